@@ -1,0 +1,126 @@
+/* build_state.h: what the threads of a build share; for cache/build*.c only.
+ *
+ * One lock guards everything below it. Lists grow by doubling; positions in them are stable. */
+#ifndef FM_CACHE_BUILD_STATE_H
+#define FM_CACHE_BUILD_STATE_H
+
+#include "cache/build.h"
+#include "cache/generation.h"
+#include "cache/hash_map.h"
+
+#include <pthread.h>
+
+enum {
+    FM_BUILD_NOTE_BYTES = 2 * FM_SHA256_BYTES, /* the longest value of a fixed size */
+};
+
+#define FM_BUILD_PENDING UINT32_MAX /* shard of a blob that is not sealed yet */
+
+/* What the writer is to put: a blob or a note. */
+typedef struct build_packet {
+    struct build_packet *next;
+    bool is_note;
+    fm_sha256 hash;
+    size_t size;
+    uint8_t data[];
+} build_packet;
+
+typedef struct build_note {
+    fm_sha256 key;
+    uint8_t *value; /* heap */
+    uint32_t value_bytes;
+    bool used; /* by this run: goes into the generation */
+} build_note;
+
+typedef struct build_result {
+    char *name;   /* heap */
+    char *reason; /* heap; NULL = made */
+    fm_status status;
+    bool reused;
+    bool has[FM_N_PART];
+    fm_sha256 part[FM_N_PART];
+    fm_sha256 *named; /* heap; [n_named] structure parts that the hits part names */
+    uint32_t n_named;
+} build_result;
+
+struct fm_build_templates;
+
+typedef struct build_state {
+    const fm_source *source;
+    struct fm_build_templates *templates; /* build_hits.h */
+    const fm_build_options *options;
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* any of the below; CLOCK_MONOTONIC */
+
+    fm_hash_map blob_of, note_of; /* -> position in blob, note */
+    fm_blob_entry *blob;
+    uint32_t n_blob, max_blob;
+    build_note *note;
+    uint32_t n_note, max_note;
+    fm_shard_info *shard;
+    uint32_t n_shard, max_shard, n_base_shard; /* n_base_shard: of the generation before */
+
+    build_packet *first, **last; /* queue to the writer */
+    size_t queued_bytes;
+    bool no_more; /* workers are gone */
+
+    build_result *result;
+    uint32_t n_result, max_result;
+    uint32_t next_structure;
+    uint32_t n_working; /* threads that have not ended */
+    bool ending;        /* take no new chain: stopped or failed */
+    fm_status failed;
+    fm_error error;
+    fm_build_progress progress;
+    uint64_t written_bytes;
+    uint32_t n_without_hits, n_no_protein;
+} build_state;
+
+/* Makes room for one more element; false when memory ran out. */
+FM_MUST_USE bool fm_build_grow(void **list, uint32_t n, uint32_t *max, size_t size);
+
+/* Records the first error that ends the job and wakes everybody. Takes the lock. */
+void fm_build_fail(build_state *state, const fm_error *error);
+
+/* True when no new chain may be begun. Takes the lock. */
+bool fm_build_is_ending(build_state *state);
+
+/* Is this blob known? Takes the lock. */
+bool fm_build_knows_blob(build_state *state, const fm_sha256 *hash);
+/* The same; if not it is now, and the caller must bring it. Takes the lock. */
+bool fm_build_claim_blob(build_state *state, const fm_sha256 *hash, fm_part_kind kind,
+                         uint64_t decoded_bytes);
+/* Hands bytes to the writer; waits while its queue is full. Takes the lock. */
+void fm_build_push(build_state *state, bool is_note, const fm_sha256 *hash, fm_bytes bytes);
+
+/* Adds a note, as read from a shard or a generation (used = false) or as made now. Lock held. */
+void fm_build_add_note(build_state *state, const fm_sha256 *key, fm_bytes value, bool used);
+/* Adds a blob with its place. Lock held. */
+void fm_build_add_blob(build_state *state, const fm_blob_entry *entry);
+
+/* Copies the value of a note out and marks it used: true when it is there, has value_bytes and, as
+ * a list of content hashes, names known blobs only. Takes the lock. */
+bool fm_build_use_note(build_state *state, const fm_sha256 *key, uint8_t *ret_value,
+                       uint32_t value_bytes);
+/* The same for a list of any length, into the arena. Takes the lock. */
+bool fm_build_use_list(build_state *state, const fm_sha256 *key, fm_arena *arena,
+                       fm_bytes *ret_value);
+/* The same for a note of any length that names no blobs, into the arena. Takes the lock. */
+bool fm_build_use_text(build_state *state, const fm_sha256 *key, fm_arena *arena,
+                       fm_bytes *ret_value);
+/* Adds and pushes a new note. Takes the lock. */
+void fm_build_make_note(build_state *state, const fm_sha256 *key, fm_bytes value);
+
+/* Appends a result; name and reason are copied, the list of named parts is taken over. Takes the
+ * lock. */
+void fm_build_add_result(build_state *state, const char *name, const build_result *result,
+                         const fm_error *refusal);
+
+/* Counts a chain whose alignments have no list of template hits. Takes the lock. */
+void fm_build_count_without_hits(build_state *state);
+
+/* Thread functions; the argument is the build_state. */
+void *fm_build_writer(void *context);
+void *fm_build_worker(void *context);
+
+#endif

@@ -1,0 +1,11 @@
+/* lock.h: one writer of a cache at a time: a build, or the removal of what nothing names. */
+#ifndef FM_CACHE_LOCK_H
+#define FM_CACHE_LOCK_H
+
+#include "proto/base/status.h"
+
+/* Makes the cache's folder of work, refuses network file systems, and takes the lock, which ends
+ * when *ret_fd is closed, or with the process. FM_ERR_EXISTS when another holds it. */
+FM_MUST_USE fm_status fm_cache_lock(const char *cache, int *ret_fd, fm_error *reterr);
+
+#endif

@@ -1,0 +1,102 @@
+/* source.h: where raw inputs lie: which structure files and which alignments make which chains.
+ *
+ * A source is a list of structures, each with its chains, each with its alignment files: those of a
+ * folder, or ranges of a database. Structures are sorted by id, chains by name, so the order of a
+ * directory never matters. Listing a chain's folder is left to whoever reads it (fm_source_files),
+ * so that scanning hundreds of thousands of folders stays cheap. Symbolic links are followed.
+ * Everything lies in the caller's arena. What does not fit together is reported, never fatal.
+ *
+ * fm_source_scan finds out by itself how a dataset lies (docs/formats/inputs.md, section 11):
+ *
+ *     structures   DATASET/mmcifs (data, pdb_mmcif, ...)/<id>.cif[.gz], also divided:
+ * ab/1abc.cif.gz alignments   a folder for each chain, flat (OpenFold, AlphaFold) or with a3m/ and
+ * hhr/ (RODA) alignment_db: *.db with a sharded or legacy *.index duplicates
+ * duplicate_pdb_chains.txt: chains that share the alignments of another */
+#ifndef FM_CACHE_SOURCE_H
+#define FM_CACHE_SOURCE_H
+
+#include "cache/alignment_index.h"
+#include "proto/base/arena.h"
+#include "proto/base/bytes.h"
+#include "proto/base/status.h"
+
+typedef struct fm_source_chain {
+    const char *name;          /* "<id>_<chain>" */
+    const char *author_id;     /* in its structure */
+    const char *folder;        /* of its alignments; NULL = in a database, or none */
+    const char *db;            /* path of the database; NULL = in a folder, or none */
+    const fm_index_file *file; /* [n_file] its ranges of the database */
+    uint32_t n_file;
+    const char *fault; /* NULL, or why the chain is refused before anything of it is read */
+} fm_source_chain;
+
+typedef struct fm_source_structure {
+    const char *id;
+    const char *path;
+    uint32_t n_chain; /* those with alignments; 0 is usual */
+    const fm_source_chain *chain;
+} fm_source_structure;
+
+typedef enum fm_source_trouble {
+    FM_SOURCE_NO_STRUCTURE,  /* alignments of a chain whose structure is not there */
+    FM_SOURCE_NO_ALIGNMENTS, /* a structure without alignments for any chain */
+    FM_SOURCE_BAD_NAME,      /* a name that cannot be a chain's */
+    FM_SOURCE_TWICE,         /* a structure that is there twice, as .cif and .cif.gz */
+    FM_SOURCE_TWO_ENTRIES,   /* alignments that two indices have, in different places */
+    FM_N_SOURCE_TROUBLE
+} fm_source_trouble;
+
+/* "alignments without a structure", ... */
+const char *fm_source_trouble_text(fm_source_trouble trouble);
+
+typedef struct fm_source_problem {
+    fm_source_trouble trouble;
+    const char *name; /* file or folder name; control bytes replaced */
+} fm_source_problem;
+
+typedef struct fm_source {
+    uint32_t n_structure, n_chain, n_problem;
+    uint32_t n_duplicate;                 /* of the chains: those with the alignments of another */
+    const fm_source_structure *structure; /* [n_structure] sorted by id */
+    const fm_source_problem *problem;     /* [n_problem] */
+    const char *structures_found;         /* what was recognised, in words, with the path */
+    const char *alignments_found;
+} fm_source;
+
+typedef struct fm_source_options {
+    const char *dataset;
+    /* Each NULL = looked for in the dataset: */
+    const char *structures; /* folder */
+    const char *alignments; /* folder, or one .index file */
+    const char *duplicates; /* file as duplicate_pdb_chains.txt */
+} fm_source_options;
+
+/* Scans a dataset. FM_ERR_NOT_FOUND when it has no folder of structures; a dataset without
+ * alignments is fine. FM_ERR_FORMAT for an index that is no JSON. */
+FM_MUST_USE fm_status fm_source_scan(const fm_source_options *options, fm_arena *arena,
+                                     fm_source *ret_source, fm_error *reterr);
+
+/* One alignment file of a chain. */
+typedef struct fm_source_file {
+    const char *name; /* without folders and ".gz" */
+    const char *path; /* of the file, or of the database that holds it */
+    uint64_t offset;  /* in the database */
+    uint64_t bytes;   /* UINT64_MAX = the whole file */
+} fm_source_file;
+
+/* The files of a chain, sorted by name, one for each name: of "x" and "x.gz" the former. Those that
+ * are no alignments are among them. FM_ERR_IO, FM_ERR_LIMIT. */
+FM_MUST_USE fm_status fm_source_files(const fm_source_chain *chain, fm_arena *arena,
+                                      uint32_t *ret_n, const fm_source_file **ret_files,
+                                      fm_error *reterr);
+
+/* Is a file of that name, without ".gz", a search's list of template hits? *.hhr, hmm_output.sto.
+ */
+bool fm_source_is_search(const char *name);
+
+/* A file's bytes, inflated when they are gzip, in the arena; at most max_bytes. The file's path is
+ * the error's source. */
+FM_MUST_USE fm_status fm_source_read(const fm_source_file *file, size_t max_bytes, fm_arena *arena,
+                                     fm_bytes *ret_content, fm_error *reterr);
+
+#endif

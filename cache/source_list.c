@@ -1,0 +1,197 @@
+/* source_list.c: folders, names and lists of a scan. See source_parts.h. */
+#include "cache/source_parts.h"
+
+#include "proto/limits.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+char *fm_source_copy(fm_arena *arena, const char *text, size_t length) {
+    char *copy = fm_arena_alloc(arena, length + 1);
+    if (!copy) return NULL;
+    memcpy(copy, text, length);
+    copy[length] = '\0';
+    return copy;
+}
+
+char *fm_source_join(fm_arena *arena, const char *folder, const char *name) {
+    size_t folder_bytes = strlen(folder), name_bytes = strlen(name);
+    char *path = fm_arena_alloc(arena, folder_bytes + name_bytes + 2);
+    if (!path) return NULL;
+    memcpy(path, folder, folder_bytes);
+    path[folder_bytes] = '/';
+    memcpy(path + folder_bytes + 1, name, name_bytes + 1);
+    return path;
+}
+
+bool fm_source_is_good_name(const char *name, size_t length) {
+    if (length < 1 || length > FM_LIMIT_NAME_BYTES) return false;
+    for (size_t i = 0; i < length; i++) {
+        if ((uint8_t)name[i] <= 0x20 || (uint8_t)name[i] == 0x7f) return false;
+    }
+    return true;
+}
+
+/* -- folders */
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static bool append_name(fm_name_list *list, const char *name) {
+    if (list->n == list->max) {
+        size_t max = list->max ? 2 * list->max : 64;
+        const char **grown = realloc(list->name, max * sizeof *grown);
+        if (!grown) return false;
+        list->name = grown;
+        list->max = max;
+    }
+    list->name[list->n++] = name;
+    return true;
+}
+
+/* Is the entry a folder (or a regular file), links followed? */
+static bool is_wanted(DIR *dir, const struct dirent *entry, bool folders) {
+    if (entry->d_name[0] == '.') return false;
+    if (entry->d_type == DT_DIR) return folders;
+    if (entry->d_type == DT_REG) return !folders;
+    struct stat info;
+    if (fstatat(dirfd(dir), entry->d_name, &info, 0) != 0) return false;
+    return folders ? S_ISDIR(info.st_mode) : S_ISREG(info.st_mode);
+}
+
+static fm_status fail_folder(fm_error *reterr, const char *folder) {
+    int code = errno;
+    fm_status status = fm_fail(reterr, code == ENOENT ? FM_ERR_NOT_FOUND : FM_ERR_IO,
+                               "cannot list the folder: %s", strerror(code));
+    if (reterr) fm_error_in(reterr, folder);
+    return status;
+}
+
+fm_status fm_source_list(const char *path, bool folders, fm_arena *arena, fm_name_list *list,
+                         fm_error *reterr) {
+    *list = (fm_name_list){0};
+    DIR *dir = opendir(path);
+    if (!dir) return fail_folder(reterr, path);
+    fm_status status = FM_OK;
+    for (struct dirent *entry = readdir(dir); entry && !status; entry = readdir(dir)) {
+        if (!is_wanted(dir, entry, folders)) continue;
+        char *name = fm_source_copy(arena, entry->d_name, strlen(entry->d_name));
+        if (!name)
+            status = fm_arena_full(arena, reterr);
+        else if (list->n >= FM_LIMIT_N_CHAIN || !append_name(list, name))
+            status = fm_fail(reterr, FM_ERR_LIMIT, "%s has too many entries", path);
+    }
+    closedir(dir);
+    if (status) {
+        free(list->name);
+        *list = (fm_name_list){0};
+        return status;
+    }
+    if (list->n) qsort(list->name, list->n, sizeof *list->name, compare_names);
+    return FM_OK;
+}
+
+/* -- lists of a scan */
+
+static bool grow(void **list, uint32_t n, uint32_t *max, size_t size) {
+    if (n < *max) return true;
+    if (n >= FM_LIMIT_N_CHAIN) return false;
+    uint32_t wanted = *max ? 2 * *max : 256;
+    void *grown = realloc(*list, wanted * size);
+    if (!grown) return false;
+    *list = grown;
+    *max = wanted;
+    return true;
+}
+
+static fm_status fail_list(fm_error *reterr) {
+    return fm_fail(reterr, FM_ERR_LIMIT, "no room for more than %u names of a dataset",
+                   FM_LIMIT_N_CHAIN);
+}
+
+fm_status fm_source_add_structure(fm_source_scanning *scan, const char *id, const char *path,
+                                  fm_error *reterr) {
+    if (!grow((void **)&scan->structure, scan->n_structure, &scan->max_structure,
+              sizeof *scan->structure)) {
+        return fail_list(reterr);
+    }
+    scan->structure[scan->n_structure++] = (fm_source_structure){.id = id, .path = path};
+    return FM_OK;
+}
+
+fm_status fm_source_add_set(fm_source_scanning *scan, const fm_source_set *set, fm_error *reterr) {
+    if (!grow((void **)&scan->set, scan->n_set, &scan->max_set, sizeof *scan->set)) {
+        return fail_list(reterr);
+    }
+    scan->set[scan->n_set] = *set;
+    scan->set[scan->n_set].order = scan->n_set;
+    scan->n_set++;
+    return FM_OK;
+}
+
+fm_status fm_source_add_problem(fm_source_scanning *scan, fm_source_trouble trouble,
+                                const char *name, fm_error *reterr) {
+    char *shown = fm_source_copy(scan->arena, name, strlen(name));
+    if (!shown) return fm_arena_full(scan->arena, reterr);
+    for (char *c = shown; *c; c++) {
+        if ((uint8_t)*c < 0x20 || *c == 0x7f) *c = '?';
+    }
+    if (!grow((void **)&scan->problem, scan->n_problem, &scan->max_problem,
+              sizeof *scan->problem)) {
+        return fail_list(reterr);
+    }
+    scan->problem[scan->n_problem++] = (fm_source_problem){trouble, shown};
+    return FM_OK;
+}
+
+/* -- alignment sets */
+
+static int compare_sets(const void *left, const void *right) {
+    const fm_source_set *a = left, *b = right;
+    int order = strcmp(a->name, b->name);
+    return order ? order : (a->order > b->order) - (a->order < b->order);
+}
+
+static bool is_same_place(const fm_source_set *a, const fm_source_set *b) {
+    if (!a->db || !b->db || a->fault || b->fault || strcmp(a->db, b->db) != 0) return false;
+    if (a->n_file != b->n_file) return false;
+    for (uint32_t i = 0; i < a->n_file; i++) {
+        const fm_index_file *x = &a->file[i], *y = &b->file[i];
+        if (x->offset != y->offset || x->bytes != y->bytes || strcmp(x->name, y->name) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+fm_status fm_source_sort_sets(fm_source_scanning *scan, fm_error *reterr) {
+    uint32_t kept = 0;
+    if (scan->n_set) qsort(scan->set, scan->n_set, sizeof *scan->set, compare_sets);
+    for (uint32_t i = 0; i < scan->n_set; i++) {
+        const fm_source_set *set = &scan->set[i];
+        if (!kept || strcmp(set->name, scan->set[kept - 1].name) != 0) {
+            scan->set[kept++] = *set;
+        } else if (!set->duplicate && !is_same_place(set, &scan->set[kept - 1])) {
+            fm_status status =
+                fm_source_add_problem(scan, FM_SOURCE_TWO_ENTRIES, set->name, reterr);
+            if (status) return status;
+        }
+    }
+    scan->n_set = kept;
+    for (uint32_t i = 0; i < kept; i++)
+        scan->set[i].order = i;
+    return FM_OK;
+}
+
+static int compare_to_set(const void *name, const void *set) {
+    return strcmp(name, ((const fm_source_set *)set)->name);
+}
+
+const fm_source_set *fm_source_find_set(const fm_source_scanning *scan, const char *name) {
+    if (!scan->n_set) return NULL;
+    return bsearch(name, scan->set, scan->n_set, sizeof *scan->set, compare_to_set);
+}

@@ -1,0 +1,81 @@
+/* source_parts.h: what the files of cache/source*.c share.
+ *
+ * A dataset is scanned in three steps: structures (id, path), alignment sets (name, where), and the
+ * joining of the two by name. */
+#ifndef FM_CACHE_SOURCE_PARTS_H
+#define FM_CACHE_SOURCE_PARTS_H
+
+#include "cache/source.h"
+
+/* Strings on the heap: names lie in an arena, the list itself is freed. */
+typedef struct fm_name_list {
+    const char **name;
+    size_t n, max;
+} fm_name_list;
+
+/* A copy, terminated, in the arena; NULL when it is full. */
+char *fm_source_copy(fm_arena *arena, const char *text, size_t length);
+/* "folder/name" in the arena; NULL when it is full. */
+char *fm_source_join(fm_arena *arena, const char *folder, const char *name);
+/* Names go into one line each of reports, and ids into names of chains: 1..255 bytes, no blanks. */
+bool fm_source_is_good_name(const char *name, size_t length);
+
+/* Sorted names of the folders, or of the regular files, in `path`; free(list->name) afterwards. */
+FM_MUST_USE fm_status fm_source_list(const char *path, bool folders, fm_arena *arena,
+                                     fm_name_list *list, fm_error *reterr);
+
+/* Where the alignments of a name lie: a folder, or ranges of a database. */
+typedef struct fm_source_set {
+    const char *name;
+    const char *folder, *db; /* paths */
+    const fm_index_file *file;
+    uint32_t n_file;
+    uint32_t order;    /* in which it was found; set by fm_source_add_set */
+    bool duplicate;    /* those of another chain */
+    const char *fault; /* NULL, or why it is refused */
+} fm_source_set;
+
+typedef struct fm_source_scanning {
+    fm_arena *arena;
+    fm_source_structure *structure; /* heap; sorted by id once listed */
+    uint32_t n_structure, max_structure;
+    fm_source_set *set; /* heap; sorted by name once listed */
+    uint32_t n_set, max_set;
+    fm_source_problem *problem; /* heap */
+    uint32_t n_problem, max_problem;
+    const char *structures_found, *alignments_found;
+} fm_source_scanning;
+
+/* All three: FM_ERR_LIMIT when memory ran out. */
+FM_MUST_USE fm_status fm_source_add_structure(fm_source_scanning *scan, const char *id,
+                                              const char *path, fm_error *reterr);
+FM_MUST_USE fm_status fm_source_add_set(fm_source_scanning *scan, const fm_source_set *set,
+                                        fm_error *reterr);
+FM_MUST_USE fm_status fm_source_add_problem(fm_source_scanning *scan, fm_source_trouble trouble,
+                                            const char *name, fm_error *reterr);
+
+/* Structures of a folder, flat and divided. *ret_n = how many there were. FM_ERR_NOT_FOUND. */
+FM_MUST_USE fm_status fm_source_take_structures(fm_source_scanning *scan, const char *folder,
+                                                uint32_t *ret_n, fm_error *reterr);
+
+/* The folders of alignments in `folder`. FM_ERR_NOT_FOUND. */
+FM_MUST_USE fm_status fm_source_take_tree(fm_source_scanning *scan, const char *folder,
+                                          uint32_t *ret_n, fm_error *reterr);
+
+/* The entries of the given indices in `folder`, in their order. */
+FM_MUST_USE fm_status fm_source_take_indices(fm_source_scanning *scan, const char *folder,
+                                             const fm_name_list *indices, uint32_t *ret_n,
+                                             fm_error *reterr);
+
+/* Sorts the sets by name; of two with one name the first stays, and the other is a problem unless
+ * it is a duplicate or in the same place. */
+FM_MUST_USE fm_status fm_source_sort_sets(fm_source_scanning *scan, fm_error *reterr);
+/* The set of that name, or NULL; sets are sorted. */
+const fm_source_set *fm_source_find_set(const fm_source_scanning *scan, const char *name);
+
+/* Adds sets for the chains of a list of duplicates that have none, and sorts. A pure function of
+ * the text and the sets that are there. */
+FM_MUST_USE fm_status fm_source_take_duplicates(fm_source_scanning *scan, fm_bytes text,
+                                                fm_error *reterr);
+
+#endif

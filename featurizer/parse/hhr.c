@@ -1,0 +1,286 @@
+/* hhr.c: see hhr.h. One pass over lines; the columns of all hits lie one after the other in four
+ * pools. */
+#include "featurizer/parse/hhr.h"
+
+#include "featurizer/parse/lines.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME_COLUMNS = 17, MAX_NUMBER_BYTES = 32 };
+
+/* A line without its end. */
+typedef struct line {
+    const char *at;
+    size_t size;
+} line;
+
+typedef struct parser {
+    const char *text;
+    fm_lines lines;
+    uint64_t number; /* of the current line, from 1 */
+    line line;       /* the current line */
+    bool compat_openfold;
+    fm_error *reterr;
+    fm_hit *hit;
+    uint32_t n_hit;
+    /* Pools and what is used of them. */
+    char *query_pool, *hit_pool;
+    int32_t *query_index_pool, *hit_index_pool;
+    size_t n_query, n_hit_column;
+    uint32_t block_columns; /* letters of the last Q line, which its T line must match */
+} parser;
+
+static fm_status fail(const parser *p, size_t column, const char *message) {
+    return fm_fail_at(p->reterr, FM_ERR_FORMAT, p->number, column + 1,
+                      (uint64_t)(p->line.at - p->text) + column, "%s", message);
+}
+
+static bool starts_with(line l, const char *prefix) {
+    size_t n = strlen(prefix);
+    return l.size >= n && memcmp(l.at, prefix, n) == 0;
+}
+
+/* Moves to the next line; false at the end. */
+static bool next_line(parser *p) {
+    fm_line found;
+    if (!fm_lines_next(&p->lines, &found)) return false;
+    p->line = (line){p->text + found.start, found.stop - found.start};
+    p->number = found.number;
+    return true;
+}
+
+static bool is_blank(char c) {
+    return c == ' ' || c == '\t';
+}
+
+/* -- the summary line */
+
+/* The number after `key` in the line, NaN when it is not there or not a number. */
+static double value_after(line l, const char *key, size_t *ret_column) {
+    const char *at = memmem(l.at, l.size, key, strlen(key));
+    if (!at) return NAN;
+    at += strlen(key);
+    *ret_column = (size_t)(at - l.at);
+    char number[MAX_NUMBER_BYTES];
+    size_t n = 0, left = l.size - *ret_column;
+    while (n < left && n + 1 < sizeof number && !is_blank(at[n]) && at[n] != '%') {
+        number[n] = at[n];
+        n++;
+    }
+    number[n] = '\0';
+    char *end;
+    double value = strtod(number, &end);
+    return n > 0 && *end == '\0' ? value : NAN;
+}
+
+static fm_status parse_summary(parser *p, fm_hit *hit) {
+    static const char *const keys[] = {
+        "Probab=",     "E-value=",    "Score=",     "Aligned_cols=",
+        "Identities=", "Similarity=", "Sum_probs=", "Template_Neff="};
+    enum { N_KEY = 8, ALIGNED_COLS = 3, SUM_PROBS = 6 };
+    double value[N_KEY];
+    size_t column = 0;
+    for (size_t k = 0; k < N_KEY; k++) {
+        value[k] = value_after(p->line, keys[k], &column);
+        bool needed = p->compat_openfold || k == ALIGNED_COLS || k == SUM_PROBS;
+        if (needed && isnan(value[k])) {
+            return fm_fail_at(p->reterr, FM_ERR_FORMAT, p->number, 1,
+                              (uint64_t)(p->line.at - p->text),
+                              "hit's summary line has no number after '%s'", keys[k]);
+        }
+    }
+    if (!(fabs(value[ALIGNED_COLS]) < 1e9)) return fail(p, 0, "Aligned_cols is out of range");
+    hit->aligned_cols = (int32_t)value[ALIGNED_COLS];
+    hit->sum_probs = value[SUM_PROBS];
+    return FM_OK;
+}
+
+/* -- blocks */
+
+/* Reads digits at *at; -1 when there are none or they pass 2^31. */
+static int64_t read_number(line l, size_t *at) {
+    int64_t value = 0;
+    size_t start = *at;
+    while (*at < l.size && l.at[*at] >= '0' && l.at[*at] <= '9' && value < INT32_MAX) {
+        value = value * 10 + (l.at[(*at)++] - '0');
+    }
+    return *at > start && value <= INT32_MAX ? value : -1;
+}
+
+static void skip_blanks(line l, size_t *at) {
+    while (*at < l.size && is_blank(l.at[*at]))
+        (*at)++;
+}
+
+/* One sequence line: where its letters are and the positions around them. */
+typedef struct segment {
+    const char *letters;
+    uint32_t n;
+    int64_t first, last;
+} segment;
+
+static fm_status parse_segment(parser *p, segment *ret_segment) {
+    line l = p->line;
+    size_t at = NAME_COLUMNS;
+    skip_blanks(l, &at);
+    segment s = {.first = read_number(l, &at)};
+    if (s.first < 0) return fail(p, at, "expected the first position of the line");
+    if (at >= l.size || l.at[at] != ' ')
+        return fail(p, at, "expected a space after the first position");
+    size_t start = ++at;
+    while (at < l.size && ((l.at[at] >= 'A' && l.at[at] <= 'Z') || l.at[at] == '-'))
+        at++;
+    s.letters = l.at + start;
+    s.n = (uint32_t)(at - start);
+    skip_blanks(l, &at);
+    s.last = read_number(l, &at);
+    if (s.last < 0)
+        return fail(p, at, "expected letters A-Z and '-', then the last position of the line");
+    if (l.size - at < 4 || l.at[at] != ' ' || l.at[at + 1] != '(') {
+        return fail(p, at, "expected ' (length)' after the last position");
+    }
+    at += 2;
+    if (read_number(l, &at) < 0 || at >= l.size || l.at[at] != ')') {
+        return fail(p, at, "expected a length in parentheses");
+    }
+    *ret_segment = s;
+    return FM_OK;
+}
+
+/* Appends the letters and their positions, -1 at gaps, counted from the line's own first position.
+ */
+static fm_status append(parser *p, const segment *s, char *letters, int32_t *index) {
+    int64_t position = s->first - 1;
+    for (uint32_t i = 0; i < s->n; i++) {
+        letters[i] = s->letters[i];
+        index[i] = s->letters[i] == '-' ? -1 : (int32_t)position++;
+    }
+    if (position != s->last) {
+        return fm_fail_at(p->reterr, FM_ERR_FORMAT, p->number, NAME_COLUMNS + 1,
+                          (uint64_t)(p->line.at - p->text) + NAME_COLUMNS,
+                          "letters end at position %lld, the line says %lld", (long long)position,
+                          (long long)s->last);
+    }
+    return FM_OK;
+}
+
+static fm_status parse_query_line(parser *p, fm_hit *hit) {
+    segment s;
+    fm_status status = parse_segment(p, &s);
+    if (status != FM_OK) return status;
+    status = append(p, &s, p->query_pool + p->n_query, p->query_index_pool + p->n_query);
+    p->n_query += s.n;
+    hit->n_query += s.n;
+    p->block_columns = s.n;
+    return status;
+}
+
+static fm_status parse_template_line(parser *p, fm_hit *hit) {
+    segment s;
+    fm_status status = parse_segment(p, &s);
+    if (status != FM_OK) return status;
+    if (s.n != p->block_columns) {
+        return fm_fail_at(p->reterr, FM_ERR_FORMAT, p->number, NAME_COLUMNS + 1,
+                          (uint64_t)(p->line.at - p->text) + NAME_COLUMNS,
+                          "template line has %u columns, its query line %u", s.n, p->block_columns);
+    }
+    status = append(p, &s, p->hit_pool + p->n_hit_column, p->hit_index_pool + p->n_hit_column);
+    p->n_hit_column += s.n;
+    hit->n_hit += s.n;
+    hit->n_column += s.n;
+    return status;
+}
+
+static bool is_annotation(line l) {
+    l.at += 2;
+    l.size -= 2;
+    return starts_with(l, "ss_dssp") || starts_with(l, "ss_pred") || starts_with(l, "Consensus");
+}
+
+static fm_status parse_block_line(parser *p, fm_hit *hit) {
+    bool query = starts_with(p->line, "Q "), template = starts_with(p->line, "T ");
+    if ((!query && !template) || is_annotation(p->line)) return FM_OK;
+    return query ? parse_query_line(p, hit) : parse_template_line(p, hit);
+}
+
+/* -- hits */
+
+/* "No 12": the number is the line's last word. */
+static fm_status parse_number_line(parser *p, fm_hit *hit) {
+    size_t end = p->line.size;
+    while (end > 0 && is_blank(p->line.at[end - 1]))
+        end--;
+    size_t start = end;
+    while (start > 0 && !is_blank(p->line.at[start - 1]))
+        start--;
+    size_t at = start;
+    int64_t number = read_number((line){p->line.at, end}, &at);
+    if (number < 0 || at != end) return fail(p, start, "expected 'No' and the number of a hit");
+    hit->index = (int32_t)number;
+    return FM_OK;
+}
+
+/* Reads one hit; the current line is its "No" line. Ends before the next one: *ret_more says
+ * whether there is one. */
+static fm_status parse_hit(parser *p, fm_hit *hit, bool *ret_more) {
+    fm_status status = parse_number_line(p, hit);
+    if (status != FM_OK) return status;
+    if (!next_line(p))
+        return fail(p, p->line.size, "file ends after a hit's number; expected its name");
+    size_t mark = p->line.size && (p->compat_openfold || p->line.at[0] == '>') ? 1 : 0;
+    hit->name = (fm_bytes){(const uint8_t *)p->line.at + mark, p->line.size - mark};
+    if (!next_line(p))
+        return fail(p, p->line.size, "file ends after a hit's name; expected its summary line");
+    status = parse_summary(p, hit);
+    hit->query = p->query_pool + p->n_query;
+    hit->indices_query = p->query_index_pool + p->n_query;
+    hit->hit = p->hit_pool + p->n_hit_column;
+    hit->indices_hit = p->hit_index_pool + p->n_hit_column;
+    p->block_columns = 0;
+    while (status == FM_OK && (*ret_more = next_line(p)) && !starts_with(p->line, "No ")) {
+        status = parse_block_line(p, hit);
+    }
+    return status;
+}
+
+/* An upper bound of the number of hits: lines that start with "No ". */
+static uint32_t count_hits(const parser *p) {
+    uint32_t n = 0;
+    parser scan = *p;
+    while (next_line(&scan))
+        n += starts_with(scan.line, "No ");
+    return n;
+}
+
+fm_status fm_hhr_parse(fm_bytes text, bool compat_openfold, fm_arena *arena, fm_hits *ret_hits,
+                       fm_error *reterr) {
+    const char *start = text.size ? (const char *)text.data : "";
+    parser p = {.text = start,
+                .lines = fm_lines_of(text, compat_openfold, 0, 1),
+                .compat_openfold = compat_openfold,
+                .reterr = reterr};
+    fm_status utf8 = compat_openfold ? fm_text_check_utf8(text, reterr) : FM_OK;
+    if (utf8) return utf8;
+    uint32_t n = count_hits(&p);
+    p.hit = fm_arena_calloc(arena, n, sizeof *p.hit);
+    p.query_pool = fm_arena_alloc(
+        arena, text.size); /* no more columns than bytes; untouched pages cost nothing */
+    p.hit_pool = fm_arena_alloc(arena, text.size);
+    p.query_index_pool = fm_arena_alloc_array(arena, text.size, sizeof *p.query_index_pool);
+    p.hit_index_pool = fm_arena_alloc_array(arena, text.size, sizeof *p.hit_index_pool);
+    if (!p.hit || !p.query_pool || !p.hit_pool || !p.query_index_pool || !p.hit_index_pool) {
+        return fm_arena_full(arena, reterr);
+    }
+    bool more = true;
+    while (more && (more = next_line(&p)) && !starts_with(p.line, "No ")) {
+    }
+    while (more) {
+        fm_status status = parse_hit(&p, &p.hit[p.n_hit], &more);
+        if (status != FM_OK) return status;
+        p.n_hit++;
+    }
+    *ret_hits = (fm_hits){.n_hit = p.n_hit, .hit = p.hit};
+    return FM_OK;
+}

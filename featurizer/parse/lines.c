@@ -1,0 +1,165 @@
+/* lines.c: see lines.h. */
+#include "featurizer/parse/lines.h"
+
+#include <string.h>
+
+/* Length of the UTF-8 blank that starts at p (left bytes remain), among those that Python strips.
+ */
+static size_t wide_blank(const uint8_t *p, size_t left) {
+    if (left >= 2 && p[0] == 0xC2 && (p[1] == 0x85 || p[1] == 0xA0)) return 2;
+    if (left < 3) return 0;
+    uint32_t code = (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2];
+    bool blank = code == 0xE19A80 ||                                         /* U+1680 */
+                 (code >= 0xE28080 && code <= 0xE2808A) ||                   /* U+2000 .. U+200A */
+                 code == 0xE280A8 || code == 0xE280A9 || code == 0xE280AF || /* U+2028 2029 202F */
+                 code == 0xE2819F || code == 0xE38080;                       /* U+205F U+3000 */
+    return blank ? 3 : 0;
+}
+
+static bool is_plain_blank(uint8_t c) {
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+size_t fm_blank_at(fm_bytes text, size_t at, size_t end, bool python) {
+    if (at >= end) return 0;
+    uint8_t c = text.data[at];
+    if (is_plain_blank(c)) return 1;
+    if (!python) return 0;
+    if (c >= 0x1C && c <= 0x1F) return 1;
+    return c < 0x80 ? 0 : wide_blank(text.data + at, end - at);
+}
+
+size_t fm_blank_before(fm_bytes text, size_t begin, size_t at, bool python) {
+    if (at <= begin) return 0;
+    uint8_t c = text.data[at - 1];
+    if (is_plain_blank(c)) return 1;
+    if (!python) return 0;
+    if (c >= 0x1C && c <= 0x1F) return 1;
+    if (c < 0x80) return 0;
+    for (size_t n = 2; n <= 3 && n <= at - begin; n++) {
+        if (wide_blank(text.data + at - n, n) == n) return n;
+    }
+    return 0;
+}
+
+/* Eight bytes at a time while none is a control byte, a space or not ASCII. */
+size_t fm_blank_find(fm_bytes text, size_t at, size_t end, bool python) {
+    const uint64_t high = 0x8080808080808080u, above = 0x2121212121212121u;
+    while (at < end) {
+        size_t stop = at + 8;
+        uint64_t eight;
+        if (stop <= end) {
+            memcpy(&eight, text.data + at, sizeof eight);
+            if (!(((eight - above) | eight) & high)) {
+                at = stop;
+                continue;
+            }
+        }
+        for (stop = stop < end ? stop : end; at < stop; at++) {
+            if (fm_blank_at(text, at, end, python)) return at;
+        }
+    }
+    return end;
+}
+
+/* Length of the line end at p, other than \n; 0 = none. */
+static size_t odd_break(const uint8_t *p, size_t left, bool python) {
+    if (p[0] == '\r') return left >= 2 && p[1] == '\n' ? 2 : 1;
+    if (!python) return 0;
+    if (p[0] == '\v' || p[0] == '\f' || (p[0] >= 0x1C && p[0] <= 0x1E)) return 1;
+    if (left >= 2 && p[0] == 0xC2 && p[1] == 0x85) return 2;
+    return left >= 3 && p[0] == 0xE2 && p[1] == 0x80 && (p[2] == 0xA8 || p[2] == 0xA9) ? 3 : 0;
+}
+
+/* Whether any line ends other than by \n or \r\n. */
+static bool has_odd_break(fm_bytes text, size_t at, bool python) {
+    if (!python) {
+        const uint8_t *p = text.data + at, *end = text.data + text.size;
+        while (p < end && (p = memchr(p, '\r', (size_t)(end - p)))) {
+            if (p + 1 == end || p[1] != '\n') return true;
+            p++;
+        }
+        return false;
+    }
+    for (size_t i = at; i < text.size; i++) {
+        uint8_t c = text.data[i];
+        if (c >= ' ' && c < 0x80) continue;
+        size_t n = odd_break(text.data + i, text.size - i, true);
+        if (n && !(c == '\r' && n == 2)) return true;
+    }
+    return false;
+}
+
+fm_lines fm_lines_of(fm_bytes text, bool python, size_t at, uint64_t number) {
+    return (fm_lines){.text = text,
+                      .at = at,
+                      .number = number,
+                      .python = python,
+                      .odd = at < text.size && has_odd_break(text, at, python)};
+}
+
+/* The line's end and the next line's begin. Each byte is looked at once. */
+static void find_end(const fm_lines *lines, size_t *ret_end, size_t *ret_next) {
+    fm_bytes text = lines->text;
+    size_t i = lines->at, n = 0;
+    if (!lines->odd) {
+        const uint8_t *newline = memchr(text.data + i, '\n', text.size - i);
+        *ret_end = newline ? (size_t)(newline - text.data) : text.size;
+        *ret_next = newline ? *ret_end + 1 : text.size;
+        return;
+    }
+    for (; i < text.size; i++) {
+        n = text.data[i] == '\n' ? 1 : odd_break(text.data + i, text.size - i, lines->python);
+        if (n) break;
+    }
+    *ret_end = i;
+    *ret_next = i + n;
+}
+
+bool fm_lines_next(fm_lines *lines, fm_line *ret_line) {
+    fm_bytes text = lines->text;
+    if (lines->at >= text.size) return false;
+    size_t begin = lines->at, end, next, blank;
+    find_end(lines, &end, &next);
+    ret_line->start = begin;
+    ret_line->stop = end;
+    ret_line->number = lines->number++;
+    lines->at = next;
+    while ((blank = fm_blank_before(text, begin, end, lines->python)))
+        end -= blank;
+    while ((blank = fm_blank_at(text, begin, end, lines->python)))
+        begin += blank;
+    ret_line->begin = begin;
+    ret_line->end = end;
+    return true;
+}
+
+/* Bytes of the well-formed UTF-8 character at p (RFC 3629), 0 when there is none. */
+static size_t utf8_bytes(const uint8_t *p, size_t left) {
+    if (p[0] < 0x80) return 1;
+    size_t n = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
+    if (p[0] < 0xC2 || p[0] > 0xF4 || left < n) return 0;
+    uint8_t least = p[0] == 0xE0 ? 0xA0 : p[0] == 0xF0 ? 0x90 : 0x80;
+    uint8_t most = p[0] == 0xED ? 0x9F : p[0] == 0xF4 ? 0x8F : 0xBF;
+    if (p[1] < least || p[1] > most) return 0;
+    for (size_t i = 2; i < n; i++) {
+        if ((p[i] & 0xC0) != 0x80) return 0;
+    }
+    return n;
+}
+
+fm_status fm_text_check_utf8(fm_bytes text, fm_error *reterr) {
+    uint64_t line = 1;
+    size_t start = 0;
+    for (size_t i = 0, n; i < text.size; i += n) {
+        n = utf8_bytes(text.data + i, text.size - i);
+        if (!n) {
+            return fm_fail_at(reterr, FM_ERR_FORMAT, line, i - start + 1, i,
+                              "byte 0x%02x is not UTF-8 text", text.data[i]);
+        }
+        if (text.data[i] != '\n') continue;
+        line++;
+        start = i + 1;
+    }
+    return FM_OK;
+}

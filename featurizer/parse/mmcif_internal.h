@@ -1,0 +1,175 @@
+/* mmcif_internal.h: what the scan of a file (mmcif.c) hands to the two ways of putting chains
+ * together: mmcif_chains.c (default) and mmcif_openfold.c (the reference's).
+ *
+ * The scan leaves the columns of the small categories as lists of values, and _atom_site as runs: a
+ * run is a longest sequence of rows that agree in the columns that say which residue they belong
+ * to. All values are places in the file's bytes. */
+#ifndef FM_PARSE_MMCIF_INTERNAL_H
+#define FM_PARSE_MMCIF_INTERNAL_H
+
+#include "featurizer/parse/cif.h"
+#include "featurizer/parse/mmcif.h"
+
+/* Columns of small categories, kept whole. */
+typedef enum mmcif_column {
+    COLUMN_ENTRY_ID,
+    COLUMN_METHOD,
+    COLUMN_EXPTL_ENTRY, /* tells that _exptl is there at all */
+    COLUMN_DATE,
+    COLUMN_REFINE,
+    COLUMN_EM,
+    COLUMN_REFLNS,
+    COLUMN_POLY_ENTITY,
+    COLUMN_POLY_NUM,
+    COLUMN_POLY_COMP,
+    COLUMN_COMP_ID,
+    COLUMN_COMP_TYPE,
+    COLUMN_ASYM_ID,
+    COLUMN_ASYM_ENTITY,
+    N_COLUMN,
+} mmcif_column;
+
+/* Columns of _atom_site. The first N_KEY_DEFAULT say which residue a row belongs to by the
+ * dictionary's own ids; up to N_KEY also by the author's. */
+typedef enum mmcif_atom_column {
+    ATOM_COMP,
+    ATOM_ASYM,
+    ATOM_SEQ,
+    ATOM_MODEL,
+    N_KEY_DEFAULT,
+    ATOM_GROUP = N_KEY_DEFAULT,
+    ATOM_AUTH_ASYM,
+    ATOM_AUTH_SEQ,
+    ATOM_INS,
+    N_KEY,
+    ATOM_NAME = N_KEY,
+    ATOM_ALT,
+    ATOM_X,
+    ATOM_Y,
+    ATOM_Z,
+    ATOM_OCCUPANCY,
+    ATOM_B,
+    ATOM_ID,
+    N_ATOM_OPENFOLD, /* the reference fails without any of the columns before */
+    ATOM_ENTITY = N_ATOM_OPENFOLD,
+    N_ATOM_COLUMN,
+} mmcif_atom_column;
+
+/* Place of selenium in selenomethionine, which goes into the sulphur's; beside atom37. */
+enum { SLOT_SE = 37, N_SLOT = 38, SLOT_NONE = 0xff };
+
+typedef struct mmcif_atom {
+    double occupancy;
+    uint64_t name; /* fm_mmcif_pack_name */
+    float position[3];
+    float confidence; /* 0 unless asked for */
+    uint32_t at;      /* where its name stands in the file */
+    uint8_t slot;
+    bool has_alt;
+} mmcif_atom;
+
+typedef struct mmcif_run {
+    fm_cif_view key[N_KEY]; /* start == end for columns the file has not */
+    fm_cif_view entity;
+    uint32_t first_atom, n_atom;
+    uint32_t next; /* for whoever puts the runs into lists */
+} mmcif_run;
+
+enum { MMCIF_CHUNK = 4096 };
+#define MMCIF_NONE UINT32_MAX /* no such number */
+
+/* A growing array in an arena that never moves: chunks of MMCIF_CHUNK elements. */
+typedef struct mmcif_array {
+    uint8_t **chunks;
+    uint32_t n, max; /* elements; max is what `chunks` has room for */
+    uint32_t size;   /* bytes of an element */
+} mmcif_array;
+
+static inline void *mmcif_array_at(const mmcif_array *array, uint32_t i) {
+    return array->chunks[i / MMCIF_CHUNK] + (size_t)(i % MMCIF_CHUNK) * array->size;
+}
+
+typedef struct mmcif_list {
+    fm_cif_view *views;
+    uint32_t n, max;
+    bool is_given; /* the name occurs, perhaps without values */
+} mmcif_list;
+
+typedef struct mmcif_scan {
+    fm_cif cif;
+    fm_arena *arena;
+    fm_error *reterr;
+    mmcif_list columns[N_COLUMN];
+    mmcif_array runs, atoms;
+    uint32_t n_row;             /* rows of _atom_site */
+    uint32_t n_key;             /* columns that tell runs apart in this reading */
+    bool has[N_ATOM_COLUMN];    /* the file has the column */
+    uint32_t at[N_ATOM_COLUMN]; /* the column's place in the loop being read, or FM_CIF_ABSENT */
+    fm_cif_view single[N_ATOM_COLUMN]; /* _atom_site written as pairs */
+    bool has_single;
+    bool is_predicted; /* B factors are confidence */
+} mmcif_scan;
+
+/* -- shared helpers (mmcif_util.c) */
+
+/* NULL when the arena is full or the array's room is used up. */
+void *mmcif_array_push(mmcif_array *array, fm_arena *arena);
+fm_status mmcif_array_init(mmcif_array *array, fm_arena *arena, uint32_t size, uint32_t max,
+                           fm_error *reterr);
+
+/* A map from byte strings of the file to numbers, of fixed room. */
+typedef struct mmcif_map {
+    const fm_cif *cif;
+    fm_cif_view *keys;
+    uint32_t *values; /* MMCIF_NONE = free */
+    uint32_t mask;
+} mmcif_map;
+
+fm_status mmcif_map_init(mmcif_map *map, const fm_cif *cif, fm_arena *arena, uint32_t n_max,
+                         fm_error *reterr);
+/* The value's place for the key; holds MMCIF_NONE when the key is new (and is then taken, so write
+ * it). */
+uint32_t *mmcif_map_at(mmcif_map *map, fm_cif_view key);
+/* MMCIF_NONE when not there. */
+uint32_t mmcif_map_get(const mmcif_map *map, fm_cif_view key);
+
+bool mmcif_same(const fm_cif *cif, fm_cif_view a, fm_cif_view b);
+/* A terminated copy, or NULL when the arena is full. */
+char *mmcif_copy(const fm_cif *cif, fm_cif_view view, fm_arena *arena);
+/* At most 40 bytes of a value, for "%.*s" in messages. */
+#define MMCIF_SHOW(scan, view)                                                                     \
+    (int)(fm_cif_size(view) < 40 ? fm_cif_size(view) : 40),                                        \
+        (const char *)fm_cif_text(&(scan)->cif, view)
+
+/* -- polymers (mmcif_polymer.c) */
+
+/* A protein chain by _entity_poly_seq, _chem_comp and _struct_asym, before any atom is looked at.
+ */
+typedef struct mmcif_polymer {
+    fm_cif_view label, author; /* author is filled from the atoms */
+    uint32_t n_monomer;
+    const fm_cif_view *comps; /* [n_monomer] */
+    const int32_t *nums;      /* [n_monomer] _entity_poly_seq.num */
+    uint32_t first_run, last_run;
+} mmcif_polymer;
+
+typedef struct mmcif_polymers {
+    uint32_t n;
+    mmcif_polymer *all;
+    mmcif_map by_label;
+} mmcif_polymers;
+
+/* The protein chains in order; none is no error. */
+fm_status mmcif_find_polymers(mmcif_scan *scan, mmcif_polymers *ret_polymers);
+
+/* -- putting chains together */
+
+fm_status mmcif_build_default(mmcif_scan *scan, mmcif_polymers *polymers, fm_mmcif *ret_mmcif);
+fm_status mmcif_build_openfold(mmcif_scan *scan, mmcif_polymers *polymers, fm_mmcif *ret_mmcif);
+
+/* Zeroed arrays for a chain of n_res. */
+fm_status mmcif_alloc_chain(mmcif_scan *scan, uint32_t n_res, fm_mmcif_chain *chain);
+/* The residue's last corrections: arginine's NH1 is the one nearer to CD. */
+void mmcif_fix_arginine(float (*positions)[3], uint8_t *mask);
+
+#endif

@@ -1,0 +1,56 @@
+/* msa.h: the MSA transforms of one recycling cycle: choice of rows, masking, clustering, sums.
+ *
+ * docs/sampling.md sections 5 to 8. What is random comes from fm_draws. All arrays lie in the
+ * caller's arena; every function returns FM_ERR_LIMIT when that is too small. */
+#ifndef FM_SAMPLE_MSA_H
+#define FM_SAMPLE_MSA_H
+
+#include "featurizer/sample/draws.h"
+#include "featurizer/sample/plan.h"
+#include "proto/record.h"
+#include "proto/schema.h"
+
+/* Rows of the chain's MSA after block deletion, cap and choice:
+ *     row[0 .. n_centre-1]                  cluster centres, row[0] = 0 = the query
+ *     row[n_centre .. n_centre+n_extra-1]   extra rows that the sample carries
+ *     row[n_centre .. n_row-1]              members: every row that is no centre joins a cluster */
+typedef struct fm_msa_choice {
+    uint32_t n_row, n_centre, n_extra;
+    uint32_t *row; /* [n_row] */
+} fm_msa_choice;
+
+FM_MUST_USE fm_status fm_msa_choose(const fm_plan *plan, const fm_draws *draws, uint32_t cycle,
+                                    uint32_t n_seq, bool is_distillation, fm_arena *arena,
+                                    fm_msa_choice *ret_choice, fm_error *reterr);
+
+/* The centres with masking applied, over the whole chain. */
+typedef struct fm_msa_masked {
+    uint8_t *msa;    /* [n_centre, N_res] HHblits ids, 22 = mask token */
+    uint8_t *chosen; /* [n_centre, N_res] 1 where the position was chosen (bert_mask) */
+} fm_msa_masked;
+
+FM_MUST_USE fm_status fm_msa_mask(const fm_plan *plan, const fm_draws *draws, uint32_t cycle,
+                                  const fm_part_msa *part, const fm_msa_choice *choice,
+                                  fm_arena *arena, fm_msa_masked *ret_masked, fm_error *reterr);
+
+/* Clusters: every member joins the centre that it shares most residues with (gaps and masks do not
+ * count, ties go to the lowest centre), over the whole chain. */
+FM_MUST_USE fm_status fm_msa_cluster(const fm_part_msa *part, const fm_msa_choice *choice,
+                                     const fm_msa_masked *masked, fm_arena *arena,
+                                     uint32_t **ret_cluster_of_member, fm_error *reterr);
+
+/* Sums over centre and members, for the residues [crop_start, crop_start + n_res) only. */
+typedef struct fm_msa_profile {
+    void *count;            /* [n_centre, n_res, 23] by restype id, of `dtype` */
+    fm_dtype dtype;         /* the narrowest of u8, u16, u32 that holds every count */
+    uint32_t *deletion_sum; /* [n_centre, n_res] */
+    uint32_t *size;         /* [n_centre] */
+} fm_msa_profile;
+
+FM_MUST_USE fm_status fm_msa_summarize(const fm_part_msa *part, const fm_msa_choice *choice,
+                                       const fm_msa_masked *masked,
+                                       const uint32_t *cluster_of_member, uint32_t crop_start,
+                                       uint32_t n_res, fm_arena *arena, fm_msa_profile *ret_profile,
+                                       fm_error *reterr);
+
+#endif

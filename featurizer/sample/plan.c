@@ -1,0 +1,222 @@
+/* plan.c: see plan.h and docs/sampling.md sections 3 and 4. */
+#include "featurizer/sample/plan.h"
+
+#include "featurizer/sample/draw.h"
+#include "proto/limits.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ceil(p * 2^32) for the fractions that the plans use: rounded up so that floor(N * p) of whole
+ * tenths is exact. */
+#define Q32(numerator, denominator)                                                                \
+    ((uint32_t)((((uint64_t)(numerator) << 32) + (denominator)-1) / (denominator)))
+
+/* What AlphaFold2's stages have in common: block deletion, masking, templates (supplement 1.2). */
+#define AF2_DRAWS                                                                                  \
+    .n_delete_block = 5, .delete_block_q32 = Q32(3, 10), .masked_q32 = Q32(15, 100),               \
+    .mask_uniform_q32 = Q32(1, 10), .mask_profile_q32 = Q32(1, 10), .mask_same_q32 = Q32(1, 10),   \
+    .max_distillation_msa = 1000, .clamped_fape_q32 = Q32(9, 10), .max_templates = 4,              \
+    .template_pool = 20
+
+static const fm_plan plans[] = {
+    {.name = "tiny",
+     .order = FM_ORDER_SHUFFLED,
+     .global_batch = 1,
+     .epoch_samples = 1000,
+     .crop_size = 64,
+     .max_msa_clusters = 32,
+     .max_extra_msa = 64,
+     .max_cycle = 2,
+     AF2_DRAWS},
+    {.name = "af2-initial",
+     .order = FM_ORDER_WEIGHTED,
+     .global_batch = 128,
+     .epoch_samples = 10000,
+     .crop_size = 256,
+     .max_msa_clusters = 124,
+     .max_extra_msa = 1024,
+     .max_cycle = 4,
+     AF2_DRAWS},
+    {.name = "af2-finetuning",
+     .order = FM_ORDER_WEIGHTED,
+     .global_batch = 128,
+     .epoch_samples = 10000,
+     .crop_size = 384,
+     .max_msa_clusters = 508,
+     .max_extra_msa = 5120,
+     .max_cycle = 4,
+     AF2_DRAWS},
+    {.name = "openfold-initial",
+     .order = FM_ORDER_WEIGHTED,
+     .global_batch = 128,
+     .epoch_samples = 10000,
+     .crop_size = 256,
+     .max_msa_clusters = 128,
+     .max_extra_msa = 1024,
+     .max_cycle = 4,
+     .compat_openfold = true,
+     AF2_DRAWS},
+    {.name = "openfold-finetuning",
+     .order = FM_ORDER_WEIGHTED,
+     .global_batch = 128,
+     .epoch_samples = 10000,
+     .crop_size = 384,
+     .max_msa_clusters = 512,
+     .max_extra_msa = 5120,
+     .max_cycle = 4,
+     .compat_openfold = true,
+     AF2_DRAWS},
+};
+
+fm_status fm_plan_find(const char *name, fm_plan *ret_plan, fm_error *reterr) {
+    for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++) {
+        if (strcmp(plans[i].name, name) == 0) {
+            *ret_plan = plans[i];
+            return FM_OK;
+        }
+    }
+    return fm_fail(reterr, FM_ERR_NOT_FOUND,
+                   "no plan is called '%.64s'; there are: tiny, af2-initial, af2-finetuning, "
+                   "openfold-initial, openfold-finetuning",
+                   name);
+}
+
+static fm_status check_range(const char *field, uint64_t value, uint64_t min, uint64_t max,
+                             fm_error *reterr) {
+    if (value >= min && value <= max) return FM_OK;
+    return fm_fail(reterr, FM_ERR_USAGE, "plan's %s is %llu, expected %llu to %llu", field,
+                   (unsigned long long)value, (unsigned long long)min, (unsigned long long)max);
+}
+
+fm_status fm_plan_check(const fm_plan *plan, fm_error *reterr) {
+    const struct {
+        const char *field;
+        uint64_t value, min, max;
+    } ranges[] = {
+        {"order", plan->order, FM_ORDER_WEIGHTED, FM_ORDER_SHUFFLED},
+        {"global_batch", plan->global_batch, 1, 65536},
+        {"epoch_samples", plan->epoch_samples, 1, UINT32_MAX},
+        {"crop_size", plan->crop_size, 1, FM_LIMIT_N_RES},
+        {"max_msa_clusters", plan->max_msa_clusters, 1, 65536},
+        {"max_extra_msa", plan->max_extra_msa, 0, 1048576},
+        {"max_cycle", plan->max_cycle, 1, FM_LIMIT_N_CYCLE},
+        {"n_delete_block", plan->n_delete_block, 0, 64},
+        {"max_templates", plan->max_templates, 0, 64},
+        {"template_pool", plan->template_pool, 0, 65536},
+        {"mask fractions' sum",
+         (uint64_t)plan->mask_uniform_q32 + plan->mask_profile_q32 + plan->mask_same_q32, 0,
+         UINT32_MAX},
+    };
+    fm_status status = FM_OK;
+    for (size_t i = 0; status == FM_OK && i < sizeof ranges / sizeof ranges[0]; i++) {
+        status =
+            check_range(ranges[i].field, ranges[i].value, ranges[i].min, ranges[i].max, reterr);
+    }
+    return status;
+}
+
+uint32_t fm_plan_cycles(const fm_plan *plan, uint64_t seed, uint64_t step) {
+    const fm_draw draw = {.seed = seed, .index = step};
+    return 1 + fm_draw_below(&draw, FM_DRAW_CYCLES, 0, plan->max_cycle);
+}
+
+struct fm_chooser {
+    fm_plan_order order;
+    uint32_t n_chain;
+    uint32_t half_bits;     /* shuffled: bits of one half of the Feistel block */
+    uint64_t *weight_below; /* weighted: [n_chain] sum of the weights of chains 0 .. i */
+};
+
+static fm_status sum_weights(fm_chooser *chooser, const uint32_t *weights, fm_error *reterr) {
+    chooser->weight_below = malloc(chooser->n_chain * sizeof *chooser->weight_below);
+    if (!chooser->weight_below) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the weights");
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < chooser->n_chain; i++) {
+        sum += weights ? weights[i] : 1;
+        chooser->weight_below[i] = sum;
+    }
+    if (sum == 0) return fm_fail(reterr, FM_ERR_DATA, "every chain of the snapshot has weight 0");
+    return FM_OK;
+}
+
+fm_status fm_chooser_create(const fm_plan *plan, uint32_t n_chain, const uint32_t *weights,
+                            fm_chooser **ret_chooser, fm_error *reterr) {
+    assert(n_chain >= 1 && n_chain <= FM_LIMIT_N_CHAIN);
+    fm_chooser *chooser = calloc(1, sizeof *chooser);
+    if (!chooser) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the chain chooser");
+    chooser->order = plan->order;
+    chooser->n_chain = n_chain;
+    chooser->half_bits = 1;
+    while ((uint64_t)1 << (2 * chooser->half_bits) < n_chain)
+        chooser->half_bits++;
+    fm_status status = FM_OK;
+    if (plan->order == FM_ORDER_WEIGHTED) status = sum_weights(chooser, weights, reterr);
+    if (status != FM_OK) {
+        fm_chooser_destroy(chooser);
+        return status;
+    }
+    *ret_chooser = chooser;
+    return FM_OK;
+}
+
+void fm_chooser_destroy(fm_chooser *chooser) {
+    if (!chooser) return;
+    free(chooser->weight_below);
+    free(chooser);
+}
+
+/* floor(bits * total / 2^64): uniform in [0, total). */
+static uint64_t below_u64(uint64_t bits, uint64_t total) {
+    __extension__ typedef unsigned __int128 u128;
+    return (uint64_t)((u128)bits * total >> 64);
+}
+
+static uint32_t choose_weighted(const fm_chooser *chooser, uint64_t seed, uint64_t index) {
+    const fm_draw draw = {.seed = seed, .index = index};
+    uint64_t total = chooser->weight_below[chooser->n_chain - 1];
+    uint64_t at = below_u64(fm_draw_bits(&draw, FM_DRAW_CHAIN, 0), total);
+    uint32_t low = 0, high = chooser->n_chain - 1; /* the first chain whose sum is above `at` */
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (chooser->weight_below[middle] > at) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return low;
+}
+
+/* A permutation of [0, 2^(2 half_bits)) for each pass: six Feistel rounds with Philox as the round
+ * function. */
+static uint32_t feistel(const fm_chooser *chooser, uint64_t seed, uint64_t pass, uint32_t value) {
+    enum { N_ROUND = 6 };
+    uint32_t mask = ((uint32_t)1 << chooser->half_bits) - 1;
+    uint32_t left = value >> chooser->half_bits, right = value & mask;
+    for (uint32_t round = 0; round < N_ROUND; round++) {
+        const fm_draw draw = {.seed = seed, .index = pass, .cycle = round};
+        uint64_t bits[2];
+        fm_draw_pair(&draw, FM_DRAW_SHUFFLE, right, bits);
+        uint32_t next = left ^ ((uint32_t)bits[0] & mask);
+        left = right;
+        right = next;
+    }
+    return left << chooser->half_bits | right;
+}
+
+/* Cycle walking: the block is less than four times n_chain, so a few rounds land inside. */
+static uint32_t choose_shuffled(const fm_chooser *chooser, uint64_t seed, uint64_t index) {
+    uint64_t pass = index / chooser->n_chain;
+    uint32_t value = (uint32_t)(index % chooser->n_chain);
+    do {
+        value = feistel(chooser, seed, pass, value);
+    } while (value >= chooser->n_chain);
+    return value;
+}
+
+uint32_t fm_chooser_chain(const fm_chooser *chooser, uint64_t seed, uint64_t index) {
+    return chooser->order == FM_ORDER_WEIGHTED ? choose_weighted(chooser, seed, index)
+                                               : choose_shuffled(chooser, seed, index);
+}

@@ -1,0 +1,73 @@
+/* family.h: families and their chains.
+ *
+ * A family is a row of sites. Each site has an ancestral residue, a place in a helix, strand or
+ * loop, a rate class (how often it changes, the discrete-gamma idea of Yang 1994 with four
+ * classes), backbone torsions, and possibly a partner: the site it touches in the fold, with which
+ * its changes are coupled. A chain is a descendant: its residues stand on sites of the family or
+ * are insertions of its own. */
+#ifndef FM_SYNTH_FAMILY_H
+#define FM_SYNTH_FAMILY_H
+
+#include "featurizer/synth/fold.h"
+#include "featurizer/synth/synth.h"
+
+typedef enum fm_synth_ss { FM_SYNTH_LOOP, FM_SYNTH_HELIX, FM_SYNTH_STRAND } fm_synth_ss;
+
+enum { FM_SYNTH_N_AA = 20, FM_SYNTH_NO_SITE = -1 };
+
+typedef struct fm_synth_site {
+    uint8_t ancestor; /* aatype, order A R N D C Q E G H I L K M F P S T W Y V */
+    uint8_t ss;       /* fm_synth_ss */
+    uint8_t buried;   /* 0 or 1 */
+    uint8_t rate;     /* relative rate of change: 1, 4, 10 or 24; 0 = never */
+    int32_t partner;  /* site in contact, or FM_SYNTH_NO_SITE */
+} fm_synth_site;
+
+typedef struct fm_synth_family {
+    uint32_t number;
+    uint32_t n_site;
+    uint32_t n_row;              /* homologues */
+    fm_synth_site *sites;        /* [n_site] */
+    fm_synth_torsions *torsions; /* [n_site] */
+    uint32_t *rate_sum;          /* [n_site]: sum of the rates up to and with the site */
+} fm_synth_family;
+
+typedef struct fm_synth_residue {
+    uint8_t aatype;
+    int32_t site; /* FM_SYNTH_NO_SITE: an insertion */
+} fm_synth_residue;
+
+typedef struct fm_synth_chain {
+    const fm_synth_family *family;
+    uint32_t n_res;
+    fm_synth_residue *residues;  /* [n_res] */
+    fm_synth_torsions *torsions; /* [n_res] */
+    fm_synth_backbone *backbone; /* [n_res], Å */
+} fm_synth_chain;
+
+/* Family `number`, wholly made of draws by its number. */
+FM_MUST_USE fm_status fm_synth_family_make(fm_arena *arena, const fm_synth_options *options,
+                                           uint32_t number, fm_synth_family *ret_family,
+                                           fm_error *reterr);
+
+/* The chain of (entry, slot); for entries whose chains are the same, slot 1 is slot 0. Borrows
+ * `family`, which must be the chain's. */
+FM_MUST_USE fm_status fm_synth_chain_make(fm_arena *arena, const fm_synth_options *options,
+                                          const fm_synth_entry *entry, uint32_t slot,
+                                          const fm_synth_family *family, fm_synth_chain *ret_chain,
+                                          fm_error *reterr);
+
+/* Changes one site of states[n_site] (aatypes, or others for gaps) chosen by its rate, and half of
+ * the time its partner with it. */
+void fm_synth_family_mutate(const fm_synth_family *family, fm_synth_draws *draws, uint8_t *states);
+
+/* A residue for an insertion: small and polar ones, never proline or cysteine. */
+uint8_t fm_synth_draw_insertion(fm_synth_draws *draws);
+
+/* Torsions of a loop residue; `aatype` glycine or asparagine may turn left-handed. */
+fm_synth_torsions fm_synth_draw_loop_torsions(fm_synth_draws *draws, uint8_t aatype);
+
+/* "ARNDCQEGHILKMFPSTWYV"[aatype] */
+char fm_synth_letter(uint8_t aatype);
+
+#endif

@@ -1,0 +1,69 @@
+/* synth.c: the plan of the dataset: entries, their ids, chains and families. */
+#include "featurizer/synth/synth.h"
+
+#include "featurizer/synth/family.h"
+
+#include <assert.h>
+
+fm_synth_options fm_synth_default_options(void) {
+    return (fm_synth_options){.seed = 0, .min_length = 30, .max_length = 220, .max_depth = 2000};
+}
+
+/* Ids run through all "9xyz" in an order that looks mixed, then through all "8xyz", and so on. */
+static void format_id(uint32_t index, char out[5]) {
+    static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+    enum { PER_DIGIT = 36 * 36 * 36, STEP = 13127, START = 13000 }; /* STEP shares no factor */
+    uint32_t mixed = (uint32_t)(((uint64_t)(index % PER_DIGIT) * STEP + START) % PER_DIGIT);
+    out[0] = (char)('9' - index / PER_DIGIT);
+    out[1] = digits[mixed / (36 * 36)];
+    out[2] = digits[mixed / 36 % 36];
+    out[3] = digits[mixed % 36];
+    out[4] = '\0';
+}
+
+/* Half of the chains found a family, half join the family of an earlier entry's first chain: sizes
+ * come out unequal, as in nature, and entry e needs nothing but draws of entries before it. */
+static uint32_t family_of(uint64_t seed, uint32_t entry, uint32_t slot) {
+    for (;;) {
+        fm_synth_draws draws = fm_synth_draws_of(seed, FM_SYNTH_DRAW_FAMILY, entry, slot);
+        if (entry == 0 || fm_synth_draw_chance(&draws, 1, 2)) return 2 * entry + slot;
+        entry = fm_synth_draw_below(&draws, entry);
+        slot = 0;
+    }
+}
+
+fm_synth_entry fm_synth_entry_of(const fm_synth_options *options, uint32_t index) {
+    assert(index < FM_SYNTH_MAX_ENTRIES);
+    fm_synth_draws draws = fm_synth_draws_of(options->seed, FM_SYNTH_DRAW_ENTRY, index, 0);
+    fm_synth_entry entry = {.index = index};
+    format_id(index, entry.id);
+    uint32_t kind = fm_synth_draw_below(&draws, 8);
+    entry.n_chain = kind < 3 ? 2 : 1;
+    entry.same = kind < 2;
+    /* Author chain ids usually start at A; now and then they do not, as in real files. */
+    char first =
+        fm_synth_draw_chance(&draws, 1, 6) ? (char)('C' + fm_synth_draw_below(&draws, 6)) : 'A';
+    for (uint32_t slot = 0; slot < entry.n_chain; slot++) {
+        entry.auth_chain[slot] = (char)(first + (char)slot);
+        entry.family[slot] = family_of(options->seed, index, entry.same ? 0 : slot);
+    }
+    return entry;
+}
+
+fm_status fm_synth_sequence(fm_arena *arena, const fm_synth_options *options,
+                            const fm_synth_entry *entry, uint32_t slot, fm_bytes *ret_letters,
+                            fm_error *reterr) {
+    fm_synth_family family;
+    fm_synth_chain chain;
+    fm_status status = fm_synth_family_make(arena, options, entry->family[slot], &family, reterr);
+    if (status) return status;
+    status = fm_synth_chain_make(arena, options, entry, slot, &family, &chain, reterr);
+    if (status) return status;
+    uint8_t *letters = fm_arena_alloc(arena, chain.n_res);
+    if (!letters) return fm_arena_full(arena, reterr);
+    for (uint32_t i = 0; i < chain.n_res; i++) {
+        letters[i] = (uint8_t)fm_synth_letter(chain.residues[i].aatype);
+    }
+    *ret_letters = (fm_bytes){letters, chain.n_res};
+    return FM_OK;
+}

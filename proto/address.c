@@ -1,0 +1,262 @@
+/* address.c: see address.h. */
+#include "proto/address.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { BACKLOG = 128 };
+
+enum { TEMPORARY_SUFFIX_BYTES = 12 }; /* a dot, a process id, the end */
+
+_Static_assert(sizeof((struct sockaddr_un){0}.sun_path) ==
+                   FM_ADDRESS_PATH_BYTES + TEMPORARY_SUFFIX_BYTES,
+               "a path that parses must fit, its temporary name too");
+
+/* -- text */
+
+static fm_status parse_tcp(const char *text, const char *rest, fm_address *address,
+                           fm_error *reterr) {
+    const char *colon = strrchr(rest, ':');
+    const char *host = rest, *host_end = colon;
+    if (colon && host[0] == '[' && colon > host + 1 && colon[-1] == ']') {
+        host++;
+        host_end--;
+    } else if (colon && memchr(host, ':', (size_t)(colon - host))) {
+        colon = NULL; /* an IPv6 address without brackets: which colon is the port's? */
+    }
+    char *end = NULL;
+    unsigned long port =
+        colon && colon[1] >= '0' && colon[1] <= '9' ? strtoul(colon + 1, &end, 10) : 65536;
+    size_t host_bytes = colon ? (size_t)(host_end - host) : 0;
+    if (!end || *end || port > 65535 || host_bytes == 0 || host_bytes >= FM_ADDRESS_HOST_BYTES) {
+        return fm_fail(reterr, FM_ERR_USAGE, "address '%s', expected tcp://HOST:PORT", text);
+    }
+    address->kind = FM_ADDRESS_TCP;
+    memcpy(address->host, host, host_bytes);
+    address->host[host_bytes] = '\0';
+    address->port = (uint16_t)port;
+    return FM_OK;
+}
+
+fm_status fm_address_parse(const char *text, fm_address *ret_address, fm_error *reterr) {
+    fm_address address = {0};
+    if (strncmp(text, "tcp://", 6) == 0) {
+        fm_status status = parse_tcp(text, text + 6, &address, reterr);
+        if (status) return status;
+        *ret_address = address;
+        return FM_OK;
+    }
+    if (strncmp(text, "unix:", 5) != 0 || text[5] == '\0') {
+        return fm_fail(reterr, FM_ERR_USAGE, "address '%s', expected unix:PATH or tcp://HOST:PORT",
+                       text);
+    }
+    size_t bytes = strlen(text + 5);
+    if (bytes >= FM_ADDRESS_PATH_BYTES) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "the path of a unix socket has %zu bytes, at most %d fit", bytes,
+                       FM_ADDRESS_PATH_BYTES - 1);
+    }
+    address.kind = FM_ADDRESS_UNIX;
+    memcpy(address.path, text + 5, bytes + 1);
+    *ret_address = address;
+    return FM_OK;
+}
+
+const char *fm_address_format(const fm_address *address, char out[FM_ADDRESS_TEXT_BYTES]) {
+    if (address->kind == FM_ADDRESS_UNIX) {
+        snprintf(out, FM_ADDRESS_TEXT_BYTES, "unix:%s", address->path);
+    } else if (strchr(address->host, ':')) {
+        snprintf(out, FM_ADDRESS_TEXT_BYTES, "tcp://[%s]:%u", address->host, address->port);
+    } else {
+        snprintf(out, FM_ADDRESS_TEXT_BYTES, "tcp://%s:%u", address->host, address->port);
+    }
+    return out;
+}
+
+/* -- sockets */
+
+static fm_status fail_errno(const fm_address *address, const char *what, int code,
+                            fm_error *reterr) {
+    char text[FM_ADDRESS_TEXT_BYTES];
+    return fm_fail(reterr, FM_ERR_IO, "cannot %s %s: %s", what, fm_address_format(address, text),
+                   strerror(code));
+}
+
+static struct sockaddr_un unix_name(const fm_address *address) {
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    memcpy(name.sun_path, address->path, strlen(address->path) + 1);
+    return name;
+}
+
+static fm_status resolve(const fm_address *address, int flags, struct addrinfo **ret_found,
+                         fm_error *reterr) {
+    struct addrinfo hints = {
+        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | flags};
+    char port[8];
+    snprintf(port, sizeof port, "%u", address->port);
+    int failed = getaddrinfo(address->host, port, &hints, ret_found);
+    if (failed) {
+        return fm_fail(reterr, FM_ERR_NOT_FOUND, "host %s has no address: %s", address->host,
+                       gai_strerror(failed));
+    }
+    return FM_OK;
+}
+
+/* 0 when the non-blocking connect succeeded within the time, else errno's value. */
+static int connect_within(int fd, const struct sockaddr *name, socklen_t name_bytes,
+                          uint32_t timeout_ms) {
+    if (connect(fd, name, name_bytes) == 0) return 0;
+    if (errno != EINPROGRESS) return errno;
+    struct pollfd wait = {.fd = fd, .events = POLLOUT};
+    int ready;
+    do {
+        ready = poll(&wait, 1, timeout_ms > INT32_MAX ? -1 : (int)timeout_ms);
+    } while (ready < 0 && errno == EINTR);
+    if (ready == 0) return ETIMEDOUT;
+    int failed = errno;
+    socklen_t bytes = sizeof failed;
+    if (ready < 0 || getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &bytes) < 0) return errno;
+    return failed;
+}
+
+static int open_socket(int family) {
+    return socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+static fm_status connect_tcp(const fm_address *address, uint32_t timeout_ms, int *ret_socket,
+                             fm_error *reterr) {
+    struct addrinfo *found;
+    fm_status status = resolve(address, 0, &found, reterr);
+    if (status) return status;
+    int failed = EADDRNOTAVAIL, fd = -1;
+    for (struct addrinfo *one = found; one && fd < 0; one = one->ai_next) {
+        fd = open_socket(one->ai_family);
+        failed = fd < 0 ? errno : connect_within(fd, one->ai_addr, one->ai_addrlen, timeout_ms);
+        if (fd >= 0 && failed) {
+            close(fd);
+            fd = -1;
+        }
+    }
+    freeaddrinfo(found);
+    if (fd < 0) return fail_errno(address, "connect to", failed, reterr);
+    int yes = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    *ret_socket = fd;
+    return FM_OK;
+}
+
+fm_status fm_address_connect(const fm_address *address, uint32_t timeout_ms, int *ret_socket,
+                             fm_error *reterr) {
+    if (address->kind == FM_ADDRESS_TCP) {
+        return connect_tcp(address, timeout_ms, ret_socket, reterr);
+    }
+    int fd = open_socket(AF_UNIX);
+    if (fd < 0) return fail_errno(address, "connect to", errno, reterr);
+    struct sockaddr_un name = unix_name(address);
+    int failed = connect_within(fd, (struct sockaddr *)&name, sizeof name, timeout_ms);
+    if (failed) {
+        close(fd);
+        return fail_errno(address, "connect to", failed, reterr);
+    }
+    *ret_socket = fd;
+    return FM_OK;
+}
+
+/* Removes the file of a unix socket that nobody listens on; anything else is left alone. */
+static fm_status clear_stale(const fm_address *address, fm_error *reterr) {
+    struct stat info;
+    if (lstat(address->path, &info) < 0) return FM_OK; /* bind says what is wrong, if anything */
+    if (!S_ISSOCK(info.st_mode)) {
+        return fm_fail(reterr, FM_ERR_EXISTS, "%s exists and is no socket", address->path);
+    }
+    int fd = -1;
+    fm_error ignored;
+    if (fm_address_connect(address, 1000, &fd, &ignored) == FM_OK) {
+        close(fd);
+        return fm_fail(reterr, FM_ERR_EXISTS, "another server listens on unix:%s", address->path);
+    }
+    if (unlink(address->path) < 0 && errno != ENOENT) {
+        return fail_errno(address, "replace", errno, reterr);
+    }
+    return FM_OK;
+}
+
+/* Binds and listens under a temporary name; the link to the right one is what makes the socket
+ * appear, and fails where another server was faster. */
+static int listen_unix_as(int fd, const fm_address *address) {
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    snprintf(name.sun_path, sizeof name.sun_path, "%s.%d", address->path, (int)getpid());
+    if (unlink(name.sun_path) < 0 && errno != ENOENT) return errno;
+    if (bind(fd, (struct sockaddr *)&name, sizeof name) < 0) return errno;
+    bool is_open = chmod(name.sun_path, 0600) == 0 && listen(fd, BACKLOG) == 0 &&
+                   link(name.sun_path, address->path) == 0;
+    int failed = is_open ? 0 : errno;
+    unlink(name.sun_path);
+    return failed;
+}
+
+static fm_status listen_unix(const fm_address *address, int *ret_socket, fm_error *reterr) {
+    fm_status status = clear_stale(address, reterr);
+    if (status) return status;
+    int fd = open_socket(AF_UNIX);
+    int failed = fd < 0 ? errno : listen_unix_as(fd, address);
+    if (failed) {
+        if (fd >= 0) close(fd);
+        return fail_errno(address, "listen on", failed, reterr);
+    }
+    *ret_socket = fd;
+    return FM_OK;
+}
+
+static uint16_t bound_port(int fd) {
+    struct sockaddr_storage name = {0};
+    socklen_t bytes = sizeof name;
+    if (getsockname(fd, (struct sockaddr *)&name, &bytes) < 0) return 0;
+    /* NOLINTBEGIN(clang-analyzer-core.CallAndMessage): getsockname filled what the family has */
+    if (name.ss_family == AF_INET6) return ntohs(((struct sockaddr_in6 *)&name)->sin6_port);
+    return ntohs(((struct sockaddr_in *)&name)->sin_port);
+    /* NOLINTEND(clang-analyzer-core.CallAndMessage) */
+}
+
+static fm_status listen_tcp(const fm_address *address, int *ret_socket, fm_error *reterr) {
+    struct addrinfo *found;
+    fm_status status = resolve(address, AI_PASSIVE, &found, reterr);
+    if (status) return status;
+    int failed = 0, yes = 1;
+    int fd = open_socket(found->ai_family);
+    if (fd >= 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (fd < 0 || bind(fd, found->ai_addr, found->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0) {
+        failed = errno;
+    }
+    freeaddrinfo(found);
+    if (failed) {
+        if (fd >= 0) close(fd);
+        return fail_errno(address, "listen on", failed, reterr);
+    }
+    *ret_socket = fd;
+    return FM_OK;
+}
+
+fm_status fm_address_listen(const fm_address *address, int *ret_socket, fm_address *ret_bound,
+                            fm_error *reterr) {
+    int fd = -1;
+    fm_status status = address->kind == FM_ADDRESS_UNIX ? listen_unix(address, &fd, reterr)
+                                                        : listen_tcp(address, &fd, reterr);
+    if (status) return status;
+    *ret_bound = *address;
+    if (address->kind == FM_ADDRESS_TCP) ret_bound->port = bound_port(fd);
+    *ret_socket = fd;
+    return FM_OK;
+}

@@ -1,0 +1,39 @@
+/* address.h: where a server listens: `unix:PATH` or `tcp://HOST:PORT`.
+ *
+ * HOST is a name, an IPv4 address or an IPv6 address in brackets. tcp:// is plain TCP, only for
+ * networks that are trusted whole: nothing on it is encrypted and nobody is asked who they are. */
+#ifndef FM_ADDRESS_H
+#define FM_ADDRESS_H
+
+#include "proto/base/status.h"
+
+typedef enum fm_address_kind { FM_ADDRESS_UNIX = 1, FM_ADDRESS_TCP = 2 } fm_address_kind;
+
+/* A socket's path leaves room in the system's 108 bytes for the listener's temporary name. */
+enum { FM_ADDRESS_PATH_BYTES = 96, FM_ADDRESS_HOST_BYTES = 256, FM_ADDRESS_TEXT_BYTES = 300 };
+
+typedef struct fm_address {
+    fm_address_kind kind;
+    char path[FM_ADDRESS_PATH_BYTES]; /* unix */
+    char host[FM_ADDRESS_HOST_BYTES]; /* tcp; without brackets */
+    uint16_t port;                    /* tcp; 0 = any, for a listener only */
+} fm_address;
+
+/* FM_ERR_USAGE with what was expected. */
+FM_MUST_USE fm_status fm_address_parse(const char *text, fm_address *ret_address, fm_error *reterr);
+
+/* The inverse, always terminated. Returns out. */
+const char *fm_address_format(const fm_address *address, char out[FM_ADDRESS_TEXT_BYTES]);
+
+/* A connected, non-blocking, close-on-exec socket, or the reason why not. FM_ERR_NOT_FOUND for a
+ * host without an address, FM_ERR_IO for everything else. */
+FM_MUST_USE fm_status fm_address_connect(const fm_address *address, uint32_t timeout_ms,
+                                         int *ret_socket, fm_error *reterr);
+
+/* A listening, non-blocking, close-on-exec socket. A unix socket that nobody listens on any more is
+ * replaced, a live one is FM_ERR_EXISTS; its file is for the owner only and appears when connections
+ * are taken, not before. *ret_bound is the address with the port that was given. */
+FM_MUST_USE fm_status fm_address_listen(const fm_address *address, int *ret_socket,
+                                        fm_address *ret_bound, fm_error *reterr);
+
+#endif

@@ -1,0 +1,205 @@
+/* file.c: see file.h. */
+#include "proto/base/file.h"
+
+#include "proto/base/compress.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static fm_status fail_errno(fm_error *reterr, const char *path, const char *what) {
+    int code = errno;
+    fm_status status = fm_fail(reterr, code == ENOENT ? FM_ERR_NOT_FOUND : FM_ERR_IO, "%s: %s",
+                               what, strerror(code));
+    if (reterr) fm_error_in(reterr, path);
+    return status;
+}
+
+/* Reads exactly `size` bytes. */
+static fm_status read_whole(int fd, uint8_t *out, size_t size, const char *path, fm_error *reterr) {
+    for (size_t at = 0; at < size;) {
+        ssize_t got = read(fd, out + at, size - at);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return fail_errno(reterr, path, "cannot read");
+        if (got == 0) {
+            fm_fail(reterr, FM_ERR_IO, "file became shorter while it was read (%zu of %zu bytes)",
+                    at, size);
+            if (reterr) fm_error_in(reterr, path);
+            return FM_ERR_IO;
+        }
+        at += (size_t)got;
+    }
+    return FM_OK;
+}
+
+static fm_status read_open(fm_arena *arena, int fd, const char *path, size_t max_bytes,
+                           fm_bytes *ret_content, fm_error *reterr) {
+    struct stat info;
+    if (fstat(fd, &info) != 0) return fail_errno(reterr, path, "cannot stat");
+    fm_status status = FM_OK;
+    if (!S_ISREG(info.st_mode)) {
+        status = fm_fail(reterr, FM_ERR_IO, "not a regular file");
+    } else if ((uint64_t)info.st_size > max_bytes) {
+        status = fm_fail(reterr, FM_ERR_LIMIT, "file has %lld bytes, at most %zu are allowed",
+                         (long long)info.st_size, max_bytes);
+    }
+    size_t size = (size_t)info.st_size;
+    uint8_t *data = status == FM_OK ? fm_arena_alloc(arena, size) : NULL;
+    if (status == FM_OK && !data) status = fm_arena_full(arena, reterr);
+    if (status != FM_OK) {
+        if (reterr) fm_error_in(reterr, path);
+        return status;
+    }
+    status = read_whole(fd, data, size, path, reterr);
+    if (status == FM_OK) *ret_content = (fm_bytes){.data = data, .size = size};
+    return status;
+}
+
+fm_status fm_file_read(fm_arena *arena, const char *path, size_t max_bytes, fm_bytes *ret_content,
+                       fm_error *reterr) {
+    int fd =
+        open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: a fifo must not hang us */
+    if (fd < 0) return fail_errno(reterr, path, "cannot open");
+    fm_status status = read_open(arena, fd, path, max_bytes, ret_content, reterr);
+    close(fd);
+    return status;
+}
+
+fm_status fm_file_read_text(fm_arena *arena, const char *path, size_t max_bytes,
+                            fm_bytes *ret_content, fm_error *reterr) {
+    fm_bytes raw;
+    fm_status status = fm_file_read(arena, path, max_bytes, &raw, reterr);
+    if (status != FM_OK) return status;
+    if (!fm_gzip_is(raw.data, raw.size)) {
+        *ret_content = raw;
+        return FM_OK;
+    }
+    status = fm_gzip_inflate(arena, raw.data, raw.size, max_bytes, ret_content, reterr);
+    if (status != FM_OK && reterr) fm_error_in(reterr, path);
+    return status;
+}
+
+/* The folder that holds `path`, "." when the path has none. */
+static void parent_of(const char *path, char out[PATH_MAX]) {
+    snprintf(out, PATH_MAX, "%s", path);
+    char *slash = strrchr(out, '/');
+    if (!slash) {
+        memcpy(out, ".", 2);
+    } else if (slash == out) {
+        out[1] = '\0';
+    } else {
+        *slash = '\0';
+    }
+}
+
+struct fm_file_writer {
+    int fd;
+    char path[PATH_MAX], temporary[PATH_MAX];
+};
+
+fm_status fm_file_writer_open(const char *path, fm_file_writer **ret_writer, fm_error *reterr) {
+    fm_file_writer *writer = malloc(sizeof *writer);
+    if (!writer) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a file writer");
+    snprintf(writer->path, sizeof writer->path, "%s", path);
+    int length =
+        snprintf(writer->temporary, sizeof writer->temporary, "%s.tmp.%ld", path, (long)getpid());
+    bool fits = length > 0 && (size_t)length < sizeof writer->temporary;
+    if (!fits) errno = ENAMETOOLONG;
+    writer->fd =
+        fits ? open(writer->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : -1;
+    if (writer->fd < 0) {
+        free(writer);
+        return fail_errno(reterr, path, "cannot create");
+    }
+    *ret_writer = writer;
+    return FM_OK;
+}
+
+fm_status fm_file_writer_append(fm_file_writer *writer, const void *data, size_t size,
+                                fm_error *reterr) {
+    for (size_t at = 0; at < size;) {
+        ssize_t put = write(writer->fd, (const uint8_t *)data + at, size - at);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) return fail_errno(reterr, writer->temporary, "cannot write");
+        at += (size_t)put;
+    }
+    return FM_OK;
+}
+
+static fm_status put_in_place(fm_file_writer *writer, fm_error *reterr) {
+    if (fsync(writer->fd) != 0) return fail_errno(reterr, writer->temporary, "cannot sync");
+    int fd = writer->fd;
+    writer->fd = -1;
+    if (close(fd) != 0) return fail_errno(reterr, writer->temporary, "cannot close");
+    if (rename(writer->temporary, writer->path) != 0)
+        return fail_errno(reterr, writer->path, "cannot rename into place");
+    return FM_OK;
+}
+
+fm_status fm_file_writer_commit(fm_file_writer *writer, fm_error *reterr) {
+    fm_status status = put_in_place(writer, reterr);
+    if (status != FM_OK) {
+        fm_file_writer_discard(writer);
+        return status;
+    }
+    char folder[PATH_MAX];
+    parent_of(writer->path, folder);
+    free(writer);
+    return fm_dir_sync(folder, reterr);
+}
+
+void fm_file_writer_discard(fm_file_writer *writer) {
+    if (!writer) return;
+    if (writer->fd >= 0) close(writer->fd);
+    unlink(writer->temporary);
+    free(writer);
+}
+
+fm_status fm_file_write_atomic(const char *path, const void *data, size_t size, fm_error *reterr) {
+    fm_file_writer *writer;
+    fm_status status = fm_file_writer_open(path, &writer, reterr);
+    if (status != FM_OK) return status;
+    status = fm_file_writer_append(writer, data, size, reterr);
+    if (status != FM_OK) {
+        fm_file_writer_discard(writer);
+        return status;
+    }
+    return fm_file_writer_commit(writer, reterr);
+}
+
+fm_status fm_dir_sync(const char *path, fm_error *reterr) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return fail_errno(reterr, path, "cannot open folder");
+    fm_status status = fsync(fd) == 0 ? FM_OK : fail_errno(reterr, path, "cannot sync folder");
+    close(fd);
+    return status;
+}
+
+fm_status fm_dir_make(const char *path, fm_error *reterr) {
+    char partial[PATH_MAX];
+    int length = snprintf(partial, sizeof partial, "%s", path);
+    if (length <= 0 || (size_t)length >= sizeof partial) {
+        errno = ENAMETOOLONG;
+        return fail_errno(reterr, path, "cannot make folder");
+    }
+    for (char *p = partial + 1;; p++) {
+        if (*p != '/' && *p != '\0') continue;
+        char kept = *p;
+        *p = '\0';
+        if (mkdir(partial, 0777) != 0 && errno != EEXIST)
+            return fail_errno(reterr, partial, "cannot make folder");
+        if (kept == '\0') break;
+        *p = kept;
+    }
+    struct stat info;
+    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) {
+        errno = ENOTDIR;
+        return fail_errno(reterr, path, "cannot make folder");
+    }
+    return FM_OK;
+}

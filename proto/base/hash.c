@@ -1,0 +1,91 @@
+/* hash.c: see hash.h. */
+#include "proto/base/hash.h"
+
+#include <assert.h>
+#include <openssl/evp.h>
+#include <xxhash.h>
+
+uint64_t fm_xxh3(const void *data, size_t size) {
+    return XXH3_64bits(data, size);
+}
+
+fm_xxh3_state *fm_xxh3_create(void) {
+    XXH3_state_t *state = XXH3_createState();
+    assert(state);
+    XXH3_64bits_reset(state);
+    return (fm_xxh3_state *)state;
+}
+
+void fm_xxh3_update(fm_xxh3_state *state, const void *data, size_t size) {
+    XXH3_64bits_update((XXH3_state_t *)state, data, size);
+}
+
+uint64_t fm_xxh3_digest(const fm_xxh3_state *state) {
+    return XXH3_64bits_digest((const XXH3_state_t *)state);
+}
+
+void fm_xxh3_destroy(fm_xxh3_state *state) {
+    XXH3_freeState((XXH3_state_t *)state);
+}
+
+fm_sha256 fm_sha256_of(const void *data, size_t size) {
+    fm_sha256 hash;
+    int ok = EVP_Digest(data, size, hash.bytes, NULL, EVP_sha256(), NULL);
+    assert(ok == 1);
+    (void)ok;
+    return hash;
+}
+
+fm_sha256_state *fm_sha256_create(void) {
+    EVP_MD_CTX *context = EVP_MD_CTX_new();
+    assert(context);
+    int ok = EVP_DigestInit_ex(context, EVP_sha256(), NULL);
+    assert(ok == 1);
+    (void)ok;
+    return (fm_sha256_state *)context;
+}
+
+void fm_sha256_update(fm_sha256_state *state, const void *data, size_t size) {
+    int ok = EVP_DigestUpdate((EVP_MD_CTX *)state, data, size);
+    assert(ok == 1);
+    (void)ok;
+}
+
+fm_sha256 fm_sha256_digest(fm_sha256_state *state) {
+    fm_sha256 hash;
+    int ok = EVP_DigestFinal_ex((EVP_MD_CTX *)state, hash.bytes, NULL);
+    assert(ok == 1);
+    (void)ok;
+    return hash;
+}
+
+void fm_sha256_destroy(fm_sha256_state *state) {
+    EVP_MD_CTX_free((EVP_MD_CTX *)state);
+}
+
+void fm_sha256_format(const fm_sha256 *hash, char out[FM_SHA256_HEX]) {
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < FM_SHA256_BYTES; i++) {
+        out[2 * i] = digits[hash->bytes[i] >> 4];
+        out[2 * i + 1] = digits[hash->bytes[i] & 15];
+    }
+    out[FM_SHA256_HEX - 1] = '\0';
+}
+
+static int hex_value(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    return -1;
+}
+
+fm_status fm_sha256_parse(const char *text, size_t size, fm_sha256 *ret_hash) {
+    if (size < 2 * FM_SHA256_BYTES) return FM_ERR_FORMAT;
+    fm_sha256 hash;
+    for (size_t i = 0; i < FM_SHA256_BYTES; i++) {
+        int high = hex_value(text[2 * i]), low = hex_value(text[2 * i + 1]);
+        if (high < 0 || low < 0) return FM_ERR_FORMAT;
+        hash.bytes[i] = (uint8_t)(high << 4 | low);
+    }
+    *ret_hash = hash;
+    return FM_OK;
+}

@@ -1,0 +1,468 @@
+/* batch.c: see batch.h. Encoder and decoder share one check of a tensor against the schema, so that
+ * what can be written can be read. Byte tables: docs/formats/wire.md, "A sample". */
+#include "proto/batch.h"
+
+#include "proto/base/hash.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MAGIC = 0x31534d46, /* "FMS1" */
+    VERSION = 1,
+    CHECKED_FROM = 24, /* head_check covers the bytes from here to the end of the table */
+    FIXED_BYTES = 88,  /* then the name */
+    DESCRIPTOR_BYTES = 56,
+    ALIGNMENT = 64,
+};
+
+/* The sizes that the words of a shape stand for; those of a cycle are bound by its first tensor
+ * that has them. */
+typedef struct size_words {
+    uint32_t n_res;
+    bool has_clust, has_extra, has_templ;
+    uint32_t n_clust, n_extra, n_templ;
+} size_words;
+
+static size_t align_up(size_t n, size_t alignment) {
+    return (n + alignment - 1) & ~(alignment - 1);
+}
+
+static uint32_t order_key(const fm_tensor_view *view) {
+    uint32_t cycle = view->cycle == FM_SHARED ? 0 : view->cycle + 1u;
+    return cycle << 16 | view->id;
+}
+
+/* -- the check of a tensor */
+
+static bool bind(bool *has, uint32_t *size, uint32_t found, uint64_t *ret_expected) {
+    if (!*has && found <= FM_LIMIT_N_SEQ) {
+        *has = true;
+        *size = found;
+    }
+    *ret_expected = *size;
+    return *has;
+}
+
+/* What a word of a shape demands; false when its size is not known (or too large to be one). */
+static bool word_size(const char *word, size_t length, uint32_t found, size_words *sizes,
+                      uint64_t *ret_expected) {
+    if (word[0] >= '0' && word[0] <= '9') {
+        *ret_expected = strtoul(word, NULL, 10);
+        return true;
+    }
+    if (length == 5 && memcmp(word, "N_res", 5) == 0) {
+        *ret_expected = sizes->n_res;
+        return true;
+    }
+    if (length == 7 && memcmp(word, "N_clust", 7) == 0) {
+        return bind(&sizes->has_clust, &sizes->n_clust, found, ret_expected);
+    }
+    if (length == 7 && memcmp(word, "N_extra", 7) == 0) {
+        return bind(&sizes->has_extra, &sizes->n_extra, found, ret_expected);
+    }
+    if (length == 7 && memcmp(word, "N_templ", 7) == 0) {
+        if (!sizes->has_templ && found == 0) return false; /* none: the tensors are left out */
+        return bind(&sizes->has_templ, &sizes->n_templ, found, ret_expected);
+    }
+    assert(strcmp(word, "ceil(N_clust*N_res/8)") == 0);
+    *ret_expected = ((uint64_t)sizes->n_clust * sizes->n_res + 7) / 8;
+    return sizes->has_clust;
+}
+
+static fm_status check_shape(const fm_tensor_rule *rule, const fm_tensor_view *view,
+                             size_words *sizes, uint64_t offset, fm_error *reterr) {
+    uint32_t rank = 0;
+    for (const char *word = rule->shape; *word; rank++) {
+        size_t length = strcspn(word, " ");
+        uint32_t found = rank < view->rank ? view->shape[rank] : 0;
+        uint64_t expected;
+        if (rank >= view->rank || !word_size(word, length, found, sizes, &expected) ||
+            found != expected) {
+            return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, offset,
+                              "dimension %u of %s is %u of rank %u, expected [%s]", rank,
+                              rule->name, found, view->rank, rule->shape);
+        }
+        word += length + (word[length] == ' ');
+    }
+    for (uint32_t i = rank; i < FM_LIMIT_RANK; i++) {
+        if (view->shape[i]) {
+            return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, offset, "%s has sizes past its rank %u",
+                              rule->name, rank);
+        }
+    }
+    if (rank != view->rank) {
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, offset, "%s has rank %u, expected [%s]",
+                          rule->name, view->rank, rule->shape);
+    }
+    return FM_OK;
+}
+
+/* The product of shape and element size; false past the frame limit. */
+static bool tensor_bytes(const fm_tensor_view *view, size_t *ret_bytes) {
+    size_t bytes = fm_dtype_bytes(view->dtype);
+    for (uint32_t i = 0; i < view->rank; i++) {
+        if (__builtin_mul_overflow(bytes, view->shape[i], &bytes)) return false;
+    }
+    *ret_bytes = bytes;
+    return bytes <= FM_LIMIT_FRAME_BYTES;
+}
+
+/* Everything about a tensor but its data. `previous` is NULL for the first. */
+static fm_status check_tensor(const fm_tensor_view *view, const fm_tensor_view *previous,
+                              uint32_t n_cycle, size_words *sizes, uint64_t offset,
+                              fm_error *reterr) {
+    const fm_tensor_rule *rule = fm_schema_find(view->id);
+    if (!rule) {
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, offset, "there is no tensor id %u",
+                          view->id);
+    }
+    bool cycle_fits = rule->per_cycle ? view->cycle < n_cycle : view->cycle == FM_SHARED;
+    if (!cycle_fits) {
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, offset,
+                          "%s has cycle %u in a sample of %u cycles", rule->name, view->cycle,
+                          n_cycle);
+    }
+    if (view->dtype > 7 || !(rule->dtypes >> view->dtype & 1)) {
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, offset, "%s cannot have dtype %u (%s)",
+                          rule->name, view->dtype, fm_dtype_name(view->dtype));
+    }
+    if (previous && order_key(previous) >= order_key(view)) {
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, offset,
+                          "%s of cycle %u is out of order: shared first, then cycle, then id",
+                          rule->name, view->cycle);
+    }
+    if (!previous || previous->cycle != view->cycle) sizes->has_clust = sizes->has_extra = false;
+    if (view->rank > FM_LIMIT_RANK) {
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, offset, "%s has rank %u, at most %u",
+                          rule->name, view->rank, FM_LIMIT_RANK);
+    }
+    fm_status status = check_shape(rule, view, sizes, offset, reterr);
+    if (status) return status;
+    size_t bytes;
+    if (!tensor_bytes(view, &bytes) || bytes != view->bytes) {
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, offset,
+                          "%s has %zu bytes, which its shape and dtype do not give", rule->name,
+                          view->bytes);
+    }
+    return FM_OK;
+}
+
+static fm_status check_head(const fm_sample *sample, fm_error *reterr) {
+    if (sample->n_cycle < 1 || sample->n_cycle > FM_LIMIT_N_CYCLE) {
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, 60, "%u cycles, expected 1 to %u",
+                          sample->n_cycle, FM_LIMIT_N_CYCLE);
+    }
+    if (sample->n_res < 1 || sample->n_res_chain > FM_LIMIT_N_RES ||
+        sample->n_res > sample->n_res_chain ||
+        sample->crop_start > sample->n_res_chain - sample->n_res) {
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, 64,
+                          "a crop of %u residues from %u does not lie in a chain of %u",
+                          sample->n_res, sample->crop_start, sample->n_res_chain);
+    }
+    if (sample->n_seq_chain > FM_LIMIT_N_SEQ) {
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, 76,
+                          "%u rows of the chain's MSA, at most %u", sample->n_seq_chain,
+                          FM_LIMIT_N_SEQ);
+    }
+    if (!isfinite(sample->resolution) || signbit(sample->resolution)) {
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, 80,
+                          "the resolution is not a finite number of at least 0");
+    }
+    if (sample->is_distillation > 1 || sample->use_clamped_fape > 1) {
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, 84, "a yes-or-no byte is neither 0 nor 1");
+    }
+    return FM_OK;
+}
+
+const fm_tensor_view *fm_sample_find(const fm_sample *sample, fm_tensor_id id, uint32_t cycle) {
+    for (uint32_t i = 0; i < sample->n_tensor; i++) {
+        if (sample->tensor[i].id == (uint32_t)id && sample->tensor[i].cycle == cycle) {
+            return &sample->tensor[i];
+        }
+    }
+    return NULL;
+}
+
+/* -- encoding */
+
+static size_t table_start(const fm_sample *sample) {
+    return align_up(FIXED_BYTES + strlen(sample->name), 8);
+}
+
+static size_t table_end(const fm_sample *sample) {
+    return table_start(sample) + (size_t)sample->n_tensor * DESCRIPTOR_BYTES;
+}
+
+size_t fm_sample_encoded_bytes(const fm_sample *sample) {
+    size_t end = table_end(sample);
+    for (uint32_t i = 0; i < sample->n_tensor; i++) {
+        end = align_up(end, ALIGNMENT) + sample->tensor[i].bytes;
+    }
+    return end;
+}
+
+static size_t widest_bytes(const fm_tensor_rule *rule, size_words *sizes) {
+    size_t widest = 0;
+    for (uint32_t dtype = FM_U8; dtype <= FM_F32; dtype++) {
+        size_t bytes = fm_dtype_bytes(dtype);
+        if (rule->dtypes >> dtype & 1 && bytes > widest) widest = bytes;
+    }
+    for (const char *word = rule->shape; *word;) {
+        size_t length = strcspn(word, " ");
+        uint64_t size = 0;
+        bool known = word_size(word, length, 0, sizes, &size);
+        assert(known);
+        (void)known;
+        widest *= size;
+        word += length + (word[length] == ' ');
+    }
+    return (widest + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+size_t fm_sample_max_bytes(uint32_t n_res, uint32_t n_clust, uint32_t n_extra, uint32_t n_templ,
+                           uint32_t n_cycle) {
+    size_words sizes = {.n_res = n_res,
+                        .has_clust = true,
+                        .has_extra = true,
+                        .has_templ = true,
+                        .n_clust = n_clust,
+                        .n_extra = n_extra,
+                        .n_templ = n_templ};
+    size_t n_rule, shared = 0, cycle = 0, n_shared = 0, n_per_cycle = 0;
+    const fm_tensor_rule *rules = fm_schema_rules(&n_rule);
+    for (size_t i = 0; i < n_rule; i++) {
+        *(rules[i].per_cycle ? &cycle : &shared) += widest_bytes(&rules[i], &sizes);
+        *(rules[i].per_cycle ? &n_per_cycle : &n_shared) += 1;
+    }
+    size_t table = (n_shared + n_per_cycle * n_cycle) * DESCRIPTOR_BYTES;
+    size_t head = align_up(FIXED_BYTES + FM_LIMIT_NAME_BYTES + 8 + table, ALIGNMENT);
+    return head + shared + cycle * n_cycle;
+}
+
+static void assert_lawful(const fm_sample *sample) {
+    assert(check_head(sample, NULL) == FM_OK);
+    assert(sample->n_tensor <= FM_LIMIT_N_SEGMENT);
+    size_words sizes = {.n_res = sample->n_res};
+    for (uint32_t i = 0; i < sample->n_tensor; i++) {
+        fm_error why = {0};
+        fm_status status = check_tensor(&sample->tensor[i], i ? &sample->tensor[i - 1] : NULL,
+                                        sample->n_cycle, &sizes, i, &why);
+        assert(status == FM_OK);
+        (void)status;
+    }
+}
+
+static void write_head(fm_writer *writer, const fm_sample *sample, size_t total_bytes) {
+    fm_write_u32(writer, MAGIC);
+    fm_write_u16(writer, VERSION);
+    fm_write_u16(writer, (uint16_t)sample->n_tensor);
+    fm_write_u64(writer, total_bytes);
+    fm_write_u64(writer, 0); /* head_check, when the table is there */
+    fm_write_u64(writer, sample->seed);
+    fm_write_u64(writer, sample->index);
+    fm_write_u64(writer, sample->step);
+    fm_write_u32(writer, sample->slot);
+    fm_write_u32(writer, sample->epoch);
+    fm_write_u32(writer, sample->chain);
+    fm_write_u32(writer, sample->n_cycle);
+    fm_write_u32(writer, sample->n_res_chain);
+    fm_write_u32(writer, sample->crop_start);
+    fm_write_u32(writer, sample->n_res);
+    fm_write_u32(writer, sample->n_seq_chain);
+    fm_write_f32(writer, sample->resolution);
+    fm_write_u8(writer, sample->is_distillation);
+    fm_write_u8(writer, sample->use_clamped_fape);
+    fm_write_u8(writer, (uint8_t)strlen(sample->name));
+    fm_write_u8(writer, 0);
+    fm_write_bytes(writer, sample->name, strlen(sample->name));
+    fm_write_align(writer, 8);
+}
+
+static void write_descriptor(fm_writer *writer, const fm_tensor_view *view, size_t offset) {
+    fm_write_u16(writer, view->id);
+    fm_write_u8(writer, view->cycle);
+    fm_write_u8(writer, view->dtype);
+    fm_write_u32(writer, view->rank);
+    for (uint32_t i = 0; i < FM_LIMIT_RANK; i++)
+        fm_write_u32(writer, view->shape[i]);
+    fm_write_u64(writer, offset);
+    fm_write_u64(writer, view->bytes);
+    fm_write_u64(writer, fm_xxh3(view->data, view->bytes));
+}
+
+void fm_sample_encode(const fm_sample *sample, uint8_t *out) {
+    assert_lawful(sample);
+    size_t total_bytes = fm_sample_encoded_bytes(sample);
+    fm_writer writer = fm_writer_of(out, total_bytes);
+    write_head(&writer, sample, total_bytes);
+    size_t offset = table_end(sample);
+    for (uint32_t i = 0; i < sample->n_tensor; i++) {
+        offset = align_up(offset, ALIGNMENT);
+        write_descriptor(&writer, &sample->tensor[i], offset);
+        offset += sample->tensor[i].bytes;
+    }
+    uint64_t check = fm_xxh3(out + CHECKED_FROM, writer.at - CHECKED_FROM);
+    memcpy(out + 16, &check, sizeof check);
+    for (uint32_t i = 0; i < sample->n_tensor; i++) {
+        fm_write_align(&writer, ALIGNMENT);
+        fm_write_bytes(&writer, sample->tensor[i].data, sample->tensor[i].bytes);
+    }
+    assert(!writer.failed && writer.at == total_bytes);
+}
+
+/* -- decoding */
+
+static fm_status read_preamble(fm_reader *reader, fm_sample *sample, uint64_t *ret_head_check,
+                               fm_error *reterr) {
+    uint32_t magic = fm_read_u32(reader);
+    uint16_t version = fm_read_u16(reader);
+    sample->n_tensor = fm_read_u16(reader);
+    uint64_t total_bytes = fm_read_u64(reader);
+    uint64_t head_check = fm_read_u64(reader);
+    if (reader->failed || magic != MAGIC) {
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, 0, "not a sample: no magic FMS1");
+    }
+    if (version != VERSION) {
+        return fm_fail_at(reterr, FM_ERR_UNSUPPORTED, 0, 0, 4, "sample version %u, expected %u",
+                          version, VERSION);
+    }
+    if (total_bytes != reader->size) {
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, 8,
+                          "the sample says it has %llu bytes, there are %zu",
+                          (unsigned long long)total_bytes, reader->size);
+    }
+    if (sample->n_tensor > FM_LIMIT_N_SEGMENT) {
+        return fm_fail_at(reterr, FM_ERR_LIMIT, 0, 0, 6, "%u tensors, at most %u", sample->n_tensor,
+                          FM_LIMIT_N_SEGMENT);
+    }
+    *ret_head_check = head_check;
+    return FM_OK;
+}
+
+static fm_status read_name(fm_reader *reader, fm_sample *sample, fm_error *reterr) {
+    size_t name_bytes = fm_read_u8(reader);
+    uint8_t zero = fm_read_u8(reader);
+    const uint8_t *name = fm_read_borrow(reader, name_bytes);
+    fm_read_align(reader, 8);
+    bool plain = name && zero == 0 && !reader->failed;
+    for (size_t i = 0; plain && i < name_bytes; i++) {
+        plain = name[i] >= 0x20 && name[i] != 0x7f;
+    }
+    if (!plain) {
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, FIXED_BYTES,
+                          "the chain's name is cut, padded with other than zeros, or has control "
+                          "bytes");
+    }
+    memcpy(sample->name, name, name_bytes);
+    sample->name[name_bytes] = '\0';
+    return FM_OK;
+}
+
+static fm_status read_head(fm_reader *reader, fm_sample *sample, fm_error *reterr) {
+    uint64_t head_check = 0;
+    fm_status status = read_preamble(reader, sample, &head_check, reterr);
+    if (status) return status;
+    sample->seed = fm_read_u64(reader);
+    sample->index = fm_read_u64(reader);
+    sample->step = fm_read_u64(reader);
+    sample->slot = fm_read_u32(reader);
+    sample->epoch = fm_read_u32(reader);
+    sample->chain = fm_read_u32(reader);
+    sample->n_cycle = fm_read_u32(reader);
+    sample->n_res_chain = fm_read_u32(reader);
+    sample->crop_start = fm_read_u32(reader);
+    sample->n_res = fm_read_u32(reader);
+    sample->n_seq_chain = fm_read_u32(reader);
+    sample->resolution = fm_read_f32(reader);
+    sample->is_distillation = fm_read_u8(reader);
+    sample->use_clamped_fape = fm_read_u8(reader);
+    status = read_name(reader, sample, reterr);
+    if (status) return status;
+    size_t table_bytes = (size_t)sample->n_tensor * DESCRIPTOR_BYTES;
+    if (table_bytes > fm_reader_left(reader)) {
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, reader->at,
+                          "the table of %u tensors is cut", sample->n_tensor);
+    }
+    size_t checked = reader->at + table_bytes - CHECKED_FROM;
+    if (fm_xxh3(reader->data + CHECKED_FROM, checked) != head_check) {
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, 16,
+                          "the header does not match its checksum");
+    }
+    return check_head(sample, reterr);
+}
+
+/* One descriptor; *data_end is where the data so far ends, and moves past this tensor's. */
+static fm_status read_descriptor(fm_reader *reader, fm_tensor_view *view, uint64_t *ret_check,
+                                 size_t *data_end, fm_error *reterr) {
+    size_t at = reader->at;
+    view->id = fm_read_u16(reader);
+    view->cycle = fm_read_u8(reader);
+    view->dtype = fm_read_u8(reader);
+    uint32_t rank = fm_read_u32(reader);
+    for (uint32_t i = 0; i < FM_LIMIT_RANK; i++)
+        view->shape[i] = fm_read_u32(reader);
+    uint64_t offset = fm_read_u64(reader), bytes = fm_read_u64(reader);
+    *ret_check = fm_read_u64(reader);
+    size_t start = align_up(*data_end, ALIGNMENT);
+    if (rank > FM_LIMIT_RANK || offset != start || start > reader->size ||
+        bytes > reader->size - start) {
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, at,
+                          "tensor %u: %llu bytes at %llu, expected at %zu within %zu bytes",
+                          view->id, (unsigned long long)bytes, (unsigned long long)offset, start,
+                          reader->size);
+    }
+    for (size_t i = *data_end; i < start; i++) {
+        if (reader->data[i]) {
+            return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, i, "padding that is not zero");
+        }
+    }
+    view->rank = (uint8_t)rank;
+    view->bytes = (size_t)bytes;
+    view->data = reader->data + start;
+    *data_end = start + (size_t)bytes;
+    return FM_OK;
+}
+
+static fm_status read_tensors(fm_reader *reader, const fm_sample *sample, fm_tensor_view *tensor,
+                              bool verify_checksums, fm_error *reterr) {
+    size_words sizes = {.n_res = sample->n_res};
+    size_t data_end = reader->at + (size_t)sample->n_tensor * DESCRIPTOR_BYTES;
+    for (uint32_t i = 0; i < sample->n_tensor; i++) {
+        size_t at = reader->at;
+        uint64_t check = 0;
+        fm_status status = read_descriptor(reader, &tensor[i], &check, &data_end, reterr);
+        if (status) return status;
+        status = check_tensor(&tensor[i], i ? &tensor[i - 1] : NULL, sample->n_cycle, &sizes, at,
+                              reterr);
+        if (status) return status;
+        if (verify_checksums && fm_xxh3(tensor[i].data, tensor[i].bytes) != check) {
+            return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, at,
+                              "the data of %s (cycle %u) does not match its checksum",
+                              fm_schema_find(tensor[i].id)->name, tensor[i].cycle);
+        }
+    }
+    if (data_end != reader->size) {
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, data_end, "%zu bytes after the last tensor",
+                          reader->size - data_end);
+    }
+    return FM_OK;
+}
+
+fm_status fm_sample_decode(fm_bytes bytes, bool verify_checksums, fm_arena *arena,
+                           fm_sample *ret_sample, fm_error *reterr) {
+    assert((uintptr_t)bytes.data % ALIGNMENT == 0);
+    fm_reader reader = fm_reader_of(bytes.data, bytes.size);
+    fm_sample sample = {0};
+    fm_status status = read_head(&reader, &sample, reterr);
+    if (status) return status;
+    fm_tensor_view *tensor = fm_arena_calloc(arena, sample.n_tensor, sizeof *tensor);
+    if (!tensor) return fm_arena_full(arena, reterr);
+    status = read_tensors(&reader, &sample, tensor, verify_checksums, reterr);
+    if (status) return status;
+    sample.tensor = tensor;
+    *ret_sample = sample;
+    return FM_OK;
+}

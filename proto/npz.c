@@ -1,0 +1,477 @@
+/* npz.c: the reading half of npz.h: end record, directory, members, .npy headers. */
+#include "proto/npz.h"
+
+#include "proto/base/compress.h"
+#include "proto/limits.h"
+#include "proto/npz_format.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <string.h>
+
+enum {
+    STRING_ITEM_MAX = 1 << 20, /* N of "|SN": longer ones are data in disguise */
+    DEFLATE_RATIO_MAX = 1032,  /* deflate cannot expand further: 258 bytes from 2 bits */
+};
+
+/* -- .npy */
+
+size_t fm_npz_item_bytes(const char *dtype) {
+    static const struct {
+        const char *name;
+        size_t bytes;
+    } known[] = {{"|b1", 1}, {"|u1", 1}, {"|i1", 1}, {"<u2", 2}, {"<i2", 2}, {"<f2", 2},
+                 {"<u4", 4}, {"<i4", 4}, {"<f4", 4}, {"<u8", 8}, {"<i8", 8}, {"<f8", 8}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (strcmp(known[i].name, dtype) == 0) return known[i].bytes;
+    }
+    if (strncmp(dtype, "|S", 2) != 0) return 0;
+    size_t bytes = 0, at = 2;
+    for (; dtype[at] >= '0' && dtype[at] <= '9' && bytes <= STRING_ITEM_MAX; at++) {
+        bytes = bytes * 10 + (size_t)(dtype[at] - '0');
+    }
+    return dtype[at] == '\0' && bytes <= STRING_ITEM_MAX ? bytes : 0;
+}
+
+/* The dictionary's text; `at` moves on. */
+typedef struct header_text {
+    const char *text;
+    size_t size, at;
+    size_t place; /* offset of text[0] within what the caller gave us, for errors */
+} header_text;
+
+static fm_status fail_text(const header_text *in, fm_error *reterr, const char *expected) {
+    return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, in->place + in->at,
+                      "npy header breaks off its form, expected %s", expected);
+}
+
+static char peek(header_text *in) {
+    while (in->at < in->size && (in->text[in->at] == ' ' || in->text[in->at] == '\n'))
+        in->at++;
+    return in->at < in->size ? in->text[in->at] : '\0';
+}
+
+static bool accept(header_text *in, const char *word) {
+    peek(in);
+    size_t length = strlen(word);
+    if (in->size - in->at < length || memcmp(in->text + in->at, word, length) != 0) return false;
+    in->at += length;
+    return true;
+}
+
+/* A quoted word without escapes, borrowed from the text. */
+static bool accept_quoted(header_text *in, const char **ret_word, size_t *ret_bytes) {
+    char quote = peek(in);
+    if (quote != '\'' && quote != '"') return false;
+    const char *word = in->text + in->at + 1;
+    const char *end = memchr(word, quote, in->size - in->at - 1);
+    if (!end) return false;
+    *ret_word = word;
+    *ret_bytes = (size_t)(end - word);
+    in->at += *ret_bytes + 2;
+    return true;
+}
+
+static fm_status parse_descr(header_text *in, fm_npy *array, fm_error *reterr) {
+    const char *word;
+    size_t bytes;
+    peek(in);
+    size_t start = in->at;
+    if (!accept_quoted(in, &word, &bytes)) return fail_text(in, reterr, "a dtype in quotes");
+    if (bytes < FM_NPZ_DTYPE_BYTES) {
+        memcpy(array->dtype, word, bytes);
+        array->dtype[bytes] = '\0';
+        array->item_bytes = fm_npz_item_bytes(array->dtype);
+    }
+    if (array->item_bytes > 0) return FM_OK;
+    return fm_fail_at(reterr, FM_ERR_UNSUPPORTED, 0, 0, in->place + start,
+                      "dtype '%.*s' is none of |b1 |u1 |i1 <u2 <i2 <f2 <u4 <i4 <f4 <u8 <i8 <f8 |SN",
+                      bytes < 32 ? (int)bytes : 32, word);
+}
+
+static fm_status parse_dimension(header_text *in, uint64_t *ret_value, fm_error *reterr) {
+    uint64_t value = 0;
+    char digit = peek(in);
+    if (digit < '0' || digit > '9') return fail_text(in, reterr, "a dimension");
+    for (; digit >= '0' && digit <= '9'; digit = in->at < in->size ? in->text[in->at] : '\0') {
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, (uint64_t)(digit - '0'), &value))
+            return fail_text(in, reterr, "a dimension below 2^64");
+        in->at++;
+    }
+    *ret_value = value;
+    return FM_OK;
+}
+
+static fm_status parse_shape(header_text *in, fm_npy *array, fm_error *reterr) {
+    if (!accept(in, "(")) return fail_text(in, reterr, "a shape in brackets");
+    array->rank = 0;
+    while (!accept(in, ")")) {
+        if (array->rank == FM_NPZ_RANK_MAX) return fail_text(in, reterr, "at most 8 dimensions");
+        fm_status status = parse_dimension(in, &array->shape[array->rank++], reterr);
+        if (status != FM_OK) return status;
+        if (!accept(in, ",") && peek(in) != ')') return fail_text(in, reterr, "',' or ')'");
+    }
+    return FM_OK;
+}
+
+static fm_status parse_order(header_text *in, fm_error *reterr) {
+    if (accept(in, "False")) return FM_OK;
+    if (!accept(in, "True")) return fail_text(in, reterr, "True or False");
+    return fm_fail_at(reterr, FM_ERR_UNSUPPORTED, 0, 0, in->place + in->at,
+                      "array is in Fortran order, expected C order");
+}
+
+/* One "key: value," of the dictionary; *seen gathers which keys were there. */
+static fm_status parse_pair(header_text *in, fm_npy *array, unsigned *seen, fm_error *reterr) {
+    static const char *const keys[] = {"descr", "fortran_order", "shape"};
+    const char *word;
+    size_t bytes, key = 0;
+    if (!accept_quoted(in, &word, &bytes)) return fail_text(in, reterr, "a key in quotes");
+    while (key < 3 && (strlen(keys[key]) != bytes || memcmp(keys[key], word, bytes) != 0))
+        key++;
+    if (key == 3 || (*seen & 1u << key))
+        return fail_text(in, reterr, "descr, fortran_order and shape, each once");
+    *seen |= 1u << key;
+    if (!accept(in, ":")) return fail_text(in, reterr, "':'");
+    fm_status status = key == 0   ? parse_descr(in, array, reterr)
+                       : key == 1 ? parse_order(in, reterr)
+                                  : parse_shape(in, array, reterr);
+    if (status == FM_OK && !accept(in, ",") && peek(in) != '}')
+        return fail_text(in, reterr, "',' or '}'");
+    return status;
+}
+
+static fm_status parse_dictionary(header_text *in, fm_npy *array, fm_error *reterr) {
+    unsigned seen = 0;
+    if (!accept(in, "{")) return fail_text(in, reterr, "'{'");
+    while (!accept(in, "}")) {
+        fm_status status = parse_pair(in, array, &seen, reterr);
+        if (status != FM_OK) return status;
+    }
+    if (seen != 7) return fail_text(in, reterr, "descr, fortran_order and shape");
+    if (peek(in) != '\0') return fail_text(in, reterr, "nothing after the dictionary");
+    return FM_OK;
+}
+
+/* Checks that the shape asks for exactly `data_bytes`. */
+static fm_status check_size(fm_npy *array, size_t data_bytes, size_t place, fm_error *reterr) {
+    uint64_t count = 1, bytes;
+    bool over = false;
+    for (size_t i = 0; i < array->rank; i++) {
+        over |= __builtin_mul_overflow(count, array->shape[i], &count);
+    }
+    over |= __builtin_mul_overflow(count, (uint64_t)array->item_bytes, &bytes);
+    if (over || bytes != data_bytes) {
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, place,
+                          "npy header's shape does not fit the %zu bytes of data that follow",
+                          data_bytes);
+    }
+    array->count = count;
+    return FM_OK;
+}
+
+/* Reads an .npy that lies in the arena already, so that the data can be moved to an aligned place;
+ * `place` is where it came from, for errors. */
+static fm_status parse_npy_in_place(uint8_t *npy, size_t size, size_t place, fm_npy *array,
+                                    fm_error *reterr) {
+    fm_reader reader = fm_reader_of(npy, size);
+    const uint8_t *magic = fm_read_borrow(&reader, 6);
+    if (!magic || memcmp(magic, NPY_MAGIC, 6) != 0)
+        return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, place, "no npy magic");
+    uint8_t major = fm_read_u8(&reader), minor = fm_read_u8(&reader);
+    if (major < 1 || major > 3 || minor != 0) {
+        return fm_fail_at(reterr, FM_ERR_UNSUPPORTED, 0, 0, place,
+                          "npy version %u.%u, expected 1.0, 2.0 or 3.0", major, minor);
+    }
+    size_t text_bytes = major == 1 ? fm_read_u16(&reader) : fm_read_u32(&reader);
+    header_text text = {.place = place + reader.at, .size = text_bytes};
+    text.text = (const char *)fm_read_borrow(&reader, text_bytes);
+    if (!text.text) {
+        return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, place,
+                          "npy header of %zu bytes does not fit the %zu bytes there are",
+                          text_bytes, size);
+    }
+    fm_status status = parse_dictionary(&text, array, reterr);
+    if (status != FM_OK) return status;
+    status = check_size(array, fm_reader_left(&reader), place + reader.at, reterr);
+    if (status != FM_OK) return status;
+    /* numpy before 1.14 aligned to 16 only; a caller may count on 64. */
+    if (reader.at % 64 == 0) {
+        array->data = npy + reader.at;
+    } else {
+        memmove(npy, npy + reader.at, fm_reader_left(&reader));
+        array->data = npy;
+    }
+    return FM_OK;
+}
+
+fm_status fm_npy_parse(fm_arena *arena, fm_bytes npy, fm_npy *ret_array, fm_error *reterr) {
+    uint8_t *copy = fm_arena_alloc(arena, npy.size);
+    if (!copy) return fm_arena_full(arena, reterr);
+    if (npy.size > 0) memcpy(copy, npy.data, npy.size);
+    fm_npy array = {.name = ""};
+    fm_status status = parse_npy_in_place(copy, npy.size, 0, &array, reterr);
+    if (status == FM_OK) *ret_array = array;
+    return status;
+}
+
+/* -- zip */
+
+/* Where the directory lies. */
+typedef struct zip_directory {
+    uint64_t n_entry, bytes, offset;
+} zip_directory;
+
+/* One member as the directory describes it. */
+typedef struct zip_member {
+    uint64_t at; /* of its directory entry, for errors */
+    uint16_t flags, method;
+    uint32_t crc;
+    uint64_t packed_bytes, bytes, offset;
+    const uint8_t *name;
+    uint16_t name_bytes;
+} zip_member;
+
+static fm_reader reader_at(fm_bytes archive, uint64_t offset) {
+    fm_reader reader = fm_reader_of(archive.data, archive.size);
+    reader.failed = offset > archive.size;
+    reader.at = reader.failed ? archive.size : (size_t)offset;
+    return reader;
+}
+
+static void skip(fm_reader *reader, size_t bytes) {
+    (void)fm_read_borrow(reader, bytes);
+}
+
+/* The end record is the last thing of the file but for a comment whose length it declares. */
+static fm_status find_end(fm_bytes archive, size_t *ret_at, fm_error *reterr) {
+    for (size_t back = ZIP_END_BYTES; back <= archive.size; back++) {
+        if (back > ZIP_END_BYTES + ZIP_IN_EXTRA16) break;
+        fm_reader reader = reader_at(archive, archive.size - back);
+        if (fm_read_u32(&reader) != ZIP_END) continue;
+        skip(&reader, 16);
+        if (fm_read_u16(&reader) != back - ZIP_END_BYTES) continue;
+        *ret_at = archive.size - back;
+        return FM_OK;
+    }
+    return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, archive.size,
+                      "no zip end record: not an npz file, or cut off");
+}
+
+/* The zip64 end record, when a locator stands before the plain one. */
+static fm_status read_end64(fm_bytes archive, size_t end_at, zip_directory *directory,
+                            fm_error *reterr) {
+    if (end_at < ZIP_END64_LOCATOR_BYTES) return FM_OK;
+    fm_reader locator = reader_at(archive, end_at - ZIP_END64_LOCATOR_BYTES);
+    if (fm_read_u32(&locator) != ZIP_END64_LOCATOR) return FM_OK;
+    skip(&locator, 4);
+    uint64_t at = fm_read_u64(&locator);
+    fm_reader end = reader_at(archive, at);
+    uint32_t magic = fm_read_u32(&end);
+    skip(&end, 20); /* size, versions, disks */
+    skip(&end, 8);  /* entries of this disk */
+    zip_directory found;
+    found.n_entry = fm_read_u64(&end);
+    found.bytes = fm_read_u64(&end);
+    found.offset = fm_read_u64(&end);
+    if (end.failed || magic != ZIP_END64) {
+        return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, end_at - ZIP_END64_LOCATOR_BYTES,
+                          "zip64 locator points at %" PRIu64 ", where no zip64 end record is", at);
+    }
+    *directory = found;
+    return FM_OK;
+}
+
+static fm_status read_directory(fm_bytes archive, zip_directory *ret_directory, fm_error *reterr) {
+    size_t end_at;
+    fm_status status = find_end(archive, &end_at, reterr);
+    if (status != FM_OK) return status;
+    fm_reader end = reader_at(archive, end_at + 4);
+    uint16_t disk = fm_read_u16(&end), directory_disk = fm_read_u16(&end);
+    skip(&end, 2);
+    zip_directory directory;
+    directory.n_entry = fm_read_u16(&end);
+    directory.bytes = fm_read_u32(&end);
+    directory.offset = fm_read_u32(&end);
+    if (disk != directory_disk)
+        return fm_fail_at(reterr, FM_ERR_UNSUPPORTED, 0, 0, end_at, "zip spread over disks");
+    status = read_end64(archive, end_at, &directory, reterr);
+    if (status != FM_OK) return status;
+    if (directory.offset > end_at || directory.bytes > end_at - directory.offset ||
+        directory.n_entry > directory.bytes / ZIP_CENTRAL_BYTES) {
+        return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, end_at,
+                          "zip directory of %" PRIu64 " members in %" PRIu64 " bytes at %" PRIu64
+                          " does not fit the file",
+                          directory.n_entry, directory.bytes, directory.offset);
+    }
+    *ret_directory = directory;
+    return FM_OK;
+}
+
+/* Takes from the zip64 extra field what the fixed fields leave to it. */
+static void read_zip64_extra(fm_reader extra, zip_member *member) {
+    while (fm_reader_left(&extra) >= 4) {
+        uint16_t tag = fm_read_u16(&extra), bytes = fm_read_u16(&extra);
+        const uint8_t *content = fm_read_borrow(&extra, bytes);
+        if (!content) return; /* a length past the end: whatever is missing is refused later */
+        if (tag != ZIP_EXTRA_ZIP64) continue;
+        fm_reader fields = fm_reader_of(content, bytes);
+        if (member->bytes == ZIP_IN_EXTRA32) member->bytes = fm_read_u64(&fields);
+        if (member->packed_bytes == ZIP_IN_EXTRA32) member->packed_bytes = fm_read_u64(&fields);
+        if (member->offset == ZIP_IN_EXTRA32) member->offset = fm_read_u64(&fields);
+        return;
+    }
+}
+
+static fm_status read_member(fm_reader *directory, zip_member *ret_member, fm_error *reterr) {
+    zip_member member = {.at = directory->at};
+    uint32_t magic = fm_read_u32(directory);
+    skip(directory, 4); /* versions */
+    member.flags = fm_read_u16(directory);
+    member.method = fm_read_u16(directory);
+    skip(directory, 4); /* time and date */
+    member.crc = fm_read_u32(directory);
+    member.packed_bytes = fm_read_u32(directory);
+    member.bytes = fm_read_u32(directory);
+    member.name_bytes = fm_read_u16(directory);
+    uint16_t extra_bytes = fm_read_u16(directory), comment_bytes = fm_read_u16(directory);
+    skip(directory, 8); /* disk, attributes */
+    member.offset = fm_read_u32(directory);
+    member.name = fm_read_borrow(directory, member.name_bytes);
+    const uint8_t *extra = fm_read_borrow(directory, extra_bytes);
+    skip(directory, comment_bytes);
+    if (directory->failed || magic != ZIP_CENTRAL) {
+        return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, member.at,
+                          "no whole zip directory entry where one is expected");
+    }
+    read_zip64_extra(fm_reader_of(extra, extra_bytes), &member);
+    *ret_member = member;
+    return FM_OK;
+}
+
+/* Finds where the member's bytes start: after its local header, which has lengths of its own. */
+static fm_status borrow_packed(fm_bytes archive, const zip_member *member,
+                               const uint8_t **ret_packed, fm_error *reterr) {
+    fm_reader local = reader_at(archive, member->offset);
+    uint32_t magic = fm_read_u32(&local);
+    skip(&local, 22);
+    uint16_t name_bytes = fm_read_u16(&local), extra_bytes = fm_read_u16(&local);
+    const uint8_t *name = fm_read_borrow(&local, name_bytes);
+    skip(&local, extra_bytes);
+    if (local.failed || magic != ZIP_LOCAL || name_bytes != member->name_bytes ||
+        memcmp(name, member->name, name_bytes) != 0) {
+        return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, member->at,
+                          "zip directory points at %" PRIu64
+                          ", where no local header of that name is",
+                          member->offset);
+    }
+    *ret_packed = member->packed_bytes <= fm_reader_left(&local)
+                      ? fm_read_borrow(&local, (size_t)member->packed_bytes)
+                      : NULL;
+    if (*ret_packed) return FM_OK;
+    return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, member->at,
+                      "zip member of %" PRIu64 " bytes at %" PRIu64 " goes past the file's end",
+                      member->packed_bytes, member->offset);
+}
+
+static fm_status check_method(const zip_member *member, fm_error *reterr) {
+    if (member->flags & 1)
+        return fm_fail_at(reterr, FM_ERR_UNSUPPORTED, 0, 0, member->at, "zip member is encrypted");
+    if (member->method != ZIP_STORED && member->method != ZIP_DEFLATED) {
+        return fm_fail_at(reterr, FM_ERR_UNSUPPORTED, 0, 0, member->at,
+                          "zip compression method %u, expected stored (0) or deflated (8)",
+                          member->method);
+    }
+    bool lies = member->method == ZIP_STORED
+                    ? member->bytes != member->packed_bytes
+                    : member->bytes / DEFLATE_RATIO_MAX > member->packed_bytes;
+    if (!lies) return FM_OK;
+    return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, member->at,
+                      "zip member declares %" PRIu64 " bytes, which %" PRIu64
+                      " packed bytes cannot give",
+                      member->bytes, member->packed_bytes);
+}
+
+/* The member's bytes, unpacked into the arena and checked. */
+static fm_status unpack(fm_arena *arena, const zip_member *member, const uint8_t *packed,
+                        uint8_t **ret_content, fm_error *reterr) {
+    size_t bytes = (size_t)member->bytes;
+    uint8_t *content = fm_arena_alloc(arena, bytes);
+    if (!content) return fm_arena_full(arena, reterr);
+    if (member->method == ZIP_STORED) {
+        memcpy(content, packed, bytes);
+    } else {
+        fm_status status =
+            fm_deflate_decompress(content, bytes, packed, (size_t)member->packed_bytes, reterr);
+        if (status != FM_OK) return status;
+    }
+    uint32_t crc = fm_crc32(0, content, bytes);
+    if (crc != member->crc) {
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, member->at,
+                          "zip member has CRC-32 %08x, its directory entry says %08x", crc,
+                          member->crc);
+    }
+    *ret_content = content;
+    return FM_OK;
+}
+
+/* The array's name: the member's without ".npy". */
+static fm_status copy_name(fm_arena *arena, const zip_member *member, const char **ret_name,
+                           fm_error *reterr) {
+    size_t bytes = member->name_bytes;
+    if (bytes < 5 || memcmp(member->name + bytes - 4, ".npy", 4) != 0 ||
+        memchr(member->name, '\0', bytes)) {
+        return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, member->at,
+                          "zip member is not called NAME.npy");
+    }
+    bytes -= 4;
+    if (bytes > FM_LIMIT_NAME_BYTES) {
+        return fm_fail_at(reterr, FM_ERR_LIMIT, 0, 0, member->at,
+                          "array name has %zu bytes, at most %u are allowed", bytes,
+                          FM_LIMIT_NAME_BYTES);
+    }
+    char *name = fm_arena_alloc(arena, bytes + 1);
+    if (!name) return fm_arena_full(arena, reterr);
+    memcpy(name, member->name, bytes);
+    name[bytes] = '\0';
+    *ret_name = name;
+    return FM_OK;
+}
+
+static fm_status parse_member(fm_arena *arena, fm_bytes archive, fm_reader *directory,
+                              fm_npy *array, fm_error *reterr) {
+    zip_member member;
+    const uint8_t *packed = NULL;
+    uint8_t *content = NULL;
+    fm_status status = read_member(directory, &member, reterr);
+    if (status == FM_OK) status = check_method(&member, reterr);
+    if (status == FM_OK) status = copy_name(arena, &member, &array->name, reterr);
+    if (status == FM_OK) status = borrow_packed(archive, &member, &packed, reterr);
+    if (status == FM_OK) status = unpack(arena, &member, packed, &content, reterr);
+    if (status != FM_OK) return status;
+    return parse_npy_in_place(content, (size_t)member.bytes, (size_t)member.offset, array, reterr);
+}
+
+fm_status fm_npz_parse(fm_arena *arena, fm_bytes archive, fm_npz *ret_npz, fm_error *reterr) {
+    zip_directory directory;
+    fm_status status = read_directory(archive, &directory, reterr);
+    if (status != FM_OK) return status;
+    fm_npy *arrays = fm_arena_calloc(arena, (size_t)directory.n_entry, sizeof *arrays);
+    if (!arrays) return fm_arena_full(arena, reterr);
+    fm_reader reader = fm_reader_of(archive.data, (size_t)(directory.offset + directory.bytes));
+    reader.at = (size_t)directory.offset;
+    for (uint64_t i = 0; i < directory.n_entry; i++) {
+        status = parse_member(arena, archive, &reader, &arrays[i], reterr);
+        if (status != FM_OK) return status;
+    }
+    *ret_npz = (fm_npz){.n_array = (size_t)directory.n_entry, .arrays = arrays};
+    return FM_OK;
+}
+
+const fm_npy *fm_npz_find(const fm_npz *npz, const char *name) {
+    for (size_t i = 0; i < npz->n_array; i++) {
+        if (strcmp(npz->arrays[i].name, name) == 0) return &npz->arrays[i];
+    }
+    return NULL;
+}

@@ -1,0 +1,80 @@
+/* npz.h: NumPy .npz archives: a zip of .npy members, one array each.
+ *
+ * An .npy member is the magic "\x93NUMPY", a version, a length, a Python dictionary of descr,
+ * fortran_order and shape padded so that the data starts at a multiple of 64, then the data in C
+ * order (numpy.lib.format, versions 1.0 to 3.0). The zip follows PKWARE's APPNOTE 6.3: members
+ * stored or deflated, sizes past 2^32 in the zip64 extra field.
+ *
+ * What we write is stored, version 1.0, dated 1980-01-01, zip64 only where a size, an offset or the
+ * number of members asks for it: the same arrays give the same bytes. What we read comes from
+ * outside: every size and offset is checked against the bytes that are there before it is used, and
+ * memory is the caller's arena. */
+#ifndef FM_PROTO_NPZ_H
+#define FM_PROTO_NPZ_H
+
+#include "proto/base/arena.h"
+#include "proto/base/bytes.h"
+#include "proto/base/status.h"
+
+enum {
+    FM_NPZ_RANK_MAX = 8,    /* dimensions of an array */
+    FM_NPZ_DTYPE_BYTES = 16 /* "|S1234" with its terminator */
+};
+
+/* Bytes of one element of a dtype, 0 for those we do not know. Known: |b1 |u1 |i1 <u2 <i2 <f2 <u4
+ * <i4 <f4 <u8 <i8 <f8 and |SN, strings of N bytes (1 <= N <= 1 MiB) filled up with NUL. */
+size_t fm_npz_item_bytes(const char *dtype);
+
+/* -- writing */
+
+typedef struct fm_npz_writer fm_npz_writer;
+
+/* Starts an archive that appears at `path` when it is finished. FM_ERR_IO, FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_npz_writer_create(const char *path, fm_npz_writer **ret_writer,
+                                           fm_error *reterr);
+
+/* Adds one array; `data` is in C order, borrowed for the call. Rank 0 (a scalar) takes shape NULL.
+ * Names are the caller's to keep distinct and at most FM_LIMIT_NAME_BYTES long; a dtype we do not
+ * know or a rank above FM_NPZ_RANK_MAX is an assertion. FM_ERR_IO. */
+FM_MUST_USE fm_status fm_npz_writer_append(fm_npz_writer *writer, const char *name,
+                                           const char *dtype, size_t rank, const uint64_t *shape,
+                                           const void *data, fm_error *reterr);
+
+/* Writes the directory and puts the file in place; the writer is gone afterwards, also on failure.
+ */
+FM_MUST_USE fm_status fm_npz_writer_finish(fm_npz_writer *writer, fm_error *reterr);
+
+/* Throws away an archive that is not finished; NULL is fine. */
+void fm_npz_writer_destroy(fm_npz_writer *writer);
+
+/* -- reading */
+
+typedef struct fm_npy {
+    const char *name;               /* without ".npy" */
+    char dtype[FM_NPZ_DTYPE_BYTES]; /* as in the file, with '|' for one-byte elements */
+    size_t item_bytes;
+    size_t rank; /* 0 = a scalar */
+    uint64_t shape[FM_NPZ_RANK_MAX];
+    uint64_t count;   /* elements: the product of shape, 1 for a scalar */
+    const void *data; /* [count], C order, aligned to 64 bytes */
+} fm_npy;
+
+typedef struct fm_npz {
+    size_t n_array;
+    const fm_npy *arrays; /* [n_array], in the order of the archive's directory */
+} fm_npz;
+
+/* Reads a whole archive; everything returned lies in the arena, which also bounds what may be
+ * unpacked. FM_ERR_FORMAT and FM_ERR_CORRUPT (with the offset), FM_ERR_LIMIT, FM_ERR_UNSUPPORTED
+ * for Fortran order, big-endian and other dtypes, encryption, other compression methods. */
+FM_MUST_USE fm_status fm_npz_parse(fm_arena *arena, fm_bytes archive, fm_npz *ret_npz,
+                                   fm_error *reterr);
+
+/* Reads the bytes of one .npy file, as fm_npz_parse does each member; the name is "". */
+FM_MUST_USE fm_status fm_npy_parse(fm_arena *arena, fm_bytes npy, fm_npy *ret_array,
+                                   fm_error *reterr);
+
+/* The array called `name`, NULL when there is none. */
+const fm_npy *fm_npz_find(const fm_npz *npz, const char *name);
+
+#endif

@@ -1,0 +1,13 @@
+/* build_plan.h: `foldmill build --dry-run`: what a build would read, and what does not fit. */
+#ifndef FM_CLI_BUILD_PLAN_H
+#define FM_CLI_BUILD_PLAN_H
+
+#include "cache/source.h"
+
+/* Prints to stdout what was recognised, a line for each chain ("chain NAME <tab> structure <tab>
+ * files with their bytes, or why it is refused"), every problem, and totals. Opens no file, but
+ * lists every folder. Returns the exit code: 0 even when there are problems, 1 when there is
+ * nothing to build. */
+int fm_build_dry_run(const fm_source *source, fm_arena *arena);
+
+#endif

@@ -1,0 +1,189 @@
+/* cmd_build.c: foldmill build: a dataset becomes a cache. */
+#include "cache/build.h"
+#include "server/cli/build_plan.h"
+#include "server/cli/build_report.h"
+#include "server/cli/commands.h"
+
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Address space for the source and the new generation's lists. */
+#define ARENA_BYTES ((size_t)24 << 30)
+
+typedef struct build_arguments {
+    const char *cache, *compat, *report, *progress;
+    fm_source_options source;
+    uint64_t jobs, shard_mb;
+    bool single_sequence, quiet, dry_run;
+} build_arguments;
+
+/* Set by the first SIGINT or SIGTERM; a second one ends the process the usual way. */
+static volatile sig_atomic_t stop_asked;
+
+static void ask_stop(int signal_number) {
+    stop_asked = 1;
+    signal(signal_number, SIG_DFL);
+}
+
+static void catch_signals(void) {
+    struct sigaction action = {.sa_handler = ask_stop};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    /* Past a limit on file sizes, writes fail with an error that can be told. */
+    signal(SIGXFSZ, SIG_IGN);
+}
+
+static const char description[] =
+    "Reads the folders an OpenFold user has and keeps what is computed once: sequences,\n"
+    "de-duplicated MSAs, template hits, structures.\n\n"
+    "    DATASET/alignments/<id>_<chain>/*.a3m *.sto [.gz]\n"
+    "    DATASET/pdb/<id>_<chain>/{a3m,hhr}/        (OpenProteinSet)\n"
+    "    DATASET/alignment_db/*.db *.index          (sharded or legacy index)\n"
+    "    DATASET/duplicate_pdb_chains.txt           (chains that share alignments)\n"
+    "    DATASET/mmcifs/<id>.cif[.gz]               (or data, pdb_mmcif, mmcif_files;\n"
+    "                                               also divided: mmcifs/ab/1abc.cif.gz)\n\n"
+    "What is there is recognised, and said; --dry-run says it without building. Symbolic\n"
+    "links are followed. A chain is built when it has a folder of alignments and\n"
+    "its structure. What cannot be read is refused with its place and reason, listed at\n"
+    "the end and kept in the cache; the job goes on.\n\n"
+    "Safe to interrupt at any instant and to run again: what was sealed is not made again,\n"
+    "and the result is the same as that of an undisturbed run. Run again after the dataset\n"
+    "changed, it makes what is new. The cache that was there stays readable throughout.\n\n"
+    "Exit codes: 0 all chains built, 3 some refused, 1 none, or the job failed or was\n"
+    "stopped, 2 bad usage.\n\n"
+    "Example: foldmill build ~/openproteinset --cache /fast/cache --jobs 16";
+
+static fm_status check(const build_arguments *arguments, fm_error *reterr) {
+    if (!arguments->cache && !arguments->dry_run) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--cache DIR is required");
+    }
+    if (arguments->progress && strcmp(arguments->progress, "json") != 0) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--progress is '%s'; only 'json' is known",
+                       arguments->progress);
+    }
+    if (arguments->compat && strcmp(arguments->compat, "openfold") != 0) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--compat is '%s'; only 'openfold' is known",
+                       arguments->compat);
+    }
+    return FM_OK;
+}
+
+static int parse(int argc, char **argv, build_arguments *arguments) {
+    const fm_option options[] = {
+        {"cache", FM_OPTION_STRING, &arguments->cache, "DIR",
+         "the cache to build or to bring up to date (required)", .letter = 0},
+        {"jobs", FM_OPTION_U64, &arguments->jobs, "N",
+         "worker threads; as many as there are processors when not given", .letter = 'j', .min = 1,
+         .max = 1024},
+        {"single-sequence", FM_OPTION_FLAG, &arguments->single_sequence, NULL,
+         "also take chains without alignments, as single sequences", .letter = 0},
+        {"compat", FM_OPTION_STRING, &arguments->compat, "MODE",
+         "'openfold': the features of OpenFold's pipeline bit for bit, its quirks among them",
+         .letter = 0},
+        {"report", FM_OPTION_STRING, &arguments->report, "FILE",
+         "write the report as JSON to FILE, too", .letter = 0},
+        {"shard-mb", FM_OPTION_U64, &arguments->shard_mb, "N",
+         "seal a shard at about N MB; 1024 when not given", .min = 1, .max = 1u << 20},
+        {"structures", FM_OPTION_STRING, &arguments->source.structures, "DIR",
+         "the folder of structures, where it is not found by itself", .letter = 0},
+        {"alignments", FM_OPTION_STRING, &arguments->source.alignments, "DIR",
+         "the folder of alignments, or the .index of an alignment database", .letter = 0},
+        {"duplicates", FM_OPTION_STRING, &arguments->source.duplicates, "FILE",
+         "chains that share alignments, as duplicate_pdb_chains.txt", .letter = 0},
+        {"dry-run", FM_OPTION_FLAG, &arguments->dry_run, NULL,
+         "list chains, their files and what does not fit together; build nothing", .letter = 'n'},
+        {"progress", FM_OPTION_STRING, &arguments->progress, "FORM",
+         "'json': one JSON object a second to stderr", .letter = 0},
+        {"quiet", FM_OPTION_FLAG, &arguments->quiet, NULL, "no progress", .letter = 'q'},
+        {0}};
+    const fm_command command = {
+        .program = "foldmill build",
+        .arguments = "DATASET --cache DIR [options]",
+        .summary = "make a cache of training features from a dataset",
+        .description = description,
+        .options = options,
+        .min_positional = 1,
+        .max_positional = 1,
+    };
+    int n_positional;
+    int code = fm_cli_parse(&command, argc, argv, &n_positional);
+    if (code >= 0) return code;
+    fm_error error;
+    fm_status status = check(arguments, &error);
+    return status ? fm_cli_report(command.program, &error) : -1;
+}
+
+static int finish(const build_arguments *arguments, const char *dataset, fm_status status,
+                  const fm_build_report *report, fm_error *error) {
+    const char *outcome = status == FM_ERR_CANCELLED ? "stopped"
+                          : status                   ? "none"
+                          : report->n_refused        ? "some"
+                                                     : "all";
+    fm_build_print_report(stdout, arguments->cache, report);
+    fflush(stdout);
+    if (arguments->report) {
+        fm_error write_error;
+        if (fm_build_write_json(arguments->report, dataset, arguments->cache, outcome, report,
+                                &write_error)) {
+            return fm_cli_report("foldmill build", &write_error);
+        }
+    }
+    if (status) return fm_cli_report("foldmill build", error);
+    return report->n_refused ? FM_EXIT_PARTIAL : FM_EXIT_OK;
+}
+
+static int build(const build_arguments *arguments, const char *dataset, fm_arena *arena) {
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    fm_build_display display = {.quiet = arguments->quiet,
+                                .json = arguments->progress != NULL,
+                                .terminal = isatty(STDERR_FILENO)};
+    const fm_build_options options = {
+        .cache = arguments->cache,
+        .n_job = arguments->jobs ? (uint32_t)arguments->jobs
+                 : online > 0    ? (uint32_t)online
+                                 : 1,
+        .single_sequence = arguments->single_sequence,
+        .features = {.compat_openfold = arguments->compat != NULL},
+        .shard_bytes = arguments->shard_mb << 20,
+        .stop = &stop_asked,
+        .progress = fm_build_display_show,
+        .progress_context = &display,
+    };
+    fm_source source;
+    fm_build_report report = {0};
+    fm_error error;
+    fm_source_options where = arguments->source;
+    where.dataset = dataset;
+    fm_status status = fm_source_scan(&where, arena, &source, &error);
+    if (status) return fm_cli_report("foldmill build", &error);
+    if (arguments->dry_run) return fm_build_dry_run(&source, arena);
+    if (!arguments->quiet && !display.json) {
+        fprintf(stderr, "structures: %s: %u\nalignments: %s: %u chains", source.structures_found,
+                source.n_structure, source.alignments_found, source.n_chain);
+        if (source.n_duplicate) fprintf(stderr, " (%u share another's)", source.n_duplicate);
+        fprintf(stderr, "; %u jobs\n", options.n_job);
+    }
+    status = fm_build_run(&source, &options, arena, &report, &error);
+    fm_build_display_end(&display);
+    if (status && status != FM_ERR_CANCELLED && status != FM_ERR_DATA) {
+        return fm_cli_report("foldmill build", &error);
+    }
+    return finish(arguments, dataset, status, &report, &error);
+}
+
+int fm_cmd_build(int argc, char **argv) {
+    build_arguments arguments = {0};
+    int code = parse(argc, argv, &arguments);
+    if (code >= 0) return code;
+    fm_arena arena;
+    fm_error error;
+    if (fm_arena_init(&arena, ARENA_BYTES, &error)) {
+        return fm_cli_report("foldmill build", &error);
+    }
+    catch_signals();
+    code = build(&arguments, argv[0], &arena);
+    fm_arena_fini(&arena);
+    return code;
+}

@@ -1,0 +1,252 @@
+/* cmd_fetch.c: `foldmill fetch`: drains a stream of a server as a trainer would, and says how fast
+ * it came. */
+#include "proto/base/hash.h"
+#include "proto/base/histogram.h"
+#include "proto/batch.h"
+#include "proto/client.h"
+#include "server/cli/commands.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    DECODE_ARENA_BYTES = 1 << 20, /* the table of tensors */
+    SLAB_ALIGN = 4096,
+};
+
+static const char description[] =
+    "Connects to a server, takes every sample of a stream, checks each one whole, and prints\n"
+    "rates and how long it was kept waiting. --digest prints one hash over all samples in order\n"
+    "of index: it depends on the snapshot, plan, seed and steps alone, never on order, threads or\n"
+    "servers.\n\n"
+    "examples:\n"
+    "  foldmill fetch --data unix:/run/foldmill.sock --steps 100\n"
+    "  foldmill fetch --data tcp://host:7420 --steps 50 --plan af2-initial --batch 8 --digest\n\n"
+    "exit codes: 0 all delivered, 1 failed, 2 bad usage, 3 samples were skipped or the server\n"
+    "ended the stream early";
+
+typedef struct fetch_settings {
+    const char *data, *plan, *group, *order, *snapshot;
+    uint64_t steps, first_step, seed, batch, crop, cycles, credit, wait_ms;
+    bool digest, skip;
+} fetch_settings;
+
+/* What came: one row a sample, for the digest. */
+typedef struct sample_row {
+    uint64_t index, hash;
+} sample_row;
+
+typedef struct fetch_run {
+    const fetch_settings *set;
+    fm_client *client;
+    fm_wire_opened opened;
+    fm_arena arena;
+    uint8_t *slab;
+    sample_row *rows; /* only with --digest */
+    uint64_t n_row, rows_capacity;
+    uint64_t n_sample, n_skipped, n_byte, start_ns, end_ns;
+    fm_wire_reason reason;
+    fm_histogram waits; /* ns */
+} fetch_run;
+
+static int parse(fetch_settings *set, int argc, char **argv) {
+    const fm_option options[] = {
+        {"data", FM_OPTION_STRING, &set->data, "URL",
+         .help = "unix:PATH or tcp://HOST:PORT of a server (required)"},
+        {"steps", FM_OPTION_U64, &set->steps, "N", .help = "steps to take (required)",
+         .letter = 'n', .min = 1, .max = FM_LIMIT_STEP},
+        {"plan", FM_OPTION_STRING, &set->plan, "NAME",
+         .help = "sampling plan of the server's (tiny)"},
+        {"seed", FM_OPTION_U64, &set->seed, "S", .help = "the run's seed (0)"},
+        {"first-step", FM_OPTION_U64, &set->first_step, "N", .help = "where to begin (0)", .min = 0,
+         .max = FM_LIMIT_STEP},
+        {"group", FM_OPTION_STRING, &set->group, "g/G",
+         .help = "only the slots of group g of G (0/1)"},
+        {"order", FM_OPTION_STRING, &set->order, "ORDER", .help = "strict or bounded:W (strict)"},
+        {"snapshot", FM_OPTION_STRING, &set->snapshot, "NAME",
+         .help = "refuse a server of another one"},
+        {"batch", FM_OPTION_U64, &set->batch, "B", .help = "samples a step (the plan's)", .min = 1,
+         .max = FM_LIMIT_GLOBAL_BATCH},
+        {"crop", FM_OPTION_U64, &set->crop, "N_RES", .help = "residues of a crop (the plan's)",
+         .min = 1, .max = FM_LIMIT_N_RES},
+        {"cycles", FM_OPTION_U64, &set->cycles, "N",
+         .help = "recycling cycles at most (the plan's)", .min = 1, .max = FM_LIMIT_N_CYCLE},
+        {"credit", FM_OPTION_U64, &set->credit, "N", .help = "samples on their way at a time (8)",
+         .min = 1, .max = 4096},
+        {"wait", FM_OPTION_U64, &set->wait_ms, "MS",
+         .help = "go on trying to connect for so long (0)", .min = 0, .max = 3600000},
+        {"skip", FM_OPTION_FLAG, &set->skip, NULL,
+         .help = "go on after unreadable samples, naming each"},
+        {"digest", FM_OPTION_FLAG, &set->digest, NULL, .help = "print the hash of all samples"},
+        {0}};
+    const fm_command command = {
+        .program = "foldmill fetch",
+        .arguments = "--data URL --steps N [options]",
+        .summary = "drain a stream of a server and print rates and waits",
+        .description = description,
+        .options = options,
+    };
+    int n_positional;
+    int code = fm_cli_parse(&command, argc, argv, &n_positional);
+    if (code >= 0) return code;
+    if (set->data && set->steps) return -1;
+    fm_error error;
+    fm_fail(&error, FM_ERR_USAGE, "--data URL and --steps N are needed");
+    return fm_cli_report("foldmill fetch", &error);
+}
+
+static fm_status parse_group(const char *text, fm_wire_open *params, fm_error *reterr) {
+    unsigned g, n_group;
+    char rest;
+    if (sscanf(text, "%5u/%5u%c", &g, &n_group, &rest) != 2) {
+        return fm_fail(reterr, FM_ERR_USAGE, "group '%s', expected g/G", text);
+    }
+    params->group = g;
+    params->n_group = n_group;
+    return FM_OK;
+}
+
+static fm_status make_params(const fetch_settings *set, fm_wire_open *params, fm_error *reterr) {
+    *params = (fm_wire_open){.global_batch = (uint32_t)set->batch,
+                             .crop_size = (uint32_t)set->crop,
+                             .max_cycle = (uint32_t)set->cycles,
+                             .seed = set->seed,
+                             .first_step = set->first_step,
+                             .n_step = set->steps,
+                             .policy = set->skip ? FM_WIRE_SKIP : FM_WIRE_STOP,
+                             .credit_items = (uint32_t)set->credit,
+                             .credit_bytes = FM_LIMIT_FRAME_BYTES};
+    if (strlen(set->plan) > FM_WIRE_PLAN_BYTES) {
+        return fm_fail(reterr, FM_ERR_USAGE, "a plan's name has at most %d bytes",
+                       FM_WIRE_PLAN_BYTES);
+    }
+    fm_wire_text(params->plan, sizeof params->plan, set->plan);
+    fm_status status = parse_group(set->group, params, reterr);
+    if (status) return status;
+    return fm_wire_order_parse(set->order, &params->order, &params->window, reterr);
+}
+
+static fm_status note_row(fetch_run *run, uint64_t index, fm_bytes sample, fm_error *reterr) {
+    if (run->n_row == run->rows_capacity) {
+        uint64_t capacity = run->rows_capacity * 2 + 1024;
+        sample_row *grown = realloc(run->rows, capacity * sizeof *grown);
+        if (!grown) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the digest");
+        run->rows = grown;
+        run->rows_capacity = capacity;
+    }
+    run->rows[run->n_row++] = (sample_row){index, fm_xxh3(sample.data, sample.size)};
+    return FM_OK;
+}
+
+static fm_status take_sample(fetch_run *run, const fm_client_event *event, fm_error *reterr) {
+    fm_sample sample;
+    fm_arena_reset(&run->arena);
+    fm_status status = fm_sample_decode(event->sample, true, &run->arena, &sample, reterr);
+    if (status) return status;
+    run->n_sample++;
+    run->n_byte += event->sample.size;
+    if (run->set->digest) status = note_row(run, sample.index, event->sample, reterr);
+    if (status) return status;
+    return fm_client_release(run->client, 1, event->sample.size, reterr);
+}
+
+static fm_status take_stream(fetch_run *run, fm_error *reterr) {
+    run->start_ns = fm_clock_ns();
+    while (!run->reason) {
+        fm_client_event event;
+        fm_status status =
+            fm_client_next(run->client, run->slab, run->opened.max_sample_bytes, &event, reterr);
+        if (status) return status;
+        switch (event.kind) {
+        case FM_CLIENT_SAMPLE:
+            fm_histogram_add(&run->waits, event.wait_ns);
+            status = take_sample(run, &event, reterr);
+            break;
+        case FM_CLIENT_SKIPPED:
+            run->n_skipped++;
+            fprintf(stderr, "foldmill fetch: sample %llu skipped: %s\n",
+                    (unsigned long long)event.index, event.text);
+            status = fm_client_release(run->client, 1, 0, reterr);
+            break;
+        case FM_CLIENT_END: run->reason = event.reason; break;
+        }
+        if (status) return status;
+    }
+    run->end_ns = fm_clock_ns();
+    return FM_OK;
+}
+
+static fm_status fetch(fetch_run *run, fm_error *reterr) {
+    fm_wire_open params;
+    fm_status status = make_params(run->set, &params, reterr);
+    if (status) return status;
+    const fm_client_options options = {.url = run->set->data,
+                                       .agent = "foldmill fetch",
+                                       .snapshot_name = run->set->snapshot,
+                                       .retry_ms = (uint32_t)run->set->wait_ms};
+    status = fm_client_connect(&options, &run->client, reterr);
+    if (!status) status = fm_client_open(run->client, &params, &run->opened, reterr);
+    if (!status) status = fm_arena_init(&run->arena, DECODE_ARENA_BYTES, reterr);
+    if (status) return status;
+    size_t slab_bytes = (run->opened.max_sample_bytes / SLAB_ALIGN + 1) * SLAB_ALIGN;
+    run->slab = aligned_alloc(SLAB_ALIGN, slab_bytes);
+    if (!run->slab) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a slab");
+    return take_stream(run, reterr);
+}
+
+/* -- the report */
+
+static int by_index(const void *a, const void *b) {
+    uint64_t left = ((const sample_row *)a)->index, right = ((const sample_row *)b)->index;
+    return left < right ? -1 : left > right;
+}
+
+static void print_digest(const fetch_run *run) {
+    if (run->n_row) qsort(run->rows, run->n_row, sizeof run->rows[0], by_index);
+    fm_sha256 hash = fm_sha256_of(run->rows, run->n_row * sizeof run->rows[0]);
+    char text[FM_SHA256_HEX];
+    fm_sha256_format(&hash, text);
+    printf("digest    %s\n", text);
+}
+
+static void print_report(const fetch_run *run) {
+    const fm_wire_welcome *welcome = fm_client_get_welcome(run->client);
+    double seconds = (double)(run->end_ns - run->start_ns) * 1e-9;
+    double n = (double)run->n_sample, mb = (double)run->n_byte * 1e-6;
+    char hash[FM_SHA256_HEX];
+    fm_sha256_format(&welcome->snapshot, hash);
+    printf("snapshot  %s %.16s %u chains\n", welcome->snapshot_name, hash, welcome->n_chain);
+    printf("samples   %llu, %llu skipped, %.3f MB each\n", (unsigned long long)run->n_sample,
+           (unsigned long long)run->n_skipped, n > 0 ? mb / n : 0);
+    if (seconds > 0) {
+        printf("rate      %.1f samples/s, %.1f MB/s, %.3f s\n", n / seconds, mb / seconds, seconds);
+    }
+    printf("wait ms   p50 %.3f  p90 %.3f  p99 %.3f  max %.3f\n",
+           (double)fm_histogram_percentile(&run->waits, 500) * 1e-6,
+           (double)fm_histogram_percentile(&run->waits, 900) * 1e-6,
+           (double)fm_histogram_percentile(&run->waits, 990) * 1e-6, (double)run->waits.max * 1e-6);
+    if (run->set->digest) print_digest(run);
+    if (run->reason == FM_WIRE_SHUTDOWN) printf("the server stopped before the stream was done\n");
+}
+
+int fm_cmd_fetch(int argc, char **argv) {
+    fetch_settings set = {.plan = "tiny", .group = "0/1", .order = "strict", .credit = 8};
+    int code = parse(&set, argc, argv);
+    if (code >= 0) return code;
+    fetch_run run = {.set = &set};
+    fm_error error;
+    fm_status status = fetch(&run, &error);
+    if (status) {
+        code = fm_cli_report("foldmill fetch", &error);
+    } else {
+        print_report(&run);
+        bool whole = run.reason == FM_WIRE_DELIVERED && run.n_skipped == 0;
+        code = whole ? FM_EXIT_OK : FM_EXIT_PARTIAL;
+    }
+    fm_client_close(run.client);
+    fm_arena_fini(&run.arena);
+    free(run.slab);
+    free(run.rows);
+    return code;
+}

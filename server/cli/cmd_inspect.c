@@ -1,0 +1,168 @@
+/* cmd_inspect.c: foldmill inspect: what a cache, or one chain of it, holds. */
+#include "cache/refusals.h"
+#include "cache/store.h"
+#include "featurizer/templates.h"
+#include "server/cli/commands.h"
+#include "server/cli/inspect_json.h"
+
+#include <stdio.h>
+
+#define ARENA_BYTES ((size_t)16 << 30)
+
+enum { N_REFUSAL_SHOWN = 20 };
+
+static void print_totals(const fm_store *store) {
+    const fm_store_info *info = fm_store_get_info(store);
+    uint64_t stored[FM_N_PART] = {0}, decoded[FM_N_PART] = {0};
+    uint32_t n[FM_N_PART] = {0};
+    char hex[FM_SHA256_HEX];
+    for (uint32_t chain = 0; chain < info->n_chain; chain++) {
+        for (int k = 1; k <= FM_N_PART; k++) {
+            fm_store_part part;
+            if (!fm_store_get_part(store, chain, (fm_part_kind)k, &part)) continue;
+            n[k - 1]++;
+            stored[k - 1] += part.stored_bytes;
+            decoded[k - 1] += part.decoded_bytes;
+        }
+    }
+    fm_sha256_format(&info->content, hex);
+    printf("generation  %llu\ncontent     %s\n", (unsigned long long)info->generation, hex);
+    printf("chains      %u, %u refused\n", info->n_chain, info->n_refused);
+    printf("shards      %u, %.1f MB on disk\n", info->n_shard, (double)info->stored_bytes / 1e6);
+    for (int k = 0; k < FM_N_PART; k++) {
+        if (!n[k]) continue;
+        printf("%-10s  %u chains, %.0f bytes a chain stored, %.0f decoded\n",
+               fm_part_name((fm_part_kind)(k + 1)), n[k], (double)stored[k] / n[k],
+               (double)decoded[k] / n[k]);
+    }
+    if (info->n_chain) {
+        printf("names       %s .. %s\n", fm_store_chain_name(store, 0),
+               fm_store_chain_name(store, info->n_chain - 1));
+    }
+}
+
+static fm_status print_cache(const char *path, const fm_store *store, fm_arena *arena,
+                             fm_error *reterr) {
+    fm_refusals refusals;
+    print_totals(store);
+    fm_status status = fm_refusals_read(path, arena, &refusals, reterr);
+    if (status) return status;
+    for (uint32_t i = 0; i < refusals.n && i < N_REFUSAL_SHOWN; i++) {
+        printf("refused     %s  %s\n", refusals.refusal[i].chain, refusals.refusal[i].reason);
+    }
+    if (refusals.n > N_REFUSAL_SHOWN) printf("and %u more\n", refusals.n - N_REFUSAL_SHOWN);
+    return FM_OK;
+}
+
+static void print_msa(const fm_part_msa *msa) {
+    uint64_t n_deletion = 0, max = 0, n_species = 0;
+    for (size_t i = 0; i < (size_t)msa->n_seq * msa->n_res; i++) {
+        n_deletion += msa->deletion_matrix[i] > 0;
+        if (msa->deletion_matrix[i] > max) max = msa->deletion_matrix[i];
+    }
+    for (uint32_t i = 0; i < msa->n_seq; i++) {
+        n_species += msa->species_end[i] > (i ? msa->species_end[i - 1] : 0);
+    }
+    printf("msa         %u rows, %llu with a species; %llu places with deletions, at most %llu\n",
+           msa->n_seq, (unsigned long long)n_species, (unsigned long long)n_deletion,
+           (unsigned long long)max);
+    for (uint32_t i = 0; i < msa->n_source; i++) {
+        printf("            %u from %s\n", msa->source[i].n_row, msa->source[i].name);
+    }
+}
+
+static void print_structure(const fm_part_structure *structure) {
+    uint32_t n_atom = 0, n_present = 0;
+    for (uint32_t i = 0; i < structure->n_res; i++) {
+        uint32_t here = 0;
+        for (int atom = 0; atom < FM_N_ATOM37; atom++) {
+            here += structure->all_atom_mask[(size_t)i * FM_N_ATOM37 + (size_t)atom];
+        }
+        n_atom += here;
+        n_present += here > 0;
+    }
+    printf("structure   %u atoms in %u of %u residues", n_atom, n_present, structure->n_res);
+    if (structure->resolution > 0) printf("; %.2f Å", (double)structure->resolution);
+    if (structure->release_date[0]) printf("; released %s", structure->release_date);
+    printf("%s\n", structure->is_distillation ? "; predicted" : "");
+}
+
+static void print_hits(const fm_part_hits *hits) {
+    uint32_t n[FM_HIT_FAULT_MAX + 1] = {0};
+    for (uint32_t i = 0; i < hits->n_hit; i++)
+        n[hits->hit[i].fault]++;
+    printf("hits        %u template hits, %u mapped", hits->n_hit, n[FM_HIT_MAPPED]);
+    for (int fault = 1; fault <= FM_HIT_FAULT_MAX; fault++) {
+        if (n[fault]) printf("; %u: %s", n[fault], fm_template_fault_text((fm_hit_fault)fault));
+    }
+    printf("\n");
+}
+
+static fm_status print_chain(const fm_store *store, const char *name, fm_arena *arena,
+                             fm_error *reterr) {
+    uint32_t chain;
+    fm_record record;
+    fm_status status = fm_store_find(store, name, &chain, reterr);
+    if (!status) status = fm_store_load(store, chain, arena, &record, reterr);
+    if (status) return status;
+    printf("chain       %s, %u residues\n", record.name, record.sequence->n_res);
+    printf("sequence    %.*s\n", (int)record.sequence->n_res, record.sequence->sequence);
+    if (record.msa) print_msa(record.msa);
+    if (record.hits) print_hits(record.hits);
+    if (record.structure) print_structure(record.structure);
+    for (int k = 1; k <= FM_N_PART; k++) {
+        fm_store_part part;
+        char hex[FM_SHA256_HEX];
+        if (!fm_store_get_part(store, chain, (fm_part_kind)k, &part)) continue;
+        fm_sha256_format(&part.hash, hex);
+        printf("%-10s  %s, %llu bytes stored, %llu decoded\n", fm_part_name((fm_part_kind)k), hex,
+               (unsigned long long)part.stored_bytes, (unsigned long long)part.decoded_bytes);
+    }
+    return FM_OK;
+}
+
+static fm_status inspect(const char *path, const char *chain, bool json, fm_error *reterr) {
+    fm_arena arena = {0};
+    fm_store *store;
+    fm_status status = fm_store_open(path, &store, reterr);
+    if (status) return status;
+    status = fm_arena_init(&arena, ARENA_BYTES, reterr);
+    if (!status && json) {
+        status = chain ? fm_inspect_chain_json(store, chain, &arena, reterr)
+                       : fm_inspect_cache_json(path, store, &arena, reterr);
+    } else if (!status) {
+        status = chain ? print_chain(store, chain, &arena, reterr)
+                       : print_cache(path, store, &arena, reterr);
+    }
+    fm_arena_fini(&arena);
+    fm_store_close(store);
+    return status;
+}
+
+int fm_cmd_inspect(int argc, char **argv) {
+    const char *cache = NULL, *chain = NULL;
+    bool json = false;
+    const fm_option options[] = {
+        {"cache", FM_OPTION_STRING, &cache, "DIR", "the cache to look at (required)", .letter = 0},
+        {"chain", FM_OPTION_STRING, &chain, "ID", "one chain, as 1abc_A", .letter = 0},
+        {"json", FM_OPTION_FLAG, &json, NULL, "as one JSON object", .letter = 0},
+        {0}};
+    const fm_command command = {
+        .program = "foldmill inspect",
+        .arguments = "--cache DIR [--chain ID] [--json]",
+        .summary = "say what a cache, or one chain of it, holds",
+        .description =
+            "Without --chain: counts, bytes, the content digest, and what was refused\n"
+            "when it was built. With --chain: the chain's sequence, where the rows of\n"
+            "its MSA come from, its structure, and the hashes and sizes of its parts.\n\n"
+            "Exit codes: 0 shown, 1 not readable or no such chain, 2 bad usage.",
+        .options = options,
+    };
+    int n_positional;
+    int code = fm_cli_parse(&command, argc, argv, &n_positional);
+    if (code >= 0) return code;
+    fm_error error;
+    fm_status status = cache ? inspect(cache, chain, json, &error)
+                             : fm_fail(&error, FM_ERR_USAGE, "--cache DIR is required");
+    return status ? fm_cli_report(command.program, &error) : FM_EXIT_OK;
+}

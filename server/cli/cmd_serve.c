@@ -1,0 +1,134 @@
+/* cmd_serve.c: `foldmill serve`: the feature server. */
+#include "proto/base/log.h"
+#include "server/cli/commands.h"
+#include "server/server.h"
+#include "server/source_cache.h"
+
+#include <string.h>
+
+enum { MIB_SHIFT = 20 };
+
+static const char description[] =
+    "Serves crop-ready samples from a cache to any number of trainers. What a client asks for is\n"
+    "a pure function of the snapshot and its parameters, so the server keeps no state: kill it,\n"
+    "start it, or start several. Clients that stall, vanish or send garbage harm nobody else.\n\n"
+    "Addresses: unix:PATH for the same host (only its owner may connect), tcp://HOST:PORT for a\n"
+    "network that is trusted whole: nothing on it is encrypted and nobody is asked who they are.\n"
+    "Port 0 takes any free port; the log line `listening` says which.\n\n"
+    "SIGTERM and SIGINT end it: no more connections, streams are told, exit code 0.\n\n"
+    "examples:\n"
+    "  foldmill serve --cache cache --listen unix:/run/foldmill.sock\n"
+    "  foldmill serve --cache cache --listen tcp://0.0.0.0:7420 --jobs 16\n\n"
+    "exit codes: 0 ended by a signal, 1 failed, 2 bad usage";
+
+typedef struct serve_settings {
+    const char *cache, *listen, *also_listen, *snapshot;
+    uint64_t jobs, max_memory_mib, worker_memory_mib, max_connections, hello_ms, stall_s;
+    bool quiet, verbose;
+} serve_settings;
+
+static int parse(serve_settings *set, int argc, char **argv) {
+    const fm_option options[] = {
+        {"cache", FM_OPTION_STRING, &set->cache, "DIR", .help = "the cache to serve (required)"},
+        {"listen", FM_OPTION_STRING, &set->listen, "ADDRESS",
+         .help = "unix:PATH or tcp://HOST:PORT (required)"},
+        {"also-listen", FM_OPTION_STRING, &set->also_listen, "ADDRESS", .help = "a second address"},
+        {"snapshot", FM_OPTION_STRING, &set->snapshot, "NAME", .help = "the chains to serve (all)"},
+        {"jobs", FM_OPTION_U64, &set->jobs, "N", .help = "worker threads (2)", .letter = 'j',
+         .min = 1, .max = 512},
+        {"max-memory", FM_OPTION_U64, &set->max_memory_mib, "MIB",
+         .help = "memory for samples under way (2048)", .min = 16, .max = 1 << 24},
+        {"worker-memory", FM_OPTION_U64, &set->worker_memory_mib, "MIB",
+         .help = "scratch memory of each worker thread, at most (4096)", .min = 16, .max = 1 << 24},
+        {"max-connections", FM_OPTION_U64, &set->max_connections, "N",
+         .help = "connections at a time (256)", .min = 1, .max = 4096},
+        {"hello-timeout", FM_OPTION_U64, &set->hello_ms, "MS",
+         .help = "how long a connection may take to introduce itself (5000)", .min = 10,
+         .max = 600000},
+        {"stall-timeout", FM_OPTION_U64, &set->stall_s, "S",
+         .help = "how long a client may grant credit and not read (300)", .min = 1, .max = 86400},
+        {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "log warnings and errors only",
+         .letter = 'q'},
+        {"verbose", FM_OPTION_FLAG, &set->verbose, NULL, .help = "log more"},
+        {0}};
+    const fm_command command = {
+        .program = "foldmill serve",
+        .arguments = "--cache DIR --listen ADDRESS [options]",
+        .summary = "serve samples from a cache to trainers",
+        .description = description,
+        .options = options,
+    };
+    int n_positional;
+    int code = fm_cli_parse(&command, argc, argv, &n_positional);
+    if (code >= 0) return code;
+    if (set->cache && set->listen) return -1;
+    fm_error error;
+    fm_fail(&error, FM_ERR_USAGE, "--cache DIR and --listen ADDRESS are needed");
+    return fm_cli_report("foldmill serve", &error);
+}
+
+static void log_start(const fm_server *server, const fm_sample_source *source,
+                      const serve_settings *set) {
+    char hash[FM_SHA256_HEX], name[300], address[400];
+    fm_sha256_format(&source->snapshot, hash);
+    for (size_t i = 0; fm_server_get_address(server, i); i++) {
+        fm_log(FM_LOG_INFO, "listening",
+               "address=%s chains=%u snapshot=%s snapshot_hash=%s jobs=%llu max_memory_mib=%llu",
+               fm_log_quote(address, sizeof address, fm_server_get_address(server, i)),
+               source->n_chain, fm_log_quote(name, sizeof name, source->snapshot_name), hash,
+               (unsigned long long)set->jobs, (unsigned long long)set->max_memory_mib);
+    }
+}
+
+static void log_end(const fm_server *server) {
+    fm_server_stats stats;
+    fm_server_get_stats(server, &stats);
+    fm_log(FM_LOG_INFO, "stopped", "accepted=%llu samples=%llu bytes=%llu failed=%llu",
+           (unsigned long long)stats.n_accepted, (unsigned long long)stats.n_sample_sent,
+           (unsigned long long)stats.n_bytes_sent, (unsigned long long)stats.n_sample_failed);
+}
+
+static fm_status serve(const serve_settings *set, const fm_sample_source *source,
+                       fm_error *reterr) {
+    const fm_server_options options = {
+        .listen = {set->listen, set->also_listen},
+        .n_job = (uint32_t)set->jobs,
+        .max_memory_bytes = (size_t)set->max_memory_mib << MIB_SHIFT,
+        .worker_memory_bytes = (size_t)set->worker_memory_mib << MIB_SHIFT,
+        .max_connection = (uint32_t)set->max_connections,
+        .hello_ms = (uint32_t)set->hello_ms,
+        .stall_ms = (uint32_t)set->stall_s * 1000,
+        .watch_signals = true,
+    };
+    fm_server *server;
+    fm_status status = fm_server_create(&options, source, &server, reterr);
+    if (status) return status;
+    log_start(server, source, set);
+    fm_server_run(server);
+    log_end(server);
+    fm_server_destroy(server);
+    return FM_OK;
+}
+
+int fm_cmd_serve(int argc, char **argv) {
+    serve_settings set = {.snapshot = "all",
+                          .jobs = 2,
+                          .max_memory_mib = 2048,
+                          .worker_memory_mib = 4096,
+                          .max_connections = 256,
+                          .hello_ms = 5000,
+                          .stall_s = 300};
+    int code = parse(&set, argc, argv);
+    if (code >= 0) return code;
+    if (set.quiet) fm_log_set_level(FM_LOG_WARN);
+    if (set.verbose) fm_log_set_level(FM_LOG_DEBUG);
+    fm_error error;
+    fm_cache_source *cache;
+    fm_sample_source source;
+    if (fm_cache_source_open(set.cache, set.snapshot, &cache, &source, &error)) {
+        return fm_cli_report("foldmill serve", &error);
+    }
+    fm_status status = serve(&set, &source, &error);
+    fm_cache_source_close(cache);
+    return status ? fm_cli_report("foldmill serve", &error) : FM_EXIT_OK;
+}

@@ -1,0 +1,35 @@
+/* commands.h: the commands of the `foldmill` program, one file each: cmd_<name>.c.
+ *
+ * A command gets its own argv (argv[0] is its name), prints results to stdout and words to stderr,
+ * and returns the exit code: 0 all done, 1 failed, 2 bad usage, 3 done in part (some inputs were
+ * refused). */
+#ifndef FM_CLI_COMMANDS_H
+#define FM_CLI_COMMANDS_H
+
+#include "proto/base/options.h"
+
+enum { FM_EXIT_OK = 0, FM_EXIT_FAILED = 1, FM_EXIT_USAGE = 2, FM_EXIT_PARTIAL = 3 };
+
+/* Prints "foldmill NAME: source:line:column: message" to stderr and returns the exit code for the
+ * error's kind. */
+int fm_cli_report(const char *name, const fm_error *error);
+
+/* fm_options_parse with its three outcomes folded: returns -1 to go on, else the exit code. */
+int fm_cli_parse(const fm_command *command, int argc, char **argv, int *ret_positional);
+
+int fm_cmd_parse(int argc, char **argv);
+int fm_cmd_build(int argc, char **argv);
+int fm_cmd_verify(int argc, char **argv);
+int fm_cmd_inspect(int argc, char **argv);
+int fm_cmd_export(int argc, char **argv);
+int fm_cmd_snapshot(int argc, char **argv);
+int fm_cmd_gc(int argc, char **argv);
+int fm_cmd_stats(int argc, char **argv);
+int fm_cmd_synth(int argc, char **argv);
+int fm_cmd_serve(int argc, char **argv);
+int fm_cmd_fetch(int argc, char **argv);
+/* train, eval, predict: handed over to the program foldmill-train, with the command as its first
+ * argument. */
+int fm_cmd_train(int argc, char **argv);
+
+#endif

@@ -1,0 +1,202 @@
+/* parse_alignment.c: the kinds a3m, sto and msa of `foldmill parse`. */
+#include "featurizer/msa.h"
+#include "featurizer/parse/a3m.h"
+#include "featurizer/parse/stockholm.h"
+#include "proto/chem/residue.h"
+#include "server/cli/parse.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+/* An [n_row, n_column] matrix of u8 or u16 as int32. */
+static fm_status write_wide(fm_npz_writer *writer, const char *key, fm_arena *arena,
+                            const uint8_t *bytes, const uint16_t *words, size_t n_row,
+                            size_t n_column, fm_error *reterr) {
+    assert(bytes || words);
+    size_t n = n_row * n_column, mark = fm_arena_mark(arena);
+    int32_t *wide = fm_arena_alloc_array(arena, n, sizeof *wide);
+    if (!wide) return fm_arena_full(arena, reterr);
+    for (size_t i = 0; i < n; i++)
+        wide[i] = bytes ? bytes[i] : words[i];
+    fm_status status =
+        fm_npz_writer_append(writer, key, "<i4", 2, (uint64_t[]){n_row, n_column}, wide, reterr);
+    fm_arena_rewind(arena, mark);
+    return status;
+}
+
+/* What both summaries say of a matrix of deletions. */
+static void print_deletions(const uint16_t *deletion, size_t n) {
+    size_t n_place = 0;
+    uint64_t sum = 0;
+    unsigned max = 0;
+    for (size_t i = 0; i < n; i++) {
+        n_place += deletion[i] > 0;
+        sum += deletion[i];
+        if (deletion[i] > max) max = deletion[i];
+    }
+    printf("  deletions   %llu letters before %zu columns, at most %u at one place\n",
+           (unsigned long long)sum, n_place, max);
+}
+
+/* -- a3m, sto */
+
+typedef struct described_rows {
+    fm_bytes text;
+    const fm_alignment *alignment;
+} described_rows;
+
+static fm_bytes description_of(const void *context, size_t i) {
+    const described_rows *rows = context;
+    const fm_alignment_row *row = &rows->alignment->row[i];
+    return (fm_bytes){rows->text.data + row->description, row->description_bytes};
+}
+
+static fm_status write_alignment(const fm_parse_request *request, const fm_alignment *alignment,
+                                 fm_error *reterr) {
+    fm_npz_writer *writer;
+    size_t n_seq = alignment->n_seq, n_col = alignment->n_col;
+    const described_rows rows = {request->text, alignment};
+    fm_status status = fm_npz_writer_create(request->out, &writer, reterr);
+    if (status) return status;
+    status = fm_npz_writer_append(writer, "seqs", "|u1", 2, (uint64_t[]){n_seq, n_col},
+                                  alignment->letters, reterr);
+    if (!status) {
+        status = write_wide(writer, "deletion", request->arena, NULL, alignment->deletion, n_seq,
+                            n_col, reterr);
+    }
+    if (!status) {
+        status = fm_parse_write_strings(writer, "desc", request->arena, n_seq, description_of,
+                                        &rows, reterr);
+    }
+    if (!status) return fm_npz_writer_finish(writer, reterr);
+    fm_npz_writer_destroy(writer);
+    return status;
+}
+
+static fm_status show_alignment(const fm_parse_request *request, const char *kind, size_t n_section,
+                                const fm_alignment *alignment, fm_error *reterr) {
+    size_t n = (size_t)alignment->n_seq * alignment->n_col, n_gap = 0;
+    if (request->out) return write_alignment(request, alignment, reterr);
+    for (size_t i = 0; i < n; i++)
+        n_gap += alignment->letters[i] == '-';
+    printf("%s: %s, %u rows of %u match columns\n", request->path, kind, alignment->n_seq,
+           alignment->n_col);
+    if (n_section > 1)
+        printf("  alignments  %zu ended by NUL bytes; this is the first\n", n_section);
+    printf("  gaps        %.1f %% of %zu cells\n", n ? 100.0 * (double)n_gap / (double)n : 0.0, n);
+    print_deletions(alignment->deletion, n);
+    return FM_OK;
+}
+
+fm_status fm_parse_kind_a3m(const fm_parse_request *request, fm_error *reterr) {
+    fm_alignment alignment;
+    const fm_a3m_options options = {.compat_openfold = request->compat_openfold};
+    fm_status status = fm_a3m_parse(request->text, &options, request->arena, &alignment, reterr);
+    if (status) return status;
+    size_t n_section = 1;
+    for (size_t at = 0; fm_a3m_next(request->text, options.compat_openfold, at, &at);)
+        n_section++;
+    return show_alignment(request, "A3M", n_section, &alignment, reterr);
+}
+
+fm_status fm_parse_kind_sto(const fm_parse_request *request, fm_error *reterr) {
+    fm_alignment alignment;
+    const fm_stockholm_options options = {.compat_openfold = request->compat_openfold};
+    fm_status status =
+        fm_stockholm_parse(request->text, &options, request->arena, &alignment, reterr);
+    return status ? status : show_alignment(request, "Stockholm", 1, &alignment, reterr);
+}
+
+/* -- msa */
+
+static fm_bytes species_of(const void *context, size_t i) {
+    const fm_part_msa *part = context;
+    uint32_t begin = i ? part->species_end[i - 1] : 0;
+    return (fm_bytes){(const uint8_t *)part->species + begin, part->species_end[i] - begin};
+}
+
+static fm_status write_counts(fm_npz_writer *writer, const fm_part_msa *part, fm_arena *arena,
+                              fm_error *reterr) {
+    int32_t *counts = fm_arena_alloc_array(arena, part->n_res, sizeof *counts);
+    if (!counts) return fm_arena_full(arena, reterr);
+    for (uint32_t i = 0; i < part->n_res; i++)
+        counts[i] = (int32_t)part->n_seq;
+    return fm_npz_writer_append(writer, "num_alignments", "<i4", 1, (uint64_t[]){part->n_res},
+                                counts, reterr);
+}
+
+fm_status fm_parse_append_msa(fm_npz_writer *writer, const fm_part_msa *part, fm_arena *arena,
+                              fm_error *reterr) {
+    fm_status status = write_wide(writer, "deletion_matrix_int", arena, NULL, part->deletion_matrix,
+                                  part->n_seq, part->n_res, reterr);
+    if (!status) {
+        status =
+            write_wide(writer, "msa", arena, part->msa, NULL, part->n_seq, part->n_res, reterr);
+    }
+    if (!status) status = write_counts(writer, part, arena, reterr);
+    if (status) return status;
+    return fm_parse_write_strings(writer, "msa_species_identifiers", arena, part->n_seq, species_of,
+                                  part, reterr);
+}
+
+static fm_status write_msa(const fm_parse_request *request, const fm_part_msa *part,
+                           fm_error *reterr) {
+    fm_npz_writer *writer;
+    fm_status status = fm_npz_writer_create(request->out, &writer, reterr);
+    if (status) return status;
+    status = fm_parse_append_msa(writer, part, request->arena, reterr);
+    if (!status) return fm_npz_writer_finish(writer, reterr);
+    fm_npz_writer_destroy(writer);
+    return status;
+}
+
+static void print_msa(const fm_parse_request *request, const char *kind, const fm_part_msa *part,
+                      const fm_msa_report *report) {
+    size_t n = (size_t)part->n_seq * part->n_res, n_species = 0;
+    uint64_t n_gap = 0;
+    for (uint32_t i = 0; i < part->n_res; i++) {
+        n_gap += part->profile[(size_t)i * FM_N_HHBLITS + FM_RESTYPE_GAP];
+    }
+    for (uint32_t i = 0; i < part->n_seq; i++)
+        n_species += species_of(part, i).size > 0;
+    printf("%s: %s, %u distinct rows of %u residues\n", request->path, kind, part->n_seq,
+           part->n_res);
+    printf("  rows        %u read, %u duplicates left out\n", report->n_row,
+           report->n_row - part->n_seq);
+    printf("  gaps        %.1f %% of %zu cells\n", 100.0 * (double)n_gap / (double)n, n);
+    print_deletions(part->deletion_matrix, n);
+    printf("  species     known for %zu rows\n", n_species);
+}
+
+static bool ends_with(const char *text, size_t size, const char *end) {
+    size_t n = strlen(end);
+    return size >= n && memcmp(text + size - n, end, n) == 0;
+}
+
+/* By what the text says of itself, then by the file's name. */
+static fm_msa_format format_of(const fm_parse_request *request) {
+    static const char magic[] = "# STOCKHOLM";
+    static const char *const names[] = {".sto", ".stk", ".sth", ".stockholm"};
+    size_t n = strlen(request->path);
+    if (ends_with(request->path, n, ".gz")) n -= 3;
+    bool stockholm = request->text.size >= sizeof magic - 1 &&
+                     memcmp(request->text.data, magic, sizeof magic - 1) == 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        stockholm |= ends_with(request->path, n, names[i]);
+    }
+    return stockholm ? FM_MSA_STOCKHOLM : FM_MSA_A3M;
+}
+
+fm_status fm_parse_kind_msa(const fm_parse_request *request, fm_error *reterr) {
+    const fm_msa_input input = {request->path, request->text, format_of(request)};
+    const fm_msa_options options = {.compat_openfold = request->compat_openfold};
+    fm_part_msa part;
+    fm_msa_report report;
+    fm_status status =
+        fm_msa_build(&input, 1, (fm_bytes){0}, &options, request->arena, &part, &report, reterr);
+    if (status) return status;
+    if (request->out) return write_msa(request, &part, reterr);
+    print_msa(request, input.format == FM_MSA_A3M ? "A3M" : "Stockholm", &part, &report);
+    return FM_OK;
+}

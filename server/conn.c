@@ -1,0 +1,565 @@
+/* conn.c: see conn.h. */
+#include "server/conn.h"
+
+#include "proto/base/log.h"
+#include "proto/schema.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    N_OUT = 64,            /* frames of the ring */
+    N_OUT_SPARE = 16,      /* of them, kept for control frames */
+    WRITE_BYTES = 4 << 20, /* about as much goes into one write */
+};
+
+typedef enum conn_state { CONN_HELLO, CONN_READY, CONN_DRAINING, CONN_CLOSED } conn_state;
+
+static const char *const state_names[] = {"hello", "ready", "draining", "closed"};
+
+/* A frame on its way out. */
+typedef struct out_frame {
+    uint8_t head[FM_WIRE_SMALL_BYTES]; /* a whole control frame, or a sample's header */
+    size_t head_bytes;
+    fm_work *work; /* the sample, NULL for a control frame */
+} out_frame;
+
+struct fm_conn {
+    const fm_conn_host *host;
+    fm_socket *socket;
+    fm_conn *next;
+    uint64_t number; /* for the log */
+    conn_state state;
+    bool is_finished;                                 /* nothing more will be written */
+    uint64_t now_ms, heard_ms, moved_ms, deadline_ms; /* deadline 0 = none */
+    size_t unsent_before;                             /* at the last tick */
+    bool is_ping_open;
+    uint64_t n_received, n_sent; /* frames */
+    struct {
+        uint32_t id;
+        fm_stream *stream;
+    } streams[FM_LIMIT_N_STREAM]; /* stream NULL = free */
+    uint32_t turn;                /* which stream sends first */
+    uint32_t out_first, out_count, out_writing;
+    out_frame out[N_OUT];
+    size_t in_used;
+    uint8_t in[FM_WIRE_CONTROL_BYTES];
+    fm_wire_message message; /* the one being handled */
+};
+
+static void flush(fm_conn *conn);
+
+/* -- ends */
+
+static void drop_stream(fm_conn *conn, uint32_t at) {
+    fm_stream *stream = conn->streams[at].stream;
+    conn->streams[at].stream = NULL;
+    fm_stream_abandon(stream);
+    conn->host->stream_dropped(conn->host->server, stream);
+}
+
+static void drop_streams(fm_conn *conn) {
+    for (uint32_t i = 0; i < FM_LIMIT_N_STREAM; i++) {
+        if (conn->streams[i].stream) drop_stream(conn, i);
+    }
+}
+
+static void close_now(fm_conn *conn, const char *why) {
+    if (conn->state == CONN_CLOSED) return;
+    fm_log(FM_LOG_INFO, "closed", "connection=%llu state=%s why=\"%s\"",
+           (unsigned long long)conn->number, state_names[conn->state], why);
+    conn->state = CONN_CLOSED;
+    fm_socket_close(conn->socket);
+    drop_streams(conn);
+}
+
+/* What is queued goes out, then the connection ends. */
+static void drain(fm_conn *conn) {
+    if (conn->state >= CONN_DRAINING) return;
+    conn->state = CONN_DRAINING;
+    conn->deadline_ms = conn->now_ms + conn->host->goodbye_ms;
+    drop_streams(conn);
+}
+
+/* -- frames out */
+
+static out_frame *push_out(fm_conn *conn) {
+    if (conn->out_count == N_OUT) {
+        close_now(conn, "does not read the answers it asks for");
+        return NULL;
+    }
+    out_frame *out = &conn->out[(conn->out_first + conn->out_count++) % N_OUT];
+    out->work = NULL;
+    return out;
+}
+
+static void send_message(fm_conn *conn, const fm_wire_message *message) {
+    if (conn->state == CONN_CLOSED) return;
+    out_frame *out = push_out(conn);
+    if (!out) return;
+    out->head_bytes = fm_wire_encode(message, conn->n_sent++, out->head, sizeof out->head);
+}
+
+static void send_error(fm_conn *conn, uint32_t stream, fm_wire_scope scope, fm_status status,
+                       uint64_t index, const char *text) {
+    fm_wire_message message = {.kind = FM_WIRE_ERROR, .stream = stream};
+    message.error.status = (uint16_t)status;
+    message.error.scope = (uint8_t)scope;
+    message.error.index = index;
+    fm_wire_text(message.error.text, sizeof message.error.text, text);
+    send_message(conn, &message);
+}
+
+static void send_end(fm_conn *conn, uint32_t at, fm_wire_reason reason) {
+    fm_wire_message message = {.kind = FM_WIRE_END, .stream = conn->streams[at].id};
+    message.end.reason = reason;
+    message.end.n_sent = fm_stream_get_n_sent(conn->streams[at].stream);
+    send_message(conn, &message);
+}
+
+static void refuse(fm_conn *conn, fm_status status, const char *text) {
+    if (conn->state >= CONN_DRAINING) return;
+    char quoted[600];
+    fm_log(FM_LOG_WARN, "refused", "connection=%llu state=%s why=%s",
+           (unsigned long long)conn->number, state_names[conn->state],
+           fm_log_quote(quoted, sizeof quoted, text));
+    send_error(conn, 0, FM_WIRE_SCOPE_CONNECTION, status, FM_WIRE_NO_INDEX, text);
+    drain(conn);
+}
+
+void fm_conn_refuse(fm_conn *conn, fm_status status, const char *text) {
+    refuse(conn, status, text);
+    flush(conn);
+}
+
+/* -- samples out */
+
+static void push_sample(fm_conn *conn, uint32_t stream, fm_work *work) {
+    out_frame *out = push_out(conn);
+    assert(out); /* the caller saw that there is room */
+    fm_wire_header header = {.kind = FM_WIRE_SAMPLE,
+                             .stream = stream,
+                             .body_bytes = (uint32_t)work->job.bytes,
+                             .sequence = conn->n_sent++};
+    fm_wire_header_encode(&header, out->head);
+    out->head_bytes = FM_WIRE_HEADER_BYTES;
+    out->work = work;
+    conn->host->sample_sent(conn->host->server, work->job.bytes, false);
+}
+
+/* A sample that could not be made, in its place. */
+static void report_failure(fm_conn *conn, uint32_t at, fm_work *work) {
+    fm_stream *stream = conn->streams[at].stream;
+    bool stops = fm_stream_get_policy(stream) == FM_WIRE_STOP;
+    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+    fm_error_format(&work->job.error, text, sizeof text);
+    char quoted[700];
+    fm_log(FM_LOG_ERROR, "sample_failed", "connection=%llu stream=%u index=%llu why=%s",
+           (unsigned long long)conn->number, conn->streams[at].id,
+           (unsigned long long)work->job.index, fm_log_quote(quoted, sizeof quoted, text));
+    conn->host->sample_sent(conn->host->server, 0, true);
+    send_error(conn, conn->streams[at].id, stops ? FM_WIRE_SCOPE_STREAM : FM_WIRE_SCOPE_SAMPLE,
+               work->job.status, work->job.index, text);
+    fm_stream_release(stream, work);
+    if (stops && conn->streams[at].stream) drop_stream(conn, at);
+}
+
+/* One sample of a stream, or its END. False when it has nothing to send now. */
+static bool send_one(fm_conn *conn, uint32_t at) {
+    fm_stream *stream = conn->streams[at].stream;
+    if (!stream || conn->out_count >= N_OUT - N_OUT_SPARE) return false;
+    fm_work *work = fm_stream_pick(stream);
+    if (!work) {
+        if (!fm_stream_is_delivered(stream)) return false;
+        send_end(conn, at, FM_WIRE_DELIVERED);
+        if (conn->streams[at].stream) drop_stream(conn, at);
+        return true;
+    }
+    if (work->job.status) {
+        report_failure(conn, at, work);
+    } else {
+        push_sample(conn, conn->streams[at].id, work);
+    }
+    return true;
+}
+
+/* Streams take turns, a sample each. */
+static void send_samples(fm_conn *conn) {
+    bool any = true;
+    while (any && conn->state == CONN_READY) {
+        any = false;
+        for (uint32_t i = 0; i < FM_LIMIT_N_STREAM && conn->state == CONN_READY; i++) {
+            any = send_one(conn, (conn->turn + i) % FM_LIMIT_N_STREAM) || any;
+        }
+        conn->turn++;
+    }
+}
+
+/* Hands what is in the ring to the socket, as one write. */
+static void flush(fm_conn *conn) {
+    if (conn->state == CONN_CLOSED || conn->out_writing || conn->is_finished) return;
+    fm_bytes runs[2 * N_OUT];
+    size_t n_run = 0, bytes = 0;
+    uint32_t n = 0;
+    for (; n < conn->out_count && bytes < WRITE_BYTES; n++) {
+        out_frame *out = &conn->out[(conn->out_first + n) % N_OUT];
+        runs[n_run++] = (fm_bytes){out->head, out->head_bytes};
+        if (out->work) runs[n_run++] = (fm_bytes){out->work->job.out, out->work->job.bytes};
+        bytes += out->head_bytes + (out->work ? out->work->job.bytes : 0);
+    }
+    if (n == 0) {
+        if (conn->state == CONN_DRAINING) {
+            conn->is_finished = true;
+            fm_socket_finish(conn->socket);
+        }
+        return;
+    }
+    conn->out_writing = n;
+    conn->moved_ms = conn->now_ms;
+    if (!fm_socket_write(conn->socket, runs, n_run)) {
+        conn->out_writing = 0;
+        close_now(conn, "cannot write");
+    }
+}
+
+void fm_conn_pump(fm_conn *conn) {
+    send_samples(conn);
+    flush(conn);
+}
+
+static void pop_out(fm_conn *conn, uint32_t n) {
+    for (; n; n--) {
+        out_frame *out = &conn->out[conn->out_first];
+        if (out->work) fm_stream_release(out->work->stream, out->work);
+        conn->out_first = (conn->out_first + 1) % N_OUT;
+        conn->out_count--;
+    }
+}
+
+static void on_written(void *owner, bool failed) {
+    fm_conn *conn = owner;
+    uint32_t written = conn->out_writing;
+    conn->out_writing = 0;
+    pop_out(conn, written);
+    if (conn->state == CONN_CLOSED) return;
+    if (failed) {
+        close_now(conn, "the peer is gone");
+    } else {
+        fm_conn_pump(conn);
+    }
+    conn->host->work_wanted(conn->host->server); /* memory is free */
+}
+
+/* -- messages in */
+
+static bool is_zero_hash(const fm_sha256 *hash) {
+    static const fm_sha256 zero;
+    return memcmp(hash, &zero, sizeof zero) == 0;
+}
+
+/* True when the client and we can talk; refuses otherwise. */
+static bool is_acceptable(fm_conn *conn, const fm_wire_hello *hello) {
+    const fm_sample_source *source = conn->host->source;
+    fm_error error;
+    if (hello->version_max < FM_WIRE_VERSION_MIN || hello->version_min > FM_WIRE_VERSION_MAX) {
+        fm_fail(&error, FM_ERR_UNSUPPORTED,
+                "the client speaks protocol %u to %u, this server %u to %u", hello->version_min,
+                hello->version_max, FM_WIRE_VERSION_MIN, FM_WIRE_VERSION_MAX);
+    } else if (hello->schema_hash != fm_schema_hash()) {
+        fm_fail(&error, FM_ERR_UNSUPPORTED,
+                "the client's feature table is %016llx, this server's %016llx: use one version of "
+                "foldmill",
+                (unsigned long long)hello->schema_hash, (unsigned long long)fm_schema_hash());
+    } else if (hello->features != 0) {
+        fm_fail(&error, FM_ERR_UNSUPPORTED, "features %x are not known here", hello->features);
+    } else if (hello->snapshot_name[0] &&
+               strcmp(hello->snapshot_name, source->snapshot_name) != 0) {
+        fm_fail(&error, FM_ERR_NOT_FOUND, "snapshot %s is not served, %s is", hello->snapshot_name,
+                source->snapshot_name);
+    } else if (!is_zero_hash(&hello->snapshot) &&
+               memcmp(&hello->snapshot, &source->snapshot, sizeof source->snapshot) != 0) {
+        char wanted[FM_SHA256_HEX], served[FM_SHA256_HEX];
+        fm_sha256_format(&hello->snapshot, wanted);
+        fm_sha256_format(&source->snapshot, served);
+        fm_fail(&error, FM_ERR_NOT_FOUND, "snapshot %.16s... is not served, %.16s... is", wanted,
+                served);
+    } else {
+        return true;
+    }
+    refuse(conn, error.status, error.message);
+    return false;
+}
+
+static void on_hello(fm_conn *conn) {
+    const fm_wire_hello *hello = &conn->message.hello;
+    if (!is_acceptable(conn, hello)) return;
+    const fm_sample_source *source = conn->host->source;
+    char agent[300];
+    fm_log(FM_LOG_INFO, "hello", "connection=%llu agent=%s", (unsigned long long)conn->number,
+           fm_log_quote(agent, sizeof agent, hello->agent));
+    fm_wire_message answer = {.kind = FM_WIRE_WELCOME};
+    answer.welcome = (fm_wire_welcome){.version = FM_WIRE_VERSION_MAX,
+                                       .schema_hash = fm_schema_hash(),
+                                       .snapshot = source->snapshot,
+                                       .n_chain = source->n_chain,
+                                       .heartbeat_ms = conn->host->heartbeat_ms,
+                                       .max_stream = FM_LIMIT_N_STREAM,
+                                       .agent = "foldmill serve"};
+    fm_wire_text(answer.welcome.snapshot_name, sizeof answer.welcome.snapshot_name,
+                 source->snapshot_name);
+    send_message(conn, &answer);
+    if (conn->state != CONN_HELLO) return;
+    conn->state = CONN_READY;
+    conn->deadline_ms = 0;
+}
+
+static int32_t find_stream(const fm_conn *conn, uint32_t id) {
+    for (uint32_t i = 0; i < FM_LIMIT_N_STREAM; i++) {
+        if (conn->streams[i].stream && conn->streams[i].id == id) return (int32_t)i;
+    }
+    return -1;
+}
+
+static int32_t find_free(const fm_conn *conn) {
+    for (uint32_t i = 0; i < FM_LIMIT_N_STREAM; i++) {
+        if (!conn->streams[i].stream) return (int32_t)i;
+    }
+    return -1;
+}
+
+static void refuse_stream(fm_conn *conn, uint32_t id, const fm_error *error) {
+    char quoted[600];
+    fm_log(FM_LOG_WARN, "stream_refused", "connection=%llu stream=%u why=%s",
+           (unsigned long long)conn->number, id,
+           fm_log_quote(quoted, sizeof quoted, error->message));
+    send_error(conn, id, FM_WIRE_SCOPE_STREAM, error->status, FM_WIRE_NO_INDEX, error->message);
+}
+
+static void on_open(fm_conn *conn) {
+    uint32_t id = conn->message.stream;
+    const fm_wire_open *params = &conn->message.open;
+    fm_error error;
+    if (find_stream(conn, id) >= 0) {
+        refuse(conn, FM_ERR_PROTOCOL, "OPEN of a stream that is open");
+        return;
+    }
+    int32_t at = find_free(conn);
+    if (at < 0) {
+        fm_fail(&error, FM_ERR_LIMIT, "a connection has at most %u streams", FM_LIMIT_N_STREAM);
+        refuse_stream(conn, id, &error);
+        return;
+    }
+    fm_stream *stream = NULL;
+    if (fm_stream_create(conn->host->source, params, conn->host->budget, conn, &stream, &error)) {
+        refuse_stream(conn, id, &error);
+        return;
+    }
+    conn->streams[at].id = id;
+    conn->streams[at].stream = stream;
+    conn->host->stream_opened(conn->host->server, stream);
+    char plan[64];
+    fm_log(FM_LOG_INFO, "stream",
+           "connection=%llu stream=%u plan=%s seed=%llu group=%u/%u window=%u",
+           (unsigned long long)conn->number, id, fm_log_quote(plan, sizeof plan, params->plan),
+           (unsigned long long)params->seed, params->group, params->n_group, params->window);
+    fm_wire_message answer = {
+        .kind = FM_WIRE_OPENED, .stream = id, .opened = *fm_stream_get_opened(stream)};
+    send_message(conn, &answer);
+}
+
+static void on_credit(fm_conn *conn) {
+    int32_t at = find_stream(conn, conn->message.stream);
+    if (at < 0) return; /* it crossed an END */
+    fm_error error;
+    if (fm_stream_grant(conn->streams[at].stream, conn->message.credit.items,
+                        conn->message.credit.bytes, &error)) {
+        refuse(conn, error.status, error.message);
+    }
+}
+
+static void on_ping(fm_conn *conn) {
+    fm_wire_message pong = {.kind = FM_WIRE_PONG, .ping = conn->message.ping};
+    send_message(conn, &pong);
+}
+
+static void on_pong(fm_conn *conn) {
+    conn->is_ping_open = false;
+}
+
+static void on_error(fm_conn *conn) {
+    char quoted[600];
+    fm_log(FM_LOG_WARN, "client_error", "connection=%llu why=%s", (unsigned long long)conn->number,
+           fm_log_quote(quoted, sizeof quoted, conn->message.error.text));
+    close_now(conn, "the client gave up");
+}
+
+static void on_close(fm_conn *conn) {
+    if (conn->message.stream == 0) {
+        drain(conn);
+        return;
+    }
+    int32_t at = find_stream(conn, conn->message.stream);
+    if (at < 0) return; /* it crossed an END */
+    send_end(conn, (uint32_t)at, FM_WIRE_CLOSED);
+    if (conn->streams[at].stream) drop_stream(conn, (uint32_t)at);
+}
+
+/* What a frame does in a state; what has no entry breaks the protocol. */
+static void (*const handlers[2][FM_WIRE_CLOSE + 1])(fm_conn *conn) = {
+    [CONN_HELLO] =
+        {[FM_WIRE_HELLO] = on_hello, [FM_WIRE_ERROR] = on_error, [FM_WIRE_CLOSE] = on_close},
+    [CONN_READY] = {[FM_WIRE_OPEN] = on_open,
+                    [FM_WIRE_CREDIT] = on_credit,
+                    [FM_WIRE_PING] = on_ping,
+                    [FM_WIRE_PONG] = on_pong,
+                    [FM_WIRE_ERROR] = on_error,
+                    [FM_WIRE_CLOSE] = on_close},
+};
+
+static void handle_frame(fm_conn *conn, const fm_wire_header *header, const uint8_t *body) {
+    fm_error error;
+    fm_bytes bytes = {body, header->body_bytes};
+    fm_status status = fm_wire_decode(header, bytes, &conn->message, &error);
+    if (status == FM_ERR_USAGE && conn->state == CONN_READY) {
+        refuse_stream(conn, header->stream, &error);
+    } else if (status) {
+        refuse(conn, status, error.message);
+    } else {
+        handlers[conn->state][header->kind](conn);
+    }
+}
+
+/* Checks a header as soon as it is there; refuses what cannot come now before its body does. */
+static bool is_header_fine(fm_conn *conn, const uint8_t *at, fm_wire_header *ret_header) {
+    fm_error error;
+    fm_status status = fm_wire_header_decode(at, ret_header, &error);
+    if (status) {
+        refuse(conn, status, error.message);
+        return false;
+    }
+    if (ret_header->sequence != conn->n_received) {
+        refuse(conn, FM_ERR_PROTOCOL, "a frame is missing or came twice");
+        return false;
+    }
+    if (!handlers[conn->state][ret_header->kind]) {
+        fm_fail(&error, FM_ERR_PROTOCOL, "%s cannot come in state %s",
+                fm_wire_kind_name(ret_header->kind), state_names[conn->state]);
+        refuse(conn, error.status, error.message);
+        return false;
+    }
+    return true;
+}
+
+/* Takes whole frames from the front of the buffer. */
+static size_t take_frames(fm_conn *conn) {
+    size_t at = 0;
+    while (conn->state < CONN_DRAINING && conn->in_used - at >= FM_WIRE_HEADER_BYTES) {
+        fm_wire_header header;
+        if (!is_header_fine(conn, conn->in + at, &header)) break;
+        size_t frame_bytes = FM_WIRE_HEADER_BYTES + header.body_bytes;
+        assert(frame_bytes <= sizeof conn->in);
+        if (conn->in_used - at < frame_bytes) return at;
+        conn->n_received++;
+        handle_frame(conn, &header, conn->in + at + FM_WIRE_HEADER_BYTES);
+        at += frame_bytes;
+    }
+    return conn->state < CONN_DRAINING ? at : conn->in_used; /* a draining one hears nothing */
+}
+
+static void on_room(void *owner, uint8_t **ret_at, size_t *ret_bytes) {
+    fm_conn *conn = owner;
+    *ret_at = conn->in + conn->in_used;
+    *ret_bytes = sizeof conn->in - conn->in_used;
+}
+
+static void on_received(void *owner, size_t bytes) {
+    fm_conn *conn = owner;
+    conn->heard_ms = conn->now_ms;
+    conn->in_used += bytes;
+    size_t taken = take_frames(conn);
+    conn->in_used -= taken;
+    memmove(conn->in, conn->in + taken, conn->in_used);
+    if (conn->state == CONN_CLOSED) return;
+    conn->host->work_wanted(conn->host->server);
+    fm_conn_pump(conn);
+}
+
+static void on_gone(void *owner) {
+    close_now(owner, "the peer closed");
+}
+
+static void on_closed(void *owner) {
+    fm_conn *conn = owner;
+    pop_out(conn, conn->out_count);
+    conn->host->conn_closed(conn->host->server, conn);
+    free(conn);
+}
+
+/* -- life */
+
+static const fm_socket_events socket_events = {.room = on_room,
+                                               .received = on_received,
+                                               .gone = on_gone,
+                                               .written = on_written,
+                                               .closed = on_closed};
+
+fm_conn *fm_conn_create(const fm_conn_host *host, fm_socket *socket, uint64_t number,
+                        uint64_t now_ms) {
+    fm_conn *conn = calloc(1, sizeof *conn);
+    if (!conn) {
+        fm_socket_close(socket);
+        return NULL;
+    }
+    conn->host = host;
+    conn->socket = socket;
+    conn->number = number;
+    conn->now_ms = conn->heard_ms = conn->moved_ms = now_ms;
+    conn->deadline_ms = now_ms + host->hello_ms;
+    if (!fm_socket_start(socket, &socket_events, conn)) close_now(conn, "cannot read");
+    return conn;
+}
+
+static void tick_ready(fm_conn *conn, uint64_t now_ms) {
+    if (conn->is_ping_open || now_ms - conn->heard_ms < conn->host->heartbeat_ms) return;
+    if (conn->out_count) return; /* it has enough to read */
+    conn->is_ping_open = true;
+    fm_wire_message ping = {.kind = FM_WIRE_PING, .ping = now_ms};
+    send_message(conn, &ping);
+    flush(conn);
+}
+
+void fm_conn_tick(fm_conn *conn, uint64_t now_ms) {
+    if (conn->state == CONN_CLOSED) return;
+    conn->now_ms = now_ms;
+    size_t unsent = fm_socket_unsent_bytes(conn->socket);
+    if (!conn->out_writing || unsent != conn->unsent_before) conn->moved_ms = now_ms;
+    conn->unsent_before = unsent;
+    if (conn->deadline_ms && now_ms > conn->deadline_ms) {
+        if (conn->state == CONN_DRAINING) {
+            close_now(conn, "goodbye took too long");
+        } else {
+            fm_conn_refuse(conn, FM_ERR_PROTOCOL, "no HELLO came in time");
+        }
+    } else if (now_ms - conn->moved_ms > conn->host->stall_ms) {
+        close_now(conn, "granted credit and does not read");
+    } else if (conn->state == CONN_READY) {
+        tick_ready(conn, now_ms);
+    }
+}
+
+void fm_conn_end(fm_conn *conn) {
+    for (uint32_t i = 0; i < FM_LIMIT_N_STREAM; i++) {
+        if (conn->streams[i].stream) send_end(conn, i, FM_WIRE_SHUTDOWN);
+    }
+    drain(conn);
+    flush(conn);
+}
+
+fm_conn *fm_conn_get_next(const fm_conn *conn) {
+    return conn->next;
+}
+
+void fm_conn_set_next(fm_conn *conn, fm_conn *next) {
+    conn->next = next;
+}

@@ -1,0 +1,185 @@
+/* source_cache.c: see source_cache.h. */
+#include "server/source_cache.h"
+
+#include "featurizer/sample/sample.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SNAPSHOT_ARENA_BYTES = 1 << 30 }; /* of address space: 8 bytes a chain and the file's text */
+
+struct fm_cache_source {
+    fm_store *store;
+    fm_arena arena;
+    fm_snapshot snapshot;
+    fm_chooser
+        *choosers[FM_ORDER_SHUFFLED + 1]; /* by order: it depends on nothing else of a plan */
+};
+
+typedef struct cache_plan {
+    const fm_cache_source *cache;
+    const fm_chooser *chooser;
+    fm_plan plan;
+    uint64_t seed;
+} cache_plan;
+
+/* -- plans */
+
+static void change(uint32_t *field, uint32_t wanted) {
+    if (wanted) *field = wanted;
+}
+
+static fm_status find_plan(const fm_wire_open *params, fm_plan *ret_plan, size_t *ret_max_bytes,
+                           fm_error *reterr) {
+    fm_plan plan;
+    fm_status status = fm_plan_find(params->plan, &plan, reterr);
+    if (status) return status;
+    change(&plan.global_batch, params->global_batch);
+    change(&plan.crop_size, params->crop_size);
+    change(&plan.max_msa_clusters, params->max_msa_clusters);
+    change(&plan.max_extra_msa, params->max_extra_msa);
+    change(&plan.max_cycle, params->max_cycle);
+    status = fm_plan_check(&plan, reterr);
+    if (status) return status;
+    size_t max_bytes = fm_sample_max_bytes(plan.crop_size, plan.max_msa_clusters,
+                                           plan.max_extra_msa, plan.max_templates, plan.max_cycle);
+    if (max_bytes > FM_LIMIT_FRAME_BYTES) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "a sample of this plan can have %zu bytes, a frame carries %zu", max_bytes,
+                       FM_LIMIT_FRAME_BYTES);
+    }
+    *ret_plan = plan;
+    *ret_max_bytes = max_bytes;
+    return FM_OK;
+}
+
+static fm_status find_chooser(fm_cache_source *cache, const fm_plan *plan, fm_error *reterr) {
+    if (cache->choosers[plan->order]) return FM_OK;
+    return fm_chooser_create(plan, cache->snapshot.n_chain, cache->snapshot.weight,
+                             &cache->choosers[plan->order], reterr);
+}
+
+static fm_status open_plan(void *context, const fm_wire_open *params, void **ret_plan,
+                           fm_source_facts *ret_facts, fm_error *reterr) {
+    fm_cache_source *cache = context;
+    fm_plan plan;
+    size_t max_bytes;
+    fm_status status = find_plan(params, &plan, &max_bytes, reterr);
+    if (status) return status;
+    status = find_chooser(cache, &plan, reterr);
+    if (status) return status;
+    cache_plan *made = malloc(sizeof *made);
+    if (!made) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a plan");
+    *made = (cache_plan){cache, cache->choosers[plan.order], plan, params->seed};
+    *ret_plan = made;
+    *ret_facts = (fm_source_facts){.global_batch = plan.global_batch,
+                                   .crop_size = plan.crop_size,
+                                   .max_msa_clusters = plan.max_msa_clusters,
+                                   .max_extra_msa = plan.max_extra_msa,
+                                   .max_cycle = plan.max_cycle,
+                                   .epoch_samples = plan.epoch_samples,
+                                   .max_sample_bytes = max_bytes};
+    return FM_OK;
+}
+
+static void close_plan(void *plan) {
+    free(plan);
+}
+
+/* -- samples */
+
+/* Where a sample's templates come from. */
+typedef struct template_reader {
+    const fm_store *store;
+    fm_arena *arena;
+    fm_part_structure structure;
+} template_reader;
+
+static fm_status load_template(void *context, const fm_sha256 *identity,
+                               const fm_part_structure **ret_structure, fm_error *reterr) {
+    template_reader *reader = context;
+    *ret_structure = &reader->structure;
+    return fm_store_load_structure(reader->store, identity, reader->arena, &reader->structure,
+                                   reterr);
+}
+
+static fm_status make_sample(const cache_plan *from, uint64_t index, uint32_t chain,
+                             fm_arena *scratch, fm_sample *ret_sample, fm_error *reterr) {
+    const fm_cache_source *cache = from->cache;
+    fm_record record;
+    fm_status status =
+        fm_store_load(cache->store, cache->snapshot.chain[chain], scratch, &record, reterr);
+    if (status) return status;
+    uint32_t n_cycle = fm_plan_cycles(&from->plan, from->seed, index / from->plan.global_batch);
+    template_reader reader = {.store = cache->store, .arena = scratch};
+    const fm_sample_templates templates = {load_template, &reader};
+    return fm_sample_make(&from->plan, &record, &templates, from->seed, index, chain, n_cycle,
+                          scratch, ret_sample, reterr);
+}
+
+static fm_status make(const void *plan, uint64_t index, fm_arena *scratch, uint8_t *out,
+                      size_t capacity, size_t *ret_bytes, fm_error *reterr) {
+    const cache_plan *from = plan;
+    uint32_t chain = fm_chooser_chain(from->chooser, from->seed, index);
+    fm_sample sample;
+    fm_status status = make_sample(from, index, chain, scratch, &sample, reterr);
+    if (status) {
+        if (!reterr) return status;
+        uint32_t in_store = from->cache->snapshot.chain[chain];
+        return fm_error_in(reterr, fm_store_chain_name(from->cache->store, in_store));
+    }
+    size_t bytes = fm_sample_encoded_bytes(&sample);
+    assert(bytes <= capacity);
+    fm_sample_encode(&sample, out);
+    *ret_bytes = bytes;
+    return FM_OK;
+}
+
+/* -- life */
+
+static fm_status open_snapshot(fm_cache_source *cache, const char *path, const char *name,
+                               fm_error *reterr) {
+    fm_status status = fm_arena_init(&cache->arena, SNAPSHOT_ARENA_BYTES, reterr);
+    if (!status) status = fm_store_open(path, &cache->store, reterr);
+    if (status) return status;
+    return fm_snapshot_open(cache->store, name, &cache->arena, &cache->snapshot, reterr);
+}
+
+fm_status fm_cache_source_open(const char *path, const char *name, fm_cache_source **ret_cache,
+                               fm_sample_source *ret_source, fm_error *reterr) {
+    if (strlen(name) > FM_LIMIT_NAME_BYTES) {
+        return fm_fail(reterr, FM_ERR_USAGE, "a snapshot's name has at most %u bytes",
+                       FM_LIMIT_NAME_BYTES);
+    }
+    fm_cache_source *cache = calloc(1, sizeof *cache);
+    if (!cache) return fm_fail(reterr, FM_ERR_NOMEM, "no memory to open a cache");
+    fm_status status = open_snapshot(cache, path, name, reterr);
+    if (status) {
+        fm_cache_source_close(cache);
+        return status;
+    }
+    fm_sample_source source = {.context = cache,
+                               .snapshot = cache->snapshot.hash,
+                               .n_chain = cache->snapshot.n_chain,
+                               .open = open_plan,
+                               .make = make,
+                               .close = close_plan};
+    fm_wire_text(source.snapshot_name, sizeof source.snapshot_name, name);
+    *ret_cache = cache;
+    *ret_source = source;
+    return FM_OK;
+}
+
+void fm_cache_source_close(fm_cache_source *cache) {
+    if (!cache) return;
+    for (size_t i = 0; i <= FM_ORDER_SHUFFLED; i++)
+        fm_chooser_destroy(cache->choosers[i]);
+    if (cache->store) fm_store_close(cache->store);
+    fm_arena_fini(&cache->arena);
+    free(cache);
+}
+
+const fm_store_info *fm_cache_source_get_info(const fm_cache_source *cache) {
+    return fm_store_get_info(cache->store);
+}

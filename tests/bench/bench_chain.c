@@ -1,0 +1,239 @@
+/* bench_chain.c: one chain from its files to its feature arrays, with nothing kept before or
+ * between, on one core.
+ *
+ *     bench_chain [--rounds N]
+ *
+ * The eight chains of the reference's timing, from $FM_REFERENCE_DATA: the structure file, the
+ * alignments, the template search and the structures of all its hits are read, parsed and mapped;
+ * the four best templates become features. Structure files that a chain needs twice are read twice
+ * by the reference, once here. Medians of CPU time, files in the page cache. The last columns are
+ * the reference's wall times (with templates, without). */
+#include "featurizer/features.h"
+#include "featurizer/parse/hhr.h"
+#include "featurizer/structure.h"
+#include "featurizer/templates.h"
+#include "proto/base/file.h"
+#include "proto/limits.h"
+#include "tests/testing/testing.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { ROUNDS_MAX = 201, N_FILE = 16 };
+
+static const char *const alignments[] = {"bfd_uniclust_hits.a3m", "mgnify_hits.sto",
+                                         "uniref90_hits.sto"};
+
+typedef struct parsed_file {
+    char id[8];
+    fm_status status;
+    fm_mmcif mmcif;
+    fm_template_entry entry;
+} parsed_file;
+
+typedef struct bench_state {
+    fm_arena arena, work;
+    parsed_file file[N_FILE];
+    size_t n_file;
+    uint64_t bytes; /* read */
+} bench_state;
+
+static double now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static fm_status read_reference(bench_state *bench, const char *relative, fm_bytes *ret_text) {
+    char path[1024];
+    fm_test_reference_path(path, sizeof path, relative);
+    fm_status status = fm_file_read_text(&bench->arena, path, FM_LIMIT_INPUT_BYTES, ret_text, NULL);
+    if (!status) bench->bytes += ret_text->size;
+    return status;
+}
+
+static parsed_file *find_file(bench_state *bench, const char *id) {
+    const fm_mmcif_options options = {0};
+    char relative[128];
+    fm_bytes text;
+    for (size_t i = 0; i < bench->n_file; i++) {
+        if (strcmp(bench->file[i].id, id) == 0) return &bench->file[i];
+    }
+    if (bench->n_file == N_FILE) return NULL;
+    parsed_file *file = &bench->file[bench->n_file++];
+    snprintf(file->id, sizeof file->id, "%s", id);
+    snprintf(relative, sizeof relative, "golden/inputs/mmcifs/%s.cif", id);
+    file->status = read_reference(bench, relative, &text);
+    if (!file->status) {
+        file->status = fm_mmcif_parse(text, &options, &bench->arena, &file->mmcif, NULL);
+    }
+    if (!file->status) {
+        file->status = fm_template_entry_of(&file->mmcif, &bench->arena, &file->entry, NULL);
+    }
+    return file;
+}
+
+/* -- templates */
+
+static fm_status give_entry(void *context, const char *id, const fm_template_entry **ret_entry,
+                            fm_error *reterr) {
+    parsed_file *file = find_file(context, id);
+    if (!file) return fm_fail(reterr, FM_ERR_LIMIT, "more structures than expected");
+    *ret_entry = &file->entry;
+    return file->status;
+}
+
+/* In place of the structure part's hash: which file and chain it is. */
+static fm_status give_structure(void *context, const char *id, uint32_t chain,
+                                fm_sha256 *ret_identity, fm_error *reterr) {
+    bench_state *bench = context;
+    uint32_t number[2] = {(uint32_t)(find_file(bench, id) - bench->file) + 1, chain};
+    (void)reterr;
+    *ret_identity = (fm_sha256){{0}};
+    memcpy(ret_identity->bytes, number, sizeof number);
+    return FM_OK;
+}
+
+static fm_status load_structure(void *context, const fm_sha256 *identity,
+                                const fm_part_structure **ret_structure, fm_error *reterr) {
+    static fm_part_structure structure;
+    bench_state *bench = context;
+    uint32_t number[2];
+    fm_part_sequence sequence;
+    const fm_mmcif_options options = {0};
+    memcpy(number, identity->bytes, sizeof number);
+    const fm_mmcif *mmcif = &bench->file[number[0] - 1].mmcif;
+    *ret_structure = &structure;
+    return fm_structure_from_mmcif(mmcif, &options, mmcif->chains[number[1]].author_id, &sequence,
+                                   &structure, reterr);
+}
+
+static fm_status make_templates(bench_state *bench, const char *folder,
+                                const fm_part_sequence *sequence, uint32_t *ret_n_templ) {
+    char relative[256];
+    fm_bytes text;
+    fm_hits hits;
+    fm_part_hits part;
+    fm_template_features features;
+    fm_array arrays[FM_TEMPLATES_N_ARRAY];
+    uint32_t *order, *chosen, n_order;
+    fm_arena *arena = &bench->work;
+    const fm_template_options options = {.max_templates = 4};
+    const fm_template_source source = {
+        .context = bench, .entry = give_entry, .structure = give_structure};
+    snprintf(relative, sizeof relative, "%s/pdb70_hits.hhr", folder);
+    fm_status status = read_reference(bench, relative, &text);
+    if (!status) status = fm_hhr_parse(text, false, arena, &hits, NULL);
+    if (!status) status = fm_templates_map(sequence, &hits, 1, false, &source, arena, &part, NULL);
+    if (!status) status = fm_templates_rank(&part, &options, arena, &order, &n_order, NULL);
+    if (!status) {
+        status =
+            fm_templates_choose(&part, order, n_order, &options, arena, &chosen, ret_n_templ, NULL);
+    }
+    if (!status) {
+        status = fm_templates_featurize(&part, chosen, *ret_n_templ, false, load_structure, bench,
+                                        arena, &features, NULL);
+    }
+    return status ? status : fm_templates_list_arrays(&features, arena, arrays, NULL);
+}
+
+/* -- a chain */
+
+static fm_status make_chain(bench_state *bench, const char *chain, bool with_templates,
+                            uint32_t *ret_n_seq, uint32_t *ret_n_templ) {
+    const fm_features_options options = {0};
+    char id[8] = {0}, folder[128], relative[256];
+    fm_part_sequence sequence;
+    fm_part_structure structure;
+    fm_structure_array arrays[FM_STRUCTURE_N_ARRAY];
+    fm_msa_input inputs[3];
+    fm_part_msa msa;
+    size_t n_array;
+    fm_arena_reset(&bench->arena);
+    fm_arena_reset(&bench->work);
+    bench->n_file = 0;
+    bench->bytes = 0;
+    memcpy(id, chain, 4);
+    snprintf(folder, sizeof folder, "golden/inputs/align/%s", chain);
+    parsed_file *file = find_file(bench, id);
+    fm_status status = file->status;
+    if (!status) {
+        status = fm_features_structure(&file->mmcif, chain + 5, &options, &bench->work, &sequence,
+                                       &structure, NULL);
+    }
+    if (!status) {
+        status = fm_structure_list_arrays(&sequence, &structure, chain, &bench->work, arrays,
+                                          &n_array, NULL);
+    }
+    for (size_t i = 0; i < 3 && !status; i++) {
+        snprintf(relative, sizeof relative, "%s/%s", folder, alignments[i]);
+        inputs[i] = (fm_msa_input){.name = alignments[i]};
+        status = read_reference(bench, relative, &inputs[i].content);
+    }
+    if (!status) {
+        status = fm_features_msa(&sequence, inputs, 3, &options, &bench->work, &msa, NULL);
+    }
+    if (!status && with_templates) status = make_templates(bench, folder, &sequence, ret_n_templ);
+    if (!status) *ret_n_seq = msa.n_seq;
+    return status;
+}
+
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        int with, without;
+    } chains[] = {{"1psm_A", 239, 238}, {"2crb_A", 1119, 774}, {"2q2k_A", 856, 36},
+                  {"3u8v_A", 1099, 88}, {"3zee_A", 127, 93},   {"4i6p_A", 141, 106},
+                  {"4zey_A", 1121, 57}, {"5kc1_A", 990, 170}};
+    enum { N_CHAIN = sizeof chains / sizeof chains[0] };
+    static bench_state bench;
+    static double ms[ROUNDS_MAX];
+    int rounds = 21;
+    double mean[2] = {0};
+    if (argc > 2 && strcmp(argv[1], "--rounds") == 0) rounds = atoi(argv[2]);
+    if (rounds < 1 || rounds > ROUNDS_MAX) rounds = 21;
+    if (!fm_test_reference()) {
+        printf("left out: FM_REFERENCE_DATA is not set\n");
+        return 0;
+    }
+    if (fm_arena_init(&bench.arena, (size_t)4 << 30, NULL) ||
+        fm_arena_init(&bench.work, (size_t)4 << 30, NULL)) {
+        return 1;
+    }
+    printf("ms of one core, files to arrays; the reference in the last two columns\n");
+    printf("%-8s %6s %6s %6s %9s %9s %9s %9s\n", "chain", "rows", "templ", "MB", "templates",
+           "without", "OpenFold", "without");
+    for (int c = 0; c < N_CHAIN; c++) {
+        double median[2];
+        uint32_t n_seq = 0, n_templ = 0;
+        uint64_t bytes = 0;
+        for (int without = 0; without < 2; without++) {
+            for (int i = -2; i < rounds; i++) {
+                double start = now_ms();
+                if (make_chain(&bench, chains[c].name, !without, &n_seq, &n_templ)) {
+                    printf("%s: failed\n", chains[c].name);
+                    return 1;
+                }
+                if (i >= 0) ms[i] = now_ms() - start;
+            }
+            if (!without) bytes = bench.bytes;
+            qsort(ms, (size_t)rounds, sizeof *ms, compare_doubles);
+            median[without] = ms[rounds / 2];
+            mean[without] += median[without] / N_CHAIN;
+        }
+        printf("%-8s %6u %6u %6.2f %9.2f %9.2f %9d %9d\n", chains[c].name, n_seq, n_templ,
+               (double)bytes / 1e6, median[0], median[1], chains[c].with, chains[c].without);
+    }
+    printf("%-8s %6s %6s %6s %9.2f %9.2f %9d %9d\n", "mean", "", "", "", mean[0], mean[1], 728,
+           205);
+    fm_arena_fini(&bench.arena);
+    fm_arena_fini(&bench.work);
+    return 0;
+}

@@ -1,0 +1,304 @@
+/* Snapshots made by rules, lists of names, clusters, pins and the removal of what nothing names. */
+#include "tests/cache/cache_case.h"
+
+#include "cache/gc.h"
+#include "cache/pins.h"
+#include "cache/snapshot.h"
+#include "cache/snapshot_select.h"
+
+static fm_bytes bytes_of(const char *text) {
+    return (fm_bytes){(const uint8_t *)text, strlen(text)};
+}
+
+static void test_names(void **state) {
+    (void)state;
+    static const char *const good[] = {
+        "b_A a_A\n\n c_A\ta_A", "[\"b_A\", \"a_A\",\"c_A\"]",
+        " {\"c_A\": {\"x\": [1, \"y\"]}, \"a_A\": \"q\", \"b_A\": 1}"};
+    static const char *const bad[] = {"a \001b",   "[\"a\", 7]", "[[\"a\"]]", "[\"a b\"]",
+                                      "{\"\": 1}", "[\"a\"",     "[\"a\"] x"};
+    fm_arena arena;
+    fm_names names;
+    fm_error error;
+    assert_int_equal(fm_arena_init(&arena, (size_t)1 << 30, NULL), FM_OK);
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        assert_int_equal(fm_names_parse(bytes_of(good[i]), &arena, &names, &error), FM_OK);
+        assert_int_equal(names.n, 3);
+        assert_string_equal(names.name[0], "a_A");
+        assert_string_equal(names.name[2], "c_A");
+        assert_true(fm_names_has(&names, "b_A"));
+        assert_false(fm_names_has(&names, "b_a"));
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(fm_names_parse(bytes_of(bad[i]), &arena, &names, &error), FM_ERR_FORMAT);
+    }
+    assert_int_equal(fm_names_parse(bytes_of(""), &arena, &names, &error), FM_OK);
+    assert_int_equal(names.n, 0);
+    fm_arena_fini(&arena);
+}
+
+static void test_clusters(void **state) {
+    (void)state;
+    fm_arena arena;
+    fm_clusters clusters;
+    fm_error error;
+    assert_int_equal(fm_arena_init(&arena, (size_t)1 << 30, NULL), FM_OK);
+    assert_int_equal(fm_clusters_parse(bytes_of("1ABC_A 2DEF_B\n\n1abc_a 3GHI_C 1ABC_A\n4jkl_D"),
+                                       &arena, &clusters, &error),
+                     FM_OK);
+    assert_int_equal(clusters.n_cluster, 3);
+    assert_int_equal(clusters.size[0], 2);
+    assert_int_equal(clusters.size[1], 3);
+    assert_int_equal(fm_clusters_find(&clusters, "1ABC_A"), 0);
+    assert_int_equal(fm_clusters_find(&clusters, "1abc_a"), 1);
+    assert_int_equal(fm_clusters_find(&clusters, "1abc_A"), 0); /* by letters: the first */
+    assert_int_equal(fm_clusters_find(&clusters, "2def_B"), 0);
+    assert_int_equal(fm_clusters_find(&clusters, "4JKL_D"), 2);
+    assert_int_equal(fm_clusters_find(&clusters, "4JKL_E"), FM_NO_CLUSTER);
+    assert_int_equal(fm_clusters_parse(bytes_of(""), &arena, &clusters, &error), FM_OK);
+    assert_int_equal(fm_clusters_find(&clusters, "x"), FM_NO_CLUSTER);
+    assert_int_equal(fm_clusters_parse(bytes_of("a b\nc \177"), &arena, &clusters, &error),
+                     FM_ERR_FORMAT);
+    assert_int_equal(error.line, 2);
+    fm_arena_fini(&arena);
+}
+
+static void test_weights(void **state) {
+    (void)state;
+    assert_int_equal(fm_select_weight(FM_WEIGHTS_UNIFORM, 99, 7), 1);
+    assert_int_equal(fm_select_weight(FM_WEIGHTS_LENGTH, 99, 7), 256);
+    assert_int_equal(fm_select_weight(FM_WEIGHTS_LENGTH, 300, 7), 300);
+    assert_int_equal(fm_select_weight(FM_WEIGHTS_AF2, 2000, 1), 2147483648u);
+    assert_int_equal(fm_select_weight(FM_WEIGHTS_AF2, 300, 7), (300ull << 22) / 7);
+    assert_int_equal(fm_select_weight(FM_WEIGHTS_AF2, 300, 0), 300u << 22);
+    assert_int_equal(fm_select_weight(FM_WEIGHTS_AF2, 1, UINT32_MAX), 1);
+}
+
+static fm_store *open_store(cache_case *test) {
+    fm_store *store;
+    assert_int_equal(fm_store_open(test->cache, &store, &test->error), FM_OK);
+    return store;
+}
+
+static const fm_select_rules everything = {.max_unknown = UINT32_MAX, .max_single_percent = 100};
+
+static uint32_t select_with(cache_case *test, const fm_store *store, fm_select_rules rules,
+                            fm_select_report *report) {
+    fm_snapshot_text text;
+    fm_status status = fm_snapshot_select(store, &rules, &test->arena, &text, report, &test->error);
+    return status ? 0 : text.n_line;
+}
+
+/* Every rule against the same question asked of the loaded chains. */
+static void test_rules(void **state) {
+    (void)state;
+    cache_case test;
+    fm_select_report report;
+    setup_case(&test, 16);
+    build(&test);
+    fm_store *store = open_store(&test);
+    uint32_t n_chain = fm_store_get_info(store)->n_chain, n_long = 0, n_early = 0, n_fine = 0;
+    uint32_t n_single = 0;
+    for (uint32_t i = 0; i < n_chain; i++) {
+        fm_record record;
+        uint32_t count[256] = {0}, most = 0;
+        assert_int_equal(fm_store_load(store, i, &test.arena, &record, &test.error), FM_OK);
+        const fm_part_structure *structure = record.structure;
+        n_long += record.sequence->n_res >= 40 && record.sequence->n_res <= 50;
+        n_early += structure->release_date[0] && strcmp(structure->release_date, "2010-06-01") <= 0;
+        n_fine += structure->resolution > 0 && structure->resolution <= 2.0f;
+        for (uint32_t k = 0; k < record.sequence->n_res; k++) {
+            uint32_t here = ++count[(uint8_t)record.sequence->sequence[k]];
+            if (here > most) most = here;
+        }
+        n_single += most * 100 <= 15 * record.sequence->n_res;
+    }
+    fm_select_rules rules = everything;
+    assert_int_equal(select_with(&test, store, rules, &report), n_chain);
+    rules.min_length = 40;
+    rules.max_length = 50;
+    assert_int_equal(select_with(&test, store, rules, &report), n_long);
+    assert_int_equal(report.n[FM_SELECT_LENGTH], n_chain - n_long);
+    rules = everything;
+    rules.until = "2010-06-01";
+    assert_int_equal(select_with(&test, store, rules, &report), n_early);
+    rules = everything;
+    rules.from = "2010-06-02";
+    assert_int_equal(select_with(&test, store, rules, &report), n_chain - n_early);
+    rules = everything;
+    rules.max_resolution = 2.0;
+    rules.need_resolution = true;
+    assert_int_equal(select_with(&test, store, rules, &report), n_fine);
+    rules = everything;
+    rules.max_single_percent = 15;
+    assert_int_equal(select_with(&test, store, rules, &report), n_single);
+    assert_true(n_long && n_long < n_chain && n_fine < n_chain && n_single < n_chain);
+    rules = everything;
+    rules.min_length = 60000;
+    assert_int_equal(select_with(&test, store, rules, &report), 0);
+    assert_int_equal(test.error.status, FM_ERR_DATA);
+    fm_store_close(store);
+    teardown_case(&test);
+}
+
+/* A training set apart from an evaluation set, by clusters. */
+static void test_apart(void **state) {
+    (void)state;
+    cache_case test;
+    fm_select_report report;
+    fm_snapshot_text eval, train, all;
+    fm_clusters clusters;
+    fm_names names;
+    char text[600];
+    const char *first;
+    uint32_t n_shared;
+    fm_sha256 hash;
+    setup_case(&test, 8);
+    build(&test);
+    fm_store *store = open_store(&test);
+    snprintf(text, sizeof text, "%s %s %s\n%s %s\n", fm_store_chain_name(store, 0),
+             fm_store_chain_name(store, 3), fm_store_chain_name(store, 5),
+             fm_store_chain_name(store, 1), fm_store_chain_name(store, 2));
+    assert_int_equal(fm_clusters_parse(bytes_of(text), &test.arena, &clusters, &test.error), FM_OK);
+    snprintf(text, sizeof text, "[\"%s\", \"none_A\", \"%s\"]", fm_store_chain_name(store, 3),
+             fm_store_chain_name(store, 7));
+    assert_int_equal(fm_names_parse(bytes_of(text), &test.arena, &names, &test.error), FM_OK);
+    fm_select_rules rules = everything;
+    rules.only = &names;
+    assert_int_equal(fm_snapshot_select(store, &rules, &test.arena, &eval, &report, &test.error),
+                     FM_OK);
+    assert_int_equal(eval.n_line, 2);
+    assert_int_equal(report.n_unlisted, 1);
+    rules = everything;
+    rules.clusters = &clusters;
+    rules.weights = FM_WEIGHTS_AF2;
+    assert_int_equal(fm_snapshot_select(store, &rules, &test.arena, &all, &report, &test.error),
+                     FM_OK);
+    assert_int_equal(all.line[0].weight, (256u << 22) / 3);
+    assert_int_equal(all.line[1].weight, (256u << 22) / 2);
+    assert_int_equal(all.line[4].weight, 256u << 22);
+    rules.apart = &eval;
+    assert_int_equal(fm_snapshot_select(store, &rules, &test.arena, &train, &report, &test.error),
+                     FM_OK);
+    assert_int_equal(train.n_line, 4); /* not 0, 3, 5 (a cluster) and 7 (itself) */
+    assert_int_equal(
+        fm_snapshot_shared(&train, &eval, &clusters, &test.arena, &n_shared, &first, &test.error),
+        FM_OK);
+    assert_int_equal(n_shared, 0);
+    assert_null(first);
+    assert_int_equal(
+        fm_snapshot_shared(&all, &eval, &clusters, &test.arena, &n_shared, &first, &test.error),
+        FM_OK);
+    assert_int_equal(n_shared, 4);
+    assert_string_equal(first, fm_store_chain_name(store, 0));
+    /* Written, it opens as it was made; never written over. */
+    fm_snapshot opened;
+    assert_int_equal(fm_snapshot_write(store, "train", &train, &test.arena, &hash, &test.error),
+                     FM_OK);
+    assert_int_equal(fm_snapshot_open(store, "train", &test.arena, &opened, &test.error), FM_OK);
+    assert_memory_equal(&opened.hash, &hash, sizeof hash);
+    assert_int_equal(opened.n_chain, 4);
+    assert_int_equal(opened.weight[0], train.line[0].weight);
+    assert_int_equal(fm_snapshot_write(store, "train", &train, &test.arena, &hash, &test.error),
+                     FM_OK);
+    assert_int_equal(fm_snapshot_write(store, "train", &eval, &test.arena, &hash, &test.error),
+                     FM_ERR_EXISTS);
+    static const char *const bad[] = {"all", "../x", ".x", "a b", "", "x.tmp.1"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(fm_snapshot_write(store, bad[i], &eval, &test.arena, &hash, &test.error),
+                         FM_ERR_USAGE);
+    }
+    fm_store_close(store);
+    teardown_case(&test);
+}
+
+/* What a pin names stays through builds and removals; what nothing names goes. */
+static void test_pins_and_gc(void **state) {
+    (void)state;
+    cache_case test;
+    fm_gc_report report;
+    setup_case(&test, 5);
+    fm_build_report first = build(&test);
+    fm_store *store = open_store(&test);
+    assert_int_equal(fm_pin_write(store, "nothing", &test.error), FM_ERR_NOT_FOUND);
+    assert_int_equal(fm_pin_write(store, "all", &test.error), FM_OK);
+    assert_int_equal(
+        run_shell("cd %s/alignments && for d in *; do sed -n 1,2p $d/mgnify_hits.a3m | "
+                  "tr A-Y C | sed 's/^>.*/>new/' >> $d/mgnify_hits.a3m; done; "
+                  "echo x > %s/shards/mine; echo x > %s/shards/%064d.lmdb",
+                  test.data, test.cache, test.cache, 7),
+        0);
+    fm_build_report second = build(&test);
+    assert_other_content(first, second);
+    const fm_gc_options dry = {.dry_run = true}, plain = {0};
+    assert_int_equal(fm_gc_run(test.cache, &dry, &test.arena, &report, &test.error), FM_OK);
+    assert_int_equal(report.n_shard_removed, 1);
+    assert_int_equal(run_shell("test -e %s/shards/%064d.lmdb", test.cache, 7), 0);
+    assert_int_equal(fm_gc_run(test.cache, &plain, &test.arena, &report, &test.error), FM_OK);
+    assert_int_equal(report.n_generation_kept, 2);
+    assert_int_equal(report.n_generation_removed, 0);
+    assert_int_equal(report.n_shard_removed, 1);
+    assert_int_equal(run_shell("test -e %s/shards/mine && test ! -e %s/shards/%064d.lmdb",
+                               test.cache, test.cache, 7),
+                     0);
+    /* The pinned generation is whole: in force again, it verifies. */
+    assert_int_equal(run_shell("cp -r %s %s/old && echo 1 > %s/old/CURRENT", test.cache,
+                               test.folder, test.folder),
+                     0);
+    char old[200];
+    snprintf(old, sizeof old, "%s/old", test.folder);
+    assert_int_equal(verify(&test, old), FM_OK);
+    /* Pinned to another generation; unpinned; gone, while a reader that has it open reads on. */
+    fm_store *now = open_store(&test);
+    assert_int_equal(fm_pin_write(now, "all", &test.error), FM_ERR_EXISTS);
+    assert_int_equal(fm_pin_remove(now, "all", &test.error), FM_OK);
+    assert_int_equal(fm_pin_remove(now, "all", &test.error), FM_ERR_NOT_FOUND);
+    const fm_gc_options newest = {.keep_newest = 1};
+    assert_int_equal(fm_gc_run(test.cache, &newest, &test.arena, &report, &test.error), FM_OK);
+    assert_int_equal(report.n_generation_kept, 2);
+    assert_int_equal(fm_gc_run(test.cache, &plain, &test.arena, &report, &test.error), FM_OK);
+    assert_int_equal(report.n_generation_removed, 1);
+    for (uint32_t i = 0; i < fm_store_get_info(store)->n_chain; i++) {
+        fm_record record;
+        assert_int_equal(fm_store_load(store, i, &test.arena, &record, &test.error), FM_OK);
+    }
+    assert_int_equal(verify(&test, test.cache), FM_OK);
+    fm_build_report third = build(&test);
+    assert_same_content(second, third);
+    assert_false(third.published);
+    fm_store_close(now);
+    fm_store_close(store);
+    teardown_case(&test);
+}
+
+/* A pin whose generation is gone stops everything. */
+static void test_gc_refuses(void **state) {
+    (void)state;
+    cache_case test;
+    fm_gc_report report;
+    setup_case(&test, 2);
+    const fm_gc_options plain = {0};
+    assert_int_equal(fm_gc_run(test.cache, &plain, &test.arena, &report, &test.error),
+                     FM_ERR_NOT_FOUND);
+    assert_int_equal(run_shell("test ! -e %s", test.cache), 0);
+    build(&test);
+    assert_int_equal(run_shell("mkdir %s/pins && echo 9 > %s/pins/lost && "
+                               "echo x > %s/shards/%064d.lmdb",
+                               test.cache, test.cache, test.cache, 7),
+                     0);
+    assert_int_equal(fm_gc_run(test.cache, &plain, &test.arena, &report, &test.error),
+                     FM_ERR_CORRUPT);
+    assert_non_null(strstr(test.error.message, "lost"));
+    assert_int_equal(run_shell("test -e %s/shards/%064d.lmdb", test.cache, 7), 0);
+    teardown_case(&test);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names),      cmocka_unit_test(test_clusters),
+        cmocka_unit_test(test_weights),    cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_apart),      cmocka_unit_test(test_pins_and_gc),
+        cmocka_unit_test(test_gc_refuses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

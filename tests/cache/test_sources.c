@@ -1,0 +1,288 @@
+/* Sources: the same content however the same files lie on disk; indices that lie. */
+#include "tests/cache/cache_case.h"
+
+#include "proto/base/file.h"
+
+/* The tree's alignments as one sharded database of two files, and as a legacy one of one file. */
+static void write_databases(cache_case *test) {
+    fm_source source;
+    uint64_t at[2] = {0}, legacy_at = 0;
+    char path[300];
+    assert_int_equal(run_shell("mkdir -p %s/db %s/legacy", test->folder, test->folder), 0);
+    assert_int_equal(fm_source_scan(&(fm_source_options){.dataset = test->data}, &test->arena,
+                                    &source, &test->error),
+                     FM_OK);
+    FILE *db[3], *index[2];
+    static const char *const names[] = {"db/alignment_db_0.db", "db/alignment_db_1.db",
+                                        "legacy/some.db", "db/alignment_db.index",
+                                        "legacy/some.index"};
+    for (int i = 0; i < 5; i++) {
+        snprintf(path, sizeof path, "%s/%s", test->folder, names[i]);
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        if (i < 3)
+            db[i] = file;
+        else
+            index[i - 3] = file;
+    }
+    uint32_t n = 0;
+    for (uint32_t s = 0; s < source.n_structure; s++) {
+        for (uint32_t c = 0; c < source.structure[s].n_chain; c++, n++) {
+            const fm_source_chain *chain = &source.structure[s].chain[c];
+            const fm_source_file *file;
+            uint32_t n_file, shard = n % 2;
+            assert_int_equal(fm_source_files(chain, &test->arena, &n_file, &file, &test->error),
+                             FM_OK);
+            fprintf(index[0], "%s\"%s\": {\"db\": \"alignment_db_%u.db\", \"files\": [",
+                    n ? ", " : "{", chain->name, shard);
+            fprintf(index[1], "%s\"%s\":[", n ? "," : "{", chain->name);
+            for (uint32_t f = 0; f < n_file; f++) {
+                fm_bytes bytes;
+                assert_int_equal(fm_file_read(&test->arena, file[f].path, 1 << 24, &bytes, NULL),
+                                 FM_OK);
+                const char *name = strrchr(file[f].path, '/') + 1;
+                fprintf(index[0], "%s[\"%s\", %llu, %zu]", f ? ", " : "", name,
+                        (unsigned long long)at[shard], bytes.size);
+                fprintf(index[1], "%s[\"%s\",%llu,%zu]", f ? "," : "", name,
+                        (unsigned long long)legacy_at, bytes.size);
+                assert_int_equal(fwrite(bytes.data, 1, bytes.size, db[shard]), bytes.size);
+                assert_int_equal(fwrite(bytes.data, 1, bytes.size, db[2]), bytes.size);
+                at[shard] += bytes.size;
+                legacy_at += bytes.size;
+            }
+            fprintf(index[0], "]}");
+            fprintf(index[1], "]");
+        }
+    }
+    for (int i = 0; i < 2; i++)
+        fputs("}\n", index[i]);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(fclose(i < 3 ? db[i] : index[i - 3]), 0);
+}
+
+static fm_status build_from(cache_case *test, const char *dataset, fm_build_report *report) {
+    char cache[200], data[200];
+    snprintf(cache, sizeof cache, "%s/cache-%s", test->folder, dataset);
+    snprintf(data, sizeof data, "%s/%s", test->folder, dataset);
+    fm_status status = build_with(test, data, cache, (fm_build_options){0}, report);
+    if (status) print_error("%s: %s\n", dataset, test->error.message);
+    return status;
+}
+
+/* A dataset of links: structures of the tree, alignments from elsewhere. */
+static void link_dataset(cache_case *test, const char *name, const char *alignments,
+                         const char *as) {
+    assert_int_equal(run_shell("cd %s && mkdir -p %s && ln -s %s/mmcifs %s/mmcifs && "
+                               "ln -s %s/%s %s/%s",
+                               test->folder, name, test->data, name, test->folder, alignments, name,
+                               as),
+                     0);
+}
+
+static void test_every_layout_gives_the_same(void **state) {
+    (void)state;
+    cache_case test;
+    fm_build_report tree, other;
+    setup_case(&test, 9);
+    assert_int_equal(build_from(&test, "data", &tree), FM_OK);
+    assert_int_equal(tree.n_chain, 9);
+    write_databases(&test);
+    link_dataset(&test, "sharded", "db", "alignment_db");
+    link_dataset(&test, "old", "legacy", "alignment_db");
+    /* OpenProteinSet: nested folders; structures divided and compressed. */
+    assert_int_equal(
+        run_shell("cd %s && mkdir -p roda/pdb roda/pdb_mmcif/mmcif_files && "
+                  "for c in $(ls data/alignments); do mkdir -p roda/pdb/$c/a3m roda/pdb/$c/hhr; "
+                  "cp data/alignments/$c/*.a3m roda/pdb/$c/a3m; "
+                  "cp data/alignments/$c/*.hhr roda/pdb/$c/hhr 2>/dev/null; done; "
+                  "for f in $(ls data/mmcifs); do d=$(echo $f | cut -c2-3); "
+                  "mkdir -p roda/pdb_mmcif/mmcif_files/$d; "
+                  "gzip -c data/mmcifs/$f > roda/pdb_mmcif/mmcif_files/$d/$f.gz; done; "
+                  "gzip -r roda/pdb",
+                  test.folder),
+        0);
+    static const char *const layouts[] = {"sharded", "old", "roda"};
+    for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
+        assert_int_equal(build_from(&test, layouts[i], &other), FM_OK);
+        assert_same_content(tree, other);
+        assert_int_equal(other.n_refused, 0);
+        assert_int_equal(other.n_without_hits, tree.n_without_hits);
+    }
+    teardown_case(&test);
+}
+
+static void test_compressed_ranges(void **state) {
+    (void)state;
+    cache_case test;
+    fm_build_report tree, other;
+    setup_case(&test, 4);
+    assert_int_equal(build_from(&test, "data", &tree), FM_OK);
+    assert_int_equal(
+        run_shell("cp -r %s %s/packed && gzip -r %s/alignments", test.data, test.folder, test.data),
+        0);
+    write_databases(&test); /* of the compressed files */
+    link_dataset(&test, "sharded", "db", "alignment_db");
+    assert_int_equal(build_from(&test, "sharded", &other), FM_OK);
+    assert_same_content(tree, other);
+    teardown_case(&test);
+}
+
+static void test_what_is_found(void **state) {
+    (void)state;
+    cache_case test;
+    fm_source source;
+    setup_case(&test, 5);
+    write_databases(&test);
+    link_dataset(&test, "sharded", "db", "alignment_db");
+    char data[200];
+    snprintf(data, sizeof data, "%s/sharded", test.folder);
+    const fm_source_options options = {.dataset = data};
+    assert_int_equal(fm_source_scan(&options, &test.arena, &source, &test.error), FM_OK);
+    assert_int_equal(source.n_chain, 5);
+    assert_non_null(strstr(source.alignments_found, "an alignment database, 1 index of 2 files"));
+    assert_non_null(strstr(source.structures_found, "/mmcifs"));
+    /* A database of which two indices speak: the same places are one, others are a problem. */
+    assert_int_equal(run_shell("cd %s/db && cp alignment_db.index again.index", test.folder), 0);
+    assert_int_equal(fm_source_scan(&options, &test.arena, &source, &test.error), FM_OK);
+    assert_int_equal(source.n_chain, 5);
+    uint32_t n_problem = source.n_problem;
+    assert_int_equal(run_shell("cp %s/legacy/some.* %s/db", test.folder, test.folder), 0);
+    assert_int_equal(fm_source_scan(&options, &test.arena, &source, &test.error), FM_OK);
+    assert_int_equal(source.n_chain, 5);
+    assert_int_equal(source.n_problem, n_problem + 5);
+    teardown_case(&test);
+}
+
+static void test_duplicates(void **state) {
+    (void)state;
+    cache_case test;
+    fm_build_report before, report;
+    setup_case(&test, 6);
+    before = build(&test);
+    /* Every chain's structure and sequence once more, under other names, without alignments. */
+    assert_int_equal(run_shell("cd %s && for c in $(ls alignments); do id=${c%%_*}; "
+                               "cp -n mmcifs/$id.cif mmcifs/z$id.cif; "
+                               "echo \"none_A  z$c $c y$c\" >> duplicate_pdb_chains.txt; done; "
+                               "printf 'lone_A other_B\\n\\n' >> duplicate_pdb_chains.txt",
+                               test.data),
+                     0);
+    report = build(&test);
+    assert_int_equal(report.n_chain, 2 * before.n_chain);
+    assert_int_equal(report.n_refused, 0);
+    /* Not a part more: the same bytes were parsed. */
+    assert_int_equal(report.stored_bytes, before.stored_bytes);
+    fm_source source;
+    assert_int_equal(fm_source_scan(&(fm_source_options){.dataset = test.data}, &test.arena,
+                                    &source, &test.error),
+                     FM_OK);
+    assert_int_equal(source.n_duplicate, before.n_chain);
+    assert_int_equal(source.n_chain, 2 * before.n_chain);
+    for (uint32_t i = 0; i < source.n_problem; i++)
+        assert_int_not_equal(source.problem[i].trouble, FM_SOURCE_NO_STRUCTURE);
+    teardown_case(&test);
+}
+
+/* Chains of an index that cannot be are refused by name; the others are built. */
+static void test_lying_index(void **state) {
+    (void)state;
+    cache_case test;
+    fm_build_report report;
+    setup_case(&test, 6);
+    write_databases(&test);
+    link_dataset(&test, "sharded", "db", "alignment_db");
+    /* The first entry leaves the folder, the second passes the end. */
+    assert_int_equal(
+        run_shell("cd %s/db && sed -i 's/alignment_db_0.db/..\\/alignment_db_0.db/; "
+                  "s/\\(alignment_db_1.db\", \"files\": \\[\\[\"[^\"]*\", 0, \\)[0-9]*/"
+                  "\\199999999999/' alignment_db.index",
+                  test.folder),
+        0);
+    assert_int_equal(build_from(&test, "sharded", &report), FM_OK);
+    assert_int_equal(report.n_chain, 4);
+    assert_int_equal(report.n_refusal, 2);
+    char all[4096] = "";
+    for (uint32_t i = 0; i < report.n_refusal; i++) {
+        strncat(all, report.refusal[i], sizeof all - strlen(all) - 1);
+    }
+    assert_non_null(strstr(all, "cannot be the name of a database"));
+    assert_non_null(strstr(all, "passes the end"));
+    assert_non_null(strstr(all, "alignment_db.index:1: "));
+    /* An index that is no JSON ends the job with its place. */
+    assert_int_equal(run_shell("cd %s/db && printf '{\"1abc_A\": {\"db\": \\n nonsense' > "
+                               "alignment_db.index",
+                               test.folder),
+                     0);
+    fm_source source;
+    char data[200];
+    snprintf(data, sizeof data, "%s/sharded", test.folder);
+    assert_int_equal(
+        fm_source_scan(&(fm_source_options){.dataset = data}, &test.arena, &source, &test.error),
+        FM_ERR_FORMAT);
+    assert_int_equal(test.error.line, 2);
+    assert_non_null(strstr(test.error.source, "alignment_db.index"));
+    teardown_case(&test);
+}
+
+static void test_single_sequence_without_protein(void **state) {
+    (void)state;
+    cache_case test;
+    fm_build_report report;
+    setup_case(&test, 4);
+    /* The first file's monomers become nucleotides. */
+    assert_int_equal(run_shell("cd %s && rm -r alignments && set -- mmcifs/* && "
+                               "sed 's/peptide linking/DNA linking/I' $1 > mmcifs/1dna.cif && "
+                               "! cmp -s $1 mmcifs/1dna.cif && echo junk > mmcifs/9bad.cif",
+                               test.data),
+                     0);
+    const fm_build_options single = {.single_sequence = true};
+    assert_int_equal(build_with(&test, test.data, test.cache, single, &report), FM_OK);
+    assert_int_equal(report.n_no_protein, 1);
+    assert_int_equal(report.n_refused, 1);
+    assert_non_null(strstr(report.refusal[0], "9bad"));
+    teardown_case(&test);
+}
+
+/* The reference's own files: the tree, the sharded and the legacy database. */
+static void test_golden_databases(void **state) {
+    (void)state;
+    if (!fm_test_reference()) {
+        print_message("skipped: FM_REFERENCE_DATA is not set\n");
+        skip();
+    }
+    cache_case test = {0};
+    fm_build_report tree, other;
+    char base[300], structures[400], alignments[400], duplicates[400], cache[200];
+    fm_test_make_folder(test.folder, sizeof test.folder);
+    assert_int_equal(fm_arena_init(&test.arena, (size_t)4 << 30, NULL), FM_OK);
+    fm_test_reference_path(base, sizeof base, "golden/inputs/fmt");
+    snprintf(structures, sizeof structures, "%s/mm", base);
+    snprintf(duplicates, sizeof duplicates, "%s/duplicate_pdb_chains.txt", base);
+    static const char *const from[] = {"alignments", "db/alignment_db.index", "db/legacy_db.index"};
+    for (int i = 0; i < 3; i++) {
+        fm_source source;
+        snprintf(alignments, sizeof alignments, "%s/%s", base, from[i]);
+        snprintf(cache, sizeof cache, "%s/%d", test.folder, i);
+        const fm_source_options options = {base, structures, alignments, duplicates};
+        assert_int_equal(fm_source_scan(&options, &test.arena, &source, &test.error), FM_OK);
+        fm_status status = fm_build_run(&source, &(fm_build_options){.cache = cache, .n_job = 2},
+                                        &test.arena, i ? &other : &tree, &test.error);
+        assert_int_equal(status, FM_OK);
+        assert_int_equal(source.n_chain, 22);
+        if (i) assert_same_content(tree, other);
+    }
+    assert_int_equal(tree.n_chain, 22);
+    teardown_case(&test);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_layout_gives_the_same),
+        cmocka_unit_test(test_compressed_ranges),
+        cmocka_unit_test(test_what_is_found),
+        cmocka_unit_test(test_duplicates),
+        cmocka_unit_test(test_lying_index),
+        cmocka_unit_test(test_single_sequence_without_protein),
+        cmocka_unit_test(test_golden_databases),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,240 @@
+/* foldmill build, verify, inspect and export as a user runs them: exit codes, kills at random
+ * instants, a disk that is full, and the features of the golden chains. */
+#include "tests/testing/manifest.h"
+#include "tests/testing/testing.h"
+
+#include "proto/base/file.h"
+#include "proto/npz.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[256], program[512];
+
+static int run(const char *format, ...) FM_PRINTF(1, 2);
+
+/* Runs a shell command in the test's folder; its exit code. */
+static int run(const char *format, ...) {
+    char command[2048];
+    size_t at = (size_t)snprintf(command, sizeof command, "cd %s && ", folder);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(command + at, sizeof command - at, format, arguments);
+    va_end(arguments);
+    int status = system(command);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static int make_folder(void **state) {
+    (void)state;
+    fm_test_make_folder(folder, sizeof folder);
+    snprintf(program, sizeof program, "%s/foldmill", getenv("FM_BIN"));
+    setenv("FOLDMILL", program, 1);
+    return run("$FOLDMILL synth --chains 24 --seed 4 --max-length 80 --depth 300 --quiet -o data > "
+               "/dev/null");
+}
+
+static int drop_folder(void **state) {
+    (void)state;
+    fm_test_remove_tree(folder);
+    return 0;
+}
+
+static void exit_codes(void **state) {
+    (void)state;
+    assert_int_equal(run("$FOLDMILL build --help | grep -q -- --single-sequence"), 0);
+    assert_int_equal(run("$FOLDMILL build data 2>/dev/null"), 2);
+    assert_int_equal(run("$FOLDMILL build data --cache c --compat casp 2>/dev/null"), 2);
+    assert_int_equal(run("$FOLDMILL build nowhere --cache c 2>/dev/null"), 1);
+    assert_int_equal(run("$FOLDMILL verify --cache c 2>/dev/null"), 1);
+    assert_int_equal(run("$FOLDMILL build data --cache c -q --report r.json > out"), 0);
+    assert_int_equal(run("grep -q 'content   [0-9a-f]\\{64\\}' out"), 0);
+    assert_int_equal(run("grep -q '\"outcome\": \"all\"' r.json"), 0);
+    assert_int_equal(run("$FOLDMILL verify --cache c | grep -q '^content: [0-9a-f]*$'"), 0);
+    assert_int_equal(run("$FOLDMILL inspect --cache c | grep -q '^chains      24, 0 refused'"), 0);
+    assert_int_equal(run("$FOLDMILL inspect --cache c --chain nobody_A 2>/dev/null"), 1);
+    assert_int_equal(run("$FOLDMILL export --cache c --chain nobody_A -o x.npz 2>/dev/null"), 1);
+    assert_int_equal(run("$FOLDMILL export --cache c -o x.npz 2>/dev/null"), 2);
+    assert_int_equal(run("cp -r data some && cd some/alignments && set -- * && "
+                         "printf 'no fasta\\n' > $1/mgnify_hits.a3m"),
+                     0);
+    assert_int_equal(run("$FOLDMILL build some --cache c -q --report r.json > out"), 3);
+    assert_int_equal(run("grep -q 'mgnify_hits.a3m:1' out && grep -q '\"refused\": 1' r.json"), 0);
+    assert_int_equal(run("mkdir -p none/mmcifs && $FOLDMILL build none --cache n -q > out 2>&1"),
+                     1);
+    assert_int_equal(run("test ! -e n/CURRENT"), 0);
+}
+
+/* Starts a build and kills it after some milliseconds. True when it was killed before its end. */
+static bool build_and_kill(const char *cache, long milliseconds) {
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (chdir(folder) != 0 || !freopen("/dev/null", "w", stdout)) _exit(9);
+        execl(program, program, "build", "data", "--cache", cache, "-q", "-j", "2", "--shard-mb",
+              "1", (char *)NULL);
+        _exit(9);
+    }
+    struct timespec wait = {milliseconds / 1000, milliseconds % 1000 * 1000000L};
+    nanosleep(&wait, NULL);
+    kill(child, SIGKILL);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status);
+}
+
+static void kills(void **state) {
+    (void)state;
+    int n_killed = 0;
+    assert_int_equal(run("$FOLDMILL build data --cache clean -q > /dev/null && "
+                         "$FOLDMILL verify --cache clean > clean.txt"),
+                     0);
+    /* From nothing, and over a smaller generation that must stay readable. */
+    assert_int_equal(run("mkdir -p few/mmcifs few/alignments && cp data/mmcifs/* few/mmcifs && "
+                         "cp -r $(ls -d data/alignments/* | head -3) few/alignments && "
+                         "$FOLDMILL build few --cache base -q > /dev/null && "
+                         "$FOLDMILL verify --cache base > base.txt"),
+                     0);
+    for (int i = 0; i < 16; i++) {
+        bool over = i % 2;
+        assert_int_equal(run("rm -rf k && if [ %d = 1 ]; then cp -r base k; fi", over), 0);
+        n_killed += build_and_kill("k", 1 + 6 * i);
+        n_killed += build_and_kill("k", 3 + 2 * i);
+        if (over) {
+            assert_int_equal(run("$FOLDMILL verify --cache k > now.txt && "
+                                 "{ grep -qx \"$(grep content base.txt)\" now.txt || "
+                                 "grep -qx \"$(grep content clean.txt)\" now.txt; }"),
+                             0);
+        }
+        assert_int_equal(run("$FOLDMILL build data --cache k -q > /dev/null && "
+                             "$FOLDMILL verify --cache k > now.txt && "
+                             "grep -qx \"$(grep content clean.txt)\" now.txt"),
+                         0);
+    }
+    assert_true(n_killed > 5);
+}
+
+static void stop_by_signal(void **state) {
+    (void)state;
+    /* Deep alignments, so that it cannot be done before the signal comes. */
+    assert_int_equal(run("$FOLDMILL synth --chains 40 --seed 5 --depth 4000 --quiet -o deep > "
+                         "/dev/null && $FOLDMILL build deep --cache whole -q > /dev/null"),
+                     0);
+    int code =
+        run("$FOLDMILL build deep --cache s -q -j 1 > out 2> err & sleep 0.1; kill -TERM $!; "
+            "wait $!");
+    assert_true(code == 1 || code == 0);
+    if (code == 1) assert_int_equal(run("grep -q 'stopped' err && test ! -e s/CURRENT"), 0);
+    assert_int_equal(run("$FOLDMILL build deep --cache s -q > /dev/null && "
+                         "$FOLDMILL verify --cache s | grep content > a && "
+                         "$FOLDMILL verify --cache whole | grep content | cmp - a"),
+                     0);
+}
+
+/* A write that fails leaves the generation that was there, and says so. */
+static void full_disk(void **state) {
+    (void)state;
+    assert_int_equal(run("mkdir -p few/mmcifs few/alignments && cp data/mmcifs/* few/mmcifs && "
+                         "cp -r $(ls -d data/alignments/* | head -3) few/alignments && "
+                         "$FOLDMILL build few --cache f -q > /dev/null && "
+                         "$FOLDMILL verify --cache f > before"),
+                     0);
+    /* Limits of 512-byte blocks: on the shard, and then on the files of the generation. */
+    static const int limits[] = {1, 2, 3, 8, 20, 40};
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        assert_int_equal(
+            run("sh -c 'ulimit -f %d; exec $FOLDMILL build data --cache f -q' > out 2> err",
+                limits[i]),
+            1);
+        assert_int_equal(
+            run("grep -q -e 'disk full' -e 'File too large' err && $FOLDMILL verify --cache f | "
+                "cmp - before"),
+            0);
+    }
+    assert_int_equal(run("$FOLDMILL build data --cache f -q > /dev/null && ! ls f/build | grep -v "
+                         "lock && test $(ls f/generations | grep -c tmp) = 0"),
+                     0);
+}
+
+/* -- golden
+ * ----------------------------------------------------------------------------------------- */
+
+static void compare_chain(fm_arena *arena, const fm_test_item *item, const char *chain,
+                          const char *stage, size_t n_array) {
+    char path[600];
+    fm_error error;
+    fm_bytes bytes;
+    fm_npz npz;
+    assert_int_equal(
+        run("$FOLDMILL export --cache golden --chain %s --compat openfold --stage %s -o %s.npz",
+            chain, stage, chain),
+        0);
+    snprintf(path, sizeof path, "%s/%s.npz", folder, chain);
+    assert_int_equal(fm_file_read(arena, path, (size_t)1 << 28, &bytes, &error), FM_OK);
+    assert_int_equal(fm_npz_parse(arena, bytes, &npz, &error), FM_OK);
+    size_t n_compared = 0;
+    for (size_t i = 0; i < item->n_array; i++) {
+        const fm_npy *array = fm_npz_find(&npz, item->array[i].key);
+        size_t shape[FM_NPZ_RANK_MAX];
+        assert_non_null(array);
+        for (size_t d = 0; d < array->rank; d++)
+            shape[d] = (size_t)array->shape[d];
+        assert_true(fm_test_array_agrees(&item->array[i], shape, array->rank, array->data,
+                                         array->count * array->item_bytes));
+        n_compared++;
+    }
+    assert_int_equal(n_compared, npz.n_array);
+    assert_int_equal(n_compared, n_array);
+}
+
+static void golden_chains(void **state) {
+    (void)state;
+    fm_test_manifest *manifest = fm_test_manifest_open();
+    fm_arena arena;
+    size_t n_chain = 0;
+    if (!manifest) {
+        print_message("skipped: FM_REFERENCE_DATA is not set\n");
+        skip();
+    }
+    assert_int_equal(fm_arena_init(&arena, (size_t)1 << 30, NULL), FM_OK);
+    assert_int_equal(run("$FOLDMILL build $FM_REFERENCE_DATA/golden/dataset --cache golden "
+                         "--compat openfold -q > /dev/null"),
+                     0);
+    for (size_t i = 0; i < fm_test_manifest_count(manifest); i++) {
+        const fm_test_item *item = fm_test_manifest_item(manifest, i);
+        fm_arena_reset(&arena);
+        bool is_chain = strcmp(item->kind, "chain_features") == 0 && item->source &&
+                        strncmp(item->source, "inputs/align/", 13) == 0;
+        if (is_chain) compare_chain(&arena, item, item->source + 13, "chain", 21);
+        /* The predicted structure is no part of the dataset. */
+        bool is_transformed =
+            strcmp(item->kind, "nonensembled") == 0 && strcmp(item->source, "6KWC") != 0;
+        if (is_transformed) compare_chain(&arena, item, item->source, "nonensembled", 48);
+        n_chain += is_chain || is_transformed;
+    }
+    assert_int_equal(n_chain, 2 * 22);
+    fm_arena_fini(&arena);
+    fm_test_manifest_close(manifest);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(exit_codes, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(kills, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(stop_by_signal, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(full_disk, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(golden_chains, make_folder, drop_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

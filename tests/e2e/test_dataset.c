@@ -1,0 +1,151 @@
+/* foldmill build --dry-run, snapshot, stats and gc as a user runs them. */
+#include "tests/testing/testing.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+static char folder[256];
+
+static int run(const char *command) {
+    char text[2048];
+    snprintf(text, sizeof text, "cd %s && %s", folder, command);
+    int status = system(text);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static int make_folder(void **state) {
+    (void)state;
+    char program[512];
+    fm_test_make_folder(folder, sizeof folder);
+    snprintf(program, sizeof program, "%s/foldmill", getenv("FM_BIN"));
+    setenv("FOLDMILL", program, 1);
+    return run("$FOLDMILL synth --chains 10 --seed 6 --max-length 80 --depth 50 --quiet -o data > "
+               "/dev/null");
+}
+
+static int drop_folder(void **state) {
+    (void)state;
+    fm_test_remove_tree(folder);
+    return 0;
+}
+
+static void dry_run(void **state) {
+    (void)state;
+    assert_int_equal(run("mkdir data/alignments/lone_A && "
+                         "$FOLDMILL build data --dry-run > out && test ! -e cache"),
+                     0);
+    assert_int_equal(run("test $(grep -c '^chain ' out) = 10"), 0);
+    assert_int_equal(run("grep '^problem lone_A' out | grep -q 'without a structure'"), 0);
+    assert_int_equal(run("grep -q '^alignments data/alignments: a folder for each chain: 10' out"),
+                     0);
+    assert_int_equal(run("grep -q '^chain .*mmcifs/.*uniref90_hits.a3m [0-9]' out"), 0);
+    assert_int_equal(run("mkdir -p none/mmcifs && $FOLDMILL build none -n > /dev/null"), 1);
+}
+
+static void progress_for_programs(void **state) {
+    (void)state;
+    assert_int_equal(run("$FOLDMILL build data --cache c --progress json 2> err > /dev/null"), 0);
+    assert_int_equal(
+        run("tail -1 err | grep -q '^{\"chains_done\": 10, \"chains\": 10, .*\"done\": "
+            "1.000000, .*}$'"),
+        0);
+    assert_int_equal(run("! grep -qv '^{' err"), 0);
+    assert_int_equal(run("$FOLDMILL build data --cache c --progress xml 2> /dev/null"), 2);
+}
+
+static void snapshots(void **state) {
+    (void)state;
+    assert_int_equal(run("$FOLDMILL build data --cache c -q > /dev/null && "
+                         "ls data/alignments > names && head -3 names > few && "
+                         "{ head -4 names | tr '\\n' ' '; echo; } | tr a-z A-Z > clusters"),
+                     0);
+    assert_int_equal(run("$FOLDMILL snapshot create eval --cache c --chains few > out && "
+                         "grep -q '^chains    3, sum of weights 768' out"),
+                     0);
+    assert_int_equal(run("$FOLDMILL snapshot create train --cache c --clusters clusters "
+                         "--disjoint-from eval 2> err"),
+                     1);
+    assert_int_equal(run("grep -q '4 chains share a cluster with snapshot eval' err"), 0);
+    assert_int_equal(run("$FOLDMILL snapshot create train --cache c --clusters clusters "
+                         "--apart-from eval --disjoint-from eval > out && "
+                         "grep -q '^chains    6, sum of weights 6442450944' out"),
+                     0);
+    assert_int_equal(
+        run("$FOLDMILL snapshot diff eval train --cache c --clusters clusters > out && "
+            "grep -q '3 only in the first, 6 only in the second, 0 changed' out && "
+            "grep -q '^0 chains of the first share' out"),
+        0);
+    assert_int_equal(run("$FOLDMILL snapshot pin train --cache c && "
+                         "$FOLDMILL snapshot list --cache c > out && "
+                         "grep -q '^train .*6 chains.*pinned to generation 1' out && "
+                         "grep -q '^all .*10 chains' out"),
+                     0);
+    assert_int_equal(run("$FOLDMILL snapshot create --cache c 2> /dev/null"), 2);
+    assert_int_equal(run("$FOLDMILL snapshot create x --cache c --weights af2 2> /dev/null"), 2);
+    assert_int_equal(run("$FOLDMILL snapshot create x --cache c --until 2020 2> /dev/null"), 2);
+    assert_int_equal(run("$FOLDMILL snapshot create x --cache c --min-length 900 2> /dev/null"), 1);
+    assert_int_equal(run("test ! -e c/snapshots/x"), 0);
+}
+
+/* A snapshot is served by its name; python3 reads what --json says. */
+static void served_and_inspected(void **state) {
+    (void)state;
+    assert_int_equal(run("$FOLDMILL build data --cache c -q > /dev/null && "
+                         "ls data/alignments | head -3 > few && "
+                         "$FOLDMILL snapshot create few --cache c --chains few > made"),
+                     0);
+    assert_int_equal(
+        run("{ $FOLDMILL serve --cache c --snapshot few --listen unix:$PWD/s 2> log & } && "
+            "server=$! && for i in $(seq 100); do test -S s && break; sleep 0.1; done && "
+            "$FOLDMILL fetch --data unix:$PWD/s --steps 3 --batch 2 --seed 1 > fetched 2>&1; "
+            "code=$?; kill $server; wait $server; exit $code"),
+        0);
+    assert_int_equal(run("grep -q 'samples   6, 0 skipped' fetched && "
+                         "grep -q \"$(sed -n 's/^hash  *\\(.\\{16\\}\\).*/\\1/p' made)\" log"),
+                     0);
+    assert_int_equal(run("c=$(head -1 few) && $FOLDMILL inspect --cache c --json > cache.json && "
+                         "$FOLDMILL inspect --cache c --chain $c --json > chain.json && "
+                         "python3 -c \"import json; a = json.load(open('cache.json')); "
+                         "b = json.load(open('chain.json')); assert a['chains'] == 10; "
+                         "assert b['residues'] == len(b['sequence']); "
+                         "assert sum(s['rows'] for s in b['msa']['sources']) == b['msa']['rows']; "
+                         "assert set(b['parts']) <= set(a['parts'])\""),
+                     0);
+}
+
+static void clean_and_count(void **state) {
+    (void)state;
+    assert_int_equal(run("$FOLDMILL build data --cache c -q > /dev/null && "
+                         "set -- data/alignments/* && echo junk > $1/mgnify_hits.a3m && "
+                         "$FOLDMILL build data --cache c -q > /dev/null; "
+                         "$FOLDMILL gc --cache c --dry-run | grep -q '1 kept, 1 to remove' && "
+                         "$FOLDMILL gc --cache c | grep -q '1 kept, 1 removed' && "
+                         "$FOLDMILL verify --cache c > /dev/null"),
+                     0);
+    assert_int_equal(
+        run("$FOLDMILL stats --cache c > out && grep -q '^lengths: 9 chains' out && "
+            "grep -q '^depths: 9 chains' out && grep -q '^quarantine: 1 chains' out && "
+            "grep -q '^msa  *9 ' out"),
+        0);
+    assert_int_equal(run("$FOLDMILL gc 2> /dev/null"), 2);
+    assert_int_equal(run("$FOLDMILL gc --cache nowhere 2> /dev/null"), 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(dry_run, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(progress_for_programs, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(snapshots, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(served_and_inspected, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(clean_and_count, make_folder, drop_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,125 @@
+/* `foldmill synth` as a user runs it: exit codes, the tree it writes, a larger dataset holding the
+ * smaller one, and its structures read by gemmi where that is installed. */
+#include "tests/testing/testing.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+static char folder[512];
+
+static int make_folder(void **state) {
+    (void)state;
+    fm_test_make_folder(folder, sizeof folder);
+    return 0;
+}
+
+static int drop_folder(void **state) {
+    (void)state;
+    fm_test_remove_tree(folder);
+    return 0;
+}
+
+/* Runs a shell command; `%s` stands for the test's folder, as often as it occurs. */
+static int run(const char *command) {
+    char text[4096];
+    size_t at = 0;
+    for (const char *c = command; *c; c++) {
+        bool here = c[0] == '%' && c[1] == 's';
+        int n = snprintf(text + at, sizeof text - at, "%.*s", here ? 512 : 1, here ? folder : c);
+        at += (size_t)n;
+        assert_true(at < sizeof text);
+        c += here;
+    }
+    int status = system(text);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void wrong_usage_is_said_and_exits_with_2(void **state) {
+    (void)state;
+    assert_int_equal(run("$FM_BIN/foldmill synth --help | grep -q -- --chains"), 0);
+    assert_int_equal(run("$FM_BIN/foldmill synth 2>/dev/null"), 2);
+    assert_int_equal(run("$FM_BIN/foldmill synth -o %s/x --chains 0 2>/dev/null"), 2);
+    assert_int_equal(run("$FM_BIN/foldmill synth -o %s/x --min-length 90 --max-length 80 2>%s/err"),
+                     2);
+    assert_int_equal(run("grep -q 'min-length: found 90, expected at most' %s/err"), 0);
+    assert_int_equal(run("test ! -e %s/x"), 0);
+    assert_int_equal(run("$FM_BIN/foldmill synth -o %s/err/x --chains 1 2>/dev/null"), 1);
+}
+
+static void a_folder_with_files_is_left_alone_unless_forced(void **state) {
+    (void)state;
+    assert_int_equal(run("mkdir %s/full && echo mine > %s/full/mine"), 0);
+    assert_int_equal(run("$FM_BIN/foldmill synth --chains 1 -o %s/full 2>/dev/null"), 2);
+    assert_int_equal(run("test ! -e %s/full/mmcifs"), 0);
+    assert_int_equal(run("$FM_BIN/foldmill synth --chains 1 -o %s/full --force >/dev/null"), 0);
+    assert_int_equal(run("test -d %s/full/mmcifs && grep -q mine %s/full/mine"), 0);
+}
+
+static void a_larger_dataset_holds_the_smaller_one(void **state) {
+    (void)state;
+    const char *command = "$FM_BIN/foldmill synth --seed 5 --depth 50 --chains 4 -o %s/small && "
+                          "$FM_BIN/foldmill synth --seed 5 --depth 50 --chains 9 -o %s/large && "
+                          "$FM_BIN/foldmill synth --seed 5 --depth 50 --chains 9 -o %s/again";
+    assert_int_equal(run(command), 0);
+    assert_int_equal(run("test $(ls %s/small/alignments | wc -l) = 4"), 0);
+    assert_int_equal(run("test $(ls %s/large/alignments | wc -l) = 9"), 0);
+    assert_int_equal(run("test -z \"$(diff -r %s/small %s/large | grep -v '^Only in %s/large')\""),
+                     0);
+    assert_int_equal(run("diff -r %s/large %s/again"), 0);
+    assert_int_equal(run("cd %s/large/alignments && for d in *; do "
+                         "test -s $d/bfd_uniclust_hits.a3m -a -s $d/mgnify_hits.a3m -a "
+                         "-s $d/uniref90_hits.a3m -a -s $d/pdb70_hits.hhr -a "
+                         "-s ../mmcifs/${d%_*}.cif || exit 1; done"),
+                     0);
+}
+
+static void stockholm_files_come_when_asked_for(void **state) {
+    (void)state;
+    assert_int_equal(run("$FM_BIN/foldmill synth --chains 2 --stockholm --depth 30 -o %s/sto"), 0);
+    assert_int_equal(run("cd %s/sto/alignments && for d in *; do "
+                         "head -1 $d/mgnify_hits.sto | grep -q '^# STOCKHOLM 1.0' && "
+                         "tail -1 $d/uniref90_hits.sto | grep -q '^//' && "
+                         "test -s $d/bfd_uniclust_hits.a3m || exit 1; done"),
+                     0);
+}
+
+static void gemmi_reads_the_structures(void **state) {
+    (void)state;
+    if (run("command -v gemmi >/dev/null") != 0) {
+        fprintf(stderr, "skipped: gemmi is not installed\n");
+        skip();
+    }
+    assert_int_equal(run("$FM_BIN/foldmill synth --chains 16 --seed 9 --depth 20 -o %s/g"), 0);
+    assert_int_equal(run("for f in %s/g/mmcifs/*.cif; do gemmi validate $f && "
+                         "gemmi convert $f %s/out.pdb || exit 1; done"),
+                     0);
+    /* The sequence gemmi reads from the entities is the alignments' query. */
+    assert_int_equal(
+        run("cd %s/g/alignments && for d in *_A; do q=$(sed -n 2p $d/bfd_uniclust_hits.a3m); "
+            "awk '/^_entity_poly.pdbx_strand_id/{on=1} on' ../mmcifs/${d%_*}.cif | tr -d '\\n;' | "
+            "grep -q \"$q\" || exit 1; done"),
+        0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(wrong_usage_is_said_and_exits_with_2, make_folder,
+                                        drop_folder),
+        cmocka_unit_test_setup_teardown(a_folder_with_files_is_left_alone_unless_forced,
+                                        make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(a_larger_dataset_holds_the_smaller_one, make_folder,
+                                        drop_folder),
+        cmocka_unit_test_setup_teardown(stockholm_files_come_when_asked_for, make_folder,
+                                        drop_folder),
+        cmocka_unit_test_setup_teardown(gemmi_reads_the_structures, make_folder, drop_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,174 @@
+/* `foldmill train` as a user runs it: a dataset, a cache, a server, a run whose loss falls, the
+ * same run again to the bit, and what it says when something is wrong. */
+#include "tests/testing/testing.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[512];
+
+/* Runs a shell command in the test's folder with the programs on PATH. */
+static int run(const char *command) {
+    char text[4096];
+    int n = snprintf(text, sizeof text, "cd '%s' && PATH=\"$FM_BIN:$PATH\" && { %s ; }", folder,
+                     command);
+    assert_true(n > 0 && (size_t)n < sizeof text);
+    int status = system(text);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static int set_up(void **state) {
+    (void)state;
+    fm_test_make_folder(folder, sizeof folder);
+    int failed =
+        run("foldmill synth --chains 3 --seed 5 --max-length 60 --depth 100 -o data --quiet");
+    failed |= run("foldmill build data --cache cache --quiet >build.log");
+    failed |=
+        run("foldmill serve --cache cache --listen unix:socket >serve.log 2>&1 & echo $! >pid");
+    for (int i = 0; i < 200 && !failed && run("test -S socket") != 0; i++)
+        usleep(50000);
+    return failed;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    run("kill $(cat pid); while kill -0 $(cat pid) 2>/dev/null; do sleep 0.05; done");
+    fm_test_remove_tree(folder);
+    return 0;
+}
+
+static const char *const small = "printf '[model]\\nn_block = 1\\n[data]\\ncrop_size = "
+                                 "32\\nmax_msa_clusters = 12\\n' >small.ini";
+
+static void the_loss_falls_and_the_run_repeats_to_the_bit(void **state) {
+    (void)state;
+    assert_int_equal(run(small), 0);
+    assert_int_equal(run("foldmill train --data unix:socket --config small.ini --steps 40 --seed 3 "
+                         "--out a >a.log 2>a.err"),
+                     0);
+    assert_int_equal(run("foldmill train --data unix:socket --config small.ini --steps 40 --seed 3 "
+                         "--out b --ahead 2 >b.log 2>&1"),
+                     0);
+    assert_int_equal(run("foldmill train --data unix:socket --config small.ini --steps 40 --seed 4 "
+                         "--out c >c.log 2>&1"),
+                     0);
+    assert_int_equal(run("test $(wc -l <a/metrics.jsonl) = 40"), 0);
+    assert_int_equal(
+        run("python3 -c 'import json; r=[json.loads(l) for l in open(\"a/metrics.jsonl\")]; "
+            "m=lambda x: sum(s[\"loss\"] for s in x)/len(x); exit(not m(r[-10:]) < "
+            "0.9*m(r[:10]))'"),
+        0);
+    assert_int_equal(
+        run("for r in a b c; do sed 's/,\"step_s\".*//' $r/metrics.jsonl >$r.losses; done"), 0);
+    assert_int_equal(run("cmp a.losses b.losses"), 0);
+    assert_int_equal(run("cmp -s a.losses c.losses"), 1);
+    assert_int_equal(
+        run("grep -q 'step 40/40' a.err && grep -q 'mean of the first 10 steps' a.log"), 0);
+}
+
+/* Killed at some step, resumed, killed again, resumed: the same bits as a run that was left alone.
+ */
+static void a_killed_run_goes_on_to_the_same_bits(void **state) {
+    (void)state;
+    assert_int_equal(run(small), 0);
+    const char *train = "foldmill train --data unix:socket --config small.ini --steps 30 --seed 9 "
+                        "--checkpoint-every 4";
+    char command[1024];
+    snprintf(command, sizeof command, "%s --keep 2 --out whole >whole.log 2>&1", train);
+    assert_int_equal(run(command), 0);
+    assert_int_equal(run("ls whole | grep -c checkpoint | grep -qx 2"), 0);
+    for (int kill_at = 7; kill_at <= 17; kill_at += 10) {
+        snprintf(command, sizeof command,
+                 "%s --resume --out killed >>killed.log 2>&1 & pid=$!; "
+                 "until [ $(cat killed/metrics.jsonl 2>/dev/null | wc -l) -ge %d ]; do sleep 0.01; "
+                 "done; kill -9 $pid; "
+                 "wait $pid; true",
+                 train, kill_at);
+        assert_int_equal(run(command), 0);
+    }
+    snprintf(command, sizeof command, "%s --resume --out killed >>killed.log 2>&1", train);
+    assert_int_equal(run(command), 0);
+    assert_int_equal(run("grep -q 'resumed at step' killed.log"), 0);
+    assert_int_equal(run("cmp whole/checkpoint-000000000030.safetensors "
+                         "killed/checkpoint-000000000030.safetensors"),
+                     0);
+    assert_int_equal(
+        run("for r in whole killed; do sed 's/,\"step_s\".*//' $r/metrics.jsonl >$r.losses; done; "
+            "cmp whole.losses killed.losses"),
+        0);
+    /* A damaged newest file is passed over; another seed or setting is refused. */
+    assert_int_equal(run("printf x | dd of=killed/checkpoint-000000000030.safetensors bs=1 "
+                         "seek=200000 conv=notrunc 2>/dev/null"),
+                     0);
+    assert_int_equal(run(command), 0);
+    assert_int_equal(
+        run("grep -q checkpoint_damaged killed.log && grep -q 'resumed at step 28' killed.log"), 0);
+    assert_int_equal(run("cmp whole/checkpoint-000000000030.safetensors "
+                         "killed/checkpoint-000000000030.safetensors"),
+                     0);
+    assert_int_equal(run("foldmill train --data unix:socket --config small.ini --seed 8 --resume "
+                         "--out killed 2>err"),
+                     2);
+    assert_int_equal(run("grep -q 'the run has seed 9, not 8' err"), 0);
+    assert_int_equal(run("foldmill train --data unix:socket --seed 9 --resume --out killed 2>err"),
+                     2);
+    assert_int_equal(
+        run("cp small.ini other.ini; printf '[optimizer]\\nlearning_rate = 1e-4\\n' >>other.ini; "
+            "foldmill train --data unix:socket --config other.ini --seed 9 --resume --out killed "
+            "2>err"),
+        2);
+    assert_int_equal(run("grep -q 'the run was made with .learning_rate = 0.003' err"), 0);
+}
+
+static void a_signal_stops_after_the_step_in_hand(void **state) {
+    (void)state;
+    assert_int_equal(run(small), 0);
+    assert_int_equal(run("foldmill train --data unix:socket --config small.ini --steps 1000000 "
+                         "--out s >s.log 2>&1 & "
+                         "pid=$!; until [ -s s/metrics.jsonl ]; do sleep 0.05; done; kill -TERM "
+                         "$pid; wait $pid"),
+                     0);
+    assert_int_equal(run("grep -q '^outputs' s.log"), 0);
+    assert_int_equal(run("test \"$(tail -c 2 s/metrics.jsonl)\" = '}'"), 0);
+}
+
+static void mistakes_are_said(void **state) {
+    (void)state;
+    assert_int_equal(run("foldmill train --help | grep -q -- --preset"), 0);
+    assert_int_equal(run("foldmill train 2>err"), 2);
+    assert_int_equal(run("grep -q 'URL is needed' err"), 0);
+    assert_int_equal(run("foldmill train --data unix:socket --preset huge --out x 2>err"), 1);
+    assert_int_equal(run("grep -q 'there are: initial_training, tiny' err"), 0);
+    assert_int_equal(run("printf '[model]\\nn_blok = 1\\n' >bad.ini; foldmill train --data "
+                         "unix:socket --config bad.ini --out x 2>err"),
+                     2);
+    assert_int_equal(run("grep -q 'bad.ini:2:1: there is no key .n_blok. in section .model.' err"),
+                     0);
+    assert_int_equal(run("foldmill train --data unix:nowhere --wait 0 --out x 2>err"), 1);
+    assert_int_equal(run("mkdir -p y && touch y/metrics.jsonl && foldmill train --data unix:socket "
+                         "--out y 2>err"),
+                     1);
+    assert_int_equal(run("grep -q 'there is a run here already' err"), 0);
+    assert_int_equal(run("foldmill train --data unix:socket --device tpu --out z 2>err"), 2);
+    assert_int_equal(run("foldmill train --data unix:socket --dtype bf16 --out z 2>err"), 1);
+    assert_int_equal(run("grep -q 'the CPU computes in fp32' err && test ! -e z"), 0);
+    assert_int_equal(run("foldmill train --data unix:socket --order sideways --out z 2>err"), 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_loss_falls_and_the_run_repeats_to_the_bit),
+        cmocka_unit_test(a_killed_run_goes_on_to_the_same_bits),
+        cmocka_unit_test(a_signal_stops_after_the_step_in_hand),
+        cmocka_unit_test(mistakes_are_said),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,115 @@
+/* The sampler against the second implementation of docs/sampling.md (sampling_reference.py): writes
+ * what it makes of synthetic chains, one line a case and one a tensor, and lets the reference
+ * recompute every line. */
+#include "featurizer/sample/sample.h"
+#include "proto/base/compress.h"
+#include "tests/featurizer/synthetic_record.h"
+#include "tests/testing/testing.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+static void write_plan_draws(FILE *out) {
+    const uint64_t seed = 0x123456789abcdef0;
+    fm_plan plan;
+    if (fm_plan_find("af2-initial", &plan, NULL) != FM_OK) abort();
+    for (uint64_t step = 0; step < 40; step++) {
+        fprintf(out, "cycles %llu %llu 4 %u\n", (unsigned long long)seed, (unsigned long long)step,
+                fm_plan_cycles(&plan, seed, step));
+    }
+    uint32_t weights[300];
+    for (uint32_t k = 0; k < 300; k++)
+        weights[k] = k * k % 17;
+    static const uint32_t sizes[] = {2, 3, 10, 300};
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+        for (int order = FM_ORDER_WEIGHTED; order <= FM_ORDER_SHUFFLED; order++) {
+            plan.order = (fm_plan_order)order;
+            fm_chooser *chooser;
+            if (fm_chooser_create(&plan, sizes[s], weights, &chooser, NULL) != FM_OK) abort();
+            for (uint64_t i = 0; i < 40; i++) {
+                uint64_t index = i < 30 ? i : (i << 33) + i;
+                fprintf(out, "%s %llu %llu %u %u\n",
+                        order == FM_ORDER_WEIGHTED ? "weighted" : "shuffled",
+                        (unsigned long long)seed, (unsigned long long)index, sizes[s],
+                        fm_chooser_chain(chooser, seed, index));
+            }
+            fm_chooser_destroy(chooser);
+        }
+    }
+}
+
+typedef struct sample_case {
+    uint32_t n_seq, n_res;
+    uint8_t is_distillation;
+    uint64_t index;
+    uint32_t n_cycle, crop_size, clusters, extra, cap, masked_q32;
+} sample_case;
+
+static void write_sample(FILE *out, const sample_case *c, fm_arena *arena) {
+    const uint64_t seed = 20260720;
+    fm_arena_reset(arena);
+    fm_synthetic_record chain;
+    fm_synthetic_record_make(&chain, c->n_seq, c->n_res, c->is_distillation, arena);
+    fm_plan plan;
+    if (fm_plan_find("tiny", &plan, NULL) != FM_OK) abort();
+    plan.crop_size = c->crop_size;
+    plan.max_msa_clusters = c->clusters;
+    plan.max_extra_msa = c->extra;
+    plan.max_distillation_msa = c->cap;
+    plan.masked_q32 = c->masked_q32;
+    fm_sample sample;
+    fm_error error;
+    if (fm_sample_make(&plan, &chain.record, NULL, seed, c->index, 0, c->n_cycle, arena, &sample,
+                       &error) != FM_OK) {
+        fprintf(stderr, "%s\n", error.message);
+        abort();
+    }
+    fprintf(out, "sample %u %u %u %llu %llu %u %u %u %u %u %u %u %u %u\n", c->n_seq, c->n_res,
+            c->is_distillation, (unsigned long long)seed, (unsigned long long)c->index, c->n_cycle,
+            c->crop_size, c->clusters, c->extra, c->cap, c->masked_q32, sample.crop_start,
+            sample.n_res, sample.use_clamped_fape);
+    for (uint32_t t = 0; t < sample.n_tensor; t++) {
+        const fm_tensor_view *tensor = &sample.tensor[t];
+        if (tensor->cycle == FM_SHARED) continue;
+        fprintf(out, "tensor %u %u %zu %08x\n", tensor->id, tensor->cycle, tensor->bytes,
+                fm_crc32(0, tensor->data, tensor->bytes));
+    }
+}
+
+int main(void) {
+    static const sample_case cases[] = {
+        {120, 70, 0, 3, 2, 40, 16, 30, 1000, 644245095},
+        {120, 70, 0, 4, 1, 100, 16, 500, 1000, 644245095},
+        {60, 33, 1, 5, 1, 32, 8, 8, 20, 2147483648u},
+        {1, 17, 0, 6, 2, 64, 32, 64, 1000, 644245095},
+        {2, 1, 0, (uint64_t)7 << 40, 1, 64, 32, 64, 1000, 4294967295u},
+        {400, 20, 0, 8, 1, 20, 2, 5, 1000, 0},
+        /* more than 255 rows in a cluster: counts that fit a byte, that do not, and both */
+        {1900, 9, 0, 9, 2, 64, 1, 4, 1000, 644245095},
+        {40000, 3, 0, 10, 1, 64, 1, 4, 1000, 644245095},
+        {40000, 3, 0, 11, 1, 64, 300, 4, 1000, 644245095},
+    };
+    char folder[256], path[300], command[800];
+    fm_test_make_folder(folder, sizeof folder);
+    snprintf(path, sizeof path, "%s/samples.txt", folder);
+    FILE *out = fopen(path, "w");
+    fm_arena arena;
+    if (!out || fm_arena_init(&arena, (size_t)1 << 30, NULL) != FM_OK) abort();
+    write_plan_draws(out);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        write_sample(out, &cases[i], &arena);
+    fclose(out);
+    fm_arena_fini(&arena);
+
+    if (system("python3 -c 'import zlib' 2>/dev/null") != 0) {
+        fprintf(stderr, "skipped: python3 is not here\n");
+        fm_test_remove_tree(folder);
+        return FM_TEST_SKIPPED;
+    }
+    snprintf(command, sizeof command, "python3 tests/featurizer/sampling_reference.py %s", path);
+    int status = system(command);
+    fm_test_remove_tree(folder);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : 1;
+}

@@ -1,0 +1,236 @@
+/* The Stockholm parser: what is read, and the exact place and sentence of what is refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "featurizer/parse/stockholm.h"
+#include "proto/limits.h"
+
+enum { ARENA_BYTES = 64 << 20 };
+
+typedef struct fixture {
+    fm_arena arena;
+    fm_alignment alignment;
+    fm_error error;
+} fixture;
+
+static int set_up(void **state) {
+    fixture *f = calloc(1, sizeof *f);
+    if (!f || fm_arena_init(&f->arena, ARENA_BYTES, NULL)) return -1;
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    fixture *f = *state;
+    fm_arena_fini(&f->arena);
+    free(f);
+    return 0;
+}
+
+static fm_bytes text_of(const char *text) {
+    return (fm_bytes){(const uint8_t *)text, strlen(text)};
+}
+
+static const fm_stockholm_options compat = {.compat_openfold = true};
+
+static fm_status parse(fixture *f, fm_bytes text, const fm_stockholm_options *options) {
+    fm_arena_reset(&f->arena);
+    memset(&f->error, 0, sizeof f->error);
+    return fm_stockholm_parse(text, options, &f->arena, &f->alignment, &f->error);
+}
+
+/* Asserts rows ("ABC/A-C") and deletion counts ("000/210", digits) of a text. */
+static void expect_rows(fixture *f, const char *text, const fm_stockholm_options *options,
+                        const char *rows, const char *deletions) {
+    fm_status status = parse(f, text_of(text), options);
+    if (status) fail_msg("refused: %s", f->error.message);
+    char found[512], counts[512];
+    size_t n = 0;
+    for (uint32_t i = 0; i < f->alignment.n_seq; i++) {
+        for (uint32_t j = 0; j < f->alignment.n_col; j++, n++) {
+            found[n] = (char)f->alignment.letters[i * f->alignment.n_col + j];
+            counts[n] = (char)('0' + f->alignment.deletion[i * f->alignment.n_col + j]);
+        }
+        found[n] = counts[n] = '/';
+        n++;
+    }
+    found[n ? n - 1 : 0] = counts[n ? n - 1 : 0] = 0;
+    assert_string_equal(found, rows);
+    assert_string_equal(counts, deletions);
+}
+
+static void expect_error(fixture *f, const char *text, const fm_stockholm_options *options,
+                         fm_status kind, uint64_t line, uint64_t column, const char *message) {
+    assert_int_equal(parse(f, text_of(text), options), kind);
+    assert_string_equal(f->error.message, message);
+    assert_int_equal(f->error.line, line);
+    assert_int_equal(f->error.column, column);
+    assert_int_equal(f->arena.used, 0);
+}
+
+#define HEAD "# STOCKHOLM 1.0\n"
+
+static void reads_match_columns_and_deletions(void **state) {
+    fixture *f = *state;
+    expect_rows(f, HEAD "q AC--DE\nr ACxyDE\ns A--y-E\nt -CxyD-\n//\n", NULL, "ACDE/ACDE/A--E/-CD-",
+                "0000/0020/0010/0020");
+    expect_rows(f, HEAD "q --AC--\nr xyACzz\n//\n", NULL, "AC/AC", "00/20");
+    expect_rows(f, "q AC\n", NULL, "AC", "00");
+    expect_rows(
+        f, HEAD "#=GS r DE words\n\nq\tA-C \n r   AxC\n#=GR r PP 999\n#=GC RF x.x\n//\n\n# end\n",
+        NULL, "AC/AC", "00/01");
+}
+
+static void joins_blocks(void **state) {
+    fixture *f = *state;
+    expect_rows(f, "q AC-\nr A-x\n\nq -DE\nr yDE\n//\n", NULL, "ACDE/A-DE", "0000/0020");
+    expect_rows(f, "q AC\nr A-\ns -C\n\ns D-\nr -E\nq DE\n", NULL, "ACDE/A--E/-CD-",
+                "0000/0000/0000");
+    expect_rows(f, "q AC\n\nq DE\nr A-\nr -E\n", NULL, "ACDE/A--E", "0000/0000");
+    assert_int_equal(f->alignment.row[1].line, 4);
+    assert_int_equal(f->alignment.row[1].description_bytes, 1);
+    expect_rows(f, "q AC\r\nr A-\r\n\r\nq DE\r\nr -E\r\n//\r\n", NULL, "ACDE/A--E", "0000/0000");
+}
+
+static void gaps_and_case_by_mode(void **state) {
+    fixture *f = *state;
+    expect_rows(f, "q A.C-E\nr a.cxe\ns .yC.E\n", NULL, "ACE/ACE/-CE", "000/001/010");
+    expect_rows(f, "q A.C-E\nr a.cxe\ns .yC.E\n", &compat, "A.CE/a.ce/.yCE", "0000/0001/0001");
+    expect_rows(f, "q AC\nr A-\n//\nq DE\nr -E\n//\n", &compat, "ACDE/A--E", "0000/0000");
+    /* shorter by gap columns only, and longer: as the reference's zip() and indexing have it */
+    expect_rows(f, "q AC--\nr AC\ns ACxyzzz\n", &compat, "AC/AC/AC", "00/00/00");
+    expect_rows(f,
+                "q\xc2\xa0"
+                "AC\n",
+                &compat, "AC", "00");
+}
+
+static void refuses_with_place_and_reason(void **state) {
+    fixture *f = *state;
+    expect_error(f, HEAD "q ABC\nr AB\n", NULL, FM_ERR_FORMAT, 3, 1,
+                 "row 1 has 2 columns, the query has 3");
+    expect_error(f, HEAD "q ABC\nr AB\n", &compat, FM_ERR_FORMAT, 3, 1,
+                 "row 1 has 2 columns, the query has 3");
+    expect_error(f, HEAD "q A\nr A\nr A\n", NULL, FM_ERR_FORMAT, 3, 1,
+                 "row 1 has 2 columns, the query has 1");
+    expect_error(f, HEAD "q ABC\nr\n", NULL, FM_ERR_FORMAT, 3, 2,
+                 "a name without a sequence; a line is a name and a sequence");
+    expect_error(f, HEAD "q ABC\n  r  AB C\n", NULL, FM_ERR_FORMAT, 3, 8,
+                 "a blank inside the sequence; a line is a name and a sequence");
+    expect_error(f, "", NULL, FM_ERR_FORMAT, 1, 1, "no sequences, at least one was expected");
+    expect_error(f, HEAD "//\n", NULL, FM_ERR_FORMAT, 1, 1,
+                 "no sequences, at least one was expected");
+    expect_error(f, HEAD "q .-\nr AC\n", NULL, FM_ERR_FORMAT, 2, 1,
+                 "the query (row 0) has no residues");
+    expect_error(f, HEAD "q AC\n//\n" HEAD "q AC\n//\n", NULL, FM_ERR_UNSUPPORTED, 5, 1,
+                 "a second alignment after \"//\"; one a file is read");
+}
+
+/* Writes a text and returns its end. */
+static char *put(char *to, const char *text) {
+    size_t n = strlen(text);
+    memcpy(to, text, n);
+    return to + n;
+}
+
+static void holds_its_limits(void **state) {
+    fixture *f = *state;
+    enum { N = 70000 };
+    char *text = malloc(4 * N), *p = text;
+    assert_non_null(text);
+    p = put(p, "q A");
+    p = (char *)memset(p, '-', FM_LIMIT_DELETION + 1) + FM_LIMIT_DELETION + 1;
+    p = put(p, "C\nr A");
+    p = (char *)memset(p, 'g', FM_LIMIT_DELETION + 1) + FM_LIMIT_DELETION + 1;
+    *put(p, "C\n") = 0;
+    expect_error(f, text, NULL, FM_ERR_LIMIT, 2, 1,
+                 "row 1 has 65536 deletions before one column, the limit is 65535");
+    p[-1] = '-';
+    assert_int_equal(parse(f, text_of(text), NULL), FM_OK);
+    assert_int_equal(f->alignment.deletion[3], 65535);
+    memcpy(text, "q ", 2);
+    memset(text + 2, 'A', FM_LIMIT_N_RES + 1);
+    text[FM_LIMIT_N_RES + 3] = 0;
+    expect_error(f, text, NULL, FM_ERR_LIMIT, 1, 1,
+                 "the query has 65536 match columns, the limit is 65535");
+    fm_arena small;
+    assert_int_equal(fm_arena_init(&small, 4096, NULL), FM_OK);
+    text[2000] = 0;
+    assert_int_equal(fm_stockholm_parse(text_of(text), NULL, &small, &f->alignment, &f->error),
+                     FM_ERR_LIMIT);
+    assert_int_equal(small.used, 0);
+    fm_arena_fini(&small);
+    free(text);
+}
+
+static void finds_the_place_of_a_column(void **state) {
+    (void)state;
+    fm_bytes text = text_of("q A-C\nr AxC\n\nq -DE\nr yDE\n");
+    const fm_alignment_row row = {.description = 6, .description_bytes = 1, .line = 2};
+    fm_place place = fm_stockholm_locate(text, NULL, &row, 3);
+    assert_int_equal(place.line, 5);
+    assert_int_equal(place.column, 5);
+    assert_int_equal(place.offset, 23);
+}
+
+/* The two loops on rows cut into blocks of every length around a chunk. */
+static void loops_agree(void **state) {
+    fixture *f = *state;
+    if (!__builtin_cpu_supports("avx2")) skip();
+    uint32_t random = 7;
+    char text[4096], rows[3][256];
+    for (int round = 0; round < 3000; round++) {
+        static const char letters[] = "ACDEabyz----..--WXYZ@[`{";
+        size_t length = (size_t)(round % 200) + 1, n = 0;
+        for (size_t row = 0; row < 3; row++) {
+            for (size_t i = 0; i < length; i++) {
+                random = random * 1664525 + 1013904223;
+                bool same_kind = random >> 28 > 3 && i;
+                rows[row][i] =
+                    same_kind ? rows[row][i - 1] : letters[(random >> 16) % (sizeof letters - 1)];
+            }
+        }
+        for (size_t at = 0, piece; at < length; at += piece) {
+            random = random * 1664525 + 1013904223;
+            piece = (random >> 20) % 90 + 1;
+            if (piece > length - at) piece = length - at;
+            for (size_t row = 0; row < 3; row++) {
+                n += (size_t)snprintf(text + n, sizeof text - n, "%c %.*s\n", "qrs"[row],
+                                      (int)piece, rows[row] + at);
+            }
+        }
+        fm_alignment other;
+        fm_stockholm_options plain = {.kernel = &fm_match_scalar},
+                             fast = {.kernel = &fm_match_avx2};
+        plain.compat_openfold = fast.compat_openfold = round % 2;
+        fm_status status = parse(f, (fm_bytes){(const uint8_t *)text, n}, &fast);
+        assert_int_equal(fm_stockholm_parse((fm_bytes){(const uint8_t *)text, n}, &plain, &f->arena,
+                                            &other, NULL),
+                         status);
+        if (status) continue;
+        size_t cells = (size_t)other.n_seq * other.n_col;
+        assert_int_equal(cells, (size_t)f->alignment.n_seq * f->alignment.n_col);
+        assert_memory_equal(f->alignment.letters, other.letters, cells);
+        assert_memory_equal(f->alignment.deletion, other.deletion, cells * 2);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(reads_match_columns_and_deletions, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(joins_blocks, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(gaps_and_case_by_mode, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(refuses_with_place_and_reason, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(holds_its_limits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(finds_the_place_of_a_column, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(loops_agree, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

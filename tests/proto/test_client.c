@@ -1,0 +1,255 @@
+/* The client against servers that lie: each is a script of bytes sent to whoever connects, and must
+ * end in a refusal with words, never in a crash, a hang or memory taken on its word. */
+#include "proto/address.h"
+#include "proto/client.h"
+#include "proto/schema.h"
+#include "tests/testing/testing.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { SCRIPT_BYTES = 1 << 16, SLAB_BYTES = 4096 };
+
+/* What the server says, all at once, and then closes or stays silent. */
+typedef struct script {
+    uint8_t bytes[SCRIPT_BYTES];
+    size_t n;
+    uint64_t sequence;
+    bool stays;
+} script;
+
+typedef struct fake_server {
+    char folder[200], url[256];
+    int listening;
+    const script *script;
+    pthread_t thread;
+    uint8_t heard[SCRIPT_BYTES]; /* what the client said */
+    size_t n_heard;
+} fake_server;
+
+static fm_wire_message welcome(void) {
+    return (fm_wire_message){.kind = FM_WIRE_WELCOME,
+                             .welcome = {.version = 1, .schema_hash = fm_schema_hash()}};
+}
+
+static fm_wire_message opened(void) {
+    return (fm_wire_message){
+        .kind = FM_WIRE_OPENED, .stream = 1, .opened = {.n_sample = 1, .max_sample_bytes = 4096}};
+}
+
+static void say(script *s, fm_wire_message message) {
+    s->n += fm_wire_encode(&message, s->sequence++, s->bytes + s->n, sizeof s->bytes - s->n);
+}
+
+static void say_bytes(script *s, const void *bytes, size_t n) {
+    memcpy(s->bytes + s->n, bytes, n);
+    s->n += n;
+}
+
+static void say_sample(script *s, uint32_t declared, size_t sent) {
+    fm_wire_header header = {
+        .kind = FM_WIRE_SAMPLE, .stream = 1, .body_bytes = declared, .sequence = s->sequence++};
+    fm_wire_header_encode(&header, s->bytes + s->n);
+    s->n += FM_WIRE_HEADER_BYTES;
+    memset(s->bytes + s->n, 7, sent);
+    s->n += sent;
+}
+
+static void *play(void *argument) {
+    fake_server *server = argument;
+    struct pollfd wait = {.fd = server->listening, .events = POLLIN};
+    if (poll(&wait, 1, 5000) <= 0) return NULL;
+    int fd = accept(server->listening, NULL, NULL);
+    (void)!send(fd, server->script->bytes, server->script->n, MSG_NOSIGNAL);
+    if (!server->script->stays) shutdown(fd, SHUT_WR);
+    for (;;) { /* until the client is gone */
+        size_t room = sizeof server->heard - server->n_heard;
+        ssize_t n = recv(fd, server->heard + server->n_heard, room, 0);
+        if (n <= 0) break;
+        server->n_heard += (size_t)n;
+    }
+    close(fd);
+    return NULL;
+}
+
+/* Connects, opens, takes one event; the first failure is the result. */
+static fm_status use(const char *url, fm_client_event *ret_event, fm_error *reterr) {
+    static _Alignas(64) uint8_t slab[SLAB_BYTES];
+    fm_client *client = NULL;
+    fm_client_options options = {.url = url, .connect_ms = 2000, .silence_ms = 400};
+    fm_wire_open params = {.plan = "tiny",
+                           .n_group = 1,
+                           .order = FM_WIRE_STRICT,
+                           .policy = FM_WIRE_STOP,
+                           .credit_items = 1,
+                           .credit_bytes = 1};
+    fm_wire_opened facts;
+    fm_status status = fm_client_connect(&options, &client, reterr);
+    if (status) return status;
+    status = fm_client_open(client, &params, &facts, reterr);
+    if (!status) status = fm_client_next(client, slab, sizeof slab, ret_event, reterr);
+    fm_client_close(client);
+    return status;
+}
+
+static fm_status meet(const script *s, fake_server *server, fm_client_event *ret_event,
+                      fm_error *reterr) {
+    memset(server, 0, sizeof *server);
+    server->script = s;
+    fm_test_make_folder(server->folder, sizeof server->folder);
+    snprintf(server->url, sizeof server->url, "unix:%s/s", server->folder);
+    fm_address address, bound;
+    assert_int_equal(fm_address_parse(server->url, &address, NULL), FM_OK);
+    assert_int_equal(fm_address_listen(&address, &server->listening, &bound, NULL), FM_OK);
+    int blocking = server->listening;
+    assert_int_equal(pthread_create(&server->thread, NULL, play, server), 0);
+    fm_status status = use(server->url, ret_event, reterr);
+    assert_int_equal(pthread_join(server->thread, NULL), 0);
+    close(blocking);
+    fm_test_remove_tree(server->folder);
+    return status;
+}
+
+static void expect(const script *s, fm_status status, const char *words) {
+    static fake_server server;
+    fm_client_event event;
+    fm_error error = {0};
+    assert_int_equal(meet(s, &server, &event, &error), status);
+    if (!strstr(error.message, words)) fail_msg("'%s', expected '%s'", error.message, words);
+}
+
+static void greetings_that_are_none(void **state) {
+    (void)state;
+    script s = {0};
+    expect(&s, FM_ERR_CLOSED, "closed the connection");
+    say_bytes(&s, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", 47);
+    expect(&s, FM_ERR_PROTOCOL, "not a foldmill frame");
+
+    s = (script){0};
+    say(&s, welcome());
+    s.bytes[20] ^= 1; /* the sequence */
+    expect(&s, FM_ERR_PROTOCOL, "does not match its checksum");
+
+    s = (script){.sequence = 1};
+    say(&s, welcome());
+    expect(&s, FM_ERR_PROTOCOL, "frame 1 came where frame 0 was due");
+
+    s = (script){0};
+    say(&s, welcome());
+    s.bytes[40] ^= 1; /* the body */
+    expect(&s, FM_ERR_CORRUPT, "the body of WELCOME");
+
+    s = (script){0};
+    fm_wire_message other = welcome();
+    other.welcome.schema_hash ^= 1;
+    say(&s, other);
+    expect(&s, FM_ERR_UNSUPPORTED, "another feature table");
+
+    s = (script){0};
+    other = welcome();
+    other.welcome.version = 2;
+    say(&s, other);
+    expect(&s, FM_ERR_UNSUPPORTED, "speaks protocol 2");
+
+    s = (script){0};
+    say(&s, opened());
+    expect(&s, FM_ERR_PROTOCOL, "OPENED came where WELCOME was due");
+
+    s = (script){0};
+    say_sample(&s, 1u << 28, 100);
+    expect(&s, FM_ERR_LIMIT, "a sample of 268435456 bytes does not fit a slab of 0");
+
+    s = (script){.stays = true};
+    expect(&s, FM_ERR_CLOSED, "did not answer in time");
+}
+
+static void streams_that_are_none(void **state) {
+    (void)state;
+    script s = {0};
+    say(&s, welcome());
+    script after_welcome = s;
+    expect(&s, FM_ERR_CLOSED, "closed the connection");
+
+    fm_wire_message large = opened();
+    large.opened.max_sample_bytes = (uint64_t)1 << 40;
+    say(&s, large);
+    expect(&s, FM_ERR_LIMIT, "samples of up to 1099511627776 bytes");
+
+    s = after_welcome;
+    fm_wire_message refusal = {.kind = FM_WIRE_ERROR,
+                               .stream = 1,
+                               .error = {.status = 200, .scope = 2, .text = "not today"}};
+    say(&s, refusal);
+    expect(&s, FM_ERR_PROTOCOL, "not today");
+
+    s = after_welcome;
+    say(&s, opened());
+    script after_opened = s;
+    say_sample(&s, SLAB_BYTES + 1, SLAB_BYTES + 1);
+    expect(&s, FM_ERR_LIMIT, "a sample of 4097 bytes does not fit a slab of 4096");
+
+    s = after_opened;
+    say_sample(&s, 1000, 999);
+    expect(&s, FM_ERR_CLOSED, "closed the connection");
+
+    s = after_opened;
+    say(&s, welcome());
+    expect(&s, FM_ERR_PROTOCOL, "WELCOME came in the middle of a stream");
+
+    s = after_opened;
+    fm_wire_header other_stream = {.kind = FM_WIRE_SAMPLE, .stream = 2, .sequence = s.sequence};
+    fm_wire_header_encode(&other_stream, s.bytes + s.n);
+    s.n += FM_WIRE_HEADER_BYTES;
+    expect(&s, FM_ERR_PROTOCOL, "SAMPLE of stream 2, which was never opened");
+
+    s = after_opened;
+    s.stays = true;
+    expect(&s, FM_ERR_CLOSED, "is silent");
+}
+
+static void pings_are_answered_and_the_event_arrives(void **state) {
+    (void)state;
+    static fake_server server;
+    static script s;
+    say(&s, welcome());
+    say(&s, opened());
+    say(&s, (fm_wire_message){.kind = FM_WIRE_PING, .ping = 99});
+    say(&s, (fm_wire_message){.kind = FM_WIRE_END, .stream = 1, .end = {FM_WIRE_SHUTDOWN, 0}});
+    fm_client_event event = {0};
+    fm_error error = {0};
+    if (meet(&s, &server, &event, &error)) fail_msg("%s", error.message);
+    assert_int_equal(event.kind, FM_CLIENT_END);
+    assert_int_equal(event.reason, FM_WIRE_SHUTDOWN);
+    static const uint8_t kinds[] = {FM_WIRE_HELLO, FM_WIRE_OPEN, FM_WIRE_PONG};
+    size_t at = 0;
+    for (size_t i = 0; i < sizeof kinds; i++) { /* what the client said, frame by frame */
+        fm_wire_header header;
+        static fm_wire_message message;
+        assert_true(server.n_heard - at >= FM_WIRE_HEADER_BYTES);
+        assert_int_equal(fm_wire_header_decode(server.heard + at, &header, NULL), FM_OK);
+        at += FM_WIRE_HEADER_BYTES;
+        fm_bytes body = {server.heard + at, header.body_bytes};
+        assert_int_equal(fm_wire_decode(&header, body, &message, NULL), FM_OK);
+        assert_int_equal(message.kind, kinds[i]);
+        if (kinds[i] == FM_WIRE_PONG) assert_int_equal(message.ping, 99);
+        at += header.body_bytes;
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(greetings_that_are_none),
+        cmocka_unit_test(streams_that_are_none),
+        cmocka_unit_test(pings_are_answered_and_the_event_arrives),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

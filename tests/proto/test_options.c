@@ -1,0 +1,144 @@
+/* Command lines: every form that is accepted, every mistake with its sentence, and the help. */
+#include "proto/base/options.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { ARGUMENTS_MAX = 16 };
+
+/* What a command line of the test command gave. */
+typedef struct parsed {
+    fm_status status;
+    fm_error error;
+    int positional;
+    char *argv[ARGUMENTS_MAX];
+    const char *cache;
+    uint64_t jobs;
+    double rate;
+    bool quiet;
+} parsed;
+
+/* Splits `line` at spaces; `room` holds the words for as long as the result is used. */
+static parsed parse(const char *line, char *room, size_t room_bytes) {
+    parsed p = {.jobs = 4, .rate = 0.5};
+    const fm_option options[] = {
+        {"cache", FM_OPTION_STRING, &p.cache, "DIR", "the cache", .letter = 'c'},
+        {"jobs", FM_OPTION_U64, &p.jobs, "N", "threads (4)", .min = 1, .max = 256},
+        {"rate", FM_OPTION_F64, &p.rate, "X", "a rate (0.5)", .letter = 0},
+        {"quiet", FM_OPTION_FLAG, &p.quiet, NULL, "say less", .letter = 'q'},
+        {0}};
+    const fm_command command = {"foldmill test", "DATASET [OTHER]", "tests", NULL, options, 1, 2};
+    int argc = 1;
+    char *rest = room;
+    p.argv[0] = room;
+    assert_true(strlen(line) < room_bytes);
+    memcpy(room, line, strlen(line) + 1);
+    for (char *word; (word = strsep(&rest, " "));)
+        p.argv[argc++] = word;
+    p.status = fm_options_parse(&command, argc, p.argv, &p.positional, &p.error);
+    return p;
+}
+
+static void accepted_forms(void **state) {
+    (void)state;
+    char room[128];
+    parsed p = parse("data", room, sizeof room);
+    assert_int_equal(p.status, FM_OK);
+    assert_int_equal(p.positional, 1);
+    assert_string_equal(p.argv[0], "data");
+    assert_true(p.jobs == 4 && p.rate == 0.5 && !p.quiet && !p.cache);
+
+    p = parse("--cache dir --jobs=7 data --rate -2.5e1 --quiet other", room, sizeof room);
+    assert_int_equal(p.status, FM_OK);
+    assert_int_equal(p.positional, 2);
+    assert_string_equal(p.argv[0], "data");
+    assert_string_equal(p.argv[1], "other");
+    assert_string_equal(p.cache, "dir");
+    assert_true(p.jobs == 7 && p.rate == -25.0 && p.quiet);
+
+    p = parse("-c dir -q data", room, sizeof room);
+    assert_int_equal(p.status, FM_OK);
+    assert_string_equal(p.cache, "dir");
+    assert_true(p.quiet);
+
+    p = parse("--cache= --jobs 256 -- --jobs -x", room, sizeof room);
+    assert_int_equal(p.status, FM_OK);
+    assert_string_equal(p.cache, "");
+    assert_true(p.jobs == 256);
+    assert_string_equal(p.argv[0], "--jobs");
+    assert_string_equal(p.argv[1], "-x");
+
+    p = parse("- --cache --quiet", room, sizeof room); /* a value may look like an option */
+    assert_int_equal(p.status, FM_OK);
+    assert_string_equal(p.argv[0], "-");
+    assert_string_equal(p.cache, "--quiet");
+}
+
+static void mistakes(void **state) {
+    (void)state;
+    static const struct {
+        const char *line, *words;
+    } cases[] = {
+        {"data --jbos 3", "unknown option '--jbos'; foldmill test --help"},
+        {"data --job 3", "unknown option '--job'"}, /* no abbreviations */
+        {"data --=3", "unknown option '--=3'"},
+        {"data -x", "unknown option '-x'"},
+        {"data -qc", "unknown option '-qc'"}, /* letters are not joined */
+        {"data --cache", "--cache needs a value: DIR"},
+        {"data -c", "--cache needs a value: DIR"},
+        {"data --quiet=yes", "--quiet takes no value"},
+        {"data --jobs 0", "--jobs: found '0', expected a whole number from 1 to 256"},
+        {"data --jobs 257", "from 1 to 256"},
+        {"data --jobs 3x", "found '3x'"},
+        {"data --jobs -1", "found '-1'"},
+        {"data --jobs +1", "found '+1'"},
+        {"data --jobs=", "found ''"},
+        {"data --jobs 18446744073709551617", "from 1 to 256"},
+        {"data --rate fast", "--rate: found 'fast', expected a number"},
+        {"data --rate nan", "expected a number"},
+        {"data --rate 1e999", "expected a number"},
+        {"--quiet", "found 0 arguments; usage: foldmill test DATASET [OTHER]"},
+        {"a b c", "found 3 arguments"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char room[128];
+        parsed p = parse(cases[i].line, room, sizeof room);
+        assert_int_equal(p.status, FM_ERR_USAGE);
+        if (!strstr(p.error.message, cases[i].words))
+            fail_msg("'%s' gave '%s'", cases[i].line, p.error.message);
+    }
+}
+
+static void help_shows_every_option(void **state) {
+    (void)state;
+    static const fm_option options[] = {
+        {"cache", FM_OPTION_STRING, NULL, "DIR", "the cache", .letter = 'c'},
+        {"an-option-with-a-rather-long-name", FM_OPTION_FLAG, NULL, NULL, "long", .letter = 0},
+        {0}};
+    const fm_command command = {"foldmill x", "DATA", "does x", "Paragraph.", options, 0, 0};
+    char *text;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    fm_options_print_help(&command, out);
+    fclose(out);
+    assert_string_equal(text, "foldmill x - does x\n\nusage: foldmill x DATA\n\nParagraph.\n\n"
+                              "options:\n"
+                              "  --cache DIR, -c             the cache\n"
+                              "  --an-option-with-a-rather-long-name\n"
+                              "                              long\n"
+                              "  --help, -h                  show this text\n");
+    free(text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(accepted_forms),
+        cmocka_unit_test(mistakes),
+        cmocka_unit_test(help_shows_every_option),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,25 @@
+/* testing.h: what the tests share: the reference data, files and folders of their own, and running
+ * programs. */
+#ifndef FM_TESTS_TESTING_H
+#define FM_TESTS_TESTING_H
+
+#include "proto/base/arena.h"
+#include "proto/base/bytes.h"
+
+#include <stdbool.h>
+
+/* Exit code by which a test program says "skipped" to ctest. */
+enum { FM_TEST_SKIPPED = 77 };
+
+/* The unpacked reference data (golden/, dev/, model/, full/): $FM_REFERENCE_DATA, else NULL. A test
+ * that needs it says so on stderr and skips (cmocka's skip(), or exit code 77). */
+const char *fm_test_reference(void);
+
+/* path below the reference data into out[0..out_bytes-1]; asserts that it fits. Returns out. */
+const char *fm_test_reference_path(char *out, size_t out_bytes, const char *relative);
+
+/* A new folder below $TMPDIR, removed with everything in it by fm_test_remove_tree. */
+void fm_test_make_folder(char *out, size_t out_bytes);
+void fm_test_remove_tree(const char *path);
+
+#endif

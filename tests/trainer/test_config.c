@@ -1,0 +1,123 @@
+/* Presets and configuration files: every preset is whole, changes change what they name, mistakes
+ * are refused with line. */
+#include "trainer/config.h"
+#include "trainer/model/parameters.h"
+#include "trainer/presets.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static fm_bytes text_of(const char *text) {
+    return (fm_bytes){(const uint8_t *)text, strlen(text)};
+}
+
+static void presets_are_whole(void **state) {
+    (void)state;
+    size_t n = 0;
+    for (; fm_presets[n].name; n++) {
+        fm_train_config config;
+        fm_error error;
+        assert_int_equal(fm_train_config_preset(fm_presets[n].name, &config, &error), FM_OK);
+        assert_int_equal(config.model.n_res, config.data.crop_size);
+        assert_int_equal(config.model.n_seq, config.data.max_msa_clusters);
+    }
+    assert_true(n >= 2);
+}
+
+static void initial_training_has_the_papers_sizes(void **state) {
+    (void)state;
+    fm_train_config config;
+    assert_int_equal(fm_train_config_preset("initial_training", &config, NULL), FM_OK);
+    assert_int_equal(config.model.n_block, 48);
+    assert_int_equal(config.model.c_m, 256);
+    assert_int_equal(config.model.c_z, 128);
+    assert_int_equal(config.data.crop_size, 256);
+    assert_true(config.optimizer.clip_norm == 0.1);
+    assert_string_equal(config.data.plan, "af2-initial");
+}
+
+/* The count that the published models have: monomer, without the pTM head. */
+static void the_whole_model_has_93_million_parameters(void **state) {
+    (void)state;
+    fm_train_config config;
+    fm_arena arena;
+    fm_params params;
+    static fm_model_weights weights;
+    assert_int_equal(fm_train_config_preset("initial_training", &config, NULL), FM_OK);
+    config.model.structure.n_iteration = 8;
+    assert_int_equal(fm_arena_init(&arena, (size_t)64 << 20, NULL), FM_OK);
+    assert_int_equal(fm_params_init(&params, FM_MAX_PARAM, &arena, NULL), FM_OK);
+    fm_model_add_parameters(&params, &arena, &config.model, &weights);
+    print_message("%lld parameters\n", (long long)params.n_value);
+    assert_int_equal(params.n_value, 93229082);
+    fm_arena_fini(&arena);
+}
+
+static void a_file_changes_what_it_names(void **state) {
+    (void)state;
+    fm_train_config config;
+    assert_int_equal(fm_train_config_preset("tiny", &config, NULL), FM_OK);
+    const char *text =
+        "[model]\norder = opm_first ; as in multimer\nn_block=5\n\n[data]\ncrop_size = 48\n";
+    assert_int_equal(fm_train_config_parse(text_of(text), &config, NULL), FM_OK);
+    assert_int_equal(config.model.order, FM_ORDER_OUTER_FIRST);
+    assert_int_equal(config.model.n_block, 5);
+    assert_int_equal(config.model.n_res, 48);
+    assert_int_equal(config.model.c_m, 32);
+}
+
+static void mistakes_are_refused_with_their_line(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t line;
+        const char *message;
+    } cases[] = {
+        {"[model]\nn_blok = 3\n", 2, "there is no key 'n_blok' in section [model]"},
+        {"[modell]\nn_block = 3\n", 2, "there is no key 'n_block' in section [modell]"},
+        {"\n\n[model]\nn_block = 0\n", 4,
+         "n_block: found '0', expected a whole number from 1 to 64"},
+        {"[model]\nn_block = 2.5\n", 2,
+         "n_block: found '2.5', expected a whole number from 1 to 64"},
+        {"[model]\nn_block = many\n", 2,
+         "n_block: found 'many', expected a whole number from 1 to 64"},
+        {"[model]\ndropout_msa = nan\n", 2,
+         "dropout_msa: found 'nan', expected a number from 0 to 0.9"},
+        {"[model]\norder = last\n", 2,
+         "order: found 'last', expected original, opm_first or parallel"},
+        {"[data]\nplan = a-name-that-is-longer-than-a-plan-can-be\n", 2,
+         "plan: found 'a-name-that-is-longer-than-a-plan-can-be', expected the name of a sampling "
+         "plan"},
+        {"[model\n", 1, "expected [section], key = value or a comment"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fm_train_config config, before;
+        fm_error error;
+        assert_int_equal(fm_train_config_preset("tiny", &config, NULL), FM_OK);
+        before = config;
+        assert_int_equal(fm_train_config_parse(text_of(cases[i].text), &config, &error),
+                         FM_ERR_USAGE);
+        assert_string_equal(error.message, cases[i].message);
+        assert_int_equal(error.line, cases[i].line);
+        assert_int_equal(config.model.n_block, before.model.n_block);
+    }
+    fm_train_config config;
+    fm_error error;
+    assert_int_equal(fm_train_config_preset("huge", &config, &error), FM_ERR_NOT_FOUND);
+    assert_non_null(strstr(error.message, "initial_training, tiny"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(presets_are_whole),
+        cmocka_unit_test(initial_training_has_the_papers_sizes),
+        cmocka_unit_test(the_whole_model_has_93_million_parameters),
+        cmocka_unit_test(a_file_changes_what_it_names),
+        cmocka_unit_test(mistakes_are_refused_with_their_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,241 @@
+/* Outer product mean and triangle multiplication against their formulas, with slices of fused
+ * projections, rectangular pieces as a split axis makes them, masks, and sizes of one. */
+#include "tests/trainer/kernel_check.h"
+
+/* ---- outer product mean ---- */
+
+enum { OA, OB, OW, OBIAS, OMASK_A, OMASK_B };
+
+static fm_outer bind_outer(const fm_outer *shape, void **in) {
+    fm_outer o = *shape;
+    o.a = in[OA], o.b = in[OB], o.w = in[OW], o.bias = in[OBIAS];
+    o.mask_a = in[OMASK_A], o.mask_b = in[OMASK_B];
+    return o;
+}
+
+static void outer_forward(const fm_kernels *k, const void *ctx, void **in, void *out) {
+    fm_outer o = bind_outer(ctx, in);
+    o.z = (fm_out){out, FM_WRITE};
+    void *workspace = check_workspace(k->outer_workspace(&o));
+    k->outer(NULL, &o, workspace);
+    free(workspace);
+}
+
+static void outer_backward(const fm_kernels *k, const void *ctx, void **in, const void *dout,
+                           fm_out *din) {
+    fm_outer o = bind_outer(ctx, in);
+    fm_outer_grad grad = {dout, din[OA], din[OB], din[OW], din[OBIAS]};
+    void *workspace = check_workspace(k->outer_grad_workspace(&o));
+    k->outer_grad(NULL, &o, &grad, workspace);
+    free(workspace);
+}
+
+static void outer_formula(const void *ctx, double **in, double *out) {
+    const fm_outer *o = ctx;
+    int64_t c = o->c;
+    for (int64_t i = 0; i < o->n_i; i++) {
+        for (int64_t j = 0; j < o->n_j; j++) {
+            double norm = o->eps, product[64] = {0};
+            for (int64_t s = 0; s < o->n_seq; s++) {
+                const double *a = in[OA] + s * o->a_stride[0] + i * o->a_stride[1];
+                const double *b = in[OB] + s * o->b_stride[0] + j * o->b_stride[1];
+                norm += in[OMASK_A][s * o->n_i + i] * in[OMASK_B][s * o->n_j + j];
+                for (int64_t ab = 0; ab < c * c; ab++)
+                    product[ab] += a[ab / c] * b[ab % c];
+            }
+            for (int64_t z = 0; z < o->c_z; z++) {
+                double value = in[OBIAS][z];
+                for (int64_t ab = 0; ab < c * c; ab++)
+                    value += in[OW][z * c * c + ab] * product[ab];
+                out[(i * o->n_j + j) * o->c_z + z] = value / norm;
+            }
+        }
+    }
+}
+
+static void fill_outer_masks(const void *ctx, double **in) {
+    const fm_outer *o = ctx;
+    for (int64_t i = 0; i < o->n_seq * o->n_i; i++)
+        in[OMASK_A][i] = i % 4 != 1;
+    for (int64_t j = 0; j < o->n_seq * o->n_j; j++)
+        in[OMASK_B][j] = j % 3 != 1;
+}
+
+static void check_outer(int64_t n_seq, int64_t n_i, int64_t n_j, int64_t c, int64_t c_z,
+                        int64_t ld) {
+    fm_outer o = {.n_seq = n_seq,
+                  .n_i = n_i,
+                  .n_j = n_j,
+                  .c = c,
+                  .c_z = c_z,
+                  .eps = 1e-3,
+                  .a_stride = {n_i * ld, ld},
+                  .b_stride = {n_j * ld, ld}};
+    kernel_case test = {
+        .name = "outer product mean",
+        .n_in = 6,
+        .in_size = {n_seq * n_i * ld, n_seq * n_j * ld, c_z * c * c, c_z, n_seq * n_i, n_seq * n_j},
+        .gap = {n_seq * n_i * (ld - c), n_seq * n_j * (ld - c)},
+        .is_constant = {[OMASK_A] = true, [OMASK_B] = true},
+        .fill = fill_outer_masks,
+        .out_size = n_i * n_j * c_z,
+        .forward = outer_forward,
+        .backward = outer_backward,
+        .formula = outer_formula,
+        .ctx = &o,
+        .tolerance_f32 = 2e-6,
+    };
+    check_kernel(&test);
+}
+
+static void outer_product_mean(void **state) {
+    (void)state;
+    check_outer(5, 4, 4, 3, 6, 3);
+    check_outer(7, 3, 5, 4, 5, 8); /* split axis, slices of a fused projection */
+    check_outer(2, 1, 1, 1, 1, 1);
+    check_outer(1, 2, 3, 2, 3, 5);
+}
+
+/* All rows i at once (two pieces: 5 and 4 rows) equal one call for each row: the output, da, and,
+ * summed by beta 1, db, dw and dbias. */
+static void outer_product_mean_in_pieces(void **state) {
+    (void)state;
+    enum { S = 2, NI = 9, NJ = 700, C = 8, CZ = 2, OUT = NI * NJ * CZ };
+    const fm_kernels *k = fm_kernels_cpu(FM_ELEMENT_F64);
+    const int64_t size[4] = {S * NI * C, S * NJ * C, CZ * C * C, CZ};
+    double *in[6], *whole[4], *rows[4], *z = check_alloc(2 * OUT, 8), *dz = check_random(9, OUT);
+    for (int i = 0; i < 4; i++) {
+        in[i] = check_random((uint32_t)i, size[i]);
+        whole[i] = check_alloc(size[i], 8);
+        rows[i] = check_alloc(size[i], 8);
+        k->fill(NULL, size[i], 0, rows[i]);
+    }
+    double ones[S * NJ];
+    k->fill(NULL, S * NJ, 1, ones);
+    in[OMASK_A] = in[OMASK_B] = ones;
+    fm_outer o = {S, NI, NJ, C, CZ, 1e-3, .a_stride = {NI * C, C}, .b_stride = {NJ * C, C}};
+    outer_forward(k, &o, (void **)in, z);
+    outer_backward(k, &o, (void **)in, dz,
+                   (fm_out[]){{whole[0], FM_WRITE},
+                              {whole[1], FM_WRITE},
+                              {whole[2], FM_WRITE},
+                              {whole[3], FM_WRITE}});
+    o.n_i = 1;
+    double *const a = in[OA];
+    for (int i = 0; i < NI; i++) {
+        in[OA] = a + i * C;
+        outer_forward(k, &o, (void **)in, z + OUT + i * NJ * CZ);
+        outer_backward(k, &o, (void **)in, dz + i * NJ * CZ,
+                       (fm_out[]){{rows[0] + i * C, FM_ADD},
+                                  {rows[1], FM_ADD},
+                                  {rows[2], FM_ADD},
+                                  {rows[3], FM_ADD}});
+    }
+    in[OA] = a;
+    check_below(check_distance(k, z, k, z + OUT, OUT), 1e-13, "pieces: output");
+    for (int i = 0; i < 4; i++) {
+        check_below(check_distance(k, whole[i], k, rows[i], size[i]), 1e-13, "pieces: gradient");
+        free(in[i]), free(whole[i]), free(rows[i]);
+    }
+    free(z), free(dz);
+}
+
+/* ---- triangle multiplication ---- */
+
+enum { TPA, TGA, TPB, TGB, TMASK_A, TMASK_B };
+
+static fm_triangle bind_triangle(const fm_triangle *shape, void **in) {
+    fm_triangle t = *shape;
+    t.pa = in[TPA], t.ga = in[TGA], t.pb = in[TPB], t.gb = in[TGB];
+    t.mask_a = in[TMASK_A], t.mask_b = in[TMASK_B];
+    return t;
+}
+
+static void triangle_forward(const fm_kernels *k, const void *ctx, void **in, void *out) {
+    fm_triangle t = bind_triangle(ctx, in);
+    t.x = out;
+    void *workspace = check_workspace(k->triangle_workspace(&t));
+    k->triangle(NULL, &t, workspace);
+    free(workspace);
+}
+
+static void triangle_backward(const fm_kernels *k, const void *ctx, void **in, const void *dout,
+                              fm_out *din) {
+    fm_triangle t = bind_triangle(ctx, in);
+    fm_triangle_grad grad = {dout, din[TPA], din[TGA], din[TPB], din[TGB]};
+    void *workspace = check_workspace(k->triangle_grad_workspace(&t));
+    k->triangle_grad(NULL, &t, &grad, workspace);
+    free(workspace);
+}
+
+static double gated(const double *p, const double *g, const double *mask, int64_t row, int64_t ld,
+                    int64_t c) {
+    return mask[row] * p[row * ld + c] / (1 + exp(-g[row * ld + c]));
+}
+
+static void triangle_formula(const void *ctx, double **in, double *out) {
+    const fm_triangle *t = ctx;
+    for (int64_t i = 0; i < t->n_i; i++) {
+        for (int64_t j = 0; j < t->n_j; j++) {
+            for (int64_t c = 0; c < t->c; c++) {
+                double total = 0;
+                for (int64_t k = 0; k < t->n_k; k++) {
+                    int64_t row_a = t->incoming ? k * t->n_i + i : i * t->n_k + k;
+                    int64_t row_b = t->incoming ? k * t->n_j + j : j * t->n_k + k;
+                    total += gated(in[TPA], in[TGA], in[TMASK_A], row_a, t->lda, c) *
+                             gated(in[TPB], in[TGB], in[TMASK_B], row_b, t->ldb, c);
+                }
+                out[(i * t->n_j + j) * t->c + c] = total;
+            }
+        }
+    }
+}
+
+static void fill_triangle_masks(const void *ctx, double **in) {
+    const fm_triangle *t = ctx;
+    for (int64_t i = 0; i < t->n_i * t->n_k; i++)
+        in[TMASK_A][i] = i % 4 != 1;
+    for (int64_t j = 0; j < t->n_j * t->n_k; j++)
+        in[TMASK_B][j] = j % 5 != 1;
+}
+
+static void check_triangle(bool incoming, int64_t n_i, int64_t n_j, int64_t n_k, int64_t c,
+                           int64_t ld) {
+    fm_triangle t = {
+        .n_i = n_i, .n_j = n_j, .n_k = n_k, .c = c, .incoming = incoming, .lda = ld, .ldb = ld};
+    int64_t a = n_i * n_k, b = n_j * n_k;
+    kernel_case test = {
+        .name = incoming ? "triangle incoming" : "triangle outgoing",
+        .n_in = 6,
+        .in_size = {a * ld, a * ld, b * ld, b * ld, a, b},
+        .gap = {a * (ld - c), a * (ld - c), b * (ld - c), b * (ld - c)},
+        .is_constant = {[TMASK_A] = true, [TMASK_B] = true},
+        .fill = fill_triangle_masks,
+        .out_size = n_i * n_j * c,
+        .forward = triangle_forward,
+        .backward = triangle_backward,
+        .formula = triangle_formula,
+        .ctx = &t,
+        .tolerance_f32 = 2e-6,
+    };
+    check_kernel(&test);
+}
+
+static void triangle_multiplication(void **state) {
+    (void)state;
+    for (int incoming = 0; incoming < 2; incoming++) {
+        check_triangle(incoming, 5, 5, 5, 6, 6);
+        check_triangle(incoming, 3, 4, 6, 5, 20); /* split axis, slices of a fused projection */
+        check_triangle(incoming, 1, 1, 1, 1, 1);
+        check_triangle(incoming, 4, 4, 4, 37, 37); /* more channels than a group */
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(outer_product_mean),
+        cmocka_unit_test(outer_product_mean_in_pieces),
+        cmocka_unit_test(triangle_multiplication),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,120 @@
+/* Ranks may be threads of one process: kernels called at the same time from four threads, each on
+ * memory of its own, give the bits that one thread gives alone. */
+#include "tests/trainer/kernel_check.h"
+
+#include <pthread.h>
+
+enum { RANKS = 4, ROUNDS = 8, N = 40, HEADS = 2, C = 8, LD = HEADS * C, SIZE = N * N * LD };
+
+typedef struct rank {
+    float *operand[4], *bias, *o, *lse, *gradient[4], *dbias, *c;
+    void *space;
+    pthread_t thread;
+} rank;
+
+static float *filled(uint32_t stream, int64_t n) {
+    float *x = check_alloc(n, sizeof(float));
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (float)check_uniform(stream, i);
+    return x;
+}
+
+static fm_attention shape_of(const rank *r) {
+    fm_attention_stride stride = {0, N * LD, LD, C};
+    return (fm_attention){.n_group = 1,
+                          .n_batch = N,
+                          .n_query = N,
+                          .n_key = N,
+                          .n_head = HEADS,
+                          .n_kv_head = HEADS,
+                          .c_head = C,
+                          .scale = 0.3,
+                          .mask_value = 1e9,
+                          .q = r->operand[0],
+                          .k = r->operand[1],
+                          .v = r->operand[2],
+                          .g = r->operand[3],
+                          .bias = r->bias,
+                          .q_stride = stride,
+                          .k_stride = stride,
+                          .v_stride = stride,
+                          .g_stride = stride,
+                          .o_stride = stride,
+                          .bias_stride = {0, 1, N * HEADS, HEADS},
+                          .o = r->o,
+                          .lse = r->lse};
+}
+
+static void prepare(const fm_kernels *k, rank *r) {
+    for (int i = 0; i < 4; i++) {
+        r->operand[i] = filled((uint32_t)i, SIZE);
+        r->gradient[i] = filled(9, SIZE);
+    }
+    r->bias = filled(4, N * N * HEADS), r->dbias = filled(5, N * N * HEADS);
+    r->o = filled(6, SIZE), r->lse = filled(7, N * N * HEADS), r->c = filled(8, N * N * N);
+    fm_attention a = shape_of(r);
+    r->space = check_workspace(k->attention_grad_workspace(&a));
+}
+
+static void *work(void *argument) {
+    rank *r = argument;
+    const fm_kernels *k = fm_kernels_cpu(FM_ELEMENT_F32);
+    fm_attention a = shape_of(r);
+    fm_attention_grad grad = {r->operand[3],
+                              {r->gradient[0], FM_WRITE},
+                              {r->gradient[1], FM_WRITE},
+                              {r->gradient[2], FM_WRITE},
+                              {r->gradient[3], FM_WRITE},
+                              {r->dbias, FM_WRITE}};
+    fm_gemm g = {.m = N * N,
+                 .n = N,
+                 .k = LD,
+                 .batch = 1,
+                 .trans_b = true,
+                 .alpha = 1,
+                 .a = r->operand[0],
+                 .b = r->operand[1],
+                 .c = r->c,
+                 .lda = LD,
+                 .ldb = LD,
+                 .ldc = N};
+    for (int round = 0; round < ROUNDS; round++) {
+        k->attention(NULL, &a, r->space);
+        k->attention_grad(NULL, &a, &grad, r->space);
+        k->gemm(NULL, &g, NULL);
+    }
+    return NULL;
+}
+
+static void discard(rank *r) {
+    for (int i = 0; i < 4; i++)
+        free(r->operand[i]), free(r->gradient[i]);
+    free(r->bias), free(r->dbias), free(r->o), free(r->lse), free(r->c), free(r->space);
+}
+
+static void threads_have_the_bits_of_one(void **state) {
+    (void)state;
+    const fm_kernels *k = fm_kernels_cpu(FM_ELEMENT_F32);
+    rank alone, ranks[RANKS];
+    prepare(k, &alone);
+    work(&alone);
+    for (int i = 0; i < RANKS; i++)
+        prepare(k, &ranks[i]);
+    for (int i = 0; i < RANKS; i++)
+        assert_int_equal(pthread_create(&ranks[i].thread, NULL, work, &ranks[i]), 0);
+    for (int i = 0; i < RANKS; i++) {
+        assert_int_equal(pthread_join(ranks[i].thread, NULL), 0);
+        assert_memory_equal(ranks[i].o, alone.o, SIZE * sizeof(float));
+        for (int j = 0; j < 4; j++)
+            assert_memory_equal(ranks[i].gradient[j], alone.gradient[j], SIZE * sizeof(float));
+        assert_memory_equal(ranks[i].dbias, alone.dbias, N * N * HEADS * sizeof(float));
+        assert_memory_equal(ranks[i].c, alone.c, N * N * N * sizeof(float));
+        discard(&ranks[i]);
+    }
+    discard(&alone);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(threads_have_the_bits_of_one)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,382 @@
+/* test_step.c: whole steps of a small model: memory, determinism, recomputation, padding,
+ * recycling, and a loss that falls on one sample. */
+#include "tests/trainer/op_check.h"
+
+#include "trainer/step/step.h"
+
+#include <assert.h>
+
+enum { N_RES = 11, N_CLUST = 5, N_EXTRA = 7, N_CYCLE = 3 };
+
+/* One made-up sample; lawful values, cycles differ. */
+typedef struct sample {
+    uint8_t aatype[N_RES];
+    int32_t residue_index[N_RES];
+    float positions[N_RES][37][3];
+    uint64_t mask[N_RES];
+    uint8_t msa[N_CYCLE][N_CLUST][N_RES], true_msa[N_CYCLE][N_CLUST][N_RES];
+    uint8_t bert_mask[N_CYCLE][(N_CLUST * N_RES + 7) / 8];
+    uint16_t deletion[N_CYCLE][N_CLUST][N_RES];
+    uint8_t profile[N_CYCLE][N_CLUST][N_RES][23];
+    uint32_t deletion_sum[N_CYCLE][N_CLUST][N_RES], size[N_CYCLE][N_CLUST];
+    uint8_t extra_msa[N_CYCLE][N_EXTRA][N_RES];
+    uint16_t extra_deletion[N_CYCLE][N_EXTRA][N_RES];
+    fm_features features;
+} sample;
+
+static uint32_t below(uint32_t stream, int64_t at, uint32_t n) {
+    return (uint32_t)((op_uniform(stream, at) + 1) / 2 * n);
+}
+
+static void make_cycle(sample *s, int c) {
+    for (int r = 0; r < N_CLUST; r++) {
+        s->size[c][r] = 1 + below(4, c * N_CLUST + r, 4);
+        for (int i = 0; i < N_RES; i++) {
+            int at = (c * N_CLUST + r) * N_RES + i;
+            s->true_msa[c][r][i] = (uint8_t)below(5, r * N_RES + i, 22);
+            bool masked = below(6, at, 5) == 0;
+            s->msa[c][r][i] = masked ? 22 : s->true_msa[c][r][i];
+            s->bert_mask[c][(r * N_RES + i) / 8] |= (uint8_t)(masked << (r * N_RES + i) % 8);
+            s->deletion[c][r][i] = (uint16_t)(below(7, at, 4) == 0 ? below(8, at, 9) : 0);
+            s->deletion_sum[c][r][i] = s->deletion[c][r][i] + below(9, at, 3);
+            s->profile[c][r][i][s->true_msa[c][r][i]] = (uint8_t)s->size[c][r];
+        }
+    }
+    for (int at = 0; at < N_EXTRA * N_RES; at++) {
+        (&s->extra_msa[c][0][0])[at] = (uint8_t)below(10, c * N_EXTRA * N_RES + at, 22);
+        (&s->extra_deletion[c][0][0])[at] = (uint16_t)below(11, c * N_EXTRA * N_RES + at, 3);
+    }
+    s->features.cycle[c] =
+        (fm_cycle_features){.n_clust = N_CLUST,
+                            .msa = &s->msa[c][0][0],
+                            .true_msa = &s->true_msa[c][0][0],
+                            .bert_mask = s->bert_mask[c],
+                            .deletion_matrix = &s->deletion[c][0][0],
+                            .cluster_profile = s->profile[c],
+                            .profile_element = FM_ELEMENT_U8,
+                            .cluster_deletion_sum = &s->deletion_sum[c][0][0],
+                            .cluster_size = s->size[c],
+                            .n_extra = N_EXTRA,
+                            .extra_msa = &s->extra_msa[c][0][0],
+                            .extra_deletion_matrix = &s->extra_deletion[c][0][0]};
+}
+
+static void make_sample(sample *s) {
+    *s = (sample){0};
+    for (int i = 0; i < N_RES; i++) {
+        s->aatype[i] = (uint8_t)below(1, i, 21);
+        s->residue_index[i] = i + 3 * (i > 4);
+        s->mask[i] = i == 6 ? 0 : 31;
+        for (int a = 0; a < 37; a++) {
+            s->positions[i][a][0] = 3.6f * (float)i + 0.3f * (float)a;
+            s->positions[i][a][1] = (float)(4 * op_uniform(2, i * 37 + a));
+            s->positions[i][a][2] = (float)(4 * op_uniform(3, i * 37 + a));
+        }
+    }
+    for (int c = 0; c < N_CYCLE; c++) {
+        make_cycle(s, c);
+    }
+    s->features.n_res = N_RES;
+    s->features.n_cycle = N_CYCLE;
+    s->features.resolution = 2;
+    s->features.aatype = s->aatype;
+    s->features.residue_index = s->residue_index;
+    s->features.all_atom_positions = &s->positions[0][0][0];
+    s->features.all_atom_mask = s->mask;
+}
+
+static fm_trainer_options small_options(void) {
+    fm_trainer_options options = fm_trainer_options_tiny();
+    options.model.n_res = N_RES;
+    options.model.n_seq = N_CLUST;
+    options.model.n_extra = N_EXTRA;
+    options.model.n_template = 2; /* none of them is there */
+    options.model.structure = (fm_structure_config){.n_iteration = 2,
+                                                    .n_head = 2,
+                                                    .c_head = 4,
+                                                    .n_qk = 2,
+                                                    .n_v = 3,
+                                                    .c_angle = 8,
+                                                    .n_angle_block = 2,
+                                                    .c_plddt = 8,
+                                                    .n_plddt_bin = 50,
+                                                    .n_aligned_error_bin = 64,
+                                                    .dropout = 0.1,
+                                                    .position_scale = 10};
+    for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
+        options.weight_structure[i] = 0.1;
+    }
+    options.seed = 7;
+    options.optimizer.warmup_samples = 0;
+    return options;
+}
+
+static fm_trainer *create(const fm_trainer_options *options) {
+    fm_trainer *trainer = NULL;
+    fm_error error = {0};
+    if (fm_trainer_create(options, &trainer, &error)) {
+        fail_msg("%s", error.message);
+    }
+    return trainer;
+}
+
+static fm_sample_result take(fm_trainer *trainer, const fm_features *features) {
+    fm_sample_result result = {0};
+    fm_error error = {0};
+    if (fm_trainer_add_sample(trainer, features, &result, &error)) {
+        fail_msg("%s", error.message);
+    }
+    return result;
+}
+
+static void train(fm_trainer *trainer, const fm_features *features, int steps) {
+    for (int i = 0; i < steps; i++) {
+        take(trainer, features);
+        fm_trainer_update(trainer);
+    }
+}
+
+static void assert_same_parameters(const fm_trainer *a, const fm_trainer *b) {
+    size_t bytes = (size_t)a->params.n_element * fm_element_bytes(a->params.element);
+    assert_memory_equal(a->params.master, b->params.master, bytes);
+    assert_memory_equal(a->params.ema, b->params.ema, bytes);
+    assert_memory_equal(a->params.gradient, b->params.gradient, bytes);
+}
+
+static void planned_bytes_are_used_bytes(void **state) {
+    (void)state;
+    static sample s;
+    make_sample(&s);
+    for (int order = 0; order < 3; order++) {
+        for (int policy = 0; policy < 3; policy++) {
+            fm_trainer_options options = small_options();
+            options.model.order = (fm_block_order)order;
+            options.model.recompute = (fm_recompute_policy)policy;
+            fm_trainer *trainer = create(&options);
+            take(trainer, &s.features);
+            assert_int_equal(fm_tape_used_bytes(&trainer->cycle), trainer->cycle.size.arena_bytes);
+            assert_int_equal(fm_tape_used_bytes(&trainer->last), trainer->last.size.arena_bytes);
+            char text[200];
+            fm_trainer_describe(trainer, text, sizeof text);
+            assert_non_null(strstr(text, "step arena"));
+            fm_trainer_destroy(trainer);
+        }
+    }
+}
+
+static void the_same_seed_gives_the_same_bits(void **state) {
+    (void)state;
+    static sample s;
+    make_sample(&s);
+    fm_trainer_options options = small_options();
+    fm_trainer *a = create(&options), *b = create(&options);
+    options.seed = 8;
+    fm_trainer *c = create(&options);
+    train(a, &s.features, 3);
+    train(b, &s.features, 3);
+    train(c, &s.features, 3);
+    assert_same_parameters(a, b);
+    assert_true(memcmp(a->params.master, c->params.master,
+                       (size_t)a->params.n_element * sizeof(float)) != 0);
+    fm_trainer_destroy(a);
+    fm_trainer_destroy(b);
+    fm_trainer_destroy(c);
+}
+
+static void recomputing_changes_no_bit(void **state) {
+    (void)state;
+    static sample s;
+    make_sample(&s);
+    fm_trainer_options options = small_options();
+    fm_trainer *keep = create(&options);
+    train(keep, &s.features, 2);
+    for (int policy = FM_RECOMPUTE_HIDDEN; policy <= FM_RECOMPUTE_BLOCK; policy++) {
+        options.model.recompute = (fm_recompute_policy)policy;
+        fm_trainer *drop = create(&options);
+        train(drop, &s.features, 2);
+        assert_same_parameters(keep, drop);
+        assert_true(drop->last.size.saved_bytes < keep->last.size.saved_bytes);
+        fm_trainer_destroy(drop);
+    }
+    fm_trainer_destroy(keep);
+}
+
+/* A model recorded for a larger shape gives the same losses and gradients to rounding. */
+static void padding_changes_nothing(void **state) {
+    (void)state;
+    static sample s;
+    make_sample(&s);
+    fm_trainer_options options = small_options();
+    options.element = FM_ELEMENT_F64;
+    options.model.dropout_msa = options.model.dropout_pair = options.model.structure.dropout = 0;
+    fm_trainer *tight = create(&options);
+    options.model.n_res += 4;
+    options.model.n_seq += 3;
+    options.model.n_extra += 2;
+    fm_trainer *loose = create(&options);
+    for (int step = 0; step < 2; step++) {
+        fm_sample_result a = take(tight, &s.features), b = take(loose, &s.features);
+        assert_true(fabs(a.loss - b.loss) < 1e-9 * a.loss);
+        assert_true(fabs(a.gradient_norm - b.gradient_norm) < 1e-9 * a.gradient_norm);
+        fm_trainer_update(tight);
+        fm_trainer_update(loose);
+    }
+    fm_trainer_destroy(tight);
+    fm_trainer_destroy(loose);
+}
+
+static void more_cycles_recycle(void **state) {
+    (void)state;
+    static sample s;
+    make_sample(&s);
+    fm_trainer_options options = small_options();
+    fm_trainer *trainer = create(&options);
+    train(trainer, &s.features, 3); /* heads and outputs start as 0: let them move */
+    double three = take(trainer, &s.features).loss;
+    s.features.n_cycle = 1;
+    s.features.cycle[0] = s.features.cycle[N_CYCLE - 1];
+    double one = take(trainer, &s.features).loss;
+    assert_true(three != one);
+    fm_trainer_destroy(trainer);
+}
+
+/* The gradient of the whole model, in f64, along a random direction. The step is small because
+ * thousands of ReLUs have their kinks near by. */
+static void the_whole_gradient_matches_a_difference(void **state) {
+    (void)state;
+    const double STEP = 1e-8;
+    static sample s;
+    make_sample(&s);
+    for (int order = 0; order < 3; order++) {
+        fm_trainer_options options = small_options();
+        options.element = FM_ELEMENT_F64;
+        options.model.structure.n_iteration = 1; /* between two, rotations have no gradient */
+        options.model.order = (fm_block_order)order;
+        fm_trainer *trainer = create(&options);
+        double *w = trainer->params.master, *g = trainer->params.gradient;
+        int64_t n = trainer->params.n_element;
+        s.features.n_cycle = 1; /* earlier cycles have no gradient */
+        for (int64_t i = 0; i < n; i++) {
+            w[i] += 0.1 * op_uniform(50, i);
+        }
+        take(trainer, &s.features);
+        assert(n > 0);
+        double *old = calloc((size_t)n, sizeof *old), slope = 0, loss[2];
+        memcpy(old, w, (size_t)n * sizeof *old);
+        for (int64_t i = 0; i < n; i++) {
+            slope += g[i] * op_uniform(51, i);
+        }
+        for (int side = 0; side < 2; side++) {
+            for (int64_t i = 0; i < n; i++) {
+                w[i] = old[i] + (side ? STEP : -STEP) * op_uniform(51, i);
+            }
+            loss[side] = take(trainer, &s.features).loss;
+        }
+        double difference = (loss[1] - loss[0]) / (2 * STEP);
+        assert_true(fabs(slope - difference) < 1e-5 * fmax(1, fabs(difference)));
+        free(old);
+        fm_trainer_destroy(trainer);
+    }
+}
+
+/* Terms that a sample of unknown resolution must not train have no gradient. */
+static void heads_of_confidence_want_a_resolution(void **state) {
+    (void)state;
+    static sample s;
+    make_sample(&s);
+    fm_trainer_options options = small_options();
+    for (int known = 0; known < 2; known++) {
+        fm_trainer *trainer = create(&options);
+        s.features.resolution = known ? 2 : 0;
+        fm_sample_result result = take(trainer, &s.features);
+        for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
+            assert_true(isfinite(result.structure[i]) && result.structure[i] > 0);
+        }
+        const char *const heads[] = {"plddt.logits.bias", "experimentally_resolved.bias",
+                                     "aligned_error.bias"};
+        for (int i = 0; i < 3; i++) {
+            const fm_param *row = fm_params_find(&trainer->params, heads[i]);
+            assert_non_null(row);
+            const float *g = (const float *)trainer->params.gradient + row->offset;
+            assert_true((g[0] != 0) == known);
+        }
+        fm_trainer_destroy(trainer);
+    }
+}
+
+static void the_loss_falls_on_one_sample(void **state) {
+    (void)state;
+    static sample s;
+    make_sample(&s);
+    fm_trainer_options options = small_options();
+    fm_trainer *trainer = create(&options);
+    double first = 0, last = 0;
+    enum { STEPS = 60, MEAN = 5 };
+    for (int step = 0; step < STEPS; step++) {
+        double loss = take(trainer, &s.features).loss;
+        assert_true(fm_trainer_update(trainer) == 1e-3);
+        first += step < MEAN ? loss / MEAN : 0;
+        last += step >= STEPS - MEAN ? loss / MEAN : 0;
+    }
+    print_message("loss %.3f -> %.3f\n", first, last);
+    assert_true(last < 0.5 * first);
+    fm_trainer_destroy(trainer);
+}
+
+static void bad_samples_are_refused_by_name(void **state) {
+    (void)state;
+    static sample s;
+    make_sample(&s);
+    fm_trainer_options options = small_options();
+    fm_trainer *trainer = create(&options);
+    fm_sample_result result;
+    fm_error error;
+    s.features.n_res = N_RES + 1;
+    assert_int_equal(fm_trainer_add_sample(trainer, &s.features, &result, &error), FM_ERR_LIMIT);
+    assert_string_equal(error.message, "the sample has 12 residues, the model takes 1 to 11");
+    s.features.n_res = N_RES;
+    s.true_msa[1][2][3] = 23;
+    assert_int_equal(fm_trainer_add_sample(trainer, &s.features, &result, &error), FM_ERR_DATA);
+    assert_string_equal(error.message, "element 25 of true_msa is 23, expected 0 to 22");
+    s.true_msa[1][2][3] = 0;
+    s.residue_index[1] = INT32_MIN;
+    assert_int_equal(fm_trainer_add_sample(trainer, &s.features, &result, &error), FM_ERR_DATA);
+    s.residue_index[1] = 1;
+    s.size[0][4] = 0;
+    assert_int_equal(fm_trainer_add_sample(trainer, &s.features, &result, &error), FM_ERR_DATA);
+    assert_string_equal(error.message, "element 4 of cluster_size is 0, expected 1 or more");
+    s.size[0][4] = 1;
+    const fm_param *row = fm_params_find(&trainer->params, "evoformer.1.msa_transition.1.bias");
+    assert_non_null(row);
+    ((float *)trainer->params.master)[row->offset] = NAN;
+    row = fm_params_find(&trainer->params, "evoformer.1.msa_transition.2.weight");
+    ((float *)trainer->params.master)[row->offset] = NAN;
+    assert_int_equal(fm_trainer_add_sample(trainer, &s.features, &result, &error), FM_ERR_DATA);
+    assert_non_null(strstr(error.message, "the output of msa transition"));
+    assert_int_equal(trainer->optimizer.pending, 0);
+    fm_trainer_destroy(trainer);
+}
+
+static void rates_follow_samples(void **state) {
+    (void)state;
+    fm_optimizer_options options = fm_optimizer_defaults();
+    assert_true(fm_optimizer_rate(&options, 64000) == 0.5e-3);
+    assert_true(fm_optimizer_rate(&options, 128000) == 1e-3);
+    assert_true(fm_optimizer_rate(&options, 6400000) == 0.95e-3);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(planned_bytes_are_used_bytes),
+        cmocka_unit_test(the_same_seed_gives_the_same_bits),
+        cmocka_unit_test(recomputing_changes_no_bit),
+        cmocka_unit_test(padding_changes_nothing),
+        cmocka_unit_test(more_cycles_recycle),
+        cmocka_unit_test(the_whole_gradient_matches_a_difference),
+        cmocka_unit_test(heads_of_confidence_want_a_resolution),
+        cmocka_unit_test(the_loss_falls_on_one_sample),
+        cmocka_unit_test(bad_samples_are_refused_by_name),
+        cmocka_unit_test(rates_follow_samples),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,210 @@
+/* test_tape.c: plan, lives, versions, segments and shared parameters of the tape. */
+#include "tests/trainer/op_check.h"
+
+#include "trainer/dist/comm.h"
+#include "trainer/ops/transition.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ROWS = 6, C = 8, HIDDEN = 24, DEPTH = 4 };
+
+typedef struct chain {
+    fm_transition_weights weights[DEPTH];
+    bool recompute, share, late_reader, in_place;
+    int32_t stream;
+} chain;
+
+static fm_tensor_ref build_chain(fm_tape *tape, const fm_tensor_ref *input, const void *context) {
+    const chain *s = context;
+    tape->in_place |= s->in_place;
+    fm_tensor_ref x = input[0], first = x;
+    for (int block = 0; block < DEPTH / 2; block++) {
+        fm_tape_begin_segment(tape, s->recompute);
+        for (int i = 2 * block; i < 2 * block + 2; i++) {
+            const fm_transition_weights *weights = &s->weights[s->share ? 0 : i];
+            x = fm_op_transition(tape, "link", x, weights, true, FM_KEEP);
+            tape->node[tape->n_node - 1].stream = s->stream;
+            first = i == 0 ? x : first;
+        }
+        fm_tape_end_segment(tape);
+    }
+    /* A second reader of an early value: its gradient can not pass through in place. */
+    return s->late_reader ? fm_op_transition(tape, "late",
+                                             fm_op_transition(tape, "early", first, &s->weights[1],
+                                                              false, FM_KEEP),
+                                             &s->weights[0], true, FM_KEEP)
+                          : x;
+}
+
+static void begin(op_bench *bench, chain *s, bool without_gradient) {
+    op_begin(bench, FM_ELEMENT_F64);
+    bench->without_gradient = without_gradient;
+    op_input(bench, 2, (int64_t[]){ROWS, C}, true);
+    for (int i = 0; i < DEPTH; i++) {
+        s->weights[i].hidden = HIDDEN;
+        s->weights[i].norm = op_block(bench, 2, C);
+        s->weights[i].w1 = op_block(bench, HIDDEN, C);
+        s->weights[i].b1 = op_block(bench, HIDDEN, 0);
+        s->weights[i].w2 = op_block(bench, C, HIDDEN);
+        s->weights[i].b2 = op_block(bench, C, 0);
+    }
+    op_finish(bench, build_chain, s);
+}
+
+static void run(op_bench *bench) {
+    fm_tape_forward(&bench->tape, NULL);
+    if (!bench->without_gradient) {
+        fm_tape_backward(&bench->tape, NULL);
+    }
+}
+
+static void shared_parameters_and_late_readers_add_gradients(void **state) {
+    (void)state;
+    for (int variant = 0; variant < 8; variant++) {
+        chain s = {.recompute = variant & 1, .share = variant & 2, .late_reader = variant & 4};
+        op_bench bench;
+        begin(&bench, &s, false);
+        op_check_gradients(&bench);
+        op_end(&bench);
+    }
+}
+
+static void recomputing_blocks_changes_no_bit_and_saves_memory(void **state) {
+    (void)state;
+    chain keep = {0}, drop = {.recompute = true};
+    op_bench a, b;
+    begin(&a, &keep, false);
+    begin(&b, &drop, false);
+    run(&a);
+    run(&b);
+    assert_memory_equal(a.params.gradient, b.params.gradient,
+                        (size_t)a.params.n_element * sizeof(double));
+    assert_memory_equal(fm_tape_gradient(&a.tape, a.input_tensor[0]),
+                        fm_tape_gradient(&b.tape, b.input_tensor[0]), ROWS * C * sizeof(double));
+    assert_int_equal(fm_tape_used_bytes(&b.tape), b.tape.size.arena_bytes);
+    assert_true(b.tape.size.saved_bytes < a.tape.size.saved_bytes);
+    op_end(&a);
+    op_end(&b);
+}
+
+static void used_bytes_equal_planned_bytes(void **state) {
+    (void)state;
+    for (int variant = 0; variant < 4; variant++) {
+        chain s = {.recompute = variant & 1};
+        op_bench bench;
+        begin(&bench, &s, variant & 2);
+        assert_true(bench.tape.size.arena_bytes > 0);
+        assert_true(fm_tape_used_bytes(&bench.tape) < bench.tape.size.arena_bytes);
+        run(&bench);
+        assert_int_equal(fm_tape_used_bytes(&bench.tape), bench.tape.size.arena_bytes);
+        op_end(&bench);
+    }
+}
+
+static void a_tape_without_gradient_updates_in_place(void **state) {
+    (void)state;
+    chain s = {0}, t = {0};
+    op_bench with, without;
+    begin(&with, &s, false);
+    begin(&without, &t, true);
+    run(&with);
+    run(&without);
+    assert_memory_equal(fm_tape_data(&with.tape, with.output_tensor),
+                        fm_tape_data(&without.tape, without.output_tensor),
+                        ROWS * C * sizeof(double));
+    /* The first link reads the state's tensor; the other three overwrite one buffer. */
+    assert_int_equal(fm_tape_tensor(&without.tape, without.output_tensor)->version, DEPTH - 1);
+    assert_int_equal(without.tape.size.saved_bytes, 0);
+    op_end(&with);
+    op_end(&without);
+}
+
+static void other_streams_keep_their_places(void **state) {
+    (void)state;
+    chain s = {0}, t = {.stream = 1};
+    op_bench a, b;
+    begin(&a, &s, false);
+    begin(&b, &t, false);
+    run(&a);
+    run(&b);
+    assert_true(b.tape.size.arena_bytes > a.tape.size.arena_bytes);
+    assert_memory_equal(a.params.gradient, b.params.gradient,
+                        (size_t)a.params.n_element * sizeof(double));
+    op_end(&a);
+    op_end(&b);
+}
+
+/* Records residual updates in place although backward reads what they overwrite. */
+static void using_a_destroyed_input_asserts(void **state) {
+    (void)state;
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        assert_non_null(freopen("/dev/null", "w", stderr));
+        signal(SIGABRT, SIG_DFL);
+        chain s = {.in_place = true};
+        op_bench bench;
+        begin(&bench, &s, false);
+        _exit(0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGABRT);
+}
+
+static void places_never_overlap_while_alive(void **state) {
+    (void)state;
+    enum { N = 300 };
+    static fm_plan_request request[N];
+    for (int i = 0; i < N; i++) {
+        int32_t first = (int32_t)(50 * (op_uniform(1, i) + 1));
+        request[i] = (fm_plan_request){.bytes = 1 + (int64_t)(3000 * (op_uniform(2, i) + 1)),
+                                       .first = first,
+                                       .last = first + (int32_t)(10 * (op_uniform(3, i) + 1)),
+                                       .high = op_uniform(4, i) > 0};
+    }
+    fm_arena arena;
+    assert_int_equal(fm_arena_init(&arena, (size_t)1 << 20, NULL), FM_OK);
+    fm_plan_size size;
+    assert_int_equal(fm_plan_place(request, N, &arena, &size, NULL), FM_OK);
+    for (int i = 0; i < N; i++) {
+        int64_t at = fm_plan_offset(&request[i], size.arena_bytes);
+        assert_true(at >= 0 && at + request[i].bytes <= size.arena_bytes);
+        for (int j = 0; j < i; j++) {
+            int64_t other = fm_plan_offset(&request[j], size.arena_bytes);
+            bool together =
+                request[i].first <= request[j].last && request[j].first <= request[i].last;
+            bool apart = at + request[i].bytes <= other || other + request[j].bytes <= at;
+            assert_true(!together || apart);
+        }
+    }
+    fm_arena_fini(&arena);
+}
+
+static void a_group_of_one_copies(void **state) {
+    (void)state;
+    fm_comm comm;
+    fm_comm_alone(&comm, fm_kernels_cpu(FM_ELEMENT_F32));
+    float send[3] = {1, 2, 3}, receive[3] = {0};
+    fm_message message = {FM_EXCHANGE_ALL_TO_ALL, FM_ELEMENT_F32, 3, 0, send, receive};
+    comm.finish(&comm, comm.begin(&comm, &message, NULL), NULL);
+    assert_memory_equal(send, receive, sizeof send);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shared_parameters_and_late_readers_add_gradients),
+        cmocka_unit_test(recomputing_blocks_changes_no_bit_and_saves_memory),
+        cmocka_unit_test(used_bytes_equal_planned_bytes),
+        cmocka_unit_test(a_tape_without_gradient_updates_in_place),
+        cmocka_unit_test(other_streams_keep_their_places),
+        cmocka_unit_test(using_a_destroyed_input_asserts),
+        cmocka_unit_test(places_never_overlap_while_alive),
+        cmocka_unit_test(a_group_of_one_copies),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

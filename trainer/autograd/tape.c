@@ -1,0 +1,196 @@
+/* tape.c: recording, see tape.h. Planning is in tape_plan.c, walking in tape_run.c. */
+#include "trainer/autograd/tape_internal.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* Room of a tape. The full model has about 600 nodes; address space is free until touched. */
+enum { MAX_NODE = 8192, MAX_TENSOR = 1 << 17, MAX_SEGMENT = 1024 };
+static const size_t TABLE_BYTES = (size_t)512 << 20;
+
+fm_status fm_tape_init(fm_tape *tape, const fm_kernels *kernels, fm_params *params,
+                       const fm_state *state, bool with_gradient, fm_error *reterr) {
+    *tape = (fm_tape){.kernels = kernels,
+                      .params = params,
+                      .state = state,
+                      .with_gradient = with_gradient,
+                      .in_place = !with_gradient,
+                      .open_segment = -1};
+    fm_status status = fm_arena_init(&tape->tables, TABLE_BYTES, reterr);
+    if (status) {
+        return status;
+    }
+    size_t n_block = (size_t)params->n_block + 1;
+    tape->node = fm_arena_alloc_array(&tape->tables, MAX_NODE, sizeof(fm_node));
+    tape->tensor = fm_arena_alloc_array(&tape->tables, MAX_TENSOR, sizeof(fm_tensor));
+    tape->buffer = fm_arena_alloc_array(&tape->tables, MAX_TENSOR, sizeof(fm_buffer));
+    tape->segment = fm_arena_alloc_array(&tape->tables, MAX_SEGMENT, sizeof(fm_segment));
+    tape->step = fm_arena_alloc_array(&tape->tables, (size_t)4 * MAX_NODE, sizeof(fm_step));
+    tape->param_written = fm_arena_calloc(&tape->tables, n_block, sizeof(bool));
+    bool fits = tape->node && tape->tensor && tape->buffer && tape->segment && tape->step &&
+                tape->param_written;
+    return fits ? FM_OK : fm_arena_full(&tape->tables, reterr);
+}
+
+void fm_tape_fini(fm_tape *tape) {
+    fm_arena_fini(&tape->tables);
+    *tape = (fm_tape){0};
+}
+
+/* A new tensor with a buffer of its own. `like` must not lie in the tape's table. */
+static fm_tensor_ref add_tensor(fm_tape *tape, const fm_tensor *like) {
+    assert(tape->n_tensor < MAX_TENSOR);
+    fm_tensor *tensor = &tape->tensor[tape->n_tensor];
+    *tensor = *like;
+    tensor->pool = FM_POOL_TRANSIENT;
+    tensor->buffer = tape->n_buffer++;
+    fm_buffer *buffer = &tape->buffer[tensor->buffer];
+    *buffer = (fm_buffer){
+        .bytes = fm_tensor_local_bytes(tensor), .state_offset = -1, .segment = tape->open_segment};
+    buffer->life[0].first = buffer->life[1].first = -1;
+    return tape->n_tensor++;
+}
+
+fm_tensor_ref fm_tape_state(fm_tape *tape, int32_t state_tensor, bool needs_gradient) {
+    const fm_tensor *source = &tape->state->tensor[state_tensor];
+    fm_tensor like = fm_tensor_like(source, source->name);
+    fm_tensor_ref ref = add_tensor(tape, &like);
+    fm_tensor *tensor = &tape->tensor[ref];
+    tensor->pool = FM_POOL_STATE;
+    tensor->needs_gradient = needs_gradient && tape->with_gradient;
+    tape->buffer[tensor->buffer].state_offset = tape->state->offset[state_tensor];
+    return ref;
+}
+
+fm_tensor_ref fm_tape_add_gradient(fm_tape *tape, fm_tensor_ref of) {
+    fm_tensor like = fm_tensor_like(&tape->tensor[of], tape->tensor[of].name);
+    return add_tensor(tape, &like);
+}
+
+fm_node *fm_tape_add(fm_tape *tape, const fm_op *op, const char *name, size_t attribute_bytes,
+                     void **ret_attributes) {
+    assert(tape->n_node < MAX_NODE);
+    fm_node *node = &tape->node[tape->n_node];
+    void *attributes = fm_arena_calloc(&tape->tables, 1, attribute_bytes);
+    assert(attributes);
+    *node = (fm_node){.op = op,
+                      .name = name,
+                      .attributes = attributes,
+                      .residual = -1,
+                      .holds_gradient_of = FM_TENSOR_NONE,
+                      .segment = tape->open_segment};
+    tape->n_node++;
+    *ret_attributes = attributes;
+    return node;
+}
+
+int fm_node_input(fm_tape *tape, fm_node *node, fm_tensor_ref tensor, bool reads_again) {
+    assert(node->n_input < FM_NODE_INPUTS);
+    int at = node->n_input++;
+    node->input[at] = tensor;
+    if (tensor != FM_TENSOR_NONE) {
+        node->input_version[at] = tape->tensor[tensor].version;
+        node->reads_again |= (uint32_t)reads_again << at;
+    }
+    return at;
+}
+
+void fm_node_holds(fm_tape *tape, fm_node *node, fm_tensor_ref tensor) {
+    int at = fm_node_input(tape, node, tensor, false);
+    node->without_gradient |= 1u << at;
+}
+
+void fm_node_draws(fm_tape *tape, fm_node *node) {
+    node->rng = tape->n_draw++;
+}
+
+int fm_node_param(fm_tape *tape, fm_node *node, fm_param_ref param) {
+    assert(node->n_param < FM_NODE_PARAMS && param >= 0 && param < tape->params->n_block);
+    node->param[node->n_param] = param;
+    return node->n_param++;
+}
+
+static bool needs_gradient(const fm_tape *tape, const fm_node *node) {
+    bool needs = node->n_param > 0;
+    for (int i = 0; i < node->n_input; i++) {
+        needs |= node->input[i] != FM_TENSOR_NONE && !(node->without_gradient >> i & 1) &&
+                 tape->tensor[node->input[i]].needs_gradient;
+    }
+    return needs && tape->with_gradient && node->op->backward;
+}
+
+static fm_tensor_ref add_output(fm_tape *tape, fm_node *node, fm_tensor_ref ref) {
+    assert(node->n_output < FM_NODE_OUTPUTS);
+    tape->tensor[ref].needs_gradient = needs_gradient(tape, node);
+    node->output[node->n_output++] = ref;
+    return ref;
+}
+
+fm_tensor_ref fm_node_output(fm_tape *tape, fm_node *node, fm_element element, int rank,
+                             const int64_t *shape) {
+    fm_tensor like;
+    fm_tensor_init(&like, node->name, element, rank, shape);
+    return add_output(tape, node, add_tensor(tape, &like));
+}
+
+fm_tensor_ref fm_node_output_described(fm_tape *tape, fm_node *node, const fm_tensor *description) {
+    fm_tensor like = fm_tensor_like(description, node->name);
+    return add_output(tape, node, add_tensor(tape, &like));
+}
+
+fm_tensor_ref fm_node_view(fm_tape *tape, fm_node *node, int input) {
+    fm_tensor_ref from = node->input[input];
+    fm_tensor like = fm_tensor_like(&tape->tensor[from], node->name);
+    fm_tensor_ref ref = add_tensor(tape, &like);
+    tape->n_buffer--; /* the buffer is the input's */
+    tape->tensor[ref].buffer = tape->tensor[from].buffer;
+    tape->tensor[ref].pool = tape->tensor[from].pool;
+    return add_output(tape, node, ref);
+}
+
+fm_tensor_ref fm_node_residual(fm_tape *tape, fm_node *node, int input) {
+    assert(node->n_output == 0 && node->residual < 0);
+    node->residual = input;
+    fm_tensor_ref from = node->input[input];
+    if (tape->in_place && tape->tensor[from].pool != FM_POOL_STATE) {
+        tape->tensor[from].version++;
+        return add_output(tape, node, from);
+    }
+    return fm_node_output_described(tape, node, &tape->tensor[from]);
+}
+
+int fm_node_save(fm_tape *tape, fm_node *node, fm_keep keep, fm_element element, int rank,
+                 const int64_t *shape) {
+    assert(node->n_saved < FM_NODE_SAVED);
+    fm_tensor like;
+    fm_tensor_init(&like, node->name, element, rank, shape);
+    node->saved[node->n_saved] = add_tensor(tape, &like);
+    node->keep[node->n_saved] = keep;
+    return node->n_saved++;
+}
+
+void fm_tape_begin_segment(fm_tape *tape, bool recompute) {
+    assert(tape->open_segment < 0 && tape->n_segment < MAX_SEGMENT);
+    tape->segment[tape->n_segment] =
+        (fm_segment){.first = tape->n_node, .end = tape->n_node, .recompute = recompute};
+    tape->open_segment = tape->n_segment++;
+}
+
+void fm_tape_end_segment(fm_tape *tape) {
+    assert(tape->open_segment >= 0);
+    tape->segment[tape->open_segment].end = tape->n_node;
+    tape->open_segment = -1;
+}
+
+void fm_tape_keep(fm_tape *tape, fm_tensor_ref tensor) {
+    tape->buffer[tape->tensor[tensor].buffer].kept = true;
+}
+
+void fm_tape_seed_gradient(fm_tape *tape, fm_tensor_ref tensor, int32_t state_tensor) {
+    assert(tape->tensor[tensor].gradient == FM_TENSOR_NONE);
+    tape->tensor[tensor].gradient = fm_tape_state(tape, state_tensor, false);
+}
+
+void fm_tape_want_gradient(fm_tape *tape, fm_tensor_ref tensor) {
+    tape->tensor[tensor].wants_gradient = true;
+}

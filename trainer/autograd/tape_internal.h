@@ -1,0 +1,13 @@
+/* tape_internal.h: what the three files of the tape share. */
+#ifndef FM_TRAINER_TAPE_INTERNAL_H
+#define FM_TRAINER_TAPE_INTERNAL_H
+
+#include "trainer/autograd/tape.h"
+
+/* A new tensor shaped like `of`, for its gradient. */
+fm_tensor_ref fm_tape_add_gradient(fm_tape *tape, fm_tensor_ref of);
+
+/* Runs step `at`, dry or for real; returns the workspace bytes that it asked for. */
+int64_t fm_tape_run_step(fm_tape *tape, int32_t at, fm_stream *stream, bool dry);
+
+#endif

@@ -1,0 +1,322 @@
+/* tape_plan.c: schedule, gradients' betas, dry walk, lives and places; see tape.h. */
+#include "trainer/autograd/tape_internal.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+static bool output_has_gradient(const fm_tape *tape, const fm_node *node) {
+    for (int i = 0; i < node->n_output; i++) {
+        if (tape->tensor[node->output[i]].gradient != FM_TENSOR_NONE) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Input i of `node` receives a gradient: does it overwrite, add, or pass through in place? */
+static void plan_input_gradient(fm_tape *tape, fm_node *node, int i) {
+    fm_tensor_ref input = node->input[i];
+    uint32_t bit = 1u << i;
+    node->input_written |= bit;
+    fm_tensor_ref present = tape->tensor[input].gradient;
+    if (i == node->residual) {
+        fm_tensor_ref above = tape->tensor[node->output[0]].gradient;
+        if (present == FM_TENSOR_NONE) {
+            tape->tensor[input].gradient = above;
+        }
+        node->residual_adds = present != FM_TENSOR_NONE && present != above;
+        node->input_beta |= bit;
+    } else if (present == FM_TENSOR_NONE) {
+        fm_tensor_ref gradient = fm_tape_add_gradient(tape, input);
+        tape->tensor[input].gradient = gradient;
+    } else {
+        node->input_beta |= bit;
+    }
+    if (tape->tensor[input].wants_gradient) {
+        tape->buffer[tape->tensor[tape->tensor[input].gradient].buffer].kept = true;
+    }
+}
+
+static void plan_gradients(fm_tape *tape) {
+    for (int32_t n = tape->n_node - 1; n >= 0 && tape->with_gradient; n--) {
+        fm_node *node = &tape->node[n];
+        node->has_backward = node->op->backward && output_has_gradient(tape, node);
+        if (!node->has_backward) {
+            continue;
+        }
+        for (int i = 0; i < node->n_input; i++) {
+            bool takes = node->input[i] != FM_TENSOR_NONE && !(node->without_gradient >> i & 1);
+            if (takes && tape->tensor[node->input[i]].needs_gradient) {
+                plan_input_gradient(tape, node, i);
+            }
+        }
+        for (int j = 0; j < node->n_param; j++) {
+            node->param_beta |= (uint32_t)tape->param_written[node->param[j]] << j;
+            tape->param_written[node->param[j]] = true;
+        }
+    }
+}
+
+/* ---- schedule -------------------------------------------------------------------------------- */
+
+static void add_step(fm_tape *tape, int32_t node, fm_phase phase, bool wants_output) {
+    tape->step[tape->n_step++] =
+        (fm_step){.node = node, .phase = phase, .wants_output = wants_output};
+}
+
+static bool in_recomputed_segment(const fm_tape *tape, int32_t segment) {
+    return tape->with_gradient && segment >= 0 && tape->segment[segment].recompute;
+}
+
+/* What is given up after forward: saved tensors that are marked so, everything saved in a
+ * recomputed segment, and its outputs that nobody outside reads. */
+static void plan_dropped(fm_tape *tape) {
+    for (int32_t n = 0; n < tape->n_node; n++) {
+        const fm_node *node = &tape->node[n];
+        bool recompute = in_recomputed_segment(tape, node->segment);
+        for (int i = 0; i < node->n_saved; i++) {
+            fm_buffer *buffer = &tape->buffer[tape->tensor[node->saved[i]].buffer];
+            buffer->dropped = tape->with_gradient && (recompute || node->keep[i] == FM_RECOMPUTE);
+        }
+        for (int i = 0; i < node->n_output && recompute; i++) {
+            fm_buffer *buffer = &tape->buffer[tape->tensor[node->output[i]].buffer];
+            buffer->dropped = !buffer->kept && buffer->state_offset < 0;
+        }
+    }
+    for (int32_t n = 0; n < tape->n_node; n++) {
+        const fm_node *node = &tape->node[n];
+        for (int i = 0; i < node->n_input; i++) {
+            if (node->input[i] != FM_TENSOR_NONE) {
+                fm_buffer *buffer = &tape->buffer[tape->tensor[node->input[i]].buffer];
+                buffer->dropped = buffer->dropped && buffer->segment == node->segment;
+            }
+        }
+    }
+}
+
+static bool output_is_dropped(const fm_tape *tape, const fm_node *node) {
+    for (int i = 0; i < node->n_output; i++) {
+        if (!tape->buffer[tape->tensor[node->output[i]].buffer].dropped) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A node's outputs are given up together or not at all: a recompute writes all or none. */
+static void plan_dropped_together(fm_tape *tape) {
+    for (int32_t n = 0; n < tape->n_node; n++) {
+        const fm_node *node = &tape->node[n];
+        bool dropped = output_is_dropped(tape, node);
+        for (int i = 0; i < node->n_output; i++) {
+            tape->buffer[tape->tensor[node->output[i]].buffer].dropped = dropped;
+        }
+    }
+}
+
+static void schedule_recompute(fm_tape *tape, int32_t n) {
+    const fm_node *node = &tape->node[n];
+    if (in_recomputed_segment(tape, node->segment)) {
+        const fm_segment *segment = &tape->segment[node->segment];
+        for (int32_t inner = segment->first; n == segment->end - 1 && inner <= n; inner++) {
+            add_step(tape, inner, FM_PHASE_RECOMPUTE, output_is_dropped(tape, &tape->node[inner]));
+        }
+        return;
+    }
+    bool needed = false;
+    for (int i = 0; i < node->n_saved; i++) {
+        needed |= node->keep[i] == FM_RECOMPUTE;
+    }
+    if (needed && node->has_backward) {
+        add_step(tape, n, FM_PHASE_RECOMPUTE, false);
+    }
+}
+
+static void plan_schedule(fm_tape *tape) {
+    for (int32_t n = 0; n < tape->n_node; n++) {
+        add_step(tape, n, FM_PHASE_FORWARD, true);
+    }
+    tape->n_forward = tape->n_step;
+    for (int32_t n = tape->n_node - 1; n >= 0 && tape->with_gradient; n--) {
+        schedule_recompute(tape, n);
+        if (tape->node[n].has_backward) {
+            add_step(tape, n, FM_PHASE_BACKWARD, false);
+        }
+    }
+}
+
+/* ---- lives ----------------------------------------------------------------------------------- */
+
+static void touch(fm_tape *tape, fm_tensor_ref tensor, int32_t step) {
+    if (tensor == FM_TENSOR_NONE) {
+        return;
+    }
+    fm_buffer *buffer = &tape->buffer[tape->tensor[tensor].buffer];
+    int life = buffer->dropped && step >= tape->n_forward;
+    if (buffer->life[life].first < 0) {
+        buffer->life[life].first = step;
+    }
+    buffer->life[life].last = buffer->kept ? tape->n_step - 1 : step;
+}
+
+static void touch_backward(fm_tape *tape, const fm_node *node, int32_t step) {
+    for (int i = 0; i < node->n_input; i++) {
+        if (node->reads_again >> i & 1) {
+            touch(tape, node->input[i], step);
+            assert(node->input_version[i] == tape->tensor[node->input[i]].version &&
+                   "an input that backward reads was overwritten in place");
+        }
+        if (node->input_written >> i & 1) {
+            touch(tape, tape->tensor[node->input[i]].gradient, step);
+        }
+    }
+    for (int i = 0; i < node->n_output; i++) {
+        touch(tape, tape->tensor[node->output[i]].gradient, step);
+    }
+    if (node->holds_gradient_of != FM_TENSOR_NONE) {
+        touch(tape, tape->tensor[node->holds_gradient_of].gradient, step);
+    }
+}
+
+static void touch_forward(fm_tape *tape, const fm_node *node, const fm_step *step, int32_t at) {
+    for (int i = 0; i < node->n_input; i++) {
+        touch(tape, node->input[i], at);
+    }
+    for (int i = 0; i < node->n_output && step->wants_output; i++) {
+        touch(tape, node->output[i], at);
+    }
+}
+
+/* A buffer touched by another stream has no order against stream 0 but at tickets: it keeps its
+ * place through the whole pass. */
+static void pin_other_streams(fm_tape *tape, const fm_node *node) {
+    for (int i = 0; i < node->n_input + node->n_output + node->n_saved; i++) {
+        int out = i - node->n_input, save = out - node->n_output;
+        fm_tensor_ref tensor = out < 0    ? node->input[i]
+                               : save < 0 ? node->output[out]
+                                          : node->saved[save];
+        if (tensor != FM_TENSOR_NONE) {
+            fm_buffer *buffer = &tape->buffer[tape->tensor[tensor].buffer];
+            buffer->life[0].first = 0;
+            buffer->life[0].last = tape->n_step - 1;
+            buffer->dropped = false;
+        }
+    }
+}
+
+static void plan_lives(fm_tape *tape) {
+    for (int32_t at = 0; at < tape->n_step; at++) {
+        const fm_step *step = &tape->step[at];
+        const fm_node *node = &tape->node[step->node];
+        if (step->phase == FM_PHASE_BACKWARD) {
+            touch_backward(tape, node, at);
+        } else {
+            touch_forward(tape, node, step, at);
+        }
+        for (int i = 0; i < node->n_saved; i++) {
+            touch(tape, node->saved[i], at);
+        }
+    }
+    for (int32_t n = 0; n < tape->n_node; n++) {
+        if (tape->node[n].stream != 0) {
+            pin_other_streams(tape, &tape->node[n]);
+        }
+    }
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+static void dry_walk(fm_tape *tape) {
+    for (int32_t at = 0; at < tape->n_step; at++) {
+        fm_step *step = &tape->step[at];
+        fm_node *node = &tape->node[step->node];
+        step->workspace_bytes = fm_tape_run_step(tape, at, NULL, true);
+        int64_t *most = step->phase == FM_PHASE_BACKWARD ? &node->workspace_backward_bytes
+                                                         : &node->workspace_forward_bytes;
+        *most = step->workspace_bytes > *most ? step->workspace_bytes : *most;
+    }
+}
+
+static int32_t list_requests(const fm_tape *tape, fm_plan_request *request) {
+    int32_t count = 0;
+    for (int32_t b = 0; b < tape->n_buffer; b++) {
+        const fm_buffer *buffer = &tape->buffer[b];
+        for (int life = 0; life < 2 && buffer->state_offset < 0; life++) {
+            int32_t first = buffer->life[life].first, last = buffer->life[life].last;
+            if (first >= 0) {
+                bool spans = first < tape->n_forward && last >= tape->n_forward;
+                request[count++] = (fm_plan_request){
+                    .bytes = buffer->bytes, .first = first, .last = last, .high = !spans};
+            }
+        }
+    }
+    for (int32_t at = 0; at < tape->n_step; at++) {
+        if (tape->step[at].workspace_bytes) {
+            bool apart = tape->node[tape->step[at].node].stream != 0;
+            request[count++] = (fm_plan_request){.bytes = tape->step[at].workspace_bytes,
+                                                 .first = apart ? 0 : at,
+                                                 .last = apart ? tape->n_step - 1 : at,
+                                                 .high = true};
+        }
+    }
+    return count;
+}
+
+/* The same order as list_requests. */
+static void take_places(fm_tape *tape, const fm_plan_request *request) {
+    int64_t arena_bytes = tape->size.arena_bytes;
+    for (int32_t b = 0; b < tape->n_buffer; b++) {
+        fm_buffer *buffer = &tape->buffer[b];
+        for (int life = 0; life < 2 && buffer->state_offset < 0; life++) {
+            if (buffer->life[life].first >= 0) {
+                buffer->life[life].offset = fm_plan_offset(request, arena_bytes);
+                buffer->life[life].high = request->high;
+                request++;
+            }
+        }
+    }
+    for (int32_t at = 0; at < tape->n_step; at++) {
+        if (tape->step[at].workspace_bytes) {
+            tape->step[at].workspace_at = fm_plan_offset(request++, arena_bytes);
+        }
+    }
+    for (int32_t t = 0; t < tape->n_tensor; t++) {
+        const fm_buffer *buffer = &tape->buffer[tape->tensor[t].buffer];
+        if (buffer->state_offset < 0 && buffer->life[0].first >= 0 && !buffer->life[0].high) {
+            tape->tensor[t].pool = FM_POOL_SAVED;
+        }
+    }
+}
+
+fm_status fm_tape_plan(fm_tape *tape, fm_error *reterr) {
+    assert(tape->open_segment < 0 && tape->n_step == 0);
+    plan_gradients(tape);
+    plan_dropped(tape);
+    plan_dropped_together(tape);
+    plan_schedule(tape);
+    plan_lives(tape);
+    dry_walk(tape);
+    size_t mark = fm_arena_mark(&tape->tables);
+    size_t most = (size_t)tape->n_buffer * 2 + (size_t)tape->n_step;
+    fm_plan_request *request = fm_arena_alloc_array(&tape->tables, most, sizeof(*request));
+    if (!request) {
+        return fm_arena_full(&tape->tables, reterr);
+    }
+    fm_plan_size size;
+    int32_t count = list_requests(tape, request);
+    fm_status status = fm_plan_place(request, count, &tape->tables, &size, reterr);
+    if (status) {
+        return status;
+    }
+    tape->size = (fm_tape_size){.arena_bytes = size.arena_bytes,
+                                .saved_bytes = size.low_bytes,
+                                .transient_bytes = size.high_bytes,
+                                .n_node = tape->n_node,
+                                .n_tensor = tape->n_tensor,
+                                .n_step = tape->n_step};
+    take_places(tape, request);
+    fm_arena_rewind(&tape->tables, mark);
+    return FM_OK;
+}

@@ -1,0 +1,233 @@
+/* tape_run.c: walking the schedule and the pointers that ops see; see tape.h. */
+#include "trainer/autograd/tape_internal.h"
+
+#include <assert.h>
+
+void fm_tape_bind(fm_tape *tape, void *memory) {
+    tape->memory = memory;
+}
+
+/* The residual's gradient where it could not be passed in place: dx += dy. */
+static void add_residual_gradient(const fm_run *run, const fm_node *node) {
+    const fm_tensor *x = &run->tape->tensor[node->input[node->residual]];
+    fm_out dx = fm_run_gradient(run, node, node->residual);
+    run->kernels->axpy(run->stream, fm_tensor_local_count(x), 1.0,
+                       fm_run_output_gradient(run, node, 0), dx);
+}
+
+int64_t fm_tape_run_step(fm_tape *tape, int32_t at, fm_stream *stream, bool dry) {
+    const fm_step *step = &tape->step[at];
+    const fm_node *node = &tape->node[step->node];
+    fm_run run = {.tape = tape,
+                  .kernels = tape->kernels,
+                  .stream = stream,
+                  .step = at,
+                  .dry = dry,
+                  .wants_output = step->wants_output};
+    if (step->phase != FM_PHASE_BACKWARD) {
+        node->op->forward(&run, node);
+    } else {
+        node->op->backward(&run, node);
+        if (node->residual_adds && !dry) {
+            add_residual_gradient(&run, node);
+        }
+    }
+    return run.workspace_peak_bytes;
+}
+
+static void walk(fm_tape *tape, int32_t first, int32_t end, fm_stream *stream) {
+    assert(tape->memory || tape->size.arena_bytes == 0);
+    for (int32_t at = first; at < end; at++) {
+        int64_t used = fm_tape_run_step(tape, at, stream, false);
+        tape->step[at].touched = used > 0;
+        assert(used == tape->step[at].workspace_bytes && "the dry run asked for another workspace");
+    }
+}
+
+void fm_tape_forward(fm_tape *tape, fm_stream *stream) {
+    walk(tape, 0, tape->n_forward, stream);
+}
+
+void fm_tape_backward(fm_tape *tape, fm_stream *stream) {
+    walk(tape, tape->n_forward, tape->n_step, stream);
+}
+
+/* What ops see in a dry run: present, and never read. Kernels' workspace queries may ask whether an
+ * optional operand is there. */
+static void *dry_place(void) {
+    return (void *)(uintptr_t)FM_PLAN_ALIGN_BYTES;
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+static void *place(const fm_tape *tape, fm_tensor_ref ref, int32_t step) {
+    if (ref == FM_TENSOR_NONE) {
+        return NULL;
+    }
+    const fm_tensor *tensor = &tape->tensor[ref];
+    fm_buffer *buffer = &tape->buffer[tensor->buffer];
+    if (buffer->state_offset >= 0) {
+        return (char *)tape->state->memory + buffer->state_offset + tensor->offset;
+    }
+    int life = buffer->dropped && step >= tape->n_forward;
+    assert(step >= buffer->life[life].first && step <= buffer->life[life].last);
+    buffer->life[life].touched = true;
+    return (char *)tape->memory + buffer->life[life].offset + tensor->offset;
+}
+
+void *fm_tape_data(const fm_tape *tape, fm_tensor_ref tensor) {
+    return place(tape, tensor, tape->n_step - 1);
+}
+
+void *fm_tape_gradient(const fm_tape *tape, fm_tensor_ref tensor) {
+    return place(tape, tape->tensor[tensor].gradient, tape->n_step - 1);
+}
+
+static int64_t most(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+/* Reach of both ends at one step, over places that were handed out. */
+static int64_t used_at(const fm_tape *tape, int32_t at) {
+    int64_t low = 0, high = 0, arena_bytes = tape->size.arena_bytes;
+    for (int32_t b = 0; b < tape->n_buffer; b++) {
+        const fm_buffer *buffer = &tape->buffer[b];
+        for (int i = 0; i < 2; i++) {
+            bool alive = buffer->life[i].first >= 0 && buffer->life[i].first <= at &&
+                         buffer->life[i].last >= at;
+            if (buffer->state_offset < 0 && alive && buffer->life[i].touched) {
+                int64_t offset = buffer->life[i].offset;
+                if (buffer->life[i].high) {
+                    high = most(high, arena_bytes - offset);
+                } else {
+                    low = most(low, offset + fm_plan_round(buffer->bytes));
+                }
+            }
+        }
+    }
+    if (tape->step[at].touched) {
+        high = most(high, arena_bytes - tape->step[at].workspace_at);
+    }
+    return low + high;
+}
+
+int64_t fm_tape_used_bytes(const fm_tape *tape) {
+    int64_t used = 0;
+    for (int32_t at = 0; at < tape->n_step; at++) {
+        used = most(used, used_at(tape, at));
+    }
+    return used;
+}
+
+static void *run_place(const fm_run *run, fm_tensor_ref ref) {
+    if (run->dry) {
+        return ref == FM_TENSOR_NONE ? NULL : dry_place();
+    }
+    return place(run->tape, ref, run->step);
+}
+
+static bool output_is_finite(const fm_tape *tape, const fm_node *node, int32_t at,
+                             fm_stream *stream, uint32_t *flag) {
+    uint32_t found = 0;
+    tape->kernels->upload(stream, flag, &found, sizeof found);
+    for (int i = 0; i < node->n_output; i++) {
+        const fm_tensor *tensor = &tape->tensor[node->output[i]];
+        if (tensor->element == tape->kernels->act) {
+            tape->kernels->find_nonfinite(stream, fm_tensor_local_count(tensor),
+                                          place(tape, node->output[i], at), flag);
+        }
+    }
+    tape->kernels->download(stream, &found, flag, sizeof found);
+    tape->kernels->synchronize(stream);
+    return !found;
+}
+
+const fm_node *fm_tape_find_nonfinite(fm_tape *tape, fm_stream *stream, uint32_t *flag) {
+    for (int32_t at = 0; at < tape->n_forward; at++) {
+        const fm_node *node = &tape->node[tape->step[at].node];
+        fm_tape_run_step(tape, at, stream, false);
+        if (!output_is_finite(tape, node, at, stream, flag)) {
+            return node;
+        }
+    }
+    return NULL;
+}
+
+/* ---- for ops --------------------------------------------------------------------------------- */
+
+void *fm_run_workspace(fm_run *run, int64_t bytes) {
+    if (bytes == 0) {
+        return NULL;
+    }
+    const fm_step *step = &run->tape->step[run->step];
+    int64_t at = run->workspace_used_bytes;
+    run->workspace_used_bytes += fm_plan_round(bytes);
+    run->workspace_peak_bytes = most(run->workspace_peak_bytes, run->workspace_used_bytes);
+    if (run->dry) {
+        return dry_place();
+    }
+    assert(run->workspace_used_bytes <= step->workspace_bytes);
+    return (char *)run->tape->memory + step->workspace_at + at;
+}
+
+void *fm_run_workspace_act(fm_run *run, int64_t count) {
+    return fm_run_workspace(run, count * (int64_t)fm_element_bytes(run->kernels->act));
+}
+
+void *fm_run_workspace_acc(fm_run *run, int64_t count) {
+    return fm_run_workspace(run, count * (int64_t)fm_element_bytes(run->kernels->acc));
+}
+
+void *fm_run_input(const fm_run *run, const fm_node *node, int i) {
+    assert(i < node->n_input);
+    bool backward = run->tape->step[run->step].phase == FM_PHASE_BACKWARD;
+    assert(!backward || node->input[i] == FM_TENSOR_NONE || node->reads_again >> i & 1);
+    (void)backward;
+    return run_place(run, node->input[i]);
+}
+
+void *fm_run_output(const fm_run *run, const fm_node *node, int i) {
+    assert(i < node->n_output);
+    return run_place(run, node->output[i]);
+}
+
+void *fm_run_saved(const fm_run *run, const fm_node *node, int i) {
+    assert(i < node->n_saved);
+    return run_place(run, node->saved[i]);
+}
+
+void *fm_run_param(const fm_run *run, const fm_node *node, int j) {
+    const fm_params *params = run->tape->params;
+    assert(j < node->n_param);
+    int64_t offset = params->block[node->param[j]].offset;
+    const void *flat = params->copy ? params->copy : params->master;
+    return run->dry ? dry_place() : fm_run_at(flat, offset, run->kernels->act);
+}
+
+void *fm_run_output_gradient(const fm_run *run, const fm_node *node, int i) {
+    return run_place(run, run->tape->tensor[node->output[i]].gradient);
+}
+
+fm_out fm_run_gradient(const fm_run *run, const fm_node *node, int i) {
+    if (!(node->input_written >> i & 1)) {
+        return (fm_out){0};
+    }
+    return (fm_out){.data = run_place(run, run->tape->tensor[node->input[i]].gradient),
+                    .beta = node->input_beta >> i & 1 ? FM_ADD : FM_WRITE};
+}
+
+fm_out fm_run_param_gradient(const fm_run *run, const fm_node *node, int j) {
+    const fm_params *params = run->tape->params;
+    assert(j < node->n_param);
+    return (fm_out){.data = run->dry ? dry_place()
+                                     : fm_params_at(params, params->gradient,
+                                                    params->block[node->param[j]].offset),
+                    .beta = node->param_beta >> j & 1 ? FM_ADD : FM_WRITE};
+}
+
+fm_draw fm_run_draw(const fm_run *run, const fm_node *node) {
+    return (fm_draw){.seed = run->tape->seed,
+                     .clock = run->tape->clock,
+                     .layer = node->rng,
+                     .purpose = FM_PURPOSE_DROPOUT};
+}

@@ -1,0 +1,34 @@
+/* blas.c: the only file that includes cblas.h. OpenBLAS's indices are 32-bit; larger is our fault.
+ */
+#include "trainer/backend/cpu/blas.h"
+
+#include <assert.h>
+#include <cblas.h>
+#include <limits.h>
+
+void fm_blas_init(void) {
+    openblas_set_num_threads(1);
+}
+
+static blasint narrow(int64_t size) {
+    assert(size >= 0 && size <= INT_MAX);
+    return (blasint)size;
+}
+
+static CBLAS_TRANSPOSE transpose(bool is_transposed) {
+    return is_transposed ? CblasTrans : CblasNoTrans;
+}
+
+void fm_blas_gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
+                      const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
+                      float *c, int64_t ldc) {
+    cblas_sgemm(CblasRowMajor, transpose(trans_a), transpose(trans_b), narrow(m), narrow(n),
+                narrow(k), alpha, a, narrow(lda), b, narrow(ldb), beta, c, narrow(ldc));
+}
+
+void fm_blas_gemm_f64(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, double alpha,
+                      const double *a, int64_t lda, const double *b, int64_t ldb, double beta,
+                      double *c, int64_t ldc) {
+    cblas_dgemm(CblasRowMajor, transpose(trans_a), transpose(trans_b), narrow(m), narrow(n),
+                narrow(k), alpha, a, narrow(lda), b, narrow(ldb), beta, c, narrow(ldc));
+}

@@ -1,0 +1,64 @@
+/* body/dropout.h: shared-axis dropout: the mask is drawn where it is used, forward and backward. */
+#include "trainer/backend/cpu/body/real.h"
+
+enum { DROPOUT_STRIP = 64 };
+
+/* keep of channels first .. first + n - 1 at global position (i, j). */
+static void dropout_keep(const fm_dropout *d, int64_t i, int64_t j, int64_t first, int64_t n,
+                         real *keep) {
+    uint32_t threshold = fm_drop_threshold(d->rate);
+    real kept = (real)(1 / (1 - d->rate));
+    for (int64_t c = 0; c < n; c++) {
+        uint64_t index =
+            fm_dropout_index(d->shared, (uint64_t)(d->offset0 + i), (uint64_t)(d->offset1 + j),
+                             (uint64_t)(first + c), (uint64_t)d->global_n1, (uint64_t)d->c);
+        keep[c] = fm_draw_word(&d->draw, index) < threshold ? 0 : kept;
+    }
+}
+
+/* y = residual + keep * x over the positions that share one mask row: the strip's channels at
+ * count positions, stride elements apart. Exactly one of residual and beta adds. */
+static void dropout_strip(const real *keep, int64_t n, int64_t count, int64_t stride,
+                          const real *residual, const real *x, real *y, fm_beta beta) {
+    for (int64_t p = 0; p < count; p++) {
+        for (int64_t c = 0; c < n; c++) {
+            real value = keep[c] * x[p * stride + c];
+            if (residual) value += residual[p * stride + c];
+            put(&y[p * stride + c], beta, value);
+        }
+    }
+}
+
+static void dropout_all(const fm_dropout *d, const real *residual, const real *x, real *y,
+                        fm_beta beta) {
+    assert(d->rate >= 0 && d->rate < 1);
+    real keep[DROPOUT_STRIP];
+    bool share0 = d->shared == FM_SHARED_AXIS0, share1 = d->shared == FM_SHARED_AXIS1;
+    if (d->rate == 0) share0 = true; /* any order does: all are kept */
+    for (int64_t i = 0; i < (share0 ? 1 : d->n0); i++) {
+        for (int64_t j = 0; j < (share1 && !share0 ? 1 : d->n1); j++) {
+            for (int64_t first = 0; first < d->c; first += DROPOUT_STRIP) {
+                int64_t n = min_size(DROPOUT_STRIP, d->c - first);
+                int64_t at = (i * d->n1 + j) * d->c + first;
+                int64_t count = share0 ? d->n0 : share1 ? d->n1 : 1;
+                int64_t stride = share0 ? d->n1 * d->c : d->c;
+                for (int64_t c = 0; c < n; c++)
+                    keep[c] = 1;
+                if (d->rate > 0) dropout_keep(d, i, j, first, n, keep);
+                dropout_strip(keep, n, count, stride, residual ? residual + at : NULL, x + at,
+                              y + at, beta);
+            }
+        }
+    }
+}
+
+static void dropout(fm_stream *stream, const fm_dropout *args, const void *residual, const void *x,
+                    void *y) {
+    (void)stream;
+    dropout_all(args, residual, x, y, FM_WRITE);
+}
+
+static void dropout_grad(fm_stream *stream, const fm_dropout *args, const void *dy, fm_out dx) {
+    (void)stream;
+    dropout_all(args, NULL, dy, dx.data, dx.beta);
+}

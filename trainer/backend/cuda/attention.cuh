@@ -1,0 +1,43 @@
+/* attention.cuh: what the two attention files share: index maps, the workspace's parts, and the
+ * question which of the two can take a shape. */
+#ifndef FM_BACKEND_CUDA_ATTENTION_CUH
+#define FM_BACKEND_CUDA_ATTENTION_CUH
+
+#include "trainer/backend/cuda/families.cuh"
+
+namespace fm_cuda {
+
+__host__ __device__ inline int64_t offset_of(const fm_attention_stride &s, int64_t group,
+                                             int64_t batch, int64_t row, int64_t head) {
+    return group * s.group + batch * s.batch + row * s.row + head * s.head;
+}
+
+/* The row of lse, delta and dout's copy that (group, batch, head) begins at. */
+__host__ __device__ inline int64_t row_of(const fm_attention &a, int64_t group, int64_t batch,
+                                          int64_t head) {
+    return ((group * a.n_batch + batch) * a.n_head + head) * a.n_query;
+}
+
+/* Parts of the workspace, each from a multiple of 64 bytes. Which are there depends on the path. */
+struct attention_space {
+    uint8_t *valid;      /* [n_group, n_batch]: whether any key of the batch is */
+    float *delta;        /* [rows]: <P, dP> of each row */
+    void *dout;          /* act [rows, c_head]: gradient of the ungated output */
+    void *bias, *bias_t; /* act [group, head, query, ld_bias] and [group, head, key, ld_bias_t] */
+    float *dbias;        /* partial sums [chunks, group, head, query, key] */
+    int64_t ld_bias, ld_bias_t, chunks;
+};
+
+/* attention.cu: fills space.valid. */
+template <typename T> void attention_find_valid(fm_stream *, const fm_attention &, uint8_t *valid);
+
+/* attention_mma.cu: bf16, c_head 8, 16, 24 or 32, a key for each head, 16-byte rows. */
+bool attention_mma_takes(const fm_attention *, const fm_attention_grad *grad);
+size_t attention_mma_layout(const fm_attention *, bool backward, void *base, attention_space *ret);
+void attention_mma(fm_stream *, const fm_attention *, void *workspace);
+void attention_mma_grad(fm_stream *, const fm_attention *, const fm_attention_grad *,
+                        void *workspace);
+
+} // namespace fm_cuda
+
+#endif

@@ -1,0 +1,121 @@
+/* families.cuh: the functions behind the table, one family a file; kernels.h says what each does.
+ * T is the act type. */
+#ifndef FM_BACKEND_CUDA_FAMILIES_CUH
+#define FM_BACKEND_CUDA_FAMILIES_CUH
+
+#include "trainer/backend/cuda/common.cuh"
+
+namespace fm_cuda {
+
+/* memory.cu */
+void *alloc(size_t bytes);
+void release(void *memory);
+void upload(fm_stream *stream, void *device, const void *host, size_t bytes);
+void download(fm_stream *stream, void *host, const void *device, size_t bytes);
+void synchronize(fm_stream *stream);
+template <typename T> void fill(fm_stream *, int64_t n, double value, void *y);
+template <typename T> void copy(fm_stream *, int64_t n, const void *x, void *y);
+template <typename T> void cast(fm_stream *, int64_t n, fm_element from, const void *x, void *y);
+template <typename T> void copy_strided(fm_stream *, const fm_strided *);
+void widen(fm_stream *, int64_t n, const uint8_t *x, int32_t *y);
+template <typename T> void unpack_bits(fm_stream *, int64_t n, const uint8_t *bits, void *y);
+template <typename T> void axpy(fm_stream *, int64_t n, double alpha, const void *x, fm_out y);
+void axpy_device(fm_stream *, int64_t n, const double *alpha, const void *x, fm_out y);
+size_t sum_workspace(int64_t n_a, int64_t n_r, int64_t n_c);
+template <typename T>
+void sum(fm_stream *, int64_t n_a, int64_t n_r, int64_t n_c, const int64_t stride[2], const void *x,
+         fm_out y, bool y_is_acc, void *workspace);
+
+/* gemm.cu. gemm_prepare makes the cuBLASLt handle; false when it cannot. */
+bool gemm_prepare(void);
+size_t gemm_workspace(const fm_gemm *);
+template <typename T> void gemm(fm_stream *, const fm_gemm *, void *workspace);
+
+/* rows.cu */
+template <typename T> void layernorm(fm_stream *, const fm_layernorm *);
+size_t layernorm_grad_workspace(int64_t rows, int64_t c);
+template <typename T> void layernorm_grad(fm_stream *, const fm_layernorm_grad *, void *workspace);
+template <typename T>
+void bias_add(fm_stream *, int64_t rows, int64_t c, const void *x, const void *bias, void *y);
+template <typename T> void relu(fm_stream *, int64_t n, const void *x, void *y);
+template <typename T>
+void relu_grad(fm_stream *, int64_t n, const void *y, const void *dy, fm_out dx);
+template <typename T> void gate(fm_stream *, const fm_gate *);
+template <typename T> void gate_grad(fm_stream *, const fm_gate *, const fm_gate_grad *);
+template <typename T>
+void scale_rows(fm_stream *, int64_t rows, int64_t c, int64_t ldx, int64_t ldy, const void *scale,
+                const void *x, fm_out y);
+template <typename T> void masked_mean(fm_stream *, const fm_masked_mean *, void *y);
+template <typename T>
+void masked_mean_grad(fm_stream *, const fm_masked_mean *, const void *dy, fm_out dx);
+
+/* attention.cu (any shape) and attention_mma.cu (tensor cores) */
+template <typename T> size_t attention_workspace(const fm_attention *);
+template <typename T> void attention(fm_stream *, const fm_attention *, void *workspace);
+template <typename T> size_t attention_grad_workspace(const fm_attention *);
+template <typename T>
+void attention_grad(fm_stream *, const fm_attention *, const fm_attention_grad *, void *workspace);
+
+/* outer.cu, triangle.cu */
+template <typename T> size_t outer_workspace(const fm_outer *);
+template <typename T> void outer(fm_stream *, const fm_outer *, void *workspace);
+template <typename T> size_t outer_grad_workspace(const fm_outer *);
+template <typename T>
+void outer_grad(fm_stream *, const fm_outer *, const fm_outer_grad *, void *workspace);
+template <typename T> size_t triangle_workspace(const fm_triangle *);
+template <typename T> void triangle(fm_stream *, const fm_triangle *, void *workspace);
+template <typename T> size_t triangle_grad_workspace(const fm_triangle *);
+template <typename T>
+void triangle_grad(fm_stream *, const fm_triangle *, const fm_triangle_grad *, void *workspace);
+
+/* dropout.cu */
+template <typename T>
+void dropout(fm_stream *, const fm_dropout *, const void *residual, const void *x, void *y);
+template <typename T> void dropout_grad(fm_stream *, const fm_dropout *, const void *dy, fm_out dx);
+
+/* embed.cu */
+template <typename T>
+void lookup(fm_stream *, const fm_lookup *, int64_t rows, const uint8_t *ids, fm_out y);
+size_t lookup_grad_workspace(const fm_lookup *, int64_t rows);
+template <typename T>
+void lookup_grad(fm_stream *, const fm_lookup *, int64_t rows, const uint8_t *ids, const void *dy,
+                 fm_out dw, void *workspace);
+template <typename T>
+void relpos(fm_stream *, const fm_lookup *, int64_t n_i, int64_t n_j, const int32_t *index_i,
+            const int32_t *index_j, fm_out z);
+size_t relpos_grad_workspace(const fm_lookup *, int64_t n_i, int64_t n_j);
+template <typename T>
+void relpos_grad(fm_stream *, const fm_lookup *, int64_t n_i, int64_t n_j, const int32_t *index_i,
+                 const int32_t *index_j, const void *dz, fm_out dw, void *workspace);
+void distance_ids(fm_stream *, int64_t n_i, int64_t n_j, const float *x_i, const float *x_j,
+                  int32_t n_bin, float first, float last, float most_square, uint8_t *ids);
+template <typename T>
+void outer_sum(fm_stream *, int64_t n_i, int64_t n_j, int64_t c, int64_t lda, int64_t ldb,
+               const void *a, const void *b, fm_out z);
+template <typename T>
+void outer_sum_grad(fm_stream *, int64_t n_i, int64_t n_j, int64_t c, int64_t lda, int64_t ldb,
+                    const void *dz, fm_out da, fm_out db);
+template <typename T> void msa_features(fm_stream *, const fm_msa_features *);
+
+/* loss.cu */
+template <typename T>
+void distance_bins(fm_stream *, int64_t n_i, int64_t n_j, const float *x_i, const float *x_j,
+                   const float *mask_i, const float *mask_j, int32_t n_bin, float first, float last,
+                   int32_t *target, void *w);
+size_t cross_entropy_workspace(int64_t rows);
+template <typename T> void cross_entropy(fm_stream *, const fm_cross_entropy *, void *workspace);
+template <typename T>
+void cross_entropy_grad(fm_stream *, const fm_cross_entropy *, const void *dloss, fm_out dx);
+
+/* optim.cu */
+size_t grad_norm_workspace(int64_t n);
+void grad_norm(fm_stream *, int64_t n, const void *grad, double max_norm, fm_step_state *state,
+               void *workspace);
+template <typename T> void find_nonfinite(fm_stream *, int64_t n, const void *x, uint32_t *flag);
+template <typename T> void adam(fm_stream *, const fm_adam *);
+void init(fm_stream *, fm_init_kind kind, int64_t n, uint64_t first, double scale,
+          const fm_draw *draw, void *y);
+
+} // namespace fm_cuda
+
+#endif

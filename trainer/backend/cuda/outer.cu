@@ -1,0 +1,225 @@
+/* outer.cu: outer product mean (A10), a few residues i at a time.
+ *
+ * As on the CPU: one product over the sequences gives P[(i, a), (j, b)] for a piece of i; reordered
+ * to [(i, j), (a, b)] it meets W. A piece has about OUTER_PIECE elements, so that both its orders
+ * stay in the L2 cache and the [n_i, n_j, c, c] tensor never reaches device memory. Backward makes
+ * the piece again for dW and goes the same way back. The norm and the masks' products are f32. */
+#include "trainer/backend/cuda/families.cuh"
+
+namespace fm_cuda {
+
+enum { OUTER_PIECE = 1 << 24 };
+
+static int64_t outer_rows(const fm_outer *o) {
+    return min_size(o->n_i, max_size(1, OUTER_PIECE / (o->n_j * o->c * o->c)));
+}
+
+struct outer_space {
+    void *a, *b;             /* act [n_seq, n_i, c], [n_seq, n_j, c] contiguous */
+    void *product, *ordered; /* act: one piece, [(i, a), (j, b)] and [(i, j), (a, b)] */
+    float *z, *norm;         /* [rows, n_j, c_z] before the division; [n_i, n_j] */
+    void *dz;                /* act [rows, n_j, c_z], divided by the norm */
+    float *da, *db, *dbias;  /* like a and b; partial sums [pieces][c_z] */
+    void *sums, *gemm;       /* workspaces of sum and of the products */
+};
+
+template <typename T>
+static size_t outer_layout(const fm_outer *o, bool backward, void *base, outer_space *ret) {
+    int64_t rows = outer_rows(o), pairs = rows * o->n_j;
+    size_t piece = (size_t)(pairs * o->c * o->c) * sizeof(T);
+    size_t size_a = (size_t)(o->n_seq * o->n_i * o->c), size_b = (size_t)(o->n_seq * o->n_j * o->c);
+    carver carve = {(char *)base, 0};
+    *ret = {};
+    ret->a = carve.take(size_a * sizeof(T));
+    ret->b = carve.take(size_b * sizeof(T));
+    ret->product = carve.take(piece);
+    ret->ordered = carve.take(piece);
+    ret->norm = (float *)carve.take((size_t)(o->n_i * o->n_j) * sizeof(float));
+    ret->gemm = carve.take((size_t)32 << 20);
+    if (!backward) {
+        ret->z = (float *)carve.take((size_t)(pairs * o->c_z) * sizeof(float));
+        return carve.used;
+    }
+    ret->dz = carve.take((size_t)(pairs * o->c_z) * sizeof(T));
+    ret->da = (float *)carve.take(size_a * sizeof(float));
+    ret->db = (float *)carve.take(size_b * sizeof(float));
+    ret->sums = carve.take(sum_workspace(1, pairs, o->c_z));
+    return carve.used;
+}
+
+template <typename T> size_t outer_workspace(const fm_outer *o) {
+    outer_space space;
+    return outer_layout<T>(o, false, NULL, &space);
+}
+
+template <typename T> size_t outer_grad_workspace(const fm_outer *o) {
+    outer_space space;
+    return outer_layout<T>(o, true, NULL, &space);
+}
+
+/* Rows of c channels from strides [s, i] to [n_seq, n, c]. */
+template <typename T>
+static void outer_pack(fm_stream *stream, const fm_outer *o, const void *x, const int64_t stride[2],
+                       int64_t n, void *packed) {
+    int64_t c = o->c, stride_s = stride[0], stride_i = stride[1];
+    const T *from = (const T *)x;
+    T *to_row = (T *)packed;
+    each(stream, o->n_seq * n * c, [=] __device__(int64_t i) {
+        to_row[i] = from[i / c / n * stride_s + i / c % n * stride_i + i % c];
+    });
+}
+
+template <typename T>
+static void outer_unpack(fm_stream *stream, const fm_outer *o, const float *packed,
+                         const int64_t stride[2], int64_t n, fm_out y) {
+    int64_t c = o->c, stride_s = stride[0], stride_i = stride[1];
+    each(stream, o->n_seq * n * c, [=] __device__(int64_t i) {
+        put((T *)y.data + i / c / n * stride_s + i / c % n * stride_i + i % c, y.beta, packed[i]);
+    });
+}
+
+/* norm[i, j] = eps + sum_s mask_a[s, i] mask_b[s, j], s in order: a thread a pair. */
+template <typename T> static void outer_norm(fm_stream *stream, const fm_outer *args, float *norm) {
+    fm_outer o = *args;
+    each(stream, o.n_i * o.n_j, [=] __device__(int64_t p) {
+        int64_t i = p / o.n_j, j = p % o.n_j;
+        float total = 0;
+        for (int64_t s = 0; s < o.n_seq; s++)
+            total += get(((const T *)o.mask_a)[s * o.n_i + i]) *
+                     get(((const T *)o.mask_b)[s * o.n_j + j]);
+        norm[p] = total + (float)o.eps;
+    });
+}
+
+/* Between [(i, a), (j, b)] and [(i, j), (a, b)]: rows of V channels b a thread. */
+template <typename T, int V>
+static void reorder_as(fm_stream *stream, const fm_outer *o, int64_t rows, bool back, const T *from,
+                       T *to_piece) {
+    int64_t c = o->c, n_j = o->n_j, parts = c / V;
+    each(stream, rows * c * n_j * parts, [=] __device__(int64_t index) {
+        /* the destination's order, so that stores are coalesced */
+        uint32_t rest = (uint32_t)index, part = rest % (uint32_t)parts;
+        rest /= (uint32_t)parts;
+        uint32_t inner = rest % (uint32_t)(back ? n_j : c);
+        rest /= (uint32_t)(back ? n_j : c);
+        uint32_t middle = rest % (uint32_t)(back ? c : n_j);
+        int64_t i = rest / (uint32_t)(back ? c : n_j);
+        int64_t j = back ? inner : middle, a = back ? middle : inner;
+        int64_t product = ((i * c + a) * n_j + j) * c + part * V;
+        int64_t ordered = ((i * n_j + j) * c + a) * c + part * V;
+        typedef pack<T, V> line;
+        *(line *)(to_piece + (back ? product : ordered)) =
+            *(const line *)(from + (back ? ordered : product));
+    });
+}
+
+template <typename T>
+static void reorder(fm_stream *stream, const fm_outer *o, int64_t rows, bool back, const void *from,
+                    void *to_piece) {
+    assert(rows * o->n_j * o->c * o->c < (int64_t)1 << 32);
+    if (is_whole<T>(o->c)) {
+        reorder_as<T, vector_of<T>()>(stream, o, rows, back, (const T *)from, (T *)to_piece);
+    } else {
+        reorder_as<T, 1>(stream, o, rows, back, (const T *)from, (T *)to_piece);
+    }
+}
+
+/* c = op(a) op(b) (+ c): contiguous in memory but for ld. */
+template <typename T>
+static void multiply(fm_stream *stream, const outer_space *space, int64_t m, int64_t n, int64_t k,
+                     bool trans_a, bool trans_b, const void *a, int64_t lda, const void *b,
+                     int64_t ldb, bool add, void *c, int64_t ldc, bool c_is_acc) {
+    fm_gemm g = {};
+    g.m = m, g.n = n, g.k = k, g.batch = 1;
+    g.trans_a = trans_a, g.trans_b = trans_b;
+    g.alpha = 1, g.beta = add ? 1 : 0;
+    g.a = a, g.lda = lda, g.b = b, g.ldb = ldb, g.c = c, g.ldc = ldc;
+    g.c_is_acc = c_is_acc;
+    gemm<T>(stream, &g, space->gemm);
+}
+
+/* The piece of rows first .. first + rows - 1, ordered [(i, j), (a, b)]. */
+template <typename T>
+static void outer_piece(fm_stream *stream, const fm_outer *o, const outer_space *space,
+                        int64_t first, int64_t rows) {
+    multiply<T>(stream, space, rows * o->c, o->n_j * o->c, o->n_seq, true, false,
+                (const T *)space->a + first * o->c, o->n_i * o->c, space->b, o->n_j * o->c, false,
+                space->product, o->n_j * o->c, false);
+    reorder<T>(stream, o, rows, false, space->product, space->ordered);
+}
+
+template <typename T> void outer(fm_stream *stream, const fm_outer *o, void *workspace) {
+    outer_space space;
+    outer_layout<T>(o, false, workspace, &space);
+    outer_pack<T>(stream, o, o->a, o->a_stride, o->n_i, space.a);
+    outer_pack<T>(stream, o, o->b, o->b_stride, o->n_j, space.b);
+    outer_norm<T>(stream, o, space.norm);
+    int64_t step = outer_rows(o), square = o->c * o->c, c_z = o->c_z;
+    const T *bias = (const T *)o->bias;
+    fm_beta beta = o->z.beta;
+    for (int64_t first = 0; first < o->n_i; first += step) {
+        int64_t rows = min_size(step, o->n_i - first), pairs = rows * o->n_j;
+        outer_piece<T>(stream, o, &space, first, rows);
+        multiply<T>(stream, &space, pairs, c_z, square, false, true, space.ordered, square, o->w,
+                    square, false, space.z, c_z, true);
+        const float *made = space.z, *norm = space.norm + first * o->n_j;
+        T *z = (T *)o->z.data + first * o->n_j * c_z;
+        each(stream, pairs * c_z, [=] __device__(int64_t i) {
+            put(z + i, beta, (made[i] + get(bias[i % c_z])) / norm[i / c_z]);
+        });
+    }
+}
+
+/* One piece of backward: dz / norm, its sum into dbias, dw, da whole, db added. */
+template <typename T>
+static void outer_grad_piece(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
+                             const outer_space *space, int64_t first, int64_t rows) {
+    int64_t square = o->c * o->c, pairs = rows * o->n_j, wide = o->n_j * o->c, c_z = o->c_z;
+    const T *up = (const T *)grad->dz + first * o->n_j * c_z;
+    const float *norm = space->norm + first * o->n_j;
+    T *dz = (T *)space->dz;
+    each(stream, pairs * c_z,
+         [=] __device__(int64_t i) { dz[i] = to<T>(get(up[i]) / norm[i / c_z]); });
+    fm_beta beta_b = first > 0 ? FM_ADD : grad->dbias.beta;
+    const int64_t stride[2] = {0, c_z};
+    if (grad->dbias.data)
+        sum<T>(stream, 1, pairs, c_z, stride, dz, {grad->dbias.data, beta_b}, true, space->sums);
+    if (grad->dw.data) {
+        outer_piece<T>(stream, o, space, first, rows);
+        multiply<T>(stream, space, c_z, square, pairs, true, false, dz, c_z, space->ordered, square,
+                    first > 0 || grad->dw.beta == FM_ADD, grad->dw.data, square, true);
+    }
+    if (!grad->da.data && !grad->db.data) return;
+    multiply<T>(stream, space, pairs, square, c_z, false, false, dz, c_z, o->w, square, false,
+                space->ordered, square, false);
+    reorder<T>(stream, o, rows, true, space->ordered, space->product);
+    multiply<T>(stream, space, o->n_seq, rows * o->c, wide, false, true, space->b, wide,
+                space->product, wide, false, space->da + first * o->c, o->n_i * o->c, true);
+    multiply<T>(stream, space, o->n_seq, wide, rows * o->c, false, false,
+                (const T *)space->a + first * o->c, o->n_i * o->c, space->product, wide, first > 0,
+                space->db, wide, true);
+}
+
+template <typename T>
+void outer_grad(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad, void *workspace) {
+    outer_space space;
+    outer_layout<T>(o, true, workspace, &space);
+    outer_pack<T>(stream, o, o->a, o->a_stride, o->n_i, space.a);
+    outer_pack<T>(stream, o, o->b, o->b_stride, o->n_j, space.b);
+    outer_norm<T>(stream, o, space.norm);
+    int64_t step = outer_rows(o);
+    for (int64_t first = 0; first < o->n_i; first += step)
+        outer_grad_piece<T>(stream, o, grad, &space, first, min_size(step, o->n_i - first));
+    if (grad->da.data) outer_unpack<T>(stream, o, space.da, o->a_stride, o->n_i, grad->da);
+    if (grad->db.data) outer_unpack<T>(stream, o, space.db, o->b_stride, o->n_j, grad->db);
+}
+
+#define INSTANTIATE(T)                                                                             \
+    template size_t outer_workspace<T>(const fm_outer *);                                          \
+    template void outer<T>(fm_stream *, const fm_outer *, void *);                                 \
+    template size_t outer_grad_workspace<T>(const fm_outer *);                                     \
+    template void outer_grad<T>(fm_stream *, const fm_outer *, const fm_outer_grad *, void *);
+INSTANTIATE(float)
+INSTANTIATE(bf16)
+
+} // namespace fm_cuda

@@ -1,0 +1,57 @@
+/* table.cu: the tables of the families' functions, and the device behind them. */
+#include "trainer/backend/cuda/families.cuh"
+
+namespace fm_cuda {
+
+template <typename T> static fm_kernels make_table(const char *name, fm_element act) {
+    fm_kernels k = {};
+    k.name = name, k.act = act, k.acc = FM_ELEMENT_F32;
+    k.alloc = alloc, k.release = release;
+    k.upload = upload, k.download = download, k.synchronize = synchronize;
+    k.fill = fill<T>, k.copy = copy<T>, k.cast = cast<T>, k.copy_strided = copy_strided<T>;
+    k.widen = widen, k.unpack_bits = unpack_bits<T>;
+    k.axpy = axpy<T>, k.axpy_device = axpy_device;
+    k.sum_workspace = sum_workspace, k.sum = sum<T>;
+    k.gemm_workspace = gemm_workspace, k.gemm = gemm<T>;
+    k.layernorm = layernorm<T>;
+    k.layernorm_grad_workspace = layernorm_grad_workspace, k.layernorm_grad = layernorm_grad<T>;
+    k.bias_add = bias_add<T>, k.relu = relu<T>, k.relu_grad = relu_grad<T>;
+    k.gate = gate<T>, k.gate_grad = gate_grad<T>, k.scale_rows = scale_rows<T>;
+    k.masked_mean = masked_mean<T>, k.masked_mean_grad = masked_mean_grad<T>;
+    k.attention_workspace = attention_workspace<T>, k.attention = attention<T>;
+    k.attention_grad_workspace = attention_grad_workspace<T>;
+    k.attention_grad = attention_grad<T>;
+    k.outer_workspace = outer_workspace<T>, k.outer = outer<T>;
+    k.outer_grad_workspace = outer_grad_workspace<T>, k.outer_grad = outer_grad<T>;
+    k.triangle_workspace = triangle_workspace<T>, k.triangle = triangle<T>;
+    k.triangle_grad_workspace = triangle_grad_workspace<T>, k.triangle_grad = triangle_grad<T>;
+    k.dropout = dropout<T>, k.dropout_grad = dropout_grad<T>;
+    k.lookup = lookup<T>;
+    k.lookup_grad_workspace = lookup_grad_workspace, k.lookup_grad = lookup_grad<T>;
+    k.relpos = relpos<T>;
+    k.relpos_grad_workspace = relpos_grad_workspace, k.relpos_grad = relpos_grad<T>;
+    k.distance_ids = distance_ids;
+    k.outer_sum = outer_sum<T>, k.outer_sum_grad = outer_sum_grad<T>;
+    k.msa_features = msa_features<T>;
+    k.distance_bins = distance_bins<T>;
+    k.cross_entropy_workspace = cross_entropy_workspace, k.cross_entropy = cross_entropy<T>;
+    k.cross_entropy_grad = cross_entropy_grad<T>;
+    k.grad_norm_workspace = grad_norm_workspace, k.grad_norm = grad_norm;
+    k.find_nonfinite = find_nonfinite<T>, k.adam = adam<T>, k.init = init;
+    return k;
+}
+
+} // namespace fm_cuda
+
+const fm_kernels *fm_kernels_cuda(fm_element act) {
+    static const fm_kernels f32 = fm_cuda::make_table<float>("cuda-f32", FM_ELEMENT_F32);
+    static const fm_kernels half = fm_cuda::make_table<fm_cuda::bf16>("cuda-bf16", FM_ELEMENT_BF16);
+    int devices = 0;
+    if (act != FM_ELEMENT_F32 && act != FM_ELEMENT_BF16) return NULL;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+        (void)cudaGetLastError(); /* no driver, or no device: said by NULL */
+        return NULL;
+    }
+    if (!fm_cuda::gemm_prepare()) return NULL;
+    return act == FM_ELEMENT_F32 ? &f32 : &half;
+}

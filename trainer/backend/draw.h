@@ -1,0 +1,76 @@
+/* draw.h: the trainer's random numbers: which Philox counter belongs to which element.
+ *
+ * A word is a pure function of (seed; step, slot, cycle, layer, purpose, element index), so a rank
+ * that holds a slice of a tensor makes its slice of the one mask, and nothing is stored. The
+ * counter's words are
+ *
+ *     0  element index / 4          (four words come from one block: lane = index % 4)
+ *     1  step
+ *     2  layer
+ *     3  purpose << 24 | cycle << 16 | slot
+ *
+ * with key = seed. step, slot and cycle change between replays of one captured graph, so they are
+ * read from device memory ("the clock"); layer and purpose are constants of the call. Integer
+ * arithmetic only: the same words on every device. docs/numerics.md describes it for others. */
+#ifndef FM_BACKEND_DRAW_H
+#define FM_BACKEND_DRAW_H
+
+#include "proto/base/rng.h"
+
+#include <stdint.h>
+
+/* What a draw is for. Values are part of "same seed, same bits": never renumbered. */
+typedef enum fm_purpose {
+    FM_PURPOSE_INIT = 1,    /* initial parameters; layer = the parameter's own number */
+    FM_PURPOSE_DROPOUT = 2, /* dropout masks; layer = the op's number */
+} fm_purpose;
+
+/* The clock: words in device memory. */
+enum { FM_CLOCK_STEP = 0, FM_CLOCK_SLOT = 1, FM_CLOCK_CYCLE = 2, FM_CLOCK_WORDS = 4 };
+
+typedef struct fm_draw {
+    uint64_t seed;
+    const uint32_t *clock; /* [FM_CLOCK_WORDS] in device memory: optimiser step, slot of the sample
+                              in the global batch (< 65536), recycling cycle (< 256), 0. NULL reads
+                              as zeros */
+    uint32_t layer;        /* which op or parameter of the model */
+    uint32_t purpose;      /* fm_purpose, < 256 */
+} fm_draw;
+
+/* The block of words that element `index` (< 2^34) takes its word from: elements index - index % 4
+ * and the next three share it. */
+FM_HOST_DEVICE static inline fm_philox_counter fm_draw_block(const fm_draw *draw, uint64_t index) {
+    uint32_t step = draw->clock ? draw->clock[FM_CLOCK_STEP] : 0;
+    uint32_t slot = draw->clock ? draw->clock[FM_CLOCK_SLOT] : 0;
+    uint32_t cycle = draw->clock ? draw->clock[FM_CLOCK_CYCLE] : 0;
+    fm_philox_counter counter = {{(uint32_t)(index >> 2), step, draw->layer,
+                                  draw->purpose << 24 | (cycle & 0xff) << 16 | (slot & 0xffff)}};
+    return fm_philox(draw->seed, counter);
+}
+
+/* The uniform 32-bit word of element `index` (index < 2^34). */
+FM_HOST_DEVICE static inline uint32_t fm_draw_word(const fm_draw *draw, uint64_t index) {
+    return fm_draw_block(draw, index).word[index & 3];
+}
+
+/* Element is dropped when its word is below this: rate in [0, 1). */
+FM_HOST_DEVICE static inline uint32_t fm_drop_threshold(double rate) {
+    return (uint32_t)(rate * 4294967296.0);
+}
+
+/* Which axis of an update [n0, n1, c] shares its dropout mask. */
+typedef enum fm_shared_axis {
+    FM_SHARED_NONE = 0,  /* one draw an element (structure module) */
+    FM_SHARED_AXIS0 = 1, /* mask [1, N1, c]: MSA row attention, triangle updates */
+    FM_SHARED_AXIS1 = 2, /* mask [N0, 1, c]: attention around the ending node */
+} fm_shared_axis;
+
+/* Index of the draw of global element (i, j, k) of [N0, N1, c]. */
+FM_HOST_DEVICE static inline uint64_t fm_dropout_index(fm_shared_axis shared, uint64_t i,
+                                                       uint64_t j, uint64_t k, uint64_t n1,
+                                                       uint64_t c) {
+    uint64_t row = shared == FM_SHARED_AXIS0 ? j : shared == FM_SHARED_AXIS1 ? i : i * n1 + j;
+    return row * c + k;
+}
+
+#endif

@@ -1,0 +1,677 @@
+/* kernels.h: the contract of a backend: one table of functions over pointers and sizes.
+ *
+ * A backend has one table for each storage type of activations (fm_kernels_cpu: f32 and f64). The
+ * ops of the trainer check shapes and call through the table; they never ask which backend it is.
+ *
+ * Element types. Every real operand belongs to a class, and the table says the class's type:
+ *     act  activations, their gradients, masks, and parameters as the ops read them
+ *     acc  statistics (mean, rstd, log-sum-exp), parameter gradients, scalars, optimiser state
+ * Both are f32 in the f32 table and f64 in the f64 table; a bf16 table has act bf16 and acc f32.
+ * Arithmetic and sums inside a kernel are at least of the acc type. docs/numerics.md has, for each
+ * kernel, how sums are ordered and what error to expect.
+ *
+ * Rules for all entries
+ *  - Nothing is allocated, nothing synchronises. What a kernel needs beyond its operands is the
+ *    `workspace` that the caller passes: 64-byte aligned, of at least the bytes that the entry's
+ *    _workspace query returns for the same shapes (0: NULL is fine), not kept after the call.
+ *  - Work goes to `stream`; on the CPU the call is finished when it returns and stream is NULL.
+ *  - Outputs never alias inputs unless the entry says so.
+ *  - Matrices are row-major. A dimension called ld is the distance of two rows in elements. Strides
+ *    are in elements. The channel axis is contiguous everywhere.
+ *  - Linear weights are [c_out, c_in], so that projections of one input lie side by side as rows
+ *    of one matrix (q k v g; the gates and projections of triangle multiplication).
+ *  - A gradient output is an fm_out: where, and whether to write (beta 0: what was there is not
+ *    read) or to add (beta 1). data NULL: not wanted. Gradients have the strides of the forward
+ *    operand that they belong to.
+ *  - Same inputs, same bits: sums have one order that depends on shapes alone.
+ *  - Sizes are >= 1, except where "may be 0" is said; violations are our own fault (assert).
+ *  - The device's scalars (clock, step size, clip scale) are read from memory when the kernel runs,
+ *    so that a captured graph can be replayed with other values.
+ *
+ * References "A6", "A10" ... are algorithms of the AlphaFold2 supplement. */
+#ifndef FM_BACKEND_KERNELS_H
+#define FM_BACKEND_KERNELS_H
+
+#include "trainer/backend/draw.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Element types of the trainer's memory. (The wire's types are proto/schema.h's.) */
+typedef enum fm_element {
+    FM_ELEMENT_F32 = 1,
+    FM_ELEMENT_F64 = 2,
+    FM_ELEMENT_BF16 = 3, /* no CPU table; storage only */
+    FM_ELEMENT_I32 = 4,
+    FM_ELEMENT_U8 = 5,
+    FM_ELEMENT_U16 = 6,
+    FM_ELEMENT_U32 = 7,
+} fm_element;
+
+/* Bytes of one element; 0 for a value that is no type. */
+static inline size_t fm_element_bytes(fm_element element) {
+    static const uint8_t bytes[] = {0, 4, 8, 2, 4, 1, 2, 4};
+    return (unsigned)element < sizeof bytes ? bytes[element] : 0;
+}
+
+/* A queue of work on the device. CPU: always NULL. */
+typedef struct fm_stream fm_stream;
+
+typedef enum fm_beta { FM_WRITE = 0, FM_ADD = 1 } fm_beta;
+
+typedef struct fm_out {
+    void *data; /* NULL: not wanted */
+    fm_beta beta;
+} fm_out;
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+enum { FM_STRIDED_RANK = 5 };
+
+/* y[i0..] = alpha * x[i0..] (+ y[i0..]) over `shape`, each side with its own strides: permutations,
+ * slices, concatenations, and, with x stride 0, broadcasts. y's elements must be distinct. */
+typedef struct fm_strided {
+    int32_t rank; /* 1 .. FM_STRIDED_RANK */
+    int64_t shape[FM_STRIDED_RANK], x_stride[FM_STRIDED_RANK], y_stride[FM_STRIDED_RANK];
+    double alpha;
+    const void *x; /* act */
+    fm_out y;      /* act */
+} fm_strided;
+
+/* ---- matrix products ------------------------------------------------------------------------- */
+
+typedef enum fm_epilogue {
+    FM_EPILOGUE_NONE = 0,
+    FM_EPILOGUE_BIAS = 1,      /* C += bias[n], the same for every row */
+    FM_EPILOGUE_BIAS_RELU = 2, /* C = max(C + bias[n], 0) */
+} fm_epilogue;
+
+/* For each b in [0, batch): C_b[m, n] = alpha op(A_b)[m, k] op(B_b)[k, n] + beta C_b, then the
+ * epilogue. op is the transpose when trans_x is set: A_b is stored [k, m], B_b [n, k]. A linear
+ * layer y = x W^T is trans_b with B = W. beta 0 does not read C. */
+typedef struct fm_gemm {
+    int64_t m, n, k, batch;
+    bool trans_a, trans_b;
+    double alpha, beta;
+    const void *a, *b; /* act */
+    void *c;           /* act; acc when c_is_acc (weight gradients of a bf16 table) */
+    bool c_is_acc;
+    int64_t lda, ldb, ldc, stride_a, stride_b, stride_c;
+    fm_epilogue epilogue;
+    const void *bias; /* act [n], for the epilogues that say so */
+} fm_gemm;
+
+/* ---- layer normalisation --------------------------------------------------------------------- */
+
+/* y = (x - mean) * rstd * gamma + beta over the last axis, rstd = 1/sqrt(var + eps), var the mean
+ * of squared deviations. AlphaFold's eps is 1e-5. Rows may lie apart (ld >= c). */
+typedef struct fm_layernorm {
+    int64_t rows, c, ldx, ldy;
+    double eps;
+    const void *x, *gamma, *beta; /* act [rows, c] [c] [c] */
+    void *y;                      /* act [rows, c] */
+    void *mean, *rstd;            /* acc [rows], saved for backward */
+} fm_layernorm;
+
+typedef struct fm_layernorm_grad {
+    int64_t rows, c, ldx, lddy, lddx;
+    const void *x, *gamma, *dy; /* act */
+    const void *mean, *rstd;    /* acc [rows] */
+    fm_out dx;                  /* act [rows, c] */
+    fm_out dgamma, dbeta;       /* acc [c] */
+} fm_layernorm_grad;
+
+/* ---- gates ----------------------------------------------------------------------------------- */
+
+/* y[r, :] = mask[r] * sigmoid(g[r, :]) * x[r, :]. mask NULL: ones. Backward recomputes the sigmoid
+ * from g. */
+typedef struct fm_gate {
+    int64_t rows, c, ldg, ldx, ldy;
+    const void *g, *x; /* act [rows, c] */
+    const void *mask;  /* act [rows] or NULL */
+    void *y;           /* act [rows, c]; forward only; may be x */
+} fm_gate;
+
+typedef struct fm_gate_grad {
+    const void *dy; /* act [rows, c], ld = ldy of the forward */
+    fm_out dg, dx;  /* act [rows, c] with ldg, ldx */
+} fm_gate_grad;
+
+/* ---- masked mean ---- */
+
+/* y[r, :] = sum_s mask[s, r] x[s, r, :] / (eps + sum_s mask[s, r]), x [n_s, n_r, c] and mask
+ * [n_s, n_r] contiguous: the mean query of global column attention (A19:2), eps 1e-10. */
+typedef struct fm_masked_mean {
+    int64_t n_s, n_r, c;
+    double eps;
+    const void *x;    /* act; forward only */
+    const void *mask; /* act */
+} fm_masked_mean;
+
+/* ---- attention ------------------------------------------------------------------------------- */
+
+/* Element (group, batch, row, head, channel) lies at group*stride.group + batch*stride.batch +
+ * row*stride.row + head*stride.head + channel. So row, column and both triangle attentions read the
+ * same [N, N, c] memory, and q k v g may be slices of one matrix. */
+typedef struct fm_attention_stride {
+    int64_t group, batch, row, head;
+} fm_attention_stride;
+
+/* For every group, batch and head (A7, A8, A13, A14, A17):
+ *
+ *     logits[q, k] = scale * <Q[q], K[k]> + bias[group, head, q, k] + mask_value * (mask[k] - 1)
+ *     o[q]         = sigmoid(G[q]) * sum_k softmax_k(logits[q, :]) V[k]
+ *
+ * The bias is the same for all batches of a group; its gradient sums over them in order. Only the
+ * log-sum-exp of each row is saved: backward recomputes the probabilities, and the ungated output
+ * where there is a gate. MSA row attention: batch = MSA rows; column: batch = residues; starting
+ * node: batch = i; ending node: the same with rows and columns of z exchanged by strides; a group
+ * is a template. n_kv_head is n_head, or 1 when all heads share one key and value (A19), whose
+ * gradients then sum over heads in order. */
+typedef struct fm_attention {
+    int64_t n_group, n_batch, n_query, n_key, n_head, n_kv_head, c_head;
+    double scale;          /* 1 / sqrt(c_head) */
+    double mask_value;     /* 1e9 in the stacks, 1e5 in template attention */
+    const void *q, *k, *v; /* act */
+    const void *g;         /* act, like q; NULL: no gate */
+    const void *bias;      /* act; NULL: none */
+    const void *mask;      /* act 0 or 1; NULL: all ones */
+    fm_attention_stride q_stride, k_stride, v_stride, g_stride, o_stride;
+    int64_t bias_stride[4]; /* group, head, query, key */
+    int64_t mask_stride[3]; /* group, batch, key */
+    void *o;                /* act; forward only */
+    void *lse;              /* acc [n_group, n_batch, n_head, n_query]; forward writes */
+} fm_attention;
+
+typedef struct fm_attention_grad {
+    const void *dout;      /* act, strides of o: gradient of the gated output */
+    fm_out dq, dk, dv, dg; /* act, strides of q k v g */
+    fm_out dbias;          /* act, strides of bias */
+} fm_attention_grad;
+
+/* ---- outer product mean (A10) ---------------------------------------------------------------- */
+
+/* z[i, j, :] = (W vec(sum_s a[s,i,:] (x) b[s,j,:]) + bias) / (eps + sum_s mask_a[s,i] mask_b[s,j])
+ *
+ * vec index = channel of a * c + channel of b. a and b come masked (rows of masked positions are
+ * zero): the mask here is for the norm alone. The [n_i, n_j, c, c] tensor is made in pieces of the
+ * workspace and never stored. i is the split axis under DAP: n_i may be smaller than n_j. */
+typedef struct fm_outer {
+    int64_t n_seq, n_i, n_j, c, c_z;
+    double eps;        /* 1e-3 */
+    const void *a, *b; /* act: a[s,i,ch] at s*a_stride[0] + i*a_stride[1] + ch */
+    int64_t a_stride[2], b_stride[2];
+    const void *mask_a, *mask_b; /* act [n_seq, n_i], [n_seq, n_j] contiguous */
+    const void *w, *bias;        /* act [c_z, c*c], [c_z] */
+    fm_out z;                    /* act [n_i, n_j, c_z] contiguous; forward only */
+} fm_outer;
+
+typedef struct fm_outer_grad {
+    const void *dz;   /* act [n_i, n_j, c_z] */
+    fm_out da, db;    /* act, strides of a and b */
+    fm_out dw, dbias; /* acc [c_z, c*c], [c_z] */
+} fm_outer_grad;
+
+/* ---- triangle multiplication (A11, A12) ------------------------------------------------------ */
+
+/* a = mask * sigmoid(ga) * pa and b likewise, then for each channel
+ *     outgoing: x[i, j] = sum_k a[i, k] b[j, k]     a [n_i, n_k], b [n_j, n_k]
+ *     incoming: x[i, j] = sum_k a[k, i] b[k, j]     a [n_k, n_i], b [n_k, n_j]
+ *
+ * pa ga pb gb are [rows, c] with one ld each over the flattened pair axes (slices of one fused
+ * projection). */
+typedef struct fm_triangle {
+    int64_t n_i, n_j, n_k, c;
+    bool incoming;
+    const void *pa, *ga, *pb, *gb; /* act */
+    int64_t lda, ldb;              /* of pa and ga; of pb and gb */
+    const void *mask_a, *mask_b;   /* act, one for each row of a and of b */
+    void *x;                       /* act [n_i, n_j, c] contiguous; forward only */
+} fm_triangle;
+
+typedef struct fm_triangle_grad {
+    const void *dx;            /* act [n_i, n_j, c] */
+    fm_out dpa, dga, dpb, dgb; /* act, with lda and ldb */
+} fm_triangle_grad;
+
+/* ---- dropout --------------------------------------------------------------------------------- */
+
+/* Shared-axis dropout of an update [n0, n1, c] that is a slice, from (offset0, offset1), of the
+ * global [.., global_n1, c]: keep(i, j, k) in {0, 1/(1-rate)} from draw.h by global index. rate 0
+ * keeps everything without drawing. */
+typedef struct fm_dropout {
+    int64_t n0, n1, c, offset0, offset1, global_n1;
+    fm_shared_axis shared;
+    double rate;
+    fm_draw draw;
+} fm_dropout;
+
+/* ---- embeddings ------------------------------------------------------------------------------ */
+
+/* A table of class rows: element (class, channel) at class*class_stride + channel*channel_stride:
+ * {c, 1} for [n_class, c], {1, n_class} for a linear weight [c, n_class] applied to one-hot. */
+typedef struct fm_lookup {
+    int64_t n_class, c, class_stride, channel_stride;
+    const void *w; /* act; forward only */
+} fm_lookup;
+
+/* ---- MSA features ---------------------------------------------------------------------------- */
+
+/* The features of A3:5 and A18 from what the wire carries. One row of `y` is
+ *     one-hot of msa (23) | deletion > 0 | 2/pi atan(deletion/3)
+ * and, when profile is not NULL,
+ *     profile / n (23) | 2/pi atan(deletion_sum / n / 3),    n = (1e-6 + 1) + (cluster_size - 1)
+ * that is 25 or 49 columns. */
+typedef struct fm_msa_features {
+    int64_t n_seq, n_res;
+    const uint8_t *msa;           /* [n_seq, n_res] 0..22 */
+    const uint16_t *deletion;     /* [n_seq, n_res] */
+    const void *profile;          /* [n_seq, n_res, 23] counts, or NULL */
+    fm_element profile_element;   /* FM_ELEMENT_U8, _U16 or _U32 */
+    const uint32_t *deletion_sum; /* [n_seq, n_res] */
+    const uint32_t *cluster_size; /* [n_seq] centre and members, >= 1 */
+    void *y;                      /* act [n_seq*n_res, 25 or 49] */
+} fm_msa_features;
+enum { FM_MSA_CLASSES = 23, FM_MSA_FEATURES = 49, FM_EXTRA_MSA_FEATURES = 25 };
+
+/* ---- invariant point attention (A22) --------------------------------------------------------- */
+
+/* A frame is seven numbers: a quaternion (w, x, y, z) and a translation. A matrix frame is twelve:
+ * a rotation row by row, then a translation. */
+enum { FM_FRAME = 7, FM_MATRIX_FRAME = 12 };
+
+/* The attention between its linear layers. A row of `projections` holds, in this order,
+ *     q          [n_head, c]
+ *     k and v    [n_head, 2, c]
+ *     q points   [3, n_head, n_qk]           coordinates in the residue's own frame
+ *     kv points  [3, n_head, n_qk + n_v]
+ * and a row of y
+ *     o [n_head, c], points [3, n_head, n_v], their lengths [n_head, n_v], pair [n_head, c_z].
+ *
+ *     logit[h, i, j] = <q, k> / sqrt(3 c) + bias[i, j, h] / sqrt(3)
+ *                      - softplus(head_weights[h]) sqrt(2 / (27 n_qk)) / 2
+ *                        sum_p |T_i q_p - T_j k_p|^2 + mask_value (mask_i mask_j - 1)
+ *
+ * lse holds, for each query and head, the largest logit and one over the sum of exponentials. */
+typedef struct fm_ipa {
+    int64_t n, n_head, c, n_qk, n_v, c_z;
+    int64_t ld;               /* of projections */
+    double mask_value, eps;   /* 1e5; 1e-8 under the root of a length */
+    const void *projections;  /* act [n, ld] */
+    const void *bias;         /* act [n, n, n_head] */
+    const void *z;            /* act [n, n, c_z] */
+    const void *frames;       /* act [n, 7] */
+    const void *mask;         /* act [n] */
+    const void *head_weights; /* act [n_head] */
+    void *y;                  /* act [n, n_head * (c + 4 n_v + c_z)]; forward only */
+    void *lse;                /* acc [n, n_head, 2] */
+} fm_ipa;
+
+typedef struct fm_ipa_grad {
+    const void *dy;       /* act, like y */
+    void *dprojections;   /* act [n, ld], written */
+    void *dbias;          /* act [n, n, n_head], written */
+    fm_out dz, dframes;   /* act; dframes of the quaternion as it is, not of its direction */
+    fm_out dhead_weights; /* acc [n_head] */
+} fm_ipa_grad;
+
+/* ---- frames and atoms (A23-A25) -------------------------------------------------------------- */
+
+/* A backbone frame and seven torsion angles, as sine and cosine, to the frames of all eight rigid
+ * groups and the positions of all atoms. A group is its ideal frame turned about x by its angle, in
+ * its parent's frame: the backbone for groups 1 to 4, the one before for 5 to 7. The tables are
+ * those of proto/chem/rigid_groups.h; atoms that a residue type does not have lie at 0. */
+typedef struct fm_residue_atoms {
+    int64_t n;
+    double position_scale;       /* Å in a unit of the frames' translations: 10 */
+    const void *frames;          /* act [n, 7] */
+    const void *angles;          /* act [n, 7, 2] */
+    const uint8_t *aatype;       /* [n] 0..20 */
+    const float *group_frames;   /* [21, 8, 12] */
+    const float *atom_positions; /* [21, 14, 3] */
+    const uint8_t *atom_group;   /* [21, 14], above 7: none */
+    void *groups;                /* act [n, 8, 12]; forward only */
+    void *atoms;                 /* act [n, 14, 3] Å; forward only */
+} fm_residue_atoms;
+
+/* ---- losses on structures -------------------------------------------------------------------- */
+
+/* A28. Positions in Å; target frames are homogeneous matrices as the features have them.
+ *     error[f, p] = sqrt(|T_f^-1 x_p - T*_f^-1 x*_p|^2 + eps)
+ *     loss = mean over batches of sum_f,p mask_f mask_p min(error, clamp) / length_scale
+ *            / (eps + sum mask_f) / (eps + sum mask_p)
+ * and where `clamped` is 0 the error is not cut; between 0 and 1 it weighs the two. points NULL:
+ * the points are the frames' own translations (the backbone), and so are the target's; their
+ * gradient goes into dframes. dframes is always wanted. */
+typedef struct fm_fape {
+    int64_t n_batch, n_frame, n_point;
+    double clamp, length_scale, eps; /* 10 Å, 10 Å, 1e-4 */
+    const void *frames;              /* act [n_batch, n_frame, 12] */
+    const void *points;              /* act [n_batch, n_point, 3] */
+    const float *target_frames;      /* [n_frame, 4, 4] */
+    const float *target_points;      /* [n_point, 3] */
+    const float *frame_mask, *point_mask;
+    const float *clamped; /* [1] in device memory; NULL: 1 */
+    void *loss;           /* acc [1]; forward only */
+} fm_fape;
+
+/* A26. Takes, for each residue, the ground truth's alternative names where they fit the predicted
+ * distances between its ambiguous atoms and all unambiguous ones better. */
+typedef struct fm_naming {
+    int64_t n;
+    const void *atoms;                              /* act [n, 14, 3] */
+    const float *positions, *alt_positions;         /* [n, 14, 3] */
+    const float *exists, *alt_exists;               /* [n, 14] */
+    const float *is_ambiguous;                      /* [n, 14] */
+    const float *frames, *alt_frames;               /* [n, 8, 4, 4] */
+    float *ret_positions, *ret_exists, *ret_frames; /* like positions, exists, frames */
+} fm_naming;
+
+/* A27, over all iterations: chi_weight * mean squared distance of the chi angles on the circle,
+ * the better of the angle and its opposite where pi_periodic, + norm_weight * mean | |raw| - 1 |.
+ */
+typedef struct fm_torsion_loss {
+    int64_t n_batch, n;                /* iterations, residues */
+    double chi_weight, norm_weight;    /* 0.5, 0.01 */
+    double eps;                        /* 1e-8 under the root of a length */
+    const void *angles, *unnormalised; /* act [n_batch, n, 7, 2] */
+    const float *chi, *chi_mask;       /* [n, 4, 2], [n, 4] */
+    const float *seq_mask;             /* [n] */
+    const uint8_t *aatype;             /* [n] 0..20 */
+    const uint8_t *pi_periodic;        /* [21]: bit c = chi c + 1 is the same after 180 degrees */
+    void *loss;                        /* acc [1]; forward only */
+} fm_torsion_loss;
+
+/* The class of a residue's lDDT-Ca (supplement 1.9.6) and its weight: cross-entropy's operands. */
+typedef struct fm_lddt_bins {
+    int64_t n;
+    int32_t n_bin;          /* 50 */
+    double cutoff, eps;     /* 15 Å, 1e-8 */
+    const void *atoms;      /* act [n, 14, 3], of which CA is read */
+    const float *positions; /* [n, 3]: true CA */
+    const float *mask;      /* [n] */
+    int32_t *target;        /* [n] */
+    void *w;                /* act [n] */
+} fm_lddt_bins;
+
+/* The class of |T_i^-1 x_j - T*_i^-1 x*_j| (supplement 1.9.7), n_bin - 1 boundaries evenly from 0
+ * to last. */
+typedef struct fm_aligned_error_bins {
+    int64_t n;
+    int32_t n_bin;              /* 64 */
+    double last;                /* 31 Å */
+    const void *frames;         /* act [n, 12] Å */
+    const float *target_frames; /* [n, 4, 4] */
+    const float *mask;          /* [n] */
+    int32_t *target;            /* [n, n] */
+    void *w;                    /* act [n, n] */
+} fm_aligned_error_bins;
+
+/* loss = sum w (log(1 + e^x) - label x) / (eps + sum w): supplement 1.9.10. */
+typedef struct fm_binary_entropy {
+    int64_t n;
+    double eps;             /* 1e-8 */
+    const void *x;          /* act [n] */
+    const float *label, *w; /* [n] */
+    void *loss;             /* acc [1]; forward only */
+} fm_binary_entropy;
+
+/* Supplement 1.9.11: peptide bonds, the angles at C and at N, and clashes between and within
+ * residues. Tables as in proto/chem/rigid_groups.h. */
+typedef struct fm_violation {
+    int64_t n;
+    double tolerance_factor, overlap_tolerance; /* 12 standard deviations, 1.5 Å */
+    double eps;                                 /* 1e-8 beside the number of atoms */
+    const void *atoms;                          /* act [n, 14, 3] Å */
+    const float *exists;                        /* [n, 14] */
+    const int32_t *residue_index;               /* [n] */
+    const uint8_t *aatype;                      /* [n] 0..20 */
+    const float *radii;                         /* [21, 14] */
+    const float *bounds;                        /* [21, 14, 14, 2] */
+    void *loss;                                 /* acc [1]; forward only */
+    void *terms; /* acc [4]: bonds, angles at C, angles at N, clashes; forward only */
+} fm_violation;
+
+/* ---- losses ---------------------------------------------------------------------------------- */
+
+/* loss = sum_r w[r] * (logsumexp(x[r,:]) - x[r, target[r]]) / (eps + sum_r w[r]).
+ * A row whose target is no class counts as one of weight 0. Forward writes loss, lse and
+ * weight_sum; backward reads the last two. */
+typedef struct fm_cross_entropy {
+    int64_t rows, n_class, ldx;
+    double eps;            /* masked MSA 1e-8, distogram 1e-6 */
+    const void *x;         /* act [rows, n_class] logits */
+    const int32_t *target; /* [rows], 0 .. n_class-1 */
+    const void *w;         /* act [rows] */
+    void *lse;             /* acc [rows] */
+    void *weight_sum;      /* acc [1] */
+    void *loss;            /* acc [1]; forward only */
+} fm_cross_entropy;
+
+/* ---- optimiser ------------------------------------------------------------------------------- */
+
+/* The step's scalars, in device memory. The host writes step and lr before a step; kernels write
+ * the rest. */
+typedef struct fm_step_state {
+    double norm_squared; /* of the gradient last measured */
+    double clip_scale;   /* min(1, max_norm / (norm + 1e-6)); 0 when not finite */
+    double lr;
+    uint64_t step;      /* 1, 2, ...: the exponent of Adam's bias corrections */
+    uint32_t nonfinite; /* not 0: a gradient or loss was not finite, the update does nothing */
+    uint32_t reserved;
+} fm_step_state;
+
+/* One pass over flat buffers of n elements: g = grad * grad_scale (* clip_scale); Adam without
+ * weight decay; EMA; the act copy of the parameters. Skipped whole when state->nonfinite. */
+typedef struct fm_adam {
+    int64_t n;
+    double beta1, beta2, eps, ema_decay; /* AlphaFold: 0.9 0.999 1e-6 0.999 */
+    double grad_scale;                   /* 1 / samples of the batch */
+    bool clip; /* times state->clip_scale too: one sample a step, whose norm was just measured */
+    const fm_step_state *state; /* device memory */
+    const void *grad;           /* acc [n] */
+    void *param, *m, *v;        /* acc [n], updated */
+    void *ema;                  /* acc [n], updated; NULL: none */
+    void *copy;                 /* act [n], written; NULL: none */
+} fm_adam;
+
+/* ---- initial parameters ---------------------------------------------------------------------- */
+
+typedef enum fm_init_kind {
+    FM_INIT_CONSTANT = 0,         /* scale */
+    FM_INIT_TRUNCATED_NORMAL = 1, /* normal cut at +-2, times scale / 0.87962566: std = scale.
+                                     LeCun: scale = sqrt(1/fan_in); He: sqrt(2/fan_in) */
+    FM_INIT_UNIFORM = 2,          /* [-scale, scale]. Glorot: scale = sqrt(6/(fan_in+fan_out)) */
+} fm_init_kind;
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+typedef struct fm_kernels {
+    const char *name; /* "cpu-f32", ... */
+    fm_element act, acc;
+
+    /* Device memory and copies: not to be called inside a step. alloc returns 64-byte aligned
+     * memory (256 on a GPU) or NULL; release takes NULL too. upload and download are ordered with
+     * the stream's work, and host memory may be reused after synchronize. */
+    void *(*alloc)(size_t bytes);
+    void (*release)(void *memory);
+    void (*upload)(fm_stream *stream, void *device, const void *host, size_t bytes);
+    void (*download)(fm_stream *stream, void *host, const void *device, size_t bytes);
+    void (*synchronize)(fm_stream *stream);
+
+    /* -- memory. n elements of class act. */
+    void (*fill)(fm_stream *stream, int64_t n, double value, void *y);
+    void (*copy)(fm_stream *stream, int64_t n, const void *x, void *y);
+    /* y[i] = x[i] converted from another real type (f32, f64) to act. */
+    void (*cast)(fm_stream *stream, int64_t n, fm_element from, const void *x, void *y);
+    void (*copy_strided)(fm_stream *stream, const fm_strided *args);
+    /* The wire's small types: y[i] (i32) = x[i] (u8); y[i] (act) = bit i%8 of byte i/8. */
+    void (*widen)(fm_stream *stream, int64_t n, const uint8_t *x, int32_t *y);
+    void (*unpack_bits)(fm_stream *stream, int64_t n, const uint8_t *bits, void *y);
+    /* y = alpha x (+ y). y may be x. */
+    void (*axpy)(fm_stream *stream, int64_t n, double alpha, const void *x, fm_out y);
+    /* The same over acc elements with *alpha (a double in device memory) as factor: adding a
+     * sample's clipped gradient to the batch's. */
+    void (*axpy_device)(fm_stream *stream, int64_t n, const double *alpha, const void *x, fm_out y);
+    /* y[a, c] = sum_r x[a, r, c], x [n_a, n_r, n_c] with strides {a, r} and contiguous c. y is
+     * [n_a, n_c]. n_a = 1: a bias gradient; n_c = 1: row sums. y is acc when y_is_acc, else act. */
+    size_t (*sum_workspace)(int64_t n_a, int64_t n_r, int64_t n_c);
+    void (*sum)(fm_stream *stream, int64_t n_a, int64_t n_r, int64_t n_c, const int64_t stride[2],
+                const void *x, fm_out y, bool y_is_acc, void *workspace);
+
+    /* -- matrix products */
+    size_t (*gemm_workspace)(const fm_gemm *args);
+    void (*gemm)(fm_stream *stream, const fm_gemm *args, void *workspace);
+
+    /* -- rows and elements. Backward entries take the gradient of y. */
+    void (*layernorm)(fm_stream *stream, const fm_layernorm *args);
+    size_t (*layernorm_grad_workspace)(int64_t rows, int64_t c);
+    void (*layernorm_grad)(fm_stream *stream, const fm_layernorm_grad *args, void *workspace);
+    /* y[r, :] = x[r, :] + bias. y may be x. */
+    void (*bias_add)(fm_stream *stream, int64_t rows, int64_t c, const void *x, const void *bias,
+                     void *y);
+    /* y = max(x, 0). y may be x. The gradient needs y alone: dx = dy where y > 0. dx may be dy. */
+    void (*relu)(fm_stream *stream, int64_t n, const void *x, void *y);
+    void (*relu_grad)(fm_stream *stream, int64_t n, const void *y, const void *dy, fm_out dx);
+    void (*gate)(fm_stream *stream, const fm_gate *args);
+    void (*gate_grad)(fm_stream *stream, const fm_gate *args, const fm_gate_grad *grad);
+    /* y[r, :] = scale[r] * x[r, :] (+ y): masks over rows; its own backward. y may be x. */
+    void (*scale_rows)(fm_stream *stream, int64_t rows, int64_t c, int64_t ldx, int64_t ldy,
+                       const void *scale, const void *x, fm_out y);
+
+    /* y [n_r, c]; dx [n_s, n_r, c] from dy [n_r, c]. */
+    void (*masked_mean)(fm_stream *stream, const fm_masked_mean *args, void *y);
+    void (*masked_mean_grad)(fm_stream *stream, const fm_masked_mean *args, const void *dy,
+                             fm_out dx);
+
+    /* -- the cores */
+    size_t (*attention_workspace)(const fm_attention *args);
+    void (*attention)(fm_stream *stream, const fm_attention *args, void *workspace);
+    size_t (*attention_grad_workspace)(const fm_attention *args);
+    void (*attention_grad)(fm_stream *stream, const fm_attention *args,
+                           const fm_attention_grad *grad, void *workspace);
+    size_t (*outer_workspace)(const fm_outer *args);
+    void (*outer)(fm_stream *stream, const fm_outer *args, void *workspace);
+    size_t (*outer_grad_workspace)(const fm_outer *args);
+    void (*outer_grad)(fm_stream *stream, const fm_outer *args, const fm_outer_grad *grad,
+                       void *workspace);
+    size_t (*triangle_workspace)(const fm_triangle *args);
+    void (*triangle)(fm_stream *stream, const fm_triangle *args, void *workspace);
+    size_t (*triangle_grad_workspace)(const fm_triangle *args);
+    void (*triangle_grad)(fm_stream *stream, const fm_triangle *args, const fm_triangle_grad *grad,
+                          void *workspace);
+
+    /* y = residual + keep * x; y may be residual. residual NULL: y = keep * x. All [n0, n1, c]. */
+    void (*dropout)(fm_stream *stream, const fm_dropout *args, const void *residual, const void *x,
+                    void *y);
+    /* dx = keep * dy (+ dx); the residual's gradient is dy itself. */
+    void (*dropout_grad)(fm_stream *stream, const fm_dropout *args, const void *dy, fm_out dx);
+
+    /* -- embeddings. Ids that are not below n_class give a zero row and no gradient. */
+    /* y[r, :] = w[ids[r]] (+ y). */
+    void (*lookup)(fm_stream *stream, const fm_lookup *args, int64_t rows, const uint8_t *ids,
+                   fm_out y);
+    /* dw[class] = sum over r with that id of dy[r, :], rows in order. dw acc, strides of w. */
+    size_t (*lookup_grad_workspace)(const fm_lookup *args, int64_t rows);
+    void (*lookup_grad)(fm_stream *stream, const fm_lookup *args, int64_t rows, const uint8_t *ids,
+                        const void *dy, fm_out dw, void *workspace);
+    /* A4: z[i, j, :] = w[clip(index_i[i] - index_j[j], +-k) + k] (+ z), n_class = 2k + 1 (65). */
+    void (*relpos)(fm_stream *stream, const fm_lookup *args, int64_t n_i, int64_t n_j,
+                   const int32_t *index_i, const int32_t *index_j, fm_out z);
+    size_t (*relpos_grad_workspace)(const fm_lookup *args, int64_t n_i, int64_t n_j);
+    void (*relpos_grad)(fm_stream *stream, const fm_lookup *args, int64_t n_i, int64_t n_j,
+                        const int32_t *index_i, const int32_t *index_j, const void *dz, fm_out dw,
+                        void *workspace);
+    /* A32:1: ids[i, j] = the last of n_bin lower bounds, evenly spaced from first to last (Å), that
+     * is below |x_i - x_j|, x f32 [n, 3]; 255, which lookup makes a zero row, where none is or
+     * where the distance equals a bound, or its square is not below most_square. Recycling: 15,
+     * 3.25, 20.75, 1e8; templates: 39, 3.25, 50.75, 1e5. Squares are compared, in f32. */
+    void (*distance_ids)(fm_stream *stream, int64_t n_i, int64_t n_j, const float *x_i,
+                         const float *x_j, int32_t n_bin, float first, float last,
+                         float most_square, uint8_t *ids);
+    /* A3: z[i, j, :] = a[i, :] + b[j, :] (+ z), rows of a and b ld apart. */
+    void (*outer_sum)(fm_stream *stream, int64_t n_i, int64_t n_j, int64_t c, int64_t lda,
+                      int64_t ldb, const void *a, const void *b, fm_out z);
+    /* da[i] = sum_j dz[i, j], db[j] = sum_i dz[i, j]. act, rows lda and ldb apart. */
+    void (*outer_sum_grad)(fm_stream *stream, int64_t n_i, int64_t n_j, int64_t c, int64_t lda,
+                           int64_t ldb, const void *dz, fm_out da, fm_out db);
+    void (*msa_features)(fm_stream *stream, const fm_msa_features *args);
+
+    /* -- the structure module */
+    size_t (*ipa_workspace)(const fm_ipa *args);
+    void (*ipa)(fm_stream *stream, const fm_ipa *args, void *workspace);
+    size_t (*ipa_grad_workspace)(const fm_ipa *args);
+    void (*ipa_grad)(fm_stream *stream, const fm_ipa *args, const fm_ipa_grad *grad,
+                     void *workspace);
+    /* A23: y = frames turned and moved by update [n, 6] (b, c, d, x, y, z). All [n, 7]. */
+    void (*frame_update)(fm_stream *stream, int64_t n, const void *frames, const void *update,
+                         void *y);
+    void (*frame_update_grad)(fm_stream *stream, int64_t n, const void *frames, const void *update,
+                              const void *dy, fm_out dframes, fm_out dupdate);
+    /* Frames [n, 7] as matrices [n, 12], translations times scale. */
+    void (*matrix_frames)(fm_stream *stream, int64_t n, double scale, const void *frames, void *y);
+    void (*matrix_frames_grad)(fm_stream *stream, int64_t n, double scale, const void *frames,
+                               const void *dy, fm_out dx);
+    /* y = x / sqrt(max(|x|^2, eps)) over pairs, [n, 2]. */
+    void (*unit_pairs)(fm_stream *stream, int64_t n, double eps, const void *x, void *y);
+    void (*unit_pairs_grad)(fm_stream *stream, int64_t n, double eps, const void *x, const void *dy,
+                            fm_out dx);
+    /* dgroups, datoms: either may be NULL. */
+    void (*residue_atoms)(fm_stream *stream, const fm_residue_atoms *args);
+    void (*residue_atoms_grad)(fm_stream *stream, const fm_residue_atoms *args, const void *dgroups,
+                               const void *datoms, fm_out dframes, fm_out dangles);
+    /* y f32 [n, 3] = CB of atoms [n, 14, 3], CA where aatype is glycine (7). */
+    void (*pseudo_beta)(fm_stream *stream, int64_t n, const void *atoms, const uint8_t *aatype,
+                        float *y);
+    void (*fape)(fm_stream *stream, const fm_fape *args);
+    void (*fape_grad)(fm_stream *stream, const fm_fape *args, const void *dloss, fm_out dframes,
+                      fm_out dpoints);
+    void (*choose_naming)(fm_stream *stream, const fm_naming *args);
+    void (*torsion_loss)(fm_stream *stream, const fm_torsion_loss *args);
+    void (*torsion_loss_grad)(fm_stream *stream, const fm_torsion_loss *args, const void *dloss,
+                              fm_out dangles, fm_out dunnormalised);
+    void (*lddt_bins)(fm_stream *stream, const fm_lddt_bins *args);
+    void (*aligned_error_bins)(fm_stream *stream, const fm_aligned_error_bins *args);
+    void (*binary_entropy)(fm_stream *stream, const fm_binary_entropy *args);
+    void (*binary_entropy_grad)(fm_stream *stream, const fm_binary_entropy *args, const void *dloss,
+                                fm_out dx);
+    void (*violation)(fm_stream *stream, const fm_violation *args);
+    void (*violation_grad)(fm_stream *stream, const fm_violation *args, const void *dloss,
+                           fm_out datoms);
+
+    /* -- losses */
+    /* target[i, j] = number of the n_bin - 1 boundaries, evenly spaced from first to last (Å), that
+     * are below |x_i - x_j|; w[i, j] = mask_i * mask_j. Distogram: 64, 2.3125, 21.6875. Positions
+     * f32 [n, 3] and mask f32 [n], in Å and 0/1; w act. The comparison is of squares, in f32, as
+     * the reference does. */
+    void (*distance_bins)(fm_stream *stream, int64_t n_i, int64_t n_j, const float *x_i,
+                          const float *x_j, const float *mask_i, const float *mask_j, int32_t n_bin,
+                          float first, float last, int32_t *target, void *w);
+    size_t (*cross_entropy_workspace)(int64_t rows);
+    void (*cross_entropy)(fm_stream *stream, const fm_cross_entropy *args, void *workspace);
+    /* dx[r, :] = *dloss * w[r] * (softmax(x[r, :]) - onehot) / (eps + weight_sum) (+ dx), same ld
+     * as x; dloss acc [1] in device memory. */
+    void (*cross_entropy_grad)(fm_stream *stream, const fm_cross_entropy *args, const void *dloss,
+                               fm_out dx);
+
+    /* -- optimiser. Over acc elements. */
+    /* state->norm_squared = sum of squares (f64, fixed order), clip_scale from it and max_norm;
+     * sets nonfinite (never clears it) when the norm is not finite. */
+    size_t (*grad_norm_workspace)(int64_t n);
+    void (*grad_norm)(fm_stream *stream, int64_t n, const void *grad, double max_norm,
+                      fm_step_state *state, void *workspace);
+    /* Sets *flag to 1 when an element of x (act) is not finite; never clears it. */
+    void (*find_nonfinite)(fm_stream *stream, int64_t n, const void *x, uint32_t *flag);
+    void (*adam)(fm_stream *stream, const fm_adam *args);
+
+    /* -- initial parameters: y[i] (acc) from element index first + i of the parameter. */
+    void (*init)(fm_stream *stream, fm_init_kind kind, int64_t n, uint64_t first, double scale,
+                 const fm_draw *draw, void *y);
+} fm_kernels;
+
+/* The CPU's table for f32 or f64; NULL for other types. Lives for ever. Keeps OpenBLAS at one
+ * thread. */
+const fm_kernels *fm_kernels_cpu(fm_element act);
+
+#endif

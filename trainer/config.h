@@ -1,0 +1,51 @@
+/* config.h: everything a training run is told beside its data: a preset, or a file of the same
+ * form.
+ *
+ * INI: [section], key = value, comments after ';'. A preset names every key; a file given with
+ * --config starts from a preset and changes what it names. Unknown sections and keys are refused
+ * with their line. The presets are the files of trainer/presets/, carried inside the program. */
+#ifndef FM_TRAINER_TRAIN_CONFIG_H
+#define FM_TRAINER_TRAIN_CONFIG_H
+
+#include "proto/base/bytes.h"
+#include "proto/base/status.h"
+#include "trainer/model/config.h"
+
+enum { FM_PLAN_NAME_BYTES = 32 };
+
+typedef struct fm_train_config {
+    fm_model_config model; /* n_res and n_seq follow from data */
+    struct {
+        char plan[FM_PLAN_NAME_BYTES]; /* the server's plan by name, and changes to it */
+        int64_t crop_size, max_msa_clusters, max_extra_msa, max_cycle, global_batch;
+    } data;
+    struct {
+        double learning_rate, beta1, beta2, eps;
+        double clip_norm; /* of each sample's gradient, before the average */
+        double ema_decay;
+        int64_t warmup_samples; /* linear from 0 */
+        int64_t
+            decay_at_samples; /* from then on the rate is multiplied by decay_factor; 0 = never */
+        double decay_factor;
+    } optimizer;
+    struct {
+        double distogram, masked_msa;
+        /* Where the model has a structure module. */
+        double backbone_fape, side_chain_fape, torsion, plddt, resolved, aligned_error, violation;
+    } loss; /* weights */
+} fm_train_config;
+
+/* The preset of that name. FM_ERR_NOT_FOUND lists the presets there are. */
+FM_MUST_USE fm_status fm_train_config_preset(const char *name, fm_train_config *ret_config,
+                                             fm_error *reterr);
+
+/* Changes *config by the text of a file. On failure *config is as it was. */
+FM_MUST_USE fm_status fm_train_config_parse(fm_bytes text, fm_train_config *config,
+                                            fm_error *reterr);
+
+/* All keys as text of the same form, for checkpoints: equal settings give equal text. Asserts that
+ * it fits. */
+enum { FM_TRAIN_CONFIG_TEXT_BYTES = 8192 };
+void fm_train_config_format(const fm_train_config *config, char out[FM_TRAIN_CONFIG_TEXT_BYTES]);
+
+#endif

@@ -1,0 +1,268 @@
+/* loader.c: see loader.h. Two queues of slab numbers under one mutex; a slab is in one queue, with
+ * the receiver, or with the caller. */
+#include "trainer/data/loader.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SLAB_ALIGNMENT = 4096,
+    MIN_SLABS = 2,
+    MAX_SLABS = 1024,
+    VIEW_BYTES = 128 * 1024, /* more than FM_LIMIT_N_SEGMENT views */
+};
+
+typedef struct slab {
+    uint8_t *data;  /* [slab_bytes] */
+    fm_arena views; /* of the decoded sample */
+    fm_sample sample;
+    size_t bytes; /* of the encoded sample */
+} slab;
+
+/* A ring of slab numbers; never holds more than n_slab. */
+typedef struct queue {
+    uint32_t *slab; /* [n_slab] */
+    uint32_t first, n;
+} queue;
+
+struct fm_loader {
+    fm_client *client;
+    fm_wire_opened stream;
+    uint32_t n_slab;
+    size_t slab_bytes;
+    slab *slab; /* [n_slab] */
+
+    pthread_t receiver;
+    bool receiving; /* the thread was started */
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    /* Guarded by the mutex. */
+    queue free, ready;
+    bool stop;     /* close was called */
+    bool finished; /* the receiver is done, for the reason in `end` */
+    fm_error end;
+    fm_loader_stats stats;
+};
+
+static void put(const fm_loader *loader, queue *q, uint32_t slab_number) {
+    assert(q->n < loader->n_slab);
+    q->slab[(q->first + q->n++) % loader->n_slab] = slab_number;
+}
+
+static uint32_t take(const fm_loader *loader, queue *q) {
+    assert(q->n > 0);
+    uint32_t slab_number = q->slab[q->first];
+    q->first = (q->first + 1) % loader->n_slab;
+    q->n--;
+    return slab_number;
+}
+
+/* -- the receiver thread */
+
+/* Waits for a free slab; false when closing. */
+static bool wait_for_slab(fm_loader *loader, uint32_t *ret_slab) {
+    pthread_mutex_lock(&loader->mutex);
+    while (!loader->stop && loader->free.n == 0)
+        pthread_cond_wait(&loader->changed, &loader->mutex);
+    bool go_on = !loader->stop;
+    if (go_on) *ret_slab = take(loader, &loader->free);
+    pthread_mutex_unlock(&loader->mutex);
+    return go_on;
+}
+
+/* Receives one sample into the slab, passing over samples that the server skipped. */
+static fm_status receive(fm_loader *loader, slab *s, fm_error *reterr) {
+    for (;;) {
+        fm_client_event event;
+        fm_status status =
+            fm_client_next(loader->client, s->data, loader->slab_bytes, &event, reterr);
+        if (status != FM_OK) return status;
+        switch (event.kind) {
+        case FM_CLIENT_END: return fm_fail(reterr, FM_ERR_CLOSED, "stream ended");
+        case FM_CLIENT_SKIPPED:
+            pthread_mutex_lock(&loader->mutex);
+            loader->stats.n_skipped++;
+            pthread_mutex_unlock(&loader->mutex);
+            status = fm_client_release(loader->client, 1, 0, reterr);
+            if (status != FM_OK) return status;
+            break;
+        case FM_CLIENT_SAMPLE:
+            fm_arena_reset(&s->views);
+            s->bytes = event.sample.size;
+            return fm_sample_decode(event.sample, true, &s->views, &s->sample, reterr);
+        }
+    }
+}
+
+static void *receive_all(void *argument) {
+    fm_loader *loader = argument;
+    uint32_t number = 0;
+    fm_error error = {.status = FM_ERR_CANCELLED};
+    fm_status status = FM_OK;
+    while (status == FM_OK && wait_for_slab(loader, &number)) {
+        status = receive(loader, &loader->slab[number], &error);
+        pthread_mutex_lock(&loader->mutex);
+        if (status == FM_OK) {
+            loader->stats.n_sample++;
+            loader->stats.bytes += loader->slab[number].bytes;
+        }
+        put(loader, status == FM_OK ? &loader->ready : &loader->free, number);
+        pthread_cond_broadcast(&loader->changed);
+        pthread_mutex_unlock(&loader->mutex);
+    }
+    pthread_mutex_lock(&loader->mutex);
+    loader->finished = true;
+    loader->end = error;
+    pthread_cond_broadcast(&loader->changed);
+    pthread_mutex_unlock(&loader->mutex);
+    return NULL;
+}
+
+/* -- opening and closing */
+
+static fm_status allocate(fm_loader *loader, fm_error *reterr) {
+    uint32_t n = loader->n_slab;
+    loader->slab = calloc(n, sizeof *loader->slab);
+    loader->free.slab = calloc(n, sizeof *loader->free.slab);
+    loader->ready.slab = calloc(n, sizeof *loader->ready.slab);
+    if (!loader->slab || !loader->free.slab || !loader->ready.slab) {
+        return fm_fail(reterr, FM_ERR_NOMEM, "no memory for %u slabs", n);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        fm_status status = fm_arena_init(&loader->slab[i].views, VIEW_BYTES, reterr);
+        if (status != FM_OK) return status;
+        loader->slab[i].data = aligned_alloc(SLAB_ALIGNMENT, loader->slab_bytes);
+        if (!loader->slab[i].data) {
+            return fm_fail(reterr, FM_ERR_NOMEM, "no memory for %u slabs of %zu bytes", n,
+                           loader->slab_bytes);
+        }
+        put(loader, &loader->free, i);
+    }
+    return FM_OK;
+}
+
+/* What a step divides by and waits for comes from the server: nothing is believed to be above 0. */
+static fm_status check_stream(const fm_wire_opened *stream, fm_error *reterr) {
+    if (stream->max_sample_bytes > FM_LIMIT_FRAME_BYTES) {
+        return fm_fail(reterr, FM_ERR_LIMIT,
+                       "server announces samples of %llu bytes, at most %zu are allowed",
+                       (unsigned long long)stream->max_sample_bytes, FM_LIMIT_FRAME_BYTES);
+    }
+    if (stream->samples_per_step == 0 || stream->epoch_samples == 0) {
+        return fm_fail(
+            reterr, FM_ERR_PROTOCOL,
+            "server announces %u samples a step and %u an epoch, expected at least 1 of each",
+            stream->samples_per_step, stream->epoch_samples);
+    }
+    return FM_OK;
+}
+
+static fm_status start(fm_loader *loader, const fm_loader_options *options, fm_error *reterr) {
+    fm_status status = fm_client_connect(&options->client, &loader->client, reterr);
+    if (status != FM_OK) return status;
+    fm_wire_open open = options->stream;
+    open.credit_items = loader->n_slab;
+    open.credit_bytes =
+        (uint64_t)loader->n_slab * FM_LIMIT_FRAME_BYTES; /* items are what bounds us */
+    status = fm_client_open(loader->client, &open, &loader->stream, reterr);
+    if (status != FM_OK) return status;
+    status = check_stream(&loader->stream, reterr);
+    if (status != FM_OK) return status;
+    loader->slab_bytes =
+        (loader->stream.max_sample_bytes + SLAB_ALIGNMENT - 1) / SLAB_ALIGNMENT * SLAB_ALIGNMENT;
+    status = allocate(loader, reterr);
+    if (status != FM_OK) return status;
+    if (pthread_create(&loader->receiver, NULL, receive_all, loader) != 0) {
+        return fm_fail(reterr, FM_ERR_NOMEM, "cannot start the receiver thread");
+    }
+    loader->receiving = true;
+    return FM_OK;
+}
+
+fm_status fm_loader_open(const fm_loader_options *options, fm_loader **ret_loader,
+                         fm_error *reterr) {
+    assert(options->n_slab >= MIN_SLABS && options->n_slab <= MAX_SLABS);
+    fm_loader *loader = calloc(1, sizeof *loader);
+    if (!loader) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a loader");
+    loader->n_slab = options->n_slab;
+    pthread_mutex_init(&loader->mutex, NULL);
+    pthread_cond_init(&loader->changed, NULL);
+    fm_status status = start(loader, options, reterr);
+    if (status != FM_OK) {
+        fm_loader_close(loader);
+        return status;
+    }
+    *ret_loader = loader;
+    return FM_OK;
+}
+
+void fm_loader_close(fm_loader *loader) {
+    if (!loader) return;
+    if (loader->receiving) {
+        pthread_mutex_lock(&loader->mutex);
+        loader->stop = true;
+        pthread_cond_broadcast(&loader->changed);
+        pthread_mutex_unlock(&loader->mutex);
+        fm_client_interrupt(loader->client);
+        pthread_join(loader->receiver, NULL);
+    }
+    fm_client_close(loader->client);
+    for (uint32_t i = 0; loader->slab && i < loader->n_slab; i++) {
+        free(loader->slab[i].data);
+        fm_arena_fini(&loader->slab[i].views);
+    }
+    free(loader->slab);
+    free(loader->free.slab);
+    free(loader->ready.slab);
+    pthread_cond_destroy(&loader->changed);
+    pthread_mutex_destroy(&loader->mutex);
+    free(loader);
+}
+
+const fm_wire_opened *fm_loader_get_stream(const fm_loader *loader) {
+    return &loader->stream;
+}
+
+const fm_wire_welcome *fm_loader_get_server(const fm_loader *loader) {
+    return fm_client_get_welcome(loader->client);
+}
+
+/* -- the caller's side */
+
+fm_status fm_loader_next(fm_loader *loader, fm_loaded *ret_loaded, fm_error *reterr) {
+    uint64_t start_ns = fm_clock_ns();
+    fm_status status = FM_OK;
+    pthread_mutex_lock(&loader->mutex);
+    while (loader->ready.n == 0 && !loader->finished)
+        pthread_cond_wait(&loader->changed, &loader->mutex);
+    if (loader->ready.n > 0) {
+        uint32_t number = take(loader, &loader->ready);
+        *ret_loaded = (fm_loaded){.sample = &loader->slab[number].sample,
+                                  .slab = number,
+                                  .bytes = loader->slab[number].bytes};
+        fm_histogram_add(&loader->stats.ready_wait_ns, fm_clock_ns() - start_ns);
+    } else {
+        status = loader->end.status;
+        if (reterr) *reterr = loader->end;
+    }
+    pthread_mutex_unlock(&loader->mutex);
+    return status;
+}
+
+void fm_loader_release(fm_loader *loader, const fm_loaded *loaded) {
+    pthread_mutex_lock(&loader->mutex);
+    put(loader, &loader->free, loaded->slab);
+    pthread_cond_broadcast(&loader->changed);
+    pthread_mutex_unlock(&loader->mutex);
+    fm_status ignored = fm_client_release(loader->client, 1, loaded->bytes, NULL);
+    (void)ignored; /* a broken connection is reported by the receiver */
+}
+
+fm_loader_stats fm_loader_get_stats(fm_loader *loader) {
+    pthread_mutex_lock(&loader->mutex);
+    fm_loader_stats stats = loader->stats;
+    pthread_mutex_unlock(&loader->mutex);
+    return stats;
+}

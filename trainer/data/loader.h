@@ -1,0 +1,58 @@
+/* loader.h: samples from a feature server, received ahead of the step that needs them.
+ *
+ *     server -> socket -> [receiver thread] -> slab, decoded -> ready queue -> fm_loader_next
+ *                               ^                                                  |
+ *                               +---- free slabs <---- fm_loader_release <---------+
+ *
+ * A ring of n_slab slabs is the whole memory: each holds one encoded sample as it came off the wire
+ * and the views into it. Credits bound what the server sends to what fits the free slabs. Samples
+ * come in the order of the stream (strict or bounded:W). One thread calls next and release. */
+#ifndef FM_TRAINER_LOADER_H
+#define FM_TRAINER_LOADER_H
+
+#include "proto/base/histogram.h"
+#include "proto/batch.h"
+#include "proto/client.h"
+
+typedef struct fm_loader fm_loader;
+
+typedef struct fm_loader_options {
+    fm_client_options client;
+    fm_wire_open stream; /* credit fields are the loader's to fill */
+    uint32_t n_slab;     /* samples received ahead and in use; 2 .. 1024 */
+} fm_loader_options;
+
+/* One sample, the caller's until fm_loader_release. */
+typedef struct fm_loaded {
+    const fm_sample *sample; /* views borrow the slab */
+    uint32_t slab;
+    size_t bytes; /* of the encoded sample */
+} fm_loaded;
+
+typedef struct fm_loader_stats {
+    uint64_t n_sample, n_skipped, bytes;
+    fm_histogram ready_wait_ns; /* how long each fm_loader_next kept its caller */
+} fm_loader_stats;
+
+/* Connects, opens the stream and starts receiving. Errors are the client's. */
+FM_MUST_USE fm_status fm_loader_open(const fm_loader_options *options, fm_loader **ret_loader,
+                                     fm_error *reterr);
+
+/* Stops receiving and frees everything; NULL is fine. */
+void fm_loader_close(fm_loader *loader);
+
+/* What the server said of the stream and of itself. */
+const fm_wire_opened *fm_loader_get_stream(const fm_loader *loader);
+const fm_wire_welcome *fm_loader_get_server(const fm_loader *loader);
+
+/* The next sample of the stream. FM_ERR_CLOSED with "stream ended" after the last one; other errors
+ * are the stream's end too. */
+FM_MUST_USE fm_status fm_loader_next(fm_loader *loader, fm_loaded *ret_loaded, fm_error *reterr);
+
+/* Gives the slab back to the receiver. */
+void fm_loader_release(fm_loader *loader, const fm_loaded *loaded);
+
+/* A copy of the counters. */
+fm_loader_stats fm_loader_get_stats(fm_loader *loader);
+
+#endif

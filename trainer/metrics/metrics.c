@@ -1,0 +1,137 @@
+/* metrics.c: see metrics.h. */
+#include "trainer/metrics/metrics.h"
+
+#include "proto/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LINE_BYTES = 4096 };
+#define MAX_FILE_BYTES ((size_t)4 << 30) /* ten million steps */
+
+struct fm_metrics {
+    int fd;
+    char path[512];
+};
+
+/* A line under construction; what does not fit is cut, which LINE_BYTES makes impossible for the
+ * fields there are. */
+typedef struct line {
+    char text[LINE_BYTES];
+    size_t size;
+} line;
+
+FM_PRINTF(2, 3) static void add(line *l, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    int n = vsnprintf(l->text + l->size, sizeof l->text - l->size, format, arguments);
+    va_end(arguments);
+    l->size += n > 0 ? (size_t)n : 0;
+    if (l->size >= sizeof l->text) l->size = sizeof l->text - 1;
+}
+
+static void add_string(line *l, const char *key, const char *text) {
+    add(l, "\"%s\":\"", key);
+    for (const char *p = text; *p; p++) {
+        unsigned char c = (unsigned char)*p;
+        if (c < 0x20 || c == '"' || c == '\\') {
+            add(l, "\\u%04x", c);
+        } else {
+            add(l, "%c", c);
+        }
+    }
+    add(l, "\",");
+}
+
+static void add_number(line *l, const char *key, double value) {
+    if (isfinite(value)) {
+        add(l, "\"%s\":%.9g,", key, value);
+    } else {
+        add(l, "\"%s\":null,", key);
+    }
+}
+
+/* Bytes of the file's lines up to and with step `last`; a line cut short does not count. */
+static size_t bytes_through(fm_bytes text, uint64_t last) {
+    size_t at = 0;
+    const char *data = (const char *)text.data;
+    while (at < text.size) {
+        const char *end = memchr(data + at, '\n', text.size - at);
+        unsigned long long step;
+        if (!end || sscanf(data + at, "{\"step\":%20llu,", &step) != 1 || step > last) break;
+        at = (size_t)(end + 1 - data);
+    }
+    return at;
+}
+
+fm_status fm_metrics_truncate(const char *path, uint64_t last, fm_error *reterr) {
+    fm_arena arena;
+    fm_bytes text;
+    fm_status status = fm_arena_init(&arena, MAX_FILE_BYTES + ((size_t)1 << 20), reterr);
+    if (status != FM_OK) return status;
+    status = fm_file_read(&arena, path, MAX_FILE_BYTES, &text, reterr);
+    if (status == FM_OK) {
+        status = fm_file_write_atomic(path, text.data, bytes_through(text, last), reterr);
+    }
+    fm_arena_fini(&arena);
+    return status == FM_ERR_NOT_FOUND ? FM_OK : status;
+}
+
+fm_status fm_metrics_open(const char *path, fm_metrics **ret_metrics, fm_error *reterr) {
+    fm_metrics *metrics = calloc(1, sizeof *metrics);
+    if (!metrics) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the metrics file");
+    snprintf(metrics->path, sizeof metrics->path, "%s", path);
+    metrics->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (metrics->fd < 0) {
+        fm_status status = fm_fail_in(reterr, FM_ERR_IO, path, "cannot open: %s", strerror(errno));
+        free(metrics);
+        return status;
+    }
+    *ret_metrics = metrics;
+    return FM_OK;
+}
+
+void fm_metrics_close(fm_metrics *metrics) {
+    if (!metrics) return;
+    close(metrics->fd);
+    free(metrics);
+}
+
+fm_status fm_metrics_write(fm_metrics *metrics, const fm_metrics_step *step, fm_error *reterr) {
+    line l = {.size = 0};
+    add(&l, "{\"step\":%llu,\"index\":%llu,\"cycles\":%u,", (unsigned long long)step->step,
+        (unsigned long long)step->index, step->n_cycle);
+    add_string(&l, "sample", step->sample);
+    add_number(&l, "loss", step->loss);
+    for (uint32_t t = 0; t < step->n_term; t++)
+        add_number(&l, step->term[t].name, step->term[t].value);
+    add_number(&l, "grad_norm", step->grad_norm);
+    add_number(&l, "learning_rate", step->learning_rate);
+    add_number(&l, "step_s", step->step_s);
+    add_number(&l, "data_wait_s", step->data_wait_s);
+    l.text[l.size - 1] = '}'; /* the last comma */
+    add(&l, "\n");
+    ssize_t written = write(metrics->fd, l.text, l.size);
+    if (written == (ssize_t)l.size) return FM_OK;
+    return fm_fail_in(reterr, FM_ERR_IO, metrics->path, "cannot write: %s",
+                      written < 0 ? strerror(errno) : "disk is full");
+}
+
+void fm_metrics_format(const fm_metrics_step *step, uint64_t n_step, char *out, size_t out_bytes) {
+    line l = {.size = 0};
+    add(&l, "step %llu", (unsigned long long)step->step);
+    if (n_step) add(&l, "/%llu", (unsigned long long)n_step);
+    add(&l, "  loss %.3f", step->loss);
+    for (uint32_t t = 0; t < step->n_term; t++) {
+        add(&l, "%s%s %.3f", t ? "  " : "  (", step->term[t].name, step->term[t].value);
+    }
+    add(&l, "%s  %.3f s/step  data wait %.1f ms", step->n_term ? ")" : "", step->step_s,
+        step->data_wait_s * 1e3);
+    snprintf(out, out_bytes, "%s", l.text);
+}

@@ -1,0 +1,191 @@
+/* model.c: see model.h. */
+#include "trainer/model/model.h"
+
+#include "trainer/ops/store.h"
+
+static void declare_extra_msa(fm_state *state, const fm_model_config *c, fm_element act,
+                              fm_model_inputs *in) {
+    const int64_t extra[] = {c->n_extra, c->n_res};
+    in->extra_msa = in->extra_deletion = in->extra_msa_mask = -1;
+    if (c->n_extra_block > 0) {
+        in->extra_msa = fm_state_add(state, "extra_msa", FM_ELEMENT_U8, 2, extra);
+        in->extra_deletion = fm_state_add(state, "extra_deletion_matrix", FM_ELEMENT_U16, 2, extra);
+        in->extra_msa_mask = fm_state_add(state, "extra_msa_mask", act, 2, extra);
+    }
+}
+
+static void declare_templates(fm_state *state, const fm_model_config *c, fm_element act,
+                              fm_model_inputs *in) {
+    const int64_t rows[] = {c->n_template, c->n_res}, points[] = {c->n_template, c->n_res, 3};
+    const int64_t torsions[] = {c->n_template, c->n_res, FM_TEMPLATE_ROW_FEATURES};
+    const int64_t templates[] = {c->n_template}, one[] = {1};
+    in->template_aatype = in->template_pseudo_beta = in->template_pseudo_beta_mask = -1;
+    in->template_backbone_mask = in->template_rows = in->template_mask = in->template_any = -1;
+    if (c->n_template > 0) {
+        in->template_aatype = fm_state_add(state, "template_aatype", FM_ELEMENT_U8, 2, rows);
+        in->template_pseudo_beta =
+            fm_state_add(state, "template_pseudo_beta", FM_ELEMENT_F32, 3, points);
+        in->template_pseudo_beta_mask =
+            fm_state_add(state, "template_pseudo_beta_mask", act, 2, rows);
+        in->template_backbone_mask = fm_state_add(state, "template_backbone_mask", act, 2, rows);
+        in->template_rows = fm_state_add(state, "template torsion features", act, 3, torsions);
+        in->template_mask = fm_state_add(state, "template_mask", act, 1, templates);
+        in->template_any = fm_state_add(state, "template_any", act, 1, one);
+    }
+}
+
+void fm_model_declare_inputs(fm_state *state, const fm_model_config *c, const fm_kernels *kernels,
+                             fm_model_inputs *ret_inputs) {
+    const int64_t residues[] = {c->n_res}, rows[] = {c->n_seq}, msa[] = {c->n_seq, c->n_res};
+    const int64_t profile[] = {c->n_seq, c->n_res, FM_MSA_CLASSES}, pair[] = {c->n_res, c->n_res};
+    const int64_t m[] = {c->n_res, c->c_m}, z[] = {c->n_res, c->n_res, c->c_z};
+    const int64_t all_rows[] = {fm_model_config_rows(c), c->n_res}, points[] = {c->n_res, 3};
+    fm_element act = kernels->act;
+    *ret_inputs = (fm_model_inputs){
+        .aatype = fm_state_add(state, "aatype", FM_ELEMENT_U8, 1, residues),
+        .residue_index = fm_state_add(state, "residue_index", FM_ELEMENT_I32, 1, residues),
+        .msa = fm_state_add(state, "msa", FM_ELEMENT_U8, 2, msa),
+        .deletion = fm_state_add(state, "deletion_matrix", FM_ELEMENT_U16, 2, msa),
+        .profile = fm_state_add(state, "cluster_profile", FM_ELEMENT_U32, 3, profile),
+        .deletion_sum = fm_state_add(state, "cluster_deletion_sum", FM_ELEMENT_U32, 2, msa),
+        .cluster_size = fm_state_add(state, "cluster_size", FM_ELEMENT_U32, 1, rows),
+        .msa_mask = fm_state_add(state, "msa_mask", act, 2, all_rows),
+        .pair_mask = fm_state_add(state, "pair_mask", act, 2, pair),
+        .previous_m = fm_state_add(state, "previous m", act, 2, m),
+        .previous_z = fm_state_add(state, "previous z", act, 3, z),
+        .msa_feat = -1,
+        .extra_feat = -1,
+        .previous_pseudo_beta =
+            fm_state_add(state, "previous pseudo_beta", FM_ELEMENT_F32, 2, points)};
+    declare_extra_msa(state, c, act, ret_inputs);
+    declare_templates(state, c, act, ret_inputs);
+    ret_inputs->seq_mask = -1;
+    if (c->structure.n_iteration > 0) {
+        ret_inputs->seq_mask = fm_state_add(state, "seq_mask", act, 1, residues);
+        fm_structure_declare_tables(state, &ret_inputs->tables);
+    }
+}
+
+static fm_pair_of_streams embed(fm_tape *tape, const fm_model_config *config,
+                                const fm_model_weights *weights, const fm_model_inputs *inputs) {
+    fm_tensor_ref aatype = fm_tape_state(tape, inputs->aatype, false);
+    fm_feature_inputs features = {.msa = fm_tape_state(tape, inputs->msa, false),
+                                  .deletion = fm_tape_state(tape, inputs->deletion, false),
+                                  .profile = fm_tape_state(tape, inputs->profile, false),
+                                  .deletion_sum = fm_tape_state(tape, inputs->deletion_sum, false),
+                                  .cluster_size = fm_tape_state(tape, inputs->cluster_size, false)};
+    fm_tensor_ref msa_feat = inputs->msa_feat < 0 ? fm_op_msa_features(tape, &features)
+                                                  : fm_tape_state(tape, inputs->msa_feat, false);
+    fm_pair_of_streams x;
+    x.m = fm_op_input_msa(tape, msa_feat, aatype, &weights->input_msa); /* A2:5 */
+    x.z = fm_op_input_pair(tape, aatype, fm_tape_state(tape, inputs->residue_index, false),
+                           &weights->input_pair);
+    x.m = fm_op_recycle_msa(tape, x.m, fm_tape_state(tape, inputs->previous_m, false),
+                            &weights->recycle); /* A2:6 */
+    fm_tensor_ref bins = fm_op_recycle_bins(
+        tape, fm_tape_state(tape, inputs->previous_pseudo_beta, false), config->n_recycle_bin);
+    x.z = fm_op_recycle_pair(tape, x.z, fm_tape_state(tape, inputs->previous_z, false), bins,
+                             &weights->recycle);
+    return x;
+}
+
+static fm_tensor_ref template_stack(fm_tape *tape, const fm_model_config *config,
+                                    const fm_model_weights *weights, fm_tensor_ref t,
+                                    fm_tensor_ref mask) {
+    for (int32_t i = 0; i < config->n_template_block; i++) { /* A16:1 */
+        t = fm_template_block(tape, config, &weights->template_block[i], t, mask);
+    }
+    return t;
+}
+
+fm_tensor_ref fm_model_template_pairs(fm_tape *tape, const fm_model_config *config,
+                                      const fm_model_weights *weights,
+                                      const fm_model_inputs *inputs, fm_tensor_ref z,
+                                      fm_tensor_ref pair_mask) {
+    fm_template_pair_inputs in = {
+        .aatype = fm_tape_state(tape, inputs->template_aatype, false),
+        .pseudo_beta = fm_tape_state(tape, inputs->template_pseudo_beta, false),
+        .pseudo_beta_mask = fm_tape_state(tape, inputs->template_pseudo_beta_mask, false),
+        .backbone_mask = fm_tape_state(tape, inputs->template_backbone_mask, false)};
+    fm_tensor_ref t[FM_MAX_TEMPLATE];
+    for (int64_t i = 0; i < config->n_template; i++) {
+        t[i] = fm_op_template_pair(tape, &in, i, &weights->template_pair); /* A2:9-10 */
+        t[i] = template_stack(tape, config, weights, t[i], pair_mask);     /* A2:11 */
+    }
+    return fm_op_template_attention(tape, z, t, (int)config->n_template,
+                                    fm_tape_state(tape, inputs->template_mask, false),
+                                    fm_tape_state(tape, inputs->template_any, false),
+                                    &weights->template_attention, true); /* A2:12-13 */
+}
+
+fm_tensor_ref fm_model_extra_msa(fm_tape *tape, const fm_model_config *config,
+                                 const fm_model_weights *weights, fm_tensor_ref features,
+                                 fm_tensor_ref mask, fm_tensor_ref z, fm_tensor_ref pair_mask) {
+    fm_model_config block = fm_model_config_extra(config);
+    fm_pair_of_streams x = {.z = z};
+    x.m = fm_op_linear_all(tape, "extra msa embedder", features, &weights->extra_msa); /* A2:15 */
+    for (int32_t i = 0; i < config->n_extra_block; i++) {                              /* A18:1 */
+        x = fm_evoformer_block(tape, &block, &weights->extra_block[i], x, mask, pair_mask);
+    }
+    return x.z;
+}
+
+/* A2:14-16 from the ids of the batch. */
+static fm_tensor_ref extra_msa(fm_tape *tape, const fm_model_config *config,
+                               const fm_model_weights *weights, const fm_model_inputs *inputs,
+                               fm_tensor_ref z, fm_tensor_ref pair_mask) {
+    fm_feature_inputs ids = {.msa = fm_tape_state(tape, inputs->extra_msa, false),
+                             .deletion = fm_tape_state(tape, inputs->extra_deletion, false),
+                             .profile = FM_TENSOR_NONE,
+                             .deletion_sum = FM_TENSOR_NONE,
+                             .cluster_size = FM_TENSOR_NONE};
+    fm_tensor_ref features = inputs->extra_feat < 0
+                                 ? fm_op_msa_features(tape, &ids) /* A2:14 */
+                                 : fm_tape_state(tape, inputs->extra_feat, false);
+    fm_tensor_ref mask = fm_tape_state(tape, inputs->extra_msa_mask, false);
+    return fm_model_extra_msa(tape, config, weights, features, mask, z, pair_mask);
+}
+
+/* A2:18; what is handed on of it: the pseudo-beta positions of the atoms. */
+static void record_structure(fm_tape *tape, const fm_model_config *config,
+                             const fm_model_weights *weights, const fm_model_inputs *inputs,
+                             bool store, fm_model_outputs *out) {
+    fm_structure_config structure = fm_model_config_structure(config);
+    fm_tensor_ref aatype = fm_tape_state(tape, inputs->aatype, false);
+    out->structure =
+        fm_structure_record(tape, &structure, &weights->structure, &inputs->tables, out->single,
+                            out->z, aatype, fm_tape_state(tape, inputs->seq_mask, false));
+    if (store) {
+        fm_op_store_pseudo_beta(tape, out->structure.atoms.atoms, aatype,
+                                fm_tape_state(tape, inputs->previous_pseudo_beta, false));
+    }
+}
+
+fm_model_outputs fm_model_record_cycle(fm_tape *tape, const fm_model_config *config,
+                                       const fm_model_weights *weights,
+                                       const fm_model_inputs *inputs, bool store) {
+    fm_pair_of_streams x = embed(tape, config, weights, inputs);
+    fm_tensor_ref msa_mask = fm_tape_state(tape, inputs->msa_mask, false);
+    fm_tensor_ref pair_mask = fm_tape_state(tape, inputs->pair_mask, false);
+    if (config->n_template > 0) {
+        fm_tensor_ref torsions = fm_tape_state(tape, inputs->template_rows, false);
+        x.m = fm_op_template_rows(tape, x.m, torsions, &weights->template_rows); /* A2:7-8 */
+        x.z = fm_model_template_pairs(tape, config, weights, inputs, x.z, pair_mask);
+    }
+    if (config->n_extra_block > 0) {
+        x.z = extra_msa(tape, config, weights, inputs, x.z, pair_mask);
+    }
+    for (int32_t i = 0; i < config->n_block; i++) { /* A6:1 */
+        x = fm_evoformer_block(tape, config, &weights->block[i], x, msa_mask, pair_mask);
+    }
+    if (store) {
+        fm_op_store(tape, "hand on m", x.m, fm_tape_state(tape, inputs->previous_m, false));
+        fm_op_store(tape, "hand on z", x.z, fm_tape_state(tape, inputs->previous_z, false));
+    }
+    fm_model_outputs out = {.m = x.m, .z = x.z};
+    out.single = fm_op_linear(tape, "single", x.m, config->n_res, &weights->single); /* A6:12 */
+    if (config->structure.n_iteration > 0) {
+        record_structure(tape, config, weights, inputs, store, &out);
+    }
+    return out;
+}

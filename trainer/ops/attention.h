@@ -1,0 +1,43 @@
+/* attention.h: the gated self-attention sublayers of the Evoformer over one axis of a 2-D array.
+ *
+ *     row       MSA row attention with pair bias (A7): along residues, bias from the pair array
+ *     column    MSA column attention (A8): along sequences
+ *     starting  triangle attention around the starting node (A13): along j of z[i, j]
+ *     ending    triangle attention around the ending node (A14): along i of z[i, j]
+ *
+ *     y = x + dropout(W_o (sigmoid(g) * softmax(q k^T / sqrt(c) + b + mask) v) + b_o)
+ *
+ * with q k v g linear in LayerNorm(x), one fused projection; b linear in LayerNorm(z), or in
+ * LayerNorm(x) for the triangles. Masked keys get -1e9. Dropout shares its mask over axis 0 (row,
+ * starting) or axis 1 (ending); none in columns.
+ *
+ * x [n0, n1, c]: [N_seq, N_res, c_m] or [N_res, N_res, c_z]; mask [n0, n1]; z [N_res, N_res, c_z].
+ * Saved: q k v g, the gated output, the rows' log-sum-exp, the bias. */
+#ifndef FM_TRAINER_ATTENTION_H
+#define FM_TRAINER_ATTENTION_H
+
+#include "trainer/autograd/tape.h"
+
+typedef enum fm_axial {
+    FM_AXIAL_ROW,
+    FM_AXIAL_COLUMN,
+    FM_AXIAL_STARTING,
+    FM_AXIAL_ENDING
+} fm_axial;
+
+typedef struct fm_attention_weights {
+    fm_param_ref norm;          /* [2, c] */
+    fm_param_ref qkvg;          /* [4 * N_head * c_head, c] */
+    fm_param_ref gate_bias;     /* [N_head * c_head] */
+    fm_param_ref out, out_bias; /* [c, N_head * c_head], [c] */
+    fm_param_ref bias;          /* [N_head, c_z]; FM_PARAM_NONE in columns */
+    fm_param_ref norm_z;        /* [2, c_z]; row only */
+    int64_t n_head, c_head;
+} fm_attention_weights;
+
+/* Adds the node; z is FM_TENSOR_NONE but for rows. Returns y, or the update without residual. */
+fm_tensor_ref fm_op_attention(fm_tape *tape, const char *name, fm_axial axial, fm_tensor_ref x,
+                              fm_tensor_ref mask, fm_tensor_ref z,
+                              const fm_attention_weights *weights, bool residual, double dropout);
+
+#endif

@@ -1,0 +1,433 @@
+/* call.c: see call.h. */
+#include "trainer/ops/call.h"
+
+#include <assert.h>
+
+static const double LAYERNORM_EPS = 1e-5;
+
+/* ---- layer normalisation --------------------------------------------------------------------- */
+
+fm_norm fm_call_norm(fm_run *run, int64_t rows, int64_t c, const void *x, const void *weights) {
+    fm_norm norm = {.rows = rows,
+                    .c = c,
+                    .x = x,
+                    .gamma = weights,
+                    .beta = fm_run_at(weights, c, run->kernels->act),
+                    .y = fm_run_workspace_act(run, rows * c),
+                    .mean = fm_run_workspace_acc(run, rows),
+                    .rstd = fm_run_workspace_acc(run, rows)};
+    if (!run->dry) {
+        run->kernels->layernorm(run->stream, &(fm_layernorm){.rows = rows,
+                                                             .c = c,
+                                                             .ldx = c,
+                                                             .ldy = c,
+                                                             .eps = LAYERNORM_EPS,
+                                                             .x = x,
+                                                             .gamma = norm.gamma,
+                                                             .beta = norm.beta,
+                                                             .y = norm.y,
+                                                             .mean = norm.mean,
+                                                             .rstd = norm.rstd});
+    }
+    return norm;
+}
+
+void fm_call_norm_grad(fm_run *run, const fm_norm *norm, const void *dy, fm_out dx,
+                       fm_out dweights) {
+    int64_t mark = fm_run_mark(run), c = norm->c;
+    void *workspace =
+        fm_run_workspace(run, (int64_t)run->kernels->layernorm_grad_workspace(norm->rows, c));
+    if (!run->dry) {
+        fm_layernorm_grad args = {.rows = norm->rows,
+                                  .c = c,
+                                  .ldx = c,
+                                  .lddy = c,
+                                  .lddx = c,
+                                  .x = norm->x,
+                                  .gamma = norm->gamma,
+                                  .dy = dy,
+                                  .mean = norm->mean,
+                                  .rstd = norm->rstd,
+                                  .dx = dx,
+                                  .dgamma = dweights,
+                                  .dbeta = fm_out_at(dweights, c, run->kernels->acc)};
+        run->kernels->layernorm_grad(run->stream, &args, workspace);
+    }
+    fm_run_release(run, mark);
+}
+
+/* ---- linear layers --------------------------------------------------------------------------- */
+
+void fm_call_gemm(fm_run *run, const fm_gemm *args) {
+    int64_t mark = fm_run_mark(run);
+    void *workspace = fm_run_workspace(run, (int64_t)run->kernels->gemm_workspace(args));
+    if (!run->dry) {
+        run->kernels->gemm(run->stream, args, workspace);
+    }
+    fm_run_release(run, mark);
+}
+
+void fm_call_linear(fm_run *run, const fm_linear *linear, bool relu, void *y) {
+    fm_epilogue epilogue = !linear->bias ? FM_EPILOGUE_NONE
+                           : relu        ? FM_EPILOGUE_BIAS_RELU
+                                         : FM_EPILOGUE_BIAS;
+    fm_call_gemm(run, &(fm_gemm){.m = linear->rows,
+                                 .n = linear->c_out,
+                                 .k = linear->c_in,
+                                 .batch = 1,
+                                 .trans_b = true,
+                                 .alpha = 1,
+                                 .a = linear->x,
+                                 .b = linear->w,
+                                 .c = y,
+                                 .lda = linear->ldx,
+                                 .ldb = linear->c_in,
+                                 .ldc = linear->ldy,
+                                 .epilogue = epilogue,
+                                 .bias = linear->bias});
+}
+
+/* dw [c_out, c_in] (+)= dy^T x */
+static void linear_weight_grad(fm_run *run, const fm_linear *linear, const void *dy, fm_out dw) {
+    fm_gemm args = {.m = linear->c_out,
+                    .n = linear->c_in,
+                    .k = linear->rows,
+                    .batch = 1,
+                    .trans_a = true,
+                    .alpha = 1,
+                    .beta = dw.beta,
+                    .a = dy,
+                    .b = linear->x,
+                    .c = dw.data,
+                    .c_is_acc = true,
+                    .lda = linear->ldy,
+                    .ldb = linear->ldx,
+                    .ldc = linear->c_in};
+    if (dw.data) {
+        fm_call_gemm(run, &args);
+    }
+}
+
+/* dx [rows, c_in] (+)= dy W */
+static void linear_input_grad(fm_run *run, const fm_linear *linear, const void *dy, fm_out dx) {
+    fm_gemm args = {.m = linear->rows,
+                    .n = linear->c_in,
+                    .k = linear->c_out,
+                    .batch = 1,
+                    .alpha = 1,
+                    .beta = dx.beta,
+                    .a = dy,
+                    .b = linear->w,
+                    .c = dx.data,
+                    .lda = linear->ldy,
+                    .ldb = linear->c_in,
+                    .ldc = linear->ldx};
+    if (dx.data) {
+        fm_call_gemm(run, &args);
+    }
+}
+
+void fm_call_linear_grad(fm_run *run, const fm_linear *linear, const void *dy, fm_out dx, fm_out dw,
+                         fm_out dbias) {
+    linear_weight_grad(run, linear, dy, dw);
+    if (dbias.data) {
+        fm_call_sum(run, 1, linear->rows, linear->c_out, 0, linear->ldy, dy, dbias, true);
+    }
+    linear_input_grad(run, linear, dy, dx);
+}
+
+/* ---- updates --------------------------------------------------------------------------------- */
+
+fm_update fm_update_of(const fm_tensor *x, double rate, fm_shared_axis shared) {
+    assert(x->rank == 3);
+    return (fm_update){.n0 = x->local[0],
+                       .n1 = x->local[1],
+                       .c = x->local[2],
+                       .first0 = fm_tensor_first(x, 0),
+                       .first1 = fm_tensor_first(x, 1),
+                       .global_n1 = x->shape[1],
+                       .rate = rate,
+                       .shared = shared};
+}
+
+static fm_dropout dropout_of(const fm_run *run, const fm_node *node, const fm_update *args) {
+    return (fm_dropout){.n0 = args->n0,
+                        .n1 = args->n1,
+                        .c = args->c,
+                        .offset0 = args->first0,
+                        .offset1 = args->first1,
+                        .global_n1 = args->global_n1,
+                        .shared = args->shared,
+                        .rate = args->rate,
+                        .draw = fm_run_draw(run, node)};
+}
+
+void fm_call_update(fm_run *run, const fm_node *node, const fm_update *args, const void *residual,
+                    const void *update, void *y) {
+    fm_dropout dropout = dropout_of(run, node, args);
+    if (!run->dry) {
+        run->kernels->dropout(run->stream, &dropout, residual, update, y);
+    }
+}
+
+const void *fm_call_update_grad(fm_run *run, const fm_node *node, const fm_update *args,
+                                const void *dy) {
+    if (args->rate == 0) {
+        return dy;
+    }
+    fm_dropout dropout = dropout_of(run, node, args);
+    void *dupdate = fm_run_workspace_act(run, args->n0 * args->n1 * args->c);
+    if (!run->dry) {
+        run->kernels->dropout_grad(run->stream, &dropout, dy, (fm_out){dupdate, FM_WRITE});
+    }
+    return dupdate;
+}
+
+void fm_call_gate(fm_run *run, const fm_gate *args) {
+    if (!run->dry) {
+        run->kernels->gate(run->stream, args);
+    }
+}
+
+void fm_call_gate_grad(fm_run *run, const fm_gate *args, const fm_gate_grad *grad) {
+    if (!run->dry) {
+        run->kernels->gate_grad(run->stream, args, grad);
+    }
+}
+
+void fm_call_scale_rows(fm_run *run, int64_t rows, int64_t c, const void *scale, const void *x,
+                        fm_out y) {
+    if (!run->dry) {
+        run->kernels->scale_rows(run->stream, rows, c, c, c, scale, x, y);
+    }
+}
+
+void fm_call_copy_strided(fm_run *run, const fm_strided *args) {
+    if (!run->dry && args->y.data) {
+        run->kernels->copy_strided(run->stream, args);
+    }
+}
+
+/* ---- elements -------------------------------------------------------------------------------- */
+
+void fm_call_copy(fm_run *run, int64_t count, const void *x, void *y) {
+    if (!run->dry && x != y) {
+        run->kernels->copy(run->stream, count, x, y);
+    }
+}
+
+void fm_call_fill(fm_run *run, int64_t count, double value, void *y) {
+    if (!run->dry) {
+        run->kernels->fill(run->stream, count, value, y);
+    }
+}
+
+/* The table fills act elements; an acc element of 0 is as many act elements of 0. */
+void fm_call_fill_acc(fm_run *run, int64_t count, double value, void *y) {
+    assert(value == 0 || run->kernels->act == run->kernels->acc);
+    size_t ratio = fm_element_bytes(run->kernels->acc) / fm_element_bytes(run->kernels->act);
+    fm_call_fill(run, count * (int64_t)ratio, value, y);
+}
+
+void fm_call_clear_rest(fm_run *run, int64_t written, int64_t count, fm_out dx) {
+    if (dx.data && dx.beta == FM_WRITE && written < count) {
+        fm_call_fill(run, count - written, 0.0, fm_run_at(dx.data, written, run->kernels->act));
+    }
+}
+
+void fm_call_axpy(fm_run *run, int64_t count, double alpha, const void *x, fm_out y) {
+    if (!run->dry && y.data) {
+        run->kernels->axpy(run->stream, count, alpha, x, y);
+    }
+}
+
+void fm_call_add(fm_run *run, int64_t count, const void *x, const void *update, void *y) {
+    fm_call_copy(run, count, x, y);
+    fm_call_axpy(run, count, 1.0, update, (fm_out){y, FM_ADD});
+}
+
+void fm_call_relu_grad(fm_run *run, int64_t count, const void *y, const void *dy, fm_out dx) {
+    if (!run->dry) {
+        run->kernels->relu_grad(run->stream, count, y, dy, dx);
+    }
+}
+
+void fm_call_sum(fm_run *run, int64_t n_a, int64_t n_r, int64_t n_c, int64_t stride_a,
+                 int64_t stride_r, const void *x, fm_out y, bool y_is_acc) {
+    int64_t mark = fm_run_mark(run);
+    void *workspace = fm_run_workspace(run, (int64_t)run->kernels->sum_workspace(n_a, n_r, n_c));
+    if (!run->dry && y.data) {
+        int64_t stride[2] = {stride_a, stride_r};
+        run->kernels->sum(run->stream, n_a, n_r, n_c, stride, x, y, y_is_acc, workspace);
+    }
+    fm_run_release(run, mark);
+}
+
+/* ---- embeddings ------------------------------------------------------------------------------ */
+
+void fm_call_lookup(fm_run *run, const fm_lookup *args, int64_t rows, const uint8_t *ids,
+                    fm_out y) {
+    if (!run->dry) {
+        run->kernels->lookup(run->stream, args, rows, ids, y);
+    }
+}
+
+void fm_call_bias_add(fm_run *run, int64_t rows, int64_t c, const void *bias, void *x) {
+    if (!run->dry) {
+        run->kernels->bias_add(run->stream, rows, c, x, bias, x);
+    }
+}
+
+void fm_call_outer_sum(fm_run *run, int64_t n, int64_t c, int64_t ld, const void *a, const void *b,
+                       fm_out z) {
+    if (!run->dry) {
+        run->kernels->outer_sum(run->stream, n, n, c, ld, ld, a, b, z);
+    }
+}
+
+void fm_call_outer_sum_grad(fm_run *run, int64_t n, int64_t c, int64_t ld, const void *dz,
+                            fm_out da, fm_out db) {
+    if (!run->dry) {
+        run->kernels->outer_sum_grad(run->stream, n, n, c, ld, ld, dz, da, db);
+    }
+}
+
+void fm_call_relpos(fm_run *run, const fm_lookup *args, int64_t n, const int32_t *index, fm_out z) {
+    if (!run->dry) {
+        run->kernels->relpos(run->stream, args, n, n, index, index, z);
+    }
+}
+
+void fm_call_msa_features(fm_run *run, const fm_msa_features *args) {
+    if (!run->dry) {
+        run->kernels->msa_features(run->stream, args);
+    }
+}
+
+void fm_call_masked_mean(fm_run *run, const fm_masked_mean *args, void *y) {
+    if (!run->dry) {
+        run->kernels->masked_mean(run->stream, args, y);
+    }
+}
+
+void fm_call_masked_mean_grad(fm_run *run, const fm_masked_mean *args, const void *dy, fm_out dx) {
+    if (!run->dry && dx.data) {
+        run->kernels->masked_mean_grad(run->stream, args, dy, dx);
+    }
+}
+
+/* ---- cores ----------------------------------------------------------------------------------- */
+
+void fm_call_attention(fm_run *run, const fm_attention *args) {
+    int64_t mark = fm_run_mark(run);
+    void *workspace = fm_run_workspace(run, (int64_t)run->kernels->attention_workspace(args));
+    if (!run->dry) {
+        run->kernels->attention(run->stream, args, workspace);
+    }
+    fm_run_release(run, mark);
+}
+
+void fm_call_attention_grad(fm_run *run, const fm_attention *args, const fm_attention_grad *grad) {
+    int64_t mark = fm_run_mark(run);
+    void *workspace = fm_run_workspace(run, (int64_t)run->kernels->attention_grad_workspace(args));
+    if (!run->dry) {
+        run->kernels->attention_grad(run->stream, args, grad, workspace);
+    }
+    fm_run_release(run, mark);
+}
+
+void fm_call_outer(fm_run *run, const fm_outer *args) {
+    int64_t mark = fm_run_mark(run);
+    void *workspace = fm_run_workspace(run, (int64_t)run->kernels->outer_workspace(args));
+    if (!run->dry) {
+        run->kernels->outer(run->stream, args, workspace);
+    }
+    fm_run_release(run, mark);
+}
+
+void fm_call_outer_grad(fm_run *run, const fm_outer *args, const fm_outer_grad *grad) {
+    int64_t mark = fm_run_mark(run);
+    void *workspace = fm_run_workspace(run, (int64_t)run->kernels->outer_grad_workspace(args));
+    if (!run->dry) {
+        run->kernels->outer_grad(run->stream, args, grad, workspace);
+    }
+    fm_run_release(run, mark);
+}
+
+void fm_call_triangle(fm_run *run, const fm_triangle *args) {
+    int64_t mark = fm_run_mark(run);
+    void *workspace = fm_run_workspace(run, (int64_t)run->kernels->triangle_workspace(args));
+    if (!run->dry) {
+        run->kernels->triangle(run->stream, args, workspace);
+    }
+    fm_run_release(run, mark);
+}
+
+void fm_call_triangle_grad(fm_run *run, const fm_triangle *args, const fm_triangle_grad *grad) {
+    int64_t mark = fm_run_mark(run);
+    void *workspace = fm_run_workspace(run, (int64_t)run->kernels->triangle_grad_workspace(args));
+    if (!run->dry) {
+        run->kernels->triangle_grad(run->stream, args, grad, workspace);
+    }
+    fm_run_release(run, mark);
+}
+
+void fm_call_lookup_grad(fm_run *run, const fm_lookup *args, int64_t rows, const uint8_t *ids,
+                         const void *dy, fm_out dw) {
+    int64_t mark = fm_run_mark(run);
+    void *workspace =
+        fm_run_workspace(run, (int64_t)run->kernels->lookup_grad_workspace(args, rows));
+    if (!run->dry && dw.data) {
+        run->kernels->lookup_grad(run->stream, args, rows, ids, dy, dw, workspace);
+    }
+    fm_run_release(run, mark);
+}
+
+void fm_call_relpos_grad(fm_run *run, const fm_lookup *args, int64_t n, const int32_t *index,
+                         const void *dz, fm_out dw) {
+    int64_t mark = fm_run_mark(run);
+    void *workspace =
+        fm_run_workspace(run, (int64_t)run->kernels->relpos_grad_workspace(args, n, n));
+    if (!run->dry && dw.data) {
+        run->kernels->relpos_grad(run->stream, args, n, n, index, index, dz, dw, workspace);
+    }
+    fm_run_release(run, mark);
+}
+
+void fm_call_cross_entropy(fm_run *run, const fm_cross_entropy *args) {
+    int64_t mark = fm_run_mark(run);
+    void *workspace =
+        fm_run_workspace(run, (int64_t)run->kernels->cross_entropy_workspace(args->rows));
+    if (!run->dry) {
+        run->kernels->cross_entropy(run->stream, args, workspace);
+    }
+    fm_run_release(run, mark);
+}
+
+void fm_call_cross_entropy_grad(fm_run *run, const fm_cross_entropy *args, const void *dloss,
+                                fm_out dx) {
+    if (!run->dry) {
+        run->kernels->cross_entropy_grad(run->stream, args, dloss, dx);
+    }
+}
+
+void fm_call_distance_bins(fm_run *run, int64_t n, const float *x, const float *mask, int32_t n_bin,
+                           float first, float last, int32_t *target, void *w) {
+    if (!run->dry) {
+        run->kernels->distance_bins(run->stream, n, n, x, x, mask, mask, n_bin, first, last, target,
+                                    w);
+    }
+}
+
+void fm_call_distance_ids(fm_run *run, int64_t n, const float *x, int32_t n_bin, float first,
+                          float last, float most_square, uint8_t *ids) {
+    if (!run->dry) {
+        run->kernels->distance_ids(run->stream, n, n, x, x, n_bin, first, last, most_square, ids);
+    }
+}
+
+void fm_call_axpy_device(fm_run *run, int64_t count, const double *alpha, const void *x, fm_out y) {
+    if (!run->dry && y.data) {
+        run->kernels->axpy_device(run->stream, count, alpha, x, y);
+    }
+}

@@ -1,0 +1,119 @@
+/* call.h: how ops reach kernels: one wrapper for each entry that an op uses.
+ *
+ * A wrapper asks the table how much workspace the kernel needs, takes it from the step's workspace,
+ * calls the kernel unless the run is dry, and gives the workspace back. So an op's forward and
+ * backward are straight lists of calls, and the dry run is the same code.
+ *
+ * Also here: the linear layer, forward and backward, that every sublayer is made of.
+ * Shapes are given at each declaration; pointers are device memory (never to be
+ * read when dry). */
+#ifndef FM_TRAINER_CALL_H
+#define FM_TRAINER_CALL_H
+
+#include "trainer/autograd/tape.h"
+
+/* y = LayerNorm(x), x and y [rows, c]; mean, rstd acc [rows]. eps 1e-5. */
+typedef struct fm_norm {
+    int64_t rows, c;
+    const void *x, *gamma, *beta;
+    void *y, *mean, *rstd;
+} fm_norm;
+
+/* Makes y, mean and rstd in the workspace (they live to the end of the step). `weights` is the
+ * block [2, c]: gamma, beta. */
+fm_norm fm_call_norm(fm_run *run, int64_t rows, int64_t c, const void *x, const void *weights);
+
+/* Backward of it: dx as told, the block's gradient [2, c]. */
+void fm_call_norm_grad(fm_run *run, const fm_norm *norm, const void *dy, fm_out dx,
+                       fm_out dweights);
+
+/* A linear layer y [rows, c_out] = x [rows, c_in] W^T + bias, rows ldx and ldy apart. */
+typedef struct fm_linear {
+    int64_t rows, c_in, c_out, ldx, ldy;
+    const void *x, *w, *bias; /* w [c_out, c_in]; bias [c_out] or NULL */
+} fm_linear;
+
+/* relu: y = max(.., 0), needs a bias. */
+void fm_call_linear(fm_run *run, const fm_linear *linear, bool relu, void *y);
+
+/* dy has ldy. dx [rows, c_in] with ldx; dw acc [c_out, c_in]; dbias acc [c_out]. A NULL place is
+ * not written. */
+void fm_call_linear_grad(fm_run *run, const fm_linear *linear, const void *dy, fm_out dx, fm_out dw,
+                         fm_out dbias);
+
+/* The end of a sublayer: an update [n0, n1, c] under shared-axis dropout, added to a residual. */
+typedef struct fm_update {
+    int64_t n0, n1, c;
+    int64_t first0, first1, global_n1; /* where this rank's slice begins, of how much */
+    double rate;
+    fm_shared_axis shared;
+} fm_update;
+
+/* For an update of the shape of x [n0, n1, c]. */
+fm_update fm_update_of(const fm_tensor *x, double rate, fm_shared_axis shared);
+
+/* y = residual + keep * update; residual NULL: y = keep * update. y may be either. */
+void fm_call_update(fm_run *run, const fm_node *node, const fm_update *args, const void *residual,
+                    const void *update, void *y);
+/* The gradient of `update`: dy itself without dropout, else made in the workspace. */
+const void *fm_call_update_grad(fm_run *run, const fm_node *node, const fm_update *args,
+                                const void *dy);
+
+void fm_call_gate(fm_run *run, const fm_gate *args);
+void fm_call_gate_grad(fm_run *run, const fm_gate *args, const fm_gate_grad *grad);
+/* y[r, :] = scale[r] * x[r, :]; y may be x. Contiguous rows. */
+void fm_call_scale_rows(fm_run *run, int64_t rows, int64_t c, const void *scale, const void *x,
+                        fm_out y);
+void fm_call_copy_strided(fm_run *run, const fm_strided *args);
+/* y = x, `count` elements. */
+void fm_call_copy(fm_run *run, int64_t count, const void *x, void *y);
+/* y = value, `count` elements of the act or acc type. */
+void fm_call_fill(fm_run *run, int64_t count, double value, void *y);
+void fm_call_fill_acc(fm_run *run, int64_t count, double value, void *y);
+/* An op that wrote only the first `written` of `count` elements of a gradient: the rest is 0, if it
+ * was the first writer. */
+void fm_call_clear_rest(fm_run *run, int64_t written, int64_t count, fm_out dx);
+void fm_call_axpy(fm_run *run, int64_t count, double alpha, const void *x, fm_out y);
+/* y = x + update; y may be x. */
+void fm_call_add(fm_run *run, int64_t count, const void *x, const void *update, void *y);
+/* dx = dy where y > 0; dx may be dy. */
+void fm_call_relu_grad(fm_run *run, int64_t count, const void *y, const void *dy, fm_out dx);
+void fm_call_gemm(fm_run *run, const fm_gemm *args);
+void fm_call_masked_mean(fm_run *run, const fm_masked_mean *args, void *y);
+void fm_call_masked_mean_grad(fm_run *run, const fm_masked_mean *args, const void *dy, fm_out dx);
+void fm_call_attention(fm_run *run, const fm_attention *args);
+void fm_call_attention_grad(fm_run *run, const fm_attention *args, const fm_attention_grad *grad);
+void fm_call_outer(fm_run *run, const fm_outer *args);
+void fm_call_outer_grad(fm_run *run, const fm_outer *args, const fm_outer_grad *grad);
+void fm_call_triangle(fm_run *run, const fm_triangle *args);
+void fm_call_triangle_grad(fm_run *run, const fm_triangle *args, const fm_triangle_grad *grad);
+/* y [n_a, n_c] = sum over r of x[a*stride_a + r*stride_r + c], acc when y_is_acc, else act. */
+void fm_call_sum(fm_run *run, int64_t n_a, int64_t n_r, int64_t n_c, int64_t stride_a,
+                 int64_t stride_r, const void *x, fm_out y, bool y_is_acc);
+/* y[r] = w[ids[r]]; x += bias [c] to every row; z[i, j] = a[i] + b[j], rows of a and b ld apart. */
+void fm_call_lookup(fm_run *run, const fm_lookup *args, int64_t rows, const uint8_t *ids, fm_out y);
+void fm_call_bias_add(fm_run *run, int64_t rows, int64_t c, const void *bias, void *x);
+void fm_call_outer_sum(fm_run *run, int64_t n, int64_t c, int64_t ld, const void *a, const void *b,
+                       fm_out z);
+void fm_call_outer_sum_grad(fm_run *run, int64_t n, int64_t c, int64_t ld, const void *dz,
+                            fm_out da, fm_out db);
+void fm_call_relpos(fm_run *run, const fm_lookup *args, int64_t n, const int32_t *index, fm_out z);
+void fm_call_msa_features(fm_run *run, const fm_msa_features *args);
+void fm_call_lookup_grad(fm_run *run, const fm_lookup *args, int64_t rows, const uint8_t *ids,
+                         const void *dy, fm_out dw);
+void fm_call_relpos_grad(fm_run *run, const fm_lookup *args, int64_t n, const int32_t *index,
+                         const void *dz, fm_out dw);
+void fm_call_cross_entropy(fm_run *run, const fm_cross_entropy *args);
+void fm_call_cross_entropy_grad(fm_run *run, const fm_cross_entropy *args, const void *dloss,
+                                fm_out dx);
+/* Distances within one set of positions x f32 [n, 3] with mask f32 [n]: target [n, n], w [n, n]. */
+void fm_call_distance_bins(fm_run *run, int64_t n, const float *x, const float *mask, int32_t n_bin,
+                           float first, float last, int32_t *target, void *w);
+/* Classes of the distances within positions x f32 [n, 3]: ids u8 [n, n] (distance_ids of
+ * kernels.h). */
+void fm_call_distance_ids(fm_run *run, int64_t n, const float *x, int32_t n_bin, float first,
+                          float last, float most_square, uint8_t *ids);
+/* y = *alpha x (+ y) over acc elements, *alpha in device memory. */
+void fm_call_axpy_device(fm_run *run, int64_t count, const double *alpha, const void *x, fm_out y);
+
+#endif

@@ -1,0 +1,262 @@
+/* global_attention.c: see global_attention.h. */
+#include "trainer/ops/global_attention.h"
+
+#include "trainer/ops/call.h"
+
+#include <assert.h>
+#include <math.h>
+
+typedef struct attributes {
+    int64_t n_seq, n_res, c, n_head, c_head;
+    int64_t width; /* n_head * c_head */
+    int64_t kvg;   /* 2 * c_head + width */
+} attributes;
+
+static const double MASK_VALUE = 1e9, MEAN_EPS = 1e-10;
+
+enum { IN_M, IN_MASK };
+enum { P_NORM, P_Q, P_KVG, P_GATE_BIAS, P_OUT, P_OUT_BIAS };
+enum { S_KVG, S_Q, S_O, S_LSE };
+
+static fm_norm norm_m(fm_run *run, const fm_node *node) {
+    const attributes *at = node->attributes;
+    return fm_call_norm(run, at->n_seq * at->n_res, at->c, fm_run_input(run, node, IN_M),
+                        fm_run_param(run, node, P_NORM));
+}
+
+static fm_masked_mean mean_of(const fm_run *run, const fm_node *node, const void *normed) {
+    const attributes *at = node->attributes;
+    return (fm_masked_mean){.n_s = at->n_seq,
+                            .n_r = at->n_res,
+                            .c = at->c,
+                            .eps = MEAN_EPS,
+                            .x = normed,
+                            .mask = fm_run_input(run, node, IN_MASK)};
+}
+
+static fm_linear query_projection(const fm_run *run, const fm_node *node, const void *mean) {
+    const attributes *at = node->attributes;
+    return (fm_linear){.rows = at->n_res,
+                       .c_in = at->c,
+                       .c_out = at->width,
+                       .ldx = at->c,
+                       .ldy = at->width,
+                       .x = mean,
+                       .w = fm_run_param(run, node, P_Q)};
+}
+
+/* Columns [first, first + count) of k v g. */
+static fm_linear projection(const fm_run *run, const fm_node *node, const void *normed,
+                            int64_t first, int64_t count) {
+    const attributes *at = node->attributes;
+    const void *w = fm_run_param(run, node, P_KVG);
+    return (fm_linear){.rows = at->n_seq * at->n_res,
+                       .c_in = at->c,
+                       .c_out = count,
+                       .ldx = at->c,
+                       .ldy = at->kvg,
+                       .x = normed,
+                       .w = fm_run_at(w, first * at->c, run->kernels->act)};
+}
+
+static fm_linear out_projection(const fm_run *run, const fm_node *node, const void *gated) {
+    const attributes *at = node->attributes;
+    return (fm_linear){.rows = at->n_seq * at->n_res,
+                       .c_in = at->width,
+                       .c_out = at->c,
+                       .ldx = at->width,
+                       .ldy = at->c,
+                       .x = gated,
+                       .w = fm_run_param(run, node, P_OUT),
+                       .bias = fm_run_param(run, node, P_OUT_BIAS)};
+}
+
+static fm_attention core_of(const fm_run *run, const fm_node *node) {
+    const attributes *at = node->attributes;
+    const void *kvg = fm_run_saved(run, node, S_KVG);
+    fm_attention core = {.n_group = 1,
+                         .n_batch = at->n_res,
+                         .n_query = 1,
+                         .n_key = at->n_seq,
+                         .n_head = at->n_head,
+                         .n_kv_head = 1,
+                         .c_head = at->c_head,
+                         .scale = 1.0 / sqrt((double)at->c_head),
+                         .mask_value = MASK_VALUE,
+                         .q = fm_run_saved(run, node, S_Q),
+                         .k = kvg,
+                         .v = fm_run_at(kvg, at->c_head, run->kernels->act),
+                         .mask = fm_run_input(run, node, IN_MASK),
+                         .o = fm_run_saved(run, node, S_O),
+                         .lse = fm_run_saved(run, node, S_LSE)};
+    core.q_stride = core.o_stride =
+        (fm_attention_stride){.batch = at->width, .row = at->width, .head = at->c_head};
+    core.k_stride = core.v_stride =
+        (fm_attention_stride){.batch = at->kvg, .row = at->n_res * at->kvg};
+    core.mask_stride[1] = 1;
+    core.mask_stride[2] = at->n_res;
+    return core;
+}
+
+/* y [n_seq, n_res, width] = o [n_res, width] for every sequence. */
+static void spread(fm_run *run, const attributes *at, const void *o, void *y) {
+    int64_t row = at->n_res * at->width;
+    fm_call_copy_strided(run, &(fm_strided){.rank = 2,
+                                            .shape = {at->n_seq, row},
+                                            .x_stride = {0, 1},
+                                            .y_stride = {row, 1},
+                                            .alpha = 1,
+                                            .x = o,
+                                            .y = {y, FM_WRITE}});
+}
+
+static fm_gate gate_of(const fm_run *run, const fm_node *node, const void *x, void *y) {
+    const attributes *at = node->attributes;
+    return (fm_gate){
+        .rows = at->n_seq * at->n_res,
+        .c = at->width,
+        .ldg = at->kvg,
+        .ldx = at->width,
+        .ldy = at->width,
+        .g = fm_run_at(fm_run_saved(run, node, S_KVG), 2 * at->c_head, run->kernels->act),
+        .x = x,
+        .y = y};
+}
+
+static void project(fm_run *run, const fm_node *node) {
+    const attributes *at = node->attributes;
+    void *kvg = fm_run_saved(run, node, S_KVG);
+    fm_norm normed = norm_m(run, node); /* A19:1 */
+    void *mean = fm_run_workspace_act(run, at->n_res * at->c);
+    fm_masked_mean mean_args = mean_of(run, node, normed.y);
+    fm_call_masked_mean(run, &mean_args, mean);
+    fm_linear query = query_projection(run, node, mean);
+    fm_call_linear(run, &query, false, fm_run_saved(run, node, S_Q)); /* A19:3 */
+    fm_linear kv = projection(run, node, normed.y, 0, 2 * at->c_head);
+    fm_call_linear(run, &kv, false, kvg); /* A19:2 */
+    fm_linear gate = projection(run, node, normed.y, 2 * at->c_head, at->width);
+    gate.bias = fm_run_param(run, node, P_GATE_BIAS);
+    fm_call_linear(run, &gate, false,
+                   fm_run_at(kvg, 2 * at->c_head, run->kernels->act)); /* A19:4 */
+}
+
+static void forward(fm_run *run, const fm_node *node) {
+    const attributes *at = node->attributes;
+    int64_t rows = at->n_seq * at->n_res, mark = fm_run_mark(run);
+    project(run, node);
+    fm_run_release(run, mark);
+    fm_attention core = core_of(run, node);
+    fm_call_attention(run, &core); /* A19:5-6 */
+    if (!fm_run_wants_output(run)) {
+        return;
+    }
+    void *gated = fm_run_workspace_act(run, rows * at->width);
+    spread(run, at, fm_run_saved(run, node, S_O), gated);
+    fm_gate gate = gate_of(run, node, gated, gated);
+    fm_call_gate(run, &gate);
+    bool residual = node->residual >= 0;
+    void *y = fm_run_output(run, node, 0);
+    void *update = residual ? fm_run_workspace_act(run, rows * at->c) : y;
+    fm_linear out = out_projection(run, node, gated);
+    fm_call_linear(run, &out, false, update); /* A19:7 */
+    if (residual) {
+        fm_call_add(run, rows * at->c, fm_run_input(run, node, IN_M), update, y);
+    }
+}
+
+/* From the update's gradient to that of g (in dkvg) and of o [n_res, width]. */
+static void gate_backward(fm_run *run, const fm_node *node, void *dkvg, void *core_gradient) {
+    const attributes *at = node->attributes;
+    int64_t row = at->n_res * at->width, count = at->n_seq * row;
+    fm_element act = run->kernels->act;
+    void *o = fm_run_workspace_act(run, count), *gated = fm_run_workspace_act(run, count);
+    void *dgated = fm_run_workspace_act(run, count);
+    spread(run, at, fm_run_saved(run, node, S_O), o);
+    fm_gate gate = gate_of(run, node, o, gated);
+    fm_call_gate(run, &gate);
+    fm_linear out = out_projection(run, node, gated);
+    fm_call_linear_grad(run, &out, fm_run_output_gradient(run, node, 0), (fm_out){dgated, FM_WRITE},
+                        fm_run_param_gradient(run, node, P_OUT),
+                        fm_run_param_gradient(run, node, P_OUT_BIAS));
+    fm_gate_grad grad = {.dy = dgated,
+                         .dg = {fm_run_at(dkvg, 2 * at->c_head, act), FM_WRITE},
+                         .dx = {gated, FM_WRITE}};
+    fm_call_gate_grad(run, &gate, &grad);
+    fm_call_sum(run, 1, at->n_seq, row, 0, row, gated, (fm_out){core_gradient, FM_WRITE}, false);
+}
+
+/* From the gradients of k v g and q to that of m. */
+static void project_backward(fm_run *run, const fm_node *node, const void *dkvg, const void *dq) {
+    const attributes *at = node->attributes;
+    int64_t rows = at->n_seq * at->n_res;
+    fm_norm normed = norm_m(run, node);
+    void *dnormed = fm_run_workspace_act(run, rows * at->c);
+    void *mean = fm_run_workspace_act(run, at->n_res * at->c);
+    void *dmean = fm_run_workspace_act(run, at->n_res * at->c);
+    fm_linear all = projection(run, node, normed.y, 0, at->kvg);
+    fm_call_linear_grad(run, &all, dkvg, (fm_out){dnormed, FM_WRITE},
+                        fm_run_param_gradient(run, node, P_KVG), (fm_out){0});
+    fm_call_sum(run, 1, rows, at->width, 0, at->kvg,
+                fm_run_at(dkvg, 2 * at->c_head, run->kernels->act),
+                fm_run_param_gradient(run, node, P_GATE_BIAS), true);
+    fm_masked_mean mean_args = mean_of(run, node, normed.y);
+    fm_call_masked_mean(run, &mean_args, mean);
+    fm_linear query = query_projection(run, node, mean);
+    fm_call_linear_grad(run, &query, dq, (fm_out){dmean, FM_WRITE},
+                        fm_run_param_gradient(run, node, P_Q), (fm_out){0});
+    fm_call_masked_mean_grad(run, &mean_args, dmean, (fm_out){dnormed, FM_ADD});
+    fm_call_norm_grad(run, &normed, dnormed, fm_run_gradient(run, node, IN_M),
+                      fm_run_param_gradient(run, node, P_NORM));
+}
+
+static void backward(fm_run *run, const fm_node *node) {
+    const attributes *at = node->attributes;
+    fm_element act = run->kernels->act;
+    void *dkvg = fm_run_workspace_act(run, at->n_seq * at->n_res * at->kvg);
+    void *dq = fm_run_workspace_act(run, at->n_res * at->width);
+    int64_t mark = fm_run_mark(run);
+    void *dcore = fm_run_workspace_act(run, at->n_res * at->width);
+    gate_backward(run, node, dkvg, dcore);
+    fm_attention core = core_of(run, node);
+    fm_attention_grad grad = {.dout = dcore,
+                              .dq = {dq, FM_WRITE},
+                              .dk = {dkvg, FM_WRITE},
+                              .dv = {fm_run_at(dkvg, at->c_head, act), FM_WRITE}};
+    fm_call_attention_grad(run, &core, &grad);
+    fm_run_release(run, mark);
+    project_backward(run, node, dkvg, dq);
+}
+
+static const fm_op GLOBAL_ATTENTION = {"global attention", forward, backward};
+
+fm_tensor_ref fm_op_global_attention(fm_tape *tape, const char *name, fm_tensor_ref m,
+                                     fm_tensor_ref mask, const fm_global_attention_weights *weights,
+                                     bool residual) {
+    void *memory;
+    fm_node *node = fm_tape_add(tape, &GLOBAL_ATTENTION, name, sizeof(attributes), &memory);
+    attributes *at = memory;
+    const fm_tensor *x = fm_tape_tensor(tape, m);
+    assert(x->rank == 3 && x->local[0] == x->shape[0]);
+    *at = (attributes){.n_seq = x->local[0],
+                       .n_res = x->local[1],
+                       .c = x->local[2],
+                       .n_head = weights->n_head,
+                       .c_head = weights->c_head,
+                       .width = weights->n_head * weights->c_head};
+    at->kvg = 2 * at->c_head + at->width;
+    fm_node_input(tape, node, m, true);
+    fm_node_input(tape, node, mask, true);
+    const fm_param_ref params[] = {weights->norm,      weights->q,   weights->kvg,
+                                   weights->gate_bias, weights->out, weights->out_bias};
+    for (int i = 0; i < 6; i++) {
+        fm_node_param(tape, node, params[i]);
+    }
+    fm_element act = tape->kernels->act, acc = tape->kernels->acc;
+    fm_node_save(tape, node, FM_KEEP, act, 2, (int64_t[]){at->n_seq * at->n_res, at->kvg});
+    fm_node_save(tape, node, FM_KEEP, act, 2, (int64_t[]){at->n_res, at->width});
+    fm_node_save(tape, node, FM_KEEP, act, 2, (int64_t[]){at->n_res, at->width});
+    fm_node_save(tape, node, FM_KEEP, acc, 2, (int64_t[]){at->n_res, at->n_head});
+    const fm_tensor *shape = fm_tape_tensor(tape, m);
+    return residual ? fm_node_residual(tape, node, IN_M)
+                    : fm_node_output_described(tape, node, shape);
+}

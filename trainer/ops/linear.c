@@ -1,0 +1,81 @@
+/* linear.c: see linear.h. */
+#include "trainer/ops/linear.h"
+
+#include "trainer/ops/call.h"
+
+#include <assert.h>
+#include <string.h>
+
+typedef struct attributes {
+    int64_t rows, all_rows, c_in, c_out;
+} attributes;
+
+static fm_linear linear_of(const fm_run *run, const fm_node *node) {
+    const attributes *at = node->attributes;
+    return (fm_linear){.rows = at->rows,
+                       .c_in = at->c_in,
+                       .c_out = at->c_out,
+                       .ldx = at->c_in,
+                       .ldy = at->c_out,
+                       .x = fm_run_input(run, node, 0),
+                       .w = fm_run_param(run, node, 0),
+                       .bias = fm_run_param(run, node, 1)};
+}
+
+static void forward(fm_run *run, const fm_node *node) {
+    fm_linear linear = linear_of(run, node);
+    if (fm_run_wants_output(run)) {
+        fm_call_linear(run, &linear, false, fm_run_output(run, node, 0));
+    }
+}
+
+static void backward(fm_run *run, const fm_node *node) {
+    const attributes *at = node->attributes;
+    fm_linear linear = linear_of(run, node);
+    fm_out dx = fm_run_gradient(run, node, 0);
+    fm_call_linear_grad(run, &linear, fm_run_output_gradient(run, node, 0), dx,
+                        fm_run_param_gradient(run, node, 0), fm_run_param_gradient(run, node, 1));
+    fm_call_clear_rest(run, at->rows * at->c_in, at->all_rows * at->c_in, dx);
+}
+
+static const fm_op LINEAR = {"linear", forward, backward};
+
+static fm_node *add(fm_tape *tape, const char *name, fm_tensor_ref x, int64_t n_row,
+                    const fm_linear_weights *weights) {
+    void *memory;
+    fm_node *node = fm_tape_add(tape, &LINEAR, name, sizeof(attributes), &memory);
+    const fm_tensor *tensor = fm_tape_tensor(tape, x);
+    attributes *at = memory;
+    at->c_in = tensor->local[tensor->rank - 1];
+    at->all_rows = fm_tensor_local_count(tensor) / at->c_in;
+    at->rows = n_row ? n_row : at->all_rows;
+    at->c_out = weights->c_out;
+    assert(n_row <= at->all_rows);
+    fm_node_input(tape, node, x, true);
+    fm_node_param(tape, node, weights->w);
+    fm_node_param(tape, node, weights->b);
+    return node;
+}
+
+fm_tensor_ref fm_op_linear(fm_tape *tape, const char *name, fm_tensor_ref x, int64_t n_row,
+                           const fm_linear_weights *weights) {
+    assert(n_row > 0);
+    fm_node *node = add(tape, name, x, n_row, weights);
+    return fm_node_output(tape, node, fm_tape_tensor(tape, x)->element, 2,
+                          (int64_t[]){n_row, weights->c_out});
+}
+
+fm_tensor_ref fm_op_linear_all(fm_tape *tape, const char *name, fm_tensor_ref x,
+                               const fm_linear_weights *weights) {
+    fm_node *node = add(tape, name, x, 0, weights);
+    const fm_tensor *in = fm_tape_tensor(tape, x);
+    int64_t shape[FM_TENSOR_RANK];
+    memcpy(shape, in->shape, sizeof shape);
+    shape[in->rank - 1] = weights->c_out;
+    fm_tensor out;
+    fm_tensor_init(&out, name, in->element, in->rank, shape);
+    if (in->shard_axis >= 0) {
+        fm_tensor_shard(&out, in->shard_axis, in->shard_rank, in->shard_count);
+    }
+    return fm_node_output_described(tape, node, &out);
+}

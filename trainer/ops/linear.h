@@ -1,0 +1,23 @@
+/* linear.h: a linear layer over the leading rows of a tensor: y = x[0 .. n_row-1] W^T + b.
+ *
+ * The single representation is one of the first MSA row (A2:13 s_i = Linear(m_1i)); heads are
+ * linear layers too, inside their losses (trainer/loss). */
+#ifndef FM_TRAINER_LINEAR_H
+#define FM_TRAINER_LINEAR_H
+
+#include "trainer/autograd/tape.h"
+
+typedef struct fm_linear_weights {
+    fm_param_ref w, b; /* [c_out, c_in], [c_out] */
+    int64_t c_out;
+} fm_linear_weights;
+
+/* Every row: y has x's leading axes, [.., c_out], and is split as x is. */
+fm_tensor_ref fm_op_linear_all(fm_tape *tape, const char *name, fm_tensor_ref x,
+                               const fm_linear_weights *weights);
+
+/* Adds the node. x [.., c_in]; y [n_row, c_out], n_row <= the rows of x. */
+fm_tensor_ref fm_op_linear(fm_tape *tape, const char *name, fm_tensor_ref x, int64_t n_row,
+                           const fm_linear_weights *weights);
+
+#endif

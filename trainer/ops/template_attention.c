@@ -1,0 +1,222 @@
+/* template_attention.c: template pointwise attention (A17) over what the template pair stacks gave,
+ * with their last LayerNorm (A16:7); see template.h. */
+#include "trainer/ops/template.h"
+
+#include "trainer/ops/call.h"
+
+#include <assert.h>
+#include <math.h>
+
+enum { IN_Z, IN_MASK, IN_ANY, IN_T };
+enum { P_NORM, P_Q, P_KV, P_OUT, P_OUT_BIAS };
+enum { S_Q, S_KV, S_O, S_LSE };
+
+typedef struct attributes {
+    int64_t pairs, c_z, c_t, n_templ, n_head, c_head;
+    int64_t width; /* n_head * c_head */
+} attributes;
+
+static const double MASK_VALUE = 1e5;
+
+static fm_norm norm_t(fm_run *run, const fm_node *node, int64_t t) {
+    const attributes *at = node->attributes;
+    return fm_call_norm(run, at->pairs, at->c_t, fm_run_input(run, node, IN_T + (int)t),
+                        fm_run_param(run, node, P_NORM));
+}
+
+static fm_linear query_projection(const fm_run *run, const fm_node *node) {
+    const attributes *at = node->attributes;
+    return (fm_linear){.rows = at->pairs,
+                       .c_in = at->c_z,
+                       .c_out = at->width,
+                       .ldx = at->c_z,
+                       .ldy = at->width,
+                       .x = fm_run_input(run, node, IN_Z),
+                       .w = fm_run_param(run, node, P_Q)};
+}
+
+static fm_linear key_value_projection(const fm_run *run, const fm_node *node, const void *normed) {
+    const attributes *at = node->attributes;
+    return (fm_linear){.rows = at->pairs,
+                       .c_in = at->c_t,
+                       .c_out = 2 * at->width,
+                       .ldx = at->c_t,
+                       .ldy = 2 * at->width,
+                       .x = normed,
+                       .w = fm_run_param(run, node, P_KV)};
+}
+
+static fm_linear out_projection(const fm_run *run, const fm_node *node) {
+    const attributes *at = node->attributes;
+    return (fm_linear){.rows = at->pairs,
+                       .c_in = at->width,
+                       .c_out = at->c_z,
+                       .ldx = at->width,
+                       .ldy = at->c_z,
+                       .x = fm_run_saved(run, node, S_O),
+                       .w = fm_run_param(run, node, P_OUT),
+                       .bias = fm_run_param(run, node, P_OUT_BIAS)};
+}
+
+static fm_attention core_of(const fm_run *run, const fm_node *node) {
+    const attributes *at = node->attributes;
+    const void *kv = fm_run_saved(run, node, S_KV);
+    fm_attention core = {.n_group = 1,
+                         .n_batch = at->pairs,
+                         .n_query = 1,
+                         .n_key = at->n_templ,
+                         .n_head = at->n_head,
+                         .n_kv_head = at->n_head,
+                         .c_head = at->c_head,
+                         .scale = 1.0 / sqrt((double)at->c_head),
+                         .mask_value = MASK_VALUE,
+                         .q = fm_run_saved(run, node, S_Q),
+                         .k = kv,
+                         .v = fm_run_at(kv, at->width, run->kernels->act),
+                         .mask = fm_run_input(run, node, IN_MASK),
+                         .o = fm_run_saved(run, node, S_O),
+                         .lse = fm_run_saved(run, node, S_LSE)};
+    core.q_stride = core.o_stride =
+        (fm_attention_stride){.batch = at->width, .row = at->width, .head = at->c_head};
+    core.k_stride = core.v_stride = (fm_attention_stride){
+        .batch = 2 * at->width, .row = at->pairs * 2 * at->width, .head = at->c_head};
+    core.mask_stride[2] = 1;
+    return core;
+}
+
+/* y = x [pairs, c_z], or 0 without templates. */
+static void where_any(fm_run *run, const fm_node *node, const void *x, void *y) {
+    const attributes *at = node->attributes;
+    int64_t mark = fm_run_mark(run);
+    void *any = fm_run_workspace_act(run, at->pairs);
+    fm_call_copy_strided(run, &(fm_strided){.rank = 1,
+                                            .shape = {at->pairs},
+                                            .x_stride = {0},
+                                            .y_stride = {1},
+                                            .alpha = 1,
+                                            .x = fm_run_input(run, node, IN_ANY),
+                                            .y = {any, FM_WRITE}});
+    fm_call_scale_rows(run, at->pairs, at->c_z, any, x, (fm_out){y, FM_WRITE});
+    fm_run_release(run, mark);
+}
+
+static void forward(fm_run *run, const fm_node *node) {
+    const attributes *at = node->attributes;
+    fm_element act = run->kernels->act;
+    void *kv = fm_run_saved(run, node, S_KV);
+    for (int64_t t = 0; t < at->n_templ; t++) {
+        int64_t mark = fm_run_mark(run);
+        fm_norm normed = norm_t(run, node, t); /* A16:7 */
+        fm_linear linear = key_value_projection(run, node, normed.y);
+        fm_call_linear(run, &linear, false,
+                       fm_run_at(kv, t * at->pairs * 2 * at->width, act)); /* A17:2 */
+        fm_run_release(run, mark);
+    }
+    fm_linear query = query_projection(run, node);
+    fm_call_linear(run, &query, false, fm_run_saved(run, node, S_Q)); /* A17:1 */
+    fm_attention core = core_of(run, node);
+    fm_call_attention(run, &core); /* A17:3-4 */
+    if (!fm_run_wants_output(run)) {
+        return;
+    }
+    void *update = fm_run_workspace_act(run, at->pairs * at->c_z);
+    void *y = fm_run_output(run, node, 0);
+    fm_linear out = out_projection(run, node);
+    fm_call_linear(run, &out, false, update); /* A17:5 */
+    where_any(run, node, update, update);
+    if (node->residual < 0) {
+        fm_call_copy(run, at->pairs * at->c_z, update, y);
+    } else {
+        fm_call_add(run, at->pairs * at->c_z, fm_run_input(run, node, IN_Z), update, y);
+    }
+}
+
+static fm_out after_first(fm_out out, bool first) {
+    return (fm_out){out.data, first ? out.beta : FM_ADD};
+}
+
+static void template_backward(fm_run *run, const fm_node *node, int64_t t, const void *dkv) {
+    const attributes *at = node->attributes;
+    int64_t mark = fm_run_mark(run);
+    fm_norm normed = norm_t(run, node, t);
+    void *dnormed = fm_run_workspace_act(run, at->pairs * at->c_t);
+    fm_linear linear = key_value_projection(run, node, normed.y);
+    fm_call_linear_grad(run, &linear, dkv, (fm_out){dnormed, FM_WRITE},
+                        after_first(fm_run_param_gradient(run, node, P_KV), t == 0), (fm_out){0});
+    fm_call_norm_grad(run, &normed, dnormed, fm_run_gradient(run, node, IN_T + (int)t),
+                      after_first(fm_run_param_gradient(run, node, P_NORM), t == 0));
+    fm_run_release(run, mark);
+}
+
+static void backward(fm_run *run, const fm_node *node) {
+    const attributes *at = node->attributes;
+    fm_element act = run->kernels->act;
+    int64_t one = at->pairs * 2 * at->width;
+    void *dkv = fm_run_workspace_act(run, at->n_templ * one);
+    void *dq = fm_run_workspace_act(run, at->pairs * at->width);
+    void *dcore = fm_run_workspace_act(run, at->pairs * at->width);
+    void *dupdate = fm_run_workspace_act(run, at->pairs * at->c_z);
+    where_any(run, node, fm_run_output_gradient(run, node, 0), dupdate);
+    fm_linear out = out_projection(run, node);
+    fm_call_linear_grad(run, &out, dupdate, (fm_out){dcore, FM_WRITE},
+                        fm_run_param_gradient(run, node, P_OUT),
+                        fm_run_param_gradient(run, node, P_OUT_BIAS));
+    fm_attention core = core_of(run, node);
+    fm_attention_grad grad = {.dout = dcore,
+                              .dq = {dq, FM_WRITE},
+                              .dk = {dkv, FM_WRITE},
+                              .dv = {fm_run_at(dkv, at->width, act), FM_WRITE}};
+    fm_call_attention_grad(run, &core, &grad);
+    fm_linear query = query_projection(run, node);
+    fm_call_linear_grad(run, &query, dq, fm_run_gradient(run, node, IN_Z),
+                        fm_run_param_gradient(run, node, P_Q), (fm_out){0});
+    for (int64_t t = 0; t < at->n_templ; t++) {
+        template_backward(run, node, t, fm_run_at(dkv, t * one, act));
+    }
+}
+
+static const fm_op TEMPLATE_ATTENTION = {"template attention", forward, backward};
+
+static void save_tensors(fm_tape *tape, fm_node *node, const attributes *at) {
+    fm_element act = tape->kernels->act, acc = tape->kernels->acc;
+    fm_node_save(tape, node, FM_KEEP, act, 2, (int64_t[]){at->pairs, at->width});
+    fm_node_save(tape, node, FM_KEEP, act, 3, (int64_t[]){at->n_templ, at->pairs, 2 * at->width});
+    fm_node_save(tape, node, FM_KEEP, act, 2, (int64_t[]){at->pairs, at->width});
+    fm_node_save(tape, node, FM_KEEP, acc, 2, (int64_t[]){at->pairs, at->n_head});
+}
+
+fm_tensor_ref fm_op_template_attention(fm_tape *tape, fm_tensor_ref z, const fm_tensor_ref *t,
+                                       int n, fm_tensor_ref mask, fm_tensor_ref any,
+                                       const fm_template_attention_weights *weights,
+                                       bool residual) {
+    void *memory;
+    fm_node *node = fm_tape_add(tape, &TEMPLATE_ATTENTION, "template pointwise attention",
+                                sizeof(attributes), &memory);
+    assert(n >= 1 && n <= FM_MAX_TEMPLATE);
+    attributes *at = memory;
+    const fm_tensor *pair = fm_tape_tensor(tape, z), *stream = fm_tape_tensor(tape, t[0]);
+    assert(pair->rank == 3 && stream->rank == 3);
+    *at = (attributes){.pairs = pair->local[0] * pair->local[1],
+                       .c_z = pair->local[2],
+                       .c_t = stream->local[2],
+                       .n_templ = n,
+                       .n_head = weights->n_head,
+                       .c_head = weights->c_head,
+                       .width = weights->n_head * weights->c_head};
+    fm_node_input(tape, node, z, true);
+    fm_node_input(tape, node, mask, true);
+    fm_node_input(tape, node, any, true);
+    for (int i = 0; i < n; i++) {
+        assert(fm_tensor_local_count(fm_tape_tensor(tape, t[i])) == at->pairs * at->c_t);
+        fm_node_input(tape, node, t[i], true);
+    }
+    const fm_param_ref params[] = {weights->norm, weights->q, weights->kv, weights->out,
+                                   weights->out_bias};
+    for (int i = 0; i < 5; i++) {
+        fm_node_param(tape, node, params[i]);
+    }
+    save_tensors(tape, node, at);
+    const fm_tensor *shape = fm_tape_tensor(tape, z);
+    return residual ? fm_node_residual(tape, node, IN_Z)
+                    : fm_node_output_described(tape, node, shape);
+}

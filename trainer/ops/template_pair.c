@@ -1,0 +1,178 @@
+/* template_pair.c: a template's pair features through their linear layer, see template.h. One-hot
+ * features are look-ups in the weight's columns; a feature that is a number is a product with one
+ * column. */
+#include "trainer/ops/template.h"
+
+#include "trainer/ops/call.h"
+
+#include <assert.h>
+
+enum { IN_AATYPE, IN_PSEUDO_BETA, IN_PSEUDO_BETA_MASK, IN_BACKBONE_MASK };
+enum { P_W, P_B };
+enum { COLUMN_MASK = 39, COLUMN_TYPE_J = 40, COLUMN_TYPE_I = 62, COLUMN_BACKBONE = 87 };
+
+/* The last bin ends where the reference's does, at 316 Å. */
+static const float MOST_SQUARE = 1e5f;
+
+typedef struct attributes {
+    int64_t n, c, index;
+} attributes;
+
+/* What both passes make of the inputs, in the workspace. */
+typedef struct pair_features {
+    uint8_t *bins;          /* [n, n] */
+    void *beta2d, *frame2d; /* act [n, n]: both pseudo-betas, both backbones are there */
+    const uint8_t *aatype;  /* [n] */
+} pair_features;
+
+/* y_ij = mask_i mask_j */
+static void square(fm_run *run, int64_t n, const void *mask, void *y) {
+    fm_call_gemm(run, &(fm_gemm){.m = n,
+                                 .n = n,
+                                 .k = 1,
+                                 .batch = 1,
+                                 .trans_b = true,
+                                 .alpha = 1,
+                                 .a = mask,
+                                 .b = mask,
+                                 .c = y,
+                                 .lda = 1,
+                                 .ldb = 1,
+                                 .ldc = n});
+}
+
+static pair_features make_features(fm_run *run, const fm_node *node) {
+    const attributes *at = node->attributes;
+    fm_element act = run->kernels->act;
+    int64_t n = at->n, first = at->index * n;
+    pair_features f = {.bins = fm_run_workspace(run, n * n),
+                       .beta2d = fm_run_workspace_act(run, n * n),
+                       .frame2d = fm_run_workspace_act(run, n * n),
+                       .aatype =
+                           fm_run_at(fm_run_input(run, node, IN_AATYPE), first, FM_ELEMENT_U8)};
+    const float *beta =
+        fm_run_at(fm_run_input(run, node, IN_PSEUDO_BETA), 3 * first, FM_ELEMENT_F32);
+    fm_call_distance_ids(run, n, beta, FM_TEMPLATE_BINS, 3.25f, 50.75f, MOST_SQUARE, f.bins);
+    square(run, n, fm_run_at(fm_run_input(run, node, IN_PSEUDO_BETA_MASK), first, act), f.beta2d);
+    square(run, n, fm_run_at(fm_run_input(run, node, IN_BACKBONE_MASK), first, act), f.frame2d);
+    return f;
+}
+
+/* `count` columns of the weight from `column` on, as a table of classes. */
+static fm_lookup columns(const fm_run *run, const fm_node *node, int64_t column, int64_t count) {
+    const attributes *at = node->attributes;
+    return (fm_lookup){.n_class = count,
+                       .c = at->c,
+                       .class_stride = 1,
+                       .channel_stride = FM_TEMPLATE_PAIR_FEATURES,
+                       .w = fm_run_at(fm_run_param(run, node, P_W), column, run->kernels->act)};
+}
+
+/* z [n, n, c] += x [n, n] times one column. */
+static void add_column(fm_run *run, const fm_node *node, int64_t column, const void *x, void *z) {
+    const attributes *at = node->attributes;
+    const void *w = fm_run_param(run, node, P_W);
+    fm_call_gemm(run, &(fm_gemm){.m = at->n * at->n,
+                                 .n = at->c,
+                                 .k = 1,
+                                 .batch = 1,
+                                 .trans_b = true,
+                                 .alpha = 1,
+                                 .beta = 1,
+                                 .a = x,
+                                 .b = fm_run_at(w, column, run->kernels->act),
+                                 .c = z,
+                                 .lda = 1,
+                                 .ldb = FM_TEMPLATE_PAIR_FEATURES,
+                                 .ldc = at->c});
+}
+
+static void forward(fm_run *run, const fm_node *node) {
+    const attributes *at = node->attributes;
+    if (!fm_run_wants_output(run)) {
+        return;
+    }
+    int64_t pairs = at->n * at->n;
+    void *z = fm_run_output(run, node, 0);
+    pair_features f = make_features(run, node);
+    void *a = fm_run_workspace_act(run, at->n * at->c);
+    void *b = fm_run_workspace_act(run, at->n * at->c);
+    fm_lookup bins = columns(run, node, 0, FM_TEMPLATE_BINS);
+    fm_lookup type_i = columns(run, node, COLUMN_TYPE_I, FM_TEMPLATE_CLASSES);
+    fm_lookup type_j = columns(run, node, COLUMN_TYPE_J, FM_TEMPLATE_CLASSES);
+    fm_call_lookup(run, &bins, pairs, f.bins, (fm_out){z, FM_WRITE});
+    fm_call_lookup(run, &type_i, at->n, f.aatype, (fm_out){a, FM_WRITE});
+    fm_call_lookup(run, &type_j, at->n, f.aatype, (fm_out){b, FM_WRITE});
+    fm_call_outer_sum(run, at->n, at->c, at->c, a, b, (fm_out){z, FM_ADD});
+    add_column(run, node, COLUMN_MASK, f.beta2d, z);
+    add_column(run, node, COLUMN_BACKBONE, f.frame2d, z);
+    fm_call_scale_rows(run, pairs, at->c, f.frame2d, z, (fm_out){z, FM_WRITE});
+    fm_call_bias_add(run, pairs, at->c, fm_run_param(run, node, P_B), z); /* A2:10 */
+}
+
+/* dw of one column += sum over pairs of x_ij dz_ij */
+static void column_grad(fm_run *run, const attributes *at, int64_t column, const void *x,
+                        const void *dz, fm_out dw) {
+    fm_call_gemm(run, &(fm_gemm){.m = at->c,
+                                 .n = 1,
+                                 .k = at->n * at->n,
+                                 .batch = 1,
+                                 .trans_a = true,
+                                 .alpha = 1,
+                                 .beta = 1,
+                                 .a = dz,
+                                 .b = x,
+                                 .c = fm_run_at(dw.data, column, run->kernels->acc),
+                                 .c_is_acc = true,
+                                 .lda = at->c,
+                                 .ldb = 1,
+                                 .ldc = FM_TEMPLATE_PAIR_FEATURES});
+}
+
+static void backward(fm_run *run, const fm_node *node) {
+    const attributes *at = node->attributes;
+    int64_t pairs = at->n * at->n;
+    fm_element acc = run->kernels->acc;
+    const void *dy = fm_run_output_gradient(run, node, 0);
+    fm_call_sum(run, 1, pairs, at->c, 0, at->c, dy, fm_run_param_gradient(run, node, P_B), true);
+    pair_features f = make_features(run, node);
+    void *dz = fm_run_workspace_act(run, pairs * at->c);
+    void *da = fm_run_workspace_act(run, at->n * at->c);
+    void *db = fm_run_workspace_act(run, at->n * at->c);
+    fm_call_scale_rows(run, pairs, at->c, f.frame2d, dy, (fm_out){dz, FM_WRITE});
+    fm_out dw = fm_run_param_gradient(run, node, P_W);
+    if (dw.beta == FM_WRITE) {
+        fm_call_fill_acc(run, at->c * FM_TEMPLATE_PAIR_FEATURES, 0.0, dw.data);
+        dw.beta = FM_ADD;
+    }
+    fm_lookup bins = columns(run, node, 0, FM_TEMPLATE_BINS);
+    fm_lookup type_i = columns(run, node, COLUMN_TYPE_I, FM_TEMPLATE_CLASSES);
+    fm_lookup type_j = columns(run, node, COLUMN_TYPE_J, FM_TEMPLATE_CLASSES);
+    fm_call_lookup_grad(run, &bins, pairs, f.bins, dz, dw);
+    fm_call_outer_sum_grad(run, at->n, at->c, at->c, dz, (fm_out){da, FM_WRITE},
+                           (fm_out){db, FM_WRITE});
+    fm_call_lookup_grad(run, &type_i, at->n, f.aatype, da, fm_out_at(dw, COLUMN_TYPE_I, acc));
+    fm_call_lookup_grad(run, &type_j, at->n, f.aatype, db, fm_out_at(dw, COLUMN_TYPE_J, acc));
+    column_grad(run, at, COLUMN_MASK, f.beta2d, dz, dw);
+    column_grad(run, at, COLUMN_BACKBONE, f.frame2d, dz, dw);
+}
+
+static const fm_op TEMPLATE_PAIR = {"template pair", forward, backward};
+
+fm_tensor_ref fm_op_template_pair(fm_tape *tape, const fm_template_pair_inputs *inputs,
+                                  int64_t index, const fm_template_pair_weights *weights) {
+    void *memory;
+    fm_node *node =
+        fm_tape_add(tape, &TEMPLATE_PAIR, "template pair embedder", sizeof(attributes), &memory);
+    attributes *at = memory;
+    const fm_tensor *aatype = fm_tape_tensor(tape, inputs->aatype);
+    assert(aatype->rank == 2 && index < aatype->local[0]);
+    *at = (attributes){.n = aatype->local[1], .c = weights->c_t, .index = index};
+    fm_node_input(tape, node, inputs->aatype, true);
+    fm_node_input(tape, node, inputs->pseudo_beta, true);
+    fm_node_input(tape, node, inputs->pseudo_beta_mask, true);
+    fm_node_input(tape, node, inputs->backbone_mask, true);
+    fm_node_param(tape, node, weights->w);
+    fm_node_param(tape, node, weights->b);
+    return fm_node_output(tape, node, tape->kernels->act, 3, (int64_t[]){at->n, at->n, at->c});
+}

@@ -1,0 +1,23 @@
+/* transition.h: the transition sublayers: MSA transition (A9) and pair transition (A15).
+ *
+ *     y = x (+) W2 relu(W1 LayerNorm(x) + b1) + b2          hidden = factor * c
+ *
+ * Not masked. No dropout. Inputs [rows..., c]; x may be [N_seq, N_res, c_m] or [N_res, N_res, c_z].
+ * Saved: the hidden activations, kept or recomputed as asked: they are factor times x. */
+#ifndef FM_TRAINER_TRANSITION_H
+#define FM_TRAINER_TRANSITION_H
+
+#include "trainer/autograd/tape.h"
+
+typedef struct fm_transition_weights {
+    fm_param_ref norm;           /* [2, c]: gamma, beta */
+    fm_param_ref w1, b1, w2, b2; /* [hidden, c], [hidden], [c, hidden], [c] */
+    int64_t hidden;
+} fm_transition_weights;
+
+/* Adds the node; returns y: the residual sum, or the bare update when !residual. */
+fm_tensor_ref fm_op_transition(fm_tape *tape, const char *name, fm_tensor_ref x,
+                               const fm_transition_weights *weights, bool residual,
+                               fm_keep keep_hidden);
+
+#endif

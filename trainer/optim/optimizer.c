@@ -1,0 +1,116 @@
+/* optimizer.c: see optimizer.h. */
+#include "trainer/optim/optimizer.h"
+
+#include "trainer/tensor/plan.h"
+
+#include <assert.h>
+
+fm_optimizer_options fm_optimizer_defaults(void) {
+    return (fm_optimizer_options){.rate = 1e-3,
+                                  .beta1 = 0.9,
+                                  .beta2 = 0.999,
+                                  .eps = 1e-6,
+                                  .ema_decay = 0.999,
+                                  .clip_norm = 0.1,
+                                  .warmup_samples = 128000,
+                                  .decay_at_samples = 6400000,
+                                  .decay_factor = 0.95};
+}
+
+double fm_optimizer_rate(const fm_optimizer_options *options, uint64_t samples) {
+    double rate = options->rate;
+    if (samples < options->warmup_samples) {
+        rate *= (double)samples / (double)options->warmup_samples;
+    }
+    if (options->decay_at_samples && samples >= options->decay_at_samples) {
+        rate *= options->decay_factor;
+    }
+    return rate;
+}
+
+fm_status fm_optimizer_init(fm_optimizer *optimizer, fm_params *params,
+                            const fm_optimizer_options *options, fm_error *reterr) {
+    const fm_kernels *kernels = params->kernels;
+    *optimizer = (fm_optimizer){.options = *options, .params = params, .kernels = kernels};
+    int64_t sum_bytes = params->n_element * (int64_t)fm_element_bytes(params->element);
+    sum_bytes = fm_plan_round(sum_bytes);
+    int64_t work_bytes = fm_plan_round((int64_t)kernels->grad_norm_workspace(params->n_element));
+    int64_t state_bytes = fm_plan_round((int64_t)sizeof(fm_step_state));
+    optimizer->memory = kernels->alloc((size_t)(sum_bytes + work_bytes + state_bytes));
+    if (!optimizer->memory) {
+        return fm_fail(reterr, FM_ERR_NOMEM, "%.1f MiB of device memory for gradients were refused",
+                       (double)sum_bytes / (1 << 20));
+    }
+    optimizer->sum = optimizer->memory;
+    optimizer->workspace = (char *)optimizer->memory + sum_bytes;
+    optimizer->state = (fm_step_state *)((char *)optimizer->workspace + work_bytes);
+    fm_step_state empty = {0};
+    kernels->upload(NULL, optimizer->state, &empty, sizeof empty);
+    kernels->synchronize(NULL);
+    return FM_OK;
+}
+
+void fm_optimizer_fini(fm_optimizer *optimizer) {
+    if (optimizer->kernels) {
+        optimizer->kernels->release(optimizer->memory);
+    }
+    *optimizer = (fm_optimizer){0};
+}
+
+static bool gradient_is_finite(fm_optimizer *optimizer, fm_stream *stream) {
+    fm_step_state state = fm_optimizer_get_state(optimizer, stream);
+    if (!state.nonfinite) {
+        return true;
+    }
+    state.nonfinite = 0;
+    optimizer->kernels->upload(stream, optimizer->state, &state, sizeof state);
+    optimizer->kernels->synchronize(stream);
+    return false;
+}
+
+bool fm_optimizer_add_sample(fm_optimizer *optimizer, fm_stream *stream) {
+    const fm_kernels *kernels = optimizer->kernels;
+    int64_t n = optimizer->params->n_element;
+    kernels->grad_norm(stream, n, optimizer->params->gradient, optimizer->options.clip_norm,
+                       optimizer->state, optimizer->workspace);
+    if (!gradient_is_finite(optimizer, stream)) {
+        return false;
+    }
+    kernels->axpy_device(stream, n, &optimizer->state->clip_scale, optimizer->params->gradient,
+                         (fm_out){optimizer->sum, optimizer->pending ? FM_ADD : FM_WRITE});
+    optimizer->pending++;
+    optimizer->samples++;
+    return true;
+}
+
+void fm_optimizer_step(fm_optimizer *optimizer, fm_stream *stream) {
+    assert(optimizer->pending > 0);
+    const fm_kernels *kernels = optimizer->kernels;
+    fm_params *params = optimizer->params;
+    optimizer->step++;
+    double rate = fm_optimizer_rate(&optimizer->options, optimizer->samples);
+    kernels->upload(stream, &optimizer->state->lr, &rate, sizeof rate);
+    kernels->upload(stream, &optimizer->state->step, &optimizer->step, sizeof optimizer->step);
+    kernels->adam(stream, &(fm_adam){.n = params->n_element,
+                                     .beta1 = optimizer->options.beta1,
+                                     .beta2 = optimizer->options.beta2,
+                                     .eps = optimizer->options.eps,
+                                     .ema_decay = optimizer->options.ema_decay,
+                                     .grad_scale = 1.0 / optimizer->pending,
+                                     .state = optimizer->state,
+                                     .grad = optimizer->sum,
+                                     .param = params->master,
+                                     .m = params->moment1,
+                                     .v = params->moment2,
+                                     .ema = params->ema,
+                                     .copy = params->copy});
+    kernels->synchronize(stream); /* the uploads read the host's variables */
+    optimizer->pending = 0;
+}
+
+fm_step_state fm_optimizer_get_state(const fm_optimizer *optimizer, fm_stream *stream) {
+    fm_step_state state;
+    optimizer->kernels->download(stream, &state, optimizer->state, sizeof state);
+    optimizer->kernels->synchronize(stream);
+    return state;
+}

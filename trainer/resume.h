@@ -1,0 +1,29 @@
+/* resume.h: a run's whole state to a checkpoint and back: parameters and optimiser, settings, place
+ * in the data stream. */
+#ifndef FM_TRAINER_RESUME_H
+#define FM_TRAINER_RESUME_H
+
+#include "proto/token.h"
+#include "trainer/config.h"
+#include "trainer/step/step.h"
+
+typedef struct fm_resume_options {
+    const char *folder;  /* of the run; checkpoints lie in it */
+    uint32_t keep_last;  /* the newest so many are kept, >= 1 */
+    uint64_t keep_every; /* and those whose step is a multiple; 0 = none */
+    uint64_t seed;       /* of the run */
+    const fm_train_config *config;
+} fm_resume_options;
+
+/* Saves the state after update `step` and removes checkpoints that need not be kept. */
+FM_MUST_USE fm_status fm_resume_save(const fm_resume_options *options, const fm_trainer *trainer,
+                                     uint64_t step, const fm_token *token, fm_error *reterr);
+
+/* Takes over the newest whole checkpoint of the folder: trainer, *ret_step and *ret_token. One that
+ * is damaged is logged and passed over. FM_ERR_NOT_FOUND when there is none, FM_ERR_CORRUPT when
+ * all are damaged; FM_ERR_USAGE when it is of a run with another seed or other settings, naming the
+ * first line that differs. */
+FM_MUST_USE fm_status fm_resume_load(const fm_resume_options *options, fm_trainer *trainer,
+                                     uint64_t *ret_step, fm_token *ret_token, fm_error *reterr);
+
+#endif

@@ -1,0 +1,272 @@
+/* step.c: see step.h. */
+#include "trainer/step/step.h"
+
+#include "trainer/step/upload.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+fm_trainer_options fm_trainer_options_tiny(void) {
+    return (fm_trainer_options){.model = fm_model_config_tiny(),
+                                .optimizer = fm_optimizer_defaults(),
+                                .element = FM_ELEMENT_F32,
+                                .weight_distogram = 0.3,
+                                .weight_masked_msa = 2.0,
+                                .weight_structure = {[FM_TERM_BACKBONE] = 0.5,
+                                                     [FM_TERM_SIDE_CHAIN] = 0.5,
+                                                     [FM_TERM_TORSION] = 1.0,
+                                                     [FM_TERM_PLDDT] = 0.01}};
+}
+
+/* ---- building -------------------------------------------------------------------------------- */
+
+static void declare_state(fm_trainer *t, const fm_kernels *kernels) {
+    const fm_model_config *c = &t->options.model;
+    fm_state *s = &t->state;
+    const int64_t msa[] = {c->n_seq, c->n_res}, one[] = {1}, terms[] = {2 + FM_STRUCTURE_TERMS};
+    const int64_t clock[] = {FM_CLOCK_WORDS}, n_res[] = {c->n_res}, points[] = {c->n_res, 3};
+    fm_model_declare_inputs(s, c, kernels, &t->inputs);
+    t->true_msa = fm_state_add(s, "true_msa", FM_ELEMENT_I32, 2, msa);
+    t->bert_mask = fm_state_add(s, "bert_mask", kernels->act, 2, msa);
+    t->pseudo_beta = fm_state_add(s, "pseudo_beta", FM_ELEMENT_F32, 2, points);
+    t->pseudo_beta_mask = fm_state_add(s, "pseudo_beta_mask", FM_ELEMENT_F32, 1, n_res);
+    if (c->structure.n_iteration > 0) {
+        fm_structure_declare_truth(s, c->n_res, &t->truth);
+    }
+    t->factors = fm_state_add(s, "loss factors", FM_ELEMENT_F64, 1, terms);
+    t->seed_gradient = fm_state_add(s, "gradient of the loss", kernels->acc, 1, one);
+    t->clock = fm_state_add(s, "clock", FM_ELEMENT_U32, 1, clock);
+    t->flag = fm_state_add(s, "not finite", FM_ELEMENT_U32, 1, one);
+}
+
+static void record_last_cycle(fm_trainer *t) {
+    const fm_model_config *config = &t->options.model;
+    fm_tape *tape = &t->last;
+    fm_model_outputs out = fm_model_record_cycle(tape, config, &t->weights, &t->inputs, false);
+    fm_distogram_options distogram = {
+        .n_bin = (int32_t)config->n_distogram_bin, .first = 2.3125f, .last = 21.6875f, .eps = 1e-8};
+    t->distogram = fm_op_distogram_loss(tape, out.z, fm_tape_state(tape, t->pseudo_beta, false),
+                                        fm_tape_state(tape, t->pseudo_beta_mask, false),
+                                        &t->weights.distogram, &distogram);
+    t->masked_msa =
+        fm_op_masked_msa_loss(tape, out.m, fm_tape_state(tape, t->true_msa, false),
+                              fm_tape_state(tape, t->bert_mask, false), &t->weights.masked_msa);
+    fm_tensor_ref terms[FM_LOSS_TERMS] = {t->distogram, t->masked_msa};
+    int n_term = 2;
+    for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
+        t->structure[i] = FM_TENSOR_NONE;
+    }
+    if (config->structure.n_iteration > 0) {
+        fm_structure_record_losses(tape, config, &t->weights, &t->inputs, &t->truth, &out,
+                                   t->structure);
+    }
+    for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
+        if (t->structure[i] != FM_TENSOR_NONE) {
+            terms[n_term++] = t->structure[i];
+            fm_tape_keep(tape, t->structure[i]);
+        }
+    }
+    t->total = fm_op_total_loss(tape, terms, n_term, fm_tape_state(tape, t->factors, false));
+    fm_tape_seed_gradient(tape, t->total, t->seed_gradient);
+    fm_tape_keep(tape, t->distogram);
+    fm_tape_keep(tape, t->masked_msa);
+    fm_tape_keep(tape, t->total);
+}
+
+static fm_status record(fm_trainer *t, const fm_kernels *kernels, fm_error *reterr) {
+    fm_tape *tapes[] = {&t->cycle, &t->last};
+    for (int i = 0; i < 2; i++) {
+        fm_status status = fm_tape_init(tapes[i], kernels, &t->params, &t->state, i == 1, reterr);
+        if (status) {
+            return status;
+        }
+        tapes[i]->seed = t->options.seed;
+        tapes[i]->clock = fm_state_data(&t->state, t->clock);
+    }
+    fm_model_record_cycle(&t->cycle, &t->options.model, &t->weights, &t->inputs, true);
+    record_last_cycle(t);
+    fm_status status = fm_tape_plan(&t->cycle, reterr);
+    return status ? status : fm_tape_plan(&t->last, reterr);
+}
+
+static int64_t arena_bytes(const fm_trainer *t) {
+    int64_t a = t->cycle.size.arena_bytes, b = t->last.size.arena_bytes;
+    return a > b ? a : b;
+}
+
+static fm_status bind_arena(fm_trainer *t, const fm_kernels *kernels, fm_error *reterr) {
+    t->memory = kernels->alloc((size_t)arena_bytes(t));
+    if (!t->memory) {
+        return fm_fail(reterr, FM_ERR_NOMEM, "a step arena of %.1f MiB was refused",
+                       (double)arena_bytes(t) / (1 << 20));
+    }
+    fm_tape_bind(&t->cycle, t->memory);
+    fm_tape_bind(&t->last, t->memory);
+    t->host = fm_arena_calloc(&t->arena, (size_t)t->state.bytes, 1);
+    return t->host ? FM_OK : fm_arena_full(&t->arena, reterr);
+}
+
+static fm_status build(fm_trainer *t, fm_error *reterr) {
+    const fm_kernels *kernels =
+        t->options.kernels ? t->options.kernels : fm_kernels_cpu(t->options.element);
+    if (!kernels) {
+        return fm_fail(reterr, FM_ERR_UNSUPPORTED, "the CPU computes in f32 or f64");
+    }
+    if (t->options.model.structure.n_iteration > 0 && !kernels->ipa) {
+        return fm_fail(reterr, FM_ERR_UNSUPPORTED,
+                       "the structure module does not run on %s yet: n_structure_iteration = 0",
+                       kernels->name);
+    }
+    const size_t tables_bytes = (size_t)1 << 32; /* address space */
+    fm_status status = fm_arena_init(&t->arena, tables_bytes, reterr);
+    if (!status) {
+        status = fm_params_init(&t->params, FM_MAX_PARAM, &t->arena, reterr);
+    }
+    if (!status) {
+        fm_model_add_parameters(&t->params, &t->arena, &t->options.model, &t->weights);
+        status = fm_params_allocate(&t->params, kernels, reterr);
+    }
+    if (!status) {
+        fm_params_draw(&t->params, t->options.seed);
+        declare_state(t, kernels);
+        status = fm_state_allocate(&t->state, kernels, reterr);
+    }
+    if (!status && t->options.model.structure.n_iteration > 0) {
+        fm_structure_upload_tables(&t->state, &t->inputs.tables);
+    }
+    if (!status) {
+        status = record(t, kernels, reterr);
+    }
+    if (!status) {
+        status = bind_arena(t, kernels, reterr);
+    }
+    return status ? status
+                  : fm_optimizer_init(&t->optimizer, &t->params, &t->options.optimizer, reterr);
+}
+
+fm_status fm_trainer_create(const fm_trainer_options *options, fm_trainer **ret_trainer,
+                            fm_error *reterr) {
+    fm_trainer *trainer = calloc(1, sizeof *trainer);
+    if (!trainer) {
+        return fm_fail(reterr, FM_ERR_NOMEM, "the trainer's own memory was refused");
+    }
+    trainer->options = *options;
+    fm_status status = build(trainer, reterr);
+    if (status) {
+        fm_trainer_destroy(trainer);
+        return status;
+    }
+    *ret_trainer = trainer;
+    return FM_OK;
+}
+
+void fm_trainer_destroy(fm_trainer *trainer) {
+    if (!trainer) {
+        return;
+    }
+    fm_optimizer_fini(&trainer->optimizer);
+    if (trainer->params.kernels) {
+        trainer->params.kernels->release(trainer->memory);
+    }
+    fm_tape_fini(&trainer->last);
+    fm_tape_fini(&trainer->cycle);
+    fm_state_release(&trainer->state);
+    fm_params_release(&trainer->params);
+    fm_arena_fini(&trainer->arena);
+    free(trainer);
+}
+
+void fm_trainer_describe(const fm_trainer *t, char *out, size_t out_bytes) {
+    const double mib = 1 << 20;
+    const fm_tape_size *size = &t->last.size;
+    snprintf(out, out_bytes,
+             "%.2f M parameters (%.1f MiB with moments and average), batch %.1f MiB, step arena "
+             "%.1f MiB (saved %.1f, transient %.1f), %d nodes",
+             (double)t->params.n_value / 1e6, (double)t->params.memory_bytes / mib,
+             (double)t->state.bytes / mib, (double)arena_bytes(t) / mib,
+             (double)size->saved_bytes / mib, (double)size->transient_bytes / mib,
+             (int)size->n_node);
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static void clear_previous(fm_trainer *t) {
+    const fm_kernels *kernels = t->params.kernels;
+    const int32_t cleared[] = {t->inputs.previous_m, t->inputs.previous_z,
+                               t->inputs.previous_pseudo_beta};
+    int64_t act_bytes = (int64_t)fm_element_bytes(kernels->act);
+    for (int i = 0; i < 3; i++) { /* a place in the state has room for a whole last element */
+        int64_t bytes = fm_tensor_local_bytes(&t->state.tensor[cleared[i]]);
+        kernels->fill(NULL, (bytes + act_bytes - 1) / act_bytes, 0.0,
+                      fm_state_data(&t->state, cleared[i]));
+    }
+}
+
+static double read_scalar(const fm_trainer *t, fm_tensor_ref tensor) {
+    const fm_kernels *kernels = t->params.kernels;
+    double value = 0;
+    float single = 0;
+    bool wide = kernels->acc == FM_ELEMENT_F64;
+    void *to = wide ? (void *)&value : (void *)&single;
+    kernels->download(NULL, to, fm_tape_data(&t->last, tensor), fm_element_bytes(kernels->acc));
+    kernels->synchronize(NULL);
+    return wide ? value : (double)single;
+}
+
+/* Runs the sample again, looking after every node: which output was the first that is not finite?
+ */
+static fm_status name_nonfinite(fm_trainer *t, const fm_features *f, fm_error *reterr) {
+    uint32_t *flag = fm_state_data(&t->state, t->flag);
+    clear_previous(t);
+    for (uint32_t c = 0; c < f->n_cycle; c++) {
+        fm_upload_cycle(t, f, c);
+        fm_tape *tape = c + 1 < f->n_cycle ? &t->cycle : &t->last;
+        const fm_node *node = fm_tape_find_nonfinite(tape, NULL, flag);
+        if (node) {
+            return fm_fail(reterr, FM_ERR_DATA,
+                           "step %llu, sample %u, cycle %u: the output of %s (node %d) is not "
+                           "finite",
+                           (unsigned long long)t->optimizer.step, f->slot, c, node->name,
+                           (int)(node - tape->node));
+        }
+    }
+    return fm_fail(reterr, FM_ERR_DATA, "step %llu, sample %u: a gradient is not finite",
+                   (unsigned long long)t->optimizer.step, f->slot);
+}
+
+fm_status fm_trainer_add_sample(fm_trainer *t, const fm_features *f, fm_sample_result *ret_result,
+                                fm_error *reterr) {
+    fm_status status = fm_upload_check(t, f, reterr);
+    if (status) {
+        return status;
+    }
+    fm_upload_sample(t, f);
+    clear_previous(t);
+    for (uint32_t c = 0; c + 1 < f->n_cycle; c++) { /* A31:3-4 */
+        fm_upload_cycle(t, f, c);
+        fm_tape_forward(&t->cycle, NULL);
+    }
+    fm_upload_cycle(t, f, f->n_cycle - 1);
+    fm_tape_forward(&t->last, NULL);
+    fm_tape_backward(&t->last, NULL);
+    if (!fm_optimizer_add_sample(&t->optimizer, NULL)) {
+        return name_nonfinite(t, f, reterr);
+    }
+    fm_step_state state = fm_optimizer_get_state(&t->optimizer, NULL);
+    *ret_result = (fm_sample_result){.loss = read_scalar(t, t->total),
+                                     .distogram = read_scalar(t, t->distogram),
+                                     .masked_msa = read_scalar(t, t->masked_msa),
+                                     .gradient_norm = sqrt(state.norm_squared)};
+    for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
+        if (t->structure[i] != FM_TENSOR_NONE) {
+            ret_result->structure[i] = read_scalar(t, t->structure[i]);
+        }
+    }
+    return FM_OK;
+}
+
+double fm_trainer_update(fm_trainer *t) {
+    fm_optimizer_step(&t->optimizer, NULL);
+    return fm_optimizer_rate(&t->options.optimizer, t->optimizer.samples);
+}

@@ -1,0 +1,79 @@
+/* step.h: a training step, made of model, losses and optimiser.
+ *
+ *     fm_trainer_create          parameters, both tapes, one arena; nothing is allocated later
+ *     for each step
+ *         for each sample        fm_trainer_add_sample: cycles, backward, clip, add
+ *         fm_trainer_update      Adam and EMA with the mean
+ *
+ * Two tapes share one arena: the cycle without gradient, run n_cycle - 1 times, and the last cycle
+ * with losses and backward. Samples smaller than the recorded shape are padded and masked. Results
+ * are a function of (options, samples): same seed, same bits. */
+#ifndef FM_TRAINER_STEP_H
+#define FM_TRAINER_STEP_H
+
+#include "trainer/loss/losses.h"
+#include "trainer/model/model.h"
+#include "trainer/optim/optimizer.h"
+#include "trainer/step/features.h"
+#include "trainer/step/structure.h"
+
+typedef struct fm_trainer_options {
+    fm_model_config model;
+    fm_optimizer_options optimizer;
+    const fm_kernels *kernels;                  /* the device; NULL: the CPU's table of `element` */
+    fm_element element;                         /* FM_ELEMENT_F32; F64 for checks */
+    uint64_t seed;                              /* of initial parameters and dropout */
+    double weight_distogram, weight_masked_msa; /* 0.3, 2.0 */
+    double weight_structure[FM_STRUCTURE_TERMS]; /* in the order of the terms; used where the model
+                                                    has a structure module */
+} fm_trainer_options;
+
+/* The tiny preset with AlphaFold2's recipe. */
+fm_trainer_options fm_trainer_options_tiny(void);
+
+typedef struct fm_trainer fm_trainer;
+struct fm_trainer {
+    fm_trainer_options options;
+    fm_arena arena; /* tables and the host's copy of the state */
+    fm_params params;
+    fm_model_weights weights;
+    fm_state state;
+    fm_model_inputs inputs;
+    int32_t true_msa, bert_mask, pseudo_beta, pseudo_beta_mask; /* in the state */
+    int32_t factors, seed_gradient, clock, flag;
+    fm_tape cycle, last;
+    fm_tensor_ref distogram, masked_msa, total;  /* on `last` */
+    fm_structure_truth truth;                    /* these two: with a structure module */
+    fm_tensor_ref structure[FM_STRUCTURE_TERMS]; /* FM_TENSOR_NONE: no such term */
+    fm_optimizer optimizer;
+    void *memory;  /* the step arena */
+    uint8_t *host; /* same layout as the state: where samples are padded */
+};
+
+/* What one sample gave. Losses are unweighted but `loss`, which is what was differentiated: the sum
+ * of weight * term, times sqrt(n_res). */
+typedef struct fm_sample_result {
+    double loss, distogram, masked_msa;
+    double structure[FM_STRUCTURE_TERMS]; /* 0 where there is no such term */
+    double gradient_norm;                 /* before clipping */
+} fm_sample_result;
+
+/* FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_trainer_create(const fm_trainer_options *options, fm_trainer **ret_trainer,
+                                        fm_error *reterr);
+void fm_trainer_destroy(fm_trainer *trainer);
+
+/* "0.12 M parameters (2.4 MiB), step arena 10.1 MiB (saved 7.2, transient 3.0), 24 nodes", in out.
+ */
+void fm_trainer_describe(const fm_trainer *trainer, char *out, size_t out_bytes);
+
+/* Runs one sample and adds its clipped gradient to the batch. FM_ERR_LIMIT when it is larger than
+ * the recorded shape; FM_ERR_DATA naming an id that is out of range, or naming the first tensor
+ * that is not finite (the sample is not added to the batch then; parameters are as they were). */
+FM_MUST_USE fm_status fm_trainer_add_sample(fm_trainer *trainer, const fm_features *features,
+                                            fm_sample_result *ret_result, fm_error *reterr);
+
+/* Adam and EMA with the mean over the samples since the last update. Returns the rate used. */
+double fm_trainer_update(fm_trainer *trainer);
+
+#endif

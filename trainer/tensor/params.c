@@ -1,0 +1,125 @@
+/* params.c: see params.h. */
+#include "trainer/tensor/params.h"
+
+#include <assert.h>
+#include <string.h>
+
+fm_status fm_params_init(fm_params *params, int32_t max_param, fm_arena *arena, fm_error *reterr) {
+    *params = (fm_params){.max_param = max_param, .max_block = max_param};
+    params->param = fm_arena_alloc_array(arena, (size_t)max_param, sizeof(fm_param));
+    params->block = fm_arena_alloc_array(arena, (size_t)max_param, sizeof(fm_param_block));
+    return params->param && params->block ? FM_OK : fm_arena_full(arena, reterr);
+}
+
+fm_param_ref fm_params_add_block(fm_params *params) {
+    assert(params->n_block < params->max_block);
+    params->n_element =
+        (params->n_element + FM_PARAMS_ALIGN - 1) / FM_PARAMS_ALIGN * FM_PARAMS_ALIGN;
+    params->block[params->n_block] = (fm_param_block){.offset = params->n_element};
+    return params->n_block++;
+}
+
+int64_t fm_param_count(const fm_param *param) {
+    int64_t count = 1;
+    for (int axis = 0; axis < param->rank; axis++) {
+        count *= param->shape[axis];
+    }
+    return count;
+}
+
+void fm_params_add(fm_params *params, const fm_param *row) {
+    assert(params->n_block > 0 && params->n_param < params->max_param);
+    assert(row->rank >= 1 && row->rank <= FM_PARAM_RANK);
+    fm_param *added = &params->param[params->n_param++];
+    *added = *row;
+    added->block = params->n_block - 1;
+    added->offset = params->n_element;
+    int64_t count = fm_param_count(row);
+    params->block[added->block].count += count;
+    params->n_element += count;
+    params->n_value += count;
+}
+
+const fm_param *fm_params_find(const fm_params *params, const char *name) {
+    for (int32_t i = 0; i < params->n_param; i++) {
+        if (params->param[i].name && !strcmp(params->param[i].name, name)) {
+            return &params->param[i];
+        }
+    }
+    return NULL;
+}
+
+const fm_param *fm_params_find_openfold(const fm_params *params, const char *name) {
+    for (int32_t i = 0; i < params->n_param; i++) {
+        if (params->param[i].openfold && !strcmp(params->param[i].openfold, name)) {
+            return &params->param[i];
+        }
+    }
+    return NULL;
+}
+
+fm_status fm_params_allocate(fm_params *params, const fm_kernels *kernels, fm_error *reterr) {
+    enum { N_FLAT = 5 };
+    params->kernels = kernels;
+    params->element = kernels->acc;
+    params->n_element =
+        (params->n_element + FM_PARAMS_ALIGN - 1) / FM_PARAMS_ALIGN * FM_PARAMS_ALIGN;
+    int64_t flat_bytes = params->n_element * (int64_t)fm_element_bytes(params->element);
+    bool narrow = kernels->act != kernels->acc;
+    params->memory_bytes = N_FLAT * flat_bytes;
+    if (narrow) {
+        params->memory_bytes += params->n_element * (int64_t)fm_element_bytes(kernels->act);
+    }
+    params->memory = kernels->alloc((size_t)params->memory_bytes);
+    if (!params->memory) {
+        return fm_fail(reterr, FM_ERR_NOMEM,
+                       "%.1f MiB of device memory for parameters were refused",
+                       (double)params->memory_bytes / (1 << 20));
+    }
+    void **flat[N_FLAT] = {&params->master, &params->gradient, &params->moment1, &params->moment2,
+                           &params->ema};
+    for (int i = 0; i < N_FLAT; i++) {
+        *flat[i] = (char *)params->memory + i * flat_bytes;
+    }
+    params->copy = narrow ? (char *)params->memory + N_FLAT * flat_bytes : NULL;
+    int64_t act_bytes = (int64_t)fm_element_bytes(kernels->act);
+    kernels->fill(NULL, params->memory_bytes / act_bytes, 0.0, params->memory);
+    return FM_OK;
+}
+
+void fm_params_release(fm_params *params) {
+    if (params->kernels) {
+        params->kernels->release(params->memory);
+    }
+    params->memory = NULL;
+}
+
+/* FNV-1a: a parameter's draws depend on its name, not on its place in the table. */
+static uint32_t name_hash(const char *name) {
+    uint32_t hash = 2166136261u;
+    for (const char *at = name ? name : ""; *at; at++) {
+        hash = (hash ^ (uint8_t)*at) * 16777619u;
+    }
+    return hash;
+}
+
+void fm_params_draw(fm_params *params, uint64_t seed) {
+    for (int32_t i = 0; i < params->n_param; i++) {
+        const fm_param *row = &params->param[i];
+        fm_draw draw = {.seed = seed, .layer = name_hash(row->name), .purpose = FM_PURPOSE_INIT};
+        params->kernels->init(NULL, row->init, fm_param_count(row), 0, row->init_scale, &draw,
+                              fm_params_at(params, params->master, row->offset));
+    }
+    /* copy counts act elements */
+    int64_t ratio =
+        (int64_t)(fm_element_bytes(params->element) / fm_element_bytes(params->kernels->act));
+    params->kernels->copy(NULL, params->n_element * ratio, params->master, params->ema);
+    fm_params_refresh_copy(params);
+}
+
+void fm_params_refresh_copy(fm_params *params) {
+    if (params->copy) {
+        params->kernels->cast(NULL, params->n_element, params->element, params->master,
+                              params->copy);
+    }
+}

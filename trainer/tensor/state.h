@@ -1,0 +1,37 @@
+/* state.h: tensors that outlive a pass: the batch, recycled values, loss terms, the step's scalars.
+ *
+ * Declared first, then allocated at once; their places never move, so that two recorded passes (the
+ * cycle without gradient and the last one) and the host's uploads meet in the same memory. */
+#ifndef FM_TRAINER_STATE_H
+#define FM_TRAINER_STATE_H
+
+#include "proto/base/status.h"
+#include "trainer/tensor/tensor.h"
+
+enum { FM_STATE_TENSORS = 96 };
+
+typedef struct fm_state {
+    fm_tensor tensor[FM_STATE_TENSORS];
+    int64_t offset[FM_STATE_TENSORS]; /* bytes */
+    int32_t n_tensor;
+    int64_t bytes;
+    const fm_kernels *kernels;
+    void *memory;
+} fm_state;
+
+/* Declares a tensor; returns its position. `name` must outlive the state. */
+int32_t fm_state_add(fm_state *state, const char *name, fm_element element, int rank,
+                     const int64_t *shape);
+
+/* The same for a described tensor, which may be split over ranks: room for this rank's part. */
+int32_t fm_state_add_like(fm_state *state, const fm_tensor *description);
+
+/* Takes zeroed device memory for all of it. FM_ERR_NOMEM says how much was asked for. */
+FM_MUST_USE fm_status fm_state_allocate(fm_state *state, const fm_kernels *kernels,
+                                        fm_error *reterr);
+void fm_state_release(fm_state *state);
+
+/* Device pointer of a tensor, after fm_state_allocate. */
+void *fm_state_data(const fm_state *state, int32_t tensor);
+
+#endif

@@ -1,0 +1,506 @@
+/* train.c: see train.h. One thread computes; the loader's thread receives ahead of it. */
+#include "trainer/train.h"
+
+#include "proto/base/file.h"
+#include "proto/base/options.h"
+#include "trainer/config.h"
+#include "trainer/data/loader.h"
+#include "trainer/device.h"
+#include "trainer/metrics/metrics.h"
+#include "trainer/resume.h"
+#include "trainer/step/step.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    EXIT_OK = 0,
+    EXIT_FAILED = 1,
+    EXIT_USAGE = 2,
+    N_WINDOW = 10,    /* steps whose mean loss is reported at both ends of a run */
+    QUIET_STEPS = 10, /* a line for people every so many steps when standard error is no terminal */
+    CONFIG_BYTES = 65536,
+};
+
+static const char program[] = "foldmill train";
+
+static const char description[] =
+    "Connects to a feature server, trains on what it streams, and writes DIR/metrics.jsonl,\n"
+    "one JSON object a step. Sizes, rates and the sampling plan come from a preset; --config\n"
+    "FILE changes what it names (the form of trainer/presets/*.ini). The same server content,\n"
+    "seed and settings give the same parameters, bit for bit. SIGINT and SIGTERM stop after\n"
+    "the step in hand.\n\n"
+    "The run's whole state is kept in DIR every --checkpoint-every steps and at the end;\n"
+    "--resume goes on from the newest whole checkpoint, or begins when there is none. A run\n"
+    "that was killed and resumed ends with the same bits as one that was not.\n\n"
+    "examples:\n"
+    "  foldmill train --data unix:/run/foldmill.sock --preset tiny --steps 200 --out run1\n"
+    "  foldmill train --data tcp://host:7420 --config mine.ini --steps 5000 --resume\n\n"
+    "exit codes: 0 done or stopped on request, 1 failed, 2 bad usage";
+
+typedef struct settings {
+    const char *data, *preset, *config, *out, *order, *device, *dtype;
+    uint64_t steps, seed, ahead, wait_ms;
+    uint64_t checkpoint_every, keep_last, keep_every; /* steps, files, steps; 0 = never */
+    bool quiet, resume;
+} settings;
+
+/* A run in progress. */
+typedef struct train_run {
+    const settings *set;
+    fm_train_config config;
+    fm_trainer *trainer;
+    fm_loader *loader;
+    fm_metrics *metrics;
+    bool terminal;
+    uint64_t n_step, start_ns;        /* updates of the whole run; monotonic */
+    uint64_t first_step, saved_step;  /* where this process went on; of the newest checkpoint */
+    fm_token token;                   /* samples that the updates so far have seen */
+    double first_sum, last[N_WINDOW]; /* losses of the first and of the newest N_WINDOW steps */
+} train_run;
+
+/* -- the command line */
+
+static int report(const fm_error *error) {
+    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+    fm_error_format(error, text, sizeof text);
+    fprintf(stderr, "%s: %s\n", program, text);
+    return error->status == FM_ERR_USAGE ? EXIT_USAGE : EXIT_FAILED;
+}
+
+static int parse(settings *set, int argc, char **argv) {
+    const fm_option options[] = {
+        {"data", FM_OPTION_STRING, &set->data, "URL",
+         .help = "unix:PATH or tcp://HOST:PORT of a server (required)"},
+        {"preset", FM_OPTION_STRING, &set->preset, "NAME", .help = "sizes and recipe (tiny)"},
+        {"config", FM_OPTION_STRING, &set->config, "FILE",
+         .help = "changes to the preset, as an INI file"},
+        {"device", FM_OPTION_STRING, &set->device, "NAME", .help = "cpu or cuda (cpu)"},
+        {"dtype", FM_OPTION_STRING, &set->dtype, "TYPE",
+         .help = "activations: fp32, or bf16 on cuda (fp32)"},
+        {"steps", FM_OPTION_U64, &set->steps, "N", .help = "updates to make (100)", .letter = 'n',
+         .min = 1, .max = FM_LIMIT_STEP},
+        {"seed", FM_OPTION_U64, &set->seed, "S",
+         .help = "of parameters, dropout and the stream (0)"},
+        {"out", FM_OPTION_STRING, &set->out, "DIR",
+         .help = "where the run's files go (foldmill-run)", .letter = 'o'},
+        {"order", FM_OPTION_STRING, &set->order, "ORDER", .help = "strict or bounded:W (strict)"},
+        {"ahead", FM_OPTION_U64, &set->ahead, "N", .help = "samples received ahead of the step (8)",
+         .min = 2, .max = 1024},
+        {"wait", FM_OPTION_U64, &set->wait_ms, "MS",
+         .help = "go on trying to connect for so long (5000)", .max = 3600000},
+        {"checkpoint-every", FM_OPTION_U64, &set->checkpoint_every, "N",
+         .help = "steps between checkpoints (1000); 0 = none at all", .max = FM_LIMIT_STEP},
+        {"keep", FM_OPTION_U64, &set->keep_last, "N", .help = "newest checkpoints kept (3)",
+         .min = 1, .max = 10000},
+        {"keep-every", FM_OPTION_U64, &set->keep_every, "M",
+         .help = "keep those of every M-th step for good (0 = none)", .max = FM_LIMIT_STEP},
+        {"resume", FM_OPTION_FLAG, &set->resume, NULL,
+         .help = "go on from the newest checkpoint in --out"},
+        {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "no line a step, only the summary"},
+        {0}};
+    const fm_command command = {.program = program,
+                                .arguments = "--data URL [options]",
+                                .summary = "train on what a feature server streams",
+                                .description = description,
+                                .options = options};
+    fm_error error;
+    int n_positional;
+    fm_status status = fm_options_parse(&command, argc, argv, &n_positional, &error);
+    if (status == FM_OK && !set->data)
+        status = fm_fail(&error, FM_ERR_USAGE, "--data URL is needed");
+    if (status == FM_ERR_CANCELLED) return EXIT_OK;
+    return status == FM_OK ? -1 : report(&error);
+}
+
+static fm_status read_config(const settings *set, fm_train_config *config, fm_error *reterr) {
+    fm_status status = fm_train_config_preset(set->preset, config, reterr);
+    if (status != FM_OK || !set->config) return status;
+    fm_arena arena;
+    fm_bytes text;
+    status = fm_arena_init(&arena, 2 * CONFIG_BYTES, reterr);
+    if (status != FM_OK) return status;
+    status = fm_file_read(&arena, set->config, CONFIG_BYTES, &text, reterr);
+    if (status == FM_OK) status = fm_train_config_parse(text, config, reterr);
+    if (status != FM_OK) fm_error_in(reterr, set->config);
+    fm_arena_fini(&arena);
+    return status;
+}
+
+/* -- opening what a run needs */
+
+static fm_status open_loader(train_run *run, fm_error *reterr) {
+    const fm_train_config *config = &run->config;
+    fm_loader_options options = {
+        .client = {.url = run->set->data,
+                   .agent = program,
+                   .retry_ms = (uint32_t)run->set->wait_ms},
+        .stream = {.global_batch = (uint32_t)config->data.global_batch,
+                   .crop_size = (uint32_t)config->data.crop_size,
+                   .max_msa_clusters = (uint32_t)config->data.max_msa_clusters,
+                   .max_extra_msa = (uint32_t)config->data.max_extra_msa,
+                   .max_cycle = (uint32_t)config->data.max_cycle,
+                   .seed = run->set->seed,
+                   .n_step = run->set->steps,
+                   .n_group = 1,
+                   .policy = FM_WIRE_STOP,
+                   .token = run->token},
+        .n_slab = (uint32_t)run->set->ahead,
+    };
+    fm_wire_text(options.stream.plan, sizeof options.stream.plan, config->data.plan);
+    fm_status status =
+        fm_wire_order_parse(run->set->order, &options.stream.order, &options.stream.window, reterr);
+    return status == FM_OK ? fm_loader_open(&options, &run->loader, reterr) : status;
+}
+
+static fm_status create_trainer(train_run *run, fm_error *reterr) {
+    const fm_kernels *kernels;
+    fm_status status = fm_device_find(run->set->device, run->set->dtype, &kernels, reterr);
+    if (status != FM_OK) return status;
+    const fm_train_config *config = &run->config;
+    const fm_trainer_options options = {
+        .model = config->model,
+        .optimizer = {.rate = config->optimizer.learning_rate,
+                      .beta1 = config->optimizer.beta1,
+                      .beta2 = config->optimizer.beta2,
+                      .eps = config->optimizer.eps,
+                      .ema_decay = config->optimizer.ema_decay,
+                      .clip_norm = config->optimizer.clip_norm,
+                      .warmup_samples = (uint64_t)config->optimizer.warmup_samples,
+                      .decay_at_samples = (uint64_t)config->optimizer.decay_at_samples,
+                      .decay_factor = config->optimizer.decay_factor},
+        .kernels = kernels,
+        .element = FM_ELEMENT_F32,
+        .seed = run->set->seed,
+        .weight_distogram = config->loss.distogram,
+        .weight_masked_msa = config->loss.masked_msa,
+        .weight_structure = {[FM_TERM_BACKBONE] = config->loss.backbone_fape,
+                             [FM_TERM_SIDE_CHAIN] = config->loss.side_chain_fape,
+                             [FM_TERM_TORSION] = config->loss.torsion,
+                             [FM_TERM_PLDDT] = config->loss.plddt,
+                             [FM_TERM_RESOLVED] = config->loss.resolved,
+                             [FM_TERM_ALIGNED_ERROR] = config->loss.aligned_error,
+                             [FM_TERM_VIOLATION] = config->loss.violation},
+    };
+    return fm_trainer_create(&options, &run->trainer, reterr);
+}
+
+/* Two runs never share a folder. */
+static fm_status find_metrics_path(const train_run *run, char path[PATH_MAX], fm_error *reterr) {
+    if (snprintf(path, PATH_MAX, "%s/metrics.jsonl", run->set->out) >= PATH_MAX) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--out: the path is too long");
+    }
+    if (run->set->resume || access(path, F_OK) != 0) return FM_OK;
+    return fm_fail_in(reterr, FM_ERR_EXISTS, path,
+                      "there is a run here already; give --resume or another --out");
+}
+
+static fm_resume_options resume_options(const train_run *run) {
+    return (fm_resume_options){.folder = run->set->out,
+                               .keep_last = (uint32_t)run->set->keep_last,
+                               .keep_every = run->set->keep_every,
+                               .seed = run->set->seed,
+                               .config = &run->config};
+}
+
+/* Goes on from the folder's newest checkpoint when asked to; begins when there is none. */
+static fm_status resume(train_run *run, fm_error *reterr) {
+    if (!run->set->resume) return FM_OK;
+    fm_resume_options options = resume_options(run);
+    fm_status status = fm_resume_load(&options, run->trainer, &run->n_step, &run->token, reterr);
+    run->first_step = run->n_step;
+    return status == FM_ERR_NOT_FOUND ? FM_OK : status;
+}
+
+static fm_status save(train_run *run, fm_error *reterr) {
+    fm_resume_options options = resume_options(run);
+    run->saved_step = run->n_step;
+    return fm_resume_save(&options, run->trainer, run->n_step, &run->token, reterr);
+}
+
+/* Set by SIGINT and SIGTERM, looked at between steps. A signalfd would not do: the threads that
+ * OpenBLAS starts before main leave the signals unblocked, and one of them would take the default
+ * action. */
+static volatile sig_atomic_t stop_asked;
+
+static void ask_to_stop(int signal_number) {
+    (void)signal_number;
+    stop_asked = 1;
+}
+
+static void catch_signals(void) {
+    struct sigaction action = {.sa_handler = ask_to_stop, .sa_flags = SA_RESTART};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+static void announce(const train_run *run) {
+    char text[256];
+    fm_trainer_describe(run->trainer, text, sizeof text);
+    const fm_wire_welcome *server = fm_loader_get_server(run->loader);
+    fprintf(stderr, "model     preset %s: %s\n", run->set->preset, text);
+    fprintf(stderr, "data      %s: snapshot %s, %u chains, plan %s, %u samples a step\n",
+            run->set->data, server->snapshot_name, server->n_chain, run->config.data.plan,
+            fm_loader_get_stream(run->loader)->samples_per_step);
+}
+
+/* -- a step */
+
+static fm_element element_of(uint8_t dtype) {
+    return dtype == FM_U8 ? FM_ELEMENT_U8 : dtype == FM_U16 ? FM_ELEMENT_U16 : FM_ELEMENT_U32;
+}
+
+/* The tensor's data, of the expected dtype or noted in *missing. */
+static const void *tensor_data(const fm_sample *sample, fm_tensor_id id, uint32_t cycle,
+                               const char **missing) {
+    const fm_tensor_view *tensor = fm_sample_find(sample, id, cycle);
+    if (!tensor) *missing = fm_schema_find(id)->name;
+    return tensor ? tensor->data : NULL;
+}
+
+static void fill_cycle(const fm_sample *sample, uint32_t c, fm_cycle_features *cycle,
+                       const char **missing) {
+    const fm_tensor_view *msa = fm_sample_find(sample, FM_T_MSA, c);
+    const fm_tensor_view *profile = fm_sample_find(sample, FM_T_CLUSTER_PROFILE, c);
+    const fm_tensor_view *extra = fm_sample_find(sample, FM_T_EXTRA_MSA, c);
+    *cycle = (fm_cycle_features){
+        .n_clust = msa ? msa->shape[0] : 0,
+        .msa = tensor_data(sample, FM_T_MSA, c, missing),
+        .true_msa = tensor_data(sample, FM_T_TRUE_MSA, c, missing),
+        .bert_mask = tensor_data(sample, FM_T_BERT_MASK, c, missing),
+        .deletion_matrix = tensor_data(sample, FM_T_DELETION_MATRIX, c, missing),
+        .cluster_profile = tensor_data(sample, FM_T_CLUSTER_PROFILE, c, missing),
+        .profile_element = profile ? element_of(profile->dtype) : FM_ELEMENT_U8,
+        .cluster_deletion_sum = tensor_data(sample, FM_T_CLUSTER_DELETION_SUM, c, missing),
+        .cluster_size = tensor_data(sample, FM_T_CLUSTER_SIZE, c, missing),
+        .n_extra = extra ? extra->shape[0] : 0,
+        .extra_msa = tensor_data(sample, FM_T_EXTRA_MSA, c, missing),
+        .extra_deletion_matrix = tensor_data(sample, FM_T_EXTRA_DELETION_MATRIX, c, missing),
+    };
+}
+
+/* The sample's tensors as the step takes them; decoding has checked shapes against each other. */
+static fm_status features_of(const fm_sample *sample, fm_features *ret_features, fm_error *reterr) {
+    const char *missing = NULL;
+    if (sample->n_cycle > FM_MAX_CYCLE) {
+        return fm_fail(reterr, FM_ERR_LIMIT, "sample %llu has %u cycles, at most %d are expected",
+                       (unsigned long long)sample->index, sample->n_cycle, FM_MAX_CYCLE);
+    }
+    *ret_features = (fm_features){
+        .n_res = sample->n_res,
+        .slot = sample->slot,
+        .aatype = tensor_data(sample, FM_T_AATYPE, FM_SHARED, &missing),
+        .residue_index = tensor_data(sample, FM_T_RESIDUE_INDEX, FM_SHARED, &missing),
+        .all_atom_positions = tensor_data(sample, FM_T_ALL_ATOM_POSITIONS, FM_SHARED, &missing),
+        .all_atom_mask = tensor_data(sample, FM_T_ALL_ATOM_MASK, FM_SHARED, &missing),
+        .resolution = sample->resolution,
+        .unclamped_fape = !sample->use_clamped_fape,
+        .n_cycle = sample->n_cycle,
+    };
+    for (uint32_t c = 0; c < sample->n_cycle; c++)
+        fill_cycle(sample, c, &ret_features->cycle[c], &missing);
+    if (!missing) return FM_OK;
+    return fm_fail(reterr, FM_ERR_DATA, "sample %llu (%s) has no tensor '%s'",
+                   (unsigned long long)sample->index, sample->name, missing);
+}
+
+/* What a step's samples gave, summed. */
+typedef struct step_sums {
+    double loss, distogram, masked_msa, norm, wait_s;
+    double structure[FM_STRUCTURE_TERMS];
+    uint64_t index;
+    uint32_t n_cycle;
+    char name[FM_LIMIT_NAME_BYTES + 1];
+} step_sums;
+
+/* The sample counts as delivered once an update has seen it, which is when a checkpoint can be
+ * written. */
+static fm_status note_delivered(train_run *run, uint64_t index, fm_error *reterr) {
+    fm_status status = fm_token_deliver(&run->token, index, reterr);
+    run->token.epoch =
+        (uint32_t)(run->token.watermark / fm_loader_get_stream(run->loader)->epoch_samples);
+    return status;
+}
+
+static fm_status take_sample(train_run *run, bool first, step_sums *sums, fm_error *reterr) {
+    fm_loaded loaded;
+    uint64_t asked_ns = fm_clock_ns();
+    fm_status status = fm_loader_next(run->loader, &loaded, reterr);
+    if (status != FM_OK) return status;
+    sums->wait_s += (double)(fm_clock_ns() - asked_ns) * 1e-9;
+    const fm_sample *sample = loaded.sample;
+    fm_features features;
+    fm_sample_result result;
+    status = features_of(sample, &features, reterr);
+    if (status == FM_OK) status = fm_trainer_add_sample(run->trainer, &features, &result, reterr);
+    if (status == FM_OK) {
+        sums->loss += result.loss;
+        sums->distogram += result.distogram;
+        sums->masked_msa += result.masked_msa;
+        sums->norm += result.gradient_norm;
+        for (int i = 0; i < FM_STRUCTURE_TERMS; i++)
+            sums->structure[i] += result.structure[i];
+        status = note_delivered(run, sample->index, reterr);
+    } else if (reterr->source[0] == '\0') {
+        char source[FM_ERROR_SOURCE_BYTES + 32];
+        snprintf(source, sizeof source, "sample %llu (%s)", (unsigned long long)sample->index,
+                 sample->name);
+        fm_error_in(reterr, source);
+    }
+    if (first) {
+        sums->index = sample->index;
+        sums->n_cycle = sample->n_cycle;
+        memcpy(sums->name, sample->name, sizeof sums->name);
+    }
+    fm_loader_release(run->loader, &loaded);
+    return status;
+}
+
+static void say(const train_run *run, const fm_metrics_step *step) {
+    bool last = step->step == run->set->steps;
+    if (run->set->quiet ||
+        (!run->terminal && step->step != 1 && step->step % QUIET_STEPS != 0 && !last))
+        return;
+    char text[512];
+    fm_metrics_format(step, run->set->steps, text, sizeof text);
+    fprintf(stderr,
+            run->terminal && !last ? "\r\033[K%s"
+            : run->terminal        ? "\r\033[K%s\n"
+                                   : "%s\n",
+            text);
+}
+
+/* The terms that the model has beside the first two. */
+static void add_structure_terms(const fm_trainer *trainer, const double *sums, double n,
+                                fm_metrics_step *step) {
+    static const char *const names[FM_STRUCTURE_TERMS] = {
+        [FM_TERM_BACKBONE] = "backbone_fape", [FM_TERM_SIDE_CHAIN] = "side_chain_fape",
+        [FM_TERM_TORSION] = "torsion",        [FM_TERM_PLDDT] = "plddt",
+        [FM_TERM_RESOLVED] = "resolved",      [FM_TERM_ALIGNED_ERROR] = "aligned_error",
+        [FM_TERM_VIOLATION] = "violation"};
+    for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
+        if (trainer->structure[i] == FM_TENSOR_NONE) continue;
+        step->term[step->n_term].name = names[i];
+        step->term[step->n_term++].value = sums[i] / n;
+    }
+}
+
+static fm_status take_step(train_run *run, fm_error *reterr) {
+    uint32_t n = fm_loader_get_stream(run->loader)->samples_per_step;
+    step_sums sums = {0};
+    uint64_t start_ns = fm_clock_ns();
+    for (uint32_t s = 0; s < n; s++) {
+        fm_status status = take_sample(run, s == 0, &sums, reterr);
+        if (status != FM_OK) return status;
+    }
+    double rate = fm_trainer_update(run->trainer);
+    run->n_step++;
+    fm_metrics_step step = {
+        .step = run->n_step,
+        .index = sums.index,
+        .sample = sums.name,
+        .n_cycle = sums.n_cycle,
+        .loss = sums.loss / n,
+        .n_term = 2,
+        .term = {{"distogram", sums.distogram / n}, {"masked_msa", sums.masked_msa / n}},
+        .grad_norm = sums.norm / n,
+        .learning_rate = rate,
+        .step_s = (double)(fm_clock_ns() - start_ns) * 1e-9,
+        .data_wait_s = sums.wait_s,
+    };
+    add_structure_terms(run->trainer, sums.structure, n, &step);
+    uint64_t n_here = run->n_step - run->first_step;
+    if (n_here <= N_WINDOW) run->first_sum += step.loss;
+    run->last[(n_here - 1) % N_WINDOW] = step.loss;
+    say(run, &step);
+    fm_status status = fm_metrics_write(run->metrics, &step, reterr);
+    bool due = run->set->checkpoint_every && run->n_step % run->set->checkpoint_every == 0;
+    return status == FM_OK && due ? save(run, reterr) : status;
+}
+
+/* -- a run */
+
+static double percentile_ms(const fm_histogram *histogram, uint32_t per_mille) {
+    return (double)fm_histogram_percentile(histogram, per_mille) * 1e-6;
+}
+
+static void summarize(train_run *run) {
+    fm_loader_stats stats = fm_loader_get_stats(run->loader);
+    uint64_t n_here = run->n_step - run->first_step, window = n_here < N_WINDOW ? n_here : N_WINDOW;
+    double seconds = (double)(fm_clock_ns() - run->start_ns) * 1e-9, last_sum = 0;
+    for (uint64_t i = 0; i < window; i++)
+        last_sum += run->last[i];
+    printf("steps     %llu in %.2f s, %.3f s a step", (unsigned long long)n_here, seconds,
+           n_here ? seconds / (double)n_here : 0.0);
+    if (run->first_step) printf(", resumed at step %llu", (unsigned long long)run->first_step);
+    printf("\n");
+    printf("samples   %llu received, %.1f MB\n", (unsigned long long)stats.n_sample,
+           (double)stats.bytes / 1e6);
+    printf("wait ms   p50 %.3f  p90 %.3f  p99 %.3f  max %.3f\n",
+           percentile_ms(&stats.ready_wait_ns, 500), percentile_ms(&stats.ready_wait_ns, 900),
+           percentile_ms(&stats.ready_wait_ns, 990), percentile_ms(&stats.ready_wait_ns, 1000));
+    if (window > 0) {
+        printf("loss      %.4f mean of the first %llu steps, %.4f of the last\n",
+               run->first_sum / (double)window, (unsigned long long)window,
+               last_sum / (double)window);
+    }
+    printf("outputs   %s/metrics.jsonl", run->set->out);
+    if (run->saved_step) printf(", checkpoint of step %llu", (unsigned long long)run->saved_step);
+    printf("\n");
+}
+
+/* Everything that can fail before the first step; nothing is left on disk of a run that never
+ * began. */
+static fm_status begin(train_run *run, fm_error *reterr) {
+    char path[PATH_MAX];
+    fm_status status = find_metrics_path(run, path, reterr);
+    if (status == FM_OK) status = read_config(run->set, &run->config, reterr);
+    if (status == FM_OK) status = create_trainer(run, reterr);
+    if (status == FM_OK) status = resume(run, reterr);
+    if (status == FM_OK) status = open_loader(run, reterr);
+    if (status == FM_OK) status = fm_dir_make(run->set->out, reterr);
+    if (status == FM_OK) status = fm_metrics_truncate(path, run->n_step, reterr);
+    return status == FM_OK ? fm_metrics_open(path, &run->metrics, reterr) : status;
+}
+
+static fm_status train(train_run *run, fm_error *reterr) {
+    fm_status status = begin(run, reterr);
+    if (status != FM_OK) return status;
+    catch_signals();
+    announce(run);
+    run->start_ns = fm_clock_ns();
+    while (status == FM_OK && run->n_step < run->set->steps && !stop_asked)
+        status = take_step(run, reterr);
+    bool unsaved = run->set->checkpoint_every && run->n_step > run->first_step &&
+                   run->saved_step != run->n_step;
+    if (status == FM_OK && unsaved) status = save(run, reterr);
+    if (run->terminal && run->n_step < run->set->steps) fputc('\n', stderr);
+    summarize(run);
+    return status;
+}
+
+int fm_train_main(int argc, char **argv) {
+    settings set = {.preset = "tiny",
+                    .out = "foldmill-run",
+                    .order = "strict",
+                    .device = "cpu",
+                    .dtype = "fp32",
+                    .steps = 100,
+                    .checkpoint_every = 1000,
+                    .keep_last = 3,
+                    .ahead = 8,
+                    .wait_ms = 5000};
+    int code = parse(&set, argc, argv);
+    if (code >= 0) return code;
+    train_run run = {.set = &set, .terminal = isatty(STDERR_FILENO) == 1};
+    fm_error error = {.status = FM_OK};
+    fm_status status = train(&run, &error);
+    fm_loader_close(run.loader);
+    fm_trainer_destroy(run.trainer);
+    fm_metrics_close(run.metrics);
+    return status == FM_OK ? EXIT_OK : report(&error);
+}
