@@ -283,6 +283,18 @@ static void fill_cycle(const fm_sample *sample, uint32_t c, fm_cycle_features *c
     };
 }
 
+/* Templates come all three or not at all. */
+static void fill_templates(const fm_sample *sample, fm_features *features, const char **missing) {
+    const fm_tensor_view *aatype = fm_sample_find(sample, FM_T_TEMPLATE_AATYPE, FM_SHARED);
+    if (!aatype) return;
+    features->n_templ = aatype->shape[0];
+    features->template_aatype = aatype->data;
+    features->template_all_atom_positions =
+        tensor_data(sample, FM_T_TEMPLATE_ALL_ATOM_POSITIONS, FM_SHARED, missing);
+    features->template_all_atom_mask =
+        tensor_data(sample, FM_T_TEMPLATE_ALL_ATOM_MASK, FM_SHARED, missing);
+}
+
 /* The sample's tensors as the step takes them; decoding has checked shapes against each other. */
 static fm_status features_of(const fm_sample *sample, fm_features *ret_features, fm_error *reterr) {
     const char *missing = NULL;
@@ -301,6 +313,7 @@ static fm_status features_of(const fm_sample *sample, fm_features *ret_features,
         .unclamped_fape = !sample->use_clamped_fape,
         .n_cycle = sample->n_cycle,
     };
+    fill_templates(sample, ret_features, &missing);
     for (uint32_t c = 0; c < sample->n_cycle; c++)
         fill_cycle(sample, c, &ret_features->cycle[c], &missing);
     if (!missing) return FM_OK;

@@ -35,6 +35,8 @@ static void initial_training_has_the_papers_sizes(void **state) {
     assert_int_equal(config.model.n_block, 48);
     assert_int_equal(config.model.c_m, 256);
     assert_int_equal(config.model.c_z, 128);
+    assert_int_equal(config.model.n_template, 4);
+    assert_int_equal(config.model.structure.n_iteration, 8);
     assert_int_equal(config.data.crop_size, 256);
     assert_true(config.optimizer.clip_norm == 0.1);
     assert_string_equal(config.data.plan, "af2-initial");
@@ -48,7 +50,6 @@ static void the_whole_model_has_93_million_parameters(void **state) {
     fm_params params;
     static fm_model_weights weights;
     assert_int_equal(fm_train_config_preset("initial_training", &config, NULL), FM_OK);
-    config.model.structure.n_iteration = 8;
     assert_int_equal(fm_arena_init(&arena, (size_t)64 << 20, NULL), FM_OK);
     assert_int_equal(fm_params_init(&params, FM_MAX_PARAM, &arena, NULL), FM_OK);
     fm_model_add_parameters(&params, &arena, &config.model, &weights);

@@ -6,7 +6,7 @@
 
 #include <assert.h>
 
-enum { N_RES = 11, N_CLUST = 5, N_EXTRA = 7, N_CYCLE = 3 };
+enum { N_RES = 11, N_CLUST = 5, N_EXTRA = 7, N_CYCLE = 3, N_TEMPL = 3 };
 
 /* One made-up sample; lawful values, cycles differ. */
 typedef struct sample {
@@ -21,6 +21,9 @@ typedef struct sample {
     uint32_t deletion_sum[N_CYCLE][N_CLUST][N_RES], size[N_CYCLE][N_CLUST];
     uint8_t extra_msa[N_CYCLE][N_EXTRA][N_RES];
     uint16_t extra_deletion[N_CYCLE][N_EXTRA][N_RES];
+    uint8_t template_aatype[N_TEMPL][N_RES];
+    float template_positions[N_TEMPL][N_RES][37][3];
+    uint64_t template_mask[N_TEMPL][N_RES];
     fm_features features;
 } sample;
 
@@ -61,6 +64,26 @@ static void make_cycle(sample *s, int c) {
                             .extra_deletion_matrix = &s->extra_deletion[c][0][0]};
 }
 
+/* A loop of the chain is not aligned. */
+static void make_templates(sample *s) {
+    for (int t = 0; t < N_TEMPL; t++) {
+        for (int i = 0; i < N_RES; i++) {
+            bool gap = i == 2 + t;
+            s->template_aatype[t][i] = (uint8_t)(gap ? 21 : below(12, t * N_RES + i, 21));
+            s->template_mask[t][i] = gap ? 0 : below(13, t * N_RES + i, 4) ? 31 : 7;
+            for (int a = 0; a < 37 && !gap; a++) {
+                float *x = s->template_positions[t][i][a];
+                x[0] = 3.8f * (float)(i - t) + 0.4f * (float)a;
+                x[1] = (float)(5 * op_uniform(14, (t * N_RES + i) * 37 + a));
+                x[2] = (float)(5 * op_uniform(15, (t * N_RES + i) * 37 + a));
+            }
+        }
+    }
+    s->features.template_aatype = &s->template_aatype[0][0];
+    s->features.template_all_atom_positions = &s->template_positions[0][0][0][0];
+    s->features.template_all_atom_mask = &s->template_mask[0][0];
+}
+
 static void make_sample(sample *s) {
     *s = (sample){0};
     for (int i = 0; i < N_RES; i++) {
@@ -76,7 +99,9 @@ static void make_sample(sample *s) {
     for (int c = 0; c < N_CYCLE; c++) {
         make_cycle(s, c);
     }
+    make_templates(s);
     s->features.n_res = N_RES;
+    s->features.n_templ = 1; /* the model takes two */
     s->features.n_cycle = N_CYCLE;
     s->features.resolution = 2;
     s->features.aatype = s->aatype;
@@ -90,7 +115,7 @@ static fm_trainer_options small_options(void) {
     options.model.n_res = N_RES;
     options.model.n_seq = N_CLUST;
     options.model.n_extra = N_EXTRA;
-    options.model.n_template = 2; /* none of them is there */
+    options.model.n_template = 2;
     options.model.structure = (fm_structure_config){.n_iteration = 2,
                                                     .n_head = 2,
                                                     .c_head = 4,
@@ -213,6 +238,7 @@ static void padding_changes_nothing(void **state) {
     options.model.n_res += 4;
     options.model.n_seq += 3;
     options.model.n_extra += 2;
+    options.model.n_template += 1;
     fm_trainer *loose = create(&options);
     for (int step = 0; step < 2; step++) {
         fm_sample_result a = take(tight, &s.features), b = take(loose, &s.features);
@@ -223,6 +249,23 @@ static void padding_changes_nothing(void **state) {
     }
     fm_trainer_destroy(tight);
     fm_trainer_destroy(loose);
+}
+
+/* A sample's templates reach the loss; those past the model's number are left out. */
+static void templates_are_read(void **state) {
+    (void)state;
+    static sample s;
+    make_sample(&s);
+    fm_trainer_options options = small_options();
+    fm_trainer *trainer = create(&options);
+    train(trainer, &s.features, 3); /* heads and outputs start as 0: let them move */
+    double loss[N_TEMPL + 1];
+    for (uint32_t n = 0; n <= N_TEMPL; n++) {
+        s.features.n_templ = n;
+        loss[n] = take(trainer, &s.features).loss;
+    }
+    assert_true(loss[0] != loss[1] && loss[1] != loss[2] && loss[2] == loss[3]);
+    fm_trainer_destroy(trainer);
 }
 
 static void more_cycles_recycle(void **state) {
@@ -346,6 +389,10 @@ static void bad_samples_are_refused_by_name(void **state) {
     assert_int_equal(fm_trainer_add_sample(trainer, &s.features, &result, &error), FM_ERR_DATA);
     assert_string_equal(error.message, "element 4 of cluster_size is 0, expected 1 or more");
     s.size[0][4] = 1;
+    s.template_aatype[0][4] = 22;
+    assert_int_equal(fm_trainer_add_sample(trainer, &s.features, &result, &error), FM_ERR_DATA);
+    assert_string_equal(error.message, "element 4 of template_aatype is 22, expected 0 to 21");
+    s.template_aatype[0][4] = 0;
     const fm_param *row = fm_params_find(&trainer->params, "evoformer.1.msa_transition.1.bias");
     assert_non_null(row);
     ((float *)trainer->params.master)[row->offset] = NAN;
@@ -371,6 +418,7 @@ int main(void) {
         cmocka_unit_test(the_same_seed_gives_the_same_bits),
         cmocka_unit_test(recomputing_changes_no_bit),
         cmocka_unit_test(padding_changes_nothing),
+        cmocka_unit_test(templates_are_read),
         cmocka_unit_test(more_cycles_recycle),
         cmocka_unit_test(the_whole_gradient_matches_a_difference),
         cmocka_unit_test(heads_of_confidence_want_a_resolution),

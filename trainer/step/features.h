@@ -31,8 +31,12 @@ typedef struct fm_features {
     const float *all_atom_positions; /* [n_res, 37, 3] Å */
     const uint64_t *all_atom_mask;   /* [n_res] bit a = atom37 a is present */
     float resolution;                /* Å; 0 = not known */
-    bool unclamped_fape;             /* backbone errors are not cut: one sample in ten */
-    uint32_t n_cycle;                /* 1 .. FM_MAX_CYCLE */
+    uint32_t n_templ; /* may be 0; templates past the model's n_template are left out */
+    const uint8_t *template_aatype;           /* [n_templ, n_res] 0..21 */
+    const float *template_all_atom_positions; /* [n_templ, n_res, 37, 3] Å */
+    const uint64_t *template_all_atom_mask;   /* [n_templ, n_res] bit a = atom37 a is present */
+    bool unclamped_fape;                      /* backbone errors are not cut: one sample in ten */
+    uint32_t n_cycle;                         /* 1 .. FM_MAX_CYCLE */
     fm_cycle_features cycle[FM_MAX_CYCLE];
 } fm_features;
 

@@ -115,7 +115,8 @@ static fm_status build(fm_trainer *t, fm_error *reterr) {
     }
     if (t->options.model.structure.n_iteration > 0 && !kernels->ipa) {
         return fm_fail(reterr, FM_ERR_UNSUPPORTED,
-                       "the structure module does not run on %s yet: n_structure_iteration = 0",
+                       "the structure module does not run on %s yet; [model] "
+                       "n_structure_iteration = 0 leaves it out",
                        kernels->name);
     }
     const size_t tables_bytes = (size_t)1 << 32; /* address space */

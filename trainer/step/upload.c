@@ -2,6 +2,8 @@
  * device's layout, and sent from there. */
 #include "trainer/step/upload.h"
 
+#include "trainer/step/templates.h"
+
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -68,7 +70,10 @@ static fm_status check_residues(const fm_features *f, fm_error *reterr) {
                            (int)f->residue_index[i], MOST_RESIDUE_INDEX);
         }
     }
-    return check_ids("aatype", f->aatype, f->n_res, UNKNOWN_RESIDUE, reterr);
+    fm_status status = check_ids("aatype", f->aatype, f->n_res, UNKNOWN_RESIDUE, reterr);
+    return status ? status
+                  : check_ids("template_aatype", f->template_aatype, (size_t)f->n_templ * f->n_res,
+                              FM_TEMPLATE_CLASSES - 1, reterr);
 }
 
 static fm_status check_cycle(const fm_features *f, const fm_cycle_features *c, fm_error *reterr) {
@@ -172,6 +177,60 @@ static void send_structure(fm_trainer *trainer, const fm_features *f) {
     }
 }
 
+/* Row `t` of the template inputs, and of the mask of m below the clusters; `made` has n_res
+ * residues, 0 for a template that is not there. */
+static void put_template(fm_trainer *trainer, int64_t t, const fm_template_inputs *made,
+                         const uint8_t *aatype, int64_t n_res) {
+    const fm_model_config *config = &trainer->options.model;
+    const fm_model_inputs *in = &trainer->inputs;
+    enum { ROW = FM_TEMPLATE_ROW_FEATURES };
+    for (int64_t i = 0; i < config->n_res; i++) {
+        bool there = i < n_res;
+        int64_t to = t * config->n_res + i;
+        ((uint8_t *)host_of(trainer, in->template_aatype))[to] = there ? aatype[i] : GAP;
+        for (int64_t axis = 0; axis < 3; axis++) {
+            ((float *)host_of(trainer, in->template_pseudo_beta))[3 * to + axis] =
+                there ? made->pseudo_beta[3 * i + axis] : 0;
+        }
+        put(trainer, in->template_pseudo_beta_mask, to, there ? made->pseudo_beta_mask[i] : 0);
+        put(trainer, in->template_backbone_mask, to, there ? made->backbone_mask[i] : 0);
+        put(trainer, in->msa_mask, config->n_seq * config->n_res + to,
+            there ? made->psi_mask[i] : 0);
+        for (int64_t k = 0; k < ROW; k++) {
+            put(trainer, in->template_rows, to * ROW + k, there ? made->rows[i * ROW + k] : 0);
+        }
+    }
+}
+
+/* The model's first templates of the sample's; their order is by chance, so these are what a plan
+ * with that many would have drawn. */
+static void send_templates(fm_trainer *trainer, const fm_features *f) {
+    const fm_model_inputs *in = &trainer->inputs;
+    for (int64_t t = 0; t < trainer->options.model.n_template; t++) {
+        fm_template_inputs made = {0};
+        bool there = t < f->n_templ;
+        size_t mark = fm_arena_mark(&trainer->arena);
+        bool fits = !there || fm_template_make(f, (uint32_t)t, &trainer->arena, &made);
+        assert(fits); /* the arena has room for any sample of the recorded shape */
+        (void)fits;
+        put_template(trainer, t, &made, there ? f->template_aatype + t * f->n_res : NULL,
+                     there ? f->n_res : 0);
+        put(trainer, in->template_mask, t, there);
+        fm_arena_rewind(&trainer->arena, mark);
+    }
+    put(trainer, in->template_any, 0, f->n_templ > 0);
+    const int32_t sent[] = {in->template_aatype,
+                            in->template_pseudo_beta,
+                            in->template_pseudo_beta_mask,
+                            in->template_backbone_mask,
+                            in->template_rows,
+                            in->template_mask,
+                            in->template_any};
+    for (size_t i = 0; i < sizeof sent / sizeof sent[0]; i++) {
+        send(trainer, sent[i]);
+    }
+}
+
 void fm_upload_sample(fm_trainer *trainer, const fm_features *f) {
     const fm_model_config *config = &trainer->options.model;
     const fm_model_inputs *in = &trainer->inputs;
@@ -189,6 +248,9 @@ void fm_upload_sample(fm_trainer *trainer, const fm_features *f) {
     put_factors(trainer, f);
     if (config->structure.n_iteration > 0) {
         send_structure(trainer, f);
+    }
+    if (config->n_template > 0) {
+        send_templates(trainer, f);
     }
     put(trainer, trainer->seed_gradient, 0, 1);
     const int32_t sent[] = {in->aatype,

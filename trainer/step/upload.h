@@ -9,7 +9,7 @@
 FM_MUST_USE fm_status fm_upload_check(const fm_trainer *trainer, const fm_features *features,
                                       fm_error *reterr);
 
-/* What all cycles share: residues, coordinates, pair mask, loss factors. */
+/* What all cycles share: residues, coordinates, templates, pair mask, loss factors. */
 void fm_upload_sample(fm_trainer *trainer, const fm_features *features);
 
 /* One cycle's MSA tensors and mask, and the clock. */
