@@ -31,8 +31,8 @@ FM_MUST_USE fm_status fm_address_connect(const fm_address *address, uint32_t tim
                                          int *ret_socket, fm_error *reterr);
 
 /* A listening, non-blocking, close-on-exec socket. A unix socket that nobody listens on any more is
- * replaced, a live one is FM_ERR_EXISTS; its file is for the owner only and appears when connections
- * are taken, not before. *ret_bound is the address with the port that was given. */
+ * replaced, a live one is FM_ERR_EXISTS; its file is for the owner only and appears when
+ * connections are taken, not before. *ret_bound is the address with the port that was given. */
 FM_MUST_USE fm_status fm_address_listen(const fm_address *address, int *ret_socket,
                                         fm_address *ret_bound, fm_error *reterr);
 
