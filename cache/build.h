@@ -34,8 +34,9 @@ typedef struct fm_build_options {
     uint32_t n_job;       /* >= 1 */
     bool single_sequence; /* also the chains of structures that have no alignments */
     fm_features_options features;
-    uint64_t shard_bytes;              /* seal a shard at about this size; 0 = 1 GiB */
-    uint32_t shard_seconds;            /* or at this age; 0 = 300: what a kill can cost */
+    uint64_t shard_bytes;   /* seal a shard at about this size; 0 = 1 GiB */
+    uint32_t shard_seconds; /* or at this age; 0 = 300: what a kill can cost */
+    uint32_t slot;          /* 0 = alone in the cache; else which of its workers (lock.h) */
     const volatile sig_atomic_t *stop; /* may be NULL; set from a signal handler to stop cleanly */
     void (*progress)(void *context, const fm_build_progress *progress); /* may be NULL; called a few
                                                                            times a second */

@@ -8,6 +8,7 @@
 #include "cache/generation.h"
 #include "cache/hash_map.h"
 
+#include <limits.h>
 #include <pthread.h>
 
 enum {
@@ -32,14 +33,41 @@ typedef struct build_note {
     bool used; /* by this run: goes into the generation */
 } build_note;
 
+#define FM_BUILD_NO_ITEM UINT32_MAX
+
+/* What a worker does at a time: chains of one structure. */
+typedef struct fm_build_task {
+    const fm_source_structure *structure;
+    const fm_source_chain *chain; /* [n_chain] of it, to be made */
+    uint32_t n_chain;
+    bool singles;          /* also those chains of the structure that have no alignments */
+    const uint32_t *item;  /* [n_chain + singles] who ordered them; NULL = nobody */
+    uint32_t first_result; /* results before this one are not of this task */
+} fm_build_task;
+
+/* Where tasks come from when others work on the same job (build_shared.c). Called by workers,
+ * without the lock. */
+typedef struct fm_build_feed {
+    void *context;
+    /* Waits for a task; false when there will be none. What it points to lasts until `done`. */
+    bool (*next)(void *context, fm_build_task *ret_task);
+    /* All results of the task are there, and what they name has been pushed; or the job ends. */
+    void (*done)(void *context, const fm_build_task *task);
+    /* A note came to lie in shard `shard`. By the writer. */
+    void (*note_sealed)(void *context, const fm_sha256 *key, uint32_t shard);
+} fm_build_feed;
+
 typedef struct build_result {
-    char *name;   /* heap */
-    char *reason; /* heap; NULL = made */
+    char *name;    /* heap */
+    uint32_t item; /* who ordered it, or FM_BUILD_NO_ITEM */
+    char *reason;  /* heap; NULL = made */
     fm_status status;
     bool reused;
     bool has[FM_N_PART];
     fm_sha256 part[FM_N_PART];
-    fm_sha256 *named; /* heap; [n_named] structure parts that the hits part names */
+    bool has_key[FM_N_PART];
+    fm_sha256 key[FM_N_PART]; /* the notes it was made under: those of structure, msa, hits */
+    fm_sha256 *named;         /* heap; [n_named] structure parts that the hits part names */
     uint32_t n_named;
 } build_result;
 
@@ -49,6 +77,7 @@ typedef struct build_state {
     const fm_source *source;
     struct fm_build_templates *templates; /* build_hits.h */
     const fm_build_options *options;
+    const fm_build_feed *feed; /* NULL = every structure of the source, once */
     pthread_mutex_t lock;
     pthread_cond_t changed; /* any of the below; CLOCK_MONOTONIC */
 
@@ -63,6 +92,7 @@ typedef struct build_state {
     build_packet *first, **last; /* queue to the writer */
     size_t queued_bytes;
     bool no_more; /* workers are gone */
+    bool flush;   /* seal when the queue is empty; the writer takes it back */
 
     build_result *result;
     uint32_t n_result, max_result;
@@ -71,6 +101,7 @@ typedef struct build_state {
     bool ending;        /* take no new chain: stopped or failed */
     fm_status failed;
     fm_error error;
+    double begun; /* CLOCK_MONOTONIC seconds */
     fm_build_progress progress;
     uint64_t written_bytes;
     uint32_t n_without_hits, n_no_protein;
@@ -118,6 +149,38 @@ void fm_build_add_result(build_state *state, const char *name, const build_resul
 
 /* Counts a chain whose alignments have no list of template hits. Takes the lock. */
 void fm_build_count_without_hits(build_state *state);
+
+/* Of a zeroed or new state; fini frees what it holds. */
+void fm_build_state_init(build_state *state, const fm_source *source,
+                         const fm_build_options *options);
+void fm_build_state_fini(build_state *state);
+
+/* CACHE/name into out. FM_ERR_LIMIT. */
+FM_MUST_USE fm_status fm_build_path(const char *cache, const char *name, char out[PATH_MAX],
+                                    fm_error *reterr);
+
+/* Fills blobs, notes and shards with what the cache has: the generation in force, into the arena
+ * (number 0: there is none), and sealed shards that it does not name, which are hashed first. A
+ * damaged one of those is left alone. No thread runs. */
+FM_MUST_USE fm_status fm_build_take_known(build_state *state, fm_arena *arena,
+                                          fm_generation *ret_base, fm_error *reterr);
+
+/* Sorts results by name. A name may come twice (a chain's and a whole structure's): the first
+ * stays. */
+void fm_build_sort_results(build_state *state);
+
+/* Makes the generation after `base` of the results, whose blobs are all known and sealed, and puts
+ * it in force, unless it is the same. FM_ERR_DATA when there is not one chain. No thread runs. */
+FM_MUST_USE fm_status fm_build_publish(build_state *state, const fm_generation *base,
+                                       fm_arena *arena, fm_generation *ret_generation,
+                                       bool *ret_published, fm_error *reterr);
+
+/* Runs options->n_job workers and the writer to their end, telling progress. */
+FM_MUST_USE fm_status fm_build_run_threads(build_state *state, fm_error *reterr);
+
+/* Counts and lists results, which are sorted, in a report. */
+FM_MUST_USE fm_status fm_build_report_results(const build_state *state, fm_arena *arena,
+                                              fm_build_report *report, fm_error *reterr);
 
 /* Thread functions; the argument is the build_state. */
 void *fm_build_writer(void *context);

@@ -22,6 +22,7 @@ typedef struct worker {
     fm_arena chain_arena;     /* everything of one chain */
     fm_build_reader reader;   /* of template structures */
     const fm_source_structure *source;
+    fm_build_task task;
     fm_bytes text; /* of the structure file */
     fm_sha256 text_hash;
     bool parsed; /* mmcif is valid, or parse_error is */
@@ -146,10 +147,16 @@ static fm_status make_structure(worker *work, chain_job *job, fm_error *reterr) 
     return status;
 }
 
+static void keep_key(build_result *result, fm_part_kind kind, const fm_sha256 *key) {
+    result->key[kind - 1] = *key;
+    result->has_key[kind - 1] = true;
+}
+
 static fm_status do_structure(worker *work, chain_job *job, fm_error *reterr) {
     fm_sha256 key = structure_key(work, job->author_id);
     fm_sha256 value[2];
     build_result *result = &job->result;
+    keep_key(result, FM_PART_STRUCTURE, &key);
     if (fm_build_use_note(work->state, &key, value[0].bytes, sizeof value)) {
         result->part[FM_PART_SEQUENCE - 1] = value[0];
         result->part[FM_PART_STRUCTURE - 1] = value[1];
@@ -231,6 +238,7 @@ static fm_status do_msa(worker *work, chain_job *job, fm_error *reterr) {
     if (!status) {
         fm_sha256 key = msa_key(work, &result->part[FM_PART_SEQUENCE - 1], inputs, n_input);
         fm_sha256 *value = &result->part[FM_PART_MSA - 1];
+        keep_key(result, FM_PART_MSA, &key);
         if (fm_build_use_note(work->state, &key, value->bytes, sizeof *value)) {
             result->has[FM_PART_MSA - 1] = true;
             return FM_OK;
@@ -339,6 +347,7 @@ static fm_status do_hits(worker *work, chain_job *job, fm_error *reterr) {
         status =
             fm_build_hits_key(&work->reader, search, n_search, &work->chain_arena, state, reterr);
         fm_sha256 key = end_key(state);
+        keep_key(&job->result, FM_PART_HITS, &key);
         if (!status && !fm_build_use_list(work->state, &key, &work->chain_arena, &list)) {
             status = make_hits(work, job, search, n_search, &list, reterr);
             if (!status) fm_build_make_note(work->state, &key, list);
@@ -351,11 +360,17 @@ static fm_status do_hits(worker *work, chain_job *job, fm_error *reterr) {
 
 /* -- chains and structures */
 
-static void do_chain(worker *work, const fm_source_chain *chain) {
+/* Who ordered the task's chain `index`; the order behind the last is that of the singles. */
+static uint32_t item_of(const worker *work, uint32_t index) {
+    return work->task.item ? work->task.item[index] : FM_BUILD_NO_ITEM;
+}
+
+static void do_chain(worker *work, const fm_source_chain *chain, uint32_t item) {
     if (fm_build_is_ending(work->state)) return;
     fm_error error = {0};
     chain_job job = {.name = chain->name, .author_id = chain->author_id, .chain = chain};
     job.result.reused = true;
+    job.result.item = item;
     fm_arena_reset(&work->chain_arena);
     fm_status status = chain->fault ? fm_fail(&error, FM_ERR_FORMAT, "%s", chain->fault) : FM_OK;
     if (!status) status = do_structure(work, &job, &error);
@@ -410,8 +425,9 @@ static void count_chain(worker *work) {
 
 /* A structure whose chains are not known is refused under its own name. */
 static void refuse_structure(worker *work, const fm_error *error) {
+    const build_result result = {.item = item_of(work, work->task.n_chain)};
     count_chain(work);
-    fm_build_add_result(work->state, work->source->id, &(build_result){0}, error);
+    fm_build_add_result(work->state, work->source->id, &result, error);
 }
 
 static void count_no_protein(worker *work) {
@@ -442,11 +458,22 @@ static void do_single_sequences(worker *work) {
         int length = snprintf(name, sizeof name, "%s_%s", work->source->id, text + at);
         if (length <= 0 || (size_t)length >= sizeof name) continue;
         count_chain(work);
-        do_chain(work, &(fm_source_chain){.name = name, .author_id = text + at});
+        do_chain(work, &(fm_source_chain){.name = name, .author_id = text + at},
+                 item_of(work, work->task.n_chain));
     }
 }
 
-static void do_structure_file(worker *work, const fm_source_structure *source) {
+static void refuse_task(worker *work, const fm_error *error) {
+    const fm_build_task *task = &work->task;
+    for (uint32_t i = 0; i < task->n_chain; i++) {
+        const build_result result = {.item = item_of(work, i)};
+        fm_build_add_result(work->state, task->chain[i].name, &result, error);
+    }
+    if (task->singles && work->source->n_chain == 0) refuse_structure(work, error);
+}
+
+static void do_task(worker *work) {
+    const fm_source_structure *source = work->task.structure;
     fm_arena_reset(&work->structure_arena);
     work->source = source;
     work->parsed = false;
@@ -459,22 +486,19 @@ static void do_structure_file(worker *work, const fm_source_structure *source) {
         work->parse_status = status;
         work->parse_error = error;
         work->text = (fm_bytes){0};
-        for (uint32_t i = 0; i < source->n_chain; i++) {
-            fm_build_add_result(work->state, source->chain[i].name, &(build_result){0}, &error);
-        }
-        if (source->n_chain == 0) refuse_structure(work, &error);
+        refuse_task(work, &error);
         return;
     }
     work->text_hash = fm_sha256_of(work->text.data, work->text.size);
     count_input(work, work->text.size);
-    for (uint32_t i = 0; i < source->n_chain; i++) {
-        do_chain(work, &source->chain[i]);
+    for (uint32_t i = 0; i < work->task.n_chain; i++) {
+        do_chain(work, &work->task.chain[i], item_of(work, i));
     }
-    if (work->state->options->single_sequence) do_single_sequences(work);
+    if (work->task.singles) do_single_sequences(work);
 }
 
-/* The next structure that has something to do, or NULL. */
-static const fm_source_structure *next_structure(build_state *state) {
+/* The next structure that has something to do. */
+static bool next_structure(build_state *state, fm_build_task *ret_task) {
     const fm_source_structure *found = NULL;
     pthread_mutex_lock(&state->lock);
     while (!found && !state->ending && state->next_structure < state->source->n_structure) {
@@ -482,7 +506,17 @@ static const fm_source_structure *next_structure(build_state *state) {
         if (here->n_chain || state->options->single_sequence) found = here;
     }
     pthread_mutex_unlock(&state->lock);
-    return found;
+    if (!found) return false;
+    *ret_task = (fm_build_task){.structure = found,
+                                .chain = found->chain,
+                                .n_chain = found->n_chain,
+                                .singles = state->options->single_sequence};
+    return true;
+}
+
+static bool next_task(build_state *state, fm_build_task *ret_task) {
+    return state->feed ? state->feed->next(state->feed->context, ret_task)
+                       : next_structure(state, ret_task);
 }
 
 void *fm_build_worker(void *context) {
@@ -493,9 +527,9 @@ void *fm_build_worker(void *context) {
     if (!status) status = fm_arena_init(&work.chain_arena, CHAIN_ARENA_BYTES, &error);
     if (!status) status = fm_build_reader_init(&work.reader, state, state->templates, &error);
     if (status) fm_build_fail(state, &error);
-    const fm_source_structure *source;
-    while (!status && (source = next_structure(state))) {
-        do_structure_file(&work, source);
+    while (!status && next_task(state, &work.task)) {
+        do_task(&work);
+        if (state->feed) state->feed->done(state->feed->context, &work.task);
         pthread_mutex_lock(&state->lock);
         state->progress.structures_done++;
         pthread_mutex_unlock(&state->lock);

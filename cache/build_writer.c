@@ -244,14 +244,15 @@ void fm_build_push(build_state *state, bool is_note, const fm_sha256 *hash, fm_b
     pthread_mutex_unlock(&state->lock);
 }
 
-/* The next packet; NULL with *ret_end = false after a second without one. */
-static build_packet *pop(build_state *state, bool *ret_end) {
+/* The next packet; NULL with *ret_end = false after a second without one, or when what is there
+ * is to be sealed (*ret_flush). */
+static build_packet *pop(build_state *state, bool *ret_end, bool *ret_flush) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec++;
     pthread_mutex_lock(&state->lock);
     int code = 0;
-    while (!state->first && !state->no_more && !code) {
+    while (!state->first && !state->no_more && !state->flush && !code) {
         code = pthread_cond_timedwait(&state->changed, &state->lock, &until);
     }
     build_packet *packet = state->first;
@@ -262,6 +263,8 @@ static build_packet *pop(build_state *state, bool *ret_end) {
         pthread_cond_broadcast(&state->changed);
     }
     *ret_end = !packet && state->no_more;
+    *ret_flush = !packet && state->flush;
+    if (*ret_flush) state->flush = false;
     pthread_mutex_unlock(&state->lock);
     return packet;
 }
@@ -297,10 +300,19 @@ static fm_status place_blob(void *context, const fm_sha256 *hash, uint64_t offse
     return FM_OK;
 }
 
+static fm_status place_note(void *context, const fm_sha256 *key, fm_bytes value, fm_error *reterr) {
+    (void)value;
+    (void)reterr;
+    shard_job *job = context;
+    const fm_build_feed *feed = job->state->feed;
+    feed->note_sealed(feed->context, key, job->number);
+    return FM_OK;
+}
+
 static fm_status seal(shard_job *job, fm_error *reterr) {
     build_state *state = job->state;
     if (!job->shard) return FM_OK;
-    const fm_shard_visitor visitor = {job, place_blob, NULL};
+    const fm_shard_visitor visitor = {job, place_blob, state->feed ? place_note : NULL};
     fm_shard_info info;
     job->number = state->n_shard; /* the writer alone changes it while threads run */
     fm_status status = fm_shard_writer_seal(job->shard, &visitor, &info, reterr);
@@ -313,6 +325,7 @@ static fm_status seal(shard_job *job, fm_error *reterr) {
         fail_memory_locked(state);
     }
     state->written_bytes += info.bytes;
+    pthread_cond_broadcast(&state->changed);
     pthread_mutex_unlock(&state->lock);
     return FM_OK;
 }
@@ -322,7 +335,8 @@ static fm_status write_packet(shard_job *job, const build_packet *packet, fm_err
     uint64_t shard_bytes = options->shard_bytes ? options->shard_bytes : SHARD_BYTES;
     fm_status status = FM_OK;
     if (!job->shard) {
-        status = fm_shard_writer_create(options->cache, shard_bytes, &job->shard, reterr);
+        status =
+            fm_shard_writer_create(options->cache, options->slot, shard_bytes, &job->shard, reterr);
         job->begun = now_seconds();
     }
     fm_bytes bytes = {packet->data, packet->size};
@@ -343,10 +357,11 @@ void *fm_build_writer(void *context) {
     fm_error error;
     fm_status status = FM_OK;
     for (bool end = false; !end;) {
-        build_packet *packet = pop(state, &end);
+        bool flush;
+        build_packet *packet = pop(state, &end, &flush);
         if (packet && !status) status = write_packet(&job, packet, &error);
         bool old = job.shard && now_seconds() - job.begun >= (time_t)max_age;
-        if (!status && (end || old)) status = seal(&job, &error);
+        if (!status && (end || old || flush)) status = seal(&job, &error);
         free(packet);
         if (status && !fm_build_is_ending(state)) fm_build_fail(state, &error);
         if (status) {

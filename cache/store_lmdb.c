@@ -96,18 +96,20 @@ static int open_databases(fm_shard_writer *writer, uint64_t map_bytes) {
     return code;
 }
 
-fm_status fm_shard_writer_create(const char *cache, uint64_t max_bytes,
+fm_status fm_shard_writer_create(const char *cache, uint32_t slot, uint64_t max_bytes,
                                  fm_shard_writer **ret_writer, fm_error *reterr) {
     fm_shard_writer *writer = calloc(1, sizeof *writer);
     if (!writer) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a shard");
     snprintf(writer->cache, sizeof writer->cache, "%s", cache);
     int n = snprintf(writer->path, sizeof writer->path, "%s/build", cache);
-    fm_status status = n > 0 && (size_t)n + 16 < sizeof writer->path
+    fm_status status = n > 0 && (size_t)n + 32 < sizeof writer->path
                            ? fm_dir_make(writer->path, reterr)
                            : fm_fail(reterr, FM_ERR_LIMIT, "the cache's path is too long");
     if (!status) status = fm_shard_check_disk(writer->path, reterr);
     if (!status) {
-        snprintf(writer->path + n, sizeof writer->path - (size_t)n, "/shard.tmp");
+        char number[16] = "";
+        if (slot) snprintf(number, sizeof number, "-%u", slot);
+        snprintf(writer->path + n, sizeof writer->path - (size_t)n, "/shard%s.tmp", number);
         unlink(writer->path);
         /* Twice the aim for pages half full, and room for the largest blob that may come last. */
         int code = open_databases(writer, 2 * max_bytes + ((uint64_t)8 << 30));
