@@ -240,6 +240,15 @@ static fm_status run_locked(build_state *state, fm_arena *arena, fm_build_report
     return status ? status : listed;
 }
 
+/* What the one who runs the build can do about an error of the disk. */
+static void advise(fm_error *error) {
+    static const char advice[] = "; the cache is whole as it is: make room on the disk or mend it, "
+                                 "then run the same command again";
+    size_t at = strlen(error->message);
+    if (at + sizeof advice > sizeof error->message) at = sizeof error->message - sizeof advice;
+    memcpy(error->message + at, advice, sizeof advice);
+}
+
 fm_status fm_build_run(const fm_source *source, const fm_build_options *options, fm_arena *arena,
                        fm_build_report *ret_report, fm_error *reterr) {
     assert(options->n_job >= 1);
@@ -253,6 +262,7 @@ fm_status fm_build_run(const fm_source *source, const fm_build_options *options,
         fm_build_state_fini(&state);
         close(lock);
     }
+    if (status == FM_ERR_IO) advise(&error);
     if (status && reterr) *reterr = error;
     return status;
 }

@@ -40,9 +40,7 @@ static fm_status fail_lmdb(fm_error *reterr, const char *path, const char *what,
 /* LMDB tells a write cut short as EIO or ENOSPC alike. */
 static fm_status fail_write(fm_error *reterr, const char *path, const char *what, int code) {
     fm_status status =
-        fm_fail(reterr, FM_ERR_IO,
-                "%s: %s (is the disk full?); the cache is as it was, run again when there is room",
-                what, mdb_strerror(code));
+        fm_fail(reterr, FM_ERR_IO, "%s: %s (is the disk full?)", what, mdb_strerror(code));
     if (reterr) fm_error_in(reterr, path);
     return status;
 }
@@ -299,6 +297,7 @@ static fm_status check_blob(void *context, const fm_sha256 *hash, uint64_t offse
     fm_status status = fm_blob_open(packed, &blob, reterr);
     if (status) return status;
     ssize_t got = pread(check->fd, check->head, sizeof check->head, (off_t)offset);
+    if (got < 0) return fm_fail(reterr, FM_ERR_IO, "cannot read: %s", strerror(errno));
     if (got != (ssize_t)sizeof check->head || memcmp(check->head, packed.data, (size_t)got) != 0) {
         return fm_fail(reterr, FM_ERR_CORRUPT, "a blob does not lie at its place %llu",
                        (unsigned long long)offset);

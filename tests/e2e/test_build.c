@@ -1,5 +1,5 @@
-/* foldmill build, verify, inspect and export as a user runs them: exit codes, kills at random
- * instants, a disk that is full, and the features of the golden chains. */
+/* foldmill build, verify, inspect and export as a user runs them: exit codes, a signal to
+ * stop, a disk that is full, and the features of the golden chains. */
 #include "tests/testing/manifest.h"
 #include "tests/testing/testing.h"
 
@@ -7,15 +7,12 @@
 #include "proto/npz.h"
 
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -74,55 +71,6 @@ static void exit_codes(void **state) {
     assert_int_equal(run("mkdir -p none/mmcifs && $FOLDMILL build none --cache n -q > out 2>&1"),
                      1);
     assert_int_equal(run("test ! -e n/CURRENT"), 0);
-}
-
-/* Starts a build and kills it after some milliseconds. True when it was killed before its end. */
-static bool build_and_kill(const char *cache, long milliseconds) {
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        if (chdir(folder) != 0 || !freopen("/dev/null", "w", stdout)) _exit(9);
-        execl(program, program, "build", "data", "--cache", cache, "-q", "-j", "2", "--shard-mb",
-              "1", (char *)NULL);
-        _exit(9);
-    }
-    struct timespec wait = {milliseconds / 1000, milliseconds % 1000 * 1000000L};
-    nanosleep(&wait, NULL);
-    kill(child, SIGKILL);
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    return WIFSIGNALED(status);
-}
-
-static void kills(void **state) {
-    (void)state;
-    int n_killed = 0;
-    assert_int_equal(run("$FOLDMILL build data --cache clean -q > /dev/null && "
-                         "$FOLDMILL verify --cache clean > clean.txt"),
-                     0);
-    /* From nothing, and over a smaller generation that must stay readable. */
-    assert_int_equal(run("mkdir -p few/mmcifs few/alignments && cp data/mmcifs/* few/mmcifs && "
-                         "cp -r $(ls -d data/alignments/* | head -3) few/alignments && "
-                         "$FOLDMILL build few --cache base -q > /dev/null && "
-                         "$FOLDMILL verify --cache base > base.txt"),
-                     0);
-    for (int i = 0; i < 16; i++) {
-        bool over = i % 2;
-        assert_int_equal(run("rm -rf k && if [ %d = 1 ]; then cp -r base k; fi", over), 0);
-        n_killed += build_and_kill("k", 1 + 6 * i);
-        n_killed += build_and_kill("k", 3 + 2 * i);
-        if (over) {
-            assert_int_equal(run("$FOLDMILL verify --cache k > now.txt && "
-                                 "{ grep -qx \"$(grep content base.txt)\" now.txt || "
-                                 "grep -qx \"$(grep content clean.txt)\" now.txt; }"),
-                             0);
-        }
-        assert_int_equal(run("$FOLDMILL build data --cache k -q > /dev/null && "
-                             "$FOLDMILL verify --cache k > now.txt && "
-                             "grep -qx \"$(grep content clean.txt)\" now.txt"),
-                         0);
-    }
-    assert_true(n_killed > 5);
 }
 
 static void stop_by_signal(void **state) {
@@ -231,7 +179,6 @@ static void golden_chains(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(exit_codes, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(kills, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(stop_by_signal, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(full_disk, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(golden_chains, make_folder, drop_folder),

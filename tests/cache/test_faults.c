@@ -1,0 +1,401 @@
+/* Builds over a disk that fails: the n-th call to the system or to LMDB returns an error, is cut
+ * short, or is the last that the process makes, for every n until a build gets through.
+ *
+ * The functions below stand before those of the C library and LMDB, for the program and for LMDB
+ * itself (a symbol of the program comes first), so that what is tested is the product as it is.
+ * Counted are calls that touch the cache's folder: opening, reading, writing, syncing, making
+ * folders, renaming; and LMDB's puts, commits and syncs. A build has one writer, so with one worker
+ * the n-th call is the same every time. */
+#include "tests/cache/cache_case.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef enum fault_kind {
+    FAULT_NONE,
+    FAULT_ERROR, /* the call fails with `code` */
+    FAULT_SHORT, /* half of what was to be written is, then ENOSPC */
+    FAULT_KILL,  /* SIGKILL before the call; a write is half done */
+} fault_kind;
+
+/* The calls of a build are made by several threads, one after the other. */
+static struct {
+    fault_kind kind;
+    int code;
+    char folder[160]; /* of the cache */
+    atomic_uint at, n_call;
+    atomic_bool fired, must_fail; /* must_fail: the call's failure cannot be made good */
+} fault;
+
+static bool armed(bool must_fail) {
+    if (fault.kind == FAULT_NONE) return false;
+    if (atomic_fetch_add(&fault.n_call, 1) + 1 != atomic_load(&fault.at)) return false;
+    atomic_store(&fault.fired, true);
+    atomic_store(&fault.must_fail, must_fail);
+    return true;
+}
+
+/* True when the call fails: errno is set then. */
+static bool fails(bool must_fail) {
+    if (!armed(must_fail)) return false;
+    if (fault.kind == FAULT_KILL) raise(SIGKILL);
+    errno = fault.kind == FAULT_SHORT ? ENOSPC : fault.code;
+    return true;
+}
+
+static bool is_within(const char *path) {
+    return fault.kind != FAULT_NONE && !strncmp(path, fault.folder, strlen(fault.folder));
+}
+
+static bool is_file_within(int fd) {
+    char link[64], path[512];
+    if (fault.kind == FAULT_NONE) return false;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, path, sizeof path - 1);
+    if (n < 0) return false;
+    path[n] = '\0';
+    return is_within(path);
+}
+
+/* What dlsym gives is a function though its type says otherwise. */
+#define REAL(name)                                                                                 \
+    static __typeof__(name) *real;                                                                 \
+    if (!real) *(void **)&real = dlsym(RTLD_NEXT, #name)
+
+/* -- the system's calls */
+
+int open(const char *path, int flags, ...) {
+    REAL(open);
+    va_list arguments;
+    va_start(arguments, flags);
+    mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    if (is_within(path) && fails(flags & (O_WRONLY | O_RDWR))) return -1;
+    return real(path, flags, mode);
+}
+
+ssize_t read(int fd, void *out, size_t size) {
+    REAL(read);
+    return is_file_within(fd) && fails(false) ? -1 : real(fd, out, size);
+}
+
+ssize_t pread(int fd, void *out, size_t size, off_t at) {
+    REAL(pread);
+    return is_file_within(fd) && fails(false) ? -1 : real(fd, out, size, at);
+}
+
+ssize_t write(int fd, const void *data, size_t size) {
+    REAL(write);
+    if (!is_file_within(fd) || !armed(true)) return real(fd, data, size);
+    if (fault.kind == FAULT_SHORT || fault.kind == FAULT_KILL) {
+        if (real(fd, data, size / 2) < 0) return -1;
+    }
+    if (fault.kind == FAULT_KILL) raise(SIGKILL);
+    errno = fault.kind == FAULT_SHORT ? ENOSPC : fault.code;
+    return -1;
+}
+
+ssize_t pwrite(int fd, const void *data, size_t size, off_t at) {
+    REAL(pwrite);
+    if (!is_file_within(fd) || !armed(true)) return real(fd, data, size, at);
+    if (fault.kind == FAULT_SHORT) return real(fd, data, size / 2, at);
+    if (fault.kind == FAULT_KILL && real(fd, data, size / 2, at) >= 0) raise(SIGKILL);
+    errno = fault.code;
+    return -1;
+}
+
+ssize_t writev(int fd, const struct iovec *part, int n) {
+    REAL(writev);
+    if (!is_file_within(fd) || !armed(true)) return real(fd, part, n);
+    const struct iovec half = {part[0].iov_base, part[0].iov_len / 2};
+    if (fault.kind == FAULT_SHORT) return real(fd, &half, 1);
+    if (fault.kind == FAULT_KILL && real(fd, &half, 1) >= 0) raise(SIGKILL);
+    errno = fault.code;
+    return -1;
+}
+
+/* Never real: hundreds of builds would wait for the disk, and nothing here looks behind the page
+ * cache. */
+int fsync(int fd) {
+    return is_file_within(fd) && fails(true) ? -1 : 0;
+}
+
+int fdatasync(int fd) {
+    return is_file_within(fd) && fails(true) ? -1 : 0;
+}
+
+int ftruncate(int fd, off_t size) {
+    REAL(ftruncate);
+    return is_file_within(fd) && fails(true) ? -1 : real(fd, size);
+}
+
+int rename(const char *from, const char *to) {
+    REAL(rename);
+    return is_within(to) && fails(true) ? -1 : real(from, to);
+}
+
+int mkdir(const char *path, mode_t mode) {
+    REAL(mkdir);
+    return is_within(path) && fails(true) ? -1 : real(path, mode);
+}
+
+/* -- LMDB's; only what a call's failure needs to know of their types */
+
+int mdb_put(void *txn, unsigned database, void *key, void *value, unsigned flags);
+int mdb_txn_commit(void *txn);
+int mdb_env_sync(void *env, int force);
+int mdb_env_open(void *env, const char *path, unsigned flags, mode_t mode);
+int mdb_txn_begin(void *env, void *parent, unsigned flags, void **ret_txn);
+
+int mdb_put(void *txn, unsigned database, void *key, void *value, unsigned flags) {
+    REAL(mdb_put);
+    return fails(true) ? errno : real(txn, database, key, value, flags);
+}
+
+int mdb_txn_commit(void *txn) {
+    REAL(mdb_txn_commit);
+    if (!fails(true)) return real(txn);
+    void (*abort_txn)(void *);
+    *(void **)&abort_txn = dlsym(RTLD_NEXT, "mdb_txn_abort");
+    abort_txn(txn); /* a commit that fails frees its transaction */
+    return fault.kind == FAULT_SHORT ? ENOSPC : fault.code;
+}
+
+int mdb_env_sync(void *env, int force) {
+    REAL(mdb_env_sync);
+    return fails(true) ? errno : real(env, force);
+}
+
+int mdb_env_open(void *env, const char *path, unsigned flags, mode_t mode) {
+    REAL(mdb_env_open);
+    return fails(false) ? errno : real(env, path, flags, mode);
+}
+
+int mdb_txn_begin(void *env, void *parent, unsigned flags, void **ret_txn) {
+    REAL(mdb_txn_begin);
+    return fails(false) ? errno : real(env, parent, flags, ret_txn);
+}
+
+/* -- what must hold */
+
+typedef struct fault_case {
+    cache_case test;
+    char base[180]; /* a cache with generation 1 of one of the chains */
+    fm_sha256 few, whole;
+    uint32_t n_failed, n_harmless, n_late;
+} fault_case;
+
+static const fm_build_options small_shards = {.n_job = 1, .shard_bytes = 9000};
+
+static void setup_fault(fault_case *fc) {
+    cache_case *test = &fc->test;
+    fm_build_report report;
+    char data[180], clean[180];
+    memset(fc, 0, sizeof *fc);
+    setup_case(test, 4);
+    snprintf(fc->base, sizeof fc->base, "%s/base", test->folder);
+    snprintf(data, sizeof data, "%s/few", test->folder);
+    snprintf(clean, sizeof clean, "%s/clean", test->folder);
+    assert_int_equal(run_shell("mkdir -p %s/alignments && cp -r %s/mmcifs %s && "
+                               "cd %s/alignments && cp -r $(ls | head -1) %s/alignments",
+                               data, test->data, data, test->data, data),
+                     0);
+    assert_int_equal(build_with(test, data, fc->base, small_shards, &report), FM_OK);
+    fc->few = report.content;
+    assert_int_equal(build_with(test, test->data, clean, small_shards, &report), FM_OK);
+    fc->whole = report.content;
+    fm_test_remove_tree(clean);
+    snprintf(fault.folder, sizeof fault.folder, "%s", test->cache);
+}
+
+/* Every n, or every $FM_TEST_SHARE-th: the preset of a sanitizer asks for fewer. */
+static unsigned step_of(void) {
+    const char *share = getenv("FM_TEST_SHARE");
+    return share ? (unsigned)strtoul(share, NULL, 10) : 1;
+}
+
+static void start_over(const fault_case *fc, bool with_base) {
+    const char *cache = fc->test.cache;
+    assert_int_equal(with_base ? run_shell("rm -rf %s; cp -r %s %s", cache, fc->base, cache)
+                               : run_shell("rm -rf %s", cache),
+                     0);
+}
+
+/* Only whole things have names that readers look at. */
+static void check_names(const char *cache, const char *folder, const char *letters) {
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", cache, folder);
+    DIR *dir = opendir(path);
+    for (struct dirent *entry = dir ? readdir(dir) : NULL; entry; entry = readdir(dir)) {
+        if (entry->d_name[0] == '.' || strcmp(entry->d_name, "lock") == 0) continue;
+        size_t stem = strspn(entry->d_name, letters);
+        if (stem < 8 || strstr(entry->d_name, ".tmp"))
+            fail_msg("%s/%s is half written", folder, entry->d_name);
+    }
+    if (dir) closedir(dir);
+}
+
+static bool is_content(fault_case *fc, const fm_sha256 *content) {
+    fm_store *store;
+    fm_status status = fm_store_open(fc->test.cache, &store, &fc->test.error);
+    if (status) print_error("%s: %s\n", fc->test.error.source, fc->test.error.message);
+    assert_int_equal(status, FM_OK);
+    bool same = !memcmp(&fm_store_get_info(store)->content, content, sizeof *content);
+    fm_store_close(store);
+    return same;
+}
+
+/* After a failure: the generation before, whole; or the new one, whole, when the failure came after
+ * it was named. */
+static void check_cache(fault_case *fc, bool with_base) {
+    fm_store *store;
+    fm_status status = fm_store_open(fc->test.cache, &store, &fc->test.error);
+    if (status == FM_ERR_NOT_FOUND && !with_base) return;
+    if (!status) fm_store_close(store);
+    assert_int_equal(verify(&fc->test, fc->test.cache), FM_OK);
+    if (with_base && is_content(fc, &fc->few)) return;
+    assert_true(is_content(fc, &fc->whole));
+    fc->n_late++;
+}
+
+static void check_rerun(fault_case *fc) {
+    cache_case *test = &fc->test;
+    fm_build_report report;
+    size_t mark = fm_arena_mark(&test->arena);
+    assert_int_equal(build_with(test, test->data, test->cache, small_shards, &report), FM_OK);
+    fm_arena_rewind(&test->arena, mark);
+    assert_true(is_content(fc, &fc->whole));
+    assert_int_equal(verify(test, test->cache), FM_OK);
+    check_names(test->cache, "generations", "0123456789");
+    check_names(test->cache, "shards", "0123456789abcdef");
+    check_names(test->cache, "build", "");
+}
+
+/* One build whose n-th call fails; false when it has fewer calls. */
+static bool fail_at(fault_case *fc, fault_kind kind, int code, unsigned n, bool with_base) {
+    cache_case *test = &fc->test;
+    fm_build_report report;
+    start_over(fc, with_base);
+    fault.code = code;
+    atomic_store(&fault.at, n);
+    atomic_store(&fault.n_call, 0);
+    atomic_store(&fault.fired, false);
+    size_t mark = fm_arena_mark(&test->arena);
+    fault.kind = kind;
+    fm_status status = build_with(test, test->data, test->cache, small_shards, &report);
+    fault.kind = FAULT_NONE;
+    fm_arena_rewind(&test->arena, mark);
+    if (!atomic_load(&fault.fired)) {
+        assert_int_equal(status, FM_OK);
+        return false;
+    }
+    if (status == FM_OK) {
+        if (atomic_load(&fault.must_fail)) fail_msg("call %u failed and was not seen", n);
+        assert_true(is_content(fc, &fc->whole));
+        fc->n_harmless++;
+    } else {
+        if (!strstr(test->error.message, "run the same command again")) {
+            fail_msg("call %u: '%s: %s' does not say what to do", n, test->error.source,
+                     test->error.message);
+        }
+        check_names(test->cache, "generations", "0123456789");
+        check_names(test->cache, "shards", "0123456789abcdef");
+        check_cache(fc, with_base);
+        fc->n_failed++;
+    }
+    check_rerun(fc);
+    return true;
+}
+
+static void fail_everywhere(fault_kind kind, int code, bool with_base) {
+    fault_case fc;
+    setup_fault(&fc);
+    unsigned n = 1, step = step_of();
+    while (fail_at(&fc, kind, code, n, with_base))
+        n += step;
+    print_message("%u calls of a build fail, one each time: %u errors, %u harmless, %u after the "
+                  "new generation was named\n",
+                  (n - 1) / step, fc.n_failed, fc.n_harmless, fc.n_late);
+    assert_true(n > 40);
+    assert_true(fc.n_failed > 40 / step);
+    assert_true(fc.n_late <= 2); /* syncing the folder of CURRENT: opening it, and the sync */
+    teardown_case(&fc.test);
+}
+
+static void test_no_space(void **state) {
+    (void)state;
+    fail_everywhere(FAULT_ERROR, ENOSPC, true);
+}
+
+static void test_broken_disk(void **state) {
+    (void)state;
+    fail_everywhere(FAULT_ERROR, EIO, false);
+}
+
+static void test_short_writes(void **state) {
+    (void)state;
+    fail_everywhere(FAULT_SHORT, ENOSPC, true);
+}
+
+/* The process ends at the n-th call; false when it came to its end. */
+static bool kill_at(fault_case *fc, unsigned n) {
+    cache_case *test = &fc->test;
+    start_over(fc, true);
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        fm_build_report report;
+        fm_source source;
+        fm_build_options options = small_shards;
+        options.cache = test->cache;
+        atomic_store(&fault.at, n);
+        atomic_store(&fault.n_call, 0);
+        fault.kind = FAULT_KILL;
+        fm_status status = fm_source_scan(&(fm_source_options){.dataset = test->data}, &test->arena,
+                                          &source, &test->error);
+        if (!status) status = fm_build_run(&source, &options, &test->arena, &report, &test->error);
+        _exit(status == FM_OK ? 0 : 9);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (WIFEXITED(status)) {
+        assert_int_equal(WEXITSTATUS(status), 0);
+        return false;
+    }
+    assert_int_equal(WTERMSIG(status), SIGKILL);
+    check_cache(fc, true);
+    check_rerun(fc);
+    return true;
+}
+
+static void test_killed_at_every_call(void **state) {
+    (void)state;
+    fault_case fc;
+    setup_fault(&fc);
+    unsigned n = 1, step = step_of();
+    while (kill_at(&fc, n))
+        n += step;
+    print_message("killed at each of %u calls; %u after the new generation was named\n", n - 1,
+                  fc.n_late);
+    assert_true(n > 40);
+    teardown_case(&fc.test);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_space),
+        cmocka_unit_test(test_broken_disk),
+        cmocka_unit_test(test_short_writes),
+        cmocka_unit_test(test_killed_at_every_call),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,204 @@
+/* Builds killed with SIGKILL at random instants: whatever a kill leaves, the generation that was
+ * published stays readable at every moment, and a rerun ends with the content of an undisturbed
+ * build.
+ *
+ * 200 kills, or 200 / $FM_TEST_SHARE; the preset of a sanitizer asks for fewer. The program builds
+ * by starting itself with the arguments "build DATASET CACHE". */
+#include "tests/cache/cache_case.h"
+
+#include "proto/base/rng.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { N_KILL = 200, FRESH_EACH = 4 };
+
+extern char **environ;
+
+static uint32_t draw(uint32_t n, uint32_t below) {
+    fm_philox_counter counter = fm_philox(23, (fm_philox_counter){{n, 0, 0, 0}});
+    return fm_uniform_below((uint64_t)counter.word[0] << 32 | counter.word[1], below);
+}
+
+static double now_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* -- a build in a process of its own */
+
+static int build_and_exit(const char *data, const char *cache) {
+    fm_arena arena;
+    fm_error error;
+    fm_source source;
+    fm_build_report report;
+    /* Small shards, so that many instants lie in or near the sealing of one. */
+    const fm_build_options options = {.cache = cache, .n_job = 2, .shard_bytes = 40000};
+    fm_status status = fm_arena_init(&arena, (size_t)4 << 30, &error);
+    if (!status) {
+        status = fm_source_scan(&(fm_source_options){.dataset = data}, &arena, &source, &error);
+    }
+    if (!status) status = fm_build_run(&source, &options, &arena, &report, &error);
+    if (status) fprintf(stderr, "build: %s\n", error.message);
+    return status ? 1 : 0;
+}
+
+static pid_t start_build(const cache_case *test) {
+    char program[] = "/proc/self/exe", verb[] = "build", data[200], cache[200];
+    char *const arguments[] = {program, verb, data, cache, NULL};
+    snprintf(data, sizeof data, "%s", test->data);
+    snprintf(cache, sizeof cache, "%s", test->cache);
+    pid_t child;
+    assert_int_equal(posix_spawn(&child, program, NULL, NULL, arguments, environ), 0);
+    return child;
+}
+
+static int end_of(pid_t child) {
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return status;
+}
+
+/* True when the build was killed before its end. */
+static bool kill_build(const cache_case *test, double seconds) {
+    pid_t child = start_build(test);
+    struct timespec wait = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    nanosleep(&wait, NULL);
+    kill(child, SIGKILL);
+    int status = end_of(child);
+    assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
+    return WIFSIGNALED(status);
+}
+
+/* -- a reader beside it */
+
+typedef struct reader {
+    const char *cache;
+    const fm_sha256 *few, *whole;
+    atomic_bool stop, bad;
+    uint32_t n_read;
+    fm_error error;
+} reader;
+
+/* One opening and full check of what is published now: the generation before, or the new one. */
+static fm_status read_once(reader *self, fm_arena *arena) {
+    fm_store *store;
+    fm_store_check check;
+    fm_status status = fm_store_open(self->cache, &store, &self->error);
+    if (status) return status;
+    const fm_sha256 *content = &fm_store_get_info(store)->content;
+    if (memcmp(content, self->few, sizeof *content) != 0 &&
+        memcmp(content, self->whole, sizeof *content) != 0) {
+        status = fm_fail(&self->error, FM_ERR_DATA, "neither the generation before nor the new");
+    }
+    if (!status) status = fm_store_verify(store, arena, &check, &self->error);
+    fm_store_close(store);
+    return status;
+}
+
+static void *read_on(void *context) {
+    reader *self = context;
+    fm_arena arena;
+    if (fm_arena_init(&arena, (size_t)1 << 30, &self->error)) atomic_store(&self->bad, true);
+    while (!atomic_load(&self->stop) && !atomic_load(&self->bad)) {
+        if (read_once(self, &arena)) atomic_store(&self->bad, true);
+        self->n_read++;
+        sched_yield();
+    }
+    fm_arena_fini(&arena);
+    return NULL;
+}
+
+/* -- the test */
+
+typedef struct kills_case {
+    cache_case test;
+    char base[180];
+    fm_sha256 few, whole;
+    double build_seconds;
+    uint32_t n_killed, n_ended, n_read, n_draw;
+} kills_case;
+
+static void check_is_whole(kills_case *kc) {
+    fm_store *store;
+    assert_int_equal(fm_store_open(kc->test.cache, &store, &kc->test.error), FM_OK);
+    assert_memory_equal(&fm_store_get_info(store)->content, &kc->whole, sizeof kc->whole);
+    fm_store_close(store);
+    assert_int_equal(verify(&kc->test, kc->test.cache), FM_OK);
+}
+
+static void setup_kills(kills_case *kc) {
+    cache_case *test = &kc->test;
+    char data[180], clean[180];
+    fm_build_report report;
+    memset(kc, 0, sizeof *kc);
+    setup_case(test, 24);
+    snprintf(kc->base, sizeof kc->base, "%s/base", test->folder);
+    snprintf(data, sizeof data, "%s/few", test->folder);
+    snprintf(clean, sizeof clean, "%s/clean", test->folder);
+    assert_int_equal(run_shell("mkdir -p %s/alignments && cp -r %s/mmcifs %s && "
+                               "cd %s/alignments && cp -r $(ls | head -3) %s/alignments",
+                               data, test->data, data, test->data, data),
+                     0);
+    assert_int_equal(build_with(test, data, kc->base, (fm_build_options){0}, &report), FM_OK);
+    kc->few = report.content;
+    assert_int_equal(build_with(test, test->data, clean, (fm_build_options){0}, &report), FM_OK);
+    kc->whole = report.content;
+    double begun = now_seconds();
+    assert_int_equal(end_of(start_build(test)), 0);
+    kc->build_seconds = now_seconds() - begun;
+    check_is_whole(kc);
+}
+
+/* Kills one after the other, each on what the one before left, until a build comes to its end. */
+static void kill_round(kills_case *kc, bool fresh) {
+    cache_case *test = &kc->test;
+    reader reads = {.cache = test->cache, .few = &kc->few, .whole = &kc->whole};
+    pthread_t thread;
+    assert_int_equal(fresh
+                         ? run_shell("rm -rf %s", test->cache)
+                         : run_shell("rm -rf %s; cp -r %s %s", test->cache, kc->base, test->cache),
+                     0);
+    if (!fresh) assert_int_equal(pthread_create(&thread, NULL, read_on, &reads), 0);
+    for (bool killed = true; killed;) {
+        double part = draw(kc->n_draw++, 1000000) * 1e-6;
+        killed = kill_build(test, kc->build_seconds * part);
+        kc->n_killed += killed;
+        kc->n_ended += !killed;
+    }
+    atomic_store(&reads.stop, true);
+    if (!fresh) assert_int_equal(pthread_join(thread, NULL), 0);
+    if (atomic_load(&reads.bad))
+        fail_msg("a reader: %s: %s", reads.error.source, reads.error.message);
+    kc->n_read += reads.n_read;
+    check_is_whole(kc);
+}
+
+static void test_kills(void **state) {
+    (void)state;
+    kills_case kc;
+    const char *share = getenv("FM_TEST_SHARE");
+    uint32_t n_kill = N_KILL / (share ? (uint32_t)strtoul(share, NULL, 10) : 1);
+    setup_kills(&kc);
+    for (uint32_t round = 0; kc.n_killed < n_kill; round++) {
+        assert_true(kc.n_ended < 10 * N_KILL);
+        kill_round(&kc, round % FRESH_EACH == 0);
+    }
+    print_message("%u kills of builds of %.0f ms, in %u rounds; %u readings of the published "
+                  "generation meanwhile\n",
+                  kc.n_killed, kc.build_seconds * 1e3, kc.n_ended, kc.n_read);
+    assert_true(kc.n_read > kc.n_killed / 4);
+    teardown_case(&kc.test);
+}
+
+int main(int argc, char **argv) {
+    if (argc == 4 && strcmp(argv[1], "build") == 0) return build_and_exit(argv[2], argv[3]);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kills)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
