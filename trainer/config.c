@@ -101,6 +101,7 @@ static const key keys[] = {
     KEY("loss", "resolved", KEY_NUMBER, loss.resolved, 0, 1e6),
     KEY("loss", "aligned_error", KEY_NUMBER, loss.aligned_error, 0, 1e6),
     KEY("loss", "violation", KEY_NUMBER, loss.violation, 0, 1e6),
+    KEY("metrics", "structure_every", KEY_INTEGER, metrics.structure_every, 0, 1e9),
 };
 
 enum { N_KEY = sizeof keys / sizeof keys[0] };

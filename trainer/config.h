@@ -33,6 +33,9 @@ typedef struct fm_train_config {
         /* Where the model has a structure module. */
         double backbone_fape, side_chain_fape, torsion, plddt, resolved, aligned_error, violation;
     } loss; /* weights */
+    struct {
+        int64_t structure_every; /* steps between scores of predicted structures; 0 = never */
+    } metrics;
 } fm_train_config;
 
 /* The preset of that name. FM_ERR_NOT_FOUND lists the presets there are. */

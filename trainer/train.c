@@ -8,9 +8,11 @@
 #include "trainer/device.h"
 #include "trainer/metrics/metrics.h"
 #include "trainer/resume.h"
+#include "trainer/step/score.h"
 #include "trainer/step/step.h"
 
 #include <limits.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -325,6 +327,8 @@ static fm_status features_of(const fm_sample *sample, fm_features *ret_features,
 typedef struct step_sums {
     double loss, distogram, masked_msa, norm, wait_s;
     double structure[FM_STRUCTURE_TERMS];
+    double score[FM_METRICS_SCORES];
+    uint32_t n_scored; /* samples with a score */
     uint64_t index;
     uint32_t n_cycle;
     char name[FM_LIMIT_NAME_BYTES + 1];
@@ -339,6 +343,29 @@ static fm_status note_delivered(train_run *run, uint64_t index, fm_error *reterr
     return status;
 }
 
+static const char *const score_names[FM_METRICS_SCORES] = {
+    "lddt_ca", "lddt", "rmsd_ca", "drmsd_ca", "tm_score", "gdt_ts", "gdt_ha"};
+
+static bool is_scored(const train_run *run) {
+    int64_t every = run->config.metrics.structure_every;
+    return run->trainer->atoms != FM_TENSOR_NONE && every &&
+           (run->n_step + 1) % (uint64_t)every == 0;
+}
+
+/* A crop without known CA atoms has no scores and does not count. */
+static fm_status add_scores(train_run *run, const fm_features *features, step_sums *sums,
+                            fm_error *reterr) {
+    fm_structure_scores s;
+    fm_status status = fm_trainer_score(run->trainer, features, &s, reterr);
+    if (status != FM_OK || !isfinite(s.lddt_ca) || !isfinite(s.lddt)) return status;
+    const double values[FM_METRICS_SCORES] = {s.lddt_ca, s.lddt,   s.rmsd,  s.drmsd,
+                                              s.tm,      s.gdt_ts, s.gdt_ha};
+    for (int i = 0; i < FM_METRICS_SCORES; i++)
+        sums->score[i] += values[i];
+    sums->n_scored++;
+    return FM_OK;
+}
+
 static fm_status take_sample(train_run *run, bool first, step_sums *sums, fm_error *reterr) {
     fm_loaded loaded;
     uint64_t asked_ns = fm_clock_ns();
@@ -350,6 +377,7 @@ static fm_status take_sample(train_run *run, bool first, step_sums *sums, fm_err
     fm_sample_result result;
     status = features_of(sample, &features, reterr);
     if (status == FM_OK) status = fm_trainer_add_sample(run->trainer, &features, &result, reterr);
+    if (status == FM_OK && is_scored(run)) status = add_scores(run, &features, sums, reterr);
     if (status == FM_OK) {
         sums->loss += result.loss;
         sums->distogram += result.distogram;
@@ -426,6 +454,10 @@ static fm_status take_step(train_run *run, fm_error *reterr) {
         .data_wait_s = sums.wait_s,
     };
     add_structure_terms(run->trainer, sums.structure, n, &step);
+    for (uint32_t i = 0; sums.n_scored && i < FM_METRICS_SCORES; i++) {
+        step.score[i].name = score_names[i];
+        step.score[step.n_score++].value = sums.score[i] / sums.n_scored;
+    }
     uint64_t n_here = run->n_step - run->first_step;
     if (n_here <= N_WINDOW) run->first_sum += step.loss;
     run->last[(n_here - 1) % N_WINDOW] = step.loss;

@@ -111,6 +111,8 @@ fm_status fm_metrics_write(fm_metrics *metrics, const fm_metrics_step *step, fm_
     add_number(&l, "loss", step->loss);
     for (uint32_t t = 0; t < step->n_term; t++)
         add_number(&l, step->term[t].name, step->term[t].value);
+    for (uint32_t s = 0; s < step->n_score; s++)
+        add_number(&l, step->score[s].name, step->score[s].value);
     add_number(&l, "grad_norm", step->grad_norm);
     add_number(&l, "learning_rate", step->learning_rate);
     add_number(&l, "step_s", step->step_s);
@@ -131,7 +133,9 @@ void fm_metrics_format(const fm_metrics_step *step, uint64_t n_step, char *out, 
     for (uint32_t t = 0; t < step->n_term; t++) {
         add(&l, "%s%s %.3f", t ? "  " : "  (", step->term[t].name, step->term[t].value);
     }
-    add(&l, "%s  %.3f s/step  data wait %.1f ms", step->n_term ? ")" : "", step->step_s,
-        step->data_wait_s * 1e3);
+    if (step->n_term) add(&l, ")");
+    for (uint32_t s = 0; s < step->n_score; s++)
+        add(&l, "  %s %.3f", step->score[s].name, step->score[s].value);
+    add(&l, "  %.3f s/step  data wait %.1f ms", step->step_s, step->data_wait_s * 1e3);
     snprintf(out, out_bytes, "%s", l.text);
 }

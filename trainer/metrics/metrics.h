@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-enum { FM_METRICS_TERMS = 12 };
+enum { FM_METRICS_TERMS = 12, FM_METRICS_SCORES = 7 };
 
 typedef struct fm_metrics_step {
     uint64_t step;      /* from 1: updates of the parameters */
@@ -23,6 +23,12 @@ typedef struct fm_metrics_step {
         const char *name;
         double value; /* unweighted */
     } term[FM_METRICS_TERMS];
+    /* Of the predicted structures, mean over the step's samples; none on most steps. */
+    uint32_t n_score;
+    struct {
+        const char *name;
+        double value;
+    } score[FM_METRICS_SCORES];
     double grad_norm, learning_rate;
     double step_s, data_wait_s; /* seconds; the wait is part of the step */
 } fm_metrics_step;

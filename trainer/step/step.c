@@ -57,7 +57,10 @@ static void record_last_cycle(fm_trainer *t) {
     for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
         t->structure[i] = FM_TENSOR_NONE;
     }
+    t->atoms = FM_TENSOR_NONE;
     if (config->structure.n_iteration > 0) {
+        t->atoms = out.structure.atoms.atoms;
+        fm_tape_keep(tape, t->atoms);
         fm_structure_record_losses(tape, config, &t->weights, &t->inputs, &t->truth, &out,
                                    t->structure);
     }

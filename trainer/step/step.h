@@ -45,6 +45,7 @@ struct fm_trainer {
     fm_tensor_ref distogram, masked_msa, total;  /* on `last` */
     fm_structure_truth truth;                    /* these two: with a structure module */
     fm_tensor_ref structure[FM_STRUCTURE_TERMS]; /* FM_TENSOR_NONE: no such term */
+    fm_tensor_ref atoms; /* [N_res, 14, 3] Å of the last cycle; FM_TENSOR_NONE without a module */
     fm_optimizer optimizer;
     void *memory;  /* the step arena */
     uint8_t *host; /* same layout as the state: where samples are padded */

@@ -1,0 +1,139 @@
+/* tm_score.c: TM-score and GDT, see structure_metrics.h.
+ *
+ * Both ask for the motion under which most points come close, which no formula gives. The search is
+ * that of Zhang's TMscore program: fragments of the chain are superposed, then the points that came
+ * within a cut-off, and so on until they no longer change. GDT takes the largest share that any of
+ * these motions reached, for each threshold by itself. */
+#include "trainer/metrics/structure_metrics.h"
+#include "trainer/metrics/superposition.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+enum { N_GROW = 20, N_LENGTH = 6, MIN_FRAGMENT = 4, N_THRESHOLD = 5, MIN_CLOSE = 3 };
+
+static const double FAR = 1000;                                  /* Å */
+static const double thresholds[N_THRESHOLD] = {0.5, 1, 2, 4, 8}; /* Å, of GDT */
+
+double fm_tm_d0(size_t length) {
+    double d0 = length > 15 ? 1.24 * cbrt((double)length - 15) - 1.8 : 0.5;
+    return d0 > 0.5 ? d0 : 0.5;
+}
+
+typedef struct search {
+    size_t n, length;
+    const double *predicted, *truth; /* [n, 3] */
+    double d0, d0_search;            /* Å */
+    double *distance;                /* [n] under the motion in hand */
+    double *from, *to;               /* [n, 3] the points that are superposed */
+    uint32_t *close, *chosen;        /* [n] points within the cut-off; those superposed */
+    size_t n_close, n_chosen;
+    double best_sum;
+    size_t best_count[N_THRESHOLD];
+} search;
+
+static void superpose_chosen(search *s) {
+    for (size_t i = 0; i < s->n_chosen; i++) {
+        size_t from = 3 * (size_t)s->chosen[i];
+        memcpy(s->from + 3 * i, s->predicted + from, 3 * sizeof(double));
+        memcpy(s->to + 3 * i, s->truth + from, 3 * sizeof(double));
+    }
+    fm_motion motion = fm_superpose(s->n_chosen, s->from, s->to);
+    for (size_t i = 0; i < s->n; i++) {
+        double moved[3], sum = 0;
+        fm_motion_apply(&motion, s->predicted + 3 * i, moved);
+        for (size_t k = 0; k < 3; k++)
+            sum += (moved[k] - s->truth[3 * i + k]) * (moved[k] - s->truth[3 * i + k]);
+        s->distance[i] = sqrt(sum);
+    }
+}
+
+/* Lists the points within the cut-off, which is widened until there are enough, or to where nobody
+ * calls it close. */
+static void list_close(search *s, double cutoff) {
+    for (;; cutoff += 0.5) {
+        s->n_close = 0;
+        for (size_t i = 0; i < s->n; i++) {
+            if (s->distance[i] < cutoff) s->close[s->n_close++] = (uint32_t)i;
+        }
+        if (s->n_close >= MIN_CLOSE || s->n <= MIN_CLOSE || cutoff > FAR) return;
+    }
+}
+
+static void keep_best(search *s) {
+    double sum = 0;
+    size_t within[N_THRESHOLD] = {0};
+    for (size_t i = 0; i < s->n; i++) {
+        double d = s->distance[i];
+        sum += 1 / (1 + (d / s->d0) * (d / s->d0));
+        for (int t = 0; t < N_THRESHOLD; t++)
+            within[t] += d <= thresholds[t];
+    }
+    if (sum > s->best_sum) s->best_sum = sum;
+    for (int t = 0; t < N_THRESHOLD; t++) {
+        if (within[t] > s->best_count[t]) s->best_count[t] = within[t];
+    }
+}
+
+static void try_fragment(search *s, size_t first, size_t length) {
+    s->n_chosen = length;
+    for (size_t i = 0; i < length; i++)
+        s->chosen[i] = (uint32_t)(first + i);
+    superpose_chosen(s);
+    list_close(s, s->d0_search - 1);
+    keep_best(s);
+    for (int grow = 0; grow < N_GROW && s->n_close > 0; grow++) {
+        s->n_chosen = s->n_close;
+        memcpy(s->chosen, s->close, s->n_close * sizeof *s->close);
+        superpose_chosen(s);
+        list_close(s, s->d0_search + 1);
+        keep_best(s);
+        bool same = s->n_close == s->n_chosen &&
+                    memcmp(s->close, s->chosen, s->n_close * sizeof *s->close) == 0;
+        if (same) return;
+    }
+}
+
+static void run(search *s) {
+    size_t least = s->n < MIN_FRAGMENT ? s->n : MIN_FRAGMENT;
+    for (int i = 0; i < N_LENGTH; i++) {
+        size_t length = s->n >> i;
+        bool last = length <= least || i == N_LENGTH - 1;
+        if (last) length = least;
+        for (size_t first = 0; first + length <= s->n; first++)
+            try_fragment(s, first, length);
+        if (last) return;
+    }
+}
+
+fm_status fm_tm_score(size_t n, const double *predicted, const double *truth, size_t length,
+                      fm_arena *scratch, fm_tm_scores *ret_scores, fm_error *reterr) {
+    size_t mark = fm_arena_mark(scratch);
+    double d0 = fm_tm_d0(length);
+    search s = {.n = n,
+                .length = length,
+                .predicted = predicted,
+                .truth = truth,
+                .d0 = d0,
+                .d0_search = d0 > 8     ? 8
+                             : d0 < 4.5 ? 4.5
+                                        : d0,
+                .distance = fm_arena_alloc_array(scratch, n, sizeof(double)),
+                .from = fm_arena_alloc_array(scratch, n, 3 * sizeof(double)),
+                .to = fm_arena_alloc_array(scratch, n, 3 * sizeof(double)),
+                .close = fm_arena_alloc_array(scratch, n, sizeof(uint32_t)),
+                .chosen = fm_arena_alloc_array(scratch, n, sizeof(uint32_t))};
+    if (!s.distance || !s.from || !s.to || !s.close || !s.chosen) {
+        fm_arena_rewind(scratch, mark);
+        return fm_arena_full(scratch, reterr);
+    }
+    run(&s);
+    const size_t *c = s.best_count;
+    *ret_scores =
+        (fm_tm_scores){.tm = s.best_sum / (double)length,
+                       .gdt_ts = (double)(c[1] + c[2] + c[3] + c[4]) / (4 * (double)length),
+                       .gdt_ha = (double)(c[0] + c[1] + c[2] + c[3]) / (4 * (double)length)};
+    fm_arena_rewind(scratch, mark);
+    return FM_OK;
+}

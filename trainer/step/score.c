@@ -1,0 +1,45 @@
+/* score.c: see score.h. */
+#include "trainer/step/score.h"
+
+#include <assert.h>
+
+/* The last cycle's atoms of the first n residues, as f32. */
+static fm_status download_atoms(fm_trainer *t, size_t n, float **ret_atoms, fm_error *reterr) {
+    const fm_kernels *kernels = t->params.kernels;
+    size_t count = n * 3 * FM_N_ATOM14;
+    fm_element element = fm_tape_tensor(&t->last, t->atoms)->element;
+    size_t bytes = count * fm_element_bytes(element);
+    float *atoms = fm_arena_alloc_array(&t->arena, count, sizeof *atoms);
+    double *wide = fm_arena_alloc_array(&t->arena, count, sizeof *wide);
+    if (!atoms || !wide) return fm_arena_full(&t->arena, reterr);
+    assert(element == FM_ELEMENT_F32 || element == FM_ELEMENT_F64);
+    bool is_wide = element == FM_ELEMENT_F64;
+    kernels->download(NULL, is_wide ? (void *)wide : (void *)atoms,
+                      fm_tape_data(&t->last, t->atoms), bytes);
+    kernels->synchronize(NULL);
+    for (size_t i = 0; is_wide && i < count; i++)
+        atoms[i] = (float)wide[i];
+    *ret_atoms = atoms;
+    return FM_OK;
+}
+
+fm_status fm_trainer_score(fm_trainer *t, const fm_features *f, fm_structure_scores *ret_scores,
+                           fm_error *reterr) {
+    assert(t->atoms != FM_TENSOR_NONE);
+    size_t mark = fm_arena_mark(&t->arena), n_atom = (size_t)f->n_res * FM_N_ATOM14;
+    /* The truth was made for the losses and is still in the host's copy of the state. */
+    const float *exists = (const void *)(t->host + t->state.offset[t->truth.exists]);
+    const float *truth = (const void *)(t->host + t->state.offset[t->truth.positions]);
+    uint8_t *mask = fm_arena_alloc(&t->arena, n_atom);
+    float *atoms = NULL;
+    fm_status status =
+        mask ? download_atoms(t, f->n_res, &atoms, reterr) : fm_arena_full(&t->arena, reterr);
+    if (status == FM_OK) {
+        for (size_t i = 0; i < n_atom; i++)
+            mask[i] = exists[i] > 0;
+        const fm_structure_pair pair = {f->n_res, f->aatype, atoms, truth, mask};
+        status = fm_structure_score(&pair, &t->arena, ret_scores, reterr);
+    }
+    fm_arena_rewind(&t->arena, mark);
+    return status;
+}

@@ -1,0 +1,14 @@
+/* score.h: structure metrics of the sample that was just computed. */
+#ifndef FM_TRAINER_SCORE_H
+#define FM_TRAINER_SCORE_H
+
+#include "trainer/metrics/structure_metrics.h"
+#include "trainer/step/step.h"
+
+/* Scores the last cycle's atoms of the sample that fm_trainer_add_sample has just taken: downloads
+ * [N_res, 14, 3] numbers and computes on the host. Of the crop, against what is known of it. The
+ * model must have a structure module. FM_ERR_LIMIT when the trainer's tables are full. */
+FM_MUST_USE fm_status fm_trainer_score(fm_trainer *trainer, const fm_features *features,
+                                       fm_structure_scores *ret_scores, fm_error *reterr);
+
+#endif
