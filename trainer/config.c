@@ -12,24 +12,39 @@
 
 enum { MAX_TEXT_BYTES = 65536 };
 
-typedef enum key_kind {
-    KEY_INTEGER,
-    KEY_INT32,
-    KEY_NUMBER,
-    KEY_PLAN,
-    KEY_ORDER,
-    KEY_RECOMPUTE
-} key_kind;
+typedef enum key_kind { KEY_INTEGER, KEY_INT32, KEY_NUMBER, KEY_PLAN, KEY_WORD } key_kind;
+
+/* A setting that is one of some words; values are those of an enumeration. */
+typedef struct word {
+    const char *word; /* NULL ends the list */
+    int value;
+} word;
+
+static const word order_words[] = {{"original", FM_ORDER_ORIGINAL},
+                                   {"opm_first", FM_ORDER_OUTER_FIRST},
+                                   {"parallel", FM_ORDER_PARALLEL},
+                                   {0}};
+static const word recompute_words[] = {{"none", FM_RECOMPUTE_NONE},
+                                       {"hidden", FM_RECOMPUTE_HIDDEN},
+                                       {"block", FM_RECOMPUTE_BLOCK},
+                                       {"auto", FM_RECOMPUTE_AUTO},
+                                       {0}};
+static const word clip_words[] = {{"sample", FM_CLIP_SAMPLE}, {"batch", FM_CLIP_BATCH}, {0}};
 
 typedef struct key {
     const char *section, *name;
     key_kind kind;
     size_t offset; /* in fm_train_config */
     double min, max;
+    const word *words;    /* of KEY_WORD, whose field is an enumeration */
+    const char *expected; /* the words, to be said */
+    bool no_result;       /* the run's numbers do not depend on it */
 } key;
 
 #define KEY(section, name, kind, field, min, max)                                                  \
-    { section, name, kind, offsetof(fm_train_config, field), min, max }
+    { section, name, kind, offsetof(fm_train_config, field), min, max, NULL, NULL, false }
+#define WORD_KEY(section, name, field, words, expected, no_result)                                 \
+    { section, name, KEY_WORD, offsetof(fm_train_config, field), 0, 0, words, expected, no_result }
 
 static const key keys[] = {
     KEY("model", "n_block", KEY_INT32, model.n_block, 1, 64),
@@ -75,8 +90,11 @@ static const key keys[] = {
     KEY("model", "c_plddt", KEY_INTEGER, model.structure.c_plddt, 1, 4096),
     KEY("model", "n_plddt_bin", KEY_INTEGER, model.structure.n_plddt_bin, 2, 256),
     KEY("model", "n_aligned_error_bin", KEY_INTEGER, model.structure.n_aligned_error_bin, 0, 256),
-    KEY("model", "order", KEY_ORDER, model.order, 0, 0),
-    KEY("model", "recompute", KEY_RECOMPUTE, model.recompute, 0, 0),
+    WORD_KEY("model", "order", model.order, order_words, "original, opm_first or parallel", false),
+    WORD_KEY("model", "recompute", model.recompute, recompute_words, "none, hidden, block or auto",
+             true),
+    {"model", "memory_budget", KEY_NUMBER, offsetof(fm_train_config, memory_budget_gib), 0, 1e6,
+     NULL, NULL, true},
     KEY("data", "plan", KEY_PLAN, data.plan, 0, 0),
     KEY("data", "crop_size", KEY_INTEGER, data.crop_size, 1, 65535),
     KEY("data", "max_msa_clusters", KEY_INTEGER, data.max_msa_clusters, 1, 65536),
@@ -90,6 +108,7 @@ static const key keys[] = {
     KEY("optimizer", "beta1", KEY_NUMBER, optimizer.beta1, 0, 0.9999999),
     KEY("optimizer", "beta2", KEY_NUMBER, optimizer.beta2, 0, 0.9999999),
     KEY("optimizer", "eps", KEY_NUMBER, optimizer.eps, 1e-30, 1),
+    WORD_KEY("optimizer", "clip", optimizer.clip, clip_words, "sample or batch", false),
     KEY("optimizer", "clip_norm", KEY_NUMBER, optimizer.clip_norm, 1e-12, 1e12),
     KEY("optimizer", "ema_decay", KEY_NUMBER, optimizer.ema_decay, 0, 1),
     KEY("loss", "distogram", KEY_NUMBER, loss.distogram, 0, 1e6),
@@ -108,27 +127,28 @@ enum { N_KEY = sizeof keys / sizeof keys[0] };
 
 /* -- one value */
 
-static bool set_word(int *target, const char *value, const char *const *words, const int *values) {
-    for (size_t i = 0; words[i]; i++) {
-        if (strcmp(value, words[i]) != 0) continue;
-        *target = values[i];
+/* An enumeration's value lies in the config as an int does. */
+static_assert(sizeof(fm_block_order) == sizeof(int) && sizeof(fm_recompute_policy) == sizeof(int) &&
+                  sizeof(fm_clip_policy) == sizeof(int),
+              "enumerations are ints");
+
+static bool set_word(const key *k, const char *value, char *field) {
+    for (const word *w = k->words; w->word; w++) {
+        if (strcmp(value, w->word) != 0) continue;
+        memcpy(field, &w->value, sizeof w->value);
         return true;
     }
     return false;
 }
 
-static const char *const order_words[] = {"original", "opm_first", "parallel", NULL};
-static const int order_values[] = {FM_ORDER_ORIGINAL, FM_ORDER_OUTER_FIRST, FM_ORDER_PARALLEL};
-static const char *const recompute_words[] = {"none", "hidden", "block", NULL};
-static const int recompute_values[] = {FM_RECOMPUTE_NONE, FM_RECOMPUTE_HIDDEN, FM_RECOMPUTE_BLOCK};
-
-static const char *word_of(int value, const char *const *words, const int *values) {
-    const char *found = NULL;
-    for (size_t i = 0; words[i]; i++) {
-        if (values[i] == value) found = words[i];
-    }
-    assert(found);
-    return found;
+static const char *word_of(const key *k, const char *field) {
+    int value;
+    memcpy(&value, field, sizeof value);
+    const word *w = k->words;
+    while (w->word && w->value != value)
+        w++;
+    assert(w->word);
+    return w->word;
 }
 
 /* Puts `value` in its place; NULL on success, else what was expected. `room` is for building that
@@ -136,25 +156,13 @@ static const char *word_of(int value, const char *const *words, const int *value
 static const char *set_value(const key *k, const char *value, fm_train_config *config,
                              char room[128]) {
     char *field = (char *)config + k->offset;
-    int word;
     if (k->kind == KEY_PLAN) {
         if (strlen(value) == 0 || strlen(value) >= FM_PLAN_NAME_BYTES)
             return "the name of a sampling plan";
         snprintf(field, FM_PLAN_NAME_BYTES, "%s", value);
         return NULL;
     }
-    if (k->kind == KEY_ORDER) {
-        if (!set_word(&word, value, order_words, order_values))
-            return "original, opm_first or parallel";
-        *(fm_block_order *)(void *)field = (fm_block_order)word;
-        return NULL;
-    }
-    if (k->kind == KEY_RECOMPUTE) {
-        if (!set_word(&word, value, recompute_words, recompute_values))
-            return "none, hidden or block";
-        *(fm_recompute_policy *)(void *)field = (fm_recompute_policy)word;
-        return NULL;
-    }
+    if (k->kind == KEY_WORD) return set_word(k, value, field) ? NULL : k->expected;
     char *end;
     double number = strtod(value, &end);
     bool whole = k->kind != KEY_NUMBER;
@@ -261,20 +269,14 @@ static void format_value(const key *k, const fm_train_config *config, char *out,
     case KEY_INT32: snprintf(out, out_bytes, "%d", *(const int32_t *)(const void *)field); break;
     case KEY_NUMBER: snprintf(out, out_bytes, "%.17g", *(const double *)(const void *)field); break;
     case KEY_PLAN: snprintf(out, out_bytes, "%s", field); break;
-    case KEY_ORDER:
-        snprintf(out, out_bytes, "%s",
-                 word_of((int)config->model.order, order_words, order_values));
-        break;
-    case KEY_RECOMPUTE:
-        snprintf(out, out_bytes, "%s",
-                 word_of((int)config->model.recompute, recompute_words, recompute_values));
-        break;
+    case KEY_WORD: snprintf(out, out_bytes, "%s", word_of(k, field)); break;
     }
 }
 
 void fm_train_config_format(const fm_train_config *config, char out[FM_TRAIN_CONFIG_TEXT_BYTES]) {
     size_t at = 0;
     for (size_t i = 0; i < N_KEY; i++) {
+        if (keys[i].no_result) continue;
         bool section = i == 0 || strcmp(keys[i].section, keys[i - 1].section) != 0;
         char value[64];
         format_value(&keys[i], config, value, sizeof value);

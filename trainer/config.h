@@ -10,18 +10,21 @@
 #include "proto/base/bytes.h"
 #include "proto/base/status.h"
 #include "trainer/model/config.h"
+#include "trainer/optim/optimizer.h"
 
 enum { FM_PLAN_NAME_BYTES = 32 };
 
 typedef struct fm_train_config {
-    fm_model_config model; /* n_res and n_seq follow from data */
+    fm_model_config model;    /* n_res and n_seq follow from data */
+    double memory_budget_gib; /* of device memory that the trainer may take; 0 = no bound */
     struct {
         char plan[FM_PLAN_NAME_BYTES]; /* the server's plan by name, and changes to it */
         int64_t crop_size, max_msa_clusters, max_extra_msa, max_cycle, global_batch;
     } data;
     struct {
         double learning_rate, beta1, beta2, eps;
-        double clip_norm; /* of each sample's gradient, before the average */
+        fm_clip_policy clip;
+        double clip_norm; /* of each sample's gradient before the average, or of the average */
         double ema_decay;
         int64_t warmup_samples; /* linear from 0 */
         int64_t
@@ -46,8 +49,8 @@ FM_MUST_USE fm_status fm_train_config_preset(const char *name, fm_train_config *
 FM_MUST_USE fm_status fm_train_config_parse(fm_bytes text, fm_train_config *config,
                                             fm_error *reterr);
 
-/* All keys as text of the same form, for checkpoints: equal settings give equal text. Asserts that
- * it fits. */
+/* The keys that a run's numbers depend on (all but recompute and memory_budget) as text of the same
+ * form, for checkpoints: equal settings give equal text. Asserts that it fits. */
 enum { FM_TRAIN_CONFIG_TEXT_BYTES = 8192 };
 void fm_train_config_format(const fm_train_config *config, char out[FM_TRAIN_CONFIG_TEXT_BYTES]);
 

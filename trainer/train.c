@@ -28,6 +28,8 @@ enum {
     CONFIG_BYTES = 65536,
 };
 
+static const double GIB = 1 << 30;
+
 static const char program[] = "foldmill train";
 
 static const char description[] =
@@ -171,6 +173,7 @@ static fm_status create_trainer(train_run *run, fm_error *reterr) {
                       .beta2 = config->optimizer.beta2,
                       .eps = config->optimizer.eps,
                       .ema_decay = config->optimizer.ema_decay,
+                      .clip = config->optimizer.clip,
                       .clip_norm = config->optimizer.clip_norm,
                       .warmup_samples = (uint64_t)config->optimizer.warmup_samples,
                       .decay_at_samples = (uint64_t)config->optimizer.decay_at_samples,
@@ -187,6 +190,7 @@ static fm_status create_trainer(train_run *run, fm_error *reterr) {
                              [FM_TERM_RESOLVED] = config->loss.resolved,
                              [FM_TERM_ALIGNED_ERROR] = config->loss.aligned_error,
                              [FM_TERM_VIOLATION] = config->loss.violation},
+        .memory_budget_bytes = (int64_t)(config->memory_budget_gib * GIB),
     };
     return fm_trainer_create(&options, &run->trainer, reterr);
 }

@@ -42,6 +42,44 @@ static void initial_training_has_the_papers_sizes(void **state) {
     assert_string_equal(config.data.plan, "af2-initial");
 }
 
+/* Supplement 1.11, table 4. */
+static void finetuning_is_the_papers_second_stage(void **state) {
+    (void)state;
+    fm_train_config first, second;
+    assert_int_equal(fm_train_config_preset("initial_training", &first, NULL), FM_OK);
+    assert_int_equal(fm_train_config_preset("finetuning", &second, NULL), FM_OK);
+    assert_int_equal(second.data.crop_size, 384);
+    assert_int_equal(fm_model_config_rows(&second.model), 512);
+    assert_int_equal(second.data.max_extra_msa, 5120);
+    assert_string_equal(second.data.plan, "af2-finetuning");
+    assert_true(second.optimizer.learning_rate == first.optimizer.learning_rate / 2);
+    assert_int_equal(second.optimizer.warmup_samples, 0);
+    assert_true(second.loss.violation == 1 && second.loss.resolved == 0.01);
+    second.model.n_res = first.model.n_res; /* else the same model */
+    second.model.n_seq = first.model.n_seq;
+    second.model.n_extra = first.model.n_extra;
+    assert_memory_equal(&first.model, &second.model, sizeof first.model);
+}
+
+/* What changes no number is not part of a run's identity. */
+static void recomputation_is_left_out_of_checkpoints(void **state) {
+    (void)state;
+    static char plain[FM_TRAIN_CONFIG_TEXT_BYTES], other[FM_TRAIN_CONFIG_TEXT_BYTES];
+    fm_train_config config;
+    assert_int_equal(fm_train_config_preset("tiny", &config, NULL), FM_OK);
+    fm_train_config_format(&config, plain);
+    const char *text = "[model]\nrecompute = auto\nmemory_budget = 2.5\n";
+    assert_int_equal(fm_train_config_parse(text_of(text), &config, NULL), FM_OK);
+    assert_int_equal(config.model.recompute, FM_RECOMPUTE_AUTO);
+    assert_true(config.memory_budget_gib == 2.5);
+    fm_train_config_format(&config, other);
+    assert_string_equal(plain, other);
+    text = "[optimizer]\nclip = batch\n";
+    assert_int_equal(fm_train_config_parse(text_of(text), &config, NULL), FM_OK);
+    fm_train_config_format(&config, other);
+    assert_non_null(strstr(other, "\nclip = batch\n"));
+}
+
 /* The count that the published models have: monomer, without the pTM head. */
 static void the_whole_model_has_93_million_parameters(void **state) {
     (void)state;
@@ -90,6 +128,9 @@ static void mistakes_are_refused_with_their_line(void **state) {
          "dropout_msa: found 'nan', expected a number from 0 to 0.9"},
         {"[model]\norder = last\n", 2,
          "order: found 'last', expected original, opm_first or parallel"},
+        {"[model]\nrecompute = all\n", 2,
+         "recompute: found 'all', expected none, hidden, block or auto"},
+        {"[optimizer]\nclip = never\n", 2, "clip: found 'never', expected sample or batch"},
         {"[data]\nplan = a-name-that-is-longer-than-a-plan-can-be\n", 2,
          "plan: found 'a-name-that-is-longer-than-a-plan-can-be', expected the name of a sampling "
          "plan"},
@@ -116,6 +157,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(presets_are_whole),
         cmocka_unit_test(initial_training_has_the_papers_sizes),
+        cmocka_unit_test(finetuning_is_the_papers_second_stage),
+        cmocka_unit_test(recomputation_is_left_out_of_checkpoints),
         cmocka_unit_test(the_whole_model_has_93_million_parameters),
         cmocka_unit_test(a_file_changes_what_it_names),
         cmocka_unit_test(mistakes_are_refused_with_their_line),

@@ -226,6 +226,96 @@ static void recomputing_changes_no_bit(void **state) {
     fm_trainer_destroy(keep);
 }
 
+/* The least recomputation that a budget allows: none, hidden layers, some blocks, all of them. */
+static void a_memory_budget_chooses_what_is_recomputed(void **state) {
+    (void)state;
+    static sample s;
+    make_sample(&s);
+    fm_trainer_options options = small_options();
+    options.model.n_block = 4;
+    fm_trainer *keep = create(&options);
+    train(keep, &s.features, 2);
+    int64_t most = fm_trainer_memory_bytes(keep);
+    options.model.recompute = FM_RECOMPUTE_BLOCK;
+    fm_trainer *drop = create(&options);
+    int64_t least = fm_trainer_memory_bytes(drop);
+    fm_trainer_destroy(drop);
+    int32_t n_block = fm_model_config_blocks(&options.model), last = -1;
+    assert_int_equal(n_block, 4 + 1 + 2);
+    options.model.recompute = FM_RECOMPUTE_AUTO;
+    for (int part = 0; part <= 4; part++) {
+        options.memory_budget_bytes = most - (most - least) * part / 4;
+        fm_trainer *trainer = create(&options);
+        const fm_model_config *took = &trainer->options.model;
+        assert_true(fm_trainer_memory_bytes(trainer) <= options.memory_budget_bytes);
+        assert_true((took->recompute == FM_RECOMPUTE_NONE) == (part == 0));
+        assert_true(part == 0 || took->n_recompute_block >= last);
+        last = took->n_recompute_block;
+        train(trainer, &s.features, 2);
+        assert_same_parameters(keep, trainer);
+        fm_trainer_destroy(trainer);
+    }
+    assert_true(last > 0 && last <= n_block);
+    fm_trainer_destroy(keep);
+}
+
+static void a_budget_that_is_too_small_is_refused(void **state) {
+    (void)state;
+    fm_trainer_options options = small_options();
+    fm_trainer *trainer = NULL;
+    fm_error error;
+    for (int policy = FM_RECOMPUTE_NONE; policy <= FM_RECOMPUTE_AUTO; policy++) {
+        options.model.recompute = (fm_recompute_policy)policy;
+        options.memory_budget_bytes = 1 << 20;
+        assert_int_equal(fm_trainer_create(&options, &trainer, &error), FM_ERR_LIMIT);
+        assert_non_null(strstr(error.message, "GiB, the memory budget is 0.001 GiB"));
+    }
+    options.memory_budget_bytes = 0;
+    assert_int_equal(fm_trainer_create(&options, &trainer, &error), FM_ERR_USAGE);
+    assert_string_equal(error.message, "recompute = auto needs a memory_budget");
+}
+
+/* One update with two samples, by both ways of clipping, against Adam's first step by hand. */
+static void clipping_is_by_sample_or_by_batch(void **state) {
+    (void)state;
+    static sample s;
+    make_sample(&s);
+    for (int clip = FM_CLIP_SAMPLE; clip <= FM_CLIP_BATCH; clip++) {
+        fm_trainer_options options = small_options();
+        options.element = FM_ELEMENT_F64;
+        options.optimizer.clip = (fm_clip_policy)clip;
+        fm_trainer *trainer = create(&options);
+        size_t n = (size_t)trainer->params.n_element;
+        double *before = calloc(n, sizeof *before), *mean = calloc(n, sizeof *mean), norm = 0;
+        assert_true(before && mean);
+        memcpy(before, trainer->params.master, n * sizeof *before);
+        for (uint32_t slot = 0; slot < 2; slot++) {
+            s.features.slot = slot; /* other dropout */
+            s.features.n_cycle = 1 + slot;
+            norm = take(trainer, &s.features).gradient_norm;
+            double scale = clip == FM_CLIP_SAMPLE ? fmin(1, 0.1 / (norm + 1e-6)) : 1;
+            for (size_t i = 0; i < n; i++) {
+                mean[i] += scale / 2 * ((const double *)trainer->params.gradient)[i];
+            }
+        }
+        assert_true(norm > 1);
+        norm = 0;
+        for (size_t i = 0; i < n; i++) {
+            norm += mean[i] * mean[i];
+        }
+        double scale = clip == FM_CLIP_BATCH ? 0.1 / (sqrt(norm) + 1e-6) : 1;
+        fm_trainer_update(trainer);
+        for (size_t i = 0; i < n; i++) {
+            double g = scale * mean[i], step = 1e-3 * g / (fabs(g) + 1e-6);
+            double moved = before[i] - ((const double *)trainer->params.master)[i];
+            assert_true(fabs(moved - step) < 1e-8);
+        }
+        free(before);
+        free(mean);
+        fm_trainer_destroy(trainer);
+    }
+}
+
 /* A model recorded for a larger shape gives the same losses and gradients to rounding. */
 static void padding_changes_nothing(void **state) {
     (void)state;
@@ -417,6 +507,9 @@ int main(void) {
         cmocka_unit_test(planned_bytes_are_used_bytes),
         cmocka_unit_test(the_same_seed_gives_the_same_bits),
         cmocka_unit_test(recomputing_changes_no_bit),
+        cmocka_unit_test(a_memory_budget_chooses_what_is_recomputed),
+        cmocka_unit_test(a_budget_that_is_too_small_is_refused),
+        cmocka_unit_test(clipping_is_by_sample_or_by_batch),
         cmocka_unit_test(padding_changes_nothing),
         cmocka_unit_test(templates_are_read),
         cmocka_unit_test(more_cycles_recycle),

@@ -18,7 +18,8 @@ typedef enum fm_block_order {
 typedef enum fm_recompute_policy {
     FM_RECOMPUTE_NONE,
     FM_RECOMPUTE_HIDDEN, /* the transitions' hidden layers */
-    FM_RECOMPUTE_BLOCK   /* whole Evoformer blocks */
+    FM_RECOMPUTE_BLOCK,  /* whole blocks of every stack */
+    FM_RECOMPUTE_AUTO    /* the first n_recompute_block blocks whole, of others the hidden layers */
 } fm_recompute_policy;
 
 /* The structure module and its heads (A20, A29, 1.9.7). */
@@ -57,6 +58,7 @@ typedef struct fm_model_config {
     int64_t n_recycle_bin; /* distances of recycled pseudo-beta atoms, A32 */
     fm_block_order order;
     fm_recompute_policy recompute;
+    int32_t n_recompute_block; /* of FM_RECOMPUTE_AUTO; counted by fm_model_config_block */
     fm_structure_config structure;
 } fm_model_config;
 
@@ -83,6 +85,23 @@ static inline fm_model_config fm_model_config_extra(const fm_model_config *confi
 /* Rows that the Evoformer sees: clusters and one of torsion angles for each template. */
 static inline int64_t fm_model_config_rows(const fm_model_config *config) {
     return config->n_seq + config->n_template;
+}
+
+/* Blocks of all stacks in the order in which FM_RECOMPUTE_AUTO gives them up: extra MSA, whose
+ * activations are the largest, Evoformer, templates. A template's blocks count once for each. */
+static inline int32_t fm_model_config_blocks(const fm_model_config *config) {
+    return config->n_extra_block + config->n_block +
+           (int32_t)config->n_template * config->n_template_block;
+}
+
+/* The config of block `index` of that count, with a policy of its own. */
+static inline fm_model_config fm_model_config_block(const fm_model_config *config, int32_t index) {
+    fm_model_config block = *config;
+    if (config->recompute == FM_RECOMPUTE_AUTO) {
+        block.recompute =
+            index < config->n_recompute_block ? FM_RECOMPUTE_BLOCK : FM_RECOMPUTE_HIDDEN;
+    }
+    return block;
 }
 
 /* A model that a laptop trains in seconds. */

@@ -89,11 +89,13 @@ static fm_pair_of_streams embed(fm_tape *tape, const fm_model_config *config,
     return x;
 }
 
+/* `first`: the stack's first block among all (fm_model_config_block). */
 static fm_tensor_ref template_stack(fm_tape *tape, const fm_model_config *config,
-                                    const fm_model_weights *weights, fm_tensor_ref t,
+                                    const fm_model_weights *weights, int32_t first, fm_tensor_ref t,
                                     fm_tensor_ref mask) {
     for (int32_t i = 0; i < config->n_template_block; i++) { /* A16:1 */
-        t = fm_template_block(tape, config, &weights->template_block[i], t, mask);
+        fm_model_config block = fm_model_config_block(config, first + i);
+        t = fm_template_block(tape, &block, &weights->template_block[i], t, mask);
     }
     return t;
 }
@@ -108,9 +110,10 @@ fm_tensor_ref fm_model_template_pairs(fm_tape *tape, const fm_model_config *conf
         .pseudo_beta_mask = fm_tape_state(tape, inputs->template_pseudo_beta_mask, false),
         .backbone_mask = fm_tape_state(tape, inputs->template_backbone_mask, false)};
     fm_tensor_ref t[FM_MAX_TEMPLATE];
-    for (int64_t i = 0; i < config->n_template; i++) {
-        t[i] = fm_op_template_pair(tape, &in, i, &weights->template_pair); /* A2:9-10 */
-        t[i] = template_stack(tape, config, weights, t[i], pair_mask);     /* A2:11 */
+    int32_t first = config->n_extra_block + config->n_block;
+    for (int64_t i = 0; i < config->n_template; i++, first += config->n_template_block) {
+        t[i] = fm_op_template_pair(tape, &in, i, &weights->template_pair);    /* A2:9-10 */
+        t[i] = template_stack(tape, config, weights, first, t[i], pair_mask); /* A2:11 */
     }
     return fm_op_template_attention(tape, z, t, (int)config->n_template,
                                     fm_tape_state(tape, inputs->template_mask, false),
@@ -121,10 +124,11 @@ fm_tensor_ref fm_model_template_pairs(fm_tape *tape, const fm_model_config *conf
 fm_tensor_ref fm_model_extra_msa(fm_tape *tape, const fm_model_config *config,
                                  const fm_model_weights *weights, fm_tensor_ref features,
                                  fm_tensor_ref mask, fm_tensor_ref z, fm_tensor_ref pair_mask) {
-    fm_model_config block = fm_model_config_extra(config);
+    fm_model_config extra = fm_model_config_extra(config);
     fm_pair_of_streams x = {.z = z};
     x.m = fm_op_linear_all(tape, "extra msa embedder", features, &weights->extra_msa); /* A2:15 */
     for (int32_t i = 0; i < config->n_extra_block; i++) {                              /* A18:1 */
+        fm_model_config block = fm_model_config_block(&extra, i);
         x = fm_evoformer_block(tape, &block, &weights->extra_block[i], x, mask, pair_mask);
     }
     return x.z;
@@ -176,7 +180,8 @@ fm_model_outputs fm_model_record_cycle(fm_tape *tape, const fm_model_config *con
         x.z = extra_msa(tape, config, weights, inputs, x.z, pair_mask);
     }
     for (int32_t i = 0; i < config->n_block; i++) { /* A6:1 */
-        x = fm_evoformer_block(tape, config, &weights->block[i], x, msa_mask, pair_mask);
+        fm_model_config block = fm_model_config_block(config, config->n_extra_block + i);
+        x = fm_evoformer_block(tape, &block, &weights->block[i], x, msa_mask, pair_mask);
     }
     if (store) {
         fm_op_store(tape, "hand on m", x.m, fm_tape_state(tape, inputs->previous_m, false));

@@ -4,6 +4,7 @@
 #include "trainer/tensor/plan.h"
 
 #include <assert.h>
+#include <math.h>
 
 fm_optimizer_options fm_optimizer_defaults(void) {
     return (fm_optimizer_options){.rate = 1e-3,
@@ -36,7 +37,8 @@ fm_status fm_optimizer_init(fm_optimizer *optimizer, fm_params *params,
     sum_bytes = fm_plan_round(sum_bytes);
     int64_t work_bytes = fm_plan_round((int64_t)kernels->grad_norm_workspace(params->n_element));
     int64_t state_bytes = fm_plan_round((int64_t)sizeof(fm_step_state));
-    optimizer->memory = kernels->alloc((size_t)(sum_bytes + work_bytes + state_bytes));
+    optimizer->memory_bytes = sum_bytes + work_bytes + state_bytes;
+    optimizer->memory = kernels->alloc((size_t)optimizer->memory_bytes);
     if (!optimizer->memory) {
         return fm_fail(reterr, FM_ERR_NOMEM, "%.1f MiB of device memory for gradients were refused",
                        (double)sum_bytes / (1 << 20));
@@ -71,8 +73,10 @@ static bool gradient_is_finite(fm_optimizer *optimizer, fm_stream *stream) {
 bool fm_optimizer_add_sample(fm_optimizer *optimizer, fm_stream *stream) {
     const fm_kernels *kernels = optimizer->kernels;
     int64_t n = optimizer->params->n_element;
-    kernels->grad_norm(stream, n, optimizer->params->gradient, optimizer->options.clip_norm,
-                       optimizer->state, optimizer->workspace);
+    bool each = optimizer->options.clip == FM_CLIP_SAMPLE;
+    kernels->grad_norm(stream, n, optimizer->params->gradient,
+                       each ? optimizer->options.clip_norm : (double)INFINITY, optimizer->state,
+                       optimizer->workspace);
     if (!gradient_is_finite(optimizer, stream)) {
         return false;
     }
@@ -87,6 +91,12 @@ void fm_optimizer_step(fm_optimizer *optimizer, fm_stream *stream) {
     assert(optimizer->pending > 0);
     const fm_kernels *kernels = optimizer->kernels;
     fm_params *params = optimizer->params;
+    bool whole = optimizer->options.clip == FM_CLIP_BATCH;
+    if (whole) { /* of the sum: the mean's times the number of samples */
+        kernels->grad_norm(stream, params->n_element, optimizer->sum,
+                           optimizer->options.clip_norm * optimizer->pending, optimizer->state,
+                           optimizer->workspace);
+    }
     optimizer->step++;
     double rate = fm_optimizer_rate(&optimizer->options, optimizer->samples);
     kernels->upload(stream, &optimizer->state->lr, &rate, sizeof rate);
@@ -97,6 +107,7 @@ void fm_optimizer_step(fm_optimizer *optimizer, fm_stream *stream) {
                                      .eps = optimizer->options.eps,
                                      .ema_decay = optimizer->options.ema_decay,
                                      .grad_scale = 1.0 / optimizer->pending,
+                                     .clip = whole,
                                      .state = optimizer->state,
                                      .grad = optimizer->sum,
                                      .param = params->master,

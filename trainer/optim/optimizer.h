@@ -4,6 +4,9 @@
  * to at most clip_norm and added to the batch's sum; after the last sample Adam takes the mean.
  * Norm, scale and step live in device memory; nothing waits for the host.
  *
+ * Per batch (FM_CLIP_BATCH, other trainers' way): samples are added as they are, and the mean is
+ * scaled to at most clip_norm.
+ *
  * Rates follow samples seen, so that they mean the same at any batch size: linear warm-up, then a
  * factor at one point. The step's exponent of Adam's bias correction is counted here and belongs to
  * checkpoints with m, v and ema. */
@@ -12,11 +15,17 @@
 
 #include "trainer/tensor/params.h"
 
+typedef enum fm_clip_policy {
+    FM_CLIP_SAMPLE, /* each sample's gradient, before the average */
+    FM_CLIP_BATCH   /* the average */
+} fm_clip_policy;
+
 typedef struct fm_optimizer_options {
-    double rate;               /* 1e-3 */
-    double beta1, beta2, eps;  /* 0.9, 0.999, 1e-6 */
-    double ema_decay;          /* 0.999 */
-    double clip_norm;          /* 0.1; of each sample's gradient */
+    double rate;              /* 1e-3 */
+    double beta1, beta2, eps; /* 0.9, 0.999, 1e-6 */
+    double ema_decay;         /* 0.999 */
+    fm_clip_policy clip;
+    double clip_norm;          /* 0.1 */
     uint64_t warmup_samples;   /* 128,000 = 1,000 steps of 128 */
     uint64_t decay_at_samples; /* 6,400,000 = 50,000 steps of 128; 0 = never */
     double decay_factor;       /* 0.95 */
@@ -32,7 +41,8 @@ typedef struct fm_optimizer {
     fm_optimizer_options options;
     fm_params *params;
     const fm_kernels *kernels;
-    void *memory; /* device: sum of clipped gradients | norm's workspace | fm_step_state */
+    void *memory; /* device: sum of (clipped) gradients | norm's workspace | fm_step_state */
+    int64_t memory_bytes;
     void *sum, *workspace;
     fm_step_state *state;
     uint64_t step, samples; /* taken so far */

@@ -98,6 +98,61 @@ static int64_t arena_bytes(const fm_trainer *t) {
     return a > b ? a : b;
 }
 
+int64_t fm_trainer_memory_bytes(const fm_trainer *t) {
+    return t->params.memory_bytes + t->state.bytes + t->optimizer.memory_bytes + arena_bytes(t);
+}
+
+static bool fits(const fm_trainer *t) {
+    int64_t budget = t->options.memory_budget_bytes;
+    return budget == 0 || fm_trainer_memory_bytes(t) <= budget;
+}
+
+/* Records and plans anew with that policy. */
+static fm_status record_as(fm_trainer *t, const fm_kernels *kernels, fm_recompute_policy policy,
+                           int32_t n_block, fm_error *reterr) {
+    t->options.model.recompute = policy;
+    t->options.model.n_recompute_block = n_block;
+    fm_tape_fini(&t->last);
+    fm_tape_fini(&t->cycle);
+    return record(t, kernels, reterr);
+}
+
+/* Nothing is recomputed, or all hidden layers, or those and as few whole blocks as will do. */
+static fm_status record_within_budget(fm_trainer *t, const fm_kernels *kernels, fm_error *reterr) {
+    if (t->options.model.recompute != FM_RECOMPUTE_AUTO) {
+        return record(t, kernels, reterr);
+    }
+    if (t->options.memory_budget_bytes == 0) {
+        return fm_fail(reterr, FM_ERR_USAGE, "recompute = auto needs a memory_budget");
+    }
+    fm_status status = record_as(t, kernels, FM_RECOMPUTE_NONE, 0, reterr);
+    if (status || fits(t)) {
+        return status;
+    }
+    int32_t low = 0, high = fm_model_config_blocks(&t->options.model), last = -1;
+    while (!status && low < high) { /* `high` blocks fit, or nothing does */
+        last = low + (high - low) / 2;
+        status = record_as(t, kernels, FM_RECOMPUTE_AUTO, last, reterr);
+        if (fits(t)) {
+            high = last;
+        } else {
+            low = last + 1;
+        }
+    }
+    return status || last == high ? status : record_as(t, kernels, FM_RECOMPUTE_AUTO, high, reterr);
+}
+
+static fm_status plan_memory(fm_trainer *t, const fm_kernels *kernels, fm_error *reterr) {
+    fm_status status = record_within_budget(t, kernels, reterr);
+    if (status || fits(t)) {
+        return status;
+    }
+    const double gib = 1 << 30;
+    return fm_fail(reterr, FM_ERR_LIMIT, "a step needs %.3f GiB, the memory budget is %.3f GiB",
+                   (double)fm_trainer_memory_bytes(t) / gib,
+                   (double)t->options.memory_budget_bytes / gib);
+}
+
 static fm_status bind_arena(fm_trainer *t, const fm_kernels *kernels, fm_error *reterr) {
     t->memory = kernels->alloc((size_t)arena_bytes(t));
     if (!t->memory) {
@@ -140,13 +195,12 @@ static fm_status build(fm_trainer *t, fm_error *reterr) {
         fm_structure_upload_tables(&t->state, &t->inputs.tables);
     }
     if (!status) {
-        status = record(t, kernels, reterr);
+        status = fm_optimizer_init(&t->optimizer, &t->params, &t->options.optimizer, reterr);
     }
     if (!status) {
-        status = bind_arena(t, kernels, reterr);
+        status = plan_memory(t, kernels, reterr);
     }
-    return status ? status
-                  : fm_optimizer_init(&t->optimizer, &t->params, &t->options.optimizer, reterr);
+    return status ? status : bind_arena(t, kernels, reterr);
 }
 
 fm_status fm_trainer_create(const fm_trainer_options *options, fm_trainer **ret_trainer,
@@ -181,16 +235,30 @@ void fm_trainer_destroy(fm_trainer *trainer) {
     free(trainer);
 }
 
+static void describe_recompute(const fm_model_config *config, char *out, size_t out_bytes) {
+    switch (config->recompute) {
+    case FM_RECOMPUTE_NONE: snprintf(out, out_bytes, "none"); break;
+    case FM_RECOMPUTE_HIDDEN: snprintf(out, out_bytes, "hidden layers"); break;
+    case FM_RECOMPUTE_BLOCK: snprintf(out, out_bytes, "all blocks"); break;
+    case FM_RECOMPUTE_AUTO:
+        snprintf(out, out_bytes, "hidden layers and %d of %d blocks",
+                 (int)config->n_recompute_block, (int)fm_model_config_blocks(config));
+        break;
+    }
+}
+
 void fm_trainer_describe(const fm_trainer *t, char *out, size_t out_bytes) {
     const double mib = 1 << 20;
     const fm_tape_size *size = &t->last.size;
+    char recompute[64];
+    describe_recompute(&t->options.model, recompute, sizeof recompute);
     snprintf(out, out_bytes,
              "%.2f M parameters (%.1f MiB with moments and average), batch %.1f MiB, step arena "
-             "%.1f MiB (saved %.1f, transient %.1f), %d nodes",
+             "%.1f MiB (saved %.1f, transient %.1f), %d nodes, recompute %s",
              (double)t->params.n_value / 1e6, (double)t->params.memory_bytes / mib,
              (double)t->state.bytes / mib, (double)arena_bytes(t) / mib,
              (double)size->saved_bytes / mib, (double)size->transient_bytes / mib,
-             (int)size->n_node);
+             (int)size->n_node, recompute);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */

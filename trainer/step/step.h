@@ -26,6 +26,7 @@ typedef struct fm_trainer_options {
     double weight_distogram, weight_masked_msa; /* 0.3, 2.0 */
     double weight_structure[FM_STRUCTURE_TERMS]; /* in the order of the terms; used where the model
                                                     has a structure module */
+    int64_t memory_budget_bytes; /* of device memory; 0 = no bound, not for FM_RECOMPUTE_AUTO */
 } fm_trainer_options;
 
 /* The tiny preset with AlphaFold2's recipe. */
@@ -59,13 +60,18 @@ typedef struct fm_sample_result {
     double gradient_norm;                 /* before clipping */
 } fm_sample_result;
 
-/* FM_ERR_NOMEM. */
+/* With FM_RECOMPUTE_AUTO the dry run is repeated to find the least recomputation that stays within
+ * the budget; the model's config is then what it took. FM_ERR_LIMIT when nothing does,
+ * FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_trainer_create(const fm_trainer_options *options, fm_trainer **ret_trainer,
                                         fm_error *reterr);
 void fm_trainer_destroy(fm_trainer *trainer);
 
-/* "0.12 M parameters (2.4 MiB), step arena 10.1 MiB (saved 7.2, transient 3.0), 24 nodes", in out.
- */
+/* Device memory that the trainer has taken or, before it is bound, will take. */
+int64_t fm_trainer_memory_bytes(const fm_trainer *trainer);
+
+/* "0.12 M parameters (2.4 MiB), step arena 10.1 MiB (saved 7.2, transient 3.0), 24 nodes, recompute
+ * none", in out. */
 void fm_trainer_describe(const fm_trainer *trainer, char *out, size_t out_bytes);
 
 /* Runs one sample and adds its clipped gradient to the batch. FM_ERR_LIMIT when it is larger than
