@@ -6,7 +6,6 @@
 #include "featurizer/parse/hhr.h"
 #include "featurizer/parse/hmmsearch.h"
 #include "featurizer/structure.h"
-#include "proto/base/file.h"
 #include "proto/limits.h"
 
 #include <stdio.h>
@@ -21,8 +20,8 @@ enum { ID_BYTES = 4 };
 
 /* What is known of one structure. One worker at a time fills it in; what is there stays. */
 typedef struct slot {
-    const char *path; /* NULL = no such structure in the source */
-    bool busy;        /* somebody is filling it in */
+    const fm_source_structure *structure; /* NULL = there is none in the source */
+    bool busy;                            /* somebody is filling it in */
     bool has_hash, has_entry;
     fm_sha256 hash;   /* of the file's content, inflated */
     fm_status status; /* of the entry */
@@ -78,21 +77,6 @@ void fm_build_reader_fini(fm_build_reader *reader) {
 
 /* -- the table */
 
-/* The structure's file; ids of the source are sorted. */
-static const char *find_path(const fm_source *source, const char *id) {
-    uint32_t low = 0, high = source->n_structure;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        int order = strcmp(source->structure[middle].id, id);
-        if (order == 0) return source->structure[middle].path;
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
-}
-
 /* Lock held. NULL when memory ran out. */
 static slot *add_slot(fm_build_templates *templates, const fm_sha256 *key, const char *id) {
     slot *added = fm_arena_calloc(&templates->arena, 1, sizeof *added);
@@ -102,7 +86,7 @@ static slot *add_slot(fm_build_templates *templates, const fm_sha256 *key, const
         !fm_hash_map_add(&templates->slot_of, key, templates->n_slot)) {
         return NULL;
     }
-    added->path = find_path(templates->state->source, id);
+    added->structure = fm_source_find_template(templates->state->source, id);
     templates->slots[templates->n_slot++] = added;
     return added;
 }
@@ -138,9 +122,9 @@ static fm_status read_file(fm_build_reader *reader, slot *taken, fm_bytes *ret_t
                            fm_error *reterr) {
     reader->id[0] = 0;
     fm_arena_reset(&reader->arena);
-    fm_status status =
-        fm_file_read_text(&reader->arena, taken->path, FM_LIMIT_INPUT_BYTES, ret_text, reterr);
-    if (status) return fm_error_in(reterr, taken->path);
+    fm_status status = fm_source_read_structure(taken->structure, FM_LIMIT_INPUT_BYTES,
+                                                &reader->arena, ret_text, reterr);
+    if (status) return fm_error_in(reterr, taken->structure->path);
     taken->hash = fm_sha256_of(ret_text->data, ret_text->size);
     taken->has_hash = true;
     pthread_mutex_lock(&reader->state->lock);
@@ -216,7 +200,7 @@ static fm_status give_entry(void *context, const char *id, const fm_template_ent
     slot *taken = take_slot(reader->templates, id);
     if (!taken) return no_memory(reterr);
     fm_status status = FM_OK;
-    if (!taken->path) {
+    if (!taken->structure) {
         status = fm_fail(reterr, FM_ERR_NOT_FOUND, "the dataset has no structure %s", id);
     } else if (!taken->has_entry) {
         status = fill_entry(reader, taken, id, reterr);
@@ -300,7 +284,7 @@ static fm_status hash_structure(fm_build_reader *reader, const char *id, fm_sha2
     fm_bytes text;
     if (!taken) return no_memory(reterr);
     /* A file that cannot be read counts as none: the mapping says so. */
-    if (taken->path && !taken->has_hash) (void)!read_file(reader, taken, &text, reterr);
+    if (taken->structure && !taken->has_hash) (void)!read_file(reader, taken, &text, reterr);
     *ret_hash = taken->hash;
     give_slot(reader->templates, taken);
     return FM_OK;

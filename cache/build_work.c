@@ -2,7 +2,6 @@
 #include "cache/build_hits.h"
 
 #include "cache/blob.h"
-#include "proto/base/file.h"
 #include "proto/limits.h"
 
 #include <limits.h>
@@ -25,10 +24,11 @@ typedef struct worker {
     fm_build_task task;
     fm_bytes text; /* of the structure file */
     fm_sha256 text_hash;
-    bool parsed; /* mmcif is valid, or parse_error is */
+    fm_features_options features; /* those of the build, for structures of this dataset */
+    bool parsed;                  /* file is valid, or parse_error is */
     fm_status parse_status;
     fm_error parse_error;
-    fm_mmcif mmcif;
+    fm_structure_file file;
 } worker;
 
 /* One chain on its way. */
@@ -43,10 +43,14 @@ typedef struct chain_job {
 
 /* -- keys */
 
-static fm_sha256_state *begin_key(const worker *work, const char *stage, uint32_t version) {
+enum { KEY_COMPAT = 1, KEY_PREDICTED = 2, KEY_PDB = 4 }; /* options that change a part */
+
+static fm_sha256_state *begin_key(const worker *work, const char *stage, uint32_t version,
+                                  uint8_t flags) {
     static const char title[] = "foldmill key 1\n";
+    if (work->features.compat_openfold) flags |= KEY_COMPAT;
     uint8_t fixed[5] = {(uint8_t)version, (uint8_t)(version >> 8), (uint8_t)(version >> 16),
-                        (uint8_t)(version >> 24), work->state->options->features.compat_openfold};
+                        (uint8_t)(version >> 24), flags};
     fm_sha256_state *key = fm_sha256_create();
     fm_sha256_update(key, title, sizeof title - 1);
     fm_sha256_update(key, stage, strlen(stage) + 1);
@@ -60,22 +64,29 @@ static fm_sha256 end_key(fm_sha256_state *key) {
     return hash;
 }
 
+/* What is made of a structure's text depends on how it is read. */
+static uint8_t reading_flags(const worker *work) {
+    if (work->source->is_pdb) return KEY_PDB; /* always predicted */
+    return work->features.is_predicted ? KEY_PREDICTED : 0;
+}
+
 static fm_sha256 structure_key(const worker *work, const char *author_id) {
-    fm_sha256_state *key = begin_key(work, "structure", FM_STAGE_STRUCTURE);
+    fm_sha256_state *key = begin_key(work, "structure", FM_STAGE_STRUCTURE, reading_flags(work));
+    if (!author_id) author_id = ""; /* no chain is called that */
     fm_sha256_update(key, work->text_hash.bytes, sizeof work->text_hash.bytes);
     fm_sha256_update(key, author_id, strlen(author_id) + 1);
     return end_key(key);
 }
 
 static fm_sha256 chains_key(const worker *work) {
-    fm_sha256_state *key = begin_key(work, "chains", FM_STAGE_STRUCTURE);
+    fm_sha256_state *key = begin_key(work, "chains", FM_STAGE_STRUCTURE, reading_flags(work));
     fm_sha256_update(key, work->text_hash.bytes, sizeof work->text_hash.bytes);
     return end_key(key);
 }
 
 static fm_sha256 msa_key(const worker *work, const fm_sha256 *sequence, const fm_msa_input *inputs,
                          size_t n_input) {
-    fm_sha256_state *key = begin_key(work, "msa", FM_STAGE_MSA);
+    fm_sha256_state *key = begin_key(work, "msa", FM_STAGE_MSA, 0);
     fm_sha256_update(key, sequence->bytes, sizeof sequence->bytes);
     for (size_t i = 0; i < n_input; i++) {
         fm_sha256 hash = fm_sha256_of(inputs[i].content.data, inputs[i].content.size);
@@ -96,11 +107,10 @@ static void count_input(worker *work, uint64_t bytes) {
 /* Parses the structure file, once. */
 static fm_status ensure_parsed(worker *work, fm_error *reterr) {
     if (!work->parsed) {
-        const fm_mmcif_options options = {.compat_openfold =
-                                              work->state->options->features.compat_openfold};
         work->parsed = true;
-        work->parse_status = fm_mmcif_parse(work->text, &options, &work->structure_arena,
-                                            &work->mmcif, &work->parse_error);
+        work->parse_status =
+            fm_structure_file_parse(work->text, work->source->is_pdb, &work->features,
+                                    &work->structure_arena, &work->file, &work->parse_error);
         if (work->parse_status) fm_error_in(&work->parse_error, work->source->path);
     }
     if (work->parse_status) *reterr = work->parse_error;
@@ -111,8 +121,9 @@ static fm_status ensure_parts(worker *work, chain_job *job, fm_error *reterr) {
     if (job->have_parts) return FM_OK;
     fm_status status = ensure_parsed(work, reterr);
     if (status) return status;
-    status = fm_features_structure(&work->mmcif, job->author_id, &work->state->options->features,
-                                   &work->chain_arena, &job->sequence, &job->structure, reterr);
+    status =
+        fm_structure_file_features(&work->file, job->author_id, &work->features, &work->chain_arena,
+                                   &job->sequence, &job->structure, reterr);
     if (status) fm_error_in(reterr, work->source->path);
     job->have_parts = status == FM_OK;
     return status;
@@ -341,7 +352,7 @@ static fm_status do_hits(worker *work, chain_job *job, fm_error *reterr) {
     if (!search) return fm_arena_full(&work->chain_arena, reterr);
     fm_status status = read_searches(work, job, search, &n_search, reterr);
     if (!status && n_search) {
-        fm_sha256_state *state = begin_key(work, "hits", FM_STAGE_HITS);
+        fm_sha256_state *state = begin_key(work, "hits", FM_STAGE_HITS, 0);
         const fm_sha256 *sequence = &job->result.part[FM_PART_SEQUENCE - 1];
         fm_sha256_update(state, sequence->bytes, sizeof *sequence);
         status =
@@ -385,16 +396,16 @@ static fm_status list_chains(worker *work, fm_bytes *ret_ids, fm_error *reterr) 
     if (fm_build_use_text(work->state, &key, &work->structure_arena, ret_ids)) return FM_OK;
     fm_status status = ensure_parsed(work, reterr);
     if (status) return status;
-    size_t bytes = 0;
-    for (uint32_t i = 0; i < work->mmcif.n_chain; i++) {
-        bytes += strlen(work->mmcif.chains[i].author_id) + 1;
-    }
+    size_t bytes = 0, at = 0;
+    uint32_t n = fm_structure_file_n_chain(&work->file);
+    for (uint32_t i = 0; i < n; i++)
+        bytes += strlen(fm_structure_file_chain_id(&work->file, i)) + 1;
     char *ids = fm_arena_alloc(&work->structure_arena, bytes);
     if (!ids) return fm_arena_full(&work->structure_arena, reterr);
-    size_t at = 0;
-    for (uint32_t i = 0; i < work->mmcif.n_chain; i++) {
-        size_t length = strlen(work->mmcif.chains[i].author_id) + 1;
-        memcpy(ids + at, work->mmcif.chains[i].author_id, length);
+    for (uint32_t i = 0; i < n; i++) {
+        const char *id = fm_structure_file_chain_id(&work->file, i);
+        size_t length = strlen(id) + 1;
+        memcpy(ids + at, id, length);
         at += length;
     }
     *ret_ids = (fm_bytes){(const uint8_t *)ids, bytes};
@@ -402,9 +413,11 @@ static fm_status list_chains(worker *work, fm_bytes *ret_ids, fm_error *reterr) 
     return FM_OK;
 }
 
+/* A chain that is called after its file is the only one there. */
 static bool has_alignments(const fm_source_structure *source, const char *author_id) {
     for (uint32_t i = 0; i < source->n_chain; i++) {
-        if (strcmp(source->chain[i].author_id, author_id) == 0) return true;
+        const char *id = source->chain[i].author_id;
+        if (!id || strcmp(id, author_id) == 0) return true;
     }
     return false;
 }
@@ -423,11 +436,17 @@ static void count_chain(worker *work) {
     pthread_mutex_unlock(&work->state->lock);
 }
 
+static const fm_source_dataset *dataset_of(const worker *work) {
+    return &work->state->source->dataset[work->source->dataset];
+}
+
 /* A structure whose chains are not known is refused under its own name. */
 static void refuse_structure(worker *work, const fm_error *error) {
     const build_result result = {.item = item_of(work, work->task.n_chain)};
+    char name[FM_SOURCE_DATASET_BYTES + FM_LIMIT_NAME_BYTES + 2];
+    snprintf(name, sizeof name, "%s%s", dataset_of(work)->prefix, work->source->id);
     count_chain(work);
-    fm_build_add_result(work->state, work->source->id, &result, error);
+    fm_build_add_result(work->state, name, &result, error);
 }
 
 static void count_no_protein(worker *work) {
@@ -452,13 +471,17 @@ static void do_single_sequences(worker *work) {
         return;
     }
     text = (const char *)ids.data;
+    /* Predictions are called after their files. */
+    bool is_prediction = work->source->is_pdb || work->features.is_predicted;
+    bool is_only = is_prediction && strlen(text) + 1 == ids.size;
     for (size_t at = 0; at < ids.size; at += strlen(text + at) + 1) {
         char name[FM_LIMIT_NAME_BYTES + 1];
         if (has_alignments(work->source, text + at) || is_listed(text, at, text + at)) continue;
-        int length = snprintf(name, sizeof name, "%s_%s", work->source->id, text + at);
-        if (length <= 0 || (size_t)length >= sizeof name) continue;
+        int length = snprintf(name, sizeof name, "%s%s%s%s", dataset_of(work)->prefix,
+                              work->source->id, is_only ? "" : "_", is_only ? "" : text + at);
+        if (length <= 0 || (size_t)length >= sizeof name || strchr(name, ' ')) continue;
         count_chain(work);
-        do_chain(work, &(fm_source_chain){.name = name, .author_id = text + at},
+        do_chain(work, &(fm_source_chain){.name = name, .author_id = is_only ? NULL : text + at},
                  item_of(work, work->task.n_chain));
     }
 }
@@ -477,9 +500,11 @@ static void do_task(worker *work) {
     fm_arena_reset(&work->structure_arena);
     work->source = source;
     work->parsed = false;
+    work->features = work->state->options->features;
+    work->features.is_predicted = dataset_of(work)->is_predicted;
     fm_error error = {0};
-    fm_status status = fm_file_read_text(&work->structure_arena, source->path, FM_LIMIT_INPUT_BYTES,
-                                         &work->text, &error);
+    fm_status status = fm_source_read_structure(source, FM_LIMIT_INPUT_BYTES,
+                                                &work->structure_arena, &work->text, &error);
     if (status) {
         fm_error_in(&error, source->path);
         work->parsed = true;

@@ -141,3 +141,19 @@ fm_status fm_source_read(const fm_source_file *file, size_t max_bytes, fm_arena 
     if (!status) *ret_content = raw;
     return status;
 }
+
+fm_status fm_source_read_structure(const fm_source_structure *structure, size_t max_bytes,
+                                   fm_arena *arena, fm_bytes *ret_text, fm_error *reterr) {
+    fm_bytes text;
+    if (!structure->archive) {
+        return fm_file_read_text(arena, structure->path, max_bytes, ret_text, reterr);
+    }
+    fm_status status =
+        fm_archive_read(structure->archive, structure->entry, max_bytes, arena, &text, reterr);
+    if (!status && fm_gzip_is(text.data, text.size)) {
+        status = fm_gzip_inflate(arena, text.data, text.size, max_bytes, &text, reterr);
+        if (status && reterr) fm_error_in(reterr, structure->path);
+    }
+    if (!status) *ret_text = text;
+    return status;
+}

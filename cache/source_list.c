@@ -97,7 +97,7 @@ fm_status fm_source_list(const char *path, bool folders, fm_arena *arena, fm_nam
 
 /* -- lists of a scan */
 
-static bool grow(void **list, uint32_t n, uint32_t *max, size_t size) {
+bool fm_source_grow(void **list, uint32_t n, uint32_t *max, size_t size) {
     if (n < *max) return true;
     if (n >= FM_LIMIT_N_CHAIN) return false;
     uint32_t wanted = *max ? 2 * *max : 256;
@@ -113,18 +113,18 @@ static fm_status fail_list(fm_error *reterr) {
                    FM_LIMIT_N_CHAIN);
 }
 
-fm_status fm_source_add_structure(fm_source_scanning *scan, const char *id, const char *path,
+fm_status fm_source_add_structure(fm_source_scanning *scan, const fm_source_structure *structure,
                                   fm_error *reterr) {
-    if (!grow((void **)&scan->structure, scan->n_structure, &scan->max_structure,
-              sizeof *scan->structure)) {
+    if (!fm_source_grow((void **)&scan->structure, scan->n_structure, &scan->max_structure,
+                        sizeof *scan->structure)) {
         return fail_list(reterr);
     }
-    scan->structure[scan->n_structure++] = (fm_source_structure){.id = id, .path = path};
+    scan->structure[scan->n_structure++] = *structure;
     return FM_OK;
 }
 
 fm_status fm_source_add_set(fm_source_scanning *scan, const fm_source_set *set, fm_error *reterr) {
-    if (!grow((void **)&scan->set, scan->n_set, &scan->max_set, sizeof *scan->set)) {
+    if (!fm_source_grow((void **)&scan->set, scan->n_set, &scan->max_set, sizeof *scan->set)) {
         return fail_list(reterr);
     }
     scan->set[scan->n_set] = *set;
@@ -135,13 +135,16 @@ fm_status fm_source_add_set(fm_source_scanning *scan, const fm_source_set *set, 
 
 fm_status fm_source_add_problem(fm_source_scanning *scan, fm_source_trouble trouble,
                                 const char *name, fm_error *reterr) {
-    char *shown = fm_source_copy(scan->arena, name, strlen(name));
+    size_t prefix = scan->prefix ? strlen(scan->prefix) : 0, length = strlen(name);
+    char *shown = fm_arena_alloc(scan->arena, prefix + length + 1);
     if (!shown) return fm_arena_full(scan->arena, reterr);
+    if (prefix) memcpy(shown, scan->prefix, prefix);
+    memcpy(shown + prefix, name, length + 1);
     for (char *c = shown; *c; c++) {
         if ((uint8_t)*c < 0x20 || *c == 0x7f) *c = '?';
     }
-    if (!grow((void **)&scan->problem, scan->n_problem, &scan->max_problem,
-              sizeof *scan->problem)) {
+    if (!fm_source_grow((void **)&scan->problem, scan->n_problem, &scan->max_problem,
+                        sizeof *scan->problem)) {
         return fail_list(reterr);
     }
     scan->problem[scan->n_problem++] = (fm_source_problem){trouble, shown};

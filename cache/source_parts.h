@@ -1,7 +1,8 @@
 /* source_parts.h: what the files of cache/source*.c share.
  *
  * A dataset is scanned in three steps: structures (id, path), alignment sets (name, where), and the
- * joining of the two by name. */
+ * joining of the two by name. Datasets are scanned one after the other, each with lists of its own;
+ * problems and archives are those of all. */
 #ifndef FM_CACHE_SOURCE_PARTS_H
 #define FM_CACHE_SOURCE_PARTS_H
 
@@ -30,9 +31,10 @@ typedef struct fm_source_set {
     const char *folder, *db; /* paths */
     const fm_index_file *file;
     uint32_t n_file;
-    uint32_t order;    /* in which it was found; set by fm_source_add_set */
-    bool duplicate;    /* those of another chain */
-    const char *fault; /* NULL, or why it is refused */
+    uint32_t order;        /* in which it was found; set by fm_source_add_set */
+    bool duplicate;        /* those of another chain */
+    const char *fault;     /* NULL, or why it is refused */
+    const char *author_id; /* of its chain; NULL = the only one. Set when it is joined */
 } fm_source_set;
 
 typedef struct fm_source_scanning {
@@ -43,20 +45,42 @@ typedef struct fm_source_scanning {
     uint32_t n_set, max_set;
     fm_source_problem *problem; /* heap */
     uint32_t n_problem, max_problem;
+    fm_archive **archive; /* heap */
+    uint32_t n_archive, max_archive;
+    const char *prefix; /* of the dataset's names: in problems, and of its chains */
+    bool is_predicted;
     const char *structures_found, *alignments_found;
 } fm_source_scanning;
 
+/* Makes room for one more; false when memory ran out, or past FM_LIMIT_N_CHAIN. */
+bool fm_source_grow(void **list, uint32_t n, uint32_t *max, size_t size);
+
 /* All three: FM_ERR_LIMIT when memory ran out. */
-FM_MUST_USE fm_status fm_source_add_structure(fm_source_scanning *scan, const char *id,
-                                              const char *path, fm_error *reterr);
+FM_MUST_USE fm_status fm_source_add_structure(fm_source_scanning *scan,
+                                              const fm_source_structure *structure,
+                                              fm_error *reterr);
 FM_MUST_USE fm_status fm_source_add_set(fm_source_scanning *scan, const fm_source_set *set,
                                         fm_error *reterr);
 FM_MUST_USE fm_status fm_source_add_problem(fm_source_scanning *scan, fm_source_trouble trouble,
                                             const char *name, fm_error *reterr);
 
-/* Structures of a folder, flat and divided. *ret_n = how many there were. FM_ERR_NOT_FOUND. */
+/* Structures of a folder, flat, divided and in archives. *ret_n = how many there were.
+ * FM_ERR_NOT_FOUND. */
 FM_MUST_USE fm_status fm_source_take_structures(fm_source_scanning *scan, const char *folder,
                                                 uint32_t *ret_n, fm_error *reterr);
+
+/* Structures of a zip archive. FM_ERR_NOT_FOUND and others of fm_archive_open. */
+FM_MUST_USE fm_status fm_source_take_archive(fm_source_scanning *scan, const char *path,
+                                             uint32_t *ret_n, fm_error *reterr);
+
+/* Predicted structures of a tree <name>/pdb/x.pdb, <name>/cif/x.cif, called after their folders;
+ * *ret_n = 0 when the folder is no such tree. FM_ERR_NOT_FOUND. */
+FM_MUST_USE fm_status fm_source_take_nested(fm_source_scanning *scan, const char *folder,
+                                            uint32_t *ret_n, fm_error *reterr);
+
+/* Sorts the structures by id; of two with one id the first by path stays, the other is a problem.
+ */
+FM_MUST_USE fm_status fm_source_sort_structures(fm_source_scanning *scan, fm_error *reterr);
 
 /* The folders of alignments in `folder`. FM_ERR_NOT_FOUND. */
 FM_MUST_USE fm_status fm_source_take_tree(fm_source_scanning *scan, const char *folder,

@@ -72,12 +72,23 @@ static fm_status set_f64(const fm_option *option, const char *value, fm_error *r
     return FM_OK;
 }
 
+static fm_status add_value(const fm_option *option, const char *value, fm_error *reterr) {
+    fm_option_list *list = option->target;
+    if (list->n == FM_OPTION_LIST_MAX) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--%s was given more than %d times", option->name,
+                       FM_OPTION_LIST_MAX);
+    }
+    list->value[list->n++] = value;
+    return FM_OK;
+}
+
 static fm_status set(const fm_option *option, const char *value, fm_error *reterr) {
     switch (option->kind) {
     case FM_OPTION_FLAG: *(bool *)option->target = true; return FM_OK;
     case FM_OPTION_STRING: *(const char **)option->target = value; return FM_OK;
     case FM_OPTION_U64: return set_u64(option, value, reterr);
     case FM_OPTION_F64: return set_f64(option, value, reterr);
+    case FM_OPTION_LIST: return add_value(option, value, reterr);
     }
     assert(!"an option table names its kinds");
     return FM_ERR_USAGE;

@@ -21,7 +21,16 @@ typedef enum fm_option_kind {
     FM_OPTION_STRING,   /* const char **: borrowed from argv */
     FM_OPTION_U64,      /* uint64_t *: decimal, within [min, max]; max 0 = no upper bound */
     FM_OPTION_F64,      /* double * */
+    FM_OPTION_LIST,     /* fm_option_list *: may be given again; values are borrowed from argv */
 } fm_option_kind;
+
+enum { FM_OPTION_LIST_MAX = 64 };
+
+/* The values of an option that may be given again, in their order. */
+typedef struct fm_option_list {
+    const char *value[FM_OPTION_LIST_MAX];
+    uint32_t n;
+} fm_option_list;
 
 typedef struct fm_option {
     const char *name; /* without dashes; NULL ends a table */

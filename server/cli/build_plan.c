@@ -58,8 +58,15 @@ static void print_chain(const fm_source_structure *structure, const fm_source_ch
 
 int fm_build_dry_run(const fm_source *source, fm_arena *arena) {
     plan_totals totals = {0};
-    printf("structures %s: %u\n", source->structures_found, source->n_structure);
-    printf("alignments %s: %u chains\n", source->alignments_found, source->n_chain);
+    for (uint32_t i = 0; i < source->n_dataset; i++) {
+        const fm_source_dataset *dataset = &source->dataset[i];
+        if (dataset->name[0]) {
+            printf("dataset %s: %s\n", dataset->name,
+                   dataset->is_predicted ? "predictions" : "experimental structures");
+        }
+        printf("structures %s: %u\n", dataset->structures_found, dataset->n_structure);
+        printf("alignments %s: %u chains\n", dataset->alignments_found, dataset->n_chain);
+    }
     for (uint32_t i = 0; i < source->n_structure; i++) {
         const fm_source_structure *structure = &source->structure[i];
         for (uint32_t k = 0; k < structure->n_chain; k++)

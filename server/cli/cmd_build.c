@@ -13,9 +13,12 @@
 
 typedef struct build_arguments {
     const char *cache, *compat, *report, *progress;
-    fm_source_options source;
+    fm_source_options source; /* of the one dataset without a name */
+    fm_option_list datasets;
     uint64_t jobs, shard_mb;
     bool single_sequence, quiet, dry_run;
+    fm_source_options dataset[FM_OPTION_LIST_MAX];
+    uint32_t n_dataset;
 } build_arguments;
 
 /* Set by the first SIGINT or SIGTERM; a second one ends the process the usual way. */
@@ -43,17 +46,81 @@ static const char description[] =
     "    DATASET/alignment_db/*.db *.index          (sharded or legacy index)\n"
     "    DATASET/duplicate_pdb_chains.txt           (chains that share alignments)\n"
     "    DATASET/mmcifs/<id>.cif[.gz]               (or data, pdb_mmcif, mmcif_files;\n"
-    "                                               also divided: mmcifs/ab/1abc.cif.gz)\n\n"
+    "                                               also divided: mmcifs/ab/1abc.cif.gz;\n"
+    "                                               also zip archives: pdb_mmcif.zip)\n"
+    "    DATASET/data/<id>.pdb[.gz]                 (predictions, alignments/<id>/)\n"
+    "    DATASET/uniclust30/<name>/{a3m,pdb}/       (OpenProteinSet's predictions)\n\n"
     "What is there is recognised, and said; --dry-run says it without building. Symbolic\n"
     "links are followed. A chain is built when it has a folder of alignments and\n"
     "its structure. What cannot be read is refused with its place and reason, listed at\n"
     "the end and kept in the cache; the job goes on.\n\n"
+    "Several datasets become one cache: --dataset NAME=DIR, once for each. Their chains are\n"
+    "called NAME:<id>_<chain>. --dataset NAME:predicted=DIR says that the structures are\n"
+    "predictions, whose B factors are confidence; so are those of the names distillation and\n"
+    "uniclust30, and what lies in PDB files. Template hits name structures of the datasets\n"
+    "that are no predictions, in the order given.\n\n"
     "Safe to interrupt at any instant and to run again: what was sealed is not made again,\n"
     "and the result is the same as that of an undisturbed run. Run again after the dataset\n"
     "changed, it makes what is new. The cache that was there stays readable throughout.\n\n"
     "Exit codes: 0 all chains built, 3 some refused, 1 none, or the job failed or was\n"
     "stopped, 2 bad usage.\n\n"
-    "Example: foldmill build ~/openproteinset --cache /fast/cache --jobs 16";
+    "Examples: foldmill build ~/openproteinset --cache /fast/cache --jobs 16\n"
+    "          foldmill build --dataset pdb=~/pdb --dataset distillation=~/uniclust30 --cache C";
+
+static bool is_word(const char *text, size_t length, const char *word) {
+    return strlen(word) == length && memcmp(text, word, length) == 0;
+}
+
+/* "NAME=DIR" or "NAME:KIND=DIR"; the name is put into the arena. */
+static fm_status read_dataset(const char *text, fm_arena *arena, fm_source_options *ret_options,
+                              fm_error *reterr) {
+    const char *equals = strchr(text, '=');
+    size_t length = equals ? (size_t)(equals - text) : 0, name_bytes = strcspn(text, ":=");
+    const char *kind = name_bytes < length ? text + name_bytes + 1 : NULL;
+    size_t kind_bytes = kind ? (size_t)(equals - kind) : 0;
+    bool is_predicted =
+        kind ? is_word(kind, kind_bytes, "predicted")
+             : is_word(text, name_bytes, "distillation") || is_word(text, name_bytes, "uniclust30");
+    if (!equals || !equals[1] ||
+        (kind && !is_predicted && !is_word(kind, kind_bytes, "experimental"))) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--dataset is '%.200s'; expected NAME=DIR, NAME:predicted=DIR or "
+                       "NAME:experimental=DIR",
+                       text);
+    }
+    char *name = fm_arena_alloc(arena, name_bytes + 1);
+    if (!name) return fm_arena_full(arena, reterr);
+    memcpy(name, text, name_bytes);
+    name[name_bytes] = '\0';
+    *ret_options =
+        (fm_source_options){.dataset = equals + 1, .name = name, .is_predicted = is_predicted};
+    return FM_OK;
+}
+
+static fm_status read_datasets(build_arguments *arguments, const char *positional, fm_arena *arena,
+                               fm_error *reterr) {
+    const fm_option_list *list = &arguments->datasets;
+    const fm_source_options *one = &arguments->source;
+    if (positional && list->n) {
+        return fm_fail(reterr, FM_ERR_USAGE, "either DATASET or --dataset, not both");
+    }
+    if (!positional && !list->n) {
+        return fm_fail(reterr, FM_ERR_USAGE, "expected DATASET, or --dataset NAME=DIR");
+    }
+    if (list->n && (one->structures || one->alignments || one->duplicates || one->is_predicted)) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--structures, --alignments, --duplicates and --predicted are of one "
+                       "DATASET; those of --dataset are found by themselves, and kinds are said "
+                       "as NAME:predicted=DIR");
+    }
+    fm_status status = FM_OK;
+    for (uint32_t i = 0; i < list->n && !status; i++)
+        status = read_dataset(list->value[i], arena, &arguments->dataset[i], reterr);
+    if (positional) arguments->dataset[0] = *one;
+    if (positional) arguments->dataset[0].dataset = positional;
+    arguments->n_dataset = positional ? 1 : list->n;
+    return status;
+}
 
 static fm_status check(const build_arguments *arguments, fm_error *reterr) {
     if (!arguments->cache && !arguments->dry_run) {
@@ -70,7 +137,7 @@ static fm_status check(const build_arguments *arguments, fm_error *reterr) {
     return FM_OK;
 }
 
-static int parse(int argc, char **argv, build_arguments *arguments) {
+static int parse(int argc, char **argv, build_arguments *arguments, fm_arena *arena) {
     const fm_option options[] = {
         {"cache", FM_OPTION_STRING, &arguments->cache, "DIR",
          "the cache to build or to bring up to date (required)", .letter = 0},
@@ -86,8 +153,12 @@ static int parse(int argc, char **argv, build_arguments *arguments) {
          "write the report as JSON to FILE, too", .letter = 0},
         {"shard-mb", FM_OPTION_U64, &arguments->shard_mb, "N",
          "seal a shard at about N MB; 1024 when not given", .min = 1, .max = 1u << 20},
+        {"dataset", FM_OPTION_LIST, &arguments->datasets, "NAME=DIR",
+         "one of several datasets; NAME:predicted=DIR: of predictions", .letter = 0},
+        {"predicted", FM_OPTION_FLAG, &arguments->source.is_predicted, NULL,
+         "the structures of DATASET are predictions", .letter = 0},
         {"structures", FM_OPTION_STRING, &arguments->source.structures, "DIR",
-         "the folder of structures, where it is not found by itself", .letter = 0},
+         "the folder or zip archive of structures, where it is not found by itself", .letter = 0},
         {"alignments", FM_OPTION_STRING, &arguments->source.alignments, "DIR",
          "the folder of alignments, or the .index of an alignment database", .letter = 0},
         {"duplicates", FM_OPTION_STRING, &arguments->source.duplicates, "FILE",
@@ -100,11 +171,11 @@ static int parse(int argc, char **argv, build_arguments *arguments) {
         {0}};
     const fm_command command = {
         .program = "foldmill build",
-        .arguments = "DATASET --cache DIR [options]",
+        .arguments = "DATASET|--dataset NAME=DIR ... --cache DIR [options]",
         .summary = "make a cache of training features from a dataset",
         .description = description,
         .options = options,
-        .min_positional = 1,
+        .min_positional = 0,
         .max_positional = 1,
     };
     int n_positional;
@@ -112,6 +183,9 @@ static int parse(int argc, char **argv, build_arguments *arguments) {
     if (code >= 0) return code;
     fm_error error;
     fm_status status = check(arguments, &error);
+    if (!status) {
+        status = read_datasets(arguments, n_positional ? argv[0] : NULL, arena, &error);
+    }
     return status ? fm_cli_report(command.program, &error) : -1;
 }
 
@@ -134,7 +208,36 @@ static int finish(const build_arguments *arguments, const char *dataset, fm_stat
     return report->n_refused ? FM_EXIT_PARTIAL : FM_EXIT_OK;
 }
 
-static int build(const build_arguments *arguments, const char *dataset, fm_arena *arena) {
+/* The datasets as the report names them: "DIR", or "NAME=DIR NAME=DIR". */
+static const char *name_datasets(const build_arguments *arguments, fm_arena *arena) {
+    size_t bytes = 1, at = 0;
+    if (!arguments->dataset[0].name) return arguments->dataset[0].dataset;
+    for (uint32_t i = 0; i < arguments->n_dataset; i++)
+        bytes += strlen(arguments->dataset[i].name) + strlen(arguments->dataset[i].dataset) + 2;
+    char *text = fm_arena_alloc(arena, bytes);
+    for (uint32_t i = 0; i < arguments->n_dataset && text; i++) {
+        at += (size_t)snprintf(text + at, bytes - at, "%s%s=%s", i ? " " : "",
+                               arguments->dataset[i].name, arguments->dataset[i].dataset);
+    }
+    return text ? text : "";
+}
+
+static void print_found(const fm_source *source, uint32_t n_job) {
+    for (uint32_t i = 0; i < source->n_dataset; i++) {
+        const fm_source_dataset *dataset = &source->dataset[i];
+        if (dataset->name[0]) {
+            fprintf(stderr, "dataset %s%s\n", dataset->name,
+                    dataset->is_predicted ? ": predictions" : "");
+        }
+        fprintf(stderr, "structures: %s: %u\nalignments: %s: %u chains", dataset->structures_found,
+                dataset->n_structure, dataset->alignments_found, dataset->n_chain);
+        if (dataset->n_duplicate) fprintf(stderr, " (%u share another's)", dataset->n_duplicate);
+        fprintf(stderr, "\n");
+    }
+    fprintf(stderr, "%u jobs\n", n_job);
+}
+
+static int build(const build_arguments *arguments, const fm_source *source, fm_arena *arena) {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     fm_build_display display = {.quiet = arguments->quiet,
                                 .json = arguments->progress != NULL,
@@ -151,39 +254,41 @@ static int build(const build_arguments *arguments, const char *dataset, fm_arena
         .progress = fm_build_display_show,
         .progress_context = &display,
     };
-    fm_source source;
     fm_build_report report = {0};
     fm_error error;
-    fm_source_options where = arguments->source;
-    where.dataset = dataset;
-    fm_status status = fm_source_scan(&where, arena, &source, &error);
-    if (status) return fm_cli_report("foldmill build", &error);
-    if (arguments->dry_run) return fm_build_dry_run(&source, arena);
-    if (!arguments->quiet && !display.json) {
-        fprintf(stderr, "structures: %s: %u\nalignments: %s: %u chains", source.structures_found,
-                source.n_structure, source.alignments_found, source.n_chain);
-        if (source.n_duplicate) fprintf(stderr, " (%u share another's)", source.n_duplicate);
-        fprintf(stderr, "; %u jobs\n", options.n_job);
-    }
-    status = fm_build_run(&source, &options, arena, &report, &error);
+    if (!arguments->quiet && !display.json) print_found(source, options.n_job);
+    fm_status status = fm_build_run(source, &options, arena, &report, &error);
     fm_build_display_end(&display);
     if (status && status != FM_ERR_CANCELLED && status != FM_ERR_DATA) {
         return fm_cli_report("foldmill build", &error);
     }
-    return finish(arguments, dataset, status, &report, &error);
+    return finish(arguments, name_datasets(arguments, arena), status, &report, &error);
+}
+
+static int run(const build_arguments *arguments, fm_arena *arena) {
+    fm_source source;
+    fm_error error;
+    fm_status status =
+        fm_source_scan_all(arguments->dataset, arguments->n_dataset, arena, &source, &error);
+    if (status) return fm_cli_report("foldmill build", &error);
+    int code =
+        arguments->dry_run ? fm_build_dry_run(&source, arena) : build(arguments, &source, arena);
+    fm_source_close(&source);
+    return code;
 }
 
 int fm_cmd_build(int argc, char **argv) {
     build_arguments arguments = {0};
-    int code = parse(argc, argv, &arguments);
-    if (code >= 0) return code;
     fm_arena arena;
     fm_error error;
     if (fm_arena_init(&arena, ARENA_BYTES, &error)) {
         return fm_cli_report("foldmill build", &error);
     }
-    catch_signals();
-    code = build(&arguments, argv[0], &arena);
+    int code = parse(argc, argv, &arguments, &arena);
+    if (code < 0) {
+        catch_signals();
+        code = run(&arguments, &arena);
+    }
     fm_arena_fini(&arena);
     return code;
 }

@@ -139,8 +139,9 @@ static void test_what_is_found(void **state) {
     const fm_source_options options = {.dataset = data};
     assert_int_equal(fm_source_scan(&options, &test.arena, &source, &test.error), FM_OK);
     assert_int_equal(source.n_chain, 5);
-    assert_non_null(strstr(source.alignments_found, "an alignment database, 1 index of 2 files"));
-    assert_non_null(strstr(source.structures_found, "/mmcifs"));
+    assert_non_null(
+        strstr(source.dataset[0].alignments_found, "an alignment database, 1 index of 2 files"));
+    assert_non_null(strstr(source.dataset[0].structures_found, "/mmcifs"));
     /* A database of which two indices speak: the same places are one, others are a problem. */
     assert_int_equal(run_shell("cd %s/db && cp alignment_db.index again.index", test.folder), 0);
     assert_int_equal(fm_source_scan(&options, &test.arena, &source, &test.error), FM_OK);
@@ -262,7 +263,10 @@ static void test_golden_databases(void **state) {
         fm_source source;
         snprintf(alignments, sizeof alignments, "%s/%s", base, from[i]);
         snprintf(cache, sizeof cache, "%s/%d", test.folder, i);
-        const fm_source_options options = {base, structures, alignments, duplicates};
+        const fm_source_options options = {.dataset = base,
+                                           .structures = structures,
+                                           .alignments = alignments,
+                                           .duplicates = duplicates};
         assert_int_equal(fm_source_scan(&options, &test.arena, &source, &test.error), FM_OK);
         fm_status status = fm_build_run(&source, &(fm_build_options){.cache = cache, .n_job = 2},
                                         &test.arena, i ? &other : &tree, &test.error);

@@ -20,6 +20,7 @@ typedef struct parsed {
     uint64_t jobs;
     double rate;
     bool quiet;
+    fm_option_list also;
 } parsed;
 
 /* Splits `line` at spaces; `room` holds the words for as long as the result is used. */
@@ -30,6 +31,7 @@ static parsed parse(const char *line, char *room, size_t room_bytes) {
         {"jobs", FM_OPTION_U64, &p.jobs, "N", "threads (4)", .min = 1, .max = 256},
         {"rate", FM_OPTION_F64, &p.rate, "X", "a rate (0.5)", .letter = 0},
         {"quiet", FM_OPTION_FLAG, &p.quiet, NULL, "say less", .letter = 'q'},
+        {"also", FM_OPTION_LIST, &p.also, "X", "one more", .letter = 'a'},
         {0}};
     const fm_command command = {"foldmill test", "DATASET [OTHER]", "tests", NULL, options, 1, 2};
     int argc = 1;
@@ -71,6 +73,12 @@ static void accepted_forms(void **state) {
     assert_true(p.jobs == 256);
     assert_string_equal(p.argv[0], "--jobs");
     assert_string_equal(p.argv[1], "-x");
+
+    p = parse("-a one data --also=two --also three", room, sizeof room);
+    assert_int_equal(p.status, FM_OK);
+    assert_int_equal(p.also.n, 3);
+    assert_string_equal(p.also.value[0], "one");
+    assert_string_equal(p.also.value[2], "three");
 
     p = parse("- --cache --quiet", room, sizeof room); /* a value may look like an option */
     assert_int_equal(p.status, FM_OK);

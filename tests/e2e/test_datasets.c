@@ -1,0 +1,90 @@
+/* foldmill build with several datasets, as a user runs it. */
+#include "tests/testing/testing.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+static char folder[256];
+
+static int run(const char *command) {
+    char text[2048];
+    snprintf(text, sizeof text, "cd %s && %s", folder, command);
+    int status = system(text);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static int make_folder(void **state) {
+    (void)state;
+    char program[512];
+    fm_test_make_folder(folder, sizeof folder);
+    snprintf(program, sizeof program, "%s/foldmill", getenv("FM_BIN"));
+    setenv("FOLDMILL", program, 1);
+    return run("$FOLDMILL synth --chains 6 --seed 6 --max-length 60 --depth 40 --quiet -o a "
+               "> /dev/null && $FOLDMILL synth --chains 5 --seed 7 --max-length 60 --depth 40 "
+               "--quiet -o b > /dev/null");
+}
+
+static int drop_folder(void **state) {
+    (void)state;
+    fm_test_remove_tree(folder);
+    return 0;
+}
+
+static void several(void **state) {
+    (void)state;
+    assert_int_equal(run("$FOLDMILL build --dataset pdb=a --dataset afdb:predicted=b --dry-run "
+                         "> out && test $(grep -c '^chain pdb:' out) = 6 && "
+                         "test $(grep -c '^chain afdb:' out) = 5 && "
+                         "grep -q '^dataset afdb: predictions' out && "
+                         "grep -q '^dataset pdb: experimental structures' out"),
+                     0);
+    assert_int_equal(run("$FOLDMILL build --dataset pdb=a --dataset afdb:predicted=b --cache c "
+                         "--report report.json 2> err > /dev/null && "
+                         "grep -q '\"chains\": 11' report.json && "
+                         "grep -q '\"dataset\": \"pdb=a afdb=b\"' report.json && "
+                         "grep -q '^dataset afdb: predictions' err"),
+                     0);
+    assert_int_equal(run("chain=afdb:$(ls b/alignments | head -1) && "
+                         "$FOLDMILL inspect --cache c --chain $chain > out"),
+                     0);
+}
+
+static void usage(void **state) {
+    (void)state;
+    static const char *const wrong[] = {
+        "",
+        "a --dataset pdb=b",
+        "--dataset pdb",
+        "--dataset pdb=",
+        "--dataset =a",
+        "--dataset pdb:strange=a",
+        "--dataset 'p b=a'",
+        "--dataset pdb=a --dataset pdb=b",
+        "--dataset pdb=a --predicted",
+        "--dataset pdb=a --structures a/mmcifs",
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        char command[256];
+        snprintf(command, sizeof command, "$FOLDMILL build %s --cache x 2> err > /dev/null",
+                 wrong[i]);
+        int code = run(command);
+        if (code != 2 && code != 1) fail_msg("%s: %d", wrong[i], code);
+        assert_int_equal(run("test -s err && test ! -e x/CURRENT"), 0);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(several, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(usage, make_folder, drop_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
