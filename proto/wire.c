@@ -2,6 +2,8 @@
  * end says what a kind may carry. Byte tables: docs/formats/wire.md. */
 #include "proto/wire.h"
 
+#include "proto/base/date.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,6 +146,7 @@ static void write_open(fm_writer *writer, const fm_wire_message *message) {
     fm_write_u64(writer, params->token.watermark);
     fm_write_u32(writer, params->token.bitmap_bytes);
     fm_write_bytes(writer, params->token.bitmap, params->token.bitmap_bytes);
+    fm_write_u32(writer, params->max_template_date);
     write_text(writer, params->plan);
 }
 
@@ -179,6 +182,7 @@ static fm_status read_open(fm_reader *reader, fm_wire_message *message, fm_error
     params->credit_bytes = fm_read_u64(reader);
     params->token.watermark = fm_read_u64(reader);
     read_token_bitmap(reader, &params->token);
+    params->max_template_date = fm_read_u32(reader);
     read_text(reader, params->plan, sizeof params->plan);
     if (reader->failed) return FM_OK; /* said better by the caller */
     return fm_wire_open_check(params, reterr);
@@ -195,7 +199,7 @@ static void write_opened(fm_writer *writer, const fm_wire_message *message) {
     fm_write_u32(writer, opened->max_cycle);
     fm_write_u32(writer, opened->epoch_samples);
     fm_write_u32(writer, opened->samples_per_step);
-    fm_write_u32(writer, 0);
+    fm_write_u32(writer, opened->max_template_date);
 }
 
 static fm_status read_opened(fm_reader *reader, fm_wire_message *message, fm_error *reterr) {
@@ -209,7 +213,7 @@ static fm_status read_opened(fm_reader *reader, fm_wire_message *message, fm_err
     opened->max_cycle = fm_read_u32(reader);
     opened->epoch_samples = fm_read_u32(reader);
     opened->samples_per_step = fm_read_u32(reader);
-    read_zero(reader, 4);
+    opened->max_template_date = fm_read_u32(reader);
     if (opened->max_sample_bytes > FM_LIMIT_FRAME_BYTES) {
         return fm_fail(reterr, FM_ERR_LIMIT, "samples of up to %llu bytes, at most %zu",
                        (unsigned long long)opened->max_sample_bytes, FM_LIMIT_FRAME_BYTES);
@@ -487,6 +491,10 @@ fm_status fm_wire_open_check(const fm_wire_open *params, fm_error *reterr) {
     }
     if (params->plan[0] == '\0') {
         return fm_fail(reterr, FM_ERR_USAGE, "a stream needs the name of a plan");
+    }
+    if (params->max_template_date && !fm_date_is(params->max_template_date)) {
+        return fm_fail(reterr, FM_ERR_USAGE, "max_template_date is %u, expected YYYYMMDD",
+                       params->max_template_date);
     }
     return check_order(params, reterr);
 }

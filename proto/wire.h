@@ -104,6 +104,7 @@ typedef struct fm_wire_open {
     char plan[FM_WIRE_PLAN_BYTES + 1];
     /* Changes to the plan; 0 = as the plan has it. The server checks them against its bounds. */
     uint32_t global_batch, crop_size, max_msa_clusters, max_extra_msa, max_cycle;
+    uint32_t max_template_date; /* YYYYMMDD, proto/base/date.h */
     uint64_t seed;
     uint64_t first_step;
     uint64_t n_step;         /* 0 = without end */
@@ -126,6 +127,7 @@ typedef struct fm_wire_opened {
     uint32_t max_cycle;
     uint32_t epoch_samples;
     uint32_t samples_per_step; /* of this group */
+    uint32_t max_template_date;
 } fm_wire_opened;
 
 typedef struct fm_wire_credit {

@@ -10,7 +10,8 @@
 
 /* What a plan says once a client's changes are in it. */
 typedef struct fm_source_facts {
-    uint32_t global_batch, crop_size, max_msa_clusters, max_extra_msa, max_cycle, epoch_samples;
+    uint32_t global_batch, crop_size, max_msa_clusters, max_extra_msa, max_cycle, epoch_samples,
+        max_template_date;
     size_t max_sample_bytes; /* no encoded sample of the plan is larger */
 } fm_source_facts;
 

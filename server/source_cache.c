@@ -40,6 +40,7 @@ static fm_status find_plan(const fm_wire_open *params, fm_plan *ret_plan, size_t
     change(&plan.max_msa_clusters, params->max_msa_clusters);
     change(&plan.max_extra_msa, params->max_extra_msa);
     change(&plan.max_cycle, params->max_cycle);
+    change(&plan.max_template_date, params->max_template_date);
     status = fm_plan_check(&plan, reterr);
     if (status) return status;
     size_t max_bytes = fm_sample_max_bytes(plan.crop_size, plan.max_msa_clusters,
@@ -79,6 +80,7 @@ static fm_status open_plan(void *context, const fm_wire_open *params, void **ret
                                    .max_extra_msa = plan.max_extra_msa,
                                    .max_cycle = plan.max_cycle,
                                    .epoch_samples = plan.epoch_samples,
+                                   .max_template_date = plan.max_template_date,
                                    .max_sample_bytes = max_bytes};
     return FM_OK;
 }

@@ -168,6 +168,7 @@ static fm_wire_opened opened_of(const fm_wire_open *params, const fm_source_fact
         .max_extra_msa = facts->max_extra_msa,
         .max_cycle = facts->max_cycle,
         .epoch_samples = facts->epoch_samples,
+        .max_template_date = facts->max_template_date,
         .samples_per_step =
             (uint32_t)slots_below(facts->global_batch, params->group, params->n_group),
     };

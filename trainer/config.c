@@ -1,6 +1,7 @@
 /* config.c: see config.h. One table of keys; the only includer of inih. */
 #include "trainer/config.h"
 
+#include "proto/base/date.h"
 #include "trainer/presets.h"
 
 #include <assert.h>
@@ -12,7 +13,14 @@
 
 enum { MAX_TEXT_BYTES = 65536 };
 
-typedef enum key_kind { KEY_INTEGER, KEY_INT32, KEY_NUMBER, KEY_PLAN, KEY_WORD } key_kind;
+typedef enum key_kind {
+    KEY_INTEGER,
+    KEY_INT32,
+    KEY_NUMBER,
+    KEY_PLAN,
+    KEY_DATE, /* uint32_t as in proto/base/date.h; "any" is 0 */
+    KEY_WORD
+} key_kind;
 
 /* A setting that is one of some words; values are those of an enumeration. */
 typedef struct word {
@@ -100,6 +108,7 @@ static const key keys[] = {
     KEY("data", "max_msa_clusters", KEY_INTEGER, data.max_msa_clusters, 1, 65536),
     KEY("data", "max_extra_msa", KEY_INTEGER, data.max_extra_msa, 1, 1048576),
     KEY("data", "max_cycle", KEY_INTEGER, data.max_cycle, 1, 21),
+    KEY("data", "max_template_date", KEY_DATE, data.max_template_date, 0, 0),
     KEY("data", "global_batch", KEY_INTEGER, data.global_batch, 1, 65536),
     KEY("optimizer", "learning_rate", KEY_NUMBER, optimizer.learning_rate, 0, 10),
     KEY("optimizer", "warmup_samples", KEY_INTEGER, optimizer.warmup_samples, 0, 1e12),
@@ -120,7 +129,8 @@ static const key keys[] = {
     KEY("loss", "resolved", KEY_NUMBER, loss.resolved, 0, 1e6),
     KEY("loss", "aligned_error", KEY_NUMBER, loss.aligned_error, 0, 1e6),
     KEY("loss", "violation", KEY_NUMBER, loss.violation, 0, 1e6),
-    KEY("metrics", "structure_every", KEY_INTEGER, metrics.structure_every, 0, 1e9),
+    {"metrics", "structure_every", KEY_INTEGER, offsetof(fm_train_config, metrics.structure_every),
+     0, 1e9, NULL, NULL, true},
 };
 
 enum { N_KEY = sizeof keys / sizeof keys[0] };
@@ -160,6 +170,12 @@ static const char *set_value(const key *k, const char *value, fm_train_config *c
         if (strlen(value) == 0 || strlen(value) >= FM_PLAN_NAME_BYTES)
             return "the name of a sampling plan";
         snprintf(field, FM_PLAN_NAME_BYTES, "%s", value);
+        return NULL;
+    }
+    if (k->kind == KEY_DATE) {
+        uint32_t date = fm_date_parse(value);
+        if (!date && strcmp(value, "any") != 0) return "a day as YYYY-MM-DD, or any";
+        memcpy(field, &date, sizeof date);
         return NULL;
     }
     if (k->kind == KEY_WORD) return set_word(k, value, field) ? NULL : k->expected;
@@ -269,6 +285,13 @@ static void format_value(const key *k, const fm_train_config *config, char *out,
     case KEY_INT32: snprintf(out, out_bytes, "%d", *(const int32_t *)(const void *)field); break;
     case KEY_NUMBER: snprintf(out, out_bytes, "%.17g", *(const double *)(const void *)field); break;
     case KEY_PLAN: snprintf(out, out_bytes, "%s", field); break;
+    case KEY_DATE: {
+        uint32_t date;
+        memcpy(&date, field, sizeof date);
+        fm_date_format(date, out);
+        if (!date) snprintf(out, out_bytes, "any");
+        break;
+    }
     case KEY_WORD: snprintf(out, out_bytes, "%s", word_of(k, field)); break;
     }
 }

@@ -20,6 +20,7 @@ typedef struct fm_train_config {
     struct {
         char plan[FM_PLAN_NAME_BYTES]; /* the server's plan by name, and changes to it */
         int64_t crop_size, max_msa_clusters, max_extra_msa, max_cycle, global_batch;
+        uint32_t max_template_date; /* YYYYMMDD, proto/base/date.h; 0 = any */
     } data;
     struct {
         double learning_rate, beta1, beta2, eps;
@@ -49,8 +50,8 @@ FM_MUST_USE fm_status fm_train_config_preset(const char *name, fm_train_config *
 FM_MUST_USE fm_status fm_train_config_parse(fm_bytes text, fm_train_config *config,
                                             fm_error *reterr);
 
-/* The keys that a run's numbers depend on (all but recompute and memory_budget) as text of the same
- * form, for checkpoints: equal settings give equal text. Asserts that it fits. */
+/* The keys that a run's numbers depend on (all but recompute, memory_budget and [metrics]) as text
+ * of the same form, for checkpoints: equal settings give equal text. Asserts that it fits. */
 enum { FM_TRAIN_CONFIG_TEXT_BYTES = 8192 };
 void fm_train_config_format(const fm_train_config *config, char out[FM_TRAIN_CONFIG_TEXT_BYTES]);
 

@@ -148,6 +148,7 @@ static fm_status open_loader(train_run *run, fm_error *reterr) {
                    .max_msa_clusters = (uint32_t)config->data.max_msa_clusters,
                    .max_extra_msa = (uint32_t)config->data.max_extra_msa,
                    .max_cycle = (uint32_t)config->data.max_cycle,
+                   .max_template_date = config->data.max_template_date,
                    .seed = run->set->seed,
                    .n_step = run->set->steps,
                    .n_group = 1,

@@ -1,6 +1,8 @@
 /* choose.c: see choose.h. */
 #include "featurizer/sample/choose.h"
 
+#include "proto/base/date.h"
+
 #include <assert.h>
 #include <string.h>
 
@@ -41,9 +43,13 @@ fm_status fm_choose_hits(const fm_plan *plan, const fm_draws *draws, const fm_pa
                          fm_arena *arena, uint32_t **ret_chosen, uint32_t *ret_n_templ,
                          fm_error *reterr) {
     bool compat = plan->compat_openfold;
-    const fm_template_options ranking = {.compat_openfold = compat};
+    char date[FM_DATE_TEXT_BYTES];
+    fm_date_format(plan->max_template_date, date);
+    const fm_template_options ranking = {.compat_openfold = compat,
+                                         .max_date = plan->max_template_date ? date : NULL};
     const fm_template_options reading = {.max_templates =
-                                             compat ? plan->max_templates : plan->template_pool};
+                                             compat ? plan->max_templates : plan->template_pool,
+                                         .max_date = ranking.max_date};
     uint32_t *order, *usable, n_order, n_usable;
     fm_status status = fm_templates_rank(hits, &ranking, arena, &order, &n_order, reterr);
     if (status) return status;

@@ -20,10 +20,11 @@ uint32_t fm_choose_templates(const fm_plan *plan, const fm_draws *draws, uint32_
                              uint32_t *ret_index);
 
 /* The hits that a sample carries as templates, indices into hits->hit: those of fm_templates_rank
- * with different aligned letters, of which fm_choose_templates keeps some. No date is looked at.
- * With compat_openfold the first template_pool of the ranked hits are shuffled before max_templates
- * of them are read; a hit without a mapping is passed over. The list lies in the arena.
- * FM_ERR_LIMIT when it is full. */
+ * with different aligned letters, of which fm_choose_templates keeps some. Those released after the
+ * plan's max_template_date are not used, nor, unless compat_openfold, those of unknown date. With
+ * compat_openfold the first template_pool of the ranked hits are shuffled before max_templates of
+ * them are read; a hit without a mapping is passed over. The list lies in the arena. FM_ERR_LIMIT
+ * when it is full. */
 FM_MUST_USE fm_status fm_choose_hits(const fm_plan *plan, const fm_draws *draws,
                                      const fm_part_hits *hits, fm_arena *arena,
                                      uint32_t **ret_chosen, uint32_t *ret_n_templ,

@@ -2,6 +2,7 @@
 #include "featurizer/sample/plan.h"
 
 #include "featurizer/sample/draw.h"
+#include "proto/base/date.h"
 #include "proto/limits.h"
 
 #include <assert.h>
@@ -109,6 +110,10 @@ fm_status fm_plan_check(const fm_plan *plan, fm_error *reterr) {
          (uint64_t)plan->mask_uniform_q32 + plan->mask_profile_q32 + plan->mask_same_q32, 0,
          UINT32_MAX},
     };
+    if (plan->max_template_date && !fm_date_is(plan->max_template_date)) {
+        return fm_fail(reterr, FM_ERR_USAGE, "plan's max_template_date is %u, expected YYYYMMDD",
+                       plan->max_template_date);
+    }
     fm_status status = FM_OK;
     for (size_t i = 0; status == FM_OK && i < sizeof ranges / sizeof ranges[0]; i++) {
         status =

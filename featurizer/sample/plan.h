@@ -37,6 +37,8 @@ typedef struct fm_plan {
     uint32_t clamped_fape_q32;     /* chance that FAPE is clamped */
     uint32_t max_templates;        /* templates that a sample carries, at most */
     uint32_t template_pool;        /* they are drawn from this many of the best hits */
+    uint32_t max_template_date;    /* templates released later are not used: YYYYMMDD (date.h), 0 =
+                                      any date */
     bool compat_openfold;          /* chooses crop, templates and the rows of distillation chains as
                                       OpenFold does, quirks included: docs/sampling.md section 10 */
 } fm_plan;

@@ -1,5 +1,6 @@
 /* cmd_fetch.c: `foldmill fetch`: drains a stream of a server as a trainer would, and says how fast
  * it came. */
+#include "proto/base/date.h"
 #include "proto/base/hash.h"
 #include "proto/base/histogram.h"
 #include "proto/batch.h"
@@ -27,7 +28,7 @@ static const char description[] =
     "ended the stream early";
 
 typedef struct fetch_settings {
-    const char *data, *plan, *group, *order, *snapshot;
+    const char *data, *plan, *group, *order, *snapshot, *max_template_date;
     uint64_t steps, first_step, seed, batch, crop, cycles, credit, wait_ms;
     bool digest, skip;
 } fetch_settings;
@@ -72,6 +73,8 @@ static int parse(fetch_settings *set, int argc, char **argv) {
          .min = 1, .max = FM_LIMIT_N_RES},
         {"cycles", FM_OPTION_U64, &set->cycles, "N",
          .help = "recycling cycles at most (the plan's)", .min = 1, .max = FM_LIMIT_N_CYCLE},
+        {"max-template-date", FM_OPTION_STRING, &set->max_template_date, "YYYY-MM-DD",
+         .help = "no templates released later (the plan's)"},
         {"credit", FM_OPTION_U64, &set->credit, "N", .help = "samples on their way at a time (8)",
          .min = 1, .max = 4096},
         {"wait", FM_OPTION_U64, &set->wait_ms, "MS",
@@ -111,12 +114,19 @@ static fm_status make_params(const fetch_settings *set, fm_wire_open *params, fm
     *params = (fm_wire_open){.global_batch = (uint32_t)set->batch,
                              .crop_size = (uint32_t)set->crop,
                              .max_cycle = (uint32_t)set->cycles,
+                             .max_template_date =
+                                 set->max_template_date ? fm_date_parse(set->max_template_date) : 0,
                              .seed = set->seed,
                              .first_step = set->first_step,
                              .n_step = set->steps,
                              .policy = set->skip ? FM_WIRE_SKIP : FM_WIRE_STOP,
                              .credit_items = (uint32_t)set->credit,
                              .credit_bytes = FM_LIMIT_FRAME_BYTES};
+    if (set->max_template_date && !params->max_template_date) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--max-template-date: found '%.32s', expected a day as YYYY-MM-DD",
+                       set->max_template_date);
+    }
     if (strlen(set->plan) > FM_WIRE_PLAN_BYTES) {
         return fm_fail(reterr, FM_ERR_USAGE, "a plan's name has at most %d bytes",
                        FM_WIRE_PLAN_BYTES);

@@ -3,6 +3,7 @@
 #include "cache/pins.h"
 #include "cache/snapshot.h"
 #include "cache/snapshot_select.h"
+#include "proto/base/date.h"
 #include "proto/base/file.h"
 #include "proto/limits.h"
 #include "server/cli/commands.h"
@@ -67,16 +68,6 @@ static fm_status read_snapshot(snapshot_job *job, const char *name, fm_snapshot_
     return status ? fm_error_in(reterr, name) : FM_OK;
 }
 
-static bool is_date(const char *text) {
-    static const char form[] = "0000-00-00";
-    if (strlen(text) != sizeof form - 1) return false;
-    for (size_t i = 0; form[i]; i++) {
-        bool digit = text[i] >= '0' && text[i] <= '9';
-        if (form[i] == '0' ? !digit : text[i] != form[i]) return false;
-    }
-    return true;
-}
-
 static fm_status choose_weights(const snapshot_arguments *arguments, fm_select_weights *weights,
                                 fm_error *reterr) {
     static const char *const names[] = {"uniform", "length", "af2"};
@@ -95,7 +86,7 @@ static fm_status choose_weights(const snapshot_arguments *arguments, fm_select_w
 static fm_status check_arguments(const snapshot_arguments *arguments, fm_error *reterr) {
     const char *dates[] = {arguments->from, arguments->until};
     for (int i = 0; i < 2; i++) {
-        if (dates[i] && !is_date(dates[i])) {
+        if (dates[i] && !fm_date_parse(dates[i])) {
             return fm_fail(reterr, FM_ERR_USAGE, "'%s' is no date; expected YYYY-MM-DD", dates[i]);
         }
     }

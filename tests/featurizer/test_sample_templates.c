@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,6 +39,7 @@ typedef struct fixture {
     float positions[N_TEMPLATE * FM_N_ATOM37 * 3];
     fm_part_structure structure;
     fm_sample_templates templates;
+    uint32_t max_template_date; /* of the plan */
 } fixture;
 
 /* The chain of hit h: residue r at (1000 h + r, h, 2 r); all sums and means are exact in float32.
@@ -102,6 +104,7 @@ static fm_sample make(fixture *f, const char *plan, uint64_t index, bool with_hi
     fm_arena_reset(&f->arena);
     assert_int_equal(fm_plan_find(plan, &f->plan, NULL), FM_OK);
     f->plan.crop_size = 64;
+    f->plan.max_template_date = f->max_template_date;
     fm_synthetic_record_make(&f->chain, 10, N_RES, 0, &f->arena);
     if (with_hits) f->chain.record.hits = &f->hits;
     fm_error error;
@@ -192,6 +195,30 @@ static void the_best_twenty_are_equally_likely(void **state) {
         bool in_pool = h == 0 || (h > SHORT && h <= 22);
         assert_in_range(taken[h], in_pool ? 70 : 0, in_pool ? 160 : 0); /* 111 expected */
     }
+}
+
+/* Hits released after the plan's date, or at no known one, are not used; compat_openfold lets the
+ * latter pass. Others move up into the pool. */
+static void later_templates_are_not_used(void **state) {
+    fixture *f = *state;
+    enum { LATE = 5, UNDATED = 6 };
+    for (uint32_t h = 0; h < N_HIT; h++)
+        snprintf(f->hit[h].release_date, FM_RELEASE_DATE, "%s",
+                 h == UNDATED ? ""
+                 : h == LATE  ? "2018-05-01"
+                              : "2018-04-30");
+    f->max_template_date = 20180430;
+    uint32_t taken[N_HIT], counts[5];
+    take_samples(f, "tiny", taken, counts);
+    assert_int_equal(taken[LATE] + taken[UNDATED], 0);
+    assert_true(taken[LATE - 1] > 0 && taken[23] > 0 && taken[24] > 0 && taken[25] == 0);
+    take_samples(f, "openfold-initial", taken, counts);
+    assert_true(taken[LATE] == 0 && taken[UNDATED] > 0);
+    f->max_template_date = 0;
+    take_samples(f, "tiny", taken, counts);
+    assert_true(taken[LATE] > 0 && taken[UNDATED] > 0 && taken[23] == 0);
+    for (uint32_t h = 0; h < N_HIT; h++)
+        f->hit[h].release_date[0] = '\0';
 }
 
 /* Of the 20 best hits, the unmapped and the duplicate among them, four in random order; then 0 to 4
@@ -295,6 +322,7 @@ static void failures_are_reported(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_best_twenty_are_equally_likely),
+        cmocka_unit_test(later_templates_are_not_used),
         cmocka_unit_test(openfold_reads_four),
         cmocka_unit_test(the_rest_is_as_without_hits),
         cmocka_unit_test(encoded_samples_fit_and_come_back),

@@ -22,6 +22,7 @@ static fm_wire_open lawful_open(void) {
                            .order = FM_WIRE_BOUNDED,
                            .window = 32,
                            .policy = FM_WIRE_SKIP,
+                           .max_template_date = 20180430,
                            .credit_items = 8,
                            .credit_bytes = 1 << 20,
                            .token = {.epoch = 3, .bitmap_bytes = 2, .watermark = 123}};
@@ -106,6 +107,7 @@ static void fields_arrive(void **state) {
     assert_string_equal(got.open.plan, "af2-initial");
     assert_int_equal(got.open.seed, UINT64_MAX);
     assert_int_equal(got.open.window, 32);
+    assert_int_equal(got.open.max_template_date, 20180430);
     assert_int_equal(got.open.token.watermark, 123);
     assert_true(fm_token_has(&got.open.token, 122));
     assert_false(fm_token_has(&got.open.token, 123));

@@ -1,0 +1,41 @@
+/* Days as numbers: what is a day, and there and back. */
+#include "proto/base/date.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+static void days_are_told_from_other_numbers(void **state) {
+    (void)state;
+    static const uint32_t days[] = {10101, 20180430, 20240229, 20000229, 99991231};
+    static const uint32_t others[] = {0,        1,        20180431, 20230229, 19000229,
+                                      20181301, 20180001, 20180100, 100000101};
+    for (size_t i = 0; i < sizeof days / sizeof days[0]; i++)
+        assert_true(fm_date_is(days[i]));
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        assert_false(fm_date_is(others[i]));
+}
+
+static void texts_there_and_back(void **state) {
+    (void)state;
+    static const char *const wrong[] = {"",           "2018",        "2018-4-30",  "20180430",
+                                        "2018/04/30", "2018-04-300", "2018-04-31", "2O18-04-30",
+                                        "0000-01-01", "-018-04-30"};
+    char text[FM_DATE_TEXT_BYTES];
+    assert_int_equal(fm_date_parse("2018-04-30"), 20180430);
+    fm_date_format(20180430, text);
+    assert_string_equal(text, "2018-04-30");
+    assert_int_equal(fm_date_parse("0001-01-01"), 10101);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        assert_int_equal(fm_date_parse(wrong[i]), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(days_are_told_from_other_numbers),
+        cmocka_unit_test(texts_there_and_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
