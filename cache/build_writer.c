@@ -335,8 +335,7 @@ static fm_status write_packet(shard_job *job, const build_packet *packet, fm_err
     uint64_t shard_bytes = options->shard_bytes ? options->shard_bytes : SHARD_BYTES;
     fm_status status = FM_OK;
     if (!job->shard) {
-        status =
-            fm_shard_writer_create(options->cache, options->slot, shard_bytes, &job->shard, reterr);
+        status = fm_shard_writer_create(options->cache, options->slot, &job->shard, reterr);
         job->begun = now_seconds();
     }
     fm_bytes bytes = {packet->data, packet->size};

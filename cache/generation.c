@@ -137,12 +137,17 @@ fm_status fm_generation_read(const char *cache, fm_generation_what what, fm_aren
                              fm_generation *ret_generation, fm_error *reterr) {
     uint64_t number;
     fm_status status = read_current(cache, arena, &number, reterr);
-    if (status) return status;
+    return status ? status
+                  : fm_generation_read_at(cache, number, what, arena, ret_generation, reterr);
+}
+
+fm_status fm_generation_read_at(const char *cache, uint64_t number, fm_generation_what what,
+                                fm_arena *arena, fm_generation *ret_generation, fm_error *reterr) {
     char path[PATH_MAX];
     fm_bytes bytes;
     fm_generation generation;
     fm_sha256 index_hash;
-    status = fm_generation_path(cache, number, "manifest", path, sizeof path, reterr);
+    fm_status status = fm_generation_path(cache, number, "manifest", path, sizeof path, reterr);
     if (status) return status;
     status = read_file(cache, number, "manifest", NULL, MANIFEST_BYTES_MAX, arena, &bytes, reterr);
     if (!status)

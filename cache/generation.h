@@ -80,6 +80,11 @@ FM_MUST_USE fm_status fm_generation_read(const char *cache, fm_generation_what w
                                          fm_arena *arena, fm_generation *ret_generation,
                                          fm_error *reterr);
 
+/* The same for generation `number`. FM_ERR_NOT_FOUND when it is not there. */
+FM_MUST_USE fm_status fm_generation_read_at(const char *cache, uint64_t number,
+                                            fm_generation_what what, fm_arena *arena,
+                                            fm_generation *ret_generation, fm_error *reterr);
+
 /* Writes all files of `generation` and names it in CURRENT. `snapshot` = bytes of the snapshot
  * "all". Sets the hashes in *generation. Arena: for the files' bytes. FM_ERR_IO leaves the
  * generation before it in force. */

@@ -142,7 +142,10 @@ fm_status fm_manifest_decode(fm_bytes text, uint64_t number, fm_arena *arena,
     uint64_t format = read_number(&reader, "foldmill generation", UINT32_MAX);
     if (!reader.failed && format != 1) {
         return fm_fail(reterr, FM_ERR_UNSUPPORTED,
-                       "the cache has format %" PRIu64 "; this build reads format 1", format);
+                       "the cache has format %" PRIu64
+                       " and this foldmill reads format 1: a newer one made it, "
+                       "use that one here too",
+                       format);
     }
     if (read_number(&reader, "number", UINT64_MAX) != number) reader.failed = true;
     generation.n_chain = (uint32_t)read_number(&reader, "chains", FM_LIMIT_N_CHAIN);

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PIN_BYTES_MAX = 32 };
+enum { PIN_BYTES_MAX = 32, PIN_ARENA_BYTES = 1 << 16 };
 
 /* CACHE/folder[/name] into out. */
 static fm_status path_in(const char *cache, const char *folder, const char *name,
@@ -144,6 +144,27 @@ fm_status fm_pin_remove(const fm_store *store, const char *name, fm_error *reter
     return fm_fail(reterr, errno == ENOENT ? FM_ERR_NOT_FOUND : FM_ERR_IO,
                    "snapshot %s: cannot unpin: %s", name,
                    errno == ENOENT ? "it is not pinned" : strerror(errno));
+}
+
+fm_status fm_store_open_for(const char *cache, const char *name, fm_store **ret_store,
+                            fm_error *reterr) {
+    fm_arena arena;
+    uint64_t number = 0;
+    if (!fm_snapshot_is_name(name)) return fm_store_open(cache, ret_store, reterr);
+    fm_status status = fm_arena_init(&arena, PIN_ARENA_BYTES, reterr);
+    if (status) return status;
+    status = read_pin(cache, name, &arena, &number, reterr);
+    fm_arena_fini(&arena);
+    if (status && status != FM_ERR_NOT_FOUND) return status;
+    status = fm_store_open_generation(cache, number, ret_store, reterr);
+    if (status == FM_ERR_NOT_FOUND && number && reterr) {
+        status = fm_fail(reterr, FM_ERR_NOT_FOUND,
+                         "snapshot %s is pinned to generation %" PRIu64
+                         ", which is not there (foldmill snapshot unpin %s)",
+                         name, number, name);
+        return fm_error_in(reterr, cache);
+    }
+    return status;
 }
 
 fm_status fm_pins_read(const char *cache, fm_arena *arena, uint32_t *ret_n, const fm_pin **ret_pins,

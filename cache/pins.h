@@ -25,6 +25,12 @@ FM_MUST_USE fm_status fm_pin_write(const fm_store *store, const char *name, fm_e
 /* FM_ERR_NOT_FOUND when it is not pinned. */
 FM_MUST_USE fm_status fm_pin_remove(const fm_store *store, const char *name, fm_error *reterr);
 
+/* Opens the generation that snapshot `name` is pinned to, or the current one when it is not pinned:
+ * a pinned snapshot means the same chains, in the same bytes, whatever was built since. The errors
+ * of fm_store_open; FM_ERR_CORRUPT for a pin that cannot be read. */
+FM_MUST_USE fm_status fm_store_open_for(const char *cache, const char *name, fm_store **ret_store,
+                                        fm_error *reterr);
+
 typedef struct fm_pin {
     const char *name;
     uint64_t generation;

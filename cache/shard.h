@@ -40,9 +40,9 @@ FM_MUST_USE fm_status fm_shard_check_disk(const char *folder, fm_error *reterr);
 typedef struct fm_shard_writer fm_shard_writer;
 
 /* Starts DIR/build/shard.tmp of cache folder `cache` (shard-<slot>.tmp for a slot other than 0, of
- * one of several workers), for about `max_bytes` of blobs; a file that
- * is there is overwritten. FM_ERR_IO, FM_ERR_UNSUPPORTED (network file system). */
-FM_MUST_USE fm_status fm_shard_writer_create(const char *cache, uint32_t slot, uint64_t max_bytes,
+ * one of several workers); a file that is there is overwritten. Its map grows with what is put.
+ * FM_ERR_IO, FM_ERR_UNSUPPORTED (network file system). */
+FM_MUST_USE fm_status fm_shard_writer_create(const char *cache, uint32_t slot,
                                              fm_shard_writer **ret_writer, fm_error *reterr);
 
 /* Adds a blob, or a note; an entry that is there already is left as it is. FM_ERR_IO. */

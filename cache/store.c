@@ -70,6 +70,11 @@ static void sum_up(fm_store *store) {
 }
 
 fm_status fm_store_open(const char *path, fm_store **ret_store, fm_error *reterr) {
+    return fm_store_open_generation(path, 0, ret_store, reterr);
+}
+
+fm_status fm_store_open_generation(const char *path, uint64_t number, fm_store **ret_store,
+                                   fm_error *reterr) {
     fm_store *store = calloc(1, sizeof *store);
     if (!store) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a store");
     int n = snprintf(store->path, sizeof store->path, "%s", path);
@@ -78,7 +83,10 @@ fm_status fm_store_open(const char *path, fm_store **ret_store, fm_error *reterr
         status = fm_fail(reterr, FM_ERR_LIMIT, "the cache's path is too long");
     }
     if (!status) status = fm_arena_init(&store->arena, GENERATION_ARENA_BYTES, reterr);
-    if (!status) {
+    if (!status && number) {
+        status = fm_generation_read_at(path, number, FM_GENERATION_SERVE, &store->arena,
+                                       &store->generation, reterr);
+    } else if (!status) {
         status = fm_generation_read(path, FM_GENERATION_SERVE, &store->arena, &store->generation,
                                     reterr);
     }

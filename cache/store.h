@@ -32,6 +32,10 @@ typedef struct fm_store_info {
 /* Opens the current generation of the cache in folder `path`. FM_ERR_NOT_FOUND when there is none;
  * FM_ERR_CORRUPT, FM_ERR_IO; FM_ERR_UNSUPPORTED for a newer format. */
 FM_MUST_USE fm_status fm_store_open(const char *path, fm_store **ret_store, fm_error *reterr);
+/* The same for generation `number`, which need not be the current one; 0 = the current one.
+ * FM_ERR_NOT_FOUND when it is not there (any more). */
+FM_MUST_USE fm_status fm_store_open_generation(const char *path, uint64_t number,
+                                               fm_store **ret_store, fm_error *reterr);
 void fm_store_close(fm_store *store);
 
 const fm_store_info *fm_store_get_info(const fm_store *store);

@@ -21,6 +21,7 @@ enum {
     BATCH_BYTES = 32 << 20, /* of one transaction: dirty pages are held in memory until it ends */
     HASH_BLOCK_BYTES = 1 << 20,
     PAGE_BYTES = 4096,
+    FIRST_MAP_BYTES = 16 << 20, /* grows: grow_map */
 };
 
 struct fm_shard_writer {
@@ -29,6 +30,7 @@ struct fm_shard_writer {
     MDB_txn *txn; /* NULL between batches */
     MDB_dbi blobs, notes;
     uint64_t bytes, batch_bytes;
+    uint64_t map_bytes, used_bytes; /* used: pages taken when the last batch ended */
 };
 
 static fm_status fail_lmdb(fm_error *reterr, const char *path, const char *what, int code) {
@@ -82,10 +84,11 @@ fm_status fm_shard_check_disk(const char *folder, fm_error *reterr) {
 
 /* -- writing */
 
-static int open_databases(fm_shard_writer *writer, uint64_t map_bytes) {
+static int open_databases(fm_shard_writer *writer) {
     int code = mdb_env_create(&writer->env);
+    writer->map_bytes = FIRST_MAP_BYTES;
     if (!code) code = mdb_env_set_maxdbs(writer->env, 2);
-    if (!code) code = mdb_env_set_mapsize(writer->env, map_bytes);
+    if (!code) code = mdb_env_set_mapsize(writer->env, writer->map_bytes);
     unsigned flags = MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOTLS | MDB_NOSYNC | MDB_NORDAHEAD;
     if (!code) code = mdb_env_open(writer->env, writer->path, flags, 0666);
     if (!code) code = mdb_txn_begin(writer->env, NULL, 0, &writer->txn);
@@ -94,8 +97,8 @@ static int open_databases(fm_shard_writer *writer, uint64_t map_bytes) {
     return code;
 }
 
-fm_status fm_shard_writer_create(const char *cache, uint32_t slot, uint64_t max_bytes,
-                                 fm_shard_writer **ret_writer, fm_error *reterr) {
+fm_status fm_shard_writer_create(const char *cache, uint32_t slot, fm_shard_writer **ret_writer,
+                                 fm_error *reterr) {
     fm_shard_writer *writer = calloc(1, sizeof *writer);
     if (!writer) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a shard");
     snprintf(writer->cache, sizeof writer->cache, "%s", cache);
@@ -109,8 +112,7 @@ fm_status fm_shard_writer_create(const char *cache, uint32_t slot, uint64_t max_
         if (slot) snprintf(number, sizeof number, "-%u", slot);
         snprintf(writer->path + n, sizeof writer->path - (size_t)n, "/shard%s.tmp", number);
         unlink(writer->path);
-        /* Twice the aim for pages half full, and room for the largest blob that may come last. */
-        int code = open_databases(writer, 2 * max_bytes + ((uint64_t)8 << 30));
+        int code = open_databases(writer);
         if (code) status = fail_write(reterr, writer->path, "cannot start a shard", code);
     }
     if (status) {
@@ -135,14 +137,31 @@ uint64_t fm_shard_writer_bytes(const fm_shard_writer *writer) {
 
 static int end_batch(fm_shard_writer *writer) {
     MDB_txn *txn = writer->txn;
+    MDB_envinfo info;
     writer->txn = NULL;
     writer->batch_bytes = 0;
-    return txn ? mdb_txn_commit(txn) : 0;
+    int code = txn ? mdb_txn_commit(txn) : 0;
+    if (!code) code = mdb_env_info(writer->env, &info);
+    if (!code) writer->used_bytes = (info.me_last_pgno + 1) * (uint64_t)PAGE_BYTES;
+    return code;
+}
+
+/* Makes the map large enough for one more value, between two transactions: inside one LMDB could
+ * only fail. Pages may be half full, and every page of a tree may be written anew by a batch. */
+static int grow_map(fm_shard_writer *writer, uint64_t value_bytes) {
+    uint64_t needed =
+        2 * (writer->used_bytes + writer->batch_bytes + value_bytes) + FIRST_MAP_BYTES / 4;
+    if (needed <= writer->map_bytes) return 0;
+    int code = end_batch(writer);
+    if (!code) code = mdb_env_set_mapsize(writer->env, 2 * needed);
+    if (!code) writer->map_bytes = 2 * needed;
+    return code;
 }
 
 static fm_status put(fm_shard_writer *writer, MDB_dbi database, const fm_sha256 *hash,
                      fm_bytes value, fm_error *reterr) {
-    int code = writer->txn ? 0 : mdb_txn_begin(writer->env, NULL, 0, &writer->txn);
+    int code = grow_map(writer, value.size);
+    if (!code && !writer->txn) code = mdb_txn_begin(writer->env, NULL, 0, &writer->txn);
     MDB_val key = {sizeof hash->bytes, (void *)(uintptr_t)hash->bytes};
     MDB_val data = {value.size, (void *)(uintptr_t)value.data};
     if (!code) code = mdb_put(writer->txn, database, &key, &data, MDB_NOOVERWRITE);

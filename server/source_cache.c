@@ -1,6 +1,7 @@
 /* source_cache.c: see source_cache.h. */
 #include "server/source_cache.h"
 
+#include "cache/pins.h"
 #include "featurizer/sample/sample.h"
 
 #include <assert.h>
@@ -143,7 +144,7 @@ static fm_status make(const void *plan, uint64_t index, fm_arena *scratch, uint8
 static fm_status open_snapshot(fm_cache_source *cache, const char *path, const char *name,
                                fm_error *reterr) {
     fm_status status = fm_arena_init(&cache->arena, SNAPSHOT_ARENA_BYTES, reterr);
-    if (!status) status = fm_store_open(path, &cache->store, reterr);
+    if (!status) status = fm_store_open_for(path, name, &cache->store, reterr);
     if (status) return status;
     return fm_snapshot_open(cache->store, name, &cache->arena, &cache->snapshot, reterr);
 }

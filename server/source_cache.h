@@ -7,7 +7,8 @@
 
 typedef struct fm_cache_source fm_cache_source;
 
-/* Opens the cache in folder `path` and its snapshot `name`, and fills *ret_source, which lives
+/* Opens the cache in folder `path` and its snapshot `name`, of the generation that it is pinned to
+ * or else of the current one, and fills *ret_source, which lives
  * until fm_cache_source_close. The errors of fm_store_open and fm_snapshot_open. */
 FM_MUST_USE fm_status fm_cache_source_open(const char *path, const char *name,
                                            fm_cache_source **ret_cache,

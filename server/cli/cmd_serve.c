@@ -33,7 +33,9 @@ static int parse(serve_settings *set, int argc, char **argv) {
         {"listen", FM_OPTION_STRING, &set->listen, "ADDRESS",
          .help = "unix:PATH or tcp://HOST:PORT (required)"},
         {"also-listen", FM_OPTION_STRING, &set->also_listen, "ADDRESS", .help = "a second address"},
-        {"snapshot", FM_OPTION_STRING, &set->snapshot, "NAME", .help = "the chains to serve (all)"},
+        {"snapshot", FM_OPTION_STRING, &set->snapshot, "NAME",
+         .help =
+             "the chains to serve (all); a pinned one is served of the generation it is pinned to"},
         {"jobs", FM_OPTION_U64, &set->jobs, "N", .help = "worker threads (2)", .letter = 'j',
          .min = 1, .max = 512},
         {"max-memory", FM_OPTION_U64, &set->max_memory_mib, "MIB",
@@ -67,15 +69,17 @@ static int parse(serve_settings *set, int argc, char **argv) {
     return fm_cli_report("foldmill serve", &error);
 }
 
-static void log_start(const fm_server *server, const fm_sample_source *source,
+static void log_start(const fm_server *server, const fm_sample_source *source, uint64_t generation,
                       const serve_settings *set) {
     char hash[FM_SHA256_HEX], name[300], address[400];
     fm_sha256_format(&source->snapshot, hash);
     for (size_t i = 0; fm_server_get_address(server, i); i++) {
         fm_log(FM_LOG_INFO, "listening",
-               "address=%s chains=%u snapshot=%s snapshot_hash=%s jobs=%llu max_memory_mib=%llu",
+               "address=%s generation=%llu chains=%u snapshot=%s snapshot_hash=%s jobs=%llu "
+               "max_memory_mib=%llu",
                fm_log_quote(address, sizeof address, fm_server_get_address(server, i)),
-               source->n_chain, fm_log_quote(name, sizeof name, source->snapshot_name), hash,
+               (unsigned long long)generation, source->n_chain,
+               fm_log_quote(name, sizeof name, source->snapshot_name), hash,
                (unsigned long long)set->jobs, (unsigned long long)set->max_memory_mib);
     }
 }
@@ -89,7 +93,7 @@ static void log_end(const fm_server *server) {
 }
 
 static fm_status serve(const serve_settings *set, const fm_sample_source *source,
-                       fm_error *reterr) {
+                       uint64_t generation, fm_error *reterr) {
     const fm_server_options options = {
         .listen = {set->listen, set->also_listen},
         .n_job = (uint32_t)set->jobs,
@@ -103,7 +107,7 @@ static fm_status serve(const serve_settings *set, const fm_sample_source *source
     fm_server *server;
     fm_status status = fm_server_create(&options, source, &server, reterr);
     if (status) return status;
-    log_start(server, source, set);
+    log_start(server, source, generation, set);
     fm_server_run(server);
     log_end(server);
     fm_server_destroy(server);
@@ -128,7 +132,7 @@ int fm_cmd_serve(int argc, char **argv) {
     if (fm_cache_source_open(set.cache, set.snapshot, &cache, &source, &error)) {
         return fm_cli_report("foldmill serve", &error);
     }
-    fm_status status = serve(&set, &source, &error);
+    fm_status status = serve(&set, &source, fm_cache_source_get_info(cache)->generation, &error);
     fm_cache_source_close(cache);
     return status ? fm_cli_report("foldmill serve", &error) : FM_EXIT_OK;
 }

@@ -180,6 +180,35 @@ static uint64_t pinned_generation(const fm_pin *pins, uint32_t n, const char *na
     return 0;
 }
 
+/* One line. A snapshot is served of the generation that it is pinned to (0: of the current one). */
+static void list_one(snapshot_job *job, const char *name, uint64_t pinned) {
+    size_t mark = fm_arena_mark(&job->arena);
+    fm_store *store;
+    fm_snapshot snapshot;
+    fm_error error;
+    char hex[FM_SHA256_HEX], reason[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+    fm_status status = fm_store_open_generation(job->arguments->cache, pinned, &store, &error);
+    if (!status) {
+        status = fm_snapshot_open(store, name, &job->arena, &snapshot, &error);
+        fm_store_close(store);
+    }
+    if (status) {
+        fm_error_format(&error, reason, sizeof reason);
+        printf("%-24s  cannot be served of %s generation: %s\n", name,
+               pinned ? "the pinned" : "this", reason);
+    } else {
+        uint64_t sum = 0;
+        for (uint32_t k = 0; k < snapshot.n_chain; k++)
+            sum += snapshot.weight[k];
+        fm_sha256_format(&snapshot.hash, hex);
+        printf("%-24s  %.16s  %u chains, sum of weights %llu", name, hex, snapshot.n_chain,
+               (unsigned long long)sum);
+        if (pinned) printf(", pinned to generation %llu", (unsigned long long)pinned);
+        printf("\n");
+    }
+    fm_arena_rewind(&job->arena, mark);
+}
+
 static fm_status list(snapshot_job *job, char **names, int n_name, fm_error *reterr) {
     (void)names;
     (void)n_name;
@@ -190,27 +219,8 @@ static fm_status list(snapshot_job *job, char **names, int n_name, fm_error *ret
     if (!status) {
         status = fm_pins_read(job->arguments->cache, &job->arena, &n_pin, &pins, reterr);
     }
-    for (uint32_t i = 0; i < n && !status; i++) {
-        size_t mark = fm_arena_mark(&job->arena);
-        fm_snapshot snapshot;
-        fm_error error;
-        char hex[FM_SHA256_HEX], reason[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
-        if (fm_snapshot_open(job->store, name[i], &job->arena, &snapshot, &error)) {
-            fm_error_format(&error, reason, sizeof reason);
-            printf("%-24s  cannot be served of this generation: %s\n", name[i], reason);
-        } else {
-            uint64_t sum = 0;
-            for (uint32_t k = 0; k < snapshot.n_chain; k++)
-                sum += snapshot.weight[k];
-            fm_sha256_format(&snapshot.hash, hex);
-            printf("%-24s  %.16s  %u chains, sum of weights %llu", name[i], hex, snapshot.n_chain,
-                   (unsigned long long)sum);
-            uint64_t pinned = pinned_generation(pins, n_pin, name[i]);
-            if (pinned) printf(", pinned to generation %llu", (unsigned long long)pinned);
-            printf("\n");
-        }
-        fm_arena_rewind(&job->arena, mark);
-    }
+    for (uint32_t i = 0; i < n && !status; i++)
+        list_one(job, name[i], pinned_generation(pins, n_pin, name[i]));
     return status;
 }
 

@@ -258,6 +258,51 @@ static void test_single_sequences(void **state) {
     teardown_case(&test);
 }
 
+/* Chains of `id` whose msa is the very blob of the chain of the same letter in another entry. */
+static uint32_t count_shared(const fm_store *store, const char *id) {
+    uint32_t n_shared = 0, n = fm_store_get_info(store)->n_chain;
+    for (uint32_t i = 0; i < n; i++) {
+        const char *name = fm_store_chain_name(store, i);
+        bool found = false;
+        for (uint32_t j = 0; j < n && strncmp(name, id, strlen(id)) == 0; j++) {
+            fm_store_part a, b;
+            found |= j != i && fm_store_get_part(store, i, FM_PART_MSA, &a) &&
+                     fm_store_get_part(store, j, FM_PART_MSA, &b) && a.blob == b.blob &&
+                     strcmp(strchr(fm_store_chain_name(store, j), '_'), strchr(name, '_')) == 0;
+        }
+        n_shared += found;
+    }
+    return n_shared;
+}
+
+/* The same chain under two names, as the copies of a crystal are: one msa, stored once. */
+static void test_parts_shared_by_content(void **state) {
+    (void)state;
+    cache_case test;
+    fm_store *store;
+    setup_case(&test, 3);
+    fm_build_report three = build(&test);
+    assert_int_equal(
+        run_shell("cd %s && a=$(ls alignments | head -1) && id=${a%%%%_*} && "
+                  "sed s/$id/9zzz/ mmcifs/$id.cif > mmcifs/9zzz.cif && "
+                  "for f in alignments/${id}_*; do cp -r $f alignments/9zzz_${f##*_}; done",
+                  test.data),
+        0);
+    fm_build_report more = build(&test), fresh;
+    assert_true(more.n_chain > three.n_chain);
+    assert_int_equal(more.n_refused, 0);
+    assert_int_equal(more.stored_bytes, three.stored_bytes);
+    assert_int_equal(run_shell("rm -r %s", test.cache), 0);
+    /* Also when several workers bring them at the same time. */
+    const fm_build_options four = {.n_job = 4};
+    assert_int_equal(build_with(&test, test.data, test.cache, four, &fresh), FM_OK);
+    assert_int_equal(fresh.stored_bytes, three.stored_bytes);
+    assert_int_equal(fm_store_open(test.cache, &store, &test.error), FM_OK);
+    assert_int_equal(count_shared(store, "9zzz_"), more.n_chain - three.n_chain);
+    fm_store_close(store);
+    teardown_case(&test);
+}
+
 /* One build at a time in a cache: another one, begun while the first runs, is refused. */
 static void build_within(void *context, const fm_build_progress *progress) {
     (void)progress;
@@ -291,6 +336,7 @@ int main(void) {
         cmocka_unit_test(test_stop_and_go_on),
         cmocka_unit_test(test_orphans),
         cmocka_unit_test(test_single_sequences),
+        cmocka_unit_test(test_parts_shared_by_content),
         cmocka_unit_test(test_lock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

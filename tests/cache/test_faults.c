@@ -35,6 +35,14 @@ static struct {
     atomic_bool fired, must_fail; /* must_fail: the call's failure cannot be made good */
 } fault;
 
+/* What is done with one file: bytes read of it before LMDB opens it, and whether LMDB does. */
+static struct {
+    char path[512]; /* "" = none */
+    atomic_size_t n_read;
+    size_t n_read_before;
+    bool opened;
+} watched;
+
 static bool armed(bool must_fail) {
     if (fault.kind == FAULT_NONE) return false;
     if (atomic_fetch_add(&fault.n_call, 1) + 1 != atomic_load(&fault.at)) return false;
@@ -55,14 +63,24 @@ static bool is_within(const char *path) {
     return fault.kind != FAULT_NONE && !strncmp(path, fault.folder, strlen(fault.folder));
 }
 
-static bool is_file_within(int fd) {
-    char link[64], path[512];
-    if (fault.kind == FAULT_NONE) return false;
+static void path_of(int fd, char path[512]) {
+    char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t n = readlink(link, path, sizeof path - 1);
-    if (n < 0) return false;
-    path[n] = '\0';
+    ssize_t n = readlink(link, path, 511);
+    path[n > 0 ? n : 0] = '\0';
+}
+
+static bool is_file_within(int fd) {
+    char path[512];
+    if (fault.kind == FAULT_NONE) return false;
+    path_of(fd, path);
     return is_within(path);
+}
+
+static bool is_watched(int fd) {
+    char path[512];
+    path_of(fd, path);
+    return strcmp(path, watched.path) == 0;
 }
 
 /* What dlsym gives is a function though its type says otherwise. */
@@ -84,7 +102,12 @@ int open(const char *path, int flags, ...) {
 
 ssize_t read(int fd, void *out, size_t size) {
     REAL(read);
-    return is_file_within(fd) && fails(false) ? -1 : real(fd, out, size);
+    if (is_file_within(fd) && fails(false)) return -1;
+    ssize_t got = real(fd, out, size);
+    if (watched.path[0] && got > 0 && is_watched(fd)) {
+        atomic_fetch_add(&watched.n_read, (size_t)got);
+    }
+    return got;
 }
 
 ssize_t pread(int fd, void *out, size_t size, off_t at) {
@@ -176,6 +199,10 @@ int mdb_env_sync(void *env, int force) {
 
 int mdb_env_open(void *env, const char *path, unsigned flags, mode_t mode) {
     REAL(mdb_env_open);
+    if (watched.path[0] && strcmp(path, watched.path) == 0) {
+        watched.opened = true;
+        watched.n_read_before = atomic_load(&watched.n_read);
+    }
     return fails(false) ? errno : real(env, path, flags, mode);
 }
 
@@ -224,9 +251,8 @@ static unsigned step_of(void) {
 
 static void start_over(const fault_case *fc, bool with_base) {
     const char *cache = fc->test.cache;
-    assert_int_equal(with_base ? run_shell("rm -rf %s; cp -r %s %s", cache, fc->base, cache)
-                               : run_shell("rm -rf %s", cache),
-                     0);
+    if (access(cache, F_OK) == 0) fm_test_remove_tree(cache);
+    if (with_base) assert_int_equal(run_shell("cp -r %s %s", fc->base, cache), 0);
 }
 
 /* Only whole things have names that readers look at. */
@@ -390,8 +416,75 @@ static void test_killed_at_every_call(void **state) {
     teardown_case(&fc.test);
 }
 
+/* -- shards from elsewhere */
+
+static void flip_byte(const char *path, long at) {
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, at, SEEK_SET), 0);
+    int byte = fgetc(file);
+    assert_int_equal(fseek(file, at, SEEK_SET), 0);
+    assert_int_equal(fputc(byte ^ 0x10, file), byte ^ 0x10);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Puts a shard that another cache made into the case's cache, one byte changed unless at < 0, and
+ * builds; it is watched meanwhile. */
+static void build_with_foreign_shard(fault_case *fc, long at, fm_build_report *report) {
+    cache_case *test = &fc->test;
+    char from[300], name[300];
+    start_over(fc, true);
+    snprintf(from, sizeof from, "%s/foreign/shards", test->folder);
+    DIR *dir = opendir(from);
+    assert_non_null(dir);
+    struct dirent *entry = readdir(dir);
+    while (entry && !strstr(entry->d_name, ".lmdb"))
+        entry = readdir(dir);
+    assert_non_null(entry);
+    snprintf(name, sizeof name, "%.100s", entry->d_name);
+    closedir(dir);
+    assert_int_equal(run_shell("cp %s/%s %s/shards", from, name, test->cache), 0);
+    memset(&watched, 0, sizeof watched);
+    snprintf(watched.path, sizeof watched.path, "%s/shards/%.100s", test->cache, name);
+    if (at >= 0) flip_byte(watched.path, at);
+    size_t mark = fm_arena_mark(&test->arena);
+    assert_int_equal(build_with(test, test->data, test->cache, small_shards, report), FM_OK);
+    fm_arena_rewind(&test->arena, mark);
+    watched.path[0] = '\0';
+    assert_memory_equal(&report->content, &fc->whole, sizeof fc->whole);
+}
+
+/* A shard brought in is hashed whole before LMDB, which trusts its pages, is given it; a damaged
+ * one is never opened, wherever the damage lies: meta page, tree, value. */
+static void test_foreign_shards_are_hashed_first(void **state) {
+    (void)state;
+    fault_case fc;
+    fm_build_report report;
+    char foreign[200];
+    static const long places[] = {0, 16, 4096 + 24, 2 * 4096 + 8, 3 * 4096 + 100};
+    setup_fault(&fc);
+    snprintf(foreign, sizeof foreign, "%s/foreign", fc.test.folder);
+    const fm_build_options one_shard = {.n_job = 1};
+    assert_int_equal(build_with(&fc.test, fc.test.data, foreign, one_shard, &report), FM_OK);
+    build_with_foreign_shard(&fc, -1, &report);
+    assert_true(watched.opened);
+    assert_true(watched.n_read_before >= 5 * 4096);
+    assert_int_equal(watched.n_read_before % 4096, 0);
+    assert_int_equal(report.n_reused, report.n_chain);
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        build_with_foreign_shard(&fc, places[i], &report);
+        assert_false(watched.opened);
+        assert_true(atomic_load(&watched.n_read) >= 5 * 4096);
+        assert_true(report.n_built > 0);
+    }
+    teardown_case(&fc.test);
+}
+
 int main(void) {
+    /* Memory, where there is a folder of it: builds by the hundred would wait for the disk. */
+    if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 0);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_foreign_shards_are_hashed_first),
         cmocka_unit_test(test_no_space),
         cmocka_unit_test(test_broken_disk),
         cmocka_unit_test(test_short_writes),

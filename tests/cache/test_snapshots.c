@@ -248,6 +248,15 @@ static void test_pins_and_gc(void **state) {
     char old[200];
     snprintf(old, sizeof old, "%s/old", test.folder);
     assert_int_equal(verify(&test, old), FM_OK);
+    /* A pinned snapshot is served of its generation, whatever is in force. */
+    fm_store *pinned;
+    assert_int_equal(fm_store_open_for(test.cache, "all", &pinned, &test.error), FM_OK);
+    assert_int_equal(fm_store_get_info(pinned)->generation, 1);
+    assert_memory_equal(&fm_store_get_info(pinned)->content, &first.content, 32);
+    fm_store_close(pinned);
+    assert_int_equal(fm_store_open_for(test.cache, "other", &pinned, &test.error), FM_OK);
+    assert_int_equal(fm_store_get_info(pinned)->generation, 2);
+    fm_store_close(pinned);
     /* Pinned to another generation; unpinned; gone, while a reader that has it open reads on. */
     fm_store *now = open_store(&test);
     assert_int_equal(fm_pin_write(now, "all", &test.error), FM_ERR_EXISTS);
@@ -289,6 +298,9 @@ static void test_gc_refuses(void **state) {
     assert_int_equal(fm_gc_run(test.cache, &plain, &test.arena, &report, &test.error),
                      FM_ERR_CORRUPT);
     assert_non_null(strstr(test.error.message, "lost"));
+    fm_store *store;
+    assert_int_equal(fm_store_open_for(test.cache, "lost", &store, &test.error), FM_ERR_NOT_FOUND);
+    assert_non_null(strstr(test.error.message, "pinned to generation 9"));
     assert_int_equal(run_shell("test -e %s/shards/%064d.lmdb", test.cache, 7), 0);
     teardown_case(&test);
 }

@@ -54,7 +54,7 @@ static pid_t server;
 
 /* Starts a server with `jobs` threads on the unix socket %s/s and a TCP port; its log goes to
  * %s/log. */
-static void start(const char *jobs) {
+static void start_snapshot(const char *jobs, const char *snapshot) {
     char program[1024], cache[256], socket[256], log[256];
     snprintf(program, sizeof program, "%s/foldmill", getenv("FM_BIN"));
     snprintf(cache, sizeof cache, "%s/cache", folder);
@@ -65,12 +65,16 @@ static void start(const char *jobs) {
     if (server == 0) {
         if (!freopen(log, "w", stderr)) _exit(99);
         execl(program, program, "serve", "--cache", cache, "--listen", socket, "--also-listen",
-              "tcp://127.0.0.1:0", "--jobs", jobs, (char *)NULL);
+              "tcp://127.0.0.1:0", "--jobs", jobs, "--snapshot", snapshot, (char *)NULL);
         _exit(98);
     }
     assert_int_equal(run("for i in $(seq 300); do grep -q 'listening address=tcp' %s/log && exit 0;"
                          " sleep 0.1; done; cat %s/log >&2; exit 1"),
                      0);
+}
+
+static void start(const char *jobs) {
+    start_snapshot(jobs, "all");
 }
 
 /* Ends it as a service manager would: it must go with exit code 0, and say so. */
@@ -188,11 +192,43 @@ static void mistakes_are_said(void **state) {
     stop();
 }
 
+/* A run that pinned its snapshot gets the same samples after others have built and cleaned up. */
+static void a_pinned_snapshot_is_served_as_it_was(void **state) {
+    (void)state;
+    static const char fetch[] = "$FM_BIN/foldmill fetch --data unix:%s/s --steps 20 --batch 4 "
+                                "--seed 7 --digest | grep digest >%s/now";
+    assert_int_equal(run("$FM_BIN/foldmill snapshot create mine --cache %s/cache >/dev/null && "
+                         "$FM_BIN/foldmill snapshot pin mine --cache %s/cache >/dev/null"),
+                     0);
+    start_snapshot("2", "mine");
+    assert_int_equal(run(fetch), 0);
+    assert_int_equal(run("mv %s/now %s/before"), 0);
+    stop();
+    assert_int_equal(
+        run("cd %s/data/alignments && for d in *; do sed -n 1,2p $d/mgnify_hits.a3m | tr A-Y C | "
+            "sed 's/^>.*/>new/' >> $d/mgnify_hits.a3m; done; cd %s && $FM_BIN/foldmill build data "
+            "--cache cache --quiet >/dev/null 2>&1 && $FM_BIN/foldmill gc --cache cache >/dev/null "
+            "&& $FM_BIN/foldmill snapshot list --cache cache | grep -q 'mine .* pinned to "
+            "generation 1'"),
+        0);
+    start_snapshot("2", "mine");
+    assert_int_equal(run("grep -q 'generation=1 ' %s/log"), 0);
+    assert_int_equal(run(fetch), 0);
+    assert_int_equal(run("cmp %s/now %s/before"), 0);
+    stop();
+    start("2");
+    assert_int_equal(run("grep -q 'generation=2 ' %s/log"), 0);
+    assert_int_equal(run(fetch), 0);
+    assert_int_equal(run("cmp -s %s/now %s/before"), 1);
+    stop();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_digest_depends_on_the_samples_alone),
         cmocka_unit_test(groups_share_the_same_samples),
         cmocka_unit_test(mistakes_are_said),
+        cmocka_unit_test(a_pinned_snapshot_is_served_as_it_was),
     };
     return cmocka_run_group_tests(tests, make_cache, drop_folder);
 }
