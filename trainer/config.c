@@ -2,6 +2,7 @@
 #include "trainer/config.h"
 
 #include "proto/base/date.h"
+#include "proto/base/file.h"
 #include "trainer/presets.h"
 
 #include <assert.h>
@@ -294,6 +295,24 @@ static void format_value(const key *k, const fm_train_config *config, char *out,
     }
     case KEY_WORD: snprintf(out, out_bytes, "%s", word_of(k, field)); break;
     }
+}
+
+fm_status fm_train_config_load(const char *preset, const char *path, fm_train_config *ret_config,
+                               fm_error *reterr) {
+    fm_train_config config;
+    fm_status status = fm_train_config_preset(preset, &config, reterr);
+    if (status == FM_OK && path) {
+        fm_arena arena;
+        fm_bytes text;
+        status = fm_arena_init(&arena, (size_t)2 * MAX_TEXT_BYTES, reterr);
+        if (status != FM_OK) return status;
+        status = fm_file_read(&arena, path, MAX_TEXT_BYTES, &text, reterr);
+        if (status == FM_OK) status = fm_train_config_parse(text, &config, reterr);
+        if (status != FM_OK && reterr) fm_error_in(reterr, path);
+        fm_arena_fini(&arena);
+    }
+    if (status == FM_OK) *ret_config = config;
+    return status;
 }
 
 void fm_train_config_format(const fm_train_config *config, char out[FM_TRAIN_CONFIG_TEXT_BYTES]) {

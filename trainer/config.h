@@ -46,6 +46,11 @@ typedef struct fm_train_config {
 FM_MUST_USE fm_status fm_train_config_preset(const char *name, fm_train_config *ret_config,
                                              fm_error *reterr);
 
+/* The preset, changed by the file at `path` (NULL = as it is). Errors of the file carry its name.
+ */
+FM_MUST_USE fm_status fm_train_config_load(const char *preset, const char *path,
+                                           fm_train_config *ret_config, fm_error *reterr);
+
 /* Changes *config by the text of a file. On failure *config is as it was. */
 FM_MUST_USE fm_status fm_train_config_parse(fm_bytes text, fm_train_config *config,
                                             fm_error *reterr);

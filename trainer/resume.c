@@ -28,6 +28,26 @@ fm_status fm_resume_save(const fm_resume_options *options, const fm_trainer *tra
     return fm_checkpoint_prune(options->folder, options->keep_last, options->keep_every, reterr);
 }
 
+fm_status fm_resume_begin_from(const char *path, fm_trainer *trainer, fm_error *reterr) {
+    fm_params *params = &trainer->params;
+    fm_checkpoint_state state;
+    fm_arena arena;
+    fm_status status = fm_arena_init(&arena, NOTE_BYTES, reterr);
+    if (status != FM_OK) return status;
+    status = fm_checkpoint_peek(path, &arena, &state, reterr);
+    if (status == FM_OK) status = fm_checkpoint_load(path, params, &state, reterr);
+    if (status == FM_OK) {
+        /* fill counts elements of the narrow type */
+        int64_t n = params->n_element * (int64_t)(fm_element_bytes(params->element) /
+                                                  fm_element_bytes(params->kernels->act));
+        params->kernels->fill(NULL, n, 0.0, params->moment1);
+        params->kernels->fill(NULL, n, 0.0, params->moment2);
+        params->kernels->synchronize(NULL);
+    }
+    fm_arena_fini(&arena);
+    return status;
+}
+
 /* The start of the line that `at` lies in. */
 static const char *line_start(const char *text, const char *at) {
     while (at > text && at[-1] != '\n')

@@ -19,6 +19,11 @@ typedef struct fm_resume_options {
 FM_MUST_USE fm_status fm_resume_save(const fm_resume_options *options, const fm_trainer *trainer,
                                      uint64_t step, const fm_token *token, fm_error *reterr);
 
+/* Begins a new run with a checkpoint's parameters and average: moments are 0, no step is made. The
+ * checkpoint must be of a model of the same sizes; its other settings do not matter.
+ * FM_ERR_CORRUPT, FM_ERR_NOT_FOUND, FM_ERR_IO. */
+FM_MUST_USE fm_status fm_resume_begin_from(const char *path, fm_trainer *trainer, fm_error *reterr);
+
 /* Takes over the newest whole checkpoint of the folder: trainer, *ret_step and *ret_token. One that
  * is damaged is logged and passed over. FM_ERR_NOT_FOUND when there is none, FM_ERR_CORRUPT when
  * all are damaged; FM_ERR_USAGE when it is of a run with another seed or other settings, naming the

@@ -25,7 +25,6 @@ enum {
     EXIT_USAGE = 2,
     N_WINDOW = 10,    /* steps whose mean loss is reported at both ends of a run */
     QUIET_STEPS = 10, /* a line for people every so many steps when standard error is no terminal */
-    CONFIG_BYTES = 65536,
 };
 
 static const double GIB = 1 << 30;
@@ -40,14 +39,16 @@ static const char description[] =
     "the step in hand.\n\n"
     "The run's whole state is kept in DIR every --checkpoint-every steps and at the end;\n"
     "--resume goes on from the newest whole checkpoint, or begins when there is none. A run\n"
-    "that was killed and resumed ends with the same bits as one that was not.\n\n"
+    "that was killed and resumed ends with the same bits as one that was not. --from begins a\n"
+    "new run with the parameters and the average of another run's checkpoint, or of one that\n"
+    "`foldmill import` has made: steps, moments and the data stream start anew.\n\n"
     "examples:\n"
     "  foldmill train --data unix:/run/foldmill.sock --preset tiny --steps 200 --out run1\n"
     "  foldmill train --data tcp://host:7420 --config mine.ini --steps 5000 --resume\n\n"
     "exit codes: 0 done or stopped on request, 1 failed, 2 bad usage";
 
 typedef struct settings {
-    const char *data, *preset, *config, *out, *order, *device, *dtype;
+    const char *data, *preset, *config, *from, *out, *order, *device, *dtype;
     uint64_t steps, seed, ahead, wait_ms;
     uint64_t checkpoint_every, keep_last, keep_every; /* steps, files, steps; 0 = never */
     bool quiet, resume;
@@ -103,6 +104,8 @@ static int parse(settings *set, int argc, char **argv) {
          .min = 1, .max = 10000},
         {"keep-every", FM_OPTION_U64, &set->keep_every, "M",
          .help = "keep those of every M-th step for good (0 = none)", .max = FM_LIMIT_STEP},
+        {"from", FM_OPTION_STRING, &set->from, "CHECKPOINT",
+         .help = "begin with the parameters of this checkpoint, as of `foldmill import`"},
         {"resume", FM_OPTION_FLAG, &set->resume, NULL,
          .help = "go on from the newest checkpoint in --out"},
         {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "no line a step, only the summary"},
@@ -119,20 +122,6 @@ static int parse(settings *set, int argc, char **argv) {
         status = fm_fail(&error, FM_ERR_USAGE, "--data URL is needed");
     if (status == FM_ERR_CANCELLED) return EXIT_OK;
     return status == FM_OK ? -1 : report(&error);
-}
-
-static fm_status read_config(const settings *set, fm_train_config *config, fm_error *reterr) {
-    fm_status status = fm_train_config_preset(set->preset, config, reterr);
-    if (status != FM_OK || !set->config) return status;
-    fm_arena arena;
-    fm_bytes text;
-    status = fm_arena_init(&arena, 2 * CONFIG_BYTES, reterr);
-    if (status != FM_OK) return status;
-    status = fm_file_read(&arena, set->config, CONFIG_BYTES, &text, reterr);
-    if (status == FM_OK) status = fm_train_config_parse(text, config, reterr);
-    if (status != FM_OK) fm_error_in(reterr, set->config);
-    fm_arena_fini(&arena);
-    return status;
 }
 
 /* -- opening what a run needs */
@@ -214,13 +203,17 @@ static fm_resume_options resume_options(const train_run *run) {
                                .config = &run->config};
 }
 
-/* Goes on from the folder's newest checkpoint when asked to; begins when there is none. */
+/* Goes on from the folder's newest checkpoint when asked to; begins when there is none, with what
+ * --from names or with drawn parameters. */
 static fm_status resume(train_run *run, fm_error *reterr) {
-    if (!run->set->resume) return FM_OK;
-    fm_resume_options options = resume_options(run);
-    fm_status status = fm_resume_load(&options, run->trainer, &run->n_step, &run->token, reterr);
-    run->first_step = run->n_step;
-    return status == FM_ERR_NOT_FOUND ? FM_OK : status;
+    fm_status status = FM_ERR_NOT_FOUND;
+    if (run->set->resume) {
+        fm_resume_options options = resume_options(run);
+        status = fm_resume_load(&options, run->trainer, &run->n_step, &run->token, reterr);
+        run->first_step = run->n_step;
+    }
+    if (status != FM_ERR_NOT_FOUND) return status;
+    return run->set->from ? fm_resume_begin_from(run->set->from, run->trainer, reterr) : FM_OK;
 }
 
 static fm_status save(train_run *run, fm_error *reterr) {
@@ -507,8 +500,10 @@ static void summarize(train_run *run) {
  * began. */
 static fm_status begin(train_run *run, fm_error *reterr) {
     char path[PATH_MAX];
+    const settings *set = run->set;
     fm_status status = find_metrics_path(run, path, reterr);
-    if (status == FM_OK) status = read_config(run->set, &run->config, reterr);
+    if (status == FM_OK)
+        status = fm_train_config_load(set->preset, set->config, &run->config, reterr);
     if (status == FM_OK) status = create_trainer(run, reterr);
     if (status == FM_OK) status = resume(run, reterr);
     if (status == FM_OK) status = open_loader(run, reterr);

@@ -1,5 +1,5 @@
-/* cmd_train.c: `foldmill train`: becomes foldmill-train, the program that links the
- * model (and CUDA and NCCL where there are), found beside this one, else on PATH. */
+/* cmd_train.c: `foldmill train`, `import`, `export-weights`: becomes foldmill-train, the program
+ * that links the model (and CUDA and NCCL where there are), found beside this one, else on PATH. */
 #include "server/cli/commands.h"
 
 #include <errno.h>

@@ -28,8 +28,8 @@ int fm_cmd_stats(int argc, char **argv);
 int fm_cmd_synth(int argc, char **argv);
 int fm_cmd_serve(int argc, char **argv);
 int fm_cmd_fetch(int argc, char **argv);
-/* train, eval, predict: handed over to the program foldmill-train, with the command as its first
- * argument. */
+/* train, import, export-weights: handed over to the program foldmill-train, with the command as its
+ * first argument. */
 int fm_cmd_train(int argc, char **argv);
 
 #endif

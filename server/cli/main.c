@@ -22,6 +22,8 @@ static const command_entry commands[] = {
     {"serve", fm_cmd_serve, "serve samples from a cache to trainers"},
     {"fetch", fm_cmd_fetch, "drain a stream of a server and print rates and waits"},
     {"train", fm_cmd_train, "train on what a server streams (foldmill-train)"},
+    {"import", fm_cmd_train, "make a checkpoint of DeepMind's or OpenFold's weights"},
+    {"export-weights", fm_cmd_train, "write a checkpoint's weights for others' programs"},
     {"synth", fm_cmd_synth, "write a synthetic dataset: structures, alignments, template hits"},
     {NULL, NULL, NULL},
 };
@@ -46,7 +48,7 @@ static void print_usage(FILE *out) {
     fprintf(out, "foldmill - protein data in, AlphaFold2 training features out\n\n"
                  "usage: foldmill COMMAND [options]      foldmill COMMAND --help\n\ncommands:\n");
     for (const command_entry *entry = commands; entry->name; entry++) {
-        fprintf(out, "  %-10s %s\n", entry->name, entry->summary);
+        fprintf(out, "  %-14s %s\n", entry->name, entry->summary);
     }
 }
 

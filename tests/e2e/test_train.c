@@ -128,6 +128,53 @@ static void a_killed_run_goes_on_to_the_same_bits(void **state) {
     assert_int_equal(run("grep -q 'the run was made with .learning_rate = 0.003' err"), 0);
 }
 
+/* A run's weights go out as DeepMind's, come back in, and another run begins with them. */
+static void weights_go_out_and_come_back(void **state) {
+    (void)state;
+    assert_int_equal(run(small), 0);
+    assert_int_equal(run("foldmill train --data unix:socket --config small.ini --steps 20 --seed 5 "
+                         "--out w --quiet >w.log 2>&1"),
+                     0);
+    const char *checkpoint = "w/checkpoint-000000000020.safetensors";
+    static const char *const ways[] = {
+        "--format npz", "--format npz --names openfold", "--format safetensors",
+        "--format safetensors --names openfold-1", "--format safetensors --names foldmill"};
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        char command[1024];
+        snprintf(
+            command, sizeof command,
+            "foldmill export-weights %s %s --set model --out out >export.log && "
+            "foldmill import out --preset tiny --config small.ini --out in.safetensors "
+            ">import.log && "
+            "foldmill export-weights in.safetensors %s --out again >again.log && cmp out again",
+            checkpoint, ways[i], ways[i]);
+        assert_int_equal(run(command), 0);
+    }
+    assert_int_equal(run("grep -q 'arrays by foldmill names' import.log"), 0);
+    /* The first loss is that of a run that has learnt, and --resume goes on with the new run. */
+    assert_int_equal(run("foldmill train --data unix:socket --config small.ini --steps 4 --seed 5 "
+                         "--from in.safetensors --out f --quiet >f.log 2>&1"),
+                     0);
+    assert_int_equal(
+        run("python3 -c 'import json; l=lambda f: json.loads(open(f).readline())[\"loss\"]; "
+            "exit(not l(\"f/metrics.jsonl\") < 0.95*l(\"w/metrics.jsonl\"))'"),
+        0);
+    assert_int_equal(run("foldmill train --data unix:socket --config small.ini --steps 6 --seed 5 "
+                         "--from in.safetensors --resume --out f --quiet >f.log 2>&1 && "
+                         "grep -q 'resumed at step 4' f.log"),
+                     0);
+    /* Another model's sizes: every array is named. */
+    assert_int_equal(run("foldmill import out --preset tiny --out x.safetensors 2>err"), 1);
+    assert_int_equal(
+        run("grep -c '^missing  evoformer.1.' err | grep -qx 93 && test ! -e x.safetensors"), 0);
+    assert_int_equal(run("foldmill train --data unix:socket --from in.safetensors --out x 2>err"),
+                     1);
+    assert_int_equal(run("grep -q 'another number of parameters' err && test ! -e x"), 0);
+    assert_int_equal(run("foldmill import out 2>err"), 2);
+    assert_int_equal(run("foldmill export-weights in.safetensors --out x --format pt 2>err"), 2);
+    assert_int_equal(run("grep -q 'format is npz or safetensors' err"), 0);
+}
+
 static void a_signal_stops_after_the_step_in_hand(void **state) {
     (void)state;
     assert_int_equal(run(small), 0);
@@ -167,6 +214,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_loss_falls_and_the_run_repeats_to_the_bit),
         cmocka_unit_test(a_killed_run_goes_on_to_the_same_bits),
+        cmocka_unit_test(weights_go_out_and_come_back),
         cmocka_unit_test(a_signal_stops_after_the_step_in_hand),
         cmocka_unit_test(mistakes_are_said),
     };

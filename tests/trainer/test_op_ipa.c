@@ -23,7 +23,7 @@ static void begin(op_bench *bench, setup *s, fm_element element, int64_t n) {
     op_input(bench, 3, (int64_t[]){n, n, s->config.c_z}, true);
     op_input(bench, 2, (int64_t[]){n, FM_FRAME}, true);
     op_input(bench, 1, (int64_t[]){n}, false);
-    fm_scope scope = {&bench->params, &bench->arena, "", "", "", -1};
+    fm_scope scope = {&bench->params, &bench->arena, "", "", "", -1, 0};
     s->weights = fm_scope_ipa(&scope, &s->config);
     op_finish(bench, build, s);
 }

@@ -58,7 +58,7 @@ static fm_tensor_ref build_unit(fm_tape *tape, const fm_tensor_ref *in, const vo
 }
 
 static void add_unit_weights(op_bench *bench, unit *u) {
-    fm_scope scope = {&bench->params, &bench->arena, "", "", "", -1};
+    fm_scope scope = {&bench->params, &bench->arena, "", "", "", -1, 0};
     fm_scope linear = fm_scope_enter(&scope, "", "linear", "");
     switch (u->kind) {
     case TRANSITION:
@@ -259,7 +259,7 @@ static void begin_module(op_bench *bench, module *m, fm_element element) {
     }
     m->factors = fm_state_add(&bench->state, "factors", FM_ELEMENT_F64, 1, (int64_t[]){N_TERM});
     fm_structure_declare_tables(&bench->state, &m->tables);
-    fm_scope root = {&bench->params, &bench->arena, "", "", "", -1};
+    fm_scope root = {&bench->params, &bench->arena, "", "", "", -1, 0};
     fm_scope scope = fm_scope_enter(&root, "structure.", "structure_module.", "structure_module/");
     m->weights = fm_scope_structure(&scope, &CONFIG);
     m->heads = fm_scope_structure_heads(&root, &CONFIG);

@@ -36,7 +36,7 @@ static void check_layer(layers *l, int64_t n, int64_t c_s, int64_t c) {
     op_begin(&bench, FM_ELEMENT_F64);
     op_input(&bench, 2, (int64_t[]){n, l->which == UNIT_PAIRS ? 2 : c_s}, true);
     op_input(&bench, 2, (int64_t[]){n, c_s}, l->which == ANGLES);
-    fm_scope scope = {&bench.params, &bench.arena, "", "", "", -1};
+    fm_scope scope = {&bench.params, &bench.arena, "", "", "", -1, 0};
     const fm_structure_config config = {
         .c_s = c_s, .c_angle = c, .n_angle_block = 2, .c_plddt = c, .n_plddt_bin = 5};
     if (l->which == NORM) {

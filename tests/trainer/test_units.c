@@ -127,7 +127,7 @@ static fm_tensor_ref build(fm_tape *tape, const fm_tensor_ref *in, const void *c
 
 static void add_weights(op_bench *bench, run_state *s) {
     const fm_model_config *c = s->unit.config;
-    fm_scope scope = {&bench->params, &bench->arena, "", "", "", -1};
+    fm_scope scope = {&bench->params, &bench->arena, "", "", "", -1, 0};
     fm_scope column = fm_scope_enter(&scope, "", "", "");
     int64_t heads = c->n_head_pair, width = c->c_head_pair, factor = c->transition_factor;
     fm_evoformer_weights *w = &s->w;

@@ -286,6 +286,11 @@ size_t fm_safetensors_count(const fm_safetensors *file) {
     return file->n_tensor;
 }
 
+const fm_safetensor *fm_safetensors_at(const fm_safetensors *file, size_t index) {
+    assert(index < file->n_tensor);
+    return &file->tensor[index];
+}
+
 fm_status fm_safetensors_read(const fm_safetensors *file, const fm_safetensor *tensor, void *out,
                               fm_error *reterr) {
     return read_at(file, out, tensor->bytes, file->data_at + tensor->offset, reterr);

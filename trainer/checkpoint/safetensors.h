@@ -54,6 +54,8 @@ const char *fm_safetensors_note_of(const fm_safetensors *file, const char *key);
 /* The entry of that name, NULL when there is none. */
 const fm_safetensor *fm_safetensors_find(const fm_safetensors *file, const char *name);
 size_t fm_safetensors_count(const fm_safetensors *file);
+/* Entry `index` below the count, in the order of names (strcmp). */
+const fm_safetensor *fm_safetensors_at(const fm_safetensors *file, size_t index);
 
 /* Reads the tensor's bytes into out[0..tensor->bytes-1]. FM_ERR_IO. */
 FM_MUST_USE fm_status fm_safetensors_read(const fm_safetensors *file, const fm_safetensor *tensor,

@@ -64,6 +64,10 @@ static void set_start(fm_param *param, start kind) {
     }
 }
 
+static bool has_heads(fm_deepmind_layout layout) {
+    return layout == FM_DEEPMIND_HEADS_OUT || layout == FM_DEEPMIND_HEADS_IN;
+}
+
 /* Adds rows[0..n_row-1]; the blocks they open go to block[0..]. */
 static void add_rows(const fm_scope *scope, const row *rows, int n_row, const int64_t *dims,
                      fm_param_ref *block) {
@@ -78,6 +82,7 @@ static void add_rows(const fm_scope *scope, const row *rows, int n_row, const in
                           .deepmind = join(scope->arena, scope->deepmind, from->deepmind),
                           .deepmind_layer = scope->deepmind_layer,
                           .deepmind_layout = from->layout,
+                          .deepmind_heads = has_heads(from->layout) ? scope->deepmind_heads : 0,
                           .rank = from->c_in ? 2 : 1,
                           .shape = {dims[from->c_out], from->c_in ? dims[from->c_in] : 0}};
         set_start(&param, from->start);
@@ -157,14 +162,16 @@ fm_attention_weights fm_scope_attention(const fm_scope *scope, fm_axial axial, i
                                         int64_t c_z, int64_t n_head, int64_t c_head) {
     const int64_t dims[] = {0, c, n_head * c_head, n_head, c_z};
     fm_param_ref block[8] = {0};
+    fm_scope heads = *scope;
+    heads.deepmind_heads = n_head;
     if (axial == FM_AXIAL_ROW) {
-        add_rows(scope, ROW_ATTENTION, N_ROW(ROW_ATTENTION), dims, block);
+        add_rows(&heads, ROW_ATTENTION, N_ROW(ROW_ATTENTION), dims, block);
     } else if (axial == FM_AXIAL_COLUMN) {
         /* OpenFold wraps the column's attention in one more module. */
-        fm_scope inner = fm_scope_enter(scope, "", "_msa_att.", "");
+        fm_scope inner = fm_scope_enter(&heads, "", "_msa_att.", "");
         add_rows(&inner, COLUMN_ATTENTION, N_ROW(COLUMN_ATTENTION), dims, block);
     } else {
-        add_rows(scope, TRIANGLE_ATTENTION, N_ROW(TRIANGLE_ATTENTION), dims, block);
+        add_rows(&heads, TRIANGLE_ATTENTION, N_ROW(TRIANGLE_ATTENTION), dims, block);
     }
     return (fm_attention_weights){.norm = block[0],
                                   .qkvg = block[1],
@@ -201,7 +208,9 @@ fm_global_attention_weights fm_scope_global_attention(const fm_scope *scope, int
                                                       int64_t n_head, int64_t c_head) {
     const int64_t dims[] = {0, c, n_head * c_head, c_head};
     fm_param_ref b[6];
-    add_rows(scope, GLOBAL_ATTENTION, N_ROW(GLOBAL_ATTENTION), dims, b);
+    fm_scope heads = *scope;
+    heads.deepmind_heads = n_head;
+    add_rows(&heads, GLOBAL_ATTENTION, N_ROW(GLOBAL_ATTENTION), dims, b);
     return (fm_global_attention_weights){b[0], b[1], b[2], b[3], b[4], b[5], n_head, c_head};
 }
 
@@ -246,7 +255,9 @@ static const row OUTER[] = {
 fm_outer_weights fm_scope_outer(const fm_scope *scope, int64_t c_m, int64_t c, int64_t c_z) {
     const int64_t dims[] = {0, c_m, c, c_z, c * c};
     fm_param_ref block[5];
-    add_rows(scope, OUTER, N_ROW(OUTER), dims, block);
+    fm_scope heads = *scope;
+    heads.deepmind_heads = c;
+    add_rows(&heads, OUTER, N_ROW(OUTER), dims, block);
     return (fm_outer_weights){block[0], block[1], block[2], block[3], block[4], c, c_z};
 }
 
@@ -519,7 +530,9 @@ static void add_templates(const fm_scope *root, const fm_model_config *c, fm_mod
                                      "template_pair_stack/__layer_stack_no_state/");
         w->template_block[i] = fm_scope_template_block(&block, c);
     }
-    add_rows(&scope, TEMPLATE_ATTENTION, N_ROW(TEMPLATE_ATTENTION), dims, b);
+    fm_scope heads = scope;
+    heads.deepmind_heads = c->n_head_pointwise;
+    add_rows(&heads, TEMPLATE_ATTENTION, N_ROW(TEMPLATE_ATTENTION), dims, b);
     w->template_attention = (fm_template_attention_weights){
         b[0], b[1], b[2], b[3], b[4], c->n_head_pointwise, c->c_head_pointwise};
     add_rows(&scope, TEMPLATE_ROWS, N_ROW(TEMPLATE_ROWS), dims, b);
@@ -545,7 +558,7 @@ static void add_extra_msa(const fm_scope *root, const fm_model_config *c, fm_mod
 void fm_model_add_parameters(fm_params *params, fm_arena *arena, const fm_model_config *c,
                              fm_model_weights *ret_weights) {
     assert(c->n_block <= FM_MAX_BLOCK);
-    fm_scope root = {params, arena, "", "", "", -1};
+    fm_scope root = {params, arena, "", "", "", -1, 0};
     add_embedders(&root, c, ret_weights);
     add_templates(&root, c, ret_weights);
     add_extra_msa(&root, c, ret_weights);

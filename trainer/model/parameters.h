@@ -32,6 +32,7 @@ typedef struct fm_scope {
     fm_arena *arena;
     const char *name, *openfold, *deepmind; /* prefixes, "" or ending in '.', '.' and '/' */
     int32_t deepmind_layer;                 /* -1 = arrays are not stacked */
+    int64_t deepmind_heads;                 /* of the module's arrays that have an axis of heads */
 } fm_scope;
 
 /* The scope of a module inside another: prefixes appended. Running out of arena is asserted. */

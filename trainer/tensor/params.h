@@ -36,6 +36,7 @@ typedef struct fm_param {
     const char *deepmind;   /* ".../evoformer_iteration/...//query_w", below alphafold_iteration/ */
     int32_t deepmind_layer; /* index on the leading axis of DeepMind's stacked array, -1 = none */
     fm_deepmind_layout deepmind_layout;
+    int64_t deepmind_heads; /* N_head of the two layouts that have it (c of an OPM), else 0 */
     uint8_t rank;
     int64_t shape[FM_PARAM_RANK]; /* [c_out, c_in] or [c] */
     fm_init_kind init;

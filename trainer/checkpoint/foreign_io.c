@@ -1,0 +1,344 @@
+/* foreign_io.c: files in and out, see foreign.h. */
+#include "trainer/checkpoint/foreign.h"
+
+#include "proto/base/log.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME_BYTES = 320, LINE_BYTES = 768, SHAPE_BYTES = 192 };
+
+/* What may stand before every name of a file, tried in this order. Our checkpoints have two sets.
+ */
+static const char *const prefixes[FM_N_NAMING][5] = {
+    [FM_NAMING_FOLDMILL] = {"", "ema.", "model."},
+    [FM_NAMING_OPENFOLD] = {"", "model.", "module.", "module.model."},
+    [FM_NAMING_OPENFOLD_1] = {"", "model.", "module.", "module.model."},
+    [FM_NAMING_DEEPMIND] = {""},
+};
+
+static const fm_weights_array *find(const fm_weights_file *file, const char *prefix,
+                                    const char *name) {
+    char text[NAME_BYTES];
+    snprintf(text, sizeof text, "%s%s", prefix, name);
+    return fm_weights_file_find(file, text);
+}
+
+/* -- which naming */
+
+typedef struct guess {
+    fm_weight_names naming;
+    const char *prefix;
+    fm_foreign_list list;
+    size_t n_found;
+} guess;
+
+static fm_status find_naming(const fm_weights_file *file, const fm_params *params, fm_arena *arena,
+                             guess *ret_best, fm_error *reterr) {
+    guess best = {.n_found = 0};
+    for (int naming = 0; naming < FM_N_NAMING; naming++) {
+        guess g = {.naming = (fm_weight_names)naming};
+        fm_status status = fm_foreign_list_arrays(params, g.naming, arena, &g.list, reterr);
+        if (status != FM_OK) return status;
+        for (int p = 0; prefixes[naming][p]; p++) {
+            g.prefix = prefixes[naming][p];
+            g.n_found = 0;
+            for (size_t i = 0; i < g.list.n_array; i++)
+                g.n_found += find(file, g.prefix, g.list.array[i].name) != NULL;
+            /* A whole naming beats one of which more arrays are there by number alone. */
+            double share = (double)g.n_found / (double)g.list.n_array;
+            double most = best.n_found ? (double)best.n_found / (double)best.list.n_array : 0;
+            if (share > most) best = g;
+        }
+    }
+    *ret_best = best;
+    return FM_OK;
+}
+
+/* -- the report */
+
+/* Lines of text in the arena, under construction: an allocation that is trimmed in the end. */
+typedef struct report_text {
+    char *text;
+    size_t size, capacity;
+} report_text;
+
+FM_PRINTF(2, 3) static void add_line(report_text *r, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    size_t room = r->capacity - r->size;
+    int n = vsnprintf(r->text + r->size, room, format, arguments);
+    va_end(arguments);
+    assert(n >= 0 && (size_t)n < room);
+    r->size += (size_t)n;
+}
+
+/* "[48, 256, 8, 32]" */
+static const char *format_shape(char out[SHAPE_BYTES], int rank, const uint64_t *shape) {
+    size_t at = 0;
+    at += (size_t)snprintf(out, SHAPE_BYTES, "[");
+    for (int axis = 0; axis < rank; axis++) {
+        at += (size_t)snprintf(out + at, SHAPE_BYTES - at, "%s%" PRIu64, axis ? ", " : "",
+                               shape[axis]);
+    }
+    snprintf(out + at, SHAPE_BYTES - at, "]");
+    return out;
+}
+
+static bool same_shape(const fm_foreign_array *want, const fm_weights_array *got) {
+    return want->rank == got->rank &&
+           memcmp(want->shape, got->shape, (size_t)want->rank * sizeof want->shape[0]) == 0;
+}
+
+/* Names that the file should have: missing, or not as they should be. */
+static void compare_wanted(const fm_weights_file *file, const guess *g, report_text *text,
+                           fm_import_report *report) {
+    char want_shape[SHAPE_BYTES], got_shape[SHAPE_BYTES], dtype[32];
+    for (size_t i = 0; i < g->list.n_array; i++) {
+        const fm_foreign_array *want = &g->list.array[i];
+        const fm_weights_array *got = find(file, g->prefix, want->name);
+        format_shape(want_shape, want->rank, want->shape);
+        if (!got) {
+            report->n_missing++;
+            add_line(text, "missing  %s%s %s\n", g->prefix, want->name, want_shape);
+        } else if (!same_shape(want, got)) {
+            report->n_wrong++;
+            add_line(text, "shape    %s%s is %s, expected %s\n", g->prefix, want->name,
+                     format_shape(got_shape, got->rank, got->shape), want_shape);
+        } else if (!got->is_float) {
+            report->n_wrong++;
+            add_line(text, "dtype    %s%s is %s, expected floats\n", g->prefix, want->name,
+                     fm_log_quote(dtype, sizeof dtype, got->dtype));
+        } else {
+            report->n_array++;
+        }
+    }
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const fm_foreign_array *)a)->name, ((const fm_foreign_array *)b)->name);
+}
+
+/* Names that the model does not have. Behind a prefix, names without it are of something else. */
+static void compare_extra(const fm_weights_file *file, const guess *g, report_text *text,
+                          fm_import_report *report) {
+    size_t prefix_bytes = strlen(g->prefix);
+    for (size_t i = 0; i < fm_weights_file_count(file); i++) {
+        const fm_weights_array *got = fm_weights_file_at(file, i);
+        if (strncmp(got->name, g->prefix, prefix_bytes) != 0) continue;
+        const fm_foreign_array key = {.name = got->name + prefix_bytes};
+        if (bsearch(&key, g->list.array, g->list.n_array, sizeof key, by_name)) continue;
+        char quoted[256], shape[SHAPE_BYTES];
+        report->n_extra++;
+        add_line(text, "extra    %s %s\n", fm_log_quote(quoted, sizeof quoted, got->name),
+                 format_shape(shape, got->rank, got->shape));
+    }
+}
+
+static fm_status compare(const fm_weights_file *file, const guess *g, fm_arena *arena,
+                         fm_import_report *ret_report, fm_error *reterr) {
+    size_t n_line = g->list.n_array + fm_weights_file_count(file);
+    report_text text = {.capacity = n_line * LINE_BYTES + 1};
+    text.text = fm_arena_alloc(arena, text.capacity);
+    if (!text.text) return fm_arena_full(arena, reterr);
+    text.text[0] = '\0';
+    *ret_report = (fm_import_report){.naming = g->naming, .prefix = g->prefix, .text = text.text};
+    compare_wanted(file, g, &text, ret_report);
+    compare_extra(file, g, &text, ret_report);
+    fm_arena_trim(arena, text.text, text.size + 1);
+    return FM_OK;
+}
+
+/* -- values */
+
+/* One slice between the two layouts; for vectors and equal layouts a copy. */
+static void transpose(const float *from, int64_t rows, int64_t columns, float *out) {
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t c = 0; c < columns; c++)
+            out[c * rows + r] = from[r * columns + c];
+    }
+}
+
+static void take_slices(const fm_params *params, const fm_foreign_array *array, const float *from,
+                        float *host) {
+    for (uint32_t s = 0; s < array->n_slice; s++) {
+        const fm_param *param = &params->param[array->row[s]];
+        int64_t count = fm_param_count(param);
+        const float *slice = from + (int64_t)s * count;
+        if (array->transposed) {
+            transpose(slice, param->shape[1], param->shape[0], host + param->offset);
+        } else {
+            memcpy(host + param->offset, slice, (size_t)count * sizeof *host);
+        }
+    }
+}
+
+static void give_slices(const fm_params *params, const fm_foreign_array *array, const float *host,
+                        float *out) {
+    for (uint32_t s = 0; s < array->n_slice; s++) {
+        const fm_param *param = &params->param[array->row[s]];
+        int64_t count = fm_param_count(param);
+        float *slice = out + (int64_t)s * count;
+        if (array->transposed) {
+            transpose(host + param->offset, param->shape[0], param->shape[1], slice);
+        } else {
+            memcpy(slice, host + param->offset, (size_t)count * sizeof *host);
+        }
+    }
+}
+
+/* The flat buffer between the device's acc type and f32 on the host. */
+static fm_status download(const fm_params *params, const void *flat, float *host,
+                          fm_error *reterr) {
+    bool wide = params->element == FM_ELEMENT_F64;
+    size_t n = (size_t)params->n_element;
+    double *numbers = wide ? malloc(n * sizeof *numbers) : NULL;
+    if (wide && !numbers) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for parameters");
+    params->kernels->download(NULL, wide ? (void *)numbers : (void *)host, flat,
+                              n * fm_element_bytes(params->element));
+    params->kernels->synchronize(NULL);
+    for (size_t i = 0; wide && i < n; i++)
+        host[i] = (float)numbers[i];
+    free(numbers);
+    return FM_OK;
+}
+
+static fm_status upload(fm_params *params, const float *host, fm_error *reterr) {
+    bool wide = params->element == FM_ELEMENT_F64;
+    size_t n = (size_t)params->n_element, bytes = n * fm_element_bytes(params->element);
+    double *numbers = wide ? malloc(n * sizeof *numbers) : NULL;
+    if (wide && !numbers) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for parameters");
+    for (size_t i = 0; wide && i < n; i++)
+        numbers[i] = (double)host[i];
+    const void *from = wide ? (const void *)numbers : (const void *)host;
+    params->kernels->upload(NULL, params->master, from, bytes);
+    params->kernels->upload(NULL, params->ema, from, bytes);
+    params->kernels->synchronize(NULL);
+    fm_params_refresh_copy(params);
+    free(numbers);
+    return FM_OK;
+}
+
+static fm_status check_finite(const float *value, uint64_t n, const char *name, fm_error *reterr) {
+    for (uint64_t i = 0; i < n; i++) {
+        if (!isfinite(value[i])) {
+            return fm_fail(reterr, FM_ERR_DATA, "%.200s: element %" PRIu64 " is not finite", name,
+                           i);
+        }
+    }
+    return FM_OK;
+}
+
+/* Reads what is there and right into host, which holds the values so far. */
+static fm_status read_values(const fm_weights_file *file, const fm_params *params, const guess *g,
+                             float *host, fm_error *reterr) {
+    fm_status status = FM_OK;
+    for (size_t i = 0; status == FM_OK && i < g->list.n_array; i++) {
+        const fm_foreign_array *want = &g->list.array[i];
+        const fm_weights_array *got = find(file, g->prefix, want->name);
+        if (!got) continue;
+        float *values = malloc(got->count * sizeof *values + 1);
+        if (!values) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for %.200s", want->name);
+        status = fm_weights_file_read(file, got, values, reterr);
+        if (status == FM_OK) status = check_finite(values, got->count, want->name, reterr);
+        if (status == FM_OK) take_slices(params, want, values, host);
+        free(values);
+    }
+    return status;
+}
+
+static fm_status take_over(const fm_weights_file *file, fm_params *params, const guess *g,
+                           fm_error *reterr) {
+    float *host = malloc((size_t)params->n_element * sizeof *host);
+    if (!host) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for parameters");
+    fm_status status = download(params, params->master, host, reterr);
+    if (status == FM_OK) status = read_values(file, params, g, host, reterr);
+    if (status == FM_OK) status = upload(params, host, reterr);
+    free(host);
+    return status;
+}
+
+static fm_status import_open(const fm_weights_file *file, fm_params *params,
+                             const fm_import_options *options, fm_arena *arena,
+                             fm_import_report *ret_report, fm_error *reterr) {
+    guess g;
+    fm_status status = find_naming(file, params, arena, &g, reterr);
+    if (status != FM_OK) return status;
+    if (g.n_found == 0) {
+        return fm_fail(reterr, FM_ERR_FORMAT,
+                       "none of the %zu arrays has a name of foldmill, OpenFold or DeepMind",
+                       fm_weights_file_count(file));
+    }
+    fm_import_report report;
+    status = compare(file, &g, arena, &report, reterr);
+    if (status != FM_OK) return status;
+    *ret_report = report;
+    if (report.n_wrong || (report.n_missing && !options->allow_missing) ||
+        (report.n_extra && !options->allow_extra)) {
+        return fm_fail(reterr, FM_ERR_DATA,
+                       "as %s weights: %zu arrays are missing, %zu extra, %zu of another shape or "
+                       "dtype; nothing was taken over",
+                       fm_weight_names_word(g.naming), report.n_missing, report.n_extra,
+                       report.n_wrong);
+    }
+    return take_over(file, params, &g, reterr);
+}
+
+fm_status fm_foreign_import(const char *path, fm_params *params, const fm_import_options *options,
+                            fm_arena *arena, fm_import_report *ret_report, fm_error *reterr) {
+    fm_weights_file *file;
+    *ret_report = (fm_import_report){.prefix = "", .text = ""};
+    fm_status status = fm_weights_file_open(path, &file, reterr);
+    if (status != FM_OK) return status;
+    status = import_open(file, params, options, arena, ret_report, reterr);
+    if (status != FM_OK && reterr) fm_error_in(reterr, path);
+    fm_weights_file_close(file);
+    return status;
+}
+
+/* -- export */
+
+/* The arrays' values, one after the other in out; fills in the table for the writer. */
+static void lay_out(const fm_params *params, const fm_foreign_list *list, const float *host,
+                    float *out, fm_weights_out *table) {
+    for (size_t i = 0; i < list->n_array; i++) {
+        const fm_foreign_array *array = &list->array[i];
+        uint64_t count = 1;
+        table[i] = (fm_weights_out){.name = array->name, .rank = array->rank, .data = out};
+        for (int axis = 0; axis < array->rank; axis++) {
+            table[i].shape[axis] = array->shape[axis];
+            count *= array->shape[axis];
+        }
+        give_slices(params, array, host, out);
+        out += count;
+    }
+}
+
+fm_status fm_foreign_export(const char *path, fm_weights_format format, fm_weight_names naming,
+                            const fm_params *params, const void *flat, fm_arena *arena,
+                            fm_error *reterr) {
+    fm_foreign_list list;
+    fm_status status = fm_foreign_list_arrays(params, naming, arena, &list, reterr);
+    if (status != FM_OK) return status;
+    fm_weights_out *table = fm_arena_calloc(arena, list.n_array, sizeof *table);
+    if (!table) return fm_arena_full(arena, reterr);
+    float *host = malloc((size_t)params->n_element * sizeof *host);
+    float *out = malloc((size_t)params->n_value * sizeof *out);
+    if (!host || !out) {
+        status =
+            fm_fail(reterr, FM_ERR_NOMEM, "no memory for %" PRId64 " parameters", params->n_value);
+    }
+    if (status == FM_OK) status = download(params, flat, host, reterr);
+    if (status == FM_OK) {
+        lay_out(params, &list, host, out, table);
+        status = fm_weights_file_write(path, format, table, list.n_array, reterr);
+    }
+    free(host);
+    free(out);
+    return status;
+}

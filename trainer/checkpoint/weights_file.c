@@ -1,0 +1,247 @@
+/* weights_file.c: see weights_file.h. */
+#include "trainer/checkpoint/weights_file.h"
+
+#include "proto/base/file.h"
+#include "proto/npz.h"
+#include "trainer/checkpoint/safetensors.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct fm_weights_file {
+    fm_safetensors *safetensors; /* one of the two */
+    fm_npz npz;
+    fm_arena arena;          /* of the npz */
+    fm_weights_array *array; /* [n_array] sorted by name */
+    size_t n_array;
+};
+
+/* -- numbers */
+
+typedef enum number_kind { NOT_A_NUMBER, F64, F32, F16, BF16 } number_kind;
+
+static number_kind kind_of(const char *dtype) {
+    static const struct {
+        const char *name;
+        number_kind kind;
+    } known[] = {{"<f8", F64}, {"<f4", F32}, {"<f2", F16},  {"F64", F64},
+                 {"F32", F32}, {"F16", F16}, {"BF16", BF16}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (strcmp(known[i].name, dtype) == 0) return known[i].kind;
+    }
+    return NOT_A_NUMBER;
+}
+
+static size_t bytes_of(number_kind kind) {
+    return kind == F64 ? 8 : kind == F32 ? 4 : 2;
+}
+
+static float float_of_bits(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* IEEE 754 binary16; what is below its normal numbers is mantissa * 2^-24. */
+static float half(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, mantissa = h & 1023u;
+    if (exponent == 31) return float_of_bits(sign | 0x7f800000u | mantissa << 13);
+    if (exponent) return float_of_bits(sign | (exponent + 112) << 23 | mantissa << 13);
+    float value = (float)mantissa * 0x1p-24f;
+    return sign ? -value : value;
+}
+
+static void convert(number_kind kind, const void *from, uint64_t n, float *out) {
+    const uint8_t *at = from;
+    if (kind == F32) memcpy(out, from, n * sizeof *out);
+    for (uint64_t i = 0; kind != F32 && i < n; i++, at += bytes_of(kind)) {
+        double wide;
+        uint16_t narrow;
+        switch (kind) {
+        case F64:
+            memcpy(&wide, at, sizeof wide);
+            out[i] = (float)wide;
+            break;
+        case F16:
+            memcpy(&narrow, at, sizeof narrow);
+            out[i] = half(narrow);
+            break;
+        default:
+            memcpy(&narrow, at, sizeof narrow);
+            out[i] = float_of_bits((uint32_t)narrow << 16);
+            break;
+        }
+    }
+}
+
+/* -- reading */
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const fm_weights_array *)a)->name, ((const fm_weights_array *)b)->name);
+}
+
+static fm_status is_zip(const char *path, bool *ret_zip, fm_error *reterr) {
+    char magic[4] = "";
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) {
+        return fm_fail_in(reterr, errno == ENOENT ? FM_ERR_NOT_FOUND : FM_ERR_IO, path,
+                          "cannot open: %s", strerror(errno));
+    }
+    ssize_t n = read(fd, magic, sizeof magic);
+    close(fd);
+    *ret_zip = n == (ssize_t)sizeof magic && memcmp(magic, "PK\3\4", sizeof magic) == 0;
+    return FM_OK;
+}
+
+static fm_status list_npz(fm_weights_file *file, const char *path, fm_error *reterr) {
+    fm_bytes content;
+    fm_status status = fm_arena_init(&file->arena, 3 * FM_WEIGHTS_NPZ_BYTES, reterr);
+    if (status == FM_OK)
+        status = fm_file_read(&file->arena, path, FM_WEIGHTS_NPZ_BYTES, &content, reterr);
+    if (status == FM_OK) {
+        status = fm_npz_parse(&file->arena, content, &file->npz, reterr);
+        if (status != FM_OK && reterr) fm_error_in(reterr, path);
+    }
+    if (status != FM_OK) return status;
+    file->array = calloc(file->npz.n_array + 1, sizeof *file->array);
+    if (!file->array) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a table of arrays");
+    for (size_t i = 0; i < file->npz.n_array; i++) {
+        const fm_npy *from = &file->npz.arrays[i];
+        fm_weights_array *to = &file->array[file->n_array++];
+        *to = (fm_weights_array){.name = from->name,
+                                 .dtype = from->dtype,
+                                 .is_float = kind_of(from->dtype) != NOT_A_NUMBER,
+                                 .rank = (int)from->rank,
+                                 .count = from->count,
+                                 .from = from};
+        memcpy(to->shape, from->shape, from->rank * sizeof to->shape[0]);
+    }
+    return FM_OK;
+}
+
+static fm_status list_safetensors(fm_weights_file *file, const char *path, fm_error *reterr) {
+    fm_status status = fm_safetensors_open(path, &file->safetensors, reterr);
+    if (status != FM_OK) return status;
+    size_t n = fm_safetensors_count(file->safetensors);
+    file->array = calloc(n + 1, sizeof *file->array);
+    if (!file->array) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a table of arrays");
+    for (size_t i = 0; i < n; i++) {
+        const fm_safetensor *from = fm_safetensors_at(file->safetensors, i);
+        fm_weights_array *to = &file->array[file->n_array++];
+        *to = (fm_weights_array){.name = from->name,
+                                 .dtype = from->dtype,
+                                 .is_float = kind_of(from->dtype) != NOT_A_NUMBER,
+                                 .rank = from->rank,
+                                 .count = 1,
+                                 .from = from};
+        for (int axis = 0; axis < from->rank; axis++) {
+            to->shape[axis] = (uint64_t)from->shape[axis];
+            to->count *= to->shape[axis];
+        }
+    }
+    return FM_OK;
+}
+
+fm_status fm_weights_file_open(const char *path, fm_weights_file **ret_file, fm_error *reterr) {
+    bool zip = false;
+    fm_status status = is_zip(path, &zip, reterr);
+    if (status != FM_OK) return status;
+    fm_weights_file *file = calloc(1, sizeof *file);
+    if (!file) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a file of weights");
+    status = zip ? list_npz(file, path, reterr) : list_safetensors(file, path, reterr);
+    if (status != FM_OK) {
+        fm_weights_file_close(file);
+        return status;
+    }
+    qsort(file->array, file->n_array, sizeof *file->array, by_name);
+    *ret_file = file;
+    return FM_OK;
+}
+
+void fm_weights_file_close(fm_weights_file *file) {
+    if (!file) return;
+    fm_safetensors_close(file->safetensors);
+    fm_arena_fini(&file->arena);
+    free(file->array);
+    free(file);
+}
+
+size_t fm_weights_file_count(const fm_weights_file *file) {
+    return file->n_array;
+}
+
+const fm_weights_array *fm_weights_file_at(const fm_weights_file *file, size_t index) {
+    assert(index < file->n_array);
+    return &file->array[index];
+}
+
+const fm_weights_array *fm_weights_file_find(const fm_weights_file *file, const char *name) {
+    const fm_weights_array key = {.name = name};
+    return bsearch(&key, file->array, file->n_array, sizeof key, by_name);
+}
+
+fm_status fm_weights_file_read(const fm_weights_file *file, const fm_weights_array *array,
+                               float *out, fm_error *reterr) {
+    number_kind kind = kind_of(array->dtype);
+    assert(kind != NOT_A_NUMBER);
+    if (!file->safetensors) {
+        convert(kind, ((const fm_npy *)array->from)->data, array->count, out);
+        return FM_OK;
+    }
+    if (kind == F32) return fm_safetensors_read(file->safetensors, array->from, out, reterr);
+    void *raw = malloc(array->count * bytes_of(kind) + 1);
+    if (!raw) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for array %s", array->name);
+    fm_status status = fm_safetensors_read(file->safetensors, array->from, raw, reterr);
+    if (status == FM_OK) convert(kind, raw, array->count, out);
+    free(raw);
+    return status;
+}
+
+/* -- writing */
+
+static fm_status write_npz(const char *path, const fm_weights_out *array, size_t n_array,
+                           fm_error *reterr) {
+    fm_npz_writer *writer;
+    fm_status status = fm_npz_writer_create(path, &writer, reterr);
+    if (status != FM_OK) return status;
+    for (size_t i = 0; status == FM_OK && i < n_array; i++) {
+        status = fm_npz_writer_append(writer, array[i].name, "<f4", (size_t)array[i].rank,
+                                      array[i].shape, array[i].data, reterr);
+    }
+    if (status == FM_OK) return fm_npz_writer_finish(writer, reterr);
+    fm_npz_writer_destroy(writer);
+    return status;
+}
+
+static fm_status write_safetensors(const char *path, const fm_weights_out *array, size_t n_array,
+                                   fm_error *reterr) {
+    fm_safetensor *tensor = calloc(n_array + 1, sizeof *tensor);
+    if (!tensor) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a table of arrays");
+    for (size_t i = 0; i < n_array; i++) {
+        uint64_t count = 1;
+        for (int axis = 0; axis < array[i].rank; axis++) {
+            tensor[i].shape[axis] = (int64_t)array[i].shape[axis];
+            count *= array[i].shape[axis];
+        }
+        tensor[i].name = array[i].name;
+        tensor[i].dtype = "F32";
+        tensor[i].rank = array[i].rank;
+        tensor[i].data = array[i].data;
+        tensor[i].bytes = count * sizeof(float);
+    }
+    /* What transformers and others ask for before they load a file. */
+    const fm_safetensors_note note = {"format", "np"};
+    fm_status status = fm_safetensors_write(path, tensor, n_array, &note, 1, reterr);
+    free(tensor);
+    return status;
+}
+
+fm_status fm_weights_file_write(const char *path, fm_weights_format format,
+                                const fm_weights_out *array, size_t n_array, fm_error *reterr) {
+    return format == FM_WEIGHTS_NPZ ? write_npz(path, array, n_array, reterr)
+                                    : write_safetensors(path, array, n_array, reterr);
+}
