@@ -465,7 +465,6 @@ void check_attention(const char *name, attention_shape s) {
         g.dq = b.grad(n_q, s.beta), g.dk = b.grad(n_k, s.beta), g.dv = b.grad(n_k, s.beta);
         if (s.gated) g.dg = b.grad(n_q, s.beta);
         if (s.biased) g.dbias = b.grad(n_bias, s.beta);
-        a.o = NULL;
         b.k->attention_grad(NULL, &a, &g, b.space(b.k->attention_grad_workspace(&a)));
     });
 }

@@ -180,7 +180,7 @@ typedef struct fm_attention {
     fm_attention_stride q_stride, k_stride, v_stride, g_stride, o_stride;
     int64_t bias_stride[4]; /* group, head, query, key */
     int64_t mask_stride[3]; /* group, batch, key */
-    void *o;                /* act; forward only */
+    void *o;                /* act; forward writes, backward reads what forward wrote */
     void *lse;              /* acc [n_group, n_batch, n_head, n_query]; forward writes */
 } fm_attention;
 

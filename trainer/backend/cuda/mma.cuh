@@ -2,9 +2,11 @@
  * shared memory for them.
  *
  * With g = lane / 4 and t = lane % 4, an accumulator's four values are (row g, columns 2t, 2t + 1)
- * and (row g + 8, the same columns). A tile is 64 rows of WIDTH elements, LD = WIDTH + 8 apart, so
- * that the eight rows that ldmatrix reads together lie in different banks (LD * 2 bytes is an odd
- * multiple of 16). */
+ * and (row g + 8, the same columns).
+ *
+ * A tile is rows of C elements without gaps, whose chunks of 8 are exchanged within each row
+ * (tile_at): so the eight rows that ldmatrix reads together lie in different banks, and whole lines
+ * are written by cp.async without conflicts. */
 #ifndef FM_BACKEND_CUDA_MMA_CUH
 #define FM_BACKEND_CUDA_MMA_CUH
 
@@ -64,66 +66,66 @@ template <int N> __device__ inline void copies_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-/* Rows first .. first + 63 of a matrix whose rows lie `stride` apart, with c of C channels there;
- * rows from `end` on are zeros. By all TILE_THREADS threads. */
+/* Where chunk `chunk` (8 elements) of row `row` lies: eight rows' same chunk in eight different
+ * 16-byte columns of the banks. The exchange depends on row % 8 alone. */
+template <int C> __device__ inline int tile_at(int row, int chunk) {
+    constexpr int CHUNKS = C / 8, ROWS_OF_LINE = 8 / CHUNKS;
+    return row * C + ((chunk ^ (row / ROWS_OF_LINE % CHUNKS)) * 8);
+}
+
+/* `count` rows of a matrix from row `first`, rows `stride` apart, with c of C channels there; rows
+ * from `end` on are zeros. By the whole block, a multiple of C / 8 threads. */
 template <int C>
-__device__ inline void tile_load(bf16 *tile, const bf16 *rows, int64_t stride, int64_t first,
-                                 int64_t end, int c) {
-    constexpr int CHUNKS = C / 8, LD = C + 8, STEP = TILE_THREADS / CHUNKS;
-    int row = threadIdx.x / CHUNKS, at = threadIdx.x % CHUNKS * 8;
-    int there = at < c ? (int)min_size(TILE, end - first) : 0;
-    const bf16 *from = rows + (first + row) * stride + at;
-    bf16 *place = tile + row * LD + at;
-#pragma unroll
-    for (int i = 0; i < TILE / STEP; i++) {
-        bool is_there = row + i * STEP < there;
-        copy_async(place + i * STEP * LD, is_there ? from + i * STEP * stride : rows, is_there);
-    }
+__device__ inline void tile_load(bf16 *tile, int count, const bf16 *rows, int64_t stride,
+                                 int64_t first, int64_t end, int c) {
+    constexpr int CHUNKS = C / 8;
+    int chunk = threadIdx.x % CHUNKS, there = chunk * 8 < c ? (int)min_size(count, end - first) : 0;
+    int row = threadIdx.x / CHUNKS, step = blockDim.x / CHUNKS;
+    const bf16 *from = rows + (first + row) * stride + chunk * 8;
+    for (; row < count; row += step, from += step * stride)
+        copy_async(tile + tile_at<C>(row, chunk), row < there ? from : rows, row < there);
 }
 
 /* The A operand of a warp: 16 rows from `row` of a tile, all C channels. */
 template <int C>
 __device__ inline void tile_rows(uint32_t a[C / 16][4], const bf16 *tile, int row) {
-    constexpr int LD = C + 8;
     int lane = threadIdx.x % 32;
 #pragma unroll
     for (int k = 0; k < C / 16; k++)
-        ldmatrix(a[k], tile + (row + (lane & 15)) * LD + k * 16 + (lane >> 4) * 8);
+        ldmatrix(a[k], tile + row * C + tile_at<C>(lane & 15, k * 2 + (lane >> 4)));
 }
 
-/* s[16, 64] += a[16, C] tile[64, C]^T. */
-template <int C>
-__device__ inline void times_tile_transposed(float s[8][4], const uint32_t a[C / 16][4],
+/* s[16, 8 N] += a[16, C] tile[8 N, C]^T. */
+template <int C, int N>
+__device__ inline void times_tile_transposed(float s[N][4], const uint32_t a[C / 16][4],
                                              const bf16 *tile) {
-    constexpr int LD = C + 8;
     int lane = threadIdx.x % 32;
 #pragma unroll
     for (int k = 0; k < C / 16; k++) {
+        const bf16 *at = tile + tile_at<C>((lane & 7) + (lane >> 4) * 8, k * 2 + ((lane >> 3) & 1));
 #pragma unroll
-        for (int n = 0; n < 4; n++) {
+        for (int n = 0; n < N / 2; n++) {
             uint32_t b[4];
-            ldmatrix(b, tile + (n * 16 + (lane & 7) + (lane >> 4) * 8) * LD + k * 16 +
-                            ((lane >> 3) & 1) * 8);
+            ldmatrix(b, at + n * 16 * C);
             mma(s[2 * n], a[k], b[0], b[1]);
             mma(s[2 * n + 1], a[k], b[2], b[3]);
         }
     }
 }
 
-/* o[16, C] += p[16, 64] tile[64, C], p as an accumulator left it. */
-template <int C>
-__device__ inline void times_tile(float o[C / 8][4], const float p[8][4], const bf16 *tile) {
-    constexpr int LD = C + 8;
+/* o[16, C] += p[16, 8 N] tile[8 N, C], p as an accumulator left it. */
+template <int C, int N>
+__device__ inline void times_tile(float o[C / 8][4], const float p[N][4], const bf16 *tile) {
     int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < N / 2; k++) {
         uint32_t a[4] = {pack_two(p[2 * k][0], p[2 * k][1]), pack_two(p[2 * k][2], p[2 * k][3]),
                          pack_two(p[2 * k + 1][0], p[2 * k + 1][1]),
                          pack_two(p[2 * k + 1][2], p[2 * k + 1][3])};
 #pragma unroll
         for (int n = 0; n < C / 16; n++) {
             uint32_t b[4];
-            ldmatrix_trans(b, tile + (k * 16 + (lane & 15)) * LD + n * 16 + (lane >> 4) * 8);
+            ldmatrix_trans(b, tile + k * 16 * C + tile_at<C>(lane & 15, n * 2 + (lane >> 4)));
             mma(o[2 * n], a, b[0], b[1]);
             mma(o[2 * n + 1], a, b[2], b[3]);
         }
