@@ -1,8 +1,9 @@
-/* store_lmdb.c: shards on LMDB; the only file that includes lmdb.h. See shard.h and
- * docs/formats/store.md. */
+/* store_lmdb.c: shards, and tables (table.h), on LMDB; the only file that includes lmdb.h. See
+ * shard.h and docs/formats/store.md. */
 #include "cache/shard.h"
 
 #include "cache/blob.h"
+#include "cache/table.h"
 #include "proto/base/file.h"
 
 #include <assert.h>
@@ -366,4 +367,118 @@ fm_status fm_shard_writer_seal(fm_shard_writer *writer, const fm_shard_visitor *
     if (!status) status = check_and_rename(writer, visitor, ret_info, reterr);
     fm_shard_writer_destroy(writer);
     return status;
+}
+
+/* -- tables: small files that change (table.h) */
+
+/* Address space of a table's map; the file is as long as what is in it. */
+#define TABLE_MAP_BYTES ((size_t)64 << 30)
+
+struct fm_table {
+    char path[PATH_MAX];
+    MDB_env *env;
+    MDB_txn *txn; /* NULL outside begin and end */
+    MDB_dbi main;
+    MDB_cursor *cursor;
+    int code; /* of the first change that failed */
+};
+
+static MDB_val val_of(fm_bytes bytes) {
+    return (MDB_val){bytes.size, (void *)(uintptr_t)bytes.data};
+}
+
+fm_status fm_table_open(const char *path, fm_table **ret_table, fm_error *reterr) {
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (slash) slash[slash == folder] = '\0';
+    fm_status status = FM_OK;
+    if (slash) status = fm_dir_make(folder, reterr);
+    if (!status) status = fm_shard_check_disk(slash ? folder : ".", reterr);
+    if (status) return status;
+    fm_table *table = calloc(1, sizeof *table);
+    if (!table) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a table");
+    snprintf(table->path, sizeof table->path, "%s", path);
+    int code = mdb_env_create(&table->env);
+    if (!code) code = mdb_env_set_mapsize(table->env, TABLE_MAP_BYTES);
+    if (!code) code = mdb_env_open(table->env, path, MDB_NOSUBDIR | MDB_NOTLS, 0666);
+    int dead; /* readers whose process died hold old pages */
+    if (!code) code = mdb_reader_check(table->env, &dead);
+    if (code) {
+        bool foreign = code == MDB_INVALID || code == MDB_VERSION_MISMATCH;
+        status =
+            fail_lmdb(reterr, path,
+                      foreign ? "is no catalogue of foldmill" : "cannot open the catalogue", code);
+        fm_table_close(table);
+        return status;
+    }
+    *ret_table = table;
+    return FM_OK;
+}
+
+void fm_table_close(fm_table *table) {
+    if (!table) return;
+    fm_table_abort(table);
+    if (table->env) mdb_env_close(table->env);
+    free(table);
+}
+
+fm_status fm_table_begin(fm_table *table, bool write, fm_error *reterr) {
+    assert(!table->txn);
+    table->code = 0;
+    int code = mdb_txn_begin(table->env, NULL, write ? 0 : MDB_RDONLY, &table->txn);
+    if (!code) code = mdb_dbi_open(table->txn, NULL, 0, &table->main);
+    if (!code) code = mdb_cursor_open(table->txn, table->main, &table->cursor);
+    if (!code) return FM_OK;
+    fm_table_abort(table);
+    return fail_lmdb(reterr, table->path, "cannot use the catalogue", code);
+}
+
+fm_status fm_table_commit(fm_table *table, fm_error *reterr) {
+    int code = table->code;
+    mdb_cursor_close(table->cursor);
+    table->cursor = NULL;
+    if (code) {
+        fm_table_abort(table);
+    } else {
+        code = mdb_txn_commit(table->txn);
+        table->txn = NULL;
+    }
+    return code ? fail_lmdb(reterr, table->path, "cannot change the catalogue (is the disk full?)",
+                            code)
+                : FM_OK;
+}
+
+void fm_table_abort(fm_table *table) {
+    if (table->cursor) mdb_cursor_close(table->cursor);
+    if (table->txn) mdb_txn_abort(table->txn);
+    table->cursor = NULL;
+    table->txn = NULL;
+}
+
+bool fm_table_get(fm_table *table, fm_bytes key, fm_bytes *ret_value) {
+    MDB_val wanted = val_of(key), value;
+    if (mdb_get(table->txn, table->main, &wanted, &value) != 0) return false;
+    *ret_value = (fm_bytes){value.mv_data, value.mv_size};
+    return true;
+}
+
+bool fm_table_seek(fm_table *table, fm_bytes key, fm_bytes *ret_key, fm_bytes *ret_value) {
+    MDB_val wanted = val_of(key), value;
+    if (mdb_cursor_get(table->cursor, &wanted, &value, MDB_SET_RANGE) != 0) return false;
+    *ret_key = (fm_bytes){wanted.mv_data, wanted.mv_size};
+    *ret_value = (fm_bytes){value.mv_data, value.mv_size};
+    return true;
+}
+
+void fm_table_put(fm_table *table, fm_bytes key, fm_bytes value) {
+    MDB_val wanted = val_of(key), data = val_of(value);
+    int code = mdb_put(table->txn, table->main, &wanted, &data, 0);
+    if (code && !table->code) table->code = code;
+}
+
+void fm_table_remove(fm_table *table, fm_bytes key) {
+    MDB_val wanted = val_of(key);
+    int code = mdb_del(table->txn, table->main, &wanted, NULL);
+    if (code && code != MDB_NOTFOUND && !table->code) table->code = code;
 }

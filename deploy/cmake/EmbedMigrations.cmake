@@ -1,0 +1,16 @@
+# cmake -DOUT=migrations_list.c -P EmbedMigrations.cmake FILE.sql...: the files as C strings, in the order of their names.
+set(rows "")
+math(EXPR last "${CMAKE_ARGC} - 1")
+foreach(i RANGE 0 ${last})
+    if(NOT CMAKE_ARGV${i} MATCHES "\\.sql$")
+        continue()
+    endif()
+    get_filename_component(name ${CMAKE_ARGV${i}} NAME_WE)
+    file(READ ${CMAKE_ARGV${i}} text)
+    string(REPLACE "\\" "\\\\" text "${text}")
+    string(REPLACE "\"" "\\\"" text "${text}")
+    string(REPLACE "\n" "\\n\"\n     \"" text "${text}")
+    string(APPEND rows "    {\"${name}\",\n     \"${text}\"},\n")
+endforeach()
+file(WRITE ${OUT} "/* Made from deploy/postgresql/. */\n#include \"cache/postgresql/migrations.h\"\n\n"
+    "const fm_migration fm_migrations[] = {\n${rows}    {0, 0},\n};\n")
