@@ -1,119 +1,259 @@
-/* model_parity_full.c: the full-size trunk against the reference's.
+/* model_parity_full.c: the full-size model against the reference's.
  *
- *     model_parity_full [BLOCKS [FOLDER]]
+ *     model_parity_full [--device cpu|cuda] [--blocks N] [--inject-bins] [--verbose] [FOLDER]
  *
- * FOLDER (full/ below $FM_REFERENCE_DATA) has full_inputs.npz and full_golden.npz: 256 residues,
- * 124 clusters, 1024 extra rows, 4 templates, AlphaFold2's own widths. Weights come from a formula
- * over each parameter's OpenFold name, and 4096 values of each activation, at places that come from
- * its key, are compared with the reference's float64 run: relative L2 over those at real positions,
- * gate 1e-5.
+ * FOLDER (full/ below $FM_REFERENCE_DATA) has full_inputs.npz, full_golden.npz and
+ * full_config.json: 256 residues, 124 clusters, 1024 extra rows, 4 templates, AlphaFold2's own
+ * widths. Weights come from a formula over each parameter's OpenFold name; samples of each array,
+ * at places that come from its key, are compared with the reference's float64 run: relative L2 over
+ * those at real positions. One line a group: its worst array and the gate; last line "parity: ok"
+ * or "parity: FAIL".
  *
- * Runs the embedders, templates, extra MSA and the first BLOCKS (2) Evoformer blocks of the cycle
- * without gradient; with all 48 also the second cycle, whose recycled positions are the
- * reference's. Forward only, on the CPU in f32. Exits with 77 where the files are not there. */
-#include "tests/trainer/parity.h"
+ * --blocks N (1 to 47) runs the embedders, templates, extra MSA and the first N Evoformer blocks of
+ * the cycle without gradient. All 48, the default, is one training step: a cycle without gradient,
+ * one with all losses, backward, clipping, Adam and the moving average. --inject-bins lets the
+ * second cycle start from the positions that the reference predicted, so that distances near a
+ * bin's edge do not count; without it they are our own. f32; exits with 77 where the files or the
+ * device are not there. */
+#include "tests/trainer/parity_golden.h"
+#include "tests/trainer/parity_structure.h"
+
+#include "trainer/device.h"
+#include "trainer/optim/optimizer.h"
 
 #include <time.h>
 
-enum { N_BLOCK = 48, N_SAMPLE = 4096, ATOM37_CA = 1, ATOM37_CB = 3, MASKED_TEMPLATE_ROW = 126 };
+enum { N_BLOCK = 48, ATOM37_CA = 1, ATOM37_CB = 3, N_PARTS = FM_MAX_TEMPLATE };
 
-static const double GATE = 1e-5;
+/* What is compared, with gates some ten times the worst of the reference's f32 runs. */
+typedef enum group_id {
+    G_EMBEDDERS,
+    G_TEMPLATES,
+    G_EXTRA_M,
+    G_EXTRA_Z,
+    G_EVOFORMER_M,
+    G_EVOFORMER_Z,
+    G_STRUCTURE,
+    G_HEADS,
+    G_LOSSES,
+    G_COTANGENTS,
+    G_GRADIENTS,
+    G_GRADIENT_NORMS,
+    G_ZERO_GRADIENTS,
+    G_CLIP_NORM,
+    G_PARAMETERS,
+    G_EMA,
+    N_GROUP
+} group_id;
+
+typedef struct group {
+    const char *name;
+    double gate, worst;
+    char key[160]; /* of the worst */
+    int count;
+} group;
+
+static const group GROUPS[N_GROUP] = {
+    [G_EMBEDDERS] = {.name = "input embedder", .gate = 1e-5},
+    [G_TEMPLATES] = {.name = "template embedder", .gate = 1e-5},
+    [G_EXTRA_M] = {.name = "extra MSA m", .gate = 1e-5},
+    [G_EXTRA_Z] = {.name = "extra MSA z", .gate = 1e-5},
+    [G_EVOFORMER_M] = {.name = "evoformer m, s", .gate = 1e-5},
+    [G_EVOFORMER_Z] = {.name = "evoformer z", .gate = 1e-5},
+    [G_STRUCTURE] = {.name = "structure module", .gate = 1e-5},
+    [G_HEADS] = {.name = "heads", .gate = 1e-5},
+    [G_LOSSES] = {.name = "losses", .gate = 1e-6},
+    [G_COTANGENTS] = {.name = "dL/dm dL/dz dL/ds", .gate = 1e-2},
+    [G_GRADIENTS] = {.name = "gradients", .gate = 5e-3},
+    [G_GRADIENT_NORMS] = {.name = "gradient norms", .gate = 1e-3},
+    [G_ZERO_GRADIENTS] = {.name = "zero gradients", .gate = 1e-6},
+    [G_CLIP_NORM] = {.name = "clip norm", .gate = 3e-4},
+    [G_PARAMETERS] = {.name = "parameters after", .gate = 1e-6},
+    [G_EMA] = {.name = "moving average", .gate = 1e-6},
+};
+
+typedef struct arguments {
+    const char *device, *folder;
+    int n_block;
+    bool inject_bins, verbose;
+} arguments;
+
+/* A recorded cycle. */
+typedef struct pass {
+    fm_tape tape;
+    fm_model_outputs out;
+} pass;
 
 typedef struct full {
+    const arguments *arguments;
     parity in;
+    structure_part sm;
     fm_npz golden;
     fm_arena arena, inputs_arena, golden_arena;
     const fm_kernels *kernels;
     fm_params params;
     fm_model_weights weights;
-    fm_tape tape;
-    fm_model_outputs out;
+    pass first, last; /* without losses, storing; with them, where it is whole */
+    fm_optimizer optimizer;
     void *memory;
-    int compared;
-    bool failed;
+    float *values; /* host: the parameters, or their gradients */
+    group group[N_GROUP];
 } full;
 
-/* ---- the formula ----------------------------------------------------------------------------- */
-
-static uint64_t fnv1a(const char *text) {
-    uint64_t h = 14695981039346656037u;
-    for (; *text; text++) {
-        h = (h ^ (uint8_t)*text) * 1099511628211u;
-    }
-    return h;
-}
-
-static uint64_t splitmix(uint64_t x) {
-    uint64_t z = x + 0x9E3779B97F4A7C15u;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
-}
-
-static bool ends_with(const char *text, const char *end) {
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && !strcmp(text + n - m, end);
-}
-
-/* value = base + u * scale, u in [-1, 1), each operation rounded to f32. */
-static void formula_of(const fm_param *row, float *ret_base, float *ret_scale) {
-    const char *name = row->openfold;
-    *ret_base = 0;
-    *ret_scale = 0.1f;
-    if (row->rank == 2) {
-        *ret_scale = (float)(1.0 / sqrt((double)row->shape[1]));
-        if (strstr(name, "bb_update")) {
-            *ret_scale = *ret_scale * 0.1f;
-        }
-    } else if (strstr(name, "layer_norm") && ends_with(name, "weight")) {
-        *ret_base = 1;
-    } else if (strstr(name, "head_weights")) {
-        *ret_base = 0.54f;
-    } else if (strstr(name, "linear_g") && ends_with(name, "bias")) {
-        *ret_base = 1;
-    }
-}
-
-static void draw_parameters(full *f) {
-    float *master = f->params.master;
-    for (int32_t p = 0; p < f->params.n_param; p++) {
-        const fm_param *row = &f->params.param[p];
-        uint64_t hash = fnv1a(row->openfold);
-        float base, scale;
-        formula_of(row, &base, &scale);
-        for (int64_t i = 0; i < fm_param_count(row); i++) {
-            uint64_t h = splitmix(hash + (uint64_t)i);
-            float u = (float)(h >> 40) * 0x1p-23f - 1.0f, part = u * scale;
-            master[row->offset + i] = base + part;
-        }
-    }
+static bool is_whole(const full *f) {
+    return f->in.config.n_block == N_BLOCK;
 }
 
 /* ---- building -------------------------------------------------------------------------------- */
 
 /* Everything that is compared is kept; a block's inside is given up. */
-static void keep_outputs(full *f) {
+static void keep_outputs(fm_tape *tape) {
     static const char *const names[] = {"input msa",
                                         "input pair",
+                                        "recycle bins",
                                         "template pair embedder",
                                         "template transition",
+                                        "template pointwise attention",
                                         "template torsion rows",
                                         "extra msa embedder",
                                         "msa transition",
                                         "pair transition",
                                         "single",
+                                        "backbone update",
+                                        "transition norm",
+                                        "stack",
+                                        "all-atom coordinates",
+                                        "plddt head",
+                                        "experimentally resolved",
+                                        "aligned error",
                                         NULL};
-    for (int32_t n = 0; n < f->tape.n_node; n++) {
+    for (int32_t n = 0; n < tape->n_node; n++) {
         for (int i = 0; names[i]; i++) {
-            if (!strcmp(f->tape.node[n].name, names[i])) {
-                fm_tape_keep(&f->tape, f->tape.node[n].output[0]);
+            if (!strcmp(tape->node[n].name, names[i])) {
+                fm_tape_keep(tape, tape->node[n].output[0]);
             }
         }
     }
 }
 
+/* Output of the `nth` node of that name. */
+static fm_tensor_ref find(const fm_tape *tape, const char *node, int nth) {
+    for (int32_t n = 0; n < tape->n_node; n++) {
+        if (!strcmp(tape->node[n].name, node) && nth-- == 0) {
+            return tape->node[n].output[0];
+        }
+    }
+    fprintf(stderr, "model_parity_full: no node %s on the tape\n", node);
+    exit(1);
+}
+
+/* The tensors whose gradients are compared: what leaves a block in z, and what enters a stack. An
+ * m between two blocks is left out: its gradient has a part from within the block that made it,
+ * which the reference's does not hold. */
+static fm_tensor_ref block_input(const full *f, const fm_tape *tape, bool extra, int block,
+                                 char which) {
+    if (block == 0 && which == 'm') {
+        return find(tape, extra ? "extra msa embedder" : "template torsion rows", 0);
+    }
+    if (block == 0 && extra) {
+        return find(tape, "template pointwise attention", 0);
+    }
+    return which == 'm' ? FM_TENSOR_NONE
+                        : find(tape, "pair transition",
+                               block - 1 + (extra ? 0 : (int)f->in.config.n_extra_block));
+}
+
+static const char *const STACKS[] = {"evoformer", "extra_msa_stack"};
+
+static void want_gradients(full *f) {
+    fm_tape *tape = &f->last.tape;
+    for (int extra = 0; extra < 2; extra++) {
+        int count = extra ? f->in.config.n_extra_block : f->in.config.n_block;
+        for (int i = 0; i < count; i++) {
+            for (int which = 0; which < 2; which++) {
+                fm_tensor_ref tensor = block_input(f, tape, extra, i, "mz"[which]);
+                char key[96];
+                snprintf(key, sizeof key, "dact/%s.blocks.%d.in.%c", STACKS[extra], i, "mz"[which]);
+                if (tensor != FM_TENSOR_NONE &&
+                    line_of(golden(&f->golden, "act_names"), key) >= 0) {
+                    fm_tape_want_gradient(tape, tensor);
+                }
+            }
+        }
+    }
+    fm_tape_want_gradient(tape, f->last.out.z);
+    fm_tape_want_gradient(tape, f->last.out.single);
+}
+
+static fm_status record(full *f, fm_error *error) {
+    pass *passes[] = {&f->first, &f->last};
+    for (int i = 0; i < (is_whole(f) ? 2 : 1); i++) {
+        fm_tape *tape = &passes[i]->tape;
+        fm_status status = fm_tape_init(tape, f->kernels, &f->params, &f->in.state, true, error);
+        if (status) {
+            return status;
+        }
+        passes[i]->out =
+            fm_model_record_cycle(tape, &f->in.config, &f->weights, &f->in.inputs, i == 0);
+        if (i == 1) {
+            record_losses(tape, &f->in, &f->sm, &passes[i]->out, &f->weights);
+            for (int k = 0; k < N_TERM; k++) {
+                fm_tape_keep(tape, f->sm.term[k]);
+            }
+            fm_tape_keep(tape, f->sm.total);
+            want_gradients(f);
+        }
+        keep_outputs(tape);
+        status = fm_tape_plan(tape, error);
+        if (status) {
+            return status;
+        }
+    }
+    return FM_OK;
+}
+
+static fm_status bind(full *f) {
+    int64_t one = f->first.tape.size.arena_bytes, other = f->last.tape.size.arena_bytes;
+    int64_t bytes = one > other ? one : other;
+    f->memory = f->kernels->alloc((size_t)bytes);
+    f->values = malloc((size_t)f->params.n_element * sizeof *f->values);
+    if (!f->memory || !f->values) {
+        return FM_ERR_NOMEM;
+    }
+    printf("%lld parameters, step arena %.2f GiB\n", (long long)f->params.n_value,
+           (double)bytes / (1 << 30));
+    fm_tape_bind(&f->first.tape, f->memory);
+    if (is_whole(f)) {
+        fm_tape_bind(&f->last.tape, f->memory);
+    }
+    return FM_OK;
+}
+
+/* The host's copy of a device's state, with the tables that are there already. */
+static fm_status mirror_state(full *f) {
+    if (is_whole(f)) {
+        fm_structure_upload_tables(&f->in.state, &f->in.inputs.tables);
+    }
+    if (!strcmp(f->arguments->device, "cpu")) {
+        return FM_OK;
+    }
+    f->in.host = malloc((size_t)f->in.state.bytes);
+    if (!f->in.host) {
+        return FM_ERR_NOMEM;
+    }
+    f->kernels->download(NULL, f->in.host, f->in.state.memory, (size_t)f->in.state.bytes);
+    f->kernels->synchronize(NULL);
+    return FM_OK;
+}
+
 static fm_status build(full *f, fm_error *error) {
-    f->kernels = fm_kernels_cpu(FM_ELEMENT_F32);
+    const fm_optimizer_options options = {.rate = 1e-3,
+                                          .beta1 = 0.9,
+                                          .beta2 = 0.999,
+                                          .eps = 1e-5,
+                                          .ema_decay = 0.999,
+                                          .clip_norm = 0.1,
+                                          .decay_factor = 1};
     fm_status status = fm_arena_init(&f->arena, (size_t)1 << 28, error);
     if (!status) {
         status = fm_params_init(&f->params, FM_MAX_PARAM, &f->arena, error);
@@ -124,26 +264,27 @@ static fm_status build(full *f, fm_error *error) {
     }
     if (!status) {
         declare_trunk(&f->in, f->kernels);
+        if (is_whole(f)) {
+            declare_losses(&f->in, &f->sm, f->kernels);
+        }
         status = fm_state_allocate(&f->in.state, f->kernels, error);
     }
     if (!status) {
-        status = fm_tape_init(&f->tape, f->kernels, &f->params, &f->in.state, true, error);
+        status = mirror_state(f);
     }
     if (!status) {
-        f->out = fm_model_record_cycle(&f->tape, &f->in.config, &f->weights, &f->in.inputs, true);
-        keep_outputs(f);
-        status = fm_tape_plan(&f->tape, error);
+        status = record(f, error);
     }
     if (!status) {
-        f->memory = f->kernels->alloc((size_t)f->tape.size.arena_bytes);
-        assert(f->memory);
-        fm_tape_bind(&f->tape, f->memory);
+        status = fm_optimizer_init(&f->optimizer, &f->params, &options, error);
     }
-    return status;
+    return status ? status : bind(f);
 }
 
 static void close_full(full *f) {
-    fm_tape_fini(&f->tape);
+    fm_optimizer_fini(&f->optimizer);
+    fm_tape_fini(&f->last.tape);
+    fm_tape_fini(&f->first.tape);
     if (f->kernels) {
         f->kernels->release(f->memory);
     }
@@ -152,133 +293,344 @@ static void close_full(full *f) {
     fm_arena_fini(&f->arena);
     fm_arena_fini(&f->golden_arena);
     fm_arena_fini(&f->inputs_arena);
+    free(f->values);
+    free(f->in.host);
 }
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
-static const fm_npy *golden(const full *f, const char *name) {
-    const fm_npy *array = fm_npz_find(&f->golden, name);
-    assert(array);
-    return array;
-}
-
-/* Position of a key among act_names, -1 where it is not. */
-static int64_t position_of(const full *f, const char *key) {
-    const fm_npy *names = golden(f, "act_names");
-    const char *at = (const char *)names->data, *end = at + names->count;
-    size_t n = strlen(key);
-    for (int64_t line = 0; at < end; line++) {
-        const char *stop = memchr(at, '\n', (size_t)(end - at));
-        stop = stop ? stop : end;
-        if ((size_t)(stop - at) == n && !memcmp(at, key, n)) {
-            return line;
-        }
-        at = stop + 1;
+static void note(full *f, group_id id, const char *key, double error) {
+    group *g = &f->group[id];
+    if (!(error <= g->worst) || g->count == 0) { /* not-a-number is the worst */
+        g->worst = error;
+        snprintf(g->key, sizeof g->key, "%s", key);
     }
-    return -1;
-}
-
-/* A flat index is real when its index on every residue axis is below n_real. */
-static bool is_real(const int32_t *shape, unsigned axes, int64_t n_real, uint64_t flat) {
-    bool real = true;
-    for (int d = 7; d >= 0; d--) {
-        if (shape[d] == 0) {
-            continue;
-        }
-        int64_t index = (int64_t)(flat % (uint64_t)shape[d]);
-        flat /= (uint64_t)shape[d];
-        real &= !(axes >> d & 1 && index >= n_real);
-        real &= !(axes >> 7 & 1 && d == 1 && index == MASKED_TEMPLATE_ROW);
+    g->count++;
+    if (f->arguments->verbose) {
+        printf("%-64s %.2e\n", key, error);
     }
-    return real;
 }
 
-static void compare(full *f, const char *key, const float *data) {
-    int64_t at = position_of(f, key);
+/* A host's copy of device memory, to be freed. */
+static float *fetch(const full *f, const void *device, uint64_t count) {
+    float *copy = malloc((size_t)count * sizeof *copy);
+    assert(copy);
+    f->kernels->download(NULL, copy, device, (size_t)count * sizeof *copy);
+    f->kernels->synchronize(NULL);
+    return copy;
+}
+
+/* How an array of ours lies: `parts` tensors that follow each other, or a slice of one; values from
+ * `scaled_from` on in a row are to be multiplied. */
+typedef struct layout {
+    const void *part[N_PARTS];
+    int n_part;
+    int64_t skip; /* elements before it */
+    int64_t row, scaled_from;
+    double scale;
+} layout;
+
+static layout whole_of(const void *data) {
+    return (layout){.part = {data}, .n_part = 1, .row = 1, .scaled_from = 1, .scale = 1};
+}
+
+/* An array of the reference, where the file has it. */
+static void compare(full *f, group_id id, const char *key, const layout *ours) {
+    int64_t at = line_of(golden(&f->golden, "act_names"), key);
     if (at < 0) {
         return;
     }
-    const int32_t *shape = (const int32_t *)golden(f, "act_shape")->data + 8 * at;
-    const float *expected = (const float *)golden(f, "act_samples_f64")->data + N_SAMPLE * at;
-    unsigned axes = ((const uint8_t *)golden(f, "act_res_axes")->data)[at];
+    const int32_t *shape = (const int32_t *)golden(&f->golden, "act_shape")->data + 8 * at;
+    const fm_npy *samples = golden(&f->golden, "act_samples_f64");
+    unsigned axes = ((const uint8_t *)golden(&f->golden, "act_res_axes")->data)[at];
     uint64_t count = 1, hash = fnv1a(key);
     for (int d = 0; d < 8; d++) {
         count *= shape[d] ? (uint64_t)shape[d] : 1;
     }
-    double difference = 0, norm = 0;
-    for (uint64_t j = 0; j < N_SAMPLE; j++) {
-        uint64_t flat = splitmix(hash + j) % count;
-        if (is_real(shape, axes, 253, flat)) {
-            double e = (double)data[flat] - (double)expected[j];
-            difference += e * e;
-            norm += (double)expected[j] * (double)expected[j];
+    uint64_t each = count / (uint64_t)ours->n_part;
+    distance sum = {0};
+    for (int p = 0; p < ours->n_part; p++) {
+        float *data = fetch(f, (const float *)ours->part[p] + ours->skip, each);
+        for (int64_t j = 0; j < N_ACT_SAMPLE; j++) {
+            uint64_t flat = splitmix(hash + (uint64_t)j) % count;
+            if (flat / each == (uint64_t)p && is_real(shape, axes, flat)) {
+                bool scaled = (int64_t)flat % ours->row >= ours->scaled_from;
+                add_sample(&sum, (double)data[flat % each] * (scaled ? ours->scale : 1),
+                           value(samples, at * N_ACT_SAMPLE + j));
+            }
         }
+        free(data);
     }
-    double error = sqrt(difference / norm);
-    bool ok = error <= GATE;
-    printf("%-60s %.2e %s\n", key, error, ok ? "ok" : "FAIL");
-    fflush(stdout);
-    f->compared++;
-    f->failed |= !ok;
+    note(f, id, key, relative(&sum));
 }
 
-static const float *probe(const full *f, const char *node, int nth) {
-    for (int32_t n = 0; n < f->tape.n_node; n++) {
-        if (!strcmp(f->tape.node[n].name, node) && nth-- == 0) {
-            return fm_tape_data(&f->tape, f->tape.node[n].output[0]);
-        }
-    }
-    assert(!"no such node");
-    return NULL;
+static void compare_node(full *f, group_id id, const char *key, const fm_tape *tape,
+                         const char *node, int nth) {
+    layout ours = whole_of(fm_tape_data(tape, find(tape, node, nth)));
+    compare(f, id, key, &ours);
 }
 
-static void compare_blocks(full *f, int cycle, const char *stack, int32_t count, int32_t first) {
+static void compare_blocks(full *f, const fm_tape *tape, int cycle, const char *stack, int count,
+                           int first, group_id m) {
     char key[128];
-    for (int32_t i = 0; i < count; i++) {
-        snprintf(key, sizeof key, "act/c%d/%s.blocks.%d.m", cycle, stack, (int)i);
-        compare(f, key, probe(f, "msa transition", first + i));
-        snprintf(key, sizeof key, "act/c%d/%s.blocks.%d.z", cycle, stack, (int)i);
-        compare(f, key, probe(f, "pair transition", first + i));
+    for (int i = 0; i < count; i++) {
+        snprintf(key, sizeof key, "act/c%d/%s.blocks.%d.m", cycle, stack, i);
+        compare_node(f, m, key, tape, "msa transition", first + i);
+        snprintf(key, sizeof key, "act/c%d/%s.blocks.%d.z", cycle, stack, i);
+        compare_node(f, m + 1, key, tape, "pair transition", first + i);
     }
 }
 
-static void compare_cycle(full *f, int cycle) {
+static void compare_template_stack(full *f, const fm_tape *tape, int cycle) {
+    const fm_model_config *c = &f->in.config;
+    char key[128];
+    for (int block = 0; block < c->n_template_block; block++) {
+        layout ours = whole_of(NULL);
+        ours.n_part = (int)c->n_template;
+        for (int t = 0; t < ours.n_part; t++) {
+            int nth = t * c->n_template_block + block;
+            ours.part[t] = fm_tape_data(tape, find(tape, "template transition", nth));
+        }
+        snprintf(key, sizeof key, "act/c%d/template_embedder.template_pair_stack.blocks.%d.t",
+                 cycle, block);
+        compare(f, G_TEMPLATES, key, &ours);
+    }
+}
+
+static void compare_trunk(full *f, const fm_tape *tape, int cycle) {
     const fm_model_config *c = &f->in.config;
     char key[128];
     snprintf(key, sizeof key, "act/c%d/input_embedder.m", cycle);
-    compare(f, key, probe(f, "input msa", 0));
+    compare_node(f, G_EMBEDDERS, key, tape, "input msa", 0);
     snprintf(key, sizeof key, "act/c%d/input_embedder.z", cycle);
-    compare(f, key, probe(f, "input pair", 0));
+    compare_node(f, G_EMBEDDERS, key, tape, "input pair", 0);
     for (int t = 0; t < c->n_template; t++) {
         snprintf(key, sizeof key, "act/c%d/template_embedder.template_pair_embedder@%d.t", cycle,
                  t);
-        compare(f, key, probe(f, "template pair embedder", t));
+        compare_node(f, G_TEMPLATES, key, tape, "template pair embedder", t);
     }
+    compare_template_stack(f, tape, cycle);
     snprintf(key, sizeof key, "act/c%d/template_embedder.template_single_embedding", cycle);
-    compare(f, key, probe(f, "template torsion rows", 0) + c->n_seq * c->n_res * c->c_m);
+    layout rows = whole_of(fm_tape_data(tape, find(tape, "template torsion rows", 0)));
+    rows.skip = c->n_seq * c->n_res * c->c_m;
+    compare(f, G_TEMPLATES, key, &rows);
     snprintf(key, sizeof key, "act/c%d/extra_msa_embedder.m", cycle);
-    compare(f, key, probe(f, "extra msa embedder", 0));
-    compare_blocks(f, cycle, "extra_msa_stack", c->n_extra_block, 0);
-    compare_blocks(f, cycle, "evoformer", c->n_block, c->n_extra_block);
-    if (c->n_block == N_BLOCK) {
-        snprintf(key, sizeof key, "act/c%d/evoformer.s", cycle);
-        compare(f, key, probe(f, "single", 0));
+    compare_node(f, G_EXTRA_M, key, tape, "extra msa embedder", 0);
+    compare_blocks(f, tape, cycle, "extra_msa_stack", c->n_extra_block, 0, G_EXTRA_M);
+    compare_blocks(f, tape, cycle, "evoformer", c->n_block, c->n_extra_block, G_EVOFORMER_M);
+}
+
+/* Slice i of a tensor of all iterations. */
+static void compare_iteration(full *f, const char *key, const fm_tape *tape, fm_tensor_ref tensor,
+                              int i, int64_t row, int64_t scaled_from) {
+    layout ours = whole_of(fm_tape_data(tape, tensor));
+    ours.skip = i * f->in.config.n_res * row;
+    ours.row = row;
+    ours.scaled_from = scaled_from;
+    ours.scale = f->in.config.structure.position_scale;
+    compare(f, G_STRUCTURE, key, &ours);
+}
+
+static void compare_structure(full *f, const pass *p, int cycle) {
+    const fm_structure_outputs *o = &p->out.structure;
+    char key[128];
+    snprintf(key, sizeof key, "act/c%d/evoformer.s", cycle);
+    compare_node(f, G_EVOFORMER_M, key, &p->tape, "single", 0);
+    for (int i = 0; i < f->in.config.structure.n_iteration; i++) {
+        snprintf(key, sizeof key, "act/c%d/structure_module.transition@%d.s", cycle, i);
+        compare_node(f, G_STRUCTURE, key, &p->tape, "transition norm", i);
+        snprintf(key, sizeof key, "act/c%d/structure_module.bb_update@%d.u", cycle, i);
+        compare_node(f, G_STRUCTURE, key, &p->tape, "backbone update",
+                     2 * i); /* then the frame's */
+        snprintf(key, sizeof key, "act/c%d/structure_module.frames.%d", cycle, i);
+        compare_iteration(f, key, &p->tape, o->frames, i, 7, 4);
+        snprintf(key, sizeof key, "act/c%d/structure_module.angles.%d", cycle, i);
+        compare_iteration(f, key, &p->tape, o->angles, i, 14, 14);
+        snprintf(key, sizeof key, "act/c%d/structure_module.unnormalized_angles.%d", cycle, i);
+        compare_iteration(f, key, &p->tape, o->unnormalised, i, 14, 14);
+    }
+    snprintf(key, sizeof key, "act/c%d/structure_module.positions.%d", cycle,
+             f->in.config.structure.n_iteration - 1);
+    compare_iteration(f, key, &p->tape, o->atoms.atoms, 0, 42, 42);
+}
+
+static double scalar(const full *f, fm_tensor_ref tensor) {
+    float *one = fetch(f, fm_tape_data(&f->last.tape, tensor), 1);
+    double got = (double)*one;
+    free(one);
+    return got;
+}
+
+static void compare_heads_and_losses(full *f) {
+    const fm_tape *tape = &f->last.tape;
+    const double *weight = f->sm.weight;
+    double t[N_TERM];
+    compare_node(f, G_HEADS, "out/lddt_logits", tape, "plddt head", 0);
+    compare_node(f, G_HEADS, "out/experimentally_resolved_logits", tape, "experimentally resolved",
+                 0);
+    compare_node(f, G_HEADS, "out/tm_logits", tape, "aligned error", 0);
+    for (int i = 0; i < N_TERM; i++) {
+        t[i] = scalar(f, f->sm.term[i]);
+    }
+    const struct {
+        const char *name;
+        double got;
+    } losses[] = {{"fape", weight[FM_TERM_BACKBONE] * t[FM_TERM_BACKBONE] +
+                               weight[FM_TERM_SIDE_CHAIN] * t[FM_TERM_SIDE_CHAIN]},
+                  {"supervised_chi", t[FM_TERM_TORSION]},
+                  {"plddt_loss", t[FM_TERM_PLDDT]},
+                  {"experimentally_resolved", t[FM_TERM_RESOLVED]},
+                  {"tm", t[FM_TERM_ALIGNED_ERROR]},
+                  {"violation", t[FM_TERM_VIOLATION]},
+                  {"distogram", t[TERM_DISTOGRAM]},
+                  {"masked_msa", t[TERM_MASKED_MSA]},
+                  {"loss", scalar(f, f->sm.total)}};
+    for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++) {
+        int64_t line = line_of(golden(&f->golden, "loss_names"), losses[i].name);
+        assert(line >= 0);
+        double expected = value(golden(&f->golden, "loss_f64"), line);
+        note(f, G_LOSSES, losses[i].name, fabs(losses[i].got - expected) / fabs(expected));
+    }
+}
+
+static void compare_cotangents(full *f) {
+    const fm_tape *tape = &f->last.tape;
+    char key[96];
+    for (int extra = 0; extra < 2; extra++) {
+        int count = extra ? f->in.config.n_extra_block : f->in.config.n_block;
+        for (int i = 0; i < count; i++) {
+            for (int which = 0; which < 2; which++) {
+                fm_tensor_ref tensor = block_input(f, tape, extra, i, "mz"[which]);
+                snprintf(key, sizeof key, "dact/%s.blocks.%d.in.%c", STACKS[extra], i, "mz"[which]);
+                if (tensor != FM_TENSOR_NONE &&
+                    line_of(golden(&f->golden, "act_names"), key) >= 0) {
+                    layout ours = whole_of(fm_tape_gradient(tape, tensor));
+                    compare(f, G_COTANGENTS, key, &ours);
+                }
+            }
+        }
+    }
+    layout z = whole_of(fm_tape_gradient(tape, f->last.out.z));
+    layout s = whole_of(fm_tape_gradient(tape, f->last.out.single));
+    compare(f, G_COTANGENTS, "dact/evoformer.out.z", &z);
+    compare(f, G_COTANGENTS, "dact/evoformer.out.s", &s);
+}
+
+/* f->values at a parameter's sampled places against row `line` of an array [n, 64]. */
+static double compare_samples(const full *f, const fm_param *row, const fm_npy *array,
+                              int64_t line) {
+    char key[256];
+    snprintf(key, sizeof key, "param/%s", row->openfold);
+    uint64_t hash = fnv1a(key), count = (uint64_t)fm_param_count(row);
+    distance sum = {0};
+    for (int64_t j = 0; j < N_PARAM_SAMPLE; j++) {
+        uint64_t flat = splitmix(hash + (uint64_t)j) % count;
+        add_sample(&sum, (double)f->values[row->offset + (int64_t)flat],
+                   value(array, line * N_PARAM_SAMPLE + j));
+    }
+    return relative(&sum);
+}
+
+static double norm_of(const full *f, const fm_param *row) {
+    double sum = 0;
+    for (int64_t i = 0; i < fm_param_count(row); i++) {
+        double x = (double)f->values[row->offset + i];
+        sum += x * x;
+    }
+    return sqrt(sum);
+}
+
+static void download_values(full *f, const void *from) {
+    f->kernels->download(NULL, f->values, from, (size_t)f->params.n_element * sizeof *f->values);
+    f->kernels->synchronize(NULL);
+}
+
+static int64_t line_of_param(const full *f, const fm_param *row) {
+    int64_t line = line_of(golden(&f->golden, "param_names"), row->openfold);
+    assert(line >= 0);
+    return line;
+}
+
+static void compare_gradients(full *f) {
+    const uint8_t *zero = golden(&f->golden, "grad_is_zero")->data;
+    double total = value(golden(&f->golden, "clip_total_norm_f64"), 0);
+    download_values(f, f->params.gradient);
+    for (int32_t p = 0; p < f->params.n_param; p++) {
+        const fm_param *row = &f->params.param[p];
+        int64_t line = line_of_param(f, row);
+        double norm = norm_of(f, row), expected = value(golden(&f->golden, "grad_norm_f64"), line);
+        if (zero[line]) {
+            note(f, G_ZERO_GRADIENTS, row->openfold, norm / total);
+            continue;
+        }
+        note(f, G_GRADIENT_NORMS, row->openfold, fabs(norm - expected) / expected);
+        note(f, G_GRADIENTS, row->openfold,
+             compare_samples(f, row, golden(&f->golden, "grad_samples_f64"), line));
+    }
+}
+
+static void compare_step(full *f) {
+    double expected = value(golden(&f->golden, "clip_total_norm_f64"), 0), got = NAN;
+    if (fm_optimizer_add_sample(&f->optimizer, NULL)) {
+        got = sqrt(fm_optimizer_get_state(&f->optimizer, NULL).norm_squared);
+        fm_optimizer_step(&f->optimizer, NULL);
+    }
+    note(f, G_CLIP_NORM, "total norm", fabs(got - expected) / expected);
+    const struct {
+        const void *from;
+        const char *array;
+        group_id id;
+    } results[] = {{f->params.master, "post_samples_f64", G_PARAMETERS},
+                   {f->params.ema, "ema_samples_f32", G_EMA}};
+    for (int i = 0; i < 2; i++) {
+        download_values(f, results[i].from);
+        for (int32_t p = 0; p < f->params.n_param; p++) {
+            const fm_param *row = &f->params.param[p];
+            note(f, results[i].id, row->openfold,
+                 compare_samples(f, row, golden(&f->golden, results[i].array),
+                                 line_of_param(f, row)));
+        }
     }
 }
 
 /* ---- the program ----------------------------------------------------------------------------- */
 
 /* C-beta, or C-alpha of glycine, of the positions that the reference predicted in cycle 0. */
-static void load_previous(const full *f) {
-    const fm_npy *positions = golden(f, "final_atom_positions_c0_f64");
+static void inject_previous(const full *f) {
+    const fm_npy *positions = golden(&f->golden, "final_atom_positions_c0_f64");
     const uint8_t *aatype = data_of(&f->in, f->in.inputs.aatype);
-    float *x = data_of(&f->in, f->in.inputs.previous_pseudo_beta);
-    for (int64_t i = 0; i < f->in.config.n_res; i++) {
+    int64_t n = f->in.config.n_res;
+    float *x = calloc((size_t)n * 3, sizeof *x);
+    assert(x);
+    for (int64_t i = 0; i < n; i++) {
         int64_t atom = aatype[i] == GLYCINE ? ATOM37_CA : ATOM37_CB;
         for (int64_t a = 0; a < 3; a++) {
             x[3 * i + a] = (float)value(positions, (i * N_ATOM37 + atom) * 3 + a);
         }
     }
+    f->kernels->upload(NULL, fm_state_data(&f->in.state, f->in.inputs.previous_pseudo_beta), x,
+                       (size_t)n * 3 * sizeof *x);
+    f->kernels->synchronize(NULL);
+    free(x);
+}
+
+/* How many pairs of real residues were recycled in another class of distance. */
+static void count_bins(full *f) {
+    const fm_tape *tape = &f->last.tape;
+    const fm_npy *expected = golden(&f->golden, "recycle_bins");
+    int64_t n = f->in.config.n_res;
+    uint8_t *bins = malloc((size_t)(n * n));
+    assert(bins);
+    f->kernels->download(NULL, bins, fm_tape_data(tape, find(tape, "recycle bins", 0)),
+                         (size_t)(n * n));
+    f->kernels->synchronize(NULL);
+    int64_t other = 0;
+    for (int64_t k = 0; k < n * n; k++) {
+        bool real = k / n < N_REAL && k % n < N_REAL;
+        other += real && (int64_t)bins[k] != ((const uint8_t *)expected->data)[k];
+    }
+    printf("recycling bins: %lld of %d pairs in another\n", (long long)other, N_REAL * N_REAL);
+    free(bins);
 }
 
 static double now(void) {
@@ -287,63 +639,135 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void run(full *f) {
-    draw_parameters(f);
-    int n_cycle = f->in.config.n_block == N_BLOCK ? 2 : 1;
-    for (int c = 0; c < n_cycle; c++) {
-        load_trunk(&f->in, c);
-        if (c > 0) {
-            load_previous(f);
-        }
-        double start = now();
-        fm_tape_forward(&f->tape, NULL);
-        printf("cycle %d: %.1f s\n", c, now() - start);
-        compare_cycle(f, c);
+static void forward(full *f, pass *p, int cycle) {
+    double start = now();
+    load_trunk(&f->in, cycle);
+    if (is_whole(f)) {
+        load_truth(&f->in, &f->sm, cycle);
     }
-    printf("parity: %s (%d activations)\n", f->failed || !f->compared ? "FAIL" : "ok", f->compared);
+    send_inputs(&f->in);
+    fm_tape_forward(&p->tape, NULL);
+    f->kernels->synchronize(NULL);
+    printf("cycle %d: %.1f s\n", cycle, now() - start);
+    fflush(stdout);
+    compare_trunk(f, &p->tape, cycle);
+    if (is_whole(f)) {
+        compare_structure(f, p, cycle);
+    }
 }
 
-static fm_status prepare(full *f, int n_block, const char *inputs, const char *expected,
-                         fm_error *error) {
+static void run(full *f) {
+    size_t bytes = (size_t)f->params.n_element * sizeof *f->values;
+    memset(f->values, 0, bytes);
+    draw_parameters(&f->params, f->values);
+    f->kernels->upload(NULL, f->params.master, f->values, bytes);
+    f->kernels->upload(NULL, f->params.ema, f->values, bytes);
+    forward(f, &f->first, 0);
+    if (!is_whole(f)) {
+        return;
+    }
+    if (f->arguments->inject_bins) {
+        inject_previous(f);
+    }
+    forward(f, &f->last, 1);
+    count_bins(f);
+    compare_heads_and_losses(f);
+    double start = now();
+    fm_tape_backward(&f->last.tape, NULL);
+    f->kernels->synchronize(NULL);
+    printf("backward: %.1f s\n", now() - start);
+    compare_cotangents(f);
+    compare_gradients(f);
+    compare_step(f);
+}
+
+static bool report(const full *f) {
+    bool ok = true;
+    int n = is_whole(f) ? N_GROUP : G_STRUCTURE;
+    for (int i = 0; i < n; i++) {
+        const group *g = &f->group[i];
+        bool good = g->count > 0 && g->worst <= g->gate;
+        printf("%-18s %5d arrays, worst %.2e of %s (gate %.0e) %s\n", g->name, g->count, g->worst,
+               g->count ? g->key : "none", g->gate, good ? "ok" : "FAIL");
+        ok &= good;
+    }
+    printf("parity: %s\n", ok ? "ok" : "FAIL");
+    return ok;
+}
+
+static fm_status prepare(full *f, char paths[3][1024], fm_error *error) {
+    memcpy(f->group, GROUPS, sizeof f->group);
     f->in.prefix = "";
     f->in.n_cycle = 2;
     f->in.config = fm_model_config_initial_training();
-    f->in.config.n_block = n_block;
+    f->in.config.n_block = f->arguments->n_block;
     f->in.config.dropout_msa = f->in.config.dropout_pair = 0;
     f->in.config.recompute = FM_RECOMPUTE_BLOCK;
-    fm_status status = open_npz(&f->inputs_arena, inputs, &f->in.file, error);
+    fm_test_json *json = fm_test_json_open(paths[2]);
+    read_structure_config(json, &f->in, &f->sm);
+    fm_test_json_close(json);
+    if (!is_whole(f)) {
+        f->in.config.structure.n_iteration = 0;
+    }
+    fm_status status = open_npz(&f->inputs_arena, paths[0], &f->in.file, error);
     if (!status) {
-        status = open_npz(&f->golden_arena, expected, &f->golden, error);
+        status = open_npz(&f->golden_arena, paths[1], &f->golden, error);
     }
     return status ? status : build(f, error);
 }
 
+static bool parse(arguments *set, int argc, char **argv) {
+    *set = (arguments){.device = "cpu", .folder = "full", .n_block = N_BLOCK};
+    for (int i = 1; i < argc; i++) {
+        bool more = i + 1 < argc;
+        if (more && !strcmp(argv[i], "--device")) {
+            set->device = argv[++i];
+        } else if (more && !strcmp(argv[i], "--blocks")) {
+            set->n_block = atoi(argv[++i]);
+        } else if (!strcmp(argv[i], "--inject-bins")) {
+            set->inject_bins = true;
+        } else if (!strcmp(argv[i], "--verbose")) {
+            set->verbose = true;
+        } else if (argv[i][0] != '-') {
+            set->folder = argv[i];
+        } else {
+            return false;
+        }
+    }
+    return set->n_block >= 1 && set->n_block <= N_BLOCK;
+}
+
 int main(int argc, char **argv) {
-    int n_block = argc > 1 ? atoi(argv[1]) : 2;
-    const char *folder = argc > 2 ? argv[2] : "full";
-    char path[2][1024], relative[512];
-    static const char *const names[] = {"full_inputs.npz", "full_golden.npz"};
-    if (n_block < 1 || n_block > N_BLOCK) {
-        fprintf(stderr, "usage: model_parity_full [BLOCKS [FOLDER]], 1 to %d blocks\n", N_BLOCK);
+    arguments set;
+    char path[3][1024], relative_path[512];
+    static const char *const names[] = {"full_inputs.npz", "full_golden.npz", "full_config.json"};
+    if (!parse(&set, argc, argv)) {
+        fprintf(stderr, "usage: model_parity_full [--device cpu|cuda] [--blocks N] [--inject-bins] "
+                        "[--verbose] [FOLDER]\n");
         return 2;
     }
-    for (int i = 0; i < 2; i++) {
-        snprintf(relative, sizeof relative, "%s/%s", folder, names[i]);
-        if (!locate(relative, path[i], sizeof path[i])) {
+    for (int i = 0; i < 3; i++) {
+        snprintf(relative_path, sizeof relative_path, "%s/%s", set.folder, names[i]);
+        if (!locate(relative_path, path[i], sizeof path[i])) {
             return FM_TEST_SKIPPED;
         }
     }
     full *f = calloc(1, sizeof *f);
     assert(f);
+    f->arguments = &set;
     fm_error error = {0};
-    fm_status status = prepare(f, n_block, path[0], path[1], &error);
+    fm_status status = fm_device_find(set.device, "fp32", &f->kernels, &error);
+    int code = status == FM_ERR_UNSUPPORTED ? FM_TEST_SKIPPED : 1;
+    if (!status) {
+        status = prepare(f, path, &error);
+    }
     if (status) {
         fprintf(stderr, "model_parity_full: %s\n", error.message);
     } else {
         run(f);
+        code = report(f) ? 0 : 1;
     }
-    bool good = !status && !f->failed && f->compared > 0;
     close_full(f);
     free(f);
-    return good ? 0 : 1;
+    return code;
 }

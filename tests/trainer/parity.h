@@ -25,6 +25,7 @@ typedef struct parity {
     fm_model_config config;
     fm_state state;
     fm_model_inputs inputs;
+    uint8_t *host; /* a copy of the state, where that is a device's; else NULL */
 } parity;
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -54,10 +55,22 @@ static inline double input(const parity *b, const fm_npy *array, int64_t i, int 
     return value(array, i * b->n_cycle + c);
 }
 
-/* ---- device values (the CPU's f32) ----------------------------------------------------------- */
+/* ---- values of the state (f32) --------------------------------------------------------------- */
 
 static inline void *data_of(const parity *b, int32_t tensor) {
-    return fm_state_data(&b->state, tensor);
+    return b->host ? b->host + b->state.offset[tensor] : fm_state_data(&b->state, tensor);
+}
+
+/* Sends what was put, where the state is a device's: all tensors but those that cycles hand on. */
+static inline void send_inputs(const parity *b) {
+    for (int32_t t = 0; b->host && t < b->state.n_tensor; t++) {
+        bool handed_on = t == b->inputs.previous_m || t == b->inputs.previous_z ||
+                         t == b->inputs.previous_pseudo_beta;
+        if (!handed_on) {
+            b->state.kernels->upload(NULL, fm_state_data(&b->state, t), data_of(b, t),
+                                     (size_t)fm_tensor_local_bytes(&b->state.tensor[t]));
+        }
+    }
 }
 
 static inline void put(const parity *b, int32_t tensor, int64_t i, double x) {

@@ -1,0 +1,127 @@
+/* parity_golden.h: the reference's full-size run: parameters by its formula, and its golden values,
+ * which are samples of each array at places that come from the array's name. */
+#ifndef FM_TESTS_TRAINER_PARITY_GOLDEN_H
+#define FM_TESTS_TRAINER_PARITY_GOLDEN_H
+
+#include "tests/trainer/parity.h"
+
+enum {
+    N_ACT_SAMPLE = 4096,
+    N_PARAM_SAMPLE = 64,
+    N_REAL = 253, /* residues that are no padding */
+    MASKED_TEMPLATE_ROW = 126,
+};
+
+static inline uint64_t fnv1a(const char *text) {
+    uint64_t h = 14695981039346656037u;
+    for (; *text; text++) {
+        h = (h ^ (uint8_t)*text) * 1099511628211u;
+    }
+    return h;
+}
+
+static inline uint64_t splitmix(uint64_t x) {
+    uint64_t z = x + 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+/* ---- parameters ------------------------------------------------------------------------------ */
+
+static inline bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && !strcmp(text + n - m, end);
+}
+
+/* value = base + u * scale, u in [-1, 1), each operation rounded to f32. */
+static inline void formula_of(const fm_param *row, float *ret_base, float *ret_scale) {
+    const char *name = row->openfold;
+    *ret_base = 0;
+    *ret_scale = 0.1f;
+    if (row->rank == 2) {
+        *ret_scale = (float)(1.0 / sqrt((double)row->shape[1]));
+        if (strstr(name, "bb_update")) {
+            *ret_scale = *ret_scale * 0.1f;
+        }
+    } else if (strstr(name, "layer_norm") && ends_with(name, "weight")) {
+        *ret_base = 1;
+    } else if (strstr(name, "head_weights")) {
+        *ret_base = 0.54f;
+    } else if (strstr(name, "linear_g") && ends_with(name, "bias")) {
+        *ret_base = 1;
+    }
+}
+
+/* All parameters, into the host's memory of params->n_element. */
+static inline void draw_parameters(const fm_params *params, float *master) {
+    for (int32_t p = 0; p < params->n_param; p++) {
+        const fm_param *row = &params->param[p];
+        uint64_t hash = fnv1a(row->openfold);
+        float base, scale;
+        formula_of(row, &base, &scale);
+        for (int64_t i = 0; i < fm_param_count(row); i++) {
+            uint64_t h = splitmix(hash + (uint64_t)i);
+            float u = (float)(h >> 40) * 0x1p-23f - 1.0f, part = u * scale;
+            master[row->offset + i] = base + part;
+        }
+    }
+}
+
+/* ---- golden values --------------------------------------------------------------------------- */
+
+static inline const fm_npy *golden(const fm_npz *file, const char *name) {
+    const fm_npy *array = fm_npz_find(file, name);
+    if (!array) {
+        fprintf(stderr, "model_parity_full: the file has no array %s\n", name);
+        exit(1);
+    }
+    return array;
+}
+
+/* Line of `key` in an array of names, -1 where it is not. */
+static inline int64_t line_of(const fm_npy *names, const char *key) {
+    const char *at = (const char *)names->data, *end = at + names->count;
+    size_t n = strlen(key);
+    for (int64_t line = 0; at < end; line++) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        stop = stop ? stop : end;
+        if ((size_t)(stop - at) == n && !memcmp(at, key, n)) {
+            return line;
+        }
+        at = stop + 1;
+    }
+    return -1;
+}
+
+/* A flat index is real when its index on every residue axis is below N_REAL, and it is not in the
+ * row of the template that is masked. */
+static inline bool is_real(const int32_t *shape, unsigned axes, uint64_t flat) {
+    bool real = true;
+    for (int d = 7; d >= 0; d--) {
+        if (shape[d] == 0) {
+            continue;
+        }
+        int64_t index = (int64_t)(flat % (uint64_t)shape[d]);
+        flat /= (uint64_t)shape[d];
+        real &= !(axes >> d & 1 && index >= N_REAL);
+        real &= !(axes >> 7 & 1 && d == 1 && index == MASKED_TEMPLATE_ROW);
+    }
+    return real;
+}
+
+/* ||a - b|| / ||b|| over samples. */
+typedef struct distance {
+    double difference, norm;
+} distance;
+
+static inline void add_sample(distance *d, double got, double expected) {
+    d->difference += (got - expected) * (got - expected);
+    d->norm += expected * expected;
+}
+
+static inline double relative(const distance *d) {
+    return sqrt(d->difference / d->norm);
+}
+
+#endif
