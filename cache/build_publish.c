@@ -136,6 +136,31 @@ static fm_status gather_chains(const build_state *state, fm_arena *arena, fm_gen
     return FM_OK;
 }
 
+/* The facts of chains, from the notes that were made with their structures. A row without a note
+ * stays empty. */
+static fm_status gather_facts(build_state *state, fm_arena *arena, fm_generation *generation,
+                              fm_error *reterr) {
+    fm_chain_facts *facts = fm_arena_calloc(arena, generation->n_chain, sizeof *facts);
+    if (!facts) return fm_arena_full(arena, reterr);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < state->n_result; i++) {
+        const build_result *result = &state->result[i];
+        if (result->reason) continue;
+        fm_chain_facts *row = &facts[n++];
+        if (!result->has[FM_PART_STRUCTURE - 1]) continue;
+        fm_sha256 key =
+            fm_facts_key(&result->part[FM_PART_SEQUENCE - 1], &result->part[FM_PART_STRUCTURE - 1]);
+        uint32_t *at = fm_hash_map_find(&state->note_of, &key);
+        if (!at) continue;
+        build_note *note = &state->note[*at];
+        const fm_bytes value = {note->value, note->value_bytes};
+        if (fm_facts_decode_row(value, row, NULL)) continue;
+        note->used = true;
+    }
+    generation->facts = facts;
+    return FM_OK;
+}
+
 static fm_status gather_lists(const build_state *state, fm_arena *arena, fm_generation *generation,
                               fm_error *reterr) {
     fm_note_entry *note = fm_arena_alloc_array(arena, state->n_note, sizeof *note);
@@ -183,6 +208,10 @@ static bool is_same(const fm_generation *a, const fm_generation *b) {
         memcmp(&a->refused_hash, &b->refused_hash, sizeof a->refused_hash) != 0) {
         return false;
     }
+    if (a->has_facts != b->has_facts ||
+        (a->has_facts && memcmp(&a->facts_hash, &b->facts_hash, sizeof a->facts_hash) != 0)) {
+        return false;
+    }
     for (uint32_t i = 0; i < a->n_shard; i++) {
         if (memcmp(&a->shard[i].hash, &b->shard[i].hash, sizeof(fm_sha256)) != 0) return false;
     }
@@ -197,6 +226,7 @@ fm_status fm_build_publish(build_state *state, const fm_generation *base, fm_are
     fm_build_sort_results(state);
     fm_status status = gather_blobs(state, arena, &generation, reterr);
     if (!status) status = gather_chains(state, arena, &generation, &weight, reterr);
+    if (!status) status = gather_facts(state, arena, &generation, reterr);
     if (!status) status = gather_lists(state, arena, &generation, reterr);
     if (status) return status;
     *ret_generation = generation;

@@ -182,6 +182,22 @@ static fm_status do_structure(worker *work, chain_job *job, fm_error *reterr) {
     return FM_OK;
 }
 
+/* Notes what snapshots ask of the chain; the structure is parsed only when nobody did so before. */
+static fm_status do_facts(worker *work, chain_job *job, fm_error *reterr) {
+    const build_result *result = &job->result;
+    uint8_t row[FM_FACTS_BYTES];
+    fm_bytes known;
+    fm_sha256 key =
+        fm_facts_key(&result->part[FM_PART_SEQUENCE - 1], &result->part[FM_PART_STRUCTURE - 1]);
+    if (fm_build_use_text(work->state, &key, &work->chain_arena, &known)) return FM_OK;
+    fm_status status = ensure_parts(work, job, reterr);
+    if (status) return status;
+    const fm_chain_facts facts = fm_facts_of(&job->sequence, &job->structure);
+    fm_facts_encode_row(&facts, row);
+    fm_build_make_note(work->state, &key, (fm_bytes){row, sizeof row});
+    return FM_OK;
+}
+
 /* -- msa */
 
 /* Reads the chain's alignment files; they are sorted by name. */
@@ -385,6 +401,7 @@ static void do_chain(worker *work, const fm_source_chain *chain, uint32_t item) 
     fm_arena_reset(&work->chain_arena);
     fm_status status = chain->fault ? fm_fail(&error, FM_ERR_FORMAT, "%s", chain->fault) : FM_OK;
     if (!status) status = do_structure(work, &job, &error);
+    if (!status) status = do_facts(work, &job, &error);
     if (!status) status = do_msa(work, &job, &error);
     if (!status) status = do_hits(work, &job, &error);
     fm_build_add_result(work->state, chain->name, &job.result, status ? &error : NULL);

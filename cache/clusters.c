@@ -50,7 +50,7 @@ fm_status fm_clusters_parse(fm_bytes text, fm_arena *arena, fm_clusters *ret_clu
     return FM_OK;
 }
 
-uint32_t fm_clusters_find(const fm_clusters *clusters, const char *name) {
+static uint32_t find_member(const fm_clusters *clusters, const char *name) {
     uint32_t low = 0, high = clusters->n_member, found = FM_NO_CLUSTER;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -66,4 +66,10 @@ uint32_t fm_clusters_find(const fm_clusters *clusters, const char *name) {
         if (found == FM_NO_CLUSTER || member->cluster < found) found = member->cluster;
     }
     return found;
+}
+
+uint32_t fm_clusters_find(const fm_clusters *clusters, const char *name) {
+    const char *bare = fm_name_in_dataset(name);
+    uint32_t found = find_member(clusters, name);
+    return found == FM_NO_CLUSTER && bare != name ? find_member(clusters, bare) : found;
 }

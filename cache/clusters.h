@@ -28,7 +28,8 @@ typedef struct fm_clusters {
 FM_MUST_USE fm_status fm_clusters_parse(fm_bytes text, fm_arena *arena, fm_clusters *ret_clusters,
                                         fm_error *reterr);
 
-/* The cluster of a chain, or FM_NO_CLUSTER. */
+/* The cluster of a chain, looked up with its dataset's name ("pdb:1abc_A"), then without; or
+ * FM_NO_CLUSTER. */
 uint32_t fm_clusters_find(const fm_clusters *clusters, const char *name);
 
 #endif

@@ -121,6 +121,24 @@ fm_status fm_generation_read_all(const char *cache, const fm_generation *generat
                      arena, ret_bytes, reterr);
 }
 
+fm_status fm_generation_read_facts(const char *cache, const fm_generation *generation,
+                                   fm_arena *arena, const fm_chain_facts **ret_facts,
+                                   fm_error *reterr) {
+    char path[PATH_MAX];
+    fm_bytes bytes;
+    *ret_facts = NULL;
+    if (!generation->has_facts) return FM_OK;
+    fm_status status = read_file(cache, generation->number, "facts", &generation->facts_hash,
+                                 INDEX_BYTES_MAX, arena, &bytes, reterr);
+    if (status) return status;
+    status = fm_facts_decode(bytes, generation->n_chain, arena, ret_facts, reterr);
+    if (status && reterr &&
+        !fm_generation_path(cache, generation->number, "facts", path, sizeof path, NULL)) {
+        fm_error_in(reterr, path);
+    }
+    return status;
+}
+
 static fm_status read_lists(const char *cache, fm_arena *arena, fm_generation *generation,
                             fm_error *reterr) {
     fm_bytes bytes;
@@ -184,10 +202,23 @@ static fm_status write_file(const char *cache, uint64_t number, const char *suff
     return status ? status : fm_file_write_atomic(path, bytes.data, bytes.size, reterr);
 }
 
+/* And their hash; nothing for a generation without facts. */
+static fm_status encode_facts(fm_generation *generation, fm_arena *arena, fm_bytes *ret_bytes,
+                              fm_error *reterr) {
+    *ret_bytes = (fm_bytes){0};
+    generation->has_facts = generation->facts != NULL;
+    if (!generation->facts) return FM_OK;
+    fm_status status =
+        fm_facts_encode(generation->facts, generation->n_chain, arena, ret_bytes, reterr);
+    if (!status) generation->facts_hash = fm_sha256_of(ret_bytes->data, ret_bytes->size);
+    return status;
+}
+
 fm_status fm_generation_hash_lists(fm_generation *generation, fm_arena *arena, fm_error *reterr) {
-    fm_bytes notes, refusals;
+    fm_bytes notes, refusals, facts;
     fm_status status = fm_notes_encode(generation, arena, &notes, reterr);
     if (!status) status = fm_refusals_encode(generation, arena, &refusals, reterr);
+    if (!status) status = encode_facts(generation, arena, &facts, reterr);
     if (status) return status;
     generation->notes_hash = fm_sha256_of(notes.data, notes.size);
     generation->refused_hash = fm_sha256_of(refusals.data, refusals.size);
@@ -212,11 +243,12 @@ fm_status fm_generation_publish(const char *cache, fm_generation *generation, fm
     if (n <= 0 || (size_t)n >= sizeof folder) {
         return fm_fail(reterr, FM_ERR_LIMIT, "the cache's path is too long");
     }
-    fm_bytes index, notes, refusals, manifest;
+    fm_bytes index, notes, refusals, facts, manifest;
     fm_status status = fm_dir_make(folder, reterr);
     if (!status) status = fm_index_encode(generation, arena, &index, reterr);
     if (!status) status = fm_notes_encode(generation, arena, &notes, reterr);
     if (!status) status = fm_refusals_encode(generation, arena, &refusals, reterr);
+    if (!status) status = encode_facts(generation, arena, &facts, reterr);
     if (status) return status;
     fm_sha256 index_hash = fm_sha256_of(index.data, index.size);
     generation->notes_hash = fm_sha256_of(notes.data, notes.size);
@@ -228,6 +260,9 @@ fm_status fm_generation_publish(const char *cache, fm_generation *generation, fm
     if (!status) status = write_file(cache, number, "index", index, reterr);
     if (!status) status = write_file(cache, number, "notes", notes, reterr);
     if (!status) status = write_file(cache, number, "refused", refusals, reterr);
+    if (!status && generation->has_facts) {
+        status = write_file(cache, number, "facts", facts, reterr);
+    }
     if (!status) status = write_file(cache, number, "all", snapshot, reterr);
     if (!status) status = write_file(cache, number, "manifest", manifest, reterr);
     return status ? status : write_current(cache, number, reterr);

@@ -4,6 +4,7 @@
  *     generations/<n>.index     chains sorted by name -> blobs; blobs sorted by hash -> place
  *     generations/<n>.notes     cache keys -> what was made under them, sorted by key
  *     generations/<n>.refused   "chain <tab> reason" lines, sorted
+ *     generations/<n>.facts     what is asked of chains before they are loaded (facts.h)
  *     generations/<n>.all       the snapshot "all" (snapshot.h)
  *     CURRENT                   "<n>"
  *
@@ -13,6 +14,7 @@
 #ifndef FM_CACHE_GENERATION_H
 #define FM_CACHE_GENERATION_H
 
+#include "cache/facts.h"
 #include "cache/shard.h"
 #include "proto/record.h"
 
@@ -56,8 +58,11 @@ typedef struct fm_generation {
     const fm_blob_entry *blob;                    /* [n_blob] sorted by hash */
     const fm_note_entry *note;                    /* [n_note] sorted by key */
     const fm_refusal *refused;                    /* [n_refused] sorted by chain */
+    bool has_facts;                               /* false: made before there were facts */
+    const fm_chain_facts *facts;                  /* [n_chain] when it is being published */
     fm_sha256 content;                            /* fm_generation_digest */
     fm_sha256 notes_hash, refused_hash, all_hash; /* of those files */
+    fm_sha256 facts_hash;                         /* the same; has_facts */
 } fm_generation;
 
 typedef enum fm_generation_what {
@@ -91,7 +96,7 @@ FM_MUST_USE fm_status fm_generation_read_at(const char *cache, uint64_t number,
 FM_MUST_USE fm_status fm_generation_publish(const char *cache, fm_generation *generation,
                                             fm_bytes snapshot, fm_arena *arena, fm_error *reterr);
 
-/* What the notes and refusals of `generation` hash to, to see whether anything changed. */
+/* What the notes, refusals and facts of `generation` hash to, to see whether anything changed. */
 FM_MUST_USE fm_status fm_generation_hash_lists(fm_generation *generation, fm_arena *arena,
                                                fm_error *reterr);
 
@@ -99,6 +104,12 @@ FM_MUST_USE fm_status fm_generation_hash_lists(fm_generation *generation, fm_are
 FM_MUST_USE fm_status fm_generation_read_all(const char *cache, const fm_generation *generation,
                                              fm_arena *arena, fm_bytes *ret_bytes,
                                              fm_error *reterr);
+
+/* The facts of all chains, checked against the manifest; *ret_facts = NULL for a generation without
+ * them. */
+FM_MUST_USE fm_status fm_generation_read_facts(const char *cache, const fm_generation *generation,
+                                               fm_arena *arena, const fm_chain_facts **ret_facts,
+                                               fm_error *reterr);
 
 /* "CACHE/generations/<n>.<suffix>" into out; FM_ERR_LIMIT when it does not fit. */
 FM_MUST_USE fm_status fm_generation_path(const char *cache, uint64_t number, const char *suffix,

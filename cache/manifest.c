@@ -11,6 +11,8 @@
 #include <string.h>
 
 enum { LINE_BYTES = 256, N_SHARD_MAX = 1 << 18 };
+/* A generation without a table of facts is written as it was before there were any. */
+enum { FORMAT_WITHOUT_FACTS = 1, FORMAT = 2 };
 
 /* Appends a line to the manifest in `writer`. */
 static void write_line(fm_writer *writer, const char *format, ...) FM_PRINTF(2, 3);
@@ -36,12 +38,16 @@ fm_status fm_manifest_encode(const fm_generation *generation, const fm_sha256 *i
     if (!data) return fm_arena_full(arena, reterr);
     fm_writer writer = fm_writer_of(data, capacity);
     char hex[FM_SHA256_HEX];
-    write_line(&writer, "foldmill generation 1\nnumber %" PRIu64 "\n", generation->number);
+    write_line(&writer, "foldmill generation %d\nnumber %" PRIu64 "\n",
+               generation->has_facts ? FORMAT : FORMAT_WITHOUT_FACTS, generation->number);
     write_line(&writer, "chains %u\nrefused %u\n", generation->n_chain, generation->n_refused);
     write_line(&writer, "content %s\n", hex_of(&generation->content, hex));
     write_line(&writer, "index %s\n", hex_of(index_hash, hex));
     write_line(&writer, "notes %s\n", hex_of(&generation->notes_hash, hex));
     write_line(&writer, "refusals %s\n", hex_of(&generation->refused_hash, hex));
+    if (generation->has_facts) {
+        write_line(&writer, "facts %s\n", hex_of(&generation->facts_hash, hex));
+    }
     write_line(&writer, "all %s\n", hex_of(&generation->all_hash, hex));
     write_line(&writer, "shards %u\n", generation->n_shard);
     for (uint32_t i = 0; i < generation->n_shard; i++) {
@@ -140,10 +146,10 @@ fm_status fm_manifest_decode(fm_bytes text, uint64_t number, fm_arena *arena,
     fm_generation generation = {.number = number};
     line_reader reader = {(const char *)text.data, (const char *)text.data + text.size, 0, false};
     uint64_t format = read_number(&reader, "foldmill generation", UINT32_MAX);
-    if (!reader.failed && format != 1) {
+    if (!reader.failed && format != FORMAT && format != FORMAT_WITHOUT_FACTS) {
         return fm_fail(reterr, FM_ERR_UNSUPPORTED,
                        "the cache has format %" PRIu64
-                       " and this foldmill reads format 1: a newer one made it, "
+                       " and this foldmill reads formats 1 and 2: a newer one made it, "
                        "use that one here too",
                        format);
     }
@@ -154,6 +160,8 @@ fm_status fm_manifest_decode(fm_bytes text, uint64_t number, fm_arena *arena,
     read_hash(&reader, "index", ret_index_hash);
     read_hash(&reader, "notes", &generation.notes_hash);
     read_hash(&reader, "refusals", &generation.refused_hash);
+    generation.has_facts = format == FORMAT;
+    if (generation.has_facts) read_hash(&reader, "facts", &generation.facts_hash);
     read_hash(&reader, "all", &generation.all_hash);
     fm_status status = read_shards(&reader, &generation, arena, reterr);
     if (status) return status;

@@ -135,6 +135,19 @@ static int compare_to_name(const void *wanted, const void *name) {
     return strcmp(wanted, *(const char *const *)name);
 }
 
+uint32_t fm_names_find(const fm_names *names, const char *name) {
+    const char *const *found =
+        names->n ? bsearch(name, names->name, names->n, sizeof *names->name, compare_to_name)
+                 : NULL;
+    return found ? (uint32_t)(found - names->name) : FM_NO_NAME;
+}
+
 bool fm_names_has(const fm_names *names, const char *name) {
-    return names->n && bsearch(name, names->name, names->n, sizeof *names->name, compare_to_name);
+    return fm_names_find(names, name) != FM_NO_NAME;
+}
+
+const char *fm_name_in_dataset(const char *name) {
+    size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                                 "0123456789._-");
+    return length && name[length] == ':' && name[length + 1] ? name + length + 1 : name;
 }

@@ -36,6 +36,13 @@ typedef struct fm_names {
  * JSON object. FM_ERR_FORMAT with the place. */
 FM_MUST_USE fm_status fm_names_parse(fm_bytes text, fm_arena *arena, fm_names *ret_names,
                                      fm_error *reterr);
+#define FM_NO_NAME UINT32_MAX
+/* The place of a name in the list, or FM_NO_NAME. */
+uint32_t fm_names_find(const fm_names *names, const char *name);
 bool fm_names_has(const fm_names *names, const char *name);
+
+/* "1abc_A" of "pdb:1abc_A": a chain's name without that of its dataset (source.h); borrowed. A name
+ * that does not begin with a dataset's is returned as it is. */
+const char *fm_name_in_dataset(const char *name);
 
 #endif

@@ -13,6 +13,7 @@ const char *fm_select_reason_text(fm_select_reason reason) {
     case FM_SELECT_TAKEN: return "taken";
     case FM_SELECT_NOT_LISTED: return "not in the list";
     case FM_SELECT_EXCLUDED: return "excluded by name";
+    case FM_SELECT_DATASET: return "of another dataset";
     case FM_SELECT_LENGTH: return "too short or too long";
     case FM_SELECT_NO_CLUSTER: return "in no cluster";
     case FM_SELECT_SHARED: return "shares a cluster with the other snapshot";
@@ -20,6 +21,7 @@ const char *fm_select_reason_text(fm_select_reason reason) {
     case FM_SELECT_SINGLE: return "one residue too frequent";
     case FM_SELECT_RESOLUTION: return "resolution too coarse, or none";
     case FM_SELECT_DATE: return "outside the dates, or without one";
+    case FM_SELECT_PREDICTED: return "predicted";
     case FM_N_SELECT: break;
     }
     return "unknown";
@@ -95,63 +97,88 @@ fm_status fm_snapshot_shared(const fm_snapshot_text *a, const fm_snapshot_text *
 typedef struct selecting {
     const fm_store *store;
     const fm_select_rules *rules;
+    const fm_chain_facts *facts; /* [n_chain]; NULL = the cache has none */
     touched apart;
     fm_arena *arena;
+    uint32_t n_read;
 } selecting;
 
-static fm_select_reason check_letters(const fm_select_rules *rules, const fm_part_sequence *part) {
-    uint32_t count[26] = {0}, most = 0;
-    for (uint32_t i = 0; i < part->n_res; i++) {
-        uint32_t *here = &count[(part->sequence[i] - 'A') % 26];
-        if (++*here > most) most = *here;
+static fm_select_reason check_facts(const fm_select_rules *rules, const fm_chain_facts *facts) {
+    double resolution = (double)facts->resolution;
+    const char *date = facts->release_date;
+    if (facts->n_unknown > rules->max_unknown) return FM_SELECT_UNKNOWN;
+    if ((uint64_t)facts->n_most * 100 > (uint64_t)rules->max_single_percent * facts->n_res) {
+        return FM_SELECT_SINGLE;
     }
-    if (count['X' - 'A'] > rules->max_unknown) return FM_SELECT_UNKNOWN;
-    bool is_single = (uint64_t)most * 100 > (uint64_t)rules->max_single_percent * part->n_res;
-    return is_single ? FM_SELECT_SINGLE : FM_SELECT_TAKEN;
-}
-
-static fm_select_reason check_structure(const fm_select_rules *rules,
-                                        const fm_part_structure *part) {
-    double resolution = (double)part->resolution;
     if (rules->need_resolution && resolution <= 0) return FM_SELECT_RESOLUTION;
     if (rules->max_resolution > 0 && resolution > rules->max_resolution) {
         return FM_SELECT_RESOLUTION;
     }
-    if (rules->from && strcmp(part->release_date, rules->from) < 0) return FM_SELECT_DATE;
-    if (rules->until && (!part->release_date[0] || strcmp(part->release_date, rules->until) > 0)) {
-        return FM_SELECT_DATE;
-    }
+    if (rules->from && strcmp(date, rules->from) < 0) return FM_SELECT_DATE;
+    if (rules->until && (!date[0] || strcmp(date, rules->until) > 0)) return FM_SELECT_DATE;
+    if (rules->no_predicted && (facts->flags & FM_FACTS_PREDICTED)) return FM_SELECT_PREDICTED;
     return FM_SELECT_TAKEN;
 }
 
-/* Rules that need a part of the chain; memory is given back. */
-static fm_status check_parts(selecting *job, uint32_t chain, fm_select_reason *reason,
-                             fm_error *reterr) {
-    const fm_select_rules *rules = job->rules;
-    size_t mark = fm_arena_mark(job->arena);
+static fm_status read_part(const selecting *job, uint32_t chain, fm_part_kind kind,
+                           fm_bytes *ret_bytes, fm_error *reterr) {
     fm_store_part place;
+    *ret_bytes = (fm_bytes){0};
+    if (!fm_store_get_part(job->store, chain, kind, &place)) return FM_OK;
+    return fm_store_read_blob(job->store, place.blob, job->arena, ret_bytes, reterr);
+}
+
+/* Facts from the parts themselves: of caches that have no table. */
+static fm_status read_facts(selecting *job, uint32_t chain, bool needs_structure,
+                            fm_chain_facts *ret_facts, fm_error *reterr) {
+    size_t mark = fm_arena_mark(job->arena);
+    fm_part_sequence sequence;
+    fm_part_structure structure;
     fm_bytes bytes;
-    fm_status status = FM_OK;
-    bool letters = rules->max_unknown != UINT32_MAX || rules->max_single_percent < 100;
-    bool structure =
-        rules->max_resolution > 0 || rules->need_resolution || rules->from || rules->until;
-    if (letters && fm_store_get_part(job->store, chain, FM_PART_SEQUENCE, &place)) {
-        fm_part_sequence part;
-        status = fm_store_read_blob(job->store, place.blob, job->arena, &bytes, reterr);
-        if (!status) status = fm_part_sequence_decode(bytes, job->arena, &part, reterr);
-        if (!status) *reason = check_letters(rules, &part);
+    fm_status status = read_part(job, chain, FM_PART_SEQUENCE, &bytes, reterr);
+    if (!status) status = fm_part_sequence_decode(bytes, job->arena, &sequence, reterr);
+    bytes = (fm_bytes){0};
+    if (!status && needs_structure) {
+        status = read_part(job, chain, FM_PART_STRUCTURE, &bytes, reterr);
     }
-    if (!status && *reason == FM_SELECT_TAKEN && structure) {
-        fm_part_structure part = {0};
-        bool there = fm_store_get_part(job->store, chain, FM_PART_STRUCTURE, &place);
-        if (there) {
-            status = fm_store_read_blob(job->store, place.blob, job->arena, &bytes, reterr);
-            if (!status) status = fm_part_structure_decode(bytes, job->arena, &part, reterr);
-        }
-        if (!status) *reason = check_structure(rules, &part);
+    if (!status && bytes.size) {
+        status = fm_part_structure_decode(bytes, job->arena, &structure, reterr);
     }
+    if (!status) *ret_facts = fm_facts_of(&sequence, bytes.size ? &structure : NULL);
     fm_arena_rewind(job->arena, mark);
+    job->n_read++;
     return status;
+}
+
+/* Rules that need to know more of a chain than its name and length. */
+static fm_status check_content(selecting *job, uint32_t chain, fm_select_reason *reason,
+                               fm_error *reterr) {
+    const fm_select_rules *rules = job->rules;
+    bool letters = rules->max_unknown != UINT32_MAX || rules->max_single_percent < 100;
+    bool structure = rules->max_resolution > 0 || rules->need_resolution || rules->from ||
+                     rules->until || rules->no_predicted;
+    if (!letters && !structure) return FM_OK;
+    fm_chain_facts facts = {0};
+    fm_status status = FM_OK;
+    if (job->facts) facts = job->facts[chain];
+    if (!(facts.flags & FM_FACTS_KNOWN)) {
+        status = read_facts(job, chain, structure, &facts, reterr);
+    }
+    if (!status) *reason = check_facts(rules, &facts);
+    return status;
+}
+
+static bool is_listed(const fm_names *names, const char *name) {
+    return fm_names_has(names, name) || fm_names_has(names, fm_name_in_dataset(name));
+}
+
+static bool is_of_dataset(const fm_select_rules *rules, const char *name) {
+    size_t length = (size_t)(fm_name_in_dataset(name) - name);
+    for (uint32_t i = 0; i < rules->n_dataset; i++) {
+        size_t size = strlen(rules->dataset[i]);
+        if (length == size + 1 && memcmp(name, rules->dataset[i], size) == 0) return true;
+    }
+    return rules->n_dataset == 0;
 }
 
 static uint32_t length_of(const fm_store *store, uint32_t chain) {
@@ -167,10 +194,12 @@ static fm_status check_chain(selecting *job, uint32_t chain, uint32_t cluster,
     uint32_t n_res = length_of(job->store, chain);
     fm_select_reason reason = FM_SELECT_TAKEN;
     fm_status status = FM_OK;
-    if (rules->only && !fm_names_has(rules->only, name))
+    if (rules->only && !is_listed(rules->only, name))
         reason = FM_SELECT_NOT_LISTED;
-    else if (rules->exclude && fm_names_has(rules->exclude, name))
+    else if (rules->exclude && is_listed(rules->exclude, name))
         reason = FM_SELECT_EXCLUDED;
+    else if (!is_of_dataset(rules, name))
+        reason = FM_SELECT_DATASET;
     else if (n_res < rules->min_length || (rules->max_length && n_res > rules->max_length))
         reason = FM_SELECT_LENGTH;
     else if (rules->only_clustered && cluster == FM_NO_CLUSTER)
@@ -178,16 +207,46 @@ static fm_status check_chain(selecting *job, uint32_t chain, uint32_t cluster,
     else if (rules->apart && is_touched(&job->apart, name))
         reason = FM_SELECT_SHARED;
     else
-        status = check_parts(job, chain, &reason, reterr);
+        status = check_content(job, chain, &reason, reterr);
     *ret_reason = reason;
     return status;
 }
 
-static uint32_t count_unlisted(const fm_store *store, const fm_names *only) {
-    uint32_t n = 0, chain;
-    for (uint32_t i = 0; only && i < only->n; i++)
-        n += fm_store_find(store, only->name[i], &chain, NULL) != FM_OK;
-    return n;
+/* Names of the list that no chain has, with its dataset's name or without. */
+static fm_status count_unlisted(const selecting *job, uint32_t *ret_n, fm_error *reterr) {
+    const fm_names *only = job->rules->only;
+    uint32_t n_chain = fm_store_get_info(job->store)->n_chain, n = 0;
+    *ret_n = 0;
+    if (!only) return FM_OK;
+    uint8_t *seen = fm_arena_calloc(job->arena, only->n, 1);
+    if (!seen) return fm_arena_full(job->arena, reterr);
+    for (uint32_t chain = 0; chain < n_chain; chain++) {
+        const char *name = fm_store_chain_name(job->store, chain);
+        uint32_t whole = fm_names_find(only, name);
+        uint32_t bare = fm_names_find(only, fm_name_in_dataset(name));
+        if (whole != FM_NO_NAME) seen[whole] = 1;
+        if (bare != FM_NO_NAME) seen[bare] = 1;
+    }
+    for (uint32_t i = 0; i < only->n; i++)
+        n += !seen[i];
+    *ret_n = n;
+    return FM_OK;
+}
+
+/* Members of the chain's cluster, for its weight; 1 when nobody knows. */
+static uint32_t cluster_size(const selecting *job, uint32_t chain, uint32_t cluster) {
+    if (job->rules->clusters) {
+        return cluster == FM_NO_CLUSTER ? 1 : job->rules->clusters->size[cluster];
+    }
+    return job->facts && job->facts[chain].cluster_size ? job->facts[chain].cluster_size : 1;
+}
+
+static bool has_sizes(const selecting *job) {
+    uint32_t n_chain = fm_store_get_info(job->store)->n_chain;
+    for (uint32_t i = 0; job->facts && i < n_chain; i++) {
+        if (job->facts[i].cluster_size) return true;
+    }
+    return false;
 }
 
 fm_status fm_snapshot_select(const fm_store *store, const fm_select_rules *rules, fm_arena *arena,
@@ -199,7 +258,14 @@ fm_status fm_snapshot_select(const fm_store *store, const fm_select_rules *rules
     fm_snapshot_line *line = fm_arena_alloc_array(arena, n_chain, sizeof *line);
     if (!line) return fm_arena_full(arena, reterr);
     fm_status status = FM_OK;
-    if (rules->apart) status = touch(rules->apart, rules->clusters, arena, &job.apart, reterr);
+    status = fm_store_read_facts(store, arena, &job.facts, reterr);
+    if (!status && rules->weights == FM_WEIGHTS_AF2 && !rules->clusters && !has_sizes(&job)) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "the weights af2 need sizes of clusters, and the cache knows none: name a "
+                       "file of clusters, or build with a chain_data_cache.json");
+    }
+    if (!status && rules->apart)
+        status = touch(rules->apart, rules->clusters, arena, &job.apart, reterr);
     for (uint32_t chain = 0; chain < n_chain && !status; chain++) {
         const char *name = fm_store_chain_name(store, chain);
         uint32_t cluster =
@@ -209,13 +275,15 @@ fm_status fm_snapshot_select(const fm_store *store, const fm_select_rules *rules
         if (status) break;
         report.n[reason]++;
         if (reason != FM_SELECT_TAKEN) continue;
-        uint32_t size = cluster == FM_NO_CLUSTER ? 1 : rules->clusters->size[cluster];
+        uint32_t size = cluster_size(&job, chain, cluster);
         line[n++] =
             (fm_snapshot_line){fm_select_weight(rules->weights, length_of(store, chain), size),
                                fm_store_chain_hash(store, chain), name};
     }
     if (status) return status;
-    report.n_unlisted = count_unlisted(store, rules->only);
+    status = count_unlisted(&job, &report.n_unlisted, reterr);
+    if (status) return status;
+    report.n_read = job.n_read;
     *ret_report = report;
     if (!n) return fm_fail(reterr, FM_ERR_DATA, "no chain is left; no snapshot is made");
     *ret_text = (fm_snapshot_text){n, line};

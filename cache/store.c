@@ -146,6 +146,11 @@ bool fm_store_get_part(const fm_store *store, uint32_t chain, fm_part_kind kind,
     return true;
 }
 
+fm_status fm_store_read_facts(const fm_store *store, fm_arena *arena,
+                              const fm_chain_facts **ret_facts, fm_error *reterr) {
+    return fm_generation_read_facts(store->path, &store->generation, arena, ret_facts, reterr);
+}
+
 fm_sha256 fm_store_chain_hash(const fm_store *store, uint32_t chain) {
     return fm_generation_chain_hash(&store->generation, chain);
 }

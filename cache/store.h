@@ -13,6 +13,7 @@
 #ifndef FM_CACHE_STORE_H
 #define FM_CACHE_STORE_H
 
+#include "cache/facts.h"
 #include "proto/record.h"
 
 #include <stdbool.h>
@@ -70,6 +71,11 @@ typedef struct fm_store_part {
 bool fm_store_get_part(const fm_store *store, uint32_t chain, fm_part_kind kind,
                        fm_store_part *ret_part);
 
+/* The facts of all chains [n_chain] (facts.h), read into the arena without any part;
+ * *ret_facts = NULL when the cache was built before there were facts. Rows may be empty. */
+FM_MUST_USE fm_status fm_store_read_facts(const fm_store *store, fm_arena *arena,
+                                          const fm_chain_facts **ret_facts, fm_error *reterr);
+
 /* SHA-256 over the kinds and hashes of a chain's parts: number of parts u8, then kind u8 and hash
  * each. */
 fm_sha256 fm_store_chain_hash(const fm_store *store, uint32_t chain);
@@ -81,9 +87,9 @@ typedef struct fm_store_check {
 } fm_store_check;
 
 /* Checks everything of an open store: every shard's file against its name, every entry of it, every
- * blob of the index decoded as its part, every chain's parts against each other, the profile of
- * every MSA, the snapshot "all". Stops at the first damage: FM_ERR_CORRUPT says what and where.
- * Memory: the arena, for one chain at a time. */
+ * blob of the index decoded as its part, every chain's parts against each other and against its
+ * facts, the profile of every MSA, the snapshot "all". Stops at the first damage: FM_ERR_CORRUPT
+ * says what and where. Memory: the arena, for one chain at a time. */
 FM_MUST_USE fm_status fm_store_verify(const fm_store *store, fm_arena *arena,
                                       fm_store_check *ret_check, fm_error *reterr);
 

@@ -65,13 +65,32 @@ static fm_status check_hits(const fm_store *store, const fm_part_hits *hits, fm_
     return FM_OK;
 }
 
-static fm_status check_chain(const fm_store *store, uint32_t chain, fm_arena *arena,
+/* A row says what the parts say; only where they say nothing may it know more. */
+static fm_status check_facts(const fm_record *record, const fm_chain_facts *facts,
                              fm_error *reterr) {
+    if (!facts || !(facts->flags & FM_FACTS_KNOWN)) return FM_OK;
+    const fm_chain_facts found = fm_facts_of(record->sequence, record->structure);
+    bool good = found.n_res == facts->n_res && found.n_unknown == facts->n_unknown &&
+                found.n_most == facts->n_most &&
+                found.flags == (facts->flags & ~(uint32_t)FM_FACTS_LISTED);
+    bool may_differ = facts->flags & FM_FACTS_LISTED;
+    bool has_date = found.release_date[0] || !may_differ;
+    bool has_resolution = found.resolution > 0.0f || !may_differ;
+    good &= !has_date || strcmp(found.release_date, facts->release_date) == 0;
+    good &= !has_resolution || found.resolution == facts->resolution;
+    if (good) return FM_OK;
+    return fm_fail(reterr, FM_ERR_CORRUPT, "the table of facts says something else than the parts");
+}
+
+static fm_status check_chain(const fm_store *store, uint32_t chain, const fm_chain_facts *facts,
+                             fm_arena *arena, fm_error *reterr) {
     fm_record record;
-    fm_arena_reset(arena);
+    size_t mark = fm_arena_mark(arena);
     fm_status status = fm_store_load(store, chain, arena, &record, reterr);
     if (!status && record.msa) status = fm_part_msa_check_profile(record.msa, arena, reterr);
     if (!status) status = check_hits(store, record.hits, reterr);
+    if (!status) status = check_facts(&record, facts, reterr);
+    fm_arena_rewind(arena, mark);
     if (status && reterr) fm_error_in(reterr, fm_store_chain_name(store, chain));
     return status;
 }
@@ -88,8 +107,11 @@ fm_status fm_store_verify(const fm_store *store, fm_arena *arena, fm_store_check
         status = fm_fail(reterr, FM_ERR_CORRUPT, "the index names %u blobs, the shards have %llu",
                          generation->n_blob, (unsigned long long)n_named);
     }
+    const fm_chain_facts *facts = NULL;
+    fm_arena_reset(arena);
+    if (!status) status = fm_store_read_facts(store, arena, &facts, reterr);
     for (uint32_t i = 0; i < generation->n_chain && !status; i++) {
-        status = check_chain(store, i, arena, reterr);
+        status = check_chain(store, i, facts ? &facts[i] : NULL, arena, reterr);
     }
     fm_snapshot snapshot;
     fm_arena_reset(arena);

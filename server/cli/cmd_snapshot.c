@@ -21,7 +21,8 @@ typedef struct snapshot_arguments {
     const char *cache, *only, *exclude, *from, *until, *clusters, *weights, *apart, *disjoint;
     uint64_t min_length, max_length, max_unknown, max_single;
     double max_resolution;
-    bool need_resolution, only_clustered;
+    bool need_resolution, only_clustered, no_predicted;
+    fm_option_list datasets;
 } snapshot_arguments;
 
 typedef struct snapshot_job {
@@ -93,9 +94,8 @@ static fm_status check_arguments(const snapshot_arguments *arguments, fm_error *
     if (arguments->max_resolution < 0) {
         return fm_fail(reterr, FM_ERR_USAGE, "--max-resolution is below 0");
     }
-    bool af2 = arguments->weights && strcmp(arguments->weights, "af2") == 0;
-    if (!arguments->clusters && (af2 || arguments->only_clustered)) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--weights af2 and --only-clustered need --clusters");
+    if (!arguments->clusters && arguments->only_clustered) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--only-clustered needs --clusters");
     }
     return FM_OK;
 }
@@ -116,6 +116,12 @@ static void print_selection(const char *name, const fm_snapshot_text *text,
         printf("left out  %u %s\n", report->n[i], fm_select_reason_text((fm_select_reason)i));
     }
     if (report->n_unlisted) printf("not here  %u names of the list\n", report->n_unlisted);
+    if (report->n_read) {
+        printf(
+            "noted     parts of %u chains were read: the cache was built before there was a table "
+            "of facts; foldmill build adds it\n",
+            report->n_read);
+    }
 }
 
 static fm_status check_disjoint(snapshot_job *job, const fm_snapshot_text *text,
@@ -143,7 +149,10 @@ static fm_status create(snapshot_job *job, char **names, int n_name, fm_error *r
     fm_snapshot_text apart, text;
     fm_select_report report;
     fm_sha256 hash;
-    fm_select_rules rules = {.min_length = (uint32_t)arguments->min_length,
+    fm_select_rules rules = {.dataset = arguments->datasets.value,
+                             .n_dataset = arguments->datasets.n,
+                             .no_predicted = arguments->no_predicted,
+                             .min_length = (uint32_t)arguments->min_length,
                              .max_length = (uint32_t)arguments->max_length,
                              .max_unknown = (uint32_t)arguments->max_unknown,
                              .max_single_percent = (uint32_t)arguments->max_single,
@@ -336,7 +345,9 @@ static const char description[] =
     "  pin NAME      have foldmill gc keep what the snapshot names; unpin NAME takes it back\n\n"
     "Weights: 'uniform' is 1; 'length' is the residues, at least 256 and at most 512, as\n"
     "AlphaFold2 draws; 'af2' is floor(that * 2^22 / members of the chain's cluster), at least 1,\n"
-    "and the default with --clusters. A file of clusters has one cluster a line, a file of\n"
+    "and the default with --clusters; without, the sizes are those that the dataset's\n"
+    "chain_data_cache.json had when the cache was built. A file of clusters has one cluster a "
+    "line, a file of\n"
     "chains words, or a JSON list, or a JSON object by chain. OpenFold's training filter is\n"
     "--max-resolution 9 --max-unknown 0 --max-single 80.\n\n"
     "Exit codes: 0 done, 1 failed (a set that must be disjoint is not, no chain is left), 2 bad\n"
@@ -351,6 +362,10 @@ int fm_cmd_snapshot(int argc, char **argv) {
         {"chains", FM_OPTION_STRING, &arguments.only, "FILE",
          "these chains alone (OpenFold's filter_path)", .letter = 0},
         {"exclude", FM_OPTION_STRING, &arguments.exclude, "FILE", "not these chains", .letter = 0},
+        {"dataset", FM_OPTION_LIST, &arguments.datasets, "NAME",
+         "chains of that dataset (NAME:...) alone; may be given again", .letter = 0},
+        {"no-predicted", FM_OPTION_FLAG, &arguments.no_predicted, NULL,
+         "leave out predicted structures", .letter = 0},
         {"min-length", FM_OPTION_U64, &arguments.min_length, "N", "residues", .max = UINT32_MAX},
         {"max-length", FM_OPTION_U64, &arguments.max_length, "N", "residues", .min = 1,
          .max = UINT32_MAX},

@@ -213,7 +213,7 @@ static void test_changed_generation(void **state) {
     (void)state;
     static const char *const files[] = {"generations/00000001.manifest",
                                         "generations/00000001.index", "generations/00000001.all",
-                                        "CURRENT"};
+                                        "generations/00000001.facts", "CURRENT"};
     cache_case test;
     setup_case(&test, 3);
     build(&test);
@@ -250,7 +250,9 @@ static void test_lying_manifest(void **state) {
         "s/^shard \\([^ ]*\\) .*/shard \\1 5 1/",
         "s/^shard \\([^ ]*\\) \\([^ ]*\\) .*/shard \\1 \\2 1/",
         "s/^content ...../content 00000/",
-        "s/^foldmill generation 1/foldmill generation 2/",
+        "s/^foldmill generation 2/foldmill generation 3/",
+        "s/^foldmill generation 2/foldmill generation 1/",
+        "s/^facts ...../facts 00000/",
     };
     cache_case test;
     char path[300];

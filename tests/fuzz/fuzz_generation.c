@@ -20,7 +20,7 @@ static void mend_manifest(uint8_t *text, size_t size) {
 }
 
 static uint64_t manifest_number(fm_bytes text) {
-    static const char front[] = "foldmill generation 1\nnumber ";
+    static const char front[] = "foldmill generation 2\nnumber "; /* or 1 */
     uint64_t number = 0;
     for (size_t i = sizeof front - 1; i < text.size && i < 45; i++) {
         if (text.data[i] < '0' || text.data[i] > '9') break;
@@ -44,7 +44,8 @@ static fm_status recode(uint8_t which, fm_bytes bytes, fm_arena *arena, fm_bytes
     fm_sha256 index_hash;
     fm_error error;
     fm_status status;
-    switch (which % 4) {
+    const fm_chain_facts *facts;
+    switch (which % 5) {
     case 0:
         status = fm_manifest_decode(bytes, manifest_number(bytes), arena, &generation, &index_hash,
                                     &error);
@@ -53,6 +54,12 @@ static fm_status recode(uint8_t which, fm_bytes bytes, fm_arena *arena, fm_bytes
     case 1:
         status = fm_index_decode(bytes, &generation, &error);
         return status ? status : fm_index_encode(&generation, arena, ret_again, &error);
+    case 4:
+        if (bytes.size < 12) return FM_ERR_CORRUPT;
+        memcpy(&generation.n_chain, bytes.data + 8, 4);
+        status = fm_facts_decode(bytes, generation.n_chain, arena, &facts, &error);
+        if (status) return status;
+        return fm_facts_encode(facts, generation.n_chain, arena, ret_again, &error);
     case 2:
         status = fm_notes_decode(bytes, arena, &generation, &error);
         return status ? status : fm_notes_encode(&generation, arena, ret_again, &error);
@@ -69,7 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (posix_memalign(&copy, 64, size) == 0) {
         fm_bytes bytes = {copy, size - 1}, again;
         memcpy(copy, data + 1, size - 1);
-        if (data[0] % 4 == 0) mend_manifest(copy, size - 1);
+        if (data[0] % 5 == 0) mend_manifest(copy, size - 1);
         if (recode(data[0], bytes, &arena, &again) == FM_OK) {
             assert(again.size == bytes.size && memcmp(again.data, copy, bytes.size) == 0);
         }
