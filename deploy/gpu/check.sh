@@ -18,7 +18,7 @@ cuda_flags="-std=c++20 --extended-lambda -gencode=arch=compute_90a,code=sm_90a -
         case $source in *_avx2.c) avx=-mavx2 ;; *) avx= ;; esac
         echo "gcc $c_flags $avx -c $source -o $out/$(basename "$source").o"
     done
-    for source in trainer/backend/cuda/*.cu tests/trainer/cuda_check.cu tests/bench/bench_cuda.cu; do
+    for source in trainer/backend/cuda/*.cu tests/trainer/cuda_check*.cu tests/bench/bench_cuda*.cu; do
         echo "$nvcc $cuda_flags -c $source -o $out/$(basename "$source").o"
     done
 } >"$out/commands"
@@ -34,7 +34,7 @@ for source in trainer/backend/cpu/*.c trainer/backend/cuda/*.cu; do
 done
 for program in cuda_check bench_cuda; do
     # shellcheck disable=SC2086
-    g++ "$out/$program.cu.o" $parts -o "$out/$program" -L"$cuda_lib" -Wl,-rpath,"$cuda_lib" $libraries || exit 2
+    g++ "$out/$program"*.cu.o $parts -o "$out/$program" -L"$cuda_lib" -Wl,-rpath,"$cuda_lib" $libraries || exit 2
 done
 
 "$out/cuda_check" >"$out/check.txt" 2>&1

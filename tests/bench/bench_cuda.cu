@@ -1,6 +1,7 @@
-/* bench_cuda: the CUDA kernels in bf16 at the initial-training shapes (N_res 256, 128 + 4 MSA rows
- * counted as 128, 1,024 extra rows, 48 blocks' widths): median of 20 samples of CALLS calls each,
- * by CUDA events, after a warm-up; inputs random, so what fits the L2 cache is warm.
+/* bench_cuda: the CUDA kernels in bf16 (the structure module and its losses: f32) at the
+ * initial-training shapes (N_res 256, 128 + 4 MSA rows counted as 128, 1,024 extra rows, 48 blocks'
+ * widths): median of 20 samples of CALLS calls each, by CUDA events, after a warm-up; inputs
+ * random, so what fits the L2 cache is warm.
  *
  *     bench_cuda [name]            only the lines whose name contains `name`
  *
@@ -274,6 +275,201 @@ void bench_optimiser(void) {
            [=](fm_stream *s) { k->adam(s, &a); });
 }
 
+/* ---- the structure module and its losses: f32 in every run ---- */
+
+void *bytes_of(int64_t n, int modulus) {
+    std::vector<uint8_t> x((size_t)n);
+    for (size_t i = 0; i < x.size(); i++)
+        x[i] = (uint8_t)(i * 7 % (size_t)modulus);
+    void *p = memory(x.size());
+    k->upload(NULL, p, x.data(), x.size());
+    k->synchronize(NULL);
+    return p;
+}
+
+float *floats(int64_t n, double size) {
+    return (float *)random_of(fm_kernels_cuda(FM_ELEMENT_F32), n, size);
+}
+
+float *float_ones(int64_t n) {
+    float *p = floats(n, 1);
+    fm_kernels_cuda(FM_ELEMENT_F32)->fill(NULL, n, 1, p);
+    fm_kernels_cuda(FM_ELEMENT_F32)->synchronize(NULL);
+    return p;
+}
+
+void bench_ipa(int64_t n, int64_t c_z) {
+    const int64_t head = 12, c = 16, qk = 4, v = 8, y = n * head * (c + 4 * v + c_z);
+    int64_t ld = head * 3 * (c + 2 * qk + v), pairs = n * n,
+            size = (int64_t)fm_element_bytes(k->act);
+    fm_ipa a = {n,
+                head,
+                c,
+                qk,
+                v,
+                c_z,
+                ld,
+                1e5,
+                1e-8,
+                act(n * ld),
+                act(pairs * head),
+                act(pairs * c_z),
+                act(n * FM_FRAME),
+                ones(n),
+                act(head),
+                act(y),
+                acc(2 * n * head)};
+    fm_ipa_grad g = {act(y),
+                     act(n * ld),
+                     act(pairs * head),
+                     {act(pairs * c_z), FM_WRITE},
+                     {act(n * FM_FRAME), FM_WRITE},
+                     {acc(head), FM_WRITE}};
+    void *less = memory(k->ipa_workspace(&a)), *space = memory(k->ipa_grad_workspace(&a));
+    double flops = 2.0 * (double)(pairs * head * (c + 3 * qk + c + 3 * v + c_z));
+    double bytes = (double)(size * (pairs * (c_z + head) + n * ld + y));
+    char name[64];
+    snprintf(name, sizeof name, "invariant point attention %s fwd", k->name);
+    report(name, flops, bytes, 0, [=](fm_stream *s) { k->ipa(s, &a, less); });
+    snprintf(name, sizeof name, "invariant point attention %s fwd+bwd", k->name);
+    report(name, 3 * flops, 3 * bytes, 0, [=](fm_stream *s) {
+        k->ipa(s, &a, less);
+        k->ipa_grad(s, &a, &g, space);
+    });
+}
+
+void bench_frames(int64_t n) {
+    void *frames = act(n * 7), *update = act(n * 6), *next = act(n * 7);
+    fm_out dframes = {act(n * 7), FM_WRITE}, dupdate = {act(n * 6), FM_WRITE};
+    report("frame update fwd+bwd", 0, 4.0 * 46 * (double)n, 0, [=](fm_stream *s) {
+        k->frame_update(s, n, frames, update, next);
+        k->frame_update_grad(s, n, frames, update, next, dframes, dupdate);
+    });
+    fm_residue_atoms a = {n,
+                          10,
+                          frames,
+                          act(n * 14),
+                          (const uint8_t *)bytes_of(n, 21),
+                          floats(21 * 96, 0.7),
+                          floats(21 * 42, 2),
+                          (const uint8_t *)bytes_of(21 * 14, 9),
+                          act(n * 96),
+                          act(n * 42)};
+    fm_out dangles = {act(n * 14), FM_WRITE};
+    report("frames and atoms fwd+bwd", 0, 4.0 * 318 * (double)n, 0, [=](fm_stream *s) {
+        k->residue_atoms(s, &a);
+        k->residue_atoms_grad(s, &a, a.groups, a.atoms, dframes, dangles);
+    });
+}
+
+void bench_fape(const char *what, int64_t n_batch, int64_t n_frame, int64_t n_point) {
+    int64_t points = n_point ? n_point : n_frame;
+    float *mask = float_ones(points > n_frame ? points : n_frame);
+    fm_fape a = {n_batch,
+                 n_frame,
+                 points,
+                 10,
+                 10,
+                 1e-4,
+                 act(n_batch * n_frame * 12, 5),
+                 n_point ? act(n_batch * points * 3, 5) : NULL,
+                 floats(n_frame * 16, 5),
+                 floats(points * 3, 5),
+                 mask,
+                 mask,
+                 NULL,
+                 acc(1)};
+    fm_out dframes = {act(n_batch * n_frame * 12), FM_WRITE};
+    fm_out dpoints = {n_point ? act(n_batch * points * 3) : NULL, FM_WRITE};
+    void *space = memory(k->fape_workspace(&a)), *dloss = acc(1);
+    double pairs = (double)(n_batch * n_frame * points);
+    char name[64];
+    snprintf(name, sizeof name, "fape %s fwd", what);
+    report(name, 60 * pairs, 0, 0, [=](fm_stream *s) { k->fape(s, &a, space); });
+    snprintf(name, sizeof name, "fape %s bwd", what);
+    report(name, 180 * pairs, 0, 0,
+           [=](fm_stream *s) { k->fape_grad(s, &a, dloss, dframes, dpoints); });
+}
+
+void bench_atom_losses(int64_t n) {
+    std::vector<int32_t> index((size_t)n);
+    for (size_t i = 0; i < index.size(); i++)
+        index[i] = (int32_t)i;
+    int32_t *indices = (int32_t *)memory((size_t)n * 4);
+    k->upload(NULL, indices, index.data(), (size_t)n * 4);
+    k->synchronize(NULL);
+    fm_violation a = {n,
+                      12,
+                      1.5,
+                      1e-8,
+                      act(n * 42, 30),
+                      float_ones(n * 14),
+                      indices,
+                      (const uint8_t *)bytes_of(n, 21),
+                      floats(21 * 14, 1.7),
+                      floats(21 * 14 * 14 * 2, 3),
+                      acc(1),
+                      acc(4)};
+    void *space = memory(k->violation_workspace(&a)), *dloss = acc(1);
+    fm_out datoms = {act(n * 42), FM_WRITE};
+    report("violation fwd", 0, 0, 0, [=](fm_stream *s) { k->violation(s, &a, space); });
+    report("violation bwd", 0, 0, 0,
+           [=](fm_stream *s) { k->violation_grad(s, &a, dloss, datoms); });
+    float *positions = floats(n * 42, 30), *frames = floats(n * 128, 5), *few = floats(n * 14, 0.1);
+    fm_naming m = {
+        n,   a.atoms, positions, positions,         a.exists,          a.exists,
+        few, frames,  frames,    floats(n * 42, 1), floats(n * 14, 1), floats(n * 128, 1)};
+    report("choose naming, all ambiguous", 0, 0, 0, [=](fm_stream *s) { k->choose_naming(s, &m); });
+}
+
+void bench_other_losses(int64_t n) {
+    const int64_t iterations = 8, angles = iterations * n * 14, atoms = n * 37;
+    fm_torsion_loss t = {iterations,
+                         n,
+                         0.5,
+                         0.01,
+                         1e-8,
+                         act(angles),
+                         act(angles),
+                         floats(n * 8, 1),
+                         float_ones(n * 4),
+                         float_ones(n),
+                         (const uint8_t *)bytes_of(n, 21),
+                         (const uint8_t *)bytes_of(21, 16),
+                         acc(1)};
+    void *dloss = acc(1);
+    fm_out dangles = {act(angles), FM_WRITE}, draw = {act(angles), FM_WRITE};
+    report("torsion loss fwd+bwd", 0, 4.0 * 4 * (double)angles, 0, [=](fm_stream *s) {
+        k->torsion_loss(s, &t);
+        k->torsion_loss_grad(s, &t, dloss, dangles, draw);
+    });
+    fm_binary_entropy e = {atoms, 1e-8, act(atoms), float_ones(atoms), float_ones(atoms), acc(1)};
+    fm_out dx = {act(atoms), FM_WRITE};
+    report("binary cross-entropy fwd+bwd", 0, 4.0 * 7 * (double)atoms, 0, [=](fm_stream *s) {
+        k->binary_entropy(s, &e);
+        k->binary_entropy_grad(s, &e, dloss, dx);
+    });
+    int32_t *classes = (int32_t *)memory((size_t)(n * n) * 4);
+    fm_lddt_bins l = {n,       50,    15, 1e-8, act(n * 42, 30), floats(n * 3, 30), float_ones(n),
+                      classes, act(n)};
+    report("lDDT bins", 0, 0, 0, [=](fm_stream *s) { k->lddt_bins(s, &l); });
+    fm_aligned_error_bins b = {
+        n, 64, 31, act(n * 12, 5), floats(n * 16, 5), float_ones(n), classes, act(n * n)};
+    report("aligned error bins", 0, 8.0 * (double)(n * n), 0,
+           [=](fm_stream *s) { k->aligned_error_bins(s, &b); });
+}
+
+void bench_structure(void) {
+    bench_ipa(256, 128);
+    k = fm_kernels_cuda(FM_ELEMENT_F32);
+    bench_ipa(256, 128);
+    bench_frames(256);
+    bench_fape("backbone 8x256", 8, 256, 0);
+    bench_fape("side chains 2048x3584", 1, 2048, 3584);
+    bench_atom_losses(256);
+    bench_other_losses(256);
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
@@ -307,5 +503,6 @@ int main(int argc, char **argv) {
     bench_gemm(128, 512, 65536, 1, true, 0);
     bench_gemm(128, 128, 65536, 1, true, 0);
     bench_optimiser();
+    bench_structure();
     return 0;
 }

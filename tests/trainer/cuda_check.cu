@@ -1,7 +1,7 @@
 /* cuda_check: every entry of the CUDA tables on the GPU against the CPU's f64 table.
  *
- *     cuda_check [f32|bf16]        both without an argument; exit status 77 where there is no
- * device
+ *     cuda_check [f32|bf16 [NAME]]     both tables without an argument; NAME: only cases whose name
+ *                                      contains it; exit status 77 where there is no device
  *
  * A case is one function that makes its operands through a `bench` (here: a work bench) and calls
  * the table. It runs on the CPU (f64) and twice on the GPU, with the same inputs, which are drawn
@@ -13,7 +13,7 @@
  * sqrt(stages) * u, where u is the distance of the f64 result from itself rounded to bf16 (at least
  * 1.6e-3, which is that of uniform mantissas) and `stages` is the number of tensors that the
  * composed path rounds on the way to that output. */
-#include "trainer/backend/cuda/cuda.h"
+#include "tests/trainer/cuda_check.cuh"
 
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
@@ -22,46 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <functional>
-#include <vector>
-
-namespace {
-
-enum kind { INPUT, OUTPUT, INTEGERS, DOUBLES };
-
-struct tensor {
-    kind what;
-    fm_element element;
-    int64_t n;
-    void *memory;
-};
-
-/* The operands of one run of a case on one table; memory is the table's, freed with the bench. */
-struct work_bench {
-    const fm_kernels *k = NULL;
-    uint32_t drawn = 0;
-    std::vector<tensor> tensors; /* what is compared */
-    std::vector<void *> others;
-
-    void *upload(const void *host, size_t bytes);
-    void *make(fm_element element, const std::vector<double> &x);
-    std::vector<double> draw(int64_t n, double size); /* bf16 numbers in [-size, size) */
-    /* Inputs: given, random act or acc, a mask of zeros and ones, workspace. */
-    void *input(const std::vector<double> &x, fm_element element);
-    void *act(int64_t n, double size = 1);
-    void *acc(int64_t n, double size = 1);
-    void *mask(int64_t n, int64_t period);
-    void *space(size_t bytes);
-    template <typename V> V *raw(const std::vector<V> &x);
-    /* Outputs: NaN, or 1/2 where the kernel adds; and inputs that the kernel updates. */
-    void *keep(kind what, fm_element element, int64_t n, double value);
-    void *out(int64_t n);
-    void *out_acc(int64_t n);
-    fm_out grad(int64_t n, fm_beta beta, bool is_acc = false);
-    void *updated(int64_t n, double size, bool is_positive);
-    std::vector<double> read(const tensor &t);
-    ~work_bench();
-};
+namespace cuda_check {
 
 void *work_bench::upload(const void *host, size_t bytes) {
     void *memory = k->alloc(bytes);
@@ -86,7 +47,10 @@ void *work_bench::make(fm_element element, const std::vector<double> &x) {
 }
 
 void *work_bench::input(const std::vector<double> &x, fm_element element) {
-    void *memory = make(element, x);
+    std::vector<double> rounded = x;
+    for (double &v : rounded)
+        v = (double)__bfloat162float(__float2bfloat16((float)v));
+    void *memory = make(element, rounded);
     others.push_back(memory);
     return memory;
 }
@@ -114,12 +78,6 @@ void *work_bench::mask(int64_t n, int64_t period) {
     for (int64_t i = 0; i < n; i++)
         x[(size_t)i] = i % period != 2;
     return input(x, k->act);
-}
-
-template <typename V> V *work_bench::raw(const std::vector<V> &x) {
-    void *memory = upload(x.data(), x.size() * sizeof(V));
-    others.push_back(memory);
-    return (V *)memory;
 }
 
 void *work_bench::space(size_t bytes) {
@@ -191,12 +149,11 @@ work_bench::~work_bench() {
         k->release(memory);
 }
 
-typedef std::function<void(work_bench &)> work;
+static const fm_kernels *gpu, *cpu;
+static const char *only;
+static int passed, failed;
 
-const fm_kernels *gpu, *cpu;
-int passed, failed;
-
-std::vector<std::vector<double>> run(const fm_kernels *k, const work &f) {
+static std::vector<std::vector<double>> run(const fm_kernels *k, const work &f) {
     work_bench bench;
     bench.k = k;
     f(bench);
@@ -208,7 +165,7 @@ std::vector<std::vector<double>> run(const fm_kernels *k, const work &f) {
 }
 
 /* The distance of x from y relative to y; what is NaN must be so in both. */
-double distance(const std::vector<double> &x, const std::vector<double> &y) {
+static double distance(const std::vector<double> &x, const std::vector<double> &y) {
     double difference = 0, size = 1e-12;
     for (size_t i = 0; i < y.size(); i++) {
         if (isnan(x[i]) && isnan(y[i])) continue;
@@ -222,7 +179,7 @@ double distance(const std::vector<double> &x, const std::vector<double> &y) {
     return sqrt(difference / size);
 }
 
-double tolerance_of(const std::vector<double> &y, int stages) {
+static double tolerance_of(const std::vector<double> &y, int stages) {
     if (gpu->act == FM_ELEMENT_F32) return 1e-5;
     std::vector<double> rounded = y;
     for (double &v : rounded)
@@ -231,14 +188,15 @@ double tolerance_of(const std::vector<double> &y, int stages) {
     return 2 * (u > 1.6e-3 ? u : 1.6e-3) * sqrt((double)stages);
 }
 
-bool same_bits(const std::vector<std::vector<double>> &a,
-               const std::vector<std::vector<double>> &b) {
+static bool same_bits(const std::vector<std::vector<double>> &a,
+                      const std::vector<std::vector<double>> &b) {
     for (size_t i = 0; i < a.size(); i++)
         if (memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(double)) != 0) return false;
     return true;
 }
 
 void check(const char *name, int stages, const work &f) {
+    if (only && !strstr(name, only)) return;
     std::vector<std::vector<double>> expected = run(cpu, f), found = run(gpu, f),
                                      again = run(gpu, f);
     double worst = -1, error = 0, tolerance = 0;
@@ -256,522 +214,27 @@ void check(const char *name, int stages, const work &f) {
     (is_ok ? passed : failed)++;
 }
 
-/* ---- memory ---- */
-
-void check_memory(int64_t n) {
-    check("fill", 1, [=](work_bench &b) { b.k->fill(NULL, n, 0.75, b.out(n)); });
-    check("copy", 1, [=](work_bench &b) { b.k->copy(NULL, n, b.act(n), b.out(n)); });
-    check("cast f32", 1, [=](work_bench &b) {
-        b.k->cast(NULL, n, FM_ELEMENT_F32, b.input(b.draw(n, 1), FM_ELEMENT_F32), b.out(n));
-    });
-    check("cast f64", 1, [=](work_bench &b) {
-        b.k->cast(NULL, n, FM_ELEMENT_F64, b.input(b.draw(n, 1), FM_ELEMENT_F64), b.out(n));
-    });
-    check("axpy", 1, [=](work_bench &b) {
-        b.k->axpy(NULL, n, -0.3, b.act(n), b.grad(n, FM_ADD));
-        b.k->axpy(NULL, n, 3, b.act(n), b.grad(n, FM_WRITE));
-    });
-    check("axpy_device", 1, [=](work_bench &b) {
-        b.k->axpy_device(NULL, n, b.raw(std::vector<double>{0.7}), b.acc(n),
-                         b.grad(n, FM_ADD, true));
-    });
-    check("widen, unpack_bits", 1, [=](work_bench &b) {
-        std::vector<uint8_t> bytes((size_t)n);
-        for (size_t i = 0; i < bytes.size(); i++)
-            bytes[i] = (uint8_t)(i * 37 + 11);
-        uint8_t *x = b.raw(bytes);
-        b.k->widen(NULL, n, x, (int32_t *)b.keep(INTEGERS, FM_ELEMENT_I32, n, 0));
-        b.k->unpack_bits(NULL, n, x, b.out(n));
-    });
-}
-
-void check_strided(void) {
-    check("copy_strided", 1, [](work_bench &b) {
-        fm_strided s = {};
-        s.rank = 4;
-        const int64_t shape[4] = {3, 5, 7, 6}, from[4] = {210, 6, 30, 1}, at[4] = {300, 50, 7, 1};
-        memcpy(s.shape, shape, sizeof shape);
-        memcpy(s.x_stride, from, sizeof from);
-        memcpy(s.y_stride, at, sizeof at);
-        s.alpha = -2;
-        s.x = b.act(630);
-        s.y = b.grad(900, FM_WRITE);
-        b.k->copy_strided(NULL, &s);
-        s.y = b.grad(900, FM_ADD);
-        b.k->copy_strided(NULL, &s);
-    });
-}
-
-void check_sum(const char *name, int64_t n_a, int64_t n_r, int64_t n_c, int64_t gap) {
-    check(name, 1, [=](work_bench &b) {
-        int64_t ld = n_c + gap, stride[2] = {n_r * ld, ld};
-        void *x = b.act(n_a * n_r * ld);
-        void *space = b.space(b.k->sum_workspace(n_a, n_r, n_c));
-        b.k->sum(NULL, n_a, n_r, n_c, stride, x, b.grad(n_a * n_c, FM_WRITE), false, space);
-        b.k->sum(NULL, n_a, n_r, n_c, stride, x, b.grad(n_a * n_c, FM_ADD, true), true, space);
-    });
-}
-
-/* ---- products ---- */
-
-void check_gemm(const char *name, int64_t m, int64_t n, int64_t k, int64_t batch, int trans,
-                fm_epilogue epilogue, bool add, bool is_acc, int64_t gap) {
-    check(name, 1, [=](work_bench &b) {
-        fm_gemm g = {};
-        g.m = m, g.n = n, g.k = k, g.batch = batch;
-        g.trans_a = trans & 1, g.trans_b = trans & 2;
-        g.alpha = 0.5, g.beta = add ? 1 : 0;
-        g.lda = (g.trans_a ? m : k) + gap, g.ldb = (g.trans_b ? k : n) + gap, g.ldc = n + gap;
-        g.stride_a = (g.trans_a ? k : m) * g.lda, g.stride_b = (g.trans_b ? n : k) * g.ldb;
-        g.stride_c = m * g.ldc;
-        g.a = b.act(batch * g.stride_a), g.b = b.act(batch * g.stride_b);
-        g.epilogue = epilogue;
-        if (epilogue != FM_EPILOGUE_NONE) g.bias = b.act(n);
-        g.c_is_acc = is_acc;
-        fm_out c = b.grad(batch * g.stride_c, add ? FM_ADD : FM_WRITE, is_acc);
-        g.c = c.data;
-        b.k->gemm(NULL, &g, b.space(b.k->gemm_workspace(&g)));
-    });
-}
-
-void check_gemms(void) {
-    check_gemm("gemm linear", 300, 128, 64, 1, 2, FM_EPILOGUE_NONE, false, false, 0);
-    check_gemm("gemm bias", 4096, 256, 256, 1, 2, FM_EPILOGUE_BIAS, false, false, 0);
-    check_gemm("gemm bias relu", 4096, 1024, 256, 1, 2, FM_EPILOGUE_BIAS_RELU, false, false, 0);
-    check_gemm("gemm weight gradient", 256, 128, 32768, 1, 1, FM_EPILOGUE_NONE, true, true, 0);
-    check_gemm("gemm add", 512, 128, 512, 1, 0, FM_EPILOGUE_NONE, true, false, 0);
-    check_gemm("gemm odd", 37, 19, 23, 1, 0, FM_EPILOGUE_BIAS, false, false, 3);
-    check_gemm("gemm odd transposed", 37, 19, 23, 3, 3, FM_EPILOGUE_NONE, true, false, 1);
-    check_gemm("gemm odd acc", 9, 5, 1001, 1, 1, FM_EPILOGUE_NONE, false, true, 0);
-    check_gemm("gemm one", 1, 1, 1, 1, 2, FM_EPILOGUE_BIAS_RELU, false, false, 0);
-    check_gemm("gemm head of 8", 65536, 8, 128, 1, 2, FM_EPILOGUE_NONE, false, false, 0);
-    check_gemm("gemm batched", 256, 256, 256, 16, 2, FM_EPILOGUE_NONE, false, false, 0);
-}
-
-/* ---- rows ---- */
-
-void check_layernorm(const char *name, int64_t rows, int64_t c, int64_t gap, fm_beta beta) {
-    check(name, 2, [=](work_bench &b) {
-        int64_t ld = c + gap;
-        fm_layernorm a = {rows,
-                          c,
-                          ld,
-                          ld,
-                          1e-5,
-                          b.act(rows * ld, 3),
-                          b.act(c),
-                          b.act(c),
-                          b.out(rows * ld),
-                          b.out_acc(rows),
-                          b.out_acc(rows)};
-        b.k->layernorm(NULL, &a);
-        fm_layernorm_grad g = {rows,
-                               c,
-                               ld,
-                               ld,
-                               ld,
-                               a.x,
-                               a.gamma,
-                               b.act(rows * ld),
-                               a.mean,
-                               a.rstd,
-                               b.grad(rows * ld, beta),
-                               b.grad(c, beta, true),
-                               b.grad(c, beta, true)};
-        b.k->layernorm_grad(NULL, &g, b.space(b.k->layernorm_grad_workspace(rows, c)));
-    });
-}
-
-void check_gate(const char *name, int64_t rows, int64_t c, int64_t gap, bool masked) {
-    check(name, 2, [=](work_bench &b) {
-        int64_t ld = c + gap;
-        fm_gate a = {rows,
-                     c,
-                     ld,
-                     ld,
-                     ld,
-                     b.act(rows * ld, 4),
-                     b.act(rows * ld),
-                     masked ? b.mask(rows, 5) : NULL,
-                     b.out(rows * ld)};
-        b.k->gate(NULL, &a);
-        fm_gate_grad g = {b.act(rows * ld), b.grad(rows * ld, FM_WRITE), b.grad(rows * ld, FM_ADD)};
-        b.k->gate_grad(NULL, &a, &g);
-    });
-}
-
-void check_rows(int64_t rows, int64_t c) {
-    check("bias_add", 1, [=](work_bench &b) {
-        b.k->bias_add(NULL, rows, c, b.act(rows * c), b.act(c), b.out(rows * c));
-    });
-    check("relu", 1, [=](work_bench &b) {
-        void *y = b.out(rows * c);
-        b.k->relu(NULL, rows * c, b.act(rows * c), y);
-        b.k->relu_grad(NULL, rows * c, y, b.act(rows * c), b.grad(rows * c, FM_WRITE));
-        b.k->relu_grad(NULL, rows * c, y, b.act(rows * c), b.grad(rows * c, FM_ADD));
-    });
-    check("scale_rows", 1, [=](work_bench &b) {
-        b.k->scale_rows(NULL, rows, c, c, c + 2, b.act(rows), b.act(rows * c),
-                        b.grad(rows * (c + 2), FM_ADD));
-    });
-    check("masked_mean", 2, [=](work_bench &b) {
-        fm_masked_mean m = {rows, 3, c, 1e-10, b.act(rows * 3 * c), b.mask(rows * 3, 7)};
-        b.k->masked_mean(NULL, &m, b.out(3 * c));
-        b.k->masked_mean_grad(NULL, &m, b.act(3 * c), b.grad(rows * 3 * c, FM_ADD));
-    });
-}
-
-/* ---- attention ---- */
-
-struct attention_shape {
-    int64_t group, batch, query, key, head, c, ld;
-    bool transposed, gated, biased, masked, shared;
-    int64_t period; /* of the mask; 0: nothing is valid */
-    fm_beta beta;
-};
-
-void check_attention(const char *name, attention_shape s) {
-    check(name, 4, [=](work_bench &b) {
-        fm_attention a = {};
-        a.n_group = s.group, a.n_batch = s.batch, a.n_query = s.query, a.n_key = s.key;
-        a.n_head = s.head, a.n_kv_head = s.shared ? 1 : s.head, a.c_head = s.c;
-        a.scale = 1 / sqrt((double)s.c), a.mask_value = 1e9;
-        fm_attention_stride q = {s.batch * s.query * s.ld, s.query * s.ld, s.ld, s.c};
-        fm_attention_stride k = {s.batch * s.key * s.ld, s.key * s.ld, s.ld, s.c};
-        if (s.transposed) {
-            q.batch = k.batch = s.ld;
-            q.row = k.row = s.batch * s.ld;
-        }
-        a.q_stride = a.g_stride = a.o_stride = q;
-        a.k_stride = a.v_stride = k;
-        int64_t n_q = s.group * s.batch * s.query * s.ld, n_k = s.group * s.batch * s.key * s.ld;
-        int64_t n_bias = s.group * s.query * s.key * s.head;
-        const int64_t bias[4] = {s.query * s.key * s.head, 1, s.key * s.head, s.head};
-        const int64_t mask[3] = {s.batch * s.key, s.key, 1};
-        memcpy(a.bias_stride, bias, sizeof bias);
-        memcpy(a.mask_stride, mask, sizeof mask);
-        a.q = b.act(n_q, 2), a.k = b.act(n_k, 2), a.v = b.act(n_k);
-        if (s.gated) a.g = b.act(n_q, 3);
-        if (s.biased) a.bias = b.act(n_bias, 2);
-        int64_t n_mask = s.group * s.batch * s.key;
-        if (s.masked)
-            a.mask = s.period > 0 ? b.mask(n_mask, s.period)
-                                  : b.input(std::vector<double>((size_t)n_mask, 0), b.k->act);
-        a.o = b.out(n_q);
-        a.lse = b.out_acc(s.group * s.batch * s.head * s.query);
-        b.k->attention(NULL, &a, b.space(b.k->attention_workspace(&a)));
-        fm_attention_grad g = {};
-        g.dout = b.act(n_q);
-        g.dq = b.grad(n_q, s.beta), g.dk = b.grad(n_k, s.beta), g.dv = b.grad(n_k, s.beta);
-        if (s.gated) g.dg = b.grad(n_q, s.beta);
-        if (s.biased) g.dbias = b.grad(n_bias, s.beta);
-        b.k->attention_grad(NULL, &a, &g, b.space(b.k->attention_grad_workspace(&a)));
-    });
-}
-
-void check_attentions(void) {
-    const fm_beta W = FM_WRITE, A = FM_ADD;
-    /*                   group batch query key head c ld  transposed gated biased masked shared */
-    check_attention("attention 7x7 c 5",
-                    {1, 3, 7, 7, 2, 5, 10, false, true, true, true, false, 5, W});
-    check_attention("attention one", {1, 1, 1, 1, 1, 1, 1, false, true, true, true, false, 5, W});
-    check_attention("attention rectangular",
-                    {1, 2, 3, 11, 1, 4, 4, false, false, false, false, false, 5, A});
-    check_attention("attention pointwise",
-                    {1, 900, 1, 4, 4, 16, 64, false, false, false, true, false, 5, W});
-    check_attention("attention shared key",
-                    {1, 33, 1, 130, 8, 8, 64, false, false, false, true, true, 5, W});
-    check_attention("attention nothing valid",
-                    {1, 2, 19, 21, 2, 8, 16, false, true, true, true, false, 0, W});
-    check_attention("attention c 48",
-                    {1, 2, 70, 33, 2, 48, 96, false, true, true, true, false, 5, A});
-    check_attention("attention groups",
-                    {2, 3, 40, 40, 2, 16, 32, false, true, true, true, false, 5, A});
-    check_attention("attention 65x129 c 32",
-                    {1, 3, 65, 129, 2, 32, 64, false, true, true, true, false, 5, W});
-    check_attention("attention 129x65 c 8",
-                    {1, 2, 129, 65, 3, 8, 24, false, true, true, true, false, 5, A});
-    check_attention("attention 70 c 24, no gate",
-                    {1, 2, 70, 70, 2, 24, 48, false, false, true, false, false, 5, W});
-    check_attention("attention 33 transposed",
-                    {1, 33, 33, 33, 4, 32, 128, true, true, true, true, false, 7, W});
-    check_attention("attention row 256 8x32",
-                    {1, 12, 256, 256, 8, 32, 256, false, true, true, true, false, 50, W});
-    check_attention("attention column 128 8x32",
-                    {1, 24, 128, 128, 8, 32, 256, true, true, false, true, false, 50, W});
-    check_attention("attention triangle 256 4x32",
-                    {1, 24, 256, 256, 4, 32, 128, true, true, true, true, false, 50, W});
-    check_attention("attention extra 256 8x8",
-                    {1, 24, 256, 256, 8, 8, 64, false, true, true, true, false, 50, W});
-    check_attention("attention template 128 4x16",
-                    {2, 16, 128, 128, 4, 16, 64, false, true, true, true, false, 50, W});
-}
-
-/* ---- outer product mean, triangle multiplication ---- */
-
-void check_outer(const char *name, int64_t n_seq, int64_t n_i, int64_t n_j, int64_t c, int64_t c_z,
-                 fm_beta beta) {
-    check(name, 3, [=](work_bench &b) {
-        fm_outer o = {};
-        o.n_seq = n_seq, o.n_i = n_i, o.n_j = n_j, o.c = c, o.c_z = c_z, o.eps = 1e-3;
-        int64_t ld = 2 * c, n_a = n_seq * n_i * ld, n_b = n_seq * n_j * ld;
-        o.a = b.act(n_a), o.b = b.act(n_b);
-        o.a_stride[0] = n_i * ld, o.a_stride[1] = ld;
-        o.b_stride[0] = n_j * ld, o.b_stride[1] = ld;
-        o.mask_a = b.mask(n_seq * n_i, 7), o.mask_b = b.mask(n_seq * n_j, 9);
-        o.w = b.act(c_z * c * c, 0.2), o.bias = b.act(c_z);
-        o.z = b.grad(n_i * n_j * c_z, beta);
-        b.k->outer(NULL, &o, b.space(b.k->outer_workspace(&o)));
-        fm_outer_grad g = {b.act(n_i * n_j * c_z), b.grad(n_a, beta), b.grad(n_b, beta),
-                           b.grad(c_z * c * c, beta, true), b.grad(c_z, beta, true)};
-        b.k->outer_grad(NULL, &o, &g, b.space(b.k->outer_grad_workspace(&o)));
-    });
-}
-
-void check_triangle(const char *name, int64_t n_i, int64_t n_j, int64_t n_k, int64_t c,
-                    bool incoming, fm_beta beta) {
-    check(name, 3, [=](work_bench &b) {
-        int64_t lda = 2 * c, ldb = 2 * c + 8, n_a = n_i * n_k * lda, n_b = n_j * n_k * ldb;
-        fm_triangle t = {n_i,
-                         n_j,
-                         n_k,
-                         c,
-                         incoming,
-                         b.act(n_a),
-                         b.act(n_a, 3),
-                         b.act(n_b),
-                         b.act(n_b, 3),
-                         lda,
-                         ldb,
-                         b.mask(n_i * n_k, 7),
-                         b.mask(n_j * n_k, 9),
-                         b.out(n_i * n_j * c)};
-        b.k->triangle(NULL, &t, b.space(b.k->triangle_workspace(&t)));
-        fm_triangle_grad g = {b.act(n_i * n_j * c), b.grad(n_a, beta), b.grad(n_a, beta),
-                              b.grad(n_b, beta), b.grad(n_b, beta)};
-        b.k->triangle_grad(NULL, &t, &g, b.space(b.k->triangle_grad_workspace(&t)));
-    });
-}
-
-void check_cores(void) {
-    check_outer("outer odd", 5, 3, 7, 4, 6, FM_WRITE);
-    check_outer("outer odd add", 9, 5, 5, 3, 5, FM_ADD);
-    check_outer("outer 128x96, c 32", 128, 96, 96, 32, 128, FM_WRITE);
-    check_triangle("triangle odd", 5, 7, 9, 3, false, FM_WRITE);
-    check_triangle("triangle odd incoming", 5, 7, 9, 3, true, FM_ADD);
-    check_triangle("triangle 96", 96, 96, 96, 128, false, FM_WRITE);
-    check_triangle("triangle 96 incoming", 96, 96, 96, 128, true, FM_WRITE);
-}
-
-/* ---- dropout, embeddings, losses, optimiser ---- */
-
-void check_dropout(const char *name, fm_shared_axis shared, int64_t c, double rate) {
-    check(name, 1, [=](work_bench &b) {
-        uint32_t *clock = b.raw(std::vector<uint32_t>{5, 1, 2, 0});
-        fm_dropout d = {9, 11, c, 3, 4, 20, shared, rate, {77, clock, 8, FM_PURPOSE_DROPOUT}};
-        int64_t n = d.n0 * d.n1 * c;
-        b.k->dropout(NULL, &d, b.act(n), b.act(n), b.out(n));
-        b.k->dropout(NULL, &d, NULL, b.act(n), b.out(n));
-        b.k->dropout_grad(NULL, &d, b.act(n), b.grad(n, FM_ADD));
-    });
-}
-
-void check_embed(int64_t rows, int64_t n_i, int64_t n_j, int64_t c) {
-    check("lookup", 1, [=](work_bench &b) {
-        std::vector<uint8_t> classes((size_t)rows);
-        for (size_t i = 0; i < classes.size(); i++)
-            classes[i] = (uint8_t)(i * 7 % 25);
-        uint8_t *ids = b.raw(classes);
-        fm_lookup t = {23, c, 1, 23, b.act(23 * c)};
-        b.k->lookup(NULL, &t, rows, ids, b.grad(rows * c, FM_WRITE));
-        b.k->lookup(NULL, &t, rows, ids, b.grad(rows * c, FM_ADD));
-        b.k->lookup_grad(NULL, &t, rows, ids, b.act(rows * c), b.grad(23 * c, FM_ADD, true),
-                         b.space(b.k->lookup_grad_workspace(&t, rows)));
-    });
-    check("relpos", 1, [=](work_bench &b) {
-        std::vector<int32_t> index_i((size_t)n_i), index_j((size_t)n_j);
-        for (size_t i = 0; i < index_i.size(); i++)
-            index_i[i] = (int32_t)(i + i / 10 * 5);
-        for (size_t j = 0; j < index_j.size(); j++)
-            index_j[j] = (int32_t)(2 * j);
-        int32_t *i = b.raw(index_i), *j = b.raw(index_j);
-        fm_lookup t = {65, c, c, 1, b.act(65 * c)};
-        b.k->relpos(NULL, &t, n_i, n_j, i, j, b.grad(n_i * n_j * c, FM_ADD));
-        b.k->relpos_grad(NULL, &t, n_i, n_j, i, j, b.act(n_i * n_j * c),
-                         b.grad(65 * c, FM_WRITE, true),
-                         b.space(b.k->relpos_grad_workspace(&t, n_i, n_j)));
-    });
-    check("outer_sum", 1, [=](work_bench &b) {
-        b.k->outer_sum(NULL, n_i, n_j, c, c + 1, c + 2, b.act(n_i * (c + 1)), b.act(n_j * (c + 2)),
-                       b.grad(n_i * n_j * c, FM_WRITE));
-        b.k->outer_sum_grad(NULL, n_i, n_j, c, c + 1, c + 2, b.act(n_i * n_j * c),
-                            b.grad(n_i * (c + 1), FM_ADD), b.grad(n_j * (c + 2), FM_WRITE));
-    });
-}
-
-void check_msa_features(fm_element element) {
-    check("msa_features", 1, [=](work_bench &b) {
-        const int64_t n_seq = 5, n_res = 37, n = n_seq * n_res;
-        std::vector<uint8_t> msa((size_t)n), profile8((size_t)n * 23);
-        std::vector<uint16_t> deletion((size_t)n), profile16((size_t)n * 23);
-        std::vector<uint32_t> sums((size_t)n), sizes = {1, 3, 2, 900, 7}, profile32((size_t)n * 23);
-        for (size_t i = 0; i < (size_t)n; i++) {
-            msa[i] = (uint8_t)(i % 23);
-            deletion[i] = (uint16_t)(i % 4 * i % 77);
-            sums[i] = (uint32_t)(i * 3 % 101);
-        }
-        for (size_t i = 0; i < profile8.size(); i++)
-            profile8[i] = profile16[i] = profile32[i] = (uint8_t)(i * 5 % 9);
-        fm_msa_features f = {n_seq,       n_res,        b.raw(msa), b.raw(deletion), NULL, element,
-                             b.raw(sums), b.raw(sizes), NULL};
-        const void *profiles[3] = {b.raw(profile8), b.raw(profile16), b.raw(profile32)};
-        f.profile = profiles[element == FM_ELEMENT_U8 ? 0 : element == FM_ELEMENT_U16 ? 1 : 2];
-        f.y = b.out(n * FM_MSA_FEATURES);
-        b.k->msa_features(NULL, &f);
-        f.profile = NULL;
-        f.y = b.out(n * FM_EXTRA_MSA_FEATURES);
-        b.k->msa_features(NULL, &f);
-    });
-}
-
-void check_distances(void) {
-    check("distance_bins, distance_ids", 1, [](work_bench &b) {
-        const int64_t n = 61;
-        std::vector<float> x(3 * n), mask(n);
-        for (size_t i = 0; i < x.size(); i++)
-            x[i] = (float)(i * 7919 % 401) * 0.1f;
-        for (size_t i = 0; i < mask.size(); i++)
-            mask[i] = i % 7 != 3;
-        float *at = b.raw(x), *m = b.raw(mask);
-        b.k->distance_bins(NULL, n, n, at, at, m, m, 64, 2.3125f, 21.6875f,
-                           (int32_t *)b.keep(INTEGERS, FM_ELEMENT_I32, n * n, 0), b.out(n * n));
-        b.k->distance_ids(NULL, n, n, at, at, 15, 3.25f, 20.75f, 1e8f,
-                          (uint8_t *)b.keep(INTEGERS, FM_ELEMENT_U8, n * n, 0));
-    });
-}
-
-void check_cross_entropy(int64_t rows, int64_t n_class) {
-    check("cross_entropy", 1, [=](work_bench &b) {
-        int64_t ld = n_class + 3;
-        std::vector<int32_t> target((size_t)rows);
-        for (size_t i = 0; i < target.size(); i++)
-            target[i] = (int32_t)(i * 13 % (size_t)(n_class + 1)) - (i % 50 == 3);
-        fm_cross_entropy a = {rows,
-                              n_class,
-                              ld,
-                              1e-6,
-                              b.act(rows * ld, 5),
-                              b.raw(target),
-                              b.mask(rows, 4),
-                              b.out_acc(rows),
-                              b.out_acc(1),
-                              b.out_acc(1)};
-        b.k->cross_entropy(NULL, &a, b.space(b.k->cross_entropy_workspace(rows)));
-        b.k->cross_entropy_grad(NULL, &a, b.acc(1), b.grad(rows * ld, FM_WRITE));
-        b.k->cross_entropy_grad(NULL, &a, b.acc(1), b.grad(rows * ld, FM_ADD));
-    });
-}
-
-void check_optimiser(int64_t n, bool has_nan) {
-    check(has_nan ? "optimiser, not finite" : "optimiser", 1, [=](work_bench &b) {
-        std::vector<double> values = b.draw(n, 1);
-        if (has_nan) values[(size_t)n / 2] = NAN;
-        void *grad = b.input(values, b.k->acc);
-        std::vector<uint32_t> zero = {0};
-        uint32_t *flag = (uint32_t *)b.keep(INTEGERS, FM_ELEMENT_U32, 1, 0);
-        b.k->upload(NULL, flag, zero.data(), 4);
-        b.k->find_nonfinite(NULL, n, b.input(values, b.k->act), flag);
-        std::vector<double> host(sizeof(fm_step_state) / sizeof(double), 0);
-        fm_step_state start = {0, 0, 1e-3, 3, 0, 0};
-        memcpy(host.data(), &start, sizeof start);
-        fm_step_state *state = (fm_step_state *)b.raw(host);
-        b.k->grad_norm(NULL, n, grad, 0.1, state, b.space(b.k->grad_norm_workspace(n)));
-        fm_adam a = {n,
-                     0.9,
-                     0.999,
-                     1e-6,
-                     0.999,
-                     0.5,
-                     true,
-                     state,
-                     grad,
-                     b.updated(n, 1, false),
-                     b.updated(n, 0.1, false),
-                     b.updated(n, 0.1, true),
-                     b.updated(n, 1, false),
-                     b.out(n)};
-        b.k->adam(NULL, &a);
-        double *kept = (double *)b.keep(DOUBLES, FM_ELEMENT_F64, 2, 0);
-        b.k->synchronize(NULL);
-        b.k->download(NULL, host.data(), state, sizeof start);
-        b.k->synchronize(NULL);
-        b.k->upload(NULL, kept, host.data(), 2 * sizeof(double));
-        b.k->synchronize(NULL);
-    });
-}
-
-void check_init(void) {
-    check("init", 1, [](work_bench &b) {
-        fm_draw draw = {5, NULL, 17, FM_PURPOSE_INIT};
-        const int64_t n = 1003;
-        b.k->init(NULL, FM_INIT_CONSTANT, n, 0, 0.25, &draw, b.out_acc(n));
-        b.k->init(NULL, FM_INIT_UNIFORM, n, 3, 0.25, &draw, b.out_acc(n));
-        b.k->init(NULL, FM_INIT_TRUNCATED_NORMAL, n, 1, 0.25, &draw, b.out_acc(n));
-    });
-}
-
-void check_table(void) {
-    check_memory(1);
-    check_memory(100003);
-    check_memory(1 << 16);
-    check_strided();
-    check_sum("sum bias gradient", 1, 32768, 256, 0);
-    check_sum("sum odd", 3, 77, 5, 2);
-    check_sum("sum rows", 33, 1001, 1, 0);
-    check_gemms();
-    check_layernorm("layernorm c 5, gaps", 7, 5, 3, FM_WRITE);
-    check_layernorm("layernorm c 37", 301, 37, 0, FM_ADD);
-    check_layernorm("layernorm c 64", 4096, 64, 0, FM_WRITE);
-    check_layernorm("layernorm c 128", 4099, 128, 0, FM_WRITE);
-    check_layernorm("layernorm c 256", 4099, 256, 8, FM_ADD);
-    check_layernorm("layernorm c 384", 259, 384, 0, FM_WRITE);
-    check_gate("gate odd", 13, 7, 2, true);
-    check_gate("gate 128", 1000, 128, 64, true);
-    check_rows(129, 17);
-    check_attentions();
-    check_cores();
-    check_dropout("dropout none shared", FM_SHARED_NONE, 5, 0.1);
-    check_dropout("dropout axis 0", FM_SHARED_AXIS0, 64, 0.25);
-    check_dropout("dropout axis 1", FM_SHARED_AXIS1, 64, 0.25);
-    check_dropout("dropout rate 0", FM_SHARED_AXIS1, 6, 0);
-    check_embed(1001, 33, 41, 48);
-    check_embed(1, 1, 1, 1);
-    check_msa_features(FM_ELEMENT_U8);
-    check_msa_features(FM_ELEMENT_U16);
-    check_msa_features(FM_ELEMENT_U32);
-    check_distances();
-    check_cross_entropy(1003, 64);
-    check_cross_entropy(1, 1);
-    check_optimiser(100003, false);
-    check_optimiser(100003, true);
-    check_init();
-}
-
-} // namespace
-
-int main(int argc, char **argv) {
+static int run_tables(const char *table) {
     const fm_element tables[2] = {FM_ELEMENT_F32, FM_ELEMENT_BF16};
     const char *names[2] = {"f32", "bf16"};
     cpu = fm_kernels_cpu(FM_ELEMENT_F64);
     for (int i = 0; i < 2; i++) {
-        if (argc > 1 && strcmp(argv[1], names[i]) != 0) continue;
+        if (table && strcmp(table, names[i]) != 0) continue;
         gpu = fm_kernels_cuda(tables[i]);
         if (!gpu) {
             printf("cuda_check: no CUDA device: skipped\n");
             return 77;
         }
-        check_table();
+        check_kernels();
+        check_structure();
     }
     printf("cuda_check: %d ok, %d failed\n", passed, failed);
     return failed > 0;
+}
+
+} // namespace cuda_check
+
+int main(int argc, char **argv) {
+    cuda_check::only = argc > 2 ? argv[2] : NULL;
+    return cuda_check::run_tables(argc > 1 ? argv[1] : NULL);
 }

@@ -293,7 +293,9 @@ enum { FM_FRAME = 7, FM_MATRIX_FRAME = 12 };
  *                      - softplus(head_weights[h]) sqrt(2 / (27 n_qk)) / 2
  *                        sum_p |T_i q_p - T_j k_p|^2 + mask_value (mask_i mask_j - 1)
  *
- * lse holds, for each query and head, the largest logit and one over the sum of exponentials. */
+ * The last term is left out of a masked query's logits: the same for all keys, it changes no
+ * weight. lse holds, for each query and head, the largest logit and one over the sum of
+ * exponentials. */
 typedef struct fm_ipa {
     int64_t n, n_head, c, n_qk, n_v, c_z;
     int64_t ld;               /* of projections */
@@ -624,7 +626,8 @@ typedef struct fm_kernels {
     /* y f32 [n, 3] = CB of atoms [n, 14, 3], CA where aatype is glycine (7). */
     void (*pseudo_beta)(fm_stream *stream, int64_t n, const void *atoms, const uint8_t *aatype,
                         float *y);
-    void (*fape)(fm_stream *stream, const fm_fape *args);
+    size_t (*fape_workspace)(const fm_fape *args);
+    void (*fape)(fm_stream *stream, const fm_fape *args, void *workspace);
     void (*fape_grad)(fm_stream *stream, const fm_fape *args, const void *dloss, fm_out dframes,
                       fm_out dpoints);
     void (*choose_naming)(fm_stream *stream, const fm_naming *args);
@@ -636,7 +639,8 @@ typedef struct fm_kernels {
     void (*binary_entropy)(fm_stream *stream, const fm_binary_entropy *args);
     void (*binary_entropy_grad)(fm_stream *stream, const fm_binary_entropy *args, const void *dloss,
                                 fm_out dx);
-    void (*violation)(fm_stream *stream, const fm_violation *args);
+    size_t (*violation_workspace)(const fm_violation *args);
+    void (*violation)(fm_stream *stream, const fm_violation *args, void *workspace);
     void (*violation_grad)(fm_stream *stream, const fm_violation *args, const void *dloss,
                            fm_out datoms);
 

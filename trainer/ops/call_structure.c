@@ -72,9 +72,12 @@ void fm_call_residue_atoms_grad(fm_run *run, const fm_residue_atoms *args, const
 }
 
 void fm_call_fape(fm_run *run, const fm_fape *args) {
+    int64_t mark = fm_run_mark(run);
+    void *workspace = fm_run_workspace(run, (int64_t)run->kernels->fape_workspace(args));
     if (!run->dry) {
-        run->kernels->fape(run->stream, args);
+        run->kernels->fape(run->stream, args, workspace);
     }
+    fm_run_release(run, mark);
 }
 
 void fm_call_fape_grad(fm_run *run, const fm_fape *args, const void *dloss, fm_out dframes,
@@ -129,9 +132,12 @@ void fm_call_binary_entropy_grad(fm_run *run, const fm_binary_entropy *args, con
 }
 
 void fm_call_violation(fm_run *run, const fm_violation *args) {
+    int64_t mark = fm_run_mark(run);
+    void *workspace = fm_run_workspace(run, (int64_t)run->kernels->violation_workspace(args));
     if (!run->dry) {
-        run->kernels->violation(run->stream, args);
+        run->kernels->violation(run->stream, args, workspace);
     }
+    fm_run_release(run, mark);
 }
 
 void fm_call_violation_grad(fm_run *run, const fm_violation *args, const void *dloss,

@@ -136,6 +136,23 @@ template <typename V> __device__ inline V block_sum(V x, V *space) {
     return warp == 0 ? warp_sum(x) : x;
 }
 
+/* Distances that become integers: f32, nothing contracted, so that every device has the same. */
+__device__ inline float square_distance(const float *a, const float *b) {
+    float square = 0;
+#pragma unroll
+    for (int axis = 0; axis < 3; axis++) {
+        float d = __fsub_rn(a[axis], b[axis]);
+        square = __fadd_rn(square, __fmul_rn(d, d));
+    }
+    return square;
+}
+
+/* The square of boundary b. */
+__device__ inline float square_bound(float first, float step, int32_t b) {
+    float bound = __fadd_rn(first, __fmul_rn(step, (float)b));
+    return __fmul_rn(bound, bound);
+}
+
 /* Hands out parts of a workspace; base NULL: only counts. */
 struct carver {
     char *base;

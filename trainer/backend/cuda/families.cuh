@@ -107,6 +107,58 @@ template <typename T> void cross_entropy(fm_stream *, const fm_cross_entropy *, 
 template <typename T>
 void cross_entropy_grad(fm_stream *, const fm_cross_entropy *, const void *dloss, fm_out dx);
 
+/* ipa.cu, ipa_grad.cu */
+size_t ipa_workspace(const fm_ipa *);
+template <typename T> void ipa(fm_stream *, const fm_ipa *, void *workspace);
+size_t ipa_grad_workspace(const fm_ipa *);
+template <typename T>
+void ipa_grad(fm_stream *, const fm_ipa *, const fm_ipa_grad *, void *workspace);
+
+/* frames.cu */
+template <typename T>
+void frame_update(fm_stream *, int64_t n, const void *frames, const void *update, void *y);
+template <typename T>
+void frame_update_grad(fm_stream *, int64_t n, const void *frames, const void *update,
+                       const void *dy, fm_out dframes, fm_out dupdate);
+template <typename T>
+void matrix_frames(fm_stream *, int64_t n, double scale, const void *frames, void *y);
+template <typename T>
+void matrix_frames_grad(fm_stream *, int64_t n, double scale, const void *frames, const void *dy,
+                        fm_out dx);
+template <typename T> void unit_pairs(fm_stream *, int64_t n, double eps, const void *x, void *y);
+template <typename T>
+void unit_pairs_grad(fm_stream *, int64_t n, double eps, const void *x, const void *dy, fm_out dx);
+template <typename T> void residue_atoms(fm_stream *, const fm_residue_atoms *);
+template <typename T>
+void residue_atoms_grad(fm_stream *, const fm_residue_atoms *, const void *dgroups,
+                        const void *datoms, fm_out dframes, fm_out dangles);
+template <typename T>
+void pseudo_beta(fm_stream *, int64_t n, const void *atoms, const uint8_t *aatype, float *y);
+
+/* fape.cu */
+size_t fape_workspace(const fm_fape *);
+template <typename T> void fape(fm_stream *, const fm_fape *, void *workspace);
+template <typename T>
+void fape_grad(fm_stream *, const fm_fape *, const void *dloss, fm_out dframes, fm_out dpoints);
+template <typename T> void choose_naming(fm_stream *, const fm_naming *);
+
+/* structure_loss.cu */
+template <typename T> void torsion_loss(fm_stream *, const fm_torsion_loss *);
+template <typename T>
+void torsion_loss_grad(fm_stream *, const fm_torsion_loss *, const void *dloss, fm_out dangles,
+                       fm_out dunnormalised);
+template <typename T> void lddt_bins(fm_stream *, const fm_lddt_bins *);
+template <typename T> void aligned_error_bins(fm_stream *, const fm_aligned_error_bins *);
+template <typename T> void binary_entropy(fm_stream *, const fm_binary_entropy *);
+template <typename T>
+void binary_entropy_grad(fm_stream *, const fm_binary_entropy *, const void *dloss, fm_out dx);
+
+/* violation.cu */
+size_t violation_workspace(const fm_violation *);
+template <typename T> void violation(fm_stream *, const fm_violation *, void *workspace);
+template <typename T>
+void violation_grad(fm_stream *, const fm_violation *, const void *dloss, fm_out datoms);
+
 /* optim.cu */
 size_t grad_norm_workspace(int64_t n);
 void grad_norm(fm_stream *, int64_t n, const void *grad, double max_norm, fm_step_state *state,

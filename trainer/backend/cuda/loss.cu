@@ -4,22 +4,6 @@
 
 namespace fm_cuda {
 
-__device__ inline float square_distance(const float *a, const float *b) {
-    float square = 0;
-#pragma unroll
-    for (int axis = 0; axis < 3; axis++) {
-        float d = __fsub_rn(a[axis], b[axis]);
-        square = __fadd_rn(square, __fmul_rn(d, d));
-    }
-    return square;
-}
-
-/* The square of boundary b. */
-__device__ inline float square_bound(float first, float step, int32_t b) {
-    float bound = __fadd_rn(first, __fmul_rn(step, (float)b));
-    return __fmul_rn(bound, bound);
-}
-
 template <typename T>
 void distance_bins(fm_stream *stream, int64_t n_i, int64_t n_j, const float *x_i, const float *x_j,
                    const float *mask_i, const float *mask_j, int32_t n_bin, float first, float last,

@@ -55,8 +55,13 @@ static real fape_error(const fm_fape *a, const real *frame, const real *point, i
     return REAL_SQRT(square + (real)a->eps);
 }
 
-static void fape(fm_stream *stream, const fm_fape *a) {
-    (void)stream;
+static size_t fape_workspace(const fm_fape *a) {
+    (void)a;
+    return 0;
+}
+
+static void fape(fm_stream *stream, const fm_fape *a, void *workspace) {
+    (void)stream, (void)workspace;
     double clamped = a->clamped ? (double)*a->clamped : 1, total = 0;
     for (int64_t b = 0; b < a->n_batch; b++) {
         for (int64_t f = 0; f < a->n_frame; f++) {

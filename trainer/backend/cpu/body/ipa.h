@@ -119,7 +119,8 @@ static void ipa_logits(const fm_ipa *a, const ipa_space *s, int64_t i) {
             real logit = scale * (real)dot_product(q, k, a->c) +
                          third * ((const real *)a->bias)[(i * a->n + j) * a->n_head + h];
             logit += factor * ipa_distance(a, s, i, j, h);
-            s->weight[h * a->n + j] = logit + (real)a->mask_value * (mask[i] * mask[j] - 1);
+            real barred = mask[i] != 0 ? mask[i] * mask[j] - 1 : 0;
+            s->weight[h * a->n + j] = logit + (real)a->mask_value * barred;
         }
     }
 }

@@ -185,8 +185,13 @@ static void violation_terms(const fm_violation *a, real *d, double dloss, double
     ret_terms[3] = pass.sum * scale;
 }
 
-static void violation(fm_stream *stream, const fm_violation *a) {
-    (void)stream;
+static size_t violation_workspace(const fm_violation *a) {
+    (void)a;
+    return 0;
+}
+
+static void violation(fm_stream *stream, const fm_violation *a, void *workspace) {
+    (void)stream, (void)workspace;
     double terms[4];
     violation_terms(a, NULL, 0, terms);
     *(real *)a->loss = (real)(terms[0] + terms[1] + terms[2] + terms[3]);
