@@ -251,6 +251,7 @@ fm_status fm_synth_family_make(fm_arena *arena, const fm_synth_options *options,
     fm_synth_family family = {.number = number};
     family.n_site = fm_synth_draw_between(&draws, options->min_length, options->max_length);
     family.n_row = draw_depth(&draws, options->max_depth);
+    if (family.n_row < options->min_depth) family.n_row = options->min_depth;
     uint32_t n = family.n_site;
     family.sites = fm_arena_calloc(arena, n, sizeof *family.sites);
     family.torsions = fm_arena_calloc(arena, n, sizeof *family.torsions);

@@ -32,6 +32,7 @@ typedef struct fm_synth_options {
     uint64_t seed;
     uint32_t min_length, max_length; /* residues of a chain: 12 <= min <= max <= 2000 */
     uint32_t max_depth;              /* homologues of a family, 1..100000 */
+    uint32_t min_depth;              /* no family has fewer; 0 = as drawn, <= max_depth */
     bool stockholm; /* uniref90 and mgnify as Stockholm (AlphaFold's layout), else all as A3M */
 } fm_synth_options;
 

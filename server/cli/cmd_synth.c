@@ -167,7 +167,7 @@ static fm_status check_options(const synth_run *run, fm_error *reterr) {
 int fm_cmd_synth(int argc, char **argv) {
     synth_run run = {.options = fm_synth_default_options(), .n_chain = 32};
     uint64_t min_length = run.options.min_length, max_length = run.options.max_length;
-    uint64_t depth = run.options.max_depth;
+    uint64_t depth = run.options.max_depth, min_depth = 0;
     const fm_option options[] = {
         {"chains", FM_OPTION_U64, &run.n_chain, "N", .help = "chains to make (default 32)",
          .min = 1, .max = 400000},
@@ -182,6 +182,8 @@ int fm_cmd_synth(int argc, char **argv) {
         {"depth", FM_OPTION_U64, &depth, "N",
          .help = "most homologues of a family (default 2000; most have far fewer)", .min = 1,
          .max = 100000},
+        {"min-depth", FM_OPTION_U64, &min_depth, "N",
+         .help = "fewest homologues of a family (default: as drawn)", .max = 100000},
         {"stockholm", FM_OPTION_FLAG, &run.options.stockholm,
          .help = "uniref90 and mgnify hits as .sto, as AlphaFold's scripts write them"},
         {"force", FM_OPTION_FLAG, &run.force,
@@ -201,6 +203,7 @@ int fm_cmd_synth(int argc, char **argv) {
     run.options.min_length = (uint32_t)min_length;
     run.options.max_length = (uint32_t)max_length;
     run.options.max_depth = (uint32_t)depth;
+    run.options.min_depth = (uint32_t)(min_depth < depth ? min_depth : depth);
     fm_error error;
     fm_status status = check_options(&run, &error);
     if (!status) status = fm_arena_init(&run.arena, (size_t)8 << 30, &error);

@@ -1,64 +1,51 @@
 /* bench_build.c: a cold build of a dataset, beside what bounds it.
  *
- *     bench_build [--dataset DIR] [--rounds N]
+ *     bench_build [--dataset DIR] [--chains N] [--rounds N]
  *
- * Without --dataset: golden/dataset of $FM_REFERENCE_DATA when that is set, else a synthetic set of
- * 48 chains with deep alignments (made once, in a folder of its own). Rows: reading every input
- * into memory (the bound of any build: warm page cache), reading and hashing, reading and making
- * all parts in memory (no encoding, no compression), and the whole build with 1 and 2 workers into
- * an empty cache, and again over the finished one. Medians over rounds, wall time. Then loading
- * every chain from the cache that was built. */
+ * Without --dataset: N (32) chains of the synthetic set of bench_set.h, on a memory-backed disk.
+ * Rows: reading every input into memory (the bound of any build), reading and hashing, reading and
+ * making all parts in memory (no encoding, no compression), the whole build with 1 and 2 workers
+ * into an empty cache, and again over the finished one; then loading every chain.
+ *
+ * Each round of a row is a process of its own, so that its processor time and the most memory it
+ * held are its own; it is kept to as many cores as it has workers. Medians over rounds; rounds of 1
+ * and 2 workers alternate. Rates "per core" are by processor time (user and system), since other
+ * jobs may share the machine: they are what a core does that is given to the build. From 1 to 2
+ * cores is by wall time and means something on a machine with two free cores; beside it stands how
+ * much more processor time two workers take. */
 #include "cache/build.h"
 #include "cache/store.h"
-#include "featurizer/synth/synth.h"
-#include "proto/base/file.h"
 #include "proto/limits.h"
-#include "tests/testing/testing.h"
+#include "tests/bench/bench_set.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 
-enum { ROUNDS_MAX = 101, N_INPUT_MAX = 256, N_SYNTH = 48, SYNTH_DEPTH = 6000 };
+enum { N_INPUT_MAX = 256 };
+
+/* MegaFold, arXiv:2506.20686, section 4.1: the training set of AlphaFold3-style complexes that it
+ * pre-processes ahead of time, and how long that took. */
+#define MEGAFOLD_COMPLEXES 127234.0
+#define MEGAFOLD_HOURS 48.0
 
 typedef enum depth { READ, READ_AND_HASH, READ_AND_PARSE } depth;
 
 typedef struct bench_state {
     const char *dataset;
-    char folder[256];
-    int rounds;
+    char folder[256], cache[300];
+    uint64_t rounds, n_chain;
     fm_arena arena, work, chain;
     fm_source source;
     uint64_t input_bytes;
 } bench_state;
 
-static double now_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
+/* One row: medians over rounds. */
+typedef struct cost {
+    double wall, cpu, peak_mib; /* seconds, seconds, MiB */
+} cost;
 
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int n) {
-    qsort(values, (size_t)n, sizeof *values, compare_doubles);
-    return values[n / 2];
-}
-
-static void check(fm_status status, const fm_error *error) {
-    if (!status) return;
-    char text[1024];
-    fm_error_format(error, text, sizeof text);
-    fprintf(stderr, "bench_build: %s\n", text);
-    exit(1);
-}
-
-/* -- what bounds a build
- * ------------------------------------------------------------------------------- */
+/* -- what bounds a build */
 
 static void read_input(bench_state *bench, const fm_source_file *file, depth how, fm_arena *arena,
                        fm_bytes *ret_bytes) {
@@ -109,78 +96,108 @@ static void do_inputs(bench_state *bench, depth how) {
             const fm_mmcif_options options = {0};
             check(fm_mmcif_parse(text, &options, &bench->work, &mmcif, &error), &error);
         }
-        for (uint32_t c = 0; c < structure->n_chain; c++) {
+        for (uint32_t c = 0; c < structure->n_chain; c++)
             do_chain(bench, &structure->chain[c], &mmcif, how);
-        }
     }
 }
 
-/* -- the build
- * ----------------------------------------------------------------------------------------- */
+/* -- the build */
 
 static fm_build_report run_build(bench_state *bench, uint32_t n_job) {
-    char cache[300];
     fm_error error;
     fm_build_report report;
-    snprintf(cache, sizeof cache, "%s/cache", bench->folder);
-    const fm_build_options options = {.cache = cache, .n_job = n_job};
-    size_t mark = fm_arena_mark(&bench->arena);
+    const fm_build_options options = {.cache = bench->cache, .n_job = n_job};
     check(fm_build_run(&bench->source, &options, &bench->arena, &report, &error), &error);
-    fm_arena_rewind(&bench->arena, mark);
     return report;
 }
 
-static void forget_cache(bench_state *bench) {
-    char cache[300];
-    snprintf(cache, sizeof cache, "%s/cache", bench->folder);
-    fm_test_remove_tree(cache);
+static double seconds_of(struct timeval t) {
+    return (double)t.tv_sec + (double)t.tv_usec * 1e-6;
 }
 
-static void print_row(const bench_state *bench, const char *what, double seconds, double bound) {
-    printf("%-34s %9.1f ms %9.1f MB/s %9.1f chains/s", what, seconds * 1e3,
-           (double)bench->input_bytes / 1e6 / seconds, bench->source.n_chain / seconds);
-    if (bound > 0) printf(" %7.2f of the time of reading and parsing", seconds / bound);
-    printf("\n");
-}
-
-static double measure_inputs(bench_state *bench, depth how, const char *what) {
-    double seconds[ROUNDS_MAX];
-    for (int i = 0; i < bench->rounds; i++) {
-        double begun = now_s();
-        do_inputs(bench, how);
-        seconds[i] = now_s() - begun;
+/* Gives this process the first n of the cores that it may use. */
+static void keep_to_cores(uint32_t n) {
+    cpu_set_t all, some;
+    CPU_ZERO(&some);
+    if (sched_getaffinity(0, sizeof all, &all) != 0) return;
+    for (int i = 0; i < CPU_SETSIZE && n; i++) {
+        if (!CPU_ISSET(i, &all)) continue;
+        CPU_SET(i, &some);
+        n--;
     }
-    double result = median(seconds, bench->rounds);
-    print_row(bench, what, result, 0);
-    return result;
+    (void)sched_setaffinity(0, sizeof some, &some);
 }
 
-static double measure_build(bench_state *bench, uint32_t n_job, bool again, const char *what,
-                            double bound) {
-    double seconds[ROUNDS_MAX];
-    for (int i = 0; i < bench->rounds; i++) {
-        if (again) run_build(bench, n_job);
-        double begun = now_s();
-        run_build(bench, n_job);
-        seconds[i] = now_s() - begun;
-        forget_cache(bench);
+/* One round in a process of its own: n_job workers build, or, with 0, inputs are read. */
+static cost run_apart(bench_state *bench, uint32_t n_job, depth how) {
+    fflush(NULL);
+    double begun = now_s();
+    pid_t child = fork();
+    if (child == 0) {
+        keep_to_cores(n_job ? n_job : 1);
+        if (n_job)
+            run_build(bench, n_job);
+        else
+            do_inputs(bench, how);
+        _exit(0);
     }
-    double result = median(seconds, bench->rounds);
-    print_row(bench, what, result, bound);
-    return result;
+    int status = 1;
+    struct rusage usage;
+    if (child < 0 || wait4(child, &status, 0, &usage) != child || status != 0) exit(1);
+    return (cost){now_s() - begun, seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime),
+                  (double)usage.ru_maxrss / 1024.0};
 }
+
+static cost medians(const cost *rounds, uint64_t n) {
+    double wall[ROUNDS_MAX], cpu[ROUNDS_MAX], peak[ROUNDS_MAX];
+    for (uint64_t i = 0; i < n; i++) {
+        wall[i] = rounds[i].wall;
+        cpu[i] = rounds[i].cpu;
+        peak[i] = rounds[i].peak_mib;
+    }
+    return (cost){median(wall, (int)n), median(cpu, (int)n), median(peak, (int)n)};
+}
+
+static void print_row(const bench_state *bench, const char *what, cost of) {
+    printf("%-36s %8.0f %8.0f %10.1f %12.1f %10.0f %9.0f\n", what, of.wall * 1e3, of.cpu * 1e3,
+           bench->source.n_chain / of.wall, bench->source.n_chain / of.cpu,
+           (double)bench->input_bytes / 1e6 / of.cpu, of.peak_mib);
+}
+
+static void measure_inputs(bench_state *bench, depth how, const char *what) {
+    cost rounds[ROUNDS_MAX];
+    for (uint64_t i = 0; i < bench->rounds; i++)
+        rounds[i] = run_apart(bench, 0, how);
+    print_row(bench, what, medians(rounds, bench->rounds));
+}
+
+static void measure_builds(bench_state *bench, cost *ret_one, cost *ret_two) {
+    cost one[ROUNDS_MAX], two[ROUNDS_MAX], again[ROUNDS_MAX];
+    for (uint64_t i = 0; i < bench->rounds; i++) {
+        one[i] = run_apart(bench, 1, READ);
+        again[i] = run_apart(bench, 1, READ);
+        fm_test_remove_tree(bench->cache);
+        two[i] = run_apart(bench, 2, READ);
+        fm_test_remove_tree(bench->cache);
+    }
+    *ret_one = medians(one, bench->rounds);
+    *ret_two = medians(two, bench->rounds);
+    print_row(bench, "build, 1 worker on 1 core", *ret_one);
+    print_row(bench, "build, 2 workers on 2 cores", *ret_two);
+    print_row(bench, "build again, nothing new, 1 worker", medians(again, bench->rounds));
+}
+
+/* -- reading back */
 
 static void measure_loads(bench_state *bench) {
-    char cache[300];
     fm_store *store;
     fm_error error;
     fm_record record;
     double seconds[ROUNDS_MAX];
     fm_build_report report = run_build(bench, 1);
-    snprintf(cache, sizeof cache, "%s/cache", bench->folder);
-    check(fm_store_open(cache, &store, &error), &error);
+    check(fm_store_open(bench->cache, &store, &error), &error);
     uint64_t dense = 0;
-    for (int i = 0; i < bench->rounds; i++) {
+    for (uint64_t i = 0; i < bench->rounds; i++) {
         double begun = now_s();
         dense = 0;
         for (uint32_t c = 0; c < fm_store_get_info(store)->n_chain; c++) {
@@ -190,103 +207,77 @@ static void measure_loads(bench_state *bench) {
         }
         seconds[i] = now_s() - begun;
     }
-    double result = median(seconds, bench->rounds);
-    printf("%-34s %9.1f ms %9.1f MB/s of dense MSA and deletions, %.0f chains/s\n",
-           "load every chain, 1 thread", result * 1e3, (double)dense / 1e6 / result,
-           report.n_chain / result);
-    printf("%.0f bytes a chain stored (%u chains, %.1f MB of input each)\n",
-           (double)report.stored_bytes / report.n_chain, report.n_chain,
+    double result = median(seconds, (int)bench->rounds);
+    printf("\nload every chain, 1 thread: %.1f ms, %.0f chains/s, %.0f MB/s of dense MSA and "
+           "deletions\n",
+           result * 1e3, report.n_chain / result, (double)dense / 1e6 / result);
+    printf("stored: %.0f bytes a chain of %.1f MB of input (bench_bytes has the parts)\n",
+           (double)report.stored_bytes / report.n_chain,
            (double)report.input_bytes / 1e6 / report.n_chain);
     fm_store_close(store);
-    forget_cache(bench);
 }
 
-/* -- datasets
- * ------------------------------------------------------------------------------------------ */
-
-static void write_plain(const char *path, fm_bytes content) {
-    FILE *file = fopen(path, "wb");
-    if (!file || fwrite(content.data, 1, content.size, file) != content.size || fclose(file)) {
-        perror(path);
-        exit(1);
-    }
-}
-
-static void make_chain(bench_state *bench, const fm_synth_options *options,
-                       const fm_synth_entry *entry, uint32_t slot) {
-    char path[512];
-    fm_error error;
-    fm_synth_file files[FM_SYNTH_MAX_FILES];
-    uint32_t n_file;
-    int at = snprintf(path, sizeof path, "%s/data/alignments/%s_%c", bench->folder, entry->id,
-                      entry->auth_chain[slot]);
-    fm_arena_reset(&bench->chain);
-    check(fm_dir_make(path, &error), &error);
-    check(fm_synth_alignments(&bench->chain, options, entry, slot, files, &n_file, &error), &error);
-    for (uint32_t i = 0; i < n_file; i++) {
-        snprintf(path + at, sizeof path - (size_t)at, "/%s", files[i].name);
-        write_plain(path, files[i].content);
-    }
-}
-
-static void make_dataset(bench_state *bench, char out[300]) {
-    const fm_synth_options options = {
-        .seed = 1, .min_length = 100, .max_length = 400, .max_depth = SYNTH_DEPTH};
-    fm_error error;
-    fm_bytes text;
-    char path[512];
-    snprintf(path, sizeof path, "%s/data/mmcifs", bench->folder);
-    check(fm_dir_make(path, &error), &error);
-    for (uint32_t index = 0, n_chain = 0; n_chain < N_SYNTH; index++) {
-        fm_synth_entry entry = fm_synth_entry_of(&options, index);
-        fm_arena_reset(&bench->work);
-        check(fm_synth_mmcif(&bench->work, &options, &entry, &text, &error), &error);
-        snprintf(path, sizeof path, "%s/data/mmcifs/%s.cif", bench->folder, entry.id);
-        write_plain(path, text);
-        for (uint32_t slot = 0; slot < entry.n_chain; slot++, n_chain++) {
-            make_chain(bench, &options, &entry, slot);
-        }
-    }
-    snprintf(out, 300, "%s/data", bench->folder);
+static void print_summary(const bench_state *bench, cost one, cost two) {
+    double per_core = bench->source.n_chain / one.cpu;
+    printf("\nfrom 1 worker on 1 core to 2 on 2: x%.2f by wall time (goal 1.7, with two free "
+           "cores); two workers "
+           "take %.2f times the\nprocessor time of one, so at most x%.2f\n",
+           one.wall / two.wall, two.cpu / one.cpu, 2.0 * one.cpu / two.cpu);
+    printf("one core: %.1f chains/s (goal 8), %.0f MB/s of input\n", per_core,
+           (double)bench->input_bytes / 1e6 / one.cpu);
+    printf("MegaFold pre-processed %.0f complexes in %.0f h: %.2f a second. As many chains of this "
+           "set at this rate:\n%.1f h on one core, %.1f minutes on 64 (goal 5).\n",
+           MEGAFOLD_COMPLEXES, MEGAFOLD_HOURS, MEGAFOLD_COMPLEXES / (MEGAFOLD_HOURS * 3600.0),
+           MEGAFOLD_COMPLEXES / per_core / 3600.0, MEGAFOLD_COMPLEXES / per_core / 64.0 / 60.0);
 }
 
 static void parse_arguments(bench_state *bench, int argc, char **argv) {
     bench->rounds = 5;
+    bench->n_chain = 32;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--dataset") == 0) bench->dataset = argv[i + 1];
-        if (strcmp(argv[i], "--rounds") == 0) bench->rounds = atoi(argv[i + 1]);
+        if (strcmp(argv[i], "--chains") == 0) bench->n_chain = strtoull(argv[i + 1], NULL, 10);
+        if (strcmp(argv[i], "--rounds") == 0) bench->rounds = strtoull(argv[i + 1], NULL, 10);
     }
     if (bench->rounds < 1 || bench->rounds > ROUNDS_MAX) bench->rounds = 5;
+    if (bench->n_chain < 1 || bench->n_chain > 10000) bench->n_chain = 32;
 }
 
 int main(int argc, char **argv) {
     bench_state bench = {0};
     char dataset[300];
     fm_error error;
+    cost one, two;
     parse_arguments(&bench, argc, argv);
-    fm_test_make_folder(bench.folder, sizeof bench.folder);
+    make_memory_folder(bench.folder, sizeof bench.folder);
+    snprintf(bench.cache, sizeof bench.cache, "%s/cache", bench.folder);
     check(fm_arena_init(&bench.arena, (size_t)8 << 30, &error), &error);
     check(fm_arena_init(&bench.work, (size_t)8 << 30, &error), &error);
     check(fm_arena_init(&bench.chain, (size_t)8 << 30, &error), &error);
-    if (!bench.dataset && fm_test_reference()) {
-        bench.dataset = fm_test_reference_path(dataset, sizeof dataset, "golden/dataset");
-    } else if (!bench.dataset) {
-        make_dataset(&bench, dataset);
+    if (!bench.dataset) {
+        snprintf(dataset, sizeof dataset, "%s/data", bench.folder);
+        write_set(dataset, (uint32_t)bench.n_chain, &bench.work);
         bench.dataset = dataset;
     }
     check(fm_source_scan(&(fm_source_options){.dataset = bench.dataset}, &bench.arena,
                          &bench.source, &error),
           &error);
     do_inputs(&bench, READ);
-    printf("%s: %u chains, %.1f MB; medians of %d\n", bench.dataset, bench.source.n_chain,
-           (double)bench.input_bytes / 1e6, bench.rounds);
-    measure_inputs(&bench, READ, "read, 1 thread");
-    measure_inputs(&bench, READ_AND_HASH, "read and SHA-256, 1 thread");
-    double bound = measure_inputs(&bench, READ_AND_PARSE, "read and make all parts, 1 thread");
-    double one = measure_build(&bench, 1, false, "build, 1 worker and the writer", bound);
-    double two = measure_build(&bench, 2, false, "build, 2 workers and the writer", bound);
-    measure_build(&bench, 1, true, "build again, nothing new, 1 worker", bound);
-    printf("from 1 to 2 workers: x%.2f\n", one / two);
+    /* What was touched here would count as memory of the rounds. */
+    fm_arena_fini(&bench.work);
+    fm_arena_fini(&bench.chain);
+    check(fm_arena_init(&bench.work, (size_t)8 << 30, &error), &error);
+    check(fm_arena_init(&bench.chain, (size_t)8 << 30, &error), &error);
+    printf("%s: %u chains, %.1f MB; medians of %llu\n", bench.dataset, bench.source.n_chain,
+           (double)bench.input_bytes / 1e6, (unsigned long long)bench.rounds);
+    print_load();
+    printf("%-36s %8s %8s %10s %12s %10s %9s\n", "", "wall ms", "CPU ms", "chains/s", "per core",
+           "MB/s/core", "peak MiB");
+    measure_inputs(&bench, READ, "read");
+    measure_inputs(&bench, READ_AND_HASH, "read and SHA-256");
+    measure_inputs(&bench, READ_AND_PARSE, "read and make all parts");
+    measure_builds(&bench, &one, &two);
+    print_summary(&bench, one, two);
     measure_loads(&bench);
     fm_arena_fini(&bench.arena);
     fm_arena_fini(&bench.work);
