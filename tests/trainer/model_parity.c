@@ -1,6 +1,6 @@
 /* model_parity.c: the model against one run of the reference.
  *
- *     model_parity CONFIG.json FILE.npz
+ *     model_parity [--device cpu] [--dap D] [--bp B] CONFIG.json FILE.npz
  *
  * FILE.npz holds a run's inputs, parameters, activations, gradients (keys in/ w/ act/ dact/ grad/
  * out/ loss/), CONFIG.json its sizes. Paths that are not there as given are looked for below
@@ -10,19 +10,33 @@
  * through the last one, and one step of the optimiser. One line a group: the worst relative error
  * ||a - b|| / ||b|| of its arrays, which array, the gate; last line "parity: ok" or "parity: FAIL".
  *
+ * --dap D splits the model over D ranks, --bp 2 runs the two branches of its blocks on two: ranks
+ * are threads that meet in trainer/dist/comm_local.h. What is split is put together again here,
+ * what each rank has whole is taken from the first; gradients are summed over the ranks; and all
+ * ranks must end with the same bits of norm and parameters, and with all planned memory used.
+ *
  * Masked positions are left out: values there depend on the precision. Gradients that are truly
  * zero are rounding noise in the file and compared absolutely. */
 #include "tests/trainer/parity_structure.h"
 
+#include "trainer/dist/groups.h"
+#include "trainer/dist/sum.h"
 #include "trainer/optim/optimizer.h"
+
+#include <getopt.h>
+#include <pthread.h>
 
 static const double OUTPUT_GATE = 1e-5, GRADIENT_GATE = 1e-4;
 /* Of the norm of all gradients: the least divisor, and that of gradients known to be zero. */
 static const double GRADIENT_FLOOR = 1e-6, ZERO_FLOOR = 1e-4;
 
+enum { MAX_RANK = 16 };
+
+/* One rank. */
 typedef struct bench {
     parity in;
-    fm_arena arena, file_arena;
+    fm_arena arena;
+    int64_t n_seq, n_res; /* of the file; the recorded ones may be padded */
     const fm_kernels *kernels;
     fm_params params;
     fm_model_weights weights;
@@ -31,6 +45,9 @@ typedef struct bench {
     fm_model_outputs out; /* on `last` */
     fm_optimizer optimizer;
     void *memory;
+    bool finite;
+    struct bench *rank[MAX_RANK]; /* of the first rank: all of them, by number */
+    int n_rank;
     bool failed;
 } bench;
 
@@ -53,7 +70,7 @@ static void read_extra_sizes(const fm_test_json *json, fm_model_config *c) {
     c->c_head_pointwise = size_at(json, "model.template.template_pointwise_attention.c_hidden");
 }
 
-static void read_config(bench *b, const char *path) {
+static void read_config(bench *b, const char *path, const fm_groups *groups) {
     fm_test_json *json = fm_test_json_open(path);
     const fm_npy *msa = need(&b->in, "in/", "msa_feat"), *extra = need(&b->in, "in/", "extra_msa");
     b->in.n_cycle = (int)msa->shape[msa->rank - 1];
@@ -79,6 +96,10 @@ static void read_config(bench *b, const char *path) {
         .order = size_at(json, "model.evoformer_stack.opm_first") ? FM_ORDER_OUTER_FIRST
                                                                   : FM_ORDER_ORIGINAL};
     read_extra_sizes(json, &b->in.config);
+    b->n_seq = b->in.config.n_seq;
+    b->n_res = b->in.config.n_res;
+    b->in.config.groups = groups;
+    b->in.config = fm_split_pad(&b->in.config);
     read_structure_config(json, &b->in, &b->sm);
     fm_test_json_close(json);
     assert(b->in.n_cycle >= 1 && b->in.n_cycle <= MAX_CYCLE);
@@ -154,7 +175,6 @@ static void close_bench(bench *b) {
     fm_state_release(&b->in.state);
     fm_params_release(&b->params);
     fm_arena_fini(&b->arena);
-    fm_arena_fini(&b->file_arena);
 }
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
@@ -175,8 +195,8 @@ static void load_parameters(bench *b) {
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
-/* Which positions of an array [.., c] count. */
-typedef enum weight { ALL, MSA, EXTRA, PAIR } weight;
+/* What an array [.., c] runs over, and by which mask its positions count. */
+typedef enum weight { ALL, MSA, EXTRA, PAIR, TEMPLATE_ROWS } weight;
 
 typedef struct worst {
     double error;
@@ -184,13 +204,22 @@ typedef struct worst {
     int count;
 } worst;
 
-static double weight_at(const bench *b, weight kind, int64_t position) {
-    switch (kind) {
-    case MSA: return ((const float *)data_of(&b->in, b->in.inputs.msa_mask))[position];
-    case EXTRA: return ((const float *)data_of(&b->in, b->in.inputs.extra_msa_mask))[position];
-    case PAIR: return ((const float *)data_of(&b->in, b->in.inputs.pair_mask))[position];
-    default: return 1;
+static int32_t mask_of(const bench *b, weight kind) {
+    return kind == MSA     ? b->in.inputs.msa_mask
+           : kind == EXTRA ? b->in.inputs.extra_msa_mask
+           : kind == PAIR  ? b->in.inputs.pair_mask
+                           : -1;
+}
+
+/* Position p of the file's array in the recorded one: residues are padded, and clusters before the
+ * templates' rows. */
+static int64_t recorded_position(const bench *b, weight kind, int64_t p) {
+    int64_t row = p / b->n_res, pad = b->in.config.n_seq - b->n_seq;
+    if (kind == ALL) {
+        return p;
     }
+    row += kind == MSA && row >= b->n_seq ? pad : 0;
+    return row * b->in.config.n_res + p % b->n_res;
 }
 
 static void note(worst *w, const char *name, double error) {
@@ -204,10 +233,13 @@ static void note(worst *w, const char *name, double error) {
 static void compare(const bench *b, worst *w, const char *name, const float *data,
                     const fm_npy *array, weight kind, double floor) {
     int64_t c = array->rank ? (int64_t)array->shape[array->rank - 1] : 1;
+    const float *mask = mask_of(b, kind) < 0 ? NULL : data_of(&b->in, mask_of(b, kind));
     double difference = 0, norm = 0;
     for (int64_t i = 0; i < (int64_t)array->count; i++) {
-        double expected = value(array, i), counts = weight_at(b, kind, kind == ALL ? 0 : i / c);
-        difference += counts * ((double)data[i] - expected) * ((double)data[i] - expected);
+        int64_t at = recorded_position(b, kind, i / c);
+        double expected = value(array, i), counts = mask ? (double)mask[at] : 1;
+        double e = (double)data[at * c + i % c] - expected;
+        difference += counts * e * e;
         norm += counts * expected * expected;
     }
     note(w, name, sqrt(difference) / fmax(sqrt(norm), floor));
@@ -220,8 +252,9 @@ static void compare_residues(const bench *b, worst *w, const char *name, const f
     const float *mask = data_of(&b->in, b->in.inputs.seq_mask);
     double difference = 0, norm = 0;
     for (int64_t i = 0; i < (int64_t)array->count; i++) {
-        double counts = mask[i / row % b->in.config.n_res], expected = value(array, i);
-        double e = (double)data[i] * (i % row >= from ? scale : 1) - expected;
+        int64_t at = padded_position(&b->in, i / row);
+        double counts = mask[at % b->in.config.n_res], expected = value(array, i);
+        double e = (double)data[at * row + i % row] * (i % row >= from ? scale : 1) - expected;
         difference += counts * e * e;
         norm += counts * expected * expected;
     }
@@ -235,19 +268,60 @@ static void report(bench *b, const char *group, const worst *w, double gate) {
     b->failed |= !ok;
 }
 
-/* Output of the `nth` node of that name on the last cycle's tape. */
-static const float *probe(const bench *b, const char *node, int nth) {
+/* Output of the `nth` node of that name on the last cycle's tape; FM_TENSOR_NONE: none. */
+static fm_tensor_ref find_output(const bench *b, const char *node, int nth) {
     for (int32_t n = 0; n < b->last.n_node; n++) {
         if (!strcmp(b->last.node[n].name, node) && nth-- == 0) {
-            return fm_tape_data(&b->last, b->last.node[n].output[0]);
+            return b->last.node[n].output[0];
         }
     }
-    fprintf(stderr, "model_parity: no node %s on the tape\n", node);
-    exit(1);
+    return FM_TENSOR_NONE;
+}
+
+/* This rank's part of a tensor [outer, axis, inner] into the whole. */
+static void put_part(const bench *b, fm_tensor_ref ref, float *whole) {
+    const fm_tensor *t = fm_tape_tensor(&b->last, ref);
+    const float *part = fm_tape_data(&b->last, ref);
+    int64_t outer = 1, inner = 1, all = t->shape[t->shard_axis], local = t->local[t->shard_axis];
+    for (int axis = 0; axis < t->rank; axis++) {
+        outer *= axis < t->shard_axis ? t->shape[axis] : 1;
+        inner *= axis > t->shard_axis ? t->shape[axis] : 1;
+    }
+    for (int64_t o = 0; o < outer; o++) {
+        int64_t to = o * all + fm_tensor_first(t, t->shard_axis);
+        memcpy(whole + to * inner, part + o * local * inner,
+               (size_t)(local * inner) * sizeof *part);
+    }
+}
+
+/* The node's whole output, put together from the ranks of the branch that has it. Lives in the
+ * first rank's arena. */
+static const float *probe(bench *b, const char *node, int nth) {
+    float *whole = NULL;
+    for (int r = 0; r < b->n_rank; r++) {
+        const bench *rank = b->rank[r];
+        fm_tensor_ref ref = find_output(rank, node, nth);
+        if (ref == FM_TENSOR_NONE) {
+            continue;
+        }
+        const fm_tensor *t = fm_tape_tensor(&rank->last, ref);
+        if (t->shard_axis < 0) {
+            return fm_tape_data(&rank->last, ref);
+        }
+        int64_t count = fm_tensor_local_count(t) * t->shard_count;
+        whole = whole ? whole : fm_arena_alloc_array(&b->arena, (size_t)count, sizeof *whole);
+        assert(whole);
+        put_part(rank, ref, whole);
+    }
+    if (!whole) {
+        fprintf(stderr, "model_parity: no node %s on the tape\n", node);
+        exit(1);
+    }
+    return whole;
 }
 
 /* An activation of the reference, where the file has it. */
-static void compare_activation(const bench *b, worst *w, const char *key, const char *node, int nth,
+static void compare_activation(bench *b, worst *w, const char *key, const char *node, int nth,
                                int64_t skip, weight kind) {
     const fm_npy *array = fm_npz_find(&b->in.file, key);
     if (array) {
@@ -255,8 +329,8 @@ static void compare_activation(const bench *b, worst *w, const char *key, const 
     }
 }
 
-static void compare_blocks(const bench *b, worst *w, const char *stack, int32_t count,
-                           int32_t first, weight rows) {
+static void compare_blocks(bench *b, worst *w, const char *stack, int32_t count, int32_t first,
+                           weight rows) {
     char key[128];
     for (int32_t i = 0; i < count; i++) {
         snprintf(key, sizeof key, "act/%s.blocks.%d@%d.0", stack, (int)i, b->in.n_cycle - 1);
@@ -281,7 +355,8 @@ static void compare_activations(bench *b) {
         compare_activation(b, &w, key, "template pair embedder", t, 0, PAIR);
     }
     snprintf(key, sizeof key, "act/template_embedder@%d.template_single_embedding", at);
-    compare_activation(b, &w, key, "template torsion rows", 0, c->n_seq * c->n_res * c->c_m, ALL);
+    compare_activation(b, &w, key, "template torsion rows", 0, c->n_seq * c->n_res * c->c_m,
+                       TEMPLATE_ROWS);
     snprintf(key, sizeof key, "act/extra_msa_embedder@%d", at);
     compare_activation(b, &w, key, "extra msa embedder", 0, 0, EXTRA);
     compare_blocks(b, &w, "extra_msa_stack", c->n_extra_block, 0, EXTRA);
@@ -366,10 +441,19 @@ static void compare_gradients(bench *b) {
     report(b, "gradients", &w, GRADIENT_GATE);
 }
 
+static bool same_on_all_ranks(const bench *b) {
+    size_t bytes = (size_t)b->params.n_element * sizeof(float);
+    bool same = true;
+    for (int r = 1; r < b->n_rank; r++) {
+        same &= !memcmp(b->rank[r]->params.master, b->params.master, bytes);
+    }
+    return same;
+}
+
 /* One step: the norm before clipping, parameters and their moving average after it. */
 static void compare_step(bench *b) {
     worst norm = {0}, post = {0}, ema = {0};
-    if (!fm_optimizer_add_sample(&b->optimizer, NULL)) {
+    if (!b->finite) {
         printf("the gradient is not finite\n");
         b->failed = true;
         return;
@@ -377,7 +461,6 @@ static void compare_step(bench *b) {
     double expected = value(need(&b->in, "clip/", "total_norm"), 0);
     double got = sqrt(fm_optimizer_get_state(&b->optimizer, NULL).norm_squared);
     note(&norm, "total_norm", fabs(got - expected) / expected);
-    fm_optimizer_step(&b->optimizer, NULL);
     for (int32_t p = 0; p < b->params.n_param; p++) {
         const fm_param *row = &b->params.param[p];
         compare(b, &post, row->openfold, (const float *)b->params.master + row->offset,
@@ -388,6 +471,24 @@ static void compare_step(bench *b) {
     report(b, "clip norm", &norm, OUTPUT_GATE);
     report(b, "parameters", &post, OUTPUT_GATE);
     report(b, "ema", &ema, OUTPUT_GATE);
+    if (b->n_rank > 1) {
+        bool same = same_on_all_ranks(b);
+        printf("parameters of all %d ranks: %s\n", b->n_rank,
+               same ? "the same bits" : "not the same FAIL");
+        b->failed |= !same;
+    }
+}
+
+/* The dry run's size against what the real walks touched. */
+static void compare_memory(bench *b) {
+    for (int r = 0; r < b->n_rank; r++) {
+        const fm_tape *tape = &b->rank[r]->last;
+        long long used = (long long)fm_tape_used_bytes(tape), planned = tape->size.arena_bytes;
+        bool ok = used == planned;
+        printf("memory       rank %d: %lld bytes planned, %lld used %s\n", r, planned, used,
+               ok ? "ok" : "FAIL");
+        b->failed |= !ok;
+    }
 }
 
 /* The file's parameters are all in the table, and no others. */
@@ -401,42 +502,145 @@ static void compare_names(bench *b) {
     b->failed |= in_file != b->params.n_param;
 }
 
-static void run(bench *b) {
+/* ---- running --------------------------------------------------------------------------------- */
+
+static void *run_forward(void *argument) {
+    bench *b = argument;
     load_parameters(b);
-    compare_names(b);
     for (int c = 0; c < b->in.n_cycle; c++) {
         bool last = c + 1 == b->in.n_cycle;
         load_trunk(&b->in, c);
         load_truth(&b->in, &b->sm, c);
         fm_tape_forward(last ? &b->last : &b->cycle, NULL);
     }
+    return NULL;
+}
+
+static void *run_backward(void *argument) {
+    bench *b = argument;
+    enum { PIECE = 4096 };
+    float scratch[PIECE];
+    fm_tape_clear_unwritten(&b->last, NULL);
+    fm_tape_backward(&b->last, NULL);
+    if (b->in.config.groups) {
+        fm_comm_sum(b->in.config.groups->sample, b->params.n_element, b->params.gradient, scratch,
+                    PIECE, NULL);
+    }
+    return NULL;
+}
+
+static void *run_step(void *argument) {
+    bench *b = argument;
+    b->finite = fm_optimizer_add_sample(&b->optimizer, NULL);
+    if (b->finite) {
+        fm_optimizer_step(&b->optimizer, NULL);
+    }
+    return NULL;
+}
+
+/* On every rank at the same time. */
+static void run_on_all(bench *b, void *(*work)(void *)) {
+    pthread_t threads[MAX_RANK];
+    for (int r = 0; r < b->n_rank; r++) {
+        int failed = pthread_create(&threads[r], NULL, work, b->rank[r]);
+        assert(!failed);
+        (void)failed;
+    }
+    for (int r = 0; r < b->n_rank; r++) {
+        pthread_join(threads[r], NULL);
+    }
+}
+
+static void run(bench *b) {
+    compare_names(b);
+    run_on_all(b, run_forward);
     compare_activations(b);
     compare_outputs(b);
     compare_losses(b);
-    fm_tape_backward(&b->last, NULL);
+    run_on_all(b, run_backward);
     compare_gradients(b);
+    run_on_all(b, run_step);
     compare_step(b);
+    compare_memory(b);
 }
 
 /* ---- the program ----------------------------------------------------------------------------- */
 
+static void usage(FILE *out) {
+    fprintf(out, "usage: model_parity [--device cpu] [--dap D] [--bp B] CONFIG.json FILE.npz\n");
+}
+
+/* Returns the first positional argument's index, 0 where usage has been said. */
+static int parse_options(int argc, char **argv, fm_layout *ret_layout) {
+    static const struct option options[] = {{"device", required_argument, NULL, 'd'},
+                                            {"dap", required_argument, NULL, 'a'},
+                                            {"bp", required_argument, NULL, 'b'},
+                                            {0}};
+    *ret_layout = (fm_layout){1, 1, 1};
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        switch (c) {
+        case 'a': ret_layout->dap = atoi(optarg); break;
+        case 'b': ret_layout->bp = atoi(optarg); break;
+        case 'd':
+            if (!strcmp(optarg, "cpu")) {
+                break;
+            }
+            fprintf(stderr, "model_parity: --device %s: expected cpu\n", optarg);
+            return 0;
+        default: usage(stderr); return 0;
+        }
+    }
+    if (argc - optind != 2) {
+        usage(stderr);
+        return 0;
+    }
+    return optind;
+}
+
+/* All ranks on one file. */
+static fm_status build_ranks(bench *first, const fm_npz *file, const char *config,
+                             const fm_local_groups *groups, int n_rank, fm_error *error) {
+    fm_status status = FM_OK;
+    first->n_rank = n_rank;
+    for (int r = 0; r < n_rank && !status; r++) {
+        bench *b = r ? calloc(1, sizeof *b) : first;
+        assert(b);
+        first->rank[r] = b;
+        b->in.prefix = "in/";
+        b->in.file = *file;
+        read_config(b, config, n_rank > 1 ? fm_local_groups_get(groups, r) : NULL);
+        status = b->in.config.order == FM_ORDER_ORIGINAL && !fm_split_has_pair(&b->in.config)
+                     ? fm_fail(error, FM_ERR_USAGE,
+                               "--bp 2: the original order of a block has no "
+                               "two branches to run side by side")
+                     : build(b, error);
+    }
+    return status;
+}
+
 int main(int argc, char **argv) {
     char config[1024], file[1024];
-    if (argc != 3) {
-        fprintf(stderr, "usage: model_parity CONFIG.json FILE.npz\n");
+    fm_layout layout;
+    int at = parse_options(argc, argv, &layout);
+    if (!at) {
         return 2;
     }
-    if (!locate(argv[1], config, sizeof config) || !locate(argv[2], file, sizeof file)) {
+    if (!locate(argv[at], config, sizeof config) || !locate(argv[at + 1], file, sizeof file)) {
         return FM_TEST_SKIPPED;
     }
     bench *b = calloc(1, sizeof *b);
     assert(b);
-    b->in.prefix = "in/";
+    fm_arena file_arena = {0};
+    fm_npz npz;
+    fm_local_groups *groups = NULL;
     fm_error error = {0};
-    fm_status status = open_npz(&b->file_arena, file, &b->in.file, &error);
+    fm_status status =
+        fm_local_groups_create(&layout, fm_kernels_cpu(FM_ELEMENT_F32), &groups, &error);
     if (!status) {
-        read_config(b, config);
-        status = build(b, &error);
+        status = open_npz(&file_arena, file, &npz, &error);
+    }
+    if (!status) {
+        status = build_ranks(b, &npz, config, groups, fm_layout_ranks(&layout), &error);
     }
     if (status) {
         fprintf(stderr, "model_parity: %s: %s\n", file, error.message);
@@ -445,7 +649,14 @@ int main(int argc, char **argv) {
         printf("parity: %s\n", b->failed ? "FAIL" : "ok");
     }
     bool good = !status && !b->failed;
-    close_bench(b);
+    for (int r = b->n_rank - 1; r >= 0; r--) {
+        if (b->rank[r]) {
+            close_bench(b->rank[r]);
+        }
+        free(r ? b->rank[r] : NULL);
+    }
     free(b);
+    fm_local_groups_destroy(groups);
+    fm_arena_fini(&file_arena);
     return good ? 0 : 1;
 }

@@ -77,20 +77,44 @@ static inline void put(const parity *b, int32_t tensor, int64_t i, double x) {
     ((float *)data_of(b, tensor))[i] = (float)x;
 }
 
+/* Where element i of an array [1, .., cycles] lies in a tensor that has the same axes, padded. */
+static inline int64_t padded(const fm_npy *array, const fm_tensor *tensor, int64_t i) {
+    int64_t at = 0, stride = 1;
+    for (int axis = tensor->rank - 1; axis >= 0; axis--) {
+        int64_t extent = (int64_t)array->shape[axis + 1];
+        at += i % extent * stride;
+        i /= extent;
+        stride *= tensor->shape[axis];
+    }
+    return at;
+}
+
 /* A whole input of the cycle into a tensor of the state. */
 static inline void put_input(const parity *b, int32_t tensor, const char *name, int c) {
     const fm_npy *array = need(b, b->prefix, name);
+    const fm_tensor *to = &b->state.tensor[tensor];
     int64_t count = (int64_t)array->count / b->n_cycle;
-    assert(count <= fm_tensor_local_count(&b->state.tensor[tensor]));
-    fm_element element = b->state.tensor[tensor].element;
     for (int64_t i = 0; i < count; i++) {
         double x = input(b, array, i, c);
-        switch (element) {
-        case FM_ELEMENT_U8: ((uint8_t *)data_of(b, tensor))[i] = (uint8_t)x; break;
-        case FM_ELEMENT_I32: ((int32_t *)data_of(b, tensor))[i] = (int32_t)x; break;
-        default: put(b, tensor, i, x); break;
+        int64_t at = padded(array, to, i);
+        assert(at < fm_tensor_local_count(to));
+        switch (to->element) {
+        case FM_ELEMENT_U8: ((uint8_t *)data_of(b, tensor))[at] = (uint8_t)x; break;
+        case FM_ELEMENT_I32: ((int32_t *)data_of(b, tensor))[at] = (int32_t)x; break;
+        default: put(b, tensor, at, x); break;
         }
     }
+}
+
+/* Residues of the file; the recorded shape may have more. */
+static inline int64_t file_residues(const parity *b) {
+    return (int64_t)need(b, b->prefix, "aatype")->shape[1];
+}
+
+/* Position k of [.., N_res of the file] in [.., N_res as recorded]. */
+static inline int64_t padded_position(const parity *b, int64_t k) {
+    int64_t n = file_residues(b);
+    return k / n * b->config.n_res + k % n;
 }
 
 /* ---- inputs -------------------------------------------------------------------------------- */
@@ -99,8 +123,8 @@ static inline void load_extra(const parity *b, int c) {
     const fm_npy *msa = need(b, b->prefix, "extra_msa"),
                  *has = need(b, b->prefix, "extra_has_deletion");
     const fm_npy *deletion = need(b, b->prefix, "extra_deletion_value");
-    for (int64_t k = 0; k < b->config.n_extra * b->config.n_res; k++) {
-        int64_t row = k * FM_EXTRA_MSA_FEATURES;
+    for (int64_t k = 0; k < (int64_t)msa->shape[1] * file_residues(b); k++) {
+        int64_t row = padded_position(b, k) * FM_EXTRA_MSA_FEATURES;
         for (int64_t i = 0; i < FM_MSA_CLASSES; i++) {
             put(b, b->inputs.extra_feat, row + i, (double)i == input(b, msa, k, c));
         }
@@ -119,8 +143,8 @@ static inline void load_torsions(const parity *b, int c) {
                  {"template_alt_torsion_angles_sin_cos", 36, 14},
                  {"template_torsion_angles_mask", 50, 7}};
     const fm_npy *aatype = need(b, b->prefix, "template_aatype");
-    for (int64_t k = 0; k < b->config.n_template * b->config.n_res; k++) {
-        int64_t row = k * FM_TEMPLATE_ROW_FEATURES;
+    for (int64_t k = 0; k < b->config.n_template * file_residues(b); k++) {
+        int64_t row = padded_position(b, k) * FM_TEMPLATE_ROW_FEATURES;
         for (int64_t i = 0; i < FM_TEMPLATE_CLASSES; i++) {
             put(b, b->inputs.template_rows, row + i, (double)i == input(b, aatype, k, c));
         }
@@ -139,7 +163,7 @@ static inline void load_templates(const parity *b, int c) {
     const fm_npy *torsions = need(b, b->prefix, "template_torsion_angles_mask");
     const fm_npy *mask = need(b, b->prefix, "template_mask");
     enum { PSI = 2 };
-    int64_t n_res = b->config.n_res;
+    int64_t n_res = file_residues(b);
     put_input(b, b->inputs.template_aatype, "template_aatype", c);
     put_input(b, b->inputs.template_pseudo_beta, "template_pseudo_beta", c);
     put_input(b, b->inputs.template_pseudo_beta_mask, "template_pseudo_beta_mask", c);
@@ -151,8 +175,9 @@ static inline void load_templates(const parity *b, int c) {
         for (int64_t atom = 0; atom < 3; atom++) { /* N, CA, C */
             backbone *= input(b, atoms, k * N_ATOM37 + atom, c);
         }
-        put(b, b->inputs.template_backbone_mask, k, backbone);
-        put(b, b->inputs.msa_mask, b->config.n_seq * n_res + k,
+        int64_t at = padded_position(b, k);
+        put(b, b->inputs.template_backbone_mask, at, backbone);
+        put(b, b->inputs.msa_mask, b->config.n_seq * b->config.n_res + at,
             input(b, torsions, k * N_TORSION + PSI, c));
         any = fmax(any, input(b, mask, k / n_res, c));
     }
@@ -162,13 +187,14 @@ static inline void load_templates(const parity *b, int c) {
 /* All that the trunk reads in cycle c but what it recycles. */
 static inline void load_trunk(const parity *b, int c) {
     const fm_npy *mask = need(b, b->prefix, "seq_mask");
-    int64_t n = b->config.n_res;
+    int64_t n = file_residues(b);
     put_input(b, b->inputs.aatype, "aatype", c);
     put_input(b, b->inputs.residue_index, "residue_index", c);
     put_input(b, b->inputs.msa_feat, "msa_feat", c);
     put_input(b, b->inputs.msa_mask, "msa_mask", c);
     for (int64_t k = 0; k < n * n; k++) {
-        put(b, b->inputs.pair_mask, k, input(b, mask, k / n, c) * input(b, mask, k % n, c));
+        put(b, b->inputs.pair_mask, padded_position(b, k),
+            input(b, mask, k / n, c) * input(b, mask, k % n, c));
     }
     load_extra(b, c);
     load_templates(b, c);

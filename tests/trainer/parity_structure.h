@@ -6,6 +6,7 @@
 #include "tests/trainer/parity.h"
 
 #include "tests/testing/manifest.h"
+#include "trainer/dist/groups.h"
 #include "trainer/loss/losses.h"
 #include "trainer/step/structure.h"
 
@@ -112,7 +113,7 @@ static inline void load_truth(const parity *in, const structure_part *s, int c) 
     double length = 0;
     for (int f = 0; f < fm_structure_list_truth(&s->truth, tensors); f++) {
         const fm_npy *array = need(in, in->prefix, TRUTH[f].name);
-        int64_t row = TRUTH[f].row, count = row ? in->config.n_res * row : 1;
+        int64_t row = TRUTH[f].row, count = row ? file_residues(in) * row : 1;
         for (int64_t k = 0; k < count; k++) {
             int64_t from = row ? k / row * TRUTH[f].all + TRUTH[f].first + k % row : 0;
             put(in, tensors[f], k, input(in, array, from, c));
@@ -123,13 +124,13 @@ static inline void load_truth(const parity *in, const structure_part *s, int c) 
     put_input(in, s->bert_mask, "bert_mask", c);
     put_input(in, s->pseudo_beta, "pseudo_beta", c);
     put_input(in, s->pseudo_beta_mask, "pseudo_beta_mask", c);
-    for (int64_t i = 0; i < in->config.n_res; i++) {
+    for (int64_t i = 0; i < file_residues(in); i++) {
         length += ((const float *)data_of(in, in->inputs.seq_mask))[i];
     }
     for (int i = 0; i < N_TERM; i++) {
         ((double *)data_of(in, s->factors))[i] = s->weight[i] * sqrt(length);
     }
-    put(in, s->seed, 0, 1);
+    put(in, s->seed, 0, 1.0 / fm_groups_sample_ranks(in->config.groups));
 }
 
 #endif

@@ -34,7 +34,7 @@ static fm_tensor_ref build(fm_tape *tape, const fm_tensor_ref *in, const void *c
     const fm_distogram_options distogram = {8, 2.3125f, 21.6875f, 1e-8};
     switch (s->kind) {
     case INPUT_MSA: return fm_op_input_msa(tape, in[0], in[1], &s->msa);
-    case INPUT_PAIR: return fm_op_input_pair(tape, in[0], in[1], &s->pair);
+    case INPUT_PAIR: return fm_op_input_pair(tape, in[0], in[1], &s->pair, (fm_part){0, 1});
     case RECYCLE_MSA: return fm_op_recycle_msa(tape, in[0], in[1], &s->recycle);
     case RECYCLE_PAIR: return fm_op_recycle_pair(tape, in[0], in[1], in[2], &s->recycle);
     case RECYCLE_PAIR_WITHOUT_COORDINATES:

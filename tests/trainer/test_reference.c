@@ -71,7 +71,7 @@ static void expect_gradients(const op_bench *bench, const golden *g, const char 
 
 static fm_tensor_ref build_input(fm_tape *tape, const fm_tensor_ref *in, const void *data) {
     context *s = (context *)(uintptr_t)data;
-    s->second = fm_op_input_pair(tape, in[1], in[2], &s->w.input_pair);
+    s->second = fm_op_input_pair(tape, in[1], in[2], &s->w.input_pair, (fm_part){0, 1});
     return fm_op_input_msa(tape, in[0], in[1], &s->w.input_msa);
 }
 
@@ -275,8 +275,11 @@ static fm_tensor_ref build_stack(fm_tape *tape, const fm_tensor_ref *in, const v
     fm_model_config config = CONFIG;
     config.recompute = (fm_recompute_policy)s->part;
     fm_pair_of_streams x = {in[0], in[2]};
+    fm_views msa_mask = fm_split_views(tape, &config, in[1]);
+    fm_views pair_mask = fm_split_views(tape, &config, in[3]);
     for (int i = 0; i < config.n_block; i++) {
-        x = fm_evoformer_block(tape, &config, &s->w.block[i], x, in[1], in[3]);
+        x = fm_evoformer_block(tape, &config, &s->w.block[i], x, &msa_mask, &pair_mask,
+                               i + 1 == config.n_block);
     }
     s->second = x.z;
     return x.m;

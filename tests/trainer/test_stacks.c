@@ -91,7 +91,7 @@ static fm_tensor_ref build_template(fm_tape *tape, const fm_tensor_ref *in, cons
     const template_setup *s = data;
     if (s->part == PART_PAIR) {
         const fm_template_pair_inputs inputs = {in[0], in[1], in[2], in[3]};
-        return fm_op_template_pair(tape, &inputs, T_TEMPL - 1, &s->pair);
+        return fm_op_template_pair(tape, &inputs, T_TEMPL - 1, &s->pair, (fm_part){0, 1});
     }
     if (s->part == PART_ROWS) {
         return fm_op_template_rows(tape, in[0], in[1], &s->rows);
@@ -238,7 +238,8 @@ typedef struct model {
 
 static fm_tensor_ref build_extra(fm_tape *tape, const fm_tensor_ref *in, const void *data) {
     const model *m = data;
-    return fm_model_extra_msa(tape, &m->config, &m->w, in[0], in[1], in[2], in[3]);
+    fm_views mask = fm_split_views(tape, &m->config, in[3]);
+    return fm_model_extra_msa(tape, &m->config, &m->w, in[0], in[1], in[2], &mask);
 }
 
 /* Sums arrays into an input. */
@@ -355,8 +356,8 @@ static fm_tensor_ref build_templates(fm_tape *tape, const fm_tensor_ref *in, con
     template_model *t = (template_model *)(uintptr_t)data;
     t->rows = fm_op_template_rows(tape, in[T_IN_M], fm_tape_state(tape, t->torsions, false),
                                   &t->m.w.template_rows);
-    return fm_model_template_pairs(tape, &t->m.config, &t->m.w, &t->inputs, in[T_IN_Z],
-                                   in[T_IN_PAIR_MASK]);
+    fm_views mask = fm_split_views(tape, &t->m.config, in[T_IN_PAIR_MASK]);
+    return fm_model_template_pairs(tape, &t->m.config, &t->m.w, &t->inputs, in[T_IN_Z], &mask);
 }
 
 static void declare_template_inputs(op_bench *bench, template_model *t) {

@@ -104,6 +104,10 @@ void fm_node_draws(fm_tape *tape, fm_node *node) {
     node->rng = tape->n_draw++;
 }
 
+void fm_tape_skip_draws(fm_tape *tape, uint32_t count) {
+    tape->n_draw += count;
+}
+
 int fm_node_param(fm_tape *tape, fm_node *node, fm_param_ref param) {
     assert(node->n_param < FM_NODE_PARAMS && param >= 0 && param < tape->params->n_block);
     node->param[node->n_param] = param;
@@ -111,7 +115,7 @@ int fm_node_param(fm_tape *tape, fm_node *node, fm_param_ref param) {
 }
 
 static bool needs_gradient(const fm_tape *tape, const fm_node *node) {
-    bool needs = node->n_param > 0;
+    bool needs = node->n_param > 0 || node->on_all_ranks;
     for (int i = 0; i < node->n_input; i++) {
         needs |= node->input[i] != FM_TENSOR_NONE && !(node->without_gradient >> i & 1) &&
                  tape->tensor[node->input[i]].needs_gradient;

@@ -83,15 +83,20 @@ struct fm_node {
     fm_param_ref param[FM_NODE_PARAMS];
     uint32_t without_gradient; /* bit i: input i is held or read, and gets no gradient from here */
     fm_tensor_ref holds_gradient_of; /* whose gradient must last until this node's backward */
-    int32_t residual;                /* input whose value is added to output 0, -1 = none */
+    /* An exchange that ranks with different nodes run backward together: it has a backward whether
+     * or not its inputs and its output have gradients here. */
+    bool on_all_ranks;
+    int32_t residual; /* input whose value is added to output 0, -1 = none */
     int32_t stream;
     uint32_t rng;
     int32_t segment; /* -1 = none */
     /* Set by fm_tape_plan. */
     bool has_backward;
-    bool residual_adds;     /* the residual's gradient could not be passed in place */
-    uint32_t input_beta;    /* bit i: gradient of input i is added to */
-    uint32_t param_beta;    /* bit j: gradient of param j is added to */
+    bool
+        gradient_is_zero; /* on_all_ranks, and nobody writes the output's gradient: backward does */
+    bool residual_adds;   /* the residual's gradient could not be passed in place */
+    uint32_t input_beta;  /* bit i: gradient of input i is added to */
+    uint32_t param_beta;  /* bit j: gradient of param j is added to */
     uint32_t input_written; /* bit i: backward writes a gradient for input i */
     int64_t workspace_forward_bytes, workspace_backward_bytes;
 };
@@ -196,6 +201,8 @@ fm_tensor_ref fm_node_residual(fm_tape *tape, fm_node *node, int input);
 /* The node draws random numbers: gives it the next number. Nodes that do not draw have none, so
  * that communication nodes do not move the others' draws. */
 void fm_node_draws(fm_tape *tape, fm_node *node);
+/* As many draws as nodes that another rank records in this rank's place would have taken. */
+void fm_tape_skip_draws(fm_tape *tape, uint32_t count);
 /* A tensor for backward. Returns its position among the saved. */
 int fm_node_save(fm_tape *tape, fm_node *node, fm_keep keep, fm_element element, int rank,
                  const int64_t *shape);
@@ -229,6 +236,10 @@ void fm_tape_bind(fm_tape *tape, void *memory);
 
 void fm_tape_forward(fm_tape *tape, fm_stream *stream);
 void fm_tape_backward(fm_tape *tape, fm_stream *stream);
+
+/* Gradients of the parameters that backward does not write become 0: on ranks that run different
+ * nodes, before backward, since a sum over ranks leaves others' gradients there. */
+void fm_tape_clear_unwritten(const fm_tape *tape, fm_stream *stream);
 
 /* The largest sum of both ends' reach over the places that real walks have handed out so far:
  * equals size.arena_bytes after forward and backward. */

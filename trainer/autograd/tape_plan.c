@@ -39,9 +39,18 @@ static void plan_input_gradient(fm_tape *tape, fm_node *node, int i) {
     }
 }
 
+/* Backward runs on this rank, too, if only to hand on zeros. */
+static void plan_zero_gradient(fm_tape *tape, fm_node *node) {
+    node->gradient_is_zero = true;
+    tape->tensor[node->output[0]].gradient = fm_tape_add_gradient(tape, node->output[0]);
+}
+
 static void plan_gradients(fm_tape *tape) {
     for (int32_t n = tape->n_node - 1; n >= 0 && tape->with_gradient; n--) {
         fm_node *node = &tape->node[n];
+        if (node->on_all_ranks && !output_has_gradient(tape, node)) {
+            plan_zero_gradient(tape, node);
+        }
         node->has_backward = node->op->backward && output_has_gradient(tape, node);
         if (!node->has_backward) {
             continue;

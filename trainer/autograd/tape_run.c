@@ -52,6 +52,19 @@ void fm_tape_backward(fm_tape *tape, fm_stream *stream) {
     walk(tape, tape->n_forward, tape->n_step, stream);
 }
 
+void fm_tape_clear_unwritten(const fm_tape *tape, fm_stream *stream) {
+    const fm_params *params = tape->params;
+    const fm_kernels *kernels = tape->kernels;
+    int64_t ratio = (int64_t)(fm_element_bytes(kernels->acc) / fm_element_bytes(kernels->act));
+    for (int32_t b = 0; b < params->n_block; b++) {
+        if (!tape->param_written[b]) {
+            const fm_param_block *block = &params->block[b];
+            kernels->fill(stream, block->count * ratio, 0.0,
+                          fm_params_at(params, params->gradient, block->offset));
+        }
+    }
+}
+
 /* What ops see in a dry run: present, and never read. Kernels' workspace queries may ask whether an
  * optional operand is there. */
 static void *dry_place(void) {

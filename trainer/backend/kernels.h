@@ -220,11 +220,12 @@ typedef struct fm_outer_grad {
  *     incoming: x[i, j] = sum_k a[k, i] b[k, j]     a [n_k, n_i], b [n_k, n_j]
  *
  * pa ga pb gb are [rows, c] with one ld each over the flattened pair axes (slices of one fused
- * projection). */
+ * projection). ga or gb NULL: that operand is pa or pb as it is, its mask is not read, and dga or
+ * dgb is not wanted. */
 typedef struct fm_triangle {
     int64_t n_i, n_j, n_k, c;
     bool incoming;
-    const void *pa, *ga, *pb, *gb; /* act */
+    const void *pa, *ga, *pb, *gb; /* act; ga, gb may be NULL */
     int64_t lda, ldb;              /* of pa and ga; of pb and gb */
     const void *mask_a, *mask_b;   /* act, one for each row of a and of b */
     void *x;                       /* act [n_i, n_j, c] contiguous; forward only */

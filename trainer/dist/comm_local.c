@@ -31,6 +31,7 @@ static fm_ticket begin(fm_comm *comm, const fm_message *message, fm_stream *stre
     (void)stream;
     member *self = comm->context;
     fm_comm_group *group = self->group;
+    /* Sums use the act kernels: a CPU's acc type is the same. */
     assert(message->element == comm->kernels->act && message->part_count > 0);
     uint32_t number = self->begun++;
     slot *at = &group->slots[number % FM_COMM_LOCAL_SLOTS];

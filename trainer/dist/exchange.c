@@ -11,6 +11,7 @@ static fm_exchange opposite(fm_exchange exchange) {
     switch (exchange) {
     case FM_EXCHANGE_ALL_GATHER: return FM_EXCHANGE_REDUCE_SCATTER;
     case FM_EXCHANGE_REDUCE_SCATTER: return FM_EXCHANGE_ALL_GATHER;
+    case FM_EXCHANGE_BROADCAST: return FM_EXCHANGE_ALL_REDUCE;
     default: return exchange;
     }
 }
@@ -20,6 +21,7 @@ static void queue(const fm_run *run, fm_pending *pending, fm_exchange exchange, 
     fm_message message = {.exchange = exchange,
                           .element = run->kernels->act,
                           .part_count = pending->part_count,
+                          .root = pending->root,
                           .send = send,
                           .receive = receive};
     pending->ticket = pending->comm->begin(pending->comm, &message, run->stream);
@@ -38,8 +40,8 @@ static fm_pending *pending_of(const fm_node *node) {
 static void begin_forward(fm_run *run, const fm_node *node) {
     if (!run->dry && fm_run_wants_output(run)) {
         fm_pending *pending = pending_of(node);
-        queue(run, pending, pending->exchange, fm_run_input(run, node, 0),
-              fm_run_output(run, node, 0));
+        const void *sent = pending->sent == FM_TENSOR_NONE ? NULL : fm_run_input(run, node, 0);
+        queue(run, pending, pending->exchange, sent, fm_run_output(run, node, 0));
     }
 }
 
@@ -54,15 +56,22 @@ static void finish_backward(fm_run *run, const fm_node *node) {
     assert(received.beta == FM_WRITE); /* nobody but finish reads what begin put out */
     if (!run->dry) {
         fm_pending *pending = pending_of(node);
-        queue(run, pending, opposite(pending->exchange), fm_run_output_gradient(run, node, 0),
-              received.data);
+        void *sent = fm_run_output_gradient(run, node, 0);
+        if (node->gradient_is_zero) {
+            const fm_tensor *tensor = fm_tape_tensor(run->tape, node->output[0]);
+            run->kernels->fill(run->stream, fm_tensor_local_count(tensor), 0.0, sent);
+        }
+        queue(run, pending, opposite(pending->exchange), sent, received.data);
     }
 }
 
 static void begin_backward(fm_run *run, const fm_node *node) {
     fm_pending *pending = pending_of(node);
-    if (!run->dry) {
-        settle(run, pending);
+    if (run->dry) {
+        return;
+    }
+    settle(run, pending);
+    if (pending->sent != FM_TENSOR_NONE && fm_run_gradient(run, node, 0).data) {
         run->kernels->axpy(run->stream,
                            fm_tensor_local_count(fm_tape_tensor(run->tape, pending->sent)), 1.0,
                            fm_run_output_gradient(run, node, 0), fm_run_gradient(run, node, 0));
@@ -72,35 +81,67 @@ static void begin_backward(fm_run *run, const fm_node *node) {
 static const fm_op BEGIN = {"begin exchange", begin_forward, begin_backward};
 static const fm_op FINISH = {"finish exchange", finish_forward, finish_backward};
 
-fm_pending *fm_exchange_begin(fm_tape *tape, const char *name, fm_comm *comm, fm_exchange exchange,
-                              fm_tensor_ref x, const fm_tensor *received) {
-    int64_t sent_count = fm_tensor_local_count(fm_tape_tensor(tape, x));
+static fm_pending *add_pending(fm_tape *tape, fm_comm *comm, fm_exchange exchange, fm_tensor_ref x,
+                               int64_t part_count) {
     fm_pending *pending = fm_arena_calloc(&tape->tables, 1, sizeof *pending);
     assert(pending);
-    *pending = (fm_pending){.comm = comm, .exchange = exchange, .sent = x};
-    pending->part_count = exchange == FM_EXCHANGE_ALL_GATHER ? sent_count : sent_count / comm->size;
-    int64_t received_count = exchange == FM_EXCHANGE_REDUCE_SCATTER
-                                 ? pending->part_count
-                                 : pending->part_count * comm->size;
-    assert(received_count == fm_tensor_local_count(received));
+    *pending =
+        (fm_pending){.comm = comm, .exchange = exchange, .part_count = part_count, .sent = x};
+    return pending;
+}
+
+static void add_begin(fm_tape *tape, const char *name, fm_pending *pending, bool on_all,
+                      const fm_tensor *received) {
     assert(received->element == tape->kernels->act);
     void *memory;
     fm_node *node = fm_tape_add(tape, &BEGIN, name, sizeof(attributes), &memory);
     ((attributes *)memory)->pending = pending;
-    fm_node_input(tape, node, x, false);
+    node->on_all_ranks = on_all;
+    if (pending->sent != FM_TENSOR_NONE) {
+        fm_node_input(tape, node, pending->sent, false);
+    }
     pending->received = fm_node_output_described(tape, node, received);
     pending->begin = node;
+}
+
+fm_pending *fm_exchange_begin(fm_tape *tape, const char *name, fm_comm *comm, fm_exchange exchange,
+                              fm_tensor_ref x, const fm_tensor *received) {
+    int64_t sent_count = fm_tensor_local_count(fm_tape_tensor(tape, x));
+    int64_t part_count = exchange == FM_EXCHANGE_ALL_GATHER ? sent_count : sent_count / comm->size;
+    int64_t received_count =
+        exchange == FM_EXCHANGE_REDUCE_SCATTER ? part_count : part_count * comm->size;
+    assert(exchange <= FM_EXCHANGE_REDUCE_SCATTER);
+    assert(received_count == fm_tensor_local_count(received));
+    (void)received_count;
+    fm_pending *pending = add_pending(tape, comm, exchange, x, part_count);
+    add_begin(tape, name, pending, false, received);
+    return pending;
+}
+
+fm_pending *fm_exchange_begin_on_all(fm_tape *tape, const char *name, fm_comm *comm,
+                                     fm_exchange exchange, int32_t root, fm_tensor_ref x,
+                                     const fm_tensor *received) {
+    assert(exchange == FM_EXCHANGE_ALL_REDUCE || exchange == FM_EXCHANGE_BROADCAST);
+    int64_t part_count = fm_tensor_local_count(received);
+    assert(x == FM_TENSOR_NONE || fm_tensor_local_count(fm_tape_tensor(tape, x)) == part_count);
+    fm_pending *pending = add_pending(tape, comm, exchange, x, part_count);
+    pending->root = root;
+    add_begin(tape, name, pending, true, received);
     return pending;
 }
 
 fm_tensor_ref fm_exchange_finish(fm_tape *tape, fm_pending *pending) {
-    assert(fm_tape_tensor(tape, pending->sent)->version == pending->begin->input_version[0] &&
+    assert((pending->sent == FM_TENSOR_NONE ||
+            fm_tape_tensor(tape, pending->sent)->version == pending->begin->input_version[0]) &&
            "what is being sent was overwritten in place");
     void *memory;
     fm_node *node = fm_tape_add(tape, &FINISH, pending->begin->name, sizeof(attributes), &memory);
     ((attributes *)memory)->pending = pending;
+    node->on_all_ranks = pending->begin->on_all_ranks;
     int at = fm_node_input(tape, node, pending->received, false);
-    fm_node_holds(tape, node, pending->sent);
+    if (pending->sent != FM_TENSOR_NONE) {
+        fm_node_holds(tape, node, pending->sent);
+    }
     fm_tensor_ref valid = fm_node_view(tape, node, at);
     pending->begin->holds_gradient_of = valid;
     return valid;

@@ -9,7 +9,8 @@
  * arrives lands in a buffer of its own. x and the gradient that is sent are held until the
  * exchange is over. All ranks record the same exchanges in the same order.
  *
- * Opposites: all-to-all is its own; all-gather and reduce-scatter are each other's. */
+ * Opposites: all-to-all and all-reduce are their own; all-gather and reduce-scatter are each
+ * other's; that of a broadcast is an all-reduce, of which the root keeps the result. */
 #ifndef FM_TRAINER_EXCHANGE_H
 #define FM_TRAINER_EXCHANGE_H
 
@@ -21,15 +22,22 @@ typedef struct fm_pending {
     fm_comm *comm;
     fm_exchange exchange;
     int64_t part_count;
+    int32_t root; /* of a broadcast */
     fm_ticket ticket;
     fm_node *begin;
-    fm_tensor_ref sent, received;
+    fm_tensor_ref sent, received; /* sent: FM_TENSOR_NONE on a rank that only receives */
 } fm_pending;
 
 /* exchange: all-to-all, all-gather or reduce-scatter of the local part of x (act). `received`
  * describes what this rank will hold. */
 fm_pending *fm_exchange_begin(fm_tape *tape, const char *name, fm_comm *comm, fm_exchange exchange,
                               fm_tensor_ref x, const fm_tensor *received);
+
+/* Ranks that record different nodes: all-reduce, or broadcast, where x is FM_TENSOR_NONE but on the
+ * root. Runs backward on every rank, with zeros where what was received has no gradient. */
+fm_pending *fm_exchange_begin_on_all(fm_tape *tape, const char *name, fm_comm *comm,
+                                     fm_exchange exchange, int32_t root, fm_tensor_ref x,
+                                     const fm_tensor *received);
 
 /* Returns the received tensor, valid from here on. Once for each begin. */
 fm_tensor_ref fm_exchange_finish(fm_tape *tape, fm_pending *pending);

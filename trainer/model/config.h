@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct fm_groups;
+
 /* Where the outer product mean stands in a block (A6 and its two relatives). */
 typedef enum fm_block_order {
     FM_ORDER_ORIGINAL,    /* after the MSA transition, before the triangles (AlphaFold2) */
@@ -60,6 +62,9 @@ typedef struct fm_model_config {
     fm_recompute_policy recompute;
     int32_t n_recompute_block; /* of FM_RECOMPUTE_AUTO; counted by fm_model_config_block */
     fm_structure_config structure;
+    /* The ranks that share a sample (trainer/dist/groups.h); NULL: one. Sizes above are then
+     * multiples of what they are split over (fm_split_pad). */
+    const struct fm_groups *groups;
 } fm_model_config;
 
 /* The structure module's sizes, with the channels that it takes over. */

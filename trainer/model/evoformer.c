@@ -1,21 +1,33 @@
 /* evoformer.c: see evoformer.h. */
 #include "trainer/model/evoformer.h"
 
+#include <assert.h>
+
+/* Draws of the sublayers that the other branch's rank records: row and column attention (global
+ * column attention draws nothing); two triangle multiplications and two attentions. */
+enum { PAIR_DRAWS = 4 };
+
+static uint32_t msa_draws(const fm_model_config *config) {
+    return config->global_column ? 1 : 2;
+}
+
 static fm_keep keep_hidden(const fm_model_config *config) {
     return config->recompute == FM_RECOMPUTE_HIDDEN ? FM_RECOMPUTE : FM_KEEP;
 }
 
+/* m split along axis 0 before, along axis 1 after. */
 static fm_tensor_ref msa_stack(fm_tape *tape, const fm_model_config *config,
                                const fm_evoformer_weights *w, fm_tensor_ref m, fm_tensor_ref z,
-                               fm_tensor_ref mask) {
-    m = fm_op_attention(tape, "msa row attention", FM_AXIAL_ROW, m, mask, z, &w->row, true,
-                        config->dropout_msa); /* A6:2 */
+                               const fm_views *mask) {
+    m = fm_split_attention(tape, config, "msa row attention", FM_AXIAL_ROW, m, mask, z, &w->row,
+                           config->dropout_msa); /* A6:2 */
+    m = fm_split_change(tape, config, "msa to columns", m, 1);
     if (config->global_column) {
-        m = fm_op_global_attention(tape, "msa column global attention", m, mask, &w->global_column,
-                                   true); /* A18:4 */
+        m = fm_op_global_attention(tape, "msa column global attention", m, mask->columns,
+                                   &w->global_column, true); /* A18:4 */
     } else {
-        m = fm_op_attention(tape, "msa column attention", FM_AXIAL_COLUMN, m, mask, FM_TENSOR_NONE,
-                            &w->column, true, 0); /* A6:3 */
+        m = fm_op_attention(tape, "msa column attention", FM_AXIAL_COLUMN, m, mask->columns,
+                            FM_TENSOR_NONE, &w->column, true, 0); /* A6:3 */
     }
     return fm_op_transition(tape, "msa transition", m, &w->msa_transition, true,
                             keep_hidden(config)); /* A6:4 */
@@ -23,46 +35,125 @@ static fm_tensor_ref msa_stack(fm_tape *tape, const fm_model_config *config,
 
 fm_tensor_ref fm_evoformer_pair_stack(fm_tape *tape, const fm_model_config *config,
                                       const fm_evoformer_weights *w, fm_tensor_ref z,
-                                      fm_tensor_ref mask) {
+                                      const fm_views *mask) {
     double rate = config->dropout_pair;
-    z = fm_op_triangle_multiplication(tape, "triangle multiplication outgoing", false, z, mask,
-                                      &w->outgoing, true, rate); /* A6:6 */
-    z = fm_op_triangle_multiplication(tape, "triangle multiplication incoming", true, z, mask,
-                                      &w->incoming, true, rate); /* A6:7 */
-    z = fm_op_attention(tape, "triangle attention starting", FM_AXIAL_STARTING, z, mask,
-                        FM_TENSOR_NONE, &w->starting, true, rate); /* A6:8 */
-    z = fm_op_attention(tape, "triangle attention ending", FM_AXIAL_ENDING, z, mask, FM_TENSOR_NONE,
-                        &w->ending, true, rate); /* A6:9 */
-    return fm_op_transition(tape, "pair transition", z, &w->pair_transition, true,
-                            keep_hidden(config)); /* A6:10 */
+    z = fm_split_triangle(tape, config, "triangle multiplication outgoing", false, z, mask,
+                          &w->outgoing, rate); /* A6:6 */
+    z = fm_split_change(tape, config, "pair to columns", z, 1);
+    z = fm_split_triangle(tape, config, "triangle multiplication incoming", true, z, mask,
+                          &w->incoming, rate); /* A6:7 */
+    z = fm_split_change(tape, config, "pair to rows", z, 0);
+    z = fm_split_attention(tape, config, "triangle attention starting", FM_AXIAL_STARTING, z, mask,
+                           FM_TENSOR_NONE, &w->starting, rate); /* A6:8 */
+    z = fm_split_change(tape, config, "pair to columns", z, 1);
+    z = fm_split_attention(tape, config, "triangle attention ending", FM_AXIAL_ENDING, z, mask,
+                           FM_TENSOR_NONE, &w->ending, rate); /* A6:9 */
+    z = fm_op_transition(tape, "pair transition", z, &w->pair_transition, true,
+                         keep_hidden(config)); /* A6:10 */
+    return fm_split_change(tape, config, "pair to rows", z, 0);
 }
 
-static fm_tensor_ref outer(fm_tape *tape, const fm_evoformer_weights *w, fm_tensor_ref m,
-                           fm_tensor_ref z, fm_tensor_ref mask) {
-    return fm_op_outer_product_mean(tape, "outer product mean", m, mask, z, &w->outer);
+/* The pair stack, and under it the change of m for the next block's first sublayer. */
+static fm_pair_of_streams pair_stack(fm_tape *tape, const fm_model_config *config,
+                                     const fm_evoformer_weights *w, fm_pair_of_streams x,
+                                     const fm_views *mask, bool last) {
+    if (last) {
+        x.z = fm_evoformer_pair_stack(tape, config, w, x.z, mask);
+        return x;
+    }
+    fm_change rows = fm_split_change_begin(tape, config, "msa to rows", x.m, 0);
+    x.z = fm_evoformer_pair_stack(tape, config, w, x.z, mask);
+    x.m = fm_split_change_finish(tape, &rows);
+    return x;
+}
+
+static fm_split_outer outer_begin(fm_tape *tape, const fm_model_config *config,
+                                  const fm_evoformer_weights *w, fm_tensor_ref m,
+                                  const fm_views *mask) {
+    return fm_split_outer_begin(tape, config, "outer product mean", m, mask, &w->outer);
+}
+
+static fm_tensor_ref outer(fm_tape *tape, const fm_model_config *config,
+                           const fm_evoformer_weights *w, fm_tensor_ref m, fm_tensor_ref z,
+                           const fm_views *mask) {
+    fm_split_outer begun = outer_begin(tape, config, w, m, mask);
+    return fm_split_outer_finish(tape, config, &begun, mask, z);
+}
+
+static fm_pair_of_streams original(fm_tape *tape, const fm_model_config *config,
+                                   const fm_evoformer_weights *w, fm_pair_of_streams x,
+                                   const fm_views *msa_mask, const fm_views *pair_mask, bool last) {
+    assert(fm_split_has_msa(config) && fm_split_has_pair(config) &&
+           "the original order has no branches to run side by side");
+    x.m = msa_stack(tape, config, w, x.m, x.z, msa_mask);
+    x.z = outer(tape, config, w, x.m, x.z, msa_mask); /* A6:5 */
+    return pair_stack(tape, config, w, x, pair_mask, last);
+}
+
+static fm_pair_of_streams outer_first(fm_tape *tape, const fm_model_config *config,
+                                      const fm_evoformer_weights *w, fm_pair_of_streams x,
+                                      const fm_views *msa_mask, const fm_views *pair_mask) {
+    bool msa = fm_split_has_msa(config), pair = fm_split_has_pair(config);
+    fm_change rows = {.x = FM_TENSOR_NONE};
+    if (msa) {
+        fm_split_outer begun = outer_begin(tape, config, w, x.m, msa_mask);
+        rows = fm_split_change_begin(tape, config, "msa to rows", x.m, 0);
+        x.z = fm_split_outer_finish(tape, config, &begun, msa_mask, pair ? x.z : FM_TENSOR_NONE);
+    }
+    x.z = fm_split_join(tape, config, "branches", x.z);
+    if (msa) {
+        x.m = fm_split_change_finish(tape, &rows);
+        x.m = msa_stack(tape, config, w, x.m, x.z, msa_mask);
+    } else {
+        fm_tape_skip_draws(tape, msa_draws(config));
+    }
+    if (pair) {
+        x.z = fm_evoformer_pair_stack(tape, config, w, x.z, pair_mask);
+    } else {
+        fm_tape_skip_draws(tape, PAIR_DRAWS);
+        x.z = FM_TENSOR_NONE;
+    }
+    return x;
+}
+
+static fm_pair_of_streams parallel(fm_tape *tape, const fm_model_config *config,
+                                   const fm_evoformer_weights *w, fm_pair_of_streams x,
+                                   const fm_views *msa_mask, const fm_views *pair_mask, bool last) {
+    bool msa = fm_split_has_msa(config), pair = fm_split_has_pair(config);
+    fm_split_outer begun = {0};
+    if (msa) {
+        x.m = msa_stack(tape, config, w, x.m, x.z, msa_mask);
+        begun = outer_begin(tape, config, w, x.m, msa_mask);
+    } else {
+        fm_tape_skip_draws(tape, msa_draws(config));
+    }
+    fm_change rows = {.x = x.m};
+    if (msa && !last) {
+        rows = fm_split_change_begin(tape, config, "msa to rows", x.m, 0);
+    }
+    if (pair) {
+        x.z = fm_evoformer_pair_stack(tape, config, w, x.z, pair_mask);
+    } else {
+        fm_tape_skip_draws(tape, PAIR_DRAWS);
+    }
+    if (msa) {
+        x.z = fm_split_outer_finish(tape, config, &begun, msa_mask, pair ? x.z : FM_TENSOR_NONE);
+    }
+    x.m = msa && !last ? fm_split_change_finish(tape, &rows) : x.m;
+    x.z = fm_split_join(tape, config, "branches", x.z);
+    return x;
 }
 
 fm_pair_of_streams fm_evoformer_block(fm_tape *tape, const fm_model_config *config,
                                       const fm_evoformer_weights *w, fm_pair_of_streams in,
-                                      fm_tensor_ref msa_mask, fm_tensor_ref pair_mask) {
+                                      const fm_views *msa_mask, const fm_views *pair_mask,
+                                      bool last) {
     fm_pair_of_streams out = in;
     fm_tape_begin_segment(tape, config->recompute == FM_RECOMPUTE_BLOCK);
     switch (config->order) {
-    case FM_ORDER_ORIGINAL:
-        out.m = msa_stack(tape, config, w, out.m, out.z, msa_mask);
-        out.z = outer(tape, w, out.m, out.z, msa_mask); /* A6:5 */
-        out.z = fm_evoformer_pair_stack(tape, config, w, out.z, pair_mask);
-        break;
-    case FM_ORDER_OUTER_FIRST:
-        out.z = outer(tape, w, out.m, out.z, msa_mask);
-        out.m = msa_stack(tape, config, w, out.m, out.z, msa_mask);
-        out.z = fm_evoformer_pair_stack(tape, config, w, out.z, pair_mask);
-        break;
-    case FM_ORDER_PARALLEL:
-        out.m = msa_stack(tape, config, w, out.m, in.z, msa_mask);
-        out.z = fm_evoformer_pair_stack(tape, config, w, in.z, pair_mask);
-        out.z = outer(tape, w, out.m, out.z, msa_mask);
-        break;
+    case FM_ORDER_ORIGINAL: out = original(tape, config, w, in, msa_mask, pair_mask, last); break;
+    case FM_ORDER_OUTER_FIRST: out = outer_first(tape, config, w, in, msa_mask, pair_mask); break;
+    case FM_ORDER_PARALLEL: out = parallel(tape, config, w, in, msa_mask, pair_mask, last); break;
     }
     fm_tape_end_segment(tape);
     return out;
@@ -70,19 +161,23 @@ fm_pair_of_streams fm_evoformer_block(fm_tape *tape, const fm_model_config *conf
 
 fm_tensor_ref fm_template_block(fm_tape *tape, const fm_model_config *config,
                                 const fm_template_block_weights *w, fm_tensor_ref t,
-                                fm_tensor_ref mask) {
+                                const fm_views *mask) {
     double rate = config->dropout_pair;
     fm_tape_begin_segment(tape, config->recompute == FM_RECOMPUTE_BLOCK);
-    t = fm_op_attention(tape, "template attention starting", FM_AXIAL_STARTING, t, mask,
-                        FM_TENSOR_NONE, &w->starting, true, rate); /* A16:2 */
-    t = fm_op_attention(tape, "template attention ending", FM_AXIAL_ENDING, t, mask, FM_TENSOR_NONE,
-                        &w->ending, true, rate); /* A16:3 */
-    t = fm_op_triangle_multiplication(tape, "template multiplication outgoing", false, t, mask,
-                                      &w->outgoing, true, rate); /* A16:4 */
-    t = fm_op_triangle_multiplication(tape, "template multiplication incoming", true, t, mask,
-                                      &w->incoming, true, rate); /* A16:5 */
+    t = fm_split_attention(tape, config, "template attention starting", FM_AXIAL_STARTING, t, mask,
+                           FM_TENSOR_NONE, &w->starting, rate); /* A16:2 */
+    t = fm_split_change(tape, config, "template to columns", t, 1);
+    t = fm_split_attention(tape, config, "template attention ending", FM_AXIAL_ENDING, t, mask,
+                           FM_TENSOR_NONE, &w->ending, rate); /* A16:3 */
+    t = fm_split_change(tape, config, "template to rows", t, 0);
+    t = fm_split_triangle(tape, config, "template multiplication outgoing", false, t, mask,
+                          &w->outgoing, rate); /* A16:4 */
+    t = fm_split_change(tape, config, "template to columns", t, 1);
+    t = fm_split_triangle(tape, config, "template multiplication incoming", true, t, mask,
+                          &w->incoming, rate); /* A16:5 */
     t = fm_op_transition(tape, "template transition", t, &w->transition, true,
                          keep_hidden(config)); /* A16:6 */
+    t = fm_split_change(tape, config, "template to rows", t, 0);
     fm_tape_end_segment(tape);
     return t;
 }

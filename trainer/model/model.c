@@ -1,6 +1,7 @@
 /* model.c: see model.h. */
 #include "trainer/model/model.h"
 
+#include "trainer/dist/groups.h"
 #include "trainer/ops/store.h"
 
 static void declare_extra_msa(fm_state *state, const fm_model_config *c, fm_element act,
@@ -38,9 +39,15 @@ void fm_model_declare_inputs(fm_state *state, const fm_model_config *c, const fm
                              fm_model_inputs *ret_inputs) {
     const int64_t residues[] = {c->n_res}, rows[] = {c->n_seq}, msa[] = {c->n_seq, c->n_res};
     const int64_t profile[] = {c->n_seq, c->n_res, FM_MSA_CLASSES}, pair[] = {c->n_res, c->n_res};
-    const int64_t m[] = {c->n_res, c->c_m}, z[] = {c->n_res, c->n_res, c->c_z};
     const int64_t all_rows[] = {fm_model_config_rows(c), c->n_res}, points[] = {c->n_res, 3};
     fm_element act = kernels->act;
+    fm_part part = fm_groups_part(c->groups);
+    fm_tensor m, z = fm_tensor_rows_of(act, c->n_res, c->c_z, part);
+    z.name = "previous z";
+    fm_tensor_init(&m, "previous m", act, 2, (int64_t[]){c->n_res, c->c_m});
+    if (part.count > 1) {
+        fm_tensor_shard(&m, 0, part.rank, part.count);
+    }
     *ret_inputs = (fm_model_inputs){
         .aatype = fm_state_add(state, "aatype", FM_ELEMENT_U8, 1, residues),
         .residue_index = fm_state_add(state, "residue_index", FM_ELEMENT_I32, 1, residues),
@@ -51,8 +58,8 @@ void fm_model_declare_inputs(fm_state *state, const fm_model_config *c, const fm
         .cluster_size = fm_state_add(state, "cluster_size", FM_ELEMENT_U32, 1, rows),
         .msa_mask = fm_state_add(state, "msa_mask", act, 2, all_rows),
         .pair_mask = fm_state_add(state, "pair_mask", act, 2, pair),
-        .previous_m = fm_state_add(state, "previous m", act, 2, m),
-        .previous_z = fm_state_add(state, "previous z", act, 3, z),
+        .previous_m = fm_state_add_like(state, &m),
+        .previous_z = fm_state_add_like(state, &z),
         .msa_feat = -1,
         .extra_feat = -1,
         .previous_pseudo_beta =
@@ -66,9 +73,9 @@ void fm_model_declare_inputs(fm_state *state, const fm_model_config *c, const fm
     }
 }
 
-static fm_pair_of_streams embed(fm_tape *tape, const fm_model_config *config,
-                                const fm_model_weights *weights, const fm_model_inputs *inputs) {
-    fm_tensor_ref aatype = fm_tape_state(tape, inputs->aatype, false);
+/* A2:5-8: m, split along the residues. */
+static fm_tensor_ref embed_msa(fm_tape *tape, const fm_model_config *config,
+                               const fm_model_weights *weights, const fm_model_inputs *inputs) {
     fm_feature_inputs features = {.msa = fm_tape_state(tape, inputs->msa, false),
                                   .deletion = fm_tape_state(tape, inputs->deletion, false),
                                   .profile = fm_tape_state(tape, inputs->profile, false),
@@ -76,23 +83,37 @@ static fm_pair_of_streams embed(fm_tape *tape, const fm_model_config *config,
                                   .cluster_size = fm_tape_state(tape, inputs->cluster_size, false)};
     fm_tensor_ref msa_feat = inputs->msa_feat < 0 ? fm_op_msa_features(tape, &features)
                                                   : fm_tape_state(tape, inputs->msa_feat, false);
-    fm_pair_of_streams x;
-    x.m = fm_op_input_msa(tape, msa_feat, aatype, &weights->input_msa); /* A2:5 */
-    x.z = fm_op_input_pair(tape, aatype, fm_tape_state(tape, inputs->residue_index, false),
-                           &weights->input_pair);
-    x.m = fm_op_recycle_msa(tape, x.m, fm_tape_state(tape, inputs->previous_m, false),
-                            &weights->recycle); /* A2:6 */
-    fm_tensor_ref bins = fm_op_recycle_bins(
-        tape, fm_tape_state(tape, inputs->previous_pseudo_beta, false), config->n_recycle_bin);
-    x.z = fm_op_recycle_pair(tape, x.z, fm_tape_state(tape, inputs->previous_z, false), bins,
-                             &weights->recycle);
-    return x;
+    msa_feat = fm_split_slice(tape, config, "msa features", msa_feat, 1);
+    fm_tensor_ref aatype = fm_tape_state(tape, inputs->aatype, false);
+    fm_tensor_ref m = fm_op_input_msa(tape, msa_feat, aatype, &weights->input_msa); /* A2:5 */
+    m = fm_op_recycle_msa(tape, m, fm_tape_state(tape, inputs->previous_m, false),
+                          &weights->recycle); /* A2:6 */
+    if (config->n_template == 0) {
+        return m;
+    }
+    fm_tensor_ref torsions = fm_split_slice(tape, config, "template torsions",
+                                            fm_tape_state(tape, inputs->template_rows, false), 1);
+    return fm_op_template_rows(tape, m, torsions, &weights->template_rows); /* A2:7-8 */
+}
+
+/* A2:5-6: z, split along its rows. */
+static fm_tensor_ref embed_pair(fm_tape *tape, const fm_model_config *config,
+                                const fm_model_weights *weights, const fm_model_inputs *inputs) {
+    fm_part part = fm_groups_part(config->groups);
+    fm_tensor_ref z = fm_op_input_pair(tape, fm_tape_state(tape, inputs->aatype, false),
+                                       fm_tape_state(tape, inputs->residue_index, false),
+                                       &weights->input_pair, part);
+    fm_tensor_ref bins =
+        fm_op_recycle_bins(tape, fm_tape_state(tape, inputs->previous_pseudo_beta, false),
+                           config->n_recycle_bin, part);
+    return fm_op_recycle_pair(tape, z, fm_tape_state(tape, inputs->previous_z, false), bins,
+                              &weights->recycle);
 }
 
 /* `first`: the stack's first block among all (fm_model_config_block). */
 static fm_tensor_ref template_stack(fm_tape *tape, const fm_model_config *config,
                                     const fm_model_weights *weights, int32_t first, fm_tensor_ref t,
-                                    fm_tensor_ref mask) {
+                                    const fm_views *mask) {
     for (int32_t i = 0; i < config->n_template_block; i++) { /* A16:1 */
         fm_model_config block = fm_model_config_block(config, first + i);
         t = fm_template_block(tape, &block, &weights->template_block[i], t, mask);
@@ -103,7 +124,7 @@ static fm_tensor_ref template_stack(fm_tape *tape, const fm_model_config *config
 fm_tensor_ref fm_model_template_pairs(fm_tape *tape, const fm_model_config *config,
                                       const fm_model_weights *weights,
                                       const fm_model_inputs *inputs, fm_tensor_ref z,
-                                      fm_tensor_ref pair_mask) {
+                                      const fm_views *pair_mask) {
     fm_template_pair_inputs in = {
         .aatype = fm_tape_state(tape, inputs->template_aatype, false),
         .pseudo_beta = fm_tape_state(tape, inputs->template_pseudo_beta, false),
@@ -112,7 +133,8 @@ fm_tensor_ref fm_model_template_pairs(fm_tape *tape, const fm_model_config *conf
     fm_tensor_ref t[FM_MAX_TEMPLATE];
     int32_t first = config->n_extra_block + config->n_block;
     for (int64_t i = 0; i < config->n_template; i++, first += config->n_template_block) {
-        t[i] = fm_op_template_pair(tape, &in, i, &weights->template_pair);    /* A2:9-10 */
+        t[i] = fm_op_template_pair(tape, &in, i, &weights->template_pair,
+                                   fm_groups_part(config->groups));           /* A2:9-10 */
         t[i] = template_stack(tape, config, weights, first, t[i], pair_mask); /* A2:11 */
     }
     return fm_op_template_attention(tape, z, t, (int)config->n_template,
@@ -121,33 +143,116 @@ fm_tensor_ref fm_model_template_pairs(fm_tape *tape, const fm_model_config *conf
                                     &weights->template_attention, true); /* A2:12-13 */
 }
 
+/* A2:9-13 on the rank of the pair branch. */
+static fm_tensor_ref template_pairs(fm_tape *tape, const fm_model_config *config,
+                                    const fm_model_weights *weights, const fm_model_inputs *inputs,
+                                    fm_tensor_ref z, const fm_views *pair_mask) {
+    if (config->n_template == 0) {
+        return z;
+    }
+    if (!fm_split_has_pair(config)) {
+        int64_t blocks = config->n_template * config->n_template_block;
+        fm_tape_skip_draws(tape, (uint32_t)blocks * FM_TEMPLATE_BLOCK_DRAWS);
+        return FM_TENSOR_NONE;
+    }
+    return fm_model_template_pairs(tape, config, weights, inputs, z, pair_mask);
+}
+
+/* The whole stack of blocks, of which `first` is the first among all; m enters split along the
+ * residues and leaves so. */
+static fm_pair_of_streams stack(fm_tape *tape, const fm_model_config *config,
+                                const fm_evoformer_weights *weights, int32_t first, int32_t n_block,
+                                fm_pair_of_streams x, fm_tensor_ref msa_mask,
+                                const fm_views *pair_mask) {
+    fm_views mask = {0};
+    if (fm_split_has_msa(config)) {
+        mask = fm_split_views(tape, config, msa_mask);
+        if (fm_evoformer_axis(config->order) == 0) {
+            x.m = fm_split_change(tape, config, "msa to rows", x.m, 0);
+        }
+    }
+    for (int32_t i = 0; i < n_block; i++) {
+        fm_model_config block = fm_model_config_block(config, first + i);
+        x = fm_evoformer_block(tape, &block, &weights[i], x, &mask, pair_mask, i + 1 == n_block);
+    }
+    return x;
+}
+
 fm_tensor_ref fm_model_extra_msa(fm_tape *tape, const fm_model_config *config,
                                  const fm_model_weights *weights, fm_tensor_ref features,
-                                 fm_tensor_ref mask, fm_tensor_ref z, fm_tensor_ref pair_mask) {
+                                 fm_tensor_ref mask, fm_tensor_ref z, const fm_views *pair_mask) {
     fm_model_config extra = fm_model_config_extra(config);
-    fm_pair_of_streams x = {.z = z};
-    x.m = fm_op_linear_all(tape, "extra msa embedder", features, &weights->extra_msa); /* A2:15 */
-    for (int32_t i = 0; i < config->n_extra_block; i++) {                              /* A18:1 */
-        fm_model_config block = fm_model_config_block(&extra, i);
-        x = fm_evoformer_block(tape, &block, &weights->extra_block[i], x, mask, pair_mask);
+    fm_pair_of_streams x = {.m = FM_TENSOR_NONE, .z = z};
+    if (fm_split_has_msa(config)) {
+        features = fm_split_slice(tape, config, "extra msa features", features, 1);
+        x.m =
+            fm_op_linear_all(tape, "extra msa embedder", features, &weights->extra_msa); /* A2:15 */
     }
-    return x.z;
+    return stack(tape, &extra, weights->extra_block, 0, config->n_extra_block, x, mask, pair_mask)
+        .z; /* A18:1 */
 }
 
 /* A2:14-16 from the ids of the batch. */
 static fm_tensor_ref extra_msa(fm_tape *tape, const fm_model_config *config,
                                const fm_model_weights *weights, const fm_model_inputs *inputs,
-                               fm_tensor_ref z, fm_tensor_ref pair_mask) {
+                               fm_tensor_ref z, const fm_views *pair_mask) {
+    if (config->n_extra_block == 0) {
+        return z;
+    }
     fm_feature_inputs ids = {.msa = fm_tape_state(tape, inputs->extra_msa, false),
                              .deletion = fm_tape_state(tape, inputs->extra_deletion, false),
                              .profile = FM_TENSOR_NONE,
                              .deletion_sum = FM_TENSOR_NONE,
                              .cluster_size = FM_TENSOR_NONE};
-    fm_tensor_ref features = inputs->extra_feat < 0
-                                 ? fm_op_msa_features(tape, &ids) /* A2:14 */
-                                 : fm_tape_state(tape, inputs->extra_feat, false);
+    fm_tensor_ref features = FM_TENSOR_NONE;
+    if (inputs->extra_feat >= 0) {
+        features = fm_tape_state(tape, inputs->extra_feat, false);
+    } else if (fm_split_has_msa(config)) {
+        features = fm_op_msa_features(tape, &ids); /* A2:14 */
+    }
     fm_tensor_ref mask = fm_tape_state(tape, inputs->extra_msa_mask, false);
     return fm_model_extra_msa(tape, config, weights, features, mask, z, pair_mask);
+}
+
+/* m split along the residues, z along its rows, as every rank's part of them is. */
+static void describe_streams(const fm_model_config *config, fm_element act, fm_tensor *ret_m,
+                             fm_tensor *ret_z) {
+    fm_part part = fm_groups_part(config->groups);
+    fm_tensor_init(ret_m, "m", act, 3,
+                   (int64_t[]){fm_model_config_rows(config), config->n_res, config->c_m});
+    if (part.count > 1) {
+        fm_tensor_shard(ret_m, 1, part.rank, part.count);
+    }
+    *ret_z = fm_tensor_rows_of(act, config->n_res, config->c_z, part);
+}
+
+/* A2:5-17: all that comes before the single representation. */
+static fm_pair_of_streams record_trunk(fm_tape *tape, const fm_model_config *config,
+                                       const fm_model_weights *weights,
+                                       const fm_model_inputs *inputs) {
+    fm_pair_of_streams x = {FM_TENSOR_NONE, FM_TENSOR_NONE};
+    fm_tensor m, z;
+    describe_streams(config, tape->kernels->act, &m, &z);
+    fm_views pair_mask = {0};
+    if (fm_split_has_msa(config)) {
+        x.m = embed_msa(tape, config, weights, inputs);
+    }
+    if (fm_split_has_pair(config)) {
+        x.z = embed_pair(tape, config, weights, inputs);
+        pair_mask = fm_split_views(tape, config, fm_tape_state(tape, inputs->pair_mask, false));
+    }
+    x.z = template_pairs(tape, config, weights, inputs, x.z, &pair_mask);
+    if (config->order == FM_ORDER_PARALLEL) { /* both branches of the first block read z */
+        x.z = fm_split_share(tape, config, "pair", 1, x.z, &z);
+    }
+    x.z = extra_msa(tape, config, weights, inputs, x.z, &pair_mask);
+    x = stack(tape, config, weights->block, config->n_extra_block, config->n_block, x,
+              fm_tape_state(tape, inputs->msa_mask, false), &pair_mask); /* A6:1 */
+    x.m = fm_split_share(tape, config, "msa", 0, x.m, &m);
+    if (config->order == FM_ORDER_OUTER_FIRST) {
+        x.z = fm_split_share(tape, config, "pair", 1, x.z, &z);
+    }
+    return x;
 }
 
 /* A2:18; what is handed on of it: the pseudo-beta positions of the atoms. */
@@ -168,28 +273,24 @@ static void record_structure(fm_tape *tape, const fm_model_config *config,
 fm_model_outputs fm_model_record_cycle(fm_tape *tape, const fm_model_config *config,
                                        const fm_model_weights *weights,
                                        const fm_model_inputs *inputs, bool store) {
-    fm_pair_of_streams x = embed(tape, config, weights, inputs);
-    fm_tensor_ref msa_mask = fm_tape_state(tape, inputs->msa_mask, false);
-    fm_tensor_ref pair_mask = fm_tape_state(tape, inputs->pair_mask, false);
-    if (config->n_template > 0) {
-        fm_tensor_ref torsions = fm_tape_state(tape, inputs->template_rows, false);
-        x.m = fm_op_template_rows(tape, x.m, torsions, &weights->template_rows); /* A2:7-8 */
-        x.z = fm_model_template_pairs(tape, config, weights, inputs, x.z, pair_mask);
-    }
-    if (config->n_extra_block > 0) {
-        x.z = extra_msa(tape, config, weights, inputs, x.z, pair_mask);
-    }
-    for (int32_t i = 0; i < config->n_block; i++) { /* A6:1 */
-        fm_model_config block = fm_model_config_block(config, config->n_extra_block + i);
-        x = fm_evoformer_block(tape, &block, &weights->block[i], x, msa_mask, pair_mask);
-    }
+    bool structure = config->structure.n_iteration > 0;
+    fm_pair_of_streams x = record_trunk(tape, config, weights, inputs);
     if (store) {
         fm_op_store(tape, "hand on m", x.m, fm_tape_state(tape, inputs->previous_m, false));
         fm_op_store(tape, "hand on z", x.z, fm_tape_state(tape, inputs->previous_z, false));
     }
-    fm_model_outputs out = {.m = x.m, .z = x.z};
-    out.single = fm_op_linear(tape, "single", x.m, config->n_res, &weights->single); /* A6:12 */
-    if (config->structure.n_iteration > 0) {
+    int64_t n_res = fm_tape_tensor(tape, x.m)->local[1];
+    fm_tensor_ref single = fm_op_linear(tape, "single", x.m, n_res, &weights->single); /* A6:12 */
+    fm_model_outputs out = {.single = fm_split_gather(tape, config, "single", single),
+                            .m = FM_TENSOR_NONE,
+                            .z = FM_TENSOR_NONE};
+    if (!store || !fm_split_is_split(config)) {
+        out.m = fm_split_gather(tape, config, "msa", x.m);
+    }
+    if (!store || structure || !fm_split_is_split(config)) {
+        out.z = fm_split_gather(tape, config, "pair", x.z);
+    }
+    if (structure) {
         record_structure(tape, config, weights, inputs, store, &out);
     }
     return out;

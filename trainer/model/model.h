@@ -39,12 +39,15 @@ typedef struct fm_model_inputs {
     int32_t previous_pseudo_beta; /* f32 [N_res, 3] Å: what the last cycle predicted, else 0 */
     int32_t seq_mask;             /* act [N_res]; -1 without a structure module */
     fm_structure_tables tables;   /* of the structure module */
-    int32_t previous_m;           /* act [N_res, c_m]: zeros before the first cycle */
-    int32_t previous_z;           /* act [N_res, N_res, c_z] */
+    /* These two are split along axis 0 under DAP; zeros before the first cycle. */
+    int32_t previous_m; /* act [N_res, c_m] */
+    int32_t previous_z; /* act [N_res, N_res, c_z] */
 } fm_model_inputs;
 
 typedef struct fm_model_outputs {
-    fm_tensor_ref m, z;             /* [N_seq + N_templ, N_res, c_m], [N_res, N_res, c_z] */
+    /* [N_seq + N_templ, N_res, c_m], [N_res, N_res, c_z]; FM_TENSOR_NONE where nobody wants them: m
+     * of a cycle with `store` on ranks that share a sample. */
+    fm_tensor_ref m, z;
     fm_tensor_ref single;           /* [N_res, c_s] */
     fm_structure_outputs structure; /* where there is a structure module */
 } fm_model_outputs;
@@ -57,15 +60,20 @@ void fm_model_declare_inputs(fm_state *state, const fm_model_config *config,
 fm_tensor_ref fm_model_template_pairs(fm_tape *tape, const fm_model_config *config,
                                       const fm_model_weights *weights,
                                       const fm_model_inputs *inputs, fm_tensor_ref z,
-                                      fm_tensor_ref pair_mask);
+                                      const fm_views *pair_mask);
 
 /* The extra MSA's embedder and stack (A2:15-16, A18). features [N_extra, N_res, 25], mask
- * [N_extra, N_res]. Returns the new z; the stack's own MSA stream ends there. */
+ * [N_extra, N_res], whole. Returns the new z; the stack's own MSA stream ends
+ * there. */
 fm_tensor_ref fm_model_extra_msa(fm_tape *tape, const fm_model_config *config,
                                  const fm_model_weights *weights, fm_tensor_ref features,
-                                 fm_tensor_ref mask, fm_tensor_ref z, fm_tensor_ref pair_mask);
+                                 fm_tensor_ref mask, fm_tensor_ref z, const fm_views *pair_mask);
 
-/* Records a cycle up to and including the single representation (A2:5-17) and, where there is one,
+/* On ranks that share a sample (config->groups) all of it is split but the inputs, which each rank
+ * has whole, and the structure module and the heads, which each computes on gathered arrays; what a
+ * cycle hands on of m and z is this rank's part.
+ *
+ * Records a cycle up to and including the single representation (A2:5-17) and, where there is one,
  * the structure module (A2:18). Where `store`, m's first row, z and the predicted pseudo-beta
  * positions are left in the state for the next cycle. The structure module's tables must have been
  * uploaded before the cycle runs (fm_structure_upload_tables). */

@@ -1,17 +1,12 @@
-/* attention.c: see attention.h. */
-#include "trainer/ops/attention.h"
-
-#include "trainer/ops/call.h"
+/* attention.c: see attention.h and attention_parts.h. */
+#include "trainer/ops/attention_parts.h"
 
 #include <assert.h>
 #include <math.h>
 
 typedef struct attributes {
-    fm_axial axial;
-    int64_t n0, n1, c, c_z, n_head, c_head;
-    int64_t n_query, n_batch; /* extents of the attended and of the other axis */
-    int64_t width;            /* n_head * c_head */
-    fm_update update;
+    fm_attention_shape shape;
+    int64_t c_z;
 } attributes;
 
 static const double MASK_VALUE = 1e9;
@@ -20,24 +15,39 @@ enum { IN_X, IN_MASK, IN_Z };
 enum { P_NORM, P_QKVG, P_GATE_BIAS, P_OUT, P_OUT_BIAS, P_BIAS, P_NORM_Z };
 enum { S_QKVG, S_OUT, S_LSE, S_BIAS };
 
-static bool has_bias(const attributes *at) {
-    return at->axial != FM_AXIAL_COLUMN;
-}
+/* ---- parts ----------------------------------------------------------------------------------- */
 
 static bool along_second_axis(fm_axial axial) {
     return axial == FM_AXIAL_ROW || axial == FM_AXIAL_STARTING;
 }
 
-static fm_attention_stride strides(const attributes *at, int64_t ld) {
+fm_attention_shape fm_attention_shape_of(fm_axial axial, const fm_tensor *x,
+                                         const fm_attention_weights *weights, double dropout) {
+    assert(x->rank == 3);
+    bool second = along_second_axis(axial);
+    assert(x->shard_axis != (second ? 1 : 0) && "the attended axis is split");
+    fm_attention_shape shape = {.axial = axial,
+                                .n0 = x->local[0],
+                                .n1 = x->local[1],
+                                .c = x->local[2],
+                                .n_head = weights->n_head,
+                                .c_head = weights->c_head,
+                                .width = weights->n_head * weights->c_head,
+                                .n_query = x->local[second ? 1 : 0],
+                                .n_batch = x->local[second ? 0 : 1]};
+    shape.update =
+        fm_update_of(x, dropout, axial == FM_AXIAL_ENDING ? FM_SHARED_AXIS1 : FM_SHARED_AXIS0);
+    return shape;
+}
+
+static fm_attention_stride strides(const fm_attention_shape *at, int64_t ld) {
     bool second = along_second_axis(at->axial);
     return (fm_attention_stride){
         .batch = second ? at->n1 * ld : ld, .row = second ? ld : at->n1 * ld, .head = at->c_head};
 }
 
-static fm_attention core_of(const fm_run *run, const fm_node *node) {
-    const attributes *at = node->attributes;
+fm_attention fm_attention_core(const fm_run *run, const fm_attention_shape *at, const void *qkvg) {
     fm_element act = run->kernels->act;
-    const void *qkvg = fm_run_saved(run, node, S_QKVG);
     fm_attention core = {.n_group = 1,
                          .n_batch = at->n_batch,
                          .n_query = at->n_query,
@@ -50,87 +60,119 @@ static fm_attention core_of(const fm_run *run, const fm_node *node) {
                          .q = qkvg,
                          .k = fm_run_at(qkvg, at->width, act),
                          .v = fm_run_at(qkvg, 2 * at->width, act),
-                         .g = fm_run_at(qkvg, 3 * at->width, act),
-                         .mask = fm_run_input(run, node, IN_MASK),
-                         .o = fm_run_saved(run, node, S_OUT),
-                         .lse = fm_run_saved(run, node, S_LSE)};
+                         .g = fm_run_at(qkvg, 3 * at->width, act)};
     core.q_stride = core.k_stride = core.v_stride = core.g_stride = strides(at, 4 * at->width);
     core.o_stride = strides(at, at->width);
     bool second = along_second_axis(at->axial);
     core.mask_stride[1] = second ? at->n1 : 1;
     core.mask_stride[2] = second ? 1 : at->n1;
-    if (has_bias(at)) {
-        /* A7:3 b_ij for query i, key j; A13:3 b_jk for query j, key k; A14:3 b_ki for query i, key
-         * k
-         */
-        core.bias = fm_run_saved(run, node, S_BIAS);
-        core.bias_stride[1] = 1;
-        core.bias_stride[2] = at->axial == FM_AXIAL_ENDING ? at->n_head : at->n_query * at->n_head;
-        core.bias_stride[3] = at->axial == FM_AXIAL_ENDING ? at->n_query * at->n_head : at->n_head;
-    }
     return core;
 }
 
 /* q k v, or with gate also g: one matrix product where no bias is to be added. */
-static fm_linear projection(const fm_run *run, const fm_node *node, const void *normed,
+static fm_linear projection(const fm_attention_shape *at, const void *normed, const void *w,
                             int64_t n_part) {
-    const attributes *at = node->attributes;
     return (fm_linear){.rows = at->n0 * at->n1,
                        .c_in = at->c,
                        .c_out = n_part * at->width,
                        .ldx = at->c,
                        .ldy = 4 * at->width,
                        .x = normed,
-                       .w = fm_run_param(run, node, P_QKVG)};
+                       .w = w};
 }
 
-static fm_linear bias_projection(const fm_run *run, const fm_node *node, const void *normed) {
-    const attributes *at = node->attributes;
-    return (fm_linear){.rows = at->n_query * at->n_query,
-                       .c_in = at->c_z,
-                       .c_out = at->n_head,
-                       .ldx = at->c_z,
-                       .ldy = at->n_head,
-                       .x = normed,
-                       .w = fm_run_param(run, node, P_BIAS)};
+void fm_attention_project(fm_run *run, const fm_attention_shape *at, const void *normed,
+                          const void *w, const void *gate_bias, void *qkvg) {
+    fm_element act = run->kernels->act;
+    fm_linear qkv = projection(at, normed, w, 3);
+    fm_call_linear(run, &qkv, false, qkvg); /* A7:2 A8:2 A13:2 A14:2 */
+    fm_linear gate = projection(at, normed, fm_run_at(w, 3 * at->width * at->c, act), 1);
+    gate.bias = gate_bias;
+    fm_call_linear(run, &gate, false,
+                   fm_run_at(qkvg, 3 * at->width, act)); /* A7:4 A8:3 A13:4 A14:4 */
 }
 
-static fm_linear out_projection(const fm_run *run, const fm_node *node) {
-    const attributes *at = node->attributes;
+void fm_attention_project_grad(fm_run *run, const fm_attention_shape *at, const void *normed,
+                               const void *w, const void *dqkvg, fm_out dnormed, fm_out dw,
+                               fm_out dgate_bias) {
+    fm_linear all = projection(at, normed, w, 4);
+    fm_call_linear_grad(run, &all, dqkvg, dnormed, dw, (fm_out){0});
+    fm_call_sum(run, 1, at->n0 * at->n1, at->width, 0, 4 * at->width,
+                fm_run_at(dqkvg, 3 * at->width, run->kernels->act), dgate_bias, true);
+}
+
+fm_linear fm_attention_bias(int64_t rows, int64_t c, int64_t n_head, const void *normed,
+                            const void *w) {
+    return (fm_linear){
+        .rows = rows, .c_in = c, .c_out = n_head, .ldx = c, .ldy = n_head, .x = normed, .w = w};
+}
+
+fm_linear fm_attention_out(const fm_attention_shape *at, const void *o, const void *w,
+                           const void *bias) {
     return (fm_linear){.rows = at->n0 * at->n1,
                        .c_in = at->width,
                        .c_out = at->c,
                        .ldx = at->width,
                        .ldy = at->c,
-                       .x = fm_run_saved(run, node, S_OUT),
-                       .w = fm_run_param(run, node, P_OUT),
-                       .bias = fm_run_param(run, node, P_OUT_BIAS)};
+                       .x = o,
+                       .w = w,
+                       .bias = bias};
+}
+
+/* ---- the op ---------------------------------------------------------------------------------- */
+
+static bool has_bias(const fm_attention_shape *at) {
+    return at->axial != FM_AXIAL_COLUMN;
+}
+
+static fm_attention core_of(const fm_run *run, const fm_node *node) {
+    const fm_attention_shape *at = &((const attributes *)node->attributes)->shape;
+    fm_attention core = fm_attention_core(run, at, fm_run_saved(run, node, S_QKVG));
+    core.mask = fm_run_input(run, node, IN_MASK);
+    core.o = fm_run_saved(run, node, S_OUT);
+    core.lse = fm_run_saved(run, node, S_LSE);
+    if (has_bias(at)) {
+        /* A7:3 b_ij for query i, key j; A13:3 b_jk for query j, key k; A14:3 b_ki for query i, key
+         * k
+         */
+        bool ending = at->axial == FM_AXIAL_ENDING;
+        core.bias = fm_run_saved(run, node, S_BIAS);
+        core.bias_stride[1] = 1;
+        core.bias_stride[2] = ending ? at->n_head : at->n_query * at->n_head;
+        core.bias_stride[3] = ending ? at->n_query * at->n_head : at->n_head;
+    }
+    return core;
+}
+
+static fm_linear bias_projection(const fm_run *run, const fm_node *node, const void *normed) {
+    const attributes *at = node->attributes;
+    return fm_attention_bias(at->shape.n_query * at->shape.n_query, at->c_z, at->shape.n_head,
+                             normed, fm_run_param(run, node, P_BIAS));
+}
+
+static fm_linear out_projection(const fm_run *run, const fm_node *node) {
+    const attributes *at = node->attributes;
+    return fm_attention_out(&at->shape, fm_run_saved(run, node, S_OUT),
+                            fm_run_param(run, node, P_OUT), fm_run_param(run, node, P_OUT_BIAS));
 }
 
 static fm_norm norm_x(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
-    return fm_call_norm(run, at->n0 * at->n1, at->c, fm_run_input(run, node, IN_X),
-                        fm_run_param(run, node, P_NORM));
+    return fm_call_norm(run, at->shape.n0 * at->shape.n1, at->shape.c,
+                        fm_run_input(run, node, IN_X), fm_run_param(run, node, P_NORM));
 }
 
 static fm_norm norm_z(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
-    return fm_call_norm(run, at->n_query * at->n_query, at->c_z, fm_run_input(run, node, IN_Z),
-                        fm_run_param(run, node, P_NORM_Z));
+    return fm_call_norm(run, at->shape.n_query * at->shape.n_query, at->c_z,
+                        fm_run_input(run, node, IN_Z), fm_run_param(run, node, P_NORM_Z));
 }
 
 static void project(fm_run *run, const fm_node *node) {
-    const attributes *at = node->attributes;
-    fm_element act = run->kernels->act;
-    void *qkvg = fm_run_saved(run, node, S_QKVG);
+    const fm_attention_shape *at = &((const attributes *)node->attributes)->shape;
     fm_norm normed = norm_x(run, node); /* A7:1 A8:1 A13:1 A14:1 */
-    fm_linear qkv = projection(run, node, normed.y, 3);
-    fm_call_linear(run, &qkv, false, qkvg); /* A7:2 A8:2 A13:2 A14:2 */
-    fm_linear gate = projection(run, node, normed.y, 1);
-    gate.w = fm_run_at(gate.w, 3 * at->width * at->c, act);
-    gate.bias = fm_run_param(run, node, P_GATE_BIAS);
-    fm_call_linear(run, &gate, false,
-                   fm_run_at(qkvg, 3 * at->width, act)); /* A7:4 A8:3 A13:4 A14:4 */
+    fm_attention_project(run, at, normed.y, fm_run_param(run, node, P_QKVG),
+                         fm_run_param(run, node, P_GATE_BIAS), fm_run_saved(run, node, S_QKVG));
     if (has_bias(at)) {
         bool row = at->axial == FM_AXIAL_ROW;
         fm_norm from = row ? norm_z(run, node) : normed;
@@ -140,7 +182,7 @@ static void project(fm_run *run, const fm_node *node) {
 }
 
 static void forward(fm_run *run, const fm_node *node) {
-    const attributes *at = node->attributes;
+    const fm_attention_shape *at = &((const attributes *)node->attributes)->shape;
     int64_t mark = fm_run_mark(run);
     project(run, node);
     fm_run_release(run, mark);
@@ -167,16 +209,12 @@ static void bias_backward(fm_run *run, const fm_node *node, const void *normed, 
 /* From the gradient of q k v g (and of the bias, where it comes from x) to that of x. */
 static void project_backward(fm_run *run, const fm_node *node, const void *dqkvg,
                              const void *dbias) {
-    const attributes *at = node->attributes;
-    int64_t rows = at->n0 * at->n1;
+    const fm_attention_shape *at = &((const attributes *)node->attributes)->shape;
     fm_norm normed = norm_x(run, node);
-    void *dnormed = fm_run_workspace_act(run, rows * at->c);
-    fm_linear all = projection(run, node, normed.y, 4);
-    fm_call_linear_grad(run, &all, dqkvg, (fm_out){dnormed, FM_WRITE},
-                        fm_run_param_gradient(run, node, P_QKVG), (fm_out){0});
-    fm_call_sum(run, 1, rows, at->width, 0, 4 * at->width,
-                fm_run_at(dqkvg, 3 * at->width, run->kernels->act),
-                fm_run_param_gradient(run, node, P_GATE_BIAS), true);
+    void *dnormed = fm_run_workspace_act(run, at->n0 * at->n1 * at->c);
+    fm_attention_project_grad(run, at, normed.y, fm_run_param(run, node, P_QKVG), dqkvg,
+                              (fm_out){dnormed, FM_WRITE}, fm_run_param_gradient(run, node, P_QKVG),
+                              fm_run_param_gradient(run, node, P_GATE_BIAS));
     if (has_bias(at) && at->axial != FM_AXIAL_ROW) {
         bias_backward(run, node, normed.y, dbias, (fm_out){dnormed, FM_ADD});
     }
@@ -187,14 +225,14 @@ static void project_backward(fm_run *run, const fm_node *node, const void *dqkvg
 static void pair_backward(fm_run *run, const fm_node *node, const void *dbias) {
     const attributes *at = node->attributes;
     fm_norm normed = norm_z(run, node);
-    void *dnormed = fm_run_workspace_act(run, at->n_query * at->n_query * at->c_z);
+    void *dnormed = fm_run_workspace_act(run, at->shape.n_query * at->shape.n_query * at->c_z);
     bias_backward(run, node, normed.y, dbias, (fm_out){dnormed, FM_WRITE});
     fm_call_norm_grad(run, &normed, dnormed, fm_run_gradient(run, node, IN_Z),
                       fm_run_param_gradient(run, node, P_NORM_Z));
 }
 
 static void backward(fm_run *run, const fm_node *node) {
-    const attributes *at = node->attributes;
+    const fm_attention_shape *at = &((const attributes *)node->attributes)->shape;
     int64_t rows = at->n0 * at->n1;
     fm_element act = run->kernels->act;
     void *dqkvg = fm_run_workspace_act(run, rows * 4 * at->width);
@@ -228,7 +266,7 @@ static void backward(fm_run *run, const fm_node *node) {
 
 static const fm_op ATTENTION = {"attention", forward, backward};
 
-static void save_tensors(fm_tape *tape, fm_node *node, const attributes *at) {
+static void save_tensors(fm_tape *tape, fm_node *node, const fm_attention_shape *at) {
     fm_element act = tape->kernels->act, acc = tape->kernels->acc;
     int64_t rows = at->n0 * at->n1;
     fm_node_save(tape, node, FM_KEEP, act, 2, (int64_t[]){rows, 4 * at->width});
@@ -240,31 +278,14 @@ static void save_tensors(fm_tape *tape, fm_node *node, const attributes *at) {
     }
 }
 
-static void set_attributes(attributes *at, fm_axial axial, const fm_tensor *x,
-                           const fm_attention_weights *weights, double dropout) {
-    assert(x->rank == 3);
-    bool second = along_second_axis(axial);
-    *at = (attributes){.axial = axial,
-                       .n0 = x->local[0],
-                       .n1 = x->local[1],
-                       .c = x->local[2],
-                       .c_z = x->local[2],
-                       .n_head = weights->n_head,
-                       .c_head = weights->c_head,
-                       .width = weights->n_head * weights->c_head,
-                       .n_query = x->local[second ? 1 : 0],
-                       .n_batch = x->local[second ? 0 : 1]};
-    at->update =
-        fm_update_of(x, dropout, axial == FM_AXIAL_ENDING ? FM_SHARED_AXIS1 : FM_SHARED_AXIS0);
-}
-
 fm_tensor_ref fm_op_attention(fm_tape *tape, const char *name, fm_axial axial, fm_tensor_ref x,
                               fm_tensor_ref mask, fm_tensor_ref z,
                               const fm_attention_weights *weights, bool residual, double dropout) {
     void *memory;
     fm_node *node = fm_tape_add(tape, &ATTENTION, name, sizeof(attributes), &memory);
     attributes *at = memory;
-    set_attributes(at, axial, fm_tape_tensor(tape, x), weights, dropout);
+    const fm_attention_shape *shape = &at->shape;
+    at->shape = fm_attention_shape_of(axial, fm_tape_tensor(tape, x), weights, dropout);
     fm_node_draws(tape, node);
     assert((z != FM_TENSOR_NONE) == (axial == FM_AXIAL_ROW));
     fm_node_input(tape, node, x, true);
@@ -280,12 +301,12 @@ fm_tensor_ref fm_op_attention(fm_tape *tape, const char *name, fm_axial axial, f
     if (axial == FM_AXIAL_ROW) {
         const fm_tensor *pair = fm_tape_tensor(tape, z);
         at->c_z = pair->local[2];
-        assert(pair->local[0] == at->n1 && pair->local[1] == at->n1);
+        assert(pair->local[0] == shape->n1 && pair->local[1] == shape->n1);
     } else if (axial != FM_AXIAL_COLUMN) {
-        assert(at->n0 == at->n1);
+        at->c_z = shape->c;
+        assert(shape->n0 == shape->n1);
     }
-    save_tensors(tape, node, at);
-    const fm_tensor *shape = fm_tape_tensor(tape, x);
+    save_tensors(tape, node, shape);
     return residual ? fm_node_residual(tape, node, IN_X)
-                    : fm_node_output_described(tape, node, shape);
+                    : fm_node_output_described(tape, node, fm_tape_tensor(tape, x));
 }

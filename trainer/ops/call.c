@@ -235,6 +235,13 @@ void fm_call_clear_rest(fm_run *run, int64_t written, int64_t count, fm_out dx) 
     }
 }
 
+fm_out fm_call_part_of(fm_run *run, int64_t count, fm_out dw) {
+    if (dw.data && dw.beta == FM_WRITE) {
+        fm_call_fill_acc(run, count, 0.0, dw.data);
+    }
+    return (fm_out){dw.data, FM_ADD};
+}
+
 void fm_call_axpy(fm_run *run, int64_t count, double alpha, const void *x, fm_out y) {
     if (!run->dry && y.data) {
         run->kernels->axpy(run->stream, count, alpha, x, y);
@@ -278,23 +285,24 @@ void fm_call_bias_add(fm_run *run, int64_t rows, int64_t c, const void *bias, vo
     }
 }
 
-void fm_call_outer_sum(fm_run *run, int64_t n, int64_t c, int64_t ld, const void *a, const void *b,
-                       fm_out z) {
+void fm_call_outer_sum(fm_run *run, int64_t n_i, int64_t n_j, int64_t c, int64_t ld, const void *a,
+                       const void *b, fm_out z) {
     if (!run->dry) {
-        run->kernels->outer_sum(run->stream, n, n, c, ld, ld, a, b, z);
+        run->kernels->outer_sum(run->stream, n_i, n_j, c, ld, ld, a, b, z);
     }
 }
 
-void fm_call_outer_sum_grad(fm_run *run, int64_t n, int64_t c, int64_t ld, const void *dz,
-                            fm_out da, fm_out db) {
+void fm_call_outer_sum_grad(fm_run *run, int64_t n_i, int64_t n_j, int64_t c, int64_t ld,
+                            const void *dz, fm_out da, fm_out db) {
     if (!run->dry) {
-        run->kernels->outer_sum_grad(run->stream, n, n, c, ld, ld, dz, da, db);
+        run->kernels->outer_sum_grad(run->stream, n_i, n_j, c, ld, ld, dz, da, db);
     }
 }
 
-void fm_call_relpos(fm_run *run, const fm_lookup *args, int64_t n, const int32_t *index, fm_out z) {
+void fm_call_relpos(fm_run *run, const fm_lookup *args, int64_t first, int64_t n_i, int64_t n_j,
+                    const int32_t *index, fm_out z) {
     if (!run->dry) {
-        run->kernels->relpos(run->stream, args, n, n, index, index, z);
+        run->kernels->relpos(run->stream, args, n_i, n_j, index + first, index, z);
     }
 }
 
@@ -383,13 +391,14 @@ void fm_call_lookup_grad(fm_run *run, const fm_lookup *args, int64_t rows, const
     fm_run_release(run, mark);
 }
 
-void fm_call_relpos_grad(fm_run *run, const fm_lookup *args, int64_t n, const int32_t *index,
-                         const void *dz, fm_out dw) {
+void fm_call_relpos_grad(fm_run *run, const fm_lookup *args, int64_t first, int64_t n_i,
+                         int64_t n_j, const int32_t *index, const void *dz, fm_out dw) {
     int64_t mark = fm_run_mark(run);
     void *workspace =
-        fm_run_workspace(run, (int64_t)run->kernels->relpos_grad_workspace(args, n, n));
+        fm_run_workspace(run, (int64_t)run->kernels->relpos_grad_workspace(args, n_i, n_j));
     if (!run->dry && dw.data) {
-        run->kernels->relpos_grad(run->stream, args, n, n, index, index, dz, dw, workspace);
+        run->kernels->relpos_grad(run->stream, args, n_i, n_j, index + first, index, dz, dw,
+                                  workspace);
     }
     fm_run_release(run, mark);
 }
@@ -419,10 +428,11 @@ void fm_call_distance_bins(fm_run *run, int64_t n, const float *x, const float *
     }
 }
 
-void fm_call_distance_ids(fm_run *run, int64_t n, const float *x, int32_t n_bin, float first,
-                          float last, float most_square, uint8_t *ids) {
+void fm_call_distance_ids(fm_run *run, int64_t at, int64_t n_i, int64_t n_j, const float *x,
+                          int32_t n_bin, float first, float last, float most_square, uint8_t *ids) {
     if (!run->dry) {
-        run->kernels->distance_ids(run->stream, n, n, x, x, n_bin, first, last, most_square, ids);
+        run->kernels->distance_ids(run->stream, n_i, n_j, x + 3 * at, x, n_bin, first, last,
+                                   most_square, ids);
     }
 }
 

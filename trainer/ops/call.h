@@ -73,6 +73,9 @@ void fm_call_fill_acc(fm_run *run, int64_t count, double value, void *y);
 /* An op that wrote only the first `written` of `count` elements of a gradient: the rest is 0, if it
  * was the first writer. */
 void fm_call_clear_rest(fm_run *run, int64_t written, int64_t count, fm_out dx);
+/* An op that writes a part of a parameter block of `count` elements: where it is the first writer,
+ * the whole is cleared, and the part is added. */
+fm_out fm_call_part_of(fm_run *run, int64_t count, fm_out dw);
 void fm_call_axpy(fm_run *run, int64_t count, double alpha, const void *x, fm_out y);
 /* y = x + update; y may be x. */
 void fm_call_add(fm_run *run, int64_t count, const void *x, const void *update, void *y);
@@ -90,29 +93,32 @@ void fm_call_triangle_grad(fm_run *run, const fm_triangle *args, const fm_triang
 /* y [n_a, n_c] = sum over r of x[a*stride_a + r*stride_r + c], acc when y_is_acc, else act. */
 void fm_call_sum(fm_run *run, int64_t n_a, int64_t n_r, int64_t n_c, int64_t stride_a,
                  int64_t stride_r, const void *x, fm_out y, bool y_is_acc);
-/* y[r] = w[ids[r]]; x += bias [c] to every row; z[i, j] = a[i] + b[j], rows of a and b ld apart. */
+/* y[r] = w[ids[r]]; x += bias [c] to every row; z[i, j] = a[i] + b[j], rows of a and b ld apart,
+ * for n_i by n_j pairs. */
 void fm_call_lookup(fm_run *run, const fm_lookup *args, int64_t rows, const uint8_t *ids, fm_out y);
 void fm_call_bias_add(fm_run *run, int64_t rows, int64_t c, const void *bias, void *x);
-void fm_call_outer_sum(fm_run *run, int64_t n, int64_t c, int64_t ld, const void *a, const void *b,
-                       fm_out z);
-void fm_call_outer_sum_grad(fm_run *run, int64_t n, int64_t c, int64_t ld, const void *dz,
-                            fm_out da, fm_out db);
-void fm_call_relpos(fm_run *run, const fm_lookup *args, int64_t n, const int32_t *index, fm_out z);
+void fm_call_outer_sum(fm_run *run, int64_t n_i, int64_t n_j, int64_t c, int64_t ld, const void *a,
+                       const void *b, fm_out z);
+void fm_call_outer_sum_grad(fm_run *run, int64_t n_i, int64_t n_j, int64_t c, int64_t ld,
+                            const void *dz, fm_out da, fm_out db);
+/* index [n_j]; i counts from `first`. */
+void fm_call_relpos(fm_run *run, const fm_lookup *args, int64_t first, int64_t n_i, int64_t n_j,
+                    const int32_t *index, fm_out z);
 void fm_call_msa_features(fm_run *run, const fm_msa_features *args);
 void fm_call_lookup_grad(fm_run *run, const fm_lookup *args, int64_t rows, const uint8_t *ids,
                          const void *dy, fm_out dw);
-void fm_call_relpos_grad(fm_run *run, const fm_lookup *args, int64_t n, const int32_t *index,
-                         const void *dz, fm_out dw);
+void fm_call_relpos_grad(fm_run *run, const fm_lookup *args, int64_t first, int64_t n_i,
+                         int64_t n_j, const int32_t *index, const void *dz, fm_out dw);
 void fm_call_cross_entropy(fm_run *run, const fm_cross_entropy *args);
 void fm_call_cross_entropy_grad(fm_run *run, const fm_cross_entropy *args, const void *dloss,
                                 fm_out dx);
 /* Distances within one set of positions x f32 [n, 3] with mask f32 [n]: target [n, n], w [n, n]. */
 void fm_call_distance_bins(fm_run *run, int64_t n, const float *x, const float *mask, int32_t n_bin,
                            float first, float last, int32_t *target, void *w);
-/* Classes of the distances within positions x f32 [n, 3]: ids u8 [n, n] (distance_ids of
- * kernels.h). */
-void fm_call_distance_ids(fm_run *run, int64_t n, const float *x, int32_t n_bin, float first,
-                          float last, float most_square, uint8_t *ids);
+/* Classes of the distances within positions x f32 [n_j, 3], for n_i of them from `at` on: ids u8
+ * [n_i, n_j] (distance_ids of kernels.h). */
+void fm_call_distance_ids(fm_run *run, int64_t at, int64_t n_i, int64_t n_j, const float *x,
+                          int32_t n_bin, float first, float last, float most_square, uint8_t *ids);
 /* y = *alpha x (+ y) over acc elements, *alpha in device memory. */
 void fm_call_axpy_device(fm_run *run, int64_t count, const double *alpha, const void *x, fm_out y);
 

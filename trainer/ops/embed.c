@@ -49,7 +49,12 @@ fm_tensor_ref fm_op_msa_features(fm_tape *tape, const fm_feature_inputs *inputs)
 
 typedef struct msa_attributes {
     int64_t n_seq, n_res, c_m;
+    int64_t first; /* this rank's first residue */
 } msa_attributes;
+
+static const uint8_t *own_types(const fm_run *run, const fm_node *node, int input, int64_t first) {
+    return fm_run_at(fm_run_input(run, node, input), first, FM_ELEMENT_U8);
+}
 
 enum { M_FEATURES, M_AATYPE };
 enum { PM_MSA, PM_MSA_BIAS, PM_TARGET, PM_TARGET_BIAS };
@@ -86,7 +91,7 @@ static void msa_forward(fm_run *run, const fm_node *node) {
     fm_call_linear(run, &linear, false, m); /* A3:4 */
     fm_lookup lookup =
         target_lookup(at->c_m, fm_run_param(run, node, PM_TARGET), run->kernels->act);
-    fm_call_lookup(run, &lookup, at->n_res, fm_run_input(run, node, M_AATYPE),
+    fm_call_lookup(run, &lookup, at->n_res, own_types(run, node, M_AATYPE, at->first),
                    (fm_out){target, FM_WRITE});
     fm_call_bias_add(run, at->n_res, at->c_m, fm_run_param(run, node, PM_TARGET_BIAS), target);
     fm_call_copy_strided(run, &(fm_strided){.rank = 2,
@@ -111,7 +116,7 @@ static void msa_backward(fm_run *run, const fm_node *node) {
     fm_lookup lookup =
         target_lookup(at->c_m, fm_run_param(run, node, PM_TARGET), run->kernels->act);
     fm_out dw = fm_run_param_gradient(run, node, PM_TARGET);
-    fm_call_lookup_grad(run, &lookup, at->n_res, fm_run_input(run, node, M_AATYPE), dtarget,
+    fm_call_lookup_grad(run, &lookup, at->n_res, own_types(run, node, M_AATYPE, at->first), dtarget,
                         fm_out_at(dw, 1, run->kernels->acc));
     fm_call_sum(run, 1, at->n_res, at->c_m, 0, at->c_m, dtarget,
                 fm_run_param_gradient(run, node, PM_TARGET_BIAS), true);
@@ -125,8 +130,11 @@ fm_tensor_ref fm_op_input_msa(fm_tape *tape, fm_tensor_ref features, fm_tensor_r
     fm_node *node = fm_tape_add(tape, &INPUT_MSA, "input msa", sizeof(msa_attributes), &memory);
     msa_attributes *at = memory;
     const fm_tensor *x = fm_tape_tensor(tape, features);
-    assert(x->rank == 3 && x->local[2] == FM_MSA_FEATURES);
-    *at = (msa_attributes){.n_seq = x->local[0], .n_res = x->local[1], .c_m = weights->c_m};
+    assert(x->rank == 3 && x->local[2] == FM_MSA_FEATURES && x->shard_axis != 0);
+    *at = (msa_attributes){.n_seq = x->local[0],
+                           .n_res = x->local[1],
+                           .c_m = weights->c_m,
+                           .first = fm_tensor_first(x, 1)};
     fm_node_input(tape, node, features, true);
     fm_node_input(tape, node, aatype, true);
     const fm_param_ref params[] = {weights->msa, weights->msa_bias, weights->target,
@@ -134,13 +142,15 @@ fm_tensor_ref fm_op_input_msa(fm_tape *tape, fm_tensor_ref features, fm_tensor_r
     for (int i = 0; i < 4; i++) {
         fm_node_param(tape, node, params[i]);
     }
-    return fm_node_output(tape, node, x->element, 3, (int64_t[]){at->n_seq, at->n_res, at->c_m});
+    fm_tensor out = fm_tensor_of_width(x, "input msa", at->c_m);
+    return fm_node_output_described(tape, node, &out);
 }
 
 /* ---- pair ------------------------------------------------------------------------------------ */
 
 typedef struct pair_attributes {
-    int64_t n, c_z, n_relpos;
+    int64_t first, n_i, n_j; /* pairs (first + 0 .. n_i - 1, 0 .. n_j - 1) */
+    int64_t c_z, n_relpos;
 } pair_attributes;
 
 enum { Z_AATYPE, Z_INDEX };
@@ -162,17 +172,18 @@ static void pair_forward(fm_run *run, const fm_node *node) {
     }
     fm_element act = run->kernels->act;
     void *z = fm_run_output(run, node, 0);
-    void *both = fm_run_workspace_act(run, at->n * 2 * at->c_z);
+    void *both = fm_run_workspace_act(run, at->n_j * 2 * at->c_z);
     fm_lookup target = target_lookup(2 * at->c_z, fm_run_param(run, node, PZ_TARGET), act);
-    fm_call_lookup(run, &target, at->n, fm_run_input(run, node, Z_AATYPE),
+    fm_call_lookup(run, &target, at->n_j, fm_run_input(run, node, Z_AATYPE),
                    (fm_out){both, FM_WRITE}); /* A3:1 */
-    fm_call_bias_add(run, at->n, 2 * at->c_z, fm_run_param(run, node, PZ_TARGET_BIAS), both);
-    fm_call_outer_sum(run, at->n, at->c_z, 2 * at->c_z, both, fm_run_at(both, at->c_z, act),
+    fm_call_bias_add(run, at->n_j, 2 * at->c_z, fm_run_param(run, node, PZ_TARGET_BIAS), both);
+    fm_call_outer_sum(run, at->n_i, at->n_j, at->c_z, 2 * at->c_z,
+                      fm_run_at(both, at->first * 2 * at->c_z, act), fm_run_at(both, at->c_z, act),
                       (fm_out){z, FM_WRITE}); /* A3:2 */
     fm_lookup relpos = relpos_lookup(run, node);
-    fm_call_relpos(run, &relpos, at->n, fm_run_input(run, node, Z_INDEX),
+    fm_call_relpos(run, &relpos, at->first, at->n_i, at->n_j, fm_run_input(run, node, Z_INDEX),
                    (fm_out){z, FM_ADD}); /* A3:3, A4 */
-    fm_call_bias_add(run, at->n * at->n, at->c_z, fm_run_param(run, node, PZ_RELPOS_BIAS), z);
+    fm_call_bias_add(run, at->n_i * at->n_j, at->c_z, fm_run_param(run, node, PZ_RELPOS_BIAS), z);
 }
 
 static void pair_backward(fm_run *run, const fm_node *node) {
@@ -180,29 +191,37 @@ static void pair_backward(fm_run *run, const fm_node *node) {
     fm_element act = run->kernels->act;
     const void *dz = fm_run_output_gradient(run, node, 0);
     fm_lookup relpos = relpos_lookup(run, node);
-    fm_call_relpos_grad(run, &relpos, at->n, fm_run_input(run, node, Z_INDEX), dz,
-                        fm_run_param_gradient(run, node, PZ_RELPOS));
-    fm_call_sum(run, 1, at->n * at->n, at->c_z, 0, at->c_z, dz,
+    fm_call_relpos_grad(run, &relpos, at->first, at->n_i, at->n_j, fm_run_input(run, node, Z_INDEX),
+                        dz, fm_run_param_gradient(run, node, PZ_RELPOS));
+    fm_call_sum(run, 1, at->n_i * at->n_j, at->c_z, 0, at->c_z, dz,
                 fm_run_param_gradient(run, node, PZ_RELPOS_BIAS), true);
-    void *dboth = fm_run_workspace_act(run, at->n * 2 * at->c_z);
-    fm_call_outer_sum_grad(run, at->n, at->c_z, 2 * at->c_z, dz, (fm_out){dboth, FM_WRITE},
+    void *dboth = fm_run_workspace_act(run, at->n_j * 2 * at->c_z);
+    if (at->n_i < at->n_j) { /* a of other ranks' residues has no gradient from here */
+        fm_call_fill(run, at->n_j * 2 * at->c_z, 0.0, dboth);
+    }
+    fm_call_outer_sum_grad(run, at->n_i, at->n_j, at->c_z, 2 * at->c_z, dz,
+                           (fm_out){fm_run_at(dboth, at->first * 2 * at->c_z, act), FM_WRITE},
                            (fm_out){fm_run_at(dboth, at->c_z, act), FM_WRITE});
     fm_lookup target = target_lookup(2 * at->c_z, fm_run_param(run, node, PZ_TARGET), act);
     fm_out dw = fm_run_param_gradient(run, node, PZ_TARGET);
-    fm_call_lookup_grad(run, &target, at->n, fm_run_input(run, node, Z_AATYPE), dboth,
+    fm_call_lookup_grad(run, &target, at->n_j, fm_run_input(run, node, Z_AATYPE), dboth,
                         fm_out_at(dw, 1, run->kernels->acc));
-    fm_call_sum(run, 1, at->n, 2 * at->c_z, 0, 2 * at->c_z, dboth,
+    fm_call_sum(run, 1, at->n_j, 2 * at->c_z, 0, 2 * at->c_z, dboth,
                 fm_run_param_gradient(run, node, PZ_TARGET_BIAS), true);
 }
 
 static const fm_op INPUT_PAIR = {"input pair", pair_forward, pair_backward};
 
 fm_tensor_ref fm_op_input_pair(fm_tape *tape, fm_tensor_ref aatype, fm_tensor_ref residue_index,
-                               const fm_input_pair_weights *weights) {
+                               const fm_input_pair_weights *weights, fm_part part) {
     void *memory;
     fm_node *node = fm_tape_add(tape, &INPUT_PAIR, "input pair", sizeof(pair_attributes), &memory);
     pair_attributes *at = memory;
-    *at = (pair_attributes){.n = fm_tape_tensor(tape, aatype)->local[0],
+    int64_t n = fm_tape_tensor(tape, aatype)->local[0];
+    fm_tensor out = fm_tensor_rows_of(tape->kernels->act, n, weights->c_z, part);
+    *at = (pair_attributes){.first = fm_tensor_first(&out, 0),
+                            .n_i = out.local[0],
+                            .n_j = n,
                             .c_z = weights->c_z,
                             .n_relpos = 2 * weights->relpos_k + 1};
     fm_node_input(tape, node, aatype, true);
@@ -212,5 +231,5 @@ fm_tensor_ref fm_op_input_pair(fm_tape *tape, fm_tensor_ref aatype, fm_tensor_re
     for (int i = 0; i < 4; i++) {
         fm_node_param(tape, node, params[i]);
     }
-    return fm_node_output(tape, node, tape->kernels->act, 3, (int64_t[]){at->n, at->n, at->c_z});
+    return fm_node_output_described(tape, node, &out);
 }

@@ -42,26 +42,29 @@ typedef struct fm_feature_inputs {
  * are FM_TENSOR_NONE; no gradient. */
 fm_tensor_ref fm_op_msa_features(fm_tape *tape, const fm_feature_inputs *inputs);
 
-/* features [N_seq, N_res, 49], aatype u8 [N_res] -> m [N_seq, N_res, c_m]. */
+/* features [N_seq, N_res, 49], which may be split along the residues, aatype u8 [N_res], whole
+ * -> m [N_seq, N_res, c_m], split as the features are. */
 fm_tensor_ref fm_op_input_msa(fm_tape *tape, fm_tensor_ref features, fm_tensor_ref aatype,
                               const fm_input_msa_weights *weights);
 
-/* aatype u8 [N_res], residue_index i32 [N_res] -> z [N_res, N_res, c_z]. */
+/* aatype u8 [N_res], residue_index i32 [N_res], whole -> z [N_res, N_res, c_z], of which this rank
+ * makes the rows of `part`. */
 fm_tensor_ref fm_op_input_pair(fm_tape *tape, fm_tensor_ref aatype, fm_tensor_ref residue_index,
-                               const fm_input_pair_weights *weights);
+                               const fm_input_pair_weights *weights, fm_part part);
 
-/* previous [N_res, c_m]: the first MSA row after the last cycle. Returns the new m. */
+/* previous [N_res, c_m]: the first MSA row after the last cycle, split as m is along its residues.
+ * Returns the new m. */
 fm_tensor_ref fm_op_recycle_msa(fm_tape *tape, fm_tensor_ref m, fm_tensor_ref previous,
                                 const fm_recycle_weights *weights);
 
 /* A32:1: x f32 [N_res, 3] Å, the pseudo-beta atoms that the last cycle predicted (zeros before the
- * first: no class), -> u8 [N_res, N_res], n_bin classes with lower edges from 3.25 to 20.75 Å. No
- * gradient. */
-fm_tensor_ref fm_op_recycle_bins(fm_tape *tape, fm_tensor_ref x, int64_t n_bin);
+ * first: no class), -> u8 [N_res, N_res, 1], n_bin classes with lower edges from 3.25 to 20.75 Å,
+ * the rows of `part`. No gradient. */
+fm_tensor_ref fm_op_recycle_bins(fm_tape *tape, fm_tensor_ref x, int64_t n_bin, fm_part part);
 
-/* previous [N_res, N_res, c_z]; bins u8 [N_res, N_res]: class of the distance between last cycle's
- * pseudo-beta atoms, a value >= n_bin for none, or FM_TENSOR_NONE where no coordinates are
- * predicted. Returns the new z. */
+/* previous [N_res, N_res, c_z], split as z is; bins u8 [N_res, N_res]: class of the distance
+ * between last cycle's pseudo-beta atoms, a value >= n_bin for none, or FM_TENSOR_NONE where no
+ * coordinates are predicted. Returns the new z. */
 fm_tensor_ref fm_op_recycle_pair(fm_tape *tape, fm_tensor_ref z, fm_tensor_ref previous,
                                  fm_tensor_ref bins, const fm_recycle_weights *weights);
 

@@ -4,7 +4,6 @@
 #include "trainer/ops/call.h"
 
 #include <assert.h>
-#include <string.h>
 
 typedef struct attributes {
     int64_t rows, all_rows, c_in, c_out;
@@ -61,21 +60,21 @@ fm_tensor_ref fm_op_linear(fm_tape *tape, const char *name, fm_tensor_ref x, int
                            const fm_linear_weights *weights) {
     assert(n_row > 0);
     fm_node *node = add(tape, name, x, n_row, weights);
-    return fm_node_output(tape, node, fm_tape_tensor(tape, x)->element, 2,
-                          (int64_t[]){n_row, weights->c_out});
+    const fm_tensor *in = fm_tape_tensor(tape, x);
+    int axis = in->rank - 2;
+    fm_tensor out;
+    fm_tensor_init(&out, name, in->element, 2, (int64_t[]){n_row, weights->c_out});
+    if (in->shard_axis >= 0) { /* one row of an array [.., N, c] that is split along N */
+        assert(in->shard_axis == axis && n_row == in->local[axis]);
+        fm_tensor_init(&out, name, in->element, 2, (int64_t[]){in->shape[axis], weights->c_out});
+        fm_tensor_shard(&out, 0, in->shard_rank, in->shard_count);
+    }
+    return fm_node_output_described(tape, node, &out);
 }
 
 fm_tensor_ref fm_op_linear_all(fm_tape *tape, const char *name, fm_tensor_ref x,
                                const fm_linear_weights *weights) {
     fm_node *node = add(tape, name, x, 0, weights);
-    const fm_tensor *in = fm_tape_tensor(tape, x);
-    int64_t shape[FM_TENSOR_RANK];
-    memcpy(shape, in->shape, sizeof shape);
-    shape[in->rank - 1] = weights->c_out;
-    fm_tensor out;
-    fm_tensor_init(&out, name, in->element, in->rank, shape);
-    if (in->shard_axis >= 0) {
-        fm_tensor_shard(&out, in->shard_axis, in->shard_rank, in->shard_count);
-    }
+    fm_tensor out = fm_tensor_of_width(fm_tape_tensor(tape, x), name, weights->c_out);
     return fm_node_output_described(tape, node, &out);
 }

@@ -76,7 +76,7 @@ fm_tensor_ref fm_op_recycle_msa(fm_tape *tape, fm_tensor_ref m, fm_tensor_ref pr
     fm_node *node = fm_tape_add(tape, &RECYCLE, "recycle msa", sizeof(attributes), &memory);
     attributes *at = memory;
     const fm_tensor *x = fm_tape_tensor(tape, previous);
-    assert(x->rank == 2);
+    assert(x->rank == 2 && fm_tape_tensor(tape, m)->local[1] == x->local[0]);
     *at = (attributes){.rows = x->local[0],
                        .c = x->local[1],
                        .all = fm_tensor_local_count(fm_tape_tensor(tape, m))};
@@ -87,30 +87,34 @@ fm_tensor_ref fm_op_recycle_msa(fm_tape *tape, fm_tensor_ref m, fm_tensor_ref pr
 }
 
 typedef struct bins_attributes {
-    int64_t n;
+    int64_t first, n_i, n_j;
     int32_t n_bin;
 } bins_attributes;
 
 static void bins_forward(fm_run *run, const fm_node *node) {
     const bins_attributes *at = node->attributes;
     if (fm_run_wants_output(run)) {
-        fm_call_distance_ids(run, at->n, fm_run_input(run, node, 0), at->n_bin, 3.25f, 20.75f, 1e8f,
-                             fm_run_output(run, node, 0));
+        fm_call_distance_ids(run, at->first, at->n_i, at->n_j, fm_run_input(run, node, 0),
+                             at->n_bin, 3.25f, 20.75f, 1e8f, fm_run_output(run, node, 0));
     }
 }
 
 static const fm_op BINS = {"recycle bins", bins_forward, NULL};
 
-fm_tensor_ref fm_op_recycle_bins(fm_tape *tape, fm_tensor_ref x, int64_t n_bin) {
+fm_tensor_ref fm_op_recycle_bins(fm_tape *tape, fm_tensor_ref x, int64_t n_bin, fm_part part) {
     void *memory;
     fm_node *node = fm_tape_add(tape, &BINS, "recycle bins", sizeof(bins_attributes), &memory);
     const fm_tensor *positions = fm_tape_tensor(tape, x);
     assert(positions->rank == 2 && positions->local[1] == 3);
     assert(positions->element == FM_ELEMENT_F32);
     bins_attributes *at = memory;
-    *at = (bins_attributes){.n = positions->local[0], .n_bin = (int32_t)n_bin};
+    fm_tensor out = fm_tensor_rows_of(FM_ELEMENT_U8, positions->local[0], 1, part);
+    *at = (bins_attributes){.first = fm_tensor_first(&out, 0),
+                            .n_i = out.local[0],
+                            .n_j = out.local[1],
+                            .n_bin = (int32_t)n_bin};
     fm_node_input(tape, node, x, false);
-    return fm_node_output(tape, node, FM_ELEMENT_U8, 2, (int64_t[]){at->n, at->n});
+    return fm_node_output_described(tape, node, &out);
 }
 
 fm_tensor_ref fm_op_recycle_pair(fm_tape *tape, fm_tensor_ref z, fm_tensor_ref previous,
@@ -119,7 +123,8 @@ fm_tensor_ref fm_op_recycle_pair(fm_tape *tape, fm_tensor_ref z, fm_tensor_ref p
     fm_node *node = fm_tape_add(tape, &RECYCLE, "recycle pair", sizeof(attributes), &memory);
     attributes *at = memory;
     const fm_tensor *x = fm_tape_tensor(tape, previous);
-    assert(x->rank == 3 && x->local[0] == x->local[1]);
+    assert(x->rank == 3 &&
+           fm_tensor_local_count(x) == fm_tensor_local_count(fm_tape_tensor(tape, z)));
     *at = (attributes){.rows = x->local[0] * x->local[1],
                        .c = x->local[2],
                        .all = fm_tensor_local_count(x),

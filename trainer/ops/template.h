@@ -37,9 +37,10 @@ typedef struct fm_template_pair_inputs {
     fm_tensor_ref backbone_mask;    /* act [N_templ, N_res] */
 } fm_template_pair_inputs;
 
-/* Template `index` -> [N_res, N_res, c_t]. */
+/* Template `index` -> [N_res, N_res, c_t], of which this rank makes the rows of `part`. */
 fm_tensor_ref fm_op_template_pair(fm_tape *tape, const fm_template_pair_inputs *inputs,
-                                  int64_t index, const fm_template_pair_weights *weights);
+                                  int64_t index, const fm_template_pair_weights *weights,
+                                  fm_part part);
 
 typedef struct fm_template_attention_weights {
     fm_param_ref norm;          /* [2, c_t]: the end of the template pair stack, A16:7 */
@@ -61,7 +62,8 @@ typedef struct fm_template_row_weights {
     int64_t c_m;
 } fm_template_row_weights;
 
-/* m [N_seq, N_res, c_m], features act [N_templ, N_res, 57] -> [N_seq + N_templ, N_res, c_m]. */
+/* m [N_seq, N_res, c_m], features act [N_templ, N_res, 57] -> [N_seq + N_templ, N_res, c_m]; all
+ * three may be split along the residues. */
 fm_tensor_ref fm_op_template_rows(fm_tape *tape, fm_tensor_ref m, fm_tensor_ref features,
                                   const fm_template_row_weights *weights);
 

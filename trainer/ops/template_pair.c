@@ -15,25 +15,27 @@ enum { COLUMN_MASK = 39, COLUMN_TYPE_J = 40, COLUMN_TYPE_I = 62, COLUMN_BACKBONE
 static const float MOST_SQUARE = 1e5f;
 
 typedef struct attributes {
-    int64_t n, c, index;
+    int64_t first, n_i, n; /* pairs (first + 0 .. n_i - 1, 0 .. n - 1) */
+    int64_t c, index;
 } attributes;
 
 /* What both passes make of the inputs, in the workspace. */
 typedef struct pair_features {
-    uint8_t *bins;          /* [n, n] */
-    void *beta2d, *frame2d; /* act [n, n]: both pseudo-betas, both backbones are there */
+    uint8_t *bins;          /* [n_i, n] */
+    void *beta2d, *frame2d; /* act [n_i, n]: both pseudo-betas, both backbones are there */
     const uint8_t *aatype;  /* [n] */
 } pair_features;
 
 /* y_ij = mask_i mask_j */
-static void square(fm_run *run, int64_t n, const void *mask, void *y) {
-    fm_call_gemm(run, &(fm_gemm){.m = n,
+static void square(fm_run *run, const attributes *at, const void *mask, void *y) {
+    int64_t n = at->n;
+    fm_call_gemm(run, &(fm_gemm){.m = at->n_i,
                                  .n = n,
                                  .k = 1,
                                  .batch = 1,
                                  .trans_b = true,
                                  .alpha = 1,
-                                 .a = mask,
+                                 .a = fm_run_at(mask, at->first, run->kernels->act),
                                  .b = mask,
                                  .c = y,
                                  .lda = 1,
@@ -44,17 +46,18 @@ static void square(fm_run *run, int64_t n, const void *mask, void *y) {
 static pair_features make_features(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
     fm_element act = run->kernels->act;
-    int64_t n = at->n, first = at->index * n;
-    pair_features f = {.bins = fm_run_workspace(run, n * n),
-                       .beta2d = fm_run_workspace_act(run, n * n),
-                       .frame2d = fm_run_workspace_act(run, n * n),
+    int64_t n = at->n, first = at->index * n, pairs = at->n_i * n;
+    pair_features f = {.bins = fm_run_workspace(run, pairs),
+                       .beta2d = fm_run_workspace_act(run, pairs),
+                       .frame2d = fm_run_workspace_act(run, pairs),
                        .aatype =
                            fm_run_at(fm_run_input(run, node, IN_AATYPE), first, FM_ELEMENT_U8)};
     const float *beta =
         fm_run_at(fm_run_input(run, node, IN_PSEUDO_BETA), 3 * first, FM_ELEMENT_F32);
-    fm_call_distance_ids(run, n, beta, FM_TEMPLATE_BINS, 3.25f, 50.75f, MOST_SQUARE, f.bins);
-    square(run, n, fm_run_at(fm_run_input(run, node, IN_PSEUDO_BETA_MASK), first, act), f.beta2d);
-    square(run, n, fm_run_at(fm_run_input(run, node, IN_BACKBONE_MASK), first, act), f.frame2d);
+    fm_call_distance_ids(run, at->first, at->n_i, n, beta, FM_TEMPLATE_BINS, 3.25f, 50.75f,
+                         MOST_SQUARE, f.bins);
+    square(run, at, fm_run_at(fm_run_input(run, node, IN_PSEUDO_BETA_MASK), first, act), f.beta2d);
+    square(run, at, fm_run_at(fm_run_input(run, node, IN_BACKBONE_MASK), first, act), f.frame2d);
     return f;
 }
 
@@ -68,11 +71,11 @@ static fm_lookup columns(const fm_run *run, const fm_node *node, int64_t column,
                        .w = fm_run_at(fm_run_param(run, node, P_W), column, run->kernels->act)};
 }
 
-/* z [n, n, c] += x [n, n] times one column. */
+/* z [n_i, n, c] += x [n_i, n] times one column. */
 static void add_column(fm_run *run, const fm_node *node, int64_t column, const void *x, void *z) {
     const attributes *at = node->attributes;
     const void *w = fm_run_param(run, node, P_W);
-    fm_call_gemm(run, &(fm_gemm){.m = at->n * at->n,
+    fm_call_gemm(run, &(fm_gemm){.m = at->n_i * at->n,
                                  .n = at->c,
                                  .k = 1,
                                  .batch = 1,
@@ -92,18 +95,18 @@ static void forward(fm_run *run, const fm_node *node) {
     if (!fm_run_wants_output(run)) {
         return;
     }
-    int64_t pairs = at->n * at->n;
+    int64_t pairs = at->n_i * at->n;
     void *z = fm_run_output(run, node, 0);
     pair_features f = make_features(run, node);
-    void *a = fm_run_workspace_act(run, at->n * at->c);
+    void *a = fm_run_workspace_act(run, at->n_i * at->c);
     void *b = fm_run_workspace_act(run, at->n * at->c);
     fm_lookup bins = columns(run, node, 0, FM_TEMPLATE_BINS);
     fm_lookup type_i = columns(run, node, COLUMN_TYPE_I, FM_TEMPLATE_CLASSES);
     fm_lookup type_j = columns(run, node, COLUMN_TYPE_J, FM_TEMPLATE_CLASSES);
     fm_call_lookup(run, &bins, pairs, f.bins, (fm_out){z, FM_WRITE});
-    fm_call_lookup(run, &type_i, at->n, f.aatype, (fm_out){a, FM_WRITE});
+    fm_call_lookup(run, &type_i, at->n_i, f.aatype + at->first, (fm_out){a, FM_WRITE});
     fm_call_lookup(run, &type_j, at->n, f.aatype, (fm_out){b, FM_WRITE});
-    fm_call_outer_sum(run, at->n, at->c, at->c, a, b, (fm_out){z, FM_ADD});
+    fm_call_outer_sum(run, at->n_i, at->n, at->c, at->c, a, b, (fm_out){z, FM_ADD});
     add_column(run, node, COLUMN_MASK, f.beta2d, z);
     add_column(run, node, COLUMN_BACKBONE, f.frame2d, z);
     fm_call_scale_rows(run, pairs, at->c, f.frame2d, z, (fm_out){z, FM_WRITE});
@@ -115,7 +118,7 @@ static void column_grad(fm_run *run, const attributes *at, int64_t column, const
                         const void *dz, fm_out dw) {
     fm_call_gemm(run, &(fm_gemm){.m = at->c,
                                  .n = 1,
-                                 .k = at->n * at->n,
+                                 .k = at->n_i * at->n,
                                  .batch = 1,
                                  .trans_a = true,
                                  .alpha = 1,
@@ -131,13 +134,13 @@ static void column_grad(fm_run *run, const attributes *at, int64_t column, const
 
 static void backward(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
-    int64_t pairs = at->n * at->n;
+    int64_t pairs = at->n_i * at->n;
     fm_element acc = run->kernels->acc;
     const void *dy = fm_run_output_gradient(run, node, 0);
     fm_call_sum(run, 1, pairs, at->c, 0, at->c, dy, fm_run_param_gradient(run, node, P_B), true);
     pair_features f = make_features(run, node);
     void *dz = fm_run_workspace_act(run, pairs * at->c);
-    void *da = fm_run_workspace_act(run, at->n * at->c);
+    void *da = fm_run_workspace_act(run, at->n_i * at->c);
     void *db = fm_run_workspace_act(run, at->n * at->c);
     fm_call_scale_rows(run, pairs, at->c, f.frame2d, dy, (fm_out){dz, FM_WRITE});
     fm_out dw = fm_run_param_gradient(run, node, P_W);
@@ -149,9 +152,10 @@ static void backward(fm_run *run, const fm_node *node) {
     fm_lookup type_i = columns(run, node, COLUMN_TYPE_I, FM_TEMPLATE_CLASSES);
     fm_lookup type_j = columns(run, node, COLUMN_TYPE_J, FM_TEMPLATE_CLASSES);
     fm_call_lookup_grad(run, &bins, pairs, f.bins, dz, dw);
-    fm_call_outer_sum_grad(run, at->n, at->c, at->c, dz, (fm_out){da, FM_WRITE},
+    fm_call_outer_sum_grad(run, at->n_i, at->n, at->c, at->c, dz, (fm_out){da, FM_WRITE},
                            (fm_out){db, FM_WRITE});
-    fm_call_lookup_grad(run, &type_i, at->n, f.aatype, da, fm_out_at(dw, COLUMN_TYPE_I, acc));
+    fm_call_lookup_grad(run, &type_i, at->n_i, f.aatype + at->first, da,
+                        fm_out_at(dw, COLUMN_TYPE_I, acc));
     fm_call_lookup_grad(run, &type_j, at->n, f.aatype, db, fm_out_at(dw, COLUMN_TYPE_J, acc));
     column_grad(run, at, COLUMN_MASK, f.beta2d, dz, dw);
     column_grad(run, at, COLUMN_BACKBONE, f.frame2d, dz, dw);
@@ -160,19 +164,25 @@ static void backward(fm_run *run, const fm_node *node) {
 static const fm_op TEMPLATE_PAIR = {"template pair", forward, backward};
 
 fm_tensor_ref fm_op_template_pair(fm_tape *tape, const fm_template_pair_inputs *inputs,
-                                  int64_t index, const fm_template_pair_weights *weights) {
+                                  int64_t index, const fm_template_pair_weights *weights,
+                                  fm_part part) {
     void *memory;
     fm_node *node =
         fm_tape_add(tape, &TEMPLATE_PAIR, "template pair embedder", sizeof(attributes), &memory);
     attributes *at = memory;
     const fm_tensor *aatype = fm_tape_tensor(tape, inputs->aatype);
     assert(aatype->rank == 2 && index < aatype->local[0]);
-    *at = (attributes){.n = aatype->local[1], .c = weights->c_t, .index = index};
+    fm_tensor out = fm_tensor_rows_of(tape->kernels->act, aatype->local[1], weights->c_t, part);
+    *at = (attributes){.first = fm_tensor_first(&out, 0),
+                       .n_i = out.local[0],
+                       .n = aatype->local[1],
+                       .c = weights->c_t,
+                       .index = index};
     fm_node_input(tape, node, inputs->aatype, true);
     fm_node_input(tape, node, inputs->pseudo_beta, true);
     fm_node_input(tape, node, inputs->pseudo_beta_mask, true);
     fm_node_input(tape, node, inputs->backbone_mask, true);
     fm_node_param(tape, node, weights->w);
     fm_node_param(tape, node, weights->b);
-    return fm_node_output(tape, node, tape->kernels->act, 3, (int64_t[]){at->n, at->n, at->c});
+    return fm_node_output_described(tape, node, &out);
 }

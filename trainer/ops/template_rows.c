@@ -77,13 +77,18 @@ fm_tensor_ref fm_op_template_rows(fm_tape *tape, fm_tensor_ref m, fm_tensor_ref 
         fm_tape_add(tape, &TEMPLATE_ROWS, "template torsion rows", sizeof(attributes), &memory);
     attributes *at = memory;
     const fm_tensor *msa = fm_tape_tensor(tape, m), *from = fm_tape_tensor(tape, features);
-    assert(msa->rank == 3 && msa->shard_axis < 0 && msa->local[2] == weights->c_m);
+    assert(msa->rank == 3 && msa->shard_axis != 0 && msa->local[2] == weights->c_m);
     assert(from->rank == 3 && from->local[1] == msa->local[1]);
     assert(from->local[2] == FM_TEMPLATE_ROW_FEATURES);
     *at = (attributes){.rows = from->local[0] * from->local[1],
                        .c = weights->c_m,
                        .m_elements = fm_tensor_local_count(msa)};
-    int64_t shape[] = {msa->local[0] + from->local[0], msa->local[1], at->c};
+    fm_tensor out;
+    fm_tensor_init(&out, "template torsion rows", tape->kernels->act, 3,
+                   (int64_t[]){msa->shape[0] + from->shape[0], msa->shape[1], at->c});
+    if (msa->shard_axis == 1) {
+        fm_tensor_shard(&out, 1, msa->shard_rank, msa->shard_count);
+    }
     fm_node_input(tape, node, m, false);
     fm_node_input(tape, node, features, true);
     const fm_param_ref params[] = {weights->w1, weights->b1, weights->w2, weights->b2};
@@ -91,5 +96,5 @@ fm_tensor_ref fm_op_template_rows(fm_tape *tape, fm_tensor_ref m, fm_tensor_ref 
         fm_node_param(tape, node, params[i]);
     }
     fm_node_save(tape, node, FM_KEEP, tape->kernels->act, 2, (int64_t[]){at->rows, at->c});
-    return fm_node_output(tape, node, tape->kernels->act, 3, shape);
+    return fm_node_output_described(tape, node, &out);
 }

@@ -48,6 +48,32 @@ fm_tensor fm_tensor_like(const fm_tensor *tensor, const char *name) {
     return like;
 }
 
+fm_tensor fm_tensor_of_width(const fm_tensor *tensor, const char *name, int64_t width) {
+    assert(tensor->rank > 0 && tensor->shard_axis != tensor->rank - 1);
+    int64_t shape[FM_TENSOR_RANK];
+    memcpy(shape, tensor->shape, sizeof shape);
+    shape[tensor->rank - 1] = width;
+    fm_tensor other;
+    fm_tensor_init(&other, name, tensor->element, tensor->rank, shape);
+    if (tensor->shard_axis >= 0) {
+        fm_tensor_shard(&other, tensor->shard_axis, tensor->shard_rank, tensor->shard_count);
+    }
+    for (int axis = 0; axis + 1 < tensor->rank; axis++) {
+        other.valid[axis] = tensor->valid[axis];
+    }
+    return other;
+}
+
+fm_tensor fm_tensor_rows_of(fm_element element, int64_t n, int64_t c, fm_part part) {
+    fm_tensor pair;
+    fm_tensor_init(&pair, "pair", element, 3, (int64_t[]){n, n, c});
+    assert(part.count >= 1 && n % part.count == 0);
+    if (part.count > 1) {
+        fm_tensor_shard(&pair, 0, part.rank, part.count);
+    }
+    return pair;
+}
+
 int64_t fm_tensor_first(const fm_tensor *tensor, int axis) {
     return axis == tensor->shard_axis ? tensor->shard_rank * tensor->local[axis] : 0;
 }

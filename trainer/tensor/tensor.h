@@ -27,6 +27,11 @@ enum { FM_TENSOR_RANK = 5, FM_TENSOR_NONE = -1 };
 /* Position of a tensor in its tape's table, FM_TENSOR_NONE = absent. */
 typedef int32_t fm_tensor_ref;
 
+/* Which part of a split axis is meant: part `rank` of `count` equal ones; {0, 1} = all of it. */
+typedef struct fm_part {
+    int32_t rank, count;
+} fm_part;
+
 typedef struct fm_tensor {
     const char *name; /* for messages; lives as long as the tape */
     fm_element element;
@@ -52,6 +57,13 @@ void fm_tensor_init(fm_tensor *tensor, const char *name, fm_element element, int
 
 /* A tensor of the same element type and shape, split in the same way, with nothing else of it. */
 fm_tensor fm_tensor_like(const fm_tensor *tensor, const char *name);
+
+/* The same with another last axis, which is not the split one. */
+fm_tensor fm_tensor_of_width(const fm_tensor *tensor, const char *name, int64_t width);
+
+/* A pair array [n, n, c] of which this rank has the rows of `part`; n is a multiple of its count.
+ */
+fm_tensor fm_tensor_rows_of(fm_element element, int64_t n, int64_t c, fm_part part);
 
 /* Splits `axis` over `count` ranks, for rank `rank`; at most one axis is split. */
 void fm_tensor_shard(fm_tensor *tensor, int axis, int32_t rank, int32_t count);

@@ -125,7 +125,8 @@ __global__ void __launch_bounds__(SQUARE_THREADS)
     });
 }
 
-/* The gradients of p and g from that of the gated operand, channel-major. */
+/* The gradients of p and g from that of the gated operand, channel-major; g NULL: that of p is it.
+ */
 template <typename T, int V>
 __global__ void __launch_bounds__(SQUARE_THREADS)
     gate_transpose_back(const T *packed, const T *p, const T *g, const T *mask, int64_t rows,
@@ -134,12 +135,19 @@ __global__ void __launch_bounds__(SQUARE_THREADS)
     square_place at = place_of_square(rows, c);
     load_square<T, V>(tile, at, packed);
     along_channels<V>(at, [&](int64_t row, int64_t channel, int r, int ch) {
-        float value[V], gate[V], factor = get(mask[row]);
-        load<T, V>(p + row * ld + channel, value);
-        load<T, V>(g + row * ld + channel, gate);
+        float value[V], gate[V], factor = g ? get(mask[row]) : 1.0f;
+        if (g) {
+            load<T, V>(p + row * ld + channel, value);
+            load<T, V>(g + row * ld + channel, gate);
+        }
 #pragma unroll
         for (int k = 0; k < V; k++) {
-            float up = factor * tile[ch + k][r], open = sigmoid(gate[k]);
+            float up = factor * tile[ch + k][r];
+            if (!g) {
+                value[k] = up;
+                continue;
+            }
+            float open = sigmoid(gate[k]);
             gate[k] = up * value[k] * open * (1.0f - open);
             value[k] = up * open;
         }

@@ -35,17 +35,33 @@ static size_t triangle_grad_workspace(const fm_triangle *args) {
     return (size_t)triangle_layout(args, true, NULL, &space) * sizeof(real);
 }
 
-/* One gated operand: channels first .. first + n - 1 of mask * sigmoid(g) * p, channel-major. */
+/* One operand: channels first .. first + n - 1 of mask * sigmoid(g) * p, or of p where g is NULL,
+ * channel-major. */
 static void triangle_load(const void *p, const void *g, const void *mask, int64_t rows, int64_t ld,
                           int64_t first, int64_t n, real *packed) {
     for (int64_t r = 0; r < rows; r++) {
         const real *value = (const real *)p + r * ld + first;
-        const real *gate_row = (const real *)g + r * ld + first;
-        real line[TRIANGLE_CHANNELS], factor = ((const real *)mask)[r];
-        for (int64_t c = 0; c < n; c++)
-            line[c] = factor * sigmoid(gate_row[c]) * value[c];
+        real line[TRIANGLE_CHANNELS];
+        if (g) {
+            const real *gate_row = (const real *)g + r * ld + first;
+            real factor = ((const real *)mask)[r];
+            for (int64_t c = 0; c < n; c++)
+                line[c] = factor * sigmoid(gate_row[c]) * value[c];
+        } else {
+            for (int64_t c = 0; c < n; c++)
+                line[c] = value[c];
+        }
         for (int64_t c = 0; c < n; c++)
             packed[c * rows + r] = line[c];
+    }
+}
+
+/* The gradient of an operand without gate. */
+static void triangle_plain_grad(int64_t rows, int64_t ld, int64_t first, int64_t n,
+                                const real *packed, fm_out dp) {
+    for (int64_t r = 0; r < rows && dp.data; r++) {
+        for (int64_t c = 0; c < n; c++)
+            put((real *)dp.data + r * ld + first + c, dp.beta, packed[c * rows + r]);
     }
 }
 
@@ -53,6 +69,10 @@ static void triangle_load(const void *p, const void *g, const void *mask, int64_
 static void triangle_gate_grad(const void *p, const void *g, const void *mask, int64_t rows,
                                int64_t ld, int64_t first, int64_t n, const real *packed, fm_out dp,
                                fm_out dg) {
+    if (!g) {
+        triangle_plain_grad(rows, ld, first, n, packed, dp);
+        return;
+    }
     for (int64_t r = 0; r < rows; r++) {
         int64_t at = r * ld + first;
         const real *value = (const real *)p + at, *gate_row = (const real *)g + at;

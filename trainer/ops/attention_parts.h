@@ -1,0 +1,39 @@
+/* attention_parts.h: what the attention sublayer in one node (attention.c) and in three
+ * (attention_split.c) are made of. For these two files alone. */
+#ifndef FM_TRAINER_ATTENTION_PARTS_H
+#define FM_TRAINER_ATTENTION_PARTS_H
+
+#include "trainer/ops/attention.h"
+#include "trainer/ops/call.h"
+
+typedef struct fm_attention_shape {
+    fm_axial axial;
+    int64_t n0, n1, c, n_head, c_head;
+    int64_t n_query, n_batch; /* extents of the attended and of the other axis */
+    int64_t width;            /* n_head * c_head */
+    fm_update update;
+} fm_attention_shape;
+
+/* x [n0, n1, c], whole along the attended axis. */
+fm_attention_shape fm_attention_shape_of(fm_axial axial, const fm_tensor *x,
+                                         const fm_attention_weights *weights, double dropout);
+
+/* The core's operands but mask, bias, o and lse. qkvg [n0, n1, 4 width]. */
+fm_attention fm_attention_core(const fm_run *run, const fm_attention_shape *shape,
+                               const void *qkvg);
+
+/* q k v g of normed [n0, n1, c]; w [4 width, c], gate_bias [width]. */
+void fm_attention_project(fm_run *run, const fm_attention_shape *shape, const void *normed,
+                          const void *w, const void *gate_bias, void *qkvg);
+void fm_attention_project_grad(fm_run *run, const fm_attention_shape *shape, const void *normed,
+                               const void *w, const void *dqkvg, fm_out dnormed, fm_out dw,
+                               fm_out dgate_bias);
+
+/* The bias [rows, n_head] of normed [rows, c], w [n_head, c]. */
+fm_linear fm_attention_bias(int64_t rows, int64_t c, int64_t n_head, const void *normed,
+                            const void *w);
+/* The update [n0, n1, c] of the gated values o. */
+fm_linear fm_attention_out(const fm_attention_shape *shape, const void *o, const void *w,
+                           const void *bias);
+
+#endif

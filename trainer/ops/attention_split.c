@@ -1,0 +1,234 @@
+/* attention_split.c: see attention_split.h. */
+#include "trainer/ops/attention_split.h"
+
+#include "trainer/ops/attention_parts.h"
+
+#include <assert.h>
+
+/* ---- bias ------------------------------------------------------------------------------------ */
+
+typedef struct bias_attributes {
+    int64_t n0, n1, c, n_head;
+    bool turned; /* queries lie along axis 1 of z */
+} bias_attributes;
+
+enum { PB_NORM, PB_W };
+
+static fm_norm bias_norm(fm_run *run, const fm_node *node) {
+    const bias_attributes *at = node->attributes;
+    return fm_call_norm(run, at->n0 * at->n1, at->c, fm_run_input(run, node, 0),
+                        fm_run_param(run, node, PB_NORM));
+}
+
+static fm_linear bias_linear(const fm_run *run, const fm_node *node, const void *normed) {
+    const bias_attributes *at = node->attributes;
+    return fm_attention_bias(at->n0 * at->n1, at->c, at->n_head, normed,
+                             fm_run_param(run, node, PB_W));
+}
+
+/* y [b, a, n_head] = x [a, b, n_head] */
+static void turn(fm_run *run, int64_t a, int64_t b, int64_t n_head, const void *x, void *y) {
+    fm_call_copy_strided(run, &(fm_strided){.rank = 3,
+                                            .shape = {a, b, n_head},
+                                            .x_stride = {b * n_head, n_head, 1},
+                                            .y_stride = {n_head, a * n_head, 1},
+                                            .alpha = 1,
+                                            .x = x,
+                                            .y = {y, FM_WRITE}});
+}
+
+static void bias_forward(fm_run *run, const fm_node *node) {
+    const bias_attributes *at = node->attributes;
+    if (!fm_run_wants_output(run)) {
+        return;
+    }
+    void *out = fm_run_output(run, node, 0);
+    void *bias = at->turned ? fm_run_workspace_act(run, at->n0 * at->n1 * at->n_head) : out;
+    fm_norm normed = bias_norm(run, node); /* A7:3 A13:1 A14:1 */
+    fm_linear linear = bias_linear(run, node, normed.y);
+    fm_call_linear(run, &linear, false, bias); /* A7:3 A13:3 A14:3 */
+    if (at->turned) {
+        turn(run, at->n0, at->n1, at->n_head, bias, out);
+    }
+}
+
+static void bias_backward(fm_run *run, const fm_node *node) {
+    const bias_attributes *at = node->attributes;
+    const void *dbias = fm_run_output_gradient(run, node, 0);
+    if (at->turned) {
+        void *back = fm_run_workspace_act(run, at->n0 * at->n1 * at->n_head);
+        turn(run, at->n1, at->n0, at->n_head, dbias, back);
+        dbias = back;
+    }
+    fm_norm normed = bias_norm(run, node);
+    void *dnormed = fm_run_workspace_act(run, at->n0 * at->n1 * at->c);
+    fm_linear linear = bias_linear(run, node, normed.y);
+    fm_call_linear_grad(run, &linear, dbias, (fm_out){dnormed, FM_WRITE},
+                        fm_run_param_gradient(run, node, PB_W), (fm_out){0});
+    fm_call_norm_grad(run, &normed, dnormed, fm_run_gradient(run, node, 0),
+                      fm_run_param_gradient(run, node, PB_NORM));
+}
+
+static const fm_op BIAS = {"attention bias", bias_forward, bias_backward};
+
+fm_tensor_ref fm_op_attention_bias(fm_tape *tape, const char *name, fm_axial axial, fm_tensor_ref z,
+                                   const fm_attention_weights *weights) {
+    void *memory;
+    fm_node *node = fm_tape_add(tape, &BIAS, name, sizeof(bias_attributes), &memory);
+    fm_tensor x = *fm_tape_tensor(tape, z);
+    bool turned = axial == FM_AXIAL_ENDING;
+    assert(axial != FM_AXIAL_COLUMN && x.rank == 3 && x.shape[0] == x.shape[1]);
+    assert(x.shard_axis == -1 || x.shard_axis == turned);
+    *(bias_attributes *)memory = (bias_attributes){.n0 = x.local[0],
+                                                   .n1 = x.local[1],
+                                                   .c = x.local[2],
+                                                   .n_head = weights->n_head,
+                                                   .turned = turned};
+    fm_node_input(tape, node, z, true);
+    fm_node_param(tape, node, axial == FM_AXIAL_ROW ? weights->norm_z : weights->norm);
+    fm_node_param(tape, node, weights->bias);
+    fm_tensor out;
+    fm_tensor_init(&out, name, x.element, 3, (int64_t[]){x.shape[0], x.shape[1], weights->n_head});
+    if (x.shard_axis >= 0) {
+        fm_tensor_shard(&out, 0, x.shard_rank, x.shard_count);
+    }
+    return fm_node_output_described(tape, node, &out);
+}
+
+/* ---- q k v g --------------------------------------------------------------------------------- */
+
+enum { PP_NORM, PP_QKVG, PP_GATE_BIAS };
+
+static fm_norm project_norm(fm_run *run, const fm_node *node) {
+    const fm_attention_shape *at = node->attributes;
+    return fm_call_norm(run, at->n0 * at->n1, at->c, fm_run_input(run, node, 0),
+                        fm_run_param(run, node, PP_NORM));
+}
+
+static void project_forward(fm_run *run, const fm_node *node) {
+    if (!fm_run_wants_output(run)) {
+        return;
+    }
+    fm_norm normed = project_norm(run, node);
+    fm_attention_project(run, node->attributes, normed.y, fm_run_param(run, node, PP_QKVG),
+                         fm_run_param(run, node, PP_GATE_BIAS), fm_run_output(run, node, 0));
+}
+
+static void project_backward(fm_run *run, const fm_node *node) {
+    const fm_attention_shape *at = node->attributes;
+    fm_norm normed = project_norm(run, node);
+    void *dnormed = fm_run_workspace_act(run, at->n0 * at->n1 * at->c);
+    fm_attention_project_grad(run, at, normed.y, fm_run_param(run, node, PP_QKVG),
+                              fm_run_output_gradient(run, node, 0), (fm_out){dnormed, FM_WRITE},
+                              fm_run_param_gradient(run, node, PP_QKVG),
+                              fm_run_param_gradient(run, node, PP_GATE_BIAS));
+    fm_call_norm_grad(run, &normed, dnormed, fm_run_gradient(run, node, 0),
+                      fm_run_param_gradient(run, node, PP_NORM));
+}
+
+static const fm_op PROJECT = {"attention projections", project_forward, project_backward};
+
+fm_tensor_ref fm_op_attention_project(fm_tape *tape, const char *name, fm_tensor_ref x,
+                                      const fm_attention_weights *weights) {
+    void *memory;
+    fm_node *node = fm_tape_add(tape, &PROJECT, name, sizeof(fm_attention_shape), &memory);
+    fm_attention_shape *at = memory;
+    const fm_tensor *in = fm_tape_tensor(tape, x);
+    *at = (fm_attention_shape){.n0 = in->local[0],
+                               .n1 = in->local[1],
+                               .c = in->local[2],
+                               .width = weights->n_head * weights->c_head};
+    fm_node_input(tape, node, x, true);
+    fm_node_param(tape, node, weights->norm);
+    fm_node_param(tape, node, weights->qkvg);
+    fm_node_param(tape, node, weights->gate_bias);
+    fm_tensor out = fm_tensor_of_width(in, name, 4 * at->width);
+    return fm_node_output_described(tape, node, &out);
+}
+
+/* ---- core ------------------------------------------------------------------------------------ */
+
+enum { IN_X, IN_QKVG, IN_MASK, IN_BIAS };
+enum { P_OUT, P_OUT_BIAS };
+enum { S_OUT, S_LSE };
+
+static fm_attention core_of(const fm_run *run, const fm_node *node) {
+    const fm_attention_shape *at = node->attributes;
+    fm_attention core = fm_attention_core(run, at, fm_run_input(run, node, IN_QKVG));
+    core.mask = fm_run_input(run, node, IN_MASK);
+    core.bias = fm_run_input(run, node, IN_BIAS);
+    core.bias_stride[1] = 1;
+    core.bias_stride[2] = at->n_query * at->n_head;
+    core.bias_stride[3] = at->n_head;
+    core.o = fm_run_saved(run, node, S_OUT);
+    core.lse = fm_run_saved(run, node, S_LSE);
+    return core;
+}
+
+static fm_linear out_projection(const fm_run *run, const fm_node *node) {
+    return fm_attention_out(node->attributes, fm_run_saved(run, node, S_OUT),
+                            fm_run_param(run, node, P_OUT), fm_run_param(run, node, P_OUT_BIAS));
+}
+
+static void core_forward(fm_run *run, const fm_node *node) {
+    const fm_attention_shape *at = node->attributes;
+    fm_attention core = core_of(run, node);
+    fm_call_attention(run, &core); /* A7:5-6 A13:5-6 A14:5-6 */
+    if (!fm_run_wants_output(run)) {
+        return;
+    }
+    void *update = fm_run_workspace_act(run, at->n0 * at->n1 * at->c);
+    fm_linear out = out_projection(run, node);
+    fm_call_linear(run, &out, false, update); /* A7:7 A13:7 A14:7 */
+    fm_call_update(run, node, &at->update, fm_run_input(run, node, IN_X), update,
+                   fm_run_output(run, node, 0));
+}
+
+static void core_backward(fm_run *run, const fm_node *node) {
+    const fm_attention_shape *at = node->attributes;
+    fm_element act = run->kernels->act;
+    fm_out dqkvg = fm_run_gradient(run, node, IN_QKVG);
+    assert(dqkvg.beta == FM_WRITE);
+    void *dcore = fm_run_workspace_act(run, at->n0 * at->n1 * at->width);
+    int64_t mark = fm_run_mark(run);
+    const void *dupdate =
+        fm_call_update_grad(run, node, &at->update, fm_run_output_gradient(run, node, 0));
+    fm_linear out = out_projection(run, node);
+    fm_call_linear_grad(run, &out, dupdate, (fm_out){dcore, FM_WRITE},
+                        fm_run_param_gradient(run, node, P_OUT),
+                        fm_run_param_gradient(run, node, P_OUT_BIAS));
+    fm_run_release(run, mark);
+    fm_attention core = core_of(run, node);
+    fm_attention_grad grad = {.dout = dcore,
+                              .dq = dqkvg,
+                              .dk = fm_out_at(dqkvg, at->width, act),
+                              .dv = fm_out_at(dqkvg, 2 * at->width, act),
+                              .dg = fm_out_at(dqkvg, 3 * at->width, act),
+                              .dbias = fm_run_gradient(run, node, IN_BIAS)};
+    fm_call_attention_grad(run, &core, &grad);
+}
+
+static const fm_op CORE = {"attention core", core_forward, core_backward};
+
+fm_tensor_ref fm_op_attention_core(fm_tape *tape, const char *name, fm_axial axial, fm_tensor_ref x,
+                                   fm_tensor_ref qkvg, fm_tensor_ref mask, fm_tensor_ref bias,
+                                   const fm_attention_weights *weights, double dropout) {
+    void *memory;
+    fm_node *node = fm_tape_add(tape, &CORE, name, sizeof(fm_attention_shape), &memory);
+    fm_attention_shape *at = memory;
+    *at = fm_attention_shape_of(axial, fm_tape_tensor(tape, x), weights, dropout);
+    const fm_tensor *b = fm_tape_tensor(tape, bias), *m = fm_tape_tensor(tape, mask);
+    assert(b->local[0] == at->n_query && b->local[1] == at->n_query);
+    assert(m->local[0] == at->n0 && m->local[1] == at->n1);
+    fm_node_draws(tape, node);
+    fm_node_input(tape, node, x, false);
+    fm_node_input(tape, node, qkvg, true);
+    fm_node_input(tape, node, mask, true);
+    fm_node_input(tape, node, bias, true);
+    fm_node_param(tape, node, weights->out);
+    fm_node_param(tape, node, weights->out_bias);
+    fm_element act = tape->kernels->act, acc = tape->kernels->acc;
+    fm_node_save(tape, node, FM_KEEP, act, 2, (int64_t[]){at->n0 * at->n1, at->width});
+    fm_node_save(tape, node, FM_KEEP, acc, 3, (int64_t[]){at->n_batch, at->n_head, at->n_query});
+    return fm_node_residual(tape, node, IN_X);
+}
