@@ -122,7 +122,6 @@ static void keep_outputs(fm_tape *tape) {
                                         "backbone update",
                                         "transition norm",
                                         "stack",
-                                        "all-atom coordinates",
                                         "plddt head",
                                         "experimentally resolved",
                                         "aligned error",
@@ -204,6 +203,9 @@ static fm_status record(full *f, fm_error *error) {
             want_gradients(f);
         }
         keep_outputs(tape);
+        if (is_whole(f)) {
+            fm_tape_keep(tape, passes[i]->out.structure.atoms.atoms);
+        }
         status = fm_tape_plan(tape, error);
         if (status) {
             return status;
@@ -649,7 +651,6 @@ static void forward(full *f, pass *p, int cycle) {
     fm_tape_forward(&p->tape, NULL);
     f->kernels->synchronize(NULL);
     printf("cycle %d: %.1f s\n", cycle, now() - start);
-    fflush(stdout);
     compare_trunk(f, &p->tape, cycle);
     if (is_whole(f)) {
         compare_structure(f, p, cycle);
@@ -739,6 +740,7 @@ static bool parse(arguments *set, int argc, char **argv) {
 
 int main(int argc, char **argv) {
     arguments set;
+    setvbuf(stdout, NULL, _IOLBF, 0);
     char path[3][1024], relative_path[512];
     static const char *const names[] = {"full_inputs.npz", "full_golden.npz", "full_config.json"};
     if (!parse(&set, argc, argv)) {

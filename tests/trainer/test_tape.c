@@ -103,6 +103,28 @@ static void used_bytes_equal_planned_bytes(void **state) {
     }
 }
 
+/* The first of several: an output, or, where all are finite, a gradient. */
+static void what_is_not_finite_is_named(void **state) {
+    (void)state;
+    chain s = {0};
+    op_bench bench;
+    char what[256];
+    uint32_t flag;
+    begin(&bench, &s, false);
+    assert_false(fm_tape_name_nonfinite(&bench.tape, NULL, &flag, what, sizeof what));
+    double *seed = fm_state_data(&bench.state, bench.output_gradient), old = seed[ROWS * C - 1];
+    seed[ROWS * C - 1] = INFINITY;
+    assert_true(fm_tape_name_nonfinite(&bench.tape, NULL, &flag, what, sizeof what));
+    assert_string_equal(what, "the gradient of input 0 in link (op transition, node 3)");
+    seed[ROWS * C - 1] = old;
+    double *w = bench.params.master, *w2 = w + bench.params.block[s.weights[1].w2].offset;
+    w2[HIDDEN] = NAN; /* of channel 1 */
+    w[bench.params.block[s.weights[3].b2].offset] = NAN;
+    assert_true(fm_tape_name_nonfinite(&bench.tape, NULL, &flag, what, sizeof what));
+    assert_string_equal(what, "element 1 of output 0 [6, 8] of link (op transition, node 1)");
+    op_end(&bench);
+}
+
 static void a_tape_without_gradient_updates_in_place(void **state) {
     (void)state;
     chain s = {0}, t = {0};
@@ -200,6 +222,7 @@ int main(void) {
         cmocka_unit_test(shared_parameters_and_late_readers_add_gradients),
         cmocka_unit_test(recomputing_blocks_changes_no_bit_and_saves_memory),
         cmocka_unit_test(used_bytes_equal_planned_bytes),
+        cmocka_unit_test(what_is_not_finite_is_named),
         cmocka_unit_test(a_tape_without_gradient_updates_in_place),
         cmocka_unit_test(other_streams_keep_their_places),
         cmocka_unit_test(using_a_destroyed_input_asserts),

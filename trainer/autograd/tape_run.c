@@ -73,7 +73,7 @@ static void *dry_place(void) {
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-static void *place(const fm_tape *tape, fm_tensor_ref ref, int32_t step) {
+void *fm_tape_place(const fm_tape *tape, fm_tensor_ref ref, int32_t step) {
     if (ref == FM_TENSOR_NONE) {
         return NULL;
     }
@@ -89,11 +89,11 @@ static void *place(const fm_tape *tape, fm_tensor_ref ref, int32_t step) {
 }
 
 void *fm_tape_data(const fm_tape *tape, fm_tensor_ref tensor) {
-    return place(tape, tensor, tape->n_step - 1);
+    return fm_tape_place(tape, tensor, tape->n_step - 1);
 }
 
 void *fm_tape_gradient(const fm_tape *tape, fm_tensor_ref tensor) {
-    return place(tape, tape->tensor[tensor].gradient, tape->n_step - 1);
+    return fm_tape_place(tape, tape->tensor[tensor].gradient, tape->n_step - 1);
 }
 
 static int64_t most(int64_t a, int64_t b) {
@@ -136,7 +136,7 @@ static void *run_place(const fm_run *run, fm_tensor_ref ref) {
     if (run->dry) {
         return ref == FM_TENSOR_NONE ? NULL : dry_place();
     }
-    return place(run->tape, ref, run->step);
+    return fm_tape_place(run->tape, ref, run->step);
 }
 
 static bool output_is_finite(const fm_tape *tape, const fm_node *node, int32_t at,
@@ -147,7 +147,7 @@ static bool output_is_finite(const fm_tape *tape, const fm_node *node, int32_t a
         const fm_tensor *tensor = &tape->tensor[node->output[i]];
         if (tensor->element == tape->kernels->act) {
             tape->kernels->find_nonfinite(stream, fm_tensor_local_count(tensor),
-                                          place(tape, node->output[i], at), flag);
+                                          fm_tape_place(tape, node->output[i], at), flag);
         }
     }
     tape->kernels->download(stream, &found, flag, sizeof found);
