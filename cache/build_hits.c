@@ -254,6 +254,18 @@ static fm_status give_structure(void *context, const char *id, uint32_t chain,
     return status;
 }
 
+static bool give_listed_date(void *context, const char *id, char ret_date[FM_RELEASE_DATE]) {
+    const fm_build_reader *reader = context;
+    const char *date = fm_source_listed_date(reader->state->source, id);
+    if (date) memcpy(ret_date, date, FM_RELEASE_DATE);
+    return date != NULL;
+}
+
+static const char *give_successor(void *context, const char *id) {
+    const fm_build_reader *reader = context;
+    return fm_source_successor(reader->state->source, id);
+}
+
 static fm_status run_kalign(void *context, fm_bytes hit, fm_bytes chain, fm_arena *arena,
                             const char **ret_hit_row, const char **ret_chain_row,
                             size_t *ret_n_column, fm_error *reterr) {
@@ -301,6 +313,50 @@ static bool read_id(const fm_hit *hit, char out[ID_BYTES + 1]) {
     return true;
 }
 
+/* Adds to *lists, made when it is needed, what lists of the dataset say of an id and of the one
+ * that is taken in its place. An id of which they say nothing leaves no trace, so that another
+ * date of an id makes anew only the parts that name it. */
+static fm_status hash_listed(fm_build_reader *reader, const char *id, fm_sha256_state **lists,
+                             fm_error *reterr) {
+    const fm_source *source = reader->state->source;
+    bool is_replaced =
+        reader->state->options->features.compat_openfold || !fm_source_find_template(source, id);
+    const char *date = fm_source_listed_date(source, id);
+    const char *successor = is_replaced ? fm_source_successor(source, id) : NULL;
+    const char *later = successor ? fm_source_listed_date(source, successor) : NULL;
+    fm_sha256 hash = {{0}};
+    if (!date && !successor) return FM_OK;
+    if (!*lists) *lists = fm_sha256_create();
+    const char *said[] = {id, date ? date : "", successor ? successor : "", later ? later : ""};
+    for (size_t i = 0; i < sizeof said / sizeof said[0]; i++)
+        fm_sha256_update(*lists, said[i], strlen(said[i]) + 1);
+    fm_status status = successor ? hash_structure(reader, successor, &hash, reterr) : FM_OK;
+    if (!status) fm_sha256_update(*lists, hash.bytes, sizeof hash.bytes);
+    return status;
+}
+
+/* The structures that the hits name, and what lists say of them. */
+static fm_status hash_named(fm_build_reader *reader, const fm_hits *hits, fm_sha256_state *key,
+                            fm_error *reterr) {
+    fm_sha256_state *lists = NULL;
+    fm_sha256 hash;
+    fm_status status = FM_OK;
+    char last[ID_BYTES + 1] = "", id[ID_BYTES + 1];
+    for (uint32_t k = 0; k < hits->n_hit && !status; k++) {
+        if (!read_id(&hits->hit[k], id) || strcmp(id, last) == 0) continue;
+        memcpy(last, id, sizeof last);
+        status = hash_structure(reader, id, &hash, reterr);
+        if (!status) fm_sha256_update(key, hash.bytes, sizeof hash.bytes);
+        if (!status) status = hash_listed(reader, id, &lists, reterr);
+    }
+    if (!lists) return status;
+    hash = fm_sha256_digest(lists);
+    fm_sha256_destroy(lists);
+    fm_sha256_update(key, "lists", sizeof "lists");
+    fm_sha256_update(key, hash.bytes, sizeof hash.bytes);
+    return status;
+}
+
 fm_status fm_build_hits_key(fm_build_reader *reader, const fm_build_search *search, size_t n_search,
                             fm_arena *arena, fm_sha256_state *key, fm_error *reterr) {
     bool compat = reader->state->options->features.compat_openfold;
@@ -310,16 +366,9 @@ fm_status fm_build_hits_key(fm_build_reader *reader, const fm_build_search *sear
         fm_sha256_update(key, search[i].name, strlen(search[i].name) + 1);
         fm_sha256_update(key, hash.bytes, sizeof hash.bytes);
         fm_hits hits;
-        char last[ID_BYTES + 1] = "", id[ID_BYTES + 1];
         fm_status status = parse_search(&search[i], (fm_bytes){0}, compat, arena, &hits, reterr);
+        if (!status) status = hash_named(reader, &hits, key, reterr);
         if (status) return status;
-        for (uint32_t k = 0; k < hits.n_hit; k++) {
-            if (!read_id(&hits.hit[k], id) || strcmp(id, last) == 0) continue;
-            memcpy(last, id, sizeof last);
-            status = hash_structure(reader, id, &hash, reterr);
-            if (status) return status;
-            fm_sha256_update(key, hash.bytes, sizeof hash.bytes);
-        }
     }
     fm_arena_rewind(arena, mark);
     return FM_OK;
@@ -336,8 +385,12 @@ fm_status fm_build_hits_map(fm_build_reader *reader, const fm_part_sequence *seq
         fm_status status = parse_search(&search[i], query, compat, arena, &lists[i], reterr);
         if (status) return status;
     }
-    const fm_template_source source = {
-        .context = reader, .entry = give_entry, .structure = give_structure, .align = run_kalign};
+    const fm_template_source source = {.context = reader,
+                                       .entry = give_entry,
+                                       .structure = give_structure,
+                                       .listed_date = give_listed_date,
+                                       .successor = give_successor,
+                                       .align = run_kalign};
     reader->temporary = arena; /* above what the mapping holds, for the time of a call */
     return fm_templates_map(sequence, lists, n_search, compat, &source, arena, ret_hits, reterr);
 }

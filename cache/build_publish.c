@@ -136,6 +136,21 @@ static fm_status gather_chains(const build_state *state, fm_arena *arena, fm_gen
     return FM_OK;
 }
 
+/* What a list of the dataset knows and the chain's parts do not. */
+static void add_listed(const fm_source *source, const char *name, fm_chain_facts *facts) {
+    const fm_listed *listed = fm_source_listed_chain(source, name);
+    if (!listed) return;
+    facts->cluster_size = listed->cluster_size;
+    if (!facts->release_date[0] && listed->release_date[0]) {
+        memcpy(facts->release_date, listed->release_date, sizeof facts->release_date);
+        facts->flags |= FM_FACTS_LISTED;
+    }
+    if (facts->resolution <= 0.0f && listed->resolution > 0.0f) {
+        facts->resolution = listed->resolution;
+        facts->flags |= FM_FACTS_LISTED;
+    }
+}
+
 /* The facts of chains, from the notes that were made with their structures. A row without a note
  * stays empty. */
 static fm_status gather_facts(build_state *state, fm_arena *arena, fm_generation *generation,
@@ -156,6 +171,7 @@ static fm_status gather_facts(build_state *state, fm_arena *arena, fm_generation
         const fm_bytes value = {note->value, note->value_bytes};
         if (fm_facts_decode_row(value, row, NULL)) continue;
         note->used = true;
+        add_listed(state->source, result->name, row);
     }
     generation->facts = facts;
     return FM_OK;

@@ -14,7 +14,8 @@
  *     alignments   a folder for each chain, flat (OpenFold, AlphaFold) or with a3m/ and hhr/ (RODA)
  *     alignment_db *.db with a sharded or legacy *.index
  *     uniclust30   <name>/{a3m,pdb}/: predicted structures with their alignments (RODA)
- *     duplicates   duplicate_pdb_chains.txt: chains that share the alignments of another */
+ *     duplicates   duplicate_pdb_chains.txt: chains that share the alignments of another
+ *     lists        chain_data_cache.json, mmcif_cache.json, obsolete.dat */
 #ifndef FM_CACHE_SOURCE_H
 #define FM_CACHE_SOURCE_H
 
@@ -23,6 +24,7 @@
 #include "proto/base/arena.h"
 #include "proto/base/bytes.h"
 #include "proto/base/status.h"
+#include "proto/record.h"
 
 typedef struct fm_source_chain {
     const char *name;          /* "<id>_<chain>", "<id>" of a prediction; "<dataset>:" before it */
@@ -63,6 +65,33 @@ typedef struct fm_source_problem {
     const char *name; /* file or folder name; control bytes replaced */
 } fm_source_problem;
 
+/* What a list of the dataset says of a chain or an id. */
+typedef struct fm_listed {
+    const char *name;
+    char release_date[FM_RELEASE_DATE]; /* "" = not said */
+    float resolution;                   /* Å; 0 = not said, or none */
+    uint32_t cluster_size;              /* 0 = not said */
+} fm_listed;
+
+typedef struct fm_listing {
+    const char *path; /* NULL = there is no such list */
+    uint32_t n;
+    const fm_listed *listed; /* [n] sorted by name */
+} fm_listing;
+
+/* An id of the PDB that another one replaced. Ids are in lower case, terminated. */
+typedef struct fm_obsolete {
+    char id[5], successor[5];
+    char last[5];   /* at the end of the chain of replacements */
+    bool is_circle; /* there is no end */
+} fm_obsolete;
+
+typedef struct fm_obsolete_list {
+    const char *path; /* NULL = there is no such list */
+    uint32_t n;
+    fm_obsolete *entry; /* [n] sorted by id */
+} fm_obsolete_list;
+
 /* A set of structures of one kind, with their alignments. */
 typedef struct fm_source_dataset {
     const char *name;   /* "" = it has none: its chains are called as they are */
@@ -72,6 +101,9 @@ typedef struct fm_source_dataset {
     uint32_t n_duplicate;         /* of the chains: those with the alignments of another */
     const char *structures_found; /* what was recognised, in words, with the path */
     const char *alignments_found;
+    fm_listing chain_data;     /* chain_data_cache.json, by chain */
+    fm_listing dates;          /* mmcif_cache.json, by id in lower case */
+    fm_obsolete_list obsolete; /* obsolete.dat */
 } fm_source_dataset;
 
 enum { FM_SOURCE_N_DATASET = 64, FM_SOURCE_DATASET_BYTES = 32 };
@@ -91,9 +123,11 @@ typedef struct fm_source_options {
     const char *name;  /* of a dataset among several; NULL = none */
     bool is_predicted; /* its structures are predictions; those in PDB files always are */
     /* Each NULL = looked for in the dataset: */
-    const char *structures; /* folder, or a zip archive */
-    const char *alignments; /* folder, or one .index file */
-    const char *duplicates; /* file as duplicate_pdb_chains.txt */
+    const char *structures;                          /* folder, or a zip archive */
+    const char *alignments;                          /* folder, or one .index file */
+    const char *duplicates;                          /* file as duplicate_pdb_chains.txt */
+    const char *chain_data, *mmcif_cache, *obsolete; /* files as chain_data_cache.json,
+                                                        mmcif_cache.json, obsolete.dat */
 } fm_source_options;
 
 /* Scans a dataset. FM_ERR_NOT_FOUND when it has no folder of structures; a dataset without
@@ -113,6 +147,15 @@ void fm_source_close(fm_source *source);
 /* The structure of that id that may be a template: of the first dataset of experimental structures
  * that has one as mmCIF. NULL = none. */
 const fm_source_structure *fm_source_find_template(const fm_source *source, const char *id);
+
+/* What lists say; the first dataset that has an answer gives it. The date of an id, NULL = not
+ * listed; the id at the end of the replacements of an obsolete one, NULL = none. Ids are in lower
+ * case; results are borrowed. */
+const char *fm_source_listed_date(const fm_source *source, const char *id);
+const char *fm_source_successor(const fm_source *source, const char *id);
+
+/* What the list of a chain's own dataset says of it, by its name in the source; NULL = nothing. */
+const fm_listed *fm_source_listed_chain(const fm_source *source, const char *name);
 
 /* A structure file's text, inflated, in the arena; at most max_bytes. Its path is the error's
  * source. Any number of threads at once. */

@@ -102,4 +102,22 @@ const fm_source_set *fm_source_find_set(const fm_source_scanning *scan, const ch
 FM_MUST_USE fm_status fm_source_take_duplicates(fm_source_scanning *scan, fm_bytes text,
                                                 fm_error *reterr);
 
+/* Reads a list in JSON: {"name": {"release_date": "YYYY-MM-DD", "resolution": number,
+ * "cluster_size": number, ...}, ...}; values of other kinds count as not there. is_ids: names are
+ * ids, and kept in lower case. FM_ERR_FORMAT with the place. */
+FM_MUST_USE fm_status fm_source_read_listing(const char *path, bool is_ids, fm_arena *arena,
+                                             fm_listing *ret_listing, fm_error *reterr);
+/* By name; NULL = not listed. */
+const fm_listed *fm_listing_find(const fm_listing *listing, const char *name);
+
+/* Reads the PDB's list of obsolete ids: lines "OBSLTE    31-JUL-94 116L     216L"; others, and ids
+ * that nothing replaced, are passed over. */
+FM_MUST_USE fm_status fm_source_parse_obsolete(fm_bytes text, fm_arena *arena,
+                                               fm_obsolete_list *ret_list, fm_error *reterr);
+
+/* The lists of a dataset, those given or those that are found. */
+FM_MUST_USE fm_status fm_source_take_lists(fm_source_scanning *scan,
+                                           const fm_source_options *options,
+                                           fm_source_dataset *dataset, fm_error *reterr);
+
 #endif

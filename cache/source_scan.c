@@ -313,6 +313,7 @@ static fm_status scan_dataset(gathering *all, const fm_source_options *options, 
     if (!status) status = fm_source_sort_sets(scan, reterr);
     if (!status) status = find_duplicates(scan, options, reterr);
     if (!status) status = join(scan, &dataset, reterr);
+    if (!status) status = fm_source_take_lists(scan, options, &dataset, reterr);
     if (!status) status = keep_structures(all, reterr);
     if (status) return status;
     dataset.n_structure = all->n_structure - dataset.first_structure;
@@ -332,7 +333,13 @@ static fm_status scan_uniclust30(gathering *all, const fm_source_options *option
     if (!*ret_there) return FM_OK;
     const fm_source_options inside = {
         .dataset = folder, .name = "uniclust30", .is_predicted = true};
-    return scan_dataset(all, &inside, reterr);
+    fm_status status = scan_dataset(all, &inside, reterr);
+    /* A list of all chains lies beside both halves. */
+    fm_source_dataset *half = all->dataset;
+    if (!status && all->n_dataset == 2 && !half[1].chain_data.path) {
+        half[1].chain_data = half[0].chain_data;
+    }
+    return status;
 }
 
 /* One dataset, with its second half where it has one. */

@@ -4,7 +4,6 @@
 #include "featurizer/msa.h"
 #include "server/cli/commands.h"
 
-#include <stdio.h>
 #include <sys/stat.h>
 
 typedef struct plan_totals {
@@ -56,6 +55,14 @@ static void print_chain(const fm_source_structure *structure, const fm_source_ch
     fm_arena_rewind(arena, mark);
 }
 
+void fm_build_print_lists(FILE *out, const fm_source_dataset *dataset) {
+    const fm_listing *chains = &dataset->chain_data, *dates = &dataset->dates;
+    const fm_obsolete_list *obsolete = &dataset->obsolete;
+    if (chains->path) fprintf(out, "chain data %s: %u chains\n", chains->path, chains->n);
+    if (dates->path) fprintf(out, "dates %s: %u ids\n", dates->path, dates->n);
+    if (obsolete->path) fprintf(out, "obsolete %s: %u ids\n", obsolete->path, obsolete->n);
+}
+
 int fm_build_dry_run(const fm_source *source, fm_arena *arena) {
     plan_totals totals = {0};
     for (uint32_t i = 0; i < source->n_dataset; i++) {
@@ -66,6 +73,7 @@ int fm_build_dry_run(const fm_source *source, fm_arena *arena) {
         }
         printf("structures %s: %u\n", dataset->structures_found, dataset->n_structure);
         printf("alignments %s: %u chains\n", dataset->alignments_found, dataset->n_chain);
+        fm_build_print_lists(stdout, dataset);
     }
     for (uint32_t i = 0; i < source->n_structure; i++) {
         const fm_source_structure *structure = &source->structure[i];

@@ -4,10 +4,15 @@
 
 #include "cache/source.h"
 
+#include <stdio.h>
+
 /* Prints to stdout what was recognised, a line for each chain ("chain NAME <tab> structure <tab>
  * files with their bytes, or why it is refused"), every problem, and totals. Opens no file, but
  * lists every folder. Returns the exit code: 0 even when there are problems, 1 when there is
  * nothing to build. */
 int fm_build_dry_run(const fm_source *source, fm_arena *arena);
+
+/* The lists of a dataset, a line each: "chain data PATH: N chains". */
+void fm_build_print_lists(FILE *out, const fm_source_dataset *dataset);
 
 #endif

@@ -49,7 +49,8 @@ static const char description[] =
     "                                               also divided: mmcifs/ab/1abc.cif.gz;\n"
     "                                               also zip archives: pdb_mmcif.zip)\n"
     "    DATASET/data/<id>.pdb[.gz]                 (predictions, alignments/<id>/)\n"
-    "    DATASET/uniclust30/<name>/{a3m,pdb}/       (OpenProteinSet's predictions)\n\n"
+    "    DATASET/uniclust30/<name>/{a3m,pdb}/       (OpenProteinSet's predictions)\n"
+    "    DATASET/{,data_caches/}chain_data_cache.json, mmcif_cache.json; obsolete.dat\n\n"
     "What is there is recognised, and said; --dry-run says it without building. Symbolic\n"
     "links are followed. A chain is built when it has a folder of alignments and\n"
     "its structure. What cannot be read is refused with its place and reason, listed at\n"
@@ -108,14 +109,18 @@ static fm_status read_datasets(build_arguments *arguments, const char *positiona
         return fm_fail(reterr, FM_ERR_USAGE, "expected DATASET, or --dataset NAME=DIR");
     }
     if (list->n && (one->structures || one->alignments || one->duplicates || one->is_predicted)) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "--structures, --alignments, --duplicates and --predicted are of one "
-                       "DATASET; those of --dataset are found by themselves, and kinds are said "
-                       "as NAME:predicted=DIR");
+        return fm_fail(
+            reterr, FM_ERR_USAGE,
+            "--structures, --alignments, --duplicates, --chain-data and --predicted are of one "
+            "DATASET; those of --dataset are found by themselves, and kinds are said "
+            "as NAME:predicted=DIR");
     }
     fm_status status = FM_OK;
     for (uint32_t i = 0; i < list->n && !status; i++)
         status = read_dataset(list->value[i], arena, &arguments->dataset[i], reterr);
+    /* Templates are those of all datasets. */
+    arguments->dataset[0].mmcif_cache = one->mmcif_cache;
+    arguments->dataset[0].obsolete = one->obsolete;
     if (positional) arguments->dataset[0] = *one;
     if (positional) arguments->dataset[0].dataset = positional;
     arguments->n_dataset = positional ? 1 : list->n;
@@ -163,6 +168,13 @@ static int parse(int argc, char **argv, build_arguments *arguments, fm_arena *ar
          "the folder of alignments, or the .index of an alignment database", .letter = 0},
         {"duplicates", FM_OPTION_STRING, &arguments->source.duplicates, "FILE",
          "chains that share alignments, as duplicate_pdb_chains.txt", .letter = 0},
+        {"chain-data", FM_OPTION_STRING, &arguments->source.chain_data, "FILE",
+         "sizes of clusters, dates and resolutions of chains, as chain_data_cache.json",
+         .letter = 0},
+        {"mmcif-cache", FM_OPTION_STRING, &arguments->source.mmcif_cache, "FILE",
+         "release dates of templates, as mmcif_cache.json", .letter = 0},
+        {"obsolete", FM_OPTION_STRING, &arguments->source.obsolete, "FILE",
+         "ids that others replaced, as the PDB's obsolete.dat", .letter = 0},
         {"dry-run", FM_OPTION_FLAG, &arguments->dry_run, NULL,
          "list chains, their files and what does not fit together; build nothing", .letter = 'n'},
         {"progress", FM_OPTION_STRING, &arguments->progress, "FORM",
@@ -233,6 +245,7 @@ static void print_found(const fm_source *source, uint32_t n_job) {
                 dataset->n_structure, dataset->alignments_found, dataset->n_chain);
         if (dataset->n_duplicate) fprintf(stderr, " (%u share another's)", dataset->n_duplicate);
         fprintf(stderr, "\n");
+        fm_build_print_lists(stderr, dataset);
     }
     fprintf(stderr, "%u jobs\n", n_job);
 }
