@@ -6,6 +6,7 @@
 #include "trainer/config.h"
 #include "trainer/data/loader.h"
 #include "trainer/device.h"
+#include "trainer/metrics/event_file.h"
 #include "trainer/metrics/metrics.h"
 #include "trainer/resume.h"
 #include "trainer/step/score.h"
@@ -17,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -48,7 +50,7 @@ static const char description[] =
     "exit codes: 0 done or stopped on request, 1 failed, 2 bad usage";
 
 typedef struct settings {
-    const char *data, *preset, *config, *from, *out, *order, *device, *dtype;
+    const char *data, *preset, *config, *from, *out, *tensorboard, *order, *device, *dtype;
     uint64_t steps, seed, ahead, wait_ms;
     uint64_t checkpoint_every, keep_last, keep_every; /* steps, files, steps; 0 = never */
     bool quiet, resume;
@@ -61,6 +63,7 @@ typedef struct train_run {
     fm_trainer *trainer;
     fm_loader *loader;
     fm_metrics *metrics;
+    fm_event_file *events; /* NULL: not asked for */
     bool terminal;
     uint64_t n_step, start_ns;        /* updates of the whole run; monotonic */
     uint64_t first_step, saved_step;  /* where this process went on; of the newest checkpoint */
@@ -93,6 +96,8 @@ static int parse(settings *set, int argc, char **argv) {
          .help = "of parameters, dropout and the stream (0)"},
         {"out", FM_OPTION_STRING, &set->out, "DIR",
          .help = "where the run's files go (foldmill-run)", .letter = 'o'},
+        {"tensorboard", FM_OPTION_STRING, &set->tensorboard, "DIR",
+         .help = "write the metrics as TensorBoard events, too (docs/formats/events.md)"},
         {"order", FM_OPTION_STRING, &set->order, "ORDER", .help = "strict or bounded:W (strict)"},
         {"ahead", FM_OPTION_U64, &set->ahead, "N", .help = "samples received ahead of the step (8)",
          .min = 2, .max = 1024},
@@ -428,6 +433,12 @@ static void add_structure_terms(const fm_trainer *trainer, const double *sums, d
     }
 }
 
+static double wall_s(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
 static fm_status take_step(train_run *run, fm_error *reterr) {
     uint32_t n = fm_loader_get_stream(run->loader)->samples_per_step;
     step_sums sums = {0};
@@ -461,6 +472,8 @@ static fm_status take_step(train_run *run, fm_error *reterr) {
     run->last[(n_here - 1) % N_WINDOW] = step.loss;
     say(run, &step);
     fm_status status = fm_metrics_write(run->metrics, &step, reterr);
+    if (status == FM_OK && run->events)
+        status = fm_event_file_write(run->events, &step, wall_s(), reterr);
     bool due = run->set->checkpoint_every && run->n_step % run->set->checkpoint_every == 0;
     return status == FM_OK && due ? save(run, reterr) : status;
 }
@@ -509,6 +522,9 @@ static fm_status begin(train_run *run, fm_error *reterr) {
     if (status == FM_OK) status = open_loader(run, reterr);
     if (status == FM_OK) status = fm_dir_make(run->set->out, reterr);
     if (status == FM_OK) status = fm_metrics_truncate(path, run->n_step, reterr);
+    if (status == FM_OK && set->tensorboard)
+        status = fm_event_file_open(set->tensorboard, set->resume, run->n_step, wall_s(),
+                                    &run->events, reterr);
     return status == FM_OK ? fm_metrics_open(path, &run->metrics, reterr) : status;
 }
 
@@ -547,5 +563,6 @@ int fm_train_main(int argc, char **argv) {
     fm_loader_close(run.loader);
     fm_trainer_destroy(run.trainer);
     fm_metrics_close(run.metrics);
+    fm_event_file_close(run.events);
     return status == FM_OK ? EXIT_OK : report(&error);
 }

@@ -155,7 +155,7 @@ static void mistakes_are_refused_with_their_line(void **state) {
     fm_train_config config;
     fm_error error;
     assert_int_equal(fm_train_config_preset("huge", &config, &error), FM_ERR_NOT_FOUND);
-    assert_non_null(strstr(error.message, "initial_training, tiny"));
+    assert_non_null(strstr(error.message, "initial_training, overfit, tiny"));
 }
 
 int main(void) {

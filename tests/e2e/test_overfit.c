@@ -1,0 +1,102 @@
+/* A short version of the overfitting run of docs/trainer.md: a small model with a structure module
+ * learns one chain by heart; the loss falls and lDDT-CA rises. The chain is a real one where the
+ * reference data is, else a synthetic one. Its metrics as TensorBoard events say the same as
+ * metrics.jsonl. */
+#include "tests/testing/testing.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[512];
+
+/* Runs a shell command in the test's folder with the programs on PATH; $OLDPWD is the source tree.
+ */
+static int run(const char *command) {
+    char text[4096];
+    int n = snprintf(text, sizeof text, "cd '%s' && PATH=\"$FM_BIN:$PATH\" && { %s ; }", folder,
+                     command);
+    assert_true(n > 0 && (size_t)n < sizeof text);
+    int status = system(text);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static int set_up(void **state) {
+    (void)state;
+    fm_test_make_folder(folder, sizeof folder);
+    int failed =
+        run("if [ -d \"$FM_REFERENCE_DATA/golden/dataset\" ]; then "
+            "ln -s \"$FM_REFERENCE_DATA/golden/dataset\" data; echo 1psm_A >chains; else "
+            "foldmill synth --chains 1 --seed 5 --max-length 40 --depth 30 -o data --quiet;"
+            " ls data/alignments >chains; fi");
+    failed |= run("foldmill build data --cache cache --quiet >build.log");
+    failed |= run("foldmill snapshot create one --cache cache --chains chains >snapshot.log");
+    failed |=
+        run("foldmill serve --cache cache --snapshot one --listen unix:socket >serve.log 2>&1 "
+            "& echo $! >pid");
+    for (int i = 0; i < 200 && !failed && run("test -S socket") != 0; i++)
+        usleep(50000);
+    return failed;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    run("kill $(cat pid); while kill -0 $(cat pid) 2>/dev/null; do sleep 0.05; done");
+    fm_test_remove_tree(folder);
+    return 0;
+}
+
+static void the_loss_falls_and_lddt_rises(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("printf '[model]\\nn_block = 1\\nn_structure_iteration = 2\\n[data]\\ncrop_size = "
+            "40\\nmax_msa_clusters = 4\\n[optimizer]\\nlearning_rate = 3e-3\\nwarmup_samples = "
+            "10\\n[metrics]\\nstructure_every = 2\\n' >short.ini"),
+        0);
+    assert_int_equal(
+        run("OPENBLAS_NUM_THREADS=1 foldmill train --data unix:socket --preset overfit "
+            "--config short.ini --steps 80 --checkpoint-every 0 --tensorboard events "
+            "--out run --quiet >train.log 2>&1"),
+        0);
+    assert_int_equal(
+        run("python3 -c 'import json; r=[json.loads(l) for l in open(\"run/metrics.jsonl\")]; "
+            "m=lambda k,x: sum(s[k] for s in x if k in s)/sum(k in s for s in x); "
+            "a,b=r[:10],r[-20:]; print([(k,m(k,a),m(k,b)) for k in (\"loss\",\"lddt_ca\")]); "
+            "exit(not (m(\"loss\",b) < 0.7*m(\"loss\",a) and "
+            "m(\"lddt_ca\",b) > m(\"lddt_ca\",a)+0.15))'"),
+        0);
+}
+
+/* tests/e2e/read_events.py knows nothing of our code. */
+static void the_events_are_the_metrics(void **state) {
+    (void)state;
+    assert_int_equal(run("\"$OLDPWD\"/tests/e2e/read_events.py events/events.out.tfevents.foldmill "
+                         ">events.jsonl"),
+                     0);
+    assert_int_equal(
+        run("python3 -c 'import json; e=[json.loads(l) for l in open(\"events.jsonl\")][1:]; "
+            "r=[json.loads(l) for l in open(\"run/metrics.jsonl\")]; "
+            "near=lambda a,b: abs(a-b) <= 1e-6*abs(b); "
+            "names={\"loss/total\":\"loss\",\"loss/torsion\":\"torsion\",\"loss/distogram\":"
+            "\"distogram\",\"structure/tm_score\":\"tm_score\",\"structure/lddt_ca\":\"lddt_ca\","
+            "\"optimizer/learning_rate\":\"learning_rate\",\"time/step_s\":\"step_s\"}; "
+            "exit(not (len(e) == len(r) == 80 and all(x[\"step\"] == y[\"step\"] and "
+            "all((t in x) == (n in y) and near(x.get(t,0),y.get(n,0)) for t,n in names.items()) "
+            "for x,y in zip(e,r))))'"),
+        0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_loss_falls_and_lddt_rises),
+        cmocka_unit_test(the_events_are_the_metrics),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,246 @@
+/* event_file.c: see event_file.h. */
+#include "trainer/metrics/event_file.h"
+
+#include "proto/base/bytes.h"
+#include "proto/base/file.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    VALUE_BYTES = 64, /* of one value at most: tags are short */
+    N_VALUE = FM_METRICS_TERMS + FM_METRICS_SCORES + 8,
+    MESSAGE_BYTES = N_VALUE * VALUE_BYTES,
+    RECORD_BYTES = MESSAGE_BYTES + 128,
+    HEAD_BYTES = 12, /* length and its crc */
+    TAIL_BYTES = 4,
+    PATH_BYTES = 4096,
+};
+#define MAX_FILE_BYTES ((size_t)8 << 30)
+
+static const char file_name[] = "events.out.tfevents.foldmill", version[] = "brain.Event:2";
+
+struct fm_event_file {
+    int fd;
+    char path[PATH_BYTES];
+};
+
+/* -- crc */
+
+uint32_t fm_crc32c(const void *data, size_t size) {
+    const uint8_t *at = data;
+    uint32_t crc = 0xffffffffu;
+    for (size_t i = 0; i < size; i++) {
+        crc ^= at[i];
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78u : 0); /* the polynomial, reflected */
+    }
+    return ~crc;
+}
+
+static uint32_t masked(const void *data, size_t size) {
+    uint32_t crc = fm_crc32c(data, size);
+    return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
+
+/* -- protocol buffers: a key is field * 8 + wire type */
+
+enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
+
+static void put_varint(fm_writer *w, uint64_t value) {
+    for (; value >= 0x80; value >>= 7)
+        fm_write_u8(w, (uint8_t)(value | 0x80));
+    fm_write_u8(w, (uint8_t)value);
+}
+
+static void put_key(fm_writer *w, int field, int type) {
+    put_varint(w, (uint64_t)(field * 8 + type));
+}
+
+static void put_bytes(fm_writer *w, int field, const void *data, size_t size) {
+    put_key(w, field, BYTES);
+    put_varint(w, size);
+    fm_write_bytes(w, data, size);
+}
+
+static void put_double(fm_writer *w, int field, double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    put_key(w, field, FIXED64);
+    fm_write_u64(w, bits);
+}
+
+/* Summary.value: tag and number. */
+static void put_value(fm_writer *summary, const char *group, const char *name, double value) {
+    char tag[VALUE_BYTES];
+    uint8_t message[VALUE_BYTES];
+    if (!isfinite(value)) return;
+    int n = snprintf(tag, sizeof tag, "%s/%s", group, name);
+    fm_writer w = fm_writer_of(message, sizeof message);
+    put_bytes(&w, 1, tag, (size_t)n);
+    put_key(&w, 2, FIXED32);
+    fm_write_f32(&w, (float)value);
+    assert(n > 0 && !w.failed);
+    put_bytes(summary, 1, message, w.at);
+}
+
+static void put_summary(fm_writer *w, const fm_metrics_step *step) {
+    put_value(w, "loss", "total", step->loss);
+    for (uint32_t t = 0; t < step->n_term; t++)
+        put_value(w, "loss", step->term[t].name, step->term[t].value);
+    for (uint32_t s = 0; s < step->n_score; s++)
+        put_value(w, "structure", step->score[s].name, step->score[s].value);
+    put_value(w, "optimizer", "grad_norm", step->grad_norm);
+    put_value(w, "optimizer", "learning_rate", step->learning_rate);
+    put_value(w, "time", "step_s", step->step_s);
+    put_value(w, "time", "data_wait_s", step->data_wait_s);
+}
+
+/* -- records */
+
+static fm_status write_record(const fm_event_file *file, const void *data, size_t size,
+                              fm_error *reterr) {
+    uint8_t record[HEAD_BYTES + RECORD_BYTES + TAIL_BYTES];
+    fm_writer w = fm_writer_of(record, sizeof record);
+    fm_write_u64(&w, size);
+    fm_write_u32(&w, masked(record, sizeof(uint64_t)));
+    fm_write_bytes(&w, data, size);
+    fm_write_u32(&w, masked(data, size));
+    assert(!w.failed);
+    ssize_t written = write(file->fd, record, w.at);
+    if (written == (ssize_t)w.at) return FM_OK;
+    return fm_fail_in(reterr, FM_ERR_IO, file->path, "cannot write: %s",
+                      written < 0 ? strerror(errno) : "disk is full");
+}
+
+fm_status fm_event_file_write(fm_event_file *file, const fm_metrics_step *step, double wall_s,
+                              fm_error *reterr) {
+    uint8_t message[MESSAGE_BYTES], event[RECORD_BYTES];
+    fm_writer summary = fm_writer_of(message, sizeof message);
+    fm_writer w = fm_writer_of(event, sizeof event);
+    put_summary(&summary, step);
+    put_double(&w, 1, wall_s);
+    put_key(&w, 2, VARINT);
+    put_varint(&w, step->step);
+    put_bytes(&w, 5, message, summary.at);
+    assert(!summary.failed && !w.failed);
+    return write_record(file, event, w.at, reterr);
+}
+
+static fm_status write_version(const fm_event_file *file, double wall_s, fm_error *reterr) {
+    uint8_t event[VALUE_BYTES];
+    fm_writer w = fm_writer_of(event, sizeof event);
+    put_double(&w, 1, wall_s);
+    put_bytes(&w, 3, version, sizeof version - 1);
+    assert(!w.failed);
+    return write_record(file, event, w.at, reterr);
+}
+
+/* -- a file that is there */
+
+/* The record's data and length, or NULL at the end and where a record is cut or damaged. */
+static const uint8_t *next_record(fm_reader *reader, size_t *ret_size) {
+    const uint8_t *head = reader->data + reader->at;
+    uint64_t size = fm_read_u64(reader);
+    uint32_t crc = fm_read_u32(reader);
+    if (reader->failed || crc != masked(head, sizeof size) || size > fm_reader_left(reader))
+        return NULL;
+    const uint8_t *data = fm_read_borrow(reader, (size_t)size);
+    crc = fm_read_u32(reader);
+    if (reader->failed || crc != masked(data, (size_t)size)) return NULL;
+    *ret_size = (size_t)size;
+    return data;
+}
+
+/* The step of an event of ours: wall_time comes first, then the step; 0 where there is none. */
+static uint64_t step_of(const uint8_t *data, size_t size) {
+    fm_reader r = fm_reader_of(data, size);
+    uint64_t step = 0;
+    fm_read_u8(&r);
+    fm_read_u64(&r);
+    if (fm_read_u8(&r) != 2 * 8 + VARINT) return 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+        uint8_t byte = fm_read_u8(&r);
+        step |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80) break;
+    }
+    return step;
+}
+
+/* Bytes of the records up to and with step `last`; 0 when not even the first is whole. */
+static size_t bytes_through(fm_bytes content, uint64_t last) {
+    fm_reader reader = fm_reader_of(content.data, content.size);
+    size_t whole = 0, size;
+    const uint8_t *data;
+    while (reader.at < content.size && (data = next_record(&reader, &size)) != NULL) {
+        if (step_of(data, size) > last) break;
+        whole = reader.at;
+    }
+    return whole;
+}
+
+static fm_status cut_behind(const char *path, uint64_t last, fm_error *reterr) {
+    fm_arena arena;
+    fm_bytes content;
+    fm_status status = fm_arena_init(&arena, MAX_FILE_BYTES + ((size_t)1 << 20), reterr);
+    if (status != FM_OK) return status;
+    status = fm_file_read(&arena, path, MAX_FILE_BYTES, &content, reterr);
+    if (status == FM_OK && content.size > 0) {
+        size_t bytes = bytes_through(content, last);
+        if (bytes == 0) {
+            status = fm_fail_in(reterr, FM_ERR_CORRUPT, path, "this is no file of events");
+        } else {
+            status = fm_file_write_atomic(path, content.data, bytes, reterr);
+        }
+    }
+    fm_arena_fini(&arena);
+    return status;
+}
+
+/* -- opening */
+
+static fm_status prepare(fm_event_file *file, bool resume, uint64_t last, fm_error *reterr) {
+    bool is_there = access(file->path, F_OK) == 0;
+    if (is_there && !resume) {
+        return fm_fail_in(reterr, FM_ERR_EXISTS, file->path,
+                          "there are events of a run here already");
+    }
+    fm_status status = is_there ? cut_behind(file->path, last, reterr) : FM_OK;
+    if (status != FM_OK) return status;
+    file->fd = open(file->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (file->fd >= 0) return FM_OK;
+    return fm_fail_in(reterr, FM_ERR_IO, file->path, "cannot open: %s", strerror(errno));
+}
+
+fm_status fm_event_file_open(const char *folder, bool resume, uint64_t last, double wall_s,
+                             fm_event_file **ret_file, fm_error *reterr) {
+    fm_event_file *file = calloc(1, sizeof *file);
+    if (!file) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the file of events");
+    file->fd = -1;
+    int n = snprintf(file->path, sizeof file->path, "%s/%s", folder, file_name);
+    fm_status status =
+        n < (int)sizeof file->path
+            ? fm_dir_make(folder, reterr)
+            : fm_fail(reterr, FM_ERR_USAGE, "the path of the folder of events is too long");
+    if (status == FM_OK) status = prepare(file, resume, last, reterr);
+    if (status == FM_OK && lseek(file->fd, 0, SEEK_END) == 0)
+        status = write_version(file, wall_s, reterr);
+    if (status != FM_OK) {
+        fm_event_file_close(file);
+        return status;
+    }
+    *ret_file = file;
+    return FM_OK;
+}
+
+void fm_event_file_close(fm_event_file *file) {
+    if (!file) return;
+    if (file->fd >= 0) close(file->fd);
+    free(file);
+}
