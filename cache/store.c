@@ -1,8 +1,6 @@
 /* store.c: opening a generation and loading chains. See store.h. */
 #include "cache/store_open.h"
 
-#include "cache/blob.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -170,17 +168,25 @@ static fm_status read_at(int fd, uint8_t *out, size_t size, uint64_t offset, fm_
     return FM_OK;
 }
 
-static fm_status read_blob(const fm_store *store, const fm_blob_entry *entry, uint8_t *decoded,
-                           uint8_t *packed, fm_error *reterr) {
+static fm_status read_packed(const fm_store *store, const fm_blob_entry *entry, uint8_t *packed,
+                             fm_blob *ret_blob, fm_error *reterr) {
+    fm_blob blob;
     fm_status status =
         read_at(store->fd[entry->shard], packed, entry->stored_bytes, entry->offset, reterr);
-    fm_blob blob;
     if (!status) status = fm_blob_open((fm_bytes){packed, entry->stored_bytes}, &blob, reterr);
     if (!status && (blob.decoded_bytes != entry->decoded_bytes || blob.kind != entry->kind)) {
         status = fm_fail(reterr, FM_ERR_CORRUPT, "the blob at %llu is not the one of the index",
                          (unsigned long long)entry->offset);
     }
-    return status ? status : fm_blob_unpack(&blob, &entry->hash, decoded, reterr);
+    if (!status) *ret_blob = blob;
+    return status;
+}
+
+fm_status fm_store_read_packed(const fm_store *store, uint32_t blob, uint8_t *packed,
+                               fm_blob *ret_blob, fm_error *reterr) {
+    const fm_blob_entry *entry = &store->generation.blob[blob];
+    fm_status status = read_packed(store, entry, packed, ret_blob, reterr);
+    return status && reterr ? in_shard(store, entry->shard, reterr) : status;
 }
 
 fm_status fm_store_read_blob(const fm_store *store, uint32_t blob, fm_arena *arena,
@@ -190,7 +196,9 @@ fm_status fm_store_read_blob(const fm_store *store, uint32_t blob, fm_arena *are
     size_t mark = fm_arena_mark(arena);
     uint8_t *packed = fm_arena_alloc(arena, entry->stored_bytes);
     if (!decoded || !packed) return fm_arena_full(arena, reterr);
-    fm_status status = read_blob(store, entry, decoded, packed, reterr);
+    fm_blob opened;
+    fm_status status = read_packed(store, entry, packed, &opened, reterr);
+    if (!status) status = fm_blob_unpack(&opened, &entry->hash, decoded, reterr);
     fm_arena_rewind(arena, mark);
     if (status) {
         if (reterr) in_shard(store, entry->shard, reterr);

@@ -2,6 +2,7 @@
 #ifndef FM_CACHE_STORE_OPEN_H
 #define FM_CACHE_STORE_OPEN_H
 
+#include "cache/blob.h"
 #include "cache/generation.h"
 #include "cache/store.h"
 
@@ -14,6 +15,11 @@ struct fm_store {
     fm_store_info info;
     int *fd; /* [n_shard], owned */
 };
+
+/* Reads the stored bytes of one blob into packed[0..stored_bytes-1], which *ret_blob borrows, and
+ * checks its header and checksum against the index. */
+FM_MUST_USE fm_status fm_store_read_packed(const fm_store *store, uint32_t blob, uint8_t *packed,
+                                           fm_blob *ret_blob, fm_error *reterr);
 
 /* Reads and checks one blob into the arena: its decoded bytes. */
 FM_MUST_USE fm_status fm_store_read_blob(const fm_store *store, uint32_t blob, fm_arena *arena,
