@@ -130,6 +130,19 @@ static void clean_and_count(void **state) {
                          "$FOLDMILL gc --cache c | grep -q '1 kept, 1 removed' && "
                          "$FOLDMILL verify --cache c > /dev/null"),
                      0);
+    /* The picture: whole, the same bytes every time, a bar for each part at least. */
+    assert_int_equal(run("$FOLDMILL stats --cache c --svg a.svg > a && $FOLDMILL stats --cache c "
+                         "--svg b.svg > b && cmp a b && cmp a.svg b.svg"),
+                     0);
+    assert_int_equal(
+        run("head -c 5 a.svg | grep -q '^<svg ' && tail -n 1 a.svg | grep -qx '</svg>' "
+            "&& grep -q '>Residues of a chain<' a.svg && grep -q '>Rows of an "
+            "alignment<' a.svg && test $(grep -c '^<rect' a.svg) -gt 8"),
+        0);
+    assert_int_equal(run("/usr/bin/python3 -c 'import xml.dom.minidom as m; m.parse(\"a.svg\")' || "
+                         "test ! -x /usr/bin/python3"),
+                     0);
+    assert_int_equal(run("$FOLDMILL stats --cache c --svg nowhere/a.svg > a 2> err"), 1);
     assert_int_equal(
         run("$FOLDMILL stats --cache c > out && grep -q '^lengths: 9 chains' out && "
             "grep -q '^depths: 9 chains' out && grep -q '^quarantine: 1 chains' out && "
