@@ -122,6 +122,7 @@ fm_status fm_plan_check(const fm_plan *plan, fm_error *reterr) {
     return status;
 }
 
+/* A31:1 */
 uint32_t fm_plan_cycles(const fm_plan *plan, uint64_t seed, uint64_t step) {
     const fm_draw draw = {.seed = seed, .index = step};
     return 1 + fm_draw_below(&draw, FM_DRAW_CYCLES, 0, plan->max_cycle);

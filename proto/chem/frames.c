@@ -27,17 +27,17 @@ static void normalise(float v[3]) {
 
 fm_rigid fm_rigid_from_points(const float *negative_x, const float *origin, const float *xy_plane) {
     float x[3], y[3];
-    subtract(origin, negative_x, x);
-    subtract(xy_plane, origin, y);
-    normalise(x);
+    subtract(origin, negative_x, x); /* A21:1 */
+    subtract(xy_plane, origin, y);   /* A21:2 */
+    normalise(x);                    /* A21:3 */
     float along = dot(x, y);
     for (int i = 0; i < 3; i++)
-        y[i] -= x[i] * along;
-    normalise(y);
+        y[i] -= x[i] * along; /* A21:4 */
+    normalise(y);             /* A21:5 */
     const float z[3] = {x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2],
-                        x[0] * y[1] - x[1] * y[0]};
+                        x[0] * y[1] - x[1] * y[0]}; /* A21:6 */
     fm_rigid rigid;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) { /* A21:7-8 */
         rigid.rotation[i][0] = x[i];
         rigid.rotation[i][1] = y[i];
         rigid.rotation[i][2] = z[i];

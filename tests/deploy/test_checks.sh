@@ -1,6 +1,6 @@
 #!/bin/sh
-# test_checks.sh: the banned and sizes checks on small sources, one lawful, the others not. Run in the
-# repository's root.
+# test_checks.sh: the banned, sizes and algorithms checks on small sources, one lawful, the others not. Run in
+# the repository's root.
 set -u
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -43,5 +43,35 @@ expect too_long 1 'a.c:1: function of 72 lines, at most 70' sizes
 expect methods 0 '' sizes
 yes '/* line */' | head -n 801 >"$folder/a.c"
 expect file_too_long 1 'a.c: 801 lines, at most 800' sizes
+
+# The algorithms check, in a repository of one file that has line 1 of every algorithm.
+check=$PWD/deploy/checks/algorithms
+git init -q "$folder/tree"
+mkdir -p "$folder/tree/docs" "$folder/tree/trainer/ops" "$folder/tree/trainer/backend/cuda"
+pages=$folder/tree/docs/algorithms.md
+for a in $(seq 2 32); do
+    echo "| $a Name | \`trainer/ops/a.c\` | 1 |"
+done >"$pages"
+seq 2 32 | sed 's|.*|/* A&:1 */|' >"$folder/tree/trainer/ops/a.c"
+expect_marks() { # NAME STATUS TEXT
+    output=$(cd "$folder/tree" && "$check" 2>&1)
+    status=$?
+    case $output in *"$3"*) says=yes ;; *) says=no ;; esac
+    if [ "$status" = "$2" ] && [ "$says" = yes ]; then
+        echo "$1: ok"
+    else
+        echo "$1: exit status $status, expected $2 and '$3' in: $output"
+        failures=$((failures + 1))
+    fi
+}
+expect_marks marks 0 ''
+echo '/* A7:1 */' >"$folder/tree/trainer/backend/cuda/a.cu"
+expect_marks marks_repeated_by_a_kernel 0 ''
+echo '/* A7:2-3 */' >>"$folder/tree/trainer/ops/a.c"
+expect_marks mark_not_listed 1 'trainer/ops/a.c: mark A7:2-3 is not listed in docs/algorithms.md'
+echo "| 7 Name | \`trainer/ops/\` | 2-3, 4 |" >>"$pages"
+expect_marks mark_not_there 1 'docs/algorithms.md:32: A7:4 is listed, but trainer/ops/ has no such mark'
+sed -i '/^| 30 /d' "$pages"
+expect_marks algorithm_not_listed 1 'algorithm 30 is not listed'
 
 [ "$failures" = 0 ]

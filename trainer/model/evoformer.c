@@ -24,7 +24,7 @@ static fm_tensor_ref msa_stack(fm_tape *tape, const fm_model_config *config,
     m = fm_split_change(tape, config, "msa to columns", m, 1);
     if (config->global_column) {
         m = fm_op_global_attention(tape, "msa column global attention", m, mask->columns,
-                                   &w->global_column, true); /* A18:4 */
+                                   &w->global_column, true); /* A18:3 */
     } else {
         m = fm_op_attention(tape, "msa column attention", FM_AXIAL_COLUMN, m, mask->columns,
                             FM_TENSOR_NONE, &w->column, true, 0); /* A6:3 */

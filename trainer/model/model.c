@@ -275,7 +275,7 @@ fm_model_outputs fm_model_record_cycle(fm_tape *tape, const fm_model_config *con
                                        const fm_model_inputs *inputs, bool store) {
     bool structure = config->structure.n_iteration > 0;
     fm_pair_of_streams x = record_trunk(tape, config, weights, inputs);
-    if (store) {
+    if (store) { /* A30:3, A31:4: what the next cycle begins with */
         fm_op_store(tape, "hand on m", x.m, fm_tape_state(tape, inputs->previous_m, false));
         fm_op_store(tape, "hand on z", x.z, fm_tape_state(tape, inputs->previous_z, false));
     }

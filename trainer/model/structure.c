@@ -80,9 +80,10 @@ fm_structure_outputs fm_structure_record(fm_tape *tape, const fm_structure_confi
     int32_t last = c->n_iteration - 1;
     for (int32_t i = 0; i <= last; i++) {
         s = update_single(tape, c, w, s, z, now, mask);
-        fm_tensor_ref update = fm_op_linear(tape, "backbone update", s, n_res, &w->update);
-        frames[i] = fm_op_frame_update(tape, now, update);   /* A20:10 */
-        raw[i] = fm_op_angles(tape, s, initial, &w->angles); /* A20:11-14 */
+        fm_tensor_ref update =
+            fm_op_linear(tape, "backbone update", s, n_res, &w->update); /* A23:1 */
+        frames[i] = fm_op_frame_update(tape, now, update);               /* A20:10 */
+        raw[i] = fm_op_angles(tape, s, initial, &w->angles);             /* A20:11-14 */
         angles[i] = fm_op_unit_pairs(tape, raw[i]);
         if (i < last) {
             now = fm_op_stop_rotation(tape, frames[i]); /* A20:19-20 */

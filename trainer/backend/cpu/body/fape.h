@@ -35,7 +35,8 @@ static const real *point_of(const fm_fape *a, int64_t b, int64_t p) {
     return first + (b * a->n_point + p) * point_step(a);
 }
 
-/* The error vector of a point in a frame, and offset = point - translation. Returns its length. */
+/* A28:1-3: the error vector of a point in a frame, and offset = point - translation. Returns its
+ * length. */
 static real fape_error(const fm_fape *a, const real *frame, const real *point, int64_t f, int64_t p,
                        real *offset, real *error) {
     const float *moved = a->target_frames + 16 * p;
@@ -76,7 +77,7 @@ static void fape(fm_stream *stream, const fm_fape *a, void *workspace) {
             total += (double)a->frame_mask[f] * row;
         }
     }
-    *(real *)a->loss = (real)(total * fape_scale(a));
+    *(real *)a->loss = (real)(total * fape_scale(a)); /* A28:4 */
 }
 
 /* One frame and all points; adds to the gradients. */

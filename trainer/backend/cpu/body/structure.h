@@ -96,6 +96,7 @@ static real pair_length(const real *x, double eps) {
     return REAL_SQRT(square < (real)eps ? (real)eps : square);
 }
 
+/* A24:1, A27:2 */
 static void unit_pairs(fm_stream *stream, int64_t n, double eps, const void *x, void *y) {
     (void)stream;
     for (int64_t i = 0; i < n; i++) {
@@ -127,7 +128,7 @@ static int parent_of(int group) {
     return group < FIRST_CHAINED ? 0 : group - 1;
 }
 
-/* A24: the frame of a group in its parent's: the ideal frame, turned about x. */
+/* A24:3-10: the frame of a group in its parent's: the ideal frame, turned about x (A25:1-3). */
 static void local_frame(const fm_residue_atoms *a, int64_t i, int group, real *rotation,
                         real *shift) {
     const float *ideal = a->group_frames + (a->aatype[i] * GROUPS + group) * MATRIX;

@@ -7,8 +7,8 @@ enum { ANGLES = 7, CHIS = 4 };
 /* Beside the sums of masks, as in the reference's mean. */
 static const double TORSION_MASK_EPS = 1e-4;
 
-/* Squared distance of a predicted chi angle from the truth or, where the angle is the same after
- * 180 degrees, from its opposite. Returns the sign of what was nearer. */
+/* A27:3: squared distance of a predicted chi angle from the truth or, where the angle is the same
+ * after 180 degrees, from its opposite. Returns the sign of what was nearer. */
 static real chi_error(const fm_torsion_loss *a, int64_t i, int chi, const real *predicted,
                       real *ret_square) {
     const float *truth = a->chi + (i * CHIS + chi) * 2;
@@ -23,6 +23,7 @@ static real chi_error(const fm_torsion_loss *a, int64_t i, int chi, const real *
     return turned ? -1 : 1;
 }
 
+/* A27:1 */
 static real angle_length(const fm_torsion_loss *a, const real *x) {
     return REAL_SQRT(x[0] * x[0] + x[1] * x[1] + (real)a->eps);
 }
@@ -52,7 +53,7 @@ static void torsion_loss(fm_stream *stream, const fm_torsion_loss *a) {
         for (int k = 0; k < ANGLES; k++)
             norm_total += (double)a->seq_mask[i] * fabs((double)angle_length(a, raw + 2 * k) - 1);
     }
-    *(real *)a->loss =
+    *(real *)a->loss = /* A27:4-5 */
         (real)(chi_total * torsion_chi_scale(a) + norm_total * torsion_norm_scale(a));
 }
 
