@@ -6,6 +6,7 @@
 #include "trainer/config.h"
 #include "trainer/data/loader.h"
 #include "trainer/device.h"
+#include "trainer/features.h"
 #include "trainer/metrics/event_file.h"
 #include "trainer/metrics/metrics.h"
 #include "trainer/resume.h"
@@ -56,7 +57,28 @@ typedef struct settings {
     bool quiet, resume;
 } settings;
 
-/* A run in progress. */
+/* What a step's samples gave, summed. */
+typedef struct step_sums {
+    double loss, distogram, masked_msa, norm, wait_s;
+    double structure[FM_STRUCTURE_TERMS];
+    double score[FM_METRICS_SCORES];
+    uint32_t n_scored; /* samples with a score */
+    uint64_t index;
+    uint32_t n_cycle;
+    char name[FM_LIMIT_NAME_BYTES + 1];
+} step_sums;
+
+/* A sample between being queued and being collected. */
+typedef struct flight {
+    fm_loaded loaded;
+    fm_features features;
+    bool is_first, is_last; /* of its step */
+    bool is_scored;
+    double rate, wait_s;
+} flight;
+
+/* A run in progress. Samples are queued one ahead of what is collected, so that the device never
+ * waits for the host. */
 typedef struct train_run {
     const settings *set;
     fm_train_config config;
@@ -65,7 +87,11 @@ typedef struct train_run {
     fm_metrics *metrics;
     fm_event_file *events; /* NULL: not asked for */
     bool terminal;
-    uint64_t n_step, start_ns;        /* updates of the whole run; monotonic */
+    flight flight[FM_MOST_QUEUED];
+    uint64_t n_queued, n_collected;   /* samples */
+    step_sums sums;                   /* of the step that is being collected */
+    uint64_t queued_step, step_ns;    /* updates queued; when the last collected one was over */
+    uint64_t n_step, start_ns;        /* updates collected, of the whole run; monotonic */
     uint64_t first_step, saved_step;  /* where this process went on; of the newest checkpoint */
     fm_token token;                   /* samples that the updates so far have seen */
     double first_sum, last[N_WINDOW]; /* losses of the first and of the newest N_WINDOW steps */
@@ -255,88 +281,6 @@ static void announce(const train_run *run) {
 
 /* -- a step */
 
-static fm_element element_of(uint8_t dtype) {
-    return dtype == FM_U8 ? FM_ELEMENT_U8 : dtype == FM_U16 ? FM_ELEMENT_U16 : FM_ELEMENT_U32;
-}
-
-/* The tensor's data, of the expected dtype or noted in *missing. */
-static const void *tensor_data(const fm_sample *sample, fm_tensor_id id, uint32_t cycle,
-                               const char **missing) {
-    const fm_tensor_view *tensor = fm_sample_find(sample, id, cycle);
-    if (!tensor) *missing = fm_schema_find(id)->name;
-    return tensor ? tensor->data : NULL;
-}
-
-static void fill_cycle(const fm_sample *sample, uint32_t c, fm_cycle_features *cycle,
-                       const char **missing) {
-    const fm_tensor_view *msa = fm_sample_find(sample, FM_T_MSA, c);
-    const fm_tensor_view *profile = fm_sample_find(sample, FM_T_CLUSTER_PROFILE, c);
-    const fm_tensor_view *extra = fm_sample_find(sample, FM_T_EXTRA_MSA, c);
-    *cycle = (fm_cycle_features){
-        .n_clust = msa ? msa->shape[0] : 0,
-        .msa = tensor_data(sample, FM_T_MSA, c, missing),
-        .true_msa = tensor_data(sample, FM_T_TRUE_MSA, c, missing),
-        .bert_mask = tensor_data(sample, FM_T_BERT_MASK, c, missing),
-        .deletion_matrix = tensor_data(sample, FM_T_DELETION_MATRIX, c, missing),
-        .cluster_profile = tensor_data(sample, FM_T_CLUSTER_PROFILE, c, missing),
-        .profile_element = profile ? element_of(profile->dtype) : FM_ELEMENT_U8,
-        .cluster_deletion_sum = tensor_data(sample, FM_T_CLUSTER_DELETION_SUM, c, missing),
-        .cluster_size = tensor_data(sample, FM_T_CLUSTER_SIZE, c, missing),
-        .n_extra = extra ? extra->shape[0] : 0,
-        .extra_msa = tensor_data(sample, FM_T_EXTRA_MSA, c, missing),
-        .extra_deletion_matrix = tensor_data(sample, FM_T_EXTRA_DELETION_MATRIX, c, missing),
-    };
-}
-
-/* Templates come all three or not at all. */
-static void fill_templates(const fm_sample *sample, fm_features *features, const char **missing) {
-    const fm_tensor_view *aatype = fm_sample_find(sample, FM_T_TEMPLATE_AATYPE, FM_SHARED);
-    if (!aatype) return;
-    features->n_templ = aatype->shape[0];
-    features->template_aatype = aatype->data;
-    features->template_all_atom_positions =
-        tensor_data(sample, FM_T_TEMPLATE_ALL_ATOM_POSITIONS, FM_SHARED, missing);
-    features->template_all_atom_mask =
-        tensor_data(sample, FM_T_TEMPLATE_ALL_ATOM_MASK, FM_SHARED, missing);
-}
-
-/* The sample's tensors as the step takes them; decoding has checked shapes against each other. */
-static fm_status features_of(const fm_sample *sample, fm_features *ret_features, fm_error *reterr) {
-    const char *missing = NULL;
-    if (sample->n_cycle > FM_MAX_CYCLE) {
-        return fm_fail(reterr, FM_ERR_LIMIT, "sample %llu has %u cycles, at most %d are expected",
-                       (unsigned long long)sample->index, sample->n_cycle, FM_MAX_CYCLE);
-    }
-    *ret_features = (fm_features){
-        .n_res = sample->n_res,
-        .slot = sample->slot,
-        .aatype = tensor_data(sample, FM_T_AATYPE, FM_SHARED, &missing),
-        .residue_index = tensor_data(sample, FM_T_RESIDUE_INDEX, FM_SHARED, &missing),
-        .all_atom_positions = tensor_data(sample, FM_T_ALL_ATOM_POSITIONS, FM_SHARED, &missing),
-        .all_atom_mask = tensor_data(sample, FM_T_ALL_ATOM_MASK, FM_SHARED, &missing),
-        .resolution = sample->resolution,
-        .unclamped_fape = !sample->use_clamped_fape,
-        .n_cycle = sample->n_cycle,
-    };
-    fill_templates(sample, ret_features, &missing);
-    for (uint32_t c = 0; c < sample->n_cycle; c++)
-        fill_cycle(sample, c, &ret_features->cycle[c], &missing);
-    if (!missing) return FM_OK;
-    return fm_fail(reterr, FM_ERR_DATA, "sample %llu (%s) has no tensor '%s'",
-                   (unsigned long long)sample->index, sample->name, missing);
-}
-
-/* What a step's samples gave, summed. */
-typedef struct step_sums {
-    double loss, distogram, masked_msa, norm, wait_s;
-    double structure[FM_STRUCTURE_TERMS];
-    double score[FM_METRICS_SCORES];
-    uint32_t n_scored; /* samples with a score */
-    uint64_t index;
-    uint32_t n_cycle;
-    char name[FM_LIMIT_NAME_BYTES + 1];
-} step_sums;
-
 /* The sample counts as delivered once an update has seen it, which is when a checkpoint can be
  * written. */
 static fm_status note_delivered(train_run *run, uint64_t index, fm_error *reterr) {
@@ -349,10 +293,11 @@ static fm_status note_delivered(train_run *run, uint64_t index, fm_error *reterr
 static const char *const score_names[FM_METRICS_SCORES] = {
     "lddt_ca", "lddt", "rmsd_ca", "drmsd_ca", "tm_score", "gdt_ts", "gdt_ha"};
 
+/* Whether the samples that are now queued are. */
 static bool is_scored(const train_run *run) {
     int64_t every = run->config.metrics.structure_every;
     return run->trainer->atoms != FM_TENSOR_NONE && every &&
-           (run->n_step + 1) % (uint64_t)every == 0;
+           (run->queued_step + 1) % (uint64_t)every == 0;
 }
 
 /* A crop without known CA atoms has no scores and does not count. */
@@ -369,39 +314,48 @@ static fm_status add_scores(train_run *run, const fm_features *features, step_su
     return FM_OK;
 }
 
-static fm_status take_sample(train_run *run, bool first, step_sums *sums, fm_error *reterr) {
-    fm_loaded loaded;
+static void name_sample(const fm_sample *sample, fm_error *reterr) {
+    if (reterr->source[0] != '\0') return;
+    char source[FM_ERROR_SOURCE_BYTES + 32];
+    snprintf(source, sizeof source, "sample %llu (%s)", (unsigned long long)sample->index,
+             sample->name);
+    fm_error_in(reterr, source);
+}
+
+static fm_status queue_sample(train_run *run, bool is_first, bool is_last, fm_error *reterr) {
+    flight *f = &run->flight[run->n_queued % FM_MOST_QUEUED];
     uint64_t asked_ns = fm_clock_ns();
-    fm_status status = fm_loader_next(run->loader, &loaded, reterr);
+    fm_status status = fm_loader_next(run->loader, &f->loaded, reterr);
     if (status != FM_OK) return status;
-    sums->wait_s += (double)(fm_clock_ns() - asked_ns) * 1e-9;
-    const fm_sample *sample = loaded.sample;
-    fm_features features;
-    fm_sample_result result;
-    status = features_of(sample, &features, reterr);
-    if (status == FM_OK) status = fm_trainer_add_sample(run->trainer, &features, &result, reterr);
-    if (status == FM_OK && is_scored(run)) status = add_scores(run, &features, sums, reterr);
-    if (status == FM_OK) {
-        sums->loss += result.loss;
-        sums->distogram += result.distogram;
-        sums->masked_msa += result.masked_msa;
-        sums->norm += result.gradient_norm;
-        for (int i = 0; i < FM_STRUCTURE_TERMS; i++)
-            sums->structure[i] += result.structure[i];
-        status = note_delivered(run, sample->index, reterr);
-    } else if (reterr->source[0] == '\0') {
-        char source[FM_ERROR_SOURCE_BYTES + 32];
-        snprintf(source, sizeof source, "sample %llu (%s)", (unsigned long long)sample->index,
-                 sample->name);
-        fm_error_in(reterr, source);
+    f->wait_s = (double)(fm_clock_ns() - asked_ns) * 1e-9;
+    f->is_first = is_first;
+    f->is_last = is_last;
+    f->is_scored = is_scored(run);
+    status = fm_features_of(f->loaded.sample, &f->features, reterr);
+    if (status == FM_OK) status = fm_trainer_queue(run->trainer, &f->features, is_last, reterr);
+    if (status != FM_OK) {
+        name_sample(f->loaded.sample, reterr);
+        fm_loader_release(run->loader, &f->loaded);
+        return status;
     }
-    if (first) {
-        sums->index = sample->index;
-        sums->n_cycle = sample->n_cycle;
+    f->rate = fm_trainer_rate(run->trainer);
+    run->n_queued++;
+    return FM_OK;
+}
+
+static void add_result(step_sums *sums, const flight *f, const fm_sample_result *result) {
+    const fm_sample *sample = f->loaded.sample;
+    if (f->is_first) {
+        *sums = (step_sums){.index = sample->index, .n_cycle = sample->n_cycle};
         memcpy(sums->name, sample->name, sizeof sums->name);
     }
-    fm_loader_release(run->loader, &loaded);
-    return status;
+    sums->wait_s += f->wait_s;
+    sums->loss += result->loss;
+    sums->distogram += result->distogram;
+    sums->masked_msa += result->masked_msa;
+    sums->norm += result->gradient_norm;
+    for (int i = 0; i < FM_STRUCTURE_TERMS; i++)
+        sums->structure[i] += result->structure[i];
 }
 
 static void say(const train_run *run, const fm_metrics_step *step) {
@@ -439,33 +393,30 @@ static double wall_s(void) {
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static fm_status take_step(train_run *run, fm_error *reterr) {
+/* The step's last sample has been collected. */
+static fm_status finish_step(train_run *run, double rate, fm_error *reterr) {
     uint32_t n = fm_loader_get_stream(run->loader)->samples_per_step;
-    step_sums sums = {0};
-    uint64_t start_ns = fm_clock_ns();
-    for (uint32_t s = 0; s < n; s++) {
-        fm_status status = take_sample(run, s == 0, &sums, reterr);
-        if (status != FM_OK) return status;
-    }
-    double rate = fm_trainer_update(run->trainer);
+    const step_sums *sums = &run->sums;
+    uint64_t now_ns = fm_clock_ns();
     run->n_step++;
     fm_metrics_step step = {
         .step = run->n_step,
-        .index = sums.index,
-        .sample = sums.name,
-        .n_cycle = sums.n_cycle,
-        .loss = sums.loss / n,
+        .index = sums->index,
+        .sample = sums->name,
+        .n_cycle = sums->n_cycle,
+        .loss = sums->loss / n,
         .n_term = 2,
-        .term = {{"distogram", sums.distogram / n}, {"masked_msa", sums.masked_msa / n}},
-        .grad_norm = sums.norm / n,
+        .term = {{"distogram", sums->distogram / n}, {"masked_msa", sums->masked_msa / n}},
+        .grad_norm = sums->norm / n,
         .learning_rate = rate,
-        .step_s = (double)(fm_clock_ns() - start_ns) * 1e-9,
-        .data_wait_s = sums.wait_s,
+        .step_s = (double)(now_ns - run->step_ns) * 1e-9,
+        .data_wait_s = sums->wait_s,
     };
-    add_structure_terms(run->trainer, sums.structure, n, &step);
-    for (uint32_t i = 0; sums.n_scored && i < FM_METRICS_SCORES; i++) {
+    run->step_ns = now_ns;
+    add_structure_terms(run->trainer, sums->structure, n, &step);
+    for (uint32_t i = 0; sums->n_scored && i < FM_METRICS_SCORES; i++) {
         step.score[i].name = score_names[i];
-        step.score[step.n_score++].value = sums.score[i] / sums.n_scored;
+        step.score[step.n_score++].value = sums->score[i] / sums->n_scored;
     }
     uint64_t n_here = run->n_step - run->first_step;
     if (n_here <= N_WINDOW) run->first_sum += step.loss;
@@ -474,8 +425,56 @@ static fm_status take_step(train_run *run, fm_error *reterr) {
     fm_status status = fm_metrics_write(run->metrics, &step, reterr);
     if (status == FM_OK && run->events)
         status = fm_event_file_write(run->events, &step, wall_s(), reterr);
-    bool due = run->set->checkpoint_every && run->n_step % run->set->checkpoint_every == 0;
-    return status == FM_OK && due ? save(run, reterr) : status;
+    return status;
+}
+
+static fm_status collect_sample(train_run *run, fm_error *reterr) {
+    flight *f = &run->flight[run->n_collected++ % FM_MOST_QUEUED];
+    fm_sample_result result;
+    fm_status status = fm_trainer_collect(run->trainer, &result, reterr);
+    if (status == FM_OK) {
+        add_result(&run->sums, f, &result);
+        if (f->is_scored) status = add_scores(run, &f->features, &run->sums, reterr);
+    }
+    if (status == FM_OK) {
+        status = note_delivered(run, f->loaded.sample->index, reterr);
+    } else {
+        name_sample(f->loaded.sample, reterr);
+    }
+    fm_loader_release(run->loader, &f->loaded);
+    return status == FM_OK && f->is_last ? finish_step(run, f->rate, reterr) : status;
+}
+
+/* Collects until at most `left` samples are queued. After a failure the trainer has dropped what
+ * was queued behind it, and so does this. */
+static fm_status drain(train_run *run, uint64_t left, fm_error *reterr) {
+    fm_status status = FM_OK;
+    while (status == FM_OK && run->n_queued - run->n_collected > left)
+        status = collect_sample(run, reterr);
+    while (status != FM_OK && run->n_collected < run->n_queued)
+        fm_loader_release(run->loader, &run->flight[run->n_collected++ % FM_MOST_QUEUED].loaded);
+    return status;
+}
+
+static fm_status queue_step(train_run *run, fm_error *reterr) {
+    uint32_t n = fm_loader_get_stream(run->loader)->samples_per_step;
+    fm_status status = FM_OK;
+    for (uint32_t s = 0; s < n && status == FM_OK; s++) {
+        status = queue_sample(run, s == 0, s + 1 == n, reterr);
+        if (status != FM_OK) {
+            fm_error later;
+            (void)!drain(run, 0, &later); /* what came before it still counts */
+            return status;
+        }
+        /* What is scored is still in the step's memory: nothing may be queued behind it. */
+        status = drain(run, is_scored(run) ? 0 : FM_MOST_QUEUED - 1, reterr);
+    }
+    if (status != FM_OK) return status;
+    run->queued_step++;
+    if (!run->set->checkpoint_every || run->queued_step % run->set->checkpoint_every != 0)
+        return FM_OK;
+    status = drain(run, 0, reterr); /* parameters and results of the same step */
+    return status == FM_OK ? save(run, reterr) : status;
 }
 
 /* -- a run */
@@ -533,9 +532,11 @@ static fm_status train(train_run *run, fm_error *reterr) {
     if (status != FM_OK) return status;
     catch_signals();
     announce(run);
-    run->start_ns = fm_clock_ns();
-    while (status == FM_OK && run->n_step < run->set->steps && !stop_asked)
-        status = take_step(run, reterr);
+    run->start_ns = run->step_ns = fm_clock_ns();
+    run->queued_step = run->n_step;
+    while (status == FM_OK && run->queued_step < run->set->steps && !stop_asked)
+        status = queue_step(run, reterr);
+    if (status == FM_OK) status = drain(run, 0, reterr);
     bool unsaved = run->set->checkpoint_every && run->n_step > run->first_step &&
                    run->saved_step != run->n_step;
     if (status == FM_OK && unsaved) status = save(run, reterr);

@@ -434,10 +434,10 @@ void check_optimiser(int64_t n, bool has_nan) {
         b.k->upload(NULL, flag, zero.data(), 4);
         b.k->find_nonfinite(NULL, n, b.input(values, b.k->act), flag);
         std::vector<double> host(sizeof(fm_step_state) / sizeof(double), 0);
-        fm_step_state start = {0, 0, 1e-3, 3, 0, 0};
+        fm_step_state start = {0, 0, 1e-3, 3, 0, 0, 0, 0};
         memcpy(host.data(), &start, sizeof start);
         fm_step_state *state = (fm_step_state *)b.raw(host);
-        b.k->grad_norm(NULL, n, grad, 0.1, state, b.space(b.k->grad_norm_workspace(n)));
+        b.k->grad_norm(NULL, n, grad, 0.1, false, state, b.space(b.k->grad_norm_workspace(n)));
         fm_adam a = {n,
                      0.9,
                      0.999,
@@ -447,6 +447,7 @@ void check_optimiser(int64_t n, bool has_nan) {
                      true,
                      state,
                      grad,
+                     NULL,
                      b.updated(n, 1, false),
                      b.updated(n, 0.1, false),
                      b.updated(n, 0.1, true),

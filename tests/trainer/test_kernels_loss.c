@@ -148,17 +148,17 @@ static void gradient_norm_and_clip(void **state) {
         for (int i = 0; i < N; i++)
             expected += pow(check_get(k, g, i), 2);
         fm_step_state step = {0};
-        k->grad_norm(NULL, N, g, 0.1, &step, space);
+        k->grad_norm(NULL, N, g, 0.1, false, &step, space);
         check_below(fabs(step.norm_squared - expected), 1e-9, "norm");
         check_below(fabs(step.clip_scale * (sqrt(expected) + 1e-6) - 0.1), 1e-12, "clip");
-        k->grad_norm(NULL, N, g, 1e3, &step, space);
+        k->grad_norm(NULL, N, g, 1e3, false, &step, space);
         assert_true(step.clip_scale == 1 && step.nonfinite == 0);
         uint32_t flag = 0;
         k->find_nonfinite(NULL, N, g, &flag);
         assert_int_equal(flag, 0);
         k->fill(NULL, 1, INFINITY, (char *)g + (N - 1) * fm_element_bytes(k->act));
         k->find_nonfinite(NULL, N, g, &flag);
-        k->grad_norm(NULL, N, g, 1e3, &step, space);
+        k->grad_norm(NULL, N, g, 1e3, false, &step, space);
         assert_int_equal(flag, 1);
         assert_true(step.clip_scale == 0 && step.nonfinite == 1);
         free(random), free(g), free(space);

@@ -494,6 +494,81 @@ static void bad_samples_are_refused_by_name(void **state) {
     fm_trainer_destroy(trainer);
 }
 
+/* Steps of two samples, each queued while the one before it is not collected, give the bits of
+ * samples taken one at a time. */
+static void queueing_ahead_changes_no_bit(void **state) {
+    (void)state;
+    enum { SAMPLES = 6 };
+    static sample s;
+    make_sample(&s);
+    fm_features second = s.features;
+    second.slot = 1;
+    second.n_cycle = 1;
+    const fm_features *features[] = {&s.features, &second};
+    fm_trainer_options options = small_options();
+    fm_trainer *alone = create(&options), *ahead = create(&options);
+    double loss[SAMPLES], norm[SAMPLES];
+    for (int i = 0; i < SAMPLES; i++) {
+        fm_sample_result result = take(alone, features[i % 2]);
+        loss[i] = result.loss;
+        norm[i] = result.gradient_norm;
+        if (i % 2) {
+            fm_trainer_update(alone);
+        }
+    }
+    int collected = 0;
+    for (int i = 0; i <= SAMPLES; i++) {
+        if (i < SAMPLES) {
+            assert_int_equal(fm_trainer_queue(ahead, features[i % 2], i % 2, NULL), FM_OK);
+        }
+        if (i > 0) {
+            fm_sample_result result;
+            assert_int_equal(fm_trainer_collect(ahead, &result, NULL), FM_OK);
+            assert_true(result.loss == loss[collected] && result.gradient_norm == norm[collected]);
+            collected++;
+        }
+    }
+    assert_int_equal(ahead->optimizer.step, SAMPLES / 2);
+    assert_int_equal(ahead->optimizer.samples, SAMPLES);
+    assert_true(fm_trainer_rate(ahead) == fm_trainer_rate(alone));
+    assert_same_parameters(alone, ahead);
+    fm_trainer_destroy(alone);
+    fm_trainer_destroy(ahead);
+}
+
+/* What is queued behind a sample that is not finite changes nothing, whether it ends a step or not;
+ * the trainer goes on from where it was. */
+static void nothing_follows_what_is_not_finite(void **state) {
+    (void)state;
+    static sample s;
+    make_sample(&s);
+    fm_features bad = s.features;
+    static float positions[N_RES][37][3];
+    memcpy(positions, s.positions, sizeof positions);
+    positions[2][1][0] = INFINITY;
+    bad.all_atom_positions = &positions[0][0][0];
+    fm_trainer_options options = small_options();
+    for (int is_last = 0; is_last < 2; is_last++) {
+        fm_trainer *met = create(&options), *spared = create(&options);
+        fm_sample_result result;
+        fm_error error = {0};
+        assert_int_equal(fm_trainer_queue(met, &s.features, true, NULL), FM_OK);
+        assert_int_equal(fm_trainer_collect(met, &result, NULL), FM_OK);
+        assert_int_equal(fm_trainer_queue(met, &bad, is_last, NULL), FM_OK);
+        assert_int_equal(fm_trainer_queue(met, &s.features, true, NULL), FM_OK);
+        assert_int_equal(fm_trainer_collect(met, &result, &error), FM_ERR_DATA);
+        assert_non_null(strstr(error.message, "step 1, sample 0, cycle 2: the output of"));
+        assert_int_equal(fm_trainer_n_queued(met), 0);
+        assert_int_equal(met->optimizer.step, 1);
+        assert_int_equal(met->optimizer.samples, 1);
+        train(met, &s.features, 1);
+        train(spared, &s.features, 2);
+        assert_same_parameters(met, spared);
+        fm_trainer_destroy(met);
+        fm_trainer_destroy(spared);
+    }
+}
+
 static void rates_follow_samples(void **state) {
     (void)state;
     fm_optimizer_options options = fm_optimizer_defaults();
@@ -517,6 +592,8 @@ int main(void) {
         cmocka_unit_test(heads_of_confidence_want_a_resolution),
         cmocka_unit_test(the_loss_falls_on_one_sample),
         cmocka_unit_test(bad_samples_are_refused_by_name),
+        cmocka_unit_test(queueing_ahead_changes_no_bit),
+        cmocka_unit_test(nothing_follows_what_is_not_finite),
         cmocka_unit_test(rates_follow_samples),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

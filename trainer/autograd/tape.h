@@ -108,6 +108,7 @@ typedef struct fm_step {
     fm_phase phase;
     bool wants_output;                     /* forward and recompute: write the outputs */
     int64_t workspace_bytes, workspace_at; /* size; offset in the arena */
+    double flops;                          /* of its matrix products and attentions */
     bool touched;                          /* a real walk used the workspace */
 } fm_step;
 
@@ -154,7 +155,9 @@ struct fm_tape {
     uint64_t seed;         /* of dropout */
     const uint32_t *clock; /* device memory, see backend/draw.h; may be NULL */
     fm_tape_size size;
-    void *memory; /* the step arena, bound before a walk */
+    void *memory;    /* the step arena, bound before a walk */
+    uint64_t *stamp; /* device memory [n_step + 1], or NULL: where walks leave the device's clock
+                        (fm_device.stamp) before the first step and after each */
 };
 
 /* What an op's functions see. */
@@ -165,6 +168,7 @@ struct fm_run {
     int32_t step;
     bool dry, wants_output;
     int64_t workspace_used_bytes, workspace_peak_bytes;
+    double flops; /* raised by the wrappers of matrix products, in dry runs, too */
 };
 
 /* ---- recording ------------------------------------------------------------------------------- */

@@ -16,7 +16,7 @@ static void add_residual_gradient(const fm_run *run, const fm_node *node) {
 }
 
 int64_t fm_tape_run_step(fm_tape *tape, int32_t at, fm_stream *stream, bool dry) {
-    const fm_step *step = &tape->step[at];
+    fm_step *step = &tape->step[at];
     const fm_node *node = &tape->node[step->node];
     fm_run run = {.tape = tape,
                   .kernels = tape->kernels,
@@ -32,15 +32,26 @@ int64_t fm_tape_run_step(fm_tape *tape, int32_t at, fm_stream *stream, bool dry)
             add_residual_gradient(&run, node);
         }
     }
+    step->flops = run.flops;
     return run.workspace_peak_bytes;
+}
+
+static void stamp(const fm_tape *tape, int32_t at, fm_stream *stream) {
+    if (tape->stamp) {
+        tape->kernels->device->stamp(stream, &tape->stamp[at]);
+    }
 }
 
 static void walk(fm_tape *tape, int32_t first, int32_t end, fm_stream *stream) {
     assert(tape->memory || tape->size.arena_bytes == 0);
+    if (first == 0) {
+        stamp(tape, 0, stream);
+    }
     for (int32_t at = first; at < end; at++) {
         int64_t used = fm_tape_run_step(tape, at, stream, false);
         tape->step[at].touched = used > 0;
         assert(used == tape->step[at].workspace_bytes && "the dry run asked for another workspace");
+        stamp(tape, at + 1, stream);
     }
 }
 

@@ -32,6 +32,7 @@
 #ifndef FM_BACKEND_KERNELS_H
 #define FM_BACKEND_KERNELS_H
 
+#include "trainer/backend/device.h"
 #include "trainer/backend/draw.h"
 
 #include <stdbool.h>
@@ -54,9 +55,6 @@ static inline size_t fm_element_bytes(fm_element element) {
     static const uint8_t bytes[] = {0, 4, 8, 2, 4, 1, 2, 4};
     return (unsigned)element < sizeof bytes ? bytes[element] : 0;
 }
-
-/* A queue of work on the device. CPU: always NULL. */
-typedef struct fm_stream fm_stream;
 
 typedef enum fm_beta { FM_WRITE = 0, FM_ADD = 1 } fm_beta;
 
@@ -461,23 +459,95 @@ typedef struct fm_step_state {
     double clip_scale;   /* min(1, max_norm / (norm + 1e-6)); 0 when not finite */
     double lr;
     uint64_t step;      /* 1, 2, ...: the exponent of Adam's bias corrections */
-    uint32_t nonfinite; /* not 0: a gradient or loss was not finite, the update does nothing */
+    uint32_t nonfinite; /* not 0: a gradient was not finite; sums and updates do nothing */
+    uint32_t pending;   /* samples in the batch's sum before the one in hand */
+    uint32_t holds;     /* not 0: more samples of this step come, the update does nothing */
     uint32_t reserved;
 } fm_step_state;
 
-/* One pass over flat buffers of n elements: g = grad * grad_scale (* clip_scale); Adam without
- * weight decay; EMA; the act copy of the parameters. Skipped whole when state->nonfinite. */
+/* One pass over flat buffers of n elements: g = grad * grad_scale / (pending + 1) (* clip_scale);
+ * Adam without weight decay; EMA; the act copy of the parameters. Skipped whole when
+ * state->nonfinite or state->holds. Where the sample in hand is its batch's only one (pending 0)
+ * and `only` is given, that is taken, times clip_scale, in place of grad. */
 typedef struct fm_adam {
     int64_t n;
     double beta1, beta2, eps, ema_decay; /* AlphaFold: 0.9 0.999 1e-6 0.999 */
-    double grad_scale;                   /* 1 / samples of the batch */
-    bool clip; /* times state->clip_scale too: one sample a step, whose norm was just measured */
-    const fm_step_state *state; /* device memory */
-    const void *grad;           /* acc [n] */
-    void *param, *m, *v;        /* acc [n], updated */
-    void *ema;                  /* acc [n], updated; NULL: none */
-    void *copy;                 /* act [n], written; NULL: none */
+    double grad_scale;                   /* 1 */
+    bool clip;                           /* grad, too, is taken times state->clip_scale */
+    const fm_step_state *state;          /* device memory */
+    const void *grad;                    /* acc [n]: the batch's sum of clipped gradients */
+    const void *only;                    /* acc [n]: a sample's own gradient; NULL: none */
+    void *param, *m, *v;                 /* acc [n], updated */
+    void *ema;                           /* acc [n], updated; NULL: none */
+    void *copy;                          /* act [n], written; NULL: none */
 } fm_adam;
+
+/* ---- packets ----------------------------------------------------------------------------------
+ */
+
+/* What the host sends for one cycle: the step's scalars, and a list of where the data behind it
+ * goes in the state. Sizes of a sample are smaller than the recorded ones and differ from packet to
+ * packet: nothing of that is known to the host's calls, so that a captured pass can begin by taking
+ * the next packet. Everything is checked by whoever packs. */
+typedef enum fm_item_kind {
+    FM_ITEM_BYTES = 1,  /* y = x, n bytes (rounded up to 16, on both sides) */
+    FM_ITEM_ZERO = 2,   /* y = 0, n bytes (rounded up to 16); no x */
+    FM_ITEM_VALUES = 3, /* y[i, j, k] = x[i, j, k] where i < n0 and j < n1, else `padding` */
+    FM_ITEM_BITS = 4,   /* y[i, j] = bit i * n1 + j of x (bit b of byte b / 8), else padding */
+    FM_ITEM_INSIDE = 5, /* y[i, j] = 1 where i < n0 and j < n1, else padding; no x */
+} fm_item_kind;
+
+/* Unsigned integers become unsigned integers or reals of any width; f32 becomes a real. */
+typedef struct fm_item {
+    int64_t x, y;    /* bytes from the packet's and from the state's start; multiples of 16 */
+    int64_t n;       /* elements of y, or bytes */
+    int64_t rows, c; /* y [n / (rows * c), rows, c] contiguous */
+    int64_t n0, n1;  /* x [n0, n1, c] contiguous */
+    uint8_t kind, x_element, y_element;
+    uint8_t padding; /* an integer value */
+    uint32_t reserved;
+} fm_item;
+
+enum { FM_PACKET_ITEMS = 64 };
+
+typedef struct fm_packet {
+    uint32_t clock[FM_CLOCK_WORDS];
+    double lr; /* these four: to fm_step_state */
+    uint64_t step;
+    uint32_t pending, holds;
+    uint32_t n_item, reserved;
+    fm_item item[FM_PACKET_ITEMS];
+} fm_packet;
+
+/* Packets lie in a ring; the next is number *n_taken % n_slot, and *n_taken is then raised. All in
+ * device memory. */
+typedef struct fm_take {
+    const uint8_t *ring; /* [n_slot, slot_bytes], 16-byte aligned */
+    int64_t slot_bytes;
+    int32_t n_slot;
+    uint64_t *n_taken;
+    void *state; /* where the items go */
+    uint32_t *clock;
+    fm_step_state *step;
+} fm_take;
+
+enum { FM_RECORD_TERMS = 12 };
+
+/* What a sample gave, for the host to read when the work has passed. */
+typedef struct fm_record {
+    double term[FM_RECORD_TERMS];
+    double norm_squared;
+    uint32_t nonfinite, reserved;
+} fm_record;
+
+/* record[*n_made % n_record] = the terms and the step's scalars; *n_made is then raised. */
+typedef struct fm_report {
+    int32_t n_term, n_record;
+    const void *term[FM_RECORD_TERMS]; /* acc [1] each */
+    const fm_step_state *step;
+    uint64_t *n_made;  /* device memory */
+    fm_record *record; /* host memory that the device writes to (fm_device.host_alloc) */
+} fm_report;
 
 /* ---- initial parameters ---------------------------------------------------------------------- */
 
@@ -493,6 +563,7 @@ typedef enum fm_init_kind {
 typedef struct fm_kernels {
     const char *name; /* "cpu-f32", ... */
     fm_element act, acc;
+    const fm_device *device; /* streams, events, graphs */
 
     /* Device memory and copies: not to be called inside a step. alloc returns 64-byte aligned
      * memory (256 on a GPU) or NULL; release takes NULL too. upload and download are ordered with
@@ -661,14 +732,24 @@ typedef struct fm_kernels {
                                fm_out dx);
 
     /* -- optimiser. Over acc elements. */
-    /* state->norm_squared = sum of squares (f64, fixed order), clip_scale from it and max_norm;
-     * sets nonfinite (never clears it) when the norm is not finite. */
+    /* state->norm_squared = sum of squares (f64, fixed order), clip_scale from it and max_norm, or,
+     * for a sum over a batch of which the mean is meant, max_norm * (state->pending + 1); sets
+     * nonfinite (never clears it) when the norm is not finite. */
     size_t (*grad_norm_workspace)(int64_t n);
-    void (*grad_norm)(fm_stream *stream, int64_t n, const void *grad, double max_norm,
+    void (*grad_norm)(fm_stream *stream, int64_t n, const void *grad, double max_norm, bool is_sum,
                       fm_step_state *state, void *workspace);
     /* Sets *flag to 1 when an element of x (act) is not finite; never clears it. */
     void (*find_nonfinite)(fm_stream *stream, int64_t n, const void *x, uint32_t *flag);
+    /* sum = clip_scale * grad where state->pending is 0, else sum += the same; acc [n]. Nothing
+     * when state->nonfinite, nor, unless `always`, for a batch's only sample (neither pending nor
+     * holds). */
+    void (*accumulate)(fm_stream *stream, int64_t n, const fm_step_state *state, bool always,
+                       const void *grad, void *sum);
     void (*adam)(fm_stream *stream, const fm_adam *args);
+
+    /* -- what comes from the host and what goes back */
+    void (*take_packet)(fm_stream *stream, const fm_take *args);
+    void (*report)(fm_stream *stream, const fm_report *args);
 
     /* -- initial parameters: y[i] (acc) from element index first + i of the parameter. */
     void (*init)(fm_stream *stream, fm_init_kind kind, int64_t n, uint64_t first, double scale,

@@ -61,6 +61,7 @@ void fm_call_norm_grad(fm_run *run, const fm_norm *norm, const void *dy, fm_out 
 void fm_call_gemm(fm_run *run, const fm_gemm *args) {
     int64_t mark = fm_run_mark(run);
     void *workspace = fm_run_workspace(run, (int64_t)run->kernels->gemm_workspace(args));
+    run->flops += 2.0 * (double)args->m * (double)args->n * (double)args->k * (double)args->batch;
     if (!run->dry) {
         run->kernels->gemm(run->stream, args, workspace);
     }
@@ -324,11 +325,28 @@ void fm_call_masked_mean_grad(fm_run *run, const fm_masked_mean *args, const voi
     }
 }
 
-/* ---- cores ----------------------------------------------------------------------------------- */
+/* ---- cores -----------------------------------------------------------------------------------
+ * FLOPs are those of the products that the algorithm has: twice as many backward as forward, what a
+ * kernel computes again is not counted. */
+static double attention_flops(const fm_attention *a) {
+    return 4.0 * (double)(a->n_group * a->n_batch * a->n_head) * (double)(a->n_query * a->n_key) *
+           (double)a->c_head;
+}
+
+static double outer_flops(const fm_outer *a) {
+    return 2.0 * (double)(a->n_i * a->n_j) * (double)(a->c * a->c) * (double)(a->n_seq + a->c_z);
+}
+
+static double triangle_flops(const fm_triangle *a) {
+    return 2.0 * (double)(a->n_i * a->n_j) * (double)(a->n_k * a->c);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 
 void fm_call_attention(fm_run *run, const fm_attention *args) {
     int64_t mark = fm_run_mark(run);
     void *workspace = fm_run_workspace(run, (int64_t)run->kernels->attention_workspace(args));
+    run->flops += attention_flops(args);
     if (!run->dry) {
         run->kernels->attention(run->stream, args, workspace);
     }
@@ -338,6 +356,7 @@ void fm_call_attention(fm_run *run, const fm_attention *args) {
 void fm_call_attention_grad(fm_run *run, const fm_attention *args, const fm_attention_grad *grad) {
     int64_t mark = fm_run_mark(run);
     void *workspace = fm_run_workspace(run, (int64_t)run->kernels->attention_grad_workspace(args));
+    run->flops += 2 * attention_flops(args);
     if (!run->dry) {
         run->kernels->attention_grad(run->stream, args, grad, workspace);
     }
@@ -347,6 +366,7 @@ void fm_call_attention_grad(fm_run *run, const fm_attention *args, const fm_atte
 void fm_call_outer(fm_run *run, const fm_outer *args) {
     int64_t mark = fm_run_mark(run);
     void *workspace = fm_run_workspace(run, (int64_t)run->kernels->outer_workspace(args));
+    run->flops += outer_flops(args);
     if (!run->dry) {
         run->kernels->outer(run->stream, args, workspace);
     }
@@ -356,6 +376,7 @@ void fm_call_outer(fm_run *run, const fm_outer *args) {
 void fm_call_outer_grad(fm_run *run, const fm_outer *args, const fm_outer_grad *grad) {
     int64_t mark = fm_run_mark(run);
     void *workspace = fm_run_workspace(run, (int64_t)run->kernels->outer_grad_workspace(args));
+    run->flops += 2 * outer_flops(args);
     if (!run->dry) {
         run->kernels->outer_grad(run->stream, args, grad, workspace);
     }
@@ -365,6 +386,7 @@ void fm_call_outer_grad(fm_run *run, const fm_outer *args, const fm_outer_grad *
 void fm_call_triangle(fm_run *run, const fm_triangle *args) {
     int64_t mark = fm_run_mark(run);
     void *workspace = fm_run_workspace(run, (int64_t)run->kernels->triangle_workspace(args));
+    run->flops += triangle_flops(args);
     if (!run->dry) {
         run->kernels->triangle(run->stream, args, workspace);
     }
@@ -374,6 +396,7 @@ void fm_call_triangle(fm_run *run, const fm_triangle *args) {
 void fm_call_triangle_grad(fm_run *run, const fm_triangle *args, const fm_triangle_grad *grad) {
     int64_t mark = fm_run_mark(run);
     void *workspace = fm_run_workspace(run, (int64_t)run->kernels->triangle_grad_workspace(args));
+    run->flops += 2 * triangle_flops(args);
     if (!run->dry) {
         run->kernels->triangle_grad(run->stream, args, grad, workspace);
     }

@@ -59,29 +59,64 @@ void fm_optimizer_fini(fm_optimizer *optimizer) {
     *optimizer = (fm_optimizer){0};
 }
 
-static bool gradient_is_finite(fm_optimizer *optimizer, fm_stream *stream) {
-    fm_step_state state = fm_optimizer_get_state(optimizer, stream);
-    if (!state.nonfinite) {
-        return true;
-    }
-    state.nonfinite = 0;
+/* Waits, so that the caller's value may go. */
+static void set_state(const fm_optimizer *optimizer, fm_stream *stream, fm_step_state state) {
     optimizer->kernels->upload(stream, optimizer->state, &state, sizeof state);
     optimizer->kernels->synchronize(stream);
-    return false;
 }
 
-bool fm_optimizer_add_sample(fm_optimizer *optimizer, fm_stream *stream) {
+void fm_optimizer_clear_nonfinite(fm_optimizer *optimizer, fm_stream *stream) {
+    fm_step_state state = fm_optimizer_get_state(optimizer, stream);
+    state.nonfinite = 0;
+    set_state(optimizer, stream, state);
+}
+
+void fm_optimizer_queue_sample(fm_optimizer *optimizer, fm_stream *stream) {
     const fm_kernels *kernels = optimizer->kernels;
     int64_t n = optimizer->params->n_element;
     bool each = optimizer->options.clip == FM_CLIP_SAMPLE;
     kernels->grad_norm(stream, n, optimizer->params->gradient,
-                       each ? optimizer->options.clip_norm : (double)INFINITY, optimizer->state,
-                       optimizer->workspace);
-    if (!gradient_is_finite(optimizer, stream)) {
+                       each ? optimizer->options.clip_norm : (double)INFINITY, false,
+                       optimizer->state, optimizer->workspace);
+    kernels->accumulate(stream, n, optimizer->state, !each, optimizer->params->gradient,
+                        optimizer->sum);
+}
+
+void fm_optimizer_queue_update(fm_optimizer *optimizer, fm_stream *stream, bool only) {
+    fm_params *params = optimizer->params;
+    bool whole = optimizer->options.clip == FM_CLIP_BATCH;
+    if (whole) {
+        optimizer->kernels->grad_norm(stream, params->n_element, optimizer->sum,
+                                      optimizer->options.clip_norm, true, optimizer->state,
+                                      optimizer->workspace);
+    }
+    optimizer->kernels->adam(stream, &(fm_adam){.n = params->n_element,
+                                                .beta1 = optimizer->options.beta1,
+                                                .beta2 = optimizer->options.beta2,
+                                                .eps = optimizer->options.eps,
+                                                .ema_decay = optimizer->options.ema_decay,
+                                                .grad_scale = 1,
+                                                .clip = whole,
+                                                .state = optimizer->state,
+                                                .grad = optimizer->sum,
+                                                .only = only && !whole ? params->gradient : NULL,
+                                                .param = params->master,
+                                                .m = params->moment1,
+                                                .v = params->moment2,
+                                                .ema = params->ema,
+                                                .copy = params->copy});
+}
+
+bool fm_optimizer_add_sample(fm_optimizer *optimizer, fm_stream *stream) {
+    fm_step_state state = fm_optimizer_get_state(optimizer, stream);
+    state.pending = optimizer->pending;
+    state.holds = 1;
+    set_state(optimizer, stream, state);
+    fm_optimizer_queue_sample(optimizer, stream);
+    if (fm_optimizer_get_state(optimizer, stream).nonfinite) {
+        fm_optimizer_clear_nonfinite(optimizer, stream);
         return false;
     }
-    kernels->axpy_device(stream, n, &optimizer->state->clip_scale, optimizer->params->gradient,
-                         (fm_out){optimizer->sum, optimizer->pending ? FM_ADD : FM_WRITE});
     optimizer->pending++;
     optimizer->samples++;
     return true;
@@ -89,33 +124,14 @@ bool fm_optimizer_add_sample(fm_optimizer *optimizer, fm_stream *stream) {
 
 void fm_optimizer_step(fm_optimizer *optimizer, fm_stream *stream) {
     assert(optimizer->pending > 0);
-    const fm_kernels *kernels = optimizer->kernels;
-    fm_params *params = optimizer->params;
-    bool whole = optimizer->options.clip == FM_CLIP_BATCH;
-    if (whole) { /* of the sum: the mean's times the number of samples */
-        kernels->grad_norm(stream, params->n_element, optimizer->sum,
-                           optimizer->options.clip_norm * optimizer->pending, optimizer->state,
-                           optimizer->workspace);
-    }
-    optimizer->step++;
-    double rate = fm_optimizer_rate(&optimizer->options, optimizer->samples);
-    kernels->upload(stream, &optimizer->state->lr, &rate, sizeof rate);
-    kernels->upload(stream, &optimizer->state->step, &optimizer->step, sizeof optimizer->step);
-    kernels->adam(stream, &(fm_adam){.n = params->n_element,
-                                     .beta1 = optimizer->options.beta1,
-                                     .beta2 = optimizer->options.beta2,
-                                     .eps = optimizer->options.eps,
-                                     .ema_decay = optimizer->options.ema_decay,
-                                     .grad_scale = 1.0 / optimizer->pending,
-                                     .clip = whole,
-                                     .state = optimizer->state,
-                                     .grad = optimizer->sum,
-                                     .param = params->master,
-                                     .m = params->moment1,
-                                     .v = params->moment2,
-                                     .ema = params->ema,
-                                     .copy = params->copy});
-    kernels->synchronize(stream); /* the uploads read the host's variables */
+    fm_step_state state = fm_optimizer_get_state(optimizer, stream);
+    state.lr = fm_optimizer_rate(&optimizer->options, optimizer->samples);
+    state.step = ++optimizer->step;
+    state.pending = optimizer->pending - 1;
+    state.holds = 0;
+    set_state(optimizer, stream, state);
+    fm_optimizer_queue_update(optimizer, stream, false);
+    optimizer->kernels->synchronize(stream);
     optimizer->pending = 0;
 }
 

@@ -54,12 +54,23 @@ FM_MUST_USE fm_status fm_optimizer_init(fm_optimizer *optimizer, fm_params *para
                                         const fm_optimizer_options *options, fm_error *reterr);
 void fm_optimizer_fini(fm_optimizer *optimizer);
 
-/* Takes the flat gradient of one sample into the batch's sum. False, and nothing is taken, when the
- * gradient is not finite; asking waits for the stream. */
+/* What a captured pass queues; step, rate, pending and holds are in the device's scalars by then.
+ * sample: measures the flat gradient and takes it, clipped, into the batch's sum. update: Adam and
+ * EMA with the mean of the sum, or with the flat gradient where the sample is its batch's only one
+ * and `only` is set. Both do nothing once a gradient was not finite; update, while samples of the
+ * step are to come. */
+void fm_optimizer_queue_sample(fm_optimizer *optimizer, fm_stream *stream);
+void fm_optimizer_queue_update(fm_optimizer *optimizer, fm_stream *stream, bool only);
+
+/* One at a time, waiting. Takes the flat gradient of one sample into the batch's sum. False, and
+ * nothing is taken, when the gradient is not finite. */
 FM_MUST_USE bool fm_optimizer_add_sample(fm_optimizer *optimizer, fm_stream *stream);
 
 /* One Adam step with the mean over the samples added since the last. */
 void fm_optimizer_step(fm_optimizer *optimizer, fm_stream *stream);
+
+/* Forgets that a gradient was not finite. */
+void fm_optimizer_clear_nonfinite(fm_optimizer *optimizer, fm_stream *stream);
 
 /* The device's scalars as they are now (waits for the stream). */
 fm_step_state fm_optimizer_get_state(const fm_optimizer *optimizer, fm_stream *stream);

@@ -2,6 +2,14 @@
 #include "trainer/step/score.h"
 
 #include <assert.h>
+#include <string.h>
+
+static float f32_of(uint16_t bf16) {
+    uint32_t bits = (uint32_t)bf16 << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
 
 /* The last cycle's atoms of the first n residues, as f32. */
 static fm_status download_atoms(fm_trainer *t, size_t n, float **ret_atoms, fm_error *reterr) {
@@ -10,15 +18,17 @@ static fm_status download_atoms(fm_trainer *t, size_t n, float **ret_atoms, fm_e
     fm_element element = fm_tape_tensor(&t->last, t->atoms)->element;
     size_t bytes = count * fm_element_bytes(element);
     float *atoms = fm_arena_alloc_array(&t->arena, count, sizeof *atoms);
-    double *wide = fm_arena_alloc_array(&t->arena, count, sizeof *wide);
-    if (!atoms || !wide) return fm_arena_full(&t->arena, reterr);
-    assert(element == FM_ELEMENT_F32 || element == FM_ELEMENT_F64);
-    bool is_wide = element == FM_ELEMENT_F64;
-    kernels->download(NULL, is_wide ? (void *)wide : (void *)atoms,
-                      fm_tape_data(&t->last, t->atoms), bytes);
+    void *raw = fm_arena_alloc_array(&t->arena, count, sizeof(double));
+    if (!atoms || !raw) return fm_arena_full(&t->arena, reterr);
+    kernels->download(NULL, raw, fm_tape_data(&t->last, t->atoms), bytes);
     kernels->synchronize(NULL);
-    for (size_t i = 0; is_wide && i < count; i++)
-        atoms[i] = (float)wide[i];
+    for (size_t i = 0; i < count; i++) {
+        switch (element) {
+        case FM_ELEMENT_F64: atoms[i] = (float)((const double *)raw)[i]; break;
+        case FM_ELEMENT_BF16: atoms[i] = f32_of(((const uint16_t *)raw)[i]); break;
+        default: atoms[i] = ((const float *)raw)[i];
+        }
+    }
     *ret_atoms = atoms;
     return FM_OK;
 }

@@ -3,7 +3,7 @@
 
 #include "trainer/step/upload.h"
 
-#include <math.h>
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -165,6 +165,120 @@ static fm_status bind_arena(fm_trainer *t, const fm_kernels *kernels, fm_error *
     return t->host ? FM_OK : fm_arena_full(&t->arena, reterr);
 }
 
+/* ---- queues ---------------------------------------------------------------------------------- */
+
+void fm_trainer_take_packet(fm_trainer *t, fm_stream *stream) {
+    const fm_take take = {.ring = t->ring.memory,
+                          .slot_bytes = t->ring.slot_bytes,
+                          .n_slot = t->ring.n_slot,
+                          .n_taken = t->ring.n_taken,
+                          .state = t->state.memory,
+                          .clock = fm_state_data(&t->state, t->clock),
+                          .step = t->optimizer.state};
+    t->params.kernels->take_packet(stream, &take);
+}
+
+static void stamp(const fm_trainer *t, int at, fm_stream *stream) {
+    if (t->stamp) {
+        t->params.kernels->device->stamp(stream, &t->stamp[at]);
+    }
+}
+
+static void queue_cycle(void *context, fm_stream *stream) {
+    fm_trainer *t = context;
+    stamp(t, FM_STAMP_BEGIN, stream);
+    fm_trainer_take_packet(t, stream);
+    fm_tape_forward(&t->cycle, stream);
+}
+
+static void queue_report(fm_trainer *t, fm_stream *stream) {
+    fm_report report = {.n_term = 3,
+                        .n_record = FM_MOST_QUEUED,
+                        .term = {fm_tape_data(&t->last, t->total),
+                                 fm_tape_data(&t->last, t->distogram),
+                                 fm_tape_data(&t->last, t->masked_msa)},
+                        .step = t->optimizer.state,
+                        .n_made = t->n_made,
+                        .record = t->record};
+    for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
+        if (t->structure[i] != FM_TENSOR_NONE) {
+            report.term[report.n_term++] = fm_tape_data(&t->last, t->structure[i]);
+        }
+    }
+    t->params.kernels->report(stream, &report);
+}
+
+static void queue_last(void *context, fm_stream *stream) {
+    fm_trainer *t = context;
+    stamp(t, FM_STAMP_BEGIN, stream);
+    fm_trainer_take_packet(t, stream);
+    fm_tape_forward(&t->last, stream);
+    fm_tape_backward(&t->last, stream);
+    fm_optimizer_queue_sample(&t->optimizer, stream);
+    queue_report(t, stream); /* before the update may measure the sum's norm in its place */
+    stamp(t, FM_STAMP_SUMMED, stream);
+    fm_optimizer_queue_update(&t->optimizer, stream, true);
+    stamp(t, FM_STAMP_UPDATED, stream);
+}
+
+static fm_status build_queues(fm_trainer *t, fm_error *reterr) {
+    const fm_kernels *kernels = t->params.kernels;
+    const fm_device *device = kernels->device;
+    const fm_pass pass = {.context = t, .device = device, .direct = t->options.direct};
+    t->cycle_pass = t->last_pass = pass;
+    t->cycle_pass.queue = queue_cycle;
+    t->last_pass.queue = queue_last;
+    bool made = device->stream_create(&t->stream);
+    for (int i = 0; i < FM_MOST_QUEUED; i++) {
+        made = made && device->event_create(&t->flight[i].done);
+    }
+    t->record = device->host_alloc(FM_MOST_QUEUED * sizeof *t->record);
+    t->n_made = kernels->alloc(sizeof *t->n_made);
+    if (!made || !t->record || !t->n_made) {
+        return fm_fail(reterr, FM_ERR_NOMEM, "a stream, events or memory for results were refused");
+    }
+    uint64_t none = 0;
+    kernels->upload(NULL, t->n_made, &none, sizeof none);
+    kernels->synchronize(NULL);
+    return fm_ring_create(&t->ring, kernels, fm_upload_most_bytes(t), reterr);
+}
+
+static void release_queues(fm_trainer *t) {
+    const fm_kernels *kernels = t->params.kernels;
+    const fm_device *device = kernels->device;
+    kernels->synchronize(t->stream);
+    fm_pass_forget(&t->cycle_pass);
+    fm_pass_forget(&t->last_pass);
+    fm_ring_destroy(&t->ring);
+    kernels->release(t->stamp);
+    kernels->release(t->n_made);
+    device->host_release(t->record);
+    for (int i = 0; i < FM_MOST_QUEUED; i++) {
+        device->event_destroy(t->flight[i].done);
+    }
+    device->stream_destroy(t->stream);
+}
+
+fm_status fm_trainer_stamp(fm_trainer *t, fm_error *reterr) {
+    const fm_kernels *kernels = t->params.kernels;
+    assert(fm_trainer_n_queued(t) == 0);
+    size_t n_cycle = (size_t)t->cycle.n_step + 1, n_last = (size_t)t->last.n_step + 1;
+    uint64_t *memory =
+        t->stamp ? t->stamp : kernels->alloc((FM_STAMPS + n_cycle + n_last) * sizeof *t->stamp);
+    if (!memory) {
+        return fm_fail(reterr, FM_ERR_NOMEM, "device memory for time stamps was refused");
+    }
+    t->stamp = memory;
+    t->cycle.stamp = memory + FM_STAMPS;
+    t->last.stamp = t->cycle.stamp + n_cycle;
+    kernels->synchronize(t->stream);
+    fm_pass_forget(&t->cycle_pass);
+    fm_pass_forget(&t->last_pass);
+    return FM_OK;
+}
+
+/* ---- creating -------------------------------------------------------------------------------- */
+
 static fm_status build(fm_trainer *t, fm_error *reterr) {
     const fm_kernels *kernels =
         t->options.kernels ? t->options.kernels : fm_kernels_cpu(t->options.element);
@@ -200,7 +314,10 @@ static fm_status build(fm_trainer *t, fm_error *reterr) {
     if (!status) {
         status = plan_memory(t, kernels, reterr);
     }
-    return status ? status : bind_arena(t, kernels, reterr);
+    if (!status) {
+        status = bind_arena(t, kernels, reterr);
+    }
+    return status ? status : build_queues(t, reterr);
 }
 
 fm_status fm_trainer_create(const fm_trainer_options *options, fm_trainer **ret_trainer,
@@ -223,10 +340,11 @@ void fm_trainer_destroy(fm_trainer *trainer) {
     if (!trainer) {
         return;
     }
-    fm_optimizer_fini(&trainer->optimizer);
     if (trainer->params.kernels) {
+        release_queues(trainer);
         trainer->params.kernels->release(trainer->memory);
     }
+    fm_optimizer_fini(&trainer->optimizer);
     fm_tape_fini(&trainer->last);
     fm_tape_fini(&trainer->cycle);
     fm_state_release(&trainer->state);
@@ -259,86 +377,4 @@ void fm_trainer_describe(const fm_trainer *t, char *out, size_t out_bytes) {
              (double)t->state.bytes / mib, (double)arena_bytes(t) / mib,
              (double)size->saved_bytes / mib, (double)size->transient_bytes / mib,
              (int)size->n_node, recompute);
-}
-
-/* ---- running --------------------------------------------------------------------------------- */
-
-static void clear_previous(fm_trainer *t) {
-    const fm_kernels *kernels = t->params.kernels;
-    const int32_t cleared[] = {t->inputs.previous_m, t->inputs.previous_z,
-                               t->inputs.previous_pseudo_beta};
-    int64_t act_bytes = (int64_t)fm_element_bytes(kernels->act);
-    for (int i = 0; i < 3; i++) { /* a place in the state has room for a whole last element */
-        int64_t bytes = fm_tensor_local_bytes(&t->state.tensor[cleared[i]]);
-        kernels->fill(NULL, (bytes + act_bytes - 1) / act_bytes, 0.0,
-                      fm_state_data(&t->state, cleared[i]));
-    }
-}
-
-static double read_scalar(const fm_trainer *t, fm_tensor_ref tensor) {
-    const fm_kernels *kernels = t->params.kernels;
-    double value = 0;
-    float single = 0;
-    bool wide = kernels->acc == FM_ELEMENT_F64;
-    void *to = wide ? (void *)&value : (void *)&single;
-    kernels->download(NULL, to, fm_tape_data(&t->last, tensor), fm_element_bytes(kernels->acc));
-    kernels->synchronize(NULL);
-    return wide ? value : (double)single;
-}
-
-/* Runs the sample again, looking after every node: which output was the first that is not finite?
- */
-static fm_status name_nonfinite(fm_trainer *t, const fm_features *f, fm_error *reterr) {
-    uint32_t *flag = fm_state_data(&t->state, t->flag);
-    clear_previous(t);
-    for (uint32_t c = 0; c < f->n_cycle; c++) {
-        fm_upload_cycle(t, f, c);
-        fm_tape *tape = c + 1 < f->n_cycle ? &t->cycle : &t->last;
-        const fm_node *node = fm_tape_find_nonfinite(tape, NULL, flag);
-        if (node) {
-            return fm_fail(reterr, FM_ERR_DATA,
-                           "step %llu, sample %u, cycle %u: the output of %s (node %d) is not "
-                           "finite",
-                           (unsigned long long)t->optimizer.step, f->slot, c, node->name,
-                           (int)(node - tape->node));
-        }
-    }
-    return fm_fail(reterr, FM_ERR_DATA, "step %llu, sample %u: a gradient is not finite",
-                   (unsigned long long)t->optimizer.step, f->slot);
-}
-
-fm_status fm_trainer_add_sample(fm_trainer *t, const fm_features *f, fm_sample_result *ret_result,
-                                fm_error *reterr) {
-    fm_status status = fm_upload_check(t, f, reterr);
-    if (status) {
-        return status;
-    }
-    fm_upload_sample(t, f);
-    clear_previous(t);
-    for (uint32_t c = 0; c + 1 < f->n_cycle; c++) { /* A31:3-4 */
-        fm_upload_cycle(t, f, c);
-        fm_tape_forward(&t->cycle, NULL);
-    }
-    fm_upload_cycle(t, f, f->n_cycle - 1);
-    fm_tape_forward(&t->last, NULL);
-    fm_tape_backward(&t->last, NULL);
-    if (!fm_optimizer_add_sample(&t->optimizer, NULL)) {
-        return name_nonfinite(t, f, reterr);
-    }
-    fm_step_state state = fm_optimizer_get_state(&t->optimizer, NULL);
-    *ret_result = (fm_sample_result){.loss = read_scalar(t, t->total),
-                                     .distogram = read_scalar(t, t->distogram),
-                                     .masked_msa = read_scalar(t, t->masked_msa),
-                                     .gradient_norm = sqrt(state.norm_squared)};
-    for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
-        if (t->structure[i] != FM_TENSOR_NONE) {
-            ret_result->structure[i] = read_scalar(t, t->structure[i]);
-        }
-    }
-    return FM_OK;
-}
-
-double fm_trainer_update(fm_trainer *t) {
-    fm_optimizer_step(&t->optimizer, NULL);
-    return fm_optimizer_rate(&t->options.optimizer, t->optimizer.samples);
 }

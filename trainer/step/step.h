@@ -2,12 +2,17 @@
  *
  *     fm_trainer_create          parameters, both tapes, one arena; nothing is allocated later
  *     for each step
- *         for each sample        fm_trainer_add_sample: cycles, backward, clip, add
- *         fm_trainer_update      Adam and EMA with the mean
+ *         for each sample        fm_trainer_queue: cycles, backward, clip, add; with the step's
+ *                                last sample Adam and EMA with the mean
+ *         for each sample        fm_trainer_collect: losses and norms, when they are there
  *
  * Two tapes share one arena: the cycle without gradient, run n_cycle - 1 times, and the last cycle
- * with losses and backward. Samples smaller than the recorded shape are padded and masked. Results
- * are a function of (options, samples): same seed, same bits. */
+ * with losses and backward. Each is a pass (pass.h): on a GPU one graph, replayed. A pass begins by
+ * taking its packet (ring.h, upload.h) and the last one ends with the update and a record of what
+ * the sample gave; so a sample is as many launches as it has cycles, the copy of the next sample
+ * runs beside it, and the host waits for nothing but a record. Samples smaller than the recorded
+ * shape are padded and masked. Results are a function of (options, samples): same seed, same bits.
+ */
 #ifndef FM_TRAINER_STEP_H
 #define FM_TRAINER_STEP_H
 
@@ -15,6 +20,8 @@
 #include "trainer/model/model.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/step/features.h"
+#include "trainer/step/pass.h"
+#include "trainer/step/ring.h"
 #include "trainer/step/structure.h"
 
 typedef struct fm_trainer_options {
@@ -27,10 +34,25 @@ typedef struct fm_trainer_options {
     double weight_structure[FM_STRUCTURE_TERMS]; /* in the order of the terms; used where the model
                                                     has a structure module */
     int64_t memory_budget_bytes; /* of device memory; 0 = no bound, not for FM_RECOMPUTE_AUTO */
+    bool direct;                 /* nothing is captured: for comparisons */
 } fm_trainer_options;
 
 /* The tiny preset with AlphaFold2's recipe. */
 fm_trainer_options fm_trainer_options_tiny(void);
+
+/* Samples queued and not collected. */
+enum { FM_MOST_QUEUED = 2 };
+
+/* One of them, with the counters as they were before it. */
+typedef struct fm_flight {
+    const fm_features *features;
+    fm_event *done;
+    uint64_t step, samples;
+    uint32_t pending;
+} fm_flight;
+
+/* Time stamps of a pass around its tape, in device memory. */
+enum { FM_STAMP_BEGIN, FM_STAMP_SUMMED, FM_STAMP_UPDATED, FM_STAMPS };
 
 typedef struct fm_trainer fm_trainer;
 struct fm_trainer {
@@ -49,7 +71,15 @@ struct fm_trainer {
     fm_tensor_ref atoms; /* [N_res, 14, 3] Å of the last cycle; FM_TENSOR_NONE without a module */
     fm_optimizer optimizer;
     void *memory;  /* the step arena */
-    uint8_t *host; /* same layout as the state: where samples are padded */
+    uint8_t *host; /* same layout as the state: where small tensors are made */
+    fm_stream *stream;
+    fm_ring ring;
+    fm_pass cycle_pass, last_pass;
+    fm_record *record; /* [FM_MOST_QUEUED] in page-locked memory, written by the device */
+    uint64_t *n_made;  /* device memory: records so far */
+    fm_flight flight[FM_MOST_QUEUED];
+    uint64_t n_queued, n_collected;
+    uint64_t *stamp; /* device memory [FM_STAMPS], then one of each tape; NULL: no stamps */
 };
 
 /* What one sample gave. Losses are unweighted but `loss`, which is what was differentiated: the sum
@@ -74,13 +104,36 @@ int64_t fm_trainer_memory_bytes(const fm_trainer *trainer);
  * none", in out. */
 void fm_trainer_describe(const fm_trainer *trainer, char *out, size_t out_bytes);
 
-/* Runs one sample and adds its clipped gradient to the batch. FM_ERR_LIMIT when it is larger than
- * the recorded shape; FM_ERR_DATA naming an id that is out of range, or naming the first tensor
- * that is not finite (the sample is not added to the batch then; parameters are as they were). */
+/* Queues one sample and returns; its gradient, clipped, is added to the batch. With the step's
+ * last sample Adam and EMA follow. `features` and what it points to must stay until the sample is
+ * collected; at most FM_MOST_QUEUED may be queued (assert). FM_ERR_LIMIT when the sample is larger
+ * than the recorded shape, FM_ERR_DATA naming an id that is out of range: it is not queued then. */
+FM_MUST_USE fm_status fm_trainer_queue(fm_trainer *trainer, const fm_features *features,
+                                       bool is_last, fm_error *reterr);
+
+/* What the oldest queued sample gave; waits for it. FM_ERR_DATA, naming the first tensor, when
+ * something of it was not finite: neither it nor what was queued behind it has changed the batch or
+ * the parameters, and nothing is queued any more. */
+FM_MUST_USE fm_status fm_trainer_collect(fm_trainer *trainer, fm_sample_result *ret_result,
+                                         fm_error *reterr);
+
+static inline uint64_t fm_trainer_n_queued(const fm_trainer *trainer) {
+    return trainer->n_queued - trainer->n_collected;
+}
+
+/* The rate of the update that was queued or made last. */
+double fm_trainer_rate(const fm_trainer *trainer);
+
+/* One sample at a time: queue and collect, without an update. */
 FM_MUST_USE fm_status fm_trainer_add_sample(fm_trainer *trainer, const fm_features *features,
                                             fm_sample_result *ret_result, fm_error *reterr);
 
-/* Adam and EMA with the mean over the samples since the last update. Returns the rate used. */
+/* Adam and EMA with the mean over the samples added since the last update; waits. Nothing may be
+ * queued. Returns the rate used. */
 double fm_trainer_update(fm_trainer *trainer);
+
+/* From now on passes leave time stamps (trainer->stamp and the tapes' own): captured anew, a little
+ * slower. Nothing may be queued. FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_trainer_stamp(fm_trainer *trainer, fm_error *reterr);
 
 #endif

@@ -1,5 +1,6 @@
-/* upload.c: see upload.h. Every tensor is written into the host's copy of the state, which has the
- * device's layout, and sent from there. */
+/* upload.c: see upload.h. Small tensors that the host makes are written into its copy of the state,
+ * which has the device's layout, and travel as they lie there; the others are copied from the
+ * sample into the packet and padded by the device. */
 #include "trainer/step/upload.h"
 
 #include "trainer/step/templates.h"
@@ -13,121 +14,76 @@ enum { ATOM_CA = 1, ATOM_CB = 3, N_ATOM37 = 37, GLYCINE = 7, UNKNOWN_RESIDUE = 2
 /* Å: pLDDT, resolved and aligned error are learnt from structures between these alone (1.9.6). */
 static const float LOWEST_RESOLUTION = 0.1f, HIGHEST_RESOLUTION = 3.0f;
 
-/* Far above any chain, and differences stay far from overflow. */
-enum { MOST_RESIDUE_INDEX = 1 << 24 };
+/* ---- items ----------------------------------------------------------------------------------- */
+
+typedef struct packer {
+    fm_trainer *trainer;
+    fm_packet *packet;
+} packer;
+
+static fm_item *add_item(const packer *p, fm_item_kind kind, int32_t tensor) {
+    assert(p->packet->n_item < FM_PACKET_ITEMS);
+    fm_item *item = &p->packet->item[p->packet->n_item++];
+    *item = (fm_item){.kind = (uint8_t)kind,
+                      .y = p->trainer->state.offset[tensor],
+                      .y_element = (uint8_t)p->trainer->state.tensor[tensor].element};
+    return item;
+}
 
 static void *host_of(const fm_trainer *trainer, int32_t tensor) {
     return trainer->host + trainer->state.offset[tensor];
 }
 
-static void send(const fm_trainer *trainer, int32_t tensor) {
-    const fm_kernels *kernels = trainer->params.kernels;
-    kernels->upload(NULL, fm_state_data(&trainer->state, tensor), host_of(trainer, tensor),
-                    (size_t)fm_tensor_local_bytes(&trainer->state.tensor[tensor]));
+/* As it lies in the host's copy. */
+static void send_bytes(const packer *p, int32_t tensor) {
+    fm_item *item = add_item(p, FM_ITEM_BYTES, tensor);
+    item->n = fm_tensor_local_bytes(&p->trainer->state.tensor[tensor]);
+    memcpy(fm_ring_data(&p->trainer->ring, item->n, &item->x), host_of(p->trainer, tensor),
+           (size_t)item->n);
 }
 
-/* The nearest bf16, ties to even; values here are finite. */
-static uint16_t bf16_of(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+static void send_zeros(const packer *p, int32_t tensor) {
+    add_item(p, FM_ITEM_ZERO, tensor)->n = fm_tensor_local_bytes(&p->trainer->state.tensor[tensor]);
 }
 
-/* Element i of a real tensor, in the tensor's own type. */
-static void put(const fm_trainer *trainer, int32_t tensor, int64_t i, double value) {
-    void *host = host_of(trainer, tensor);
-    switch (trainer->state.tensor[tensor].element) {
-    case FM_ELEMENT_F64: ((double *)host)[i] = value; break;
-    case FM_ELEMENT_BF16: ((uint16_t *)host)[i] = bf16_of((float)value); break;
-    default: ((float *)host)[i] = (float)value;
+/* The shapes of a tensor [.., rows, c] and of what is there of it. */
+typedef struct extent {
+    int64_t lines, rows, c; /* of the tensor */
+    int64_t n0, n1;         /* of the sample's [n0, n1, c] */
+} extent;
+
+static fm_item *add_expanded(const packer *p, fm_item_kind kind, int32_t tensor, extent e,
+                             uint8_t padding) {
+    fm_item *item = add_item(p, kind, tensor);
+    item->n = e.lines * e.rows * e.c;
+    item->rows = e.rows;
+    item->c = e.c;
+    item->n0 = e.n0;
+    item->n1 = e.n1;
+    item->padding = padding;
+    return item;
+}
+
+/* Room for the sample's values, for the caller to fill. */
+static void *add_values(const packer *p, int32_t tensor, extent e, fm_element element,
+                        uint8_t padding) {
+    fm_item *item = add_expanded(p, FM_ITEM_VALUES, tensor, e, padding);
+    item->x_element = (uint8_t)element;
+    int64_t bytes = e.n0 * e.n1 * e.c * (int64_t)fm_element_bytes(element);
+    return fm_ring_data(&p->trainer->ring, bytes, &item->x);
+}
+
+static void send_values(const packer *p, int32_t tensor, extent e, fm_element element,
+                        const void *values, uint8_t padding) {
+    int64_t bytes = e.n0 * e.n1 * e.c * (int64_t)fm_element_bytes(element);
+    if (bytes > 0) {
+        memcpy(add_values(p, tensor, e, element, padding), values, (size_t)bytes);
+    } else {
+        add_values(p, tensor, e, element, padding);
     }
 }
 
-/* The first of `count` bytes that is above `most`, or count. */
-static size_t first_above(const uint8_t *bytes, size_t count, uint8_t most) {
-    size_t i = 0;
-    while (i < count && bytes[i] <= most) {
-        i++;
-    }
-    return i;
-}
-
-static fm_status check_ids(const char *name, const uint8_t *ids, size_t count, uint8_t most,
-                           fm_error *reterr) {
-    size_t bad = first_above(ids, count, most);
-    if (bad == count) {
-        return FM_OK;
-    }
-    return fm_fail(reterr, FM_ERR_DATA, "element %zu of %s is %u, expected 0 to %u", bad, name,
-                   ids[bad], most);
-}
-
-static fm_status check_residues(const fm_features *f, fm_error *reterr) {
-    for (uint32_t i = 0; i < f->n_res; i++) {
-        if (f->residue_index[i] < 0 || f->residue_index[i] > MOST_RESIDUE_INDEX) {
-            return fm_fail(reterr, FM_ERR_DATA,
-                           "element %u of residue_index is %d, expected 0 to %d", i,
-                           (int)f->residue_index[i], MOST_RESIDUE_INDEX);
-        }
-    }
-    fm_status status = check_ids("aatype", f->aatype, f->n_res, UNKNOWN_RESIDUE, reterr);
-    return status ? status
-                  : check_ids("template_aatype", f->template_aatype, (size_t)f->n_templ * f->n_res,
-                              FM_TEMPLATE_CLASSES - 1, reterr);
-}
-
-static fm_status check_cycle(const fm_features *f, const fm_cycle_features *c, fm_error *reterr) {
-    size_t count = (size_t)c->n_clust * f->n_res;
-    for (uint32_t s = 0; s < c->n_clust; s++) {
-        if (c->cluster_size[s] == 0) {
-            return fm_fail(reterr, FM_ERR_DATA,
-                           "element %u of cluster_size is 0, expected 1 or more", s);
-        }
-    }
-    fm_status status = check_ids("msa", c->msa, count, FM_MSA_CLASSES - 1, reterr);
-    if (!status) {
-        status = check_ids("true_msa", c->true_msa, count, FM_MSA_CLASSES - 1, reterr);
-    }
-    return status ? status
-                  : check_ids("extra_msa", c->extra_msa, (size_t)c->n_extra * f->n_res,
-                              FM_MSA_CLASSES - 1, reterr);
-}
-
-static fm_status check_rows(const fm_model_config *config, const fm_cycle_features *c,
-                            uint32_t cycle, fm_error *reterr) {
-    if (c->n_clust < 1 || c->n_clust > config->n_seq) {
-        return fm_fail(reterr, FM_ERR_LIMIT, "cycle %u has %u clusters, the model takes 1 to %lld",
-                       cycle, c->n_clust, (long long)config->n_seq);
-    }
-    if (config->n_extra_block > 0 && c->n_extra > config->n_extra) {
-        return fm_fail(reterr, FM_ERR_LIMIT,
-                       "cycle %u has %u extra MSA rows, the model takes 0 to %lld", cycle,
-                       c->n_extra, (long long)config->n_extra);
-    }
-    return FM_OK;
-}
-
-fm_status fm_upload_check(const fm_trainer *trainer, const fm_features *features,
-                          fm_error *reterr) {
-    const fm_model_config *config = &trainer->options.model;
-    if (features->n_res < 1 || features->n_res > config->n_res) {
-        return fm_fail(reterr, FM_ERR_LIMIT,
-                       "the sample has %u residues, the model takes 1 to %lld", features->n_res,
-                       (long long)config->n_res);
-    }
-    if (features->n_cycle < 1 || features->n_cycle > FM_MAX_CYCLE) {
-        return fm_fail(reterr, FM_ERR_LIMIT, "the sample has %u cycles, a step takes 1 to %d",
-                       features->n_cycle, FM_MAX_CYCLE);
-    }
-    fm_status status = check_residues(features, reterr);
-    for (uint32_t c = 0; c < features->n_cycle && !status; c++) {
-        status = check_rows(config, &features->cycle[c], c, reterr);
-        if (!status) {
-            status = check_cycle(features, &features->cycle[c], reterr);
-        }
-    }
-    return status;
-}
+/* ---- what all cycles share ------------------------------------------------------------------- */
 
 /* C-beta, or C-alpha of glycine; zeros where it is not resolved. */
 static void put_pseudo_beta(fm_trainer *trainer, const fm_features *f) {
@@ -161,190 +117,160 @@ static void put_factors(fm_trainer *trainer, const fm_features *f) {
 }
 
 /* The structure module's mask and ground truth. */
-static void send_structure(fm_trainer *trainer, const fm_features *f) {
+static void send_structure(const packer *p, const fm_features *f) {
+    fm_trainer *trainer = p->trainer;
     int64_t n = trainer->options.model.n_res;
     int32_t tensors[FM_STRUCTURE_TRUTHS];
-    for (int64_t i = 0; i < n; i++) {
-        put(trainer, trainer->inputs.seq_mask, i, i < f->n_res);
-    }
     bool fits = fm_structure_put_truth(&trainer->state, &trainer->truth, f, n, !f->unclamped_fape,
                                        trainer->host, &trainer->arena);
     assert(fits); /* the arena has room for any sample of the recorded shape */
     (void)fits;
-    send(trainer, trainer->inputs.seq_mask);
+    add_expanded(p, FM_ITEM_INSIDE, trainer->inputs.seq_mask, (extent){1, n, 1, 1, f->n_res}, 0);
     for (int i = 0; i < fm_structure_list_truth(&trainer->truth, tensors); i++) {
-        send(trainer, tensors[i]);
+        send_bytes(p, tensors[i]);
     }
 }
 
-/* Row `t` of the template inputs, and of the mask of m below the clusters; `made` has n_res
- * residues, 0 for a template that is not there. */
-static void put_template(fm_trainer *trainer, int64_t t, const fm_template_inputs *made,
-                         const uint8_t *aatype, int64_t n_res) {
-    const fm_model_config *config = &trainer->options.model;
-    const fm_model_inputs *in = &trainer->inputs;
-    enum { ROW = FM_TEMPLATE_ROW_FEATURES };
-    for (int64_t i = 0; i < config->n_res; i++) {
-        bool there = i < n_res;
-        int64_t to = t * config->n_res + i;
-        ((uint8_t *)host_of(trainer, in->template_aatype))[to] = there ? aatype[i] : GAP;
-        for (int64_t axis = 0; axis < 3; axis++) {
-            ((float *)host_of(trainer, in->template_pseudo_beta))[3 * to + axis] =
-                there ? made->pseudo_beta[3 * i + axis] : 0;
-        }
-        put(trainer, in->template_pseudo_beta_mask, to, there ? made->pseudo_beta_mask[i] : 0);
-        put(trainer, in->template_backbone_mask, to, there ? made->backbone_mask[i] : 0);
-        put(trainer, in->msa_mask, config->n_seq * config->n_res + to,
-            there ? made->psi_mask[i] : 0);
-        for (int64_t k = 0; k < ROW; k++) {
-            put(trainer, in->template_rows, to * ROW + k, there ? made->rows[i * ROW + k] : 0);
-        }
-    }
+/* The f32 inputs of one template, one after the other for each tensor. */
+typedef struct template_places {
+    float *pseudo_beta, *pseudo_beta_mask, *backbone_mask, *rows, *psi_mask;
+} template_places;
+
+static template_places add_templates(const packer *p, extent e) {
+    const fm_model_config *config = &p->trainer->options.model;
+    const fm_model_inputs *in = &p->trainer->inputs;
+    extent points = e, rows = e;
+    points.c = 3;
+    rows.c = FM_TEMPLATE_ROW_FEATURES;
+    template_places to = {
+        .pseudo_beta = add_values(p, in->template_pseudo_beta, points, FM_ELEMENT_F32, 0),
+        .pseudo_beta_mask = add_values(p, in->template_pseudo_beta_mask, e, FM_ELEMENT_F32, 0),
+        .backbone_mask = add_values(p, in->template_backbone_mask, e, FM_ELEMENT_F32, 0),
+        .rows = add_values(p, in->template_rows, rows, FM_ELEMENT_F32, 0),
+        .psi_mask = add_values(p, in->msa_mask, e, FM_ELEMENT_F32, 0)};
+    fm_element act = p->trainer->state.tensor[in->msa_mask].element;
+    p->packet->item[p->packet->n_item - 1].y += /* the rows of m below the clusters */
+        config->n_seq * config->n_res * (int64_t)fm_element_bytes(act);
+    return to;
 }
 
 /* The model's first templates of the sample's; their order is by chance, so these are what a plan
  * with that many would have drawn. */
-static void send_templates(fm_trainer *trainer, const fm_features *f) {
+static void send_templates(const packer *p, const fm_features *f) {
+    fm_trainer *trainer = p->trainer;
+    const fm_model_config *config = &trainer->options.model;
     const fm_model_inputs *in = &trainer->inputs;
-    for (int64_t t = 0; t < trainer->options.model.n_template; t++) {
+    size_t n = f->n_res;
+    int64_t there = f->n_templ < config->n_template ? f->n_templ : config->n_template;
+    extent e = {config->n_template, config->n_res, 1, there, f->n_res};
+    template_places to = add_templates(p, e);
+    for (size_t t = 0; t < (size_t)there; t++) {
         fm_template_inputs made = {0};
-        bool there = t < f->n_templ;
         size_t mark = fm_arena_mark(&trainer->arena);
-        bool fits = !there || fm_template_make(f, (uint32_t)t, &trainer->arena, &made);
+        bool fits = fm_template_make(f, (uint32_t)t, &trainer->arena, &made);
         assert(fits); /* the arena has room for any sample of the recorded shape */
         (void)fits;
-        put_template(trainer, t, &made, there ? f->template_aatype + t * f->n_res : NULL,
-                     there ? f->n_res : 0);
-        put(trainer, in->template_mask, t, there);
+        memcpy(to.pseudo_beta + t * n * 3, made.pseudo_beta, n * 3 * sizeof(float));
+        memcpy(to.pseudo_beta_mask + t * n, made.pseudo_beta_mask, n * sizeof(float));
+        memcpy(to.backbone_mask + t * n, made.backbone_mask, n * sizeof(float));
+        memcpy(to.rows + t * n * FM_TEMPLATE_ROW_FEATURES, made.rows,
+               n * FM_TEMPLATE_ROW_FEATURES * sizeof(float));
+        memcpy(to.psi_mask + t * n, made.psi_mask, n * sizeof(float));
         fm_arena_rewind(&trainer->arena, mark);
     }
-    put(trainer, in->template_any, 0, f->n_templ > 0);
-    const int32_t sent[] = {in->template_aatype,
-                            in->template_pseudo_beta,
-                            in->template_pseudo_beta_mask,
-                            in->template_backbone_mask,
-                            in->template_rows,
-                            in->template_mask,
-                            in->template_any};
-    for (size_t i = 0; i < sizeof sent / sizeof sent[0]; i++) {
-        send(trainer, sent[i]);
-    }
+    send_values(p, in->template_aatype, e, FM_ELEMENT_U8, f->template_aatype, GAP);
+    add_expanded(p, FM_ITEM_INSIDE, in->template_mask, (extent){1, config->n_template, 1, 1, there},
+                 0);
+    add_expanded(p, FM_ITEM_INSIDE, in->template_any, (extent){1, 1, 1, 1, there > 0}, 0);
 }
 
-void fm_upload_sample(fm_trainer *trainer, const fm_features *f) {
+static void send_sample(const packer *p, const fm_features *f) {
+    fm_trainer *trainer = p->trainer;
     const fm_model_config *config = &trainer->options.model;
     const fm_model_inputs *in = &trainer->inputs;
-    int64_t n = config->n_res, n_res = f->n_res;
-    uint8_t *aatype = host_of(trainer, in->aatype);
-    int32_t *index = host_of(trainer, in->residue_index);
-    for (int64_t i = 0; i < n; i++) {
-        aatype[i] = i < n_res ? f->aatype[i] : UNKNOWN_RESIDUE;
-        index[i] = i < n_res ? f->residue_index[i] : 0;
-        for (int64_t j = 0; j < n; j++) {
-            put(trainer, in->pair_mask, i * n + j, i < n_res && j < n_res);
-        }
+    extent residues = {1, config->n_res, 1, 1, f->n_res};
+    extent pairs = {config->n_res, config->n_res, 1, f->n_res, f->n_res};
+    const int32_t cleared[] = {in->previous_m, in->previous_z, in->previous_pseudo_beta};
+    for (size_t i = 0; i < sizeof cleared / sizeof cleared[0]; i++) {
+        send_zeros(p, cleared[i]);
     }
+    send_values(p, in->aatype, residues, FM_ELEMENT_U8, f->aatype, UNKNOWN_RESIDUE);
+    send_values(p, in->residue_index, residues, FM_ELEMENT_I32, f->residue_index, 0);
+    add_expanded(p, FM_ITEM_INSIDE, in->pair_mask, pairs, 0);
+    add_expanded(p, FM_ITEM_INSIDE, trainer->seed_gradient, (extent){1, 1, 1, 1, 1}, 0);
     put_pseudo_beta(trainer, f);
     put_factors(trainer, f);
+    send_bytes(p, trainer->pseudo_beta);
+    send_bytes(p, trainer->pseudo_beta_mask);
+    send_bytes(p, trainer->factors);
     if (config->structure.n_iteration > 0) {
-        send_structure(trainer, f);
+        send_structure(p, f);
     }
     if (config->n_template > 0) {
-        send_templates(trainer, f);
-    }
-    put(trainer, trainer->seed_gradient, 0, 1);
-    const int32_t sent[] = {in->aatype,
-                            in->residue_index,
-                            in->pair_mask,
-                            trainer->pseudo_beta,
-                            trainer->pseudo_beta_mask,
-                            trainer->factors,
-                            trainer->seed_gradient};
-    for (size_t i = 0; i < sizeof sent / sizeof sent[0]; i++) {
-        send(trainer, sent[i]);
+        send_templates(p, f);
     }
 }
 
-static uint32_t profile_count(const fm_cycle_features *c, size_t at) {
-    switch (c->profile_element) {
-    case FM_ELEMENT_U8: return ((const uint8_t *)c->cluster_profile)[at];
-    case FM_ELEMENT_U16: return ((const uint16_t *)c->cluster_profile)[at];
-    default: return ((const uint32_t *)c->cluster_profile)[at];
-    }
-}
+/* ---- a cycle --------------------------------------------------------------------------------- */
 
-/* Position (s, i) of the recorded shape from position k of the sample. */
-static void put_position(fm_trainer *trainer, const fm_cycle_features *c, int64_t to, size_t k) {
-    const fm_model_inputs *in = &trainer->inputs;
-    ((uint8_t *)host_of(trainer, in->msa))[to] = c->msa[k];
-    ((uint16_t *)host_of(trainer, in->deletion))[to] = c->deletion_matrix[k];
-    ((uint32_t *)host_of(trainer, in->deletion_sum))[to] = c->cluster_deletion_sum[k];
-    uint32_t *profile = (uint32_t *)host_of(trainer, in->profile) + to * FM_MSA_CLASSES;
-    for (size_t i = 0; i < FM_MSA_CLASSES; i++) {
-        profile[i] = profile_count(c, k * FM_MSA_CLASSES + i);
-    }
-    ((int32_t *)host_of(trainer, trainer->true_msa))[to] = c->true_msa[k];
-    put(trainer, trainer->bert_mask, to, c->bert_mask[k / 8] >> k % 8 & 1);
-    put(trainer, in->msa_mask, to, 1);
-}
-
-static void put_padding(fm_trainer *trainer, int64_t to) {
-    const fm_model_inputs *in = &trainer->inputs;
-    ((uint8_t *)host_of(trainer, in->msa))[to] = GAP;
-    ((uint16_t *)host_of(trainer, in->deletion))[to] = 0;
-    ((uint32_t *)host_of(trainer, in->deletion_sum))[to] = 0;
-    memset((uint32_t *)host_of(trainer, in->profile) + to * FM_MSA_CLASSES, 0,
-           FM_MSA_CLASSES * sizeof(uint32_t));
-    ((int32_t *)host_of(trainer, trainer->true_msa))[to] = GAP;
-    put(trainer, trainer->bert_mask, to, 0);
-    put(trainer, in->msa_mask, to, 0);
-}
-
-static void put_extra_msa(fm_trainer *trainer, const fm_features *f, const fm_cycle_features *c) {
+static void send_clusters(const packer *p, const fm_features *f, const fm_cycle_features *c) {
+    fm_trainer *trainer = p->trainer;
     const fm_model_config *config = &trainer->options.model;
     const fm_model_inputs *in = &trainer->inputs;
-    uint8_t *msa = host_of(trainer, in->extra_msa);
-    uint16_t *deletion = host_of(trainer, in->extra_deletion);
-    for (int64_t s = 0; s < config->n_extra; s++) {
-        for (int64_t i = 0; i < config->n_res; i++) {
-            bool there = s < c->n_extra && i < f->n_res;
-            int64_t to = s * config->n_res + i, from = s * f->n_res + i;
-            msa[to] = there ? c->extra_msa[from] : GAP;
-            deletion[to] = there ? c->extra_deletion_matrix[from] : 0;
-            put(trainer, in->extra_msa_mask, to, there);
-        }
-    }
-    send(trainer, in->extra_msa);
-    send(trainer, in->extra_deletion);
-    send(trainer, in->extra_msa_mask);
+    extent msa = {config->n_seq, config->n_res, 1, c->n_clust, f->n_res}, profile = msa;
+    profile.c = FM_MSA_CLASSES;
+    send_values(p, in->msa, msa, FM_ELEMENT_U8, c->msa, GAP);
+    send_values(p, trainer->true_msa, msa, FM_ELEMENT_U8, c->true_msa, GAP);
+    send_values(p, in->deletion, msa, FM_ELEMENT_U16, c->deletion_matrix, 0);
+    send_values(p, in->deletion_sum, msa, FM_ELEMENT_U32, c->cluster_deletion_sum, 0);
+    send_values(p, in->profile, profile, c->profile_element, c->cluster_profile, 0);
+    send_values(p, in->cluster_size, (extent){1, config->n_seq, 1, 1, c->n_clust}, FM_ELEMENT_U32,
+                c->cluster_size, 1);
+    add_expanded(p, FM_ITEM_INSIDE, in->msa_mask, msa, 0);
+    fm_item *bits = add_expanded(p, FM_ITEM_BITS, trainer->bert_mask, msa, 0);
+    int64_t bytes = (msa.n0 * msa.n1 + 7) / 8;
+    memcpy(fm_ring_data(&trainer->ring, bytes, &bits->x), c->bert_mask, (size_t)bytes);
 }
 
-void fm_upload_cycle(fm_trainer *trainer, const fm_features *f, uint32_t cycle) {
-    const fm_model_config *config = &trainer->options.model;
-    const fm_model_inputs *in = &trainer->inputs;
-    const fm_cycle_features *c = &f->cycle[cycle];
-    uint32_t *size = host_of(trainer, in->cluster_size);
-    for (int64_t s = 0; s < config->n_seq; s++) {
-        size[s] = s < c->n_clust ? c->cluster_size[s] : 1;
-        for (int64_t i = 0; i < config->n_res; i++) {
-            if (s < c->n_clust && i < f->n_res) {
-                put_position(trainer, c, s * config->n_res + i, (size_t)s * f->n_res + (size_t)i);
-            } else {
-                put_padding(trainer, s * config->n_res + i);
-            }
+static void send_extra_msa(const packer *p, const fm_features *f, const fm_cycle_features *c) {
+    const fm_model_config *config = &p->trainer->options.model;
+    const fm_model_inputs *in = &p->trainer->inputs;
+    extent e = {config->n_extra, config->n_res, 1, c->n_extra, f->n_res};
+    send_values(p, in->extra_msa, e, FM_ELEMENT_U8, c->extra_msa, GAP);
+    send_values(p, in->extra_deletion, e, FM_ELEMENT_U16, c->extra_deletion_matrix, 0);
+    add_expanded(p, FM_ITEM_INSIDE, in->extra_msa_mask, e, 0);
+}
+
+void fm_upload_pack(fm_trainer *trainer, const fm_features *f, uint32_t cycle, uint64_t step,
+                    fm_packet *packet) {
+    const packer p = {trainer, packet};
+    if (cycle == 0) {
+        send_sample(&p, f);
+    }
+    send_clusters(&p, f, &f->cycle[cycle]);
+    if (trainer->options.model.n_extra_block > 0) {
+        send_extra_msa(&p, f, &f->cycle[cycle]);
+    }
+    packet->clock[FM_CLOCK_STEP] = (uint32_t)step;
+    packet->clock[FM_CLOCK_SLOT] = f->slot;
+    packet->clock[FM_CLOCK_CYCLE] = cycle;
+}
+
+int64_t fm_upload_most_bytes(const fm_trainer *trainer) {
+    const fm_model_config *c = &trainer->options.model;
+    enum { ITEM_SLACK = 16 };
+    enum { PER_CLUSTER = 1 + 1 + 1 + 2 + 4 + 4 * FM_MSA_CLASSES, PER_EXTRA = 1 + 2 };
+    enum { PER_TEMPLATE = 1 + 4 * (3 + 1 + 1 + FM_TEMPLATE_ROW_FEATURES + 1) };
+    int64_t bytes = FM_PACKET_ITEMS * ITEM_SLACK + c->n_seq * (4 + c->n_res * PER_CLUSTER) +
+                    c->n_res * (1 + 4 + 3 * 4 + 4);
+    bytes += fm_tensor_local_bytes(&trainer->state.tensor[trainer->factors]);
+    bytes += c->n_extra_block > 0 ? c->n_extra * c->n_res * PER_EXTRA : 0;
+    bytes += c->n_template * c->n_res * PER_TEMPLATE;
+    if (c->structure.n_iteration > 0) {
+        int32_t tensors[FM_STRUCTURE_TRUTHS];
+        for (int i = 0; i < fm_structure_list_truth(&trainer->truth, tensors); i++) {
+            bytes += fm_tensor_local_bytes(&trainer->state.tensor[tensors[i]]);
         }
     }
-    if (config->n_extra_block > 0) {
-        put_extra_msa(trainer, f, c);
-    }
-    uint32_t *clock = host_of(trainer, trainer->clock);
-    clock[FM_CLOCK_STEP] = (uint32_t)trainer->optimizer.step;
-    clock[FM_CLOCK_SLOT] = f->slot;
-    clock[FM_CLOCK_CYCLE] = cycle;
-    const int32_t sent[] = {in->msa,           in->deletion,       in->profile,
-                            in->deletion_sum,  in->cluster_size,   in->msa_mask,
-                            trainer->true_msa, trainer->bert_mask, trainer->clock};
-    for (size_t i = 0; i < sizeof sent / sizeof sent[0]; i++) {
-        send(trainer, sent[i]);
-    }
+    return bytes;
 }

@@ -161,12 +161,19 @@ void violation_grad(fm_stream *, const fm_violation *, const void *dloss, fm_out
 
 /* optim.cu */
 size_t grad_norm_workspace(int64_t n);
-void grad_norm(fm_stream *, int64_t n, const void *grad, double max_norm, fm_step_state *state,
-               void *workspace);
+void grad_norm(fm_stream *, int64_t n, const void *grad, double max_norm, bool is_sum,
+               fm_step_state *state, void *workspace);
 template <typename T> void find_nonfinite(fm_stream *, int64_t n, const void *x, uint32_t *flag);
+void accumulate(fm_stream *, int64_t n, const fm_step_state *, bool always, const void *grad,
+                void *sum);
 template <typename T> void adam(fm_stream *, const fm_adam *);
 void init(fm_stream *, fm_init_kind kind, int64_t n, uint64_t first, double scale,
           const fm_draw *draw, void *y);
+
+/* packet.cu, device.cu */
+void take_packet(fm_stream *, const fm_take *);
+void report(fm_stream *, const fm_report *);
+const fm_device *device_table(void);
 
 } // namespace fm_cuda
 

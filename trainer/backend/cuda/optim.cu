@@ -25,7 +25,8 @@ __global__ void __launch_bounds__(256) squares_kernel(int64_t n, const float *g,
 }
 
 __global__ void __launch_bounds__(256)
-    norm_kernel(const double *partial, int64_t blocks, double max_norm, fm_step_state *state) {
+    norm_kernel(const double *partial, int64_t blocks, double max_norm, bool is_sum,
+                fm_step_state *state) {
     __shared__ double space[32];
     double total = 0;
     for (int64_t i = threadIdx.x; i < blocks; i += 256)
@@ -34,18 +35,19 @@ __global__ void __launch_bounds__(256)
     if (threadIdx.x > 0) return;
     double norm = sqrt(total) + 1e-6;
     bool finite = isfinite(total);
+    if (is_sum) max_norm *= state->pending + 1.0;
     state->norm_squared = total;
     state->clip_scale = !finite ? 0 : norm > max_norm ? max_norm / norm : 1;
     if (!finite) state->nonfinite = 1;
 }
 
-void grad_norm(fm_stream *stream, int64_t n, const void *grad, double max_norm,
+void grad_norm(fm_stream *stream, int64_t n, const void *grad, double max_norm, bool is_sum,
                fm_step_state *state, void *workspace) {
     double *partial = (double *)workspace;
     int64_t blocks = norm_blocks(n);
     squares_kernel<<<(unsigned)blocks, 256, 0, queue(stream)>>>(n, (const float *)grad, partial);
     FM_LAUNCHED();
-    norm_kernel<<<1, 256, 0, queue(stream)>>>(partial, blocks, max_norm, state);
+    norm_kernel<<<1, 256, 0, queue(stream)>>>(partial, blocks, max_norm, is_sum, state);
     FM_LAUNCHED();
 }
 
@@ -57,6 +59,36 @@ void find_nonfinite(fm_stream *stream, int64_t n, const void *x, uint32_t *flag)
     });
 }
 
+__global__ void __launch_bounds__(256)
+    accumulate_kernel(int64_t n, const fm_step_state *state, bool always, const float *grad,
+                      float *sum) {
+    bool adds = state->pending > 0;
+    if (state->nonfinite || (!always && !adds && !state->holds)) return;
+    float scale = (float)state->clip_scale;
+    int64_t packs = n / 4, stride = (int64_t)gridDim.x * 256;
+    int64_t thread = blockIdx.x * (int64_t)256 + threadIdx.x;
+    for (int64_t i = thread; i < packs; i += stride) {
+        float v[4];
+        load<float, 4>(grad + i * 4, v);
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            v[k] *= scale;
+        put_pack<float, 4>(sum + i * 4, adds ? FM_ADD : FM_WRITE, v);
+    }
+    int64_t rest = packs * 4 + thread;
+    if (rest < n) put(sum + rest, adds ? FM_ADD : FM_WRITE, scale * grad[rest]);
+}
+
+/* Flat buffers begin aligned (fm_plan_round). */
+void accumulate(fm_stream *stream, int64_t n, const fm_step_state *state, bool always,
+                const void *grad, void *sum) {
+    assert(is_aligned(grad) && is_aligned(sum));
+    int64_t blocks = max_size(1, min_size(divide_up(n / 4, 256), 132 * 8));
+    accumulate_kernel<<<(unsigned)blocks, 256, 0, queue(stream)>>>(
+        n, state, always, (const float *)grad, (float *)sum);
+    FM_LAUNCHED();
+}
+
 /* The constants of one step, from device memory: made once a block. */
 struct adam_step {
     float rate, correction, scale;
@@ -64,9 +96,10 @@ struct adam_step {
 
 /* V neighbouring elements. */
 template <typename T, int V>
-__device__ inline void adam_pack(const fm_adam &a, const adam_step &s, int64_t i) {
+__device__ inline void adam_pack(const fm_adam &a, const adam_step &s, const float *grad,
+                                 int64_t i) {
     float g[V], m[V], v[V], p[V], ema[V];
-    load<float, V>((const float *)a.grad + i, g);
+    load<float, V>(grad + i, g);
     load<float, V>((const float *)a.m + i, m);
     load<float, V>((const float *)a.v + i, v);
     load<float, V>((const float *)a.param + i, p);
@@ -90,26 +123,29 @@ __device__ inline void adam_pack(const fm_adam &a, const adam_step &s, int64_t i
 
 template <typename T, int V> __global__ void __launch_bounds__(256) adam_kernel(fm_adam a) {
     __shared__ adam_step s;
-    if (a.state->nonfinite) return;
+    if (a.state->nonfinite || a.state->holds) return;
+    bool only = a.only && !a.state->pending, clip = a.clip || only;
+    const float *grad = (const float *)(only ? a.only : a.grad);
     if (threadIdx.x == 0) {
         double step = (double)a.state->step;
         s.correction = (float)(1 / sqrt(1 - pow(a.beta2, step)));
         s.rate = (float)(a.state->lr / (1 - pow(a.beta1, step)));
-        s.scale = (float)(a.grad_scale * (a.clip ? a.state->clip_scale : 1));
+        s.scale =
+            (float)(a.grad_scale / (a.state->pending + 1.0) * (clip ? a.state->clip_scale : 1));
     }
     __syncthreads();
     int64_t packs = a.n / V, stride = (int64_t)gridDim.x * 256;
     int64_t thread = blockIdx.x * (int64_t)256 + threadIdx.x;
     for (int64_t i = thread; i < packs; i += stride)
-        adam_pack<T, V>(a, s, i * V);
-    if (thread < a.n - packs * V) adam_pack<T, 1>(a, s, packs * V + thread);
+        adam_pack<T, V>(a, s, grad, i * V);
+    if (thread < a.n - packs * V) adam_pack<T, 1>(a, s, grad, packs * V + thread);
 }
 
 /* Moves grad, param, m, v, ema once in and all but grad once out, and the copy out. */
 template <typename T> void adam(fm_stream *stream, const fm_adam *a) {
     int64_t blocks = max_size(1, min_size(divide_up(a->n / 4, 256), 132 * 8));
     if (is_aligned(a->grad) && is_aligned(a->param) && is_aligned(a->m) && is_aligned(a->v) &&
-        is_aligned(a->ema) && is_aligned(a->copy)) {
+        is_aligned(a->ema) && is_aligned(a->copy) && is_aligned(a->only)) {
         adam_kernel<T, 4><<<(unsigned)blocks, 256, 0, queue(stream)>>>(*a);
     } else {
         adam_kernel<T, 1><<<(unsigned)blocks, 256, 0, queue(stream)>>>(*a);

@@ -6,6 +6,7 @@ namespace fm_cuda {
 template <typename T> static fm_kernels make_table(const char *name, fm_element act) {
     fm_kernels k = {};
     k.name = name, k.act = act, k.acc = FM_ELEMENT_F32;
+    k.device = device_table();
     k.alloc = alloc, k.release = release;
     k.upload = upload, k.download = download, k.synchronize = synchronize;
     k.fill = fill<T>, k.copy = copy<T>, k.cast = cast<T>, k.copy_strided = copy_strided<T>;
@@ -51,7 +52,9 @@ template <typename T> static fm_kernels make_table(const char *name, fm_element 
     k.cross_entropy_workspace = cross_entropy_workspace, k.cross_entropy = cross_entropy<T>;
     k.cross_entropy_grad = cross_entropy_grad<T>;
     k.grad_norm_workspace = grad_norm_workspace, k.grad_norm = grad_norm;
-    k.find_nonfinite = find_nonfinite<T>, k.adam = adam<T>, k.init = init;
+    k.find_nonfinite = find_nonfinite<T>, k.accumulate = accumulate;
+    k.adam = adam<T>, k.init = init;
+    k.take_packet = take_packet, k.report = report;
     return k;
 }
 

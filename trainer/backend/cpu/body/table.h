@@ -5,6 +5,7 @@ const fm_kernels REAL_TABLE = {
     .name = REAL_NAME,
     .act = REAL_ELEMENT,
     .acc = REAL_ELEMENT,
+    .device = &fm_cpu_device,
     .alloc = fm_cpu_alloc,
     .release = fm_cpu_release,
     .upload = fm_cpu_copy,
@@ -90,6 +91,9 @@ const fm_kernels REAL_TABLE = {
     .grad_norm_workspace = grad_norm_workspace,
     .grad_norm = grad_norm,
     .find_nonfinite = find_nonfinite,
+    .accumulate = accumulate,
     .adam = adam,
+    .take_packet = take_packet,
+    .report = report,
     .init = init,
 };

@@ -1,0 +1,29 @@
+/* pass.c: see pass.h. */
+#include "trainer/step/pass.h"
+
+/* True when the pass now has a graph. */
+static bool capture(fm_pass *pass, fm_stream *stream) {
+    if (pass->direct || !pass->is_warm || !pass->device->capture_begin(stream)) {
+        return false;
+    }
+    pass->queue(pass->context, stream);
+    pass->graph = pass->device->capture_end(stream);
+    pass->direct = !pass->graph; /* refused once, refused again */
+    return pass->graph != NULL;
+}
+
+void fm_pass_run(fm_pass *pass, fm_stream *stream) {
+    if (pass->graph || capture(pass, stream)) {
+        pass->device->graph_launch(pass->graph, stream);
+    } else {
+        pass->queue(pass->context, stream);
+    }
+    pass->is_warm = true;
+}
+
+void fm_pass_forget(fm_pass *pass) {
+    if (pass->graph) {
+        pass->device->graph_destroy(pass->graph);
+        pass->graph = NULL;
+    }
+}

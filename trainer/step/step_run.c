@@ -1,0 +1,127 @@
+/* step_run.c: queueing samples and collecting what they gave; see step.h. */
+#include "trainer/step/upload.h"
+
+#include <assert.h>
+#include <math.h>
+
+static fm_flight *flight_of(fm_trainer *t, uint64_t number) {
+    return &t->flight[number % FM_MOST_QUEUED];
+}
+
+/* Sends a cycle's packet and leaves the pass that takes it to the caller. */
+static void send_cycle(fm_trainer *t, const fm_flight *flight, uint32_t cycle, bool is_last) {
+    fm_packet *packet = fm_ring_begin(&t->ring);
+    packet->lr = fm_optimizer_rate(&t->options.optimizer, flight->samples + 1);
+    packet->step = flight->step + 1;
+    packet->pending = flight->pending;
+    packet->holds = !is_last;
+    fm_upload_pack(t, flight->features, cycle, flight->step, packet);
+    fm_ring_send(&t->ring, t->stream);
+}
+
+/* The counters as they will be once the sample has passed. */
+static void count(fm_trainer *t, bool is_last) {
+    t->optimizer.samples++;
+    t->optimizer.pending = is_last ? 0 : t->optimizer.pending + 1;
+    t->optimizer.step += is_last;
+}
+
+fm_status fm_trainer_queue(fm_trainer *t, const fm_features *f, bool is_last, fm_error *reterr) {
+    assert(fm_trainer_n_queued(t) < FM_MOST_QUEUED);
+    fm_status status = fm_upload_check(t, f, reterr);
+    if (status) {
+        return status;
+    }
+    fm_flight *flight = flight_of(t, t->n_queued);
+    flight->features = f;
+    flight->step = t->optimizer.step;
+    flight->samples = t->optimizer.samples;
+    flight->pending = t->optimizer.pending;
+    for (uint32_t c = 0; c < f->n_cycle; c++) { /* A31:3-4 */
+        send_cycle(t, flight, c, is_last);
+        fm_pass_run(c + 1 < f->n_cycle ? &t->cycle_pass : &t->last_pass, t->stream);
+        fm_ring_taken(&t->ring, t->stream);
+    }
+    t->params.kernels->device->event_record(flight->done, t->stream);
+    t->n_queued++;
+    count(t, is_last);
+    return FM_OK;
+}
+
+/* ---- what is not finite ---------------------------------------------------------------------- */
+
+/* Runs the sample again, looking after every node: which output was the first that is not finite?
+ */
+static fm_status name_nonfinite(fm_trainer *t, const fm_flight *flight, fm_error *reterr) {
+    const fm_features *f = flight->features;
+    uint32_t *flag = fm_state_data(&t->state, t->flag);
+    for (uint32_t c = 0; c < f->n_cycle; c++) {
+        bool is_last = c + 1 == f->n_cycle;
+        send_cycle(t, flight, c, false);
+        fm_trainer_take_packet(t, t->stream);
+        const fm_node *node =
+            fm_tape_find_nonfinite(is_last ? &t->last : &t->cycle, t->stream, flag);
+        fm_ring_taken(&t->ring, t->stream);
+        if (node) {
+            return fm_fail(reterr, FM_ERR_DATA,
+                           "step %llu, sample %u, cycle %u: the output of %s (node %d) is not "
+                           "finite",
+                           (unsigned long long)flight->step, f->slot, c, node->name,
+                           (int)(node - (is_last ? &t->last : &t->cycle)->node));
+        }
+    }
+    return fm_fail(reterr, FM_ERR_DATA, "step %llu, sample %u: a gradient is not finite",
+                   (unsigned long long)flight->step, f->slot);
+}
+
+/* Everything behind the sample did nothing, since the flag stays: back to where it was queued. */
+static fm_status stop(fm_trainer *t, const fm_flight *flight, fm_error *reterr) {
+    t->params.kernels->synchronize(t->stream);
+    t->n_collected = t->n_queued;
+    t->optimizer.step = flight->step;
+    t->optimizer.samples = flight->samples;
+    t->optimizer.pending = flight->pending;
+    fm_status status = name_nonfinite(t, flight, reterr);
+    fm_optimizer_clear_nonfinite(&t->optimizer, t->stream);
+    return status;
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+fm_status fm_trainer_collect(fm_trainer *t, fm_sample_result *ret_result, fm_error *reterr) {
+    assert(fm_trainer_n_queued(t) > 0);
+    const fm_flight *flight = flight_of(t, t->n_collected);
+    t->params.kernels->device->event_wait(flight->done);
+    const fm_record *record = &t->record[t->n_collected % FM_MOST_QUEUED];
+    if (record->nonfinite) {
+        return stop(t, flight, reterr);
+    }
+    *ret_result = (fm_sample_result){.loss = record->term[0],
+                                     .distogram = record->term[1],
+                                     .masked_msa = record->term[2],
+                                     .gradient_norm = sqrt(record->norm_squared)};
+    int at = 3;
+    for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
+        if (t->structure[i] != FM_TENSOR_NONE) {
+            ret_result->structure[i] = record->term[at++];
+        }
+    }
+    t->n_collected++;
+    return FM_OK;
+}
+
+double fm_trainer_rate(const fm_trainer *t) {
+    return fm_optimizer_rate(&t->options.optimizer, t->optimizer.samples);
+}
+
+fm_status fm_trainer_add_sample(fm_trainer *t, const fm_features *f, fm_sample_result *ret_result,
+                                fm_error *reterr) {
+    fm_status status = fm_trainer_queue(t, f, false, reterr);
+    return status ? status : fm_trainer_collect(t, ret_result, reterr);
+}
+
+double fm_trainer_update(fm_trainer *t) {
+    assert(fm_trainer_n_queued(t) == 0);
+    fm_optimizer_step(&t->optimizer, t->stream);
+    return fm_trainer_rate(t);
+}
