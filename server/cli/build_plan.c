@@ -55,6 +55,14 @@ static void print_chain(const fm_source_structure *structure, const fm_source_ch
     fm_arena_rewind(arena, mark);
 }
 
+void fm_build_print_room(FILE *out, const fm_space *space, const char *cache) {
+    fprintf(out, "room about %.3f GB for %u of %u chains, of about %.3f GB of files",
+            (double)space->need_bytes / 1e9, space->n_new, space->n_chain,
+            (double)space->input_bytes / 1e9);
+    if (cache) fprintf(out, "; %.3f GB are free in %s", (double)space->free_bytes / 1e9, cache);
+    fprintf(out, "\n");
+}
+
 void fm_build_print_lists(FILE *out, const fm_source_dataset *dataset) {
     const fm_listing *chains = &dataset->chain_data, *dates = &dataset->dates;
     const fm_obsolete_list *obsolete = &dataset->obsolete;

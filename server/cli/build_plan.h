@@ -3,8 +3,13 @@
 #define FM_CLI_BUILD_PLAN_H
 
 #include "cache/source.h"
+#include "cache/space.h"
 
 #include <stdio.h>
+
+/* The room that a build needs, on a line: "room about 1.2 GB for 12 chains; 30.0 GB are free in
+ * DIR". cache may be NULL. */
+void fm_build_print_room(FILE *out, const fm_space *space, const char *cache);
 
 /* Prints to stdout what was recognised, a line for each chain ("chain NAME <tab> structure <tab>
  * files with their bytes, or why it is refused"), every problem, and totals. Opens no file, but

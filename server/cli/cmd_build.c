@@ -16,7 +16,7 @@ typedef struct build_arguments {
     fm_source_options source; /* of the one dataset without a name */
     fm_option_list datasets;
     uint64_t jobs, shard_mb;
-    bool single_sequence, quiet, dry_run;
+    bool single_sequence, quiet, dry_run, no_space_check;
     fm_source_options dataset[FM_OPTION_LIST_MAX];
     uint32_t n_dataset;
 } build_arguments;
@@ -175,6 +175,8 @@ static int parse(int argc, char **argv, build_arguments *arguments, fm_arena *ar
          "release dates of templates, as mmcif_cache.json", .letter = 0},
         {"obsolete", FM_OPTION_STRING, &arguments->source.obsolete, "FILE",
          "ids that others replaced, as the PDB's obsolete.dat", .letter = 0},
+        {"no-space-check", FM_OPTION_FLAG, &arguments->no_space_check, NULL,
+         "build even where the estimate says that the disk has no room", .letter = 0},
         {"dry-run", FM_OPTION_FLAG, &arguments->dry_run, NULL,
          "list chains, their files and what does not fit together; build nothing", .letter = 'n'},
         {"progress", FM_OPTION_STRING, &arguments->progress, "FORM",
@@ -278,14 +280,46 @@ static int build(const build_arguments *arguments, const fm_source *source, fm_a
     return finish(arguments, name_datasets(arguments, arena), status, &report, &error);
 }
 
+/* Lists what would be done; fails where the build would be refused. */
+static int plan(const build_arguments *arguments, const fm_source *source, fm_arena *arena) {
+    fm_space space;
+    fm_error error;
+    int code = fm_build_dry_run(source, arena);
+    fm_status status = fm_space_estimate(source, arguments->cache, arguments->single_sequence,
+                                         arena, &space, &error);
+    if (status) return fm_cli_report("foldmill build", &error);
+    fm_build_print_room(stdout, &space, arguments->cache);
+    fflush(stdout);
+    if (!arguments->no_space_check) status = fm_space_check(&space, arguments->cache, &error);
+    return status ? fm_cli_report("foldmill build", &error) : code;
+}
+
+/* Before anything is written: is there room, and is the disk of a kind that caches are built on? */
+static fm_status check_room(const build_arguments *arguments, const fm_source *source,
+                            fm_arena *arena, fm_error *reterr) {
+    fm_space space;
+    fm_status status = fm_space_estimate(source, arguments->cache, arguments->single_sequence,
+                                         arena, &space, reterr);
+    if (status || arguments->no_space_check) return status;
+    if (!arguments->quiet && !arguments->progress) {
+        fm_build_print_room(stderr, &space, arguments->cache);
+    }
+    return fm_space_check(&space, arguments->cache, reterr);
+}
+
 static int run(const build_arguments *arguments, fm_arena *arena) {
     fm_source source;
     fm_error error;
     fm_status status =
         fm_source_scan_all(arguments->dataset, arguments->n_dataset, arena, &source, &error);
     if (status) return fm_cli_report("foldmill build", &error);
-    int code =
-        arguments->dry_run ? fm_build_dry_run(&source, arena) : build(arguments, &source, arena);
+    int code;
+    if (arguments->dry_run)
+        code = plan(arguments, &source, arena);
+    else if (check_room(arguments, &source, arena, &error))
+        code = fm_cli_report("foldmill build", &error);
+    else
+        code = build(arguments, &source, arena);
     fm_source_close(&source);
     return code;
 }

@@ -57,6 +57,42 @@ static void several(void **state) {
                      0);
 }
 
+/* What a build would need is said, and asked for before anything is written. */
+static void room(void **state) {
+    (void)state;
+    assert_int_equal(run("$FOLDMILL build a --dry-run --cache c > out && "
+                         "grep -q '^room about 0.000 GB for 6 of 6 chains.* GB are free in c' out "
+                         "&& test ! -e c"),
+                     0);
+    assert_int_equal(run("$FOLDMILL build a --dry-run > out && grep -q '^room about' out && "
+                         "! grep -q 'are free' out"),
+                     0);
+    assert_int_equal(run("$FOLDMILL build a --cache c 2> err > /dev/null && "
+                         "grep -q '^room about' err && "
+                         "$FOLDMILL build a --cache c --no-space-check -q 2> err > /dev/null && "
+                         "test ! -s err && $FOLDMILL build a --dry-run --cache c > out && "
+                         "grep -q '^room about 0.000 GB for 0 of 6 chains' out"),
+                     0);
+}
+
+/* Lists are found, and said. */
+static void lists(void **state) {
+    (void)state;
+    assert_int_equal(run("mkdir a/data_caches && echo '{\"9aaa\": {\"release_date\": "
+                         "\"2001-01-01\"}}' > a/data_caches/mmcif_cache.json && "
+                         "echo '{\"9aaa_A\": {\"cluster_size\": 2}}' > chains.json && "
+                         "echo 'OBSLTE    31-JUL-94 116L     216L' > a/obsolete.dat && "
+                         "$FOLDMILL build a --dry-run --chain-data chains.json > out && "
+                         "grep -qx 'dates a/data_caches/mmcif_cache.json: 1 ids' out && "
+                         "grep -qx 'obsolete a/obsolete.dat: 1 ids' out && "
+                         "grep -qx 'chain data chains.json: 1 chains' out"),
+                     0);
+    assert_int_equal(run("echo '{\"a\": ' > chains.json && "
+                         "$FOLDMILL build a --dry-run --chain-data chains.json > out 2> err"),
+                     1);
+    assert_int_equal(run("grep -q 'chains.json:2:1: ' err"), 0);
+}
+
 static void usage(void **state) {
     (void)state;
     static const char *const wrong[] = {
@@ -84,6 +120,8 @@ static void usage(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(several, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(room, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(lists, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(usage, make_folder, drop_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

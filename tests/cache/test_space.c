@@ -1,0 +1,179 @@
+/* Room for a build: the estimate against what builds write, a disk without room, and disks that
+ * caches are not built on. statfs and statvfs below stand before those of the C library. */
+#include "tests/cache/cache_case.h"
+
+#include "cache/shard.h"
+#include "cache/space.h"
+
+#include <dlfcn.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+
+/* What the system is made to say; 0 = the truth. */
+static struct {
+    uint32_t magic;
+    uint64_t free_bytes;
+} said;
+
+int statfs(const char *path, struct statfs *info) {
+    int (*real)(const char *, struct statfs *);
+    *(void **)&real = dlsym(RTLD_NEXT, "statfs");
+    int code = real(path, info);
+    if (!code && said.magic) info->f_type = (__typeof__(info->f_type))said.magic;
+    return code;
+}
+
+int statvfs(const char *path, struct statvfs *info) {
+    int (*real)(const char *, struct statvfs *);
+    *(void **)&real = dlsym(RTLD_NEXT, "statvfs");
+    int code = real(path, info);
+    if (!code && said.free_bytes) {
+        info->f_frsize = 1;
+        info->f_bavail = said.free_bytes;
+    }
+    return code;
+}
+
+static fm_space estimate(cache_case *test, const char *data, bool single_sequence) {
+    fm_source source;
+    fm_space space;
+    assert_int_equal(
+        fm_source_scan(&(fm_source_options){.dataset = data}, &test->arena, &source, &test->error),
+        FM_OK);
+    assert_int_equal(fm_space_estimate(&source, test->cache, single_sequence, &test->arena, &space,
+                                       &test->error),
+                     FM_OK);
+    return space;
+}
+
+static uint64_t shard_bytes(cache_case *test) {
+    fm_store *store;
+    assert_int_equal(fm_store_open(test->cache, &store, &test->error), FM_OK);
+    uint64_t bytes = fm_store_get_info(store)->stored_bytes;
+    fm_store_close(store);
+    return bytes;
+}
+
+static void test_estimate(void **state) {
+    (void)state;
+    cache_case test;
+    char packed[200];
+    setup_case(&test, 12);
+    const fm_space before = estimate(&test, test.data, false);
+    assert_int_equal(before.n_chain, 12);
+    assert_int_equal(before.n_new, 12);
+    assert_true(before.input_bytes > 0);
+    (void)build(&test);
+    /* Enough, and not ten times too much, also for what is small. */
+    uint64_t written = shard_bytes(&test);
+    assert_true(before.need_bytes >= written && before.need_bytes < 10 * written);
+    /* Nothing is left to do; two more chains are counted alone. */
+    const fm_space after = estimate(&test, test.data, false);
+    assert_int_equal(after.n_new, 0);
+    assert_int_equal(after.need_bytes, 0);
+    assert_int_equal(run_shell("cd %s/alignments && first=$(ls | head -1) && "
+                               "cp -r $first ${first%%_*}_Z9 && mkdir ${first%%_*}_Z8",
+                               test.data),
+                     0);
+    const fm_space grown = estimate(&test, test.data, false);
+    assert_int_equal(grown.n_new, 2);
+    assert_true(grown.need_bytes > 0 && grown.need_bytes < before.need_bytes);
+    /* The same set in gzip: less on disk, about as much to write. */
+    snprintf(packed, sizeof packed, "%s/packed", test.folder);
+    assert_int_equal(run_shell("rm -r %s/alignments/*_Z* && cp -r %s %s && gzip -r %s && rm -r %s",
+                               test.data, test.data, packed, packed, test.cache),
+                     0);
+    const fm_space gz = estimate(&test, packed, false);
+    assert_true(gz.input_bytes < before.input_bytes);
+    assert_true(gz.need_bytes >= written && gz.need_bytes < 10 * written);
+    /* Structures without alignments count with --single-sequence. */
+    assert_int_equal(run_shell("rm -r %s/alignments", packed), 0);
+    assert_int_equal(estimate(&test, packed, false).n_new, 0);
+    assert_true(estimate(&test, packed, true).n_new > 0);
+    teardown_case(&test);
+}
+
+/* A sample stands for all: the estimate of 500 chains is near that of each of them. */
+static void test_sample(void **state) {
+    (void)state;
+    cache_case test;
+    setup_case(&test, 6);
+    const fm_space few = estimate(&test, test.data, false);
+    assert_int_equal(run_shell("cd %s && set -- alignments/* && for i in $(seq 100); do "
+                               "for a; do ln -s ${a##*/} ${a%%_*}_X$i; done; done && "
+                               "test $(ls alignments | wc -l) = 606",
+                               test.data),
+                     0);
+    const fm_space many = estimate(&test, test.data, false);
+    assert_int_equal(many.n_new, 606);
+    /* The files of a structure are shared by more chains now: alignments alone grow. */
+    double ratio = (double)many.need_bytes / (double)few.need_bytes;
+    assert_true(ratio > 60 && ratio < 110);
+    teardown_case(&test);
+}
+
+static void test_no_room(void **state) {
+    (void)state;
+    cache_case test;
+    setup_case(&test, 4);
+    said.free_bytes = 10000;
+    const fm_space space = estimate(&test, test.data, false);
+    said.free_bytes = 0;
+    assert_int_equal(space.free_bytes, 10000);
+    assert_int_equal(fm_space_check(&space, test.cache, &test.error), FM_ERR_LIMIT);
+    assert_non_null(strstr(test.error.message, "--no-space-check"));
+    assert_string_equal(test.error.source, test.cache);
+    const fm_space real = estimate(&test, test.data, false);
+    assert_int_equal(fm_space_check(&real, test.cache, &test.error), FM_OK);
+    teardown_case(&test);
+}
+
+/* Network file systems are refused by name, by the estimate and by the build itself. */
+static void test_network(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t magic;
+        const char *name;
+    } cases[] = {{0x6969, "NFS"},        {0x517b, "SMB"},           {0xff534d42, "CIFS"},
+                 {0x00c36400, "Ceph"},   {0x0bd00bd0, "Lustre"},    {0x47504653, "GPFS"},
+                 {0x19830326, "BeeGFS"}, {0xef53 /* ext4 */, NULL}, {0x01021994 /* tmpfs */, NULL}};
+    cache_case test;
+    setup_case(&test, 3);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fm_source source;
+        fm_space space;
+        fm_build_report report;
+        char named[64];
+        said.magic = 0;
+        assert_int_equal(run_shell("rm -rf %s", test.cache), 0);
+        assert_int_equal(fm_source_scan(&(fm_source_options){.dataset = test.data}, &test.arena,
+                                        &source, &test.error),
+                         FM_OK);
+        said.magic = cases[i].magic;
+        fm_status status =
+            fm_space_estimate(&source, test.cache, false, &test.arena, &space, &test.error);
+        fm_status built = build_with(&test, test.data, test.cache, (fm_build_options){0}, &report);
+        said.magic = 0;
+        if (!cases[i].name) {
+            assert_int_equal(status, FM_OK);
+            assert_int_equal(built, FM_OK);
+            continue;
+        }
+        assert_int_equal(status, FM_ERR_UNSUPPORTED);
+        assert_int_equal(built, FM_ERR_UNSUPPORTED);
+        snprintf(named, sizeof named, "the folder lies on %s;", cases[i].name);
+        assert_non_null(strstr(test.error.message, named));
+        assert_int_equal(run_shell("test ! -e %s/CURRENT", test.cache), 0);
+    }
+    teardown_case(&test);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_estimate),
+        cmocka_unit_test(test_sample),
+        cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_network),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
