@@ -1,10 +1,10 @@
 /* space.h: is there room for a build? An estimate of what it will write, before it starts, and what
  * the file system of the cache has.
  *
- * The estimate is made from sizes of files: those of at most 400 chains, evenly spread, stand for all
- *, times shares that were
- * measured and rounded up: docs/formats/store.md, "Room". Chains that the generation in force has
- * are taken for done. It errs on the high side: what compresses well needs a third of it. */
+ * The estimate is made from sizes of files: those of at most 400 chains, evenly spread, stand for
+ * all, times shares that were measured and rounded up: docs/formats/store.md, "Room". Chains that
+ * the generation in force has are taken for done. It errs on the high side: what compresses well
+ * needs a third of it. */
 #ifndef FM_CACHE_SPACE_H
 #define FM_CACHE_SPACE_H
 
