@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -236,6 +237,8 @@ static fm_status run_locked(build_state *state, fm_arena *arena, fm_build_report
     if (status && status != FM_ERR_CANCELLED && status != FM_ERR_DATA) return status;
     fm_status listed = fm_build_report_results(state, arena, &report, status ? NULL : reterr);
     report.seconds = now_seconds() - state->begun;
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage) == 0) report.peak_bytes = (uint64_t)usage.ru_maxrss << 10;
     *ret_report = report;
     return status ? status : listed;
 }

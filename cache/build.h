@@ -35,6 +35,8 @@ typedef struct fm_build_options {
     bool single_sequence; /* also the chains of structures that have no alignments */
     fm_features_options features;
     uint64_t shard_bytes;   /* seal a shard at about this size; 0 = 1 GiB */
+    uint64_t worker_bytes;  /* memory of a worker at most; 0 = 48 GiB. A chain that needs more is
+                               refused */
     uint32_t shard_seconds; /* or at this age; 0 = 300: what a kill can cost */
     uint32_t slot;          /* 0 = alone in the cache; else which of its workers (lock.h) */
     const volatile sig_atomic_t *stop; /* may be NULL; set from a signal handler to stop cleanly */
@@ -58,6 +60,7 @@ typedef struct fm_build_report {
     uint64_t written_bytes;  /* of the shards sealed now */
     uint64_t stored_bytes, decoded_bytes; /* of the generation's blobs, each counted once */
     uint64_t part_stored[FM_N_PART], part_decoded[FM_N_PART]; /* the same by kind - 1 */
+    uint64_t peak_bytes; /* most memory resident in this process, up to now */
     double seconds;
     uint64_t generation;  /* in force afterwards; 0 = none */
     bool single_sequence; /* structures without alignments took part */

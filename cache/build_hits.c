@@ -13,7 +13,6 @@
 #include <string.h>
 
 /* Address space. */
-#define READER_ARENA_BYTES ((size_t)12 << 30)
 #define TABLE_ARENA_BYTES ((size_t)64 << 30)
 
 enum { ID_BYTES = 4 };
@@ -68,7 +67,7 @@ void fm_build_templates_destroy(fm_build_templates *templates) {
 fm_status fm_build_reader_init(fm_build_reader *reader, build_state *state,
                                fm_build_templates *templates, fm_error *reterr) {
     *reader = (fm_build_reader){.templates = templates, .state = state};
-    return fm_arena_init(&reader->arena, READER_ARENA_BYTES, reterr);
+    return fm_arena_init(&reader->arena, fm_build_worker_bytes(state, 1), reterr);
 }
 
 void fm_build_reader_fini(fm_build_reader *reader) {

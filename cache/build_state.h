@@ -107,6 +107,13 @@ typedef struct build_state {
     uint32_t n_without_hits, n_no_protein;
 } build_state;
 
+/* Bytes of `eighths` eighths of a worker's memory: six for a chain, one for its structure's file,
+ * one for that of a template. Address space; it becomes memory as it is touched. */
+static inline size_t fm_build_worker_bytes(const build_state *state, unsigned eighths) {
+    uint64_t bytes = state->options->worker_bytes;
+    return (size_t)((bytes ? bytes : (uint64_t)48 << 30) / 8 * eighths);
+}
+
 /* Makes room for one more element; false when memory ran out. */
 FM_MUST_USE bool fm_build_grow(void **list, uint32_t n, uint32_t *max, size_t size);
 

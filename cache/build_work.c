@@ -9,10 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Address space; memory as it is touched. The parsers need about four times their text. */
-#define STRUCTURE_ARENA_BYTES ((size_t)12 << 30)
-#define CHAIN_ARENA_BYTES ((size_t)24 << 30)
-
 enum { N_ALIGNMENT_MAX = 256 }; /* alignment files of one chain, and template search files */
 
 typedef struct worker {
@@ -565,8 +561,9 @@ void *fm_build_worker(void *context) {
     worker work = {.state = context};
     build_state *state = context;
     fm_error error;
-    fm_status status = fm_arena_init(&work.structure_arena, STRUCTURE_ARENA_BYTES, &error);
-    if (!status) status = fm_arena_init(&work.chain_arena, CHAIN_ARENA_BYTES, &error);
+    fm_status status =
+        fm_arena_init(&work.structure_arena, fm_build_worker_bytes(state, 1), &error);
+    if (!status) status = fm_arena_init(&work.chain_arena, fm_build_worker_bytes(state, 6), &error);
     if (!status) status = fm_build_reader_init(&work.reader, state, state->templates, &error);
     if (status) fm_build_fail(state, &error);
     while (!status && next_task(state, &work.task)) {

@@ -132,6 +132,8 @@ void fm_build_print_report(FILE *out, const char *cache, const fm_build_report *
     fprintf(out, "input     %.1f MB in %.2f s: %.1f MB/s, %.1f chains/s\n",
             (double)report->input_bytes / 1e6, seconds, (double)report->input_bytes / 1e6 / seconds,
             n_done / seconds);
+    fprintf(out, "memory    at most %.0f MiB resident\n",
+            (double)report->peak_bytes / (double)(1 << 20));
     if (!report->generation) return;
     if (report->n_chain && report->stored_bytes) {
         fprintf(out, "stored    %.1f MB for %.1f MB decoded, %.0f bytes per chain",
@@ -205,6 +207,7 @@ static void print_json(FILE *out, const char *dataset, const char *cache, const 
     fprintf(out, "  \"bytes_per_chain\": %.1f,\n  \"written_bytes\": %llu,\n",
             report->n_chain ? (double)report->stored_bytes / report->n_chain : 0.0,
             (unsigned long long)report->written_bytes);
+    fprintf(out, "  \"peak_resident_bytes\": %llu,\n", (unsigned long long)report->peak_bytes);
     fprintf(out, "  \"seconds\": %.6f\n}\n", report->seconds);
 }
 

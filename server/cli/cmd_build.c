@@ -15,7 +15,7 @@ typedef struct build_arguments {
     const char *cache, *compat, *report, *progress;
     fm_source_options source; /* of the one dataset without a name */
     fm_option_list datasets;
-    uint64_t jobs, shard_mb;
+    uint64_t jobs, shard_mb, worker_memory;
     bool single_sequence, quiet, dry_run, no_space_check;
     fm_source_options dataset[FM_OPTION_LIST_MAX];
     uint32_t n_dataset;
@@ -158,6 +158,9 @@ static int parse(int argc, char **argv, build_arguments *arguments, fm_arena *ar
          "write the report as JSON to FILE, too", .letter = 0},
         {"shard-mb", FM_OPTION_U64, &arguments->shard_mb, "N",
          "seal a shard at about N MB; 1024 when not given", .min = 1, .max = 1u << 20},
+        {"worker-memory", FM_OPTION_U64, &arguments->worker_memory, "MIB",
+         "memory of each worker at most (49152); a chain that needs more is refused", .min = 64,
+         .max = 1u << 24},
         {"dataset", FM_OPTION_LIST, &arguments->datasets, "NAME=DIR",
          "one of several datasets; NAME:predicted=DIR: of predictions", .letter = 0},
         {"predicted", FM_OPTION_FLAG, &arguments->source.is_predicted, NULL,
@@ -265,6 +268,7 @@ static int build(const build_arguments *arguments, const fm_source *source, fm_a
         .single_sequence = arguments->single_sequence,
         .features = {.compat_openfold = arguments->compat != NULL},
         .shard_bytes = arguments->shard_mb << 20,
+        .worker_bytes = arguments->worker_memory << 20,
         .stop = &stop_asked,
         .progress = fm_build_display_show,
         .progress_context = &display,

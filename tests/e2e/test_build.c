@@ -57,6 +57,8 @@ static void exit_codes(void **state) {
     assert_int_equal(run("$FOLDMILL verify --cache c 2>/dev/null"), 1);
     assert_int_equal(run("$FOLDMILL build data --cache c -q --report r.json > out"), 0);
     assert_int_equal(run("grep -q 'content   [0-9a-f]\\{64\\}' out"), 0);
+    assert_int_equal(run("grep -q '^memory    at most [1-9][0-9]* MiB' out"), 0);
+    assert_int_equal(run("grep -q '\"peak_resident_bytes\": [1-9][0-9]*,' r.json"), 0);
     assert_int_equal(run("grep -q '\"outcome\": \"all\"' r.json"), 0);
     assert_int_equal(run("$FOLDMILL verify --cache c | grep -q '^content: [0-9a-f]*$'"), 0);
     assert_int_equal(run("$FOLDMILL inspect --cache c | grep -q '^chains      24, 0 refused'"), 0);
