@@ -12,6 +12,7 @@ typedef enum kind {
     RECYCLE_PAIR,
     RECYCLE_PAIR_WITHOUT_COORDINATES,
     LINEAR,
+    LINEAR_ALL,
     DISTOGRAM,
     MASKED_MSA,
     TOTAL,
@@ -40,6 +41,7 @@ static fm_tensor_ref build(fm_tape *tape, const fm_tensor_ref *in, const void *c
     case RECYCLE_PAIR_WITHOUT_COORDINATES:
         return fm_op_recycle_pair(tape, in[0], in[1], FM_TENSOR_NONE, &s->recycle);
     case LINEAR: return fm_op_linear(tape, "linear", in[0], s->n_res, &s->linear);
+    case LINEAR_ALL: return fm_op_linear_all(tape, "linear", in[0], &s->linear);
     case DISTOGRAM: return fm_op_distogram_loss(tape, in[0], in[1], in[2], &s->linear, &distogram);
     case MASKED_MSA: return fm_op_masked_msa_loss(tape, in[0], in[1], in[2], &s->linear);
     default: return fm_op_total_loss(tape, in, 2, in[2]);

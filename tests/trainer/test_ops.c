@@ -1,5 +1,5 @@
 /* test_ops.c: attention, outer product mean and triangle multiplication: gradients against central
- * differences in f64 on odd, masked and size-one shapes and at the full-size head width; dropout;
+ * differences in f64 on odd, masked and size-one shapes and at the full-size head widths; dropout;
  * recomputation. */
 #include "tests/trainer/op_check.h"
 
@@ -95,11 +95,11 @@ static void begin(op_bench *bench, setup *s) {
 
 static const int64_t SHAPES[][6] = {
     /* n_seq n_res c_m c_z n_head c */
-    {3, 5, 8, 6, 2, 4},
-    {1, 1, 4, 4, 1, 4},
-    {5, 3, 7, 5, 3, 3},
-    {2, 4, 16, 16, 1, 32},
+    {3, 5, 8, 6, 2, 4},  {1, 1, 4, 4, 1, 4}, {5, 3, 7, 5, 3, 3}, {2, 4, 16, 16, 1, 32},
+    {2, 3, 5, 6, 2, 16}, {3, 2, 6, 5, 3, 8}, {1, 3, 4, 3, 2, 5}, /* one row, one column */
+    {3, 1, 3, 4, 2, 3},
 };
+enum { N_SHAPE = sizeof SHAPES / sizeof SHAPES[0] };
 
 static setup setup_of(kind k, int shape) {
     const int64_t *s = SHAPES[shape];
@@ -115,7 +115,7 @@ static setup setup_of(kind k, int shape) {
 static void gradients_match_differences(void **state) {
     (void)state;
     for (int k = 0; k < N_KIND; k++) {
-        for (int shape = 0; shape < 4; shape++) {
+        for (int shape = 0; shape < N_SHAPE; shape++) {
             for (int residual = 0; residual < 2; residual++) {
                 setup s = setup_of((kind)k, shape);
                 s.residual = residual;

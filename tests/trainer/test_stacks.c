@@ -75,44 +75,56 @@ static void masked_rows_do_not_leak(void **state) {
 
 /* ---- template ops ---------------------------------------------------------------------------- */
 
-enum { T_N = 5, T_C = 3, T_Z = 4, T_TEMPL = 3 };
-
 typedef enum template_part { PART_PAIR, PART_ATTENTION, PART_ROWS } template_part;
 
 typedef struct template_setup {
     template_part part;
+    int64_t n, n_templ, c_t, c_z, n_head, c_head;
     bool residual;
     fm_template_pair_weights pair;
     fm_template_attention_weights attention;
     fm_template_row_weights rows;
 } template_setup;
 
+/* Odd, of size one, and at AlphaFold2's head width; the parts share them. */
+static const template_setup TEMPLATE_SHAPES[] = {
+    {.n = 5, .n_templ = 3, .c_t = 3, .c_z = 4, .n_head = 2, .c_head = 3},
+    {.n = 1, .n_templ = 1, .c_t = 1, .c_z = 2, .n_head = 1, .c_head = 1},
+    {.n = 3, .n_templ = 2, .c_t = 8, .c_z = 8, .n_head = 4, .c_head = 16},
+};
+enum { N_TEMPLATE_SHAPE = sizeof TEMPLATE_SHAPES / sizeof TEMPLATE_SHAPES[0] };
+
+static template_setup setup_of(template_part part, int shape) {
+    template_setup s = TEMPLATE_SHAPES[shape];
+    s.part = part;
+    return s;
+}
+
 static fm_tensor_ref build_template(fm_tape *tape, const fm_tensor_ref *in, const void *data) {
     const template_setup *s = data;
     if (s->part == PART_PAIR) {
         const fm_template_pair_inputs inputs = {in[0], in[1], in[2], in[3]};
-        return fm_op_template_pair(tape, &inputs, T_TEMPL - 1, &s->pair, (fm_part){0, 1});
+        return fm_op_template_pair(tape, &inputs, s->n_templ - 1, &s->pair, (fm_part){0, 1});
     }
     if (s->part == PART_ROWS) {
         return fm_op_template_rows(tape, in[0], in[1], &s->rows);
     }
-    return fm_op_template_attention(tape, in[0], in + 3, T_TEMPL, in[1], in[2], &s->attention,
-                                    s->residual);
+    return fm_op_template_attention(tape, in[0], in + 3, (int)s->n_templ, in[1], in[2],
+                                    &s->attention, s->residual);
 }
 
-static void template_pair_gradients_match_differences(void **state) {
-    (void)state;
-    template_setup s = {.part = PART_PAIR};
+static void check_template_pair(template_setup *s) {
+    const int64_t rows[] = {s->n_templ, s->n}, points[] = {s->n_templ, s->n, 3};
     op_bench bench;
     op_begin(&bench, FM_ELEMENT_F64);
-    op_input_of(&bench, FM_ELEMENT_U8, 2, (int64_t[]){T_TEMPL, T_N}, false);
-    op_input_of(&bench, FM_ELEMENT_F32, 3, (int64_t[]){T_TEMPL, T_N, 3}, false);
-    op_input(&bench, 2, (int64_t[]){T_TEMPL, T_N}, false);
-    op_input(&bench, 2, (int64_t[]){T_TEMPL, T_N}, false);
-    s.pair = (fm_template_pair_weights){op_block(&bench, T_C, FM_TEMPLATE_PAIR_FEATURES),
-                                        op_block(&bench, T_C, 0), T_C};
-    op_finish(&bench, build_template, &s);
-    for (int64_t k = 0; k < T_TEMPL * T_N; k++) {
+    op_input_of(&bench, FM_ELEMENT_U8, 2, rows, false);
+    op_input_of(&bench, FM_ELEMENT_F32, 3, points, false);
+    op_input(&bench, 2, rows, false);
+    op_input(&bench, 2, rows, false);
+    s->pair = (fm_template_pair_weights){op_block(&bench, s->c_t, FM_TEMPLATE_PAIR_FEATURES),
+                                         op_block(&bench, s->c_t, 0), s->c_t};
+    op_finish(&bench, build_template, s);
+    for (int64_t k = 0; k < s->n_templ * s->n; k++) {
         ((uint8_t *)op_input_data(&bench, 0))[k] = (uint8_t)(k % FM_TEMPLATE_CLASSES);
         for (int64_t a = 0; a < 3; a++) {
             ((float *)op_input_data(&bench, 1))[3 * k + a] =
@@ -125,32 +137,41 @@ static void template_pair_gradients_match_differences(void **state) {
     op_end(&bench);
 }
 
-static void begin_template_attention(op_bench *bench, template_setup *s) {
-    enum { HEADS = 2, WIDTH = 3 };
-    op_begin(bench, FM_ELEMENT_F64);
-    op_input(bench, 3, (int64_t[]){T_N, T_N, T_Z}, true);
-    op_input(bench, 1, (int64_t[]){T_TEMPL}, false);
-    op_input(bench, 1, (int64_t[]){1}, false);
-    for (int t = 0; t < T_TEMPL; t++) {
-        op_input(bench, 3, (int64_t[]){T_N, T_N, T_C}, true);
+static void template_pair_gradients_match_differences(void **state) {
+    (void)state;
+    for (int shape = 0; shape < N_TEMPLATE_SHAPE; shape++) {
+        template_setup s = setup_of(PART_PAIR, shape);
+        check_template_pair(&s);
     }
-    s->attention = (fm_template_attention_weights){.norm = op_block(bench, 2, T_C),
-                                                   .q = op_block(bench, HEADS * WIDTH, T_Z),
-                                                   .kv = op_block(bench, 2 * HEADS * WIDTH, T_C),
-                                                   .out = op_block(bench, T_Z, HEADS * WIDTH),
-                                                   .out_bias = op_block(bench, T_Z, 0),
-                                                   .n_head = HEADS,
-                                                   .c_head = WIDTH};
+}
+
+static void begin_template_attention(op_bench *bench, template_setup *s) {
+    int64_t width = s->n_head * s->c_head;
+    op_begin(bench, FM_ELEMENT_F64);
+    op_input(bench, 3, (int64_t[]){s->n, s->n, s->c_z}, true);
+    op_input(bench, 1, (int64_t[]){s->n_templ}, false);
+    op_input(bench, 1, (int64_t[]){1}, false);
+    for (int t = 0; t < s->n_templ; t++) {
+        op_input(bench, 3, (int64_t[]){s->n, s->n, s->c_t}, true);
+    }
+    s->attention = (fm_template_attention_weights){.norm = op_block(bench, 2, s->c_t),
+                                                   .q = op_block(bench, width, s->c_z),
+                                                   .kv = op_block(bench, 2 * width, s->c_t),
+                                                   .out = op_block(bench, s->c_z, width),
+                                                   .out_bias = op_block(bench, s->c_z, 0),
+                                                   .n_head = s->n_head,
+                                                   .c_head = s->c_head};
     op_finish(bench, build_template, s);
 }
 
 static void template_attention_gradients_match_differences(void **state) {
     (void)state;
-    for (int residual = 0; residual < 2; residual++) {
-        template_setup s = {.part = PART_ATTENTION, .residual = residual};
+    for (int i = 0; i < 2 * N_TEMPLATE_SHAPE; i++) {
+        template_setup s = setup_of(PART_ATTENTION, i / 2);
         op_bench bench;
+        s.residual = i % 2;
         begin_template_attention(&bench, &s);
-        for (int t = 0; t < T_TEMPL; t++) {
+        for (int t = 0; t < s.n_templ; t++) {
             op_set(&bench, op_input_data(&bench, 1), t, t != 1);
         }
         op_set(&bench, op_input_data(&bench, 2), 0, 1);
@@ -162,14 +183,15 @@ static void template_attention_gradients_match_differences(void **state) {
 /* Without a template z passes through as it is, and nothing of the module has a gradient. */
 static void no_template_is_no_update(void **state) {
     (void)state;
-    template_setup s = {.part = PART_ATTENTION, .residual = true};
+    template_setup s = setup_of(PART_ATTENTION, 0);
     op_bench bench;
+    s.residual = true;
     begin_template_attention(&bench, &s);
-    memset(op_input_data(&bench, 1), 0, T_TEMPL * sizeof(double));
+    memset(op_input_data(&bench, 1), 0, (size_t)s.n_templ * sizeof(double));
     memset(op_input_data(&bench, 2), 0, sizeof(double));
     fm_tape_forward(&bench.tape, NULL);
     assert_memory_equal(fm_tape_data(&bench.tape, bench.output_tensor), op_input_data(&bench, 0),
-                        T_N * T_N * T_Z * sizeof(double));
+                        (size_t)(s.n * s.n * s.c_z) * sizeof(double));
     fm_tape_backward(&bench.tape, NULL);
     for (int64_t k = 0; k < bench.params.n_element; k++) {
         assert_true(((const double *)bench.params.gradient)[k] == 0);
@@ -179,17 +201,19 @@ static void no_template_is_no_update(void **state) {
 
 static void template_row_gradients_match_differences(void **state) {
     (void)state;
-    template_setup s = {.part = PART_ROWS};
-    op_bench bench;
-    op_begin(&bench, FM_ELEMENT_F64);
-    op_input(&bench, 3, (int64_t[]){2, T_N, T_Z}, true);
-    op_input(&bench, 3, (int64_t[]){T_TEMPL, T_N, FM_TEMPLATE_ROW_FEATURES}, true);
-    s.rows = (fm_template_row_weights){op_block(&bench, T_Z, FM_TEMPLATE_ROW_FEATURES),
-                                       op_block(&bench, T_Z, 0), op_block(&bench, T_Z, T_Z),
-                                       op_block(&bench, T_Z, 0), T_Z};
-    op_finish(&bench, build_template, &s);
-    op_check_gradients(&bench);
-    op_end(&bench);
+    for (int shape = 0; shape < N_TEMPLATE_SHAPE; shape++) {
+        template_setup s = setup_of(PART_ROWS, shape);
+        op_bench bench;
+        op_begin(&bench, FM_ELEMENT_F64);
+        op_input(&bench, 3, (int64_t[]){2, s.n, s.c_z}, true);
+        op_input(&bench, 3, (int64_t[]){s.n_templ, s.n, FM_TEMPLATE_ROW_FEATURES}, true);
+        s.rows = (fm_template_row_weights){
+            op_block(&bench, s.c_z, FM_TEMPLATE_ROW_FEATURES), op_block(&bench, s.c_z, 0),
+            op_block(&bench, s.c_z, s.c_z), op_block(&bench, s.c_z, 0), s.c_z};
+        op_finish(&bench, build_template, &s);
+        op_check_gradients(&bench);
+        op_end(&bench);
+    }
 }
 
 /* ---- against the reference ------------------------------------------------------------------- */

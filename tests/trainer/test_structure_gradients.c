@@ -257,6 +257,56 @@ static void losses_match_differences(void **state) {
     }
 }
 
+/* ---- losses over classes --------------------------------------------------------------------- */
+
+typedef struct binned {
+    bool pairs; /* aligned error; else pLDDT */
+    int64_t n, n_bin;
+} binned;
+
+/* Inputs: 0 logits, 1 atoms or frames, 2 their truth, 3 its mask. */
+static fm_tensor_ref build_binned(fm_tape *tape, const fm_tensor_ref *in, const void *context) {
+    const binned *b = context;
+    return b->pairs ? fm_op_aligned_error_loss(tape, in[0], in[1], in[2], in[3], 10)
+                    : fm_op_plddt_loss(tape, in[0], in[1], in[2], in[3]);
+}
+
+static void check_binned(binned *b) {
+    const int64_t one[] = {b->n, b->n_bin}, two[] = {b->n, b->n, b->n_bin}, mask[] = {b->n};
+    const int64_t rigid[] = {b->n, FM_FRAME}, atoms[] = {b->n, FM_N_ATOM, 3};
+    const int64_t truth[] = {b->n, b->pairs ? 16 : 3};
+    op_bench bench;
+    op_begin(&bench, FM_ELEMENT_F64);
+    op_input(&bench, b->pairs ? 3 : 2, b->pairs ? two : one, true);
+    op_input(&bench, b->pairs ? 2 : 3, b->pairs ? rigid : atoms, false);
+    op_input_of(&bench, FM_ELEMENT_F32, 2, truth, false);
+    op_input_of(&bench, FM_ELEMENT_F32, 1, mask, false);
+    op_finish(&bench, build_binned, b);
+    float *to = op_input_data(&bench, 2);
+    for (int64_t k = 0; k < op_input_count(&bench, 2); k++) {
+        bool diagonal = b->pairs && k % 16 % 5 == 0; /* rotations are the identity */
+        bool shift = !b->pairs || k % 4 == 3;
+        to[k] = diagonal ? 1 : shift ? (float)(4 * op_uniform(71, k)) : 0;
+    }
+    for (int64_t k = 0; k < b->n; k++) {
+        ((float *)op_input_data(&bench, 3))[k] = k == 0 || op_uniform(72, k) > -0.5;
+    }
+    for (int64_t k = 0; k < op_input_count(&bench, 1); k++) {
+        op_set(&bench, op_input_data(&bench, 1), k, 4 * op_uniform(73, k));
+    }
+    op_check_gradients(&bench);
+    op_end(&bench);
+}
+
+static void binned_losses_match_differences(void **state) {
+    (void)state;
+    static const int64_t shapes[][2] = {{5, 7}, {1, 2}, {3, 50}};
+    for (int i = 0; i < 6; i++) {
+        binned b = {.pairs = i % 2, .n = shapes[i / 2][0], .n_bin = shapes[i / 2][1]};
+        check_binned(&b);
+    }
+}
+
 /* ---- naming ---------------------------------------------------------------------------------- */
 
 /* A prediction that lies on the alternative naming has no error but for the smoothing of A28. */
@@ -304,9 +354,13 @@ static void the_better_naming_is_taken(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layers_match_differences), cmocka_unit_test(updates_match_differences),
-        cmocka_unit_test(rotations_stop),           cmocka_unit_test(atoms_match_differences),
-        cmocka_unit_test(losses_match_differences), cmocka_unit_test(the_better_naming_is_taken),
+        cmocka_unit_test(layers_match_differences),
+        cmocka_unit_test(updates_match_differences),
+        cmocka_unit_test(rotations_stop),
+        cmocka_unit_test(atoms_match_differences),
+        cmocka_unit_test(losses_match_differences),
+        cmocka_unit_test(binned_losses_match_differences),
+        cmocka_unit_test(the_better_naming_is_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

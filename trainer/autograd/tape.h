@@ -249,10 +249,6 @@ void fm_tape_clear_unwritten(const fm_tape *tape, fm_stream *stream);
  * equals size.arena_bytes after forward and backward. */
 int64_t fm_tape_used_bytes(const fm_tape *tape);
 
-/* Runs forward again, looking after each node: the first with an output (of the act type) that is
- * not finite, or NULL. `flag` is a word in device memory. Slow; for saying what went wrong. */
-const fm_node *fm_tape_find_nonfinite(fm_tape *tape, fm_stream *stream, uint32_t *flag);
-
 /* Walks again, backward too, and looks at what each step has written. True: `out` names the first
  * tensor with a value that is not finite, by its node and op ("element 7 of output 0 [12, 32] of
  * msa transition (op transition, node 12)"; "the gradient of evoformer.1.msa_transition.2.weight in

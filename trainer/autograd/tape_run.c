@@ -150,33 +150,6 @@ static void *run_place(const fm_run *run, fm_tensor_ref ref) {
     return fm_tape_place(run->tape, ref, run->step);
 }
 
-static bool output_is_finite(const fm_tape *tape, const fm_node *node, int32_t at,
-                             fm_stream *stream, uint32_t *flag) {
-    uint32_t found = 0;
-    tape->kernels->upload(stream, flag, &found, sizeof found);
-    for (int i = 0; i < node->n_output; i++) {
-        const fm_tensor *tensor = &tape->tensor[node->output[i]];
-        if (tensor->element == tape->kernels->act) {
-            tape->kernels->find_nonfinite(stream, fm_tensor_local_count(tensor),
-                                          fm_tape_place(tape, node->output[i], at), flag);
-        }
-    }
-    tape->kernels->download(stream, &found, flag, sizeof found);
-    tape->kernels->synchronize(stream);
-    return !found;
-}
-
-const fm_node *fm_tape_find_nonfinite(fm_tape *tape, fm_stream *stream, uint32_t *flag) {
-    for (int32_t at = 0; at < tape->n_forward; at++) {
-        const fm_node *node = &tape->node[tape->step[at].node];
-        fm_tape_run_step(tape, at, stream, false);
-        if (!output_is_finite(tape, node, at, stream, flag)) {
-            return node;
-        }
-    }
-    return NULL;
-}
-
 /* ---- for ops --------------------------------------------------------------------------------- */
 
 void *fm_run_workspace(fm_run *run, int64_t bytes) {

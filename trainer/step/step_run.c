@@ -50,28 +50,23 @@ fm_status fm_trainer_queue(fm_trainer *t, const fm_features *f, bool is_last, fm
 
 /* ---- what is not finite ---------------------------------------------------------------------- */
 
-/* Runs the sample again, looking after every node: which output was the first that is not finite?
- */
+/* Runs the sample again, looking at what every step of each cycle writes, backward too. */
 static fm_status name_nonfinite(fm_trainer *t, const fm_flight *flight, fm_error *reterr) {
     const fm_features *f = flight->features;
     uint32_t *flag = fm_state_data(&t->state, t->flag);
-    for (uint32_t c = 0; c < f->n_cycle; c++) {
-        bool is_last = c + 1 == f->n_cycle;
+    char what[256] = "the norm of the gradient";
+    uint32_t cycle = 0;
+    bool found = false;
+    for (uint32_t c = 0; c < f->n_cycle && !found; c++) {
+        fm_tape *tape = c + 1 < f->n_cycle ? &t->cycle : &t->last;
+        cycle = c;
         send_cycle(t, flight, c, false);
         fm_trainer_take_packet(t, t->stream);
-        const fm_node *node =
-            fm_tape_find_nonfinite(is_last ? &t->last : &t->cycle, t->stream, flag);
+        found = fm_tape_name_nonfinite(tape, t->stream, flag, what, sizeof what);
         fm_ring_taken(&t->ring, t->stream);
-        if (node) {
-            return fm_fail(reterr, FM_ERR_DATA,
-                           "step %llu, sample %u, cycle %u: the output of %s (node %d) is not "
-                           "finite",
-                           (unsigned long long)flight->step, f->slot, c, node->name,
-                           (int)(node - (is_last ? &t->last : &t->cycle)->node));
-        }
     }
-    return fm_fail(reterr, FM_ERR_DATA, "step %llu, sample %u: a gradient is not finite",
-                   (unsigned long long)flight->step, f->slot);
+    return fm_fail(reterr, FM_ERR_DATA, "step %llu, sample %u, cycle %u: %s is not finite",
+                   (unsigned long long)flight->step, f->slot, cycle, what);
 }
 
 /* Everything behind the sample did nothing, since the flag stays: back to where it was queued. */
