@@ -10,6 +10,7 @@ set(FM_SANITIZE "" CACHE STRING "sanitizers to build with, comma separated")
 option(FM_FUZZ "link fuzz targets with libFuzzer (clang)" OFF)
 option(FM_COVERAGE "build with gcov counters" OFF)
 option(FM_CUDA "build the CUDA backend (needs nvcc)" OFF)
+option(FM_STATIC "link everything but libc and CUDA's libraries statically" OFF)
 
 add_library(fm_flags INTERFACE)
 target_compile_features(fm_flags INTERFACE c_std_11)

@@ -1,0 +1,21 @@
+# FM_STATIC: the imported targets of FoldmillDependencies name static archives in place of shared libraries.
+function(fm_use_archive target archive)
+    find_library(FM_ARCHIVE_${target} ${archive} PATHS ${${target}_LIBRARY_DIRS} REQUIRED)
+    message(STATUS "foldmill: linked statically: ${FM_ARCHIVE_${target}}")
+    set_target_properties(PkgConfig::${target} PROPERTIES INTERFACE_LINK_LIBRARIES "${FM_ARCHIVE_${target}};${ARGN}")
+endfunction()
+
+fm_use_archive(ZSTD libzstd.a)
+fm_use_archive(ZLIB libz.a)
+fm_use_archive(DEFLATE libdeflate.a)
+fm_use_archive(XXHASH libxxhash.a)
+fm_use_archive(CRYPTO libcrypto.a Threads::Threads ${CMAKE_DL_LIBS})
+fm_use_archive(LMDB liblmdb.a Threads::Threads)
+fm_use_archive(UV libuv_a.a Threads::Threads ${CMAKE_DL_LIBS} rt)
+fm_use_archive(JANSSON libjansson.a)
+fm_use_archive(INIH libinih.a)
+# OpenBLAS is partly Fortran; its run-time libraries lie beside the compiler.
+execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libgfortran.a OUTPUT_VARIABLE FM_GFORTRAN OUTPUT_STRIP_TRAILING_WHITESPACE)
+execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libquadmath.a OUTPUT_VARIABLE FM_QUADMATH OUTPUT_STRIP_TRAILING_WHITESPACE)
+fm_use_archive(BLAS libopenblas.a ${FM_GFORTRAN} ${FM_QUADMATH} Threads::Threads m)
+add_link_options(-static-libgcc $<$<LINK_LANGUAGE:CXX,CUDA>:-static-libstdc++>)
