@@ -60,7 +60,7 @@ static void put_varint(fm_writer *w, uint64_t value) {
 }
 
 static void put_key(fm_writer *w, int field, int type) {
-    put_varint(w, (uint64_t)(field * 8 + type));
+    put_varint(w, (uint64_t)field * 8 + (uint64_t)type);
 }
 
 static void put_bytes(fm_writer *w, int field, const void *data, size_t size) {

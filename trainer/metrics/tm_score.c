@@ -25,27 +25,31 @@ typedef struct search {
     size_t n, length;
     const double *predicted, *truth; /* [n, 3] */
     double d0, d0_search;            /* Å */
-    double *distance;                /* [n] under the motion in hand */
+    double *square;                  /* [n] distances squared under the motion in hand */
     double *from, *to;               /* [n, 3] the points that are superposed */
-    uint32_t *close, *chosen;        /* [n] points within the cut-off; those superposed */
+    uint32_t *close, *chosen;        /* [n + 1] points within the cut-off; those superposed */
     size_t n_close, n_chosen;
     double best_sum;
     size_t best_count[N_THRESHOLD];
 } search;
 
+/* Squared distances under the best motion of the chosen points. */
 static void superpose_chosen(search *s) {
     for (size_t i = 0; i < s->n_chosen; i++) {
         size_t from = 3 * (size_t)s->chosen[i];
         memcpy(s->from + 3 * i, s->predicted + from, 3 * sizeof(double));
         memcpy(s->to + 3 * i, s->truth + from, 3 * sizeof(double));
     }
-    fm_motion motion = fm_superpose(s->n_chosen, s->from, s->to);
+    const fm_motion m = fm_superpose(s->n_chosen, s->from, s->to);
+    const double *t = m.translation;
     for (size_t i = 0; i < s->n; i++) {
-        double moved[3], sum = 0;
-        fm_motion_apply(&motion, s->predicted + 3 * i, moved);
-        for (size_t k = 0; k < 3; k++)
-            sum += (moved[k] - s->truth[3 * i + k]) * (moved[k] - s->truth[3 * i + k]);
-        s->distance[i] = sqrt(sum);
+        const double *p = s->predicted + 3 * i, *q = s->truth + 3 * i;
+        double d[3];
+        for (int k = 0; k < 3; k++) {
+            const double *row = m.rotation[k];
+            d[k] = row[0] * p[0] + row[1] * p[1] + row[2] * p[2] + t[k] - q[k];
+        }
+        s->square[i] = d[0] * d[0] + d[1] * d[1] + d[2] * d[2];
     }
 }
 
@@ -55,20 +59,22 @@ static void list_close(search *s, double cutoff) {
     for (;; cutoff += 0.5) {
         s->n_close = 0;
         for (size_t i = 0; i < s->n; i++) {
-            if (s->distance[i] < cutoff) s->close[s->n_close++] = (uint32_t)i;
+            s->close[s->n_close] = (uint32_t)i;
+            s->n_close += s->square[i] < cutoff * cutoff;
         }
         if (s->n_close >= MIN_CLOSE || s->n <= MIN_CLOSE || cutoff > FAR) return;
     }
 }
 
 static void keep_best(search *s) {
-    double sum = 0;
+    double sum = 0, per_square = 1 / (s->d0 * s->d0);
     size_t within[N_THRESHOLD] = {0};
-    for (size_t i = 0; i < s->n; i++) {
-        double d = s->distance[i];
-        sum += 1 / (1 + (d / s->d0) * (d / s->d0));
-        for (int t = 0; t < N_THRESHOLD; t++)
-            within[t] += d <= thresholds[t];
+    for (size_t i = 0; i < s->n; i++)
+        sum += 1 / (1 + s->square[i] * per_square);
+    for (int t = 0; t < N_THRESHOLD; t++) {
+        double limit = thresholds[t] * thresholds[t];
+        for (size_t i = 0; i < s->n; i++)
+            within[t] += s->square[i] <= limit;
     }
     if (sum > s->best_sum) s->best_sum = sum;
     for (int t = 0; t < N_THRESHOLD; t++) {
@@ -119,12 +125,12 @@ fm_status fm_tm_score(size_t n, const double *predicted, const double *truth, si
                 .d0_search = d0 > 8     ? 8
                              : d0 < 4.5 ? 4.5
                                         : d0,
-                .distance = fm_arena_alloc_array(scratch, n, sizeof(double)),
+                .square = fm_arena_alloc_array(scratch, n, sizeof(double)),
                 .from = fm_arena_alloc_array(scratch, n, 3 * sizeof(double)),
                 .to = fm_arena_alloc_array(scratch, n, 3 * sizeof(double)),
-                .close = fm_arena_alloc_array(scratch, n, sizeof(uint32_t)),
+                .close = fm_arena_alloc_array(scratch, n + 1, sizeof(uint32_t)),
                 .chosen = fm_arena_alloc_array(scratch, n, sizeof(uint32_t))};
-    if (!s.distance || !s.from || !s.to || !s.close || !s.chosen) {
+    if (!s.square || !s.from || !s.to || !s.close || !s.chosen) {
         fm_arena_rewind(scratch, mark);
         return fm_arena_full(scratch, reterr);
     }
