@@ -1,10 +1,10 @@
 /* model_parity.c: the model against one run of the reference.
  *
- *     model_parity [--device cpu] [--dap D] [--bp B] CONFIG.json FILE.npz
+ *     model_parity [--device cpu|cuda] [--dap D] [--bp B] CONFIG.json FILE.npz
  *
  * FILE.npz holds a run's inputs, parameters, activations, gradients (keys in/ w/ act/ dact/ grad/
  * out/ loss/), CONFIG.json its sizes. Paths that are not there as given are looked for below
- * $FM_REFERENCE_DATA; without either the program exits with 77.
+ * $FM_REFERENCE_DATA; without either, or without that device, the program exits with 77.
  *
  * What is run: every recycling cycle, each from what the one before left, backward from all losses
  * through the last one, and one step of the optimiser. One line a group: the worst relative error
@@ -19,6 +19,7 @@
  * zero are rounding noise in the file and compared absolutely. */
 #include "tests/trainer/parity_structure.h"
 
+#include "trainer/device.h"
 #include "trainer/dist/groups.h"
 #include "trainer/dist/sum.h"
 #include "trainer/optim/optimizer.h"
@@ -45,6 +46,7 @@ typedef struct bench {
     fm_model_outputs out; /* on `last` */
     fm_optimizer optimizer;
     void *memory;
+    float *copy; /* of what was last looked at, where that is on a device */
     bool finite;
     struct bench *rank[MAX_RANK]; /* of the first rank: all of them, by number */
     int n_rank;
@@ -126,8 +128,18 @@ static fm_status record(bench *b, fm_error *error) {
     return status ? status : fm_tape_plan(tape, error);
 }
 
+/* The host's copy of a device's state, with the tables that are there already. */
+static void mirror_state(bench *b) {
+    if (b->kernels == fm_kernels_cpu(FM_ELEMENT_F32)) {
+        return;
+    }
+    b->in.host = malloc((size_t)b->in.state.bytes);
+    assert(b->in.host);
+    b->kernels->download(NULL, b->in.host, b->in.state.memory, (size_t)b->in.state.bytes);
+    b->kernels->synchronize(NULL);
+}
+
 static fm_status build(bench *b, fm_error *error) {
-    b->kernels = fm_kernels_cpu(FM_ELEMENT_F32);
     fm_status status = fm_arena_init(&b->arena, (size_t)1 << 28, error);
     if (!status) {
         status = fm_params_init(&b->params, FM_MAX_PARAM, &b->arena, error);
@@ -156,6 +168,7 @@ static fm_status build(bench *b, fm_error *error) {
     }
     if (!status) {
         fm_structure_upload_tables(&b->in.state, &b->in.inputs.tables);
+        mirror_state(b);
         int64_t one = b->cycle.size.arena_bytes, other = b->last.size.arena_bytes;
         b->memory = b->kernels->alloc((size_t)(one > other ? one : other));
         assert(b->memory);
@@ -175,13 +188,17 @@ static void close_bench(bench *b) {
     fm_state_release(&b->in.state);
     fm_params_release(&b->params);
     fm_arena_fini(&b->arena);
+    free(b->in.host);
+    free(b->copy);
 }
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
 /* Every parameter of the table, by its OpenFold name. */
 static void load_parameters(bench *b) {
-    float *master = b->params.master;
+    size_t bytes = (size_t)b->params.n_element * sizeof(float);
+    float *master = calloc(1, bytes);
+    assert(master);
     for (int32_t p = 0; p < b->params.n_param; p++) {
         const fm_param *row = &b->params.param[p];
         const fm_npy *array = need(&b->in, "w/", row->openfold);
@@ -190,7 +207,10 @@ static void load_parameters(bench *b) {
             master[row->offset + i] = (float)value(array, i);
         }
     }
-    b->kernels->copy(NULL, b->params.n_element, master, b->params.ema);
+    b->kernels->upload(NULL, b->params.master, master, bytes);
+    b->kernels->copy(NULL, b->params.n_element, b->params.master, b->params.ema);
+    b->kernels->synchronize(NULL);
+    free(master);
 }
 
 /* ---- comparing ------------------------------------------------------------------------------- */
@@ -222,6 +242,18 @@ static int64_t recorded_position(const bench *b, weight kind, int64_t p) {
     return row * b->in.config.n_res + p % b->n_res;
 }
 
+/* `count` numbers of the device's memory, valid until the next call. */
+static const float *fetch(bench *b, const void *device, int64_t count) {
+    if (!b->in.host) {
+        return device;
+    }
+    b->copy = realloc(b->copy, (size_t)count * sizeof *b->copy);
+    assert(b->copy);
+    b->kernels->download(NULL, b->copy, device, (size_t)count * sizeof *b->copy);
+    b->kernels->synchronize(NULL);
+    return b->copy;
+}
+
 static void note(worst *w, const char *name, double error) {
     if (!(error <= w->error) || w->count == 0) { /* not-a-number is the worst */
         w->error = error;
@@ -230,8 +262,9 @@ static void note(worst *w, const char *name, double error) {
     w->count++;
 }
 
-static void compare(const bench *b, worst *w, const char *name, const float *data,
-                    const fm_npy *array, weight kind, double floor) {
+static void compare(bench *b, worst *w, const char *name, const void *device, const fm_npy *array,
+                    weight kind, double floor) {
+    const float *data = fetch(b, device, (int64_t)array->count);
     int64_t c = array->rank ? (int64_t)array->shape[array->rank - 1] : 1;
     const float *mask = mask_of(b, kind) < 0 ? NULL : data_of(&b->in, mask_of(b, kind));
     double difference = 0, norm = 0;
@@ -247,8 +280,9 @@ static void compare(const bench *b, worst *w, const char *name, const float *dat
 
 /* [.., N_res, row]: leading axes, e.g. iterations; `scale` for the file's element k % row >= from.
  */
-static void compare_residues(const bench *b, worst *w, const char *name, const float *data,
+static void compare_residues(bench *b, worst *w, const char *name, const void *device,
                              const fm_npy *array, int64_t row, int64_t from, double scale) {
+    const float *data = fetch(b, device, (int64_t)array->count);
     const float *mask = data_of(&b->in, b->in.inputs.seq_mask);
     double difference = 0, norm = 0;
     for (int64_t i = 0; i < (int64_t)array->count; i++) {
@@ -397,8 +431,12 @@ static void compare_outputs(bench *b) {
     report(b, "outputs", &w, OUTPUT_GATE);
 }
 
-static double term(const bench *b, int which) {
-    return *(const float *)fm_tape_data(&b->last, b->sm.term[which]);
+static double scalar(bench *b, fm_tensor_ref tensor) {
+    return *fetch(b, fm_tape_data(&b->last, tensor), 1);
+}
+
+static double term(bench *b, int which) {
+    return scalar(b, b->sm.term[which]);
 }
 
 static void compare_losses(bench *b) {
@@ -415,7 +453,7 @@ static void compare_losses(bench *b) {
                   {"violation", term(b, FM_TERM_VIOLATION)},
                   {"distogram", term(b, TERM_DISTOGRAM)},
                   {"masked_msa", term(b, TERM_MASKED_MSA)},
-                  {"loss", *(const float *)fm_tape_data(&b->last, b->sm.total)}};
+                  {"loss", scalar(b, b->sm.total)}};
     worst w = {0};
     for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++) {
         double expected = value(need(&b->in, "loss/", losses[i].name), 0);
@@ -511,6 +549,7 @@ static void *run_forward(void *argument) {
         bool last = c + 1 == b->in.n_cycle;
         load_trunk(&b->in, c);
         load_truth(&b->in, &b->sm, c);
+        send_inputs(&b->in);
         fm_tape_forward(last ? &b->last : &b->cycle, NULL);
     }
     return NULL;
@@ -567,31 +606,29 @@ static void run(bench *b) {
 /* ---- the program ----------------------------------------------------------------------------- */
 
 static void usage(FILE *out) {
-    fprintf(out, "usage: model_parity [--device cpu] [--dap D] [--bp B] CONFIG.json FILE.npz\n");
+    fprintf(out,
+            "usage: model_parity [--device cpu|cuda] [--dap D] [--bp B] CONFIG.json FILE.npz\n");
 }
 
 /* Returns the first positional argument's index, 0 where usage has been said. */
-static int parse_options(int argc, char **argv, fm_layout *ret_layout) {
+static int parse_options(int argc, char **argv, fm_layout *ret_layout, const char **ret_device) {
     static const struct option options[] = {{"device", required_argument, NULL, 'd'},
                                             {"dap", required_argument, NULL, 'a'},
                                             {"bp", required_argument, NULL, 'b'},
                                             {0}};
     *ret_layout = (fm_layout){1, 1, 1};
+    *ret_device = "cpu";
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
         case 'a': ret_layout->dap = atoi(optarg); break;
         case 'b': ret_layout->bp = atoi(optarg); break;
-        case 'd':
-            if (!strcmp(optarg, "cpu")) {
-                break;
-            }
-            fprintf(stderr, "model_parity: --device %s: expected cpu\n", optarg);
-            return 0;
+        case 'd': *ret_device = optarg; break;
         default: usage(stderr); return 0;
         }
     }
-    if (argc - optind != 2) {
-        usage(stderr);
+    bool is_alone = ret_layout->dap == 1 && ret_layout->bp == 1;
+    if (argc - optind != 2 || (strcmp(*ret_device, "cpu") != 0 && !is_alone)) {
+        usage(stderr); /* ranks are threads of the CPU */
         return 0;
     }
     return optind;
@@ -608,6 +645,7 @@ static fm_status build_ranks(bench *first, const fm_npz *file, const char *confi
         first->rank[r] = b;
         b->in.prefix = "in/";
         b->in.file = *file;
+        b->kernels = first->kernels;
         read_config(b, config, n_rank > 1 ? fm_local_groups_get(groups, r) : NULL);
         status = b->in.config.order == FM_ORDER_ORIGINAL && !fm_split_has_pair(&b->in.config)
                      ? fm_fail(error, FM_ERR_USAGE,
@@ -620,8 +658,9 @@ static fm_status build_ranks(bench *first, const fm_npz *file, const char *confi
 
 int main(int argc, char **argv) {
     char config[1024], file[1024];
+    const char *device;
     fm_layout layout;
-    int at = parse_options(argc, argv, &layout);
+    int at = parse_options(argc, argv, &layout, &device);
     if (!at) {
         return 2;
     }
@@ -634,8 +673,13 @@ int main(int argc, char **argv) {
     fm_npz npz;
     fm_local_groups *groups = NULL;
     fm_error error = {0};
-    fm_status status =
-        fm_local_groups_create(&layout, fm_kernels_cpu(FM_ELEMENT_F32), &groups, &error);
+    fm_status status = fm_device_find(device, "fp32", &b->kernels, &error);
+    if (status) {
+        fprintf(stderr, "model_parity: %s\n", error.message);
+        free(b);
+        return status == FM_ERR_UNSUPPORTED ? FM_TEST_SKIPPED : 2;
+    }
+    status = fm_local_groups_create(&layout, fm_kernels_cpu(FM_ELEMENT_F32), &groups, &error);
     if (!status) {
         status = open_npz(&file_arena, file, &npz, &error);
     }

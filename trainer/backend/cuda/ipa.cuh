@@ -1,12 +1,9 @@
-/* ipa.cuh: what forward and backward of invariant point attention share: where things lie, the
- * operands prepared for them, and the attention weights of one query.
+/* ipa.cuh: what forward and backward of invariant point attention share: where things lie, what the
+ * workspace holds, and how its tiles come into shared memory.
  *
- * Prepared in the workspace, in f32, for each head: queries [n, F], keys [F, n], values [G, n]; a
- * query or key has F = c + 3 n_qk numbers, a value G = c + 3 n_v: its channels, then its points in
- * global coordinates. Keys and values lie feature by feature because the lanes of a warp are keys.
- *
- * The weights of one query, [n, heads] with the heads rounded up to whole packs of four, are in
- * shared memory where they fit, else in the workspace. */
+ * The first launch of either direction makes, in f32 and for each head, the rows of queries and
+ * keys [n, F] and of values [n, G] (F = c + 3 n_qk, G = c + 3 n_v: channels, then points in global
+ * coordinates), and the logits [n, n]. Everything after it is sums over keys or over queries. */
 #ifndef FM_BACKEND_CUDA_IPA_CUH
 #define FM_BACKEND_CUDA_IPA_CUH
 
@@ -17,11 +14,8 @@
 
 namespace fm_cuda {
 
-/* Threads of a query's block; a warp's lanes take 32 * IPA_KEYS keys at a time. */
-constexpr int IPA_THREADS = 384, IPA_WARPS = IPA_THREADS / 32;
-constexpr int IPA_KEYS = 8, IPA_CHUNK = 32 * IPA_KEYS;
-/* Shared memory that needs no special leave, less a little. */
-constexpr size_t IPA_SHARED_BYTES = 47 * 1024;
+/* Heads that a thread has at once of a query's pair representation. */
+constexpr int PAIR_HEADS = 12;
 
 /* Offsets in a row of projections and of the output; what follows from the sizes. */
 struct ipa_layout {
@@ -29,7 +23,7 @@ struct ipa_layout {
     int64_t n_q_points, n_kv_points;    /* points of all heads */
     int64_t o_points, o_norms, o_pair;  /* of an output row */
     int64_t n_o_points, projected, ld;  /* used of a projection row; a row of the output */
-    int64_t f, g, packed;               /* F, G, heads in whole packs of four */
+    int64_t f, g, packed;               /* F, G, heads in whole packs of PAIR_HEADS */
     float scale, third, point_factor, mask_value, eps;
 };
 
@@ -46,153 +40,67 @@ inline ipa_layout ipa_layout_of(const fm_ipa *a) {
     l.o_norms = l.o_points + 3 * l.n_o_points;
     l.o_pair = l.o_norms + l.n_o_points;
     l.ld = l.o_pair + a->n_head * a->c_z;
-    l.f = a->c + 3 * a->n_qk, l.g = a->c + 3 * a->n_v, l.packed = round_up(a->n_head, 4);
+    l.f = a->c + 3 * a->n_qk, l.g = a->c + 3 * a->n_v, l.packed = round_up(a->n_head, PAIR_HEADS);
     l.scale = (float)sqrt(1.0 / (3.0 * (double)a->c)), l.third = (float)sqrt(1.0 / 3.0);
     l.point_factor = (float)(-0.5 * sqrt(2.0 / (27.0 * (double)a->n_qk)));
     l.mask_value = (float)a->mask_value, l.eps = (float)a->eps;
     return l;
 }
 
+/* For each head: */
 struct ipa_space {
-    float *q, *k, *v;
-    float *weight;  /* [n, n, packed]; NULL: shared memory serves */
-    float *dweight; /* backward: the same for the gradients */
-    /* Backward, for each head: weights and gradients of logits [n query, n key], gradients of
-     * values [n, G] and of query points [n, 3 n_qk], of the head's weight [n]. */
-    float *p, *d, *dvalue, *dq, *dhead;
-    float *dkv;    /* gradients of key and value points [n, n_head, 3 (n_qk + n_v)] */
-    float *dframe; /* of rotation and translation, from a query's output [n, 12] */
+    float *q, *k, *v; /* [n, F], [n, F], [n, G] */
+    float *weight;    /* [n query, n key]: logits, then backward the weights */
+    float *average;   /* [n, G]: values averaged over keys */
+    /* backward */
+    float *d;      /* [n, n]: gradients of the weights, then of the logits */
+    float *dvalue; /* [n, G]: of the averaged values */
+    float *dframe; /* [n, 12]: of rotation and translation, from the averaged points */
+    float *dq;     /* [n, 3 n_qk]: of the query's points */
+    float *dhead;  /* [n]: of the head's weight */
+    float *dkv;    /* of key and value points [n, n_head, 3 (n_qk + n_v)] */
 };
-
-/* Shared memory of a query's block: forward weights and the values' averages; backward those twice,
- * sums over keys of the queries' gradients, and the frame's gradient of every warp. */
-inline size_t ipa_small_bytes(const fm_ipa *a, const ipa_layout *l, bool backward) {
-    int64_t count = a->n_head * l->g;
-    if (backward) count += a->n_head * (l->g + l->f + 1) + IPA_WARPS * MATRIX;
-    return (size_t)count * sizeof(float);
-}
-inline size_t ipa_weight_bytes(const fm_ipa *a, const ipa_layout *l) {
-    return (size_t)(a->n * l->packed) * sizeof(float);
-}
-inline bool ipa_fits(const fm_ipa *a, const ipa_layout *l, bool backward) {
-    size_t weights = ipa_weight_bytes(a, l) * (backward ? 2 : 1);
-    return weights + ipa_small_bytes(a, l, backward) <= IPA_SHARED_BYTES;
-}
 
 inline ipa_space ipa_space_of(const fm_ipa *a, bool backward, carver *part) {
     ipa_layout l = ipa_layout_of(a);
-    size_t rows = (size_t)(a->n_head * a->n) * sizeof(float), width = (size_t)a->n;
+    size_t rows = (size_t)(a->n_head * a->n) * sizeof(float);
     ipa_space s = {};
     s.q = (float *)part->take(rows * (size_t)l.f);
     s.k = (float *)part->take(rows * (size_t)l.f);
     s.v = (float *)part->take(rows * (size_t)l.g);
-    if (!ipa_fits(a, &l, backward)) {
-        s.weight = (float *)part->take(ipa_weight_bytes(a, &l) * width);
-        if (backward) s.dweight = (float *)part->take(ipa_weight_bytes(a, &l) * width);
-    }
+    s.weight = (float *)part->take(rows * (size_t)a->n);
+    s.average = (float *)part->take(rows * (size_t)l.g);
     if (!backward) return s;
-    s.p = (float *)part->take(rows * width);
-    s.d = (float *)part->take(rows * width);
+    s.d = (float *)part->take(rows * (size_t)a->n);
     s.dvalue = (float *)part->take(rows * (size_t)l.g);
+    s.dframe = (float *)part->take(rows * MATRIX);
     s.dq = (float *)part->take(rows * (size_t)(3 * a->n_qk));
     s.dhead = (float *)part->take(rows);
     s.dkv = (float *)part->take(rows * (size_t)(3 * (a->n_qk + a->n_v)));
-    s.dframe = (float *)part->take(width * MATRIX * sizeof(float));
     return s;
 }
 
-/* Fills q, k and v of the workspace: one launch. */
-template <typename T> void ipa_prepare(fm_stream *, const fm_ipa *, const ipa_space *);
+/* The first launch: q, k, v and the logits. */
+template <typename T> void ipa_logits(fm_stream *, const fm_ipa *, const ipa_space *);
 
 __device__ inline float ipa_softplus(float x) {
     return x > 20 ? x : log1pf(expf(x));
 }
 
-/* A22:7 for one query and head, by one warp: logits into weight[j * packed + h], and the largest in
- * every lane. A masked query's logits would all carry the same mask_value, which changes no weight
- * and swallows digits: they get none. */
-template <typename T>
-__device__ inline float ipa_logits(const fm_ipa &a, const ipa_layout &l, const ipa_space &s,
-                                   int64_t i, int64_t h, float *weight) {
-    const T *mask = (const T *)a.mask, *bias = (const T *)a.bias + i * a.n * a.n_head + h;
-    const float *q = s.q + (h * a.n + i) * l.f, *keys = s.k + h * l.f * a.n;
-    float factor = l.point_factor * ipa_softplus(get(((const T *)a.head_weights)[h]));
-    float mine = get(mask[i]), largest = -INFINITY;
-    for (int64_t first = threadIdx.x % 32; first < a.n; first += IPA_CHUNK) {
-        float product[IPA_KEYS] = {0}, square[IPA_KEYS] = {0};
-        for (int64_t f = 0; f < a.c; f++) {
-            float x = q[f];
-#pragma unroll
-            for (int m = 0; m < IPA_KEYS; m++)
-                if (first + 32 * m < a.n) product[m] += x * keys[f * a.n + first + 32 * m];
-        }
-        for (int64_t f = a.c; f < l.f; f++) {
-            float x = q[f];
-#pragma unroll
-            for (int m = 0; m < IPA_KEYS; m++) {
-                if (first + 32 * m >= a.n) continue;
-                float difference = x - keys[f * a.n + first + 32 * m];
-                square[m] += difference * difference;
-            }
-        }
-#pragma unroll
-        for (int m = 0; m < IPA_KEYS; m++) {
-            int64_t j = first + 32 * m;
-            if (j >= a.n) continue;
-            float logit = l.scale * product[m] + l.third * get(bias[j * a.n_head]);
-            logit += factor * square[m];
-            if (mine != 0) logit += l.mask_value * (mine * get(mask[j]) - 1);
-            weight[j * l.packed + h] = logit;
-            largest = fmaxf(largest, logit);
-        }
-    }
-    return warp_max(largest);
-}
+/* Rows of the logits and of the sums over keys that a block has at once, keys (queries) of a tile,
+ * features of a tile. A thread has one row and every 16th of 48 features. */
+constexpr int IPA_ROWS = 16, IPA_TILE = 32, IPA_WIDTH = 48, IPA_THREADS = 256;
+constexpr int IPA_SHARE = IPA_WIDTH / 16;
 
-/* Softmax of one head by one warp, from the saved log-sum-exp where `saved`. */
-__device__ inline void ipa_softmax(const fm_ipa &a, const ipa_layout &l, int64_t i, int64_t h,
-                                   float largest, bool saved, float *weight) {
-    int lane = threadIdx.x % 32;
-    float *lse = (float *)a.lse + 2 * (i * a.n_head + h), share;
-    if (saved) {
-        largest = lse[0], share = lse[1];
-    } else {
-        float total = 0;
-        for (int64_t j = lane; j < a.n; j += 32)
-            total += expf(weight[j * l.packed + h] - largest);
-        share = 1 / warp_sum(total);
-        if (lane == 0) lse[0] = largest, lse[1] = share;
+/* tile[r][c] = x[(first + r) * ld + from + c], c < IPA_WIDTH, 0 where there is none; by the block.
+ * PITCH: floats from row to row of the tile. */
+template <int ROWS, int PITCH>
+__device__ inline void load_tile(const float *x, int64_t first, int64_t n, int64_t ld, int64_t from,
+                                 float (*tile)[PITCH]) {
+    for (int at = threadIdx.x; at < ROWS * IPA_WIDTH; at += IPA_THREADS) {
+        int64_t row = first + at / IPA_WIDTH, column = from + at % IPA_WIDTH;
+        tile[at / IPA_WIDTH][at % IPA_WIDTH] = row < n && column < ld ? x[row * ld + column] : 0;
     }
-    for (int64_t j = lane; j < a.n; j += 32)
-        weight[j * l.packed + h] = expf(weight[j * l.packed + h] - largest) * share;
-}
-
-/* average[f] = sum over keys of weight * value, features first .. G of one head, by one warp. Each
- * lane reads what it wrote of the weights. */
-__device__ inline void ipa_average(const fm_ipa &a, const ipa_layout &l, const ipa_space &s,
-                                   int64_t h, int64_t first_feature, const float *weight,
-                                   float *average) {
-    int lane = threadIdx.x % 32;
-    const float *values = s.v + h * l.g * a.n;
-    for (int64_t first = 0; first < a.n; first += IPA_CHUNK) {
-        float w[IPA_KEYS];
-#pragma unroll
-        for (int m = 0; m < IPA_KEYS; m++) {
-            int64_t j = first + lane + 32 * m;
-            w[m] = j < a.n ? weight[j * l.packed + h] : 0;
-        }
-        for (int64_t f = first_feature; f < l.g; f++) {
-            float total = 0;
-#pragma unroll
-            for (int m = 0; m < IPA_KEYS; m++) {
-                int64_t j = first + lane + 32 * m;
-                if (j < a.n) total += w[m] * values[f * a.n + j];
-            }
-            total = warp_sum(total);
-            if (lane == 0) average[f] = first > 0 ? average[f] + total : total;
-        }
-    }
-    __syncwarp();
 }
 
 /* The average of a value point less the translation, and in the query's frame (A22:10); its
@@ -204,6 +112,57 @@ __device__ inline float ipa_point(const ipa_layout &l, const float *rotation, co
         offset[axis] = average[axis] - t[axis];
     rotate_back(rotation, offset, local);
     return sqrtf(local[0] * local[0] + local[1] * local[1] + local[2] * local[2] + l.eps);
+}
+
+/* weight = softmax of a logit with the row's saved largest and share. */
+__device__ inline float ipa_weight(float logit, const float *lse) {
+    return expf(logit - lse[0]) * lse[1];
+}
+
+/* Keys of a tile of weights [keys, packed] in a query's block, and most bytes of shared memory. */
+constexpr int PAIR_KEYS = 128;
+constexpr size_t PAIR_SHARED_BYTES = 32 * 1024;
+
+/* average[i, f] = sum over keys of weight * value for features first .. G and IPA_ROWS queries from
+ * `query` on of head h, in the workspace when the block has met; lse [IPA_ROWS][2] in shared
+ * memory. keep: the logits are replaced by the weights. */
+struct ipa_average_tiles {
+    float weight[IPA_ROWS][IPA_TILE + 1], value[IPA_TILE][IPA_WIDTH];
+};
+__device__ inline void ipa_average(const fm_ipa &a, const ipa_layout &l, const ipa_space &s,
+                                   int64_t query, int64_t h, int64_t first_feature,
+                                   const float (*lse)[2], bool keep, ipa_average_tiles *tiles) {
+    int row = threadIdx.x / 16, column = threadIdx.x % 16;
+    float *logits = s.weight + (h * a.n + query) * a.n;
+    for (int64_t from = first_feature; from < l.g; from += IPA_WIDTH) {
+        float total[IPA_SHARE] = {0};
+        bool last = from + IPA_WIDTH >= l.g;
+        for (int64_t key = 0; key < a.n; key += IPA_TILE) {
+            __syncthreads();
+            for (int at = threadIdx.x; at < IPA_ROWS * IPA_TILE; at += IPA_THREADS) {
+                int r = at / IPA_TILE;
+                int64_t j = key + at % IPA_TILE;
+                bool exists = query + r < a.n && j < a.n;
+                float w = exists ? ipa_weight(logits[r * a.n + j], lse[r]) : 0;
+                tiles->weight[r][at % IPA_TILE] = w;
+                if (keep && last && exists) logits[r * a.n + j] = w;
+            }
+            load_tile<IPA_TILE>(s.v + h * a.n * l.g, key, a.n, l.g, from, tiles->value);
+            __syncthreads();
+#pragma unroll 8
+            for (int k = 0; k < IPA_TILE; k++)
+#pragma unroll
+                for (int m = 0; m < IPA_SHARE; m++)
+                    total[m] += tiles->weight[row][k] * tiles->value[k][column + 16 * m];
+        }
+#pragma unroll
+        for (int m = 0; m < IPA_SHARE; m++) {
+            int64_t f = from + column + 16 * m;
+            if (f < l.g && query + row < a.n)
+                s.average[(h * a.n + query + row) * l.g + f] = total[m];
+        }
+    }
+    __syncthreads();
 }
 
 } // namespace fm_cuda

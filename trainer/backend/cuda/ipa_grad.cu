@@ -1,86 +1,111 @@
-/* ipa_grad.cu: invariant point attention backward, in four launches: operands prepared; a block a
- * query makes the weights again and everything that is a sum over keys; a block of eight keys and a
- * head sums over queries; a block a residue takes its points' gradients back to projections and
- * frame. */
+/* ipa_grad.cu: invariant point attention backward, in five launches: logits again; sixteen queries
+ * and a head a block, what the averaged values give the weights; a query a block, what the pair
+ * representation gives, and the logits' gradients; sums over keys and over queries side by side;
+ * points back to projections and frames. */
 #include "trainer/backend/cuda/ipa.cuh"
 
 namespace fm_cuda {
 
-/* ---- queries --------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
-/* A query's block: weights and their gradients [n, packed]; for each head the values' averages, the
- * gradients of the values, the sums over keys of d * key (then of d * distance); the frame's
- * gradient of each warp. */
-struct ipa_block {
-    float *weight, *dweight, *average, *dvalue, *dquery, *dframe;
+/* Gradients of the averaged values of sixteen queries, [G]: those of the channels, and of the
+ * points back through the query's frame, whose own gradient goes to dframe. Sixteen lanes a query.
+ */
+template <typename T>
+__device__ inline void ipa_value_grads(const fm_ipa &a, const ipa_layout &l, const ipa_space &s,
+                                       const T *dout, int64_t query, int64_t h) {
+    int column = threadIdx.x % 16;
+    int64_t i = query + threadIdx.x / 16;
+    float d[MATRIX] = {0};
+    if (i < a.n) {
+        const T *dy = dout + l.ld * i;
+        const float *average = s.average + (h * a.n + i) * l.g;
+        float *dvalue = s.dvalue + (h * a.n + i) * l.g, frame[FRAME], rotation[9];
+        read_row<FRAME>((const T *)a.frames + FRAME * i, frame);
+        matrix_of_quaternion(frame, rotation);
+        for (int64_t c = column; c < a.c; c += 16)
+            dvalue[c] = get(dy[h * a.c + c]);
+        for (int64_t p = column; p < a.n_v; p += 16) {
+            float offset[3], local[3], dlocal[3], doffset[3];
+            int64_t at = h * a.n_v + p, f = a.c + 3 * p;
+            float length = ipa_point(l, rotation, frame + 4, average + f, offset, local);
+            float factor = get(dy[l.o_norms + at]) / length;
+#pragma unroll
+            for (int axis = 0; axis < 3; axis++)
+                dlocal[axis] =
+                    get(dy[l.o_points + axis * l.n_o_points + at]) + factor * local[axis];
+            add_outer(d, offset, dlocal);
+            rotate(rotation, dlocal, doffset);
+#pragma unroll
+            for (int axis = 0; axis < 3; axis++) {
+                d[9 + axis] -= doffset[axis];
+                dvalue[f + axis] = doffset[axis];
+            }
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < MATRIX; k++) {
+#pragma unroll
+        for (int step = 8; step > 0; step /= 2)
+            d[k] += __shfl_xor_sync(0xffffffffu, d[k], step);
+        if (column == 0 && i < a.n) s.dframe[(h * a.n + i) * MATRIX + k] = d[k];
+    }
+}
+
+struct ipa_product_tiles {
+    float query[IPA_ROWS][IPA_WIDTH + 1], value[IPA_TILE][IPA_WIDTH + 1];
 };
 
-__device__ inline ipa_block ipa_block_of(const fm_ipa &a, const ipa_layout &l, const ipa_space &s,
-                                         int64_t i, float *shared) {
-    int64_t weights = a.n * l.packed;
-    ipa_block b;
-    b.weight = s.weight ? s.weight + i * weights : shared;
-    b.dweight = s.weight ? s.dweight + i * weights : shared + weights;
-    b.average = s.weight ? shared : shared + 2 * weights;
-    b.dvalue = b.average + a.n_head * l.g;
-    b.dquery = b.dvalue + a.n_head * l.g;
-    b.dframe = b.dquery + a.n_head * (l.f + 1);
-    return b;
-}
-
-/* Gradients of a head's averaged values, [G]: those of the channels, and of the points back through
- * the query's frame, whose own gradient is added to dframe (a lane's share). By one warp. */
-template <typename T>
-__device__ inline void ipa_value_grads(const fm_ipa &a, const ipa_layout &l, const T *dy,
-                                       const float *frame, const float *rotation, int64_t h,
-                                       const ipa_block &b, float *dframe) {
-    int lane = threadIdx.x % 32;
-    float *dvalue = b.dvalue + h * l.g;
-    for (int64_t c = lane; c < a.c; c += 32)
-        dvalue[c] = get(dy[h * a.c + c]);
-    for (int64_t p = lane; p < a.n_v; p += 32) {
-        float offset[3], local[3], dlocal[3], doffset[3];
-        int64_t at = h * a.n_v + p, f = a.c + 3 * p;
-        float length = ipa_point(l, rotation, frame + 4, b.average + h * l.g + f, offset, local);
-        float factor = get(dy[l.o_norms + at]) / length;
-#pragma unroll
-        for (int axis = 0; axis < 3; axis++)
-            dlocal[axis] = get(dy[l.o_points + axis * l.n_o_points + at]) + factor * local[axis];
-        add_outer(dframe, offset, dlocal);
-        rotate(rotation, dlocal, doffset);
-#pragma unroll
-        for (int axis = 0; axis < 3; axis++) {
-            dframe[9 + axis] -= doffset[axis];
-            dvalue[f + axis] = doffset[axis];
-        }
-    }
-    __syncwarp();
-}
-
-/* dweight[j] = <dvalue, value j> of one head, by one warp; the gradients of values go to the
- * workspace for the keys' sums. */
+/* d[i, j] = <dvalue i, value j>: a thread a query and two keys of a tile. */
 __device__ inline void ipa_value_products(const fm_ipa &a, const ipa_layout &l, const ipa_space &s,
-                                          int64_t i, int64_t h, const ipa_block &b) {
-    int lane = threadIdx.x % 32;
-    const float *values = s.v + h * l.g * a.n, *dvalue = b.dvalue + h * l.g;
-    for (int64_t f = lane; f < l.g; f += 32)
-        s.dvalue[(h * a.n + i) * l.g + f] = dvalue[f];
-    for (int64_t first = lane; first < a.n; first += IPA_CHUNK) {
-        float total[IPA_KEYS] = {0};
-        for (int64_t f = 0; f < l.g; f++) {
-            float x = dvalue[f];
-#pragma unroll
-            for (int m = 0; m < IPA_KEYS; m++)
-                if (first + 32 * m < a.n) total[m] += x * values[f * a.n + first + 32 * m];
+                                          int64_t query, int64_t h, ipa_product_tiles *tiles) {
+    int row = threadIdx.x / 16, column = threadIdx.x % 16;
+    for (int64_t key = 0; key < a.n; key += IPA_TILE) {
+        float total[2] = {0};
+        for (int64_t from = 0; from < l.g; from += IPA_WIDTH) {
+            __syncthreads();
+            load_tile<IPA_ROWS>(s.dvalue + h * a.n * l.g, query, a.n, l.g, from, tiles->query);
+            load_tile<IPA_TILE>(s.v + h * a.n * l.g, key, a.n, l.g, from, tiles->value);
+            __syncthreads();
+#pragma unroll 8
+            for (int f = 0; f < IPA_WIDTH; f++) {
+                total[0] += tiles->query[row][f] * tiles->value[column][f];
+                total[1] += tiles->query[row][f] * tiles->value[column + 16][f];
+            }
         }
 #pragma unroll
-        for (int m = 0; m < IPA_KEYS; m++)
-            if (first + 32 * m < a.n) b.dweight[(first + 32 * m) * l.packed + h] = total[m];
+        for (int m = 0; m < 2; m++) {
+            int64_t i = query + row, j = key + column + 16 * m;
+            if (i < a.n && j < a.n) s.d[(h * a.n + i) * a.n + j] = total[m];
+        }
     }
 }
 
-/* Heads and channels that a warp has in registers while it goes over its keys. */
-enum { PAIR_HEADS = 12, PAIR_LANE = 4, PAIR_CHANNELS = 32 * PAIR_LANE };
+template <typename T>
+__global__ void __launch_bounds__(IPA_THREADS)
+    ipa_value_kernel(fm_ipa a, ipa_layout l, ipa_space s, const T *dy) {
+    __shared__ union {
+        ipa_average_tiles average;
+        ipa_product_tiles product;
+    } tiles;
+    __shared__ float lse[IPA_ROWS][2];
+    int64_t query = blockIdx.x * (int64_t)IPA_ROWS, h = blockIdx.y;
+    if (threadIdx.x < 2 * IPA_ROWS) {
+        int r = threadIdx.x / 2, which = threadIdx.x % 2;
+        bool exists = query + r < a.n;
+        lse[r][which] =
+            exists ? ((const float *)a.lse)[2 * ((query + r) * a.n_head + h) + which] : 0;
+    }
+    __syncthreads();
+    ipa_average(a, l, s, query, h, a.c, lse, true, &tiles.average);
+    ipa_value_grads(a, l, s, dy, query, h);
+    ipa_value_products(a, l, s, query, h, &tiles.product);
+}
+
+/* ---- pair representation and softmax --------------------------------------------------------- */
+
+/* Channels that a warp has in registers, for a pack of heads, while it goes over its keys. */
+constexpr int PAIR_LANE = 4, PAIR_CHANNELS = 32 * PAIR_LANE;
 
 /* Lanes that differ in bit 2 HALF of their number exchange halves of 2 HALF values and add. */
 template <int HALF> __device__ inline void fold_warp(float *x) {
@@ -134,11 +159,34 @@ __device__ inline void ipa_pair_key(const fm_ipa &a, const float (*dpair)[PAIR_L
     }
 }
 
-/* All keys of query i: a warp a key. */
+/* A query's block: weights and their gradients of a tile of keys [PAIR_KEYS, packed], and <weight,
+ * gradient> of each head. */
+struct ipa_pair_block {
+    float *weight, *dweight, *mean;
+};
+
+/* A tile to (or from) shared memory. */
+__device__ inline void load_weights(const fm_ipa &a, const ipa_layout &l, const float *from,
+                                    int64_t i, int64_t key, float *tile) {
+    for (int64_t at = threadIdx.x; at < PAIR_KEYS * a.n_head; at += IPA_THREADS) {
+        int64_t h = at / PAIR_KEYS, k = at % PAIR_KEYS;
+        if (key + k < a.n) tile[k * l.packed + h] = from[(h * a.n + i) * a.n + key + k];
+    }
+}
+__device__ inline void store_weights(const fm_ipa &a, const ipa_layout &l, const float *tile,
+                                     int64_t i, int64_t key, float *out) {
+    for (int64_t at = threadIdx.x; at < PAIR_KEYS * a.n_head; at += IPA_THREADS) {
+        int64_t h = at / PAIR_KEYS, k = at % PAIR_KEYS;
+        if (key + k < a.n) out[(h * a.n + i) * a.n + key + k] = tile[k * l.packed + h];
+    }
+}
+
+/* The tile's keys of query i, a warp a key: adds to dweight, and makes dz. */
 template <typename T>
-__device__ inline void ipa_pair_grads(const fm_ipa &a, const ipa_layout &l, const T *dy, int64_t i,
-                                      const ipa_block &b, fm_out dz) {
+__device__ inline void ipa_pair_tile(const fm_ipa &a, const ipa_layout &l, const T *dy, int64_t i,
+                                     int64_t key, const ipa_pair_block &b, fm_out dz) {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    int64_t count = min_size(a.n - key, PAIR_KEYS);
     for (int64_t head = 0; head < a.n_head; head += PAIR_HEADS) {
         fm_beta beta = head > 0 ? FM_ADD : dz.beta;
         for (int64_t channel = 0; channel < a.c_z; channel += PAIR_CHANNELS) {
@@ -151,192 +199,194 @@ __device__ inline void ipa_pair_grads(const fm_ipa &a, const ipa_layout &l, cons
                     bool exists = head + h < a.n_head && c < a.c_z;
                     dpair[h][m] = exists ? get(dy[l.o_pair + (head + h) * a.c_z + c]) : 0;
                 }
-            for (int64_t j = warp; j < a.n; j += IPA_WARPS) {
-                int64_t at = (i * a.n + j) * a.c_z;
-                ipa_pair_key(a, dpair, head, channel, (const T *)a.z + at, b.weight + j * l.packed,
-                             b.dweight + j * l.packed, dz.data ? (T *)dz.data + at : NULL, beta);
+            for (int64_t k = warp; k < count; k += IPA_THREADS / 32) {
+                int64_t at = (i * a.n + key + k) * a.c_z;
+                ipa_pair_key(a, dpair, head, channel, (const T *)a.z + at, b.weight + k * l.packed,
+                             b.dweight + k * l.packed, dz.data ? (T *)dz.data + at : NULL, beta);
             }
         }
     }
 }
 
-/* Softmax backward of one head: dweight becomes the gradient d of the logits; both to the
- * workspace. Then sums over keys: of d * key into dquery[f], of d * squared distance into
- * dquery[F]. By one warp. */
-__device__ inline void ipa_logit_grads(const fm_ipa &a, const ipa_layout &l, const ipa_space &s,
-                                       int64_t i, int64_t h, const ipa_block &b) {
-    int lane = threadIdx.x % 32;
-    const float *q = s.q + (h * a.n + i) * l.f, *keys = s.k + h * l.f * a.n;
-    float *dquery = b.dquery + h * (l.f + 1), mean = 0, along = 0;
-    for (int64_t j = lane; j < a.n; j += 32)
-        mean += b.weight[j * l.packed + h] * b.dweight[j * l.packed + h];
-    mean = warp_sum(mean);
-    for (int64_t first = 0; first < a.n; first += IPA_CHUNK) {
-        float d[IPA_KEYS], square[IPA_KEYS] = {0};
-#pragma unroll
-        for (int m = 0; m < IPA_KEYS; m++) {
-            int64_t j = first + lane + 32 * m, at = j * l.packed + h;
-            d[m] = 0;
-            if (j >= a.n) continue;
-            float w = b.weight[at];
-            d[m] = w * (b.dweight[at] - mean);
-            b.dweight[at] = d[m];
-            s.p[(h * a.n + i) * a.n + j] = w;
-            s.d[(h * a.n + i) * a.n + j] = d[m];
-        }
-        for (int64_t f = 0; f < l.f; f++) {
-            float total = 0, x = f < a.c ? 0 : q[f];
-#pragma unroll
-            for (int m = 0; m < IPA_KEYS; m++) {
-                int64_t j = first + lane + 32 * m;
-                if (j >= a.n) continue;
-                float difference = x - keys[f * a.n + j];
-                total += d[m] * difference;
-                if (f >= a.c) square[m] += difference * difference;
-            }
-            total = warp_sum(total);
-            if (lane == 0) dquery[f] = first > 0 ? dquery[f] + total : total;
-        }
-#pragma unroll
-        for (int m = 0; m < IPA_KEYS; m++)
-            along += d[m] * square[m];
+/* mean[h] += <weight, dweight> over the tile's keys, a warp a head. */
+__device__ inline void ipa_add_means(const fm_ipa &a, const ipa_layout &l, int64_t key,
+                                     const ipa_pair_block &b) {
+    int64_t count = min_size(a.n - key, PAIR_KEYS);
+    for (int64_t h = threadIdx.x / 32; h < a.n_head; h += IPA_THREADS / 32) {
+        float total = 0;
+        for (int64_t k = threadIdx.x % 32; k < count; k += 32)
+            total += b.weight[k * l.packed + h] * b.dweight[k * l.packed + h];
+        total = warp_sum(total);
+        if (threadIdx.x % 32 == 0) b.mean[h] = key > 0 ? b.mean[h] + total : total;
     }
-    along = warp_sum(along);
-    if (lane == 0) dquery[l.f] = along;
-    __syncwarp();
-}
-
-/* From the sums over keys to the gradients of one head's query; by one warp. */
-template <typename T>
-__device__ inline void ipa_query_grads(const fm_ipa &a, const ipa_layout &l, const ipa_space &s,
-                                       int64_t i, int64_t h, const ipa_block &b, T *dprojections) {
-    int lane = threadIdx.x % 32;
-    const float *dquery = b.dquery + h * (l.f + 1);
-    float head = ipa_softplus(get(((const T *)a.head_weights)[h]));
-    for (int64_t c = lane; c < a.c; c += 32) /* the sum is of d * -key */
-        dprojections[a.ld * i + h * a.c + c] = to<T>(-l.scale * dquery[c]);
-    for (int64_t x = lane; x < 3 * a.n_qk; x += 32)
-        s.dq[(h * a.n + i) * 3 * a.n_qk + x] = 2 * l.point_factor * head * dquery[a.c + x];
-    if (lane == 0) s.dhead[h * a.n + i] = l.point_factor * dquery[l.f];
 }
 
 template <typename T>
 __global__ void __launch_bounds__(IPA_THREADS)
-    ipa_query_kernel(fm_ipa a, ipa_layout l, ipa_space s, fm_ipa_grad grad) {
+    ipa_pair_kernel(fm_ipa a, ipa_layout l, ipa_space s, fm_ipa_grad grad) {
     extern __shared__ __align__(16) float shared[];
     int64_t i = blockIdx.x;
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    ipa_block b = ipa_block_of(a, l, s, i, shared);
+    ipa_pair_block b = {shared, shared + PAIR_KEYS * l.packed, shared + 2 * PAIR_KEYS * l.packed};
     const T *dy = (const T *)grad.dy + l.ld * i;
-    float frame[FRAME], rotation[9], dframe[MATRIX] = {0};
-    read_row<FRAME>((const T *)a.frames + FRAME * i, frame);
-    matrix_of_quaternion(frame, rotation);
-    for (int64_t h = warp; h < a.n_head; h += IPA_WARPS) {
-        ipa_logits<T>(a, l, s, i, h, b.weight);
-        ipa_softmax(a, l, i, h, 0, true, b.weight);
-        ipa_average(a, l, s, h, a.c, b.weight, b.average + h * l.g);
-        ipa_value_grads(a, l, dy, frame, rotation, h, b, dframe);
-        ipa_value_products(a, l, s, i, h, b);
+    for (int64_t key = 0; key < a.n; key += PAIR_KEYS) {
+        __syncthreads();
+        load_weights(a, l, s.weight, i, key, b.weight);
+        load_weights(a, l, s.d, i, key, b.dweight);
+        __syncthreads();
+        ipa_pair_tile(a, l, dy, i, key, b, grad.dz);
+        __syncthreads();
+        ipa_add_means(a, l, key, b);
+        if (a.n > PAIR_KEYS) store_weights(a, l, b.dweight, i, key, s.d);
     }
-    warp_sums<MATRIX>(dframe);
-    if (lane == 0) put_row<MATRIX>(b.dframe + warp * MATRIX, FM_WRITE, dframe);
-    __syncthreads();
-    ipa_pair_grads(a, l, dy, i, b, grad.dz);
-    __syncthreads();
-    for (int64_t h = warp; h < a.n_head; h += IPA_WARPS) {
-        ipa_logit_grads(a, l, s, i, h, b);
-        ipa_query_grads(a, l, s, i, h, b, (T *)grad.dprojections);
-    }
-    __syncthreads();
     T *dbias = (T *)grad.dbias + i * a.n * a.n_head;
-    for (int64_t at = threadIdx.x; at < a.n * a.n_head; at += IPA_THREADS)
-        dbias[at] = to<T>(l.third * b.dweight[at / a.n_head * l.packed + at % a.n_head]);
-    if (threadIdx.x >= MATRIX) return;
-    float total = 0;
-    for (int w = 0; w < IPA_WARPS; w++)
-        total += b.dframe[w * MATRIX + threadIdx.x];
-    s.dframe[i * MATRIX + threadIdx.x] = total;
-}
-
-/* ---- keys ------------------------------------------------------------------------------------ */
-
-/* Eight keys, one head: a thread a feature of key or value, four slices of the queries. */
-enum { KEY_TILE = 8, KEY_FEATURES = 96, KEY_SLICES = 4 };
-
-/* x[k] = row[k], k < KEY_TILE, those that exist. */
-__device__ inline void load_keys(const float *row, int64_t count, bool is_wide, float *x) {
-    if (is_wide) {
-        load<float, 4>(row, x);
-        load<float, 4>(row + 4, x + 4);
-        return;
-    }
-#pragma unroll
-    for (int k = 0; k < KEY_TILE; k++)
-        x[k] = k < count ? row[k] : 0;
-}
-
-/* Where the gradient of a feature of key j goes. */
-template <typename T>
-__device__ inline void put_key_grad(const fm_ipa &a, const ipa_layout &l, const ipa_space &s,
-                                    int64_t j, int64_t h, int64_t feature, float total,
-                                    T *dprojections) {
-    T *row = dprojections + a.ld * j + l.kv + 2 * h * a.c;
-    float *points = s.dkv + (j * a.n_head + h) * 3 * (a.n_qk + a.n_v);
-    int64_t f = feature - l.f; /* of a value */
-    if (feature < a.c) {
-        row[feature] = to<T>(l.scale * total);
-    } else if (feature < l.f) {
-        float head = ipa_softplus(get(((const T *)a.head_weights)[h]));
-        points[feature - a.c] = -2 * l.point_factor * head * total;
-    } else if (f < a.c) {
-        row[a.c + f] = to<T>(total);
-    } else {
-        points[3 * a.n_qk + f - a.c] = total;
+    for (int64_t key = 0; key < a.n; key += PAIR_KEYS) { /* softmax backward */
+        __syncthreads();
+        if (a.n > PAIR_KEYS) {
+            load_weights(a, l, s.weight, i, key, b.weight);
+            load_weights(a, l, s.d, i, key, b.dweight);
+            __syncthreads();
+        }
+        int64_t count = min_size(a.n - key, PAIR_KEYS) * a.n_head;
+        for (int64_t at = threadIdx.x; at < count; at += IPA_THREADS) {
+            int64_t k = at / a.n_head, h = at % a.n_head;
+            float d = b.weight[k * l.packed + h] * (b.dweight[k * l.packed + h] - b.mean[h]);
+            b.dweight[k * l.packed + h] = d;
+            dbias[key * a.n_head + at] = to<T>(l.third * d);
+        }
+        __syncthreads();
+        store_weights(a, l, b.dweight, i, key, s.d);
     }
 }
 
-template <typename T>
-__global__ void __launch_bounds__(KEY_FEATURES *KEY_SLICES)
-    ipa_key_kernel(fm_ipa a, ipa_layout l, ipa_space s, T *dprojections) {
-    __shared__ float part[KEY_SLICES][KEY_TILE][KEY_FEATURES];
-    int64_t first = blockIdx.x * (int64_t)KEY_TILE, h = blockIdx.y;
-    int64_t feature = blockIdx.z * (int64_t)KEY_FEATURES + threadIdx.x;
-    int64_t count = min_size(a.n - first, KEY_TILE);
-    bool is_key = feature < l.f, is_point = is_key && feature >= a.c;
-    bool is_wide = a.n % 4 == 0 && count == KEY_TILE;
-    float total[KEY_TILE] = {0}, key[KEY_TILE] = {0};
-    if (feature < l.f + l.g) {
-        const float *factors = (is_key ? s.d : s.p) + h * a.n * a.n + first;
-        const float *rows =
-            is_key ? s.q + h * a.n * l.f + feature : s.dvalue + h * a.n * l.g + feature - l.f;
-        int64_t step = is_key ? l.f : l.g;
-        if (is_point) load_keys(s.k + (h * l.f + feature) * a.n + first, count, is_wide, key);
-#pragma unroll 4
-        for (int64_t i = threadIdx.y; i < a.n; i += KEY_SLICES) {
-            float x = rows[i * step], w[KEY_TILE];
-            load_keys(factors + i * a.n, count, is_wide, w);
+/* ---- sums over keys and over queries --------------------------------------------------------- */
+
+struct ipa_sum_tiles {
+    float weight[IPA_ROWS][IPA_TILE + 1], other[IPA_TILE][IPA_WIDTH];
+};
+
+/* What is summed for sixteen rows of one head: total[r, f] = sum over others o of weight(r, o) *
+ * (others[o, f] - mine[r, f]), mine being 0 for the first `channels` features and everywhere where
+ * it is NULL. The weight is weights[r, o], or weights[o, r] where `across`. */
+struct ipa_sum {
+    const float *weights, *others, *mine; /* [n, n], [n, ld], [n, ld] */
+    int64_t ld, channels;
+    bool across;
+};
+
+/* Features from .. of them; with squared differences in `ret_square`, over features of points. */
+__device__ inline void add_rows(const ipa_sum &x, int64_t n, int64_t first, int64_t from,
+                                ipa_sum_tiles *tiles, float *total, float *ret_square) {
+    int row = threadIdx.x / 16, column = threadIdx.x % 16;
+    float mine[IPA_SHARE], square = 0;
 #pragma unroll
-            for (int k = 0; k < KEY_TILE; k++)
-                total[k] += w[k] * (x - key[k]);
+    for (int m = 0; m < IPA_SHARE; m++) {
+        int64_t f = from + column + 16 * m;
+        bool is_point = x.mine && f >= x.channels && f < x.ld && first + row < n;
+        mine[m] = is_point ? x.mine[(first + row) * x.ld + f] : 0;
+        total[m] = 0;
+    }
+    for (int64_t other = 0; other < n; other += IPA_TILE) {
+        __syncthreads();
+        for (int at = threadIdx.x; at < IPA_ROWS * IPA_TILE; at += IPA_THREADS) {
+            int r = x.across ? at % IPA_ROWS : at / IPA_TILE;
+            int o = x.across ? at / IPA_ROWS : at % IPA_TILE;
+            int64_t i = first + r, j = other + o;
+            float w = 0;
+            if (i < n && j < n) w = x.weights[x.across ? j * n + i : i * n + j];
+            tiles->weight[r][o] = w;
+        }
+        load_tile<IPA_TILE>(x.others, other, n, x.ld, from, tiles->other);
+        __syncthreads();
+#pragma unroll 8
+        for (int o = 0; o < IPA_TILE; o++) {
+            float w = tiles->weight[row][o];
+#pragma unroll
+            for (int m = 0; m < IPA_SHARE; m++) {
+                float difference = tiles->other[o][column + 16 * m] - mine[m];
+                total[m] += w * difference;
+                if (from + column + 16 * m >= x.channels) square += w * difference * difference;
+            }
+        }
+    }
+    *ret_square = square;
+}
+
+/* Sixteen queries: gradients of their channels, their points and of the head's weight. */
+template <typename T>
+__device__ inline void ipa_query_sums(const fm_ipa &a, const ipa_layout &l, const ipa_space &s,
+                                      int64_t first, int64_t h, ipa_sum_tiles *tiles,
+                                      T *dprojections) {
+    ipa_sum x = {s.d + h * a.n * a.n, s.k + h * a.n * l.f, s.q + h * a.n * l.f, l.f, a.c, false};
+    int64_t i = first + threadIdx.x / 16;
+    float along = 0,
+          slope = -2 * l.point_factor * ipa_softplus(get(((const T *)a.head_weights)[h]));
+    for (int64_t from = 0; from < l.f; from += IPA_WIDTH) {
+        float total[IPA_SHARE], square;
+        add_rows(x, a.n, first, from, tiles, total, &square);
+        along += square;
+#pragma unroll
+        for (int m = 0; m < IPA_SHARE; m++) {
+            int64_t f = from + threadIdx.x % 16 + 16 * m;
+            if (i >= a.n || f >= l.f) continue;
+            if (f < a.c)
+                dprojections[a.ld * i + h * a.c + f] = to<T>(l.scale * total[m]);
+            else
+                s.dq[(h * a.n + i) * 3 * a.n_qk + f - a.c] = slope * total[m];
         }
     }
 #pragma unroll
-    for (int k = 0; k < KEY_TILE; k++)
-        part[threadIdx.y][k][threadIdx.x] = total[k];
-    __syncthreads();
-    if (feature >= l.f + l.g) return;
-    for (int k = threadIdx.y; k < count; k += KEY_SLICES) {
-        float sum = 0;
+    for (int step = 8; step > 0; step /= 2)
+        along += __shfl_xor_sync(0xffffffffu, along, step);
+    if (threadIdx.x % 16 == 0 && i < a.n) s.dhead[h * a.n + i] = l.point_factor * along;
+}
+
+/* Gradients of sixteen keys or values of a head: channels into their rows of dprojections, `row`
+ * that of the first and ld apart; points into dkv. */
+template <typename T>
+__device__ inline void ipa_key_sums(const fm_ipa &a, const ipa_sum &x, int64_t first, float scale,
+                                    float point_scale, float *points, int64_t point_ld, T *row,
+                                    ipa_sum_tiles *tiles) {
+    int r = threadIdx.x / 16;
+    for (int64_t from = 0; from < x.ld; from += IPA_WIDTH) {
+        float total[IPA_SHARE], square;
+        add_rows(x, a.n, first, from, tiles, total, &square);
 #pragma unroll
-        for (int slice = 0; slice < KEY_SLICES; slice++)
-            sum += part[slice][k][threadIdx.x];
-        put_key_grad(a, l, s, first + k, h, feature, sum, dprojections);
+        for (int m = 0; m < IPA_SHARE; m++) {
+            int64_t f = from + threadIdx.x % 16 + 16 * m;
+            if (first + r >= a.n || f >= x.ld) continue;
+            if (f < a.c)
+                row[a.ld * r + f] = to<T>(scale * total[m]);
+            else
+                points[point_ld * r + f - a.c] = point_scale * total[m];
+        }
+    }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(IPA_THREADS)
+    ipa_sum_kernel(fm_ipa a, ipa_layout l, ipa_space s, T *dprojections) {
+    __shared__ ipa_sum_tiles tiles;
+    int64_t first = blockIdx.x * (int64_t)IPA_ROWS, h = blockIdx.y;
+    int64_t each = 3 * (a.n_qk + a.n_v), of_head = h * a.n * a.n;
+    float *points = s.dkv + (first * a.n_head + h) * each;
+    T *row = dprojections + a.ld * first + l.kv + 2 * h * a.c;
+    const float *q = s.q + h * a.n * l.f, *k = s.k + h * a.n * l.f, *dv = s.dvalue + h * a.n * l.g;
+    if (blockIdx.z == 0) {
+        float slope = -2 * l.point_factor * ipa_softplus(get(((const T *)a.head_weights)[h]));
+        ipa_sum keys = {s.d + of_head, q, k, l.f, a.c, true};
+        ipa_key_sums(a, keys, first, l.scale, slope, points, a.n_head * each, row, &tiles);
+    } else if (blockIdx.z == 1) {
+        ipa_sum values = {s.weight + of_head, dv, NULL, l.g, a.c, true};
+        ipa_key_sums(a, values, first, 1, 1, points + 3 * a.n_qk, a.n_head * each, row + a.c,
+                     &tiles);
+    } else {
+        ipa_query_sums(a, l, s, first, h, &tiles, dprojections);
     }
 }
 
 /* ---- points and frames ----------------------------------------------------------------------- */
 
-enum { FINISH_THREADS = 128 };
+constexpr int FINISH_THREADS = 128;
 
 /* The last block: gradients of the heads' weights, a warp a head. */
 template <typename T>
@@ -389,13 +439,16 @@ __global__ void __launch_bounds__(FINISH_THREADS)
                        s.dkv + (i * l.n_kv_points + p) * 3, rotation, dframe);
     for (int64_t c = l.projected + threadIdx.x; c < a.ld; c += FINISH_THREADS)
         drow[c] = to<T>(0); /* a gap between rows */
+    for (int64_t h = threadIdx.x; h < a.n_head; h += FINISH_THREADS)
+#pragma unroll
+        for (int k = 0; k < MATRIX; k++)
+            dframe[k] += s.dframe[(h * a.n + i) * MATRIX + k];
     warp_sums<MATRIX>(dframe);
     if (threadIdx.x % 32 == 0) put_row<MATRIX>(parts[threadIdx.x / 32], FM_WRITE, dframe);
     __syncthreads();
     if (threadIdx.x > 0 || !grad.dframes.data) return;
-    read_row<MATRIX>(s.dframe + i * MATRIX, dframe);
 #pragma unroll
-    for (int w = 0; w < FINISH_THREADS / 32; w++)
+    for (int w = 1; w < FINISH_THREADS / 32; w++)
 #pragma unroll
         for (int k = 0; k < MATRIX; k++)
             dframe[k] += parts[w][k];
@@ -418,17 +471,20 @@ void ipa_grad(fm_stream *stream, const fm_ipa *a, const fm_ipa_grad *grad, void 
     carver part = {(char *)workspace, 0};
     ipa_layout l = ipa_layout_of(a);
     ipa_space s = ipa_space_of(a, true, &part);
-    size_t bytes = ipa_small_bytes(a, &l, true) + (s.weight ? 0 : 2 * ipa_weight_bytes(a, &l));
-    assert(bytes <= IPA_SHARED_BYTES);
-    ipa_prepare<T>(stream, a, &s);
-    ipa_query_kernel<T><<<(unsigned)a->n, IPA_THREADS, bytes, queue(stream)>>>(*a, l, s, *grad);
+    size_t bytes = (size_t)(2 * PAIR_KEYS * l.packed + a->n_head) * sizeof(float);
+    assert(bytes <= PAIR_SHARED_BYTES);
+    unsigned n = (unsigned)a->n, tiles = (unsigned)divide_up(a->n, IPA_ROWS);
+    unsigned heads = (unsigned)a->n_head;
+    cudaStream_t q = queue(stream);
+    ipa_logits<T>(stream, a, &s);
+    ipa_value_kernel<T><<<dim3(tiles, heads), IPA_THREADS, 0, q>>>(*a, l, s, (const T *)grad->dy);
     FM_LAUNCHED();
-    dim3 keys((unsigned)divide_up(a->n, KEY_TILE), (unsigned)a->n_head,
-              (unsigned)divide_up(l.f + l.g, KEY_FEATURES));
-    dim3 threads(KEY_FEATURES, KEY_SLICES);
-    ipa_key_kernel<T><<<keys, threads, 0, queue(stream)>>>(*a, l, s, (T *)grad->dprojections);
+    ipa_pair_kernel<T><<<n, IPA_THREADS, bytes, q>>>(*a, l, s, *grad);
     FM_LAUNCHED();
-    ipa_finish_kernel<T><<<(unsigned)a->n + 1, FINISH_THREADS, 0, queue(stream)>>>(*a, l, s, *grad);
+    ipa_sum_kernel<T>
+        <<<dim3(tiles, heads, 3), IPA_THREADS, 0, q>>>(*a, l, s, (T *)grad->dprojections);
+    FM_LAUNCHED();
+    ipa_finish_kernel<T><<<n + 1, FINISH_THREADS, 0, q>>>(*a, l, s, *grad);
     FM_LAUNCHED();
 }
 
