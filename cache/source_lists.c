@@ -152,6 +152,30 @@ static fm_status fail_file(fm_error *reterr, const char *path) {
     return status;
 }
 
+fm_status fm_source_parse_listing(fm_json_input input, uint64_t input_bytes, bool is_ids,
+                                  fm_arena *arena, fm_listing *ret_listing, fm_error *reterr) {
+    fm_error local;
+    /* Room for the most that so many bytes can say; what is not touched costs nothing. */
+    list_parse parse = {.is_ids = is_ids,
+                        .reterr = reterr ? reterr : &local,
+                        .max = input_bytes / ENTRY_BYTES_MIN + 1,
+                        .name_max = input_bytes + 2};
+    parse.json = malloc(sizeof *parse.json);
+    parse.listed = fm_arena_alloc_array(arena, parse.max, sizeof *parse.listed);
+    parse.names = fm_arena_alloc(arena, parse.name_max);
+    fm_status status =
+        parse.json && parse.listed && parse.names ? FM_OK : fm_arena_full(arena, reterr);
+    if (!status) {
+        fm_json_init(parse.json, input);
+        status = read_list(&parse);
+    }
+    free(parse.json);
+    if (status) return status;
+    fm_arena_trim(arena, parse.names, parse.name_at);
+    *ret_listing = (fm_listing){.n = sort_listed(parse.listed, parse.n), .listed = parse.listed};
+    return FM_OK;
+}
+
 static fm_status read_open(int fd, bool is_ids, fm_arena *arena, fm_listing *ret_listing,
                            fm_error *reterr) {
     struct stat info;
@@ -160,27 +184,8 @@ static fm_status read_open(int fd, bool is_ids, fm_arena *arena, fm_listing *ret
         return fm_fail(reterr, FM_ERR_LIMIT, "not a regular file of at most %llu bytes",
                        (unsigned long long)LIST_BYTES_MAX);
     }
-    fm_error local;
-    /* Room for the most that so many bytes can say; what is not touched costs nothing. */
-    const uint64_t bytes = (uint64_t)info.st_size;
-    list_parse parse = {.is_ids = is_ids,
-                        .reterr = reterr ? reterr : &local,
-                        .max = bytes / ENTRY_BYTES_MIN + 1,
-                        .name_max = bytes + 2};
-    parse.json = malloc(sizeof *parse.json);
-    parse.listed = fm_arena_alloc_array(arena, parse.max, sizeof *parse.listed);
-    parse.names = fm_arena_alloc(arena, parse.name_max);
-    fm_status status =
-        parse.json && parse.listed && parse.names ? FM_OK : fm_arena_full(arena, reterr);
-    if (!status) {
-        fm_json_init(parse.json, fm_json_of_file(&fd));
-        status = read_list(&parse);
-    }
-    free(parse.json);
-    if (status) return status;
-    fm_arena_trim(arena, parse.names, parse.name_at);
-    *ret_listing = (fm_listing){.n = sort_listed(parse.listed, parse.n), .listed = parse.listed};
-    return FM_OK;
+    return fm_source_parse_listing(fm_json_of_file(&fd), (uint64_t)info.st_size, is_ids, arena,
+                                   ret_listing, reterr);
 }
 
 fm_status fm_source_read_listing(const char *path, bool is_ids, fm_arena *arena,

@@ -102,9 +102,13 @@ const fm_source_set *fm_source_find_set(const fm_source_scanning *scan, const ch
 FM_MUST_USE fm_status fm_source_take_duplicates(fm_source_scanning *scan, fm_bytes text,
                                                 fm_error *reterr);
 
-/* Reads a list in JSON: {"name": {"release_date": "YYYY-MM-DD", "resolution": number,
- * "cluster_size": number, ...}, ...}; values of other kinds count as not there. is_ids: names are
- * ids, and kept in lower case. FM_ERR_FORMAT with the place. */
+/* Reads a list in JSON of input_bytes bytes: {"name": {"release_date": "YYYY-MM-DD", "resolution":
+ * number, "cluster_size": number, ...}, ...}; values of other kinds count as not there. is_ids:
+ * names are ids, and kept in lower case. FM_ERR_FORMAT with the place. */
+FM_MUST_USE fm_status fm_source_parse_listing(fm_json_input input, uint64_t input_bytes,
+                                              bool is_ids, fm_arena *arena, fm_listing *ret_listing,
+                                              fm_error *reterr);
+/* The same of a file. */
 FM_MUST_USE fm_status fm_source_read_listing(const char *path, bool is_ids, fm_arena *arena,
                                              fm_listing *ret_listing, fm_error *reterr);
 /* By name; NULL = not listed. */

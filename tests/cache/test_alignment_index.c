@@ -176,6 +176,43 @@ static void test_index_faults(void **state) {
     fm_arena_fini(&test.arena);
 }
 
+/* The same of the legacy form, whose database is the index's own. */
+static void test_legacy_faults(void **state) {
+    (void)state;
+    static const struct {
+        const char *entry, *fault;
+    } cases[] = {
+        {"[[\"../a\", 1, 2]]", "'../a' cannot be the name of an alignment"},
+        {"[[\"/etc/passwd\", 1, 2]]", "cannot be the name of an alignment"},
+        {"[[\"a\", 1, 18446744073709551616]]", "whole numbers below 2^64"},
+        {"[[\"a\", 18446744073709551616, 1]]", "whole numbers below 2^64"},
+        {"[[\"a\", 18446744073709551615, 18446744073709551615]]", "passes the end"},
+        {"[[\"a\", 60, 41]]", "passes the end of own.db (100 bytes)"},
+        {"[[\"a\", 60, 20], [\"b\", 79, 1]]", "overlaps that of bad at 60"},
+        {"[[\"a\", 49, 2]]", "overlaps that of good at 0"},
+        {"[7]", "not [name"},
+    };
+    cache_case test = {0};
+    assert_int_equal(fm_arena_init(&test.arena, (size_t)1 << 30, NULL), FM_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[400];
+        fm_alignment_index index;
+        const uint64_t size = 100;
+        snprintf(text, sizeof text,
+                 "{\"good\": [[\"a\", 0, 50]], \"bad\": %s, \"far\": [[\"a\", 90, 10]]}",
+                 cases[i].entry);
+        assert_int_equal(parse(&test, text, &index), FM_OK);
+        assert_int_equal(index.n_entry, 3);
+        assert_int_equal(fm_alignment_index_check(&index, &size, &test.arena, &test.error), FM_OK);
+        assert_null(index.entry[2].fault);
+        assert_non_null(index.entry[1].fault);
+        if (!strstr(index.entry[1].fault, cases[i].fault)) {
+            fail_msg("%s: %s", cases[i].entry, index.entry[1].fault);
+        }
+    }
+    fm_arena_fini(&test.arena);
+}
+
 /* Two chains whose ranges overlap without being the same are refused, both. */
 static void test_overlap_of_two(void **state) {
     (void)state;
@@ -198,9 +235,9 @@ static void test_overlap_of_two(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_json_grammar),   cmocka_unit_test(test_json_blocks),
-        cmocka_unit_test(test_index_forms),    cmocka_unit_test(test_index_faults),
-        cmocka_unit_test(test_overlap_of_two),
+        cmocka_unit_test(test_json_grammar),  cmocka_unit_test(test_json_blocks),
+        cmocka_unit_test(test_index_forms),   cmocka_unit_test(test_index_faults),
+        cmocka_unit_test(test_legacy_faults), cmocka_unit_test(test_overlap_of_two),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -224,6 +224,106 @@ static void test_lying_index(void **state) {
     teardown_case(&test);
 }
 
+/* Every lie in an index of either kind refuses its chain, by the name of its entry, in a build. */
+static void test_lies_of_both_kinds(void **state) {
+    (void)state;
+    static const struct {
+        const char *how, *reason; /* how: e is the list of the entry's ranges */
+    } lies[] = {
+        {"e[0][0] = '../' + e[0][0]", "cannot be the name of an alignment"},
+        {"e[0][2] = 10**12", "passes the end"},
+        {"e[0][1] = 2**64 - 2", "passes the end"},
+        {"e[0][1] = 2**64", "whole numbers below 2^64"},
+        {"e[1][1] -= 1; e[1][2] += 1", "overlaps that of"},
+    };
+    cache_case test;
+    setup_case(&test, 3);
+    write_databases(&test);
+    link_dataset(&test, "sharded", "db", "alignment_db");
+    link_dataset(&test, "old", "legacy", "alignment_db");
+    static const char *const kinds[][2] = {{"sharded", "db/alignment_db.index"},
+                                           {"old", "legacy/some.index"}};
+    for (size_t kind = 0; kind < 2; kind++) {
+        for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+            fm_build_report report;
+            char script[700], expected[200];
+            snprintf(script, sizeof script,
+                     "cd %s && cp %s good && python3 -c \"import json\n"
+                     "d = json.load(open('good'))\nn = sorted(d)[1]\n"
+                     "e = d[n]['files'] if 'files' in d[n] else d[n]\n%s\n"
+                     "json.dump(d, open('%s', 'w'))\nopen('name', 'w').write(n)\"",
+                     test.folder, kinds[kind][1], lies[i].how, kinds[kind][1]);
+            assert_int_equal(run_shell("%s", script), 0);
+            assert_int_equal(build_from(&test, kinds[kind][0], &report), FM_OK);
+            assert_int_equal(run_shell("cd %s && cp good %s && rm -r cache-%s", test.folder,
+                                       kinds[kind][1], kinds[kind][0]),
+                             0);
+            /* The index, its line, the entry's name, the reason. */
+            char name[300];
+            snprintf(name, sizeof name, "%s/name", test.folder);
+            fm_bytes text;
+            assert_int_equal(fm_file_read(&test.arena, name, 100, &text, NULL), FM_OK);
+            snprintf(expected, sizeof expected, ".index:1: %.*s: ", (int)text.size,
+                     (const char *)text.data);
+            assert_int_equal(report.n_refused, 1);
+            if (!strstr(report.refusal[0], expected) || !strstr(report.refusal[0], lies[i].reason))
+                fail_msg("%s %s: %s", kinds[kind][0], lies[i].how, report.refusal[0]);
+        }
+    }
+    teardown_case(&test);
+}
+
+/* What does not fit together is reported, and what fits is built: alignments without a structure, a
+ * structure without alignments, an empty folder, a template that is not there. */
+static void test_what_does_not_fit(void **state) {
+    (void)state;
+    cache_case test;
+    fm_build_report report;
+    setup_case(&test, 6);
+    const fm_build_report whole = build(&test);
+    char lonely[64] = "";
+    fm_store *store;
+    assert_int_equal(fm_store_open(test.cache, &store, &test.error), FM_OK);
+    snprintf(lonely, sizeof lonely, "%s", fm_store_chain_name(store, 0));
+    fm_store_close(store);
+    uint32_t n_gone = 0;
+    /* The first chain loses its structure, the last its alignments, another all its files. */
+    assert_int_equal(run_shell("cd %s && rm mmcifs/%.4s.cif && set -- alignments/* && shift 4 && "
+                               "rm $1/* && shift && rm -r $1 && test ! -e $1",
+                               test.data, lonely),
+                     0);
+    assert_int_equal(build_with(&test, test.data, test.cache, (fm_build_options){0}, &report),
+                     FM_OK);
+    uint32_t n_of[FM_N_SOURCE_TROUBLE] = {0};
+    for (uint32_t i = 0; i < report.n_problem; i++) {
+        n_of[report.problem[i].trouble]++;
+        bool is_lonely = strcmp(report.problem[i].name, lonely) == 0;
+        n_gone += is_lonely && report.problem[i].trouble == FM_SOURCE_NO_STRUCTURE;
+    }
+    assert_int_equal(n_gone, 1);
+    assert_int_equal(n_of[FM_SOURCE_NO_ALIGNMENTS], 1);
+    assert_int_equal(report.n_refused, 0);
+    assert_int_equal(report.n_chain + n_of[FM_SOURCE_NO_STRUCTURE] + 1, whole.n_chain);
+    assert_true(report.n_without_hits >= 1);
+    /* Hits of the structure that is gone are kept with their fault. */
+    uint32_t n_missing = 0;
+    assert_int_equal(fm_store_open(test.cache, &store, &test.error), FM_OK);
+    for (uint32_t i = 0; i < fm_store_get_info(store)->n_chain; i++) {
+        fm_record record;
+        assert_int_equal(fm_store_load(store, i, &test.arena, &record, &test.error), FM_OK);
+        for (uint32_t h = 0; record.hits && h < record.hits->n_hit; h++) {
+            const fm_template_hit *hit = &record.hits->hit[h];
+            bool is_gone = strncmp(hit->name, lonely, 4) == 0;
+            assert_int_equal(hit->fault == FM_HIT_NO_FILE, is_gone);
+            n_missing += is_gone;
+        }
+    }
+    assert_true(n_missing > 0);
+    fm_store_close(store);
+    assert_int_equal(verify(&test, test.cache), FM_OK);
+    teardown_case(&test);
+}
+
 static void test_single_sequence_without_protein(void **state) {
     (void)state;
     cache_case test;
@@ -285,6 +385,8 @@ int main(void) {
         cmocka_unit_test(test_what_is_found),
         cmocka_unit_test(test_duplicates),
         cmocka_unit_test(test_lying_index),
+        cmocka_unit_test(test_lies_of_both_kinds),
+        cmocka_unit_test(test_what_does_not_fit),
         cmocka_unit_test(test_single_sequence_without_protein),
         cmocka_unit_test(test_golden_databases),
     };
