@@ -54,10 +54,14 @@ static void tell_progress(build_state *state) {
     fm_build_progress progress = state->progress;
     progress.stored_bytes = state->written_bytes;
     progress.seconds = now_seconds() - state->begun;
-    uint32_t n = options->single_sequence ? progress.n_structure : progress.n_chain;
-    progress.done = options->single_sequence ? progress.structures_done : progress.chains_done;
+    bool by_structure = options->single_sequence && !state->feed;
+    uint32_t n = by_structure ? progress.n_structure : progress.n_chain;
+    progress.done = by_structure ? progress.structures_done : progress.chains_done;
     progress.done = n ? progress.done / n : 1.0;
-    if (options->stop && *options->stop) state->ending = true;
+    if (options->stop && *options->stop) {
+        state->ending = true;
+        pthread_cond_broadcast(&state->changed); /* workers may be waiting for tasks */
+    }
     if (!options->progress) return;
     pthread_mutex_unlock(&state->lock);
     options->progress(options->progress_context, &progress);
@@ -151,13 +155,17 @@ static void count_results(const build_state *state, fm_build_report *report) {
     report->single_sequence = state->options->single_sequence;
 }
 
+double fm_build_seconds(const build_state *state) {
+    return now_seconds() - state->begun;
+}
+
 fm_status fm_build_report_results(const build_state *state, fm_arena *arena,
                                   fm_build_report *report, fm_error *reterr) {
     count_results(state, report);
     return list_refusals(state, arena, report, reterr);
 }
 
-static void count_generation(const fm_generation *generation, fm_build_report *report) {
+void fm_build_report_generation(const fm_generation *generation, fm_build_report *report) {
     report->n_chain = generation->n_chain;
     report->generation = generation->number;
     report->content = generation->content;
@@ -232,7 +240,7 @@ static fm_status run_locked(build_state *state, fm_arena *arena, fm_build_report
         report.n_chain = base.n_chain;
     } else {
         status = fm_build_publish(state, &base, arena, &generation, &report.published, reterr);
-        if (!status) count_generation(&generation, &report);
+        if (!status) fm_build_report_generation(&generation, &report);
     }
     if (status && status != FM_ERR_CANCELLED && status != FM_ERR_DATA) return status;
     fm_status listed = fm_build_report_results(state, arena, &report, status ? NULL : reterr);

@@ -71,6 +71,17 @@ static bool is_known_shard(const build_state *state, const fm_sha256 *hash) {
     return false;
 }
 
+fm_status fm_build_take_shard(build_state *state, const fm_sha256 *hash, fm_error *reterr) {
+    char path[PATH_MAX];
+    fm_shard_info info;
+    const fm_shard_visitor visitor = {state, take_blob, take_note};
+    if (!fm_shard_path(state->options->cache, hash, path, sizeof path)) {
+        return fm_fail(reterr, FM_ERR_LIMIT, "the cache's path is too long");
+    }
+    fm_status status = fm_shard_walk(path, hash, &visitor, &info, reterr);
+    return status ? status : add_shard(state, &info, reterr);
+}
+
 /* Sealed shards that no generation names: a killed build's. A damaged one is left alone. */
 static fm_status take_other_shards(build_state *state, fm_error *reterr) {
     char path[PATH_MAX];

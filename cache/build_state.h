@@ -66,7 +66,8 @@ typedef struct build_result {
     bool has[FM_N_PART];
     fm_sha256 part[FM_N_PART];
     bool has_key[FM_N_PART];
-    fm_sha256 key[FM_N_PART]; /* the notes it was made under: those of structure, msa, hits */
+    fm_sha256 key[FM_N_PART]; /* the notes it was made under: structure, msa, hits; at the
+                                 sequence: that of the list of chains, for single sequences */
     fm_sha256 *named;         /* heap; [n_named] structure parts that the hits part names */
     uint32_t n_named;
 } build_result;
@@ -172,6 +173,11 @@ FM_MUST_USE fm_status fm_build_path(const char *cache, const char *name, char ou
 FM_MUST_USE fm_status fm_build_take_known(build_state *state, fm_arena *arena,
                                           fm_generation *ret_base, fm_error *reterr);
 
+/* Adds what a sealed shard of the cache has; its hash is checked first. FM_ERR_CORRUPT, FM_ERR_IO.
+ * No thread runs. */
+FM_MUST_USE fm_status fm_build_take_shard(build_state *state, const fm_sha256 *hash,
+                                          fm_error *reterr);
+
 /* Sorts results by name. A name may come twice (a chain's and a whole structure's): the first
  * stays. */
 void fm_build_sort_results(build_state *state);
@@ -185,9 +191,15 @@ FM_MUST_USE fm_status fm_build_publish(build_state *state, const fm_generation *
 /* Runs options->n_job workers and the writer to their end, telling progress. */
 FM_MUST_USE fm_status fm_build_run_threads(build_state *state, fm_error *reterr);
 
+/* Since the state was initialised. */
+double fm_build_seconds(const build_state *state);
+
 /* Counts and lists results, which are sorted, in a report. */
 FM_MUST_USE fm_status fm_build_report_results(const build_state *state, fm_arena *arena,
                                               fm_build_report *report, fm_error *reterr);
+
+/* Counts what the generation holds. */
+void fm_build_report_generation(const fm_generation *generation, fm_build_report *report);
 
 /* Thread functions; the argument is the build_state. */
 void *fm_build_writer(void *context);

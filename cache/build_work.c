@@ -388,12 +388,15 @@ static uint32_t item_of(const worker *work, uint32_t index) {
     return work->task.item ? work->task.item[index] : FM_BUILD_NO_ITEM;
 }
 
-static void do_chain(worker *work, const fm_source_chain *chain, uint32_t item) {
+/* `listed_by`: NULL, or the key of the note that says the structure has this chain. */
+static void do_chain(worker *work, const fm_source_chain *chain, uint32_t item,
+                     const fm_sha256 *listed_by) {
     if (fm_build_is_ending(work->state)) return;
     fm_error error = {0};
     chain_job job = {.name = chain->name, .author_id = chain->author_id, .chain = chain};
     job.result.reused = true;
     job.result.item = item;
+    if (listed_by) keep_key(&job.result, FM_PART_SEQUENCE, listed_by);
     fm_arena_reset(&work->chain_arena);
     fm_status status = chain->fault ? fm_fail(&error, FM_ERR_FORMAT, "%s", chain->fault) : FM_OK;
     if (!status) status = do_structure(work, &job, &error);
@@ -484,6 +487,7 @@ static void do_single_sequences(worker *work) {
         return;
     }
     text = (const char *)ids.data;
+    const fm_sha256 listed_by = chains_key(work);
     /* Predictions are called after their files. */
     bool is_prediction = work->source->is_pdb || work->features.is_predicted;
     bool is_only = is_prediction && strlen(text) + 1 == ids.size;
@@ -495,7 +499,7 @@ static void do_single_sequences(worker *work) {
         if (length <= 0 || (size_t)length >= sizeof name || strchr(name, ' ')) continue;
         count_chain(work);
         do_chain(work, &(fm_source_chain){.name = name, .author_id = is_only ? NULL : text + at},
-                 item_of(work, work->task.n_chain));
+                 item_of(work, work->task.n_chain), &listed_by);
     }
 }
 
@@ -505,7 +509,11 @@ static void refuse_task(worker *work, const fm_error *error) {
         const build_result result = {.item = item_of(work, i)};
         fm_build_add_result(work->state, task->chain[i].name, &result, error);
     }
-    if (task->singles && work->source->n_chain == 0) refuse_structure(work, error);
+    /* Who ordered the other chains must hear that they were not looked at. */
+    bool is_passing = error->status == FM_ERR_IO || error->status == FM_ERR_NOMEM;
+    if (task->singles && (work->source->n_chain == 0 || (task->item && is_passing))) {
+        refuse_structure(work, error);
+    }
 }
 
 static void do_task(worker *work) {
@@ -530,7 +538,7 @@ static void do_task(worker *work) {
     work->text_hash = fm_sha256_of(work->text.data, work->text.size);
     count_input(work, work->text.size);
     for (uint32_t i = 0; i < work->task.n_chain; i++) {
-        do_chain(work, &work->task.chain[i], item_of(work, i));
+        do_chain(work, &work->task.chain[i], item_of(work, i), NULL);
     }
     if (work->task.singles) do_single_sequences(work);
 }

@@ -148,6 +148,11 @@ fm_status fm_catalogue_restore(fm_catalogue *catalogue, const fm_sha256 *options
     return catalogue->restore(catalogue, options, row, n, reterr);
 }
 
+fm_status fm_catalogue_left(fm_catalogue *catalogue, uint32_t *ret_n, int64_t *ret_next_due_ms,
+                            fm_error *reterr) {
+    return catalogue->left(catalogue, ret_n, ret_next_due_ms, reterr);
+}
+
 fm_status fm_catalogue_count(fm_catalogue *catalogue, fm_catalogue_counts *ret_counts,
                              fm_error *reterr) {
     return catalogue->count(catalogue, ret_counts, reterr);

@@ -157,6 +157,8 @@ struct fm_catalogue {
                          fm_error *reterr);
     fm_status (*restore)(fm_catalogue *catalogue, const fm_sha256 *options,
                          const fm_catalogue_row *row, uint32_t n, fm_error *reterr);
+    fm_status (*left)(fm_catalogue *catalogue, uint32_t *ret_n, int64_t *ret_next_due_ms,
+                      fm_error *reterr);
     fm_status (*count)(fm_catalogue *catalogue, fm_catalogue_counts *ret_counts, fm_error *reterr);
     fm_status (*each_row)(fm_catalogue *catalogue, unsigned states, fm_catalogue_see_row see,
                           void *context, fm_error *reterr);
@@ -223,6 +225,10 @@ FM_MUST_USE fm_status fm_catalogue_restore(fm_catalogue *catalogue, const fm_sha
                                            const fm_catalogue_row *row, uint32_t n,
                                            fm_error *reterr);
 
+/* How many items are pending or leased, and in how many ms one can be claimed (>= 0; INT64_MAX =
+ * never). Cheap when few are left. */
+FM_MUST_USE fm_status fm_catalogue_left(fm_catalogue *catalogue, uint32_t *ret_n,
+                                        int64_t *ret_next_due_ms, fm_error *reterr);
 FM_MUST_USE fm_status fm_catalogue_count(fm_catalogue *catalogue, fm_catalogue_counts *ret_counts,
                                          fm_error *reterr);
 /* Items in one of `states` (bits 1 << state), sorted by name (bytes). */

@@ -613,6 +613,25 @@ static fm_status each_shard(fm_catalogue *catalogue, fm_catalogue_see_shard see,
     return status;
 }
 
+static fm_status left(fm_catalogue *catalogue, uint32_t *ret_n, int64_t *ret_next_due_ms,
+                      fm_error *reterr) {
+    embedded *self = (embedded *)catalogue;
+    fm_status status = fm_table_begin(self->table, false, reterr);
+    if (status) return status;
+    key_text prefix = key_of(self, 'q'), from = prefix;
+    fm_bytes key, value;
+    int64_t next = INT64_MAX;
+    uint32_t n = 0;
+    for (; seek(self, &prefix, &from, &key, &value); n++) {
+        if (n == 0) next = (int64_t)number_at(key, prefix.size) - now_ms();
+        from = after(key);
+    }
+    fm_table_abort(self->table);
+    *ret_n = n;
+    *ret_next_due_ms = next > 0 ? next : 0;
+    return FM_OK;
+}
+
 typedef struct counting {
     fm_catalogue_counts counts;
     const char *worker; /* whose items are counted; NULL = all */
@@ -710,6 +729,7 @@ fm_status fm_catalogue_open_embedded(const char *path, const fm_catalogue_option
                                 .fail = fail,
                                 .release = release,
                                 .restore = restore,
+                                .left = left,
                                 .count = count,
                                 .each_row = each_row,
                                 .each_shard = each_shard,

@@ -454,6 +454,26 @@ static fm_status restore(fm_catalogue *catalogue, const fm_sha256 *options,
 
 /* -- looking */
 
+static const char left_sql[] =
+    "SELECT count(*), min(due) IS NULL, ceil(extract(epoch FROM min(due) - "
+    "statement_timestamp()) * 1000)::bigint FROM foldmill.item "
+    "WHERE job = (SELECT id FROM foldmill.job WHERE name = $1) "
+    "AND state IN ('pending', 'leased')";
+
+static fm_status left(fm_catalogue *catalogue, uint32_t *ret_n, int64_t *ret_next_due_ms,
+                      fm_error *reterr) {
+    remote *self = (remote *)catalogue;
+    const char *const param[] = {catalogue->options.job};
+    fm_pq_result *result;
+    fm_status status = fm_pq_exec(self->pq, left_sql, 1, param, &result, reterr);
+    if (status) return status;
+    int64_t next = fm_pq_number(result, 0, 2);
+    *ret_n = (uint32_t)fm_pq_number(result, 0, 0);
+    *ret_next_due_ms = fm_pq_text(result, 0, 1)[0] == 't' ? INT64_MAX : next > 0 ? next : 0;
+    fm_pq_clear(result);
+    return FM_OK;
+}
+
 static const char count_sql[] =
     "WITH j AS (SELECT id FROM foldmill.job WHERE name = $1), "
     "i AS (SELECT count(*) FILTER (WHERE state = 'pending') AS pending, "
@@ -612,6 +632,7 @@ fm_status fm_catalogue_open_postgresql(const char *url, const fm_catalogue_optio
                                 .fail = fail,
                                 .release = release,
                                 .restore = restore,
+                                .left = left,
                                 .count = count,
                                 .each_row = each_row,
                                 .each_shard = each_shard,

@@ -122,19 +122,8 @@ static void print_problems(FILE *out, const fm_build_report *report) {
     }
 }
 
-void fm_build_print_report(FILE *out, const char *cache, const fm_build_report *report) {
+static void print_place(FILE *out, const char *cache, const fm_build_report *report) {
     char hex[FM_SHA256_HEX];
-    uint32_t n_done = report->n_built + report->n_reused;
-    double seconds = report->seconds > 0 ? report->seconds : 1e-9;
-    fprintf(out, "chains    %u built, %u reused\n", report->n_built, report->n_reused);
-    print_refusals(out, report);
-    print_problems(out, report);
-    fprintf(out, "input     %.1f MB in %.2f s: %.1f MB/s, %.1f chains/s\n",
-            (double)report->input_bytes / 1e6, seconds, (double)report->input_bytes / 1e6 / seconds,
-            n_done / seconds);
-    fprintf(out, "memory    at most %.0f MiB resident\n",
-            (double)report->peak_bytes / (double)(1 << 20));
-    if (!report->generation) return;
     if (report->n_chain && report->stored_bytes) {
         fprintf(out, "stored    %.1f MB for %.1f MB decoded, %.0f bytes per chain",
                 (double)report->stored_bytes / 1e6, (double)report->decoded_bytes / 1e6,
@@ -153,6 +142,25 @@ void fm_build_print_report(FILE *out, const char *cache, const fm_build_report *
     fprintf(out, "cache     %s, generation %llu with %u chains%s\n", cache,
             (unsigned long long)report->generation, report->n_chain,
             report->published ? "" : ", as before");
+}
+
+void fm_build_print_report(FILE *out, const char *cache, const fm_build_report *report) {
+    uint32_t n_done = report->n_built + report->n_reused;
+    double seconds = report->seconds > 0 ? report->seconds : 1e-9;
+    fprintf(out, "chains    %u built, %u reused\n", report->n_built, report->n_reused);
+    print_refusals(out, report);
+    print_problems(out, report);
+    fprintf(out, "input     %.1f MB in %.2f s: %.1f MB/s, %.1f chains/s\n",
+            (double)report->input_bytes / 1e6, seconds, (double)report->input_bytes / 1e6 / seconds,
+            n_done / seconds);
+    fprintf(out, "memory    at most %.0f MiB resident\n",
+            (double)report->peak_bytes / (double)(1 << 20));
+    if (report->generation) print_place(out, cache, report);
+}
+
+void fm_build_print_generation(FILE *out, const char *cache, const fm_build_report *report) {
+    print_refusals(out, report);
+    print_place(out, cache, report);
 }
 
 /* -- report for programs */

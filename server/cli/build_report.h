@@ -21,6 +21,8 @@ void fm_build_display_end(fm_build_display *display);
 
 /* The report for people, and the same figures as one JSON object. */
 void fm_build_print_report(FILE *out, const char *cache, const fm_build_report *report);
+/* Only what it says about the generation: refusals, bytes, content, where it lies. */
+void fm_build_print_generation(FILE *out, const char *cache, const fm_build_report *report);
 FM_MUST_USE fm_status fm_build_write_json(const char *path, const char *dataset, const char *cache,
                                           const char *outcome, const fm_build_report *report,
                                           fm_error *reterr);

@@ -2,6 +2,7 @@
 #include "cache/build.h"
 #include "server/cli/build_plan.h"
 #include "server/cli/build_report.h"
+#include "server/cli/build_share.h"
 #include "server/cli/commands.h"
 
 #include <signal.h>
@@ -17,6 +18,8 @@ typedef struct build_arguments {
     fm_option_list datasets;
     uint64_t jobs, shard_mb, worker_memory;
     bool single_sequence, quiet, dry_run, no_space_check;
+    fm_build_share_arguments sharing;
+    fm_build_share share;
     fm_source_options dataset[FM_OPTION_LIST_MAX];
     uint32_t n_dataset;
 } build_arguments;
@@ -63,6 +66,9 @@ static const char description[] =
     "Safe to interrupt at any instant and to run again: what was sealed is not made again,\n"
     "and the result is the same as that of an undisturbed run. Run again after the dataset\n"
     "changed, it makes what is new. The cache that was there stays readable throughout.\n\n"
+    "Several workers, on any number of machines, build one dataset with --catalog: each takes\n"
+    "chains from the catalogue and writes shards of its own into its --cache, until nothing is\n"
+    "left; foldmill merge makes one cache of them. docs/catalogue.md says more.\n\n"
     "Exit codes: 0 all chains built, 3 some refused, 1 none, or the job failed or was\n"
     "stopped, 2 bad usage.\n\n"
     "Examples: foldmill build ~/openproteinset --cache /fast/cache --jobs 16\n"
@@ -142,7 +148,9 @@ static fm_status check(const build_arguments *arguments, fm_error *reterr) {
     return FM_OK;
 }
 
-static int parse(int argc, char **argv, build_arguments *arguments, fm_arena *arena) {
+enum { OPTIONS_MAX = 48 };
+
+static void list_options(build_arguments *arguments, fm_option out[OPTIONS_MAX]) {
     const fm_option options[] = {
         {"cache", FM_OPTION_STRING, &arguments->cache, "DIR",
          "the cache to build or to bring up to date (required)", .letter = 0},
@@ -184,8 +192,16 @@ static int parse(int argc, char **argv, build_arguments *arguments, fm_arena *ar
          "list chains, their files and what does not fit together; build nothing", .letter = 'n'},
         {"progress", FM_OPTION_STRING, &arguments->progress, "FORM",
          "'json': one JSON object a second to stderr", .letter = 0},
-        {"quiet", FM_OPTION_FLAG, &arguments->quiet, NULL, "no progress", .letter = 'q'},
-        {0}};
+        {"quiet", FM_OPTION_FLAG, &arguments->quiet, NULL, "no progress", .letter = 'q'}};
+    _Static_assert(sizeof options / sizeof options[0] + FM_BUILD_SHARE_OPTIONS <= OPTIONS_MAX,
+                   "room for both tables");
+    memcpy(out, options, sizeof options);
+    fm_build_share_list(&arguments->sharing, out + sizeof options / sizeof options[0]);
+}
+
+static int parse(int argc, char **argv, build_arguments *arguments, fm_arena *arena) {
+    fm_option options[OPTIONS_MAX];
+    list_options(arguments, options);
     const fm_command command = {
         .program = "foldmill build",
         .arguments = "DATASET|--dataset NAME=DIR ... --cache DIR [options]",
@@ -200,6 +216,7 @@ static int parse(int argc, char **argv, build_arguments *arguments, fm_arena *ar
     if (code >= 0) return code;
     fm_error error;
     fm_status status = check(arguments, &error);
+    if (!status) status = fm_build_share_read(&arguments->sharing, &arguments->share, &error);
     if (!status) {
         status = read_datasets(arguments, n_positional ? argv[0] : NULL, arena, &error);
     }
@@ -274,14 +291,20 @@ static int build(const build_arguments *arguments, const fm_source *source, fm_a
         .progress_context = &display,
     };
     fm_build_report report = {0};
+    fm_build_share_report shared = {.n_item = 0};
     fm_error error;
+    const fm_build_share *share = arguments->share.where ? &arguments->share : NULL;
     if (!arguments->quiet && !display.json) print_found(source, options.n_job);
-    fm_status status = fm_build_run(source, &options, arena, &report, &error);
+    fm_status status =
+        share ? fm_build_run_shared(source, &options, share, arena, &report, &shared, &error)
+              : fm_build_run(source, &options, arena, &report, &error);
     fm_build_display_end(&display);
-    if (status && status != FM_ERR_CANCELLED && status != FM_ERR_DATA) {
+    if (status && status != FM_ERR_CANCELLED && (share || status != FM_ERR_DATA)) {
         return fm_cli_report("foldmill build", &error);
     }
-    return finish(arguments, name_datasets(arguments, arena), status, &report, &error);
+    int code = finish(arguments, name_datasets(arguments, arena), status, &report, &error);
+    if (share) fm_build_share_print(stdout, share, &shared);
+    return code;
 }
 
 /* Lists what would be done; fails where the build would be refused. */

@@ -415,6 +415,11 @@ static void what_is_there_can_be_listed(void **state) {
     assert_int_equal(fm_catalogue_each_row(catalogue, ~0u, count_row, &n_row, NULL),
                      FM_ERR_CANCELLED);
     assert_int_equal(n_row, 3);
+    uint32_t n_left;
+    int64_t next_due_ms;
+    assert_int_equal(fm_catalogue_left(catalogue, &n_left, &next_due_ms, NULL), FM_OK);
+    assert_int_equal(n_left, 3);
+    assert_int_equal(next_due_ms, 0);
     fm_catalogue_counts counts = count(catalogue);
     assert_int_equal(counts.n_shard, 2);
     assert_int_equal(counts.shard_bytes, 8192);

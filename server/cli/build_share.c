@@ -1,0 +1,93 @@
+/* build_share.c: see build_share.h. */
+#include "server/cli/build_share.h"
+
+#include <string.h>
+
+#define SECONDS_MAX 86400.0
+
+void fm_build_share_list(fm_build_share_arguments *arguments,
+                         fm_option out[FM_BUILD_SHARE_OPTIONS]) {
+    const fm_option options[FM_BUILD_SHARE_OPTIONS] = {
+        {"catalog", FM_OPTION_STRING, &arguments->catalog, "WHERE",
+         "share the job with other workers: postgresql://..., or a file for one machine",
+         .letter = 0},
+        {"job", FM_OPTION_STRING, &arguments->job, "NAME",
+         "with --catalog: the job's name there; 'build' when not given", .letter = 0},
+        {"publish", FM_OPTION_STRING, &arguments->publish, "DIR",
+         "with --catalog: copy sealed shards to DIR/shards, where merge finds them", .letter = 0},
+        {"renew", FM_OPTION_FLAG, &arguments->renew, NULL,
+         "with --catalog: the job's list becomes this dataset's; what is done stays", .letter = 0},
+        {"again", FM_OPTION_FLAG, &arguments->again, NULL,
+         "with --catalog: the same, and all of it is looked at again", .letter = 0},
+        {"lease", FM_OPTION_F64, &arguments->lease, "SECONDS",
+         "with --catalog: a worker not heard of for so long loses its chains; 60 when not given",
+         .letter = 0},
+        {"heartbeat", FM_OPTION_F64, &arguments->heartbeat, "SECONDS",
+         "with --catalog: how often leases are extended; a third of the lease when not given",
+         .letter = 0},
+        {"pause", FM_OPTION_F64, &arguments->pause, "SECONDS",
+         "with --catalog: before a chain is tried again, doubled each time; 1 when not given",
+         .letter = 0},
+        {"attempts", FM_OPTION_U64, &arguments->attempts, "N",
+         "with --catalog: failures that put a chain into quarantine; 5 when not given", .min = 1,
+         .max = 1000},
+        {0}};
+    memcpy(out, options, sizeof options);
+}
+
+static fm_status read_seconds(const char *name, double seconds, uint32_t *ret_ms,
+                              fm_error *reterr) {
+    if (!(seconds >= 0.0 && seconds <= SECONDS_MAX)) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--%s is %g; at most %g seconds were expected", name,
+                       seconds, SECONDS_MAX);
+    }
+    *ret_ms = seconds > 0.0 && seconds < 1e-3 ? 1 : (uint32_t)(seconds * 1e3);
+    return FM_OK;
+}
+
+fm_status fm_build_share_read(const fm_build_share_arguments *arguments, fm_build_share *ret_share,
+                              fm_error *reterr) {
+    fm_build_share share = {
+        .where = arguments->catalog,
+        .catalogue = {.job = arguments->job, .max_failures = (uint32_t)arguments->attempts},
+        .mode = arguments->again   ? FM_CATALOGUE_AGAIN
+                : arguments->renew ? FM_CATALOGUE_RENEW
+                                   : FM_CATALOGUE_JOIN,
+        .publish = arguments->publish};
+    fm_status status = read_seconds("lease", arguments->lease, &share.catalogue.lease_ms, reterr);
+    if (!status) {
+        status = read_seconds("heartbeat", arguments->heartbeat, &share.heartbeat_ms, reterr);
+    }
+    if (!status) {
+        status = read_seconds("pause", arguments->pause, &share.catalogue.backoff_ms, reterr);
+    }
+    if (status) return status;
+    bool any = arguments->job || arguments->publish || arguments->renew || arguments->again ||
+               share.catalogue.lease_ms || share.heartbeat_ms || share.catalogue.backoff_ms ||
+               arguments->attempts;
+    if (any && !arguments->catalog) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--job, --publish, --renew, --again, --lease, --heartbeat, --pause and "
+                       "--attempts go with --catalog");
+    }
+    uint32_t lease = share.catalogue.lease_ms ? share.catalogue.lease_ms : FM_CATALOGUE_LEASE_MS;
+    if (share.heartbeat_ms >= lease) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--heartbeat must be shorter than --lease");
+    }
+    *ret_share = share;
+    return FM_OK;
+}
+
+void fm_build_share_print(FILE *out, const fm_build_share *share,
+                          const fm_build_share_report *report) {
+    const uint32_t *n = report->job.n;
+    fprintf(out, "worker    %s: %u items", report->worker, report->n_item);
+    if (report->n_lost) fprintf(out, ", %u lost to others", report->n_lost);
+    if (report->n_reconnect) fprintf(out, ", %u connections lost", report->n_reconnect);
+    fprintf(out, "\njob       %s: %u done, %u in quarantine, %u being built, %u waiting\n",
+            share->catalogue.job ? share->catalogue.job : "build", n[FM_CATALOGUE_DONE],
+            n[FM_CATALOGUE_QUARANTINED], n[FM_CATALOGUE_LEASED], n[FM_CATALOGUE_PENDING]);
+    if (n[FM_CATALOGUE_LEASED] + n[FM_CATALOGUE_PENDING] == 0) {
+        fprintf(out, "next      foldmill merge --catalog WHERE --cache DIR makes the cache\n");
+    }
+}
