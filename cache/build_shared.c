@@ -12,9 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { FIRST_CLAIMS_PER_JOB = 2 };
+enum {
+    FIRST_CLAIMS_PER_JOB = 2,
+    START_TRIES = 60, /* to reach the catalogue */
+    START_PAUSE_MS = 500,
+};
 
 /* "host:pid:random": no two processes have the same, not even one after the other. */
 static void name_worker(char out[256]) {
@@ -78,13 +83,31 @@ static fm_status run_threads(shared *self, fm_error *reterr) {
     return status;
 }
 
+/* Opens the catalogue and begins or joins the job; a server may be restarting. */
+static fm_status open_catalogue(shared *self, const fm_catalogue_options *options,
+                                fm_error *reterr) {
+    const fm_build_options *build = self->state.options;
+    for (int i = 0;; i++) {
+        fm_status status = FM_OK;
+        if (!self->catalogue) {
+            status = fm_catalogue_open(self->share->where, options, &self->catalogue, reterr);
+        }
+        if (!status) {
+            status = fm_catalogue_begin(self->catalogue, &self->items.listing, self->share->mode,
+                                        reterr);
+        }
+        bool stopped = build->stop && *build->stop;
+        if (status != FM_ERR_CLOSED || i == START_TRIES || stopped) return status;
+        if (i == 0 && self->share->waiting) self->share->waiting(reterr);
+        nanosleep(&(struct timespec){0, START_PAUSE_MS * 1000000L}, NULL);
+    }
+}
+
 static fm_status run_opened(shared *self, fm_arena *arena, fm_build_report *ret_report,
                             fm_error *reterr) {
     build_state *state = &self->state;
     fm_generation base;
-    fm_status status =
-        fm_catalogue_begin(self->catalogue, &self->items.listing, self->share->mode, reterr);
-    if (!status) status = fm_build_take_known(state, arena, &base, reterr);
+    fm_status status = fm_build_take_known(state, arena, &base, reterr);
     if (!status) status = fm_build_templates_create(state, &state->templates, reterr);
     if (status) return status;
     status = run_threads(self, reterr);
@@ -138,7 +161,7 @@ static fm_status run_locked(const fm_source *source, const fm_build_options *opt
     fm_status status =
         name_folder(share->publish ? share->publish : options->cache, folder, reterr);
     if (!status) status = fm_build_list_items(source, options, arena, &self.items, reterr);
-    if (!status) status = fm_catalogue_open(share->where, &opened, &self.catalogue, reterr);
+    if (!status) status = open_catalogue(&self, &opened, reterr);
     if (!status) status = run_opened(&self, arena, ret_report, reterr);
     *ret_shared = self.report;
     fini(&self);

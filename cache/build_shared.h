@@ -24,6 +24,8 @@ typedef struct fm_build_share {
     uint32_t heartbeat_ms; /* 0 = a third of the lease */
     const char *publish;   /* NULL: shards stay where they are made; else a cache's folder that they
                               are copied to when they are sealed, which merge reads */
+    /* The catalogue cannot be reached at the start: tried again for half a minute. May be NULL. */
+    void (*waiting)(const fm_error *error);
 } fm_build_share;
 
 typedef struct fm_build_share_report {

@@ -104,6 +104,7 @@ static fm_status read_cache(rebuilding *self, const char *cache, fm_error *reter
     fm_status status = fm_build_path(cache, "shards", path, reterr);
     if (status) return status;
     int n = scandir(path, &entries, NULL, alphasort);
+    if (n < 0 && errno == ENOENT) return FM_OK; /* a worker that sealed nothing */
     if (n < 0) return fm_fail_in(reterr, FM_ERR_IO, path, "cannot list: %s", strerror(errno));
     for (int i = 0; i < n; i++) {
         if (!status) status = read_shard(self, cache, entries[i]->d_name, reterr);

@@ -176,6 +176,7 @@ static void use_notes(build_state *state, const build_result *result) {
 static fm_status add_result(merging *self, const char *item, const build_result *found,
                             fm_error *reterr) {
     build_result result = *found;
+    result.named = NULL; /* the state frees its own */
     if (found->reason) {
         fm_error refusal = {.status = found->status};
         snprintf(refusal.message, sizeof refusal.message, "%s", found->reason);

@@ -45,6 +45,12 @@ static fm_status read_seconds(const char *name, double seconds, uint32_t *ret_ms
     return FM_OK;
 }
 
+static void tell_waiting(const fm_error *error) {
+    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+    fm_error_format(error, text, sizeof text);
+    fprintf(stderr, "foldmill build: %s; trying for half a minute\n", text);
+}
+
 fm_status fm_build_share_read(const fm_build_share_arguments *arguments, fm_build_share *ret_share,
                               fm_error *reterr) {
     fm_build_share share = {
@@ -53,7 +59,8 @@ fm_status fm_build_share_read(const fm_build_share_arguments *arguments, fm_buil
         .mode = arguments->again   ? FM_CATALOGUE_AGAIN
                 : arguments->renew ? FM_CATALOGUE_RENEW
                                    : FM_CATALOGUE_JOIN,
-        .publish = arguments->publish};
+        .publish = arguments->publish,
+        .waiting = tell_waiting};
     fm_status status = read_seconds("lease", arguments->lease, &share.catalogue.lease_ms, reterr);
     if (!status) {
         status = read_seconds("heartbeat", arguments->heartbeat, &share.heartbeat_ms, reterr);

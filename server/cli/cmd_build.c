@@ -304,7 +304,8 @@ static int build(const build_arguments *arguments, const fm_source *source, fm_a
     }
     int code = finish(arguments, name_datasets(arguments, arena), status, &report, &error);
     if (share) fm_build_share_print(stdout, share, &shared);
-    return code;
+    bool is_partial = code == FM_EXIT_OK && shared.job.n[FM_CATALOGUE_QUARANTINED];
+    return is_partial ? FM_EXIT_PARTIAL : code;
 }
 
 /* Lists what would be done; fails where the build would be refused. */
