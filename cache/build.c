@@ -161,7 +161,9 @@ double fm_build_seconds(const build_state *state) {
 
 fm_status fm_build_report_results(const build_state *state, fm_arena *arena,
                                   fm_build_report *report, fm_error *reterr) {
+    struct rusage usage;
     count_results(state, report);
+    if (getrusage(RUSAGE_SELF, &usage) == 0) report->peak_bytes = (uint64_t)usage.ru_maxrss << 10;
     return list_refusals(state, arena, report, reterr);
 }
 
@@ -245,8 +247,6 @@ static fm_status run_locked(build_state *state, fm_arena *arena, fm_build_report
     if (status && status != FM_ERR_CANCELLED && status != FM_ERR_DATA) return status;
     fm_status listed = fm_build_report_results(state, arena, &report, status ? NULL : reterr);
     report.seconds = now_seconds() - state->begun;
-    struct rusage usage;
-    if (getrusage(RUSAGE_SELF, &usage) == 0) report.peak_bytes = (uint64_t)usage.ru_maxrss << 10;
     *ret_report = report;
     return status ? status : listed;
 }

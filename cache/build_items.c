@@ -45,6 +45,12 @@ static fm_sha256 hash_source(const fm_source *source, const fm_source_structure 
     add_text(state, structure->id);
     add_number(state, structure->is_pdb);
     add_number(state, source->dataset[structure->dataset].is_predicted);
+    const fm_listed *listed = chain ? fm_source_listed_chain(source, chain->name) : NULL;
+    if (listed) {
+        add_text(state, listed->release_date);
+        fm_sha256_update(state, &listed->resolution, sizeof listed->resolution);
+        add_number(state, listed->cluster_size);
+    }
     if (chain) {
         add_text(state, chain->author_id);
         add_text(state, chain->fault);

@@ -137,9 +137,7 @@ static fm_status gather_chains(const build_state *state, fm_arena *arena, fm_gen
 }
 
 /* What a list of the dataset knows and the chain's parts do not. */
-static void add_listed(const fm_source *source, const char *name, fm_chain_facts *facts) {
-    const fm_listed *listed = fm_source_listed_chain(source, name);
-    if (!listed) return;
+static void add_listed(const fm_listed *listed, fm_chain_facts *facts) {
     facts->cluster_size = listed->cluster_size;
     if (!facts->release_date[0] && listed->release_date[0]) {
         memcpy(facts->release_date, listed->release_date, sizeof facts->release_date);
@@ -171,7 +169,7 @@ static fm_status gather_facts(build_state *state, fm_arena *arena, fm_generation
         const fm_bytes value = {note->value, note->value_bytes};
         if (fm_facts_decode_row(value, row, NULL)) continue;
         note->used = true;
-        add_listed(state->source, result->name, row);
+        if (result->has_listed) add_listed(&result->listed, row);
     }
     generation->facts = facts;
     return FM_OK;

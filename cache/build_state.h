@@ -68,7 +68,9 @@ typedef struct build_result {
     bool has_key[FM_N_PART];
     fm_sha256 key[FM_N_PART]; /* the notes it was made under: structure, msa, hits; at the
                                  sequence: that of the list of chains, for single sequences */
-    fm_sha256 *named;         /* heap; [n_named] structure parts that the hits part names */
+    bool has_listed;
+    fm_listed listed; /* what a list of the dataset says; its name is NULL */
+    fm_sha256 *named; /* heap; [n_named] structure parts that the hits part names */
     uint32_t n_named;
 } build_result;
 

@@ -403,6 +403,12 @@ static void do_chain(worker *work, const fm_source_chain *chain, uint32_t item,
     if (!status) status = do_facts(work, &job, &error);
     if (!status) status = do_msa(work, &job, &error);
     if (!status) status = do_hits(work, &job, &error);
+    const fm_listed *listed = fm_source_listed_chain(work->state->source, chain->name);
+    if (listed) {
+        job.result.listed = *listed;
+        job.result.listed.name = NULL;
+        job.result.has_listed = true;
+    }
     fm_build_add_result(work->state, chain->name, &job.result, status ? &error : NULL);
 }
 

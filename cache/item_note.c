@@ -59,6 +59,13 @@ static void write_result(fm_writer *writer, const build_result *result) {
     }
     write_hashes(writer, result->has, result->part);
     write_hashes(writer, result->has_key, result->key);
+    fm_write_u8(writer, result->has_listed);
+    if (result->has_listed) {
+        const fm_listed *listed = &result->listed;
+        fm_write_bytes(writer, listed->release_date, sizeof listed->release_date);
+        fm_write_f32(writer, listed->resolution);
+        fm_write_u32(writer, listed->cluster_size);
+    }
     fm_write_u32(writer, result->n_named);
     fm_write_bytes(writer, result->named, result->n_named * sizeof *result->named);
 }
@@ -118,6 +125,14 @@ static void read_hashes(fm_reader *reader, bool has[FM_N_PART], fm_sha256 hash[F
     }
 }
 
+static void read_listed(fm_reader *reader, fm_listed *listed) {
+    const uint8_t *date = fm_read_borrow(reader, sizeof listed->release_date);
+    if (date) memcpy(listed->release_date, date, sizeof listed->release_date);
+    if (listed->release_date[sizeof listed->release_date - 1]) reader->failed = true;
+    listed->resolution = fm_read_f32(reader);
+    listed->cluster_size = fm_read_u32(reader);
+}
+
 static void read_result(fm_reader *reader, fm_arena *arena, build_result *result) {
     result->item = FM_BUILD_NO_ITEM;
     result->name = read_text(reader, arena, 1, FM_LIMIT_NAME_BYTES);
@@ -128,6 +143,8 @@ static void read_result(fm_reader *reader, fm_arena *arena, build_result *result
     }
     read_hashes(reader, result->has, result->part);
     read_hashes(reader, result->has_key, result->key);
+    result->has_listed = fm_read_u8(reader) != 0;
+    if (result->has_listed) read_listed(reader, &result->listed);
     if (!result->has[FM_PART_SEQUENCE - 1]) reader->failed = true;
     result->n_named = fm_read_u32(reader);
     if (result->n_named > fm_reader_left(reader) / sizeof *result->named) reader->failed = true;

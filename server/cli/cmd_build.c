@@ -328,7 +328,8 @@ static fm_status check_room(const build_arguments *arguments, const fm_source *s
     fm_space space;
     fm_status status = fm_space_estimate(source, arguments->cache, arguments->single_sequence,
                                          arena, &space, reterr);
-    if (status || arguments->no_space_check) return status;
+    /* What share of a shared job will be this worker's, nobody knows. */
+    if (status || arguments->no_space_check || arguments->share.where) return status;
     if (!arguments->quiet && !arguments->progress) {
         fm_build_print_room(stderr, &space, arguments->cache);
     }
