@@ -319,6 +319,49 @@ static void atoms_of_other_residues_that_are_known_count(void **state) {
     assert_true(isnan(all_atom(&r)));
 }
 
+/* All residue types, with atoms that are not known and swapped names: the value was computed apart,
+ * by atom names. Coordinates are rounded, so that no distance is near a threshold by chance alone.
+ */
+static void all_atom_lddt_is_that_of_another_program(void **state) {
+    (void)state;
+    enum { N = 27 };
+    static const char sequence[N + 1] = "MARDVLEFYGKPSTWHQNCIRDELFVY";
+    static uint8_t aatype[N], mask[N][14];
+    static float truth[N][14][3], predicted[N][14][3];
+    for (int i = 0; i < N; i++) {
+        aatype[i] = fm_restype_from_letter(sequence[i]);
+        for (int a = 0; a < 14; a++) {
+            double x = rounded(5 * cos(1.7 * i) + 1.1 * sin(2.1 * a + 0.4 * i) + 0.35 * a);
+            double y = rounded(5 * sin(1.7 * i) + 1.2 * cos(1.3 * a + 0.2 * i));
+            double z = rounded(1.5 * i + 0.9 * sin(0.7 * a * a + 0.5 * i));
+            truth[i][a][0] = (float)x, truth[i][a][1] = (float)y, truth[i][a][2] = (float)z;
+            predicted[i][a][0] = (float)rounded(x + 0.9 * sin(3.1 * i + 1.9 * a));
+            predicted[i][a][1] = (float)rounded(y + 0.9 * sin(1.3 * i + 2.3 * a + 1));
+            predicted[i][a][2] =
+                (float)rounded(z + 0.9 * sin(2.2 * i + 0.7 * a + 2) + (i > 13 ? 1.5 : 0));
+            mask[i][a] = (7 * i + 3 * a) % 11 != 5;
+        }
+    }
+    static const struct {
+        char letter;
+        int a, b;
+    } pairs[] = {{'R', 9, 10}, {'D', 6, 7}, {'E', 7, 8}, {'L', 6, 7}, {'V', 5, 6},
+                 {'F', 6, 7},  {'F', 8, 9}, {'Y', 6, 7}, {'Y', 8, 9}};
+    for (size_t i = 0; i < N; i += 2) {
+        for (size_t p = 0; p < sizeof pairs / sizeof pairs[0]; p++) {
+            float kept[3];
+            if (sequence[i] != pairs[p].letter) continue;
+            memcpy(kept, predicted[i][pairs[p].a], sizeof kept);
+            memcpy(predicted[i][pairs[p].a], predicted[i][pairs[p].b], sizeof kept);
+            memcpy(predicted[i][pairs[p].b], kept, sizeof kept);
+        }
+    }
+    const fm_structure_pair pair = {N, aatype, predicted[0][0], truth[0][0], mask[0]};
+    double lddt;
+    assert_int_equal(fm_lddt_all_atom(&pair, &arena, &lddt, NULL), FM_OK);
+    assert_near(lddt, 0.734916766, 1e-9);
+}
+
 static void a_chain_is_scored_by_its_known_ca_atoms(void **state) {
     (void)state;
     enum { N = 40 };
@@ -394,6 +437,7 @@ int main(void) {
         cmocka_unit_test(no_motion_near_the_superposition_is_better),
         cmocka_unit_test(swapped_names_of_symmetric_atoms_cost_nothing),
         cmocka_unit_test(atoms_of_other_residues_that_are_known_count),
+        cmocka_unit_test(all_atom_lddt_is_that_of_another_program),
         cmocka_unit_test(a_chain_is_scored_by_its_known_ca_atoms),
         cmocka_unit_test(a_full_arena_is_an_error),
         cmocka_unit_test(numbers_that_are_not_finite_end),

@@ -12,8 +12,9 @@
 #include <stdbool.h>
 
 enum { FM_WEIGHTS_RANK = 8 };
-/* Bytes of an .npz that is read, which lies in memory whole: 20 times the full model's. */
-#define FM_WEIGHTS_NPZ_BYTES ((size_t)8 << 30)
+/* Bytes of an .npz that is read: five times the full model's. It lies in memory whole, with what is
+ * unpacked of it in twice as much. */
+#define FM_WEIGHTS_NPZ_BYTES ((size_t)2 << 30)
 
 typedef enum fm_weights_format { FM_WEIGHTS_NPZ = 1, FM_WEIGHTS_SAFETENSORS } fm_weights_format;
 

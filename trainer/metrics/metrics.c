@@ -134,8 +134,7 @@ void fm_metrics_format(const fm_metrics_step *step, uint64_t n_step, char *out, 
         add(&l, "%s%s %.3f", t ? "  " : "  (", step->term[t].name, step->term[t].value);
     }
     if (step->n_term) add(&l, ")");
-    for (uint32_t s = 0; s < step->n_score; s++)
-        add(&l, "  %s %.3f", step->score[s].name, step->score[s].value);
+    if (step->n_score) add(&l, "  %s %.3f", step->score[0].name, step->score[0].value);
     add(&l, "  %.3f s/step  data wait %.1f ms", step->step_s, step->data_wait_s * 1e3);
     snprintf(out, out_bytes, "%s", l.text);
 }

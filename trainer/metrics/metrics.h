@@ -47,7 +47,7 @@ FM_MUST_USE fm_status fm_metrics_write(fm_metrics *metrics, const fm_metrics_ste
                                        fm_error *reterr);
 
 /* The line for people, e.g. "step 12/200  loss 8.213 (distogram 3.1 masked_msa 2.5)  0.084 s/step
- * wait 0.2 ms". n_step 0 = without end. */
+ * wait 0.2 ms", with the first of the scores where there are any. n_step 0 = without end. */
 void fm_metrics_format(const fm_metrics_step *step, uint64_t n_step, char *out, size_t out_bytes);
 
 #endif

@@ -1,0 +1,121 @@
+/* metrics.jsonl: its lines, byte by byte, and cutting it behind a step. */
+#include "trainer/metrics/metrics.h"
+
+#include "proto/base/file.h"
+#include "tests/testing/testing.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static char folder[256], path[512];
+static fm_arena arena;
+
+static int set_up(void **state) {
+    (void)state;
+    fm_test_make_folder(folder, sizeof folder);
+    snprintf(path, sizeof path, "%s/metrics.jsonl", folder);
+    return fm_arena_init(&arena, (size_t)1 << 20, NULL) == FM_OK ? 0 : -1;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    fm_arena_fini(&arena);
+    fm_test_remove_tree(folder);
+    return 0;
+}
+
+static fm_metrics_step make_step(uint64_t number) {
+    return (fm_metrics_step){.step = number,
+                             .index = 4 * number,
+                             .sample = "1a\"b_A",
+                             .n_cycle = 2,
+                             .loss = 12.5,
+                             .n_term = 2,
+                             .term = {{"distogram", 0.1}, {"plddt", NAN}},
+                             .n_score = number % 2 ? 2 : 0,
+                             .score = {{"lddt_ca", 0.75}, {"rmsd_ca", INFINITY}},
+                             .grad_norm = 1e-9,
+                             .learning_rate = 1e-3,
+                             .step_s = 0.25,
+                             .data_wait_s = 0.0625};
+}
+
+static void write_steps(uint64_t first, uint64_t last) {
+    fm_metrics *metrics;
+    assert_int_equal(fm_metrics_open(path, &metrics, NULL), FM_OK);
+    for (uint64_t i = first; i <= last; i++) {
+        fm_metrics_step step = make_step(i);
+        assert_int_equal(fm_metrics_write(metrics, &step, NULL), FM_OK);
+    }
+    fm_metrics_close(metrics);
+}
+
+static const char *content(void) {
+    fm_bytes bytes;
+    fm_arena_reset(&arena);
+    assert_int_equal(fm_file_read(&arena, path, 65536, &bytes, NULL), FM_OK);
+    char *text = fm_arena_alloc(&arena, bytes.size + 1);
+    assert_non_null(text);
+    memcpy(text, bytes.data, bytes.size);
+    text[bytes.size] = '\0';
+    return text;
+}
+
+#define LINE(number, index, scores)                                                                \
+    "{\"step\":" number ",\"index\":" index ",\"cycles\":2,\"sample\":\"1a\\u0022b_A\","           \
+    "\"loss\":12.5,\"distogram\":0.1,\"plddt\":null," scores                                       \
+    "\"grad_norm\":1e-09,\"learning_rate\":0.001,\"step_s\":0.25,\"data_wait_s\":0.0625}\n"
+#define SCORES "\"lddt_ca\":0.75,\"rmsd_ca\":null,"
+
+static void a_line_is_one_json_object(void **state) {
+    (void)state;
+    write_steps(1, 2);
+    assert_string_equal(content(), LINE("1", "4", SCORES) LINE("2", "8", ""));
+}
+
+static void a_resumed_run_writes_each_step_once(void **state) {
+    (void)state;
+    assert_int_equal(fm_metrics_truncate(path, 1, NULL), FM_OK);
+    write_steps(2, 3);
+    assert_string_equal(content(),
+                        LINE("1", "4", SCORES) LINE("2", "8", "") LINE("3", "12", SCORES));
+    FILE *file = fopen(path, "a");
+    assert_non_null(file);
+    assert_true(fputs("{\"step\":4,\"ind", file) >= 0); /* a line that was cut */
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(fm_metrics_truncate(path, 9, NULL), FM_OK);
+    assert_string_equal(content(),
+                        LINE("1", "4", SCORES) LINE("2", "8", "") LINE("3", "12", SCORES));
+    assert_int_equal(fm_metrics_truncate(path, 0, NULL), FM_OK);
+    assert_string_equal(content(), "");
+    assert_int_equal(fm_metrics_truncate("/nowhere/metrics.jsonl", 3, NULL), FM_OK);
+}
+
+static void people_see_the_loss_its_terms_and_the_first_score(void **state) {
+    (void)state;
+    char text[256];
+    fm_metrics_step step = make_step(7);
+    fm_metrics_format(&step, 10, text, sizeof text);
+    assert_string_equal(text,
+                        "step 7/10  loss 12.500  (distogram 0.100  plddt nan)  lddt_ca 0.750  "
+                        "0.250 s/step  data wait 62.5 ms");
+    step = make_step(8);
+    step.n_term = 0;
+    fm_metrics_format(&step, 0, text, sizeof text);
+    assert_string_equal(text, "step 8  loss 12.500  0.250 s/step  data wait 62.5 ms");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_line_is_one_json_object),
+        cmocka_unit_test(a_resumed_run_writes_each_step_once),
+        cmocka_unit_test(people_see_the_loss_its_terms_and_the_first_score),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
