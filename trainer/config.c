@@ -111,6 +111,8 @@ static const key keys[] = {
     KEY("data", "max_cycle", KEY_INTEGER, data.max_cycle, 1, 21),
     KEY("data", "max_template_date", KEY_DATE, data.max_template_date, 0, 0),
     KEY("data", "global_batch", KEY_INTEGER, data.global_batch, 1, 65536),
+    KEY("parallel", "dap", KEY_INT32, parallel.dap, 1, 16),
+    KEY("parallel", "bp", KEY_INT32, parallel.bp, 1, 2),
     KEY("optimizer", "learning_rate", KEY_NUMBER, optimizer.learning_rate, 0, 10),
     KEY("optimizer", "warmup_samples", KEY_INTEGER, optimizer.warmup_samples, 0, 1e12),
     KEY("optimizer", "decay_at_samples", KEY_INTEGER, optimizer.decay_at_samples, 0, 1e12),

@@ -23,6 +23,9 @@ typedef struct fm_train_config {
         uint32_t max_template_date; /* YYYYMMDD, proto/base/date.h; 0 = any */
     } data;
     struct {
+        int32_t dap, bp; /* ranks of a sample: parts of its arrays, branches of its blocks */
+    } parallel;
+    struct {
         double learning_rate, beta1, beta2, eps;
         fm_clip_policy clip;
         double clip_norm; /* of each sample's gradient before the average, or of the average */

@@ -11,7 +11,7 @@
 #include "trainer/metrics/metrics.h"
 #include "trainer/resume.h"
 #include "trainer/step/score.h"
-#include "trainer/step/step.h"
+#include "trainer/step/team.h"
 
 #include <limits.h>
 #include <math.h>
@@ -82,7 +82,8 @@ typedef struct flight {
 typedef struct train_run {
     const settings *set;
     fm_train_config config;
-    fm_trainer *trainer;
+    fm_team *team;
+    fm_trainer *trainer; /* the team's first */
     fm_loader *loader;
     fm_metrics *metrics;
     fm_event_file *events; /* NULL: not asked for */
@@ -213,7 +214,17 @@ static fm_status create_trainer(train_run *run, fm_error *reterr) {
                              [FM_TERM_VIOLATION] = config->loss.violation},
         .memory_budget_bytes = (int64_t)(config->memory_budget_gib * GIB),
     };
-    return fm_trainer_create(&options, &run->trainer, reterr);
+    const fm_layout layout = {config->parallel.dap, config->parallel.bp, 1};
+    if (fm_layout_ranks(&layout) > 1 && strcmp(run->set->device, "cpu") != 0) {
+        return fm_fail(
+            reterr, FM_ERR_UNSUPPORTED,
+            "[parallel] dap = %d, bp = %d: ranks are threads on the CPU, --device %s has "
+            "one",
+            (int)layout.dap, (int)layout.bp, run->set->device);
+    }
+    status = fm_team_create(&options, &layout, &run->team, reterr);
+    if (status == FM_OK) run->trainer = fm_team_get_first(run->team);
+    return status;
 }
 
 /* Two runs never share a folder. */
@@ -332,7 +343,7 @@ static fm_status queue_sample(train_run *run, bool is_first, bool is_last, fm_er
     f->is_last = is_last;
     f->is_scored = is_scored(run);
     status = fm_features_of(f->loaded.sample, &f->features, reterr);
-    if (status == FM_OK) status = fm_trainer_queue(run->trainer, &f->features, is_last, reterr);
+    if (status == FM_OK) status = fm_team_queue(run->team, &f->features, is_last, reterr);
     if (status != FM_OK) {
         name_sample(f->loaded.sample, reterr);
         fm_loader_release(run->loader, &f->loaded);
@@ -431,7 +442,7 @@ static fm_status finish_step(train_run *run, double rate, fm_error *reterr) {
 static fm_status collect_sample(train_run *run, fm_error *reterr) {
     flight *f = &run->flight[run->n_collected++ % FM_MOST_QUEUED];
     fm_sample_result result;
-    fm_status status = fm_trainer_collect(run->trainer, &result, reterr);
+    fm_status status = fm_team_collect(run->team, &result, reterr);
     if (status == FM_OK) {
         add_result(&run->sums, f, &result);
         if (f->is_scored) status = add_scores(run, &f->features, &run->sums, reterr);
@@ -518,6 +529,7 @@ static fm_status begin(train_run *run, fm_error *reterr) {
         status = fm_train_config_load(set->preset, set->config, &run->config, reterr);
     if (status == FM_OK) status = create_trainer(run, reterr);
     if (status == FM_OK) status = resume(run, reterr);
+    if (status == FM_OK) fm_team_copy_first(run->team);
     if (status == FM_OK) status = open_loader(run, reterr);
     if (status == FM_OK) status = fm_dir_make(run->set->out, reterr);
     if (status == FM_OK) status = fm_metrics_truncate(path, run->n_step, reterr);
@@ -562,7 +574,7 @@ int fm_train_main(int argc, char **argv) {
     fm_error error = {.status = FM_OK};
     fm_status status = train(&run, &error);
     fm_loader_close(run.loader);
-    fm_trainer_destroy(run.trainer);
+    fm_team_destroy(run.team);
     fm_metrics_close(run.metrics);
     fm_event_file_close(run.events);
     return status == FM_OK ? EXIT_OK : report(&error);

@@ -74,6 +74,29 @@ static void the_loss_falls_and_the_run_repeats_to_the_bit(void **state) {
         run("grep -q 'step 40/40' a.err && grep -q 'mean of the first 10 steps' a.log"), 0);
 }
 
+/* Two ranks for every sample, as threads: the losses of one rank, but for rounding; resumed, too.
+ */
+static void ranks_of_a_sample_train_the_same(void **state) {
+    (void)state;
+    assert_int_equal(run("cp small.ini parts.ini && printf '[parallel]\\ndap = 2\\n' >>parts.ini"),
+                     0);
+    for (int resumed = 0; resumed < 2; resumed++) {
+        assert_int_equal(run(resumed ? "foldmill train --data unix:socket --config parts.ini "
+                                       "--steps 6 --seed 3 --resume --out parts >>parts.log 2>&1"
+                                     : "foldmill train --data unix:socket --config parts.ini "
+                                       "--steps 4 --seed 3 --out parts >parts.log 2>&1"),
+                         0);
+    }
+    assert_int_equal(
+        run("python3 -c 'import json; a, b = ([json.loads(l)[\"loss\"] for l in open(r + "
+            "\"/metrics.jsonl\")][:6] for r in (\"a\", \"parts\")); exit(len(b) != 6 or max("
+            "abs(x / y - 1) for x, y in zip(a, b)) > 1e-3)'"),
+        0);
+    assert_int_equal(run("cp small.ini two.ini && printf '[parallel]\\nbp = 2\\n' >>two.ini"), 0);
+    assert_int_equal(run("foldmill train --data unix:socket --config two.ini --out z 2>err"), 2);
+    assert_int_equal(run("grep -q 'order = opm_first or parallel, not original' err"), 0);
+}
+
 /* Killed at some step, resumed, killed again, resumed: the same bits as a run that was left alone.
  */
 static void a_killed_run_goes_on_to_the_same_bits(void **state) {
@@ -214,6 +237,7 @@ static void mistakes_are_said(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_loss_falls_and_the_run_repeats_to_the_bit),
+        cmocka_unit_test(ranks_of_a_sample_train_the_same),
         cmocka_unit_test(a_killed_run_goes_on_to_the_same_bits),
         cmocka_unit_test(weights_go_out_and_come_back),
         cmocka_unit_test(a_signal_stops_after_the_step_in_hand),

@@ -86,6 +86,8 @@ struct fm_node {
     /* An exchange that ranks with different nodes run backward together: it has a backward whether
      * or not its inputs and its output have gradients here. */
     bool on_all_ranks;
+    /* Its output, or in backward its input's gradient, is there only when a later node has run. */
+    bool begins_forward, begins_backward;
     int32_t residual; /* input whose value is added to output 0, -1 = none */
     int32_t stream;
     uint32_t rng;
@@ -249,10 +251,11 @@ void fm_tape_clear_unwritten(const fm_tape *tape, fm_stream *stream);
  * equals size.arena_bytes after forward and backward. */
 int64_t fm_tape_used_bytes(const fm_tape *tape);
 
-/* Walks again, backward too, and looks at what each step has written. True: `out` names the first
- * tensor with a value that is not finite, by its node and op ("element 7 of output 0 [12, 32] of
- * msa transition (op transition, node 12)"; "the gradient of evoformer.1.msa_transition.2.weight in
- * msa transition (...)"). `flag` is a word in device memory. Slow, and takes memory. */
+/* Walks again to the end (other ranks wait for this one), backward too, and looks at what each step
+ * has written. True: `out` names the first tensor with a value that is not finite, by its node and
+ * op ("element 7 of output 0 [12, 32] of msa transition (op transition, node 12)"; "the gradient of
+ * evoformer.1.msa_transition.2.weight in msa transition (...)"). `flag` is a word in device memory.
+ * Slow, and takes memory. */
 bool fm_tape_name_nonfinite(fm_tape *tape, fm_stream *stream, uint32_t *flag, char *out,
                             size_t out_bytes);
 

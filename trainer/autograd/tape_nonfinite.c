@@ -122,16 +122,19 @@ static bool look_at_gradients(const search *s, const fm_node *node, int32_t step
 bool fm_tape_name_nonfinite(fm_tape *tape, fm_stream *stream, uint32_t *flag, char *out,
                             size_t out_bytes) {
     const search s = {tape, stream, flag, out, out_bytes};
+    bool found = false;
     for (int32_t at = 0; at < tape->n_step; at++) {
         const fm_step *step = &tape->step[at];
         const fm_node *node = &tape->node[step->node];
         fm_tape_run_step(tape, at, stream, false);
-        bool found = step->phase == FM_PHASE_BACKWARD ? look_at_gradients(&s, node, at)
-                     : step->wants_output             ? look_at_outputs(&s, node, at)
-                                                      : false;
         if (found) {
-            return true;
+            continue;
+        }
+        if (step->phase == FM_PHASE_BACKWARD) {
+            found = !node->begins_backward && look_at_gradients(&s, node, at);
+        } else if (step->wants_output) {
+            found = !node->begins_forward && look_at_outputs(&s, node, at);
         }
     }
-    return false;
+    return found;
 }

@@ -97,6 +97,7 @@ static void add_begin(fm_tape *tape, const char *name, fm_pending *pending, bool
     fm_node *node = fm_tape_add(tape, &BEGIN, name, sizeof(attributes), &memory);
     ((attributes *)memory)->pending = pending;
     node->on_all_ranks = on_all;
+    node->begins_forward = true;
     if (pending->sent != FM_TENSOR_NONE) {
         fm_node_input(tape, node, pending->sent, false);
     }
@@ -138,6 +139,7 @@ fm_tensor_ref fm_exchange_finish(fm_tape *tape, fm_pending *pending) {
     fm_node *node = fm_tape_add(tape, &FINISH, pending->begin->name, sizeof(attributes), &memory);
     ((attributes *)memory)->pending = pending;
     node->on_all_ranks = pending->begin->on_all_ranks;
+    node->begins_backward = true;
     int at = fm_node_input(tape, node, pending->received, false);
     if (pending->sent != FM_TENSOR_NONE) {
         fm_node_holds(tape, node, pending->sent);

@@ -122,6 +122,12 @@ bool fm_optimizer_add_sample(fm_optimizer *optimizer, fm_stream *stream) {
     return true;
 }
 
+void fm_optimizer_count_others(fm_optimizer *optimizer, int32_t n) {
+    assert(n >= 1);
+    optimizer->samples += (uint64_t)optimizer->pending * (uint32_t)(n - 1);
+    optimizer->pending *= (uint32_t)n;
+}
+
 void fm_optimizer_step(fm_optimizer *optimizer, fm_stream *stream) {
     assert(optimizer->pending > 0);
     fm_step_state state = fm_optimizer_get_state(optimizer, stream);

@@ -66,6 +66,9 @@ void fm_optimizer_queue_update(fm_optimizer *optimizer, fm_stream *stream, bool 
  * nothing is taken, when the gradient is not finite. */
 FM_MUST_USE bool fm_optimizer_add_sample(fm_optimizer *optimizer, fm_stream *stream);
 
+/* The sum has become that of `n` optimisers, each of as many samples. */
+void fm_optimizer_count_others(fm_optimizer *optimizer, int32_t n);
+
 /* One Adam step with the mean over the samples added since the last. */
 void fm_optimizer_step(fm_optimizer *optimizer, fm_stream *stream);
 

@@ -1,6 +1,7 @@
 /* step.c: see step.h. */
 #include "trainer/step/step.h"
 
+#include "trainer/dist/sum.h"
 #include "trainer/step/upload.h"
 
 #include <assert.h>
@@ -98,8 +99,19 @@ static int64_t arena_bytes(const fm_trainer *t) {
     return a > b ? a : b;
 }
 
+int64_t fm_trainer_scratch_count(const fm_trainer *t) {
+    enum { PIECE = 1 << 20 }; /* elements of a sum over ranks at a time: 4 MiB in f32 */
+    int64_t n = t->params.n_element;
+    return !t->options.groups ? 0 : n < PIECE ? n : PIECE;
+}
+
+static int64_t scratch_bytes(const fm_trainer *t) {
+    return fm_trainer_scratch_count(t) * (int64_t)fm_element_bytes(t->params.element);
+}
+
 int64_t fm_trainer_memory_bytes(const fm_trainer *t) {
-    return t->params.memory_bytes + t->state.bytes + t->optimizer.memory_bytes + arena_bytes(t);
+    return scratch_bytes(t) + t->params.memory_bytes + t->state.bytes + t->optimizer.memory_bytes +
+           arena_bytes(t);
 }
 
 static bool fits(const fm_trainer *t) {
@@ -155,7 +167,10 @@ static fm_status plan_memory(fm_trainer *t, const fm_kernels *kernels, fm_error 
 
 static fm_status bind_arena(fm_trainer *t, const fm_kernels *kernels, fm_error *reterr) {
     t->memory = kernels->alloc((size_t)arena_bytes(t));
-    if (!t->memory) {
+    if (t->memory && t->options.groups) {
+        t->scratch = kernels->alloc((size_t)scratch_bytes(t));
+    }
+    if (!t->memory || (t->options.groups && !t->scratch)) {
         return fm_fail(reterr, FM_ERR_NOMEM, "a step arena of %.1f MiB was refused",
                        (double)arena_bytes(t) / (1 << 20));
     }
@@ -208,12 +223,25 @@ static void queue_report(fm_trainer *t, fm_stream *stream) {
     t->params.kernels->report(stream, &report);
 }
 
+/* The sample's gradient: on ranks that share it, the sum of what each has. */
+static void queue_backward(fm_trainer *t, fm_stream *stream) {
+    const fm_groups *groups = t->options.groups;
+    if (groups) {
+        fm_tape_clear_unwritten(&t->last, stream);
+    }
+    fm_tape_backward(&t->last, stream);
+    if (groups) {
+        fm_comm_sum(groups->sample, t->params.n_element, t->params.gradient, t->scratch,
+                    fm_trainer_scratch_count(t), stream);
+    }
+}
+
 static void queue_last(void *context, fm_stream *stream) {
     fm_trainer *t = context;
     stamp(t, FM_STAMP_BEGIN, stream);
     fm_trainer_take_packet(t, stream);
     fm_tape_forward(&t->last, stream);
-    fm_tape_backward(&t->last, stream);
+    queue_backward(t, stream);
     fm_optimizer_queue_sample(&t->optimizer, stream);
     queue_report(t, stream); /* before the update may measure the sum's norm in its place */
     stamp(t, FM_STAMP_SUMMED, stream);
@@ -327,6 +355,8 @@ fm_status fm_trainer_create(const fm_trainer_options *options, fm_trainer **ret_
         return fm_fail(reterr, FM_ERR_NOMEM, "the trainer's own memory was refused");
     }
     trainer->options = *options;
+    trainer->options.model.groups = options->groups;
+    trainer->options.model = fm_split_pad(&trainer->options.model);
     fm_status status = build(trainer, reterr);
     if (status) {
         fm_trainer_destroy(trainer);
@@ -342,6 +372,7 @@ void fm_trainer_destroy(fm_trainer *trainer) {
     }
     if (trainer->params.kernels) {
         release_queues(trainer);
+        trainer->params.kernels->release(trainer->scratch);
         trainer->params.kernels->release(trainer->memory);
     }
     fm_optimizer_fini(&trainer->optimizer);

@@ -16,6 +16,7 @@
 #ifndef FM_TRAINER_STEP_H
 #define FM_TRAINER_STEP_H
 
+#include "trainer/dist/groups.h"
 #include "trainer/loss/losses.h"
 #include "trainer/model/model.h"
 #include "trainer/optim/optimizer.h"
@@ -33,6 +34,9 @@ typedef struct fm_trainer_options {
     double weight_distogram, weight_masked_msa; /* 0.3, 2.0 */
     double weight_structure[FM_STRUCTURE_TERMS]; /* in the order of the terms; used where the model
                                                     has a structure module */
+    /* The ranks that this one works with (trainer/dist/groups.h); NULL: none. Sizes of the model
+     * are then padded to what they are split over. */
+    const fm_groups *groups;
     int64_t memory_budget_bytes; /* of device memory; 0 = no bound, not for FM_RECOMPUTE_AUTO */
     bool direct;                 /* nothing is captured: for comparisons */
 } fm_trainer_options;
@@ -71,6 +75,7 @@ struct fm_trainer {
     fm_tensor_ref atoms; /* [N_res, 14, 3] Å of the last cycle; FM_TENSOR_NONE without a module */
     fm_optimizer optimizer;
     void *memory;  /* the step arena */
+    void *scratch; /* of sums over ranks, acc; NULL on one rank */
     uint8_t *host; /* same layout as the state: where small tensors are made */
     fm_stream *stream;
     fm_ring ring;
@@ -100,6 +105,9 @@ void fm_trainer_destroy(fm_trainer *trainer);
 /* Device memory that the trainer has taken or, before it is bound, will take. */
 int64_t fm_trainer_memory_bytes(const fm_trainer *trainer);
 
+/* Elements of trainer->scratch. */
+int64_t fm_trainer_scratch_count(const fm_trainer *trainer);
+
 /* "0.12 M parameters (2.4 MiB), step arena 10.1 MiB (saved 7.2, transient 3.0), 24 nodes, recompute
  * none", in out. */
 void fm_trainer_describe(const fm_trainer *trainer, char *out, size_t out_bytes);
@@ -107,7 +115,9 @@ void fm_trainer_describe(const fm_trainer *trainer, char *out, size_t out_bytes)
 /* Queues one sample and returns; its gradient, clipped, is added to the batch. With the step's
  * last sample Adam and EMA follow. `features` and what it points to must stay until the sample is
  * collected; at most FM_MOST_QUEUED may be queued (assert). FM_ERR_LIMIT when the sample is larger
- * than the recorded shape, FM_ERR_DATA naming an id that is out of range: it is not queued then. */
+ * than the recorded shape, FM_ERR_DATA naming an id that is out of range: it is not queued then.
+ * Ranks of a sample call it together, with the same sample, and have the same result; ranks of
+ * several samples (DP) update with fm_trainer_update, is_last is false. */
 FM_MUST_USE fm_status fm_trainer_queue(fm_trainer *trainer, const fm_features *features,
                                        bool is_last, fm_error *reterr);
 
@@ -128,8 +138,8 @@ double fm_trainer_rate(const fm_trainer *trainer);
 FM_MUST_USE fm_status fm_trainer_add_sample(fm_trainer *trainer, const fm_features *features,
                                             fm_sample_result *ret_result, fm_error *reterr);
 
-/* Adam and EMA with the mean over the samples added since the last update; waits. Nothing may be
- * queued. Returns the rate used. */
+/* Adam and EMA with the mean over the samples added since the last update, those of all DP groups
+ * (each has added as many); waits. Nothing may be queued. Returns the rate used. */
 double fm_trainer_update(fm_trainer *trainer);
 
 /* From now on passes leave time stamps (trainer->stamp and the tapes' own): captured anew, a little

@@ -1,8 +1,10 @@
 /* step_run.c: queueing samples and collecting what they gave; see step.h. */
+#include "trainer/dist/sum.h"
 #include "trainer/step/upload.h"
 
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 static fm_flight *flight_of(fm_trainer *t, uint64_t number) {
     return &t->flight[number % FM_MOST_QUEUED];
@@ -28,6 +30,7 @@ static void count(fm_trainer *t, bool is_last) {
 
 fm_status fm_trainer_queue(fm_trainer *t, const fm_features *f, bool is_last, fm_error *reterr) {
     assert(fm_trainer_n_queued(t) < FM_MOST_QUEUED);
+    assert(!is_last || !t->options.groups || !t->options.groups->dp);
     fm_status status = fm_upload_check(t, f, reterr);
     if (status) {
         return status;
@@ -57,12 +60,17 @@ static fm_status name_nonfinite(fm_trainer *t, const fm_flight *flight, fm_error
     char what[256] = "the norm of the gradient";
     uint32_t cycle = 0;
     bool found = false;
-    for (uint32_t c = 0; c < f->n_cycle && !found; c++) {
+    for (uint32_t c = 0; c < f->n_cycle; c++) { /* to the end: other ranks wait for this one */
         fm_tape *tape = c + 1 < f->n_cycle ? &t->cycle : &t->last;
-        cycle = c;
+        char here[sizeof what] = "";
         send_cycle(t, flight, c, false);
         fm_trainer_take_packet(t, t->stream);
-        found = fm_tape_name_nonfinite(tape, t->stream, flag, what, sizeof what);
+        bool is_here = fm_tape_name_nonfinite(tape, t->stream, flag, here, sizeof here);
+        cycle = found ? cycle : c;
+        if (is_here && !found) {
+            memcpy(what, here, sizeof what);
+        }
+        found |= is_here;
         fm_ring_taken(&t->ring, t->stream);
     }
     return fm_fail(reterr, FM_ERR_DATA, "step %llu, sample %u, cycle %u: %s is not finite",
@@ -117,6 +125,12 @@ fm_status fm_trainer_add_sample(fm_trainer *t, const fm_features *f, fm_sample_r
 
 double fm_trainer_update(fm_trainer *t) {
     assert(fm_trainer_n_queued(t) == 0);
+    const fm_groups *groups = t->options.groups;
+    if (groups && groups->dp) {
+        fm_comm_sum(groups->dp, t->params.n_element, t->optimizer.sum, t->scratch,
+                    fm_trainer_scratch_count(t), t->stream);
+        fm_optimizer_count_others(&t->optimizer, groups->layout.dp);
+    }
     fm_optimizer_step(&t->optimizer, t->stream);
     return fm_trainer_rate(t);
 }

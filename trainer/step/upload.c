@@ -116,6 +116,17 @@ static void put_factors(fm_trainer *trainer, const fm_features *f) {
     }
 }
 
+/* Each rank of a sample has its share of the loss as its objective (dist/groups.h). */
+static void put_seed(fm_trainer *trainer) {
+    void *seed = host_of(trainer, trainer->seed_gradient);
+    double share = 1.0 / fm_groups_sample_ranks(trainer->options.groups);
+    if (trainer->params.kernels->acc == FM_ELEMENT_F64) {
+        *(double *)seed = share;
+    } else {
+        *(float *)seed = (float)share;
+    }
+}
+
 /* The structure module's mask and ground truth. */
 static void send_structure(const packer *p, const fm_features *f) {
     fm_trainer *trainer = p->trainer;
@@ -197,7 +208,8 @@ static void send_sample(const packer *p, const fm_features *f) {
     send_values(p, in->aatype, residues, FM_ELEMENT_U8, f->aatype, UNKNOWN_RESIDUE);
     send_values(p, in->residue_index, residues, FM_ELEMENT_I32, f->residue_index, 0);
     add_expanded(p, FM_ITEM_INSIDE, in->pair_mask, pairs, 0);
-    add_expanded(p, FM_ITEM_INSIDE, trainer->seed_gradient, (extent){1, 1, 1, 1, 1}, 0);
+    put_seed(trainer);
+    send_bytes(p, trainer->seed_gradient);
     put_pseudo_beta(trainer, f);
     put_factors(trainer, f);
     send_bytes(p, trainer->pseudo_beta);

@@ -1,0 +1,352 @@
+/* test_split.c: whole steps on several ranks against one: DAP, BP and DP, all orders of a block,
+ * with dropout, recycling and sizes that do not divide; what is sent a block; planned memory. */
+#include "tests/trainer/step_sample.h"
+
+#include "trainer/step/team.h"
+
+#include <assert.h>
+#include <pthread.h>
+
+static const double SAME = 1e-10; /* relative, in f64: the order of sums */
+
+static fm_team *create_team(const fm_trainer_options *options, int32_t dap, int32_t bp) {
+    fm_team *team = NULL;
+    fm_error error = {0};
+    const fm_layout layout = {dap, bp, 1};
+    if (fm_team_create(options, &layout, &team, &error)) {
+        fail_msg("%s", error.message);
+    }
+    return team;
+}
+
+static fm_trainer_options exact_options(fm_block_order order, fm_recompute_policy recompute) {
+    fm_trainer_options options = small_options();
+    options.element = FM_ELEMENT_F64;
+    options.model.order = order;
+    options.model.recompute = recompute;
+    return options;
+}
+
+static double distance(const double *a, const double *b, int64_t n) {
+    double difference = 0, norm = 0;
+    for (int64_t i = 0; i < n; i++) {
+        difference += (a[i] - b[i]) * (a[i] - b[i]);
+        norm += b[i] * b[i];
+    }
+    return sqrt(difference / norm);
+}
+
+static void assert_close(double a, double b) {
+    assert_true(fabs(a - b) <= SAME * fmax(1, fabs(b)));
+}
+
+static void assert_same_result(const fm_sample_result *a, const fm_sample_result *b) {
+    assert_close(a->loss, b->loss);
+    assert_close(a->distogram, b->distogram);
+    assert_close(a->masked_msa, b->masked_msa);
+    assert_close(a->gradient_norm, b->gradient_norm);
+    for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
+        assert_close(a->structure[i], b->structure[i]);
+    }
+}
+
+static void assert_all_memory_used(const fm_trainer *trainer) {
+    assert_int_equal(fm_tape_used_bytes(&trainer->cycle), trainer->cycle.size.arena_bytes);
+    assert_int_equal(fm_tape_used_bytes(&trainer->last), trainer->last.size.arena_bytes);
+}
+
+/* Two steps of a sample with three cycles and dropout. */
+static void compare_with_one(fm_block_order order, fm_recompute_policy recompute, int32_t dap,
+                             int32_t bp) {
+    static sample s;
+    make_sample(&s);
+    fm_trainer_options options = exact_options(order, recompute);
+    fm_trainer *one = create(&options);
+    fm_team *team = create_team(&options, dap, bp);
+    const fm_trainer *first = fm_team_get_first(team);
+    fm_error error = {0};
+    for (int step = 0; step < 2; step++) {
+        fm_sample_result expected = take(one, &s.features), got = {0};
+        assert_int_equal(fm_team_queue(team, &s.features, true, &error), FM_OK);
+        assert_int_equal(fm_team_collect(team, &got, &error), FM_OK);
+        assert_same_result(&got, &expected);
+        assert_true(distance(first->params.gradient, one->params.gradient, one->params.n_element) <
+                    SAME);
+        fm_trainer_update(one);
+    }
+    assert_true(distance(first->params.master, one->params.master, one->params.n_element) < 1e-7);
+    assert_all_memory_used(first);
+    fm_team_destroy(team);
+    fm_trainer_destroy(one);
+}
+
+static void dap_gives_the_same_numbers(void **state) {
+    (void)state;
+    compare_with_one(FM_ORDER_ORIGINAL, FM_RECOMPUTE_NONE, 2, 1);
+    compare_with_one(FM_ORDER_ORIGINAL, FM_RECOMPUTE_BLOCK, 4, 1);
+    compare_with_one(FM_ORDER_OUTER_FIRST, FM_RECOMPUTE_HIDDEN, 3, 1);
+    compare_with_one(FM_ORDER_PARALLEL, FM_RECOMPUTE_NONE, 4, 1);
+    compare_with_one(FM_ORDER_PARALLEL, FM_RECOMPUTE_BLOCK, 2, 1);
+}
+
+static void bp_gives_the_same_numbers(void **state) {
+    (void)state;
+    compare_with_one(FM_ORDER_OUTER_FIRST, FM_RECOMPUTE_NONE, 1, 2);
+    compare_with_one(FM_ORDER_OUTER_FIRST, FM_RECOMPUTE_BLOCK, 2, 2);
+    compare_with_one(FM_ORDER_PARALLEL, FM_RECOMPUTE_BLOCK, 1, 2);
+    compare_with_one(FM_ORDER_PARALLEL, FM_RECOMPUTE_NONE, 2, 2);
+}
+
+/* Every rank stops, none waits for another; what was right before is right again. */
+static void what_is_not_finite_stops_all_ranks(void **state) {
+    (void)state;
+    static sample s;
+    make_sample(&s);
+    fm_trainer_options options = exact_options(FM_ORDER_PARALLEL, FM_RECOMPUTE_BLOCK);
+    fm_team *team = create_team(&options, 2, 2);
+    fm_params *params = &fm_team_get_first(team)->params;
+    double *w = params->master;
+    w += fm_params_find(params, "evoformer.1.triangle_attention_starting.q.weight")->offset;
+    double kept = w[0];
+    fm_sample_result result;
+    fm_error error = {0};
+    w[0] = NAN;
+    fm_team_copy_first(team);
+    assert_int_equal(fm_team_queue(team, &s.features, true, &error), FM_OK);
+    assert_int_equal(fm_team_collect(team, &result, &error), FM_ERR_DATA);
+    assert_non_null(strstr(error.message, "is not finite"));
+    w[0] = kept;
+    fm_team_copy_first(team);
+    assert_int_equal(fm_team_queue(team, &s.features, true, &error), FM_OK);
+    assert_int_equal(fm_team_collect(team, &result, &error), FM_OK);
+    assert_true(isfinite(result.loss));
+    fm_team_destroy(team);
+}
+
+static void expect_refusal(const fm_trainer_options *options, fm_layout layout, const char *words) {
+    fm_team *team = NULL;
+    fm_error error = {0};
+    assert_int_equal(fm_team_create(options, &layout, &team, &error), FM_ERR_USAGE);
+    assert_non_null(strstr(error.message, words));
+}
+
+static void what_cannot_be_split_is_refused(void **state) {
+    (void)state;
+    fm_trainer_options options = small_options();
+    expect_refusal(&options, (fm_layout){1, 2, 1}, "order = opm_first or parallel");
+    options.model.order = FM_ORDER_PARALLEL;
+    options.model.recompute = FM_RECOMPUTE_AUTO;
+    expect_refusal(&options, (fm_layout){1, 2, 1}, "not auto");
+    options.model.recompute = FM_RECOMPUTE_NONE;
+    expect_refusal(&options, (fm_layout){1, 3, 1}, "bp = 3");
+    expect_refusal(&options, (fm_layout){9, 2, 1}, "18 ranks");
+}
+
+/* ---- ranks of several samples ---------------------------------------------------------------- */
+
+enum { MAX_RANK = 8 };
+
+typedef struct runner {
+    fm_trainer *trainer;
+    const fm_features *features;
+    fm_sample_result result;
+    bool update;
+} runner;
+
+static void *run_rank(void *argument) {
+    runner *r = argument;
+    r->result = take(r->trainer, r->features);
+    if (r->update) {
+        fm_trainer_update(r->trainer);
+    }
+    return NULL;
+}
+
+static void run_all(runner *ranks, int32_t n) {
+    pthread_t threads[MAX_RANK];
+    for (int32_t r = 0; r < n; r++) {
+        assert_int_equal(pthread_create(&threads[r], NULL, run_rank, &ranks[r]), 0);
+    }
+    for (int32_t r = 0; r < n; r++) {
+        pthread_join(threads[r], NULL);
+    }
+}
+
+/* dap x bp x dp = 2 x 2 x 2: two samples side by side against one after the other. */
+static void dp_takes_the_mean_over_groups(void **state) {
+    (void)state;
+    static sample s[2];
+    const fm_layout layout = {2, 2, 2};
+    fm_trainer_options options = exact_options(FM_ORDER_PARALLEL, FM_RECOMPUTE_NONE);
+    fm_trainer *one = create(&options);
+    for (int i = 0; i < 2; i++) {
+        make_sample(&s[i]);
+        s[i].features.slot = (uint32_t)i;
+        s[i].aatype[3] = (uint8_t)(i + 4);
+        take(one, &s[i].features);
+    }
+    fm_trainer_update(one);
+    fm_local_groups *groups;
+    assert_int_equal(fm_local_groups_create(&layout, one->params.kernels, &groups, NULL), FM_OK);
+    runner ranks[MAX_RANK];
+    for (int32_t r = 0; r < MAX_RANK; r++) {
+        options.groups = fm_local_groups_get(groups, r);
+        ranks[r] = (runner){.trainer = create(&options),
+                            .features = &s[options.groups->place.dp].features,
+                            .update = true};
+    }
+    run_all(ranks, MAX_RANK);
+    size_t bytes = (size_t)one->params.n_element * sizeof(double);
+    for (int32_t r = 0; r < MAX_RANK; r++) {
+        const fm_trainer *rank = ranks[r].trainer;
+        assert_memory_equal(rank->params.master, ranks[0].trainer->params.master, bytes);
+        assert_true(distance(rank->optimizer.sum, one->optimizer.sum, one->params.n_element) <
+                    SAME);
+        assert_true(rank->optimizer.samples == 2 && rank->optimizer.step == 1);
+    }
+    for (int32_t r = 0; r < MAX_RANK; r++) {
+        fm_trainer_destroy(ranks[r].trainer);
+    }
+    fm_local_groups_destroy(groups);
+    fm_trainer_destroy(one);
+}
+
+/* ---- what is sent ---------------------------------------------------------------------------- */
+
+/* A communicator that counts what its rank begins, by exchange. */
+typedef struct counter {
+    fm_comm comm;
+    fm_comm *inner;
+    int64_t messages[FM_EXCHANGE_BROADCAST + 1];
+    int64_t elements[FM_EXCHANGE_BROADCAST + 1]; /* sent to other ranks */
+} counter;
+
+static fm_ticket count_begin(fm_comm *comm, const fm_message *message, fm_stream *stream) {
+    counter *c = comm->context;
+    c->messages[message->exchange]++;
+    c->elements[message->exchange] += message->part_count * (comm->size - 1);
+    return c->inner->begin(c->inner, message, stream);
+}
+
+static void count_finish(fm_comm *comm, fm_ticket ticket, fm_stream *stream) {
+    const counter *c = comm->context;
+    c->inner->finish(c->inner, ticket, stream);
+}
+
+static fm_comm *count(counter *c, fm_comm *inner) {
+    *c = (counter){.comm = *inner, .inner = inner};
+    c->comm.context = c;
+    c->comm.begin = count_begin;
+    c->comm.finish = count_finish;
+    return &c->comm;
+}
+
+/* What the first rank sends in one step of one cycle, forward and backward, of a model of n_block
+ * Evoformer blocks; `bp`: to the other branch. */
+static counter sent(fm_block_order order, fm_layout layout, int32_t n_block, bool bp) {
+    static sample s;
+    make_sample(&s);
+    s.features.n_cycle = 1;
+    fm_trainer_options options = small_options();
+    options.model.order = order;
+    options.model.n_block = n_block;
+    fm_local_groups *all;
+    assert_int_equal(fm_local_groups_create(&layout, fm_kernels_cpu(FM_ELEMENT_F32), &all, NULL),
+                     FM_OK);
+    runner ranks[MAX_RANK];
+    counter counted = {0};
+    fm_groups own = *fm_local_groups_get(all, 0);
+    if (bp) {
+        own.bp = count(&counted, own.bp);
+    } else {
+        own.dap = count(&counted, own.dap);
+    }
+    int32_t n = fm_layout_ranks(&layout);
+    for (int32_t r = 0; r < n; r++) {
+        options.groups = r ? fm_local_groups_get(all, r) : &own;
+        ranks[r] = (runner){.trainer = create(&options), .features = &s.features};
+    }
+    run_all(ranks, n);
+    for (int32_t r = 0; r < n; r++) {
+        fm_trainer_destroy(ranks[r].trainer);
+    }
+    fm_local_groups_destroy(all);
+    return counted;
+}
+
+/* The block's share: a model of three blocks less one of two. */
+static counter sent_by_block(fm_block_order order, fm_layout layout, bool bp) {
+    counter three = sent(order, layout, 3, bp), two = sent(order, layout, 2, bp);
+    for (int i = 0; i <= FM_EXCHANGE_BROADCAST; i++) {
+        three.messages[i] -= two.messages[i];
+        three.elements[i] -= two.elements[i];
+    }
+    return three;
+}
+
+/* docs/parallelism.md: 12 all-to-alls, 6 all-gathers and 6 reduce-scatters a block. */
+static void a_block_sends_what_the_page_says(void **state) {
+    (void)state;
+    const int64_t dap = 4, n = 12, rows = 8; /* 11 residues, 5 clusters and 2 templates, padded */
+    const fm_model_config c = small_options().model;
+    for (int order = 0; order < 3; order++) {
+        counter s = sent_by_block((fm_block_order)order, (fm_layout){(int32_t)dap, 1, 1}, false);
+        assert_int_equal(s.messages[FM_EXCHANGE_ALL_TO_ALL], 12);
+        assert_int_equal(s.messages[FM_EXCHANGE_ALL_GATHER], 6);
+        assert_int_equal(s.messages[FM_EXCHANGE_REDUCE_SCATTER], 6);
+        assert_int_equal(s.messages[FM_EXCHANGE_ALL_REDUCE], 0);
+        int64_t m = rows * n * c.c_m, z = n * n * c.c_z;
+        int64_t gathered = rows * n * c.c_outer + 2 * n * n * c.c_triangle +
+                           n * n * (c.n_head_msa + 2 * c.n_head_pair);
+        assert_int_equal(s.elements[FM_EXCHANGE_ALL_TO_ALL],
+                         2 * (2 * m + 4 * z) * (dap - 1) / (dap * dap));
+        assert_int_equal(s.elements[FM_EXCHANGE_ALL_GATHER], gathered * (dap - 1) / dap);
+        assert_int_equal(s.elements[FM_EXCHANGE_REDUCE_SCATTER], gathered * (dap - 1) / dap);
+    }
+}
+
+/* One sum forward, one backward; each rank's z. */
+static void branches_meet_once_a_block(void **state) {
+    (void)state;
+    const fm_model_config c = small_options().model;
+    for (int order = FM_ORDER_OUTER_FIRST; order <= FM_ORDER_PARALLEL; order++) {
+        counter s = sent_by_block((fm_block_order)order, (fm_layout){1, 2, 1}, true);
+        for (int i = 0; i <= FM_EXCHANGE_BROADCAST; i++) {
+            assert_int_equal(s.messages[i], i == FM_EXCHANGE_ALL_REDUCE ? 2 : 0);
+        }
+        assert_int_equal(s.elements[FM_EXCHANGE_ALL_REDUCE], 2 * c.n_res * c.n_res * c.c_z);
+    }
+}
+
+static void places_follow_from_the_rank(void **state) {
+    (void)state;
+    const fm_layout layout = {2, 2, 3};
+    for (int32_t r = 0; r < fm_layout_ranks(&layout); r++) {
+        fm_place p = fm_layout_place(&layout, r);
+        assert_int_equal((p.dp * layout.bp + p.bp) * layout.dap + p.dap, r);
+        assert_int_equal(p.sample, r % 4);
+        assert_true(p.dap_group < 6 && p.bp_group < 6 && p.dp_group < 4);
+        for (int32_t q = 0; q < r; q++) { /* one rank for each place of a group */
+            fm_place other = fm_layout_place(&layout, q);
+            assert_false(other.dap_group == p.dap_group && other.dap == p.dap);
+            assert_false(other.bp_group == p.bp_group && other.bp == p.bp);
+            assert_false(other.dp_group == p.dp_group && other.dp == p.dp);
+            assert_int_equal(other.dap_group == p.dap_group, other.dp == p.dp && other.bp == p.bp);
+            assert_int_equal(other.bp_group == p.bp_group, other.dp == p.dp && other.dap == p.dap);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dap_gives_the_same_numbers),
+        cmocka_unit_test(bp_gives_the_same_numbers),
+        cmocka_unit_test(what_is_not_finite_stops_all_ranks),
+        cmocka_unit_test(what_cannot_be_split_is_refused),
+        cmocka_unit_test(dp_takes_the_mean_over_groups),
+        cmocka_unit_test(a_block_sends_what_the_page_says),
+        cmocka_unit_test(branches_meet_once_a_block),
+        cmocka_unit_test(places_follow_from_the_rank),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

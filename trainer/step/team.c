@@ -1,0 +1,145 @@
+/* team.c: see team.h. A call starts a thread for every rank but the first and waits for them: at
+ * the length of a step that costs nothing. */
+#include "trainer/step/team.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { MAX_RANK = 16 };
+
+typedef struct member {
+    fm_trainer *trainer;
+    const fm_features *features; /* of the call in hand: to be queued; NULL: collect */
+    bool is_last;
+    fm_sample_result result;
+    fm_status status;
+    fm_error error;
+} member;
+
+struct fm_team {
+    fm_local_groups *groups;
+    int32_t n_rank;
+    member rank[MAX_RANK];
+};
+
+static fm_status check(const fm_trainer_options *options, const fm_layout *layout,
+                       fm_error *reterr) {
+    assert(layout->dp == 1);
+    if (layout->bp > 1 && options->model.order == FM_ORDER_ORIGINAL) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "bp = 2 needs a block with two branches: order = opm_first or parallel, "
+                       "not original");
+    }
+    if (layout->bp > 1 && options->model.recompute == FM_RECOMPUTE_AUTO) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "bp = 2 needs both ranks to recompute the same blocks: recompute = none, "
+                       "hidden or block, not auto");
+    }
+    return FM_OK;
+}
+
+fm_status fm_team_create(const fm_trainer_options *options, const fm_layout *layout,
+                         fm_team **ret_team, fm_error *reterr) {
+    fm_status status = check(options, layout, reterr);
+    if (status) {
+        return status;
+    }
+    fm_team *team = calloc(1, sizeof *team);
+    if (!team) {
+        return fm_fail(reterr, FM_ERR_NOMEM, "the trainer's own memory was refused");
+    }
+    const fm_kernels *kernels =
+        options->kernels ? options->kernels : fm_kernels_cpu(options->element);
+    status = fm_local_groups_create(layout, kernels, &team->groups, reterr);
+    int32_t n_rank = status ? 0 : fm_layout_ranks(layout);
+    for (int32_t r = 0; r < n_rank && !status; r++) {
+        fm_trainer_options own = *options;
+        own.groups = n_rank > 1 ? fm_local_groups_get(team->groups, r) : NULL;
+        status = fm_trainer_create(&own, &team->rank[r].trainer, reterr);
+        team->n_rank = r + 1;
+    }
+    if (status) {
+        fm_team_destroy(team);
+        return status;
+    }
+    *ret_team = team;
+    return FM_OK;
+}
+
+void fm_team_destroy(fm_team *team) {
+    for (int32_t r = 0; team && r < team->n_rank; r++) {
+        fm_trainer_destroy(team->rank[r].trainer);
+    }
+    if (team) {
+        fm_local_groups_destroy(team->groups);
+    }
+    free(team);
+}
+
+fm_trainer *fm_team_get_first(const fm_team *team) {
+    return team->rank[0].trainer;
+}
+
+static void *work(void *argument) {
+    member *self = argument;
+    self->status = self->features ? fm_trainer_queue(self->trainer, self->features, self->is_last,
+                                                     &self->error)
+                                  : fm_trainer_collect(self->trainer, &self->result, &self->error);
+    return NULL;
+}
+
+/* The first rank's error; all fail, or none. */
+static fm_status work_on_all(fm_team *team, const fm_features *features, bool is_last,
+                             fm_error *reterr) {
+    pthread_t threads[MAX_RANK];
+    for (int32_t r = 0; r < team->n_rank; r++) {
+        team->rank[r].features = features;
+        team->rank[r].is_last = is_last;
+        int failed = r ? pthread_create(&threads[r], NULL, work, &team->rank[r]) : 0;
+        assert(!failed); /* the others would wait for this one */
+        (void)failed;
+    }
+    work(&team->rank[0]);
+    const member *first = &team->rank[0];
+    for (int32_t r = 1; r < team->n_rank; r++) {
+        pthread_join(threads[r], NULL);
+        assert((team->rank[r].status == FM_OK) == (first->status == FM_OK));
+    }
+    if (first->status != FM_OK) {
+        *reterr = first->error;
+    }
+    return first->status;
+}
+
+fm_status fm_team_queue(fm_team *team, const fm_features *features, bool is_last,
+                        fm_error *reterr) {
+    return work_on_all(team, features, is_last, reterr);
+}
+
+fm_status fm_team_collect(fm_team *team, fm_sample_result *ret_result, fm_error *reterr) {
+    fm_status status = work_on_all(team, NULL, false, reterr);
+    if (status == FM_OK) {
+        *ret_result = team->rank[0].result;
+    }
+    return status;
+}
+
+void fm_team_copy_first(fm_team *team) {
+    const fm_trainer *first = team->rank[0].trainer;
+    const fm_params *from = &first->params;
+    int64_t bytes = from->n_element * (int64_t)fm_element_bytes(from->element);
+    int64_t count = bytes / (int64_t)fm_element_bytes(from->kernels->act);
+    for (int32_t r = 1; r < team->n_rank; r++) {
+        fm_trainer *other = team->rank[r].trainer;
+        fm_params *to = &other->params;
+        const fm_kernels *kernels = from->kernels;
+        kernels->copy(NULL, count, from->master, to->master);
+        kernels->copy(NULL, count, from->moment1, to->moment1);
+        kernels->copy(NULL, count, from->moment2, to->moment2);
+        kernels->copy(NULL, count, from->ema, to->ema);
+        fm_params_refresh_copy(to);
+        other->optimizer.step = first->optimizer.step;
+        other->optimizer.samples = first->optimizer.samples;
+    }
+}
