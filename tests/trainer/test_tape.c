@@ -38,7 +38,7 @@ static fm_tensor_ref build_chain(fm_tape *tape, const fm_tensor_ref *input, cons
                           : x;
 }
 
-static void begin(op_bench *bench, chain *s, bool without_gradient) {
+static void begin(op_bench *bench, chain *s, bool without_gradient, op_builder build) {
     op_begin(bench, FM_ELEMENT_F64);
     bench->without_gradient = without_gradient;
     op_input(bench, 2, (int64_t[]){ROWS, C}, true);
@@ -50,7 +50,7 @@ static void begin(op_bench *bench, chain *s, bool without_gradient) {
         s->weights[i].w2 = op_block(bench, C, HIDDEN);
         s->weights[i].b2 = op_block(bench, C, 0);
     }
-    op_finish(bench, build_chain, s);
+    op_finish(bench, build, s);
 }
 
 static void run(op_bench *bench) {
@@ -65,7 +65,7 @@ static void shared_parameters_and_late_readers_add_gradients(void **state) {
     for (int variant = 0; variant < 8; variant++) {
         chain s = {.recompute = variant & 1, .share = variant & 2, .late_reader = variant & 4};
         op_bench bench;
-        begin(&bench, &s, false);
+        begin(&bench, &s, false, build_chain);
         op_check_gradients(&bench);
         op_end(&bench);
     }
@@ -75,8 +75,8 @@ static void recomputing_blocks_changes_no_bit_and_saves_memory(void **state) {
     (void)state;
     chain keep = {0}, drop = {.recompute = true};
     op_bench a, b;
-    begin(&a, &keep, false);
-    begin(&b, &drop, false);
+    begin(&a, &keep, false, build_chain);
+    begin(&b, &drop, false, build_chain);
     run(&a);
     run(&b);
     assert_memory_equal(a.params.gradient, b.params.gradient,
@@ -94,12 +94,55 @@ static void used_bytes_equal_planned_bytes(void **state) {
     for (int variant = 0; variant < 4; variant++) {
         chain s = {.recompute = variant & 1};
         op_bench bench;
-        begin(&bench, &s, variant & 2);
+        begin(&bench, &s, variant & 2, build_chain);
         assert_true(bench.tape.size.arena_bytes > 0);
         assert_true(fm_tape_used_bytes(&bench.tape) < bench.tape.size.arena_bytes);
         run(&bench);
         assert_int_equal(fm_tape_used_bytes(&bench.tape), bench.tape.size.arena_bytes);
         op_end(&bench);
+    }
+}
+
+/* The upper half of the chain. */
+static fm_tensor_ref build_upper(fm_tape *tape, const fm_tensor_ref *input, const void *context) {
+    const chain *s = context;
+    fm_tensor_ref x = input[0];
+    for (int i = DEPTH / 2; i < DEPTH; i++) {
+        x = fm_op_transition(tape, "link", x, &s->weights[i], true, FM_KEEP);
+    }
+    return x;
+}
+
+static fm_tensor_ref build_wanting(fm_tape *tape, const fm_tensor_ref *input, const void *context) {
+    fm_tensor_ref out = build_chain(tape, input, context);
+    fm_tape_want_gradient(tape, tape->node[DEPTH / 2 - 1].output[0]);
+    fm_tape_keep(tape, tape->node[DEPTH / 2 - 1].output[0]);
+    return out;
+}
+
+/* A gradient that is wanted in the middle of a residual stream stays what it was there, and changes
+ * no other. */
+static void a_wanted_gradient_is_not_handed_down(void **state) {
+    (void)state;
+    for (int recompute = 0; recompute < 2; recompute++) {
+        chain plain = {.recompute = recompute}, s = plain, t = plain;
+        op_bench whole, wanting, upper;
+        begin(&whole, &plain, false, build_chain);
+        begin(&wanting, &s, false, build_wanting);
+        begin(&upper, &t, false, build_upper);
+        run(&whole);
+        run(&wanting);
+        assert_memory_equal(whole.params.gradient, wanting.params.gradient,
+                            (size_t)whole.params.n_element * sizeof(double));
+        fm_tensor_ref middle = wanting.tape.node[DEPTH / 2 - 1].output[0];
+        memcpy(op_input_data(&upper, 0), fm_tape_data(&wanting.tape, middle),
+               ROWS * C * sizeof(double));
+        run(&upper);
+        assert_memory_equal(fm_tape_gradient(&upper.tape, upper.input_tensor[0]),
+                            fm_tape_gradient(&wanting.tape, middle), ROWS * C * sizeof(double));
+        op_end(&whole);
+        op_end(&wanting);
+        op_end(&upper);
     }
 }
 
@@ -110,7 +153,7 @@ static void what_is_not_finite_is_named(void **state) {
     op_bench bench;
     char what[256];
     uint32_t flag;
-    begin(&bench, &s, false);
+    begin(&bench, &s, false, build_chain);
     assert_false(fm_tape_name_nonfinite(&bench.tape, NULL, &flag, what, sizeof what));
     double *seed = fm_state_data(&bench.state, bench.output_gradient), old = seed[ROWS * C - 1];
     seed[ROWS * C - 1] = INFINITY;
@@ -129,8 +172,8 @@ static void a_tape_without_gradient_updates_in_place(void **state) {
     (void)state;
     chain s = {0}, t = {0};
     op_bench with, without;
-    begin(&with, &s, false);
-    begin(&without, &t, true);
+    begin(&with, &s, false, build_chain);
+    begin(&without, &t, true, build_chain);
     run(&with);
     run(&without);
     assert_memory_equal(fm_tape_data(&with.tape, with.output_tensor),
@@ -147,8 +190,8 @@ static void other_streams_keep_their_places(void **state) {
     (void)state;
     chain s = {0}, t = {.stream = 1};
     op_bench a, b;
-    begin(&a, &s, false);
-    begin(&b, &t, false);
+    begin(&a, &s, false, build_chain);
+    begin(&b, &t, false, build_chain);
     run(&a);
     run(&b);
     assert_true(b.tape.size.arena_bytes > a.tape.size.arena_bytes);
@@ -169,7 +212,7 @@ static void using_a_destroyed_input_asserts(void **state) {
         signal(SIGABRT, SIG_DFL);
         chain s = {.in_place = true};
         op_bench bench;
-        begin(&bench, &s, false);
+        begin(&bench, &s, false, build_chain);
         _exit(0);
     }
     int status = 0;
@@ -222,6 +265,7 @@ int main(void) {
         cmocka_unit_test(shared_parameters_and_late_readers_add_gradients),
         cmocka_unit_test(recomputing_blocks_changes_no_bit_and_saves_memory),
         cmocka_unit_test(used_bytes_equal_planned_bytes),
+        cmocka_unit_test(a_wanted_gradient_is_not_handed_down),
         cmocka_unit_test(what_is_not_finite_is_named),
         cmocka_unit_test(a_tape_without_gradient_updates_in_place),
         cmocka_unit_test(other_streams_keep_their_places),

@@ -224,7 +224,8 @@ void fm_tape_keep(fm_tape *tape, fm_tensor_ref tensor);
  * state; backward may update its buffer in place. */
 void fm_tape_seed_gradient(fm_tape *tape, fm_tensor_ref tensor, int32_t state_tensor);
 
-/* A gradient that the caller reads after backward: kept to the end. */
+/* A gradient that the caller reads after backward: kept to the end, and not handed down in place.
+ */
 void fm_tape_want_gradient(fm_tape *tape, fm_tensor_ref tensor);
 
 static inline const fm_tensor *fm_tape_tensor(const fm_tape *tape, fm_tensor_ref tensor) {

@@ -21,18 +21,18 @@ static void plan_input_gradient(fm_tape *tape, fm_node *node, int i) {
     uint32_t bit = 1u << i;
     node->input_written |= bit;
     fm_tensor_ref present = tape->tensor[input].gradient;
-    if (i == node->residual) {
-        fm_tensor_ref above = tape->tensor[node->output[0]].gradient;
-        if (present == FM_TENSOR_NONE) {
-            tape->tensor[input].gradient = above;
-        }
-        node->residual_adds = present != FM_TENSOR_NONE && present != above;
-        node->input_beta |= bit;
-    } else if (present == FM_TENSOR_NONE) {
-        fm_tensor_ref gradient = fm_tape_add_gradient(tape, input);
+    /* What the caller reads later must not be added to. */
+    bool passes = i == node->residual && !tape->tensor[node->output[0]].wants_gradient;
+    fm_tensor_ref above = tape->tensor[node->output[0]].gradient;
+    if (present == FM_TENSOR_NONE) {
+        fm_tensor_ref gradient = passes ? above : fm_tape_add_gradient(tape, input);
         tape->tensor[input].gradient = gradient;
-    } else {
+    }
+    if (passes || present != FM_TENSOR_NONE) {
         node->input_beta |= bit;
+    }
+    if (i == node->residual) {
+        node->residual_adds = tape->tensor[input].gradient != above;
     }
     if (tape->tensor[input].wants_gradient) {
         tape->buffer[tape->tensor[tape->tensor[input].gradient].buffer].kept = true;

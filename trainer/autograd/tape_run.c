@@ -11,6 +11,7 @@ void fm_tape_bind(fm_tape *tape, void *memory) {
 static void add_residual_gradient(const fm_run *run, const fm_node *node) {
     const fm_tensor *x = &run->tape->tensor[node->input[node->residual]];
     fm_out dx = fm_run_gradient(run, node, node->residual);
+    dx.beta = FM_ADD; /* the op has written its part */
     run->kernels->axpy(run->stream, fm_tensor_local_count(x), 1.0,
                        fm_run_output_gradient(run, node, 0), dx);
 }
