@@ -54,8 +54,11 @@ void fm_facts_encode_row(const fm_chain_facts *facts, uint8_t ret_bytes[FM_FACTS
 }
 
 static bool is_good(const fm_chain_facts *facts) {
-    static const fm_chain_facts none = {0};
-    if (!(facts->flags & FM_FACTS_KNOWN)) return memcmp(facts, &none, sizeof none) == 0;
+    if (!(facts->flags & FM_FACTS_KNOWN)) {
+        return !facts->flags && !facts->n_res && !facts->n_unknown && !facts->n_most &&
+               !facts->cluster_size && facts->resolution == 0.0f && !signbit(facts->resolution) &&
+               !facts->release_date[0] && fm_part_is_date(facts->release_date);
+    }
     return facts->flags <= FM_FACTS_FLAGS && facts->n_res >= 1 &&
            facts->n_unknown <= facts->n_most && facts->n_most >= 1 &&
            facts->n_most <= facts->n_res && isfinite(facts->resolution) &&

@@ -1,4 +1,5 @@
 /* cmd_export.c: foldmill export: a chain's features as NumPy arrays under the reference's names. */
+#include "cache/names.h"
 #include "cache/store.h"
 #include "featurizer/nonensembled.h"
 #include "featurizer/structure.h"
@@ -68,8 +69,9 @@ static fm_status append_structure(fm_npz_writer *writer, const fm_record *record
                                   fm_error *reterr) {
     fm_structure_array arrays[FM_STRUCTURE_N_ARRAY];
     size_t n;
-    fm_status status = fm_structure_list_arrays(record->sequence, record->structure, record->name,
-                                                arena, arrays, &n, reterr);
+    fm_status status =
+        fm_structure_list_arrays(record->sequence, record->structure,
+                                 fm_name_in_dataset(record->name), arena, arrays, &n, reterr);
     for (size_t i = 0; !status && i < n; i++) {
         status = fm_npz_writer_append(writer, arrays[i].key, arrays[i].dtype, arrays[i].rank,
                                       arrays[i].shape, arrays[i].data, reterr);

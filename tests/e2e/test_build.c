@@ -178,12 +178,47 @@ static void golden_chains(void **state) {
     fm_test_manifest_close(manifest);
 }
 
+/* A predicted structure as part of a dataset for distillation: a PDB file, found by its folder's
+ * name. Its search found templates that the reference did not have either. */
+static void golden_prediction(void **state) {
+    (void)state;
+    fm_test_manifest *manifest = fm_test_manifest_open();
+    fm_arena arena;
+    size_t n_compared = 0;
+    if (!manifest) {
+        print_message("skipped: FM_REFERENCE_DATA is not set\n");
+        skip();
+    }
+    assert_int_equal(fm_arena_init(&arena, (size_t)1 << 30, NULL), FM_OK);
+    assert_int_equal(run("from=$FM_REFERENCE_DATA/golden/inputs && mkdir -p set/alignments/6KWC && "
+                         "cp -r $from/distill_pdb set/data && cp $from/chains/6KWC_1/*.a3m "
+                         "$from/chains/6KWC_1/*.sto set/alignments/6KWC && "
+                         "$FOLDMILL build --dataset distillation=set --cache golden "
+                         "--compat openfold -q > /dev/null"),
+                     0);
+    for (size_t i = 0; i < fm_test_manifest_count(manifest); i++) {
+        const fm_test_item *item = fm_test_manifest_item(manifest, i);
+        fm_arena_reset(&arena);
+        bool is_chain = strcmp(item->kind, "chain_features") == 0 && item->source &&
+                        strcmp(item->source, "inputs/distill_pdb/6KWC.pdb") == 0;
+        bool is_transformed =
+            strcmp(item->kind, "nonensembled") == 0 && strcmp(item->source, "6KWC") == 0;
+        if (is_chain) compare_chain(&arena, item, "distillation:6KWC", "chain", 20);
+        if (is_transformed) compare_chain(&arena, item, "distillation:6KWC", "nonensembled", 48);
+        n_compared += is_chain || is_transformed;
+    }
+    assert_int_equal(n_compared, 2);
+    fm_arena_fini(&arena);
+    fm_test_manifest_close(manifest);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(exit_codes, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(stop_by_signal, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(full_disk, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(golden_chains, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(golden_prediction, make_folder, drop_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
