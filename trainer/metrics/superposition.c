@@ -2,31 +2,37 @@
 #include "trainer/metrics/superposition.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { N_SWEEP = 32 }; /* Jacobi's method converges in 6 or 7 */
 
+/* Sums in variables of their own: in arrays the compiler would keep them in memory. */
 static void center_of(size_t n, const double *points, double out[3]) {
-    double sum[3] = {0};
-    for (size_t i = 0; i < n; i++) {
-        for (int k = 0; k < 3; k++)
-            sum[k] += points[3 * i + (size_t)k];
+    double x = 0, y = 0, z = 0;
+    for (const double *p = points; p < points + 3 * n; p += 3) {
+        x += p[0];
+        y += p[1];
+        z += p[2];
     }
-    for (int k = 0; k < 3; k++)
-        out[k] = sum[k] / (double)n;
+    out[0] = x / (double)n;
+    out[1] = y / (double)n;
+    out[2] = z / (double)n;
 }
 
 /* s[a][b] = sum over points of (moving - its centre)[a] * (fixed - its centre)[b]. */
 static void correlate(size_t n, const double *moving, const double *fixed, const double from[3],
                       const double to[3], double s[3][3]) {
-    memset(s, 0, 9 * sizeof s[0][0]);
-    for (size_t i = 0; i < n; i++) {
-        for (size_t a = 0; a < 3; a++) {
-            double x = moving[3 * i + a] - from[a];
-            for (size_t b = 0; b < 3; b++)
-                s[a][b] += x * (fixed[3 * i + b] - to[b]);
-        }
+    double fx = from[0], fy = from[1], fz = from[2], tx = to[0], ty = to[1], tz = to[2];
+    double xx = 0, xy = 0, xz = 0, yx = 0, yy = 0, yz = 0, zx = 0, zy = 0, zz = 0;
+    for (size_t i = 0; i < 3 * n; i += 3) {
+        double px = moving[i] - fx, py = moving[i + 1] - fy, pz = moving[i + 2] - fz;
+        double qx = fixed[i] - tx, qy = fixed[i + 1] - ty, qz = fixed[i + 2] - tz;
+        xx += px * qx, xy += px * qy, xz += px * qz;
+        yx += py * qx, yy += py * qy, yz += py * qz;
+        zx += pz * qx, zy += pz * qy, zz += pz * qz;
     }
+    s[0][0] = xx, s[0][1] = xy, s[0][2] = xz;
+    s[1][0] = yx, s[1][1] = yy, s[1][2] = yz;
+    s[2][0] = zx, s[2][1] = zy, s[2][2] = zz;
 }
 
 /* Horn's equation (44): its largest eigenvalue's vector is the quaternion. */

@@ -41,15 +41,13 @@ static void superpose_chosen(search *s) {
         memcpy(s->to + 3 * i, s->truth + from, 3 * sizeof(double));
     }
     const fm_motion m = fm_superpose(s->n_chosen, s->from, s->to);
-    const double *t = m.translation;
+    const double *u = m.rotation[0], *v = m.rotation[1], *w = m.rotation[2], *t = m.translation;
     for (size_t i = 0; i < s->n; i++) {
         const double *p = s->predicted + 3 * i, *q = s->truth + 3 * i;
-        double d[3];
-        for (int k = 0; k < 3; k++) {
-            const double *row = m.rotation[k];
-            d[k] = row[0] * p[0] + row[1] * p[1] + row[2] * p[2] + t[k] - q[k];
-        }
-        s->square[i] = d[0] * d[0] + d[1] * d[1] + d[2] * d[2];
+        double x = u[0] * p[0] + u[1] * p[1] + u[2] * p[2] + t[0] - q[0];
+        double y = v[0] * p[0] + v[1] * p[1] + v[2] * p[2] + t[1] - q[1];
+        double z = w[0] * p[0] + w[1] * p[1] + w[2] * p[2] + t[2] - q[2];
+        s->square[i] = x * x + y * y + z * z;
     }
 }
 
@@ -68,14 +66,18 @@ static void list_close(search *s, double cutoff) {
 
 static void keep_best(search *s) {
     double sum = 0, per_square = 1 / (s->d0 * s->d0);
-    size_t within[N_THRESHOLD] = {0};
+    size_t a = 0, b = 0, c = 0, d = 0, e = 0; /* points within each threshold */
     for (size_t i = 0; i < s->n; i++)
         sum += 1 / (1 + s->square[i] * per_square);
-    for (int t = 0; t < N_THRESHOLD; t++) {
-        double limit = thresholds[t] * thresholds[t];
-        for (size_t i = 0; i < s->n; i++)
-            within[t] += s->square[i] <= limit;
+    for (size_t i = 0; i < s->n; i++) {
+        double square = s->square[i];
+        a += square <= thresholds[0] * thresholds[0];
+        b += square <= thresholds[1] * thresholds[1];
+        c += square <= thresholds[2] * thresholds[2];
+        d += square <= thresholds[3] * thresholds[3];
+        e += square <= thresholds[4] * thresholds[4];
     }
+    const size_t within[N_THRESHOLD] = {a, b, c, d, e};
     if (sum > s->best_sum) s->best_sum = sum;
     for (int t = 0; t < N_THRESHOLD; t++) {
         if (within[t] > s->best_count[t]) s->best_count[t] = within[t];
