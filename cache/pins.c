@@ -158,10 +158,10 @@ fm_status fm_store_open_for(const char *cache, const char *name, fm_store **ret_
     if (status && status != FM_ERR_NOT_FOUND) return status;
     status = fm_store_open_generation(cache, number, ret_store, reterr);
     if (status == FM_ERR_NOT_FOUND && number && reterr) {
-        status = fm_fail(reterr, FM_ERR_NOT_FOUND,
-                         "snapshot %s is pinned to generation %" PRIu64
-                         ", which is not there (foldmill snapshot unpin %s)",
-                         name, number, name);
+        (void)fm_fail(reterr, FM_ERR_NOT_FOUND,
+                      "snapshot %s is pinned to generation %" PRIu64
+                      ", which is not there (foldmill snapshot unpin %s)",
+                      name, number, name);
         return fm_error_in(reterr, cache);
     }
     return status;

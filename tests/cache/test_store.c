@@ -277,6 +277,36 @@ static void test_lying_manifest(void **state) {
     teardown_case(&test);
 }
 
+/* A cache that a newer foldmill made: readers and builds say so, and nothing is changed. */
+static void test_newer_format(void **state) {
+    (void)state;
+    cache_case test;
+    fm_store *store;
+    fm_build_report report;
+    setup_case(&test, 2);
+    build(&test);
+    assert_int_equal(
+        run_shell(
+            "cd %s/generations && sed -i -e '/^end /d' -e '1s/ [0-9]*$/ 99/' -e '2i mood good' "
+            "00000001.manifest && echo end $(sha256sum < 00000001.manifest | cut -c 1-64) >> "
+            "00000001.manifest && "
+            "cd ../.. && find cache -type f | sort | xargs sha256sum > before",
+            test.cache),
+        0);
+    assert_int_equal(fm_store_open(test.cache, &store, &test.error), FM_ERR_UNSUPPORTED);
+    assert_non_null(strstr(test.error.message, "format 99"));
+    assert_non_null(strstr(test.error.message, "newer"));
+    assert_non_null(strstr(test.error.source, ".manifest"));
+    assert_int_equal(build_with(&test, test.data, test.cache, (fm_build_options){0}, &report),
+                     FM_ERR_UNSUPPORTED);
+    assert_non_null(strstr(test.error.message, "newer"));
+    assert_int_equal(
+        run_shell("cd %s && find cache -type f | sort | xargs sha256sum | cmp - before",
+                  test.folder),
+        0);
+    teardown_case(&test);
+}
+
 /* The decoders alone, without the hashes before them: every single bit of an index and of notes. */
 static void test_decoders(void **state) {
     (void)state;
@@ -325,6 +355,7 @@ int main(void) {
         cmocka_unit_test(test_truncated_shard),
         cmocka_unit_test(test_changed_generation),
         cmocka_unit_test(test_lying_manifest),
+        cmocka_unit_test(test_newer_format),
         cmocka_unit_test(test_decoders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
