@@ -2,7 +2,7 @@
  *
  *     bench_build [--dataset DIR] [--chains N] [--rounds N]
  *
- * Without --dataset: N (32) chains of the synthetic set of bench_set.h, on a memory-backed disk.
+ * Without --dataset: N (64) chains of the synthetic set of bench_set.h, on a memory-backed disk.
  * Rows: reading every input into memory (the bound of any build), reading and hashing, reading and
  * making all parts in memory (no encoding, no compression), the whole build with 1 and 2 workers
  * into an empty cache, and again over the finished one; then loading every chain.
@@ -233,14 +233,14 @@ static void print_summary(const bench_state *bench, cost one, cost two) {
 
 static void parse_arguments(bench_state *bench, int argc, char **argv) {
     bench->rounds = 5;
-    bench->n_chain = 32;
+    bench->n_chain = 64;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--dataset") == 0) bench->dataset = argv[i + 1];
         if (strcmp(argv[i], "--chains") == 0) bench->n_chain = strtoull(argv[i + 1], NULL, 10);
         if (strcmp(argv[i], "--rounds") == 0) bench->rounds = strtoull(argv[i + 1], NULL, 10);
     }
     if (bench->rounds < 1 || bench->rounds > ROUNDS_MAX) bench->rounds = 5;
-    if (bench->n_chain < 1 || bench->n_chain > 10000) bench->n_chain = 32;
+    if (bench->n_chain < 1 || bench->n_chain > 10000) bench->n_chain = 64;
 }
 
 int main(int argc, char **argv) {
