@@ -7,79 +7,88 @@ namespace fm_cuda {
 
 /* ---- queries, keys, values and logits -------------------------------------------------------- */
 
-/* Queries and keys of a tile of logits, features of a round. A thread has two queries, four keys.
- */
-constexpr int LOGIT_QUERIES = 32, LOGIT_KEYS = 64, LOGIT_WIDTH = 32, LOGIT_ROWS = 2,
-              LOGIT_COLUMNS = 4;
+/* Queries and keys of a tile of logits. A thread has two queries, four keys. */
+constexpr int LOGIT_QUERIES = 32, LOGIT_KEYS = 64, LOGIT_ROWS = 2, LOGIT_COLUMNS = 4;
 
-enum ipa_operand { IPA_QUERY, IPA_KEY, IPA_VALUE };
-
-/* Feature f of residue i's query, key or value of head h. */
-template <typename T>
-__device__ inline float ipa_feature(const fm_ipa &a, const ipa_layout &l, ipa_operand what,
-                                    int64_t i, int64_t h, int64_t f) {
-    const T *row = (const T *)a.projections + a.ld * i;
-    if (f < a.c) {
-        int64_t at = what == IPA_QUERY ? l.q + h * a.c : l.kv + (2 * h + (what == IPA_VALUE)) * a.c;
-        return get(row[at + f]);
-    }
-    int64_t p = (f - a.c) / 3, axis = (f - a.c) % 3, count = l.n_kv_points;
-    const T *from = row + l.kv_points + h * (a.n_qk + a.n_v) + p;
-    if (what == IPA_VALUE) from += a.n_qk;
-    if (what == IPA_QUERY) from = row + l.q_points + h * a.n_qk + p, count = l.n_q_points;
-    float frame[FRAME], rotation[9], local[3], point[3];
-    read_row<FRAME>((const T *)a.frames + FRAME * i, frame);
-    matrix_of_quaternion(frame, rotation);
-#pragma unroll
-    for (int k = 0; k < 3; k++)
-        local[k] = get(from[k * count]);
-    rotate(rotation, local, point);
-    return axis == 0 ? point[0] + frame[4] : axis == 1 ? point[1] + frame[5] : point[2] + frame[6];
-}
-
-/* Features from .. from + LOGIT_WIDTH of rows from `first` on, feature by feature; to the
- * workspace, too, where `out` is not NULL. */
-template <typename T, int ROWS>
-__device__ inline void load_features(const fm_ipa &a, const ipa_layout &l, ipa_operand what,
-                                     int64_t first, int64_t h, int64_t from, float *out,
-                                     float (*tile)[ROWS + 1]) {
-    for (int at = threadIdx.x; at < ROWS * LOGIT_WIDTH; at += IPA_THREADS) {
-        int r = at / LOGIT_WIDTH, c = at % LOGIT_WIDTH;
-        int64_t i = first + r, f = from + c;
-        bool exists = i < a.n && f < l.f;
-        float x = exists ? ipa_feature<T>(a, l, what, i, h, f) : 0;
-        tile[c][r] = x;
-        if (exists && out) out[(h * a.n + i) * l.f + f] = x;
-    }
-}
-
-struct logit_tiles {
-    float query[LOGIT_WIDTH][LOGIT_QUERIES + 1], key[LOGIT_WIDTH][LOGIT_KEYS + 1];
+/* Where one head's queries, keys or values lie in a row of projections: channels, and the first of
+ * its points, whose coordinates are `count` apart. */
+struct ipa_part {
+    int channels, points, count, n_point;
 };
 
-/* Products of channels and squared distances of points, for a thread's queries and keys. */
-__device__ inline void add_products(const logit_tiles &tiles, int channels,
-                                    float (*product)[LOGIT_COLUMNS],
-                                    float (*square)[LOGIT_COLUMNS]) {
-    int row = threadIdx.x / 16, column = threadIdx.x % 16;
-    for (int f = 0; f < LOGIT_WIDTH; f++) {
-        float x[LOGIT_ROWS], y[LOGIT_COLUMNS];
+/* Rows from `first` on: channels, then points in global axes; to tile [rows, pitch] and to out
+ * [n, channels + 3 n_point], where these are not NULL. Sixteen lanes a row. */
+template <typename T>
+__device__ inline void make_rows(const fm_ipa &a, const ipa_part &part, int first, int rows,
+                                 float *tile, int pitch, float *out) {
+    int c = (int)a.c, width = c + 3 * part.n_point, lane = threadIdx.x % 16;
+    for (int r = threadIdx.x / 16; r < rows; r += 16) {
+        int i = first + r;
+        bool exists = i < a.n;
+        const T *row = (const T *)a.projections + (exists ? a.ld * i : 0);
+        float frame[FRAME], rotation[9];
+        read_row<FRAME>((const T *)a.frames + (exists ? FRAME * i : 0), frame);
+        matrix_of_quaternion(frame, rotation);
+        for (int f = lane; f < c; f += 16) {
+            float x = get(row[part.channels + f]);
+            if (tile) tile[r * pitch + f] = x;
+            if (out && exists) out[i * width + f] = x;
+        }
+        for (int p = lane; p < part.n_point; p += 16) {
+            const T *from = row + part.points + p;
+            float local[3] = {get(from[0]), get(from[part.count]), get(from[2 * part.count])};
+            float point[3];
+            rotate(rotation, local, point);
+            add3(point, frame + 4);
+#pragma unroll
+            for (int axis = 0; axis < 3; axis++) {
+                int f = c + 3 * p + axis;
+                if (tile) tile[r * pitch + f] = point[axis];
+                if (out && exists) out[i * width + f] = point[axis];
+            }
+        }
+    }
+}
+
+/* A thread's queries and keys of one feature. */
+__device__ inline void read_feature(const float *mine, const float *other, int pitch, float *x,
+                                    float *y) {
+#pragma unroll
+    for (int r = 0; r < LOGIT_ROWS; r++)
+        x[r] = mine[16 * r * pitch];
+#pragma unroll
+    for (int c = 0; c < LOGIT_COLUMNS; c++)
+        y[c] = other[16 * c * pitch];
+}
+
+/* sum = scale * products of channels + factor * squared distances of points, for a thread's queries
+ * and keys. */
+__device__ inline void add_products(const float *query, const float *key, int channels, int width,
+                                    int pitch, float scale, float factor,
+                                    float (*sum)[LOGIT_COLUMNS]) {
+    const float *mine = query + threadIdx.x / 16 * pitch, *other = key + threadIdx.x % 16 * pitch;
+    float square[LOGIT_ROWS][LOGIT_COLUMNS] = {{0}}, x[LOGIT_ROWS], y[LOGIT_COLUMNS];
+    for (int f = 0; f < channels; f++) {
+        read_feature(mine + f, other + f, pitch, x, y);
 #pragma unroll
         for (int r = 0; r < LOGIT_ROWS; r++)
-            x[r] = tiles.query[f][row + 16 * r];
+#pragma unroll
+            for (int c = 0; c < LOGIT_COLUMNS; c++)
+                sum[r][c] += x[r] * y[c];
+    }
+    for (int f = channels; f < width; f++) {
+        read_feature(mine + f, other + f, pitch, x, y);
+#pragma unroll
+        for (int r = 0; r < LOGIT_ROWS; r++)
+#pragma unroll
+            for (int c = 0; c < LOGIT_COLUMNS; c++)
+                square[r][c] += (x[r] - y[c]) * (x[r] - y[c]);
+    }
+#pragma unroll
+    for (int r = 0; r < LOGIT_ROWS; r++)
 #pragma unroll
         for (int c = 0; c < LOGIT_COLUMNS; c++)
-            y[c] = tiles.key[f][column + 16 * c];
-#pragma unroll
-        for (int r = 0; r < LOGIT_ROWS; r++)
-#pragma unroll
-            for (int c = 0; c < LOGIT_COLUMNS; c++) {
-                if (f < channels)
-                    product[r][c] += x[r] * y[c];
-                else
-                    square[r][c] += (x[r] - y[c]) * (x[r] - y[c]);
-            }
-    }
+            sum[r][c] = scale * sum[r][c] + factor * square[r][c];
 }
 
 /* A22:7. A masked query's logits would all carry the same mask_value, which changes no weight and
@@ -87,45 +96,49 @@ __device__ inline void add_products(const logit_tiles &tiles, int channels,
 template <typename T>
 __global__ void __launch_bounds__(IPA_THREADS)
     ipa_logit_kernel(fm_ipa a, ipa_layout l, ipa_space s) {
-    __shared__ logit_tiles tiles;
-    int64_t key = blockIdx.x * (int64_t)LOGIT_KEYS, query = blockIdx.y * (int64_t)LOGIT_QUERIES;
-    int64_t h = blockIdx.z;
-    float product[LOGIT_ROWS][LOGIT_COLUMNS] = {{0}}, square[LOGIT_ROWS][LOGIT_COLUMNS] = {{0}};
-    for (int64_t from = 0; from < l.f; from += LOGIT_WIDTH) {
-        __syncthreads();
-        load_features<T, LOGIT_QUERIES>(a, l, IPA_QUERY, query, h, from,
-                                        blockIdx.x == 0 ? s.q : NULL, tiles.query);
-        load_features<T, LOGIT_KEYS>(a, l, IPA_KEY, key, h, from, blockIdx.y == 0 ? s.k : NULL,
-                                     tiles.key);
-        __syncthreads();
-        add_products(tiles, (int)max_size(min_size(a.c - from, LOGIT_WIDTH), 0), product, square);
-    }
-    if (blockIdx.x == 0) /* the values of as many residues as the tile has queries */
-        for (int64_t at = threadIdx.x; at < LOGIT_QUERIES * l.g; at += IPA_THREADS) {
-            int64_t i = query + at / l.g, f = at % l.g;
-            if (i < a.n) s.v[(h * a.n + i) * l.g + f] = ipa_feature<T>(a, l, IPA_VALUE, i, h, f);
-        }
-    const T *mask = (const T *)a.mask, *bias = (const T *)a.bias;
+    extern __shared__ __align__(16) float shared[];
+    int key = (int)blockIdx.x * LOGIT_KEYS, query = (int)blockIdx.y * LOGIT_QUERIES;
+    int h = (int)blockIdx.z, c = (int)a.c, qk = (int)a.n_qk, v = (int)a.n_v;
+    int width = (int)l.f, pitch = width | 1; /* odd: a column of the tile lies in all banks */
+    int points = (int)l.kv_points + h * (qk + v), count = (int)l.n_kv_points;
+    float *queries = shared, *keys = shared + LOGIT_QUERIES * pitch;
+    ipa_part of_query = {h * c, (int)l.q_points + h * qk, (int)l.n_q_points, qk};
+    ipa_part of_key = {(int)l.kv + 2 * h * c, points, count, qk};
+    ipa_part of_value = {(int)l.kv + (2 * h + 1) * c, points + qk, count, v};
+    make_rows<T>(a, of_query, query, LOGIT_QUERIES, queries, pitch,
+                 blockIdx.x == 0 ? s.q + h * a.n * l.f : NULL);
+    make_rows<T>(a, of_key, key, LOGIT_KEYS, keys, pitch,
+                 blockIdx.y == 0 ? s.k + h * a.n * l.f : NULL);
+    if (blockIdx.x == 0) /* the values of the residues that are the tile's queries */
+        make_rows<T>(a, of_value, query, LOGIT_QUERIES, NULL, 0, s.v + h * a.n * l.g);
+    __syncthreads();
+    float sum[LOGIT_ROWS][LOGIT_COLUMNS] = {{0}};
     float factor = l.point_factor * ipa_softplus(get(((const T *)a.head_weights)[h]));
+    add_products(queries, keys, c, width, pitch, l.scale, factor, sum);
+    const T *mask = (const T *)a.mask, *bias = (const T *)a.bias;
+    int n = (int)a.n, n_head = (int)a.n_head;
 #pragma unroll
     for (int r = 0; r < LOGIT_ROWS; r++)
 #pragma unroll
-        for (int c = 0; c < LOGIT_COLUMNS; c++) {
-            int64_t i = query + threadIdx.x / 16 + 16 * r, j = key + threadIdx.x % 16 + 16 * c;
-            if (i >= a.n || j >= a.n) continue;
-            float mine = get(mask[i]);
-            float logit =
-                l.scale * product[r][c] + l.third * get(bias[(i * a.n + j) * a.n_head + h]);
-            logit += factor * square[r][c];
+        for (int m = 0; m < LOGIT_COLUMNS; m++) {
+            int i = query + threadIdx.x / 16 + 16 * r, j = key + threadIdx.x % 16 + 16 * m;
+            if (i >= n || j >= n) continue;
+            float mine = get(mask[i]), pair = get(bias[((int64_t)i * n + j) * n_head + h]);
+            float logit = sum[r][m] + l.third * pair;
             if (mine != 0) logit += l.mask_value * (mine * get(mask[j]) - 1);
-            s.weight[(h * a.n + i) * a.n + j] = logit;
+            s.weight[((int64_t)h * n + i) * n + j] = logit;
         }
 }
 
 template <typename T> void ipa_logits(fm_stream *stream, const fm_ipa *a, const ipa_space *s) {
     dim3 tiles((unsigned)divide_up(a->n, LOGIT_KEYS), (unsigned)divide_up(a->n, LOGIT_QUERIES),
                (unsigned)a->n_head);
-    ipa_logit_kernel<T><<<tiles, IPA_THREADS, 0, queue(stream)>>>(*a, ipa_layout_of(a), *s);
+    ipa_layout l = ipa_layout_of(a);
+    int bytes = (LOGIT_QUERIES + LOGIT_KEYS) * (int)(l.f | 1) * (int)sizeof(float);
+    if (bytes > 48 * 1024) /* more takes leave */
+        cudaFuncSetAttribute(ipa_logit_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             bytes);
+    ipa_logit_kernel<T><<<tiles, IPA_THREADS, (size_t)bytes, queue(stream)>>>(*a, l, *s);
     FM_LAUNCHED();
 }
 
@@ -185,18 +198,19 @@ constexpr int PAIR_CHANNELS = IPA_THREADS / 2;
 /* The weights of a tile of keys, [PAIR_KEYS, packed], 0 where there is no head or key. */
 __device__ inline void make_weights(const fm_ipa &a, const ipa_layout &l, const ipa_space &s,
                                     int64_t i, int64_t key, const float *lse, float *tile) {
-    for (int64_t at = threadIdx.x; at < PAIR_KEYS * l.packed; at += IPA_THREADS) {
-        int64_t h = at / PAIR_KEYS, k = at % PAIR_KEYS;
-        bool exists = h < a.n_head && key + k < a.n;
-        tile[k * l.packed + h] =
-            exists ? ipa_weight(s.weight[(h * a.n + i) * a.n + key + k], lse + 2 * h) : 0;
+    int packed = (int)l.packed, n = (int)a.n, n_head = (int)a.n_head;
+    const float *logits = s.weight + i * a.n + key;
+    for (int at = threadIdx.x; at < PAIR_KEYS * packed; at += IPA_THREADS) {
+        int h = at / PAIR_KEYS, k = at % PAIR_KEYS;
+        bool exists = h < n_head && key + k < n;
+        tile[k * packed + h] = exists ? ipa_weight(logits[(int64_t)h * n * n + k], lse + 2 * h) : 0;
     }
 }
 
 /* total[h] += weight * z over this thread's half of a tile's keys. */
 template <typename T>
-__device__ inline void add_pairs(const T *z, int64_t c_z, int count, const float *weight,
-                                 int64_t packed, float *total) {
+__device__ inline void add_pairs(const T *z, int c_z, int count, const float *weight, int packed,
+                                 float *total) {
 #pragma unroll 8
     for (int k = threadIdx.x / PAIR_CHANNELS; k < count; k += 2) {
         float x = get(z[k * c_z]), w[PAIR_HEADS];
@@ -228,8 +242,9 @@ __device__ inline void ipa_pair(const fm_ipa &a, const ipa_layout &l, const ipa_
                 make_weights(a, l, s, i, key, lse, weight);
                 __syncthreads();
                 if (channel < a.c_z)
-                    add_pairs((const T *)a.z + (i * a.n + key) * a.c_z + channel, a.c_z,
-                              (int)min_size(a.n - key, PAIR_KEYS), weight + head, l.packed, total);
+                    add_pairs((const T *)a.z + (i * a.n + key) * a.c_z + channel, (int)a.c_z,
+                              (int)min_size(a.n - key, PAIR_KEYS), weight + head, (int)l.packed,
+                              total);
             }
             for (int m = 0; m < PAIR_HEADS && second; m++)
                 other[m][column] = total[m];

@@ -92,15 +92,19 @@ __device__ inline float ipa_softplus(float x) {
 constexpr int IPA_ROWS = 16, IPA_TILE = 32, IPA_WIDTH = 48, IPA_THREADS = 256;
 constexpr int IPA_SHARE = IPA_WIDTH / 16;
 
-/* tile[r][c] = x[(first + r) * ld + from + c], c < IPA_WIDTH, 0 where there is none; by the block.
- * PITCH: floats from row to row of the tile. */
+/* tile[r][c] = x[(first + r) * ld + from + c], c < IPA_WIDTH, 0 where there is none; by the block,
+ * sixteen lanes a row. PITCH: floats from row to row of the tile. */
 template <int ROWS, int PITCH>
-__device__ inline void load_tile(const float *x, int64_t first, int64_t n, int64_t ld, int64_t from,
+__device__ inline void load_tile(const float *x, int first, int n, int ld, int from,
                                  float (*tile)[PITCH]) {
-    for (int at = threadIdx.x; at < ROWS * IPA_WIDTH; at += IPA_THREADS) {
-        int64_t row = first + at / IPA_WIDTH, column = from + at % IPA_WIDTH;
-        tile[at / IPA_WIDTH][at % IPA_WIDTH] = row < n && column < ld ? x[row * ld + column] : 0;
-    }
+#pragma unroll
+    for (int step = 0; step < ROWS; step += 16)
+#pragma unroll
+        for (int m = 0; m < IPA_SHARE; m++) {
+            int r = step + threadIdx.x / 16, column = threadIdx.x % 16 + 16 * m;
+            bool exists = first + r < n && from + column < ld;
+            tile[r][column] = exists ? x[(first + r) * ld + from + column] : 0;
+        }
 }
 
 /* The average of a value point less the translation, and in the query's frame (A22:10); its
@@ -133,21 +137,24 @@ __device__ inline void ipa_average(const fm_ipa &a, const ipa_layout &l, const i
                                    int64_t query, int64_t h, int64_t first_feature,
                                    const float (*lse)[2], bool keep, ipa_average_tiles *tiles) {
     int row = threadIdx.x / 16, column = threadIdx.x % 16;
+    int n = (int)a.n, g = (int)l.g, rows = (int)min_size(a.n - query, IPA_ROWS);
     float *logits = s.weight + (h * a.n + query) * a.n;
-    for (int64_t from = first_feature; from < l.g; from += IPA_WIDTH) {
+    float *average = s.average + (h * a.n + query + row) * l.g;
+    const float *values = s.v + h * a.n * l.g;
+    for (int from = (int)first_feature; from < g; from += IPA_WIDTH) {
         float total[IPA_SHARE] = {0};
-        bool last = from + IPA_WIDTH >= l.g;
-        for (int64_t key = 0; key < a.n; key += IPA_TILE) {
+        bool last = from + IPA_WIDTH >= g;
+        for (int key = 0; key < n; key += IPA_TILE) {
             __syncthreads();
+#pragma unroll
             for (int at = threadIdx.x; at < IPA_ROWS * IPA_TILE; at += IPA_THREADS) {
-                int r = at / IPA_TILE;
-                int64_t j = key + at % IPA_TILE;
-                bool exists = query + r < a.n && j < a.n;
-                float w = exists ? ipa_weight(logits[r * a.n + j], lse[r]) : 0;
-                tiles->weight[r][at % IPA_TILE] = w;
-                if (keep && last && exists) logits[r * a.n + j] = w;
+                int r = at / IPA_TILE, k = at % IPA_TILE;
+                bool exists = r < rows && key + k < n;
+                float w = exists ? ipa_weight(logits[r * n + key + k], lse[r]) : 0;
+                tiles->weight[r][k] = w;
+                if (keep && last && exists) logits[r * n + key + k] = w;
             }
-            load_tile<IPA_TILE>(s.v + h * a.n * l.g, key, a.n, l.g, from, tiles->value);
+            load_tile<IPA_TILE>(values, key, n, g, from, tiles->value);
             __syncthreads();
 #pragma unroll 8
             for (int k = 0; k < IPA_TILE; k++)
@@ -156,11 +163,9 @@ __device__ inline void ipa_average(const fm_ipa &a, const ipa_layout &l, const i
                     total[m] += tiles->weight[row][k] * tiles->value[k][column + 16 * m];
         }
 #pragma unroll
-        for (int m = 0; m < IPA_SHARE; m++) {
-            int64_t f = from + column + 16 * m;
-            if (f < l.g && query + row < a.n)
-                s.average[(h * a.n + query + row) * l.g + f] = total[m];
-        }
+        for (int m = 0; m < IPA_SHARE; m++)
+            if (row < rows && from + column + 16 * m < g)
+                average[from + column + 16 * m] = total[m];
     }
     __syncthreads();
 }

@@ -59,13 +59,15 @@ struct ipa_product_tiles {
 /* d[i, j] = <dvalue i, value j>: a thread a query and two keys of a tile. */
 __device__ inline void ipa_value_products(const fm_ipa &a, const ipa_layout &l, const ipa_space &s,
                                           int64_t query, int64_t h, ipa_product_tiles *tiles) {
-    int row = threadIdx.x / 16, column = threadIdx.x % 16;
-    for (int64_t key = 0; key < a.n; key += IPA_TILE) {
+    int row = threadIdx.x / 16, column = threadIdx.x % 16, n = (int)a.n, g = (int)l.g;
+    const float *dvalues = s.dvalue + h * a.n * l.g, *values = s.v + h * a.n * l.g;
+    float *d = s.d + (h * a.n + query + row) * a.n;
+    for (int key = 0; key < n; key += IPA_TILE) {
         float total[2] = {0};
-        for (int64_t from = 0; from < l.g; from += IPA_WIDTH) {
+        for (int from = 0; from < g; from += IPA_WIDTH) {
             __syncthreads();
-            load_tile<IPA_ROWS>(s.dvalue + h * a.n * l.g, query, a.n, l.g, from, tiles->query);
-            load_tile<IPA_TILE>(s.v + h * a.n * l.g, key, a.n, l.g, from, tiles->value);
+            load_tile<IPA_ROWS>(dvalues, (int)query, n, g, from, tiles->query);
+            load_tile<IPA_TILE>(values, key, n, g, from, tiles->value);
             __syncthreads();
 #pragma unroll 8
             for (int f = 0; f < IPA_WIDTH; f++) {
@@ -74,10 +76,8 @@ __device__ inline void ipa_value_products(const fm_ipa &a, const ipa_layout &l, 
             }
         }
 #pragma unroll
-        for (int m = 0; m < 2; m++) {
-            int64_t i = query + row, j = key + column + 16 * m;
-            if (i < a.n && j < a.n) s.d[(h * a.n + i) * a.n + j] = total[m];
-        }
+        for (int m = 0; m < 2; m++)
+            if (query + row < n && key + column + 16 * m < n) d[key + column + 16 * m] = total[m];
     }
 }
 
@@ -138,8 +138,8 @@ __device__ inline void ipa_pair_key(const fm_ipa &a, const float (*dpair)[PAIR_L
         if (channel < a.c_z) x[m] = get(z[channel]);
     }
 #pragma unroll
-    for (int h = 0; h < PAIR_HEADS; h++)
-        w[h] = first_head + h < a.n_head ? weight[first_head + h] : 0;
+    for (int h = 0; h < PAIR_HEADS; h += 4) /* 0 for heads that fill up a pack */
+        load<float, 4>(weight + first_head + h, w + h);
 #pragma unroll
     for (int h = 0; h < PAIR_HEADS; h++)
 #pragma unroll
@@ -168,16 +168,18 @@ struct ipa_pair_block {
 /* A tile to (or from) shared memory. */
 __device__ inline void load_weights(const fm_ipa &a, const ipa_layout &l, const float *from,
                                     int64_t i, int64_t key, float *tile) {
-    for (int64_t at = threadIdx.x; at < PAIR_KEYS * a.n_head; at += IPA_THREADS) {
-        int64_t h = at / PAIR_KEYS, k = at % PAIR_KEYS;
-        if (key + k < a.n) tile[k * l.packed + h] = from[(h * a.n + i) * a.n + key + k];
+    int count = (int)min_size(a.n - key, PAIR_KEYS), packed = (int)l.packed;
+    for (int at = threadIdx.x; at < PAIR_KEYS * (int)a.n_head; at += IPA_THREADS) {
+        int h = at / PAIR_KEYS, k = at % PAIR_KEYS;
+        if (k < count) tile[k * packed + h] = from[(h * a.n + i) * a.n + key + k];
     }
 }
 __device__ inline void store_weights(const fm_ipa &a, const ipa_layout &l, const float *tile,
                                      int64_t i, int64_t key, float *out) {
-    for (int64_t at = threadIdx.x; at < PAIR_KEYS * a.n_head; at += IPA_THREADS) {
-        int64_t h = at / PAIR_KEYS, k = at % PAIR_KEYS;
-        if (key + k < a.n) out[(h * a.n + i) * a.n + key + k] = tile[k * l.packed + h];
+    int count = (int)min_size(a.n - key, PAIR_KEYS), packed = (int)l.packed;
+    for (int at = threadIdx.x; at < PAIR_KEYS * (int)a.n_head; at += IPA_THREADS) {
+        int h = at / PAIR_KEYS, k = at % PAIR_KEYS;
+        if (k < count) out[(h * a.n + i) * a.n + key + k] = tile[k * packed + h];
     }
 }
 
@@ -227,6 +229,8 @@ __global__ void __launch_bounds__(IPA_THREADS)
     extern __shared__ __align__(16) float shared[];
     int64_t i = blockIdx.x;
     ipa_pair_block b = {shared, shared + PAIR_KEYS * l.packed, shared + 2 * PAIR_KEYS * l.packed};
+    for (int at = threadIdx.x; at < PAIR_KEYS * (int)l.packed; at += IPA_THREADS)
+        b.weight[at] = 0; /* what fills up a pack of heads stays so */
     const T *dy = (const T *)grad.dy + l.ld * i;
     for (int64_t key = 0; key < a.n; key += PAIR_KEYS) {
         __syncthreads();
@@ -246,12 +250,12 @@ __global__ void __launch_bounds__(IPA_THREADS)
             load_weights(a, l, s.d, i, key, b.dweight);
             __syncthreads();
         }
-        int64_t count = min_size(a.n - key, PAIR_KEYS) * a.n_head;
-        for (int64_t at = threadIdx.x; at < count; at += IPA_THREADS) {
-            int64_t k = at / a.n_head, h = at % a.n_head;
-            float d = b.weight[k * l.packed + h] * (b.dweight[k * l.packed + h] - b.mean[h]);
-            b.dweight[k * l.packed + h] = d;
-            dbias[key * a.n_head + at] = to<T>(l.third * d);
+        int n_head = (int)a.n_head, count = (int)min_size(a.n - key, PAIR_KEYS) * n_head;
+        for (int at = threadIdx.x; at < count; at += IPA_THREADS) {
+            int h = at % n_head, where = at / n_head * (int)l.packed + h;
+            float d = b.weight[where] * (b.dweight[where] - b.mean[h]);
+            b.dweight[where] = d;
+            dbias[key * n_head + at] = to<T>(l.third * d);
         }
         __syncthreads();
         store_weights(a, l, b.dweight, i, key, s.d);
@@ -274,28 +278,29 @@ struct ipa_sum {
 };
 
 /* Features from .. of them; with squared differences in `ret_square`, over features of points. */
-__device__ inline void add_rows(const ipa_sum &x, int64_t n, int64_t first, int64_t from,
-                                ipa_sum_tiles *tiles, float *total, float *ret_square) {
-    int row = threadIdx.x / 16, column = threadIdx.x % 16;
+__device__ inline void add_rows(const ipa_sum &x, int n, int first, int from, ipa_sum_tiles *tiles,
+                                float *total, float *ret_square) {
+    int row = threadIdx.x / 16, column = threadIdx.x % 16, ld = (int)x.ld;
     float mine[IPA_SHARE], square = 0;
 #pragma unroll
     for (int m = 0; m < IPA_SHARE; m++) {
-        int64_t f = from + column + 16 * m;
-        bool is_point = x.mine && f >= x.channels && f < x.ld && first + row < n;
-        mine[m] = is_point ? x.mine[(first + row) * x.ld + f] : 0;
+        int f = from + column + 16 * m;
+        bool is_point = x.mine && f >= x.channels && f < ld && first + row < n;
+        mine[m] = is_point ? x.mine[(first + row) * ld + f] : 0;
         total[m] = 0;
     }
-    for (int64_t other = 0; other < n; other += IPA_TILE) {
+    for (int other = 0; other < n; other += IPA_TILE) {
         __syncthreads();
+#pragma unroll
         for (int at = threadIdx.x; at < IPA_ROWS * IPA_TILE; at += IPA_THREADS) {
             int r = x.across ? at % IPA_ROWS : at / IPA_TILE;
             int o = x.across ? at / IPA_ROWS : at % IPA_TILE;
-            int64_t i = first + r, j = other + o;
+            int i = first + r, j = other + o;
             float w = 0;
-            if (i < n && j < n) w = x.weights[x.across ? j * n + i : i * n + j];
+            if (i < n && j < n) w = x.weights[x.across ? (int64_t)j * n + i : (int64_t)i * n + j];
             tiles->weight[r][o] = w;
         }
-        load_tile<IPA_TILE>(x.others, other, n, x.ld, from, tiles->other);
+        load_tile<IPA_TILE>(x.others, other, n, ld, from, tiles->other);
         __syncthreads();
 #pragma unroll 8
         for (int o = 0; o < IPA_TILE; o++) {
@@ -320,9 +325,9 @@ __device__ inline void ipa_query_sums(const fm_ipa &a, const ipa_layout &l, cons
     int64_t i = first + threadIdx.x / 16;
     float along = 0,
           slope = -2 * l.point_factor * ipa_softplus(get(((const T *)a.head_weights)[h]));
-    for (int64_t from = 0; from < l.f; from += IPA_WIDTH) {
+    for (int from = 0; from < l.f; from += IPA_WIDTH) {
         float total[IPA_SHARE], square;
-        add_rows(x, a.n, first, from, tiles, total, &square);
+        add_rows(x, (int)a.n, (int)first, from, tiles, total, &square);
         along += square;
 #pragma unroll
         for (int m = 0; m < IPA_SHARE; m++) {
@@ -347,9 +352,9 @@ __device__ inline void ipa_key_sums(const fm_ipa &a, const ipa_sum &x, int64_t f
                                     float point_scale, float *points, int64_t point_ld, T *row,
                                     ipa_sum_tiles *tiles) {
     int r = threadIdx.x / 16;
-    for (int64_t from = 0; from < x.ld; from += IPA_WIDTH) {
+    for (int from = 0; from < x.ld; from += IPA_WIDTH) {
         float total[IPA_SHARE], square;
-        add_rows(x, a.n, first, from, tiles, total, &square);
+        add_rows(x, (int)a.n, (int)first, from, tiles, total, &square);
 #pragma unroll
         for (int m = 0; m < IPA_SHARE; m++) {
             int64_t f = from + threadIdx.x % 16 + 16 * m;
