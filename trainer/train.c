@@ -10,6 +10,7 @@
 #include "trainer/metrics/event_file.h"
 #include "trainer/metrics/metrics.h"
 #include "trainer/resume.h"
+#include "trainer/setup.h"
 #include "trainer/step/score.h"
 #include "trainer/step/team.h"
 
@@ -29,8 +30,6 @@ enum {
     N_WINDOW = 10,    /* steps whose mean loss is reported at both ends of a run */
     QUIET_STEPS = 10, /* a line for people every so many steps when standard error is no terminal */
 };
-
-static const double GIB = 1 << 30;
 
 static const char program[] = "foldmill train";
 
@@ -188,32 +187,7 @@ static fm_status create_trainer(train_run *run, fm_error *reterr) {
     fm_status status = fm_device_find(run->set->device, run->set->dtype, &kernels, reterr);
     if (status != FM_OK) return status;
     const fm_train_config *config = &run->config;
-    const fm_trainer_options options = {
-        .model = config->model,
-        .optimizer = {.rate = config->optimizer.learning_rate,
-                      .beta1 = config->optimizer.beta1,
-                      .beta2 = config->optimizer.beta2,
-                      .eps = config->optimizer.eps,
-                      .ema_decay = config->optimizer.ema_decay,
-                      .clip = config->optimizer.clip,
-                      .clip_norm = config->optimizer.clip_norm,
-                      .warmup_samples = (uint64_t)config->optimizer.warmup_samples,
-                      .decay_at_samples = (uint64_t)config->optimizer.decay_at_samples,
-                      .decay_factor = config->optimizer.decay_factor},
-        .kernels = kernels,
-        .element = FM_ELEMENT_F32,
-        .seed = run->set->seed,
-        .weight_distogram = config->loss.distogram,
-        .weight_masked_msa = config->loss.masked_msa,
-        .weight_structure = {[FM_TERM_BACKBONE] = config->loss.backbone_fape,
-                             [FM_TERM_SIDE_CHAIN] = config->loss.side_chain_fape,
-                             [FM_TERM_TORSION] = config->loss.torsion,
-                             [FM_TERM_PLDDT] = config->loss.plddt,
-                             [FM_TERM_RESOLVED] = config->loss.resolved,
-                             [FM_TERM_ALIGNED_ERROR] = config->loss.aligned_error,
-                             [FM_TERM_VIOLATION] = config->loss.violation},
-        .memory_budget_bytes = (int64_t)(config->memory_budget_gib * GIB),
-    };
+    const fm_trainer_options options = fm_trainer_options_of(config, kernels, run->set->seed);
     const fm_layout layout = {config->parallel.dap, config->parallel.bp, 1};
     if (fm_layout_ranks(&layout) > 1 && strcmp(run->set->device, "cpu") != 0) {
         return fm_fail(

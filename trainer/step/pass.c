@@ -15,8 +15,10 @@ static bool capture(fm_pass *pass, fm_stream *stream) {
 void fm_pass_run(fm_pass *pass, fm_stream *stream) {
     if (pass->graph || capture(pass, stream)) {
         pass->device->graph_launch(pass->graph, stream);
+        pass->n_launch++;
     } else {
         pass->queue(pass->context, stream);
+        pass->n_direct++;
     }
     pass->is_warm = true;
 }

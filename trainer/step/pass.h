@@ -13,9 +13,10 @@ typedef struct fm_pass {
     void (*queue)(void *context, fm_stream *stream);
     void *context;
     const fm_device *device;
-    bool direct;     /* never captured */
-    bool is_warm;    /* has run once */
-    fm_graph *graph; /* NULL: not captured yet */
+    bool direct;                 /* never captured */
+    bool is_warm;                /* has run once */
+    fm_graph *graph;             /* NULL: not captured yet */
+    uint64_t n_launch, n_direct; /* runs by a graph, and without */
 } fm_pass;
 
 void fm_pass_run(fm_pass *pass, fm_stream *stream);

@@ -1,0 +1,434 @@
+/* bench_step: whole training steps without a server: mean time over 1 to 4 cycles, memory, kernels
+ * and graphs, matrix product FLOPs, and with --table the time of each module by the device's own
+ * clock, from one replay.
+ *
+ *     bench_step                                     tiny, on the CPU
+ *     bench_step --device cuda --dtype bf16 --preset initial_training --table
+ *     bench_step --batch FILE ...                    an encoded sample (proto/batch.h)
+ *
+ * Without --batch samples are made up at the preset's full shape: a random walk with the first five
+ * atoms of every residue, random ids, all masks full. A step is one sample with its update. Each
+ * number of cycles runs --warm-up steps (the first queues kernels one by one, the second captures),
+ * then --rounds rounds of --steps steps, the next queued while one runs. --digest prints a hash of
+ * parameters and averages at the end: the same for the same settings, with and without --direct. */
+#include "proto/base/file.h"
+#include "proto/base/hash.h"
+#include "proto/base/options.h"
+#include "tests/testing/sample.h"
+#include "trainer/device.h"
+#include "trainer/features.h"
+#include "trainer/setup.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    MOST_STEPS = 1000,
+    MOST_ROUNDS = 100,
+    MOST_CYCLES = 4,
+    MOST_ROWS = 512,
+    NAME_BYTES = 80,
+    N_ATOM37 = 37,
+    N_TYPE = 20,
+};
+
+static const size_t SAMPLE_BYTES = (size_t)1 << 30;
+
+typedef struct settings {
+    const char *device, *dtype, *preset, *config, *batch;
+    uint64_t steps, rounds, warm_up, cycles, seed;
+    bool table, direct, digest;
+} settings;
+
+typedef struct bench {
+    const settings *set;
+    fm_arena arena;
+    fm_train_config config;
+    fm_trainer *trainer;
+    fm_features features;
+    double last_loss;
+} bench;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* ---- samples --------------------------------------------------------------------------------- */
+
+static float draw(uint32_t *state) { /* in [-1, 1) */
+    *state = *state * 1664525u + 1013904223u;
+    return (float)(*state >> 8) / (float)(1 << 23) - 1;
+}
+
+/* CA atoms 3.8 Å apart in random directions, four others at fixed places around each. */
+static void make_walk(uint32_t n, float *positions, uint64_t *mask, uint32_t state) {
+    static const float around[5][3] = {
+        {-1.46f, 0, 0}, {0, 0, 0}, {0.55f, 1.42f, 0}, {0.53f, -0.77f, -1.2f}, {0.3f, 2.2f, 1}};
+    float at[3] = {0, 0, 0};
+    memset(positions, 0, (size_t)n * N_ATOM37 * 3 * sizeof *positions);
+    for (uint32_t i = 0; i < n; i++) {
+        float step[3] = {draw(&state), draw(&state), draw(&state)};
+        float length = sqrtf(step[0] * step[0] + step[1] * step[1] + step[2] * step[2]) + 1e-3f;
+        for (int axis = 0; axis < 3; axis++) {
+            at[axis] += 3.8f * step[axis] / length;
+            for (int atom = 0; atom < 5; atom++)
+                positions[((size_t)i * N_ATOM37 + (size_t)atom) * 3 + (size_t)axis] =
+                    at[axis] + around[atom][axis];
+        }
+        mask[i] = 31;
+    }
+}
+
+static void *own(fm_arena *arena, size_t count, size_t size) {
+    void *memory = fm_arena_calloc(arena, count, size);
+    if (!memory) abort(); /* the arena is far larger than any preset's sample */
+    return memory;
+}
+
+/* Ids, counts and masks of tests/testing/sample.h; what must make sense beside them is made here.
+ */
+static fm_status make_up(bench *b, fm_error *reterr) {
+    const fm_model_config *c = &b->config.model;
+    const fm_test_shape shape = {(uint32_t)c->n_res, (uint32_t)c->n_seq, (uint32_t)c->n_extra,
+                                 MOST_CYCLES, (uint32_t)c->n_template};
+    fm_sample sample;
+    fm_test_sample(&shape, b->set->seed, 0, 1, &b->arena, &sample);
+    fm_status status = fm_features_of(&sample, &b->features, reterr);
+    if (status) return status;
+    fm_features *f = &b->features;
+    uint32_t n = f->n_res, n_templ = f->n_templ;
+    uint8_t *aatype = own(&b->arena, (size_t)n * (1 + n_templ), 1);
+    int32_t *index = own(&b->arena, n, sizeof *index);
+    float *x = own(&b->arena, (size_t)n * (1 + n_templ) * N_ATOM37 * 3, sizeof *x);
+    uint64_t *mask = own(&b->arena, (size_t)n * (1 + n_templ), sizeof *mask);
+    for (uint32_t i = 0; i < n * (1 + n_templ); i++)
+        aatype[i] = (uint8_t)(i * 7919 % N_TYPE);
+    for (uint32_t i = 0; i < n; i++)
+        index[i] = (int32_t)i;
+    for (uint32_t t = 0; t <= n_templ; t++)
+        make_walk(n, x + (size_t)t * n * N_ATOM37 * 3, mask + (size_t)t * n, 12345);
+    f->aatype = aatype, f->residue_index = index;
+    f->all_atom_positions = x, f->all_atom_mask = mask;
+    f->template_aatype = aatype + n;
+    f->template_all_atom_positions = x + (size_t)n * N_ATOM37 * 3;
+    f->template_all_atom_mask = mask + n;
+    uint32_t *size = own(&b->arena, (size_t)c->n_seq, sizeof *size);
+    for (int64_t s = 0; s < c->n_seq; s++)
+        size[s] = 16;
+    for (uint32_t k = 0; k < f->n_cycle; k++)
+        f->cycle[k].cluster_size = size;
+    return FM_OK;
+}
+
+/* The file's sample; its cycles are repeated where more are asked for. */
+static fm_status read_batch(bench *b, fm_error *reterr) {
+    fm_bytes bytes;
+    fm_status status = fm_file_read(&b->arena, b->set->batch, SAMPLE_BYTES / 4, &bytes, reterr);
+    if (status) return status;
+    uint8_t *aligned = fm_arena_alloc(&b->arena, bytes.size); /* aligned to 64 bytes */
+    if (!aligned) return fm_arena_full(&b->arena, reterr);
+    memcpy(aligned, bytes.data, bytes.size);
+    fm_sample *sample = own(&b->arena, 1, sizeof *sample);
+    status = fm_sample_decode((fm_bytes){aligned, bytes.size}, true, &b->arena, sample, reterr);
+    if (!status) status = fm_features_of(sample, &b->features, reterr);
+    if (status) {
+        fm_error_in(reterr, b->set->batch);
+        return status;
+    }
+    for (uint32_t c = b->features.n_cycle; c < MOST_CYCLES; c++)
+        b->features.cycle[c] = b->features.cycle[c % b->features.n_cycle];
+    return FM_OK;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+static fm_status collect(bench *b, fm_error *reterr) {
+    fm_sample_result result;
+    fm_status status = fm_trainer_collect(b->trainer, &result, reterr);
+    b->last_loss = result.loss;
+    return status;
+}
+
+/* Queues `count` steps, one ahead where the device runs beside the host; *ret_seconds: from the
+ * first being queued to the last being collected. Single steps are not timed: a launch returns when
+ * its commands fit the queue, so that the host's clock shifts time from step to step. */
+static fm_status run_steps(bench *b, uint64_t count, double *ret_seconds, fm_error *reterr) {
+    uint64_t ahead = b->trainer->params.kernels->device->is_asynchronous, queued = 0;
+    fm_status status = FM_OK;
+    double before = now();
+    for (uint64_t i = 1; i <= count && !status; i++) {
+        while (queued < count && queued < i + ahead && !status) {
+            status = fm_trainer_queue(b->trainer, &b->features, true, reterr);
+            queued++;
+        }
+        if (!status) status = collect(b, reterr);
+    }
+    *ret_seconds = now() - before;
+    return status;
+}
+
+static double flops_of(const fm_tape *tape) {
+    double flops = 0;
+    for (int32_t i = 0; i < tape->n_step; i++)
+        flops += tape->step[i].flops;
+    return flops;
+}
+
+/* Seconds of a step with that many cycles: median of the rounds' means. */
+static fm_status time_cycles(bench *b, uint32_t n_cycle, double *ret_seconds, fm_error *reterr) {
+    double seconds[MOST_ROUNDS], warm_up;
+    uint64_t n = b->set->rounds;
+    b->features.n_cycle = n_cycle;
+    fm_status status = run_steps(b, b->set->warm_up, &warm_up, reterr);
+    for (uint64_t r = 0; r < n && !status; r++) {
+        status = run_steps(b, b->set->steps, &seconds[r], reterr);
+        seconds[r] /= (double)b->set->steps;
+    }
+    if (status) return status;
+    qsort(seconds, n, sizeof *seconds, ascending);
+    double median = seconds[n / 2];
+    double flops = flops_of(&b->trainer->last) + (n_cycle - 1) * flops_of(&b->trainer->cycle);
+    printf("%6u  %9.3f  %9.3f  %9.3f  %7.2f  %7.1f  %9.4f\n", n_cycle, 1e3 * median,
+           1e3 * seconds[0], 1e3 * seconds[n - 1], 1e-12 * flops, 1e-12 * flops / median,
+           b->last_loss);
+    fflush(stdout);
+    *ret_seconds = median;
+    return FM_OK;
+}
+
+static void describe_graphs(const bench *b) {
+    const fm_trainer *t = b->trainer;
+    const fm_pass *passes[] = {&t->cycle_pass, &t->last_pass};
+    const char *names[] = {"cycle without gradient", "last cycle with update"};
+    for (int i = 0; i < 2; i++) {
+        if (!passes[i]->graph) {
+            printf("graph     %s: none\n", names[i]);
+            continue;
+        }
+        fm_graph_size size = passes[i]->device->graph_measure(passes[i]->graph);
+        printf("graph     %s: %lld kernels, %lld copies and fills\n", names[i],
+               (long long)size.n_kernel, (long long)size.n_copy);
+    }
+    printf("launches  %llu graphs; %llu passes queued without one; %llu cycles in all\n",
+           (unsigned long long)t->cycle_pass.n_launch + t->last_pass.n_launch,
+           (unsigned long long)t->cycle_pass.n_direct + t->last_pass.n_direct,
+           (unsigned long long)t->ring.n_put);
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+typedef struct row {
+    char name[NAME_BYTES];
+    double ms[3]; /* forward, made again, backward */
+    double flops;
+    int32_t n_node;
+} row;
+
+typedef struct table {
+    row rows[MOST_ROWS];
+    int n;
+} table;
+
+static row *row_of(table *t, const char *name) {
+    for (int i = 0; i < t->n; i++) {
+        if (strcmp(t->rows[i].name, name) == 0) return &t->rows[i];
+    }
+    if (t->n == MOST_ROWS) return &t->rows[MOST_ROWS - 1];
+    row *r = &t->rows[t->n++];
+    *r = (row){0};
+    snprintf(r->name, sizeof r->name, "%s", name);
+    return r;
+}
+
+/* A module of a stack: its name and the shape of what it writes. */
+static void name_of(const fm_tape *tape, const fm_node *node, char *out) {
+    int used = snprintf(out, NAME_BYTES, "%s", node->name);
+    if (node->n_output == 0) return;
+    const fm_tensor *y = &tape->tensor[node->output[0]];
+    for (int i = 0; i < y->rank && used < NAME_BYTES; i++)
+        used += snprintf(out + used, (size_t)(NAME_BYTES - used), "%s%lld%s", i ? "x" : " [",
+                         (long long)y->local[i], i + 1 == y->rank ? "]" : "");
+}
+
+static void add_tape(table *rows, const fm_tape *tape, const uint64_t *ns) {
+    for (int32_t i = 0; i < tape->n_step; i++) {
+        const fm_step *step = &tape->step[i];
+        char name[NAME_BYTES];
+        name_of(tape, &tape->node[step->node], name);
+        row *r = row_of(rows, name);
+        r->ms[step->phase] += 1e-6 * (double)(ns[i + 1] - ns[i]);
+        r->flops += step->flops;
+        r->n_node += step->phase == FM_PHASE_FORWARD;
+    }
+}
+
+static int by_time(const void *a, const void *b) {
+    const row *x = a, *y = b;
+    double dx = x->ms[0] + x->ms[1] + x->ms[2], dy = y->ms[0] + y->ms[1] + y->ms[2];
+    return (dx < dy) - (dx > dy);
+}
+
+static void print_table(const char *title, table *t) {
+    double total = 0;
+    for (int i = 0; i < t->n; i++)
+        total += t->rows[i].ms[0] + t->rows[i].ms[1] + t->rows[i].ms[2];
+    qsort(t->rows, (size_t)t->n, sizeof *t->rows, by_time);
+    printf("\n%s: %.3f ms\n%9s %6s %9s %9s %9s %8s %6s  %s\n", title, total, "ms", "%", "forward",
+           "again", "backward", "TFLOP/s", "nodes", "module");
+    for (int i = 0; i < t->n; i++) {
+        const row *r = &t->rows[i];
+        double ms = r->ms[0] + r->ms[1] + r->ms[2];
+        printf("%9.3f %6.2f %9.3f %9.3f %9.3f %8.1f %6d  %s\n", ms,
+               total > 0 ? 100 * ms / total : 0, r->ms[0], r->ms[1], r->ms[2],
+               ms > 0 ? r->flops / ms * 1e-9 : 0, (int)r->n_node, r->name);
+    }
+}
+
+static const uint64_t *download(bench *b, const uint64_t *device, size_t count) {
+    const fm_kernels *kernels = b->trainer->params.kernels;
+    uint64_t *host = own(&b->arena, count, sizeof *host);
+    kernels->download(b->trainer->stream, host, device, count * sizeof *host);
+    kernels->synchronize(b->trainer->stream);
+    return host;
+}
+
+/* Stamped passes: a replay of each, the last one's stamps are read. */
+static fm_status print_tables(bench *b, fm_error *reterr) {
+    fm_trainer *t = b->trainer;
+    static table cycle, last;
+    fm_status status = fm_trainer_stamp(t, reterr);
+    b->features.n_cycle = 2;
+    double unused;
+    if (!status) status = run_steps(b, 3, &unused, reterr);
+    if (status) return status;
+    const uint64_t *around = download(b, t->stamp, FM_STAMPS);
+    const uint64_t *in_cycle = download(b, t->cycle.stamp, (size_t)t->cycle.n_step + 1);
+    const uint64_t *in_last = download(b, t->last.stamp, (size_t)t->last.n_step + 1);
+    add_tape(&cycle, &t->cycle, in_cycle);
+    add_tape(&last, &t->last, in_last);
+    row_of(&last, "take the packet")->ms[0] = 1e-6 * (double)(in_last[0] - around[FM_STAMP_BEGIN]);
+    row_of(&last, "norm, clip, sum")->ms[0] =
+        1e-6 * (double)(around[FM_STAMP_SUMMED] - in_last[t->last.n_step]);
+    row_of(&last, "Adam and average")->ms[0] =
+        1e-6 * (double)(around[FM_STAMP_UPDATED] - around[FM_STAMP_SUMMED]);
+    print_table("cycle without gradient", &cycle);
+    print_table("last cycle with update", &last);
+    return FM_OK;
+}
+
+static void print_digest(bench *b) {
+    const fm_params *p = &b->trainer->params;
+    size_t bytes = (size_t)p->n_element * fm_element_bytes(p->element);
+    const void *from[] = {p->master, p->moment1, p->moment2, p->ema};
+    void *host = malloc(bytes);
+    if (!host) return;
+    fm_xxh3_state *hash = fm_xxh3_create();
+    for (int i = 0; i < 4; i++) {
+        p->kernels->download(b->trainer->stream, host, from[i], bytes);
+        p->kernels->synchronize(b->trainer->stream);
+        fm_xxh3_update(hash, host, bytes);
+    }
+    printf("digest    %016llx of parameters, moments and average after %llu steps\n",
+           (unsigned long long)fm_xxh3_digest(hash),
+           (unsigned long long)b->trainer->optimizer.step);
+    fm_xxh3_destroy(hash);
+    free(host);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static fm_status create(bench *b, fm_error *reterr) {
+    const fm_kernels *kernels;
+    fm_status status = fm_train_config_load(b->set->preset, b->set->config, &b->config, reterr);
+    if (!status) status = fm_device_find(b->set->device, b->set->dtype, &kernels, reterr);
+    if (status) return status;
+    size_t before = kernels->device->used_bytes();
+    fm_trainer_options options = fm_trainer_options_of(&b->config, kernels, b->set->seed);
+    options.direct = b->set->direct;
+    status = fm_trainer_create(&options, &b->trainer, reterr);
+    if (status) return status;
+    char text[512];
+    fm_trainer_describe(b->trainer, text, sizeof text);
+    printf("model     preset %s: %s\n", b->set->preset, text);
+    printf("memory    %.2f GiB planned, %.2f GiB taken from the device\n",
+           (double)fm_trainer_memory_bytes(b->trainer) / (1 << 30),
+           (double)(kernels->device->used_bytes() - before) / (1 << 30));
+    return b->set->batch ? read_batch(b, reterr) : make_up(b, reterr);
+}
+
+static fm_status run(bench *b, fm_error *reterr) {
+    fm_status status = create(b, reterr);
+    if (status) return status;
+    double mean = 0, seconds;
+    printf("%6s  %9s  %9s  %9s  %7s  %7s  %9s\n", "cycles", "ms", "least", "most", "TFLOP",
+           "TFLOP/s", "loss");
+    for (uint32_t c = 1; c <= b->set->cycles && !status; c++) {
+        status = time_cycles(b, c, &seconds, reterr);
+        mean += seconds / (double)b->set->cycles;
+    }
+    if (status) return status;
+    printf("mean step %.3f ms over 1..%llu cycles\n", 1e3 * mean,
+           (unsigned long long)b->set->cycles);
+    size_t used = b->trainer->params.kernels->device->used_bytes();
+    if (used) printf("memory    %.2f GiB of the device in use\n", (double)used / (1 << 30));
+    describe_graphs(b);
+    if (b->set->digest) print_digest(b);
+    return b->set->table ? print_tables(b, reterr) : FM_OK;
+}
+
+int main(int argc, char **argv) {
+    settings set = {.device = "cpu",
+                    .dtype = "fp32",
+                    .preset = "tiny",
+                    .steps = 3,
+                    .rounds = 3,
+                    .warm_up = 3,
+                    .cycles = MOST_CYCLES};
+    const fm_option options[] = {
+        {"device", FM_OPTION_STRING, &set.device, "NAME", .help = "cpu or cuda (cpu)"},
+        {"dtype", FM_OPTION_STRING, &set.dtype, "TYPE", .help = "fp32 or bf16 (fp32)"},
+        {"preset", FM_OPTION_STRING, &set.preset, "NAME", .help = "sizes and recipe (tiny)"},
+        {"config", FM_OPTION_STRING, &set.config, "FILE", .help = "changes to the preset"},
+        {"batch", FM_OPTION_STRING, &set.batch, "FILE", .help = "an encoded sample to run"},
+        {"steps", FM_OPTION_U64, &set.steps, "N", .help = "steps of a round (3)", .min = 1,
+         .max = MOST_STEPS},
+        {"rounds", FM_OPTION_U64, &set.rounds, "N", .help = "timed rounds; their median counts (3)",
+         .min = 1, .max = MOST_ROUNDS},
+        {"warm-up", FM_OPTION_U64, &set.warm_up, "N", .help = "steps before them (3)", .min = 1,
+         .max = MOST_STEPS},
+        {"cycles", FM_OPTION_U64, &set.cycles, "N", .help = "from 1 to so many cycles (4)",
+         .min = 1, .max = MOST_CYCLES},
+        {"seed", FM_OPTION_U64, &set.seed, "S", .help = "of parameters, dropout and samples (0)"},
+        {"table", FM_OPTION_FLAG, &set.table, NULL, .help = "time of each module"},
+        {"direct", FM_OPTION_FLAG, &set.direct, NULL, .help = "capture nothing"},
+        {"digest", FM_OPTION_FLAG, &set.digest, NULL, .help = "hash what the steps have made"},
+        {0}};
+    const fm_command command = {.program = "bench_step",
+                                .arguments = "[options]",
+                                .summary = "training steps without a server",
+                                .description = "Times whole steps; the file's head says how.",
+                                .options = options};
+    bench b = {.set = &set};
+    fm_error error = {0};
+    int n_positional;
+    fm_status status = fm_options_parse(&command, argc, argv, &n_positional, &error);
+    if (status == FM_ERR_CANCELLED) return 0;
+    if (!status) status = fm_arena_init(&b.arena, SAMPLE_BYTES, &error);
+    if (!status) status = run(&b, &error);
+    fm_trainer_destroy(b.trainer);
+    if (!status) fm_arena_fini(&b.arena);
+    if (status) {
+        fprintf(stderr, "bench_step: %s: %s\n", error.source, error.message);
+        return status == FM_ERR_UNSUPPORTED ? 77 : 1;
+    }
+    return 0;
+}
