@@ -334,13 +334,14 @@ const char *fm_source_successor(const fm_source *source, const char *id) {
 
 const fm_listed *fm_source_listed_chain(const fm_source *source, const char *name) {
     const char *bare = fm_name_in_dataset(name);
+    const fm_source_dataset *found = NULL;
     for (uint32_t i = 0; i < source->n_dataset; i++) {
         const fm_source_dataset *dataset = &source->dataset[i];
         size_t prefix = strlen(dataset->prefix);
-        if (prefix && (bare != name + prefix || memcmp(name, dataset->prefix, prefix) != 0)) {
-            continue;
+        if (prefix && bare == name + prefix && memcmp(name, dataset->prefix, prefix) == 0) {
+            return fm_listing_find(&dataset->chain_data, bare);
         }
-        return fm_listing_find(&dataset->chain_data, name + prefix);
+        if (!prefix) found = dataset;
     }
-    return NULL;
+    return found ? fm_listing_find(&found->chain_data, name) : NULL;
 }

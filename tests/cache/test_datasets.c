@@ -250,6 +250,116 @@ static void test_archives(void **state) {
     teardown_case(&test);
 }
 
+/* The whole of OpenProteinSet as it lies in the bucket: chains of the PDB, their structures in one
+ * archive, predictions, duplicates, lists. */
+static void test_openproteinset(void **state) {
+    (void)state;
+    cache_case test;
+    fm_build_report report;
+    setup_case(&test, 5);
+    const fm_build_report tree = build(&test);
+    uint32_t n = make_predictions(&test);
+    assert_int_equal(
+        run_python(&test,
+                   "os.makedirs('roda/data_caches')\n"
+                   "os.rename('nested/uniclust30', 'roda/uniclust30')\n"
+                   "names = sorted(os.listdir('data/alignments'))\n"
+                   "for n in names:\n"
+                   "    for kind in ('a3m', 'hhr'):\n"
+                   "        os.makedirs('roda/pdb/%s/%s' % (n, kind))\n"
+                   "        for f in glob.glob('data/alignments/%s/*.%s' % (n, kind)):\n"
+                   "            os.link(f, 'roda/pdb/%s/%s/%s' % (n, kind, os.path.basename(f)))\n"
+                   "with z.ZipFile('roda/pdb_mmcif.zip', 'w', z.ZIP_DEFLATED) as a:\n"
+                   "    for f in glob.glob('data/mmcifs/*.cif'):\n"
+                   "        a.write(f, 'pdb_mmcif/mmcif_files/' + os.path.basename(f))\n"
+                   "t = '%s none_A\\n' % names[0]\n"
+                   "open('roda/duplicate_pdb_chains.txt', 'w').write(t)\n"
+                   "t = '{\"%s\": {\"cluster_size\": 3}, \"P1\": {\"cluster_size\": 5}}'\n"
+                   "open('roda/data_caches/chain_data_cache.json', 'w').write(t % names[0])\n"),
+        0);
+    const char *cache = path_of(&test, "roda-cache");
+    const fm_source_options options = {.dataset = path_of(&test, "roda")};
+    assert_int_equal(build_all(&test, &options, 1, cache, &report), FM_OK);
+    assert_int_equal(report.n_refused, 0);
+    assert_int_equal(report.n_problem, 0);
+    assert_int_equal(report.n_chain, tree.n_chain + n);
+    assert_int_equal(verify(&test, cache), FM_OK);
+    fm_store *one = open_store(&test, test.cache), *all = open_store(&test, cache);
+    const fm_chain_facts *facts;
+    assert_int_equal(fm_store_read_facts(all, &test.arena, &facts, &test.error), FM_OK);
+    for (uint32_t i = 0; i < tree.n_chain; i++) {
+        uint32_t chain;
+        const char *name = fm_store_chain_name(one, i);
+        assert_int_equal(fm_store_find(all, name, &chain, &test.error), FM_OK);
+        fm_sha256 a = fm_store_chain_hash(one, i), b = fm_store_chain_hash(all, chain);
+        assert_memory_equal(&a, &b, sizeof a);
+        assert_int_equal(facts[chain].flags & FM_FACTS_PREDICTED, 0);
+        assert_int_equal(facts[chain].cluster_size, i == 0 ? 3 : 0);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        char name[32];
+        uint32_t chain;
+        snprintf(name, sizeof name, "uniclust30:P%u", i);
+        assert_int_equal(fm_store_find(all, name, &chain, &test.error), FM_OK);
+        assert_int_equal(facts[chain].flags & FM_FACTS_PREDICTED, FM_FACTS_PREDICTED);
+        assert_int_equal(facts[chain].cluster_size, i == 1 ? 5 : 0);
+    }
+    fm_store_close(one);
+    fm_store_close(all);
+    teardown_case(&test);
+}
+
+static void write_text(cache_case *test, const char *name, const char *text) {
+    FILE *file = fopen(path_of(test, name), "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* A prediction's file with two chains needs its chain named. */
+static void test_which_chain(void **state) {
+    (void)state;
+    static const char two_chains[] =
+        "data_x\nloop_\n_entity_poly_seq.entity_id\n_entity_poly_seq.num\n"
+        "_entity_poly_seq.mon_id\n1 1 ALA\n1 2 GLY\nloop_\n_struct_asym.id\n"
+        "_struct_asym.entity_id\nA 1\nB 1\nloop_\n_atom_site.label_atom_id\n"
+        "_atom_site.label_comp_id\n_atom_site.label_asym_id\n_atom_site.label_seq_id\n"
+        "_atom_site.Cartn_x\n_atom_site.Cartn_y\n_atom_site.Cartn_z\n"
+        "_atom_site.B_iso_or_equiv\nCA ALA A 1 0 0 0 90\nCA GLY A 2 3 0 0 40\n"
+        "CA ALA B 1 0 9 0 80\nCA GLY B 2 3 9 0 70\n";
+    cache_case test = {0};
+    fm_build_report report;
+    fm_source source;
+    fm_test_make_folder(test.folder, sizeof test.folder);
+    assert_int_equal(fm_arena_init(&test.arena, (size_t)4 << 30, NULL), FM_OK);
+    assert_int_equal(run_shell("cd %s && mkdir -p set/data set/alignments/model "
+                               "set/alignments/model_B set/alignments/model_C "
+                               "set/alignments/other_X",
+                               test.folder),
+                     0);
+    write_text(&test, "set/data/model.cif", two_chains);
+    const fm_source_options options = {.dataset = path_of(&test, "set"), .is_predicted = true};
+    assert_int_equal(fm_source_scan(&options, &test.arena, &source, &test.error), FM_OK);
+    assert_int_equal(source.n_chain, 3);
+    assert_int_equal(source.n_problem, 1);
+    assert_string_equal(source.problem[0].name, "other_X");
+    const char *cache = path_of(&test, "set-cache");
+    const fm_build_options how = {.cache = cache, .n_job = 1};
+    assert_int_equal(fm_build_run(&source, &how, &test.arena, &report, &test.error), FM_OK);
+    assert_int_equal(report.n_refused, 2);
+    assert_int_equal(report.n_chain, 1);
+    assert_non_null(strstr(report.refusal[0], "model\t"));
+    assert_non_null(strstr(report.refusal[0], "has 2 protein chains, and none was named"));
+    assert_non_null(strstr(report.refusal[1], "model_C\t"));
+    fm_store *store = open_store(&test, cache);
+    fm_record record = load(&test, store, "model_B");
+    assert_true(record.structure->confidence[0] == 80.0f);
+    assert_true(record.structure->confidence[1] == 70.0f);
+    fm_store_close(store);
+    fm_arena_fini(&test.arena);
+    fm_test_remove_tree(test.folder);
+}
+
 /* Each damage refuses the structure's chain, and no other; a file that is no archive ends the job.
  */
 static void test_archives_that_lie(void **state) {
@@ -306,7 +416,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_predictions),       cmocka_unit_test(test_several),
         cmocka_unit_test(test_change_of_kind),    cmocka_unit_test(test_archives),
-        cmocka_unit_test(test_archives_that_lie),
+        cmocka_unit_test(test_archives_that_lie), cmocka_unit_test(test_openproteinset),
+        cmocka_unit_test(test_which_chain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
