@@ -40,8 +40,8 @@ typedef struct fm_tm_scores {
 
 /* Fragments of n, n/2, n/4 ... 4 points, at every place, are superposed and grown from the points
  * that come close, up to 20 times; the best of all motions counts. length >= n, the residues of the
- * true chain, is what TM and GDT are shares of. 30 ms for 256
- * points, 55 ms for 384. n >= 1. FM_ERR_LIMIT when the arena is full. */
+ * true chain, is what TM and GDT are shares of. 30 ms for 256 points, 55 ms for 384. n >= 1.
+ * FM_ERR_LIMIT when the arena is full. */
 FM_MUST_USE fm_status fm_tm_score(size_t n, const double *predicted, const double *truth,
                                   size_t length, fm_arena *scratch, fm_tm_scores *ret_scores,
                                   fm_error *reterr);
