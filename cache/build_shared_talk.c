@@ -412,7 +412,7 @@ void *fm_shared_talk(void *context) {
                 self->retry_pause_ms = 0;
         }
         ended = seen.gone;
-        if (ended && !status) status = give_back(self, &error);
+        if (ended && !status) (void)!give_back(self, &error);
         if (!ended) wait_a_round(self);
     }
     /* Leases that could not be given back run out by themselves. */

@@ -152,8 +152,8 @@ bool fm_build_use_text(build_state *state, const fm_sha256 *key, fm_arena *arena
 /* Adds and pushes a new note. Takes the lock. */
 void fm_build_make_note(build_state *state, const fm_sha256 *key, fm_bytes value);
 
-/* Appends a result; name and reason are copied, the list of named parts is taken over. Takes the
- * lock. */
+/* Appends a result; name and reason (that of `refusal`, or the result's own) are copied, the list
+ * of named parts is taken over. Takes the lock. */
 void fm_build_add_result(build_state *state, const char *name, const build_result *result,
                          const fm_error *refusal);
 

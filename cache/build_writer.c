@@ -195,15 +195,16 @@ void fm_build_add_result(build_state *state, const char *name, const build_resul
                          const fm_error *refusal) {
     char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
     build_result copy = *result;
+    bool is_refused = refusal || result->reason;
     copy.name = strdup(name);
-    copy.reason = NULL;
+    copy.reason = result->reason ? strdup(result->reason) : NULL;
     if (refusal) {
         fm_error_format(refusal, text, sizeof text);
         copy.status = refusal->status;
         copy.reason = strdup(text);
     }
     pthread_mutex_lock(&state->lock);
-    if (!copy.name || (refusal && !copy.reason) ||
+    if (!copy.name || (is_refused && !copy.reason) ||
         !fm_build_grow((void **)&state->result, state->n_result, &state->max_result, sizeof copy)) {
         free(copy.name);
         free(copy.reason);
@@ -212,7 +213,7 @@ void fm_build_add_result(build_state *state, const char *name, const build_resul
     } else {
         state->result[state->n_result++] = copy;
         state->progress.chains_done++;
-        state->progress.n_refused += refusal != NULL;
+        state->progress.n_refused += is_refused;
     }
     pthread_mutex_unlock(&state->lock);
 }

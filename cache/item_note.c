@@ -98,6 +98,14 @@ fm_status fm_item_note_encode(const fm_item_note *note, fm_bytes *ret_bytes, fm_
 
 /* -- reading */
 
+/* Names become lines of lists. */
+static bool has_control(const char *text) {
+    for (; *text; text++) {
+        if ((unsigned char)*text < ' ') return true;
+    }
+    return false;
+}
+
 static char *read_text(fm_reader *reader, fm_arena *arena, size_t min, size_t max) {
     size_t n = fm_read_u16(reader);
     const uint8_t *bytes = fm_read_borrow(reader, n);
@@ -125,6 +133,12 @@ static void read_hashes(fm_reader *reader, bool has[FM_N_PART], fm_sha256 hash[F
     }
 }
 
+static bool read_bool(fm_reader *reader) {
+    uint8_t value = fm_read_u8(reader);
+    if (value > 1) reader->failed = true;
+    return value == 1;
+}
+
 static void read_listed(fm_reader *reader, fm_listed *listed) {
     const uint8_t *date = fm_read_borrow(reader, sizeof listed->release_date);
     if (date) memcpy(listed->release_date, date, sizeof listed->release_date);
@@ -136,14 +150,15 @@ static void read_listed(fm_reader *reader, fm_listed *listed) {
 static void read_result(fm_reader *reader, fm_arena *arena, build_result *result) {
     result->item = FM_BUILD_NO_ITEM;
     result->name = read_text(reader, arena, 1, FM_LIMIT_NAME_BYTES);
-    if (fm_read_u8(reader)) {
+    if (!result->name || has_control(result->name)) reader->failed = true;
+    if (read_bool(reader)) {
         result->status = (fm_status)fm_read_u8(reader);
         result->reason = read_text(reader, arena, 0, REASON_BYTES_MAX);
         return;
     }
     read_hashes(reader, result->has, result->part);
     read_hashes(reader, result->has_key, result->key);
-    result->has_listed = fm_read_u8(reader) != 0;
+    result->has_listed = read_bool(reader);
     if (result->has_listed) read_listed(reader, &result->listed);
     if (!result->has[FM_PART_SEQUENCE - 1]) reader->failed = true;
     result->n_named = fm_read_u32(reader);

@@ -13,15 +13,15 @@
 
 /* An item as the catalogue has it: done, or in quarantine with its reason. */
 typedef struct merge_item {
-    const char *name;
-    const char *reason; /* NULL = done */
+    char *name;
+    char *reason; /* in the arena; NULL = done */
     uint32_t attempt;
     fm_sha256 shard;
 } merge_item;
 
 typedef struct merge_shard {
     fm_shard_info info;
-    const char *cache;
+    char *cache;
 } merge_shard;
 
 typedef struct merging {
@@ -38,8 +38,7 @@ typedef struct merging {
 
 /* -- what the catalogue says */
 
-static fm_status keep_text(fm_arena *arena, const char *text, const char **ret_copy,
-                           fm_error *reterr) {
+static fm_status keep_text(fm_arena *arena, const char *text, char **ret_copy, fm_error *reterr) {
     size_t size = strlen(text) + 1;
     char *copy = fm_arena_alloc(arena, size);
     if (!copy) return fm_arena_full(arena, reterr);
@@ -178,9 +177,11 @@ static fm_status add_result(merging *self, const char *item, const build_result 
     build_result result = *found;
     result.named = NULL; /* the state frees its own */
     if (found->reason) {
-        fm_error refusal = {.status = found->status};
-        snprintf(refusal.message, sizeof refusal.message, "%s", found->reason);
-        fm_build_add_result(&self->state, found->name, &(build_result){0}, &refusal);
+        /* One line, whatever was in the catalogue. */
+        for (char *at = result.reason; *at; at++) {
+            if ((unsigned char)*at < ' ') *at = '?';
+        }
+        fm_build_add_result(&self->state, found->name, &result, NULL);
         return FM_OK;
     }
     if (!knows_all(&self->state, found)) {
@@ -204,8 +205,7 @@ static fm_status add_quarantined(merging *self, const merge_item *item, fm_error
     snprintf(name, sizeof name, "%s", item->name);
     size_t n = strlen(name);
     if (n > 1 && name[n - 1] == '/') name[n - 1] = '\0';
-    const build_result refused = {
-        .name = name, .reason = (char *)(uintptr_t)item->reason, .status = FM_ERR_DATA};
+    const build_result refused = {.name = name, .reason = item->reason, .status = FM_ERR_DATA};
     return add_result(self, item->name, &refused, reterr);
 }
 

@@ -579,6 +579,26 @@ static void roles_have_what_they_need(void **state) {
     where = server.url;
 }
 
+/* Who migrates need not be a superuser. */
+static void an_owner_without_all_rights(void **state) {
+    (void)state;
+    char url[192];
+    fm_error error = {.message = ""};
+    fm_catalogue *catalogue;
+    uint32_t n_applied, n_known;
+    assert_int_equal(psql("CREATE ROLE dba LOGIN CREATEROLE"), 0);
+    assert_int_equal(psql("CREATE DATABASE other OWNER dba"), 0);
+    snprintf(url, sizeof url, "postgresql:///other?host=%s&user=dba", server.folder);
+    fm_status status = fm_catalogue_migrate(url, 0, &n_applied, &n_known, &error);
+    if (status) print_error("%s: %s\n", error.source, error.message);
+    assert_int_equal(status, FM_OK);
+    assert_int_equal(n_applied, n_known);
+    snprintf(url, sizeof url, "postgresql:///other?host=%s&user=tom", server.folder);
+    const fm_catalogue_options options = {.worker = "tom", .cache = "/"};
+    assert_int_equal(fm_catalogue_open(url, &options, &catalogue, &error), FM_OK);
+    fm_catalogue_close(catalogue);
+}
+
 static void connections_come_back(void **state) {
     (void)state;
     fm_error error;
@@ -674,6 +694,7 @@ int main(void) {
         COMMON,
         cmocka_unit_test(schemas_that_do_not_fit),
         cmocka_unit_test(roles_have_what_they_need),
+        cmocka_unit_test(an_owner_without_all_rights),
         cmocka_unit_test(connections_come_back),
         cmocka_unit_test(a_silent_server_is_left),
         cmocka_unit_test(passwords_are_not_told),
