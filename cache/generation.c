@@ -236,6 +236,17 @@ static fm_status write_current(const char *cache, uint64_t number, fm_error *ret
     return fm_file_write_atomic(path, text, (size_t)n, reterr);
 }
 
+/* The first generation's folders were made just now: their names must be on the disk before CURRENT
+ * is, and the cache's own, too. The folder above the cache may be one that we may not read. */
+static fm_status sync_new_folders(const char *cache, uint64_t number, fm_error *reterr) {
+    char above[PATH_MAX];
+    if (number != 1) return FM_OK;
+    int n = snprintf(above, sizeof above, "%s/..", cache);
+    bool synced = n > 0 && (size_t)n < sizeof above && fm_dir_sync(above, NULL) == FM_OK;
+    (void)synced;
+    return fm_dir_sync(cache, reterr);
+}
+
 fm_status fm_generation_publish(const char *cache, fm_generation *generation, fm_bytes snapshot,
                                 fm_arena *arena, fm_error *reterr) {
     char folder[PATH_MAX];
@@ -265,5 +276,6 @@ fm_status fm_generation_publish(const char *cache, fm_generation *generation, fm
     }
     if (!status) status = write_file(cache, number, "all", snapshot, reterr);
     if (!status) status = write_file(cache, number, "manifest", manifest, reterr);
+    if (!status) status = sync_new_folders(cache, number, reterr);
     return status ? status : write_current(cache, number, reterr);
 }

@@ -30,6 +30,7 @@ static fm_status write_file(const char *cache, const char *folder, const char *n
     char path[PATH_MAX];
     fm_status status = path_in(cache, folder, NULL, path, reterr);
     if (!status) status = fm_dir_make(path, reterr);
+    if (!status) status = fm_dir_sync(cache, reterr);
     if (!status) status = path_in(cache, folder, name, path, reterr);
     return status ? status : fm_file_write_atomic(path, bytes.data, bytes.size, reterr);
 }

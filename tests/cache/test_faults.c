@@ -63,6 +63,17 @@ static bool is_within(const char *path) {
     return fault.kind != FAULT_NONE && !strncmp(path, fault.folder, strlen(fault.folder));
 }
 
+/* What a power cut could take: files written and folders changed since they were synced. */
+enum { N_UNSYNCED_MAX = 64 };
+static struct {
+    bool on;
+    char root[160]; /* what lies elsewhere is not looked at */
+    char path[N_UNSYNCED_MAX][256];
+    int n;
+    char breach[600]; /* "" = none */
+    unsigned n_renamed;
+} power;
+
 static void path_of(int fd, char path[512]) {
     char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -81,6 +92,58 @@ static bool is_watched(int fd) {
     char path[512];
     path_of(fd, path);
     return strcmp(path, watched.path) == 0;
+}
+
+static int find_unsynced(const char *path) {
+    for (int i = 0; i < power.n; i++) {
+        if (strcmp(power.path[i], path) == 0) return i;
+    }
+    return -1;
+}
+
+static void mark_unsynced(const char *path) {
+    if (!power.on || strncmp(path, power.root, strlen(power.root)) != 0) return;
+    if (find_unsynced(path) >= 0) return;
+    assert_true(power.n < N_UNSYNCED_MAX);
+    snprintf(power.path[power.n++], sizeof power.path[0], "%.255s", path);
+}
+
+static void mark_file_unsynced(int fd) {
+    char path[512];
+    if (!power.on) return;
+    path_of(fd, path);
+    mark_unsynced(path);
+}
+
+static void mark_synced(int fd) {
+    char path[512];
+    if (!power.on) return;
+    path_of(fd, path);
+    int at = find_unsynced(path);
+    if (at >= 0) memcpy(power.path[at], power.path[--power.n], sizeof power.path[0]);
+}
+
+static void mark_parent_unsynced(const char *path) {
+    char folder[512];
+    snprintf(folder, sizeof folder, "%.500s", path);
+    char *slash = strrchr(folder, '/');
+    if (slash) *slash = '\0';
+    mark_unsynced(folder);
+}
+
+/* A file must be on the disk before it gets its name, and all that CURRENT stands for, names
+ * included, before CURRENT is changed. */
+static void check_rename(const char *from, const char *to) {
+    if (!power.on || strncmp(to, power.root, strlen(power.root)) != 0) return;
+    if (find_unsynced(from) >= 0) {
+        snprintf(power.breach, sizeof power.breach, "%.250s is renamed before it is synced", from);
+    }
+    if (strstr(to, "/CURRENT") && power.n) {
+        snprintf(power.breach, sizeof power.breach, "CURRENT is changed before %.250s is synced",
+                 power.path[0]);
+    }
+    mark_parent_unsynced(to);
+    power.n_renamed++;
 }
 
 /* What dlsym gives is a function though its type says otherwise. */
@@ -117,6 +180,7 @@ ssize_t pread(int fd, void *out, size_t size, off_t at) {
 
 ssize_t write(int fd, const void *data, size_t size) {
     REAL(write);
+    mark_file_unsynced(fd);
     if (!is_file_within(fd) || !armed(true)) return real(fd, data, size);
     if (fault.kind == FAULT_SHORT || fault.kind == FAULT_KILL) {
         if (real(fd, data, size / 2) < 0) return -1;
@@ -128,6 +192,7 @@ ssize_t write(int fd, const void *data, size_t size) {
 
 ssize_t pwrite(int fd, const void *data, size_t size, off_t at) {
     REAL(pwrite);
+    mark_file_unsynced(fd);
     if (!is_file_within(fd) || !armed(true)) return real(fd, data, size, at);
     if (fault.kind == FAULT_SHORT) return real(fd, data, size / 2, at);
     if (fault.kind == FAULT_KILL && real(fd, data, size / 2, at) >= 0) raise(SIGKILL);
@@ -137,6 +202,7 @@ ssize_t pwrite(int fd, const void *data, size_t size, off_t at) {
 
 ssize_t writev(int fd, const struct iovec *part, int n) {
     REAL(writev);
+    mark_file_unsynced(fd);
     if (!is_file_within(fd) || !armed(true)) return real(fd, part, n);
     const struct iovec half = {part[0].iov_base, part[0].iov_len / 2};
     if (fault.kind == FAULT_SHORT) return real(fd, &half, 1);
@@ -148,10 +214,12 @@ ssize_t writev(int fd, const struct iovec *part, int n) {
 /* Never real: hundreds of builds would wait for the disk, and nothing here looks behind the page
  * cache. */
 int fsync(int fd) {
+    mark_synced(fd);
     return is_file_within(fd) && fails(true) ? -1 : 0;
 }
 
 int fdatasync(int fd) {
+    mark_synced(fd);
     return is_file_within(fd) && fails(true) ? -1 : 0;
 }
 
@@ -162,12 +230,16 @@ int ftruncate(int fd, off_t size) {
 
 int rename(const char *from, const char *to) {
     REAL(rename);
+    check_rename(from, to);
     return is_within(to) && fails(true) ? -1 : real(from, to);
 }
 
 int mkdir(const char *path, mode_t mode) {
     REAL(mkdir);
-    return is_within(path) && fails(true) ? -1 : real(path, mode);
+    if (is_within(path) && fails(true)) return -1;
+    int code = real(path, mode);
+    if (code == 0) mark_parent_unsynced(path);
+    return code;
 }
 
 /* -- LMDB's; only what a call's failure needs to know of their types */
@@ -416,6 +488,35 @@ static void test_killed_at_every_call(void **state) {
     teardown_case(&fc.test);
 }
 
+/* -- power cuts */
+
+/* The order of writing, syncing and naming: what a power cut takes is never part of what CURRENT
+ * names, and after the build nothing is left to take. */
+static void check_order(bool with_base) {
+    fault_case fc;
+    fm_build_report report;
+    setup_fault(&fc);
+    start_over(&fc, with_base);
+    memset(&power, 0, sizeof power);
+    snprintf(power.root, sizeof power.root, "%s", fc.test.folder);
+    power.on = true;
+    assert_int_equal(build_with(&fc.test, fc.test.data, fc.test.cache, small_shards, &report),
+                     FM_OK);
+    power.on = false;
+    if (power.breach[0]) fail_msg("%s", power.breach);
+    for (int i = 0; i < power.n; i++)
+        print_error("%s is never synced\n", power.path[i]);
+    assert_int_equal(power.n, 0);
+    assert_true(power.n_renamed >= 8); /* two shards, the generation's files, CURRENT */
+    teardown_case(&fc.test);
+}
+
+static void test_order_of_syncs(void **state) {
+    (void)state;
+    check_order(true);
+    check_order(false);
+}
+
 /* -- shards from elsewhere */
 
 static void flip_byte(const char *path, long at) {
@@ -484,6 +585,7 @@ int main(void) {
     /* Memory, where there is a folder of it: builds by the hundred would wait for the disk. */
     if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 0);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_order_of_syncs),
         cmocka_unit_test(test_foreign_shards_are_hashed_first),
         cmocka_unit_test(test_no_space),
         cmocka_unit_test(test_broken_disk),
