@@ -11,6 +11,6 @@ fm_tensor_ref fm_tape_add_gradient(fm_tape *tape, fm_tensor_ref of);
 int64_t fm_tape_run_step(fm_tape *tape, int32_t at, fm_stream *stream, bool dry);
 
 /* Where a tensor lies at a step, NULL for FM_TENSOR_NONE; asserts that it is alive. */
-void *fm_tape_place(const fm_tape *tape, fm_tensor_ref tensor, int32_t step);
+void *fm_tape_place(const fm_tape *tape, fm_tensor_ref ref, int32_t step);
 
 #endif
