@@ -280,6 +280,41 @@ void check_outer(const char *name, int64_t n_seq, int64_t n_i, int64_t n_j, int6
     });
 }
 
+/* b by residue, [n_j, n_seq, c], as ranks gather it. */
+void check_outer_gathered(const char *name, int64_t n_seq, int64_t n_i, int64_t n_j, int64_t c,
+                          int64_t c_z) {
+    check(name, 3, [=](work_bench &b) {
+        fm_outer o = {};
+        o.n_seq = n_seq, o.n_i = n_i, o.n_j = n_j, o.c = c, o.c_z = c_z, o.eps = 1e-3;
+        int64_t n_a = n_seq * n_i * c, n_b = n_seq * n_j * c;
+        o.a = b.act(n_a), o.b = b.act(n_b);
+        o.a_stride[0] = n_i * c, o.a_stride[1] = c;
+        o.b_stride[0] = c, o.b_stride[1] = n_seq * c;
+        o.mask_a = b.mask(n_seq * n_i, 7), o.mask_b = b.mask(n_seq * n_j, 9);
+        o.w = b.act(c_z * c * c, 0.2), o.bias = b.act(c_z);
+        o.z = b.grad(n_i * n_j * c_z, FM_WRITE);
+        b.k->outer(NULL, &o, b.space(b.k->outer_workspace(&o)));
+        fm_outer_grad g = {b.act(n_i * n_j * c_z), b.grad(n_a, FM_WRITE), b.grad(n_b, FM_WRITE),
+                           b.grad(c_z * c * c, FM_WRITE, true), b.grad(c_z, FM_WRITE, true)};
+        b.k->outer_grad(NULL, &o, &g, b.space(b.k->outer_grad_workspace(&o)));
+    });
+}
+
+/* Operands without gates, one of them gathered. */
+void check_triangle_plain(const char *name, int64_t n_i, int64_t n_j, int64_t n_k, int64_t c) {
+    check(name, 3, [=](work_bench &b) {
+        int64_t n_a = n_i * n_k * c, n_b = n_j * n_k * c;
+        fm_triangle t = {};
+        t.n_i = n_i, t.n_j = n_j, t.n_k = n_k, t.c = c, t.lda = c, t.ldb = c;
+        t.pa = b.act(n_a), t.pb = b.act(n_b), t.x = b.out(n_i * n_j * c);
+        b.k->triangle(NULL, &t, b.space(b.k->triangle_workspace(&t)));
+        fm_triangle_grad g = {};
+        g.dx = b.act(n_i * n_j * c);
+        g.dpa = b.grad(n_a, FM_WRITE), g.dpb = b.grad(n_b, FM_ADD);
+        b.k->triangle_grad(NULL, &t, &g, b.space(b.k->triangle_grad_workspace(&t)));
+    });
+}
+
 void check_triangle(const char *name, int64_t n_i, int64_t n_j, int64_t n_k, int64_t c,
                     bool incoming, fm_beta beta) {
     check(name, 3, [=](work_bench &b) {
@@ -309,6 +344,10 @@ void check_cores(void) {
     check_outer("outer odd", 5, 3, 7, 4, 6, FM_WRITE);
     check_outer("outer odd add", 9, 5, 5, 3, 5, FM_ADD);
     check_outer("outer 128x96, c 32", 128, 96, 96, 32, 128, FM_WRITE);
+    check_outer_gathered("outer gathered odd", 5, 3, 7, 4, 6);
+    check_outer_gathered("outer gathered 128, 32x96", 128, 32, 96, 32, 128);
+    check_triangle_plain("triangle plain odd", 5, 7, 9, 3);
+    check_triangle_plain("triangle plain 24x96", 24, 96, 96, 128);
     check_triangle("triangle odd", 5, 7, 9, 3, false, FM_WRITE);
     check_triangle("triangle odd incoming", 5, 7, 9, 3, true, FM_ADD);
     check_triangle("triangle 96", 96, 96, 96, 128, false, FM_WRITE);

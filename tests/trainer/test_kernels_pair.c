@@ -221,6 +221,66 @@ static void check_triangle(bool incoming, int64_t n_i, int64_t n_j, int64_t n_k,
     check_kernel(&test);
 }
 
+/* Operands without gates and masks, as ranks exchange them. */
+static fm_triangle bind_plain(const fm_triangle *shape, void **in) {
+    fm_triangle t = *shape;
+    t.pa = in[0], t.pb = in[1];
+    return t;
+}
+
+static void plain_forward(const fm_kernels *k, const void *ctx, void **in, void *out) {
+    fm_triangle t = bind_plain(ctx, in);
+    t.x = out;
+    void *workspace = check_workspace(k->triangle_workspace(&t));
+    k->triangle(NULL, &t, workspace);
+    free(workspace);
+}
+
+static void plain_backward(const fm_kernels *k, const void *ctx, void **in, const void *dout,
+                           fm_out *din) {
+    fm_triangle t = bind_plain(ctx, in);
+    fm_triangle_grad grad = {.dx = dout, .dpa = din[0], .dpb = din[1]};
+    void *workspace = check_workspace(k->triangle_grad_workspace(&t));
+    k->triangle_grad(NULL, &t, &grad, workspace);
+    free(workspace);
+}
+
+static void plain_formula(const void *ctx, double **in, double *out) {
+    const fm_triangle *t = ctx;
+    for (int64_t p = 0; p < t->n_i * t->n_j; p++) {
+        const double *a = in[0] + p / t->n_j * t->n_k * t->lda;
+        const double *b = in[1] + p % t->n_j * t->n_k * t->ldb;
+        for (int64_t c = 0; c < t->c; c++) {
+            double total = 0;
+            for (int64_t k = 0; k < t->n_k; k++) {
+                total += a[k * t->lda + c] * b[k * t->ldb + c];
+            }
+            out[p * t->c + c] = total;
+        }
+    }
+}
+
+static void operands_without_gates(void **state) {
+    (void)state;
+    fm_triangle shapes[] = {{.n_i = 3, .n_j = 6, .n_k = 6, .c = 5, .lda = 5, .ldb = 5},
+                            {.n_i = 6, .n_j = 2, .n_k = 6, .c = 19, .lda = 21, .ldb = 19}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        fm_triangle *t = &shapes[i];
+        int64_t a = t->n_i * t->n_k, b = t->n_j * t->n_k;
+        kernel_case test = {.name = "triangle without gates",
+                            .n_in = 2,
+                            .in_size = {a * t->lda, b * t->ldb},
+                            .gap = {a * (t->lda - t->c), b * (t->ldb - t->c)},
+                            .out_size = t->n_i * t->n_j * t->c,
+                            .forward = plain_forward,
+                            .backward = plain_backward,
+                            .formula = plain_formula,
+                            .ctx = t,
+                            .tolerance_f32 = 2e-6};
+        check_kernel(&test);
+    }
+}
+
 static void triangle_multiplication(void **state) {
     (void)state;
     for (int incoming = 0; incoming < 2; incoming++) {
@@ -236,6 +296,7 @@ int main(void) {
         cmocka_unit_test(outer_product_mean),
         cmocka_unit_test(outer_product_mean_in_pieces),
         cmocka_unit_test(triangle_multiplication),
+        cmocka_unit_test(operands_without_gates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

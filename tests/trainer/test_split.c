@@ -243,12 +243,14 @@ static fm_comm *count(counter *c, fm_comm *inner) {
 
 /* What the first rank sends in one step of one cycle, forward and backward, of a model of n_block
  * Evoformer blocks; `bp`: to the other branch. */
-static counter sent(fm_block_order order, fm_layout layout, int32_t n_block, bool bp) {
+static counter sent(fm_block_order order, fm_recompute_policy recompute, fm_layout layout,
+                    int32_t n_block, bool bp) {
     static sample s;
     make_sample(&s);
     s.features.n_cycle = 1;
     fm_trainer_options options = small_options();
     options.model.order = order;
+    options.model.recompute = recompute;
     options.model.n_block = n_block;
     fm_local_groups *all;
     assert_int_equal(fm_local_groups_create(&layout, fm_kernels_cpu(FM_ELEMENT_F32), &all, NULL),
@@ -275,8 +277,10 @@ static counter sent(fm_block_order order, fm_layout layout, int32_t n_block, boo
 }
 
 /* The block's share: a model of three blocks less one of two. */
-static counter sent_by_block(fm_block_order order, fm_layout layout, bool bp) {
-    counter three = sent(order, layout, 3, bp), two = sent(order, layout, 2, bp);
+static counter sent_by_block(fm_block_order order, fm_recompute_policy recompute, fm_layout layout,
+                             bool bp) {
+    counter three = sent(order, recompute, layout, 3, bp);
+    counter two = sent(order, recompute, layout, 2, bp);
     for (int i = 0; i <= FM_EXCHANGE_BROADCAST; i++) {
         three.messages[i] -= two.messages[i];
         three.elements[i] -= two.elements[i];
@@ -290,7 +294,8 @@ static void a_block_sends_what_the_page_says(void **state) {
     const int64_t dap = 4, n = 12, rows = 8; /* 11 residues, 5 clusters and 2 templates, padded */
     const fm_model_config c = small_options().model;
     for (int order = 0; order < 3; order++) {
-        counter s = sent_by_block((fm_block_order)order, (fm_layout){(int32_t)dap, 1, 1}, false);
+        counter s = sent_by_block((fm_block_order)order, FM_RECOMPUTE_NONE,
+                                  (fm_layout){(int32_t)dap, 1, 1}, false);
         assert_int_equal(s.messages[FM_EXCHANGE_ALL_TO_ALL], 12);
         assert_int_equal(s.messages[FM_EXCHANGE_ALL_GATHER], 6);
         assert_int_equal(s.messages[FM_EXCHANGE_REDUCE_SCATTER], 6);
@@ -310,11 +315,30 @@ static void branches_meet_once_a_block(void **state) {
     (void)state;
     const fm_model_config c = small_options().model;
     for (int order = FM_ORDER_OUTER_FIRST; order <= FM_ORDER_PARALLEL; order++) {
-        counter s = sent_by_block((fm_block_order)order, (fm_layout){1, 2, 1}, true);
+        counter s =
+            sent_by_block((fm_block_order)order, FM_RECOMPUTE_NONE, (fm_layout){1, 2, 1}, true);
         for (int i = 0; i <= FM_EXCHANGE_BROADCAST; i++) {
             assert_int_equal(s.messages[i], i == FM_EXCHANGE_ALL_REDUCE ? 2 : 0);
         }
         assert_int_equal(s.elements[FM_EXCHANGE_ALL_REDUCE], 2 * c.n_res * c.n_res * c.c_z);
+    }
+}
+
+/* What leaves a recomputed block, or is read by nobody in it, is not sent again. */
+static void recomputed_blocks_send_again_what_they_need(void **state) {
+    (void)state;
+    for (int order = 0; order < 3; order++) {
+        bool outer_first = order == FM_ORDER_OUTER_FIRST;
+        counter s =
+            sent_by_block((fm_block_order)order, FM_RECOMPUTE_BLOCK, (fm_layout){2, 1, 1}, false);
+        assert_int_equal(s.messages[FM_EXCHANGE_ALL_TO_ALL], outer_first ? 17 : 16);
+        assert_int_equal(s.messages[FM_EXCHANGE_ALL_GATHER], 12);
+        assert_int_equal(s.messages[FM_EXCHANGE_REDUCE_SCATTER], 6);
+        if (order != FM_ORDER_ORIGINAL) {
+            s = sent_by_block((fm_block_order)order, FM_RECOMPUTE_BLOCK, (fm_layout){1, 2, 1},
+                              true);
+            assert_int_equal(s.messages[FM_EXCHANGE_ALL_REDUCE], outer_first ? 3 : 2);
+        }
     }
 }
 
@@ -346,6 +370,7 @@ int main(void) {
         cmocka_unit_test(dp_takes_the_mean_over_groups),
         cmocka_unit_test(a_block_sends_what_the_page_says),
         cmocka_unit_test(branches_meet_once_a_block),
+        cmocka_unit_test(recomputed_blocks_send_again_what_they_need),
         cmocka_unit_test(places_follow_from_the_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

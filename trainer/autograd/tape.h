@@ -94,6 +94,7 @@ struct fm_node {
     int32_t segment; /* -1 = none */
     /* Set by fm_tape_plan. */
     bool has_backward;
+    bool runs_again; /* in a recomputed segment: backward wants what it saves or puts out */
     bool
         gradient_is_zero; /* on_all_ranks, and nobody writes the output's gradient: backward does */
     bool residual_adds;   /* the residual's gradient could not be passed in place */
@@ -121,6 +122,7 @@ typedef struct fm_buffer {
     bool kept;            /* alive to the end of the schedule (asked for by the caller) */
     int32_t segment;      /* of the node that makes it, -1 = none */
     bool dropped;         /* two lives: given up after forward, made again */
+    bool wanted_again;    /* in backward, or by a node that runs again */
     struct {
         int32_t first, last; /* steps; first < 0 = not lived */
         int64_t offset;      /* in the step arena */

@@ -125,12 +125,46 @@ static void plan_dropped_together(fm_tape *tape) {
     }
 }
 
+static void want_again(fm_tape *tape, const fm_node *node, uint32_t inputs) {
+    for (int i = 0; i < node->n_input; i++) {
+        if (inputs >> i & 1 && node->input[i] != FM_TENSOR_NONE) {
+            tape->buffer[tape->tensor[node->input[i]].buffer].wanted_again = true;
+        }
+    }
+}
+
+static bool is_wanted_again(const fm_tape *tape, const fm_node *node) {
+    bool wanted = node->has_backward && node->n_saved > 0;
+    for (int i = 0; i < node->n_output; i++) {
+        const fm_buffer *buffer = &tape->buffer[tape->tensor[node->output[i]].buffer];
+        wanted |= buffer->dropped && (buffer->wanted_again || node->on_all_ranks);
+    }
+    return wanted;
+}
+
+/* Nodes of recomputed segments that need not run again: what nobody reads is not made, and not sent
+ * to other ranks; but for what other ranks may want where this one does not. */
+static void plan_runs_again(fm_tape *tape) {
+    for (int32_t n = tape->n_node - 1; n >= 0; n--) {
+        fm_node *node = &tape->node[n];
+        if (!in_recomputed_segment(tape, node->segment)) {
+            continue;
+        }
+        node->runs_again = is_wanted_again(tape, node);
+        want_again(tape, node, node->has_backward ? node->reads_again : 0);
+        want_again(tape, node, node->runs_again ? UINT32_MAX : 0);
+    }
+}
+
 static void schedule_recompute(fm_tape *tape, int32_t n) {
     const fm_node *node = &tape->node[n];
     if (in_recomputed_segment(tape, node->segment)) {
         const fm_segment *segment = &tape->segment[node->segment];
         for (int32_t inner = segment->first; n == segment->end - 1 && inner <= n; inner++) {
-            add_step(tape, inner, FM_PHASE_RECOMPUTE, output_is_dropped(tape, &tape->node[inner]));
+            if (tape->node[inner].runs_again) {
+                add_step(tape, inner, FM_PHASE_RECOMPUTE,
+                         output_is_dropped(tape, &tape->node[inner]));
+            }
         }
         return;
     }
@@ -304,6 +338,7 @@ fm_status fm_tape_plan(fm_tape *tape, fm_error *reterr) {
     plan_gradients(tape);
     plan_dropped(tape);
     plan_dropped_together(tape);
+    plan_runs_again(tape);
     plan_schedule(tape);
     plan_lives(tape);
     dry_walk(tape);

@@ -19,13 +19,12 @@ fm_attention_shape fm_attention_shape_of(fm_axial axial, const fm_tensor *x,
                                          const fm_attention_weights *weights, double dropout);
 
 /* The core's operands but mask, bias, o and lse. qkvg [n0, n1, 4 width]. */
-fm_attention fm_attention_core(const fm_run *run, const fm_attention_shape *shape,
-                               const void *qkvg);
+fm_attention fm_attention_core(const fm_run *run, const fm_attention_shape *at, const void *qkvg);
 
 /* q k v g of normed [n0, n1, c]; w [4 width, c], gate_bias [width]. */
-void fm_attention_project(fm_run *run, const fm_attention_shape *shape, const void *normed,
+void fm_attention_project(fm_run *run, const fm_attention_shape *at, const void *normed,
                           const void *w, const void *gate_bias, void *qkvg);
-void fm_attention_project_grad(fm_run *run, const fm_attention_shape *shape, const void *normed,
+void fm_attention_project_grad(fm_run *run, const fm_attention_shape *at, const void *normed,
                                const void *w, const void *dqkvg, fm_out dnormed, fm_out dw,
                                fm_out dgate_bias);
 
@@ -33,7 +32,7 @@ void fm_attention_project_grad(fm_run *run, const fm_attention_shape *shape, con
 fm_linear fm_attention_bias(int64_t rows, int64_t c, int64_t n_head, const void *normed,
                             const void *w);
 /* The update [n0, n1, c] of the gated values o. */
-fm_linear fm_attention_out(const fm_attention_shape *shape, const void *o, const void *w,
+fm_linear fm_attention_out(const fm_attention_shape *at, const void *o, const void *w,
                            const void *bias);
 
 #endif
