@@ -53,7 +53,23 @@ static void several(void **state) {
                          "grep -q '^dataset afdb: predictions' err"),
                      0);
     assert_int_equal(run("chain=afdb:$(ls b/alignments | head -1) && "
-                         "$FOLDMILL inspect --cache c --chain $chain > out"),
+                         "$FOLDMILL inspect --cache c --chain $chain > out && "
+                         "$FOLDMILL verify --cache c > out"),
+                     0);
+    assert_int_equal(run("$FOLDMILL snapshot create one --cache c --dataset pdb > out && "
+                         "grep -q '^chains    6,' out && "
+                         "grep -q '^left out  5 of another dataset' out && "
+                         "$FOLDMILL snapshot create two --cache c --no-predicted > out && "
+                         "grep -q '^left out  5 predicted' out && "
+                         "cmp c/snapshots/one c/snapshots/two"),
+                     0);
+    /* A bare name is that chain of every dataset; 9a14_A is in both. */
+    assert_int_equal(run("echo 9a14_A > few && "
+                         "$FOLDMILL snapshot create few --cache c --chains few > out && "
+                         "grep -q '^chains    2,' out && ! grep -q 'not here' out && "
+                         "echo afdb:9a14_A nobody > few && "
+                         "$FOLDMILL snapshot create fewer --cache c --chains few > out && "
+                         "grep -q '^chains    1,' out && grep -q '^not here  1 ' out"),
                      0);
 }
 
