@@ -95,6 +95,7 @@ void check_ipas(void) {
     check_ipa("ipa 37, 13 heads", {37, 13, 5, 2, 3, 7, 0, 4, A});
     check_ipa("ipa 70, 14 heads, c_z 150", {70, 14, 9, 4, 8, 150, 0, 9, W});
     check_ipa("ipa 300, more features", {300, 2, 40, 9, 11, 33, 0, 50, W});
+    check_ipa("ipa 140", {140, 2, 3, 1, 1, 5, 0, 50, A});
     check_ipa("ipa 256 12x16", {256, 12, 16, 4, 8, 128, 0, 50, W});
     check_ipa("ipa 1000", {1000, 12, 2, 1, 1, 3, 0, 50, W});
 }
