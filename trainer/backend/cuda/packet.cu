@@ -89,8 +89,9 @@ void take_packet(fm_stream *stream, const fm_take *args) {
 
 __global__ void report_kernel(fm_report a) {
     fm_record *record = &a.record[*a.n_made % (uint64_t)a.n_record];
-    for (int i = 0; i < a.n_term; i++)
-        record->term[i] = (double)*(const float *)a.term[i];
+#pragma unroll
+    for (int i = 0; i < FM_RECORD_TERMS; i++)
+        if (i < a.n_term) record->term[i] = (double)*(const float *)a.term[i];
     record->norm_squared = a.step->norm_squared;
     record->nonfinite = a.step->nonfinite;
     __threadfence_system();
