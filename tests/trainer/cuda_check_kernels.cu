@@ -233,6 +233,12 @@ void check_attentions(void) {
                     {1, 900, 1, 4, 4, 16, 64, false, false, false, true, false, 5, W});
     check_attention("attention shared key",
                     {1, 33, 1, 130, 8, 8, 64, false, false, false, true, true, 5, W});
+    check_attention("attention shared key c 16",
+                    {2, 5, 1, 1021, 9, 16, 160, false, false, false, true, true, 3, A});
+    check_attention("attention shared key, nothing valid",
+                    {1, 3, 1, 40, 8, 8, 64, false, false, false, true, true, 0, W});
+    check_attention("attention shared key c 5",
+                    {1, 7, 1, 33, 3, 5, 15, false, false, false, true, true, 4, A});
     check_attention("attention nothing valid",
                     {1, 2, 19, 21, 2, 8, 16, false, true, true, true, false, 0, W});
     check_attention("attention c 48",

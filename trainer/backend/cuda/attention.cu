@@ -307,6 +307,8 @@ template <typename T> void attention(fm_stream *stream, const fm_attention *a, v
     assert(a->c_head <= 64);
     if (use_mma<T>(a, NULL)) {
         attention_mma(stream, a, workspace);
+    } else if (attention_one_takes<T>(a, NULL)) {
+        attention_one<T>(stream, a, NULL);
     } else if (a->c_head <= 8) {
         plain_run<T, 8>(stream, a, workspace);
     } else if (a->c_head <= 32) {
@@ -323,6 +325,8 @@ void attention_grad(fm_stream *stream, const fm_attention *a, const fm_attention
     assert(a->c_head <= 64);
     if (use_mma<T>(a, grad)) {
         attention_mma_grad(stream, a, grad, workspace);
+    } else if (attention_one_takes<T>(a, grad)) {
+        attention_one<T>(stream, a, grad);
     } else if (a->c_head <= 8) {
         plain_run_grad<T, 8>(stream, a, grad, workspace);
     } else if (a->c_head <= 32) {

@@ -1,5 +1,5 @@
-/* attention.cuh: what the two attention files share: index maps, the workspace's parts, and the
- * question which of the two can take a shape. */
+/* attention.cuh: what the attention files share: index maps, the workspace's parts, and the
+ * question which of them can take a shape. */
 #ifndef FM_BACKEND_CUDA_ATTENTION_CUH
 #define FM_BACKEND_CUDA_ATTENTION_CUH
 
@@ -30,6 +30,11 @@ struct attention_space {
 
 /* attention.cu: fills space.valid. */
 template <typename T> void attention_find_valid(fm_stream *, const fm_attention &, uint8_t *valid);
+
+/* attention_one.cu: one query over keys that all heads share; grad NULL: forward. No workspace. */
+template <typename T> bool attention_one_takes(const fm_attention *, const fm_attention_grad *grad);
+template <typename T>
+void attention_one(fm_stream *, const fm_attention *, const fm_attention_grad *grad);
 
 /* attention_mma.cu: bf16, c_head 8, 16, 24 or 32, a key for each head, 16-byte rows. */
 bool attention_mma_takes(const fm_attention *, const fm_attention_grad *grad);

@@ -312,42 +312,64 @@ void scale_rows(fm_stream *stream, int64_t rows, int64_t c, int64_t ldx, int64_t
     });
 }
 
-/* ---- masked mean: a thread an output channel, s in order ---- */
+/* ---- masked mean: 32 channels and 16 slices of s a block, the slices then in order ---- */
 
-template <typename T> __device__ inline double mean_norm(const fm_masked_mean &a, int64_t r) {
-    double norm = a.eps;
-    for (int64_t s = 0; s < a.n_s; s++)
-        norm += (double)get(((const T *)a.mask)[s * a.n_r + r]);
-    return norm;
+enum { MEAN_LANES = 32, MEAN_SLICES = 16, MEAN_CHUNKS = 8 };
+
+template <typename T>
+__global__ void __launch_bounds__(MEAN_LANES *MEAN_SLICES) mean_kernel(fm_masked_mean a, T *y) {
+    __shared__ double totals[MEAN_SLICES][MEAN_LANES], norms[MEAN_SLICES];
+    int64_t r = blockIdx.x, c = blockIdx.y * (int64_t)MEAN_LANES + threadIdx.x;
+    double total = 0, norm = 0;
+#pragma unroll 4
+    for (int64_t s = threadIdx.y; s < a.n_s; s += MEAN_SLICES) {
+        double factor = (double)get(((const T *)a.mask)[s * a.n_r + r]);
+        norm += factor;
+        if (c < a.c) total += factor * (double)get(((const T *)a.x)[(s * a.n_r + r) * a.c + c]);
+    }
+    totals[threadIdx.y][threadIdx.x] = total;
+    if (threadIdx.x == 0) norms[threadIdx.y] = norm;
+    __syncthreads();
+    if (threadIdx.y > 0 || c >= a.c) return;
+    total = 0, norm = a.eps;
+    for (int slice = 0; slice < MEAN_SLICES; slice++)
+        total += totals[slice][threadIdx.x], norm += norms[slice];
+    y[r * a.c + c] = to<T>((float)(total / norm));
 }
 
 template <typename T> void masked_mean(fm_stream *stream, const fm_masked_mean *args, void *y) {
-    fm_masked_mean a = *args;
-    T *out = (T *)y;
-    each(stream, a.n_r * a.c, [=] __device__(int64_t i) {
-        int64_t r = i / a.c, c = i % a.c;
-        double total = 0, norm = a.eps;
-        for (int64_t s = 0; s < a.n_s; s++) {
-            double factor = (double)get(((const T *)a.mask)[s * a.n_r + r]);
-            norm += factor;
-            total += factor * (double)get(((const T *)a.x)[(s * a.n_r + r) * a.c + c]);
-        }
-        out[i] = to<T>((float)(total / norm));
-    });
+    dim3 grid((unsigned)args->n_r, (unsigned)divide_up(args->c, MEAN_LANES));
+    mean_kernel<T><<<grid, dim3(MEAN_LANES, MEAN_SLICES), 0, queue(stream)>>>(*args, (T *)y);
+    FM_LAUNCHED();
+}
+
+/* A block takes a share of one r's rows; each makes the norm for itself. */
+template <typename T>
+__global__ void __launch_bounds__(256)
+    mean_grad_kernel(fm_masked_mean a, const T *up, T *dx, fm_beta beta) {
+    __shared__ double space[32], shared_norm;
+    int64_t r = blockIdx.x, rows = divide_up(a.n_s, MEAN_CHUNKS), first = blockIdx.y * rows;
+    int64_t n = (min_size(a.n_s, first + rows) - first) * a.c;
+    double norm = 0;
+    for (int64_t s = threadIdx.x; s < a.n_s; s += 256)
+        norm += (double)get(((const T *)a.mask)[s * a.n_r + r]);
+    norm = block_sum(norm, space);
+    if (threadIdx.x == 0) shared_norm = norm + a.eps;
+    __syncthreads();
+    norm = shared_norm;
+    for (int64_t i = threadIdx.x; i < n; i += 256) {
+        int64_t row = (first + i / a.c) * a.n_r + r, c = i % a.c;
+        float slope = (float)((double)get(up[r * a.c + c]) / norm);
+        put(dx + row * a.c + c, beta, get(((const T *)a.mask)[row]) * slope);
+    }
 }
 
 template <typename T>
 void masked_mean_grad(fm_stream *stream, const fm_masked_mean *args, const void *dy, fm_out dx) {
-    fm_masked_mean a = *args;
-    const T *up = (const T *)dy;
-    each(stream, a.n_r * a.c, [=] __device__(int64_t i) {
-        int64_t r = i / a.c, c = i % a.c;
-        float slope = (float)((double)get(up[i]) / mean_norm<T>(a, r));
-        for (int64_t s = 0; s < a.n_s; s++) {
-            int64_t row = s * a.n_r + r;
-            put((T *)dx.data + row * a.c + c, dx.beta, get(((const T *)a.mask)[row]) * slope);
-        }
-    });
+    dim3 grid((unsigned)args->n_r, MEAN_CHUNKS);
+    mean_grad_kernel<T>
+        <<<grid, 256, 0, queue(stream)>>>(*args, (const T *)dy, (T *)dx.data, dx.beta);
+    FM_LAUNCHED();
 }
 
 #define INSTANTIATE(T)                                                                             \
