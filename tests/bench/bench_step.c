@@ -37,7 +37,7 @@ enum {
 static const size_t SAMPLE_BYTES = (size_t)1 << 30;
 
 typedef struct settings {
-    const char *device, *dtype, *preset, *config, *batch;
+    const char *device, *dtype, *preset, *config, *batch, *save;
     uint64_t steps, rounds, warm_up, cycles, seed;
     bool table, direct, digest;
 } settings;
@@ -94,39 +94,58 @@ static void *own(fm_arena *arena, size_t count, size_t size) {
     return memory;
 }
 
+/* The tensor's data, to be written over: it lies in the bench's own arena. NULL: no such tensor. */
+static void *data_of(const fm_sample *sample, fm_tensor_id id, uint32_t cycle) {
+    const fm_tensor_view *view = fm_sample_find(sample, id, cycle);
+    return view ? (void *)(uintptr_t)view->data : NULL;
+}
+
+static void make_chain(const fm_sample *sample, fm_tensor_id aatype_id, fm_tensor_id atoms_id,
+                       fm_tensor_id mask_id, uint32_t n_chain) {
+    uint8_t *aatype = data_of(sample, aatype_id, FM_SHARED);
+    float *x = data_of(sample, atoms_id, FM_SHARED);
+    uint64_t *mask = data_of(sample, mask_id, FM_SHARED);
+    size_t n = sample->n_res;
+    for (size_t t = 0; t < n_chain; t++) {
+        for (size_t i = 0; i < n; i++)
+            aatype[t * n + i] = (uint8_t)(i * 7919 % N_TYPE);
+        make_walk((uint32_t)n, x + t * n * N_ATOM37 * 3, mask + t * n, 12345);
+    }
+}
+
+static fm_status save_batch(const bench *b, const fm_sample *sample, fm_error *reterr) {
+    fm_arena arena;
+    fm_status status = fm_arena_init(&arena, SAMPLE_BYTES, reterr);
+    if (status) return status;
+    fm_bytes bytes = fm_test_sample_bytes(sample, &arena);
+    FILE *file = fopen(b->set->save, "wb");
+    bool written = file && fwrite(bytes.data, 1, bytes.size, file) == bytes.size;
+    written = file && fclose(file) == 0 && written;
+    fm_arena_fini(&arena);
+    return written ? FM_OK : fm_fail_in(reterr, FM_ERR_IO, b->set->save, "cannot be written");
+}
+
 /* Ids, counts and masks of tests/testing/sample.h; what must make sense beside them is made here.
  */
 static fm_status make_up(bench *b, fm_error *reterr) {
     const fm_model_config *c = &b->config.model;
     const fm_test_shape shape = {(uint32_t)c->n_res, (uint32_t)c->n_seq, (uint32_t)c->n_extra,
                                  MOST_CYCLES, (uint32_t)c->n_template};
-    fm_sample sample;
-    fm_test_sample(&shape, b->set->seed, 0, 1, &b->arena, &sample);
-    fm_status status = fm_features_of(&sample, &b->features, reterr);
-    if (status) return status;
-    fm_features *f = &b->features;
-    uint32_t n = f->n_res, n_templ = f->n_templ;
-    uint8_t *aatype = own(&b->arena, (size_t)n * (1 + n_templ), 1);
-    int32_t *index = own(&b->arena, n, sizeof *index);
-    float *x = own(&b->arena, (size_t)n * (1 + n_templ) * N_ATOM37 * 3, sizeof *x);
-    uint64_t *mask = own(&b->arena, (size_t)n * (1 + n_templ), sizeof *mask);
-    for (uint32_t i = 0; i < n * (1 + n_templ); i++)
-        aatype[i] = (uint8_t)(i * 7919 % N_TYPE);
-    for (uint32_t i = 0; i < n; i++)
+    fm_sample *sample = own(&b->arena, 1, sizeof *sample);
+    fm_test_sample(&shape, b->set->seed, 0, 1, &b->arena, sample);
+    make_chain(sample, FM_T_AATYPE, FM_T_ALL_ATOM_POSITIONS, FM_T_ALL_ATOM_MASK, 1);
+    make_chain(sample, FM_T_TEMPLATE_AATYPE, FM_T_TEMPLATE_ALL_ATOM_POSITIONS,
+               FM_T_TEMPLATE_ALL_ATOM_MASK, shape.n_templ);
+    int32_t *index = data_of(sample, FM_T_RESIDUE_INDEX, FM_SHARED);
+    for (uint32_t i = 0; i < shape.n_res; i++)
         index[i] = (int32_t)i;
-    for (uint32_t t = 0; t <= n_templ; t++)
-        make_walk(n, x + (size_t)t * n * N_ATOM37 * 3, mask + (size_t)t * n, 12345);
-    f->aatype = aatype, f->residue_index = index;
-    f->all_atom_positions = x, f->all_atom_mask = mask;
-    f->template_aatype = aatype + n;
-    f->template_all_atom_positions = x + (size_t)n * N_ATOM37 * 3;
-    f->template_all_atom_mask = mask + n;
-    uint32_t *size = own(&b->arena, (size_t)c->n_seq, sizeof *size);
-    for (int64_t s = 0; s < c->n_seq; s++)
-        size[s] = 16;
-    for (uint32_t k = 0; k < f->n_cycle; k++)
-        f->cycle[k].cluster_size = size;
-    return FM_OK;
+    for (uint32_t cycle = 0; cycle < MOST_CYCLES; cycle++) {
+        uint32_t *size = data_of(sample, FM_T_CLUSTER_SIZE, cycle);
+        for (uint32_t s = 0; s < shape.n_clust; s++)
+            size[s] = 16;
+    }
+    fm_status status = fm_features_of(sample, &b->features, reterr);
+    return status || !b->set->save ? status : save_batch(b, sample, reterr);
 }
 
 /* The file's sample; its cycles are repeated where more are asked for. */
@@ -308,7 +327,8 @@ static fm_status print_tables(bench *b, fm_error *reterr) {
     fm_status status = fm_trainer_stamp(t, reterr);
     b->features.n_cycle = 2;
     double unused;
-    if (!status) status = run_steps(b, 3, &unused, reterr);
+    uint64_t count = t->params.kernels->device->is_asynchronous ? 3 : 1; /* captured, replayed */
+    if (!status) status = run_steps(b, count, &unused, reterr);
     if (status) return status;
     const uint64_t *around = download(b, t->stamp, FM_STAMPS);
     const uint64_t *in_cycle = download(b, t->cycle.stamp, (size_t)t->cycle.n_step + 1);
@@ -399,6 +419,8 @@ int main(int argc, char **argv) {
         {"preset", FM_OPTION_STRING, &set.preset, "NAME", .help = "sizes and recipe (tiny)"},
         {"config", FM_OPTION_STRING, &set.config, "FILE", .help = "changes to the preset"},
         {"batch", FM_OPTION_STRING, &set.batch, "FILE", .help = "an encoded sample to run"},
+        {"save", FM_OPTION_STRING, &set.save, "FILE",
+         .help = "write the made-up sample for --batch"},
         {"steps", FM_OPTION_U64, &set.steps, "N", .help = "steps of a round (3)", .min = 1,
          .max = MOST_STEPS},
         {"rounds", FM_OPTION_U64, &set.rounds, "N", .help = "timed rounds; their median counts (3)",

@@ -1,0 +1,20 @@
+#!/bin/sh
+# test_bench_step.sh BENCH FILE: one step of the preset tiny gives the same parameters from a made-up
+# sample and from the file that it was saved to, and every part of its report is there.
+set -u
+bench=$1
+file=$2
+trap 'rm -f "$file"' EXIT
+
+short="--cycles 1 --rounds 1 --steps 1 --warm-up 1 --digest"
+# shellcheck disable=SC2086 # words
+made=$("$bench" $short --save "$file") || exit 1
+# shellcheck disable=SC2086
+read=$("$bench" $short --batch "$file" --table) || exit 1
+for part in '^mean step [0-9.]* ms' '^graph ' '^digest ' 'msa row attention' 'Adam and average'; do
+    printf '%s\n' "$read" | grep -q "$part" || { echo "no line with '$part'"; exit 1; }
+done
+[ "$(printf '%s\n' "$made" | grep ^digest)" = "$(printf '%s\n' "$read" | grep ^digest)" ] || {
+    echo "other parameters from the file"
+    exit 1
+}
