@@ -104,6 +104,10 @@ void fm_node_draws(fm_tape *tape, fm_node *node) {
     node->rng = tape->n_draw++;
 }
 
+void fm_tape_seek_draw(fm_tape *tape, uint32_t draw) {
+    tape->n_draw = draw;
+}
+
 void fm_tape_skip_draws(fm_tape *tape, uint32_t count) {
     tape->n_draw += count;
 }

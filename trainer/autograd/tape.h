@@ -209,6 +209,9 @@ fm_tensor_ref fm_node_residual(fm_tape *tape, fm_node *node, int input);
 /* The node draws random numbers: gives it the next number. Nodes that do not draw have none, so
  * that communication nodes do not move the others' draws. */
 void fm_node_draws(fm_tape *tape, fm_node *node);
+/* The next node that draws has the number `draw`: where nodes are recorded in another order than
+ * their numbers'. */
+void fm_tape_seek_draw(fm_tape *tape, uint32_t draw);
 /* As many draws as nodes that another rank records in this rank's place would have taken. */
 void fm_tape_skip_draws(fm_tape *tape, uint32_t count);
 /* A tensor for backward. Returns its position among the saved. */

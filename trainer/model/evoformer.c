@@ -15,20 +15,30 @@ static fm_keep keep_hidden(const fm_model_config *config) {
     return config->recompute == FM_RECOMPUTE_HIDDEN ? FM_RECOMPUTE : FM_KEEP;
 }
 
+static const char ROW[] = "msa row attention", OUTGOING[] = "triangle multiplication outgoing",
+                  INCOMING[] = "triangle multiplication incoming",
+                  STARTING[] = "triangle attention starting",
+                  ENDING[] = "triangle attention ending";
+
+static fm_tensor_ref msa_column(fm_tape *tape, const fm_model_config *config,
+                                const fm_evoformer_weights *w, fm_tensor_ref m,
+                                const fm_views *mask) {
+    if (config->global_column) {
+        return fm_op_global_attention(tape, "msa column global attention", m, mask->columns,
+                                      &w->global_column, true); /* A18:3 */
+    }
+    return fm_op_attention(tape, "msa column attention", FM_AXIAL_COLUMN, m, mask->columns,
+                           FM_TENSOR_NONE, &w->column, true, 0); /* A6:3 */
+}
+
 /* m split along axis 0 before, along axis 1 after. */
 static fm_tensor_ref msa_stack(fm_tape *tape, const fm_model_config *config,
                                const fm_evoformer_weights *w, fm_tensor_ref m, fm_tensor_ref z,
                                const fm_views *mask) {
-    m = fm_split_attention(tape, config, "msa row attention", FM_AXIAL_ROW, m, mask, z, &w->row,
+    m = fm_split_attention(tape, config, ROW, FM_AXIAL_ROW, m, mask, z, &w->row,
                            config->dropout_msa); /* A6:2 */
     m = fm_split_change(tape, config, "msa to columns", m, 1);
-    if (config->global_column) {
-        m = fm_op_global_attention(tape, "msa column global attention", m, mask->columns,
-                                   &w->global_column, true); /* A18:3 */
-    } else {
-        m = fm_op_attention(tape, "msa column attention", FM_AXIAL_COLUMN, m, mask->columns,
-                            FM_TENSOR_NONE, &w->column, true, 0); /* A6:3 */
-    }
+    m = msa_column(tape, config, w, m, mask);
     return fm_op_transition(tape, "msa transition", m, &w->msa_transition, true,
                             keep_hidden(config)); /* A6:4 */
 }
@@ -37,17 +47,15 @@ fm_tensor_ref fm_evoformer_pair_stack(fm_tape *tape, const fm_model_config *conf
                                       const fm_evoformer_weights *w, fm_tensor_ref z,
                                       const fm_views *mask) {
     double rate = config->dropout_pair;
-    z = fm_split_triangle(tape, config, "triangle multiplication outgoing", false, z, mask,
-                          &w->outgoing, rate); /* A6:6 */
+    z = fm_split_triangle(tape, config, OUTGOING, false, z, mask, &w->outgoing, rate); /* A6:6 */
     z = fm_split_change(tape, config, "pair to columns", z, 1);
-    z = fm_split_triangle(tape, config, "triangle multiplication incoming", true, z, mask,
-                          &w->incoming, rate); /* A6:7 */
+    z = fm_split_triangle(tape, config, INCOMING, true, z, mask, &w->incoming, rate); /* A6:7 */
     z = fm_split_change(tape, config, "pair to rows", z, 0);
-    z = fm_split_attention(tape, config, "triangle attention starting", FM_AXIAL_STARTING, z, mask,
-                           FM_TENSOR_NONE, &w->starting, rate); /* A6:8 */
+    z = fm_split_attention(tape, config, STARTING, FM_AXIAL_STARTING, z, mask, FM_TENSOR_NONE,
+                           &w->starting, rate); /* A6:8 */
     z = fm_split_change(tape, config, "pair to columns", z, 1);
-    z = fm_split_attention(tape, config, "triangle attention ending", FM_AXIAL_ENDING, z, mask,
-                           FM_TENSOR_NONE, &w->ending, rate); /* A6:9 */
+    z = fm_split_attention(tape, config, ENDING, FM_AXIAL_ENDING, z, mask, FM_TENSOR_NONE,
+                           &w->ending, rate); /* A6:9 */
     z = fm_op_transition(tape, "pair transition", z, &w->pair_transition, true,
                          keep_hidden(config)); /* A6:10 */
     return fm_split_change(tape, config, "pair to rows", z, 0);
@@ -64,6 +72,48 @@ static fm_pair_of_streams pair_stack(fm_tape *tape, const fm_model_config *confi
     fm_change rows = fm_split_change_begin(tape, config, "msa to rows", x.m, 0);
     x.z = fm_evoformer_pair_stack(tape, config, w, x.z, mask);
     x.m = fm_split_change_finish(tape, &rows);
+    return x;
+}
+
+/* Both stacks on split arrays where neither waits for the other: each change of one runs under work
+ * of the other. Draws are numbered as if the MSA's stack came first. m becomes split along axis 0
+ * by *msa_rows and ends split along axis 1; z begins along axis 0 and is on its way back there. */
+static fm_pair_of_streams both_stacks(fm_tape *tape, const fm_model_config *config,
+                                      const fm_evoformer_weights *w, const fm_change *msa_rows,
+                                      fm_tensor_ref z, const fm_views *msa_mask,
+                                      const fm_views *pair_mask, fm_change *ret_pair_rows) {
+    uint32_t msa_draw = tape->n_draw, pair_draw = msa_draw + msa_draws(config);
+    double rate = config->dropout_pair;
+    fm_pair_of_streams x;
+    fm_gather bias = fm_split_bias_begin(tape, config, ROW, FM_AXIAL_ROW, z, &w->row);
+    fm_tape_seek_draw(tape, pair_draw);
+    x.z = fm_split_triangle(tape, config, OUTGOING, false, z, pair_mask, &w->outgoing, rate);
+    fm_change columns = fm_split_change_begin(tape, config, "pair to columns", x.z, 1);
+    x.m = fm_split_change_finish(tape, msa_rows);
+    fm_tape_seek_draw(tape, msa_draw);
+    x.m = fm_split_bias_finish(tape, ROW, FM_AXIAL_ROW, &bias, x.m, msa_mask, &w->row,
+                               config->dropout_msa);
+    fm_change msa_columns = fm_split_change_begin(tape, config, "msa to columns", x.m, 1);
+    x.z = fm_split_change_finish(tape, &columns);
+    fm_tape_seek_draw(tape, pair_draw + 1);
+    x.z = fm_split_triangle(tape, config, INCOMING, true, x.z, pair_mask, &w->incoming, rate);
+    fm_change rows = fm_split_change_begin(tape, config, "pair to rows", x.z, 0);
+    x.m = fm_split_change_finish(tape, &msa_columns);
+    fm_tape_seek_draw(tape, msa_draw + 1);
+    x.m = msa_column(tape, config, w, x.m, msa_mask);
+    x.z = fm_split_change_finish(tape, &rows);
+    fm_tape_seek_draw(tape, pair_draw + 2);
+    x.z = fm_split_attention(tape, config, STARTING, FM_AXIAL_STARTING, x.z, pair_mask,
+                             FM_TENSOR_NONE, &w->starting, rate);
+    columns = fm_split_change_begin(tape, config, "pair to columns", x.z, 1);
+    x.m = fm_op_transition(tape, "msa transition", x.m, &w->msa_transition, true,
+                           keep_hidden(config));
+    x.z = fm_split_change_finish(tape, &columns);
+    x.z = fm_split_attention(tape, config, ENDING, FM_AXIAL_ENDING, x.z, pair_mask, FM_TENSOR_NONE,
+                             &w->ending, rate);
+    x.z = fm_op_transition(tape, "pair transition", x.z, &w->pair_transition, true,
+                           keep_hidden(config));
+    *ret_pair_rows = fm_split_change_begin(tape, config, "pair to rows", x.z, 0);
     return x;
 }
 
@@ -100,6 +150,12 @@ static fm_pair_of_streams outer_first(fm_tape *tape, const fm_model_config *conf
         rows = fm_split_change_begin(tape, config, "msa to rows", x.m, 0);
         x.z = fm_split_outer_finish(tape, config, &begun, msa_mask, pair ? x.z : FM_TENSOR_NONE);
     }
+    if (msa && pair && fm_split_is_split(config)) {
+        fm_change pair_rows;
+        x = both_stacks(tape, config, w, &rows, x.z, msa_mask, pair_mask, &pair_rows);
+        x.z = fm_split_change_finish(tape, &pair_rows);
+        return x;
+    }
     x.z = fm_split_join(tape, config, "branches", x.z);
     if (msa) {
         x.m = fm_split_change_finish(tape, &rows);
@@ -116,10 +172,30 @@ static fm_pair_of_streams outer_first(fm_tape *tape, const fm_model_config *conf
     return x;
 }
 
+/* The order parallel on split arrays, both branches here. */
+static fm_pair_of_streams parallel_split(fm_tape *tape, const fm_model_config *config,
+                                         const fm_evoformer_weights *w, fm_pair_of_streams x,
+                                         const fm_views *msa_mask, const fm_views *pair_mask,
+                                         bool last) {
+    fm_change rows = {.x = x.m}, pair_rows;
+    x = both_stacks(tape, config, w, &rows, x.z, msa_mask, pair_mask, &pair_rows);
+    fm_split_outer begun = outer_begin(tape, config, w, x.m, msa_mask);
+    if (!last) {
+        rows = fm_split_change_begin(tape, config, "msa to rows", x.m, 0);
+    }
+    x.z = fm_split_change_finish(tape, &pair_rows);
+    x.z = fm_split_outer_finish(tape, config, &begun, msa_mask, x.z);
+    x.m = last ? x.m : fm_split_change_finish(tape, &rows);
+    return x;
+}
+
 static fm_pair_of_streams parallel(fm_tape *tape, const fm_model_config *config,
                                    const fm_evoformer_weights *w, fm_pair_of_streams x,
                                    const fm_views *msa_mask, const fm_views *pair_mask, bool last) {
     bool msa = fm_split_has_msa(config), pair = fm_split_has_pair(config);
+    if (msa && pair && fm_split_is_split(config)) {
+        return parallel_split(tape, config, w, x, msa_mask, pair_mask, last);
+    }
     fm_split_outer begun = {0};
     if (msa) {
         x.m = msa_stack(tape, config, w, x.m, x.z, msa_mask);

@@ -82,6 +82,21 @@ fm_tensor_ref fm_split_gather(fm_tape *tape, const fm_model_config *config, cons
 
 /* ---- sublayers ------------------------------------------------------------------------------- */
 
+fm_gather fm_split_bias_begin(fm_tape *tape, const fm_model_config *config, const char *name,
+                              fm_axial axial, fm_tensor_ref from, const fm_attention_weights *w) {
+    fm_tensor_ref bias = fm_op_attention_bias(tape, name, axial, from, w);
+    return fm_dap_gather_begin(tape, name, dap_of(config), bias);
+}
+
+fm_tensor_ref fm_split_bias_finish(fm_tape *tape, const char *name, fm_axial axial,
+                                   const fm_gather *bias, fm_tensor_ref x, const fm_views *mask,
+                                   const fm_attention_weights *w, double dropout) {
+    fm_tensor_ref qkvg = fm_op_attention_project(tape, name, x, w);
+    fm_tensor_ref whole = fm_dap_gather_finish(tape, bias);
+    fm_tensor_ref part = axial == FM_AXIAL_ENDING ? mask->columns : mask->rows;
+    return fm_op_attention_core(tape, name, axial, x, qkvg, part, whole, w, dropout);
+}
+
 fm_tensor_ref fm_split_attention(fm_tape *tape, const fm_model_config *config, const char *name,
                                  fm_axial axial, fm_tensor_ref x, const fm_views *mask,
                                  fm_tensor_ref z, const fm_attention_weights *w, double dropout) {
@@ -89,12 +104,8 @@ fm_tensor_ref fm_split_attention(fm_tape *tape, const fm_model_config *config, c
         return fm_op_attention(tape, name, axial, x, mask->whole, z, w, true, dropout);
     }
     fm_tensor_ref from = axial == FM_AXIAL_ROW ? z : x;
-    fm_tensor_ref bias = fm_op_attention_bias(tape, name, axial, from, w);
-    fm_gather gather = fm_dap_gather_begin(tape, name, dap_of(config), bias);
-    fm_tensor_ref qkvg = fm_op_attention_project(tape, name, x, w);
-    bias = fm_dap_gather_finish(tape, &gather);
-    fm_tensor_ref part = axial == FM_AXIAL_ENDING ? mask->columns : mask->rows;
-    return fm_op_attention_core(tape, name, axial, x, qkvg, part, bias, w, dropout);
+    fm_gather bias = fm_split_bias_begin(tape, config, name, axial, from, w);
+    return fm_split_bias_finish(tape, name, axial, &bias, x, mask, w, dropout);
 }
 
 fm_tensor_ref fm_split_triangle(fm_tape *tape, const fm_model_config *config, const char *name,

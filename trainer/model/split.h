@@ -68,6 +68,15 @@ fm_tensor_ref fm_split_attention(fm_tape *tape, const fm_model_config *config, c
                                  fm_tensor_ref z, const fm_attention_weights *weights,
                                  double dropout);
 
+/* The same in two halves, for work in between; where arrays are split. The bias of `from`: z for
+ * rows, else x. */
+fm_gather fm_split_bias_begin(fm_tape *tape, const fm_model_config *config, const char *name,
+                              fm_axial axial, fm_tensor_ref from,
+                              const fm_attention_weights *weights);
+fm_tensor_ref fm_split_bias_finish(fm_tape *tape, const char *name, fm_axial axial,
+                                   const fm_gather *bias, fm_tensor_ref x, const fm_views *mask,
+                                   const fm_attention_weights *weights, double dropout);
+
 /* One operand is gathered while the output's gate is made. */
 fm_tensor_ref fm_split_triangle(fm_tape *tape, const fm_model_config *config, const char *name,
                                 bool incoming, fm_tensor_ref z, const fm_views *mask,
