@@ -107,6 +107,15 @@ static void read_config(bench *b, const char *path, const fm_groups *groups) {
     assert(b->in.n_cycle >= 1 && b->in.n_cycle <= MAX_CYCLE);
 }
 
+/* Its output leaves a block: the gradient there is compared, where one rank on the CPU has all of
+ * it. Elsewhere gradients are handed down in place, as they are in training. */
+static bool ends_half_a_block(const bench *b, const char *node) {
+    const fm_model_config *c = &b->in.config;
+    bool all = !fm_split_is_split(c) && fm_split_has_msa(c) && fm_split_has_pair(c) &&
+               b->kernels == fm_kernels_cpu(FM_ELEMENT_F32);
+    return all && (!strcmp(node, "msa transition") || !strcmp(node, "pair transition"));
+}
+
 static fm_status record(bench *b, fm_error *error) {
     fm_tape *tape = &b->last;
     fm_status status = fm_tape_init(&b->cycle, b->kernels, &b->params, &b->in.state, false, error);
@@ -122,6 +131,9 @@ static fm_status record(bench *b, fm_error *error) {
     for (int32_t n = 0; n < tape->n_node; n++) { /* everything is looked at */
         for (int i = 0; i < tape->node[n].n_output; i++) {
             fm_tape_keep(tape, tape->node[n].output[i]);
+        }
+        if (ends_half_a_block(b, tape->node[n].name)) {
+            fm_tape_want_gradient(tape, tape->node[n].output[0]);
         }
     }
     status = fm_tape_plan(&b->cycle, error);
@@ -467,6 +479,34 @@ static bool is_truly_zero(const char *name) {
     return strstr(name, "msa_att_row.layer_norm_z.bias") || strstr(name, "ipa.linear_b.bias");
 }
 
+/* dL/dm and dL/dz behind each block of a stack. */
+static void compare_cotangents_of(bench *b, worst *w, const char *stack, int32_t count,
+                                  int32_t first, weight rows) {
+    static const char *const nodes[] = {"msa transition", "pair transition"};
+    double floor = GRADIENT_FLOOR * value(need(&b->in, "clip/", "total_norm"), 0);
+    char key[128];
+    for (int32_t i = 0; i < 2 * count; i++) {
+        snprintf(key, sizeof key, "dact/%s.blocks.%d@%d.%d", stack, (int)i / 2, b->in.n_cycle - 1,
+                 (int)i % 2);
+        const fm_npy *array = fm_npz_find(&b->in.file, key);
+        fm_tensor_ref tensor = find_output(b, nodes[i % 2], first + i / 2);
+        if (array && fm_tape_tensor(&b->last, tensor)->gradient != FM_TENSOR_NONE) {
+            compare(b, w, key, fm_tape_gradient(&b->last, tensor), array, i % 2 ? PAIR : rows,
+                    floor);
+        }
+    }
+}
+
+static void compare_cotangents(bench *b) {
+    const fm_model_config *c = &b->in.config;
+    worst w = {0};
+    if (ends_half_a_block(b, "pair transition")) {
+        compare_cotangents_of(b, &w, "extra_msa_stack", c->n_extra_block, 0, EXTRA);
+        compare_cotangents_of(b, &w, "evoformer", c->n_block, c->n_extra_block, MSA);
+        report(b, "cotangents", &w, GRADIENT_GATE);
+    }
+}
+
 static void compare_gradients(bench *b) {
     worst w = {0};
     double norm = value(need(&b->in, "clip/", "total_norm"), 0);
@@ -597,6 +637,7 @@ static void run(bench *b) {
     compare_outputs(b);
     compare_losses(b);
     run_on_all(b, run_backward);
+    compare_cotangents(b);
     compare_gradients(b);
     run_on_all(b, run_step);
     compare_step(b);
