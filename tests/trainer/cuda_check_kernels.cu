@@ -508,6 +508,65 @@ void check_optimiser(int64_t n, bool has_nan) {
     });
 }
 
+/* Written, added to, left alone: by what the step's scalars say. The CPU's doubles have a scale
+ * that f32 holds, too. */
+void check_accumulate(int64_t n) {
+    check("accumulate", 1, [=](work_bench &b) {
+        const uint32_t pending[] = {0, 2, 0}, holds[] = {1, 0, 0};
+        for (int i = 0; i < 3; i++) {
+            fm_step_state start = {0, 0.375, 1e-3, 3, 0, pending[i], holds[i], 0};
+            const uint8_t *bytes = (const uint8_t *)&start;
+            void *state = b.raw(std::vector<uint8_t>(bytes, bytes + sizeof start));
+            b.k->accumulate(NULL, n, (const fm_step_state *)state, false, b.acc(n),
+                            b.grad(n, FM_ADD, true).data);
+        }
+    });
+}
+
+/* A packet of one item into act elements. x: bytes behind the header. */
+void take_item(work_bench &b, fm_item item, const std::vector<uint8_t> &x) {
+    std::vector<uint8_t> bytes((sizeof(fm_packet) + 15) / 16 * 16, 0);
+    fm_packet packet = {};
+    packet.n_item = 1;
+    item.x = (int64_t)bytes.size();
+    item.y_element = (uint8_t)b.k->act;
+    packet.item[0] = item;
+    memcpy(bytes.data(), &packet, sizeof packet);
+    bytes.insert(bytes.end(), x.begin(), x.end());
+    bytes.resize((bytes.size() + 15) / 16 * 16);
+    fm_take take = {b.raw(bytes),
+                    (int64_t)bytes.size(),
+                    1,
+                    b.raw(std::vector<uint64_t>{4}),
+                    b.out(item.n),
+                    b.raw(std::vector<uint32_t>(FM_CLOCK_WORDS, 0)),
+                    (fm_step_state *)b.raw(std::vector<uint64_t>(sizeof(fm_step_state) / 8, 0))};
+    b.k->take_packet(NULL, &take);
+}
+
+void check_packet(void) {
+    check("take_packet", 1, [](work_bench &b) {
+        const int64_t lines = 9, rows = 13, c = 5, n0 = 7, n1 = 11;
+        std::vector<uint8_t> x(n0 * n1 * c * 4);
+        for (size_t i = 0; i < x.size(); i++)
+            x[i] = (uint8_t)(i * 37 % 64);
+        fm_item item = {};
+        item.n = lines * rows * c, item.rows = rows, item.c = c, item.n0 = n0, item.n1 = n1;
+        item.padding = 21;
+        item.kind = FM_ITEM_VALUES;
+        const fm_element elements[] = {FM_ELEMENT_U8, FM_ELEMENT_U16, FM_ELEMENT_F32};
+        for (fm_element element : elements) {
+            item.x_element = (uint8_t)element;
+            take_item(b, item, x);
+        }
+        item.n = lines * rows, item.c = 1;
+        item.kind = FM_ITEM_BITS;
+        take_item(b, item, x);
+        item.kind = FM_ITEM_INSIDE;
+        take_item(b, item, x);
+    });
+}
+
 void check_init(void) {
     check("init", 1, [](work_bench &b) {
         fm_draw draw = {5, NULL, 17, FM_PURPOSE_INIT};
@@ -554,6 +613,8 @@ void check_kernels(void) {
     check_cross_entropy(1, 1);
     check_optimiser(100003, false);
     check_optimiser(100003, true);
+    check_accumulate(10007);
+    check_packet();
     check_init();
 }
 
