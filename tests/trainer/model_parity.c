@@ -324,22 +324,6 @@ static fm_tensor_ref find_output(const bench *b, const char *node, int nth) {
     return FM_TENSOR_NONE;
 }
 
-/* This rank's part of a tensor [outer, axis, inner] into the whole. */
-static void put_part(const bench *b, fm_tensor_ref ref, float *whole) {
-    const fm_tensor *t = fm_tape_tensor(&b->last, ref);
-    const float *part = fm_tape_data(&b->last, ref);
-    int64_t outer = 1, inner = 1, all = t->shape[t->shard_axis], local = t->local[t->shard_axis];
-    for (int axis = 0; axis < t->rank; axis++) {
-        outer *= axis < t->shard_axis ? t->shape[axis] : 1;
-        inner *= axis > t->shard_axis ? t->shape[axis] : 1;
-    }
-    for (int64_t o = 0; o < outer; o++) {
-        int64_t to = o * all + fm_tensor_first(t, t->shard_axis);
-        memcpy(whole + to * inner, part + o * local * inner,
-               (size_t)(local * inner) * sizeof *part);
-    }
-}
-
 /* The node's whole output, put together from the ranks of the branch that has it. Lives in the
  * first rank's arena. */
 static const float *probe(bench *b, const char *node, int nth) {
@@ -357,7 +341,7 @@ static const float *probe(bench *b, const char *node, int nth) {
         int64_t count = fm_tensor_local_count(t) * t->shard_count;
         whole = whole ? whole : fm_arena_alloc_array(&b->arena, (size_t)count, sizeof *whole);
         assert(whole);
-        put_part(rank, ref, whole);
+        put_part(t, fm_tape_data(&rank->last, ref), whole);
     }
     if (!whole) {
         fprintf(stderr, "model_parity: no node %s on the tape\n", node);

@@ -1,6 +1,7 @@
 /* model_parity_full.c: the full-size model against the reference's.
  *
- *     model_parity_full [--device cpu|cuda] [--blocks N] [--inject-bins] [--verbose] [FOLDER]
+ *     model_parity_full [--device cpu|cuda] [--dap D] [--blocks N] [--inject-bins] [--verbose]
+ *                       [FOLDER]
  *
  * FOLDER (full/ below $FM_REFERENCE_DATA) has full_inputs.npz, full_golden.npz and
  * full_config.json: 256 residues, 124 clusters, 1024 extra rows, 4 templates, AlphaFold2's own
@@ -13,68 +14,25 @@
  * the cycle without gradient. All 48, the default, is one training step: a cycle without gradient,
  * one with all losses, backward, clipping, Adam and the moving average. --inject-bins lets the
  * second cycle start from the positions that the reference predicted, so that distances near a
- * bin's edge do not count; without it they are our own. f32; exits with 77 where the files or the
- * device are not there. */
-#include "tests/trainer/parity_golden.h"
+ * bin's edge do not count; without it they are our own. --dap D (1, 2 or 4, on the CPU) splits the
+ * model over D ranks, threads of this process; what is split is put together to be compared. f32;
+ * exits with 77 where the files or the device are not there. */
+#include "tests/trainer/parity_groups.h"
 #include "tests/trainer/parity_structure.h"
 
 #include "trainer/device.h"
+#include "trainer/dist/sum.h"
 #include "trainer/optim/optimizer.h"
+
+#include <pthread.h>
 
 #include <time.h>
 
-enum { N_BLOCK = 48, ATOM37_CA = 1, ATOM37_CB = 3, N_PARTS = FM_MAX_TEMPLATE };
-
-/* What is compared, with gates some ten times the worst of the reference's f32 runs. */
-typedef enum group_id {
-    G_EMBEDDERS,
-    G_TEMPLATES,
-    G_EXTRA_M,
-    G_EXTRA_Z,
-    G_EVOFORMER_M,
-    G_EVOFORMER_Z,
-    G_STRUCTURE,
-    G_HEADS,
-    G_LOSSES,
-    G_COTANGENTS,
-    G_GRADIENTS,
-    G_GRADIENT_NORMS,
-    G_ZERO_GRADIENTS,
-    G_CLIP_NORM,
-    G_PARAMETERS,
-    G_EMA,
-    N_GROUP
-} group_id;
-
-typedef struct group {
-    const char *name;
-    double gate, worst;
-    char key[160]; /* of the worst */
-    int count;
-} group;
-
-static const group GROUPS[N_GROUP] = {
-    [G_EMBEDDERS] = {.name = "input embedder", .gate = 1e-5},
-    [G_TEMPLATES] = {.name = "template embedder", .gate = 1e-5},
-    [G_EXTRA_M] = {.name = "extra MSA m", .gate = 1e-5},
-    [G_EXTRA_Z] = {.name = "extra MSA z", .gate = 1e-5},
-    [G_EVOFORMER_M] = {.name = "evoformer m, s", .gate = 1e-5},
-    [G_EVOFORMER_Z] = {.name = "evoformer z", .gate = 1e-5},
-    [G_STRUCTURE] = {.name = "structure module", .gate = 1e-5},
-    [G_HEADS] = {.name = "heads", .gate = 1e-5},
-    [G_LOSSES] = {.name = "losses", .gate = 1e-6},
-    [G_COTANGENTS] = {.name = "dL/dm dL/dz dL/ds", .gate = 1e-2},
-    [G_GRADIENTS] = {.name = "gradients", .gate = 5e-3},
-    [G_GRADIENT_NORMS] = {.name = "gradient norms", .gate = 1e-3},
-    [G_ZERO_GRADIENTS] = {.name = "zero gradients", .gate = 1e-6},
-    [G_CLIP_NORM] = {.name = "clip norm", .gate = 3e-4},
-    [G_PARAMETERS] = {.name = "parameters after", .gate = 1e-5},
-    [G_EMA] = {.name = "moving average", .gate = 1e-5},
-};
+enum { N_BLOCK = 48, ATOM37_CA = 1, ATOM37_CB = 3, N_PARTS = FM_MAX_TEMPLATE, MAX_DAP = 4 };
 
 typedef struct arguments {
     const char *device, *folder;
-    int n_block;
+    int n_block, dap;
     bool inject_bins, verbose;
 } arguments;
 
@@ -98,6 +56,8 @@ typedef struct full {
     void *memory;
     float *values; /* host: the parameters, or their gradients */
     group group[N_GROUP];
+    struct full *rank[MAX_DAP]; /* of the first rank: all of them */
+    int cycle;                  /* that is run */
 } full;
 
 static bool is_whole(const full *f) {
@@ -302,15 +262,7 @@ static void close_full(full *f) {
 /* ---- comparing ------------------------------------------------------------------------------- */
 
 static void note(full *f, group_id id, const char *key, double error) {
-    group *g = &f->group[id];
-    if (!(error <= g->worst) || g->count == 0) { /* not-a-number is the worst */
-        g->worst = error;
-        snprintf(g->key, sizeof g->key, "%s", key);
-    }
-    g->count++;
-    if (f->arguments->verbose) {
-        printf("%-64s %.2e\n", key, error);
-    }
+    note_in(&f->group[id], key, error, f->arguments->verbose);
 }
 
 /* A host's copy of device memory, to be freed. */
@@ -322,26 +274,42 @@ static float *fetch(const full *f, const void *device, uint64_t count) {
     return copy;
 }
 
-/* How an array of ours lies: `parts` tensors that follow each other, or a slice of one; values from
- * `scaled_from` on in a row are to be multiplied. */
+/* A host's copy of a tensor or of its gradient, put together where it is split over ranks. */
+static float *whole(const full *f, const fm_tape *tape, fm_tensor_ref ref, bool gradient) {
+    const fm_tensor *t = fm_tape_tensor(tape, ref);
+    uint64_t local = (uint64_t)fm_tensor_local_count(t);
+    float *out = malloc(local * (uint64_t)t->shard_count * sizeof *out);
+    assert(out);
+    for (int p = 0; p < t->shard_count; p++) {
+        const full *rank = f->rank[p];
+        const fm_tape *its = tape == &f->last.tape ? &rank->last.tape : &rank->first.tape;
+        float *part =
+            fetch(f, gradient ? fm_tape_gradient(its, ref) : fm_tape_data(its, ref), local);
+        put_part(fm_tape_tensor(its, ref), part, out);
+        free(part);
+    }
+    return out;
+}
+
+/* How an array of ours lies on the host: `parts` tensors that follow each other, or a slice of one;
+ * values from `scaled_from` on in a row are to be multiplied. compare frees the parts. */
 typedef struct layout {
-    const void *part[N_PARTS];
+    float *part[N_PARTS];
     int n_part;
     int64_t skip; /* elements before it */
     int64_t row, scaled_from;
     double scale;
 } layout;
 
-static layout whole_of(const void *data) {
+static layout whole_of(float *data) {
     return (layout){.part = {data}, .n_part = 1, .row = 1, .scaled_from = 1, .scale = 1};
 }
 
-/* An array of the reference, where the file has it. */
-static void compare(full *f, group_id id, const char *key, const layout *ours) {
-    int64_t at = line_of(golden(&f->golden, "act_names"), key);
-    if (at < 0) {
-        return;
-    }
+static layout value_of(const full *f, const fm_tape *tape, fm_tensor_ref ref) {
+    return whole_of(whole(f, tape, ref, false));
+}
+
+static void compare_line(full *f, group_id id, const char *key, int64_t at, const layout *ours) {
     const int32_t *shape = (const int32_t *)golden(&f->golden, "act_shape")->data + 8 * at;
     const fm_npy *samples = golden(&f->golden, "act_samples_f64");
     unsigned axes = ((const uint8_t *)golden(&f->golden, "act_res_axes")->data)[at];
@@ -351,25 +319,35 @@ static void compare(full *f, group_id id, const char *key, const layout *ours) {
     }
     uint64_t each = count / (uint64_t)ours->n_part;
     distance sum = {0};
-    for (int p = 0; p < ours->n_part; p++) {
-        float *data = fetch(f, (const float *)ours->part[p] + ours->skip, each);
-        for (int64_t j = 0; j < N_ACT_SAMPLE; j++) {
-            uint64_t flat = splitmix(hash + (uint64_t)j) % count;
-            if (flat / each == (uint64_t)p && is_real(shape, axes, flat)) {
-                bool scaled = (int64_t)flat % ours->row >= ours->scaled_from;
-                add_sample(&sum, (double)data[flat % each] * (scaled ? ours->scale : 1),
-                           value(samples, at * N_ACT_SAMPLE + j));
-            }
+    for (int64_t j = 0; j < N_ACT_SAMPLE; j++) {
+        uint64_t flat = splitmix(hash + (uint64_t)j) % count;
+        if (is_real(shape, axes, flat)) {
+            bool scaled = (int64_t)flat % ours->row >= ours->scaled_from;
+            const float *data = ours->part[flat / each] + ours->skip;
+            add_sample(&sum, (double)data[flat % each] * (scaled ? ours->scale : 1),
+                       value(samples, at * N_ACT_SAMPLE + j));
         }
-        free(data);
     }
     note(f, id, key, relative(&sum));
 }
 
+/* An array of the reference, where the file has it. */
+static void compare(full *f, group_id id, const char *key, const layout *ours) {
+    int64_t at = line_of(golden(&f->golden, "act_names"), key);
+    if (at >= 0) {
+        compare_line(f, id, key, at, ours);
+    }
+    for (int p = 0; p < ours->n_part; p++) {
+        free(ours->part[p]);
+    }
+}
+
 static void compare_node(full *f, group_id id, const char *key, const fm_tape *tape,
                          const char *node, int nth) {
-    layout ours = whole_of(fm_tape_data(tape, find(tape, node, nth)));
-    compare(f, id, key, &ours);
+    if (line_of(golden(&f->golden, "act_names"), key) >= 0) {
+        layout ours = value_of(f, tape, find(tape, node, nth));
+        compare(f, id, key, &ours);
+    }
 }
 
 static void compare_blocks(full *f, const fm_tape *tape, int cycle, const char *stack, int count,
@@ -391,7 +369,7 @@ static void compare_template_stack(full *f, const fm_tape *tape, int cycle) {
         ours.n_part = (int)c->n_template;
         for (int t = 0; t < ours.n_part; t++) {
             int nth = t * c->n_template_block + block;
-            ours.part[t] = fm_tape_data(tape, find(tape, "template transition", nth));
+            ours.part[t] = whole(f, tape, find(tape, "template transition", nth), false);
         }
         snprintf(key, sizeof key, "act/c%d/template_embedder.template_pair_stack.blocks.%d.t",
                  cycle, block);
@@ -413,7 +391,7 @@ static void compare_trunk(full *f, const fm_tape *tape, int cycle) {
     }
     compare_template_stack(f, tape, cycle);
     snprintf(key, sizeof key, "act/c%d/template_embedder.template_single_embedding", cycle);
-    layout rows = whole_of(fm_tape_data(tape, find(tape, "template torsion rows", 0)));
+    layout rows = value_of(f, tape, find(tape, "template torsion rows", 0));
     rows.skip = c->n_seq * c->n_res * c->c_m;
     compare(f, G_TEMPLATES, key, &rows);
     snprintf(key, sizeof key, "act/c%d/extra_msa_embedder.m", cycle);
@@ -425,7 +403,7 @@ static void compare_trunk(full *f, const fm_tape *tape, int cycle) {
 /* Slice i of a tensor of all iterations. */
 static void compare_iteration(full *f, const char *key, const fm_tape *tape, fm_tensor_ref tensor,
                               int i, int64_t row, int64_t scaled_from) {
-    layout ours = whole_of(fm_tape_data(tape, tensor));
+    layout ours = value_of(f, tape, tensor);
     ours.skip = i * f->in.config.n_res * row;
     ours.row = row;
     ours.scaled_from = scaled_from;
@@ -506,40 +484,20 @@ static void compare_cotangents(full *f) {
                 snprintf(key, sizeof key, "dact/%s.blocks.%d.in.%c", STACKS[extra], i, "mz"[which]);
                 if (tensor != FM_TENSOR_NONE &&
                     line_of(golden(&f->golden, "act_names"), key) >= 0) {
-                    layout ours = whole_of(fm_tape_gradient(tape, tensor));
+                    layout ours = whole_of(whole(f, tape, tensor, true));
                     compare(f, G_COTANGENTS, key, &ours);
                 }
             }
         }
     }
-    layout z = whole_of(fm_tape_gradient(tape, f->last.out.z));
-    layout s = whole_of(fm_tape_gradient(tape, f->last.out.single));
+    layout z = whole_of(whole(f, tape, f->last.out.z, true));
+    layout s = whole_of(whole(f, tape, f->last.out.single, true));
+    if (f->arguments->dap > 1) { /* gathered: each rank has its share of the gradient */
+        z.scaled_from = s.scaled_from = 0;
+        z.scale = s.scale = f->arguments->dap;
+    }
     compare(f, G_COTANGENTS, "dact/evoformer.out.z", &z);
     compare(f, G_COTANGENTS, "dact/evoformer.out.s", &s);
-}
-
-/* f->values at a parameter's sampled places against row `line` of an array [n, 64]. */
-static double compare_samples(const full *f, const fm_param *row, const fm_npy *array,
-                              int64_t line) {
-    char key[256];
-    snprintf(key, sizeof key, "param/%s", row->openfold);
-    uint64_t hash = fnv1a(key), count = (uint64_t)fm_param_count(row);
-    distance sum = {0};
-    for (int64_t j = 0; j < N_PARAM_SAMPLE; j++) {
-        uint64_t flat = splitmix(hash + (uint64_t)j) % count;
-        add_sample(&sum, (double)f->values[row->offset + (int64_t)flat],
-                   value(array, line * N_PARAM_SAMPLE + j));
-    }
-    return relative(&sum);
-}
-
-static double norm_of(const full *f, const fm_param *row) {
-    double sum = 0;
-    for (int64_t i = 0; i < fm_param_count(row); i++) {
-        double x = (double)f->values[row->offset + i];
-        sum += x * x;
-    }
-    return sqrt(sum);
 }
 
 static void download_values(full *f, const void *from) {
@@ -560,14 +518,15 @@ static void compare_gradients(full *f) {
     for (int32_t p = 0; p < f->params.n_param; p++) {
         const fm_param *row = &f->params.param[p];
         int64_t line = line_of_param(f, row);
-        double norm = norm_of(f, row), expected = value(golden(&f->golden, "grad_norm_f64"), line);
+        double norm = norm_of(f->values, row),
+               expected = value(golden(&f->golden, "grad_norm_f64"), line);
         if (zero[line]) {
             note(f, G_ZERO_GRADIENTS, row->openfold, norm / total);
             continue;
         }
         note(f, G_GRADIENT_NORMS, row->openfold, fabs(norm - expected) / expected);
         note(f, G_GRADIENTS, row->openfold,
-             compare_samples(f, row, golden(&f->golden, "grad_samples_f64"), line));
+             compare_samples(f->values, row, golden(&f->golden, "grad_samples_f64"), line));
     }
 }
 
@@ -589,7 +548,7 @@ static void compare_step(full *f) {
         for (int32_t p = 0; p < f->params.n_param; p++) {
             const fm_param *row = &f->params.param[p];
             note(f, results[i].id, row->openfold,
-                 compare_samples(f, row, golden(&f->golden, results[i].array),
+                 compare_samples(f->values, row, golden(&f->golden, results[i].array),
                                  line_of_param(f, row)));
         }
     }
@@ -618,15 +577,16 @@ static void inject_previous(const full *f) {
 
 /* How many pairs of real residues were recycled in another class of distance. */
 static void count_bins(full *f) {
-    const fm_tape *tape = &f->last.tape;
     const fm_npy *expected = golden(&f->golden, "recycle_bins");
-    int64_t n = f->in.config.n_res;
+    int64_t n = f->in.config.n_res, other = 0, rows = n / f->arguments->dap;
     uint8_t *bins = malloc((size_t)(n * n));
     assert(bins);
-    f->kernels->download(NULL, bins, fm_tape_data(tape, find(tape, "recycle bins", 0)),
-                         (size_t)(n * n));
+    for (int r = 0; r < f->arguments->dap; r++) {
+        const fm_tape *tape = &f->rank[r]->last.tape;
+        f->kernels->download(NULL, bins + r * rows * n,
+                             fm_tape_data(tape, find(tape, "recycle bins", 0)), (size_t)(rows * n));
+    }
     f->kernels->synchronize(NULL);
-    int64_t other = 0;
     for (int64_t k = 0; k < n * n; k++) {
         bool real = k / n < N_REAL && k % n < N_REAL;
         uint8_t none = (uint8_t)f->in.config.n_recycle_bin;
@@ -643,15 +603,50 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void forward(full *f, pass *p, int cycle) {
-    double start = now();
-    load_trunk(&f->in, cycle);
+/* On every rank at the same time. */
+static void run_on_all(full *f, void *(*work)(void *)) {
+    pthread_t threads[MAX_DAP];
+    for (int r = 1; r < f->arguments->dap; r++) {
+        int failed = pthread_create(&threads[r], NULL, work, f->rank[r]);
+        assert(!failed);
+        (void)failed;
+    }
+    work(f);
+    for (int r = 1; r < f->arguments->dap; r++) {
+        pthread_join(threads[r], NULL);
+    }
+}
+
+static void *run_forward(void *argument) {
+    full *f = argument;
+    load_trunk(&f->in, f->cycle);
     if (is_whole(f)) {
-        load_truth(&f->in, &f->sm, cycle);
+        load_truth(&f->in, &f->sm, f->cycle);
     }
     send_inputs(&f->in);
-    fm_tape_forward(&p->tape, NULL);
+    fm_tape_forward(f->cycle ? &f->last.tape : &f->first.tape, NULL);
     f->kernels->synchronize(NULL);
+    return NULL;
+}
+
+static void *run_backward(void *argument) {
+    full *f = argument;
+    enum { PIECE = 1 << 16 };
+    fm_tape_backward(&f->last.tape, NULL);
+    f->kernels->synchronize(NULL);
+    if (f->in.config.groups) {
+        fm_comm_sum(f->in.config.groups->sample, f->params.n_element, f->params.gradient, f->values,
+                    PIECE, NULL);
+    }
+    return NULL;
+}
+
+static void forward(full *f, pass *p, int cycle) {
+    double start = now();
+    for (int r = 0; r < f->arguments->dap; r++) {
+        f->rank[r]->cycle = cycle;
+    }
+    run_on_all(f, run_forward);
     printf("cycle %d: %.1f s\n", cycle, now() - start);
     compare_trunk(f, &p->tape, cycle);
     if (is_whole(f)) {
@@ -659,46 +654,37 @@ static void forward(full *f, pass *p, int cycle) {
     }
 }
 
-static void run(full *f) {
+static void load_parameters(full *f) {
     size_t bytes = (size_t)f->params.n_element * sizeof *f->values;
     memset(f->values, 0, bytes);
     draw_parameters(&f->params, f->values);
-    f->kernels->upload(NULL, f->params.master, f->values, bytes);
-    f->kernels->upload(NULL, f->params.ema, f->values, bytes);
+    for (int r = 0; r < f->arguments->dap; r++) {
+        f->kernels->upload(NULL, f->rank[r]->params.master, f->values, bytes);
+        f->kernels->upload(NULL, f->rank[r]->params.ema, f->values, bytes);
+    }
+}
+
+static void run(full *f) {
+    load_parameters(f);
     forward(f, &f->first, 0);
     if (!is_whole(f)) {
         return;
     }
-    if (f->arguments->inject_bins) {
-        inject_previous(f);
+    for (int r = 0; r < f->arguments->dap && f->arguments->inject_bins; r++) {
+        inject_previous(f->rank[r]);
     }
     forward(f, &f->last, 1);
     count_bins(f);
     compare_heads_and_losses(f);
     double start = now();
-    fm_tape_backward(&f->last.tape, NULL);
-    f->kernels->synchronize(NULL);
+    run_on_all(f, run_backward);
     printf("backward: %.1f s\n", now() - start);
     compare_cotangents(f);
     compare_gradients(f);
     compare_step(f);
 }
 
-static bool report(const full *f) {
-    bool ok = true;
-    int n = is_whole(f) ? N_GROUP : G_STRUCTURE;
-    for (int i = 0; i < n; i++) {
-        const group *g = &f->group[i];
-        bool good = g->count > 0 && g->worst <= g->gate;
-        printf("%-18s %5d arrays, worst %.2e of %s (gate %.0e) %s\n", g->name, g->count, g->worst,
-               g->count ? g->key : "none", g->gate, good ? "ok" : "FAIL");
-        ok &= good;
-    }
-    printf("parity: %s\n", ok ? "ok" : "FAIL");
-    return ok;
-}
-
-static fm_status prepare(full *f, char paths[3][1024], fm_error *error) {
+static fm_status prepare(full *f, const fm_groups *groups, char paths[3][1024], fm_error *error) {
     memcpy(f->group, GROUPS, sizeof f->group);
     f->in.prefix = "";
     f->in.n_cycle = 2;
@@ -706,6 +692,7 @@ static fm_status prepare(full *f, char paths[3][1024], fm_error *error) {
     f->in.config.n_block = f->arguments->n_block;
     f->in.config.dropout_msa = f->in.config.dropout_pair = 0;
     f->in.config.recompute = FM_RECOMPUTE_BLOCK;
+    f->in.config.groups = groups; /* all sizes are multiples of 4 */
     fm_test_json *json = fm_test_json_open(paths[2]);
     read_structure_config(json, &f->in, &f->sm);
     fm_test_json_close(json);
@@ -719,12 +706,30 @@ static fm_status prepare(full *f, char paths[3][1024], fm_error *error) {
     return status ? status : build(f, error);
 }
 
+/* All ranks; the first is `f`. */
+static fm_status prepare_ranks(full *f, const fm_local_groups *groups, char paths[3][1024],
+                               fm_error *error) {
+    fm_status status = FM_OK;
+    for (int r = 0; r < f->arguments->dap && !status; r++) {
+        full *rank = r ? calloc(1, sizeof *rank) : f;
+        assert(rank);
+        rank->arguments = f->arguments;
+        rank->kernels = f->kernels;
+        f->rank[r] = rank;
+        status = prepare(rank, f->arguments->dap > 1 ? fm_local_groups_get(groups, r) : NULL, paths,
+                         error);
+    }
+    return status;
+}
+
 static bool parse(arguments *set, int argc, char **argv) {
-    *set = (arguments){.device = "cpu", .folder = "full", .n_block = N_BLOCK};
+    *set = (arguments){.device = "cpu", .folder = "full", .n_block = N_BLOCK, .dap = 1};
     for (int i = 1; i < argc; i++) {
         bool more = i + 1 < argc;
         if (more && !strcmp(argv[i], "--device")) {
             set->device = argv[++i];
+        } else if (more && !strcmp(argv[i], "--dap")) {
+            set->dap = atoi(argv[++i]);
         } else if (more && !strcmp(argv[i], "--blocks")) {
             set->n_block = atoi(argv[++i]);
         } else if (!strcmp(argv[i], "--inject-bins")) {
@@ -737,7 +742,9 @@ static bool parse(arguments *set, int argc, char **argv) {
             return false;
         }
     }
-    return set->n_block >= 1 && set->n_block <= N_BLOCK;
+    bool split =
+        set->dap == 1 || ((set->dap == 2 || set->dap == MAX_DAP) && !strcmp(set->device, "cpu"));
+    return split && set->n_block >= 1 && set->n_block <= N_BLOCK;
 }
 
 int main(int argc, char **argv) {
@@ -746,8 +753,8 @@ int main(int argc, char **argv) {
     char path[3][1024], relative_path[512];
     static const char *const names[] = {"full_inputs.npz", "full_golden.npz", "full_config.json"};
     if (!parse(&set, argc, argv)) {
-        fprintf(stderr, "usage: model_parity_full [--device cpu|cuda] [--blocks N] [--inject-bins] "
-                        "[--verbose] [FOLDER]\n");
+        fprintf(stderr, "usage: model_parity_full [--device cpu|cuda] [--dap 1|2|4] [--blocks N] "
+                        "[--inject-bins] [--verbose] [FOLDER]\n");
         return 2;
     }
     for (int i = 0; i < 3; i++) {
@@ -762,16 +769,26 @@ int main(int argc, char **argv) {
     fm_error error = {0};
     fm_status status = fm_device_find(set.device, "fp32", &f->kernels, &error);
     int code = status == FM_ERR_UNSUPPORTED ? FM_TEST_SKIPPED : 1;
+    const fm_layout split = {set.dap, 1, 1};
+    fm_local_groups *groups = NULL;
     if (!status) {
-        status = prepare(f, path, &error);
+        status = fm_local_groups_create(&split, f->kernels, &groups, &error);
+    }
+    if (!status) {
+        status = prepare_ranks(f, groups, path, &error);
     }
     if (status) {
         fprintf(stderr, "model_parity_full: %s\n", error.message);
     } else {
         run(f);
-        code = report(f) ? 0 : 1;
+        code = report_groups(f->group, is_whole(f) ? N_GROUP : G_STRUCTURE) ? 0 : 1;
+    }
+    for (int r = 1; r < set.dap && f->rank[r]; r++) {
+        close_full(f->rank[r]);
+        free(f->rank[r]);
     }
     close_full(f);
     free(f);
+    fm_local_groups_destroy(groups);
     return code;
 }

@@ -210,6 +210,21 @@ static inline void declare_trunk(parity *b, const fm_kernels *kernels) {
     b->inputs.extra_feat = fm_state_add(&b->state, "extra_msa_feat", kernels->act, 3, extra);
 }
 
+/* A rank's part of a tensor into the whole, [outer, axis, inner]; both on the host. */
+static inline void put_part(const fm_tensor *t, const float *part, float *whole) {
+    int split = t->shard_axis < 0 ? 0 : t->shard_axis;
+    int64_t outer = 1, inner = 1, all = t->shape[split], local = t->local[split];
+    for (int axis = 0; axis < t->rank; axis++) {
+        outer *= axis < split ? t->shape[axis] : 1;
+        inner *= axis > split ? t->shape[axis] : 1;
+    }
+    for (int64_t o = 0; o < outer; o++) {
+        int64_t to = o * all + fm_tensor_first(t, split);
+        memcpy(whole + to * inner, part + o * local * inner,
+               (size_t)(local * inner) * sizeof *part);
+    }
+}
+
 /* ---- files --------------------------------------------------------------------------------- */
 
 /* As given, or below the reference data; false where neither is. */
