@@ -47,8 +47,9 @@ static const char worker_sql[] =
     "DO UPDATE SET cache = EXCLUDED.cache, seen = statement_timestamp()";
 /* $2 < names <= $3, NULL = no bound */
 static const char unlist_sql[] =
-    "DELETE FROM foldmill.item WHERE job = $1 AND ($2::text IS NULL OR name > $2) "
-    "AND ($3::text IS NULL OR name <= $3) AND name <> ALL ($4::text[])";
+    "DELETE FROM foldmill.item i WHERE job = $1 AND ($2::text IS NULL OR name > $2) "
+    "AND ($3::text IS NULL OR name <= $3) AND NOT EXISTS (SELECT FROM unnest($4::text[]) "
+    "AS l (name) WHERE l.name = i.name)";
 static const char list_sql[] =
     "INSERT INTO foldmill.item AS i (job, name, source) "
     "SELECT $1, l.name, decode(l.source, 'hex') "
@@ -277,19 +278,25 @@ static void free_leases(lease_arrays *arrays) {
     fm_pq_array_free(&arrays->attempt);
 }
 
-/* The rows of the leases $3, $4 that worker $2 of job $1 holds. */
-#define HELD_FROM                                                                                  \
-    "FROM unnest($3::bigint[], $4::bigint[]) WITH ORDINALITY AS l (id, attempt, n), "              \
-    "foldmill.worker w, foldmill.job j WHERE j.name = $1 AND w.name = $2 AND i.job = j.id "        \
-    "AND i.worker = w.id AND i.id = l.id AND i.attempt = l.attempt "
+/* The rows of the leases l (id, attempt, ..., n) that worker $2 of job $1 holds, locked. Each is
+ * looked up by its id, whatever the planner believes about tables that have just been filled:
+ * joined otherwise, a thousand leases would each be compared with every item. */
+#define HELD(list, columns, condition)                                                             \
+    "WITH held AS MATERIALIZED (SELECT l.*, x.item FROM unnest(" list ") WITH ORDINALITY "         \
+    "AS l (" columns ", n) CROSS JOIN LATERAL (SELECT i.id AS item FROM foldmill.item i "          \
+    "WHERE i.id = l.id AND i.attempt = l.attempt "                                                 \
+    "AND i.job = (SELECT id FROM foldmill.job WHERE name = $1) "                                   \
+    "AND i.worker = (SELECT id FROM foldmill.worker WHERE name = $2) AND (" condition ") "         \
+    "LIMIT 1 FOR UPDATE) x) "
+#define LEASED HELD("$3::bigint[], $4::bigint[]", "id, attempt", "i.state = 'leased'")
+#define SEEN ", me AS (UPDATE foldmill.worker SET seen = statement_timestamp() WHERE name = $2) "
 
 static const char heartbeat_sql[] =
-    "WITH me AS (UPDATE foldmill.worker SET seen = statement_timestamp() WHERE name = $2) "
-    "UPDATE foldmill.item i SET due = statement_timestamp() + $5::bigint * "
-    "interval '1 millisecond' " HELD_FROM "AND i.state = 'leased' RETURNING l.n";
+    LEASED SEEN "UPDATE foldmill.item i SET due = statement_timestamp() + $5::bigint * "
+                "interval '1 millisecond' FROM held WHERE i.id = held.item RETURNING held.n";
 static const char release_sql[] =
-    "UPDATE foldmill.item i SET state = 'pending', "
-    "due = statement_timestamp() " HELD_FROM "AND i.state = 'leased' RETURNING l.n";
+    LEASED "UPDATE foldmill.item i SET state = 'pending', due = statement_timestamp() "
+           "FROM held WHERE i.id = held.item RETURNING held.n";
 
 static fm_status change_leases(remote *self, const char *sql, uint32_t n,
                                const fm_catalogue_lease *lease, bool with_time, bool *ret_held,
@@ -324,14 +331,10 @@ static fm_status release(fm_catalogue *catalogue, uint32_t n, const fm_catalogue
 }
 
 static const char complete_sql[] =
-    "WITH me AS (UPDATE foldmill.worker SET seen = statement_timestamp() WHERE name = $2) "
-    "UPDATE foldmill.item i SET state = 'done', shard = decode(l.shard, 'hex'), "
-    "n_chain = l.n_chain, reason = '' "
-    "FROM unnest($3::bigint[], $4::bigint[], $5::text[], $6::bigint[]) WITH ORDINALITY "
-    "AS l (id, attempt, shard, n_chain, n), foldmill.worker w, foldmill.job j "
-    "WHERE j.name = $1 AND w.name = $2 AND i.job = j.id AND i.worker = w.id AND i.id = l.id "
-    "AND i.attempt = l.attempt AND (i.state = 'leased' OR "
-    "(i.state = 'done' AND i.shard = decode(l.shard, 'hex'))) RETURNING l.n";
+    HELD("$3::bigint[], $4::bigint[], $5::text[], $6::bigint[]", "id, attempt, shard, n_chain",
+         "i.state = 'leased' OR (i.state = 'done' AND i.shard = decode(l.shard, 'hex'))") SEEN
+    "UPDATE foldmill.item i SET state = 'done', shard = decode(held.shard, 'hex'), "
+    "n_chain = held.n_chain, reason = '' FROM held WHERE i.id = held.item RETURNING held.n";
 
 static fm_status complete(fm_catalogue *catalogue, uint32_t n,
                           const fm_catalogue_completion *completion, bool *ret_taken,
@@ -358,12 +361,12 @@ static fm_status complete(fm_catalogue *catalogue, uint32_t n,
     return status;
 }
 
-static const char fail_sql[] =
+static const char fail_sql[] = LEASED
     "UPDATE foldmill.item i SET failures = i.failures + 1, reason = $5, "
     "state = CASE WHEN $6::boolean OR i.failures + 1 >= $7 THEN 'quarantined' ELSE 'pending' END, "
     "due = statement_timestamp() + least($8::double precision * 2 ^ least(i.failures, 40), "
-    "$9::double precision) * interval '1 millisecond' " HELD_FROM
-    "AND i.state = 'leased' RETURNING l.n";
+    "$9::double precision) * interval '1 millisecond' FROM held WHERE i.id = held.item "
+    "RETURNING held.n";
 
 static fm_status fail(fm_catalogue *catalogue, const fm_catalogue_lease *lease, const char *reason,
                       bool final, bool *ret_taken, fm_error *reterr) {

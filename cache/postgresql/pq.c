@@ -91,6 +91,27 @@ static fm_status lose(fm_pq *pq, const char *what, const char *words, fm_error *
     return fm_fail_in(reterr, FM_ERR_CLOSED, pq->where, "%s: %s", what, line);
 }
 
+/* What no other try will change, as far as it can be told from the server's words: libpq gives no
+ * code for a connection that failed. */
+static bool is_refusal(const char *words) {
+    static const char *const refusals[] = {"does not exist",       "authentication failed",
+                                           "no pg_hba.conf entry", "permission denied",
+                                           "no password supplied", "invalid connection option",
+                                           "invalid URI",          NULL};
+    for (int i = 0; refusals[i]; i++) {
+        if (strstr(words, refusals[i])) return true;
+    }
+    return false;
+}
+
+static fm_status fail_connect(fm_pq *pq, fm_error *reterr) {
+    bool refused = is_refusal(PQerrorMessage(pq->connection));
+    fm_status status = lose(pq, "cannot connect", PQerrorMessage(pq->connection), reterr);
+    if (!refused) return status;
+    if (reterr) reterr->status = FM_ERR_IO;
+    return FM_ERR_IO;
+}
+
 static void keep_quiet(void *context, const char *message) {
     (void)context;
     (void)message;
@@ -112,7 +133,7 @@ static fm_status connect_now(fm_pq *pq, int64_t deadline, fm_error *reterr) {
     PostgresPollingStatusType state = PGRES_POLLING_WRITING;
     while (state != PGRES_POLLING_OK) {
         if (state == PGRES_POLLING_FAILED || PQstatus(pq->connection) == CONNECTION_BAD) {
-            return lose(pq, "cannot connect", PQerrorMessage(pq->connection), reterr);
+            return fail_connect(pq, reterr);
         }
         /* PQconnectPoll must not be called before the socket is ready for what it wants. */
         struct pollfd one = {.fd = PQsocket(pq->connection),

@@ -5,6 +5,8 @@
  * look-up of a host's name is the system's and has its own time-out.) So are statements that the
  * server gave up itself: time-outs, deadlocks, shutdown, too many clients.
  *
+ * A connection that the server refuses (no such role or database, wrong password) is FM_ERR_IO.
+ *
  * Values go as parameters in text form, never in the statement. One thread at a time. */
 #ifndef FM_CACHE_POSTGRESQL_PQ_H
 #define FM_CACHE_POSTGRESQL_PQ_H

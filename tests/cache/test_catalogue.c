@@ -599,6 +599,20 @@ static void an_owner_without_all_rights(void **state) {
     fm_catalogue_close(catalogue);
 }
 
+/* A refused connection is told from one that is lost: trying again will not help. */
+static void who_may_not_connect(void **state) {
+    (void)state;
+    char url[192];
+    fm_error error;
+    fm_catalogue *catalogue;
+    const fm_catalogue_options options = {.job = NULL};
+    fm_test_postgresql_url(&server, "nobody-known", url, sizeof url);
+    assert_int_equal(fm_catalogue_open(url, &options, &catalogue, &error), FM_ERR_IO);
+    assert_non_null(strstr(error.message, "nobody-known"));
+    snprintf(url, sizeof url, "postgresql:///absent?host=%s&user=postgres", server.folder);
+    assert_int_equal(fm_catalogue_open(url, &options, &catalogue, &error), FM_ERR_IO);
+}
+
 static void connections_come_back(void **state) {
     (void)state;
     fm_error error;
@@ -695,6 +709,7 @@ int main(void) {
         cmocka_unit_test(schemas_that_do_not_fit),
         cmocka_unit_test(roles_have_what_they_need),
         cmocka_unit_test(an_owner_without_all_rights),
+        cmocka_unit_test(who_may_not_connect),
         cmocka_unit_test(connections_come_back),
         cmocka_unit_test(a_silent_server_is_left),
         cmocka_unit_test(passwords_are_not_told),
