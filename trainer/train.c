@@ -36,7 +36,8 @@ static const char program[] = "foldmill train";
 static const char description[] =
     "Connects to a feature server, trains on what it streams, and writes DIR/metrics.jsonl,\n"
     "one JSON object a step. Sizes, rates and the sampling plan come from a preset; --config\n"
-    "FILE changes what it names (the form of trainer/presets/*.ini). The same server content,\n"
+    "FILE changes what it names (the form of trainer/presets/*.ini). Its section [parallel] puts\n"
+    "several ranks to each sample (dap, bp), threads of the CPU. The same server content,\n"
     "seed and settings give the same parameters, bit for bit. SIGINT and SIGTERM stop after\n"
     "the step in hand.\n\n"
     "The run's whole state is kept in DIR every --checkpoint-every steps and at the end;\n"

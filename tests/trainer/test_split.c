@@ -324,6 +324,42 @@ static void branches_meet_once_a_block(void **state) {
     }
 }
 
+/* Exchanges of a tape with a sublayer's node (one with parameters) between their two ends. */
+static int count_overlapped(const fm_tape *tape) {
+    int count = 0;
+    for (int32_t b = 0; b < tape->n_node; b++) {
+        if (!tape->node[b].begins_forward) {
+            continue;
+        }
+        bool work = false;
+        for (int32_t n = b + 1; tape->node[n].n_input == 0 || !tape->node[n].begins_backward ||
+                                tape->node[n].input[0] != tape->node[b].output[0];
+             n++) {
+            work |= tape->node[n].n_param > 0;
+        }
+        count += work;
+    }
+    return count;
+}
+
+/* Of 12 exchanges a block, forward. */
+static void exchanges_run_under_work(void **state) {
+    (void)state;
+    static const int expected[] = {
+        [FM_ORDER_ORIGINAL] = 6, [FM_ORDER_OUTER_FIRST] = 10, [FM_ORDER_PARALLEL] = 11};
+    for (int order = 0; order < 3; order++) {
+        int counts[2];
+        for (int i = 0; i < 2; i++) {
+            fm_trainer_options options = exact_options((fm_block_order)order, FM_RECOMPUTE_NONE);
+            options.model.n_block = 2 + i;
+            fm_team *team = create_team(&options, 2, 1);
+            counts[i] = count_overlapped(&fm_team_get_first(team)->last);
+            fm_team_destroy(team);
+        }
+        assert_int_equal(counts[1] - counts[0], expected[order]);
+    }
+}
+
 /* What leaves a recomputed block, or is read by nobody in it, is not sent again. */
 static void recomputed_blocks_send_again_what_they_need(void **state) {
     (void)state;
@@ -370,6 +406,7 @@ int main(void) {
         cmocka_unit_test(dp_takes_the_mean_over_groups),
         cmocka_unit_test(a_block_sends_what_the_page_says),
         cmocka_unit_test(branches_meet_once_a_block),
+        cmocka_unit_test(exchanges_run_under_work),
         cmocka_unit_test(recomputed_blocks_send_again_what_they_need),
         cmocka_unit_test(places_follow_from_the_rank),
     };
