@@ -45,8 +45,9 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static const char *const small = "printf '[model]\\nn_block = 1\\n[data]\\ncrop_size = "
-                                 "32\\nmax_msa_clusters = 12\\n' >small.ini";
+static const char *const small =
+    "printf '[model]\\nn_block = 1\\nn_structure_iteration = 1\\n[data]\\ncrop_size = "
+    "32\\nmax_msa_clusters = 12\\n' >small.ini";
 
 static void the_loss_falls_and_the_run_repeats_to_the_bit(void **state) {
     (void)state;
