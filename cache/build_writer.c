@@ -197,11 +197,13 @@ void fm_build_add_result(build_state *state, const char *name, const build_resul
     build_result copy = *result;
     bool is_refused = refusal || result->reason;
     copy.name = strdup(name);
-    copy.reason = result->reason ? strdup(result->reason) : NULL;
+    copy.reason = NULL;
     if (refusal) {
         fm_error_format(refusal, text, sizeof text);
         copy.status = refusal->status;
         copy.reason = strdup(text);
+    } else if (result->reason) {
+        copy.reason = strdup(result->reason);
     }
     pthread_mutex_lock(&state->lock);
     if (!copy.name || (is_refused && !copy.reason) ||
