@@ -16,6 +16,9 @@ void check_memory(int64_t n) {
     check("cast f32", 1, [=](work_bench &b) {
         b.k->cast(NULL, n, FM_ELEMENT_F32, b.input(b.draw(n, 1), FM_ELEMENT_F32), b.out(n));
     });
+    check("cast bf16", 1, [=](work_bench &b) {
+        b.k->cast(NULL, n, FM_ELEMENT_BF16, b.input(b.draw(n, 1), FM_ELEMENT_BF16), b.out(n));
+    });
     check("cast f64", 1, [=](work_bench &b) {
         b.k->cast(NULL, n, FM_ELEMENT_F64, b.input(b.draw(n, 1), FM_ELEMENT_F64), b.out(n));
     });

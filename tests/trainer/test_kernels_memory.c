@@ -45,6 +45,14 @@ static void casts_and_axpy(void **state) {
     table(0)->cast(NULL, 3, FM_ELEMENT_F32, single, twice);
     for (int i = 0; i < 3; i++)
         assert_true(twice[i] == (double)single[i]);
+    const uint16_t half[3] = {0x3f80, 0xc0a0, 0x7f80}; /* bf16 */
+    const double values[3] = {1, -5, INFINITY};
+    for (int which = 0; which < 2; which++) {
+        table(which)->cast(NULL, 3, FM_ELEMENT_BF16, half, which ? (void *)single : twice);
+        for (int i = 0; i < 3; i++)
+            assert_true((which ? (double)single[i] : twice[i]) == values[i]);
+    }
+    table(1)->cast(NULL, 3, FM_ELEMENT_F64, (double[]){1.1, -2.5, 1e30}, single);
     const double alpha = 0.5;
     table(1)->axpy_device(NULL, 3, &alpha, single, (fm_out){other, FM_ADD});
     for (int i = 0; i < 3; i++)

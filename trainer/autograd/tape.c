@@ -11,6 +11,7 @@ static const size_t TABLE_BYTES = (size_t)512 << 20;
 fm_status fm_tape_init(fm_tape *tape, const fm_kernels *kernels, fm_params *params,
                        const fm_state *state, bool with_gradient, fm_error *reterr) {
     *tape = (fm_tape){.kernels = kernels,
+                      .main_kernels = kernels,
                       .params = params,
                       .state = state,
                       .with_gradient = with_gradient,
@@ -74,6 +75,7 @@ fm_node *fm_tape_add(fm_tape *tape, const fm_op *op, const char *name, size_t at
     void *attributes = fm_arena_calloc(&tape->tables, 1, attribute_bytes);
     assert(attributes);
     *node = (fm_node){.op = op,
+                      .kernels = tape->kernels,
                       .name = name,
                       .attributes = attributes,
                       .residual = -1,
@@ -89,6 +91,8 @@ int fm_node_input(fm_tape *tape, fm_node *node, fm_tensor_ref tensor, bool reads
     int at = node->n_input++;
     node->input[at] = tensor;
     if (tensor != FM_TENSOR_NONE) {
+        assert(node->casts || tape->tensor[tensor].element != FM_ELEMENT_BF16 ||
+               node->kernels->act == FM_ELEMENT_BF16);
         node->input_version[at] = tape->tensor[tensor].version;
         node->reads_again |= (uint32_t)reads_again << at;
     }
@@ -175,6 +179,16 @@ int fm_node_save(fm_tape *tape, fm_node *node, fm_keep keep, fm_element element,
     node->saved[node->n_saved] = add_tensor(tape, &like);
     node->keep[node->n_saved] = keep;
     return node->n_saved++;
+}
+
+void fm_tape_enter_island(fm_tape *tape) {
+    const fm_kernels *wide = tape->main_kernels->wide;
+    assert(tape->kernels == tape->main_kernels && (!wide || wide->acc == tape->kernels->acc));
+    tape->kernels = wide ? wide : tape->kernels;
+}
+
+void fm_tape_leave_island(fm_tape *tape) {
+    tape->kernels = tape->main_kernels;
 }
 
 void fm_tape_begin_segment(fm_tape *tape, bool recompute) {

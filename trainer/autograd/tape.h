@@ -34,6 +34,16 @@
  * Random numbers: a node has a number (rng id) that is its `layer` in fm_draw; step, slot and cycle
  * are in the clock, in device memory. No masks are stored.
  *
+ * Islands. A tape whose kernel table stores activations in a narrow type (bf16) has a second table
+ * of the same backend, `kernels->wide`. A node belongs to the table that was current when it was
+ * recorded and runs on it: its activations, saved tensors, workspace and gradients are of that
+ * table's act type, and its parameters are read from the master, not from the narrow copy. Tensors
+ * go from one table to the other by fm_op_cast (ops/cast.h) alone. Without a wide table an island
+ * is the main table, and nothing is cast.
+ *
+ *     main    .. m, z, single --.                              bf16 forward, bf16 gradients
+ *     island                     '- cast -- structure, heads, losses       f32, f32 gradients
+ *
  * Memory of the tables is the tape's own arena; a tape that outgrows it is our own fault. */
 #ifndef FM_TRAINER_TAPE_H
 #define FM_TRAINER_TAPE_H
@@ -71,8 +81,9 @@ typedef enum fm_keep { FM_KEEP, FM_RECOMPUTE } fm_keep;
 
 struct fm_node {
     const fm_op *op;
-    const char *name;       /* for messages: the module's name */
-    const void *attributes; /* the op's own plain struct */
+    const fm_kernels *kernels; /* what it runs on */
+    const char *name;          /* for messages: the module's name */
+    const void *attributes;    /* the op's own plain struct */
     int32_t n_input, n_output, n_saved, n_param;
     fm_tensor_ref input[FM_NODE_INPUTS]; /* FM_TENSOR_NONE = absent */
     int32_t input_version[FM_NODE_INPUTS];
@@ -86,6 +97,7 @@ struct fm_node {
     /* An exchange that ranks with different nodes run backward together: it has a backward whether
      * or not its inputs and its output have gradients here. */
     bool on_all_ranks;
+    bool casts; /* it reads tensors of the tape's other table */
     /* Its output, or in backward its input's gradient, is there only when a later node has run. */
     bool begins_forward, begins_backward;
     int32_t residual; /* input whose value is added to output 0, -1 = none */
@@ -143,7 +155,8 @@ typedef struct fm_tape_size {
 
 struct fm_tape {
     fm_arena tables;
-    const fm_kernels *kernels;
+    const fm_kernels *kernels;      /* while recording: of what is recorded now */
+    const fm_kernels *main_kernels; /* of all that is outside islands */
     fm_params *params;
     const fm_state *state;
     bool with_gradient, in_place;
@@ -217,6 +230,10 @@ void fm_tape_skip_draws(fm_tape *tape, uint32_t count);
 /* A tensor for backward. Returns its position among the saved. */
 int fm_node_save(fm_tape *tape, fm_node *node, fm_keep keep, fm_element element, int rank,
                  const int64_t *shape);
+
+/* Between the two, nodes belong to the wide table, see above. Islands do not nest. */
+void fm_tape_enter_island(fm_tape *tape);
+void fm_tape_leave_island(fm_tape *tape);
 
 /* Nodes recorded between begin and end form a segment; recompute: only what leaves it is kept. */
 void fm_tape_begin_segment(fm_tape *tape, bool recompute);

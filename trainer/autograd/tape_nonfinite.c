@@ -31,9 +31,12 @@ static int64_t find_in(const void *data, fm_element element, int64_t count) {
     return -1;
 }
 
-/* The same of device memory. Elements of the act type are first looked through there. */
+/* The same of device memory. Elements of an act type are first looked through there. */
 static int64_t find(const search *s, const void *data, fm_element element, int64_t count) {
     const fm_kernels *kernels = s->tape->kernels;
+    if (kernels->wide && element == kernels->wide->act) {
+        kernels = kernels->wide;
+    }
     size_t bytes = (size_t)count * fm_element_bytes(element);
     if (element == kernels->act) {
         uint32_t found = 0;

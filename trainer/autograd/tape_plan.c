@@ -335,6 +335,7 @@ static void take_places(fm_tape *tape, const fm_plan_request *request) {
 
 fm_status fm_tape_plan(fm_tape *tape, fm_error *reterr) {
     assert(tape->open_segment < 0 && tape->n_step == 0);
+    assert(tape->kernels == tape->main_kernels);
     plan_gradients(tape);
     plan_dropped(tape);
     plan_dropped_together(tape);

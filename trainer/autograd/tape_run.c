@@ -20,7 +20,7 @@ int64_t fm_tape_run_step(fm_tape *tape, int32_t at, fm_stream *stream, bool dry)
     fm_step *step = &tape->step[at];
     const fm_node *node = &tape->node[step->node];
     fm_run run = {.tape = tape,
-                  .kernels = tape->kernels,
+                  .kernels = node->kernels,
                   .stream = stream,
                   .step = at,
                   .dry = dry,
@@ -198,7 +198,8 @@ void *fm_run_param(const fm_run *run, const fm_node *node, int j) {
     const fm_params *params = run->tape->params;
     assert(j < node->n_param);
     int64_t offset = params->block[node->param[j]].offset;
-    const void *flat = params->copy ? params->copy : params->master;
+    bool narrow = params->copy && run->kernels->act != params->element;
+    const void *flat = narrow ? params->copy : params->master;
     return run->dry ? dry_place() : fm_run_at(flat, offset, run->kernels->act);
 }
 

@@ -564,6 +564,9 @@ typedef struct fm_kernels {
     const char *name; /* "cpu-f32", ... */
     fm_element act, acc;
     const fm_device *device; /* streams, events, graphs */
+    /* The same backend's table with act = acc = this one's acc: what needs more digits than act has
+     * runs on it (fm_tape_enter_island). NULL where act is acc. */
+    const struct fm_kernels *wide;
 
     /* Device memory and copies: not to be called inside a step. alloc returns 64-byte aligned
      * memory (256 on a GPU) or NULL; release takes NULL too. upload and download are ordered with
@@ -577,7 +580,7 @@ typedef struct fm_kernels {
     /* -- memory. n elements of class act. */
     void (*fill)(fm_stream *stream, int64_t n, double value, void *y);
     void (*copy)(fm_stream *stream, int64_t n, const void *x, void *y);
-    /* y[i] = x[i] converted from another real type (f32, f64) to act. */
+    /* y[i] = x[i] converted from a real type (bf16, f32, f64) to act. */
     void (*cast)(fm_stream *stream, int64_t n, fm_element from, const void *x, void *y);
     void (*copy_strided)(fm_stream *stream, const fm_strided *args);
     /* The wire's small types: y[i] (i32) = x[i] (u8); y[i] (act) = bit i%8 of byte i/8. */

@@ -2,6 +2,7 @@
 #include "trainer/model/model.h"
 
 #include "trainer/dist/groups.h"
+#include "trainer/ops/cast.h"
 #include "trainer/ops/store.h"
 
 static void declare_extra_msa(fm_state *state, const fm_model_config *c, fm_element act,
@@ -261,9 +262,10 @@ static void record_structure(fm_tape *tape, const fm_model_config *config,
                              bool store, fm_model_outputs *out) {
     fm_structure_config structure = fm_model_config_structure(config);
     fm_tensor_ref aatype = fm_tape_state(tape, inputs->aatype, false);
-    out->structure =
-        fm_structure_record(tape, &structure, &weights->structure, &inputs->tables, out->single,
-                            out->z, aatype, fm_tape_state(tape, inputs->seq_mask, false));
+    fm_tensor_ref mask = fm_tape_state(tape, inputs->seq_mask, false);
+    mask = fm_op_cast(tape, "seq_mask", mask);
+    out->structure = fm_structure_record(tape, &structure, &weights->structure, &inputs->tables,
+                                         out->single, out->z, aatype, mask);
     if (store) {
         fm_op_store_pseudo_beta(tape, out->structure.atoms.atoms, aatype,
                                 fm_tape_state(tape, inputs->previous_pseudo_beta, false));
@@ -290,8 +292,19 @@ fm_model_outputs fm_model_record_cycle(fm_tape *tape, const fm_model_config *con
     if (!store || structure || !fm_split_is_split(config)) {
         out.z = fm_split_gather(tape, config, "pair", x.z);
     }
+    fm_tape_enter_island(tape);
+    if (structure) {
+        out.single = fm_op_cast(tape, "single", out.single);
+    }
+    if (structure || !store) {
+        out.z = fm_op_cast(tape, "pair", out.z);
+    }
+    if (!store) {
+        out.m = fm_op_cast(tape, "msa", out.m);
+    }
     if (structure) {
         record_structure(tape, config, weights, inputs, store, &out);
     }
+    fm_tape_leave_island(tape);
     return out;
 }

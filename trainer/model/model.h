@@ -46,7 +46,9 @@ typedef struct fm_model_inputs {
 
 typedef struct fm_model_outputs {
     /* [N_seq + N_templ, N_res, c_m], [N_res, N_res, c_z]; FM_TENSOR_NONE where nobody wants them: m
-     * of a cycle with `store` on ranks that share a sample. */
+     * of a cycle with `store` on ranks that share a sample. Cast for islands (autograd/tape.h)
+     * where something reads them there: all three without `store`, single and z for a structure
+     * module. */
     fm_tensor_ref m, z;
     fm_tensor_ref single;           /* [N_res, c_s] */
     fm_structure_outputs structure; /* where there is a structure module */

@@ -2,6 +2,7 @@
 #include "trainer/step/step.h"
 
 #include "trainer/dist/sum.h"
+#include "trainer/ops/cast.h"
 #include "trainer/step/upload.h"
 
 #include <assert.h>
@@ -45,14 +46,15 @@ static void record_last_cycle(fm_trainer *t) {
     const fm_model_config *config = &t->options.model;
     fm_tape *tape = &t->last;
     fm_model_outputs out = fm_model_record_cycle(tape, config, &t->weights, &t->inputs, false);
+    fm_tape_enter_island(tape);
     fm_distogram_options distogram = {
         .n_bin = (int32_t)config->n_distogram_bin, .first = 2.3125f, .last = 21.6875f, .eps = 1e-8};
     t->distogram = fm_op_distogram_loss(tape, out.z, fm_tape_state(tape, t->pseudo_beta, false),
                                         fm_tape_state(tape, t->pseudo_beta_mask, false),
                                         &t->weights.distogram, &distogram);
-    t->masked_msa =
-        fm_op_masked_msa_loss(tape, out.m, fm_tape_state(tape, t->true_msa, false),
-                              fm_tape_state(tape, t->bert_mask, false), &t->weights.masked_msa);
+    fm_tensor_ref masked = fm_op_cast(tape, "bert_mask", fm_tape_state(tape, t->bert_mask, false));
+    t->masked_msa = fm_op_masked_msa_loss(tape, out.m, fm_tape_state(tape, t->true_msa, false),
+                                          masked, &t->weights.masked_msa);
     fm_tensor_ref terms[FM_LOSS_TERMS] = {t->distogram, t->masked_msa};
     int n_term = 2;
     for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
@@ -72,6 +74,7 @@ static void record_last_cycle(fm_trainer *t) {
         }
     }
     t->total = fm_op_total_loss(tape, terms, n_term, fm_tape_state(tape, t->factors, false));
+    fm_tape_leave_island(tape);
     fm_tape_seed_gradient(tape, t->total, t->seed_gradient);
     fm_tape_keep(tape, t->distogram);
     fm_tape_keep(tape, t->masked_msa);
@@ -313,11 +316,12 @@ static fm_status build(fm_trainer *t, fm_error *reterr) {
     if (!kernels) {
         return fm_fail(reterr, FM_ERR_UNSUPPORTED, "the CPU computes in f32 or f64");
     }
-    if (t->options.model.structure.n_iteration > 0 && !kernels->ipa) {
+    const fm_kernels *island = kernels->wide ? kernels->wide : kernels;
+    if (t->options.model.structure.n_iteration > 0 && !island->ipa) {
         return fm_fail(reterr, FM_ERR_UNSUPPORTED,
                        "the structure module does not run on %s yet; [model] "
                        "n_structure_iteration = 0 leaves it out",
-                       kernels->name);
+                       island->name);
     }
     const size_t tables_bytes = (size_t)1 << 32; /* address space */
     fm_status status = fm_arena_init(&t->arena, tables_bytes, reterr);

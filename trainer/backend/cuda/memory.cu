@@ -45,11 +45,14 @@ template <typename T> void copy(fm_stream *stream, int64_t n, const void *x, voi
 
 template <typename T>
 void cast(fm_stream *stream, int64_t n, fm_element from, const void *x, void *y) {
-    assert(from == FM_ELEMENT_F32 || from == FM_ELEMENT_F64);
+    assert(from == FM_ELEMENT_BF16 || from == FM_ELEMENT_F32 || from == FM_ELEMENT_F64);
+    const bf16 *half = (const bf16 *)x;
     const float *single = (const float *)x;
     const double *twice = (const double *)x;
     T *out = (T *)y;
-    if (from == FM_ELEMENT_F32) {
+    if (from == FM_ELEMENT_BF16) {
+        each(stream, n, [=] __device__(int64_t i) { out[i] = to<T>(get(half[i])); });
+    } else if (from == FM_ELEMENT_F32) {
         each(stream, n, [=] __device__(int64_t i) { out[i] = to<T>(single[i]); });
     } else {
         each(stream, n, [=] __device__(int64_t i) { out[i] = to<T>((float)twice[i]); });

@@ -3,9 +3,10 @@
 
 namespace fm_cuda {
 
-template <typename T> static fm_kernels make_table(const char *name, fm_element act) {
+template <typename T>
+static fm_kernels make_table(const char *name, fm_element act, const fm_kernels *wide) {
     fm_kernels k = {};
-    k.name = name, k.act = act, k.acc = FM_ELEMENT_F32;
+    k.name = name, k.act = act, k.acc = FM_ELEMENT_F32, k.wide = wide;
     k.device = device_table();
     k.alloc = alloc, k.release = release;
     k.upload = upload, k.download = download, k.synchronize = synchronize;
@@ -61,8 +62,9 @@ template <typename T> static fm_kernels make_table(const char *name, fm_element 
 } // namespace fm_cuda
 
 const fm_kernels *fm_kernels_cuda(fm_element act) {
-    static const fm_kernels f32 = fm_cuda::make_table<float>("cuda-f32", FM_ELEMENT_F32);
-    static const fm_kernels half = fm_cuda::make_table<fm_cuda::bf16>("cuda-bf16", FM_ELEMENT_BF16);
+    static const fm_kernels f32 = fm_cuda::make_table<float>("cuda-f32", FM_ELEMENT_F32, NULL);
+    static const fm_kernels half =
+        fm_cuda::make_table<fm_cuda::bf16>("cuda-bf16", FM_ELEMENT_BF16, &f32);
     int devices = 0;
     if (act != FM_ELEMENT_F32 && act != FM_ELEMENT_BF16) return NULL;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {

@@ -15,11 +15,19 @@ static void copy(fm_stream *stream, int64_t n, const void *x, void *y) {
 
 static void cast(fm_stream *stream, int64_t n, fm_element from, const void *x, void *y) {
     (void)stream;
-    assert(from == FM_ELEMENT_F32 || from == FM_ELEMENT_F64);
+    assert(from == FM_ELEMENT_BF16 || from == FM_ELEMENT_F32 || from == FM_ELEMENT_F64);
     real *out = y;
+    const uint16_t *half = x;
     const float *single = x;
     const double *twice = x;
-    if (from == FM_ELEMENT_F32) {
+    if (from == FM_ELEMENT_BF16) {
+        for (int64_t i = 0; i < n; i++) {
+            uint32_t bits = (uint32_t)half[i] << 16;
+            float value;
+            memcpy(&value, &bits, sizeof value);
+            out[i] = (real)value;
+        }
+    } else if (from == FM_ELEMENT_F32) {
         for (int64_t i = 0; i < n; i++)
             out[i] = (real)single[i];
     } else {
