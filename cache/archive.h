@@ -18,7 +18,8 @@
 typedef struct fm_archive fm_archive;
 
 /* Opens a zip archive. FM_ERR_NOT_FOUND, FM_ERR_IO; FM_ERR_FORMAT when it is none;
- * FM_ERR_LIMIT past FM_LIMIT_N_CHAIN entries. */
+ * FM_ERR_LIMIT past FM_LIMIT_N_CHAIN entries; FM_ERR_UNSUPPORTED where libzip was not found when
+ * this was built (no_zip/). */
 FM_MUST_USE fm_status fm_archive_open(const char *path, fm_archive **ret_archive, fm_error *reterr);
 void fm_archive_close(fm_archive *archive);
 

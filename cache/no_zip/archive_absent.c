@@ -1,10 +1,18 @@
 /* archive_absent.c: in the place of cache/zip/ where libzip was not found: no archive opens. */
 #include "cache/archive.h"
 
+#include <errno.h>
 #include <stddef.h>
+#include <string.h>
+#include <unistd.h>
 
 fm_status fm_archive_open(const char *path, fm_archive **ret_archive, fm_error *reterr) {
     (void)ret_archive;
+    /* Archives are looked for beside folders: one that is not there is no reason to stop. */
+    if (access(path, F_OK) != 0) {
+        return fm_fail_in(reterr, errno == ENOENT ? FM_ERR_NOT_FOUND : FM_ERR_IO, path,
+                          "cannot open as a zip archive: %s", strerror(errno));
+    }
     return fm_fail_in(
         reterr, FM_ERR_UNSUPPORTED, path,
         "this foldmill was built without libzip; unpack the archive into a folder, or "
