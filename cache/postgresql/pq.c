@@ -38,22 +38,21 @@ static bool wait_for(const PGconn *connection, bool write, int64_t deadline) {
 
 /* -- connecting */
 
-/* The address without what stands between ':' and '@', or behind "password=". */
+/* The address without what stands between ':' and the last '@' (whoever did not escape a '/' or '?'
+ * of his password is told of the error, not of the password), and behind every "password=". */
 static void hide_password(const char *url, char out[WHERE_BYTES]) {
     const char *user = strstr(url, "://");
-    const char *at = user ? strchr(user + 3, '@') : NULL;
-    const char *slash = user ? strchr(user + 3, '/') : NULL;
-    if (at && slash && slash < at) at = NULL;
+    const char *at = user ? strrchr(user + 3, '@') : NULL;
     const char *colon = at ? memchr(user + 3, ':', (size_t)(at - user - 3)) : NULL;
     if (colon)
         snprintf(out, WHERE_BYTES, "%.*s%s", (int)(colon - url), url, at);
     else
         snprintf(out, WHERE_BYTES, "%s", url);
-    char *password = strstr(out, "password=");
-    if (!password) return;
-    password += strlen("password=");
-    char *end = strchr(password, '&');
-    memmove(password, end ? end : password + strlen(password), end ? strlen(end) + 1 : (size_t)1);
+    for (char *password = out; (password = strstr(password, "password=")) != NULL;) {
+        password += strlen("password=");
+        size_t bytes = strcspn(password, "&");
+        memmove(password, password + bytes, strlen(password + bytes) + 1);
+    }
 }
 
 fm_status fm_pq_create(const char *url, uint32_t patience_ms, fm_pq **ret_pq, fm_error *reterr) {

@@ -662,9 +662,14 @@ static void passwords_are_not_told(void **state) {
     fm_catalogue *catalogue;
     fm_error error;
     const fm_catalogue_options options = {.patience_ms = 2000};
-    static const char *const urls[] = {"postgresql://u:secret@[::1]:1/x",
-                                       "postgresql:///x?host=/nowhere&password=secret&user=u"};
-    for (int i = 0; i < 2; i++) {
+    static const char *const urls[] = {
+        "postgresql://u:secret@[::1]:1/x",
+        "postgresql:///x?host=/nowhere&password=secret&user=u",
+        "postgresql:///x?host=/nowhere&sslpassword=secret&password=secret",
+        "postgresql://u:not/secret@[::1]:1/x",
+        "postgresql://u:not@secret@[::1]:1/x",
+    };
+    for (size_t i = 0; i < sizeof urls / sizeof urls[0]; i++) {
         assert_int_equal(fm_catalogue_open(urls[i], &options, &catalogue, &error), FM_ERR_CLOSED);
         assert_null(strstr(error.source, "secret"));
         assert_null(strstr(error.message, "secret"));
