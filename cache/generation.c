@@ -64,6 +64,16 @@ fm_sha256 fm_generation_chain_hash(const fm_generation *generation, uint32_t cha
 
 /* -- reading */
 
+uint64_t fm_generation_number_parse(fm_bytes text) {
+    uint64_t number = 0;
+    bool good = text.size >= 2 && text.size <= 19 && text.data[text.size - 1] == '\n';
+    for (size_t i = 0; good && i + 1 < text.size; i++) {
+        good = text.data[i] >= '0' && text.data[i] <= '9';
+        number = number * 10 + (uint64_t)(text.data[i] - '0');
+    }
+    return good ? number : 0;
+}
+
 static fm_status read_current(const char *cache, fm_arena *arena, uint64_t *ret_number,
                               fm_error *reterr) {
     char path[PATH_MAX];
@@ -80,19 +90,11 @@ static fm_status read_current(const char *cache, fm_arena *arena, uint64_t *ret_
         if (reterr) fm_error_in(reterr, cache);
     }
     if (status) return status;
-    uint64_t number = 0;
-    bool good = text.size >= 2 && text.size <= 19 && text.data[text.size - 1] == '\n';
-    for (size_t i = 0; good && i + 1 < text.size; i++) {
-        good = text.data[i] >= '0' && text.data[i] <= '9';
-        number = number * 10 + (uint64_t)(text.data[i] - '0');
-    }
-    if (!good || number == 0) {
-        status = fm_fail(reterr, FM_ERR_CORRUPT, "CURRENT does not hold a generation's number");
-        if (reterr) fm_error_in(reterr, path);
-        return status;
-    }
-    *ret_number = number;
-    return FM_OK;
+    *ret_number = fm_generation_number_parse(text);
+    if (*ret_number) return FM_OK;
+    return fm_fail_in(reterr, FM_ERR_CORRUPT, path,
+                      "this does not hold a generation's number; remove it and run foldmill build "
+                      "again, which takes over what is sealed");
 }
 
 /* Reads a file of the generation and checks its hash (NULL = not known). */

@@ -111,6 +111,9 @@ FM_MUST_USE fm_status fm_generation_read_facts(const char *cache, const fm_gener
                                                fm_arena *arena, const fm_chain_facts **ret_facts,
                                                fm_error *reterr);
 
+/* "<n>\n", as CURRENT and pins hold it; 0 when it is not that. */
+uint64_t fm_generation_number_parse(fm_bytes text);
+
 /* "CACHE/generations/<n>.<suffix>" into out; FM_ERR_LIMIT when it does not fit. */
 FM_MUST_USE fm_status fm_generation_path(const char *cache, uint64_t number, const char *suffix,
                                          char *out, size_t out_bytes, fm_error *reterr);

@@ -98,21 +98,15 @@ static fm_status read_pin(const char *cache, const char *name, fm_arena *arena,
                           uint64_t *ret_generation, fm_error *reterr) {
     char path[PATH_MAX];
     fm_bytes text;
-    uint64_t number = 0;
     fm_status status = path_in(cache, "pins", name, path, reterr);
     if (!status) status = fm_file_read(arena, path, PIN_BYTES_MAX, &text, reterr);
     if (status) return status;
-    bool good = text.size >= 2 && text.size <= 19 && text.data[text.size - 1] == '\n';
-    for (size_t i = 0; good && i + 1 < text.size; i++) {
-        good = text.data[i] >= '0' && text.data[i] <= '9';
-        number = number * 10 + (uint64_t)(text.data[i] - '0');
-    }
-    if (!good || !number) {
-        status = fm_fail(reterr, FM_ERR_CORRUPT, "the pin does not hold a generation's number");
-        return reterr ? fm_error_in(reterr, path) : status;
-    }
-    *ret_generation = number;
-    return FM_OK;
+    *ret_generation = fm_generation_number_parse(text);
+    if (*ret_generation) return FM_OK;
+    return fm_fail_in(reterr, FM_ERR_CORRUPT, path,
+                      "the pin does not hold a generation's number; foldmill snapshot pin %s "
+                      "pins it again",
+                      name);
 }
 
 fm_status fm_pin_write(const fm_store *store, const char *name, fm_error *reterr) {
