@@ -4,6 +4,7 @@
 #include "featurizer/nonensembled.h"
 #include "featurizer/structure.h"
 #include "featurizer/templates.h"
+#include "proto/base/date.h"
 #include "server/cli/commands.h"
 #include "server/cli/parse.h"
 
@@ -149,6 +150,11 @@ static fm_status check(const export_arguments *arguments, fm_error *reterr) {
     if (arguments->compat && strcmp(arguments->compat, "openfold") != 0) {
         return fm_fail(reterr, FM_ERR_USAGE, "unknown --compat '%s'; expected openfold",
                        arguments->compat);
+    }
+    if (arguments->max_date && !fm_date_parse(arguments->max_date)) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--max-template-date: found '%.32s', expected a day as YYYY-MM-DD",
+                       arguments->max_date);
     }
     return FM_OK;
 }
