@@ -5,7 +5,10 @@
 #include "server/cli/build_share.h"
 #include "server/cli/commands.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -133,6 +136,18 @@ static fm_status read_datasets(build_arguments *arguments, const char *positiona
     return status;
 }
 
+/* A report that cannot be written: better said before days of building than after. */
+static fm_status check_report(const char *path, fm_error *reterr) {
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    if (slash)
+        snprintf(folder, sizeof folder, "%.*s/", (int)(slash - path), path);
+    else
+        snprintf(folder, sizeof folder, ".");
+    if (access(folder, W_OK) == 0) return FM_OK;
+    return fm_fail_in(reterr, FM_ERR_IO, path, "cannot write the report here: %s", strerror(errno));
+}
+
 static fm_status check(const build_arguments *arguments, fm_error *reterr) {
     if (!arguments->cache && !arguments->dry_run) {
         return fm_fail(reterr, FM_ERR_USAGE, "--cache DIR is required");
@@ -145,7 +160,7 @@ static fm_status check(const build_arguments *arguments, fm_error *reterr) {
         return fm_fail(reterr, FM_ERR_USAGE, "--compat is '%s'; only 'openfold' is known",
                        arguments->compat);
     }
-    return FM_OK;
+    return arguments->report ? check_report(arguments->report, reterr) : FM_OK;
 }
 
 enum { OPTIONS_MAX = 48 };
