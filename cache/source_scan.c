@@ -4,10 +4,12 @@
 #include "proto/base/file.h"
 #include "proto/limits.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 const char *fm_source_trouble_text(fm_source_trouble trouble) {
     switch (trouble) {
@@ -69,6 +71,10 @@ static fm_status find_structures(fm_source_scanning *scan, const fm_source_optio
     if (status && status != FM_ERR_NOT_FOUND) return status;
     if (empty && !n) scan->structures_found = empty;
     if (n || empty) return FM_OK;
+    if (access(dataset, F_OK) != 0) {
+        return fm_fail_in(reterr, FM_ERR_NOT_FOUND, dataset, "cannot open the dataset: %s",
+                          strerror(errno));
+    }
     status = fm_fail(reterr, FM_ERR_NOT_FOUND,
                      "found no folder of structures; expected DATASET/mmcifs/<id>.cif "
                      "and DATASET/alignments/<id>_<chain>/, or --structures DIR");

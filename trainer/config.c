@@ -275,8 +275,7 @@ fm_status fm_train_config_preset(const char *name, fm_train_config *ret_config, 
         if (status == FM_OK) *ret_config = r.config;
         return status;
     }
-    return fm_fail(reterr, FM_ERR_NOT_FOUND, "no preset is called '%.64s'; there are: %s", name,
-                   names);
+    return fm_fail(reterr, FM_ERR_USAGE, "no preset is called '%.64s'; there are: %s", name, names);
 }
 
 static void format_value(const key *k, const fm_train_config *config, char *out, size_t out_bytes) {

@@ -45,7 +45,7 @@ typedef struct fm_train_config {
     } metrics;
 } fm_train_config;
 
-/* The preset of that name. FM_ERR_NOT_FOUND lists the presets there are. */
+/* The preset of that name. FM_ERR_USAGE lists the presets there are. */
 FM_MUST_USE fm_status fm_train_config_preset(const char *name, fm_train_config *ret_config,
                                              fm_error *reterr);
 

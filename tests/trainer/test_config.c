@@ -154,7 +154,7 @@ static void mistakes_are_refused_with_their_line(void **state) {
     }
     fm_train_config config;
     fm_error error;
-    assert_int_equal(fm_train_config_preset("huge", &config, &error), FM_ERR_NOT_FOUND);
+    assert_int_equal(fm_train_config_preset("huge", &config, &error), FM_ERR_USAGE);
     assert_non_null(strstr(error.message, "initial_training, overfit, tiny"));
 }
 

@@ -220,11 +220,16 @@ static fm_status parse_entries(fm_safetensors *file, fm_error *reterr) {
 static fm_status parse_header(fm_safetensors *file, uint64_t file_bytes, fm_error *reterr) {
     uint64_t length = 0;
     if (file_bytes < LENGTH_BYTES)
-        return fail_corrupt(file, reterr, "file is shorter than a header's length", NULL);
+        return fail_corrupt(
+            file, reterr,
+            "not a safetensors file, or cut off: it is shorter than a header's length", NULL);
     fm_status status = read_at(file, &length, LENGTH_BYTES, 0, reterr);
     if (status != FM_OK) return status;
     if (length > FM_SAFETENSORS_HEADER_BYTES || length > file_bytes - LENGTH_BYTES) {
-        return fail_corrupt(file, reterr, "header's length passes the file or the limit", NULL);
+        return fail_corrupt(
+            file, reterr,
+            "not a safetensors file, or cut off: the header's length passes the file or the limit",
+            NULL);
     }
     char *header = malloc(length + 1);
     if (!header) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a checkpoint's header");
@@ -232,7 +237,8 @@ static fm_status parse_header(fm_safetensors *file, uint64_t file_bytes, fm_erro
     if (status == FM_OK) {
         file->json = json_loadb(header, length, JSON_REJECT_DUPLICATES, NULL);
         if (!json_is_object(file->json))
-            status = fail_corrupt(file, reterr, "header is not a JSON object", NULL);
+            status = fail_corrupt(file, reterr,
+                                  "not a safetensors file: the header is not a JSON object", NULL);
     }
     free(header);
     file->data_at = LENGTH_BYTES + length;
