@@ -224,15 +224,14 @@ fm_pair_of_streams fm_evoformer_block(fm_tape *tape, const fm_model_config *conf
                                       const fm_evoformer_weights *w, fm_pair_of_streams in,
                                       const fm_views *msa_mask, const fm_views *pair_mask,
                                       bool last) {
-    fm_pair_of_streams out = in;
     fm_tape_begin_segment(tape, config->recompute == FM_RECOMPUTE_BLOCK);
     switch (config->order) {
-    case FM_ORDER_ORIGINAL: out = original(tape, config, w, in, msa_mask, pair_mask, last); break;
-    case FM_ORDER_OUTER_FIRST: out = outer_first(tape, config, w, in, msa_mask, pair_mask); break;
-    case FM_ORDER_PARALLEL: out = parallel(tape, config, w, in, msa_mask, pair_mask, last); break;
+    case FM_ORDER_ORIGINAL: in = original(tape, config, w, in, msa_mask, pair_mask, last); break;
+    case FM_ORDER_OUTER_FIRST: in = outer_first(tape, config, w, in, msa_mask, pair_mask); break;
+    case FM_ORDER_PARALLEL: in = parallel(tape, config, w, in, msa_mask, pair_mask, last); break;
     }
     fm_tape_end_segment(tape);
-    return out;
+    return in;
 }
 
 fm_tensor_ref fm_template_block(fm_tape *tape, const fm_model_config *config,

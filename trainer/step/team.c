@@ -92,7 +92,7 @@ static void *work(void *argument) {
 /* The first rank's error; all fail, or none. */
 static fm_status work_on_all(fm_team *team, const fm_features *features, bool is_last,
                              fm_error *reterr) {
-    pthread_t threads[MAX_RANK];
+    pthread_t threads[MAX_RANK] = {0};
     for (int32_t r = 0; r < team->n_rank; r++) {
         team->rank[r].features = features;
         team->rank[r].is_last = is_last;
