@@ -116,7 +116,8 @@ static int parse(settings *set, int argc, char **argv) {
          .help = "changes to the preset, as an INI file"},
         {"device", FM_OPTION_STRING, &set->device, "NAME", .help = "cpu or cuda (cpu)"},
         {"dtype", FM_OPTION_STRING, &set->dtype, "TYPE",
-         .help = "activations: fp32, or bf16 on cuda (fp32)"},
+         .help = "activations: fp32, or bf16 on cuda; structure module, heads and losses are fp32 "
+                 "in either (fp32)"},
         {"steps", FM_OPTION_U64, &set->steps, "N", .help = "updates to make (100)", .letter = 'n',
          .min = 1, .max = FM_LIMIT_STEP},
         {"seed", FM_OPTION_U64, &set->seed, "S",
