@@ -2,8 +2,10 @@
 #include "cache/catalogue.h"
 
 #include "cache/catalogue_open.h"
+#include "proto/base/utf8.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 const char *fm_catalogue_state_name(fm_catalogue_state state) {
@@ -135,7 +137,10 @@ fm_status fm_catalogue_complete(fm_catalogue *catalogue, uint32_t n,
 
 fm_status fm_catalogue_fail(fm_catalogue *catalogue, const fm_catalogue_lease *lease,
                             const char *reason, bool final, bool *ret_taken, fm_error *reterr) {
-    return catalogue->fail(catalogue, lease, reason, final, ret_taken, reterr);
+    char plain[FM_CATALOGUE_REASON_BYTES];
+    snprintf(plain, sizeof plain, "%s", reason);
+    fm_utf8_make_plain(plain);
+    return catalogue->fail(catalogue, lease, plain, final, ret_taken, reterr);
 }
 
 fm_status fm_catalogue_release(fm_catalogue *catalogue, uint32_t n, const fm_catalogue_lease *lease,

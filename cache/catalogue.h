@@ -32,7 +32,8 @@ enum {
     FM_CATALOGUE_BACKOFF_MAX_MS = 3600000,
     FM_CATALOGUE_FAILURES_MAX = 5,
     FM_CATALOGUE_PATIENCE_MS = 20000,
-    FM_CATALOGUE_JOB_BYTES = 64, /* of a job's name, terminator included */
+    FM_CATALOGUE_REASON_BYTES = 4096, /* of a reason, terminator included; more is cut off */
+    FM_CATALOGUE_JOB_BYTES = 64,      /* of a job's name, terminator included */
 };
 
 typedef enum fm_catalogue_state {
@@ -209,7 +210,7 @@ FM_MUST_USE fm_status fm_catalogue_complete(fm_catalogue *catalogue, uint32_t n,
                                             bool *ret_taken, fm_error *reterr);
 
 /* An attempt failed. Due again after a pause, or, when `final` or for the max_failures-th time, in
- * quarantine. `reason`: one line. */
+ * quarantine. `reason`: one line; what is no UTF-8 in it becomes '?'. */
 FM_MUST_USE fm_status fm_catalogue_fail(fm_catalogue *catalogue, const fm_catalogue_lease *lease,
                                         const char *reason, bool final, bool *ret_taken,
                                         fm_error *reterr);

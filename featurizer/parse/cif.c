@@ -1,6 +1,8 @@
 /* cif.c: see cif.h. */
 #include "featurizer/parse/cif.h"
 
+#include "proto/base/utf8.h"
+
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -71,24 +73,6 @@ static uint32_t find_control_byte(const uint8_t *data, uint32_t size) {
     return size;
 }
 
-/* Bytes of the UTF-8 character at `at`, 0 when it is none (RFC 3629: no overlong forms, no
- * surrogates, at most U+10FFFF). */
-static uint32_t utf8_size(const uint8_t *at, uint32_t left) {
-    uint8_t first = at[0];
-    if (first < 0x80) return 1;
-    if (first < 0xc2 || first > 0xf4) return 0;
-    uint32_t n = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-    if (n > left) return 0;
-    for (uint32_t i = 1; i < n; i++) {
-        if ((at[i] & 0xc0) != 0x80) return 0;
-    }
-    if (first == 0xe0 && at[1] < 0xa0) return 0;
-    if (first == 0xed && at[1] >= 0xa0) return 0;
-    if (first == 0xf0 && at[1] < 0x90) return 0;
-    if (first == 0xf4 && at[1] >= 0x90) return 0;
-    return n;
-}
-
 static uint32_t find_not_utf8(const uint8_t *data, uint32_t size) {
     uint32_t i = 0;
     while (i < size) {
@@ -96,7 +80,7 @@ static uint32_t find_not_utf8(const uint8_t *data, uint32_t size) {
             i += 8;
             continue;
         }
-        uint32_t n = utf8_size(data + i, size - i);
+        uint32_t n = (uint32_t)fm_utf8_size(data + i, size - i);
         if (n == 0) return i;
         i += n;
     }

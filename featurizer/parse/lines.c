@@ -1,6 +1,8 @@
 /* lines.c: see lines.h. */
 #include "featurizer/parse/lines.h"
 
+#include "proto/base/utf8.h"
+
 #include <string.h>
 
 /* Length of the UTF-8 blank that starts at p (left bytes remain), among those that Python strips.
@@ -134,25 +136,11 @@ bool fm_lines_next(fm_lines *lines, fm_line *ret_line) {
     return true;
 }
 
-/* Bytes of the well-formed UTF-8 character at p (RFC 3629), 0 when there is none. */
-static size_t utf8_bytes(const uint8_t *p, size_t left) {
-    if (p[0] < 0x80) return 1;
-    size_t n = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
-    if (p[0] < 0xC2 || p[0] > 0xF4 || left < n) return 0;
-    uint8_t least = p[0] == 0xE0 ? 0xA0 : p[0] == 0xF0 ? 0x90 : 0x80;
-    uint8_t most = p[0] == 0xED ? 0x9F : p[0] == 0xF4 ? 0x8F : 0xBF;
-    if (p[1] < least || p[1] > most) return 0;
-    for (size_t i = 2; i < n; i++) {
-        if ((p[i] & 0xC0) != 0x80) return 0;
-    }
-    return n;
-}
-
 fm_status fm_text_check_utf8(fm_bytes text, fm_error *reterr) {
     uint64_t line = 1;
     size_t start = 0;
     for (size_t i = 0, n; i < text.size; i += n) {
-        n = utf8_bytes(text.data + i, text.size - i);
+        n = fm_utf8_size(text.data + i, text.size - i);
         if (!n) {
             return fm_fail_at(reterr, FM_ERR_FORMAT, line, i - start + 1, i,
                               "byte 0x%02x is not UTF-8 text", text.data[i]);

@@ -1,6 +1,8 @@
 /* status.c: error values; see status.h. */
 #include "proto/base/status.h"
 
+#include "proto/base/utf8.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,19 +28,14 @@ const char *fm_status_name(fm_status status) {
     return i < sizeof names / sizeof names[0] ? names[i] : "unknown";
 }
 
-/* Messages may quote input bytes; control bytes must not reach a terminal or a log. */
-static void replace_control_bytes(char *text) {
-    for (; *text; text++) {
-        if ((unsigned char)*text < 0x20 || *text == 0x7f) *text = '?';
-    }
-}
-
 static void fill(fm_error *error, fm_status status, const char *format, va_list arguments) {
     error->status = status;
     error->line = error->column = error->offset = 0;
     error->source[0] = '\0';
     vsnprintf(error->message, sizeof error->message, format, arguments);
-    replace_control_bytes(error->message);
+    /* Messages may quote input bytes. Control bytes must not reach a terminal or a log, nor bytes
+     * that are no text a catalogue or a report in JSON. */
+    fm_utf8_make_plain(error->message);
 }
 
 fm_status(fm_fail)(fm_error *reterr, fm_status status, const char *format, ...) {
@@ -80,7 +77,7 @@ fm_status(fm_fail_in)(fm_error *reterr, fm_status status, const char *source, co
 fm_status fm_error_in(fm_error *reterr, const char *source) {
     if (reterr->source[0] == '\0' && source) {
         snprintf(reterr->source, sizeof reterr->source, "%s", source);
-        replace_control_bytes(reterr->source);
+        fm_utf8_make_plain(reterr->source);
     }
     return reterr->status;
 }

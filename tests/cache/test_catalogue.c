@@ -477,6 +477,26 @@ static void strange_names(void **state) {
     fm_catalogue_close(catalogue);
 }
 
+static fm_status expect_reason(void *context, const fm_catalogue_row *row, fm_error *reterr) {
+    (void)reterr;
+    if (row->state == FM_CATALOGUE_QUARANTINED) assert_string_equal(row->reason, context);
+    return FM_OK;
+}
+
+/* Reasons quote files and paths, whose bytes need not be UTF-8; one that the catalogue refused
+ * would end every worker that meets the item. */
+static void reasons_of_any_bytes(void **state) {
+    (void)state;
+    fm_catalogue *catalogue = open_as("w", (fm_catalogue_options){.job = new_job()});
+    fm_catalogue_claim claimed;
+    begin(catalogue, 1);
+    assert_int_equal(claim(catalogue, 1, &claimed), 1);
+    assert_true(fail_with(catalogue, &claimed, "\xff 3 \xc3\x85\xe2\x82", true));
+    char expected[] = "? 3 \xc3\x85??";
+    assert_int_equal(fm_catalogue_each_row(catalogue, ~0u, expect_reason, expected, NULL), FM_OK);
+    fm_catalogue_close(catalogue);
+}
+
 static void bad_addresses(void **state) {
     (void)state;
     fm_catalogue *catalogue;
@@ -697,7 +717,8 @@ static int use_server(void **state) {
         cmocka_unit_test(a_final_failure_is_not_tried_again),                                      \
         cmocka_unit_test(lost_workers_count), cmocka_unit_test(what_is_given_back_is_due_at_once), \
         cmocka_unit_test(what_is_there_can_be_listed),                                             \
-        cmocka_unit_test(what_shards_know_is_put_down), cmocka_unit_test(strange_names)
+        cmocka_unit_test(what_shards_know_is_put_down), cmocka_unit_test(strange_names),           \
+        cmocka_unit_test(reasons_of_any_bytes)
 
 /* Where foldmill was built without libpq, the server is of no use. */
 static bool has_postgresql(void) {
