@@ -5,8 +5,10 @@
 #include "proto/base/utf8.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 const char *fm_catalogue_state_name(fm_catalogue_state state) {
     static const char *const names[] = {"pending", "leased", "done", "quarantined"};
@@ -58,8 +60,14 @@ fm_status fm_catalogue_open(const char *where, const fm_catalogue_options *optio
         return fm_catalogue_open_postgresql(where, &complete, ret_catalogue, reterr);
     }
     if (strstr(where, "://")) {
+        /* What follows may hold a password. */
         return fm_fail(reterr, FM_ERR_USAGE,
-                       "the catalogue is '%s'; a path or postgresql://... was expected", where);
+                       "the catalogue is '%.*s://...'; a path or postgresql://... was expected",
+                       (int)strcspn(where, ":"), where);
+    }
+    if (complete.is_there && access(where, F_OK) != 0) {
+        return fm_fail_in(reterr, errno == ENOENT ? FM_ERR_NOT_FOUND : FM_ERR_IO, where,
+                          "cannot open the catalogue: %s", strerror(errno));
     }
     return fm_catalogue_open_embedded(where, &complete, ret_catalogue, reterr);
 }

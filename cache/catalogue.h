@@ -56,6 +56,7 @@ typedef struct fm_catalogue_options {
                               FM_CATALOGUE_BACKOFF_MS */
     uint32_t max_failures; /* 0 = FM_CATALOGUE_FAILURES_MAX */
     uint32_t patience_ms;  /* for an answer; 0 = FM_CATALOGUE_PATIENCE_MS */
+    bool is_there;         /* a file that is not there is FM_ERR_NOT_FOUND, and not made */
 } fm_catalogue_options;
 
 /* Something to build. */

@@ -82,7 +82,7 @@ static fm_status take_shard_row(void *context, const fm_catalogue_shard *shard, 
 
 static fm_status read_catalogue(merging *self, fm_error *reterr) {
     const fm_merge_options *options = self->options;
-    const fm_catalogue_options opened = {.job = options->job};
+    const fm_catalogue_options opened = {.job = options->job, .is_there = true};
     fm_status status = fm_catalogue_open(options->where, &opened, &self->catalogue, reterr);
     if (!status) status = fm_catalogue_each_row(self->catalogue, ~0u, take_row, self, reterr);
     if (!status) status = fm_catalogue_each_shard(self->catalogue, take_shard_row, self, reterr);

@@ -155,7 +155,7 @@ static fm_status write_status(fm_catalogue *catalogue, const catalog_arguments *
 static int show(const catalog_arguments *arguments) {
     fm_catalogue *catalogue = NULL;
     fm_error error;
-    const fm_catalogue_options options = {.job = arguments->job};
+    const fm_catalogue_options options = {.job = arguments->job, .is_there = true};
     fm_status status = fm_catalogue_open(arguments->catalog, &options, &catalogue, &error);
     if (!status) {
         status = arguments->json ? write_status(catalogue, arguments, &error)

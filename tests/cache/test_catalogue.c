@@ -503,7 +503,14 @@ static void bad_addresses(void **state) {
     fm_error error;
     const fm_catalogue_options bad = {.job = "a b"}, good = {.job = NULL};
     assert_int_equal(fm_catalogue_open(where, &bad, &catalogue, &error), FM_ERR_USAGE);
-    assert_int_equal(fm_catalogue_open("mysql://x", &good, &catalogue, &error), FM_ERR_USAGE);
+    assert_int_equal(fm_catalogue_open("mysql://u:secret@x", &good, &catalogue, &error),
+                     FM_ERR_USAGE);
+    assert_null(strstr(error.message, "secret"));
+    const fm_catalogue_options there = {.is_there = true};
+    char none[300];
+    snprintf(none, sizeof none, "%s/none", folder);
+    assert_int_equal(fm_catalogue_open(none, &there, &catalogue, &error), FM_ERR_NOT_FOUND);
+    assert_int_not_equal(access(none, F_OK), 0);
     assert_int_not_equal(fm_catalogue_open("/proc/nowhere/c", &good, &catalogue, &error), FM_OK);
 }
 

@@ -101,8 +101,9 @@ static void options_that_make_no_sense(void **state) {
                      2);
     assert_int_equal(run("$FOLDMILL merge --cache a 2> /dev/null"), 2);
     assert_int_equal(run("$FOLDMILL merge --cache a --catalog c/f 2> err; "
-                         "grep -q \"nothing in job 'build'\" err"),
+                         "grep -q 'cannot open the catalogue' err && ! test -e c/f"),
                      0);
+    assert_int_equal(run("$FOLDMILL catalog status --catalog c/f 2> /dev/null"), 1);
     assert_int_equal(run("$FOLDMILL catalog status 2> /dev/null"), 2);
     assert_int_equal(run("$FOLDMILL catalog nonsense --catalog c/f 2> /dev/null"), 2);
     assert_int_equal(run("$FOLDMILL catalog rebuild --catalog c/f 2> /dev/null"), 2);
@@ -130,6 +131,9 @@ static void refusals(void **state) {
                          "sys; s = json.load(sys.stdin); assert s['done'] == 22 and "
                          "len(s['items']) == 2 and all('a3m' in i['reason'] for i in s['items'])"
                          "\""),
+                     0);
+    assert_int_equal(run("$FOLDMILL merge --catalog c --job none --cache none 2> err; "
+                         "grep -q \"nothing in job 'none'\" err"),
                      0);
     assert_int_equal(run("$FOLDMILL merge --catalog c --cache merged > out"), 3);
     assert_int_equal(
