@@ -5,6 +5,7 @@
 #include "trainer/ops/cast.h"
 #include "trainer/ops/frames.h"
 #include "trainer/ops/transition.h"
+#include "trainer/step/team.h"
 
 #include <assert.h>
 
@@ -249,6 +250,31 @@ static void planned_bytes_are_used_and_policies_change_no_bit(void **state) {
     }
 }
 
+/* Four ranks gather the trunk's narrow outputs, and each has the island whole. */
+static void ranks_of_a_sample_have_the_numbers_of_one(void **state) {
+    (void)state;
+    static sample s;
+    make_sample(&s);
+    const fm_layout layout = {.dap = 2, .bp = 2, .dp = 1};
+    fm_trainer_options options = options_of(mixed_table());
+    options.model.order = FM_ORDER_PARALLEL;
+    options.model.recompute = FM_RECOMPUTE_BLOCK;
+    fm_trainer *one = create(&options);
+    fm_team *team = NULL;
+    fm_sample_result a = take(one, &s.features), b = {0};
+    assert_int_equal(fm_team_create(&options, &layout, &team, NULL), FM_OK);
+    fm_trainer *first = fm_team_get_first(team);
+    assert_tables(&first->last);
+    assert_int_equal(fm_team_queue(team, &s.features, true, NULL), FM_OK);
+    assert_int_equal(fm_team_collect(team, &b, NULL), FM_OK);
+    assert_true(fabs(a.loss - b.loss) < 1e-6 * a.loss);
+    assert_true(distance(first->params.gradient, one->params.gradient, one->params.n_element) <
+                1e-5);
+    assert_int_equal(fm_tape_used_bytes(&first->last), first->last.size.arena_bytes);
+    fm_team_destroy(team);
+    fm_trainer_destroy(one);
+}
+
 /* ---- bf16, recorded only --------------------------------------------------------------------- */
 
 static void fill_bf16(fm_stream *stream, int64_t n, double value, void *y) {
@@ -304,6 +330,7 @@ int main(void) {
         cmocka_unit_test(where_there_is_one_table_nothing_is_cast),
         cmocka_unit_test(a_step_is_within_the_rounding_of_the_pure_ones),
         cmocka_unit_test(planned_bytes_are_used_and_policies_change_no_bit),
+        cmocka_unit_test(ranks_of_a_sample_have_the_numbers_of_one),
         cmocka_unit_test(a_bf16_step_has_f32_structure_and_losses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,12 +27,21 @@ struct fm_comm_group {
     member member[FM_COMM_LOCAL_RANKS];
 };
 
+/* The table whose act type the message's elements are: activations, or gradients of parameters. */
+static const fm_kernels *table_of(const fm_comm *comm, fm_element element) {
+    const fm_kernels *kernels = comm->kernels;
+    if (element != kernels->act) {
+        kernels = kernels->wide;
+    }
+    assert(kernels && kernels->act == element);
+    return kernels;
+}
+
 static fm_ticket begin(fm_comm *comm, const fm_message *message, fm_stream *stream) {
     (void)stream;
     member *self = comm->context;
     fm_comm_group *group = self->group;
-    /* Sums use the act kernels: a CPU's acc type is the same. */
-    assert(message->element == comm->kernels->act && message->part_count > 0);
+    assert(message->part_count > 0);
     uint32_t number = self->begun++;
     slot *at = &group->slots[number % FM_COMM_LOCAL_SLOTS];
     pthread_mutex_lock(&group->mutex);
@@ -56,7 +65,7 @@ static const void *part_of(const slot *at, int32_t from, int32_t part) {
 static void receive(const fm_comm *comm, const slot *at) {
     const fm_message *own = &at->message[comm->rank];
     size_t part_bytes = (size_t)own->part_count * fm_element_bytes(own->element);
-    const fm_kernels *kernels = comm->kernels;
+    const fm_kernels *kernels = table_of(comm, own->element);
     for (int32_t from = 0; from < comm->size; from++) { /* rank order: one order of sums */
         assert(at->message[from].exchange == own->exchange &&
                at->message[from].part_count == own->part_count);
