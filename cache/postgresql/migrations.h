@@ -1,4 +1,4 @@
-/* migrations.h: the numbered files of deploy/postgresql/, compiled in (EmbedMigrations.cmake). */
+/* migrations.h: the numbered files of deploy/postgresql/, compiled in (EmbedTexts.cmake). */
 #ifndef FM_CACHE_POSTGRESQL_MIGRATIONS_H
 #define FM_CACHE_POSTGRESQL_MIGRATIONS_H
 
