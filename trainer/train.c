@@ -453,8 +453,10 @@ static fm_status queue_step(train_run *run, fm_error *reterr) {
             (void)!drain(run, 0, &later); /* what came before it still counts */
             return status;
         }
-        /* What is scored is still in the step's memory: nothing may be queued behind it. */
-        status = drain(run, is_scored(run) ? 0 : FM_MOST_QUEUED - 1, reterr);
+        /* What is scored is still in the step's memory: nothing may be queued behind it. On the CPU
+         * a sample is done when it is queued, and its step's time ends there. */
+        bool at_once = is_scored(run) || strcmp(run->set->device, "cpu") == 0;
+        status = drain(run, at_once ? 0 : FM_MOST_QUEUED - 1, reterr);
     }
     if (status != FM_OK) return status;
     run->queued_step++;

@@ -51,16 +51,18 @@ static fm_status read_applied(fm_pq *pq, uint32_t *ret_n, fm_error *reterr) {
     return status;
 }
 
+static fm_status fail_newer(fm_pq *pq, uint32_t n, fm_error *reterr) {
+    return fm_fail_in(reterr, FM_ERR_UNSUPPORTED, fm_pq_where(pq),
+                      "the catalogue's schema is %u, newer than %u, the newest known here: use a "
+                      "newer foldmill",
+                      n, count_known());
+}
+
 fm_status fm_migrations_check(fm_pq *pq, fm_error *reterr) {
     uint32_t n, known = count_known();
     fm_status status = read_applied(pq, &n, reterr);
     if (status || n == known) return status;
-    if (n > known) {
-        return fm_fail_in(reterr, FM_ERR_UNSUPPORTED, fm_pq_where(pq),
-                          "the catalogue's schema is %u, newer than %u, the newest known here: use "
-                          "a newer foldmill",
-                          n, known);
-    }
+    if (n > known) return fail_newer(pq, n, reterr);
     return fm_fail_in(reterr, FM_ERR_UNSUPPORTED, fm_pq_where(pq),
                       "the catalogue's schema is %u, %u is needed: run foldmill catalog migrate", n,
                       known);
@@ -73,7 +75,8 @@ static fm_status apply_next(fm_pq *pq, bool *ret_applied, fm_error *reterr) {
     if (!status) status = read_applied(pq, &n, reterr);
     if (status) return status;
     *ret_applied = false;
-    if (n >= count_known()) return FM_OK;
+    if (n > count_known()) return fail_newer(pq, n, reterr);
+    if (n == count_known()) return FM_OK;
     const fm_migration *migration = &fm_migrations[n];
     fm_sha256 hash = fm_sha256_of(migration->sql, strlen(migration->sql));
     char number[16], hex[FM_SHA256_HEX];

@@ -48,7 +48,8 @@ int fm_cli_parse(const fm_command *command, int argc, char **argv, int *ret_posi
 
 static void print_usage(FILE *out) {
     fprintf(out, "foldmill - protein data in, AlphaFold2 training features out\n\n"
-                 "usage: foldmill COMMAND [options]      foldmill COMMAND --help\n\ncommands:\n");
+                 "usage: foldmill COMMAND [options]      foldmill COMMAND --help\n"
+                 "       foldmill --version\n\ncommands:\n");
     for (const command_entry *entry = commands; entry->name; entry++) {
         fprintf(out, "  %-14s %s\n", entry->name, entry->summary);
     }
@@ -62,6 +63,10 @@ int main(int argc, char **argv) {
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
         print_usage(stdout);
+        return FM_EXIT_OK;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("foldmill %s\n", FM_VERSION);
         return FM_EXIT_OK;
     }
     for (const command_entry *entry = commands; entry->name; entry++) {
