@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include <cmocka.h>
 
@@ -23,14 +22,12 @@ static int run(const char *format, ...) FM_PRINTF(1, 2);
 /* Runs a shell command in the test's folder; its exit code. */
 static int run(const char *format, ...) {
     char command[2048];
-    size_t at = (size_t)snprintf(command, sizeof command, "cd %s && ", folder);
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(command + at, sizeof command - at, format, arguments);
+    int n = vsnprintf(command, sizeof command, format, arguments);
     va_end(arguments);
-    int status = system(command);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
+    assert_true(n > 0 && (size_t)n < sizeof command);
+    return fm_test_shell(folder, command);
 }
 
 static int make_folder(void **state) {

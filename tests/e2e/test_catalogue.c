@@ -28,16 +28,12 @@ static int run(const char *format, ...) FM_PRINTF(1, 2);
 /* Runs a shell command in the test's folder; its exit code. */
 static int run(const char *format, ...) {
     char command[2048];
-    size_t at = (size_t)snprintf(command, sizeof command, "cd %s && {\n", folder);
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(command + at, sizeof command - at, format, arguments);
+    int n = vsnprintf(command, sizeof command, format, arguments);
     va_end(arguments);
-    assert_true(strlen(command) + 4 < sizeof command);
-    strcat(command, "\n}");
-    int status = system(command);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
+    assert_true(n > 0 && (size_t)n < sizeof command);
+    return fm_test_shell(folder, command);
 }
 
 static int make_folder(void **state) {

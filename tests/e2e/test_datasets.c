@@ -7,18 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include <cmocka.h>
 
 static char folder[256];
 
 static int run(const char *command) {
-    char text[2048];
-    snprintf(text, sizeof text, "cd %s && %s", folder, command);
-    int status = system(text);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
+    return fm_test_shell(folder, command);
 }
 
 static int make_folder(void **state) {

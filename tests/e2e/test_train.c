@@ -7,7 +7,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -16,13 +15,7 @@ static char folder[512];
 
 /* Runs a shell command in the test's folder with the programs on PATH. */
 static int run(const char *command) {
-    char text[4096];
-    int n = snprintf(text, sizeof text, "cd '%s' && PATH=\"$FM_BIN:$PATH\" && { %s ; }", folder,
-                     command);
-    assert_true(n > 0 && (size_t)n < sizeof text);
-    int status = system(text);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
+    return fm_test_shell(folder, command);
 }
 
 static int set_up(void **state) {

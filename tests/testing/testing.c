@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 const char *fm_test_reference(void) {
@@ -41,4 +42,15 @@ void fm_test_remove_tree(const char *path) {
     int failed = nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     assert(!failed);
     (void)failed;
+}
+
+int fm_test_shell(const char *folder, const char *command) {
+    char text[8192];
+    int n = snprintf(text, sizeof text, "cd '%s' && PATH=\"$FM_BIN:$PATH\" && {\n%s\n}", folder,
+                     command);
+    assert(n > 0 && (size_t)n < sizeof text);
+    (void)n;
+    int status = system(text);
+    assert(WIFEXITED(status));
+    return WEXITSTATUS(status);
 }

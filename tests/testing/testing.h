@@ -22,4 +22,7 @@ const char *fm_test_reference_path(char *out, size_t out_bytes, const char *rela
 void fm_test_make_folder(char *out, size_t out_bytes);
 void fm_test_remove_tree(const char *path);
 
+/* Runs a shell command in a folder, with $FM_BIN first on its PATH; its exit code. */
+int fm_test_shell(const char *folder, const char *command);
+
 #endif
