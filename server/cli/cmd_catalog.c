@@ -3,6 +3,8 @@
 #include "server/cli/commands.h"
 #include "server/cli/json_text.h"
 
+#include "proto/base/utf8.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,17 +42,31 @@ typedef struct listing {
     uint32_t n; /* seen */
 } listing;
 
+/* Text that others wrote: none of it reaches a terminal as a command. */
+static void print_text(const char *text) {
+    char *plain = strdup(text);
+    if (!plain) return;
+    fm_utf8_make_plain(plain);
+    fputs(plain, stdout);
+    free(plain);
+}
+
 static fm_status print_item(void *context, const fm_catalogue_row *row, fm_error *reterr) {
     listing *list = context;
     (void)reterr;
     bool is_held = row->state == FM_CATALOGUE_LEASED;
     if (list->n++ >= N_SHOWN && !list->arguments->all) return FM_OK;
+    printf("  ");
+    print_text(row->name);
+    printf("  ");
     if (is_held) {
-        printf("  %s  attempt %u, %s, %s %.1f s\n", row->name, row->attempt, row->worker,
-               row->due_ms > 0 ? "for another" : "ran out before",
+        printf("attempt %u, ", row->attempt);
+        print_text(row->worker);
+        printf(", %s %.1f s\n", row->due_ms > 0 ? "for another" : "ran out before",
                (double)llabs((long long)row->due_ms) / 1e3);
     } else {
-        printf("  %s  %s\n", row->name, row->reason);
+        print_text(row->reason);
+        printf("\n");
     }
     return FM_OK;
 }
@@ -60,8 +76,12 @@ static fm_status print_worker(void *context, const fm_catalogue_worker *worker, 
     (void)reterr;
     if (!worker->n_leased && !worker->n_done) return FM_OK;
     if (list->n++ == 0) printf("workers\n");
-    printf("  %s  %u done, %u held, seen %.1f s ago, shards in %s\n", worker->name, worker->n_done,
-           worker->n_leased, (double)worker->seen_ms / 1e3, worker->cache);
+    printf("  ");
+    print_text(worker->name);
+    printf("  %u done, %u held, seen %.1f s ago, shards in ", worker->n_done, worker->n_leased,
+           (double)worker->seen_ms / 1e3);
+    print_text(worker->cache);
+    printf("\n");
     return FM_OK;
 }
 
@@ -78,11 +98,23 @@ static fm_status print_list(fm_catalogue *catalogue, const catalog_arguments *ar
     return status;
 }
 
+static fm_status count_job(fm_catalogue *catalogue, fm_catalogue_counts *ret_counts,
+                           fm_error *reterr) {
+    fm_status status = fm_catalogue_count(catalogue, ret_counts, reterr);
+    uint64_t n = 0;
+    for (int i = 0; i < FM_N_CATALOGUE_STATE && !status; i++)
+        n += ret_counts->n[i];
+    if (status || n) return status;
+    return fm_fail_in(reterr, FM_ERR_NOT_FOUND, catalogue->where,
+                      "there is no job '%s'; foldmill build --catalog begins one",
+                      catalogue->options.job);
+}
+
 static fm_status print_status(fm_catalogue *catalogue, const catalog_arguments *arguments,
                               fm_error *reterr) {
     fm_catalogue_counts counts;
     listing workers = {arguments, 0};
-    fm_status status = fm_catalogue_count(catalogue, &counts, reterr);
+    fm_status status = count_job(catalogue, &counts, reterr);
     if (status) return status;
     const uint32_t *n = counts.n;
     printf("job          %s\n", catalogue->options.job);
@@ -138,7 +170,7 @@ static fm_status write_status(fm_catalogue *catalogue, const catalog_arguments *
     listing workers = {arguments, 0}, items = {arguments, 0};
     unsigned states =
         arguments->all ? ~0u : 1u << FM_CATALOGUE_LEASED | 1u << FM_CATALOGUE_QUARANTINED;
-    fm_status status = fm_catalogue_count(catalogue, &counts, reterr);
+    fm_status status = count_job(catalogue, &counts, reterr);
     if (status) return status;
     printf("{\n  \"job\": \"%s\",\n", catalogue->options.job);
     for (int i = 0; i < FM_N_CATALOGUE_STATE; i++)

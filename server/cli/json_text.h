@@ -4,7 +4,8 @@
 
 #include <stdio.h>
 
-/* `text` in quotes, with quotes, backslashes and control bytes escaped. */
+/* `text` in quotes, with quotes, backslashes and control bytes escaped; a byte that belongs to no
+ * character of UTF-8 becomes U+FFFD. */
 void fm_json_print_string(FILE *out, const char *text);
 
 #endif

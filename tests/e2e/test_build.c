@@ -15,26 +15,13 @@
 
 #include <cmocka.h>
 
-static char folder[256], program[512];
+static char folder[256];
 
-static int run(const char *format, ...) FM_PRINTF(1, 2);
-
-/* Runs a shell command in the test's folder; its exit code. */
-static int run(const char *format, ...) {
-    char command[2048];
-    va_list arguments;
-    va_start(arguments, format);
-    int n = vsnprintf(command, sizeof command, format, arguments);
-    va_end(arguments);
-    assert_true(n > 0 && (size_t)n < sizeof command);
-    return fm_test_shell(folder, command);
-}
+#define run(...) fm_test_shell_format(folder, __VA_ARGS__)
 
 static int make_folder(void **state) {
     (void)state;
     fm_test_make_folder(folder, sizeof folder);
-    snprintf(program, sizeof program, "%s/foldmill", getenv("FM_BIN"));
-    setenv("FOLDMILL", program, 1);
     return run("$FOLDMILL synth --chains 24 --seed 4 --max-length 80 --depth 300 --quiet -o data > "
                "/dev/null");
 }

@@ -23,18 +23,7 @@
 static char folder[256], program[512];
 static fm_test_postgresql server;
 
-static int run(const char *format, ...) FM_PRINTF(1, 2);
-
-/* Runs a shell command in the test's folder; its exit code. */
-static int run(const char *format, ...) {
-    char command[2048];
-    va_list arguments;
-    va_start(arguments, format);
-    int n = vsnprintf(command, sizeof command, format, arguments);
-    va_end(arguments);
-    assert_true(n > 0 && (size_t)n < sizeof command);
-    return fm_test_shell(folder, command);
-}
+#define run(...) fm_test_shell_format(folder, __VA_ARGS__)
 
 static int make_folder(void **state) {
     (void)state;
@@ -120,6 +109,8 @@ static void refusals(void **state) {
     assert_int_equal(run("$FOLDMILL build data --cache one -q > /dev/null"), 3);
     assert_int_equal(run("$FOLDMILL build data --cache a -q --catalog c > out"), 3);
     assert_int_equal(run("grep -q '22 done, 2 in quarantine' out"), 0);
+    assert_int_equal(run("$FOLDMILL catalog status --catalog c --job other 2> err"), 1);
+    assert_int_equal(run("grep -q \"there is no job 'other'\" err"), 0);
     assert_int_equal(run("$FOLDMILL catalog status --catalog c > out && "
                          "grep -q '^quarantine   2' out && grep -q 'mgnify_hits.a3m:1' out"),
                      0);
@@ -347,6 +338,5 @@ int main(void) {
                                         stop_server),
     };
     snprintf(program, sizeof program, "%s/foldmill", getenv("FM_BIN"));
-    setenv("FOLDMILL", program, 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,10 +18,7 @@ static int run(const char *command) {
 
 static int make_folder(void **state) {
     (void)state;
-    char program[512];
     fm_test_make_folder(folder, sizeof folder);
-    snprintf(program, sizeof program, "%s/foldmill", getenv("FM_BIN"));
-    setenv("FOLDMILL", program, 1);
     return run("$FOLDMILL synth --chains 6 --seed 6 --max-length 60 --depth 40 --quiet -o a "
                "> /dev/null && $FOLDMILL synth --chains 5 --seed 7 --max-length 60 --depth 40 "
                "--quiet -o b > /dev/null");

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <ftw.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,11 +47,24 @@ void fm_test_remove_tree(const char *path) {
 
 int fm_test_shell(const char *folder, const char *command) {
     char text[8192];
-    int n = snprintf(text, sizeof text, "cd '%s' && PATH=\"$FM_BIN:$PATH\" && {\n%s\n}", folder,
-                     command);
+    int n = snprintf(text, sizeof text,
+                     "cd '%s' && export PATH=\"$FM_BIN:$PATH\" FOLDMILL=\"$FM_BIN/foldmill\" && "
+                     "{\n%s\n}",
+                     folder, command);
     assert(n > 0 && (size_t)n < sizeof text);
     (void)n;
     int status = system(text);
     assert(WIFEXITED(status));
     return WEXITSTATUS(status);
+}
+
+int fm_test_shell_format(const char *folder, const char *format, ...) {
+    char command[4096];
+    va_list arguments;
+    va_start(arguments, format);
+    int n = vsnprintf(command, sizeof command, format, arguments);
+    va_end(arguments);
+    assert(n > 0 && (size_t)n < sizeof command);
+    (void)n;
+    return fm_test_shell(folder, command);
 }

@@ -5,6 +5,7 @@
 
 #include "proto/base/arena.h"
 #include "proto/base/bytes.h"
+#include "proto/base/status.h"
 
 #include <stdbool.h>
 
@@ -22,7 +23,9 @@ const char *fm_test_reference_path(char *out, size_t out_bytes, const char *rela
 void fm_test_make_folder(char *out, size_t out_bytes);
 void fm_test_remove_tree(const char *path);
 
-/* Runs a shell command in a folder, with $FM_BIN first on its PATH; its exit code. */
+/* Runs a shell command in a folder, with $FM_BIN first on its PATH and $FOLDMILL the program's path
+ * there; its exit code. The second form makes the command as printf does. */
 int fm_test_shell(const char *folder, const char *command);
+int fm_test_shell_format(const char *folder, const char *format, ...) FM_PRINTF(2, 3);
 
 #endif
