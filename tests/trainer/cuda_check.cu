@@ -227,6 +227,7 @@ static int run_tables(const char *table) {
         }
         check_kernels();
         check_structure();
+        if (gpu->act == FM_ELEMENT_BF16) check_wgmma();
     }
     printf("cuda_check: %d ok, %d failed\n", passed, failed);
     return failed > 0;
