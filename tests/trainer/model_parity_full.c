@@ -1,7 +1,7 @@
 /* model_parity_full.c: the full-size model against the reference's.
  *
- *     model_parity_full [--device cpu|cuda] [--dap D] [--blocks N] [--inject-bins] [--verbose]
- *                       [FOLDER]
+ *     model_parity_full [--device cpu|cuda] [--dtype fp32|bf16] [--dap D] [--blocks N]
+ *                       [--inject-bins] [--verbose] [FOLDER]
  *
  * FOLDER (full/ below $FM_REFERENCE_DATA) has full_inputs.npz, full_golden.npz and
  * full_config.json: 256 residues, 124 clusters, 1024 extra rows, 4 templates, AlphaFold2's own
@@ -15,262 +15,51 @@
  * one with all losses, backward, clipping, Adam and the moving average. --inject-bins lets the
  * second cycle start from the positions that the reference predicted, so that distances near a
  * bin's edge do not count; without it they are our own. --dap D (1, 2 or 4, on the CPU) splits the
- * model over D ranks, threads of this process; what is split is put together to be compared. f32;
- * exits with 77 where the files or the device are not there. */
-#include "tests/trainer/parity_groups.h"
-#include "tests/trainer/parity_structure.h"
+ * model over D ranks, threads of this process; what is split is put together to be compared.
+ *
+ * In bf16 the error of an activation or a gradient is given in units of the error that the
+ * reference's own bf16 run has in that array, and activations must stay within 2 of them; gradients
+ * are reported alone, since the reference's differ by a fifth from the truth. That run was given
+ * the recycled classes of distance: --inject-bins is implied. Exits with 77 where the files or the
+ * device are not there. */
+#include "tests/trainer/parity_full.h"
 
 #include "trainer/device.h"
 #include "trainer/dist/sum.h"
-#include "trainer/optim/optimizer.h"
 
 #include <pthread.h>
 
 #include <time.h>
 
-enum { N_BLOCK = 48, ATOM37_CA = 1, ATOM37_CB = 3, N_PARTS = FM_MAX_TEMPLATE, MAX_DAP = 4 };
-
-typedef struct arguments {
-    const char *device, *folder;
-    int n_block, dap;
-    bool inject_bins, verbose;
-} arguments;
-
-/* A recorded cycle. */
-typedef struct pass {
-    fm_tape tape;
-    fm_model_outputs out;
-} pass;
-
-typedef struct full {
-    const arguments *arguments;
-    parity in;
-    structure_part sm;
-    fm_npz golden;
-    fm_arena arena, inputs_arena, golden_arena;
-    const fm_kernels *kernels;
-    fm_params params;
-    fm_model_weights weights;
-    pass first, last; /* without losses, storing; with them, where it is whole */
-    fm_optimizer optimizer;
-    void *memory;
-    float *values; /* host: the parameters, or their gradients */
-    group group[N_GROUP];
-    struct full *rank[MAX_DAP]; /* of the first rank: all of them */
-    int cycle;                  /* that is run */
-} full;
-
-static bool is_whole(const full *f) {
-    return f->in.config.n_block == N_BLOCK;
-}
-
-/* ---- building -------------------------------------------------------------------------------- */
-
-/* Everything that is compared is kept; a block's inside is given up. */
-static void keep_outputs(fm_tape *tape) {
-    static const char *const names[] = {"input msa",
-                                        "input pair",
-                                        "recycle bins",
-                                        "template pair embedder",
-                                        "template transition",
-                                        "template pointwise attention",
-                                        "template torsion rows",
-                                        "extra msa embedder",
-                                        "msa transition",
-                                        "pair transition",
-                                        "single",
-                                        "backbone update",
-                                        "transition norm",
-                                        "stack",
-                                        "plddt head",
-                                        "experimentally resolved",
-                                        "aligned error",
-                                        NULL};
-    for (int32_t n = 0; n < tape->n_node; n++) {
-        for (int i = 0; names[i]; i++) {
-            if (!strcmp(tape->node[n].name, names[i])) {
-                fm_tape_keep(tape, tape->node[n].output[0]);
-            }
-        }
-    }
-}
-
-/* Output of the `nth` node of that name. */
-static fm_tensor_ref find(const fm_tape *tape, const char *node, int nth) {
-    for (int32_t n = 0; n < tape->n_node; n++) {
-        if (!strcmp(tape->node[n].name, node) && nth-- == 0) {
-            return tape->node[n].output[0];
-        }
-    }
-    fprintf(stderr, "model_parity_full: no node %s on the tape\n", node);
-    exit(1);
-}
-
-/* The tensors whose gradients are compared: what leaves a block in z, and what enters a stack. An
- * m between two blocks is left out: its gradient has a part from within the block that made it,
- * which the reference's does not hold. */
-static fm_tensor_ref block_input(const full *f, const fm_tape *tape, bool extra, int block,
-                                 char which) {
-    if (block == 0 && which == 'm') {
-        return find(tape, extra ? "extra msa embedder" : "template torsion rows", 0);
-    }
-    if (block == 0 && extra) {
-        return find(tape, "template pointwise attention", 0);
-    }
-    return which == 'm' ? FM_TENSOR_NONE
-                        : find(tape, "pair transition",
-                               block - 1 + (extra ? 0 : (int)f->in.config.n_extra_block));
-}
-
-static const char *const STACKS[] = {"evoformer", "extra_msa_stack"};
-
-static void want_gradients(full *f) {
-    fm_tape *tape = &f->last.tape;
-    for (int extra = 0; extra < 2; extra++) {
-        int count = extra ? f->in.config.n_extra_block : f->in.config.n_block;
-        for (int i = 0; i < count; i++) {
-            for (int which = 0; which < 2; which++) {
-                fm_tensor_ref tensor = block_input(f, tape, extra, i, "mz"[which]);
-                char key[96];
-                snprintf(key, sizeof key, "dact/%s.blocks.%d.in.%c", STACKS[extra], i, "mz"[which]);
-                if (tensor != FM_TENSOR_NONE &&
-                    line_of(golden(&f->golden, "act_names"), key) >= 0) {
-                    fm_tape_want_gradient(tape, tensor);
-                }
-            }
-        }
-    }
-    fm_tape_want_gradient(tape, f->last.out.z);
-    fm_tape_want_gradient(tape, f->last.out.single);
-}
-
-static fm_status record(full *f, fm_error *error) {
-    pass *passes[] = {&f->first, &f->last};
-    for (int i = 0; i < (is_whole(f) ? 2 : 1); i++) {
-        fm_tape *tape = &passes[i]->tape;
-        fm_status status = fm_tape_init(tape, f->kernels, &f->params, &f->in.state, true, error);
-        if (status) {
-            return status;
-        }
-        passes[i]->out =
-            fm_model_record_cycle(tape, &f->in.config, &f->weights, &f->in.inputs, i == 0);
-        if (i == 1) {
-            record_losses(tape, &f->in, &f->sm, &passes[i]->out, &f->weights);
-            for (int k = 0; k < N_TERM; k++) {
-                fm_tape_keep(tape, f->sm.term[k]);
-            }
-            fm_tape_keep(tape, f->sm.total);
-            want_gradients(f);
-        }
-        keep_outputs(tape);
-        if (is_whole(f)) {
-            fm_tape_keep(tape, passes[i]->out.structure.atoms.atoms);
-        }
-        status = fm_tape_plan(tape, error);
-        if (status) {
-            return status;
-        }
-    }
-    return FM_OK;
-}
-
-static fm_status bind(full *f) {
-    int64_t one = f->first.tape.size.arena_bytes, other = f->last.tape.size.arena_bytes;
-    int64_t bytes = one > other ? one : other;
-    f->memory = f->kernels->alloc((size_t)bytes);
-    f->values = malloc((size_t)f->params.n_element * sizeof *f->values);
-    if (!f->memory || !f->values) {
-        return FM_ERR_NOMEM;
-    }
-    printf("%lld parameters, step arena %.2f GiB\n", (long long)f->params.n_value,
-           (double)bytes / (1 << 30));
-    fm_tape_bind(&f->first.tape, f->memory);
-    if (is_whole(f)) {
-        fm_tape_bind(&f->last.tape, f->memory);
-    }
-    return FM_OK;
-}
-
-/* The host's copy of a device's state, with the tables that are there already. */
-static fm_status mirror_state(full *f) {
-    if (is_whole(f)) {
-        fm_structure_upload_tables(&f->in.state, &f->in.inputs.tables);
-    }
-    if (!strcmp(f->arguments->device, "cpu")) {
-        return FM_OK;
-    }
-    f->in.host = malloc((size_t)f->in.state.bytes);
-    if (!f->in.host) {
-        return FM_ERR_NOMEM;
-    }
-    f->kernels->download(NULL, f->in.host, f->in.state.memory, (size_t)f->in.state.bytes);
-    f->kernels->synchronize(NULL);
-    return FM_OK;
-}
-
-static fm_status build(full *f, fm_error *error) {
-    const fm_optimizer_options options = {.rate = 1e-3,
-                                          .beta1 = 0.9,
-                                          .beta2 = 0.999,
-                                          .eps = 1e-5,
-                                          .ema_decay = 0.999,
-                                          .clip_norm = 0.1,
-                                          .decay_factor = 1};
-    fm_status status = fm_arena_init(&f->arena, (size_t)1 << 28, error);
-    if (!status) {
-        status = fm_params_init(&f->params, FM_MAX_PARAM, &f->arena, error);
-    }
-    if (!status) {
-        fm_model_add_parameters(&f->params, &f->arena, &f->in.config, &f->weights);
-        status = fm_params_allocate(&f->params, f->kernels, error);
-    }
-    if (!status) {
-        declare_trunk(&f->in, f->kernels);
-        if (is_whole(f)) {
-            declare_losses(&f->in, &f->sm, f->kernels);
-        }
-        status = fm_state_allocate(&f->in.state, f->kernels, error);
-    }
-    if (!status) {
-        status = mirror_state(f);
-    }
-    if (!status) {
-        status = record(f, error);
-    }
-    if (!status) {
-        status = fm_optimizer_init(&f->optimizer, &f->params, &options, error);
-    }
-    return status ? status : bind(f);
-}
-
-static void close_full(full *f) {
-    fm_optimizer_fini(&f->optimizer);
-    fm_tape_fini(&f->last.tape);
-    fm_tape_fini(&f->first.tape);
-    if (f->kernels) {
-        f->kernels->release(f->memory);
-    }
-    fm_state_release(&f->in.state);
-    fm_params_release(&f->params);
-    fm_arena_fini(&f->arena);
-    fm_arena_fini(&f->golden_arena);
-    fm_arena_fini(&f->inputs_arena);
-    free(f->values);
-    free(f->in.host);
-}
-
 /* ---- comparing ------------------------------------------------------------------------------- */
+
+static bool is_bf16(const full *f) {
+    return f->kernels->act == FM_ELEMENT_BF16;
+}
 
 static void note(full *f, group_id id, const char *key, double error) {
     note_in(&f->group[id], key, error, f->arguments->verbose);
 }
 
-/* A host's copy of device memory, to be freed. */
-static float *fetch(const full *f, const void *device, uint64_t count) {
+/* The same, in bf16 in units of the error of the reference's bf16 run: line `at` of `noise`. */
+static void note_noise(full *f, group_id id, const char *key, double error, const char *noise,
+                       int64_t at) {
+    double unit = is_bf16(f) ? value(golden(&f->golden, noise), at) : 1;
+    note(f, id, key, error / unit);
+}
+
+/* A host's copy of device memory, as f32, to be freed. */
+static float *fetch(const full *f, fm_element element, const void *device, uint64_t count) {
     float *copy = malloc((size_t)count * sizeof *copy);
-    assert(copy);
-    f->kernels->download(NULL, copy, device, (size_t)count * sizeof *copy);
+    uint16_t *narrow = element == FM_ELEMENT_BF16 ? malloc((size_t)count * sizeof *narrow) : NULL;
+    assert(copy && (narrow || element == FM_ELEMENT_F32));
+    f->kernels->download(NULL, narrow ? (void *)narrow : copy, device,
+                         (size_t)count * fm_element_bytes(element));
     f->kernels->synchronize(NULL);
+    for (uint64_t i = 0; narrow && i < count; i++) {
+        copy[i] = from_bf16(narrow[i]);
+    }
+    free(narrow);
     return copy;
 }
 
@@ -283,8 +72,8 @@ static float *whole(const full *f, const fm_tape *tape, fm_tensor_ref ref, bool 
     for (int p = 0; p < t->shard_count; p++) {
         const full *rank = f->rank[p];
         const fm_tape *its = tape == &f->last.tape ? &rank->last.tape : &rank->first.tape;
-        float *part =
-            fetch(f, gradient ? fm_tape_gradient(its, ref) : fm_tape_data(its, ref), local);
+        const void *from = gradient ? fm_tape_gradient(its, ref) : fm_tape_data(its, ref);
+        float *part = fetch(f, t->element, from, local);
         put_part(fm_tape_tensor(its, ref), part, out);
         free(part);
     }
@@ -328,7 +117,7 @@ static void compare_line(full *f, group_id id, const char *key, int64_t at, cons
                        value(samples, at * N_ACT_SAMPLE + j));
         }
     }
-    note(f, id, key, relative(&sum));
+    note_noise(f, id, key, relative(&sum), "act_noise_bf16", at);
 }
 
 /* An array of the reference, where the file has it. */
@@ -435,7 +224,8 @@ static void compare_structure(full *f, const pass *p, int cycle) {
 }
 
 static double scalar(const full *f, fm_tensor_ref tensor) {
-    float *one = fetch(f, fm_tape_data(&f->last.tape, tensor), 1);
+    const fm_tape *tape = &f->last.tape;
+    float *one = fetch(f, fm_tape_tensor(tape, tensor)->element, fm_tape_data(tape, tensor), 1);
     double got = (double)*one;
     free(one);
     return got;
@@ -525,8 +315,9 @@ static void compare_gradients(full *f) {
             continue;
         }
         note(f, G_GRADIENT_NORMS, row->openfold, fabs(norm - expected) / expected);
-        note(f, G_GRADIENTS, row->openfold,
-             compare_samples(f->values, row, golden(&f->golden, "grad_samples_f64"), line));
+        note_noise(f, G_GRADIENTS, row->openfold,
+                   compare_samples(f->values, row, golden(&f->golden, "grad_samples_f64"), line),
+                   "grad_noise_bf16", line);
     }
 }
 
@@ -661,6 +452,7 @@ static void load_parameters(full *f) {
     for (int r = 0; r < f->arguments->dap; r++) {
         f->kernels->upload(NULL, f->rank[r]->params.master, f->values, bytes);
         f->kernels->upload(NULL, f->rank[r]->params.ema, f->values, bytes);
+        fm_params_refresh_copy(&f->rank[r]->params);
     }
 }
 
@@ -686,6 +478,9 @@ static void run(full *f) {
 
 static fm_status prepare(full *f, const fm_groups *groups, char paths[3][1024], fm_error *error) {
     memcpy(f->group, GROUPS, sizeof f->group);
+    if (is_bf16(f)) {
+        allow_noise(f->group);
+    }
     f->in.prefix = "";
     f->in.n_cycle = 2;
     f->in.config = fm_model_config_initial_training();
@@ -723,11 +518,15 @@ static fm_status prepare_ranks(full *f, const fm_local_groups *groups, char path
 }
 
 static bool parse(arguments *set, int argc, char **argv) {
-    *set = (arguments){.device = "cpu", .folder = "full", .n_block = N_BLOCK, .dap = 1};
+    *set = (arguments){
+        .device = "cpu", .dtype = "fp32", .folder = "full", .n_block = N_BLOCK, .dap = 1};
     for (int i = 1; i < argc; i++) {
         bool more = i + 1 < argc;
         if (more && !strcmp(argv[i], "--device")) {
             set->device = argv[++i];
+        } else if (more && !strcmp(argv[i], "--dtype")) {
+            set->dtype = argv[++i];
+            set->inject_bins |= !strcmp(set->dtype, "bf16");
         } else if (more && !strcmp(argv[i], "--dap")) {
             set->dap = atoi(argv[++i]);
         } else if (more && !strcmp(argv[i], "--blocks")) {
@@ -753,8 +552,8 @@ int main(int argc, char **argv) {
     char path[3][1024], relative_path[512];
     static const char *const names[] = {"full_inputs.npz", "full_golden.npz", "full_config.json"};
     if (!parse(&set, argc, argv)) {
-        fprintf(stderr, "usage: model_parity_full [--device cpu|cuda] [--dap 1|2|4] [--blocks N] "
-                        "[--inject-bins] [--verbose] [FOLDER]\n");
+        fprintf(stderr, "usage: model_parity_full [--device cpu|cuda] [--dtype fp32|bf16] "
+                        "[--dap 1|2|4] [--blocks N] [--inject-bins] [--verbose] [FOLDER]\n");
         return 2;
     }
     for (int i = 0; i < 3; i++) {
@@ -767,7 +566,7 @@ int main(int argc, char **argv) {
     assert(f);
     f->arguments = &set;
     fm_error error = {0};
-    fm_status status = fm_device_find(set.device, "fp32", &f->kernels, &error);
+    fm_status status = fm_device_find(set.device, set.dtype, &f->kernels, &error);
     int code = status == FM_ERR_UNSUPPORTED ? FM_TEST_SKIPPED : 1;
     const fm_layout split = {set.dap, 1, 1};
     fm_local_groups *groups = NULL;

@@ -1,5 +1,6 @@
 /* parity.h: a reference run's file as the inputs of a recorded model: what model_parity and
- * model_parity_full share. Values are put into the CPU's f32 state as they are. */
+ * model_parity_full share. Values are put into the host's copy of the state as they are, in bf16
+ * rounded to the nearest. */
 #ifndef FM_TESTS_TRAINER_PARITY_H
 #define FM_TESTS_TRAINER_PARITY_H
 
@@ -55,7 +56,20 @@ static inline double input(const parity *b, const fm_npy *array, int64_t i, int 
     return value(array, i * b->n_cycle + c);
 }
 
-/* ---- values of the state (f32) --------------------------------------------------------------- */
+/* ---- values of the state --------------------------------------------------------------------- */
+
+static inline uint16_t to_bf16(float x) { /* to the nearest, ties to even; x is a number */
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static inline float from_bf16(uint16_t x) {
+    uint32_t bits = (uint32_t)x << 16;
+    float y;
+    memcpy(&y, &bits, sizeof y);
+    return y;
+}
 
 static inline void *data_of(const parity *b, int32_t tensor) {
     return b->host ? b->host + b->state.offset[tensor] : fm_state_data(&b->state, tensor);
@@ -74,7 +88,11 @@ static inline void send_inputs(const parity *b) {
 }
 
 static inline void put(const parity *b, int32_t tensor, int64_t i, double x) {
-    ((float *)data_of(b, tensor))[i] = (float)x;
+    if (b->state.tensor[tensor].element == FM_ELEMENT_BF16) {
+        ((uint16_t *)data_of(b, tensor))[i] = to_bf16((float)x);
+    } else {
+        ((float *)data_of(b, tensor))[i] = (float)x;
+    }
 }
 
 /* Where element i of an array [1, .., cycles] lies in a tensor that has the same axes, padded. */

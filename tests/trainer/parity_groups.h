@@ -52,6 +52,14 @@ static const group GROUPS[N_GROUP] = {
     [G_EMA] = {.name = "moving average", .gate = 1e-5},
 };
 
+/* For errors in units of those of the reference's bf16 run: 2 of them for activations, 3 % of each
+ * loss, and no gate behind the losses. */
+static inline void allow_noise(group *groups) {
+    for (int g = 0; g < N_GROUP; g++) {
+        groups[g].gate = g < G_LOSSES ? 2 : g == G_LOSSES ? 3e-2 : INFINITY;
+    }
+}
+
 /* `verbose`: prints every array. */
 static inline void note_in(group *g, const char *key, double error, bool verbose) {
     if (!(error <= g->worst) || g->count == 0) { /* not-a-number is the worst */
@@ -69,9 +77,12 @@ static inline bool report_groups(const group *groups, int n) {
     bool ok = true;
     for (int i = 0; i < n; i++) {
         const group *g = &groups[i];
-        bool good = g->count > 0 && g->worst <= g->gate;
+        bool good = g->count > 0 && g->worst <= g->gate, is_gated = isfinite(g->gate);
         printf("%-18s %5d arrays, worst %.2e of %s (gate %.0e) %s\n", g->name, g->count, g->worst,
-               g->count ? g->key : "none", g->gate, good ? "ok" : "FAIL");
+               g->count ? g->key : "none", g->gate,
+               !good      ? "FAIL"
+               : is_gated ? "ok"
+                          : "reported");
         ok &= good;
     }
     printf("parity: %s\n", ok ? "ok" : "FAIL");

@@ -8,6 +8,7 @@
 #include "tests/testing/manifest.h"
 #include "trainer/dist/groups.h"
 #include "trainer/loss/losses.h"
+#include "trainer/ops/cast.h"
 #include "trainer/step/structure.h"
 
 /* The file's arrays of fm_structure_list_truth's tensors, in its order: elements a residue that are
@@ -91,19 +92,21 @@ static inline void declare_losses(parity *in, structure_part *s, const fm_kernel
     s->seed = fm_state_add(state, "gradient of the loss", kernels->acc, 1, one);
 }
 
-/* All losses behind a recorded cycle; the total is seeded with 1. */
+/* All losses behind a recorded cycle, in its island; the total is seeded with 1. */
 static inline void record_losses(fm_tape *tape, const parity *in, structure_part *s,
                                  const fm_model_outputs *out, const fm_model_weights *w) {
     const fm_distogram_options distogram = {(int32_t)in->config.n_distogram_bin, 2.3125f, 21.6875f,
                                             1e-8};
+    fm_tape_enter_island(tape);
+    fm_tensor_ref masked = fm_op_cast(tape, "bert_mask", fm_tape_state(tape, s->bert_mask, false));
     fm_structure_record_losses(tape, &in->config, w, &in->inputs, &s->truth, out, s->term);
     s->term[TERM_DISTOGRAM] = fm_op_distogram_loss(
         tape, out->z, fm_tape_state(tape, s->pseudo_beta, false),
         fm_tape_state(tape, s->pseudo_beta_mask, false), &w->distogram, &distogram);
-    s->term[TERM_MASKED_MSA] =
-        fm_op_masked_msa_loss(tape, out->m, fm_tape_state(tape, s->true_msa, false),
-                              fm_tape_state(tape, s->bert_mask, false), &w->masked_msa);
+    s->term[TERM_MASKED_MSA] = fm_op_masked_msa_loss(
+        tape, out->m, fm_tape_state(tape, s->true_msa, false), masked, &w->masked_msa);
     s->total = fm_op_total_loss(tape, s->term, N_TERM, fm_tape_state(tape, s->factors, false));
+    fm_tape_leave_island(tape);
     fm_tape_seed_gradient(tape, s->total, s->seed);
 }
 
@@ -125,7 +128,7 @@ static inline void load_truth(const parity *in, const structure_part *s, int c) 
     put_input(in, s->pseudo_beta, "pseudo_beta", c);
     put_input(in, s->pseudo_beta_mask, "pseudo_beta_mask", c);
     for (int64_t i = 0; i < file_residues(in); i++) {
-        length += ((const float *)data_of(in, in->inputs.seq_mask))[i];
+        length += input(in, need(in, in->prefix, "seq_mask"), i, c);
     }
     for (int i = 0; i < N_TERM; i++) {
         ((double *)data_of(in, s->factors))[i] = s->weight[i] * sqrt(length);
