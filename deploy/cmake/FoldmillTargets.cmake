@@ -2,7 +2,9 @@
 #
 #   fm_library(NAME DIRS dir... DEPS lib...)      every *.c of the folders, as one static library
 #   fm_program(NAME DIRS dir... DEPS lib...)      a program in bin/
-#   fm_tests(DIR DEPS lib... [LABELS label...])   every tests/DIR/test_*.c is one ctest
+#   fm_tests(DIR DEPS lib... [LABELS label...] [SHARED stem...])
+#                                                 every tests/DIR/test_*.c is one ctest. SHARED: those that put functions
+#                                                 before a shared library's; left out where it is linked statically
 #   fm_fuzzers(DEPS lib...)                       every tests/fuzz/fuzz_*.c, its corpus replayed by ctest
 #   fm_benches(DEPS lib...)                       every tests/bench/bench_*.c, a program in bench/
 
@@ -67,18 +69,19 @@ function(fm_cuda_options target)
         -Xcompiler=-Wall,-Wextra,-Werror,-fno-exceptions>)
 endfunction()
 
-# CUDA programs of tests/: cuda_check is a ctest that skips (exit status 77) where there is no device.
+# CUDA programs of tests/: cuda_check is a ctest that skips (exit status 77) where there is no device; kbench times.
 function(fm_cuda_programs)
     cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
-    foreach(source trainer/cuda_check bench/bench_cuda)
+    foreach(source trainer/cuda_check bench/kbench)
         get_filename_component(name ${source} NAME)
-        file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source}*.cu)
+        file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source}*.c ${CMAKE_CURRENT_SOURCE_DIR}/${source}*.cu)
         add_executable(${name} ${sources})
         target_link_libraries(${name} PRIVATE fm_flags ${ARG_DEPS})
         fm_cuda_options(${name})
     endforeach()
     set_target_properties(cuda_check PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-    set_target_properties(bench_cuda PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
+    set_target_properties(kbench PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench LINKER_LANGUAGE CUDA)
+    target_link_libraries(kbench PRIVATE fm_testing)
     add_test(NAME trainer_cuda_check COMMAND cuda_check)
     set_tests_properties(trainer_cuda_check PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600 LABELS trainer)
 endfunction()
@@ -91,13 +94,17 @@ function(fm_program name)
 endfunction()
 
 function(fm_tests dir)
-    cmake_parse_arguments(ARG "" "" "DEPS;LABELS" ${ARGN})
+    cmake_parse_arguments(ARG "" "" "DEPS;LABELS;SHARED" ${ARGN})
     file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${dir}/test_*.c)
     string(REPLACE "/" "_" prefix ${dir})
     foreach(source ${sources})
         get_filename_component(stem ${source} NAME_WE)
         string(REPLACE "test_" "" stem ${stem})
         set(name ${prefix}_${stem})
+        if(FM_STATIC AND stem IN_LIST ARG_SHARED)
+            message(STATUS "foldmill: ${name} not built: it needs shared libraries")
+            continue()
+        endif()
         # test_golden_x.c and test_digests_x.c compare with the reference data and carry that label.
         string(REGEX MATCH "^(golden|digests)" reference ${stem})
         add_executable(${name} ${source})

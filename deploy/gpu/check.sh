@@ -1,47 +1,110 @@
 #!/bin/sh
-# check.sh [OUT]: builds, checks and times the CUDA backend on a GPU machine that has nvcc, gcc, OpenBLAS
-# and cuBLASLt but none of foldmill's other libraries. Run in the repository's root. Objects, programs and
-# whole outputs go to OUT (build/gpu); printed are failures, the check's last line and the bench's table.
-# Exit status: that of the check; 77 where there is no device.
+# check.sh [--programs DIR] [--seconds N] [OUT]: checks and times the CUDA backend on a GPU machine in one
+# command, within N seconds (300) after building.
+#
+# Without --programs it builds cuda_check and kbench here, with nvcc, gcc, OpenBLAS and cuBLASLt alone, and
+# runs these. DIR is the build folder of the preset static, or a folder with its programs cuda_check, kbench,
+# model_parity, model_parity_full and bench_step (those that it has are run), carried over from elsewhere;
+# they need libc, the driver and cuBLASLt (LD_LIBRARY_PATH). Parity reads $FM_REFERENCE_DATA.
+#
+# A row is printed when a check ends; whole outputs, which grow as the checks run, and kbench.json go to OUT
+# (build/gpu). What does not end in its time is ended and counts as failed; what there is no time for is said.
+# Exit status: 0 all that ran is well, 1 not, 2 nothing could be built, 77 no device.
 set -u
+programs='' seconds=300
+while [ $# -gt 0 ]; do
+    case $1 in
+    --programs) programs=$2 && shift 2 ;;
+    --seconds) seconds=$2 && shift 2 ;;
+    -h | --help) sed -n '2,14s/^# \{0,1\}//p' "$0" && exit 0 ;;
+    -*) echo "check.sh: no option '$1'" >&2 && exit 2 ;;
+    *) break ;;
+    esac
+done
 out=${1:-build/gpu}
 mkdir -p "$out" || exit 2
-nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
-cuda_lib=${CUDA_LIB:-$(dirname "$(dirname "$(readlink -f "$nvcc")")")/lib64}
-blas=$(pkg-config --cflags openblas 2>/dev/null)
-c_flags="-std=c11 -D_GNU_SOURCE -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -I. $blas"
-cuda_flags="-std=c++20 --extended-lambda -gencode=arch=compute_90a,code=sm_90a -O3 -D_GNU_SOURCE -I."
 
-# One object for each source: the name says the compiler.
-{
-    for source in trainer/backend/cpu/*.c; do
-        case $source in *_avx2.c) avx=-mavx2 ;; *) avx= ;; esac
-        echo "gcc $c_flags $avx -c $source -o $out/$(basename "$source").o"
+build() {
+    nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
+    cuda_lib=${CUDA_LIB:-$(dirname "$(dirname "$(readlink -f "$nvcc")")")/lib64}
+    blas=$(pkg-config --cflags openblas 2>/dev/null)
+    c_flags="-std=c11 -D_GNU_SOURCE -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -I. $blas"
+    cuda_flags="-std=c++20 --extended-lambda -gencode=arch=compute_90a,code=sm_90a -O3 -D_GNU_SOURCE -I."
+    helpers="proto/base/options.c proto/base/status.c proto/base/utf8.c tests/testing/watchdog.c tests/bench/kbench.c"
+    # One object for each source: the name says the compiler.
+    {
+        for source in trainer/backend/cpu/*.c $helpers; do
+            case $source in *_avx2.c) avx=-mavx2 ;; *) avx= ;; esac
+            echo "gcc $c_flags $avx -c $source -o $out/$(basename "$source").o"
+        done
+        for source in trainer/backend/cuda/*.cu tests/trainer/cuda_check*.cu tests/bench/kbench*.cu; do
+            echo "$nvcc $cuda_flags -c $source -o $out/$(basename "$source").o"
+        done
+    } >"$out/commands"
+    xargs -P "$(nproc)" -I{} sh -c '{}' <"$out/commands" >"$out/build.log" 2>&1 || {
+        cat "$out/build.log" >&2
+        exit 2
+    }
+    parts=
+    for source in trainer/backend/cpu/*.c trainer/backend/cuda/*.cu $helpers; do
+        parts="$parts $out/$(basename "$source").o"
     done
-    for source in trainer/backend/cuda/*.cu tests/trainer/cuda_check*.cu tests/bench/bench_cuda*.cu; do
-        echo "$nvcc $cuda_flags -c $source -o $out/$(basename "$source").o"
+    libraries="-lopenblas -lcudart_static -lcublasLt -lpthread -ldl -lrt -lm"
+    for program in cuda_check kbench; do
+        own=$parts
+        [ "$program" = kbench ] || own=$(echo "$parts" | sed "s|$out/kbench.c.o||")
+        # shellcheck disable=SC2086
+        g++ "$out/$program"*.cu.o $own -o "$out/$program" -L"$cuda_lib" -Wl,-rpath,"$cuda_lib" $libraries || exit 2
     done
-} >"$out/commands"
-xargs -P "$(nproc)" -I{} sh -c '{}' <"$out/commands" >"$out/build.log" 2>&1 || {
-    cat "$out/build.log" >&2
-    exit 2
+    programs=$out
 }
 
-libraries="-lopenblas -lcudart_static -lcublasLt -lpthread -ldl -lrt -lm"
-parts=
-for source in trainer/backend/cpu/*.c trainer/backend/cuda/*.cu; do
-    parts="$parts $out/$(basename "$source").o"
-done
-for program in cuda_check bench_cuda; do
-    # shellcheck disable=SC2086
-    g++ "$out/$program"*.cu.o $parts -o "$out/$program" -L"$cuda_lib" -Wl,-rpath,"$cuda_lib" $libraries || exit 2
-done
+find_program() { # NAME: its path
+    for folder in "$programs" "$programs/tests" "$programs/bench"; do
+        [ -f "$folder/$1" ] && [ -x "$folder/$1" ] && echo "$folder/$1" && return 0
+    done
+    return 1
+}
 
-"$out/cuda_check" >"$out/check.txt" 2>&1
-status=$?
-grep FAIL "$out/check.txt"
-tail -n 1 "$out/check.txt"
-[ "$status" = 77 ] && exit 77
-"$out/bench_cuda" >"$out/bench.txt" 2>&1
-cat "$out/bench.txt"
+left() { echo $((seconds - $(date +%s) + start)); }
+
+row() { printf '%-26s %-8s %5s s  %s\n' "$@"; }
+
+# NAME PATTERN PROGRAM [ARGUMENT...]: runs it in the time that is left; the row's text is the last line of its
+# output that matches PATTERN.
+check() {
+    name=$1 pattern=$2 began=$(date +%s)
+    shift 2
+    program=$(find_program "$1") || return 0
+    shift
+    if [ "$(left)" -lt 2 ]; then
+        row "$name" "not run" 0 "no time left"
+        return 0
+    fi
+    file="$out/$(echo "$name" | tr ' /' '__').txt"
+    timeout -k 5 "$(left)" "$program" "$@" >"$file" 2>&1
+    rc=$?
+    case $rc in
+    0) verdict=ok ;;
+    77) verdict=skipped ;;
+    124 | 137) verdict=LATE ;;
+    *) verdict=FAILED ;;
+    esac
+    row "$name" "$verdict" $(($(date +%s) - began)) "$(grep -E "$pattern" "$file" | tail -n 1 | cut -c 1-120)"
+    [ "$rc" = 0 ] || [ "$rc" = 77 ] || { status=1 && grep -E 'FAIL|WRONG|error' "$file" | head -n 5; }
+    return 0
+}
+
+[ -n "$programs" ] || build
+start=$(date +%s) status=0
+check "cuda_check" '^cuda_check: ' cuda_check
+[ "$status" = 1 ] || ! grep -q 'no CUDA device' "$out/cuda_check.txt" 2>/dev/null || exit 77
+for run in af2 opm_first af2_rec3 af2_masks; do
+    check "parity $run" '.' model_parity --device cuda "model/${run}_config.json" "model/$run.npz"
+done
+check "parity full" '.' model_parity_full --device cuda
+check "step bf16" '^mean step' bench_step --device cuda --dtype bf16 --preset initial_training --table
+# Kernels in most of what is left.
+check "kbench" '^kbench: [0-9]+ ok' kbench --json "$out/kbench.json" --seconds $(($(left) * 8 / 10 + 1))
+[ ! -f "$out/kbench.txt" ] || sed -n '/^$/,$p' "$out/kbench.txt"
 exit "$status"
