@@ -349,6 +349,36 @@ void check_triangle(const char *name, int64_t n_i, int64_t n_j, int64_t n_k, int
     });
 }
 
+/* The whole sublayer; what is kept is each table's own affair and not compared. */
+void check_triangle_block(const char *name, int64_t n, int64_t c_z, int64_t c, bool incoming,
+                          double rate, bool residual, fm_beta beta) {
+    check(name, 8, [=](work_bench &b) {
+        int64_t rows = n * n, five = 4 * c + c_z;
+        uint32_t *clock = b.raw(std::vector<uint32_t>{5, 1, 2, 0});
+        fm_triangle_block t = {};
+        t.n = n, t.c_z = c_z, t.c = c, t.incoming = incoming, t.residual = residual;
+        t.eps = 1e-5;
+        t.z = b.act(rows * c_z, 2), t.mask = b.mask(rows, 7);
+        t.norm_in = b.act(2 * c_z), t.norm_out = b.act(2 * c);
+        t.five = b.act(five * c_z, 0.3), t.five_bias = b.act(five);
+        t.out = b.act(c_z * c, 0.2), t.out_bias = b.act(c_z);
+        t.dropout = {
+            n, n, c_z, 3, 4, n + 9, FM_SHARED_AXIS0, rate, {77, clock, 8, FM_PURPOSE_DROPOUT}};
+        t.y = b.out(rows * c_z);
+        b.k->triangle_block(NULL, &t, b.space(b.k->triangle_block_workspace(&t)));
+        t.keeps = true;
+        t.kept = b.space(b.k->triangle_block_kept(&t) * fm_element_bytes(b.k->act));
+        t.y = b.out(rows * c_z);
+        b.k->triangle_block(NULL, &t, b.space(b.k->triangle_block_workspace(&t)));
+        fm_triangle_block_grad g = {};
+        g.dy = b.act(rows * c_z), g.dz = b.grad(rows * c_z, beta);
+        g.dnorm_in = b.grad(2 * c_z, beta, true), g.dnorm_out = b.grad(2 * c, beta, true);
+        g.dfive = b.grad(five * c_z, beta, true), g.dfive_bias = b.grad(five, beta, true);
+        g.dout = b.grad(c_z * c, beta, true), g.dout_bias = b.grad(c_z, beta, true);
+        b.k->triangle_block_grad(NULL, &t, &g, b.space(b.k->triangle_block_grad_workspace(&t)));
+    });
+}
+
 void check_cores(void) {
     check_outer("outer odd", 5, 3, 7, 4, 6, FM_WRITE);
     check_outer("outer odd add", 9, 5, 5, 3, 5, FM_ADD);
@@ -361,6 +391,13 @@ void check_cores(void) {
     check_triangle("triangle odd incoming", 5, 7, 9, 3, true, FM_ADD);
     check_triangle("triangle 96", 96, 96, 96, 128, false, FM_WRITE);
     check_triangle("triangle 96 incoming", 96, 96, 96, 128, true, FM_WRITE);
+    check_triangle_block("triangle block one", 1, 3, 2, false, 0, true, FM_WRITE);
+    check_triangle_block("triangle block odd", 7, 6, 5, true, 0.25, false, FM_ADD);
+    check_triangle_block("triangle block 16, c 64", 16, 64, 64, false, 0.25, true, FM_ADD);
+    check_triangle_block("triangle block 48 incoming, c 64", 48, 64, 64, true, 0, false, FM_WRITE);
+    check_triangle_block("triangle block 16, c 128", 16, 128, 128, true, 0.25, true, FM_WRITE);
+    check_triangle_block("triangle block 96, c 128", 96, 128, 128, false, 0.25, true, FM_ADD);
+    check_triangle_block("triangle block 24, c 128", 24, 128, 128, false, 0.25, true, FM_WRITE);
 }
 
 /* ---- dropout, embeddings, losses, optimiser ---- */

@@ -291,12 +291,167 @@ static void triangle_multiplication(void **state) {
     }
 }
 
+/* ---- the whole sublayer ---- */
+
+enum { BZ, BNORM_IN, BFIVE, BFIVE_BIAS, BNORM_OUT, BOUT, BOUT_BIAS, BMASK };
+
+static fm_triangle_block bind_block(const fm_triangle_block *shape, void **in) {
+    fm_triangle_block t = *shape;
+    t.z = in[BZ], t.mask = in[BMASK], t.norm_in = in[BNORM_IN], t.norm_out = in[BNORM_OUT];
+    t.five = in[BFIVE], t.five_bias = in[BFIVE_BIAS];
+    t.out = in[BOUT], t.out_bias = in[BOUT_BIAS];
+    return t;
+}
+
+static void block_run(const fm_kernels *k, const fm_triangle_block *t) {
+    void *workspace = check_workspace(k->triangle_block_workspace(t));
+    k->triangle_block(NULL, t, workspace);
+    free(workspace);
+}
+
+static void block_forward(const fm_kernels *k, const void *ctx, void **in, void *out) {
+    fm_triangle_block t = bind_block(ctx, in);
+    t.y = out;
+    block_run(k, &t);
+}
+
+static void block_backward(const fm_kernels *k, const void *ctx, void **in, const void *dout,
+                           fm_out *din) {
+    fm_triangle_block t = bind_block(ctx, in);
+    t.keeps = true;
+    t.kept = check_workspace(k->triangle_block_kept(&t) * fm_element_bytes(k->act));
+    block_run(k, &t);
+    fm_triangle_block_grad grad = {.dy = dout,
+                                   .dz = din[BZ],
+                                   .dnorm_in = din[BNORM_IN],
+                                   .dnorm_out = din[BNORM_OUT],
+                                   .dfive = din[BFIVE],
+                                   .dfive_bias = din[BFIVE_BIAS],
+                                   .dout = din[BOUT],
+                                   .dout_bias = din[BOUT_BIAS]};
+    void *workspace = check_workspace(k->triangle_block_grad_workspace(&t));
+    k->triangle_block_grad(NULL, &t, &grad, workspace);
+    free(workspace);
+    free(t.kept);
+}
+
+/* y = LayerNorm(x) weight^T + bias of one row. */
+static void norm_linear(const fm_triangle_block *t, const double *x, int64_t c, const double *norm,
+                        const double *weight, const double *bias, int64_t c_out, double *y) {
+    double mean = 0, variance = 0;
+    for (int64_t i = 0; i < c; i++)
+        mean += x[i] / (double)c;
+    for (int64_t i = 0; i < c; i++)
+        variance += (x[i] - mean) * (x[i] - mean) / (double)c;
+    for (int64_t o = 0; o < c_out; o++) {
+        y[o] = bias[o];
+        for (int64_t i = 0; i < c; i++)
+            y[o] += weight[o * c + i] *
+                    ((x[i] - mean) / sqrt(variance + t->eps) * norm[i] + norm[c + i]);
+    }
+}
+
+static void block_formula(const void *ctx, double **in, double *out) {
+    const fm_triangle_block *t = ctx;
+    int64_t n = t->n, c = t->c, c_z = t->c_z, five = 4 * c + c_z;
+    double *p = check_alloc(n * n * five, 8), *x = check_alloc(c, 8), *u = check_alloc(c_z, 8);
+    for (int64_t r = 0; r < n * n; r++)
+        norm_linear(t, in[BZ] + r * c_z, c_z, in[BNORM_IN], in[BFIVE], in[BFIVE_BIAS], five,
+                    p + r * five);
+    for (int64_t r = 0; r < n * n; r++) {
+        for (int64_t ch = 0; ch < c; ch++) {
+            x[ch] = 0;
+            for (int64_t k = 0; k < n; k++) {
+                int64_t a = t->incoming ? k * n + r / n : r / n * n + k;
+                int64_t b = t->incoming ? k * n + r % n : r % n * n + k;
+                x[ch] += gated(p, p + c, in[BMASK], a, five, ch) *
+                         gated(p + 2 * c, p + 3 * c, in[BMASK], b, five, ch);
+            }
+        }
+        norm_linear(t, x, c, in[BNORM_OUT], in[BOUT], in[BOUT_BIAS], c_z, u);
+        for (int64_t ch = 0; ch < c_z; ch++)
+            out[r * c_z + ch] = (t->residual ? in[BZ][r * c_z + ch] : 0) +
+                                u[ch] / (1 + exp(-p[r * five + 4 * c + ch]));
+    }
+    free(p), free(x), free(u);
+}
+
+static void fill_block_mask(const void *ctx, double **in) {
+    const fm_triangle_block *t = ctx;
+    for (int64_t r = 0; r < t->n * t->n; r++)
+        in[BMASK][r] = r % 5 != 1;
+}
+
+/* The gradient of z is without the residual's part: the formula is one without residual. */
+static void triangle_block(void **state) {
+    (void)state;
+    const int64_t shapes[][3] = {{3, 4, 3}, {4, 3, 5}, {1, 2, 2}};
+    for (int i = 0; i < 6; i++) {
+        int64_t n = shapes[i / 2][0], c_z = shapes[i / 2][1], c = shapes[i / 2][2];
+        fm_triangle_block t = {.n = n, .c_z = c_z, .c = c, .incoming = i % 2, .eps = 1e-2};
+        t.dropout = (fm_dropout){.n0 = n, .n1 = n, .c = c_z, .global_n1 = n};
+        kernel_case test = {.name = "triangle multiplication as a whole",
+                            .n_in = 8,
+                            .in_size = {n * n * c_z, 2 * c_z, (4 * c + c_z) * c_z, 4 * c + c_z,
+                                        2 * c, c_z * c, c_z, n * n},
+                            .is_constant = {[BMASK] = true},
+                            .fill = fill_block_mask,
+                            .out_size = n * n * c_z,
+                            .forward = block_forward,
+                            .backward = block_backward,
+                            .formula = block_formula,
+                            .ctx = &t,
+                            .tolerance_f32 = 2e-5};
+        check_kernel(&test);
+    }
+}
+
+/* With residual and dropout, in place: y - z is the update or 0, the rest as without. */
+static void triangle_block_in_place(void **state) {
+    (void)state;
+    enum { N = 4, CZ = 6, C = 5, ROWS = N * N, FIVE = 4 * C + CZ, KEPT = N * CZ };
+    const fm_kernels *k = fm_kernels_cpu(FM_ELEMENT_F64);
+    const int64_t size[8] = {ROWS * CZ, 2 * CZ, FIVE * CZ, FIVE, 2 * C, CZ * C, CZ, ROWS};
+    double *in[8], *update = check_alloc(ROWS * CZ, 8), *z = check_alloc(ROWS * CZ, 8);
+    for (int i = 0; i < 8; i++)
+        in[i] = check_random((uint32_t)i, size[i]);
+    fm_triangle_block t = {.n = N, .c_z = CZ, .c = C, .eps = 1e-5};
+    t.dropout = (fm_dropout){.n0 = N, .n1 = N, .c = CZ, .global_n1 = N};
+    block_forward(k, &t, (void **)in, update);
+    t.residual = true;
+    t.dropout.shared = FM_SHARED_AXIS0;
+    t.dropout.rate = 0.25;
+    memcpy(z, in[BZ], sizeof(double) * ROWS * CZ);
+    free(in[BZ]);
+    in[BZ] = z;
+    fm_triangle_block whole = bind_block(&t, (void **)in);
+    double before[ROWS * CZ];
+    memcpy(before, z, sizeof before);
+    whole.y = z;
+    block_run(k, &whole);
+    int dropped[KEPT] = {0};
+    for (int i = 0; i < ROWS * CZ; i++) {
+        bool is_dropped = z[i] == before[i];
+        dropped[i % KEPT] += is_dropped;
+        if (!is_dropped)
+            check_below(fabs(z[i] - before[i] - update[i] / 0.75), 1e-14, "in place: element");
+    }
+    int columns = 0;
+    for (int i = 0; i < KEPT; i++) {
+        assert_true(dropped[i] == 0 || dropped[i] == N); /* one draw for all rows */
+        columns += dropped[i] == N;
+    }
+    assert_true(columns > 0 && columns < KEPT);
+    for (int i = 1; i < 8; i++)
+        free(in[i]);
+    free(update), free(z);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(outer_product_mean),
-        cmocka_unit_test(outer_product_mean_in_pieces),
-        cmocka_unit_test(triangle_multiplication),
-        cmocka_unit_test(operands_without_gates),
+        cmocka_unit_test(outer_product_mean),      cmocka_unit_test(outer_product_mean_in_pieces),
+        cmocka_unit_test(triangle_multiplication), cmocka_unit_test(operands_without_gates),
+        cmocka_unit_test(triangle_block),          cmocka_unit_test(triangle_block_in_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -246,6 +246,38 @@ typedef struct fm_dropout {
     fm_draw draw;
 } fm_dropout;
 
+/* ---- triangle multiplication, the whole sublayer (A11, A12) -----------------------------------
+ */
+
+/* On n x n pairs, from LayerNorm to residual:
+ *
+ *     pa ga pb gb g = five LayerNorm(z) + five_bias       c channels each, g c_z
+ *     x = the product of fm_triangle, n_i = n_j = n_k = n
+ *     y = z + keep * sigmoid(g) * (out LayerNorm(x) + out_bias)
+ *
+ * z is left out of y unless `residual`. What backward needs beside the operands is in `kept`, whose
+ * content is the backend's own affair. */
+typedef struct fm_triangle_block {
+    int64_t n, c_z, c;
+    bool incoming, residual;
+    bool keeps; /* backward follows: `kept` is written; else it is not looked at */
+    double eps;
+    const void *z, *mask;           /* act [n, n, c_z], [n, n] */
+    const void *norm_in, *norm_out; /* act [2, c_z], [2, c]: gamma, beta */
+    const void *five, *five_bias;   /* act [4c + c_z, c_z], [4c + c_z]: rows pa ga pb gb g */
+    const void *out, *out_bias;     /* act [c_z, c], [c_z] */
+    fm_dropout dropout;             /* of an update [n, n, c_z] */
+    void *kept;                     /* act, as many as triangle_block_kept says */
+    void *y; /* act [n, n, c_z], may be z; NULL: `kept` alone is wanted; forward only */
+} fm_triangle_block;
+
+typedef struct fm_triangle_block_grad {
+    const void *dy; /* act [n, n, c_z] */
+    fm_out dz; /* act, without the residual's part, which is dy itself; may be dy with FM_ADD */
+    fm_out dnorm_in, dnorm_out; /* acc, these and those below, of the parameters' shapes */
+    fm_out dfive, dfive_bias, dout, dout_bias;
+} fm_triangle_block_grad;
+
 /* ---- embeddings ------------------------------------------------------------------------------ */
 
 /* A table of class rows: element (class, channel) at class*class_stride + channel*channel_stride:
@@ -644,6 +676,14 @@ typedef struct fm_kernels {
                     void *y);
     /* dx = keep * dy (+ dx); the residual's gradient is dy itself. */
     void (*dropout_grad)(fm_stream *stream, const fm_dropout *args, const void *dy, fm_out dx);
+
+    /* Elements of `kept`. */
+    size_t (*triangle_block_kept)(const fm_triangle_block *args);
+    size_t (*triangle_block_workspace)(const fm_triangle_block *args);
+    void (*triangle_block)(fm_stream *stream, const fm_triangle_block *args, void *workspace);
+    size_t (*triangle_block_grad_workspace)(const fm_triangle_block *args);
+    void (*triangle_block_grad)(fm_stream *stream, const fm_triangle_block *args,
+                                const fm_triangle_block_grad *grad, void *workspace);
 
     /* -- embeddings. Ids that are not below n_class give a zero row and no gradient. */
     /* y[r, :] = w[ids[r]] (+ y). */

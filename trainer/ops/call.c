@@ -151,7 +151,7 @@ fm_update fm_update_of(const fm_tensor *x, double rate, fm_shared_axis shared) {
                        .shared = shared};
 }
 
-static fm_dropout dropout_of(const fm_run *run, const fm_node *node, const fm_update *args) {
+fm_dropout fm_update_dropout(const fm_run *run, const fm_node *node, const fm_update *args) {
     return (fm_dropout){.n0 = args->n0,
                         .n1 = args->n1,
                         .c = args->c,
@@ -165,7 +165,7 @@ static fm_dropout dropout_of(const fm_run *run, const fm_node *node, const fm_up
 
 void fm_call_update(fm_run *run, const fm_node *node, const fm_update *args, const void *residual,
                     const void *update, void *y) {
-    fm_dropout dropout = dropout_of(run, node, args);
+    fm_dropout dropout = fm_update_dropout(run, node, args);
     if (!run->dry) {
         run->kernels->dropout(run->stream, &dropout, residual, update, y);
     }
@@ -176,7 +176,7 @@ const void *fm_call_update_grad(fm_run *run, const fm_node *node, const fm_updat
     if (args->rate == 0) {
         return dy;
     }
-    fm_dropout dropout = dropout_of(run, node, args);
+    fm_dropout dropout = fm_update_dropout(run, node, args);
     void *dupdate = fm_run_workspace_act(run, args->n0 * args->n1 * args->c);
     if (!run->dry) {
         run->kernels->dropout_grad(run->stream, &dropout, dy, (fm_out){dupdate, FM_WRITE});
@@ -341,6 +341,11 @@ static double triangle_flops(const fm_triangle *a) {
     return 2.0 * (double)(a->n_i * a->n_j) * (double)(a->n_k * a->c);
 }
 
+static double triangle_block_flops(const fm_triangle_block *a) {
+    return 2.0 * (double)(a->n * a->n) *
+           (double)(a->c_z * (4 * a->c + a->c_z) + a->n * a->c + a->c * a->c_z);
+}
+
 /* ---------------------------------------------------------------------------------------------- */
 
 void fm_call_attention(fm_run *run, const fm_attention *args) {
@@ -399,6 +404,28 @@ void fm_call_triangle_grad(fm_run *run, const fm_triangle *args, const fm_triang
     run->flops += 2 * triangle_flops(args);
     if (!run->dry) {
         run->kernels->triangle_grad(run->stream, args, grad, workspace);
+    }
+    fm_run_release(run, mark);
+}
+
+void fm_call_triangle_block(fm_run *run, const fm_triangle_block *args) {
+    int64_t mark = fm_run_mark(run);
+    void *workspace = fm_run_workspace(run, (int64_t)run->kernels->triangle_block_workspace(args));
+    run->flops += triangle_block_flops(args);
+    if (!run->dry) {
+        run->kernels->triangle_block(run->stream, args, workspace);
+    }
+    fm_run_release(run, mark);
+}
+
+void fm_call_triangle_block_grad(fm_run *run, const fm_triangle_block *args,
+                                 const fm_triangle_block_grad *grad) {
+    int64_t mark = fm_run_mark(run);
+    void *workspace =
+        fm_run_workspace(run, (int64_t)run->kernels->triangle_block_grad_workspace(args));
+    run->flops += 2 * triangle_block_flops(args);
+    if (!run->dry) {
+        run->kernels->triangle_block_grad(run->stream, args, grad, workspace);
     }
     fm_run_release(run, mark);
 }

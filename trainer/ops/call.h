@@ -59,6 +59,9 @@ void fm_call_update(fm_run *run, const fm_node *node, const fm_update *args, con
 const void *fm_call_update_grad(fm_run *run, const fm_node *node, const fm_update *args,
                                 const void *dy);
 
+/* The dropout of an update, for entries that end in one. */
+fm_dropout fm_update_dropout(const fm_run *run, const fm_node *node, const fm_update *args);
+
 void fm_call_gate(fm_run *run, const fm_gate *args);
 void fm_call_gate_grad(fm_run *run, const fm_gate *args, const fm_gate_grad *grad);
 /* y[r, :] = scale[r] * x[r, :]; y may be x. Contiguous rows. */
@@ -90,6 +93,9 @@ void fm_call_outer(fm_run *run, const fm_outer *args);
 void fm_call_outer_grad(fm_run *run, const fm_outer *args, const fm_outer_grad *grad);
 void fm_call_triangle(fm_run *run, const fm_triangle *args);
 void fm_call_triangle_grad(fm_run *run, const fm_triangle *args, const fm_triangle_grad *grad);
+void fm_call_triangle_block(fm_run *run, const fm_triangle_block *args);
+void fm_call_triangle_block_grad(fm_run *run, const fm_triangle_block *args,
+                                 const fm_triangle_block_grad *grad);
 /* y [n_a, n_c] = sum over r of x[a*stride_a + r*stride_r + c], acc when y_is_acc, else act. */
 void fm_call_sum(fm_run *run, int64_t n_a, int64_t n_r, int64_t n_c, int64_t stride_a,
                  int64_t stride_r, const void *x, fm_out y, bool y_is_acc);

@@ -68,6 +68,20 @@ template <typename T> size_t triangle_grad_workspace(const fm_triangle *);
 template <typename T>
 void triangle_grad(fm_stream *, const fm_triangle *, const fm_triangle_grad *, void *workspace);
 
+/* c products of [m, k] [k, n], every matrix contiguous in its channel; `space` is the GEMM's. */
+template <typename T>
+void triangle_multiply(fm_stream *, void *space, int64_t c, int64_t m, int64_t n, int64_t k,
+                       bool trans_a, bool trans_b, const void *a, const void *b, void *out);
+
+/* triangle_block.cu, triangle_block_grad.cu */
+template <typename T> size_t triangle_block_kept(const fm_triangle_block *);
+template <typename T> size_t triangle_block_workspace(const fm_triangle_block *);
+template <typename T> void triangle_block(fm_stream *, const fm_triangle_block *, void *workspace);
+template <typename T> size_t triangle_block_grad_workspace(const fm_triangle_block *);
+template <typename T>
+void triangle_block_grad(fm_stream *, const fm_triangle_block *, const fm_triangle_block_grad *,
+                         void *workspace);
+
 /* dropout.cu */
 template <typename T>
 void dropout(fm_stream *, const fm_dropout *, const void *residual, const void *x, void *y);

@@ -28,6 +28,11 @@ static fm_kernels make_table(const char *name, fm_element act, const fm_kernels 
     k.triangle_workspace = triangle_workspace<T>, k.triangle = triangle<T>;
     k.triangle_grad_workspace = triangle_grad_workspace<T>, k.triangle_grad = triangle_grad<T>;
     k.dropout = dropout<T>, k.dropout_grad = dropout_grad<T>;
+    k.triangle_block_kept = triangle_block_kept<T>;
+    k.triangle_block_workspace = triangle_block_workspace<T>;
+    k.triangle_block = triangle_block<T>;
+    k.triangle_block_grad_workspace = triangle_block_grad_workspace<T>;
+    k.triangle_block_grad = triangle_block_grad<T>;
     k.lookup = lookup<T>;
     k.lookup_grad_workspace = lookup_grad_workspace, k.lookup_grad = lookup_grad<T>;
     k.relpos = relpos<T>;

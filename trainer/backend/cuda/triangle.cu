@@ -180,11 +180,9 @@ static void front(fm_stream *stream, const void *p, const void *g, const void *m
     FM_LAUNCHED();
 }
 
-/* c products of [m, k] [k, n], every matrix contiguous in its channel. */
 template <typename T>
-static void multiply(fm_stream *stream, const triangle_space *space, int64_t c, int64_t m,
-                     int64_t n, int64_t k, bool trans_a, bool trans_b, const void *a, const void *b,
-                     void *out) {
+void triangle_multiply(fm_stream *stream, void *space, int64_t c, int64_t m, int64_t n, int64_t k,
+                       bool trans_a, bool trans_b, const void *a, const void *b, void *out) {
     fm_gemm g = {};
     g.m = m, g.n = n, g.k = k, g.batch = c;
     g.trans_a = trans_a, g.trans_b = trans_b;
@@ -192,7 +190,7 @@ static void multiply(fm_stream *stream, const triangle_space *space, int64_t c, 
     g.a = a, g.lda = trans_a ? m : k, g.stride_a = m * k;
     g.b = b, g.ldb = trans_b ? k : n, g.stride_b = k * n;
     g.c = out, g.ldc = n, g.stride_c = m * n;
-    gemm<T>(stream, &g, space->gemm);
+    gemm<T>(stream, &g, space);
 }
 
 template <typename T> void triangle(fm_stream *stream, const fm_triangle *t, void *workspace) {
@@ -201,8 +199,8 @@ template <typename T> void triangle(fm_stream *stream, const fm_triangle *t, voi
     int64_t ni = t->n_i, nj = t->n_j, nk = t->n_k, c = t->c;
     front<T>(stream, t->pa, t->ga, t->mask_a, ni * nk, c, t->lda, space.a);
     front<T>(stream, t->pb, t->gb, t->mask_b, nj * nk, c, t->ldb, space.b);
-    multiply<T>(stream, &space, c, ni, nj, nk, t->incoming, !t->incoming, space.a, space.b,
-                space.x);
+    triangle_multiply<T>(stream, space.gemm, c, ni, nj, nk, t->incoming, !t->incoming, space.a,
+                         space.b, space.x);
     dim3 grid = squares(ni * nj, c);
     if (is_even<T>(ni * nj, c, c) && is_aligned(t->x)) {
         transpose_back<T, vector_of<T>()>
@@ -243,17 +241,23 @@ void triangle_grad(fm_stream *stream, const fm_triangle *t, const fm_triangle_gr
     front<T>(stream, t->pb, t->gb, t->mask_b, nj * nk, c, t->ldb, space.b);
     front<T>(stream, grad->dx, NULL, NULL, ni * nj, c, c, space.x);
     if (t->incoming) {
-        multiply<T>(stream, &space, c, nk, ni, nj, false, true, space.b, space.x, space.da);
-        multiply<T>(stream, &space, c, nk, nj, ni, false, false, space.a, space.x, space.db);
+        triangle_multiply<T>(stream, space.gemm, c, nk, ni, nj, false, true, space.b, space.x,
+                             space.da);
+        triangle_multiply<T>(stream, space.gemm, c, nk, nj, ni, false, false, space.a, space.x,
+                             space.db);
     } else {
-        multiply<T>(stream, &space, c, ni, nk, nj, false, false, space.x, space.b, space.da);
-        multiply<T>(stream, &space, c, nj, nk, ni, true, false, space.x, space.a, space.db);
+        triangle_multiply<T>(stream, space.gemm, c, ni, nk, nj, false, false, space.x, space.b,
+                             space.da);
+        triangle_multiply<T>(stream, space.gemm, c, nj, nk, ni, true, false, space.x, space.a,
+                             space.db);
     }
     back<T>(stream, t->pa, t->ga, t->mask_a, ni * nk, c, t->lda, space.da, grad->dpa, grad->dga);
     back<T>(stream, t->pb, t->gb, t->mask_b, nj * nk, c, t->ldb, space.db, grad->dpb, grad->dgb);
 }
 
 #define INSTANTIATE(T)                                                                             \
+    template void triangle_multiply<T>(fm_stream *, void *, int64_t, int64_t, int64_t, int64_t,    \
+                                       bool, bool, const void *, const void *, void *);            \
     template size_t triangle_workspace<T>(const fm_triangle *);                                    \
     template void triangle<T>(fm_stream *, const fm_triangle *, void *);                           \
     template size_t triangle_grad_workspace<T>(const fm_triangle *);                               \

@@ -1,0 +1,320 @@
+/* triangle_block.c: see triangle_block.h. One walk serves for the query and for the work: without a
+ * workspace it only counts. */
+#include "trainer/backend/triangle_block.h"
+
+#include <assert.h>
+
+enum { ALIGN = 64 };
+
+typedef struct walk {
+    const fm_kernels *k;
+    fm_stream *stream;
+    const fm_triangle_block *at;
+    char *base; /* NULL: counts */
+    size_t used, peak;
+    int64_t rows, five;
+} walk;
+
+static walk begin(const fm_kernels *k, fm_stream *stream, const fm_triangle_block *at,
+                  void *workspace) {
+    return (walk){.k = k,
+                  .stream = stream,
+                  .at = at,
+                  .base = workspace,
+                  .rows = at->n * at->n,
+                  .five = 4 * at->c + at->c_z};
+}
+
+static void *take_bytes(walk *w, size_t bytes) {
+    void *part = w->base ? w->base + w->used : NULL;
+    w->used += (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    w->peak = w->used > w->peak ? w->used : w->peak;
+    return part;
+}
+
+static void *take(walk *w, int64_t count, fm_element element) {
+    return take_bytes(w, (size_t)count * fm_element_bytes(element));
+}
+
+static void *at_element(const void *data, int64_t elements, fm_element element) {
+    return data ? (char *)data + elements * (int64_t)fm_element_bytes(element) : NULL;
+}
+
+static fm_out out_at(fm_out out, int64_t elements, fm_element element) {
+    return (fm_out){at_element(out.data, elements, element), out.beta};
+}
+
+/* ---- the parts ------------------------------------------------------------------------------- */
+
+static fm_layernorm norm(walk *w, int64_t c, const void *x, const void *weights) {
+    fm_layernorm args = {.rows = w->rows,
+                         .c = c,
+                         .ldx = c,
+                         .ldy = c,
+                         .eps = w->at->eps,
+                         .x = x,
+                         .gamma = weights,
+                         .beta = at_element(weights, c, w->k->act),
+                         .y = take(w, w->rows * c, w->k->act),
+                         .mean = take(w, w->rows, w->k->acc),
+                         .rstd = take(w, w->rows, w->k->acc)};
+    if (w->base) {
+        w->k->layernorm(w->stream, &args);
+    }
+    return args;
+}
+
+static void norm_grad(walk *w, const fm_layernorm *args, const void *dy, fm_out dx,
+                      fm_out dweights) {
+    size_t mark = w->used;
+    void *workspace = take_bytes(w, w->k->layernorm_grad_workspace(args->rows, args->c));
+    fm_layernorm_grad grad = {.rows = args->rows,
+                              .c = args->c,
+                              .ldx = args->c,
+                              .lddy = args->c,
+                              .lddx = args->c,
+                              .x = args->x,
+                              .gamma = args->gamma,
+                              .dy = dy,
+                              .mean = args->mean,
+                              .rstd = args->rstd,
+                              .dx = dx,
+                              .dgamma = dweights,
+                              .dbeta = out_at(dweights, args->c, w->k->acc)};
+    if (w->base) {
+        w->k->layernorm_grad(w->stream, &grad, workspace);
+    }
+    w->used = mark;
+}
+
+static void product(walk *w, const fm_gemm *args) {
+    size_t mark = w->used;
+    void *workspace = take_bytes(w, w->k->gemm_workspace(args));
+    if (w->base) {
+        w->k->gemm(w->stream, args, workspace);
+    }
+    w->used = mark;
+}
+
+/* y [rows, c_out] = x [rows, c_in] weight^T + bias */
+static void linear(walk *w, int64_t c_in, int64_t c_out, const void *x, const void *weight,
+                   const void *bias, void *y) {
+    product(w, &(fm_gemm){.m = w->rows,
+                          .n = c_out,
+                          .k = c_in,
+                          .batch = 1,
+                          .trans_b = true,
+                          .alpha = 1,
+                          .a = x,
+                          .b = weight,
+                          .c = y,
+                          .lda = c_in,
+                          .ldb = c_in,
+                          .ldc = c_out,
+                          .epilogue = FM_EPILOGUE_BIAS,
+                          .bias = bias});
+}
+
+/* The gradients of its weight, bias and x, in this order. */
+static void linear_grad(walk *w, int64_t c_in, int64_t c_out, const void *x, const void *weight,
+                        const void *dy, void *dx, fm_out dweight, fm_out dbias) {
+    if (dweight.data || !w->base) {
+        product(w, &(fm_gemm){.m = c_out,
+                              .n = c_in,
+                              .k = w->rows,
+                              .batch = 1,
+                              .trans_a = true,
+                              .alpha = 1,
+                              .beta = dweight.beta,
+                              .a = dy,
+                              .b = x,
+                              .c = dweight.data,
+                              .c_is_acc = true,
+                              .lda = c_out,
+                              .ldb = c_in,
+                              .ldc = c_in});
+    }
+    size_t mark = w->used;
+    void *workspace = take_bytes(w, w->k->sum_workspace(1, w->rows, c_out));
+    if (w->base && dbias.data) {
+        const int64_t stride[2] = {0, c_out};
+        w->k->sum(w->stream, 1, w->rows, c_out, stride, dy, dbias, true, workspace);
+    }
+    w->used = mark;
+    product(w, &(fm_gemm){.m = w->rows,
+                          .n = c_in,
+                          .k = c_out,
+                          .batch = 1,
+                          .alpha = 1,
+                          .a = dy,
+                          .b = weight,
+                          .c = dx,
+                          .lda = c_out,
+                          .ldb = c_in,
+                          .ldc = c_in});
+}
+
+/* The product over k, of the fused projection's slices. */
+static fm_triangle core_of(const walk *w, const void *five, void *x) {
+    const fm_triangle_block *at = w->at;
+    fm_element act = w->k->act;
+    return (fm_triangle){.n_i = at->n,
+                         .n_j = at->n,
+                         .n_k = at->n,
+                         .c = at->c,
+                         .incoming = at->incoming,
+                         .pa = five,
+                         .ga = at_element(five, at->c, act),
+                         .pb = at_element(five, 2 * at->c, act),
+                         .gb = at_element(five, 3 * at->c, act),
+                         .lda = w->five,
+                         .ldb = w->five,
+                         .mask_a = at->mask,
+                         .mask_b = at->mask,
+                         .x = x};
+}
+
+/* sigmoid(g) * y, g the last c_z columns of the fused projection. */
+static fm_gate gate_of(const walk *w, const void *five, const void *x, void *y) {
+    const fm_triangle_block *at = w->at;
+    return (fm_gate){.rows = w->rows,
+                     .c = at->c_z,
+                     .ldg = w->five,
+                     .ldx = at->c_z,
+                     .ldy = at->c_z,
+                     .g = at_element(five, 4 * at->c, w->k->act),
+                     .x = x,
+                     .y = y};
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+size_t fm_triangle_block_composed_kept(const fm_triangle_block *at) {
+    return (size_t)(at->n * at->n * (5 * at->c + at->c_z));
+}
+
+static void *x_of(const walk *w, void *kept) {
+    return at_element(kept, w->rows * w->five, w->k->act);
+}
+
+static void forward(walk *w) {
+    const fm_triangle_block *at = w->at;
+    fm_element act = w->k->act;
+    void *five = at->keeps ? at->kept : take(w, (int64_t)fm_triangle_block_composed_kept(at), act);
+    void *x = x_of(w, five);
+    size_t mark = w->used;
+    fm_layernorm normed = norm(w, at->c_z, at->z, at->norm_in);           /* A11:1 A12:1 */
+    linear(w, at->c_z, w->five, normed.y, at->five, at->five_bias, five); /* A11:2-3 A12:2-3 */
+    w->used = mark;
+    fm_triangle core = core_of(w, five, x);
+    void *workspace = take_bytes(w, w->k->triangle_workspace(&core));
+    if (w->base) {
+        w->k->triangle(w->stream, &core, workspace);
+    }
+    w->used = mark;
+    if (w->base && !at->y) {
+        return;
+    }
+    void *update = take(w, w->rows * at->c_z, act);
+    fm_layernorm inner = norm(w, at->c, x, at->norm_out);
+    linear(w, at->c, at->c_z, inner.y, at->out, at->out_bias, update);
+    fm_gate gate = gate_of(w, five, update, update);
+    if (w->base) {
+        w->k->gate(w->stream, &gate); /* A11:4 A12:4 */
+        w->k->dropout(w->stream, &at->dropout, at->residual ? at->z : NULL, update, at->y);
+    }
+}
+
+size_t fm_triangle_block_composed_workspace(const fm_kernels *k, const fm_triangle_block *args) {
+    walk w = begin(k, NULL, args, NULL);
+    forward(&w);
+    return w.peak;
+}
+
+void fm_triangle_block_composed(const fm_kernels *k, fm_stream *stream,
+                                const fm_triangle_block *args, void *workspace) {
+    walk w = begin(k, stream, args, workspace);
+    assert(workspace);
+    forward(&w);
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+/* Back through dropout, gate, output projection and its LayerNorm: fills dg and dx. */
+static void out_backward(walk *w, const fm_triangle_block_grad *grad, void *dfive, void *dx) {
+    const fm_triangle_block *at = w->at;
+    fm_element act = w->k->act;
+    size_t mark = w->used;
+    const void *dupdate = grad->dy;
+    if (at->dropout.rate != 0) {
+        void *dropped = take(w, w->rows * at->c_z, act);
+        if (w->base) {
+            w->k->dropout_grad(w->stream, &at->dropout, grad->dy, (fm_out){dropped, FM_WRITE});
+        }
+        dupdate = dropped;
+    }
+    fm_layernorm inner = norm(w, at->c, x_of(w, at->kept), at->norm_out);
+    void *projected = take(w, w->rows * at->c_z, act);
+    linear(w, at->c, at->c_z, inner.y, at->out, at->out_bias, projected);
+    void *dprojected = take(w, w->rows * at->c_z, act);
+    fm_gate gate = gate_of(w, at->kept, projected, NULL);
+    fm_gate_grad gate_grad = {.dy = dupdate,
+                              .dg = {at_element(dfive, 4 * at->c, act), FM_WRITE},
+                              .dx = {dprojected, FM_WRITE}};
+    if (w->base) {
+        w->k->gate_grad(w->stream, &gate, &gate_grad);
+    }
+    void *dinner = take(w, w->rows * at->c, act);
+    linear_grad(w, at->c, at->c_z, inner.y, at->out, dprojected, dinner, grad->dout,
+                grad->dout_bias);
+    norm_grad(w, &inner, dinner, (fm_out){dx, FM_WRITE}, grad->dnorm_out);
+    w->used = mark;
+}
+
+static void core_backward(walk *w, void *dfive, const void *dx) {
+    const fm_triangle_block *at = w->at;
+    fm_element act = w->k->act;
+    size_t mark = w->used;
+    fm_triangle core = core_of(w, at->kept, NULL);
+    fm_triangle_grad grad = {.dx = dx,
+                             .dpa = {dfive, FM_WRITE},
+                             .dga = {at_element(dfive, at->c, act), FM_WRITE},
+                             .dpb = {at_element(dfive, 2 * at->c, act), FM_WRITE},
+                             .dgb = {at_element(dfive, 3 * at->c, act), FM_WRITE}};
+    void *workspace = take_bytes(w, w->k->triangle_grad_workspace(&core));
+    if (w->base) {
+        w->k->triangle_grad(w->stream, &core, &grad, workspace);
+    }
+    w->used = mark;
+}
+
+static void backward(walk *w, const fm_triangle_block_grad *grad) {
+    const fm_triangle_block *at = w->at;
+    fm_element act = w->k->act;
+    void *dfive = take(w, w->rows * w->five, act);
+    size_t mark = w->used;
+    void *dx = take(w, w->rows * at->c, act);
+    out_backward(w, grad, dfive, dx);
+    core_backward(w, dfive, dx);
+    w->used = mark;
+    fm_layernorm normed = norm(w, at->c_z, at->z, at->norm_in);
+    void *dnormed = take(w, w->rows * at->c_z, act);
+    linear_grad(w, at->c_z, w->five, normed.y, at->five, dfive, dnormed, grad->dfive,
+                grad->dfive_bias);
+    norm_grad(w, &normed, dnormed, grad->dz, grad->dnorm_in);
+}
+
+size_t fm_triangle_block_composed_grad_workspace(const fm_kernels *k,
+                                                 const fm_triangle_block *args) {
+    walk w = begin(k, NULL, args, NULL);
+    backward(&w, &(fm_triangle_block_grad){.dy = NULL});
+    return w.peak;
+}
+
+void fm_triangle_block_composed_grad(const fm_kernels *k, fm_stream *stream,
+                                     const fm_triangle_block *args,
+                                     const fm_triangle_block_grad *grad, void *workspace) {
+    walk w = begin(k, stream, args, workspace);
+    assert(workspace);
+    backward(&w, grad);
+}
