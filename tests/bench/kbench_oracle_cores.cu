@@ -3,6 +3,7 @@
  * operands, sums in f64. */
 #include "tests/bench/kbench.cuh"
 #include "trainer/backend/cuda/common.cuh"
+#include "trainer/backend/triangle_block.h"
 
 #include <math.h>
 
@@ -447,7 +448,29 @@ static void triangle_grad(fm_stream *stream, const fm_triangle *args, const fm_t
     put_operand(stream, t.n_j * t.n_k, t.c, t.ldb, t.pb, t.gb, t.mask_b, db, g.dpb, g.dgb);
 }
 
+/* ---- triangle multiplication as a whole, of the oracle's other entries ---- */
+
+static size_t block_workspace(const fm_triangle_block *args) {
+    return fm_triangle_block_composed_workspace(oracle_table(), args);
+}
+
+static void block(fm_stream *stream, const fm_triangle_block *args, void *space) {
+    fm_triangle_block_composed(oracle_table(), stream, args, space);
+}
+
+static size_t block_grad_workspace(const fm_triangle_block *args) {
+    return fm_triangle_block_composed_grad_workspace(oracle_table(), args);
+}
+
+static void block_grad(fm_stream *stream, const fm_triangle_block *args,
+                       const fm_triangle_block_grad *grad, void *space) {
+    fm_triangle_block_composed_grad(oracle_table(), stream, args, grad, space);
+}
+
 void oracle_cores(fm_kernels *k) {
+    k->triangle_block_kept = fm_triangle_block_composed_kept;
+    k->triangle_block_workspace = block_workspace, k->triangle_block = block;
+    k->triangle_block_grad_workspace = block_grad_workspace, k->triangle_block_grad = block_grad;
     k->attention_workspace = attention_workspace, k->attention = attention;
     k->attention_grad_workspace = attention_grad_workspace, k->attention_grad = attention_grad;
     k->outer_workspace = outer_workspace, k->outer = outer;

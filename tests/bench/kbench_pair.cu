@@ -1,5 +1,6 @@
 /* kbench_pair.cu: outer product mean and triangle multiplication. */
 #include "tests/bench/kbench.cuh"
+#include "trainer/backend/triangle_block.h"
 
 namespace kbench {
 namespace {
@@ -66,6 +67,56 @@ void triangle(bench &b, int64_t n, int64_t c, bool incoming) {
     b.part("bwd", 2 * flops, 9 * size, [=](fm_stream *q) { k->triangle_grad(q, &t, &g, space); });
 }
 
+/* The whole sublayer. On the path "composed" of the table's other entries. */
+void triangle_block(bench &b, int64_t n, int64_t c, bool incoming) {
+    const fm_kernels *k = b.k;
+    bool composed = b.is("composed");
+    int64_t rows = n * n, five = 5 * c;
+    fm_triangle_block t = {};
+    t.n = n, t.c_z = c, t.c = c, t.incoming = incoming, t.residual = true, t.eps = 1e-5;
+    t.z = b.act(rows * c), t.mask = b.mask(rows, 37), t.y = b.out("y", rows * c);
+    t.norm_in = b.act(2 * c), t.norm_out = b.act(2 * c);
+    t.five = b.act(five * c, 0.2), t.five_bias = b.act(five);
+    t.out = b.act(c * c, 0.2), t.out_bias = b.act(c);
+    t.dropout = {n, n, c, 0, 0, n, FM_SHARED_AXIS0, 0.25, {1, NULL, 2, FM_PURPOSE_DROPOUT}};
+    fm_triangle_block keeps = t;
+    size_t kept = composed ? fm_triangle_block_composed_kept(&t) : k->triangle_block_kept(&t);
+    keeps.keeps = true, keeps.kept = b.scratch(kept * fm_element_bytes(k->act));
+    keeps.y = b.out("y kept", rows * c);
+    fm_triangle_block_grad g = {b.act(rows * c),
+                                b.grad("dz", rows * c),
+                                b.grad("dnorm_in", 2 * c, true),
+                                b.grad("dnorm_out", 2 * c, true),
+                                b.grad("dfive", five * c, true),
+                                b.grad("dfive_bias", five, true),
+                                b.grad("dout", c * c, true),
+                                b.grad("dout_bias", c, true)};
+    double flops = 2.0 * (double)(rows * c) * (double)(6 * c + n),
+           size = b.size((double)(rows * c));
+    auto forward = [=](fm_triangle_block at, void *space) {
+        return [=](fm_stream *q) {
+            if (composed) {
+                fm_triangle_block_composed(k, q, &at, space);
+            } else {
+                k->triangle_block(q, &at, space);
+            }
+        };
+    };
+    size_t bytes = fm_triangle_block_composed_workspace(k, &t);
+    size_t grad_bytes = composed ? fm_triangle_block_composed_grad_workspace(k, &keeps)
+                                 : k->triangle_block_grad_workspace(&keeps);
+    void *less = b.scratch(bytes), *space = b.scratch(grad_bytes);
+    b.part("no backward", flops, 9 * size, forward(t, less));
+    b.part("fwd", flops, 10 * size, forward(keeps, less));
+    b.part("bwd", 2 * flops, 22 * size, [=](fm_stream *q) {
+        if (composed) {
+            fm_triangle_block_composed_grad(k, q, &keeps, &g, space);
+        } else {
+            k->triangle_block_grad(q, &keeps, &g, space);
+        }
+    });
+}
+
 void add_outer(const char *name, peer other, int64_t n_seq, int64_t n,
                const std::vector<path> &paths = {}) {
     options how;
@@ -82,6 +133,13 @@ void add_triangle(const char *name, int64_t n, int64_t c, bool incoming,
         name, {0, 0}, how, [=](bench &b) { triangle(b, n, c, incoming); }, paths);
 }
 
+void add_triangle_block(const char *name, int64_t n, int64_t c, bool incoming) {
+    options how;
+    how.stages = 8;
+    add(name, {0, 0}, how, [=](bench &b) { triangle_block(b, n, c, incoming); },
+        {{"composed", NULL}});
+}
+
 } // namespace
 
 void add_pair_cases(void) {
@@ -90,6 +148,10 @@ void add_pair_cases(void) {
     add_outer("extra outer product mean 1024x256", {0, 0}, 1024, 256);
     add_outer("ft outer product mean 512x384", {1.069, 2.713}, 512, 384);
     add_outer("ft extra outer product mean 5120x384", {0, 0}, 5120, 384);
+    add_triangle_block("triangle multiplication 256 out", 256, 128, false);
+    add_triangle_block("triangle multiplication 256 in", 256, 128, true);
+    add_triangle_block("template triangle multiplication 256 out", 256, 64, false);
+    add_triangle_block("ft triangle multiplication 384 in", 384, 128, true);
     add_triangle("triangle multiplication core 256 out", 256, 128, false);
     add_triangle("triangle multiplication core 256 in", 256, 128, true);
     add_triangle("template triangle multiplication core 256 out", 256, 64, false);

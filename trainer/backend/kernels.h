@@ -249,14 +249,9 @@ typedef struct fm_dropout {
 /* ---- triangle multiplication, the whole sublayer (A11, A12) -----------------------------------
  */
 
-/* On n x n pairs, from LayerNorm to residual:
- *
- *     pa ga pb gb g = five LayerNorm(z) + five_bias       c channels each, g c_z
- *     x = the product of fm_triangle, n_i = n_j = n_k = n
- *     y = z + keep * sigmoid(g) * (out LayerNorm(x) + out_bias)
- *
- * z is left out of y unless `residual`. What backward needs beside the operands is in `kept`, whose
- * content is the backend's own affair. */
+/* On n x n pairs: pa ga pb gb (c channels each) g (c_z) = five LayerNorm(z) + five_bias; x is
+ * fm_triangle's; y = z + keep * sigmoid(g) * (out LayerNorm(x) + out_bias), z only if `residual`.
+ * What backward needs beside the operands is in `kept`, in the backend's own form. */
 typedef struct fm_triangle_block {
     int64_t n, c_z, c;
     bool incoming, residual;
@@ -274,8 +269,7 @@ typedef struct fm_triangle_block {
 typedef struct fm_triangle_block_grad {
     const void *dy; /* act [n, n, c_z] */
     fm_out dz; /* act, without the residual's part, which is dy itself; may be dy with FM_ADD */
-    fm_out dnorm_in, dnorm_out; /* acc, these and those below, of the parameters' shapes */
-    fm_out dfive, dfive_bias, dout, dout_bias;
+    fm_out dnorm_in, dnorm_out, dfive, dfive_bias, dout, dout_bias; /* acc, as the parameters */
 } fm_triangle_block_grad;
 
 /* ---- embeddings ------------------------------------------------------------------------------ */
