@@ -61,6 +61,7 @@ static void prepare(op_bench *bench, rank_state *s) {
     s->attention = (fm_attention_weights){.norm = op_block(bench, 2, C),
                                           .qkvg = op_block(bench, 4 * HEADS * C_HEAD, C),
                                           .gate_bias = op_block(bench, HEADS * C_HEAD, 0),
+                                          .q_bias = FM_PARAM_NONE,
                                           .out = op_block(bench, C, HEADS * C_HEAD),
                                           .out_bias = op_block(bench, C, 0),
                                           .bias = FM_PARAM_NONE,

@@ -55,6 +55,7 @@ static void add_attention(op_bench *bench, setup *s, int64_t c) {
     w->norm = op_block(bench, 2, c);
     w->qkvg = op_block(bench, 4 * width, c);
     w->gate_bias = op_block(bench, width, 0);
+    w->q_bias = FM_PARAM_NONE;
     w->out = op_block(bench, c, width);
     w->out_bias = op_block(bench, c, 0);
     w->bias = s->kind == COLUMN ? FM_PARAM_NONE : op_block(bench, s->n_head, s->c_z);

@@ -117,7 +117,8 @@ void fm_tape_skip_draws(fm_tape *tape, uint32_t count) {
 }
 
 int fm_node_param(fm_tape *tape, fm_node *node, fm_param_ref param) {
-    assert(node->n_param < FM_NODE_PARAMS && param >= 0 && param < tape->params->n_block);
+    assert(node->n_param < FM_NODE_PARAMS && param >= FM_PARAM_NONE);
+    assert(param < tape->params->n_block);
     node->param[node->n_param] = param;
     return node->n_param++;
 }

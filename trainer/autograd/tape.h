@@ -205,6 +205,7 @@ fm_node *fm_tape_add(fm_tape *tape, const fm_op *op, const char *name, size_t at
                      void **ret_attributes);
 /* Appends an input; reads_again: backward reads its value. Returns the input's position. */
 int fm_node_input(fm_tape *tape, fm_node *node, fm_tensor_ref tensor, bool reads_again);
+/* Appends a parameter; FM_PARAM_NONE: one that this node does without. Returns its position. */
 int fm_node_param(fm_tape *tape, fm_node *node, fm_param_ref param);
 /* A new tensor, not in place. needs_gradient follows from inputs and parameters added so far. */
 fm_tensor_ref fm_node_output(fm_tape *tape, fm_node *node, fm_element element, int rank,
@@ -312,7 +313,7 @@ static inline bool fm_run_wants_output(const fm_run *run) {
 void *fm_run_input(const fm_run *run, const fm_node *node, int i);
 void *fm_run_output(const fm_run *run, const fm_node *node, int i);
 void *fm_run_saved(const fm_run *run, const fm_node *node, int i);
-void *fm_run_param(const fm_run *run, const fm_node *node, int j);
+void *fm_run_param(const fm_run *run, const fm_node *node, int j); /* NULL for FM_PARAM_NONE */
 
 /* Gradient of output i (to read), of input i and parameter j (to write, data NULL = not wanted). */
 void *fm_run_output_gradient(const fm_run *run, const fm_node *node, int i);

@@ -108,6 +108,9 @@ static bool look_at_gradients(const search *s, const fm_node *node, int32_t step
         }
     }
     for (int j = 0; j < node->n_param && !what[0]; j++) {
+        if (node->param[j] == FM_PARAM_NONE) {
+            continue;
+        }
         const fm_param_block *block = &params->block[node->param[j]];
         int64_t at = find(s, fm_params_at(params, params->gradient, block->offset), params->element,
                           block->count);

@@ -62,6 +62,9 @@ static void plan_gradients(fm_tape *tape) {
             }
         }
         for (int j = 0; j < node->n_param; j++) {
+            if (node->param[j] == FM_PARAM_NONE) {
+                continue;
+            }
             node->param_beta |= (uint32_t)tape->param_written[node->param[j]] << j;
             tape->param_written[node->param[j]] = true;
         }

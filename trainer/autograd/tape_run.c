@@ -197,6 +197,9 @@ void *fm_run_saved(const fm_run *run, const fm_node *node, int i) {
 void *fm_run_param(const fm_run *run, const fm_node *node, int j) {
     const fm_params *params = run->tape->params;
     assert(j < node->n_param);
+    if (node->param[j] == FM_PARAM_NONE) {
+        return NULL;
+    }
     int64_t offset = params->block[node->param[j]].offset;
     bool narrow = params->copy && run->kernels->act != params->element;
     const void *flat = narrow ? params->copy : params->master;
@@ -218,6 +221,9 @@ fm_out fm_run_gradient(const fm_run *run, const fm_node *node, int i) {
 fm_out fm_run_param_gradient(const fm_run *run, const fm_node *node, int j) {
     const fm_params *params = run->tape->params;
     assert(j < node->n_param);
+    if (node->param[j] == FM_PARAM_NONE) {
+        return (fm_out){0};
+    }
     return (fm_out){.data = run->dry ? dry_place()
                                      : fm_params_at(params, params->gradient,
                                                     params->block[node->param[j]].offset),

@@ -176,6 +176,7 @@ fm_attention_weights fm_scope_attention(const fm_scope *scope, fm_axial axial, i
     return (fm_attention_weights){.norm = block[0],
                                   .qkvg = block[1],
                                   .gate_bias = block[2],
+                                  .q_bias = FM_PARAM_NONE,
                                   .out = block[3],
                                   .out_bias = block[4],
                                   .bias = axial == FM_AXIAL_COLUMN ? FM_PARAM_NONE : block[5],

@@ -12,7 +12,7 @@ typedef struct attributes {
 static const double MASK_VALUE = 1e9;
 
 enum { IN_X, IN_MASK, IN_Z };
-enum { P_NORM, P_QKVG, P_GATE_BIAS, P_OUT, P_OUT_BIAS, P_BIAS, P_NORM_Z };
+enum { P_NORM, P_QKVG, P_Q_BIAS, P_GATE_BIAS, P_OUT, P_OUT_BIAS, P_BIAS, P_NORM_Z, N_PARAM };
 enum { S_QKVG, S_OUT, S_LSE, S_BIAS };
 
 /* ---- parts ----------------------------------------------------------------------------------- */
@@ -69,36 +69,53 @@ fm_attention fm_attention_core(const fm_run *run, const fm_attention_shape *at, 
     return core;
 }
 
-/* q k v, or with gate also g: one matrix product where no bias is to be added. */
-static fm_linear projection(const fm_attention_shape *at, const void *normed, const void *w,
-                            int64_t n_part) {
+/* `count` of q k v g from `first` on: one matrix product. */
+static fm_linear projection(const fm_run *run, const fm_attention_shape *at, const void *normed,
+                            const void *w, int64_t first, int64_t count) {
     return (fm_linear){.rows = at->n0 * at->n1,
                        .c_in = at->c,
-                       .c_out = n_part * at->width,
+                       .c_out = count * at->width,
                        .ldx = at->c,
                        .ldy = 4 * at->width,
                        .x = normed,
-                       .w = w};
+                       .w = fm_run_at(w, first * at->width * at->c, run->kernels->act)};
 }
 
+/* A product for each run of neighbours with the same bias, or none. */
 void fm_attention_project(fm_run *run, const fm_attention_shape *at, const void *normed,
-                          const void *w, const void *gate_bias, void *qkvg) {
+                          const void *w, const void *q_bias, const void *gate_bias, void *qkvg) {
     fm_element act = run->kernels->act;
-    fm_linear qkv = projection(at, normed, w, 3);
-    fm_call_linear(run, &qkv, false, qkvg); /* A7:2 A8:2 A13:2 A14:2 */
-    fm_linear gate = projection(at, normed, fm_run_at(w, 3 * at->width * at->c, act), 1);
-    gate.bias = gate_bias;
-    fm_call_linear(run, &gate, false,
-                   fm_run_at(qkvg, 3 * at->width, act)); /* A7:4 A8:3 A13:4 A14:4 */
+    int64_t first = q_bias ? 1 : 0, end = gate_bias ? 3 : 4;
+    if (q_bias) {
+        fm_linear q = projection(run, at, normed, w, 0, 1);
+        q.bias = q_bias;
+        fm_call_linear(run, &q, false, qkvg); /* AF3-24:6 */
+    }
+    /* A7:2 A8:2 A13:2 A14:2 AF3-24:7 AF3-24:9 */
+    fm_linear plain = projection(run, at, normed, w, first, end - first);
+    fm_call_linear(run, &plain, false, fm_run_at(qkvg, first * at->width, act));
+    if (gate_bias) {
+        fm_linear gate = projection(run, at, normed, w, 3, 1); /* A7:4 A8:3 A13:4 A14:4 */
+        gate.bias = gate_bias;
+        fm_call_linear(run, &gate, false, fm_run_at(qkvg, 3 * at->width, act));
+    }
+}
+
+static void part_bias_grad(fm_run *run, const fm_attention_shape *at, const void *dqkvg,
+                           int64_t part, fm_out dbias) {
+    if (dbias.data) {
+        fm_call_sum(run, 1, at->n0 * at->n1, at->width, 0, 4 * at->width,
+                    fm_run_at(dqkvg, part * at->width, run->kernels->act), dbias, true);
+    }
 }
 
 void fm_attention_project_grad(fm_run *run, const fm_attention_shape *at, const void *normed,
                                const void *w, const void *dqkvg, fm_out dnormed, fm_out dw,
-                               fm_out dgate_bias) {
-    fm_linear all = projection(at, normed, w, 4);
+                               fm_out dq_bias, fm_out dgate_bias) {
+    fm_linear all = projection(run, at, normed, w, 0, 4);
     fm_call_linear_grad(run, &all, dqkvg, dnormed, dw, (fm_out){0});
-    fm_call_sum(run, 1, at->n0 * at->n1, at->width, 0, 4 * at->width,
-                fm_run_at(dqkvg, 3 * at->width, run->kernels->act), dgate_bias, true);
+    part_bias_grad(run, at, dqkvg, 0, dq_bias);
+    part_bias_grad(run, at, dqkvg, 3, dgate_bias);
 }
 
 fm_linear fm_attention_bias(int64_t rows, int64_t c, int64_t n_head, const void *normed,
@@ -170,13 +187,14 @@ static fm_norm norm_z(fm_run *run, const fm_node *node) {
 
 static void project(fm_run *run, const fm_node *node) {
     const fm_attention_shape *at = &((const attributes *)node->attributes)->shape;
-    fm_norm normed = norm_x(run, node); /* A7:1 A8:1 A13:1 A14:1 */
+    fm_norm normed = norm_x(run, node); /* A7:1 A8:1 A13:1 A14:1 AF3-24:4 */
     fm_attention_project(run, at, normed.y, fm_run_param(run, node, P_QKVG),
-                         fm_run_param(run, node, P_GATE_BIAS), fm_run_saved(run, node, S_QKVG));
+                         fm_run_param(run, node, P_Q_BIAS), fm_run_param(run, node, P_GATE_BIAS),
+                         fm_run_saved(run, node, S_QKVG));
     if (has_bias(at)) {
         bool row = at->axial == FM_AXIAL_ROW;
         fm_norm from = row ? norm_z(run, node) : normed;
-        fm_linear bias = bias_projection(run, node, from.y); /* A7:3 A13:3 A14:3 */
+        fm_linear bias = bias_projection(run, node, from.y); /* A7:3 A13:3 A14:3 AF3-24:8 */
         fm_call_linear(run, &bias, false, fm_run_saved(run, node, S_BIAS));
     }
 }
@@ -187,13 +205,13 @@ static void forward(fm_run *run, const fm_node *node) {
     project(run, node);
     fm_run_release(run, mark);
     fm_attention core = core_of(run, node);
-    fm_call_attention(run, &core); /* A7:5-6 A8:4-5 A13:5-6 A14:5-6 */
+    fm_call_attention(run, &core); /* A7:5-6 A8:4-5 A13:5-6 A14:5-6 AF3-24:10 */
     if (!fm_run_wants_output(run)) {
         return;
     }
     void *update = fm_run_workspace_act(run, at->n0 * at->n1 * at->c);
     fm_linear out = out_projection(run, node);
-    fm_call_linear(run, &out, false, update); /* A7:7 A8:6 A13:7 A14:7 */
+    fm_call_linear(run, &out, false, update); /* A7:7 A8:6 A13:7 A14:7 AF3-24:11 */
     const void *residual = node->residual < 0 ? NULL : fm_run_input(run, node, IN_X);
     fm_call_update(run, node, &at->update, residual, update, fm_run_output(run, node, 0));
 }
@@ -214,6 +232,7 @@ static void project_backward(fm_run *run, const fm_node *node, const void *dqkvg
     void *dnormed = fm_run_workspace_act(run, at->n0 * at->n1 * at->c);
     fm_attention_project_grad(run, at, normed.y, fm_run_param(run, node, P_QKVG), dqkvg,
                               (fm_out){dnormed, FM_WRITE}, fm_run_param_gradient(run, node, P_QKVG),
+                              fm_run_param_gradient(run, node, P_Q_BIAS),
                               fm_run_param_gradient(run, node, P_GATE_BIAS));
     if (has_bias(at) && at->axial != FM_AXIAL_ROW) {
         bias_backward(run, node, normed.y, dbias, (fm_out){dnormed, FM_ADD});
@@ -291,11 +310,12 @@ fm_tensor_ref fm_op_attention(fm_tape *tape, const char *name, fm_axial axial, f
     fm_node_input(tape, node, x, true);
     fm_node_input(tape, node, mask, true);
     fm_node_input(tape, node, z, true);
-    const fm_param_ref params[] = {weights->norm,  weights->qkvg,     weights->gate_bias,
-                                   weights->out,   weights->out_bias, weights->bias,
-                                   weights->norm_z};
-    int n_param = axial == FM_AXIAL_ROW ? 7 : axial == FM_AXIAL_COLUMN ? 5 : 6;
-    for (int i = 0; i < n_param; i++) {
+    const fm_param_ref params[N_PARAM] = {weights->norm,      weights->qkvg,  weights->q_bias,
+                                          weights->gate_bias, weights->out,   weights->out_bias,
+                                          weights->bias,      weights->norm_z};
+    assert((weights->norm_z != FM_PARAM_NONE) == (axial == FM_AXIAL_ROW));
+    assert((weights->bias != FM_PARAM_NONE) == has_bias(shape));
+    for (int i = 0; i < N_PARAM; i++) {
         fm_node_param(tape, node, params[i]);
     }
     if (axial == FM_AXIAL_ROW) {

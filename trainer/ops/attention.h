@@ -1,4 +1,5 @@
-/* attention.h: the gated self-attention sublayers of the Evoformer over one axis of a 2-D array.
+/* attention.h: the gated self-attention sublayers of the Evoformer, and those of the Pairformer,
+ * over one axis of a 2-D array.
  *
  *     row       MSA row attention with pair bias (A7): along residues, bias from the pair array
  *     column    MSA column attention (A8): along sequences
@@ -10,6 +11,10 @@
  * with q k v g linear in LayerNorm(x), one fused projection; b linear in LayerNorm(z), or in
  * LayerNorm(x) for the triangles. Masked keys get -1e9. Dropout shares its mask over axis 0 (row,
  * starting) or axis 1 (ending); none in columns.
+ *
+ * Pairformer: row is attention with pair bias without a conditioning (AF3-24), x the single
+ * representation as the one row of [1, N, c_s], with a bias for q and none for the gate and the
+ * output; starting and ending (AF3's 14 and 15) have no biases at all.
  *
  * x [n0, n1, c]: [N_seq, N_res, c_m] or [N_res, N_res, c_z]; mask [n0, n1]; z [N_res, N_res, c_z].
  * Saved: q k v g, the gated output, the rows' log-sum-exp, the bias. */
@@ -28,8 +33,9 @@ typedef enum fm_axial {
 typedef struct fm_attention_weights {
     fm_param_ref norm;          /* [2, c] */
     fm_param_ref qkvg;          /* [4 * N_head * c_head, c] */
-    fm_param_ref gate_bias;     /* [N_head * c_head] */
-    fm_param_ref out, out_bias; /* [c, N_head * c_head], [c] */
+    fm_param_ref gate_bias;     /* [N_head * c_head] or FM_PARAM_NONE */
+    fm_param_ref q_bias;        /* the same; the Evoformer has none */
+    fm_param_ref out, out_bias; /* [c, N_head * c_head], [c] or FM_PARAM_NONE */
     fm_param_ref bias;          /* [N_head, c_z]; FM_PARAM_NONE in columns */
     fm_param_ref norm_z;        /* [2, c_z]; row only */
     int64_t n_head, c_head;

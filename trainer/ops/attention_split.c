@@ -97,7 +97,7 @@ fm_tensor_ref fm_op_attention_bias(fm_tape *tape, const char *name, fm_axial axi
 
 /* ---- q k v g --------------------------------------------------------------------------------- */
 
-enum { PP_NORM, PP_QKVG, PP_GATE_BIAS };
+enum { PP_NORM, PP_QKVG, PP_Q_BIAS, PP_GATE_BIAS };
 
 static fm_norm project_norm(fm_run *run, const fm_node *node) {
     const fm_attention_shape *at = node->attributes;
@@ -111,7 +111,8 @@ static void project_forward(fm_run *run, const fm_node *node) {
     }
     fm_norm normed = project_norm(run, node);
     fm_attention_project(run, node->attributes, normed.y, fm_run_param(run, node, PP_QKVG),
-                         fm_run_param(run, node, PP_GATE_BIAS), fm_run_output(run, node, 0));
+                         fm_run_param(run, node, PP_Q_BIAS), fm_run_param(run, node, PP_GATE_BIAS),
+                         fm_run_output(run, node, 0));
 }
 
 static void project_backward(fm_run *run, const fm_node *node) {
@@ -121,6 +122,7 @@ static void project_backward(fm_run *run, const fm_node *node) {
     fm_attention_project_grad(run, at, normed.y, fm_run_param(run, node, PP_QKVG),
                               fm_run_output_gradient(run, node, 0), (fm_out){dnormed, FM_WRITE},
                               fm_run_param_gradient(run, node, PP_QKVG),
+                              fm_run_param_gradient(run, node, PP_Q_BIAS),
                               fm_run_param_gradient(run, node, PP_GATE_BIAS));
     fm_call_norm_grad(run, &normed, dnormed, fm_run_gradient(run, node, 0),
                       fm_run_param_gradient(run, node, PP_NORM));
@@ -141,6 +143,7 @@ fm_tensor_ref fm_op_attention_project(fm_tape *tape, const char *name, fm_tensor
     fm_node_input(tape, node, x, true);
     fm_node_param(tape, node, weights->norm);
     fm_node_param(tape, node, weights->qkvg);
+    fm_node_param(tape, node, weights->q_bias);
     fm_node_param(tape, node, weights->gate_bias);
     fm_tensor out = fm_tensor_of_width(in, name, 4 * at->width);
     return fm_node_output_described(tape, node, &out);
