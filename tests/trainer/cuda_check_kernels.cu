@@ -264,6 +264,16 @@ void check_attentions(void) {
                     {1, 24, 256, 256, 4, 32, 128, true, true, true, true, false, 50, W});
     check_attention("attention extra 256 8x8",
                     {1, 24, 256, 256, 8, 8, 64, false, true, true, true, false, 50, W});
+    check_attention("attention 150x290 8x32",
+                    {1, 19, 150, 290, 8, 32, 256, false, true, true, true, false, 50, W});
+    check_attention("attention 384 4x32 transposed",
+                    {1, 10, 384, 384, 4, 32, 128, true, true, true, true, false, 90, W});
+    check_attention("attention 70x140 c 32, nothing valid",
+                    {2, 2, 70, 140, 3, 32, 96, false, true, true, true, false, 0, W});
+    check_attention("attention 100x400 c 8, no bias",
+                    {1, 11, 100, 400, 4, 8, 32, true, true, false, true, false, 3, W});
+    check_attention("attention 300x200 c 16, no mask",
+                    {2, 5, 300, 200, 4, 16, 64, false, true, true, false, false, 3, W});
     check_attention("attention template 128 4x16",
                     {2, 16, 128, 128, 4, 16, 64, false, true, true, true, false, 50, W});
 }

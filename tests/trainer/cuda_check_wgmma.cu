@@ -165,7 +165,9 @@ template <int C> void check_put(const char *name) {
 void check_wgmma(void) {
     check_right<8>();
     check_right<16>();
+    check_right<24>();
     check_right<32>();
+    check_right<40>();
     check_right<64>();
     check_right<128>();
     check_right<256>();

@@ -149,12 +149,55 @@ __global__ void __launch_bounds__(TILE_THREADS, 5)
     store_output<C>(a, p, units.slope, o, largest, total);
 }
 
-void attention_pack_bias(fm_stream *stream, const fm_attention *args, const attention_space *places,
-                         bool exchanged) {
+/* Where the eight values of a lane lie: part `part` of the tile of 64 columns and 16 rows. */
+struct bias_place {
+    int64_t row, at; /* of the first of them */
+
+    __device__ bias_place(int64_t strip, int64_t column, int part, int lane)
+        : row(strip * 16 + lane / 4), at(column * TILE + part * 16 + 2 * (lane % 4)) {
+    }
+
+    /* The offset of value e, or -1 where there is none. */
+    __device__ int64_t offset(const fm_attention &a, bool exchanged, int e) const {
+        int64_t x = row + e / 2 % 2 * 8, y = at + e / 4 * 8 + e % 2;
+        int64_t query = exchanged ? y : x, key = exchanged ? x : y;
+        if (query >= a.n_query || key >= a.n_key) return -1;
+        return query * a.bias_stride[2] + key * a.bias_stride[3];
+    }
+};
+
+/* All H heads by a lane: it reads them together and exchanges them in registers. */
+template <int H>
+__global__ void __launch_bounds__(64)
+    pack_heads(fm_attention a, bf16 *packed, int strips, int columns, bool exchanged) {
+    int i = (int)(blockIdx.x * 64 + threadIdx.x), lane = i % 32, part = i / 32 % 4;
+    int column = i / 128 % columns, strip = i / 128 / columns % strips;
+    int group = i / 128 / columns / strips;
+    if (group >= a.n_group) return;
+    const bf16 *from = (const bf16 *)a.bias + group * a.bias_stride[0];
+    bias_place place(strip, column, part, lane);
+    pack<bf16, H> in[8];
+#pragma unroll
+    for (int e = 0; e < 8; e++) {
+        int64_t offset = place.offset(a, exchanged, e);
+        in[e] = {};
+        if (offset >= 0) in[e] = *(const pack<bf16, H> *)(from + offset);
+    }
+#pragma unroll
+    for (int head = 0; head < H; head++) {
+        pack<bf16, 8> out;
+#pragma unroll
+        for (int e = 0; e < 8; e++)
+            out.at[e] = in[e].at[head];
+        int64_t tile = ((int64_t)(group * H + head) * strips + strip) * columns + column;
+        *(pack<bf16, 8> *)(packed + (tile * 128 + part * 32 + lane) * 8) = out;
+    }
+}
+
+/* A head a thread. */
+static void pack_each(fm_stream *stream, const fm_attention *args, bf16 *packed, int64_t strips,
+                      int64_t columns, bool exchanged) {
     fm_attention a = *args;
-    int64_t columns = (exchanged ? places->ld_bias_t : places->ld_bias) / TILE;
-    int64_t strips = (exchanged ? places->ld_bias : places->ld_bias_t) / 16;
-    bf16 *packed = (bf16 *)(exchanged ? places->bias_t : places->bias);
     each(stream, a.n_group * strips * columns * 128 * a.n_head, [=] __device__(int64_t index) {
         int64_t head = index % a.n_head, rest = index / a.n_head;
         int lane = (int)(rest % 32), part = (int)(rest / 32 % 4);
@@ -162,25 +205,45 @@ void attention_pack_bias(fm_stream *stream, const fm_attention *args, const atte
         int64_t group = rest / 128 / columns / strips;
         const bf16 *from =
             (const bf16 *)a.bias + group * a.bias_stride[0] + head * a.bias_stride[1];
+        bias_place place(strip, column, part, lane);
         float value[8];
 #pragma unroll
         for (int e = 0; e < 8; e++) {
-            int64_t row = strip * 16 + lane / 4 + (e / 2 % 2) * 8;
-            int64_t at = column * TILE + (2 * part + e / 4) * 8 + 2 * (lane % 4) + e % 2;
-            int64_t query = exchanged ? at : row, key = exchanged ? row : at;
-            bool is_there = query < a.n_query && key < a.n_key;
-            value[e] =
-                is_there ? get(from[query * a.bias_stride[2] + key * a.bias_stride[3]]) : 0.0f;
+            int64_t offset = place.offset(a, exchanged, e);
+            value[e] = offset >= 0 ? get(from[offset]) : 0.0f;
         }
         int64_t tile = ((group * a.n_head + head) * strips + strip) * columns + column;
         store<bf16, 8>(packed + (tile * 128 + part * 32 + lane) * 8, value);
     });
 }
 
+void attention_pack_bias(fm_stream *stream, const fm_attention *a, const attention_space *places,
+                         bool exchanged) {
+    int64_t columns = (exchanged ? places->ld_bias_t : places->ld_bias) / TILE;
+    int64_t strips = (exchanged ? places->ld_bias : places->ld_bias_t) / 16;
+    bf16 *packed = (bf16 *)(exchanged ? places->bias_t : places->bias);
+    int64_t lanes = a->n_group * strips * columns * 128, heads = a->n_head;
+    bool is_together = (heads == 4 || heads == 8) && a->bias_stride[1] == 1 &&
+                       (uintptr_t)a->bias % (size_t)(2 * heads) == 0 && lanes < 1 << 30;
+    for (int i = 0; i < 4; i++)
+        is_together = is_together && (i == 1 || a->bias_stride[i] % heads == 0);
+    if (!is_together) {
+        pack_each(stream, a, packed, strips, columns, exchanged);
+        return;
+    }
+    (heads == 4 ? pack_heads<4> : pack_heads<8>)<<<(unsigned)(lanes / 64), 64, 0, queue(stream)>>>(
+        *a, packed, (int)strips, (int)columns, exchanged);
+    FM_LAUNCHED();
+}
+
 void attention_mma(fm_stream *stream, const fm_attention *a, void *workspace) {
     attention_space space;
     attention_mma_layout(a, false, workspace, &space);
     if (a->bias) attention_pack_bias(stream, a, &space, false);
+    if (attention_wgmma_takes(a)) {
+        attention_wgmma(stream, a, &space);
+        return;
+    }
     unsigned blocks = (unsigned)(a->n_group * a->n_batch * a->n_head * divide_up(a->n_query, TILE));
     if (a->c_head <= 16) {
         mma_forward<16><<<blocks, TILE_THREADS, 0, queue(stream)>>>(*a, space);

@@ -84,12 +84,14 @@ __device__ inline uint64_t operand_after(uint64_t operand, int elements) {
 
 /* wgmma<MA, MB>(d, a, b, add): d = A B, or d += A B with `add`; A, B by descriptors.
  * wgmma<MB>(d, a, b, add): A from registers, one step of tile_rows or accumulator_rows.
- * N = 8, 16, 32, 64, 128, 256 by the type of d. */
+ * N = 8, 16, 24, 32, 40, 64, 128, 256 by the type of d. */
 #define FM_LIST_TEN(t)                                                                             \
     "%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t "7,%" #t "8,%" #t "9"
 #define FM_LIST_8 "%0,%1,%2,%3"
 #define FM_LIST_16 FM_LIST_8 ",%4,%5,%6,%7"
+#define FM_LIST_24 FM_LIST_TEN() ",%10,%11"
 #define FM_LIST_32 FM_LIST_TEN() ",%10,%11,%12,%13,%14,%15"
+#define FM_LIST_40 FM_LIST_TEN() "," FM_LIST_TEN(1)
 #define FM_LIST_64 FM_LIST_TEN() "," FM_LIST_TEN(1) "," FM_LIST_TEN(2) ",%30,%31"
 #define FM_LIST_128                                                                                \
     FM_LIST_TEN()                                                                                  \
@@ -102,7 +104,9 @@ __device__ inline uint64_t operand_after(uint64_t operand, int elements) {
 
 #define FM_ACC_8(n) "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])
 #define FM_ACC_16(n) FM_ACC_8(n), FM_ACC_8(n + 1)
+#define FM_ACC_24(n) FM_ACC_16(n), FM_ACC_8(n + 2)
 #define FM_ACC_32(n) FM_ACC_16(n), FM_ACC_16(n + 2)
+#define FM_ACC_40(n) FM_ACC_32(n), FM_ACC_8(n + 4)
 #define FM_ACC_64(n) FM_ACC_32(n), FM_ACC_32(n + 4)
 #define FM_ACC_128(n) FM_ACC_64(n), FM_ACC_64(n + 8)
 #define FM_ACC_256(n) FM_ACC_128(n), FM_ACC_128(n + 16)
@@ -129,7 +133,9 @@ __device__ inline uint64_t operand_after(uint64_t operand, int elements) {
     }
 FM_WGMMA(8, 4, 5, 6, 7, 8, 9, 10)
 FM_WGMMA(16, 8, 9, 10, 11, 12, 13, 14)
+FM_WGMMA(24, 12, 13, 14, 15, 16, 17, 18)
 FM_WGMMA(32, 16, 17, 18, 19, 20, 21, 22)
+FM_WGMMA(40, 20, 21, 22, 23, 24, 25, 26)
 FM_WGMMA(64, 32, 33, 34, 35, 36, 37, 38)
 FM_WGMMA(128, 64, 65, 66, 67, 68, 69, 70)
 FM_WGMMA(256, 128, 129, 130, 131, 132, 133, 134)
