@@ -60,6 +60,7 @@ typedef struct settings {
 /* What a step's samples gave, summed. */
 typedef struct step_sums {
     double loss, distogram, masked_msa, norm, wait_s;
+    uint64_t done_ns; /* the device's clock after the last */
     double structure[FM_STRUCTURE_TERMS];
     double score[FM_METRICS_SCORES];
     uint32_t n_scored; /* samples with a score */
@@ -89,10 +90,10 @@ typedef struct train_run {
     fm_event_file *events; /* NULL: not asked for */
     bool terminal;
     flight flight[FM_MOST_QUEUED];
-    uint64_t n_queued, n_collected;   /* samples */
-    step_sums sums;                   /* of the step that is being collected */
-    uint64_t queued_step, step_ns;    /* updates queued; when the last collected one was over */
-    uint64_t n_step, start_ns;        /* updates collected, of the whole run; monotonic */
+    uint64_t n_queued, n_collected; /* samples */
+    step_sums sums;                 /* of the step that is being collected */
+    uint64_t queued_step, done_ns; /* updates queued; the device's clock after the last collected */
+    uint64_t n_step, start_ns;     /* updates collected, of the whole run; monotonic */
     uint64_t first_step, saved_step;  /* where this process went on; of the newest checkpoint */
     fm_token token;                   /* samples that the updates so far have seen */
     double first_sum, last[N_WINDOW]; /* losses of the first and of the newest N_WINDOW steps */
@@ -341,6 +342,7 @@ static void add_result(step_sums *sums, const flight *f, const fm_sample_result 
     sums->distogram += result->distogram;
     sums->masked_msa += result->masked_msa;
     sums->norm += result->gradient_norm;
+    sums->done_ns = result->done_ns;
     for (int i = 0; i < FM_STRUCTURE_TERMS; i++)
         sums->structure[i] += result->structure[i];
 }
@@ -384,7 +386,8 @@ static double wall_s(void) {
 static fm_status finish_step(train_run *run, double rate, fm_error *reterr) {
     uint32_t n = fm_loader_get_stream(run->loader)->samples_per_step;
     const step_sums *sums = &run->sums;
-    uint64_t now_ns = fm_clock_ns();
+    /* By the device's clock: the host may learn of a step's end when the next is well under way. */
+    uint64_t step_ns = run->done_ns ? sums->done_ns - run->done_ns : fm_clock_ns() - run->start_ns;
     run->n_step++;
     fm_metrics_step step = {
         .step = run->n_step,
@@ -396,10 +399,10 @@ static fm_status finish_step(train_run *run, double rate, fm_error *reterr) {
         .term = {{"distogram", sums->distogram / n}, {"masked_msa", sums->masked_msa / n}},
         .grad_norm = sums->norm / n,
         .learning_rate = rate,
-        .step_s = (double)(now_ns - run->step_ns) * 1e-9,
+        .step_s = (double)step_ns * 1e-9,
         .data_wait_s = sums->wait_s,
     };
-    run->step_ns = now_ns;
+    run->done_ns = sums->done_ns;
     add_structure_terms(run->trainer, sums->structure, n, &step);
     for (uint32_t i = 0; sums->n_scored && i < FM_METRICS_SCORES; i++) {
         step.score[i].name = score_names[i];
@@ -522,7 +525,7 @@ static fm_status train(train_run *run, fm_error *reterr) {
     if (status != FM_OK) return status;
     catch_signals();
     announce(run);
-    run->start_ns = run->step_ns = fm_clock_ns();
+    run->start_ns = fm_clock_ns();
     run->queued_step = run->n_step;
     while (status == FM_OK && run->queued_step < run->set->steps && !stop_asked)
         status = queue_step(run, reterr);

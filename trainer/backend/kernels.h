@@ -563,6 +563,7 @@ enum { FM_RECORD_TERMS = 12 };
 typedef struct fm_record {
     double term[FM_RECORD_TERMS];
     double norm_squared;
+    uint64_t done_ns; /* the device's clock when this was written (fm_device.stamp) */
     uint32_t nonfinite, reserved;
 } fm_record;
 

@@ -93,6 +93,7 @@ typedef struct fm_sample_result {
     double loss, distogram, masked_msa;
     double structure[FM_STRUCTURE_TERMS]; /* 0 where there is no such term */
     double gradient_norm;                 /* before clipping */
+    uint64_t done_ns;                     /* the device's clock when it was done */
 } fm_sample_result;
 
 /* With FM_RECOMPUTE_AUTO the dry run is repeated to find the least recomputation that stays within

@@ -1,4 +1,5 @@
 /* device.cu: streams, events, page-locked memory and captured graphs; see ../device.h. */
+#include "trainer/backend/cuda/clock.cuh"
 #include "trainer/backend/cuda/families.cuh"
 
 #include <string.h>
@@ -120,9 +121,7 @@ static fm_graph_size graph_measure(const fm_graph *graph) {
 }
 
 __global__ void stamp_kernel(uint64_t *ns) {
-    uint64_t now;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-    *ns = now;
+    *ns = device_clock_ns();
 }
 
 static void stamp(fm_stream *stream, uint64_t *ns) {

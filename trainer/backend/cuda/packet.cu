@@ -1,5 +1,6 @@
 /* packet.cu: taking the next packet of a ring, and reporting what a sample gave. Which packet, and
  * how large it is, is known on the device alone: the grid is the same for all. */
+#include "trainer/backend/cuda/clock.cuh"
 #include "trainer/backend/cuda/families.cuh"
 
 namespace fm_cuda {
@@ -94,6 +95,7 @@ __global__ void report_kernel(fm_report a) {
         if (i < a.n_term) record->term[i] = (double)*(const float *)a.term[i];
     record->norm_squared = a.step->norm_squared;
     record->nonfinite = a.step->nonfinite;
+    record->done_ns = device_clock_ns();
     __threadfence_system();
     ++*a.n_made;
 }

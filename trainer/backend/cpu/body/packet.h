@@ -69,5 +69,6 @@ static void report(fm_stream *stream, const fm_report *args) {
         record->term[i] = (double)*(const real *)args->term[i];
     record->norm_squared = args->step->norm_squared;
     record->nonfinite = args->step->nonfinite;
+    fm_cpu_device.stamp(NULL, &record->done_ns);
     ++*args->n_made;
 }
