@@ -1,5 +1,6 @@
-/* kbench_attention.cu: gated attention at the shapes of every stack, initial training and "ft"
- * (fine-tuning). FLOPs: the matrix products, two forward and five backward, logits made again. */
+/* kbench_attention.cu: gated attention at the shapes of every stack, initial training, "ft"
+ * (fine-tuning), and "af3": the Pairformer's (its triangle attention is "ft"'s). FLOPs: the matrix
+ * products, two forward and five backward, logits made again. */
 #include "tests/bench/kbench.cuh"
 
 #include <math.h>
@@ -127,6 +128,8 @@ void add_attention_cases(void) {
         [](bench &b) { one_query(b, 256, 1024, 8, 8); });
     add("template pointwise attention 65536x4 4x16", {0, 0}, how,
         [](bench &b) { pointwise(b, 65536, 4, 4, 16); });
+    add_core("af3 single attention 384 16x24", {0, 0}, {1, 384, 16, 24, BIASED | MASKED});
+    add_core("af3 single attention 256 16x24", {0, 0}, {1, 256, 16, 24, BIASED | MASKED});
     add_core("ft triangle attention 384 4x32", {1.910, 3.381}, {384, 384, 4, 32, BIASED});
     add_core("ft row attention 512x384 8x32", {0, 0}, {512, 384, 8, 32, BIASED});
     add_core("ft column attention 384x512 8x32", {0, 0}, {384, 512, 8, 32, TRANSPOSED});

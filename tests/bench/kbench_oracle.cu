@@ -1,8 +1,8 @@
 /* kbench_oracle.cu: what kbench compares with: naive kernels written for it alone, one thread an
- * element of the output, f32 operands, sums in f64. Here: products, layer norm, gates, sums,
- * dropout, optimiser. The cores are in kbench_oracle_cores.cu. What neither replaces stays the f32
- * table's, which for entries of one template is no independent kernel: cuda_check holds those to
- * the CPU. */
+ * element of the output, f32 operands, sums in f64. Here: products, layer norm, gates, SwiGLU,
+ * sums, dropout, optimiser. The cores are in kbench_oracle_cores.cu. What neither replaces stays
+ * the f32 table's, which for entries of one template is no independent kernel: cuda_check holds
+ * those to the CPU. */
 #include "tests/bench/kbench.cuh"
 #include "trainer/backend/cuda/common.cuh"
 
@@ -140,6 +140,28 @@ static void gate_grad(fm_stream *stream, const fm_gate *args, const fm_gate_grad
     });
 }
 
+static void swiglu(fm_stream *stream, const fm_swiglu *args) {
+    fm_swiglu s = *args;
+    each(stream, s.rows * s.c, [=] __device__(int64_t i) {
+        int64_t r = i / s.c, c = i % s.c;
+        const float *x = (const float *)s.x + r * s.ldx + c;
+        ((float *)s.y)[r * s.ldy + c] = (float)(x[0] * sigmoid(x[0]) * x[s.c]);
+    });
+}
+
+static void swiglu_grad(fm_stream *stream, const fm_swiglu *args, const void *dy, fm_out dx) {
+    fm_swiglu s = *args;
+    each(stream, s.rows * s.c, [=] __device__(int64_t i) {
+        int64_t r = i / s.c, c = i % s.c;
+        const float *x = (const float *)s.x + r * s.ldx + c;
+        double a = x[0], b = x[s.c], open = sigmoid(a), d = ((const float *)dy)[r * s.ldy + c];
+        float *down = (float *)dx.data + r * s.ldx + c;
+        if (s.y) ((float *)s.y)[r * s.ldy + c] = (float)(a * open * b);
+        put(down, dx.beta, d * b * (open + a * open * (1 - open)));
+        put(down + s.c, dx.beta, d * a * open);
+    });
+}
+
 static size_t sum_workspace(int64_t, int64_t, int64_t) {
     return 0;
 }
@@ -238,6 +260,7 @@ const fm_kernels *oracle_table(void) {
     table.layernorm = layernorm;
     table.layernorm_grad_workspace = no_workspace, table.layernorm_grad = layernorm_grad;
     table.gate = gate, table.gate_grad = gate_grad;
+    table.swiglu = swiglu, table.swiglu_grad = swiglu_grad;
     table.sum_workspace = sum_workspace, table.sum = sum;
     table.dropout = dropout, table.dropout_grad = dropout_grad;
     table.grad_norm_workspace = grad_norm_workspace, table.grad_norm = grad_norm;

@@ -1,4 +1,4 @@
-/* kbench_rows.cu: layer norm, gates, dropout and residual, sums over rows. */
+/* kbench_rows.cu: layer norm, gates, SwiGLU, dropout and residual, sums over rows. */
 #include "tests/bench/kbench.cuh"
 
 namespace kbench {
@@ -46,6 +46,21 @@ void gate(bench &b, int64_t rows, int64_t c) {
     b.part("bwd", 0, 5 * size, [=](fm_stream *q) { k->gate_grad(q, &a, &g); });
 }
 
+/* Between the products of an AlphaFold 3 transition of hidden = 4 c; backward makes the product
+ * again, as the op has it. */
+void swiglu(bench &b, int64_t rows, int64_t hidden) {
+    const fm_kernels *k = b.k;
+    int64_t n = rows * hidden;
+    fm_swiglu a = {rows, hidden, 2 * hidden, hidden, b.act(2 * n, 3), b.out("y", n)};
+    fm_swiglu again = a;
+    again.y = b.out("y again", n);
+    const void *dy = b.act(n);
+    fm_out dx = b.grad("dx", 2 * n);
+    double size = b.size((double)n);
+    b.part("fwd", 0, 3 * size, [=](fm_stream *q) { k->swiglu(q, &a); });
+    b.part("bwd", 0, 6 * size, [=](fm_stream *q) { k->swiglu_grad(q, &again, dy, dx); });
+}
+
 void dropout(bench &b, int64_t n0, int64_t n1, int64_t c, double rate) {
     const fm_kernels *k = b.k;
     int64_t n = n0 * n1 * c;
@@ -89,6 +104,11 @@ void add_row_cases(void) {
     add_layernorm("ft layer norm 196608x256", {0.252, 0.523}, 196608, 256);
     add_layernorm("ft layer norm 147456x128", {0.162, 0.331}, 147456, 128);
     add("gate 65536x128", {0, 0}, how, [](bench &b) { gate(b, 65536, 128); });
+    /* Peers: PyTorch's eager silu(a) * b and its gradient, without the product again. */
+    add("af3 swiglu pair 65536x512", {0.190, 0.504}, how, [](bench &b) { swiglu(b, 65536, 512); });
+    add("af3 swiglu pair 147456x512", {0.408, 1.101}, how,
+        [](bench &b) { swiglu(b, 147456, 512); });
+    add("af3 swiglu single 384x1536", {0, 0}, how, [](bench &b) { swiglu(b, 384, 1536); });
     add("dropout and residual 256x256x128", {0, 0}, how,
         [](bench &b) { dropout(b, 256, 256, 128, 0.25); });
     add("dropout and residual 128x256x256", {0, 0}, how,

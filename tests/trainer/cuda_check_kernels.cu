@@ -155,6 +155,23 @@ void check_gate(const char *name, int64_t rows, int64_t c, int64_t gap, bool mas
     });
 }
 
+/* Gaps of both kinds; the gradient also makes y again, in a place of its own and in dy's. */
+void check_swiglu(const char *name, int64_t rows, int64_t c, int64_t gap, fm_beta beta) {
+    check(name, 2, [=](work_bench &b) {
+        int64_t ldx = 2 * c + gap, ldy = c + gap;
+        fm_swiglu a = {rows, c, ldx, ldy, b.act(rows * ldx, 4), b.out(rows * ldy)};
+        b.k->swiglu(NULL, &a);
+        void *dy = b.act(rows * ldy);
+        a.y = b.out(rows * ldy);
+        b.k->swiglu_grad(NULL, &a, dy, b.grad(rows * ldx, beta));
+        a.y = b.out(rows * ldy);
+        b.k->copy(NULL, rows * ldy, dy, a.y);
+        b.k->swiglu_grad(NULL, &a, a.y, b.grad(rows * ldx, beta));
+        a.y = NULL;
+        b.k->swiglu_grad(NULL, &a, dy, b.grad(rows * ldx, FM_ADD));
+    });
+}
+
 void check_rows(int64_t rows, int64_t c) {
     check("bias_add", 1, [=](work_bench &b) {
         b.k->bias_add(NULL, rows, c, b.act(rows * c), b.act(c), b.out(rows * c));
@@ -254,6 +271,14 @@ void check_attentions(void) {
                     {1, 2, 129, 65, 3, 8, 24, false, true, true, true, false, 5, A});
     check_attention("attention 70 c 24, no gate",
                     {1, 2, 70, 70, 2, 24, 48, false, false, true, false, false, 5, W});
+    check_attention("attention single 16x24",
+                    {1, 1, 384, 384, 16, 24, 384, false, true, true, true, false, 50, W});
+    check_attention("attention single 77 16x24",
+                    {1, 1, 77, 77, 16, 24, 384, false, true, true, true, false, 5, A});
+    check_attention("attention single 200 16x24, no mask",
+                    {1, 1, 200, 200, 16, 24, 384, false, true, true, false, false, 5, W});
+    check_attention("attention triangle 100 4x32",
+                    {1, 100, 100, 100, 4, 32, 128, false, true, true, true, false, 9, W});
     check_attention("attention 33 transposed",
                     {1, 33, 33, 33, 4, 32, 128, true, true, true, true, false, 7, W});
     check_attention("attention row 256 8x32",
@@ -646,6 +671,11 @@ void check_kernels(void) {
     check_layernorm("layernorm c 384", 259, 384, 0, FM_WRITE);
     check_gate("gate odd", 13, 7, 2, true);
     check_gate("gate 128", 1000, 128, 64, true);
+    check_swiglu("swiglu one", 1, 1, 0, FM_WRITE);
+    check_swiglu("swiglu odd", 13, 7, 3, FM_ADD);
+    check_swiglu("swiglu 512, gaps", 259, 512, 8, FM_ADD);
+    check_swiglu("swiglu 512", 4099, 512, 0, FM_WRITE);
+    check_swiglu("swiglu 1536", 384, 1536, 0, FM_WRITE);
     check_rows(129, 17);
     check_attentions();
     check_cores();

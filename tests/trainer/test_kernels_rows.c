@@ -1,4 +1,4 @@
-/* LayerNorm, gates, ReLU, bias, masks over rows, and dropout: formulas and differences. */
+/* LayerNorm, gates, SwiGLU, ReLU, bias, masks over rows, and dropout: formulas and differences. */
 #include "tests/trainer/kernel_check.h"
 
 typedef struct rows {
@@ -150,6 +150,69 @@ static void gates(void **state) {
                             .forward = gate_forward,
                             .backward = gate_backward,
                             .formula = gate_formula,
+                            .ctx = &r,
+                            .tolerance_f32 = 2e-6};
+        check_kernel(&test);
+    }
+}
+
+/* ---- swish(a) * b: the projection's rows lie ld apart ---- */
+
+static fm_swiglu bind_swiglu(const rows *r, void **in, void *y) {
+    return (fm_swiglu){r->n, r->c, r->ld, r->c, in[0], y};
+}
+
+static void swiglu_forward(const fm_kernels *k, const void *ctx, void **in, void *out) {
+    fm_swiglu a = bind_swiglu(ctx, in, out);
+    k->swiglu(NULL, &a);
+}
+
+/* Also asks for the product again, in dy's place: the bits of forward. */
+static void swiglu_backward(const fm_kernels *k, const void *ctx, void **in, const void *dout,
+                            fm_out *din) {
+    const rows *r = ctx;
+    size_t bytes = (size_t)(r->n * r->c) * fm_element_bytes(k->act);
+    void *y = check_workspace(bytes), *again = check_workspace(bytes);
+    swiglu_forward(k, ctx, in, y);
+    memcpy(again, dout, bytes);
+    fm_swiglu a = bind_swiglu(r, in, again);
+    k->swiglu_grad(NULL, &a, again, din[0]);
+    assert_memory_equal(again, y, bytes);
+    if (din[0].beta == FM_WRITE) {
+        a.y = NULL;
+        k->swiglu_grad(NULL, &a, dout, din[0]);
+    }
+    free(y), free(again);
+}
+
+static void swiglu_formula(const void *ctx, double **in, double *out) {
+    const rows *r = ctx;
+    for (int64_t at = 0; at < r->n * r->c; at++) {
+        const double *a = in[0] + at / r->c * r->ld + at % r->c;
+        out[at] = a[0] / (1 + exp(-a[0])) * a[r->c];
+    }
+}
+
+static void fill_swiglu(const void *ctx, double **in) {
+    const rows *r = ctx;
+    for (int64_t i = 0; i < r->n * r->ld; i++)
+        in[0][i] *= i % 5 == 0 ? 30 : 3;
+}
+
+static void swiglus(void **state) {
+    (void)state;
+    rows shapes[] = {{6, 5, 10, false}, {4, 3, 12, false}, {1, 1, 2, false}, {3, 70, 140, false}};
+    for (int i = 0; i < 4; i++) {
+        rows r = shapes[i];
+        kernel_case test = {.name = "swiglu",
+                            .n_in = 1,
+                            .in_size = {r.n * r.ld},
+                            .gap = {r.n * (r.ld - 2 * r.c)},
+                            .fill = fill_swiglu,
+                            .out_size = r.n * r.c,
+                            .forward = swiglu_forward,
+                            .backward = swiglu_backward,
+                            .formula = swiglu_formula,
                             .ctx = &r,
                             .tolerance_f32 = 2e-6};
         check_kernel(&test);
@@ -372,6 +435,7 @@ int main(void) {
         cmocka_unit_test(layer_normalisation),
         cmocka_unit_test(layernorm_of_an_offset),
         cmocka_unit_test(gates),
+        cmocka_unit_test(swiglus),
         cmocka_unit_test(relu_bias_and_row_masks),
         cmocka_unit_test(relu_does_not_hide_nan),
         cmocka_unit_test(shared_axis_dropout),

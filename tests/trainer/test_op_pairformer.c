@@ -1,10 +1,11 @@
-/* test_op_pairformer.c: the attention sublayers of a Pairformer block: attention with pair bias of
- * the single representation, triangle attention without biases. Against the algorithms written out,
- * central differences in f64, f32 against f64. */
+/* test_op_pairformer.c: the sublayers of a Pairformer block: SwiGLU transition, attention with pair
+ * bias of the single representation, triangle attention without biases. Against the algorithms
+ * written out, central differences in f64, f32 against f64, and one block of them. */
 #include "tests/trainer/op_check.h"
 
 #include "trainer/ops/attention.h"
 #include "trainer/ops/attention_split.h"
+#include "trainer/ops/swiglu_transition.h"
 
 /* ---- the algorithms written out -------------------------------------------------------------- */
 
@@ -98,6 +99,88 @@ static void assert_same_gradients(const op_bench *a, const op_bench *b) {
     assert_memory_equal(fm_tape_gradient(&a->tape, a->input_tensor[0]),
                         fm_tape_gradient(&b->tape, b->input_tensor[0]),
                         (size_t)op_input_count(a, 0) * sizeof(double));
+}
+
+/* ---- transition ------------------------------------------------------------------------------ */
+
+typedef struct transition {
+    int64_t n0, n1, c;
+    bool residual;
+    fm_keep keep;
+    fm_swiglu_transition_weights weights;
+} transition;
+
+static fm_tensor_ref build_transition(fm_tape *tape, const fm_tensor_ref *in, const void *context) {
+    const transition *t = context;
+    return fm_op_swiglu_transition(tape, "transition", in[0], &t->weights, t->residual, t->keep);
+}
+
+static fm_swiglu_transition_weights transition_weights(op_bench *bench, int64_t c, int64_t hidden) {
+    return (fm_swiglu_transition_weights){.norm = op_block(bench, 2, c),
+                                          .w1 = op_block(bench, 2 * hidden, c),
+                                          .w2 = op_block(bench, c, hidden),
+                                          .hidden = hidden};
+}
+
+static void begin_transition(op_bench *bench, transition *t, fm_element element, int64_t hidden) {
+    op_begin(bench, element);
+    op_input(bench, 3, (int64_t[]){t->n0, t->n1, t->c}, true);
+    t->weights = transition_weights(bench, t->c, hidden);
+    op_finish(bench, build_transition, t);
+}
+
+/* AF3-11, line by line. */
+static void transition_is_the_algorithm(op_bench *bench, const transition *t) {
+    int64_t rows = t->n0 * t->n1, c = t->c, hidden = t->weights.hidden;
+    const double *x = op_input_data(bench, 0), *w1 = param(bench, t->weights.w1);
+    double *normed = normalised(x, rows, c, param(bench, t->weights.norm));
+    double *a = projected(normed, rows, c, hidden, w1, NULL);
+    double *b = projected(normed, rows, c, hidden, w1 + hidden * c, NULL);
+    for (int64_t i = 0; i < rows * hidden; i++) {
+        a[i] *= sigmoid(a[i]) * b[i];
+    }
+    double *y = projected(a, rows, hidden, c, param(bench, t->weights.w2), NULL);
+    for (int64_t i = 0; t->residual && i < rows * c; i++) {
+        y[i] += x[i];
+    }
+    fm_tape_forward(&bench->tape, NULL);
+    assert_near(fm_tape_data(&bench->tape, bench->output_tensor), y, rows * c);
+    free(normed), free(a), free(b), free(y);
+}
+
+static void transitions(void **state) {
+    (void)state;
+    static const int64_t shapes[][4] = {{3, 5, 8, 32}, {1, 7, 6, 24}, {1, 1, 5, 3}, {2, 2, 9, 36}};
+    for (int i = 0; i < 4; i++) {
+        for (int residual = 0; residual < 2; residual++) {
+            transition t = {
+                .n0 = shapes[i][0], .n1 = shapes[i][1], .c = shapes[i][2], .residual = residual};
+            op_bench bench, single;
+            begin_transition(&bench, &t, FM_ELEMENT_F64, shapes[i][3]);
+            transition_is_the_algorithm(&bench, &t);
+            begin_transition(&single, &t, FM_ELEMENT_F32, shapes[i][3]);
+            assert_single_is_near(&single, &bench);
+            op_end(&single);
+            op_check_gradients(&bench);
+            op_end(&bench);
+        }
+    }
+}
+
+static void recomputing_the_projection_changes_no_bit(void **state) {
+    (void)state;
+    transition keep = {.n0 = 3, .n1 = 5, .c = 8, .residual = true}, drop = keep;
+    drop.keep = FM_RECOMPUTE;
+    op_bench a, b;
+    begin_transition(&a, &keep, FM_ELEMENT_F64, 32);
+    begin_transition(&b, &drop, FM_ELEMENT_F64, 32);
+    run(&a), run(&b);
+    assert_int_equal(fm_tape_used_bytes(&a.tape), a.tape.size.arena_bytes);
+    assert_int_equal(fm_tape_used_bytes(&b.tape), b.tape.size.arena_bytes);
+    assert_int_equal(a.tape.size.n_step + 1, b.tape.size.n_step);
+    assert_same_gradients(&a, &b);
+    op_end(&a);
+    op_end(&b);
 }
 
 /* ---- attention ------------------------------------------------------------------------------- */
@@ -289,10 +372,58 @@ static void split_and_recomputed_attention_have_the_same_bits(void **state) {
     }
 }
 
+/* ---- a block --------------------------------------------------------------------------------- */
+
+enum { N = 5, C_S = 6, C_Z = 8 };
+
+typedef struct block {
+    fm_attention_weights starting, ending, single;
+    fm_swiglu_transition_weights pair_transition, single_transition;
+} block;
+
+/* AF3-17 but its triangle multiplications. Inputs: s [1, N, c_s], its mask [1, N], z, z's mask. */
+static fm_tensor_ref build_block(fm_tape *tape, const fm_tensor_ref *in, const void *context) {
+    const block *w = context;
+    fm_tensor_ref s = in[0], z = in[2], none = FM_TENSOR_NONE;
+    z = fm_op_attention(tape, "starting", FM_AXIAL_STARTING, z, in[3], none, &w->starting, true,
+                        0.25);
+    z = fm_op_attention(tape, "ending", FM_AXIAL_ENDING, z, in[3], none, &w->ending, true, 0.25);
+    z = fm_op_swiglu_transition(tape, "pair", z, &w->pair_transition, true, FM_RECOMPUTE);
+    s = fm_op_attention(tape, "single", FM_AXIAL_ROW, s, in[1], z, &w->single, true, 0);
+    return fm_op_swiglu_transition(tape, "single", s, &w->single_transition, true, FM_KEEP);
+}
+
+static void a_block_has_the_gradients_of_differences(void **state) {
+    (void)state;
+    op_bench bench;
+    op_begin(&bench, FM_ELEMENT_F64);
+    op_input(&bench, 3, (int64_t[]){1, N, C_S}, true);
+    op_input(&bench, 2, (int64_t[]){1, N}, false);
+    op_input(&bench, 3, (int64_t[]){N, N, C_Z}, true);
+    op_input(&bench, 2, (int64_t[]){N, N}, false);
+    attention pair = {.axial = FM_AXIAL_STARTING, .c = C_Z, .n_head = 2, .c_head = 4};
+    attention single = {
+        .axial = FM_AXIAL_ROW, .c = C_S, .c_z = C_Z, .n_head = 2, .c_head = 3, .q_bias = true};
+    block w;
+    w.starting = attention_weights(&bench, &pair);
+    w.ending = attention_weights(&bench, &pair);
+    w.single = attention_weights(&bench, &single);
+    w.pair_transition = transition_weights(&bench, C_Z, 4 * C_Z);
+    w.single_transition = transition_weights(&bench, C_S, 4 * C_S);
+    op_finish(&bench, build_block, &w);
+    op_fill_mask(&bench, 1, 31);
+    op_fill_mask(&bench, 3, 32);
+    op_check_gradients(&bench);
+    op_end(&bench);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(transitions),
+        cmocka_unit_test(recomputing_the_projection_changes_no_bit),
         cmocka_unit_test(attention_in_all_forms),
         cmocka_unit_test(split_and_recomputed_attention_have_the_same_bits),
+        cmocka_unit_test(a_block_has_the_gradients_of_differences),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

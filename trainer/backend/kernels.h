@@ -114,6 +114,15 @@ typedef struct fm_gate_grad {
     fm_out dg, dx;  /* act [rows, c] with ldg, ldx */
 } fm_gate_grad;
 
+/* y[r, :] = swish(a[r, :]) * b[r, :], swish(a) = a * sigmoid(a), with a and b side by side in one
+ * projection [rows, 2c] (the transition of AlphaFold 3, AF3-11). Backward needs the projection
+ * alone. */
+typedef struct fm_swiglu {
+    int64_t rows, c, ldx, ldy;
+    const void *x; /* act [rows, 2c]: a, b */
+    void *y;       /* act [rows, c] */
+} fm_swiglu;
+
 /* ---- masked mean ---- */
 
 /* y[r, :] = sum_s mask[s, r] x[s, r, :] / (eps + sum_s mask[s, r]), x [n_s, n_r, c] and mask
@@ -458,6 +467,10 @@ typedef struct fm_kernels {
     void (*relu_grad)(fm_stream *stream, int64_t n, const void *y, const void *dy, fm_out dx);
     void (*gate)(fm_stream *stream, const fm_gate *args);
     void (*gate_grad)(fm_stream *stream, const fm_gate *args, const fm_gate_grad *grad);
+    void (*swiglu)(fm_stream *stream, const fm_swiglu *args);
+    /* dx [rows, 2c] with ldx from dy [rows, c] with ldy, and, unless args->y is NULL, y once more:
+     * the weight gradient of the layer after it reads it. y may be dy. */
+    void (*swiglu_grad)(fm_stream *stream, const fm_swiglu *args, const void *dy, fm_out dx);
     /* y[r, :] = scale[r] * x[r, :] (+ y): masks over rows; its own backward. y may be x. */
     void (*scale_rows)(fm_stream *stream, int64_t rows, int64_t c, int64_t ldx, int64_t ldy,
                        const void *scale, const void *x, fm_out y);

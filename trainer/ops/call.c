@@ -196,6 +196,18 @@ void fm_call_gate_grad(fm_run *run, const fm_gate *args, const fm_gate_grad *gra
     }
 }
 
+void fm_call_swiglu(fm_run *run, const fm_swiglu *args) {
+    if (!run->dry) {
+        run->kernels->swiglu(run->stream, args);
+    }
+}
+
+void fm_call_swiglu_grad(fm_run *run, const fm_swiglu *args, const void *dy, fm_out dx) {
+    if (!run->dry) {
+        run->kernels->swiglu_grad(run->stream, args, dy, dx);
+    }
+}
+
 void fm_call_scale_rows(fm_run *run, int64_t rows, int64_t c, const void *scale, const void *x,
                         fm_out y) {
     if (!run->dry) {

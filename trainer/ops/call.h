@@ -64,6 +64,8 @@ fm_dropout fm_update_dropout(const fm_run *run, const fm_node *node, const fm_up
 
 void fm_call_gate(fm_run *run, const fm_gate *args);
 void fm_call_gate_grad(fm_run *run, const fm_gate *args, const fm_gate_grad *grad);
+void fm_call_swiglu(fm_run *run, const fm_swiglu *args);
+void fm_call_swiglu_grad(fm_run *run, const fm_swiglu *args, const void *dy, fm_out dx);
 /* y[r, :] = scale[r] * x[r, :]; y may be x. Contiguous rows. */
 void fm_call_scale_rows(fm_run *run, int64_t rows, int64_t c, const void *scale, const void *x,
                         fm_out y);

@@ -42,6 +42,8 @@ template <typename T>
 void relu_grad(fm_stream *, int64_t n, const void *y, const void *dy, fm_out dx);
 template <typename T> void gate(fm_stream *, const fm_gate *);
 template <typename T> void gate_grad(fm_stream *, const fm_gate *, const fm_gate_grad *);
+template <typename T> void swiglu(fm_stream *, const fm_swiglu *);
+template <typename T> void swiglu_grad(fm_stream *, const fm_swiglu *, const void *dy, fm_out dx);
 template <typename T>
 void scale_rows(fm_stream *, int64_t rows, int64_t c, int64_t ldx, int64_t ldy, const void *scale,
                 const void *x, fm_out y);

@@ -301,6 +301,71 @@ void gate_grad(fm_stream *stream, const fm_gate *a, const fm_gate_grad *grad) {
     }
 }
 
+/* swish(a) * b: V elements of a row of y a thread, as gate. */
+template <typename T, int V> static void swiglu_as(fm_stream *stream, const fm_swiglu *args) {
+    fm_swiglu s = *args;
+    uint32_t width = (uint32_t)(s.c / V);
+    each(stream, s.rows * width, [=] __device__(int64_t i) {
+        int64_t r = (uint32_t)i / width, at = (uint32_t)i % width * (uint32_t)V;
+        const T *x = (const T *)s.x + r * s.ldx + at;
+        float a[V], b[V];
+        load<T, V>(x, a);
+        load<T, V>(x + s.c, b);
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            a[k] = a[k] * sigmoid(a[k]) * b[k];
+        store<T, V>((T *)s.y + r * s.ldy + at, a);
+    });
+}
+
+template <typename T, int V>
+static void swiglu_grad_as(fm_stream *stream, const fm_swiglu *args, const void *dy, fm_out dx) {
+    fm_swiglu s = *args;
+    uint32_t width = (uint32_t)(s.c / V);
+    each(stream, s.rows * width, [=] __device__(int64_t i) {
+        int64_t r = (uint32_t)i / width, at = (uint32_t)i % width * (uint32_t)V;
+        const T *x = (const T *)s.x + r * s.ldx + at;
+        T *down = (T *)dx.data + r * s.ldx + at;
+        float a[V], b[V], d[V];
+        load<T, V>(x, a);
+        load<T, V>(x + s.c, b);
+        load<T, V>((const T *)dy + r * s.ldy + at, d);
+#pragma unroll
+        for (int k = 0; k < V; k++) {
+            float open = sigmoid(a[k]), swish = a[k] * open;
+            a[k] = d[k] * b[k] * (open + swish * (1 - open));
+            b[k] *= swish;
+            d[k] *= swish;
+        }
+        if (s.y) store<T, V>((T *)s.y + r * s.ldy + at, b); /* may be dy, which has been read */
+        put_pack<T, V>(down, dx.beta, a);
+        put_pack<T, V>(down + s.c, dx.beta, d);
+    });
+}
+
+template <typename T> static bool swiglu_is_even(const fm_swiglu *a) {
+    assert(a->rows * a->c < (int64_t)1 << 32);
+    return is_aligned(a->x) && is_aligned(a->y) && is_whole<T>(a->c) && is_whole<T>(a->ldx) &&
+           is_whole<T>(a->ldy);
+}
+
+template <typename T> void swiglu(fm_stream *stream, const fm_swiglu *args) {
+    if (swiglu_is_even<T>(args)) {
+        swiglu_as<T, vector_of<T>()>(stream, args);
+    } else {
+        swiglu_as<T, 1>(stream, args);
+    }
+}
+
+template <typename T>
+void swiglu_grad(fm_stream *stream, const fm_swiglu *args, const void *dy, fm_out dx) {
+    if (swiglu_is_even<T>(args) && is_aligned(dy) && is_aligned(dx.data)) {
+        swiglu_grad_as<T, vector_of<T>()>(stream, args, dy, dx);
+    } else {
+        swiglu_grad_as<T, 1>(stream, args, dy, dx);
+    }
+}
+
 template <typename T>
 void scale_rows(fm_stream *stream, int64_t rows, int64_t c, int64_t ldx, int64_t ldy,
                 const void *scale, const void *x, fm_out y) {
@@ -380,6 +445,8 @@ void masked_mean_grad(fm_stream *stream, const fm_masked_mean *args, const void 
     template void relu_grad<T>(fm_stream *, int64_t, const void *, const void *, fm_out);          \
     template void gate<T>(fm_stream *, const fm_gate *);                                           \
     template void gate_grad<T>(fm_stream *, const fm_gate *, const fm_gate_grad *);                \
+    template void swiglu<T>(fm_stream *, const fm_swiglu *);                                       \
+    template void swiglu_grad<T>(fm_stream *, const fm_swiglu *, const void *, fm_out);            \
     template void scale_rows<T>(fm_stream *, int64_t, int64_t, int64_t, int64_t, const void *,     \
                                 const void *, fm_out);                                             \
     template void masked_mean<T>(fm_stream *, const fm_masked_mean *, void *);                     \

@@ -19,6 +19,7 @@ static fm_kernels make_table(const char *name, fm_element act, const fm_kernels 
     k.layernorm_grad_workspace = layernorm_grad_workspace, k.layernorm_grad = layernorm_grad<T>;
     k.bias_add = bias_add<T>, k.relu = relu<T>, k.relu_grad = relu_grad<T>;
     k.gate = gate<T>, k.gate_grad = gate_grad<T>, k.scale_rows = scale_rows<T>;
+    k.swiglu = swiglu<T>, k.swiglu_grad = swiglu_grad<T>;
     k.masked_mean = masked_mean<T>, k.masked_mean_grad = masked_mean_grad<T>;
     k.attention_workspace = attention_workspace<T>, k.attention = attention<T>;
     k.attention_grad_workspace = attention_grad_workspace<T>;

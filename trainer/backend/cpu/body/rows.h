@@ -144,6 +144,32 @@ static void gate_grad(fm_stream *stream, const fm_gate *a, const fm_gate_grad *g
     }
 }
 
+static void swiglu(fm_stream *stream, const fm_swiglu *args) {
+    (void)stream;
+    for (int64_t r = 0; r < args->rows; r++) {
+        const real *a = (const real *)args->x + r * args->ldx, *b = a + args->c;
+        real *y = (real *)args->y + r * args->ldy;
+        for (int64_t i = 0; i < args->c; i++)
+            y[i] = a[i] * sigmoid(a[i]) * b[i]; /* AF3-11:4 */
+    }
+}
+
+static void swiglu_grad(fm_stream *stream, const fm_swiglu *args, const void *dy, fm_out dx) {
+    (void)stream;
+    for (int64_t r = 0; r < args->rows; r++) {
+        const real *a = (const real *)args->x + r * args->ldx, *b = a + args->c;
+        const real *up = (const real *)dy + r * args->ldy;
+        real *da = (real *)dx.data + r * args->ldx, *db = da + args->c;
+        real *y = (real *)args->y + (args->y ? r * args->ldy : 0);
+        for (int64_t i = 0; i < args->c; i++) {
+            real s = sigmoid(a[i]), swish = a[i] * s, d = up[i];
+            put(&da[i], dx.beta, d * b[i] * (s + swish * ((real)1 - s)));
+            put(&db[i], dx.beta, d * swish);
+            if (args->y) y[i] = swish * b[i];
+        }
+    }
+}
+
 static void scale_rows(fm_stream *stream, int64_t rows, int64_t c, int64_t ldx, int64_t ldy,
                        const void *scale, const void *x, fm_out y) {
     (void)stream;
