@@ -24,6 +24,7 @@ typedef struct result {
     double error, tolerance;
     char worst[32], oracle[32]; /* oracle "none": not compared */
     char failure[TEXT];         /* "" = none */
+    double seconds;             /* that the case took, oracle and all */
     bool was_left_out;
 } result;
 
@@ -34,6 +35,7 @@ typedef struct kbench {
     long json_end; /* where the next result goes */
     int n_written;
     int n_case, current; /* current: whose lines were printed last */
+    double since;        /* when the last case was over */
     char device[TEXT];
     result results[MOST_CASES];
 } kbench;
@@ -140,6 +142,7 @@ static void write_json(kbench *k, int i) {
     put_text(k->json_file, "case", kbench_name(i));
     fprintf(k->json_file, ", ");
     put_text(k->json_file, "verdict", verdict(r));
+    put_number(k->json_file, "seconds", r->seconds);
     if (r->failure[0]) {
         fprintf(k->json_file, ", ");
         put_text(k->json_file, "why", r->failure);
@@ -187,7 +190,14 @@ static void run(void *context, int item, int fd) {
     kbench_run(item, fd);
 }
 
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 static void hear_device(kbench *k, const char *name, int multiprocessors, double bytes) {
+    k->since = now();
     if (k->device[0]) return; /* a later child's */
     snprintf(k->device, sizeof k->device, "%s", name);
     printf("kbench: %s, %d multiprocessors, %.0f GiB; %s; %d cases\n", k->device, multiprocessors,
@@ -198,7 +208,11 @@ static void hear_device(kbench *k, const char *name, int multiprocessors, double
 
 /* A result is whole when the next case begins or all are over. */
 static void finish(kbench *k, int next) {
-    if (k->current >= 0 && k->current != next) write_json(k, k->current);
+    if (k->current == next) return;
+    if (k->current >= 0) {
+        k->since += k->results[k->current].seconds;
+        write_json(k, k->current);
+    }
     k->current = next;
 }
 
@@ -227,6 +241,7 @@ static void hear(void *context, int item, const char *line) {
         t->warm = strtod(field[2], NULL), t->cold = strtod(field[3], NULL);
         t->flops = strtod(field[4], NULL), t->bytes = strtod(field[5], NULL);
         t->peer = strtod(field[6], NULL);
+        r->seconds = now() - k->since;
         print_part(kbench_name(item), t);
     } else if (n == 2 && strcmp(field[0], "failed") == 0) {
         copy_text(r->failure, sizeof r->failure, field[1]);
@@ -286,11 +301,14 @@ static int print_table(const kbench *k) {
 static const char DESCRIPTION[] =
     "Each case is an entry of the CUDA backend's table at a shape of the published model's\n"
     "training, initial or (names with \"ft\") fine-tuning. It is run once and compared with naive\n"
-    "kernels written for this (the structure module: with the CPU backend), then timed by replays\n"
+    "kernels written for this (structure module, elements: the CPU backend), then timed by "
+    "replays\n"
     "of CUDA graphs: warm, calls one after the other; cold, one call after 256 MB of other reads.\n"
     "Printed are medians in ms, the matrix products' FLOPs, ideal bytes (every operand once), the\n"
     "floor that these set (790 TFLOP/s, 4.25 TB/s) and the share of it that is reached; then how\n"
-    "long others take at that shape, warm. A case in brackets is another path of the same kernel.\n"
+    "long others take at that shape, warm. A name with brackets is another path of the same "
+    "kernel;\n"
+    "a \"module\" is a whole sublayer.\n"
     "\n"
     "Cases run in a child process. One that crashes, or takes longer than --case-seconds, is\n"
     "reported, and the next go on in a fresh child. Lines come as cases end; --json is whole JSON\n"
@@ -298,7 +316,7 @@ static const char DESCRIPTION[] =
     "\n"
     "NAME selects cases whose name contains it; \"self test\" those that try the watchdog.\n"
     "\n"
-    "Exit status: 0 all compared well; 1 a case failed or was wrong; 2 usage; 77 no device.\n";
+    "Exit status: 0 all compared well; 1 a case failed or was wrong; 2 usage; 77 no device.";
 
 int main(int argc, char **argv) {
     static kbench k = {.current = -1};

@@ -18,16 +18,17 @@ namespace kbench {
 typedef std::function<void(fm_stream *)> work;
 
 struct output {
-    const char *name;
+    std::string name;
     fm_element element;
     int64_t n;
     void *memory;
+    bool is_borrowed;
 };
 
 struct timed {
     const char *name;
     double flops, bytes;
-    work run;
+    work run, reset;
 };
 
 /* The operands and parts of one run of a case. Memory is the table's, kept to the end of the run.
@@ -41,6 +42,7 @@ struct bench {
     std::vector<output> outputs;
     std::vector<void *> others;
     std::vector<timed> parts;
+    std::vector<std::function<void()>> ends; /* run when memory is given back */
 
     bool is(const char *name) const; /* whether this run is the path of that name */
 
@@ -62,6 +64,9 @@ struct bench {
     void *updated(const char *name, int64_t n, double size, bool is_positive = false);
     /* Results that are not compared, and workspaces. */
     void *scratch(size_t bytes);
+    /* Memory of somebody else: filled like an input (range 0: a mask), compared like an output. */
+    void fill(void *p, fm_element element, int64_t n, double range);
+    void borrow(const char *name, fm_element element, int64_t n, void *p);
 
     /* The place `n` act elements after p (slices of one matrix). */
     void *at(void *p, int64_t n) const;
@@ -70,8 +75,9 @@ struct bench {
     double size(double n) const;
 
     /* A part: matrix product FLOPs, ideal bytes (every operand once), and the call. Parts run in
-     * order; where there is more than one, the whole is timed too, as "all". */
-    void part(const char *name, double flops, double bytes, work run);
+     * order; where there is more than one, the whole is timed too, as "all". reset, where given, is
+     * run before each call and not timed: of a call that changes what it reads. */
+    void part(const char *name, double flops, double bytes, work run, work reset = NULL);
 
     bench(const fm_kernels *table, const char *path, void (*patch)(fm_kernels *), bool is_oracle);
     ~bench();
@@ -82,6 +88,7 @@ struct bench {
     void *memory(size_t bytes);
     void *drawn_f32(int64_t n, double size);
     void *place(fm_element element, int64_t n, void *f32);
+    void move(void *to, fm_element element, int64_t n, void *f32);
     void *keep(const char *name, fm_element element, int64_t n, void *from);
 };
 
@@ -101,6 +108,9 @@ enum oracle_kind { ORACLE_DEVICE, ORACLE_CPU, ORACLE_NONE };
 
 struct options {
     int stages = 1; /* tensors that a composed bf16 path rounds on the way to an output */
+    /* Stages do not tell: the error of the oracle's own kernels, results rounded to bf16, is
+     * measured, and twice that is allowed (not less than stages say). */
+    bool is_measured = false;
     oracle_kind oracle = ORACLE_DEVICE;
     bool is_f32 = false; /* this case is f32 in bf16 runs too */
 };
@@ -124,7 +134,11 @@ void add(const char *name, peer other, options how, const make &body,
  * of products, layer norm, gates, sums, attention, outer product mean, triangle multiplication,
  * dropout and the optimiser. Entries that it does not replace are the f32 table's own. */
 const fm_kernels *oracle_table(void);
-void oracle_cores(fm_kernels *table); /* kbench_oracle_cores.cu: its part of that */
+/* Whether its results of class act are rounded to bf16: then it is a naive bf16 composition. */
+void oracle_rounds(bool on);
+/* kbench_oracle_cores.cu: its part of both. */
+void oracle_cores(fm_kernels *table);
+void cores_round(bool on);
 
 /* kbench_case.cu, for cases and the runner: the device's f32 table, its default stream. */
 const fm_kernels *f32_table(void);
@@ -132,7 +146,9 @@ const fm_kernels *f32_table(void);
 /* The lists of cases, a file each. */
 void add_attention_cases(void);
 void add_pair_cases(void);
+void add_module_cases(void);
 void add_row_cases(void);
+void add_element_cases(void);
 void add_gemm_cases(void);
 void add_optimiser_cases(void);
 void add_structure_cases(void);

@@ -3,10 +3,7 @@
  * sums, dropout, optimiser. The cores are in kbench_oracle_cores.cu. What neither replaces stays
  * the f32 table's, which for entries of one template is no independent kernel: cuda_check holds
  * those to the CPU. */
-#include "tests/bench/kbench.cuh"
-#include "trainer/backend/cuda/common.cuh"
-
-#include <math.h>
+#include "tests/bench/kbench_oracle.cuh"
 
 namespace kbench {
 
@@ -16,38 +13,54 @@ static size_t no_workspace(int64_t, int64_t) {
     return 0;
 }
 
-__device__ static void put(float *y, fm_beta beta, double value) {
-    *y = (float)(beta == FM_ADD ? *y + value : value);
-}
-
-__device__ static double sigmoid(double x) {
-    return 1 / (1 + exp(-x));
-}
-
 /* ---- products ---- */
 
 static size_t gemm_workspace(const fm_gemm *) {
     return 0;
 }
 
-static void gemm(fm_stream *stream, const fm_gemm *args, void *) {
-    fm_gemm g = *args;
-    each(stream, g.batch * g.m * g.n, [=] __device__(int64_t i) {
-        int64_t column = i % g.n, row = i / g.n % g.m, batch = i / g.n / g.m;
-        int64_t step_a = g.trans_a ? g.lda : 1, step_b = g.trans_b ? 1 : g.ldb;
-        const float *a = (const float *)g.a + batch * g.stride_a + (g.trans_a ? row : row * g.lda);
-        const float *b =
-            (const float *)g.b + batch * g.stride_b + (g.trans_b ? column * g.ldb : column);
-        double sum = 0;
-        for (int64_t k = 0; k < g.k; k++)
-            sum += (double)a[k * step_a] * (double)b[k * step_b];
-        float *c = (float *)g.c + batch * g.stride_c + row * g.ldc + column;
-        sum *= g.alpha;
-        if (g.beta != 0) sum += g.beta * *c;
-        if (g.epilogue != FM_EPILOGUE_NONE) sum += ((const float *)g.bias)[column];
-        if (g.epilogue == FM_EPILOGUE_BIAS_RELU && sum < 0) sum = 0;
-        *c = (float)sum;
-    });
+enum { TILE = 16 };
+
+/* Element (i, k) of an operand whose rows are ld apart, or whose columns are where `across`. */
+__device__ static double element(const float *x, int64_t ld, bool across, int64_t i, int64_t k) {
+    return across ? x[k * ld + i] : x[i * ld + k];
+}
+
+/* A thread an element of C, the operands through tiles in shared memory. */
+__global__ static void __launch_bounds__(TILE *TILE) gemm_kernel(fm_gemm g) {
+    __shared__ double a[TILE][TILE + 1], b[TILE][TILE + 1]; /* [row or column][k] */
+    int x = threadIdx.x % TILE, y = threadIdx.x / TILE;
+    int64_t first_row = (int64_t)blockIdx.x * TILE, first_column = (int64_t)blockIdx.y * TILE;
+    const float *from_a = (const float *)g.a + blockIdx.z * g.stride_a;
+    const float *from_b = (const float *)g.b + blockIdx.z * g.stride_b;
+    double sum = 0;
+    for (int64_t k = 0; k < g.k; k += TILE) {
+        /* Neighbouring threads take neighbouring addresses. */
+        int i = g.trans_a ? x : y, at = g.trans_a ? y : x;
+        bool is_there = first_row + i < g.m && k + at < g.k;
+        a[i][at] = is_there ? element(from_a, g.lda, g.trans_a, first_row + i, k + at) : 0;
+        i = g.trans_b ? y : x, at = g.trans_b ? x : y;
+        is_there = first_column + i < g.n && k + at < g.k;
+        b[i][at] = is_there ? element(from_b, g.ldb, !g.trans_b, first_column + i, k + at) : 0;
+        __syncthreads();
+        for (int step = 0; step < TILE; step++)
+            sum += a[y][step] * b[x][step];
+        __syncthreads();
+    }
+    int64_t row = first_row + y, column = first_column + x;
+    if (row >= g.m || column >= g.n) return;
+    float *c = (float *)g.c + blockIdx.z * g.stride_c + row * g.ldc + column;
+    sum *= g.alpha;
+    if (g.beta != 0) sum += g.beta * *c;
+    if (g.epilogue != FM_EPILOGUE_NONE) sum += ((const float *)g.bias)[column];
+    if (g.epilogue == FM_EPILOGUE_BIAS_RELU && sum < 0) sum = 0;
+    *c = g.c_is_acc ? (float)sum : act_of(sum);
+}
+
+static void gemm(fm_stream *stream, const fm_gemm *g, void *) {
+    dim3 grid((unsigned)fm_cuda::divide_up(g->m, TILE), (unsigned)fm_cuda::divide_up(g->n, TILE),
+              (unsigned)g->batch);
+    gemm_kernel<<<grid, TILE * TILE, 0, (cudaStream_t)stream>>>(*g);
 }
 
 /* ---- rows ---- */
@@ -70,7 +83,7 @@ static void layernorm(fm_stream *stream, const fm_layernorm *args) {
         double x = ((const float *)a.x)[r * a.ldx + c];
         double y = (x - ((const float *)a.mean)[r]) * ((const float *)a.rstd)[r];
         ((float *)a.y)[r * a.ldy + c] =
-            (float)(y * ((const float *)a.gamma)[c] + ((const float *)a.beta)[c]);
+            act_of(y * ((const float *)a.gamma)[c] + ((const float *)a.beta)[c]);
     });
 }
 
@@ -93,8 +106,8 @@ static void layernorm_grad(fm_stream *stream, const fm_layernorm_grad *args, voi
                                      product = fm_cuda::warp_sum(product) / (double)g.c;
                                      for (int64_t c = i % 32; c < g.c && g.dx.data; c += 32) {
                                          double d = (double)dy[c] * gamma[c];
-                                         put((float *)g.dx.data + r * g.lddx + c, g.dx.beta,
-                                             rstd * (d - sum - (x[c] - mean) * rstd * product));
+                                         put_act(g.dx.data, r * g.lddx + c, g.dx.beta,
+                                                 rstd * (d - sum - (x[c] - mean) * rstd * product));
                                      }
          });
     each(stream, g.c * 32,
@@ -110,9 +123,9 @@ static void layernorm_grad(fm_stream *stream, const fm_layernorm_grad *args, voi
                                      dgamma = fm_cuda::warp_sum(dgamma),
                                      dbeta = fm_cuda::warp_sum(dbeta);
                                      if (i % 32 == 0 && g.dgamma.data)
-                                         put((float *)g.dgamma.data + c, g.dgamma.beta, dgamma);
+                                         put(g.dgamma.data, c, g.dgamma.beta, dgamma);
                                      if (i % 32 == 0 && g.dbeta.data)
-                                         put((float *)g.dbeta.data + c, g.dbeta.beta, dbeta);
+                                         put(g.dbeta.data, c, g.dbeta.beta, dbeta);
          });
 }
 
@@ -122,7 +135,7 @@ static void gate(fm_stream *stream, const fm_gate *args) {
         int64_t r = i / a.c, c = i % a.c;
         double mask = a.mask ? ((const float *)a.mask)[r] : 1;
         double s = sigmoid(((const float *)a.g)[r * a.ldg + c]);
-        ((float *)a.y)[r * a.ldy + c] = (float)(mask * s * ((const float *)a.x)[r * a.ldx + c]);
+        ((float *)a.y)[r * a.ldy + c] = act_of(mask * s * ((const float *)a.x)[r * a.ldx + c]);
     });
 }
 
@@ -135,8 +148,8 @@ static void gate_grad(fm_stream *stream, const fm_gate *args, const fm_gate_grad
         if (a.mask) dy *= ((const float *)a.mask)[r];
         double s = sigmoid(((const float *)a.g)[r * a.ldg + c]);
         double x = ((const float *)a.x)[r * a.ldx + c];
-        if (g.dg.data) put((float *)g.dg.data + r * a.ldg + c, g.dg.beta, dy * x * s * (1 - s));
-        if (g.dx.data) put((float *)g.dx.data + r * a.ldx + c, g.dx.beta, dy * s);
+        if (g.dg.data) put_act(g.dg.data, r * a.ldg + c, g.dg.beta, dy * x * s * (1 - s));
+        if (g.dx.data) put_act(g.dx.data, r * a.ldx + c, g.dx.beta, dy * s);
     });
 }
 
@@ -145,7 +158,7 @@ static void swiglu(fm_stream *stream, const fm_swiglu *args) {
     each(stream, s.rows * s.c, [=] __device__(int64_t i) {
         int64_t r = i / s.c, c = i % s.c;
         const float *x = (const float *)s.x + r * s.ldx + c;
-        ((float *)s.y)[r * s.ldy + c] = (float)(x[0] * sigmoid(x[0]) * x[s.c]);
+        ((float *)s.y)[r * s.ldy + c] = act_of(x[0] * sigmoid(x[0]) * x[s.c]);
     });
 }
 
@@ -155,10 +168,10 @@ static void swiglu_grad(fm_stream *stream, const fm_swiglu *args, const void *dy
         int64_t r = i / s.c, c = i % s.c;
         const float *x = (const float *)s.x + r * s.ldx + c;
         double a = x[0], b = x[s.c], open = sigmoid(a), d = ((const float *)dy)[r * s.ldy + c];
-        float *down = (float *)dx.data + r * s.ldx + c;
-        if (s.y) ((float *)s.y)[r * s.ldy + c] = (float)(a * open * b);
-        put(down, dx.beta, d * b * (open + a * open * (1 - open)));
-        put(down + s.c, dx.beta, d * a * open);
+        int64_t at = r * s.ldx + c;
+        if (s.y) ((float *)s.y)[r * s.ldy + c] = act_of(a * open * b);
+        put_act(dx.data, at, dx.beta, d * b * (open + a * open * (1 - open)));
+        put_act(dx.data, at + s.c, dx.beta, d * a * open);
     });
 }
 
@@ -167,7 +180,7 @@ static size_t sum_workspace(int64_t, int64_t, int64_t) {
 }
 
 static void sum(fm_stream *stream, int64_t n_a, int64_t n_r, int64_t n_c, const int64_t stride[2],
-                const void *x, fm_out y, bool, void *) {
+                const void *x, fm_out y, bool y_is_acc, void *) {
     int64_t stride_a = stride[0], stride_r = stride[1];
     each(stream, n_a * n_c * 32, [=] __device__(int64_t i) {
         int64_t a = i / 32 / n_c, c = i / 32 % n_c;
@@ -175,7 +188,9 @@ static void sum(fm_stream *stream, int64_t n_a, int64_t n_r, int64_t n_c, const 
         for (int64_t r = i % 32; r < n_r; r += 32)
             total += ((const float *)x)[a * stride_a + r * stride_r + c];
         total = fm_cuda::warp_sum(total);
-        if (i % 32 == 0) put((float *)y.data + a * n_c + c, y.beta, total);
+        if (i % 32 != 0) return;
+        if (y_is_acc) put(y.data, a * n_c + c, y.beta, total);
+        if (!y_is_acc) put_act(y.data, a * n_c + c, y.beta, total);
     });
 }
 
@@ -191,7 +206,7 @@ static void dropout_any(fm_stream *stream, const fm_dropout *args, const float *
                              (uint64_t)k, (uint64_t)d.global_n1, (uint64_t)d.c);
         bool drops = d.rate > 0 && fm_draw_word(&d.draw, draw) < d.rate * 4294967296.0;
         double value = drops ? 0 : x[index] / (1 - d.rate);
-        put((float *)y.data + index, y.beta, residual ? residual[index] + value : value);
+        put_act(y.data, index, y.beta, residual ? residual[index] + value : value);
     });
 }
 
@@ -247,8 +262,13 @@ static void adam(fm_stream *stream, const fm_adam *args) {
         *p = (float)(*p - s->lr * m_hat / (sqrt(v_hat) + a.eps));
         float *ema = (float *)a.ema + i;
         if (a.ema) *ema = (float)(a.ema_decay * *ema + (1 - a.ema_decay) * *p);
-        if (a.copy) ((float *)a.copy)[i] = *p;
+        if (a.copy) ((float *)a.copy)[i] = act_of(*p);
     });
+}
+
+void oracle_rounds(bool on) {
+    set_rounds(on);
+    cores_round(on);
 }
 
 const fm_kernels *oracle_table(void) {

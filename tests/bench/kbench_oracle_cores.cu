@@ -1,25 +1,13 @@
 /* kbench_oracle_cores.cu: naive attention, outer product mean and triangle multiplication: one
  * thread an element of each tensor, logits and outer products stored whole in the workspace, f32
  * operands, sums in f64. */
-#include "tests/bench/kbench.cuh"
-#include "trainer/backend/cuda/common.cuh"
+#include "tests/bench/kbench_oracle.cuh"
 #include "trainer/backend/triangle_block.h"
-
-#include <math.h>
 
 namespace kbench {
 
 using fm_cuda::carver;
 using fm_cuda::each;
-
-__device__ static void put(void *y, int64_t at, fm_beta beta, double value) {
-    float *p = (float *)y + at;
-    *p = (float)(beta == FM_ADD ? *p + value : value);
-}
-
-__device__ static double sigmoid(double x) {
-    return 1 / (1 + exp(-x));
-}
 
 /* ---- attention ---- */
 
@@ -138,7 +126,7 @@ static void attention(fm_stream *stream, const fm_attention *args, void *workspa
              double o = s.o[i];
              if (a.g)
                  o *= sigmoid(((const float *)a.g)[row_of(a.g_stride, p, p.query, p.head) + c]);
-             ((float *)a.o)[row_of(a.o_stride, p, p.query, p.head) + c] = (float)o;
+             ((float *)a.o)[row_of(a.o_stride, p, p.query, p.head) + c] = act_of(o);
          });
 }
 
@@ -153,7 +141,7 @@ static void find_logit_gradients(fm_stream *stream, const fm_attention &a,
         if (a.g) {
             int64_t at = row_of(a.g_stride, p, p.query, p.head) + c;
             gate = sigmoid(((const float *)a.g)[at]);
-            if (g.dg.data) put(g.dg.data, at, g.dg.beta, d * s.o[i] * gate * (1 - gate));
+            if (g.dg.data) put_act(g.dg.data, at, g.dg.beta, d * s.o[i] * gate * (1 - gate));
         }
         s.dout[i] = (float)(d * gate);
     });
@@ -188,9 +176,10 @@ static void find_key_gradients(fm_stream *stream, const fm_attention &a, const f
                  }
              }
              if (g.dk.data)
-                 put(g.dk.data, row_of(a.k_stride, p, key, p.kv_head) + c, g.dk.beta, a.scale * dk);
+                 put_act(g.dk.data, row_of(a.k_stride, p, key, p.kv_head) + c, g.dk.beta,
+                         a.scale * dk);
              if (g.dv.data)
-                 put(g.dv.data, row_of(a.v_stride, p, key, p.kv_head) + c, g.dv.beta, dv);
+                 put_act(g.dv.data, row_of(a.v_stride, p, key, p.kv_head) + c, g.dv.beta, dv);
          });
 }
 
@@ -212,7 +201,8 @@ static void attention_grad(fm_stream *stream, const fm_attention *args,
             for (int64_t k = 0; k < a.n_key; k++)
                 sum += (double)s.ds[row * a.n_key + k] *
                        ((const float *)a.k)[row_of(a.k_stride, p, k, p.kv_head) + c];
-            put(g.dq.data, row_of(a.q_stride, p, p.query, p.head) + c, g.dq.beta, a.scale * sum);
+            put_act(g.dq.data, row_of(a.q_stride, p, p.query, p.head) + c, g.dq.beta,
+                    a.scale * sum);
         });
     int64_t pairs = a.n_head * a.n_query * a.n_key;
     if (g.dbias.data)
@@ -222,7 +212,7 @@ static void attention_grad(fm_stream *stream, const fm_attention *args,
             for (int64_t batch = 0; batch < a.n_batch; batch++)
                 sum += s.ds[(group * a.n_batch + batch) * pairs + i % pairs];
             place p = place_of(a, group * a.n_batch * a.n_head * a.n_query + i % pairs / a.n_key);
-            put(g.dbias.data, bias_of(a, p, key), g.dbias.beta, sum);
+            put_act(g.dbias.data, bias_of(a, p, key), g.dbias.beta, sum);
         });
 }
 
@@ -287,7 +277,7 @@ static void outer(fm_stream *stream, const fm_outer *args, void *workspace) {
         double sum = ((const float *)o.bias)[z];
         for (int64_t c = 0; c < square; c++)
             sum += (double)((const float *)o.w)[z * square + c] * space.t[pair * square + c];
-        put(o.z.data, at, o.z.beta, sum / space.norm[pair]);
+        put_act(o.z.data, at, o.z.beta, sum / space.norm[pair]);
     });
 }
 
@@ -347,7 +337,7 @@ static void outer_grad(fm_stream *stream, const fm_outer *args, const fm_outer_g
                 for (int64_t cb = 0; cb < o.c; cb++)
                     sum += (double)space.dt[(i * o.n_j + j) * square + cb * o.c + ca] *
                            ((const float *)o.b)[s * o.b_stride[0] + j * o.b_stride[1] + cb];
-            put(g.da.data, s * o.a_stride[0] + i * o.a_stride[1] + ca, g.da.beta, sum);
+            put_act(g.da.data, s * o.a_stride[0] + i * o.a_stride[1] + ca, g.da.beta, sum);
         });
     find_product_gradients(stream, o, space, false);
     if (g.db.data)
@@ -358,7 +348,7 @@ static void outer_grad(fm_stream *stream, const fm_outer *args, const fm_outer_g
                 for (int64_t ca = 0; ca < o.c; ca++)
                     sum += (double)space.dt[(i * o.n_j + j) * square + ca * o.c + cb] *
                            ((const float *)o.a)[s * o.a_stride[0] + i * o.a_stride[1] + ca];
-            put(g.db.data, s * o.b_stride[0] + j * o.b_stride[1] + cb, g.db.beta, sum);
+            put_act(g.db.data, s * o.b_stride[0] + j * o.b_stride[1] + cb, g.db.beta, sum);
         });
 }
 
@@ -396,7 +386,7 @@ static void triangle(fm_stream *stream, const fm_triangle *args, void *workspace
             int64_t row_b = t.incoming ? k * t.n_j + j : j * t.n_k + k;
             sum += (double)a[row_a * t.c + c] * b[row_b * t.c + c];
         }
-        ((float *)t.x)[at] = (float)sum;
+        ((float *)t.x)[at] = act_of(sum);
     });
 }
 
@@ -409,9 +399,9 @@ static void put_operand(fm_stream *stream, int64_t rows, int64_t c, int64_t ld, 
         if (g) {
             d *= ((const float *)mask)[at / c];
             s = sigmoid(((const float *)g)[to]);
-            if (dg.data) put(dg.data, to, dg.beta, d * ((const float *)p)[to] * s * (1 - s));
+            if (dg.data) put_act(dg.data, to, dg.beta, d * ((const float *)p)[to] * s * (1 - s));
         }
-        if (dp.data) put(dp.data, to, dp.beta, d * s);
+        if (dp.data) put_act(dp.data, to, dp.beta, d * s);
     });
 }
 
@@ -465,6 +455,10 @@ static size_t block_grad_workspace(const fm_triangle_block *args) {
 static void block_grad(fm_stream *stream, const fm_triangle_block *args,
                        const fm_triangle_block_grad *grad, void *space) {
     fm_triangle_block_composed_grad(oracle_table(), stream, args, grad, space);
+}
+
+void cores_round(bool on) {
+    set_rounds(on);
 }
 
 void oracle_cores(fm_kernels *k) {
