@@ -1,4 +1,5 @@
-/* kbench_rows.cu: layer norm, gates, SwiGLU, dropout and residual, sums over rows. */
+/* kbench_rows.cu: layer norm, gates, SwiGLU, dropout and residual, the two with the next layer
+ * norm, sums over rows. */
 #include "tests/bench/kbench.cuh"
 
 namespace kbench {
@@ -73,6 +74,42 @@ void dropout(bench &b, int64_t n0, int64_t n1, int64_t c, double rate) {
     b.part("bwd", 0, 2 * size, [=](fm_stream *q) { k->dropout_grad(q, &d, dy, dx); });
 }
 
+/* Residual, dropout and the next layer norm in one pass, or in two. */
+void update_norm(bench &b, int64_t n0, int64_t n1, int64_t c, double rate) {
+    const fm_kernels *k = b.k;
+    int64_t rows = n0 * n1, n = rows * c;
+    fm_update_norm a = {
+        {n0, n1, c, 0, 0, n1, FM_SHARED_AXIS0, rate, {1, NULL, 2, 2}}, 1e-5, b.act(c), b.act(c)};
+    const void *residual = b.act(n, 3), *update = b.act(n), *dn = b.act(n);
+    void *y = b.out("y", n), *normed = b.out("n", n), *dupdate = b.out("dupdate", n);
+    fm_update_norm_grad g = {
+        y, dn, b.grad("dy", n), dupdate, b.grad("dgamma", c, true), b.grad("dbeta", c, true)};
+    size_t acc = fm_element_bytes(k->acc) * (size_t)rows;
+    void *mean = b.scratch(acc), *rstd = b.scratch(acc);
+    fm_layernorm l = {rows, c, c, c, a.eps, y, a.gamma, a.beta, normed, mean, rstd};
+    fm_layernorm_grad lg = {rows, c, c, c, c, y, a.gamma, dn, mean, rstd, g.dy, g.dgamma, g.dbeta};
+    bool is_composed = b.is("composed") || b.is_oracle;
+    void *space = b.scratch(is_composed ? k->layernorm_grad_workspace(rows, c)
+                                        : k->update_norm_grad_workspace(rows, c));
+    double size = b.size((double)n);
+    b.part("fwd", 0, 4 * size, [=](fm_stream *q) {
+        if (!is_composed) {
+            k->update_norm(q, &a, residual, update, y, normed);
+            return;
+        }
+        k->dropout(q, &a.dropout, residual, update, y);
+        k->layernorm(q, &l);
+    });
+    b.part("bwd", 0, 4 * size, [=](fm_stream *q) {
+        if (!is_composed) {
+            k->update_norm_grad(q, &a, &g, space);
+            return;
+        }
+        k->layernorm_grad(q, &lg, space);
+        k->dropout_grad(q, &a.dropout, g.dy.data, {dupdate, FM_WRITE});
+    });
+}
+
 void sum(bench &b, int64_t rows, int64_t c) {
     const fm_kernels *k = b.k;
     const void *x = b.act(rows * c);
@@ -113,6 +150,15 @@ void add_row_cases(void) {
         [](bench &b) { dropout(b, 256, 256, 128, 0.25); });
     add("dropout and residual 128x256x256", {0, 0}, how,
         [](bench &b) { dropout(b, 128, 256, 256, 0.15); });
+    how.stages = 3;
+    const std::vector<path> composed = {{"composed", NULL}};
+    add(
+        "update and norm 256x256x128", {0, 0}, how,
+        [](bench &b) { update_norm(b, 256, 256, 128, 0.25); }, composed);
+    add(
+        "update and norm 128x256x256", {0, 0}, how,
+        [](bench &b) { update_norm(b, 128, 256, 256, 0.15); }, composed);
+    how.stages = 2;
     add("bias gradient 65536x128", {0, 0}, how, [](bench &b) { sum(b, 65536, 128); });
     add("bias gradient 32768x1024", {0, 0}, how, [](bench &b) { sum(b, 32768, 1024); });
 }

@@ -448,6 +448,26 @@ void check_dropout(const char *name, fm_shared_axis shared, int64_t c, double ra
     });
 }
 
+void check_update_norm(const char *name, int64_t n0, int64_t n1, fm_shared_axis shared, int64_t c,
+                       double rate, fm_beta beta) {
+    check(name, 3, [=](work_bench &b) {
+        uint32_t *clock = b.raw(std::vector<uint32_t>{5, 1, 2, 0});
+        fm_dropout d = {n0, n1, c, 3, 4, n1 + 9, shared, rate, {77, clock, 8, FM_PURPOSE_DROPOUT}};
+        int64_t n = n0 * n1 * c;
+        fm_update_norm a = {d, 1e-5, b.act(c), b.act(c)};
+        void *y = b.out(n);
+        b.k->update_norm(NULL, &a, b.act(n, 3), b.act(n), y, b.out(n));
+        fm_update_norm_grad g = {b.act(n, 3),           b.act(n),
+                                 b.grad(n, beta),       b.out(n),
+                                 b.grad(c, beta, true), b.grad(c, beta, true)};
+        void *space = b.space(b.k->update_norm_grad_workspace(n0 * n1, c));
+        b.k->update_norm_grad(NULL, &a, &g, space);
+        g.dy = b.grad(n, beta), g.dupdate = NULL;
+        g.dgamma = b.grad(c, FM_ADD, true), g.dbeta = b.grad(c, FM_WRITE, true);
+        b.k->update_norm_grad(NULL, &a, &g, space);
+    });
+}
+
 void check_embed(int64_t rows, int64_t n_i, int64_t n_j, int64_t c) {
     check("lookup", 1, [=](work_bench &b) {
         std::vector<uint8_t> classes((size_t)rows);
@@ -665,6 +685,8 @@ void check_kernels(void) {
     check_gemms();
     check_layernorm("layernorm c 5, gaps", 7, 5, 3, FM_WRITE);
     check_layernorm("layernorm c 37", 301, 37, 0, FM_ADD);
+    check_layernorm("layernorm one", 1, 1, 0, FM_WRITE);
+    check_layernorm("layernorm c 1024", 3, 1024, 0, FM_ADD);
     check_layernorm("layernorm c 64", 4096, 64, 0, FM_WRITE);
     check_layernorm("layernorm c 128", 4099, 128, 0, FM_WRITE);
     check_layernorm("layernorm c 256", 4099, 256, 8, FM_ADD);
@@ -680,9 +702,21 @@ void check_kernels(void) {
     check_attentions();
     check_cores();
     check_dropout("dropout none shared", FM_SHARED_NONE, 5, 0.1);
+    check_dropout("dropout none shared, whole packs", FM_SHARED_NONE, 64, 0.1);
     check_dropout("dropout axis 0", FM_SHARED_AXIS0, 64, 0.25);
     check_dropout("dropout axis 1", FM_SHARED_AXIS1, 64, 0.25);
     check_dropout("dropout rate 0", FM_SHARED_AXIS1, 6, 0);
+    check_dropout("dropout rate 0, whole packs", FM_SHARED_AXIS1, 128, 0);
+    check_update_norm("update norm one", 1, 1, FM_SHARED_AXIS0, 1, 0.25, FM_WRITE);
+    check_update_norm("update norm c 37", 9, 11, FM_SHARED_AXIS0, 37, 0.25, FM_ADD);
+    check_update_norm("update norm c 37 axis 1", 9, 11, FM_SHARED_AXIS1, 37, 0.25, FM_ADD);
+    check_update_norm("update norm c 64", 33, 70, FM_SHARED_AXIS1, 64, 0.25, FM_ADD);
+    check_update_norm("update norm c 128", 63, 70, FM_SHARED_AXIS0, 128, 0.25, FM_ADD);
+    check_update_norm("update norm c 128 axis 1", 63, 71, FM_SHARED_AXIS1, 128, 0.25, FM_WRITE);
+    check_update_norm("update norm c 128 alone", 63, 71, FM_SHARED_NONE, 128, 0.25, FM_ADD);
+    check_update_norm("update norm c 128 rate 0", 96, 96, FM_SHARED_AXIS1, 128, 0, FM_ADD);
+    check_update_norm("update norm c 256", 127, 70, FM_SHARED_AXIS0, 256, 0.15, FM_ADD);
+    check_update_norm("update norm c 384", 3, 71, FM_SHARED_AXIS1, 384, 0.15, FM_WRITE);
     check_embed(1001, 33, 41, 48);
     check_embed(1, 1, 1, 1);
     check_msa_features(FM_ELEMENT_U8);

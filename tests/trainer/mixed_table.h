@@ -91,6 +91,18 @@ static inline void mixed_layernorm_grad(fm_stream *stream, const fm_layernorm_gr
     free(rstd);
 }
 
+static inline void mixed_update_norm_grad(fm_stream *stream, const fm_update_norm *args,
+                                          const fm_update_norm_grad *grad, void *workspace) {
+    fm_update_norm_grad g = *grad;
+    int64_t c = args->dropout.c;
+    float *dgamma = mixed_take(NULL, c), *dbeta = mixed_take(NULL, c);
+    g.dgamma = (fm_out){grad->dgamma.data ? dgamma : NULL, FM_WRITE};
+    g.dbeta = (fm_out){grad->dbeta.data ? dbeta : NULL, FM_WRITE};
+    mixed_f32()->update_norm_grad(stream, args, &g, workspace);
+    mixed_give(dgamma, c, grad->dgamma);
+    mixed_give(dbeta, c, grad->dbeta);
+}
+
 static inline int64_t mixed_rows(const fm_attention *a) {
     return a->n_group * a->n_batch * a->n_head * a->n_query;
 }
@@ -203,6 +215,7 @@ static inline const fm_kernels *mixed_table(void) {
     k.gemm = mixed_gemm;
     k.layernorm = mixed_layernorm;
     k.layernorm_grad = mixed_layernorm_grad;
+    k.update_norm_grad = mixed_update_norm_grad;
     k.attention = mixed_attention;
     k.attention_grad = mixed_attention_grad;
     k.outer_grad = mixed_outer_grad;

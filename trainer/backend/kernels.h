@@ -87,7 +87,7 @@ typedef struct fm_layernorm {
     double eps;
     const void *x, *gamma, *beta; /* act [rows, c] [c] [c] */
     void *y;                      /* act [rows, c] */
-    void *mean, *rstd;            /* acc [rows], saved for backward */
+    void *mean, *rstd;            /* acc [rows], saved for backward; NULL: not wanted */
 } fm_layernorm;
 
 typedef struct fm_layernorm_grad {
@@ -258,6 +258,25 @@ typedef struct fm_triangle_block_grad {
     fm_out dz; /* act, without the residual's part, which is dy itself; may be dy with FM_ADD */
     fm_out dnorm_in, dnorm_out, dfive, dfive_bias, dout, dout_bias; /* acc, as the parameters */
 } fm_triangle_block_grad;
+
+/* The end of a sublayer with the LayerNorm that the next one begins with, in one pass:
+ *
+ *     y = residual + keep * update,   n = LayerNorm(y)          of what y holds, which is rounded
+ *
+ * over rows [n0 * n1, c]. The same numbers as dropout and layernorm give one after the other. */
+typedef struct fm_update_norm {
+    fm_dropout dropout;
+    double eps;
+    const void *gamma, *beta; /* act [c] */
+} fm_update_norm;
+
+/* dy += the gradient of y through n; then dupdate = keep * dy, and dy is the residual's. */
+typedef struct fm_update_norm_grad {
+    const void *y, *dn;   /* act; y's mean and deviation are made again */
+    fm_out dy;            /* act; FM_WRITE: y has no other reader */
+    void *dupdate;        /* act, or NULL: not wanted */
+    fm_out dgamma, dbeta; /* acc [c] */
+} fm_update_norm_grad;
 
 /* ---- embeddings ------------------------------------------------------------------------------ */
 
@@ -502,6 +521,12 @@ typedef struct fm_kernels {
                     void *y);
     /* dx = keep * dy (+ dx); the residual's gradient is dy itself. */
     void (*dropout_grad)(fm_stream *stream, const fm_dropout *args, const void *dy, fm_out dx);
+    /* y may be residual. */
+    void (*update_norm)(fm_stream *stream, const fm_update_norm *args, const void *residual,
+                        const void *update, void *y, void *n);
+    size_t (*update_norm_grad_workspace)(int64_t rows, int64_t c);
+    void (*update_norm_grad)(fm_stream *stream, const fm_update_norm *args,
+                             const fm_update_norm_grad *grad, void *workspace);
 
     /* Elements of `kept`. */
     size_t (*triangle_block_kept)(const fm_triangle_block *args);

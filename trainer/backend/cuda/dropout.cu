@@ -1,70 +1,71 @@
 /* dropout.cu: shared-axis dropout: the mask is drawn where it is used, forward and backward. A
- * thread takes four neighbouring channels, which share one Philox block where c is a multiple of
- * four; moves x, the residual and y once. */
+ * thread takes 16 bytes of channels of eight rows that share their draws, all loads in flight;
+ * moves x, the residual and y once. */
 #include "trainer/backend/cuda/families.cuh"
+#include "trainer/backend/cuda/keep.cuh"
 
 namespace fm_cuda {
 
-/* What an element is multiplied by. */
-__device__ inline float keep_of(const fm_dropout &d, uint32_t threshold, float kept,
-                                int64_t index) {
-    if (d.rate == 0) return 1;
-    int64_t k = index % d.c, j = index / d.c % d.n1, i = index / d.c / d.n1;
-    uint64_t draw = fm_dropout_index(d.shared, (uint64_t)(d.offset0 + i), (uint64_t)(d.offset1 + j),
-                                     (uint64_t)k, (uint64_t)d.global_n1, (uint64_t)d.c);
-    return fm_draw_word(&d.draw, draw) < threshold ? 0 : kept;
-}
+enum { KEEP_ROWS = 8, KEEP_THREADS = 256 };
 
-/* The same of four channels from a multiple of four on: one block of words. */
-__device__ inline void keep_four(const fm_dropout &d, uint32_t threshold, float kept, int64_t index,
-                                 float keep[4]) {
-    int64_t k = index % d.c, j = index / d.c % d.n1, i = index / d.c / d.n1;
-    uint64_t draw = fm_dropout_index(d.shared, (uint64_t)(d.offset0 + i), (uint64_t)(d.offset1 + j),
-                                     (uint64_t)k, (uint64_t)d.global_n1, (uint64_t)d.c);
-    fm_philox_counter words = fm_draw_block(&d.draw, draw);
+/* y = old + keep * x, old NULL: 0; it may be y. `packs` packs of V channels a row. */
+template <typename T, int V>
+__global__ void __launch_bounds__(KEEP_THREADS)
+    dropout_kernel(fm_dropout d, keep_runs k, uint32_t packs, const T *old, const T *x, T *y) {
+    uint64_t i = blockIdx.x * (uint64_t)KEEP_THREADS + threadIdx.x;
+    if (i >= (uint64_t)k.lines * k.runs * packs) return;
+    uint32_t pack_at = (uint32_t)(i % packs) * V;
+    keep_run run = keep_run_at(k, (uint32_t)(i / packs), KEEP_ROWS);
+    int64_t first = run.row * d.c + pack_at, step = run.step * d.c;
+    raw<T, V> in[KEEP_ROWS] = {}, before[KEEP_ROWS] = {};
 #pragma unroll
-    for (int n = 0; n < 4; n++)
-        keep[n] = d.rate == 0 ? 1 : words.word[n] < threshold ? 0 : kept;
-}
-
-/* y = residual + keep * x; exactly one of residual and beta adds. */
-template <typename T>
-static void dropout_all(fm_stream *stream, const fm_dropout *args, const T *residual, const T *x,
-                        T *y, fm_beta beta) {
-    assert(args->rate >= 0 && args->rate < 1);
-    fm_dropout d = *args;
-    uint32_t threshold = fm_drop_threshold(d.rate);
-    float kept = (float)(1 / (1 - d.rate));
-    int64_t n = d.n0 * d.n1 * d.c;
-    if (d.c % 4 == 0 && is_aligned(x) && is_aligned(y) && is_aligned(residual)) {
-        each(stream, n / 4, [=] __device__(int64_t four) {
-            int64_t i = four * 4;
-            float keep[4], v[4], old[4] = {0, 0, 0, 0};
-            load<T, 4>(x + i, v);
-            if (residual) load<T, 4>(residual + i, old);
-            keep_four(d, threshold, kept, i, keep);
-#pragma unroll
-            for (int c = 0; c < 4; c++)
-                v[c] = keep[c] * v[c] + old[c];
-            put_pack<T, 4>(y + i, beta, v);
-        });
-        return;
+    for (int t = 0; t < KEEP_ROWS; t++) {
+        if (t < run.count) in[t] = read_raw<T, V>(x + first + t * step);
+        if (t < run.count && old) before[t] = read_raw<T, V>(old + first + t * step);
     }
-    each(stream, n, [=] __device__(int64_t i) {
-        float value = keep_of(d, threshold, kept, i) * get(x[i]);
-        if (residual) value += get(residual[i]);
-        put(y + i, beta, value);
-    });
+    uint32_t bits = ~0u;
+    if (k.is_shared) bits = keep_bits<V>(d, k, keep_draw(d, k, run, run.row) + pack_at);
+#pragma unroll
+    for (int t = 0; t < KEEP_ROWS; t++) {
+        if (k.is_drawn && !k.is_shared)
+            bits = keep_bits<V>(d, k, keep_draw(d, k, run, run.row + t * run.step) + pack_at);
+        float v[V];
+#pragma unroll
+        for (int n = 0; n < V; n++)
+            v[n] = keep_factor(k, bits, n) * in[t].at(n) + before[t].at(n);
+        if (t < run.count) write_raw<T, V>(y + first + t * step, raw<T, V>::of(v));
+    }
+}
+
+template <typename T, int V>
+static void dropout_as(fm_stream *stream, const fm_dropout *d, const T *old, const T *x, T *y) {
+    keep_runs k = keep_runs_of(*d, KEEP_ROWS);
+    int64_t packs = d->c / V, threads = (int64_t)k.lines * k.runs * packs;
+    if (threads == 0) return;
+    dropout_kernel<T, V>
+        <<<(unsigned)divide_up(threads, KEEP_THREADS), KEEP_THREADS, 0, queue(stream)>>>(
+            *d, k, (uint32_t)packs, old, x, y);
+    FM_LAUNCHED();
+}
+
+template <typename T>
+static void dropout_all(fm_stream *stream, const fm_dropout *d, const T *old, const T *x, T *y) {
+    if (is_whole<T>(d->c) && is_aligned(x) && is_aligned(y) && is_aligned(old)) {
+        dropout_as<T, vector_of<T>()>(stream, d, old, x, y);
+    } else {
+        dropout_as<T, 1>(stream, d, old, x, y);
+    }
 }
 
 template <typename T>
 void dropout(fm_stream *stream, const fm_dropout *d, const void *residual, const void *x, void *y) {
-    dropout_all(stream, d, (const T *)residual, (const T *)x, (T *)y, FM_WRITE);
+    dropout_all(stream, d, (const T *)residual, (const T *)x, (T *)y);
 }
 
 template <typename T>
 void dropout_grad(fm_stream *stream, const fm_dropout *d, const void *dy, fm_out dx) {
-    dropout_all(stream, d, (const T *)NULL, (const T *)dy, (T *)dx.data, dx.beta);
+    const void *old = dx.beta == FM_ADD ? dx.data : NULL;
+    dropout_all(stream, d, (const T *)old, (const T *)dy, (T *)dx.data);
 }
 
 #define INSTANTIATE(T)                                                                             \

@@ -31,10 +31,19 @@ bool gemm_prepare(void);
 size_t gemm_workspace(const fm_gemm *);
 template <typename T> void gemm(fm_stream *, const fm_gemm *, void *workspace);
 
-/* rows.cu */
+/* norm.cu */
 template <typename T> void layernorm(fm_stream *, const fm_layernorm *);
 size_t layernorm_grad_workspace(int64_t rows, int64_t c);
 template <typename T> void layernorm_grad(fm_stream *, const fm_layernorm_grad *, void *workspace);
+template <typename T>
+void update_norm(fm_stream *, const fm_update_norm *, const void *residual, const void *update,
+                 void *y, void *n);
+size_t update_norm_grad_workspace(int64_t rows, int64_t c);
+template <typename T>
+void update_norm_grad(fm_stream *, const fm_update_norm *, const fm_update_norm_grad *,
+                      void *workspace);
+
+/* rows.cu */
 template <typename T>
 void bias_add(fm_stream *, int64_t rows, int64_t c, const void *x, const void *bias, void *y);
 template <typename T> void relu(fm_stream *, int64_t n, const void *x, void *y);

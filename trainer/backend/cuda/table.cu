@@ -34,6 +34,8 @@ static fm_kernels make_table(const char *name, fm_element act, const fm_kernels 
     k.triangle_block = triangle_block<T>;
     k.triangle_block_grad_workspace = triangle_block_grad_workspace<T>;
     k.triangle_block_grad = triangle_block_grad<T>;
+    k.update_norm = update_norm<T>, k.update_norm_grad = update_norm_grad<T>;
+    k.update_norm_grad_workspace = update_norm_grad_workspace;
     k.lookup = lookup<T>;
     k.lookup_grad_workspace = lookup_grad_workspace, k.lookup_grad = lookup_grad<T>;
     k.relpos = relpos<T>;

@@ -1,4 +1,5 @@
-/* body/dropout.h: shared-axis dropout: the mask is drawn where it is used, forward and backward. */
+/* body/dropout.h: shared-axis dropout: the mask is drawn where it is used, forward and backward;
+ * and with it the LayerNorm that comes next (body/rows.h). */
 #include "trainer/backend/cpu/body/real.h"
 
 enum { DROPOUT_STRIP = 64 };
@@ -61,4 +62,51 @@ static void dropout(fm_stream *stream, const fm_dropout *args, const void *resid
 static void dropout_grad(fm_stream *stream, const fm_dropout *args, const void *dy, fm_out dx) {
     (void)stream;
     dropout_all(args, NULL, dy, dx.data, dx.beta);
+}
+
+/* The two in one entry: what a backend that makes one pass of it is compared with. */
+static void update_norm(fm_stream *stream, const fm_update_norm *args, const void *residual,
+                        const void *update, void *y, void *n) {
+    const fm_dropout *d = &args->dropout;
+    dropout(stream, d, residual, update, y);
+    layernorm(stream, &(fm_layernorm){.rows = d->n0 * d->n1,
+                                      .c = d->c,
+                                      .ldx = d->c,
+                                      .ldy = d->c,
+                                      .eps = args->eps,
+                                      .x = y,
+                                      .gamma = args->gamma,
+                                      .beta = args->beta,
+                                      .y = n});
+}
+
+static size_t update_norm_grad_workspace(int64_t rows, int64_t c) {
+    return layernorm_grad_workspace(rows, c) + (size_t)(2 * rows + c) * sizeof(real);
+}
+
+static void update_norm_grad(fm_stream *stream, const fm_update_norm *args,
+                             const fm_update_norm_grad *grad, void *workspace) {
+    const fm_dropout *d = &args->dropout;
+    int64_t rows = d->n0 * d->n1, c = d->c;
+    real *mean = (real *)((char *)workspace + layernorm_grad_workspace(rows, c));
+    real *rstd = mean + rows, *centred = rstd + rows;
+    for (int64_t r = 0; r < rows; r++)
+        row_statistics((const real *)grad->y + r * c, c, args->eps, centred, &mean[r], &rstd[r]);
+    fm_layernorm_grad norm = {.rows = rows,
+                              .c = c,
+                              .ldx = c,
+                              .lddy = c,
+                              .lddx = c,
+                              .x = grad->y,
+                              .gamma = args->gamma,
+                              .dy = grad->dn,
+                              .mean = mean,
+                              .rstd = rstd,
+                              .dx = grad->dy,
+                              .dgamma = grad->dgamma,
+                              .dbeta = grad->dbeta};
+    layernorm_grad(stream, &norm, workspace);
+    if (grad->dupdate) {
+        dropout_grad(stream, d, grad->dy.data, (fm_out){grad->dupdate, FM_WRITE});
+    }
 }

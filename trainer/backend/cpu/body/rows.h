@@ -1,21 +1,27 @@
 /* body/rows.h: layer normalisation, and what works on rows or single elements. */
 #include "trainer/backend/cpu/body/real.h"
 
+/* Leaves x - mean in `centred`. */
+static void row_statistics(const real *restrict x, int64_t c, double eps, real *restrict centred,
+                           real *mean, real *rstd) {
+    *mean = (real)(sum_of(x, c) / (double)c);
+    for (int64_t i = 0; i < c; i++)
+        centred[i] = x[i] - *mean;
+    real variance = (real)(dot_product(centred, centred, c) / (double)c);
+    *rstd = (real)1 / REAL_SQRT(variance + (real)eps);
+}
+
 static void layernorm(fm_stream *stream, const fm_layernorm *a) {
     (void)stream;
     const real *gamma = a->gamma, *beta = a->beta;
     for (int64_t r = 0; r < a->rows; r++) {
-        const real *restrict x = (const real *)a->x + r * a->ldx;
         real *restrict y = (real *)a->y + r * a->ldy;
-        real mean = (real)(sum_of(x, a->c) / (double)a->c);
-        for (int64_t i = 0; i < a->c; i++)
-            y[i] = x[i] - mean;
-        real variance = (real)(dot_product(y, y, a->c) / (double)a->c);
-        real rstd = (real)1 / REAL_SQRT(variance + (real)a->eps);
+        real mean, rstd;
+        row_statistics((const real *)a->x + r * a->ldx, a->c, a->eps, y, &mean, &rstd);
         for (int64_t i = 0; i < a->c; i++)
             y[i] = y[i] * rstd * gamma[i] + beta[i];
-        ((real *)a->mean)[r] = mean;
-        ((real *)a->rstd)[r] = rstd;
+        if (a->mean) ((real *)a->mean)[r] = mean;
+        if (a->rstd) ((real *)a->rstd)[r] = rstd;
     }
 }
 
