@@ -79,6 +79,7 @@ fm_node *fm_tape_add(fm_tape *tape, const fm_op *op, const char *name, size_t at
                       .name = name,
                       .attributes = attributes,
                       .residual = -1,
+                      .shares = -1,
                       .holds_gradient_of = FM_TENSOR_NONE,
                       .segment = tape->open_segment};
     tape->n_node++;
@@ -102,6 +103,18 @@ int fm_node_input(fm_tape *tape, fm_node *node, fm_tensor_ref tensor, bool reads
 void fm_node_holds(fm_tape *tape, fm_node *node, fm_tensor_ref tensor) {
     int at = fm_node_input(tape, node, tensor, false);
     node->without_gradient |= 1u << at;
+}
+
+void fm_node_reads_output(fm_node *node, int i) {
+    node->output_read_again |= 1u << i;
+}
+
+void fm_node_completes(fm_node *node) {
+    node->completes = true;
+}
+
+void fm_node_shares(fm_node *node, int input) {
+    node->shares = input;
 }
 
 void fm_node_draws(fm_tape *tape, fm_node *node) {

@@ -92,7 +92,8 @@ struct fm_node {
     fm_tensor_ref saved[FM_NODE_SAVED];
     fm_keep keep[FM_NODE_SAVED];
     fm_param_ref param[FM_NODE_PARAMS];
-    uint32_t without_gradient; /* bit i: input i is held or read, and gets no gradient from here */
+    uint32_t output_read_again; /* bit i: backward reads output i */
+    uint32_t without_gradient;  /* bit i: input i is held or read, and gets no gradient from here */
     fm_tensor_ref holds_gradient_of; /* whose gradient must last until this node's backward */
     /* An exchange that ranks with different nodes run backward together: it has a backward whether
      * or not its inputs and its output have gradients here. */
@@ -101,17 +102,19 @@ struct fm_node {
     /* Its output, or in backward its input's gradient, is there only when a later node has run. */
     bool begins_forward, begins_backward;
     int32_t residual; /* input whose value is added to output 0, -1 = none */
+    int32_t shares;   /* input whose gradient is output 0's, in its place, -1 = none */
+    bool completes;   /* backward adds to output 0's gradient before it hands it on */
     int32_t stream;
     uint32_t rng;
     int32_t segment; /* -1 = none */
     /* Set by fm_tape_plan. */
     bool has_backward;
     bool runs_again; /* in a recomputed segment: backward wants what it saves or puts out */
-    bool
-        gradient_is_zero; /* on_all_ranks, and nobody writes the output's gradient: backward does */
-    bool residual_adds;   /* the residual's gradient could not be passed in place */
-    uint32_t input_beta;  /* bit i: gradient of input i is added to */
-    uint32_t param_beta;  /* bit j: gradient of param j is added to */
+    /* on_all_ranks or completes, and nobody writes output 0's gradient: backward does */
+    bool gradient_is_zero;
+    bool residual_adds;     /* the residual's gradient could not be passed in place */
+    uint32_t input_beta;    /* bit i: gradient of input i is added to */
+    uint32_t param_beta;    /* bit j: gradient of param j is added to */
     uint32_t input_written; /* bit i: backward writes a gradient for input i */
     int64_t workspace_forward_bytes, workspace_backward_bytes;
 };
@@ -220,6 +223,13 @@ void fm_node_holds(fm_tape *tape, fm_node *node, fm_tensor_ref tensor);
 /* Output 0 = input `input` + something: a new tensor of the same shape, or the same tensor with its
  * version raised where the tape works in place. */
 fm_tensor_ref fm_node_residual(fm_tape *tape, fm_node *node, int input);
+/* Backward reads output i. */
+void fm_node_reads_output(fm_node *node, int i);
+/* Backward adds to output 0's gradient itself, at fm_run_completed_gradient, before anybody who is
+ * handed it on reads it: where y has a second output that is a function of it. */
+void fm_node_completes(fm_node *node);
+/* The gradient of `input`, which has no other reader, is output 0's as backward leaves it. */
+void fm_node_shares(fm_node *node, int input);
 /* The node draws random numbers: gives it the next number. Nodes that do not draw have none, so
  * that communication nodes do not move the others' draws. */
 void fm_node_draws(fm_tape *tape, fm_node *node);
@@ -318,6 +328,8 @@ void *fm_run_param(const fm_run *run, const fm_node *node, int j); /* NULL for F
 /* Gradient of output i (to read), of input i and parameter j (to write, data NULL = not wanted). */
 void *fm_run_output_gradient(const fm_run *run, const fm_node *node, int i);
 fm_out fm_run_gradient(const fm_run *run, const fm_node *node, int i);
+/* Of a node that completes it: the gradient of output 0, to add to or to write. */
+fm_out fm_run_completed_gradient(const fm_run *run, const fm_node *node);
 fm_out fm_run_param_gradient(const fm_run *run, const fm_node *node, int j);
 
 /* `elements` further, for slices of fused blocks; NULL stays NULL. Params and activations are act,

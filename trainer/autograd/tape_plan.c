@@ -21,8 +21,10 @@ static void plan_input_gradient(fm_tape *tape, fm_node *node, int i) {
     uint32_t bit = 1u << i;
     node->input_written |= bit;
     fm_tensor_ref present = tape->tensor[input].gradient;
+    assert((i != node->shares || present == FM_TENSOR_NONE) && "shared, and read by others");
     /* What the caller reads later must not be added to. */
-    bool passes = i == node->residual && !tape->tensor[node->output[0]].wants_gradient;
+    bool passes =
+        i == node->shares || (i == node->residual && !tape->tensor[node->output[0]].wants_gradient);
     fm_tensor_ref above = tape->tensor[node->output[0]].gradient;
     if (present == FM_TENSOR_NONE) {
         fm_tensor_ref gradient = passes ? above : fm_tape_add_gradient(tape, input);
@@ -39,10 +41,12 @@ static void plan_input_gradient(fm_tape *tape, fm_node *node, int i) {
     }
 }
 
-/* Backward runs on this rank, too, if only to hand on zeros. */
+/* Backward runs on this rank, too, if only to hand on zeros, or writes the gradient itself. */
 static void plan_zero_gradient(fm_tape *tape, fm_node *node) {
     node->gradient_is_zero = true;
-    tape->tensor[node->output[0]].gradient = fm_tape_add_gradient(tape, node->output[0]);
+    fm_tensor_ref gradient = fm_tape_add_gradient(tape, node->output[0]);
+    tape->tensor[node->output[0]].gradient = gradient;
+    tape->buffer[tape->tensor[gradient].buffer].kept = tape->tensor[node->output[0]].wants_gradient;
 }
 
 static void plan_gradients(fm_tape *tape) {
@@ -52,6 +56,10 @@ static void plan_gradients(fm_tape *tape) {
             plan_zero_gradient(tape, node);
         }
         node->has_backward = node->op->backward && output_has_gradient(tape, node);
+        if (node->has_backward && node->completes &&
+            tape->tensor[node->output[0]].gradient == FM_TENSOR_NONE) {
+            plan_zero_gradient(tape, node);
+        }
         if (!node->has_backward) {
             continue;
         }
@@ -153,6 +161,10 @@ static void plan_runs_again(fm_tape *tape) {
         if (!in_recomputed_segment(tape, node->segment)) {
             continue;
         }
+        for (int i = 0; i < node->n_output && node->has_backward; i++) {
+            tape->buffer[tape->tensor[node->output[i]].buffer].wanted_again |=
+                node->output_read_again >> i & 1;
+        }
         node->runs_again = is_wanted_again(tape, node);
         want_again(tape, node, node->has_backward ? node->reads_again : 0);
         want_again(tape, node, node->runs_again ? UINT32_MAX : 0);
@@ -220,6 +232,9 @@ static void touch_backward(fm_tape *tape, const fm_node *node, int32_t step) {
     }
     for (int i = 0; i < node->n_output; i++) {
         touch(tape, tape->tensor[node->output[i]].gradient, step);
+        if (node->output_read_again >> i & 1) {
+            touch(tape, node->output[i], step);
+        }
     }
     if (node->holds_gradient_of != FM_TENSOR_NONE) {
         touch(tape, tape->tensor[node->holds_gradient_of].gradient, step);

@@ -218,6 +218,12 @@ fm_out fm_run_gradient(const fm_run *run, const fm_node *node, int i) {
                     .beta = node->input_beta >> i & 1 ? FM_ADD : FM_WRITE};
 }
 
+fm_out fm_run_completed_gradient(const fm_run *run, const fm_node *node) {
+    assert(node->completes);
+    return (fm_out){.data = fm_run_output_gradient(run, node, 0),
+                    .beta = node->gradient_is_zero ? FM_WRITE : FM_ADD};
+}
+
 fm_out fm_run_param_gradient(const fm_run *run, const fm_node *node, int j) {
     const fm_params *params = run->tape->params;
     assert(j < node->n_param);

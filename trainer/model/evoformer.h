@@ -32,6 +32,17 @@ fm_tensor_ref fm_template_block(fm_tape *tape, const fm_model_config *config,
                                 const fm_template_block_weights *weights, fm_tensor_ref t,
                                 const fm_views *pair_mask);
 
+/* The same on one rank, for all blocks of a stack, of which `first` is the first among all: each
+ * update is added together with the next sublayer's LayerNorm (ops/update_norm.h). The blocks above
+ * are its plain twin, to rounding, with the same draws. */
+fm_pair_of_streams fm_evoformer_whole_stack(fm_tape *tape, const fm_model_config *config,
+                                            const fm_evoformer_weights *weights, int32_t first,
+                                            int32_t n_block, fm_pair_of_streams in,
+                                            fm_tensor_ref msa_mask, fm_tensor_ref pair_mask);
+fm_tensor_ref fm_template_whole_block(fm_tape *tape, const fm_model_config *config,
+                                      const fm_template_block_weights *weights, fm_tensor_ref t,
+                                      fm_tensor_ref pair_mask);
+
 /* The pair half alone (A6:6-10), without a segment of its own. */
 fm_tensor_ref fm_evoformer_pair_stack(fm_tape *tape, const fm_model_config *config,
                                       const fm_evoformer_weights *weights, fm_tensor_ref z,

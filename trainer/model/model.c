@@ -117,7 +117,9 @@ static fm_tensor_ref template_stack(fm_tape *tape, const fm_model_config *config
                                     const fm_views *mask) {
     for (int32_t i = 0; i < config->n_template_block; i++) { /* A16:1 */
         fm_model_config block = fm_model_config_block(config, first + i);
-        t = fm_template_block(tape, &block, &weights->template_block[i], t, mask);
+        const fm_template_block_weights *w = &weights->template_block[i];
+        t = fm_split_is_whole(config) ? fm_template_whole_block(tape, &block, w, t, mask->whole)
+                                      : fm_template_block(tape, &block, w, t, mask);
     }
     return t;
 }
@@ -165,6 +167,10 @@ static fm_pair_of_streams stack(fm_tape *tape, const fm_model_config *config,
                                 const fm_evoformer_weights *weights, int32_t first, int32_t n_block,
                                 fm_pair_of_streams x, fm_tensor_ref msa_mask,
                                 const fm_views *pair_mask) {
+    if (fm_split_is_whole(config)) {
+        return fm_evoformer_whole_stack(tape, config, weights, first, n_block, x, msa_mask,
+                                        pair_mask->whole);
+    }
     fm_views mask = {0};
     if (fm_split_has_msa(config)) {
         mask = fm_split_views(tape, config, msa_mask);

@@ -19,6 +19,10 @@ bool fm_split_is_split(const fm_model_config *config) {
     return dap_of(config) != NULL;
 }
 
+bool fm_split_is_whole(const fm_model_config *config) {
+    return !dap_of(config) && !bp_of(config);
+}
+
 bool fm_split_has_msa(const fm_model_config *config) {
     return !bp_of(config) || config->groups->place.bp == 0;
 }

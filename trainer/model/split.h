@@ -34,6 +34,9 @@ fm_model_config fm_split_pad(const fm_model_config *config);
 /* Whether arrays are split at all (DAP). */
 bool fm_split_is_split(const fm_model_config *config);
 
+/* Whether one rank has all of everything (neither DAP nor BP). */
+bool fm_split_is_whole(const fm_model_config *config);
+
 /* Which branches this rank runs. */
 bool fm_split_has_msa(const fm_model_config *config);
 bool fm_split_has_pair(const fm_model_config *config);

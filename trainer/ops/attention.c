@@ -209,11 +209,15 @@ static void forward(fm_run *run, const fm_node *node) {
     if (!fm_run_wants_output(run)) {
         return;
     }
-    void *update = fm_run_workspace_act(run, at->n0 * at->n1 * at->c);
+    void *y = fm_run_output(run, node, 0);
+    bool is_bare = fm_update_is_bare(node, &at->update);
+    void *update = is_bare ? y : fm_run_workspace_act(run, at->n0 * at->n1 * at->c);
     fm_linear out = out_projection(run, node);
     fm_call_linear(run, &out, false, update); /* A7:7 A8:6 A13:7 A14:7 AF3-24:11 */
-    const void *residual = node->residual < 0 ? NULL : fm_run_input(run, node, IN_X);
-    fm_call_update(run, node, &at->update, residual, update, fm_run_output(run, node, 0));
+    if (!is_bare) {
+        const void *residual = node->residual < 0 ? NULL : fm_run_input(run, node, IN_X);
+        fm_call_update(run, node, &at->update, residual, update, y);
+    }
 }
 
 /* Gradients of the bias projection; dnormed as told. */
@@ -229,25 +233,24 @@ static void project_backward(fm_run *run, const fm_node *node, const void *dqkvg
                              const void *dbias) {
     const fm_attention_shape *at = &((const attributes *)node->attributes)->shape;
     fm_norm normed = norm_x(run, node);
-    void *dnormed = fm_run_workspace_act(run, at->n0 * at->n1 * at->c);
-    fm_attention_project_grad(run, at, normed.y, fm_run_param(run, node, P_QKVG), dqkvg,
-                              (fm_out){dnormed, FM_WRITE}, fm_run_param_gradient(run, node, P_QKVG),
+    fm_out dx = fm_run_gradient(run, node, IN_X);
+    fm_out dnormed = fm_call_norm_gradient(run, &normed, dx);
+    fm_attention_project_grad(run, at, normed.y, fm_run_param(run, node, P_QKVG), dqkvg, dnormed,
+                              fm_run_param_gradient(run, node, P_QKVG),
                               fm_run_param_gradient(run, node, P_Q_BIAS),
                               fm_run_param_gradient(run, node, P_GATE_BIAS));
     if (has_bias(at) && at->axial != FM_AXIAL_ROW) {
-        bias_backward(run, node, normed.y, dbias, (fm_out){dnormed, FM_ADD});
+        bias_backward(run, node, normed.y, dbias, (fm_out){dnormed.data, FM_ADD});
     }
-    fm_call_norm_grad(run, &normed, dnormed, fm_run_gradient(run, node, IN_X),
-                      fm_run_param_gradient(run, node, P_NORM));
+    fm_call_norm_grad(run, &normed, dnormed.data, dx, fm_run_param_gradient(run, node, P_NORM));
 }
 
 static void pair_backward(fm_run *run, const fm_node *node, const void *dbias) {
-    const attributes *at = node->attributes;
     fm_norm normed = norm_z(run, node);
-    void *dnormed = fm_run_workspace_act(run, at->shape.n_query * at->shape.n_query * at->c_z);
-    bias_backward(run, node, normed.y, dbias, (fm_out){dnormed, FM_WRITE});
-    fm_call_norm_grad(run, &normed, dnormed, fm_run_gradient(run, node, IN_Z),
-                      fm_run_param_gradient(run, node, P_NORM_Z));
+    fm_out dz = fm_run_gradient(run, node, IN_Z);
+    fm_out dnormed = fm_call_norm_gradient(run, &normed, dz);
+    bias_backward(run, node, normed.y, dbias, dnormed);
+    fm_call_norm_grad(run, &normed, dnormed.data, dz, fm_run_param_gradient(run, node, P_NORM_Z));
 }
 
 static void backward(fm_run *run, const fm_node *node) {
@@ -313,7 +316,7 @@ fm_tensor_ref fm_op_attention(fm_tape *tape, const char *name, fm_axial axial, f
     const fm_param_ref params[N_PARAM] = {weights->norm,      weights->qkvg,  weights->q_bias,
                                           weights->gate_bias, weights->out,   weights->out_bias,
                                           weights->bias,      weights->norm_z};
-    assert((weights->norm_z != FM_PARAM_NONE) == (axial == FM_AXIAL_ROW));
+    assert(weights->norm_z == FM_PARAM_NONE || axial == FM_AXIAL_ROW);
     assert((weights->bias != FM_PARAM_NONE) == has_bias(shape));
     for (int i = 0; i < N_PARAM; i++) {
         fm_node_param(tape, node, params[i]);

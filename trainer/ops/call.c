@@ -8,12 +8,16 @@ static const double LAYERNORM_EPS = 1e-5;
 /* ---- layer normalisation --------------------------------------------------------------------- */
 
 fm_norm fm_call_norm(fm_run *run, int64_t rows, int64_t c, const void *x, const void *weights) {
+    if (!weights) {
+        return (fm_norm){.rows = rows, .c = c, .x = x, .y = (void *)x};
+    }
+    void *y = fm_run_workspace_act(run, rows * c);
     fm_norm norm = {.rows = rows,
                     .c = c,
                     .x = x,
                     .gamma = weights,
                     .beta = fm_run_at(weights, c, run->kernels->act),
-                    .y = fm_run_workspace_act(run, rows * c),
+                    .y = y,
                     .mean = fm_run_workspace_acc(run, rows),
                     .rstd = fm_run_workspace_acc(run, rows)};
     if (!run->dry) {
@@ -25,15 +29,22 @@ fm_norm fm_call_norm(fm_run *run, int64_t rows, int64_t c, const void *x, const 
                                                              .x = x,
                                                              .gamma = norm.gamma,
                                                              .beta = norm.beta,
-                                                             .y = norm.y,
+                                                             .y = y,
                                                              .mean = norm.mean,
                                                              .rstd = norm.rstd});
     }
     return norm;
 }
 
+fm_out fm_call_norm_gradient(fm_run *run, const fm_norm *norm, fm_out dx) {
+    return norm->gamma ? (fm_out){fm_run_workspace_act(run, norm->rows * norm->c), FM_WRITE} : dx;
+}
+
 void fm_call_norm_grad(fm_run *run, const fm_norm *norm, const void *dy, fm_out dx,
                        fm_out dweights) {
+    if (!norm->gamma) {
+        return;
+    }
     int64_t mark = fm_run_mark(run), c = norm->c;
     void *workspace =
         fm_run_workspace(run, (int64_t)run->kernels->layernorm_grad_workspace(norm->rows, c));
@@ -182,6 +193,45 @@ const void *fm_call_update_grad(fm_run *run, const fm_node *node, const fm_updat
         run->kernels->dropout_grad(run->stream, &dropout, dy, (fm_out){dupdate, FM_WRITE});
     }
     return dupdate;
+}
+
+void fm_call_dropout_grad(fm_run *run, const fm_node *node, const fm_update *args, const void *dy,
+                          fm_out dupdate) {
+    fm_dropout dropout = fm_update_dropout(run, node, args);
+    if (!run->dry && dupdate.data) {
+        run->kernels->dropout_grad(run->stream, &dropout, dy, dupdate);
+    }
+}
+
+static fm_update_norm update_norm_of(const fm_run *run, const fm_node *node, const fm_update *args,
+                                     const void *norm) {
+    return (fm_update_norm){.dropout = fm_update_dropout(run, node, args),
+                            .eps = LAYERNORM_EPS,
+                            .gamma = norm,
+                            .beta = fm_run_at(norm, args->c, run->kernels->act)};
+}
+
+void fm_call_update_norm(fm_run *run, const fm_node *node, const fm_update *args, const void *norm,
+                         const void *residual, const void *update, void *y, void *n) {
+    fm_update_norm all = update_norm_of(run, node, args, norm);
+    if (!run->dry) {
+        run->kernels->update_norm(run->stream, &all, residual, update, y, n);
+    }
+}
+
+void fm_call_update_norm_grad(fm_run *run, const fm_node *node, const fm_update *args,
+                              const void *norm, const fm_update_norm_grad *grad, fm_out dnorm) {
+    int64_t mark = fm_run_mark(run), rows = args->n0 * args->n1;
+    void *workspace =
+        fm_run_workspace(run, (int64_t)run->kernels->update_norm_grad_workspace(rows, args->c));
+    fm_update_norm all = update_norm_of(run, node, args, norm);
+    fm_update_norm_grad whole = *grad;
+    whole.dgamma = dnorm;
+    whole.dbeta = fm_out_at(dnorm, args->c, run->kernels->acc);
+    if (!run->dry) {
+        run->kernels->update_norm_grad(run->stream, &all, &whole, workspace);
+    }
+    fm_run_release(run, mark);
 }
 
 void fm_call_gate(fm_run *run, const fm_gate *args) {

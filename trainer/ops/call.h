@@ -12,7 +12,8 @@
 
 #include "trainer/autograd/tape.h"
 
-/* y = LayerNorm(x), x and y [rows, c]; mean, rstd acc [rows]. eps 1e-5. */
+/* y = LayerNorm(x), x and y [rows, c]; mean, rstd acc [rows]. eps 1e-5. Without weights (gamma
+ * NULL) x is normalised already (ops/update_norm.h), and y is x: not to be written. */
 typedef struct fm_norm {
     int64_t rows, c;
     const void *x, *gamma, *beta;
@@ -20,10 +21,14 @@ typedef struct fm_norm {
 } fm_norm;
 
 /* Makes y, mean and rstd in the workspace (they live to the end of the step). `weights` is the
- * block [2, c]: gamma, beta. */
+ * block [2, c]: gamma, beta; NULL: x is normalised already. */
 fm_norm fm_call_norm(fm_run *run, int64_t rows, int64_t c, const void *x, const void *weights);
 
-/* Backward of it: dx as told, the block's gradient [2, c]. */
+/* Where dy is to be left for fm_call_norm_grad: in the workspace, or in dx. */
+fm_out fm_call_norm_gradient(fm_run *run, const fm_norm *norm, fm_out dx);
+
+/* Backward of it: dx as told, the block's gradient [2, c]. Without weights nothing is left to do.
+ */
 void fm_call_norm_grad(fm_run *run, const fm_norm *norm, const void *dy, fm_out dx,
                        fm_out dweights);
 
@@ -52,6 +57,11 @@ typedef struct fm_update {
 /* For an update of the shape of x [n0, n1, c]. */
 fm_update fm_update_of(const fm_tensor *x, double rate, fm_shared_axis shared);
 
+/* Neither residual nor dropout: the update is the output, and needs no pass of its own. */
+static inline bool fm_update_is_bare(const fm_node *node, const fm_update *args) {
+    return node->residual < 0 && args->rate == 0;
+}
+
 /* y = residual + keep * update; residual NULL: y = keep * update. y may be either. */
 void fm_call_update(fm_run *run, const fm_node *node, const fm_update *args, const void *residual,
                     const void *update, void *y);
@@ -61,6 +71,16 @@ const void *fm_call_update_grad(fm_run *run, const fm_node *node, const fm_updat
 
 /* The dropout of an update, for entries that end in one. */
 fm_dropout fm_update_dropout(const fm_run *run, const fm_node *node, const fm_update *args);
+
+/* dupdate = keep * dy. */
+void fm_call_dropout_grad(fm_run *run, const fm_node *node, const fm_update *args, const void *dy,
+                          fm_out dupdate);
+/* y = residual + keep * update and n = LayerNorm(y); norm [2, c]. y may be residual. Backward: grad
+ * without the weights' gradients, which are the block dnorm. */
+void fm_call_update_norm(fm_run *run, const fm_node *node, const fm_update *args, const void *norm,
+                         const void *residual, const void *update, void *y, void *n);
+void fm_call_update_norm_grad(fm_run *run, const fm_node *node, const fm_update *args,
+                              const void *norm, const fm_update_norm_grad *grad, fm_out dnorm);
 
 void fm_call_gate(fm_run *run, const fm_gate *args);
 void fm_call_gate_grad(fm_run *run, const fm_gate *args, const fm_gate_grad *grad);

@@ -88,13 +88,12 @@ static void backward(fm_run *run, const fm_node *node) {
     fm_call_scale_rows(run, rows, 2 * at->c, fm_run_input(run, node, IN_MASK), dab,
                        (fm_out){dab, FM_WRITE});
     fm_norm normed = norm_m(run, node);
-    void *dnormed = fm_run_workspace_act(run, rows * at->c_m);
+    fm_out dm = fm_run_gradient(run, node, IN_M);
+    fm_out dnormed = fm_call_norm_gradient(run, &normed, dm);
     fm_linear linear = projection(run, node, normed.y);
-    fm_call_linear_grad(run, &linear, dab, (fm_out){dnormed, FM_WRITE},
-                        fm_run_param_gradient(run, node, P_AB),
+    fm_call_linear_grad(run, &linear, dab, dnormed, fm_run_param_gradient(run, node, P_AB),
                         fm_run_param_gradient(run, node, P_AB_BIAS));
-    fm_call_norm_grad(run, &normed, dnormed, fm_run_gradient(run, node, IN_M),
-                      fm_run_param_gradient(run, node, P_NORM));
+    fm_call_norm_grad(run, &normed, dnormed.data, dm, fm_run_param_gradient(run, node, P_NORM));
 }
 
 static const fm_op OUTER_PRODUCT_MEAN = {"outer product mean", forward, backward};

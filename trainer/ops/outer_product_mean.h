@@ -11,7 +11,7 @@
 #include "trainer/autograd/tape.h"
 
 typedef struct fm_outer_weights {
-    fm_param_ref norm;          /* [2, c_m] */
+    fm_param_ref norm;          /* [2, c_m]; FM_PARAM_NONE: m is normalised already */
     fm_param_ref ab, ab_bias;   /* [2c, c_m], [2c]: a, then b */
     fm_param_ref out, out_bias; /* [c_z, c*c], [c_z] */
     int64_t c, c_z;

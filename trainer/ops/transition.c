@@ -69,12 +69,11 @@ static void backward(fm_run *run, const fm_node *node) {
                         fm_run_param_gradient(run, node, P_B2));
     fm_call_relu_grad(run, at->rows * at->hidden, hidden, dhidden, (fm_out){dhidden, FM_WRITE});
     fm_linear first = first_linear(run, node, norm.y);
-    void *dnormed = fm_run_workspace_act(run, at->rows * at->c);
-    fm_call_linear_grad(run, &first, dhidden, (fm_out){dnormed, FM_WRITE},
-                        fm_run_param_gradient(run, node, P_W1),
+    fm_out dx = fm_run_gradient(run, node, IN_X);
+    fm_out dnormed = fm_call_norm_gradient(run, &norm, dx);
+    fm_call_linear_grad(run, &first, dhidden, dnormed, fm_run_param_gradient(run, node, P_W1),
                         fm_run_param_gradient(run, node, P_B1));
-    fm_call_norm_grad(run, &norm, dnormed, fm_run_gradient(run, node, IN_X),
-                      fm_run_param_gradient(run, node, P_NORM));
+    fm_call_norm_grad(run, &norm, dnormed.data, dx, fm_run_param_gradient(run, node, P_NORM));
 }
 
 static const fm_op TRANSITION = {"transition", forward, backward};

@@ -10,7 +10,7 @@
 #include "trainer/autograd/tape.h"
 
 typedef struct fm_transition_weights {
-    fm_param_ref norm;           /* [2, c]: gamma, beta */
+    fm_param_ref norm;           /* [2, c]: gamma, beta; FM_PARAM_NONE: x is normalised already */
     fm_param_ref w1, b1, w2, b2; /* [hidden, c], [hidden], [c, hidden], [c] */
     int64_t hidden;
 } fm_transition_weights;
