@@ -19,13 +19,15 @@ enum { IN_Z, IN_MASK };
 enum { P_NORM_IN, P_FIVE, P_FIVE_BIAS, P_NORM_OUT, P_OUT, P_OUT_BIAS };
 enum { S_KEPT };
 
+/* What decides about `kept`, too. */
 static fm_triangle_block shape_of(const attributes *at) {
     return (fm_triangle_block){.n = at->n,
                                .c_z = at->c_z,
                                .c = at->c,
                                .incoming = at->incoming,
                                .keeps = at->keeps,
-                               .eps = LAYERNORM_EPS};
+                               .eps = LAYERNORM_EPS,
+                               .dropout = {.rate = at->update.rate, .shared = at->update.shared}};
 }
 
 static fm_triangle_block block_of(fm_run *run, const fm_node *node) {

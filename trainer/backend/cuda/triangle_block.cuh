@@ -18,13 +18,34 @@
 
 namespace fm_cuda {
 
-enum { BLOCK_GPU_PROCESSORS = 132 };
+enum { BLOCK_GPU_PROCESSORS = 132, BACK_THREADS = 256, BACK_ROWS = 128 };
 
-/* Whether these kernels take it. */
-template <typename T> bool triangle_block_fits(const fm_triangle_block *t);
-/* A bit of the block's dropout for each column and channel: [n, c_z / 8], in workspace. */
-inline size_t triangle_keep_bytes(const fm_triangle_block *t) {
-    return (size_t)(t->n * t->c_z / 8);
+/* What forward keeps: a, b and x channel-major, then the gate's argument [rows, c], then mean and
+ * 1 / deviation of each row of z, then a bit of the block's dropout for each column and channel,
+ * [n, c / 8]. */
+struct block_kept {
+    bf16 *packed, *x, *gate;
+    float2 *statistics;
+    uint8_t *keep;
+};
+
+inline block_kept block_kept_at(const fm_triangle_block *t, void *base) {
+    int64_t rows = t->n * t->n, plane = rows * t->c;
+    bf16 *at = (bf16 *)base;
+    float2 *statistics = (float2 *)(at + 4 * plane);
+    return {at, at + 2 * plane, at + 3 * plane, statistics, (uint8_t *)(statistics + rows)};
+}
+
+/* Backward from what the kernels kept (triangle_block_grad.cu). */
+size_t block_grad_workspace(const fm_triangle_block *t);
+void block_grad(fm_stream *stream, const fm_triangle_block *t, const fm_triangle_block_grad *grad,
+                void *workspace);
+
+template <typename K> inline void allow_shared(K kernel, size_t bytes) {
+    cudaError_t status =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    assert(status == cudaSuccess);
+    (void)status;
 }
 
 __device__ inline int mixed(int q, int i) {
@@ -36,6 +57,30 @@ __device__ inline int mixed(int q, int i) {
  * line. */
 template <int C> __device__ inline int weight_at(int row, int chunk) {
     return row * C + ((chunk ^ ((row & 1) * 4 + ((row >> 3) & 3))) * 8);
+}
+
+/* Reads of a weight by the byte in shared memory. Weights begin at multiples of 256 bytes, so chunk
+ * x + y of a row lies at that of x, exchanged (^) with 16 y, where x and y have no bit in common.
+ */
+__device__ inline uint4 shared_chunk(uint32_t at) {
+    uint4 chunk;
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(chunk.x), "=r"(chunk.y), "=r"(chunk.z), "=r"(chunk.w)
+                 : "r"(at)
+                 : "memory");
+    return chunk;
+}
+__device__ inline void shared_matrices(uint32_t (&r)[4], uint32_t at) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at)
+                 : "memory");
+}
+__device__ inline void shared_matrices_trans(uint32_t (&r)[4], uint32_t at) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at)
+                 : "memory");
 }
 
 /* Rows of a weight [rows, C] into shared memory, by the whole block; the caller waits. */
@@ -52,8 +97,12 @@ __device__ inline void floats_load(float *to, const bf16 *from, int n) {
         to[i] = get(from[i]);
 }
 
+/* Four instructions; numbers too small for f32's normal range count as 0. */
 __device__ inline float quick_sigmoid(float x) {
-    return __fdividef(1.0f, 1.0f + __expf(-x));
+    float power, open;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * -1.4426950408889634f));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(open) : "f"(1.0f + power));
+    return open;
 }
 
 /* The compiler forgets what it made of these words: unpacking again is cheaper than registers. */
@@ -98,12 +147,9 @@ template <int C> __device__ inline void row_load(uint32_t (&word)[C / 8], const 
 
 /* LayerNorm of R such rows in place; gamma and then beta, C floats each, in shared memory. */
 template <int C, int R>
-__device__ inline void rows_normalise(uint32_t (&word)[R][C / 8], const float *weights, float eps) {
+__device__ inline void rows_normalise(uint32_t (&word)[R][C / 8], const float *weights,
+                                      const float (&mean)[R], const float (&rstd)[R]) {
     int t = threadIdx.x % 4;
-    float mean[R], rstd[R];
-#pragma unroll
-    for (int r = 0; r < R; r++)
-        row_statistics(word[r], eps, &mean[r], &rstd[r]);
 #pragma unroll
     for (int i = 0; i < C / 8; i++) {
         int channel = (t + i / 4 * 4) * 8 + i % 4 * 2;
@@ -115,6 +161,114 @@ __device__ inline void rows_normalise(uint32_t (&word)[R][C / 8], const float *w
             word[r][i] = pack_two((two.x - mean[r]) * rstd[r] * gamma.x + beta.x,
                                   (two.y - mean[r]) * rstd[r] * gamma.y + beta.y);
         }
+    }
+}
+
+/* ---- 128 rows of x, and products with a warp's 16 ------------------------------------------- */
+
+/* Where chunk `chunk` (8 rows) of channel `channel` of 128 rows of x lies. */
+__device__ inline int x_at(int channel, int chunk) {
+    return channel * BACK_ROWS + ((chunk ^ (channel & 7)) * 8);
+}
+
+template <int C> __device__ inline void x_load(bf16 *to, const bf16 *x, int64_t rows, int64_t at) {
+    constexpr int CHUNKS = BACK_ROWS / 8;
+    for (int i = threadIdx.x; i < C * CHUNKS; i += BACK_THREADS) {
+        int channel = i / CHUNKS, chunk = i % CHUNKS;
+        copy_async(to + x_at(channel, chunk), x + channel * rows + at + chunk * 8, true);
+    }
+}
+
+/* The warp's 16 rows as the first operand; words 4 s .. 4 s + 3 are step s, of channels in their
+ * natural order: 0 and 2 are row g, 1 and 3 row g + 8. */
+template <int C> __device__ inline void x_rows(uint32_t (&a)[C / 4], const bf16 *tile) {
+    int lane = threadIdx.x % 32, chunk = threadIdx.x / 32 * 2 + ((lane >> 3) & 1);
+#pragma unroll
+    for (int s = 0; s < C / 16; s++) {
+        uint32_t r[4];
+        ldmatrix_trans(r, tile + x_at(16 * s + (lane >> 4) * 8 + (lane & 7), chunk));
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            a[4 * s + i] = r[i];
+    }
+}
+
+/* Statistics of row g (half 0) or g + 8. */
+template <int C>
+__device__ inline void x_statistics(const uint32_t (&a)[C / 4], int half, float eps, float *mean,
+                                    float *rstd) {
+    uint32_t word[C / 8];
+#pragma unroll
+    for (int i = 0; i < C / 8; i++)
+        word[i] = a[2 * i + half];
+    row_statistics(word, eps, mean, rstd);
+}
+
+template <int C>
+__device__ inline void x_normalise(uint32_t (&a)[C / 4], const float *weights,
+                                   const float (&mean)[2], const float (&rstd)[2]) {
+    int t = threadIdx.x % 4;
+#pragma unroll
+    for (int i = 0; i < C / 8; i++) {
+        float2 gamma = *(const float2 *)(weights + 8 * i + 2 * t);
+        float2 beta = *(const float2 *)(weights + C + 8 * i + 2 * t);
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float2 two = unpack_two(a[2 * i + half]);
+            a[2 * i + half] = pack_two((two.x - mean[half]) * rstd[half] * gamma.x + beta.x,
+                                       (two.y - mean[half]) * rstd[half] * gamma.y + beta.y);
+        }
+    }
+}
+
+/* acc[4 mixed tiles of 32 channels from `channel`] += x w^T, x as x_rows left it. */
+template <int C>
+__device__ inline void times_natural(float (&acc)[4][4], const uint32_t (&x)[C / 4], const bf16 *w,
+                                     int channel) {
+    int lane = threadIdx.x % 32;
+    uint32_t at = shared_address(w + weight_at<C>(channel + mixed(lane & 7, 0), lane >> 3));
+#pragma unroll
+    for (int i = 0; i < 4; i++) { /* rows 2 apart, the same exchange */
+#pragma unroll
+        for (int u = 0; u < C / 32; u++) {
+            uint32_t b[4];
+            shared_matrices(b, (at ^ u * 64) + i * 2 * C * (uint32_t)sizeof(bf16));
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const uint32_t(&a)[4] = *(const uint32_t(*)[4]) & x[8 * u + 4 * h];
+                mma(acc[i], a, b[2 * h], b[2 * h + 1]);
+            }
+        }
+    }
+}
+
+/* The same of rows g and g + 8 as row_load left them. */
+template <int C>
+__device__ inline void times_chunks(float (&acc)[4][4], const uint32_t (&z)[2][C / 8],
+                                    const bf16 *w, int channel) {
+    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    uint32_t at = shared_address(w + weight_at<C>(channel + mixed(g, 0), t));
+#pragma unroll
+    for (int u = 0; u < C / 32; u++) {
+        uint32_t even[4] = {z[0][4 * u], z[1][4 * u], z[0][4 * u + 1], z[1][4 * u + 1]};
+        uint32_t odd[4] = {z[0][4 * u + 2], z[1][4 * u + 2], z[0][4 * u + 3], z[1][4 * u + 3]};
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            uint4 b = shared_chunk((at ^ u * 64) + i * 2 * C * (uint32_t)sizeof(bf16));
+            mma(acc[i], even, b.x, b.y);
+            mma(acc[i], odd, b.z, b.w);
+        }
+    }
+}
+
+/* Accumulators of four mixed tiles start as the bias of their channels. */
+__device__ inline void start_mixed(float (&acc)[4][4], const float *bias) {
+    int t = threadIdx.x % 4;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float2 two = *(const float2 *)(bias + 8 * t + 2 * i);
+        acc[i][0] = acc[i][2] = two.x;
+        acc[i][1] = acc[i][3] = two.y;
     }
 }
 
