@@ -277,7 +277,8 @@ static void outer(fm_stream *stream, const fm_outer *args, void *workspace) {
         double sum = ((const float *)o.bias)[z];
         for (int64_t c = 0; c < square; c++)
             sum += (double)((const float *)o.w)[z * square + c] * space.t[pair * square + c];
-        put_act(o.z.data, at, o.z.beta, sum / space.norm[pair]);
+        double residual = o.residual ? ((const float *)o.residual)[at] : 0;
+        put_act(o.z.data, at, o.z.beta, sum / space.norm[pair] + residual);
     });
 }
 

@@ -23,7 +23,8 @@ void outer(bench &b, int64_t n_seq, int64_t n, int64_t c, int64_t c_z) {
                   b.ones(n_seq * n),
                   b.act(c_z * square, 0.1),
                   b.act(c_z),
-                  b.grad("z", n * n * c_z)};
+                  b.grad("z", n * n * c_z),
+                  b.act(n * n * c_z)};
     fm_outer_grad g = {b.act(n * n * c_z),
                        {d, FM_WRITE},
                        {b.at(d, c), FM_WRITE},

@@ -306,7 +306,7 @@ void check_attentions(void) {
 /* ---- outer product mean, triangle multiplication ---- */
 
 void check_outer(const char *name, int64_t n_seq, int64_t n_i, int64_t n_j, int64_t c, int64_t c_z,
-                 fm_beta beta) {
+                 fm_beta beta, bool residual = false) {
     check(name, 3, [=](work_bench &b) {
         fm_outer o = {};
         o.n_seq = n_seq, o.n_i = n_i, o.n_j = n_j, o.c = c, o.c_z = c_z, o.eps = 1e-3;
@@ -317,6 +317,7 @@ void check_outer(const char *name, int64_t n_seq, int64_t n_i, int64_t n_j, int6
         o.mask_a = b.mask(n_seq * n_i, 7), o.mask_b = b.mask(n_seq * n_j, 9);
         o.w = b.act(c_z * c * c, 0.2), o.bias = b.act(c_z);
         o.z = b.grad(n_i * n_j * c_z, beta);
+        if (residual) o.residual = b.act(n_i * n_j * c_z);
         b.k->outer(NULL, &o, b.space(b.k->outer_workspace(&o)));
         fm_outer_grad g = {b.act(n_i * n_j * c_z), b.grad(n_a, beta), b.grad(n_b, beta),
                            b.grad(c_z * c * c, beta, true), b.grad(c_z, beta, true)};
@@ -418,6 +419,13 @@ void check_cores(void) {
     check_outer("outer odd", 5, 3, 7, 4, 6, FM_WRITE);
     check_outer("outer odd add", 9, 5, 5, 3, 5, FM_ADD);
     check_outer("outer 128x96, c 32", 128, 96, 96, 32, 128, FM_WRITE);
+    check_outer("outer odd residual", 9, 5, 7, 3, 5, FM_WRITE, true);
+    check_outer("outer of one", 1, 1, 1, 32, 128, FM_WRITE);
+    check_outer("outer 5, 9x3, c 32", 5, 9, 3, 32, 128, FM_ADD);
+    check_outer("outer 130, 37x70, c 32", 130, 37, 70, 32, 128, FM_WRITE, true);
+    check_outer("outer 24, 67x130, c 32", 24, 67, 130, 32, 128, FM_ADD);
+    check_outer("outer 512, 13x18, c 32", 512, 13, 18, 32, 128, FM_WRITE, true);
+    check_outer("outer 520, 5x67, c 32", 520, 5, 67, 32, 128, FM_ADD);
     check_outer_gathered("outer gathered odd", 5, 3, 7, 4, 6);
     check_outer_gathered("outer gathered 128, 32x96", 128, 32, 96, 32, 128);
     check_triangle_plain("triangle plain odd", 5, 7, 9, 3);

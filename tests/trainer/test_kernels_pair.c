@@ -96,6 +96,29 @@ static void outer_product_mean(void **state) {
     check_outer(1, 2, 3, 2, 3, 5);
 }
 
+/* A residual is added to what is written, in every piece. */
+static void outer_product_mean_with_residual(void **state) {
+    (void)state;
+    enum { S = 3, NI = 9, NJ = 500, C = 8, CZ = 2, OUT = NI * NJ * CZ };
+    const fm_kernels *k = fm_kernels_cpu(FM_ELEMENT_F64);
+    const int64_t size[6] = {S * NI * C, S * NJ * C, CZ * C * C, CZ, S * NI, S * NJ};
+    double *in[6], *z = check_alloc(OUT, 8), *sum = check_alloc(OUT, 8);
+    double *residual = check_random(77, OUT);
+    for (int i = 0; i < 6; i++)
+        in[i] = check_random((uint32_t)i, size[i]);
+    k->fill(NULL, S * NI, 1, in[OMASK_A]);
+    k->fill(NULL, S * NJ, 1, in[OMASK_B]);
+    fm_outer o = {S, NI, NJ, C, CZ, 1e-3, .a_stride = {NI * C, C}, .b_stride = {NJ * C, C}};
+    outer_forward(k, &o, (void **)in, z);
+    o.residual = residual;
+    outer_forward(k, &o, (void **)in, sum);
+    k->axpy(NULL, OUT, 1, residual, (fm_out){z, FM_ADD});
+    check_below(check_distance(k, sum, k, z, OUT), 1e-14, "residual");
+    for (int i = 0; i < 6; i++)
+        free(in[i]);
+    free(z), free(sum), free(residual);
+}
+
 /* All rows i at once (two pieces: 5 and 4 rows) equal one call for each row: the output, da, and,
  * summed by beta 1, db, dw and dbias. */
 static void outer_product_mean_in_pieces(void **state) {
@@ -449,9 +472,13 @@ static void triangle_block_in_place(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(outer_product_mean),      cmocka_unit_test(outer_product_mean_in_pieces),
-        cmocka_unit_test(triangle_multiplication), cmocka_unit_test(operands_without_gates),
-        cmocka_unit_test(triangle_block),          cmocka_unit_test(triangle_block_in_place),
+        cmocka_unit_test(outer_product_mean),
+        cmocka_unit_test(outer_product_mean_with_residual),
+        cmocka_unit_test(outer_product_mean_in_pieces),
+        cmocka_unit_test(triangle_multiplication),
+        cmocka_unit_test(operands_without_gates),
+        cmocka_unit_test(triangle_block),
+        cmocka_unit_test(triangle_block_in_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

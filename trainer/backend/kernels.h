@@ -178,6 +178,7 @@ typedef struct fm_attention_grad {
 /* ---- outer product mean (A10) ---------------------------------------------------------------- */
 
 /* z[i, j, :] = (W vec(sum_s a[s,i,:] (x) b[s,j,:]) + bias) / (eps + sum_s mask_a[s,i] mask_b[s,j])
+ *              + residual[i, j, :]
  *
  * vec index = channel of a * c + channel of b. a and b come masked (rows of masked positions are
  * zero): the mask here is for the norm alone. The [n_i, n_j, c, c] tensor is made in pieces of the
@@ -190,6 +191,7 @@ typedef struct fm_outer {
     const void *mask_a, *mask_b; /* act [n_seq, n_i], [n_seq, n_j] contiguous */
     const void *w, *bias;        /* act [c_z, c*c], [c_z] */
     fm_out z;                    /* act [n_i, n_j, c_z] contiguous; forward only */
+    const void *residual;        /* like z, not z itself, which is then written; NULL: none */
 } fm_outer;
 
 typedef struct fm_outer_grad {

@@ -67,9 +67,7 @@ static void forward(fm_run *run, const fm_node *node) {
     fm_outer core = core_of(run, node);
     core.z = (fm_out){fm_run_output(run, node, 0), FM_WRITE};
     if (node->residual >= 0) {
-        int64_t count = at->n_res * at->n_res * at->c_z;
-        fm_call_copy(run, count, fm_run_input(run, node, IN_Z), core.z.data);
-        core.z.beta = FM_ADD;
+        core.residual = fm_run_input(run, node, IN_Z);
     }
     fm_call_outer(run, &core); /* A10:3-4 */
 }

@@ -148,15 +148,13 @@ static fm_outer core_of(const fm_run *run, const fm_node *node) {
 }
 
 static void core_forward(fm_run *run, const fm_node *node) {
-    const core_attributes *at = node->attributes;
     if (!fm_run_wants_output(run)) {
         return;
     }
     fm_outer core = core_of(run, node);
     core.z = (fm_out){fm_run_output(run, node, 0), FM_WRITE};
     if (node->residual >= 0) {
-        fm_call_copy(run, at->n_i * at->n_j * at->c_z, fm_run_input(run, node, IN_Z), core.z.data);
-        core.z.beta = FM_ADD;
+        core.residual = fm_run_input(run, node, IN_Z);
     }
     fm_call_outer(run, &core); /* A10:3-4 */
 }

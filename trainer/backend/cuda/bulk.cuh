@@ -90,6 +90,15 @@ __device__ inline void stores_wait() {
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
+/* A warp group gives registers back, or takes them, down or up to N a thread: where a kernel of
+ * __launch_bounds__(threads, 1) has each group's role in one branch. */
+template <int N> __device__ inline void registers_give() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+template <int N> __device__ inline void registers_take() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+
 } // namespace fm_cuda
 
 #endif

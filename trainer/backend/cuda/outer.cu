@@ -1,31 +1,34 @@
 /* outer.cu: outer product mean (A10), a few residues i at a time.
  *
  * As on the CPU: one product over the sequences gives P[(i, a), (j, b)] for a piece of i; reordered
- * to [(i, j), (a, b)] it meets W. A piece has about OUTER_PIECE elements, so that both its orders
- * stay in the L2 cache and the [n_i, n_j, c, c] tensor never reaches device memory. Backward makes
- * the piece again for dW and goes the same way back. The norm and the masks' products are f32. */
-#include "trainer/backend/cuda/families.cuh"
+ * to [(i, j), (a, b)] it meets W. Backward makes the piece again for dW and goes the same way back.
+ * A piece has up to OUTER_PIECE_BYTES: long products are worth more than pieces that stay in the L2
+ * cache. The norm and the masks' products are f32. outer_wgmma.cu takes the model's widths. */
+#include "trainer/backend/cuda/outer.cuh"
 
 namespace fm_cuda {
 
-enum { OUTER_PIECE = 1 << 24 };
+enum { OUTER_PIECE_BYTES = 1 << 28 };
 
-static int64_t outer_rows(const fm_outer *o) {
-    return min_size(o->n_i, max_size(1, OUTER_PIECE / (o->n_j * o->c * o->c)));
+template <typename T> static int64_t outer_rows(const fm_outer *o) {
+    int64_t row = o->n_j * o->c * o->c * (int64_t)sizeof(T);
+    int64_t rows = max_size(1, OUTER_PIECE_BYTES / row);
+    return rows < o->n_i ? max_size(1, rows / 2 * 2) : o->n_i;
 }
 
 struct outer_space {
     void *a, *b;             /* act [n_seq, n_i, c], [n_seq, n_j, c] contiguous */
     void *product, *ordered; /* act: one piece, [(i, a), (j, b)] and [(i, j), (a, b)] */
     float *z, *norm;         /* [rows, n_j, c_z] before the division; [n_i, n_j] */
-    void *dz;                /* act [rows, n_j, c_z], divided by the norm */
-    float *da, *db, *dbias;  /* like a and b; partial sums [pieces][c_z] */
-    void *sums, *gemm;       /* workspaces of sum and of the products */
+    void *dz;                /* act [rows, n_j, c_z], divided by the norm; all rows with tiles */
+    outer_tiles tiles;
+    float *da, *db, *dbias; /* like a and b; partial sums [pieces][c_z] */
+    void *sums, *gemm;      /* workspaces of sum and of the products */
 };
 
 template <typename T>
 static size_t outer_layout(const fm_outer *o, bool backward, void *base, outer_space *ret) {
-    int64_t rows = outer_rows(o), pairs = rows * o->n_j;
+    int64_t rows = outer_rows<T>(o), pairs = rows * o->n_j;
     size_t piece = (size_t)(pairs * o->c * o->c) * sizeof(T);
     size_t size_a = (size_t)(o->n_seq * o->n_i * o->c), size_b = (size_t)(o->n_seq * o->n_j * o->c);
     carver carve = {(char *)base, 0};
@@ -40,21 +43,29 @@ static size_t outer_layout(const fm_outer *o, bool backward, void *base, outer_s
         ret->z = (float *)carve.take((size_t)(pairs * o->c_z) * sizeof(float));
         return carve.used;
     }
-    ret->dz = carve.take((size_t)(pairs * o->c_z) * sizeof(T));
+    bool is_tiled = sizeof(T) == 2 && outer_tiles_fit(o);
+    ret->dz = carve.take((size_t)((is_tiled ? o->n_i * o->n_j : pairs) * o->c_z) * sizeof(T));
+    if (is_tiled)
+        carve.take(outer_tiles_layout(o, base ? carve.base + carve.used : NULL, &ret->tiles));
     ret->da = (float *)carve.take(size_a * sizeof(float));
     ret->db = (float *)carve.take(size_b * sizeof(float));
     ret->sums = carve.take(sum_workspace(1, pairs, o->c_z));
     return carve.used;
 }
 
+/* Addresses aren't known yet: whichever path is taken has its workspace. */
 template <typename T> size_t outer_workspace(const fm_outer *o) {
     outer_space space;
-    return outer_layout<T>(o, false, NULL, &space);
+    size_t plain = outer_layout<T>(o, false, NULL, &space);
+    size_t fast = sizeof(T) == 2 && outer_fits(o) ? outer_fast_workspace(o) : 0;
+    return plain > fast ? plain : fast;
 }
 
 template <typename T> size_t outer_grad_workspace(const fm_outer *o) {
     outer_space space;
-    return outer_layout<T>(o, true, NULL, &space);
+    size_t plain = outer_layout<T>(o, true, NULL, &space);
+    size_t fast = sizeof(T) == 2 && outer_grad_fits(o) ? outer_grad_fast_workspace(o) : 0;
+    return plain > fast ? plain : fast;
 }
 
 /* Rows of c channels from strides [s, i] to [n_seq, n, c]. */
@@ -149,12 +160,16 @@ static void outer_piece(fm_stream *stream, const fm_outer *o, const outer_space 
 }
 
 template <typename T> void outer(fm_stream *stream, const fm_outer *o, void *workspace) {
+    if (sizeof(T) == 2 && outer_fits(o) && outer_is_aligned(o, NULL)) {
+        outer_fast(stream, o, workspace);
+        return;
+    }
     outer_space space;
     outer_layout<T>(o, false, workspace, &space);
     outer_pack<T>(stream, o, o->a, o->a_stride, o->n_i, space.a);
     outer_pack<T>(stream, o, o->b, o->b_stride, o->n_j, space.b);
     outer_norm<T>(stream, o, space.norm);
-    int64_t step = outer_rows(o), square = o->c * o->c, c_z = o->c_z;
+    int64_t step = outer_rows<T>(o), square = o->c * o->c, c_z = o->c_z;
     const T *bias = (const T *)o->bias;
     fm_beta beta = o->z.beta;
     for (int64_t first = 0; first < o->n_i; first += step) {
@@ -164,35 +179,56 @@ template <typename T> void outer(fm_stream *stream, const fm_outer *o, void *wor
                     square, false, space.z, c_z, true);
         const float *made = space.z, *norm = space.norm + first * o->n_j;
         T *z = (T *)o->z.data + first * o->n_j * c_z;
+        const T *residual = (const T *)o->residual;
+        if (residual) residual += first * o->n_j * c_z;
         each(stream, pairs * c_z, [=] __device__(int64_t i) {
-            put(z + i, beta, (made[i] + get(bias[i % c_z])) / norm[i / c_z]);
+            float update = (made[i] + get(bias[i % c_z])) / norm[i / c_z];
+            put(z + i, beta, residual ? get(residual[i]) + update : update);
         });
     }
 }
 
-/* One piece of backward: dz / norm, its sum into dbias, dw, da whole, db added. */
+/* A piece of dz / norm, its sum over pairs into dbias. */
 template <typename T>
-static void outer_grad_piece(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
-                             const outer_space *space, int64_t first, int64_t rows) {
-    int64_t square = o->c * o->c, pairs = rows * o->n_j, wide = o->n_j * o->c, c_z = o->c_z;
+static void outer_scale(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
+                        const outer_space *space, int64_t first, int64_t rows) {
+    int64_t pairs = rows * o->n_j, c_z = o->c_z;
     const T *up = (const T *)grad->dz + first * o->n_j * c_z;
     const float *norm = space->norm + first * o->n_j;
     T *dz = (T *)space->dz;
     each(stream, pairs * c_z,
          [=] __device__(int64_t i) { dz[i] = to<T>(get(up[i]) / norm[i / c_z]); });
-    fm_beta beta_b = first > 0 ? FM_ADD : grad->dbias.beta;
+    fm_out dbias = {grad->dbias.data, first > 0 ? FM_ADD : grad->dbias.beta};
     const int64_t stride[2] = {0, c_z};
-    if (grad->dbias.data)
-        sum<T>(stream, 1, pairs, c_z, stride, dz, {grad->dbias.data, beta_b}, true, space->sums);
+    if (dbias.data) sum<T>(stream, 1, pairs, c_z, stride, dz, dbias, true, space->sums);
+}
+
+/* One piece of backward: dw, da whole, db added. */
+template <typename T>
+static void outer_grad_piece(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
+                             const outer_space *space, bool is_tiled, int64_t first, int64_t rows) {
+    int64_t square = o->c * o->c, pairs = rows * o->n_j, wide = o->n_j * o->c, c_z = o->c_z;
+    if (!is_tiled) outer_scale<T>(stream, o, grad, space, first, rows);
+    const T *dz = (const T *)space->dz + (is_tiled ? first * o->n_j * c_z : 0);
     if (grad->dw.data) {
-        outer_piece<T>(stream, o, space, first, rows);
-        multiply<T>(stream, space, c_z, square, pairs, true, false, dz, c_z, space->ordered, square,
+        const T *up = dz;
+        if (is_tiled && space->tiles.a) {
+            outer_tiles_product(stream, o, &space->tiles, first, rows, (bf16 *)space->ordered);
+            up = (const T *)grad->dz + first * o->n_j * c_z;
+        } else {
+            outer_piece<T>(stream, o, space, first, rows);
+        }
+        multiply<T>(stream, space, c_z, square, pairs, true, false, up, c_z, space->ordered, square,
                     first > 0 || grad->dw.beta == FM_ADD, grad->dw.data, square, true);
     }
     if (!grad->da.data && !grad->db.data) return;
-    multiply<T>(stream, space, pairs, square, c_z, false, false, dz, c_z, o->w, square, false,
-                space->ordered, square, false);
-    reorder<T>(stream, o, rows, true, space->ordered, space->product);
+    if (is_tiled) {
+        outer_tiles_gradient(stream, o, &space->tiles, first, rows, (bf16 *)space->product);
+    } else {
+        multiply<T>(stream, space, pairs, square, c_z, false, false, dz, c_z, o->w, square, false,
+                    space->ordered, square, false);
+        reorder<T>(stream, o, rows, true, space->ordered, space->product);
+    }
     multiply<T>(stream, space, o->n_seq, rows * o->c, wide, false, true, space->b, wide,
                 space->product, wide, false, space->da + first * o->c, o->n_i * o->c, true);
     multiply<T>(stream, space, o->n_seq, wide, rows * o->c, false, false,
@@ -202,14 +238,25 @@ static void outer_grad_piece(fm_stream *stream, const fm_outer *o, const fm_oute
 
 template <typename T>
 void outer_grad(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad, void *workspace) {
+    bool is_aligned = sizeof(T) == 2 && outer_is_aligned(o, grad);
+    if (is_aligned && outer_grad_fits(o)) {
+        outer_grad_fast(stream, o, grad, workspace);
+        return;
+    }
+    bool is_tiled = is_aligned && outer_tiles_fit(o);
     outer_space space;
     outer_layout<T>(o, true, workspace, &space);
     outer_pack<T>(stream, o, o->a, o->a_stride, o->n_i, space.a);
     outer_pack<T>(stream, o, o->b, o->b_stride, o->n_j, space.b);
-    outer_norm<T>(stream, o, space.norm);
-    int64_t step = outer_rows(o);
+    if (is_tiled) {
+        outer_tiles_make(stream, o, grad, &space.tiles, (bf16 *)space.dz);
+    } else {
+        outer_norm<T>(stream, o, space.norm);
+    }
+    int64_t step = outer_rows<T>(o);
     for (int64_t first = 0; first < o->n_i; first += step)
-        outer_grad_piece<T>(stream, o, grad, &space, first, min_size(step, o->n_i - first));
+        outer_grad_piece<T>(stream, o, grad, &space, is_tiled, first,
+                            min_size(step, o->n_i - first));
     if (grad->da.data) outer_unpack<T>(stream, o, space.da, o->a_stride, o->n_i, grad->da);
     if (grad->db.data) outer_unpack<T>(stream, o, space.db, o->b_stride, o->n_j, grad->db);
 }

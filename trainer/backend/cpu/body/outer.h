@@ -121,6 +121,9 @@ static void outer(fm_stream *stream, const fm_outer *o, void *workspace) {
             real *z = space.z + p * o->c_z, inverse = (real)1 / space.norm[p];
             for (int64_t c = 0; c < o->c_z; c++)
                 z[c] = (z[c] + bias[c]) * inverse;
+            const real *residual = o->residual;
+            for (int64_t c = 0; residual && c < o->c_z; c++)
+                z[c] += residual[(first * o->n_j + p) * o->c_z + c];
             put_row((real *)o->z.data + (first * o->n_j + p) * o->c_z, o->z.beta, z, o->c_z);
         }
     }

@@ -1,0 +1,252 @@
+/* outer_pack.cuh: operands of outer_wgmma.cu put into the order in which products read them.
+ *
+ * A tile is 64 rows of 64 columns as wgmma.cuh wants it, 8 KB in one piece. Operands are matrices
+ * [(residue, channel), s] or [(a, b), z], in one of two orders of such tiles:
+ *
+ *     PANELS    [two residues][columns / 64], a row of the tile is (residue % 2, channel): the rows
+ *               of one residue are 32 that lie together, so a tile holds whole residues
+ *     CHANNELS  [channel][residues / 64][columns / 64], a row is a residue % 64
+ *
+ * Columns are padded with zeros to a multiple of 128; rows past the last are left as they are. */
+#ifndef FM_BACKEND_CUDA_OUTER_PACK_CUH
+#define FM_BACKEND_CUDA_OUTER_PACK_CUH
+
+#include "trainer/backend/cuda/mma.cuh"
+
+namespace fm_cuda {
+
+enum { PANEL_C = 32, PANEL = 64, PANEL_TILE = PANEL * PANEL, PACK_THREADS = 256, PACK_JOBS = 4 };
+
+/* from[column * strides[0] + residue * strides[1] + channel * strides[2]]. */
+struct pack_job {
+    const bf16 *from;
+    int64_t strides[3];
+    int residues, columns, tiles; /* tiles: of 64 columns, padding included */
+    bool by_channel;
+    bf16 *to;
+};
+
+/* inverse[i, j] = 1 / (eps + sum_s mask_a[s, i] mask_b[s, j]), s in order. */
+struct norm_job {
+    const bf16 *mask_a, *mask_b;
+    int n_seq, n_i, n_j;
+    float eps;
+    float *inverse;
+};
+
+struct pack_jobs {
+    pack_job at[PACK_JOBS];
+    int first_block[PACK_JOBS + 1]; /* where each job's blocks begin; then the norm's */
+    norm_job norm;
+};
+
+/* Element (s, row) of the transposing tile; chunks exchanged so that neither way conflicts. */
+__device__ inline int pack_at(int s, int row) {
+    return s * (PANEL + 8) + (((row / 8) ^ (s / 8)) * 8) + row % 8;
+}
+
+__device__ inline void pack_read(bf16 *tile, const pack_job &job, int pair, int first) {
+    if (job.strides[2] == 1) {
+        for (int item = threadIdx.x; item < PANEL * PANEL / 8; item += PACK_THREADS) {
+            int chunk = item % 8, s = item / 8, residue = pair * 2 + chunk / 4;
+            uint4 line = {};
+            if (residue < job.residues && first + s < job.columns)
+                line = *(const uint4 *)(job.from + (first + s) * job.strides[0] +
+                                        residue * job.strides[1] + chunk % 4 * 8);
+            *(uint4 *)(tile + pack_at(s, chunk * 8)) = line;
+        }
+        return;
+    }
+    for (int item = threadIdx.x; item < PANEL * PANEL; item += PACK_THREADS) {
+        int row = item % PANEL, s = item / PANEL, residue = pair * 2 + row / PANEL_C;
+        bool is_there = residue < job.residues && first + s < job.columns;
+        int64_t at = (first + s) * job.strides[0] + residue * job.strides[1] +
+                     row % PANEL_C * job.strides[2];
+        tile[pack_at(s, row)] = is_there ? job.from[at] : to<bf16>(0);
+    }
+}
+
+/* Two residues and 64 columns a block. */
+__device__ inline void pack_block(bf16 *tile, const pack_job &job, int block) {
+    int pair = block / job.tiles, part = block % job.tiles;
+    pack_read(tile, job, pair, part * PANEL);
+    __syncthreads();
+    for (int item = threadIdx.x; item < PANEL * PANEL / 8; item += PACK_THREADS) {
+        int chunk = item % 8, row = item / 8, residue = pair * 2 + row / PANEL_C;
+        if (residue >= job.residues) continue;
+        pack<bf16, 8> line;
+#pragma unroll
+        for (int k = 0; k < 8; k++)
+            line.at[k] = tile[pack_at(chunk * 8 + k, row)];
+        int64_t to_tile = (int64_t)pair * job.tiles + part, to_row = row;
+        if (job.by_channel) {
+            int64_t blocks = (job.residues + PANEL - 1) / PANEL;
+            to_tile = (row % PANEL_C * blocks + residue / PANEL) * job.tiles + part;
+            to_row = residue % PANEL;
+        }
+        *(pack<bf16, 8> *)(job.to + to_tile * PANEL_TILE + tile_at<PANEL>((int)to_row, chunk)) =
+            line;
+    }
+}
+
+/* 8 x 64 pairs a block: a thread has two i of one j. */
+enum { NORM_ROWS = 8, NORM_SEQUENCES = 64 };
+
+__device__ inline void norm_block(float *space, const norm_job &job, int block) {
+    float *a = space, *b = space + NORM_SEQUENCES * NORM_ROWS;
+    int across = (job.n_j + PANEL - 1) / PANEL;
+    int i0 = block / across * NORM_ROWS, j0 = block % across * PANEL;
+    int x = threadIdx.x % PANEL, y = threadIdx.x / PANEL;
+    float total[2] = {};
+    for (int first = 0; first < job.n_seq; first += NORM_SEQUENCES) {
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < NORM_SEQUENCES * NORM_ROWS / PACK_THREADS; k++) {
+            int item = threadIdx.x + k * PACK_THREADS;
+            int s = first + item / NORM_ROWS, i = i0 + item % NORM_ROWS;
+            bool is_there = s < job.n_seq && i < job.n_i;
+            a[item] = is_there ? get(job.mask_a[(int64_t)s * job.n_i + i]) : 0;
+        }
+#pragma unroll
+        for (int k = 0; k < NORM_SEQUENCES * PANEL / PACK_THREADS; k++) {
+            int s = y + k * 4;
+            bool is_there = first + s < job.n_seq && j0 + x < job.n_j;
+            b[s * PANEL + x] =
+                is_there ? get(job.mask_b[(int64_t)(first + s) * job.n_j + j0 + x]) : 0;
+        }
+        __syncthreads();
+#pragma unroll 8
+        for (int s = 0; s < NORM_SEQUENCES; s++) {
+            float2 two = *(const float2 *)(a + s * NORM_ROWS + y * 2);
+            total[0] += two.x * b[s * PANEL + x];
+            total[1] += two.y * b[s * PANEL + x];
+        }
+    }
+    for (int k = 0; k < 2; k++) {
+        int i = i0 + y * 2 + k, j = j0 + x;
+        if (i < job.n_i && j < job.n_j)
+            job.inverse[(int64_t)i * job.n_j + j] = 1.0f / (total[k] + job.eps);
+    }
+}
+
+static __global__ void __launch_bounds__(PACK_THREADS)
+    outer_pack_all(const __grid_constant__ pack_jobs jobs) {
+    __shared__ alignas(16) float space[NORM_SEQUENCES * (NORM_ROWS + PANEL)];
+    int block = (int)blockIdx.x, job = 0;
+    if (block >= jobs.first_block[PACK_JOBS]) {
+        norm_block(space, jobs.norm, block - jobs.first_block[PACK_JOBS]);
+        return;
+    }
+    while (block >= jobs.first_block[job + 1])
+        job++;
+    pack_block((bf16 *)space, jobs.at[job], block - jobs.first_block[job]);
+}
+
+/* Jobs without a destination are left out. */
+inline void outer_pack_run(fm_stream *stream, pack_jobs *jobs) {
+    int blocks = 0;
+    for (int k = 0; k < PACK_JOBS; k++) {
+        jobs->first_block[k] = blocks;
+        if (jobs->at[k].to) blocks += (jobs->at[k].residues + 1) / 2 * jobs->at[k].tiles;
+    }
+    jobs->first_block[PACK_JOBS] = blocks;
+    blocks += (jobs->norm.n_i + NORM_ROWS - 1) / NORM_ROWS * ((jobs->norm.n_j + PANEL - 1) / PANEL);
+    outer_pack_all<<<(unsigned)blocks, PACK_THREADS, 0, queue(stream)>>>(*jobs);
+    FM_LAUNCHED();
+}
+
+/* ---- dz ----
+ * dz / norm in two orders of tiles, whose rows are j or i and whose columns the channels z:
+ * by_i [i][n_j / 64][2], by_j [j][n_i / 64][2]; and sums over the pairs of a block, to be added up
+ * in order. */
+struct dz_pack {
+    const bf16 *dz;
+    const float *inverse;
+    int n_i, n_j;
+    bf16 *by_i, *by_j, *plain; /* NULL: not wanted; plain: [n_i, n_j, 128] */
+    float *sums;               /* [blocks][128] */
+};
+
+enum { DZ_ROWS = 4, DZ_C = 128 };
+
+inline int dz_pack_blocks(int64_t n_i, int64_t n_j) {
+    return (int)(divide_up(n_i, DZ_ROWS) * divide_up(n_j, PANEL));
+}
+
+static __global__ void __launch_bounds__(PACK_THREADS) outer_pack_dz(dz_pack p) {
+    __shared__ float space[16][DZ_C + 4];
+    int blocks_i = (p.n_i + PANEL - 1) / PANEL, blocks_j = (p.n_j + PANEL - 1) / PANEL;
+    int block_j = (int)blockIdx.x % blocks_j, i0 = (int)blockIdx.x / blocks_j * DZ_ROWS;
+    int chunk = threadIdx.x % 16, row0 = threadIdx.x / 16;
+    float total[8] = {};
+#pragma unroll
+    for (int step = 0; step < DZ_ROWS * 4; step++) {
+        int i = i0 + step / 4, row = row0 + step % 4 * 16, j = block_j * PANEL + row;
+        if (i >= p.n_i || j >= p.n_j) continue;
+        int64_t pair = (int64_t)i * p.n_j + j;
+        float factor = p.inverse[pair], x[8];
+        load<bf16, 8>(p.dz + pair * DZ_C + chunk * 8, x);
+#pragma unroll
+        for (int k = 0; k < 8; k++) {
+            x[k] *= factor;
+            total[k] += x[k];
+        }
+        int64_t tile_i = ((int64_t)i * blocks_j + block_j) * 2 + chunk / 8;
+        int64_t tile_j = ((int64_t)j * blocks_i + i / PANEL) * 2 + chunk / 8;
+        if (p.plain) store<bf16, 8>(p.plain + pair * DZ_C + chunk * 8, x);
+        store<bf16, 8>(p.by_i + tile_i * PANEL_TILE + tile_at<PANEL>(row, chunk % 8), x);
+        if (p.by_j)
+            store<bf16, 8>(p.by_j + tile_j * PANEL_TILE + tile_at<PANEL>(i % PANEL, chunk % 8), x);
+    }
+#pragma unroll
+    for (int k = 0; k < 8; k++)
+        space[row0][chunk * 8 + k] = total[k];
+    __syncthreads();
+    if (threadIdx.x >= DZ_C) return;
+    float sum = 0;
+    for (int k = 0; k < 16; k++)
+        sum += space[k][threadIdx.x];
+    p.sums[(int64_t)blockIdx.x * DZ_C + threadIdx.x] = sum;
+}
+
+/* ---- gradients of a and b ---- */
+
+/* y[s, i, channel] (+)= sum over splits of partial [split][channel][rows][columns], in order. */
+struct unpack_job {
+    const float *partial;
+    int splits, rows, columns; /* of a part, padding included */
+    int residues, n_seq;
+    int64_t stride_s, stride_i;
+    fm_out y;
+};
+
+/* A residue and 32 columns a block. */
+static __global__ void __launch_bounds__(PACK_THREADS)
+    outer_unpack_all(const __grid_constant__ unpack_job first,
+                     const __grid_constant__ unpack_job second, int blocks) {
+    __shared__ float tile[PANEL_C][PANEL_C + 1];
+    bool is_first = (int)blockIdx.x < blocks;
+    const unpack_job &job = is_first ? first : second;
+    int block = is_first ? (int)blockIdx.x : (int)blockIdx.x - blocks;
+    int parts = (job.n_seq + PANEL_C - 1) / PANEL_C;
+    int residue = block / parts, s0 = block % parts * PANEL_C;
+    int x = threadIdx.x % PANEL_C, y = threadIdx.x / PANEL_C;
+    int64_t split = (int64_t)PANEL_C * job.rows * job.columns;
+#pragma unroll
+    for (int channel = y; channel < PANEL_C; channel += 8) {
+        const float *from =
+            job.partial + ((int64_t)channel * job.rows + residue) * job.columns + s0 + x;
+        float sum = 0;
+        for (int k = 0; k < job.splits; k++)
+            sum += from[k * split];
+        tile[channel][x] = sum;
+    }
+    __syncthreads();
+    for (int s = y; s < PANEL_C && s0 + s < job.n_seq; s += 8)
+        put((bf16 *)job.y.data + (s0 + s) * job.stride_s + residue * job.stride_i + x, job.y.beta,
+            tile[x][s]);
+}
+
+} // namespace fm_cuda
+
+#endif
