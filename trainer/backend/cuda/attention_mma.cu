@@ -4,6 +4,7 @@
  * in tiles of 64, two tiles in flight (cp.async). Softmax is online, in f32, in units of log2; the
  * gate is applied at the store. Traffic: q g o once, k v once for each query tile (from L2). */
 #include "trainer/backend/cuda/attention_mma.cuh"
+#include "trainer/backend/cuda/bulk.cuh"
 
 namespace fm_cuda {
 
@@ -173,6 +174,7 @@ __global__ void __launch_bounds__(64)
     int i = (int)(blockIdx.x * 64 + threadIdx.x), lane = i % 32, part = i / 32 % 4;
     int column = i / 128 % columns, strip = i / 128 / columns % strips;
     int group = i / 128 / columns / strips;
+    let_next_begin();
     if (group >= a.n_group) return;
     const bf16 *from = (const bf16 *)a.bias + group * a.bias_stride[0];
     bias_place place(strip, column, part, lane);

@@ -54,7 +54,7 @@ struct forward_call {
 template <int C, bool BIASED> struct forward_space {
     static constexpr bool PACKED = BIASED && C == 32;
     static constexpr int PLACES_THERE = PACKED ? 48 : PLACES;
-    static constexpr int BARRIERS = 2 * STAGES + 2 * WARPS, BITS = (BARRIERS + 1) / 2;
+    static constexpr int BARRIERS = 4 * STAGES + 2 * WARPS, BITS = (BARRIERS + 1) / 2;
 
     uint4 bias[BIASED ? STAGES : 1][BIASED ? WARPS * 256 : 64];
     bf16 k[STAGES][KEYS * C], v[STAGES][KEYS * C];
@@ -63,27 +63,33 @@ template <int C, bool BIASED> struct forward_space {
     uint4 places[PACKED ? 0 : PLACES];
 
     __device__ uint4 *place(int i) {
-        if constexpr (PACKED) return (uint4 *)(ones + tile_at<C>(i / 3, 1 + i % 3));
+        if constexpr (PACKED) return (uint4 *)(ones + tile_at<C>(i % 16, 1 + i / 16));
         return places + i;
     }
     __device__ uint32_t barrier(int i) {
         return shared_address(place(i / 2)) + i % 2 * 8;
     }
-    __device__ uint32_t full(int stage) {
+    __device__ uint32_t has_k(int stage) {
         return barrier(stage);
     }
-    __device__ uint32_t empty(int stage) {
+    __device__ uint32_t has_v(int stage) {
         return barrier(STAGES + stage);
     }
+    __device__ uint32_t free_k(int stage) {
+        return barrier(2 * STAGES + stage);
+    }
+    __device__ uint32_t free_v(int stage) {
+        return barrier(3 * STAGES + stage);
+    }
     __device__ uint32_t has_q(int warp) {
-        return barrier(2 * STAGES + warp);
+        return barrier(4 * STAGES + warp);
     }
     __device__ uint32_t has_g(int warp) {
-        return barrier(2 * STAGES + WARPS + warp);
+        return barrier(4 * STAGES + WARPS + warp);
     }
-    /* Bit i: key i of the tile counts. */
-    __device__ uint4 *bits(int tile) {
-        return place(BITS + tile);
+    /* Bit i: key i of the step's tile counts. */
+    __device__ uint4 *bits(int step) {
+        return place(BITS + step);
     }
 };
 
@@ -107,26 +113,33 @@ __device__ inline forward_place forward_place_of(const forward_call &a) {
     return p;
 }
 
-/* The bits of the block's batches: a warp takes every WARPS-th batch. */
+/* The bits of the block's batches: a warp takes every WARPS-th batch, eight words at a time. */
 template <int C, bool BIASED>
 __device__ inline void find_bits(const forward_call &a, const forward_place &p,
                                  forward_space<C, BIASED> &space) {
     int lane = threadIdx.x % 32, words = a.tiles * (KEYS / 32);
     for (int batch = p.first + (int)threadIdx.x / 32; batch < p.end; batch += WARPS) {
         const bf16 *mask = a.mask + p.group * a.mask_stride[0] + batch * a.mask_stride[1];
+        int step = (batch - p.first) * a.tiles;
         uint32_t any = 0;
-        for (int is_again = a.mask == NULL; is_again < 2; is_again++) { /* again: without mask */
-#pragma unroll 4
-            for (int i = 0; i < words; i++) {
-                int key = i * 32 + lane;
-                bool is_valid = key < a.n_key;
-                if (is_valid && !is_again) is_valid = get(mask[key * a.mask_stride[2]]) != 0;
-                uint32_t word = __ballot_sync(0xffffffffu, is_valid);
-                any |= word;
-                int tile = (batch - p.first) * a.tiles + i / 4;
-                if (lane == 0) ((uint32_t *)space.bits(tile))[i % 4] = word;
+        for (int is_again = a.mask == NULL; is_again < 2 && !any; is_again++) { /* without mask */
+            for (int first = 0; first < words; first += 8) {
+                bool is_valid[8];
+#pragma unroll
+                for (int i = 0; i < 8; i++) {
+                    int key = (first + i) * 32 + lane;
+                    is_valid[i] = key < a.n_key;
+                    if (is_valid[i] && !is_again)
+                        is_valid[i] = get(mask[key * a.mask_stride[2]]) != 0;
+                }
+#pragma unroll
+                for (int i = 0; i < 8; i++) {
+                    uint32_t word = __ballot_sync(0xffffffffu, is_valid[i]);
+                    any |= word;
+                    if (lane == 0 && first + i < words)
+                        ((uint32_t *)space.bits(step + (first + i) / 4))[i % 4] = word;
+                }
             }
-            if (any) break;
         }
     }
 }
@@ -138,32 +151,72 @@ struct forward_step {
     __device__ int stage() const {
         return step % STAGES;
     }
+    /* How often its stage was filled before, modulo 2: what to wait for. */
+    __device__ uint32_t turn() const {
+        return (uint32_t)step / STAGES & 1;
+    }
     __device__ forward_step next(int tiles) const {
         bool is_last = tile == tiles - 1;
         return {step + 1, batch + is_last, is_last ? 0 : tile + 1};
     }
 };
 
-/* Starts the copies of a step's keys and values, and of its bias where that is not there yet. */
+/* Starts the copy of a step's keys. One thread, as the next; they wait until the step that had the
+ * stage before is done with it. */
 template <int C, bool BIASED>
-__device__ inline void fetch_step(const forward_call &a, const forward_place &p,
+__device__ inline void fetch_keys(const forward_call &a, const forward_place &p,
                                   forward_space<C, BIASED> &space, const forward_step &at) {
+    uint32_t barrier = space.has_k(at.stage());
+    if (at.batch >= p.end) return;
+    if (at.step >= STAGES) barrier_wait(space.free_k(at.stage()), at.turn() ^ 1);
+    barrier_expect(barrier, KEYS * C * sizeof(bf16));
+    box_load(shared_address(space.k[at.stage()]), a.k, {at.tile * KEYS, p.head, at.batch, p.group},
+             barrier);
+}
+
+/* The same of its values, and of its bias where that is not there yet. */
+template <int C, bool BIASED>
+__device__ inline void fetch_values(const forward_call &a, const forward_place &p,
+                                    forward_space<C, BIASED> &space, const forward_step &at) {
     constexpr uint32_t TILE_BYTES = KEYS * C * sizeof(bf16);
+    uint32_t barrier = space.has_v(at.stage());
+    if (at.batch >= p.end) return;
+    if (at.step >= STAGES) barrier_wait(space.free_v(at.stage()), at.turn() ^ 1);
+    bool with_bias = BIASED && (a.tiles > STAGES || at.step < a.tiles);
     int first_strip = p.first_query / 16, strips = min((int)WARPS, a.strips - first_strip);
     uint32_t part = (uint32_t)min(2, a.columns - 2 * at.tile) * 2048;
-    uint32_t barrier = space.full(at.stage());
-    bool with_bias = BIASED && (a.tiles > STAGES || at.step < a.tiles);
-    barrier_expect(barrier, 2 * TILE_BYTES + (with_bias ? part * (uint32_t)strips : 0));
-    box_place box = {at.tile * KEYS, p.head, at.batch, p.group};
-    box_load(shared_address(space.k[at.stage()]), a.k, box, barrier);
-    box_load(shared_address(space.v[at.stage()]), a.v, box, barrier);
+    barrier_expect(barrier, TILE_BYTES + (with_bias ? part * (uint32_t)strips : 0));
+    box_load(shared_address(space.v[at.stage()]), a.v, {at.tile * KEYS, p.head, at.batch, p.group},
+             barrier);
     if (!with_bias) return;
-    const uint4 *from =
-        a.bias + (((int64_t)p.plane * a.strips + first_strip) * a.columns + 2 * at.tile) * 128;
+    int64_t strip = (int64_t)p.plane * a.strips + first_strip;
+    const uint4 *from = a.bias + (strip * a.columns + 2 * at.tile) * 128;
 #pragma unroll 1
     for (int i = 0; i < strips; i++)
         bulk_load(shared_address(&space.bias[a.tiles == 1 ? 0 : at.stage()][i * 256]),
                   from + i * a.columns * 128, part, barrier);
+}
+
+/* A warp's queries; its gate. One lane. */
+template <int C, bool BIASED>
+__device__ inline void fetch_queries(const forward_call &a, const forward_place &p,
+                                     forward_space<C, BIASED> &space, int batch) {
+    int warp = threadIdx.x / 32;
+    if (batch >= p.end) return;
+    barrier_expect(space.has_q(warp), 16 * C * sizeof(bf16));
+    box_load(shared_address(space.q[warp]), a.q,
+             {p.first_query + warp * 16, p.head, batch, p.group}, space.has_q(warp));
+}
+
+template <int C, bool BIASED>
+__device__ inline void fetch_gate(const forward_call &a, const forward_place &p,
+                                  forward_space<C, BIASED> &space, int batch) {
+    int warp = threadIdx.x / 32;
+    stores_wait(); /* of the last output, where the gate comes */
+    if (!a.is_gated) return;
+    barrier_expect(space.has_g(warp), 16 * C * sizeof(bf16));
+    box_load(shared_address(space.g[warp]), a.g,
+             {p.first_query + warp * 16, p.head, batch, p.group}, space.has_g(warp));
 }
 
 /* The A operand of a warp's 16 queries. */
@@ -261,43 +314,78 @@ __device__ inline void add_values(float (&o)[C / 8 + 1][4], float (&s)[KEYS / 8]
     products_commit();
 }
 
-/* Two sigmoids by three powers or divisions in place of four. */
-__device__ inline float2 open_gate(float2 x) {
-    float a = 1.0f + power(fminf(-x.x * LOG2E, 60.0f));
-    float b = 1.0f + power(fminf(-x.y * LOG2E, 60.0f));
-    float both = __fdividef(1.0f, a * b);
+__device__ inline float reciprocal(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+__device__ inline float logarithm(float x) {
+    float y;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* `factor` times the sigmoids of two, by one division; below -40 as at -40, 4e-18. */
+__device__ inline float2 open_gate(uint32_t two, float factor) {
+    __nv_bfloat162 least = __float2bfloat162_rn(-40.0f);
+    __nv_bfloat162 bounded = __hmax2_nan(*(__nv_bfloat162 *)&two, least);
+    float2 x = __bfloat1622float2(bounded);
+    float a = 1.0f + power(x.x * -LOG2E), b = 1.0f + power(x.y * -LOG2E);
+    float both = reciprocal(a * b) * factor;
     return {both * b, both * a};
+}
+
+/* Two neighbours of a tile in shared memory. */
+__device__ inline uint32_t shared_load(uint32_t address) {
+    uint32_t two;
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(two) : "r"(address) : "memory");
+    return two;
+}
+__device__ inline void shared_store(uint32_t address, uint32_t two) {
+    asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(two) : "memory");
 }
 
 /* A warp's rows: divided by their sums, gated, to the place of the gate, and away; and lse. */
 template <int C, bool BIASED>
 __device__ inline void finish_batch(const forward_call &a, const forward_place &p,
                                     forward_space<C, BIASED> &space, int batch,
-                                    const float (&o)[C / 8 + 1][4], const float (&shift)[2]) {
+                                    float (&o)[C / 8 + 1][4], const float (&shift)[2]) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
     int row = p.first_query + warp * 16;
     int64_t plane = ((int64_t)p.group * a.n_batch + batch) * a.n_head + p.head;
-    if (a.is_gated) barrier_wait(space.has_g(warp), (uint32_t)(batch - p.first) & 1);
+    const float inverse[2] = {reciprocal(o[C / 8][0]), reciprocal(o[C / 8][2])};
+    /* of chunk n: this, chunks exchanged; 8 rows further on: the same */
+    uint32_t first = shared_address(space.g[warp] + tile_at<C>(g, 0) + 2 * t);
+    if (a.is_gated) {
+        barrier_wait(space.has_g(warp), (uint32_t)(batch - p.first) & 1);
 #pragma unroll
-    for (int half = 0; half < 2; half++) {
-        int line = g + 8 * half;
-        float sum = o[C / 8][2 * half], inverse = __fdividef(1.0f, sum);
-#pragma unroll
-        for (int n = 0; n < C / 8; n++) {
-            uint32_t *at = (uint32_t *)(space.g[warp] + tile_at<C>(line, n) + 2 * t);
-            float2 open = {inverse, inverse};
-            if (a.is_gated) {
-                open = open_gate(unpack_two(*at));
-                open.x *= inverse, open.y *= inverse;
-            }
-            *at = pack_two(o[n][2 * half] * open.x, o[n][2 * half + 1] * open.y);
+        for (int i = 0; i < C / 4; i++) {
+            float *pair = &o[i / 2][i % 2 * 2];
+            uint32_t gate = shared_load((first ^ i / 2 * 16) + i % 2 * 16 * C);
+            float2 open = open_gate(gate, inverse[i % 2]);
+            pair[0] *= open.x, pair[1] *= open.y;
         }
-        if (t == 0 && row + line < a.n_query)
-            a.lse[plane * a.n_query + row + line] = (shift[half] + log2f(sum)) * LN2;
+    } else {
+#pragma unroll
+        for (int n = 0; n < C / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                o[n][i] *= inverse[i / 2];
+    }
+#pragma unroll
+    for (int n = 0; n < C / 8; n++) {
+        shared_store(first ^ n * 16, pack_two(o[n][0], o[n][1]));
+        shared_store((first ^ n * 16) + 16 * C, pack_two(o[n][2], o[n][3]));
     }
     tiles_publish();
     __syncwarp();
     if (lane == 0) box_store(a.o, {row, p.head, batch, p.group}, shared_address(space.g[warp]));
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        int line = row + g + 8 * half;
+        if (t == 0 && line < a.n_query)
+            a.lse[plane * a.n_query + line] = (shift[half] + logarithm(o[C / 8][2 * half])) * LN2;
+    }
 }
 
 /* Barriers, ones, bits, the first copies. */
@@ -306,16 +394,26 @@ __device__ inline void forward_begin(const forward_call &a, const forward_place 
                                      forward_space<C, BIASED> &space) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     if (threadIdx.x == 0) {
+        forward_step first = {0, p.first, 0};
         for (int i = 0; i < STAGES; i++) {
-            barrier_init(space.full(i), 1);
-            barrier_init(space.empty(i), WARPS);
-        }
-        for (int i = 0; i < WARPS; i++) {
-            barrier_init(space.has_q(i), 1);
-            barrier_init(space.has_g(i), 1);
+            barrier_init(space.has_k(i), 1);
+            barrier_init(space.has_v(i), 1);
+            barrier_init(space.free_k(i), WARPS);
+            barrier_init(space.free_v(i), WARPS);
         }
         barriers_publish();
-        fetch_step(a, p, space, {0, p.first, 0});
+        fetch_keys(a, p, space, first);
+        fetch_keys(a, p, space, first.next(a.tiles));
+    }
+    if (lane == 0) {
+        barrier_init(space.has_q(warp), 1);
+        barrier_init(space.has_g(warp), 1);
+        barriers_publish();
+        fetch_queries(a, p, space, p.first);
+    }
+    if (threadIdx.x == 0) {
+        if (BIASED) wait_for_previous();
+        fetch_values(a, p, space, {0, p.first, 0});
     }
     __syncwarp();
     if (threadIdx.x < 16 * 8)
@@ -323,29 +421,6 @@ __device__ inline void forward_begin(const forward_call &a, const forward_place 
     find_bits(a, p, space);
     tiles_publish();
     __syncthreads();
-    if (lane == 0) {
-        barrier_expect(space.has_q(warp), 16 * C * sizeof(bf16));
-        box_load(shared_address(space.q[warp]), a.q,
-                 {p.first_query + warp * 16, p.head, p.first, p.group}, space.has_q(warp));
-    }
-}
-
-/* Once the last logits of a batch are there: its gate, and the next batch's queries. One lane. */
-template <int C, bool BIASED>
-__device__ inline void fetch_rows(const forward_call &a, const forward_place &p,
-                                  forward_space<C, BIASED> &space, int batch) {
-    int warp = threadIdx.x / 32, row = p.first_query + warp * 16;
-    stores_wait();
-    if (a.is_gated) {
-        barrier_expect(space.has_g(warp), 16 * C * sizeof(bf16));
-        box_load(shared_address(space.g[warp]), a.g, {row, p.head, batch, p.group},
-                 space.has_g(warp));
-    }
-    if (batch + 1 < p.end) {
-        barrier_expect(space.has_q(warp), 16 * C * sizeof(bf16));
-        box_load(shared_address(space.q[warp]), a.q, {row, p.head, batch + 1, p.group},
-                 space.has_q(warp));
-    }
 }
 
 template <int C, bool BIASED>
@@ -359,14 +434,14 @@ __global__ void __launch_bounds__(FORWARD_THREADS, 2)
     float o[C / 8 + 1][4], shift[2];
     forward_step at = {0, p.first, 0};
     while (at.batch < p.end) {
-        uint32_t q[(C + 15) / 16][4], turn = (uint32_t)(at.batch - p.first) & 1;
+        uint32_t q[(C + 15) / 16][4];
         float s[KEYS / 8][4];
         int stage = at.stage();
         bool is_first = at.tile == 0, is_last = at.tile == a.tiles - 1;
         forward_step next = at.next(a.tiles);
-        if (is_first) barrier_wait(space.has_q(warp), turn);
+        if (is_first) barrier_wait(space.has_q(warp), (uint32_t)(at.batch - p.first) & 1);
         read_queries<C>(q, space.q[warp]);
-        barrier_wait(space.full(stage), (uint32_t)at.step / STAGES & 1);
+        barrier_wait(space.has_k(stage), at.turn());
         uint64_t keys = tile_operand<C, K_MAJOR>(space.k[stage]);
         uint64_t values =
             tile_operand<C, MN_MAJOR>(space.v[stage], (int)(space.ones - space.v[stage]));
@@ -375,23 +450,26 @@ __global__ void __launch_bounds__(FORWARD_THREADS, 2)
         for (int k = 0; k < (C + 15) / 16; k++)
             wgmma<K_MAJOR>(s, q[k], operand_after(keys, 16 * k), k > 0);
         products_commit();
-        products_wait<0>(s);
-        if (threadIdx.x == 0 && next.batch < p.end) {
-            if (at.step > 0)
-                barrier_wait(space.empty(next.stage()), (uint32_t)(next.step / STAGES - 1) & 1);
-            fetch_step(a, p, space, next);
+        if (lane == 0) {
+            if (is_last) fetch_queries(a, p, space, at.batch + 1);
+            if (is_first) fetch_gate(a, p, space, at.batch);
+            if (warp == 0) fetch_values(a, p, space, next);
         }
-        if (is_last && lane == 0) fetch_rows(a, p, space, at.batch);
         __syncwarp();
+        products_wait<0>(s);
+        if (lane == 0) barrier_arrive(space.free_k(stage));
+        barrier_wait(space.has_v(stage), at.turn());
         if (BIASED) add_bias(s, a.scale, &space.bias[a.tiles == 1 ? 0 : stage][warp * 256]);
-        uint4 bits = *space.bits((at.batch - p.first) * a.tiles + at.tile);
+        uint4 bits = *space.bits(at.step);
         if (!are_full(bits)) mask_keys(s, bits);
         raise_maximum(s, a.slope, is_first, o, shift);
         products_pin(o);
         add_values<C, 2>(o, s, 0, a.slope, shift, is_first, values);
         add_values<C, 2>(o, s, 1, a.slope, shift, is_first, values);
+        if (threadIdx.x == 0) fetch_keys(a, p, space, next.next(a.tiles));
+        __syncwarp();
         products_wait<0>(o);
-        if (lane == 0) barrier_arrive(space.empty(stage));
+        if (lane == 0) barrier_arrive(space.free_v(stage));
         if (is_last) finish_batch(a, p, space, at.batch, o, shift);
         at = next;
     }
@@ -452,9 +530,8 @@ static void forward_run(fm_stream *stream, const fm_attention *a, const attentio
                                               (int)sizeof(space));
     assert(failed == cudaSuccess);
     (void)failed;
-    kernel<<<(unsigned)(combinations * call.shares), FORWARD_THREADS, sizeof(space),
-             queue(stream)>>>(call);
-    FM_LAUNCHED();
+    launch_after(stream, kernel, (unsigned)(combinations * call.shares), FORWARD_THREADS,
+                 sizeof(space), BIASED, call);
 }
 
 void attention_wgmma(fm_stream *stream, const fm_attention *a, const attention_space *space) {

@@ -99,6 +99,32 @@ template <int N> __device__ inline void registers_take() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
 
+/* Launches that overlap. A kernel that says let_next_begin allows the next one in the stream to
+ * start when all its blocks have said so or ended, if that one is launched by launch_after with
+ * `early`. Before it reads what the kernel writes, it waits by wait_for_previous; what is older is
+ * there. */
+__device__ inline void let_next_begin() {
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+__device__ inline void wait_for_previous() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+template <typename F, typename A>
+inline void launch_after(fm_stream *stream, F kernel, unsigned blocks, unsigned threads,
+                         size_t shared_bytes, bool early, const A &argument) {
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = early;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(blocks), config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = shared_bytes, config.stream = queue(stream);
+    config.attrs = &attribute, config.numAttrs = 1;
+    cudaError_t failed = cudaLaunchKernelEx(&config, kernel, argument);
+    assert(failed == cudaSuccess);
+    (void)failed;
+}
+
 } // namespace fm_cuda
 
 #endif
