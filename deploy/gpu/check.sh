@@ -104,6 +104,7 @@ for run in af2 opm_first af2_rec3 af2_masks; do
     check "parity $run" '.' model_parity --device cuda "model/${run}_config.json" "model/$run.npz"
 done
 check "parity full" '.' model_parity_full --device cuda
+check "parity full bf16" '.' model_parity_full --device cuda --dtype bf16
 check "step bf16" '^mean step' bench_step --device cuda --dtype bf16 --preset initial_training --table
 # Kernels in most of what is left, so that the last one may hang and the table still be printed.
 rest=$(left)
