@@ -4,8 +4,9 @@
  * LANES lanes take a row, each PARTS packs of V elements, and ROWS rows are in flight, so that a
  * warp has 32 / LANES * ROWS rows' loads under way before it sums; x is read once, its statistics
  * are sums over the lanes. Rows that share a dropout mask are taken together (keep.cuh). Backward:
- * a block a multiprocessor walks the rows; each lane sums dgamma and dbeta of its channels, the
- * warps' sums are added in order, and one launch adds the blocks' in order. */
+ * a block a multiprocessor walks the rows, the next ones on their way while it sums; each lane sums
+ * dgamma and dbeta of its channels, the warps' sums are added in order, and one launch adds the
+ * blocks' in order. */
 #include "trainer/backend/cuda/families.cuh"
 #include "trainer/backend/cuda/keep.cuh"
 
@@ -22,7 +23,7 @@ template <int LANES_, int PARTS_, int V_, int ROWS_, int GRAD_ROWS_ = ROWS_> str
     /* Rows of other widths than WIDTH: elements beyond c are 0. */
     static constexpr bool IS_ANY = LANES == 32 && V == 1;
     /* Backward: one block a multiprocessor, of as many warps as registers allow. */
-    static constexpr int GRAD_WARPS = N > 8 ? 8 : 24, SLOTS = IS_ANY ? 1 : 8;
+    static constexpr int GRAD_WARPS = N > 8 ? 8 : 16, SLOTS = IS_ANY ? 1 : 8;
 };
 
 /* Channel of element i of this lane. */
@@ -184,15 +185,15 @@ __global__ void __launch_bounds__(NORM_THREADS)
 /* A lane's sums of dgamma and dbeta. */
 template <typename S> struct lane_sums { float gamma[S::N], beta[S::N]; };
 
-/* The gradient of a row's x from that of y; adds to the sums. A row that is not there has none. */
+/* The gradient of a row's x from that of y; adds to the sums, for a row of zeros nothing. */
 template <typename T, typename S>
 __device__ inline void norm_grad_row(const lane_row<T, S> &x, const lane_row<T, S> &dy,
                                      const lane_row<T, S> &gamma, row_statistics of, int64_t c,
-                                     bool is_there, lane_sums<S> &sums, float *dx) {
+                                     lane_sums<S> &sums, float *dx) {
     float hat[S::N], sum_dy = 0, sum_hat = 0, inverse = 1.0f / (float)c;
 #pragma unroll
     for (int i = 0; i < S::N; i++) {
-        float up = is_there ? dy.at(i) : 0;
+        float up = dy.at(i);
         hat[i] = (x.at(i) - of.mean) * of.rstd;
         sums.gamma[i] += up * hat[i];
         sums.beta[i] += up;
@@ -243,39 +244,62 @@ __device__ inline void leave_sums(lane_sums<S> &sums, int64_t c, float *partial)
     }
 }
 
+/* A run's rows on their way: of those that are not there, zeros. */
+template <typename T, typename S> struct grad_rows {
+    keep_run run;
+    lane_row<T, S> x[S::GRAD_ROWS], dy[S::GRAD_ROWS], old[S::GRAD_ROWS];
+    row_statistics of[S::GRAD_ROWS];
+};
+
+template <typename T, typename S>
+__device__ inline grad_rows<T, S> fetch(const fm_layernorm_grad &a, const keep_runs &k,
+                                        uint32_t group) {
+    grad_rows<T, S> rows = {};
+    if (group < k.lines * k.runs) rows.run = keep_run_at(k, group, S::GRAD_ROWS);
+#pragma unroll
+    for (int t = 0; t < S::GRAD_ROWS; t++) {
+        int64_t r = rows.run.row + t * rows.run.step;
+        if (t >= rows.run.count) continue;
+        rows.x[t] = read_row<T, S>((const T *)a.x + r * a.ldx, a.c);
+        rows.dy[t] = read_row<T, S>((const T *)a.dy + r * a.lddy, a.c);
+        if (a.dx.data && a.dx.beta == FM_ADD)
+            rows.old[t] = read_row<T, S>((const T *)a.dx.data + r * a.lddx, a.c);
+        if (a.mean) rows.of[t] = {((const float *)a.mean)[r], ((const float *)a.rstd)[r]};
+    }
+    return rows;
+}
+
+/* dx of row t, with what it is added to. */
+template <typename T, typename S>
+__device__ inline lane_row<T, S> add_old(const grad_rows<T, S> &rows, int t, float *dx) {
+#pragma unroll
+    for (int i = 0; i < S::N; i++)
+        dx[i] += rows.old[t].at(i);
+    return lane_row<T, S>::of(dx);
+}
+
 template <typename T, typename S>
 __global__ void __launch_bounds__(S::GRAD_WARPS * 32, 1)
     layernorm_grad_kernel(fm_layernorm_grad a, keep_runs k, float *partial) {
     lane_row<T, S> gamma = read_row<T, S>((const T *)a.gamma, a.c);
     lane_sums<S> sums = {};
-    bool adds = a.dx.data && a.dx.beta == FM_ADD;
     uint32_t stride = gridDim.x * S::GRAD_WARPS * S::GROUPS, group = first_group<S>(S::GRAD_WARPS);
-    for (uint32_t warp = group - threadIdx.x % 32 / S::LANES; warp < k.runs;
-         warp += stride, group += stride) {
-        keep_run run = {};
-        if (group < k.runs) run = keep_run_at(k, group, S::GRAD_ROWS);
-        lane_row<T, S> x[S::GRAD_ROWS], dy[S::GRAD_ROWS], old[S::GRAD_ROWS];
-        row_statistics of[S::GRAD_ROWS];
+    uint32_t warp = group - threadIdx.x % 32 / S::LANES;
+    grad_rows<T, S> rows = fetch<T, S>(a, k, group), next;
+    for (; warp < k.runs; warp += stride) {
+        group += stride;
+        if (!S::IS_ANY) next = fetch<T, S>(a, k, group);
 #pragma unroll
         for (int t = 0; t < S::GRAD_ROWS; t++) {
-            int64_t r = t < run.count ? run.row + t * run.step : 0;
-            x[t] = read_row<T, S>((const T *)a.x + r * a.ldx, a.c);
-            dy[t] = read_row<T, S>((const T *)a.dy + r * a.lddy, a.c);
-            if (adds) old[t] = read_row<T, S>((const T *)a.dx.data + r * a.lddx, a.c);
-            of[t] = {((const float *)a.mean)[r], ((const float *)a.rstd)[r]};
-        }
-#pragma unroll
-        for (int t = 0; t < S::GRAD_ROWS; t++) {
+            int64_t r = rows.run.row + t * rows.run.step;
             float dx[S::N];
-            norm_grad_row<T, S>(x[t], dy[t], gamma, of[t], a.c, t < run.count, sums, dx);
-            if (t >= run.count || !a.dx.data) continue;
-#pragma unroll
-            for (int i = 0; i < S::N && adds; i++)
-                dx[i] += old[t].at(i);
-            write_row<T, S>((T *)a.dx.data + (run.row + t * run.step) * a.lddx, a.c,
-                            lane_row<T, S>::of(dx));
+            norm_grad_row<T, S>(rows.x[t], rows.dy[t], gamma, rows.of[t], a.c, sums, dx);
+            if (t < rows.run.count && a.dx.data)
+                write_row<T, S>((T *)a.dx.data + r * a.lddx, a.c, add_old<T, S>(rows, t, dx));
         }
+        rows = S::IS_ANY ? fetch<T, S>(a, k, group) : next;
     }
+    cudaTriggerProgrammaticLaunchCompletion();
     if (partial) leave_sums<S>(sums, a.c, partial);
 }
 
@@ -285,42 +309,34 @@ __global__ void __launch_bounds__(S::GRAD_WARPS * 32, 1)
     const fm_dropout &d = a.dropout;
     lane_row<T, S> gamma = read_row<T, S>((const T *)a.gamma, d.c);
     lane_sums<S> sums = {};
-    bool adds = g.dy.beta == FM_ADD;
+    const fm_layernorm_grad norm = {0, d.c, d.c, d.c, d.c, g.y, NULL, g.dn, NULL, NULL, g.dy};
     uint32_t stride = gridDim.x * S::GRAD_WARPS * S::GROUPS, group = first_group<S>(S::GRAD_WARPS);
-    uint32_t groups = k.lines * k.runs;
-    for (uint32_t warp = group - threadIdx.x % 32 / S::LANES; warp < groups;
-         warp += stride, group += stride) {
-        keep_run run = {};
-        if (group < groups) run = keep_run_at(k, group, S::GRAD_ROWS);
-        lane_row<T, S> y[S::GRAD_ROWS], dn[S::GRAD_ROWS], old[S::GRAD_ROWS];
-#pragma unroll
-        for (int t = 0; t < S::GRAD_ROWS; t++) {
-            int64_t at = t < run.count ? (run.row + t * run.step) * d.c : 0;
-            y[t] = read_row<T, S>((const T *)g.y + at, d.c);
-            dn[t] = read_row<T, S>((const T *)g.dn + at, d.c);
-            if (adds) old[t] = read_row<T, S>((const T *)g.dy.data + at, d.c);
-        }
+    uint32_t warp = group - threadIdx.x % 32 / S::LANES;
+    grad_rows<T, S> rows = fetch<T, S>(norm, k, group), next;
+    for (; warp < k.lines * k.runs; warp += stride) {
+        group += stride;
+        if (!S::IS_ANY) next = fetch<T, S>(norm, k, group);
         uint32_t bits = ~0u;
-        if (k.is_shared && g.dupdate) bits = lane_bits<S>(d, k, run, run.row);
+        if (k.is_shared && g.dupdate) bits = lane_bits<S>(d, k, rows.run, rows.run.row);
 #pragma unroll
         for (int t = 0; t < S::GRAD_ROWS; t++) {
             float dx[S::N];
-            row_statistics of = statistics_of<T, S>(y[t], d.c, (float)a.eps);
-            norm_grad_row<T, S>(y[t], dn[t], gamma, of, d.c, t < run.count, sums, dx);
-            if (t >= run.count) continue;
-            uint32_t row = run.row + t * run.step;
-            if (k.is_drawn && !k.is_shared && g.dupdate) bits = lane_bits<S>(d, k, run, row);
-#pragma unroll
-            for (int i = 0; i < S::N && adds; i++)
-                dx[i] += old[t].at(i);
-            lane_row<T, S> total = lane_row<T, S>::of(dx);
+            row_statistics of = statistics_of<T, S>(rows.x[t], d.c, (float)a.eps);
+            norm_grad_row<T, S>(rows.x[t], rows.dy[t], gamma, of, d.c, sums, dx);
+            if (t >= rows.run.count) continue;
+            uint32_t row = rows.run.row + t * rows.run.step;
+            lane_row<T, S> total = add_old<T, S>(rows, t, dx);
+            write_row<T, S>((T *)g.dy.data + row * d.c, d.c, total);
+            if (!g.dupdate) continue;
+            if (k.is_drawn && !k.is_shared) bits = lane_bits<S>(d, k, rows.run, row);
 #pragma unroll
             for (int i = 0; i < S::N; i++)
                 dx[i] = keep_factor(k, bits, i) * total.at(i);
-            write_row<T, S>((T *)g.dy.data + row * d.c, d.c, total);
-            if (g.dupdate) write_row<T, S>((T *)g.dupdate + row * d.c, d.c, lane_row<T, S>::of(dx));
+            write_row<T, S>((T *)g.dupdate + row * d.c, d.c, lane_row<T, S>::of(dx));
         }
+        rows = S::IS_ANY ? fetch<T, S>(norm, k, group) : next;
     }
+    cudaTriggerProgrammaticLaunchCompletion();
     if (partial) leave_sums<S>(sums, d.c, partial);
 }
 
@@ -329,6 +345,7 @@ __global__ void __launch_bounds__(S::GRAD_WARPS * 32, 1)
 __global__ void __launch_bounds__(32 * FINISH_SLICES)
     norm_finish_kernel(const float *partial, int count, int64_t c, fm_out dgamma, fm_out dbeta) {
     __shared__ double slice[FINISH_SLICES][32];
+    cudaGridDependencySynchronize(); /* launched while the sums were still being made */
     int64_t i = blockIdx.x * (int64_t)32 + threadIdx.x;
     double total = 0;
     if (i < 2 * c) {
@@ -390,10 +407,18 @@ size_t update_norm_grad_workspace(int64_t rows, int64_t c) {
     return layernorm_grad_workspace(rows, c);
 }
 
+/* Its blocks may be there before the kernel in front has ended, and wait for it. */
 static void norm_finish(fm_stream *stream, const float *partial, unsigned count, int64_t c,
                         fm_out dgamma, fm_out dbeta) {
-    norm_finish_kernel<<<(unsigned)divide_up(2 * c, 32), dim3(32, FINISH_SLICES), 0,
-                         queue(stream)>>>(partial, (int)count, c, dgamma, dbeta);
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t how = {};
+    how.gridDim = dim3((unsigned)divide_up(2 * c, 32));
+    how.blockDim = dim3(32, FINISH_SLICES);
+    how.stream = queue(stream);
+    how.attrs = &early, how.numAttrs = 1;
+    cudaLaunchKernelEx(&how, norm_finish_kernel, partial, (int)count, c, dgamma, dbeta);
     FM_LAUNCHED();
 }
 

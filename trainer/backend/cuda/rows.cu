@@ -169,15 +169,33 @@ void swiglu_grad(fm_stream *stream, const fm_swiglu *args, const void *dy, fm_ou
     }
 }
 
+template <typename T, int V>
+static void scale_rows_as(fm_stream *stream, int64_t rows, int64_t width, int64_t ldx, int64_t ldy,
+                          const T *factor, const T *x, fm_out y) {
+    assert(rows * width < (int64_t)1 << 32);
+    uint32_t packs = (uint32_t)width;
+    each(stream, rows * width, [=] __device__(int64_t i) {
+        uint32_t r = (uint32_t)i / packs, at = (uint32_t)i % packs * V;
+        float v[V], scale = get(factor[r]);
+        load<T, V>(x + r * ldx + at, v);
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            v[k] *= scale;
+        put_pack<T, V>((T *)y.data + r * ldy + at, y.beta, v);
+    });
+}
+
 template <typename T>
 void scale_rows(fm_stream *stream, int64_t rows, int64_t c, int64_t ldx, int64_t ldy,
                 const void *scale, const void *x, fm_out y) {
+    constexpr int V = vector_of<T>();
     const T *in = (const T *)x, *factor = (const T *)scale;
-    T *out = (T *)y.data;
-    each(stream, rows * c, [=] __device__(int64_t i) {
-        int64_t r = i / c, at = i % c;
-        put(out + r * ldy + at, y.beta, get(factor[r]) * get(in[r * ldx + at]));
-    });
+    if (is_aligned(x) && is_aligned(y.data) && is_whole<T>(c) && is_whole<T>(ldx) &&
+        is_whole<T>(ldy)) {
+        scale_rows_as<T, V>(stream, rows, c / V, ldx, ldy, factor, in, y);
+    } else {
+        scale_rows_as<T, 1>(stream, rows, c, ldx, ldy, factor, in, y);
+    }
 }
 
 /* ---- masked mean: 32 channels and 16 slices of s a block, the slices then in order ---- */
