@@ -262,7 +262,9 @@ static void find_products(fm_stream *stream, const fm_outer &o, const outer_spac
         const float *b = (const float *)o.b + j * o.b_stride[1] + cb;
         double sum = 0;
         for (int64_t s = 0; s < o.n_seq; s++)
-            sum += (double)a[s * o.a_stride[0]] * b[s * o.b_stride[0]];
+            sum += (double)a[s * o.a_stride[0]] * b[s * o.b_stride[0]] *
+                   ((const float *)o.mask_a)[s * o.n_i + i] *
+                   ((const float *)o.mask_b)[s * o.n_j + j];
         space.t[at] = (float)sum;
     });
 }
@@ -337,7 +339,9 @@ static void outer_grad(fm_stream *stream, const fm_outer *args, const fm_outer_g
             for (int64_t j = 0; j < o.n_j; j++)
                 for (int64_t cb = 0; cb < o.c; cb++)
                     sum += (double)space.dt[(i * o.n_j + j) * square + cb * o.c + ca] *
-                           ((const float *)o.b)[s * o.b_stride[0] + j * o.b_stride[1] + cb];
+                           ((const float *)o.b)[s * o.b_stride[0] + j * o.b_stride[1] + cb] *
+                           ((const float *)o.mask_b)[s * o.n_j + j];
+            sum *= ((const float *)o.mask_a)[s * o.n_i + i];
             put_act(g.da.data, s * o.a_stride[0] + i * o.a_stride[1] + ca, g.da.beta, sum);
         });
     find_product_gradients(stream, o, space, false);
@@ -348,7 +352,9 @@ static void outer_grad(fm_stream *stream, const fm_outer *args, const fm_outer_g
             for (int64_t i = 0; i < o.n_i; i++)
                 for (int64_t ca = 0; ca < o.c; ca++)
                     sum += (double)space.dt[(i * o.n_j + j) * square + ca * o.c + cb] *
-                           ((const float *)o.a)[s * o.a_stride[0] + i * o.a_stride[1] + ca];
+                           ((const float *)o.a)[s * o.a_stride[0] + i * o.a_stride[1] + ca] *
+                           ((const float *)o.mask_a)[s * o.n_i + i];
+            sum *= ((const float *)o.mask_b)[s * o.n_j + j];
             put_act(g.db.data, s * o.b_stride[0] + j * o.b_stride[1] + cb, g.db.beta, sum);
         });
 }

@@ -39,9 +39,10 @@ static void outer_formula(const void *ctx, double **in, double *out) {
             for (int64_t s = 0; s < o->n_seq; s++) {
                 const double *a = in[OA] + s * o->a_stride[0] + i * o->a_stride[1];
                 const double *b = in[OB] + s * o->b_stride[0] + j * o->b_stride[1];
-                norm += in[OMASK_A][s * o->n_i + i] * in[OMASK_B][s * o->n_j + j];
+                double mask = in[OMASK_A][s * o->n_i + i] * in[OMASK_B][s * o->n_j + j];
+                norm += mask;
                 for (int64_t ab = 0; ab < c * c; ab++)
-                    product[ab] += a[ab / c] * b[ab % c];
+                    product[ab] += mask * a[ab / c] * b[ab % c];
             }
             for (int64_t z = 0; z < o->c_z; z++) {
                 double value = in[OBIAS][z];

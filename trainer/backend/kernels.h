@@ -180,9 +180,10 @@ typedef struct fm_attention_grad {
 /* z[i, j, :] = (W vec(sum_s a[s,i,:] (x) b[s,j,:]) + bias) / (eps + sum_s mask_a[s,i] mask_b[s,j])
  *              + residual[i, j, :]
  *
- * vec index = channel of a * c + channel of b. a and b come masked (rows of masked positions are
- * zero): the mask here is for the norm alone. The [n_i, n_j, c, c] tensor is made in pieces of the
- * workspace and never stored. i is the split axis under DAP: n_i may be smaller than n_j. */
+ * vec index = channel of a * c + channel of b. a[s,i,:] stands for mask_a[s,i] times what is
+ * stored, b likewise; da and db are gradients of what is stored. The [n_i, n_j, c, c] tensor is
+ * made in pieces of the workspace and never stored. i is the split axis under DAP: n_i may be
+ * smaller than n_j. */
 typedef struct fm_outer {
     int64_t n_seq, n_i, n_j, c, c_z;
     double eps;        /* 1e-3 */

@@ -118,15 +118,14 @@ static fm_pair_of_streams both_stacks(fm_tape *tape, const fm_model_config *conf
 }
 
 static fm_split_outer outer_begin(fm_tape *tape, const fm_model_config *config,
-                                  const fm_evoformer_weights *w, fm_tensor_ref m,
-                                  const fm_views *mask) {
-    return fm_split_outer_begin(tape, config, "outer product mean", m, mask, &w->outer);
+                                  const fm_evoformer_weights *w, fm_tensor_ref m) {
+    return fm_split_outer_begin(tape, config, "outer product mean", m, &w->outer);
 }
 
 static fm_tensor_ref outer(fm_tape *tape, const fm_model_config *config,
                            const fm_evoformer_weights *w, fm_tensor_ref m, fm_tensor_ref z,
                            const fm_views *mask) {
-    fm_split_outer begun = outer_begin(tape, config, w, m, mask);
+    fm_split_outer begun = outer_begin(tape, config, w, m);
     return fm_split_outer_finish(tape, config, &begun, mask, z);
 }
 
@@ -146,7 +145,7 @@ static fm_pair_of_streams outer_first(fm_tape *tape, const fm_model_config *conf
     bool msa = fm_split_has_msa(config), pair = fm_split_has_pair(config);
     fm_change rows = {.x = FM_TENSOR_NONE};
     if (msa) {
-        fm_split_outer begun = outer_begin(tape, config, w, x.m, msa_mask);
+        fm_split_outer begun = outer_begin(tape, config, w, x.m);
         rows = fm_split_change_begin(tape, config, "msa to rows", x.m, 0);
         x.z = fm_split_outer_finish(tape, config, &begun, msa_mask, pair ? x.z : FM_TENSOR_NONE);
     }
@@ -179,7 +178,7 @@ static fm_pair_of_streams parallel_split(fm_tape *tape, const fm_model_config *c
                                          bool last) {
     fm_change rows = {.x = x.m}, pair_rows;
     x = both_stacks(tape, config, w, &rows, x.z, msa_mask, pair_mask, &pair_rows);
-    fm_split_outer begun = outer_begin(tape, config, w, x.m, msa_mask);
+    fm_split_outer begun = outer_begin(tape, config, w, x.m);
     if (!last) {
         rows = fm_split_change_begin(tape, config, "msa to rows", x.m, 0);
     }
@@ -199,7 +198,7 @@ static fm_pair_of_streams parallel(fm_tape *tape, const fm_model_config *config,
     fm_split_outer begun = {0};
     if (msa) {
         x.m = msa_stack(tape, config, w, x.m, x.z, msa_mask);
-        begun = outer_begin(tape, config, w, x.m, msa_mask);
+        begun = outer_begin(tape, config, w, x.m);
     } else {
         fm_tape_skip_draws(tape, msa_draws(config));
     }

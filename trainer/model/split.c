@@ -129,11 +129,10 @@ fm_tensor_ref fm_split_triangle(fm_tape *tape, const fm_model_config *config, co
 }
 
 fm_split_outer fm_split_outer_begin(fm_tape *tape, const fm_model_config *config, const char *name,
-                                    fm_tensor_ref m, const fm_views *mask,
-                                    const fm_outer_weights *w) {
+                                    fm_tensor_ref m, const fm_outer_weights *w) {
     fm_split_outer outer = {.name = name, .weights = w, .m = m};
     if (dap_of(config)) {
-        outer.operands = fm_op_outer_operands(tape, name, m, mask->columns, w);
+        outer.operands = fm_op_outer_operands(tape, name, m, w);
         outer.gather = fm_dap_gather_begin(tape, name, dap_of(config), outer.operands.b);
     }
     return outer;

@@ -96,8 +96,7 @@ typedef struct fm_split_outer {
 
 /* m split along residues. */
 fm_split_outer fm_split_outer_begin(fm_tape *tape, const fm_model_config *config, const char *name,
-                                    fm_tensor_ref m, const fm_views *mask,
-                                    const fm_outer_weights *weights);
+                                    fm_tensor_ref m, const fm_outer_weights *weights);
 /* z split along axis 0, FM_TENSOR_NONE: the bare update. Returns the new z. */
 fm_tensor_ref fm_split_outer_finish(fm_tape *tape, const fm_model_config *config,
                                     const fm_split_outer *outer, const fm_views *mask,

@@ -52,14 +52,11 @@ static fm_norm norm_m(fm_run *run, const fm_node *node) {
 }
 
 static void forward(fm_run *run, const fm_node *node) {
-    const attributes *at = node->attributes;
     void *ab = fm_run_saved(run, node, 0);
-    int64_t mark = fm_run_mark(run), rows = at->n_seq * at->n_res;
+    int64_t mark = fm_run_mark(run);
     fm_norm normed = norm_m(run, node); /* A10:1 */
     fm_linear linear = projection(run, node, normed.y);
     fm_call_linear(run, &linear, false, ab); /* A10:2 */
-    fm_call_scale_rows(run, rows, 2 * at->c, fm_run_input(run, node, IN_MASK), ab,
-                       (fm_out){ab, FM_WRITE});
     fm_run_release(run, mark);
     if (!fm_run_wants_output(run)) {
         return;
@@ -83,8 +80,6 @@ static void backward(fm_run *run, const fm_node *node) {
                           .dw = fm_run_param_gradient(run, node, P_OUT),
                           .dbias = fm_run_param_gradient(run, node, P_OUT_BIAS)};
     fm_call_outer_grad(run, &core, &grad);
-    fm_call_scale_rows(run, rows, 2 * at->c, fm_run_input(run, node, IN_MASK), dab,
-                       (fm_out){dab, FM_WRITE});
     fm_norm normed = norm_m(run, node);
     fm_out dm = fm_run_gradient(run, node, IN_M);
     fm_out dnormed = fm_call_norm_gradient(run, &normed, dm);

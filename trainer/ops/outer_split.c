@@ -11,7 +11,7 @@ typedef struct operand_attributes {
     int64_t n_seq, n_res, c_m, c;
 } operand_attributes;
 
-enum { IN_M, IN_MASK };
+enum { IN_M };
 enum { P_NORM, P_AB, P_AB_BIAS };
 
 static fm_norm norm_m(fm_run *run, const fm_node *node) {
@@ -58,8 +58,6 @@ static void operands_forward(fm_run *run, const fm_node *node) {
     fm_norm normed = norm_m(run, node); /* A10:1 */
     fm_linear linear = projection(run, node, normed.y);
     fm_call_linear(run, &linear, false, ab); /* A10:2 */
-    fm_call_scale_rows(run, rows, 2 * at->c, fm_run_input(run, node, IN_MASK), ab,
-                       (fm_out){ab, FM_WRITE});
     for (int half = 0; half < 2; half++) {
         fm_strided copy = half_of(run, at, half, ab);
         copy.y = (fm_out){fm_run_output(run, node, half), FM_WRITE};
@@ -82,8 +80,6 @@ static void operands_backward(fm_run *run, const fm_node *node) {
         back.y = (fm_out){fm_run_at(dab, half * at->c, run->kernels->act), FM_WRITE};
         fm_call_copy_strided(run, &back);
     }
-    fm_call_scale_rows(run, rows, 2 * at->c, fm_run_input(run, node, IN_MASK), dab,
-                       (fm_out){dab, FM_WRITE});
     fm_norm normed = norm_m(run, node);
     void *dnormed = fm_run_workspace_act(run, rows * at->c_m);
     fm_linear linear = projection(run, node, normed.y);
@@ -97,7 +93,7 @@ static void operands_backward(fm_run *run, const fm_node *node) {
 static const fm_op OPERANDS = {"outer product operands", operands_forward, operands_backward};
 
 fm_outer_operands fm_op_outer_operands(fm_tape *tape, const char *name, fm_tensor_ref m,
-                                       fm_tensor_ref mask, const fm_outer_weights *weights) {
+                                       const fm_outer_weights *weights) {
     void *memory;
     fm_node *node = fm_tape_add(tape, &OPERANDS, name, sizeof(operand_attributes), &memory);
     fm_tensor x = *fm_tape_tensor(tape, m);
@@ -105,7 +101,6 @@ fm_outer_operands fm_op_outer_operands(fm_tape *tape, const char *name, fm_tenso
     *(operand_attributes *)memory = (operand_attributes){
         .n_seq = x.local[0], .n_res = x.local[1], .c_m = x.local[2], .c = weights->c};
     fm_node_input(tape, node, m, true);
-    fm_node_input(tape, node, mask, true);
     fm_node_param(tape, node, weights->norm);
     fm_node_param(tape, node, weights->ab);
     fm_node_param(tape, node, weights->ab_bias);

@@ -68,25 +68,63 @@ template <typename T> size_t outer_grad_workspace(const fm_outer *o) {
     return plain > fast ? plain : fast;
 }
 
-/* Rows of c channels from strides [s, i] to [n_seq, n, c]. */
+/* f(row, channel): rows (s, i) of n, V channels at a time. */
+template <int V, typename F>
+static void outer_each(fm_stream *stream, const fm_outer *o, int64_t n, F f) {
+    int64_t parts = o->c / V, count = o->n_seq * n * parts;
+    assert(count < (int64_t)1 << 32);
+    each(stream, count, [=] __device__(int64_t index) {
+        uint32_t at = (uint32_t)index, row = at / (uint32_t)parts;
+        f(row, (int64_t)(at % (uint32_t)parts) * V);
+    });
+}
+
+/* Rows of c channels times their masks, from strides [s, i] to [n_seq, n, c]. */
+template <typename T, int V>
+static void outer_pack_by(fm_stream *stream, const fm_outer *o, const T *from,
+                          const int64_t stride[2], const T *mask, int64_t n, T *packed) {
+    int64_t c = o->c, stride_s = stride[0], stride_i = stride[1];
+    outer_each<V>(stream, o, n, [=] __device__(uint32_t row, int64_t channel) {
+        uint32_t s = row / (uint32_t)n, i = row % (uint32_t)n;
+        float x[V], factor = get(mask[row]);
+        load<T, V>(from + s * stride_s + i * stride_i + channel, x);
+        for (int k = 0; k < V; k++)
+            x[k] *= factor;
+        store<T, V>(packed + row * c + channel, x);
+    });
+}
+
 template <typename T>
 static void outer_pack(fm_stream *stream, const fm_outer *o, const void *x, const int64_t stride[2],
-                       int64_t n, void *packed) {
+                       const void *mask, int64_t n, void *packed) {
+    constexpr int V = vector_of<T>();
+    bool is_wide =
+        is_whole<T>(o->c) && is_whole<T>(stride[0]) && is_whole<T>(stride[1]) && is_aligned(x);
+    auto pack_by = is_wide ? outer_pack_by<T, V> : outer_pack_by<T, 1>;
+    pack_by(stream, o, (const T *)x, stride, (const T *)mask, n, (T *)packed);
+}
+
+template <typename T, int V>
+static void outer_unpack_by(fm_stream *stream, const fm_outer *o, const float *packed,
+                            const int64_t stride[2], const T *mask, int64_t n, fm_out y) {
     int64_t c = o->c, stride_s = stride[0], stride_i = stride[1];
-    const T *from = (const T *)x;
-    T *to_row = (T *)packed;
-    each(stream, o->n_seq * n * c, [=] __device__(int64_t i) {
-        to_row[i] = from[i / c / n * stride_s + i / c % n * stride_i + i % c];
+    outer_each<V>(stream, o, n, [=] __device__(uint32_t row, int64_t channel) {
+        uint32_t s = row / (uint32_t)n, i = row % (uint32_t)n;
+        float x[V], factor = get(mask[row]);
+        for (int k = 0; k < V; k++)
+            x[k] = packed[row * c + channel + k] * factor;
+        put_pack<T, V>((T *)y.data + s * stride_s + i * stride_i + channel, y.beta, x);
     });
 }
 
 template <typename T>
 static void outer_unpack(fm_stream *stream, const fm_outer *o, const float *packed,
-                         const int64_t stride[2], int64_t n, fm_out y) {
-    int64_t c = o->c, stride_s = stride[0], stride_i = stride[1];
-    each(stream, o->n_seq * n * c, [=] __device__(int64_t i) {
-        put((T *)y.data + i / c / n * stride_s + i / c % n * stride_i + i % c, y.beta, packed[i]);
-    });
+                         const int64_t stride[2], const void *mask, int64_t n, fm_out y) {
+    constexpr int V = vector_of<T>();
+    bool is_wide =
+        is_whole<T>(o->c) && is_whole<T>(stride[0]) && is_whole<T>(stride[1]) && is_aligned(y.data);
+    auto unpack_by = is_wide ? outer_unpack_by<T, V> : outer_unpack_by<T, 1>;
+    unpack_by(stream, o, packed, stride, (const T *)mask, n, y);
 }
 
 /* norm[i, j] = eps + sum_s mask_a[s, i] mask_b[s, j], s in order: a thread a pair. */
@@ -166,8 +204,8 @@ template <typename T> void outer(fm_stream *stream, const fm_outer *o, void *wor
     }
     outer_space space;
     outer_layout<T>(o, false, workspace, &space);
-    outer_pack<T>(stream, o, o->a, o->a_stride, o->n_i, space.a);
-    outer_pack<T>(stream, o, o->b, o->b_stride, o->n_j, space.b);
+    outer_pack<T>(stream, o, o->a, o->a_stride, o->mask_a, o->n_i, space.a);
+    outer_pack<T>(stream, o, o->b, o->b_stride, o->mask_b, o->n_j, space.b);
     outer_norm<T>(stream, o, space.norm);
     int64_t step = outer_rows<T>(o), square = o->c * o->c, c_z = o->c_z;
     const T *bias = (const T *)o->bias;
@@ -246,8 +284,8 @@ void outer_grad(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
     bool is_tiled = is_aligned && outer_tiles_fit(o);
     outer_space space;
     outer_layout<T>(o, true, workspace, &space);
-    outer_pack<T>(stream, o, o->a, o->a_stride, o->n_i, space.a);
-    outer_pack<T>(stream, o, o->b, o->b_stride, o->n_j, space.b);
+    outer_pack<T>(stream, o, o->a, o->a_stride, o->mask_a, o->n_i, space.a);
+    outer_pack<T>(stream, o, o->b, o->b_stride, o->mask_b, o->n_j, space.b);
     if (is_tiled) {
         outer_tiles_make(stream, o, grad, &space.tiles, (bf16 *)space.dz);
     } else {
@@ -257,8 +295,10 @@ void outer_grad(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
     for (int64_t first = 0; first < o->n_i; first += step)
         outer_grad_piece<T>(stream, o, grad, &space, is_tiled, first,
                             min_size(step, o->n_i - first));
-    if (grad->da.data) outer_unpack<T>(stream, o, space.da, o->a_stride, o->n_i, grad->da);
-    if (grad->db.data) outer_unpack<T>(stream, o, space.db, o->b_stride, o->n_j, grad->db);
+    if (grad->da.data)
+        outer_unpack<T>(stream, o, space.da, o->a_stride, o->mask_a, o->n_i, grad->da);
+    if (grad->db.data)
+        outer_unpack<T>(stream, o, space.db, o->b_stride, o->mask_b, o->n_j, grad->db);
 }
 
 #define INSTANTIATE(T)                                                                             \

@@ -26,7 +26,7 @@ void outer_grad_fast(fm_stream *, const fm_outer *, const fm_outer_grad *, void 
  * not NULL; outer_tiles_gradient: the gradient of P, [(i, a), (j, b)]. */
 struct outer_tiles {
     bf16 *a, *b, *w, *dz;
-    float *inverse, *sums;
+    float *norm, *sums;
 };
 size_t outer_tiles_layout(const fm_outer *, void *base, outer_tiles *ret);
 void outer_tiles_make(fm_stream *, const fm_outer *, const fm_outer_grad *, const outer_tiles *,

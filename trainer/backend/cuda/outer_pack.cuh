@@ -19,30 +19,36 @@ enum { PANEL_C = 32, PANEL = 64, PANEL_TILE = PANEL * PANEL, PACK_THREADS = 256,
 
 /* from[column * strides[0] + residue * strides[1] + channel * strides[2]]. */
 struct pack_job {
-    const bf16 *from;
+    const bf16 *from, *mask; /* mask [columns, residues], or NULL: times it */
     int64_t strides[3];
     int residues, columns, tiles; /* tiles: of 64 columns, padding included */
     bool by_channel;
     bf16 *to;
 };
 
-/* inverse[i, j] = 1 / (eps + sum_s mask_a[s, i] mask_b[s, j]), s in order. */
-struct norm_job {
-    const bf16 *mask_a, *mask_b;
-    int n_seq, n_i, n_j;
-    float eps;
-    float *inverse;
-};
-
 struct pack_jobs {
     pack_job at[PACK_JOBS];
-    int first_block[PACK_JOBS + 1]; /* where each job's blocks begin; then the norm's */
-    norm_job norm;
+    int first_block[PACK_JOBS + 1]; /* where each job's blocks begin; the end */
 };
 
 /* Element (s, row) of the transposing tile; chunks exchanged so that neither way conflicts. */
 __device__ inline int pack_at(int s, int row) {
     return s * (PANEL + 8) + (((row / 8) ^ (s / 8)) * 8) + row % 8;
+}
+
+/* Eight channels. */
+__device__ inline uint4 pack_masked(const pack_job &job, int64_t s, int residue, int channel) {
+    const bf16 *from = job.from + s * job.strides[0] + residue * job.strides[1] + channel;
+    uint4 line = *(const uint4 *)from;
+    float factor = job.mask ? get(job.mask[s * job.residues + residue]) : 1;
+    if (factor == 1) return line;
+    uint32_t *two = &line.x;
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        float2 x = unpack_two(two[k]);
+        two[k] = pack_two(x.x * factor, x.y * factor);
+    }
+    return line;
 }
 
 __device__ inline void pack_read(bf16 *tile, const pack_job &job, int pair, int first) {
@@ -51,8 +57,7 @@ __device__ inline void pack_read(bf16 *tile, const pack_job &job, int pair, int 
             int chunk = item % 8, s = item / 8, residue = pair * 2 + chunk / 4;
             uint4 line = {};
             if (residue < job.residues && first + s < job.columns)
-                line = *(const uint4 *)(job.from + (first + s) * job.strides[0] +
-                                        residue * job.strides[1] + chunk % 4 * 8);
+                line = pack_masked(job, first + s, residue, chunk % 4 * 8);
             *(uint4 *)(tile + pack_at(s, chunk * 8)) = line;
         }
         return;
@@ -89,57 +94,13 @@ __device__ inline void pack_block(bf16 *tile, const pack_job &job, int block) {
     }
 }
 
-/* 8 x 64 pairs a block: a thread has two i of one j. */
-enum { NORM_ROWS = 8, NORM_SEQUENCES = 64 };
-
-__device__ inline void norm_block(float *space, const norm_job &job, int block) {
-    float *a = space, *b = space + NORM_SEQUENCES * NORM_ROWS;
-    int across = (job.n_j + PANEL - 1) / PANEL;
-    int i0 = block / across * NORM_ROWS, j0 = block % across * PANEL;
-    int x = threadIdx.x % PANEL, y = threadIdx.x / PANEL;
-    float total[2] = {};
-    for (int first = 0; first < job.n_seq; first += NORM_SEQUENCES) {
-        __syncthreads();
-#pragma unroll
-        for (int k = 0; k < NORM_SEQUENCES * NORM_ROWS / PACK_THREADS; k++) {
-            int item = threadIdx.x + k * PACK_THREADS;
-            int s = first + item / NORM_ROWS, i = i0 + item % NORM_ROWS;
-            bool is_there = s < job.n_seq && i < job.n_i;
-            a[item] = is_there ? get(job.mask_a[(int64_t)s * job.n_i + i]) : 0;
-        }
-#pragma unroll
-        for (int k = 0; k < NORM_SEQUENCES * PANEL / PACK_THREADS; k++) {
-            int s = y + k * 4;
-            bool is_there = first + s < job.n_seq && j0 + x < job.n_j;
-            b[s * PANEL + x] =
-                is_there ? get(job.mask_b[(int64_t)(first + s) * job.n_j + j0 + x]) : 0;
-        }
-        __syncthreads();
-#pragma unroll 8
-        for (int s = 0; s < NORM_SEQUENCES; s++) {
-            float2 two = *(const float2 *)(a + s * NORM_ROWS + y * 2);
-            total[0] += two.x * b[s * PANEL + x];
-            total[1] += two.y * b[s * PANEL + x];
-        }
-    }
-    for (int k = 0; k < 2; k++) {
-        int i = i0 + y * 2 + k, j = j0 + x;
-        if (i < job.n_i && j < job.n_j)
-            job.inverse[(int64_t)i * job.n_j + j] = 1.0f / (total[k] + job.eps);
-    }
-}
-
 static __global__ void __launch_bounds__(PACK_THREADS)
     outer_pack_all(const __grid_constant__ pack_jobs jobs) {
-    __shared__ alignas(16) float space[NORM_SEQUENCES * (NORM_ROWS + PANEL)];
+    __shared__ alignas(16) bf16 space[PANEL * (PANEL + 8)];
     int block = (int)blockIdx.x, job = 0;
-    if (block >= jobs.first_block[PACK_JOBS]) {
-        norm_block(space, jobs.norm, block - jobs.first_block[PACK_JOBS]);
-        return;
-    }
     while (block >= jobs.first_block[job + 1])
         job++;
-    pack_block((bf16 *)space, jobs.at[job], block - jobs.first_block[job]);
+    pack_block(space, jobs.at[job], block - jobs.first_block[job]);
 }
 
 /* Jobs without a destination are left out. */
@@ -150,7 +111,6 @@ inline void outer_pack_run(fm_stream *stream, pack_jobs *jobs) {
         if (jobs->at[k].to) blocks += (jobs->at[k].residues + 1) / 2 * jobs->at[k].tiles;
     }
     jobs->first_block[PACK_JOBS] = blocks;
-    blocks += (jobs->norm.n_i + NORM_ROWS - 1) / NORM_ROWS * ((jobs->norm.n_j + PANEL - 1) / PANEL);
     outer_pack_all<<<(unsigned)blocks, PACK_THREADS, 0, queue(stream)>>>(*jobs);
     FM_LAUNCHED();
 }
@@ -161,7 +121,8 @@ inline void outer_pack_run(fm_stream *stream, pack_jobs *jobs) {
  * in order. */
 struct dz_pack {
     const bf16 *dz;
-    const float *inverse;
+    const float *norm; /* [n_i, n_j] without eps */
+    float eps;
     int n_i, n_j;
     bf16 *by_i, *by_j, *plain; /* NULL: not wanted; plain: [n_i, n_j, 128] */
     float *sums;               /* [blocks][128] */
@@ -184,7 +145,7 @@ static __global__ void __launch_bounds__(PACK_THREADS) outer_pack_dz(dz_pack p) 
         int i = i0 + step / 4, row = row0 + step % 4 * 16, j = block_j * PANEL + row;
         if (i >= p.n_i || j >= p.n_j) continue;
         int64_t pair = (int64_t)i * p.n_j + j;
-        float factor = p.inverse[pair], x[8];
+        float factor = 1.0f / (p.norm[pair] + p.eps), x[8];
         load<bf16, 8>(p.dz + pair * DZ_C + chunk * 8, x);
 #pragma unroll
         for (int k = 0; k < 8; k++) {
@@ -211,9 +172,11 @@ static __global__ void __launch_bounds__(PACK_THREADS) outer_pack_dz(dz_pack p) 
 
 /* ---- gradients of a and b ---- */
 
-/* y[s, i, channel] (+)= sum over splits of partial [split][channel][rows][columns], in order. */
+/* y[s, i, channel] (+)= mask * sum over splits of partial [split][channel][rows][columns], in
+ * order. */
 struct unpack_job {
     const float *partial;
+    const bf16 *mask;          /* [n_seq, residues]: times it */
     int splits, rows, columns; /* of a part, padding included */
     int residues, n_seq;
     int64_t stride_s, stride_i;
@@ -244,7 +207,7 @@ static __global__ void __launch_bounds__(PACK_THREADS)
     __syncthreads();
     for (int s = y; s < PANEL_C && s0 + s < job.n_seq; s += 8)
         put((bf16 *)job.y.data + (s0 + s) * job.stride_s + residue * job.stride_i + x, job.y.beta,
-            tile[x][s]);
+            tile[x][s] * get(job.mask[(int64_t)(s0 + s) * job.residues + residue]));
 }
 
 } // namespace fm_cuda

@@ -73,7 +73,8 @@ struct chain_args {
     int first_blocks; /* of at[0]; the others are at[1]'s */
     int steps;        /* columns of X / 128 */
     /* forward */
-    const float *inverse;
+    const float *norm;
+    float eps;
     const bf16 *bias, *residual;
     fm_out z;
     int n_i, n_j;
@@ -211,7 +212,7 @@ __device__ inline void chain_store_z(const chain_args &args, const float *bias, 
         int i = row + half * 8;
         bool is_there = i < args.n_i && j < args.n_j;
         int64_t pair = is_there ? (int64_t)i * args.n_j + j : 0;
-        float factor = args.inverse[pair];
+        float factor = 1.0f / (args.norm[pair] + args.eps);
         uint4 line[4] = {};
 #pragma unroll
         for (int q = 0; q < 4; q++)
@@ -302,12 +303,13 @@ template <bool FORWARD> static void chain_run(fm_stream *stream, const chain_arg
 /* 64-row tiles of `a` times 32 Q rows of `b` (Q groups q of 32), 128 columns of both summed over in
  * each of `steps`. A block keeps its rows of b; its warp groups take turns at tiles of a.
  *
- *     P         tile = two i, rows (i, a), q = j      to[i, j, a, b] = inverse[i, j] sum_s a b
- *     gradient  tile = (i, 64 of j), rows j, q = a    to[i, a, j, b] = sum_z dz W
+ *     P         tile = two i, rows (i, a), q = j      to[i, j, a, b] = sum_s a b / (norm[i, j] +
+ * eps) gradient  tile = (i, 64 of j), rows j, q = a    to[i, a, j, b] = sum_z dz W
  */
 struct panels_args {
     const bf16 *a, *b;
-    const float *inverse;  /* P */
+    const float *norm; /* P */
+    float eps;
     int n_i, n_j, first_i; /* first_i: where `to` begins */
     int first_tile, tiles; /* of a */
     int groups, panels;    /* of b: groups of Q, panels in all */
@@ -378,7 +380,7 @@ __device__ inline void panels_store(const panels_args &p, int tile, int group,
     for (int q = 0; q < Q; q++) {
         int j = group * Q + q;
         const bool there = i < p.n_i && j < p.n_j, is_there[2] = {there, there};
-        float factor = there ? p.inverse[(int64_t)i * p.n_j + j] : 0;
+        float factor = there ? 1.0f / (p.norm[(int64_t)i * p.n_j + j] + p.eps) : 0;
         int64_t block = (int64_t)(i - p.first_i) * p.n_j + j;
         panels_put(p.to + (block * FAST_C + row % FAST_C) * FAST_C + lane % 4 * 8, 8 * FAST_C,
                    is_there, factor, d, q);
@@ -465,7 +467,7 @@ template <bool GRADIENT, int Q> static void panels_run(fm_stream *stream, panels
 struct fast_space {
     bf16 *a, *b;        /* forward: a by channels, b in panels; backward: both in panels */
     bf16 *w, *w_turned; /* panels [(a, b), z]; [(b, a), z] */
-    float *inverse;     /* [n_i, n_j] */
+    float *norm;        /* [n_i, n_j], without eps */
     bf16 *dz_by_i, *dz_by_j;
     float *da, *db, *sums; /* partial sums */
     bf16 *piece;           /* [rows, n_j, c, c] */
@@ -515,7 +517,7 @@ static size_t fast_layout(const fm_outer *o, bool backward, void *base, fast_spa
         return (float *)carve.take((size_t)elements * sizeof(float));
     };
     *ret = {};
-    ret->inverse = acc(o->n_i * o->n_j);
+    ret->norm = acc(o->n_i * o->n_j);
     ret->w = act(panels_size(FAST_C, FAST_Z));
     ret->b = act(panels_size(o->n_j, o->n_seq));
     if (!backward) {
@@ -574,6 +576,7 @@ static void *aligned(void *workspace) {
 static pack_job pack_of(const fm_outer *o, bool is_a, bool by_channel, bf16 *to) {
     const int64_t *stride = is_a ? o->a_stride : o->b_stride;
     return {(const bf16 *)(is_a ? o->a : o->b),
+            (const bf16 *)(is_a ? o->mask_a : o->mask_b),
             {stride[0], stride[1], 1},
             (int)(is_a ? o->n_i : o->n_j),
             (int)o->n_seq,
@@ -586,17 +589,17 @@ static pack_job pack_of(const fm_outer *o, bool is_a, bool by_channel, bf16 *to)
 static pack_job pack_of_w(const fm_outer *o, bool is_turned, bf16 *to) {
     int64_t square = FAST_C * FAST_C, first = is_turned ? 1 : FAST_C,
             second = is_turned ? FAST_C : 1;
-    return {(const bf16 *)o->w, {square, first, second}, FAST_C, FAST_Z, 2, false, to};
+    return {(const bf16 *)o->w, NULL, {square, first, second}, FAST_C, FAST_Z, 2, false, to};
 }
 
-static norm_job norm_of(const fm_outer *o, float *inverse) {
-    return {(const bf16 *)o->mask_a,
-            (const bf16 *)o->mask_b,
-            (int)o->n_seq,
-            (int)o->n_i,
-            (int)o->n_j,
-            (float)o->eps,
-            inverse};
+/* norm[i, j] = sum_s mask_a[s, i] mask_b[s, j]; whoever reads it adds eps. */
+static void find_norm(fm_stream *stream, const fm_outer *o, float *norm) {
+    fm_gemm g = {};
+    g.m = o->n_i, g.n = o->n_j, g.k = o->n_seq, g.batch = 1;
+    g.trans_a = true, g.alpha = 1;
+    g.a = o->mask_a, g.lda = o->n_i, g.b = o->mask_b, g.ldb = o->n_j;
+    g.c = norm, g.ldc = o->n_j, g.c_is_acc = true;
+    gemm<bf16>(stream, &g, NULL);
 }
 
 void outer_fast(fm_stream *stream, const fm_outer *o, void *workspace) {
@@ -606,8 +609,8 @@ void outer_fast(fm_stream *stream, const fm_outer *o, void *workspace) {
     jobs.at[0] = pack_of(o, true, true, space.a);
     jobs.at[1] = pack_of(o, false, false, space.b);
     jobs.at[2] = pack_of_w(o, false, space.w);
-    jobs.norm = norm_of(o, space.inverse);
     outer_pack_run(stream, &jobs);
+    find_norm(stream, o, space.norm);
     chain_args args = {};
     args.at[0] = {space.a,
                   space.b,
@@ -622,7 +625,7 @@ void outer_fast(fm_stream *stream, const fm_outer *o, void *workspace) {
                   NULL};
     args.first_blocks = chain_blocks(&args.at[0]);
     args.steps = tiles_of(o->n_seq) / X_TILES;
-    args.inverse = space.inverse;
+    args.norm = space.norm, args.eps = (float)o->eps;
     args.bias = (const bf16 *)o->bias, args.residual = (const bf16 *)o->residual;
     args.z = o->z;
     args.n_i = (int)o->n_i, args.n_j = (int)o->n_j;
@@ -641,12 +644,16 @@ static void gradients_of_operands(fm_stream *stream, const fm_outer *o, const fm
     args.steps = FAST_Z / 128;
     chain_run<false>(stream, &args);
     int columns = tiles * PANEL;
-    unpack_job da = {space->da,      splits,         blocks_of(o->n_i) * PANEL,
-                     columns,        (int)o->n_i,    (int)o->n_seq,
-                     o->a_stride[0], o->a_stride[1], grad->da};
-    unpack_job db = {space->db,      splits,         blocks_of(o->n_j) * PANEL,
-                     columns,        (int)o->n_j,    (int)o->n_seq,
-                     o->b_stride[0], o->b_stride[1], grad->db};
+    unpack_job da = {space->da,      (const bf16 *)o->mask_a,
+                     splits,         blocks_of(o->n_i) * PANEL,
+                     columns,        (int)o->n_i,
+                     (int)o->n_seq,  o->a_stride[0],
+                     o->a_stride[1], grad->da};
+    unpack_job db = {space->db,      (const bf16 *)o->mask_b,
+                     splits,         blocks_of(o->n_j) * PANEL,
+                     columns,        (int)o->n_j,
+                     (int)o->n_seq,  o->b_stride[0],
+                     o->b_stride[1], grad->db};
     int across = (int)divide_up(o->n_seq, PANEL_C);
     int first = grad->da.data ? across * (int)o->n_i : 0;
     int blocks = first + (grad->db.data ? across * (int)o->n_j : 0);
@@ -656,9 +663,9 @@ static void gradients_of_operands(fm_stream *stream, const fm_outer *o, const fm
 
 /* P of residues first .. first + rows - 1, `first` even, from panels of a and b. */
 static void product_piece(fm_stream *stream, const fm_outer *o, const bf16 *a, const bf16 *b,
-                          const float *inverse, int64_t first, int64_t rows, bf16 *piece) {
+                          const float *norm, int64_t first, int64_t rows, bf16 *piece) {
     panels_args p = {};
-    p.a = a, p.b = b, p.inverse = inverse;
+    p.a = a, p.b = b, p.norm = norm, p.eps = (float)o->eps;
     p.n_i = (int)o->n_i, p.n_j = (int)o->n_j, p.first_i = (int)first;
     p.first_tile = (int)(first / 2), p.tiles = (int)divide_up(rows, 2);
     p.panels = (int)divide_up(o->n_j, 2), p.steps = tiles_of(o->n_seq) / X_TILES;
@@ -675,7 +682,7 @@ static void gradient_of_weight(fm_stream *stream, const fm_outer *o, const fm_ou
     int64_t step = piece_rows(o);
     for (int64_t first = 0; first < o->n_i; first += step) {
         int64_t rows = min_size(step, o->n_i - first), square = FAST_C * FAST_C;
-        product_piece(stream, o, space->a, space->b, space->inverse, first, rows, space->piece);
+        product_piece(stream, o, space->a, space->b, space->norm, first, rows, space->piece);
         fm_gemm g = {};
         g.m = FAST_Z, g.n = square, g.k = rows * o->n_j, g.batch = 1;
         g.trans_a = true;
@@ -706,11 +713,11 @@ void outer_grad_fast(fm_stream *stream, const fm_outer *o, const fm_outer_grad *
     jobs.at[1] = pack_of(o, false, false, space.b);
     jobs.at[2] = pack_of_w(o, false, space.w);
     jobs.at[3] = pack_of_w(o, true, space.w_turned);
-    jobs.norm = norm_of(o, space.inverse);
     outer_pack_run(stream, &jobs);
+    find_norm(stream, o, space.norm);
     pack_dz(stream, o, grad,
-            {(const bf16 *)grad->dz, space.inverse, (int)o->n_i, (int)o->n_j, space.dz_by_i,
-             space.dz_by_j, NULL, space.sums});
+            {(const bf16 *)grad->dz, space.norm, (float)o->eps, (int)o->n_i, (int)o->n_j,
+             space.dz_by_i, space.dz_by_j, NULL, space.sums});
     if (grad->dw.data) gradient_of_weight(stream, o, grad, &space);
     if (grad->da.data || grad->db.data) gradients_of_operands(stream, o, grad, &space);
 }
@@ -725,7 +732,7 @@ size_t outer_tiles_layout(const fm_outer *o, void *base, outer_tiles *ret) {
     ret->b = is_short ? act(panels_size(o->n_j, o->n_seq)) : NULL;
     ret->w = act(panels_size(FAST_C, FAST_Z));
     ret->dz = act((size_t)(o->n_i * blocks_of(o->n_j)) * SLOT_X);
-    ret->inverse = (float *)carve.take((size_t)(o->n_i * o->n_j) * sizeof(float));
+    ret->norm = (float *)carve.take((size_t)(o->n_i * o->n_j) * sizeof(float));
     ret->sums = (float *)carve.take((size_t)dz_pack_blocks(o->n_i, o->n_j) * DZ_C * sizeof(float));
     return carve.used;
 }
@@ -736,16 +743,16 @@ void outer_tiles_make(fm_stream *stream, const fm_outer *o, const fm_outer_grad 
     jobs.at[0] = pack_of_w(o, false, tiles->w);
     jobs.at[1] = pack_of(o, true, false, tiles->a);
     jobs.at[2] = pack_of(o, false, false, tiles->b);
-    jobs.norm = norm_of(o, tiles->inverse);
     outer_pack_run(stream, &jobs);
+    find_norm(stream, o, tiles->norm);
     pack_dz(stream, o, grad,
-            {(const bf16 *)grad->dz, tiles->inverse, (int)o->n_i, (int)o->n_j, tiles->dz, NULL,
-             tiles->a ? NULL : dz, tiles->sums});
+            {(const bf16 *)grad->dz, tiles->norm, (float)o->eps, (int)o->n_i, (int)o->n_j,
+             tiles->dz, NULL, tiles->a ? NULL : dz, tiles->sums});
 }
 
 void outer_tiles_product(fm_stream *stream, const fm_outer *o, const outer_tiles *tiles,
                          int64_t first, int64_t rows, bf16 *piece) {
-    product_piece(stream, o, tiles->a, tiles->b, tiles->inverse, first, rows, piece);
+    product_piece(stream, o, tiles->a, tiles->b, tiles->norm, first, rows, piece);
 }
 
 void outer_tiles_gradient(fm_stream *stream, const fm_outer *o, const outer_tiles *tiles,

@@ -50,8 +50,13 @@ static size_t outer_grad_workspace(const fm_outer *args) {
     return (size_t)outer_layout(args, true, NULL, &space) * sizeof(real);
 }
 
-static void outer_pack(const fm_outer *o, const void *x, const int64_t stride[2], int64_t n,
-                       real *packed) {
+/* Rows of c times the mask of each. */
+static void outer_mask(const fm_outer *o, const void *mask, int64_t n, real *packed) {
+    scale_rows(NULL, o->n_seq * n, o->c, o->c, o->c, mask, packed, (fm_out){packed, FM_WRITE});
+}
+
+static void outer_pack(const fm_outer *o, const void *x, const int64_t stride[2], const void *mask,
+                       int64_t n, real *packed) {
     fm_strided move = {.rank = 3,
                        .shape = {o->n_seq, n, o->c},
                        .x_stride = {stride[0], stride[1], 1},
@@ -60,10 +65,12 @@ static void outer_pack(const fm_outer *o, const void *x, const int64_t stride[2]
                        .x = x,
                        .y = {packed, FM_WRITE}};
     copy_strided(NULL, &move);
+    outer_mask(o, mask, n, packed);
 }
 
-static void outer_unpack(const fm_outer *o, const real *packed, const int64_t stride[2], int64_t n,
-                         fm_out y) {
+static void outer_unpack(const fm_outer *o, real *packed, const int64_t stride[2], const void *mask,
+                         int64_t n, fm_out y) {
+    outer_mask(o, mask, n, packed);
     fm_strided move = {.rank = 3,
                        .shape = {o->n_seq, n, o->c},
                        .x_stride = {n * o->c, o->c, 1},
@@ -107,8 +114,8 @@ static void outer(fm_stream *stream, const fm_outer *o, void *workspace) {
     (void)stream;
     outer_space space;
     outer_layout(o, false, workspace, &space);
-    outer_pack(o, o->a, o->a_stride, o->n_i, space.a);
-    outer_pack(o, o->b, o->b_stride, o->n_j, space.b);
+    outer_pack(o, o->a, o->a_stride, o->mask_a, o->n_i, space.a);
+    outer_pack(o, o->b, o->b_stride, o->mask_b, o->n_j, space.b);
     const real *bias = o->bias;
     int64_t step = outer_rows(o), square = o->c * o->c;
     for (int64_t first = 0; first < o->n_i; first += step) {
@@ -167,12 +174,12 @@ static void outer_grad(fm_stream *stream, const fm_outer *o, const fm_outer_grad
     (void)stream;
     outer_space space;
     outer_layout(o, true, workspace, &space);
-    outer_pack(o, o->a, o->a_stride, o->n_i, space.a);
-    outer_pack(o, o->b, o->b_stride, o->n_j, space.b);
+    outer_pack(o, o->a, o->a_stride, o->mask_a, o->n_i, space.a);
+    outer_pack(o, o->b, o->b_stride, o->mask_b, o->n_j, space.b);
     int64_t step = outer_rows(o);
     for (int64_t first = 0; first < o->n_i; first += step)
         outer_grad_piece(o, grad, &space, first, min_size(step, o->n_i - first));
-    if (grad->da.data) outer_unpack(o, space.da, o->a_stride, o->n_i, grad->da);
-    if (grad->db.data) outer_unpack(o, space.db, o->b_stride, o->n_j, grad->db);
+    if (grad->da.data) outer_unpack(o, space.da, o->a_stride, o->mask_a, o->n_i, grad->da);
+    if (grad->db.data) outer_unpack(o, space.db, o->b_stride, o->mask_b, o->n_j, grad->db);
     if (grad->dbias.data) put_row(grad->dbias.data, grad->dbias.beta, space.dbias, o->c_z);
 }
