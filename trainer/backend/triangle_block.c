@@ -189,8 +189,8 @@ static fm_gate gate_of(const walk *w, const void *five, const void *x, void *y) 
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-size_t fm_triangle_block_composed_kept(const fm_triangle_block *at) {
-    return (size_t)(at->n * at->n * (5 * at->c + at->c_z));
+size_t fm_triangle_block_composed_kept(const fm_triangle_block *args) {
+    return (size_t)(args->n * args->n * (5 * args->c + args->c_z));
 }
 
 static void *x_of(const walk *w, void *kept) {

@@ -24,7 +24,7 @@ struct front_args {
     const bf16 *z, *mask, *norm, *five, *bias;
     bf16 *packed;       /* [2, C, rows] */
     uint8_t *keep;      /* [n, C / 8], NULL without dropout */
-    float2 *statistics; /* of the rows of z; NULL: not kept */
+    float2 *statistics; /* of the rows of z */
     fm_dropout dropout;
     int64_t rows;
     float eps;
@@ -92,8 +92,7 @@ __device__ inline void front_rows(const front_args &f, const uint32_t *w, const 
 #pragma unroll
     for (int j = 0; j < 4; j++) {
         row_statistics(z[j], f.eps, &mean[j], &rstd[j]);
-        if (f.statistics && t == 0)
-            f.statistics[first + mixed(g, j)] = make_float2(mean[j], rstd[j]);
+        if (t == 0) f.statistics[first + mixed(g, j)] = make_float2(mean[j], rstd[j]);
     }
     rows_normalise<C>(z, norm, mean, rstd);
     bf16 *to = f.packed + g * f.rows + first + 8 * t;
@@ -154,6 +153,7 @@ __global__ void __launch_bounds__(FRONT_THREADS, 1) mma_triangle_front(const fro
 struct back_args {
     const bf16 *x; /* [C, rows] */
     const bf16 *z, *norm_in, *norm_out, *gate, *gate_bias, *out, *out_bias;
+    const float2 *statistics; /* of the rows of z */
     const uint8_t *keep;
     bf16 *y, *kept_gate; /* kept_gate NULL: not kept */
     int64_t rows;
@@ -205,8 +205,10 @@ __device__ inline void back_rows(const back_args &k, const back_space<C> *space,
         x_statistics<C>(x, half, k.eps, &mean[half], &rstd[half]);
     x_normalise<C>(x, space->norm_out, mean, rstd);
 #pragma unroll
-    for (int half = 0; half < 2; half++)
-        row_statistics(z[half], k.eps, &mean[half], &rstd[half]);
+    for (int half = 0; half < 2; half++) {
+        float2 known = k.statistics[first + g + 8 * half];
+        mean[half] = known.x, rstd[half] = known.y;
+    }
     rows_normalise<C>(z, space->norm_in, mean, rstd);
 #pragma unroll 1
     for (int channel = 0; channel < C; channel += 32) {
@@ -268,7 +270,7 @@ static void block_front(fm_stream *stream, const fm_triangle_block *t, const blo
     f.five = (const bf16 *)t->five, f.bias = (const bf16 *)t->five_bias;
     f.packed = space.packed;
     f.keep = t->dropout.rate != 0 ? space.keep : NULL;
-    f.statistics = t->keeps ? space.statistics : NULL;
+    f.statistics = space.statistics;
     f.dropout = t->dropout;
     f.rows = t->n * t->n, f.eps = (float)t->eps;
     int64_t blocks = divide_up(f.rows, FRONT_THREADS / 32 * FRONT_ROWS);
@@ -283,6 +285,7 @@ static void block_back(fm_stream *stream, const fm_triangle_block *t, const bloc
     back_args k = {};
     const bf16 *five = (const bf16 *)t->five, *bias = (const bf16 *)t->five_bias;
     k.x = space.x, k.z = (const bf16 *)t->z, k.y = (bf16 *)t->y;
+    k.statistics = space.statistics;
     k.kept_gate = t->keeps ? space.gate : NULL;
     k.norm_in = (const bf16 *)t->norm_in, k.norm_out = (const bf16 *)t->norm_out;
     k.gate = five + 4 * C * C, k.gate_bias = bias + 4 * C;

@@ -105,33 +105,24 @@ __device__ inline float quick_sigmoid(float x) {
     return open;
 }
 
-/* The compiler forgets what it made of these words: unpacking again is cheaper than registers. */
-template <int N> __device__ inline void forget(uint32_t (&word)[N]) {
-#pragma unroll
-    for (int i = 0; i < N; i++)
-        asm volatile("" : "+r"(word[i]));
-}
-
-/* Mean and 1 / sqrt(variance + eps) of the row whose parts four lanes hold. */
+/* Mean and 1 / sqrt(variance + eps) of the row whose parts four lanes hold, in one pass over the
+ * distances from its first number, so that a common offset costs no digits. */
 template <int N>
-__device__ inline void row_statistics(uint32_t (&word)[N], float eps, float *mean, float *rstd) {
-    float total = 0;
+__device__ inline void row_statistics(const uint32_t (&word)[N], float eps, float *mean,
+                                      float *rstd) {
+    float origin = __shfl_sync(0xffffffffu, unpack_two(word[0]).x, threadIdx.x % 32 & ~3);
+    float total = 0, square = 0;
 #pragma unroll
     for (int i = 0; i < N; i++) {
         float2 two = unpack_two(word[i]);
-        total += two.x + two.y;
-    }
-    forget(word);
-    *mean = row_sum(total) * (1.0f / (8 * N));
-    float square = 0;
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        float2 two = unpack_two(word[i]);
-        float x = two.x - *mean, y = two.y - *mean;
+        float x = two.x - origin, y = two.y - origin;
+        total += x + y;
         square += x * x + y * y;
     }
-    forget(word);
-    *rstd = rsqrtf(row_sum(square) * (1.0f / (8 * N)) + eps);
+    total = row_sum(total) * (1.0f / (8 * N));
+    square = row_sum(square) * (1.0f / (8 * N));
+    *mean = origin + total;
+    *rstd = rsqrtf(fmaxf(square - total * total, 0) + eps);
 }
 
 /* A row's words, chunk t + 4 i in words 4 i .. 4 i + 3. */
@@ -158,8 +149,9 @@ __device__ inline void rows_normalise(uint32_t (&word)[R][C / 8], const float *w
 #pragma unroll
         for (int r = 0; r < R; r++) {
             float2 two = unpack_two(word[r][i]);
-            word[r][i] = pack_two((two.x - mean[r]) * rstd[r] * gamma.x + beta.x,
-                                  (two.y - mean[r]) * rstd[r] * gamma.y + beta.y);
+            float by = rstd[r], less = mean[r] * by;
+            word[r][i] = pack_two((two.x * by - less) * gamma.x + beta.x,
+                                  (two.y * by - less) * gamma.y + beta.y);
         }
     }
 }
@@ -215,8 +207,9 @@ __device__ inline void x_normalise(uint32_t (&a)[C / 4], const float *weights,
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             float2 two = unpack_two(a[2 * i + half]);
-            a[2 * i + half] = pack_two((two.x - mean[half]) * rstd[half] * gamma.x + beta.x,
-                                       (two.y - mean[half]) * rstd[half] * gamma.y + beta.y);
+            float by = rstd[half], less = mean[half] * by;
+            a[2 * i + half] = pack_two((two.x * by - less) * gamma.x + beta.x,
+                                       (two.y * by - less) * gamma.y + beta.y);
         }
     }
 }

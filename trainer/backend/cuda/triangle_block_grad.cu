@@ -142,8 +142,9 @@ __device__ inline void open_gate(const back_grad_args &k, int64_t row, int chann
             for (int e = 0; e < 2; e++) {
                 float down = bits >> (2 * i + e) & 1 ? k.kept * ups[e] : 0;
                 float open = quick_sigmoid(logits[e]), *p = &u[i][2 * half + e];
-                dgate[i][2 * half + e] = down * *p * open * (1 - open);
-                *p = down * open;
+                down *= open;
+                dgate[i][2 * half + e] = down * *p * (1 - open);
+                *p = down;
                 scaled[i][2 * half + e] = *p * rstd[half];
             }
         }
@@ -281,6 +282,38 @@ template <int C> struct front_grad_space {
     float sums[GRAD_WARPS * 4 * C], norm[2 * C], bias[4 * C];
 };
 
+/* The weight lies in tiles of 64 rows and 64 columns for the products of a warp group, both of
+ * them: z W^T sums over its columns, d W over its rows. Rows are mixed, 32 of p and then the same
+ * 32 of its gate; those of the output's gate come last. Columns are in the order of a lane's
+ * chunks, so that column 16 (2 i + h) + 8 w + 2 t + e is number 4 h + 2 w + e of chunk t + 4 i. */
+template <int C> __device__ inline int tiled_row(int row) {
+    int channel = row % C, c = channel % 32, kind = row / C;
+    int line = (c >> 1 & 3) * 8 + (c >> 3) * 2 + (c & 1);
+    if (kind == 4) return 4 * C + channel / 32 * 32 + line;
+    return (kind / 2 * (C / 32) + channel / 32) * 64 + kind % 2 * 32 + line;
+}
+
+/* Where rows from a tiled one, a multiple of 16, begin. */
+template <int C> __device__ inline int tiled_at(int row) {
+    return row / 64 * 64 * C + row % 64 * 64;
+}
+
+template <int C> __device__ inline void tiles_load(bf16 *to, const bf16 *w) {
+#pragma unroll 8
+    for (int n = threadIdx.x; n < 5 * C * (C / 8); n += BACK_THREADS) {
+        int row = tiled_row<C>(n / (C / 8)), chunk = n % (C / 8);
+        uint4 from = *(const uint4 *)(w + n * 8);
+        const uint32_t words[4] = {from.x, from.y, from.z, from.w};
+        bf16 *tile = to + row / 64 * 64 * C;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int column = (chunk / 4 * 2 + i / 2) * 16 + i % 2 * 8 + chunk % 4 * 2;
+            bf16 *half = tile + column / 64 * 64 * 64;
+            *(uint32_t *)(half + tile_at<64>(row % 64, column % 64 / 8) + column % 8) = words[i];
+        }
+    }
+}
+
 /* Where chunk 0 or 1 of 16 rows of channel `channel` of a unit lies: the eight channels of a mixed
  * tile side by side. */
 __device__ inline int unit_at(int line, int chunk) {
@@ -298,18 +331,32 @@ __device__ inline void unit_load(const front_grad_args &f, bf16 *to, int number,
     }
 }
 
-/* 32 channels of an operand from `channel` (row of pa or pb in `five`): p and gate to their
- * gradients, `lines` being the gradient of the gated operand. */
+/* Begins d[64 columns: 32 of p, 32 of its gate] += z five^T. */
 template <int C>
-__device__ inline void front_gate(const front_grad_args &f, const front_grad_space<C> *space,
-                                  const bf16 *lines, const uint32_t (&z)[2][C / 8],
-                                  const float (&mask)[2], int channel, float (&p)[4][4],
+__device__ inline void begin_projection(float (&d)[8][4], const uint32_t (&z)[C / 16][4],
+                                        const bf16 *tile) {
+    uint64_t w = tile_operand<64, K_MAJOR>(tile);
+#pragma unroll
+    for (int s = 0; s < C / 16; s++)
+        wgmma<K_MAJOR>(d, z[s], operand_after(w, s / 4 * 64 * 64 + s % 4 * 16), true);
+}
+
+/* Begins acc += d five, d being four mixed tiles of rows g and g + 8. */
+template <int C>
+__device__ inline void begin_back(float (&acc)[C / 8][4], const uint32_t (&d)[2][4],
+                                  const bf16 *rows) {
+    uint64_t w = tile_operand<64, MN_MAJOR>(rows, 64 * 64);
+#pragma unroll
+    for (int s = 0; s < 2; s++) {
+        const uint32_t a[4] = {d[0][2 * s], d[1][2 * s], d[0][2 * s + 1], d[1][2 * s + 1]};
+        wgmma<MN_MAJOR>(acc, a, operand_after(w, s * 16 * 64), true);
+    }
+}
+
+/* p and gate to their gradients, `lines` being the gradient of the gated operand. */
+__device__ inline void front_gate(const bf16 *lines, const float (&mask)[2], float (&p)[4][4],
                                   float (&gate)[4][4]) {
     int lane = threadIdx.x % 32;
-    start_mixed(p, space->bias + channel);
-    start_mixed(gate, space->bias + channel + C);
-    times_chunks<C>(p, z, space->five, channel);
-    times_chunks<C>(gate, z, space->five, channel + C);
 #pragma unroll
     for (int i = 0; i < 4; i += 2) {
         uint32_t up[4];
@@ -323,29 +370,11 @@ __device__ inline void front_gate(const front_grad_args &f, const front_grad_spa
             for (int e = 0; e < 2; e++) {
                 float *value = &p[tile][2 * half + e], *logit = &gate[tile][2 * half + e];
                 float open = quick_sigmoid(*logit), down = mask[half] * ups[e];
-                *logit = down * *value * open * (1 - open);
-                *value = down * open;
+                down *= open;
+                *logit = down * *value * (1 - open);
+                *value = down;
             }
         }
-    }
-}
-
-/* Four lanes' 4 x 4 numbers exchanged: lane t has number t of each. */
-__device__ inline void quad_exchange(float &a, float &b, float &c, float &d) {
-    bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
-    float x = __shfl_xor_sync(0xffffffffu, odd ? a : b, 1);
-    float y = __shfl_xor_sync(0xffffffffu, odd ? c : d, 1);
-    if (odd) {
-        a = x, c = y;
-    } else {
-        b = x, d = y;
-    }
-    x = __shfl_xor_sync(0xffffffffu, upper ? a : c, 2);
-    y = __shfl_xor_sync(0xffffffffu, upper ? b : d, 2);
-    if (upper) {
-        a = x, b = y;
-    } else {
-        c = x, d = y;
     }
 }
 
@@ -354,12 +383,6 @@ template <int C>
 __device__ inline void front_norm(const front_grad_args &f, float (&acc)[C / 8][4],
                                   const float *gamma, int64_t row, const float2 (&statistics)[2]) {
     int t = threadIdx.x % 4;
-#pragma unroll
-    for (int i = 0; i < C / 32; i++) {
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-            quad_exchange(acc[4 * i][e], acc[4 * i + 1][e], acc[4 * i + 2][e], acc[4 * i + 3][e]);
-    }
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         uint32_t word[C / 8];
@@ -399,14 +422,15 @@ __device__ inline void front_norm(const front_grad_args &f, float (&acc)[C / 8][
     }
 }
 
-/* z of rows g and g + 8: normalised to f.u, and as the projection's operand. */
+/* z of rows g and g + 8: normalised to f.u, and as the projection's first operand. */
 template <int C>
-__device__ inline void front_operand(const front_grad_args &f, uint32_t (&z)[2][C / 8],
+__device__ inline void front_operand(const front_grad_args &f, uint32_t (&z)[C / 16][4],
                                      const float *norm, int64_t row,
                                      const float2 (&statistics)[2]) {
     int t = threadIdx.x % 4;
-    row_load<C>(z[0], f.z + row * C);
-    row_load<C>(z[1], f.z + (row + 8) * C);
+    uint32_t word[2][C / 8];
+    row_load<C>(word[0], f.z + row * C);
+    row_load<C>(word[1], f.z + (row + 8) * C);
 #pragma unroll
     for (int i = 0; i < C / 32; i++) {
         uint32_t u[2][4];
@@ -417,16 +441,42 @@ __device__ inline void front_operand(const front_grad_args &f, uint32_t (&z)[2][
             float2 beta = *(const float2 *)(norm + C + channel);
 #pragma unroll
             for (int half = 0; half < 2; half++) {
-                float2 two = unpack_two(z[half][4 * i + w]);
+                float2 two = unpack_two(word[half][4 * i + w]);
                 float x = (two.x - statistics[half].x) * statistics[half].y;
                 float y = (two.y - statistics[half].x) * statistics[half].y;
                 u[half][w] = pack_two(x, y);
-                z[half][4 * i + w] = pack_two(x * gamma.x + beta.x, y * gamma.y + beta.y);
+                z[2 * i + w / 2][w % 2 * 2 + half] =
+                    pack_two(x * gamma.x + beta.x, y * gamma.y + beta.y);
             }
         }
         store_chunk(f.u + row * C + (t + 4 * i) * 8, u[0]);
         store_chunk(f.u + (row + 8) * C + (t + 4 * i) * 8, u[1]);
     }
+}
+
+/* 32 channels of an operand, the first being row `channel` of the weight: from the projection in d
+ * on. Leaves products to acc under way. */
+template <int C>
+__device__ inline void front_group(const front_grad_args &f, front_grad_space<C> *space, int group,
+                                   const bf16 *lines, int64_t row, const float (&mask)[2],
+                                   float (&d)[8][4], float (&acc)[C / 8][4], float *sums) {
+    int channel = group * 32 + (group * 32 < C ? 0 : C);
+    float(&p)[4][4] = *(float(*)[4][4]) & d[0], (&gate)[4][4] = *(float(*)[4][4]) & d[4];
+    uint32_t dp[2][4], dgate[2][4];
+    front_gate(lines, mask, p, gate);
+    pack_tiles(dp, p);
+    pack_tiles(dgate, gate);
+    products_begin();
+    begin_back<C>(acc, dp, space->five + tiled_at<C>(group * 64));
+    begin_back<C>(acc, dgate, space->five + tiled_at<C>(group * 64 + 32));
+    products_commit();
+    add_columns(sums + channel, p);
+    add_columns(sums + channel + C, gate);
+    bf16 *to = f.d5 + row * 5 * C + channel + 8 * (threadIdx.x % 4);
+    store_chunk(to, dp[0]);
+    store_chunk(to + 8 * 5 * C, dp[1]);
+    store_chunk(to + C, dgate[0]);
+    store_chunk(to + 8 * 5 * C + C, dgate[1]);
 }
 
 template <int C>
@@ -435,49 +485,47 @@ __device__ inline void front_grad_rows(const front_grad_args &f, front_grad_spac
     constexpr int UNITS = 2 * C / UNIT;
     int warp = threadIdx.x / 32, t = threadIdx.x % 4;
     int64_t row = first + threadIdx.x % 32 / 4;
-    float *sums = space->sums + warp * 4 * C;
     const float2 statistics[2] = {f.statistics[row], f.statistics[row + 8]};
     const float mask[2] = {get(f.mask[row]), get(f.mask[row + 8])};
-    uint32_t z[2][C / 8];
+    uint32_t z[C / 16][4], done[C / 32][2][4];
     float acc[C / 8][4] = {};
-    front_operand<C>(f, z, space->norm, row, statistics);
-#pragma unroll 1
-    for (int channel = 0; channel < C; channel += 32) { /* the gate of the output: done before */
-        uint32_t d[2][4];
-        load_chunk(d[0], f.d5 + row * 5 * C + 4 * C + channel + 8 * t);
-        load_chunk(d[1], f.d5 + (row + 8) * 5 * C + 4 * C + channel + 8 * t);
-        times_weight<C>(acc, d, space->five, 4 * C + channel);
+#pragma unroll
+    for (int i = 0; i < C / 32; i++) { /* the gate of the output */
+        const bf16 *from = f.d5 + row * 5 * C + 4 * C + 32 * i + 8 * t;
+        load_chunk(done[i][0], from);
+        load_chunk(done[i][1], from + 8 * 5 * C);
     }
+    products_begin();
+#pragma unroll
+    for (int i = 0; i < C / 32; i++)
+        begin_back<C>(acc, done[i], space->five + tiled_at<C>(4 * C + 32 * i));
+    products_commit();
+    front_operand<C>(f, z, space->norm, row, statistics);
+    products_wait<0>(acc);
 #pragma unroll 1
     for (int group = 0; group < 2 * C / 32; group++) {
-        int unit = group / (UNIT / 32);
+        float d[8][4];
+        int unit = group / 2, channel = group * 32 + (group * 32 < C ? 0 : C);
         bf16 *lines = space->units[warp][unit & 1];
-        if (group % (UNIT / 32) == 0) {
+        start_mixed(*(float(*)[4][4]) & d[0], space->bias + channel);
+        start_mixed(*(float(*)[4][4]) & d[4], space->bias + channel + C);
+        products_begin();
+        begin_projection<C>(d, z, space->five + tiled_at<C>(group * 64));
+        products_commit();
+        if (group % 2 == 0) {
             copies_wait<1>();
             __syncwarp();
         }
-        int channel = group * 32 + (group * 32 < C ? 0 : C);
-        float p[4][4], gate[4][4];
-        uint32_t d[2][4];
-        front_gate<C>(f, space, lines + group % (UNIT / 32) * 32 * 16, z, mask, channel, p, gate);
-        add_columns(sums + channel, p);
-        add_columns(sums + channel + C, gate);
-        bf16 *to = f.d5 + row * 5 * C + channel + 8 * t;
-        pack_tiles(d, p);
-        store_chunk(to, d[0]);
-        store_chunk(to + 8 * 5 * C, d[1]);
-        times_weight<C>(acc, d, space->five, channel);
-        pack_tiles(d, gate);
-        store_chunk(to + C, d[0]);
-        store_chunk(to + 8 * 5 * C + C, d[1]);
-        times_weight<C>(acc, d, space->five, channel + C);
-        if (group % (UNIT / 32) == UNIT / 32 - 1) {
+        products_wait<0>(d);
+        front_group<C>(f, space, group, lines + group % 2 * 32 * 16, row, mask, d, acc,
+                       space->sums + warp * 4 * C);
+        if (group % 2 == 1) {
             __syncwarp();
-            int coming = (unit + 2) % UNITS;
             int64_t rows = unit + 2 < UNITS ? first : next;
-            if (rows < f.rows) unit_load(f, lines, coming, rows);
+            if (rows < f.rows) unit_load(f, lines, (unit + 2) % UNITS, rows);
             copies_commit();
         }
+        products_wait<0>(acc);
     }
     if (f.dz.data) front_norm<C>(f, acc, space->norm, row, statistics);
 }
@@ -488,12 +536,12 @@ __global__ void __launch_bounds__(BACK_THREADS, 1)
     extern __shared__ __align__(1024) char shared[];
     front_grad_space<C> *space = (front_grad_space<C> *)shared;
     int warp = threadIdx.x / 32;
-    int64_t at = (int64_t)blockIdx.x * BACK_ROWS + warp * 16;
-    int64_t step = (int64_t)gridDim.x * BACK_ROWS;
-    weight_load<C>(space->five, f.five, 5 * C);
-    unit_load(f, space->units[warp][0], 0, at);
+    int64_t step = (int64_t)gridDim.x * BACK_ROWS, at = (int64_t)blockIdx.x * BACK_ROWS;
+    tiles_load<C>(space->five, f.five);
+    tiles_publish();
+    unit_load(f, space->units[warp][0], 0, at + warp * 16);
     copies_commit();
-    unit_load(f, space->units[warp][1], 1, at);
+    unit_load(f, space->units[warp][1], 1, at + warp * 16);
     copies_commit();
     floats_load(space->norm, f.norm, 2 * C);
     floats_load(space->bias, f.bias, 4 * C);
@@ -502,7 +550,7 @@ __global__ void __launch_bounds__(BACK_THREADS, 1)
     copies_wait<1>();
     __syncthreads();
     for (; at < f.rows; at += step)
-        front_grad_rows<C>(f, space, at, at + step);
+        front_grad_rows<C>(f, space, at + warp * 16, at + step + warp * 16);
     block_columns(space->sums, 4 * C, f.sums + (int64_t)blockIdx.x * 4 * C);
 }
 
@@ -522,25 +570,35 @@ __device__ inline void put_float(fm_out out, int64_t at, float value) {
     if (out.data) put((float *)out.data + at, out.beta, value);
 }
 
-/* A thread a column: the blocks' sums in order. */
-template <int C> __global__ void __launch_bounds__(128) triangle_columns(const weights_args w) {
-    int column = blockIdx.x * 128 + threadIdx.x, kind = column / C;
-    if (column >= 7 * C) return;
+enum { SUM_COLUMNS = 16, SUM_SLICES = 16 };
+
+/* 16 threads a column: each a slice of the blocks' sums in order, then the slices in order. */
+template <int C>
+__global__ void __launch_bounds__(SUM_COLUMNS *SUM_SLICES) triangle_columns(const weights_args w) {
+    __shared__ float slices[SUM_SLICES][SUM_COLUMNS];
+    int slice = threadIdx.x / SUM_COLUMNS, column = blockIdx.x * SUM_COLUMNS;
+    column += threadIdx.x % SUM_COLUMNS;
+    int kind = column / C;
     const int place = kind < 4 ? column : kind == 4 ? 2 * C + column % C : column - 5 * C;
     const float *from = kind < 4 ? w.front : w.back;
-    const int ld = kind < 4 ? 4 * C : 3 * C;
+    const int ld = kind < 4 ? 4 * C : 3 * C, share = (w.blocks + SUM_SLICES - 1) / SUM_SLICES;
     float total = 0;
-#pragma unroll 8
-    for (int block = 0; block < w.blocks; block++)
-        total += from[(int64_t)block * ld + place];
+#pragma unroll 4
+    for (int block = slice * share; block < (slice + 1) * share; block++)
+        total += block < w.blocks ? from[(int64_t)block * ld + place] : 0;
+    slices[slice][threadIdx.x % SUM_COLUMNS] = total;
+    __syncthreads();
+    if (slice > 0) return;
+    for (int i = 1; i < SUM_SLICES; i++)
+        total += slices[i][threadIdx.x];
     w.columns[column] = total;
     if (kind < 5) put_float(w.grad.dfive_bias, column, total);
     if (kind == 5) put_float(w.grad.dout_bias, column - 5 * C, total);
 }
 
-enum { APPLY_COLUMNS = 8, APPLY_THREADS = 256 };
+enum { APPLY_COLUMNS = 8, APPLY_THREADS = 1024 };
 
-/* Blocks (x, 0): the fused projection's, (x, 1): the output's; eight columns of the weight, 32
+/* Blocks (x, 0): the fused projection's, (x, 1): the output's; eight columns of the weight, 128
  * threads a column over its rows. */
 template <int C>
 __global__ void __launch_bounds__(APPLY_THREADS) triangle_parameters(const weights_args w) {
@@ -554,6 +612,7 @@ __global__ void __launch_bounds__(APPLY_THREADS) triangle_parameters(const weigh
     fm_out dweight = is_out ? w.grad.dout : w.grad.dfive;
     fm_out dnorm = is_out ? w.grad.dnorm_out : w.grad.dnorm_in;
     float gamma = get(norm[c]), beta = get(norm[C + c]), dgamma = 0, dbeta = 0;
+#pragma unroll 5
     for (int o = threadIdx.x / APPLY_COLUMNS; o < rows; o += APPLY_THREADS / APPLY_COLUMNS) {
         float product = g[o * C + c] - (is_out ? means[o] : 0), by = get(weight[o * C + c]);
         put_float(dweight, o * C + c, gamma * product + sums[o] * beta);
@@ -562,10 +621,15 @@ __global__ void __launch_bounds__(APPLY_THREADS) triangle_parameters(const weigh
     }
     gammas[threadIdx.x] = dgamma, betas[threadIdx.x] = dbeta;
     __syncthreads();
+    for (int width = APPLY_THREADS / 2; width >= APPLY_COLUMNS; width /= 2) {
+        if (threadIdx.x < width) {
+            gammas[threadIdx.x] += gammas[threadIdx.x + width];
+            betas[threadIdx.x] += betas[threadIdx.x + width];
+        }
+        __syncthreads();
+    }
     if (threadIdx.x >= APPLY_COLUMNS) return;
-    dgamma = dbeta = 0;
-    for (int i = threadIdx.x; i < APPLY_THREADS; i += APPLY_COLUMNS)
-        dgamma += gammas[i], dbeta += betas[i];
+    dgamma = gammas[threadIdx.x], dbeta = betas[threadIdx.x];
     put_float(dnorm, c, dgamma);
     put_float(dnorm, C + c, dbeta);
 }
@@ -669,7 +733,7 @@ static void grad_parameters(fm_stream *stream, const fm_triangle_block *t,
     w.five = (const bf16 *)t->five, w.w_out = (const bf16 *)t->out;
     w.norm_in = (const bf16 *)t->norm_in, w.norm_out = (const bf16 *)t->norm_out;
     w.grad = *grad;
-    triangle_columns<C><<<(7 * C + 127) / 128, 128, 0, queue(stream)>>>(w);
+    triangle_columns<C><<<7 * C / SUM_COLUMNS, SUM_COLUMNS * SUM_SLICES, 0, queue(stream)>>>(w);
     FM_LAUNCHED();
     triangle_parameters<C><<<dim3(C / APPLY_COLUMNS, 2), APPLY_THREADS, 0, queue(stream)>>>(w);
     FM_LAUNCHED();
