@@ -281,6 +281,12 @@ void check_attentions(void) {
                     {1, 100, 100, 100, 4, 32, 128, false, true, true, true, false, 9, W});
     check_attention("attention 33 transposed",
                     {1, 33, 33, 33, 4, 32, 128, true, true, true, true, false, 7, W});
+    check_attention("attention 250x20 c 32",
+                    {2, 3, 250, 20, 2, 32, 64, false, true, true, true, false, 5, A});
+    check_attention("attention 9x250 c 16",
+                    {1, 3, 9, 250, 3, 16, 48, false, true, true, true, false, 5, W});
+    check_attention("attention 300x290 c 32",
+                    {1, 2, 300, 290, 2, 32, 64, false, true, true, true, false, 5, W});
     check_attention("attention row 256 8x32",
                     {1, 12, 256, 256, 8, 32, 256, false, true, true, true, false, 50, W});
     check_attention("attention column 128 8x32",

@@ -25,6 +25,8 @@ struct attention_space {
     void *dout;          /* act [rows, c_head]: gradient of the ungated output */
     void *bias, *bias_t; /* act [group, head, query, ld_bias] and [group, head, key, ld_bias_t] */
     float *dbias;        /* partial sums [chunks, group, head, query, key] */
+    float *columns;      /* [group, batch, head][2][ld_bias_t, 2]: where dbias starts a column */
+    float *terms;        /* [group, batch, ld_bias]: of the mask, powers of two */
     int64_t ld_bias, ld_bias_t, chunks;
 };
 
@@ -46,6 +48,11 @@ bool attention_wgmma_takes(const fm_attention *);
 void attention_wgmma(fm_stream *, const fm_attention *, const attention_space *);
 void attention_mma_grad(fm_stream *, const fm_attention *, const fm_attention_grad *,
                         void *workspace);
+
+/* attention_wgmma_grad.cu: what attention_mma_grad hands on, of up to 256 queries and keys. */
+bool attention_wgmma_grad_takes(const fm_attention *);
+void attention_wgmma_grad(fm_stream *, const fm_attention *, const fm_attention_grad *,
+                          const attention_space *);
 
 } // namespace fm_cuda
 

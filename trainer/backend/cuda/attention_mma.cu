@@ -45,6 +45,12 @@ size_t attention_mma_layout(const fm_attention *a, bool backward, void *base,
     ret->bias_t = carve.take(plane * sizeof(bf16));
     ret->dbias =
         (float *)carve.take((size_t)(ret->chunks * planes * a->n_query * a->n_key) * sizeof(float));
+    if (!attention_wgmma_grad_takes(a)) return carve.used;
+    /* Both are read by 128 rows, of which the last may lie beyond the end. */
+    int64_t columns = a->n_group * a->n_batch * a->n_head * ret->ld_bias_t * 4 + 2 * TILE;
+    int64_t terms = a->n_group * a->n_batch * ret->ld_bias + TILE;
+    ret->columns = (float *)carve.take((size_t)columns * sizeof(float));
+    ret->terms = (float *)carve.take((size_t)terms * sizeof(float));
     return carve.used;
 }
 

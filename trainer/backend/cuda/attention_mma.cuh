@@ -13,6 +13,7 @@
 #define FM_BACKEND_CUDA_ATTENTION_MMA_CUH
 
 #include "trainer/backend/cuda/attention.cuh"
+#include "trainer/backend/cuda/bulk.cuh"
 #include "trainer/backend/cuda/mma.cuh"
 
 namespace fm_cuda {
@@ -160,6 +161,11 @@ __device__ inline bool fetch_keys(const fm_attention &a, bool is_valid, const ti
     tiles.term[at][threadIdx.x] = term;
     return term != 0;
 }
+
+/* attention_wgmma.cu: boxes of `box_rows` rows by c channels of q, k, v or what is laid out like
+ * one, with `rows` rows of each head: box_place is {row, head, batch, group}. */
+box_map attention_boxes(const fm_attention *, const void *base, const fm_attention_stride &,
+                        int64_t rows, int c, int box_rows);
 
 /* Gathers the bias: eight values a thread, heads fastest, as they lie in memory. With `exchanged`,
  * rows are keys and columns queries. */

@@ -440,6 +440,10 @@ void attention_mma_grad(fm_stream *stream, const fm_attention *a, const fm_atten
                         void *workspace) {
     attention_space space;
     attention_mma_layout(a, true, workspace, &space);
+    if (attention_wgmma_grad_takes(a)) {
+        attention_wgmma_grad(stream, a, grad, &space);
+        return;
+    }
     if (a->bias) attention_pack_bias(stream, a, &space, false);
     if (a->bias) attention_pack_bias(stream, a, &space, true);
     open_gradient(stream, a, grad, &space);

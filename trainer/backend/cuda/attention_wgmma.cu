@@ -493,7 +493,7 @@ static int choose_shares(int64_t combinations, int64_t n_batch, int64_t most) {
     return (int)divide_up(n_batch, divide_up(n_batch, best));
 }
 
-static box_map boxes_of(const fm_attention *a, const void *base, const fm_attention_stride &s,
+box_map attention_boxes(const fm_attention *a, const void *base, const fm_attention_stride &s,
                         int64_t rows, int c, int box_rows) {
     const int64_t extent[5] = {a->c_head, rows, a->n_head, a->n_batch, a->n_group};
     const int64_t stride[4] = {s.row, s.head, s.batch, s.group};
@@ -505,11 +505,11 @@ static void forward_run(fm_stream *stream, const fm_attention *a, const attentio
     typedef forward_space<C, BIASED> space;
     static_assert(sizeof(space) <= 113 << 10, "two blocks share a multiprocessor");
     forward_call call = {};
-    call.q = boxes_of(a, a->q, a->q_stride, a->n_query, C, 16);
-    call.k = boxes_of(a, a->k, a->k_stride, a->n_key, C, KEYS);
-    call.v = boxes_of(a, a->v, a->v_stride, a->n_key, C, KEYS);
-    if (a->g) call.g = boxes_of(a, a->g, a->g_stride, a->n_query, C, 16);
-    call.o = boxes_of(a, a->o, a->o_stride, a->n_query, C, 16);
+    call.q = attention_boxes(a, a->q, a->q_stride, a->n_query, C, 16);
+    call.k = attention_boxes(a, a->k, a->k_stride, a->n_key, C, KEYS);
+    call.v = attention_boxes(a, a->v, a->v_stride, a->n_key, C, KEYS);
+    if (a->g) call.g = attention_boxes(a, a->g, a->g_stride, a->n_query, C, 16);
+    call.o = attention_boxes(a, a->o, a->o_stride, a->n_query, C, 16);
     call.is_gated = a->g != NULL;
     call.bias = (const uint4 *)places->bias, call.mask = (const bf16 *)a->mask;
     call.lse = (float *)a->lse;

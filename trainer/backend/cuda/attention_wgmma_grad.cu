@@ -1,0 +1,531 @@
+/* attention_wgmma_grad.cu: gated attention of the bf16 table by warp-group products, backward; up
+ * to 256 queries and keys.
+ *
+ *   pairs  a block walks over (group, batch, head), one at a time, a warp group 64 of its keys, K
+ *          and V in registers as operands. For each tile of 32 queries the logits are made once,
+ *          keys down, queries across: P^T and dS^T come out of the accumulators as operands of
+ *          dv += P^T dout' and dk += dS^T q. All of dS^T stays in shared memory; when every warp
+ *          group is through, each makes dq = dS k of 64 queries over all keys. While that
+ *          happens the next one's rows arrive: dout' = dout sigmoid(g), dg, and
+ *          delta = <dout', o / sigmoid(g)> = <dout, o> are made from the gated output o as they do.
+ * Then attention_wgmma_dbias.cu makes dbias. */
+#include "trainer/backend/cuda/attention_wgmma_grad.cuh"
+
+#include <stdlib.h>
+
+namespace fm_cuda {
+
+enum { MOST_ROWS = 256 };
+
+/* threadIdx.x read again: what is made of it need not be kept, or spilled, since it was last read.
+ */
+__device__ inline int read_thread(void) {
+    int thread;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    return thread;
+}
+
+/* Heads are fastest, as they lie in memory. */
+__device__ inline item_place place_of_item(const grad_call &c, unsigned i) {
+    unsigned heads = (unsigned)c.n_head, batches = (unsigned)c.n_batch, at = i / heads;
+    unsigned group = at / batches;
+    return {(int)group, (int)(at - group * batches), (int)(i - at * heads), (int)i * c.n_query};
+}
+
+__device__ inline bf16 *row_at(const grad_tensor &t, const item_place &p, int row) {
+    return t.data + (p.group * t.group + p.batch * t.batch + p.head * t.head + row * t.row);
+}
+
+/* ---- pairs ---- */
+
+/* Shared memory of a block of `keys` keys, two threads a key, and `queries` queries, both multiples
+ * of 64. k has two copies: one item's is read while the next one's arrives. */
+template <int C> struct walk_memory {
+    uint8_t *base;
+    int keys, queries;
+
+    /* [queries / 64][keys, 64] */
+    __device__ bf16 *ds() const {
+        return (bf16 *)base;
+    }
+    /* [queries, C] */
+    __device__ bf16 *q() const {
+        return (bf16 *)base + keys * queries;
+    }
+    /* [queries, C]: dout' */
+    __device__ bf16 *d() const {
+        return (bf16 *)base + (keys + C) * queries;
+    }
+    /* [2][keys, C] */
+    __device__ bf16 *k(int turn) const {
+        return (bf16 *)base + (keys + 2 * C) * queries + turn * keys * C;
+    }
+    /* [keys, C] */
+    __device__ bf16 *v() const {
+        return k(2);
+    }
+    /* [queries / 2][4]: -lse / scale of two queries, twice: an accumulator's columns */
+    __device__ float *shift() const {
+        return (float *)k(3);
+    }
+    /* [queries / 2][4]: -delta, likewise */
+    __device__ float *less() const {
+        return shift() + 2 * queries;
+    }
+    /* [keys] */
+    __device__ float *mask() const {
+        return less() + 2 * queries;
+    }
+    /* Of the copies. */
+    __device__ uint32_t barrier() const {
+        return shared_address(mask() + keys);
+    }
+    static size_t bytes(int n_key, int n_query) {
+        return sizeof(bf16) * (size_t)(n_key * n_query + 2 * n_query * C + 3 * n_key * C) +
+               sizeof(float) * (size_t)(4 * n_query + n_key + 2);
+    }
+};
+
+/* Eight channels of a row of what opening the gradient reads; its log-sum-exp in the first. */
+struct closed_part {
+    uint4 d, o, g;
+    float lse;
+};
+
+__device__ inline void unpack_eight(const uint4 &from, float x[8]) {
+    const uint32_t word[4] = {from.x, from.y, from.z, from.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        x[2 * i] = low_half(word[i]);
+        x[2 * i + 1] = high_half(word[i]);
+    }
+}
+
+__device__ inline uint4 pack_eight(const float x[8]) {
+    return make_uint4(pack_two(x[0], x[1]), pack_two(x[2], x[3]), pack_two(x[4], x[5]),
+                      pack_two(x[6], x[7]));
+}
+
+/* Part i of an item: chunk i % (C / 8) of query i / (C / 8). */
+template <int C>
+__device__ inline closed_part part_load(const grad_call &call, const item_place &p, int i) {
+    int query = i / (C / 8), c = i % (C / 8) * 8;
+    closed_part part = {};
+    if (query >= call.n_query || c >= call.c_head) return part;
+    part.d = *(const uint4 *)(row_at(call.dout, p, query) + c);
+    part.o = *(const uint4 *)(row_at(call.o, p, query) + c);
+    if (call.g.data) part.g = *(const uint4 *)(row_at(call.g, p, query) + c);
+    if (c == 0) part.lse = call.lse[p.row + query];
+    return part;
+}
+
+/* 1 / (1 + e^-x), x / y in the approximations of the chip. */
+__device__ inline float open_gate(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(1.0f + power(x * -LOG2E)));
+    return y;
+}
+
+/* dout' to shared memory and, where dbias is wanted, to the workspace; dg; the row's terms. */
+template <int C>
+__device__ inline void part_open(const grad_call &call, const item_place &p,
+                                 const walk_memory<C> &memory, const closed_part &part, int item,
+                                 int i) {
+    int query = i / (C / 8), chunk = i % (C / 8), c = chunk * 8;
+    bool is_there = query < call.n_query && c < call.c_head;
+    float d[8], o[8], g[8], delta = 0;
+    unpack_eight(part.d, d);
+    unpack_eight(part.o, o);
+    unpack_eight(part.g, g);
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        float both = d[j] * o[j], open = call.g.data ? open_gate(g[j]) : 1.0f;
+        delta += both;
+        d[j] *= open;
+        g[j] = both - both * open;
+    }
+    uint4 opened = pack_eight(d);
+    *(uint4 *)(memory.d() + tile_at<C>(query, chunk)) = opened;
+    if (is_there && call.dg.data)
+        put_pack<bf16, 8>(row_at(call.dg, p, query) + c, call.dg.adds ? FM_ADD : FM_WRITE, g);
+    if (C == 32) delta += __shfl_xor_sync(0xffffffffu, delta, 2);
+    delta += __shfl_xor_sync(0xffffffffu, delta, 1);
+    /* Of two neighbouring queries the first puts the shifts of both, the second their deltas. */
+    float shift = is_there ? -part.lse * call.inverse : -INFINITY;
+    float other_shift = __shfl_xor_sync(0xffffffffu, shift, C / 8);
+    float other = __shfl_xor_sync(0xffffffffu, delta, C / 8);
+    float4 column = query % 2 == 0 ? make_float4(shift, other_shift, shift, other_shift)
+                                   : make_float4(-other, -delta, -other, -delta);
+    int at = query % 2 * 2 * memory.queries + query / 2 * 4;
+    if (chunk == 0) *(float4 *)(memory.shift() + at) = column;
+    if (!call.space.dbias) return;
+    if (chunk == 0)
+        *(float4 *)(call.space.columns + (int64_t)item * 4 * memory.queries + at) = column;
+    if (!is_there) return;
+    *(uint4 *)((bf16 *)call.space.dout + (p.row + query) * call.c_head + c) = opened;
+}
+
+/* Starts reading queries, keys and values of an item. One thread. */
+template <int C>
+__device__ inline void fetch_item(const grad_call &c, const item_place &p,
+                                  const walk_memory<C> &memory, int turn) {
+    box_place from = {0, p.head, p.batch, p.group};
+    uint32_t barrier = memory.barrier(), rows = memory.queries + 2 * memory.keys;
+    barrier_expect(barrier, rows * C * (uint32_t)sizeof(bf16));
+    box_load(shared_address(memory.k(turn)), c.k_box, from, barrier);
+    box_load(shared_address(memory.v()), c.v_box, from, barrier);
+    box_load(shared_address(memory.q()), c.q_box, from, barrier);
+}
+
+/* The mask of this thread's key, as it is in memory: whoever looks at it waits. */
+__device__ inline uint16_t fetch_mask(const grad_call &c, const item_place &p) {
+    int key = threadIdx.x;
+    if (key >= c.n_key || !c.mask) return 0;
+    return ((const uint16_t *)c.mask)[p.group * c.mask_stride[0] + p.batch * c.mask_stride[1] +
+                                      key * c.mask_stride[2]];
+}
+
+__device__ inline void put_shared(uint32_t address, const uint32_t (&r)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(address),
+                 "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+                 : "memory");
+}
+
+/* The group's 64 keys x 32 queries, half `half` of tile `at`: into dk and dv, and dS^T to memory.
+ * The bias of the same half of the next tile is read once this one's is used. */
+template <int C, bool BIASED>
+__device__ inline void walk_step(walk_keys<C> &keys, const walk_place &at, int half,
+                                 const grad_call &call, bias_tile<4> &b, const uint4 *next_bias) {
+    float s[4][4], dp[4][4];
+    uint32_t weights[2][4], ds[2][4];
+    uint64_t q = operand_after(at.q, half * STEP * C), d = operand_after(at.d, half * STEP * C);
+    start_products<BIASED>(s, dp, at, half, call.inverse, b);
+    if (BIASED) bias_load<4>(&b, next_bias);
+    products_pin(s);
+    products_pin(dp);
+    products_begin();
+#pragma unroll
+    for (int k = 0; k < C / 16; k++)
+        wgmma<K_MAJOR>(s, keys.k[k], operand_after(q, 16 * k), true);
+    products_commit();
+#pragma unroll
+    for (int k = 0; k < C / 16; k++)
+        wgmma<K_MAJOR>(dp, keys.v[k], operand_after(d, 16 * k), true);
+    products_commit();
+    products_wait<1>(s);
+    weigh(s, call.slope, keys);
+#pragma unroll
+    for (int k = 0; k < 2; k++)
+        accumulator_rows(weights[k], s, k);
+    products_begin();
+#pragma unroll
+    for (int k = 0; k < 2; k++)
+        wgmma<MN_MAJOR>(keys.dv, weights[k], operand_after(d, 16 * k * C), true);
+    products_commit();
+    products_wait<1>(dp);
+#pragma unroll
+    for (int n = 0; n < 4; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            s[n][i] *= dp[n][i];
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+        accumulator_rows(ds[k], s, k);
+        put_shared(at.ds ^ (half * 4 + 2 * k) * 16, ds[k]);
+    }
+    products_begin();
+#pragma unroll
+    for (int k = 0; k < 2; k++)
+        wgmma<MN_MAJOR>(keys.dk, ds[k], operand_after(q, 16 * k * C), true);
+    products_commit();
+}
+
+/* Of four words a lane, of which the i-th of four neighbours are a line: lane t's, its t-th line.
+ */
+__device__ inline uint4 line_of_four(const uint32_t w[4]) {
+    bool is_odd = threadIdx.x & 1, is_late = threadIdx.x & 2;
+    uint32_t x = __shfl_xor_sync(0xffffffffu, is_odd ? w[0] : w[1], 1);
+    uint32_t y = __shfl_xor_sync(0xffffffffu, is_odd ? w[2] : w[3], 1);
+    uint2 early = is_odd ? make_uint2(x, w[1]) : make_uint2(w[0], x);
+    uint2 late = is_odd ? make_uint2(y, w[3]) : make_uint2(w[2], y);
+    x = __shfl_xor_sync(0xffffffffu, is_late ? early.x : late.x, 2);
+    y = __shfl_xor_sync(0xffffffffu, is_late ? early.y : late.y, 2);
+    return is_late ? make_uint4(x, y, late.x, late.y) : make_uint4(early.x, early.y, x, y);
+}
+
+/* An accumulator's two rows of this lane, `row` and row + 8 of those before `end`, to a gradient.
+ */
+template <int C>
+__device__ inline void store_rows(const grad_tensor &out, const item_place &p, int row, int end,
+                                  int c_head, const float (&x)[C / 8][4], float scale) {
+    int t = threadIdx.x % 4;
+    if (!out.data) return;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        bf16 *to = row_at(out, p, row + 8 * half);
+        if (C == 32 && c_head == C && !out.adds) {
+            uint32_t word[4];
+#pragma unroll
+            for (int n = 0; n < 4; n++)
+                word[n] = pack_two(x[n % (C / 8)][2 * half] * scale,
+                                   x[n % (C / 8)][2 * half + 1] * scale);
+            uint4 line = line_of_four(word);
+            if (row + 8 * half < end) *(uint4 *)(to + t * 8) = line;
+        } else if (row + 8 * half < end) {
+#pragma unroll
+            for (int n = 0; n < C / 8; n++) {
+                if (n * 8 >= c_head) continue;
+                uint32_t *at = (uint32_t *)(to + n * 8 + 2 * t);
+                float2 old = out.adds ? unpack_two(*at) : make_float2(0, 0);
+                *at = pack_two(x[n][2 * half] * scale + old.x, x[n][2 * half + 1] * scale + old.y);
+            }
+        }
+    }
+}
+
+template <int C> __device__ inline walk_place place_of_walk(const walk_memory<C> &memory) {
+    int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane % 16;
+    walk_place at;
+    at.columns = shared_address(memory.shift()) + lane % 4 * 16;
+    at.less = (uint32_t)memory.queries * 8;
+    at.ds = shared_address(memory.ds() + tile_at<TILE>(row, lane / 16));
+    at.q = tile_operand<C, K_MAJOR>(memory.q());
+    at.d = tile_operand<C, K_MAJOR>(memory.d());
+    return at;
+}
+
+/* The bias of a walk's next tile for this warp's strip of keys, and where it lies; beyond the last
+ * key any strip will do. */
+struct walk_bias {
+    const uint4 *at;
+    bias_tile<4> half[2];
+};
+
+template <bool BIASED>
+__device__ inline void start_bias(const grad_call &call, const item_place &p, walk_bias &bias) {
+    int warp = threadIdx.x / 32, strips = (int)call.space.ld_bias / 16;
+    int plane = p.group * call.n_head + p.head, strip = warp < strips ? warp : strips - 1;
+    if (!BIASED) return;
+    bias.at = bias_at(call.space.bias_t, plane, strips, strip, call.space.ld_bias_t / TILE, 0);
+    bias_load<4>(&bias.half[0], bias.at);
+    bias_load<4>(&bias.half[1], bias.at + 64);
+}
+
+/* The walk of one item. dS^T is whole after the next barrier. */
+template <int C, bool BIASED>
+__device__ inline void walk_item(const grad_call &call, const walk_memory<C> &memory,
+                                 walk_keys<C> &keys, walk_bias &bias, int turn, bool is_valid) {
+    int warp = threadIdx.x / 32, key = warp * 16 + threadIdx.x % 32 / 4;
+    tile_rows<C>(keys.k, memory.k(turn), warp * 16);
+    tile_rows<C>(keys.v, memory.v(), warp * 16);
+    float factor = is_valid ? call.mask_factor : 0;
+    keys.upper = key < call.n_key ? factor * (memory.mask()[key] - 1) : -INFINITY;
+    keys.lower = key + 8 < call.n_key ? factor * (memory.mask()[key + 8] - 1) : -INFINITY;
+    start_by_row<C / 8>(keys.dk, 0, 0);
+    start_by_row<C / 8>(keys.dv, 0, 0);
+    products_pin(keys.dk);
+    products_pin(keys.dv);
+
+    int tiles = memory.queries / TILE;
+    walk_place at = place_of_walk<C>(memory);
+#pragma unroll 1
+    for (int tile = 0; tile < tiles; tile++) {
+        if (BIASED && tile + 1 < tiles) bias.at += 128;
+        walk_step<C, BIASED>(keys, at, 0, call, bias.half[0], bias.at);
+        walk_step<C, BIASED>(keys, at, 1, call, bias.half[1], bias.at + 64);
+        at.columns += TILE * 8;
+        at.ds += memory.keys * TILE * (uint32_t)sizeof(bf16);
+        at.q = operand_after(at.q, TILE * C);
+        at.d = operand_after(at.d, TILE * C);
+    }
+    products_wait<0>(keys.dk);
+    products_pin(keys.dv);
+}
+
+/* Starts dq of 64 queries over all keys of the block. */
+template <int C>
+__device__ inline void start_queries(const walk_memory<C> &memory, int tile, int turn,
+                                     float (&sum)[C / 8][4]) {
+    uint64_t ds = tile_operand<TILE, MN_MAJOR>(memory.ds() + tile * memory.keys * TILE);
+    uint64_t k = tile_operand<C, MN_MAJOR>(memory.k(turn));
+    start_by_row<C / 8>(sum, 0, 0);
+    products_pin(sum);
+    products_begin();
+#pragma unroll 1
+    for (int key = 0; key < memory.keys; key += 64) {
+#pragma unroll
+        for (int i = 0; i < 64; i += 16)
+            wgmma<MN_MAJOR, MN_MAJOR>(sum, operand_after(ds, i * TILE), operand_after(k, i * C),
+                                      true);
+        ds = operand_after(ds, 64 * TILE);
+        k = operand_after(k, 64 * C);
+    }
+    products_commit();
+}
+
+/* Stores dq of a tile of queries a group, of which the first was started, in turns. */
+template <int C>
+__device__ inline void finish_queries(const grad_call &call, const item_place &p,
+                                      const walk_memory<C> &memory, int turn,
+                                      float (&sum)[C / 8][4]) {
+    int thread = read_thread(), groups = blockDim.x / GROUP_THREADS;
+    int row = thread % GROUP_THREADS / 32 * 16 + thread % 32 / 4;
+    int tile = thread / GROUP_THREADS, tiles = memory.queries / TILE;
+    products_wait<0>(sum);
+    store_rows<C>(call.dq, p, tile * TILE + row, call.n_query, call.c_head, sum, call.scale);
+#pragma unroll 1
+    while ((tile += groups) < tiles) {
+        start_queries<C>(memory, tile, turn, sum);
+        products_wait<0>(sum);
+        store_rows<C>(call.dq, p, tile * TILE + row, call.n_query, call.c_head, sum, call.scale);
+    }
+}
+
+template <int C, bool BIASED>
+__global__ void __launch_bounds__(2 * MOST_ROWS, 1)
+    wgmma_pairs(const __grid_constant__ grad_call call) {
+    extern __shared__ __align__(TILE_ALIGN) uint8_t shared[];
+    const walk_memory<C> memory = {shared, (int)blockDim.x / 2, (int)call.space.ld_bias_t};
+    int item = (int)blockIdx.x, parts = memory.queries * (C / 8), turn = 0;
+    item_place p = place_of_item(call, item);
+    if (threadIdx.x == 0) {
+        barrier_init(memory.barrier(), 1);
+        barriers_publish();
+        fetch_item<C>(call, p, memory, 0);
+    }
+    uint16_t mask = fetch_mask(call, p);
+#pragma unroll 1
+    for (int i = threadIdx.x; i < parts; i += blockDim.x)
+        part_open<C>(call, p, memory, part_load<C>(call, p, i), item, i);
+
+#pragma unroll 1
+    for (; item < call.items; item += gridDim.x, turn ^= 1) {
+        walk_bias bias;
+        start_bias<BIASED>(call, p, bias);
+        if (threadIdx.x < memory.keys) memory.mask()[threadIdx.x] = low_half(mask);
+        tiles_publish();
+        bool is_valid = __syncthreads_or(mask != 0);
+        barrier_wait(memory.barrier(), turn);
+        if (call.space.dbias && p.head == 0 && threadIdx.x < memory.keys)
+            call.space.terms[(p.group * call.n_batch + p.batch) * memory.keys + threadIdx.x] =
+                is_valid ? call.mask_factor * (low_half(mask) - 1.0f) : 0;
+        walk_keys<C> keys;
+        walk_item<C, BIASED>(call, memory, keys, bias, turn, is_valid);
+        tiles_publish();
+        int thread = read_thread(), row = thread / 32 * 16 + thread % 32 / 4;
+        store_rows<C>(call.dk, p, row, call.n_key, call.c_head, keys.dk, call.scale);
+        store_rows<C>(call.dv, p, row, call.n_key, call.c_head, keys.dv, 1);
+        int group = __shfl_sync(0xffffffffu, thread / GROUP_THREADS, 0);
+        /* What opening the next gradient reads is on its way before anybody waits. */
+        int next_item = item + gridDim.x;
+        bool has_next = next_item < call.items;
+        item_place next = place_of_item(call, has_next ? next_item : item);
+        closed_part part[2];
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            part[i] = part_load<C>(call, next, thread + i * blockDim.x);
+        __syncthreads();
+        float sum[C / 8][4];
+        start_queries<C>(memory, min(group, memory.queries / TILE - 1), turn, sum);
+        if (has_next && read_thread() == 0) fetch_item<C>(call, next, memory, turn ^ 1);
+        finish_queries<C>(call, p, memory, turn, sum);
+        if (!has_next) break;
+        p = next;
+        mask = fetch_mask(call, p);
+        thread = read_thread();
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            if (thread + i * blockDim.x < parts)
+                part_open<C>(call, p, memory, part[i], next_item, thread + i * blockDim.x);
+#pragma unroll 1
+        for (int i = thread + 2 * blockDim.x; i < parts; i += blockDim.x)
+            part_open<C>(call, p, memory, part_load<C>(call, p, i), next_item, i);
+    }
+}
+
+/* ---- launches ---- */
+
+/* Whether offsets into a tensor are 32-bit numbers. */
+static bool is_short(int64_t group, int64_t batch, int64_t row, int64_t head) {
+    return llabs(group) + llabs(batch) + llabs(row) + llabs(head) < 0x7fffffff;
+}
+static bool is_short_tensor(const fm_attention *a, const fm_attention_stride &s) {
+    return is_short(a->n_group * s.group, a->n_batch * s.batch, MOST_ROWS * s.row,
+                    a->n_head * s.head);
+}
+
+bool attention_wgmma_grad_takes(const fm_attention *a) {
+    return a->n_query <= MOST_ROWS && a->n_key <= MOST_ROWS &&
+           is_short(a->n_group * a->n_batch * a->n_head * MOST_ROWS * 32, 0, 0, 0) &&
+           (!a->mask || is_short(a->n_group * a->mask_stride[0], a->n_batch * a->mask_stride[1],
+                                 MOST_ROWS * a->mask_stride[2], 0)) &&
+           is_short_tensor(a, a->q_stride) && is_short_tensor(a, a->k_stride) &&
+           is_short_tensor(a, a->v_stride) && is_short_tensor(a, a->o_stride) &&
+           (!a->g || is_short_tensor(a, a->g_stride));
+}
+
+static grad_tensor tensor_of(const void *data, const fm_attention_stride &s, fm_beta beta) {
+    return {(bf16 *)data, (int)s.group, (int)s.batch, (int)s.row, (int)s.head, beta == FM_ADD};
+}
+
+static grad_call call_of(const fm_attention *a, const fm_attention_grad *grad,
+                         const attention_space &space) {
+    grad_call c = {};
+    c.o = tensor_of(a->o, a->o_stride, FM_WRITE);
+    c.dout = tensor_of(grad->dout, a->o_stride, FM_WRITE);
+    if (a->g) c.g = tensor_of(a->g, a->g_stride, FM_WRITE);
+    if (a->g) c.dg = tensor_of(grad->dg.data, a->g_stride, grad->dg.beta);
+    c.dq = tensor_of(grad->dq.data, a->q_stride, grad->dq.beta);
+    c.dk = tensor_of(grad->dk.data, a->k_stride, grad->dk.beta);
+    c.dv = tensor_of(grad->dv.data, a->v_stride, grad->dv.beta);
+    c.mask = (const bf16 *)a->mask;
+    for (int i = 0; i < 3; i++)
+        c.mask_stride[i] = (int)a->mask_stride[i];
+    c.lse = (const float *)a->lse;
+    c.space = space;
+    if (!a->bias || !grad->dbias.data) c.space.dbias = NULL;
+    c.n_batch = (int)a->n_batch, c.n_query = (int)a->n_query, c.n_key = (int)a->n_key;
+    c.n_head = (int)a->n_head, c.c_head = (int)a->c_head;
+    c.items = (int)(a->n_group * a->n_batch * a->n_head);
+    c.scale = (float)a->scale, c.inverse = (float)(1 / a->scale);
+    c.slope = c.scale * LOG2E, c.mask_factor = (float)a->mask_value * LOG2E;
+    return c;
+}
+
+template <int C, bool BIASED>
+static void launch_pairs(fm_stream *stream, const fm_attention *a, grad_call *call) {
+    int keys = (int)round_up(call->n_key, TILE), queries = (int)call->space.ld_bias_t;
+    size_t bytes = walk_memory<C>::bytes(keys, queries);
+    auto kernel = wgmma_pairs<C, BIASED>;
+    /* As many blocks as fit: 128 registers a thread, 227 KB of which each block costs one. */
+    int64_t fit = min_size(MOST_ROWS / keys, (int64_t)(227 * 1024 / (bytes + 1024)));
+    int64_t blocks = min_size(call->items, MULTIPROCESSORS * fit);
+    make_tiles<C>(a, call, queries, keys);
+    allow_shared(kernel, walk_memory<C>::bytes(MOST_ROWS, MOST_ROWS));
+    kernel<<<(unsigned)blocks, (unsigned)keys * 2, bytes, queue(stream)>>>(*call);
+    FM_LAUNCHED();
+}
+
+template <int C>
+static void run_grad(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad,
+                     const attention_space &space) {
+    grad_call call = call_of(a, grad, space);
+    if (a->bias) {
+        launch_pairs<C, true>(stream, a, &call);
+    } else {
+        launch_pairs<C, false>(stream, a, &call);
+    }
+    if (call.space.dbias) attention_wgmma_dbias(stream, a, &call, grad->dbias);
+}
+
+void attention_wgmma_grad(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad,
+                          const attention_space *space) {
+    if (a->bias) attention_pack_bias(stream, a, space, true);
+    if (a->c_head <= 16) {
+        run_grad<16>(stream, a, grad, *space);
+    } else {
+        run_grad<32>(stream, a, grad, *space);
+    }
+}
+
+} // namespace fm_cuda
