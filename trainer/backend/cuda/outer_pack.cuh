@@ -128,36 +128,53 @@ struct dz_pack {
     float *sums;               /* [blocks][128] */
 };
 
-enum { DZ_ROWS = 4, DZ_C = 128 };
+enum { DZ_ROWS = 4, DZ_AT_ONCE = 8, DZ_C = 128 };
 
 inline int dz_pack_blocks(int64_t n_i, int64_t n_j) {
     return (int)(divide_up(n_i, DZ_ROWS) * divide_up(n_j, PANEL));
 }
 
+/* Eight channels of pair (i, row of block_j), times a factor; added to `total`. */
+__device__ inline void dz_store(const dz_pack &p, int i, int block_j, int row, int chunk,
+                                float factor, float x[8], float total[8]) {
+    int blocks_i = (p.n_i + PANEL - 1) / PANEL, blocks_j = (p.n_j + PANEL - 1) / PANEL;
+    int j = block_j * PANEL + row;
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+        x[k] *= factor;
+        total[k] += x[k];
+    }
+    int64_t tile_i = ((int64_t)i * blocks_j + block_j) * 2 + chunk / 8;
+    int64_t tile_j = ((int64_t)j * blocks_i + i / PANEL) * 2 + chunk / 8;
+    if (p.plain) store<bf16, 8>(p.plain + ((int64_t)i * p.n_j + j) * DZ_C + chunk * 8, x);
+    store<bf16, 8>(p.by_i + tile_i * PANEL_TILE + tile_at<PANEL>(row, chunk % 8), x);
+    if (p.by_j)
+        store<bf16, 8>(p.by_j + tile_j * PANEL_TILE + tile_at<PANEL>(i % PANEL, chunk % 8), x);
+}
+
 static __global__ void __launch_bounds__(PACK_THREADS) outer_pack_dz(dz_pack p) {
     __shared__ float space[16][DZ_C + 4];
-    int blocks_i = (p.n_i + PANEL - 1) / PANEL, blocks_j = (p.n_j + PANEL - 1) / PANEL;
+    int blocks_j = (p.n_j + PANEL - 1) / PANEL;
     int block_j = (int)blockIdx.x % blocks_j, i0 = (int)blockIdx.x / blocks_j * DZ_ROWS;
     int chunk = threadIdx.x % 16, row0 = threadIdx.x / 16;
     float total[8] = {};
 #pragma unroll
-    for (int step = 0; step < DZ_ROWS * 4; step++) {
-        int i = i0 + step / 4, row = row0 + step % 4 * 16, j = block_j * PANEL + row;
-        if (i >= p.n_i || j >= p.n_j) continue;
-        int64_t pair = (int64_t)i * p.n_j + j;
-        float factor = 1.0f / (p.norm[pair] + p.eps), x[8];
-        load<bf16, 8>(p.dz + pair * DZ_C + chunk * 8, x);
+    for (int first = 0; first < DZ_ROWS * 4; first += DZ_AT_ONCE) {
+        float x[DZ_AT_ONCE][8], norm[DZ_AT_ONCE]; /* all read before any is written */
 #pragma unroll
-        for (int k = 0; k < 8; k++) {
-            x[k] *= factor;
-            total[k] += x[k];
+        for (int k = 0; k < DZ_AT_ONCE; k++) {
+            int i = i0 + (first + k) / 4, j = block_j * PANEL + row0 + (first + k) % 4 * 16;
+            if (i >= p.n_i || j >= p.n_j) continue;
+            int64_t pair = (int64_t)i * p.n_j + j;
+            norm[k] = p.norm[pair];
+            load<bf16, 8>(p.dz + pair * DZ_C + chunk * 8, x[k]);
         }
-        int64_t tile_i = ((int64_t)i * blocks_j + block_j) * 2 + chunk / 8;
-        int64_t tile_j = ((int64_t)j * blocks_i + i / PANEL) * 2 + chunk / 8;
-        if (p.plain) store<bf16, 8>(p.plain + pair * DZ_C + chunk * 8, x);
-        store<bf16, 8>(p.by_i + tile_i * PANEL_TILE + tile_at<PANEL>(row, chunk % 8), x);
-        if (p.by_j)
-            store<bf16, 8>(p.by_j + tile_j * PANEL_TILE + tile_at<PANEL>(i % PANEL, chunk % 8), x);
+#pragma unroll
+        for (int k = 0; k < DZ_AT_ONCE; k++) {
+            int i = i0 + (first + k) / 4, row = row0 + (first + k) % 4 * 16;
+            if (i < p.n_i && block_j * PANEL + row < p.n_j)
+                dz_store(p, i, block_j, row, chunk, 1.0f / (norm[k] + p.eps), x[k], total);
+        }
     }
 #pragma unroll
     for (int k = 0; k < 8; k++)
@@ -195,15 +212,18 @@ static __global__ void __launch_bounds__(PACK_THREADS)
     int residue = block / parts, s0 = block % parts * PANEL_C;
     int x = threadIdx.x % PANEL_C, y = threadIdx.x / PANEL_C;
     int64_t split = (int64_t)PANEL_C * job.rows * job.columns;
+    constexpr int AT_ONCE = PANEL_C / 8;
+    float sum[AT_ONCE] = {};
+    int64_t channels = (int64_t)8 * job.rows * job.columns;
+    const float *from = job.partial + ((int64_t)y * job.rows + residue) * job.columns + s0 + x;
+    for (int k = 0; k < job.splits; k++, from += split) {
 #pragma unroll
-    for (int channel = y; channel < PANEL_C; channel += 8) {
-        const float *from =
-            job.partial + ((int64_t)channel * job.rows + residue) * job.columns + s0 + x;
-        float sum = 0;
-        for (int k = 0; k < job.splits; k++)
-            sum += from[k * split];
-        tile[channel][x] = sum;
+        for (int c = 0; c < AT_ONCE; c++)
+            sum[c] += from[c * channels];
     }
+#pragma unroll
+    for (int c = 0; c < AT_ONCE; c++)
+        tile[y + c * 8][x] = sum[c];
     __syncthreads();
     for (int s = y; s < PANEL_C && s0 + s < job.n_seq; s += 8)
         put((bf16 *)job.y.data + (s0 + s) * job.stride_s + residue * job.stride_i + x, job.y.beta,
