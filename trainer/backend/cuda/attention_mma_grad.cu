@@ -165,29 +165,34 @@ __device__ inline void pair_step(pair_memory<C> &memory, const strip_place &stri
     }
 }
 
-/* dq of the 64 queries from `first`: the block's keys' share, in parts of 16 x 16. */
+/* dq of the 64 queries from `first`: the block's keys' share, in parts of 16 x 16. A row of logit
+ * gradients sums to zero but for what delta lacks, which was made from a rounded output: `delta`
+ * [n_query], where it is wanted, is mended by the sums. */
 template <int C>
 __device__ inline void finish_queries(const fm_attention &a, const tile_place &p, fm_out dq,
-                                      pair_memory<C> &memory, int64_t first) {
+                                      pair_memory<C> &memory, int64_t first, float *delta) {
+    const uint32_t ones = 0x3f803f80;
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, warps = blockDim.x / 32;
     const bf16 *ds = memory.ds() + ((lane & 7) + (lane >> 4) * 8) * PAIR_LD + ((lane >> 3) & 1) * 8;
 
     for (int part = threadIdx.x / 32; part < TILE / 16 * (C / 16); part += warps) {
         int row = part % 4 * 16, channel = part / 4 * 16;
         const bf16 *k = memory.k() + tile_at<C>(lane & 15, channel / 8 + (lane >> 4));
-        float sum[2][4] = {};
+        float sum[2][4] = {}, left[4] = {};
         for (int key = 0; key < (int)blockDim.x; key += 16) {
             uint32_t x[4], y[4];
             ldmatrix_trans(x, ds + key * PAIR_LD + row);
             ldmatrix_trans(y, k + key * C);
             mma(sum[0], x, y[0], y[1]);
             mma(sum[1], x, y[2], y[3]);
+            if (delta) mma(left, x, ones, ones);
         }
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             int64_t query = first + row + g + i / 2 * 8;
             int c = channel + i % 2 * 8 + 2 * t;
             if (query >= a.n_query || c >= a.c_head) continue;
+            if (delta && c == 0) delta[query] += left[i / 2 * 2];
             bf16 *to = (bf16 *)dq.data + offset_of(a.q_stride, p.group, p.batch, query, p.head) + c;
             put_two(to, dq.beta, sum[i % 2][i / 2 * 2] * (float)a.scale,
                     sum[i % 2][i / 2 * 2 + 1] * (float)a.scale);
@@ -258,7 +263,9 @@ __device__ inline void walk_pairs(const fm_attention &a, const fm_attention_grad
         if (grad.dq.data) {
             fm_out dq = grad.dq;
             if (first_key > 0) dq.beta = FM_ADD;
-            finish_queries<C>(a, p, dq, memory, (int64_t)tile * TILE);
+            bool is_whole = BIASED && a.n_key <= blockDim.x;
+            finish_queries<C>(a, p, dq, memory, (int64_t)tile * TILE,
+                              is_whole ? space.delta + p.row : NULL);
         }
     }
 #pragma unroll

@@ -8,6 +8,9 @@
  *          group is through, each makes dq = dS k of 64 queries over all keys. While that
  *          happens the next one's rows arrive: dout' = dout sigmoid(g), dg, and
  *          delta = <dout', o / sigmoid(g)> = <dout, o> are made from the gated output o as they do.
+ *          o is rounded, so delta lacks something of one sign for all keys of a query, which sums
+ *          over keys and queries (the weight gradient of the bias) would show: it is what is left
+ *          of the sum of a row of dS, a product with ones, and dbias is made with it added.
  * Then attention_wgmma_dbias.cu makes dbias. */
 #include "trainer/backend/cuda/attention_wgmma_grad.cuh"
 
@@ -15,7 +18,7 @@
 
 namespace fm_cuda {
 
-enum { MOST_ROWS = 256 };
+enum { MOST_ROWS = 256, ONES = 16 * 8 };
 
 /* threadIdx.x read again: what is made of it need not be kept, or spilled, since it was last read.
  */
@@ -76,12 +79,16 @@ template <int C> struct walk_memory {
     __device__ float *mask() const {
         return less() + 2 * queries;
     }
+    /* [16, 8] */
+    __device__ bf16 *ones() const {
+        return (bf16 *)(mask() + keys);
+    }
     /* Of the copies. */
     __device__ uint32_t barrier() const {
-        return shared_address(mask() + keys);
+        return shared_address(ones() + ONES);
     }
     static size_t bytes(int n_key, int n_query) {
-        return sizeof(bf16) * (size_t)(n_key * n_query + 2 * n_query * C + 3 * n_key * C) +
+        return sizeof(bf16) * (size_t)(n_key * n_query + 2 * n_query * C + 3 * n_key * C + ONES) +
                sizeof(float) * (size_t)(4 * n_query + n_key + 2);
     }
 };
@@ -342,42 +349,64 @@ __device__ inline void walk_item(const grad_call &call, const walk_memory<C> &me
     products_pin(keys.dv);
 }
 
-/* Starts dq of 64 queries over all keys of the block. */
-template <int C>
+/* dq of 64 queries, and the sums of their rows of dS. */
+template <int C> struct query_sums { float dq[C / 8][4], left[1][4]; };
+
+/* Starts the sums of a tile of queries over all keys of the block; `left` where there is a bias. */
+template <int C, bool BIASED>
 __device__ inline void start_queries(const walk_memory<C> &memory, int tile, int turn,
-                                     float (&sum)[C / 8][4]) {
+                                     query_sums<C> &sum) {
     uint64_t ds = tile_operand<TILE, MN_MAJOR>(memory.ds() + tile * memory.keys * TILE);
     uint64_t k = tile_operand<C, MN_MAJOR>(memory.k(turn));
-    start_by_row<C / 8>(sum, 0, 0);
-    products_pin(sum);
+    uint64_t ones = tile_operand<8, MN_MAJOR>(memory.ones());
+    start_by_row<C / 8>(sum.dq, 0, 0);
+    start_by_row<1>(sum.left, 0, 0);
+    products_pin(sum.dq);
+    products_pin(sum.left);
     products_begin();
 #pragma unroll 1
     for (int key = 0; key < memory.keys; key += 64) {
 #pragma unroll
-        for (int i = 0; i < 64; i += 16)
-            wgmma<MN_MAJOR, MN_MAJOR>(sum, operand_after(ds, i * TILE), operand_after(k, i * C),
+        for (int i = 0; i < 64; i += 16) {
+            wgmma<MN_MAJOR, MN_MAJOR>(sum.dq, operand_after(ds, i * TILE), operand_after(k, i * C),
                                       true);
+            if (BIASED)
+                wgmma<MN_MAJOR, MN_MAJOR>(sum.left, operand_after(ds, i * TILE), ones, true);
+        }
         ds = operand_after(ds, 64 * TILE);
         k = operand_after(k, 64 * C);
     }
     products_commit();
 }
 
-/* Stores dq of a tile of queries a group, of which the first was started, in turns. */
-template <int C>
-__device__ inline void finish_queries(const grad_call &call, const item_place &p,
-                                      const walk_memory<C> &memory, int turn,
-                                      float (&sum)[C / 8][4]) {
+/* Stores what was started: dq, and the mended deltas of dbias. */
+template <int C, bool BIASED>
+__device__ inline void store_queries(const grad_call &call, const item_place &p, int item,
+                                     const walk_memory<C> &memory, int row, query_sums<C> &sum) {
+    products_wait<0>(sum.dq);
+    products_pin(sum.left);
+    store_rows<C>(call.dq, p, row, call.n_query, call.c_head, sum.dq, call.scale);
+    if (!BIASED || !call.space.dbias || row >= memory.queries || threadIdx.x % 4 != 0) return;
+    float *less = call.space.columns + (int64_t)item * 4 * memory.queries + 2 * memory.queries;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float *column = less + (row + 8 * half) / 2 * 4 + row % 2; /* -delta, twice */
+        column[0] = column[2] = column[0] - sum.left[0][2 * half];
+    }
+}
+
+/* Stores a tile of queries a group, of which the first was started, in turns. */
+template <int C, bool BIASED>
+__device__ inline void finish_queries(const grad_call &call, const item_place &p, int item,
+                                      const walk_memory<C> &memory, int turn, query_sums<C> &sum) {
     int thread = read_thread(), groups = blockDim.x / GROUP_THREADS;
     int row = thread % GROUP_THREADS / 32 * 16 + thread % 32 / 4;
     int tile = thread / GROUP_THREADS, tiles = memory.queries / TILE;
-    products_wait<0>(sum);
-    store_rows<C>(call.dq, p, tile * TILE + row, call.n_query, call.c_head, sum, call.scale);
+    store_queries<C, BIASED>(call, p, item, memory, tile * TILE + row, sum);
 #pragma unroll 1
     while ((tile += groups) < tiles) {
-        start_queries<C>(memory, tile, turn, sum);
-        products_wait<0>(sum);
-        store_rows<C>(call.dq, p, tile * TILE + row, call.n_query, call.c_head, sum, call.scale);
+        start_queries<C, BIASED>(memory, tile, turn, sum);
+        store_queries<C, BIASED>(call, p, item, memory, tile * TILE + row, sum);
     }
 }
 
@@ -393,6 +422,7 @@ __global__ void __launch_bounds__(2 * MOST_ROWS, 1)
         barriers_publish();
         fetch_item<C>(call, p, memory, 0);
     }
+    if (threadIdx.x < ONES) memory.ones()[threadIdx.x] = to<bf16>(1);
     uint16_t mask = fetch_mask(call, p);
 #pragma unroll 1
     for (int i = threadIdx.x; i < parts; i += blockDim.x)
@@ -425,10 +455,10 @@ __global__ void __launch_bounds__(2 * MOST_ROWS, 1)
         for (int i = 0; i < 2; i++)
             part[i] = part_load<C>(call, next, thread + i * blockDim.x);
         __syncthreads();
-        float sum[C / 8][4];
-        start_queries<C>(memory, min(group, memory.queries / TILE - 1), turn, sum);
+        query_sums<C> sum;
+        start_queries<C, BIASED>(memory, min(group, memory.queries / TILE - 1), turn, sum);
         if (has_next && read_thread() == 0) fetch_item<C>(call, next, memory, turn ^ 1);
-        finish_queries<C>(call, p, memory, turn, sum);
+        finish_queries<C, BIASED>(call, p, item, memory, turn, sum);
         if (!has_next) break;
         p = next;
         mask = fetch_mask(call, p);
