@@ -226,6 +226,7 @@ static int run_tables(const char *table) {
             return 77;
         }
         check_kernels();
+        check_gemms();
         check_structure();
         if (gpu->act == FM_ELEMENT_BF16) check_wgmma();
     }

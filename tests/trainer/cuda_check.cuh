@@ -61,9 +61,10 @@ typedef std::function<void(work_bench &)> work;
 /* Runs a case and prints its line. stages: tensors that a composed bf16 path rounds on the way. */
 void check(const char *name, int stages, const work &f);
 
-/* The cases: cuda_check_kernels.cu, cuda_check_structure.cu; cuda_check_wgmma.cu, of the bf16 table
- * alone. */
+/* The cases: cuda_check_kernels.cu, cuda_check_gemm.cu, cuda_check_structure.cu;
+ * cuda_check_wgmma.cu, of the bf16 table alone. */
 void check_kernels(void);
+void check_gemms(void);
 void check_structure(void);
 void check_wgmma(void);
 

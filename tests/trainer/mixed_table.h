@@ -49,10 +49,15 @@ static inline void mixed_sum(fm_stream *stream, int64_t n_a, int64_t n_r, int64_
 static inline void mixed_gemm(fm_stream *stream, const fm_gemm *args, void *workspace) {
     fm_gemm g = *args;
     if (!g.c_is_acc) {
-        mixed_f32()->gemm(stream, args, workspace);
+        float *sum = g.sum.data ? mixed_take(NULL, g.n) : NULL;
+        g.sum = (fm_out){sum, FM_WRITE};
+        mixed_f32()->gemm(stream, &g, workspace);
+        if (sum) {
+            mixed_give(sum, g.n, args->sum);
+        }
         return;
     }
-    assert(g.batch == 1 && g.epilogue == FM_EPILOGUE_NONE);
+    assert(g.batch == 1 && g.epilogue == FM_EPILOGUE_NONE && !g.addend);
     float *product = mixed_take(NULL, g.m * g.n);
     g.c = product;
     g.ldc = g.n;

@@ -90,13 +90,18 @@ static inline int op_input(op_bench *bench, int rank, const int64_t *shape, bool
 }
 
 /* A block of one matrix [c_out, c_in], or of a vector when c_in is 0. */
-static inline fm_param_ref op_block(op_bench *bench, int64_t c_out, int64_t c_in) {
-    fm_param_ref block = fm_params_add_block(&bench->params);
+static inline fm_param_ref op_block_after_zeros(op_bench *bench, int64_t zeros, int64_t c_out,
+                                                int64_t c_in) {
+    fm_param_ref block = fm_params_add_block_after_zeros(&bench->params, zeros);
     fm_params_add(&bench->params, &(fm_param){.rank = c_in ? 2 : 1,
                                               .shape = {c_out, c_in},
                                               .init = FM_INIT_UNIFORM,
                                               .init_scale = 1.0});
     return block;
+}
+
+static inline fm_param_ref op_block(op_bench *bench, int64_t c_out, int64_t c_in) {
+    return op_block_after_zeros(bench, 0, c_out, c_in);
 }
 
 static inline int64_t op_input_count(const op_bench *bench, int i) {
@@ -107,7 +112,7 @@ static inline void *op_input_data(const op_bench *bench, int i) {
     return fm_state_data(&bench->state, bench->input[i]);
 }
 
-/* Fills every real input and every parameter with uniform values. */
+/* Fills every real input and every parameter with uniform values; gaps between blocks stay 0. */
 static inline void op_fill(op_bench *bench) {
     for (int i = 0; i < bench->n_input; i++) {
         if (bench->state.tensor[bench->input[i]].element == bench->kernels->act) {
@@ -116,8 +121,11 @@ static inline void op_fill(op_bench *bench) {
             }
         }
     }
-    for (int64_t k = 0; k < bench->params.n_element; k++) {
-        op_set(bench, bench->params.master, k, op_uniform(77, k));
+    for (int32_t b = 0; b < bench->params.n_block; b++) {
+        const fm_param_block *block = &bench->params.block[b];
+        for (int64_t k = block->offset; k < block->offset + block->count; k++) {
+            op_set(bench, bench->params.master, k, op_uniform(77, k));
+        }
     }
     const fm_tensor *gradient = &bench->state.tensor[bench->output_gradient];
     for (int64_t k = 0; k < fm_tensor_local_count(gradient); k++) {

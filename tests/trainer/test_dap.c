@@ -58,16 +58,17 @@ static void prepare(op_bench *bench, rank_state *s) {
     op_input_described(bench, &mask, false);
     s->first = transition(bench);
     s->last = transition(bench);
-    s->attention = (fm_attention_weights){.norm = op_block(bench, 2, C),
-                                          .qkvg = op_block(bench, 4 * HEADS * C_HEAD, C),
-                                          .gate_bias = op_block(bench, HEADS * C_HEAD, 0),
-                                          .q_bias = FM_PARAM_NONE,
-                                          .out = op_block(bench, C, HEADS * C_HEAD),
-                                          .out_bias = op_block(bench, C, 0),
-                                          .bias = FM_PARAM_NONE,
-                                          .norm_z = FM_PARAM_NONE,
-                                          .n_head = HEADS,
-                                          .c_head = C_HEAD};
+    s->attention = (fm_attention_weights){
+        .norm = op_block(bench, 2, C),
+        .qkvg = op_block(bench, 4 * HEADS * C_HEAD, C),
+        .gate_bias = op_block_after_zeros(bench, 3 * HEADS * C_HEAD, HEADS * C_HEAD, 0),
+        .q_bias = FM_PARAM_NONE,
+        .out = op_block(bench, C, HEADS * C_HEAD),
+        .out_bias = op_block(bench, C, 0),
+        .bias = FM_PARAM_NONE,
+        .norm_z = FM_PARAM_NONE,
+        .n_head = HEADS,
+        .c_head = C_HEAD};
     op_finish(bench, build, s);
     int64_t first0 = fm_tensor_first(&x, 0), first1 = fm_tensor_first(&mask, 1);
     double *px = op_input_data(bench, 0), *pm = op_input_data(bench, 1);

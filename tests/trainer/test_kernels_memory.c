@@ -223,8 +223,71 @@ static void matrix_products(void **state) {
     }
 }
 
+/* RELU_GRAD with its sum, and an addend with a bias, against their composition from other calls. */
+static void epilogues_are_their_composition(void **state) {
+    (void)state;
+    enum { M = 11, N = 7, K = 5, LD = 9 };
+    const fm_kernels *k = fm_kernels_cpu(FM_ELEMENT_F64);
+    double a[M * K], b[N * K], relu[M * LD], x[M * LD], y[M * LD], sum[N], expected[N];
+    for (int i = 0; i < M * LD; i++) {
+        relu[i] = i % 3 ? sin(i) : 0;
+        x[i] = y[i] = NAN;
+    }
+    for (int i = 0; i < M * K; i++)
+        a[i] = cos(i);
+    for (int i = 0; i < N * K; i++)
+        b[i] = sin(7 * i);
+    for (int i = 0; i < N; i++)
+        sum[i] = expected[i] = i;
+    fm_gemm g = {.m = M,
+                 .n = N,
+                 .k = K,
+                 .batch = 1,
+                 .alpha = 1,
+                 .a = a,
+                 .b = b,
+                 .c = x,
+                 .lda = K,
+                 .ldb = N,
+                 .ldc = LD};
+    k->gemm(NULL, &g, NULL);
+    g.epilogue = FM_EPILOGUE_RELU_GRAD, g.relu = relu, g.sum = (fm_out){sum, FM_ADD}, g.c = y;
+    k->gemm(NULL, &g, NULL);
+    for (int i = 0; i < M * N; i++) {
+        int at = i / N * LD + i % N;
+        double value = relu[at] > 0 ? x[at] : 0;
+        assert_true(y[at] == value);
+        expected[i % N] += value;
+    }
+    for (int i = 0; i < N; i++)
+        assert_true(fabs(sum[i] - expected[i]) < 1e-14);
+    fm_gemm h = {.m = M,
+                 .n = N,
+                 .k = K,
+                 .batch = 1,
+                 .alpha = 1,
+                 .beta = 1,
+                 .a = a,
+                 .b = b,
+                 .c = y,
+                 .addend = relu,
+                 .lda = K,
+                 .ldb = N,
+                 .ldc = LD,
+                 .epilogue = FM_EPILOGUE_BIAS,
+                 .bias = expected};
+    void *workspace = check_workspace(k->gemm_workspace(&h));
+    k->gemm(NULL, &h, workspace);
+    free(workspace);
+    for (int i = 0; i < M * N; i++) {
+        int at = i / N * LD + i % N;
+        assert_true(fabs(y[at] - (x[at] + relu[at] + expected[i % N])) < 1e-14);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(epilogues_are_their_composition),
         cmocka_unit_test(the_table_is_whole),
         cmocka_unit_test(device_memory),
         cmocka_unit_test(casts_and_axpy),

@@ -224,7 +224,7 @@ static fm_attention_weights attention_weights(op_bench *bench, const attention *
                               .n_head = s->n_head,
                               .c_head = s->c_head};
     if (s->gate_bias) {
-        w.gate_bias = op_block(bench, width, 0);
+        w.gate_bias = op_block_after_zeros(bench, 3 * width, width, 0);
     }
     if (s->q_bias) {
         w.q_bias = op_block(bench, width, 0);

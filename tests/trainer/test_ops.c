@@ -54,7 +54,7 @@ static void add_attention(op_bench *bench, setup *s, int64_t c) {
     w->c_head = s->c;
     w->norm = op_block(bench, 2, c);
     w->qkvg = op_block(bench, 4 * width, c);
-    w->gate_bias = op_block(bench, width, 0);
+    w->gate_bias = op_block_after_zeros(bench, 3 * width, width, 0);
     w->q_bias = FM_PARAM_NONE;
     w->out = op_block(bench, c, width);
     w->out_bias = op_block(bench, c, 0);

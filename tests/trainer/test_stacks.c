@@ -25,7 +25,8 @@ static void begin_global(op_bench *bench, setup *s, const int64_t shape[3], int6
     s->w = (fm_global_attention_weights){.norm = op_block(bench, 2, c),
                                          .q = op_block(bench, width, c),
                                          .kvg = op_block(bench, 2 * c_head + width, c),
-                                         .gate_bias = op_block(bench, width, 0),
+                                         .gate_bias =
+                                             op_block_after_zeros(bench, 2 * c_head, width, 0),
                                          .out = op_block(bench, c, width),
                                          .out_bias = op_block(bench, c, 0),
                                          .n_head = n_head,

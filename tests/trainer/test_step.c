@@ -239,25 +239,32 @@ static void the_whole_gradient_matches_a_difference(void **state) {
         double *w = trainer->params.master, *g = trainer->params.gradient;
         int64_t n = trainer->params.n_element;
         s.features.n_cycle = 1; /* earlier cycles have no gradient */
-        for (int64_t i = 0; i < n; i++) {
-            w[i] += 0.1 * op_uniform(50, i);
+        double *direction = calloc((size_t)n, sizeof *direction);
+        assert_non_null(direction);
+        for (int32_t p = 0; p < trainer->params.n_param; p++) { /* the gaps between stay 0 */
+            const fm_param *row = &trainer->params.param[p];
+            for (int64_t i = row->offset; i < row->offset + fm_param_count(row); i++) {
+                w[i] += 0.1 * op_uniform(50, i);
+                direction[i] = op_uniform(51, i);
+            }
         }
         take(trainer, &s.features);
         assert(n > 0);
         double *old = calloc((size_t)n, sizeof *old), slope = 0, loss[2];
         memcpy(old, w, (size_t)n * sizeof *old);
         for (int64_t i = 0; i < n; i++) {
-            slope += g[i] * op_uniform(51, i);
+            slope += g[i] * direction[i];
         }
         for (int side = 0; side < 2; side++) {
             for (int64_t i = 0; i < n; i++) {
-                w[i] = old[i] + (side ? STEP : -STEP) * op_uniform(51, i);
+                w[i] = old[i] + (side ? STEP : -STEP) * direction[i];
             }
             loss[side] = take(trainer, &s.features).loss;
         }
         double difference = (loss[1] - loss[0]) / (2 * STEP);
         assert_true(fabs(slope - difference) < 1e-5 * fmax(1, fabs(difference)));
         free(old);
+        free(direction);
         fm_trainer_destroy(trainer);
     }
 }

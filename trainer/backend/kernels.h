@@ -61,11 +61,18 @@ typedef enum fm_epilogue {
     FM_EPILOGUE_NONE = 0,
     FM_EPILOGUE_BIAS = 1,      /* C += bias[n], the same for every row */
     FM_EPILOGUE_BIAS_RELU = 2, /* C = max(C + bias[n], 0) */
+    FM_EPILOGUE_RELU_GRAD = 3, /* C = 0 where relu is not above 0 */
 } fm_epilogue;
 
 /* For each b in [0, batch): C_b[m, n] = alpha op(A_b)[m, k] op(B_b)[k, n] + beta C_b, then the
  * epilogue. op is the transpose when trans_x is set: A_b is stored [k, m], B_b [n, k]. A linear
- * layer y = x W^T is trans_b with B = W. beta 0 does not read C. */
+ * layer y = x W^T is trans_b with B = W. beta 0 does not read C.
+ *
+ * addend: beta times it is added instead of what C holds: y = x W^T + residual. Not with BIAS_RELU.
+ * relu: what a ReLU left of the array whose gradient C is; sum: the bias gradient of the layer
+ * before it, sum[i] = the sum of C[:, i] after the epilogue. Both for RELU_GRAD, with batch 1 and
+ * beta 0.
+ */
 typedef struct fm_gemm {
     int64_t m, n, k, batch;
     bool trans_a, trans_b;
@@ -75,7 +82,10 @@ typedef struct fm_gemm {
     bool c_is_acc;
     int64_t lda, ldb, ldc, stride_a, stride_b, stride_c;
     fm_epilogue epilogue;
-    const void *bias; /* act [n], for the epilogues that say so */
+    const void *bias;   /* act [n], for the epilogues that say so */
+    const void *addend; /* like C, or NULL */
+    const void *relu;   /* like C, for RELU_GRAD */
+    fm_out sum;         /* acc [n], for RELU_GRAD */
 } fm_gemm;
 
 /* ---- layer normalisation --------------------------------------------------------------------- */

@@ -9,10 +9,12 @@
 /* How a row starts: the kinds of supplement 1.11.4. */
 typedef enum start { START_ZERO, START_ONE, START_LECUN, START_HE, START_GLOROT } start;
 
+enum { AFTER_ZEROS = 2 };
+
 /* One row of a module's table. Extents are given by position in the module's list of dimensions;
  * c_in 0 makes a vector. */
 typedef struct row {
-    bool opens_block;
+    int opens_block; /* AFTER_ZEROS: with a gap of zeros before it */
     const char *name, *openfold, *deepmind;
     fm_deepmind_layout layout;
     int c_out, c_in;
@@ -68,14 +70,15 @@ static bool has_heads(fm_deepmind_layout layout) {
     return layout == FM_DEEPMIND_HEADS_OUT || layout == FM_DEEPMIND_HEADS_IN;
 }
 
-/* Adds rows[0..n_row-1]; the blocks they open go to block[0..]. */
-static void add_rows(const fm_scope *scope, const row *rows, int n_row, const int64_t *dims,
-                     fm_param_ref *block) {
+/* Adds rows[0..n_row-1]; the blocks they open go to block[0..]. zeros: of AFTER_ZEROS. */
+static void add_rows_with_zeros(const fm_scope *scope, const row *rows, int n_row,
+                                const int64_t *dims, int64_t zeros, fm_param_ref *block) {
     int n_block = 0;
     for (int i = 0; i < n_row; i++) {
         const row *from = &rows[i];
         if (from->opens_block) {
-            block[n_block++] = fm_params_add_block(scope->params);
+            block[n_block++] = fm_params_add_block_after_zeros(
+                scope->params, from->opens_block == AFTER_ZEROS ? zeros : 0);
         }
         fm_param param = {.name = join(scope->arena, scope->name, from->name),
                           .openfold = join(scope->arena, scope->openfold, from->openfold),
@@ -88,6 +91,11 @@ static void add_rows(const fm_scope *scope, const row *rows, int n_row, const in
         set_start(&param, from->start);
         fm_params_add(scope->params, &param);
     }
+}
+
+static void add_rows(const fm_scope *scope, const row *rows, int n_row, const int64_t *dims,
+                     fm_param_ref *block) {
+    add_rows_with_zeros(scope, rows, n_row, dims, 0, block);
 }
 
 #define N_ROW(table) ((int)(sizeof(table) / sizeof((table)[0])))
@@ -111,7 +119,7 @@ enum { A_NONE, A_C, A_WIDTH, A_HEADS, A_Z };
          A_WIDTH,                                                                                  \
          A_C,                                                                                      \
          START_ZERO},                                                                              \
-        {true,                                                                                     \
+        {AFTER_ZEROS,                                                                              \
          "gate.bias",                                                                              \
          "mha.linear_g.bias",                                                                      \
          "attention//gating_b",                                                                    \
@@ -160,18 +168,19 @@ static const row TRIANGLE_ATTENTION[] = {
 
 fm_attention_weights fm_scope_attention(const fm_scope *scope, fm_axial axial, int64_t c,
                                         int64_t c_z, int64_t n_head, int64_t c_head) {
-    const int64_t dims[] = {0, c, n_head * c_head, n_head, c_z};
+    const int64_t dims[] = {0, c, n_head * c_head, n_head, c_z}, zeros = 3 * n_head * c_head;
     fm_param_ref block[8] = {0};
     fm_scope heads = *scope;
     heads.deepmind_heads = n_head;
     if (axial == FM_AXIAL_ROW) {
-        add_rows(&heads, ROW_ATTENTION, N_ROW(ROW_ATTENTION), dims, block);
+        add_rows_with_zeros(&heads, ROW_ATTENTION, N_ROW(ROW_ATTENTION), dims, zeros, block);
     } else if (axial == FM_AXIAL_COLUMN) {
         /* OpenFold wraps the column's attention in one more module. */
         fm_scope inner = fm_scope_enter(&heads, "", "_msa_att.", "");
-        add_rows(&inner, COLUMN_ATTENTION, N_ROW(COLUMN_ATTENTION), dims, block);
+        add_rows_with_zeros(&inner, COLUMN_ATTENTION, N_ROW(COLUMN_ATTENTION), dims, zeros, block);
     } else {
-        add_rows(&heads, TRIANGLE_ATTENTION, N_ROW(TRIANGLE_ATTENTION), dims, block);
+        add_rows_with_zeros(&heads, TRIANGLE_ATTENTION, N_ROW(TRIANGLE_ATTENTION), dims, zeros,
+                            block);
     }
     return (fm_attention_weights){.norm = block[0],
                                   .qkvg = block[1],
@@ -197,7 +206,7 @@ static const row GLOBAL_ATTENTION[] = {
      FM_DEEPMIND_TRANSPOSED, G_HEAD, G_C, START_GLOROT},
     {false, "gate.weight", "global_attention.linear_g.weight", "attention//gating_w",
      FM_DEEPMIND_HEADS_OUT, G_WIDTH, G_C, START_ZERO},
-    {true, "gate.bias", "global_attention.linear_g.bias", "attention//gating_b",
+    {AFTER_ZEROS, "gate.bias", "global_attention.linear_g.bias", "attention//gating_b",
      FM_DEEPMIND_HEADS_OUT, G_WIDTH, G_NONE, START_ONE},
     {true, "out.weight", "global_attention.linear_o.weight", "attention//output_w",
      FM_DEEPMIND_HEADS_IN, G_C, G_WIDTH, START_ZERO},
@@ -211,7 +220,7 @@ fm_global_attention_weights fm_scope_global_attention(const fm_scope *scope, int
     fm_param_ref b[6];
     fm_scope heads = *scope;
     heads.deepmind_heads = n_head;
-    add_rows(&heads, GLOBAL_ATTENTION, N_ROW(GLOBAL_ATTENTION), dims, b);
+    add_rows_with_zeros(&heads, GLOBAL_ATTENTION, N_ROW(GLOBAL_ATTENTION), dims, 2 * c_head, b);
     return (fm_global_attention_weights){b[0], b[1], b[2], b[3], b[4], b[5], n_head, c_head};
 }
 

@@ -57,22 +57,22 @@ static fm_linear out_of(const fm_run *run, const fm_node *node) {
 static void forward(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
     int64_t count = at->n * at->c;
-    void *a = fm_run_workspace_act(run, count), *update = fm_run_workspace_act(run, count);
+    void *a = fm_run_workspace_act(run, count);
     void *inputs = fm_run_saved(run, node, S_INPUTS);
     for (int i = 0; i < 2; i++) {
         fm_call_relu(run, at->n * at->c_s, fm_run_input(run, node, i),
                      fm_run_at(inputs, i * at->n * at->c_s, run->kernels->act));
         fm_linear in = in_of(run, node, i);
-        fm_call_linear(run, &in, false, i ? update : a);
+        in.residual = i ? a : NULL;
+        fm_call_linear(run, &in, false, a); /* A20:11 */
     }
-    fm_call_add(run, count, a, update, a); /* A20:11 */
     for (int block = 0; block < at->n_block; block++) {
         fm_call_relu(run, count, a, saved_layer(run, node, 2 * block));
         fm_linear first = hidden_of(run, node, 2 * block);
         fm_call_linear(run, &first, true, saved_layer(run, node, 2 * block + 1));
         fm_linear second = hidden_of(run, node, 2 * block + 1);
-        fm_call_linear(run, &second, false, update);
-        fm_call_add(run, count, a, update, a); /* A20:12-13 */
+        second.residual = a;
+        fm_call_linear(run, &second, false, a); /* A20:12-13 */
     }
     fm_call_relu(run, count, a, saved_layer(run, node, 2 * at->n_block));
     if (fm_run_wants_output(run)) {
@@ -81,16 +81,17 @@ static void forward(fm_run *run, const fm_node *node) {
     }
 }
 
-/* The gradient of layer i of the blocks; dx [n, c] is written. */
-static void hidden_backward(fm_run *run, const fm_node *node, int i, const void *dy, void *dx) {
+/* The gradient of layer i of the blocks, to before the ReLU of what it reads; `space` [n, c]. */
+static void hidden_backward(fm_run *run, const fm_node *node, int i, const void *dy, void *space,
+                            fm_out dx) {
     const attributes *at = node->attributes;
     fm_element acc = run->kernels->acc;
     fm_linear layer = hidden_of(run, node, i);
     fm_call_linear_grad(
-        run, &layer, dy, (fm_out){dx, FM_WRITE},
+        run, &layer, dy, (fm_out){space, FM_WRITE},
         fm_out_at(fm_run_param_gradient(run, node, P_HIDDEN), i * at->c * at->c, acc),
         fm_out_at(fm_run_param_gradient(run, node, P_HIDDEN_BIAS), i * at->c, acc));
-    fm_call_relu_grad(run, at->n * at->c, layer.x, dx, (fm_out){dx, FM_WRITE});
+    fm_call_relu_grad(run, at->n * at->c, layer.x, space, dx);
 }
 
 static void in_backward(fm_run *run, const fm_node *node, int i, const void *da) {
@@ -120,9 +121,8 @@ static void backward(fm_run *run, const fm_node *node) {
                         fm_run_param_gradient(run, node, P_OUT_BIAS));
     fm_call_relu_grad(run, count, out.x, da, (fm_out){da, FM_WRITE});
     for (int block = at->n_block - 1; block >= 0; block--) {
-        hidden_backward(run, node, 2 * block + 1, da, dhidden);
-        hidden_backward(run, node, 2 * block, dhidden, dupdate);
-        fm_call_add(run, count, da, dupdate, da);
+        hidden_backward(run, node, 2 * block + 1, da, dhidden, (fm_out){dhidden, FM_WRITE});
+        hidden_backward(run, node, 2 * block, dhidden, dupdate, (fm_out){da, FM_ADD});
     }
     in_backward(run, node, IN_S, da);
     in_backward(run, node, IN_INITIAL, da);

@@ -81,24 +81,31 @@ static fm_linear projection(const fm_run *run, const fm_attention_shape *at, con
                        .w = fm_run_at(w, first * at->width * at->c, run->kernels->act)};
 }
 
-/* A product for each run of neighbours with the same bias, or none. */
+void fm_attention_assert_zeros(const fm_tape *tape, const fm_attention_weights *weights,
+                               int64_t width) {
+    fm_param_ref block = weights->gate_bias;
+    assert(block == FM_PARAM_NONE || tape->params->block[block].zeros >= 3 * width);
+    (void)tape, (void)block, (void)width;
+}
+
+/* One product, with a bias for the last; two where q has one. */
 void fm_attention_project(fm_run *run, const fm_attention_shape *at, const void *normed,
                           const void *w, const void *q_bias, const void *gate_bias, void *qkvg) {
     fm_element act = run->kernels->act;
-    int64_t first = q_bias ? 1 : 0, end = gate_bias ? 3 : 4;
-    if (q_bias) {
-        fm_linear q = projection(run, at, normed, w, 0, 1);
-        q.bias = q_bias;
-        fm_call_linear(run, &q, false, qkvg); /* AF3-24:6 */
+    if (!q_bias) {
+        fm_linear all = projection(run, at, normed, w, 0, 4);
+        all.bias = gate_bias;
+        all.bias_first = 3 * at->width;
+        fm_call_linear(run, &all, false, qkvg); /* A7:2 A7:4 A8:2 A8:3 A13:2 A13:4 A14:2 A14:4 */
+        return;
     }
-    /* A7:2 A8:2 A13:2 A14:2 AF3-24:7 AF3-24:9 */
-    fm_linear plain = projection(run, at, normed, w, first, end - first);
-    fm_call_linear(run, &plain, false, fm_run_at(qkvg, first * at->width, act));
-    if (gate_bias) {
-        fm_linear gate = projection(run, at, normed, w, 3, 1); /* A7:4 A8:3 A13:4 A14:4 */
-        gate.bias = gate_bias;
-        fm_call_linear(run, &gate, false, fm_run_at(qkvg, 3 * at->width, act));
-    }
+    fm_linear q = projection(run, at, normed, w, 0, 1);
+    q.bias = q_bias;
+    fm_call_linear(run, &q, false, qkvg); /* AF3-24:6 */
+    fm_linear rest = projection(run, at, normed, w, 1, 3);
+    rest.bias = gate_bias;
+    rest.bias_first = 2 * at->width;
+    fm_call_linear(run, &rest, false, fm_run_at(qkvg, at->width, act)); /* AF3-24:7 AF3-24:9 */
 }
 
 static void part_bias_grad(fm_run *run, const fm_attention_shape *at, const void *dqkvg,
@@ -209,15 +216,17 @@ static void forward(fm_run *run, const fm_node *node) {
     if (!fm_run_wants_output(run)) {
         return;
     }
+    const void *residual = node->residual < 0 ? NULL : fm_run_input(run, node, IN_X);
     void *y = fm_run_output(run, node, 0);
-    bool is_bare = fm_update_is_bare(node, &at->update);
-    void *update = is_bare ? y : fm_run_workspace_act(run, at->n0 * at->n1 * at->c);
     fm_linear out = out_projection(run, node);
-    fm_call_linear(run, &out, false, update); /* A7:7 A8:6 A13:7 A14:7 AF3-24:11 */
-    if (!is_bare) {
-        const void *residual = node->residual < 0 ? NULL : fm_run_input(run, node, IN_X);
-        fm_call_update(run, node, &at->update, residual, update, y);
+    if (at->update.rate == 0) {
+        out.residual = residual;
+        fm_call_linear(run, &out, false, y); /* A8:6 */
+        return;
     }
+    void *update = fm_run_workspace_act(run, at->n0 * at->n1 * at->c);
+    fm_call_linear(run, &out, false, update); /* A7:7 A13:7 A14:7 AF3-24:11 */
+    fm_call_update(run, node, &at->update, residual, update, y);
 }
 
 /* Gradients of the bias projection; dnormed as told. */
@@ -310,6 +319,7 @@ fm_tensor_ref fm_op_attention(fm_tape *tape, const char *name, fm_axial axial, f
     at->shape = fm_attention_shape_of(axial, fm_tape_tensor(tape, x), weights, dropout);
     fm_node_draws(tape, node);
     assert((z != FM_TENSOR_NONE) == (axial == FM_AXIAL_ROW));
+    fm_attention_assert_zeros(tape, weights, shape->width);
     fm_node_input(tape, node, x, true);
     fm_node_input(tape, node, mask, true);
     fm_node_input(tape, node, z, true);

@@ -21,12 +21,17 @@ fm_attention_shape fm_attention_shape_of(fm_axial axial, const fm_tensor *x,
 /* The core's operands but mask, bias, o and lse. qkvg [n0, n1, 4 width]. */
 fm_attention fm_attention_core(const fm_run *run, const fm_attention_shape *at, const void *qkvg);
 
-/* q k v g of normed [n0, n1, c]; w [4 width, c]; biases [width], each may be NULL. */
+/* q k v g of normed [n0, n1, c]; w [4 width, c]; biases [width], each may be NULL; 3 width zeros
+ * before gate_bias. */
 void fm_attention_project(fm_run *run, const fm_attention_shape *at, const void *normed,
                           const void *w, const void *q_bias, const void *gate_bias, void *qkvg);
 void fm_attention_project_grad(fm_run *run, const fm_attention_shape *at, const void *normed,
                                const void *w, const void *dqkvg, fm_out dnormed, fm_out dw,
                                fm_out dq_bias, fm_out dgate_bias);
+
+/* That there are so many. */
+void fm_attention_assert_zeros(const fm_tape *tape, const fm_attention_weights *weights,
+                               int64_t width);
 
 /* The bias [rows, n_head] of normed [rows, c], w [n_head, c]. */
 fm_linear fm_attention_bias(int64_t rows, int64_t c, int64_t n_head, const void *normed,

@@ -140,6 +140,7 @@ fm_tensor_ref fm_op_attention_project(fm_tape *tape, const char *name, fm_tensor
                                .n1 = in->local[1],
                                .c = in->local[2],
                                .width = weights->n_head * weights->c_head};
+    fm_attention_assert_zeros(tape, weights, at->width);
     fm_node_input(tape, node, x, true);
     fm_node_param(tape, node, weights->norm);
     fm_node_param(tape, node, weights->qkvg);

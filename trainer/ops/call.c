@@ -83,24 +83,32 @@ void fm_call_linear(fm_run *run, const fm_linear *linear, bool relu, void *y) {
     fm_epilogue epilogue = !linear->bias ? FM_EPILOGUE_NONE
                            : relu        ? FM_EPILOGUE_BIAS_RELU
                                          : FM_EPILOGUE_BIAS;
+    assert(!relu || (linear->bias && !linear->residual));
+    const void *bias = linear->bias;
+    if (bias && !run->dry) {
+        bias = fm_run_at(bias, -linear->bias_first, run->kernels->act);
+    }
     fm_call_gemm(run, &(fm_gemm){.m = linear->rows,
                                  .n = linear->c_out,
                                  .k = linear->c_in,
                                  .batch = 1,
                                  .trans_b = true,
                                  .alpha = 1,
+                                 .beta = linear->residual ? 1 : 0,
                                  .a = linear->x,
                                  .b = linear->w,
                                  .c = y,
+                                 .addend = linear->residual,
                                  .lda = linear->ldx,
                                  .ldb = linear->c_in,
                                  .ldc = linear->ldy,
                                  .epilogue = epilogue,
-                                 .bias = linear->bias});
+                                 .bias = bias});
 }
 
-/* dw [c_out, c_in] (+)= dy^T x */
-static void linear_weight_grad(fm_run *run, const fm_linear *linear, const void *dy, fm_out dw) {
+/* dw [c_out, c_in] (+)= dy^T x; dbias (+)= sum of dy's rows */
+static void linear_weight_grad(fm_run *run, const fm_linear *linear, const void *dy, fm_out dw,
+                               fm_out dbias) {
     fm_gemm args = {.m = linear->c_out,
                     .n = linear->c_in,
                     .k = linear->rows,
@@ -118,6 +126,10 @@ static void linear_weight_grad(fm_run *run, const fm_linear *linear, const void 
     if (dw.data) {
         fm_call_gemm(run, &args);
     }
+    if (dbias.data) {
+        fm_call_sum(run, 1, linear->rows, linear->c_out - linear->bias_first, 0, linear->ldy,
+                    fm_run_at(dy, linear->bias_first, run->kernels->act), dbias, true);
+    }
 }
 
 /* dx [rows, c_in] (+)= dy W */
@@ -133,7 +145,11 @@ static void linear_input_grad(fm_run *run, const fm_linear *linear, const void *
                     .c = dx.data,
                     .lda = linear->ldy,
                     .ldb = linear->c_in,
-                    .ldc = linear->ldx};
+                    .ldc = linear->ldx,
+                    .epilogue = linear->x_is_relu ? FM_EPILOGUE_RELU_GRAD : FM_EPILOGUE_NONE,
+                    .relu = linear->x_is_relu ? linear->x : NULL,
+                    .sum = linear->x_dbias};
+    assert(!linear->x_is_relu || (dx.data && dx.beta == FM_WRITE));
     if (dx.data) {
         fm_call_gemm(run, &args);
     }
@@ -141,10 +157,7 @@ static void linear_input_grad(fm_run *run, const fm_linear *linear, const void *
 
 void fm_call_linear_grad(fm_run *run, const fm_linear *linear, const void *dy, fm_out dx, fm_out dw,
                          fm_out dbias) {
-    linear_weight_grad(run, linear, dy, dw);
-    if (dbias.data) {
-        fm_call_sum(run, 1, linear->rows, linear->c_out, 0, linear->ldy, dy, dbias, true);
-    }
+    linear_weight_grad(run, linear, dy, dw, dbias);
     linear_input_grad(run, linear, dy, dx);
 }
 

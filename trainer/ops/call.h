@@ -35,14 +35,22 @@ void fm_call_norm_grad(fm_run *run, const fm_norm *norm, const void *dy, fm_out 
 /* A linear layer y [rows, c_out] = x [rows, c_in] W^T + bias, rows ldx and ldy apart. */
 typedef struct fm_linear {
     int64_t rows, c_in, c_out, ldx, ldy;
-    const void *x, *w, *bias; /* w [c_out, c_in]; bias [c_out] or NULL */
+    const void *x, *w, *bias; /* w [c_out, c_in]; bias [c_out - bias_first] or NULL */
+    /* The bias is that of the outputs from here on; what lies before it in memory is then as many
+     * zeros: a block of fm_params_add_block_after_zeros. */
+    int64_t bias_first;
+    const void *residual; /* added to y, rows ldy apart; may be y; NULL: none. Forward only */
+    /* x is what a ReLU left of a layer's outputs: fm_call_linear_grad goes on through it: dx is the
+     * gradient of those outputs, and x_dbias (acc [c_in]) that of their bias. */
+    bool x_is_relu;
+    fm_out x_dbias;
 } fm_linear;
 
-/* relu: y = max(.., 0), needs a bias. */
+/* relu: y = max(.., 0), needs a bias; not with a residual. */
 void fm_call_linear(fm_run *run, const fm_linear *linear, bool relu, void *y);
 
-/* dy has ldy. dx [rows, c_in] with ldx; dw acc [c_out, c_in]; dbias acc [c_out]. A NULL place is
- * not written. */
+/* dy has ldy. dx [rows, c_in] with ldx; dw acc [c_out, c_in]; dbias acc [c_out - bias_first]. A
+ * NULL place is not written. */
 void fm_call_linear_grad(fm_run *run, const fm_linear *linear, const void *dy, fm_out dx, fm_out dw,
                          fm_out dbias);
 
@@ -56,11 +64,6 @@ typedef struct fm_update {
 
 /* For an update of the shape of x [n0, n1, c]. */
 fm_update fm_update_of(const fm_tensor *x, double rate, fm_shared_axis shared);
-
-/* Neither residual nor dropout: the update is the output, and needs no pass of its own. */
-static inline bool fm_update_is_bare(const fm_node *node, const fm_update *args) {
-    return node->residual < 0 && args->rate == 0;
-}
 
 /* y = residual + keep * update; residual NULL: y = keep * update. y may be either. */
 void fm_call_update(fm_run *run, const fm_node *node, const fm_update *args, const void *residual,

@@ -45,18 +45,18 @@ static fm_linear query_projection(const fm_run *run, const fm_node *node, const 
                        .w = fm_run_param(run, node, P_Q)};
 }
 
-/* Columns [first, first + count) of k v g. */
-static fm_linear projection(const fm_run *run, const fm_node *node, const void *normed,
-                            int64_t first, int64_t count) {
+/* k v and g, which alone has a bias. */
+static fm_linear projection(const fm_run *run, const fm_node *node, const void *normed) {
     const attributes *at = node->attributes;
-    const void *w = fm_run_param(run, node, P_KVG);
     return (fm_linear){.rows = at->n_seq * at->n_res,
                        .c_in = at->c,
-                       .c_out = count,
+                       .c_out = at->kvg,
                        .ldx = at->c,
                        .ldy = at->kvg,
                        .x = normed,
-                       .w = fm_run_at(w, first * at->c, run->kernels->act)};
+                       .w = fm_run_param(run, node, P_KVG),
+                       .bias = fm_run_param(run, node, P_GATE_BIAS),
+                       .bias_first = 2 * at->c_head};
 }
 
 static fm_linear out_projection(const fm_run *run, const fm_node *node, const void *gated) {
@@ -125,19 +125,14 @@ static fm_gate gate_of(const fm_run *run, const fm_node *node, const void *x, vo
 
 static void project(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
-    void *kvg = fm_run_saved(run, node, S_KVG);
     fm_norm normed = norm_m(run, node); /* A19:1 */
     void *mean = fm_run_workspace_act(run, at->n_res * at->c);
     fm_masked_mean mean_args = mean_of(run, node, normed.y);
     fm_call_masked_mean(run, &mean_args, mean);
     fm_linear query = query_projection(run, node, mean);
     fm_call_linear(run, &query, false, fm_run_saved(run, node, S_Q)); /* A19:3 */
-    fm_linear kv = projection(run, node, normed.y, 0, 2 * at->c_head);
-    fm_call_linear(run, &kv, false, kvg); /* A19:2 */
-    fm_linear gate = projection(run, node, normed.y, 2 * at->c_head, at->width);
-    gate.bias = fm_run_param(run, node, P_GATE_BIAS);
-    fm_call_linear(run, &gate, false,
-                   fm_run_at(kvg, 2 * at->c_head, run->kernels->act)); /* A19:4 */
+    fm_linear kvg = projection(run, node, normed.y);
+    fm_call_linear(run, &kvg, false, fm_run_saved(run, node, S_KVG)); /* A19:2 A19:4 */
 }
 
 static void forward(fm_run *run, const fm_node *node) {
@@ -154,14 +149,11 @@ static void forward(fm_run *run, const fm_node *node) {
     spread(run, at, fm_run_saved(run, node, S_O), gated);
     fm_gate gate = gate_of(run, node, gated, gated);
     fm_call_gate(run, &gate);
-    bool residual = node->residual >= 0;
-    void *y = fm_run_output(run, node, 0);
-    void *update = residual ? fm_run_workspace_act(run, rows * at->c) : y;
     fm_linear out = out_projection(run, node, gated);
-    fm_call_linear(run, &out, false, update); /* A19:7 */
-    if (residual) {
-        fm_call_add(run, rows * at->c, fm_run_input(run, node, IN_M), update, y);
+    if (node->residual >= 0) {
+        out.residual = fm_run_input(run, node, IN_M);
     }
+    fm_call_linear(run, &out, false, fm_run_output(run, node, 0)); /* A19:7 */
 }
 
 /* From the update's gradient to that of g (in dkvg) and of o [n_res, width]. */
@@ -193,12 +185,10 @@ static void project_backward(fm_run *run, const fm_node *node, const void *dkvg,
     void *dnormed = fm_run_workspace_act(run, rows * at->c);
     void *mean = fm_run_workspace_act(run, at->n_res * at->c);
     void *dmean = fm_run_workspace_act(run, at->n_res * at->c);
-    fm_linear all = projection(run, node, normed.y, 0, at->kvg);
+    fm_linear all = projection(run, node, normed.y);
     fm_call_linear_grad(run, &all, dkvg, (fm_out){dnormed, FM_WRITE},
-                        fm_run_param_gradient(run, node, P_KVG), (fm_out){0});
-    fm_call_sum(run, 1, rows, at->width, 0, at->kvg,
-                fm_run_at(dkvg, 2 * at->c_head, run->kernels->act),
-                fm_run_param_gradient(run, node, P_GATE_BIAS), true);
+                        fm_run_param_gradient(run, node, P_KVG),
+                        fm_run_param_gradient(run, node, P_GATE_BIAS));
     fm_masked_mean mean_args = mean_of(run, node, normed.y);
     fm_call_masked_mean(run, &mean_args, mean);
     fm_linear query = query_projection(run, node, mean);
@@ -244,6 +234,7 @@ fm_tensor_ref fm_op_global_attention(fm_tape *tape, const char *name, fm_tensor_
                        .c_head = weights->c_head,
                        .width = weights->n_head * weights->c_head};
     at->kvg = 2 * at->c_head + at->width;
+    assert(tape->params->block[weights->gate_bias].zeros >= 2 * at->c_head);
     fm_node_input(tape, node, m, true);
     fm_node_input(tape, node, mask, true);
     const fm_param_ref params[] = {weights->norm,      weights->q,   weights->kvg,

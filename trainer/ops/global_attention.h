@@ -16,7 +16,7 @@ typedef struct fm_global_attention_weights {
     fm_param_ref norm;          /* [2, c] */
     fm_param_ref q;             /* [N_head * c_head, c] */
     fm_param_ref kvg;           /* [2 * c_head + N_head * c_head, c] */
-    fm_param_ref gate_bias;     /* [N_head * c_head] */
+    fm_param_ref gate_bias;     /* [N_head * c_head] after 2 c_head zeros */
     fm_param_ref out, out_bias; /* [c, N_head * c_head], [c] */
     int64_t n_head, c_head;
 } fm_global_attention_weights;

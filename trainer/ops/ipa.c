@@ -80,21 +80,14 @@ static fm_ipa core_of(fm_run *run, const fm_node *node) {
 }
 
 static void forward(fm_run *run, const fm_node *node) {
-    const attributes *at = node->attributes;
     fm_ipa core = core_of(run, node);
     fm_call_ipa(run, &core); /* A22:7-10 */
     if (!fm_run_wants_output(run)) {
         return;
     }
     fm_linear out = out_of(run, node);
-    void *y = fm_run_output(run, node, 0);
-    if (node->residual < 0) {
-        fm_call_linear(run, &out, false, y); /* A22:11 */
-        return;
-    }
-    void *update = fm_run_workspace_act(run, at->n * at->c_s);
-    fm_call_linear(run, &out, false, update);
-    fm_call_add(run, at->n * at->c_s, fm_run_input(run, node, IN_S), update, y);
+    out.residual = node->residual < 0 ? NULL : fm_run_input(run, node, IN_S);
+    fm_call_linear(run, &out, false, fm_run_output(run, node, 0)); /* A22:11 */
 }
 
 static void backward(fm_run *run, const fm_node *node) {

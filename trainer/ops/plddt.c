@@ -50,11 +50,10 @@ static void backward(fm_run *run, const fm_node *node) {
     for (int i = 2; i >= 0; i--) {
         fm_linear layer = layer_of(run, node, i, x[i]);
         fm_out dx = {fm_run_workspace_act(run, at->rows * layer.c_in), FM_WRITE};
+        layer.x_is_relu = i > 0;
+        layer.x_dbias = i ? fm_run_param_gradient(run, node, P_B1 + 2 * i - 2) : (fm_out){0};
         fm_call_linear_grad(run, &layer, dy, dx, fm_run_param_gradient(run, node, P_W1 + 2 * i),
-                            fm_run_param_gradient(run, node, P_B1 + 2 * i));
-        if (i) {
-            fm_call_relu_grad(run, at->rows * at->c, x[i], dx.data, dx);
-        }
+                            i == 2 ? fm_run_param_gradient(run, node, P_B1 + 2 * i) : (fm_out){0});
         dy = dx.data;
     }
     fm_call_norm_grad(run, &norm, dy, fm_run_gradient(run, node, 0),

@@ -107,7 +107,6 @@ static fm_linear transition_layer(const fm_run *run, const fm_node *node, int i,
 }
 
 static void transition_forward(fm_run *run, const fm_node *node) {
-    const transition_attributes *at = node->attributes;
     const void *x = fm_run_input(run, node, 0);
     void *first = fm_run_saved(run, node, S_FIRST), *second = fm_run_saved(run, node, S_SECOND);
     fm_linear layer = transition_layer(run, node, 0, x);
@@ -117,10 +116,9 @@ static void transition_forward(fm_run *run, const fm_node *node) {
     if (!fm_run_wants_output(run)) {
         return;
     }
-    void *update = fm_run_workspace_act(run, at->rows * at->c);
     layer = transition_layer(run, node, 2, second);
-    fm_call_linear(run, &layer, false, update);
-    fm_call_add(run, at->rows * at->c, x, update, fm_run_output(run, node, 0));
+    layer.residual = x;
+    fm_call_linear(run, &layer, false, fm_run_output(run, node, 0));
 }
 
 static void transition_backward(fm_run *run, const fm_node *node) {
@@ -135,12 +133,11 @@ static void transition_backward(fm_run *run, const fm_node *node) {
     for (int i = 2; i >= 0; i--) {
         fm_linear layer = transition_layer(run, node, i, input[i]);
         fm_out dx = i ? (fm_out){hidden[i - 1], FM_WRITE} : fm_run_gradient(run, node, 0);
+        layer.x_is_relu = i > 0;
+        layer.x_dbias = i ? fm_out_at(db, (i - 1) * at->c, acc) : (fm_out){0};
         fm_call_linear_grad(run, &layer, dy, dx, fm_out_at(dw, i * at->c * at->c, acc),
-                            fm_out_at(db, i * at->c, acc));
-        if (i) {
-            fm_call_relu_grad(run, count, input[i], dx.data, dx);
-            dy = dx.data;
-        }
+                            i == 2 ? fm_out_at(db, i * at->c, acc) : (fm_out){0});
+        dy = dx.data;
     }
 }
 

@@ -57,14 +57,13 @@ static void backward(fm_run *run, const fm_node *node) {
     const void *drows = fm_run_at(dy, at->m_elements, run->kernels->act);
     void *dhidden = fm_run_workspace_act(run, at->rows * at->c);
     fm_linear first = first_layer(run, node), second = second_layer(run, node);
+    second.x_is_relu = true;
+    second.x_dbias = fm_run_param_gradient(run, node, P_B1);
     fm_call_linear_grad(run, &second, drows, (fm_out){dhidden, FM_WRITE},
                         fm_run_param_gradient(run, node, P_W2),
                         fm_run_param_gradient(run, node, P_B2));
-    fm_call_relu_grad(run, at->rows * at->c, fm_run_saved(run, node, S_HIDDEN), dhidden,
-                      (fm_out){dhidden, FM_WRITE});
     fm_call_linear_grad(run, &first, dhidden, fm_run_gradient(run, node, IN_FEATURES),
-                        fm_run_param_gradient(run, node, P_W1),
-                        fm_run_param_gradient(run, node, P_B1));
+                        fm_run_param_gradient(run, node, P_W1), (fm_out){0});
     fm_call_axpy(run, at->m_elements, 1.0, dy, fm_run_gradient(run, node, IN_M));
 }
 

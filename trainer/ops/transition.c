@@ -46,14 +46,8 @@ static void forward(fm_run *run, const fm_node *node) {
         return;
     }
     fm_linear second = second_linear(run, node, hidden);
-    void *y = fm_run_output(run, node, 0);
-    if (node->residual < 0) {
-        fm_call_linear(run, &second, false, y); /* A9:3 A15:3 */
-        return;
-    }
-    void *update = fm_run_workspace_act(run, at->rows * at->c);
-    fm_call_linear(run, &second, false, update);
-    fm_call_add(run, at->rows * at->c, x, update, y);
+    second.residual = node->residual < 0 ? NULL : x;
+    fm_call_linear(run, &second, false, fm_run_output(run, node, 0)); /* A9:3 A15:3 */
 }
 
 static void backward(fm_run *run, const fm_node *node) {
@@ -64,15 +58,16 @@ static void backward(fm_run *run, const fm_node *node) {
                                 fm_run_param(run, node, P_NORM));
     void *dhidden = fm_run_workspace_act(run, at->rows * at->hidden);
     fm_linear second = second_linear(run, node, hidden);
+    second.x_is_relu = true;
+    second.x_dbias = fm_run_param_gradient(run, node, P_B1);
     fm_call_linear_grad(run, &second, dy, (fm_out){dhidden, FM_WRITE},
                         fm_run_param_gradient(run, node, P_W2),
                         fm_run_param_gradient(run, node, P_B2));
-    fm_call_relu_grad(run, at->rows * at->hidden, hidden, dhidden, (fm_out){dhidden, FM_WRITE});
     fm_linear first = first_linear(run, node, norm.y);
     fm_out dx = fm_run_gradient(run, node, IN_X);
     fm_out dnormed = fm_call_norm_gradient(run, &norm, dx);
     fm_call_linear_grad(run, &first, dhidden, dnormed, fm_run_param_gradient(run, node, P_W1),
-                        fm_run_param_gradient(run, node, P_B1));
+                        (fm_out){0});
     fm_call_norm_grad(run, &norm, dnormed.data, dx, fm_run_param_gradient(run, node, P_NORM));
 }
 

@@ -11,12 +11,16 @@ fm_status fm_params_init(fm_params *params, int32_t max_param, fm_arena *arena, 
     return params->param && params->block ? FM_OK : fm_arena_full(arena, reterr);
 }
 
-fm_param_ref fm_params_add_block(fm_params *params) {
+fm_param_ref fm_params_add_block_after_zeros(fm_params *params, int64_t zeros) {
     assert(params->n_block < params->max_block);
     params->n_element =
-        (params->n_element + FM_PARAMS_ALIGN - 1) / FM_PARAMS_ALIGN * FM_PARAMS_ALIGN;
-    params->block[params->n_block] = (fm_param_block){.offset = params->n_element};
+        (params->n_element + zeros + FM_PARAMS_ALIGN - 1) / FM_PARAMS_ALIGN * FM_PARAMS_ALIGN;
+    params->block[params->n_block] = (fm_param_block){.offset = params->n_element, .zeros = zeros};
     return params->n_block++;
+}
+
+fm_param_ref fm_params_add_block(fm_params *params) {
+    return fm_params_add_block_after_zeros(params, 0);
 }
 
 int64_t fm_param_count(const fm_param *param) {

@@ -48,6 +48,7 @@ typedef struct fm_param {
 typedef struct fm_param_block {
     int64_t offset; /* elements, a multiple of FM_PARAMS_ALIGN */
     int64_t count;  /* elements */
+    int64_t zeros;  /* elements before it that belong to no block, at least */
 } fm_param_block;
 
 /* Position of a block: what an op holds. */
@@ -75,6 +76,9 @@ FM_MUST_USE fm_status fm_params_init(fm_params *params, int32_t max_param, fm_ar
 
 /* Opens a new block; rows added from now on lie side by side in it. */
 fm_param_ref fm_params_add_block(fm_params *params);
+/* The same with a gap of at least `zeros` elements before it: the bias of a product whose first
+ * outputs have none reads the gap. */
+fm_param_ref fm_params_add_block_after_zeros(fm_params *params, int64_t zeros);
 
 /* Appends *row (its block and offset are filled in) to the newest block. */
 void fm_params_add(fm_params *params, const fm_param *row);

@@ -25,11 +25,25 @@ size_t sum_workspace(int64_t n_a, int64_t n_r, int64_t n_c);
 template <typename T>
 void sum(fm_stream *, int64_t n_a, int64_t n_r, int64_t n_c, const int64_t stride[2], const void *x,
          fm_out y, bool y_is_acc, void *workspace);
+/* x [n_r, n_c], rows ld apart, = 0 where relu is not above 0; y [n_c] (f32; NULL: not wanted) = the
+ * sums of its columns then. Workspace: sum_workspace(1, n_r, n_c). */
+template <typename T>
+void sum_after_relu(fm_stream *, int64_t n_r, int64_t n_c, int64_t ld, const void *relu, void *x,
+                    fm_out y, void *workspace);
 
 /* gemm.cu. gemm_prepare makes the cuBLASLt handle; false when it cannot. */
 bool gemm_prepare(void);
 size_t gemm_workspace(const fm_gemm *);
 template <typename T> void gemm(fm_stream *, const fm_gemm *, void *workspace);
+
+/* linear.cu: RELU_GRAD over many rows of few channels. linear_fits: whether it has this one; then
+ * gemm's workspace is at least linear_workspace. */
+template <typename T> bool linear_fits(const fm_gemm *);
+size_t linear_workspace(const fm_gemm *);
+void linear(fm_stream *, const fm_gemm *, void *workspace);
+/* skinny.cu: products to and from four numbers a row. */
+template <typename T> bool skinny_fits(const fm_gemm *);
+void skinny(fm_stream *, const fm_gemm *);
 
 /* norm.cu */
 template <typename T> void layernorm(fm_stream *, const fm_layernorm *);

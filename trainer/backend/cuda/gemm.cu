@@ -4,7 +4,11 @@
  * operand. Sums are f32 for both tables (TF32 off); split-K only with a reduction in the workspace,
  * never in place. The chosen algorithm is a function of shapes, strides, types and 16-byte
  * alignment alone, and is kept in a table, because asking for it costs more host time than a small
- * product takes. Shapes for which the library has nothing fall to a plain tiled kernel below. */
+ * product takes. Shapes for which the library has nothing fall to a plain tiled kernel below.
+ *
+ * Its own epilogues for the gradient of a ReLU and for bias gradients are not used: on an H200,
+ * DRELU makes a product of 31 us one of 223, BGRADB one of 27 one of 65. A pass over the result
+ * does both (sum_after_relu). */
 #include "trainer/backend/cuda/families.cuh"
 
 #include <cublasLt.h>
@@ -13,12 +17,13 @@
 
 namespace fm_cuda {
 
-enum { GEMM_WORKSPACE = 32 << 20, GEMM_CHOICES = 4096 };
+enum { GEMM_WORKSPACE = 32 << 20, GEMM_CHOICES = 4096, GEMM_CANDIDATES = 8 };
 
 /* What the choice of an algorithm depends on. All bytes are compared: written over zeros. */
 struct gemm_key {
     int64_t m, n, k, batch, lda, ldb, ldc, stride_a, stride_b, stride_c;
-    uint8_t trans_a, trans_b, add, epilogue, is_bf16, c_is_f32, align_a, align_b, align_c, used;
+    uint8_t trans_a, trans_b, add, epilogue, is_bf16, c_is_f32;
+    uint8_t align_a, align_b, align_c, align_d, used;
 };
 
 struct gemm_choice {
@@ -48,8 +53,14 @@ bool gemm_prepare(void) {
     return s->choices && cublasLtCreate(&s->handle) == CUBLAS_STATUS_SUCCESS;
 }
 
+static size_t most_bytes(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
 size_t gemm_workspace(const fm_gemm *g) {
-    return g->m * g->n * g->k * g->batch >= 1 << 22 ? (size_t)GEMM_WORKSPACE : 0;
+    size_t product = g->m * g->n * g->k * g->batch >= 1 << 22 ? (size_t)GEMM_WORKSPACE : 0;
+    if (g->epilogue != FM_EPILOGUE_RELU_GRAD) return product;
+    return most_bytes(product, most_bytes(sum_workspace(1, g->m, g->n), linear_workspace(g)));
 }
 
 /* ---- the plain kernel: 32 x 32 tiles of C, 32 deep in shared memory, four elements a thread ----
@@ -60,6 +71,7 @@ template <typename T, typename C> __global__ void __launch_bounds__(256) plain_k
     const T *a = (const T *)g.a + blockIdx.z * g.stride_a;
     const T *b = (const T *)g.b + blockIdx.z * g.stride_b;
     C *c = (C *)g.c + blockIdx.z * g.stride_c;
+    const C *addend = (const C *)(g.addend ? g.addend : g.c) + blockIdx.z * g.stride_c;
     int64_t row0 = blockIdx.x * (int64_t)32, col0 = blockIdx.y * (int64_t)32;
     int tx = threadIdx.x % 32, ty = threadIdx.x / 32;
     float total[4] = {0, 0, 0, 0};
@@ -86,7 +98,7 @@ template <typename T, typename C> __global__ void __launch_bounds__(256) plain_k
         if (row >= g.m || col >= g.n) continue;
         C *to_c = c + row * g.ldc + col;
         float value = (float)g.alpha * total[i];
-        if (g.beta != 0) value += (float)g.beta * get(*to_c);
+        if (g.beta != 0) value += (float)g.beta * get(addend[row * g.ldc + col]);
         if (g.epilogue != FM_EPILOGUE_NONE) value += get(((const T *)g.bias)[col]);
         if (g.epilogue == FM_EPILOGUE_BIAS_RELU) value = value < 0 ? 0 : value;
         *to_c = to<C>(value);
@@ -101,6 +113,8 @@ template <typename T> static void plain(fm_stream *stream, const fm_gemm *g) {
         part.a = (const T *)g->a + first * g->stride_a;
         part.b = (const T *)g->b + first * g->stride_b;
         part.c = (char *)g->c + (size_t)(first * g->stride_c) * c_bytes;
+        if (g->addend)
+            part.addend = (const char *)g->addend + (size_t)(first * g->stride_c) * c_bytes;
         grid.z = (unsigned)min_size(65535, g->batch - first);
         if (g->c_is_acc) {
             plain_kernel<T, float><<<grid, 256, 0, queue(stream)>>>(part);
@@ -174,7 +188,9 @@ template <typename T> static gemm_key key_of(const fm_gemm *g) {
     key.c_is_f32 = g->c_is_acc || sizeof(T) == 4, key.used = 1;
     key.align_a = alignment(g->a, g->batch, g->stride_a, sizeof(T));
     key.align_b = alignment(g->b, g->batch, g->stride_b, sizeof(T));
-    key.align_c = alignment(g->c, g->batch, g->stride_c, key.c_is_f32 ? 4 : 2);
+    size_t c_bytes = key.c_is_f32 ? 4 : 2;
+    key.align_d = alignment(g->c, g->batch, g->stride_c, c_bytes);
+    key.align_c = alignment(g->addend ? g->addend : g->c, g->batch, g->stride_c, c_bytes);
     return key;
 }
 
@@ -182,7 +198,8 @@ static void set_preference(cublasLtMatmulPreferenceOpaque_t *p, const gemm_key *
                            uint64_t bytes) {
     cublasLtMatmulPreferenceInit(p);
     uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    uint32_t first = key->align_b, second = key->align_a, result = key->align_c;
+    uint32_t first = key->align_b, second = key->align_a, addend = key->align_c,
+             result = key->align_d;
     cublasLtMatmulPreferenceSetAttribute(p, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
                                          sizeof bytes);
     cublasLtMatmulPreferenceSetAttribute(p, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
@@ -191,8 +208,8 @@ static void set_preference(cublasLtMatmulPreferenceOpaque_t *p, const gemm_key *
                                          sizeof first);
     cublasLtMatmulPreferenceSetAttribute(p, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &second,
                                          sizeof second);
-    cublasLtMatmulPreferenceSetAttribute(p, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &result,
-                                         sizeof result);
+    cublasLtMatmulPreferenceSetAttribute(p, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &addend,
+                                         sizeof addend);
     cublasLtMatmulPreferenceSetAttribute(p, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &result,
                                          sizeof result);
 }
@@ -216,23 +233,43 @@ static gemm_choice *place_of(gemm_state *s, const gemm_key *key) {
     return &s->choices[at];
 }
 
+/* The library's first proposal, but for products with a bias over many rows in bf16: there it
+ * proposes tiles of 128 x 256 or 256 x 128, whose bias costs more than they save. Those taken
+ * instead, where proposed at all, need 0.5 to 0.97 of the time (docs/cuda.md). */
+static const cublasLtMatmulHeuristicResult_t *
+best_of(const gemm_key *key, const cublasLtMatmulHeuristicResult_t *result, int found) {
+    enum { MANY_ROWS = 16384 };
+    if (!key->is_bf16 || key->epilogue == FM_EPILOGUE_NONE || key->m < MANY_ROWS) return result;
+    bool is_small = key->n <= 128 && key->k <= 128;
+    uint32_t wanted = is_small ? CUBLASLT_MATMUL_TILE_64x512 : CUBLASLT_MATMUL_TILE_128x128;
+    for (int i = 0; i < found; i++) {
+        uint32_t tile = CUBLASLT_MATMUL_TILE_UNDEFINED;
+        size_t written = 0;
+        cublasStatus_t status = cublasLtMatmulAlgoConfigGetAttribute(
+            &result[i].algo, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile, sizeof tile, &written);
+        if (status == CUBLAS_STATUS_SUCCESS && tile == wanted) return &result[i];
+    }
+    return result;
+}
+
 static gemm_choice choose(const gemm_key *key, gemm_layouts *l, uint64_t bytes) {
     gemm_state *s = state();
     pthread_mutex_lock(&s->lock);
     gemm_choice *place = place_of(s, key);
     if (!place->key.used) {
         cublasLtMatmulPreferenceOpaque_t preference;
-        cublasLtMatmulHeuristicResult_t result;
+        cublasLtMatmulHeuristicResult_t result[GEMM_CANDIDATES];
         int found = 0;
         set_preference(&preference, key, bytes);
-        cublasStatus_t status =
-            cublasLtMatmulAlgoGetHeuristic(s->handle, &l->product, &l->first, &l->second,
-                                           &l->result, &l->result, &preference, 1, &result, &found);
+        cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+            s->handle, &l->product, &l->first, &l->second, &l->result, &l->result, &preference,
+            GEMM_CANDIDATES, result, &found);
         place->key = *key;
         place->found = status == CUBLAS_STATUS_SUCCESS && found > 0;
         if (place->found) {
-            place->algo = result.algo;
-            place->workspace = result.workspaceSize;
+            const cublasLtMatmulHeuristicResult_t *best = best_of(key, result, found);
+            place->algo = best->algo;
+            place->workspace = best->workspaceSize;
         }
         s->count++;
     }
@@ -241,20 +278,39 @@ static gemm_choice choose(const gemm_key *key, gemm_layouts *l, uint64_t bytes) 
     return choice;
 }
 
-template <typename T> void gemm(fm_stream *stream, const fm_gemm *g, void *workspace) {
+/* False: the library has no algorithm for it. */
+template <typename T>
+static bool by_library(fm_stream *stream, const fm_gemm *g, void *workspace, size_t bytes) {
     gemm_layouts l;
     describe<T>(g, &l);
     gemm_key key = key_of<T>(g);
-    size_t bytes = workspace ? gemm_workspace(g) : 0;
     gemm_choice choice = choose(&key, &l, bytes);
     float alpha = (float)g->alpha, beta = (float)g->beta;
-    if (choice.found && choice.workspace <= bytes) {
-        cublasStatus_t status = cublasLtMatmul(
-            state()->handle, &l.product, &alpha, g->b, &l.first, g->a, &l.second, &beta, g->c,
-            &l.result, g->c, &l.result, &choice.algo, workspace, bytes, queue(stream));
-        if (status == CUBLAS_STATUS_SUCCESS) return;
+    return choice.found && choice.workspace <= bytes &&
+           cublasLtMatmul(state()->handle, &l.product, &alpha, g->b, &l.first, g->a, &l.second,
+                          &beta, g->addend ? g->addend : g->c, &l.result, g->c, &l.result,
+                          &choice.algo, workspace, bytes, queue(stream)) == CUBLAS_STATUS_SUCCESS;
+}
+
+template <typename T> void gemm(fm_stream *stream, const fm_gemm *g, void *workspace) {
+    fm_gemm product = *g;
+    bool is_grad = g->epilogue == FM_EPILOGUE_RELU_GRAD;
+    assert(is_grad || !g->sum.data);
+    if (is_grad) {
+        assert(g->batch == 1 && g->beta == 0 && !g->c_is_acc && g->relu);
+        product.epilogue = FM_EPILOGUE_NONE;
     }
-    plain<T>(stream, g);
+    if (skinny_fits<T>(g)) {
+        skinny(stream, g);
+        return;
+    }
+    if (linear_fits<T>(g) && (workspace || !g->sum.data)) {
+        linear(stream, g, workspace);
+        return;
+    }
+    if (!by_library<T>(stream, &product, workspace, workspace ? gemm_workspace(g) : 0))
+        plain<T>(stream, &product);
+    if (is_grad) sum_after_relu<T>(stream, g->m, g->n, g->ldc, g->relu, g->c, g->sum, workspace);
 }
 
 #define INSTANTIATE(T) template void gemm<T>(fm_stream *, const fm_gemm *, void *);

@@ -120,16 +120,24 @@ void axpy_device(fm_stream *stream, int64_t n, const double *alpha, const void *
     each(stream, n, [=] __device__(int64_t i) { put(out + i, y.beta, (float)*alpha * in[i]); });
 }
 
-/* ---- sums: rows in chunks, a thread a channel; the chunks' sums then in order ---- */
+/* ---- sums: chunks of rows by tiles of columns, the chunks' sums then in order ----
+ *
+ * A thread takes a pack of columns of every lanes-th row, SUM_BATCH rows in flight, and the block
+ * adds its lanes in order through shared memory. How rows are divided depends on the shape alone.
+ * What a few blocks can do is done without partial sums. */
+
+enum { SUM_THREADS = 256, SUM_BATCH = 8, SUM_BLOCKS = 132 * 8, SUM_CHUNKS = 512 };
+enum { SUM_SMALL = 1 << 18 }; /* elements that are summed in one launch */
 
 static int64_t sum_chunks(int64_t n_a, int64_t n_r, int64_t n_c) {
-    int64_t wanted = (int64_t)132 * 2048 / max_size(1, n_a * n_c);
-    return max_size(1, min_size(min_size(1024, n_r / 16), wanted));
+    if (n_r * n_c <= SUM_SMALL) return 1;
+    int64_t blocks = min_size(n_a * n_r * n_c / (SUM_THREADS * SUM_BATCH * 8), SUM_BLOCKS);
+    return max_size(1, min_size(blocks / (n_a * divide_up(n_c, 256)), min_size(n_r, SUM_CHUNKS)));
 }
 
 size_t sum_workspace(int64_t n_a, int64_t n_r, int64_t n_c) {
-    if (n_c == 1) return 0;
-    return (size_t)(n_a * n_c * sum_chunks(n_a, n_r, n_c)) * sizeof(float);
+    int64_t chunks = n_c == 1 ? 1 : sum_chunks(n_a, n_r, n_c);
+    return chunks == 1 ? 0 : (size_t)(n_a * n_c * chunks) * sizeof(float);
 }
 
 template <typename T, typename Y>
@@ -144,47 +152,112 @@ __global__ void sum_line_kernel(int64_t n_r, int64_t stride_a, int64_t stride_r,
     if (threadIdx.x == 0) put(y + blockIdx.x, beta, (float)total);
 }
 
-/* V channels a thread. */
-template <typename T, int V>
-static void sum_chunked(fm_stream *stream, int64_t n_a, int64_t n_r, int64_t n_c,
-                        const int64_t stride[2], const T *x, int64_t chunks, float *partial) {
-    int64_t stride_a = stride[0], stride_r = stride[1], rows = divide_up(n_r, chunks);
-    int64_t packs = n_c / V;
-    each(stream, n_a * chunks * packs, [=] __device__(int64_t i) {
-        int64_t c = i % packs * V, chunk = i / packs % chunks, a = i / packs / chunks;
-        const T *in = x + a * stride_a + c;
-        int64_t end = min_size(n_r, (chunk + 1) * rows);
-        double total[V] = {};
-#pragma unroll 4
-        for (int64_t r = chunk * rows; r < end; r++) {
-            float v[V];
-            load<T, V>(in + r * stride_r, v);
+struct sum_shape {
+    int64_t n_a, n_r, n_c, stride_a, stride_r;
+    int64_t chunks;
+    int tile, tiles; /* packs of columns in a block, blocks side by side */
+};
+
+/* Sums of one chunk: y[(chunk * n_a + a) * n_c + c]. relu: x is first made 0 where relu is not
+ * above 0, in memory too. */
+template <typename T, int V, typename Y>
+__global__ void __launch_bounds__(SUM_THREADS)
+    sum_kernel(sum_shape s, T *x, const T *relu, Y *y, fm_beta beta) {
+    __shared__ float shared[SUM_THREADS * V];
+    int lanes = SUM_THREADS / s.tile, lane = threadIdx.x / s.tile, at = threadIdx.x % s.tile;
+    int64_t chunk = blockIdx.x / s.tiles, c0 = blockIdx.x % s.tiles * (int64_t)(s.tile * V);
+    int64_t a = blockIdx.y, c = c0 + at * V, rows = divide_up(s.n_r, s.chunks);
+    int64_t first = chunk * rows, end = min_size(s.n_r, first + rows);
+    T *in = x + a * s.stride_a + c;
+    const T *gate = relu + (relu ? c : 0);
+    float total[V] = {};
+    if (lane < lanes && c < s.n_c) {
+        for (int64_t r = first + lane; r < end; r += SUM_BATCH * lanes) {
+            pack<T, V> v[SUM_BATCH];
 #pragma unroll
-            for (int k = 0; k < V; k++)
-                total[k] += (double)v[k];
+            for (int b = 0; b < SUM_BATCH; b++)
+                if (r + b * lanes < end)
+                    v[b] = *(const pack<T, V> *)(in + (r + b * lanes) * s.stride_r);
+#pragma unroll
+            for (int b = 0; b < SUM_BATCH; b++) {
+                if (r + b * lanes >= end) continue;
+                float value[V];
+#pragma unroll
+                for (int k = 0; k < V; k++)
+                    value[k] = get(v[b].at[k]);
+                if (relu) {
+                    float above[V];
+                    load<T, V>(gate + (r + b * lanes) * s.stride_r, above);
+#pragma unroll
+                    for (int k = 0; k < V; k++)
+                        value[k] = above[k] > 0 ? value[k] : 0;
+                    store<T, V>(in + (r + b * lanes) * s.stride_r, value);
+                }
+#pragma unroll
+                for (int k = 0; k < V; k++)
+                    total[k] += value[k];
+            }
         }
+    }
 #pragma unroll
-        for (int k = 0; k < V; k++)
-            partial[(chunk * n_a + a) * n_c + c + k] = (float)total[k];
-    });
+    for (int k = 0; k < V; k++)
+        shared[k * SUM_THREADS + threadIdx.x] = total[k];
+    __syncthreads();
+    int i = threadIdx.x;
+    if (i >= s.tile * V || c0 + i >= s.n_c) return;
+    const float *mine = shared + i % V * SUM_THREADS + i / V;
+    double sum = 0;
+    for (int l = 0; l < lanes; l++)
+        sum += (double)mine[l * s.tile];
+    if (y) put(y + (chunk * s.n_a + a) * s.n_c + c0 + i, beta, (float)sum);
+}
+
+template <typename T, int V, typename Y>
+static void sum_as(fm_stream *stream, sum_shape s, T *x, const T *relu, Y *y, fm_beta beta) {
+    int64_t packs = divide_up(s.n_c, V), most = s.chunks == 1 ? 8 : 32;
+    s.tiles = (int)divide_up(packs, most);
+    s.tile = (int)divide_up(packs, s.tiles);
+    dim3 grid((unsigned)(s.tiles * s.chunks), (unsigned)s.n_a);
+    sum_kernel<T, V, Y><<<grid, SUM_THREADS, 0, queue(stream)>>>(s, x, relu, y, beta);
+    FM_LAUNCHED();
+}
+
+template <typename T, typename Y>
+static void sum_rows(fm_stream *stream, const sum_shape *s, T *x, const T *relu, Y *y,
+                     fm_beta beta) {
+    if (is_aligned(x) && is_aligned(relu) && is_whole<T>(s->n_c) && is_whole<T>(s->stride_a) &&
+        is_whole<T>(s->stride_r)) {
+        sum_as<T, vector_of<T>(), Y>(stream, *s, x, relu, y, beta);
+    } else {
+        sum_as<T, 1, Y>(stream, *s, x, relu, y, beta);
+    }
+}
+
+/* x is written only where there is a relu. */
+template <typename T, typename Y>
+static void sum_in_chunks(fm_stream *stream, const sum_shape *s, T *x, const T *relu, Y *y,
+                          fm_beta beta, float *partial) {
+    if (s->chunks == 1) {
+        sum_rows<T, Y>(stream, s, x, relu, y, beta);
+        return;
+    }
+    int64_t n = s->n_a * s->n_c;
+    sum_rows<T, float>(stream, s, x, relu, partial, FM_WRITE);
+    if (y) finish_partials<Y>(stream, partial, s->chunks, n, n, y, beta);
 }
 
 template <typename T, typename Y>
 static void sum_into(fm_stream *stream, int64_t n_a, int64_t n_r, int64_t n_c,
                      const int64_t stride[2], const T *x, Y *y, fm_beta beta, float *partial) {
+    assert(n_a <= 65535 || n_c == 1);
     if (n_c == 1) {
         sum_line_kernel<<<(unsigned)n_a, 256, 0, queue(stream)>>>(n_r, stride[0], stride[1], x, y,
                                                                   beta);
         FM_LAUNCHED();
         return;
     }
-    int64_t chunks = sum_chunks(n_a, n_r, n_c);
-    if (is_aligned(x) && is_whole<T>(n_c) && is_whole<T>(stride[0]) && is_whole<T>(stride[1])) {
-        sum_chunked<T, vector_of<T>()>(stream, n_a, n_r, n_c, stride, x, chunks, partial);
-    } else {
-        sum_chunked<T, 1>(stream, n_a, n_r, n_c, stride, x, chunks, partial);
-    }
-    finish_partials<Y>(stream, partial, chunks, n_a * n_c, n_a * n_c, y, beta);
+    sum_shape s = {n_a, n_r, n_c, stride[0], stride[1], sum_chunks(n_a, n_r, n_c), 0, 0};
+    sum_in_chunks<T, Y>(stream, &s, (T *)x, NULL, y, beta, partial);
 }
 
 template <typename T>
@@ -198,24 +271,39 @@ void sum(fm_stream *stream, int64_t n_a, int64_t n_r, int64_t n_c, const int64_t
     }
 }
 
-/* 32 values and 8 slices of the partials a block: reads along the values are coalesced, the slices
- * shorten the chain of one thread; slices are added in order. */
 template <typename T>
-__global__ void __launch_bounds__(256)
+void sum_after_relu(fm_stream *stream, int64_t n_r, int64_t n_c, int64_t ld, const void *relu,
+                    void *x, fm_out y, void *workspace) {
+    sum_shape s = {1, n_r, n_c, 0, ld, sum_chunks(1, n_r, n_c), 0, 0};
+    sum_in_chunks<T, float>(stream, &s, (T *)x, (const T *)relu, (float *)y.data, y.beta,
+                            (float *)workspace);
+}
+
+/* 32 values and up to 32 slices of the partials a block: reads along the values are coalesced, the
+ * slices and eight reads in flight shorten the chain of one thread; slices are added in order. */
+enum { FINISH_SLICES = 32, FINISH_BATCH = 8 };
+
+template <typename T>
+__global__ void __launch_bounds__(32 * FINISH_SLICES)
     finish_kernel(const float *partial, int64_t count, int64_t stride, int64_t n, T *dst,
                   fm_beta beta) {
-    __shared__ double slice[8][32];
+    __shared__ double slice[FINISH_SLICES][32];
     int64_t i = blockIdx.x * (int64_t)32 + threadIdx.x;
+    int slices = blockDim.y;
     double total = 0;
-    if (i < n) {
-#pragma unroll 4
-        for (int64_t p = threadIdx.y; p < count; p += 8)
-            total += (double)partial[p * stride + i];
+    for (int64_t p = threadIdx.y; i < n && p < count; p += FINISH_BATCH * slices) {
+        float v[FINISH_BATCH];
+#pragma unroll
+        for (int b = 0; b < FINISH_BATCH; b++)
+            v[b] = p + b * slices < count ? partial[(p + b * slices) * stride + i] : 0;
+#pragma unroll
+        for (int b = 0; b < FINISH_BATCH; b++)
+            total += (double)v[b];
     }
     slice[threadIdx.y][threadIdx.x] = total;
     __syncthreads();
     if (threadIdx.y > 0 || i >= n) return;
-    for (int k = 1; k < 8; k++)
+    for (int k = 1; k < slices; k++)
         total += slice[k][threadIdx.x];
     put(dst + i, beta, (float)total);
 }
@@ -223,7 +311,8 @@ __global__ void __launch_bounds__(256)
 template <typename T>
 void finish_partials(fm_stream *stream, const float *partial, int64_t count, int64_t stride,
                      int64_t n, T *dst, fm_beta beta) {
-    dim3 threads(32, 8);
+    int64_t slices = min_size(FINISH_SLICES, max_size(1, divide_up(count, FINISH_BATCH)));
+    dim3 threads(32, (unsigned)slices);
     finish_kernel<<<(unsigned)divide_up(n, 32), threads, 0, queue(stream)>>>(partial, count, stride,
                                                                              n, dst, beta);
     FM_LAUNCHED();
@@ -238,6 +327,8 @@ void finish_partials(fm_stream *stream, const float *partial, int64_t count, int
     template void axpy<T>(fm_stream *, int64_t, double, const void *, fm_out);                     \
     template void sum<T>(fm_stream *, int64_t, int64_t, int64_t, const int64_t *, const void *,    \
                          fm_out, bool, void *);                                                    \
+    template void sum_after_relu<T>(fm_stream *, int64_t, int64_t, int64_t, const void *, void *,  \
+                                    fm_out, void *);                                               \
     template void finish_partials<T>(fm_stream *, const float *, int64_t, int64_t, int64_t, T *,   \
                                      fm_beta);
 INSTANTIATE(float)

@@ -1,15 +1,21 @@
 /* body/gemm.h: matrix products through OpenBLAS, and their epilogues. */
 #include "trainer/backend/cpu/body/real.h"
 
+/* A product that is added to something is made apart: the addend may be C itself, and the sum has
+ * the bits of a product and an addition. */
 static size_t gemm_workspace(const fm_gemm *args) {
-    (void)args;
-    return 0;
+    return args->addend ? (size_t)(args->m * args->ldc) * sizeof(real) : 0;
 }
 
 static void gemm_epilogue(const fm_gemm *g, real *c) {
-    const real *bias = g->bias;
+    const real *bias = g->bias, *relu = g->relu;
     for (int64_t row = 0; row < g->m; row++) {
         real *line = c + row * g->ldc;
+        if (g->epilogue == FM_EPILOGUE_RELU_GRAD) {
+            for (int64_t i = 0; i < g->n; i++)
+                line[i] = relu[row * g->ldc + i] > 0 ? line[i] : 0;
+            continue;
+        }
         for (int64_t i = 0; i < g->n; i++)
             line[i] += bias[i];
         if (g->epilogue == FM_EPILOGUE_BIAS_RELU)
@@ -18,13 +24,28 @@ static void gemm_epilogue(const fm_gemm *g, real *c) {
     }
 }
 
+static void gemm_add(const fm_gemm *g, const real *addend, const real *product, real *c) {
+    for (int64_t row = 0; row < g->m; row++)
+        for (int64_t i = 0; i < g->n; i++)
+            c[row * g->ldc + i] =
+                (real)g->beta * addend[row * g->ldc + i] + product[row * g->ldc + i];
+}
+
 static void gemm(fm_stream *stream, const fm_gemm *g, void *workspace) {
-    (void)stream, (void)workspace;
+    bool is_grad = g->epilogue == FM_EPILOGUE_RELU_GRAD;
+    assert(!is_grad || (g->batch == 1 && g->beta == 0 && g->relu));
+    assert((is_grad || !g->sum.data) && (!g->addend || g->epilogue != FM_EPILOGUE_BIAS_RELU));
     for (int64_t b = 0; b < g->batch; b++) {
-        real *c = (real *)g->c + b * g->stride_c;
+        real *c = (real *)g->c + b * g->stride_c, *product = g->addend ? workspace : c;
         REAL_GEMM(g->trans_a, g->trans_b, g->m, g->n, g->k, (real)g->alpha,
                   (const real *)g->a + b * g->stride_a, g->lda,
-                  (const real *)g->b + b * g->stride_b, g->ldb, (real)g->beta, c, g->ldc);
-        if (g->epilogue != FM_EPILOGUE_NONE) gemm_epilogue(g, c);
+                  (const real *)g->b + b * g->stride_b, g->ldb, g->addend ? 0 : (real)g->beta,
+                  product, g->ldc);
+        if (g->epilogue != FM_EPILOGUE_NONE) gemm_epilogue(g, product);
+        if (g->addend) gemm_add(g, (const real *)g->addend + b * g->stride_c, product, c);
+    }
+    if (g->sum.data) {
+        int64_t stride[2] = {0, g->ldc};
+        sum(stream, 1, g->m, g->n, stride, g->c, g->sum, true, workspace);
     }
 }
