@@ -43,9 +43,9 @@ bool attention_mma_takes(const fm_attention *, const fm_attention_grad *grad);
 size_t attention_mma_layout(const fm_attention *, bool backward, void *base, attention_space *ret);
 void attention_mma(fm_stream *, const fm_attention *, void *workspace);
 /* attention_wgmma.cu: the forward of shapes that attention_mma takes, of more than 64 queries and
- * keys; the bias gathered. */
+ * keys. `planes`: place for the bias by heads, attention_space's bias. */
 bool attention_wgmma_takes(const fm_attention *);
-void attention_wgmma(fm_stream *, const fm_attention *, const attention_space *);
+void attention_wgmma(fm_stream *, const fm_attention *, void *planes);
 void attention_mma_grad(fm_stream *, const fm_attention *, const fm_attention_grad *,
                         void *workspace);
 

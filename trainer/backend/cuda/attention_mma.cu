@@ -4,7 +4,6 @@
  * in tiles of 64, two tiles in flight (cp.async). Softmax is online, in f32, in units of log2; the
  * gate is applied at the store. Traffic: q g o once, k v once for each query tile (from L2). */
 #include "trainer/backend/cuda/attention_mma.cuh"
-#include "trainer/backend/cuda/bulk.cuh"
 
 namespace fm_cuda {
 
@@ -180,7 +179,6 @@ __global__ void __launch_bounds__(64)
     int i = (int)(blockIdx.x * 64 + threadIdx.x), lane = i % 32, part = i / 32 % 4;
     int column = i / 128 % columns, strip = i / 128 / columns % strips;
     int group = i / 128 / columns / strips;
-    let_next_begin();
     if (group >= a.n_group) return;
     const bf16 *from = (const bf16 *)a.bias + group * a.bias_stride[0];
     bias_place place(strip, column, part, lane);
@@ -247,11 +245,11 @@ void attention_pack_bias(fm_stream *stream, const fm_attention *a, const attenti
 void attention_mma(fm_stream *stream, const fm_attention *a, void *workspace) {
     attention_space space;
     attention_mma_layout(a, false, workspace, &space);
-    if (a->bias) attention_pack_bias(stream, a, &space, false);
     if (attention_wgmma_takes(a)) {
-        attention_wgmma(stream, a, &space);
+        attention_wgmma(stream, a, space.bias);
         return;
     }
+    if (a->bias) attention_pack_bias(stream, a, &space, false);
     unsigned blocks = (unsigned)(a->n_group * a->n_batch * a->n_head * divide_up(a->n_query, TILE));
     if (a->c_head <= 16) {
         mma_forward<16><<<blocks, TILE_THREADS, 0, queue(stream)>>>(*a, space);

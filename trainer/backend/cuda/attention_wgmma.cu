@@ -3,12 +3,18 @@
  *
  * A block of two warp groups takes 128 queries of one head, 16 a warp, for `per` batches one after
  * another, and walks their keys in tiles of 128: k and v in two stages of shared memory, filled by
- * the copy engine while the other one is used. The gathered bias of up to 256 keys is read once and
- * stays for all batches; of more keys it comes with each tile. Logits are one product of the group,
- * softmax is online in f32, the weights are packed in registers and are the left side of the
- * product with v. That product is 8 columns wider than v: the columns are ones and give the sums of
- * the weights. Two blocks share a multiprocessor, so that exponentials of one group, which bound
- * this kernel (16 a clock), run beside products and copies of the others.
+ * the copy engine while the other one is used. Logits are one product of the group, softmax is
+ * online in f32, the weights are packed in registers and are the left side of the product with v.
+ * Two blocks share a multiprocessor, so that exponentials of one group run beside products and
+ * copies of the others. What bounds the kernel are the instructions between the products, about
+ * seven for an element; so the products do what they can:
+ *
+ *     bias    a term of the logits: a diagonal of 1 / scale, in registers, times the bias in
+ *             shared memory. As a bf16 number 1 / scale is exact for c_head 16 and off by 1.07e-4
+ *             for 8 and 32; scales that are off by more than 2^-12 are not taken. The bias of up
+ *             to 256 keys is read once and stays for all batches; of more keys it comes with each
+ *             tile.
+ *     sums    of the weights: the product with v is 8 columns wider than v; those columns are ones.
  *
  * A warp's 16 queries, their gate, and its output, which takes the gate's place, come and go
  * without regard to the other warps. A masked key's logit is MASKED: exp gives 0 as the finite
@@ -25,6 +31,7 @@ enum {
     QUERIES = WARPS * 16, /* of a block */
     KEYS = 128,           /* of a tile */
     STAGES = 2,
+    FETCHER = 4, /* the warp that fetches keys and values: of the group that comes second */
     FORWARD_THREADS = WARPS * 32,
     PLACES = 512 /* of 16 bytes, for barriers and bits of valid keys */
 };
@@ -33,17 +40,16 @@ static const float MASKED = -1e9f;
 
 /* What a launch needs. */
 struct forward_call {
-    box_map q, k, v, g, o;
-    const uint4 *bias; /* gathered (attention_mma.cuh), or NULL */
+    box_map q, k, v, g, o, bias;
     const bf16 *mask;
     float *lse;
     int64_t mask_stride[3];
     int n_query, n_key, n_head, n_batch;
-    int tiles;           /* of keys */
-    int blocks;          /* of queries */
-    int per, shares;     /* batches of a block, blocks that share a (group, head, queries) */
-    int columns, strips; /* of the gathered bias */
-    float scale, slope;  /* logit_units */
+    int tiles;         /* of keys */
+    int blocks;        /* of queries */
+    int per, shares;   /* batches of a block, blocks that share a (group, head, queries) */
+    float slope;       /* of logits in units of products: the power is of two */
+    uint16_t diagonal; /* bf16: 1 / scale */
     bool is_gated;
 };
 
@@ -56,39 +62,39 @@ template <int C, bool BIASED> struct forward_space {
     static constexpr int PLACES_THERE = PACKED ? 48 : PLACES;
     static constexpr int BARRIERS = 4 * STAGES + 2 * WARPS, BITS = (BARRIERS + 1) / 2;
 
-    uint4 bias[BIASED ? STAGES : 1][BIASED ? WARPS * 256 : 64];
+    bf16 bias[BIASED ? STAGES : 0][GROUPS][KEYS / 64][GROUP_ROWS * 64];
     bf16 k[STAGES][KEYS * C], v[STAGES][KEYS * C];
     bf16 q[WARPS][16 * C], g[WARPS][16 * C]; /* g: then the output */
     bf16 ones[16 * C];
     uint4 places[PACKED ? 0 : PLACES];
 
-    __device__ uint4 *place(int i) {
+    __device__ uint4 *place(unsigned i) {
         if constexpr (PACKED) return (uint4 *)(ones + tile_at<C>(i % 16, 1 + i / 16));
         return places + i;
     }
-    __device__ uint32_t barrier(int i) {
+    __device__ uint32_t barrier(unsigned i) {
         return shared_address(place(i / 2)) + i % 2 * 8;
     }
-    __device__ uint32_t has_k(int stage) {
+    __device__ uint32_t has_k(unsigned stage) {
         return barrier(stage);
     }
-    __device__ uint32_t has_v(int stage) {
+    __device__ uint32_t has_v(unsigned stage) {
         return barrier(STAGES + stage);
     }
-    __device__ uint32_t free_k(int stage) {
+    __device__ uint32_t free_k(unsigned stage) {
         return barrier(2 * STAGES + stage);
     }
-    __device__ uint32_t free_v(int stage) {
+    __device__ uint32_t free_v(unsigned stage) {
         return barrier(3 * STAGES + stage);
     }
-    __device__ uint32_t has_q(int warp) {
+    __device__ uint32_t has_q(unsigned warp) {
         return barrier(4 * STAGES + warp);
     }
-    __device__ uint32_t has_g(int warp) {
+    __device__ uint32_t has_g(unsigned warp) {
         return barrier(4 * STAGES + WARPS + warp);
     }
     /* Bit i: key i of the step's tile counts. */
-    __device__ uint4 *bits(int step) {
+    __device__ uint4 *bits(unsigned step) {
         return place(BITS + step);
     }
 };
@@ -96,7 +102,6 @@ template <int C, bool BIASED> struct forward_space {
 /* Where a block is. */
 struct forward_place {
     int group, head, first_query, first, end; /* batches [first, end) */
-    int plane;
 };
 
 __device__ inline forward_place forward_place_of(const forward_call &a) {
@@ -109,7 +114,6 @@ __device__ inline forward_place forward_place_of(const forward_call &a) {
     p.first = i % a.shares * a.per;
     p.end = min(p.first + a.per, a.n_batch);
     p.group = i / a.shares;
-    p.plane = p.group * a.n_head + p.head;
     return p;
 }
 
@@ -120,7 +124,7 @@ __device__ inline void find_bits(const forward_call &a, const forward_place &p,
     int lane = threadIdx.x % 32, words = a.tiles * (KEYS / 32);
     for (int batch = p.first + (int)threadIdx.x / 32; batch < p.end; batch += WARPS) {
         const bf16 *mask = a.mask + p.group * a.mask_stride[0] + batch * a.mask_stride[1];
-        int step = (batch - p.first) * a.tiles;
+        unsigned step = (unsigned)((batch - p.first) * a.tiles);
         uint32_t any = 0;
         for (int is_again = a.mask == NULL; is_again < 2 && !any; is_again++) { /* without mask */
             for (int first = 0; first < words; first += 8) {
@@ -137,7 +141,7 @@ __device__ inline void find_bits(const forward_call &a, const forward_place &p,
                     uint32_t word = __ballot_sync(0xffffffffu, is_valid[i]);
                     any |= word;
                     if (lane == 0 && first + i < words)
-                        ((uint32_t *)space.bits(step + (first + i) / 4))[i % 4] = word;
+                        ((uint32_t *)space.bits(step + (unsigned)(first + i) / 4))[i % 4] = word;
                 }
             }
         }
@@ -146,14 +150,15 @@ __device__ inline void find_bits(const forward_call &a, const forward_place &p,
 
 /* A tile of a batch, the step-th of the block. */
 struct forward_step {
-    int step, batch, tile;
+    unsigned step;
+    int batch, tile;
 
-    __device__ int stage() const {
+    __device__ unsigned stage() const {
         return step % STAGES;
     }
     /* How often its stage was filled before, modulo 2: what to wait for. */
     __device__ uint32_t turn() const {
-        return (uint32_t)step / STAGES & 1;
+        return step / STAGES & 1;
     }
     __device__ forward_step next(int tiles) const {
         bool is_last = tile == tiles - 1;
@@ -161,40 +166,40 @@ struct forward_step {
     }
 };
 
-/* Starts the copy of a step's keys. One thread, as the next; they wait until the step that had the
- * stage before is done with it. */
+/* Starts the copies of a step's keys, and of its bias where that is not there yet. One thread, as
+ * the next; they wait until the step that had the stage before is done with it. */
 template <int C, bool BIASED>
 __device__ inline void fetch_keys(const forward_call &a, const forward_place &p,
                                   forward_space<C, BIASED> &space, const forward_step &at) {
-    uint32_t barrier = space.has_k(at.stage());
+    constexpr uint32_t BYTES = KEYS * C * sizeof(bf16), BIAS_BYTES = KEYS * QUERIES * sizeof(bf16);
+    unsigned stage = at.stage();
+    uint32_t barrier = space.has_k(stage);
     if (at.batch >= p.end) return;
-    if (at.step >= STAGES) barrier_wait(space.free_k(at.stage()), at.turn() ^ 1);
-    barrier_expect(barrier, KEYS * C * sizeof(bf16));
-    box_load(shared_address(space.k[at.stage()]), a.k, {at.tile * KEYS, p.head, at.batch, p.group},
+    if (at.step >= STAGES) barrier_wait(space.free_k(stage), at.turn() ^ 1);
+    bool with_bias = BIASED && (a.tiles > STAGES || at.step < (unsigned)a.tiles);
+    barrier_expect(barrier, BYTES + (with_bias ? BIAS_BYTES : 0));
+    box_load(shared_address(space.k[stage]), a.k, {at.tile * KEYS, p.head, at.batch, p.group},
              barrier);
+    if (!with_bias) return;
+#pragma unroll 1
+    for (int i = 0; i < GROUPS * KEYS / 64; i++) {
+        int group = i / (KEYS / 64), part = i % (KEYS / 64);
+        box_load(
+            shared_address(space.bias[stage][group][part]), a.bias,
+            {p.first_query + group * GROUP_ROWS, p.head, p.group, 0, at.tile * KEYS + part * 64},
+            barrier);
+    }
 }
 
-/* The same of its values, and of its bias where that is not there yet. */
 template <int C, bool BIASED>
 __device__ inline void fetch_values(const forward_call &a, const forward_place &p,
                                     forward_space<C, BIASED> &space, const forward_step &at) {
-    constexpr uint32_t TILE_BYTES = KEYS * C * sizeof(bf16);
     uint32_t barrier = space.has_v(at.stage());
     if (at.batch >= p.end) return;
     if (at.step >= STAGES) barrier_wait(space.free_v(at.stage()), at.turn() ^ 1);
-    bool with_bias = BIASED && (a.tiles > STAGES || at.step < a.tiles);
-    int first_strip = p.first_query / 16, strips = min((int)WARPS, a.strips - first_strip);
-    uint32_t part = (uint32_t)min(2, a.columns - 2 * at.tile) * 2048;
-    barrier_expect(barrier, TILE_BYTES + (with_bias ? part * (uint32_t)strips : 0));
+    barrier_expect(barrier, KEYS * C * sizeof(bf16));
     box_load(shared_address(space.v[at.stage()]), a.v, {at.tile * KEYS, p.head, at.batch, p.group},
              barrier);
-    if (!with_bias) return;
-    int64_t strip = (int64_t)p.plane * a.strips + first_strip;
-    const uint4 *from = a.bias + (strip * a.columns + 2 * at.tile) * 128;
-#pragma unroll 1
-    for (int i = 0; i < strips; i++)
-        bulk_load(shared_address(&space.bias[a.tiles == 1 ? 0 : at.stage()][i * 256]),
-                  from + i * a.columns * 128, part, barrier);
 }
 
 /* A warp's queries; its gate. One lane. */
@@ -219,6 +224,11 @@ __device__ inline void fetch_gate(const forward_call &a, const forward_place &p,
              {p.first_query + warp * 16, p.head, batch, p.group}, space.has_g(warp));
 }
 
+/* Has the operand ready before what follows. */
+__device__ inline void pin_rows(uint32_t (&a)[4]) {
+    asm volatile("" : "+r"(a[0]), "+r"(a[1]), "+r"(a[2]), "+r"(a[3]));
+}
+
 /* The A operand of a warp's 16 queries. */
 template <int C>
 __device__ inline void read_queries(uint32_t (&a)[(C + 15) / 16][4], const bf16 *rows) {
@@ -232,19 +242,43 @@ __device__ inline void read_queries(uint32_t (&a)[(C + 15) / 16][4], const bf16 
     }
 }
 
-/* s = s * scale + the bias of 16 rows and 128 keys. */
-__device__ inline void add_bias(float (&s)[KEYS / 8][4], float scale, const uint4 *bias) {
+/* s = diagonal times the bias of the group's 64 queries: each warp's own 16 rows of it. */
+__device__ inline void start_with_bias(float (&s)[KEYS / 8][4], uint16_t diagonal, uint64_t bias) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, g = lane / 4, t = lane % 4;
+    uint32_t pair = g / 2 == t ? (uint32_t)diagonal << g % 2 * 16 : 0, rows[4][4];
 #pragma unroll
-    for (int j = 0; j < KEYS / 16; j++) {
-        uint4 part = bias[j * 32 + threadIdx.x % 32];
-        const uint32_t words[4] = {part.x, part.y, part.z, part.w};
+    for (int k = 0; k < 4; k++) {
+        rows[k][0] = rows[k][3] = k == warp ? pair : 0;
+        rows[k][1] = rows[k][2] = 0;
+        pin_rows(rows[k]);
+    }
+    products_begin();
 #pragma unroll
-        for (int w = 0; w < 4; w++) {
-            float *pair = &s[2 * j + w / 2][w % 2 * 2];
-            pair[0] = pair[0] * scale + low_half(words[w]);
-            pair[1] = pair[1] * scale + high_half(words[w]);
+    for (int k = 0; k < 4; k++)
+        wgmma<MN_MAJOR>(s, rows[k], operand_after(bias, 16 * 64 * k), k > 0);
+}
+
+/* s = the logits of the group's queries, over the scale. */
+template <int C, bool BIASED>
+__device__ inline void make_logits(const forward_call &a, forward_space<C, BIASED> &space,
+                                   unsigned stage, float (&s)[KEYS / 8][4]) {
+    int warp = threadIdx.x / 32;
+    uint32_t q[(C + 15) / 16][4];
+    uint64_t keys = tile_operand<C, K_MAJOR>(space.k[stage]);
+    if constexpr (BIASED) {
+        const bf16 *bias = space.bias[a.tiles == 1 ? 0 : stage][warp / 4][0];
+        start_with_bias(s, a.diagonal, tile_operand<64, MN_MAJOR>(bias, GROUP_ROWS * 64));
+        if (C >= 16) { /* registers for the diagonal, then for the queries */
+            products_commit();
+            products_wait<0>(s);
         }
     }
+    read_queries<C>(q, space.q[warp]);
+    products_begin();
+#pragma unroll
+    for (int k = 0; k < (C + 15) / 16; k++)
+        wgmma<K_MAJOR>(s, q[k], operand_after(keys, 16 * k), BIASED || k > 0);
+    products_commit();
 }
 
 __device__ inline bool are_full(const uint4 &bits) {
@@ -286,6 +320,14 @@ __device__ inline void raise_maximum(const float (&s)[KEYS / 8][4], float slope,
     }
 }
 
+/* The operand `rows` rows further on in v, and as much nearer to the one tile of ones. */
+template <int C> __device__ inline uint64_t values_after(uint64_t values, int rows) {
+    uint32_t low = (uint32_t)values, high = (uint32_t)(values >> 32), on = (uint32_t)(rows * C / 8);
+    if (C == 8) high -= on;
+    low += C == 8 ? on : on - (on << 16);
+    return (uint64_t)high << 32 | low;
+}
+
 /* o (+)= weights of half `part` of the tile times its values; ones stand in columns C to C + 7. */
 template <int C, int PARTS>
 __device__ inline void add_values(float (&o)[C / 8 + 1][4], float (&s)[KEYS / 8][4], int part,
@@ -301,15 +343,13 @@ __device__ inline void add_values(float (&o)[C / 8 + 1][4], float (&s)[KEYS / 8]
             for (int i = 0; i < 4; i++)
                 s[n][i] = power(s[n][i] * slope - shift[i / 2]);
         accumulator_rows(p[k], s, part * STEPS + k);
-        asm volatile("" : "+r"(p[k][0]), "+r"(p[k][1]), "+r"(p[k][2]), "+r"(p[k][3]));
+        pin_rows(p[k]);
     }
     products_begin();
 #pragma unroll
     for (int k = 0; k < STEPS; k++) {
-        /* 16 rows on in v, and as much nearer to the one tile of ones */
-        constexpr int64_t ROWS = 2 * C, NEARER = ROWS << (C == 8 ? 32 : 16);
-        wgmma<MN_MAJOR>(o, p[k], values + (uint64_t)((part * STEPS + k) * (ROWS - NEARER)),
-                        !is_first || part + k > 0);
+        int rows = 16 * (part * STEPS + k);
+        wgmma<MN_MAJOR>(o, p[k], values_after<C>(values, rows), !is_first || part + k > 0);
     }
     products_commit();
 }
@@ -356,6 +396,7 @@ __device__ inline void finish_batch(const forward_call &a, const forward_place &
     const float inverse[2] = {reciprocal(o[C / 8][0]), reciprocal(o[C / 8][2])};
     /* of chunk n: this, chunks exchanged; 8 rows further on: the same */
     uint32_t first = shared_address(space.g[warp] + tile_at<C>(g, 0) + 2 * t);
+    asm volatile("" : "+r"(first)); /* made here, not kept through the walk */
     if (a.is_gated) {
         barrier_wait(space.has_g(warp), (uint32_t)(batch - p.first) & 1);
 #pragma unroll
@@ -402,6 +443,8 @@ __device__ inline void forward_begin(const forward_call &a, const forward_place 
             barrier_init(space.free_v(i), WARPS);
         }
         barriers_publish();
+        fetch_values(a, p, space, first);
+        if (BIASED) wait_for_previous(); /* which may be split_heads */
         fetch_keys(a, p, space, first);
         fetch_keys(a, p, space, first.next(a.tiles));
     }
@@ -411,16 +454,21 @@ __device__ inline void forward_begin(const forward_call &a, const forward_place 
         barriers_publish();
         fetch_queries(a, p, space, p.first);
     }
-    if (threadIdx.x == 0) {
-        if (BIASED) wait_for_previous();
-        fetch_values(a, p, space, {0, p.first, 0});
-    }
     __syncwarp();
     if (threadIdx.x < 16 * 8)
         space.ones[tile_at<C>(threadIdx.x / 8, 0) + threadIdx.x % 8] = to<bf16>(1.0f);
     find_bits(a, p, space);
     tiles_publish();
     __syncthreads();
+}
+
+/* The groups of a block take turns in making powers, the first one first: else both come to them
+ * together, and to the products together. */
+__device__ inline void take_turn(int group) {
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"((int)FORWARD_THREADS) : "memory");
+}
+__device__ inline void give_turn(int group) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(2 - group), "n"((int)FORWARD_THREADS) : "memory");
 }
 
 template <int C, bool BIASED>
@@ -431,54 +479,59 @@ __global__ void __launch_bounds__(FORWARD_THREADS, 2)
     forward_place p = forward_place_of(a);
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     forward_begin(a, p, space);
-    float o[C / 8 + 1][4], shift[2];
-    forward_step at = {0, p.first, 0};
-    while (at.batch < p.end) {
-        uint32_t q[(C + 15) / 16][4];
-        float s[KEYS / 8][4];
-        int stage = at.stage();
-        bool is_first = at.tile == 0, is_last = at.tile == a.tiles - 1;
-        forward_step next = at.next(a.tiles);
-        if (is_first) barrier_wait(space.has_q(warp), (uint32_t)(at.batch - p.first) & 1);
-        read_queries<C>(q, space.q[warp]);
-        barrier_wait(space.has_k(stage), at.turn());
-        uint64_t keys = tile_operand<C, K_MAJOR>(space.k[stage]);
-        uint64_t values =
-            tile_operand<C, MN_MAJOR>(space.v[stage], (int)(space.ones - space.v[stage]));
-        products_begin();
-#pragma unroll
-        for (int k = 0; k < (C + 15) / 16; k++)
-            wgmma<K_MAJOR>(s, q[k], operand_after(keys, 16 * k), k > 0);
-        products_commit();
-        if (lane == 0) {
-            if (is_last) fetch_queries(a, p, space, at.batch + 1);
-            if (is_first) fetch_gate(a, p, space, at.batch);
-            if (warp == 0) fetch_values(a, p, space, next);
+    unsigned step = 0, steps = (unsigned)((p.end - p.first) * a.tiles);
+    if (warp >= 4) give_turn(1);
+    for (int batch = p.first; batch < p.end; batch++) {
+        float o[C / 8 + 1][4], shift[2];
+        barrier_wait(space.has_q(warp), (uint32_t)(batch - p.first) & 1);
+        for (int tile = 0; tile < a.tiles; tile++, step++) {
+            forward_step at = {step, batch, tile};
+            float s[KEYS / 8][4];
+            unsigned stage = at.stage();
+            bool is_first = tile == 0;
+            barrier_wait(space.has_k(stage), at.turn());
+            make_logits(a, space, stage, s);
+            if (lane == 0) {
+                if (tile == a.tiles - 1) fetch_queries(a, p, space, batch + 1);
+                if (is_first) fetch_gate(a, p, space, batch);
+                if (warp == FETCHER) fetch_values(a, p, space, at.next(a.tiles));
+            }
+            __syncwarp();
+            products_wait<0>(s);
+            if (lane == 0) barrier_arrive(space.free_k(stage));
+            uint4 bits = *space.bits(step);
+            if (!are_full(bits)) mask_keys(s, bits);
+            raise_maximum(s, a.slope, is_first, o, shift);
+            uint64_t values =
+                tile_operand<C, MN_MAJOR>(space.v[stage], (int)(space.ones - space.v[stage]));
+            barrier_wait(space.has_v(stage), at.turn());
+            take_turn(warp / 4);
+            products_pin(s);
+            products_pin(o);
+            add_values<C, 2>(o, s, 0, a.slope, shift, is_first, values);
+            add_values<C, 2>(o, s, 1, a.slope, shift, is_first, values);
+            if (warp < 4 || step + 1 < steps) give_turn(warp / 4);
+            if (threadIdx.x == FETCHER * 32)
+                fetch_keys(a, p, space, at.next(a.tiles).next(a.tiles));
+            __syncwarp();
+            products_wait<0>(o);
+            if (lane == 0) barrier_arrive(space.free_v(stage));
         }
-        __syncwarp();
-        products_wait<0>(s);
-        if (lane == 0) barrier_arrive(space.free_k(stage));
-        barrier_wait(space.has_v(stage), at.turn());
-        if (BIASED) add_bias(s, a.scale, &space.bias[a.tiles == 1 ? 0 : stage][warp * 256]);
-        uint4 bits = *space.bits(at.step);
-        if (!are_full(bits)) mask_keys(s, bits);
-        raise_maximum(s, a.slope, is_first, o, shift);
-        products_pin(o);
-        add_values<C, 2>(o, s, 0, a.slope, shift, is_first, values);
-        add_values<C, 2>(o, s, 1, a.slope, shift, is_first, values);
-        if (threadIdx.x == 0) fetch_keys(a, p, space, next.next(a.tiles));
-        __syncwarp();
-        products_wait<0>(o);
-        if (lane == 0) barrier_arrive(space.free_v(stage));
-        if (is_last) finish_batch(a, p, space, at.batch, o, shift);
-        at = next;
+        finish_batch(a, p, space, batch, o, shift);
     }
     if (lane == 0) stores_wait();
 }
 
+/* Whether a bias can come through a diagonal of bf16 numbers. */
+static bool is_round_scale(double scale) {
+    double rounded = (double)__bfloat162float(__float2bfloat16_rn((float)(1 / scale)));
+    return fabs(rounded * scale - 1) < 1.0 / 4096;
+}
+
 bool attention_wgmma_takes(const fm_attention *a) {
     int64_t tiles = divide_up(a->n_key, KEYS);
-    return a->n_query > GROUP_ROWS && a->n_key > GROUP_ROWS && tiles <= 16 && a->mask_value >= 1e4;
+    return a->n_query > GROUP_ROWS && a->n_key > GROUP_ROWS && tiles <= 16 &&
+           a->mask_value >= 1e4 && (!a->bias || is_round_scale(a->scale));
 }
 
 /* How many blocks share the batches of a (group, head, queries): the fewest rounds of blocks, each
@@ -500,8 +553,75 @@ box_map attention_boxes(const fm_attention *a, const void *base, const fm_attent
     return make_boxes(base, extent, stride, c, box_rows);
 }
 
+/* The bias by heads, [group, head, query, ld], H heads and eight keys a thread. */
+template <int H>
+__global__ void __launch_bounds__(64) split_heads(fm_attention a, bf16 *planes, int ld) {
+    let_next_begin();
+    int chunks = ld / 8, i = (int)(blockIdx.x * 64 + threadIdx.x), chunk = i % chunks;
+    int query = i / chunks % (int)a.n_query, group = i / chunks / (int)a.n_query;
+    if (group >= a.n_group) return;
+    const bf16 *from = (const bf16 *)a.bias + group * a.bias_stride[0] + query * a.bias_stride[2];
+    pack<bf16, H> in[8];
+#pragma unroll
+    for (int e = 0; e < 8; e++) {
+        int key = chunk * 8 + e;
+        in[e] = {};
+        if (key < a.n_key) in[e] = *(const pack<bf16, H> *)(from + key * a.bias_stride[3]);
+    }
+#pragma unroll
+    for (int head = 0; head < H; head++) {
+        pack<bf16, 8> out;
+#pragma unroll
+        for (int e = 0; e < 8; e++)
+            out.at[e] = in[e].at[head];
+        int64_t row = ((int64_t)group * H + head) * a.n_query + query;
+        *(pack<bf16, 8> *)(planes + row * ld + chunk * 8) = out;
+    }
+}
+
+/* The same, an element a thread. */
+static void split_each(fm_stream *stream, const fm_attention *args, bf16 *planes, int64_t ld) {
+    fm_attention a = *args;
+    each(stream, a.n_group * a.n_query * a.n_key * a.n_head, [=] __device__(int64_t index) {
+        int64_t head = index % a.n_head, key = index / a.n_head % a.n_key;
+        int64_t query = index / a.n_head / a.n_key % a.n_query;
+        int64_t group = index / a.n_head / a.n_key / a.n_query;
+        planes[((group * a.n_head + head) * a.n_query + query) * ld + key] =
+            ((const bf16 *)a.bias)[group * a.bias_stride[0] + head * a.bias_stride[1] +
+                                   query * a.bias_stride[2] + key * a.bias_stride[3]];
+    });
+}
+
+/* Boxes of 64 queries by 64 keys of the bias: as it is where its keys lie side by side, else after
+ * its heads are split; whether they were. */
+static bool prepare_bias(fm_stream *stream, const fm_attention *a, void *planes, box_map *ret) {
+    const int64_t extent[5] = {a->n_key, a->n_query, a->n_head, a->n_group, 1};
+    const int64_t *given = a->bias_stride, heads = a->n_head, ld = round_up(a->n_key, 8);
+    int64_t chunks = a->n_group * a->n_query * ld / 8;
+    if (given[3] == 1 && given[0] % 8 == 0 && given[1] % 8 == 0 && given[2] % 8 == 0 &&
+        is_aligned(a->bias)) {
+        const int64_t stride[4] = {given[2], given[1], given[0], 0};
+        *ret = make_boxes(a->bias, extent, stride, 64, 64);
+        return false;
+    }
+    const int64_t stride[4] = {ld, a->n_query * ld, heads * a->n_query * ld, 0};
+    *ret = make_boxes(planes, extent, stride, 64, 64);
+    bool is_together = (heads == 4 || heads == 8) && given[0] % heads == 0 && given[1] == 1 &&
+                       given[2] % heads == 0 && given[3] % heads == 0 && chunks < 1 << 30 &&
+                       (uintptr_t)a->bias % (size_t)(2 * heads) == 0;
+    if (!is_together) {
+        split_each(stream, a, (bf16 *)planes, ld);
+        return true;
+    }
+    (heads == 4 ? split_heads<4>
+                : split_heads<8>)<<<(unsigned)divide_up(chunks, 64), 64, 0, queue(stream)>>>(
+        *a, (bf16 *)planes, (int)ld);
+    FM_LAUNCHED();
+    return true;
+}
+
 template <int C, bool BIASED>
-static void forward_run(fm_stream *stream, const fm_attention *a, const attention_space *places) {
+static void forward_run(fm_stream *stream, const fm_attention *a, void *planes) {
     typedef forward_space<C, BIASED> space;
     static_assert(sizeof(space) <= 113 << 10, "two blocks share a multiprocessor");
     forward_call call = {};
@@ -511,16 +631,14 @@ static void forward_run(fm_stream *stream, const fm_attention *a, const attentio
     if (a->g) call.g = attention_boxes(a, a->g, a->g_stride, a->n_query, C, 16);
     call.o = attention_boxes(a, a->o, a->o_stride, a->n_query, C, 16);
     call.is_gated = a->g != NULL;
-    call.bias = (const uint4 *)places->bias, call.mask = (const bf16 *)a->mask;
-    call.lse = (float *)a->lse;
+    call.mask = (const bf16 *)a->mask, call.lse = (float *)a->lse;
     for (int i = 0; i < 3; i++)
         call.mask_stride[i] = a->mask_stride[i];
     call.n_query = (int)a->n_query, call.n_key = (int)a->n_key;
     call.n_head = (int)a->n_head, call.n_batch = (int)a->n_batch;
     call.tiles = (int)divide_up(a->n_key, KEYS), call.blocks = (int)divide_up(a->n_query, QUERIES);
-    call.columns = (int)(places->ld_bias / TILE), call.strips = (int)(places->ld_bias_t / 16);
-    call.scale = BIASED ? (float)a->scale : 1.0f;
-    call.slope = BIASED ? LOG2E : (float)a->scale * LOG2E;
+    call.slope = (float)a->scale * LOG2E;
+    call.diagonal = __bfloat16_as_ushort(__float2bfloat16_rn((float)(1 / a->scale)));
     int64_t combinations = a->n_group * a->n_head * call.blocks;
     int64_t most = (space::PLACES_THERE - space::BITS) / call.tiles;
     call.shares = choose_shares(combinations, a->n_batch, most);
@@ -530,17 +648,18 @@ static void forward_run(fm_stream *stream, const fm_attention *a, const attentio
                                               (int)sizeof(space));
     assert(failed == cudaSuccess);
     (void)failed;
+    bool early = BIASED && prepare_bias(stream, a, planes, &call.bias);
     launch_after(stream, kernel, (unsigned)(combinations * call.shares), FORWARD_THREADS,
-                 sizeof(space), BIASED, call);
+                 sizeof(space), early, call);
 }
 
-void attention_wgmma(fm_stream *stream, const fm_attention *a, const attention_space *space) {
+void attention_wgmma(fm_stream *stream, const fm_attention *a, void *planes) {
     if (a->c_head <= 8) {
-        (a->bias ? forward_run<8, true> : forward_run<8, false>)(stream, a, space);
+        (a->bias ? forward_run<8, true> : forward_run<8, false>)(stream, a, planes);
     } else if (a->c_head <= 16) {
-        (a->bias ? forward_run<16, true> : forward_run<16, false>)(stream, a, space);
+        (a->bias ? forward_run<16, true> : forward_run<16, false>)(stream, a, planes);
     } else {
-        (a->bias ? forward_run<32, true> : forward_run<32, false>)(stream, a, space);
+        (a->bias ? forward_run<32, true> : forward_run<32, false>)(stream, a, planes);
     }
 }
 

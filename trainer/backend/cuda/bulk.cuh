@@ -56,14 +56,14 @@ __device__ inline void barrier_wait(uint32_t barrier, uint32_t parity) {
 
 /* The first element of a box; counted, not in bytes. */
 struct box_place {
-    int row, at2, at3, at4;
+    int row, at2, at3, at4, column = 0;
 };
 
 __device__ inline void box_load(uint32_t to_shared, const box_map &boxes, const box_place &p,
                                 uint32_t barrier) {
     asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3, %4, %5, %6}], [%7];" ::"r"(to_shared),
-                 "l"(&boxes.map), "r"(0), "r"(p.row), "r"(p.at2), "r"(p.at3), "r"(p.at4),
+                 "l"(&boxes.map), "r"(p.column), "r"(p.row), "r"(p.at2), "r"(p.at3), "r"(p.at4),
                  "r"(barrier)
                  : "memory");
 }
@@ -82,7 +82,7 @@ __device__ inline void box_store(const box_map &boxes, const box_place &p, uint3
     asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group "
                  "[%0, {%1, %2, %3, %4, %5}], [%6];\n"
                  "cp.async.bulk.commit_group;" ::"l"(&boxes.map),
-                 "r"(0), "r"(p.row), "r"(p.at2), "r"(p.at3), "r"(p.at4), "r"(from_shared)
+                 "r"(p.column), "r"(p.row), "r"(p.at2), "r"(p.at3), "r"(p.at4), "r"(from_shared)
                  : "memory");
 }
 /* Until shared memory of this thread's stores may be written again. */

@@ -79,7 +79,8 @@ template <int C, major M> __device__ inline uint64_t tile_operand(const bf16 *ti
 
 /* The operand that begins `elements` (a multiple of 8) further on. */
 __device__ inline uint64_t operand_after(uint64_t operand, int elements) {
-    return operand + (uint64_t)(elements / 8);
+    uint32_t low = (uint32_t)operand + (uint32_t)(elements / 8);
+    return (operand >> 32 << 32) | low;
 }
 
 /* wgmma<MA, MB>(d, a, b, add): d = A B, or d += A B with `add`; A, B by descriptors.
