@@ -1,8 +1,8 @@
 /* triangle_block.cu: triangle multiplication as a whole (A11, A12), forward, in three launches:
  *
  *     front     LayerNorm, the projections of a and b, their gates and mask: z to a and b,
- *               channel-major. A warp takes 32 rows as the product's columns, so that a lane's
- *               accumulators are eight neighbouring rows of a channel: 16-byte stores, no exchange.
+ *               channel-major. The rows of z are the product's columns, in an order that makes
+ *               eight neighbouring rows of a channel a lane's accumulators: 16-byte stores.
  *     product   over k, a matrix for each channel (cuBLASLt)
  *     back      x, channel-major, to y: LayerNorm, output projection, gate (projected again from z,
  *               which is read for the residual anyway), dropout, residual
@@ -10,11 +10,12 @@
  * So memory sees z twice, a, b and x written and read, and y. Other shapes, and f32, are composed
  * of the table's other entries. */
 #include "trainer/backend/cuda/triangle_block.cuh"
+#include "trainer/backend/cuda/wgmma.cuh"
 #include "trainer/backend/triangle_block.h"
 
 namespace fm_cuda {
 
-enum { FRONT_THREADS = 512, FRONT_ROWS = 32 };
+enum { FRONT_THREADS = 512, FRONT_ROWS = FRONT_THREADS / GROUP_THREADS * GROUP_ROWS };
 
 static const size_t GEMM_SPACE = (size_t)32 << 20; /* for the product, first in the workspace */
 
@@ -50,102 +51,128 @@ __device__ inline void draw_keep(const front_args &f) {
     }
 }
 
-/* The front's weight in shared memory as a lane reads it: for each 16 rows, chunk group i and step
- * h, 16 bytes a lane, which are the first operand of the product. */
-template <int C> __device__ inline void operand_load(uint32_t *to, const bf16 *w) {
-    for (int n = threadIdx.x; n < 4 * C * (C / 8); n += FRONT_THREADS) {
-        int row = n / (C / 8), chunk = n % (C / 8), lane = row % 8 * 4 + chunk % 4;
-        uint4 from = *(const uint4 *)(w + n * 8);
-        uint32_t *at = to + ((row / 16 * (C / 32) + chunk / 4) * 64 + lane) * 4 + row / 8 % 2;
-        at[0] = from.x, at[2] = from.y, at[128] = from.z, at[130] = from.w;
+template <int C> struct front_space {
+    bf16 five[4 * C * C], z[FRONT_ROWS * C]; /* tiles of 64 rows and 64 columns */
+    float norm[2 * C], bias[4 * C];
+};
+
+/* The weight of 32 channels of an operand is a tile's 64 rows: eight of p, the same eight of its
+ * gate, and so on, so that the accumulators of a channel and of its gate are the same lane's. */
+template <int C> __device__ inline void paired_load(bf16 *to, const bf16 *w) {
+    constexpr int CHUNKS = C / 8;
+    for (int n = threadIdx.x; n < 4 * C * CHUNKS; n += FRONT_THREADS) {
+        int chunk = n % CHUNKS, row = n / CHUNKS, group = row / 64, line = row % 64;
+        int channel = group * 32 + line / 16 * 8 + line % 8, gate = line / 8 % 2;
+        int from = channel / C * 2 * C + channel % C + gate * C;
+        copy_async(to + group * 64 * C + chunk / 8 * 64 * 64 + tile_at<64>(line, chunk % 8),
+                   w + from * C + chunk * 8, true);
     }
 }
 
-/* acc[4 tiles of 8 rows] += w[16 channels from `row`] z^T. */
+/* A warp's 16 of its group's 64 rows of z, normalised, to the group's tile. Row 8 (q / 2) + 2 i +
+ * q % 2 of 32 becomes line 8 i + q. */
 template <int C>
-__device__ inline void project(float (&acc)[4][4], const uint32_t *w, int row,
-                               const uint32_t (&z)[4][C / 8]) {
-    const uint4 *at = (const uint4 *)w + row / 16 * (C / 32) * 64 + threadIdx.x % 32;
+__device__ inline void front_operand(const front_args &f, const float *norm, int64_t first,
+                                     bf16 *tile) {
+    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, warp = threadIdx.x % GROUP_THREADS / 32;
+    uint32_t z[2][C / 8];
+    float mean[2], rstd[2];
 #pragma unroll
-    for (int s = 0; s < C / 16; s++) {
-        uint4 four = at[s * 32];
-        uint32_t a[4] = {four.x, four.y, four.z, four.w};
+    for (int half = 0; half < 2; half++)
+        row_load<C>(z[half], f.z + (first + warp * 16 + half * 8 + g) * C);
 #pragma unroll
-        for (int j = 0; j < 4; j++)
-            mma(acc[j], a, z[j][2 * s], z[j][2 * s + 1]);
-    }
-}
-
-/* 32 rows from `first`: 16 channels of an operand at a time. Row 8 (q / 2) + 2 j + q % 2 is column
- * q of tile j. */
-template <int C>
-__device__ inline void front_rows(const front_args &f, const uint32_t *w, const float *bias,
-                                  const float *norm, int64_t first) {
-    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    uint32_t z[4][C / 8];
-#pragma unroll
-    for (int j = 0; j < 4; j++)
-        row_load<C>(z[j], f.z + (first + mixed(g, j)) * C);
-    uint4 mask = *(const uint4 *)(f.mask + first + 8 * t);
-    const uint32_t masks[4] = {mask.x, mask.y, mask.z, mask.w};
-    float mean[4], rstd[4];
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        row_statistics(z[j], f.eps, &mean[j], &rstd[j]);
-        if (t == 0) f.statistics[first + mixed(g, j)] = make_float2(mean[j], rstd[j]);
+    for (int half = 0; half < 2; half++) {
+        row_statistics(z[half], f.eps, &mean[half], &rstd[half]);
+        if (t == 0)
+            f.statistics[first + warp * 16 + half * 8 + g] = make_float2(mean[half], rstd[half]);
     }
     rows_normalise<C>(z, norm, mean, rstd);
-    bf16 *to = f.packed + g * f.rows + first + 8 * t;
-#pragma unroll 1
-    for (int channel = 0; channel < 2 * C; channel += 16, to += 16 * f.rows) {
-        int row = channel < C ? channel : channel + C; /* of pa or pb; the gate's is C further */
-        float p[4][4], gate[4][4];
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
+    for (int half = 0; half < 2; half++) {
+        int row = warp * 16 + half * 8 + g, r = row % 32;
+        int line = row / 32 * 32 + (r >> 1 & 3) * 8 + (r >> 3) * 2 + (r & 1);
 #pragma unroll
-            for (int e = 0; e < 4; e++) {
-                p[j][e] = bias[row + g + e / 2 * 8];
-                gate[j][e] = bias[row + C + g + e / 2 * 8];
-            }
+        for (int i = 0; i < C / 32; i++) {
+            int chunk = t + 4 * i;
+            *(uint4 *)(tile + chunk / 8 * 64 * 64 + tile_at<64>(line, chunk % 8)) = make_uint4(
+                z[half][4 * i], z[half][4 * i + 1], z[half][4 * i + 2], z[half][4 * i + 3]);
         }
-        project<C>(p, w, row, z);
-        project<C>(gate, w, row + C, z);
-        uint32_t out[2][4];
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            float2 factor = unpack_two(masks[j]);
-#pragma unroll
-            for (int half = 0; half < 2; half++)
-                out[half][j] =
-                    pack_two(factor.x * quick_sigmoid(gate[j][2 * half]) * p[j][2 * half],
-                             factor.y * quick_sigmoid(gate[j][2 * half + 1]) * p[j][2 * half + 1]);
-        }
-#pragma unroll
-        for (int half = 0; half < 2; half++)
-            *(uint4 *)(to + half * 8 * f.rows) =
-                make_uint4(out[half][0], out[half][1], out[half][2], out[half][3]);
     }
 }
 
-template <int C> constexpr int front_bytes() {
-    return 4 * C * C * (int)sizeof(bf16) + 6 * C * (int)sizeof(float);
+__device__ inline void group_barrier(void) {
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + (int)threadIdx.x / GROUP_THREADS),
+                 "n"((int)GROUP_THREADS)
+                 : "memory");
+}
+
+/* A group's 64 rows from `first`, 32 channels of an operand at a time. */
+template <int C>
+__device__ inline void front_rows(const front_args &f, const front_space<C> *space,
+                                  const bf16 *tile, int64_t first) {
+    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, warp = threadIdx.x % GROUP_THREADS / 32;
+    uint4 masks[2] = {*(const uint4 *)(f.mask + first + 8 * t),
+                      *(const uint4 *)(f.mask + first + 32 + 8 * t)};
+    uint64_t z = tile_operand<64, K_MAJOR>(tile), w = tile_operand<64, K_MAJOR>(space->five);
+    bf16 *to = f.packed + (warp * 8 + g) * f.rows + first + 8 * t;
+#pragma unroll 1
+    for (int group = 0; group < 2 * C / 32; group++, to += 32 * f.rows) {
+        int row = group * 32 + (group * 32 < C ? 0 : C) + warp * 8 + g;
+        float d[8][4], p = space->bias[row], gate = space->bias[row + C];
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            d[i][0] = d[i][1] = p, d[i][2] = d[i][3] = gate;
+        products_pin(d);
+        products_begin();
+#pragma unroll
+        for (int s = 0; s < C / 16; s++) {
+            int step = s / 4 * 64 * 64 + s % 4 * 16;
+            wgmma<K_MAJOR, K_MAJOR>(d, operand_after(w, group * 64 * C + step),
+                                    operand_after(z, step), true);
+        }
+        products_commit();
+        products_wait<0>(d);
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const uint32_t factors[4] = {masks[half].x, masks[half].y, masks[half].z,
+                                         masks[half].w};
+            uint32_t out[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const float(&e)[4] = d[4 * half + i];
+                float2 factor = unpack_two(factors[i]);
+                out[i] = pack_two(factor.x * quick_sigmoid(e[2]) * e[0],
+                                  factor.y * quick_sigmoid(e[3]) * e[1]);
+            }
+            *(uint4 *)(to + 32 * half) = make_uint4(out[0], out[1], out[2], out[3]);
+        }
+    }
 }
 
 template <int C>
 __global__ void __launch_bounds__(FRONT_THREADS, 1) mma_triangle_front(const front_args f) {
     extern __shared__ __align__(1024) char shared[];
-    uint32_t *w = (uint32_t *)shared;
-    float *bias = (float *)(w + 2 * C * C), *norm = bias + 4 * C;
-    operand_load<C>(w, f.five);
-    floats_load(bias, f.bias, 4 * C);
-    floats_load(norm, f.norm, 2 * C);
+    front_space<C> *space = (front_space<C> *)shared;
+    int group = threadIdx.x / GROUP_THREADS;
+    bf16 *tile = space->z + group * GROUP_ROWS * C;
+    int64_t step = (int64_t)gridDim.x * FRONT_ROWS, at = (int64_t)blockIdx.x * FRONT_ROWS;
+    rows_prefetch<C>(f.z + at * C, FRONT_ROWS, C, threadIdx.x);
+    paired_load<C>(space->five, f.five);
+    copies_commit();
+    floats_load(space->bias, f.bias, 4 * C);
+    floats_load(space->norm, f.norm, 2 * C);
     if (f.keep) draw_keep(f);
+    copies_wait<0>();
+    tiles_publish();
     __syncthreads();
-    constexpr int WARPS = FRONT_THREADS / 32;
-    int64_t step = (int64_t)gridDim.x * WARPS * FRONT_ROWS;
-    int64_t first = ((int64_t)blockIdx.x * WARPS + threadIdx.x / 32) * FRONT_ROWS;
-    for (; first < f.rows; first += step)
-        front_rows<C>(f, w, bias, norm, first);
+    for (; at < f.rows; at += step) {
+        if (at + step < f.rows) rows_prefetch<C>(f.z + (at + step) * C, FRONT_ROWS, C, threadIdx.x);
+        front_operand<C>(f, space->norm, at + group * GROUP_ROWS, tile);
+        tiles_publish();
+        group_barrier();
+        front_rows<C>(f, space, tile, at + group * GROUP_ROWS);
+        group_barrier();
+    }
 }
 
 /* ---- back ------------------------------------------------------------------------------------ */
@@ -226,16 +253,21 @@ template <int C>
 __global__ void __launch_bounds__(BACK_THREADS, 2) mma_triangle_back(const back_args k) {
     extern __shared__ __align__(1024) char shared[];
     back_space<C> *space = (back_space<C> *)shared;
+    int64_t step = (int64_t)gridDim.x * BACK_ROWS, at = (int64_t)blockIdx.x * BACK_ROWS;
+    rows_prefetch<C>(k.z + at * C, BACK_ROWS, C, threadIdx.x);
     weight_load<C>(space->gate, k.gate, C);
     weight_load<C>(space->out, k.out, C);
     floats_load(space->norm_in, k.norm_in, 2 * C);
     floats_load(space->norm_out, k.norm_out, 2 * C);
     floats_load(space->gate_bias, k.gate_bias, C);
     floats_load(space->out_bias, k.out_bias, C);
-    for (int64_t at = (int64_t)blockIdx.x * BACK_ROWS; at < k.rows;
-         at += (int64_t)gridDim.x * BACK_ROWS) {
+    for (; at < k.rows; at += step) {
         x_load<C>(space->x, k.x, k.rows, at);
         copies_commit();
+        if (at + step < k.rows) {
+            rows_prefetch<C>(k.z + (at + step) * C, BACK_ROWS, C, threadIdx.x);
+            rows_prefetch<BACK_ROWS>(k.x + at + step, C, k.rows, threadIdx.x);
+        }
         copies_wait<0>();
         __syncthreads();
         back_rows<C>(k, space, at + threadIdx.x / 32 * 16);
@@ -273,10 +305,10 @@ static void block_front(fm_stream *stream, const fm_triangle_block *t, const blo
     f.statistics = space.statistics;
     f.dropout = t->dropout;
     f.rows = t->n * t->n, f.eps = (float)t->eps;
-    int64_t blocks = divide_up(f.rows, FRONT_THREADS / 32 * FRONT_ROWS);
-    allow_shared(mma_triangle_front<C>, front_bytes<C>());
-    mma_triangle_front<C><<<(unsigned)min_size(blocks, BLOCK_GPU_PROCESSORS), FRONT_THREADS,
-                            front_bytes<C>(), queue(stream)>>>(f);
+    int64_t blocks = min_size(f.rows / FRONT_ROWS, BLOCK_GPU_PROCESSORS);
+    allow_shared(mma_triangle_front<C>, sizeof(front_space<C>));
+    mma_triangle_front<C>
+        <<<(unsigned)blocks, FRONT_THREADS, sizeof(front_space<C>), queue(stream)>>>(f);
     FM_LAUNCHED();
 }
 

@@ -52,6 +52,16 @@ __device__ inline int mixed(int q, int i) {
     return (q >> 1) * 8 + i * 2 + (q & 1);
 }
 
+/* Asks the L2 cache for `rows` rows of C elements, `ld` apart, a line of 128 bytes a thread;
+ * threads without a line do nothing. */
+template <int C>
+__device__ inline void rows_prefetch(const void *first, int rows, int64_t ld, int thread) {
+    constexpr int LINES = C / 64;
+    if (thread < rows * LINES)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"((const bf16 *)first + thread / LINES * ld +
+                                                      thread % LINES * 64));
+}
+
 /* Where chunk `chunk` of row `row` of a weight lies, in elements. The exchange keeps apart the
  * eight rows of ldmatrix, in natural and in mixed order, and two neighbouring rows' halves of a
  * line. */
