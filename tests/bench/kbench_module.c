@@ -30,15 +30,20 @@ static void must(fm_status status, const fm_error *error) {
     abort();
 }
 
-/* A block of one matrix [c_out, c_in] of LeCun's size, or a vector where c_in is 0. */
-static fm_param_ref block(kbench_module *m, int64_t c_out, int64_t c_in) {
-    fm_param_ref ref = fm_params_add_block(&m->params);
+/* A block of one matrix [c_out, c_in] of LeCun's size, or a vector where c_in is 0, after a gap of
+ * zeros. */
+static fm_param_ref block_after(kbench_module *m, int64_t zeros, int64_t c_out, int64_t c_in) {
+    fm_param_ref ref = fm_params_add_block_after_zeros(&m->params, zeros);
     fm_params_add(&m->params, &(fm_param){.name = "",
                                           .rank = c_in ? 2 : 1,
                                           .shape = {c_out, c_in},
                                           .init = FM_INIT_UNIFORM,
                                           .init_scale = c_in ? sqrt(3.0 / (double)c_in) : 0.5});
     return ref;
+}
+
+static fm_param_ref block(kbench_module *m, int64_t c_out, int64_t c_in) {
+    return block_after(m, 0, c_out, c_in);
 }
 
 static fm_param_ref norm(kbench_module *m, int64_t c) {
@@ -53,7 +58,8 @@ static fm_tensor_ref add_attention(kbench_module *m) {
     bool is_row = s->kind == KBENCH_ROW;
     fm_attention_weights w = {.norm = norm(m, s->c),
                               .qkvg = block(m, 4 * width, s->c),
-                              .gate_bias = block(m, width, 0),
+                              .q_bias = FM_PARAM_NONE,
+                              .gate_bias = block_after(m, 3 * width, width, 0),
                               .out = block(m, s->c, width),
                               .out_bias = block(m, s->c, 0),
                               .bias = FM_PARAM_NONE,
@@ -72,7 +78,7 @@ static fm_tensor_ref add_global(kbench_module *m) {
     fm_global_attention_weights w = {.norm = norm(m, s->c),
                                      .q = block(m, width, s->c),
                                      .kvg = block(m, 2 * s->c_inner + width, s->c),
-                                     .gate_bias = block(m, width, 0),
+                                     .gate_bias = block_after(m, 2 * s->c_inner, width, 0),
                                      .out = block(m, s->c, width),
                                      .out_bias = block(m, s->c, 0),
                                      .n_head = s->n_head,
