@@ -63,13 +63,8 @@ static void forward(fm_run *run, const fm_node *node) {
     fm_swiglu swiglu = swiglu_of(run, node, product);
     fm_call_swiglu(run, &swiglu);
     fm_linear second = second_linear(run, node, product);
-    void *y = fm_run_output(run, node, 0);
-    bool residual = node->residual >= 0;
-    void *update = residual ? fm_run_workspace_act(run, at->rows * at->c) : y;
-    fm_call_linear(run, &second, false, update); /* AF3-11:4 */
-    if (residual) {
-        fm_call_add(run, at->rows * at->c, fm_run_input(run, node, IN_X), update, y);
-    }
+    second.residual = node->residual < 0 ? NULL : fm_run_input(run, node, IN_X);
+    fm_call_linear(run, &second, false, fm_run_output(run, node, 0)); /* AF3-11:4 */
 }
 
 /* The product's gradient comes first; the product itself, which the gradient of W2 needs, then
