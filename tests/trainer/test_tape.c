@@ -146,7 +146,7 @@ static void a_wanted_gradient_is_not_handed_down(void **state) {
     }
 }
 
-/* The first of several: an output, or, where all are finite, a gradient. */
+/* The first of several: an output, or, where all are finite, a gradient, then a gap. */
 static void what_is_not_finite_is_named(void **state) {
     (void)state;
     chain s = {0};
@@ -155,6 +155,12 @@ static void what_is_not_finite_is_named(void **state) {
     uint32_t flag;
     begin(&bench, &s, false, build_chain);
     assert_false(fm_tape_name_nonfinite(&bench.tape, NULL, &flag, what, sizeof what));
+    const fm_param_block *bias = &bench.params.block[s.weights[2].b2]; /* a gap is behind it */
+    double *gap = (double *)bench.params.gradient + bias->offset + bias->count;
+    *gap = NAN;
+    assert_true(fm_tape_name_nonfinite(&bench.tape, NULL, &flag, what, sizeof what));
+    assert_non_null(strstr(what, "of the gradient's buffer, a gap between parameters,"));
+    *gap = 0;
     double *seed = fm_state_data(&bench.state, bench.output_gradient), old = seed[ROWS * C - 1];
     seed[ROWS * C - 1] = INFINITY;
     assert_true(fm_tape_name_nonfinite(&bench.tape, NULL, &flag, what, sizeof what));

@@ -288,8 +288,8 @@ int64_t fm_tape_used_bytes(const fm_tape *tape);
 /* Walks again to the end (other ranks wait for this one), backward too, and looks at what each step
  * has written. True: `out` names the first tensor with a value that is not finite, by its node and
  * op ("element 7 of output 0 [12, 32] of msa transition (op transition, node 12)"; "the gradient of
- * evoformer.1.msa_transition.2.weight in msa transition (...)"). `flag` is a word in device memory.
- * Slow, and takes memory. */
+ * evoformer.1.msa_transition.2.weight in msa transition (...)"; what lies between parameters comes
+ * last). `flag` is a word in device memory. Slow, and takes memory. */
 bool fm_tape_name_nonfinite(fm_tape *tape, fm_stream *stream, uint32_t *flag, char *out,
                             size_t out_bytes);
 

@@ -125,14 +125,26 @@ static bool look_at_gradients(const search *s, const fm_node *node, int32_t step
     return what[0] != '\0';
 }
 
+/* The rest of the gradient's flat buffer, which its norm is made of, too: nobody writes it. */
+static bool look_between_parameters(const search *s) {
+    const fm_params *params = s->tape->params;
+    int64_t at = find(s, params->gradient, params->element, params->n_element);
+    if (at >= 0) {
+        snprintf(s->out, s->out_bytes, "element %lld of the gradient's buffer, %s,", (long long)at,
+                 parameter_at(params, at));
+    }
+    return at >= 0;
+}
+
 bool fm_tape_name_nonfinite(fm_tape *tape, fm_stream *stream, uint32_t *flag, char *out,
                             size_t out_bytes) {
     const search s = {tape, stream, flag, out, out_bytes};
-    bool found = false;
+    bool found = false, has_backward = false;
     for (int32_t at = 0; at < tape->n_step; at++) {
         const fm_step *step = &tape->step[at];
         const fm_node *node = &tape->node[step->node];
         fm_tape_run_step(tape, at, stream, false);
+        has_backward |= step->phase == FM_PHASE_BACKWARD;
         if (found) {
             continue;
         }
@@ -142,5 +154,5 @@ bool fm_tape_name_nonfinite(fm_tape *tape, fm_stream *stream, uint32_t *flag, ch
             found = !node->begins_forward && look_at_outputs(&s, node, at);
         }
     }
-    return found;
+    return found || (has_backward && look_between_parameters(&s));
 }
