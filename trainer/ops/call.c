@@ -3,8 +3,6 @@
 
 #include <assert.h>
 
-static const double LAYERNORM_EPS = 1e-5;
-
 /* ---- layer normalisation --------------------------------------------------------------------- */
 
 fm_norm fm_call_norm(fm_run *run, int64_t rows, int64_t c, const void *x, const void *weights) {
@@ -25,7 +23,7 @@ fm_norm fm_call_norm(fm_run *run, int64_t rows, int64_t c, const void *x, const 
                                                              .c = c,
                                                              .ldx = c,
                                                              .ldy = c,
-                                                             .eps = LAYERNORM_EPS,
+                                                             .eps = FM_LAYERNORM_EPS,
                                                              .x = x,
                                                              .gamma = norm.gamma,
                                                              .beta = norm.beta,
@@ -219,7 +217,7 @@ void fm_call_dropout_grad(fm_run *run, const fm_node *node, const fm_update *arg
 static fm_update_norm update_norm_of(const fm_run *run, const fm_node *node, const fm_update *args,
                                      const void *norm) {
     return (fm_update_norm){.dropout = fm_update_dropout(run, node, args),
-                            .eps = LAYERNORM_EPS,
+                            .eps = FM_LAYERNORM_EPS,
                             .gamma = norm,
                             .beta = fm_run_at(norm, args->c, run->kernels->act)};
 }

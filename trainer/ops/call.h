@@ -12,6 +12,8 @@
 
 #include "trainer/autograd/tape.h"
 
+static const double FM_LAYERNORM_EPS = 1e-5; /* AlphaFold's, everywhere */
+
 /* y = LayerNorm(x), x and y [rows, c]; mean, rstd acc [rows]. eps 1e-5. Without weights (gamma
  * NULL) x is normalised already (ops/update_norm.h), and y is x: not to be written. */
 typedef struct fm_norm {

@@ -13,8 +13,6 @@ typedef struct attributes {
     fm_update update;
 } attributes;
 
-static const double LAYERNORM_EPS = 1e-5;
-
 enum { IN_Z, IN_MASK };
 enum { P_NORM_IN, P_FIVE, P_FIVE_BIAS, P_NORM_OUT, P_OUT, P_OUT_BIAS };
 enum { S_KEPT };
@@ -26,7 +24,7 @@ static fm_triangle_block shape_of(const attributes *at) {
                                .c = at->c,
                                .incoming = at->incoming,
                                .keeps = at->keeps,
-                               .eps = LAYERNORM_EPS,
+                               .eps = FM_LAYERNORM_EPS,
                                .dropout = {.rate = at->update.rate, .shared = at->update.shared}};
 }
 
