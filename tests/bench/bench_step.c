@@ -39,7 +39,7 @@ static const size_t SAMPLE_BYTES = (size_t)1 << 30;
 typedef struct settings {
     const char *device, *dtype, *preset, *config, *batch, *save;
     uint64_t steps, rounds, warm_up, cycles, seed;
-    bool table, direct, digest;
+    bool table, direct, digest, spoil;
 } settings;
 
 typedef struct bench {
@@ -374,6 +374,7 @@ static fm_status create(bench *b, fm_error *reterr) {
     size_t before = kernels->device->used_bytes();
     fm_trainer_options options = fm_trainer_options_of(&b->config, kernels, b->set->seed);
     options.direct = b->set->direct;
+    options.spoils = b->set->spoil;
     status = fm_trainer_create(&options, &b->trainer, reterr);
     if (status) return status;
     char text[512];
@@ -432,6 +433,8 @@ int main(int argc, char **argv) {
         {"seed", FM_OPTION_U64, &set.seed, "S", .help = "of parameters, dropout and samples (0)"},
         {"table", FM_OPTION_FLAG, &set.table, NULL, .help = "time of each module"},
         {"direct", FM_OPTION_FLAG, &set.direct, NULL, .help = "capture nothing"},
+        {"spoil", FM_OPTION_FLAG, &set.spoil, NULL,
+         .help = "NaN into memory before its first use: nothing but the time may change"},
         {"digest", FM_OPTION_FLAG, &set.digest, NULL, .help = "hash what the steps have made"},
         {0}};
     const fm_command command = {.program = "bench_step",

@@ -76,6 +76,25 @@ static void recomputing_changes_no_bit(void **state) {
     fm_trainer_destroy(keep);
 }
 
+/* NaN in all memory before its first use: whoever reads what nobody has written is found out. */
+static void spoiled_memory_changes_no_bit(void **state) {
+    (void)state;
+    static sample s;
+    make_sample(&s);
+    fm_trainer_options options = small_options();
+    fm_trainer *clean = create(&options);
+    train(clean, &s.features, 2);
+    options.spoils = true;
+    for (int policy = FM_RECOMPUTE_NONE; policy <= FM_RECOMPUTE_BLOCK; policy++) {
+        options.model.recompute = (fm_recompute_policy)policy;
+        fm_trainer *spoiled = create(&options);
+        train(spoiled, &s.features, 2);
+        assert_same_parameters(clean, spoiled);
+        fm_trainer_destroy(spoiled);
+    }
+    fm_trainer_destroy(clean);
+}
+
 /* The least recomputation that a budget allows: none, hidden layers, some blocks, all of them. */
 static void a_memory_budget_chooses_what_is_recomputed(void **state) {
     (void)state;
@@ -442,6 +461,7 @@ int main(void) {
         cmocka_unit_test(planned_bytes_are_used_bytes),
         cmocka_unit_test(the_same_seed_gives_the_same_bits),
         cmocka_unit_test(recomputing_changes_no_bit),
+        cmocka_unit_test(spoiled_memory_changes_no_bit),
         cmocka_unit_test(a_memory_budget_chooses_what_is_recomputed),
         cmocka_unit_test(a_budget_that_is_too_small_is_refused),
         cmocka_unit_test(clipping_is_by_sample_or_by_batch),

@@ -176,6 +176,8 @@ struct fm_tape {
     const uint32_t *clock; /* device memory, see backend/draw.h; may be NULL */
     fm_tape_size size;
     void *memory;    /* the step arena, bound before a walk */
+    bool spoils;     /* walks write NaN over memory before its first use: what an op reads without
+                        having written it shows. Results are the same bits. Slow. */
     uint64_t *stamp; /* device memory [n_step + 1], or NULL: where walks leave the device's clock
                         (fm_device.stamp) before the first step and after each */
 };

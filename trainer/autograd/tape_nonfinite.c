@@ -143,6 +143,9 @@ bool fm_tape_name_nonfinite(fm_tape *tape, fm_stream *stream, uint32_t *flag, ch
     for (int32_t at = 0; at < tape->n_step; at++) {
         const fm_step *step = &tape->step[at];
         const fm_node *node = &tape->node[step->node];
+        if (tape->spoils) {
+            fm_tape_spoil(tape, at, stream);
+        }
         fm_tape_run_step(tape, at, stream, false);
         has_backward |= step->phase == FM_PHASE_BACKWARD;
         if (found) {

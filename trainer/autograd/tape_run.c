@@ -2,6 +2,7 @@
 #include "trainer/autograd/tape_internal.h"
 
 #include <assert.h>
+#include <math.h>
 
 void fm_tape_bind(fm_tape *tape, void *memory) {
     tape->memory = memory;
@@ -43,12 +44,55 @@ static void stamp(const fm_tape *tape, int32_t at, fm_stream *stream) {
     }
 }
 
+/* ---- what nobody has written ----------------------------------------------------------------- */
+
+/* Memory of any type: NaN in the act type, and in wider ones, too. */
+static void spoil(const fm_tape *tape, void *memory, int64_t bytes, fm_stream *stream) {
+    const fm_kernels *kernels = tape->main_kernels;
+    kernels->fill(stream, bytes / (int64_t)fm_element_bytes(kernels->act), NAN, memory);
+}
+
+/* Gradients of parameters whose first writer overwrites them. */
+static void spoil_parameter_gradients(const fm_tape *tape, fm_stream *stream) {
+    const fm_params *params = tape->params;
+    for (int32_t b = 0; b < params->n_block; b++) {
+        const fm_param_block *block = &params->block[b];
+        if (tape->param_written[b]) {
+            spoil(tape, fm_params_at(params, params->gradient, block->offset),
+                  block->count * (int64_t)fm_element_bytes(params->element), stream);
+        }
+    }
+}
+
+void fm_tape_spoil(const fm_tape *tape, int32_t at, fm_stream *stream) {
+    for (int32_t b = 0; b < tape->n_buffer; b++) {
+        const fm_buffer *buffer = &tape->buffer[b];
+        for (int i = 0; i < 2 && buffer->state_offset < 0; i++) {
+            if (buffer->life[i].first == at) {
+                spoil(tape, (char *)tape->memory + buffer->life[i].offset,
+                      fm_plan_round(buffer->bytes), stream);
+            }
+        }
+    }
+    const fm_step *step = &tape->step[at];
+    spoil(tape, (char *)tape->memory + step->workspace_at, fm_plan_round(step->workspace_bytes),
+          stream);
+    if (at == tape->n_forward) {
+        spoil_parameter_gradients(tape, stream);
+    }
+}
+
+/* ---- walks ----------------------------------------------------------------------------------- */
+
 static void walk(fm_tape *tape, int32_t first, int32_t end, fm_stream *stream) {
     assert(tape->memory || tape->size.arena_bytes == 0);
     if (first == 0) {
         stamp(tape, 0, stream);
     }
     for (int32_t at = first; at < end; at++) {
+        if (tape->spoils) {
+            fm_tape_spoil(tape, at, stream);
+        }
         int64_t used = fm_tape_run_step(tape, at, stream, false);
         tape->step[at].touched = used > 0;
         assert(used == tape->step[at].workspace_bytes && "the dry run asked for another workspace");

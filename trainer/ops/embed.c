@@ -68,6 +68,15 @@ static fm_lookup target_lookup(int64_t c, const void *w, fm_element act) {
                        .w = fm_run_at(w, 1, act)};
 }
 
+/* dw of the columns, from the rows' gradient. Column 0 is no residue type: its gradient is 0. */
+static void target_lookup_grad(fm_run *run, const fm_lookup *lookup, int64_t n, const uint8_t *type,
+                               const void *dy, fm_out dw) {
+    if (dw.beta == FM_WRITE) {
+        fm_call_fill_acc(run, lookup->c * FM_TARGET_FEATURES, 0.0, dw.data);
+    }
+    fm_call_lookup_grad(run, lookup, n, type, dy, fm_out_at(dw, 1, run->kernels->acc));
+}
+
 static fm_linear msa_linear(const fm_run *run, const fm_node *node) {
     const msa_attributes *at = node->attributes;
     return (fm_linear){.rows = at->n_seq * at->n_res,
@@ -115,9 +124,8 @@ static void msa_backward(fm_run *run, const fm_node *node) {
                 (fm_out){dtarget, FM_WRITE}, false);
     fm_lookup lookup =
         target_lookup(at->c_m, fm_run_param(run, node, PM_TARGET), run->kernels->act);
-    fm_out dw = fm_run_param_gradient(run, node, PM_TARGET);
-    fm_call_lookup_grad(run, &lookup, at->n_res, own_types(run, node, M_AATYPE, at->first), dtarget,
-                        fm_out_at(dw, 1, run->kernels->acc));
+    target_lookup_grad(run, &lookup, at->n_res, own_types(run, node, M_AATYPE, at->first), dtarget,
+                       fm_run_param_gradient(run, node, PM_TARGET));
     fm_call_sum(run, 1, at->n_res, at->c_m, 0, at->c_m, dtarget,
                 fm_run_param_gradient(run, node, PM_TARGET_BIAS), true);
 }
@@ -203,9 +211,8 @@ static void pair_backward(fm_run *run, const fm_node *node) {
                            (fm_out){fm_run_at(dboth, at->first * 2 * at->c_z, act), FM_WRITE},
                            (fm_out){fm_run_at(dboth, at->c_z, act), FM_WRITE});
     fm_lookup target = target_lookup(2 * at->c_z, fm_run_param(run, node, PZ_TARGET), act);
-    fm_out dw = fm_run_param_gradient(run, node, PZ_TARGET);
-    fm_call_lookup_grad(run, &target, at->n_j, fm_run_input(run, node, Z_AATYPE), dboth,
-                        fm_out_at(dw, 1, run->kernels->acc));
+    target_lookup_grad(run, &target, at->n_j, fm_run_input(run, node, Z_AATYPE), dboth,
+                       fm_run_param_gradient(run, node, PZ_TARGET));
     fm_call_sum(run, 1, at->n_j, 2 * at->c_z, 0, 2 * at->c_z, dboth,
                 fm_run_param_gradient(run, node, PZ_TARGET_BIAS), true);
 }

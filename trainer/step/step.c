@@ -89,6 +89,7 @@ static fm_status record(fm_trainer *t, const fm_kernels *kernels, fm_error *rete
             return status;
         }
         tapes[i]->seed = t->options.seed;
+        tapes[i]->spoils = t->options.spoils;
         tapes[i]->clock = fm_state_data(&t->state, t->clock);
     }
     fm_model_record_cycle(&t->cycle, &t->options.model, &t->weights, &t->inputs, true);

@@ -39,6 +39,7 @@ typedef struct fm_trainer_options {
     const fm_groups *groups;
     int64_t memory_budget_bytes; /* of device memory; 0 = no bound, not for FM_RECOMPUTE_AUTO */
     bool direct;                 /* nothing is captured: for comparisons */
+    bool spoils;                 /* the tapes' (autograd/tape.h): for checks */
 } fm_trainer_options;
 
 /* The tiny preset with AlphaFold2's recipe. */
