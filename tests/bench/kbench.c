@@ -301,9 +301,9 @@ static int print_table(const kbench *k) {
 static const char DESCRIPTION[] =
     "Each case is an entry of the CUDA backend's table at a shape of the published model's\n"
     "training, initial or (names with \"ft\") fine-tuning. It is run once and compared with naive\n"
-    "kernels written for this (structure module, elements: the CPU backend), then timed by "
-    "replays\n"
-    "of CUDA graphs: warm, calls one after the other; cold, one call after 256 MB of other reads.\n"
+    "kernels written for this (structure module, elements: the CPU backend), run again --repeats\n"
+    "times, which must give the same bits, then timed by replays of CUDA graphs: warm, calls one "
+    "after the other; cold, one call after 256 MB of other reads.\n"
     "Printed are medians in ms, the matrix products' FLOPs, ideal bytes (every operand once), the\n"
     "floor that these set (790 TFLOP/s, 4.25 TB/s) and the share of it that is reached; then how\n"
     "long others take at that shape, warm. A name with brackets is another path of the same "
@@ -322,7 +322,7 @@ int main(int argc, char **argv) {
     static kbench k = {.current = -1};
     const char *dtype = "bf16";
     bool lists = false;
-    uint64_t samples = 20, case_seconds = 30, seconds = 0;
+    uint64_t samples = 20, repeats = 2, case_seconds = 30, seconds = 0;
     const fm_option options[] = {
         {"json", FM_OPTION_STRING, &k.json, "FILE", .help = "write results there, too"},
         {"dtype", FM_OPTION_STRING, &dtype, "TYPE", .help = "bf16 or fp32 (bf16)"},
@@ -330,6 +330,8 @@ int main(int argc, char **argv) {
         {"no-oracle", FM_OPTION_FLAG, &k.options.no_oracle, NULL, .help = "times alone"},
         {"samples", FM_OPTION_U64, &samples, "N", .help = "replays of a median (20)", .min = 1,
          .max = 10000},
+        {"repeats", FM_OPTION_U64, &repeats, "N",
+         .help = "runs more, which must give the same bits (2)", .max = 10000},
         {"case-seconds", FM_OPTION_U64, &case_seconds, "S",
          .help = "a case that takes longer hangs (30)", .min = 1, .max = 3600},
         {"seconds", FM_OPTION_U64, &seconds, "S",
@@ -356,6 +358,7 @@ int main(int argc, char **argv) {
     }
     k.options.select = (const char *const *)argv, k.options.n_select = n_name;
     k.options.f32 = strcmp(dtype, "fp32") == 0, k.options.samples = (int)samples;
+    k.options.repeats = (int)repeats;
     k.n_case = kbench_select(&k.options);
     if (k.n_case == 0 || k.n_case > MOST_CASES) {
         fprintf(stderr, "kbench: %d cases have such a name (--list prints all)\n", k.n_case);

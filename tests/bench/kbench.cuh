@@ -23,6 +23,7 @@ struct output {
     int64_t n;
     void *memory;
     bool is_borrowed;
+    bool is_updated; /* its parts change what it was before */
 };
 
 struct timed {

@@ -15,6 +15,7 @@ typedef struct kbench_options {
     bool f32;       /* every case on the f32 table */
     bool no_oracle; /* times alone */
     int samples;    /* of a median */
+    int repeats;    /* runs more, whose outputs must have the same bits */
 } kbench_options;
 
 /* Registers the cases, in the order of their files; the number of those selected. Cases whose name

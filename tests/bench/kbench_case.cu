@@ -135,7 +135,7 @@ void bench::fill(void *p, fm_element element, int64_t n, double range) {
 }
 
 void bench::borrow(const char *name, fm_element element, int64_t n, void *p) {
-    outputs.push_back({name, element, n, p, true});
+    outputs.push_back({name, element, n, p, true, false});
 }
 
 void *bench::act(int64_t n, double range) {
@@ -203,7 +203,7 @@ void *bench::keep(const char *name, fm_element element, int64_t n, void *from) {
             cudaMemset(p, 0xff, size);
         }
     }
-    outputs.push_back({name, element, n, p, false});
+    outputs.push_back({name, element, n, p, false, from != NULL});
     return p;
 }
 
@@ -244,6 +244,15 @@ double bench::size(double n) const {
 
 void bench::part(const char *name, double flops, double ideal_bytes, work run, work reset) {
     parts.push_back({name, flops, ideal_bytes, run, reset});
+}
+
+/* All parts once. */
+static void run_parts(const bench &b) {
+    for (const timed &p : b.parts) {
+        if (p.reset) p.reset(NULL);
+        p.run(NULL);
+    }
+    b.k->synchronize(NULL);
 }
 
 /* ---- comparison ---- */
@@ -311,6 +320,49 @@ static difference compare(const output &found, const output &expected, int stage
     d.tolerance = is_f32 ? 1e-4 : 2 * fmax(u, 1.6e-3) * sqrt((double)stages);
     d.ratio = isnan(d.error) ? INFINITY : d.error / d.tolerance;
     return d;
+}
+
+/* ---- the same bits ---- */
+
+__global__ static void __launch_bounds__(256)
+    count_kernel(int64_t n, const uint16_t *x, const uint16_t *y, unsigned long long *count) {
+    for (int64_t i = blockIdx.x * (int64_t)256 + threadIdx.x; i < n; i += (int64_t)gridDim.x * 256)
+        if (x[i] != y[i]) atomicAdd(count, 1ull);
+}
+
+/* Runs the parts again `times` times: the name of the first output that has other bits than at
+ * first, or "". */
+static std::string repeat(const bench &b, int times) {
+    std::vector<void *> first;
+    std::string other;
+    unsigned long long *count = NULL;
+    cudaMallocManaged((void **)&count, sizeof *count);
+    *count = 0;
+    for (const output &o : b.outputs) {
+        size_t bytes = (size_t)o.n * fm_element_bytes(o.element);
+        void *copy = NULL;
+        if (!o.is_updated && cudaMalloc(&copy, bytes) == cudaSuccess)
+            cudaMemcpy(copy, o.memory, bytes, cudaMemcpyDeviceToDevice);
+        first.push_back(copy);
+    }
+    for (int i = 0; i < times && other.empty(); i++) {
+        run_parts(b);
+        for (size_t at = 0; at < first.size() && other.empty(); at++) {
+            const output &o = b.outputs[at];
+            if (!first[at]) continue;
+            count_kernel<<<SUM_BLOCKS, 256>>>(o.n * (int64_t)fm_element_bytes(o.element) / 2,
+                                              (const uint16_t *)first[at],
+                                              (const uint16_t *)o.memory, count);
+            cudaDeviceSynchronize();
+            if (*count > 0)
+                other = o.name + ", " + std::to_string(*count) + " halves of words in run " +
+                        std::to_string(i + 2);
+        }
+    }
+    for (void *copy : first)
+        cudaFree(copy);
+    cudaFree(count);
+    return other;
 }
 
 /* ---- times ---- */
@@ -425,14 +477,6 @@ static void time_all(int fd, const bench &b, const peer &other) {
 
 /* ---- one case ---- */
 
-static void run_parts(const bench &b) {
-    for (const timed &p : b.parts) {
-        if (p.reset) p.reset(NULL);
-        p.run(NULL);
-    }
-    b.k->synchronize(NULL);
-}
-
 /* The oracle's results alone are kept. */
 static void run_oracle(bench &oracle, const test_case &c) {
     c.body(oracle);
@@ -478,6 +522,8 @@ static void run_case(const test_case &c, int fd) {
         d.ratio = isnan(d.error) ? INFINITY : d.error / d.tolerance;
         if (d.ratio > worst.ratio) worst = d;
     }
+    std::string other = repeat(b, settings.repeats);
+    if (!other.empty()) fm_watchdog_say(fd, "failed\tother bits in %s", other.c_str());
     if (cudaGetLastError() != cudaSuccess) fm_watchdog_say(fd, "failed\ta CUDA call failed");
     fm_watchdog_say(fd, "error\t%.9g\t%.9g\t%s\t%s", worst.error, worst.tolerance,
                     worst.name.c_str(), names[kind]);
