@@ -49,18 +49,26 @@ __global__ static void __launch_bounds__(TILE *TILE) gemm_kernel(fm_gemm g) {
     }
     int64_t row = first_row + y, column = first_column + x;
     if (row >= g.m || column >= g.n) return;
-    float *c = (float *)g.c + blockIdx.z * g.stride_c + row * g.ldc + column;
+    int64_t at = blockIdx.z * g.stride_c + row * g.ldc + column;
+    float *c = (float *)g.c + at;
+    bool is_biased = g.epilogue == FM_EPILOGUE_BIAS || g.epilogue == FM_EPILOGUE_BIAS_RELU;
     sum *= g.alpha;
-    if (g.beta != 0) sum += g.beta * *c;
-    if (g.epilogue != FM_EPILOGUE_NONE) sum += ((const float *)g.bias)[column];
+    if (g.beta != 0) sum += g.beta * (g.addend ? ((const float *)g.addend)[at] : *c);
+    if (is_biased) sum += ((const float *)g.bias)[column];
     if (g.epilogue == FM_EPILOGUE_BIAS_RELU && sum < 0) sum = 0;
+    if (g.epilogue == FM_EPILOGUE_RELU_GRAD && !(((const float *)g.relu)[at] > 0)) sum = 0;
     *c = g.c_is_acc ? (float)sum : act_of(sum);
 }
+
+static void sum(fm_stream *stream, int64_t n_a, int64_t n_r, int64_t n_c, const int64_t stride[2],
+                const void *x, fm_out y, bool y_is_acc, void *);
 
 static void gemm(fm_stream *stream, const fm_gemm *g, void *) {
     dim3 grid((unsigned)fm_cuda::divide_up(g->m, TILE), (unsigned)fm_cuda::divide_up(g->n, TILE),
               (unsigned)g->batch);
     gemm_kernel<<<grid, TILE * TILE, 0, (cudaStream_t)stream>>>(*g);
+    const int64_t stride[2] = {0, g->ldc};
+    if (g->sum.data) sum(stream, 1, g->m, g->n, stride, g->c, g->sum, true, NULL);
 }
 
 /* ---- rows ---- */

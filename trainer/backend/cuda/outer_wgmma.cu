@@ -317,7 +317,9 @@ struct panels_args {
     bf16 *to;
 };
 
-enum { PANELS_SLOTS = 6 };
+/* Each of the two warp groups has slots of its own. A barrier tells odd phases from even ones
+ * alone, so that who waits for a slot's use must have seen the use before it. */
+enum { PANELS_GROUPS = 2, GROUP_SLOTS = 3, PANELS_SLOTS = 6 };
 
 /* Q = 8: at most two steps; 4: four. */
 template <int Q> constexpr int panels_bytes(int steps) {
@@ -335,12 +337,17 @@ __device__ inline void panels_produce(const panels_args &p, int group, int first
             load_run(b + (k * (Q / 2) + panel) * PANEL_TILE, from + k * PANEL_TILE, PANEL_TILE,
                      barriers.ready);
     }
-    for (int n = 0; n < (end - first) * p.steps; n++) {
-        int slot = n % PANELS_SLOTS, turn = n / PANELS_SLOTS;
-        if (turn > 0) barrier_wait(barriers.empty + slot * 8, (turn - 1) & 1);
-        expect_run(barriers.full + slot * 8, SLOT_X);
-        load_run(ring + slot * SLOT_X, p.a + ((int64_t)first * p.steps + n) * SLOT_X, SLOT_X,
-                 barriers.full + slot * 8);
+    int uses = (int)divide_up(end - first, PANELS_GROUPS) * p.steps; /* of a group's slots */
+    for (int n = 0; n < uses; n++) {
+        for (int at = 0; at < PANELS_GROUPS; at++) {
+            int tile = first + n / p.steps * PANELS_GROUPS + at, turn = n / GROUP_SLOTS;
+            if (tile == end) break;
+            int slot = at * GROUP_SLOTS + n % GROUP_SLOTS;
+            if (turn > 0) barrier_wait(barriers.empty + slot * 8, (turn - 1) & 1);
+            expect_run(barriers.full + slot * 8, SLOT_X);
+            load_run(ring + slot * SLOT_X, p.a + ((int64_t)tile * p.steps + n % p.steps) * SLOT_X,
+                     SLOT_X, barriers.full + slot * 8);
+        }
     }
 }
 
@@ -387,13 +394,16 @@ __device__ inline void panels_store(const panels_args &p, int tile, int group,
     }
 }
 
-/* d = the tile whose first slot is use n of the ring, times b. */
+/* d = the tile that begins with use n of this group's slots, times b. */
 template <int Q>
 __device__ inline void panels_multiply(const bf16 *ring, const bf16 *b, int n, int steps,
                                        const ring_barriers &barriers, float (&d)[Q * 4][4]) {
+    int first_slot = threadIdx.x / GROUP_THREADS * GROUP_SLOTS, slot = 0;
     for (int k = 0; k < steps; k++, n++) {
-        const bf16 *a = ring + n % PANELS_SLOTS * SLOT_X;
-        barrier_wait(barriers.full + n % PANELS_SLOTS * 8, n / PANELS_SLOTS & 1);
+        int before = slot;
+        slot = first_slot + n % GROUP_SLOTS;
+        const bf16 *a = ring + slot * SLOT_X;
+        barrier_wait(barriers.full + slot * 8, n / GROUP_SLOTS & 1);
         products_begin();
 #pragma unroll
         for (int step = 0; step < 8; step++) {
@@ -404,11 +414,10 @@ __device__ inline void panels_multiply(const bf16 *ring, const bf16 *b, int n, i
         }
         products_commit();
         products_wait<1>();
-        if (k > 0 && threadIdx.x % 32 == 0)
-            barrier_arrive(barriers.empty + (n - 1) % PANELS_SLOTS * 8);
+        if (k > 0 && threadIdx.x % 32 == 0) barrier_arrive(barriers.empty + before * 8);
     }
     products_wait<0>(d);
-    if (threadIdx.x % 32 == 0) barrier_arrive(barriers.empty + (n - 1) % PANELS_SLOTS * 8);
+    if (threadIdx.x % 32 == 0) barrier_arrive(barriers.empty + slot * 8);
 }
 
 template <bool GRADIENT, int Q>
@@ -429,10 +438,11 @@ __global__ void __launch_bounds__(CHAIN_THREADS, 1)
     }
     registers_take<CONSUMER_REGISTERS>();
     barrier_wait(barriers.ready, 0);
-    for (int n = threadIdx.x / GROUP_THREADS; n < end - first; n += 2) {
+    int tile = first + threadIdx.x / GROUP_THREADS;
+    for (int n = 0; tile < end; n += p.steps, tile += PANELS_GROUPS) {
         float d[Q * 4][4];
-        panels_multiply<Q>(ring, b, n * p.steps, p.steps, barriers, d);
-        panels_store<GRADIENT, Q>(p, first + n, group, d);
+        panels_multiply<Q>(ring, b, n, p.steps, barriers, d);
+        panels_store<GRADIENT, Q>(p, tile, group, d);
     }
 }
 
