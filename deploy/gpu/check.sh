@@ -102,6 +102,23 @@ check() {
     return 0
 }
 
+# Runs of four steps at the fine-tuning shape end with the same bits, also over memory that was full of NaN.
+same_bits() {
+    program=$(find_program bench_step) || return 0
+    began=$(date +%s) file="$out/same_bits.txt"
+    for spoil in '' '' --spoil; do
+        # shellcheck disable=SC2086 # none, or an option
+        timeout -k 5 "$(left)" "$program" --device cuda --dtype bf16 --preset finetuning --cycles 1 --rounds 1 \
+            --steps 2 --warm-up 2 --digest $spoil 2>&1
+    done >"$file"
+    if [ "$(grep -c '^digest' "$file")" = 3 ] && [ "$(grep '^digest' "$file" | sort -u | wc -l)" = 1 ]; then
+        row "same bits" ok $(($(date +%s) - began)) "$(grep '^digest' "$file" | head -n 1)"
+    else
+        row "same bits" FAILED $(($(date +%s) - began)) "$(grep -E '^digest|bench_step:' "$file" | tail -n 1)"
+        status=1
+    fi
+}
+
 [ -n "$programs" ] || build
 start=$(date +%s) status=0
 check "cuda_check" '^cuda_check: ' cuda_check
@@ -114,6 +131,7 @@ check "parity full bf16" '.' model_parity_full --device cuda --dtype bf16
 printf '[model]\nrecompute = none\n' >"$out/none.ini"
 check "step bf16" '^mean step' bench_step --device cuda --dtype bf16 --preset initial_training \
     --config "$out/none.ini" --table
+same_bits
 # Kernels in most of what is left, so that the last one may hang and the table still be printed.
 rest=$(left)
 check "kbench" '^kbench: [0-9]+ ok' kbench --json "$out/kbench.json" --seconds $((rest * 6 / 10 + 1)) \

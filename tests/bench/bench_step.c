@@ -10,7 +10,8 @@
  * atoms of every residue, random ids, all masks full. A step is one sample with its update. Each
  * number of cycles runs --warm-up steps (the first queues kernels one by one, the second captures),
  * then --rounds rounds of --steps steps, the next queued while one runs. --digest prints a hash of
- * parameters and averages at the end: the same for the same settings, with and without --direct. */
+ * parameters and averages at the end: the same for the same settings, with and without --direct or
+ * --spoil. */
 #include "proto/base/file.h"
 #include "proto/base/hash.h"
 #include "proto/base/options.h"
