@@ -318,6 +318,12 @@ static const char DESCRIPTION[] =
     "\n"
     "Exit status: 0 all compared well; 1 a case failed or was wrong; 2 usage; 77 no device.";
 
+static int list(const kbench *k) {
+    for (int i = 0; i < k->n_case; i++)
+        printf("%s\n", kbench_name(i));
+    return 0;
+}
+
 int main(int argc, char **argv) {
     static kbench k = {.current = -1};
     const char *dtype = "bf16";
@@ -364,9 +370,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "kbench: %d cases have such a name (--list prints all)\n", k.n_case);
         return 2;
     }
-    for (int i = 0; lists && i < k.n_case; i++)
-        printf("%s\n", kbench_name(i));
-    if (lists) return 0;
+    if (lists) return list(&k);
     if (k.json && !(k.json_file = fopen(k.json, "w"))) {
         fprintf(stderr, "kbench: cannot write %s\n", k.json);
         return 2;
