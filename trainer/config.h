@@ -16,7 +16,7 @@ enum { FM_PLAN_NAME_BYTES = 32 };
 
 typedef struct fm_train_config {
     fm_model_config model;    /* n_res and n_seq follow from data */
-    double memory_budget_gib; /* of device memory that the trainer may take; 0 = no bound */
+    double memory_budget_gib; /* of device memory; 0: as fm_trainer_options says */
     struct {
         char plan[FM_PLAN_NAME_BYTES]; /* the server's plan by name, and changes to it */
         int64_t crop_size, max_msa_clusters, max_extra_msa, max_cycle, global_batch;

@@ -139,9 +139,39 @@ static void a_budget_that_is_too_small_is_refused(void **state) {
         assert_int_equal(fm_trainer_create(&options, &trainer, &error), FM_ERR_LIMIT);
         assert_non_null(strstr(error.message, "GiB, the memory budget is 0.001 GiB"));
     }
-    options.memory_budget_bytes = 0;
-    assert_int_equal(fm_trainer_create(&options, &trainer, &error), FM_ERR_USAGE);
-    assert_string_equal(error.message, "recompute = auto needs a memory_budget");
+}
+
+static size_t most_free_bytes(void) {
+    return (size_t)64 << 30;
+}
+static size_t no_free_bytes(void) {
+    return 0;
+}
+static size_t few_free_bytes(void) {
+    return ((size_t)2 << 30) + 1024;
+}
+
+/* The device's own memory is the budget where none is given. */
+static void without_a_budget_the_device_says_how_much_there_is(void **state) {
+    (void)state;
+    fm_device device = *fm_kernels_cpu(FM_ELEMENT_F32)->device;
+    fm_kernels kernels = *fm_kernels_cpu(FM_ELEMENT_F32);
+    kernels.device = &device;
+    fm_trainer_options options = small_options();
+    options.kernels = &kernels;
+    options.model.recompute = FM_RECOMPUTE_AUTO;
+    device.free_bytes = most_free_bytes;
+    fm_trainer *trainer = create(&options);
+    assert_int_equal(trainer->options.model.recompute, FM_RECOMPUTE_NONE);
+    fm_trainer_destroy(trainer);
+    device.free_bytes = no_free_bytes;
+    trainer = create(&options);
+    assert_int_equal(trainer->options.model.recompute, FM_RECOMPUTE_BLOCK);
+    fm_trainer_destroy(trainer);
+    device.free_bytes = few_free_bytes; /* 1 KiB besides the reserve */
+    fm_error error;
+    assert_int_equal(fm_trainer_create(&options, &trainer, &error), FM_ERR_LIMIT);
+    assert_non_null(strstr(error.message, "the memory budget is"));
 }
 
 /* One update with two samples, by both ways of clipping, against Adam's first step by hand. */
@@ -464,6 +494,7 @@ int main(void) {
         cmocka_unit_test(spoiled_memory_changes_no_bit),
         cmocka_unit_test(a_memory_budget_chooses_what_is_recomputed),
         cmocka_unit_test(a_budget_that_is_too_small_is_refused),
+        cmocka_unit_test(without_a_budget_the_device_says_how_much_there_is),
         cmocka_unit_test(clipping_is_by_sample_or_by_batch),
         cmocka_unit_test(padding_changes_nothing),
         cmocka_unit_test(templates_are_read),

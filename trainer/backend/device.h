@@ -54,6 +54,8 @@ typedef struct fm_device {
     void (*stamp)(fm_stream *stream, uint64_t *ns);
     /* Bytes of the device's memory in use by all; 0 on the CPU. */
     size_t (*used_bytes)(void);
+    /* Bytes that could still be taken of it; 0 on the CPU: unknown. */
+    size_t (*free_bytes)(void);
 } fm_device;
 
 #endif

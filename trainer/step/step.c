@@ -113,9 +113,13 @@ static int64_t scratch_bytes(const fm_trainer *t) {
     return fm_trainer_scratch_count(t) * (int64_t)fm_element_bytes(t->params.element);
 }
 
+/* Before the tapes are planned. */
+static int64_t taken_bytes(const fm_trainer *t) {
+    return t->params.memory_bytes + t->state.bytes + t->optimizer.memory_bytes;
+}
+
 int64_t fm_trainer_memory_bytes(const fm_trainer *t) {
-    return scratch_bytes(t) + t->params.memory_bytes + t->state.bytes + t->optimizer.memory_bytes +
-           arena_bytes(t);
+    return taken_bytes(t) + scratch_bytes(t) + arena_bytes(t);
 }
 
 static bool fits(const fm_trainer *t) {
@@ -133,13 +137,26 @@ static fm_status record_as(fm_trainer *t, const fm_kernels *kernels, fm_recomput
     return record(t, kernels, reterr);
 }
 
-/* Nothing is recomputed, or all hidden layers, or those and as few whole blocks as will do. */
+/* Without a budget: what the trainer has taken so far and what the device has left, but for a
+ * reserve for its graphs and libraries. 0: unknown. Ranks would come to budgets of their own, and
+ * exchange other tensors than their neighbours. */
+static int64_t own_budget(const fm_trainer *t, const fm_kernels *kernels) {
+    const int64_t reserve = (int64_t)2 << 30;
+    int64_t available = (int64_t)kernels->device->free_bytes() - reserve;
+    return available <= 0 || t->options.groups ? 0 : available + taken_bytes(t);
+}
+
+/* Nothing is recomputed, or all hidden layers, or those and as few whole blocks as will do; where
+ * no budget is known, all blocks. */
 static fm_status record_within_budget(fm_trainer *t, const fm_kernels *kernels, fm_error *reterr) {
     if (t->options.model.recompute != FM_RECOMPUTE_AUTO) {
         return record(t, kernels, reterr);
     }
     if (t->options.memory_budget_bytes == 0) {
-        return fm_fail(reterr, FM_ERR_USAGE, "recompute = auto needs a memory_budget");
+        t->options.memory_budget_bytes = own_budget(t, kernels);
+    }
+    if (t->options.memory_budget_bytes == 0) {
+        return record_as(t, kernels, FM_RECOMPUTE_BLOCK, 0, reterr);
     }
     fm_status status = record_as(t, kernels, FM_RECOMPUTE_NONE, 0, reterr);
     if (status || fits(t)) {

@@ -37,7 +37,9 @@ typedef struct fm_trainer_options {
     /* The ranks that this one works with (trainer/dist/groups.h); NULL: none. Sizes of the model
      * are then padded to what they are split over. */
     const fm_groups *groups;
-    int64_t memory_budget_bytes; /* of device memory; 0 = no bound, not for FM_RECOMPUTE_AUTO */
+    /* Of device memory. 0 = no bound; for FM_RECOMPUTE_AUTO what the device has, where it is
+     * known and one rank alone, else the least that there is. */
+    int64_t memory_budget_bytes;
     bool direct;                 /* nothing is captured: for comparisons */
     bool spoils;                 /* the tapes' (autograd/tape.h): for checks */
 } fm_trainer_options;

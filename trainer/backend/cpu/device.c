@@ -75,7 +75,7 @@ static void stamp(fm_stream *stream, uint64_t *ns) {
     *ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-static size_t used_bytes(void) {
+static size_t no_bytes(void) {
     return 0;
 }
 
@@ -96,5 +96,6 @@ const fm_device fm_cpu_device = {
     .graph_destroy = graph_destroy,
     .graph_measure = graph_measure,
     .stamp = stamp,
-    .used_bytes = used_bytes,
+    .used_bytes = no_bytes,
+    .free_bytes = no_bytes,
 };

@@ -135,6 +135,12 @@ static size_t used_bytes(void) {
     return total - available;
 }
 
+static size_t free_bytes(void) {
+    size_t available = 0, total = 0;
+    must(cudaMemGetInfo(&available, &total));
+    return available;
+}
+
 static fm_device make_device(void) {
     fm_device d = {};
     d.is_asynchronous = true;
@@ -146,7 +152,8 @@ static fm_device make_device(void) {
     d.capture_begin = capture_begin, d.capture_end = capture_end;
     d.graph_launch = graph_launch, d.graph_destroy = graph_destroy;
     d.graph_measure = graph_measure;
-    d.stamp = stamp, d.used_bytes = used_bytes;
+    d.stamp = stamp;
+    d.used_bytes = used_bytes, d.free_bytes = free_bytes;
     return d;
 }
 
