@@ -40,8 +40,8 @@ typedef struct fm_trainer_options {
     /* Of device memory. 0 = no bound; for FM_RECOMPUTE_AUTO what the device has, where it is
      * known and one rank alone, else the least that there is. */
     int64_t memory_budget_bytes;
-    bool direct;                 /* nothing is captured: for comparisons */
-    bool spoils;                 /* the tapes' (autograd/tape.h): for checks */
+    bool direct; /* nothing is captured: for comparisons */
+    bool spoils; /* the tapes' (autograd/tape.h): for checks */
 } fm_trainer_options;
 
 /* The tiny preset with AlphaFold2's recipe. */
