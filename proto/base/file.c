@@ -102,13 +102,28 @@ struct fm_file_writer {
     char path[PATH_MAX], temporary[PATH_MAX];
 };
 
+/* Where the output goes: the file that a link leads to, so that the link stays. Devices, pipes and
+ * folders are refused, for a rename would put a file in their place. */
+static fm_status find_goal(const char *path, char out[PATH_MAX], fm_error *reterr) {
+    struct stat info;
+    bool linked = lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
+    if (!linked || !realpath(path, out)) snprintf(out, PATH_MAX, "%s", path);
+    if (stat(path, &info) != 0 || S_ISREG(info.st_mode)) return FM_OK;
+    return fm_fail_in(reterr, FM_ERR_IO, path, "cannot create: %s is here, expected a file or none",
+                      S_ISDIR(info.st_mode) ? "a folder" : "a device or a pipe");
+}
+
 fm_status fm_file_writer_open(const char *path, fm_file_writer **ret_writer, fm_error *reterr) {
     fm_file_writer *writer = malloc(sizeof *writer);
     if (!writer) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a file writer");
-    snprintf(writer->path, sizeof writer->path, "%s", path);
-    int length =
-        snprintf(writer->temporary, sizeof writer->temporary, "%s.tmp.%ld", path, (long)getpid());
-    bool fits = length > 0 && (size_t)length < sizeof writer->temporary;
+    fm_status status = find_goal(path, writer->path, reterr);
+    if (status != FM_OK) {
+        free(writer);
+        return status;
+    }
+    int length = snprintf(writer->temporary, sizeof writer->temporary, "%s.tmp.%ld", writer->path,
+                          (long)getpid());
+    bool fits = strlen(path) < PATH_MAX && (size_t)length < sizeof writer->temporary;
     if (!fits) errno = ENAMETOOLONG;
     writer->fd =
         fits ? open(writer->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : -1;

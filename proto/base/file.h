@@ -19,7 +19,8 @@ FM_MUST_USE fm_status fm_file_read(fm_arena *arena, const char *path, size_t max
 FM_MUST_USE fm_status fm_file_read_text(fm_arena *arena, const char *path, size_t max_bytes,
                                         fm_bytes *ret_content, fm_error *reterr);
 
-/* Writes a temporary file beside `path`, syncs it, renames it over `path` and syncs the folder. */
+/* Writes a temporary file beside `path`, syncs it, renames it over `path` and syncs the folder. A
+ * link stays: what it leads to is replaced. FM_ERR_IO where a device, a pipe or a folder is. */
 FM_MUST_USE fm_status fm_file_write_atomic(const char *path, const void *data, size_t size,
                                            fm_error *reterr);
 

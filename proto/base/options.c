@@ -106,7 +106,11 @@ static fm_status parse_one(const fm_command *command, int argc, char **argv, int
         option = find_long(command->options, word + 2, name_bytes);
         inline_value = equals ? equals + 1 : NULL;
     } else {
-        option = word[2] == '\0' ? find_letter(command->options, word[1]) : NULL;
+        option = find_letter(command->options, word[1]);
+        if (word[2] != '\0') { /* -j8; letters are not joined */
+            if (option && option->kind == FM_OPTION_FLAG) option = NULL;
+            inline_value = word + 2;
+        }
     }
     if (!option) {
         return fm_fail(reterr, FM_ERR_USAGE, "unknown option '%s'; %s --help lists the options",
@@ -145,8 +149,13 @@ fm_status fm_options_parse(const fm_command *command, int argc, char **argv, int
             argv[positional++] = word;
         }
     }
-    if (positional < command->min_positional || positional > command->max_positional) {
-        return fm_fail(reterr, FM_ERR_USAGE, "found %d arguments; usage: %s %s", positional,
+    if (positional > command->max_positional) {
+        return fm_fail(reterr, FM_ERR_USAGE, "unexpected argument '%s'; usage: %s %s",
+                       argv[command->max_positional], command->program, command->arguments);
+    }
+    if (positional < command->min_positional) {
+        return fm_fail(reterr, FM_ERR_USAGE, "found %d argument%s, expected %d; usage: %s %s",
+                       positional, positional == 1 ? "" : "s", command->min_positional,
                        command->program, command->arguments);
     }
     *ret_positional = positional;

@@ -6,8 +6,8 @@
  *         {"jobs", FM_OPTION_U64, &jobs, "N", "worker threads", .min = 1, .max = 256},
  *         {0}};
  *
- * Accepted forms: --name VALUE, --name=VALUE, --flag, -o VALUE (short letters where the table gives
- * one), and `--` after which everything is positional. -h and --help are always there. */
+ * Accepted forms: --name VALUE, --name=VALUE, --flag, -o VALUE and -oVALUE (short letters where the
+ * table gives one), and `--` after which everything is positional. -h and --help are always there. */
 #ifndef FM_BASE_OPTIONS_H
 #define FM_BASE_OPTIONS_H
 

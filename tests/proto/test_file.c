@@ -134,13 +134,43 @@ static void what_cannot_be_written(void **state) {
     assert_int_equal(fm_file_write_atomic(path, "x", 1, &error), FM_ERR_NOT_FOUND);
     assert_int_equal(mkdir(f->path, 0777), 0); /* a folder is in the way */
     assert_int_equal(fm_file_write_atomic(f->path, "x", 1, &error), FM_ERR_IO);
-    assert_non_null(strstr(error.message, "cannot rename"));
+    assert_non_null(strstr(error.message, "a folder is here"));
     assert_int_equal(count_files(f->folder), 1);
     memset(longest, 'a', PATH_MAX + 9);
     longest[PATH_MAX + 9] = '\0';
     assert_int_equal(fm_file_write_atomic(longest, "x", 1, &error), FM_ERR_IO);
     assert_int_equal(fm_dir_make(longest, &error), FM_ERR_IO);
     free(longest);
+}
+
+/* As root, -o /dev/null must not make a plain file of it. */
+static void devices_and_links_stay(void **state) {
+    fixture *f = *state;
+    fm_error error;
+    fm_bytes content;
+    char link[PATH_MAX + 16];
+    struct stat info;
+    assert_int_equal(mkfifo(f->path, 0666), 0);
+    assert_int_equal(fm_file_write_atomic(f->path, "x", 1, &error), FM_ERR_IO);
+    assert_non_null(strstr(error.message, "a device or a pipe is here"));
+    assert_int_equal(count_files(f->folder), 1);
+    assert_int_equal(unlink(f->path), 0);
+
+    snprintf(link, sizeof link, "%s/link", f->folder);
+    assert_int_equal(symlink("file", link), 0); /* leads nowhere: replaced */
+    assert_int_equal(fm_file_write_atomic(link, "lone", 4, &error), FM_OK);
+    assert_int_equal(lstat(link, &info), 0);
+    assert_true(S_ISREG(info.st_mode));
+    assert_int_equal(unlink(link), 0);
+
+    assert_int_equal(fm_file_write_atomic(f->path, "first", 5, &error), FM_OK);
+    assert_int_equal(symlink("file", link), 0);
+    assert_int_equal(fm_file_write_atomic(link, "second", 6, &error), FM_OK);
+    assert_int_equal(lstat(link, &info), 0);
+    assert_true(S_ISLNK(info.st_mode));
+    assert_int_equal(fm_file_read(&f->arena, f->path, 100, &content, &error), FM_OK);
+    assert_memory_equal(content.data, "second", 6);
+    assert_int_equal(count_files(f->folder), 2);
 }
 
 static void folders(void **state) {
@@ -168,6 +198,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_is_not_read, setup, teardown),
         cmocka_unit_test_setup_teardown(gzip_text, setup, teardown),
         cmocka_unit_test_setup_teardown(what_cannot_be_written, setup, teardown),
+        cmocka_unit_test_setup_teardown(devices_and_links_stay, setup, teardown),
         cmocka_unit_test_setup_teardown(folders, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

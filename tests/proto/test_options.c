@@ -62,6 +62,11 @@ static void accepted_forms(void **state) {
     assert_string_equal(p.cache, "dir");
     assert_true(p.jobs == 7 && p.rate == -25.0 && p.quiet);
 
+    p = parse("-cdir data -q", room, sizeof room);
+    assert_int_equal(p.status, FM_OK);
+    assert_string_equal(p.cache, "dir");
+    assert_int_equal(p.positional, 1);
+
     p = parse("-c dir -q data", room, sizeof room);
     assert_int_equal(p.status, FM_OK);
     assert_string_equal(p.cache, "dir");
@@ -109,8 +114,8 @@ static void mistakes(void **state) {
         {"data --rate fast", "--rate: found 'fast', expected a number"},
         {"data --rate nan", "expected a number"},
         {"data --rate 1e999", "expected a number"},
-        {"--quiet", "found 0 arguments; usage: foldmill test DATASET [OTHER]"},
-        {"a b c", "found 3 arguments"},
+        {"--quiet", "found 0 arguments, expected 1; usage: foldmill test DATASET [OTHER]"},
+        {"a b c", "unexpected argument 'c'; usage: foldmill test DATASET [OTHER]"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char room[128];
