@@ -7,7 +7,8 @@
  *         {0}};
  *
  * Accepted forms: --name VALUE, --name=VALUE, --flag, -o VALUE and -oVALUE (short letters where the
- * table gives one), and `--` after which everything is positional. -h and --help are always there. */
+ * table gives one), and `--` after which everything is positional. -h and --help are always there.
+ */
 #ifndef FM_BASE_OPTIONS_H
 #define FM_BASE_OPTIONS_H
 
