@@ -1,14 +1,37 @@
 /* resume.c: see resume.h. */
 #include "trainer/resume.h"
 
+#include "proto/base/file.h"
 #include "proto/base/log.h"
 #include "trainer/checkpoint/checkpoint.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 /* Room for what a checkpoint's notes hold. */
 enum { NOTE_BYTES = 1 << 20 };
+
+fm_status fm_resume_lock(const char *folder, int *ret_fd, fm_error *reterr) {
+    char path[PATH_MAX];
+    fm_status status = fm_dir_make(folder, reterr);
+    if (status != FM_OK) return status;
+    if (snprintf(path, sizeof path, "%s/lock", folder) >= (int)sizeof path)
+        return fm_fail_in(reterr, FM_ERR_LIMIT, folder, "the path is too long");
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) return fm_fail_in(reterr, FM_ERR_IO, path, "cannot open: %s", strerror(errno));
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        close(fd);
+        return fm_fail_in(reterr, FM_ERR_EXISTS, folder,
+                          "another process is training into this folder");
+    }
+    *ret_fd = fd;
+    return FM_OK;
+}
 
 fm_status fm_resume_save(const fm_resume_options *options, const fm_trainer *trainer, uint64_t step,
                          const fm_token *token, fm_error *reterr) {
@@ -19,7 +42,8 @@ fm_status fm_resume_save(const fm_resume_options *options, const fm_trainer *tra
     fm_train_config_format(options->config, config);
     fm_token_format(token, place);
     const fm_checkpoint_state state = {.step = trainer->optimizer.step,
-                                       .samples = trainer->optimizer.samples,
+                                       .samples = trainer->optimizer.samples -
+                                                  (uint64_t)trainer->optimizer.pending,
                                        .seed = options->seed,
                                        .token = place,
                                        .config = config};

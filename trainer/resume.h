@@ -15,7 +15,12 @@ typedef struct fm_resume_options {
     const fm_train_config *config;
 } fm_resume_options;
 
-/* Saves the state after update `step` and removes checkpoints that need not be kept. */
+/* Makes the run's folder and holds it for this process until *ret_fd is closed: FM_ERR_EXISTS when
+ * another trains into it. Where the file system knows no locks nobody is kept out. */
+FM_MUST_USE fm_status fm_resume_lock(const char *folder, int *ret_fd, fm_error *reterr);
+
+/* Saves the state after update `step` and removes checkpoints that need not be kept. Samples of an
+ * update that was not made are left out: `token` must do so too. */
 FM_MUST_USE fm_status fm_resume_save(const fm_resume_options *options, const fm_trainer *trainer,
                                      uint64_t step, const fm_token *token, fm_error *reterr);
 

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -41,7 +42,8 @@ static const char description[] =
     "seed and settings give the same parameters, bit for bit. SIGINT and SIGTERM stop after\n"
     "the step in hand.\n\n"
     "The run's whole state is kept in DIR every --checkpoint-every steps and at the end;\n"
-    "--resume goes on from the newest whole checkpoint, or begins when there is none. A run\n"
+    "--resume goes on from the newest whole checkpoint, or begins when there is none. So it is\n"
+    "when the server goes away. One process at a time trains into DIR. A run\n"
     "that was killed and resumed ends with the same bits as one that was not. --from begins a\n"
     "new run with the parameters and the average of another run's checkpoint, or of one that\n"
     "`foldmill import` has made: steps, moments and the data stream start anew.\n\n"
@@ -94,8 +96,11 @@ typedef struct train_run {
     step_sums sums;                 /* of the step that is being collected */
     uint64_t queued_step, done_ns; /* updates queued; the device's clock after the last collected */
     uint64_t n_step, start_ns;     /* updates collected, of the whole run; monotonic */
-    uint64_t first_step, saved_step;  /* where this process went on; of the newest checkpoint */
-    fm_token token;                   /* samples that the updates so far have seen */
+    uint64_t first_step, saved_step; /* where this process went on; of the newest checkpoint */
+    fm_token token;                  /* samples collected */
+    fm_token step_token;             /* those of them that updates have seen */
+    bool data_ended; /* the stream broke off; what was trained until then is whole */
+    int lock;        /* of the folder */
     double first_sum, last[N_WINDOW]; /* losses of the first and of the newest N_WINDOW steps */
 } train_run;
 
@@ -142,7 +147,8 @@ static int parse(settings *set, int argc, char **argv) {
          .help = "begin with the parameters of this checkpoint, as of `foldmill import`"},
         {"resume", FM_OPTION_FLAG, &set->resume, NULL,
          .help = "go on from the newest checkpoint in --out"},
-        {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "no line a step, only the summary"},
+        {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "no line a step, only the summary",
+         .letter = 'q'},
         {0}};
     const fm_command command = {.program = program,
                                 .arguments = "--data URL [options]",
@@ -230,6 +236,7 @@ static fm_status resume(train_run *run, fm_error *reterr) {
         fm_resume_options options = resume_options(run);
         status = fm_resume_load(&options, run->trainer, &run->n_step, &run->token, reterr);
         run->first_step = run->n_step;
+        run->step_token = run->token;
     }
     if (status != FM_ERR_NOT_FOUND) return status;
     return run->set->from ? fm_resume_begin_from(run->set->from, run->trainer, reterr) : FM_OK;
@@ -237,8 +244,33 @@ static fm_status resume(train_run *run, fm_error *reterr) {
 
 static fm_status save(train_run *run, fm_error *reterr) {
     fm_resume_options options = resume_options(run);
-    run->saved_step = run->n_step;
-    return fm_resume_save(&options, run->trainer, run->n_step, &run->token, reterr);
+    fm_status status =
+        fm_resume_save(&options, run->trainer, run->n_step, &run->step_token, reterr);
+    if (status == FM_OK) run->saved_step = run->n_step;
+    return status;
+}
+
+/* At the end of a run, also of one whose data broke off: then *reterr says so, and more. */
+static fm_status save_last(train_run *run, fm_status status, fm_error *reterr) {
+    if (status != FM_OK && !run->data_ended) return status;
+    fm_error error;
+    fm_status saved = FM_OK;
+    if (run->set->checkpoint_every && run->n_step > run->first_step &&
+        run->saved_step != run->n_step)
+        saved = save(run, &error);
+    if (status == FM_OK) {
+        if (saved != FM_OK) *reterr = error;
+        return saved;
+    }
+    char why[FM_ERROR_MESSAGE_BYTES], what[FM_ERROR_MESSAGE_BYTES] = "";
+    snprintf(why, sizeof why, "%s", reterr->message);
+    if (saved != FM_OK) {
+        snprintf(what, sizeof what, "; its checkpoint could not be written: %.150s", error.message);
+    } else if (run->n_step && (run->saved_step == run->n_step || run->n_step == run->first_step)) {
+        snprintf(what, sizeof what, "; --resume goes on from its checkpoint");
+    }
+    return fm_fail(reterr, status, "%.200s, after step %llu of %llu%.200s", why,
+                   (unsigned long long)run->n_step, (unsigned long long)run->set->steps, what);
 }
 
 /* Set by SIGINT and SIGTERM, looked at between steps. A signalfd would not do: the threads that
@@ -265,6 +297,10 @@ static void announce(const train_run *run) {
     fprintf(stderr, "data      %s: snapshot %s, %u chains, plan %s, %u samples a step\n",
             run->set->data, server->snapshot_name, server->n_chain, run->config.data.plan,
             fm_loader_get_stream(run->loader)->samples_per_step);
+    if (run->n_step >= run->set->steps) {
+        fprintf(stderr, "steps     %llu are made already, --steps %llu asks for no more\n",
+                (unsigned long long)run->n_step, (unsigned long long)run->set->steps);
+    }
 }
 
 /* -- a step */
@@ -314,6 +350,7 @@ static fm_status queue_sample(train_run *run, bool is_first, bool is_last, fm_er
     flight *f = &run->flight[run->n_queued % FM_MOST_QUEUED];
     uint64_t asked_ns = fm_clock_ns();
     fm_status status = fm_loader_next(run->loader, &f->loaded, reterr);
+    run->data_ended = status != FM_OK;
     if (status != FM_OK) return status;
     f->wait_s = (double)(fm_clock_ns() - asked_ns) * 1e-9;
     f->is_first = is_first;
@@ -354,6 +391,10 @@ static void say(const train_run *run, const fm_metrics_step *step) {
         return;
     char text[512];
     fm_metrics_format(step, run->set->steps, text, sizeof text);
+    struct winsize window; /* a longer line would wrap, and stay */
+    if (run->terminal && ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1 &&
+        window.ws_col <= sizeof text)
+        text[window.ws_col - 1] = '\0';
     fprintf(stderr,
             run->terminal && !last ? "\r\033[K%s"
             : run->terminal        ? "\r\033[K%s\n"
@@ -401,8 +442,11 @@ static fm_status finish_step(train_run *run, double rate, fm_error *reterr) {
         .learning_rate = rate,
         .step_s = (double)step_ns * 1e-9,
         .data_wait_s = sums->wait_s,
+        .left_s = (double)(fm_clock_ns() - run->start_ns) * 1e-9 *
+                  (double)(run->set->steps - run->n_step) / (double)(run->n_step - run->first_step),
     };
     run->done_ns = sums->done_ns;
+    run->step_token = run->token;
     add_structure_terms(run->trainer, sums->structure, n, &step);
     for (uint32_t i = 0; sums->n_scored && i < FM_METRICS_SCORES; i++) {
         step.score[i].name = score_names[i];
@@ -453,8 +497,8 @@ static fm_status queue_step(train_run *run, fm_error *reterr) {
         status = queue_sample(run, s == 0, s + 1 == n, reterr);
         if (status != FM_OK) {
             fm_error later;
-            (void)!drain(run, 0, &later); /* what came before it still counts */
-            return status;
+            if (drain(run, 0, &later) != FM_OK) run->data_ended = false;
+            return status; /* what came before it still counts */
         }
         /* What is scored is still in the step's memory: nothing may be queued behind it. On the CPU
          * a sample is done when it is queued, and its step's time ends there. */
@@ -512,7 +556,7 @@ static fm_status begin(train_run *run, fm_error *reterr) {
     if (status == FM_OK) status = resume(run, reterr);
     if (status == FM_OK) fm_team_copy_first(run->team);
     if (status == FM_OK) status = open_loader(run, reterr);
-    if (status == FM_OK) status = fm_dir_make(run->set->out, reterr);
+    if (status == FM_OK) status = fm_resume_lock(set->out, &run->lock, reterr);
     if (status == FM_OK) status = fm_metrics_truncate(path, run->n_step, reterr);
     if (status == FM_OK && set->tensorboard)
         status = fm_event_file_open(set->tensorboard, set->resume, run->n_step, wall_s(),
@@ -530,9 +574,7 @@ static fm_status train(train_run *run, fm_error *reterr) {
     while (status == FM_OK && run->queued_step < run->set->steps && !stop_asked)
         status = queue_step(run, reterr);
     if (status == FM_OK) status = drain(run, 0, reterr);
-    bool unsaved = run->set->checkpoint_every && run->n_step > run->first_step &&
-                   run->saved_step != run->n_step;
-    if (status == FM_OK && unsaved) status = save(run, reterr);
+    status = save_last(run, status, reterr);
     if (run->terminal && run->n_step < run->set->steps) fputc('\n', stderr);
     summarize(run);
     return status;
@@ -551,12 +593,13 @@ int fm_train_main(int argc, char **argv) {
                     .wait_ms = 5000};
     int code = parse(&set, argc, argv);
     if (code >= 0) return code;
-    train_run run = {.set = &set, .terminal = isatty(STDERR_FILENO) == 1};
+    train_run run = {.set = &set, .lock = -1, .terminal = isatty(STDERR_FILENO) == 1};
     fm_error error = {.status = FM_OK};
     fm_status status = train(&run, &error);
     fm_loader_close(run.loader);
     fm_team_destroy(run.team);
     fm_metrics_close(run.metrics);
     fm_event_file_close(run.events);
+    if (run.lock >= 0) close(run.lock);
     return status == FM_OK ? EXIT_OK : report(&error);
 }

@@ -204,6 +204,56 @@ static void a_signal_stops_after_the_step_in_hand(void **state) {
     assert_int_equal(run("test \"$(tail -c 2 s/metrics.jsonl)\" = '}'"), 0);
 }
 
+/* The server of a run with two samples a step is killed: the steps made until then are kept, and
+ * the resumed run ends with the bits of one that was left alone. */
+static void a_lost_server_costs_no_step(void **state) {
+    (void)state;
+    const char *serve = "rm -f lost; foldmill serve --cache cache --listen unix:lost -q & "
+                        "server=$!; until [ -S lost ]; do sleep 0.02; done; ";
+    const char *train =
+        "foldmill train --data unix:lost --config pairs.ini --seed 2 --out lost.run";
+    char command[1024];
+    assert_int_equal(run(small), 0);
+    assert_int_equal(run("sed 's/^.data.$/[data]\\nglobal_batch = 2/' small.ini >pairs.ini"), 0);
+    snprintf(command, sizeof command,
+             "%s %s --steps 1000000 2>lost.err >lost.log & trainer=$!; "
+             "until [ $(cat lost.run/metrics.jsonl 2>/dev/null | wc -l) -ge 3 ]; do sleep 0.01; "
+             "done; kill -9 $server; wait $trainer",
+             serve, train);
+    assert_int_equal(run(command), 1);
+    assert_int_equal(run("n=$(cat lost.run/metrics.jsonl | wc -l); ls lost.run/checkpoint* | "
+                         "grep -q \"0$n.safetensors\" && grep -q \"after step $n of 1000000; "
+                         "--resume goes on\" lost.err && echo $((n + 1)) >goal"),
+                     0);
+    snprintf(
+        command, sizeof command,
+        "%s %s --steps $(cat goal) --resume 2>lost.err >lost.log; rc=$?; kill $server; exit $rc",
+        serve, train);
+    assert_int_equal(run(command), 0);
+    assert_int_equal(run("foldmill train --data unix:socket --config pairs.ini --seed 2 --steps "
+                         "$(cat goal) --out whole.run >whole.log 2>&1"),
+                     0);
+    assert_int_equal(run("n=$(printf %012d $(cat goal)); cmp lost.run/checkpoint-$n.safetensors "
+                         "whole.run/checkpoint-$n.safetensors"),
+                     0);
+    assert_int_equal(run("foldmill train --data unix:socket --config pairs.ini --seed 2 --steps 2 "
+                         "--resume --out whole.run 2>err && grep -q 'asks for no more' err"),
+                     0);
+}
+
+static void two_processes_never_train_into_one_folder(void **state) {
+    (void)state;
+    assert_int_equal(run(small), 0);
+    assert_int_equal(
+        run("foldmill train --data unix:socket --config small.ini --steps 1000000 --out held "
+            "--checkpoint-every 0 >held.log 2>&1 & "
+            "pid=$!; until [ -s held/metrics.jsonl ]; do sleep 0.05; done; "
+            "foldmill train --data unix:socket --config small.ini --steps 9 --out held --resume "
+            "2>err; rc=$?; kill $pid; wait $pid; exit $rc"),
+        1);
+    assert_int_equal(run("grep -q 'held: another process is training into this folder' err"), 0);
+}
+
 static void mistakes_are_said(void **state) {
     (void)state;
     assert_int_equal(run("foldmill train --help | grep -q -- --preset"), 0);
@@ -240,6 +290,8 @@ int main(void) {
         cmocka_unit_test(a_killed_run_goes_on_to_the_same_bits),
         cmocka_unit_test(weights_go_out_and_come_back),
         cmocka_unit_test(a_signal_stops_after_the_step_in_hand),
+        cmocka_unit_test(a_lost_server_costs_no_step),
+        cmocka_unit_test(two_processes_never_train_into_one_folder),
         cmocka_unit_test(mistakes_are_said),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

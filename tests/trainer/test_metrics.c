@@ -43,7 +43,8 @@ static fm_metrics_step make_step(uint64_t number) {
                              .grad_norm = 1e-9,
                              .learning_rate = 1e-3,
                              .step_s = 0.25,
-                             .data_wait_s = 0.0625};
+                             .data_wait_s = 0.0625,
+                             .left_s = 7204.6};
 }
 
 static void write_steps(uint64_t first, uint64_t last) {
@@ -102,11 +103,13 @@ static void people_see_the_loss_its_terms_and_the_first_score(void **state) {
     char text[256];
     fm_metrics_step step = make_step(7);
     fm_metrics_format(&step, 10, text, sizeof text);
-    assert_string_equal(text,
-                        "step 7/10  loss 12.500  (distogram 0.100  plddt nan)  lddt_ca 0.750  "
-                        "0.250 s/step  data wait 62.5 ms");
+    assert_string_equal(text, "step 7/10  loss 12.500  lddt_ca 0.750  0.250 s/step  ETA 2:00:05  "
+                              "data wait 62.5 ms  (distogram 0.100  plddt nan)");
     step = make_step(8);
     step.n_term = 0;
+    step.left_s = -1;
+    fm_metrics_format(&step, 10, text, sizeof text);
+    assert_string_equal(text, "step 8/10  loss 12.500  0.250 s/step  data wait 62.5 ms");
     fm_metrics_format(&step, 0, text, sizeof text);
     assert_string_equal(text, "step 8  loss 12.500  0.250 s/step  data wait 62.5 ms");
 }

@@ -130,11 +130,15 @@ void fm_metrics_format(const fm_metrics_step *step, uint64_t n_step, char *out, 
     add(&l, "step %llu", (unsigned long long)step->step);
     if (n_step) add(&l, "/%llu", (unsigned long long)n_step);
     add(&l, "  loss %.3f", step->loss);
-    for (uint32_t t = 0; t < step->n_term; t++) {
-        add(&l, "%s%s %.3f", t ? "  " : "  (", step->term[t].name, step->term[t].value);
-    }
-    if (step->n_term) add(&l, ")");
     if (step->n_score) add(&l, "  %s %.3f", step->score[0].name, step->score[0].value);
-    add(&l, "  %.3f s/step  data wait %.1f ms", step->step_s, step->data_wait_s * 1e3);
+    add(&l, "  %.3f s/step", step->step_s);
+    if (n_step && step->left_s >= 0) {
+        unsigned long left = (unsigned long)(step->left_s + 0.5);
+        add(&l, "  ETA %lu:%02lu:%02lu", left / 3600, left / 60 % 60, left % 60);
+    }
+    add(&l, "  data wait %.1f ms", step->data_wait_s * 1e3);
+    for (uint32_t t = 0; t < step->n_term; t++)
+        add(&l, "%s%s %.3f", t ? "  " : "  (", step->term[t].name, step->term[t].value);
+    if (step->n_term) add(&l, ")");
     snprintf(out, out_bytes, "%s", l.text);
 }

@@ -31,6 +31,7 @@ typedef struct fm_metrics_step {
     } score[FM_METRICS_SCORES];
     double grad_norm, learning_rate;
     double step_s, data_wait_s; /* seconds; the wait is part of the step */
+    double left_s;              /* estimate to the run's end, for the line for people; < 0 = none */
 } fm_metrics_step;
 
 typedef struct fm_metrics fm_metrics;
@@ -46,8 +47,9 @@ void fm_metrics_close(fm_metrics *metrics);
 FM_MUST_USE fm_status fm_metrics_write(fm_metrics *metrics, const fm_metrics_step *step,
                                        fm_error *reterr);
 
-/* The line for people, e.g. "step 12/200  loss 8.213 (distogram 3.1 masked_msa 2.5)  0.084 s/step
- * wait 0.2 ms", with the first of the scores where there are any. n_step 0 = without end. */
+/* The line for people, e.g. "step 12/200  loss 8.213  0.084 s/step  ETA 0:00:16  data wait 0.2 ms
+ * (distogram 3.100  masked_msa 2.500)", with the first of the scores behind the loss where there
+ * are any: what matters most comes first, for narrow terminals. n_step 0 = without end. */
 void fm_metrics_format(const fm_metrics_step *step, uint64_t n_step, char *out, size_t out_bytes);
 
 #endif
