@@ -12,7 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TEXT_BYTES = 65536 };
+enum {
+    MAX_TEXT_BYTES = 65536,
+    NAME_BYTES = 64,  /* more than any key has */
+    MAX_DISTANCE = 3, /* letters by which a key may be mistaken for another */
+};
 
 typedef enum key_kind {
     KEY_INTEGER,
@@ -202,6 +206,58 @@ typedef struct reading {
     char message[FM_ERROR_MESSAGE_BYTES]; /* of the first bad line */
 } reading;
 
+/* Letters to change, add or leave out to make one word of the other; both shorter than NAME_BYTES.
+ */
+static size_t distance(const char *a, const char *b) {
+    size_t row[NAME_BYTES], n = strlen(b);
+    for (size_t j = 0; j <= n; j++)
+        row[j] = j;
+    for (size_t i = 0; a[i]; i++) {
+        size_t diagonal = row[0]; /* of the row before */
+        row[0] = i + 1;
+        for (size_t j = 0; j < n; j++) {
+            size_t best = diagonal + (a[i] != b[j]);
+            diagonal = row[j + 1];
+            if (diagonal + 1 < best) best = diagonal + 1;
+            if (row[j] + 1 < best) best = row[j] + 1;
+            row[j + 1] = best;
+        }
+    }
+    return row[n];
+}
+
+/* What to say of a key that is none: where it belongs, or which one was meant. */
+static void say_unknown(const char *section, const char *name, char *out, size_t out_bytes) {
+    char sections[128] = "";
+    const key *meant = NULL;
+    size_t nearest = strlen(name) < NAME_BYTES ? MAX_DISTANCE + 1 : 0;
+    bool known = false;
+    for (size_t i = 0; i < N_KEY; i++) {
+        bool first = i == 0 || strcmp(keys[i].section, keys[i - 1].section) != 0;
+        size_t at = strlen(sections);
+        if (first)
+            snprintf(sections + at, sizeof sections - at, "%s%s", at ? ", " : "", keys[i].section);
+        bool here = strcmp(keys[i].section, section) == 0;
+        known |= here;
+        size_t d = nearest && (here || strcmp(keys[i].name, name) == 0)
+                       ? distance(name, keys[i].name)
+                       : nearest;
+        if (d >= nearest) continue;
+        nearest = d;
+        meant = &keys[i];
+    }
+    if (!known) {
+        snprintf(out, out_bytes,
+                 "found '%.64s' in section [%.64s], expected one of the sections %s", name, section,
+                 sections);
+        return;
+    }
+    int n = snprintf(out, out_bytes, "there is no key '%.64s' in section [%s]", name, section);
+    if (meant)
+        snprintf(out + n, out_bytes - (size_t)n, "; the nearest is '%s' in [%s]", meant->name,
+                 meant->section);
+}
+
 /* inih's callback: 0 makes it note the line and stop. */
 static int on_value(void *context, const char *section, const char *name, const char *value) {
     reading *r = context;
@@ -209,6 +265,10 @@ static int on_value(void *context, const char *section, const char *name, const 
     for (size_t i = 0; i < N_KEY; i++) {
         if (strcmp(keys[i].section, section) != 0 || strcmp(keys[i].name, name) != 0) continue;
         char room[128];
+        if (r->seen[i]) {
+            snprintf(r->message, sizeof r->message, "%s: found a second time, expected once", name);
+            return 0;
+        }
         const char *expected = set_value(&keys[i], value, &r->config, room);
         if (!expected) {
             r->seen[i] = true;
@@ -218,8 +278,7 @@ static int on_value(void *context, const char *section, const char *name, const 
                  expected);
         return 0;
     }
-    snprintf(r->message, sizeof r->message, "there is no key '%.64s' in section [%.64s]", name,
-             section);
+    say_unknown(section, name, r->message, sizeof r->message);
     return 0;
 }
 

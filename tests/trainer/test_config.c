@@ -119,8 +119,22 @@ static void mistakes_are_refused_with_their_line(void **state) {
         uint64_t line;
         const char *message;
     } cases[] = {
-        {"[model]\nn_blok = 3\n", 2, "there is no key 'n_blok' in section [model]"},
-        {"[modell]\nn_block = 3\n", 2, "there is no key 'n_block' in section [modell]"},
+        {"[model]\nn_blok = 3\n", 2,
+         "there is no key 'n_blok' in section [model]; the nearest is 'n_block' in [model]"},
+        {"[model]\ncrop_size = 3\n", 2,
+         "there is no key 'crop_size' in section [model]; the nearest is 'crop_size' in [data]"},
+        {"[loss]\nmachine_learning_rate_of_a_key_that_has_a_long_name_indeed = 1\n", 2,
+         "there is no key 'machine_learning_rate_of_a_key_that_has_a_long_name_indeed' in "
+         "section [loss]"},
+        {"[model]\nheads = 3\n", 2, "there is no key 'heads' in section [model]"},
+        {"[modell]\nn_block = 3\n", 2,
+         "found 'n_block' in section [modell], expected one of the sections model, data, parallel, "
+         "optimizer, loss, metrics"},
+        {"n_block = 3\n", 1,
+         "found 'n_block' in section [], expected one of the sections model, data, parallel, "
+         "optimizer, loss, metrics"},
+        {"[model]\nn_block = 3\nc_m = 8\nn_block = 4\n", 4,
+         "n_block: found a second time, expected once"},
         {"\n\n[model]\nn_block = 0\n", 4,
          "n_block: found '0', expected a whole number from 1 to 64"},
         {"[model]\nn_block = 2.5\n", 2,
