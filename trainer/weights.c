@@ -36,8 +36,9 @@ static const char export_description[] =
     "moving average, which evaluation uses, or with --set model the parameters themselves.\n\n"
     "  --format safetensors    names: openfold (the default), foldmill, deepmind\n"
     "  --format npz            names: deepmind (the default), openfold, foldmill\n\n"
+    "Without --format a FILE that ends in .npz is one, and every other is safetensors.\n\n"
     "examples:\n"
-    "  foldmill export-weights run/checkpoint-000000075000.safetensors --format npz \\\n"
+    "  foldmill export-weights run/checkpoint-000000075000.safetensors \\\n"
     "      --out params_model_1.npz\n\n"
     "exit codes: 0 done, 1 failed, 2 bad usage";
 
@@ -156,8 +157,10 @@ typedef struct export_settings {
 
 static fm_status parse_words(const export_settings *set, fm_weights_format *ret_format,
                              fm_weight_names *ret_names, bool *ret_average, fm_error *reterr) {
-    bool npz = strcmp(set->format, "npz") == 0;
-    if (!npz && strcmp(set->format, "safetensors") != 0) {
+    size_t n_out = strlen(set->out);
+    bool named_npz = n_out > 4 && strcmp(set->out + n_out - 4, ".npz") == 0;
+    bool npz = set->format ? strcmp(set->format, "npz") == 0 : named_npz;
+    if (set->format && !npz && strcmp(set->format, "safetensors") != 0) {
         return fm_fail(reterr, FM_ERR_USAGE, "--format is npz or safetensors, not '%s'",
                        set->format);
     }
@@ -215,12 +218,12 @@ static fm_status export_weights(const export_settings *set, const char *path, fm
 }
 
 int fm_export_weights_main(int argc, char **argv) {
-    export_settings set = {.format = "safetensors", .set = "ema"};
+    export_settings set = {.set = "ema"};
     const fm_option options[] = {
         {"out", FM_OPTION_STRING, &set.out, "FILE", .help = "the file to write (required)",
          .letter = 'o'},
         {"format", FM_OPTION_STRING, &set.format, "FORMAT",
-         .help = "npz or safetensors (safetensors)"},
+         .help = "npz or safetensors (as FILE's name ends)"},
         {"names", FM_OPTION_STRING, &set.names, "NAMES",
          .help = "deepmind, openfold, openfold-1 (OpenFold 1.0) or foldmill"},
         {"set", FM_OPTION_STRING, &set.set, "SET",

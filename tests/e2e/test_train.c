@@ -156,8 +156,8 @@ static void weights_go_out_and_come_back(void **state) {
     static const char *const ways[] = {
         "--format npz", "--format npz --names openfold", "--format safetensors",
         "--format safetensors --names openfold-1", "--format safetensors --names foldmill"};
+    char command[1024];
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        char command[1024];
         snprintf(
             command, sizeof command,
             "foldmill export-weights %s %s --set model --out out >export.log && "
@@ -168,6 +168,12 @@ static void weights_go_out_and_come_back(void **state) {
         assert_int_equal(run(command), 0);
     }
     assert_int_equal(run("grep -q 'arrays by foldmill names' import.log"), 0);
+    snprintf(command, sizeof command,
+             "foldmill export-weights %s --out by_name.npz >export.log && "
+             "grep -q 'by deepmind names' export.log && "
+             "foldmill export-weights %s --format npz --out other && cmp by_name.npz other",
+             checkpoint, checkpoint);
+    assert_int_equal(run(command), 0);
     /* The first loss is that of a run that has learnt, and --resume goes on with the new run. */
     assert_int_equal(run("foldmill train --data unix:socket --config small.ini --steps 4 --seed 5 "
                          "--from in.safetensors --out f --quiet >f.log 2>&1"),
