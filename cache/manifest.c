@@ -169,7 +169,7 @@ fm_status fm_manifest_decode(fm_bytes text, uint64_t number, fm_arena *arena,
     fm_sha256 declared = {{0}};
     read_hash(&reader, "end", &declared);
     if (reader.failed || reader.at != reader.end || memcmp(&hash, &declared, sizeof hash) != 0) {
-        return fm_fail_at(reterr, FM_ERR_CORRUPT, reader.line + 1, 0, 0,
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, reader.line + 1, 1, 0,
                           "the manifest is damaged: a line is not what it should be");
     }
     *ret_generation = generation;

@@ -88,8 +88,8 @@ typedef struct fm_store_check {
 
 /* Checks everything of an open store: every shard's file against its name, every entry of it, every
  * blob of the index decoded as its part, every chain's parts against each other and against its
- * facts, the profile of every MSA, the snapshot "all". Stops at the first damage: FM_ERR_CORRUPT
- * says what and where. Memory: the arena, for one chain at a time. */
+ * facts, the profile of every MSA, notes, refusals, the snapshot "all". Stops at the first damage:
+ * FM_ERR_CORRUPT says what and where. Memory: the arena, for one chain at a time. */
 FM_MUST_USE fm_status fm_store_verify(const fm_store *store, fm_arena *arena,
                                       fm_store_check *ret_check, fm_error *reterr);
 

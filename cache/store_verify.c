@@ -113,6 +113,12 @@ fm_status fm_store_verify(const fm_store *store, fm_arena *arena, fm_store_check
     for (uint32_t i = 0; i < generation->n_chain && !status; i++) {
         status = check_chain(store, i, facts ? &facts[i] : NULL, arena, reterr);
     }
+    fm_generation lists; /* the same, with notes and refusals */
+    fm_arena_reset(arena);
+    if (!status) {
+        status = fm_generation_read_at(store->path, generation->number, FM_GENERATION_ALL, arena,
+                                       &lists, reterr);
+    }
     fm_snapshot snapshot;
     fm_arena_reset(arena);
     if (!status && generation->n_chain) {

@@ -3,6 +3,7 @@
 #include "server/cli/commands.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Address space for one chain at a time. */
 #define ARENA_BYTES ((size_t)16 << 30)
@@ -47,9 +48,12 @@ int fm_cmd_verify(int argc, char **argv) {
             "Reads every shard and checks its SHA-256, then every entry in it, every part of "
             "every\n"
             "chain (content hash, encoding, the profile against the rows), the chains' parts\n"
-            "against each other, the manifest against the shards and the snapshot 'all'. Prints\n"
-            "counts and the content digest: two caches with the same digest hold the same chains\n"
-            "with the same features, however and wherever they were built.\n\n"
+            "against each other, the manifest against the shards, the notes and refusals of the\n"
+            "build and the snapshot 'all'. Prints counts and the content digest: two caches with\n"
+            "the same digest hold the same chains with the same features, however and wherever\n"
+            "they were built.\n\n"
+            "A damaged cache is mended by foldmill build: remove the shard that is named here, or\n"
+            "CURRENT where another file is, and build again. What is whole is reused.\n\n"
             "Exit codes: 0 whole, 1 damaged (says what and where) or not readable, 2 bad usage.",
         .options = options,
     };
@@ -59,5 +63,12 @@ int fm_cmd_verify(int argc, char **argv) {
     fm_error error;
     fm_status status =
         cache ? verify(cache, &error) : fm_fail(&error, FM_ERR_USAGE, "--cache DIR is required");
-    return status ? fm_cli_report(command.program, &error) : FM_EXIT_OK;
+    if (!status) return FM_EXIT_OK;
+    code = fm_cli_report(command.program, &error);
+    if (status == FM_ERR_CORRUPT) {
+        bool shard = strstr(error.source, "/shards/");
+        fprintf(stderr, "%s: to mend it, remove %s%s and run foldmill build again\n",
+                command.program, shard ? error.source : cache, shard ? "" : "/CURRENT");
+    }
+    return code;
 }

@@ -59,6 +59,25 @@ static void exit_codes(void **state) {
     assert_int_equal(run("test ! -e n/CURRENT"), 0);
 }
 
+/* Every file of a cache counts, also what no load needs, and verify says how to mend it. */
+static void damage_is_found_and_mended(void **state) {
+    (void)state;
+    const char *const files[] = {"generations/*.notes", "generations/*.refused", "shards/*"};
+    assert_int_equal(run("$FOLDMILL build data --cache w -q > out"), 0);
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        assert_int_equal(run("rm -rf d && cp -r w d && truncate -s +1 d/%s", files[i]), 0);
+        assert_int_equal(run("$FOLDMILL verify --cache d 2> log"), 1);
+        assert_int_equal(
+            run("sed -n 's/.*to mend it, remove \\(.*\\) and run .*/\\1/p' log > name; "
+                "test -f $(cat name) && rm $(cat name)"),
+            0);
+        assert_int_equal(run("$FOLDMILL build data --cache d -q > out"), 0);
+        assert_int_equal(run("$FOLDMILL verify --cache d | grep content > a; "
+                             "$FOLDMILL verify --cache w | grep content | cmp - a"),
+                         0);
+    }
+}
+
 static void stop_by_signal(void **state) {
     (void)state;
     /* Deep alignments, so that it cannot be done before the signal comes. */
@@ -199,6 +218,7 @@ static void golden_prediction(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(exit_codes, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(damage_is_found_and_mended, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(stop_by_signal, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(full_disk, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(golden_chains, make_folder, drop_folder),
