@@ -2,6 +2,7 @@
 #include "trainer/train.h"
 
 #include "proto/base/file.h"
+#include "proto/base/log.h"
 #include "proto/base/options.h"
 #include "trainer/config.h"
 #include "trainer/data/loader.h"
@@ -40,10 +41,10 @@ static const char description[] =
     "FILE changes what it names (the form of trainer/presets/*.ini). Its section [parallel] puts\n"
     "several ranks to each sample (dap, bp), threads of the CPU. The same server content,\n"
     "seed and settings give the same parameters, bit for bit. SIGINT and SIGTERM stop after\n"
-    "the step in hand.\n\n"
+    "the step in hand. A server that goes away has --wait to come back, and any server of the\n"
+    "same snapshot will do; else the run ends with a checkpoint of what it has done.\n\n"
     "The run's whole state is kept in DIR every --checkpoint-every steps and at the end;\n"
-    "--resume goes on from the newest whole checkpoint, or begins when there is none. So it is\n"
-    "when the server goes away. One process at a time trains into DIR. A run\n"
+    "--resume goes on from the newest whole checkpoint, or begins when there is none. A run\n"
     "that was killed and resumed ends with the same bits as one that was not. --from begins a\n"
     "new run with the parameters and the average of another run's checkpoint, or of one that\n"
     "`foldmill import` has made: steps, moments and the data stream start anew.\n\n"
@@ -88,6 +89,7 @@ typedef struct train_run {
     fm_team *team;
     fm_trainer *trainer; /* the team's first */
     fm_loader *loader;
+    fm_loader_stats earlier; /* of connections that broke off */
     fm_metrics *metrics;
     fm_event_file *events; /* NULL: not asked for */
     bool terminal;
@@ -136,7 +138,8 @@ static int parse(settings *set, int argc, char **argv) {
         {"ahead", FM_OPTION_U64, &set->ahead, "N", .help = "samples received ahead of the step (8)",
          .min = 2, .max = 1024},
         {"wait", FM_OPTION_U64, &set->wait_ms, "MS",
-         .help = "go on trying to connect for so long (5000)", .max = 3600000},
+         .help = "go on trying to connect for so long, also when the server went away (5000)",
+         .max = 3600000},
         {"checkpoint-every", FM_OPTION_U64, &set->checkpoint_every, "N",
          .help = "steps between checkpoints (1000); 0 = none at all", .max = FM_LIMIT_STEP},
         {"keep", FM_OPTION_U64, &set->keep_last, "N", .help = "newest checkpoints kept (3)",
@@ -166,12 +169,11 @@ static int parse(settings *set, int argc, char **argv) {
 
 /* -- opening what a run needs */
 
-static fm_status open_loader(train_run *run, fm_error *reterr) {
+static fm_status open_loader(train_run *run, uint32_t wait_ms, fm_loader **ret_loader,
+                             fm_error *reterr) {
     const fm_train_config *config = &run->config;
     fm_loader_options options = {
-        .client = {.url = run->set->data,
-                   .agent = program,
-                   .retry_ms = (uint32_t)run->set->wait_ms},
+        .client = {.url = run->set->data, .agent = program, .retry_ms = wait_ms},
         .stream = {.global_batch = (uint32_t)config->data.global_batch,
                    .crop_size = (uint32_t)config->data.crop_size,
                    .max_msa_clusters = (uint32_t)config->data.max_msa_clusters,
@@ -188,7 +190,7 @@ static fm_status open_loader(train_run *run, fm_error *reterr) {
     fm_wire_text(options.stream.plan, sizeof options.stream.plan, config->data.plan);
     fm_status status =
         fm_wire_order_parse(run->set->order, &options.stream.order, &options.stream.window, reterr);
-    return status == FM_OK ? fm_loader_open(&options, &run->loader, reterr) : status;
+    return status == FM_OK ? fm_loader_open(&options, ret_loader, reterr) : status;
 }
 
 static fm_status create_trainer(train_run *run, fm_error *reterr) {
@@ -346,10 +348,76 @@ static void name_sample(const fm_sample *sample, fm_error *reterr) {
     fm_error_in(reterr, source);
 }
 
+/* -- a server that went away */
+
+static void add_stats(fm_loader_stats *sum, const fm_loader_stats *more) {
+    sum->n_sample += more->n_sample;
+    sum->n_skipped += more->n_skipped;
+    sum->bytes += more->bytes;
+    fm_histogram_merge(&sum->ready_wait_ns, &more->ready_wait_ns);
+}
+
+static fm_status drain(train_run *run, uint64_t left, fm_error *reterr);
+
+/* Samples are the same from any server of the same snapshot. */
+static fm_status check_same_data(const fm_loader *before, const fm_loader *now, fm_error *reterr) {
+    const fm_wire_welcome *a = fm_loader_get_server(before), *b = fm_loader_get_server(now);
+    if (memcmp(&a->snapshot, &b->snapshot, sizeof a->snapshot) == 0) return FM_OK;
+    return fm_fail(
+        reterr, FM_ERR_UNSUPPORTED,
+        "the server came back with other data: snapshot %s of %u chains, it was %s of %u",
+        b->snapshot_name, b->n_chain, a->snapshot_name, a->n_chain);
+}
+
+/* Whether a server that is asked again may be there. */
+static bool is_absence(fm_status status) {
+    return status == FM_ERR_CLOSED || status == FM_ERR_IO || status == FM_ERR_NOT_FOUND;
+}
+
+/* Finishes what is under way and goes on with the sample behind it, for which a server may take
+ * --wait to come back. */
+static fm_status reconnect(train_run *run, fm_error *reterr) {
+    enum { SLICE_MS = 250 }; /* after which a signal is seen */
+    uint64_t begin_ns = fm_clock_ns(), wait_ns = run->set->wait_ms * 1000000u;
+    fm_loader *loader = NULL;
+    fm_status status = drain(run, 0, reterr);
+    if (status != FM_OK) return status;
+    do {
+        uint64_t left_ms = (wait_ns - (fm_clock_ns() - begin_ns)) / 1000000u;
+        status =
+            open_loader(run, (uint32_t)(left_ms < SLICE_MS ? left_ms : SLICE_MS), &loader, reterr);
+    } while (is_absence(status) && !stop_asked && fm_clock_ns() - begin_ns < wait_ns);
+    if (status == FM_OK) status = check_same_data(run->loader, loader, reterr);
+    if (status != FM_OK) {
+        fm_loader_close(loader);
+        return status;
+    }
+    fm_loader_stats stats = fm_loader_get_stats(run->loader);
+    add_stats(&run->earlier, &stats);
+    fm_loader_close(run->loader);
+    run->loader = loader;
+    fm_log(FM_LOG_WARN, "reconnected", "server=%s after_s=%.1f sample=%llu", run->set->data,
+           (double)(fm_clock_ns() - begin_ns) * 1e-9, (unsigned long long)run->token.watermark);
+    return FM_OK;
+}
+
+/* The next sample, of a server that came back where one went away. One that gave nothing since it
+ * came is not asked again. */
+static fm_status next_sample(train_run *run, fm_loaded *ret_loaded, fm_error *reterr) {
+    fm_status status = fm_loader_next(run->loader, ret_loaded, reterr);
+    if (status == FM_ERR_CLOSED && fm_loader_get_stats(run->loader).n_sample && run->set->wait_ms) {
+        fm_error error;
+        status = reconnect(run, &error);
+        if (status == FM_OK) status = fm_loader_next(run->loader, ret_loaded, &error);
+        if (status != FM_OK) *reterr = error;
+    }
+    return status;
+}
+
 static fm_status queue_sample(train_run *run, bool is_first, bool is_last, fm_error *reterr) {
     flight *f = &run->flight[run->n_queued % FM_MOST_QUEUED];
     uint64_t asked_ns = fm_clock_ns();
-    fm_status status = fm_loader_next(run->loader, &f->loaded, reterr);
+    fm_status status = next_sample(run, &f->loaded, reterr);
     run->data_ended = status != FM_OK;
     if (status != FM_OK) return status;
     f->wait_s = (double)(fm_clock_ns() - asked_ns) * 1e-9;
@@ -521,6 +589,7 @@ static double percentile_ms(const fm_histogram *histogram, uint32_t per_mille) {
 
 static void summarize(train_run *run) {
     fm_loader_stats stats = fm_loader_get_stats(run->loader);
+    add_stats(&stats, &run->earlier);
     uint64_t n_here = run->n_step - run->first_step, window = n_here < N_WINDOW ? n_here : N_WINDOW;
     double seconds = (double)(fm_clock_ns() - run->start_ns) * 1e-9, last_sum = 0;
     for (uint64_t i = 0; i < window; i++)
@@ -555,7 +624,7 @@ static fm_status begin(train_run *run, fm_error *reterr) {
     if (status == FM_OK) status = create_trainer(run, reterr);
     if (status == FM_OK) status = resume(run, reterr);
     if (status == FM_OK) fm_team_copy_first(run->team);
-    if (status == FM_OK) status = open_loader(run, reterr);
+    if (status == FM_OK) status = open_loader(run, (uint32_t)set->wait_ms, &run->loader, reterr);
     if (status == FM_OK) status = fm_resume_lock(set->out, &run->lock, reterr);
     if (status == FM_OK) status = fm_metrics_truncate(path, run->n_step, reterr);
     if (status == FM_OK && set->tensorboard)

@@ -216,8 +216,8 @@ static void a_lost_server_costs_no_step(void **state) {
     (void)state;
     const char *serve = "rm -f lost; foldmill serve --cache cache --listen unix:lost -q & "
                         "server=$!; until [ -S lost ]; do sleep 0.02; done; ";
-    const char *train =
-        "foldmill train --data unix:lost --config pairs.ini --seed 2 --out lost.run";
+    const char *train = "foldmill train --data unix:lost --config pairs.ini --seed 2 "
+                        "--out lost.run --wait 300";
     char command[1024];
     assert_int_equal(run(small), 0);
     assert_int_equal(run("sed 's/^.data.$/[data]\\nglobal_batch = 2/' small.ini >pairs.ini"), 0);
@@ -244,6 +244,43 @@ static void a_lost_server_costs_no_step(void **state) {
                      0);
     assert_int_equal(run("foldmill train --data unix:socket --config pairs.ini --seed 2 --steps 2 "
                          "--resume --out whole.run 2>err && grep -q 'asks for no more' err"),
+                     0);
+}
+
+/* One that comes back is gone on with, in the middle of a step, too; unless it has other data. */
+static void a_server_that_comes_back_is_gone_on_with(void **state) {
+    (void)state;
+    const char *serve = "foldmill serve --cache cache --listen unix:back -q";
+    const char *wait_for = "until [ $(cat %s/metrics.jsonl 2>/dev/null | wc -l) -ge 3 ]; do sleep "
+                           "0.01; done; kill -9 $server";
+    const char *train = "foldmill train --data unix:back --config pairs.ini --seed 2 --wait 60000";
+    char until[256], command[1024];
+    assert_int_equal(run(small), 0);
+    assert_int_equal(run("sed 's/^.data.$/[data]\\nglobal_batch = 2/' small.ini >pairs.ini"), 0);
+    snprintf(until, sizeof until, wait_for, "back.run");
+    snprintf(command, sizeof command,
+             "rm -f back; %s & server=$!; %s --steps 9 --ahead 2 --out back.run 2>err >back.log & "
+             "trainer=$!; %s; %s & server=$!; wait $trainer; rc=$?; kill $server; exit $rc",
+             serve, train, until, serve);
+    assert_int_equal(run(command), 0);
+    assert_int_equal(run("grep -q 'warn reconnected server=unix:back' err && "
+                         "grep -q '^samples   18 received' back.log"),
+                     0);
+    assert_int_equal(run("foldmill train --data unix:socket --config pairs.ini --seed 2 --steps 9 "
+                         "--out left.run >left.log 2>&1 && cmp "
+                         "left.run/checkpoint-000000000009.safetensors "
+                         "back.run/checkpoint-000000000009.safetensors"),
+                     0);
+    assert_int_equal(run("foldmill snapshot create other --cache cache --weights uniform >log"), 0);
+    snprintf(until, sizeof until, wait_for, "other.run");
+    snprintf(command, sizeof command,
+             "rm -f back; %s & server=$!; %s --steps 1000 --ahead 2 --out other.run 2>err >log & "
+             "trainer=$!; %s; %s --snapshot other & server=$!; wait $trainer; rc=$?; "
+             "kill $server; exit $rc",
+             serve, train, until, serve);
+    assert_int_equal(run(command), 1);
+    assert_int_equal(run("grep -q 'came back with other data: snapshot other of 3 chains' err && "
+                         "grep -q 'resume goes on' err"),
                      0);
 }
 
@@ -297,6 +334,7 @@ int main(void) {
         cmocka_unit_test(weights_go_out_and_come_back),
         cmocka_unit_test(a_signal_stops_after_the_step_in_hand),
         cmocka_unit_test(a_lost_server_costs_no_step),
+        cmocka_unit_test(a_server_that_comes_back_is_gone_on_with),
         cmocka_unit_test(two_processes_never_train_into_one_folder),
         cmocka_unit_test(mistakes_are_said),
     };
