@@ -56,6 +56,7 @@ static fm_status write_file(synth_run *run, const char *path, fm_bytes content, 
         reason = errno;
     }
     if (!written) {
+        remove(path); /* half a file could be taken for a whole one */
         fm_fail(reterr, FM_ERR_IO, "cannot write: %s", strerror(reason));
         return fm_error_in(reterr, path);
     }

@@ -63,6 +63,19 @@ static void a_folder_with_files_is_left_alone_unless_forced(void **state) {
     assert_int_equal(run("test -d %s/full/mmcifs && grep -q mine %s/full/mine"), 0);
 }
 
+/* A limit on the size of files stands for a full disk. */
+static void a_file_that_cannot_be_written_whole_is_not_there(void **state) {
+    (void)state;
+    assert_int_equal(run("$FM_BIN/foldmill synth --seed 6 --chains 4 -o %s/whole >/dev/null"), 0);
+    assert_int_equal(run("(ulimit -f 60; trap '' XFSZ; "
+                         "exec $FM_BIN/foldmill synth --seed 6 --chains 4 -o %s/cut 2>%s/err)"),
+                     1);
+    assert_int_equal(run("grep -q 'cannot write: File too large' %s/err"), 0);
+    assert_int_equal(run("cd %s/cut && test $(find . -type f | wc -l) -gt 0 && "
+                         "find . -type f -exec cmp {} ../whole/{} \\; | grep . >&2; test $? = 1"),
+                     0);
+}
+
 static void a_larger_dataset_holds_the_smaller_one(void **state) {
     (void)state;
     const char *command = "$FM_BIN/foldmill synth --seed 5 --depth 50 --chains 4 -o %s/small && "
@@ -114,6 +127,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(wrong_usage_is_said_and_exits_with_2, make_folder,
                                         drop_folder),
         cmocka_unit_test_setup_teardown(a_folder_with_files_is_left_alone_unless_forced,
+                                        make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(a_file_that_cannot_be_written_whole_is_not_there,
                                         make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(a_larger_dataset_holds_the_smaller_one, make_folder,
                                         drop_folder),
