@@ -375,17 +375,35 @@ fm_status fm_train_config_load(const char *preset, const char *path, fm_train_co
     return status;
 }
 
-void fm_train_config_format(const fm_train_config *config, char out[FM_TRAIN_CONFIG_TEXT_BYTES]) {
+/* "0.10000000000000001" as "0.1", where that is the same number. */
+static void shorten(char value[64]) {
+    char text[64];
+    double number = strtod(value, NULL);
+    snprintf(text, sizeof text, "%.15g", number);
+    if (strtod(text, NULL) == number) memcpy(value, text, sizeof text);
+}
+
+static void format(const fm_train_config *config, bool all, char out[FM_TRAIN_CONFIG_TEXT_BYTES]) {
     size_t at = 0;
     for (size_t i = 0; i < N_KEY; i++) {
-        if (keys[i].no_result) continue;
+        if (keys[i].no_result && !all) continue;
         bool section = i == 0 || strcmp(keys[i].section, keys[i - 1].section) != 0;
         char value[64];
         format_value(&keys[i], config, value, sizeof value);
+        if (all && keys[i].kind == KEY_NUMBER) shorten(value);
         int n = snprintf(out + at, FM_TRAIN_CONFIG_TEXT_BYTES - at, "%s%s%s%s = %s\n",
-                         section ? "[" : "", section ? keys[i].section : "", section ? "]\n" : "",
-                         keys[i].name, value);
+                         section ? all && at ? "\n[" : "[" : "", section ? keys[i].section : "",
+                         section ? "]\n" : "", keys[i].name, value);
         assert(n > 0 && at + (size_t)n < FM_TRAIN_CONFIG_TEXT_BYTES);
         at += (size_t)n;
     }
+}
+
+void fm_train_config_format(const fm_train_config *config, char out[FM_TRAIN_CONFIG_TEXT_BYTES]) {
+    format(config, false, out);
+}
+
+void fm_train_config_format_all(const fm_train_config *config,
+                                char out[FM_TRAIN_CONFIG_TEXT_BYTES]) {
+    format(config, true, out);
 }

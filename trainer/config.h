@@ -62,5 +62,8 @@ FM_MUST_USE fm_status fm_train_config_parse(fm_bytes text, fm_train_config *conf
  * of the same form, for checkpoints: equal settings give equal text. Asserts that it fits. */
 enum { FM_TRAIN_CONFIG_TEXT_BYTES = 8192 };
 void fm_train_config_format(const fm_train_config *config, char out[FM_TRAIN_CONFIG_TEXT_BYTES]);
+/* The same with every key: what fm_train_config_parse makes the same config of. */
+void fm_train_config_format_all(const fm_train_config *config,
+                                char out[FM_TRAIN_CONFIG_TEXT_BYTES]);
 
 #endif

@@ -38,7 +38,7 @@ static const char program[] = "foldmill train";
 static const char description[] =
     "Connects to a feature server, trains on what it streams, and writes DIR/metrics.jsonl,\n"
     "one JSON object a step. Sizes, rates and the sampling plan come from a preset; --config\n"
-    "FILE changes what it names (the form of trainer/presets/*.ini). Its section [parallel] puts\n"
+    "FILE changes what it names (--show-config prints the form). Its section [parallel] puts\n"
     "several ranks to each sample (dap, bp), threads of the CPU. The same server content,\n"
     "seed and settings give the same parameters, bit for bit. SIGINT and SIGTERM stop after\n"
     "the step in hand. A server that goes away has --wait to come back, and any server of the\n"
@@ -50,6 +50,7 @@ static const char description[] =
     "`foldmill import` has made: steps, moments and the data stream start anew.\n\n"
     "examples:\n"
     "  foldmill train --data unix:/run/foldmill.sock --preset tiny --steps 200 --out run1\n"
+    "  foldmill train --preset tiny --show-config >mine.ini\n"
     "  foldmill train --data tcp://host:7420 --config mine.ini --steps 5000 --resume\n\n"
     "exit codes: 0 done or stopped on request, 1 failed, 2 bad usage";
 
@@ -57,7 +58,7 @@ typedef struct settings {
     const char *data, *preset, *config, *from, *out, *tensorboard, *order, *device, *dtype;
     uint64_t steps, seed, ahead, wait_ms;
     uint64_t checkpoint_every, keep_last, keep_every; /* steps, files, steps; 0 = never */
-    bool quiet, resume;
+    bool quiet, resume, show_config;
 } settings;
 
 /* What a step's samples gave, summed. */
@@ -119,9 +120,12 @@ static int parse(settings *set, int argc, char **argv) {
     const fm_option options[] = {
         {"data", FM_OPTION_STRING, &set->data, "URL",
          .help = "unix:PATH or tcp://HOST:PORT of a server (required)"},
-        {"preset", FM_OPTION_STRING, &set->preset, "NAME", .help = "sizes and recipe (tiny)"},
+        {"preset", FM_OPTION_STRING, &set->preset, "NAME",
+         .help = "sizes and recipe: tiny, overfit, initial_training, finetuning (tiny)"},
         {"config", FM_OPTION_STRING, &set->config, "FILE",
          .help = "changes to the preset, as an INI file"},
+        {"show-config", FM_OPTION_FLAG, &set->show_config, NULL,
+         .help = "print all settings as --config takes them, and end"},
         {"device", FM_OPTION_STRING, &set->device, "NAME", .help = "cpu or cuda (cpu)"},
         {"dtype", FM_OPTION_STRING, &set->dtype, "TYPE",
          .help = "activations: fp32, or bf16 on cuda; structure module, heads and losses are fp32 "
@@ -161,10 +165,21 @@ static int parse(settings *set, int argc, char **argv) {
     fm_error error;
     int n_positional;
     fm_status status = fm_options_parse(&command, argc, argv, &n_positional, &error);
-    if (status == FM_OK && !set->data)
+    if (status == FM_OK && !set->data && !set->show_config)
         status = fm_fail(&error, FM_ERR_USAGE, "--data URL is needed");
     if (status == FM_ERR_CANCELLED) return EXIT_OK;
     return status == FM_OK ? -1 : report(&error);
+}
+
+static int show_config(const settings *set) {
+    fm_train_config config;
+    fm_error error;
+    fm_status status = fm_train_config_load(set->preset, set->config, &config, &error);
+    if (status != FM_OK) return report(&error);
+    char text[FM_TRAIN_CONFIG_TEXT_BYTES];
+    fm_train_config_format_all(&config, text);
+    fputs(text, stdout);
+    return EXIT_OK;
 }
 
 /* -- opening what a run needs */
@@ -662,6 +677,7 @@ int fm_train_main(int argc, char **argv) {
                     .wait_ms = 5000};
     int code = parse(&set, argc, argv);
     if (code >= 0) return code;
+    if (set.show_config) return show_config(&set);
     train_run run = {.set = &set, .lock = -1, .terminal = isatty(STDERR_FILENO) == 1};
     fm_error error = {.status = FM_OK};
     fm_status status = train(&run, &error);

@@ -300,6 +300,10 @@ static void two_processes_never_train_into_one_folder(void **state) {
 static void mistakes_are_said(void **state) {
     (void)state;
     assert_int_equal(run("foldmill train --help | grep -q -- --preset"), 0);
+    assert_int_equal(run("foldmill train --show-config >shown.ini && "
+                         "foldmill train --preset overfit --config shown.ini --show-config | cmp "
+                         "- shown.ini"),
+                     0);
     assert_int_equal(run("foldmill train 2>err"), 2);
     assert_int_equal(run("grep -q 'URL is needed' err"), 0);
     assert_int_equal(run("foldmill train --data unix:socket --preset huge --out x 2>err"), 2);

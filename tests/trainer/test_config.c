@@ -83,6 +83,19 @@ static void recomputation_is_left_out_of_checkpoints(void **state) {
     assert_non_null(strstr(other, "\nclip = batch\n"));
 }
 
+static void what_is_shown_is_read_back(void **state) {
+    (void)state;
+    static char text[FM_TRAIN_CONFIG_TEXT_BYTES], again[FM_TRAIN_CONFIG_TEXT_BYTES];
+    fm_train_config config, other;
+    assert_int_equal(fm_train_config_preset("finetuning", &config, NULL), FM_OK);
+    assert_int_equal(fm_train_config_preset("tiny", &other, NULL), FM_OK);
+    fm_train_config_format_all(&config, text);
+    assert_non_null(strstr(text, "\nstructure_every = "));
+    assert_int_equal(fm_train_config_parse(text_of(text), &other, NULL), FM_OK);
+    fm_train_config_format_all(&other, again);
+    assert_string_equal(text, again);
+}
+
 /* The count that the published models have: monomer, without the pTM head. */
 static void the_whole_model_has_93_million_parameters(void **state) {
     (void)state;
@@ -178,6 +191,7 @@ int main(void) {
         cmocka_unit_test(initial_training_has_the_papers_sizes),
         cmocka_unit_test(finetuning_is_the_papers_second_stage),
         cmocka_unit_test(recomputation_is_left_out_of_checkpoints),
+        cmocka_unit_test(what_is_shown_is_read_back),
         cmocka_unit_test(the_whole_model_has_93_million_parameters),
         cmocka_unit_test(a_file_changes_what_it_names),
         cmocka_unit_test(mistakes_are_refused_with_their_line),
