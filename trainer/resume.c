@@ -39,14 +39,19 @@ fm_status fm_resume_save(const fm_resume_options *options, const fm_trainer *tra
         place[FM_TOKEN_TEXT_BYTES];
     fm_status status = fm_checkpoint_path(options->folder, step, path, reterr);
     if (status != FM_OK) return status;
+    const fm_sha256 unknown = {{0}};
+    char snapshot[FM_SHA256_HEX];
     fm_train_config_format(options->config, config);
     fm_token_format(token, place);
+    fm_sha256_format(&options->snapshot, snapshot);
+    bool known = memcmp(&options->snapshot, &unknown, sizeof unknown) != 0;
     const fm_checkpoint_state state = {.step = trainer->optimizer.step,
                                        .samples = trainer->optimizer.samples -
                                                   (uint64_t)trainer->optimizer.pending,
                                        .seed = options->seed,
                                        .token = place,
-                                       .config = config};
+                                       .config = config,
+                                       .snapshot = known ? snapshot : NULL};
     status = fm_checkpoint_save(path, &trainer->params, &state, reterr);
     if (status != FM_OK) return status;
     return fm_checkpoint_prune(options->folder, options->keep_last, options->keep_every, reterr);
@@ -99,12 +104,19 @@ static fm_status check_same_run(const fm_resume_options *options, const fm_check
 }
 
 static fm_status load_one(const fm_resume_options *options, const char *path, fm_trainer *trainer,
-                          fm_arena *arena, fm_token *ret_token, fm_error *reterr) {
+                          fm_arena *arena, fm_token *ret_token, fm_sha256 *ret_snapshot,
+                          fm_error *reterr) {
     fm_checkpoint_state state;
+    *ret_snapshot = (fm_sha256){{0}};
     fm_arena_reset(arena);
     fm_status status = fm_checkpoint_peek(path, arena, &state, reterr);
     if (status == FM_OK) status = check_same_run(options, &state, path, reterr);
     if (status == FM_OK) status = fm_token_parse(state.token, ret_token, reterr);
+    if (status == FM_OK && state.snapshot &&
+        fm_sha256_parse(state.snapshot, strlen(state.snapshot), ret_snapshot) != FM_OK) {
+        status = fm_fail_in(reterr, FM_ERR_CORRUPT, path,
+                            "found snapshot '%.80s', expected 64 hex digits", state.snapshot);
+    }
     if (status == FM_OK) status = fm_checkpoint_load(path, &trainer->params, &state, reterr);
     if (status == FM_OK) {
         trainer->optimizer.step = state.step;
@@ -120,17 +132,19 @@ static void log_damaged(const char *path, const fm_error *error) {
 }
 
 fm_status fm_resume_load(const fm_resume_options *options, fm_trainer *trainer, uint64_t *ret_step,
-                         fm_token *ret_token, fm_error *reterr) {
+                         fm_token *ret_token, fm_sha256 *ret_snapshot, fm_error *reterr) {
     fm_arena arena;
     fm_status status = fm_arena_init(&arena, NOTE_BYTES, reterr);
     if (status != FM_OK) return status;
     uint64_t step = UINT64_MAX, n_damaged = 0;
+    fm_sha256 snapshot = {{0}};
     for (;; n_damaged++) {
         char path[FM_CHECKPOINT_PATH_BYTES];
         fm_error error;
         status = fm_checkpoint_find(options->folder, step, &step, &error);
         if (status == FM_OK) status = fm_checkpoint_path(options->folder, step, path, &error);
-        if (status == FM_OK) status = load_one(options, path, trainer, &arena, ret_token, &error);
+        if (status == FM_OK)
+            status = load_one(options, path, trainer, &arena, ret_token, &snapshot, &error);
         if (status == FM_ERR_CORRUPT || status == FM_ERR_FORMAT) {
             log_damaged(path, &error);
             continue;
@@ -139,7 +153,10 @@ fm_status fm_resume_load(const fm_resume_options *options, fm_trainer *trainer, 
         break;
     }
     fm_arena_fini(&arena);
-    if (status == FM_OK) *ret_step = step;
+    if (status == FM_OK) {
+        *ret_step = step;
+        *ret_snapshot = snapshot;
+    }
     if (status == FM_ERR_NOT_FOUND && n_damaged) {
         return fm_fail_in(reterr, FM_ERR_CORRUPT, options->folder,
                           "all %llu checkpoints here are damaged", (unsigned long long)n_damaged);

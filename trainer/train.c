@@ -45,7 +45,8 @@ static const char description[] =
     "same snapshot will do; else the run ends with a checkpoint of what it has done.\n\n"
     "The run's whole state is kept in DIR every --checkpoint-every steps and at the end;\n"
     "--resume goes on from the newest whole checkpoint, or begins when there is none. A run\n"
-    "that was killed and resumed ends with the same bits as one that was not. --from begins a\n"
+    "that was killed and resumed ends with the same bits as one that was not; so it asks for\n"
+    "the snapshot it was trained on, and for its seed and settings. --from begins a\n"
     "new run with the parameters and the average of another run's checkpoint, or of one that\n"
     "`foldmill import` has made: steps, moments and the data stream start anew.\n\n"
     "examples:\n"
@@ -102,8 +103,9 @@ typedef struct train_run {
     uint64_t first_step, saved_step; /* where this process went on; of the newest checkpoint */
     fm_token token;                  /* samples collected */
     fm_token step_token;             /* those of them that updates have seen */
-    bool data_ended; /* the stream broke off; what was trained until then is whole */
-    int lock;        /* of the folder */
+    fm_sha256 snapshot; /* of the server; before that, of the checkpoint; all zero = any will do */
+    bool data_ended;    /* the stream broke off; what was trained until then is whole */
+    int lock;           /* of the folder */
     double first_sum, last[N_WINDOW]; /* losses of the first and of the newest N_WINDOW steps */
 } train_run;
 
@@ -188,7 +190,10 @@ static fm_status open_loader(train_run *run, uint32_t wait_ms, fm_loader **ret_l
                              fm_error *reterr) {
     const fm_train_config *config = &run->config;
     fm_loader_options options = {
-        .client = {.url = run->set->data, .agent = program, .retry_ms = wait_ms},
+        .client = {.url = run->set->data,
+                   .agent = program,
+                   .snapshot = run->snapshot,
+                   .retry_ms = wait_ms},
         .stream = {.global_batch = (uint32_t)config->data.global_batch,
                    .crop_size = (uint32_t)config->data.crop_size,
                    .max_msa_clusters = (uint32_t)config->data.max_msa_clusters,
@@ -242,6 +247,7 @@ static fm_resume_options resume_options(const train_run *run) {
                                .keep_last = (uint32_t)run->set->keep_last,
                                .keep_every = run->set->keep_every,
                                .seed = run->set->seed,
+                               .snapshot = run->snapshot,
                                .config = &run->config};
 }
 
@@ -251,7 +257,8 @@ static fm_status resume(train_run *run, fm_error *reterr) {
     fm_status status = FM_ERR_NOT_FOUND;
     if (run->set->resume) {
         fm_resume_options options = resume_options(run);
-        status = fm_resume_load(&options, run->trainer, &run->n_step, &run->token, reterr);
+        status = fm_resume_load(&options, run->trainer, &run->n_step, &run->token, &run->snapshot,
+                                reterr);
         run->first_step = run->n_step;
         run->step_token = run->token;
     }
@@ -374,19 +381,9 @@ static void add_stats(fm_loader_stats *sum, const fm_loader_stats *more) {
 
 static fm_status drain(train_run *run, uint64_t left, fm_error *reterr);
 
-/* Samples are the same from any server of the same snapshot. */
-static fm_status check_same_data(const fm_loader *before, const fm_loader *now, fm_error *reterr) {
-    const fm_wire_welcome *a = fm_loader_get_server(before), *b = fm_loader_get_server(now);
-    if (memcmp(&a->snapshot, &b->snapshot, sizeof a->snapshot) == 0) return FM_OK;
-    return fm_fail(
-        reterr, FM_ERR_UNSUPPORTED,
-        "the server came back with other data: snapshot %s of %u chains, it was %s of %u",
-        b->snapshot_name, b->n_chain, a->snapshot_name, a->n_chain);
-}
-
 /* Whether a server that is asked again may be there. */
 static bool is_absence(fm_status status) {
-    return status == FM_ERR_CLOSED || status == FM_ERR_IO || status == FM_ERR_NOT_FOUND;
+    return status == FM_ERR_CLOSED || status == FM_ERR_IO;
 }
 
 /* Finishes what is under way and goes on with the sample behind it, for which a server may take
@@ -402,11 +399,7 @@ static fm_status reconnect(train_run *run, fm_error *reterr) {
         status =
             open_loader(run, (uint32_t)(left_ms < SLICE_MS ? left_ms : SLICE_MS), &loader, reterr);
     } while (is_absence(status) && !stop_asked && fm_clock_ns() - begin_ns < wait_ns);
-    if (status == FM_OK) status = check_same_data(run->loader, loader, reterr);
-    if (status != FM_OK) {
-        fm_loader_close(loader);
-        return status;
-    }
+    if (status != FM_OK) return status;
     fm_loader_stats stats = fm_loader_get_stats(run->loader);
     add_stats(&run->earlier, &stats);
     fm_loader_close(run->loader);
@@ -640,6 +633,7 @@ static fm_status begin(train_run *run, fm_error *reterr) {
     if (status == FM_OK) status = resume(run, reterr);
     if (status == FM_OK) fm_team_copy_first(run->team);
     if (status == FM_OK) status = open_loader(run, (uint32_t)set->wait_ms, &run->loader, reterr);
+    if (status == FM_OK) run->snapshot = fm_loader_get_server(run->loader)->snapshot;
     if (status == FM_OK) status = fm_resume_lock(set->out, &run->lock, reterr);
     if (status == FM_OK) status = fm_metrics_truncate(path, run->n_step, reterr);
     if (status == FM_OK && set->tensorboard)

@@ -279,9 +279,15 @@ static void a_server_that_comes_back_is_gone_on_with(void **state) {
              "kill $server; exit $rc",
              serve, train, until, serve);
     assert_int_equal(run(command), 1);
-    assert_int_equal(run("grep -q 'came back with other data: snapshot other of 3 chains' err && "
+    assert_int_equal(run("grep -q 'snapshot [0-9a-f]*... is not served' err && "
                          "grep -q 'resume goes on' err"),
                      0);
+    snprintf(command, sizeof command,
+             "%s --snapshot other & server=$!; %s --steps 1000 --resume --out other.run 2>err; "
+             "rc=$?; kill $server; exit $rc",
+             serve, train);
+    assert_int_equal(run(command), 1); /* a checkpoint knows it, too */
+    assert_int_equal(run("grep -q 'unix:back: snapshot [0-9a-f]*... is not served' err"), 0);
 }
 
 static void two_processes_never_train_into_one_folder(void **state) {

@@ -61,7 +61,8 @@ static void save(fixture *f, uint64_t step) {
                                        .samples = 2 * step,
                                        .seed = 11,
                                        .token = "0 4 -",
-                                       .config = "[model]\nn = 1\n"};
+                                       .config = "[model]\nn = 1\n",
+                                       .snapshot = step % 2 ? NULL : "5a2f"};
     char path[FM_CHECKPOINT_PATH_BYTES];
     assert_int_equal(fm_checkpoint_path(f->folder, step, path, NULL), FM_OK);
     assert_int_equal(fm_checkpoint_save(path, &f->params, &state, NULL), FM_OK);
@@ -90,6 +91,13 @@ static void what_is_saved_is_loaded(void **state) {
     assert_int_equal(got.seed, 11);
     assert_string_equal(got.token, "0 4 -");
     assert_string_equal(got.config, "[model]\nn = 1\n");
+    assert_string_equal(got.snapshot, "5a2f");
+    got.snapshot = "5a2e"; /* it is under the hash */
+    assert_int_equal(fm_checkpoint_load(f.path, &other, &got, NULL), FM_ERR_CORRUPT);
+    save(&f, 13);
+    assert_int_equal(fm_checkpoint_peek(f.path, &f.arena, &got, NULL), FM_OK);
+    assert_null(got.snapshot);
+    assert_int_equal(fm_checkpoint_load(f.path, &other, &got, NULL), FM_OK);
     fm_params_release(&other);
     tear_down(&f);
 }

@@ -185,6 +185,7 @@ static uint64_t hash_of(const bundle *b, const fm_checkpoint_state *state) {
     fm_xxh3_update(hash, numbers, sizeof numbers);
     fm_xxh3_update(hash, state->token, strlen(state->token) + 1);
     fm_xxh3_update(hash, state->config, strlen(state->config) + 1);
+    if (state->snapshot) fm_xxh3_update(hash, state->snapshot, strlen(state->snapshot) + 1);
     for (size_t i = 0; i < b->n_tensor; i++) {
         fm_xxh3_update(hash, b->tensor[i].name, strlen(b->tensor[i].name) + 1);
         fm_xxh3_update(hash, b->tensor[i].data, b->tensor[i].bytes);
@@ -213,9 +214,9 @@ fm_status fm_checkpoint_save(const char *path, const fm_params *params,
     const fm_safetensors_note notes[] = {{"format", format},      {"step", step},
                                          {"samples", samples},    {"seed", seed},
                                          {"token", state->token}, {"config", state->config},
-                                         {"xxh3", hash}};
-    status = fm_safetensors_write(path, b.tensor, b.n_tensor, notes, sizeof notes / sizeof notes[0],
-                                  reterr);
+                                         {"xxh3", hash},          {"snapshot", state->snapshot}};
+    size_t n_note = sizeof notes / sizeof notes[0] - !state->snapshot;
+    status = fm_safetensors_write(path, b.tensor, b.n_tensor, notes, n_note, reterr);
     free_bundle(&b);
     return status;
 }
@@ -256,6 +257,7 @@ static fm_status read_state(const fm_safetensors *file, const char *path, fm_are
                  read_number(file, "seed", &state->seed);
     state->token = copy_note(file, "token", arena);
     state->config = copy_note(file, "config", arena);
+    state->snapshot = copy_note(file, "snapshot", arena);
     return whole && state->token && state->config
                ? FM_OK
                : damaged(path, reterr, "a metadata entry is missing", NULL);

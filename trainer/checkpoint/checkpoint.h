@@ -4,11 +4,11 @@
  *     DIR/checkpoint-000000000100.safetensors
  *         model.<name>  adam_m.<name>  adam_v.<name>  ema.<name>    one tensor a parameter, by its
  * logical name
- *         __metadata__  format, step, samples, seed, token, config, xxh3
+ *         __metadata__  format, step, samples, seed, token, config, snapshot, xxh3
  *
  * Logical names, not the flat buffers: another fusion of projections reads the same file. `xxh3` is
- * over step, samples, seed, token, config and every tensor with its name, and is checked before
- * anything is taken over. docs/formats/checkpoint.md. */
+ * over step, samples, seed, token, config, snapshot and every tensor with its name, and is checked
+ * before anything is taken over. docs/formats/checkpoint.md. */
 #ifndef FM_TRAINER_CHECKPOINT_H
 #define FM_TRAINER_CHECKPOINT_H
 
@@ -20,8 +20,9 @@ enum { FM_CHECKPOINT_FORMAT = 1, FM_CHECKPOINT_PATH_BYTES = 4096 };
 typedef struct fm_checkpoint_state {
     uint64_t step, samples; /* updates made, samples seen: the optimiser's */
     uint64_t seed;
-    const char *token;  /* the data stream's place, in the caller's own words */
-    const char *config; /* the run's settings as text; a resumed run must have the same */
+    const char *token;    /* the data stream's place, in the caller's own words */
+    const char *config;   /* the run's settings as text; a resumed run must have the same */
+    const char *snapshot; /* what it trains on, the caller's words again; NULL = not known */
 } fm_checkpoint_state;
 
 /* "DIR/checkpoint-000000000100.safetensors" into out. FM_ERR_USAGE when it does not fit. */
