@@ -195,10 +195,14 @@ fm_status fm_space_estimate(const fm_source *source, const char *cache, bool sin
 
 fm_status fm_space_check(const fm_space *space, const char *cache, fm_error *reterr) {
     if (space->need_bytes <= space->free_bytes) return FM_OK;
+    bool small = space->need_bytes < 1000000000;
+    double unit = small ? 1e6 : 1e9;
+    const char *name = small ? "MB" : "GB";
     fm_status status =
         fm_fail(reterr, FM_ERR_LIMIT,
-                "building %u chains needs about %.1f GB here, and %.1f GB are free; make room, or "
+                "building %u chains needs about %.1f %s here, and %.1f %s are free; make room, or "
                 "say --no-space-check to try",
-                space->n_new, (double)space->need_bytes / 1e9, (double)space->free_bytes / 1e9);
+                space->n_new, (double)space->need_bytes / unit, name,
+                (double)space->free_bytes / unit, name);
     return reterr ? fm_error_in(reterr, cache) : status;
 }

@@ -41,7 +41,10 @@ static fm_status parse_tcp(const char *text, const char *rest, fm_address *addre
         colon && colon[1] >= '0' && colon[1] <= '9' ? strtoul(colon + 1, &end, 10) : 65536;
     size_t host_bytes = colon ? (size_t)(host_end - host) : 0;
     if (!end || *end || port > 65535 || host_bytes == 0 || host_bytes >= FM_ADDRESS_HOST_BYTES) {
-        return fm_fail(reterr, FM_ERR_USAGE, "address '%s', expected tcp://HOST:PORT", text);
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "address '%s', expected tcp://HOST:PORT, the port a number to 65535, an "
+                       "IPv6 address in brackets",
+                       text);
     }
     address->kind = FM_ADDRESS_TCP;
     memcpy(address->host, host, host_bytes);

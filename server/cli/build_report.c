@@ -111,7 +111,8 @@ static void print_problems(FILE *out, const fm_build_report *report) {
             fprintf(out, " %s", report->problem[i].name);
             shown++;
         }
-        fprintf(out, "%s\n", n > shown ? " ..." : "");
+        fprintf(out, "%s%s\n", n > shown ? " ..." : "",
+                trouble == FM_SOURCE_NO_ALIGNMENTS ? "; --single-sequence takes them" : "");
     }
     if (report->n_no_protein) {
         fprintf(out, "left out  %u structures without a protein chain\n", report->n_no_protein);

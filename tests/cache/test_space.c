@@ -122,7 +122,11 @@ static void test_no_room(void **state) {
     assert_int_equal(space.free_bytes, 10000);
     assert_int_equal(fm_space_check(&space, test.cache, &test.error), FM_ERR_LIMIT);
     assert_non_null(strstr(test.error.message, "--no-space-check"));
+    assert_non_null(strstr(test.error.message, " MB here, and 0.0 MB are free"));
     assert_string_equal(test.error.source, test.cache);
+    fm_space large = {.n_new = 3, .need_bytes = 96000000000, .free_bytes = 40200000000};
+    assert_int_equal(fm_space_check(&large, test.cache, &test.error), FM_ERR_LIMIT);
+    assert_non_null(strstr(test.error.message, "about 96.0 GB here, and 40.2 GB are free"));
     const fm_space real = estimate(&test, test.data, false);
     assert_int_equal(fm_space_check(&real, test.cache, &test.error), FM_OK);
     teardown_case(&test);

@@ -178,6 +178,8 @@ static void mistakes_are_said(void **state) {
                      1);
     assert_int_equal(run("$FM_BIN/foldmill serve --cache %s/cache --listen http://x 2>%s/err"), 2);
     assert_int_equal(run("grep -q 'expected unix:PATH or tcp://HOST:PORT' %s/err"), 0);
+    assert_int_equal(run("$FM_BIN/foldmill fetch --data tcp://host:65536 --steps 1 2>%s/err"), 2);
+    assert_int_equal(run("grep -q 'HOST:PORT, the port a number to 65535' %s/err"), 0);
     assert_int_equal(run("$FM_BIN/foldmill fetch --data unix:%s/s --steps 1 2>%s/err"), 1);
     assert_int_equal(run("grep -q 'cannot connect to unix:' %s/err"), 0);
     start("1");
