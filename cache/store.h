@@ -86,11 +86,19 @@ typedef struct fm_store_check {
     uint64_t stored_bytes, decoded_bytes;
 } fm_store_check;
 
+/* Told after each shard and each chain: how much of the work is done, in bytes read of all that are
+ * to be read (shards as files, then their chains as parts). */
+typedef struct fm_store_watch {
+    void *context;
+    void (*tell)(void *context, uint64_t done_bytes, uint64_t all_bytes);
+} fm_store_watch;
+
 /* Checks everything of an open store: every shard's file against its name, every entry of it, every
  * blob of the index decoded as its part, every chain's parts against each other and against its
  * facts, the profile of every MSA, notes, refusals, the snapshot "all". Stops at the first damage:
- * FM_ERR_CORRUPT says what and where. Memory: the arena, for one chain at a time. */
-FM_MUST_USE fm_status fm_store_verify(const fm_store *store, fm_arena *arena,
-                                      fm_store_check *ret_check, fm_error *reterr);
+ * FM_ERR_CORRUPT says what and where. Memory: the arena, for one chain at a time. `watch`
+ * may be NULL. */
+FM_MUST_USE fm_status fm_store_verify(const fm_store *store, const fm_store_watch *watch,
+                                      fm_arena *arena, fm_store_check *ret_check, fm_error *reterr);
 
 #endif

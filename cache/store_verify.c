@@ -95,23 +95,39 @@ static fm_status check_chain(const fm_store *store, uint32_t chain, const fm_cha
     return status;
 }
 
-fm_status fm_store_verify(const fm_store *store, fm_arena *arena, fm_store_check *ret_check,
-                          fm_error *reterr) {
+static void tell(const fm_store *store, const fm_store_watch *watch, uint64_t done_bytes) {
+    if (watch) watch->tell(watch->context, done_bytes, 2 * store->info.stored_bytes);
+}
+
+static fm_status check_shards(const fm_store *store, const fm_store_watch *watch,
+                              fm_error *reterr) {
     const fm_generation *generation = &store->generation;
-    uint64_t n_named = 0;
+    uint64_t n_named = 0, done_bytes = 0;
     fm_status status = FM_OK;
     for (uint32_t i = 0; i < generation->n_shard && !status; i++) {
         status = check_shard(store, i, &n_named, reterr);
+        done_bytes += generation->shard[i].bytes;
+        tell(store, watch, done_bytes);
     }
     if (!status && n_named != generation->n_blob) {
         status = fm_fail(reterr, FM_ERR_CORRUPT, "the index names %u blobs, the shards have %llu",
                          generation->n_blob, (unsigned long long)n_named);
     }
+    return status;
+}
+
+fm_status fm_store_verify(const fm_store *store, const fm_store_watch *watch, fm_arena *arena,
+                          fm_store_check *ret_check, fm_error *reterr) {
+    const fm_generation *generation = &store->generation;
+    const uint64_t shard_bytes = store->info.stored_bytes;
+    fm_status status = check_shards(store, watch, reterr);
     const fm_chain_facts *facts = NULL;
     fm_arena_reset(arena);
     if (!status) status = fm_store_read_facts(store, arena, &facts, reterr);
     for (uint32_t i = 0; i < generation->n_chain && !status; i++) {
         status = check_chain(store, i, facts ? &facts[i] : NULL, arena, reterr);
+        double share = (double)(i + 1) / generation->n_chain;
+        tell(store, watch, shard_bytes + (uint64_t)((double)shard_bytes * share));
     }
     fm_generation lists; /* the same, with notes and refusals */
     fm_arena_reset(arena);

@@ -1,12 +1,34 @@
 /* cmd_verify.c: foldmill verify: a full check of a cache. */
 #include "cache/store.h"
+#include "proto/base/histogram.h"
 #include "server/cli/commands.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Address space for one chain at a time. */
 #define ARENA_BYTES ((size_t)16 << 30)
+/* How often the line for people is drawn anew. */
+#define SHOW_NS 200000000u
+
+/* The line for people at a terminal. */
+typedef struct verify_line {
+    uint64_t start_ns, shown_ns;
+} verify_line;
+
+static void show(void *context, uint64_t done_bytes, uint64_t all_bytes) {
+    verify_line *line = context;
+    uint64_t now = fm_clock_ns();
+    if (now - line->shown_ns < SHOW_NS || !done_bytes) return;
+    line->shown_ns = now;
+    double seconds = (double)(now - line->start_ns) * 1e-9, done = (double)done_bytes;
+    unsigned long left = (unsigned long)(seconds * ((double)all_bytes - done) / done + 0.5);
+    fprintf(stderr, "\r\033[K%3.0f %%  %.1f of %.1f MB  %.1f MB/s  ETA %lu:%02lu:%02lu",
+            100.0 * done / (double)all_bytes, done / 1e6, (double)all_bytes / 1e6,
+            done / 1e6 / seconds, left / 3600, left / 60 % 60, left % 60);
+    fflush(stderr);
+}
 
 static void print_check(const fm_store_info *info, const fm_store_check *check) {
     char hex[FM_SHA256_HEX];
@@ -27,7 +49,11 @@ static fm_status verify(const char *path, fm_error *reterr) {
     if (status) return status;
     status = fm_arena_init(&arena, ARENA_BYTES, reterr);
     if (!status) {
-        status = fm_store_verify(store, &arena, &check, reterr);
+        verify_line line = {.start_ns = fm_clock_ns(), .shown_ns = fm_clock_ns()};
+        const fm_store_watch watch = {&line, show};
+        bool terminal = isatty(STDERR_FILENO) == 1;
+        status = fm_store_verify(store, terminal ? &watch : NULL, &arena, &check, reterr);
+        if (terminal) fprintf(stderr, "\r\033[K");
         fm_arena_fini(&arena);
     }
     if (!status) print_check(fm_store_get_info(store), &check);

@@ -70,14 +70,28 @@ static inline fm_build_report build(cache_case *test) {
     return report;
 }
 
+/* How far a check is never goes back, and never past the end. */
+typedef struct check_watch {
+    uint64_t done_bytes, all_bytes;
+} check_watch;
+
+static inline void watch_check(void *context, uint64_t done_bytes, uint64_t all_bytes) {
+    check_watch *seen = context;
+    assert_true(done_bytes >= seen->done_bytes && done_bytes <= all_bytes);
+    *seen = (check_watch){done_bytes, all_bytes};
+}
+
 static inline fm_status verify(cache_case *test, const char *cache) {
     fm_store *store;
     fm_store_check check;
+    check_watch seen = {0};
+    const fm_store_watch watch = {&seen, watch_check};
     fm_arena arena;
     fm_status status = fm_store_open(cache, &store, &test->error);
     if (status) return status;
     assert_int_equal(fm_arena_init(&arena, (size_t)1 << 30, NULL), FM_OK);
-    status = fm_store_verify(store, &arena, &check, &test->error);
+    status = fm_store_verify(store, &watch, &arena, &check, &test->error);
+    if (!status && check.n_chain) assert_int_equal(seen.done_bytes, seen.all_bytes);
     fm_arena_fini(&arena);
     fm_store_close(store);
     return status;

@@ -97,7 +97,7 @@ static fm_status read_once(reader *self, fm_arena *arena) {
         memcmp(content, self->whole, sizeof *content) != 0) {
         status = fm_fail(&self->error, FM_ERR_DATA, "neither the generation before nor the new");
     }
-    if (!status) status = fm_store_verify(store, arena, &check, &self->error);
+    if (!status) status = fm_store_verify(store, NULL, arena, &check, &self->error);
     fm_store_close(store);
     return status;
 }
