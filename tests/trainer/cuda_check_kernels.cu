@@ -355,16 +355,21 @@ void check_triangle(const char *name, int64_t n_i, int64_t n_j, int64_t n_k, int
     });
 }
 
-/* The whole sublayer; what is kept is each table's own affair and not compared. */
+/* The whole sublayer; what is kept is each table's own affair and not compared. With `is_far` the
+ * first number of a row, from which the kernels measure its statistics, lies thousands of the other
+ * numbers' deviations away. */
 void check_triangle_block(const char *name, int64_t n, int64_t c_z, int64_t c, bool incoming,
-                          double rate, bool residual, fm_beta beta) {
+                          double rate, bool residual, fm_beta beta, bool is_far = false) {
     check(name, 8, [=](work_bench &b) {
         int64_t rows = n * n, five = 4 * c + c_z;
         uint32_t *clock = b.raw(std::vector<uint32_t>{5, 1, 2, 0});
         fm_triangle_block t = {};
         t.n = n, t.c_z = c_z, t.c = c, t.incoming = incoming, t.residual = residual;
         t.eps = 1e-5;
-        t.z = b.act(rows * c_z, 2), t.mask = b.mask(rows, 7);
+        std::vector<double> z = b.draw(rows * c_z, 2);
+        for (int64_t row = 0; is_far && row < rows; row += 3)
+            z[(size_t)(row * c_z)] = row % 2 ? -3000 : 9000;
+        t.z = b.input(z, b.k->act), t.mask = b.mask(rows, 7);
         t.norm_in = b.act(2 * c_z), t.norm_out = b.act(2 * c);
         t.five = b.act(five * c_z, 0.3), t.five_bias = b.act(five);
         t.out = b.act(c_z * c, 0.2), t.out_bias = b.act(c_z);
@@ -411,6 +416,13 @@ void check_cores(void) {
     check_triangle_block("triangle block 16, c 128", 16, 128, 128, true, 0.25, true, FM_WRITE);
     check_triangle_block("triangle block 96, c 128", 96, 128, 128, false, 0.25, true, FM_ADD);
     check_triangle_block("triangle block 24, c 128", 24, 128, 128, false, 0.25, true, FM_WRITE);
+    check_triangle_block("triangle block 176 incoming, c 128", 176, 128, 128, true, 0.25, true,
+                         FM_ADD);
+    check_triangle_block("triangle block 30, c 128", 30, 128, 128, true, 0, true, FM_ADD);
+    check_triangle_block("triangle block 32, outliers, c 128", 32, 128, 128, false, 0, false,
+                         FM_WRITE, true);
+    check_triangle_block("triangle block 32, outliers, c 64", 32, 64, 64, true, 0.25, false,
+                         FM_WRITE, true);
 }
 
 /* ---- dropout, embeddings, losses, optimiser ---- */

@@ -9,8 +9,8 @@
  *
  * So memory sees z twice, a, b and x written and read, and y. Other shapes, and f32, are composed
  * of the table's other entries. */
+#include "trainer/backend/cuda/bulk.cuh"
 #include "trainer/backend/cuda/triangle_block.cuh"
-#include "trainer/backend/cuda/wgmma.cuh"
 #include "trainer/backend/triangle_block.h"
 
 namespace fm_cuda {
@@ -57,29 +57,36 @@ template <int C> struct front_space {
 };
 
 /* The weight of 32 channels of an operand is a tile's 64 rows: eight of p, the same eight of its
- * gate, and so on, so that the accumulators of a channel and of its gate are the same lane's. */
+ * gate, and so on, so that the accumulators of a channel and of its gate are the same lane's. A
+ * thread takes a chunk of every 32nd (C = 64: 64th) of the tiles' rows: every 16th (32nd) channel.
+ */
 template <int C> __device__ inline void paired_load(bf16 *to, const bf16 *w) {
-    constexpr int CHUNKS = C / 8;
-    for (int n = threadIdx.x; n < 4 * C * CHUNKS; n += FRONT_THREADS) {
-        int chunk = n % CHUNKS, row = n / CHUNKS, group = row / 64, line = row % 64;
-        int channel = group * 32 + line / 16 * 8 + line % 8, gate = line / 8 % 2;
-        int from = channel / C * 2 * C + channel % C + gate * C;
-        copy_async(to + group * 64 * C + chunk / 8 * 64 * 64 + tile_at<64>(line, chunk % 8),
-                   w + from * C + chunk * 8, true);
+    constexpr int CHUNKS = C / 8, STEP = FRONT_THREADS / CHUNKS;
+    int chunk = threadIdx.x % CHUNKS, line = threadIdx.x / CHUNKS;
+    int channel = line / 16 * 8 + line % 8, gate = line / 8 % 2;
+    to += chunk / 8 * 64 * 64 + tile_at<64>(line, chunk % 8);
+    w += (channel + gate * C) * C + chunk * 8;
+#pragma unroll
+    for (int k = 0; k < 4 * C / STEP; k++) {
+        const int row = k * STEP, first = row / 2 / C * 2 * C + row / 2 % C;
+        copy_async(to + row / 64 * 64 * C + row % 64 * 64, w + first * C, true);
     }
 }
 
-/* A warp's 16 of its group's 64 rows of z, normalised, to the group's tile. Row 8 (q / 2) + 2 i +
- * q % 2 of 32 becomes line 8 i + q. */
+/* A warp's 16 of its group's 64 rows of z. */
+template <int C>
+__device__ inline void front_load(const front_args &f, uint32_t (&z)[2][C / 8], int64_t first) {
+    int64_t row = first + threadIdx.x % GROUP_THREADS / 32 * 16 + threadIdx.x % 32 / 4;
+    row_load<C>(z[0], f.z + row * C);
+    row_load<C>(z[1], f.z + (row + 8) * C);
+}
+
+/* They, normalised, to the group's tile. Row 8 (q / 2) + 2 i + q % 2 of 32 becomes line 8 i + q. */
 template <int C>
 __device__ inline void front_operand(const front_args &f, const float *norm, int64_t first,
-                                     bf16 *tile) {
+                                     uint32_t (&z)[2][C / 8], bf16 *tile) {
     int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, warp = threadIdx.x % GROUP_THREADS / 32;
-    uint32_t z[2][C / 8];
     float mean[2], rstd[2];
-#pragma unroll
-    for (int half = 0; half < 2; half++)
-        row_load<C>(z[half], f.z + (first + warp * 16 + half * 8 + g) * C);
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         row_statistics(z[half], f.eps, &mean[half], &rstd[half]);
@@ -100,19 +107,11 @@ __device__ inline void front_operand(const front_args &f, const float *norm, int
     }
 }
 
-__device__ inline void group_barrier(void) {
-    asm volatile("bar.sync %0, %1;" ::"r"(1 + (int)threadIdx.x / GROUP_THREADS),
-                 "n"((int)GROUP_THREADS)
-                 : "memory");
-}
-
 /* A group's 64 rows from `first`, 32 channels of an operand at a time. */
 template <int C>
 __device__ inline void front_rows(const front_args &f, const front_space<C> *space,
-                                  const bf16 *tile, int64_t first) {
+                                  const bf16 *tile, int64_t first, const uint4 (&masks)[2]) {
     int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, warp = threadIdx.x % GROUP_THREADS / 32;
-    uint4 masks[2] = {*(const uint4 *)(f.mask + first + 8 * t),
-                      *(const uint4 *)(f.mask + first + 32 + 8 * t)};
     uint64_t z = tile_operand<64, K_MAJOR>(tile), w = tile_operand<64, K_MAJOR>(space->five);
     bf16 *to = f.packed + (warp * 8 + g) * f.rows + first + 8 * t;
 #pragma unroll 1
@@ -150,35 +149,43 @@ __device__ inline void front_rows(const front_args &f, const front_space<C> *spa
 }
 
 template <int C>
-__global__ void __launch_bounds__(FRONT_THREADS, 1) mma_triangle_front(const front_args f) {
+__global__ void __launch_bounds__(FRONT_THREADS, 1) wgmma_triangle_front(const front_args f) {
     extern __shared__ __align__(1024) char shared[];
     front_space<C> *space = (front_space<C> *)shared;
     int group = threadIdx.x / GROUP_THREADS;
     bf16 *tile = space->z + group * GROUP_ROWS * C;
     int64_t step = (int64_t)gridDim.x * FRONT_ROWS, at = (int64_t)blockIdx.x * FRONT_ROWS;
-    rows_prefetch<C>(f.z + at * C, FRONT_ROWS, C, threadIdx.x);
+    wait_for_previous();
+    const floats_load<2 * C, FRONT_THREADS> norm(f.norm);
+    const floats_load<4 * C, FRONT_THREADS> bias(f.bias);
+    uint32_t z[2][C / 8];
+    front_load<C>(f, z, at + group * GROUP_ROWS);
     paired_load<C>(space->five, f.five);
     copies_commit();
-    floats_load(space->bias, f.bias, 4 * C);
-    floats_load(space->norm, f.norm, 2 * C);
+    bias.store(space->bias), norm.store(space->norm);
     if (f.keep) draw_keep(f);
     copies_wait<0>();
     tiles_publish();
     __syncthreads();
     for (; at < f.rows; at += step) {
-        if (at + step < f.rows) rows_prefetch<C>(f.z + (at + step) * C, FRONT_ROWS, C, threadIdx.x);
-        front_operand<C>(f, space->norm, at + group * GROUP_ROWS, tile);
+        int64_t first = at + group * GROUP_ROWS;
+        const bf16 *mask = f.mask + first + threadIdx.x % 4 * 8;
+        const uint4 masks[2] = {*(const uint4 *)mask, *(const uint4 *)(mask + 32)};
+        front_operand<C>(f, space->norm, first, z, tile);
         tiles_publish();
         group_barrier();
-        front_rows<C>(f, space, tile, at + group * GROUP_ROWS);
+        if (at + step < f.rows) front_load<C>(f, z, first + step);
+        front_rows<C>(f, space, tile, first, masks);
         group_barrier();
     }
 }
 
 /* ---- back ------------------------------------------------------------------------------------ */
 
+enum { BACK_GROUPS = 4, BACK_THREADS = BACK_GROUPS * GROUP_THREADS };
+
 struct back_args {
-    const bf16 *x; /* [C, rows] */
+    bf16 *x; /* [C, rows], then MORE lines, written if kept_gate is */
     const bf16 *z, *norm_in, *norm_out, *gate, *gate_bias, *out, *out_bias;
     const float2 *statistics; /* of the rows of z */
     const uint8_t *keep;
@@ -190,88 +197,129 @@ struct back_args {
 };
 
 template <int C> struct back_space {
-    bf16 gate[C * C], out[C * C], x[C * BACK_ROWS];
+    bf16 gate[C * C], out[C * C], x[BACK_GROUPS][2][C * GROUP_ROWS];
     float norm_in[2 * C], norm_out[2 * C], gate_bias[C], out_bias[C];
 };
 
 /* A chunk of y of one row, half 0 or 1 of the accumulators of projection and gate. */
-template <int C>
-__device__ inline void back_store(const back_args &k, int64_t row, int chunk,
+__device__ inline void back_store(const back_args &k, int64_t at, uint4 old, uint32_t bits,
                                   const float (&u)[4][4], const float (&g)[4][4], int half) {
-    int64_t at = row * C + chunk * 8;
-    uint32_t bits = k.keep ? k.keep[(int)row % k.n * (C / 8) + chunk] : 0xffu;
-    uint4 old = k.residual ? *(const uint4 *)(k.z + at) : make_uint4(0, 0, 0, 0);
     const uint32_t before[4] = {old.x, old.y, old.z, old.w};
-    uint32_t after[4];
+    float after[8];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         float2 add = unpack_two(before[i]);
         float low = bits >> (2 * i) & 1 ? k.kept : 0, high = bits >> (2 * i + 1) & 1 ? k.kept : 0;
         low *= quick_sigmoid(g[i][2 * half]) * u[i][2 * half];
         high *= quick_sigmoid(g[i][2 * half + 1]) * u[i][2 * half + 1];
-        after[i] = pack_two(low + add.x, high + add.y);
+        after[2 * i] = low + add.x, after[2 * i + 1] = high + add.y;
     }
-    if (k.y) *(uint4 *)(k.y + at) = make_uint4(after[0], after[1], after[2], after[3]);
-    if (!k.kept_gate) return;
+    if (k.y) store_rounded(k.y + at, after);
+    if (k.kept_gate) store_tiles(k.kept_gate + at, g, half);
+}
+
+/* What backward sums over rows by its product with x: the mean and the deviation of each row of x,
+ * each in three parts, then two zeros. */
+__device__ inline void x_more(bf16 *to, int64_t rows, int64_t row, float mean, float rstd) {
+    int t = threadIdx.x % 4;
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-        after[i] = pack_two(g[i][2 * half], g[i][2 * half + 1]);
-    *(uint4 *)(k.kept_gate + at) = make_uint4(after[0], after[1], after[2], after[3]);
+    for (int i = 2 * t; i < 2 * t + 2; i++)
+        to[i * rows + row] = i < 3   ? part_of(mean, i)
+                             : i < 6 ? part_of(1 / rstd, i - 3)
+                                     : __float2bfloat16_rn(0);
+}
+
+/* The warp's 16 rows of z, from `row` of the lane on, normalised, as a first operand. */
+template <int C>
+__device__ inline void back_operand(const back_args &k, const float *norm, int64_t row,
+                                    uint32_t (&z)[C / 16][4]) {
+    uint32_t normal[2][C / 8];
+    row_load<C>(normal[0], k.z + row * C);
+    row_load<C>(normal[1], k.z + (row + 8) * C);
+    float2 low = k.statistics[row], high = k.statistics[row + 8];
+    const float mean[2] = {low.x, high.x}, rstd[2] = {low.y, high.y};
+    rows_normalise<C>(normal, norm, mean, rstd);
+#pragma unroll
+    for (int i = 0; i < C / 4; i++)
+        z[i / 4][i % 4] = normal[i % 2][i / 4 * 2 + i % 4 / 2];
 }
 
 template <int C>
-__device__ inline void back_rows(const back_args &k, const back_space<C> *space, int64_t first) {
-    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    uint32_t x[C / 4], z[2][C / 8];
-    row_load<C>(z[0], k.z + (first + g) * C);
-    row_load<C>(z[1], k.z + (first + g + 8) * C);
-    x_rows<C>(x, space->x);
+__device__ inline void back_rows(const back_args &k, const back_space<C> *space, const bf16 *tile,
+                                 int64_t first) {
+    int t = threadIdx.x % 4;
+    int64_t row = first + threadIdx.x % 32 / 4;
+    uint32_t x[C / 16][4], z[C / 16][4], bits[2] = {~0u, ~0u};
+    back_operand<C>(k, space->norm_in, row, z);
+    if (k.keep) {
+        const uint32_t *words = (const uint32_t *)k.keep;
+        bits[0] = keep_bits<C>(words + (uint32_t)row % (uint32_t)k.n * (C / 32));
+        bits[1] = keep_bits<C>(words + (uint32_t)(row + 8) % (uint32_t)k.n * (C / 32));
+    }
+    asm volatile("" ::: "memory"); /* x comes into registers when z has left its words */
+    x_rows<C>(x, tile);
     float mean[2], rstd[2];
 #pragma unroll
-    for (int half = 0; half < 2; half++)
-        x_statistics<C>(x, half, k.eps, &mean[half], &rstd[half]);
-    x_normalise<C>(x, space->norm_out, mean, rstd);
-#pragma unroll
     for (int half = 0; half < 2; half++) {
-        float2 known = k.statistics[first + g + 8 * half];
-        mean[half] = known.x, rstd[half] = known.y;
+        x_statistics<C>(x, half, k.eps, &mean[half], &rstd[half]);
+        if (k.kept_gate) x_more(k.x + C * k.rows, k.rows, row + 8 * half, mean[half], rstd[half]);
     }
-    rows_normalise<C>(z, space->norm_in, mean, rstd);
+    x_normalise<C>(x, space->norm_out, mean, rstd);
+    int64_t at = row * C + t * 8;
 #pragma unroll 1
-    for (int channel = 0; channel < C; channel += 32) {
+    for (int channel = 0; channel < C; channel += 32, at += 32) {
         float u[4][4], v[4][4];
         start_mixed(u, space->out_bias + channel);
         start_mixed(v, space->gate_bias + channel);
-        times_natural<C>(u, x, space->out, channel);
-        times_chunks<C>(v, z, space->gate, channel);
-        back_store<C>(k, first + g, channel / 8 + t, u, v, 0);
-        back_store<C>(k, first + g + 8, channel / 8 + t, u, v, 1);
+        products_pin(u);
+        products_pin(v);
+        products_begin();
+        begin_projection<C>(u, x, space->out + tiled_at<C>(channel));
+        begin_projection<C>(v, z, space->gate + tiled_at<C>(channel));
+        products_commit();
+        uint4 old[2] = {};
+        if (k.residual) {
+            old[0] = *(const uint4 *)(k.z + at);
+            old[1] = *(const uint4 *)(k.z + at + 8 * C);
+        }
+        products_wait<0>(u);
+        products_pin(v);
+        back_store(k, at, old[0], bits[0] >> channel / 4, u, v, 0);
+        back_store(k, at + 8 * C, old[1], bits[1] >> channel / 4, u, v, 1);
     }
 }
 
 template <int C>
-__global__ void __launch_bounds__(BACK_THREADS, 2) mma_triangle_back(const back_args k) {
+__global__ void __launch_bounds__(BACK_THREADS, 1) wgmma_triangle_back(const back_args k) {
     extern __shared__ __align__(1024) char shared[];
     back_space<C> *space = (back_space<C> *)shared;
-    int64_t step = (int64_t)gridDim.x * BACK_ROWS, at = (int64_t)blockIdx.x * BACK_ROWS;
-    rows_prefetch<C>(k.z + at * C, BACK_ROWS, C, threadIdx.x);
-    weight_load<C>(space->gate, k.gate, C);
-    weight_load<C>(space->out, k.out, C);
-    floats_load(space->norm_in, k.norm_in, 2 * C);
-    floats_load(space->norm_out, k.norm_out, 2 * C);
-    floats_load(space->gate_bias, k.gate_bias, C);
-    floats_load(space->out_bias, k.out_bias, C);
-    for (; at < k.rows; at += step) {
-        x_load<C>(space->x, k.x, k.rows, at);
-        copies_commit();
-        if (at + step < k.rows) {
-            rows_prefetch<C>(k.z + (at + step) * C, BACK_ROWS, C, threadIdx.x);
-            rows_prefetch<BACK_ROWS>(k.x + at + step, C, k.rows, threadIdx.x);
-        }
+    int group = threadIdx.x / GROUP_THREADS, thread = threadIdx.x % GROUP_THREADS;
+    int64_t step = (int64_t)gridDim.x * BACK_GROUPS * GROUP_ROWS;
+    int64_t at = ((int64_t)group * gridDim.x + blockIdx.x) * GROUP_ROWS;
+    const floats_load<2 * C, BACK_THREADS> norm_in(k.norm_in), norm_out(k.norm_out);
+    const floats_load<C, BACK_THREADS> gate_bias(k.gate_bias), out_bias(k.out_bias);
+    out_load<C>(space->out, k.out);
+    tiles_load<C, 4, 1>(space->gate, k.gate);
+    norm_in.store(space->norm_in), norm_out.store(space->norm_out);
+    gate_bias.store(space->gate_bias), out_bias.store(space->out_bias);
+    wait_for_previous();
+    if (at < k.rows) {
+        x_load<C>(space->x[group][0], k.x, k.rows, at);
+        rows_prefetch<C>(k.z + at * C, GROUP_ROWS, C, thread);
+    }
+    copies_commit();
+    copies_wait<0>();
+    tiles_publish();
+    __syncthreads();
+    for (int side = 0; at < k.rows; at += step, side ^= 1) {
         copies_wait<0>();
-        __syncthreads();
-        back_rows<C>(k, space, at + threadIdx.x / 32 * 16);
-        __syncthreads();
+        group_barrier();
+        if (at + step < k.rows) {
+            x_load<C>(space->x[group][side ^ 1], k.x, k.rows, at + step);
+            rows_prefetch<C>(k.z + (at + step) * C, GROUP_ROWS, C, thread);
+        }
+        copies_commit();
+        back_rows<C>(k, space, space->x[group][side], at + thread / 32 * 16);
     }
 }
 
@@ -279,7 +327,7 @@ __global__ void __launch_bounds__(BACK_THREADS, 2) mma_triangle_back(const back_
 
 static size_t kept_bytes(const fm_triangle_block *t) {
     int64_t rows = t->n * t->n;
-    return (size_t)(4 * rows * t->c) * sizeof(bf16) + (size_t)rows * sizeof(float2) +
+    return (size_t)(rows * (4 * t->c + MORE)) * sizeof(bf16) + (size_t)rows * sizeof(float2) +
            (size_t)(t->n * t->c / 8);
 }
 
@@ -306,9 +354,9 @@ static void block_front(fm_stream *stream, const fm_triangle_block *t, const blo
     f.dropout = t->dropout;
     f.rows = t->n * t->n, f.eps = (float)t->eps;
     int64_t blocks = min_size(f.rows / FRONT_ROWS, BLOCK_GPU_PROCESSORS);
-    allow_shared(mma_triangle_front<C>, sizeof(front_space<C>));
-    mma_triangle_front<C>
-        <<<(unsigned)blocks, FRONT_THREADS, sizeof(front_space<C>), queue(stream)>>>(f);
+    allow_shared(wgmma_triangle_front<C>, sizeof(front_space<C>));
+    launch_after(stream, wgmma_triangle_front<C>, (unsigned)blocks, FRONT_THREADS,
+                 sizeof(front_space<C>), true, f);
     FM_LAUNCHED();
 }
 
@@ -326,10 +374,10 @@ static void block_back(fm_stream *stream, const fm_triangle_block *t, const bloc
     k.rows = t->n * t->n, k.n = (int)t->n;
     k.eps = (float)t->eps, k.kept = (float)(1 / (1 - t->dropout.rate));
     k.residual = t->residual;
-    int64_t blocks = min_size(k.rows / BACK_ROWS, 2 * BLOCK_GPU_PROCESSORS);
-    allow_shared(mma_triangle_back<C>, sizeof(back_space<C>));
-    mma_triangle_back<C>
-        <<<(unsigned)blocks, BACK_THREADS, sizeof(back_space<C>), queue(stream)>>>(k);
+    int64_t blocks = min_size(k.rows / GROUP_ROWS, BLOCK_GPU_PROCESSORS);
+    allow_shared(wgmma_triangle_back<C>, sizeof(back_space<C>));
+    launch_after(stream, wgmma_triangle_back<C>, (unsigned)blocks, BACK_THREADS,
+                 sizeof(back_space<C>), true, k);
     FM_LAUNCHED();
 }
 
