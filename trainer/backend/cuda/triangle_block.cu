@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(FRONT_THREADS, 1) wgmma_triangle_front(const f
 
 /* ---- back ------------------------------------------------------------------------------------ */
 
-enum { BACK_GROUPS = 4, BACK_THREADS = BACK_GROUPS * GROUP_THREADS };
+enum { BACK_GROUPS = 4, BACK_THREADS = BACK_GROUPS * GROUP_THREADS, KEEP_BYTES = 16384 };
 
 struct back_args {
     bf16 *x; /* [C, rows], then MORE lines, written if kept_gate is */
@@ -199,6 +199,7 @@ struct back_args {
 template <int C> struct back_space {
     bf16 gate[C * C], out[C * C], x[BACK_GROUPS][2][C * GROUP_ROWS];
     float norm_in[2 * C], norm_out[2 * C], gate_bias[C], out_bias[C];
+    uint4 keep[KEEP_BYTES / sizeof(uint4)];
 };
 
 /* A chunk of y of one row, half 0 or 1 of the accumulators of projection and gate. */
@@ -252,7 +253,8 @@ __device__ inline void back_rows(const back_args &k, const back_space<C> *space,
     uint32_t x[C / 16][4], z[C / 16][4], bits[2] = {~0u, ~0u};
     back_operand<C>(k, space->norm_in, row, z);
     if (k.keep) {
-        const uint32_t *words = (const uint32_t *)k.keep;
+        const uint32_t *words =
+            (const uint32_t *)(k.n * (C / 8) <= KEEP_BYTES ? (const uint8_t *)space->keep : k.keep);
         bits[0] = keep_bits<C>(words + (uint32_t)row % (uint32_t)k.n * (C / 32));
         bits[1] = keep_bits<C>(words + (uint32_t)(row + 8) % (uint32_t)k.n * (C / 32));
     }
@@ -307,6 +309,9 @@ __global__ void __launch_bounds__(BACK_THREADS, 1) wgmma_triangle_back(const bac
         x_load<C>(space->x[group][0], k.x, k.rows, at);
         rows_prefetch<C>(k.z + at * C, GROUP_ROWS, C, thread);
     }
+    for (int i = threadIdx.x; k.keep && i < k.n * (C / 8) / 16; i += BACK_THREADS)
+        if (i < KEEP_BYTES / 16)
+            copy_async((bf16 *)&space->keep[i], (const bf16 *)k.keep + i * 8, true);
     copies_commit();
     copies_wait<0>();
     tiles_publish();

@@ -35,12 +35,13 @@ template <int C> struct product_space {
     uint64_t full[STAGES], empty[STAGES];
 };
 
+/* A share is every so many steps, from the last one on: what was written last is read first, by all
+ * shares, while the L2 cache has it. */
 template <int C> __device__ inline void product_fetch(const product_args &p, product_space<C> *s) {
-    int job = blockIdx.x % JOBS, share = blockIdx.x / JOBS;
-    int step = share * p.steps / p.shares, end = (share + 1) * p.steps / p.shares;
+    int job = blockIdx.x % JOBS, step = p.steps - 1 - blockIdx.x / JOBS;
     bool is_out = job == 5;
     constexpr uint32_t BYTES = 2 * C * 64 * sizeof(bf16), FURTHER = MORE * 64 * sizeof(bf16);
-    for (int slot = 0, phase = 1; step < end; step++) {
+    for (int slot = 0, phase = 1; step >= 0; step -= p.shares) {
         uint32_t full = shared_address(&s->full[slot]);
         barrier_wait(shared_address(&s->empty[slot]), (uint32_t)phase);
         product_stage<C> *stage = &s->stage[slot];
@@ -83,11 +84,11 @@ __device__ inline void product_step(const product_stage<C> &stage, int group,
 template <int C, bool IS_OUT>
 __device__ inline void product_sum(const product_args &p, product_space<C> *space) {
     int job = blockIdx.x % JOBS, share = blockIdx.x / JOBS, lane = threadIdx.x % 32;
-    int step = share * p.steps / p.shares, end = (share + 1) * p.steps / p.shares;
+    int step = p.steps - 1 - share;
     int group = threadIdx.x / GROUP_THREADS;
     float acc[C / 8][4] = {}, more[1][4] = {};
 #pragma unroll 1
-    for (int slot = 0, before = -1, phase = 0; step < end; step++) {
+    for (int slot = 0, before = -1, phase = 0; step >= 0; step -= p.shares) {
         barrier_wait(shared_address(&space->full[slot]), (uint32_t)phase);
         product_step<C, IS_OUT>(space->stage[slot], group, acc, more);
         products_wait<1>();
@@ -155,42 +156,47 @@ __device__ inline void put_float(fm_out out, int64_t at, float value) {
     if (out.data) put((float *)out.data + at, out.beta, value);
 }
 
-/* Floats of two blocks' rows; a thread adds a pack of them over the shares. */
-enum { LINES = 4, PACK = 4 };
+/* Rows of a block, floats of a load, and the parts that a pack's sum over the shares is made in. */
+enum { LINES = 4, PACK = 4, PARTS = 2, PART = MOST_SHARES / PARTS };
+template <int C> constexpr int PACKS = LINES *(C + MORE) / PACK;
 
 /* LINES rows of the fused projection's weight or of the output's: the shares' sums, gradients of
  * weight and bias, and these rows' part of those of the LayerNorm's weights to w.norms. */
 template <int C>
-__global__ void __launch_bounds__(LINES *(C + MORE) / PACK)
-    triangle_parameters(const weights_args w) {
-    constexpr int LD = C + MORE, LAST = LINES * LD / PACK;
-    __shared__ float sum[LINES][LD];
-    int row = blockIdx.x * LINES;
+__global__ void __launch_bounds__(PARTS *PACKS<C>) triangle_parameters(const weights_args w) {
+    constexpr int LD = C + MORE;
+    __shared__ float4 parts[PARTS][PACKS<C>];
+    int row = blockIdx.x * LINES, part = threadIdx.x / PACKS<C>, pack = threadIdx.x % PACKS<C>;
     bool is_out = row >= 5 * C;
     let_next_begin();
     wait_for_previous();
-    const float4 *from = (const float4 *)(w.sums + row * LD) + threadIdx.x;
-    float4 x[MOST_SHARES], total = make_float4(0, 0, 0, 0);
+    const float4 *from = (const float4 *)(w.sums + row * LD) + pack;
+    float4 x[PART], total = make_float4(0, 0, 0, 0);
 #pragma unroll
-    for (int i = 0; i < MOST_SHARES; i++)
-        x[i] = i < w.shares ? from[i * (JOBS * C * LD / PACK)] : make_float4(0, 0, 0, 0);
+    for (int i = 0; i < PART; i++)
+        x[i] = part * PART + i < w.shares ? from[(part * PART + i) * (JOBS * C * LD / PACK)]
+                                          : make_float4(0, 0, 0, 0);
 #pragma unroll
-    for (int i = 0; i < MOST_SHARES; i++)
+    for (int i = 0; i < PART; i++)
         total.x += x[i].x, total.y += x[i].y, total.z += x[i].z, total.w += x[i].w;
-    ((float4 *)sum)[threadIdx.x] = total;
+    parts[part][pack] = total;
+    __syncthreads();
+    float *sum = (float *)parts;
+    for (int i = threadIdx.x; i < LINES * LD; i += PARTS * PACKS<C>)
+        sum[i] += sum[LINES * LD + i];
     __syncthreads();
     if (is_out) row -= 5 * C;
     const bf16 *weight = is_out ? w.w_out : w.five, *norm = is_out ? w.norm_out : w.norm_in;
     fm_out dweight = is_out ? w.grad.dout : w.grad.dfive;
     fm_out dbias = is_out ? w.grad.dout_bias : w.grad.dfive_bias;
-    for (int c = threadIdx.x; c < C; c += LAST) {
+    for (int c = threadIdx.x; c < C; c += PARTS * PACKS<C>) {
         float gamma = get(norm[c]), beta = get(norm[C + c]), dgamma = 0, dbeta = 0;
 #pragma unroll
         for (int i = 0; i < LINES; i++) {
-            const float *more = sum[i] + C;
+            const float *line = sum + i * LD, *more = line + C;
             float mean = is_out ? more[0] + more[1] + more[2] : 0;
             float bias = is_out ? more[3] + more[4] + more[5] : more[0];
-            float product = sum[i][c] - mean, by = get(weight[(row + i) * C + c]);
+            float product = line[c] - mean, by = get(weight[(row + i) * C + c]);
             put_float(dweight, (row + i) * C + c, gamma * product + bias * beta);
             if (c == 0) put_float(dbias, row + i, bias);
             dgamma += by * product;
@@ -255,8 +261,7 @@ static void weights_of(fm_stream *stream, const fm_triangle_block *t,
     w.five = (const bf16 *)t->five, w.w_out = (const bf16 *)t->out;
     w.norm_in = (const bf16 *)t->norm_in, w.norm_out = (const bf16 *)t->norm_out;
     w.grad = *grad;
-    launch_after(stream, triangle_parameters<C>, JOBS * C / LINES, LINES * (C + MORE) / PACK, 0,
-                 true, w);
+    launch_after(stream, triangle_parameters<C>, JOBS * C / LINES, PARTS * PACKS<C>, 0, true, w);
     FM_LAUNCHED();
     launch_after(stream, triangle_norms<C>, 4 * C / NORM_COLUMNS, NORM_COLUMNS * NORM_SLICES, 0,
                  true, w);
