@@ -269,6 +269,22 @@ void check_attentions(void) {
                     {1, 11, 100, 400, 4, 8, 32, true, true, false, true, false, 3, W});
     check_attention("attention 300x200 c 16, no mask",
                     {2, 5, 300, 200, 4, 16, 64, false, true, true, false, false, 3, W});
+    check_attention("attention long 384x384 2x32",
+                    {1, 7, 384, 384, 2, 32, 64, false, true, true, true, false, 90, W});
+    check_attention("attention long 512x512 2x32",
+                    {1, 2, 512, 512, 2, 32, 64, false, true, true, true, false, 50, A});
+    check_attention("attention long 512x512 c 32 transposed, no bias",
+                    {1, 5, 512, 512, 1, 32, 32, true, true, false, true, false, 7, W});
+    check_attention("attention long 450x490 c 24",
+                    {1, 2, 450, 490, 2, 24, 48, false, true, true, true, false, 90, A});
+    check_attention("attention long 390x130 c 32, no gate",
+                    {2, 2, 390, 130, 1, 32, 32, false, false, true, true, false, 5, W});
+    check_attention("attention long 100x500 c 16",
+                    {1, 3, 100, 500, 2, 16, 32, false, true, true, true, false, 50, W});
+    check_attention("attention long 330x350 c 8, nothing valid",
+                    {1, 2, 330, 350, 2, 8, 16, false, true, true, true, false, 0, A});
+    check_attention("attention long extra 384 8x8",
+                    {1, 6, 384, 384, 8, 8, 64, false, true, true, true, false, 50, W});
     check_attention("attention template 128 4x16",
                     {2, 16, 128, 128, 4, 16, 64, false, true, true, true, false, 50, W});
 }

@@ -26,6 +26,7 @@ struct attention_space {
     void *bias, *bias_t; /* act [group, head, query, ld_bias] and [group, head, key, ld_bias_t] */
     float *dbias;        /* partial sums [chunks, group, head, query, key] */
     float *columns;      /* [group, batch, head][2][ld_bias_t, 2]: where dbias starts a column */
+    float *sums;         /* of dq in one pass over keys, kept for the next: [blocks, ...] */
     float *terms;        /* [group, batch, ld_bias]: of the mask, powers of two */
     int64_t ld_bias, ld_bias_t, chunks;
 };
@@ -49,8 +50,11 @@ void attention_wgmma(fm_stream *, const fm_attention *, void *planes);
 void attention_mma_grad(fm_stream *, const fm_attention *, const fm_attention_grad *,
                         void *workspace);
 
-/* attention_wgmma_grad.cu: what attention_mma_grad hands on, of up to 256 queries and keys. */
+/* attention_wgmma_grad.cu: what attention_mma_grad hands on, of up to 512 queries and keys. Bytes
+ * of attention_space's sums; how many chunks of the batches dbias is summed by. */
 bool attention_wgmma_grad_takes(const fm_attention *);
+size_t attention_wgmma_grad_sums(const fm_attention *);
+int64_t attention_wgmma_dbias_chunks(const fm_attention *);
 void attention_wgmma_grad(fm_stream *, const fm_attention *, const fm_attention_grad *,
                           const attention_space *);
 

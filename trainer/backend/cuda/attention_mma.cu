@@ -40,11 +40,16 @@ size_t attention_mma_layout(const fm_attention *a, bool backward, void *base,
     ret->dout = carve.take((size_t)(rows * a->c_head) * sizeof(bf16));
     ret->chunks =
         max_size(1, min_size(a->n_batch, min_size(64, 1056 / (planes * q_tiles * k_tiles))));
+    bool by_groups = attention_wgmma_grad_takes(a);
+    if (by_groups) {
+        ret->chunks = attention_wgmma_dbias_chunks(a);
+        ret->sums = (float *)carve.take(attention_wgmma_grad_sums(a));
+    }
     if (!a->bias) return carve.used;
     ret->bias_t = carve.take(plane * sizeof(bf16));
     ret->dbias =
         (float *)carve.take((size_t)(ret->chunks * planes * a->n_query * a->n_key) * sizeof(float));
-    if (!attention_wgmma_grad_takes(a)) return carve.used;
+    if (!by_groups) return carve.used;
     /* Both are read by 128 rows, of which the last may lie beyond the end. */
     int64_t columns = a->n_group * a->n_batch * a->n_head * ret->ld_bias_t * 4 + 2 * TILE;
     int64_t terms = a->n_group * a->n_batch * ret->ld_bias + TILE;

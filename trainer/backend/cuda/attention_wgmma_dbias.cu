@@ -3,6 +3,8 @@
  * a chunk of the batches with two of them in flight; the chunks' sums are then added in order. */
 #include "trainer/backend/cuda/attention_wgmma_grad.cuh"
 
+#include <math.h>
+
 namespace fm_cuda {
 
 enum { SIDE = 128, STAGES = 4, DBIAS_THREADS = 512 };
@@ -189,12 +191,24 @@ static void finish_dbias(fm_stream *stream, const fm_attention *a, const attenti
     FM_LAUNCHED();
 }
 
+/* As many chunks as end soonest, in units of a block's time for one batch: waves of blocks, each
+ * with its start, and the chunks' sums to and from memory. */
+int64_t attention_wgmma_dbias_chunks(const fm_attention *a) {
+    int64_t planes = a->n_group * a->n_head, best = 1;
+    int64_t blocks = planes * divide_up(a->n_query, SIDE) * divide_up(a->n_key, SIDE);
+    double least = INFINITY, sum = 1.7e-6 * (double)(planes * a->n_query * a->n_key);
+    for (int64_t chunks = 1; chunks <= min_size(a->n_batch, 64); chunks++) {
+        int64_t waves = divide_up(blocks * chunks, MULTIPROCESSORS);
+        double time = (double)(waves * (divide_up(a->n_batch, chunks) + 2)) + sum * (double)chunks;
+        if (time < least) least = time, best = chunks;
+    }
+    return best;
+}
+
 template <int C>
 static void launch_dbias(fm_stream *stream, const fm_attention *a, grad_call *call) {
     int64_t tiles = divide_up(a->n_query, SIDE) * divide_up(a->n_key, SIDE);
-    int64_t planes = a->n_group * a->n_head, most = MULTIPROCESSORS / (planes * tiles);
-    call->space.chunks = max_size(1, min_size(call->space.chunks, most));
-    dim3 grid((unsigned)tiles, (unsigned)planes, (unsigned)call->space.chunks);
+    dim3 grid((unsigned)tiles, (unsigned)(a->n_group * a->n_head), (unsigned)call->space.chunks);
     size_t bytes = STAGES * (sizeof(batch_tiles<C>) + 2 * sizeof(uint64_t));
     make_tiles<C>(a, call, SIDE, SIDE);
     allow_shared(wgmma_dbias<C>, bytes);
