@@ -18,8 +18,6 @@
 
 namespace fm_cuda {
 
-enum { ONES = 16 * 8 };
-
 /* ---- pairs ---- */
 
 /* Shared memory of a block of `keys` keys, two threads a key, and `queries` queries, both multiples
@@ -63,16 +61,16 @@ template <int C> struct walk_memory {
     __device__ float *mask() const {
         return less() + 2 * queries;
     }
-    /* [16, 8] */
+    /* [16, C] */
     __device__ bf16 *ones() const {
         return (bf16 *)(mask() + keys);
     }
     /* Of the copies. */
     __device__ uint32_t barrier() const {
-        return shared_address(ones() + ONES);
+        return shared_address(ones() + 16 * C);
     }
     static size_t bytes(int n_key, int n_query) {
-        return sizeof(bf16) * (size_t)(n_key * n_query + 2 * n_query * C + 3 * n_key * C + ONES) +
+        return sizeof(bf16) * (size_t)(n_key * n_query + 2 * n_query * C + 3 * n_key * C + 16 * C) +
                sizeof(float) * (size_t)(4 * n_query + n_key + 2);
     }
 };
@@ -198,32 +196,26 @@ __device__ inline void walk_item(const grad_call &call, const walk_memory<C> &me
     products_pin(keys.dv);
 }
 
-/* dq of 64 queries, and the sums of their rows of dS. */
-template <int C> struct query_sums { float dq[C / 8][4], left[1][4]; };
+/* dq of 64 queries and, where there is a bias, the sums of their rows of dS beside it. */
+template <int C, bool BIASED> struct query_sums { float dq[C / 8 + (BIASED ? 1 : 0)][4]; };
 
-/* Starts the sums of a tile of queries over all keys of the block; `left` where there is a bias. */
+/* Starts the sums of a tile of queries over all keys of the block. */
 template <int C, bool BIASED>
 __device__ inline void start_queries(const walk_memory<C> &memory, int tile, int turn,
-                                     query_sums<C> &sum) {
+                                     query_sums<C, BIASED> &sum) {
     uint64_t ds = tile_operand<TILE, MN_MAJOR>(memory.ds() + tile * memory.keys * TILE);
-    uint64_t k = tile_operand<C, MN_MAJOR>(memory.k(turn));
-    uint64_t ones = tile_operand<8, MN_MAJOR>(memory.ones());
-    start_by_row<C / 8>(sum.dq, 0, 0);
-    start_by_row<1>(sum.left, 0, 0);
+    uint64_t k = tile_operand<C, MN_MAJOR>(memory.k(turn), (int)(memory.ones() - memory.k(turn)));
+    start_by_row<C / 8 + (BIASED ? 1 : 0)>(sum.dq, 0, 0);
     products_pin(sum.dq);
-    products_pin(sum.left);
     products_begin();
 #pragma unroll 1
     for (int key = 0; key < memory.keys; key += 64) {
 #pragma unroll
-        for (int i = 0; i < 64; i += 16) {
-            wgmma<MN_MAJOR, MN_MAJOR>(sum.dq, operand_after(ds, i * TILE), operand_after(k, i * C),
-                                      true);
-            if (BIASED)
-                wgmma<MN_MAJOR, MN_MAJOR>(sum.left, operand_after(ds, i * TILE), ones, true);
-        }
+        for (int i = 0; i < 64; i += 16)
+            wgmma<MN_MAJOR, MN_MAJOR>(sum.dq, operand_after(ds, i * TILE),
+                                      operand_after_beside(k, i * C), true);
         ds = operand_after(ds, 64 * TILE);
-        k = operand_after(k, 64 * C);
+        k = operand_after_beside(k, 64 * C);
     }
     products_commit();
 }
@@ -231,23 +223,24 @@ __device__ inline void start_queries(const walk_memory<C> &memory, int tile, int
 /* Stores what was started: dq, and the mended deltas of dbias. */
 template <int C, bool BIASED>
 __device__ inline void store_queries(const grad_call &call, const item_place &p, int item,
-                                     const walk_memory<C> &memory, int row, query_sums<C> &sum) {
+                                     const walk_memory<C> &memory, int row,
+                                     query_sums<C, BIASED> &sum) {
     products_wait<0>(sum.dq);
-    products_pin(sum.left);
     store_rows<C>(call.dq, p, row, call.n_query, call.c_head, sum.dq, call.scale);
     if (!BIASED || !call.space.dbias || row >= memory.queries || threadIdx.x % 4 != 0) return;
     float *less = call.space.columns + (int64_t)item * 4 * memory.queries + 2 * memory.queries;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         float *column = less + (row + 8 * half) / 2 * 4 + row % 2; /* -delta, twice */
-        column[0] = column[2] = column[0] - sum.left[0][2 * half];
+        column[0] = column[2] = column[0] - sum.dq[BIASED ? C / 8 : 0][2 * half];
     }
 }
 
 /* Stores a tile of queries a group, of which the first was started, in turns. */
 template <int C, bool BIASED>
 __device__ inline void finish_queries(const grad_call &call, const item_place &p, int item,
-                                      const walk_memory<C> &memory, int turn, query_sums<C> &sum) {
+                                      const walk_memory<C> &memory, int turn,
+                                      query_sums<C, BIASED> &sum) {
     int thread = read_thread(), groups = blockDim.x / GROUP_THREADS;
     int row = thread % GROUP_THREADS / 32 * 16 + thread % 32 / 4;
     int tile = thread / GROUP_THREADS, tiles = memory.queries / TILE;
@@ -271,7 +264,8 @@ __global__ void __launch_bounds__(2 * MOST_ROWS, 1)
         barriers_publish();
         fetch_item<C>(call, p, memory, 0);
     }
-    if (threadIdx.x < ONES) memory.ones()[threadIdx.x] = to<bf16>(1);
+    for (int i = threadIdx.x; i < 16 * C; i += blockDim.x)
+        memory.ones()[i] = to<bf16>(1);
     uint16_t mask = fetch_mask(call, p);
 #pragma unroll 1
     for (int i = threadIdx.x; i < parts; i += blockDim.x)
@@ -304,7 +298,7 @@ __global__ void __launch_bounds__(2 * MOST_ROWS, 1)
         for (int i = 0; i < 2; i++)
             part[i] = part_load<C>(call, next, thread + i * blockDim.x);
         __syncthreads();
-        query_sums<C> sum;
+        query_sums<C, BIASED> sum;
         start_queries<C, BIASED>(memory, min(group, memory.queries / TILE - 1), turn, sum);
         if (has_next && read_thread() == 0) fetch_item<C>(call, next, memory, turn ^ 1);
         finish_queries<C, BIASED>(call, p, item, memory, turn, sum);

@@ -275,6 +275,12 @@ __device__ inline void store_rows(const grad_tensor &out, const item_place &p, i
     }
 }
 
+/* The operand of which the columns from C on stay where they are as its rows go on. */
+__device__ inline uint64_t operand_after_beside(uint64_t operand, int elements) {
+    uint32_t low = (uint32_t)operand + (uint32_t)(elements / 8) - ((uint32_t)(elements / 8) << 16);
+    return (operand >> 32 << 32) | low;
+}
+
 template <typename K> inline void allow_shared(K kernel, size_t bytes) {
     cudaError_t failed =
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);

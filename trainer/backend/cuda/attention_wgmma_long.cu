@@ -280,12 +280,6 @@ __device__ inline void start_pass_bias(const grad_call &call, const item_place &
     bias_stream(&bias.half[1], bias.at + 64);
 }
 
-/* The operand of which the columns from C on stay where they are as its rows go on. */
-__device__ inline uint64_t operand_after_beside(uint64_t operand, int elements) {
-    uint32_t low = (uint32_t)operand + (uint32_t)(elements / 8) - ((uint32_t)(elements / 8) << 16);
-    return (operand >> 32 << 32) | low;
-}
-
 /* dq of a tile of queries: the sums over the keys of this pass, and of those before it, which this
  * block has kept; at last to memory. Beside it, with a bias, the sums of the rows of dS, which mend
  * the deltas of dbias. `count`: of the tile, among all that the block walks. */
