@@ -101,7 +101,7 @@ template <int C, bool BIASED>
 __device__ inline void walk_step(walk_keys<C> &keys, const walk_place &at, int half,
                                  const grad_call &call, bias_tile<4> &b, const uint4 *next_bias) {
     float s[4][4], dp[4][4];
-    uint32_t weights[2][4], ds[2][4];
+    uint32_t ds[2][4];
     uint64_t q = operand_after(at.q, half * STEP * C), d = operand_after(at.d, half * STEP * C);
     start_products<BIASED>(s, dp, at, half, call.inverse, b);
     if (BIASED) bias_load<4>(&b, next_bias);
@@ -112,26 +112,7 @@ __device__ inline void walk_step(walk_keys<C> &keys, const walk_place &at, int h
     for (int k = 0; k < C / 16; k++)
         wgmma<K_MAJOR>(s, keys.k[k], operand_after(q, 16 * k), true);
     products_commit();
-#pragma unroll
-    for (int k = 0; k < C / 16; k++)
-        wgmma<K_MAJOR>(dp, keys.v[k], operand_after(d, 16 * k), true);
-    products_commit();
-    products_wait<1>(s);
-    weigh(s, call.slope, keys);
-#pragma unroll
-    for (int k = 0; k < 2; k++)
-        accumulator_rows(weights[k], s, k);
-    products_begin();
-#pragma unroll
-    for (int k = 0; k < 2; k++)
-        wgmma<MN_MAJOR>(keys.dv, weights[k], operand_after(d, 16 * k * C), true);
-    products_commit();
-    products_wait<1>(dp);
-#pragma unroll
-    for (int n = 0; n < 4; n++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            s[n][i] *= dp[n][i];
+    weights_to_gradients(keys, call.slope, d, s, dp);
 #pragma unroll
     for (int k = 0; k < 2; k++) {
         accumulator_rows(ds[k], s, k);

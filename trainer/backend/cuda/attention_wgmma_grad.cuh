@@ -281,6 +281,34 @@ __device__ inline uint64_t operand_after_beside(uint64_t operand, int elements) 
     return (operand >> 32 << 32) | low;
 }
 
+/* Behind the products of s, which are under way: dp += V dO'^T, P from s, dv += P dO', s = dS^T. d
+ * is the operand of dO'. The products of dv are under way still. */
+template <int C>
+__device__ inline void weights_to_gradients(walk_keys<C> &keys, float slope, uint64_t d,
+                                            float (&s)[4][4], float (&dp)[4][4]) {
+    uint32_t weights[2][4];
+#pragma unroll
+    for (int k = 0; k < C / 16; k++)
+        wgmma<K_MAJOR>(dp, keys.v[k], operand_after(d, 16 * k), true);
+    products_commit();
+    products_wait<1>(s);
+    weigh(s, slope, keys);
+#pragma unroll
+    for (int k = 0; k < 2; k++)
+        accumulator_rows(weights[k], s, k);
+    products_begin();
+#pragma unroll
+    for (int k = 0; k < 2; k++)
+        wgmma<MN_MAJOR>(keys.dv, weights[k], operand_after(d, 16 * k * C), true);
+    products_commit();
+    products_wait<1>(dp);
+#pragma unroll
+    for (int n = 0; n < 4; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            s[n][i] *= dp[n][i];
+}
+
 template <typename K> inline void allow_shared(K kernel, size_t bytes) {
     cudaError_t failed =
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
