@@ -254,6 +254,21 @@ static uint32_t count_hits(const parser *p) {
     return n;
 }
 
+/* Goes to the first hit; *ret_more says whether there is one. A file without hits must at least
+ * begin as both programs begin theirs: another file under such a name would pass as an empty
+ * search. */
+static fm_status find_first_hit(parser *p, bool *ret_more) {
+    parser first = {0}; /* at the first line that is not empty */
+    while ((*ret_more = next_line(p)) && !starts_with(p->line, "No ")) {
+        if (first.number == 0 && p->line.size > 0) first = *p;
+    }
+    if (*ret_more || p->compat_openfold || first.number == 0 || starts_with(first.line, "Query"))
+        return FM_OK;
+    return fail(&first, 0,
+                "no hit, and no result of HHsearch or HHblits: expected a first line that begins "
+                "with 'Query'");
+}
+
 fm_status fm_hhr_parse(fm_bytes text, bool compat_openfold, fm_arena *arena, fm_hits *ret_hits,
                        fm_error *reterr) {
     const char *start = text.size ? (const char *)text.data : "";
@@ -273,14 +288,13 @@ fm_status fm_hhr_parse(fm_bytes text, bool compat_openfold, fm_arena *arena, fm_
     if (!p.hit || !p.query_pool || !p.hit_pool || !p.query_index_pool || !p.hit_index_pool) {
         return fm_arena_full(arena, reterr);
     }
-    bool more = true;
-    while (more && (more = next_line(&p)) && !starts_with(p.line, "No ")) {
+    bool more;
+    fm_status status = find_first_hit(&p, &more);
+    while (status == FM_OK && more) {
+        status = parse_hit(&p, &p.hit[p.n_hit], &more);
+        p.n_hit += status == FM_OK;
     }
-    while (more) {
-        fm_status status = parse_hit(&p, &p.hit[p.n_hit], &more);
-        if (status != FM_OK) return status;
-        p.n_hit++;
-    }
+    if (status != FM_OK) return status;
     *ret_hits = (fm_hits){.n_hit = p.n_hit, .hit = p.hit};
     return FM_OK;
 }

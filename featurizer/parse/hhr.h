@@ -21,8 +21,8 @@
 
 /* Parses a whole file. With compat_openfold what OpenFold refuses is refused: a summary line
  * without one of its eight values; by default Aligned_cols and Sum_probs are enough. Errors:
- * FM_ERR_FORMAT with the place; FM_ERR_LIMIT. A file without hits is fine. `text` must outlive the
- * value (names borrow it). */
+ * FM_ERR_FORMAT with the place; FM_ERR_LIMIT. A file without hits is fine, by default if it is
+ * empty or begins with "Query". `text` must outlive the value (names borrow it). */
 FM_MUST_USE fm_status fm_hhr_parse(fm_bytes text, bool compat_openfold, fm_arena *arena,
                                    fm_hits *ret_hits, fm_error *reterr);
 

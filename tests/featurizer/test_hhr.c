@@ -190,6 +190,17 @@ static void nothing_is_no_hits(void **state) {
     assert_int_equal(hits.n_hit, 0);
     assert_int_equal(parse("Query q\n No Hit\n", false, *state, &hits, &error), FM_OK);
     assert_int_equal(hits.n_hit, 0);
+    assert_int_equal(parse("\n\n", false, *state, &hits, &error), FM_OK);
+}
+
+static void another_file_is_not_an_empty_search(void **state) {
+    fm_hits hits;
+    fm_error error;
+    assert_int_equal(parse("\n>a\nACDE\n", false, *state, &hits, &error), FM_ERR_FORMAT);
+    assert_int_equal(error.line, 2);
+    assert_int_equal(error.column, 1);
+    assert_non_null(strstr(error.message, "expected a first line that begins with 'Query'"));
+    assert_int_equal(parse("\n>a\nACDE\n", true, *state, &hits, &error), FM_OK);
 }
 
 int main(void) {
@@ -198,6 +209,7 @@ int main(void) {
         cmocka_unit_test(refuses_with_a_place),
         cmocka_unit_test(only_compat_needs_every_value),
         cmocka_unit_test(nothing_is_no_hits),
+        cmocka_unit_test(another_file_is_not_an_empty_search),
         cmocka_unit_test(equals_the_golden_files),
         cmocka_unit_test(agrees_with_the_digests),
     };
