@@ -46,7 +46,7 @@ static void stamp(const fm_tape *tape, int32_t at, fm_stream *stream) {
 
 /* ---- what nobody has written ----------------------------------------------------------------- */
 
-/* Memory of any type: NaN in the act type, and in wider ones, too. */
+/* NaN in the act type; that of bf16 is NaN in an f32 island, too. */
 static void spoil(const fm_tape *tape, void *memory, int64_t bytes, fm_stream *stream) {
     const fm_kernels *kernels = tape->main_kernels;
     kernels->fill(stream, bytes / (int64_t)fm_element_bytes(kernels->act), NAN, memory);
