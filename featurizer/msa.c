@@ -159,7 +159,7 @@ static fm_status name_source(fm_error *reterr, const msa_file *file, fm_status s
 }
 
 /* The place of a row's match column in its file. */
-static fm_place place_of(const msa_file *file, const fm_alignment_row *row, size_t column) {
+static fm_text_place place_of(const msa_file *file, const fm_alignment_row *row, size_t column) {
     fm_bytes text = file->input->content;
     return file->format == FM_MSA_A3M ? fm_a3m_locate(text, &file->a3m, row, column)
                                       : fm_stockholm_locate(text, &file->stockholm, row, column);
@@ -182,7 +182,7 @@ static fm_status check_first_row(msa_builder *builder, const msa_file *file, fm_
         uint8_t here = ids[i], wanted = ids[n + i];
         if (here == wanted || here >= sizeof letters - 1 || wanted >= sizeof letters - 1) continue;
         if (letters[here] == 'X' || letters[wanted] == 'X') continue;
-        fm_place place = place_of(file, &rows->row[file->first_row], i);
+        fm_text_place place = place_of(file, &rows->row[file->first_row], i);
         status = fm_fail_at(reterr, FM_ERR_DATA, place.line, place.column, place.offset,
                             "the alignment's query has %c at residue %zu, the chain's sequence "
                             "has %c",
@@ -312,7 +312,7 @@ static fm_status fail_unknown(const msa_builder *builder, size_t cell, fm_error 
                        column + 1);
     }
     fm_bytes text = file->input->content;
-    fm_place place = place_of(file, &rows->row[row], column);
+    fm_text_place place = place_of(file, &rows->row[row], column);
     uint8_t found = place.offset < text.size ? text.data[place.offset] : 0;
     fm_status status =
         found > ' ' && found < 0x7f

@@ -38,7 +38,7 @@ struct fm_conn {
     uint64_t n_received, n_sent; /* frames */
     struct {
         uint32_t id;
-        fm_stream *stream;
+        fm_server_stream *stream;
     } streams[FM_LIMIT_N_STREAM]; /* stream NULL = free */
     uint32_t turn;                /* which stream sends first */
     uint32_t out_first, out_count, out_writing;
@@ -53,9 +53,9 @@ static void flush(fm_conn *conn);
 /* -- ends */
 
 static void drop_stream(fm_conn *conn, uint32_t at) {
-    fm_stream *stream = conn->streams[at].stream;
+    fm_server_stream *stream = conn->streams[at].stream;
     conn->streams[at].stream = NULL;
-    fm_stream_abandon(stream);
+    fm_server_stream_abandon(stream);
     conn->host->stream_dropped(conn->host->server, stream);
 }
 
@@ -114,7 +114,7 @@ static void send_error(fm_conn *conn, uint32_t stream, fm_wire_scope scope, fm_s
 static void send_end(fm_conn *conn, uint32_t at, fm_wire_reason reason) {
     fm_wire_message message = {.kind = FM_WIRE_END, .stream = conn->streams[at].id};
     message.end.reason = reason;
-    message.end.n_sent = fm_stream_get_n_sent(conn->streams[at].stream);
+    message.end.n_sent = fm_server_stream_get_n_sent(conn->streams[at].stream);
     send_message(conn, &message);
 }
 
@@ -150,8 +150,8 @@ static void push_sample(fm_conn *conn, uint32_t stream, fm_work *work) {
 
 /* A sample that could not be made, in its place. */
 static void report_failure(fm_conn *conn, uint32_t at, fm_work *work) {
-    fm_stream *stream = conn->streams[at].stream;
-    bool stops = fm_stream_get_policy(stream) == FM_WIRE_STOP;
+    fm_server_stream *stream = conn->streams[at].stream;
+    bool stops = fm_server_stream_get_policy(stream) == FM_WIRE_STOP;
     char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
     fm_error_format(&work->job.error, text, sizeof text);
     char quoted[700];
@@ -161,17 +161,17 @@ static void report_failure(fm_conn *conn, uint32_t at, fm_work *work) {
     conn->host->sample_sent(conn->host->server, 0, true);
     send_error(conn, conn->streams[at].id, stops ? FM_WIRE_SCOPE_STREAM : FM_WIRE_SCOPE_SAMPLE,
                work->job.status, work->job.index, text);
-    fm_stream_release(stream, work);
+    fm_server_stream_release(stream, work);
     if (stops && conn->streams[at].stream) drop_stream(conn, at);
 }
 
 /* One sample of a stream, or its END. False when it has nothing to send now. */
 static bool send_one(fm_conn *conn, uint32_t at) {
-    fm_stream *stream = conn->streams[at].stream;
+    fm_server_stream *stream = conn->streams[at].stream;
     if (!stream || conn->out_count >= N_OUT - N_OUT_SPARE) return false;
-    fm_work *work = fm_stream_pick(stream);
+    fm_work *work = fm_server_stream_pick(stream);
     if (!work) {
-        if (!fm_stream_is_delivered(stream)) return false;
+        if (!fm_server_stream_is_delivered(stream)) return false;
         send_end(conn, at, FM_WIRE_DELIVERED);
         if (conn->streams[at].stream) drop_stream(conn, at);
         return true;
@@ -231,7 +231,7 @@ void fm_conn_pump(fm_conn *conn) {
 static void pop_out(fm_conn *conn, uint32_t n) {
     for (; n; n--) {
         out_frame *out = &conn->out[conn->out_first];
-        if (out->work) fm_stream_release(out->work->stream, out->work);
+        if (out->work) fm_server_stream_release(out->work->stream, out->work);
         conn->out_first = (conn->out_first + 1) % N_OUT;
         conn->out_count--;
     }
@@ -350,8 +350,9 @@ static void on_open(fm_conn *conn) {
         refuse_stream(conn, id, &error);
         return;
     }
-    fm_stream *stream = NULL;
-    if (fm_stream_create(conn->host->source, params, conn->host->budget, conn, &stream, &error)) {
+    fm_server_stream *stream = NULL;
+    if (fm_server_stream_create(conn->host->source, params, conn->host->budget, conn, &stream,
+                                &error)) {
         refuse_stream(conn, id, &error);
         return;
     }
@@ -364,7 +365,7 @@ static void on_open(fm_conn *conn) {
            (unsigned long long)conn->number, id, fm_log_quote(plan, sizeof plan, params->plan),
            (unsigned long long)params->seed, params->group, params->n_group, params->window);
     fm_wire_message answer = {
-        .kind = FM_WIRE_OPENED, .stream = id, .opened = *fm_stream_get_opened(stream)};
+        .kind = FM_WIRE_OPENED, .stream = id, .opened = *fm_server_stream_get_opened(stream)};
     send_message(conn, &answer);
 }
 
@@ -372,8 +373,8 @@ static void on_credit(fm_conn *conn) {
     int32_t at = find_stream(conn, conn->message.stream);
     if (at < 0) return; /* it crossed an END */
     fm_error error;
-    if (fm_stream_grant(conn->streams[at].stream, conn->message.credit.items,
-                        conn->message.credit.bytes, &error)) {
+    if (fm_server_stream_grant(conn->streams[at].stream, conn->message.credit.items,
+                               conn->message.credit.bytes, &error)) {
         refuse(conn, error.status, error.message);
     }
 }

@@ -26,9 +26,9 @@ typedef struct fm_conn_host {
     /* A stream may have work to begin. */
     void (*work_wanted)(void *server);
     /* A stream was opened; the host runs its jobs until it is dropped. */
-    void (*stream_opened)(void *server, fm_stream *stream);
+    void (*stream_opened)(void *server, fm_server_stream *stream);
     /* A stream was abandoned by its connection: the host destroys it once it is idle. */
-    void (*stream_dropped)(void *server, fm_stream *stream);
+    void (*stream_dropped)(void *server, fm_server_stream *stream);
     /* A sample went to the socket's write (body bytes), or could not be made (bytes 0, failed). */
     void (*sample_sent)(void *server, size_t bytes, bool failed);
     /* The connection is over; its memory is freed on return. */

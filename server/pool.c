@@ -16,7 +16,7 @@ typedef struct job_list {
     fm_job **last;
 } job_list;
 
-struct fm_pool {
+struct fm_worker_pool {
     uint32_t n_thread;
     size_t scratch_bytes;
     void (*wake)(void *context);
@@ -58,7 +58,7 @@ static void run_job(fm_job *job, fm_arena *scratch, size_t scratch_bytes) {
 }
 
 static void *work(void *argument) {
-    fm_pool *pool = argument;
+    fm_worker_pool *pool = argument;
     fm_arena scratch = {0};
     pthread_mutex_lock(&pool->lock);
     for (;;) {
@@ -78,7 +78,7 @@ static void *work(void *argument) {
 }
 
 /* Starts the threads with all signals blocked: signals are the loop's. */
-static uint32_t start_threads(fm_pool *pool) {
+static uint32_t start_threads(fm_worker_pool *pool) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -90,10 +90,11 @@ static uint32_t start_threads(fm_pool *pool) {
     return started;
 }
 
-fm_status fm_pool_create(uint32_t n_thread, size_t scratch_bytes, void (*wake)(void *context),
-                         void *context, fm_pool **ret_pool, fm_error *reterr) {
+fm_status fm_worker_pool_create(uint32_t n_thread, size_t scratch_bytes,
+                                void (*wake)(void *context), void *context,
+                                fm_worker_pool **ret_pool, fm_error *reterr) {
     assert(n_thread > 0);
-    fm_pool *pool = calloc(1, sizeof *pool + n_thread * sizeof pool->thread[0]);
+    fm_worker_pool *pool = calloc(1, sizeof *pool + n_thread * sizeof pool->thread[0]);
     if (!pool) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for %u worker threads", n_thread);
     pool->n_thread = n_thread;
     pool->scratch_bytes = scratch_bytes;
@@ -106,7 +107,7 @@ fm_status fm_pool_create(uint32_t n_thread, size_t scratch_bytes, void (*wake)(v
     uint32_t started = start_threads(pool);
     if (started < n_thread) {
         pool->n_thread = started;
-        fm_pool_destroy(pool);
+        fm_worker_pool_destroy(pool);
         return fm_fail(reterr, FM_ERR_IO, "the system started %u of %u worker threads", started,
                        n_thread);
     }
@@ -114,7 +115,7 @@ fm_status fm_pool_create(uint32_t n_thread, size_t scratch_bytes, void (*wake)(v
     return FM_OK;
 }
 
-void fm_pool_destroy(fm_pool *pool) {
+void fm_worker_pool_destroy(fm_worker_pool *pool) {
     pthread_mutex_lock(&pool->lock);
     pool->is_stopping = true;
     pthread_cond_broadcast(&pool->work);
@@ -126,15 +127,15 @@ void fm_pool_destroy(fm_pool *pool) {
     free(pool);
 }
 
-bool fm_pool_has_room(const fm_pool *pool) {
+bool fm_worker_pool_has_room(const fm_worker_pool *pool) {
     return pool->n_busy < pool->n_thread * 2;
 }
 
-uint32_t fm_pool_busy(const fm_pool *pool) {
+uint32_t fm_worker_pool_busy(const fm_worker_pool *pool) {
     return pool->n_busy;
 }
 
-void fm_pool_submit(fm_pool *pool, fm_job *job) {
+void fm_worker_pool_submit(fm_worker_pool *pool, fm_job *job) {
     pool->n_busy++;
     pthread_mutex_lock(&pool->lock);
     list_push(&pool->waiting, job);
@@ -142,7 +143,7 @@ void fm_pool_submit(fm_pool *pool, fm_job *job) {
     pthread_mutex_unlock(&pool->lock);
 }
 
-fm_job *fm_pool_collect(fm_pool *pool) {
+fm_job *fm_worker_pool_collect(fm_worker_pool *pool) {
     pthread_mutex_lock(&pool->lock);
     fm_job *first = pool->done.first;
     list_clear(&pool->done);

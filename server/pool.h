@@ -28,21 +28,21 @@ typedef struct fm_job {
     fm_error error;
 } fm_job;
 
-typedef struct fm_pool fm_pool;
+typedef struct fm_worker_pool fm_worker_pool;
 
 /* `wake` is called by workers after a job is done. */
-FM_MUST_USE fm_status fm_pool_create(uint32_t n_thread, size_t scratch_bytes,
-                                     void (*wake)(void *context), void *context, fm_pool **ret_pool,
-                                     fm_error *reterr);
+FM_MUST_USE fm_status fm_worker_pool_create(uint32_t n_thread, size_t scratch_bytes,
+                                            void (*wake)(void *context), void *context,
+                                            fm_worker_pool **ret_pool, fm_error *reterr);
 /* Waits for running jobs; queued ones are dropped. */
-void fm_pool_destroy(fm_pool *pool);
+void fm_worker_pool_destroy(fm_worker_pool *pool);
 
 /* True when a job can be submitted. */
-bool fm_pool_has_room(const fm_pool *pool);
-void fm_pool_submit(fm_pool *pool, fm_job *job);
+bool fm_worker_pool_has_room(const fm_worker_pool *pool);
+void fm_worker_pool_submit(fm_worker_pool *pool, fm_job *job);
 /* All jobs done since the last call, oldest first, linked by `next`. NULL when there are none. */
-fm_job *fm_pool_collect(fm_pool *pool);
+fm_job *fm_worker_pool_collect(fm_worker_pool *pool);
 /* Jobs submitted and not collected. */
-uint32_t fm_pool_busy(const fm_pool *pool);
+uint32_t fm_worker_pool_busy(const fm_worker_pool *pool);
 
 #endif

@@ -15,14 +15,14 @@ enum { TICK_MS = 100 };
 
 /* A stream the server runs jobs for, or waits for to be idle. */
 typedef struct stream_entry {
-    fm_stream *stream;
+    fm_server_stream *stream;
     bool is_dropped;
 } stream_entry;
 
 struct fm_server {
     const fm_sample_source *source;
     fm_loop *loop;
-    fm_pool *pool;
+    fm_worker_pool *pool;
     fm_conn_host host;
     fm_budget budget;
     size_t n_listen;
@@ -46,10 +46,10 @@ struct fm_server {
 /* Begins jobs while the pool has room: streams take turns, a job each. */
 static void dispatch(fm_server *server) {
     size_t idle_in_a_row = 0;
-    while (idle_in_a_row < server->n_stream && fm_pool_has_room(server->pool)) {
+    while (idle_in_a_row < server->n_stream && fm_worker_pool_has_room(server->pool)) {
         stream_entry *entry = &server->streams[server->turn++ % server->n_stream];
-        fm_job *job = entry->is_dropped ? NULL : fm_stream_next_job(entry->stream);
-        if (job) fm_pool_submit(server->pool, job);
+        fm_job *job = entry->is_dropped ? NULL : fm_server_stream_next_job(entry->stream);
+        if (job) fm_worker_pool_submit(server->pool, job);
         idle_in_a_row = job ? 0 : idle_in_a_row + 1;
     }
     atomic_store(&server->memory_bytes, server->budget.used_bytes);
@@ -59,11 +59,11 @@ static void dispatch(fm_server *server) {
 static void reap(fm_server *server) {
     for (size_t i = 0; i < server->n_stream;) {
         stream_entry *entry = &server->streams[i];
-        if (!entry->is_dropped || !fm_stream_is_idle(entry->stream)) {
+        if (!entry->is_dropped || !fm_server_stream_is_idle(entry->stream)) {
             i++;
             continue;
         }
-        fm_stream_destroy(entry->stream);
+        fm_server_stream_destroy(entry->stream);
         *entry = server->streams[--server->n_stream];
         atomic_store(&server->n_live_stream, server->n_stream);
     }
@@ -75,7 +75,7 @@ static void on_work_wanted(void *owner) {
     dispatch(server);
 }
 
-static void on_stream_opened(void *owner, fm_stream *stream) {
+static void on_stream_opened(void *owner, fm_server_stream *stream) {
     fm_server *server = owner;
     if (server->n_stream == server->streams_capacity) {
         size_t capacity = server->streams_capacity * 2 + 16;
@@ -88,7 +88,7 @@ static void on_stream_opened(void *owner, fm_stream *stream) {
     atomic_store(&server->n_live_stream, server->n_stream);
 }
 
-static void on_stream_dropped(void *owner, fm_stream *stream) {
+static void on_stream_dropped(void *owner, fm_server_stream *stream) {
     fm_server *server = owner;
     for (size_t i = 0; i < server->n_stream; i++) {
         if (server->streams[i].stream == stream) server->streams[i].is_dropped = true;
@@ -161,11 +161,11 @@ static void finish_end(fm_server *server) {
 
 static void on_wake(void *owner) {
     fm_server *server = owner;
-    for (fm_job *job = fm_pool_collect(server->pool), *next; job; job = next) {
+    for (fm_job *job = fm_worker_pool_collect(server->pool), *next; job; job = next) {
         next = job->next;
         fm_work *work = job->owner;
-        fm_conn *conn = fm_stream_get_owner(work->stream);
-        fm_stream_finish_job(work->stream, job);
+        fm_conn *conn = fm_server_stream_get_owner(work->stream);
+        fm_server_stream_finish_job(work->stream, job);
         if (conn) fm_conn_pump(conn);
     }
     reap(server);
@@ -246,8 +246,8 @@ static fm_status start(fm_server *server, const fm_server_options *options, fm_e
     if (status) return status;
     size_t scratch_bytes =
         options->worker_memory_bytes ? options->worker_memory_bytes : (size_t)1 << 30;
-    status = fm_pool_create(or_default(options->n_job, 1), scratch_bytes, wake_loop, server,
-                            &server->pool, reterr);
+    status = fm_worker_pool_create(or_default(options->n_job, 1), scratch_bytes, wake_loop, server,
+                                   &server->pool, reterr);
     for (size_t i = 0; !status && i < FM_SERVER_N_LISTEN_MAX && options->listen[i]; i++)
         status = listen_one(server, options->listen[i], reterr);
     return status;
@@ -278,7 +278,7 @@ void fm_server_stop(fm_server *server) {
 
 void fm_server_destroy(fm_server *server) {
     assert(!server->conns && server->n_stream == 0);
-    if (server->pool) fm_pool_destroy(server->pool);
+    if (server->pool) fm_worker_pool_destroy(server->pool);
     for (size_t i = 0; i < server->n_listen; i++) {
         fm_listener_close(server->listeners[i]);
         if (server->addresses[i].kind == FM_ADDRESS_UNIX) unlink(server->addresses[i].path);

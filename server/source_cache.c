@@ -1,7 +1,7 @@
 /* source_cache.c: see source_cache.h. */
 #include "server/source_cache.h"
 
-#include "cache/pins.h"
+#include "cache/snapshot/pins.h"
 #include "featurizer/sample/sample.h"
 
 #include <assert.h>

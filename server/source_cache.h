@@ -2,7 +2,7 @@
 #ifndef FM_SERVER_SOURCE_CACHE_H
 #define FM_SERVER_SOURCE_CACHE_H
 
-#include "cache/snapshot.h"
+#include "cache/snapshot/snapshot.h"
 #include "server/source.h"
 
 typedef struct fm_cache_source fm_cache_source;

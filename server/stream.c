@@ -18,7 +18,7 @@ typedef struct slot {
     fm_work *work;
 } slot;
 
-struct fm_stream {
+struct fm_server_stream {
     const fm_sample_source *source;
     fm_budget *budget;
     void *owner;
@@ -41,14 +41,14 @@ struct fm_stream {
 
 /* -- which samples */
 
-static bool is_wanted(const fm_stream *stream, uint64_t index) {
+static bool is_wanted(const fm_server_stream *stream, uint64_t index) {
     uint32_t in_step = (uint32_t)(index % stream->opened.global_batch);
     return in_step % stream->params.n_group == stream->params.group &&
            !fm_token_has(&stream->params.token, index);
 }
 
 /* Moves next_index to the first wanted index at or after it. */
-static void settle(fm_stream *stream) {
+static void settle(fm_server_stream *stream) {
     while (stream->next_index < stream->end_index && !is_wanted(stream, stream->next_index))
         stream->next_index++;
 }
@@ -58,13 +58,13 @@ static uint64_t slots_below(uint64_t in_step, uint64_t group, uint64_t n_group) 
 }
 
 /* How many indices below `index` belong to the group. */
-static uint64_t group_count(const fm_stream *stream, uint64_t index) {
+static uint64_t group_count(const fm_server_stream *stream, uint64_t index) {
     uint64_t batch = stream->opened.global_batch, g = stream->params.group;
     uint64_t per_step = slots_below(batch, g, stream->params.n_group);
     return index / batch * per_step + slots_below(index % batch, g, stream->params.n_group);
 }
 
-static uint64_t count_samples(const fm_stream *stream) {
+static uint64_t count_samples(const fm_server_stream *stream) {
     if (stream->params.n_step == 0) return UINT64_MAX;
     const fm_token *token = &stream->params.token;
     uint64_t start = stream->params.first_step * stream->opened.global_batch;
@@ -80,7 +80,7 @@ static uint64_t count_samples(const fm_stream *stream) {
     return n;
 }
 
-static void set_range(fm_stream *stream) {
+static void set_range(fm_server_stream *stream) {
     uint64_t batch = stream->opened.global_batch;
     uint64_t last_step = stream->params.n_step ? stream->params.first_step + stream->params.n_step
                                                : 2 * FM_LIMIT_STEP;
@@ -97,14 +97,14 @@ static void set_range(fm_stream *stream) {
 
 /* Blocks beyond a stream's first: a quarter of the budget for one stream, three quarters for all,
  * so that clients which take and do not read leave room to admit others. */
-static bool may_take_more(const fm_stream *stream) {
+static bool may_take_more(const fm_server_stream *stream) {
     const fm_budget *budget = stream->budget;
     return (stream->n_work + 1) * stream->block_bytes <= budget->max_bytes / 4 &&
            budget->used_bytes + stream->block_bytes <= budget->max_bytes / 4 * 3;
 }
 
 /* One more block, while the budget lasts. */
-static bool take_block(fm_stream *stream) {
+static bool take_block(fm_server_stream *stream) {
     fm_budget *budget = stream->budget;
     if (stream->block_bytes > budget->max_bytes - budget->used_bytes) return false;
     fm_work *work = calloc(1, sizeof *work);
@@ -126,7 +126,7 @@ static bool take_block(fm_stream *stream) {
     return true;
 }
 
-static void give_block_back(fm_stream *stream, fm_work *work) {
+static void give_block_back(fm_server_stream *stream, fm_work *work) {
     stream->budget->used_bytes -= stream->block_bytes;
     stream->n_work--;
     free(work->job.out);
@@ -174,11 +174,11 @@ static fm_wire_opened opened_of(const fm_wire_open *params, const fm_source_fact
     };
 }
 
-static fm_stream *make_stream(const fm_sample_source *source, const fm_wire_open *params,
-                              fm_budget *budget, void *owner, void *plan,
-                              const fm_source_facts *facts) {
+static fm_server_stream *make_stream(const fm_sample_source *source, const fm_wire_open *params,
+                                     fm_budget *budget, void *owner, void *plan,
+                                     const fm_source_facts *facts) {
     uint32_t n_slot = params->window + 1 > N_SLOT_MIN ? params->window + 1 : N_SLOT_MIN;
-    fm_stream *stream = calloc(1, sizeof *stream + n_slot * sizeof stream->slot[0]);
+    fm_server_stream *stream = calloc(1, sizeof *stream + n_slot * sizeof stream->slot[0]);
     if (!stream) return NULL;
     stream->source = source;
     stream->budget = budget;
@@ -194,9 +194,9 @@ static fm_stream *make_stream(const fm_sample_source *source, const fm_wire_open
     return stream;
 }
 
-fm_status fm_stream_create(const fm_sample_source *source, const fm_wire_open *params,
-                           fm_budget *budget, void *owner, fm_stream **ret_stream,
-                           fm_error *reterr) {
+fm_status fm_server_stream_create(const fm_sample_source *source, const fm_wire_open *params,
+                                  fm_budget *budget, void *owner, fm_server_stream **ret_stream,
+                                  fm_error *reterr) {
     void *plan;
     fm_source_facts facts;
     fm_status status = source->open(source->context, params, &plan, &facts, reterr);
@@ -206,7 +206,7 @@ fm_status fm_stream_create(const fm_sample_source *source, const fm_wire_open *p
         source->close(plan);
         return status;
     }
-    fm_stream *stream = make_stream(source, params, budget, owner, plan, &facts);
+    fm_server_stream *stream = make_stream(source, params, budget, owner, plan, &facts);
     if (!stream || !take_block(stream)) {
         free(stream);
         source->close(plan);
@@ -219,8 +219,8 @@ fm_status fm_stream_create(const fm_sample_source *source, const fm_wire_open *p
     return FM_OK;
 }
 
-void fm_stream_destroy(fm_stream *stream) {
-    assert(fm_stream_is_idle(stream));
+void fm_server_stream_destroy(fm_server_stream *stream) {
+    assert(fm_server_stream_is_idle(stream));
     while (stream->free_works) {
         fm_work *work = stream->free_works;
         stream->free_works = work->next;
@@ -231,29 +231,29 @@ void fm_stream_destroy(fm_stream *stream) {
     free(stream);
 }
 
-void *fm_stream_get_owner(const fm_stream *stream) {
+void *fm_server_stream_get_owner(const fm_server_stream *stream) {
     return stream->owner;
 }
 
-const fm_wire_opened *fm_stream_get_opened(const fm_stream *stream) {
+const fm_wire_opened *fm_server_stream_get_opened(const fm_server_stream *stream) {
     return &stream->opened;
 }
 
-fm_wire_policy fm_stream_get_policy(const fm_stream *stream) {
+fm_wire_policy fm_server_stream_get_policy(const fm_server_stream *stream) {
     return (fm_wire_policy)stream->params.policy;
 }
 
-uint64_t fm_stream_get_n_sent(const fm_stream *stream) {
+uint64_t fm_server_stream_get_n_sent(const fm_server_stream *stream) {
     return stream->n_sent;
 }
 
 /* -- making */
 
-static slot *slot_at(fm_stream *stream, uint64_t position) {
+static slot *slot_at(fm_server_stream *stream, uint64_t position) {
     return &stream->slot[position % stream->n_slot];
 }
 
-static bool may_begin(fm_stream *stream) {
+static bool may_begin(fm_server_stream *stream) {
     if (stream->is_abandoned || stream->next_index >= stream->end_index) return false;
     uint64_t limit = stream->credit_items + AHEAD;
     if (stream->credit_items && limit < stream->params.window + 1) {
@@ -264,7 +264,7 @@ static bool may_begin(fm_stream *stream) {
            (stream->free_works || (may_take_more(stream) && take_block(stream)));
 }
 
-fm_job *fm_stream_next_job(fm_stream *stream) {
+fm_job *fm_server_stream_next_job(fm_server_stream *stream) {
     if (!may_begin(stream)) return NULL;
     fm_work *work = stream->free_works;
     stream->free_works = work->next;
@@ -277,7 +277,7 @@ fm_job *fm_stream_next_job(fm_stream *stream) {
     return &work->job;
 }
 
-static void free_work(fm_stream *stream, fm_work *work) {
+static void free_work(fm_server_stream *stream, fm_work *work) {
     stream->n_under_way--;
     if (stream->n_work > 1 && (stream->is_abandoned || is_memory_short(stream->budget))) {
         give_block_back(stream, work);
@@ -287,7 +287,7 @@ static void free_work(fm_stream *stream, fm_work *work) {
     stream->free_works = work;
 }
 
-void fm_stream_finish_job(fm_stream *stream, fm_job *job) {
+void fm_server_stream_finish_job(fm_server_stream *stream, fm_job *job) {
     fm_work *work = job->owner;
     assert(slot_at(stream, work->position)->state == SLOT_MAKING);
     slot_at(stream, work->position)->state = SLOT_READY;
@@ -300,7 +300,7 @@ void fm_stream_finish_job(fm_stream *stream, fm_job *job) {
 /* -- sending */
 
 /* Moves head over what is sent; slots whose memory is free are emptied. */
-static void advance_head(fm_stream *stream) {
+static void advance_head(fm_server_stream *stream) {
     while (stream->head < stream->next_position) {
         slot *at = slot_at(stream, stream->head);
         if (at->state != SLOT_SENDING && at->state != SLOT_SENT) return;
@@ -309,7 +309,7 @@ static void advance_head(fm_stream *stream) {
     }
 }
 
-fm_work *fm_stream_pick(fm_stream *stream) {
+fm_work *fm_server_stream_pick(fm_server_stream *stream) {
     if (stream->is_abandoned || stream->credit_items == 0 || stream->credit_bytes <= 0) return NULL;
     uint64_t last = stream->head + stream->params.window;
     for (uint64_t p = stream->head; p <= last && p < stream->next_position; p++) {
@@ -330,14 +330,15 @@ fm_work *fm_stream_pick(fm_stream *stream) {
     return NULL;
 }
 
-void fm_stream_release(fm_stream *stream, fm_work *work) {
+void fm_server_stream_release(fm_server_stream *stream, fm_work *work) {
     slot *at = slot_at(stream, work->position);
     assert(at->state == SLOT_SENDING && at->work == work);
     *at = (slot){work->position < stream->head ? SLOT_EMPTY : SLOT_SENT, NULL};
     free_work(stream, work);
 }
 
-fm_status fm_stream_grant(fm_stream *stream, uint32_t items, uint64_t bytes, fm_error *reterr) {
+fm_status fm_server_stream_grant(fm_server_stream *stream, uint32_t items, uint64_t bytes,
+                                 fm_error *reterr) {
     uint64_t all_items = stream->credit_items + items;
     int64_t all_bytes = stream->credit_bytes + (int64_t)bytes; /* both below 2^41 */
     if (all_items > FM_LIMIT_CREDIT_ITEMS || all_bytes > (int64_t)FM_LIMIT_CREDIT_BYTES) {
@@ -349,11 +350,11 @@ fm_status fm_stream_grant(fm_stream *stream, uint32_t items, uint64_t bytes, fm_
     return FM_OK;
 }
 
-bool fm_stream_is_delivered(const fm_stream *stream) {
+bool fm_server_stream_is_delivered(const fm_server_stream *stream) {
     return stream->next_index >= stream->end_index && stream->head == stream->next_position;
 }
 
-void fm_stream_abandon(fm_stream *stream) {
+void fm_server_stream_abandon(fm_server_stream *stream) {
     stream->owner = NULL;
     stream->is_abandoned = true;
     for (uint64_t p = stream->head; p < stream->next_position; p++) {
@@ -365,6 +366,6 @@ void fm_stream_abandon(fm_stream *stream) {
     }
 }
 
-bool fm_stream_is_idle(const fm_stream *stream) {
+bool fm_server_stream_is_idle(const fm_server_stream *stream) {
     return stream->n_under_way == 0;
 }

@@ -72,7 +72,7 @@ endfunction()
 # CUDA programs of tests/: cuda_check is a ctest that skips (exit status 77) where there is no device; kbench times.
 function(fm_cuda_programs)
     cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
-    foreach(source trainer/cuda_check bench/kbench)
+    foreach(source trainer/cuda_check kbench/kbench)
         get_filename_component(name ${source} NAME)
         file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source}*.c ${CMAKE_CURRENT_SOURCE_DIR}/${source}*.cu)
         add_executable(${name} ${sources})

@@ -37,14 +37,14 @@ build() {
     c_flags="-std=c11 -D_GNU_SOURCE -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -I. $blas"
     cuda_flags="-std=c++20 --extended-lambda -gencode=arch=compute_90a,code=sm_90a -O3 -D_GNU_SOURCE -I."
     helpers="$(echo proto/base/arena.c proto/base/options.c proto/base/status.c proto/base/utf8.c trainer/tensor/*.c \
-        trainer/autograd/*.c trainer/ops/*.c tests/testing/watchdog.c tests/bench/kbench*.c)"
+        trainer/autograd/*.c trainer/ops/*.c tests/testing/watchdog.c tests/kbench/kbench*.c)"
     # One object for each source: the name says the compiler.
     {
         for source in trainer/backend/*.c trainer/backend/cpu/*.c $helpers; do
             case $source in *_avx2.c) avx=-mavx2 ;; *) avx= ;; esac
             echo "gcc $c_flags $avx -c $source -o $out/$(basename "$source").o"
         done
-        for source in trainer/backend/cuda/*.cu tests/trainer/cuda_check*.cu tests/bench/kbench*.cu; do
+        for source in trainer/backend/cuda/*/*.cu tests/trainer/cuda_check*.cu tests/kbench/kbench*.cu; do
             echo "$nvcc $cuda_flags -c $source -o $out/$(basename "$source").o"
         done
     } >"$out/commands"
@@ -53,7 +53,7 @@ build() {
         exit 2
     }
     parts=
-    for source in trainer/backend/*.c trainer/backend/cpu/*.c trainer/backend/cuda/*.cu $helpers; do
+    for source in trainer/backend/*.c trainer/backend/cpu/*.c trainer/backend/cuda/*/*.cu $helpers; do
         parts="$parts $out/$(basename "$source").o"
     done
     libraries="-lopenblas -lcudart_static -lcublasLt -lpthread -ldl -lrt -lm"
@@ -112,7 +112,7 @@ same_bits() {
     began=$(date +%s) file="$out/same_bits.txt" limit=$(($(left) / 3))
     for spoil in '' '' --spoil; do
         # shellcheck disable=SC2086 # none, or an option
-        timeout -k 5 "$limit" "$program" --device cuda --dtype bf16 --preset finetuning --cycles 1 --rounds 1 \
+        timeout -k 5 "$limit" "$program" --device cuda --dtype bf16 --preset af2-finetuning --cycles 1 --rounds 1 \
             --steps 2 --warm-up 2 --digest $spoil 2>&1
     done >"$file"
     if [ "$(grep -c '^digest' "$file")" = 3 ] && [ "$(grep '^digest' "$file" | sort -u | wc -l)" = 1 ]; then
@@ -132,7 +132,7 @@ for run in af2 opm_first af2_rec3 af2_masks; do
 done
 check "parity full" '.' model_parity_full --device cuda
 check "parity full bf16" '.' model_parity_full --device cuda --dtype bf16
-check "step bf16" '^mean step' bench_step --device cuda --dtype bf16 --preset initial_training --table
+check "step bf16" '^mean step' bench_step --device cuda --dtype bf16 --preset af2-initial --table
 same_bits
 # Kernels in most of what is left, so that the last one may hang and the table still be printed.
 rest=$(left)

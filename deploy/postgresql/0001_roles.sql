@@ -1,9 +1,9 @@
 -- 0001_roles.sql: the schema and who may do what in it.
 --
 -- Three roles that nobody logs in as; people and machines are made members of one:
---   foldmill_owner   owns the schema; foldmill catalog migrate
---   foldmill_worker  foldmill build --catalog, merge, catalog rebuild: reads and changes rows
---   foldmill_reader  foldmill catalog status: reads rows
+--   foldmill_owner   owns the schema; foldmill catalogue migrate
+--   foldmill_worker  foldmill build --catalogue, merge, catalogue rebuild: reads and changes rows
+--   foldmill_reader  foldmill catalogue status: reads rows
 -- Roles belong to the whole server, so they may be there from another database. Whoever applies
 -- this needs CREATEROLE (or finds the roles made, and is a member of foldmill_owner), and CREATE on
 -- the database.

@@ -1,5 +1,5 @@
 -- 0002_catalogue.sql: jobs, their items, the workers that build them, the shards that came of it.
--- What the columns mean: cache/catalogue.h and docs/catalogue.md.
+-- What the columns mean: cache/catalogue/catalogue.h and docs/catalogue.md.
 
 SET LOCAL ROLE foldmill_owner;
 
@@ -7,7 +7,7 @@ CREATE TABLE foldmill.job (
     id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name    text NOT NULL UNIQUE,
     options bytea NOT NULL CHECK (octet_length(options) = 32),
-    listing bytea CHECK (octet_length(listing) = 32), -- NULL: no list yet (catalog rebuild)
+    listing bytea CHECK (octet_length(listing) = 32), -- NULL: no list yet (catalogue rebuild)
     begun   timestamptz NOT NULL DEFAULT now()
 );
 

@@ -269,8 +269,8 @@ fm_status fm_a3m_parse(fm_bytes text, const fm_a3m_options *options, fm_arena *a
     return FM_OK;
 }
 
-fm_place fm_a3m_locate(fm_bytes text, const fm_a3m_options *options, const fm_alignment_row *row,
-                       size_t column) {
+fm_text_place fm_a3m_locate(fm_bytes text, const fm_a3m_options *options,
+                            const fm_alignment_row *row, size_t column) {
     bool compat = options && options->compat_openfold;
     fm_lines lines = fm_lines_of(text, compat, row->sequence, row->line);
     fm_line line;
@@ -280,8 +280,8 @@ fm_place fm_a3m_locate(fm_bytes text, const fm_a3m_options *options, const fm_al
             uint8_t c = text.data[i];
             if (i == line.begin && (c == '>' || c == '#')) break;
             if ((c >= 'a' && c <= 'z') || (!compat && c == PADDING)) continue;
-            if (at++ == column) return (fm_place){line.number, i - line.start + 1, i};
+            if (at++ == column) return (fm_text_place){line.number, i - line.start + 1, i};
         }
     }
-    return (fm_place){row->line, 1, row->sequence};
+    return (fm_text_place){row->line, 1, row->sequence};
 }

@@ -41,8 +41,8 @@ FM_MUST_USE fm_status fm_alignment_init(fm_alignment *alignment, fm_arena *arena
                                         size_t max_seq, fm_error *reterr);
 
 /* The place of a byte of a text, for messages. */
-typedef struct fm_place {
+typedef struct fm_text_place {
     uint64_t line, column, offset;
-} fm_place;
+} fm_text_place;
 
 #endif

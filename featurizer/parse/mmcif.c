@@ -78,29 +78,29 @@ static uint32_t find_atom_column(const fm_cif *cif, fm_cif_view name) {
     return MMCIF_NONE;
 }
 
-static fm_status fail_twice(mmcif_scan *scan, fm_cif_view name) {
+static fm_status fail_twice(fm_mmcif_scan *scan, fm_cif_view name) {
     return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_FORMAT, name.start,
                        "%.*s is given a second time in its block", MMCIF_SHOW(scan, name));
 }
 
 /* A name occurs: a second time is an error, or (the reference) replaces the first. */
-static fm_status open_column(mmcif_scan *scan, uint32_t column, fm_cif_view name) {
-    mmcif_list *list = &scan->columns[column];
+static fm_status open_column(fm_mmcif_scan *scan, uint32_t column, fm_cif_view name) {
+    fm_mmcif_list *list = &scan->columns[column];
     if (list->is_given && !scan->cif.compat_openfold) return fail_twice(scan, name);
     list->is_given = true;
     list->n = 0;
     return FM_OK;
 }
 
-static fm_status open_atom_column(mmcif_scan *scan, uint32_t column, fm_cif_view name) {
+static fm_status open_atom_column(fm_mmcif_scan *scan, uint32_t column, fm_cif_view name) {
     if (scan->has[column] && !scan->cif.compat_openfold) return fail_twice(scan, name);
     scan->has[column] = true;
     scan->runs.n = scan->atoms.n = scan->n_row = 0;
     return FM_OK;
 }
 
-static fm_status push_value(mmcif_scan *scan, uint32_t column, fm_cif_view value) {
-    mmcif_list *list = &scan->columns[column];
+static fm_status push_value(fm_mmcif_scan *scan, uint32_t column, fm_cif_view value) {
+    fm_mmcif_list *list = &scan->columns[column];
     if (list->n == list->max) {
         if (list->n >= FM_LIMIT_N_POLY_RES) {
             return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_LIMIT, value.start,
@@ -124,34 +124,34 @@ static inline bool same_key(const fm_cif *cif, fm_cif_view a, fm_cif_view b) {
     uint32_t size = a.end - a.start;
     if (size != b.end - b.start) return false;
     uint32_t later = a.start > b.start ? a.start : b.start;
-    if (size - 1 > 7 || cif->size - later < 8) return mmcif_same(cif, a, b);
+    if (size - 1 > 7 || cif->size - later < 8) return fm_mmcif_same(cif, a, b);
     uint64_t x, y;
     memcpy(&x, cif->data + a.start, 8);
     memcpy(&y, cif->data + b.start, 8);
     return ((x ^ y) << (64 - 8 * size)) == 0;
 }
 
-static bool same_run(const mmcif_scan *scan, const fm_cif_row *row, const mmcif_run *run) {
+static bool same_run(const fm_mmcif_scan *scan, const fm_cif_row *row, const fm_mmcif_run *run) {
     for (uint32_t i = 0; i < scan->n_key; i++) {
         if (!same_key(&scan->cif, fm_cif_row_at(row, scan->at[i]), run->key[i])) return false;
     }
     return true;
 }
 
-static fm_status fail_full(mmcif_scan *scan) {
+static fm_status fail_full(fm_mmcif_scan *scan) {
     return fm_arena_full(scan->arena, scan->reterr);
 }
 
 /* The run of this row, the newest or a new one. */
-static fm_status find_run(mmcif_scan *scan, const fm_cif_row *row, mmcif_run **ret_run) {
+static fm_status find_run(fm_mmcif_scan *scan, const fm_cif_row *row, fm_mmcif_run **ret_run) {
     if (scan->runs.n > 0) {
-        mmcif_run *last = mmcif_array_at(&scan->runs, scan->runs.n - 1);
+        fm_mmcif_run *last = fm_mmcif_array_at(&scan->runs, scan->runs.n - 1);
         if (same_run(scan, row, last)) {
             *ret_run = last;
             return FM_OK;
         }
     }
-    mmcif_run *run = mmcif_array_push(&scan->runs, scan->arena);
+    fm_mmcif_run *run = fm_mmcif_array_push(&scan->runs, scan->arena);
     if (!run) return fail_full(scan);
     for (uint32_t i = 0; i < N_KEY; i++)
         run->key[i] = fm_cif_row_at(row, scan->at[i]);
@@ -163,7 +163,7 @@ static fm_status find_run(mmcif_scan *scan, const fm_cif_row *row, mmcif_run **r
     return FM_OK;
 }
 
-static fm_status fail_number(mmcif_scan *scan, uint32_t column, fm_cif_view value) {
+static fm_status fail_number(fm_mmcif_scan *scan, uint32_t column, fm_cif_view value) {
     return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_FORMAT, value.start,
                        ATOM_PREFIX "%s is '%.*s', a number was expected", atom_names[column],
                        MMCIF_SHOW(scan, value));
@@ -181,7 +181,7 @@ static fm_cif_view without_uncertainty(const fm_cif *cif, fm_cif_view value) {
     return (fm_cif_view){value.start, value.start + (uint32_t)(open - text)};
 }
 
-static fm_status read_number(mmcif_scan *scan, const fm_cif_row *row, uint32_t column,
+static fm_status read_number(fm_mmcif_scan *scan, const fm_cif_row *row, uint32_t column,
                              double *ret_value) {
     const fm_cif *cif = &scan->cif;
     fm_cif_view value = fm_cif_row_at(row, scan->at[column]);
@@ -198,7 +198,7 @@ static fm_status read_number(mmcif_scan *scan, const fm_cif_row *row, uint32_t c
     return fail_number(scan, column, value);
 }
 
-static fm_status read_position(mmcif_scan *scan, const fm_cif_row *row, mmcif_atom *atom) {
+static fm_status read_position(fm_mmcif_scan *scan, const fm_cif_row *row, fm_mmcif_atom *atom) {
     for (uint32_t axis = 0; axis < 3; axis++) {
         double value;
         fm_status status = read_number(scan, row, ATOM_X + axis, &value);
@@ -211,7 +211,7 @@ static fm_status read_position(mmcif_scan *scan, const fm_cif_row *row, mmcif_at
     return FM_OK;
 }
 
-static fm_status read_occupancy(mmcif_scan *scan, const fm_cif_row *row, double *ret_occupancy) {
+static fm_status read_occupancy(fm_mmcif_scan *scan, const fm_cif_row *row, double *ret_occupancy) {
     fm_cif_view value = fm_cif_row_at(row, scan->at[ATOM_OCCUPANCY]);
     if (scan->cif.compat_openfold) {
         double ignored;
@@ -224,7 +224,8 @@ static fm_status read_occupancy(mmcif_scan *scan, const fm_cif_row *row, double 
     return read_number(scan, row, ATOM_OCCUPANCY, ret_occupancy);
 }
 
-static fm_status read_confidence(mmcif_scan *scan, const fm_cif_row *row, float *ret_confidence) {
+static fm_status read_confidence(fm_mmcif_scan *scan, const fm_cif_row *row,
+                                 float *ret_confidence) {
     double value = 0;
     fm_status status = scan->is_predicted ? read_number(scan, row, ATOM_B, &value) : FM_OK;
     if (!status && !(value >= 0 && value <= 100)) {
@@ -253,7 +254,7 @@ static uint8_t slot_of(const uint8_t *name, size_t size) {
 
 /* Takes one row of _atom_site. The default reading keeps the first model's atoms that have a place
  * in atom37; the reference's checks need every atom of every model. */
-static fm_status add_atom_row(mmcif_scan *scan, const fm_cif_row *row) {
+static fm_status add_atom_row(fm_mmcif_scan *scan, const fm_cif_row *row) {
     const fm_cif *cif = &scan->cif;
     bool compat = cif->compat_openfold;
     fm_cif_view name = fm_cif_row_at(row, scan->at[ATOM_NAME]);
@@ -262,16 +263,16 @@ static fm_status add_atom_row(mmcif_scan *scan, const fm_cif_row *row) {
                            FM_LIMIT_N_ATOM);
     }
     if (!compat && scan->runs.n > 0) {
-        const mmcif_run *first = mmcif_array_at(&scan->runs, 0);
+        const fm_mmcif_run *first = fm_mmcif_array_at(&scan->runs, 0);
         fm_cif_view model = fm_cif_row_at(row, scan->at[ATOM_MODEL]);
         if (!same_key(cif, model, first->key[ATOM_MODEL])) return FM_OK;
     }
-    mmcif_run *run;
+    fm_mmcif_run *run;
     fm_status status = find_run(scan, row, &run);
     if (status) return status;
     uint8_t slot = slot_of(fm_cif_text(cif, name), fm_cif_size(name));
     if (slot == SLOT_NONE && !compat) return FM_OK;
-    mmcif_atom *atom = mmcif_array_push(&scan->atoms, scan->arena);
+    fm_mmcif_atom *atom = fm_mmcif_array_push(&scan->atoms, scan->arena);
     if (!atom) return fail_full(scan);
     run->n_atom++;
     fm_cif_view alt = fm_cif_row_at(row, scan->at[ATOM_ALT]);
@@ -285,11 +286,11 @@ static fm_status add_atom_row(mmcif_scan *scan, const fm_cif_row *row) {
 }
 
 /* What the default reading cannot do without, and what the reference cannot. */
-static const mmcif_atom_column needed_default[] = {ATOM_NAME, ATOM_COMP, ATOM_ASYM,
-                                                   ATOM_SEQ,  ATOM_X,    ATOM_Y,
-                                                   ATOM_Z,    ATOM_B /* of a prediction only */};
+static const fm_mmcif_atom_column needed_default[] = {ATOM_NAME, ATOM_COMP, ATOM_ASYM,
+                                                      ATOM_SEQ,  ATOM_X,    ATOM_Y,
+                                                      ATOM_Z,    ATOM_B /* of a prediction only */};
 
-static fm_status check_atom_columns(mmcif_scan *scan, uint32_t place) {
+static fm_status check_atom_columns(fm_mmcif_scan *scan, uint32_t place) {
     bool compat = scan->cif.compat_openfold;
     uint32_t n = (uint32_t)(sizeof needed_default / sizeof needed_default[0]);
     if (compat) {
@@ -317,7 +318,7 @@ typedef struct loop_shape {
     } wanted[N_COLUMN];
 } loop_shape;
 
-static fm_status read_loop_names(mmcif_scan *scan, loop_shape *loop, bool is_wanted) {
+static fm_status read_loop_names(fm_mmcif_scan *scan, loop_shape *loop, bool is_wanted) {
     for (uint32_t i = 0; i < N_ATOM_COLUMN; i++)
         scan->at[i] = FM_CIF_ABSENT;
     for (;;) {
@@ -355,14 +356,14 @@ static fm_status read_loop_names(mmcif_scan *scan, loop_shape *loop, bool is_wan
     }
 }
 
-static fm_status fail_cut_row(mmcif_scan *scan, const fm_cif_row *row, uint32_t n, uint32_t of) {
+static fm_status fail_cut_row(fm_mmcif_scan *scan, const fm_cif_row *row, uint32_t n, uint32_t of) {
     return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_FORMAT, row->start[0],
                        "this row of a loop ends after %u values, the loop has %u columns", n, of);
 }
 
 /* A last row that is cut short. CIF forbids it; the reference lets it pass where it happens not to
  * look. */
-static fm_status take_cut_row(mmcif_scan *scan, const loop_shape *loop, const fm_cif_row *row,
+static fm_status take_cut_row(fm_mmcif_scan *scan, const loop_shape *loop, const fm_cif_row *row,
                               uint32_t n) {
     bool fails = !scan->cif.compat_openfold;
     for (uint32_t i = 0; i < loop->n_wanted; i++) {
@@ -383,7 +384,7 @@ static fm_status take_cut_row(mmcif_scan *scan, const loop_shape *loop, const fm
     return FM_OK;
 }
 
-static fm_status read_loop(mmcif_scan *scan, uint32_t at, bool is_wanted) {
+static fm_status read_loop(fm_mmcif_scan *scan, uint32_t at, bool is_wanted) {
     loop_shape loop = {.at = at};
     fm_status status = read_loop_names(scan, &loop, is_wanted);
     if (status) return status;
@@ -410,7 +411,7 @@ static fm_status read_loop(mmcif_scan *scan, uint32_t at, bool is_wanted) {
     }
 }
 
-static fm_status take_pair(mmcif_scan *scan, fm_cif_view name, fm_cif_view value) {
+static fm_status take_pair(fm_mmcif_scan *scan, fm_cif_view name, fm_cif_view value) {
     uint32_t column = find_column(&scan->cif, name);
     if (column != MMCIF_NONE) {
         fm_status status = open_column(scan, column, name);
@@ -424,7 +425,7 @@ static fm_status take_pair(mmcif_scan *scan, fm_cif_view name, fm_cif_view value
 }
 
 /* _atom_site of one atom may be written as pairs. */
-static fm_status take_single_atom(mmcif_scan *scan) {
+static fm_status take_single_atom(fm_mmcif_scan *scan) {
     if (!scan->has_single || scan->n_row > 0) return FM_OK;
     fm_status status = check_atom_columns(scan, scan->single[ATOM_NAME].start);
     if (status) return status;
@@ -440,7 +441,7 @@ static fm_status take_single_atom(mmcif_scan *scan) {
 
 /* -- blocks */
 
-static void forget_block(mmcif_scan *scan) {
+static void forget_block(fm_mmcif_scan *scan) {
     for (uint32_t i = 0; i < N_COLUMN; i++) {
         scan->columns[i].n = 0;
         scan->columns[i].is_given = false;
@@ -450,7 +451,7 @@ static void forget_block(mmcif_scan *scan) {
     scan->has_single = false;
 }
 
-static fm_status read_pair(mmcif_scan *scan, fm_cif_view name, bool is_wanted) {
+static fm_status read_pair(fm_mmcif_scan *scan, fm_cif_view name, bool is_wanted) {
     fm_cif_kind kind;
     fm_cif_view value;
     fm_status status = fm_cif_next(&scan->cif, &kind, &value, scan->reterr);
@@ -463,7 +464,7 @@ static fm_status read_pair(mmcif_scan *scan, fm_cif_view name, bool is_wanted) {
 }
 
 /* The first data block with atoms; what stands in save frames is not of the block. */
-static fm_status read_block(mmcif_scan *scan) {
+static fm_status read_block(fm_mmcif_scan *scan) {
     bool in_block = false, in_save = false;
     for (;;) {
         fm_cif_kind kind;
@@ -496,7 +497,7 @@ static fm_status read_block(mmcif_scan *scan) {
 
 /* The reference's reading: the first token, whatever it is, opens the block; between loops the
  * tokens are names and values by turns. */
-static fm_status read_block_openfold(mmcif_scan *scan) {
+static fm_status read_block_openfold(fm_mmcif_scan *scan) {
     fm_cif_kind kind;
     fm_cif_view view, name = {0, 0};
     bool has_name = false;
@@ -520,8 +521,8 @@ static fm_status read_block_openfold(mmcif_scan *scan) {
 /* -- header */
 
 /* All methods in lower case, joined by ','. */
-static fm_status read_method(mmcif_scan *scan, const char **ret_method) {
-    const mmcif_list *methods = &scan->columns[COLUMN_METHOD];
+static fm_status read_method(fm_mmcif_scan *scan, const char **ret_method) {
+    const fm_mmcif_list *methods = &scan->columns[COLUMN_METHOD];
     if (scan->cif.compat_openfold && !methods->is_given &&
         scan->columns[COLUMN_EXPTL_ENTRY].is_given) {
         return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_DATA, 0, "_exptl has no method");
@@ -554,8 +555,8 @@ static bool is_date(const uint8_t *text, size_t size) {
 }
 
 /* The earliest revision: dates sort as text. */
-static fm_status read_date(mmcif_scan *scan, char *ret_date) {
-    const mmcif_list *dates = &scan->columns[COLUMN_DATE];
+static fm_status read_date(fm_mmcif_scan *scan, char *ret_date) {
+    const fm_mmcif_list *dates = &scan->columns[COLUMN_DATE];
     const fm_cif *cif = &scan->cif;
     char earliest[FM_RELEASE_DATE] = "";
     for (uint32_t i = 0; i < dates->n; i++) {
@@ -579,10 +580,10 @@ static fm_status read_date(mmcif_scan *scan, char *ret_date) {
 }
 
 /* The first of three items whose first value is a number. */
-static double read_resolution(const mmcif_scan *scan) {
-    static const mmcif_column items[] = {COLUMN_REFINE, COLUMN_EM, COLUMN_REFLNS};
+static double read_resolution(const fm_mmcif_scan *scan) {
+    static const fm_mmcif_column items[] = {COLUMN_REFINE, COLUMN_EM, COLUMN_REFLNS};
     for (size_t i = 0; i < sizeof items / sizeof items[0]; i++) {
-        const mmcif_list *list = &scan->columns[items[i]];
+        const fm_mmcif_list *list = &scan->columns[items[i]];
         double value;
         if (list->n == 0) continue;
         bool compat = scan->cif.compat_openfold;
@@ -593,7 +594,7 @@ static double read_resolution(const mmcif_scan *scan) {
     return 0.0;
 }
 
-static fm_status read_header(mmcif_scan *scan, fm_mmcif *mmcif) {
+static fm_status read_header(fm_mmcif_scan *scan, fm_mmcif *mmcif) {
     fm_status status = read_method(scan, &mmcif->method);
     if (status) return status;
     status = read_date(scan, mmcif->release_date);
@@ -605,16 +606,17 @@ static fm_status read_header(mmcif_scan *scan, fm_mmcif *mmcif) {
 
 /* A file without _struct_asym may name the entity of each atom: its chains in the order of their
  * first atoms. */
-static fm_status derive_chains(mmcif_scan *scan) {
-    mmcif_map labels;
-    const mmcif_run *last = NULL;
+static fm_status derive_chains(fm_mmcif_scan *scan) {
+    fm_mmcif_map labels;
+    const fm_mmcif_run *last = NULL;
     if (scan->columns[COLUMN_ASYM_ID].is_given || !scan->has[ATOM_ENTITY]) return FM_OK;
-    fm_status status = mmcif_map_init(&labels, &scan->cif, scan->arena, scan->runs.n, scan->reterr);
+    fm_status status =
+        fm_mmcif_map_init(&labels, &scan->cif, scan->arena, scan->runs.n, scan->reterr);
     for (uint32_t i = 0; i < scan->runs.n && !status; i++) {
-        const mmcif_run *run = mmcif_array_at(&scan->runs, i);
-        if (last && mmcif_same(&scan->cif, last->key[ATOM_ASYM], run->key[ATOM_ASYM])) continue;
+        const fm_mmcif_run *run = fm_mmcif_array_at(&scan->runs, i);
+        if (last && fm_mmcif_same(&scan->cif, last->key[ATOM_ASYM], run->key[ATOM_ASYM])) continue;
         last = run;
-        uint32_t *number = mmcif_map_at(&labels, run->key[ATOM_ASYM]);
+        uint32_t *number = fm_mmcif_map_at(&labels, run->key[ATOM_ASYM]);
         if (*number != MMCIF_NONE) continue;
         *number = i;
         status = push_value(scan, COLUMN_ASYM_ID, run->key[ATOM_ASYM]);
@@ -625,15 +627,16 @@ static fm_status derive_chains(mmcif_scan *scan) {
 
 /* -- the whole */
 
-static fm_status scan_file(mmcif_scan *scan, fm_bytes bytes, bool compat) {
+static fm_status scan_file(fm_mmcif_scan *scan, fm_bytes bytes, bool compat) {
     fm_status status = fm_cif_init(&scan->cif, bytes, compat, scan->reterr);
     if (status) return status;
     /* A row has at least a byte and a space. */
     uint64_t bound = bytes.size / 2 + 1;
     uint32_t max = bound < FM_LIMIT_N_ATOM ? (uint32_t)bound : FM_LIMIT_N_ATOM;
-    status = mmcif_array_init(&scan->runs, scan->arena, sizeof(mmcif_run), max, scan->reterr);
+    status = fm_mmcif_array_init(&scan->runs, scan->arena, sizeof(fm_mmcif_run), max, scan->reterr);
     if (status) return status;
-    status = mmcif_array_init(&scan->atoms, scan->arena, sizeof(mmcif_atom), max, scan->reterr);
+    status =
+        fm_mmcif_array_init(&scan->atoms, scan->arena, sizeof(fm_mmcif_atom), max, scan->reterr);
     if (status) return status;
     scan->n_key = compat ? N_KEY : N_KEY_DEFAULT;
     status = compat ? read_block_openfold(scan) : read_block(scan);
@@ -644,9 +647,9 @@ static fm_status scan_file(mmcif_scan *scan, fm_bytes bytes, bool compat) {
 
 fm_status fm_mmcif_parse(fm_bytes bytes, const fm_mmcif_options *options, fm_arena *arena,
                          fm_mmcif *ret_mmcif, fm_error *reterr) {
-    mmcif_scan scan = {.arena = arena, .reterr = reterr, .is_predicted = options->is_predicted};
+    fm_mmcif_scan scan = {.arena = arena, .reterr = reterr, .is_predicted = options->is_predicted};
     fm_mmcif mmcif = {0};
-    mmcif_polymers polymers;
+    fm_mmcif_polymers polymers;
     if (options->compat_openfold && options->is_predicted) {
         return fm_fail(reterr, FM_ERR_UNSUPPORTED,
                        "the reference reads predicted structures as PDB files only");
@@ -656,10 +659,10 @@ fm_status fm_mmcif_parse(fm_bytes bytes, const fm_mmcif_options *options, fm_are
     status = read_header(&scan, &mmcif);
     if (!status && !options->compat_openfold) status = derive_chains(&scan);
     if (status) return status;
-    status = mmcif_find_polymers(&scan, &polymers);
+    status = fm_mmcif_find_polymers(&scan, &polymers);
     if (status) return status;
-    status = options->compat_openfold ? mmcif_build_openfold(&scan, &polymers, &mmcif)
-                                      : mmcif_build_default(&scan, &polymers, &mmcif);
+    status = options->compat_openfold ? fm_mmcif_build_openfold(&scan, &polymers, &mmcif)
+                                      : fm_mmcif_build_default(&scan, &polymers, &mmcif);
     if (status) return status;
     *ret_mmcif = mmcif;
     return FM_OK;

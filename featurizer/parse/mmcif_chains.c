@@ -25,33 +25,34 @@ typedef struct workplace {
     float (*selenium)[3]; /* [N_res] */
 } workplace;
 
-static fm_status fail_full(mmcif_scan *scan) {
+static fm_status fail_full(fm_mmcif_scan *scan) {
     return fm_arena_full(scan->arena, scan->reterr);
 }
 
 /* Sorts the runs of protein chains into one list a chain. */
-static void list_runs(mmcif_scan *scan, mmcif_polymers *polymers) {
+static void list_runs(fm_mmcif_scan *scan, fm_mmcif_polymers *polymers) {
     fm_cif_view last_label = {0, 0};
     uint32_t last = MMCIF_NONE;
     for (uint32_t i = 0; i < scan->runs.n; i++) {
-        mmcif_run *run = mmcif_array_at(&scan->runs, i);
-        if (i == 0 || !mmcif_same(&scan->cif, run->key[ATOM_ASYM], last_label)) {
+        fm_mmcif_run *run = fm_mmcif_array_at(&scan->runs, i);
+        if (i == 0 || !fm_mmcif_same(&scan->cif, run->key[ATOM_ASYM], last_label)) {
             last_label = run->key[ATOM_ASYM];
-            last = mmcif_map_get(&polymers->by_label, last_label);
+            last = fm_mmcif_map_get(&polymers->by_label, last_label);
         }
         if (last == MMCIF_NONE) continue;
-        mmcif_polymer *polymer = &polymers->all[last];
+        fm_mmcif_polymer *polymer = &polymers->all[last];
         if (polymer->first_run == MMCIF_NONE) {
             polymer->first_run = i;
         } else {
-            ((mmcif_run *)mmcif_array_at(&scan->runs, polymer->last_run))->next = i;
+            ((fm_mmcif_run *)fm_mmcif_array_at(&scan->runs, polymer->last_run))->next = i;
         }
         polymer->last_run = i;
     }
 }
 
 /* Positions are the different numbers of the entity, which must rise. */
-static fm_status find_positions(mmcif_scan *scan, const mmcif_polymer *polymer, workplace *work) {
+static fm_status find_positions(fm_mmcif_scan *scan, const fm_mmcif_polymer *polymer,
+                                workplace *work) {
     work->nums = fm_arena_alloc_array(scan->arena, polymer->n_monomer, sizeof *work->nums);
     work->monomers =
         fm_arena_alloc_array(scan->arena, (size_t)polymer->n_monomer + 1, sizeof *work->monomers);
@@ -96,12 +97,12 @@ static uint32_t find_position(const workplace *work, int32_t num) {
 }
 
 /* Whether the run is of the residue at its position; one of its listed alternatives is not. */
-static fm_status check_monomer(mmcif_scan *scan, const mmcif_polymer *polymer,
-                               const workplace *work, uint32_t res, const mmcif_run *run,
+static fm_status check_monomer(fm_mmcif_scan *scan, const fm_mmcif_polymer *polymer,
+                               const workplace *work, uint32_t res, const fm_mmcif_run *run,
                                bool *ret_is_it) {
     fm_cif_view comp = run->key[ATOM_COMP];
     for (uint32_t i = work->monomers[res]; i < work->monomers[res + 1]; i++) {
-        if (!mmcif_same(&scan->cif, comp, polymer->comps[i])) continue;
+        if (!fm_mmcif_same(&scan->cif, comp, polymer->comps[i])) continue;
         *ret_is_it = i == work->monomers[res];
         return FM_OK;
     }
@@ -112,8 +113,8 @@ static fm_status check_monomer(mmcif_scan *scan, const mmcif_polymer *polymer,
                        MMCIF_SHOW(scan, listed));
 }
 
-static fm_status find_residue(mmcif_scan *scan, const mmcif_polymer *polymer, const workplace *work,
-                              const mmcif_run *run, uint32_t *ret_res) {
+static fm_status find_residue(fm_mmcif_scan *scan, const fm_mmcif_polymer *polymer,
+                              const workplace *work, const fm_mmcif_run *run, uint32_t *ret_res) {
     fm_cif_view seq = run->key[ATOM_SEQ];
     int32_t num;
     if (!fm_integer_parse(fm_cif_text(&scan->cif, seq), fm_cif_size(seq), &num)) {
@@ -129,8 +130,8 @@ static fm_status find_residue(mmcif_scan *scan, const mmcif_polymer *polymer, co
                        MMCIF_SHOW(scan, polymer->label), num);
 }
 
-static fm_status place_atom(mmcif_scan *scan, const mmcif_atom *atom, uint32_t res, workplace *work,
-                            const fm_mmcif_chain *chain) {
+static fm_status place_atom(fm_mmcif_scan *scan, const fm_mmcif_atom *atom, uint32_t res,
+                            workplace *work, const fm_mmcif_chain *chain) {
     size_t at = (size_t)res * N_SLOT + atom->slot;
     if (!atom->has_alt && work->state[at] == SLOT_BLANK) {
         return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_DATA, atom->at,
@@ -156,10 +157,10 @@ static fm_status place_atom(mmcif_scan *scan, const mmcif_atom *atom, uint32_t r
     return FM_OK;
 }
 
-static fm_status place_runs(mmcif_scan *scan, const mmcif_polymer *polymer, workplace *work,
+static fm_status place_runs(fm_mmcif_scan *scan, const fm_mmcif_polymer *polymer, workplace *work,
                             const fm_mmcif_chain *chain) {
     for (uint32_t i = polymer->first_run; i != MMCIF_NONE;) {
-        const mmcif_run *run = mmcif_array_at(&scan->runs, i);
+        const fm_mmcif_run *run = fm_mmcif_array_at(&scan->runs, i);
         uint32_t res = 0;
         bool is_it = false;
         fm_status status = find_residue(scan, polymer, work, run, &res);
@@ -167,7 +168,7 @@ static fm_status place_runs(mmcif_scan *scan, const mmcif_polymer *polymer, work
         if (status) return status;
         if (is_it) ((uint8_t *)chain->is_missing)[res] = 0;
         for (uint32_t k = 0; is_it && k < run->n_atom; k++) {
-            const mmcif_atom *atom = mmcif_array_at(&scan->atoms, run->first_atom + k);
+            const fm_mmcif_atom *atom = fm_mmcif_array_at(&scan->atoms, run->first_atom + k);
             status = place_atom(scan, atom, res, work, chain);
             if (status) return status;
         }
@@ -177,8 +178,8 @@ static fm_status place_runs(mmcif_scan *scan, const mmcif_polymer *polymer, work
 }
 
 /* The sequence, selenium in the sulphur's place, arginine's names. */
-static void finish_residues(mmcif_scan *scan, const mmcif_polymer *polymer, const workplace *work,
-                            const fm_mmcif_chain *chain) {
+static void finish_residues(fm_mmcif_scan *scan, const fm_mmcif_polymer *polymer,
+                            const workplace *work, const fm_mmcif_chain *chain) {
     for (uint32_t res = 0; res < work->n_res; res++) {
         fm_cif_view comp = polymer->comps[work->monomers[res]];
         float(*positions)[3] =
@@ -191,24 +192,24 @@ static void finish_residues(mmcif_scan *scan, const mmcif_polymer *polymer, cons
             memcpy(positions[FM_ATOM37_SD], work->selenium[res], sizeof work->selenium[res]);
             mask[FM_ATOM37_SD] = 1;
         }
-        if (fm_cif_equals(&scan->cif, comp, "ARG")) mmcif_fix_arginine(positions, mask);
+        if (fm_cif_equals(&scan->cif, comp, "ARG")) fm_mmcif_fix_arginine(positions, mask);
     }
 }
 
 /* The author id of the chain's first atom; the chain's own where the file has no author ids. */
-static fm_cif_view author_of(const mmcif_scan *scan, const mmcif_polymer *polymer) {
-    const mmcif_run *first = mmcif_array_at(&scan->runs, polymer->first_run);
+static fm_cif_view author_of(const fm_mmcif_scan *scan, const fm_mmcif_polymer *polymer) {
+    const fm_mmcif_run *first = fm_mmcif_array_at(&scan->runs, polymer->first_run);
     return scan->has[ATOM_AUTH_ASYM] ? first->key[ATOM_AUTH_ASYM] : polymer->label;
 }
 
-static fm_status build_chain(mmcif_scan *scan, const mmcif_polymer *polymer,
+static fm_status build_chain(fm_mmcif_scan *scan, const fm_mmcif_polymer *polymer,
                              fm_mmcif_chain *chain) {
     workplace work = {0};
-    chain->author_id = mmcif_copy(&scan->cif, author_of(scan, polymer), scan->arena);
-    chain->label_id = mmcif_copy(&scan->cif, polymer->label, scan->arena);
+    chain->author_id = fm_mmcif_copy(&scan->cif, author_of(scan, polymer), scan->arena);
+    chain->label_id = fm_mmcif_copy(&scan->cif, polymer->label, scan->arena);
     if (!chain->author_id || !chain->label_id) return fail_full(scan);
     fm_status status = find_positions(scan, polymer, &work);
-    if (!status) status = mmcif_alloc_chain(scan, work.n_res, chain);
+    if (!status) status = fm_mmcif_alloc_chain(scan, work.n_res, chain);
     if (status) return status;
     if (scan->is_predicted) {
         chain->confidence = fm_arena_calloc(scan->arena, work.n_res, sizeof *chain->confidence);
@@ -227,19 +228,21 @@ static fm_status build_chain(mmcif_scan *scan, const mmcif_polymer *polymer,
     return FM_OK;
 }
 
-fm_status mmcif_build_default(mmcif_scan *scan, mmcif_polymers *polymers, fm_mmcif *ret_mmcif) {
+fm_status fm_mmcif_build_default(fm_mmcif_scan *scan, fm_mmcif_polymers *polymers,
+                                 fm_mmcif *ret_mmcif) {
     list_runs(scan, polymers);
     fm_mmcif_chain *chains = fm_arena_calloc(scan->arena, polymers->n, sizeof *chains);
     if (!chains) return fail_full(scan);
-    mmcif_map authors;
-    fm_status status = mmcif_map_init(&authors, &scan->cif, scan->arena, polymers->n, scan->reterr);
+    fm_mmcif_map authors;
+    fm_status status =
+        fm_mmcif_map_init(&authors, &scan->cif, scan->arena, polymers->n, scan->reterr);
     if (status) return status;
     ret_mmcif->chains = chains;
     for (uint32_t i = 0; i < polymers->n; i++) {
         if (polymers->all[i].first_run == MMCIF_NONE) continue;
         /* An author id belongs to the first chain that has it: a later one has no name to be
          * asked by. */
-        uint32_t *taken = mmcif_map_at(&authors, author_of(scan, &polymers->all[i]));
+        uint32_t *taken = fm_mmcif_map_at(&authors, author_of(scan, &polymers->all[i]));
         if (*taken != MMCIF_NONE) continue;
         *taken = i;
         status = build_chain(scan, &polymers->all[i], &chains[ret_mmcif->n_chain++]);

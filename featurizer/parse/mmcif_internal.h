@@ -11,7 +11,7 @@
 #include "featurizer/parse/mmcif.h"
 
 /* Columns of small categories, kept whole. */
-typedef enum mmcif_column {
+typedef enum fm_mmcif_column {
     COLUMN_ENTRY_ID,
     COLUMN_METHOD,
     COLUMN_EXPTL_ENTRY, /* tells that _exptl is there at all */
@@ -27,11 +27,11 @@ typedef enum mmcif_column {
     COLUMN_ASYM_ID,
     COLUMN_ASYM_ENTITY,
     N_COLUMN,
-} mmcif_column;
+} fm_mmcif_column;
 
 /* Columns of _atom_site. The first N_KEY_DEFAULT say which residue a row belongs to by the
  * dictionary's own ids; up to N_KEY also by the author's. */
-typedef enum mmcif_atom_column {
+typedef enum fm_mmcif_atom_column {
     ATOM_COMP,
     ATOM_ASYM,
     ATOM_SEQ,
@@ -53,12 +53,12 @@ typedef enum mmcif_atom_column {
     N_ATOM_OPENFOLD, /* the reference fails without any of the columns before */
     ATOM_ENTITY = N_ATOM_OPENFOLD,
     N_ATOM_COLUMN,
-} mmcif_atom_column;
+} fm_mmcif_atom_column;
 
 /* Place of selenium in selenomethionine, which goes into the sulphur's; beside atom37. */
 enum { SLOT_SE = 37, N_SLOT = 38, SLOT_NONE = 0xff };
 
-typedef struct mmcif_atom {
+typedef struct fm_mmcif_atom {
     double occupancy;
     uint64_t name; /* fm_mmcif_pack_name */
     float position[3];
@@ -66,41 +66,41 @@ typedef struct mmcif_atom {
     uint32_t at;      /* where its name stands in the file */
     uint8_t slot;
     bool has_alt;
-} mmcif_atom;
+} fm_mmcif_atom;
 
-typedef struct mmcif_run {
+typedef struct fm_mmcif_run {
     fm_cif_view key[N_KEY]; /* start == end for columns the file has not */
     fm_cif_view entity;
     uint32_t first_atom, n_atom;
     uint32_t next; /* for whoever puts the runs into lists */
-} mmcif_run;
+} fm_mmcif_run;
 
 enum { MMCIF_CHUNK = 4096 };
 #define MMCIF_NONE UINT32_MAX /* no such number */
 
 /* A growing array in an arena that never moves: chunks of MMCIF_CHUNK elements. */
-typedef struct mmcif_array {
+typedef struct fm_mmcif_array {
     uint8_t **chunks;
     uint32_t n, max; /* elements; max is what `chunks` has room for */
     uint32_t size;   /* bytes of an element */
-} mmcif_array;
+} fm_mmcif_array;
 
-static inline void *mmcif_array_at(const mmcif_array *array, uint32_t i) {
+static inline void *fm_mmcif_array_at(const fm_mmcif_array *array, uint32_t i) {
     return array->chunks[i / MMCIF_CHUNK] + (size_t)(i % MMCIF_CHUNK) * array->size;
 }
 
-typedef struct mmcif_list {
+typedef struct fm_mmcif_list {
     fm_cif_view *views;
     uint32_t n, max;
     bool is_given; /* the name occurs, perhaps without values */
-} mmcif_list;
+} fm_mmcif_list;
 
-typedef struct mmcif_scan {
+typedef struct fm_mmcif_scan {
     fm_cif cif;
     fm_arena *arena;
     fm_error *reterr;
-    mmcif_list columns[N_COLUMN];
-    mmcif_array runs, atoms;
+    fm_mmcif_list columns[N_COLUMN];
+    fm_mmcif_array runs, atoms;
     uint32_t n_row;             /* rows of _atom_site */
     uint32_t n_key;             /* columns that tell runs apart in this reading */
     bool has[N_ATOM_COLUMN];    /* the file has the column */
@@ -108,34 +108,34 @@ typedef struct mmcif_scan {
     fm_cif_view single[N_ATOM_COLUMN]; /* _atom_site written as pairs */
     bool has_single;
     bool is_predicted; /* B factors are confidence */
-} mmcif_scan;
+} fm_mmcif_scan;
 
 /* -- shared helpers (mmcif_util.c) */
 
 /* NULL when the arena is full or the array's room is used up. */
-void *mmcif_array_push(mmcif_array *array, fm_arena *arena);
-fm_status mmcif_array_init(mmcif_array *array, fm_arena *arena, uint32_t size, uint32_t max,
-                           fm_error *reterr);
+void *fm_mmcif_array_push(fm_mmcif_array *array, fm_arena *arena);
+fm_status fm_mmcif_array_init(fm_mmcif_array *array, fm_arena *arena, uint32_t size, uint32_t max,
+                              fm_error *reterr);
 
 /* A map from byte strings of the file to numbers, of fixed room. */
-typedef struct mmcif_map {
+typedef struct fm_mmcif_map {
     const fm_cif *cif;
     fm_cif_view *keys;
     uint32_t *values; /* MMCIF_NONE = free */
     uint32_t mask;
-} mmcif_map;
+} fm_mmcif_map;
 
-fm_status mmcif_map_init(mmcif_map *map, const fm_cif *cif, fm_arena *arena, uint32_t n_max,
-                         fm_error *reterr);
+fm_status fm_mmcif_map_init(fm_mmcif_map *map, const fm_cif *cif, fm_arena *arena, uint32_t n_max,
+                            fm_error *reterr);
 /* The value's place for the key; holds MMCIF_NONE when the key is new (and is then taken, so write
  * it). */
-uint32_t *mmcif_map_at(mmcif_map *map, fm_cif_view key);
+uint32_t *fm_mmcif_map_at(fm_mmcif_map *map, fm_cif_view key);
 /* MMCIF_NONE when not there. */
-uint32_t mmcif_map_get(const mmcif_map *map, fm_cif_view key);
+uint32_t fm_mmcif_map_get(const fm_mmcif_map *map, fm_cif_view key);
 
-bool mmcif_same(const fm_cif *cif, fm_cif_view a, fm_cif_view b);
+bool fm_mmcif_same(const fm_cif *cif, fm_cif_view a, fm_cif_view b);
 /* A terminated copy, or NULL when the arena is full. */
-char *mmcif_copy(const fm_cif *cif, fm_cif_view view, fm_arena *arena);
+char *fm_mmcif_copy(const fm_cif *cif, fm_cif_view view, fm_arena *arena);
 /* At most 40 bytes of a value, for "%.*s" in messages. */
 #define MMCIF_SHOW(scan, view)                                                                     \
     (int)(fm_cif_size(view) < 40 ? fm_cif_size(view) : 40),                                        \
@@ -145,31 +145,33 @@ char *mmcif_copy(const fm_cif *cif, fm_cif_view view, fm_arena *arena);
 
 /* A protein chain by _entity_poly_seq, _chem_comp and _struct_asym, before any atom is looked at.
  */
-typedef struct mmcif_polymer {
+typedef struct fm_mmcif_polymer {
     fm_cif_view label, author; /* author is filled from the atoms */
     uint32_t n_monomer;
     const fm_cif_view *comps; /* [n_monomer] */
     const int32_t *nums;      /* [n_monomer] _entity_poly_seq.num */
     uint32_t first_run, last_run;
-} mmcif_polymer;
+} fm_mmcif_polymer;
 
-typedef struct mmcif_polymers {
+typedef struct fm_mmcif_polymers {
     uint32_t n;
-    mmcif_polymer *all;
-    mmcif_map by_label;
-} mmcif_polymers;
+    fm_mmcif_polymer *all;
+    fm_mmcif_map by_label;
+} fm_mmcif_polymers;
 
 /* The protein chains in order; none is no error. */
-fm_status mmcif_find_polymers(mmcif_scan *scan, mmcif_polymers *ret_polymers);
+fm_status fm_mmcif_find_polymers(fm_mmcif_scan *scan, fm_mmcif_polymers *ret_polymers);
 
 /* -- putting chains together */
 
-fm_status mmcif_build_default(mmcif_scan *scan, mmcif_polymers *polymers, fm_mmcif *ret_mmcif);
-fm_status mmcif_build_openfold(mmcif_scan *scan, mmcif_polymers *polymers, fm_mmcif *ret_mmcif);
+fm_status fm_mmcif_build_default(fm_mmcif_scan *scan, fm_mmcif_polymers *polymers,
+                                 fm_mmcif *ret_mmcif);
+fm_status fm_mmcif_build_openfold(fm_mmcif_scan *scan, fm_mmcif_polymers *polymers,
+                                  fm_mmcif *ret_mmcif);
 
 /* Zeroed arrays for a chain of n_res. */
-fm_status mmcif_alloc_chain(mmcif_scan *scan, uint32_t n_res, fm_mmcif_chain *chain);
+fm_status fm_mmcif_alloc_chain(fm_mmcif_scan *scan, uint32_t n_res, fm_mmcif_chain *chain);
 /* The residue's last corrections: arginine's NH1 is the one nearer to CD. */
-void mmcif_fix_arginine(float (*positions)[3], uint8_t *mask);
+void fm_mmcif_fix_arginine(float (*positions)[3], uint8_t *mask);
 
 #endif

@@ -66,14 +66,14 @@ typedef struct ref_model {
     named_atom *atoms;
     uint32_t *residue_buckets, *atom_buckets;
     uint32_t residue_mask, atom_mask;
-    mmcif_map chains; /* author id -> number */
+    fm_mmcif_map chains; /* author id -> number */
     uint32_t n_chain;
     /* where the rows are */
     uint32_t chain, residue; /* MMCIF_NONE = none */
     residue_id id;           /* of the row before */
 } ref_model;
 
-static fm_status fail_full(mmcif_scan *scan) {
+static fm_status fail_full(fm_mmcif_scan *scan) {
     return fm_arena_full(scan->arena, scan->reterr);
 }
 
@@ -89,7 +89,8 @@ static uint32_t *alloc_buckets(fm_arena *arena, uint32_t n, uint32_t *ret_mask) 
     return buckets;
 }
 
-static fm_status model_init(ref_model *model, mmcif_scan *scan, uint32_t n_run, uint32_t n_atom) {
+static fm_status model_init(ref_model *model, fm_mmcif_scan *scan, uint32_t n_run,
+                            uint32_t n_atom) {
     fm_arena *arena = scan->arena;
     memset(model, 0, sizeof *model);
     model->chain = model->residue = MMCIF_NONE;
@@ -102,13 +103,13 @@ static fm_status model_init(ref_model *model, mmcif_scan *scan, uint32_t n_run, 
         !model->atom_buckets) {
         return fail_full(scan);
     }
-    return mmcif_map_init(&model->chains, &scan->cif, arena, n_run, scan->reterr);
+    return fm_mmcif_map_init(&model->chains, &scan->cif, arena, n_run, scan->reterr);
 }
 
 static bool same_id(const fm_cif *cif, const residue_id *a, const residue_id *b) {
     return a->chain == b->chain && a->het == b->het && a->number == b->number &&
-           mmcif_same(cif, a->code, b->code) &&
-           (a->het != HET_OTHER || mmcif_same(cif, a->comp, b->comp));
+           fm_mmcif_same(cif, a->code, b->code) &&
+           (a->het != HET_OTHER || fm_mmcif_same(cif, a->comp, b->comp));
 }
 
 static uint32_t *residue_bucket(const ref_model *model, const residue_id *id) {
@@ -139,17 +140,17 @@ static void add_residue(ref_model *model, const residue_id *id) {
     add_variant(model, fresh, id->comp);
 }
 
-static fm_status fail_residue(mmcif_scan *scan, const residue_id *id, const char *what) {
+static fm_status fail_residue(fm_mmcif_scan *scan, const residue_id *id, const char *what) {
     return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_DATA, id->comp.start, "residue %.*s %d %s",
                        MMCIF_SHOW(scan, id->comp), id->number, what);
 }
 
 /* Another component for an ATOM residue that is there already. */
-static fm_status open_variant(ref_model *model, mmcif_scan *scan, ref_residue *residue,
+static fm_status open_variant(ref_model *model, fm_mmcif_scan *scan, ref_residue *residue,
                               const residue_id *id) {
     uint32_t i = residue->variant;
     if (residue->n_variant == 1) {
-        if (mmcif_same(&scan->cif, model->variants[i].comp, id->comp)) return FM_OK;
+        if (fm_mmcif_same(&scan->cif, model->variants[i].comp, id->comp)) return FM_OK;
         if (model->variants[i].n_blank > 0) {
             return fail_residue(scan, id,
                                 "is an alternative to one that has atoms without alternative "
@@ -157,7 +158,7 @@ static fm_status open_variant(ref_model *model, mmcif_scan *scan, ref_residue *r
         }
     } else {
         for (; i != MMCIF_NONE; i = model->variants[i].older) {
-            if (mmcif_same(&scan->cif, model->variants[i].comp, id->comp)) {
+            if (fm_mmcif_same(&scan->cif, model->variants[i].comp, id->comp)) {
                 return fail_residue(scan, id, "is taken up again after its alternative");
             }
         }
@@ -169,7 +170,7 @@ static fm_status open_variant(ref_model *model, mmcif_scan *scan, ref_residue *r
     return FM_OK;
 }
 
-static fm_status open_residue(ref_model *model, mmcif_scan *scan, const residue_id *id) {
+static fm_status open_residue(ref_model *model, fm_mmcif_scan *scan, const residue_id *id) {
     uint32_t found = find_residue(model, &scan->cif, id);
     if (found == MMCIF_NONE) {
         add_residue(model, id);
@@ -198,7 +199,7 @@ static named_atom *find_atom(const ref_model *model, uint32_t variant, uint64_t 
     return i == MMCIF_NONE ? NULL : &model->atoms[i];
 }
 
-static void add_atom(ref_model *model, uint32_t variant_number, const mmcif_atom *atom) {
+static void add_atom(ref_model *model, uint32_t variant_number, const fm_mmcif_atom *atom) {
     uint32_t *bucket = atom_bucket(model, variant_number, atom->name);
     ref_variant *variant = &model->variants[variant_number];
     named_atom *fresh = &model->atoms[model->n_atom];
@@ -220,7 +221,7 @@ static void add_atom(ref_model *model, uint32_t variant_number, const mmcif_atom
     variant->n_blank += !atom->has_alt;
 }
 
-static fm_status take_atom(ref_model *model, mmcif_scan *scan, const mmcif_atom *atom) {
+static fm_status take_atom(ref_model *model, fm_mmcif_scan *scan, const fm_mmcif_atom *atom) {
     const ref_residue *residue = &model->residues[model->residue];
     named_atom *there = find_atom(model, residue->variant, atom->name);
     if (!atom->has_alt && (residue->n_variant > 1 || there)) {
@@ -246,14 +247,14 @@ static fm_status take_atom(ref_model *model, mmcif_scan *scan, const mmcif_atom 
 
 /* -- rows */
 
-static het_flag flag_of(const fm_cif *cif, const mmcif_run *run) {
+static het_flag flag_of(const fm_cif *cif, const fm_mmcif_run *run) {
     if (!fm_cif_equals(cif, run->key[ATOM_GROUP], "HETATM")) return HET_ATOM;
     bool water = fm_cif_equals(cif, run->key[ATOM_COMP], "HOH") ||
                  fm_cif_equals(cif, run->key[ATOM_COMP], "WAT");
     return water ? HET_WATER : HET_OTHER;
 }
 
-static fm_status read_integer(mmcif_scan *scan, fm_cif_view view, const char *name,
+static fm_status read_integer(fm_mmcif_scan *scan, fm_cif_view view, const char *name,
                               int32_t *ret_value) {
     if (fm_integer_parse(fm_cif_text(&scan->cif, view), fm_cif_size(view), ret_value)) return FM_OK;
     return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_FORMAT, view.start,
@@ -262,7 +263,7 @@ static fm_status read_integer(mmcif_scan *scan, fm_cif_view view, const char *na
 }
 
 /* Everything of the id but the chain. */
-static fm_status read_id(mmcif_scan *scan, const mmcif_run *run, residue_id *ret_id) {
+static fm_status read_id(fm_mmcif_scan *scan, const fm_mmcif_run *run, residue_id *ret_id) {
     fm_cif_view code = run->key[ATOM_INS];
     if (fm_cif_is_unset(&scan->cif, code)) code = (fm_cif_view){0, 0};
     *ret_id =
@@ -270,21 +271,21 @@ static fm_status read_id(mmcif_scan *scan, const mmcif_run *run, residue_id *ret
     return read_integer(scan, run->key[ATOM_AUTH_SEQ], "auth_seq_id", &ret_id->number);
 }
 
-static fm_status take_run(ref_model *model, mmcif_scan *scan, const mmcif_run *run) {
+static fm_status take_run(ref_model *model, fm_mmcif_scan *scan, const fm_mmcif_run *run) {
     residue_id id;
     fm_status status = read_id(scan, run, &id);
     if (status) return status;
-    uint32_t *chain = mmcif_map_at(&model->chains, run->key[ATOM_AUTH_ASYM]);
+    uint32_t *chain = fm_mmcif_map_at(&model->chains, run->key[ATOM_AUTH_ASYM]);
     if (*chain == MMCIF_NONE) *chain = model->n_chain++;
     id.chain = *chain;
     if (model->residue == MMCIF_NONE || !same_id(&scan->cif, &id, &model->id) ||
-        !mmcif_same(&scan->cif, id.comp, model->id.comp)) {
+        !fm_mmcif_same(&scan->cif, id.comp, model->id.comp)) {
         status = open_residue(model, scan, &id);
         if (status) return status;
         model->id = id;
     }
     for (uint32_t i = 0; i < run->n_atom; i++) {
-        status = take_atom(model, scan, mmcif_array_at(&scan->atoms, run->first_atom + i));
+        status = take_atom(model, scan, fm_mmcif_array_at(&scan->atoms, run->first_atom + i));
         if (status) return status;
     }
     return FM_OK;
@@ -292,12 +293,12 @@ static fm_status take_run(ref_model *model, mmcif_scan *scan, const mmcif_run *r
 
 /* The rows from run `first` on that carry the same model number; *ret_end is the next model's first
  * run. */
-static fm_status build_model(mmcif_scan *scan, uint32_t first, ref_model *model,
+static fm_status build_model(fm_mmcif_scan *scan, uint32_t first, ref_model *model,
                              uint32_t *ret_end) {
     int32_t number = 0;
     uint32_t n_atom = 0, end = first;
     for (; end < scan->runs.n; end++) {
-        const mmcif_run *run = mmcif_array_at(&scan->runs, end);
+        const fm_mmcif_run *run = fm_mmcif_array_at(&scan->runs, end);
         int32_t here;
         fm_status status = read_integer(scan, run->key[ATOM_MODEL], "pdbx_PDB_model_num", &here);
         if (status) return status;
@@ -307,7 +308,7 @@ static fm_status build_model(mmcif_scan *scan, uint32_t first, ref_model *model,
     }
     fm_status status = model_init(model, scan, end - first, n_atom);
     for (uint32_t i = first; i < end && !status; i++) {
-        status = take_run(model, scan, mmcif_array_at(&scan->runs, i));
+        status = take_run(model, scan, fm_mmcif_array_at(&scan->runs, i));
     }
     *ret_end = end;
     return status;
@@ -316,21 +317,21 @@ static fm_status build_model(mmcif_scan *scan, uint32_t first, ref_model *model,
 /* -- chains */
 
 /* Which run says what stands at each position of each chain: [n_monomer] run numbers. */
-static fm_status map_positions(mmcif_scan *scan, mmcif_polymers *polymers, uint32_t **positions,
-                               const int32_t *starts) {
+static fm_status map_positions(fm_mmcif_scan *scan, fm_mmcif_polymers *polymers,
+                               uint32_t **positions, const int32_t *starts) {
     for (uint32_t i = 0; i < scan->runs.n; i++) {
-        const mmcif_run *run = mmcif_array_at(&scan->runs, i);
+        const fm_mmcif_run *run = fm_mmcif_array_at(&scan->runs, i);
         if (!fm_cif_equals(&scan->cif, run->key[ATOM_MODEL], "1")) continue;
-        uint32_t p = mmcif_map_get(&polymers->by_label, run->key[ATOM_ASYM]);
+        uint32_t p = fm_mmcif_map_get(&polymers->by_label, run->key[ATOM_ASYM]);
         if (p == MMCIF_NONE) continue;
-        mmcif_polymer *polymer = &polymers->all[p];
+        fm_mmcif_polymer *polymer = &polymers->all[p];
         int32_t num;
         fm_status status = read_integer(scan, run->key[ATOM_SEQ], "label_seq_id", &num);
         if (status) return status;
         if (polymer->first_run == MMCIF_NONE) {
             polymer->first_run = i;
             polymer->author = run->key[ATOM_AUTH_ASYM];
-        } else if (!mmcif_same(&scan->cif, polymer->author, run->key[ATOM_AUTH_ASYM])) {
+        } else if (!fm_mmcif_same(&scan->cif, polymer->author, run->key[ATOM_AUTH_ASYM])) {
             return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_DATA,
                                run->key[ATOM_AUTH_ASYM].start, "chain %.*s has two author ids",
                                MMCIF_SHOW(scan, polymer->label));
@@ -341,13 +342,13 @@ static fm_status map_positions(mmcif_scan *scan, mmcif_polymers *polymers, uint3
     return FM_OK;
 }
 
-static fm_status alloc_positions(mmcif_scan *scan, const mmcif_polymers *polymers,
+static fm_status alloc_positions(fm_mmcif_scan *scan, const fm_mmcif_polymers *polymers,
                                  uint32_t ***ret_positions, int32_t **ret_starts) {
     uint32_t **positions = fm_arena_alloc_array(scan->arena, polymers->n, sizeof *positions);
     int32_t *starts = fm_arena_alloc_array(scan->arena, polymers->n, sizeof *starts);
     if (!positions || !starts) return fail_full(scan);
     for (uint32_t p = 0; p < polymers->n; p++) {
-        const mmcif_polymer *polymer = &polymers->all[p];
+        const fm_mmcif_polymer *polymer = &polymers->all[p];
         if (polymer->n_monomer > FM_LIMIT_N_RES) {
             return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_LIMIT, polymer->comps[0].start,
                                "a chain of %u residues, at most %u are taken", polymer->n_monomer,
@@ -377,17 +378,18 @@ static void place_residue(const ref_model *model, const fm_cif *cif, const ref_r
         memcpy(positions[slot], atom->position, sizeof atom->position);
         mask[slot] = 1;
     }
-    if (fm_cif_equals(cif, variant->comp, "ARG")) mmcif_fix_arginine(positions, mask);
+    if (fm_cif_equals(cif, variant->comp, "ARG")) fm_mmcif_fix_arginine(positions, mask);
 }
 
 /* A residue that is not in the first model is the chain's fault, not the file's. */
-static fm_status build_chain(mmcif_scan *scan, const ref_model *model, const mmcif_polymer *polymer,
-                             const uint32_t *runs, fm_mmcif_chain *chain) {
+static fm_status build_chain(fm_mmcif_scan *scan, const ref_model *model,
+                             const fm_mmcif_polymer *polymer, const uint32_t *runs,
+                             fm_mmcif_chain *chain) {
     const fm_cif *cif = &scan->cif;
-    chain->author_id = mmcif_copy(cif, polymer->author, scan->arena);
-    chain->label_id = mmcif_copy(cif, polymer->label, scan->arena);
+    chain->author_id = fm_mmcif_copy(cif, polymer->author, scan->arena);
+    chain->label_id = fm_mmcif_copy(cif, polymer->label, scan->arena);
     if (!chain->author_id || !chain->label_id) return fail_full(scan);
-    fm_status status = mmcif_alloc_chain(scan, polymer->n_monomer, chain);
+    fm_status status = fm_mmcif_alloc_chain(scan, polymer->n_monomer, chain);
     if (status) return status;
     for (uint32_t res = 0; res < polymer->n_monomer; res++) {
         fm_cif_view comp = polymer->comps[res];
@@ -396,9 +398,9 @@ static fm_status build_chain(mmcif_scan *scan, const ref_model *model, const mmc
         if (runs[res] == MMCIF_NONE) continue;
         ((uint8_t *)chain->is_missing)[res] = 0;
         residue_id id;
-        status = read_id(scan, mmcif_array_at(&scan->runs, runs[res]), &id);
+        status = read_id(scan, fm_mmcif_array_at(&scan->runs, runs[res]), &id);
         if (status) return status;
-        id.chain = mmcif_map_get(&model->chains, polymer->author);
+        id.chain = fm_mmcif_map_get(&model->chains, polymer->author);
         uint32_t found = find_residue(model, cif, &id);
         if (found == MMCIF_NONE) {
             chain->fault = "a residue of model 1 is not in the file's first model";
@@ -412,27 +414,27 @@ static fm_status build_chain(mmcif_scan *scan, const ref_model *model, const mmc
     return FM_OK;
 }
 
-static fm_status build_chains(mmcif_scan *scan, const ref_model *model, mmcif_polymers *polymers,
-                              fm_mmcif *mmcif) {
+static fm_status build_chains(fm_mmcif_scan *scan, const ref_model *model,
+                              fm_mmcif_polymers *polymers, fm_mmcif *mmcif) {
     uint32_t **positions = NULL;
     int32_t *starts = NULL;
-    mmcif_map authors;
+    fm_mmcif_map authors;
     fm_status status = alloc_positions(scan, polymers, &positions, &starts);
     if (!status) status = map_positions(scan, polymers, positions, starts);
     if (!status) {
-        status = mmcif_map_init(&authors, &scan->cif, scan->arena, polymers->n, scan->reterr);
+        status = fm_mmcif_map_init(&authors, &scan->cif, scan->arena, polymers->n, scan->reterr);
     }
     if (status) return status;
     fm_mmcif_chain *chains = fm_arena_calloc(scan->arena, polymers->n, sizeof *chains);
     if (!chains) return fail_full(scan);
     for (uint32_t p = 0; p < polymers->n; p++) {
-        const mmcif_polymer *polymer = &polymers->all[p];
+        const fm_mmcif_polymer *polymer = &polymers->all[p];
         if (polymer->first_run == MMCIF_NONE) {
             return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_DATA, polymer->label.start,
                                "protein chain %.*s has no atom in model 1",
                                MMCIF_SHOW(scan, polymer->label));
         }
-        uint32_t *taken = mmcif_map_at(&authors, polymer->author);
+        uint32_t *taken = fm_mmcif_map_at(&authors, polymer->author);
         if (*taken != MMCIF_NONE) {
             return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_DATA, polymer->label.start,
                                "two protein chains have the author id %.*s",
@@ -447,7 +449,8 @@ static fm_status build_chains(mmcif_scan *scan, const ref_model *model, mmcif_po
     return FM_OK;
 }
 
-fm_status mmcif_build_openfold(mmcif_scan *scan, mmcif_polymers *polymers, fm_mmcif *ret_mmcif) {
+fm_status fm_mmcif_build_openfold(fm_mmcif_scan *scan, fm_mmcif_polymers *polymers,
+                                  fm_mmcif *ret_mmcif) {
     ref_model first, other;
     uint32_t at = 0;
     if (scan->runs.n == 0) {

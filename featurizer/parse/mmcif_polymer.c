@@ -20,19 +20,20 @@ typedef struct poly_entity {
 typedef struct entity_table {
     uint32_t n, n_monomer, n_chain;
     poly_entity *all;
-    mmcif_map by_id;
+    fm_mmcif_map by_id;
     fm_cif_view *comps;  /* [n_monomer] grouped by entity, in file order within one */
     int32_t *nums;       /* [n_monomer] */
     fm_cif_view *chains; /* [n_chain] label ids, grouped likewise */
 } entity_table;
 
 /* All columns of a category, or none of them, and equally long. */
-static fm_status check_category(mmcif_scan *scan, const char *name, const mmcif_column *columns,
-                                uint32_t n) {
+static fm_status check_category(fm_mmcif_scan *scan, const char *name,
+                                const fm_mmcif_column *columns, uint32_t n) {
     for (uint32_t i = 1; i < n; i++) {
-        const mmcif_list *first = &scan->columns[columns[0]], *other = &scan->columns[columns[i]];
+        const fm_mmcif_list *first = &scan->columns[columns[0]],
+                            *other = &scan->columns[columns[i]];
         if (first->is_given == other->is_given && first->n == other->n) continue;
-        const mmcif_list *longer = first->n > other->n ? first : other;
+        const fm_mmcif_list *longer = first->n > other->n ? first : other;
         uint32_t place = longer->n > 0 ? longer->views[longer->n - 1].start : 0;
         return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_DATA, place,
                            "the columns of %s do not have the same number of values", name);
@@ -40,21 +41,22 @@ static fm_status check_category(mmcif_scan *scan, const char *name, const mmcif_
     return FM_OK;
 }
 
-static fm_status fail_full(mmcif_scan *scan) {
+static fm_status fail_full(fm_mmcif_scan *scan) {
     return fm_arena_full(scan->arena, scan->reterr);
 }
 
 /* Numbers the entities in the order of their first monomer and counts the monomers. */
-static fm_status count_monomers(mmcif_scan *scan, entity_table *out) {
-    const mmcif_list *ids = &scan->columns[COLUMN_POLY_ENTITY];
-    fm_status status = mmcif_map_init(&out->by_id, &scan->cif, scan->arena, ids->n, scan->reterr);
+static fm_status count_monomers(fm_mmcif_scan *scan, entity_table *out) {
+    const fm_mmcif_list *ids = &scan->columns[COLUMN_POLY_ENTITY];
+    fm_status status =
+        fm_mmcif_map_init(&out->by_id, &scan->cif, scan->arena, ids->n, scan->reterr);
     if (status) return status;
     out->all = fm_arena_calloc(scan->arena, ids->n, sizeof *out->all);
     if (!out->all) return fail_full(scan);
     uint32_t last = MMCIF_NONE;
     for (uint32_t i = 0; i < ids->n; i++) {
-        if (i == 0 || !mmcif_same(&scan->cif, ids->views[i], ids->views[i - 1])) {
-            uint32_t *number = mmcif_map_at(&out->by_id, ids->views[i]);
+        if (i == 0 || !fm_mmcif_same(&scan->cif, ids->views[i], ids->views[i - 1])) {
+            uint32_t *number = fm_mmcif_map_at(&out->by_id, ids->views[i]);
             if (*number == MMCIF_NONE) *number = out->n++;
             last = *number;
         }
@@ -63,8 +65,8 @@ static fm_status count_monomers(mmcif_scan *scan, entity_table *out) {
     return FM_OK;
 }
 
-static fm_status group_monomers(mmcif_scan *scan, entity_table *out) {
-    const mmcif_list *ids = &scan->columns[COLUMN_POLY_ENTITY];
+static fm_status group_monomers(fm_mmcif_scan *scan, entity_table *out) {
+    const fm_mmcif_list *ids = &scan->columns[COLUMN_POLY_ENTITY];
     fm_status status = count_monomers(scan, out);
     if (status) return status;
     out->n_monomer = ids->n;
@@ -78,7 +80,7 @@ static fm_status group_monomers(mmcif_scan *scan, entity_table *out) {
         out->all[i].n_monomer = 0; /* counted again while filling */
     }
     for (uint32_t i = 0; i < ids->n; i++) {
-        poly_entity *entity = &out->all[mmcif_map_get(&out->by_id, ids->views[i])];
+        poly_entity *entity = &out->all[fm_mmcif_map_get(&out->by_id, ids->views[i])];
         uint32_t place = entity->first_monomer + entity->n_monomer++;
         fm_cif_view num = scan->columns[COLUMN_POLY_NUM].views[i];
         out->comps[place] = scan->columns[COLUMN_POLY_COMP].views[i];
@@ -113,24 +115,24 @@ static bool is_amino_acid(const fm_cif *cif, fm_cif_view comp) {
     return false;
 }
 
-static fm_status mark_proteins(mmcif_scan *scan, entity_table *out) {
+static fm_status mark_proteins(fm_mmcif_scan *scan, entity_table *out) {
     const fm_cif *cif = &scan->cif;
-    const mmcif_list *ids = &scan->columns[COLUMN_COMP_ID];
-    const mmcif_list *types = &scan->columns[COLUMN_COMP_TYPE];
-    mmcif_map peptides;
-    fm_status status = mmcif_map_init(&peptides, cif, scan->arena, ids->n, scan->reterr);
+    const fm_mmcif_list *ids = &scan->columns[COLUMN_COMP_ID];
+    const fm_mmcif_list *types = &scan->columns[COLUMN_COMP_TYPE];
+    fm_mmcif_map peptides;
+    fm_status status = fm_mmcif_map_init(&peptides, cif, scan->arena, ids->n, scan->reterr);
     if (status) return status;
     for (uint32_t i = 0; i < ids->n; i++) {
         bool known =
             types->n == ids->n && (cif->compat_openfold || !fm_cif_is_unset(cif, types->views[i]));
-        *mmcif_map_at(&peptides, ids->views[i]) =
+        *fm_mmcif_map_at(&peptides, ids->views[i]) =
             known ? is_peptide(cif, types->views[i]) : is_amino_acid(cif, ids->views[i]);
     }
     for (uint32_t e = 0; e < out->n; e++) {
         poly_entity *entity = &out->all[e];
         for (uint32_t i = 0; i < entity->n_monomer; i++) {
             fm_cif_view comp = out->comps[entity->first_monomer + i];
-            uint32_t known = mmcif_map_get(&peptides, comp);
+            uint32_t known = fm_mmcif_map_get(&peptides, comp);
             if (known == MMCIF_NONE && cif->compat_openfold) {
                 return fm_cif_fail(cif, scan->reterr, FM_ERR_DATA, comp.start,
                                    "component '%.*s' is not in _chem_comp", MMCIF_SHOW(scan, comp));
@@ -141,13 +143,13 @@ static fm_status mark_proteins(mmcif_scan *scan, entity_table *out) {
     return FM_OK;
 }
 
-static fm_status group_chains(mmcif_scan *scan, entity_table *out) {
-    const mmcif_list *ids = &scan->columns[COLUMN_ASYM_ID];
-    const mmcif_list *owners = &scan->columns[COLUMN_ASYM_ENTITY];
+static fm_status group_chains(fm_mmcif_scan *scan, entity_table *out) {
+    const fm_mmcif_list *ids = &scan->columns[COLUMN_ASYM_ID];
+    const fm_mmcif_list *owners = &scan->columns[COLUMN_ASYM_ENTITY];
     out->chains = fm_arena_alloc_array(scan->arena, ids->n, sizeof *out->chains);
     if (!out->chains) return fail_full(scan);
     for (uint32_t i = 0; i < ids->n; i++) {
-        uint32_t e = mmcif_map_get(&out->by_id, owners->views[i]);
+        uint32_t e = fm_mmcif_map_get(&out->by_id, owners->views[i]);
         if (e != MMCIF_NONE) out->all[e].n_chain++;
     }
     for (uint32_t e = 0; e < out->n; e++) {
@@ -156,7 +158,7 @@ static fm_status group_chains(mmcif_scan *scan, entity_table *out) {
         out->all[e].n_chain = 0; /* counted again while filling */
     }
     for (uint32_t i = 0; i < ids->n; i++) {
-        uint32_t e = mmcif_map_get(&out->by_id, owners->views[i]);
+        uint32_t e = fm_mmcif_map_get(&out->by_id, owners->views[i]);
         if (e == MMCIF_NONE) continue;
         out->chains[out->all[e].first_chain + out->all[e].n_chain++] = ids->views[i];
     }
@@ -164,10 +166,10 @@ static fm_status group_chains(mmcif_scan *scan, entity_table *out) {
 }
 
 /* A chain named twice: an error, or (the reference) the later entity takes its place. */
-static fm_status add_polymer(mmcif_scan *scan, const entity_table *entities,
+static fm_status add_polymer(fm_mmcif_scan *scan, const entity_table *entities,
                              const poly_entity *entity, fm_cif_view label,
-                             mmcif_polymers *polymers) {
-    uint32_t *number = mmcif_map_at(&polymers->by_label, label);
+                             fm_mmcif_polymers *polymers) {
+    uint32_t *number = fm_mmcif_map_at(&polymers->by_label, label);
     if (*number == MMCIF_NONE) {
         *number = polymers->n++;
     } else if (!scan->cif.compat_openfold) {
@@ -175,7 +177,7 @@ static fm_status add_polymer(mmcif_scan *scan, const entity_table *entities,
                            "chain '%.*s' is in _struct_asym a second time",
                            MMCIF_SHOW(scan, label));
     }
-    polymers->all[*number] = (mmcif_polymer){
+    polymers->all[*number] = (fm_mmcif_polymer){
         .label = label,
         .n_monomer = entity->n_monomer,
         .comps = entities->comps + entity->first_monomer,
@@ -186,10 +188,10 @@ static fm_status add_polymer(mmcif_scan *scan, const entity_table *entities,
     return FM_OK;
 }
 
-static fm_status list_polymers(mmcif_scan *scan, const entity_table *entities,
-                               mmcif_polymers *polymers) {
-    fm_status status = mmcif_map_init(&polymers->by_label, &scan->cif, scan->arena,
-                                      entities->n_chain, scan->reterr);
+static fm_status list_polymers(fm_mmcif_scan *scan, const entity_table *entities,
+                               fm_mmcif_polymers *polymers) {
+    fm_status status = fm_mmcif_map_init(&polymers->by_label, &scan->cif, scan->arena,
+                                         entities->n_chain, scan->reterr);
     if (status) return status;
     polymers->all = fm_arena_alloc_array(scan->arena, entities->n_chain, sizeof *polymers->all);
     if (!polymers->all) return fail_full(scan);
@@ -205,12 +207,12 @@ static fm_status list_polymers(mmcif_scan *scan, const entity_table *entities,
     return FM_OK;
 }
 
-fm_status mmcif_find_polymers(mmcif_scan *scan, mmcif_polymers *ret_polymers) {
-    static const mmcif_column poly[] = {COLUMN_POLY_ENTITY, COLUMN_POLY_NUM, COLUMN_POLY_COMP};
-    static const mmcif_column asym[] = {COLUMN_ASYM_ID, COLUMN_ASYM_ENTITY};
-    static const mmcif_column comp[] = {COLUMN_COMP_ID, COLUMN_COMP_TYPE};
+fm_status fm_mmcif_find_polymers(fm_mmcif_scan *scan, fm_mmcif_polymers *ret_polymers) {
+    static const fm_mmcif_column poly[] = {COLUMN_POLY_ENTITY, COLUMN_POLY_NUM, COLUMN_POLY_COMP};
+    static const fm_mmcif_column asym[] = {COLUMN_ASYM_ID, COLUMN_ASYM_ENTITY};
+    static const fm_mmcif_column comp[] = {COLUMN_COMP_ID, COLUMN_COMP_TYPE};
     entity_table entities = {0};
-    mmcif_polymers polymers = {0};
+    fm_mmcif_polymers polymers = {0};
     fm_status status = check_category(scan, "_entity_poly_seq", poly, 3);
     if (!status) status = check_category(scan, "_struct_asym", asym, 2);
     if (!status && scan->cif.compat_openfold) status = check_category(scan, "_chem_comp", comp, 2);

@@ -7,31 +7,31 @@
 #include <math.h>
 #include <string.h>
 
-fm_status mmcif_array_init(mmcif_array *array, fm_arena *arena, uint32_t size, uint32_t max,
-                           fm_error *reterr) {
+fm_status fm_mmcif_array_init(fm_mmcif_array *array, fm_arena *arena, uint32_t size, uint32_t max,
+                              fm_error *reterr) {
     uint32_t n_chunk = max / MMCIF_CHUNK + 1;
     uint8_t **chunks = fm_arena_calloc(arena, n_chunk, sizeof *chunks);
     if (!chunks) return fm_arena_full(arena, reterr);
-    *array = (mmcif_array){.chunks = chunks, .max = max, .size = size};
+    *array = (fm_mmcif_array){.chunks = chunks, .max = max, .size = size};
     return FM_OK;
 }
 
-void *mmcif_array_push(mmcif_array *array, fm_arena *arena) {
+void *fm_mmcif_array_push(fm_mmcif_array *array, fm_arena *arena) {
     if (array->n >= array->max) return NULL;
     if (array->n % MMCIF_CHUNK == 0 && !array->chunks[array->n / MMCIF_CHUNK]) {
         uint8_t *chunk = fm_arena_alloc_array(arena, MMCIF_CHUNK, array->size);
         if (!chunk) return NULL;
         array->chunks[array->n / MMCIF_CHUNK] = chunk;
     }
-    return mmcif_array_at(array, array->n++);
+    return fm_mmcif_array_at(array, array->n++);
 }
 
-bool mmcif_same(const fm_cif *cif, fm_cif_view a, fm_cif_view b) {
+bool fm_mmcif_same(const fm_cif *cif, fm_cif_view a, fm_cif_view b) {
     size_t size = fm_cif_size(a);
     return size == fm_cif_size(b) && memcmp(fm_cif_text(cif, a), fm_cif_text(cif, b), size) == 0;
 }
 
-char *mmcif_copy(const fm_cif *cif, fm_cif_view view, fm_arena *arena) {
+char *fm_mmcif_copy(const fm_cif *cif, fm_cif_view view, fm_arena *arena) {
     size_t size = fm_cif_size(view);
     char *copy = fm_arena_alloc(arena, size + 1);
     if (!copy) return NULL;
@@ -41,8 +41,8 @@ char *mmcif_copy(const fm_cif *cif, fm_cif_view view, fm_arena *arena) {
 }
 
 /* Open addressing with linear probing, at most half full. */
-fm_status mmcif_map_init(mmcif_map *map, const fm_cif *cif, fm_arena *arena, uint32_t n_max,
-                         fm_error *reterr) {
+fm_status fm_mmcif_map_init(fm_mmcif_map *map, const fm_cif *cif, fm_arena *arena, uint32_t n_max,
+                            fm_error *reterr) {
     uint32_t room = 16;
     while (room / 2 < n_max)
         room *= 2;
@@ -50,29 +50,29 @@ fm_status mmcif_map_init(mmcif_map *map, const fm_cif *cif, fm_arena *arena, uin
     uint32_t *values = fm_arena_alloc_array(arena, room, sizeof *values);
     if (!keys || !values) return fm_arena_full(arena, reterr);
     memset(values, 0xff, room * sizeof *values);
-    *map = (mmcif_map){.cif = cif, .keys = keys, .values = values, .mask = room - 1};
+    *map = (fm_mmcif_map){.cif = cif, .keys = keys, .values = values, .mask = room - 1};
     return FM_OK;
 }
 
-static uint32_t find(const mmcif_map *map, fm_cif_view key) {
+static uint32_t find(const fm_mmcif_map *map, fm_cif_view key) {
     uint32_t i = (uint32_t)fm_xxh3(fm_cif_text(map->cif, key), fm_cif_size(key)) & map->mask;
-    while (map->values[i] != MMCIF_NONE && !mmcif_same(map->cif, map->keys[i], key)) {
+    while (map->values[i] != MMCIF_NONE && !fm_mmcif_same(map->cif, map->keys[i], key)) {
         i = (i + 1) & map->mask;
     }
     return i;
 }
 
-uint32_t *mmcif_map_at(mmcif_map *map, fm_cif_view key) {
+uint32_t *fm_mmcif_map_at(fm_mmcif_map *map, fm_cif_view key) {
     uint32_t i = find(map, key);
     if (map->values[i] == MMCIF_NONE) map->keys[i] = key;
     return &map->values[i];
 }
 
-uint32_t mmcif_map_get(const mmcif_map *map, fm_cif_view key) {
+uint32_t fm_mmcif_map_get(const fm_mmcif_map *map, fm_cif_view key) {
     return map->values[find(map, key)];
 }
 
-fm_status mmcif_alloc_chain(mmcif_scan *scan, uint32_t n_res, fm_mmcif_chain *chain) {
+fm_status fm_mmcif_alloc_chain(fm_mmcif_scan *scan, uint32_t n_res, fm_mmcif_chain *chain) {
     float *positions = fm_arena_calloc(scan->arena, (size_t)n_res * FM_N_ATOM37 * 3, sizeof(float));
     uint8_t *mask = fm_arena_calloc(scan->arena, n_res, FM_N_ATOM37);
     uint8_t *is_missing = fm_arena_alloc(scan->arena, n_res);
@@ -96,7 +96,7 @@ static float distance(const float *a, const float *b) {
     return sqrtf(x * x + y * y + z * z);
 }
 
-void mmcif_fix_arginine(float (*positions)[3], uint8_t *mask) {
+void fm_mmcif_fix_arginine(float (*positions)[3], uint8_t *mask) {
     if (!mask[FM_ATOM37_CD] || !mask[FM_ATOM37_NH1] || !mask[FM_ATOM37_NH2]) return;
     if (!(distance(positions[FM_ATOM37_NH1], positions[FM_ATOM37_CD]) >
           distance(positions[FM_ATOM37_NH2], positions[FM_ATOM37_CD]))) {

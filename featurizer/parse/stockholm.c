@@ -196,8 +196,8 @@ static size_t absolute_column(fm_bytes text, const fm_stockholm_options *options
     return at;
 }
 
-fm_place fm_stockholm_locate(fm_bytes text, const fm_stockholm_options *options,
-                             const fm_alignment_row *row, size_t column) {
+fm_text_place fm_stockholm_locate(fm_bytes text, const fm_stockholm_options *options,
+                                  const fm_alignment_row *row, size_t column) {
     size_t wanted = absolute_column(text, options, column), at = 0;
     fm_stockholm_pieces reader = fm_stockholm_pieces_of(text, is_compat(options));
     fm_stockholm_piece next;
@@ -207,9 +207,9 @@ fm_place fm_stockholm_locate(fm_bytes text, const fm_stockholm_options *options,
             continue;
         if (wanted < at + next.size) {
             size_t offset = next.begin + (wanted - at);
-            return (fm_place){next.line, offset - next.start + 1, offset};
+            return (fm_text_place){next.line, offset - next.start + 1, offset};
         }
         at += next.size;
     }
-    return (fm_place){row->line, 1, row->sequence};
+    return (fm_text_place){row->line, 1, row->sequence};
 }

@@ -47,7 +47,7 @@ FM_MUST_USE fm_status fm_stockholm_parse(fm_bytes text, const fm_stockholm_optio
                                          fm_error *reterr);
 
 /* Where match column `column` (from 0) of a row of this text stands. */
-fm_place fm_stockholm_locate(fm_bytes text, const fm_stockholm_options *options,
-                             const fm_alignment_row *row, size_t column);
+fm_text_place fm_stockholm_locate(fm_bytes text, const fm_stockholm_options *options,
+                                  const fm_alignment_row *row, size_t column);
 
 #endif

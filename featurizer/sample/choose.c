@@ -11,8 +11,8 @@ uint32_t fm_choose_crop_start(const fm_plan *plan, const fm_draws *draws, uint32
     assert(n_res >= 1 && n_res <= n_res_chain);
     uint32_t end = n_res_chain - n_res, number = 0;
     if (plan->compat_openfold)
-        end -= draws->below(draws->context, FM_DRAW_CROP, 0, number++, end + 1);
-    return draws->below(draws->context, FM_DRAW_CROP, 0, number, end + 1);
+        end -= draws->below(draws->context, FM_SAMPLE_DRAW_CROP, 0, number++, end + 1);
+    return draws->below(draws->context, FM_SAMPLE_DRAW_CROP, 0, number, end + 1);
 }
 
 static uint32_t min_u32(uint32_t a, uint32_t b) {
@@ -25,17 +25,18 @@ uint32_t fm_choose_templates(const fm_plan *plan, const fm_draws *draws, uint32_
         ret_index[t] = t;
     if (n_template == 0) return 0;
     if (plan->compat_openfold) {
-        uint32_t start = draws->below(draws->context, FM_DRAW_TEMPLATE_COUNT, 0, 0, n_template + 1);
-        draws->pick(draws->context, FM_DRAW_TEMPLATE_ORDER, 0, 0, ret_index, n_template,
+        uint32_t start =
+            draws->below(draws->context, FM_SAMPLE_DRAW_TEMPLATE_COUNT, 0, 0, n_template + 1);
+        draws->pick(draws->context, FM_SAMPLE_DRAW_TEMPLATE_ORDER, 0, 0, ret_index, n_template,
                     n_template);
         uint32_t kept = min_u32(n_template - start, plan->max_templates);
         memmove(ret_index, ret_index + start, kept * sizeof *ret_index);
         return kept;
     }
     uint32_t pool = min_u32(n_template, plan->template_pool);
-    uint32_t drawn = draws->below(draws->context, FM_DRAW_TEMPLATE_COUNT, 0, 0, pool + 1);
+    uint32_t drawn = draws->below(draws->context, FM_SAMPLE_DRAW_TEMPLATE_COUNT, 0, 0, pool + 1);
     uint32_t kept = min_u32(drawn, plan->max_templates);
-    draws->pick(draws->context, FM_DRAW_TEMPLATES, 0, 0, ret_index, pool, kept);
+    draws->pick(draws->context, FM_SAMPLE_DRAW_TEMPLATES, 0, 0, ret_index, pool, kept);
     return kept;
 }
 
@@ -55,7 +56,7 @@ fm_status fm_choose_hits(const fm_plan *plan, const fm_draws *draws, const fm_pa
     if (status) return status;
     if (compat) {
         uint32_t pool = min_u32(n_order, plan->template_pool);
-        draws->pick(draws->context, FM_DRAW_TEMPLATES, 0, 0, order, pool, pool);
+        draws->pick(draws->context, FM_SAMPLE_DRAW_TEMPLATES, 0, 0, order, pool, pool);
     }
     status = fm_templates_choose(hits, order, n_order, &reading, arena, &usable, &n_usable, reterr);
     if (status) return status;

@@ -5,28 +5,28 @@
 
 enum { DRAWS_AT_ONCE = 512 }; /* 4 KiB of them; even */
 
-static fm_draw of_cycle(const void *context, uint32_t cycle) {
-    fm_draw draw = *(const fm_draw *)context;
+static fm_sample_draw of_cycle(const void *context, uint32_t cycle) {
+    fm_sample_draw draw = *(const fm_sample_draw *)context;
     draw.cycle = cycle;
     return draw;
 }
 
-static uint32_t philox_below(void *context, fm_purpose purpose, uint32_t cycle, uint32_t number,
-                             uint32_t below) {
-    const fm_draw draw = of_cycle(context, cycle);
-    return fm_draw_below(&draw, purpose, number, below);
+static uint32_t philox_below(void *context, fm_sample_purpose purpose, uint32_t cycle,
+                             uint32_t number, uint32_t below) {
+    const fm_sample_draw draw = of_cycle(context, cycle);
+    return fm_sample_draw_below(&draw, purpose, number, below);
 }
 
-static bool philox_chance(void *context, fm_purpose purpose, uint32_t q32) {
-    const fm_draw draw = of_cycle(context, 0);
-    return (uint32_t)fm_draw_bits(&draw, purpose, 0) < q32;
+static bool philox_chance(void *context, fm_sample_purpose purpose, uint32_t q32) {
+    const fm_sample_draw draw = of_cycle(context, 0);
+    return (uint32_t)fm_sample_draw_bits(&draw, purpose, 0) < q32;
 }
 
 /* The first steps of a Fisher-Yates shuffle. */
-static void philox_pick(void *context, fm_purpose purpose, uint32_t cycle, uint32_t number,
+static void philox_pick(void *context, fm_sample_purpose purpose, uint32_t cycle, uint32_t number,
                         uint32_t *list, uint32_t n, uint32_t n_pick) {
-    const fm_draw draw = of_cycle(context, cycle);
-    fm_draw_fill_fn fill = fm_draw_fill_best();
+    const fm_sample_draw draw = of_cycle(context, cycle);
+    fm_sample_draw_fill_fn fill = fm_sample_draw_fill_best();
     uint64_t bits[DRAWS_AT_ONCE];
     uint32_t stop = n_pick < n ? n_pick : n;
     for (uint32_t at = 0; at < stop;) {
@@ -54,30 +54,30 @@ static uint8_t draw_from_profile(const fm_part_msa *part, uint32_t column, uint6
 }
 
 /* What chosen position n becomes; `kind` is 32 uniform bits. */
-static uint8_t replace(const fm_masking *masking, const fm_draw *draw, uint64_t n, uint8_t own,
-                       uint32_t kind) {
+static uint8_t replace(const fm_masking *masking, const fm_sample_draw *draw, uint64_t n,
+                       uint8_t own, uint32_t kind) {
     const fm_plan *plan = masking->plan;
     uint64_t uniform_end = plan->mask_uniform_q32;
     uint64_t profile_end = uniform_end + plan->mask_profile_q32;
     uint64_t same_end = profile_end + plan->mask_same_q32;
     if (kind >= same_end) return FM_MSA_MASK;
     if (kind >= profile_end) return own;
-    uint64_t bits = fm_draw_bits(draw, FM_DRAW_MASK_REPLACEMENT, n);
+    uint64_t bits = fm_sample_draw_bits(draw, FM_SAMPLE_DRAW_MASK_REPLACEMENT, n);
     if (kind < uniform_end) return fm_hhblits_from_restype[fm_uniform_below(bits, FM_N_RESTYPE)];
     return draw_from_profile(masking->part, (uint32_t)(n % masking->part->n_res), bits);
 }
 
 static void philox_mask(void *context, uint32_t cycle, const fm_masking *masking, uint8_t *msa,
                         uint8_t *chosen) {
-    const fm_draw draw = of_cycle(context, cycle);
-    fm_draw_fill_fn fill = fm_draw_fill_best();
+    const fm_sample_draw draw = of_cycle(context, cycle);
+    fm_sample_draw_fill_fn fill = fm_sample_draw_fill_best();
     size_t n_position = (size_t)masking->n_centre * masking->part->n_res;
     uint32_t masked_q32 = masking->plan->masked_q32;
     uint64_t bits[DRAWS_AT_ONCE];
     uint16_t place[DRAWS_AT_ONCE];
     for (size_t first = 0; first < n_position; first += DRAWS_AT_ONCE) {
         size_t n = n_position - first < DRAWS_AT_ONCE ? n_position - first : DRAWS_AT_ONCE;
-        fill(&draw, FM_DRAW_MASK, (uint32_t)(first / 2), (n + 1) / 2, bits);
+        fill(&draw, FM_SAMPLE_DRAW_MASK, (uint32_t)(first / 2), (n + 1) / 2, bits);
         size_t n_chosen = 0; /* listed without a branch: which they are cannot be foreseen */
         for (size_t k = 0; k < n; k++) {
             chosen[first + k] = (uint32_t)bits[k] < masked_q32;
@@ -91,7 +91,7 @@ static void philox_mask(void *context, uint32_t cycle, const fm_masking *masking
     }
 }
 
-fm_draws fm_draws_philox(fm_draw *key) {
+fm_draws fm_draws_philox(fm_sample_draw *key) {
     return (fm_draws){.context = key,
                       .below = philox_below,
                       .chance = philox_chance,

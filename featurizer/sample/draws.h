@@ -7,7 +7,7 @@
 #ifndef FM_SAMPLE_DRAWS_H
 #define FM_SAMPLE_DRAWS_H
 
-#include "featurizer/sample/draw.h"
+#include "featurizer/sample/sample_draw.h"
 #include "featurizer/sample/plan.h"
 #include "proto/record.h"
 
@@ -22,14 +22,14 @@ typedef struct fm_draws {
     void *context; /* the functions' own, handed back to them */
 
     /* Integer number `number` of its purpose, uniform in [0, below), below >= 1. */
-    uint32_t (*below)(void *context, fm_purpose purpose, uint32_t cycle, uint32_t number,
+    uint32_t (*below)(void *context, fm_sample_purpose purpose, uint32_t cycle, uint32_t number,
                       uint32_t below);
     /* True with the chance q32 / 2^32. */
-    bool (*chance)(void *context, fm_purpose purpose, uint32_t q32);
+    bool (*chance)(void *context, fm_sample_purpose purpose, uint32_t q32);
     /* Brings min(n_pick, n) different elements of list[0..n-1] to its front, in random order; the
      * others follow in any order. Numbers of the draws start at `number`. */
-    void (*pick)(void *context, fm_purpose purpose, uint32_t cycle, uint32_t number, uint32_t *list,
-                 uint32_t n, uint32_t n_pick);
+    void (*pick)(void *context, fm_sample_purpose purpose, uint32_t cycle, uint32_t number,
+                 uint32_t *list, uint32_t n, uint32_t n_pick);
     /* Chooses positions of the cluster centres and replaces them: msa [n_centre, N_res] HHblits
      * ids, 22 = mask token, in and out; chosen [n_centre, N_res] 0 or 1, out. */
     void (*mask)(void *context, uint32_t cycle, const fm_masking *masking, uint8_t *msa,
@@ -37,6 +37,6 @@ typedef struct fm_draws {
 } fm_draws;
 
 /* Philox draws for (seed, index) of `key`, which outlives the table; its cycle is not looked at. */
-fm_draws fm_draws_philox(fm_draw *key);
+fm_draws fm_draws_philox(fm_sample_draw *key);
 
 #endif

@@ -18,7 +18,7 @@ static uint32_t delete_blocks(const fm_plan *plan, const fm_draws *draws, uint32
     memset(deleted, 0, n_seq);
     for (uint32_t b = 0; block > 0 && n_seq > 1 && b < plan->n_delete_block; b++) {
         uint32_t start =
-            1 + draws->below(draws->context, FM_DRAW_BLOCK_DELETION, cycle, b, n_seq - 1);
+            1 + draws->below(draws->context, FM_SAMPLE_DRAW_BLOCK_DELETION, cycle, b, n_seq - 1);
         memset(deleted + start, 1, min_u32(block, n_seq - start));
     }
     uint32_t kept = 0;
@@ -43,14 +43,15 @@ fm_status fm_msa_choose(const fm_plan *plan, const fm_draws *draws, uint32_t cyc
     /* OpenFold shuffles a distillation chain's rows also when none has to go. */
     uint32_t cap = plan->max_distillation_msa;
     if (is_distillation && cap && (n_row > cap || plan->compat_openfold)) {
-        draws->pick(draws->context, FM_DRAW_DISTILLATION_CAP, cycle, 0, row + 1, n_row - 1,
+        draws->pick(draws->context, FM_SAMPLE_DRAW_DISTILLATION_CAP, cycle, 0, row + 1, n_row - 1,
                     cap - 1);
         n_row = min_u32(n_row, cap);
     }
     uint32_t n_centre = min_u32(plan->max_msa_clusters, n_row);
     uint32_t n_extra = min_u32(plan->max_extra_msa, n_row - n_centre);
-    draws->pick(draws->context, FM_DRAW_MSA_ROWS, cycle, 0, row + 1, n_row - 1, n_centre - 1);
-    draws->pick(draws->context, FM_DRAW_MSA_ROWS, cycle, n_centre - 1, row + n_centre,
+    draws->pick(draws->context, FM_SAMPLE_DRAW_MSA_ROWS, cycle, 0, row + 1, n_row - 1,
+                n_centre - 1);
+    draws->pick(draws->context, FM_SAMPLE_DRAW_MSA_ROWS, cycle, n_centre - 1, row + n_centre,
                 n_row - n_centre, n_extra);
     *ret_choice =
         (fm_msa_choice){.n_row = n_row, .n_centre = n_centre, .n_extra = n_extra, .row = row};

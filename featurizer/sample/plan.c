@@ -1,7 +1,7 @@
 /* plan.c: see plan.h and docs/sampling.md sections 3 and 4. */
 #include "featurizer/sample/plan.h"
 
-#include "featurizer/sample/draw.h"
+#include "featurizer/sample/sample_draw.h"
 #include "proto/base/date.h"
 #include "proto/limits.h"
 
@@ -124,8 +124,8 @@ fm_status fm_plan_check(const fm_plan *plan, fm_error *reterr) {
 
 /* A31:1 */
 uint32_t fm_plan_cycles(const fm_plan *plan, uint64_t seed, uint64_t step) {
-    const fm_draw draw = {.seed = seed, .index = step};
-    return 1 + fm_draw_below(&draw, FM_DRAW_CYCLES, 0, plan->max_cycle);
+    const fm_sample_draw draw = {.seed = seed, .index = step};
+    return 1 + fm_sample_draw_below(&draw, FM_SAMPLE_DRAW_CYCLES, 0, plan->max_cycle);
 }
 
 struct fm_chooser {
@@ -180,9 +180,9 @@ static uint64_t below_u64(uint64_t bits, uint64_t total) {
 }
 
 static uint32_t choose_weighted(const fm_chooser *chooser, uint64_t seed, uint64_t index) {
-    const fm_draw draw = {.seed = seed, .index = index};
+    const fm_sample_draw draw = {.seed = seed, .index = index};
     uint64_t total = chooser->weight_below[chooser->n_chain - 1];
-    uint64_t at = below_u64(fm_draw_bits(&draw, FM_DRAW_CHAIN, 0), total);
+    uint64_t at = below_u64(fm_sample_draw_bits(&draw, FM_SAMPLE_DRAW_CHAIN, 0), total);
     uint32_t low = 0, high = chooser->n_chain - 1; /* the first chain whose sum is above `at` */
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -202,9 +202,9 @@ static uint32_t feistel(const fm_chooser *chooser, uint64_t seed, uint64_t pass,
     uint32_t mask = ((uint32_t)1 << chooser->half_bits) - 1;
     uint32_t left = value >> chooser->half_bits, right = value & mask;
     for (uint32_t round = 0; round < N_ROUND; round++) {
-        const fm_draw draw = {.seed = seed, .index = pass, .cycle = round};
+        const fm_sample_draw draw = {.seed = seed, .index = pass, .cycle = round};
         uint64_t bits[2];
-        fm_draw_pair(&draw, FM_DRAW_SHUFFLE, right, bits);
+        fm_sample_draw_pair(&draw, FM_SAMPLE_DRAW_SHUFFLE, right, bits);
         uint32_t next = left ^ ((uint32_t)bits[0] & mask);
         left = right;
         right = next;

@@ -338,8 +338,8 @@ static void fill_header(const builder *b, uint64_t seed, uint64_t index, uint32_
         .n_seq_chain = b->msa->n_seq,
         .resolution = structure ? structure->resolution : 0.0f,
         .is_distillation = structure ? structure->is_distillation : 0,
-        .use_clamped_fape =
-            b->draws->chance(b->draws->context, FM_DRAW_CLAMPED_FAPE, b->plan->clamped_fape_q32),
+        .use_clamped_fape = b->draws->chance(b->draws->context, FM_SAMPLE_DRAW_CLAMPED_FAPE,
+                                             b->plan->clamped_fape_q32),
         .n_tensor = b->n_tensor,
         .tensor = b->tensor,
     };
@@ -390,7 +390,7 @@ fm_status fm_sample_make(const fm_plan *plan, const fm_record *record,
                          const fm_sample_templates *templates, uint64_t seed, uint64_t index,
                          uint32_t chain, uint32_t n_cycle, fm_arena *arena, fm_sample *ret_sample,
                          fm_error *reterr) {
-    fm_draw key = {.seed = seed, .index = index};
+    fm_sample_draw key = {.seed = seed, .index = index};
     const fm_draws draws = fm_draws_philox(&key);
     return fm_sample_make_drawn(plan, record, templates, &draws, seed, index, chain, n_cycle, arena,
                                 ret_sample, reterr);

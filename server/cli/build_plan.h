@@ -2,8 +2,8 @@
 #ifndef FM_CLI_BUILD_PLAN_H
 #define FM_CLI_BUILD_PLAN_H
 
-#include "cache/source.h"
-#include "cache/space.h"
+#include "cache/source/source.h"
+#include "cache/build/space.h"
 
 #include <stdio.h>
 

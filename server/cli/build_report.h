@@ -2,7 +2,7 @@
 #ifndef FM_CLI_BUILD_REPORT_H
 #define FM_CLI_BUILD_REPORT_H
 
-#include "cache/build.h"
+#include "cache/build/build.h"
 
 #include <stdio.h>
 

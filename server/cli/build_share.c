@@ -8,28 +8,29 @@
 void fm_build_share_list(fm_build_share_arguments *arguments,
                          fm_option out[FM_BUILD_SHARE_OPTIONS]) {
     const fm_option options[FM_BUILD_SHARE_OPTIONS] = {
-        {"catalog", FM_OPTION_STRING, &arguments->catalog, "WHERE",
+        {"catalogue", FM_OPTION_STRING, &arguments->catalogue, "WHERE",
          "share the job with other workers: postgresql://..., or a file for one machine",
          .letter = 0},
         {"job", FM_OPTION_STRING, &arguments->job, "NAME",
-         "with --catalog: the job's name there; 'build' when not given", .letter = 0},
+         "with --catalogue: the job's name there; 'build' when not given", .letter = 0},
         {"publish", FM_OPTION_STRING, &arguments->publish, "DIR",
-         "with --catalog: copy sealed shards to DIR/shards, where merge finds them", .letter = 0},
+         "with --catalogue: copy sealed shards to DIR/shards, where merge finds them", .letter = 0},
         {"renew", FM_OPTION_FLAG, &arguments->renew, NULL,
-         "with --catalog: the job's list becomes this dataset's; what is done stays", .letter = 0},
+         "with --catalogue: the job's list becomes this dataset's; what is done stays",
+         .letter = 0},
         {"again", FM_OPTION_FLAG, &arguments->again, NULL,
-         "with --catalog: the same, and all of it is looked at again", .letter = 0},
+         "with --catalogue: the same, and all of it is looked at again", .letter = 0},
         {"lease", FM_OPTION_F64, &arguments->lease, "SECONDS",
-         "with --catalog: a worker not heard of for so long loses its chains; 60 when not given",
+         "with --catalogue: a worker not heard of for so long loses its chains; 60 when not given",
          .letter = 0},
         {"heartbeat", FM_OPTION_F64, &arguments->heartbeat, "SECONDS",
-         "with --catalog: how often leases are extended; a third of the lease when not given",
+         "with --catalogue: how often leases are extended; a third of the lease when not given",
          .letter = 0},
         {"pause", FM_OPTION_F64, &arguments->pause, "SECONDS",
-         "with --catalog: before a chain is tried again, doubled each time; 1 when not given",
+         "with --catalogue: before a chain is tried again, doubled each time; 1 when not given",
          .letter = 0},
         {"attempts", FM_OPTION_U64, &arguments->attempts, "N",
-         "with --catalog: failures that put a chain into quarantine; 5 when not given", .min = 1,
+         "with --catalogue: failures that put a chain into quarantine; 5 when not given", .min = 1,
          .max = 1000},
         {0}};
     memcpy(out, options, sizeof options);
@@ -54,7 +55,7 @@ static void tell_waiting(const fm_error *error) {
 fm_status fm_build_share_read(const fm_build_share_arguments *arguments, fm_build_share *ret_share,
                               fm_error *reterr) {
     fm_build_share share = {
-        .where = arguments->catalog,
+        .where = arguments->catalogue,
         .catalogue = {.job = arguments->job, .max_failures = (uint32_t)arguments->attempts},
         .mode = arguments->again   ? FM_CATALOGUE_AGAIN
                 : arguments->renew ? FM_CATALOGUE_RENEW
@@ -72,10 +73,10 @@ fm_status fm_build_share_read(const fm_build_share_arguments *arguments, fm_buil
     bool any = arguments->job || arguments->publish || arguments->renew || arguments->again ||
                share.catalogue.lease_ms || share.heartbeat_ms || share.catalogue.backoff_ms ||
                arguments->attempts;
-    if (any && !arguments->catalog) {
+    if (any && !arguments->catalogue) {
         return fm_fail(reterr, FM_ERR_USAGE,
                        "--job, --publish, --renew, --again, --lease, --heartbeat, --pause and "
-                       "--attempts go with --catalog");
+                       "--attempts go with --catalogue");
     }
     uint32_t lease = share.catalogue.lease_ms ? share.catalogue.lease_ms : FM_CATALOGUE_LEASE_MS;
     if (share.heartbeat_ms >= lease) {
@@ -95,6 +96,6 @@ void fm_build_share_print(FILE *out, const fm_build_share *share,
             share->catalogue.job ? share->catalogue.job : "build", n[FM_CATALOGUE_DONE],
             n[FM_CATALOGUE_QUARANTINED], n[FM_CATALOGUE_LEASED], n[FM_CATALOGUE_PENDING]);
     if (n[FM_CATALOGUE_LEASED] + n[FM_CATALOGUE_PENDING] == 0) {
-        fprintf(out, "next      foldmill merge --catalog WHERE --cache DIR makes the cache\n");
+        fprintf(out, "next      foldmill merge --catalogue WHERE --cache DIR makes the cache\n");
     }
 }

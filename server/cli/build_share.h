@@ -3,7 +3,7 @@
 #ifndef FM_CLI_BUILD_SHARE_H
 #define FM_CLI_BUILD_SHARE_H
 
-#include "cache/build_shared.h"
+#include "cache/build/build_shared.h"
 #include "proto/base/options.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 enum { FM_BUILD_SHARE_OPTIONS = 10 }; /* the end of the table among them */
 
 typedef struct fm_build_share_arguments {
-    const char *catalog, *job, *publish;
+    const char *catalogue, *job, *publish;
     bool renew, again;
     double lease, heartbeat, pause; /* seconds; 0 = default */
     uint64_t attempts;

@@ -1,5 +1,5 @@
 /* cmd_build.c: foldmill build: a dataset becomes a cache. */
-#include "cache/build.h"
+#include "cache/build/build.h"
 #include "server/cli/build_plan.h"
 #include "server/cli/build_report.h"
 #include "server/cli/build_share.h"
@@ -69,7 +69,7 @@ static const char description[] =
     "Safe to interrupt at any instant and to run again: what was sealed is not made again,\n"
     "and the result is the same as that of an undisturbed run. Run again after the dataset\n"
     "changed, it makes what is new. The cache that was there stays readable throughout.\n\n"
-    "Several workers, on any number of machines, build one dataset with --catalog: each takes\n"
+    "Several workers, on any number of machines, build one dataset with --catalogue: each takes\n"
     "chains from the catalogue and writes shards of its own into its --cache, until nothing is\n"
     "left; foldmill merge makes one cache of them. docs/catalogue.md says more.\n\n"
     "Exit codes: 0 all chains built, 3 some refused, 1 none, or the job failed or was\n"

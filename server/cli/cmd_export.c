@@ -1,6 +1,6 @@
 /* cmd_export.c: foldmill export: a chain's features as NumPy arrays under the reference's names. */
-#include "cache/names.h"
-#include "cache/store.h"
+#include "cache/source/names.h"
+#include "cache/store/store.h"
 #include "featurizer/nonensembled.h"
 #include "featurizer/structure.h"
 #include "featurizer/templates.h"

@@ -1,5 +1,5 @@
 /* cmd_gc.c: foldmill gc: removes what no generation that is kept names. */
-#include "cache/gc.h"
+#include "cache/snapshot/gc.h"
 #include "server/cli/commands.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* cmd_inspect.c: foldmill inspect: what a cache, or one chain of it, holds. */
-#include "cache/refusals.h"
-#include "cache/store.h"
+#include "cache/store/refusals.h"
+#include "cache/store/store.h"
 #include "featurizer/templates.h"
 #include "server/cli/commands.h"
 #include "server/cli/inspect_json.h"

@@ -1,5 +1,5 @@
 /* cmd_merge.c: foldmill merge: what the workers of a shared job built becomes one cache. */
-#include "cache/merge.h"
+#include "cache/build/merge.h"
 #include "server/cli/build_report.h"
 #include "server/cli/commands.h"
 
@@ -42,7 +42,7 @@ int fm_cmd_merge(int argc, char **argv) {
     fm_option_list from = {.n = 0};
     bool quiet = false;
     const fm_option table[] = {
-        {"catalog", FM_OPTION_STRING, &options.where, "WHERE",
+        {"catalogue", FM_OPTION_STRING, &options.where, "WHERE",
          "the catalogue: postgresql://..., or a file (required)", .letter = 0},
         {"cache", FM_OPTION_STRING, &options.cache, "DIR",
          "the cache that gets the generation (required)", .letter = 0},
@@ -58,10 +58,10 @@ int fm_cmd_merge(int argc, char **argv) {
         {0}};
     const fm_command command = {
         .program = "foldmill merge",
-        .arguments = "--catalog WHERE --cache DIR [--from DIR ...] [options]",
+        .arguments = "--catalogue WHERE --cache DIR [--from DIR ...] [options]",
         .summary = "make one cache of what the workers of a shared job built",
         .description =
-            "Workers (foldmill build --catalog) leave shards in caches of their own. This makes\n"
+            "Workers (foldmill build --catalogue) leave shards in caches of their own. This makes\n"
             "one generation of them that refers to the shards. A shard that does not lie in DIR\n"
             "yet is linked there when it is on the same file system, else copied: from where the\n"
             "catalogue says its worker put it, or from a cache named by --from. Each is hashed\n"
@@ -69,7 +69,7 @@ int fm_cmd_merge(int argc, char **argv) {
             "The generation that was there stays in force until the end, and when this fails.\n\n"
             "Exit codes: 0 all chains merged, 3 some were refused or, with --partial, are not\n"
             "done, 1 failed, 2 bad usage.\n\n"
-            "Example: foldmill merge --catalog postgresql://db/foldmill --cache /fast/cache \\\n"
+            "Example: foldmill merge --catalogue postgresql://db/foldmill --cache /fast/cache \\\n"
             "             --from /nfs/worker1 --from /nfs/worker2",
         .options = table,
     };
@@ -78,7 +78,7 @@ int fm_cmd_merge(int argc, char **argv) {
     if (code >= 0) return code;
     fm_error error;
     if (!options.where || !options.cache) {
-        (void)fm_fail(&error, FM_ERR_USAGE, "--catalog WHERE and --cache DIR are required");
+        (void)fm_fail(&error, FM_ERR_USAGE, "--catalogue WHERE and --cache DIR are required");
         return fm_cli_report(command.program, &error);
     }
     options.from = from.value;

@@ -1,8 +1,8 @@
 /* cmd_snapshot.c: foldmill snapshot create|list|diff|pin|unpin: sets of chains for training and
  * evaluation. */
-#include "cache/pins.h"
-#include "cache/snapshot.h"
-#include "cache/snapshot_select.h"
+#include "cache/snapshot/pins.h"
+#include "cache/snapshot/snapshot.h"
+#include "cache/snapshot/snapshot_select.h"
 #include "proto/base/date.h"
 #include "proto/base/file.h"
 #include "proto/limits.h"

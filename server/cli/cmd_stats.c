@@ -1,7 +1,7 @@
 /* cmd_stats.c: foldmill stats: what the chains of a cache are like, as histograms of text and,
  * with --svg, as a picture. */
-#include "cache/refusals.h"
-#include "cache/store.h"
+#include "cache/store/refusals.h"
+#include "cache/store/store.h"
 #include "server/cli/commands.h"
 #include "server/cli/stats_svg.h"
 

@@ -1,5 +1,5 @@
 /* cmd_verify.c: foldmill verify: a full check of a cache. */
-#include "cache/store.h"
+#include "cache/store/store.h"
 #include "proto/base/histogram.h"
 #include "server/cli/commands.h"
 

@@ -20,7 +20,7 @@ int fm_cli_parse(const fm_command *command, int argc, char **argv, int *ret_posi
 int fm_cmd_parse(int argc, char **argv);
 int fm_cmd_build(int argc, char **argv);
 int fm_cmd_merge(int argc, char **argv);
-int fm_cmd_catalog(int argc, char **argv);
+int fm_cmd_catalogue(int argc, char **argv);
 int fm_cmd_verify(int argc, char **argv);
 int fm_cmd_inspect(int argc, char **argv);
 int fm_cmd_export(int argc, char **argv);

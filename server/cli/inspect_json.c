@@ -1,7 +1,7 @@
 /* inspect_json.c: see inspect_json.h. */
 #include "server/cli/inspect_json.h"
 
-#include "cache/refusals.h"
+#include "cache/store/refusals.h"
 #include "server/cli/json_text.h"
 
 #include <stdio.h>

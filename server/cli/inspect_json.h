@@ -2,7 +2,7 @@
 #ifndef FM_CLI_INSPECT_JSON_H
 #define FM_CLI_INSPECT_JSON_H
 
-#include "cache/store.h"
+#include "cache/store/store.h"
 
 /* {"generation", "content", "chains", "refused", "shards", "shard_bytes", "parts": {NAME:
  * {"chains", "stored_bytes", "decoded_bytes"}}, "refusals": [{"chain", "reason"}]}; all refusals.

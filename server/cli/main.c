@@ -13,7 +13,7 @@ typedef struct command_entry {
 static const command_entry commands[] = {
     {"build", fm_cmd_build, "make a cache of training features from a dataset"},
     {"merge", fm_cmd_merge, "make one cache of what the workers of a shared job built"},
-    {"catalog", fm_cmd_catalog, "the catalogue of shared jobs: schema, status, made anew"},
+    {"catalogue", fm_cmd_catalogue, "the catalogue of shared jobs: schema, status, made anew"},
     {"verify", fm_cmd_verify, "check every byte of a cache"},
     {"inspect", fm_cmd_inspect, "say what a cache, or one chain of it, holds"},
     {"stats", fm_cmd_stats, "lengths, depths, bytes and refusals of a cache, as histograms"},

@@ -13,8 +13,8 @@
  * jobs may share the machine: they are what a core does that is given to the build. From 1 to 2
  * cores is by wall time and means something on a machine with two free cores; beside it stands how
  * much more processor time two workers take. */
-#include "cache/build.h"
-#include "cache/store.h"
+#include "cache/build/build.h"
+#include "cache/store/store.h"
 #include "proto/limits.h"
 #include "tests/bench/bench_set.h"
 

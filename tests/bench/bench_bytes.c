@@ -9,8 +9,8 @@
  * of zstd make of that set's alignments. "Templates" are the structure parts that the chain's hits
  * name, all of them, as if nothing else named them; in a cache each is stored once for all chains
  * that find it. */
-#include "cache/build.h"
-#include "cache/store_open.h"
+#include "cache/build/build.h"
+#include "cache/store/store_open.h"
 #include "proto/base/compress.h"
 #include "tests/bench/bench_set.h"
 

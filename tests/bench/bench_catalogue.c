@@ -1,7 +1,7 @@
 /* bench_catalogue.c: what coordinating a job of MegaFold's size costs: the list of 127,234 items,
  * claimed by one worker in batches of 256 and completed in batches of 1,000, in a file and in a
  * PostgreSQL of its own. Run: ./run bench catalogue */
-#include "cache/catalogue.h"
+#include "cache/catalogue/catalogue.h"
 #include "tests/testing/postgresql.h"
 #include "tests/testing/testing.h"
 

@@ -8,7 +8,7 @@
  * tells. Processor time, since other jobs share the machine. Rows: reading the index's bytes and no
  * more (the bound), reading and checking it, the scan of the whole dataset, and as a peer Python's
  * json.load of the same file. Medians. */
-#include "cache/source.h"
+#include "cache/source/source.h"
 #include "tests/bench/bench_set.h"
 
 #include <fcntl.h>

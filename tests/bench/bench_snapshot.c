@@ -6,9 +6,9 @@
  * from it as it is, and once more after its generation was published without facts, as caches of
  * the time before have none: then every chain's sequence and structure part is read and decoded.
  * Processor time, medians, warm page cache. */
-#include "cache/build.h"
-#include "cache/generation.h"
-#include "cache/snapshot_select.h"
+#include "cache/build/build.h"
+#include "cache/store/generation.h"
+#include "cache/snapshot/snapshot_select.h"
 #include "tests/bench/bench_set.h"
 
 #define ARENA_BYTES ((size_t)24 << 30)

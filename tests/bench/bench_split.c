@@ -67,7 +67,7 @@ static int64_t plan(const fm_model_config *config) {
 }
 
 static void print_case(const stage *s, fm_recompute_policy recompute, fm_layout layout) {
-    fm_model_config config = fm_model_config_initial_training();
+    fm_model_config config = fm_model_config_af2_initial();
     config.n_res = s->n_res;
     config.n_seq = s->n_seq;
     config.n_extra = s->n_extra;
@@ -92,8 +92,8 @@ static void print_case(const stage *s, fm_recompute_policy recompute, fm_layout 
 }
 
 int main(void) {
-    static const stage stages[] = {{"initial_training", 256, 124, 1024},
-                                   {"finetuning", 384, 508, 5120}};
+    static const stage stages[] = {{"af2-initial", 256, 124, 1024},
+                                   {"af2-finetuning", 384, 508, 5120}};
     static const fm_layout layouts[] = {{1, 1, 1}, {2, 1, 1}, {4, 1, 1},
                                         {8, 1, 1}, {1, 2, 1}, {4, 2, 1}};
     for (size_t s = 0; s < sizeof stages / sizeof stages[0]; s++) {

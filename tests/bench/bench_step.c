@@ -3,7 +3,7 @@
  * clock, from one replay.
  *
  *     bench_step                                     tiny, on the CPU
- *     bench_step --device cuda --dtype bf16 --preset initial_training --table
+ *     bench_step --device cuda --dtype bf16 --preset af2-initial --table
  *     bench_step --batch FILE ...                    an encoded sample (proto/batch.h)
  *
  * Without --batch samples are made up at the preset's full shape: a random walk with the first five
@@ -16,9 +16,9 @@
 #include "proto/base/hash.h"
 #include "proto/base/options.h"
 #include "tests/testing/sample.h"
-#include "trainer/device.h"
-#include "trainer/features.h"
-#include "trainer/setup.h"
+#include "trainer/app/choose_device.h"
+#include "trainer/app/sample_features.h"
+#include "trainer/app/setup.h"
 
 #include <math.h>
 #include <stdlib.h>

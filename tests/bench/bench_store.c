@@ -18,8 +18,8 @@
  * were just read, beside memcpy of as many bytes, in processor time: nothing is waited for, and
  * other jobs may share the machine. Medians; ratios are to pread. What a virtual disk's host keeps
  * in memory is cold here and may still be fast. */
-#include "cache/blob.h"
-#include "cache/store_open.h"
+#include "cache/store/blob.h"
+#include "cache/store/store_open.h"
 #include "proto/base/rng.h"
 #include "tests/bench/bench_set.h"
 

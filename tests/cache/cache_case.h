@@ -9,8 +9,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "cache/build.h"
-#include "cache/store.h"
+#include "cache/build/build.h"
+#include "cache/store/store.h"
 #include "tests/testing/testing.h"
 
 #include <stdio.h>

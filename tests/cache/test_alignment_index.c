@@ -1,7 +1,7 @@
 /* The JSON reader and the indices of alignment databases. */
 #include "tests/cache/cache_case.h"
 
-#include "cache/alignment_index.h"
+#include "cache/source/alignment_index.h"
 
 static fm_status read_all(const char *text, size_t size, char *trace, size_t trace_bytes,
                           fm_error *error) {

@@ -1,7 +1,7 @@
 /* Builds: the same content however they are run, nothing made twice, broken chains put aside. */
 #include "tests/cache/cache_case.h"
 
-#include "cache/refusals.h"
+#include "cache/store/refusals.h"
 
 static void test_jobs_shards_and_order(void **state) {
     (void)state;

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "cache/catalogue.h"
+#include "cache/catalogue/catalogue.h"
 #include "tests/testing/postgresql.h"
 #include "tests/testing/testing.h"
 
@@ -524,7 +524,7 @@ static void migrations(void **state) {
     const fm_catalogue_options options = {.worker = "x", .cache = "/"};
     assert_int_equal(fm_catalogue_open(server.url, &options, &catalogue, &error),
                      FM_ERR_UNSUPPORTED);
-    assert_non_null(strstr(error.message, "foldmill catalog migrate"));
+    assert_non_null(strstr(error.message, "foldmill catalogue migrate"));
     assert_int_equal(fm_catalogue_migrate(server.url, 0, &n_applied, &n_known, &error), FM_OK);
     assert_int_equal(n_applied, n_known);
     assert_true(n_known >= 2);

@@ -1,5 +1,5 @@
 /* Datasets: predicted structures, several datasets in one cache, and structures in archives. */
-#include "cache/archive.h"
+#include "cache/source/archive.h"
 #include "tests/cache/prediction_case.h"
 
 static fm_status build_all(cache_case *test, const fm_source_options *options, size_t n,

@@ -1,8 +1,8 @@
 /* The table of facts: the same answers as the parts give, in caches that have none, too. */
 #include "tests/cache/prediction_case.h"
 
-#include "cache/generation.h"
-#include "cache/snapshot_select.h"
+#include "cache/store/generation.h"
+#include "cache/snapshot/snapshot_select.h"
 
 static const fm_select_rules everything = {.max_unknown = UINT32_MAX, .max_single_percent = 100};
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "cache/kalign.h"
+#include "cache/build/kalign.h"
 #include "featurizer/parse/hhr.h"
 #include "featurizer/parse/hmmsearch.h"
 #include "proto/npz.h"

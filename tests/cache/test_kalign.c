@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "cache/kalign.h"
+#include "cache/build/kalign.h"
 #include "featurizer/template_align.h"
 #include "proto/base/rng.h"
 

@@ -1,9 +1,9 @@
 /* Lists beside a dataset: dates and replaced ids of templates, facts of chains. */
 #include "tests/cache/cache_case.h"
 
-#include "cache/generation.h"
-#include "cache/snapshot_select.h"
-#include "cache/source_parts.h"
+#include "cache/store/generation.h"
+#include "cache/snapshot/snapshot_select.h"
+#include "cache/source/source_parts.h"
 
 static fm_store *open_store(cache_case *test) {
     fm_store *store;

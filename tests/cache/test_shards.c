@@ -1,8 +1,8 @@
 /* Shards: a map that grows with what is put, and shards on media that cannot be written. */
 #include "tests/cache/cache_case.h"
 
-#include "cache/blob.h"
-#include "cache/shard.h"
+#include "cache/store/blob.h"
+#include "cache/store/shard.h"
 #include "proto/base/rng.h"
 
 #include <errno.h>

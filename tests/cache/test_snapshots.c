@@ -1,10 +1,10 @@
 /* Snapshots made by rules, lists of names, clusters, pins and the removal of what nothing names. */
 #include "tests/cache/cache_case.h"
 
-#include "cache/gc.h"
-#include "cache/pins.h"
-#include "cache/snapshot.h"
-#include "cache/snapshot_select.h"
+#include "cache/snapshot/gc.h"
+#include "cache/snapshot/pins.h"
+#include "cache/snapshot/snapshot.h"
+#include "cache/snapshot/snapshot_select.h"
 
 static fm_bytes bytes_of(const char *text) {
     return (fm_bytes){(const uint8_t *)text, strlen(text)};

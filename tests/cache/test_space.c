@@ -2,8 +2,8 @@
  * caches are not built on. statfs and statvfs below stand before those of the C library. */
 #include "tests/cache/cache_case.h"
 
-#include "cache/shard.h"
-#include "cache/space.h"
+#include "cache/store/shard.h"
+#include "cache/build/space.h"
 
 #include <dlfcn.h>
 #include <sys/statvfs.h>

@@ -1,8 +1,8 @@
 /* Stores: what was put in comes out, and damage anywhere is found and never more than an error. */
 #include "tests/cache/cache_case.h"
 
-#include "cache/generation_files.h"
-#include "cache/snapshot.h"
+#include "cache/store/generation_files.h"
+#include "cache/snapshot/snapshot.h"
 #include "proto/base/file.h"
 #include "proto/base/rng.h"
 

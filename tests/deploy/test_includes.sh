@@ -27,12 +27,12 @@ unit() {
 
 expect lawful 0 '' "$(
     unit proto/base/arena.c proto/base/arena.h /usr/include/stdint.h
-    unit cache/store_lmdb.c cache/store.h featurizer/features.h proto/record.h /usr/include/lmdb.h
-    unit server/conn.c server/conn.h cache/store.h proto/wire.h /usr/include/uv.h
+    unit cache/store/store_lmdb.c cache/store/store.h proto/record.h /usr/include/lmdb.h
+    unit server/conn.c server/conn.h cache/store/store.h proto/wire.h /usr/include/uv.h
     unit trainer/ops/linear.c trainer/autograd/tape.h trainer/tensor/tensor.h \
         trainer/backend/kernels.h proto/base/status.h proto/base/rng.h
     unit trainer/backend/cpu/dropout.c trainer/backend/kernels.h proto/base/rng.h
-    unit tests/cache/test_store.c cache/store.h server/server.h /usr/include/lmdb.h
+    unit tests/cache/test_store.c cache/store/store.h server/server.h /usr/include/lmdb.h
 )"
 
 # refuse NAME TEXT SOURCE HEADER...: one source that breaks a rule.
@@ -45,10 +45,14 @@ refuse arrow_up 'proto/record.c: includes featurizer/features.h; proto may inclu
     proto/record.c proto/record.h featurizer/features.h
 refuse base_is_lowest 'includes proto/limits.h; proto/base may include nothing of ours' \
     proto/base/log.c proto/limits.h
-refuse subfolder 'featurizer/parse/a3m.c: includes cache/source.h' \
-    featurizer/parse/a3m.c featurizer/parse/a3m.h cache/source.h
-refuse trainer_sees_proto_only 'trainer/data/loader.c: includes cache/store.h' \
-    trainer/data/loader.c cache/store.h
+refuse store_is_lowest_in_cache 'cache/store/store.c: includes cache/source/source.h; cache/store may include proto' \
+    cache/store/store.c cache/source/source.h
+refuse private 'cache/snapshot/gc.c: includes cache/source/source_parts.h, which is private to cache/source/' \
+    cache/snapshot/gc.c cache/source/source_parts.h
+refuse subfolder 'featurizer/parse/a3m.c: includes cache/source/source.h' \
+    featurizer/parse/a3m.c featurizer/parse/a3m.h cache/source/source.h
+refuse trainer_sees_proto_only 'trainer/data/loader.c: includes cache/store/store.h' \
+    trainer/data/loader.c cache/store/store.h
 refuse backend 'trainer/backend/cpu/gemm.c: includes trainer/tensor/tensor.h' \
     trainer/backend/cpu/gemm.c trainer/backend/kernels.h trainer/tensor/tensor.h
 refuse ops_see_the_table_only 'trainer/ops/linear.c: includes trainer/backend/cpu/gemm.h' \
@@ -56,9 +60,9 @@ refuse ops_see_the_table_only 'trainer/ops/linear.c: includes trainer/backend/cp
 refuse tensor_below_model 'trainer/tensor/tensor.c: includes trainer/model/evoformer.h' \
     trainer/tensor/tensor.c trainer/model/evoformer.h
 expect one_includer 1 \
-    'LMDB is included by 2 sources, exactly one may: cache/build.c, cache/store_lmdb.c' "$(
-        unit cache/store_lmdb.c /usr/include/lmdb.h
-        unit cache/build.c cache/store.h /usr/include/lmdb.h
+    'LMDB is included by 2 sources, exactly one may: cache/build/build.c, cache/store/store_lmdb.c' "$(
+        unit cache/store/store_lmdb.c /usr/include/lmdb.h
+        unit cache/build/build.c cache/store/store.h /usr/include/lmdb.h
     )"
 expect empty 2 'names no source of ours' ''
 

@@ -49,12 +49,12 @@ static void assert_same_as_plain(const char *cache) {
 
 static void workers_share_a_file(void **state) {
     (void)state;
-    assert_int_equal(run("$FOLDMILL build data --cache a -q -j 1 --catalog c/file > out-a & "
-                         "first=$!; $FOLDMILL build data --cache b -q -j 1 --catalog c/file > "
+    assert_int_equal(run("$FOLDMILL build data --cache a -q -j 1 --catalogue c/file > out-a & "
+                         "first=$!; $FOLDMILL build data --cache b -q -j 1 --catalogue c/file > "
                          "out-b && wait $first"),
                      0);
     assert_int_equal(run("grep -q '^job  *build: 24 done, 0 in quarantine' out-a out-b"), 0);
-    assert_int_equal(run("$FOLDMILL merge --catalog c/file --cache merged > out && "
+    assert_int_equal(run("$FOLDMILL merge --catalogue c/file --cache merged > out && "
                          "grep -q ' 0 were there, .* linked, 0 copied' out"),
                      0);
     assert_same_as_plain("merged");
@@ -66,12 +66,12 @@ static void workers_share_a_file(void **state) {
     assert_int_equal(run("$FOLDMILL build data --cache merged -q > out && "
                          "grep -q '0 built, 24 reused' out && grep -q 'as before' out"),
                      0);
-    assert_int_equal(run("$FOLDMILL merge --catalog c/file --cache merged | grep -q 'as before'"),
+    assert_int_equal(run("$FOLDMILL merge --catalogue c/file --cache merged | grep -q 'as before'"),
                      0);
     /* Workers of one folder, and their merge in it. */
     assert_int_equal(run("for i in 1 2 3; do $FOLDMILL build data --cache d -q -j 1 --job in-place "
-                         "--catalog c/file > out-$i & done; wait; "
-                         "$FOLDMILL merge --catalog c/file --job in-place --cache d > out && "
+                         "--catalogue c/file > out-$i & done; wait; "
+                         "$FOLDMILL merge --catalogue c/file --job in-place --cache d > out && "
                          "grep -q ' 0 linked, 0 copied' out"),
                      0);
     assert_same_as_plain("d");
@@ -80,22 +80,24 @@ static void workers_share_a_file(void **state) {
 static void options_that_make_no_sense(void **state) {
     (void)state;
     assert_int_equal(run("$FOLDMILL build data --cache a -q --job x 2> /dev/null"), 2);
-    assert_int_equal(run("$FOLDMILL build data --cache a -q --catalog c/f --job 'a b' 2> err"), 2);
-    assert_int_equal(run("$FOLDMILL build data --cache a -q --catalog c/f --lease 1 --heartbeat 2 "
-                         "2> /dev/null"),
+    assert_int_equal(run("$FOLDMILL build data --cache a -q --catalogue c/f --job 'a b' 2> err"),
                      2);
+    assert_int_equal(
+        run("$FOLDMILL build data --cache a -q --catalogue c/f --lease 1 --heartbeat 2 "
+            "2> /dev/null"),
+        2);
     assert_int_equal(run("$FOLDMILL merge --cache a 2> /dev/null"), 2);
-    assert_int_equal(run("$FOLDMILL merge --cache a --catalog c/f 2> err; "
+    assert_int_equal(run("$FOLDMILL merge --cache a --catalogue c/f 2> err; "
                          "grep -q 'cannot open the catalogue' err && ! test -e c/f"),
                      0);
-    assert_int_equal(run("$FOLDMILL catalog status --catalog c/f 2> /dev/null"), 1);
-    assert_int_equal(run("$FOLDMILL catalog status 2> /dev/null"), 2);
-    assert_int_equal(run("$FOLDMILL catalog nonsense --catalog c/f 2> /dev/null"), 2);
-    assert_int_equal(run("$FOLDMILL catalog rebuild --catalog c/f 2> /dev/null"), 2);
-    assert_int_equal(run("$FOLDMILL catalog migrate --catalog c/f 2> /dev/null"), 2);
+    assert_int_equal(run("$FOLDMILL catalogue status --catalogue c/f 2> /dev/null"), 1);
+    assert_int_equal(run("$FOLDMILL catalogue status 2> /dev/null"), 2);
+    assert_int_equal(run("$FOLDMILL catalogue nonsense --catalogue c/f 2> /dev/null"), 2);
+    assert_int_equal(run("$FOLDMILL catalogue rebuild --catalogue c/f 2> /dev/null"), 2);
+    assert_int_equal(run("$FOLDMILL catalogue migrate --catalogue c/f 2> /dev/null"), 2);
     /* Nobody builds alone where workers are, nor the other way round. */
     assert_int_equal(run("mkdir -p a/build && flock a/build/lock $FOLDMILL build data --cache a -q "
-                         "--catalog c/f 2> err; grep -q 'another build is at work' err"),
+                         "--catalogue c/f 2> err; grep -q 'another build is at work' err"),
                      0);
 }
 
@@ -107,30 +109,31 @@ static void refusals(void **state) {
                          "echo junk > $5/uniref90_hits.a3m"),
                      0);
     assert_int_equal(run("$FOLDMILL build data --cache one -q > /dev/null"), 3);
-    assert_int_equal(run("$FOLDMILL build data --cache a -q --catalog c > out"), 3);
+    assert_int_equal(run("$FOLDMILL build data --cache a -q --catalogue c > out"), 3);
     assert_int_equal(run("grep -q '22 done, 2 in quarantine' out"), 0);
-    assert_int_equal(run("$FOLDMILL catalog status --catalog c --job other 2> err"), 1);
+    assert_int_equal(run("$FOLDMILL catalogue status --catalogue c --job other 2> err"), 1);
     assert_int_equal(run("grep -q \"there is no job 'other'\" err"), 0);
-    assert_int_equal(run("$FOLDMILL catalog status --catalog c > out && "
+    assert_int_equal(run("$FOLDMILL catalogue status --catalogue c > out && "
                          "grep -q '^quarantine   2' out && grep -q 'mgnify_hits.a3m:1' out"),
                      0);
-    assert_int_equal(run("$FOLDMILL catalog status --catalog c --json | python3 -c \"import json, "
-                         "sys; s = json.load(sys.stdin); assert s['done'] == 22 and "
-                         "len(s['items']) == 2 and all('a3m' in i['reason'] for i in s['items'])"
-                         "\""),
-                     0);
-    assert_int_equal(run("$FOLDMILL merge --catalog c --job none --cache none 2> err; "
+    assert_int_equal(
+        run("$FOLDMILL catalogue status --catalogue c --json | python3 -c \"import json, "
+            "sys; s = json.load(sys.stdin); assert s['done'] == 22 and "
+            "len(s['items']) == 2 and all('a3m' in i['reason'] for i in s['items'])"
+            "\""),
+        0);
+    assert_int_equal(run("$FOLDMILL merge --catalogue c --job none --cache none 2> err; "
                          "grep -q \"nothing in job 'none'\" err"),
                      0);
-    assert_int_equal(run("$FOLDMILL merge --catalog c --cache merged > out"), 3);
+    assert_int_equal(run("$FOLDMILL merge --catalogue c --cache merged > out"), 3);
     assert_int_equal(
         run("cmp one/generations/00000001.refused merged/generations/00000001.refused"), 0);
     /* Mended, with the list as it was: only --again looks at what was refused or done. */
     assert_int_equal(run("cd data/alignments && set -- * && cp $1/mgnify_hits.a3m kept && "
                          "sed -n 1,2p $2/bfd*.a3m > $2/mgnify_hits.a3m && rm kept"),
                      0);
-    assert_int_equal(run("$FOLDMILL build data --cache a -q --catalog c > out"), 3);
-    assert_int_equal(run("$FOLDMILL build data --cache a -q --catalog c --again > out"), 3);
+    assert_int_equal(run("$FOLDMILL build data --cache a -q --catalogue c > out"), 3);
+    assert_int_equal(run("$FOLDMILL build data --cache a -q --catalogue c --again > out"), 3);
     assert_int_equal(run("grep -q '23 done, 1 in quarantine' out && "
                          "grep -q '^chains    1 built, 22 reused' out"),
                      0);
@@ -142,43 +145,44 @@ static void single_sequences(void **state) {
     assert_int_equal(run("$FOLDMILL build data --cache one -q --single-sequence > /dev/null && "
                          "$FOLDMILL verify --cache one | grep content > content"),
                      0);
-    assert_int_equal(run("$FOLDMILL build data --cache a -q -j 2 --single-sequence --catalog c > "
-                         "out && $FOLDMILL merge --catalog c --cache merged > out && "
+    assert_int_equal(run("$FOLDMILL build data --cache a -q -j 2 --single-sequence --catalogue c > "
+                         "out && $FOLDMILL merge --catalogue c --cache merged > out && "
                          "grep -q 'with [2-9][0-9] chains' out"),
                      0);
     assert_same_as_plain("merged");
-    assert_int_equal(run("$FOLDMILL build data --cache b -q --catalog c 2> err"), 1);
+    assert_int_equal(run("$FOLDMILL build data --cache b -q --catalogue c 2> err"), 1);
     assert_int_equal(run("grep -q 'was begun with other options' err"), 0);
 }
 
 /* Sealed shards elsewhere; the worker's own disk is gone. Then the catalogue, too. */
 static void published_and_made_anew(void **state) {
     (void)state;
-    assert_int_equal(run("$FOLDMILL build data --cache a -q --publish pub --catalog c > out && "
-                         "rm -r a && $FOLDMILL merge --catalog c --cache m > out"),
+    assert_int_equal(run("$FOLDMILL build data --cache a -q --publish pub --catalogue c > out && "
+                         "rm -r a && $FOLDMILL merge --catalogue c --cache m > out"),
                      0);
     assert_same_as_plain("m");
-    assert_int_equal(run("rm c c-lock && $FOLDMILL catalog rebuild --catalog c --from pub > out && "
-                         "grep -q '^done         24' out && "
-                         "$FOLDMILL build data --cache e -q --catalog c > out && "
-                         "grep -q ': 0 items' out && "
-                         "$FOLDMILL merge --catalog c --cache n > /dev/null"),
-                     0);
+    assert_int_equal(
+        run("rm c c-lock && $FOLDMILL catalogue rebuild --catalogue c --from pub > out && "
+            "grep -q '^done         24' out && "
+            "$FOLDMILL build data --cache e -q --catalogue c > out && "
+            "grep -q ': 0 items' out && "
+            "$FOLDMILL merge --catalogue c --cache n > /dev/null"),
+        0);
     assert_same_as_plain("n");
     /* A shard that is gone: rebuilt without it, its chains are built again. */
-    assert_int_equal(run("rm pub/shards/*; $FOLDMILL merge --catalog c --cache o 2> err"), 1);
+    assert_int_equal(run("rm pub/shards/*; $FOLDMILL merge --catalogue c --cache o 2> err"), 1);
     assert_int_equal(run("grep -q 'is neither there nor in a cache of --from' err"), 0);
     assert_int_equal(run("test ! -e o/CURRENT && rm c c-lock && "
-                         "$FOLDMILL build data --cache e -q --catalog c > out && "
-                         "$FOLDMILL merge --catalog c --cache o > /dev/null"),
+                         "$FOLDMILL build data --cache e -q --catalogue c > out && "
+                         "$FOLDMILL merge --catalogue c --cache o > /dev/null"),
                      0);
     assert_same_as_plain("o");
     /* A shard that is damaged is seen before anything of it is used. */
     assert_int_equal(run("for f in e/shards/*; do printf x | dd of=$f bs=1 seek=9000 conv=notrunc "
-                         "2> /dev/null; done; $FOLDMILL merge --catalog c --cache p 2> err"),
+                         "2> /dev/null; done; $FOLDMILL merge --catalogue c --cache p 2> err"),
                      1);
     assert_int_equal(run("grep -q 'SHA-256' err && test ! -e p/CURRENT && "
-                         "$FOLDMILL catalog rebuild --catalog d --from e 2> err; "
+                         "$FOLDMILL catalogue rebuild --catalogue d --from e 2> err; "
                          "grep -q 'no shard has an item' err"),
                      0);
 }
@@ -189,21 +193,22 @@ static void a_worker_that_is_asked_to_stop(void **state) {
                          "/dev/null && $FOLDMILL build deep --cache whole -q > /dev/null && "
                          "$FOLDMILL verify --cache whole | grep content > content"),
                      0);
-    int code = run("$FOLDMILL build deep --cache s -q -j 1 --catalog c > out 2> err & "
+    int code = run("$FOLDMILL build deep --cache s -q -j 1 --catalogue c > out 2> err & "
                    "pid=$!; for i in $(seq 600); do test -e s/build/shard-1.tmp && break; kill -0 "
                    "$pid || break; "
                    "sleep 0.05; done; kill -TERM $pid 2> /dev/null; wait $pid");
     assert_true(code == 1 || code == 0);
     /* It gave back what it had not done: others need not wait for its leases. */
     if (code == 1) {
-        assert_int_equal(run("grep -q 'stopped' err && $FOLDMILL catalog status --catalog c > st "
-                             "&& grep -q '^being built  0$' st"),
-                         0);
-        assert_int_equal(run("$FOLDMILL merge --catalog c --cache part 2> err"), 1);
+        assert_int_equal(
+            run("grep -q 'stopped' err && $FOLDMILL catalogue status --catalogue c > st "
+                "&& grep -q '^being built  0$' st"),
+            0);
+        assert_int_equal(run("$FOLDMILL merge --catalogue c --cache part 2> err"), 1);
         assert_int_equal(run("grep -q 'items that are not done' err"), 0);
     }
-    assert_int_equal(run("$FOLDMILL build deep --cache t -q --catalog c > out && "
-                         "$FOLDMILL merge --catalog c --cache m > /dev/null"),
+    assert_int_equal(run("$FOLDMILL build deep --cache t -q --catalogue c > out && "
+                         "$FOLDMILL merge --catalogue c --cache m > /dev/null"),
                      0);
     assert_same_as_plain("m");
 }
@@ -225,7 +230,7 @@ static pid_t start_worker(int number, const char *url) {
         }
         /* Small shards, short leases: much can go wrong in a short time. */
         execl(program, program, "build", "big", "--cache", cache, "-q", "-j", "1", "--shard-mb",
-              "1", "--catalog", url, "--lease", "1.5", "--heartbeat", "0.3", "--pause", "0.05",
+              "1", "--catalogue", url, "--lease", "1.5", "--heartbeat", "0.3", "--pause", "0.05",
               "--attempts", "1000", (char *)NULL);
         _exit(9);
     }
@@ -251,8 +256,9 @@ static void workers_die_stop_and_are_cut_off(void **state) {
     pid_t worker[N_WORKER];
     uint32_t n_killed = 0;
     const char *url = server.url;
-    bool has_libpq = run("$FOLDMILL catalog migrate --catalog postgresql:///x?host=/nowhere 2>&1 | "
-                         "grep -q 'built without libpq'") != 0;
+    bool has_libpq =
+        run("$FOLDMILL catalogue migrate --catalogue postgresql:///x?host=/nowhere 2>&1 | "
+            "grep -q 'built without libpq'") != 0;
     if (!server.pid || !has_libpq) {
         print_message("skipped: no PostgreSQL, or built without libpq\n");
         skip();
@@ -261,7 +267,7 @@ static void workers_die_stop_and_are_cut_off(void **state) {
         run("$FOLDMILL synth --chains 100 --seed 8 --max-length 80 --depth 300 --quiet "
             "-o big > /dev/null && $FOLDMILL build big --cache one -q > /dev/null && "
             "$FOLDMILL verify --cache one | grep content > content && "
-            "$FOLDMILL catalog migrate --catalog '%s' > out && "
+            "$FOLDMILL catalogue migrate --catalogue '%s' > out && "
             "grep -q 'migrations applied' out",
             url),
         0);
@@ -288,7 +294,7 @@ static void workers_die_stop_and_are_cut_off(void **state) {
         assert_int_equal(status, 0);
     }
     assert_true(n_killed >= 1);
-    assert_int_equal(run("$FOLDMILL catalog status --catalog '%s' --json --all > st && "
+    assert_int_equal(run("$FOLDMILL catalogue status --catalogue '%s' --json --all > st && "
                          "python3 -c \"import json; s = json.load(open('st')); "
                          "assert s['done'] == 100 == len(s['items']), s; "
                          "assert s['pending'] == s['leased'] == s['quarantined'] == 0; "
@@ -297,21 +303,22 @@ static void workers_die_stop_and_are_cut_off(void **state) {
                          "sum(i['attempt'] - 1 for i in s['items']), 'attempts lost')\"",
                          url),
                      0);
-    assert_int_equal(run("$FOLDMILL merge --catalog '%s' --cache merged > out && "
+    assert_int_equal(run("$FOLDMILL merge --catalogue '%s' --cache merged > out && "
                          "grep -q 'with 100 chains' out && "
                          "$FOLDMILL build big --cache merged -q | grep -q '0 built, 100 reused'",
                          url),
                      0);
     assert_same_as_plain("merged");
     /* And the catalogue is not missed: it can be made of what the workers left. */
-    assert_int_equal(run("$FOLDMILL catalog rebuild --catalog '%s' --job build --from w0 --from w1 "
-                         "--from w2 --from w3 > out && grep -q '^done         100' out && "
-                         "$FOLDMILL catalog rebuild --catalog anew --from w0 --from w1 --from w2 "
-                         "--from w3 > out && $FOLDMILL build big --cache x -q --catalog anew > out "
-                         "&& grep -q ': 0 items' out && $FOLDMILL merge --catalog anew --cache y > "
-                         "/dev/null",
-                         url),
-                     0);
+    assert_int_equal(
+        run("$FOLDMILL catalogue rebuild --catalogue '%s' --job build --from w0 --from w1 "
+            "--from w2 --from w3 > out && grep -q '^done         100' out && "
+            "$FOLDMILL catalogue rebuild --catalogue anew --from w0 --from w1 --from w2 "
+            "--from w3 > out && $FOLDMILL build big --cache x -q --catalogue anew > out "
+            "&& grep -q ': 0 items' out && $FOLDMILL merge --catalogue anew --cache y > "
+            "/dev/null",
+            url),
+        0);
     assert_same_as_plain("y");
 }
 

@@ -313,8 +313,7 @@ static void mistakes_are_said(void **state) {
     assert_int_equal(run("foldmill train 2>err"), 2);
     assert_int_equal(run("grep -q 'URL is needed' err"), 0);
     assert_int_equal(run("foldmill train --data unix:socket --preset huge --out x 2>err"), 2);
-    assert_int_equal(run("grep -q 'there are: finetuning, initial_training, overfit, tiny' err"),
-                     0);
+    assert_int_equal(run("grep -q 'there are: af2-finetuning, af2-initial, overfit, tiny' err"), 0);
     assert_int_equal(run("printf '[model]\\nn_blok = 1\\n' >bad.ini; foldmill train --data "
                          "unix:socket --config bad.ini --out x 2>err"),
                      2);

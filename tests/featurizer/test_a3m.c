@@ -99,8 +99,8 @@ static void keeps_descriptions_and_places(void **state) {
     assert_memory_equal(text + row[1].description, " r", 2);
     assert_int_equal(row[2].description_bytes, 0);
     assert_int_equal(row[1].line, 5);
-    fm_place place = fm_a3m_locate(text_of(">q\nABC\n>r\nAx\n xC-\n"), NULL,
-                                   &(fm_alignment_row){.sequence = 10, .line = 4}, 2);
+    fm_text_place place = fm_a3m_locate(text_of(">q\nABC\n>r\nAx\n xC-\n"), NULL,
+                                        &(fm_alignment_row){.sequence = 10, .line = 4}, 2);
     assert_int_equal(place.line, 5);
     assert_int_equal(place.column, 4);
     assert_int_equal(place.offset, 16);

@@ -100,39 +100,43 @@ static uint32_t shared_integer(const trace *t, size_t offset) {
     return value;
 }
 
-static uint32_t replay_below(void *context, fm_purpose purpose, uint32_t cycle, uint32_t number,
-                             uint32_t below) {
+static uint32_t replay_below(void *context, fm_sample_purpose purpose, uint32_t cycle,
+                             uint32_t number, uint32_t below) {
     const trace *t = context;
     uint32_t drawn = UINT32_MAX;
     switch (purpose) {
-    case FM_DRAW_BLOCK_DELETION: drawn = integer_at(t->cycle[cycle].starts, number) - 1; break;
-    case FM_DRAW_CROP:
+    case FM_SAMPLE_DRAW_BLOCK_DELETION:
+        drawn = integer_at(t->cycle[cycle].starts, number) - 1;
+        break;
+    case FM_SAMPLE_DRAW_CROP:
         drawn = shared_integer(t, number == 0 ? offsetof(cycle_trace, crop[0])
                                               : offsetof(cycle_trace, crop[1]));
         break;
-    case FM_DRAW_TEMPLATE_COUNT: drawn = shared_integer(t, offsetof(cycle_trace, templates)); break;
+    case FM_SAMPLE_DRAW_TEMPLATE_COUNT:
+        drawn = shared_integer(t, offsetof(cycle_trace, templates));
+        break;
     default: fail_msg("no recorded integer of purpose %d", (int)purpose);
     }
     assert_true(drawn < below);
     return drawn;
 }
 
-static bool replay_chance(void *context, fm_purpose purpose, uint32_t q32) {
+static bool replay_chance(void *context, fm_sample_purpose purpose, uint32_t q32) {
     const trace *t = context;
-    assert_int_equal(purpose, FM_DRAW_CLAMPED_FAPE);
+    assert_int_equal(purpose, FM_SAMPLE_DRAW_CLAMPED_FAPE);
     return (double)((const float *)t->clamp->data)[0] < (double)q32 / 4294967296.0;
 }
 
-static void replay_pick(void *context, fm_purpose purpose, uint32_t cycle, uint32_t number,
+static void replay_pick(void *context, fm_sample_purpose purpose, uint32_t cycle, uint32_t number,
                         uint32_t *list, uint32_t n, uint32_t n_pick) {
     (void)number;
     trace *t = context;
     cycle_trace *own = &t->cycle[cycle];
     const fm_npy *permutation =
-        purpose == FM_DRAW_TEMPLATE_ORDER ? own->order : own->picks[own->n_picked++];
+        purpose == FM_SAMPLE_DRAW_TEMPLATE_ORDER ? own->order : own->picks[own->n_picked++];
     assert_true(own->n_picked <= own->n_pick);
     assert_int_equal(permutation->count, n);
-    assert_true(n_pick <= n || purpose == FM_DRAW_DISTILLATION_CAP);
+    assert_true(n_pick <= n || purpose == FM_SAMPLE_DRAW_DISTILLATION_CAP);
     uint32_t *before = malloc((n + 1) * sizeof *before);
     assert_non_null(before);
     if (n) memcpy(before, list, n * sizeof *before);

@@ -1,6 +1,6 @@
 /* The vector variants of the sampler's inner loops against the portable ones: nearest cluster
  * centres at every kind of size and tie, many draws at once, what is done to rows. */
-#include "featurizer/sample/draw.h"
+#include "featurizer/sample/sample_draw.h"
 #include "featurizer/sample/nearest.h"
 #include "featurizer/sample/rows.h"
 
@@ -94,21 +94,22 @@ static void ties_go_to_the_lowest_centre(void **state) {
 static void draws_at_once_are_the_draws(void **state) {
     (void)state;
     enum { N_PAIR = 45 };
-    const fm_draw draw = {.seed = 0x123456789abcdef0, .index = (uint64_t)9 << 33 | 5, .cycle = 3};
+    const fm_sample_draw draw = {
+        .seed = 0x123456789abcdef0, .index = (uint64_t)9 << 33 | 5, .cycle = 3};
     static const uint32_t firsts[] = {0, 1, 1000, 0x7fffff00u};
-    fm_draw_fill_fn variant[N_VARIANT + 1] = {fm_draw_fill_portable};
+    fm_sample_draw_fill_fn variant[N_VARIANT + 1] = {fm_sample_draw_fill_portable};
     size_t n_variant = 1;
-    if (__builtin_cpu_supports("avx2")) variant[n_variant++] = fm_draw_fill_avx2;
-    if (has_avx512()) variant[n_variant++] = fm_draw_fill_avx512;
+    if (__builtin_cpu_supports("avx2")) variant[n_variant++] = fm_sample_draw_fill_avx2;
+    if (has_avx512()) variant[n_variant++] = fm_sample_draw_fill_avx512;
     for (size_t v = 0; v < n_variant; v++) {
         for (size_t f = 0; f < sizeof firsts / sizeof firsts[0]; f++) {
             for (size_t n_pair = 0; n_pair <= N_PAIR; n_pair += 5) {
                 uint64_t bits[2 * N_PAIR + 1];
                 bits[2 * n_pair] = 77;
-                variant[v](&draw, FM_DRAW_MASK, firsts[f], n_pair, bits);
+                variant[v](&draw, FM_SAMPLE_DRAW_MASK, firsts[f], n_pair, bits);
                 for (size_t k = 0; k < 2 * n_pair; k++)
-                    assert_true(bits[k] ==
-                                fm_draw_bits(&draw, FM_DRAW_MASK, 2 * (uint64_t)firsts[f] + k));
+                    assert_true(bits[k] == fm_sample_draw_bits(&draw, FM_SAMPLE_DRAW_MASK,
+                                                               2 * (uint64_t)firsts[f] + k));
                 assert_true(bits[2 * n_pair] == 77);
             }
         }

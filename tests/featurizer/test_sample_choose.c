@@ -26,7 +26,7 @@ static void crop_shares(const char *name, uint32_t n_free, uint32_t *share) {
     fm_plan plan = plan_of(name);
     memset(share, 0, (n_free + 1) * sizeof *share);
     for (uint64_t i = 0; i < N_DRAW; i++) {
-        fm_draw key = {.seed = 3, .index = i};
+        fm_sample_draw key = {.seed = 3, .index = i};
         const fm_draws draws = fm_draws_philox(&key);
         uint32_t start = fm_choose_crop_start(&plan, &draws, 100 + n_free, 100);
         assert_true(start <= n_free);
@@ -55,7 +55,7 @@ static void template_shares(const char *name, uint32_t n, uint32_t pool, uint32_
     uint32_t index[64], first[64] = {0}, kept_in_all = 0;
     memset(share, 0, 5 * sizeof *share);
     for (uint64_t i = 0; i < N_DRAW; i++) {
-        fm_draw key = {.seed = 4, .index = i};
+        fm_sample_draw key = {.seed = 4, .index = i};
         const fm_draws draws = fm_draws_philox(&key);
         uint32_t kept = fm_choose_templates(&plan, &draws, n, index);
         assert_true(kept <= 4);
@@ -91,7 +91,7 @@ static void templates(void **state) {
     assert_in_range(share[4], 790, 830);   /* 17/21 */
     uint32_t none[1];
     fm_plan plan = plan_of("af2-initial");
-    fm_draw key = {.seed = 4};
+    fm_sample_draw key = {.seed = 4};
     const fm_draws draws = fm_draws_philox(&key);
     assert_int_equal(fm_choose_templates(&plan, &draws, 0, none), 0);
 }

@@ -174,7 +174,7 @@ static void finds_the_place_of_a_column(void **state) {
     (void)state;
     fm_bytes text = text_of("q A-C\nr AxC\n\nq -DE\nr yDE\n");
     const fm_alignment_row row = {.description = 6, .description_bytes = 1, .line = 2};
-    fm_place place = fm_stockholm_locate(text, NULL, &row, 3);
+    fm_text_place place = fm_stockholm_locate(text, NULL, &row, 3);
     assert_int_equal(place.line, 5);
     assert_int_equal(place.column, 5);
     assert_int_equal(place.offset, 23);

@@ -30,7 +30,7 @@ static void check_places(fm_bytes text, const fm_a3m_options *options, const fm_
         const fm_alignment_row *place = &read->row[row];
         assert((size_t)place->description + place->description_bytes <= text.size);
         for (size_t column = 0; column < read->n_col; column += 1 + column) {
-            fm_place found = fm_a3m_locate(text, options, place, column);
+            fm_text_place found = fm_a3m_locate(text, options, place, column);
             assert(found.offset < text.size);
             assert(text.data[found.offset] == read->letters[row * read->n_col + column]);
         }

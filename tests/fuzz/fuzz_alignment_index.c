@@ -1,7 +1,7 @@
 /* fuzz_alignment_index.c: any bytes as the index of an alignment database. What is read without a
  * fault lies inside its file, has plain names, and overlaps nothing but what is the same. The
  * result must not depend on how the bytes come. */
-#include "cache/alignment_index.h"
+#include "cache/source/alignment_index.h"
 
 #include <assert.h>
 #include <stdlib.h>

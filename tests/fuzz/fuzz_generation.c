@@ -1,7 +1,7 @@
 /* fuzz_generation.c: any bytes as one of the files of a generation. The first byte says which; the
  * hashes that stand before these decoders in a cache are left out, or mended. What decodes must
  * encode to the same bytes. */
-#include "cache/generation_files.h"
+#include "cache/store/generation_files.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* fuzz_item_note.c: any bytes as the note of an item. What decodes must encode to the same bytes.
  */
-#include "cache/item_note.h"
+#include "cache/build/item_note.h"
 
 #include <assert.h>
 #include <stdlib.h>

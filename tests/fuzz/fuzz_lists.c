@@ -1,7 +1,7 @@
 /* fuzz_lists.c: any bytes as a list beside a dataset: by the first byte chain_data_cache.json,
  * mmcif_cache.json (ids in lower case) or obsolete.dat. What is found in a list is sorted, each
  * name once, and is found again; replacements end. */
-#include "cache/source_parts.h"
+#include "cache/source/source_parts.h"
 
 #include "proto/record_part.h"
 

@@ -1,9 +1,9 @@
 /* fuzz_snapshot.c: any bytes as a snapshot, a list of names, or a file of clusters; the first byte
  * says which. A snapshot that is read is written as the same bytes; sets are sorted, members are
  * found. */
-#include "cache/clusters.h"
-#include "cache/names.h"
-#include "cache/snapshot_text.h"
+#include "cache/snapshot/clusters.h"
+#include "cache/source/names.h"
+#include "cache/snapshot/snapshot_text.h"
 
 #include <assert.h>
 #include <string.h>

@@ -36,7 +36,7 @@ static void check_places(fm_bytes text, const fm_stockholm_options *options,
                          const fm_alignment *read) {
     for (uint32_t row = 0; row < read->n_seq && row < 8; row++) {
         for (size_t column = 0; column < read->n_col; column += 1 + column) {
-            fm_place found = fm_stockholm_locate(text, options, &read->row[row], column);
+            fm_text_place found = fm_stockholm_locate(text, options, &read->row[row], column);
             assert(found.offset < text.size && found.line >= 1 && found.column >= 1);
             assert(stored_form(text.data[found.offset], options->compat_openfold) ==
                    read->letters[row * read->n_col + column]);

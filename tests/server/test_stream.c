@@ -15,7 +15,7 @@ typedef struct fixture {
     fm_test_source test;
     fm_sample_source source;
     fm_budget budget;
-    fm_stream *stream;
+    fm_server_stream *stream;
 } fixture;
 
 static fm_wire_open params_of(uint64_t n_step) {
@@ -35,14 +35,14 @@ static void open_stream(fixture *f, const fm_wire_open *params) {
     fm_test_source_init(&f->test, &f->source);
     f->budget.max_bytes = (size_t)1 << 30;
     fm_error error;
-    assert_int_equal(fm_stream_create(&f->source, params, &f->budget, f, &f->stream, &error),
+    assert_int_equal(fm_server_stream_create(&f->source, params, &f->budget, f, &f->stream, &error),
                      FM_OK);
 }
 
 static void close_stream(fixture *f) {
-    fm_stream_abandon(f->stream);
-    assert_true(fm_stream_is_idle(f->stream));
-    fm_stream_destroy(f->stream);
+    fm_server_stream_abandon(f->stream);
+    assert_true(fm_server_stream_is_idle(f->stream));
+    fm_server_stream_destroy(f->stream);
     assert_int_equal(f->budget.used_bytes, 0);
     assert_int_equal(f->test.n_plan, 0);
     fm_test_source_fini(&f->test);
@@ -51,21 +51,21 @@ static void close_stream(fixture *f) {
 static void finish(fixture *f, fm_job *job) {
     job->status = FM_OK;
     job->bytes = 1000;
-    fm_stream_finish_job(f->stream, job);
+    fm_server_stream_finish_job(f->stream, job);
 }
 
 /* Runs the stream dry, finishing each job as it is begun; indices into out. Returns their number.
  */
 static size_t drain(fixture *f, uint64_t *out, size_t capacity) {
     size_t n = 0;
-    while (!fm_stream_is_delivered(f->stream) && n < capacity) {
-        fm_job *job = fm_stream_next_job(f->stream);
+    while (!fm_server_stream_is_delivered(f->stream) && n < capacity) {
+        fm_job *job = fm_server_stream_next_job(f->stream);
         if (job) finish(f, job);
-        fm_work *work = fm_stream_pick(f->stream);
+        fm_work *work = fm_server_stream_pick(f->stream);
         assert_true(job || work);
         if (!work) continue;
         out[n++] = work->job.index;
-        fm_stream_release(f->stream, work);
+        fm_server_stream_release(f->stream, work);
     }
     return n;
 }
@@ -76,12 +76,12 @@ static void a_stream_is_its_steps(void **state) {
     fm_wire_open params = params_of(5);
     params.first_step = 3;
     open_stream(&f, &params);
-    assert_int_equal(fm_stream_get_opened(f.stream)->n_sample, 40);
+    assert_int_equal(fm_server_stream_get_opened(f.stream)->n_sample, 40);
     uint64_t got[100];
     assert_int_equal(drain(&f, got, 100), 40);
     for (uint64_t i = 0; i < 40; i++)
         assert_int_equal(got[i], 24 + i);
-    assert_null(fm_stream_next_job(f.stream));
+    assert_null(fm_server_stream_next_job(f.stream));
     close_stream(&f);
 }
 
@@ -94,10 +94,10 @@ static void groups_share_every_step(void **state) {
         params.group = g;
         params.n_group = 3;
         open_stream(&f, &params);
-        assert_int_equal(fm_stream_get_opened(f.stream)->samples_per_step, g < 2 ? 3 : 2);
+        assert_int_equal(fm_server_stream_get_opened(f.stream)->samples_per_step, g < 2 ? 3 : 2);
         uint64_t got[100];
         size_t n = drain(&f, got, 100);
-        assert_int_equal(n, fm_stream_get_opened(f.stream)->n_sample);
+        assert_int_equal(n, fm_server_stream_get_opened(f.stream)->n_sample);
         assert_int_equal(n, g < 2 ? 15 : 10);
         for (size_t i = 0; i < n; i++) {
             assert_int_equal(got[i] % 8 % 3, g);
@@ -123,7 +123,7 @@ static void what_the_token_has_is_left_out(void **state) {
     uint64_t got[100];
     size_t n = drain(&f, got, 100);
     assert_int_equal(n, 12); /* 14, 18, 20, ... 38 */
-    assert_int_equal(fm_stream_get_opened(f.stream)->n_sample, 12);
+    assert_int_equal(fm_server_stream_get_opened(f.stream)->n_sample, 12);
     assert_int_equal(got[0], 14);
     assert_int_equal(got[1], 18);
     assert_int_equal(got[11], 38);
@@ -136,9 +136,9 @@ static void nothing_left_is_delivered_at_once(void **state) {
     fm_wire_open params = params_of(2);
     params.token.watermark = 16;
     open_stream(&f, &params);
-    assert_int_equal(fm_stream_get_opened(f.stream)->n_sample, 0);
-    assert_true(fm_stream_is_delivered(f.stream));
-    assert_null(fm_stream_next_job(f.stream));
+    assert_int_equal(fm_server_stream_get_opened(f.stream)->n_sample, 0);
+    assert_true(fm_server_stream_is_delivered(f.stream));
+    assert_null(fm_server_stream_next_job(f.stream));
     close_stream(&f);
 }
 
@@ -147,23 +147,23 @@ static void misfits_are_refused(void **state) {
     fixture f;
     fm_wire_open params = params_of(1);
     open_stream(&f, &params);
-    fm_stream *none = NULL;
+    fm_server_stream *none = NULL;
     fm_error error;
     fm_wire_open bad = params;
     bad.n_group = 9;
-    assert_int_equal(fm_stream_create(&f.source, &bad, &f.budget, NULL, &none, &error),
+    assert_int_equal(fm_server_stream_create(&f.source, &bad, &f.budget, NULL, &none, &error),
                      FM_ERR_USAGE);
     assert_string_equal(error.message, "9 groups cannot share a global batch of 8");
     bad = params;
     bad.token.watermark = 2500;
     bad.token.epoch = 1; /* 1,000 samples an epoch */
-    assert_int_equal(fm_stream_create(&f.source, &bad, &f.budget, NULL, &none, &error),
+    assert_int_equal(fm_server_stream_create(&f.source, &bad, &f.budget, NULL, &none, &error),
                      FM_ERR_USAGE);
     strcpy(bad.plan, "other");
-    assert_int_equal(fm_stream_create(&f.source, &bad, &f.budget, NULL, &none, &error),
+    assert_int_equal(fm_server_stream_create(&f.source, &bad, &f.budget, NULL, &none, &error),
                      FM_ERR_NOT_FOUND);
     f.budget.max_bytes = f.budget.used_bytes + 100;
-    assert_int_equal(fm_stream_create(&f.source, &params, &f.budget, NULL, &none, &error),
+    assert_int_equal(fm_server_stream_create(&f.source, &params, &f.budget, NULL, &none, &error),
                      FM_ERR_LIMIT);
     assert_int_equal(f.test.n_plan, 1);
     close_stream(&f);
@@ -177,17 +177,17 @@ static void without_credit_nothing_is_sent(void **state) {
     open_stream(&f, &params);
     fm_job *job;
     size_t n_begun = 0;
-    while ((job = fm_stream_next_job(f.stream)) != NULL) {
+    while ((job = fm_server_stream_next_job(f.stream)) != NULL) {
         finish(&f, job);
         n_begun++;
     }
     assert_int_equal(n_begun, 2);
-    assert_null(fm_stream_pick(f.stream));
-    assert_int_equal(fm_stream_grant(f.stream, 1, 0, NULL), FM_OK);
-    fm_work *work = fm_stream_pick(f.stream);
+    assert_null(fm_server_stream_pick(f.stream));
+    assert_int_equal(fm_server_stream_grant(f.stream, 1, 0, NULL), FM_OK);
+    fm_work *work = fm_server_stream_pick(f.stream);
     assert_non_null(work);
-    assert_null(fm_stream_pick(f.stream));
-    fm_stream_release(f.stream, work);
+    assert_null(fm_server_stream_pick(f.stream));
+    fm_server_stream_release(f.stream, work);
     close_stream(&f);
 }
 
@@ -198,19 +198,19 @@ static void one_item_is_always_admitted(void **state) {
     fm_wire_open params = params_of(0);
     params.credit_bytes = 1;
     open_stream(&f, &params);
-    finish(&f, fm_stream_next_job(f.stream));
-    finish(&f, fm_stream_next_job(f.stream));
-    fm_work *work = fm_stream_pick(f.stream);
+    finish(&f, fm_server_stream_next_job(f.stream));
+    finish(&f, fm_server_stream_next_job(f.stream));
+    fm_work *work = fm_server_stream_pick(f.stream);
     assert_non_null(work);
-    fm_stream_release(f.stream, work);
-    assert_null(fm_stream_pick(f.stream));
-    assert_int_equal(fm_stream_grant(f.stream, 0, 999, NULL), FM_OK);
-    assert_null(fm_stream_pick(f.stream));
-    assert_int_equal(fm_stream_grant(f.stream, 0, 1, NULL), FM_OK);
-    work = fm_stream_pick(f.stream);
+    fm_server_stream_release(f.stream, work);
+    assert_null(fm_server_stream_pick(f.stream));
+    assert_int_equal(fm_server_stream_grant(f.stream, 0, 999, NULL), FM_OK);
+    assert_null(fm_server_stream_pick(f.stream));
+    assert_int_equal(fm_server_stream_grant(f.stream, 0, 1, NULL), FM_OK);
+    work = fm_server_stream_pick(f.stream);
     assert_non_null(work);
-    fm_stream_release(f.stream, work);
-    assert_int_equal(fm_stream_grant(f.stream, 65536, 0, NULL), FM_ERR_LIMIT);
+    fm_server_stream_release(f.stream, work);
+    assert_int_equal(fm_server_stream_grant(f.stream, 65536, 0, NULL), FM_ERR_LIMIT);
     close_stream(&f);
 }
 
@@ -221,13 +221,13 @@ static void the_head_always_has_memory(void **state) {
     fm_wire_open params = params_of(2);
     open_stream(&f, &params);
     f.budget.max_bytes = f.budget.used_bytes;
-    fm_job *job = fm_stream_next_job(f.stream);
+    fm_job *job = fm_server_stream_next_job(f.stream);
     assert_non_null(job);
-    assert_null(fm_stream_next_job(f.stream));
+    assert_null(fm_server_stream_next_job(f.stream));
     finish(&f, job);
-    assert_null(fm_stream_next_job(f.stream));
-    fm_work *work = fm_stream_pick(f.stream);
-    fm_stream_release(f.stream, work);
+    assert_null(fm_server_stream_next_job(f.stream));
+    fm_work *work = fm_server_stream_pick(f.stream);
+    fm_server_stream_release(f.stream, work);
     uint64_t got[20];
     assert_int_equal(drain(&f, got, 20), 15);
     close_stream(&f);
@@ -241,14 +241,14 @@ static void greed_leaves_room_for_others(void **state) {
     open_stream(&f, &params);
     size_t block = f.budget.used_bytes;
     f.budget.max_bytes = 16 * block;
-    fm_stream *greedy[5] = {f.stream};
+    fm_server_stream *greedy[5] = {f.stream};
     fm_job *jobs[5][8];
     for (size_t s = 0; s < 5; s++) {
         fm_error error;
-        if (s && fm_stream_create(&f.source, &params, &f.budget, &f, &greedy[s], &error))
+        if (s && fm_server_stream_create(&f.source, &params, &f.budget, &f, &greedy[s], &error))
             fail_msg("%s", error.message);
         size_t n = 0;
-        while ((jobs[s][n] = fm_stream_next_job(greedy[s])) != NULL)
+        while ((jobs[s][n] = fm_server_stream_next_job(greedy[s])) != NULL)
             n++;
         assert_int_equal(n, s < 3 ? 4 : 1);
     }
@@ -257,8 +257,8 @@ static void greed_leaves_room_for_others(void **state) {
         f.stream = greedy[s];
         for (size_t n = 0; jobs[s][n]; n++)
             finish(&f, jobs[s][n]);
-        fm_stream_abandon(greedy[s]);
-        if (s) fm_stream_destroy(greedy[s]);
+        fm_server_stream_abandon(greedy[s]);
+        if (s) fm_server_stream_destroy(greedy[s]);
     }
     close_stream(&f);
 }
@@ -275,16 +275,16 @@ static void order_is_bounded(uint32_t window) {
     fm_work *sending[8];
     uint32_t n_running = 0, n_sending = 0, draw = 0;
     uint64_t ordinal = 0, n_overtaken = 0;
-    while (!fm_stream_is_delivered(f.stream) || n_sending) {
+    while (!fm_server_stream_is_delivered(f.stream) || n_sending) {
         uint32_t dice = fm_philox(window, (fm_philox_counter){{draw++}}).word[0];
-        fm_job *job = n_running < 32 ? fm_stream_next_job(f.stream) : NULL;
+        fm_job *job = n_running < 32 ? fm_server_stream_next_job(f.stream) : NULL;
         if (job) running[n_running++] = job;
         if (n_running && dice % 3 == 0) {
             uint32_t which = dice / 3 % n_running;
             finish(&f, running[which]);
             running[which] = running[--n_running];
         }
-        fm_work *work = n_sending < 8 ? fm_stream_pick(f.stream) : NULL;
+        fm_work *work = n_sending < 8 ? fm_server_stream_pick(f.stream) : NULL;
         if (work) {
             uint64_t p = work->job.index;
             assert_true(ordinal <= p + window && p <= ordinal + window);
@@ -292,11 +292,11 @@ static void order_is_bounded(uint32_t window) {
             ordinal++;
             sending[n_sending++] = work;
         } else if (n_sending) {
-            fm_stream_release(f.stream, sending[0]);
+            fm_server_stream_release(f.stream, sending[0]);
             memmove(sending, sending + 1, --n_sending * sizeof sending[0]);
         }
-        if (fm_stream_get_n_sent(f.stream) % 16 == 0)
-            (void)!fm_stream_grant(f.stream, 16, 16000, NULL);
+        if (fm_server_stream_get_n_sent(f.stream) % 16 == 0)
+            (void)!fm_server_stream_grant(f.stream, 16, 16000, NULL);
     }
     assert_int_equal(ordinal, 400);
     assert_true(window ? n_overtaken > 0 : n_overtaken == 0);
@@ -315,21 +315,21 @@ static void an_abandoned_stream_waits_for_its_jobs(void **state) {
     fixture f;
     fm_wire_open params = params_of(0);
     open_stream(&f, &params);
-    fm_job *one = fm_stream_next_job(f.stream), *two = fm_stream_next_job(f.stream);
-    fm_job *three = fm_stream_next_job(f.stream);
+    fm_job *one = fm_server_stream_next_job(f.stream), *two = fm_server_stream_next_job(f.stream);
+    fm_job *three = fm_server_stream_next_job(f.stream);
     finish(&f, one);
     finish(&f, two);
-    fm_work *work = fm_stream_pick(f.stream);
-    fm_stream_abandon(f.stream);
-    assert_null(fm_stream_get_owner(f.stream));
-    assert_null(fm_stream_next_job(f.stream));
-    assert_null(fm_stream_pick(f.stream));
-    assert_false(fm_stream_is_idle(f.stream));
+    fm_work *work = fm_server_stream_pick(f.stream);
+    fm_server_stream_abandon(f.stream);
+    assert_null(fm_server_stream_get_owner(f.stream));
+    assert_null(fm_server_stream_next_job(f.stream));
+    assert_null(fm_server_stream_pick(f.stream));
+    assert_false(fm_server_stream_is_idle(f.stream));
     finish(&f, three);
-    assert_false(fm_stream_is_idle(f.stream));
-    fm_stream_release(f.stream, work);
-    assert_true(fm_stream_is_idle(f.stream));
-    fm_stream_destroy(f.stream);
+    assert_false(fm_server_stream_is_idle(f.stream));
+    fm_server_stream_release(f.stream, work);
+    assert_true(fm_server_stream_is_idle(f.stream));
+    fm_server_stream_destroy(f.stream);
     assert_int_equal(f.budget.used_bytes, 0);
     fm_test_source_fini(&f.test);
 }

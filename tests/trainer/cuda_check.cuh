@@ -6,7 +6,7 @@
 #ifndef FM_TESTS_TRAINER_CUDA_CHECK_CUH
 #define FM_TESTS_TRAINER_CUDA_CHECK_CUH
 
-#include "trainer/backend/cuda/cuda.h"
+#include "trainer/backend/cuda/core/cuda.h"
 
 #include <functional>
 #include <vector>

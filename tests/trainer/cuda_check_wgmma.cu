@@ -3,7 +3,7 @@
  * entries of a table: the CPU's side of a case is a loop, the GPU's a kernel of one block. */
 #include "tests/trainer/cuda_check.cuh"
 
-#include "trainer/backend/cuda/wgmma.cuh"
+#include "trainer/backend/cuda/core/wgmma.cuh"
 
 #include <stdio.h>
 

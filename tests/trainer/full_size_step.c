@@ -1,4 +1,4 @@
-/* full_size_step.c: the preset initial_training, all its blocks and parameters, through one step on
+/* full_size_step.c: the preset af2-initial, all its blocks and parameters, through one step on
  * the CPU at a reduced crop.
  *
  *     full_size_step [N_RES N_CLUST N_EXTRA]
@@ -7,7 +7,7 @@
  * unless the count is the published model's, memory is what was planned, to the byte, and losses
  * and gradient are finite and every parameter that has a gradient has moved. Default: 16 residues,
  * 8 clusters, 16 extra rows, 2 cycles, 4 templates. */
-#include "trainer/config.h"
+#include "trainer/app/train_config.h"
 #include "trainer/step/step.h"
 
 #include <math.h>
@@ -195,7 +195,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: full_size_step [N_RES N_CLUST N_EXTRA]\n");
         return 2;
     }
-    fm_status status = fm_train_config_preset("initial_training", &config, &error);
+    fm_status status = fm_train_config_preset("af2-initial", &config, &error);
     config.model.n_res = argc > 1 ? atoi(argv[1]) : 16;
     config.model.n_seq = argc > 1 ? atoi(argv[2]) : 8;
     config.model.n_extra = argc > 1 ? atoi(argv[3]) : 16;

@@ -19,7 +19,7 @@
  * zero are rounding noise in the file and compared absolutely. */
 #include "tests/trainer/parity_structure.h"
 
-#include "trainer/device.h"
+#include "trainer/app/choose_device.h"
 #include "trainer/dist/groups.h"
 #include "trainer/dist/sum.h"
 #include "trainer/optim/optimizer.h"

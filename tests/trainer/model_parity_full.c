@@ -24,7 +24,7 @@
  * device are not there. */
 #include "tests/trainer/parity_full.h"
 
-#include "trainer/device.h"
+#include "trainer/app/choose_device.h"
 #include "trainer/dist/sum.h"
 
 #include <pthread.h>
@@ -483,7 +483,7 @@ static fm_status prepare(full *f, const fm_groups *groups, char paths[3][1024], 
     }
     f->in.prefix = "";
     f->in.n_cycle = 2;
-    f->in.config = fm_model_config_initial_training();
+    f->in.config = fm_model_config_af2_initial();
     f->in.config.n_block = f->arguments->n_block;
     f->in.config.dropout_msa = f->in.config.dropout_pair = 0;
     f->in.config.recompute = FM_RECOMPUTE_BLOCK;

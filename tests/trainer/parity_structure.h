@@ -9,7 +9,7 @@
 #include "trainer/dist/groups.h"
 #include "trainer/loss/losses.h"
 #include "trainer/ops/cast.h"
-#include "trainer/step/structure.h"
+#include "trainer/step/structure_truth.h"
 
 /* The file's arrays of fm_structure_list_truth's tensors, in its order: elements a residue that are
  * taken, from which on, of how many; 0: one value for all. */

@@ -1,8 +1,8 @@
 /* Presets and configuration files: every preset is whole, changes change what they name, mistakes
  * are refused with line. */
-#include "trainer/config.h"
+#include "trainer/app/train_config.h"
 #include "trainer/model/parameters.h"
-#include "trainer/presets.h"
+#include "trainer/app/presets.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,7 +31,7 @@ static void presets_are_whole(void **state) {
 static void initial_training_has_the_papers_sizes(void **state) {
     (void)state;
     fm_train_config config;
-    assert_int_equal(fm_train_config_preset("initial_training", &config, NULL), FM_OK);
+    assert_int_equal(fm_train_config_preset("af2-initial", &config, NULL), FM_OK);
     assert_int_equal(config.model.n_block, 48);
     assert_int_equal(config.model.c_m, 256);
     assert_int_equal(config.model.c_z, 128);
@@ -46,8 +46,8 @@ static void initial_training_has_the_papers_sizes(void **state) {
 static void finetuning_is_the_papers_second_stage(void **state) {
     (void)state;
     fm_train_config first, second;
-    assert_int_equal(fm_train_config_preset("initial_training", &first, NULL), FM_OK);
-    assert_int_equal(fm_train_config_preset("finetuning", &second, NULL), FM_OK);
+    assert_int_equal(fm_train_config_preset("af2-initial", &first, NULL), FM_OK);
+    assert_int_equal(fm_train_config_preset("af2-finetuning", &second, NULL), FM_OK);
     assert_int_equal(second.data.crop_size, 384);
     assert_int_equal(fm_model_config_rows(&second.model), 512);
     assert_int_equal(second.data.max_extra_msa, 5120);
@@ -87,7 +87,7 @@ static void what_is_shown_is_read_back(void **state) {
     (void)state;
     static char text[FM_TRAIN_CONFIG_TEXT_BYTES], again[FM_TRAIN_CONFIG_TEXT_BYTES];
     fm_train_config config, other;
-    assert_int_equal(fm_train_config_preset("finetuning", &config, NULL), FM_OK);
+    assert_int_equal(fm_train_config_preset("af2-finetuning", &config, NULL), FM_OK);
     assert_int_equal(fm_train_config_preset("tiny", &other, NULL), FM_OK);
     fm_train_config_format_all(&config, text);
     assert_non_null(strstr(text, "\nstructure_every = "));
@@ -103,7 +103,7 @@ static void the_whole_model_has_93_million_parameters(void **state) {
     fm_arena arena;
     fm_params params;
     static fm_model_weights weights;
-    assert_int_equal(fm_train_config_preset("initial_training", &config, NULL), FM_OK);
+    assert_int_equal(fm_train_config_preset("af2-initial", &config, NULL), FM_OK);
     assert_int_equal(fm_arena_init(&arena, (size_t)64 << 20, NULL), FM_OK);
     assert_int_equal(fm_params_init(&params, FM_MAX_PARAM, &arena, NULL), FM_OK);
     fm_model_add_parameters(&params, &arena, &config.model, &weights);
@@ -182,7 +182,7 @@ static void mistakes_are_refused_with_their_line(void **state) {
     fm_train_config config;
     fm_error error;
     assert_int_equal(fm_train_config_preset("huge", &config, &error), FM_ERR_USAGE);
-    assert_non_null(strstr(error.message, "initial_training, overfit, tiny"));
+    assert_non_null(strstr(error.message, "af2-initial, overfit, tiny"));
 }
 
 int main(void) {

@@ -41,7 +41,7 @@ static const char *in_folder(const char *name) {
 }
 
 static fm_model_config full_config(void) {
-    fm_model_config config = fm_model_config_initial_training();
+    fm_model_config config = fm_model_config_af2_initial();
     config.structure = (fm_structure_config){.n_iteration = 8,
                                              .n_head = 12,
                                              .c_head = 16,

@@ -1,7 +1,7 @@
 /* test_op_ipa.c: invariant point attention against differences and against the reference. */
 #include "tests/trainer/golden.h"
 
-#include "trainer/model/structure.h"
+#include "trainer/model/structure_module.h"
 
 enum { IN_S, IN_Z, IN_FRAMES, IN_MASK };
 

@@ -411,7 +411,7 @@ static void the_full_size_table_is_sound(void **state) {
     (void)state;
     op_bench bench;
     op_begin(&bench, FM_ELEMENT_F32);
-    fm_model_config config = fm_model_config_initial_training();
+    fm_model_config config = fm_model_config_af2_initial();
     config.n_block = 1;
     config.n_extra_block = 1;
     config.n_template_block = 1;

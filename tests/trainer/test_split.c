@@ -382,12 +382,12 @@ static void places_follow_from_the_rank(void **state) {
     (void)state;
     const fm_layout layout = {2, 2, 3};
     for (int32_t r = 0; r < fm_layout_ranks(&layout); r++) {
-        fm_place p = fm_layout_place(&layout, r);
+        fm_rank_place p = fm_layout_place(&layout, r);
         assert_int_equal((p.dp * layout.bp + p.bp) * layout.dap + p.dap, r);
         assert_int_equal(p.sample, r % 4);
         assert_true(p.dap_group < 6 && p.bp_group < 6 && p.dp_group < 4);
         for (int32_t q = 0; q < r; q++) { /* one rank for each place of a group */
-            fm_place other = fm_layout_place(&layout, q);
+            fm_rank_place other = fm_layout_place(&layout, q);
             assert_false(other.dap_group == p.dap_group && other.dap == p.dap);
             assert_false(other.bp_group == p.bp_group && other.bp == p.bp);
             assert_false(other.dp_group == p.dp_group && other.dp == p.dp);

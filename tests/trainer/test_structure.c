@@ -4,7 +4,7 @@
 
 #include "trainer/loss/losses.h"
 #include "trainer/loss/structure_losses.h"
-#include "trainer/model/structure.h"
+#include "trainer/model/structure_module.h"
 
 enum { N = 16 };
 

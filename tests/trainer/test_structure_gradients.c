@@ -3,7 +3,7 @@
 #include "tests/trainer/op_check.h"
 
 #include "trainer/loss/structure_losses.h"
-#include "trainer/model/structure.h"
+#include "trainer/model/structure_module.h"
 
 #include "proto/chem/residue.h"
 

@@ -3,7 +3,7 @@
 #include "tests/trainer/golden.h"
 
 #include "trainer/ops/template.h"
-#include "trainer/step/templates.h"
+#include "trainer/step/template_inputs.h"
 
 #include <assert.h>
 

@@ -20,10 +20,10 @@
 #include <stdint.h>
 
 /* What a draw is for. Values are part of "same seed, same bits": never renumbered. */
-typedef enum fm_purpose {
+typedef enum fm_draw_purpose {
     FM_PURPOSE_INIT = 1,    /* initial parameters; layer = the parameter's own number */
     FM_PURPOSE_DROPOUT = 2, /* dropout masks; layer = the op's number */
-} fm_purpose;
+} fm_draw_purpose;
 
 /* The clock: words in device memory. */
 enum { FM_CLOCK_STEP = 0, FM_CLOCK_SLOT = 1, FM_CLOCK_CYCLE = 2, FM_CLOCK_WORDS = 4 };
@@ -34,7 +34,7 @@ typedef struct fm_draw {
                               in the global batch (< 65536), recycling cycle (< 256), 0. NULL reads
                               as zeros */
     uint32_t layer;        /* which op or parameter of the model */
-    uint32_t purpose;      /* fm_purpose, < 256 */
+    uint32_t purpose;      /* fm_draw_purpose, < 256 */
 } fm_draw;
 
 /* The block of words that element `index` (< 2^34) takes its word from: elements index - index % 4

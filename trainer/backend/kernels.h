@@ -416,23 +416,23 @@ typedef struct fm_take {
     fm_step_state *step;
 } fm_take;
 
-enum { FM_RECORD_TERMS = 12 };
+enum { FM_STEP_RECORD_TERMS = 12 };
 
 /* What a sample gave, for the host to read when the work has passed. */
-typedef struct fm_record {
-    double term[FM_RECORD_TERMS];
+typedef struct fm_step_record {
+    double term[FM_STEP_RECORD_TERMS];
     double norm_squared;
     uint64_t done_ns; /* the device's clock when this was written (fm_device.stamp) */
     uint32_t nonfinite, reserved;
-} fm_record;
+} fm_step_record;
 
 /* record[*n_made % n_record] = the terms and the step's scalars; *n_made is then raised. */
 typedef struct fm_report {
     int32_t n_term, n_record;
-    const void *term[FM_RECORD_TERMS]; /* acc [1] each */
+    const void *term[FM_STEP_RECORD_TERMS]; /* acc [1] each */
     const fm_step_state *step;
-    uint64_t *n_made;  /* device memory */
-    fm_record *record; /* host memory that the device writes to (fm_device.host_alloc) */
+    uint64_t *n_made;       /* device memory */
+    fm_step_record *record; /* host memory that the device writes to (fm_device.host_alloc) */
 } fm_report;
 
 /* ---- initial parameters ---------------------------------------------------------------------- */

@@ -24,18 +24,18 @@ fm_status fm_layout_check(const fm_layout *layout, fm_error *reterr) {
     return FM_OK;
 }
 
-fm_place fm_layout_place(const fm_layout *layout, int32_t rank) {
+fm_rank_place fm_layout_place(const fm_layout *layout, int32_t rank) {
     assert(rank >= 0 && rank < fm_layout_ranks(layout));
     int32_t dap = rank % layout->dap, bp = rank / layout->dap % layout->bp;
     int32_t sample = rank % (layout->dap * layout->bp), dp = rank / (layout->dap * layout->bp);
-    return (fm_place){.rank = rank,
-                      .dap = dap,
-                      .bp = bp,
-                      .dp = dp,
-                      .sample = sample,
-                      .dap_group = rank / layout->dap,
-                      .bp_group = dp * layout->dap + dap,
-                      .dp_group = sample};
+    return (fm_rank_place){.rank = rank,
+                           .dap = dap,
+                           .bp = bp,
+                           .dp = dp,
+                           .sample = sample,
+                           .dap_group = rank / layout->dap,
+                           .bp_group = dp * layout->dap + dap,
+                           .dp_group = sample};
 }
 
 struct fm_local_groups {
@@ -86,7 +86,7 @@ fm_status fm_local_groups_create(const fm_layout *layout, const fm_kernels *kern
         return status;
     }
     for (int32_t r = 0; r < ranks; r++) {
-        fm_place place = fm_layout_place(layout, r);
+        fm_rank_place place = fm_layout_place(layout, r);
         all->rank[r] = (fm_groups){.layout = *layout,
                                    .place = place,
                                    .dap = rank_of(all->dap[place.dap_group], place.dap),

@@ -21,11 +21,11 @@ typedef struct fm_layout {
 } fm_layout;
 
 /* A rank's places: in the groups that it is in, and which of the groups of each kind that is. */
-typedef struct fm_place {
+typedef struct fm_rank_place {
     int32_t rank, dap, bp, dp;             /* dp also numbers the rank's sample group */
     int32_t sample;                        /* its rank among the ranks of its sample */
     int32_t dap_group, bp_group, dp_group; /* numbers of its groups, from 0 */
-} fm_place;
+} fm_rank_place;
 
 static inline int32_t fm_layout_ranks(const fm_layout *layout) {
     return layout->dap * layout->bp * layout->dp;
@@ -34,13 +34,13 @@ static inline int32_t fm_layout_ranks(const fm_layout *layout) {
 /* FM_ERR_USAGE naming the size that is not possible. */
 FM_MUST_USE fm_status fm_layout_check(const fm_layout *layout, fm_error *reterr);
 
-fm_place fm_layout_place(const fm_layout *layout, int32_t rank);
+fm_rank_place fm_layout_place(const fm_layout *layout, int32_t rank);
 
 /* What a rank's model and optimiser talk through. NULL where the group is of one rank. */
 typedef struct fm_groups fm_groups;
 struct fm_groups {
     fm_layout layout;
-    fm_place place;
+    fm_rank_place place;
     fm_comm *dap, *bp, *sample, *dp;
 };
 

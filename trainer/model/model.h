@@ -9,7 +9,7 @@
 #define FM_TRAINER_MODEL_H
 
 #include "trainer/model/evoformer.h"
-#include "trainer/model/structure.h"
+#include "trainer/model/structure_module.h"
 
 /* Positions in the state of what a cycle reads; N_seq and N_res are the recorded sizes. */
 typedef struct fm_model_inputs {

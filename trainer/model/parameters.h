@@ -14,7 +14,7 @@
 #ifndef FM_TRAINER_PARAMETERS_H
 #define FM_TRAINER_PARAMETERS_H
 
-#include "trainer/model/config.h"
+#include "trainer/model/model_config.h"
 #include "trainer/ops/attention.h"
 #include "trainer/ops/embed.h"
 #include "trainer/ops/ipa.h"
@@ -22,7 +22,7 @@
 #include "trainer/ops/linear.h"
 #include "trainer/ops/outer_product_mean.h"
 #include "trainer/ops/plddt.h"
-#include "trainer/ops/structure.h"
+#include "trainer/ops/structure_layers.h"
 #include "trainer/ops/template.h"
 #include "trainer/ops/transition.h"
 #include "trainer/ops/triangle_multiplication.h"

@@ -1,5 +1,5 @@
 /* parameters_structure.c: the structure module's and its heads' rows, see structure.h. */
-#include "trainer/model/structure.h"
+#include "trainer/model/structure_module.h"
 
 #include "proto/chem/residue.h"
 

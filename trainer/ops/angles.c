@@ -1,5 +1,5 @@
 /* angles.c: the torsion angles' residual network (A20:11-14), see structure.h. */
-#include "trainer/ops/structure.h"
+#include "trainer/ops/structure_layers.h"
 
 #include "trainer/ops/call_structure.h"
 

@@ -20,10 +20,10 @@
 #include "trainer/loss/losses.h"
 #include "trainer/model/model.h"
 #include "trainer/optim/optimizer.h"
-#include "trainer/step/features.h"
+#include "trainer/step/step_features.h"
 #include "trainer/step/pass.h"
 #include "trainer/step/ring.h"
-#include "trainer/step/structure.h"
+#include "trainer/step/structure_truth.h"
 
 typedef struct fm_trainer_options {
     fm_model_config model;
@@ -83,8 +83,8 @@ struct fm_trainer {
     fm_stream *stream;
     fm_ring ring;
     fm_pass cycle_pass, last_pass;
-    fm_record *record; /* [FM_MOST_QUEUED] in page-locked memory, written by the device */
-    uint64_t *n_made;  /* device memory: records so far */
+    fm_step_record *record; /* [FM_MOST_QUEUED] in page-locked memory, written by the device */
+    uint64_t *n_made;       /* device memory: records so far */
     fm_flight flight[FM_MOST_QUEUED];
     uint64_t n_queued, n_collected;
     uint64_t *stamp; /* device memory [FM_STAMPS], then one of each tape; NULL: no stamps */

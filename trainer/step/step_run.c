@@ -95,7 +95,7 @@ fm_status fm_trainer_collect(fm_trainer *t, fm_sample_result *ret_result, fm_err
     assert(fm_trainer_n_queued(t) > 0);
     const fm_flight *flight = flight_of(t, t->n_collected);
     t->params.kernels->device->event_wait(flight->done);
-    const fm_record *record = &t->record[t->n_collected % FM_MOST_QUEUED];
+    const fm_step_record *record = &t->record[t->n_collected % FM_MOST_QUEUED];
     if (record->nonfinite) {
         return stop(t, flight, reterr);
     }

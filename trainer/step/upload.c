@@ -3,7 +3,7 @@
  * sample into the packet and padded by the device. */
 #include "trainer/step/upload.h"
 
-#include "trainer/step/templates.h"
+#include "trainer/step/template_inputs.h"
 
 #include <assert.h>
 #include <math.h>

@@ -20,7 +20,12 @@
  *     STATE      from the first step to the last: the batch, recycled tensors, losses
  *     SAVED      written by a forward, read by a backward: low end of the step arena
  *     TRANSIENT  within a pass: outputs, gradients of activations, workspace: high end */
-typedef enum fm_pool { FM_POOL_STATE, FM_POOL_SAVED, FM_POOL_TRANSIENT, FM_N_POOL } fm_pool;
+typedef enum fm_tensor_pool {
+    FM_POOL_STATE,
+    FM_POOL_SAVED,
+    FM_POOL_TRANSIENT,
+    FM_N_POOL
+} fm_tensor_pool;
 
 enum { FM_TENSOR_RANK = 5, FM_TENSOR_NONE = -1 };
 
@@ -42,10 +47,10 @@ typedef struct fm_tensor {
     int64_t valid[FM_TENSOR_RANK];  /* global extents without padding, <= shape */
     int8_t shard_axis;              /* -1 = whole on every rank */
     int32_t shard_rank, shard_count;
-    int32_t buffer;  /* in the tape's table of buffers */
-    int64_t offset;  /* bytes from the buffer's start */
-    fm_pool pool;    /* of the buffer */
-    int32_t version; /* +1 by every in-place update recorded on the tape */
+    int32_t buffer;      /* in the tape's table of buffers */
+    int64_t offset;      /* bytes from the buffer's start */
+    fm_tensor_pool pool; /* of the buffer */
+    int32_t version;     /* +1 by every in-place update recorded on the tape */
     bool needs_gradient;
     bool wants_gradient;    /* the caller reads the gradient after backward */
     fm_tensor_ref gradient; /* FM_TENSOR_NONE until a backward writes one */

@@ -28,7 +28,7 @@ typedef float real;
 #include "trainer/backend/cpu/body/embed.h"
 #include "trainer/backend/cpu/body/rigid.h"
 #include "trainer/backend/cpu/body/ipa.h"
-#include "trainer/backend/cpu/body/structure.h"
+#include "trainer/backend/cpu/body/frames.h"
 #include "trainer/backend/cpu/body/loss.h"
 #include "trainer/backend/cpu/body/fape.h"
 #include "trainer/backend/cpu/body/structure_loss.h"

@@ -1,0 +1,127 @@
+/* build_known.c: what a cache has already: its generation, and sealed shards that none names. See
+ * build_state.h. */
+#include "cache/build/build_state.h"
+
+#include "proto/base/bytes.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static bool shard_is_there(const char *cache, const fm_shard_info *shard) {
+    char path[PATH_MAX];
+    struct stat info;
+    return fm_shard_path(cache, &shard->hash, path, sizeof path) && stat(path, &info) == 0 &&
+           (uint64_t)info.st_size == shard->bytes;
+}
+
+static fm_status add_shard(fm_build_state *state, const fm_shard_info *shard, fm_error *reterr) {
+    if (!fm_build_grow((void **)&state->shard, state->n_shard, &state->max_shard, sizeof *shard)) {
+        return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a list of shards");
+    }
+    state->shard[state->n_shard++] = *shard;
+    return FM_OK;
+}
+
+/* Shards that are gone take their blobs with them: those parts are made again. */
+static fm_status take_generation(fm_build_state *state, const fm_generation *base,
+                                 fm_error *reterr) {
+    fm_status status = FM_OK;
+    for (uint32_t i = 0; i < base->n_shard && !status; i++) {
+        status = add_shard(state, &base->shard[i], reterr);
+    }
+    for (uint32_t i = 0; i < base->n_blob && !status; i++) {
+        if (shard_is_there(state->options->cache, &base->shard[base->blob[i].shard])) {
+            fm_build_add_blob(state, &base->blob[i]);
+        }
+    }
+    for (uint32_t i = 0; i < base->n_note && !status; i++) {
+        fm_build_add_note(state, &base->note[i].key, base->note[i].value, false);
+    }
+    return status;
+}
+
+static fm_status take_blob(void *context, const fm_sha256 *hash, uint64_t offset, fm_bytes packed,
+                           fm_error *reterr) {
+    fm_build_state *state = context;
+    fm_reader reader = fm_reader_of(packed.data, packed.size); /* checked when it was sealed */
+    (void)fm_read_u32(&reader);
+    (void)fm_read_u16(&reader);
+    fm_blob_entry entry = {.hash = *hash,
+                           .offset = offset,
+                           .stored_bytes = (uint32_t)packed.size,
+                           .shard = state->n_shard};
+    entry.kind = fm_read_u16(&reader);
+    entry.decoded_bytes = (uint32_t)fm_read_u64(&reader);
+    if (reader.failed) return fm_fail(reterr, FM_ERR_CORRUPT, "a blob without a header");
+    fm_build_add_blob(state, &entry);
+    return FM_OK;
+}
+
+static fm_status take_note(void *context, const fm_sha256 *key, fm_bytes value, fm_error *reterr) {
+    (void)reterr;
+    fm_build_add_note(context, key, value, false);
+    return FM_OK;
+}
+
+static bool is_known_shard(const fm_build_state *state, const fm_sha256 *hash) {
+    for (uint32_t i = 0; i < state->n_shard; i++) {
+        if (memcmp(&state->shard[i].hash, hash, sizeof *hash) == 0) return true;
+    }
+    return false;
+}
+
+fm_status fm_build_take_shard(fm_build_state *state, const fm_sha256 *hash, fm_error *reterr) {
+    char path[PATH_MAX];
+    fm_shard_info info;
+    const fm_shard_visitor visitor = {state, take_blob, take_note};
+    if (!fm_shard_path(state->options->cache, hash, path, sizeof path)) {
+        return fm_fail(reterr, FM_ERR_LIMIT, "the cache's path is too long");
+    }
+    fm_status status = fm_shard_walk(path, hash, &visitor, &info, reterr);
+    return status ? status : add_shard(state, &info, reterr);
+}
+
+/* Sealed shards that no generation names: a killed build's. A damaged one is left alone. */
+static fm_status take_other_shards(fm_build_state *state, fm_error *reterr) {
+    char path[PATH_MAX];
+    struct dirent **entries;
+    fm_status status = fm_build_path(state->options->cache, "shards", path, reterr);
+    if (status) return status;
+    int n = scandir(path, &entries, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        fm_sha256 hash;
+        fm_shard_info info;
+        const fm_shard_visitor visitor = {state, take_blob, take_note};
+        const char *name = entries[i]->d_name;
+        if (!status && strlen(name) == FM_SHA256_HEX - 1 + strlen(".lmdb") &&
+            fm_sha256_parse(name, FM_SHA256_HEX - 1, &hash) == FM_OK &&
+            !is_known_shard(state, &hash) &&
+            fm_shard_path(state->options->cache, &hash, path, sizeof path) &&
+            fm_shard_walk(path, &hash, &visitor, &info, NULL) == FM_OK) {
+            status = add_shard(state, &info, reterr);
+        }
+        free(entries[i]);
+    }
+    if (n >= 0) free(entries);
+    return status;
+}
+
+fm_status fm_build_take_known(fm_build_state *state, fm_arena *arena, fm_generation *ret_base,
+                              fm_error *reterr) {
+    fm_generation base = {0};
+    fm_status status =
+        fm_generation_read(state->options->cache, FM_GENERATION_ALL, arena, &base, reterr);
+    if (status == FM_ERR_NOT_FOUND) status = FM_OK;
+    if (status) return status;
+    status = take_generation(state, &base, reterr);
+    state->n_base_shard = state->n_shard;
+    if (!status) status = take_other_shards(state, reterr);
+    if (!status && state->failed) {
+        *reterr = state->error;
+        status = state->failed;
+    }
+    if (!status) *ret_base = base;
+    return status;
+}

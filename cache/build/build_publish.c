@@ -1,0 +1,266 @@
+/* build_publish.c: results of a build become a generation. See build_state.h and
+ * docs/formats/store.md. */
+#include "cache/build/build_state.h"
+
+#include "cache/snapshot/snapshot.h"
+#include "cache/snapshot/snapshot_encode.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEQUENCE_HEADER_BYTES = 64 };
+
+/* The highest number of a manifest in the folder: where CURRENT was removed or lost, generations
+ * that are there are left as they are. */
+static uint64_t highest_generation(const char *cache) {
+    char path[PATH_MAX];
+    uint64_t highest = 0;
+    if (fm_build_path(cache, "generations", path, NULL)) return 0;
+    DIR *dir = opendir(path);
+    for (struct dirent *entry = dir ? readdir(dir) : NULL; entry; entry = readdir(dir)) {
+        char *end;
+        unsigned long long number = strtoull(entry->d_name, &end, 10);
+        if (strcmp(end, ".manifest") == 0 && number > highest) highest = number;
+    }
+    if (dir) closedir(dir);
+    return highest;
+}
+
+static int compare_results(const void *a, const void *b) {
+    return strcmp(((const fm_build_result *)a)->name, ((const fm_build_result *)b)->name);
+}
+
+/* Blobs, notes and shards all begin with the hash they are sorted by; so does a bare hash. */
+static int compare_hashes(const void *a, const void *b) {
+    return memcmp(a, b, sizeof(fm_sha256));
+}
+
+_Static_assert(offsetof(fm_blob_entry, hash) == 0 && offsetof(fm_note_entry, key) == 0 &&
+                   offsetof(fm_shard_info, hash) == 0,
+               "sorted by the hash in front");
+
+/* The blobs that the results name, sorted by hash, and the shards they lie in. */
+static fm_status gather_blobs(const fm_build_state *state, fm_arena *arena,
+                              fm_generation *generation, fm_error *reterr) {
+    uint8_t *used = fm_arena_calloc(arena, state->n_blob, 1);
+    fm_blob_entry *blob = fm_arena_alloc_array(arena, state->n_blob, sizeof *blob);
+    uint32_t *place = fm_arena_alloc_array(arena, state->n_shard, sizeof *place);
+    fm_shard_info *shard = fm_arena_calloc(arena, state->n_shard, sizeof *shard);
+    if (!used || !blob || !place || !shard) return fm_arena_full(arena, reterr);
+    for (uint32_t i = 0; i < state->n_result; i++) {
+        for (int k = 0; k < FM_N_PART && !state->result[i].reason; k++) {
+            if (!state->result[i].has[k]) continue;
+            uint32_t *at = fm_hash_map_find(&state->blob_of, &state->result[i].part[k]);
+            assert(at);
+            used[*at] = 1;
+        }
+        for (uint32_t k = 0; k < state->result[i].n_named && !state->result[i].reason; k++) {
+            uint32_t *at = fm_hash_map_find(&state->blob_of, &state->result[i].named[k]);
+            assert(at);
+            used[*at] = 1;
+        }
+    }
+    uint32_t n_blob = 0, n_shard = 0;
+    for (uint32_t i = 0; i < state->n_blob; i++) {
+        if (!used[i]) continue;
+        assert(state->blob[i].shard < state->n_shard);
+        blob[n_blob++] = state->blob[i];
+    }
+    for (uint32_t i = 0; i < state->n_shard; i++)
+        place[i] = FM_NO_PART;
+    for (uint32_t i = 0; i < n_blob; i++) {
+        if (place[blob[i].shard] == FM_NO_PART) shard[n_shard++] = state->shard[blob[i].shard];
+        place[blob[i].shard] = 0;
+    }
+    if (n_shard) qsort(shard, n_shard, sizeof *shard, compare_hashes);
+    for (uint32_t i = 0; i < n_shard; i++) {
+        for (uint32_t j = 0; j < state->n_shard; j++) {
+            if (!memcmp(&state->shard[j].hash, &shard[i].hash, sizeof(fm_sha256))) place[j] = i;
+        }
+        shard[i].n_note = 0;
+    }
+    for (uint32_t i = 0; i < n_blob; i++)
+        blob[i].shard = place[blob[i].shard];
+    if (n_blob) qsort(blob, n_blob, sizeof *blob, compare_hashes);
+    generation->blob = blob;
+    generation->n_blob = n_blob;
+    generation->shard = shard;
+    generation->n_shard = n_shard;
+    return FM_OK;
+}
+
+static uint32_t position_of(const fm_generation *generation, const fm_sha256 *hash) {
+    const fm_blob_entry *found = bsearch(hash, generation->blob, generation->n_blob,
+                                         sizeof *generation->blob, compare_hashes);
+    assert(found);
+    return (uint32_t)(found - generation->blob);
+}
+
+/* Chains in the order of names; results are sorted. */
+static fm_status gather_chains(const fm_build_state *state, fm_arena *arena,
+                               fm_generation *generation, uint32_t **ret_weight, fm_error *reterr) {
+    uint32_t n = 0;
+    uint64_t name_bytes = 0;
+    for (uint32_t i = 0; i < state->n_result; i++) {
+        if (state->result[i].reason) continue;
+        n++;
+        name_bytes += strlen(state->result[i].name) + 1;
+    }
+    fm_chain_entry *chain = fm_arena_alloc_array(arena, n, sizeof *chain);
+    char *names = fm_arena_alloc(arena, name_bytes);
+    uint32_t *weight = fm_arena_alloc_array(arena, n, sizeof *weight);
+    if (!chain || !names || !weight) return fm_arena_full(arena, reterr);
+    n = 0;
+    name_bytes = 0;
+    for (uint32_t i = 0; i < state->n_result; i++) {
+        const fm_build_result *result = &state->result[i];
+        if (result->reason) continue;
+        chain[n].name_at = name_bytes;
+        size_t length = strlen(result->name) + 1;
+        memcpy(names + name_bytes, result->name, length);
+        name_bytes += length;
+        for (int k = 0; k < FM_N_PART; k++) {
+            chain[n].part[k] =
+                result->has[k] ? position_of(generation, &result->part[k]) : FM_NO_PART;
+        }
+        const fm_blob_entry *sequence = &generation->blob[chain[n].part[FM_PART_SEQUENCE - 1]];
+        weight[n++] = fm_snapshot_weight(sequence->decoded_bytes - SEQUENCE_HEADER_BYTES);
+    }
+    generation->chain = chain;
+    generation->n_chain = n;
+    generation->names = names;
+    generation->name_bytes = name_bytes;
+    *ret_weight = weight;
+    return FM_OK;
+}
+
+/* What a list of the dataset knows and the chain's parts do not. */
+static void add_listed(const fm_listed *listed, fm_chain_facts *facts) {
+    facts->cluster_size = listed->cluster_size;
+    if (!facts->release_date[0] && listed->release_date[0]) {
+        memcpy(facts->release_date, listed->release_date, sizeof facts->release_date);
+        facts->flags |= FM_FACTS_LISTED;
+    }
+    if (facts->resolution <= 0.0f && listed->resolution > 0.0f) {
+        facts->resolution = listed->resolution;
+        facts->flags |= FM_FACTS_LISTED;
+    }
+}
+
+/* The facts of chains, from the notes that were made with their structures. A row without a note
+ * stays empty. */
+static fm_status gather_facts(fm_build_state *state, fm_arena *arena, fm_generation *generation,
+                              fm_error *reterr) {
+    fm_chain_facts *facts = fm_arena_calloc(arena, generation->n_chain, sizeof *facts);
+    if (!facts) return fm_arena_full(arena, reterr);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < state->n_result; i++) {
+        const fm_build_result *result = &state->result[i];
+        if (result->reason) continue;
+        fm_chain_facts *row = &facts[n++];
+        if (!result->has[FM_PART_STRUCTURE - 1]) continue;
+        fm_sha256 key =
+            fm_facts_key(&result->part[FM_PART_SEQUENCE - 1], &result->part[FM_PART_STRUCTURE - 1]);
+        uint32_t *at = fm_hash_map_find(&state->note_of, &key);
+        if (!at) continue;
+        fm_build_note *note = &state->note[*at];
+        const fm_bytes value = {note->value, note->value_bytes};
+        if (fm_facts_decode_row(value, row, NULL)) continue;
+        note->used = true;
+        if (result->has_listed) add_listed(&result->listed, row);
+    }
+    generation->facts = facts;
+    return FM_OK;
+}
+
+static fm_status gather_lists(const fm_build_state *state, fm_arena *arena,
+                              fm_generation *generation, fm_error *reterr) {
+    fm_note_entry *note = fm_arena_alloc_array(arena, state->n_note, sizeof *note);
+    fm_refusal *refused = fm_arena_alloc_array(arena, state->n_result, sizeof *refused);
+    if (!note || !refused) return fm_arena_full(arena, reterr);
+    uint32_t n_note = 0, n_refused = 0;
+    for (uint32_t i = 0; i < state->n_note; i++) {
+        const fm_build_note *from = &state->note[i];
+        if (from->used) {
+            note[n_note++] = (fm_note_entry){from->key, {from->value, from->value_bytes}};
+        }
+    }
+    if (n_note) qsort(note, n_note, sizeof *note, compare_hashes);
+    for (uint32_t i = 0; i < state->n_result; i++) {
+        const fm_build_result *result = &state->result[i];
+        if (result->reason) refused[n_refused++] = (fm_refusal){result->name, result->reason};
+    }
+    generation->note = note;
+    generation->n_note = n_note;
+    generation->refused = refused;
+    generation->n_refused = n_refused;
+    return FM_OK;
+}
+
+void fm_build_sort_results(fm_build_state *state) {
+    uint32_t kept = 0;
+    if (state->n_result) {
+        qsort(state->result, state->n_result, sizeof *state->result, compare_results);
+    }
+    for (uint32_t i = 0; i < state->n_result; i++) {
+        if (kept && strcmp(state->result[i].name, state->result[kept - 1].name) == 0) {
+            free(state->result[i].name);
+            free(state->result[i].reason);
+            free(state->result[i].named);
+        } else {
+            state->result[kept++] = state->result[i];
+        }
+    }
+    state->n_result = kept;
+}
+
+static bool is_same(const fm_generation *a, const fm_generation *b) {
+    if (memcmp(&a->content, &b->content, sizeof a->content) != 0 || a->n_shard != b->n_shard ||
+        memcmp(&a->notes_hash, &b->notes_hash, sizeof a->notes_hash) != 0 ||
+        memcmp(&a->refused_hash, &b->refused_hash, sizeof a->refused_hash) != 0) {
+        return false;
+    }
+    if (a->has_facts != b->has_facts ||
+        (a->has_facts && memcmp(&a->facts_hash, &b->facts_hash, sizeof a->facts_hash) != 0)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < a->n_shard; i++) {
+        if (memcmp(&a->shard[i].hash, &b->shard[i].hash, sizeof(fm_sha256)) != 0) return false;
+    }
+    return true;
+}
+
+fm_status fm_build_publish(fm_build_state *state, const fm_generation *base, fm_arena *arena,
+                           fm_generation *ret_generation, bool *ret_published, fm_error *reterr) {
+    uint64_t before = base->number ? base->number : highest_generation(state->options->cache);
+    fm_generation generation = {.number = before + 1};
+    uint32_t *weight;
+    fm_build_sort_results(state);
+    fm_status status = gather_blobs(state, arena, &generation, reterr);
+    if (!status) status = gather_chains(state, arena, &generation, &weight, reterr);
+    if (!status) status = gather_facts(state, arena, &generation, reterr);
+    if (!status) status = gather_lists(state, arena, &generation, reterr);
+    if (status) return status;
+    *ret_generation = generation;
+    *ret_published = false;
+    if (generation.n_chain == 0) {
+        return fm_fail(reterr, FM_ERR_DATA, "not one chain could be made; nothing is published");
+    }
+    status = fm_generation_hash_lists(&generation, arena, reterr);
+    if (!status && base->number && is_same(&generation, base)) {
+        generation.number = base->number;
+        *ret_generation = generation;
+        return FM_OK;
+    }
+    fm_bytes snapshot;
+    if (!status) status = fm_snapshot_encode_all(&generation, weight, arena, &snapshot, reterr);
+    if (!status) {
+        status = fm_generation_publish(state->options->cache, &generation, snapshot, arena, reterr);
+    }
+    if (status) return status;
+    *ret_generation = generation;
+    *ret_published = true;
+    return FM_OK;
+}

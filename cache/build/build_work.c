@@ -1,0 +1,598 @@
+/* build_work.c: a worker of a build: one structure at a time, with all its chains. See build.h. */
+#include "cache/build/build_hits.h"
+
+#include "cache/store/blob.h"
+#include "proto/limits.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_ALIGNMENT_MAX = 256 }; /* alignment files of one chain, and template search files */
+
+typedef struct worker {
+    fm_build_state *state;
+    fm_arena structure_arena; /* text and parsed structure; kept for all chains of a structure */
+    fm_arena chain_arena;     /* everything of one chain */
+    fm_build_reader reader;   /* of template structures */
+    const fm_source_structure *source;
+    fm_build_task task;
+    fm_bytes text; /* of the structure file */
+    fm_sha256 text_hash;
+    fm_features_options features; /* those of the build, for structures of this dataset */
+    bool parsed;                  /* file is valid, or parse_error is */
+    fm_status parse_status;
+    fm_error parse_error;
+    fm_structure_file file;
+} worker;
+
+/* One chain on its way. */
+typedef struct chain_job {
+    const char *name, *author_id;
+    const fm_source_chain *chain; /* where its alignments lie */
+    fm_build_result result;
+    bool have_parts; /* sequence and structure below are valid */
+    fm_part_sequence sequence;
+    fm_part_structure structure;
+} chain_job;
+
+/* -- keys */
+
+enum { KEY_COMPAT = 1, KEY_PREDICTED = 2, KEY_PDB = 4 }; /* options that change a part */
+
+static fm_sha256_state *begin_key(const worker *work, const char *stage, uint32_t version,
+                                  uint8_t flags) {
+    static const char title[] = "foldmill key 1\n";
+    if (work->features.compat_openfold) flags |= KEY_COMPAT;
+    uint8_t fixed[5] = {(uint8_t)version, (uint8_t)(version >> 8), (uint8_t)(version >> 16),
+                        (uint8_t)(version >> 24), flags};
+    fm_sha256_state *key = fm_sha256_create();
+    fm_sha256_update(key, title, sizeof title - 1);
+    fm_sha256_update(key, stage, strlen(stage) + 1);
+    fm_sha256_update(key, fixed, sizeof fixed);
+    return key;
+}
+
+static fm_sha256 end_key(fm_sha256_state *key) {
+    fm_sha256 hash = fm_sha256_digest(key);
+    fm_sha256_destroy(key);
+    return hash;
+}
+
+/* What is made of a structure's text depends on how it is read. */
+static uint8_t reading_flags(const worker *work) {
+    if (work->source->is_pdb) return KEY_PDB; /* always predicted */
+    return work->features.is_predicted ? KEY_PREDICTED : 0;
+}
+
+static fm_sha256 structure_key(const worker *work, const char *author_id) {
+    fm_sha256_state *key = begin_key(work, "structure", FM_STAGE_STRUCTURE, reading_flags(work));
+    if (!author_id) author_id = ""; /* no chain is called that */
+    fm_sha256_update(key, work->text_hash.bytes, sizeof work->text_hash.bytes);
+    fm_sha256_update(key, author_id, strlen(author_id) + 1);
+    return end_key(key);
+}
+
+static fm_sha256 chains_key(const worker *work) {
+    fm_sha256_state *key = begin_key(work, "chains", FM_STAGE_STRUCTURE, reading_flags(work));
+    fm_sha256_update(key, work->text_hash.bytes, sizeof work->text_hash.bytes);
+    return end_key(key);
+}
+
+static fm_sha256 msa_key(const worker *work, const fm_sha256 *sequence, const fm_msa_input *inputs,
+                         size_t n_input) {
+    fm_sha256_state *key = begin_key(work, "msa", FM_STAGE_MSA, 0);
+    fm_sha256_update(key, sequence->bytes, sizeof sequence->bytes);
+    for (size_t i = 0; i < n_input; i++) {
+        fm_sha256 hash = fm_sha256_of(inputs[i].content.data, inputs[i].content.size);
+        fm_sha256_update(key, inputs[i].name, strlen(inputs[i].name) + 1);
+        fm_sha256_update(key, hash.bytes, sizeof hash.bytes);
+    }
+    return end_key(key);
+}
+
+/* -- structure and sequence */
+
+static void count_input(worker *work, uint64_t bytes) {
+    pthread_mutex_lock(&work->state->lock);
+    work->state->progress.input_bytes += bytes;
+    pthread_mutex_unlock(&work->state->lock);
+}
+
+/* Parses the structure file, once. */
+static fm_status ensure_parsed(worker *work, fm_error *reterr) {
+    if (!work->parsed) {
+        work->parsed = true;
+        work->parse_status =
+            fm_structure_file_parse(work->text, work->source->is_pdb, &work->features,
+                                    &work->structure_arena, &work->file, &work->parse_error);
+        if (work->parse_status) fm_error_in(&work->parse_error, work->source->path);
+    }
+    if (work->parse_status) *reterr = work->parse_error;
+    return work->parse_status;
+}
+
+static fm_status ensure_parts(worker *work, chain_job *job, fm_error *reterr) {
+    if (job->have_parts) return FM_OK;
+    fm_status status = ensure_parsed(work, reterr);
+    if (status) return status;
+    status =
+        fm_structure_file_features(&work->file, job->author_id, &work->features, &work->chain_arena,
+                                   &job->sequence, &job->structure, reterr);
+    if (status) fm_error_in(reterr, work->source->path);
+    job->have_parts = status == FM_OK;
+    return status;
+}
+
+/* Gives an encoded part to the writer unless the cache has it. */
+static fm_status keep_part(worker *work, chain_job *job, fm_part_kind kind, fm_bytes bytes,
+                           fm_error *reterr) {
+    fm_sha256 hash = fm_sha256_of(bytes.data, bytes.size);
+    job->result.part[kind - 1] = hash;
+    job->result.has[kind - 1] = true;
+    job->result.reused = false;
+    if (fm_build_knows_blob(work->state, &hash)) return FM_OK;
+    fm_bytes packed;
+    fm_status status = fm_blob_pack(bytes, kind, &work->chain_arena, &packed, reterr);
+    /* Claimed last: another worker may have brought the same part meanwhile. */
+    if (!status && !fm_build_claim_blob(work->state, &hash, kind, bytes.size)) {
+        fm_build_push(work->state, false, &hash, packed);
+    }
+    return status;
+}
+
+static fm_status make_structure(worker *work, chain_job *job, fm_error *reterr) {
+    fm_bytes sequence, structure;
+    fm_arena *arena = &work->chain_arena;
+    fm_status status = ensure_parts(work, job, reterr);
+    if (!status) status = fm_part_sequence_encode(&job->sequence, arena, &sequence, reterr);
+    if (!status) status = fm_part_structure_encode(&job->structure, arena, &structure, reterr);
+    if (!status) status = keep_part(work, job, FM_PART_SEQUENCE, sequence, reterr);
+    if (!status) status = keep_part(work, job, FM_PART_STRUCTURE, structure, reterr);
+    if (status) fm_error_in(reterr, work->source->path);
+    return status;
+}
+
+static void keep_key(fm_build_result *result, fm_part_kind kind, const fm_sha256 *key) {
+    result->key[kind - 1] = *key;
+    result->has_key[kind - 1] = true;
+}
+
+static fm_status do_structure(worker *work, chain_job *job, fm_error *reterr) {
+    fm_sha256 key = structure_key(work, job->author_id);
+    fm_sha256 value[2];
+    fm_build_result *result = &job->result;
+    keep_key(result, FM_PART_STRUCTURE, &key);
+    if (fm_build_use_note(work->state, &key, value[0].bytes, sizeof value)) {
+        result->part[FM_PART_SEQUENCE - 1] = value[0];
+        result->part[FM_PART_STRUCTURE - 1] = value[1];
+        result->has[FM_PART_SEQUENCE - 1] = result->has[FM_PART_STRUCTURE - 1] = true;
+        return FM_OK;
+    }
+    fm_status status = make_structure(work, job, reterr);
+    if (status) return status;
+    value[0] = result->part[FM_PART_SEQUENCE - 1];
+    value[1] = result->part[FM_PART_STRUCTURE - 1];
+    fm_build_make_note(work->state, &key, (fm_bytes){value[0].bytes, sizeof value});
+    return FM_OK;
+}
+
+/* Notes what snapshots ask of the chain; the structure is parsed only when nobody did so before. */
+static fm_status do_facts(worker *work, chain_job *job, fm_error *reterr) {
+    const fm_build_result *result = &job->result;
+    uint8_t row[FM_FACTS_BYTES];
+    fm_bytes known;
+    fm_sha256 key =
+        fm_facts_key(&result->part[FM_PART_SEQUENCE - 1], &result->part[FM_PART_STRUCTURE - 1]);
+    if (fm_build_use_text(work->state, &key, &work->chain_arena, &known)) return FM_OK;
+    fm_status status = ensure_parts(work, job, reterr);
+    if (status) return status;
+    const fm_chain_facts facts = fm_facts_of(&job->sequence, &job->structure);
+    fm_facts_encode_row(&facts, row);
+    fm_build_make_note(work->state, &key, (fm_bytes){row, sizeof row});
+    return FM_OK;
+}
+
+/* -- msa */
+
+/* Reads the chain's alignment files; they are sorted by name. */
+static fm_status read_alignments(worker *work, const chain_job *job, fm_msa_input *inputs,
+                                 size_t *ret_n, fm_error *reterr) {
+    fm_arena *arena = &work->chain_arena;
+    uint32_t n_file;
+    const fm_source_file *file;
+    fm_status status = fm_source_files(job->chain, arena, &n_file, &file, reterr);
+    if (status) return status;
+    size_t n = 0;
+    bool has_hits = false;
+    for (uint32_t i = 0; i < n_file && !status; i++) {
+        fm_msa_format format = fm_msa_format_of_name(file[i].name);
+        has_hits |= fm_source_is_search(file[i].name);
+        if (format == FM_MSA_NONE) continue;
+        if (n == N_ALIGNMENT_MAX) {
+            return fm_fail(reterr, FM_ERR_LIMIT, "more than %d alignment files", N_ALIGNMENT_MAX);
+        }
+        inputs[n] = (fm_msa_input){.name = file[i].name, .format = format};
+        status = fm_source_read(&file[i], FM_LIMIT_INPUT_BYTES, arena, &inputs[n].content, reterr);
+        if (!status) count_input(work, inputs[n++].content.size);
+    }
+    if (!status) *ret_n = n;
+    if (!status && !has_hits) fm_build_count_without_hits(work->state);
+    return status;
+}
+
+/* Errors of the alignments name the file; its folder goes before it. */
+static void name_folder(const chain_job *job, fm_error *error) {
+    const char *where = job->chain->folder ? job->chain->folder : job->chain->db;
+    char path[PATH_MAX + FM_ERROR_SOURCE_BYTES];
+    if (!where) where = job->name;
+    if (error->source[0] && !strchr(error->source, '/')) {
+        snprintf(path, sizeof path, "%s/%s", where, error->source);
+    } else {
+        if (error->source[0]) return;
+        snprintf(path, sizeof path, "%s", where);
+    }
+    error->source[0] = '\0';
+    fm_error_in(error, path);
+}
+
+static fm_status make_msa(worker *work, chain_job *job, const fm_msa_input *inputs, size_t n_input,
+                          fm_error *reterr) {
+    fm_part_msa msa;
+    fm_bytes bytes;
+    fm_arena *arena = &work->chain_arena;
+    fm_status status = ensure_parts(work, job, reterr);
+    if (!status) {
+        status = fm_features_msa(&job->sequence, inputs, n_input, &work->state->options->features,
+                                 arena, &msa, reterr);
+    }
+    if (!status) status = fm_part_msa_encode(&msa, arena, &bytes, reterr);
+    return status ? status : keep_part(work, job, FM_PART_MSA, bytes, reterr);
+}
+
+static fm_status do_msa(worker *work, chain_job *job, fm_error *reterr) {
+    fm_msa_input *inputs =
+        fm_arena_alloc_array(&work->chain_arena, N_ALIGNMENT_MAX, sizeof *inputs);
+    if (!inputs) return fm_arena_full(&work->chain_arena, reterr);
+    size_t n_input;
+    fm_status status = read_alignments(work, job, inputs, &n_input, reterr);
+    fm_build_result *result = &job->result;
+    if (!status) {
+        fm_sha256 key = msa_key(work, &result->part[FM_PART_SEQUENCE - 1], inputs, n_input);
+        fm_sha256 *value = &result->part[FM_PART_MSA - 1];
+        keep_key(result, FM_PART_MSA, &key);
+        if (fm_build_use_note(work->state, &key, value->bytes, sizeof *value)) {
+            result->has[FM_PART_MSA - 1] = true;
+            return FM_OK;
+        }
+        status = make_msa(work, job, inputs, n_input, reterr);
+        if (!status) {
+            fm_build_make_note(work->state, &key, (fm_bytes){value->bytes, sizeof *value});
+        }
+    }
+    if (status) name_folder(job, reterr);
+    return status;
+}
+
+/* -- hits */
+
+/* Reads the chain's template search files; they are sorted by name. */
+static fm_status read_searches(worker *work, const chain_job *job, fm_build_search *search,
+                               size_t *ret_n, fm_error *reterr) {
+    fm_arena *arena = &work->chain_arena;
+    uint32_t n_file;
+    const fm_source_file *file;
+    fm_status status = fm_source_files(job->chain, arena, &n_file, &file, reterr);
+    if (status) return status;
+    size_t n = 0;
+    for (uint32_t i = 0; i < n_file && !status; i++) {
+        if (!fm_source_is_search(file[i].name)) continue;
+        if (n == N_ALIGNMENT_MAX) {
+            return fm_fail(reterr, FM_ERR_LIMIT, "more than %d template search files",
+                           N_ALIGNMENT_MAX);
+        }
+        search[n].name = file[i].name;
+        status = fm_source_read(&file[i], FM_LIMIT_INPUT_BYTES, arena, &search[n].text, reterr);
+        if (!status) count_input(work, search[n++].text.size);
+    }
+    if (!status) *ret_n = n;
+    return status;
+}
+
+/* Takes the list "hits part, structure parts that it names" into the result. */
+static fm_status take_list(chain_job *job, fm_bytes list, fm_error *reterr) {
+    fm_build_result *result = &job->result;
+    fm_sha256 *hash = &result->part[FM_PART_HITS - 1];
+    size_t n_named = list.size / sizeof *hash - 1;
+    result->named = malloc((n_named + 1) * sizeof *hash);
+    if (!result->named) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a list of parts");
+    memcpy(hash, list.data, sizeof *hash);
+    memcpy(result->named, list.data + sizeof *hash, n_named * sizeof *hash);
+    result->n_named = (uint32_t)n_named;
+    result->has[FM_PART_HITS - 1] = true;
+    return FM_OK;
+}
+
+/* The identities that a hits part names, each once, after room for the part's own. */
+static fm_status list_named(const fm_part_hits *hits, fm_arena *arena, fm_sha256 **ret_list,
+                            size_t *ret_n, fm_error *reterr) {
+    fm_sha256 *list = fm_arena_alloc_array(arena, (size_t)hits->n_hit + 1, sizeof *list);
+    fm_hash_map seen = {0};
+    size_t n = 1;
+    bool good = list != NULL;
+    for (uint32_t i = 0; i < hits->n_hit && good; i++) {
+        const fm_template_hit *hit = &hits->hit[i];
+        if (hit->fault || fm_hash_map_find(&seen, &hit->structure)) continue;
+        good = fm_hash_map_add(&seen, &hit->structure, 0);
+        list[n++] = hit->structure;
+    }
+    fm_hash_map_fini(&seen);
+    if (!good) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a list of parts");
+    *ret_list = list;
+    *ret_n = n;
+    return FM_OK;
+}
+
+static fm_status make_hits(worker *work, chain_job *job, const fm_build_search *search,
+                           size_t n_search, fm_bytes *ret_list, fm_error *reterr) {
+    fm_part_hits hits;
+    fm_bytes bytes;
+    fm_sha256 *list;
+    size_t n;
+    fm_arena *arena = &work->chain_arena;
+    fm_status status = ensure_parts(work, job, reterr);
+    if (!status) {
+        status = fm_build_hits_map(&work->reader, &job->sequence, search, n_search, arena, &hits,
+                                   reterr);
+    }
+    if (!status) status = fm_part_hits_encode(&hits, arena, &bytes, reterr);
+    if (!status) status = list_named(&hits, arena, &list, &n, reterr);
+    if (!status) status = keep_part(work, job, FM_PART_HITS, bytes, reterr);
+    if (status) return status;
+    list[0] = job->result.part[FM_PART_HITS - 1];
+    *ret_list = (fm_bytes){list[0].bytes, n * sizeof *list};
+    return FM_OK;
+}
+
+/* A chain without template search files has no hits part. */
+static fm_status do_hits(worker *work, chain_job *job, fm_error *reterr) {
+    fm_build_search *search =
+        fm_arena_alloc_array(&work->chain_arena, N_ALIGNMENT_MAX, sizeof *search);
+    size_t n_search = 0;
+    fm_bytes list;
+    if (!search) return fm_arena_full(&work->chain_arena, reterr);
+    fm_status status = read_searches(work, job, search, &n_search, reterr);
+    if (!status && n_search) {
+        fm_sha256_state *state = begin_key(work, "hits", FM_STAGE_HITS, 0);
+        const fm_sha256 *sequence = &job->result.part[FM_PART_SEQUENCE - 1];
+        fm_sha256_update(state, sequence->bytes, sizeof *sequence);
+        status =
+            fm_build_hits_key(&work->reader, search, n_search, &work->chain_arena, state, reterr);
+        fm_sha256 key = end_key(state);
+        keep_key(&job->result, FM_PART_HITS, &key);
+        if (!status && !fm_build_use_list(work->state, &key, &work->chain_arena, &list)) {
+            status = make_hits(work, job, search, n_search, &list, reterr);
+            if (!status) fm_build_make_note(work->state, &key, list);
+        }
+        if (!status) status = take_list(job, list, reterr);
+    }
+    if (status) name_folder(job, reterr);
+    return status;
+}
+
+/* -- chains and structures */
+
+/* Who ordered the task's chain `index`; the order behind the last is that of the singles. */
+static uint32_t item_of(const worker *work, uint32_t index) {
+    return work->task.item ? work->task.item[index] : FM_BUILD_NO_ITEM;
+}
+
+/* `listed_by`: NULL, or the key of the note that says the structure has this chain. */
+static void do_chain(worker *work, const fm_source_chain *chain, uint32_t item,
+                     const fm_sha256 *listed_by) {
+    if (fm_build_is_ending(work->state)) return;
+    fm_error error = {0};
+    chain_job job = {.name = chain->name, .author_id = chain->author_id, .chain = chain};
+    job.result.reused = true;
+    job.result.item = item;
+    if (listed_by) keep_key(&job.result, FM_PART_SEQUENCE, listed_by);
+    fm_arena_reset(&work->chain_arena);
+    fm_status status = chain->fault ? fm_fail(&error, FM_ERR_FORMAT, "%s", chain->fault) : FM_OK;
+    if (!status) status = do_structure(work, &job, &error);
+    if (!status) status = do_facts(work, &job, &error);
+    if (!status) status = do_msa(work, &job, &error);
+    if (!status) status = do_hits(work, &job, &error);
+    const fm_listed *listed = fm_source_listed_chain(work->state->source, chain->name);
+    if (listed) {
+        job.result.listed = *listed;
+        job.result.listed.name = NULL;
+        job.result.has_listed = true;
+    }
+    fm_build_add_result(work->state, chain->name, &job.result, status ? &error : NULL);
+}
+
+/* The author ids of all chains of the structure, each ended by a zero byte, once each. */
+static fm_status list_chains(worker *work, fm_bytes *ret_ids, fm_error *reterr) {
+    fm_sha256 key = chains_key(work);
+    if (fm_build_use_text(work->state, &key, &work->structure_arena, ret_ids)) return FM_OK;
+    fm_status status = ensure_parsed(work, reterr);
+    if (status) return status;
+    size_t bytes = 0, at = 0;
+    uint32_t n = fm_structure_file_n_chain(&work->file);
+    for (uint32_t i = 0; i < n; i++)
+        bytes += strlen(fm_structure_file_chain_id(&work->file, i)) + 1;
+    char *ids = fm_arena_alloc(&work->structure_arena, bytes);
+    if (!ids) return fm_arena_full(&work->structure_arena, reterr);
+    for (uint32_t i = 0; i < n; i++) {
+        const char *id = fm_structure_file_chain_id(&work->file, i);
+        size_t length = strlen(id) + 1;
+        memcpy(ids + at, id, length);
+        at += length;
+    }
+    *ret_ids = (fm_bytes){(const uint8_t *)ids, bytes};
+    fm_build_make_note(work->state, &key, *ret_ids);
+    return FM_OK;
+}
+
+/* A chain that is called after its file is the only one there. */
+static bool has_alignments(const fm_source_structure *source, const char *author_id) {
+    for (uint32_t i = 0; i < source->n_chain; i++) {
+        const char *id = source->chain[i].author_id;
+        if (!id || strcmp(id, author_id) == 0) return true;
+    }
+    return false;
+}
+
+/* Is the id among the first `size` bytes of the list? */
+static bool is_listed(const char *ids, size_t size, const char *id) {
+    for (size_t at = 0; at < size; at += strlen(ids + at) + 1) {
+        if (strcmp(ids + at, id) == 0) return true;
+    }
+    return false;
+}
+
+static void count_chain(worker *work) {
+    pthread_mutex_lock(&work->state->lock);
+    work->state->progress.n_chain++;
+    pthread_mutex_unlock(&work->state->lock);
+}
+
+static const fm_source_dataset *dataset_of(const worker *work) {
+    return &work->state->source->dataset[work->source->dataset];
+}
+
+/* A structure whose chains are not known is refused under its own name. */
+static void refuse_structure(worker *work, const fm_error *error) {
+    const fm_build_result result = {.item = item_of(work, work->task.n_chain)};
+    char name[FM_SOURCE_DATASET_BYTES + FM_LIMIT_NAME_BYTES + 2];
+    snprintf(name, sizeof name, "%s%s", dataset_of(work)->prefix, work->source->id);
+    count_chain(work);
+    fm_build_add_result(work->state, name, &result, error);
+}
+
+static void count_no_protein(worker *work) {
+    pthread_mutex_lock(&work->state->lock);
+    work->state->n_no_protein++;
+    pthread_mutex_unlock(&work->state->lock);
+}
+
+static void do_single_sequences(worker *work) {
+    fm_error error = {0};
+    fm_bytes ids = {0};
+    const char *text;
+    fm_status status = list_chains(work, &ids, &error);
+    if (status) {
+        /* Chains with alignments were refused already, each by name. */
+        if (work->source->n_chain) return;
+        /* Nucleic acids alone are no fault of a file. */
+        if (status == FM_ERR_NOT_FOUND)
+            count_no_protein(work);
+        else
+            refuse_structure(work, &error);
+        return;
+    }
+    text = (const char *)ids.data;
+    const fm_sha256 listed_by = chains_key(work);
+    /* Predictions are called after their files. */
+    bool is_prediction = work->source->is_pdb || work->features.is_predicted;
+    bool is_only = is_prediction && strlen(text) + 1 == ids.size;
+    for (size_t at = 0; at < ids.size; at += strlen(text + at) + 1) {
+        char name[FM_LIMIT_NAME_BYTES + 1];
+        if (has_alignments(work->source, text + at) || is_listed(text, at, text + at)) continue;
+        int length = snprintf(name, sizeof name, "%s%s%s%s", dataset_of(work)->prefix,
+                              work->source->id, is_only ? "" : "_", is_only ? "" : text + at);
+        if (length <= 0 || (size_t)length >= sizeof name || strchr(name, ' ')) continue;
+        count_chain(work);
+        do_chain(work, &(fm_source_chain){.name = name, .author_id = is_only ? NULL : text + at},
+                 item_of(work, work->task.n_chain), &listed_by);
+    }
+}
+
+static void refuse_task(worker *work, const fm_error *error) {
+    const fm_build_task *task = &work->task;
+    for (uint32_t i = 0; i < task->n_chain; i++) {
+        const fm_build_result result = {.item = item_of(work, i)};
+        fm_build_add_result(work->state, task->chain[i].name, &result, error);
+    }
+    /* Who ordered the other chains must hear that they were not looked at. */
+    bool is_passing = error->status == FM_ERR_IO || error->status == FM_ERR_NOMEM;
+    if (task->singles && (work->source->n_chain == 0 || (task->item && is_passing))) {
+        refuse_structure(work, error);
+    }
+}
+
+static void do_task(worker *work) {
+    const fm_source_structure *source = work->task.structure;
+    fm_arena_reset(&work->structure_arena);
+    work->source = source;
+    work->parsed = false;
+    work->features = work->state->options->features;
+    work->features.is_predicted = dataset_of(work)->is_predicted;
+    fm_error error = {0};
+    fm_status status = fm_source_read_structure(source, FM_LIMIT_INPUT_BYTES,
+                                                &work->structure_arena, &work->text, &error);
+    if (status) {
+        fm_error_in(&error, source->path);
+        work->parsed = true;
+        work->parse_status = status;
+        work->parse_error = error;
+        work->text = (fm_bytes){0};
+        refuse_task(work, &error);
+        return;
+    }
+    work->text_hash = fm_sha256_of(work->text.data, work->text.size);
+    count_input(work, work->text.size);
+    for (uint32_t i = 0; i < work->task.n_chain; i++) {
+        do_chain(work, &work->task.chain[i], item_of(work, i), NULL);
+    }
+    if (work->task.singles) do_single_sequences(work);
+}
+
+/* The next structure that has something to do. */
+static bool next_structure(fm_build_state *state, fm_build_task *ret_task) {
+    const fm_source_structure *found = NULL;
+    pthread_mutex_lock(&state->lock);
+    while (!found && !state->ending && state->next_structure < state->source->n_structure) {
+        const fm_source_structure *here = &state->source->structure[state->next_structure++];
+        if (here->n_chain || state->options->single_sequence) found = here;
+    }
+    pthread_mutex_unlock(&state->lock);
+    if (!found) return false;
+    *ret_task = (fm_build_task){.structure = found,
+                                .chain = found->chain,
+                                .n_chain = found->n_chain,
+                                .singles = state->options->single_sequence};
+    return true;
+}
+
+static bool next_task(fm_build_state *state, fm_build_task *ret_task) {
+    return state->feed ? state->feed->next(state->feed->context, ret_task)
+                       : next_structure(state, ret_task);
+}
+
+void *fm_build_worker(void *context) {
+    worker work = {.state = context};
+    fm_build_state *state = context;
+    fm_error error;
+    fm_status status =
+        fm_arena_init(&work.structure_arena, fm_build_worker_bytes(state, 1), &error);
+    if (!status) status = fm_arena_init(&work.chain_arena, fm_build_worker_bytes(state, 6), &error);
+    if (!status) status = fm_build_reader_init(&work.reader, state, state->templates, &error);
+    if (status) fm_build_fail(state, &error);
+    while (!status && next_task(state, &work.task)) {
+        do_task(&work);
+        if (state->feed) state->feed->done(state->feed->context, &work.task);
+        pthread_mutex_lock(&state->lock);
+        state->progress.structures_done++;
+        pthread_mutex_unlock(&state->lock);
+    }
+    fm_arena_fini(&work.structure_arena);
+    fm_arena_fini(&work.chain_arena);
+    fm_build_reader_fini(&work.reader);
+    pthread_mutex_lock(&state->lock);
+    state->n_working--;
+    pthread_cond_broadcast(&state->changed);
+    pthread_mutex_unlock(&state->lock);
+    return NULL;
+}

@@ -1,0 +1,376 @@
+/* build_writer.c: the shared state of a build and its one writer. See build_state.h. */
+#include "cache/build/build_state.h"
+
+#include "cache/store/blob.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    QUEUE_BYTES_MAX = 256 << 20,
+    FIRST_MAX = 64,
+    SHARD_SECONDS = 300,
+};
+
+#define SHARD_BYTES ((uint64_t)1 << 30)
+
+bool fm_build_grow(void **list, uint32_t n, uint32_t *max, size_t size) {
+    if (n < *max) return true;
+    uint32_t wanted = *max ? 2 * *max : FIRST_MAX;
+    void *grown = wanted > *max ? realloc(*list, wanted * size) : NULL;
+    if (!grown) return false;
+    *list = grown;
+    *max = wanted;
+    return true;
+}
+
+/* -- endings */
+
+static void fail_locked(fm_build_state *state, const fm_error *error) {
+    if (!state->failed) {
+        state->failed = error->status;
+        state->error = *error;
+    }
+    state->ending = true;
+    pthread_cond_broadcast(&state->changed);
+}
+
+static void fail_memory_locked(fm_build_state *state) {
+    fm_error error;
+    (void)fm_fail(&error, FM_ERR_NOMEM, "no memory left for the lists of the build");
+    fail_locked(state, &error);
+}
+
+void fm_build_fail(fm_build_state *state, const fm_error *error) {
+    pthread_mutex_lock(&state->lock);
+    fail_locked(state, error);
+    pthread_mutex_unlock(&state->lock);
+}
+
+bool fm_build_is_ending(fm_build_state *state) {
+    pthread_mutex_lock(&state->lock);
+    bool ending = state->ending;
+    pthread_mutex_unlock(&state->lock);
+    return ending;
+}
+
+/* -- blobs and notes */
+
+void fm_build_add_blob(fm_build_state *state, const fm_blob_entry *entry) {
+    if (fm_hash_map_find(&state->blob_of, &entry->hash)) return;
+    if (!fm_build_grow((void **)&state->blob, state->n_blob, &state->max_blob, sizeof *entry) ||
+        !fm_hash_map_add(&state->blob_of, &entry->hash, state->n_blob)) {
+        fail_memory_locked(state);
+        return;
+    }
+    state->blob[state->n_blob++] = *entry;
+}
+
+bool fm_build_knows_blob(fm_build_state *state, const fm_sha256 *hash) {
+    pthread_mutex_lock(&state->lock);
+    bool known = fm_hash_map_find(&state->blob_of, hash) != NULL;
+    pthread_mutex_unlock(&state->lock);
+    return known;
+}
+
+bool fm_build_claim_blob(fm_build_state *state, const fm_sha256 *hash, fm_part_kind kind,
+                         uint64_t decoded_bytes) {
+    pthread_mutex_lock(&state->lock);
+    bool known = fm_hash_map_find(&state->blob_of, hash) != NULL;
+    if (!known) {
+        const fm_blob_entry entry = {.hash = *hash,
+                                     .decoded_bytes = (uint32_t)decoded_bytes,
+                                     .shard = FM_BUILD_PENDING,
+                                     .kind = kind};
+        fm_build_add_blob(state, &entry);
+    }
+    pthread_mutex_unlock(&state->lock);
+    return known;
+}
+
+void fm_build_add_note(fm_build_state *state, const fm_sha256 *key, fm_bytes value, bool used) {
+    uint32_t *at = fm_hash_map_find(&state->note_of, key);
+    if (at) {
+        state->note[*at].used |= used;
+        return;
+    }
+    uint8_t *copy = malloc(value.size + 1);
+    if (!copy ||
+        !fm_build_grow((void **)&state->note, state->n_note, &state->max_note,
+                       sizeof *state->note) ||
+        !fm_hash_map_add(&state->note_of, key, state->n_note)) {
+        free(copy);
+        fail_memory_locked(state);
+        return;
+    }
+    if (value.size) memcpy(copy, value.data, value.size);
+    state->note[state->n_note++] = (fm_build_note){*key, copy, (uint32_t)value.size, used};
+}
+
+/* A list of content hashes, all of known blobs? */
+static bool names_known_blobs(const fm_build_state *state, const fm_build_note *note) {
+    for (uint32_t at = 0; at < note->value_bytes; at += FM_SHA256_BYTES) {
+        fm_sha256 hash;
+        memcpy(hash.bytes, note->value + at, sizeof hash.bytes);
+        if (!fm_hash_map_find(&state->blob_of, &hash)) return false;
+    }
+    return true;
+}
+
+bool fm_build_use_note(fm_build_state *state, const fm_sha256 *key, uint8_t *ret_value,
+                       uint32_t value_bytes) {
+    assert(value_bytes % FM_SHA256_BYTES == 0 && value_bytes <= FM_BUILD_NOTE_BYTES);
+    pthread_mutex_lock(&state->lock);
+    uint32_t *at = fm_hash_map_find(&state->note_of, key);
+    fm_build_note *note = at ? &state->note[*at] : NULL;
+    bool good = note && note->value_bytes == value_bytes && names_known_blobs(state, note);
+    if (good) {
+        note->used = true;
+        memcpy(ret_value, note->value, value_bytes);
+    }
+    pthread_mutex_unlock(&state->lock);
+    return good;
+}
+
+bool fm_build_use_list(fm_build_state *state, const fm_sha256 *key, fm_arena *arena,
+                       fm_bytes *ret_value) {
+    pthread_mutex_lock(&state->lock);
+    uint32_t *at = fm_hash_map_find(&state->note_of, key);
+    fm_build_note *note = at ? &state->note[*at] : NULL;
+    bool good = note && note->value_bytes >= FM_SHA256_BYTES &&
+                note->value_bytes % FM_SHA256_BYTES == 0 && names_known_blobs(state, note);
+    uint8_t *copy = good ? fm_arena_alloc(arena, note->value_bytes) : NULL;
+    if (copy) {
+        note->used = true;
+        memcpy(copy, note->value, note->value_bytes);
+        *ret_value = (fm_bytes){copy, note->value_bytes};
+    }
+    pthread_mutex_unlock(&state->lock);
+    return copy != NULL;
+}
+
+bool fm_build_use_text(fm_build_state *state, const fm_sha256 *key, fm_arena *arena,
+                       fm_bytes *ret_value) {
+    pthread_mutex_lock(&state->lock);
+    uint32_t *at = fm_hash_map_find(&state->note_of, key);
+    fm_build_note *note = at ? &state->note[*at] : NULL;
+    uint8_t *copy = note ? fm_arena_alloc(arena, note->value_bytes) : NULL;
+    if (copy) {
+        note->used = true;
+        memcpy(copy, note->value, note->value_bytes);
+        *ret_value = (fm_bytes){copy, note->value_bytes};
+    }
+    pthread_mutex_unlock(&state->lock);
+    return copy != NULL;
+}
+
+void fm_build_make_note(fm_build_state *state, const fm_sha256 *key, fm_bytes value) {
+    pthread_mutex_lock(&state->lock);
+    uint32_t *at = fm_hash_map_find(&state->note_of, key);
+    /* A note whose blobs were lost with a shard is valid again now that they are made. */
+    bool stale = at && (state->note[*at].value_bytes != value.size ||
+                        memcmp(state->note[*at].value, value.data, value.size) != 0);
+    if (stale) {
+        uint8_t *copy = malloc(value.size + 1);
+        if (copy) {
+            memcpy(copy, value.data, value.size);
+            free(state->note[*at].value);
+            state->note[*at].value = copy;
+            state->note[*at].value_bytes = (uint32_t)value.size;
+            state->note[*at].used = true;
+        } else {
+            fail_memory_locked(state);
+        }
+    } else {
+        fm_build_add_note(state, key, value, true);
+    }
+    pthread_mutex_unlock(&state->lock);
+    if (!at || stale) fm_build_push(state, true, key, value);
+}
+
+void fm_build_add_result(fm_build_state *state, const char *name, const fm_build_result *result,
+                         const fm_error *refusal) {
+    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+    fm_build_result copy = *result;
+    bool is_refused = refusal || result->reason;
+    copy.name = strdup(name);
+    copy.reason = NULL;
+    if (refusal) {
+        fm_error_format(refusal, text, sizeof text);
+        copy.status = refusal->status;
+        copy.reason = strdup(text);
+    } else if (result->reason) {
+        copy.reason = strdup(result->reason);
+    }
+    pthread_mutex_lock(&state->lock);
+    if (!copy.name || (is_refused && !copy.reason) ||
+        !fm_build_grow((void **)&state->result, state->n_result, &state->max_result, sizeof copy)) {
+        free(copy.name);
+        free(copy.reason);
+        free(copy.named);
+        fail_memory_locked(state);
+    } else {
+        state->result[state->n_result++] = copy;
+        state->progress.chains_done++;
+        state->progress.n_refused += is_refused;
+    }
+    pthread_mutex_unlock(&state->lock);
+}
+
+void fm_build_count_without_hits(fm_build_state *state) {
+    pthread_mutex_lock(&state->lock);
+    state->n_without_hits++;
+    pthread_mutex_unlock(&state->lock);
+}
+
+/* -- queue */
+
+void fm_build_push(fm_build_state *state, bool is_note, const fm_sha256 *hash, fm_bytes bytes) {
+    fm_build_packet *packet = malloc(sizeof *packet + bytes.size);
+    pthread_mutex_lock(&state->lock);
+    if (!packet) {
+        fail_memory_locked(state);
+    } else {
+        *packet = (fm_build_packet){NULL, is_note, *hash, bytes.size};
+        memcpy(packet->data, bytes.data, bytes.size);
+        while (state->queued_bytes > QUEUE_BYTES_MAX && !state->failed) {
+            pthread_cond_wait(&state->changed, &state->lock);
+        }
+        *state->last = packet;
+        state->last = &packet->next;
+        state->queued_bytes += bytes.size;
+        pthread_cond_broadcast(&state->changed);
+    }
+    pthread_mutex_unlock(&state->lock);
+}
+
+/* The next packet; NULL with *ret_end = false after a second without one, or when what is there
+ * is to be sealed (*ret_flush). */
+static fm_build_packet *pop(fm_build_state *state, bool *ret_end, bool *ret_flush) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec++;
+    pthread_mutex_lock(&state->lock);
+    int code = 0;
+    while (!state->first && !state->no_more && !state->flush && !code) {
+        code = pthread_cond_timedwait(&state->changed, &state->lock, &until);
+    }
+    fm_build_packet *packet = state->first;
+    if (packet) {
+        state->first = packet->next;
+        if (!state->first) state->last = &state->first;
+        state->queued_bytes -= packet->size;
+        pthread_cond_broadcast(&state->changed);
+    }
+    *ret_end = !packet && state->no_more;
+    *ret_flush = !packet && state->flush;
+    if (*ret_flush) state->flush = false;
+    pthread_mutex_unlock(&state->lock);
+    return packet;
+}
+
+/* -- the writer */
+
+typedef struct shard_job {
+    fm_build_state *state;
+    fm_shard_writer *shard; /* NULL = none begun */
+    time_t begun;           /* CLOCK_MONOTONIC seconds */
+    uint32_t number;        /* position of the shard in state->shard once sealed */
+} shard_job;
+
+static time_t now_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec;
+}
+
+static fm_status place_blob(void *context, const fm_sha256 *hash, uint64_t offset, fm_bytes packed,
+                            fm_error *reterr) {
+    (void)reterr;
+    shard_job *job = context;
+    fm_build_state *state = job->state;
+    pthread_mutex_lock(&state->lock);
+    uint32_t *at = fm_hash_map_find(&state->blob_of, hash);
+    if (at && state->blob[*at].shard == FM_BUILD_PENDING) {
+        state->blob[*at].shard = job->number;
+        state->blob[*at].offset = offset;
+        state->blob[*at].stored_bytes = (uint32_t)packed.size;
+    }
+    pthread_mutex_unlock(&state->lock);
+    return FM_OK;
+}
+
+static fm_status place_note(void *context, const fm_sha256 *key, fm_bytes value, fm_error *reterr) {
+    (void)value;
+    (void)reterr;
+    shard_job *job = context;
+    const fm_build_feed *feed = job->state->feed;
+    feed->note_sealed(feed->context, key, job->number);
+    return FM_OK;
+}
+
+static fm_status seal(shard_job *job, fm_error *reterr) {
+    fm_build_state *state = job->state;
+    if (!job->shard) return FM_OK;
+    const fm_shard_visitor visitor = {job, place_blob, state->feed ? place_note : NULL};
+    fm_shard_info info;
+    job->number = state->n_shard; /* the writer alone changes it while threads run */
+    fm_status status = fm_shard_writer_seal(job->shard, &visitor, &info, reterr);
+    job->shard = NULL;
+    if (status) return status;
+    pthread_mutex_lock(&state->lock);
+    if (fm_build_grow((void **)&state->shard, state->n_shard, &state->max_shard, sizeof info)) {
+        state->shard[state->n_shard++] = info;
+    } else {
+        fail_memory_locked(state);
+    }
+    state->written_bytes += info.bytes;
+    pthread_cond_broadcast(&state->changed);
+    pthread_mutex_unlock(&state->lock);
+    return FM_OK;
+}
+
+static fm_status write_packet(shard_job *job, const fm_build_packet *packet, fm_error *reterr) {
+    const fm_build_options *options = job->state->options;
+    uint64_t shard_bytes = options->shard_bytes ? options->shard_bytes : SHARD_BYTES;
+    fm_status status = FM_OK;
+    if (!job->shard) {
+        status = fm_shard_writer_create(options->cache, options->slot, &job->shard, reterr);
+        job->begun = now_seconds();
+    }
+    fm_bytes bytes = {packet->data, packet->size};
+    if (!status && packet->is_note) {
+        status = fm_shard_writer_note(job->shard, &packet->hash, bytes, reterr);
+    } else if (!status) {
+        status = fm_shard_writer_put(job->shard, &packet->hash, bytes, reterr);
+    }
+    if (!status && fm_shard_writer_bytes(job->shard) >= shard_bytes) status = seal(job, reterr);
+    return status;
+}
+
+void *fm_build_writer(void *context) {
+    fm_build_state *state = context;
+    shard_job job = {.state = state};
+    uint32_t max_age =
+        state->options->shard_seconds ? state->options->shard_seconds : SHARD_SECONDS;
+    fm_error error;
+    fm_status status = FM_OK;
+    for (bool end = false; !end;) {
+        bool flush;
+        fm_build_packet *packet = pop(state, &end, &flush);
+        if (packet && !status) status = write_packet(&job, packet, &error);
+        bool old = job.shard && now_seconds() - job.begun >= (time_t)max_age;
+        if (!status && (end || old || flush)) status = seal(&job, &error);
+        free(packet);
+        if (status && !fm_build_is_ending(state)) fm_build_fail(state, &error);
+        if (status) {
+            fm_shard_writer_destroy(job.shard);
+            job.shard = NULL;
+        }
+    }
+    if (status) fm_build_fail(state, &error);
+    return NULL;
+}

@@ -1,0 +1,208 @@
+/* space.c: see space.h. */
+#include "cache/build/space.h"
+
+#include "cache/store/generation.h"
+#include "cache/store/shard.h"
+#include "featurizer/msa.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+enum {
+    N_SAMPLE = 200,
+    /* Percent of an input's bytes that its parts take, measured (store.md) and rounded up. */
+    ALIGNMENT_PERCENT = 15,
+    ALIGNMENT_GZ_PERCENT = 45,
+    STRUCTURE_PERCENT = 10,
+    STRUCTURE_GZ_PERCENT = 40,
+    CHAIN_BYTES = 10 << 10, /* pages that parts do not fill, and rows of lists */
+};
+
+/* -- the file system */
+
+/* The nearest folder at or above `path` that is there. */
+static void find_folder(const char *path, char out[PATH_MAX]) {
+    struct stat info;
+    snprintf(out, PATH_MAX, "%s", path);
+    while (stat(out, &info) != 0 || !S_ISDIR(info.st_mode)) {
+        char *slash = strrchr(out, '/');
+        if (!slash) {
+            snprintf(out, PATH_MAX, ".");
+            return;
+        }
+        *(slash == out ? slash + 1 : slash) = '\0';
+        if (strcmp(out, "/") == 0) return;
+    }
+}
+
+static fm_status look_at_disk(const char *cache, uint64_t *ret_free, fm_error *reterr) {
+    char folder[PATH_MAX];
+    struct statvfs info;
+    find_folder(cache, folder);
+    fm_status status = fm_shard_check_disk(folder, reterr);
+    if (status) return status;
+    if (statvfs(folder, &info) != 0) {
+        status = fm_fail(reterr, FM_ERR_IO, "cannot ask for free space: %s", strerror(errno));
+        if (reterr) fm_error_in(reterr, folder);
+        return status;
+    }
+    *ret_free = (uint64_t)info.f_bavail * info.f_frsize;
+    return FM_OK;
+}
+
+/* -- sizes */
+
+typedef struct sizes {
+    uint64_t input, need;
+} sizes;
+
+static void add_size(sizes *sum, const char *path, uint64_t bytes, uint64_t percent,
+                     uint64_t gz_percent) {
+    size_t length = strlen(path);
+    bool is_gz = length > 3 && strcmp(path + length - 3, ".gz") == 0;
+    sum->input += bytes;
+    sum->need += bytes / 100 * (is_gz ? gz_percent : percent) + bytes % 100;
+}
+
+static void add_file(sizes *sum, const fm_source_file *file) {
+    struct stat info;
+    uint64_t bytes = file->bytes;
+    bool counts = fm_source_is_search(file->name) || fm_msa_format_of_name(file->name);
+    if (!counts) return;
+    if (bytes == UINT64_MAX) bytes = stat(file->path, &info) == 0 ? (uint64_t)info.st_size : 0;
+    add_size(sum, file->path, bytes, ALIGNMENT_PERCENT, ALIGNMENT_GZ_PERCENT);
+}
+
+/* A chain's share of its structure, of whose chains each makes a part. */
+static void add_structure(sizes *sum, const fm_source_structure *structure) {
+    struct stat info;
+    uint64_t bytes = 0, packed;
+    if (structure->archive) {
+        fm_archive_sizes(structure->archive, structure->entry, &packed, &bytes);
+    } else if (stat(structure->path, &info) == 0) {
+        bytes = (uint64_t)info.st_size;
+    }
+    if (structure->n_chain) bytes /= structure->n_chain;
+    add_size(sum, structure->path, bytes, STRUCTURE_PERCENT, STRUCTURE_GZ_PERCENT);
+}
+
+/* A chain whose folder cannot be listed will be refused: it needs nothing. */
+static void add_chain(sizes *sum, const fm_source_chain *chain, fm_arena *arena) {
+    size_t mark = fm_arena_mark(arena);
+    const fm_source_file *file;
+    uint32_t n;
+    sum->need += CHAIN_BYTES;
+    if (!chain->fault && fm_source_files(chain, arena, &n, &file, NULL) == FM_OK) {
+        for (uint32_t i = 0; i < n; i++)
+            add_file(sum, &file[i]);
+    }
+    fm_arena_rewind(arena, mark);
+}
+
+/* -- the estimate */
+
+static bool has_chain(const fm_generation *generation, const char *name) {
+    uint32_t low = 0, high = generation->n_chain;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        int order = strcmp(generation->names + generation->chain[middle].name_at, name);
+        if (order == 0) return true;
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return false;
+}
+
+/* What is to be built, each of which is sampled or not. */
+typedef struct walk {
+    const fm_source *source;
+    const fm_generation *known;
+    bool single_sequence;
+    fm_arena *arena;
+    uint32_t every; /* of the new chains one in so many is measured; 0 = they are counted only */
+    uint32_t n_chain, n_new, n_measured;
+    sizes sum;
+} walk;
+
+/* True when the chain is one to measure. */
+static bool count_new(walk *here) {
+    bool is_sample = here->every && here->n_new % here->every == 0;
+    here->n_new++;
+    here->n_measured += is_sample;
+    return is_sample;
+}
+
+static void walk_structure(walk *here, const fm_source_structure *structure) {
+    for (uint32_t i = 0; i < structure->n_chain; i++) {
+        const fm_source_chain *chain = &structure->chain[i];
+        here->n_chain++;
+        if (has_chain(here->known, chain->name) || !count_new(here)) continue;
+        add_chain(&here->sum, chain, here->arena);
+        add_structure(&here->sum, structure);
+    }
+    if (structure->n_chain || !here->single_sequence) return;
+    here->n_chain++;
+    if (!count_new(here)) return;
+    here->sum.need += CHAIN_BYTES;
+    add_structure(&here->sum, structure);
+}
+
+static walk walk_all(const fm_source *source, const fm_generation *known, bool single_sequence,
+                     uint32_t every, fm_arena *arena) {
+    walk here = {.source = source,
+                 .known = known,
+                 .single_sequence = single_sequence,
+                 .arena = arena,
+                 .every = every};
+    for (uint32_t i = 0; i < source->n_structure; i++)
+        walk_structure(&here, &source->structure[i]);
+    return here;
+}
+
+static uint64_t scale(uint64_t bytes, uint32_t n, uint32_t n_measured) {
+    return n_measured ? (uint64_t)((double)bytes * n / n_measured) : 0;
+}
+
+fm_status fm_space_estimate(const fm_source *source, const char *cache, bool single_sequence,
+                            fm_arena *arena, fm_space *ret_space, fm_error *reterr) {
+    fm_space space = {0};
+    fm_generation known = {0};
+    space.free_bytes = UINT64_MAX;
+    fm_status status = cache ? look_at_disk(cache, &space.free_bytes, reterr) : FM_OK;
+    if (status) return status;
+    size_t mark = fm_arena_mark(arena);
+    /* A cache that cannot be read is the build's to name. */
+    if (cache && fm_generation_read(cache, FM_GENERATION_SERVE, arena, &known, NULL)) {
+        known = (fm_generation){0};
+    }
+    walk counted = walk_all(source, &known, single_sequence, 0, arena);
+    uint32_t every = counted.n_new / N_SAMPLE;
+    walk measured = walk_all(source, &known, single_sequence, every ? every : 1, arena);
+    space.n_chain = counted.n_chain;
+    space.n_new = counted.n_new;
+    space.input_bytes = scale(measured.sum.input, measured.n_new, measured.n_measured);
+    space.need_bytes = scale(measured.sum.need, measured.n_new, measured.n_measured);
+    fm_arena_rewind(arena, mark);
+    *ret_space = space;
+    return FM_OK;
+}
+
+fm_status fm_space_check(const fm_space *space, const char *cache, fm_error *reterr) {
+    if (space->need_bytes <= space->free_bytes) return FM_OK;
+    bool small = space->need_bytes < 1000000000;
+    double unit = small ? 1e6 : 1e9;
+    const char *name = small ? "MB" : "GB";
+    fm_status status =
+        fm_fail(reterr, FM_ERR_LIMIT,
+                "building %u chains needs about %.1f %s here, and %.1f %s are free; make room, or "
+                "say --no-space-check to try",
+                space->n_new, (double)space->need_bytes / unit, name,
+                (double)space->free_bytes / unit, name);
+    return reterr ? fm_error_in(reterr, cache) : status;
+}

@@ -1,0 +1,25 @@
+/* catalogue_open.h: the implementations behind catalogue.h; for cache/catalogue*.c and those below.
+ * Options are complete (no zeros, no NULL but worker and cache), and stay valid. */
+#ifndef FM_CACHE_CATALOGUE_OPEN_H
+#define FM_CACHE_CATALOGUE_OPEN_H
+
+#include "cache/catalogue/catalogue.h"
+
+FM_MUST_USE fm_status fm_catalogue_open_embedded(const char *path,
+                                                 const fm_catalogue_options *options,
+                                                 fm_catalogue **ret_catalogue, fm_error *reterr);
+FM_MUST_USE fm_status fm_catalogue_open_postgresql(const char *url,
+                                                   const fm_catalogue_options *options,
+                                                   fm_catalogue **ret_catalogue, fm_error *reterr);
+FM_MUST_USE fm_status fm_catalogue_migrate_postgresql(const char *url, uint32_t patience_ms,
+                                                      uint32_t *ret_n_applied,
+                                                      uint32_t *ret_n_known, fm_error *reterr);
+
+/* The pause after failure number `failures` >= 1, in ms. */
+uint64_t fm_catalogue_backoff_ms(const fm_catalogue_options *options, uint32_t failures);
+
+/* What a job that has another list is refused with. */
+fm_status fm_catalogue_fail_listing(const fm_catalogue *catalogue, bool other_options,
+                                    fm_error *reterr);
+
+#endif

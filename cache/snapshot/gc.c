@@ -1,0 +1,241 @@
+/* gc.c: see gc.h. */
+#include "cache/snapshot/gc.h"
+
+#include "cache/store/generation_files.h"
+#include "cache/store/lock.h"
+#include "cache/snapshot/pins.h"
+#include "proto/base/directory.h"
+#include "proto/limits.h"
+#include "proto/base/file.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MANIFEST_BYTES_MAX ((size_t)64 << 20)
+
+typedef struct collecting {
+    const char *cache;
+    const fm_gc_options *options;
+    fm_arena *arena;
+    fm_error *reterr;
+    fm_gc_report report;
+    uint64_t *number; /* [n_number] of the generations there are, ascending */
+    bool *keep;       /* [n_number] */
+    uint32_t n_number;
+    fm_sha256 *shard; /* [n_shard] that kept manifests name */
+    size_t n_shard, max_shard;
+} collecting;
+
+/* -- what is there */
+
+/* "00000012.manifest" -> 12; 0 for other names. */
+static uint64_t number_of(const char *name, const char **ret_suffix) {
+    char *end;
+    if (name[0] < '0' || name[0] > '9') return 0;
+    errno = 0;
+    unsigned long long number = strtoull(name, &end, 10);
+    if (errno || *end != '.' || end - name < 8) return 0;
+    *ret_suffix = end + 1;
+    return number;
+}
+
+static int compare_numbers(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static fm_status list_generations(collecting *gc, fm_name_list *list) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/generations", gc->cache);
+    fm_status status =
+        fm_directory_list(path, false, FM_LIMIT_N_CHAIN, gc->arena, list, gc->reterr);
+    if (status) return status;
+    gc->number = fm_arena_alloc_array(gc->arena, list->n, sizeof *gc->number);
+    gc->keep = fm_arena_calloc(gc->arena, list->n, sizeof *gc->keep);
+    if (!gc->number || !gc->keep) return fm_arena_full(gc->arena, gc->reterr);
+    for (size_t i = 0; i < list->n; i++) {
+        const char *suffix;
+        uint64_t number = number_of(list->name[i], &suffix);
+        if (number && strcmp(suffix, "manifest") == 0) gc->number[gc->n_number++] = number;
+    }
+    if (gc->n_number) qsort(gc->number, gc->n_number, sizeof *gc->number, compare_numbers);
+    return FM_OK;
+}
+
+static bool keep_number(collecting *gc, uint64_t number) {
+    uint64_t *found = gc->n_number ? bsearch(&number, gc->number, gc->n_number, sizeof *gc->number,
+                                             compare_numbers)
+                                   : NULL;
+    if (found) gc->keep[found - gc->number] = true;
+    return found != NULL;
+}
+
+static fm_status choose(collecting *gc) {
+    fm_generation current;
+    fm_status status =
+        fm_generation_read(gc->cache, FM_GENERATION_SERVE, gc->arena, &current, gc->reterr);
+    if (status) return status;
+    uint32_t n_pin, left = gc->options->keep_newest;
+    const fm_pin *pin;
+    status = fm_pins_read(gc->cache, gc->arena, &n_pin, &pin, gc->reterr);
+    if (status) return status;
+    (void)keep_number(gc, current.number);
+    for (uint32_t i = 0; i < n_pin; i++) {
+        if (keep_number(gc, pin[i].generation)) continue;
+        return fm_fail(gc->reterr, FM_ERR_CORRUPT,
+                       "snapshot %s is pinned to generation %" PRIu64
+                       ", which is not there; nothing is removed (foldmill snapshot unpin %s)",
+                       pin[i].name, pin[i].generation, pin[i].name);
+    }
+    for (uint32_t i = gc->n_number; i > 0 && left > 0; i--) {
+        if (gc->keep[i - 1]) continue;
+        gc->keep[i - 1] = true;
+        left--;
+    }
+    return FM_OK;
+}
+
+/* -- what is named */
+
+static fm_status name_shards(collecting *gc, uint64_t number) {
+    char path[PATH_MAX];
+    fm_bytes text;
+    fm_generation generation;
+    fm_sha256 index_hash;
+    fm_status status =
+        fm_generation_path(gc->cache, number, "manifest", path, sizeof path, gc->reterr);
+    if (!status) status = fm_file_read(gc->arena, path, MANIFEST_BYTES_MAX, &text, gc->reterr);
+    if (!status) {
+        status = fm_manifest_decode(text, number, gc->arena, &generation, &index_hash, gc->reterr);
+        if (status) fm_error_in(gc->reterr, path);
+    }
+    for (uint32_t i = 0; !status && i < generation.n_shard; i++) {
+        if (gc->n_shard == gc->max_shard) {
+            size_t max = gc->max_shard ? 2 * gc->max_shard : 256;
+            fm_sha256 *grown = realloc(gc->shard, max * sizeof *grown);
+            if (!grown) return fm_fail(gc->reterr, FM_ERR_NOMEM, "no memory for a list of shards");
+            gc->shard = grown;
+            gc->max_shard = max;
+        }
+        gc->shard[gc->n_shard++] = generation.shard[i].hash;
+    }
+    return status;
+}
+
+static int compare_hashes(const void *a, const void *b) {
+    return memcmp(a, b, sizeof(fm_sha256));
+}
+
+static fm_status name_all_shards(collecting *gc) {
+    fm_status status = FM_OK;
+    for (uint32_t i = 0; i < gc->n_number && !status; i++) {
+        if (gc->keep[i]) status = name_shards(gc, gc->number[i]);
+        gc->report.n_generation_kept += gc->keep[i];
+        gc->report.n_generation_removed += !gc->keep[i];
+    }
+    if (!status && gc->n_shard) qsort(gc->shard, gc->n_shard, sizeof *gc->shard, compare_hashes);
+    return status;
+}
+
+/* -- removing */
+
+static fm_status remove_file(collecting *gc, const char *folder, const char *name) {
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/%s/%s", gc->cache, folder, name);
+    if (n <= 0 || n >= PATH_MAX) {
+        return fm_fail(gc->reterr, FM_ERR_LIMIT, "the cache's path is too long");
+    }
+    if (gc->options->dry_run || unlink(path) == 0 || errno == ENOENT) return FM_OK;
+    fm_fail(gc->reterr, FM_ERR_IO, "cannot remove: %s", strerror(errno));
+    return fm_error_in(gc->reterr, path);
+}
+
+static fm_status sync_folder(collecting *gc, const char *folder) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", gc->cache, folder);
+    return gc->options->dry_run ? FM_OK : fm_dir_sync(path, gc->reterr);
+}
+
+/* Files of generations that are there and not kept: manifests in the first pass, the others in the
+ * second. Files of a generation without a manifest, a killed build's, are left to the next build.
+ */
+static fm_status remove_generations(collecting *gc, const fm_name_list *list, bool manifests) {
+    fm_status status = FM_OK;
+    for (size_t i = 0; i < list->n && !status; i++) {
+        const char *suffix;
+        uint64_t number = number_of(list->name[i], &suffix);
+        if (!number || (strcmp(suffix, "manifest") == 0) != manifests) continue;
+        uint64_t *found =
+            bsearch(&number, gc->number, gc->n_number, sizeof number, compare_numbers);
+        if (!found || gc->keep[found - gc->number]) continue;
+        status = remove_file(gc, "generations", list->name[i]);
+    }
+    return status ? status : sync_folder(gc, "generations");
+}
+
+static fm_status remove_shards(collecting *gc) {
+    char path[PATH_MAX];
+    fm_name_list list;
+    snprintf(path, sizeof path, "%s/shards", gc->cache);
+    fm_status status =
+        fm_directory_list(path, false, FM_LIMIT_N_CHAIN, gc->arena, &list, gc->reterr);
+    if (status == FM_ERR_NOT_FOUND) return FM_OK;
+    for (size_t i = 0; i < list.n && !status; i++) {
+        fm_sha256 hash;
+        struct stat info;
+        const char *name = list.name[i];
+        if (strlen(name) != FM_SHA256_HEX - 1 + strlen(".lmdb") ||
+            strcmp(name + FM_SHA256_HEX - 1, ".lmdb") != 0 ||
+            fm_sha256_parse(name, FM_SHA256_HEX - 1, &hash) != FM_OK) {
+            continue;
+        }
+        fm_shard_path(gc->cache, &hash, path, sizeof path);
+        uint64_t bytes = stat(path, &info) == 0 ? (uint64_t)info.st_size : 0;
+        bool named =
+            gc->n_shard && bsearch(&hash, gc->shard, gc->n_shard, sizeof hash, compare_hashes);
+        *(named ? &gc->report.n_shard_kept : &gc->report.n_shard_removed) += 1;
+        *(named ? &gc->report.kept_bytes : &gc->report.removed_bytes) += bytes;
+        if (!named) status = remove_file(gc, "shards", name);
+    }
+    free(list.name);
+    return status ? status : sync_folder(gc, "shards");
+}
+
+static fm_status collect(collecting *gc) {
+    fm_name_list list = {0};
+    fm_status status = list_generations(gc, &list);
+    if (!status) status = choose(gc);
+    if (!status) status = name_all_shards(gc);
+    if (!status) status = remove_generations(gc, &list, true);
+    if (!status) status = remove_generations(gc, &list, false);
+    if (!status) status = remove_shards(gc);
+    free(list.name);
+    free(gc->shard);
+    return status;
+}
+
+fm_status fm_gc_run(const char *cache, const fm_gc_options *options, fm_arena *arena,
+                    fm_gc_report *ret_report, fm_error *reterr) {
+    fm_error local;
+    collecting gc = {
+        .cache = cache, .options = options, .arena = arena, .reterr = reterr ? reterr : &local};
+    char path[PATH_MAX];
+    int lock;
+    snprintf(path, sizeof path, "%s/CURRENT", cache);
+    if (access(path, F_OK) != 0) {
+        fm_fail(gc.reterr, FM_ERR_NOT_FOUND, "no cache here: there is no CURRENT");
+        return fm_error_in(gc.reterr, cache);
+    }
+    fm_status status = fm_cache_lock(cache, &lock, gc.reterr);
+    if (status) return status;
+    status = collect(&gc);
+    close(lock);
+    if (!status) *ret_report = gc.report;
+    return status;
+}

@@ -1,0 +1,180 @@
+/* pins.c: see pins.h. */
+#include "cache/snapshot/pins.h"
+
+#include "cache/snapshot/snapshot.h"
+#include "proto/base/directory.h"
+#include "proto/limits.h"
+#include "cache/store/store_open.h"
+#include "proto/base/file.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PIN_BYTES_MAX = 32, PIN_ARENA_BYTES = 1 << 16 };
+
+/* CACHE/folder[/name] into out. */
+static fm_status path_in(const char *cache, const char *folder, const char *name,
+                         char out[PATH_MAX], fm_error *reterr) {
+    int n = name ? snprintf(out, PATH_MAX, "%s/%s/%s", cache, folder, name)
+                 : snprintf(out, PATH_MAX, "%s/%s", cache, folder);
+    if (n > 0 && n < PATH_MAX) return FM_OK;
+    return fm_fail(reterr, FM_ERR_LIMIT, "the cache's path is too long");
+}
+
+static fm_status write_file(const char *cache, const char *folder, const char *name, fm_bytes bytes,
+                            fm_error *reterr) {
+    char path[PATH_MAX];
+    fm_status status = path_in(cache, folder, NULL, path, reterr);
+    if (!status) status = fm_dir_make(path, reterr);
+    if (!status) status = fm_dir_sync(cache, reterr);
+    if (!status) status = path_in(cache, folder, name, path, reterr);
+    return status ? status : fm_file_write_atomic(path, bytes.data, bytes.size, reterr);
+}
+
+fm_status fm_snapshot_write(const fm_store *store, const char *name, const fm_snapshot_text *text,
+                            fm_arena *arena, fm_sha256 *ret_hash, fm_error *reterr) {
+    fm_bytes bytes, old;
+    if (!fm_snapshot_is_name(name) || strcmp(name, "all") == 0 || strstr(name, ".tmp")) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "'%.64s' cannot be a snapshot's name: no '/', no blanks, no dot in front, "
+                       "no .tmp, not 'all'",
+                       name);
+    }
+    fm_status status = fm_snapshot_encode(text, arena, &bytes, reterr);
+    if (status) return status;
+    *ret_hash = fm_sha256_of(bytes.data, bytes.size);
+    status = fm_snapshot_read(store, name, arena, &old, NULL);
+    if (!status) {
+        if (old.size == bytes.size && memcmp(old.data, bytes.data, old.size) == 0) return FM_OK;
+        return fm_fail(reterr, FM_ERR_EXISTS,
+                       "snapshot %s is there, with other chains or weights; runs may depend on it: "
+                       "choose another name",
+                       name);
+    }
+    return write_file(store->path, "snapshots", name, bytes, reterr);
+}
+
+/* Names of our files in a folder of the cache; without one there are none. */
+static fm_status list_names(const char *cache, const char *folder, fm_arena *arena,
+                            fm_name_list *list, fm_error *reterr) {
+    char path[PATH_MAX];
+    *list = (fm_name_list){0};
+    fm_status status = path_in(cache, folder, NULL, path, reterr);
+    if (!status) status = fm_directory_list(path, false, FM_LIMIT_N_CHAIN, arena, list, reterr);
+    if (status == FM_ERR_NOT_FOUND) return FM_OK;
+    size_t kept = 0;
+    for (size_t i = 0; i < list->n; i++) {
+        const char *name = list->name[i];
+        if (fm_snapshot_is_name(name) && !strstr(name, ".tmp")) list->name[kept++] = name;
+    }
+    list->n = kept;
+    return status;
+}
+
+fm_status fm_snapshot_names(const fm_store *store, fm_arena *arena, uint32_t *ret_n,
+                            const char *const **ret_names, fm_error *reterr) {
+    fm_name_list list;
+    fm_status status = list_names(store->path, "snapshots", arena, &list, reterr);
+    const char **names = status ? NULL : fm_arena_alloc_array(arena, list.n + 1, sizeof *names);
+    if (names) {
+        names[0] = "all";
+        if (list.n) memcpy(names + 1, list.name, list.n * sizeof *names);
+        *ret_n = (uint32_t)list.n + 1;
+        *ret_names = names;
+    } else if (!status) {
+        status = fm_arena_full(arena, reterr);
+    }
+    free(list.name);
+    return status;
+}
+
+/* -- pins */
+
+static fm_status read_pin(const char *cache, const char *name, fm_arena *arena,
+                          uint64_t *ret_generation, fm_error *reterr) {
+    char path[PATH_MAX];
+    fm_bytes text;
+    fm_status status = path_in(cache, "pins", name, path, reterr);
+    if (!status) status = fm_file_read(arena, path, PIN_BYTES_MAX, &text, reterr);
+    if (status) return status;
+    *ret_generation = fm_generation_number_parse(text);
+    if (*ret_generation) return FM_OK;
+    return fm_fail_in(reterr, FM_ERR_CORRUPT, path,
+                      "the pin does not hold a generation's number; foldmill snapshot pin %s "
+                      "pins it again",
+                      name);
+}
+
+fm_status fm_pin_write(const fm_store *store, const char *name, fm_error *reterr) {
+    fm_arena arena;
+    fm_snapshot snapshot;
+    uint64_t pinned, here = store->generation.number;
+    fm_status status = fm_arena_init(&arena, (size_t)16 << 30, reterr);
+    if (status) return status;
+    status = fm_snapshot_open(store, name, &arena, &snapshot, reterr);
+    if (!status && read_pin(store->path, name, &arena, &pinned, NULL) == FM_OK && pinned != here) {
+        status = fm_fail(reterr, FM_ERR_EXISTS,
+                         "snapshot %s is pinned to generation %" PRIu64 "; unpin it first", name,
+                         pinned);
+    }
+    fm_arena_fini(&arena);
+    if (status) return status;
+    char text[PIN_BYTES_MAX];
+    int n = snprintf(text, sizeof text, "%" PRIu64 "\n", here);
+    return write_file(store->path, "pins", name, (fm_bytes){(const uint8_t *)text, (size_t)n},
+                      reterr);
+}
+
+fm_status fm_pin_remove(const fm_store *store, const char *name, fm_error *reterr) {
+    char path[PATH_MAX];
+    if (!fm_snapshot_is_name(name)) {
+        return fm_fail(reterr, FM_ERR_USAGE, "'%.64s' is no snapshot's name", name);
+    }
+    fm_status status = path_in(store->path, "pins", name, path, reterr);
+    if (status || unlink(path) == 0) return status;
+    return fm_fail(reterr, errno == ENOENT ? FM_ERR_NOT_FOUND : FM_ERR_IO,
+                   "snapshot %s: cannot unpin: %s", name,
+                   errno == ENOENT ? "it is not pinned" : strerror(errno));
+}
+
+fm_status fm_store_open_for(const char *cache, const char *name, fm_store **ret_store,
+                            fm_error *reterr) {
+    fm_arena arena;
+    uint64_t number = 0;
+    if (!fm_snapshot_is_name(name)) return fm_store_open(cache, ret_store, reterr);
+    fm_status status = fm_arena_init(&arena, PIN_ARENA_BYTES, reterr);
+    if (status) return status;
+    status = read_pin(cache, name, &arena, &number, reterr);
+    fm_arena_fini(&arena);
+    if (status && status != FM_ERR_NOT_FOUND) return status;
+    status = fm_store_open_generation(cache, number, ret_store, reterr);
+    if (status == FM_ERR_NOT_FOUND && number && reterr) {
+        (void)fm_fail(reterr, FM_ERR_NOT_FOUND,
+                      "snapshot %s is pinned to generation %" PRIu64
+                      ", which is not there (foldmill snapshot unpin %s)",
+                      name, number, name);
+        return fm_error_in(reterr, cache);
+    }
+    return status;
+}
+
+fm_status fm_pins_read(const char *cache, fm_arena *arena, uint32_t *ret_n, const fm_pin **ret_pins,
+                       fm_error *reterr) {
+    fm_name_list list;
+    fm_status status = list_names(cache, "pins", arena, &list, reterr);
+    fm_pin *pins = status ? NULL : fm_arena_alloc_array(arena, list.n, sizeof *pins);
+    if (!status && !pins) status = fm_arena_full(arena, reterr);
+    for (size_t i = 0; i < list.n && !status; i++) {
+        pins[i].name = list.name[i];
+        status = read_pin(cache, list.name[i], arena, &pins[i].generation, reterr);
+    }
+    *ret_n = (uint32_t)list.n;
+    free(list.name);
+    if (!status) *ret_pins = pins;
+    return status;
+}

@@ -1,0 +1,148 @@
+/* store_verify.c: the full check of a store. See store.h. */
+#include "cache/store/store_open.h"
+
+#include "cache/store/blob.h"
+#include "cache/snapshot/snapshot.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What a walk over one shard compares with the index. */
+typedef struct shard_check {
+    const fm_store *store;
+    uint32_t shard;
+    uint32_t n_named; /* blobs of this shard that the index names */
+} shard_check;
+
+static fm_status check_entry(void *context, const fm_sha256 *hash, uint64_t offset, fm_bytes packed,
+                             fm_error *reterr) {
+    shard_check *check = context;
+    fm_blob blob;
+    fm_status status = fm_blob_open(packed, &blob, reterr);
+    if (status) return status;
+    uint32_t at;
+    if (!fm_store_find_blob(check->store, hash, &at)) return FM_OK; /* of another generation */
+    const fm_blob_entry *entry = &check->store->generation.blob[at];
+    if (entry->shard != check->shard) return FM_OK;
+    check->n_named++;
+    if (entry->offset == offset && entry->stored_bytes == packed.size) return FM_OK;
+    return fm_fail(reterr, FM_ERR_CORRUPT, "the index names another place of the blob at %llu",
+                   (unsigned long long)offset);
+}
+
+static fm_status check_shard(const fm_store *store, uint32_t shard, uint64_t *n_named,
+                             fm_error *reterr) {
+    const fm_shard_info *expected = &store->generation.shard[shard];
+    char path[PATH_MAX];
+    if (!fm_shard_path(store->path, &expected->hash, path, sizeof path)) {
+        return fm_fail(reterr, FM_ERR_LIMIT, "the cache's path is too long");
+    }
+    shard_check check = {store, shard, 0};
+    const fm_shard_visitor visitor = {&check, check_entry, NULL};
+    fm_shard_info found;
+    fm_status status = fm_shard_walk(path, &expected->hash, &visitor, &found, reterr);
+    if (!status && (found.n_blob != expected->n_blob || found.bytes != expected->bytes)) {
+        status = fm_fail(reterr, FM_ERR_CORRUPT, "the shard has %u blobs, the manifest says %u",
+                         found.n_blob, expected->n_blob);
+        if (reterr) fm_error_in(reterr, path);
+    }
+    *n_named += check.n_named;
+    return status;
+}
+
+/* Every hit's structure part must be there; parts are decoded with their blobs. */
+static fm_status check_hits(const fm_store *store, const fm_part_hits *hits, fm_error *reterr) {
+    for (uint32_t i = 0; hits && i < hits->n_hit; i++) {
+        uint32_t blob;
+        if (hits->hit[i].fault) continue;
+        if (!fm_store_find_blob(store, &hits->hit[i].structure, &blob) ||
+            store->generation.blob[blob].kind != FM_PART_STRUCTURE) {
+            return fm_fail(reterr, FM_ERR_CORRUPT,
+                           "hit %u (%.60s) names a structure part that is not there", i + 1,
+                           hits->hit[i].name);
+        }
+    }
+    return FM_OK;
+}
+
+/* A row says what the parts say; only where they say nothing may it know more. */
+static fm_status check_facts(const fm_record *record, const fm_chain_facts *facts,
+                             fm_error *reterr) {
+    if (!facts || !(facts->flags & FM_FACTS_KNOWN)) return FM_OK;
+    const fm_chain_facts found = fm_facts_of(record->sequence, record->structure);
+    bool good = found.n_res == facts->n_res && found.n_unknown == facts->n_unknown &&
+                found.n_most == facts->n_most &&
+                found.flags == (facts->flags & ~(uint32_t)FM_FACTS_LISTED);
+    bool may_differ = facts->flags & FM_FACTS_LISTED;
+    bool has_date = found.release_date[0] || !may_differ;
+    bool has_resolution = found.resolution > 0.0f || !may_differ;
+    good &= !has_date || strcmp(found.release_date, facts->release_date) == 0;
+    good &= !has_resolution || found.resolution == facts->resolution;
+    if (good) return FM_OK;
+    return fm_fail(reterr, FM_ERR_CORRUPT, "the table of facts says something else than the parts");
+}
+
+static fm_status check_chain(const fm_store *store, uint32_t chain, const fm_chain_facts *facts,
+                             fm_arena *arena, fm_error *reterr) {
+    fm_record record;
+    size_t mark = fm_arena_mark(arena);
+    fm_status status = fm_store_load(store, chain, arena, &record, reterr);
+    if (!status && record.msa) status = fm_part_msa_check_profile(record.msa, arena, reterr);
+    if (!status) status = check_hits(store, record.hits, reterr);
+    if (!status) status = check_facts(&record, facts, reterr);
+    fm_arena_rewind(arena, mark);
+    if (status && reterr) fm_error_in(reterr, fm_store_chain_name(store, chain));
+    return status;
+}
+
+static void tell(const fm_store *store, const fm_store_watch *watch, uint64_t done_bytes) {
+    if (watch) watch->tell(watch->context, done_bytes, 2 * store->info.stored_bytes);
+}
+
+static fm_status check_shards(const fm_store *store, const fm_store_watch *watch,
+                              fm_error *reterr) {
+    const fm_generation *generation = &store->generation;
+    uint64_t n_named = 0, done_bytes = 0;
+    fm_status status = FM_OK;
+    for (uint32_t i = 0; i < generation->n_shard && !status; i++) {
+        status = check_shard(store, i, &n_named, reterr);
+        done_bytes += generation->shard[i].bytes;
+        tell(store, watch, done_bytes);
+    }
+    if (!status && n_named != generation->n_blob) {
+        status = fm_fail(reterr, FM_ERR_CORRUPT, "the index names %u blobs, the shards have %llu",
+                         generation->n_blob, (unsigned long long)n_named);
+    }
+    return status;
+}
+
+fm_status fm_store_verify(const fm_store *store, const fm_store_watch *watch, fm_arena *arena,
+                          fm_store_check *ret_check, fm_error *reterr) {
+    const fm_generation *generation = &store->generation;
+    const uint64_t shard_bytes = store->info.stored_bytes;
+    fm_status status = check_shards(store, watch, reterr);
+    const fm_chain_facts *facts = NULL;
+    fm_arena_reset(arena);
+    if (!status) status = fm_store_read_facts(store, arena, &facts, reterr);
+    for (uint32_t i = 0; i < generation->n_chain && !status; i++) {
+        status = check_chain(store, i, facts ? &facts[i] : NULL, arena, reterr);
+        double share = (double)(i + 1) / generation->n_chain;
+        tell(store, watch, shard_bytes + (uint64_t)((double)shard_bytes * share));
+    }
+    fm_generation lists; /* the same, with notes and refusals */
+    fm_arena_reset(arena);
+    if (!status) {
+        status = fm_generation_read_at(store->path, generation->number, FM_GENERATION_ALL, arena,
+                                       &lists, reterr);
+    }
+    fm_snapshot snapshot;
+    fm_arena_reset(arena);
+    if (!status && generation->n_chain) {
+        status = fm_snapshot_open(store, "all", arena, &snapshot, reterr);
+    }
+    if (!status) {
+        *ret_check = (fm_store_check){generation->n_shard, generation->n_blob, generation->n_chain,
+                                      store->info.stored_bytes, store->info.decoded_bytes};
+    }
+    return status;
+}

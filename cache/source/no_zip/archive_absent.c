@@ -1,0 +1,59 @@
+/* archive_absent.c: in the place of cache/zip/ where libzip was not found: no archive opens. */
+#include "cache/source/archive.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+fm_status fm_archive_open(const char *path, fm_archive **ret_archive, fm_error *reterr) {
+    (void)ret_archive;
+    /* Archives are looked for beside folders: one that is not there is no reason to stop. */
+    if (access(path, F_OK) != 0) {
+        return fm_fail_in(reterr, errno == ENOENT ? FM_ERR_NOT_FOUND : FM_ERR_IO, path,
+                          "cannot open as a zip archive: %s", strerror(errno));
+    }
+    return fm_fail_in(
+        reterr, FM_ERR_UNSUPPORTED, path,
+        "this foldmill was built without libzip; unpack the archive into a folder, or "
+        "build with libzip-dev installed");
+}
+
+/* Nothing below is ever called: there are no archives. */
+
+void fm_archive_close(fm_archive *archive) {
+    (void)archive;
+}
+
+uint64_t fm_archive_n_entry(const fm_archive *archive) {
+    (void)archive;
+    return 0;
+}
+
+const char *fm_archive_name(fm_archive *archive, uint64_t entry) {
+    (void)archive;
+    (void)entry;
+    return NULL;
+}
+
+bool fm_archive_is_good_name(const char *name) {
+    (void)name;
+    return false;
+}
+
+void fm_archive_sizes(fm_archive *archive, uint64_t entry, uint64_t *ret_stored_bytes,
+                      uint64_t *ret_bytes) {
+    (void)archive;
+    (void)entry;
+    *ret_stored_bytes = *ret_bytes = 0;
+}
+
+fm_status fm_archive_read(fm_archive *archive, uint64_t entry, size_t max_bytes, fm_arena *arena,
+                          fm_bytes *ret_content, fm_error *reterr) {
+    (void)archive;
+    (void)entry;
+    (void)max_bytes;
+    (void)arena;
+    (void)ret_content;
+    return fm_fail(reterr, FM_ERR_UNSUPPORTED, "this foldmill was built without libzip");
+}

@@ -1,0 +1,65 @@
+/* source_duplicates.c: duplicate_pdb_chains.txt: one group of chains with the same sequence a line,
+ * names with blanks between. Only one chain of a group has alignments on disk; the first of the
+ * line that has stands for the others. See source_parts.h. */
+#include "cache/source/source_parts.h"
+
+#include "proto/limits.h"
+
+#include <string.h>
+
+/* The next word of the line in text[*at..end), copied to out; false at its end. Words too long for
+ * a chain's name come out empty. */
+static bool next_word(const char *text, size_t end, size_t *at, char out[FM_LIMIT_NAME_BYTES + 1]) {
+    while (*at < end && (uint8_t)text[*at] <= 0x20)
+        ++*at;
+    size_t begin = *at;
+    while (*at < end && (uint8_t)text[*at] > 0x20)
+        ++*at;
+    size_t length = *at - begin;
+    if (!fm_source_is_good_name(text + begin, length)) {
+        out[0] = '\0';
+    } else {
+        memcpy(out, text + begin, length);
+        out[length] = '\0';
+    }
+    return length > 0;
+}
+
+/* Among the sets that were there before; the list moves as others are added. */
+static const fm_source_set *find_before(const fm_source_scanning *scan, uint32_t n_before,
+                                        const char *name) {
+    const fm_source_scanning before = {.set = scan->set, .n_set = n_before};
+    return fm_source_find_set(&before, name);
+}
+
+static fm_status take_group(fm_source_scanning *scan, uint32_t n_before, const char *line,
+                            size_t size, fm_error *reterr) {
+    char name[FM_LIMIT_NAME_BYTES + 1];
+    const fm_source_set *found = NULL;
+    for (size_t at = 0; !found && next_word(line, size, &at, name);)
+        found = find_before(scan, n_before, name);
+    if (!found) return FM_OK;
+    fm_source_set set = *found;
+    set.duplicate = true;
+    for (size_t at = 0; next_word(line, size, &at, name);) {
+        if (!name[0] || find_before(scan, n_before, name)) continue;
+        set.name = fm_source_copy(scan->arena, name, strlen(name));
+        if (!set.name) return fm_arena_full(scan->arena, reterr);
+        fm_status status = fm_source_add_set(scan, &set, reterr);
+        if (status) return status;
+    }
+    return FM_OK;
+}
+
+fm_status fm_source_take_duplicates(fm_source_scanning *scan, fm_bytes text, fm_error *reterr) {
+    const char *at = (const char *)text.data, *end = at + text.size;
+    const uint32_t n_before = scan->n_set;
+    while (at < end) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        const char *stop = newline ? newline : end;
+        fm_status status = take_group(scan, n_before, at, (size_t)(stop - at), reterr);
+        if (status) return status;
+        at = newline ? newline + 1 : end;
+    }
+    return fm_source_sort_sets(scan, reterr);
+}

@@ -1,0 +1,118 @@
+/* source_parts.h: what the files of cache/source*.c share.
+ *
+ * A dataset is scanned in three steps: structures (id, path), alignment sets (name, where), and the
+ * joining of the two by name. Datasets are scanned one after the other, each with lists of its own;
+ * problems and archives are those of all. */
+#ifndef FM_CACHE_SOURCE_PARTS_H
+#define FM_CACHE_SOURCE_PARTS_H
+
+#include "cache/source/source.h"
+#include "proto/base/directory.h"
+
+/* A copy, terminated, in the arena; NULL when it is full. */
+char *fm_source_copy(fm_arena *arena, const char *text, size_t length);
+/* "folder/name" in the arena; NULL when it is full. */
+char *fm_source_join(fm_arena *arena, const char *folder, const char *name);
+/* Names go into one line each of reports, and ids into names of chains: 1..255 bytes, no blanks. */
+bool fm_source_is_good_name(const char *name, size_t length);
+
+/* Where the alignments of a name lie: a folder, or ranges of a database. */
+typedef struct fm_source_set {
+    const char *name;
+    const char *folder, *db; /* paths */
+    const fm_index_file *file;
+    uint32_t n_file;
+    uint32_t order;        /* in which it was found; set by fm_source_add_set */
+    bool duplicate;        /* those of another chain */
+    const char *fault;     /* NULL, or why it is refused */
+    const char *author_id; /* of its chain; NULL = the only one. Set when it is joined */
+} fm_source_set;
+
+typedef struct fm_source_scanning {
+    fm_arena *arena;
+    fm_source_structure *structure; /* heap; sorted by id once listed */
+    uint32_t n_structure, max_structure;
+    fm_source_set *set; /* heap; sorted by name once listed */
+    uint32_t n_set, max_set;
+    fm_source_problem *problem; /* heap */
+    uint32_t n_problem, max_problem;
+    fm_archive **archive; /* heap */
+    uint32_t n_archive, max_archive;
+    const char *prefix; /* of the dataset's names: in problems, and of its chains */
+    bool is_predicted;
+    const char *structures_found, *alignments_found;
+} fm_source_scanning;
+
+/* Makes room for one more; false when memory ran out, or past FM_LIMIT_N_CHAIN. */
+bool fm_source_grow(void **list, uint32_t n, uint32_t *max, size_t size);
+
+/* All three: FM_ERR_LIMIT when memory ran out. */
+FM_MUST_USE fm_status fm_source_add_structure(fm_source_scanning *scan,
+                                              const fm_source_structure *structure,
+                                              fm_error *reterr);
+FM_MUST_USE fm_status fm_source_add_set(fm_source_scanning *scan, const fm_source_set *set,
+                                        fm_error *reterr);
+FM_MUST_USE fm_status fm_source_add_problem(fm_source_scanning *scan, fm_source_trouble trouble,
+                                            const char *name, fm_error *reterr);
+
+/* Structures of a folder, flat, divided and in archives. *ret_n = how many there were.
+ * FM_ERR_NOT_FOUND. */
+FM_MUST_USE fm_status fm_source_take_structures(fm_source_scanning *scan, const char *folder,
+                                                uint32_t *ret_n, fm_error *reterr);
+
+/* Structures of a zip archive. FM_ERR_NOT_FOUND and others of fm_archive_open. */
+FM_MUST_USE fm_status fm_source_take_archive(fm_source_scanning *scan, const char *path,
+                                             uint32_t *ret_n, fm_error *reterr);
+
+/* Predicted structures of a tree <name>/pdb/x.pdb, <name>/cif/x.cif, called after their folders;
+ * *ret_n = 0 when the folder is no such tree. FM_ERR_NOT_FOUND. */
+FM_MUST_USE fm_status fm_source_take_nested(fm_source_scanning *scan, const char *folder,
+                                            uint32_t *ret_n, fm_error *reterr);
+
+/* Sorts the structures by id; of two with one id the first by path stays, the other is a problem.
+ */
+FM_MUST_USE fm_status fm_source_sort_structures(fm_source_scanning *scan, fm_error *reterr);
+
+/* The folders of alignments in `folder`. FM_ERR_NOT_FOUND. */
+FM_MUST_USE fm_status fm_source_take_tree(fm_source_scanning *scan, const char *folder,
+                                          uint32_t *ret_n, fm_error *reterr);
+
+/* The entries of the given indices in `folder`, in their order. */
+FM_MUST_USE fm_status fm_source_take_indices(fm_source_scanning *scan, const char *folder,
+                                             const fm_name_list *indices, uint32_t *ret_n,
+                                             fm_error *reterr);
+
+/* Sorts the sets by name; of two with one name the first stays, and the other is a problem unless
+ * it is a duplicate or in the same place. */
+FM_MUST_USE fm_status fm_source_sort_sets(fm_source_scanning *scan, fm_error *reterr);
+/* The set of that name, or NULL; sets are sorted. */
+const fm_source_set *fm_source_find_set(const fm_source_scanning *scan, const char *name);
+
+/* Adds sets for the chains of a list of duplicates that have none, and sorts. A pure function of
+ * the text and the sets that are there. */
+FM_MUST_USE fm_status fm_source_take_duplicates(fm_source_scanning *scan, fm_bytes text,
+                                                fm_error *reterr);
+
+/* Reads a list in JSON of input_bytes bytes: {"name": {"release_date": "YYYY-MM-DD", "resolution":
+ * number, "cluster_size": number, ...}, ...}; values of other kinds count as not there. is_ids:
+ * names are ids, and kept in lower case. FM_ERR_FORMAT with the place. */
+FM_MUST_USE fm_status fm_source_parse_listing(fm_json_input input, uint64_t input_bytes,
+                                              bool is_ids, fm_arena *arena, fm_listing *ret_listing,
+                                              fm_error *reterr);
+/* The same of a file. */
+FM_MUST_USE fm_status fm_source_read_listing(const char *path, bool is_ids, fm_arena *arena,
+                                             fm_listing *ret_listing, fm_error *reterr);
+/* By name; NULL = not listed. */
+const fm_listed *fm_listing_find(const fm_listing *listing, const char *name);
+
+/* Reads the PDB's list of obsolete ids: lines "OBSLTE    31-JUL-94 116L     216L"; others, and ids
+ * that nothing replaced, are passed over. */
+FM_MUST_USE fm_status fm_source_parse_obsolete(fm_bytes text, fm_arena *arena,
+                                               fm_obsolete_list *ret_list, fm_error *reterr);
+
+/* The lists of a dataset, those given or those that are found. */
+FM_MUST_USE fm_status fm_source_take_lists(fm_source_scanning *scan,
+                                           const fm_source_options *options,
+                                           fm_source_dataset *dataset, fm_error *reterr);
+
+#endif

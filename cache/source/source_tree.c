@@ -1,0 +1,282 @@
+/* source_tree.c: folders and archives of structures, folders of alignments. See source_parts.h. */
+#include "cache/source/source_parts.h"
+
+#include "proto/limits.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static char *glue(fm_arena *arena, const char *a, const char *b) {
+    size_t a_bytes = strlen(a), b_bytes = strlen(b);
+    char *text = fm_arena_alloc(arena, a_bytes + b_bytes + 1);
+    if (!text) return NULL;
+    memcpy(text, a, a_bytes);
+    memcpy(text + a_bytes, b, b_bytes + 1);
+    return text;
+}
+
+static bool has_ending(const char *name, size_t length, const char *ending) {
+    size_t size = strlen(ending);
+    return length > size && memcmp(name + length - size, ending, size) == 0;
+}
+
+/* Length of the id in "<id>.cif[.gz]" and "<id>.pdb[.gz]", 0 for other names. */
+static size_t id_length(const char *name, bool *ret_pdb) {
+    size_t length = strlen(name);
+    if (has_ending(name, length, ".gz")) length -= 3;
+    *ret_pdb = has_ending(name, length, ".pdb");
+    return *ret_pdb || has_ending(name, length, ".cif") ? length - 4 : 0;
+}
+
+/* A structure of that file name and path; other names are passed over. */
+static fm_status take_file(fm_source_scanning *scan, const char *name, const char *path,
+                           fm_archive *archive, uint64_t entry, uint32_t *n, fm_error *reterr) {
+    bool is_pdb;
+    size_t length = id_length(name, &is_pdb);
+    if (!length) return FM_OK;
+    ++*n;
+    if (!fm_source_is_good_name(name, length)) {
+        return fm_source_add_problem(scan, FM_SOURCE_BAD_NAME, name, reterr);
+    }
+    const char *id = fm_source_copy(scan->arena, name, length);
+    if (!id || !path) return fm_arena_full(scan->arena, reterr);
+    const fm_source_structure structure = {
+        .id = id, .path = path, .archive = archive, .entry = entry, .is_pdb = is_pdb};
+    return fm_source_add_structure(scan, &structure, reterr);
+}
+
+/* -- archives */
+
+/* Its handle stays open with the source. */
+static fm_status open_archive(fm_source_scanning *scan, const char *path, fm_archive **ret_archive,
+                              fm_error *reterr) {
+    if (!fm_source_grow((void **)&scan->archive, scan->n_archive, &scan->max_archive,
+                        sizeof *scan->archive)) {
+        return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a list of archives");
+    }
+    fm_status status = fm_archive_open(path, ret_archive, reterr);
+    if (!status) scan->archive[scan->n_archive++] = *ret_archive;
+    return status;
+}
+
+fm_status fm_source_take_archive(fm_source_scanning *scan, const char *path, uint32_t *ret_n,
+                                 fm_error *reterr) {
+    fm_archive *archive;
+    uint32_t n = 0;
+    fm_status status = open_archive(scan, path, &archive, reterr);
+    for (uint64_t i = 0; !status && i < fm_archive_n_entry(archive); i++) {
+        const char *name = fm_archive_name(archive, i);
+        if (!name) continue;
+        if (!fm_archive_is_good_name(name)) {
+            status = fm_source_add_problem(scan, FM_SOURCE_BAD_NAME, name, reterr);
+            continue;
+        }
+        const char *slash = strrchr(name, '/');
+        bool is_pdb;
+        if (!id_length(slash ? slash + 1 : name, &is_pdb)) continue;
+        const char *shown = fm_source_join(scan->arena, path, name);
+        status = take_file(scan, slash ? slash + 1 : name, shown, archive, i, &n, reterr);
+    }
+    if (status) return status;
+    scan->structures_found = glue(scan->arena, path, " (zip archive)");
+    if (!scan->structures_found) return fm_arena_full(scan->arena, reterr);
+    *ret_n = n;
+    return FM_OK;
+}
+
+/* -- folders */
+
+static fm_status take_files(fm_source_scanning *scan, const char *folder, uint32_t *n,
+                            uint32_t *n_packed, fm_error *reterr) {
+    fm_name_list files;
+    fm_status status =
+        fm_directory_list(folder, false, FM_LIMIT_N_CHAIN, scan->arena, &files, reterr);
+    for (size_t i = 0; i < files.n && !status; i++) {
+        const char *name = files.name[i], *path = fm_source_join(scan->arena, folder, name);
+        if (!path) {
+            status = fm_arena_full(scan->arena, reterr);
+        } else if (has_ending(name, strlen(name), ".zip")) {
+            uint32_t packed = 0;
+            status = fm_source_take_archive(scan, path, &packed, reterr);
+            *n_packed += packed;
+        } else {
+            status = take_file(scan, name, path, NULL, 0, n, reterr);
+        }
+    }
+    free(files.name);
+    return status;
+}
+
+/* A divided mirror has folders of two characters: of 1abc the "ab". */
+static fm_status take_divided(fm_source_scanning *scan, const char *folder, uint32_t *n,
+                              uint32_t *n_packed, fm_error *reterr) {
+    fm_name_list folders;
+    fm_status status =
+        fm_directory_list(folder, true, FM_LIMIT_N_CHAIN, scan->arena, &folders, reterr);
+    for (size_t i = 0; i < folders.n && !status; i++) {
+        if (strlen(folders.name[i]) != 2) continue;
+        const char *path = fm_source_join(scan->arena, folder, folders.name[i]);
+        status =
+            path ? take_files(scan, path, n, n_packed, reterr) : fm_arena_full(scan->arena, reterr);
+    }
+    free(folders.name);
+    return status;
+}
+
+static int compare_structures(const void *a, const void *b) {
+    const fm_source_structure *left = a, *right = b;
+    int order = strcmp(left->id, right->id);
+    if (!order) order = strcmp(left->path, right->path);
+    return order ? order : (left->entry > right->entry) - (left->entry < right->entry);
+}
+
+fm_status fm_source_sort_structures(fm_source_scanning *scan, fm_error *reterr) {
+    uint32_t kept = 0;
+    if (scan->n_structure) {
+        qsort(scan->structure, scan->n_structure, sizeof *scan->structure, compare_structures);
+    }
+    for (uint32_t i = 0; i < scan->n_structure; i++) {
+        const fm_source_structure *structure = &scan->structure[i];
+        if (kept && strcmp(structure->id, scan->structure[kept - 1].id) == 0) {
+            fm_status status =
+                fm_source_add_problem(scan, FM_SOURCE_TWICE, structure->path, reterr);
+            if (status) return status;
+        } else {
+            scan->structure[kept++] = *structure;
+        }
+    }
+    scan->n_structure = kept;
+    return FM_OK;
+}
+
+fm_status fm_source_take_structures(fm_source_scanning *scan, const char *folder, uint32_t *ret_n,
+                                    fm_error *reterr) {
+    uint32_t n_flat = 0, n_divided = 0, n_packed = 0;
+    fm_status status = take_files(scan, folder, &n_flat, &n_packed, reterr);
+    if (!status) status = take_divided(scan, folder, &n_divided, &n_packed, reterr);
+    if (status) return status;
+    const char *form = n_divided && n_packed ? " (divided mirror, zip archives)"
+                       : n_divided           ? " (divided mirror)"
+                       : n_packed            ? " (zip archives)"
+                                             : "";
+    char *found = glue(scan->arena, folder, form);
+    if (!found) return fm_arena_full(scan->arena, reterr);
+    scan->structures_found = found;
+    *ret_n = n_flat + n_divided + n_packed;
+    return FM_OK;
+}
+
+/* -- structures beside their alignments */
+
+static const char *const NESTED[] = {"pdb", "cif"};
+
+/* Do the first folders of the tree have structures in them? */
+static fm_status is_nested(fm_source_scanning *scan, const char *folder, const fm_name_list *names,
+                           bool *ret_nested, fm_error *reterr) {
+    *ret_nested = false;
+    for (size_t i = 0; i < names->n && i < 8; i++) {
+        const char *path = fm_source_join(scan->arena, folder, names->name[i]);
+        fm_name_list inside;
+        if (!path) return fm_arena_full(scan->arena, reterr);
+        fm_status status =
+            fm_directory_list(path, true, FM_LIMIT_N_CHAIN, scan->arena, &inside, reterr);
+        if (status) return status;
+        for (size_t k = 0; k < inside.n; k++) {
+            *ret_nested |= strcmp(inside.name[k], NESTED[0]) == 0;
+            *ret_nested |= strcmp(inside.name[k], NESTED[1]) == 0;
+        }
+        free(inside.name);
+    }
+    return FM_OK;
+}
+
+/* The structures in folder/name/inside, all called `name`. */
+static fm_status take_inside(fm_source_scanning *scan, const char *folder, const char *name,
+                             const char *inside, uint32_t *n, fm_error *reterr) {
+    const char *middle = fm_source_join(scan->arena, folder, name);
+    const char *path = middle ? fm_source_join(scan->arena, middle, inside) : NULL;
+    if (!path) return fm_arena_full(scan->arena, reterr);
+    fm_name_list files;
+    fm_status status =
+        fm_directory_list(path, false, FM_LIMIT_N_CHAIN, scan->arena, &files, reterr);
+    if (status == FM_ERR_NOT_FOUND) return FM_OK;
+    for (size_t i = 0; i < files.n && !status; i++) {
+        fm_source_structure structure = {.id = name, .is_nested = true};
+        if (!id_length(files.name[i], &structure.is_pdb)) continue;
+        structure.path = fm_source_join(scan->arena, path, files.name[i]);
+        status = structure.path ? fm_source_add_structure(scan, &structure, reterr)
+                                : fm_arena_full(scan->arena, reterr);
+        ++*n;
+    }
+    free(files.name);
+    return status;
+}
+
+fm_status fm_source_take_nested(fm_source_scanning *scan, const char *folder, uint32_t *ret_n,
+                                fm_error *reterr) {
+    fm_name_list names;
+    bool nested = false;
+    uint32_t n = 0;
+    fm_status status =
+        fm_directory_list(folder, true, FM_LIMIT_N_CHAIN, scan->arena, &names, reterr);
+    if (!status) status = is_nested(scan, folder, &names, &nested, reterr);
+    for (size_t i = 0; i < names.n && !status && nested; i++) {
+        /* A name that cannot be a chain's is a problem of its alignments. */
+        if (!fm_source_is_good_name(names.name[i], strlen(names.name[i]))) continue;
+        for (int k = 0; k < 2 && !status; k++)
+            status = take_inside(scan, folder, names.name[i], NESTED[k], &n, reterr);
+    }
+    free(names.name);
+    if (status) return status;
+    if (n) {
+        scan->structures_found = glue(scan->arena, folder, ": OpenProteinSet's tree, <name>/pdb/");
+        if (!scan->structures_found) return fm_arena_full(scan->arena, reterr);
+    }
+    *ret_n = n;
+    return FM_OK;
+}
+
+/* -- alignments */
+
+/* How the first folders of a tree look, for people: every chain's folder is read either way. */
+static const char *name_layout(fm_source_scanning *scan, const char *folder,
+                               const fm_name_list *names) {
+    for (size_t i = 0; i < names->n && i < 8; i++) {
+        const char *path = fm_source_join(scan->arena, folder, names->name[i]);
+        fm_name_list inside;
+        if (!path || fm_directory_list(path, true, FM_LIMIT_N_CHAIN, scan->arena, &inside, NULL))
+            continue;
+        bool nested = false;
+        for (size_t k = 0; k < inside.n; k++)
+            nested |= strcmp(inside.name[k], "a3m") == 0 || strcmp(inside.name[k], "hhr") == 0;
+        free(inside.name);
+        if (nested) return ": OpenProteinSet's tree, <id>_<chain>/{a3m,hhr}/";
+        if (fm_directory_list(path, false, FM_LIMIT_N_CHAIN, scan->arena, &inside, NULL)) continue;
+        bool stockholm = false;
+        for (size_t k = 0; k < inside.n; k++)
+            stockholm |= strstr(inside.name[k], ".sto") != NULL;
+        free(inside.name);
+        if (stockholm) return ": a folder for each chain, with Stockholm files as AlphaFold's";
+    }
+    return ": a folder for each chain";
+}
+
+fm_status fm_source_take_tree(fm_source_scanning *scan, const char *folder, uint32_t *ret_n,
+                              fm_error *reterr) {
+    fm_name_list names;
+    fm_status status =
+        fm_directory_list(folder, true, FM_LIMIT_N_CHAIN, scan->arena, &names, reterr);
+    for (size_t i = 0; i < names.n && !status; i++) {
+        const char *path = fm_source_join(scan->arena, folder, names.name[i]);
+        const fm_source_set set = {.name = names.name[i], .folder = path};
+        status = path ? fm_source_add_set(scan, &set, reterr) : fm_arena_full(scan->arena, reterr);
+    }
+    if (!status && names.n) {
+        const char *layout = name_layout(scan, folder, &names);
+        char *found = glue(scan->arena, folder, layout);
+        scan->alignments_found = found ? found : "";
+    }
+    free(names.name);
+    *ret_n = (uint32_t)names.n;
+    return status;
+}

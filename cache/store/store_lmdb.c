@@ -1,0 +1,484 @@
+/* store_lmdb.c: shards, and tables (table.h), on LMDB; the only file that includes lmdb.h. See
+ * shard.h and docs/formats/store.md. */
+#include "cache/store/shard.h"
+
+#include "cache/store/blob.h"
+#include "cache/store/table.h"
+#include "proto/base/file.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <lmdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+enum {
+    BATCH_BYTES = 32 << 20, /* of one transaction: dirty pages are held in memory until it ends */
+    HASH_BLOCK_BYTES = 1 << 20,
+    PAGE_BYTES = 4096,
+    FIRST_MAP_BYTES = 16 << 20, /* grows: grow_map */
+};
+
+struct fm_shard_writer {
+    char cache[PATH_MAX], path[PATH_MAX];
+    MDB_env *env;
+    MDB_txn *txn; /* NULL between batches */
+    MDB_dbi blobs, notes;
+    uint64_t bytes, batch_bytes;
+    uint64_t map_bytes, used_bytes; /* used: pages taken when the last batch ended */
+};
+
+static fm_status fail_lmdb(fm_error *reterr, const char *path, const char *what, int code) {
+    fm_status status = fm_fail(reterr, FM_ERR_IO, "%s: %s", what, mdb_strerror(code));
+    if (reterr) fm_error_in(reterr, path);
+    return status;
+}
+
+/* LMDB tells a write cut short as EIO or ENOSPC alike. */
+static fm_status fail_write(fm_error *reterr, const char *path, const char *what, int code) {
+    fm_status status =
+        fm_fail(reterr, FM_ERR_IO, "%s: %s (is the disk full?)", what, mdb_strerror(code));
+    if (reterr) fm_error_in(reterr, path);
+    return status;
+}
+
+static fm_status fail_path(fm_error *reterr, const char *path, const char *what) {
+    return fail_lmdb(reterr, path, what, errno);
+}
+
+bool fm_shard_path(const char *cache, const fm_sha256 *hash, char *out, size_t out_bytes) {
+    char hex[FM_SHA256_HEX];
+    fm_sha256_format(hash, hex);
+    int n = snprintf(out, out_bytes, "%s/shards/%s.lmdb", cache, hex);
+    return n > 0 && (size_t)n < out_bytes;
+}
+
+fm_status fm_shard_check_disk(const char *folder, fm_error *reterr) {
+    static const struct {
+        uint32_t magic; /* statfs(2) */
+        const char *name;
+    } remote[] = {
+        {0x6969, "NFS"},        {0x517b, "SMB"},      {0xff534d42, "CIFS"},   {0xfe534d42, "SMB2"},
+        {0x5346414f, "AFS"},    {0x00c36400, "Ceph"}, {0x0bd00bd0, "Lustre"}, {0x47504653, "GPFS"},
+        {0x19830326, "BeeGFS"}, {0x73757245, "Coda"}, {0x7461636f, "OCFS2"},  {0x01161970, "GFS2"},
+    };
+    struct statfs info;
+    if (statfs(folder, &info) != 0) return fail_path(reterr, folder, "cannot stat the file system");
+    for (size_t i = 0; i < sizeof remote / sizeof remote[0]; i++) {
+        if ((uint32_t)info.f_type != remote[i].magic) continue;
+        fm_status status =
+            fm_fail(reterr, FM_ERR_UNSUPPORTED,
+                    "the folder lies on %s; a cache is built on a local disk and may "
+                    "be copied afterwards",
+                    remote[i].name);
+        if (reterr) fm_error_in(reterr, folder);
+        return status;
+    }
+    return FM_OK;
+}
+
+/* -- writing */
+
+static int open_databases(fm_shard_writer *writer) {
+    int code = mdb_env_create(&writer->env);
+    writer->map_bytes = FIRST_MAP_BYTES;
+    if (!code) code = mdb_env_set_maxdbs(writer->env, 2);
+    if (!code) code = mdb_env_set_mapsize(writer->env, writer->map_bytes);
+    unsigned flags = MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOTLS | MDB_NOSYNC | MDB_NORDAHEAD;
+    if (!code) code = mdb_env_open(writer->env, writer->path, flags, 0666);
+    if (!code) code = mdb_txn_begin(writer->env, NULL, 0, &writer->txn);
+    if (!code) code = mdb_dbi_open(writer->txn, "blobs", MDB_CREATE, &writer->blobs);
+    if (!code) code = mdb_dbi_open(writer->txn, "notes", MDB_CREATE, &writer->notes);
+    return code;
+}
+
+fm_status fm_shard_writer_create(const char *cache, uint32_t slot, fm_shard_writer **ret_writer,
+                                 fm_error *reterr) {
+    fm_shard_writer *writer = calloc(1, sizeof *writer);
+    if (!writer) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a shard");
+    snprintf(writer->cache, sizeof writer->cache, "%s", cache);
+    int n = snprintf(writer->path, sizeof writer->path, "%s/build", cache);
+    fm_status status = n > 0 && (size_t)n + 32 < sizeof writer->path
+                           ? fm_dir_make(writer->path, reterr)
+                           : fm_fail(reterr, FM_ERR_LIMIT, "the cache's path is too long");
+    if (!status) status = fm_shard_check_disk(writer->path, reterr);
+    if (!status) {
+        char number[16] = "";
+        if (slot) snprintf(number, sizeof number, "-%u", slot);
+        snprintf(writer->path + n, sizeof writer->path - (size_t)n, "/shard%s.tmp", number);
+        unlink(writer->path);
+        int code = open_databases(writer);
+        if (code) status = fail_write(reterr, writer->path, "cannot start a shard", code);
+    }
+    if (status) {
+        fm_shard_writer_destroy(writer);
+        return status;
+    }
+    *ret_writer = writer;
+    return FM_OK;
+}
+
+void fm_shard_writer_destroy(fm_shard_writer *writer) {
+    if (!writer) return;
+    if (writer->txn) mdb_txn_abort(writer->txn);
+    if (writer->env) mdb_env_close(writer->env);
+    unlink(writer->path);
+    free(writer);
+}
+
+uint64_t fm_shard_writer_bytes(const fm_shard_writer *writer) {
+    return writer->bytes;
+}
+
+static int end_batch(fm_shard_writer *writer) {
+    MDB_txn *txn = writer->txn;
+    MDB_envinfo info;
+    writer->txn = NULL;
+    writer->batch_bytes = 0;
+    int code = txn ? mdb_txn_commit(txn) : 0;
+    if (!code) code = mdb_env_info(writer->env, &info);
+    if (!code) writer->used_bytes = (info.me_last_pgno + 1) * (uint64_t)PAGE_BYTES;
+    return code;
+}
+
+/* Makes the map large enough for one more value, between two transactions: inside one LMDB could
+ * only fail. Pages may be half full, and every page of a tree may be written anew by a batch. */
+static int grow_map(fm_shard_writer *writer, uint64_t value_bytes) {
+    uint64_t needed =
+        2 * (writer->used_bytes + writer->batch_bytes + value_bytes) + FIRST_MAP_BYTES / 4;
+    if (needed <= writer->map_bytes) return 0;
+    int code = end_batch(writer);
+    if (!code) code = mdb_env_set_mapsize(writer->env, 2 * needed);
+    if (!code) writer->map_bytes = 2 * needed;
+    return code;
+}
+
+static fm_status put(fm_shard_writer *writer, MDB_dbi database, const fm_sha256 *hash,
+                     fm_bytes value, fm_error *reterr) {
+    int code = grow_map(writer, value.size);
+    if (!code && !writer->txn) code = mdb_txn_begin(writer->env, NULL, 0, &writer->txn);
+    MDB_val key = {sizeof hash->bytes, (void *)(uintptr_t)hash->bytes};
+    MDB_val data = {value.size, (void *)(uintptr_t)value.data};
+    if (!code) code = mdb_put(writer->txn, database, &key, &data, MDB_NOOVERWRITE);
+    if (code == MDB_KEYEXIST) return FM_OK;
+    /* Large values take pages of their own, and all take a place in a leaf. */
+    uint64_t bytes = value.size < PAGE_BYTES / 2 ? value.size : value.size + PAGE_BYTES;
+    writer->bytes += bytes + 64;
+    writer->batch_bytes += bytes + 64;
+    if (!code && writer->batch_bytes > BATCH_BYTES) code = end_batch(writer);
+    return code ? fail_write(reterr, writer->path, "cannot write the shard", code) : FM_OK;
+}
+
+fm_status fm_shard_writer_put(fm_shard_writer *writer, const fm_sha256 *hash, fm_bytes packed,
+                              fm_error *reterr) {
+    return put(writer, writer->blobs, hash, packed, reterr);
+}
+
+fm_status fm_shard_writer_note(fm_shard_writer *writer, const fm_sha256 *key, fm_bytes value,
+                               fm_error *reterr) {
+    return put(writer, writer->notes, key, value, reterr);
+}
+
+/* -- walking */
+
+/* Where LMDB's value lies in the file: its first page starts with the page's number (LMDB's data
+ * version 1), and a value that has pages of its own starts in the first of them. */
+static uint64_t offset_of(const void *value) {
+    uintptr_t within = (uintptr_t)value % PAGE_BYTES;
+    uint64_t page;
+    memcpy(&page, (const uint8_t *)value - within, sizeof page);
+    return page * PAGE_BYTES + within;
+}
+
+static fm_status visit(const fm_shard_visitor *visitor, bool is_blob, const MDB_val *key,
+                       const MDB_val *value, fm_error *reterr) {
+    fm_sha256 hash;
+    if (key->mv_size != sizeof hash.bytes) {
+        return fm_fail(reterr, FM_ERR_CORRUPT, "a shard has a key of %zu bytes", key->mv_size);
+    }
+    memcpy(hash.bytes, key->mv_data, sizeof hash.bytes);
+    fm_bytes bytes = {value->mv_data, value->mv_size};
+    if (!is_blob) {
+        return visitor->note ? visitor->note(visitor->context, &hash, bytes, reterr) : FM_OK;
+    }
+    if (!visitor->blob) return FM_OK;
+    return visitor->blob(visitor->context, &hash, offset_of(value->mv_data), bytes, reterr);
+}
+
+static fm_status walk_database(MDB_txn *txn, const char *name, const fm_shard_visitor *visitor,
+                               uint32_t *ret_count, fm_error *reterr) {
+    MDB_dbi database;
+    MDB_cursor *cursor;
+    int code = mdb_dbi_open(txn, name, 0, &database);
+    if (!code) code = mdb_cursor_open(txn, database, &cursor);
+    if (code) return fm_fail(reterr, FM_ERR_CORRUPT, "database %s: %s", name, mdb_strerror(code));
+    MDB_val key, value;
+    uint32_t count = 0;
+    fm_status status = FM_OK;
+    while (!status && (code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) == 0) {
+        status = visit(visitor, strcmp(name, "blobs") == 0, &key, &value, reterr);
+        count++;
+    }
+    mdb_cursor_close(cursor);
+    if (!status && code != MDB_NOTFOUND) {
+        return fm_fail(reterr, FM_ERR_CORRUPT, "database %s: %s", name, mdb_strerror(code));
+    }
+    if (!status) *ret_count = count;
+    return status;
+}
+
+/* Walks a file that is known to be whole. */
+static fm_status walk(const char *path, const fm_shard_visitor *visitor, fm_shard_info *info,
+                      fm_error *reterr) {
+    MDB_env *env;
+    MDB_txn *txn = NULL;
+    MDB_stat stat;
+    int code = mdb_env_create(&env);
+    if (code) return fail_lmdb(reterr, path, "cannot open the shard", code);
+    code = mdb_env_set_maxdbs(env, 2);
+    if (!code) {
+        code = mdb_env_open(env, path, MDB_NOSUBDIR | MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS, 0);
+    }
+    if (!code) code = mdb_env_stat(env, &stat);
+    if (!code && stat.ms_psize != PAGE_BYTES) code = MDB_VERSION_MISMATCH;
+    if (!code) code = mdb_txn_begin(env, NULL, MDB_RDONLY, &txn);
+    fm_status status = code ? fail_lmdb(reterr, path, "cannot open the shard", code) : FM_OK;
+    if (!status) status = walk_database(txn, "blobs", visitor, &info->n_blob, reterr);
+    if (!status) status = walk_database(txn, "notes", visitor, &info->n_note, reterr);
+    if (txn) mdb_txn_abort(txn);
+    mdb_env_close(env);
+    if (status && reterr) fm_error_in(reterr, path);
+    return status;
+}
+
+fm_status fm_shard_hash_file(const char *path, fm_sha256 *ret_hash, uint64_t *ret_bytes,
+                             fm_error *reterr) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return fail_path(reterr, path, "cannot open");
+    uint8_t *block = malloc(HASH_BLOCK_BYTES);
+    fm_sha256_state *state = fm_sha256_create();
+    uint64_t bytes = 0;
+    ssize_t got = -1;
+    while (block && (got = read(fd, block, HASH_BLOCK_BYTES)) != 0) {
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) break;
+        fm_sha256_update(state, block, (size_t)got);
+        bytes += (uint64_t)got;
+    }
+    fm_status status = got < 0 ? fail_path(reterr, path, "cannot read") : FM_OK;
+    fm_sha256 hash = fm_sha256_digest(state);
+    fm_sha256_destroy(state);
+    free(block);
+    close(fd);
+    if (status) return status;
+    *ret_hash = hash;
+    *ret_bytes = bytes;
+    return FM_OK;
+}
+
+fm_status fm_shard_walk(const char *path, const fm_sha256 *hash, const fm_shard_visitor *visitor,
+                        fm_shard_info *ret_info, fm_error *reterr) {
+    fm_shard_info info = {0};
+    fm_status status = fm_shard_hash_file(path, &info.hash, &info.bytes, reterr);
+    if (status) return status;
+    if (memcmp(&info.hash, hash, sizeof *hash) != 0) {
+        char expected[FM_SHA256_HEX], found[FM_SHA256_HEX];
+        fm_sha256_format(hash, expected);
+        fm_sha256_format(&info.hash, found);
+        status = fm_fail(reterr, FM_ERR_CORRUPT,
+                         "the shard's SHA-256 is %.16s..., expected %.16s...", found, expected);
+        if (reterr) fm_error_in(reterr, path);
+        return status;
+    }
+    status = walk(path, visitor, &info, reterr);
+    if (!status) *ret_info = info;
+    return status;
+}
+
+/* -- sealing */
+
+typedef struct seal_check {
+    const fm_shard_visitor *visitor;
+    int fd;
+    uint8_t head[FM_BLOB_HEADER_BYTES];
+} seal_check;
+
+/* What lies at the place the index will name must be what LMDB gives. */
+static fm_status check_blob(void *context, const fm_sha256 *hash, uint64_t offset, fm_bytes packed,
+                            fm_error *reterr) {
+    seal_check *check = context;
+    fm_blob blob;
+    fm_status status = fm_blob_open(packed, &blob, reterr);
+    if (status) return status;
+    ssize_t got = pread(check->fd, check->head, sizeof check->head, (off_t)offset);
+    if (got < 0) return fm_fail(reterr, FM_ERR_IO, "cannot read: %s", strerror(errno));
+    if (got != (ssize_t)sizeof check->head || memcmp(check->head, packed.data, (size_t)got) != 0) {
+        return fm_fail(reterr, FM_ERR_CORRUPT, "a blob does not lie at its place %llu",
+                       (unsigned long long)offset);
+    }
+    const fm_shard_visitor *visitor = check->visitor;
+    return visitor->blob ? visitor->blob(visitor->context, hash, offset, packed, reterr) : FM_OK;
+}
+
+static fm_status check_note(void *context, const fm_sha256 *key, fm_bytes value, fm_error *reterr) {
+    const fm_shard_visitor *visitor = ((seal_check *)context)->visitor;
+    return visitor->note ? visitor->note(visitor->context, key, value, reterr) : FM_OK;
+}
+
+static fm_status check_and_rename(const fm_shard_writer *writer, const fm_shard_visitor *visitor,
+                                  fm_shard_info *ret_info, fm_error *reterr) {
+    fm_shard_info info = {0};
+    char path[PATH_MAX], folder[PATH_MAX];
+    fm_status status = fm_shard_hash_file(writer->path, &info.hash, &info.bytes, reterr);
+    if (status) return status;
+    seal_check check = {visitor, open(writer->path, O_RDONLY | O_CLOEXEC), {0}};
+    if (check.fd < 0) return fail_path(reterr, writer->path, "cannot open");
+    const fm_shard_visitor checking = {&check, check_blob, check_note};
+    status = walk(writer->path, &checking, &info, reterr);
+    close(check.fd);
+    int n = snprintf(folder, sizeof folder, "%s/shards", writer->cache);
+    if (!status && (n <= 0 || (size_t)n >= sizeof folder ||
+                    !fm_shard_path(writer->cache, &info.hash, path, sizeof path))) {
+        status = fm_fail(reterr, FM_ERR_LIMIT, "the cache's path is too long");
+    }
+    if (!status) status = fm_dir_make(folder, reterr);
+    if (!status && rename(writer->path, path) != 0) {
+        status = fail_path(reterr, path, "cannot seal the shard");
+    }
+    if (!status) status = fm_dir_sync(folder, reterr);
+    if (!status) *ret_info = info;
+    return status;
+}
+
+fm_status fm_shard_writer_seal(fm_shard_writer *writer, const fm_shard_visitor *visitor,
+                               fm_shard_info *ret_info, fm_error *reterr) {
+    int code = end_batch(writer);
+    if (!code) code = mdb_env_sync(writer->env, 1);
+    fm_status status =
+        code ? fail_write(reterr, writer->path, "cannot sync the shard", code) : FM_OK;
+    if (writer->env) mdb_env_close(writer->env);
+    writer->env = NULL;
+    if (!status) status = check_and_rename(writer, visitor, ret_info, reterr);
+    fm_shard_writer_destroy(writer);
+    return status;
+}
+
+/* -- tables: small files that change (table.h) */
+
+/* Address space of a table's map; the file is as long as what is in it. */
+#define TABLE_MAP_BYTES ((size_t)64 << 30)
+
+struct fm_table {
+    char path[PATH_MAX];
+    MDB_env *env;
+    MDB_txn *txn; /* NULL outside begin and end */
+    MDB_dbi main;
+    MDB_cursor *cursor;
+    int code; /* of the first change that failed */
+};
+
+static MDB_val val_of(fm_bytes bytes) {
+    return (MDB_val){bytes.size, (void *)(uintptr_t)bytes.data};
+}
+
+fm_status fm_table_open(const char *path, fm_table **ret_table, fm_error *reterr) {
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (slash) slash[slash == folder] = '\0';
+    fm_status status = FM_OK;
+    if (slash) status = fm_dir_make(folder, reterr);
+    if (!status) status = fm_shard_check_disk(slash ? folder : ".", reterr);
+    if (status) return status;
+    fm_table *table = calloc(1, sizeof *table);
+    if (!table) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a table");
+    snprintf(table->path, sizeof table->path, "%s", path);
+    int code = mdb_env_create(&table->env);
+    if (!code) code = mdb_env_set_mapsize(table->env, TABLE_MAP_BYTES);
+    if (!code) code = mdb_env_open(table->env, path, MDB_NOSUBDIR | MDB_NOTLS, 0666);
+    int dead; /* readers whose process died hold old pages */
+    if (!code) code = mdb_reader_check(table->env, &dead);
+    if (code) {
+        bool foreign = code == MDB_INVALID || code == MDB_VERSION_MISMATCH;
+        status =
+            fail_lmdb(reterr, path,
+                      foreign ? "is no catalogue of foldmill" : "cannot open the catalogue", code);
+        fm_table_close(table);
+        return status;
+    }
+    *ret_table = table;
+    return FM_OK;
+}
+
+void fm_table_close(fm_table *table) {
+    if (!table) return;
+    fm_table_abort(table);
+    if (table->env) mdb_env_close(table->env);
+    free(table);
+}
+
+fm_status fm_table_begin(fm_table *table, bool write, fm_error *reterr) {
+    assert(!table->txn);
+    table->code = 0;
+    int code = mdb_txn_begin(table->env, NULL, write ? 0 : MDB_RDONLY, &table->txn);
+    if (!code) code = mdb_dbi_open(table->txn, NULL, 0, &table->main);
+    if (!code) code = mdb_cursor_open(table->txn, table->main, &table->cursor);
+    if (!code) return FM_OK;
+    fm_table_abort(table);
+    return fail_lmdb(reterr, table->path, "cannot use the catalogue", code);
+}
+
+fm_status fm_table_commit(fm_table *table, fm_error *reterr) {
+    int code = table->code;
+    mdb_cursor_close(table->cursor);
+    table->cursor = NULL;
+    if (code) {
+        fm_table_abort(table);
+    } else {
+        code = mdb_txn_commit(table->txn);
+        table->txn = NULL;
+    }
+    return code ? fail_lmdb(reterr, table->path, "cannot change the catalogue (is the disk full?)",
+                            code)
+                : FM_OK;
+}
+
+void fm_table_abort(fm_table *table) {
+    if (table->cursor) mdb_cursor_close(table->cursor);
+    if (table->txn) mdb_txn_abort(table->txn);
+    table->cursor = NULL;
+    table->txn = NULL;
+}
+
+bool fm_table_get(fm_table *table, fm_bytes key, fm_bytes *ret_value) {
+    MDB_val wanted = val_of(key), value;
+    if (mdb_get(table->txn, table->main, &wanted, &value) != 0) return false;
+    *ret_value = (fm_bytes){value.mv_data, value.mv_size};
+    return true;
+}
+
+bool fm_table_seek(fm_table *table, fm_bytes key, fm_bytes *ret_key, fm_bytes *ret_value) {
+    MDB_val wanted = val_of(key), value;
+    if (mdb_cursor_get(table->cursor, &wanted, &value, MDB_SET_RANGE) != 0) return false;
+    *ret_key = (fm_bytes){wanted.mv_data, wanted.mv_size};
+    *ret_value = (fm_bytes){value.mv_data, value.mv_size};
+    return true;
+}
+
+void fm_table_put(fm_table *table, fm_bytes key, fm_bytes value) {
+    MDB_val wanted = val_of(key), data = val_of(value);
+    int code = mdb_put(table->txn, table->main, &wanted, &data, 0);
+    if (code && !table->code) table->code = code;
+}
+
+void fm_table_remove(fm_table *table, fm_bytes key) {
+    MDB_val wanted = val_of(key);
+    int code = mdb_del(table->txn, table->main, &wanted, NULL);
+    if (code && code != MDB_NOTFOUND && !table->code) table->code = code;
+}

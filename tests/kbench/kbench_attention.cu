@@ -1,0 +1,139 @@
+/* kbench_attention.cu: gated attention at the shapes of every stack, initial training, "ft"
+ * (fine-tuning), and "af3": the Pairformer's (its triangle attention is "ft"'s). FLOPs: the matrix
+ * products, two forward and five backward, logits made again. */
+#include "tests/kbench/kbench.cuh"
+
+#include <math.h>
+
+namespace kbench {
+namespace {
+
+enum how { PLAIN = 0, BIASED = 1, TRANSPOSED = 2, MASKED = 4 };
+
+struct shape {
+    int64_t batch, n, head, c;
+    int how;
+};
+
+/* batch x n rows; q k v g slices of one matrix, bias as a linear layer leaves it. */
+void attention(bench &b, shape s) {
+    const fm_kernels *k = b.k;
+    int64_t width = s.head * s.c, ld = 4 * width, size = s.batch * s.n;
+    bool biased = s.how & BIASED;
+    fm_attention_stride in = {0, s.n * ld, ld, s.c}, out = {0, s.n * width, width, s.c};
+    if (s.how & TRANSPOSED) {
+        in.batch = ld, in.row = s.batch * ld;
+        out.batch = width, out.row = s.batch * width;
+    }
+    void *qkvg = b.act(size * ld), *d = b.out("dqkvg", size * ld);
+    fm_attention a = {};
+    a.n_group = 1, a.n_batch = s.batch, a.n_query = a.n_key = s.n, a.n_head = a.n_kv_head = s.head;
+    a.c_head = s.c, a.scale = 1 / sqrt((double)s.c), a.mask_value = 1e9;
+    a.q = qkvg, a.k = b.at(qkvg, width), a.v = b.at(qkvg, 2 * width), a.g = b.at(qkvg, 3 * width);
+    if (biased) a.bias = b.act(s.n * s.n * s.head);
+    a.mask = s.how & MASKED ? b.mask(size, 37) : b.ones(size);
+    a.q_stride = a.k_stride = a.v_stride = a.g_stride = in;
+    a.o_stride = out;
+    a.bias_stride[1] = 1, a.bias_stride[2] = s.n * s.head, a.bias_stride[3] = s.head;
+    a.mask_stride[1] = s.n, a.mask_stride[2] = 1;
+    a.o = b.out("o", size * width), a.lse = b.out_acc("lse", size * s.head);
+    fm_attention_grad g = {b.act(size * width),
+                           {d, FM_WRITE},
+                           {b.at(d, width), FM_WRITE},
+                           {b.at(d, 2 * width), FM_WRITE},
+                           {b.at(d, 3 * width), FM_WRITE},
+                           biased ? b.grad("dbias", s.n * s.n * s.head) : fm_out{NULL, FM_WRITE}};
+    void *less = b.scratch(k->attention_workspace(&a));
+    void *space = b.scratch(k->attention_grad_workspace(&a));
+    double product = 2.0 * (double)(size * s.n * width), bytes = b.size((double)(size * width));
+    b.part("fwd", 2 * product, 5 * bytes, [=](fm_stream *q) { k->attention(q, &a, less); });
+    b.part("bwd", 5 * product, 10 * bytes,
+           [=](fm_stream *q) { k->attention_grad(q, &a, &g, space); });
+}
+
+/* One query for each of `batch` columns over n keys that all heads share, masked. */
+void one_query(bench &b, int64_t batch, int64_t n, int64_t head, int64_t c) {
+    const fm_kernels *k = b.k;
+    int64_t width = head * c;
+    fm_attention a = {};
+    a.n_group = 1, a.n_batch = batch, a.n_query = 1, a.n_key = n, a.n_head = head, a.n_kv_head = 1;
+    a.c_head = c, a.scale = 1 / sqrt((double)c), a.mask_value = 1e9;
+    fm_attention_stride query = {0, width, width, c}, key = {0, c, batch * c, 0};
+    a.q_stride = a.o_stride = query;
+    a.k_stride = a.v_stride = key;
+    a.q = b.act(batch * width), a.k = b.act(batch * n * c), a.v = b.act(batch * n * c);
+    a.mask = b.mask(n * batch, 37);
+    a.mask_stride[1] = 1, a.mask_stride[2] = batch;
+    a.o = b.out("o", batch * width), a.lse = b.out_acc("lse", batch * head);
+    fm_attention_grad g = {};
+    g.dout = b.act(batch * width), g.dq = b.grad("dq", batch * width);
+    g.dk = b.grad("dk", batch * n * c), g.dv = b.grad("dv", batch * n * c);
+    void *less = b.scratch(k->attention_workspace(&a));
+    void *space = b.scratch(k->attention_grad_workspace(&a));
+    double product = 2.0 * (double)(batch * n * width), bytes = b.size((double)(batch * n * c));
+    b.part("fwd", 2 * product, 2 * bytes, [=](fm_stream *q) { k->attention(q, &a, less); });
+    b.part("bwd", 5 * product, 4 * bytes,
+           [=](fm_stream *q) { k->attention_grad(q, &a, &g, space); });
+}
+
+/* One query a pair of residues over n templates, a key a head. */
+void pointwise(bench &b, int64_t pairs, int64_t n, int64_t head, int64_t c) {
+    const fm_kernels *k = b.k;
+    int64_t width = head * c;
+    void *kv = b.act(n * pairs * 2 * width), *d = b.out("dkv", n * pairs * 2 * width);
+    fm_attention a = {};
+    a.n_group = 1, a.n_batch = pairs, a.n_query = 1, a.n_key = n, a.n_head = a.n_kv_head = head;
+    a.c_head = c, a.scale = 1 / sqrt((double)c), a.mask_value = 1e5;
+    fm_attention_stride one = {0, width, width, c}, many = {0, 2 * width, pairs * 2 * width, c};
+    a.q_stride = a.o_stride = one;
+    a.k_stride = a.v_stride = many;
+    a.q = b.act(pairs * width), a.k = kv, a.v = b.at(kv, width);
+    a.mask = b.ones(n), a.mask_stride[2] = 1;
+    a.o = b.out("o", pairs * width), a.lse = b.out_acc("lse", pairs * head);
+    fm_attention_grad g = {};
+    g.dout = b.act(pairs * width), g.dq = b.grad("dq", pairs * width);
+    g.dk = {d, FM_WRITE}, g.dv = {b.at(d, width), FM_WRITE};
+    void *less = b.scratch(k->attention_workspace(&a));
+    void *space = b.scratch(k->attention_grad_workspace(&a));
+    double product = 2.0 * (double)(pairs * n * width), bytes = b.size((double)(pairs * width));
+    b.part("fwd", 2 * product, (double)(2 + 2 * n) * bytes,
+           [=](fm_stream *q) { k->attention(q, &a, less); });
+    b.part("bwd", 5 * product, (double)(3 + 4 * n) * bytes,
+           [=](fm_stream *q) { k->attention_grad(q, &a, &g, space); });
+}
+
+void add_core(const char *name, peer other, shape s, const std::vector<path> &paths = {}) {
+    options how;
+    how.stages = 4;
+    add(
+        name, other, how, [=](bench &b) { attention(b, s); }, paths);
+}
+
+} // namespace
+
+void add_attention_cases(void) {
+    options how;
+    how.stages = 4;
+    /* Peers: OpenFold's eager core on the same kind of GPU. */
+    add_core("row attention 128x256 8x32", {0.603, 1.105}, {128, 256, 8, 32, BIASED});
+    add_core("row attention 128x256 8x32 masked", {0.603, 1.105},
+             {128, 256, 8, 32, BIASED | MASKED});
+    add_core("triangle attention 256 4x32", {0.604, 1.103}, {256, 256, 4, 32, BIASED});
+    add_core("ending triangle attention 256 4x32", {0.604, 1.103},
+             {256, 256, 4, 32, BIASED | TRANSPOSED});
+    add_core("column attention 256x128 8x32", {0.355, 0.671}, {256, 128, 8, 32, TRANSPOSED});
+    add_core("extra row attention 1024x256 8x8", {0, 0}, {1024, 256, 8, 8, BIASED});
+    add_core("template triangle attention 256 4x16", {0, 0}, {256, 256, 4, 16, BIASED});
+    add("extra global column attention 256x1024 8x8", {0, 0}, how,
+        [](bench &b) { one_query(b, 256, 1024, 8, 8); });
+    add("template pointwise attention 65536x4 4x16", {0, 0}, how,
+        [](bench &b) { pointwise(b, 65536, 4, 4, 16); });
+    add_core("af3 single attention 384 16x24", {0, 0}, {1, 384, 16, 24, BIASED | MASKED});
+    add_core("af3 single attention 256 16x24", {0, 0}, {1, 256, 16, 24, BIASED | MASKED});
+    add_core("ft triangle attention 384 4x32", {1.910, 3.381}, {384, 384, 4, 32, BIASED});
+    add_core("ft row attention 512x384 8x32", {0, 0}, {512, 384, 8, 32, BIASED});
+    add_core("ft column attention 384x512 8x32", {0, 0}, {384, 512, 8, 32, TRANSPOSED});
+    add_core("ft extra row attention 5120x384 8x8", {0, 0}, {5120, 384, 8, 8, BIASED});
+}
+
+} // namespace kbench

@@ -1,0 +1,166 @@
+/* kbench_rows.cu: layer norm, gates, SwiGLU, dropout and residual, the two with the next layer
+ * norm, sums over rows. */
+#include "tests/kbench/kbench.cuh"
+
+namespace kbench {
+namespace {
+
+void layernorm(bench &b, int64_t rows, int64_t c) {
+    const fm_kernels *k = b.k;
+    fm_layernorm a = {rows,
+                      c,
+                      c,
+                      c,
+                      1e-5,
+                      b.act(rows * c, 3),
+                      b.act(c),
+                      b.act(c),
+                      b.out("y", rows * c),
+                      b.out_acc("mean", rows),
+                      b.out_acc("rstd", rows)};
+    fm_layernorm_grad g = {rows,
+                           c,
+                           c,
+                           c,
+                           c,
+                           a.x,
+                           a.gamma,
+                           b.act(rows * c),
+                           a.mean,
+                           a.rstd,
+                           b.grad("dx", rows * c),
+                           b.grad("dgamma", c, true),
+                           b.grad("dbeta", c, true)};
+    void *space = b.scratch(k->layernorm_grad_workspace(rows, c));
+    double size = b.size((double)(rows * c));
+    b.part("fwd", 0, 2 * size, [=](fm_stream *q) { k->layernorm(q, &a); });
+    b.part("bwd", 0, 3 * size, [=](fm_stream *q) { k->layernorm_grad(q, &g, space); });
+}
+
+void gate(bench &b, int64_t rows, int64_t c) {
+    const fm_kernels *k = b.k;
+    int64_t n = rows * c;
+    fm_gate a = {rows, c, c, c, c, b.act(n, 3), b.act(n), b.mask(rows, 37), b.out("y", n)};
+    fm_gate_grad g = {b.act(n), b.grad("dg", n), b.grad("dx", n)};
+    double size = b.size((double)n);
+    b.part("fwd", 0, 3 * size, [=](fm_stream *q) { k->gate(q, &a); });
+    b.part("bwd", 0, 5 * size, [=](fm_stream *q) { k->gate_grad(q, &a, &g); });
+}
+
+/* Between the products of an AlphaFold 3 transition of hidden = 4 c; backward makes the product
+ * again, as the op has it. */
+void swiglu(bench &b, int64_t rows, int64_t hidden) {
+    const fm_kernels *k = b.k;
+    int64_t n = rows * hidden;
+    fm_swiglu a = {rows, hidden, 2 * hidden, hidden, b.act(2 * n, 3), b.out("y", n)};
+    fm_swiglu again = a;
+    again.y = b.out("y again", n);
+    const void *dy = b.act(n);
+    fm_out dx = b.grad("dx", 2 * n);
+    double size = b.size((double)n);
+    b.part("fwd", 0, 3 * size, [=](fm_stream *q) { k->swiglu(q, &a); });
+    b.part("bwd", 0, 6 * size, [=](fm_stream *q) { k->swiglu_grad(q, &again, dy, dx); });
+}
+
+void dropout(bench &b, int64_t n0, int64_t n1, int64_t c, double rate) {
+    const fm_kernels *k = b.k;
+    int64_t n = n0 * n1 * c;
+    fm_dropout d = {n0, n1, c, 0, 0, n1, FM_SHARED_AXIS0, rate, {1, NULL, 2, 2}};
+    const void *x = b.act(n), *residual = b.act(n), *dy = b.act(n);
+    void *y = b.out("y", n);
+    fm_out dx = b.grad("dx", n);
+    double size = b.size((double)n);
+    b.part("fwd", 0, 3 * size, [=](fm_stream *q) { k->dropout(q, &d, residual, x, y); });
+    b.part("bwd", 0, 2 * size, [=](fm_stream *q) { k->dropout_grad(q, &d, dy, dx); });
+}
+
+/* Residual, dropout and the next layer norm in one pass, or in two. */
+void update_norm(bench &b, int64_t n0, int64_t n1, int64_t c, double rate) {
+    const fm_kernels *k = b.k;
+    int64_t rows = n0 * n1, n = rows * c;
+    fm_update_norm a = {
+        {n0, n1, c, 0, 0, n1, FM_SHARED_AXIS0, rate, {1, NULL, 2, 2}}, 1e-5, b.act(c), b.act(c)};
+    const void *residual = b.act(n, 3), *update = b.act(n), *dn = b.act(n);
+    void *y = b.out("y", n), *normed = b.out("n", n), *dupdate = b.out("dupdate", n);
+    fm_update_norm_grad g = {
+        y, dn, b.grad("dy", n), dupdate, b.grad("dgamma", c, true), b.grad("dbeta", c, true)};
+    size_t acc = fm_element_bytes(k->acc) * (size_t)rows;
+    void *mean = b.scratch(acc), *rstd = b.scratch(acc);
+    fm_layernorm l = {rows, c, c, c, a.eps, y, a.gamma, a.beta, normed, mean, rstd};
+    fm_layernorm_grad lg = {rows, c, c, c, c, y, a.gamma, dn, mean, rstd, g.dy, g.dgamma, g.dbeta};
+    bool is_composed = b.is("composed") || b.is_oracle;
+    void *space = b.scratch(is_composed ? k->layernorm_grad_workspace(rows, c)
+                                        : k->update_norm_grad_workspace(rows, c));
+    double size = b.size((double)n);
+    b.part("fwd", 0, 4 * size, [=](fm_stream *q) {
+        if (!is_composed) {
+            k->update_norm(q, &a, residual, update, y, normed);
+            return;
+        }
+        k->dropout(q, &a.dropout, residual, update, y);
+        k->layernorm(q, &l);
+    });
+    b.part("bwd", 0, 4 * size, [=](fm_stream *q) {
+        if (!is_composed) {
+            k->update_norm_grad(q, &a, &g, space);
+            return;
+        }
+        k->layernorm_grad(q, &lg, space);
+        k->dropout_grad(q, &a.dropout, g.dy.data, {dupdate, FM_WRITE});
+    });
+}
+
+void sum(bench &b, int64_t rows, int64_t c) {
+    const fm_kernels *k = b.k;
+    const void *x = b.act(rows * c);
+    fm_out y = b.grad("y", c, true);
+    void *space = b.scratch(k->sum_workspace(1, rows, c));
+    b.part("sum", 0, b.size((double)(rows * c)), [=](fm_stream *q) {
+        const int64_t stride[2] = {0, c};
+        k->sum(q, 1, rows, c, stride, x, y, true, space);
+    });
+}
+
+void add_layernorm(const char *name, peer other, int64_t rows, int64_t c,
+                   const std::vector<path> &paths = {}) {
+    options how;
+    how.stages = 2;
+    add(
+        name, other, how, [=](bench &b) { layernorm(b, rows, c); }, paths);
+}
+
+} // namespace
+
+void add_row_cases(void) {
+    options how;
+    how.stages = 2;
+    /* Peers: PyTorch's LayerNorm. */
+    add_layernorm("layer norm 32768x256", {0.050, 0.206}, 32768, 256);
+    add_layernorm("layer norm 65536x128", {0.071, 0.374}, 65536, 128);
+    add_layernorm("layer norm 262144x64", {0.291, 0.541}, 262144, 64);
+    add_layernorm("ft layer norm 196608x256", {0.252, 0.523}, 196608, 256);
+    add_layernorm("ft layer norm 147456x128", {0.162, 0.331}, 147456, 128);
+    add("gate 65536x128", {0, 0}, how, [](bench &b) { gate(b, 65536, 128); });
+    /* Peers: PyTorch's eager silu(a) * b and its gradient, without the product again. */
+    add("af3 swiglu pair 65536x512", {0.190, 0.504}, how, [](bench &b) { swiglu(b, 65536, 512); });
+    add("af3 swiglu pair 147456x512", {0.408, 1.101}, how,
+        [](bench &b) { swiglu(b, 147456, 512); });
+    add("af3 swiglu single 384x1536", {0, 0}, how, [](bench &b) { swiglu(b, 384, 1536); });
+    add("dropout and residual 256x256x128", {0, 0}, how,
+        [](bench &b) { dropout(b, 256, 256, 128, 0.25); });
+    add("dropout and residual 128x256x256", {0, 0}, how,
+        [](bench &b) { dropout(b, 128, 256, 256, 0.15); });
+    how.stages = 3;
+    const std::vector<path> composed = {{"composed", NULL}};
+    add(
+        "update and norm 256x256x128", {0, 0}, how,
+        [](bench &b) { update_norm(b, 256, 256, 128, 0.25); }, composed);
+    add(
+        "update and norm 128x256x256", {0, 0}, how,
+        [](bench &b) { update_norm(b, 128, 256, 256, 0.15); }, composed);
+    how.stages = 2;
+    add("bias gradient 65536x128", {0, 0}, how, [](bench &b) { sum(b, 65536, 128); });
+    add("bias gradient 32768x1024", {0, 0}, how, [](bench &b) { sum(b, 32768, 1024); });
+}
+
+} // namespace kbench

@@ -1,0 +1,8 @@
+/* choose_device_no_cuda.c: a build without the CUDA backend; see device.h. */
+#include "trainer/app/choose_device.h"
+
+const fm_kernels *fm_device_cuda(fm_element act, const char **ret_why) {
+    (void)act;
+    *ret_why = "this program was built without CUDA (./run build cuda)";
+    return NULL;
+}

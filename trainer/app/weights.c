@@ -1,0 +1,247 @@
+/* weights.c: see weights.h. */
+#include "trainer/app/weights.h"
+
+#include "proto/base/file.h"
+#include "proto/base/options.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/foreign.h"
+#include "trainer/app/train_config.h"
+#include "trainer/model/parameters.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+static const size_t arena_bytes = (size_t)1 << 32; /* address space, for tables and reports */
+
+static const char import_description[] =
+    "Reads weights into a checkpoint that `foldmill train --from` starts from:\n\n"
+    "  .npz            DeepMind's params_model_*.npz\n"
+    "  .safetensors    OpenFold's names, foldmill's names, or a foldmill checkpoint (its moving\n"
+    "                  average is taken)\n\n"
+    "Which of them a file is, is found out by its content. Sizes come from the preset and must\n"
+    "be those of the file; every name that is missing, extra or of another shape is listed with\n"
+    "what was expected, and nothing is written then. Models of DeepMind with pTM need\n"
+    "n_aligned_error_bin = 64, models 3 to 5 need n_template = 0. PyTorch's .pt files are not\n"
+    "read: safetensors.torch.save_file makes a .safetensors file of a state_dict.\n\n"
+    "examples:\n"
+    "  foldmill import params_model_1.npz --preset af2-initial --out model_1.safetensors\n"
+    "  foldmill train --data tcp://host:7420 --preset af2-finetuning --from model_1.safetensors\n\n"
+    "exit codes: 0 done, 1 failed, 2 bad usage";
+
+static const char export_description[] =
+    "Writes the weights of a foldmill checkpoint with the names and layouts of others: the\n"
+    "moving average, which evaluation uses, or with --set model the parameters themselves.\n\n"
+    "  --format safetensors    names: openfold (the default), foldmill, deepmind\n"
+    "  --format npz            names: deepmind (the default), openfold, foldmill\n\n"
+    "Without --format a FILE that ends in .npz is one, and every other is safetensors.\n\n"
+    "examples:\n"
+    "  foldmill export-weights run/checkpoint-000000075000.safetensors \\\n"
+    "      --out params_model_1.npz\n\n"
+    "exit codes: 0 done, 1 failed, 2 bad usage";
+
+static int report(const char *program, const fm_error *error) {
+    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+    fm_error_format(error, text, sizeof text);
+    fprintf(stderr, "%s: %s\n", program, text);
+    return error->status == FM_ERR_USAGE ? EXIT_USAGE : EXIT_FAILED;
+}
+
+/* -- the parameters of a configuration, on the host */
+
+typedef struct host_model {
+    fm_arena arena;
+    fm_params params;
+} host_model;
+
+static fm_status make_model(const fm_train_config *config, host_model *model, fm_error *reterr) {
+    fm_status status = FM_OK;
+    if (!model->arena.base) status = fm_arena_init(&model->arena, arena_bytes, reterr);
+    if (status == FM_OK)
+        status = fm_params_init(&model->params, FM_MAX_PARAM, &model->arena, reterr);
+    fm_model_weights *weights = calloc(1, sizeof *weights);
+    if (status == FM_OK && !weights)
+        status = fm_fail(reterr, FM_ERR_NOMEM, "no memory for the parameters' table");
+    if (status == FM_OK) {
+        fm_model_add_parameters(&model->params, &model->arena, &config->model, weights);
+        status = fm_params_allocate(&model->params, fm_kernels_cpu(FM_ELEMENT_F32), reterr);
+    }
+    free(weights);
+    return status;
+}
+
+static void free_model(host_model *model) {
+    fm_params_release(&model->params);
+    fm_arena_fini(&model->arena);
+}
+
+/* -- import */
+
+typedef struct import_settings {
+    const char *preset, *config, *out;
+    uint64_t seed;
+    fm_import_options allow;
+} import_settings;
+
+/* What the checkpoint says of itself: a run that has not begun. */
+static fm_status save(const import_settings *set, const fm_train_config *config,
+                      const fm_params *params, fm_error *reterr) {
+    char text[FM_TRAIN_CONFIG_TEXT_BYTES];
+    fm_train_config_format(config, text);
+    const fm_checkpoint_state state = {.seed = set->seed, .token = "", .config = text};
+    return fm_checkpoint_save(set->out, params, &state, reterr);
+}
+
+static fm_status import(const import_settings *set, const char *path, fm_error *reterr) {
+    fm_train_config config;
+    host_model model = {.params = {0}};
+    fm_import_report what = {.text = ""};
+    fm_status status = fm_train_config_load(set->preset, set->config, &config, reterr);
+    if (status == FM_OK) status = make_model(&config, &model, reterr);
+    if (status == FM_OK) {
+        fm_params_draw(&model.params, set->seed); /* what stays where arrays may be missing */
+        status = fm_foreign_import(path, &model.params, &set->allow, &model.arena, &what, reterr);
+        fputs(what.text, stderr);
+    }
+    if (status == FM_OK) status = save(set, &config, &model.params, reterr);
+    if (status == FM_OK) {
+        printf("read      %s: %zu arrays by %s names%s%s%s\n", path, what.n_array,
+               fm_weight_names_word(what.naming), *what.prefix ? " behind '" : "", what.prefix,
+               *what.prefix ? "'" : "");
+        if (what.n_missing) printf("missing   %zu arrays keep initial values\n", what.n_missing);
+        if (what.n_extra) printf("extra     %zu arrays passed over\n", what.n_extra);
+        printf("wrote     %s: %lld parameters\n", set->out, (long long)model.params.n_value);
+    }
+    free_model(&model);
+    return status;
+}
+
+int fm_import_main(int argc, char **argv) {
+    import_settings set = {.preset = "af2-initial"};
+    const fm_option options[] = {
+        {"preset", FM_OPTION_STRING, &set.preset, "NAME", .help = "sizes (af2-initial)"},
+        {"config", FM_OPTION_STRING, &set.config, "FILE",
+         .help = "changes to the preset, as an INI file"},
+        {"out", FM_OPTION_STRING, &set.out, "FILE", .help = "the checkpoint to write (required)",
+         .letter = 'o'},
+        {"allow-missing", FM_OPTION_FLAG, &set.allow.allow_missing, NULL,
+         .help = "arrays that the file lacks keep the initial values of --seed"},
+        {"allow-extra", FM_OPTION_FLAG, &set.allow.allow_extra, NULL,
+         .help = "arrays that the model lacks are passed over"},
+        {"seed", FM_OPTION_U64, &set.seed, "S", .help = "of initial values (0)"},
+        {0}};
+    const fm_command command = {.program = "foldmill import",
+                                .arguments = "FILE --out CHECKPOINT [options]",
+                                .summary = "make a checkpoint of DeepMind's or OpenFold's weights",
+                                .description = import_description,
+                                .options = options,
+                                .min_positional = 1,
+                                .max_positional = 1};
+    fm_error error;
+    int n_positional;
+    fm_status status = fm_options_parse(&command, argc, argv, &n_positional, &error);
+    if (status == FM_ERR_CANCELLED) return EXIT_OK;
+    if (status == FM_OK && !set.out)
+        status = fm_fail(&error, FM_ERR_USAGE, "--out CHECKPOINT is needed");
+    if (status == FM_OK) status = import(&set, argv[0], &error);
+    return status == FM_OK ? EXIT_OK : report(command.program, &error);
+}
+
+/* -- export */
+
+typedef struct export_settings {
+    const char *format, *names, *set, *out;
+} export_settings;
+
+static fm_status parse_words(const export_settings *set, fm_weights_format *ret_format,
+                             fm_weight_names *ret_names, bool *ret_average, fm_error *reterr) {
+    size_t n_out = strlen(set->out);
+    bool named_npz = n_out > 4 && strcmp(set->out + n_out - 4, ".npz") == 0;
+    bool npz = set->format ? strcmp(set->format, "npz") == 0 : named_npz;
+    if (set->format && !npz && strcmp(set->format, "safetensors") != 0) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--format is npz or safetensors, not '%s'",
+                       set->format);
+    }
+    bool average = strcmp(set->set, "ema") == 0;
+    if (!average && strcmp(set->set, "model") != 0)
+        return fm_fail(reterr, FM_ERR_USAGE, "--set is ema or model, not '%s'", set->set);
+    const char *names = set->names ? set->names : npz ? "deepmind" : "openfold";
+    int n = 0;
+    while (n < FM_N_NAMING && strcmp(names, fm_weight_names_word((fm_weight_names)n)) != 0)
+        n++;
+    if (n == FM_N_NAMING) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--names is deepmind, openfold, openfold-1 or foldmill, not '%s'", names);
+    }
+    *ret_format = npz ? FM_WEIGHTS_NPZ : FM_WEIGHTS_SAFETENSORS;
+    *ret_names = (fm_weight_names)n;
+    *ret_average = average;
+    return FM_OK;
+}
+
+/* The parameters of a checkpoint, sized by the settings that it carries. */
+static fm_status load_model(const char *path, host_model *model, fm_error *reterr) {
+    fm_checkpoint_state state;
+    fm_train_config config;
+    fm_status status = fm_arena_init(&model->arena, arena_bytes, reterr);
+    if (status == FM_OK) status = fm_checkpoint_peek(path, &model->arena, &state, reterr);
+    if (status == FM_OK) status = fm_train_config_preset("af2-initial", &config, reterr);
+    if (status == FM_OK) { /* which names every key */
+        const fm_bytes text = {(const uint8_t *)state.config, strlen(state.config)};
+        status = fm_train_config_parse(text, &config, reterr);
+        if (status != FM_OK) fm_error_in(reterr, path);
+    }
+    if (status == FM_OK) status = make_model(&config, model, reterr);
+    return status == FM_OK ? fm_checkpoint_load(path, &model->params, &state, reterr) : status;
+}
+
+static fm_status export_weights(const export_settings *set, const char *path, fm_error *reterr) {
+    fm_weights_format format = FM_WEIGHTS_NPZ;
+    fm_weight_names names = FM_NAMING_DEEPMIND;
+    bool average = true;
+    host_model model = {.params = {0}};
+    fm_status status = parse_words(set, &format, &names, &average, reterr);
+    if (status == FM_OK) status = load_model(path, &model, reterr);
+    if (status == FM_OK) {
+        const void *flat = average ? model.params.ema : model.params.master;
+        status =
+            fm_foreign_export(set->out, format, names, &model.params, flat, &model.arena, reterr);
+    }
+    if (status == FM_OK) {
+        printf("wrote     %s: %lld parameters by %s names\n", set->out,
+               (long long)model.params.n_value, fm_weight_names_word(names));
+    }
+    free_model(&model);
+    return status;
+}
+
+int fm_export_weights_main(int argc, char **argv) {
+    export_settings set = {.set = "ema"};
+    const fm_option options[] = {
+        {"out", FM_OPTION_STRING, &set.out, "FILE", .help = "the file to write (required)",
+         .letter = 'o'},
+        {"format", FM_OPTION_STRING, &set.format, "FORMAT",
+         .help = "npz or safetensors (as FILE's name ends)"},
+        {"names", FM_OPTION_STRING, &set.names, "NAMES",
+         .help = "deepmind, openfold, openfold-1 (OpenFold 1.0) or foldmill"},
+        {"set", FM_OPTION_STRING, &set.set, "SET",
+         .help = "ema, the moving average, or model (ema)"},
+        {0}};
+    const fm_command command = {
+        .program = "foldmill export-weights",
+        .arguments = "CHECKPOINT --out FILE [--format FORMAT] [--names NAMES]",
+        .summary = "write a checkpoint's weights for DeepMind's or OpenFold's programs",
+        .description = export_description,
+        .options = options,
+        .min_positional = 1,
+        .max_positional = 1};
+    fm_error error;
+    int n_positional;
+    fm_status status = fm_options_parse(&command, argc, argv, &n_positional, &error);
+    if (status == FM_ERR_CANCELLED) return EXIT_OK;
+    if (status == FM_OK && !set.out) status = fm_fail(&error, FM_ERR_USAGE, "--out FILE is needed");
+    if (status == FM_OK) status = export_weights(&set, argv[0], &error);
+    return status == FM_OK ? EXIT_OK : report(command.program, &error);
+}

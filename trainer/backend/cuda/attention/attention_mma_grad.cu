@@ -1,0 +1,464 @@
+/* attention_mma_grad.cu: gated attention of the bf16 table on tensor cores, backward.
+ *
+ *   open   element by element: the gradient of the ungated output, dout' = dout sigmoid(g); dg; and
+ *          delta = <dout', o / sigmoid(g)> = <dout, o>: both come from the gated output o, which
+ * the output projection's backward needs anyway. Nothing has to be made again for them pairs  one
+ * walk: a block takes one (group, batch, head), a warp 32 of its keys in two strips of
+ *          16. For each tile of 64 queries the logits are made once, keys down, queries across:
+ *          P^T and dS^T come out of the accumulators as operands of dv += P^T dout' and
+ *          dk += dS^T q. dS^T also goes to shared memory, where the warps, meeting, finish
+ *          dq = dS k of the tile: each a 16 x 16 part over all keys. No sum crosses blocks
+ *   dbias  a block takes 64 x 64 of (query, key) and walks a chunk of the batches; the chunks'
+ *          sums are then added in order */
+#include "trainer/backend/cuda/attention/attention_mma.cuh"
+
+namespace fm_cuda {
+
+/* Two neighbouring elements of a gradient. */
+__device__ inline void put_two(bf16 *at, fm_beta beta, float x, float y) {
+    if (beta == FM_ADD) {
+        float2 old = unpack_two(*(const uint32_t *)at);
+        x += old.x;
+        y += old.y;
+    }
+    *(uint32_t *)at = pack_two(x, y);
+}
+
+/* dout', dg and delta. A thread takes eight channels of a (group, batch, query, head), four
+ * neighbours a row; heads are fastest, as they lie in memory. */
+static void open_gradient(fm_stream *stream, const fm_attention *args,
+                          const fm_attention_grad *gradient, const attention_space *places) {
+    fm_attention a = *args;
+    fm_attention_grad grad = *gradient;
+    attention_space space = *places;
+    int64_t n = a.n_group * a.n_batch * a.n_query * a.n_head * 4;
+    each(stream, round_up(n, 32), [=] __device__(int64_t i) {
+        unsigned heads = (unsigned)a.n_head, queries = (unsigned)a.n_query;
+        unsigned index = (unsigned)(min_size(i, n - 1) / 4), rest = index / heads;
+        unsigned head = index % heads, query = rest % queries, at = rest / queries;
+        unsigned batch = at % (unsigned)a.n_batch, group = at / (unsigned)a.n_batch;
+        int c = (int)(i % 4) * 8;
+        bool is_there = i < n && c < a.c_head;
+        int64_t at_o = offset_of(a.o_stride, group, batch, query, head) + c;
+        int64_t at_g = offset_of(a.g_stride, group, batch, query, head) + c;
+        int64_t row = row_of(a, group, batch, head) + query;
+        float d[8], o[8], g[8], delta = 0;
+        if (is_there) {
+            load<bf16, 8>((const bf16 *)grad.dout + at_o, d);
+            load<bf16, 8>((const bf16 *)a.o + at_o, o);
+            if (a.g) load<bf16, 8>((const bf16 *)a.g + at_g, g);
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                float both = d[j] * o[j], open = a.g ? 1.0f / (1.0f + __expf(-g[j])) : 1.0f;
+                delta += both;
+                d[j] *= open;
+                g[j] = both * (1.0f - open);
+            }
+            if (a.g && grad.dg.data)
+                put_pack<bf16, 8>((bf16 *)grad.dg.data + at_g, grad.dg.beta, g);
+            store<bf16, 8>((bf16 *)space.dout + row * a.c_head + c, d);
+        }
+        delta = row_sum(delta);
+        if (is_there && c == 0) space.delta[row] = delta;
+    });
+}
+
+/* Two tiles of queries and of their output's gradients in flight, with the log-sum-exp (log2 units)
+ * and -delta of their rows. */
+template <int C> struct query_tiles {
+    bf16 q[2][TILE * C], d[2][TILE * C];
+    float lse[2][TILE], less[2][TILE];
+};
+
+/* Beyond the last query the log-sum-exp is +inf, so that the weights are 0. */
+template <int C>
+__device__ inline void fetch_queries(const fm_attention &a, const attention_space &space,
+                                     const tile_place &p, query_tiles<C> &tiles, int at,
+                                     int64_t first) {
+    const bf16 *q = (const bf16 *)a.q + offset_of(a.q_stride, p.group, p.batch, 0, p.head);
+    const bf16 *d = (const bf16 *)space.dout + p.row * a.c_head;
+    tile_load<C>(tiles.q[at], TILE, q, a.q_stride.row, first, a.n_query, (int)a.c_head);
+    tile_load<C>(tiles.d[at], TILE, d, a.c_head, first, a.n_query, (int)a.c_head);
+    for (int i = threadIdx.x; i < TILE; i += blockDim.x) {
+        int64_t query = first + i;
+        bool is_there = query < a.n_query;
+        tiles.lse[at][i] = is_there ? ((const float *)a.lse)[p.row + query] * LOG2E : INFINITY;
+        tiles.less[at][i] = is_there ? -space.delta[p.row + query] : 0;
+    }
+}
+
+/* ---- pairs ---- */
+
+/* Warps of a block, at most: 12 fill a multiprocessor at 168 registers, 8 twice at 128. */
+enum { PAIR_WARPS = 12, PAIR_WARPS_TWICE = 8, PAIR_LD = TILE + 8 };
+
+/* Shared memory of a block of `keys` keys, one a thread. */
+template <int C> struct pair_memory {
+    query_tiles<C> queries;
+    bf16 rest[8]; /* k [keys, C], v [keys, C], dS^T [keys, PAIR_LD] */
+    __device__ bf16 *k() {
+        return rest;
+    }
+    __device__ bf16 *v() {
+        return rest + blockDim.x * C;
+    }
+    __device__ bf16 *ds() {
+        return rest + blockDim.x * 2 * C;
+    }
+    static size_t bytes(int keys) {
+        return sizeof(query_tiles<C>) + sizeof(bf16) * (size_t)keys * (2 * C + PAIR_LD);
+    }
+};
+
+/* A warp's strip of 16 keys: its row in the block, the terms of this lane's two keys. */
+struct strip_place {
+    int row;
+    float upper, lower;
+};
+
+/* s = 2^(s * slope - shift of the column). */
+template <int N>
+__device__ inline void weigh_by_column(float s[N][4], float slope, const float *shift) {
+    int t = threadIdx.x % 4;
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        float2 by = *(const float2 *)(shift + n * 8 + 2 * t);
+        s[n][0] = power(s[n][0] * slope - by.x);
+        s[n][1] = power(s[n][1] * slope - by.y);
+        s[n][2] = power(s[n][2] * slope - by.x);
+        s[n][3] = power(s[n][3] * slope - by.y);
+    }
+}
+
+/* 16 keys x 32 queries from query 32 * half of tile `at`: into dk and dv, and dS^T to memory. */
+template <int C, bool BIASED>
+__device__ inline void pair_step(pair_memory<C> &memory, const strip_place &strip,
+                                 logit_units units, const uint4 *bias, int at, int half,
+                                 float dk[C / 8][4], float dv[C / 8][4]) {
+    const int first = half * 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    const bf16 *q = memory.queries.q[at] + first * C;
+    const bf16 *d = memory.queries.d[at] + first * C;
+    float s[4][4], dp[4][4];
+    uint32_t rows[C / 16][4];
+    bias_tile<4> b;
+    if (BIASED) bias_load<4>(&b, bias + half * 64);
+    tile_rows<C>(rows, memory.k(), strip.row);
+    start_by_row<4>(s, strip.upper, strip.lower);
+    times_tile_transposed<C, 4>(s, rows, q);
+    if (BIASED) bias_apply<4>(s, units.scale, b);
+    weigh_by_column<4>(s, units.slope, memory.queries.lse[at] + first);
+    times_tile<C, 4>(dv, s, d);
+    tile_rows<C>(rows, memory.v(), strip.row);
+    start_by_column<4>(dp, memory.queries.less[at] + first);
+    times_tile_transposed<C, 4>(dp, rows, d);
+#pragma unroll
+    for (int n = 0; n < 4; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            s[n][i] *= dp[n][i];
+    times_tile<C, 4>(dk, s, q);
+    bf16 *to = memory.ds() + (strip.row + g) * PAIR_LD + first + 2 * t;
+#pragma unroll
+    for (int n = 0; n < 4; n++) {
+        *(uint32_t *)(to + n * 8) = pack_two(s[n][0], s[n][1]);
+        *(uint32_t *)(to + n * 8 + 8 * PAIR_LD) = pack_two(s[n][2], s[n][3]);
+    }
+}
+
+/* dq of the 64 queries from `first`: the block's keys' share, in parts of 16 x 16. A row of logit
+ * gradients sums to zero but for what delta lacks, which was made from a rounded output: `delta`
+ * [n_query], where it is wanted, is mended by the sums. */
+template <int C>
+__device__ inline void finish_queries(const fm_attention &a, const tile_place &p, fm_out dq,
+                                      pair_memory<C> &memory, int64_t first, float *delta) {
+    const uint32_t ones = 0x3f803f80;
+    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, warps = blockDim.x / 32;
+    const bf16 *ds = memory.ds() + ((lane & 7) + (lane >> 4) * 8) * PAIR_LD + ((lane >> 3) & 1) * 8;
+
+    for (int part = threadIdx.x / 32; part < TILE / 16 * (C / 16); part += warps) {
+        int row = part % 4 * 16, channel = part / 4 * 16;
+        const bf16 *k = memory.k() + tile_at<C>(lane & 15, channel / 8 + (lane >> 4));
+        float sum[2][4] = {}, left[4] = {};
+        for (int key = 0; key < (int)blockDim.x; key += 16) {
+            uint32_t x[4], y[4];
+            ldmatrix_trans(x, ds + key * PAIR_LD + row);
+            ldmatrix_trans(y, k + key * C);
+            mma(sum[0], x, y[0], y[1]);
+            mma(sum[1], x, y[2], y[3]);
+            if (delta) mma(left, x, ones, ones);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int64_t query = first + row + g + i / 2 * 8;
+            int c = channel + i % 2 * 8 + 2 * t;
+            if (query >= a.n_query || c >= a.c_head) continue;
+            if (delta && c == 0) delta[query] += left[i / 2 * 2];
+            bf16 *to = (bf16 *)dq.data + offset_of(a.q_stride, p.group, p.batch, query, p.head) + c;
+            put_two(to, dq.beta, sum[i % 2][i / 2 * 2] * (float)a.scale,
+                    sum[i % 2][i / 2 * 2 + 1] * (float)a.scale);
+        }
+    }
+}
+
+template <int C>
+__device__ inline void store_kv(const fm_attention &a, const tile_place &p, int64_t key, fm_out out,
+                                const fm_attention_stride &stride, const float x[C / 8][4],
+                                float scale) {
+    int t = threadIdx.x % 4;
+    if (!out.data) return;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        if (key + 8 * half >= a.n_key) continue;
+        bf16 *to_row =
+            (bf16 *)out.data + offset_of(stride, p.group, p.batch, key + 8 * half, p.head);
+#pragma unroll
+        for (int n = 0; n < C / 8; n++)
+            if (n * 8 + 2 * t < a.c_head)
+                put_two(to_row + n * 8 + 2 * t, out.beta, x[n][2 * half] * scale,
+                        x[n][2 * half + 1] * scale);
+    }
+}
+
+/* A block's walk over the queries with its keys from `first_key`. */
+template <int C, bool BIASED>
+__device__ inline void walk_pairs(const fm_attention &a, const fm_attention_grad &grad,
+                                  const attention_space &space, const tile_place &p,
+                                  pair_memory<C> &memory, bool is_valid, int64_t first_key) {
+    int g = threadIdx.x % 32 / 4, tiles = (int)(space.ld_bias_t / TILE);
+    logit_units units = units_of(a);
+    strip_place strip[2];
+    float dk[2][C / 8][4] = {}, dv[2][C / 8][4] = {};
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        int row = threadIdx.x / 32 * 32 + i * 16;
+        int64_t key = first_key + row + g;
+        strip[i] = {row, mask_term(a, is_valid, p, key), mask_term(a, is_valid, p, key + 8)};
+    }
+    const uint4 *bias =
+        NULL; /* of strip 0; where both strips are beyond the last key, any will do */
+    int64_t strips = space.ld_bias / 16, at_strip = (first_key + strip[0].row) / 16;
+    if (BIASED)
+        bias = bias_at(space.bias_t, p.plane, strips, min_size(at_strip, strips - 2), tiles, 0);
+    tile_load<C>(memory.k(), (int)blockDim.x,
+                 (const bf16 *)a.k + offset_of(a.k_stride, p.group, p.batch, 0, p.head),
+                 a.k_stride.row, first_key, a.n_key, (int)a.c_head);
+    tile_load<C>(memory.v(), (int)blockDim.x,
+                 (const bf16 *)a.v + offset_of(a.v_stride, p.group, p.batch, 0, p.head),
+                 a.v_stride.row, first_key, a.n_key, (int)a.c_head);
+    fetch_queries<C>(a, space, p, memory.queries, 0, 0);
+    copies_commit();
+    for (int tile = 0; tile < tiles; tile++) {
+        if (tile + 1 < tiles)
+            fetch_queries<C>(a, space, p, memory.queries, (tile + 1) & 1, (tile + 1) * TILE);
+        copies_commit();
+        copies_wait<1>();
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+#pragma unroll 1
+            for (int half = 0; half < 2; half++)
+                pair_step<C, BIASED>(memory, strip[i], units, bias + (i * tiles + tile) * 128,
+                                     tile & 1, half, dk[i], dv[i]);
+        __syncthreads();
+        if (grad.dq.data) {
+            fm_out dq = grad.dq;
+            if (first_key > 0) dq.beta = FM_ADD;
+            bool is_whole = BIASED && a.n_key <= blockDim.x;
+            finish_queries<C>(a, p, dq, memory, (int64_t)tile * TILE,
+                              is_whole ? space.delta + p.row : NULL);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        int64_t key = first_key + strip[i].row + g;
+        store_kv<C>(a, p, key, grad.dk, a.k_stride, dk[i], (float)a.scale);
+        store_kv<C>(a, p, key, grad.dv, a.v_stride, dv[i], 1);
+    }
+    __syncthreads();
+}
+
+/* More keys than threads are walked in turns; what they add to dq is then rounded in between. */
+template <int C, bool BIASED, int WARPS, int BLOCKS>
+__global__ void __launch_bounds__(WARPS * 32, BLOCKS)
+    mma_pairs(fm_attention a, fm_attention_grad grad, attention_space space) {
+    extern __shared__ __align__(16) uint8_t shared[];
+    pair_memory<C> &memory = *(pair_memory<C> *)shared;
+    tile_place p = place_of_block(a, 1);
+    bool is_valid = find_valid(a, p);
+    if (a.mask && p.head == 0 && threadIdx.x == 0)
+        space.valid[p.group * a.n_batch + p.batch] = is_valid;
+    for (int64_t first_key = 0; first_key < a.n_key; first_key += blockDim.x)
+        walk_pairs<C, BIASED>(a, grad, space, p, memory, is_valid, first_key);
+}
+
+template <int C, bool BIASED, int WARPS, int BLOCKS>
+static void launch_pairs(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad,
+                         const attention_space &space, int warps) {
+    unsigned blocks = (unsigned)(a->n_group * a->n_batch * a->n_head);
+    size_t bytes = pair_memory<C>::bytes(warps * 32);
+    auto kernel = mma_pairs<C, BIASED, WARPS, BLOCKS>;
+    cudaError_t failed = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                              (int)pair_memory<C>::bytes(WARPS * 32));
+    assert(failed == cudaSuccess);
+    (void)failed;
+    kernel<<<blocks, (unsigned)warps * 32, bytes, queue(stream)>>>(*a, *grad, space);
+    FM_LAUNCHED();
+}
+
+/* ---- dbias ---- */
+
+/* s = 2^(s * slope - shift of the row). */
+template <int N>
+__device__ inline void weigh_by_row(float s[N][4], float slope, const float shift[2]) {
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            s[n][i] = power(s[n][i] * slope - shift[i / 2]);
+}
+
+/* The chunk's sum of a 16 x 64 strip of dbias. */
+__device__ inline void store_partial(const fm_attention &a, float *plane, int64_t row,
+                                     int64_t first_key, const float sum[8][4]) {
+    int t = threadIdx.x % 4;
+#pragma unroll
+    for (int n = 0; n < 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int64_t query = row + (i / 2) * 8, key = first_key + n * 8 + 2 * t + i % 2;
+            if (query < a.n_query && key < a.n_key) plane[query * a.n_key + key] = sum[n][i];
+        }
+}
+
+/* blockIdx: x = key tile + k_tiles * query tile, y = head + n_head * group, z = chunk. */
+template <int C>
+__global__ void __launch_bounds__(TILE_THREADS, 4)
+    mma_dbias(fm_attention a, attention_space space) {
+    __shared__ __align__(16) query_tiles<C> queries;
+    __shared__ __align__(16) key_tiles<C> keys;
+    int k_tiles = (int)(space.ld_bias / TILE), warp = threadIdx.x / 32;
+    int key_tile = (int)blockIdx.x % k_tiles, first = (int)blockIdx.x / k_tiles * TILE;
+    int heads = (int)a.n_head, plane_index = (int)blockIdx.y;
+    tile_place p = {plane_index / heads, 0, plane_index % heads, first, plane_index, 0};
+    int64_t per_chunk = divide_up(a.n_batch, space.chunks), begin = blockIdx.z * per_chunk;
+    int64_t end = min_size(a.n_batch, begin + per_chunk);
+    auto fetch = [&](int64_t batch) {
+        int at = (int)(batch - begin) & 1;
+        p.batch = (int)batch;
+        p.row = row_of(a, p.group, batch, p.head);
+        bool is_valid = a.mask && space.valid[p.group * a.n_batch + batch];
+        fetch_queries<C>(a, space, p, queries, at, first);
+        return fetch_keys<C>(a, is_valid, p, keys, at, key_tile * TILE);
+    };
+    const uint4 *bias =
+        bias_at(space.bias, p.plane, space.ld_bias_t / 16, first / 16 + warp, k_tiles, key_tile);
+    bias_tile<4> b[2];
+    bias_load<4>(&b[0], bias);
+    bias_load<4>(&b[1], bias + 64);
+    logit_units units = units_of(a);
+    int row = warp * 16 + threadIdx.x % 32 / 4;
+    float sum[8][4];
+    start_by_row<8>(sum, 0, 0);
+    bool has_term = begin < end ? fetch(begin) : false, next_has_term = false;
+    for (int64_t batch = begin; batch < end; batch++) {
+        int at = (int)(batch - begin) & 1;
+        if (batch + 1 < end) {
+            next_has_term = fetch(batch + 1);
+            copies_wait<1>();
+        } else {
+            copies_wait<0>();
+        }
+        bool is_masked = __syncthreads_or(has_term);
+        has_term = next_has_term;
+        uint32_t q[C / 16][4], d[C / 16][4];
+        float lse[2] = {queries.lse[at][row], queries.lse[at][row + 8]};
+        tile_rows<C>(q, queries.q[at], warp * 16);
+        tile_rows<C>(d, queries.d[at], warp * 16);
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float s[4][4], dp[4][4];
+            start_by_column<4>(s, is_masked ? keys.term[at] + half * 32 : NULL);
+            times_tile_transposed<C, 4>(s, q, keys.k[at] + half * 32 * C);
+            bias_apply<4>(s, units.scale, b[half]);
+            weigh_by_row<4>(s, units.slope, lse);
+            start_by_row<4>(dp, queries.less[at][row], queries.less[at][row + 8]);
+            times_tile_transposed<C, 4>(dp, d, keys.v[at] + half * 32 * C);
+#pragma unroll
+            for (int n = 0; n < 4; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    sum[half * 4 + n][i] += s[n][i] * dp[n][i];
+        }
+        __syncthreads();
+    }
+    float *plane =
+        space.dbias + (blockIdx.z * a.n_group * a.n_head + p.plane) * a.n_query * a.n_key;
+    store_partial(a, plane, first + row, key_tile * TILE, sum);
+}
+
+static void finish_dbias(fm_stream *stream, const fm_attention *args, const attention_space *from,
+                         fm_out dbias) {
+    fm_attention a = *args;
+    attention_space space = *from;
+    int64_t n = a.n_group * a.n_head * a.n_query * a.n_key;
+    each(stream, n, [=] __device__(int64_t i) {
+        int64_t key = i % a.n_key, query = i / a.n_key % a.n_query;
+        int64_t head = i / a.n_key / a.n_query % a.n_head;
+        int64_t group = i / a.n_key / a.n_query / a.n_head;
+        float total = 0;
+        for (int64_t chunk = 0; chunk < space.chunks; chunk++)
+            total += space.dbias[chunk * n + i];
+        put((bf16 *)dbias.data + group * a.bias_stride[0] + head * a.bias_stride[1] +
+                query * a.bias_stride[2] + key * a.bias_stride[3],
+            dbias.beta, total);
+    });
+}
+
+template <int C, bool BIASED>
+static void run_pairs(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad,
+                      const attention_space &space) {
+    int64_t turns = divide_up(a->n_key, PAIR_WARPS * 32);
+    int warps = (int)divide_up(divide_up(a->n_key, turns), 32);
+    if (warps <= PAIR_WARPS_TWICE) {
+        launch_pairs<C, BIASED, PAIR_WARPS_TWICE, 2>(stream, a, grad, space, warps);
+    } else {
+        launch_pairs<C, BIASED, PAIR_WARPS, 1>(stream, a, grad, space, warps);
+    }
+}
+
+template <int C>
+static void run_grad(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad,
+                     const attention_space &space) {
+    if (a->bias) {
+        run_pairs<C, true>(stream, a, grad, space);
+    } else {
+        run_pairs<C, false>(stream, a, grad, space);
+    }
+    if (!a->bias || !grad->dbias.data) return;
+    int64_t q_tiles = divide_up(a->n_query, TILE), k_tiles = divide_up(a->n_key, TILE);
+    dim3 grid((unsigned)(q_tiles * k_tiles), (unsigned)(a->n_group * a->n_head),
+              (unsigned)space.chunks);
+    mma_dbias<C><<<grid, TILE_THREADS, 0, queue(stream)>>>(*a, space);
+    FM_LAUNCHED();
+    finish_dbias(stream, a, &space, grad->dbias);
+}
+
+void attention_mma_grad(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad,
+                        void *workspace) {
+    attention_space space;
+    attention_mma_layout(a, true, workspace, &space);
+    if (attention_wgmma_grad_takes(a)) {
+        attention_wgmma_grad(stream, a, grad, &space);
+        return;
+    }
+    if (a->bias) attention_pack_bias(stream, a, &space, false);
+    if (a->bias) attention_pack_bias(stream, a, &space, true);
+    open_gradient(stream, a, grad, &space);
+    if (a->c_head <= 16) {
+        run_grad<16>(stream, a, grad, space);
+    } else {
+        run_grad<32>(stream, a, grad, space);
+    }
+}
+
+} // namespace fm_cuda

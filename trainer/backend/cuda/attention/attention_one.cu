@@ -1,0 +1,209 @@
+/* attention_one.cu: attention of one query over many keys that all heads share, without bias and
+ * gate: the core of global column attention (A19). A block owns a batch (a column).
+ *
+ * Forward and the first half of backward: a warp a head, a lane every 32nd key; each lane keeps its
+ * own running softmax, the lanes are joined by the warp's tree. Second half of backward: a thread a
+ * key, over the heads in order, with what the first half left in shared memory. Keys and values are
+ * read once from memory and then, by the other heads, from the caches: bound by those bytes. */
+#include "trainer/backend/cuda/attention/attention.cuh"
+
+namespace fm_cuda {
+
+enum { ONE_THREADS = 256, ONE_WARPS = ONE_THREADS / 32, ONE_HEADS = 16 };
+
+/* C channels as 16-byte accesses. */
+template <typename T, int C> __device__ inline void read_channels(const T *p, float *x) {
+    constexpr int V = 16 / (int)sizeof(T);
+#pragma unroll
+    for (int c = 0; c < C; c += V)
+        load<T, V>(p + c, x + c);
+}
+
+template <int C> __device__ inline float product(const float *x, const float *y) {
+    float total = 0;
+#pragma unroll
+    for (int c = 0; c < C; c++)
+        total += x[c] * y[c];
+    return total;
+}
+
+/* One batch: its keys, values and mask. */
+template <typename T> struct column {
+    int64_t group, batch;
+    const T *k, *v, *mask; /* mask NULL: all are valid, or none is */
+};
+
+/* The whole block asks together. */
+template <typename T> __device__ inline column<T> column_of(const fm_attention &a) {
+    column<T> at = {blockIdx.x / a.n_batch, blockIdx.x % a.n_batch, NULL, NULL, NULL};
+    at.k = (const T *)a.k + offset_of(a.k_stride, at.group, at.batch, 0, 0);
+    at.v = (const T *)a.v + offset_of(a.v_stride, at.group, at.batch, 0, 0);
+    if (!a.mask) return at;
+    const T *mask = (const T *)a.mask + at.group * a.mask_stride[0] + at.batch * a.mask_stride[1];
+    int any = 0;
+    for (int64_t key = threadIdx.x; key < a.n_key; key += ONE_THREADS)
+        any |= get(mask[key * a.mask_stride[2]]) != 0;
+    if (__syncthreads_or(any)) at.mask = mask;
+    return at;
+}
+
+template <typename T, int C>
+__device__ inline float logit_of(const fm_attention &a, const column<T> &at, const float *q,
+                                 const float *k, int64_t key) {
+    float s = (float)a.scale * product<C>(q, k);
+    if (at.mask) s += (float)a.mask_value * (get(at.mask[key * a.mask_stride[2]]) - 1.0f);
+    return s;
+}
+
+template <typename T, int C>
+__global__ void __launch_bounds__(ONE_THREADS) one_forward(fm_attention a) {
+    column<T> at = column_of<T>(a);
+    int lane = threadIdx.x % 32;
+    for (int64_t head = threadIdx.x / 32; head < a.n_head; head += ONE_WARPS) {
+        float q[C], k[C], v[C], o[C] = {}, largest = -INFINITY, total = 0;
+        read_channels<T, C>((const T *)a.q + offset_of(a.q_stride, at.group, at.batch, 0, head), q);
+        for (int64_t key = lane; key < a.n_key; key += 32) {
+            read_channels<T, C>(at.k + key * a.k_stride.row, k);
+            read_channels<T, C>(at.v + key * a.v_stride.row, v);
+            float s = logit_of<T, C>(a, at, q, k, key), top = fmaxf(largest, s);
+            float shrink = expf(largest - top), weight = expf(s - top);
+            largest = top;
+            total = total * shrink + weight;
+#pragma unroll
+            for (int c = 0; c < C; c++)
+                o[c] = o[c] * shrink + weight * v[c];
+        }
+        float top = warp_max(largest), shrink = largest > -INFINITY ? expf(largest - top) : 0;
+        total = warp_sum(total * shrink);
+        T *out = (T *)a.o + offset_of(a.o_stride, at.group, at.batch, 0, head);
+#pragma unroll
+        for (int c = 0; c < C; c++) {
+            float sum = warp_sum(o[c] * shrink);
+            if (lane == c % 32) out[c] = to<T>(sum / total);
+        }
+        if (lane == 0) ((float *)a.lse)[row_of(a, at.group, at.batch, head)] = top + logf(total);
+    }
+}
+
+/* What the second half of backward needs of each head. */
+template <int C> struct one_heads {
+    float q[ONE_HEADS][C], d[ONE_HEADS][C], lse[ONE_HEADS], delta[ONE_HEADS];
+};
+
+/* delta = <P, dP> and dq of the warp's heads. */
+template <typename T, int C>
+__device__ inline void one_queries(const fm_attention &a, const fm_attention_grad &grad,
+                                   const column<T> &at, one_heads<C> *heads) {
+    int lane = threadIdx.x % 32;
+    for (int64_t head = threadIdx.x / 32; head < a.n_head; head += ONE_WARPS) {
+        int64_t at_q = offset_of(a.q_stride, at.group, at.batch, 0, head);
+        float q[C], d[C], k[C], v[C], dq[C] = {}, delta = 0;
+        float lse = ((const float *)a.lse)[row_of(a, at.group, at.batch, head)];
+        read_channels<T, C>((const T *)a.q + at_q, q);
+        read_channels<T, C>(
+            (const T *)grad.dout + offset_of(a.o_stride, at.group, at.batch, 0, head), d);
+        for (int64_t key = lane; key < a.n_key; key += 32) {
+            read_channels<T, C>(at.k + key * a.k_stride.row, k);
+            read_channels<T, C>(at.v + key * a.v_stride.row, v);
+            delta += expf(logit_of<T, C>(a, at, q, k, key) - lse) * product<C>(d, v);
+        }
+        delta = warp_sum(delta);
+        for (int64_t key = lane; key < a.n_key; key += 32) {
+            read_channels<T, C>(at.k + key * a.k_stride.row, k);
+            read_channels<T, C>(at.v + key * a.v_stride.row, v);
+            float weight = expf(logit_of<T, C>(a, at, q, k, key) - lse);
+            float ds = weight * (product<C>(d, v) - delta);
+#pragma unroll
+            for (int c = 0; c < C; c++)
+                dq[c] += ds * k[c];
+        }
+#pragma unroll
+        for (int c = 0; c < C; c++) {
+            float sum = warp_sum(dq[c]);
+            if (lane != c % 32) continue;
+            heads->q[head][c] = q[c];
+            heads->d[head][c] = d[c];
+            if (grad.dq.data) put((T *)grad.dq.data + at_q + c, grad.dq.beta, (float)a.scale * sum);
+        }
+        if (lane == 0) heads->lse[head] = lse, heads->delta[head] = delta;
+    }
+}
+
+template <typename T, int C> __device__ inline void put_channels(fm_out out, int64_t at, float *x) {
+    if (!out.data) return;
+    constexpr int V = 16 / (int)sizeof(T);
+#pragma unroll
+    for (int c = 0; c < C; c += V)
+        put_pack<T, V>((T *)out.data + at + c, out.beta, x + c);
+}
+
+template <typename T, int C>
+__global__ void __launch_bounds__(ONE_THREADS)
+    one_backward(fm_attention a, fm_attention_grad grad) {
+    __shared__ one_heads<C> heads;
+    column<T> at = column_of<T>(a);
+    one_queries<T, C>(a, grad, at, &heads);
+    __syncthreads();
+    for (int64_t key = threadIdx.x; key < a.n_key; key += ONE_THREADS) {
+        float k[C], v[C], dk[C] = {}, dv[C] = {};
+        read_channels<T, C>(at.k + key * a.k_stride.row, k);
+        read_channels<T, C>(at.v + key * a.v_stride.row, v);
+        for (int head = 0; head < a.n_head; head++) {
+            float weight = expf(logit_of<T, C>(a, at, heads.q[head], k, key) - heads.lse[head]);
+            float ds = weight * (product<C>(heads.d[head], v) - heads.delta[head]);
+            ds *= (float)a.scale;
+#pragma unroll
+            for (int c = 0; c < C; c++) {
+                dv[c] += weight * heads.d[head][c];
+                dk[c] += ds * heads.q[head][c];
+            }
+        }
+        put_channels<T, C>(grad.dk, offset_of(a.k_stride, at.group, at.batch, key, 0), dk);
+        put_channels<T, C>(grad.dv, offset_of(a.v_stride, at.group, at.batch, key, 0), dv);
+    }
+}
+
+template <typename T> static bool is_wide(const fm_attention_stride &s) {
+    return is_whole<T>(s.group) && is_whole<T>(s.batch) && is_whole<T>(s.row) &&
+           is_whole<T>(s.head);
+}
+
+template <typename T>
+bool attention_one_takes(const fm_attention *a, const fm_attention_grad *grad) {
+    bool shape = a->n_query == 1 && a->n_kv_head == 1 && a->n_head <= ONE_HEADS && !a->bias &&
+                 !a->g && (a->c_head == 8 || a->c_head == 16 || a->c_head == 32);
+    bool wide = is_wide<T>(a->q_stride) && is_wide<T>(a->k_stride) && is_wide<T>(a->v_stride) &&
+                is_wide<T>(a->o_stride) && is_aligned(a->q) && is_aligned(a->k) && is_aligned(a->v);
+    if (grad)
+        wide = wide && is_aligned(grad->dout) && is_aligned(grad->dk.data) &&
+               is_aligned(grad->dv.data);
+    return shape && wide && a->n_group * a->n_batch < (int64_t)1 << 31;
+}
+
+template <typename T, int C>
+static void one_run(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad) {
+    unsigned blocks = (unsigned)(a->n_group * a->n_batch);
+    if (grad) {
+        one_backward<T, C><<<blocks, ONE_THREADS, 0, queue(stream)>>>(*a, *grad);
+    } else {
+        one_forward<T, C><<<blocks, ONE_THREADS, 0, queue(stream)>>>(*a);
+    }
+    FM_LAUNCHED();
+}
+
+template <typename T>
+void attention_one(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad) {
+    switch (a->c_head) {
+    case 8: one_run<T, 8>(stream, a, grad); break;
+    case 16: one_run<T, 16>(stream, a, grad); break;
+    default: one_run<T, 32>(stream, a, grad);
+    }
+}
+
+#define INSTANTIATE(T)                                                                             \
+    template bool attention_one_takes<T>(const fm_attention *, const fm_attention_grad *);         \
+    template void attention_one<T>(fm_stream *, const fm_attention *, const fm_attention_grad *);
+INSTANTIATE(float)
+INSTANTIATE(bf16)
+
+} // namespace fm_cuda

@@ -1,0 +1,666 @@
+/* attention_wgmma.cu: gated attention of the bf16 table, forward, by warp groups and the copy
+ * engine.
+ *
+ * A block of two warp groups takes 128 queries of one head, 16 a warp, for `per` batches one after
+ * another, and walks their keys in tiles of 128: k and v in two stages of shared memory, filled by
+ * the copy engine while the other one is used. Logits are one product of the group, softmax is
+ * online in f32, the weights are packed in registers and are the left side of the product with v.
+ * Two blocks share a multiprocessor, so that exponentials of one group run beside products and
+ * copies of the others. What bounds the kernel are the instructions between the products, about
+ * seven for an element; so the products do what they can:
+ *
+ *     bias    a term of the logits: a diagonal of 1 / scale, in registers, times the bias in
+ *             shared memory. As a bf16 number 1 / scale is exact for c_head 16 and off by 1.07e-4
+ *             for 8 and 32; scales that are off by more than 2^-12 are not taken. The bias of up
+ *             to 256 keys is read once and stays for all batches; of more keys it comes with each
+ *             tile.
+ *     sums    of the weights: the product with v is 8 columns wider than v; those columns are ones.
+ *
+ * A warp's 16 queries, their gate, and its output, which takes the gate's place, come and go
+ * without regard to the other warps. A masked key's logit is MASKED: exp gives 0 as the finite
+ * mask_value does, because a batch without any valid key counts as having no mask. */
+#include "trainer/backend/cuda/attention/attention_mma.cuh"
+#include "trainer/backend/cuda/core/bulk.cuh"
+#include "trainer/backend/cuda/core/wgmma.cuh"
+
+namespace fm_cuda {
+
+enum {
+    GROUPS = 2,
+    WARPS = GROUPS * 4,
+    QUERIES = WARPS * 16, /* of a block */
+    KEYS = 128,           /* of a tile */
+    STAGES = 2,
+    FETCHER = 4, /* the warp that fetches keys and values: of the group that comes second */
+    FORWARD_THREADS = WARPS * 32,
+    PLACES = 512 /* of 16 bytes, for barriers and bits of valid keys */
+};
+
+static const float MASKED = -1e9f;
+
+/* What a launch needs. */
+struct forward_call {
+    box_map q, k, v, g, o, bias;
+    const bf16 *mask;
+    float *lse;
+    int64_t mask_stride[3];
+    int n_query, n_key, n_head, n_batch;
+    int tiles;         /* of keys */
+    int blocks;        /* of queries */
+    int per, shares;   /* batches of a block, blocks that share a (group, head, queries) */
+    float slope;       /* of logits in units of products: the power is of two */
+    uint16_t diagonal; /* bf16: 1 / scale */
+    bool is_gated;
+};
+
+/* Shared memory of a block; all tiles from multiples of their exchange's period.
+ *
+ * The ones are a tile of 16 rows, of which only the first chunk of each row is read. Where the bias
+ * fills shared memory, the other chunks hold barriers and bits: `place`. */
+template <int C, bool BIASED> struct forward_space {
+    static constexpr bool PACKED = BIASED && C == 32;
+    static constexpr int PLACES_THERE = PACKED ? 48 : PLACES;
+    static constexpr int BARRIERS = 4 * STAGES + 2 * WARPS, BITS = (BARRIERS + 1) / 2;
+
+    bf16 bias[BIASED ? STAGES : 0][GROUPS][KEYS / 64][GROUP_ROWS * 64];
+    bf16 k[STAGES][KEYS * C], v[STAGES][KEYS * C];
+    bf16 q[WARPS][16 * C], g[WARPS][16 * C]; /* g: then the output */
+    bf16 ones[16 * C];
+    uint4 places[PACKED ? 0 : PLACES];
+
+    __device__ uint4 *place(unsigned i) {
+        if constexpr (PACKED) return (uint4 *)(ones + tile_at<C>(i % 16, 1 + i / 16));
+        return places + i;
+    }
+    __device__ uint32_t barrier(unsigned i) {
+        return shared_address(place(i / 2)) + i % 2 * 8;
+    }
+    __device__ uint32_t has_k(unsigned stage) {
+        return barrier(stage);
+    }
+    __device__ uint32_t has_v(unsigned stage) {
+        return barrier(STAGES + stage);
+    }
+    __device__ uint32_t free_k(unsigned stage) {
+        return barrier(2 * STAGES + stage);
+    }
+    __device__ uint32_t free_v(unsigned stage) {
+        return barrier(3 * STAGES + stage);
+    }
+    __device__ uint32_t has_q(unsigned warp) {
+        return barrier(4 * STAGES + warp);
+    }
+    __device__ uint32_t has_g(unsigned warp) {
+        return barrier(4 * STAGES + WARPS + warp);
+    }
+    /* Bit i: key i of the step's tile counts. */
+    __device__ uint4 *bits(unsigned step) {
+        return place(BITS + step);
+    }
+};
+
+/* Where a block is. */
+struct forward_place {
+    int group, head, first_query, first, end; /* batches [first, end) */
+};
+
+__device__ inline forward_place forward_place_of(const forward_call &a) {
+    int i = (int)blockIdx.x;
+    forward_place p;
+    p.first_query = i % a.blocks * QUERIES;
+    i /= a.blocks;
+    p.head = i % a.n_head;
+    i /= a.n_head;
+    p.first = i % a.shares * a.per;
+    p.end = min(p.first + a.per, a.n_batch);
+    p.group = i / a.shares;
+    return p;
+}
+
+/* The bits of the block's batches: a warp takes every WARPS-th batch, eight words at a time. */
+template <int C, bool BIASED>
+__device__ inline void find_bits(const forward_call &a, const forward_place &p,
+                                 forward_space<C, BIASED> &space) {
+    int lane = threadIdx.x % 32, words = a.tiles * (KEYS / 32);
+    for (int batch = p.first + (int)threadIdx.x / 32; batch < p.end; batch += WARPS) {
+        const bf16 *mask = a.mask + p.group * a.mask_stride[0] + batch * a.mask_stride[1];
+        unsigned step = (unsigned)((batch - p.first) * a.tiles);
+        uint32_t any = 0;
+        for (int is_again = a.mask == NULL; is_again < 2 && !any; is_again++) { /* without mask */
+            for (int first = 0; first < words; first += 8) {
+                bool is_valid[8];
+#pragma unroll
+                for (int i = 0; i < 8; i++) {
+                    int key = (first + i) * 32 + lane;
+                    is_valid[i] = key < a.n_key;
+                    if (is_valid[i] && !is_again)
+                        is_valid[i] = get(mask[key * a.mask_stride[2]]) != 0;
+                }
+#pragma unroll
+                for (int i = 0; i < 8; i++) {
+                    uint32_t word = __ballot_sync(0xffffffffu, is_valid[i]);
+                    any |= word;
+                    if (lane == 0 && first + i < words)
+                        ((uint32_t *)space.bits(step + (unsigned)(first + i) / 4))[i % 4] = word;
+                }
+            }
+        }
+    }
+}
+
+/* A tile of a batch, the step-th of the block. */
+struct forward_step {
+    unsigned step;
+    int batch, tile;
+
+    __device__ unsigned stage() const {
+        return step % STAGES;
+    }
+    /* How often its stage was filled before, modulo 2: what to wait for. */
+    __device__ uint32_t turn() const {
+        return step / STAGES & 1;
+    }
+    __device__ forward_step next(int tiles) const {
+        bool is_last = tile == tiles - 1;
+        return {step + 1, batch + is_last, is_last ? 0 : tile + 1};
+    }
+};
+
+/* Starts the copies of a step's keys, and of its bias where that is not there yet. One thread, as
+ * the next; they wait until the step that had the stage before is done with it. */
+template <int C, bool BIASED>
+__device__ inline void fetch_keys(const forward_call &a, const forward_place &p,
+                                  forward_space<C, BIASED> &space, const forward_step &at) {
+    constexpr uint32_t BYTES = KEYS * C * sizeof(bf16), BIAS_BYTES = KEYS * QUERIES * sizeof(bf16);
+    unsigned stage = at.stage();
+    uint32_t barrier = space.has_k(stage);
+    if (at.batch >= p.end) return;
+    if (at.step >= STAGES) barrier_wait(space.free_k(stage), at.turn() ^ 1);
+    bool with_bias = BIASED && (a.tiles > STAGES || at.step < (unsigned)a.tiles);
+    barrier_expect(barrier, BYTES + (with_bias ? BIAS_BYTES : 0));
+    box_load(shared_address(space.k[stage]), a.k, {at.tile * KEYS, p.head, at.batch, p.group},
+             barrier);
+    if (!with_bias) return;
+#pragma unroll 1
+    for (int i = 0; i < GROUPS * KEYS / 64; i++) {
+        int group = i / (KEYS / 64), part = i % (KEYS / 64);
+        box_load(
+            shared_address(space.bias[stage][group][part]), a.bias,
+            {p.first_query + group * GROUP_ROWS, p.head, p.group, 0, at.tile * KEYS + part * 64},
+            barrier);
+    }
+}
+
+template <int C, bool BIASED>
+__device__ inline void fetch_values(const forward_call &a, const forward_place &p,
+                                    forward_space<C, BIASED> &space, const forward_step &at) {
+    uint32_t barrier = space.has_v(at.stage());
+    if (at.batch >= p.end) return;
+    if (at.step >= STAGES) barrier_wait(space.free_v(at.stage()), at.turn() ^ 1);
+    barrier_expect(barrier, KEYS * C * sizeof(bf16));
+    box_load(shared_address(space.v[at.stage()]), a.v, {at.tile * KEYS, p.head, at.batch, p.group},
+             barrier);
+}
+
+/* A warp's queries; its gate. One lane. */
+template <int C, bool BIASED>
+__device__ inline void fetch_queries(const forward_call &a, const forward_place &p,
+                                     forward_space<C, BIASED> &space, int batch) {
+    int warp = threadIdx.x / 32;
+    if (batch >= p.end) return;
+    barrier_expect(space.has_q(warp), 16 * C * sizeof(bf16));
+    box_load(shared_address(space.q[warp]), a.q,
+             {p.first_query + warp * 16, p.head, batch, p.group}, space.has_q(warp));
+}
+
+template <int C, bool BIASED>
+__device__ inline void fetch_gate(const forward_call &a, const forward_place &p,
+                                  forward_space<C, BIASED> &space, int batch) {
+    int warp = threadIdx.x / 32;
+    stores_wait(); /* of the last output, where the gate comes */
+    if (!a.is_gated) return;
+    barrier_expect(space.has_g(warp), 16 * C * sizeof(bf16));
+    box_load(shared_address(space.g[warp]), a.g,
+             {p.first_query + warp * 16, p.head, batch, p.group}, space.has_g(warp));
+}
+
+/* Has the operand ready before what follows. */
+__device__ inline void pin_rows(uint32_t (&a)[4]) {
+    asm volatile("" : "+r"(a[0]), "+r"(a[1]), "+r"(a[2]), "+r"(a[3]));
+}
+
+/* The A operand of a warp's 16 queries. */
+template <int C>
+__device__ inline void read_queries(uint32_t (&a)[(C + 15) / 16][4], const bf16 *rows) {
+    if constexpr (C >= 16) {
+        tile_rows<C>(a, rows, 0);
+    } else {
+        int lane = threadIdx.x % 32;
+        a[0][0] = *(const uint32_t *)(rows + lane * 2);
+        a[0][1] = *(const uint32_t *)(rows + 64 + lane * 2);
+        a[0][2] = a[0][3] = 0;
+    }
+}
+
+/* s = diagonal times the bias of the group's 64 queries: each warp's own 16 rows of it. */
+__device__ inline void start_with_bias(float (&s)[KEYS / 8][4], uint16_t diagonal, uint64_t bias) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, g = lane / 4, t = lane % 4;
+    uint32_t pair = g / 2 == t ? (uint32_t)diagonal << g % 2 * 16 : 0, rows[4][4];
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        rows[k][0] = rows[k][3] = k == warp ? pair : 0;
+        rows[k][1] = rows[k][2] = 0;
+        pin_rows(rows[k]);
+    }
+    products_begin();
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        wgmma<MN_MAJOR>(s, rows[k], operand_after(bias, 16 * 64 * k), k > 0);
+}
+
+/* s = the logits of the group's queries, over the scale. */
+template <int C, bool BIASED>
+__device__ inline void make_logits(const forward_call &a, forward_space<C, BIASED> &space,
+                                   unsigned stage, float (&s)[KEYS / 8][4]) {
+    int warp = threadIdx.x / 32;
+    uint32_t q[(C + 15) / 16][4];
+    uint64_t keys = tile_operand<C, K_MAJOR>(space.k[stage]);
+    if constexpr (BIASED) {
+        const bf16 *bias = space.bias[a.tiles == 1 ? 0 : stage][warp / 4][0];
+        start_with_bias(s, a.diagonal, tile_operand<64, MN_MAJOR>(bias, GROUP_ROWS * 64));
+        if (C >= 16) { /* registers for the diagonal, then for the queries */
+            products_commit();
+            products_wait<0>(s);
+        }
+    }
+    read_queries<C>(q, space.q[warp]);
+    products_begin();
+#pragma unroll
+    for (int k = 0; k < (C + 15) / 16; k++)
+        wgmma<K_MAJOR>(s, q[k], operand_after(keys, 16 * k), BIASED || k > 0);
+    products_commit();
+}
+
+__device__ inline bool are_full(const uint4 &bits) {
+    return (bits.x & bits.y & bits.z & bits.w) == 0xffffffffu;
+}
+
+__device__ inline void mask_keys(float (&s)[KEYS / 8][4], const uint4 &bits) {
+    const uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++) {
+        uint32_t pair = words[n / 4] >> (n % 4 * 8 + 2 * (threadIdx.x % 4));
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (!(pair >> i % 2 & 1)) s[n][i] = MASKED;
+    }
+}
+
+/* The running maximum of a row, in units of logits times slope; o shrinks to it. */
+template <int N>
+__device__ inline void raise_maximum(const float (&s)[KEYS / 8][4], float slope, bool is_first,
+                                     float (&o)[N][4], float (&shift)[2]) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float top = fmaxf(s[0][2 * half], s[0][2 * half + 1]);
+#pragma unroll
+        for (int n = 1; n < KEYS / 8; n++)
+            top = fmaxf(top, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+        top = row_max(top) * slope;
+        if (!is_first) {
+            top = fmaxf(top, shift[half]);
+            float shrink = power(shift[half] - top);
+#pragma unroll
+            for (int n = 0; n < N; n++) {
+                o[n][2 * half] *= shrink;
+                o[n][2 * half + 1] *= shrink;
+            }
+        }
+        shift[half] = top;
+    }
+}
+
+/* The operand `rows` rows further on in v, and as much nearer to the one tile of ones. */
+template <int C> __device__ inline uint64_t values_after(uint64_t values, int rows) {
+    uint32_t low = (uint32_t)values, high = (uint32_t)(values >> 32), on = (uint32_t)(rows * C / 8);
+    if (C == 8) high -= on;
+    low += C == 8 ? on : on - (on << 16);
+    return (uint64_t)high << 32 | low;
+}
+
+/* o (+)= weights of half `part` of the tile times its values; ones stand in columns C to C + 7. */
+template <int C, int PARTS>
+__device__ inline void add_values(float (&o)[C / 8 + 1][4], float (&s)[KEYS / 8][4], int part,
+                                  float slope, const float (&shift)[2], bool is_first,
+                                  uint64_t values) {
+    constexpr int STEPS = KEYS / 16 / PARTS;
+    uint32_t p[STEPS][4];
+#pragma unroll
+    for (int k = 0; k < STEPS; k++) {
+#pragma unroll
+        for (int n = 2 * (part * STEPS + k); n < 2 * (part * STEPS + k) + 2; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                s[n][i] = power(s[n][i] * slope - shift[i / 2]);
+        accumulator_rows(p[k], s, part * STEPS + k);
+        pin_rows(p[k]);
+    }
+    products_begin();
+#pragma unroll
+    for (int k = 0; k < STEPS; k++) {
+        int rows = 16 * (part * STEPS + k);
+        wgmma<MN_MAJOR>(o, p[k], values_after<C>(values, rows), !is_first || part + k > 0);
+    }
+    products_commit();
+}
+
+__device__ inline float reciprocal(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+__device__ inline float logarithm(float x) {
+    float y;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* `factor` times the sigmoids of two, by one division; below -40 as at -40, 4e-18. */
+__device__ inline float2 open_gate(uint32_t two, float factor) {
+    __nv_bfloat162 least = __float2bfloat162_rn(-40.0f);
+    __nv_bfloat162 bounded = __hmax2_nan(*(__nv_bfloat162 *)&two, least);
+    float2 x = __bfloat1622float2(bounded);
+    float a = 1.0f + power(x.x * -LOG2E), b = 1.0f + power(x.y * -LOG2E);
+    float both = reciprocal(a * b) * factor;
+    return {both * b, both * a};
+}
+
+/* Two neighbours of a tile in shared memory. */
+__device__ inline uint32_t shared_load(uint32_t address) {
+    uint32_t two;
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(two) : "r"(address) : "memory");
+    return two;
+}
+__device__ inline void shared_store(uint32_t address, uint32_t two) {
+    asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(two) : "memory");
+}
+
+/* A warp's rows: divided by their sums, gated, to the place of the gate, and away; and lse. */
+template <int C, bool BIASED>
+__device__ inline void finish_batch(const forward_call &a, const forward_place &p,
+                                    forward_space<C, BIASED> &space, int batch,
+                                    float (&o)[C / 8 + 1][4], const float (&shift)[2]) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    int row = p.first_query + warp * 16;
+    int64_t plane = ((int64_t)p.group * a.n_batch + batch) * a.n_head + p.head;
+    const float inverse[2] = {reciprocal(o[C / 8][0]), reciprocal(o[C / 8][2])};
+    /* of chunk n: this, chunks exchanged; 8 rows further on: the same */
+    uint32_t first = shared_address(space.g[warp] + tile_at<C>(g, 0) + 2 * t);
+    asm volatile("" : "+r"(first)); /* made here, not kept through the walk */
+    if (a.is_gated) {
+        barrier_wait(space.has_g(warp), (uint32_t)(batch - p.first) & 1);
+#pragma unroll
+        for (int i = 0; i < C / 4; i++) {
+            float *pair = &o[i / 2][i % 2 * 2];
+            uint32_t gate = shared_load((first ^ i / 2 * 16) + i % 2 * 16 * C);
+            float2 open = open_gate(gate, inverse[i % 2]);
+            pair[0] *= open.x, pair[1] *= open.y;
+        }
+    } else {
+#pragma unroll
+        for (int n = 0; n < C / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                o[n][i] *= inverse[i / 2];
+    }
+#pragma unroll
+    for (int n = 0; n < C / 8; n++) {
+        shared_store(first ^ n * 16, pack_two(o[n][0], o[n][1]));
+        shared_store((first ^ n * 16) + 16 * C, pack_two(o[n][2], o[n][3]));
+    }
+    tiles_publish();
+    __syncwarp();
+    if (lane == 0) box_store(a.o, {row, p.head, batch, p.group}, shared_address(space.g[warp]));
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        int line = row + g + 8 * half;
+        if (t == 0 && line < a.n_query)
+            a.lse[plane * a.n_query + line] = (shift[half] + logarithm(o[C / 8][2 * half])) * LN2;
+    }
+}
+
+/* Barriers, ones, bits, the first copies. */
+template <int C, bool BIASED>
+__device__ inline void forward_begin(const forward_call &a, const forward_place &p,
+                                     forward_space<C, BIASED> &space) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    if (threadIdx.x == 0) {
+        forward_step first = {0, p.first, 0};
+        for (int i = 0; i < STAGES; i++) {
+            barrier_init(space.has_k(i), 1);
+            barrier_init(space.has_v(i), 1);
+            barrier_init(space.free_k(i), WARPS);
+            barrier_init(space.free_v(i), WARPS);
+        }
+        barriers_publish();
+        fetch_values(a, p, space, first);
+        if (BIASED) wait_for_previous(); /* which may be split_heads */
+        fetch_keys(a, p, space, first);
+        fetch_keys(a, p, space, first.next(a.tiles));
+    }
+    if (lane == 0) {
+        barrier_init(space.has_q(warp), 1);
+        barrier_init(space.has_g(warp), 1);
+        barriers_publish();
+        fetch_queries(a, p, space, p.first);
+    }
+    __syncwarp();
+    if (threadIdx.x < 16 * 8)
+        space.ones[tile_at<C>(threadIdx.x / 8, 0) + threadIdx.x % 8] = to<bf16>(1.0f);
+    find_bits(a, p, space);
+    tiles_publish();
+    __syncthreads();
+}
+
+/* The groups of a block take turns in making powers, the first one first: else both come to them
+ * together, and to the products together. */
+__device__ inline void take_turn(int group) {
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"((int)FORWARD_THREADS) : "memory");
+}
+__device__ inline void give_turn(int group) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(2 - group), "n"((int)FORWARD_THREADS) : "memory");
+}
+
+template <int C, bool BIASED>
+__global__ void __launch_bounds__(FORWARD_THREADS, 2)
+    wgmma_forward(const __grid_constant__ forward_call a) {
+    extern __shared__ __align__(TILE_ALIGN) char memory[];
+    forward_space<C, BIASED> &space = *(forward_space<C, BIASED> *)memory;
+    forward_place p = forward_place_of(a);
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    forward_begin(a, p, space);
+    unsigned step = 0, steps = (unsigned)((p.end - p.first) * a.tiles);
+    if (warp >= 4) give_turn(1);
+    for (int batch = p.first; batch < p.end; batch++) {
+        float o[C / 8 + 1][4], shift[2];
+        barrier_wait(space.has_q(warp), (uint32_t)(batch - p.first) & 1);
+        for (int tile = 0; tile < a.tiles; tile++, step++) {
+            forward_step at = {step, batch, tile};
+            float s[KEYS / 8][4];
+            unsigned stage = at.stage();
+            bool is_first = tile == 0;
+            barrier_wait(space.has_k(stage), at.turn());
+            make_logits(a, space, stage, s);
+            if (lane == 0) {
+                if (tile == a.tiles - 1) fetch_queries(a, p, space, batch + 1);
+                if (is_first) fetch_gate(a, p, space, batch);
+                if (warp == FETCHER) fetch_values(a, p, space, at.next(a.tiles));
+            }
+            __syncwarp();
+            products_wait<0>(s);
+            if (lane == 0) barrier_arrive(space.free_k(stage));
+            uint4 bits = *space.bits(step);
+            if (!are_full(bits)) mask_keys(s, bits);
+            raise_maximum(s, a.slope, is_first, o, shift);
+            uint64_t values =
+                tile_operand<C, MN_MAJOR>(space.v[stage], (int)(space.ones - space.v[stage]));
+            barrier_wait(space.has_v(stage), at.turn());
+            take_turn(warp / 4);
+            products_pin(s);
+            products_pin(o);
+            add_values<C, 2>(o, s, 0, a.slope, shift, is_first, values);
+            add_values<C, 2>(o, s, 1, a.slope, shift, is_first, values);
+            if (warp < 4 || step + 1 < steps) give_turn(warp / 4);
+            if (threadIdx.x == FETCHER * 32)
+                fetch_keys(a, p, space, at.next(a.tiles).next(a.tiles));
+            __syncwarp();
+            products_wait<0>(o);
+            if (lane == 0) barrier_arrive(space.free_v(stage));
+        }
+        finish_batch(a, p, space, batch, o, shift);
+    }
+    if (lane == 0) stores_wait();
+}
+
+/* Whether a bias can come through a diagonal of bf16 numbers. */
+static bool is_round_scale(double scale) {
+    double rounded = (double)__bfloat162float(__float2bfloat16_rn((float)(1 / scale)));
+    return fabs(rounded * scale - 1) < 1.0 / 4096;
+}
+
+bool attention_wgmma_takes(const fm_attention *a) {
+    int64_t tiles = divide_up(a->n_key, KEYS);
+    return a->n_query > GROUP_ROWS && a->n_key > GROUP_ROWS && tiles <= 16 &&
+           a->mask_value >= 1e4 && (!a->bias || is_round_scale(a->scale));
+}
+
+/* How many blocks share the batches of a (group, head, queries): the fewest rounds of blocks, each
+ * as long as its batches and about one more. */
+static int choose_shares(int64_t combinations, int64_t n_batch, int64_t most) {
+    const int64_t SLOTS = 2 * 132;
+    int64_t best = n_batch, least = INT64_MAX;
+    for (int64_t shares = divide_up(n_batch, most); shares <= n_batch; shares++) {
+        int64_t cost = divide_up(combinations * shares, SLOTS) * (divide_up(n_batch, shares) + 1);
+        if (cost < least) best = shares, least = cost;
+    }
+    return (int)divide_up(n_batch, divide_up(n_batch, best));
+}
+
+box_map attention_boxes(const fm_attention *a, const void *base, const fm_attention_stride &s,
+                        int64_t rows, int c, int box_rows) {
+    const int64_t extent[5] = {a->c_head, rows, a->n_head, a->n_batch, a->n_group};
+    const int64_t stride[4] = {s.row, s.head, s.batch, s.group};
+    return make_boxes(base, extent, stride, c, box_rows);
+}
+
+/* The bias by heads, [group, head, query, ld], H heads and eight keys a thread. */
+template <int H>
+__global__ void __launch_bounds__(64) split_heads(fm_attention a, bf16 *planes, int ld) {
+    let_next_begin();
+    int chunks = ld / 8, i = (int)(blockIdx.x * 64 + threadIdx.x), chunk = i % chunks;
+    int query = i / chunks % (int)a.n_query, group = i / chunks / (int)a.n_query;
+    if (group >= a.n_group) return;
+    const bf16 *from = (const bf16 *)a.bias + group * a.bias_stride[0] + query * a.bias_stride[2];
+    pack<bf16, H> in[8];
+#pragma unroll
+    for (int e = 0; e < 8; e++) {
+        int key = chunk * 8 + e;
+        in[e] = {};
+        if (key < a.n_key) in[e] = *(const pack<bf16, H> *)(from + key * a.bias_stride[3]);
+    }
+#pragma unroll
+    for (int head = 0; head < H; head++) {
+        pack<bf16, 8> out;
+#pragma unroll
+        for (int e = 0; e < 8; e++)
+            out.at[e] = in[e].at[head];
+        int64_t row = ((int64_t)group * H + head) * a.n_query + query;
+        *(pack<bf16, 8> *)(planes + row * ld + chunk * 8) = out;
+    }
+}
+
+/* The same, an element a thread. */
+static void split_each(fm_stream *stream, const fm_attention *args, bf16 *planes, int64_t ld) {
+    fm_attention a = *args;
+    each(stream, a.n_group * a.n_query * a.n_key * a.n_head, [=] __device__(int64_t index) {
+        int64_t head = index % a.n_head, key = index / a.n_head % a.n_key;
+        int64_t query = index / a.n_head / a.n_key % a.n_query;
+        int64_t group = index / a.n_head / a.n_key / a.n_query;
+        planes[((group * a.n_head + head) * a.n_query + query) * ld + key] =
+            ((const bf16 *)a.bias)[group * a.bias_stride[0] + head * a.bias_stride[1] +
+                                   query * a.bias_stride[2] + key * a.bias_stride[3]];
+    });
+}
+
+/* Boxes of 64 queries by 64 keys of the bias: as it is where its keys lie side by side, else after
+ * its heads are split; whether they were. */
+static bool prepare_bias(fm_stream *stream, const fm_attention *a, void *planes, box_map *ret) {
+    const int64_t extent[5] = {a->n_key, a->n_query, a->n_head, a->n_group, 1};
+    const int64_t *given = a->bias_stride, heads = a->n_head, ld = round_up(a->n_key, 8);
+    int64_t chunks = a->n_group * a->n_query * ld / 8;
+    if (given[3] == 1 && given[0] % 8 == 0 && given[1] % 8 == 0 && given[2] % 8 == 0 &&
+        is_aligned(a->bias)) {
+        const int64_t stride[4] = {given[2], given[1], given[0], 0};
+        *ret = make_boxes(a->bias, extent, stride, 64, 64);
+        return false;
+    }
+    const int64_t stride[4] = {ld, a->n_query * ld, heads * a->n_query * ld, 0};
+    *ret = make_boxes(planes, extent, stride, 64, 64);
+    bool is_together = (heads == 4 || heads == 8) && given[0] % heads == 0 && given[1] == 1 &&
+                       given[2] % heads == 0 && given[3] % heads == 0 && chunks < 1 << 30 &&
+                       (uintptr_t)a->bias % (size_t)(2 * heads) == 0;
+    if (!is_together) {
+        split_each(stream, a, (bf16 *)planes, ld);
+        return true;
+    }
+    (heads == 4 ? split_heads<4>
+                : split_heads<8>)<<<(unsigned)divide_up(chunks, 64), 64, 0, queue(stream)>>>(
+        *a, (bf16 *)planes, (int)ld);
+    FM_LAUNCHED();
+    return true;
+}
+
+template <int C, bool BIASED>
+static void forward_run(fm_stream *stream, const fm_attention *a, void *planes) {
+    typedef forward_space<C, BIASED> space;
+    static_assert(sizeof(space) <= 113 << 10, "two blocks share a multiprocessor");
+    forward_call call = {};
+    call.q = attention_boxes(a, a->q, a->q_stride, a->n_query, C, 16);
+    call.k = attention_boxes(a, a->k, a->k_stride, a->n_key, C, KEYS);
+    call.v = attention_boxes(a, a->v, a->v_stride, a->n_key, C, KEYS);
+    if (a->g) call.g = attention_boxes(a, a->g, a->g_stride, a->n_query, C, 16);
+    call.o = attention_boxes(a, a->o, a->o_stride, a->n_query, C, 16);
+    call.is_gated = a->g != NULL;
+    call.mask = (const bf16 *)a->mask, call.lse = (float *)a->lse;
+    for (int i = 0; i < 3; i++)
+        call.mask_stride[i] = a->mask_stride[i];
+    call.n_query = (int)a->n_query, call.n_key = (int)a->n_key;
+    call.n_head = (int)a->n_head, call.n_batch = (int)a->n_batch;
+    call.tiles = (int)divide_up(a->n_key, KEYS), call.blocks = (int)divide_up(a->n_query, QUERIES);
+    call.slope = (float)a->scale * LOG2E;
+    call.diagonal = __bfloat16_as_ushort(__float2bfloat16_rn((float)(1 / a->scale)));
+    int64_t combinations = a->n_group * a->n_head * call.blocks;
+    int64_t most = (space::PLACES_THERE - space::BITS) / call.tiles;
+    call.shares = choose_shares(combinations, a->n_batch, most);
+    call.per = (int)divide_up(a->n_batch, call.shares);
+    auto kernel = wgmma_forward<C, BIASED>;
+    cudaError_t failed = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                              (int)sizeof(space));
+    assert(failed == cudaSuccess);
+    (void)failed;
+    bool early = BIASED && prepare_bias(stream, a, planes, &call.bias);
+    launch_after(stream, kernel, (unsigned)(combinations * call.shares), FORWARD_THREADS,
+                 sizeof(space), early, call);
+}
+
+void attention_wgmma(fm_stream *stream, const fm_attention *a, void *planes) {
+    if (a->c_head <= 8) {
+        (a->bias ? forward_run<8, true> : forward_run<8, false>)(stream, a, planes);
+    } else if (a->c_head <= 16) {
+        (a->bias ? forward_run<16, true> : forward_run<16, false>)(stream, a, planes);
+    } else {
+        (a->bias ? forward_run<32, true> : forward_run<32, false>)(stream, a, planes);
+    }
+}
+
+} // namespace fm_cuda

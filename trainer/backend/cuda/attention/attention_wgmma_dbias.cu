@@ -1,0 +1,229 @@
+/* attention_wgmma_dbias.cu: the gradient of the bias of gated attention, bf16, by warp-group
+ * products. A block takes 128 x 128 of (query, key), a warp group 64 x 64, in registers, and walks
+ * a chunk of the batches with two of them in flight; the chunks' sums are then added in order. */
+#include "trainer/backend/cuda/attention/attention_wgmma_grad.cuh"
+
+#include <math.h>
+
+namespace fm_cuda {
+
+enum { SIDE = 128, STAGES = 4, DBIAS_THREADS = 512 };
+
+/* What a block reads of one batch. Rows beyond the last are zeros; what they give is not stored. */
+template <int C> struct alignas(TILE_ALIGN) batch_tiles {
+    bf16 q[SIDE * C], d[SIDE * C], k[SIDE * C], v[SIDE * C];
+    float shift[2 * SIDE], less[2 * SIDE], term[SIDE]; /* of attention_space: columns, terms */
+};
+
+/* Starts reading a batch's tiles from query `first` and key `first_key`. One thread. */
+template <int C>
+__device__ inline void fetch_batch(const grad_call &c, batch_tiles<C> &to, uint32_t barrier,
+                                   const item_place &p, int first, int first_key) {
+    box_place queries = {first, p.head, p.batch, p.group};
+    box_place keys = {first_key, p.head, p.batch, p.group};
+    int at = p.group * c.n_batch + p.batch, rows = (int)c.space.ld_bias_t;
+    const float *shift = c.space.columns + (int64_t)(at * c.n_head + p.head) * 4 * rows + 2 * first;
+    const float *term = c.space.terms + at * (int)c.space.ld_bias + first_key;
+    barrier_expect(barrier, 4 * sizeof to.q + 2 * sizeof to.shift + sizeof to.term);
+    box_load(shared_address(to.k), c.k_box, keys, barrier);
+    box_load(shared_address(to.v), c.v_box, keys, barrier);
+    box_load(shared_address(to.q), c.q_box, queries, barrier);
+    box_load(shared_address(to.d), c.d_box, queries, barrier);
+    bulk_load(shared_address(to.shift), shift, sizeof to.shift, barrier);
+    bulk_load(shared_address(to.less), shift + 2 * rows, sizeof to.less, barrier);
+    bulk_load(shared_address(to.term), term, sizeof to.term, barrier);
+}
+
+/* A warp group's 64 keys x 32 queries of one batch, into its sum. */
+template <int C>
+__device__ inline void dbias_step(const walk_keys<C> &keys, const walk_place &at, int half,
+                                  const grad_call &call, bias_tile<4> &b, float (*sum)[4]) {
+    float s[4][4], dp[4][4];
+#pragma unroll
+    for (int j = 0; j < 2; j++) /* stays packed from batch to batch */
+        asm volatile(""
+                     : "+r"(b.part[j].x), "+r"(b.part[j].y), "+r"(b.part[j].z), "+r"(b.part[j].w));
+    uint64_t q = operand_after(at.q, half * STEP * C), d = operand_after(at.d, half * STEP * C);
+    start_products<true>(s, dp, at, half, call.inverse, b);
+    products_pin(s);
+    products_pin(dp);
+    products_begin();
+#pragma unroll
+    for (int i = 0; i < C / 16; i++)
+        wgmma<K_MAJOR>(s, keys.k[i], operand_after(q, 16 * i), true);
+    products_commit();
+#pragma unroll
+    for (int i = 0; i < C / 16; i++)
+        wgmma<K_MAJOR>(dp, keys.v[i], operand_after(d, 16 * i), true);
+    products_commit();
+    products_wait<1>(s);
+    weigh(s, call.slope, keys);
+    products_wait<0>(dp);
+#pragma unroll
+    for (int n = 0; n < 4; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            sum[n][i] += s[n][i] * dp[n][i];
+}
+
+/* The chunk's sum of this lane's places in 16 keys x 64 queries of dbias. */
+__device__ inline void store_sums(const grad_call &c, float *plane, int first, int first_key,
+                                  const float (&sum)[8][4]) {
+    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+#pragma unroll
+    for (int n = 0; n < 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int query = first + n * 8 + 2 * t + i % 2, key = first_key + g + i / 2 * 8;
+            if (query < c.n_query && key < c.n_key) plane[query * c.n_key + key] = sum[n][i];
+        }
+}
+
+/* The bias of a warp's 16 keys x 64 queries; beyond the last any will do. */
+__device__ inline void strip_bias(const grad_call &c, int plane, int first, int first_key,
+                                  bias_tile<4> (&b)[2]) {
+    int strips = (int)c.space.ld_bias / 16, tiles = (int)c.space.ld_bias_t / TILE;
+    const uint4 *from = bias_at(c.space.bias_t, plane, strips, min(first_key / 16, strips - 1),
+                                tiles, min(first / TILE, tiles - 1));
+    bias_load<4>(&b[0], from);
+    bias_load<4>(&b[1], from + 64);
+}
+
+/* One batch of which the tiles are there: this warp's keys from row `key`, queries from `query`. */
+template <int C>
+__device__ inline void dbias_batch(const grad_call &call, const batch_tiles<C> &here, int key,
+                                   int query, bias_tile<4> (&b)[2], float (&sum)[8][4]) {
+    walk_keys<C> keys;
+    walk_place at = {};
+    tile_rows<C>(keys.k, here.k, key);
+    tile_rows<C>(keys.v, here.v, key);
+    keys.upper = here.term[key + threadIdx.x % 32 / 4];
+    keys.lower = here.term[key + threadIdx.x % 32 / 4 + 8];
+    at.columns = shared_address(here.shift) + query * 8 + threadIdx.x % 4 * 16;
+    at.less = sizeof here.shift;
+    at.q = tile_operand<C, K_MAJOR>(here.q + query * C);
+    at.d = tile_operand<C, K_MAJOR>(here.d + query * C);
+    dbias_step<C>(keys, at, 0, call, b[0], sum);
+    dbias_step<C>(keys, at, 1, call, b[1], sum + 4);
+}
+
+/* blockIdx: x = key tile + key tiles * query tile, y = head + n_head * group, z = chunk. */
+template <int C>
+__global__ void __launch_bounds__(DBIAS_THREADS, 1)
+    wgmma_dbias(const __grid_constant__ grad_call call) {
+    extern __shared__ __align__(TILE_ALIGN) uint8_t shared[];
+    batch_tiles<C> *tiles = (batch_tiles<C> *)shared;
+    int k_tiles = (call.n_key + SIDE - 1) / SIDE, plane = (int)blockIdx.y;
+    int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0);
+    int first = (int)blockIdx.x / k_tiles * SIDE, first_key = (int)blockIdx.x % k_tiles * SIDE;
+    int key = warp / 8 * 64 + warp % 4 * 16, query = warp / 4 % 2 * 64; /* of this warp */
+    item_place p = {plane / call.n_head, 0, plane % call.n_head, 0};
+    int per_chunk = (call.n_batch + (int)gridDim.z - 1) / (int)gridDim.z;
+    int begin = (int)blockIdx.z * per_chunk, end = min(call.n_batch, begin + per_chunk);
+    uint32_t full = shared_address(tiles + STAGES), empty = full + 8 * STAGES;
+    float sum[8][4];
+    bias_tile<4> b[2];
+    /* Batch i's tiles lie in stage i % STAGES, which all warps have left when it is read again. */
+    auto fetch = [&](int i) {
+        int stage = i % STAGES, turn = i / STAGES;
+        p.batch = begin + i;
+        if (p.batch >= end) return;
+        if (turn > 0) barrier_wait(empty + 8 * stage, (turn - 1) & 1);
+        fetch_batch<C>(call, tiles[stage], full + 8 * stage, p, first, first_key);
+    };
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < STAGES; i++) {
+            barrier_init(full + 8 * i, 1);
+            barrier_init(empty + 8 * i, DBIAS_THREADS / 32);
+        }
+        barriers_publish();
+        fetch(0);
+        fetch(1);
+    }
+    start_by_row<8>(sum, 0, 0);
+    strip_bias(call, plane, first + query, first_key + key, b);
+    __syncthreads();
+#pragma unroll 1
+    for (int i = 0; i < end - begin; i++) {
+        int stage = i % STAGES;
+        if (threadIdx.x == 0) fetch(i + 2);
+        __syncwarp();
+        barrier_wait(full + 8 * stage, i / STAGES & 1);
+        dbias_batch<C>(call, tiles[stage], key, query, b, sum);
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) barrier_arrive(empty + 8 * stage);
+    }
+    float *to =
+        call.space.dbias + ((int64_t)blockIdx.z * gridDim.y + plane) * call.n_query * call.n_key;
+    store_sums(call, to, first + query, first_key + key, sum);
+}
+
+/* The chunks' sums in order: H heads a thread, as they lie in dbias. */
+template <int H>
+__global__ void __launch_bounds__(64)
+    finish_heads(fm_attention a, attention_space space, fm_out dbias) {
+    unsigned i = blockIdx.x * 64 + threadIdx.x, keys = (unsigned)a.n_key;
+    unsigned plane = (unsigned)a.n_query * keys, blocks = (unsigned)a.n_head / H;
+    unsigned at = i % plane, head = i / plane % blocks * H, group = i / plane / blocks;
+    if (group >= a.n_group) return;
+    int64_t n = a.n_group * a.n_head * (int64_t)plane;
+    const float *from = space.dbias + (group * a.n_head + head) * plane + at;
+    float total[H] = {};
+    for (int64_t chunk = 0; chunk < space.chunks; chunk++)
+#pragma unroll
+        for (int h = 0; h < H; h++)
+            total[h] += from[chunk * n + h * plane];
+    bf16 *to = (bf16 *)dbias.data + group * a.bias_stride[0] + head * a.bias_stride[1] +
+               at / keys * a.bias_stride[2] + at % keys * a.bias_stride[3];
+    put_pack<bf16, H>(to, dbias.beta, total);
+}
+
+static void finish_dbias(fm_stream *stream, const fm_attention *a, const attention_space *space,
+                         fm_out dbias) {
+    bool is_together = a->n_head % 4 == 0 && a->bias_stride[1] == 1 &&
+                       (uintptr_t)dbias.data % (4 * sizeof(bf16)) == 0;
+    for (int i = 0; i < 4; i++)
+        is_together = is_together && (i == 1 || a->bias_stride[i] % 4 == 0);
+    int64_t threads = a->n_group * a->n_head * a->n_query * a->n_key / (is_together ? 4 : 1);
+    (is_together ? finish_heads<4>
+                 : finish_heads<1>)<<<(unsigned)divide_up(threads, 64), 64, 0, queue(stream)>>>(
+        *a, *space, dbias);
+    FM_LAUNCHED();
+}
+
+/* As many chunks as end soonest, in units of a block's time for one batch: waves of blocks, each
+ * with its start, and the chunks' sums to and from memory. */
+int64_t attention_wgmma_dbias_chunks(const fm_attention *a) {
+    int64_t planes = a->n_group * a->n_head, best = 1;
+    int64_t blocks = planes * divide_up(a->n_query, SIDE) * divide_up(a->n_key, SIDE);
+    double least = INFINITY, sum = 1.7e-6 * (double)(planes * a->n_query * a->n_key);
+    for (int64_t chunks = 1; chunks <= min_size(a->n_batch, 64); chunks++) {
+        int64_t waves = divide_up(blocks * chunks, MULTIPROCESSORS);
+        double time = (double)(waves * (divide_up(a->n_batch, chunks) + 2)) + sum * (double)chunks;
+        if (time < least) least = time, best = chunks;
+    }
+    return best;
+}
+
+template <int C>
+static void launch_dbias(fm_stream *stream, const fm_attention *a, grad_call *call) {
+    int64_t tiles = divide_up(a->n_query, SIDE) * divide_up(a->n_key, SIDE);
+    dim3 grid((unsigned)tiles, (unsigned)(a->n_group * a->n_head), (unsigned)call->space.chunks);
+    size_t bytes = STAGES * (sizeof(batch_tiles<C>) + 2 * sizeof(uint64_t));
+    make_tiles<C>(a, call, SIDE, SIDE);
+    allow_shared(wgmma_dbias<C>, bytes);
+    wgmma_dbias<C><<<grid, DBIAS_THREADS, bytes, queue(stream)>>>(*call);
+    FM_LAUNCHED();
+}
+
+void attention_wgmma_dbias(fm_stream *stream, const fm_attention *a, grad_call *call,
+                           fm_out dbias) {
+    if (a->c_head <= 16) {
+        launch_dbias<16>(stream, a, call);
+    } else {
+        launch_dbias<32>(stream, a, call);
+    }
+    finish_dbias(stream, a, &call->space, dbias);
+}
+
+} // namespace fm_cuda

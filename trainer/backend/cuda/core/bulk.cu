@@ -1,0 +1,41 @@
+/* bulk.cu: descriptions of strided tensors for the copy engine. The driver's function that encodes
+ * them is asked for by name, so that nothing links to the driver. */
+#include "trainer/backend/cuda/core/bulk.cuh"
+
+#include <cudaTypedefs.h>
+
+namespace fm_cuda {
+
+static PFN_cuTensorMapEncodeTiled_v12000 encoder(void) {
+    void *found = NULL;
+    cudaDriverEntryPointQueryResult answer;
+    cudaError_t status = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000,
+                                                          cudaEnableDefault, &answer);
+    assert(status == cudaSuccess && answer == cudaDriverEntryPointSuccess);
+    (void)status;
+    return (PFN_cuTensorMapEncodeTiled_v12000)found;
+}
+
+box_map make_boxes(const void *base, const int64_t extent[5], const int64_t stride[4], int c,
+                   int rows) {
+    box_map boxes;
+    cuuint64_t size[5], distance[4];
+    cuuint32_t box[5] = {(cuuint32_t)c, (cuuint32_t)rows, 1, 1, 1}, step[5] = {1, 1, 1, 1, 1};
+    for (int i = 0; i < 5; i++)
+        size[i] = (cuuint64_t)extent[i];
+    for (int i = 0; i < 4; i++) /* the distance along an axis of one element is never used */
+        distance[i] = extent[i + 1] > 1 ? (cuuint64_t)stride[i] * sizeof(bf16) : 16;
+    CUtensorMapSwizzle swizzle = c == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
+                                 : c == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                 : c == 16 ? CU_TENSOR_MAP_SWIZZLE_32B
+                                           : CU_TENSOR_MAP_SWIZZLE_NONE;
+    CUresult status =
+        encoder()(&boxes.map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 5, (void *)base, size, distance,
+                  box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+                  CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    assert(status == CUDA_SUCCESS);
+    (void)status;
+    return boxes;
+}
+
+} // namespace fm_cuda

@@ -1,0 +1,147 @@
+/* mma.cuh: warp-level matrix products in bf16 (mma.sync m16n8k16, f32 accumulators) and tiles in
+ * shared memory for them.
+ *
+ * With g = lane / 4 and t = lane % 4, an accumulator's four values are (row g, columns 2t, 2t + 1)
+ * and (row g + 8, the same columns).
+ *
+ * A tile is rows of C elements without gaps, whose chunks of 8 are exchanged within each row
+ * (tile_at): so the eight rows that ldmatrix reads together lie in different banks, and whole lines
+ * are written by cp.async without conflicts. */
+#ifndef FM_BACKEND_CUDA_MMA_CUH
+#define FM_BACKEND_CUDA_MMA_CUH
+
+#include "trainer/backend/cuda/core/common.cuh"
+
+namespace fm_cuda {
+
+enum { TILE = 64, TILE_THREADS = 128 };
+
+__device__ inline uint32_t shared_address(const void *p) {
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+__device__ inline void ldmatrix(uint32_t r[4], const bf16 *p) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(p))
+                 : "memory");
+}
+
+__device__ inline void ldmatrix_trans(uint32_t r[4], const bf16 *p) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(p))
+                 : "memory");
+}
+
+/* d += a b. */
+__device__ inline void mma(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
+                 "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+__device__ inline uint32_t pack_two(float low, float high) {
+    __nv_bfloat162 two = __floats2bfloat162_rn(low, high);
+    return *(uint32_t *)&two;
+}
+
+__device__ inline float2 unpack_two(uint32_t two) {
+    return __bfloat1622float2(*(__nv_bfloat162 *)&two);
+}
+
+/* 16 bytes to shared memory without registers; zeros where there is nothing to read. */
+__device__ inline void copy_async(bf16 *to_shared, const bf16 *from, bool is_there) {
+    int bytes = is_there ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to_shared)),
+                 "l"(from), "r"(bytes)
+                 : "memory");
+}
+__device__ inline void copies_commit() {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+/* Waits until at most N groups of this thread are under way. */
+template <int N> __device__ inline void copies_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+/* Where chunk `chunk` (8 elements) of row `row` lies: eight rows' same chunk in eight different
+ * 16-byte columns of the banks. The exchange depends on row % 8 alone. */
+template <int C> __device__ inline int tile_at(int row, int chunk) {
+    constexpr int CHUNKS = C / 8, ROWS_OF_LINE = 8 / CHUNKS;
+    return row * C + ((chunk ^ (row / ROWS_OF_LINE % CHUNKS)) * 8);
+}
+
+/* `count` rows of a matrix from row `first`, rows `stride` apart, with c of C channels there; rows
+ * from `end` on are zeros. By the whole block, a multiple of C / 8 threads. */
+template <int C>
+__device__ inline void tile_load(bf16 *tile, int count, const bf16 *rows, int64_t stride,
+                                 int64_t first, int64_t end, int c) {
+    constexpr int CHUNKS = C / 8;
+    int chunk = threadIdx.x % CHUNKS, there = chunk * 8 < c ? (int)min_size(count, end - first) : 0;
+    int row = threadIdx.x / CHUNKS, step = blockDim.x / CHUNKS;
+    const bf16 *from = rows + (first + row) * stride + chunk * 8;
+    for (; row < count; row += step, from += step * stride)
+        copy_async(tile + tile_at<C>(row, chunk), row < there ? from : rows, row < there);
+}
+
+/* The A operand of a warp: 16 rows from `row` of a tile, all C channels. */
+template <int C>
+__device__ inline void tile_rows(uint32_t a[C / 16][4], const bf16 *tile, int row) {
+    int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int k = 0; k < C / 16; k++)
+        ldmatrix(a[k], tile + row * C + tile_at<C>(lane & 15, k * 2 + (lane >> 4)));
+}
+
+/* s[16, 8 N] += a[16, C] tile[8 N, C]^T. */
+template <int C, int N>
+__device__ inline void times_tile_transposed(float s[N][4], const uint32_t a[C / 16][4],
+                                             const bf16 *tile) {
+    int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int k = 0; k < C / 16; k++) {
+        const bf16 *at = tile + tile_at<C>((lane & 7) + (lane >> 4) * 8, k * 2 + ((lane >> 3) & 1));
+#pragma unroll
+        for (int n = 0; n < N / 2; n++) {
+            uint32_t b[4];
+            ldmatrix(b, at + n * 16 * C);
+            mma(s[2 * n], a[k], b[0], b[1]);
+            mma(s[2 * n + 1], a[k], b[2], b[3]);
+        }
+    }
+}
+
+/* o[16, C] += p[16, 8 N] tile[8 N, C], p as an accumulator left it. */
+template <int C, int N>
+__device__ inline void times_tile(float o[C / 8][4], const float p[N][4], const bf16 *tile) {
+    int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int k = 0; k < N / 2; k++) {
+        uint32_t a[4] = {pack_two(p[2 * k][0], p[2 * k][1]), pack_two(p[2 * k][2], p[2 * k][3]),
+                         pack_two(p[2 * k + 1][0], p[2 * k + 1][1]),
+                         pack_two(p[2 * k + 1][2], p[2 * k + 1][3])};
+#pragma unroll
+        for (int n = 0; n < C / 16; n++) {
+            uint32_t b[4];
+            ldmatrix_trans(b, tile + k * 16 * C + tile_at<C>(lane & 15, n * 2 + (lane >> 4)));
+            mma(o[2 * n], a, b[0], b[1]);
+            mma(o[2 * n + 1], a, b[2], b[3]);
+        }
+    }
+}
+
+/* The sum over the four lanes that share a row. */
+__device__ inline float row_sum(float x) {
+    x += __shfl_xor_sync(0xffffffffu, x, 1);
+    return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+__device__ inline float row_max(float x) {
+    x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+    return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+
+} // namespace fm_cuda
+
+#endif

@@ -1,0 +1,199 @@
+/* embed.cu: class lookups, relative positions, outer sums, MSA features.
+ *
+ * Gradients of tables: a warp takes 32 channels of a chunk of rows and adds them, rows in order, to
+ * [n_class, 32] sums in shared memory, a lane a channel; the chunks' sums are added in order. */
+#include "trainer/backend/cuda/core/families.cuh"
+
+namespace fm_cuda {
+
+template <typename T>
+void lookup(fm_stream *stream, const fm_lookup *args, int64_t rows, const uint8_t *ids, fm_out y) {
+    fm_lookup t = *args;
+    each(stream, rows * t.c, [=] __device__(int64_t i) {
+        int64_t r = i / t.c, c = i % t.c, id = ids[r];
+        T *out = (T *)y.data + i;
+        if (id < t.n_class) {
+            put(out, y.beta, get(((const T *)t.w)[id * t.class_stride + c * t.channel_stride]));
+        } else if (y.beta == FM_WRITE) {
+            *out = to<T>(0.0f);
+        }
+    });
+}
+
+/* A4:1-2: the class of an offset between residues. */
+__device__ inline int64_t relpos_class(const fm_lookup &t, int32_t index_i, int32_t index_j) {
+    int64_t reach = (t.n_class - 1) / 2, offset = (int64_t)index_i - index_j;
+    return min_size(max_size(offset, -reach), reach) + reach;
+}
+
+template <typename T>
+void relpos(fm_stream *stream, const fm_lookup *args, int64_t n_i, int64_t n_j,
+            const int32_t *index_i, const int32_t *index_j, fm_out z) {
+    fm_lookup t = *args;
+    assert(t.n_class % 2 == 1);
+    each(stream, n_i * n_j * t.c, [=] __device__(int64_t i) {
+        int64_t c = i % t.c, j = i / t.c % n_j;
+        int64_t row = relpos_class(t, index_i[i / t.c / n_j], index_j[j]);
+        put((T *)z.data + i, z.beta,
+            get(((const T *)t.w)[row * t.class_stride + c * t.channel_stride]));
+    });
+}
+
+/* Classes of rows: from ids, or from pairs of residue indices where ids is NULL. */
+struct row_classes {
+    const uint8_t *ids;
+    const int32_t *index_i, *index_j;
+    int64_t n_j;
+};
+
+enum { TABLE_CHANNELS = 32 };
+
+static int64_t table_chunks(int64_t rows) {
+    return max_size(1, min_size(256, rows / 128));
+}
+
+static size_t table_workspace(const fm_lookup *t, int64_t rows) {
+    return (size_t)(table_chunks(rows) * t->n_class * t->c) * sizeof(float);
+}
+
+/* blockIdx.x: chunk, y: 32 channels. partial [chunks][n_class][c]. */
+template <typename T>
+__global__ void __launch_bounds__(TABLE_CHANNELS)
+    table_kernel(fm_lookup t, row_classes of, int64_t rows, int64_t per_chunk, const T *dy,
+                 float *partial) {
+    extern __shared__ float sums[]; /* [n_class][32] */
+    int64_t c = blockIdx.y * (int64_t)TABLE_CHANNELS + threadIdx.x;
+    if (c >= t.c) return;
+    for (int64_t k = 0; k < t.n_class; k++)
+        sums[k * TABLE_CHANNELS + threadIdx.x] = 0;
+    int64_t first = blockIdx.x * per_chunk, end = min_size(rows, first + per_chunk);
+    for (int64_t r = first; r < end; r++) {
+        int64_t id =
+            of.ids ? of.ids[r] : relpos_class(t, of.index_i[r / of.n_j], of.index_j[r % of.n_j]);
+        if (id < t.n_class) sums[id * TABLE_CHANNELS + threadIdx.x] += get(dy[r * t.c + c]);
+    }
+    for (int64_t k = 0; k < t.n_class; k++)
+        partial[(blockIdx.x * t.n_class + k) * t.c + c] = sums[k * TABLE_CHANNELS + threadIdx.x];
+}
+
+template <typename T>
+static void table_grad(fm_stream *stream, const fm_lookup *args, row_classes of, int64_t rows,
+                       const void *dy, fm_out dw, void *workspace) {
+    fm_lookup t = *args;
+    assert(t.n_class <= 256);
+    float *partial = (float *)workspace;
+    int64_t chunks = table_chunks(rows), per_chunk = divide_up(rows, chunks);
+    dim3 grid((unsigned)chunks, (unsigned)divide_up(t.c, TABLE_CHANNELS));
+    size_t shared = (size_t)t.n_class * TABLE_CHANNELS * sizeof(float);
+    table_kernel<<<grid, TABLE_CHANNELS, shared, queue(stream)>>>(t, of, rows, per_chunk,
+                                                                  (const T *)dy, partial);
+    FM_LAUNCHED();
+    each(stream, t.n_class * t.c, [=] __device__(int64_t i) {
+        int64_t row = i / t.c, c = i % t.c, n = t.n_class * t.c;
+        double total = 0;
+#pragma unroll 8
+        for (int64_t chunk = 0; chunk < chunks; chunk++)
+            total += (double)partial[chunk * n + i];
+        put((float *)dw.data + row * t.class_stride + c * t.channel_stride, dw.beta, (float)total);
+    });
+}
+
+size_t lookup_grad_workspace(const fm_lookup *t, int64_t rows) {
+    return table_workspace(t, rows);
+}
+
+size_t relpos_grad_workspace(const fm_lookup *t, int64_t n_i, int64_t n_j) {
+    return table_workspace(t, n_i * n_j);
+}
+
+template <typename T>
+void lookup_grad(fm_stream *stream, const fm_lookup *t, int64_t rows, const uint8_t *ids,
+                 const void *dy, fm_out dw, void *workspace) {
+    table_grad<T>(stream, t, {ids, NULL, NULL, 1}, rows, dy, dw, workspace);
+}
+
+template <typename T>
+void relpos_grad(fm_stream *stream, const fm_lookup *t, int64_t n_i, int64_t n_j,
+                 const int32_t *index_i, const int32_t *index_j, const void *dz, fm_out dw,
+                 void *workspace) {
+    table_grad<T>(stream, t, {NULL, index_i, index_j, n_j}, n_i * n_j, dz, dw, workspace);
+}
+
+template <typename T>
+void outer_sum(fm_stream *stream, int64_t n_i, int64_t n_j, int64_t c, int64_t lda, int64_t ldb,
+               const void *a, const void *b, fm_out z) {
+    each(stream, n_i * n_j * c, [=] __device__(int64_t at) {
+        int64_t k = at % c, j = at / c % n_j, i = at / c / n_j;
+        put((T *)z.data + at, z.beta,
+            get(((const T *)a)[i * lda + k]) + get(((const T *)b)[j * ldb + k]));
+    });
+}
+
+template <typename T>
+void outer_sum_grad(fm_stream *stream, int64_t n_i, int64_t n_j, int64_t c, int64_t lda,
+                    int64_t ldb, const void *dz, fm_out da, fm_out db) {
+    const T *up = (const T *)dz;
+    if (da.data)
+        each(stream, n_i * c, [=] __device__(int64_t at) {
+            int64_t i = at / c, k = at % c;
+            double total = 0;
+            for (int64_t j = 0; j < n_j; j++)
+                total += (double)get(up[(i * n_j + j) * c + k]);
+            put((T *)da.data + i * lda + k, da.beta, (float)total);
+        });
+    if (db.data)
+        each(stream, n_j * c, [=] __device__(int64_t at) {
+            int64_t j = at / c, k = at % c;
+            double total = 0;
+            for (int64_t i = 0; i < n_i; i++)
+                total += (double)get(up[(i * n_j + j) * c + k]);
+            put((T *)db.data + j * ldb + k, db.beta, (float)total);
+        });
+}
+
+__device__ inline float squash_deletion(float count) {
+    return atanf(count / 3.0f) * 0.63661977236758134308f;
+}
+
+__device__ inline float profile_count(const fm_msa_features &f, int64_t index) {
+    if (f.profile_element == FM_ELEMENT_U8) return (float)((const uint8_t *)f.profile)[index];
+    if (f.profile_element == FM_ELEMENT_U16) return (float)((const uint16_t *)f.profile)[index];
+    return (float)((const uint32_t *)f.profile)[index];
+}
+
+/* Column `column` of the row of position `at`. */
+__device__ inline float msa_feature(const fm_msa_features &f, int64_t at, int64_t column) {
+    if (column < FM_MSA_CLASSES) return column == f.msa[at] ? 1 : 0;
+    if (column == 23) return f.deletion[at] > 0 ? 1 : 0;
+    if (column == 24) return squash_deletion((float)f.deletion[at]);
+    float size = (float)(f.cluster_size[at / f.n_res] - 1);
+    float n = (1e-6f + 1.0f) + size; /* the reference's order of additions */
+    if (column == 48) return squash_deletion((float)f.deletion_sum[at] / n);
+    return profile_count(f, at * FM_MSA_CLASSES + column - 25) / n;
+}
+
+template <typename T> void msa_features(fm_stream *stream, const fm_msa_features *args) {
+    fm_msa_features f = *args;
+    int64_t width = f.profile ? FM_MSA_FEATURES : FM_EXTRA_MSA_FEATURES;
+    each(stream, f.n_seq * f.n_res * width, [=] __device__(int64_t i) {
+        ((T *)f.y)[i] = to<T>(msa_feature(f, i / width, i % width));
+    });
+}
+
+#define INSTANTIATE(T)                                                                             \
+    template void lookup<T>(fm_stream *, const fm_lookup *, int64_t, const uint8_t *, fm_out);     \
+    template void lookup_grad<T>(fm_stream *, const fm_lookup *, int64_t, const uint8_t *,         \
+                                 const void *, fm_out, void *);                                    \
+    template void relpos<T>(fm_stream *, const fm_lookup *, int64_t, int64_t, const int32_t *,     \
+                            const int32_t *, fm_out);                                              \
+    template void relpos_grad<T>(fm_stream *, const fm_lookup *, int64_t, int64_t,                 \
+                                 const int32_t *, const int32_t *, const void *, fm_out, void *);  \
+    template void outer_sum<T>(fm_stream *, int64_t, int64_t, int64_t, int64_t, int64_t,           \
+                               const void *, const void *, fm_out);                                \
+    template void outer_sum_grad<T>(fm_stream *, int64_t, int64_t, int64_t, int64_t, int64_t,      \
+                                    const void *, fm_out, fm_out);                                 \
+    template void msa_features<T>(fm_stream *, const fm_msa_features *);
+INSTANTIATE(float)
+INSTANTIATE(bf16)
+
+} // namespace fm_cuda

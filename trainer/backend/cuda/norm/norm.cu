@@ -1,0 +1,500 @@
+/* norm.cu: layer normalisation, alone and as the end of one sublayer and the begin of the next:
+ * residual + dropout + LayerNorm, and backward of both.
+ *
+ * LANES lanes take a row, each PARTS packs of V elements, and ROWS rows are in flight, so that a
+ * warp has 32 / LANES * ROWS rows' loads under way before it sums; x is read once, its statistics
+ * are sums over the lanes. Rows that share a dropout mask are taken together (keep.cuh). Backward:
+ * a block a multiprocessor walks the rows, the next ones on their way while it sums; each lane sums
+ * dgamma and dbeta of its channels, the warps' sums are added in order, and one launch adds the
+ * blocks' in order. */
+#include "trainer/backend/cuda/core/families.cuh"
+#include "trainer/backend/cuda/core/keep.cuh"
+
+namespace fm_cuda {
+
+enum { NORM_WARPS = 8, NORM_THREADS = NORM_WARPS * 32, NORM_BLOCKS = 132, FINISH_SLICES = 32 };
+
+template <int LANES_, int PARTS_, int V_, int ROWS_, int GRAD_ROWS_ = ROWS_> struct norm_shape {
+    static constexpr int LANES = LANES_, PARTS = PARTS_, V = V_;
+    static constexpr int ROWS = ROWS_, GRAD_ROWS = GRAD_ROWS_; /* in flight */
+    static constexpr int N = V * PARTS;                        /* elements of a row in a lane */
+    static constexpr int WIDTH = LANES * N;                    /* the most elements of a row */
+    static constexpr int GROUPS = 32 / LANES; /* rows that a warp takes side by side */
+    /* Rows of other widths than WIDTH: elements beyond c are 0. */
+    static constexpr bool IS_ANY = LANES == 32 && V == 1;
+    /* Backward: one block a multiprocessor, of as many warps as registers allow. */
+    static constexpr int GRAD_WARPS = N > 8 ? 8 : 16, SLOTS = IS_ANY ? 1 : 8;
+};
+
+/* Channel of element i of this lane. */
+template <typename S> __device__ inline int channel_of(int i) {
+    return ((i / S::V) * S::LANES + threadIdx.x % S::LANES) * S::V + i % S::V;
+}
+template <typename S> __device__ inline bool is_inside(int i, int64_t c) {
+    return !S::IS_ANY || channel_of<S>(i) < c;
+}
+
+/* What a lane has of a row. */
+template <typename T, typename S> struct lane_row {
+    raw<T, S::V> part[S::PARTS];
+    __device__ inline float at(int i) const {
+        return part[i / S::V].at(i % S::V);
+    }
+    __device__ static inline lane_row of(const float *x) {
+        lane_row row;
+#pragma unroll
+        for (int p = 0; p < S::PARTS; p++)
+            row.part[p] = raw<T, S::V>::of(x + p * S::V);
+        return row;
+    }
+};
+
+template <typename T, typename S>
+__device__ inline lane_row<T, S> read_row(const T *row, int64_t c) {
+    lane_row<T, S> x = {};
+#pragma unroll
+    for (int p = 0; p < S::PARTS; p++)
+        if (is_inside<S>(p * S::V, c)) x.part[p] = read_raw<T, S::V>(row + channel_of<S>(p * S::V));
+    return x;
+}
+template <typename T, typename S>
+__device__ inline void write_row(T *row, int64_t c, const lane_row<T, S> &x) {
+#pragma unroll
+    for (int p = 0; p < S::PARTS; p++)
+        if (is_inside<S>(p * S::V, c)) write_raw<T, S::V>(row + channel_of<S>(p * S::V), x.part[p]);
+}
+
+/* The sum over the lanes of a row, in each of them. */
+template <typename S> __device__ inline float row_sum(float x) {
+#pragma unroll
+    for (int step = S::LANES / 2; step > 0; step /= 2)
+        x += __shfl_xor_sync(0xffffffffu, x, step);
+    return x;
+}
+
+struct row_statistics {
+    float mean, rstd;
+};
+
+template <typename T, typename S>
+__device__ inline row_statistics statistics_of(const lane_row<T, S> &x, int64_t c, float eps) {
+    float total = 0, squares = 0, inverse = 1.0f / (float)c;
+#pragma unroll
+    for (int i = 0; i < S::N; i++)
+        total += x.at(i);
+    float mean = row_sum<S>(total) * inverse;
+#pragma unroll
+    for (int i = 0; i < S::N; i++) {
+        float d = is_inside<S>(i, c) ? x.at(i) - mean : 0;
+        squares += d * d;
+    }
+    return {mean, 1.0f / sqrtf(row_sum<S>(squares) * inverse + eps)};
+}
+
+template <typename T, typename S>
+__device__ inline lane_row<T, S> normalised(const lane_row<T, S> &x, row_statistics of,
+                                            const lane_row<T, S> &gamma,
+                                            const lane_row<T, S> &beta) {
+    float y[S::N];
+#pragma unroll
+    for (int i = 0; i < S::N; i++)
+        y[i] = (x.at(i) - of.mean) * of.rstd * gamma.at(i) + beta.at(i);
+    return lane_row<T, S>::of(y);
+}
+
+/* The number of this lane's row group among all of a grid of blocks of `warps`. */
+template <typename S> __device__ inline uint32_t first_group(uint32_t warps) {
+    uint32_t warp = blockIdx.x * warps + threadIdx.x / 32;
+    return warp * S::GROUPS + threadIdx.x % 32 / S::LANES;
+}
+
+/* ---- forward ---- */
+
+template <typename T, typename S>
+__global__ void __launch_bounds__(NORM_THREADS) layernorm_kernel(fm_layernorm a, keep_runs k) {
+    uint32_t group = first_group<S>(NORM_WARPS);
+    keep_run run = {};
+    if (group < k.runs) run = keep_run_at(k, group, S::ROWS);
+    lane_row<T, S> x[S::ROWS], gamma = read_row<T, S>((const T *)a.gamma, a.c),
+                               beta = read_row<T, S>((const T *)a.beta, a.c);
+#pragma unroll
+    for (int t = 0; t < S::ROWS; t++) {
+        int64_t r = t < run.count ? run.row + t * run.step : 0;
+        x[t] = read_row<T, S>((const T *)a.x + r * a.ldx, a.c);
+    }
+#pragma unroll
+    for (int t = 0; t < S::ROWS; t++) {
+        int64_t r = run.row + t * run.step;
+        row_statistics of = statistics_of<T, S>(x[t], a.c, (float)a.eps);
+        if (t >= run.count) continue;
+        write_row<T, S>((T *)a.y + r * a.ldy, a.c, normalised<T, S>(x[t], of, gamma, beta));
+        if (threadIdx.x % S::LANES == 0 && a.mean) ((float *)a.mean)[r] = of.mean;
+        if (threadIdx.x % S::LANES == 0 && a.rstd) ((float *)a.rstd)[r] = of.rstd;
+    }
+}
+
+/* Bits of this lane's channels, 1 where kept. */
+template <typename S>
+__device__ inline uint32_t lane_bits(const fm_dropout &d, const keep_runs &k, const keep_run &run,
+                                     uint32_t row) {
+    uint32_t bits = 0;
+    uint64_t draw = keep_draw(d, k, run, row);
+#pragma unroll
+    for (int p = 0; p < S::PARTS; p++)
+        if (is_inside<S>(p * S::V, d.c))
+            bits |= keep_bits<S::V>(d, k, draw + channel_of<S>(p * S::V)) << (p * S::V);
+    return bits;
+}
+
+template <typename T, typename S>
+__global__ void __launch_bounds__(NORM_THREADS)
+    update_norm_kernel(fm_update_norm a, keep_runs k, const T *residual, const T *x, T *y, T *n) {
+    const fm_dropout &d = a.dropout;
+    uint32_t group = first_group<S>(NORM_WARPS);
+    keep_run run = {};
+    if (group < k.lines * k.runs) run = keep_run_at(k, group, S::ROWS);
+    lane_row<T, S> in[S::ROWS], old[S::ROWS];
+#pragma unroll
+    for (int t = 0; t < S::ROWS; t++) {
+        int64_t at = t < run.count ? (run.row + t * run.step) * d.c : 0;
+        in[t] = read_row<T, S>(x + at, d.c);
+        old[t] = read_row<T, S>(residual + at, d.c);
+    }
+    lane_row<T, S> gamma = read_row<T, S>((const T *)a.gamma, d.c),
+                   beta = read_row<T, S>((const T *)a.beta, d.c);
+    uint32_t bits = ~0u;
+    if (k.is_shared) bits = lane_bits<S>(d, k, run, run.row);
+#pragma unroll
+    for (int t = 0; t < S::ROWS; t++) {
+        uint32_t row = run.row + t * run.step;
+        if (k.is_drawn && !k.is_shared) bits = lane_bits<S>(d, k, run, row);
+        float value[S::N];
+#pragma unroll
+        for (int i = 0; i < S::N; i++)
+            value[i] = keep_factor(k, bits, i) * in[t].at(i) + old[t].at(i);
+        lane_row<T, S> sum = lane_row<T, S>::of(value);
+        row_statistics of = statistics_of<T, S>(sum, d.c, (float)a.eps);
+        if (t >= run.count) continue;
+        write_row<T, S>(y + row * d.c, d.c, sum);
+        write_row<T, S>(n + row * d.c, d.c, normalised<T, S>(sum, of, gamma, beta));
+    }
+}
+
+/* ---- backward ---- */
+
+/* A lane's sums of dgamma and dbeta. */
+template <typename S> struct lane_sums { float gamma[S::N], beta[S::N]; };
+
+/* The gradient of a row's x from that of y; adds to the sums, for a row of zeros nothing. */
+template <typename T, typename S>
+__device__ inline void norm_grad_row(const lane_row<T, S> &x, const lane_row<T, S> &dy,
+                                     const lane_row<T, S> &gamma, row_statistics of, int64_t c,
+                                     lane_sums<S> &sums, float *dx) {
+    float hat[S::N], sum_dy = 0, sum_hat = 0, inverse = 1.0f / (float)c;
+#pragma unroll
+    for (int i = 0; i < S::N; i++) {
+        float up = dy.at(i);
+        hat[i] = (x.at(i) - of.mean) * of.rstd;
+        sums.gamma[i] += up * hat[i];
+        sums.beta[i] += up;
+        dx[i] = up * gamma.at(i);
+        sum_dy += dx[i];
+        sum_hat += dx[i] * hat[i];
+    }
+    sum_dy = row_sum<S>(sum_dy) * inverse;
+    sum_hat = row_sum<S>(sum_hat) * inverse;
+#pragma unroll
+    for (int i = 0; i < S::N; i++)
+        dx[i] = of.rstd * (dx[i] - sum_dy - hat[i] * sum_hat);
+}
+
+/* The block's sums of dgamma and dbeta: partial [blocks, 2, c]. Warps w, w + SLOTS, .. add to slot
+ * w in turn, then the slots are added in order. */
+template <typename S>
+__device__ inline void leave_sums(lane_sums<S> &sums, int64_t c, float *partial) {
+    __shared__ float total[S::SLOTS][2][S::WIDTH];
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+    for (int i = 0; i < S::N; i++) {
+#pragma unroll
+        for (int step = S::LANES; step < 32; step *= 2) {
+            sums.gamma[i] += __shfl_xor_sync(0xffffffffu, sums.gamma[i], step);
+            sums.beta[i] += __shfl_xor_sync(0xffffffffu, sums.beta[i], step);
+        }
+    }
+    float *gamma = total[warp % S::SLOTS][0], *beta = total[warp % S::SLOTS][1];
+    for (int turn = 0; turn < S::GRAD_WARPS / S::SLOTS; turn++) {
+        if (turn == warp / S::SLOTS && lane < S::LANES) {
+#pragma unroll
+            for (int i = 0; i < S::N; i++) {
+                int at = channel_of<S>(i);
+                gamma[at] = turn ? gamma[at] + sums.gamma[i] : sums.gamma[i];
+                beta[at] = turn ? beta[at] + sums.beta[i] : sums.beta[i];
+            }
+        }
+        __syncthreads();
+    }
+    for (int64_t i = threadIdx.x; i < 2 * c; i += S::GRAD_WARPS * 32) {
+        int which = i >= c, at = (int)(which ? i - c : i);
+        float sum = total[0][which][at];
+#pragma unroll
+        for (int slot = 1; slot < S::SLOTS; slot++)
+            sum += total[slot][which][at];
+        partial[blockIdx.x * 2 * c + i] = sum;
+    }
+}
+
+/* A run's rows on their way: of those that are not there, zeros. */
+template <typename T, typename S> struct grad_rows {
+    keep_run run;
+    lane_row<T, S> x[S::GRAD_ROWS], dy[S::GRAD_ROWS], old[S::GRAD_ROWS];
+    row_statistics of[S::GRAD_ROWS];
+};
+
+template <typename T, typename S>
+__device__ inline grad_rows<T, S> fetch(const fm_layernorm_grad &a, const keep_runs &k,
+                                        uint32_t group) {
+    grad_rows<T, S> rows = {};
+    if (group < k.lines * k.runs) rows.run = keep_run_at(k, group, S::GRAD_ROWS);
+#pragma unroll
+    for (int t = 0; t < S::GRAD_ROWS; t++) {
+        int64_t r = rows.run.row + t * rows.run.step;
+        if (t >= rows.run.count) continue;
+        rows.x[t] = read_row<T, S>((const T *)a.x + r * a.ldx, a.c);
+        rows.dy[t] = read_row<T, S>((const T *)a.dy + r * a.lddy, a.c);
+        if (a.dx.data && a.dx.beta == FM_ADD)
+            rows.old[t] = read_row<T, S>((const T *)a.dx.data + r * a.lddx, a.c);
+        if (a.mean) rows.of[t] = {((const float *)a.mean)[r], ((const float *)a.rstd)[r]};
+    }
+    return rows;
+}
+
+/* dx of row t, with what it is added to. */
+template <typename T, typename S>
+__device__ inline lane_row<T, S> add_old(const grad_rows<T, S> &rows, int t, float *dx) {
+#pragma unroll
+    for (int i = 0; i < S::N; i++)
+        dx[i] += rows.old[t].at(i);
+    return lane_row<T, S>::of(dx);
+}
+
+template <typename T, typename S>
+__global__ void __launch_bounds__(S::GRAD_WARPS * 32, 1)
+    layernorm_grad_kernel(fm_layernorm_grad a, keep_runs k, float *partial) {
+    lane_row<T, S> gamma = read_row<T, S>((const T *)a.gamma, a.c);
+    lane_sums<S> sums = {};
+    uint32_t stride = gridDim.x * S::GRAD_WARPS * S::GROUPS, group = first_group<S>(S::GRAD_WARPS);
+    uint32_t warp = group - threadIdx.x % 32 / S::LANES;
+    grad_rows<T, S> rows = fetch<T, S>(a, k, group), next;
+    for (; warp < k.runs; warp += stride) {
+        group += stride;
+        if (!S::IS_ANY) next = fetch<T, S>(a, k, group);
+#pragma unroll
+        for (int t = 0; t < S::GRAD_ROWS; t++) {
+            int64_t r = rows.run.row + t * rows.run.step;
+            float dx[S::N];
+            norm_grad_row<T, S>(rows.x[t], rows.dy[t], gamma, rows.of[t], a.c, sums, dx);
+            if (t < rows.run.count && a.dx.data)
+                write_row<T, S>((T *)a.dx.data + r * a.lddx, a.c, add_old<T, S>(rows, t, dx));
+        }
+        rows = S::IS_ANY ? fetch<T, S>(a, k, group) : next;
+    }
+    cudaTriggerProgrammaticLaunchCompletion();
+    if (partial) leave_sums<S>(sums, a.c, partial);
+}
+
+template <typename T, typename S>
+__global__ void __launch_bounds__(S::GRAD_WARPS * 32, 1)
+    update_norm_grad_kernel(fm_update_norm a, fm_update_norm_grad g, keep_runs k, float *partial) {
+    const fm_dropout &d = a.dropout;
+    lane_row<T, S> gamma = read_row<T, S>((const T *)a.gamma, d.c);
+    lane_sums<S> sums = {};
+    const fm_layernorm_grad norm = {0, d.c, d.c, d.c, d.c, g.y, NULL, g.dn, NULL, NULL, g.dy};
+    uint32_t stride = gridDim.x * S::GRAD_WARPS * S::GROUPS, group = first_group<S>(S::GRAD_WARPS);
+    uint32_t warp = group - threadIdx.x % 32 / S::LANES;
+    grad_rows<T, S> rows = fetch<T, S>(norm, k, group), next;
+    for (; warp < k.lines * k.runs; warp += stride) {
+        group += stride;
+        if (!S::IS_ANY) next = fetch<T, S>(norm, k, group);
+        uint32_t bits = ~0u;
+        if (k.is_shared && g.dupdate) bits = lane_bits<S>(d, k, rows.run, rows.run.row);
+#pragma unroll
+        for (int t = 0; t < S::GRAD_ROWS; t++) {
+            float dx[S::N];
+            row_statistics of = statistics_of<T, S>(rows.x[t], d.c, (float)a.eps);
+            norm_grad_row<T, S>(rows.x[t], rows.dy[t], gamma, of, d.c, sums, dx);
+            if (t >= rows.run.count) continue;
+            uint32_t row = rows.run.row + t * rows.run.step;
+            lane_row<T, S> total = add_old<T, S>(rows, t, dx);
+            write_row<T, S>((T *)g.dy.data + row * d.c, d.c, total);
+            if (!g.dupdate) continue;
+            if (k.is_drawn && !k.is_shared) bits = lane_bits<S>(d, k, rows.run, row);
+#pragma unroll
+            for (int i = 0; i < S::N; i++)
+                dx[i] = keep_factor(k, bits, i) * total.at(i);
+            write_row<T, S>((T *)g.dupdate + row * d.c, d.c, lane_row<T, S>::of(dx));
+        }
+        rows = S::IS_ANY ? fetch<T, S>(norm, k, group) : next;
+    }
+    cudaTriggerProgrammaticLaunchCompletion();
+    if (partial) leave_sums<S>(sums, d.c, partial);
+}
+
+/* dgamma and dbeta of `count` blocks' sums: 32 channels a block, the blocks in slices, the slices
+ * in order. */
+__global__ void __launch_bounds__(32 * FINISH_SLICES)
+    norm_finish_kernel(const float *partial, int count, int64_t c, fm_out dgamma, fm_out dbeta) {
+    __shared__ double slice[FINISH_SLICES][32];
+    cudaGridDependencySynchronize(); /* launched while the sums were still being made */
+    int64_t i = blockIdx.x * (int64_t)32 + threadIdx.x;
+    double total = 0;
+    if (i < 2 * c) {
+#pragma unroll 9
+        for (int p = threadIdx.y; p < count; p += FINISH_SLICES)
+            total += (double)partial[p * 2 * c + i];
+    }
+    slice[threadIdx.y][threadIdx.x] = total;
+    __syncthreads();
+    if (threadIdx.y > 0 || i >= 2 * c) return;
+#pragma unroll
+    for (int s = 1; s < FINISH_SLICES; s++)
+        total += slice[s][threadIdx.x];
+    fm_out out = i < c ? dgamma : dbeta;
+    if (out.data) put((float *)out.data + i % c, out.beta, (float)total);
+}
+
+/* ---- launches ---- */
+
+/* How a row is taken: ANY by single elements, up to 1024 of them. */
+enum norm_way { NORM_64, NORM_128, NORM_256, NORM_384, NORM_ANY };
+
+static norm_way way_of(int64_t c, bool is_even) {
+    assert(c <= 1024);
+    return !is_even   ? NORM_ANY
+           : c == 64  ? NORM_64
+           : c == 128 ? NORM_128
+           : c == 256 ? NORM_256
+           : c == 384 ? NORM_384
+                      : NORM_ANY;
+}
+
+/* f(shape) for the way's shape. */
+template <typename T, typename F> static void with_shape(norm_way way, F f) {
+    constexpr int V = vector_of<T>(), TWO = V == 8 ? 2 : 1;
+    switch (way) {
+    case NORM_64: f(norm_shape<64 / V, 1, V, 4, 2>()); return;
+    case NORM_128: f(norm_shape<128 / V, 1, V, 4, 2>()); return;
+    case NORM_256: f(norm_shape<32, 8 / V, V, 2 * TWO, TWO>()); return;
+    case NORM_384: f(norm_shape<32 / TWO, 3, V, 1>()); return;
+    default: f(norm_shape<32, 32, 1, 1>()); return;
+    }
+}
+
+template <typename S> static unsigned blocks_of(const keep_runs &k) {
+    return (unsigned)divide_up((int64_t)k.lines * k.runs, NORM_WARPS * S::GROUPS);
+}
+template <typename S> static unsigned grad_blocks_of(const keep_runs &k) {
+    int64_t wanted = divide_up((int64_t)k.lines * k.runs, S::GRAD_WARPS * S::GROUPS);
+    return (unsigned)min_size(wanted, NORM_BLOCKS);
+}
+
+size_t layernorm_grad_workspace(int64_t rows, int64_t c) {
+    (void)rows;
+    return (size_t)(NORM_BLOCKS * 2 * c) * sizeof(float);
+}
+
+size_t update_norm_grad_workspace(int64_t rows, int64_t c) {
+    return layernorm_grad_workspace(rows, c);
+}
+
+/* Its blocks may be there before the kernel in front has ended, and wait for it. */
+static void norm_finish(fm_stream *stream, const float *partial, unsigned count, int64_t c,
+                        fm_out dgamma, fm_out dbeta) {
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t how = {};
+    how.gridDim = dim3((unsigned)divide_up(2 * c, 32));
+    how.blockDim = dim3(32, FINISH_SLICES);
+    how.stream = queue(stream);
+    how.attrs = &early, how.numAttrs = 1;
+    cudaLaunchKernelEx(&how, norm_finish_kernel, partial, (int)count, c, dgamma, dbeta);
+    FM_LAUNCHED();
+}
+
+template <typename T> void layernorm(fm_stream *stream, const fm_layernorm *a) {
+    bool is_even = is_aligned(a->x) && is_aligned(a->y) && is_aligned(a->gamma) &&
+                   is_aligned(a->beta) && is_whole<T>(a->ldx) && is_whole<T>(a->ldy);
+    if (a->rows == 0) return;
+    with_shape<T>(way_of(a->c, is_even), [=](auto shape) {
+        typedef decltype(shape) S;
+        keep_runs k = plain_runs(a->rows, S::ROWS);
+        layernorm_kernel<T, S><<<blocks_of<S>(k), NORM_THREADS, 0, queue(stream)>>>(*a, k);
+        FM_LAUNCHED();
+    });
+}
+
+template <typename T>
+void layernorm_grad(fm_stream *stream, const fm_layernorm_grad *a, void *workspace) {
+    float *partial = a->dgamma.data || a->dbeta.data ? (float *)workspace : NULL;
+    bool is_even = is_aligned(a->x) && is_aligned(a->dy) && is_aligned(a->gamma) &&
+                   is_aligned(a->dx.data) && is_whole<T>(a->ldx) && is_whole<T>(a->lddy) &&
+                   is_whole<T>(a->lddx);
+    with_shape<T>(way_of(a->c, is_even), [=](auto shape) {
+        typedef decltype(shape) S;
+        keep_runs k = plain_runs(a->rows, S::GRAD_ROWS);
+        unsigned blocks = grad_blocks_of<S>(k);
+        if (blocks > 0) {
+            layernorm_grad_kernel<T, S>
+                <<<blocks, S::GRAD_WARPS * 32, 0, queue(stream)>>>(*a, k, partial);
+            FM_LAUNCHED();
+        }
+        if (partial) norm_finish(stream, partial, blocks, a->c, a->dgamma, a->dbeta);
+    });
+}
+
+template <typename T>
+void update_norm(fm_stream *stream, const fm_update_norm *a, const void *residual, const void *x,
+                 void *y, void *n) {
+    bool is_even = is_aligned(residual) && is_aligned(x) && is_aligned(y) && is_aligned(n) &&
+                   is_aligned(a->gamma) && is_aligned(a->beta);
+    with_shape<T>(way_of(a->dropout.c, is_even), [=](auto shape) {
+        typedef decltype(shape) S;
+        keep_runs k = keep_runs_of(a->dropout, S::ROWS);
+        if (k.lines * k.runs == 0) return;
+        update_norm_kernel<T, S><<<blocks_of<S>(k), NORM_THREADS, 0, queue(stream)>>>(
+            *a, k, (const T *)residual, (const T *)x, (T *)y, (T *)n);
+        FM_LAUNCHED();
+    });
+}
+
+template <typename T>
+void update_norm_grad(fm_stream *stream, const fm_update_norm *a, const fm_update_norm_grad *g,
+                      void *workspace) {
+    float *partial = g->dgamma.data || g->dbeta.data ? (float *)workspace : NULL;
+    bool is_even = is_aligned(g->y) && is_aligned(g->dn) && is_aligned(g->dy.data) &&
+                   is_aligned(g->dupdate) && is_aligned(a->gamma);
+    with_shape<T>(way_of(a->dropout.c, is_even), [=](auto shape) {
+        typedef decltype(shape) S;
+        keep_runs k = keep_runs_of(a->dropout, S::GRAD_ROWS);
+        unsigned blocks = grad_blocks_of<S>(k);
+        if (blocks > 0) {
+            update_norm_grad_kernel<T, S>
+                <<<blocks, S::GRAD_WARPS * 32, 0, queue(stream)>>>(*a, *g, k, partial);
+            FM_LAUNCHED();
+        }
+        if (partial) norm_finish(stream, partial, blocks, a->dropout.c, g->dgamma, g->dbeta);
+    });
+}
+
+#define INSTANTIATE(T)                                                                             \
+    template void layernorm<T>(fm_stream *, const fm_layernorm *);                                 \
+    template void layernorm_grad<T>(fm_stream *, const fm_layernorm_grad *, void *);               \
+    template void update_norm<T>(fm_stream *, const fm_update_norm *, const void *, const void *,  \
+                                 void *, void *);                                                  \
+    template void update_norm_grad<T>(fm_stream *, const fm_update_norm *,                         \
+                                      const fm_update_norm_grad *, void *);
+INSTANTIATE(float)
+INSTANTIATE(bf16)
+
+} // namespace fm_cuda

@@ -1,0 +1,235 @@
+/* outer_pack.cuh: operands of outer_wgmma.cu put into the order in which products read them.
+ *
+ * A tile is 64 rows of 64 columns as wgmma.cuh wants it, 8 KB in one piece. Operands are matrices
+ * [(residue, channel), s] or [(a, b), z], in one of two orders of such tiles:
+ *
+ *     PANELS    [two residues][columns / 64], a row of the tile is (residue % 2, channel): the rows
+ *               of one residue are 32 that lie together, so a tile holds whole residues
+ *     CHANNELS  [channel][residues / 64][columns / 64], a row is a residue % 64
+ *
+ * Columns are padded with zeros to a multiple of 128; rows past the last are left as they are. */
+#ifndef FM_BACKEND_CUDA_OUTER_PACK_CUH
+#define FM_BACKEND_CUDA_OUTER_PACK_CUH
+
+#include "trainer/backend/cuda/core/mma.cuh"
+
+namespace fm_cuda {
+
+enum { PANEL_C = 32, PANEL = 64, PANEL_TILE = PANEL * PANEL, PACK_THREADS = 256, PACK_JOBS = 4 };
+
+/* from[column * strides[0] + residue * strides[1] + channel * strides[2]]. */
+struct pack_job {
+    const bf16 *from, *mask; /* mask [columns, residues], or NULL: times it */
+    int64_t strides[3];
+    int residues, columns, tiles; /* tiles: of 64 columns, padding included */
+    bool by_channel;
+    bf16 *to;
+};
+
+struct pack_jobs {
+    pack_job at[PACK_JOBS];
+    int first_block[PACK_JOBS + 1]; /* where each job's blocks begin; the end */
+};
+
+/* Element (s, row) of the transposing tile; chunks exchanged so that neither way conflicts. */
+__device__ inline int pack_at(int s, int row) {
+    return s * (PANEL + 8) + (((row / 8) ^ (s / 8)) * 8) + row % 8;
+}
+
+/* Eight channels. */
+__device__ inline uint4 pack_masked(const pack_job &job, int64_t s, int residue, int channel) {
+    const bf16 *from = job.from + s * job.strides[0] + residue * job.strides[1] + channel;
+    uint4 line = *(const uint4 *)from;
+    float factor = job.mask ? get(job.mask[s * job.residues + residue]) : 1;
+    if (factor == 1) return line;
+    uint32_t *two = &line.x;
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        float2 x = unpack_two(two[k]);
+        two[k] = pack_two(x.x * factor, x.y * factor);
+    }
+    return line;
+}
+
+__device__ inline void pack_read(bf16 *tile, const pack_job &job, int pair, int first) {
+    if (job.strides[2] == 1) {
+        for (int item = threadIdx.x; item < PANEL * PANEL / 8; item += PACK_THREADS) {
+            int chunk = item % 8, s = item / 8, residue = pair * 2 + chunk / 4;
+            uint4 line = {};
+            if (residue < job.residues && first + s < job.columns)
+                line = pack_masked(job, first + s, residue, chunk % 4 * 8);
+            *(uint4 *)(tile + pack_at(s, chunk * 8)) = line;
+        }
+        return;
+    }
+    for (int item = threadIdx.x; item < PANEL * PANEL; item += PACK_THREADS) {
+        int row = item % PANEL, s = item / PANEL, residue = pair * 2 + row / PANEL_C;
+        bool is_there = residue < job.residues && first + s < job.columns;
+        int64_t at = (first + s) * job.strides[0] + residue * job.strides[1] +
+                     row % PANEL_C * job.strides[2];
+        tile[pack_at(s, row)] = is_there ? job.from[at] : to<bf16>(0);
+    }
+}
+
+/* Two residues and 64 columns a block. */
+__device__ inline void pack_block(bf16 *tile, const pack_job &job, int block) {
+    int pair = block / job.tiles, part = block % job.tiles;
+    pack_read(tile, job, pair, part * PANEL);
+    __syncthreads();
+    for (int item = threadIdx.x; item < PANEL * PANEL / 8; item += PACK_THREADS) {
+        int chunk = item % 8, row = item / 8, residue = pair * 2 + row / PANEL_C;
+        if (residue >= job.residues) continue;
+        pack<bf16, 8> line;
+#pragma unroll
+        for (int k = 0; k < 8; k++)
+            line.at[k] = tile[pack_at(chunk * 8 + k, row)];
+        int64_t to_tile = (int64_t)pair * job.tiles + part, to_row = row;
+        if (job.by_channel) {
+            int64_t blocks = (job.residues + PANEL - 1) / PANEL;
+            to_tile = (row % PANEL_C * blocks + residue / PANEL) * job.tiles + part;
+            to_row = residue % PANEL;
+        }
+        *(pack<bf16, 8> *)(job.to + to_tile * PANEL_TILE + tile_at<PANEL>((int)to_row, chunk)) =
+            line;
+    }
+}
+
+static __global__ void __launch_bounds__(PACK_THREADS)
+    outer_pack_all(const __grid_constant__ pack_jobs jobs) {
+    __shared__ alignas(16) bf16 space[PANEL * (PANEL + 8)];
+    int block = (int)blockIdx.x, job = 0;
+    while (block >= jobs.first_block[job + 1])
+        job++;
+    pack_block(space, jobs.at[job], block - jobs.first_block[job]);
+}
+
+/* Jobs without a destination are left out. */
+inline void outer_pack_run(fm_stream *stream, pack_jobs *jobs) {
+    int blocks = 0;
+    for (int k = 0; k < PACK_JOBS; k++) {
+        jobs->first_block[k] = blocks;
+        if (jobs->at[k].to) blocks += (jobs->at[k].residues + 1) / 2 * jobs->at[k].tiles;
+    }
+    jobs->first_block[PACK_JOBS] = blocks;
+    outer_pack_all<<<(unsigned)blocks, PACK_THREADS, 0, queue(stream)>>>(*jobs);
+    FM_LAUNCHED();
+}
+
+/* ---- dz ----
+ * dz / norm in two orders of tiles, whose rows are j or i and whose columns the channels z:
+ * by_i [i][n_j / 64][2], by_j [j][n_i / 64][2]; and sums over the pairs of a block, to be added up
+ * in order. */
+struct dz_pack {
+    const bf16 *dz;
+    const float *norm; /* [n_i, n_j] without eps */
+    float eps;
+    int n_i, n_j;
+    bf16 *by_i, *by_j, *plain; /* NULL: not wanted; plain: [n_i, n_j, 128] */
+    float *sums;               /* [blocks][128] */
+};
+
+enum { DZ_ROWS = 4, DZ_AT_ONCE = 8, DZ_C = 128 };
+
+inline int dz_pack_blocks(int64_t n_i, int64_t n_j) {
+    return (int)(divide_up(n_i, DZ_ROWS) * divide_up(n_j, PANEL));
+}
+
+/* Eight channels of pair (i, row of block_j), times a factor; added to `total`. */
+__device__ inline void dz_store(const dz_pack &p, int i, int block_j, int row, int chunk,
+                                float factor, float x[8], float total[8]) {
+    int blocks_i = (p.n_i + PANEL - 1) / PANEL, blocks_j = (p.n_j + PANEL - 1) / PANEL;
+    int j = block_j * PANEL + row;
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+        x[k] *= factor;
+        total[k] += x[k];
+    }
+    int64_t tile_i = ((int64_t)i * blocks_j + block_j) * 2 + chunk / 8;
+    int64_t tile_j = ((int64_t)j * blocks_i + i / PANEL) * 2 + chunk / 8;
+    if (p.plain) store<bf16, 8>(p.plain + ((int64_t)i * p.n_j + j) * DZ_C + chunk * 8, x);
+    store<bf16, 8>(p.by_i + tile_i * PANEL_TILE + tile_at<PANEL>(row, chunk % 8), x);
+    if (p.by_j)
+        store<bf16, 8>(p.by_j + tile_j * PANEL_TILE + tile_at<PANEL>(i % PANEL, chunk % 8), x);
+}
+
+static __global__ void __launch_bounds__(PACK_THREADS) outer_pack_dz(dz_pack p) {
+    __shared__ float space[16][DZ_C + 4];
+    int blocks_j = (p.n_j + PANEL - 1) / PANEL;
+    int block_j = (int)blockIdx.x % blocks_j, i0 = (int)blockIdx.x / blocks_j * DZ_ROWS;
+    int chunk = threadIdx.x % 16, row0 = threadIdx.x / 16;
+    float total[8] = {};
+#pragma unroll
+    for (int first = 0; first < DZ_ROWS * 4; first += DZ_AT_ONCE) {
+        float x[DZ_AT_ONCE][8], norm[DZ_AT_ONCE]; /* all read before any is written */
+#pragma unroll
+        for (int k = 0; k < DZ_AT_ONCE; k++) {
+            int i = i0 + (first + k) / 4, j = block_j * PANEL + row0 + (first + k) % 4 * 16;
+            if (i >= p.n_i || j >= p.n_j) continue;
+            int64_t pair = (int64_t)i * p.n_j + j;
+            norm[k] = p.norm[pair];
+            load<bf16, 8>(p.dz + pair * DZ_C + chunk * 8, x[k]);
+        }
+#pragma unroll
+        for (int k = 0; k < DZ_AT_ONCE; k++) {
+            int i = i0 + (first + k) / 4, row = row0 + (first + k) % 4 * 16;
+            if (i < p.n_i && block_j * PANEL + row < p.n_j)
+                dz_store(p, i, block_j, row, chunk, 1.0f / (norm[k] + p.eps), x[k], total);
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < 8; k++)
+        space[row0][chunk * 8 + k] = total[k];
+    __syncthreads();
+    if (threadIdx.x >= DZ_C) return;
+    float sum = 0;
+    for (int k = 0; k < 16; k++)
+        sum += space[k][threadIdx.x];
+    p.sums[(int64_t)blockIdx.x * DZ_C + threadIdx.x] = sum;
+}
+
+/* ---- gradients of a and b ---- */
+
+/* y[s, i, channel] (+)= mask * sum over splits of partial [split][channel][rows][columns], in
+ * order. */
+struct unpack_job {
+    const float *partial;
+    const bf16 *mask;          /* [n_seq, residues]: times it */
+    int splits, rows, columns; /* of a part, padding included */
+    int residues, n_seq;
+    int64_t stride_s, stride_i;
+    fm_out y;
+};
+
+/* A residue and 32 columns a block. */
+static __global__ void __launch_bounds__(PACK_THREADS)
+    outer_unpack_all(const __grid_constant__ unpack_job first,
+                     const __grid_constant__ unpack_job second, int blocks) {
+    __shared__ float tile[PANEL_C][PANEL_C + 1];
+    bool is_first = (int)blockIdx.x < blocks;
+    const unpack_job &job = is_first ? first : second;
+    int block = is_first ? (int)blockIdx.x : (int)blockIdx.x - blocks;
+    int parts = (job.n_seq + PANEL_C - 1) / PANEL_C;
+    int residue = block / parts, s0 = block % parts * PANEL_C;
+    int x = threadIdx.x % PANEL_C, y = threadIdx.x / PANEL_C;
+    int64_t split = (int64_t)PANEL_C * job.rows * job.columns;
+    constexpr int AT_ONCE = PANEL_C / 8;
+    float sum[AT_ONCE] = {};
+    int64_t channels = (int64_t)8 * job.rows * job.columns;
+    const float *from = job.partial + ((int64_t)y * job.rows + residue) * job.columns + s0 + x;
+    for (int k = 0; k < job.splits; k++, from += split) {
+#pragma unroll
+        for (int c = 0; c < AT_ONCE; c++)
+            sum[c] += from[c * channels];
+    }
+#pragma unroll
+    for (int c = 0; c < AT_ONCE; c++)
+        tile[y + c * 8][x] = sum[c];
+    __syncthreads();
+    for (int s = y; s < PANEL_C && s0 + s < job.n_seq; s += 8)
+        put((bf16 *)job.y.data + (s0 + s) * job.stride_s + residue * job.stride_i + x, job.y.beta,
+            tile[x][s] * get(job.mask[(int64_t)(s0 + s) * job.residues + residue]));
+}
+
+} // namespace fm_cuda
+
+#endif

@@ -1,0 +1,349 @@
+/* triangle_block.cuh: what the kernels of triangle multiplication as a whole share, forward
+ * (triangle_block.cu) and backward (triangle_block_grad.cu, triangle_weights.cu).
+ *
+ * They take bf16, c_z = c = 64 or 128 and n a multiple of 16, and keep a, b and x channel-major,
+ * [3, c, rows]. All products are a warp group's, of 64 whole rows: what it multiplies lies in its
+ * registers (in front, forward, in shared memory), weights lie in shared memory.
+ *
+ * The order of a sum over channels is free, so a lane takes a row's channels from memory 16 bytes
+ * at a time, chunk t + 4 i for t = lane % 4, and says that words 2h and 2h + 1 of chunk i are its
+ * part of the product's step 2i + h. The other operand is read in the same order. So is the order
+ * of a product's columns: in a group of 32, column q of tile i is channel 8 (q / 2) + 2 i + q % 2
+ * (mixed), so that a lane's accumulators of four tiles are the chunk t of the group. */
+#ifndef FM_BACKEND_CUDA_TRIANGLE_BLOCK_CUH
+#define FM_BACKEND_CUDA_TRIANGLE_BLOCK_CUH
+
+#include "trainer/backend/cuda/core/families.cuh"
+#include "trainer/backend/cuda/core/wgmma.cuh"
+
+namespace fm_cuda {
+
+enum { BLOCK_GPU_PROCESSORS = 132, MORE = 8 };
+
+/* What forward keeps: a, b and x channel-major; MORE channels of x that are numbers of each row
+ * (x_more); the gate's argument [rows, c], then mean and 1 / deviation of each row of z, then a bit
+ * of the block's dropout for each column and channel, [n, c / 8]. */
+struct block_kept {
+    bf16 *packed, *x, *gate;
+    float2 *statistics;
+    uint8_t *keep;
+};
+
+inline block_kept block_kept_at(const fm_triangle_block *t, void *base) {
+    int64_t rows = t->n * t->n, plane = rows * t->c;
+    bf16 *at = (bf16 *)base;
+    bf16 *gate = at + 3 * plane + MORE * rows;
+    float2 *statistics = (float2 *)(gate + plane);
+    return {at, at + 2 * plane, gate, statistics, (uint8_t *)(statistics + rows)};
+}
+
+/* Backward from what the kernels kept (triangle_block_grad.cu). */
+size_t block_grad_workspace(const fm_triangle_block *t);
+void block_grad(fm_stream *stream, const fm_triangle_block *t, const fm_triangle_block_grad *grad,
+                void *workspace);
+
+/* What weights get their gradients from: d5 [rows, 5 c], z normalised [rows, c], dp' [rows, c], and
+ * x of what is kept. `sums` has room for block_weights_sums(c) floats (triangle_weights.cu). */
+struct block_rows {
+    const bf16 *d5, *u, *dp;
+};
+size_t block_weights_sums(int64_t c);
+void block_weights(fm_stream *stream, const fm_triangle_block *t,
+                   const fm_triangle_block_grad *grad, const block_rows &from, float *sums);
+
+template <typename K> inline void allow_shared(K kernel, size_t bytes) {
+    cudaError_t status =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    assert(status == cudaSuccess);
+    (void)status;
+}
+
+__device__ inline int mixed(int q, int i) {
+    return (q >> 1) * 8 + i * 2 + (q & 1);
+}
+
+/* Asks the L2 cache for `rows` rows of C elements, `ld` apart, a line of 128 bytes a thread;
+ * threads without a line do nothing. */
+template <int C>
+__device__ inline void rows_prefetch(const void *first, int rows, int64_t ld, int thread) {
+    constexpr int LINES = C / 64;
+    if (thread < rows * LINES)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"((const bf16 *)first + thread / LINES * ld +
+                                                      thread % LINES * 64));
+}
+
+/* N numbers of act on their way to floats in shared memory, by a block of THREADS: other loads may
+ * be asked for between both steps. */
+template <int N, int THREADS> struct floats_load {
+    enum { EACH = (N + THREADS - 1) / THREADS };
+    bf16 x[EACH];
+    __device__ inline floats_load(const bf16 *from) {
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            int at = i * THREADS + (int)threadIdx.x;
+            x[i] = at < N ? from[at] : bf16();
+        }
+    }
+    __device__ inline void store(float *to) const {
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            int at = i * THREADS + (int)threadIdx.x;
+            if (at < N) to[at] = get(x[i]);
+        }
+    }
+};
+
+/* A bit a channel, for a lane's chunks t + 4 i of a column: those of chunk i in byte i. `column`
+ * has C / 8 bytes. */
+template <int C> __device__ inline uint32_t keep_bits(const uint32_t *column) {
+    int t = threadIdx.x % 4;
+    uint32_t bits = 0;
+#pragma unroll
+    for (int i = 0; i < C / 32; i++) /* a word is the chunks 4 i .. 4 i + 3 */
+        bits |= (column[i] >> (8 * t) & 0xff) << (8 * i);
+    return bits;
+}
+
+/* Four instructions; numbers too small for f32's normal range count as 0. */
+__device__ inline float quick_sigmoid(float x) {
+    float power, open;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * -1.4426950408889634f));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(open) : "f"(1.0f + power));
+    return open;
+}
+
+/* Mean and 1 / sqrt(variance + eps) of the row whose parts four lanes hold, in one pass over the
+ * distances from its first number, so that a common offset costs no digits. However far off the
+ * first number is, it is one of the row: the squares' mean is at most C + 1 variances, which costs
+ * seven bits of 24. */
+template <int N>
+__device__ inline void row_statistics(const uint32_t (&word)[N], float eps, float *mean,
+                                      float *rstd) {
+    float origin = __shfl_sync(0xffffffffu, unpack_two(word[0]).x, threadIdx.x % 32 & ~3);
+    float total = 0, square = 0;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        float2 two = unpack_two(word[i]);
+        float x = two.x - origin, y = two.y - origin;
+        total += x + y;
+        square += x * x + y * y;
+    }
+    total = row_sum(total) * (1.0f / (8 * N));
+    square = row_sum(square) * (1.0f / (8 * N));
+    *mean = origin + total;
+    *rstd = rsqrtf(fmaxf(square - total * total, 0) + eps);
+}
+
+/* Number `part` (0, 1, 2) of three in bf16 whose sum is value, but for its last bit or so. */
+__device__ inline bf16 part_of(float value, int part) {
+    for (; part > 0; part--)
+        value -= __bfloat162float(__float2bfloat16_rn(value));
+    return __float2bfloat16_rn(value);
+}
+
+/* Eight numbers, rounded, in one store of 16 bytes. Words that are also a product's operand lie in
+ * its registers' order, and the compiler would store them one by one. */
+__device__ inline void store_rounded(bf16 *to, const float (&x)[8]) {
+    asm volatile("{\n.reg .b32 a, b, c, d;\n"
+                 "cvt.rn.bf16x2.f32 a, %2, %1;\ncvt.rn.bf16x2.f32 b, %4, %3;\n"
+                 "cvt.rn.bf16x2.f32 c, %6, %5;\ncvt.rn.bf16x2.f32 d, %8, %7;\n"
+                 "st.global.v4.b32 [%0], {a, b, c, d};\n}" ::"l"(to),
+                 "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]), "f"(x[4]), "f"(x[5]), "f"(x[6]),
+                 "f"(x[7])
+                 : "memory");
+}
+
+/* Row g (half 0) or g + 8 of four mixed tiles, a chunk. */
+__device__ inline void store_tiles(bf16 *to, const float (&d)[4][4], int half) {
+    const float x[8] = {d[0][2 * half], d[0][2 * half + 1], d[1][2 * half], d[1][2 * half + 1],
+                        d[2][2 * half], d[2][2 * half + 1], d[3][2 * half], d[3][2 * half + 1]};
+    store_rounded(to, x);
+}
+
+/* A row's words, chunk t + 4 i in words 4 i .. 4 i + 3. */
+template <int C> __device__ inline void row_load(uint32_t (&word)[C / 8], const bf16 *row) {
+    int t = threadIdx.x % 4;
+#pragma unroll
+    for (int i = 0; i < C / 32; i++) {
+        uint4 chunk = *(const uint4 *)(row + (t + 4 * i) * 8);
+        word[4 * i] = chunk.x, word[4 * i + 1] = chunk.y;
+        word[4 * i + 2] = chunk.z, word[4 * i + 3] = chunk.w;
+    }
+}
+
+/* LayerNorm of R such rows in place; gamma and then beta, C floats each, in shared memory. */
+template <int C, int R>
+__device__ inline void rows_normalise(uint32_t (&word)[R][C / 8], const float *weights,
+                                      const float (&mean)[R], const float (&rstd)[R]) {
+    int t = threadIdx.x % 4;
+#pragma unroll
+    for (int i = 0; i < C / 8; i++) {
+        int channel = (t + i / 4 * 4) * 8 + i % 4 * 2;
+        float2 gamma = *(const float2 *)(weights + channel);
+        float2 beta = *(const float2 *)(weights + C + channel);
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            float2 two = unpack_two(word[r][i]);
+            float by = rstd[r], less = mean[r] * by;
+            word[r][i] = pack_two((two.x * by - less) * gamma.x + beta.x,
+                                  (two.y * by - less) * gamma.y + beta.y);
+        }
+    }
+}
+
+/* ---- weights as operands of a warp group ------------------------------------------------------
+ */
+
+/* A weight [rows, C] lies in tiles of 64 rows and 64 columns for both products of a warp group:
+ * z W^T sums over its columns, d W over its rows. Rows are mixed within 32. Of the five projections
+ * (kinds) of z, 32 of p and then the same 32 of its gate; those of the output's gate come last. */
+template <int C> __device__ inline int tiled_row(int row) {
+    int channel = row % C, c = channel % 32, kind = row / C;
+    int line = (c >> 1 & 3) * 8 + (c >> 3) * 2 + (c & 1);
+    if (kind == 4) return 4 * C + channel / 32 * 32 + line;
+    return (kind / 2 * (C / 32) + channel / 32) * 64 + kind % 2 * 32 + line;
+}
+
+/* Where rows from a tiled one, a multiple of 16, begin. */
+template <int C> __device__ inline int tiled_at(int row) {
+    return row / 64 * 64 * C + row % 64 * 64;
+}
+
+/* `KINDS` of the five from FIRST on, w being their first row; columns in the order of a lane's
+ * chunks, so that column 16 (2 i + h) + 8 w + 2 t + e is number 4 h + 2 w + e of chunk t + 4 i. By
+ * the block's first threads, each a chunk of every 16th (C = 64: 32nd) row: in a tile 16 rows on is
+ * four lines on, and those have the chunks exchanged by four. */
+template <int C, int FIRST, int KINDS> __device__ inline void tiles_load(bf16 *to, const bf16 *w) {
+    constexpr int CHUNKS = C / 8, THREADS = 256, STEP = THREADS / CHUNKS;
+    if (threadIdx.x >= THREADS) return;
+    int chunk = threadIdx.x % CHUNKS, row = threadIdx.x / CHUNKS;
+    int line = tiled_row<C>(row), at[2][4];
+    const uint4 *from = (const uint4 *)(w + row * C + chunk * 8);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        int column = (chunk / 4 * 2 + i / 2) * 16 + i % 2 * 8 + chunk % 4 * 2;
+        at[0][i] = column / 64 * 64 * 64 + tile_at<64>(line, column % 64 / 8) + column % 8;
+        at[1][i] = (at[0][i] ^ 4 * 8) + 4 * 64;
+    }
+#pragma unroll
+    for (int k = 0; k < KINDS * C / STEP; k++) {
+        const bool is_odd = k * STEP % 32 != 0;
+        const int first = tiled_at<C>(tiled_row<C>(FIRST * C + k * STEP) - (is_odd ? 4 : 0));
+        uint4 words = from[k * STEP * CHUNKS];
+        bf16 *tile = to + first - FIRST * C * C;
+        *(uint32_t *)(tile + at[is_odd][0]) = words.x;
+        *(uint32_t *)(tile + at[is_odd][1]) = words.y;
+        *(uint32_t *)(tile + at[is_odd][2]) = words.z;
+        *(uint32_t *)(tile + at[is_odd][3]) = words.w;
+    }
+}
+
+/* The output's projection, columns in their natural order; by the whole block, which waits. */
+template <int C> __device__ inline void out_load(bf16 *to, const bf16 *w) {
+    for (int i = threadIdx.x; i < C * (C / 8); i += blockDim.x) {
+        int row = tiled_row<C>(4 * C + i / (C / 8)) - 4 * C, chunk = i % (C / 8);
+        copy_async(to + row / 64 * 64 * C + chunk / 8 * 64 * 64 + tile_at<64>(row % 64, chunk % 8),
+                   w + i * 8, true);
+    }
+}
+
+/* Begins d[8 N rows of the weight from `tile` on] += z W^T, z [64, C] being the group's rows. */
+template <int C, int N>
+__device__ inline void begin_projection(float (&d)[N][4], const uint32_t (&z)[C / 16][4],
+                                        const bf16 *tile) {
+    uint64_t w = tile_operand<64, K_MAJOR>(tile);
+#pragma unroll
+    for (int s = 0; s < C / 16; s++)
+        wgmma<K_MAJOR>(d, z[s], operand_after(w, s / 4 * 64 * 64 + s % 4 * 16), true);
+}
+
+/* Begins acc += d W, d being four mixed tiles of rows g and g + 8. */
+template <int C>
+__device__ inline void begin_back(float (&acc)[C / 8][4], const uint32_t (&d)[2][4],
+                                  const bf16 *rows) {
+    uint64_t w = tile_operand<64, MN_MAJOR>(rows, 64 * 64);
+#pragma unroll
+    for (int s = 0; s < 2; s++) {
+        const uint32_t a[4] = {d[0][2 * s], d[1][2 * s], d[0][2 * s + 1], d[1][2 * s + 1]};
+        wgmma<MN_MAJOR>(acc, a, operand_after(w, s * 16 * 64), true);
+    }
+}
+
+__device__ inline void group_barrier(void) {
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + (int)threadIdx.x / GROUP_THREADS),
+                 "n"((int)GROUP_THREADS)
+                 : "memory");
+}
+
+/* ---- 64 rows of x, channel-major: a tile of C lines of 64 -------------------------------------
+ */
+
+/* By a group. */
+template <int C> __device__ inline void x_load(bf16 *to, const bf16 *x, int64_t rows, int64_t at) {
+    int chunk = threadIdx.x % 8, channel = threadIdx.x % GROUP_THREADS / 8;
+    const bf16 *from = x + channel * rows + at + chunk * 8;
+    to += tile_at<64>(channel, chunk);
+#pragma unroll
+    for (int i = 0; i < C / 16; i++, from += 16 * rows)
+        copy_async(to + i * 16 * 64, from, true);
+}
+
+/* Where the lane's line of the step's 16 channels begins, for ldmatrix_trans and stmatrix_trans of
+ * the warp's 16 rows. */
+__device__ inline int x_at(int step) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x % GROUP_THREADS / 32;
+    return tile_at<64>((lane >> 4) * 8 + (lane & 7), warp * 2 + ((lane >> 3) & 1)) + step * 16 * 64;
+}
+
+/* The warp's 16 rows as the first operand, channels in their natural order: words 0 and 2 of a step
+ * are row g, 1 and 3 row g + 8. */
+template <int C> __device__ inline void x_rows(uint32_t (&a)[C / 16][4], const bf16 *tile) {
+#pragma unroll
+    for (int s = 0; s < C / 16; s++)
+        ldmatrix_trans(a[s], tile + x_at(s));
+}
+
+/* Statistics of row g (half 0) or g + 8. */
+template <int C>
+__device__ inline void x_statistics(const uint32_t (&a)[C / 16][4], int half, float eps,
+                                    float *mean, float *rstd) {
+    uint32_t word[C / 8];
+#pragma unroll
+    for (int i = 0; i < C / 8; i++)
+        word[i] = a[i / 2][i % 2 * 2 + half];
+    row_statistics(word, eps, mean, rstd);
+}
+
+template <int C>
+__device__ inline void x_normalise(uint32_t (&a)[C / 16][4], const float *weights,
+                                   const float (&mean)[2], const float (&rstd)[2]) {
+    int t = threadIdx.x % 4;
+#pragma unroll
+    for (int i = 0; i < C / 8; i++) {
+        float2 gamma = *(const float2 *)(weights + 8 * i + 2 * t);
+        float2 beta = *(const float2 *)(weights + C + 8 * i + 2 * t);
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            uint32_t &word = a[i / 2][i % 2 * 2 + half];
+            float2 two = unpack_two(word);
+            float by = rstd[half], less = mean[half] * by;
+            word = pack_two((two.x * by - less) * gamma.x + beta.x,
+                            (two.y * by - less) * gamma.y + beta.y);
+        }
+    }
+}
+
+/* Accumulators of four mixed tiles start as the bias of their channels. */
+__device__ inline void start_mixed(float (&acc)[4][4], const float *bias) {
+    int t = threadIdx.x % 4;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float2 two = *(const float2 *)(bias + 8 * t + 2 * i);
+        acc[i][0] = acc[i][2] = two.x;
+        acc[i][1] = acc[i][3] = two.y;
+    }
+}
+
+} // namespace fm_cuda
+
+#endif

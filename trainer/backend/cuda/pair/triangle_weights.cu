@@ -1,0 +1,280 @@
+/* triangle_weights.cu: triangle multiplication as a whole (A11, A12), backward: the gradients of
+ * weights, biases and LayerNorms, from what the kernels of triangle_block_grad.cu left.
+ *
+ *     product     G = d5^T u, five jobs, and dp'^T x, the sixth: a block sums a job over a share of
+ *                 the rows, fed by the copy engine, in the registers of its warp groups
+ *     parameters  the shares' sums, always in the same order, and what follows from them; then the
+ *                 LayerNorms' weights
+ *
+ * A LayerNorm's weights get their gradients from the projection's behind it. With u = LayerNorm(x)
+ * without gamma and beta, and y = W (gamma u + beta) + bias: G = sum dy^T u and s = sum dy over
+ * rows give dW = gamma G + s beta^T, dbias = s, dgamma[c] = sum_o W[o, c] G[o, c], and dbeta = W^T
+ * s. For the output projection u is x less its mean, with the deviation in dp', so that x needs no
+ * copy: G = dp'^T x - sum dp' mean.
+ *
+ * The sums over rows are MORE further columns of the products: of ones for d5; of x's mean and
+ * deviation, each in three parts of bf16, for dp' (triangle_block.cu). */
+#include "trainer/backend/cuda/core/bulk.cuh"
+#include "trainer/backend/cuda/pair/triangle_block.cuh"
+
+namespace fm_cuda {
+
+enum { JOBS = 6, MOST_SHARES = BLOCK_GPU_PROCESSORS / JOBS, STAGES = 6, CORNER = 64 * 64 };
+
+/* ---- product --------------------------------------------------------------------------------- */
+
+struct product_args {
+    box_map d5, u, dp, x; /* 64 rows by 64 channels; x: 64 rows of all its lines */
+    float *sums;          /* [shares, 6 C, C + MORE] */
+    int shares, steps;    /* steps of 64 rows */
+};
+
+template <int C> struct product_stage { bf16 d[C * 64], u[C * 64], more[MORE * 64]; };
+template <int C> struct product_space {
+    product_stage<C> stage[STAGES];
+    uint64_t full[STAGES], empty[STAGES];
+};
+
+/* A share is every so many steps, from the last one on: what was written last is read first, by all
+ * shares, while the L2 cache has it. */
+template <int C> __device__ inline void product_fetch(const product_args &p, product_space<C> *s) {
+    int job = blockIdx.x % JOBS, step = p.steps - 1 - blockIdx.x / JOBS;
+    bool is_out = job == 5;
+    constexpr uint32_t BYTES = 2 * C * 64 * sizeof(bf16), FURTHER = MORE * 64 * sizeof(bf16);
+    for (int slot = 0, phase = 1; step >= 0; step -= p.shares) {
+        uint32_t full = shared_address(&s->full[slot]);
+        barrier_wait(shared_address(&s->empty[slot]), (uint32_t)phase);
+        product_stage<C> *stage = &s->stage[slot];
+        barrier_expect(full, BYTES + (is_out ? FURTHER : 0));
+        for (int i = 0; i < C / 64; i++) {
+            uint32_t d = shared_address(stage->d + i * CORNER);
+            box_place at = {step * 64, 0, 0, 0, (is_out ? 0 : job * C) + i * 64};
+            box_load(d, is_out ? p.dp : p.d5, at, full);
+            at.column = i * 64;
+            if (!is_out) box_load(shared_address(stage->u + i * CORNER), p.u, at, full);
+        }
+        const box_place lines = {0, 0, 0, 0, step * 64};
+        if (is_out) box_load(shared_address(stage->u), p.x, lines, full);
+        if (++slot == STAGES) slot = 0, phase ^= 1;
+    }
+}
+
+/* 64 rows: 64 channels of d by C of u, which is [rows, C], or, `is_out`, [C, rows]. */
+template <int C, bool IS_OUT>
+__device__ inline void product_step(const product_stage<C> &stage, int group,
+                                    float (&acc)[C / 8][4], float (&more)[1][4]) {
+    uint64_t d = tile_operand<64, MN_MAJOR>(stage.d + group * CORNER);
+    uint64_t u =
+        IS_OUT ? tile_operand<64, K_MAJOR>(stage.u) : tile_operand<64, MN_MAJOR>(stage.u, CORNER);
+    uint64_t further = tile_operand<64, K_MAJOR>(stage.more);
+    products_begin();
+#pragma unroll
+    for (int s = 0; s < 4; s++) {
+        uint64_t a = operand_after(d, s * 16 * 64);
+        if constexpr (IS_OUT) {
+            wgmma<MN_MAJOR, K_MAJOR>(acc, a, operand_after(u, s * 16), true);
+        } else {
+            wgmma<MN_MAJOR, MN_MAJOR>(acc, a, operand_after(u, s * 16 * 64), true);
+        }
+        wgmma<MN_MAJOR, K_MAJOR>(more, a, operand_after(further, s * 16), true);
+    }
+    products_commit();
+}
+
+template <int C, bool IS_OUT>
+__device__ inline void product_sum(const product_args &p, product_space<C> *space) {
+    int job = blockIdx.x % JOBS, share = blockIdx.x / JOBS, lane = threadIdx.x % 32;
+    int step = p.steps - 1 - share;
+    int group = threadIdx.x / GROUP_THREADS;
+    float acc[C / 8][4] = {}, more[1][4] = {};
+#pragma unroll 1
+    for (int slot = 0, before = -1, phase = 0; step >= 0; step -= p.shares) {
+        barrier_wait(shared_address(&space->full[slot]), (uint32_t)phase);
+        product_step<C, IS_OUT>(space->stage[slot], group, acc, more);
+        products_wait<1>();
+        if (before >= 0 && lane == 0) barrier_arrive(shared_address(&space->empty[before]));
+        before = slot;
+        if (++slot == STAGES) slot = 0, phase ^= 1;
+    }
+    products_wait<0>(acc);
+    products_pin(more);
+    constexpr int LD = C + MORE;
+    int g = lane / 4, t = lane % 4, row = threadIdx.x / 32 * 16 + g;
+    float *to = p.sums + ((int64_t)(share * JOBS + job) * C + row) * LD + 2 * t;
+#pragma unroll
+    for (int n = 0; n < C / 8; n++) {
+        *(float2 *)(to + 8 * n) = make_float2(acc[n][0], acc[n][1]);
+        *(float2 *)(to + 8 * LD + 8 * n) = make_float2(acc[n][2], acc[n][3]);
+    }
+    *(float2 *)(to + C) = make_float2(more[0][0], more[0][1]);
+    *(float2 *)(to + 8 * LD + C) = make_float2(more[0][2], more[0][3]);
+}
+
+/* Warp groups of 64 channels of d, and a warp whose first thread fetches. */
+template <int C>
+__global__ void __launch_bounds__(2 * C + 32, 1)
+    wgmma_triangle_weights(const __grid_constant__ product_args p) {
+    extern __shared__ __align__(1024) char shared[];
+    product_space<C> *space = (product_space<C> *)shared;
+    bool is_out = blockIdx.x % JOBS == 5;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < STAGES; i++) {
+            barrier_init(shared_address(&space->full[i]), 1);
+            barrier_init(shared_address(&space->empty[i]), 2 * C / 32);
+        }
+        barriers_publish();
+    }
+    for (int i = threadIdx.x; !is_out && i < STAGES * MORE * 64; i += 2 * C + 32) {
+        int at = i % (MORE * 64); /* a line of ones; exchanging its chunks changes nothing */
+        space->stage[i / (MORE * 64)].more[at] = __float2bfloat16_rn(at < 64);
+    }
+    tiles_publish();
+    __syncthreads();
+    let_next_begin();
+    wait_for_previous();
+    if (threadIdx.x >= 2 * C) {
+        if (threadIdx.x == 2 * C) product_fetch<C>(p, space);
+    } else if (is_out) {
+        product_sum<C, true>(p, space);
+    } else {
+        product_sum<C, false>(p, space);
+    }
+}
+
+/* ---- parameters ------------------------------------------------------------------------------ */
+
+struct weights_args {
+    const float *sums; /* [shares, 6 C, C + MORE] */
+    float *norms;      /* [6 C / LINES, 2 C] */
+    int shares;
+    const bf16 *five, *w_out; /* the weights */
+    const bf16 *norm_in, *norm_out;
+    fm_triangle_block_grad grad;
+};
+
+__device__ inline void put_float(fm_out out, int64_t at, float value) {
+    if (out.data) put((float *)out.data + at, out.beta, value);
+}
+
+/* Rows of a block, floats of a load, and the parts that a pack's sum over the shares is made in. */
+enum { LINES = 4, PACK = 4, PARTS = 2, PART = MOST_SHARES / PARTS };
+template <int C> constexpr int PACKS = LINES *(C + MORE) / PACK;
+
+/* LINES rows of the fused projection's weight or of the output's: the shares' sums, gradients of
+ * weight and bias, and these rows' part of those of the LayerNorm's weights to w.norms. */
+template <int C>
+__global__ void __launch_bounds__(PARTS *PACKS<C>) triangle_parameters(const weights_args w) {
+    constexpr int LD = C + MORE;
+    __shared__ float4 parts[PARTS][PACKS<C>];
+    int row = blockIdx.x * LINES, part = threadIdx.x / PACKS<C>, pack = threadIdx.x % PACKS<C>;
+    bool is_out = row >= 5 * C;
+    let_next_begin();
+    wait_for_previous();
+    const float4 *from = (const float4 *)(w.sums + row * LD) + pack;
+    float4 x[PART], total = make_float4(0, 0, 0, 0);
+#pragma unroll
+    for (int i = 0; i < PART; i++)
+        x[i] = part * PART + i < w.shares ? from[(part * PART + i) * (JOBS * C * LD / PACK)]
+                                          : make_float4(0, 0, 0, 0);
+#pragma unroll
+    for (int i = 0; i < PART; i++)
+        total.x += x[i].x, total.y += x[i].y, total.z += x[i].z, total.w += x[i].w;
+    parts[part][pack] = total;
+    __syncthreads();
+    float *sum = (float *)parts;
+    for (int i = threadIdx.x; i < LINES * LD; i += PARTS * PACKS<C>)
+        sum[i] += sum[LINES * LD + i];
+    __syncthreads();
+    if (is_out) row -= 5 * C;
+    const bf16 *weight = is_out ? w.w_out : w.five, *norm = is_out ? w.norm_out : w.norm_in;
+    fm_out dweight = is_out ? w.grad.dout : w.grad.dfive;
+    fm_out dbias = is_out ? w.grad.dout_bias : w.grad.dfive_bias;
+    for (int c = threadIdx.x; c < C; c += PARTS * PACKS<C>) {
+        float gamma = get(norm[c]), beta = get(norm[C + c]), dgamma = 0, dbeta = 0;
+#pragma unroll
+        for (int i = 0; i < LINES; i++) {
+            const float *line = sum + i * LD, *more = line + C;
+            float mean = is_out ? more[0] + more[1] + more[2] : 0;
+            float bias = is_out ? more[3] + more[4] + more[5] : more[0];
+            float product = line[c] - mean, by = get(weight[(row + i) * C + c]);
+            put_float(dweight, (row + i) * C + c, gamma * product + bias * beta);
+            if (c == 0) put_float(dbias, row + i, bias);
+            dgamma += by * product;
+            dbeta += by * bias;
+        }
+        float *to = w.norms + (int64_t)blockIdx.x * 2 * C + c;
+        to[0] = dgamma, to[C] = dbeta;
+    }
+}
+
+enum { NORM_COLUMNS = 32, NORM_SLICES = 32 };
+
+/* Blocks of NORM_COLUMNS of the first LayerNorm's weights, then of the second one's; a slice of the
+ * rows' parts a warp. */
+template <int C>
+__global__ void __launch_bounds__(NORM_COLUMNS *NORM_SLICES) triangle_norms(const weights_args w) {
+    __shared__ float slices[NORM_SLICES][NORM_COLUMNS];
+    const bool is_out = blockIdx.x >= 2 * C / NORM_COLUMNS;
+    int slice = threadIdx.x / NORM_COLUMNS, column = blockIdx.x * NORM_COLUMNS % (2 * C);
+    column += threadIdx.x % NORM_COLUMNS;
+    const int parts = (is_out ? 1 : 5) * C / LINES, first = is_out ? 5 * C / LINES : 0;
+    float total = 0;
+    wait_for_previous();
+#pragma unroll 5
+    for (int i = slice; i < parts; i += NORM_SLICES)
+        total += w.norms[(int64_t)(first + i) * 2 * C + column];
+    slices[slice][threadIdx.x % NORM_COLUMNS] = total;
+    __syncthreads();
+    if (slice > 0) return;
+    for (int i = 1; i < NORM_SLICES; i++)
+        total += slices[i][threadIdx.x];
+    put_float(is_out ? w.grad.dnorm_out : w.grad.dnorm_in, column, total);
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
+size_t block_weights_sums(int64_t c) {
+    return JOBS * (size_t)c * (size_t)(MOST_SHARES * (c + MORE) + 2 * c / LINES);
+}
+
+static box_map boxes_of(const bf16 *base, int64_t columns, int64_t rows, int box_rows) {
+    const int64_t extent[5] = {columns, rows, 1, 1, 1}, stride[4] = {columns, 0, 0, 0};
+    return make_boxes(base, extent, stride, 64, box_rows);
+}
+
+template <int C>
+static void weights_of(fm_stream *stream, const fm_triangle_block *t,
+                       const fm_triangle_block_grad *grad, const block_rows &from, float *sums) {
+    int64_t rows = t->n * t->n;
+    product_args p;
+    p.d5 = boxes_of(from.d5, 5 * C, rows, 64), p.u = boxes_of(from.u, C, rows, 64);
+    p.dp = boxes_of(from.dp, C, rows, 64);
+    p.x = boxes_of(block_kept_at(t, t->kept).x, rows, C + MORE, C + MORE);
+    p.sums = sums, p.steps = (int)(rows / 64), p.shares = (int)min_size(MOST_SHARES, p.steps);
+    allow_shared(wgmma_triangle_weights<C>, sizeof(product_space<C>));
+    launch_after(stream, wgmma_triangle_weights<C>, (unsigned)(p.shares * JOBS), 2 * C + 32,
+                 sizeof(product_space<C>), true, p);
+    FM_LAUNCHED();
+    weights_args w = {};
+    w.sums = sums, w.shares = p.shares;
+    w.norms = sums + (int64_t)p.shares * JOBS * C * (C + MORE);
+    w.five = (const bf16 *)t->five, w.w_out = (const bf16 *)t->out;
+    w.norm_in = (const bf16 *)t->norm_in, w.norm_out = (const bf16 *)t->norm_out;
+    w.grad = *grad;
+    launch_after(stream, triangle_parameters<C>, JOBS * C / LINES, PARTS * PACKS<C>, 0, true, w);
+    FM_LAUNCHED();
+    launch_after(stream, triangle_norms<C>, 4 * C / NORM_COLUMNS, NORM_COLUMNS * NORM_SLICES, 0,
+                 true, w);
+    FM_LAUNCHED();
+}
+
+void block_weights(fm_stream *stream, const fm_triangle_block *t,
+                   const fm_triangle_block_grad *grad, const block_rows &from, float *sums) {
+    if (t->c == 64) {
+        weights_of<64>(stream, t, grad, from, sums);
+    } else {
+        weights_of<128>(stream, t, grad, from, sums);
+    }
+}
+
+} // namespace fm_cuda

@@ -1,0 +1,501 @@
+/* ipa_grad.cu: invariant point attention backward, in five launches: logits again; sixteen queries
+ * and a head a block, what the averaged values give the weights; a query a block, what the pair
+ * representation gives, and the logits' gradients; sums over keys and over queries side by side;
+ * points back to projections and frames. */
+#include "trainer/backend/cuda/structure/ipa.cuh"
+
+namespace fm_cuda {
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/* Gradients of the averaged values of sixteen queries, [G]: those of the channels, and of the
+ * points back through the query's frame, whose own gradient goes to dframe. Sixteen lanes a query.
+ */
+template <typename T>
+__device__ inline void ipa_value_grads(const fm_ipa &a, const ipa_layout &l, const ipa_space &s,
+                                       const T *dout, int64_t query, int64_t h) {
+    int column = threadIdx.x % 16;
+    int64_t i = query + threadIdx.x / 16;
+    float d[MATRIX] = {0};
+    if (i < a.n) {
+        const T *dy = dout + l.ld * i;
+        const float *average = s.average + (h * a.n + i) * l.g;
+        float *dvalue = s.dvalue + (h * a.n + i) * l.g, frame[FRAME], rotation[9];
+        read_row<FRAME>((const T *)a.frames + FRAME * i, frame);
+        matrix_of_quaternion(frame, rotation);
+        for (int64_t c = column; c < a.c; c += 16)
+            dvalue[c] = get(dy[h * a.c + c]);
+        for (int64_t p = column; p < a.n_v; p += 16) {
+            float offset[3], local[3], dlocal[3], doffset[3];
+            int64_t at = h * a.n_v + p, f = a.c + 3 * p;
+            float length = ipa_point(l, rotation, frame + 4, average + f, offset, local);
+            float factor = get(dy[l.o_norms + at]) / length;
+#pragma unroll
+            for (int axis = 0; axis < 3; axis++)
+                dlocal[axis] =
+                    get(dy[l.o_points + axis * l.n_o_points + at]) + factor * local[axis];
+            add_outer(d, offset, dlocal);
+            rotate(rotation, dlocal, doffset);
+#pragma unroll
+            for (int axis = 0; axis < 3; axis++) {
+                d[9 + axis] -= doffset[axis];
+                dvalue[f + axis] = doffset[axis];
+            }
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < MATRIX; k++) {
+#pragma unroll
+        for (int step = 8; step > 0; step /= 2)
+            d[k] += __shfl_xor_sync(0xffffffffu, d[k], step);
+        if (column == 0 && i < a.n) s.dframe[(h * a.n + i) * MATRIX + k] = d[k];
+    }
+}
+
+struct ipa_product_tiles {
+    float query[IPA_ROWS][IPA_WIDTH + 1], value[IPA_TILE][IPA_WIDTH + 1];
+};
+
+/* d[i, j] = <dvalue i, value j>: a thread a query and two keys of a tile. */
+__device__ inline void ipa_value_products(const fm_ipa &a, const ipa_layout &l, const ipa_space &s,
+                                          int64_t query, int64_t h, ipa_product_tiles *tiles) {
+    int row = threadIdx.x / 16, column = threadIdx.x % 16, n = (int)a.n, g = (int)l.g;
+    const float *dvalues = s.dvalue + h * a.n * l.g, *values = s.v + h * a.n * l.g;
+    float *d = s.d + (h * a.n + query + row) * a.n;
+    for (int key = 0; key < n; key += IPA_TILE) {
+        float total[2] = {0};
+        for (int from = 0; from < g; from += IPA_WIDTH) {
+            __syncthreads();
+            load_tile<IPA_ROWS>(dvalues, (int)query, n, g, from, tiles->query);
+            load_tile<IPA_TILE>(values, key, n, g, from, tiles->value);
+            __syncthreads();
+#pragma unroll 8
+            for (int f = 0; f < IPA_WIDTH; f++) {
+                total[0] += tiles->query[row][f] * tiles->value[column][f];
+                total[1] += tiles->query[row][f] * tiles->value[column + 16][f];
+            }
+        }
+#pragma unroll
+        for (int m = 0; m < 2; m++)
+            if (query + row < n && key + column + 16 * m < n) d[key + column + 16 * m] = total[m];
+    }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(IPA_THREADS)
+    ipa_value_kernel(fm_ipa a, ipa_layout l, ipa_space s, const T *dy) {
+    __shared__ union {
+        ipa_average_tiles average;
+        ipa_product_tiles product;
+    } tiles;
+    __shared__ float lse[IPA_ROWS][2];
+    int64_t query = blockIdx.x * (int64_t)IPA_ROWS, h = blockIdx.y;
+    if (threadIdx.x < 2 * IPA_ROWS) {
+        int r = threadIdx.x / 2, which = threadIdx.x % 2;
+        bool exists = query + r < a.n;
+        lse[r][which] =
+            exists ? ((const float *)a.lse)[2 * ((query + r) * a.n_head + h) + which] : 0;
+    }
+    __syncthreads();
+    ipa_average(a, l, s, query, h, a.c, lse, true, &tiles.average);
+    ipa_value_grads(a, l, s, dy, query, h);
+    ipa_value_products(a, l, s, query, h, &tiles.product);
+}
+
+/* ---- pair representation and softmax --------------------------------------------------------- */
+
+/* Channels that a warp has in registers, for a pack of heads, while it goes over its keys. */
+constexpr int PAIR_LANE = 4, PAIR_CHANNELS = 32 * PAIR_LANE;
+
+/* Lanes that differ in bit 2 HALF of their number exchange halves of 2 HALF values and add. */
+template <int HALF> __device__ inline void fold_warp(float *x) {
+    bool upper = threadIdx.x & (2 * HALF);
+#pragma unroll
+    for (int k = 0; k < HALF; k++) {
+        float given = upper ? x[k] : x[k + HALF], kept = upper ? x[k + HALF] : x[k];
+        x[k] = kept + __shfl_xor_sync(0xffffffffu, given, 2 * HALF);
+    }
+}
+/* Sums 16 values over a warp; lane t gets the sum of value t / 2. */
+__device__ inline float warp_sum_16(float *x) {
+    fold_warp<8>(x);
+    fold_warp<4>(x);
+    fold_warp<2>(x);
+    fold_warp<1>(x);
+    return x[0] + __shfl_xor_sync(0xffffffffu, x[0], 1);
+}
+
+/* One key: dweight[h] += <dpair[h], z>, and what these heads give dz. */
+template <typename T>
+__device__ inline void ipa_pair_key(const fm_ipa &a, const float (*dpair)[PAIR_LANE],
+                                    int64_t first_head, int64_t first_channel, const T *z,
+                                    const float *weight, float *dweight, T *dz, fm_beta beta) {
+    int lane = threadIdx.x % 32;
+    float x[PAIR_LANE] = {0}, d[PAIR_LANE] = {0}, product[16] = {0}, w[PAIR_HEADS];
+#pragma unroll
+    for (int m = 0; m < PAIR_LANE; m++) {
+        int64_t channel = first_channel + lane + 32 * m;
+        if (channel < a.c_z) x[m] = get(z[channel]);
+    }
+#pragma unroll
+    for (int h = 0; h < PAIR_HEADS; h += 4) /* 0 for heads that fill up a pack */
+        load<float, 4>(weight + first_head + h, w + h);
+#pragma unroll
+    for (int h = 0; h < PAIR_HEADS; h++)
+#pragma unroll
+        for (int m = 0; m < PAIR_LANE; m++) {
+            product[h] += dpair[h][m] * x[m];
+            d[m] += w[h] * dpair[h][m];
+        }
+    float total = warp_sum_16(product);
+    int64_t h = lane / 2;
+    if (lane % 2 == 0 && h < PAIR_HEADS && first_head + h < a.n_head)
+        dweight[first_head + h] += total;
+    if (!dz) return;
+#pragma unroll
+    for (int m = 0; m < PAIR_LANE; m++) {
+        int64_t channel = first_channel + lane + 32 * m;
+        if (channel < a.c_z) put(dz + channel, beta, d[m]);
+    }
+}
+
+/* A query's block: weights and their gradients of a tile of keys [PAIR_KEYS, packed], and <weight,
+ * gradient> of each head. */
+struct ipa_pair_block {
+    float *weight, *dweight, *mean;
+};
+
+/* A tile to (or from) shared memory. */
+__device__ inline void load_weights(const fm_ipa &a, const ipa_layout &l, const float *from,
+                                    int64_t i, int64_t key, float *tile) {
+    int count = (int)min_size(a.n - key, PAIR_KEYS), packed = (int)l.packed;
+    for (int at = threadIdx.x; at < PAIR_KEYS * (int)a.n_head; at += IPA_THREADS) {
+        int h = at / PAIR_KEYS, k = at % PAIR_KEYS;
+        if (k < count) tile[k * packed + h] = from[(h * a.n + i) * a.n + key + k];
+    }
+}
+__device__ inline void store_weights(const fm_ipa &a, const ipa_layout &l, const float *tile,
+                                     int64_t i, int64_t key, float *out) {
+    int count = (int)min_size(a.n - key, PAIR_KEYS), packed = (int)l.packed;
+    for (int at = threadIdx.x; at < PAIR_KEYS * (int)a.n_head; at += IPA_THREADS) {
+        int h = at / PAIR_KEYS, k = at % PAIR_KEYS;
+        if (k < count) out[(h * a.n + i) * a.n + key + k] = tile[k * packed + h];
+    }
+}
+
+/* The tile's keys of query i, a warp a key: adds to dweight, and makes dz. */
+template <typename T>
+__device__ inline void ipa_pair_tile(const fm_ipa &a, const ipa_layout &l, const T *dy, int64_t i,
+                                     int64_t key, const ipa_pair_block &b, fm_out dz) {
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    int64_t count = min_size(a.n - key, PAIR_KEYS);
+    for (int64_t head = 0; head < a.n_head; head += PAIR_HEADS) {
+        fm_beta beta = head > 0 ? FM_ADD : dz.beta;
+        for (int64_t channel = 0; channel < a.c_z; channel += PAIR_CHANNELS) {
+            float dpair[PAIR_HEADS][PAIR_LANE];
+#pragma unroll
+            for (int h = 0; h < PAIR_HEADS; h++)
+#pragma unroll
+                for (int m = 0; m < PAIR_LANE; m++) {
+                    int64_t c = channel + lane + 32 * m;
+                    bool exists = head + h < a.n_head && c < a.c_z;
+                    dpair[h][m] = exists ? get(dy[l.o_pair + (head + h) * a.c_z + c]) : 0;
+                }
+            for (int64_t k = warp; k < count; k += IPA_THREADS / 32) {
+                int64_t at = (i * a.n + key + k) * a.c_z;
+                ipa_pair_key(a, dpair, head, channel, (const T *)a.z + at, b.weight + k * l.packed,
+                             b.dweight + k * l.packed, dz.data ? (T *)dz.data + at : NULL, beta);
+            }
+        }
+    }
+}
+
+/* mean[h] += <weight, dweight> over the tile's keys, a warp a head. */
+__device__ inline void ipa_add_means(const fm_ipa &a, const ipa_layout &l, int64_t key,
+                                     const ipa_pair_block &b) {
+    int64_t count = min_size(a.n - key, PAIR_KEYS);
+    for (int64_t h = threadIdx.x / 32; h < a.n_head; h += IPA_THREADS / 32) {
+        float total = 0;
+        for (int64_t k = threadIdx.x % 32; k < count; k += 32)
+            total += b.weight[k * l.packed + h] * b.dweight[k * l.packed + h];
+        total = warp_sum(total);
+        if (threadIdx.x % 32 == 0) b.mean[h] = key > 0 ? b.mean[h] + total : total;
+    }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(IPA_THREADS)
+    ipa_pair_kernel(fm_ipa a, ipa_layout l, ipa_space s, fm_ipa_grad grad) {
+    extern __shared__ __align__(16) float shared[];
+    int64_t i = blockIdx.x;
+    ipa_pair_block b = {shared, shared + PAIR_KEYS * l.packed, shared + 2 * PAIR_KEYS * l.packed};
+    for (int at = threadIdx.x; at < PAIR_KEYS * (int)l.packed; at += IPA_THREADS)
+        b.weight[at] = 0; /* what fills up a pack of heads stays so */
+    const T *dy = (const T *)grad.dy + l.ld * i;
+    for (int64_t key = 0; key < a.n; key += PAIR_KEYS) {
+        __syncthreads();
+        load_weights(a, l, s.weight, i, key, b.weight);
+        load_weights(a, l, s.d, i, key, b.dweight);
+        __syncthreads();
+        ipa_pair_tile(a, l, dy, i, key, b, grad.dz);
+        __syncthreads();
+        ipa_add_means(a, l, key, b);
+        if (a.n > PAIR_KEYS) store_weights(a, l, b.dweight, i, key, s.d);
+    }
+    T *dbias = (T *)grad.dbias + i * a.n * a.n_head;
+    for (int64_t key = 0; key < a.n; key += PAIR_KEYS) { /* softmax backward */
+        __syncthreads();
+        if (a.n > PAIR_KEYS) {
+            load_weights(a, l, s.weight, i, key, b.weight);
+            load_weights(a, l, s.d, i, key, b.dweight);
+            __syncthreads();
+        }
+        int n_head = (int)a.n_head, count = (int)min_size(a.n - key, PAIR_KEYS) * n_head;
+        for (int at = threadIdx.x; at < count; at += IPA_THREADS) {
+            int h = at % n_head, where = at / n_head * (int)l.packed + h;
+            float d = b.weight[where] * (b.dweight[where] - b.mean[h]);
+            b.dweight[where] = d;
+            dbias[key * n_head + at] = to<T>(l.third * d);
+        }
+        __syncthreads();
+        store_weights(a, l, b.dweight, i, key, s.d);
+    }
+}
+
+/* ---- sums over keys and over queries --------------------------------------------------------- */
+
+struct ipa_sum_tiles {
+    float weight[IPA_ROWS][IPA_TILE + 1], other[IPA_TILE][IPA_WIDTH];
+};
+
+/* What is summed for sixteen rows of one head: total[r, f] = sum over others o of weight(r, o) *
+ * (others[o, f] - mine[r, f]), mine being 0 for the first `channels` features and everywhere where
+ * it is NULL. The weight is weights[r, o], or weights[o, r] where `across`. */
+struct ipa_sum {
+    const float *weights, *others, *mine; /* [n, n], [n, ld], [n, ld] */
+    int64_t ld, channels;
+    bool across;
+};
+
+/* Features from .. of them; with squared differences in `ret_square`, over features of points. */
+__device__ inline void add_rows(const ipa_sum &x, int n, int first, int from, ipa_sum_tiles *tiles,
+                                float *total, float *ret_square) {
+    int row = threadIdx.x / 16, column = threadIdx.x % 16, ld = (int)x.ld;
+    float mine[IPA_SHARE], square = 0;
+#pragma unroll
+    for (int m = 0; m < IPA_SHARE; m++) {
+        int f = from + column + 16 * m;
+        bool is_point = x.mine && f >= x.channels && f < ld && first + row < n;
+        mine[m] = is_point ? x.mine[(first + row) * ld + f] : 0;
+        total[m] = 0;
+    }
+    for (int other = 0; other < n; other += IPA_TILE) {
+        __syncthreads();
+#pragma unroll
+        for (int at = threadIdx.x; at < IPA_ROWS * IPA_TILE; at += IPA_THREADS) {
+            int r = x.across ? at % IPA_ROWS : at / IPA_TILE;
+            int o = x.across ? at / IPA_ROWS : at % IPA_TILE;
+            int i = first + r, j = other + o;
+            float w = 0;
+            if (i < n && j < n) w = x.weights[x.across ? (int64_t)j * n + i : (int64_t)i * n + j];
+            tiles->weight[r][o] = w;
+        }
+        load_tile<IPA_TILE>(x.others, other, n, ld, from, tiles->other);
+        __syncthreads();
+#pragma unroll 8
+        for (int o = 0; o < IPA_TILE; o++) {
+            float w = tiles->weight[row][o];
+#pragma unroll
+            for (int m = 0; m < IPA_SHARE; m++) {
+                float difference = tiles->other[o][column + 16 * m] - mine[m];
+                total[m] += w * difference;
+                if (from + column + 16 * m >= x.channels) square += w * difference * difference;
+            }
+        }
+    }
+    *ret_square = square;
+}
+
+/* Sixteen queries: gradients of their channels, their points and of the head's weight. */
+template <typename T>
+__device__ inline void ipa_query_sums(const fm_ipa &a, const ipa_layout &l, const ipa_space &s,
+                                      int64_t first, int64_t h, ipa_sum_tiles *tiles,
+                                      T *dprojections) {
+    ipa_sum x = {s.d + h * a.n * a.n, s.k + h * a.n * l.f, s.q + h * a.n * l.f, l.f, a.c, false};
+    int64_t i = first + threadIdx.x / 16;
+    float along = 0,
+          slope = -2 * l.point_factor * ipa_softplus(get(((const T *)a.head_weights)[h]));
+    for (int from = 0; from < l.f; from += IPA_WIDTH) {
+        float total[IPA_SHARE], square;
+        add_rows(x, (int)a.n, (int)first, from, tiles, total, &square);
+        along += square;
+#pragma unroll
+        for (int m = 0; m < IPA_SHARE; m++) {
+            int64_t f = from + threadIdx.x % 16 + 16 * m;
+            if (i >= a.n || f >= l.f) continue;
+            if (f < a.c)
+                dprojections[a.ld * i + h * a.c + f] = to<T>(l.scale * total[m]);
+            else
+                s.dq[(h * a.n + i) * 3 * a.n_qk + f - a.c] = slope * total[m];
+        }
+    }
+#pragma unroll
+    for (int step = 8; step > 0; step /= 2)
+        along += __shfl_xor_sync(0xffffffffu, along, step);
+    if (threadIdx.x % 16 == 0 && i < a.n) s.dhead[h * a.n + i] = l.point_factor * along;
+}
+
+/* Gradients of sixteen keys or values of a head: channels into their rows of dprojections, `row`
+ * that of the first and ld apart; points into dkv. */
+template <typename T>
+__device__ inline void ipa_key_sums(const fm_ipa &a, const ipa_sum &x, int64_t first, float scale,
+                                    float point_scale, float *points, int64_t point_ld, T *row,
+                                    ipa_sum_tiles *tiles) {
+    int r = threadIdx.x / 16;
+    for (int from = 0; from < x.ld; from += IPA_WIDTH) {
+        float total[IPA_SHARE], square;
+        add_rows(x, (int)a.n, (int)first, from, tiles, total, &square);
+#pragma unroll
+        for (int m = 0; m < IPA_SHARE; m++) {
+            int64_t f = from + threadIdx.x % 16 + 16 * m;
+            if (first + r >= a.n || f >= x.ld) continue;
+            if (f < a.c)
+                row[a.ld * r + f] = to<T>(scale * total[m]);
+            else
+                points[point_ld * r + f - a.c] = point_scale * total[m];
+        }
+    }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(IPA_THREADS)
+    ipa_sum_kernel(fm_ipa a, ipa_layout l, ipa_space s, T *dprojections) {
+    __shared__ ipa_sum_tiles tiles;
+    int64_t first = blockIdx.x * (int64_t)IPA_ROWS, h = blockIdx.y;
+    int64_t each = 3 * (a.n_qk + a.n_v), of_head = h * a.n * a.n;
+    float *points = s.dkv + (first * a.n_head + h) * each;
+    T *row = dprojections + a.ld * first + l.kv + 2 * h * a.c;
+    const float *q = s.q + h * a.n * l.f, *k = s.k + h * a.n * l.f, *dv = s.dvalue + h * a.n * l.g;
+    if (blockIdx.z == 0) {
+        float slope = -2 * l.point_factor * ipa_softplus(get(((const T *)a.head_weights)[h]));
+        ipa_sum keys = {s.d + of_head, q, k, l.f, a.c, true};
+        ipa_key_sums(a, keys, first, l.scale, slope, points, a.n_head * each, row, &tiles);
+    } else if (blockIdx.z == 1) {
+        ipa_sum values = {s.weight + of_head, dv, NULL, l.g, a.c, true};
+        ipa_key_sums(a, values, first, 1, 1, points + 3 * a.n_qk, a.n_head * each, row + a.c,
+                     &tiles);
+    } else {
+        ipa_query_sums(a, l, s, first, h, &tiles, dprojections);
+    }
+}
+
+/* ---- points and frames ----------------------------------------------------------------------- */
+
+constexpr int FINISH_THREADS = 128;
+
+/* The last block: gradients of the heads' weights, a warp a head. */
+template <typename T>
+__device__ inline void ipa_head_grads(const fm_ipa &a, const float *dhead, fm_out out) {
+    for (int64_t h = threadIdx.x / 32; h < a.n_head; h += FINISH_THREADS / 32) {
+        double total = 0;
+        for (int64_t i = threadIdx.x % 32; i < a.n; i += 32)
+            total += (double)dhead[h * a.n + i];
+        total = warp_sum(total);
+        float slope = sigmoid(get(((const T *)a.head_weights)[h]));
+        if (threadIdx.x % 32 == 0)
+            put((float *)out.data + h, out.beta, (float)(total * (double)slope));
+    }
+}
+
+/* From global points back to a projection row and the frame (a thread's share). */
+template <typename T>
+__device__ inline void ipa_point_grad(const T *row, T *drow, int64_t count, const float *dpoint,
+                                      const float *rotation, float *dframe) {
+    float local[3] = {get(row[0]), get(row[count]), get(row[2 * count])}, dlocal[3];
+    rotate_back(rotation, dpoint, dlocal);
+    add_outer(dframe, dpoint, local);
+    add3(dframe + 9, dpoint);
+#pragma unroll
+    for (int axis = 0; axis < 3; axis++)
+        drow[axis * count] = to<T>(dlocal[axis]);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(FINISH_THREADS)
+    ipa_finish_kernel(fm_ipa a, ipa_layout l, ipa_space s, fm_ipa_grad grad) {
+    __shared__ float parts[FINISH_THREADS / 32][MATRIX];
+    int64_t i = blockIdx.x;
+    if (i == a.n) {
+        if (grad.dhead_weights.data) ipa_head_grads<T>(a, s.dhead, grad.dhead_weights);
+        return;
+    }
+    const T *row = (const T *)a.projections + a.ld * i;
+    T *drow = (T *)grad.dprojections + a.ld * i;
+    float frame[FRAME], rotation[9], dframe[MATRIX] = {0};
+    read_row<FRAME>((const T *)a.frames + FRAME * i, frame);
+    matrix_of_quaternion(frame, rotation);
+    for (int64_t p = threadIdx.x; p < l.n_q_points; p += FINISH_THREADS) {
+        int64_t h = p / a.n_qk, k = p % a.n_qk;
+        ipa_point_grad(row + l.q_points + p, drow + l.q_points + p, l.n_q_points,
+                       s.dq + ((h * a.n + i) * a.n_qk + k) * 3, rotation, dframe);
+    }
+    for (int64_t p = threadIdx.x; p < l.n_kv_points; p += FINISH_THREADS)
+        ipa_point_grad(row + l.kv_points + p, drow + l.kv_points + p, l.n_kv_points,
+                       s.dkv + (i * l.n_kv_points + p) * 3, rotation, dframe);
+    for (int64_t c = l.projected + threadIdx.x; c < a.ld; c += FINISH_THREADS)
+        drow[c] = to<T>(0); /* a gap between rows */
+    for (int64_t h = threadIdx.x; h < a.n_head; h += FINISH_THREADS)
+#pragma unroll
+        for (int k = 0; k < MATRIX; k++)
+            dframe[k] += s.dframe[(h * a.n + i) * MATRIX + k];
+    warp_sums<MATRIX>(dframe);
+    if (threadIdx.x % 32 == 0) put_row<MATRIX>(parts[threadIdx.x / 32], FM_WRITE, dframe);
+    __syncthreads();
+    if (threadIdx.x > 0 || !grad.dframes.data) return;
+#pragma unroll
+    for (int w = 1; w < FINISH_THREADS / 32; w++)
+#pragma unroll
+        for (int k = 0; k < MATRIX; k++)
+            dframe[k] += parts[w][k];
+    float out[FRAME];
+    quaternion_grad(frame, dframe, out);
+#pragma unroll
+    for (int axis = 0; axis < 3; axis++)
+        out[4 + axis] = dframe[9 + axis];
+    put_row<FRAME>((T *)grad.dframes.data + FRAME * i, grad.dframes.beta, out);
+}
+
+size_t ipa_grad_workspace(const fm_ipa *a) {
+    carver part = {NULL, 0};
+    ipa_space_of(a, true, &part);
+    return part.used;
+}
+
+template <typename T>
+void ipa_grad(fm_stream *stream, const fm_ipa *a, const fm_ipa_grad *grad, void *workspace) {
+    carver part = {(char *)workspace, 0};
+    ipa_layout l = ipa_layout_of(a);
+    ipa_space s = ipa_space_of(a, true, &part);
+    size_t bytes = (size_t)(2 * PAIR_KEYS * l.packed + a->n_head) * sizeof(float);
+    assert(bytes <= PAIR_SHARED_BYTES);
+    unsigned n = (unsigned)a->n, tiles = (unsigned)divide_up(a->n, IPA_ROWS);
+    unsigned heads = (unsigned)a->n_head;
+    cudaStream_t q = queue(stream);
+    ipa_logits<T>(stream, a, &s);
+    ipa_value_kernel<T><<<dim3(tiles, heads), IPA_THREADS, 0, q>>>(*a, l, s, (const T *)grad->dy);
+    FM_LAUNCHED();
+    ipa_pair_kernel<T><<<n, IPA_THREADS, bytes, q>>>(*a, l, s, *grad);
+    FM_LAUNCHED();
+    ipa_sum_kernel<T>
+        <<<dim3(tiles, heads, 3), IPA_THREADS, 0, q>>>(*a, l, s, (T *)grad->dprojections);
+    FM_LAUNCHED();
+    ipa_finish_kernel<T><<<n + 1, FINISH_THREADS, 0, q>>>(*a, l, s, *grad);
+    FM_LAUNCHED();
+}
+
+#define INSTANTIATE(T)                                                                             \
+    template void ipa_grad<T>(fm_stream *, const fm_ipa *, const fm_ipa_grad *, void *);
+INSTANTIATE(float)
+INSTANTIATE(bf16)
+
+} // namespace fm_cuda

@@ -1,8 +1,0 @@
-/* device_cuda.c: a build with the CUDA backend; see device.h. */
-#include "trainer/backend/cuda/cuda.h"
-#include "trainer/device.h"
-
-const fm_kernels *fm_device_cuda(fm_element act, const char **ret_why) {
-    *ret_why = "there is no CUDA device that this program can use";
-    return fm_kernels_cuda(act);
-}

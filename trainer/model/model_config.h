@@ -1,0 +1,185 @@
+/* model_config.h: every size and rate of the model, and the presets' values for what there is so far.
+ *
+ * Shapes here are the recorded (padded) ones; a sample may be smaller and is masked. */
+#ifndef FM_TRAINER_CONFIG_H
+#define FM_TRAINER_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct fm_groups;
+
+/* Where the outer product mean stands in a block (A6 and its two relatives). */
+typedef enum fm_block_order {
+    FM_ORDER_ORIGINAL,    /* after the MSA transition, before the triangles (AlphaFold2) */
+    FM_ORDER_OUTER_FIRST, /* at the start of the block (AlphaFold-Multimer) */
+    FM_ORDER_PARALLEL     /* at the end; MSA and pair updates both start from the block's input */
+} fm_block_order;
+
+/* What backward makes again instead of keeping. */
+typedef enum fm_recompute_policy {
+    FM_RECOMPUTE_NONE,
+    FM_RECOMPUTE_HIDDEN, /* the transitions' hidden layers */
+    FM_RECOMPUTE_BLOCK,  /* whole blocks of every stack */
+    FM_RECOMPUTE_AUTO    /* the first n_recompute_block blocks whole, of others the hidden layers */
+} fm_recompute_policy;
+
+/* The structure module and its heads (A20, A29, 1.9.7). */
+typedef struct fm_structure_config {
+    int32_t n_iteration;               /* 8, with shared weights; 0: no structure module */
+    int64_t c_s, c_z;                  /* set by fm_model_config_structure */
+    int64_t n_head, c_head, n_qk, n_v; /* 12, 16, 4, 8 */
+    int64_t c_angle;                   /* 128 */
+    int32_t n_angle_block;             /* 2 */
+    int64_t c_plddt, n_plddt_bin;      /* 128, 50 */
+    int64_t n_aligned_error_bin;       /* 64, 0: no such head */
+    double dropout;                    /* 0.1 */
+    double position_scale;             /* 10 Å */
+} fm_structure_config;
+
+typedef struct fm_model_config {
+    int64_t n_res, n_seq; /* N_res of the crop; MSA rows = clusters */
+    int64_t n_extra;      /* rows of the extra MSA */
+    int32_t n_block;
+    int64_t c_m, c_z, c_s;
+    int64_t n_head_msa, c_head_msa;   /* row and column attention */
+    int64_t n_head_pair, c_head_pair; /* triangle attention */
+    int64_t c_outer, c_triangle;      /* hidden widths */
+    int64_t transition_factor;
+    int32_t n_extra_block; /* 0 = no extra MSA stack */
+    int64_t c_e;           /* its channels; its heads are as many as the Evoformer's */
+    int64_t c_head_extra, c_outer_extra, c_triangle_extra;
+    int64_t n_template; /* 0 = no template embedders */
+    int32_t n_template_block;
+    int64_t c_t; /* channels of the template pair stack */
+    int64_t n_head_template, c_head_template, c_triangle_template, template_transition_factor;
+    int64_t n_head_pointwise, c_head_pointwise; /* template pointwise attention */
+    bool global_column; /* of the blocks described: fm_model_config_extra sets it */
+    double dropout_msa, dropout_pair;
+    int64_t relpos_k, n_distogram_bin;
+    int64_t n_recycle_bin; /* distances of recycled pseudo-beta atoms, A32 */
+    fm_block_order order;
+    fm_recompute_policy recompute;
+    int32_t n_recompute_block; /* of FM_RECOMPUTE_AUTO; counted by fm_model_config_block */
+    fm_structure_config structure;
+    /* The ranks that share a sample (trainer/dist/groups.h); NULL: one. Sizes above are then
+     * multiples of what they are split over (fm_split_pad). */
+    const struct fm_groups *groups;
+} fm_model_config;
+
+/* The structure module's sizes, with the channels that it takes over. */
+static inline fm_structure_config fm_model_config_structure(const fm_model_config *config) {
+    fm_structure_config structure = config->structure;
+    structure.c_s = config->c_s;
+    structure.c_z = config->c_z;
+    return structure;
+}
+
+/* The extra MSA stack's blocks (A18) as Evoformer blocks: other widths, global column attention. */
+static inline fm_model_config fm_model_config_extra(const fm_model_config *config) {
+    fm_model_config extra = *config;
+    extra.n_seq = config->n_extra;
+    extra.c_m = config->c_e;
+    extra.c_head_msa = config->c_head_extra;
+    extra.c_outer = config->c_outer_extra;
+    extra.c_triangle = config->c_triangle_extra;
+    extra.global_column = true;
+    return extra;
+}
+
+/* Rows that the Evoformer sees: clusters and one of torsion angles for each template. */
+static inline int64_t fm_model_config_rows(const fm_model_config *config) {
+    return config->n_seq + config->n_template;
+}
+
+/* Blocks of all stacks in the order in which FM_RECOMPUTE_AUTO gives them up: extra MSA, whose
+ * activations are the largest, Evoformer, templates. A template's blocks count once for each. */
+static inline int32_t fm_model_config_blocks(const fm_model_config *config) {
+    return config->n_extra_block + config->n_block +
+           (int32_t)config->n_template * config->n_template_block;
+}
+
+/* The config of block `index` of that count, with a policy of its own. */
+static inline fm_model_config fm_model_config_block(const fm_model_config *config, int32_t index) {
+    fm_model_config block = *config;
+    if (config->recompute == FM_RECOMPUTE_AUTO) {
+        block.recompute =
+            index < config->n_recompute_block ? FM_RECOMPUTE_BLOCK : FM_RECOMPUTE_HIDDEN;
+    }
+    return block;
+}
+
+/* A model that a laptop trains in seconds. */
+static inline fm_model_config fm_model_config_tiny(void) {
+    return (fm_model_config){.n_res = 64,
+                             .n_seq = 32,
+                             .n_block = 2,
+                             .c_m = 32,
+                             .c_z = 16,
+                             .c_s = 32,
+                             .n_head_msa = 4,
+                             .c_head_msa = 8,
+                             .n_head_pair = 2,
+                             .c_head_pair = 8,
+                             .c_outer = 8,
+                             .c_triangle = 16,
+                             .transition_factor = 4,
+                             .n_extra = 64,
+                             .n_extra_block = 1,
+                             .c_e = 16,
+                             .c_head_extra = 4,
+                             .c_outer_extra = 8,
+                             .c_triangle_extra = 16,
+                             .n_template_block = 1,
+                             .c_t = 8,
+                             .n_head_template = 2,
+                             .c_head_template = 4,
+                             .c_triangle_template = 8,
+                             .template_transition_factor = 2,
+                             .n_head_pointwise = 2,
+                             .c_head_pointwise = 4,
+                             .dropout_msa = 0.15,
+                             .dropout_pair = 0.25,
+                             .relpos_k = 32,
+                             .n_distogram_bin = 64,
+                             .n_recycle_bin = 15};
+}
+
+/* The sizes of AlphaFold2 at its initial-training shape (supplement 1.11, table 4). */
+static inline fm_model_config fm_model_config_af2_initial(void) {
+    return (fm_model_config){.n_res = 256,
+                             .n_seq = 124,
+                             .n_block = 48,
+                             .c_m = 256,
+                             .c_z = 128,
+                             .c_s = 384,
+                             .n_head_msa = 8,
+                             .c_head_msa = 32,
+                             .n_head_pair = 4,
+                             .c_head_pair = 32,
+                             .c_outer = 32,
+                             .c_triangle = 128,
+                             .transition_factor = 4,
+                             .n_extra = 1024,
+                             .n_extra_block = 4,
+                             .c_e = 64,
+                             .c_head_extra = 8,
+                             .c_outer_extra = 32,
+                             .c_triangle_extra = 128,
+                             .n_template = 4,
+                             .n_template_block = 2,
+                             .c_t = 64,
+                             .n_head_template = 4,
+                             .c_head_template = 16,
+                             .c_triangle_template = 64,
+                             .template_transition_factor = 2,
+                             .n_head_pointwise = 4,
+                             .c_head_pointwise = 16,
+                             .dropout_msa = 0.15,
+                             .dropout_pair = 0.25,
+                             .relpos_k = 32,
+                             .n_distogram_bin = 64,
+                             .n_recycle_bin = 15};
+}
+
+#endif

@@ -1,0 +1,56 @@
+/* structure_truth.h: what a step needs for the losses on structures: ground truth in the state, made from
+ * a sample's coordinates (proto/chem), and the recorded losses.
+ *
+ * Ground truth is f32 and padded to the recorded shape; what is padded has masks of 0. */
+#ifndef FM_TRAINER_STEP_STRUCTURE_H
+#define FM_TRAINER_STEP_STRUCTURE_H
+
+#include "trainer/loss/structure_losses.h"
+#include "trainer/model/model.h"
+#include "trainer/step/step_features.h"
+
+/* Positions in the state; all f32 but for the number of rows [N_res, ..]. */
+typedef struct fm_structure_truth {
+    int32_t backbone_frames, backbone_mask;   /* [N_res, 4, 4], [N_res] */
+    int32_t clamped;                          /* [1] */
+    int32_t positions, alt_positions;         /* [N_res, 14, 3] */
+    int32_t exists, alt_exists, is_ambiguous; /* [N_res, 14] */
+    int32_t frames, alt_frames, frames_exist; /* [N_res, 8, 4, 4] twice, [N_res, 8] */
+    int32_t chi, chi_mask, seq_mask;          /* [N_res, 4, 2], [N_res, 4], [N_res] */
+    int32_t atom_exists;                      /* [N_res, 14] */
+    int32_t resolved, atom37_exists;          /* [N_res, 37] */
+    int32_t ca_positions, ca_mask;            /* [N_res, 3], [N_res] */
+} fm_structure_truth;
+
+enum {
+    FM_TERM_BACKBONE,
+    FM_TERM_SIDE_CHAIN,
+    FM_TERM_TORSION,
+    FM_TERM_PLDDT,
+    FM_TERM_RESOLVED,
+    FM_TERM_ALIGNED_ERROR,
+    FM_TERM_VIOLATION,
+    FM_STRUCTURE_TERMS
+};
+
+void fm_structure_declare_truth(fm_state *state, int64_t n_res, fm_structure_truth *ret_truth);
+
+/* Fills the host's copy of the state (its device layout) from a sample of at most n_res residues.
+ * `scratch` is used and given back; false when it is full. clamped: whether this sample's backbone
+ * errors are cut. */
+bool fm_structure_put_truth(const fm_state *state, const fm_structure_truth *truth,
+                            const fm_features *features, int64_t n_res, bool clamped, uint8_t *host,
+                            fm_arena *scratch);
+
+/* The tensors of the truth, to be sent; returns how many. */
+int fm_structure_list_truth(const fm_structure_truth *truth, int32_t *ret_tensors);
+enum { FM_STRUCTURE_TRUTHS = 19 };
+
+/* Records heads and losses on a cycle's output; the term of a head that the model does not have is
+ * FM_TENSOR_NONE. */
+void fm_structure_record_losses(fm_tape *tape, const fm_model_config *config,
+                                const fm_model_weights *weights, const fm_model_inputs *inputs,
+                                const fm_structure_truth *truth, const fm_model_outputs *out,
+                                fm_tensor_ref ret_terms[FM_STRUCTURE_TERMS]);
+
+#endif
