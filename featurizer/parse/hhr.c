@@ -229,11 +229,11 @@ static fm_status parse_hit(parser *p, fm_hit *hit, bool *ret_more) {
     fm_status status = parse_number_line(p, hit);
     if (status) return status;
     if (!next_line(p))
-        return fail(p, p->line.size, "the file ends after a hit's number; expected its name");
+        return fail(p, p->line.size, "the file ends after a hit's number, expected its name");
     size_t marker_bytes = p->line.size && (p->compat_openfold || p->line.at[0] == '>') ? 1 : 0;
     hit->name = (fm_bytes){(const uint8_t *)p->line.at + marker_bytes, p->line.size - marker_bytes};
     if (!next_line(p))
-        return fail(p, p->line.size, "the file ends after a hit's name; expected its summary line");
+        return fail(p, p->line.size, "the file ends after a hit's name, expected its summary line");
     status = parse_summary(p, hit);
     hit->query = p->query_pool + p->n_query;
     hit->indices_query = p->query_index_pool + p->n_query;

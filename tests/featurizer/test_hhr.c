@@ -149,8 +149,8 @@ static void refuses_with_a_place(void **state) {
         const char *message;
     } cases[] = {
         {"No x\n", 1, 4, "expected 'No' and the number of a hit"},
-        {"No 1\n", 1, 5, "the file ends after a hit's number; expected its name"},
-        {"No 1\n>a\n", 2, 3, "the file ends after a hit's name; expected its summary line"},
+        {"No 1\n", 1, 5, "the file ends after a hit's number, expected its name"},
+        {"No 1\n>a\n", 2, 3, "the file ends after a hit's name, expected its summary line"},
         {"No 1\n>a\nProbab=1\n", 3, 1,
          "the hit's summary line has no number after 'Aligned_cols='"},
         {HIT_UP_TO_BLOCKS "Q query             x ACD    7 (84)\n", 7, 21,
