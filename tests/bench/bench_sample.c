@@ -92,7 +92,7 @@ static void measure(const bench_case *c, fm_arena *arena) {
     fm_arena_reset(arena);
     fm_synthetic_record_make(&chain, c->n_seq, c->n_res, 0, arena);
     fill_msa(&chain.msa);
-    if (fm_plan_find(c->plan, &plan, NULL) != FM_OK) abort();
+    if (fm_plan_find(c->plan, &plan, NULL)) abort();
     double make_ms[N_SAMPLE], sum_ms = 0, bound_ms = 0, bytes = 0;
     volatile uint64_t sink = 0;
     size_t mark = fm_arena_mark(arena);
@@ -101,8 +101,7 @@ static void measure(const bench_case *c, fm_arena *arena) {
         uint64_t index = run ? run - 1 : 0;
         fm_arena_rewind(arena, mark);
         double start = now_ms();
-        if (fm_sample_make(&plan, &chain.record, NULL, 1, index, 0, N_CYCLE, arena, &sample,
-                           NULL) != FM_OK)
+        if (fm_sample_make(&plan, &chain.record, NULL, 1, index, 0, N_CYCLE, arena, &sample, NULL))
             abort();
         double took = now_ms() - start;
         if (run == 0) continue;
@@ -131,7 +130,7 @@ int main(int argc, char **argv) {
     size_t n_case = sizeof cases / sizeof cases[0], only = n_case;
     if (argc > 1) only = (size_t)strtoul(argv[1], NULL, 10);
     fm_arena arena;
-    if (fm_arena_init(&arena, (size_t)8 << 30, NULL) != FM_OK) return 1;
+    if (fm_arena_init(&arena, (size_t)8 << 30, NULL)) return 1;
     printf("one sample of %d cycles, one core, CPU time over %d samples\n", N_CYCLE, N_SAMPLE);
     printf("%-15s %13s %8s %8s %9s %8s %10s %12s %8s %10s\n", "plan", "MSA", "mean ms", "median",
            "bound ms", "ratio", "sample MB", "OpenFold ms", "times", "target ms");

@@ -63,7 +63,7 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* ---- samples --------------------------------------------------------------------------------- */
+/* -- samples */
 
 static float draw(uint32_t *state) { /* in [-1, 1) */
     *state = *state * 1664525u + 1013904223u;
@@ -169,7 +169,7 @@ static fm_status read_batch(bench *b, fm_error *reterr) {
     return FM_OK;
 }
 
-/* ---- steps ----------------------------------------------------------------------------------- */
+/* -- steps */
 
 static fm_status collect(bench *b, fm_error *reterr) {
     fm_sample_result result;
@@ -244,7 +244,7 @@ static void describe_graphs(const bench *b) {
            (unsigned long long)t->ring.n_put);
 }
 
-/* ---- the table ------------------------------------------------------------------------------- */
+/* -- the table */
 
 typedef struct row {
     char name[NAME_BYTES];
@@ -365,7 +365,7 @@ static void print_digest(bench *b) {
     free(host);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* -- the whole */
 
 static fm_status create(bench *b, fm_error *reterr) {
     const fm_kernels *kernels;

@@ -75,7 +75,7 @@ static double run_once(const chain *c, what which, fm_arena *arena) {
         break;
     default: status = fm_structure_score(&pair, arena, &scores, NULL); break;
     }
-    if (status != FM_OK) exit(1);
+    if (status) exit(1);
     return 1e3 * (cpu_s() - start);
 }
 
@@ -134,7 +134,7 @@ int main(int argc, char **argv) {
         sizes[0] = strtoul(argv[1], NULL, 10);
         n_size = 1;
     }
-    if (fm_arena_init(&arena, (size_t)1 << 30, NULL) != FM_OK) return 1;
+    if (fm_arena_init(&arena, (size_t)1 << 30, NULL)) return 1;
     printf("%6s %12s %12s %12s %12s %12s %8s\n", "N_res", "lDDT-CA ms", "lDDT ms", "TM+GDT ms",
            "all ms", "TMscore ms", "ratio");
     for (size_t s = 0; s < n_size && sizes[0] > 0; s++) {

@@ -29,7 +29,7 @@ typedef struct parity {
     uint8_t *host; /* a copy of the state, where that is a device's; else NULL */
 } parity;
 
-/* ---- the file -------------------------------------------------------------------------------- */
+/* -- the file */
 
 static inline const fm_npy *need(const parity *b, const char *prefix, const char *name) {
     char key[256];
@@ -56,7 +56,7 @@ static inline double input(const parity *b, const fm_npy *array, int64_t i, int 
     return value(array, i * b->n_cycle + c);
 }
 
-/* ---- values of the state --------------------------------------------------------------------- */
+/* -- values of the state */
 
 static inline uint16_t to_bf16(float x) { /* to the nearest, ties to even; x is a number */
     uint32_t bits;
@@ -135,7 +135,7 @@ static inline int64_t padded_position(const parity *b, int64_t k) {
     return k / n * b->config.n_res + k % n;
 }
 
-/* ---- inputs -------------------------------------------------------------------------------- */
+/* -- inputs */
 
 static inline void load_extra(const parity *b, int c) {
     const fm_npy *msa = need(b, b->prefix, "extra_msa"),
@@ -243,7 +243,7 @@ static inline void put_part(const fm_tensor *t, const float *part, float *whole)
     }
 }
 
-/* ---- files --------------------------------------------------------------------------------- */
+/* -- files */
 
 /* As given, or below the reference data; false where neither is. */
 static inline bool locate(const char *given, char *out, size_t out_bytes) {

@@ -27,7 +27,7 @@ static inline uint64_t splitmix(uint64_t x) {
     return z ^ z >> 31;
 }
 
-/* ---- parameters ------------------------------------------------------------------------------ */
+/* -- parameters */
 
 static inline bool ends_with(const char *text, const char *end) {
     size_t n = strlen(text), m = strlen(end);
@@ -68,7 +68,7 @@ static inline void draw_parameters(const fm_params *params, float *master) {
     }
 }
 
-/* ---- golden values --------------------------------------------------------------------------- */
+/* -- golden values */
 
 static inline const fm_npy *golden(const fm_npz *file, const char *name) {
     const fm_npy *array = fm_npz_find(file, name);

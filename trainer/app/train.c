@@ -167,17 +167,17 @@ static int parse(settings *set, int argc, char **argv) {
     fm_error error;
     int n_positional;
     fm_status status = fm_options_parse(&command, argc, argv, &n_positional, &error);
-    if (status == FM_OK && !set->data && !set->show_config)
+    if (!status && !set->data && !set->show_config)
         status = fm_fail(&error, FM_ERR_USAGE, "--data URL is needed");
     if (status == FM_ERR_CANCELLED) return EXIT_OK;
-    return status == FM_OK ? -1 : report(&error);
+    return status ? report(&error) : -1;
 }
 
 static int show_config(const settings *set) {
     fm_train_config config;
     fm_error error;
     fm_status status = fm_train_config_load(set->preset, set->config, &config, &error);
-    if (status != FM_OK) return report(&error);
+    if (status) return report(&error);
     char text[FM_TRAIN_CONFIG_TEXT_BYTES];
     fm_train_config_format_all(&config, text);
     fputs(text, stdout);
@@ -210,13 +210,13 @@ static fm_status open_loader(train_run *run, uint32_t wait_ms, fm_loader **ret_l
     fm_wire_text(options.stream.plan, sizeof options.stream.plan, config->data.plan);
     fm_status status =
         fm_wire_order_parse(run->set->order, &options.stream.order, &options.stream.window, reterr);
-    return status == FM_OK ? fm_loader_open(&options, ret_loader, reterr) : status;
+    return status ? status : fm_loader_open(&options, ret_loader, reterr);
 }
 
 static fm_status create_trainer(train_run *run, fm_error *reterr) {
     const fm_kernels *kernels;
     fm_status status = fm_device_find(run->set->device, run->set->dtype, &kernels, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     const fm_train_config *config = &run->config;
     const fm_trainer_options options = fm_trainer_options_of(config, kernels, run->set->seed);
     const fm_layout layout = {config->parallel.dap, config->parallel.bp, 1};
@@ -228,7 +228,7 @@ static fm_status create_trainer(train_run *run, fm_error *reterr) {
             (int)layout.dap, (int)layout.bp, run->set->device);
     }
     status = fm_team_create(&options, &layout, &run->team, reterr);
-    if (status == FM_OK) run->trainer = fm_team_get_first(run->team);
+    if (!status) run->trainer = fm_team_get_first(run->team);
     return status;
 }
 
@@ -270,25 +270,25 @@ static fm_status save(train_run *run, fm_error *reterr) {
     fm_resume_options options = resume_options(run);
     fm_status status =
         fm_resume_save(&options, run->trainer, run->n_step, &run->step_token, reterr);
-    if (status == FM_OK) run->saved_step = run->n_step;
+    if (!status) run->saved_step = run->n_step;
     return status;
 }
 
 /* At the end of a run, also of one whose data broke off: then *reterr says so, and more. */
 static fm_status save_last(train_run *run, fm_status status, fm_error *reterr) {
-    if (status != FM_OK && !run->data_ended) return status;
+    if (status && !run->data_ended) return status;
     fm_error error;
     fm_status saved = FM_OK;
     if (run->set->checkpoint_every && run->n_step > run->first_step &&
         run->saved_step != run->n_step)
         saved = save(run, &error);
-    if (status == FM_OK) {
-        if (saved != FM_OK) *reterr = error;
+    if (!status) {
+        if (saved) *reterr = error;
         return saved;
     }
     char why[FM_ERROR_MESSAGE_BYTES], what[FM_ERROR_MESSAGE_BYTES] = "";
     snprintf(why, sizeof why, "%s", reterr->message);
-    if (saved != FM_OK) {
+    if (saved) {
         snprintf(what, sizeof what, "; its checkpoint could not be written: %.150s", error.message);
     } else if (run->n_step && (run->saved_step == run->n_step || run->n_step == run->first_step)) {
         snprintf(what, sizeof what, "; --resume goes on from its checkpoint");
@@ -353,7 +353,7 @@ static fm_status add_scores(train_run *run, const fm_features *features, step_su
                             fm_error *reterr) {
     fm_structure_scores s;
     fm_status status = fm_trainer_score(run->trainer, features, &s, reterr);
-    if (status != FM_OK || !isfinite(s.lddt_ca) || !isfinite(s.lddt)) return status;
+    if (status || !isfinite(s.lddt_ca) || !isfinite(s.lddt)) return status;
     const double values[FM_METRICS_SCORES] = {s.lddt_ca, s.lddt,   s.rmsd,  s.drmsd,
                                               s.tm,      s.gdt_ts, s.gdt_ha};
     for (int i = 0; i < FM_METRICS_SCORES; i++)
@@ -393,13 +393,13 @@ static fm_status reconnect(train_run *run, fm_error *reterr) {
     uint64_t begin_ns = fm_clock_ns(), wait_ns = run->set->wait_ms * 1000000u;
     fm_loader *loader = NULL;
     fm_status status = drain(run, 0, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     do {
         uint64_t left_ms = (wait_ns - (fm_clock_ns() - begin_ns)) / 1000000u;
         status =
             open_loader(run, (uint32_t)(left_ms < SLICE_MS ? left_ms : SLICE_MS), &loader, reterr);
     } while (is_absence(status) && !stop_asked && fm_clock_ns() - begin_ns < wait_ns);
-    if (status != FM_OK) return status;
+    if (status) return status;
     fm_loader_stats stats = fm_loader_get_stats(run->loader);
     add_stats(&run->earlier, &stats);
     fm_loader_close(run->loader);
@@ -416,8 +416,8 @@ static fm_status next_sample(train_run *run, fm_loaded *ret_loaded, fm_error *re
     if (status == FM_ERR_CLOSED && fm_loader_get_stats(run->loader).n_sample && run->set->wait_ms) {
         fm_error error;
         status = reconnect(run, &error);
-        if (status == FM_OK) status = fm_loader_next(run->loader, ret_loaded, &error);
-        if (status != FM_OK) *reterr = error;
+        if (!status) status = fm_loader_next(run->loader, ret_loaded, &error);
+        if (status) *reterr = error;
     }
     return status;
 }
@@ -426,15 +426,15 @@ static fm_status queue_sample(train_run *run, bool is_first, bool is_last, fm_er
     flight *f = &run->flight[run->n_queued % FM_MOST_QUEUED];
     uint64_t asked_ns = fm_clock_ns();
     fm_status status = next_sample(run, &f->loaded, reterr);
-    run->data_ended = status != FM_OK;
-    if (status != FM_OK) return status;
+    run->data_ended = status;
+    if (status) return status;
     f->wait_s = (double)(fm_clock_ns() - asked_ns) * 1e-9;
     f->is_first = is_first;
     f->is_last = is_last;
     f->is_scored = is_scored(run);
     status = fm_features_of(f->loaded.sample, &f->features, reterr);
-    if (status == FM_OK) status = fm_team_queue(run->team, &f->features, is_last, reterr);
-    if (status != FM_OK) {
+    if (!status) status = fm_team_queue(run->team, &f->features, is_last, reterr);
+    if (status) {
         name_sample(f->loaded.sample, reterr);
         fm_loader_release(run->loader, &f->loaded);
         return status;
@@ -533,8 +533,7 @@ static fm_status finish_step(train_run *run, double rate, fm_error *reterr) {
     run->last[(n_here - 1) % N_WINDOW] = step.loss;
     say(run, &step);
     fm_status status = fm_metrics_write(run->metrics, &step, reterr);
-    if (status == FM_OK && run->events)
-        status = fm_event_file_write(run->events, &step, wall_s(), reterr);
+    if (!status && run->events) status = fm_event_file_write(run->events, &step, wall_s(), reterr);
     return status;
 }
 
@@ -542,26 +541,26 @@ static fm_status collect_sample(train_run *run, fm_error *reterr) {
     flight *f = &run->flight[run->n_collected++ % FM_MOST_QUEUED];
     fm_sample_result result;
     fm_status status = fm_team_collect(run->team, &result, reterr);
-    if (status == FM_OK) {
+    if (!status) {
         add_result(&run->sums, f, &result);
         if (f->is_scored) status = add_scores(run, &f->features, &run->sums, reterr);
     }
-    if (status == FM_OK) {
+    if (!status) {
         status = note_delivered(run, f->loaded.sample->index, reterr);
     } else {
         name_sample(f->loaded.sample, reterr);
     }
     fm_loader_release(run->loader, &f->loaded);
-    return status == FM_OK && f->is_last ? finish_step(run, f->rate, reterr) : status;
+    return !status && f->is_last ? finish_step(run, f->rate, reterr) : status;
 }
 
 /* Collects until at most `left` samples are queued. After a failure the trainer has dropped what
  * was queued behind it, and so does this. */
 static fm_status drain(train_run *run, uint64_t left, fm_error *reterr) {
     fm_status status = FM_OK;
-    while (status == FM_OK && run->n_queued - run->n_collected > left)
+    while (!status && run->n_queued - run->n_collected > left)
         status = collect_sample(run, reterr);
-    while (status != FM_OK && run->n_collected < run->n_queued)
+    while (status && run->n_collected < run->n_queued)
         fm_loader_release(run->loader, &run->flight[run->n_collected++ % FM_MOST_QUEUED].loaded);
     return status;
 }
@@ -569,11 +568,11 @@ static fm_status drain(train_run *run, uint64_t left, fm_error *reterr) {
 static fm_status queue_step(train_run *run, fm_error *reterr) {
     uint32_t n = fm_loader_get_stream(run->loader)->samples_per_step;
     fm_status status = FM_OK;
-    for (uint32_t s = 0; s < n && status == FM_OK; s++) {
+    for (uint32_t s = 0; s < n && !status; s++) {
         status = queue_sample(run, s == 0, s + 1 == n, reterr);
-        if (status != FM_OK) {
+        if (status) {
             fm_error later;
-            if (drain(run, 0, &later) != FM_OK) run->data_ended = false;
+            if (drain(run, 0, &later)) run->data_ended = false;
             return status; /* what came before it still counts */
         }
         /* What is scored is still in the step's memory: nothing may be queued behind it. On the CPU
@@ -581,12 +580,12 @@ static fm_status queue_step(train_run *run, fm_error *reterr) {
         bool at_once = is_scored(run) || strcmp(run->set->device, "cpu") == 0;
         status = drain(run, at_once ? 0 : FM_MOST_QUEUED - 1, reterr);
     }
-    if (status != FM_OK) return status;
+    if (status) return status;
     run->queued_step++;
     if (!run->set->checkpoint_every || run->queued_step % run->set->checkpoint_every != 0)
         return FM_OK;
     status = drain(run, 0, reterr); /* parameters and results of the same step */
-    return status == FM_OK ? save(run, reterr) : status;
+    return status ? status : save(run, reterr);
 }
 
 /* -- a run */
@@ -627,31 +626,30 @@ static fm_status begin(train_run *run, fm_error *reterr) {
     char path[PATH_MAX];
     const settings *set = run->set;
     fm_status status = find_metrics_path(run, path, reterr);
-    if (status == FM_OK)
-        status = fm_train_config_load(set->preset, set->config, &run->config, reterr);
-    if (status == FM_OK) status = create_trainer(run, reterr);
-    if (status == FM_OK) status = resume(run, reterr);
-    if (status == FM_OK) fm_team_copy_first(run->team);
-    if (status == FM_OK) status = open_loader(run, (uint32_t)set->wait_ms, &run->loader, reterr);
-    if (status == FM_OK) run->snapshot = fm_loader_get_server(run->loader)->snapshot;
-    if (status == FM_OK) status = fm_resume_lock(set->out, &run->lock, reterr);
-    if (status == FM_OK) status = fm_metrics_truncate(path, run->n_step, reterr);
-    if (status == FM_OK && set->tensorboard)
+    if (!status) status = fm_train_config_load(set->preset, set->config, &run->config, reterr);
+    if (!status) status = create_trainer(run, reterr);
+    if (!status) status = resume(run, reterr);
+    if (!status) fm_team_copy_first(run->team);
+    if (!status) status = open_loader(run, (uint32_t)set->wait_ms, &run->loader, reterr);
+    if (!status) run->snapshot = fm_loader_get_server(run->loader)->snapshot;
+    if (!status) status = fm_resume_lock(set->out, &run->lock, reterr);
+    if (!status) status = fm_metrics_truncate(path, run->n_step, reterr);
+    if (!status && set->tensorboard)
         status = fm_event_file_open(set->tensorboard, set->resume, run->n_step, wall_s(),
                                     &run->events, reterr);
-    return status == FM_OK ? fm_metrics_open(path, &run->metrics, reterr) : status;
+    return status ? status : fm_metrics_open(path, &run->metrics, reterr);
 }
 
 static fm_status train(train_run *run, fm_error *reterr) {
     fm_status status = begin(run, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     catch_signals();
     announce(run);
     run->start_ns = fm_clock_ns();
     run->queued_step = run->n_step;
-    while (status == FM_OK && run->queued_step < run->set->steps && !stop_asked)
+    while (!status && run->queued_step < run->set->steps && !stop_asked)
         status = queue_step(run, reterr);
-    if (status == FM_OK) status = drain(run, 0, reterr);
+    if (!status) status = drain(run, 0, reterr);
     status = save_last(run, status, reterr);
     if (run->terminal && run->n_step < run->set->steps) fputc('\n', stderr);
     summarize(run);
@@ -680,5 +678,5 @@ int fm_train_main(int argc, char **argv) {
     fm_metrics_close(run.metrics);
     fm_event_file_close(run.events);
     if (run.lock >= 0) close(run.lock);
-    return status == FM_OK ? EXIT_OK : report(&error);
+    return status ? report(&error) : EXIT_OK;
 }

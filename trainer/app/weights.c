@@ -59,12 +59,11 @@ typedef struct host_model {
 static fm_status make_model(const fm_train_config *config, host_model *model, fm_error *reterr) {
     fm_status status = FM_OK;
     if (!model->arena.base) status = fm_arena_init(&model->arena, arena_bytes, reterr);
-    if (status == FM_OK)
-        status = fm_params_init(&model->params, FM_MAX_PARAM, &model->arena, reterr);
+    if (!status) status = fm_params_init(&model->params, FM_MAX_PARAM, &model->arena, reterr);
     fm_model_weights *weights = calloc(1, sizeof *weights);
-    if (status == FM_OK && !weights)
+    if (!status && !weights)
         status = fm_fail(reterr, FM_ERR_NOMEM, "no memory for the parameters' table");
-    if (status == FM_OK) {
+    if (!status) {
         fm_model_add_parameters(&model->params, &model->arena, &config->model, weights);
         status = fm_params_allocate(&model->params, fm_kernels_cpu(FM_ELEMENT_F32), reterr);
     }
@@ -99,14 +98,14 @@ static fm_status import(const import_settings *set, const char *path, fm_error *
     host_model model = {.params = {0}};
     fm_import_report what = {.text = ""};
     fm_status status = fm_train_config_load(set->preset, set->config, &config, reterr);
-    if (status == FM_OK) status = make_model(&config, &model, reterr);
-    if (status == FM_OK) {
+    if (!status) status = make_model(&config, &model, reterr);
+    if (!status) {
         fm_params_draw(&model.params, set->seed); /* what stays where arrays may be missing */
         status = fm_foreign_import(path, &model.params, &set->allow, &model.arena, &what, reterr);
         fputs(what.text, stderr);
     }
-    if (status == FM_OK) status = save(set, &config, &model.params, reterr);
-    if (status == FM_OK) {
+    if (!status) status = save(set, &config, &model.params, reterr);
+    if (!status) {
         printf("read      %s: %zu arrays by %s names%s%s%s\n", path, what.n_array,
                fm_weight_names_word(what.naming), *what.prefix ? " behind '" : "", what.prefix,
                *what.prefix ? "'" : "");
@@ -143,10 +142,9 @@ int fm_import_main(int argc, char **argv) {
     int n_positional;
     fm_status status = fm_options_parse(&command, argc, argv, &n_positional, &error);
     if (status == FM_ERR_CANCELLED) return EXIT_OK;
-    if (status == FM_OK && !set.out)
-        status = fm_fail(&error, FM_ERR_USAGE, "--out CHECKPOINT is needed");
-    if (status == FM_OK) status = import(&set, argv[0], &error);
-    return status == FM_OK ? EXIT_OK : report(command.program, &error);
+    if (!status && !set.out) status = fm_fail(&error, FM_ERR_USAGE, "--out CHECKPOINT is needed");
+    if (!status) status = import(&set, argv[0], &error);
+    return status ? report(command.program, &error) : EXIT_OK;
 }
 
 /* -- export */
@@ -186,15 +184,15 @@ static fm_status load_model(const char *path, host_model *model, fm_error *reter
     fm_checkpoint_state state;
     fm_train_config config;
     fm_status status = fm_arena_init(&model->arena, arena_bytes, reterr);
-    if (status == FM_OK) status = fm_checkpoint_peek(path, &model->arena, &state, reterr);
-    if (status == FM_OK) status = fm_train_config_preset("af2-initial", &config, reterr);
-    if (status == FM_OK) { /* which names every key */
+    if (!status) status = fm_checkpoint_peek(path, &model->arena, &state, reterr);
+    if (!status) status = fm_train_config_preset("af2-initial", &config, reterr);
+    if (!status) { /* which names every key */
         const fm_bytes text = {(const uint8_t *)state.config, strlen(state.config)};
         status = fm_train_config_parse(text, &config, reterr);
-        if (status != FM_OK) fm_error_in(reterr, path);
+        if (status) fm_error_in(reterr, path);
     }
-    if (status == FM_OK) status = make_model(&config, model, reterr);
-    return status == FM_OK ? fm_checkpoint_load(path, &model->params, &state, reterr) : status;
+    if (!status) status = make_model(&config, model, reterr);
+    return status ? status : fm_checkpoint_load(path, &model->params, &state, reterr);
 }
 
 static fm_status export_weights(const export_settings *set, const char *path, fm_error *reterr) {
@@ -203,13 +201,13 @@ static fm_status export_weights(const export_settings *set, const char *path, fm
     bool average = true;
     host_model model = {.params = {0}};
     fm_status status = parse_words(set, &format, &names, &average, reterr);
-    if (status == FM_OK) status = load_model(path, &model, reterr);
-    if (status == FM_OK) {
+    if (!status) status = load_model(path, &model, reterr);
+    if (!status) {
         const void *flat = average ? model.params.ema : model.params.master;
         status =
             fm_foreign_export(set->out, format, names, &model.params, flat, &model.arena, reterr);
     }
-    if (status == FM_OK) {
+    if (!status) {
         printf("wrote     %s: %lld parameters by %s names\n", set->out,
                (long long)model.params.n_value, fm_weight_names_word(names));
     }
@@ -241,7 +239,7 @@ int fm_export_weights_main(int argc, char **argv) {
     int n_positional;
     fm_status status = fm_options_parse(&command, argc, argv, &n_positional, &error);
     if (status == FM_ERR_CANCELLED) return EXIT_OK;
-    if (status == FM_OK && !set.out) status = fm_fail(&error, FM_ERR_USAGE, "--out FILE is needed");
-    if (status == FM_OK) status = export_weights(&set, argv[0], &error);
-    return status == FM_OK ? EXIT_OK : report(command.program, &error);
+    if (!status && !set.out) status = fm_fail(&error, FM_ERR_USAGE, "--out FILE is needed");
+    if (!status) status = export_weights(&set, argv[0], &error);
+    return status ? report(command.program, &error) : EXIT_OK;
 }

@@ -193,7 +193,7 @@ struct fm_run {
     double flops; /* raised by the wrappers of matrix products, in dry runs, too */
 };
 
-/* ---- recording ------------------------------------------------------------------------------- */
+/* -- recording */
 
 /* An empty tape. with_gradient false: no backward, residual updates in place. `state` holds the
  * tensors that outlive the pass. FM_ERR_NOMEM. */
@@ -267,7 +267,7 @@ static inline const fm_tensor *fm_tape_tensor(const fm_tape *tape, fm_tensor_ref
     return &tape->tensor[tensor];
 }
 
-/* ---- planning and running -------------------------------------------------------------------- */
+/* -- planning and running */
 
 /* See above. FM_ERR_NOMEM when the tables are too small for the placement's scratch. */
 FM_MUST_USE fm_status fm_tape_plan(fm_tape *tape, fm_error *reterr);
@@ -299,7 +299,7 @@ bool fm_tape_name_nonfinite(fm_tape *tape, fm_stream *stream, uint32_t *flag, ch
 void *fm_tape_data(const fm_tape *tape, fm_tensor_ref tensor);
 void *fm_tape_gradient(const fm_tape *tape, fm_tensor_ref tensor);
 
-/* ---- for ops --------------------------------------------------------------------------------- */
+/* -- for ops */
 
 /* `bytes` of the step's workspace, aligned to FM_PLAN_ALIGN_BYTES; NULL when bytes is 0.
  * Given back at the end of the step, or by going back to a mark. */

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* ---- gradients ------------------------------------------------------------------------------- */
+/* -- gradients */
 
 static bool output_has_gradient(const fm_tape *tape, const fm_node *node) {
     for (int i = 0; i < node->n_output; i++) {
@@ -79,7 +79,7 @@ static void plan_gradients(fm_tape *tape) {
     }
 }
 
-/* ---- schedule -------------------------------------------------------------------------------- */
+/* -- schedule */
 
 static void add_step(fm_tape *tape, int32_t node, fm_phase phase, bool wants_output) {
     tape->step[tape->n_step++] =
@@ -205,7 +205,7 @@ static void plan_schedule(fm_tape *tape) {
     }
 }
 
-/* ---- lives ----------------------------------------------------------------------------------- */
+/* -- lives */
 
 static void touch(fm_tape *tape, fm_tensor_ref tensor, int32_t step) {
     if (tensor == FM_TENSOR_NONE) {
@@ -287,7 +287,7 @@ static void plan_lives(fm_tape *tape) {
     }
 }
 
-/* ---- places ---------------------------------------------------------------------------------- */
+/* -- places */
 
 static void dry_walk(fm_tape *tape) {
     for (int32_t at = 0; at < tape->n_step; at++) {

@@ -44,7 +44,7 @@ static void stamp(const fm_tape *tape, int32_t at, fm_stream *stream) {
     }
 }
 
-/* ---- what nobody has written ----------------------------------------------------------------- */
+/* -- what nobody has written */
 
 /* NaN in the act type; that of bf16 is NaN in an f32 island, too. */
 static void spoil(const fm_tape *tape, void *memory, int64_t bytes, fm_stream *stream) {
@@ -82,7 +82,7 @@ void fm_tape_spoil(const fm_tape *tape, int32_t at, fm_stream *stream) {
     }
 }
 
-/* ---- walks ----------------------------------------------------------------------------------- */
+/* -- walks */
 
 static void walk(fm_tape *tape, int32_t first, int32_t end, fm_stream *stream) {
     assert(tape->memory || tape->size.arena_bytes == 0);
@@ -127,7 +127,7 @@ static void *dry_place(void) {
     return (void *)(uintptr_t)FM_PLAN_ALIGN_BYTES;
 }
 
-/* ---- places ---------------------------------------------------------------------------------- */
+/* -- places */
 
 void *fm_tape_place(const fm_tape *tape, fm_tensor_ref ref, int32_t step) {
     if (ref == FM_TENSOR_NONE) {
@@ -195,7 +195,7 @@ static void *run_place(const fm_run *run, fm_tensor_ref ref) {
     return fm_tape_place(run->tape, ref, run->step);
 }
 
-/* ---- for ops --------------------------------------------------------------------------------- */
+/* -- for ops */
 
 void *fm_run_workspace(fm_run *run, int64_t bytes) {
     if (bytes == 0) {

@@ -72,7 +72,7 @@ static fm_status sorted_steps(const char *folder, uint64_t **ret_steps, size_t *
     uint64_t *steps = malloc((MAX_FILES + 1) * sizeof *steps);
     if (!steps) return fm_fail(reterr, FM_ERR_NOMEM, "no memory to list checkpoints");
     fm_status status = list_steps(folder, steps, ret_n, reterr);
-    if (status != FM_OK) {
+    if (status) {
         free(steps);
         return status;
     }
@@ -86,7 +86,7 @@ fm_status fm_checkpoint_find(const char *folder, uint64_t before, uint64_t *ret_
     uint64_t *steps;
     size_t n;
     fm_status status = sorted_steps(folder, &steps, &n, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     size_t i = 0;
     while (i < n && steps[i] >= before)
         i++;
@@ -118,11 +118,11 @@ fm_status fm_checkpoint_prune(const char *folder, uint32_t keep_last, uint64_t k
     size_t n = 0;
     remove_leftovers(folder);
     fm_status status = sorted_steps(folder, &steps, &n, reterr);
-    for (size_t i = keep_last; status == FM_OK && i < n; i++) {
+    for (size_t i = keep_last; !status && i < n; i++) {
         char path[FM_CHECKPOINT_PATH_BYTES];
         if (keep_every && steps[i] % keep_every == 0) continue;
         status = fm_checkpoint_path(folder, steps[i], path, reterr);
-        if (status == FM_OK && unlink(path) != 0 && errno != ENOENT) {
+        if (!status && unlink(path) != 0 && errno != ENOENT) {
             status = fm_fail_in(reterr, FM_ERR_IO, path, "cannot remove: %s", strerror(errno));
         }
     }
@@ -199,7 +199,7 @@ fm_status fm_checkpoint_save(const char *path, const fm_params *params,
                              const fm_checkpoint_state *state, fm_error *reterr) {
     bundle b;
     fm_status status = make_bundle(params, &b, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     size_t bytes = (size_t)params->n_element * fm_element_bytes(params->element);
     for (int set = 0; set < N_SET; set++)
         params->kernels->download(NULL, b.host[set], set_of(params, set), bytes);
@@ -271,7 +271,7 @@ static fm_status read_tensors(const fm_safetensors *file, const char *path, bund
     if (fm_safetensors_count(file) != b->n_tensor) {
         return damaged(path, reterr, "holds another number of parameters than this model", NULL);
     }
-    for (size_t i = 0; status == FM_OK && i < b->n_tensor; i++) {
+    for (size_t i = 0; !status && i < b->n_tensor; i++) {
         const fm_safetensor *want = &b->tensor[i], *got = fm_safetensors_find(file, want->name);
         bool same = got && strcmp(got->dtype, want->dtype) == 0 && got->rank == want->rank &&
                     memcmp(got->shape, want->shape, sizeof want->shape) == 0;
@@ -279,7 +279,7 @@ static fm_status read_tensors(const fm_safetensors *file, const char *path, bund
             return damaged(path, reterr, "parameter is missing or has another shape", want->name);
         status = fm_safetensors_read(file, got, (void *)(uintptr_t)want->data, reterr);
     }
-    if (status != FM_OK) return status;
+    if (status) return status;
     char hash[NUMBER_BYTES];
     snprintf(hash, sizeof hash, "%016" PRIx64, hash_of(b, state));
     const char *stored = fm_safetensors_note_of(file, "xxh3");
@@ -306,11 +306,11 @@ fm_status fm_checkpoint_peek(const char *path, fm_arena *arena, fm_checkpoint_st
                              fm_error *reterr) {
     fm_safetensors *file;
     fm_status status = fm_safetensors_open(path, &file, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     fm_checkpoint_state state = {0};
     status = read_state(file, path, arena, &state, reterr);
     fm_safetensors_close(file);
-    if (status == FM_OK) *ret_state = state;
+    if (!status) *ret_state = state;
     return status;
 }
 
@@ -318,12 +318,12 @@ fm_status fm_checkpoint_load(const char *path, fm_params *params, const fm_check
                              fm_error *reterr) {
     fm_safetensors *file;
     fm_status status = fm_safetensors_open(path, &file, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     bundle b;
     status = make_bundle(params, &b, reterr);
-    if (status == FM_OK) {
+    if (!status) {
         status = read_tensors(file, path, &b, state, reterr);
-        if (status == FM_OK) take_over(params, &b);
+        if (!status) take_over(params, &b);
         free_bundle(&b);
     }
     fm_safetensors_close(file);

@@ -44,7 +44,7 @@ static fm_status find_naming(const fm_weights_file *file, const fm_params *param
     for (int naming = 0; naming < FM_N_NAMING; naming++) {
         guess g = {.naming = (fm_weight_names)naming};
         fm_status status = fm_foreign_list_arrays(params, g.naming, arena, &g.list, reterr);
-        if (status != FM_OK) return status;
+        if (status) return status;
         for (int p = 0; prefixes[naming][p]; p++) {
             g.prefix = prefixes[naming][p];
             g.n_found = 0;
@@ -238,15 +238,15 @@ static fm_status check_finite(const float *value, uint64_t n, const char *name, 
 static fm_status read_values(const fm_weights_file *file, const fm_params *params, const guess *g,
                              float *host, fm_error *reterr) {
     fm_status status = FM_OK;
-    for (size_t i = 0; status == FM_OK && i < g->list.n_array; i++) {
+    for (size_t i = 0; !status && i < g->list.n_array; i++) {
         const fm_foreign_array *want = &g->list.array[i];
         const fm_weights_array *got = find(file, g->prefix, want->name);
         if (!got) continue;
         float *values = malloc(got->count * sizeof *values + 1);
         if (!values) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for %.200s", want->name);
         status = fm_weights_file_read(file, got, values, reterr);
-        if (status == FM_OK) status = check_finite(values, got->count, want->name, reterr);
-        if (status == FM_OK) take_slices(params, want, values, host);
+        if (!status) status = check_finite(values, got->count, want->name, reterr);
+        if (!status) take_slices(params, want, values, host);
         free(values);
     }
     return status;
@@ -257,8 +257,8 @@ static fm_status take_over(const fm_weights_file *file, fm_params *params, const
     float *host = malloc((size_t)params->n_element * sizeof *host);
     if (!host) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for parameters");
     fm_status status = download(params, params->master, host, reterr);
-    if (status == FM_OK) status = read_values(file, params, g, host, reterr);
-    if (status == FM_OK) status = upload(params, host, reterr);
+    if (!status) status = read_values(file, params, g, host, reterr);
+    if (!status) status = upload(params, host, reterr);
     free(host);
     return status;
 }
@@ -268,7 +268,7 @@ static fm_status import_open(const fm_weights_file *file, fm_params *params,
                              fm_import_report *ret_report, fm_error *reterr) {
     guess g;
     fm_status status = find_naming(file, params, arena, &g, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     if (g.n_found == 0) {
         return fm_fail(reterr, FM_ERR_FORMAT,
                        "none of the %zu arrays has a name of foldmill, OpenFold or DeepMind",
@@ -276,7 +276,7 @@ static fm_status import_open(const fm_weights_file *file, fm_params *params,
     }
     fm_import_report report;
     status = compare(file, &g, arena, &report, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     *ret_report = report;
     if (report.n_wrong || (report.n_missing && !options->allow_missing) ||
         (report.n_extra && !options->allow_extra)) {
@@ -294,9 +294,9 @@ fm_status fm_foreign_import(const char *path, fm_params *params, const fm_import
     fm_weights_file *file;
     *ret_report = (fm_import_report){.prefix = "", .text = ""};
     fm_status status = fm_weights_file_open(path, &file, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     status = import_open(file, params, options, arena, ret_report, reterr);
-    if (status != FM_OK && reterr) fm_error_in(reterr, path);
+    if (status && reterr) fm_error_in(reterr, path);
     fm_weights_file_close(file);
     return status;
 }
@@ -324,7 +324,7 @@ fm_status fm_foreign_export(const char *path, fm_weights_format format, fm_weigh
                             fm_error *reterr) {
     fm_foreign_list list;
     fm_status status = fm_foreign_list_arrays(params, naming, arena, &list, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     fm_weights_out *table = fm_arena_calloc(arena, list.n_array, sizeof *table);
     if (!table) return fm_arena_full(arena, reterr);
     float *host = malloc((size_t)params->n_element * sizeof *host);
@@ -333,8 +333,8 @@ fm_status fm_foreign_export(const char *path, fm_weights_format format, fm_weigh
         status =
             fm_fail(reterr, FM_ERR_NOMEM, "no memory for %" PRId64 " parameters", params->n_value);
     }
-    if (status == FM_OK) status = download(params, flat, host, reterr);
-    if (status == FM_OK) {
+    if (!status) status = download(params, flat, host, reterr);
+    if (!status) {
         lay_out(params, &list, host, out, table);
         status = fm_weights_file_write(path, format, table, list.n_array, reterr);
     }

@@ -96,16 +96,16 @@ static fm_status write_file(const char *path, const text *header, const fm_safet
                             size_t n_tensor, fm_error *reterr) {
     fm_file_writer *writer;
     fm_status status = fm_file_writer_open(path, &writer, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     uint64_t length = header->size;
     status = fm_file_writer_append(writer, &length, LENGTH_BYTES, reterr);
-    if (status == FM_OK) {
+    if (!status) {
         status = fm_file_writer_append(writer, header->data, header->size, reterr);
     }
-    for (size_t i = 0; status == FM_OK && i < n_tensor; i++) {
+    for (size_t i = 0; !status && i < n_tensor; i++) {
         status = fm_file_writer_append(writer, tensor[i].data, tensor[i].bytes, reterr);
     }
-    if (status == FM_OK) return fm_file_writer_commit(writer, reterr);
+    if (!status) return fm_file_writer_commit(writer, reterr);
     fm_file_writer_discard(writer);
     return status;
 }
@@ -120,7 +120,7 @@ fm_status fm_safetensors_write(const char *path, fm_safetensor *tensor, size_t n
     }
     text header;
     fm_status status = make_header(tensor, n_tensor, note, n_note, &header, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     status = write_file(path, &header, tensor, n_tensor, reterr);
     free(header.data);
     return status;
@@ -224,7 +224,7 @@ static fm_status parse_header(fm_safetensors *file, uint64_t file_bytes, fm_erro
             file, reterr,
             "not a safetensors file, or cut off: it is shorter than a header's length", NULL);
     fm_status status = read_at(file, &length, LENGTH_BYTES, 0, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     if (length > FM_SAFETENSORS_HEADER_BYTES || length > file_bytes - LENGTH_BYTES) {
         return fail_corrupt(
             file, reterr,
@@ -234,7 +234,7 @@ static fm_status parse_header(fm_safetensors *file, uint64_t file_bytes, fm_erro
     char *header = malloc(length + 1);
     if (!header) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a checkpoint's header");
     status = read_at(file, header, length, LENGTH_BYTES, reterr);
-    if (status == FM_OK) {
+    if (!status) {
         file->json = json_loadb(header, length, JSON_REJECT_DUPLICATES, NULL);
         if (!json_is_object(file->json))
             status = fail_corrupt(file, reterr,
@@ -243,7 +243,7 @@ static fm_status parse_header(fm_safetensors *file, uint64_t file_bytes, fm_erro
     free(header);
     file->data_at = LENGTH_BYTES + length;
     file->data_bytes = file_bytes - file->data_at;
-    return status == FM_OK ? parse_entries(file, reterr) : status;
+    return status ? status : parse_entries(file, reterr);
 }
 
 fm_status fm_safetensors_open(const char *path, fm_safetensors **ret_file, fm_error *reterr) {
@@ -262,7 +262,7 @@ fm_status fm_safetensors_open(const char *path, fm_safetensors **ret_file, fm_er
     } else {
         status = parse_header(file, (uint64_t)info.st_size, reterr);
     }
-    if (status != FM_OK) {
+    if (status) {
         fm_safetensors_close(file);
         return status;
     }

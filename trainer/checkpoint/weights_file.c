@@ -100,13 +100,12 @@ static fm_status is_zip(const char *path, bool *ret_zip, fm_error *reterr) {
 static fm_status list_npz(fm_weights_file *file, const char *path, fm_error *reterr) {
     fm_bytes content;
     fm_status status = fm_arena_init(&file->arena, 3 * FM_WEIGHTS_NPZ_BYTES, reterr);
-    if (status == FM_OK)
-        status = fm_file_read(&file->arena, path, FM_WEIGHTS_NPZ_BYTES, &content, reterr);
-    if (status == FM_OK) {
+    if (!status) status = fm_file_read(&file->arena, path, FM_WEIGHTS_NPZ_BYTES, &content, reterr);
+    if (!status) {
         status = fm_npz_parse(&file->arena, content, &file->npz, reterr);
-        if (status != FM_OK && reterr) fm_error_in(reterr, path);
+        if (status && reterr) fm_error_in(reterr, path);
     }
-    if (status != FM_OK) return status;
+    if (status) return status;
     file->array = calloc(file->npz.n_array + 1, sizeof *file->array);
     if (!file->array) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a table of arrays");
     for (size_t i = 0; i < file->npz.n_array; i++) {
@@ -125,7 +124,7 @@ static fm_status list_npz(fm_weights_file *file, const char *path, fm_error *ret
 
 static fm_status list_safetensors(fm_weights_file *file, const char *path, fm_error *reterr) {
     fm_status status = fm_safetensors_open(path, &file->safetensors, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     size_t n = fm_safetensors_count(file->safetensors);
     file->array = calloc(n + 1, sizeof *file->array);
     if (!file->array) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a table of arrays");
@@ -149,11 +148,11 @@ static fm_status list_safetensors(fm_weights_file *file, const char *path, fm_er
 fm_status fm_weights_file_open(const char *path, fm_weights_file **ret_file, fm_error *reterr) {
     bool zip = false;
     fm_status status = is_zip(path, &zip, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     fm_weights_file *file = calloc(1, sizeof *file);
     if (!file) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a file of weights");
     status = zip ? list_npz(file, path, reterr) : list_safetensors(file, path, reterr);
-    if (status != FM_OK) {
+    if (status) {
         fm_weights_file_close(file);
         return status;
     }
@@ -196,7 +195,7 @@ fm_status fm_weights_file_read(const fm_weights_file *file, const fm_weights_arr
     void *raw = malloc(array->count * bytes_of(kind) + 1);
     if (!raw) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for array %s", array->name);
     fm_status status = fm_safetensors_read(file->safetensors, array->from, raw, reterr);
-    if (status == FM_OK) convert(kind, raw, array->count, out);
+    if (!status) convert(kind, raw, array->count, out);
     free(raw);
     return status;
 }
@@ -207,12 +206,12 @@ static fm_status write_npz(const char *path, const fm_weights_out *array, size_t
                            fm_error *reterr) {
     fm_npz_writer *writer;
     fm_status status = fm_npz_writer_create(path, &writer, reterr);
-    if (status != FM_OK) return status;
-    for (size_t i = 0; status == FM_OK && i < n_array; i++) {
+    if (status) return status;
+    for (size_t i = 0; !status && i < n_array; i++) {
         status = fm_npz_writer_append(writer, array[i].name, "<f4", (size_t)array[i].rank,
                                       array[i].shape, array[i].data, reterr);
     }
-    if (status == FM_OK) return fm_npz_writer_finish(writer, reterr);
+    if (!status) return fm_npz_writer_finish(writer, reterr);
     fm_npz_writer_destroy(writer);
     return status;
 }

@@ -78,7 +78,7 @@ static fm_status receive(fm_loader *loader, slab *s, fm_error *reterr) {
         fm_client_event event;
         fm_status status =
             fm_client_next(loader->client, s->data, loader->slab_bytes, &event, reterr);
-        if (status != FM_OK) return status;
+        if (status) return status;
         switch (event.kind) {
         case FM_CLIENT_END: return fm_fail(reterr, FM_ERR_CLOSED, "stream ended");
         case FM_CLIENT_SKIPPED:
@@ -86,7 +86,7 @@ static fm_status receive(fm_loader *loader, slab *s, fm_error *reterr) {
             loader->stats.n_skipped++;
             pthread_mutex_unlock(&loader->mutex);
             status = fm_client_release(loader->client, 1, 0, reterr);
-            if (status != FM_OK) return status;
+            if (status) return status;
             break;
         case FM_CLIENT_SAMPLE:
             fm_arena_reset(&s->views);
@@ -101,14 +101,14 @@ static void *receive_all(void *argument) {
     uint32_t number = 0;
     fm_error error = {.status = FM_ERR_CANCELLED};
     fm_status status = FM_OK;
-    while (status == FM_OK && wait_for_slab(loader, &number)) {
+    while (!status && wait_for_slab(loader, &number)) {
         status = receive(loader, &loader->slab[number], &error);
         pthread_mutex_lock(&loader->mutex);
-        if (status == FM_OK) {
+        if (!status) {
             loader->stats.n_sample++;
             loader->stats.bytes += loader->slab[number].bytes;
         }
-        put(loader, status == FM_OK ? &loader->ready : &loader->free, number);
+        put(loader, !status ? &loader->ready : &loader->free, number);
         pthread_cond_broadcast(&loader->changed);
         pthread_mutex_unlock(&loader->mutex);
     }
@@ -132,7 +132,7 @@ static fm_status allocate(fm_loader *loader, fm_error *reterr) {
     }
     for (uint32_t i = 0; i < n; i++) {
         fm_status status = fm_arena_init(&loader->slab[i].views, VIEW_BYTES, reterr);
-        if (status != FM_OK) return status;
+        if (status) return status;
         loader->slab[i].data = aligned_alloc(SLAB_ALIGNMENT, loader->slab_bytes);
         if (!loader->slab[i].data) {
             return fm_fail(reterr, FM_ERR_NOMEM, "no memory for %u slabs of %zu bytes", n,
@@ -161,19 +161,19 @@ static fm_status check_stream(const fm_wire_opened *stream, fm_error *reterr) {
 
 static fm_status start(fm_loader *loader, const fm_loader_options *options, fm_error *reterr) {
     fm_status status = fm_client_connect(&options->client, &loader->client, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     fm_wire_open open = options->stream;
     open.credit_items = loader->n_slab;
     open.credit_bytes =
         (uint64_t)loader->n_slab * FM_LIMIT_FRAME_BYTES; /* items are what bounds us */
     status = fm_client_open(loader->client, &open, &loader->stream, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     status = check_stream(&loader->stream, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     loader->slab_bytes =
         (loader->stream.max_sample_bytes + SLAB_ALIGNMENT - 1) / SLAB_ALIGNMENT * SLAB_ALIGNMENT;
     status = allocate(loader, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     if (pthread_create(&loader->receiver, NULL, receive_all, loader) != 0) {
         return fm_fail(reterr, FM_ERR_NOMEM, "cannot start the receiver thread");
     }
@@ -190,7 +190,7 @@ fm_status fm_loader_open(const fm_loader_options *options, fm_loader **ret_loade
     pthread_mutex_init(&loader->mutex, NULL);
     pthread_cond_init(&loader->changed, NULL);
     fm_status status = start(loader, options, reterr);
-    if (status != FM_OK) {
+    if (status) {
         fm_loader_close(loader);
         return status;
     }

@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-/* ---- packing: y[b, a, :] = x[a, b, :] -------------------------------------------------------- */
+/* -- packing: y[b, a, :] = x[a, b, :] */
 
 typedef struct attributes {
     int64_t a, b, inner;
@@ -47,7 +47,7 @@ static fm_tensor_ref pack(fm_tape *tape, const char *name, fm_tensor_ref x, int6
     return fm_node_output_described(tape, node, description);
 }
 
-/* ---- the change of axis ---------------------------------------------------------------------- */
+/* -- the change of axis */
 
 fm_switch fm_dap_switch_begin(fm_tape *tape, const char *name, fm_comm *comm, fm_tensor_ref x,
                               int to_axis) {

@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-/* ---- slice ----------------------------------------------------------------------------------- */
+/* -- slice */
 
 typedef struct slice_attributes {
     int64_t outer, all, local, inner, first; /* x [outer, all, inner], y [outer, local, inner] */
@@ -53,7 +53,7 @@ fm_tensor_ref fm_dap_slice(fm_tape *tape, const char *name, fm_part part, fm_ten
     return fm_node_output_described(tape, node, &out);
 }
 
-/* ---- gather: parts [rank, outer, local, inner] to [outer, rank, local, inner] ---------------- */
+/* -- gather: parts [rank, outer, local, inner] to [outer, rank, local, inner] */
 
 typedef struct order_attributes {
     int64_t ranks, outer, row; /* row = local * inner */

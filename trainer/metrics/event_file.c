@@ -189,9 +189,9 @@ static fm_status cut_behind(const char *path, uint64_t last, fm_error *reterr) {
     fm_arena arena;
     fm_bytes content;
     fm_status status = fm_arena_init(&arena, MAX_FILE_BYTES + ((size_t)1 << 20), reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     status = fm_file_read(&arena, path, MAX_FILE_BYTES, &content, reterr);
-    if (status == FM_OK && content.size > 0) {
+    if (!status && content.size > 0) {
         size_t bytes = bytes_through(content, last);
         if (bytes == 0) {
             status = fm_fail_in(reterr, FM_ERR_CORRUPT, path, "this is no file of events");
@@ -212,7 +212,7 @@ static fm_status prepare(fm_event_file *file, bool resume, uint64_t last, fm_err
                           "there are events of a run here already");
     }
     fm_status status = is_there ? cut_behind(file->path, last, reterr) : FM_OK;
-    if (status != FM_OK) return status;
+    if (status) return status;
     file->fd = open(file->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (file->fd >= 0) return FM_OK;
     return fm_fail_in(reterr, FM_ERR_IO, file->path, "cannot open: %s", strerror(errno));
@@ -228,10 +228,9 @@ fm_status fm_event_file_open(const char *folder, bool resume, uint64_t last, dou
         n < (int)sizeof file->path
             ? fm_dir_make(folder, reterr)
             : fm_fail(reterr, FM_ERR_USAGE, "the path of the folder of events is too long");
-    if (status == FM_OK) status = prepare(file, resume, last, reterr);
-    if (status == FM_OK && lseek(file->fd, 0, SEEK_END) == 0)
-        status = write_version(file, wall_s, reterr);
-    if (status != FM_OK) {
+    if (!status) status = prepare(file, resume, last, reterr);
+    if (!status && lseek(file->fd, 0, SEEK_END) == 0) status = write_version(file, wall_s, reterr);
+    if (status) {
         fm_event_file_close(file);
         return status;
     }

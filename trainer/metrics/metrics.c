@@ -74,9 +74,9 @@ fm_status fm_metrics_truncate(const char *path, uint64_t last, fm_error *reterr)
     fm_arena arena;
     fm_bytes text;
     fm_status status = fm_arena_init(&arena, MAX_FILE_BYTES + ((size_t)1 << 20), reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     status = fm_file_read(&arena, path, MAX_FILE_BYTES, &text, reterr);
-    if (status == FM_OK) {
+    if (!status) {
         status = fm_file_write_atomic(path, text.data, bytes_through(text, last), reterr);
     }
     fm_arena_fini(&arena);

@@ -148,7 +148,7 @@ fm_status fm_lddt_all_atom(const fm_structure_pair *pair, fm_arena *scratch, dou
     atom_list a;
     fm_status status = list_atoms(pair, scratch, &a, reterr);
     tally total = {0, 0};
-    if (status == FM_OK) {
+    if (!status) {
         for (size_t first = 0, last; first < a.n; first = last) {
             for (last = first; last < a.n && a.residue[last] == a.residue[first];)
                 last++;
@@ -193,7 +193,7 @@ fm_status fm_structure_lddt_ca(const fm_structure_pair *pair, fm_arena *scratch,
     size_t mark = fm_arena_mark(scratch), n;
     double *predicted, *truth;
     fm_status status = list_ca(pair, scratch, &predicted, &truth, &n, reterr);
-    if (status == FM_OK) *ret_lddt = fm_lddt(n, predicted, truth, NULL);
+    if (!status) *ret_lddt = fm_lddt(n, predicted, truth, NULL);
     fm_arena_rewind(scratch, mark);
     return status;
 }
@@ -204,7 +204,7 @@ fm_status fm_structure_score(const fm_structure_pair *pair, fm_arena *scratch,
     fm_structure_scores s = {0, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
     double *predicted, *truth;
     fm_status status = list_ca(pair, scratch, &predicted, &truth, &s.n, reterr);
-    if (status == FM_OK && s.n > 0) {
+    if (!status && s.n > 0) {
         fm_tm_scores tm = {0};
         s.lddt_ca = fm_lddt(s.n, predicted, truth, NULL);
         s.rmsd = fm_rmsd(s.n, predicted, truth);
@@ -214,8 +214,8 @@ fm_status fm_structure_score(const fm_structure_pair *pair, fm_arena *scratch,
         s.gdt_ts = tm.gdt_ts;
         s.gdt_ha = tm.gdt_ha;
     }
-    if (status == FM_OK && s.n > 0) status = fm_lddt_all_atom(pair, scratch, &s.lddt, reterr);
+    if (!status && s.n > 0) status = fm_lddt_all_atom(pair, scratch, &s.lddt, reterr);
     fm_arena_rewind(scratch, mark);
-    if (status == FM_OK) *ret_scores = s;
+    if (!status) *ret_scores = s;
     return status;
 }
