@@ -27,7 +27,7 @@ static void slice_forward(fm_run *run, const fm_node *node) {
 
 static const fm_op SLICE = {"slice", slice_forward, NULL};
 
-/* Elements before, along and after an axis of the local part. */
+/* Elements before and after an axis of the local part. */
 static void count_around(const fm_tensor *x, int axis, int64_t *ret_outer, int64_t *ret_inner) {
     *ret_outer = *ret_inner = 1;
     for (int i = 0; i < x->rank; i++) {

@@ -59,7 +59,7 @@ void fm_optimizer_fini(fm_optimizer *optimizer) {
     *optimizer = (fm_optimizer){0};
 }
 
-/* Waits, so that the caller's value may go. */
+/* Waits for the upload, because `state` is on the caller's stack. */
 static void set_state(const fm_optimizer *optimizer, fm_stream *stream, fm_step_state state) {
     optimizer->kernels->upload(stream, optimizer->state, &state, sizeof state);
     optimizer->kernels->synchronize(stream);
