@@ -1,4 +1,10 @@
-/* checkpoint.c: see checkpoint.h. */
+/* checkpoint.c: see checkpoint.h.
+ *
+ * Saving downloads the four flat buffers to the host, builds a table of tensors that point into
+ * these copies, hashes metadata and tensors in the order of the file, and lets fm_safetensors_write
+ * publish the file by renaming. Loading fills the same table from the file and computes the same
+ * hash. It uploads to the device only if the hash matches, so a damaged file never changes the
+ * parameters. */
 #include "trainer/checkpoint/checkpoint.h"
 
 #include "proto/base/hash.h"
@@ -37,7 +43,7 @@ fm_status fm_checkpoint_path(const char *folder, uint64_t step, char out[FM_CHEC
     return fm_fail(reterr, FM_ERR_USAGE, "the checkpoint's path is too long");
 }
 
-/* The step that a file name names; false when it names none. */
+/* Parses the step from a file name; false if the name is not a checkpoint's. */
 static bool step_of_name(const char *name, uint64_t *ret_step) {
     if (strncmp(name, prefix, sizeof prefix - 1) != 0) return false;
     char *end;
@@ -47,7 +53,7 @@ static bool step_of_name(const char *name, uint64_t *ret_step) {
     return errno == 0 && end != name + sizeof prefix - 1 && strcmp(end, suffix) == 0;
 }
 
-/* Steps of the folder's checkpoints into steps[0..MAX_FILES-1], in no order. */
+/* Lists the steps of the folder's checkpoints in steps[0..MAX_FILES-1], unsorted. */
 static fm_status list_steps(const char *folder, uint64_t *steps, size_t *ret_n, fm_error *reterr) {
     DIR *dir = opendir(folder);
     if (!dir) {
@@ -96,8 +102,8 @@ fm_status fm_checkpoint_find(const char *folder, uint64_t before, uint64_t *ret_
     return fm_fail_in(reterr, FM_ERR_NOT_FOUND, folder, "there is no checkpoint here");
 }
 
-/* A killed save leaves its temporary file, named after ours and the process. One run at a time owns
- * the folder. */
+/* Removes the temporary files of killed saves: a checkpoint's name, ".tmp." and the process. This
+ * is safe because one run at a time owns the folder. */
 static void remove_leftovers(const char *folder) {
     DIR *dir = opendir(folder);
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
@@ -132,7 +138,7 @@ fm_status fm_checkpoint_prune(const char *folder, uint32_t keep_last, uint64_t k
 
 /* -- saving */
 
-/* Host copies of the four sets, and the table that names their slices. */
+/* Host copies of the four flat buffers, and the table of tensors that point into them. */
 typedef struct bundle {
     void *host[N_SET];
     fm_safetensor *tensor;
@@ -178,7 +184,7 @@ static fm_status make_bundle(const fm_params *params, bundle *b, fm_error *reter
     return FM_OK;
 }
 
-/* Over the notes and then the tensors, in the file's order. */
+/* Hash over the metadata and then the tensors, in the order of the file. */
 static uint64_t hash_of(const bundle *b, const fm_checkpoint_state *state) {
     const uint64_t numbers[] = {state->step, state->samples, state->seed};
     fm_xxh3_state *hash = fm_xxh3_create();
@@ -263,8 +269,8 @@ static fm_status read_state(const fm_safetensors *file, const char *path, fm_are
                : damaged(path, reterr, "a metadata entry is missing", NULL);
 }
 
-/* Reads every tensor into the bundle's host copies, checking name, dtype and shape, then the hash
- * over all. */
+/* Reads every tensor into the bundle's host copies. Checks name, dtype and shape of each, then the
+ * hash over all. */
 static fm_status read_tensors(const fm_safetensors *file, const char *path, bundle *b,
                               const fm_checkpoint_state *state, fm_error *reterr) {
     fm_status status = FM_OK;
@@ -288,7 +294,7 @@ static fm_status read_tensors(const fm_safetensors *file, const char *path, bund
                : damaged(path, reterr, "content does not match its hash", NULL);
 }
 
-/* Gaps between blocks stay zero, as they are in every buffer. */
+/* Uploads parameter by parameter, so the gaps between blocks stay zero. */
 static void take_over(fm_params *params, const bundle *b) {
     size_t element = fm_element_bytes(params->element);
     for (size_t i = 0; i < b->n_tensor; i++) {

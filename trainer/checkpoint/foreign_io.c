@@ -1,4 +1,9 @@
-/* foreign_io.c: files in and out, see foreign.h. */
+/* foreign_io.c: imports files and exports them; see foreign.h.
+ *
+ * An import tries every naming with every prefix and keeps the one with the largest share of names
+ * found. It then compares names, shapes and dtypes in both directions and writes a line for each
+ * difference. Values are read only if the differences are allowed. They are collected in a host
+ * copy of the flat buffer, which is uploaded at the end, so an error changes nothing. */
 #include "trainer/checkpoint/foreign.h"
 
 #include "proto/base/log.h"
@@ -13,8 +18,8 @@
 
 enum { NAME_BYTES = 320, LINE_BYTES = 768, SHAPE_BYTES = 192 };
 
-/* What may stand before every name of a file, tried in this order. Our checkpoints have two sets.
- */
+/* Prefixes that a file may have before every name, in the order of the attempts. Our checkpoints
+ * have two sets: "ema." and "model.". */
 static const char *const prefixes[FM_N_NAMING][5] = {
     [FM_NAMING_FOLDMILL] = {"", "ema.", "model."},
     [FM_NAMING_OPENFOLD] = {"", "model.", "module.", "module.model."},
@@ -50,7 +55,8 @@ static fm_status find_naming(const fm_weights_file *file, const fm_params *param
             g.n_found = 0;
             for (size_t i = 0; i < g.list.n_array; i++)
                 g.n_found += find(file, g.prefix, g.list.array[i].name) != NULL;
-            /* A whole naming beats one of which more arrays are there by number alone. */
+            /* Compare shares, not numbers: a complete naming wins over one that matches more
+             * arrays. */
             double share = (double)g.n_found / (double)g.list.n_array;
             double most = best.n_found ? (double)best.n_found / (double)best.list.n_array : 0;
             if (share > most) best = g;
@@ -62,7 +68,7 @@ static fm_status find_naming(const fm_weights_file *file, const fm_params *param
 
 /* -- the report */
 
-/* Lines of text in the arena, under construction: an allocation that is trimmed in the end. */
+/* Lines of text in the arena, under construction; the allocation is trimmed at the end. */
 typedef struct report_text {
     char *text;
     size_t size, capacity;
@@ -95,7 +101,8 @@ static bool same_shape(const fm_foreign_array *want, const fm_weights_array *got
            memcmp(want->shape, got->shape, (size_t)want->rank * sizeof want->shape[0]) == 0;
 }
 
-/* Names that the file should have: missing, or not as they should be. */
+/* Compares the arrays that the file should have: each is found, missing, or of another shape or
+ * dtype. */
 static void compare_wanted(const fm_weights_file *file, const guess *g, report_text *text,
                            fm_import_report *report) {
     char want_shape[SHAPE_BYTES], got_shape[SHAPE_BYTES], dtype[32];
@@ -124,7 +131,8 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const fm_foreign_array *)a)->name, ((const fm_foreign_array *)b)->name);
 }
 
-/* Names that the model does not have. Behind a prefix, names without it are of something else. */
+/* Lists the arrays that the model does not have. If there is a prefix, names without it belong to
+ * something else and are ignored. */
 static void compare_extra(const fm_weights_file *file, const guess *g, report_text *text,
                           fm_import_report *report) {
     size_t prefix_bytes = strlen(g->prefix);
@@ -156,7 +164,7 @@ static fm_status compare(const fm_weights_file *file, const guess *g, fm_arena *
 
 /* -- values */
 
-/* One slice between the two layouts; for vectors and equal layouts a copy. */
+/* Converts one slice between the two layouts; used for matrices whose layout differs. */
 static void transpose(const float *from, int64_t rows, int64_t columns, float *out) {
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t c = 0; c < columns; c++)
@@ -192,7 +200,7 @@ static void give_slices(const fm_params *params, const fm_foreign_array *array, 
     }
 }
 
-/* The flat buffer between the device's acc type and f32 on the host. */
+/* Copies a flat buffer of the device's acc type to f32 on the host. */
 static fm_status download(const fm_params *params, const void *flat, float *host,
                           fm_error *reterr) {
     bool wide = params->element == FM_ELEMENT_F64;
@@ -234,7 +242,7 @@ static fm_status check_finite(const float *value, uint64_t n, const char *name, 
     return FM_OK;
 }
 
-/* Reads what is there and right into host, which holds the values so far. */
+/* Reads the arrays that the file has into `host`, which holds the values so far. */
 static fm_status read_values(const fm_weights_file *file, const fm_params *params, const guess *g,
                              float *host, fm_error *reterr) {
     fm_status status = FM_OK;
@@ -303,7 +311,7 @@ fm_status fm_foreign_import(const char *path, fm_params *params, const fm_import
 
 /* -- export */
 
-/* The arrays' values, one after the other in out; fills in the table for the writer. */
+/* Stores the arrays' values one after the other in `out` and fills in the table for the writer. */
 static void lay_out(const fm_params *params, const fm_foreign_list *list, const float *host,
                     float *out, fm_weights_out *table) {
     for (size_t i = 0; i < list->n_array; i++) {

@@ -1,4 +1,8 @@
-/* safetensors.c: see safetensors.h. */
+/* safetensors.c: see safetensors.h.
+ *
+ * The writer formats the JSON header twice: once to measure it, once into memory of that size. The
+ * reader parses the header with jansson, whose tree owns all names and notes, and keeps the entries
+ * in a table sorted by name. Tensor data is read with pread when it is asked for. */
 #include "trainer/checkpoint/safetensors.h"
 
 #include "proto/base/file.h"
@@ -33,7 +37,7 @@ static bool is_plain(const char *text) {
     return true;
 }
 
-/* Text that grows; size counts on when it does not fit, as fm_writer does. */
+/* Text under construction. `size` keeps counting when the text does not fit, as in fm_writer. */
 typedef struct text {
     char *data;
     size_t capacity, size;
@@ -49,7 +53,7 @@ FM_PRINTF(2, 3) static void put(text *t, const char *format, ...) {
     t->size += (size_t)n;
 }
 
-/* A string of the JSON; newlines are the only bytes of a note that need escaping. */
+/* Writes a JSON string. Newlines are the only bytes of our notes that need escaping. */
 static void put_string(text *t, const char *value) {
     put(t, "\"");
     for (const char *p = value; *p; p++)
@@ -74,10 +78,10 @@ static void put_header(text *t, const fm_safetensor *tensor, size_t n_tensor,
     }
     put(t, "}");
     while (t->size % ALIGN_BYTES)
-        put(t, " "); /* the data starts aligned */
+        put(t, " "); /* so that the data starts aligned */
 }
 
-/* The header's text, measured first; the caller frees it. */
+/* Makes the header's text; the caller frees it. */
 static fm_status make_header(const fm_safetensor *tensor, size_t n_tensor,
                              const fm_safetensors_note *note, size_t n_note, text *ret_header,
                              fm_error *reterr) {
@@ -171,7 +175,8 @@ static uint64_t element_bytes(const char *dtype) {
     return 0;
 }
 
-/* One member of the header; the range must hold just the elements and lie inside the data. */
+/* Parses one member of the header. Its range must hold exactly the elements and be inside the
+ * data. */
 static bool parse_entry(const fm_safetensors *file, const char *name, json_t *entry,
                         fm_safetensor *tensor) {
     const char *dtype = json_string_value(json_object_get(entry, "dtype"));

@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 struct fm_weights_file {
-    fm_safetensors *safetensors; /* one of the two */
+    fm_safetensors *safetensors; /* NULL if the file is an .npz */
     fm_npz npz;
-    fm_arena arena;          /* of the npz */
+    fm_arena arena;          /* memory of the npz */
     fm_weights_array *array; /* [n_array] sorted by name */
     size_t n_array;
 };
@@ -46,7 +46,7 @@ static float float_of_bits(uint32_t bits) {
     return value;
 }
 
-/* IEEE 754 binary16; what is below its normal numbers is mantissa * 2^-24. */
+/* IEEE 754 binary16. A subnormal number is mantissa * 2^-24. */
 static float half(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, mantissa = h & 1023u;
     if (exponent == 31) return float_of_bits(sign | 0x7f800000u | mantissa << 13);
@@ -232,7 +232,7 @@ static fm_status write_safetensors(const char *path, const fm_weights_out *array
         tensor[i].data = array[i].data;
         tensor[i].bytes = count * sizeof(float);
     }
-    /* What transformers and others ask for before they load a file. */
+    /* Libraries such as transformers ask for this note before they load a file. */
     const fm_safetensors_note note = {"format", "np"};
     fm_status status = fm_safetensors_write(path, tensor, n_array, &note, 1, reterr);
     free(tensor);

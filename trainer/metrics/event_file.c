@@ -1,4 +1,13 @@
-/* event_file.c: see event_file.h. */
+/* event_file.c: see event_file.h for the format.
+ *
+ * Messages are built from the inside out in fixed buffers: a value (tag, number) goes into the
+ * summary, the summary into the event, the event into a framed record. A protocol buffer field is a
+ * key (field * 8 + wire type) followed by its value; messages and strings are preceded by their
+ * length.
+ *
+ * On resume the file is read from the start. Each frame is checked by its two crcs, and the file is
+ * cut after the last whole record whose step is not above the resumed step. This also removes a
+ * record that a crash cut short. */
 #include "trainer/metrics/event_file.h"
 
 #include "proto/base/bytes.h"
@@ -14,11 +23,11 @@
 #include <unistd.h>
 
 enum {
-    VALUE_BYTES = 64, /* of one value at most: tags are short */
+    VALUE_BYTES = 64, /* of one value, at most: tags are short */
     N_VALUE = FM_METRICS_TERMS + FM_METRICS_SCORES + 8,
     MESSAGE_BYTES = N_VALUE * VALUE_BYTES,
     RECORD_BYTES = MESSAGE_BYTES + 128,
-    HEAD_BYTES = 12, /* length and its crc */
+    HEAD_BYTES = 12, /* the length and its crc */
     TAIL_BYTES = 4,
     PATH_BYTES = 4096,
 };
@@ -142,9 +151,10 @@ static fm_status write_version(const fm_event_file *file, double wall_s, fm_erro
     return write_record(file, event, w.at, reterr);
 }
 
-/* -- a file that is there */
+/* -- an existing file */
 
-/* The record's data and length, or NULL at the end and where a record is cut or damaged. */
+/* Returns the next record's data and size; NULL at the end and where a record is cut off or
+ * damaged. */
 static const uint8_t *next_record(fm_reader *reader, size_t *ret_size) {
     const uint8_t *head = reader->data + reader->at;
     uint64_t size = fm_read_u64(reader);
@@ -158,7 +168,7 @@ static const uint8_t *next_record(fm_reader *reader, size_t *ret_size) {
     return data;
 }
 
-/* The step of an event of ours: wall_time comes first, then the step; 0 where there is none. */
+/* The step of an event that we wrote: wall_time comes first, then the step. 0 if it has no step. */
 static uint64_t step_of(const uint8_t *data, size_t size) {
     fm_reader r = fm_reader_of(data, size);
     uint64_t step = 0;
@@ -173,7 +183,8 @@ static uint64_t step_of(const uint8_t *data, size_t size) {
     return step;
 }
 
-/* Bytes of the records up to and with step `last`; 0 when not even the first is whole. */
+/* Bytes of the whole records up to and including step `last`; 0 if the first record is not
+ * whole. */
 static size_t bytes_through(fm_bytes content, uint64_t last) {
     fm_reader reader = fm_reader_of(content.data, content.size);
     size_t whole = 0, size;

@@ -20,8 +20,8 @@ struct fm_metrics {
     char path[512];
 };
 
-/* A line under construction; what does not fit is cut, which LINE_BYTES makes impossible for the
- * fields there are. */
+/* A line under construction. Text that does not fit is cut off, but LINE_BYTES has room for all
+ * fields. */
 typedef struct line {
     char text[LINE_BYTES];
     size_t size;
@@ -57,7 +57,7 @@ static void add_number(line *l, const char *key, double value) {
     }
 }
 
-/* Bytes of the file's lines up to and with step `last`; a line cut short does not count. */
+/* Bytes of the lines up to and including step `last`; a line that is cut off does not count. */
 static size_t bytes_through(fm_bytes text, uint64_t last) {
     size_t at = 0;
     const char *data = (const char *)text.data;
@@ -117,7 +117,7 @@ fm_status fm_metrics_write(fm_metrics *metrics, const fm_metrics_step *step, fm_
     add_number(&l, "learning_rate", step->learning_rate);
     add_number(&l, "step_s", step->step_s);
     add_number(&l, "data_wait_s", step->data_wait_s);
-    l.text[l.size - 1] = '}'; /* the last comma */
+    l.text[l.size - 1] = '}'; /* replaces the last comma */
     add(&l, "\n");
     ssize_t written = write(metrics->fd, l.text, l.size);
     if (written == (ssize_t)l.size) return FM_OK;
