@@ -1,4 +1,4 @@
-/* choose_device.c: see device.h. */
+/* choose_device.c: see choose_device.h. */
 #include "trainer/app/choose_device.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* choose_device_no_cuda.c: a build without the CUDA backend; see device.h. */
+/* choose_device_no_cuda.c: for a build without the CUDA backend; see choose_device.h. */
 #include "trainer/app/choose_device.h"
 
 const fm_kernels *fm_device_cuda(fm_element act, const char **ret_why) {

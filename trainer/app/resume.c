@@ -13,7 +13,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-/* Room for what a checkpoint's notes hold. */
+/* Room for the texts of a checkpoint. */
 enum { NOTE_BYTES = 1 << 20 };
 
 fm_status fm_resume_lock(const char *folder, int *ret_fd, fm_error *reterr) {
@@ -66,7 +66,7 @@ fm_status fm_resume_begin_from(const char *path, fm_trainer *trainer, fm_error *
     status = fm_checkpoint_peek(path, &arena, &state, reterr);
     if (!status) status = fm_checkpoint_load(path, params, &state, reterr);
     if (!status) {
-        /* fill counts elements of the narrow type */
+        /* `fill` counts elements of the act type */
         int64_t n = params->n_element * (int64_t)(fm_element_bytes(params->element) /
                                                   fm_element_bytes(params->kernels->act));
         params->kernels->fill(NULL, n, 0.0, params->moment1);
@@ -77,7 +77,7 @@ fm_status fm_resume_begin_from(const char *path, fm_trainer *trainer, fm_error *
     return status;
 }
 
-/* The start of the line that `at` lies in. */
+/* The start of the line that contains `at`. */
 static const char *line_start(const char *text, const char *at) {
     while (at > text && at[-1] != '\n')
         at--;

@@ -1,4 +1,21 @@
-/* train.c: see train.h. One thread computes; the loader's thread receives ahead of it. */
+/* train.c: `foldmill train`; see train.h.
+ *
+ * Two threads work: the loader's thread receives samples ahead, and this one queues and collects
+ * them. A sample is queued (its upload and its passes are submitted to the device) before the
+ * previous one is collected (its loss and norm are read back), so the device never waits for the
+ * host:
+ *
+ *     queue 1 | queue 2 | collect 1 | queue 3 | collect 2 | ...
+ *
+ * A step is samples_per_step samples; the last one also makes the update. When the last sample of a
+ * step is collected, finish_step reports the step. drain() collects until a given number of samples
+ * is left in flight. It collects everything before a checkpoint, before a reconnect, at the end,
+ * and after each sample where overlap is impossible: on the CPU, and when the sample's structure is
+ * scored from the step's memory.
+ *
+ * The token counts the samples that were collected; step_token is the token at the last finished
+ * step and goes into checkpoints. After a failure, the trainer drops what is queued behind the
+ * failed sample, and drain() gives these samples back to the loader. */
 #include "trainer/app/train.h"
 
 #include "proto/base/file.h"
@@ -29,8 +46,8 @@ enum {
     EXIT_OK = 0,
     EXIT_FAILED = 1,
     EXIT_USAGE = 2,
-    N_WINDOW = 10,    /* steps whose mean loss is reported at both ends of a run */
-    QUIET_STEPS = 10, /* a line for people every so many steps when standard error is no terminal */
+    N_WINDOW = 10,    /* steps at each end of a run whose mean loss is reported */
+    QUIET_STEPS = 10, /* without a terminal, a progress line every so many steps */
 };
 
 static const char program[] = "foldmill train";
@@ -62,19 +79,19 @@ typedef struct settings {
     bool quiet, resume, show_config;
 } settings;
 
-/* What a step's samples gave, summed. */
+/* The results of a step's samples, summed. */
 typedef struct step_sums {
     double loss, distogram, masked_msa, norm, wait_s;
-    uint64_t done_ns; /* the device's clock after the last */
+    uint64_t done_ns; /* the device's clock after the last sample */
     double structure[FM_STRUCTURE_TERMS];
     double score[FM_METRICS_SCORES];
-    uint32_t n_scored; /* samples with a score */
+    uint32_t n_scored; /* samples that have scores */
     uint64_t index;
     uint32_t n_cycle;
     char name[FM_LIMIT_NAME_BYTES + 1];
 } step_sums;
 
-/* A sample between being queued and being collected. */
+/* A sample that is queued and not yet collected. */
 typedef struct flight {
     fm_loaded loaded;
     fm_features features;
@@ -83,30 +100,33 @@ typedef struct flight {
     double rate, wait_s;
 } flight;
 
-/* A run in progress. Samples are queued one ahead of what is collected, so that the device never
- * waits for the host. */
+/* A run in progress. */
 typedef struct train_run {
     const settings *set;
     fm_train_config config;
     fm_team *team;
-    fm_trainer *trainer; /* the team's first */
+    fm_trainer *trainer; /* the first trainer of the team */
     fm_loader *loader;
-    fm_loader_stats earlier; /* of connections that broke off */
+    fm_loader_stats earlier; /* counts of earlier connections */
     fm_metrics *metrics;
-    fm_event_file *events; /* NULL: not asked for */
+    fm_event_file *events; /* NULL without --tensorboard */
     bool terminal;
     flight flight[FM_MOST_QUEUED];
     uint64_t n_queued, n_collected; /* samples */
-    step_sums sums;                 /* of the step that is being collected */
-    uint64_t queued_step, done_ns; /* updates queued; the device's clock after the last collected */
-    uint64_t n_step, start_ns;     /* updates collected, of the whole run; monotonic */
-    uint64_t first_step, saved_step; /* where this process went on; of the newest checkpoint */
-    fm_token token;                  /* samples collected */
-    fm_token step_token;             /* those of them that updates have seen */
-    fm_sha256 snapshot; /* of the server; before that, of the checkpoint; all zero = any will do */
-    bool data_ended;    /* the stream broke off; what was trained until then is whole */
-    int lock;           /* of the folder */
-    double first_sum, last[N_WINDOW]; /* losses of the first and of the newest N_WINDOW steps */
+    step_sums sums;                 /* of the step under collection */
+    /* updates queued; the device's clock after the last collected step */
+    uint64_t queued_step, done_ns;
+    uint64_t n_step, start_ns; /* updates collected in the whole run; monotonic clock */
+    /* step at which this process began; step of the newest checkpoint */
+    uint64_t first_step, saved_step;
+    fm_token token;      /* the samples collected */
+    fm_token step_token; /* those of them that finished updates have seen */
+    /* of the server, or of the checkpoint before there is a server; all zero = any is accepted */
+    fm_sha256 snapshot;
+    bool data_ended; /* the stream ended early; the state up to then is whole */
+    int lock;        /* lock of the folder */
+    /* losses of the first N_WINDOW steps (sum) and of the newest ones */
+    double first_sum, last[N_WINDOW];
 } train_run;
 
 /* -- the command line */
@@ -232,7 +252,8 @@ static fm_status create_trainer(train_run *run, fm_error *reterr) {
     return status;
 }
 
-/* Two runs never share a folder. */
+/* Finds the path of metrics.jsonl. Refuses a folder that has one already, so that two runs do not
+ * share a folder. */
 static fm_status find_metrics_path(const train_run *run, char path[PATH_MAX], fm_error *reterr) {
     if (snprintf(path, PATH_MAX, "%s/metrics.jsonl", run->set->out) >= PATH_MAX) {
         return fm_fail(reterr, FM_ERR_USAGE, "--out: the path is too long");
@@ -251,8 +272,8 @@ static fm_resume_options resume_options(const train_run *run) {
                                .config = &run->config};
 }
 
-/* Goes on from the folder's newest checkpoint when asked to; begins when there is none, with what
- * --from names or with drawn parameters. */
+/* Loads the newest checkpoint if --resume is given and there is one. Otherwise begins with the
+ * checkpoint of --from or with drawn parameters. */
 static fm_status resume(train_run *run, fm_error *reterr) {
     fm_status status = FM_ERR_NOT_FOUND;
     if (run->set->resume) {
@@ -274,7 +295,8 @@ static fm_status save(train_run *run, fm_error *reterr) {
     return status;
 }
 
-/* At the end of a run, also of one whose data broke off: then *reterr says so, and more. */
+/* Writes the last checkpoint of a run, also if its data ended early; *reterr then says so, with the
+ * step reached and what to do. */
 static fm_status save_last(train_run *run, fm_status status, fm_error *reterr) {
     if (status && !run->data_ended) return status;
     fm_error error;
@@ -297,9 +319,9 @@ static fm_status save_last(train_run *run, fm_status status, fm_error *reterr) {
                    (unsigned long long)run->n_step, (unsigned long long)run->set->steps, what);
 }
 
-/* Set by SIGINT and SIGTERM, looked at between steps. A signalfd would not do: the threads that
- * OpenBLAS starts before main leave the signals unblocked, and one of them would take the default
- * action. */
+/* Set by SIGINT and SIGTERM and checked between steps. A signalfd does not work here: the threads
+ * that OpenBLAS starts before main leave the signals unblocked, so one of them would take the
+ * default action. */
 static volatile sig_atomic_t stop_asked;
 
 static void ask_to_stop(int signal_number) {
@@ -329,8 +351,8 @@ static void announce(const train_run *run) {
 
 /* -- a step */
 
-/* The sample counts as delivered once an update has seen it, which is when a checkpoint can be
- * written. */
+/* Counts the sample as delivered. It is called when the sample is collected; a checkpoint stores
+ * the token of the last whole step. */
 static fm_status note_delivered(train_run *run, uint64_t index, fm_error *reterr) {
     fm_status status = fm_token_deliver(&run->token, index, reterr);
     run->token.epoch =
@@ -341,14 +363,15 @@ static fm_status note_delivered(train_run *run, uint64_t index, fm_error *reterr
 static const char *const score_names[FM_METRICS_SCORES] = {
     "lddt_ca", "lddt", "rmsd_ca", "drmsd_ca", "tm_score", "gdt_ts", "gdt_ha"};
 
-/* Whether the samples that are now queued are. */
+/* Whether the samples of the step being queued are scored. */
 static bool is_scored(const train_run *run) {
     int64_t every = run->config.metrics.structure_every;
     return run->trainer->atoms != FM_TENSOR_NONE && every &&
            (run->queued_step + 1) % (uint64_t)every == 0;
 }
 
-/* A crop without known CA atoms has no scores and does not count. */
+/* Adds the sample's scores to the sums. A crop without known CA atoms has no scores and does not
+ * count. */
 static fm_status add_scores(train_run *run, const fm_features *features, step_sums *sums,
                             fm_error *reterr) {
     fm_structure_scores s;
@@ -370,7 +393,7 @@ static void name_sample(const fm_sample *sample, fm_error *reterr) {
     fm_error_in(reterr, source);
 }
 
-/* -- a server that went away */
+/* -- a server that disconnected */
 
 static void add_stats(fm_loader_stats *sum, const fm_loader_stats *more) {
     sum->n_sample += more->n_sample;
@@ -381,15 +404,15 @@ static void add_stats(fm_loader_stats *sum, const fm_loader_stats *more) {
 
 static fm_status drain(train_run *run, uint64_t left, fm_error *reterr);
 
-/* Whether a server that is asked again may be there. */
+/* Whether the error means that the server is not reachable, so that it is worth trying again. */
 static bool is_absence(fm_status status) {
     return status == FM_ERR_CLOSED || status == FM_ERR_IO;
 }
 
-/* Finishes what is under way and goes on with the sample behind it, for which a server may take
- * --wait to come back. */
+/* Collects what is in flight, then opens a new stream at the sample after it. Retries until --wait
+ * has passed. */
 static fm_status reconnect(train_run *run, fm_error *reterr) {
-    enum { SLICE_MS = 250 }; /* after which a signal is seen */
+    enum { SLICE_MS = 250 }; /* so that a signal is noticed */
     uint64_t begin_ns = fm_clock_ns(), wait_ns = run->set->wait_ms * 1000000u;
     fm_loader *loader = NULL;
     fm_status status = drain(run, 0, reterr);
@@ -409,8 +432,8 @@ static fm_status reconnect(train_run *run, fm_error *reterr) {
     return FM_OK;
 }
 
-/* The next sample, of a server that came back where one went away. One that gave nothing since it
- * came is not asked again. */
+/* The next sample; reconnects if the server disconnected. A server that has sent nothing since the
+ * last connect is not tried again. */
 static fm_status next_sample(train_run *run, fm_loaded *ret_loaded, fm_error *reterr) {
     fm_status status = fm_loader_next(run->loader, ret_loaded, reterr);
     if (status == FM_ERR_CLOSED && fm_loader_get_stats(run->loader).n_sample && run->set->wait_ms) {
@@ -467,7 +490,7 @@ static void say(const train_run *run, const fm_metrics_step *step) {
         return;
     char text[512];
     fm_metrics_format(step, run->set->steps, text, sizeof text);
-    struct winsize window; /* a longer line would wrap, and stay */
+    struct winsize window; /* a longer line would wrap and could not be erased */
     if (run->terminal && ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1 &&
         window.ws_col <= sizeof text)
         text[window.ws_col - 1] = '\0';
@@ -478,7 +501,7 @@ static void say(const train_run *run, const fm_metrics_step *step) {
             text);
 }
 
-/* The terms that the model has beside the first two. */
+/* Adds the loss terms of the structure module and its heads, where the model has them. */
 static void add_structure_terms(const fm_trainer *trainer, const double *sums, double n,
                                 fm_metrics_step *step) {
     static const char *const names[FM_STRUCTURE_TERMS] = {
@@ -499,11 +522,12 @@ static double wall_s(void) {
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* The step's last sample has been collected. */
+/* Reports a step whose last sample is collected. */
 static fm_status finish_step(train_run *run, double rate, fm_error *reterr) {
     uint32_t n = fm_loader_get_stream(run->loader)->samples_per_step;
     const step_sums *sums = &run->sums;
-    /* By the device's clock: the host may learn of a step's end when the next is well under way. */
+    /* By the device's clock: the host may see the end of a step when the next one is well under
+     * way. */
     uint64_t step_ns = run->done_ns ? sums->done_ns - run->done_ns : fm_clock_ns() - run->start_ns;
     run->n_step++;
     fm_metrics_step step = {
@@ -554,8 +578,8 @@ static fm_status collect_sample(train_run *run, fm_error *reterr) {
     return !status && f->is_last ? finish_step(run, f->rate, reterr) : status;
 }
 
-/* Collects until at most `left` samples are queued. After a failure the trainer has dropped what
- * was queued behind it, and so does this. */
+/* Collects until at most `left` samples are in flight. After a failure the trainer has dropped what
+ * was queued behind the failed sample, so the rest is given back to the loader. */
 static fm_status drain(train_run *run, uint64_t left, fm_error *reterr) {
     fm_status status = FM_OK;
     while (!status && run->n_queued - run->n_collected > left)
@@ -573,10 +597,11 @@ static fm_status queue_step(train_run *run, fm_error *reterr) {
         if (status) {
             fm_error later;
             if (drain(run, 0, &later)) run->data_ended = false;
-            return status; /* what came before it still counts */
+            return status; /* samples before the failed one still count */
         }
-        /* What is scored is still in the step's memory: nothing may be queued behind it. On the CPU
-         * a sample is done when it is queued, and its step's time ends there. */
+        /* A scored structure is still in the step's memory, so nothing may be queued behind it. On
+         * the CPU a sample is computed while it is queued; collecting at once ends its step's time
+         * there. */
         bool at_once = is_scored(run) || strcmp(run->set->device, "cpu") == 0;
         status = drain(run, at_once ? 0 : FM_MOST_QUEUED - 1, reterr);
     }
@@ -584,7 +609,7 @@ static fm_status queue_step(train_run *run, fm_error *reterr) {
     run->queued_step++;
     if (!run->set->checkpoint_every || run->queued_step % run->set->checkpoint_every != 0)
         return FM_OK;
-    status = drain(run, 0, reterr); /* parameters and results of the same step */
+    status = drain(run, 0, reterr); /* so that parameters and results are of the same step */
     return status ? status : save(run, reterr);
 }
 
@@ -620,8 +645,8 @@ static void summarize(train_run *run) {
     printf("\n");
 }
 
-/* Everything that can fail before the first step; nothing is left on disk of a run that never
- * began. */
+/* Prepares everything that can fail before the first step, in an order that leaves nothing on disk
+ * of a run that never began. */
 static fm_status begin(train_run *run, fm_error *reterr) {
     char path[PATH_MAX];
     const settings *set = run->set;

@@ -14,7 +14,7 @@
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
-static const size_t arena_bytes = (size_t)1 << 32; /* address space, for tables and reports */
+static const size_t arena_bytes = (size_t)1 << 32; /* address space for tables and reports */
 
 static const char import_description[] =
     "Reads weights into a checkpoint that `foldmill train --from` starts from:\n\n"
@@ -84,7 +84,7 @@ typedef struct import_settings {
     fm_import_options allow;
 } import_settings;
 
-/* What the checkpoint says of itself: a run that has not begun. */
+/* Writes the checkpoint of a run that has not begun. */
 static fm_status save(const import_settings *set, const fm_train_config *config,
                       const fm_params *params, fm_error *reterr) {
     char text[FM_TRAIN_CONFIG_TEXT_BYTES];
@@ -100,7 +100,7 @@ static fm_status import(const import_settings *set, const char *path, fm_error *
     fm_status status = fm_train_config_load(set->preset, set->config, &config, reterr);
     if (!status) status = make_model(&config, &model, reterr);
     if (!status) {
-        fm_params_draw(&model.params, set->seed); /* what stays where arrays may be missing */
+        fm_params_draw(&model.params, set->seed); /* values of arrays that the file may lack */
         status = fm_foreign_import(path, &model.params, &set->allow, &model.arena, &what, reterr);
         fputs(what.text, stderr);
     }
@@ -179,14 +179,14 @@ static fm_status parse_words(const export_settings *set, fm_weights_format *ret_
     return FM_OK;
 }
 
-/* The parameters of a checkpoint, sized by the settings that it carries. */
+/* Loads the parameters of a checkpoint. Their sizes come from the settings that it stores. */
 static fm_status load_model(const char *path, host_model *model, fm_error *reterr) {
     fm_checkpoint_state state;
     fm_train_config config;
     fm_status status = fm_arena_init(&model->arena, arena_bytes, reterr);
     if (!status) status = fm_checkpoint_peek(path, &model->arena, &state, reterr);
     if (!status) status = fm_train_config_preset("af2-initial", &config, reterr);
-    if (!status) { /* which names every key */
+    if (!status) { /* any preset: the stored text names every key that matters */
         const fm_bytes text = {(const uint8_t *)state.config, strlen(state.config)};
         status = fm_train_config_parse(text, &config, reterr);
         if (status) fm_error_in(reterr, path);
