@@ -134,7 +134,7 @@ static void a_killed_run_goes_on_to_the_same_bits(void **state) {
     assert_int_equal(run("foldmill train --data unix:socket --config small.ini --seed 8 --resume "
                          "--out killed 2>err"),
                      2);
-    assert_int_equal(run("grep -q 'the run has seed 9, not 8' err"), 0);
+    assert_int_equal(run("grep -q 'run has seed 9, but --seed is 8' err"), 0);
     assert_int_equal(run("foldmill train --data unix:socket --seed 9 --resume --out killed 2>err"),
                      2);
     assert_int_equal(
@@ -142,7 +142,7 @@ static void a_killed_run_goes_on_to_the_same_bits(void **state) {
             "foldmill train --data unix:socket --config other.ini --seed 9 --resume --out killed "
             "2>err"),
         2);
-    assert_int_equal(run("grep -q 'the run was made with .learning_rate = 0.003' err"), 0);
+    assert_int_equal(run("grep -q 'run has .learning_rate = 0.003' err"), 0);
 }
 
 /* A run's weights go out as DeepMind's, come back in, and another run begins with them. */
@@ -195,7 +195,7 @@ static void weights_go_out_and_come_back(void **state) {
     assert_int_equal(run("grep -q 'another number of parameters' err && test ! -e x"), 0);
     assert_int_equal(run("foldmill import out 2>err"), 2);
     assert_int_equal(run("foldmill export-weights in.safetensors --out x --format pt 2>err"), 2);
-    assert_int_equal(run("grep -q 'format is npz or safetensors' err"), 0);
+    assert_int_equal(run("grep -q 'found .pt., expected npz or safetensors' err"), 0);
 }
 
 static void a_signal_stops_after_the_step_in_hand(void **state) {
@@ -229,7 +229,7 @@ static void a_lost_server_costs_no_step(void **state) {
     assert_int_equal(run(command), 1);
     assert_int_equal(run("n=$(cat lost.run/metrics.jsonl | wc -l); ls lost.run/checkpoint* | "
                          "grep -q \"0$n.safetensors\" && grep -q \"after step $n of 1000000; "
-                         "--resume goes on\" lost.err && echo $((n + 1)) >goal"),
+                         "--resume continues\" lost.err && echo $((n + 1)) >goal"),
                      0);
     snprintf(
         command, sizeof command,
@@ -243,7 +243,7 @@ static void a_lost_server_costs_no_step(void **state) {
                          "whole.run/checkpoint-$n.safetensors"),
                      0);
     assert_int_equal(run("foldmill train --data unix:socket --config pairs.ini --seed 2 --steps 2 "
-                         "--resume --out whole.run 2>err && grep -q 'asks for no more' err"),
+                         "--resume --out whole.run 2>err && grep -q 'needs no more' err"),
                      0);
 }
 
@@ -280,7 +280,7 @@ static void a_server_that_comes_back_is_gone_on_with(void **state) {
              serve, train, until, serve);
     assert_int_equal(run(command), 1);
     assert_int_equal(run("grep -q 'snapshot [0-9a-f]*... is not served' err && "
-                         "grep -q 'resume goes on' err"),
+                         "grep -q 'resume continues' err"),
                      0);
     snprintf(command, sizeof command,
              "%s --snapshot other & server=$!; %s --steps 1000 --resume --out other.run 2>err; "
@@ -303,6 +303,147 @@ static void two_processes_never_train_into_one_folder(void **state) {
     assert_int_equal(run("grep -q 'held: another process is training into this folder' err"), 0);
 }
 
+/* Without --preset the arrays of the file decide: the number of blocks, the templates and the heads
+ * may differ from the preset; other widths fit no preset. PyTorch's files are refused. */
+static void an_import_finds_its_preset(void **state) {
+    (void)state;
+    static const struct {
+        const char *config, *found;
+    } cases[] = {
+        {"n_dummy", "tiny with no changes"},
+        {"n_block = 1", "tiny with n_block = 1"},
+        {"n_template = 0\\nn_aligned_error_bin = 8\\nn_extra_block = 0",
+         "tiny with n_extra_block = 0, n_template = 0, n_aligned_error_bin = 8"},
+    };
+    static const char *const names[] = {"deepmind", "openfold", "openfold-1", "foldmill"};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(
+            fm_test_shell_format(
+                folder,
+                "printf '[model]\\n%s\\n[data]\\ncrop_size = 16\\nmax_msa_clusters = 8\\n' | "
+                "grep -v n_dummy >sizes.ini && rm -rf sizes && "
+                "foldmill train --data unix:socket --config sizes.ini --steps 1 --out sizes -q "
+                ">log 2>&1",
+                cases[i].config),
+            0);
+        for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
+            assert_int_equal(
+                fm_test_shell_format(
+                    folder,
+                    "foldmill export-weights sizes/checkpoint-000000000001.safetensors --names %s "
+                    "--out sizes.%s >log && "
+                    "foldmill import sizes.%s --out sizes.in >log 2>err && "
+                    "grep -q '^preset    %s, found by the arrays of the file$' log && "
+                    "foldmill train --data unix:socket --config sizes.ini --steps 1 --from "
+                    "sizes.in --out sizes -q --resume >log 2>&1",
+                    names[k], k % 2 ? "safetensors" : "npz", k % 2 ? "safetensors" : "npz",
+                    cases[i].found),
+                0);
+        }
+    }
+    assert_int_equal(run("printf '[model]\\nc_z = 24\\n[data]\\ncrop_size = 16\\n' >wide.ini && "
+                         "foldmill train --data unix:socket --config wide.ini --steps 1 --out wide "
+                         "-q >log 2>&1 && foldmill export-weights "
+                         "wide/checkpoint-000000000001.safetensors --out wide.npz >log && "
+                         "foldmill import wide.npz --out none >log 2>err"),
+                     1);
+    assert_int_equal(run("grep -q '^no preset fits; the nearest is tiny with no changes (' err && "
+                         "grep -q '^shape .*, expected ' err && test ! -e none && "
+                         "foldmill import wide.npz --config wide.ini --out by_config >log && "
+                         "grep -q '^preset    tiny with no changes' log"),
+                     0);
+    assert_int_equal(
+        run("python3 -c 'import pickle, zipfile; z = zipfile.ZipFile(\"zip.pt\", \"w\"); "
+            "z.writestr(\"archive/data.pkl\", b\"x\"); z.close(); "
+            "[pickle.dump({str(i): i for i in range(99)}, open(f\"{p}.ckpt\", \"wb\"), p) "
+            "for p in (2, 4)]'"),
+        0);
+    static const char *const pickles[] = {"zip.pt", "2.ckpt", "4.ckpt"};
+    for (size_t i = 0; i < sizeof pickles / sizeof pickles[0]; i++) {
+        assert_int_equal(
+            fm_test_shell_format(folder, "foldmill import %s --out none 2>err", pickles[i]), 1);
+        assert_int_equal(run("grep -q 'this is a PyTorch file (a Python pickle)' err && "
+                             "grep -q 'save_file({k: v.clone() for' err && test ! -e none"),
+                         0);
+    }
+}
+
+/* Progress lines of a run on a terminal of 50 columns, then with $COLUMNS = 30, then on a terminal
+ * of unknown width: no line reaches the last column, and the wider ones have more fields. */
+static void progress_fits_the_terminal(void **state) {
+    (void)state;
+    assert_int_equal(run(small), 0);
+    char path[600];
+    snprintf(path, sizeof path, "%s/terminal.py", folder);
+    FILE *script = fopen(path, "w");
+    assert_non_null(script);
+    assert_true(
+        fputs("import fcntl, os, pty, struct, sys, termios\n"
+              "def lines(columns, given, out):\n"
+              "    pid, fd = pty.fork()\n"
+              "    if pid == 0:\n"
+              "        size = struct.pack('HHHH', 24 if columns else 0, columns, 0, 0)\n"
+              "        fcntl.ioctl(2, termios.TIOCSWINSZ, size)\n"
+              "        os.environ.pop('COLUMNS', None)\n"
+              "        if given: os.environ['COLUMNS'] = given\n"
+              "        os.execvp('foldmill', ('foldmill train --data unix:socket --config '\n"
+              "            'small.ini --steps 3 --out ' + out).split())\n"
+              "    text = b''\n"
+              "    while True:\n"
+              "        try: read = os.read(fd, 4096)\n"
+              "        except OSError: break\n"
+              "        if not read: break\n"
+              "        text += read\n"
+              "    assert os.waitpid(pid, 0)[1] == 0, text\n"
+              "    parts = text.decode().split('\\r\\033[K')[1:]\n"
+              "    found = [p.split('\\r\\n')[0] for p in parts]\n"
+              "    assert len(found) == 3 and found[0].startswith('step 1/3  loss '), text\n"
+              "    return max(map(len, found))\n"
+              "narrow, less, plain = lines(50, '', 't1'), lines(50, '30', 't2'), "
+              "lines(0, '', 't3')\n"
+              "assert less <= 29 < narrow <= 49 < plain <= 79, (less, narrow, plain)\n",
+              script) >= 0);
+    assert_int_equal(fclose(script), 0);
+    assert_int_equal(run("python3 terminal.py"), 0);
+    assert_int_equal(run("for c in train import export-weights; do COLUMNS=80 foldmill $c --help; "
+                         "done | awk 'length > 80 {exit 1}'"),
+                     0);
+}
+
+static void versions_and_full_disks(void **state) {
+    (void)state;
+    static const char *const versions[] = {"foldmill train --version", "foldmill train -V",
+                                           "foldmill import --version", "foldmill-train --version",
+                                           "foldmill-train -V"};
+    for (size_t i = 0; i < sizeof versions / sizeof versions[0]; i++) {
+        assert_int_equal(fm_test_shell_format(folder,
+                                              "%s | grep -qxE 'foldmill-train [0-9]+(\\.[0-9]+)+'",
+                                              versions[i]),
+                         0);
+    }
+    assert_int_equal(run(small), 0);
+    assert_int_equal(
+        run("foldmill train --data unix:socket --config small.ini --steps 1 --out full "
+            "-q >full.log 2>&1 && foldmill export-weights "
+            "full/checkpoint-000000000001.safetensors --out full.npz >full.log"),
+        0);
+    static const char *const commands[] = {
+        "train --help",
+        "train --version",
+        "train --show-config",
+        "train --data unix:socket --config small.ini --steps 1 --out full.run -q",
+        "import full.npz --out full.in",
+        "export-weights full/checkpoint-000000000001.safetensors --out full.again"};
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        assert_int_equal(fm_test_shell_format(folder, "foldmill %s >/dev/full 2>err", commands[i]),
+                         1);
+        assert_int_equal(run("grep -q 'cannot be written to standard output: No space left' err"),
+                         0);
+    }
+    assert_int_equal(run("foldmill-train fly 2>err"), 2);
+    assert_int_equal(run("grep -q \"unknown command 'fly'\" err"), 0);
+}
+
 static void mistakes_are_said(void **state) {
     (void)state;
     assert_int_equal(run("foldmill train --help | grep -q -- --preset"), 0);
@@ -311,7 +452,7 @@ static void mistakes_are_said(void **state) {
                          "- shown.ini"),
                      0);
     assert_int_equal(run("foldmill train 2>err"), 2);
-    assert_int_equal(run("grep -q 'URL is needed' err"), 0);
+    assert_int_equal(run("grep -q 'URL is required' err"), 0);
     assert_int_equal(run("foldmill train --data unix:socket --preset huge --out x 2>err"), 2);
     assert_int_equal(run("grep -q 'there are: af2-finetuning, af2-initial, overfit, tiny' err"), 0);
     assert_int_equal(run("printf '[model]\\nn_blok = 1\\n' >bad.ini; foldmill train --data "
@@ -328,7 +469,7 @@ static void mistakes_are_said(void **state) {
     assert_int_equal(run("mkdir -p y && touch y/metrics.jsonl && foldmill train --data unix:socket "
                          "--out y 2>err"),
                      1);
-    assert_int_equal(run("grep -q 'there is a run here already' err"), 0);
+    assert_int_equal(run("grep -q 'the folder has a run already' err"), 0);
     assert_int_equal(run("foldmill train --data unix:socket --device tpu --out z 2>err"), 2);
     assert_int_equal(run("foldmill train --data unix:socket --dtype bf16 --out z 2>err"), 1);
     assert_int_equal(run("grep -q 'the CPU computes in fp32' err && test ! -e z"), 0);
@@ -341,6 +482,9 @@ int main(void) {
         cmocka_unit_test(ranks_of_a_sample_train_the_same),
         cmocka_unit_test(a_killed_run_goes_on_to_the_same_bits),
         cmocka_unit_test(weights_go_out_and_come_back),
+        cmocka_unit_test(an_import_finds_its_preset),
+        cmocka_unit_test(progress_fits_the_terminal),
+        cmocka_unit_test(versions_and_full_disks),
         cmocka_unit_test(a_signal_stops_after_the_step_in_hand),
         cmocka_unit_test(a_lost_server_costs_no_step),
         cmocka_unit_test(a_server_that_comes_back_is_gone_on_with),

@@ -138,12 +138,15 @@ static void what_is_there_is_not_overwritten(void **state) {
     assert_int_equal(fm_event_file_open(path_of("c"), false, 0, 7, &file, NULL), FM_OK);
     fm_event_file_close(file);
     assert_int_equal(fm_event_file_open(path_of("c"), false, 0, 7, &file, &error), FM_ERR_EXISTS);
-    assert_string_equal(error.message, "there are events of a run here already");
+    assert_string_equal(
+        error.message,
+        "this folder has the events of another run; resume that run or choose another folder");
     char path[640];
     snprintf(path, sizeof path, "%s/events.out.tfevents.foldmill", path_of("c"));
     assert_int_equal(fm_file_write_atomic(path, "a letter to my aunt", 19, NULL), FM_OK);
     assert_int_equal(fm_event_file_open(path_of("c"), true, 3, 7, &file, &error), FM_ERR_CORRUPT);
-    assert_string_equal(error.message, "this is no file of events");
+    assert_string_equal(error.message,
+                        "this is not a file of TensorBoard events that foldmill wrote");
 }
 
 int main(void) {

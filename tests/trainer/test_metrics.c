@@ -102,15 +102,33 @@ static void people_see_the_loss_its_terms_and_the_first_score(void **state) {
     (void)state;
     char text[256];
     fm_metrics_step step = make_step(7);
-    fm_metrics_format(&step, 10, text, sizeof text);
+    fm_metrics_format(&step, 10, 0, text, sizeof text);
     assert_string_equal(text, "step 7/10  loss 12.500  lddt_ca 0.750  0.250 s/step  ETA 2:00:05  "
                               "data wait 62.5 ms  (distogram 0.100  plddt nan)");
+    fm_metrics_format(&step, 10, 113, text, sizeof text); /* as long as the whole line */
+    assert_int_equal(strlen(text), 113);
+    static const struct {
+        size_t columns;
+        const char *line;
+    } narrow[] = {
+        {112, "step 7/10  loss 12.500  lddt_ca 0.750  0.250 s/step  ETA 2:00:05  "
+              "data wait 62.5 ms  (distogram 0.100)"},
+        {101, "step 7/10  loss 12.500  lddt_ca 0.750  0.250 s/step  ETA 2:00:05  "
+              "data wait 62.5 ms"},
+        {82, "step 7/10  loss 12.500  lddt_ca 0.750  0.250 s/step  ETA 2:00:05"},
+        {22, "step 7/10  loss 12.500"},
+        {21, "step 7/10"},
+    };
+    for (size_t i = 0; i < sizeof narrow / sizeof narrow[0]; i++) {
+        fm_metrics_format(&step, 10, narrow[i].columns, text, sizeof text);
+        assert_string_equal(text, narrow[i].line);
+    }
     step = make_step(8);
     step.n_term = 0;
     step.left_s = -1;
-    fm_metrics_format(&step, 10, text, sizeof text);
+    fm_metrics_format(&step, 10, 0, text, sizeof text);
     assert_string_equal(text, "step 8/10  loss 12.500  0.250 s/step  data wait 62.5 ms");
-    fm_metrics_format(&step, 0, text, sizeof text);
+    fm_metrics_format(&step, 0, 0, text, sizeof text);
     assert_string_equal(text, "step 8  loss 12.500  0.250 s/step  data wait 62.5 ms");
 }
 

@@ -1,7 +1,7 @@
 /* choose_device.h: finds the kernel table that a run computes with, by the names on the command
  * line. */
-#ifndef FM_TRAINER_DEVICE_H
-#define FM_TRAINER_DEVICE_H
+#ifndef FM_TRAINER_CHOOSE_DEVICE_H
+#define FM_TRAINER_CHOOSE_DEVICE_H
 
 #include "proto/base/status.h"
 #include "trainer/backend/kernels.h"

@@ -3,6 +3,6 @@
 
 const fm_kernels *fm_device_cuda(fm_element act, const char **ret_why) {
     (void)act;
-    *ret_why = "this program was built without CUDA (./run build cuda)";
+    *ret_why = "this program is built without CUDA; ./run build cuda builds it with CUDA";
     return NULL;
 }

@@ -26,8 +26,9 @@ fm_status fm_resume_lock(const char *folder, int *ret_fd, fm_error *reterr) {
     if (fd < 0) return fm_fail_in(reterr, FM_ERR_IO, path, "cannot open: %s", strerror(errno));
     if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
         close(fd);
-        return fm_fail_in(reterr, FM_ERR_EXISTS, folder,
-                          "another process is training into this folder");
+        return fm_fail_in(
+            reterr, FM_ERR_EXISTS, folder,
+            "another process is training into this folder; wait for it or choose another --out");
     }
     *ret_fd = fd;
     return FM_OK;
@@ -87,7 +88,8 @@ static const char *line_start(const char *text, const char *at) {
 static fm_status check_same_run(const fm_resume_options *options, const fm_checkpoint_state *state,
                                 const char *path, fm_error *reterr) {
     if (state->seed != options->seed) {
-        return fm_fail_in(reterr, FM_ERR_USAGE, path, "the run has seed %llu, not %llu",
+        return fm_fail_in(reterr, FM_ERR_USAGE, path,
+                          "the checkpoint's run has seed %llu, but --seed is %llu",
                           (unsigned long long)state->seed, (unsigned long long)options->seed);
     }
     char config[FM_TRAIN_CONFIG_TEXT_BYTES];
@@ -98,9 +100,10 @@ static fm_status check_same_run(const fm_resume_options *options, const fm_check
         same++;
     const char *ours = line_start(config, config + same),
                *theirs = line_start(state->config, state->config + same);
-    return fm_fail_in(reterr, FM_ERR_USAGE, path,
-                      "the run was made with '%.*s', this one has '%.*s'",
-                      (int)strcspn(theirs, "\n"), theirs, (int)strcspn(ours, "\n"), ours);
+    return fm_fail_in(
+        reterr, FM_ERR_USAGE, path,
+        "the checkpoint's run has '%.*s', but this run has '%.*s'; resume with the same settings",
+        (int)strcspn(theirs, "\n"), theirs, (int)strcspn(ours, "\n"), ours);
 }
 
 static fm_status load_one(const fm_resume_options *options, const char *path, fm_trainer *trainer,
@@ -114,8 +117,9 @@ static fm_status load_one(const fm_resume_options *options, const char *path, fm
     if (!status) status = fm_token_parse(state.token, ret_token, reterr);
     if (!status && state.snapshot &&
         fm_sha256_parse(state.snapshot, strlen(state.snapshot), ret_snapshot)) {
-        status = fm_fail_in(reterr, FM_ERR_CORRUPT, path,
-                            "found snapshot '%.80s', expected 64 hex digits", state.snapshot);
+        status =
+            fm_fail_in(reterr, FM_ERR_CORRUPT, path,
+                       "found snapshot '%.80s', expected 64 hexadecimal digits", state.snapshot);
     }
     if (!status) status = fm_checkpoint_load(path, &trainer->params, &state, reterr);
     if (!status) {
@@ -159,7 +163,8 @@ fm_status fm_resume_load(const fm_resume_options *options, fm_trainer *trainer, 
     }
     if (status == FM_ERR_NOT_FOUND && n_damaged) {
         return fm_fail_in(reterr, FM_ERR_CORRUPT, options->folder,
-                          "all %llu checkpoints here are damaged", (unsigned long long)n_damaged);
+                          "all %llu checkpoints in this folder are damaged",
+                          (unsigned long long)n_damaged);
     }
     return status;
 }

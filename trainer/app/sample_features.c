@@ -49,7 +49,8 @@ static void fill_templates(const fm_sample *sample, fm_features *features, const
 fm_status fm_features_of(const fm_sample *sample, fm_features *ret_features, fm_error *reterr) {
     const char *missing = NULL;
     if (sample->n_cycle > FM_MAX_CYCLE) {
-        return fm_fail(reterr, FM_ERR_LIMIT, "sample %llu has %u cycles, at most %d are expected",
+        return fm_fail(reterr, FM_ERR_LIMIT,
+                       "sample %llu has %u recycling cycles; at most %d are supported",
                        (unsigned long long)sample->index, sample->n_cycle, FM_MAX_CYCLE);
     }
     *ret_features = (fm_features){

@@ -1,6 +1,6 @@
 /* sample_features.h: passes the tensors of a received sample to a training step. */
-#ifndef FM_TRAINER_FEATURES_OF_H
-#define FM_TRAINER_FEATURES_OF_H
+#ifndef FM_TRAINER_SAMPLE_FEATURES_H
+#define FM_TRAINER_SAMPLE_FEATURES_H
 
 #include "proto/batch.h"
 #include "trainer/step/step_features.h"

@@ -53,21 +53,23 @@ enum {
 static const char program[] = "foldmill train";
 
 static const char description[] =
-    "Connects to a feature server, trains on what it streams, and writes DIR/metrics.jsonl,\n"
-    "one JSON object a step. Sizes, rates and the sampling plan come from a preset; --config\n"
-    "FILE changes what it names (--show-config prints the form). Its section [parallel] puts\n"
-    "several ranks to each sample (dap, bp), threads of the CPU. The same server content,\n"
-    "seed and settings give the same parameters, bit for bit. SIGINT and SIGTERM stop after\n"
-    "the step in hand. A server that goes away has --wait to come back, and any server of the\n"
-    "same snapshot will do; else the run ends with a checkpoint of what it has done.\n\n"
-    "The run's whole state is kept in DIR every --checkpoint-every steps and at the end;\n"
-    "--resume goes on from the newest whole checkpoint, or begins when there is none. A run\n"
-    "that was killed and resumed ends with the same bits as one that was not; so it asks for\n"
-    "the snapshot it was trained on, and for its seed and settings. --from begins a\n"
-    "new run with the parameters and the average of another run's checkpoint, or of one that\n"
-    "`foldmill import` has made: steps, moments and the data stream start anew.\n\n"
+    "Trains on the samples of a feature server. Each step appends one JSON object\n"
+    "to DIR/metrics.jsonl. Sizes, rates and the sampling plan come from a preset;\n"
+    "--config FILE changes settings of it, in the form that --show-config prints.\n"
+    "The section [parallel] splits each sample over several ranks (dap, bp), which\n"
+    "are CPU threads. The same data, seed and settings give the same parameters,\n"
+    "bit for bit. SIGINT and SIGTERM stop the run after the current step.\n\n"
+    "If the server disconnects, the run waits up to --wait for it or for another\n"
+    "server of the same snapshot. Otherwise it ends with a checkpoint of the last\n"
+    "step.\n\n"
+    "The state of the run is saved in DIR every --checkpoint-every steps and at the\n"
+    "end. --resume continues from the newest whole checkpoint, or starts the run if\n"
+    "there is none. A run that was killed and resumed gives the same bits as one\n"
+    "that was not. It needs the same snapshot, seed and settings. --from starts a\n"
+    "new run with the parameters and the average of a checkpoint of another run or\n"
+    "of `foldmill import`; steps, moments and the data stream start from 0.\n\n"
     "examples:\n"
-    "  foldmill train --data unix:/run/foldmill.sock --preset tiny --steps 200 --out run1\n"
+    "  foldmill train --data unix:/run/foldmill.sock --preset tiny --steps 200\n"
     "  foldmill train --preset tiny --show-config >mine.ini\n"
     "  foldmill train --data tcp://host:7420 --config mine.ini --steps 5000 --resume\n\n"
     "exit codes: 0 done or stopped on request, 1 failed, 2 bad usage";
@@ -141,54 +143,53 @@ static int report(const fm_error *error) {
 static int parse(settings *set, int argc, char **argv) {
     const fm_option options[] = {
         {"data", FM_OPTION_STRING, &set->data, "URL",
-         .help = "unix:PATH or tcp://HOST:PORT of a server (required)"},
+         .help = "server, unix:PATH or tcp://HOST:PORT (required)"},
         {"preset", FM_OPTION_STRING, &set->preset, "NAME",
-         .help = "sizes and recipe: tiny, overfit, af2-initial, af2-finetuning (tiny)"},
+         .help = "af2-initial, af2-finetuning, overfit, tiny (tiny)"},
         {"config", FM_OPTION_STRING, &set->config, "FILE",
-         .help = "changes to the preset, as an INI file"},
+         .help = "INI file with changes to the preset"},
         {"show-config", FM_OPTION_FLAG, &set->show_config, NULL,
          .help = "print all settings as --config takes them, and end"},
         {"device", FM_OPTION_STRING, &set->device, "NAME", .help = "cpu or cuda (cpu)"},
         {"dtype", FM_OPTION_STRING, &set->dtype, "TYPE",
-         .help = "activations: fp32, or bf16 on cuda; structure module, heads and losses are fp32 "
-                 "in either (fp32)"},
-        {"steps", FM_OPTION_U64, &set->steps, "N", .help = "updates to make (100)", .letter = 'n',
+         .help = "of activations: fp32, or bf16 on cuda (fp32)"},
+        {"steps", FM_OPTION_U64, &set->steps, "N", .help = "updates in all (100)", .letter = 'n',
          .min = 1, .max = FM_LIMIT_STEP},
         {"seed", FM_OPTION_U64, &set->seed, "S",
-         .help = "of parameters, dropout and the stream (0)"},
-        {"out", FM_OPTION_STRING, &set->out, "DIR",
-         .help = "where the run's files go (foldmill-run)", .letter = 'o'},
+         .help = "seed of parameters, dropout and stream (0)"},
+        {"out", FM_OPTION_STRING, &set->out, "DIR", .help = "folder of the run (foldmill-run)",
+         .letter = 'o'},
         {"tensorboard", FM_OPTION_STRING, &set->tensorboard, "DIR",
-         .help = "write the metrics as TensorBoard events, too (docs/formats/events.md)"},
-        {"order", FM_OPTION_STRING, &set->order, "ORDER", .help = "strict or bounded:W (strict)"},
-        {"ahead", FM_OPTION_U64, &set->ahead, "N", .help = "samples received ahead of the step (8)",
-         .min = 2, .max = 1024},
+         .help = "write TensorBoard events to DIR as well"},
+        {"order", FM_OPTION_STRING, &set->order, "ORDER",
+         .help = "of samples: strict or bounded:W (strict)"},
+        {"ahead", FM_OPTION_U64, &set->ahead, "N",
+         .help = "samples to receive ahead of the step (8)", .min = 2, .max = 1024},
         {"wait", FM_OPTION_U64, &set->wait_ms, "MS",
-         .help = "go on trying to connect for so long, also when the server went away (5000)",
-         .max = 3600000},
+         .help = "how long to try to connect or reconnect (5000)", .max = 3600000},
         {"checkpoint-every", FM_OPTION_U64, &set->checkpoint_every, "N",
-         .help = "steps between checkpoints (1000); 0 = none at all", .max = FM_LIMIT_STEP},
-        {"keep", FM_OPTION_U64, &set->keep_last, "N", .help = "newest checkpoints kept (3)",
+         .help = "steps between checkpoints, 0 = none (1000)", .max = FM_LIMIT_STEP},
+        {"keep", FM_OPTION_U64, &set->keep_last, "N", .help = "newest checkpoints to keep (3)",
          .min = 1, .max = 10000},
         {"keep-every", FM_OPTION_U64, &set->keep_every, "M",
-         .help = "keep those of every M-th step for good (0 = none)", .max = FM_LIMIT_STEP},
+         .help = "never remove those of every M-th step (0 = none)", .max = FM_LIMIT_STEP},
         {"from", FM_OPTION_STRING, &set->from, "CHECKPOINT",
-         .help = "begin with the parameters of this checkpoint, as of `foldmill import`"},
+         .help = "start a new run with its parameters"},
         {"resume", FM_OPTION_FLAG, &set->resume, NULL,
-         .help = "go on from the newest checkpoint in --out"},
-        {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "no line a step, only the summary",
+         .help = "continue from the newest checkpoint in --out"},
+        {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "print only the summary, no progress",
          .letter = 'q'},
         {0}};
     const fm_command command = {.program = program,
                                 .arguments = "--data URL [options]",
-                                .summary = "train on what a feature server streams",
+                                .summary = "train on the samples of a feature server",
                                 .description = description,
                                 .options = options};
     fm_error error;
     int n_positional;
     fm_status status = fm_options_parse(&command, argc, argv, &n_positional, &error);
     if (!status && !set->data && !set->show_config)
-        status = fm_fail(&error, FM_ERR_USAGE, "--data URL is needed");
+        status = fm_fail(&error, FM_ERR_USAGE, "--data URL is required");
     if (status == FM_ERR_CANCELLED) return EXIT_OK;
     return status ? report(&error) : -1;
 }
@@ -243,8 +244,8 @@ static fm_status create_trainer(train_run *run, fm_error *reterr) {
     if (fm_layout_ranks(&layout) > 1 && strcmp(run->set->device, "cpu") != 0) {
         return fm_fail(
             reterr, FM_ERR_UNSUPPORTED,
-            "[parallel] dap = %d, bp = %d: ranks are threads on the CPU, --device %s has "
-            "one",
+            "[parallel] dap = %d, bp = %d: ranks are CPU threads, but --device %s has one rank; "
+            "set dap and bp to 1 or use --device cpu",
             (int)layout.dap, (int)layout.bp, run->set->device);
     }
     status = fm_team_create(&options, &layout, &run->team, reterr);
@@ -260,7 +261,7 @@ static fm_status find_metrics_path(const train_run *run, char path[PATH_MAX], fm
     }
     if (run->set->resume || access(path, F_OK) != 0) return FM_OK;
     return fm_fail_in(reterr, FM_ERR_EXISTS, path,
-                      "there is a run here already; give --resume or another --out");
+                      "the folder has a run already; give --resume or another --out");
 }
 
 static fm_resume_options resume_options(const train_run *run) {
@@ -311,9 +312,9 @@ static fm_status save_last(train_run *run, fm_status status, fm_error *reterr) {
     char why[FM_ERROR_MESSAGE_BYTES], what[FM_ERROR_MESSAGE_BYTES] = "";
     snprintf(why, sizeof why, "%s", reterr->message);
     if (saved) {
-        snprintf(what, sizeof what, "; its checkpoint could not be written: %.150s", error.message);
+        snprintf(what, sizeof what, "; the checkpoint cannot be written: %.150s", error.message);
     } else if (run->n_step && (run->saved_step == run->n_step || run->n_step == run->first_step)) {
-        snprintf(what, sizeof what, "; --resume goes on from its checkpoint");
+        snprintf(what, sizeof what, "; --resume continues from its checkpoint");
     }
     return fm_fail(reterr, status, "%.200s, after step %llu of %llu%.200s", why,
                    (unsigned long long)run->n_step, (unsigned long long)run->set->steps, what);
@@ -340,11 +341,11 @@ static void announce(const train_run *run) {
     fm_trainer_describe(run->trainer, text, sizeof text);
     const fm_wire_welcome *server = fm_loader_get_server(run->loader);
     fprintf(stderr, "model     preset %s: %s\n", run->set->preset, text);
-    fprintf(stderr, "data      %s: snapshot %s, %u chains, plan %s, %u samples a step\n",
+    fprintf(stderr, "data      %s: snapshot %s, %u chains, plan %s, %u samples per step\n",
             run->set->data, server->snapshot_name, server->n_chain, run->config.data.plan,
             fm_loader_get_stream(run->loader)->samples_per_step);
     if (run->n_step >= run->set->steps) {
-        fprintf(stderr, "steps     %llu are made already, --steps %llu asks for no more\n",
+        fprintf(stderr, "steps     %llu are done already; --steps %llu needs no more\n",
                 (unsigned long long)run->n_step, (unsigned long long)run->set->steps);
     }
 }
@@ -449,7 +450,7 @@ static fm_status queue_sample(train_run *run, bool is_first, bool is_last, fm_er
     flight *f = &run->flight[run->n_queued % FM_MOST_QUEUED];
     uint64_t asked_ns = fm_clock_ns();
     fm_status status = next_sample(run, &f->loaded, reterr);
-    run->data_ended = status;
+    run->data_ended = status != FM_OK;
     if (status) return status;
     f->wait_s = (double)(fm_clock_ns() - asked_ns) * 1e-9;
     f->is_first = is_first;
@@ -483,17 +484,26 @@ static void add_result(step_sums *sums, const flight *f, const fm_sample_result 
         sums->structure[i] += result->structure[i];
 }
 
+/* Columns for a progress line: $COLUMNS, else the terminal's width, else 80, each less the last
+ * column, where terminals wrap. A log file without $COLUMNS has no limit (0). */
+static size_t progress_columns(bool terminal) {
+    const char *given = getenv("COLUMNS");
+    long columns = given ? strtol(given, NULL, 10) : 0;
+    struct winsize window;
+    if (columns <= 0 && terminal) {
+        bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0;
+        columns = known ? window.ws_col : 80;
+    }
+    return columns > 1 ? (size_t)columns - 1 : 0;
+}
+
 static void say(const train_run *run, const fm_metrics_step *step) {
     bool last = step->step == run->set->steps;
     if (run->set->quiet ||
         (!run->terminal && step->step != 1 && step->step % QUIET_STEPS != 0 && !last))
         return;
-    char text[512];
-    fm_metrics_format(step, run->set->steps, text, sizeof text);
-    struct winsize window; /* a longer line would wrap and could not be erased */
-    if (run->terminal && ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1 &&
-        window.ws_col <= sizeof text)
-        text[window.ws_col - 1] = '\0';
+    char text[512]; /* a line that wraps could not be erased */
+    fm_metrics_format(step, run->set->steps, progress_columns(run->terminal), text, sizeof text);
     fprintf(stderr,
             run->terminal && !last ? "\r\033[K%s"
             : run->terminal        ? "\r\033[K%s\n"
@@ -626,7 +636,7 @@ static void summarize(train_run *run) {
     double seconds = (double)(fm_clock_ns() - run->start_ns) * 1e-9, last_sum = 0;
     for (uint64_t i = 0; i < window; i++)
         last_sum += run->last[i];
-    printf("steps     %llu in %.2f s, %.3f s a step", (unsigned long long)n_here, seconds,
+    printf("steps     %llu in %.2f s, %.3f s per step", (unsigned long long)n_here, seconds,
            n_here ? seconds / (double)n_here : 0.0);
     if (run->first_step) printf(", resumed at step %llu", (unsigned long long)run->first_step);
     printf("\n");

@@ -99,7 +99,7 @@ fm_status fm_checkpoint_find(const char *folder, uint64_t before, uint64_t *ret_
     if (i < n) *ret_step = steps[i];
     free(steps);
     if (i < n) return FM_OK;
-    return fm_fail_in(reterr, FM_ERR_NOT_FOUND, folder, "there is no checkpoint here");
+    return fm_fail_in(reterr, FM_ERR_NOT_FOUND, folder, "this folder has no checkpoint");
 }
 
 /* Removes the temporary files of killed saves: a checkpoint's name, ".tmp." and the process. This
@@ -252,11 +252,11 @@ static fm_status read_state(const fm_safetensors *file, const char *path, fm_are
                             fm_checkpoint_state *state, fm_error *reterr) {
     uint64_t format;
     if (!read_number(file, "format", &format))
-        return damaged(path, reterr, "not a checkpoint of a run", NULL);
+        return damaged(path, reterr, "this is not a foldmill checkpoint", NULL);
     if (format != FM_CHECKPOINT_FORMAT) {
         return fm_fail_in(reterr, FM_ERR_UNSUPPORTED, path,
-                          "checkpoint has format %" PRIu64 ", this program reads %d", format,
-                          FM_CHECKPOINT_FORMAT);
+                          "the checkpoint has format %" PRIu64 "; this program reads format %d",
+                          format, FM_CHECKPOINT_FORMAT);
     }
     bool whole = read_number(file, "step", &state->step) &&
                  read_number(file, "samples", &state->samples) &&
@@ -266,7 +266,7 @@ static fm_status read_state(const fm_safetensors *file, const char *path, fm_are
     state->snapshot = copy_note(file, "snapshot", arena);
     return whole && state->token && state->config
                ? FM_OK
-               : damaged(path, reterr, "a metadata entry is missing", NULL);
+               : damaged(path, reterr, "the checkpoint lacks a metadata entry", NULL);
 }
 
 /* Reads every tensor into the bundle's host copies. Checks name, dtype and shape of each, then the
@@ -275,14 +275,20 @@ static fm_status read_tensors(const fm_safetensors *file, const char *path, bund
                               const fm_checkpoint_state *state, fm_error *reterr) {
     fm_status status = FM_OK;
     if (fm_safetensors_count(file) != b->n_tensor) {
-        return damaged(path, reterr, "holds another number of parameters than this model", NULL);
+        return damaged(path, reterr,
+                       "the checkpoint has another number of parameters than this model; both must "
+                       "have the same sizes",
+                       NULL);
     }
     for (size_t i = 0; !status && i < b->n_tensor; i++) {
         const fm_safetensor *want = &b->tensor[i], *got = fm_safetensors_find(file, want->name);
         bool same = got && strcmp(got->dtype, want->dtype) == 0 && got->rank == want->rank &&
                     memcmp(got->shape, want->shape, sizeof want->shape) == 0;
         if (!same)
-            return damaged(path, reterr, "parameter is missing or has another shape", want->name);
+            return damaged(
+                path, reterr,
+                "the checkpoint lacks a parameter of this model or has it in another shape",
+                want->name);
         status = fm_safetensors_read(file, got, (void *)(uintptr_t)want->data, reterr);
     }
     if (status) return status;
@@ -291,7 +297,8 @@ static fm_status read_tensors(const fm_safetensors *file, const char *path, bund
     const char *stored = fm_safetensors_note_of(file, "xxh3");
     return stored && strcmp(stored, hash) == 0
                ? FM_OK
-               : damaged(path, reterr, "content does not match its hash", NULL);
+               : damaged(path, reterr, "the content does not match its hash; the file is damaged",
+                         NULL);
 }
 
 /* Uploads parameter by parameter, so the gaps between blocks stay zero. */

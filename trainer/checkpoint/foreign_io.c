@@ -148,8 +148,8 @@ static void compare_extra(const fm_weights_file *file, const guess *g, report_te
     }
 }
 
-static fm_status compare(const fm_weights_file *file, const guess *g, fm_arena *arena,
-                         fm_import_report *ret_report, fm_error *reterr) {
+static fm_status write_report(const fm_weights_file *file, const guess *g, fm_arena *arena,
+                              fm_import_report *ret_report, fm_error *reterr) {
     size_t n_line = g->list.n_array + fm_weights_file_count(file);
     report_text text = {.capacity = n_line * LINE_BYTES + 1};
     text.text = fm_arena_alloc(arena, text.capacity);
@@ -271,26 +271,39 @@ static fm_status take_over(const fm_weights_file *file, fm_params *params, const
     return status;
 }
 
-static fm_status import_open(const fm_weights_file *file, fm_params *params,
-                             const fm_import_options *options, fm_arena *arena,
-                             fm_import_report *ret_report, fm_error *reterr) {
-    guess g;
-    fm_status status = find_naming(file, params, arena, &g, reterr);
+/* Finds the naming and compares the file with the table under it. */
+static fm_status compare(const fm_weights_file *file, const fm_params *params, fm_arena *arena,
+                         guess *ret_guess, fm_import_report *ret_report, fm_error *reterr) {
+    fm_status status = find_naming(file, params, arena, ret_guess, reterr);
     if (status) return status;
-    if (g.n_found == 0) {
+    if (ret_guess->n_found == 0) {
         return fm_fail(reterr, FM_ERR_FORMAT,
-                       "none of the %zu arrays has a name of foldmill, OpenFold or DeepMind",
+                       "none of the %zu arrays has a name that foldmill, OpenFold or DeepMind use",
                        fm_weights_file_count(file));
     }
+    return write_report(file, ret_guess, arena, ret_report, reterr);
+}
+
+fm_status fm_foreign_compare(const fm_weights_file *file, const fm_params *params, fm_arena *arena,
+                             fm_import_report *ret_report, fm_error *reterr) {
+    guess g;
+    return compare(file, params, arena, &g, ret_report, reterr);
+}
+
+fm_status fm_foreign_import_file(const fm_weights_file *file, fm_params *params,
+                                 const fm_import_options *options, fm_arena *arena,
+                                 fm_import_report *ret_report, fm_error *reterr) {
+    guess g;
     fm_import_report report;
-    status = compare(file, &g, arena, &report, reterr);
+    *ret_report = (fm_import_report){.prefix = "", .text = ""};
+    fm_status status = compare(file, params, arena, &g, &report, reterr);
     if (status) return status;
     *ret_report = report;
     if (report.n_wrong || (report.n_missing && !options->allow_missing) ||
         (report.n_extra && !options->allow_extra)) {
         return fm_fail(reterr, FM_ERR_DATA,
                        "as %s weights: %zu arrays are missing, %zu extra, %zu of another shape or "
-                       "dtype; nothing was taken over",
+                       "dtype; nothing was imported",
                        fm_weight_names_word(g.naming), report.n_missing, report.n_extra,
                        report.n_wrong);
     }
@@ -303,7 +316,7 @@ fm_status fm_foreign_import(const char *path, fm_params *params, const fm_import
     *ret_report = (fm_import_report){.prefix = "", .text = ""};
     fm_status status = fm_weights_file_open(path, &file, reterr);
     if (status) return status;
-    status = import_open(file, params, options, arena, ret_report, reterr);
+    status = fm_foreign_import_file(file, params, options, arena, ret_report, reterr);
     if (status && reterr) fm_error_in(reterr, path);
     fm_weights_file_close(file);
     return status;

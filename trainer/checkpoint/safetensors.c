@@ -154,7 +154,8 @@ static fm_status read_at(const fm_safetensors *file, void *out, uint64_t bytes, 
         ssize_t n = pread(file->fd, to, bytes > INT_MAX ? INT_MAX : (size_t)bytes, (off_t)at);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return fail_errno(reterr, file->path, "cannot read");
-        if (n == 0) return fail_corrupt(file, reterr, "file ends in the middle", NULL);
+        if (n == 0)
+            return fail_corrupt(file, reterr, "the file ends too early; it is cut off", NULL);
         to += n;
         at += (uint64_t)n;
         bytes -= (uint64_t)n;
@@ -225,16 +226,17 @@ static fm_status parse_entries(fm_safetensors *file, fm_error *reterr) {
 static fm_status parse_header(fm_safetensors *file, uint64_t file_bytes, fm_error *reterr) {
     uint64_t length = 0;
     if (file_bytes < LENGTH_BYTES)
-        return fail_corrupt(
-            file, reterr,
-            "not a safetensors file, or cut off: it is shorter than a header's length", NULL);
+        return fail_corrupt(file, reterr,
+                            "this is not a safetensors file, or it is cut off: it is shorter than "
+                            "the length of a header",
+                            NULL);
     fm_status status = read_at(file, &length, LENGTH_BYTES, 0, reterr);
     if (status) return status;
     if (length > FM_SAFETENSORS_HEADER_BYTES || length > file_bytes - LENGTH_BYTES) {
-        return fail_corrupt(
-            file, reterr,
-            "not a safetensors file, or cut off: the header's length passes the file or the limit",
-            NULL);
+        return fail_corrupt(file, reterr,
+                            "this is not a safetensors file, or it is cut off: the header is "
+                            "longer than the file or the limit",
+                            NULL);
     }
     char *header = malloc(length + 1);
     if (!header) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a checkpoint's header");
@@ -243,7 +245,8 @@ static fm_status parse_header(fm_safetensors *file, uint64_t file_bytes, fm_erro
         file->json = json_loadb(header, length, JSON_REJECT_DUPLICATES, NULL);
         if (!json_is_object(file->json))
             status = fail_corrupt(file, reterr,
-                                  "not a safetensors file: the header is not a JSON object", NULL);
+                                  "this is not a safetensors file: the header is not a JSON object",
+                                  NULL);
     }
     free(header);
     file->data_at = LENGTH_BYTES + length;
@@ -263,7 +266,7 @@ fm_status fm_safetensors_open(const char *path, fm_safetensors **ret_file, fm_er
     if (file->fd < 0 || fstat(file->fd, &info) != 0) {
         status = fail_errno(reterr, path, "cannot open");
     } else if (!S_ISREG(info.st_mode)) {
-        status = fail_corrupt(file, reterr, "not a regular file", NULL);
+        status = fail_corrupt(file, reterr, "this is not a regular file", NULL);
     } else {
         status = parse_header(file, (uint64_t)info.st_size, reterr);
     }

@@ -84,17 +84,42 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const fm_weights_array *)a)->name, ((const fm_weights_array *)b)->name);
 }
 
-static fm_status is_zip(const char *path, bool *ret_zip, fm_error *reterr) {
-    char magic[4] = "";
+typedef enum file_kind { SAFETENSORS, NPZ, PYTORCH } file_kind;
+
+/* torch.save writes a zip whose first member is NAME/data.pkl. Older versions and pickle.dump write
+ * a pickle: the byte 0x80 and a protocol, 2 to 5. A safetensors file may begin with the same bytes,
+ * since its first 8 are a length, but then has the JSON's brace behind them. */
+static file_kind kind_of_head(const uint8_t *head, size_t n) {
+    static const char member[] = "data.pkl";
+    if (n >= 4 && memcmp(head, "PK\3\4", 4) == 0) {
+        for (size_t i = 4; i + sizeof member - 1 <= n; i++) {
+            if (memcmp(head + i, member, sizeof member - 1) == 0) return PYTORCH;
+        }
+        return NPZ;
+    }
+    bool pickle = n > 8 && head[0] == 0x80 && head[1] >= 2 && head[1] <= 5 && head[8] != '{';
+    return pickle ? PYTORCH : SAFETENSORS;
+}
+
+static fm_status detect_kind(const char *path, file_kind *ret_kind, fm_error *reterr) {
+    uint8_t head[256];
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         return fm_fail_in(reterr, errno == ENOENT ? FM_ERR_NOT_FOUND : FM_ERR_IO, path,
                           "cannot open: %s", strerror(errno));
     }
-    ssize_t n = read(fd, magic, sizeof magic);
+    ssize_t n = read(fd, head, sizeof head);
     close(fd);
-    *ret_zip = n == (ssize_t)sizeof magic && memcmp(magic, "PK\3\4", sizeof magic) == 0;
-    return FM_OK;
+    *ret_kind = kind_of_head(head, n > 0 ? (size_t)n : 0);
+    if (*ret_kind != PYTORCH) return FM_OK;
+    return fm_fail_in(
+        reterr, FM_ERR_UNSUPPORTED, path,
+        "this is a PyTorch file (a Python pickle), which foldmill does not read because loading "
+        "it can run code; convert it with Python:\n"
+        "  import torch; from safetensors.torch import save_file; "
+        "s = torch.load('FILE', 'cpu', weights_only=True)\n"
+        "  save_file({k: v.clone() for k, v in s.get('state_dict', s).items()}, "
+        "'weights.safetensors')");
 }
 
 static fm_status list_npz(fm_weights_file *file, const char *path, fm_error *reterr) {
@@ -146,12 +171,12 @@ static fm_status list_safetensors(fm_weights_file *file, const char *path, fm_er
 }
 
 fm_status fm_weights_file_open(const char *path, fm_weights_file **ret_file, fm_error *reterr) {
-    bool zip = false;
-    fm_status status = is_zip(path, &zip, reterr);
+    file_kind kind = SAFETENSORS;
+    fm_status status = detect_kind(path, &kind, reterr);
     if (status) return status;
     fm_weights_file *file = calloc(1, sizeof *file);
     if (!file) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a file of weights");
-    status = zip ? list_npz(file, path, reterr) : list_safetensors(file, path, reterr);
+    status = kind == NPZ ? list_npz(file, path, reterr) : list_safetensors(file, path, reterr);
     if (status) {
         fm_weights_file_close(file);
         return status;

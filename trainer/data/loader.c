@@ -149,14 +149,14 @@ static fm_status allocate(fm_loader *loader, fm_error *reterr) {
 static fm_status check_stream(const fm_wire_opened *stream, fm_error *reterr) {
     if (stream->max_sample_bytes > FM_LIMIT_FRAME_BYTES) {
         return fm_fail(reterr, FM_ERR_LIMIT,
-                       "server announces samples of %llu bytes, at most %zu are allowed",
+                       "the server announces samples of %llu bytes; at most %zu are allowed",
                        (unsigned long long)stream->max_sample_bytes, FM_LIMIT_FRAME_BYTES);
     }
     if (stream->samples_per_step == 0 || stream->epoch_samples == 0) {
-        return fm_fail(
-            reterr, FM_ERR_PROTOCOL,
-            "server announces %u samples a step and %u an epoch, expected at least 1 of each",
-            stream->samples_per_step, stream->epoch_samples);
+        return fm_fail(reterr, FM_ERR_PROTOCOL,
+                       "the server announces %u samples per step and %u per epoch, expected at "
+                       "least 1 of each",
+                       stream->samples_per_step, stream->epoch_samples);
     }
     return FM_OK;
 }

@@ -130,8 +130,7 @@ fm_status fm_comm_group_create(int32_t size, const fm_kernels *kernels, fm_comm_
     assert(size >= 1 && size <= FM_COMM_LOCAL_RANKS);
     fm_comm_group *group = calloc(1, sizeof *group);
     if (!group) {
-        return fm_fail(reterr, FM_ERR_NOMEM, "a group of %d ranks was refused its memory",
-                       (int)size);
+        return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a group of %d ranks", (int)size);
     }
     group->size = size;
     pthread_mutex_init(&group->mutex, NULL);

@@ -67,7 +67,7 @@ fm_status fm_local_groups_create(const fm_layout *layout, const fm_kernels *kern
     }
     fm_local_groups *all = calloc(1, sizeof *all);
     if (!all) {
-        return fm_fail(reterr, FM_ERR_NOMEM, "groups of ranks were refused their memory");
+        return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the groups of ranks");
     }
     all->layout = *layout;
     int32_t ranks = fm_layout_ranks(layout), of_sample = layout->dap * layout->bp;

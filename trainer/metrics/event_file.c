@@ -125,7 +125,7 @@ static fm_status write_record(const fm_event_file *file, const void *data, size_
     ssize_t written = write(file->fd, record, w.at);
     if (written == (ssize_t)w.at) return FM_OK;
     return fm_fail_in(reterr, FM_ERR_IO, file->path, "cannot write: %s",
-                      written < 0 ? strerror(errno) : "disk is full");
+                      written < 0 ? strerror(errno) : "the disk is full");
 }
 
 fm_status fm_event_file_write(fm_event_file *file, const fm_metrics_step *step, double wall_s,
@@ -205,7 +205,8 @@ static fm_status cut_behind(const char *path, uint64_t last, fm_error *reterr) {
     if (!status && content.size > 0) {
         size_t bytes = bytes_through(content, last);
         if (bytes == 0) {
-            status = fm_fail_in(reterr, FM_ERR_CORRUPT, path, "this is no file of events");
+            status = fm_fail_in(reterr, FM_ERR_CORRUPT, path,
+                                "this is not a file of TensorBoard events that foldmill wrote");
         } else {
             status = fm_file_write_atomic(path, content.data, bytes, reterr);
         }
@@ -219,8 +220,9 @@ static fm_status cut_behind(const char *path, uint64_t last, fm_error *reterr) {
 static fm_status prepare(fm_event_file *file, bool resume, uint64_t last, fm_error *reterr) {
     bool is_there = access(file->path, F_OK) == 0;
     if (is_there && !resume) {
-        return fm_fail_in(reterr, FM_ERR_EXISTS, file->path,
-                          "there are events of a run here already");
+        return fm_fail_in(
+            reterr, FM_ERR_EXISTS, file->path,
+            "this folder has the events of another run; resume that run or choose another folder");
     }
     fm_status status = is_there ? cut_behind(file->path, last, reterr) : FM_OK;
     if (status) return status;
@@ -232,13 +234,13 @@ static fm_status prepare(fm_event_file *file, bool resume, uint64_t last, fm_err
 fm_status fm_event_file_open(const char *folder, bool resume, uint64_t last, double wall_s,
                              fm_event_file **ret_file, fm_error *reterr) {
     fm_event_file *file = calloc(1, sizeof *file);
-    if (!file) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the file of events");
+    if (!file) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the event file");
     file->fd = -1;
     int n = snprintf(file->path, sizeof file->path, "%s/%s", folder, file_name);
     fm_status status =
         n < (int)sizeof file->path
             ? fm_dir_make(folder, reterr)
-            : fm_fail(reterr, FM_ERR_USAGE, "the path of the folder of events is too long");
+            : fm_fail(reterr, FM_ERR_USAGE, "the path of the folder for events is too long");
     if (!status) status = prepare(file, resume, last, reterr);
     if (!status && lseek(file->fd, 0, SEEK_END) == 0) status = write_version(file, wall_s, reterr);
     if (status) {

@@ -40,7 +40,8 @@ fm_status fm_optimizer_init(fm_optimizer *optimizer, fm_params *params,
     optimizer->memory_bytes = sum_bytes + work_bytes + state_bytes;
     optimizer->memory = kernels->alloc((size_t)optimizer->memory_bytes);
     if (!optimizer->memory) {
-        return fm_fail(reterr, FM_ERR_NOMEM, "%.1f MiB of device memory for gradients were refused",
+        return fm_fail(reterr, FM_ERR_NOMEM,
+                       "cannot allocate %.1f MiB of device memory for gradients",
                        (double)sum_bytes / (1 << 20));
     }
     optimizer->sum = optimizer->memory;

@@ -77,7 +77,7 @@ fm_status fm_params_allocate(fm_params *params, const fm_kernels *kernels, fm_er
     params->memory = kernels->alloc((size_t)params->memory_bytes);
     if (!params->memory) {
         return fm_fail(reterr, FM_ERR_NOMEM,
-                       "%.1f MiB of device memory for parameters were refused",
+                       "cannot allocate %.1f MiB of device memory for parameters",
                        (double)params->memory_bytes / (1 << 20));
     }
     void **flat[N_FLAT] = {&params->master, &params->gradient, &params->moment1, &params->moment2,
