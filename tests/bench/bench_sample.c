@@ -1,11 +1,11 @@
-/* bench_sample: one sample of four cycles from a chain in memory, on one core.
+/* bench_sample.c: measures making one sample of four cycles from a chain in memory, on one core.
  *
- * usage: bench_sample [CASE]     CASE 0, 1, ... = that row of the table only
+ *     bench_sample [CASE]     CASE 0, 1, ...: only that row of the table
  *
- * Mean and median over 100 samples (indices 0 .. 99) after one that warms the memory, in CPU time.
- * The alignments are made by formula: families of rows around ancestors, gaps in stretches, few
- * deletions. The bound is one reading of the chain's rows and deletions: block deletion leaves a
- * quarter of them in the mean, and there are four cycles. The peer's figures are OpenFold's CPU
+ * Figures are mean and median CPU time over 100 samples (indices 0 .. 99), after one that warms the
+ * memory. The alignments are made by formula: families of rows around ancestors, gaps in stretches,
+ * few deletions. The bound is one pass over the chain's rows and deletions: block deletion keeps a
+ * quarter of them on average, and there are four cycles. The peer's figures are OpenFold's CPU
  * times for the same shapes and four copies, measured on another machine of this class. */
 #include "featurizer/sample/sample.h"
 #include "proto/base/rng.h"
@@ -47,8 +47,9 @@ static uint32_t draw(uint32_t a, uint32_t b, uint32_t c, uint32_t below) {
     return word.word[0] % below;
 }
 
-/* Overwrites the synthetic chain's rows: row r belongs to a family (small ones are rare), differs
- * from its ancestor in a tenth to two thirds of the columns, and lacks a stretch at either end. */
+/* Overwrites the rows of the synthetic chain. Each row belongs to a family (small ones are rare),
+ * differs from its ancestor in a tenth to two thirds of the columns, and lacks a stretch at either
+ * end. */
 static void fill_msa(fm_part_msa *msa) {
     uint8_t *ids = (uint8_t *)(uintptr_t)msa->msa;
     uint16_t *deletions = (uint16_t *)(uintptr_t)msa->deletion_matrix;

@@ -1,5 +1,6 @@
-/* `foldmill train` as a user runs it: a dataset, a cache, a server, a run whose loss falls, the
- * same run again to the bit, and what it says when something is wrong. */
+/* test_train.c: tests `foldmill train`, `import` and `export-weights` as a user runs them: a
+ * dataset, a cache, a server, a run whose loss falls, the same run again to the bit, and the
+ * messages for mistakes. */
 #include "tests/testing/testing.h"
 
 #include <setjmp.h>
@@ -68,8 +69,8 @@ static void the_loss_falls_and_the_run_repeats_to_the_bit(void **state) {
         run("grep -q 'step 40/40' a.err && grep -q 'mean of the first 10 steps' a.log"), 0);
 }
 
-/* Two ranks for every sample, as threads: the losses of one rank, but for rounding; resumed, too.
- */
+/* Two ranks per sample, as threads, give the losses of one rank except for rounding; resumed as
+ * well. */
 static void ranks_of_a_sample_train_the_same(void **state) {
     (void)state;
     assert_int_equal(run("cp small.ini parts.ini && printf '[parallel]\\ndap = 2\\n' >>parts.ini"),
@@ -91,8 +92,7 @@ static void ranks_of_a_sample_train_the_same(void **state) {
     assert_int_equal(run("grep -q 'order = opm_first or parallel, not original' err"), 0);
 }
 
-/* Killed at some step, resumed, killed again, resumed: the same bits as a run that was left alone.
- */
+/* A run that is killed and resumed twice ends with the same bits as one that is not. */
 static void a_killed_run_goes_on_to_the_same_bits(void **state) {
     (void)state;
     assert_int_equal(run(small), 0);
@@ -121,7 +121,7 @@ static void a_killed_run_goes_on_to_the_same_bits(void **state) {
         run("for r in whole killed; do sed 's/,\"step_s\".*//' $r/metrics.jsonl >$r.losses; done; "
             "cmp whole.losses killed.losses"),
         0);
-    /* A damaged newest file is passed over; another seed or setting is refused. */
+    /* A damaged newest file is skipped; another seed or setting is refused. */
     assert_int_equal(run("printf x | dd of=killed/checkpoint-000000000030.safetensors bs=1 "
                          "seek=200000 conv=notrunc 2>/dev/null"),
                      0);
@@ -145,7 +145,7 @@ static void a_killed_run_goes_on_to_the_same_bits(void **state) {
     assert_int_equal(run("grep -q 'run has .learning_rate = 0.003' err"), 0);
 }
 
-/* A run's weights go out as DeepMind's, come back in, and another run begins with them. */
+/* A run's weights are exported, imported again, and start another run. */
 static void weights_go_out_and_come_back(void **state) {
     (void)state;
     assert_int_equal(run(small), 0);
@@ -174,7 +174,7 @@ static void weights_go_out_and_come_back(void **state) {
              "foldmill export-weights %s --format npz --out other && cmp by_name.npz other",
              checkpoint, checkpoint);
     assert_int_equal(run(command), 0);
-    /* The first loss is that of a run that has learnt, and --resume goes on with the new run. */
+    /* The first loss is that of a trained model, and --resume continues the new run. */
     assert_int_equal(run("foldmill train --data unix:socket --config small.ini --steps 4 --seed 5 "
                          "--from in.safetensors --out f --quiet >f.log 2>&1"),
                      0);
@@ -186,7 +186,7 @@ static void weights_go_out_and_come_back(void **state) {
                          "--from in.safetensors --resume --out f --quiet >f.log 2>&1 && "
                          "grep -q 'resumed at step 4' f.log"),
                      0);
-    /* Another model's sizes: every array is named. */
+    /* A model of other sizes: every array is listed. */
     assert_int_equal(run("foldmill import out --preset tiny --out x.safetensors 2>err"), 1);
     assert_int_equal(
         run("grep -c '^missing  evoformer.1.' err | grep -qx 93 && test ! -e x.safetensors"), 0);
@@ -210,8 +210,8 @@ static void a_signal_stops_after_the_step_in_hand(void **state) {
     assert_int_equal(run("test \"$(tail -c 2 s/metrics.jsonl)\" = '}'"), 0);
 }
 
-/* The server of a run with two samples a step is killed: the steps made until then are kept, and
- * the resumed run ends with the bits of one that was left alone. */
+/* The server of a run with two samples per step is killed. The steps made until then are kept, and
+ * the resumed run ends with the same bits as an undisturbed one. */
 static void a_lost_server_costs_no_step(void **state) {
     (void)state;
     const char *serve = "rm -f lost; foldmill serve --cache cache --listen unix:lost -q & "
@@ -247,7 +247,8 @@ static void a_lost_server_costs_no_step(void **state) {
                      0);
 }
 
-/* One that comes back is gone on with, in the middle of a step, too; unless it has other data. */
+/* The run continues with a server that comes back, also in the middle of a step, unless it has
+ * other data. */
 static void a_server_that_comes_back_is_gone_on_with(void **state) {
     (void)state;
     const char *serve = "foldmill serve --cache cache --listen unix:back -q";
@@ -286,7 +287,7 @@ static void a_server_that_comes_back_is_gone_on_with(void **state) {
              "%s --snapshot other & server=$!; %s --steps 1000 --resume --out other.run 2>err; "
              "rc=$?; kill $server; exit $rc",
              serve, train);
-    assert_int_equal(run(command), 1); /* a checkpoint knows it, too */
+    assert_int_equal(run(command), 1); /* the checkpoint stores the snapshot */
     assert_int_equal(run("grep -q 'unix:back: snapshot [0-9a-f]*... is not served' err"), 0);
 }
 

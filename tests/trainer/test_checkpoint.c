@@ -1,5 +1,5 @@
-/* Checkpoints and the safetensors files under them: round trips, files that others can read, and
- * refusals of damage. */
+/* test_checkpoint.c: tests checkpoints and the safetensors files below them: round trips, files
+ * that other programs can read, and damage that must be refused. */
 #include "trainer/checkpoint/checkpoint.h"
 
 #include "proto/base/file.h"
@@ -22,7 +22,7 @@ typedef struct fixture {
     fm_params params;
 } fixture;
 
-/* Two blocks, three parameters, every value its own. */
+/* Two blocks, three parameters; all values are different. */
 static void make_params(fm_params *params, fm_arena *arena, int64_t rows) {
     const fm_param weight = {.name = "layer.weight", .rank = 2, .shape = {rows, 5}};
     const fm_param bias = {.name = "layer.bias", .rank = 1, .shape = {rows}};
@@ -92,7 +92,7 @@ static void what_is_saved_is_loaded(void **state) {
     assert_string_equal(got.token, "0 4 -");
     assert_string_equal(got.config, "[model]\nn = 1\n");
     assert_string_equal(got.snapshot, "5a2f");
-    got.snapshot = "5a2e"; /* it is under the hash */
+    got.snapshot = "5a2e"; /* the hash covers it */
     assert_int_equal(fm_checkpoint_load(f.path, &other, &got, NULL), FM_ERR_CORRUPT);
     save(&f, 13);
     assert_int_equal(fm_checkpoint_peek(f.path, &f.arena, &got, NULL), FM_OK);
@@ -123,7 +123,8 @@ static void python_reads_it_by_the_formats_words(void **state) {
     tear_down(&f);
 }
 
-/* Every byte flipped, every length cut: an error, and the parameters untouched. */
+/* Flips bits and cuts the file at many places: each time an error, and the parameters keep their
+ * values. */
 static void damage_is_refused(void **state) {
     (void)state;
     fixture f;

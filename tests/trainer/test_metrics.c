@@ -1,4 +1,5 @@
-/* metrics.jsonl: its lines, byte by byte, and cutting it behind a step. */
+/* test_metrics.c: tests metrics.jsonl byte by byte, cutting it after a step, and the progress
+ * line. */
 #include "trainer/metrics/metrics.h"
 
 #include "proto/base/file.h"
@@ -88,7 +89,7 @@ static void a_resumed_run_writes_each_step_once(void **state) {
                         LINE("1", "4", SCORES) LINE("2", "8", "") LINE("3", "12", SCORES));
     FILE *file = fopen(path, "a");
     assert_non_null(file);
-    assert_true(fputs("{\"step\":4,\"ind", file) >= 0); /* a line that was cut */
+    assert_true(fputs("{\"step\":4,\"ind", file) >= 0); /* a line that is cut off */
     assert_int_equal(fclose(file), 0);
     assert_int_equal(fm_metrics_truncate(path, 9, NULL), FM_OK);
     assert_string_equal(content(),
