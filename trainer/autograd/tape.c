@@ -1,7 +1,7 @@
 /* tape.c: records nodes and tensors, see tape.h. Planning is in tape_plan.c, running in tape_run.c.
  *
  * Every function appends rows to tables in the tape's arena: nodes, tensors, buffers and segments.
- * A tensor row refers to a buffer row by number. Usually each tensor has a buffer of its own; a
+ * A tensor row refers to a buffer row by number. Usually each tensor has a separate buffer; a
  * view and an in-place residual share the buffer of their input. Positions in the tables never
  * change, so nodes refer to tensors by position. */
 #include "trainer/autograd/tape_internal.h"
@@ -44,7 +44,7 @@ void fm_tape_fini(fm_tape *tape) {
     *tape = (fm_tape){0};
 }
 
-/* Adds a tensor with a buffer of its own. `like` must not point into the tape's table. */
+/* Adds a tensor with a new buffer. `like` must not point into the tape's table. */
 static fm_tensor_ref add_tensor(fm_tape *tape, const fm_tensor *like) {
     assert(tape->n_tensor < MAX_TENSOR);
     fm_tensor *tensor = &tape->tensor[tape->n_tensor];

@@ -181,8 +181,8 @@ struct fm_tape {
     const uint32_t *clock; /* device memory (backend/draw.h); may be NULL */
     fm_tape_size size;
     void *memory; /* the step arena, bound before a run */
-    /* Runs write NaN over memory before its first use, so that an op that reads what nobody has
-     * written shows. Results keep the same bits. Slow. */
+    /* Runs write NaN over memory before its first use, which reveals an op that reads memory before
+     * anything has written it. Results keep the same bits. Slow. */
     bool spoils;
     /* Device memory [n_step + 1], or NULL: runs store the device's clock here (fm_device.stamp)
      * before the first step and after each step. */
@@ -220,7 +220,7 @@ fm_node *fm_tape_add(fm_tape *tape, const fm_op *op, const char *name, size_t at
 int fm_node_input(fm_tape *tape, fm_node *node, fm_tensor_ref tensor, bool reads_again);
 /* Appends a parameter; FM_PARAM_NONE if this node does without it. Returns its position. */
 int fm_node_param(fm_tape *tape, fm_node *node, fm_param_ref param);
-/* Adds an output: a new tensor with a buffer of its own. Whether it needs a gradient follows from
+/* Adds an output: a new tensor with a new buffer. Whether it needs a gradient follows from
  * the inputs and parameters added so far, so add those first. */
 fm_tensor_ref fm_node_output(fm_tape *tape, fm_node *node, fm_element element, int rank,
                              const int64_t *shape);

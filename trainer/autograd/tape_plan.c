@@ -4,7 +4,7 @@
  *
  *   1. Gradients. Nodes are visited backwards. The first visit to a tensor creates its gradient,
  *      and that writer gets beta 0 (overwrite); each later writer gets beta 1 (add). A residual
- *      input takes over the output's gradient buffer if no other writer was there first.
+ *      input uses the output's gradient buffer if no other writer comes first.
  *   2. Dropped buffers. A saved tensor marked FM_RECOMPUTE loses its content after forward. So does
  *      every saved tensor and inner output of a recomputed segment. A dropped buffer has two lives:
  *      one in forward, one from its recompute step to its last reader in backward.

@@ -13,7 +13,7 @@
  * are in rank order, so the same number of ranks gives the same bits.
  *
  * One communicator serves one group: the ranks of a sample for DAP, the two branches for BP, all
- * samples for DP. Each communicator uses a stream of its own. */
+ * samples for DP. Each communicator uses a separate stream. */
 #ifndef FM_TRAINER_COMM_H
 #define FM_TRAINER_COMM_H
 

@@ -2,7 +2,7 @@
  *
  * Both nodes share one fm_pending with the ticket of the exchange that is under way. Forward, begin
  * queues the exchange into its output's buffer and finish waits for it. Finish's output is a view
- * of the same buffer with a gradient of its own, so the gradient that arrives and the gradient that
+ * of the same buffer with a separate gradient, so the gradient that arrives and the gradient that
  * is sent have different buffers. Backward, finish queues the opposite exchange from its output's
  * gradient into its input's gradient, and begin waits for it and adds what arrived to x's gradient.
  *
