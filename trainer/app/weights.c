@@ -99,21 +99,22 @@ static fm_status choose_config(const import_settings *set, const fm_weights_file
     fm_inferred_preset found;
     fm_status status = fm_preset_infer(file, set->config, arena, &found, ret_config, reterr);
     if (status) return status;
-    const char *changes = *found.changes ? found.changes : "no changes";
+    const char *with = *found.changes ? " with " : "";
     if (found.n_difference) {
         fprintf(stderr,
-                "no preset fits; the nearest is %s with %s (%zu arrays differ). "
-                "--preset and --config give other sizes.\n",
-                found.name, changes, found.n_difference);
+                "no preset fits the file; the nearest is %s%s%s, where %zu arrays differ. "
+                "Give --preset and --config for a model of other sizes.\n",
+                found.name, with, found.changes, found.n_difference);
     } else {
-        printf("preset    %s with %s, found by the arrays of the file\n", found.name, changes);
+        printf("preset    %s%s%s, found by the arrays of the file\n", found.name, with,
+               found.changes);
     }
     return FM_OK;
 }
 
 static void print_import(const import_settings *set, const char *path, const fm_import_report *what,
                          const fm_params *params) {
-    printf("read      %s: %zu arrays by %s names%s%s%s\n", path, what->n_array,
+    printf("read      %s: %zu arrays with %s names%s%s%s\n", path, what->n_array,
            fm_weight_names_word(what->naming), *what->prefix ? " after the prefix '" : "",
            what->prefix, *what->prefix ? "'" : "");
     if (what->n_missing)
@@ -247,7 +248,7 @@ static fm_status export_weights(const export_settings *set, const char *path, fm
             fm_foreign_export(set->out, format, names, &model.params, flat, &model.arena, reterr);
     }
     if (!status) {
-        printf("wrote     %s: %lld parameters by %s names\n", set->out,
+        printf("wrote     %s: %lld parameters with %s names\n", set->out,
                (long long)model.params.n_value, fm_weight_names_word(names));
     }
     free_model(&model);

@@ -1,4 +1,9 @@
-/* optimizer.c: see optimizer.h. */
+/* optimizer.c: see optimizer.h.
+ *
+ * All numbers that change from step to step (rate, step, pending samples, norm, the mark for a
+ * gradient that is not finite) are in one fm_step_state on the device. The queue functions only
+ * submit kernels that read it, so a captured CUDA graph can be replayed with other numbers. The
+ * functions that wait write this state, queue the same kernels, and read it back. */
 #include "trainer/optim/optimizer.h"
 
 #include "trainer/tensor/plan.h"
