@@ -125,10 +125,9 @@ typedef struct train_run {
     fm_token step_token; /* those of them that finished updates have seen */
     /* of the server, or of the checkpoint before there is a server; all zero = any is accepted */
     fm_sha256 snapshot;
-    bool data_ended; /* the stream ended early; the state up to then is whole */
-    int lock;        /* lock of the folder */
-    /* losses of the first N_WINDOW steps (sum) and of the newest ones */
-    double first_sum, last[N_WINDOW];
+    bool data_ended;                  /* the stream ended early; the state up to then is whole */
+    int lock;                         /* of the folder */
+    double first_sum, last[N_WINDOW]; /* losses of the first and of the newest N_WINDOW steps */
 } train_run;
 
 /* -- the command line */
@@ -532,7 +531,7 @@ static double wall_s(void) {
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* Reports a step whose last sample is collected. */
+/* The step's last sample has been collected. */
 static fm_status finish_step(train_run *run, double rate, fm_error *reterr) {
     uint32_t n = fm_loader_get_stream(run->loader)->samples_per_step;
     const step_sums *sums = &run->sums;
