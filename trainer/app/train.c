@@ -84,7 +84,7 @@ typedef struct settings {
 /* The results of a step's samples, summed. */
 typedef struct step_sums {
     double loss, distogram, masked_msa, norm, wait_s;
-    uint64_t done_ns; /* the device's clock after the last sample */
+    uint64_t done_ns; /* the device's clock after the last */
     double structure[FM_STRUCTURE_TERMS];
     double score[FM_METRICS_SCORES];
     uint32_t n_scored; /* samples that have scores */
@@ -510,7 +510,7 @@ static void say(const train_run *run, const fm_metrics_step *step) {
             text);
 }
 
-/* Adds the loss terms of the structure module and its heads, where the model has them. */
+/* The terms that the model has beside the first two. */
 static void add_structure_terms(const fm_trainer *trainer, const double *sums, double n,
                                 fm_metrics_step *step) {
     static const char *const names[FM_STRUCTURE_TERMS] = {
