@@ -38,7 +38,7 @@ static const struct {
     {"all_atom_positions", 3, 3, 111}, /* CA is the second of 37 atoms */
     {"all_atom_mask", 1, 1, 37}};
 
-/* The terms: those of the structure, then these. */
+/* Terms: the structure's, then these. */
 enum { TERM_DISTOGRAM = FM_STRUCTURE_TERMS, TERM_MASKED_MSA, N_TERM };
 
 typedef struct structure_part {
