@@ -19,11 +19,10 @@ static const char import_description[] =
     "Makes a checkpoint from the weights of another program. A new run starts from\n"
     "it with `foldmill train --from CHECKPOINT`. FILE is one of\n\n"
     "  .npz            DeepMind's params_model_*.npz\n"
-    "  .safetensors    weights with OpenFold's or foldmill's names, or a foldmill\n"
-    "                  checkpoint, of which the moving average is used\n\n"
-    "The content of the file decides what it is, not its name. PyTorch files (.pt,\n"
-    ".ckpt, .bin) are not read; the message for such a file shows how to convert\n"
-    "it.\n\n"
+    "  .safetensors    OpenFold's or foldmill's names, or a foldmill checkpoint\n\n"
+    "The content of the file decides what it is, not its name. Of a foldmill\n"
+    "checkpoint, the moving average is used. PyTorch files (.pt, .ckpt, .bin) are not\n"
+    "read; the message for such a file shows how to convert it.\n\n"
     "Without --preset, the preset is the one whose model fits the file. The number\n"
     "of blocks, templates, the structure module and the aligned error head are read\n"
     "from the file. Train with the same sizes: the command prints those that differ\n"
@@ -32,8 +31,7 @@ static const char import_description[] =
     "expected. In that case nothing is written.\n\n"
     "examples:\n"
     "  foldmill import params_model_1.npz --out model_1.safetensors\n"
-    "  foldmill train --data tcp://host:7420 --preset af2-finetuning \\\n"
-    "      --from model_1.safetensors\n\n"
+    "  foldmill train --data URL --preset af2-finetuning --from model_1.safetensors\n\n"
     "exit codes: 0 done, 1 failed, 2 bad usage";
 
 static const char export_description[] =
