@@ -148,8 +148,8 @@ static void count_results(const fm_build_state *state, fm_build_report *report) 
     }
     report->input_bytes = state->progress.input_bytes;
     report->written_bytes = state->written_bytes;
-    report->problem = state->source->problem;
-    report->n_problem = state->source->n_problem;
+    report->source_refusal = state->source->refusal;
+    report->n_source_refusal = state->source->n_refusal;
     report->n_without_hits = state->n_without_hits;
     report->n_no_protein = state->n_no_protein;
     report->single_sequence = state->options->single_sequence;

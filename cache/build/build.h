@@ -52,8 +52,8 @@ typedef struct fm_build_report {
     uint32_t n_built;                         /* chains with at least one part made now */
     uint32_t n_reused;                        /* chains whose parts were all there */
     uint32_t n_refused, refused[FM_N_STATUS]; /* by fm_status */
-    const fm_source_problem *problem;         /* in the caller's arena, as the source */
-    uint32_t n_problem;
+    const fm_source_refusal *source_refusal;  /* in the caller's arena, as the source */
+    uint32_t n_source_refusal;
     uint32_t n_without_hits; /* chains whose alignments have no list of template hits */
     uint32_t n_no_protein;   /* single_sequence: structures without a protein chain, left out */
     uint64_t input_bytes;    /* read, inflated */

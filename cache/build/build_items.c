@@ -53,7 +53,7 @@ static fm_sha256 hash_source(const fm_source *source, const fm_source_structure 
     }
     if (chain) {
         add_text(state, chain->author_id);
-        add_text(state, chain->fault);
+        add_text(state, chain->refusal);
         add_number(state, chain->folder != NULL);
         add_number(state, chain->n_file);
         for (uint32_t i = 0; i < chain->n_file; i++) {

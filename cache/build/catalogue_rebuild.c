@@ -162,8 +162,8 @@ static fm_status add_refused(rebuilding *self, const char *cache, fm_error *rete
         fm_sha256 name = fm_sha256_of(refusal->chain, strlen(refusal->chain));
         if (fm_hash_map_find(&self->item_of, &name)) continue;
         self->row[self->n_row++] = (fm_catalogue_row){
-            .name = refusal->chain, .state = FM_CATALOGUE_QUARANTINED, .reason = refusal->reason};
-        self->report.n_quarantined++;
+            .name = refusal->chain, .state = FM_CATALOGUE_REFUSED, .reason = refusal->reason};
+        self->report.n_refused++;
     }
     return FM_OK;
 }

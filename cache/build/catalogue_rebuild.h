@@ -8,7 +8,7 @@
 
 typedef struct fm_rebuild_report {
     uint32_t n_shard, n_damaged; /* read; left aside since their hash is wrong */
-    uint32_t n_done, n_quarantined;
+    uint32_t n_done, n_refused;
     uint32_t
         n_incomplete; /* items with a note, a part of which lies in no shard: to be done again */
 } fm_rebuild_report;

@@ -62,7 +62,7 @@ static fm_status take_row(void *context, const fm_catalogue_row *row, fm_error *
         return no_memory(reterr);
     }
     fm_status status = keep_text(self->arena, row->name, &item.name, reterr);
-    if (!status && row->state == FM_CATALOGUE_QUARANTINED) {
+    if (!status && row->state == FM_CATALOGUE_REFUSED) {
         status = keep_text(self->arena, row->reason, &item.reason, reterr);
     }
     if (!status) self->item[self->n_item++] = item;
@@ -199,7 +199,7 @@ static fm_status add_result(merging *self, const char *item, const fm_build_resu
     return FM_OK;
 }
 
-static fm_status add_quarantined(merging *self, const merge_item *item, fm_error *reterr) {
+static fm_status add_refused(merging *self, const merge_item *item, fm_error *reterr) {
     char name[FM_LIMIT_NAME_BYTES + 1];
     (void)reterr;
     snprintf(name, sizeof name, "%s", item->name);
@@ -211,7 +211,7 @@ static fm_status add_quarantined(merging *self, const merge_item *item, fm_error
 
 static fm_status add_item(merging *self, const merge_item *item, fm_error *reterr) {
     fm_build_state *state = &self->state;
-    if (item->reason) return add_quarantined(self, item, reterr);
+    if (item->reason) return add_refused(self, item, reterr);
     const char *job = self->catalogue->options.job;
     fm_sha256 key = fm_item_note_key(job, item->name, item->attempt);
     const uint32_t *at = fm_hash_map_find(&state->note_of, &key);

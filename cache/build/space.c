@@ -96,7 +96,7 @@ static void add_chain(sizes *sum, const fm_source_chain *chain, fm_arena *arena)
     const fm_source_file *file;
     uint32_t n;
     sum->need += CHAIN_BYTES;
-    if (!chain->fault && fm_source_files(chain, arena, &n, &file, NULL) == FM_OK) {
+    if (!chain->refusal && fm_source_files(chain, arena, &n, &file, NULL) == FM_OK) {
         for (uint32_t i = 0; i < n; i++)
             add_file(sum, &file[i]);
     }

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 const char *fm_catalogue_state_name(fm_catalogue_state state) {
-    static const char *const names[] = {"pending", "leased", "done", "quarantined"};
+    static const char *const names[] = {"pending", "leased", "done", "refused"};
     return (unsigned)state < FM_N_CATALOGUE_STATE ? names[state] : "unknown";
 }
 

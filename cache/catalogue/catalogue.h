@@ -40,7 +40,7 @@ typedef enum fm_catalogue_state {
     FM_CATALOGUE_PENDING,
     FM_CATALOGUE_LEASED,
     FM_CATALOGUE_DONE,
-    FM_CATALOGUE_QUARANTINED,
+    FM_CATALOGUE_REFUSED,
     FM_N_CATALOGUE_STATE
 } fm_catalogue_state;
 

@@ -364,7 +364,7 @@ static bool claim_one(embedded *self, const char *name, const item *before, int6
     item it = *before;
     it.failures += before->state == FM_CATALOGUE_LEASED;
     if (it.failures >= options->max_failures) {
-        it.state = FM_CATALOGUE_QUARANTINED;
+        it.state = FM_CATALOGUE_REFUSED;
         snprintf(it.reason, sizeof it.reason,
                  "%u attempts failed; the last worker, %s, was not heard of again", it.failures,
                  before->worker);
@@ -470,7 +470,7 @@ static fm_status fail(fm_catalogue *catalogue, const fm_catalogue_lease *lease, 
         it = before;
         it.failures++;
         bool last = final || it.failures >= catalogue->options.max_failures;
-        it.state = last ? FM_CATALOGUE_QUARANTINED : FM_CATALOGUE_PENDING;
+        it.state = last ? FM_CATALOGUE_REFUSED : FM_CATALOGUE_PENDING;
         it.due_ms = now_ms() + (int64_t)fm_catalogue_backoff_ms(&catalogue->options, it.failures);
         snprintf(it.reason, sizeof it.reason, "%s", reason);
         change_item(self, name, &before, &it);

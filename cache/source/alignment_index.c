@@ -12,7 +12,7 @@
 enum {
     N_NAME_MAX = 256, /* different names of files; datasets have about six */
     N_DB_MAX = 4096,
-    FAULT_BYTES = 640,
+    REASON_BYTES = 640,
     ENTRY_BYTES_MIN = 5, /* "":1, */
     FILE_BYTES_MIN = 9,  /* ["",0,0], */
 };
@@ -77,10 +77,10 @@ static bool is_file_name(const char *name) {
     return true;
 }
 
-/* -- faults */
+/* -- refusals */
 
-static char *make_fault(fm_arena *arena, const char *format, va_list arguments) {
-    char text[FAULT_BYTES];
+static char *make_reason(fm_arena *arena, const char *format, va_list arguments) {
+    char text[REASON_BYTES];
     vsnprintf(text, sizeof text, format, arguments);
     for (char *c = text; *c; c++) {
         if ((uint8_t)*c < 0x20 || *c == 0x7f) *c = '?';
@@ -91,18 +91,18 @@ static char *make_fault(fm_arena *arena, const char *format, va_list arguments) 
     return copy;
 }
 
-static fm_status add_fault(fm_index_entry *entry, fm_arena *arena, fm_error *reterr,
-                           const char *format, ...) FM_PRINTF(4, 5);
+static fm_status refuse(fm_index_entry *entry, fm_arena *arena, fm_error *reterr,
+                        const char *format, ...) FM_PRINTF(4, 5);
 
-/* The first fault of an entry stays. */
-static fm_status add_fault(fm_index_entry *entry, fm_arena *arena, fm_error *reterr,
-                           const char *format, ...) {
-    if (entry->fault) return FM_OK;
+/* The first refusal of an entry stays. */
+static fm_status refuse(fm_index_entry *entry, fm_arena *arena, fm_error *reterr,
+                        const char *format, ...) {
+    if (entry->refusal) return FM_OK;
     va_list arguments;
     va_start(arguments, format);
-    entry->fault = make_fault(arena, format, arguments);
+    entry->refusal = make_reason(arena, format, arguments);
     va_end(arguments);
-    return entry->fault ? FM_OK : fm_arena_full(arena, reterr);
+    return entry->refusal ? FM_OK : fm_arena_full(arena, reterr);
 }
 
 /* -- entries */
@@ -132,8 +132,8 @@ static fm_status read_range(index_parse *parse) {
     bool good =
         token == FM_JSON_STRING && !parse->json->text_cut && is_file_name(parse->json->text);
     if (token == FM_JSON_STRING && !good) {
-        status = add_fault(parse->here, parse->arena, parse->reterr,
-                           "'%.80s' cannot be the name of an alignment file", parse->json->text);
+        status = refuse(parse->here, parse->arena, parse->reterr,
+                        "'%.80s' cannot be the name of an alignment file", parse->json->text);
     }
     if (!status && good) {
         status = intern(parse, parse->json->text, parse->file_name, &parse->n_file_name, N_NAME_MAX,
@@ -145,8 +145,8 @@ static fm_status read_range(index_parse *parse) {
     }
     if (!status && good) status = next(parse, &token);
     if (!status && (!good || token != FM_JSON_ARRAY_END)) {
-        status = add_fault(parse->here, parse->arena, parse->reterr,
-                           "a range is not [name, offset, bytes] with whole numbers below 2^64");
+        status = refuse(parse->here, parse->arena, parse->reterr,
+                        "a range is not [name, offset, bytes] with whole numbers below 2^64");
         return status ? status : leave(parse, depth);
     }
     if (status) return status;
@@ -169,8 +169,8 @@ static fm_status read_ranges(index_parse *parse) {
         if (token == FM_JSON_ARRAY) {
             status = read_range(parse);
         } else {
-            status = add_fault(parse->here, parse->arena, parse->reterr,
-                               "a range is not [name, offset, bytes]");
+            status = refuse(parse->here, parse->arena, parse->reterr,
+                            "a range is not [name, offset, bytes]");
             if (!status) status = fm_json_skip(parse->json, token, parse->reterr);
         }
         if (status) return status;
@@ -179,8 +179,8 @@ static fm_status read_ranges(index_parse *parse) {
 
 static fm_status take_db(index_parse *parse, const char *name) {
     if (!is_file_name(name)) {
-        return add_fault(parse->here, parse->arena, parse->reterr,
-                         "'%.80s' cannot be the name of a database beside the index", name);
+        return refuse(parse->here, parse->arena, parse->reterr,
+                      "'%.80s' cannot be the name of a database beside the index", name);
     }
     return intern(parse, name, parse->index.db, &parse->index.n_db, N_DB_MAX, &parse->here->db);
 }
@@ -205,17 +205,17 @@ static fm_status read_sharded(index_parse *parse) {
             has_files = true;
         } else {
             if (is_db || is_files) {
-                status = add_fault(parse->here, parse->arena, parse->reterr,
-                                   "\"%s\" comes twice, or is not what it should be",
-                                   is_db ? "db" : "files");
+                status = refuse(parse->here, parse->arena, parse->reterr,
+                                "\"%s\" comes twice, or is not what it should be",
+                                is_db ? "db" : "files");
             }
             if (!status) status = fm_json_skip(parse->json, token, parse->reterr);
         }
         if (status) return status;
     }
     if (has_db && has_files) return FM_OK;
-    return add_fault(parse->here, parse->arena, parse->reterr,
-                     "the entry has no \"db\" or no \"files\"");
+    return refuse(parse->here, parse->arena, parse->reterr,
+                  "the entry has no \"db\" or no \"files\"");
 }
 
 /* Stands behind a key of the whole object. */
@@ -238,8 +238,8 @@ static fm_status read_entry(index_parse *parse) {
         status = take_db(parse, parse->own_db);
         return status ? status : read_ranges(parse);
     }
-    return add_fault(parse->here, parse->arena, parse->reterr,
-                     "the entry is neither {\"db\", \"files\"} nor a list of ranges");
+    return refuse(parse->here, parse->arena, parse->reterr,
+                  "the entry is neither {\"db\", \"files\"} nor a list of ranges");
 }
 
 static fm_status read_index(index_parse *parse) {
@@ -307,15 +307,15 @@ static fm_status check_ends(fm_alignment_index *index, fm_index_entry *entry,
     const char *db = index->db[entry->db];
     uint64_t size = db_bytes[entry->db];
     if (size == UINT64_MAX) {
-        return add_fault(entry, arena, reterr, "there is no database %s beside the index", db);
+        return refuse(entry, arena, reterr, "there is no database %s beside the index", db);
     }
     for (uint32_t i = 0; i < entry->n_file; i++) {
         const fm_index_file *file = &entry->file[i];
         if (file->offset <= size && file->bytes <= size - file->offset) continue;
-        return add_fault(entry, arena, reterr,
-                         "the range of %s, %llu bytes at %llu, passes the end of %s (%llu bytes)",
-                         file->name, (unsigned long long)file->bytes,
-                         (unsigned long long)file->offset, db, (unsigned long long)size);
+        return refuse(entry, arena, reterr,
+                      "the range of %s, %llu bytes at %llu, passes the end of %s (%llu bytes)",
+                      file->name, (unsigned long long)file->bytes, (unsigned long long)file->offset,
+                      db, (unsigned long long)size);
     }
     return FM_OK;
 }
@@ -335,8 +335,8 @@ static fm_status check_overlaps(fm_alignment_index *index, const range *ranges, 
         static const char text[] = "its range at %llu of %s overlaps that of %.80s at %llu";
         const char *db = index->db[a->db];
         unsigned long long at = a->offset, other_at = b->offset;
-        fm_status status = add_fault(other, arena, reterr, text, other_at, db, one->name, at);
-        if (!status) status = add_fault(one, arena, reterr, text, at, db, other->name, other_at);
+        fm_status status = refuse(other, arena, reterr, text, other_at, db, one->name, at);
+        if (!status) status = refuse(one, arena, reterr, text, at, db, other->name, other_at);
         if (status) return status;
         if (b->offset + b->bytes > a->offset + a->bytes) furthest = i;
     }
@@ -351,11 +351,11 @@ fm_status fm_alignment_index_check(fm_alignment_index *index, const uint64_t *db
     fm_status status = FM_OK;
     for (uint32_t i = 0; i < index->n_entry && !status; i++) {
         fm_index_entry *entry = &index->entry[i];
-        if (entry->fault) continue;
+        if (entry->refusal) continue;
         /* An entry of the legacy form or with a "db": both have set it. */
         assert(entry->db < index->n_db);
         status = check_ends(index, entry, db_bytes, arena, reterr);
-        for (uint32_t f = 0; f < entry->n_file && !entry->fault; f++) {
+        for (uint32_t f = 0; f < entry->n_file && !entry->refusal; f++) {
             if (!entry->file[f].bytes) continue;
             ranges[n++] = (range){entry->file[f].offset, entry->file[f].bytes, entry->db, i};
         }

@@ -24,7 +24,7 @@ typedef struct fm_index_entry {
     uint32_t db;      /* position in dbs; 0 with a fault that hides it */
     uint32_t n_file;
     const fm_index_file *file; /* [n_file] */
-    const char *fault;         /* NULL, or why the entry is refused, in a sentence */
+    const char *refusal;       /* NULL, or why the entry is refused, in a sentence */
     uint64_t line;             /* of the index */
 } fm_index_entry;
 

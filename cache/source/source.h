@@ -33,7 +33,7 @@ typedef struct fm_source_chain {
     const char *db;            /* path of the database; NULL = in a folder, or none */
     const fm_index_file *file; /* [n_file] its ranges of the database */
     uint32_t n_file;
-    const char *fault; /* NULL, or why the chain is refused before anything of it is read */
+    const char *refusal; /* NULL, or why the chain is refused before anything of it is read */
 } fm_source_chain;
 
 typedef struct fm_source_structure {
@@ -48,22 +48,22 @@ typedef struct fm_source_structure {
     const fm_source_chain *chain;
 } fm_source_structure;
 
-typedef enum fm_source_trouble {
+typedef enum fm_source_reason {
     FM_SOURCE_NO_STRUCTURE,  /* alignments of a chain whose structure is not there */
     FM_SOURCE_NO_ALIGNMENTS, /* a structure without alignments for any chain */
     FM_SOURCE_BAD_NAME,      /* a name that cannot be a chain's */
     FM_SOURCE_TWICE,         /* a structure that is there twice, as .cif and .cif.gz */
     FM_SOURCE_TWO_ENTRIES,   /* alignments that two indices have, in different places */
-    FM_N_SOURCE_TROUBLE
-} fm_source_trouble;
+    FM_N_SOURCE_REASON
+} fm_source_reason;
 
 /* "alignments without a structure", ... */
-const char *fm_source_trouble_text(fm_source_trouble trouble);
+const char *fm_source_reason_text(fm_source_reason reason);
 
-typedef struct fm_source_problem {
-    fm_source_trouble trouble;
+typedef struct fm_source_refusal {
+    fm_source_reason reason;
     const char *name; /* file or folder name; control bytes replaced */
-} fm_source_problem;
+} fm_source_refusal;
 
 /* What a list of the dataset says of a chain or an id. */
 typedef struct fm_listed {
@@ -109,11 +109,11 @@ typedef struct fm_source_dataset {
 enum { FM_SOURCE_N_DATASET = 64, FM_SOURCE_DATASET_BYTES = 32 };
 
 typedef struct fm_source {
-    uint32_t n_dataset, n_structure, n_chain, n_problem;
+    uint32_t n_dataset, n_structure, n_chain, n_refusal;
     uint32_t n_duplicate;
     const fm_source_dataset *dataset;     /* [n_dataset] in the order given */
     const fm_source_structure *structure; /* [n_structure] by dataset, sorted by id */
-    const fm_source_problem *problem;     /* [n_problem] */
+    const fm_source_refusal *refusal;     /* [n_refusal] */
     uint32_t n_archive;
     fm_archive *const *archive; /* [n_archive] open */
 } fm_source;

@@ -63,12 +63,12 @@ static fm_status find_dbs(const fm_alignment_index *index, const char *folder, f
     return FM_OK;
 }
 
-/* "alignment_db.index:12: 1abc_A: <fault>", in the arena. */
-static const char *place_fault(fm_arena *arena, const char *index_path,
-                               const fm_index_entry *entry) {
+/* "alignment_db.index:12: 1abc_A: <reason>", in the arena. */
+static const char *place_refusal(fm_arena *arena, const char *index_path,
+                                 const fm_index_entry *entry) {
     char text[PATH_MAX];
     snprintf(text, sizeof text, "%.1024s:%llu: %.255s: %s", index_path,
-             (unsigned long long)entry->line, entry->name, entry->fault);
+             (unsigned long long)entry->line, entry->name, entry->refusal);
     return fm_source_copy(arena, text, strlen(text));
 }
 
@@ -78,9 +78,9 @@ static fm_status take_entries(fm_source_scanning *scan, const fm_alignment_index
     for (uint32_t i = 0; i < index->n_entry && !status; i++) {
         const fm_index_entry *entry = &index->entry[i];
         fm_source_set set = {.name = entry->name, .file = entry->file, .n_file = entry->n_file};
-        if (entry->fault) {
-            set.fault = place_fault(scan->arena, index_path, entry);
-            if (!set.fault) return fm_arena_full(scan->arena, reterr);
+        if (entry->refusal) {
+            set.refusal = place_refusal(scan->arena, index_path, entry);
+            if (!set.refusal) return fm_arena_full(scan->arena, reterr);
         } else {
             set.db = paths[entry->db];
         }

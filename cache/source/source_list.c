@@ -70,8 +70,8 @@ fm_status fm_source_add_set(fm_source_scanning *scan, const fm_source_set *set, 
     return FM_OK;
 }
 
-fm_status fm_source_add_problem(fm_source_scanning *scan, fm_source_trouble trouble,
-                                const char *name, fm_error *reterr) {
+fm_status fm_source_add_refusal(fm_source_scanning *scan, fm_source_reason reason, const char *name,
+                                fm_error *reterr) {
     size_t prefix = scan->prefix ? strlen(scan->prefix) : 0, length = strlen(name);
     char *shown = fm_arena_alloc(scan->arena, prefix + length + 1);
     if (!shown) return fm_arena_full(scan->arena, reterr);
@@ -80,11 +80,11 @@ fm_status fm_source_add_problem(fm_source_scanning *scan, fm_source_trouble trou
     for (char *c = shown; *c; c++) {
         if ((uint8_t)*c < 0x20 || *c == 0x7f) *c = '?';
     }
-    if (!fm_source_grow((void **)&scan->problem, scan->n_problem, &scan->max_problem,
-                        sizeof *scan->problem)) {
+    if (!fm_source_grow((void **)&scan->refusal, scan->n_refusal, &scan->max_refusal,
+                        sizeof *scan->refusal)) {
         return fail_list(reterr);
     }
-    scan->problem[scan->n_problem++] = (fm_source_problem){trouble, shown};
+    scan->refusal[scan->n_refusal++] = (fm_source_refusal){reason, shown};
     return FM_OK;
 }
 
@@ -97,7 +97,7 @@ static int compare_sets(const void *left, const void *right) {
 }
 
 static bool is_same_place(const fm_source_set *a, const fm_source_set *b) {
-    if (!a->db || !b->db || a->fault || b->fault || strcmp(a->db, b->db) != 0) return false;
+    if (!a->db || !b->db || a->refusal || b->refusal || strcmp(a->db, b->db) != 0) return false;
     if (a->n_file != b->n_file) return false;
     for (uint32_t i = 0; i < a->n_file; i++) {
         const fm_index_file *x = &a->file[i], *y = &b->file[i];
@@ -117,7 +117,7 @@ fm_status fm_source_sort_sets(fm_source_scanning *scan, fm_error *reterr) {
             scan->set[kept++] = *set;
         } else if (!set->duplicate && !is_same_place(set, &scan->set[kept - 1])) {
             fm_status status =
-                fm_source_add_problem(scan, FM_SOURCE_TWO_ENTRIES, set->name, reterr);
+                fm_source_add_refusal(scan, FM_SOURCE_TWO_ENTRIES, set->name, reterr);
             if (status) return status;
         }
     }

@@ -24,7 +24,7 @@ typedef struct fm_source_set {
     uint32_t n_file;
     uint32_t order;        /* in which it was found; set by fm_source_add_set */
     bool duplicate;        /* those of another chain */
-    const char *fault;     /* NULL, or why it is refused */
+    const char *refusal;   /* NULL, or why it is refused */
     const char *author_id; /* of its chain; NULL = the only one. Set when it is joined */
 } fm_source_set;
 
@@ -34,8 +34,8 @@ typedef struct fm_source_scanning {
     uint32_t n_structure, max_structure;
     fm_source_set *set; /* heap; sorted by name once listed */
     uint32_t n_set, max_set;
-    fm_source_problem *problem; /* heap */
-    uint32_t n_problem, max_problem;
+    fm_source_refusal *refusal; /* heap */
+    uint32_t n_refusal, max_refusal;
     fm_archive **archive; /* heap */
     uint32_t n_archive, max_archive;
     const char *prefix; /* of the dataset's names: in problems, and of its chains */
@@ -52,7 +52,7 @@ FM_MUST_USE fm_status fm_source_add_structure(fm_source_scanning *scan,
                                               fm_error *reterr);
 FM_MUST_USE fm_status fm_source_add_set(fm_source_scanning *scan, const fm_source_set *set,
                                         fm_error *reterr);
-FM_MUST_USE fm_status fm_source_add_problem(fm_source_scanning *scan, fm_source_trouble trouble,
+FM_MUST_USE fm_status fm_source_add_refusal(fm_source_scanning *scan, fm_source_reason reason,
                                             const char *name, fm_error *reterr);
 
 /* Structures of a folder, flat, divided and in archives. *ret_n = how many there were.

@@ -11,14 +11,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-const char *fm_source_trouble_text(fm_source_trouble trouble) {
-    switch (trouble) {
+const char *fm_source_reason_text(fm_source_reason reason) {
+    switch (reason) {
     case FM_SOURCE_NO_STRUCTURE: return "alignments without a structure";
     case FM_SOURCE_NO_ALIGNMENTS: return "structures without alignments";
     case FM_SOURCE_BAD_NAME: return "names that cannot be a chain's";
     case FM_SOURCE_TWICE: return "structures that are there twice";
     case FM_SOURCE_TWO_ENTRIES: return "alignments that two indices have";
-    case FM_N_SOURCE_TROUBLE: break;
+    case FM_N_SOURCE_REASON: break;
     }
     return "unknown";
 }
@@ -171,7 +171,7 @@ static fm_source_structure *find_structure(const fm_source_scanning *scan, const
     return NULL;
 }
 
-/* The structure of a set's chain; NULL with a problem, where one is due. Predictions are called
+/* The structure of a set's chain; NULL with a refusal, where one is due. Predictions are called
  * after their files, whose only chain is meant; else the name ends in that of the chain. */
 static fm_status match(fm_source_scanning *scan, fm_source_set *set,
                        fm_source_structure **ret_structure, fm_error *reterr) {
@@ -183,7 +183,7 @@ static fm_status match(fm_source_scanning *scan, fm_source_set *set,
     if (!fm_source_is_good_name(set->name, length) ||
         length + strlen(scan->prefix) > FM_LIMIT_NAME_BYTES ||
         (!is_prediction && !scan->is_predicted && (!split || !split[1]))) {
-        return fm_source_add_problem(scan, FM_SOURCE_BAD_NAME, set->name, reterr);
+        return fm_source_add_refusal(scan, FM_SOURCE_BAD_NAME, set->name, reterr);
     }
     set->author_id = NULL;
     if (is_prediction) {
@@ -194,7 +194,7 @@ static fm_status match(fm_source_scanning *scan, fm_source_set *set,
     }
     /* Lists of duplicates name chains that many datasets do not have. */
     if (*ret_structure || set->duplicate) return FM_OK;
-    return fm_source_add_problem(scan, FM_SOURCE_NO_STRUCTURE, set->name, reterr);
+    return fm_source_add_refusal(scan, FM_SOURCE_NO_STRUCTURE, set->name, reterr);
 }
 
 /* The name of a set's chain. */
@@ -223,7 +223,7 @@ static fm_status join(fm_source_scanning *scan, fm_source_dataset *dataset, fm_e
         structure->chain = next;
         next += structure->n_chain;
         if (!structure->n_chain) {
-            status = fm_source_add_problem(scan, FM_SOURCE_NO_ALIGNMENTS, structure->id, reterr);
+            status = fm_source_add_refusal(scan, FM_SOURCE_NO_ALIGNMENTS, structure->id, reterr);
         }
         structure->n_chain = 0;
     }
@@ -237,7 +237,7 @@ static fm_status join(fm_source_scanning *scan, fm_source_dataset *dataset, fm_e
                                   .db = set->db,
                                   .file = set->file,
                                   .n_file = set->n_file,
-                                  .fault = set->fault};
+                                  .refusal = set->refusal};
         if (!here->name) status = fm_arena_full(scan->arena, reterr);
         dataset->n_chain++;
         dataset->n_duplicate += set->duplicate;
@@ -375,19 +375,19 @@ static fm_status keep(const gathering *all, fm_source *source, fm_error *reterr)
     fm_source_structure *structure =
         fm_arena_alloc_array(arena, all->n_structure, sizeof *structure);
     fm_source_dataset *dataset = fm_arena_alloc_array(arena, all->n_dataset, sizeof *dataset);
-    fm_source_problem *problem = fm_arena_alloc_array(arena, scan->n_problem, sizeof *problem);
+    fm_source_refusal *refusal = fm_arena_alloc_array(arena, scan->n_refusal, sizeof *refusal);
     fm_archive **archive = fm_arena_alloc_array(arena, scan->n_archive, sizeof(fm_archive *));
-    if (!structure || !dataset || !problem || !archive) return fm_arena_full(arena, reterr);
+    if (!structure || !dataset || !refusal || !archive) return fm_arena_full(arena, reterr);
     if (all->n_structure) memcpy(structure, all->structure, all->n_structure * sizeof *structure);
     memcpy(dataset, all->dataset, all->n_dataset * sizeof *dataset);
-    if (scan->n_problem) memcpy(problem, scan->problem, scan->n_problem * sizeof *problem);
+    if (scan->n_refusal) memcpy(refusal, scan->refusal, scan->n_refusal * sizeof *refusal);
     if (scan->n_archive) memcpy(archive, scan->archive, scan->n_archive * sizeof(fm_archive *));
     *source = (fm_source){.n_dataset = all->n_dataset,
                           .dataset = dataset,
                           .n_structure = all->n_structure,
                           .structure = structure,
-                          .n_problem = scan->n_problem,
-                          .problem = problem,
+                          .n_refusal = scan->n_refusal,
+                          .refusal = refusal,
                           .n_archive = scan->n_archive,
                           .archive = archive};
     for (uint32_t i = 0; i < all->n_dataset; i++) {
@@ -410,7 +410,7 @@ fm_status fm_source_scan_all(const fm_source_options *options, size_t n, fm_aren
         fm_archive_close(all->scan.archive[i]);
     free(all->scan.structure);
     free(all->scan.set);
-    free(all->scan.problem);
+    free(all->scan.refusal);
     free(all->scan.archive);
     free(all->structure);
     free(all);

@@ -36,7 +36,7 @@ static fm_status take_file(fm_source_scanning *scan, const char *name, const cha
     if (!length) return FM_OK;
     ++*n;
     if (!fm_source_is_good_name(name, length)) {
-        return fm_source_add_problem(scan, FM_SOURCE_BAD_NAME, name, reterr);
+        return fm_source_add_refusal(scan, FM_SOURCE_BAD_NAME, name, reterr);
     }
     const char *id = fm_source_copy(scan->arena, name, length);
     if (!id || !path) return fm_arena_full(scan->arena, reterr);
@@ -68,7 +68,7 @@ fm_status fm_source_take_archive(fm_source_scanning *scan, const char *path, uin
         const char *name = fm_archive_name(archive, i);
         if (!name) continue;
         if (!fm_archive_is_good_name(name)) {
-            status = fm_source_add_problem(scan, FM_SOURCE_BAD_NAME, name, reterr);
+            status = fm_source_add_refusal(scan, FM_SOURCE_BAD_NAME, name, reterr);
             continue;
         }
         const char *slash = strrchr(name, '/');
@@ -139,7 +139,7 @@ fm_status fm_source_sort_structures(fm_source_scanning *scan, fm_error *reterr) 
         const fm_source_structure *structure = &scan->structure[i];
         if (kept && strcmp(structure->id, scan->structure[kept - 1].id) == 0) {
             fm_status status =
-                fm_source_add_problem(scan, FM_SOURCE_TWICE, structure->path, reterr);
+                fm_source_add_refusal(scan, FM_SOURCE_TWICE, structure->path, reterr);
             if (status) return status;
         } else {
             scan->structure[kept++] = *structure;
@@ -221,7 +221,7 @@ fm_status fm_source_take_nested(fm_source_scanning *scan, const char *folder, ui
         fm_directory_list(folder, true, FM_LIMIT_N_CHAIN, scan->arena, &names, reterr);
     if (!status) status = is_nested(scan, folder, &names, &nested, reterr);
     for (size_t i = 0; i < names.n && !status && nested; i++) {
-        /* A name that cannot be a chain's is a problem of its alignments. */
+        /* A name that cannot be a chain's is refused with its alignments. */
         if (!fm_source_is_good_name(names.name[i], strlen(names.name[i]))) continue;
         for (int k = 0; k < 2 && !status; k++)
             status = take_inside(scan, folder, names.name[i], NESTED[k], &n, reterr);

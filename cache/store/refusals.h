@@ -1,4 +1,4 @@
-/* refusals.h: the quarantine of the current generation: which chains were refused, and why. */
+/* refusals.h: which chains the current generation refused, and why. */
 #ifndef FM_CACHE_REFUSALS_H
 #define FM_CACHE_REFUSALS_H
 

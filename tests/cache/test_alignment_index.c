@@ -116,8 +116,8 @@ static void test_index_forms(void **state) {
     assert_int_equal(index.entry[1].line, 2);
     const uint64_t sizes[] = {7, 7};
     assert_int_equal(fm_alignment_index_check(&index, sizes, &test.arena, &test.error), FM_OK);
-    assert_null(index.entry[0].fault);
-    assert_null(index.entry[1].fault);
+    assert_null(index.entry[0].refusal);
+    assert_null(index.entry[1].refusal);
     assert_int_equal(parse(&test, "[]", &index), FM_ERR_FORMAT);
     assert_int_equal(parse(&test, "{}", &index), FM_OK);
     assert_int_equal(index.n_entry, 0);
@@ -166,11 +166,11 @@ static void test_index_faults(void **state) {
         assert_int_equal(index.n_entry, 3);
         const uint64_t sizes[] = {100, UINT64_MAX};
         assert_int_equal(fm_alignment_index_check(&index, sizes, &test.arena, &test.error), FM_OK);
-        assert_null(index.entry[0].fault);
-        assert_null(index.entry[2].fault);
-        assert_non_null(index.entry[1].fault);
-        if (!strstr(index.entry[1].fault, cases[i].fault)) {
-            fail_msg("%s: %s", cases[i].entry, index.entry[1].fault);
+        assert_null(index.entry[0].refusal);
+        assert_null(index.entry[2].refusal);
+        assert_non_null(index.entry[1].refusal);
+        if (!strstr(index.entry[1].refusal, cases[i].fault)) {
+            fail_msg("%s: %s", cases[i].entry, index.entry[1].refusal);
         }
     }
     fm_arena_fini(&test.arena);
@@ -204,10 +204,10 @@ static void test_legacy_faults(void **state) {
         assert_int_equal(parse(&test, text, &index), FM_OK);
         assert_int_equal(index.n_entry, 3);
         assert_int_equal(fm_alignment_index_check(&index, &size, &test.arena, &test.error), FM_OK);
-        assert_null(index.entry[2].fault);
-        assert_non_null(index.entry[1].fault);
-        if (!strstr(index.entry[1].fault, cases[i].fault)) {
-            fail_msg("%s: %s", cases[i].entry, index.entry[1].fault);
+        assert_null(index.entry[2].refusal);
+        assert_non_null(index.entry[1].refusal);
+        if (!strstr(index.entry[1].refusal, cases[i].fault)) {
+            fail_msg("%s: %s", cases[i].entry, index.entry[1].refusal);
         }
     }
     fm_arena_fini(&test.arena);
@@ -226,10 +226,12 @@ static void test_overlap_of_two(void **state) {
                            &index),
                      FM_OK);
     assert_int_equal(fm_alignment_index_check(&index, &size, &test.arena, &test.error), FM_OK);
-    assert_string_equal(index.entry[0].fault, "its range at 0 of own.db overlaps that of b at 39");
-    assert_string_equal(index.entry[1].fault, "its range at 39 of own.db overlaps that of a at 0");
-    assert_null(index.entry[2].fault);
-    assert_null(index.entry[3].fault);
+    assert_string_equal(index.entry[0].refusal,
+                        "its range at 0 of own.db overlaps that of b at 39");
+    assert_string_equal(index.entry[1].refusal,
+                        "its range at 39 of own.db overlaps that of a at 0");
+    assert_null(index.entry[2].refusal);
+    assert_null(index.entry[3].refusal);
     fm_arena_fini(&test.arena);
 }
 

@@ -113,7 +113,7 @@ static void break_alignments(cache_case *test) {
         0);
 }
 
-static void test_quarantine(void **state) {
+static void test_refusals(void **state) {
     (void)state;
     cache_case test;
     fm_build_report report;
@@ -127,7 +127,7 @@ static void test_quarantine(void **state) {
     assert_int_equal(report.n_refusal, 2);
     assert_non_null(strstr(report.refusal[0], "/mgnify_hits.a3m:"));
     assert_non_null(strstr(report.refusal[1], "/uniref90_hits.a3m"));
-    assert_int_equal(report.n_problem, 2);
+    assert_int_equal(report.n_source_refusal, 2);
     assert_int_equal(fm_refusals_read(test.cache, &test.arena, &refusals, &test.error), FM_OK);
     assert_int_equal(refusals.n, 2);
     assert_int_equal(verify(&test, test.cache), FM_OK);
@@ -331,7 +331,7 @@ int main(void) {
         cmocka_unit_test(test_nothing_new),
         cmocka_unit_test(test_growth_and_change),
         cmocka_unit_test(test_gzip_is_the_same),
-        cmocka_unit_test(test_quarantine),
+        cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_query_of_other_letters),
         cmocka_unit_test(test_stop_and_go_on),
         cmocka_unit_test(test_orphans),

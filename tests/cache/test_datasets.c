@@ -59,7 +59,7 @@ static void test_predictions(void **state) {
     assert_int_equal(build_all(&test, &flat, 1, cache, &report), FM_OK);
     assert_int_equal(report.n_chain, n);
     assert_int_equal(report.n_refused, 0);
-    assert_int_equal(report.n_problem, 0);
+    assert_int_equal(report.n_source_refusal, 0);
     fm_store *store = open_store(&test, cache);
     for (uint32_t i = 0; i < n; i++) {
         char name[16];
@@ -78,7 +78,7 @@ static void test_predictions(void **state) {
     const fm_source_options tree = {.dataset = path_of(&test, "nested")};
     assert_int_equal(build_all(&test, &tree, 1, nested, &report), FM_OK);
     assert_int_equal(report.n_chain, n);
-    assert_int_equal(report.n_problem, 0);
+    assert_int_equal(report.n_source_refusal, 0);
     fm_store *other = open_store(&test, nested);
     for (uint32_t i = 0; i < n; i++) {
         assert_true(fm_store_chain_name(other, i) != NULL);
@@ -238,9 +238,9 @@ static void test_archives(void **state) {
     assert_int_equal(fm_source_scan(&options, &test.arena, &source, &test.error), FM_OK);
     assert_non_null(strstr(source.dataset[0].structures_found, "pdb_mmcif.zip (zip archive)"));
     uint32_t n_bad = 0;
-    for (uint32_t i = 0; i < source.n_problem; i++) {
-        bool is_name = source.problem[i].trouble == FM_SOURCE_BAD_NAME;
-        if (is_name) assert_string_equal(source.problem[i].name, "../1evl.cif");
+    for (uint32_t i = 0; i < source.n_refusal; i++) {
+        bool is_name = source.refusal[i].reason == FM_SOURCE_BAD_NAME;
+        if (is_name) assert_string_equal(source.refusal[i].name, "../1evl.cif");
         n_bad += is_name;
     }
     assert_int_equal(n_bad, 1);
@@ -292,7 +292,7 @@ static void test_openproteinset(void **state) {
     const fm_source_options options = {.dataset = path_of(&test, "roda")};
     assert_int_equal(build_all(&test, &options, 1, cache, &report), FM_OK);
     assert_int_equal(report.n_refused, 0);
-    assert_int_equal(report.n_problem, 0);
+    assert_int_equal(report.n_source_refusal, 0);
     assert_int_equal(report.n_chain, tree.n_chain + n);
     assert_int_equal(verify(&test, cache), FM_OK);
     fm_store *one = open_store(&test, test.cache), *all = open_store(&test, cache);
@@ -352,8 +352,8 @@ static void test_which_chain(void **state) {
     const fm_source_options options = {.dataset = path_of(&test, "set"), .is_predicted = true};
     assert_int_equal(fm_source_scan(&options, &test.arena, &source, &test.error), FM_OK);
     assert_int_equal(source.n_chain, 3);
-    assert_int_equal(source.n_problem, 1);
-    assert_string_equal(source.problem[0].name, "other_X");
+    assert_int_equal(source.n_refusal, 1);
+    assert_string_equal(source.refusal[0].name, "other_X");
     const char *cache = path_of(&test, "set-cache");
     const fm_build_options how = {.cache = cache, .n_job = 1};
     assert_int_equal(fm_build_run(&source, &how, &test.arena, &report, &test.error), FM_OK);

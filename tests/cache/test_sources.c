@@ -142,15 +142,15 @@ static void test_what_is_found(void **state) {
     assert_non_null(
         strstr(source.dataset[0].alignments_found, "an alignment database, 1 index of 2 files"));
     assert_non_null(strstr(source.dataset[0].structures_found, "/mmcifs"));
-    /* A database of which two indices speak: the same places are one, others are a problem. */
+    /* A database of which two indices speak: the same places are one, others are refused. */
     assert_int_equal(run_shell("cd %s/db && cp alignment_db.index again.index", test.folder), 0);
     assert_int_equal(fm_source_scan(&options, &test.arena, &source, &test.error), FM_OK);
     assert_int_equal(source.n_chain, 5);
-    uint32_t n_problem = source.n_problem;
+    uint32_t n_refusal = source.n_refusal;
     assert_int_equal(run_shell("cp %s/legacy/some.* %s/db", test.folder, test.folder), 0);
     assert_int_equal(fm_source_scan(&options, &test.arena, &source, &test.error), FM_OK);
     assert_int_equal(source.n_chain, 5);
-    assert_int_equal(source.n_problem, n_problem + 5);
+    assert_int_equal(source.n_refusal, n_refusal + 5);
     teardown_case(&test);
 }
 
@@ -178,8 +178,8 @@ static void test_duplicates(void **state) {
                      FM_OK);
     assert_int_equal(source.n_duplicate, before.n_chain);
     assert_int_equal(source.n_chain, 2 * before.n_chain);
-    for (uint32_t i = 0; i < source.n_problem; i++)
-        assert_int_not_equal(source.problem[i].trouble, FM_SOURCE_NO_STRUCTURE);
+    for (uint32_t i = 0; i < source.n_refusal; i++)
+        assert_int_not_equal(source.refusal[i].reason, FM_SOURCE_NO_STRUCTURE);
     teardown_case(&test);
 }
 
@@ -294,11 +294,11 @@ static void test_what_does_not_fit(void **state) {
                      0);
     assert_int_equal(build_with(&test, test.data, test.cache, (fm_build_options){0}, &report),
                      FM_OK);
-    uint32_t n_of[FM_N_SOURCE_TROUBLE] = {0};
-    for (uint32_t i = 0; i < report.n_problem; i++) {
-        n_of[report.problem[i].trouble]++;
-        bool is_lonely = strcmp(report.problem[i].name, lonely) == 0;
-        n_gone += is_lonely && report.problem[i].trouble == FM_SOURCE_NO_STRUCTURE;
+    uint32_t n_of[FM_N_SOURCE_REASON] = {0};
+    for (uint32_t i = 0; i < report.n_source_refusal; i++) {
+        n_of[report.source_refusal[i].reason]++;
+        bool is_lonely = strcmp(report.source_refusal[i].name, lonely) == 0;
+        n_gone += is_lonely && report.source_refusal[i].reason == FM_SOURCE_NO_STRUCTURE;
     }
     assert_int_equal(n_gone, 1);
     assert_int_equal(n_of[FM_SOURCE_NO_ALIGNMENTS], 1);

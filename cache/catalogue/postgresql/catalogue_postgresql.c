@@ -177,7 +177,7 @@ static const char claim_sql[] =
     "  AND (i.failures + (i.state = 'leased')::integer >= 2) = $8::boolean "
     "  ORDER BY i.due, i.id LIMIT $4 FOR UPDATE SKIP LOCKED), "
     "taken AS (UPDATE foldmill.item i SET failures = due.failures, "
-    "    state = CASE WHEN due.failures < $5 THEN 'leased' ELSE 'quarantined' END, "
+    "    state = CASE WHEN due.failures < $5 THEN 'leased' ELSE 'refused' END, "
     "    attempt = i.attempt + (due.failures < $5)::integer, "
     "    due = statement_timestamp() + $6::bigint * interval '1 millisecond', "
     "    worker = CASE WHEN due.failures < $5 THEN (SELECT id FROM w) ELSE i.worker END, "
@@ -363,7 +363,7 @@ static fm_status complete(fm_catalogue *catalogue, uint32_t n,
 
 static const char fail_sql[] = LEASED
     "UPDATE foldmill.item i SET failures = i.failures + 1, reason = $5, "
-    "state = CASE WHEN $6::boolean OR i.failures + 1 >= $7 THEN 'quarantined' ELSE 'pending' END, "
+    "state = CASE WHEN $6::boolean OR i.failures + 1 >= $7 THEN 'refused' ELSE 'pending' END, "
     "due = statement_timestamp() + least($8::double precision * 2 ^ least(i.failures, 40), "
     "$9::double precision) * interval '1 millisecond' FROM held WHERE i.id = held.item "
     "RETURNING held.n";
@@ -482,14 +482,14 @@ static const char count_sql[] =
     "i AS (SELECT count(*) FILTER (WHERE state = 'pending') AS pending, "
     "  count(*) FILTER (WHERE state = 'leased') AS leased, "
     "  count(*) FILTER (WHERE state = 'done') AS done, "
-    "  count(*) FILTER (WHERE state = 'quarantined') AS quarantined, "
+    "  count(*) FILTER (WHERE state = 'refused') AS refused, "
     "  count(*) FILTER (WHERE state = 'leased' AND due <= statement_timestamp()) AS lapsed, "
     "  ceil(extract(epoch FROM min(due) FILTER (WHERE state IN ('pending', 'leased')) - "
     "  statement_timestamp()) * 1000)::bigint AS next FROM foldmill.item "
     "  WHERE job = (SELECT id FROM j)), "
     "s AS (SELECT count(*) AS n, coalesce(sum(bytes), 0) AS bytes FROM foldmill.shard "
     "  WHERE job = (SELECT id FROM j)) "
-    "SELECT pending, leased, done, quarantined, lapsed, next IS NULL, next, n, s.bytes FROM i, s";
+    "SELECT pending, leased, done, refused, lapsed, next IS NULL, next, n, s.bytes FROM i, s";
 
 static fm_status count(fm_catalogue *catalogue, fm_catalogue_counts *ret_counts, fm_error *reterr) {
     remote *self = (remote *)catalogue;
