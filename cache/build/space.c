@@ -4,6 +4,7 @@
 #include "cache/store/generation.h"
 #include "cache/store/shard.h"
 #include "featurizer/msa.h"
+#include "proto/base/compress.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -14,13 +15,23 @@
 
 enum {
     N_SAMPLE = 200,
-    /* Percent of an input's bytes that its parts take, measured (store.md) and rounded up. */
-    ALIGNMENT_PERCENT = 15,
-    ALIGNMENT_GZ_PERCENT = 45,
-    STRUCTURE_PERCENT = 10,
-    STRUCTURE_GZ_PERCENT = 40,
     CHAIN_BYTES = 10 << 10, /* pages that parts do not fill, and rows of lists */
 };
+
+/* Percent of an input file's bytes that its parts take, measured (store.md) and rounded up, by the
+ * file's compression: the better that is, the larger the share. */
+typedef struct percents {
+    uint8_t of[FM_COMPRESSION_ZSTD + 1];
+} percents;
+
+static const percents ALIGNMENT = {{[FM_COMPRESSION_NONE] = 15,
+                                    [FM_COMPRESSION_GZIP] = 45,
+                                    [FM_COMPRESSION_XZ] = 65,
+                                    [FM_COMPRESSION_ZSTD] = 65}};
+static const percents STRUCTURE = {{[FM_COMPRESSION_NONE] = 10,
+                                    [FM_COMPRESSION_GZIP] = 40,
+                                    [FM_COMPRESSION_XZ] = 80,
+                                    [FM_COMPRESSION_ZSTD] = 80}};
 
 /* -- the file system */
 
@@ -60,12 +71,9 @@ typedef struct sizes {
     uint64_t input, need;
 } sizes;
 
-static void add_size(sizes *sum, const char *path, uint64_t bytes, uint64_t percent,
-                     uint64_t gz_percent) {
-    size_t length = strlen(path);
-    bool is_gz = length > 3 && strcmp(path + length - 3, ".gz") == 0;
+static void add_size(sizes *sum, const char *path, uint64_t bytes, const percents *percent) {
     sum->input += bytes;
-    sum->need += bytes / 100 * (is_gz ? gz_percent : percent) + bytes % 100;
+    sum->need += bytes / 100 * percent->of[fm_compression_of_name(path, NULL)] + bytes % 100;
 }
 
 static void add_file(sizes *sum, const fm_source_file *file) {
@@ -74,7 +82,7 @@ static void add_file(sizes *sum, const fm_source_file *file) {
     bool counts = fm_source_is_search(file->name) || fm_msa_format_of_name(file->name);
     if (!counts) return;
     if (bytes == UINT64_MAX) bytes = stat(file->path, &info) == 0 ? (uint64_t)info.st_size : 0;
-    add_size(sum, file->path, bytes, ALIGNMENT_PERCENT, ALIGNMENT_GZ_PERCENT);
+    add_size(sum, file->path, bytes, &ALIGNMENT);
 }
 
 /* A chain's share of its structure, of whose chains each makes a part. */
@@ -87,7 +95,7 @@ static void add_structure(sizes *sum, const fm_source_structure *structure) {
         bytes = (uint64_t)info.st_size;
     }
     if (structure->n_chain) bytes /= structure->n_chain;
-    add_size(sum, structure->path, bytes, STRUCTURE_PERCENT, STRUCTURE_GZ_PERCENT);
+    add_size(sum, structure->path, bytes, &STRUCTURE);
 }
 
 /* A chain whose folder cannot be listed will be refused: it needs nothing. */

@@ -31,13 +31,15 @@ typedef struct fm_source_chain {
     const char *author_id;     /* in its structure; NULL = the only chain there */
     const char *folder;        /* of its alignments; NULL = in a database, or none */
     const char *db;            /* path of the database; NULL = in a folder, or none */
-    const fm_index_file *file; /* [n_file] its ranges of the database */
+    const fm_index_file *file; /* [n_file] its ranges of the database, or its files of a folder that
+                                  many chains share; n_file = 0: the whole folder is the chain's */
     uint32_t n_file;
     const char *refusal; /* NULL, or why the chain is refused before anything of it is read */
 } fm_source_chain;
 
 typedef struct fm_source_structure {
-    const char *id;
+    const char *id;      /* as the file's name spells it */
+    const char *key;     /* by which it is found: a PDB id in lower case, any other id as it is */
     const char *path;    /* of the file, or "<archive>/<its name there>" */
     fm_archive *archive; /* NULL, or where it lies */
     uint64_t entry;      /* of the archive */
@@ -54,6 +56,7 @@ typedef enum fm_source_reason {
     FM_SOURCE_BAD_NAME,      /* a name that cannot be a chain's */
     FM_SOURCE_TWICE,         /* a structure that is there twice, as .cif and .cif.gz */
     FM_SOURCE_TWO_ENTRIES,   /* alignments that two indices have, in different places */
+    FM_SOURCE_TWO_SETS, /* alignments under two names of one chain, or in a folder and in files */
     FM_N_SOURCE_REASON
 } fm_source_reason;
 

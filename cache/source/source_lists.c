@@ -332,6 +332,17 @@ const char *fm_source_successor(const fm_source *source, const char *id) {
     return NULL;
 }
 
+/* A chain of a dataset, by its name without the dataset's. Lists spell PDB ids in either case. */
+static const fm_listed *find_chain(const fm_source_dataset *dataset, const char *name) {
+    char other[FM_LIMIT_NAME_BYTES + 1];
+    const fm_listed *found = fm_listing_find(&dataset->chain_data, name);
+    for (int upper = 0; upper < 2 && !found && !dataset->is_predicted; upper++) {
+        if (fm_source_spell_id(name, upper, other))
+            found = fm_listing_find(&dataset->chain_data, other);
+    }
+    return found;
+}
+
 const fm_listed *fm_source_listed_chain(const fm_source *source, const char *name) {
     const char *bare = fm_name_in_dataset(name);
     const fm_source_dataset *found = NULL;
@@ -339,9 +350,9 @@ const fm_listed *fm_source_listed_chain(const fm_source *source, const char *nam
         const fm_source_dataset *dataset = &source->dataset[i];
         size_t prefix = strlen(dataset->prefix);
         if (prefix && bare == name + prefix && memcmp(name, dataset->prefix, prefix) == 0) {
-            return fm_listing_find(&dataset->chain_data, bare);
+            return find_chain(dataset, bare);
         }
         if (!prefix) found = dataset;
     }
-    return found ? fm_listing_find(&found->chain_data, name) : NULL;
+    return found ? find_chain(found, name) : NULL;
 }

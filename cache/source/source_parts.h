@@ -8,6 +8,7 @@
 
 #include "cache/source/source.h"
 #include "proto/base/directory.h"
+#include "proto/limits.h"
 
 /* A copy, terminated, in the arena; NULL when it is full. */
 char *fm_source_copy(fm_arena *arena, const char *text, size_t length);
@@ -16,11 +17,21 @@ char *fm_source_join(fm_arena *arena, const char *folder, const char *name);
 /* Names go into one line each of reports, and ids into names of chains: 1..255 bytes, no blanks. */
 bool fm_source_is_good_name(const char *name, size_t length);
 
-/* Where the alignments of a name lie: a folder, or ranges of a database. */
+/* Is it a PDB id: a digit and three letters or digits? Upper and lower case mean the same id. */
+enum { FM_SOURCE_PDB_ID_BYTES = 4 };
+bool fm_source_is_pdb_id(const char *name, size_t length);
+/* Copies ASCII text in lower case, without an end. */
+void fm_source_lower(const char *text, size_t length, char *out);
+/* Writes "<id>_<rest>", a name with a PDB id, with the id in upper or lower case. False for names of
+ * other forms. */
+bool fm_source_spell_id(const char *name, bool upper, char out[FM_LIMIT_NAME_BYTES + 1]);
+
+/* Where the alignments of a name are: in a folder, in files of a folder that other names share, or in
+ * ranges of a database. */
 typedef struct fm_source_set {
     const char *name;
-    const char *folder, *db; /* paths */
-    const fm_index_file *file;
+    const char *folder, *db;   /* paths */
+    const fm_index_file *file; /* [n_file] as in fm_source_chain */
     uint32_t n_file;
     uint32_t order;        /* in which it was found; set by fm_source_add_set */
     bool duplicate;        /* those of another chain */
@@ -69,11 +80,12 @@ FM_MUST_USE fm_status fm_source_take_archive(fm_source_scanning *scan, const cha
 FM_MUST_USE fm_status fm_source_take_nested(fm_source_scanning *scan, const char *folder,
                                             uint32_t *ret_n, fm_error *reterr);
 
-/* Sorts the structures by id; of two with one id the first by path stays, the other is a problem.
- */
+/* Gives each structure its key and sorts them by it. Of two with one key the one whose id is the key
+ * stays, then the first by path; the other is refused. */
 FM_MUST_USE fm_status fm_source_sort_structures(fm_source_scanning *scan, fm_error *reterr);
 
-/* The folders of alignments in `folder`. FM_ERR_NOT_FOUND. */
+/* The alignments in `folder`: a folder for each name, or files <name>.a3m, .sto, .hhr, or both.
+ * FM_ERR_NOT_FOUND. */
 FM_MUST_USE fm_status fm_source_take_tree(fm_source_scanning *scan, const char *folder,
                                           uint32_t *ret_n, fm_error *reterr);
 
@@ -82,11 +94,17 @@ FM_MUST_USE fm_status fm_source_take_indices(fm_source_scanning *scan, const cha
                                              const fm_name_list *indices, uint32_t *ret_n,
                                              fm_error *reterr);
 
-/* Sorts the sets by name; of two with one name the first stays, and the other is a problem unless
- * it is a duplicate or in the same place. */
+/* Sorts the sets by name. Of two with one name the first stays; the other is refused unless it is a
+ * duplicate or in the same place. */
 FM_MUST_USE fm_status fm_source_sort_sets(fm_source_scanning *scan, fm_error *reterr);
 /* The set of that name, or NULL; sets are sorted. */
 const fm_source_set *fm_source_find_set(const fm_source_scanning *scan, const char *name);
+/* The same, or else the set whose name differs in the case of its PDB id alone. */
+const fm_source_set *fm_source_find_set_any_case(const fm_source_scanning *scan, const char *name);
+/* The structure of an id (not terminated), or NULL; structures are sorted. A PDB id is found in any
+ * case, but for predictions. */
+fm_source_structure *fm_source_find_structure(const fm_source_scanning *scan, const char *id,
+                                              size_t length);
 
 /* Adds sets for the chains of a list of duplicates that have none, and sorts. A pure function of
  * the text and the sets that are there. */

@@ -18,6 +18,7 @@ const char *fm_source_reason_text(fm_source_reason reason) {
     case FM_SOURCE_BAD_NAME: return "names that cannot be a chain's";
     case FM_SOURCE_TWICE: return "structures that are there twice";
     case FM_SOURCE_TWO_ENTRIES: return "alignments that two indices have";
+    case FM_SOURCE_TWO_SETS: return "alignments that a chain has already";
     case FM_N_SOURCE_REASON: break;
     }
     return "unknown";
@@ -154,30 +155,27 @@ static fm_status find_duplicates(fm_source_scanning *scan, const fm_source_optio
 
 /* -- joining */
 
-static fm_source_structure *find_structure(const fm_source_scanning *scan, const char *id,
-                                           size_t length) {
-    uint32_t low = 0, high = scan->n_structure;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        const char *found = scan->structure[middle].id;
-        int order = strncmp(found, id, length);
-        if (order == 0 && found[length] != '\0') order = 1;
-        if (order == 0) return &scan->structure[middle];
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
+/* Have the alignments been found under the spelling of the id that comes first: that of the
+ * structure's file, then lower case? */
+static bool is_second_spelling(const fm_source_scanning *scan, const fm_source_set *set,
+                               const fm_source_structure *structure, const char *chain) {
+    char name[FM_LIMIT_NAME_BYTES + 2];
+    const char *const first[] = {structure->id, structure->key};
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(name, sizeof name, "%s_%s", first[i], chain);
+        if (strcmp(name, set->name) == 0) return false;
+        if (fm_source_find_set(scan, name)) return true;
     }
-    return NULL;
+    return false;
 }
 
-/* The structure of a set's chain; NULL with a refusal, where one is due. Predictions are called
- * after their files, whose only chain is meant; else the name ends in that of the chain. */
+/* The structure of a set's chain, or NULL with a refusal. A prediction's set is called after its
+ * file, and the chain is the only one there; other sets end in "_<chain>". */
 static fm_status match(fm_source_scanning *scan, fm_source_set *set,
                        fm_source_structure **ret_structure, fm_error *reterr) {
     const char *split = strrchr(set->name, '_');
     size_t length = strlen(set->name);
-    fm_source_structure *whole = find_structure(scan, set->name, length);
+    fm_source_structure *whole = fm_source_find_structure(scan, set->name, length), *found = NULL;
     bool is_prediction = whole && (whole->is_pdb || scan->is_predicted);
     *ret_structure = NULL;
     if (!fm_source_is_good_name(set->name, length) ||
@@ -187,14 +185,18 @@ static fm_status match(fm_source_scanning *scan, fm_source_set *set,
     }
     set->author_id = NULL;
     if (is_prediction) {
-        *ret_structure = whole;
+        found = whole;
     } else if (split && split[1]) {
-        *ret_structure = find_structure(scan, set->name, (size_t)(split - set->name));
+        found = fm_source_find_structure(scan, set->name, (size_t)(split - set->name));
         set->author_id = split + 1;
     }
+    bool is_second =
+        found && !is_prediction && is_second_spelling(scan, set, found, set->author_id);
+    if (!is_second) *ret_structure = found;
     /* Lists of duplicates name chains that many datasets do not have. */
     if (*ret_structure || set->duplicate) return FM_OK;
-    return fm_source_add_refusal(scan, FM_SOURCE_NO_STRUCTURE, set->name, reterr);
+    fm_source_reason reason = is_second ? FM_SOURCE_TWO_SETS : FM_SOURCE_NO_STRUCTURE;
+    return fm_source_add_refusal(scan, reason, set->name, reterr);
 }
 
 /* The name of a set's chain. */
@@ -435,7 +437,7 @@ const fm_source_structure *fm_source_find_template(const fm_source *source, cons
         uint32_t low = 0, high = dataset->is_predicted ? 0 : dataset->n_structure;
         while (low < high) {
             uint32_t middle = low + (high - low) / 2;
-            int order = strcmp(structure[middle].id, id);
+            int order = strcmp(structure[middle].key, id);
             if (order == 0 && structure[middle].is_pdb) break;
             if (order == 0) return &structure[middle];
             if (order < 0)

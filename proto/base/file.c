@@ -75,11 +75,7 @@ fm_status fm_file_read_text(fm_arena *arena, const char *path, size_t max_bytes,
     fm_bytes raw;
     fm_status status = fm_file_read(arena, path, max_bytes, &raw, reterr);
     if (status != FM_OK) return status;
-    if (!fm_gzip_is(raw.data, raw.size)) {
-        *ret_content = raw;
-        return FM_OK;
-    }
-    status = fm_gzip_inflate(arena, raw.data, raw.size, max_bytes, ret_content, reterr);
+    status = fm_unpack(arena, raw, max_bytes, ret_content, reterr);
     if (status != FM_OK && reterr) fm_error_in(reterr, path);
     return status;
 }

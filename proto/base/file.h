@@ -14,8 +14,8 @@
 FM_MUST_USE fm_status fm_file_read(fm_arena *arena, const char *path, size_t max_bytes,
                                    fm_bytes *ret_content, fm_error *reterr);
 
-/* As fm_file_read; gzip content (by its magic, whatever the name) is inflated to at most max_bytes.
- */
+/* As fm_file_read; content that is gzip, xz or zstd (by its first bytes, whatever the name) is
+ * unpacked to at most max_bytes. FM_ERR_CORRUPT where it is broken. */
 FM_MUST_USE fm_status fm_file_read_text(fm_arena *arena, const char *path, size_t max_bytes,
                                         fm_bytes *ret_content, fm_error *reterr);
 

@@ -201,7 +201,7 @@ static int run_python(cache_case *test, const char *script) {
     snprintf(path, sizeof path, "%s/script.py", test->folder);
     FILE *file = fopen(path, "w");
     assert_non_null(file);
-    fprintf(file, "import glob, gzip, os, zipfile as z\n%s", script);
+    fprintf(file, "import glob, gzip, lzma, os, zipfile as z\n%s", script);
     assert_int_equal(fclose(file), 0);
     return run_shell("cd %s && python3 script.py", test->folder);
 }
@@ -222,9 +222,10 @@ static void test_archives(void **state) {
                           "a.writestr('mmcif_files/', '')\n"
                           "for i, f in enumerate(sorted(glob.glob('data/mmcifs/*.cif'))):\n"
                           "    n, b = os.path.basename(f), open(f, 'rb').read()\n"
-                          "    if i % 3 == 0: a.write(f, 'mmcif_files/' + n)\n"
-                          "    if i % 3 == 1: a.write(f, n, z.ZIP_STORED)\n"
-                          "    if i % 3 == 2: a.writestr('x/' + n + '.gz', gzip.compress(b))\n"
+                          "    if i % 4 == 0: a.write(f, 'mmcif_files/' + n)\n"
+                          "    if i % 4 == 1: a.write(f, n, z.ZIP_STORED)\n"
+                          "    if i % 4 == 2: a.writestr('x/' + n + '.gz', gzip.compress(b))\n"
+                          "    if i % 4 == 3: a.writestr('x/' + n + '.xz', lzma.compress(b))\n"
                           "a.writestr('README', 'text')\n"
                           "a.writestr('../1evl.cif', 'text')\n"
                           "a.close()\n"),

@@ -113,18 +113,21 @@ static void test_every_layout_gives_the_same(void **state) {
 
 static void test_compressed_ranges(void **state) {
     (void)state;
-    cache_case test;
-    fm_build_report tree, other;
-    setup_case(&test, 4);
-    assert_int_equal(build_from(&test, "data", &tree), FM_OK);
-    assert_int_equal(
-        run_shell("cp -r %s %s/packed && gzip -r %s/alignments", test.data, test.folder, test.data),
-        0);
-    write_databases(&test); /* of the compressed files */
-    link_dataset(&test, "sharded", "db", "alignment_db");
-    assert_int_equal(build_from(&test, "sharded", &other), FM_OK);
-    assert_same_content(tree, other);
-    teardown_case(&test);
+    static const char *const programs[] = {"gzip", "xz -0", "zstd -q --rm"};
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) {
+        cache_case test;
+        fm_build_report tree, other;
+        setup_case(&test, 4);
+        assert_int_equal(build_from(&test, "data", &tree), FM_OK);
+        assert_int_equal(run_shell("cp -r %s %s/packed && find %s/alignments -type f -exec %s {} +",
+                                   test.data, test.folder, test.data, programs[i]),
+                         0);
+        write_databases(&test); /* of the compressed files */
+        link_dataset(&test, "sharded", "db", "alignment_db");
+        assert_int_equal(build_from(&test, "sharded", &other), FM_OK);
+        assert_same_content(tree, other);
+        teardown_case(&test);
+    }
 }
 
 static void test_what_is_found(void **state) {
