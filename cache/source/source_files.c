@@ -1,4 +1,5 @@
-/* source_files.c: the alignment files of one chain, from a folder or a database. See source.h. */
+/* source_files.c: lists and reads the alignment files of one chain, from a folder or a database.
+ * See source.h. */
 #include "cache/source/source_parts.h"
 
 #include "proto/limits.h"
@@ -51,7 +52,7 @@ static fm_status add_folder(file_list *list, const char *folder, fm_error *reter
     return status;
 }
 
-/* The files of the folder, and of its a3m and hhr, as OpenProteinSet has them. */
+/* Adds the files of the folder, and of its a3m/ and hhr/, which OpenProteinSet has. */
 static fm_status add_tree(file_list *list, const char *folder, fm_error *reterr) {
     static const char *const inside[] = {"a3m", "hhr"};
     fm_status status = add_folder(list, folder, reterr);

@@ -1,4 +1,4 @@
-/* source_list.c: names and lists of a scan. See source_parts.h. */
+/* source_list.c: names, and the lists that a scan collects. See source_parts.h. */
 #include "cache/source/source_parts.h"
 
 #include "proto/limits.h"

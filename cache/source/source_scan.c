@@ -1,4 +1,5 @@
-/* source_scan.c: finds out how datasets lie and joins structures and alignments. See source.h. */
+/* source_scan.c: recognises the layout of datasets and joins structures with alignments. See
+ * source.h. */
 #include "cache/source/source_parts.h"
 
 #include "proto/base/file.h"
@@ -24,15 +25,15 @@ const char *fm_source_reason_text(fm_source_reason reason) {
     return "unknown";
 }
 
-/* -- where things lie */
+/* -- layout */
 
 static bool has_ending(const char *name, const char *ending) {
     size_t length = strlen(name), size = strlen(ending);
     return length > size && strcmp(name + length - size, ending) == 0;
 }
 
-/* DATASET/<name>, or the archive DATASET/<name>.zip; *ret_n = 0 and FM_ERR_NOT_FOUND for neither.
- */
+/* Tries DATASET/<name>, then the archive DATASET/<name>.zip; *ret_n = 0 and FM_ERR_NOT_FOUND when
+ * neither exists. */
 static fm_status try_structures(fm_source_scanning *scan, const char *dataset, const char *name,
                                 const char **ret_folder, uint32_t *ret_n, fm_error *reterr) {
     char packed[64];
@@ -48,7 +49,7 @@ static fm_status try_structures(fm_source_scanning *scan, const char *dataset, c
     return second == FM_ERR_NOT_FOUND ? status : second;
 }
 
-/* The first of the usual folders that has structures, or the first that is there. */
+/* Takes the first of the usual folders that has structures, or the first that exists. */
 static fm_status find_structures(fm_source_scanning *scan, const fm_source_options *options,
                                  fm_error *reterr) {
     static const char *const names[] = {"mmcifs",    "data",        "pdb_mmcif/mmcif_files",
@@ -83,7 +84,7 @@ static fm_status find_structures(fm_source_scanning *scan, const fm_source_optio
     return status;
 }
 
-/* The indices of a folder; *ret_n = 0 when it has none. */
+/* Takes the indices of a folder; *ret_n = 0 when it has none. */
 static fm_status take_database(fm_source_scanning *scan, const char *folder, uint32_t *ret_n,
                                fm_error *reterr) {
     fm_name_list files;
@@ -101,7 +102,7 @@ static fm_status take_database(fm_source_scanning *scan, const char *folder, uin
     return status;
 }
 
-/* One index by its path. */
+/* Takes one index, by its path. */
 static fm_status take_one_index(fm_source_scanning *scan, const char *path, uint32_t *ret_n,
                                 fm_error *reterr) {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -130,7 +131,7 @@ static fm_status find_alignments(fm_source_scanning *scan, const fm_source_optio
         if (status == FM_ERR_NOT_FOUND) status = FM_OK;
     }
     if (!n && !status) status = take_database(scan, options->dataset, &n, reterr);
-    /* The folders that have the structures have the alignments, too. */
+    /* The folders of the structures have the alignments, too. */
     if (!n && !status && is_tree) {
         status = fm_source_take_tree(scan, options->dataset, &n, reterr);
     }
@@ -199,7 +200,7 @@ static fm_status match(fm_source_scanning *scan, fm_source_set *set,
     return fm_source_add_refusal(scan, reason, set->name, reterr);
 }
 
-/* The name of a set's chain. */
+/* The chain's name, with the dataset's prefix. */
 static const char *chain_name(const fm_source_scanning *scan, const fm_source_set *set) {
     size_t prefix = strlen(scan->prefix), length = strlen(set->name);
     if (!prefix) return set->name;
@@ -210,7 +211,7 @@ static const char *chain_name(const fm_source_scanning *scan, const fm_source_se
     return name;
 }
 
-/* Sets are sorted by name, so each structure's chains come out sorted, too. */
+/* Joins sets and structures. Sets are sorted by name, so the chains of each structure are, too. */
 static fm_status join(fm_source_scanning *scan, fm_source_dataset *dataset, fm_error *reterr) {
     fm_source_structure **of = calloc((size_t)scan->n_set + 1, sizeof(fm_source_structure *));
     fm_source_chain *chain = fm_arena_alloc_array(scan->arena, scan->n_set, sizeof *chain);
@@ -250,7 +251,7 @@ static fm_status join(fm_source_scanning *scan, fm_source_dataset *dataset, fm_e
 
 /* -- datasets */
 
-/* What was found so far; the lists of structures grow on the heap. */
+/* What has been found so far; the lists grow on the heap. */
 typedef struct gathering {
     fm_source_scanning scan;
     fm_source_structure *structure;
@@ -284,7 +285,7 @@ static fm_status check_name(const gathering *all, const char *name, bool is_alon
     return FM_OK;
 }
 
-/* Appends the structures of the dataset at hand to those of all. */
+/* Appends the structures of the current dataset to those of all. */
 static fm_status keep_structures(gathering *all, fm_error *reterr) {
     const fm_source_scanning *scan = &all->scan;
     for (uint32_t i = 0; i < scan->n_structure; i++) {
@@ -332,7 +333,7 @@ static fm_status scan_dataset(gathering *all, const fm_source_options *options, 
     return FM_OK;
 }
 
-/* OpenProteinSet has its predictions beside the PDB's chains. *ret_there: they are. */
+/* OpenProteinSet has its predictions in a folder beside the PDB's chains. *ret_there: it exists. */
 static fm_status scan_uniclust30(gathering *all, const fm_source_options *options, bool *ret_there,
                                  fm_error *reterr) {
     struct stat info;
@@ -343,7 +344,7 @@ static fm_status scan_uniclust30(gathering *all, const fm_source_options *option
     const fm_source_options inside = {
         .dataset = folder, .name = "uniclust30", .is_predicted = true};
     fm_status status = scan_dataset(all, &inside, reterr);
-    /* A list of all chains lies beside both halves. */
+    /* One list of chains serves both datasets. */
     fm_source_dataset *half = all->dataset;
     if (!status && all->n_dataset == 2 && !half[1].chain_data.path) {
         half[1].chain_data = half[0].chain_data;
@@ -351,7 +352,7 @@ static fm_status scan_uniclust30(gathering *all, const fm_source_options *option
     return status;
 }
 
-/* One dataset, with its second half where it has one. */
+/* Scans one dataset, and its uniclust30/ if it has one. */
 static fm_status scan_one(gathering *all, const fm_source_options *options, bool is_alone,
                           fm_error *reterr) {
     bool there = false;

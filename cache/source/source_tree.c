@@ -1,4 +1,5 @@
-/* source_tree.c: folders and archives of structures, folders of alignments. See source_parts.h. */
+/* source_tree.c: lists folders and archives of structures, and folders of alignments. See
+ * source_parts.h. */
 #include "cache/source/source_parts.h"
 
 #include "proto/base/compress.h"
@@ -29,7 +30,7 @@ static size_t id_length(const char *name, bool *ret_pdb) {
     return *ret_pdb || has_ending(name, length, ".cif") ? length - 4 : 0;
 }
 
-/* A structure of that file name and path; other names are passed over. */
+/* Adds the structure with that file name and path; ignores names of other files. */
 static fm_status take_file(fm_source_scanning *scan, const char *name, const char *path,
                            fm_archive *archive, uint64_t entry, uint32_t *n, fm_error *reterr) {
     bool is_pdb;
@@ -48,7 +49,7 @@ static fm_status take_file(fm_source_scanning *scan, const char *name, const cha
 
 /* -- archives */
 
-/* Its handle stays open with the source. */
+/* The archive stays open until fm_source_close. */
 static fm_status open_archive(fm_source_scanning *scan, const char *path, fm_archive **ret_archive,
                               fm_error *reterr) {
     if (!fm_source_grow((void **)&scan->archive, scan->n_archive, &scan->max_archive,
@@ -108,7 +109,7 @@ static fm_status take_files(fm_source_scanning *scan, const char *folder, uint32
     return status;
 }
 
-/* A divided mirror has folders of two characters: of 1abc the "ab". */
+/* A divided mirror has folders of two characters: 1abc is in "ab". */
 static fm_status take_divided(fm_source_scanning *scan, const char *folder, uint32_t *n,
                               uint32_t *n_packed, fm_error *reterr) {
     fm_name_list folders;
@@ -190,7 +191,7 @@ fm_status fm_source_take_structures(fm_source_scanning *scan, const char *folder
 
 static const char *const NESTED[] = {"pdb", "cif"};
 
-/* Do the first folders of the tree have structures in them? */
+/* Decides from the first folders of the tree whether they contain structures. */
 static fm_status is_nested(fm_source_scanning *scan, const char *folder, const fm_name_list *names,
                            bool *ret_nested, fm_error *reterr) {
     *ret_nested = false;
@@ -210,7 +211,7 @@ static fm_status is_nested(fm_source_scanning *scan, const char *folder, const f
     return FM_OK;
 }
 
-/* The structures in folder/name/inside, all called `name`. */
+/* Adds the structures in folder/name/inside; each has the id `name`. */
 static fm_status take_inside(fm_source_scanning *scan, const char *folder, const char *name,
                              const char *inside, uint32_t *n, fm_error *reterr) {
     const char *middle = fm_source_join(scan->arena, folder, name);
@@ -241,7 +242,7 @@ fm_status fm_source_take_nested(fm_source_scanning *scan, const char *folder, ui
         fm_directory_list(folder, true, FM_LIMIT_N_CHAIN, scan->arena, &names, reterr);
     if (!status) status = is_nested(scan, folder, &names, &nested, reterr);
     for (size_t i = 0; i < names.n && !status && nested; i++) {
-        /* A name that cannot be a chain's is refused with its alignments. */
+        /* A bad name is refused with its alignments. */
         if (!fm_source_is_good_name(names.name[i], strlen(names.name[i]))) continue;
         for (int k = 0; k < 2 && !status; k++)
             status = take_inside(scan, folder, names.name[i], NESTED[k], &n, reterr);
@@ -258,7 +259,7 @@ fm_status fm_source_take_nested(fm_source_scanning *scan, const char *folder, ui
 
 /* -- alignments */
 
-/* How the first folders of a tree look, for people: every chain's folder is read either way. */
+/* Describes the layout of the first folders, for reports; it does not change how they are read. */
 static const char *name_layout(fm_source_scanning *scan, const char *folder,
                                const fm_name_list *names) {
     for (size_t i = 0; i < names->n && i < 8; i++) {
