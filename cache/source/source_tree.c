@@ -187,7 +187,7 @@ fm_status fm_source_take_structures(fm_source_scanning *scan, const char *folder
     return FM_OK;
 }
 
-/* -- structures beside their alignments */
+/* -- nested structures */
 
 static const char *const NESTED[] = {"pdb", "cif"};
 

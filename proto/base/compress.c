@@ -14,7 +14,7 @@ enum {
     XZ_MEMORY_BYTES_MAX = (XZ_DICTIONARY_MIB_MAX + 1) << 20, /* with the decoder's own tables */
 };
 
-/* -- zstd, as the cache stores it */
+/* -- stored blobs */
 
 size_t fm_zstd_bound(size_t size) {
     return ZSTD_compressBound(size);

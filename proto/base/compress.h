@@ -23,7 +23,8 @@ FM_MUST_USE fm_status fm_zstd_compress(void *out, size_t capacity, const void *d
 FM_MUST_USE fm_status fm_zstd_decompress(void *out, size_t size, const void *data,
                                          size_t data_bytes, fm_error *reterr);
 
-/* How a file is compressed. In order of preference: of "x.a3m" and "x.a3m.gz" the former is read. */
+/* How a file is compressed, in order of preference: of "x.a3m" and "x.a3m.gz" the former is read.
+ */
 typedef enum fm_compression {
     FM_COMPRESSION_NONE,
     FM_COMPRESSION_GZIP, /* .gz */

@@ -1,4 +1,4 @@
-/* The JSON reader and the indices of alignment databases. */
+/* test_alignment_index.c: the JSON reader, and the indices of alignment databases. */
 #include "tests/cache/cache_case.h"
 
 #include "cache/source/alignment_index.h"
@@ -66,7 +66,7 @@ static void test_json_grammar(void **state) {
     assert_int_equal(read_all(deep, sizeof deep, trace, sizeof trace, &error), FM_ERR_LIMIT);
 }
 
-/* Across blocks: a text longer than the reader's block, strings longer than it keeps. */
+/* A text longer than the reader's block, with strings longer than it keeps. */
 static void test_json_blocks(void **state) {
     (void)state;
     const size_t size = 3 * FM_JSON_BLOCK_BYTES + 5;
@@ -124,7 +124,7 @@ static void test_index_forms(void **state) {
     fm_arena_fini(&test.arena);
 }
 
-/* What is wrong with the entry "bad", a file x.db of 100 bytes beside; the entry "good" stays. */
+/* The error in the entry "bad", beside a file x.db of 100 bytes; the entry "good" is kept. */
 static void test_index_faults(void **state) {
     (void)state;
     static const struct {
@@ -176,7 +176,7 @@ static void test_index_faults(void **state) {
     fm_arena_fini(&test.arena);
 }
 
-/* The same of the legacy form, whose database is the index's own. */
+/* The same in the legacy form, which means the index's own database. */
 static void test_legacy_faults(void **state) {
     (void)state;
     static const struct {
@@ -213,7 +213,7 @@ static void test_legacy_faults(void **state) {
     fm_arena_fini(&test.arena);
 }
 
-/* Two chains whose ranges overlap without being the same are refused, both. */
+/* Two chains whose ranges overlap without being equal are both refused. */
 static void test_overlap_of_two(void **state) {
     (void)state;
     cache_case test = {0};

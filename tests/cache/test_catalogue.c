@@ -1,5 +1,5 @@
-/* The catalogue: the same tests for the embedded one and for PostgreSQL (a server of the test's
- * own), then what only PostgreSQL has: migrations, roles, lost connections. */
+/* test_catalogue.c: the same tests for the embedded catalogue and for PostgreSQL (on the test's own
+ * server), then those of PostgreSQL alone: migrations, roles, lost connections. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,9 +20,9 @@
 static char folder[256], file[300];
 static fm_test_postgresql server;
 static const char *where; /* of the catalogue under test */
-static unsigned n_job;    /* each test has a job of its own */
+static unsigned n_job;    /* each test has its own job */
 
-/* A job's name that no test had before, kept until the test's end. */
+/* A job's name that no test has used, valid until the test's end. */
 static const char *new_job(void) {
     static char name[32];
     snprintf(name, sizeof name, "job-%u", n_job++);
@@ -74,7 +74,7 @@ static uint32_t claim(fm_catalogue *catalogue, uint32_t max, fm_catalogue_claim 
     return n;
 }
 
-/* Until something is due, which it will be in milliseconds. */
+/* Claims until something is due, which takes milliseconds. */
 static uint32_t claim_soon(fm_catalogue *catalogue, uint32_t max, fm_catalogue_claim *ret) {
     for (int i = 0; i < 3000; i++) {
         uint32_t n = claim(catalogue, max, ret);
@@ -133,7 +133,7 @@ static void adding_is_idempotent(void **state) {
     assert_true(complete(one, &claimed[0], &shard));
     begin(two, 5);
     assert_int_equal(count(two).n[FM_CATALOGUE_DONE], 1);
-    /* Another list, or other options, are another job, unless they are to become this one's. */
+    /* Another list, or other options, mean another job, unless they replace this one's. */
     fm_error error;
     listing = list_of(7, "one");
     assert_int_equal(fm_catalogue_begin(two, &listing, FM_CATALOGUE_JOIN, &error), FM_ERR_EXISTS);
@@ -151,7 +151,7 @@ static void adding_is_idempotent(void **state) {
     assert_int_equal(fm_catalogue_begin(two, &listing, FM_CATALOGUE_RENEW, NULL), FM_OK);
     assert_int_equal(count(two).n[FM_CATALOGUE_PENDING], 7);
     assert_int_equal(count(two).n[FM_CATALOGUE_DONE], 0);
-    assert_false(complete(one, &claimed[1], &shard)); /* it was of what is not wanted any more */
+    assert_false(complete(one, &claimed[1], &shard)); /* its item is no longer in the list */
     assert_int_equal(claim(two, LIST_MAX, claimed), 7);
     assert_true(complete(two, &claimed[3], &shard));
     assert_int_equal(fm_catalogue_begin(one, &listing, FM_CATALOGUE_RENEW, NULL), FM_OK);
@@ -251,7 +251,7 @@ static void a_stale_worker_is_fenced_off(void **state) {
     fm_catalogue_close(fresh);
 }
 
-/* A lease that ran out is still good as long as nobody else took the item. */
+/* A lease that ran out is still valid until another worker claims the item. */
 static void late_but_alone(void **state) {
     (void)state;
     const char *job = new_job();
@@ -318,7 +318,7 @@ static void a_final_failure_is_not_tried_again(void **state) {
     fm_catalogue_close(catalogue);
 }
 
-/* What kills its worker is put aside in the end, and takes no others with it. */
+/* An item that kills its worker is refused in the end, and no other item is lost with it. */
 static void lost_workers_count(void **state) {
     (void)state;
     const char *job = new_job();
@@ -329,9 +329,9 @@ static void lost_workers_count(void **state) {
     begin(mortal, 3);
     assert_int_equal(claim(mortal, 3, claimed), 3);
     nanosleep(&(struct timespec){0, 5000000}, NULL);
-    assert_int_equal(claim(mortal, 3, claimed), 3); /* once is an accident */
+    assert_int_equal(claim(mortal, 3, claimed), 3); /* one loss may be an accident */
     fm_sha256 shard = add_shard(mortal, "shard");
-    for (int i = 0; i < 2; i++) { /* from then on, each alone */
+    for (int i = 0; i < 2; i++) { /* after two failures, each alone */
         assert_int_equal(claim_soon(mortal, 3, claimed), 1);
         assert_true(complete(mortal, &claimed[0], &shard));
     }
@@ -452,7 +452,7 @@ static void what_shards_know_is_put_down(void **state) {
     assert_int_equal(fm_catalogue_restore(catalogue, &options, rows, 3, NULL), FM_OK);
     assert_int_equal(count(catalogue).n[FM_CATALOGUE_DONE], 1);
     assert_int_equal(count(catalogue).n[FM_CATALOGUE_REFUSED], 2);
-    /* The list comes with the next worker: what is done stays, the rest is tried. */
+    /* The next worker brings the list: done items stay, the rest is tried. */
     begin(catalogue, 4);
     assert_int_equal(count(catalogue).n[FM_CATALOGUE_DONE], 1);
     assert_int_equal(count(catalogue).n[FM_CATALOGUE_PENDING], 3);
@@ -482,8 +482,8 @@ static fm_status expect_reason(void *context, const fm_catalogue_row *row, fm_er
     return FM_OK;
 }
 
-/* Reasons quote files and paths, whose bytes need not be UTF-8; one that the catalogue refused
- * would end every worker that meets the item. */
+/* Reasons quote files and paths, whose bytes need not be UTF-8. A reason that the catalogue could
+ * not store would end each worker that meets the item. */
 static void reasons_of_any_bytes(void **state) {
     (void)state;
     fm_catalogue *catalogue = open_as("w", (fm_catalogue_options){.job = new_job()});
@@ -549,9 +549,8 @@ static void older_rows_are_renamed(void **state) {
     uint32_t n_applied, n_known;
     fm_catalogue_claim claimed;
     char row[512] = "";
-    const char *job = new_job();
-    where = server.url;
-    fm_catalogue *catalogue = open_as("old", (fm_catalogue_options){.job = job});
+    const fm_catalogue_options options = {.job = new_job()};
+    fm_catalogue *catalogue = open_as("old", options);
     begin(catalogue, 2);
     assert_int_equal(claim(catalogue, 1, &claimed), 1);
     assert_true(fail_with(catalogue, &claimed, "x.a3m:3:1: no letter", true));
@@ -563,7 +562,6 @@ static void older_rows_are_renamed(void **state) {
                           "CHECK (state IN ('pending', 'leased', 'done', 'quarantined')); "
                           "DELETE FROM foldmill.schema_migrations WHERE number = 3"),
                      0);
-    const fm_catalogue_options options = {.job = job};
     assert_int_equal(fm_catalogue_open(server.url, &options, &catalogue, &error),
                      FM_ERR_UNSUPPORTED);
     assert_int_equal(fm_catalogue_migrate(server.url, 0, &n_applied, &n_known, &error), FM_OK);
@@ -644,7 +642,7 @@ static void roles_have_what_they_need(void **state) {
     where = server.url;
 }
 
-/* Who migrates need not be a superuser. */
+/* A user who migrates need not be a superuser. */
 static void an_owner_without_all_rights(void **state) {
     (void)state;
     char url[192];
@@ -664,7 +662,8 @@ static void an_owner_without_all_rights(void **state) {
     fm_catalogue_close(catalogue);
 }
 
-/* A refused connection is told from one that is lost: trying again will not help. */
+/* A refused connection and a lost one are different errors: trying again helps only with the
+ * latter. */
 static void who_may_not_connect(void **state) {
     (void)state;
     char url[192];
@@ -702,7 +701,7 @@ static void connections_come_back(void **state) {
     fm_catalogue_close(catalogue);
 }
 
-/* A server that takes connections and says nothing is given up in time. */
+/* A server that accepts connections but does not answer is given up in time. */
 static void a_silent_server_is_left(void **state) {
     (void)state;
     fm_error error;
@@ -765,7 +764,7 @@ static int use_server(void **state) {
         cmocka_unit_test(what_shards_know_is_put_down), cmocka_unit_test(strange_names),           \
         cmocka_unit_test(reasons_of_any_bytes)
 
-/* Where foldmill was built without libpq, the server is of no use. */
+/* False when foldmill was built without libpq. */
 static bool has_postgresql(void) {
     uint32_t n;
     return fm_catalogue_migrate("postgresql:///x?host=/nowhere", 100, &n, &n, NULL) !=

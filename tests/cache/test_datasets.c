@@ -1,4 +1,5 @@
-/* Datasets: predicted structures, several datasets in one cache, and structures in archives. */
+/* test_datasets.c: predicted structures, several datasets in one cache, and structures in
+ * archives. */
 #include "cache/source/archive.h"
 #include "tests/cache/prediction_case.h"
 
@@ -45,8 +46,8 @@ static fm_sha256 part_of(const fm_store *store, const char *name, fm_part_kind k
     return part.hash;
 }
 
-/* PDB files are predictions: their B factors are kept as confidence, chains are called after them.
- */
+/* PDB files are predictions: B factors are kept as confidence, and chains have the names of
+ * files. */
 static void test_predictions(void **state) {
     (void)state;
     cache_case test;
@@ -73,7 +74,7 @@ static void test_predictions(void **state) {
             assert_true(record.structure->confidence[r] == made_confidence(r));
         assert_true(record.msa->n_seq > 1);
     }
-    /* As OpenProteinSet nests them, beside nothing else: a dataset of its own, the same parts. */
+    /* OpenProteinSet's tree of predictions alone is a dataset, with the same parts. */
     const char *nested = path_of(&test, "nested-cache");
     const fm_source_options tree = {.dataset = path_of(&test, "nested")};
     assert_int_equal(build_all(&test, &tree, 1, nested, &report), FM_OK);
@@ -96,7 +97,7 @@ static void test_predictions(void **state) {
     teardown_case(&test);
 }
 
-/* Chains that no dataset holds twice, and whose structures are found among all. */
+/* No chain comes twice, and structures are found in all datasets. */
 static void test_several(void **state) {
     (void)state;
     cache_case test;
@@ -142,8 +143,8 @@ static void test_several(void **state) {
     teardown_case(&test);
 }
 
-/* Another kind makes the sequence and structure parts anew, and nothing else; back again, all is as
- * it was. */
+/* Calling the structures predictions changes the sequence and structure parts only; undoing it
+ * restores the content. */
 static void test_change_of_kind(void **state) {
     (void)state;
     cache_case test;
@@ -174,7 +175,7 @@ static void test_change_of_kind(void **state) {
     fm_store_close(after);
     fm_build_report again = build(&test);
     assert_same_content(first, again);
-    /* The reference knows predictions as PDB files only. */
+    /* The reference reads predictions from PDB files only. */
     fm_source source;
     const fm_build_options compat = {
         .cache = path_of(&test, "compat"), .n_job = 1, .features = {.compat_openfold = true}};
@@ -187,7 +188,7 @@ static void test_change_of_kind(void **state) {
 
 /* -- archives */
 
-/* Where foldmill was built without libzip, no archive opens. */
+/* Skips the test when foldmill was built without libzip. */
 static void need_archives(void) {
     fm_archive *archive;
     if (fm_archive_open("/proc/self/exe", &archive, NULL) != FM_ERR_UNSUPPORTED) return;
@@ -213,8 +214,8 @@ static void test_archives(void **state) {
     need_archives();
     setup_case(&test, 6);
     const fm_build_report tree = build(&test);
-    /* One archive beside the alignments: deflated, stored, compressed twice, in folders; with what
-     * is no structure, and what would leave its folder. */
+    /* One archive beside the alignments, with entries deflated, stored, compressed twice and in
+     * folders, a file that is no structure, and a name that would leave the folder. */
     assert_int_equal(
         run_python(&test, "os.makedirs('packed')\n"
                           "os.symlink('../data/alignments', 'packed/alignments')\n"
@@ -261,8 +262,8 @@ static void test_archives(void **state) {
     teardown_case(&test);
 }
 
-/* The whole of OpenProteinSet as it lies in the bucket: chains of the PDB, their structures in one
- * archive, predictions, duplicates, lists. */
+/* All of OpenProteinSet, as the bucket has it: chains of the PDB, their structures in one archive,
+ * predictions, duplicates, lists. */
 static void test_openproteinset(void **state) {
     (void)state;
     cache_case test;
@@ -328,7 +329,7 @@ static void write_text(cache_case *test, const char *name, const char *text) {
     assert_int_equal(fclose(file), 0);
 }
 
-/* A prediction's file with two chains needs its chain named. */
+/* A prediction with two chains needs the name of one. */
 static void test_which_chain(void **state) {
     (void)state;
     static const char two_chains[] =
@@ -372,8 +373,8 @@ static void test_which_chain(void **state) {
     fm_test_remove_tree(test.folder);
 }
 
-/* Each damage refuses the structure's chain, and no other; a file that is no archive ends the job.
- */
+/* Each kind of damage refuses the structure's chain and no other; a file that is no archive ends
+ * the job. */
 static void test_archives_that_lie(void **state) {
     (void)state;
     static const struct {

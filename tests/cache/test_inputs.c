@@ -1,5 +1,5 @@
-/* test_inputs.c: the forms in which a dataset may bring the same inputs: compressed files, alignments
- * in one flat folder, PDB ids in upper or lower case. */
+/* test_inputs.c: the same inputs in other forms: compressed files, alignments in one flat folder,
+ * PDB ids in upper or lower case. */
 #include "tests/cache/prediction_case.h"
 
 #include "cache/source/source.h"
@@ -92,7 +92,7 @@ static void test_the_first_form_is_read(void **state) {
     teardown_case(&test);
 }
 
-/* A file that is cut off refuses its chain, with the file and the reason; a name alone says nothing. */
+/* A truncated file refuses its chain, with the file and the reason; a name alone says nothing. */
 static void test_broken_files_are_refused(void **state) {
     (void)state;
     static const char *const programs[] = {"xz -0", "zstd -q --rm"};

@@ -1,4 +1,5 @@
-/* Sources: the same content however the same files lie on disk; indices that lie. */
+/* test_sources.c: the same content from the same files in every layout; indices with false
+ * values. */
 #include "tests/cache/cache_case.h"
 
 #include "proto/base/file.h"
@@ -145,7 +146,7 @@ static void test_what_is_found(void **state) {
     assert_non_null(
         strstr(source.dataset[0].alignments_found, "an alignment database, 1 index of 2 files"));
     assert_non_null(strstr(source.dataset[0].structures_found, "/mmcifs"));
-    /* A database of which two indices speak: the same places are one, others are refused. */
+    /* A database with two indices: equal entries count once, different ones are refused. */
     assert_int_equal(run_shell("cd %s/db && cp alignment_db.index again.index", test.folder), 0);
     assert_int_equal(fm_source_scan(&options, &test.arena, &source, &test.error), FM_OK);
     assert_int_equal(source.n_chain, 5);
@@ -163,7 +164,7 @@ static void test_duplicates(void **state) {
     fm_build_report before, report;
     setup_case(&test, 6);
     before = build(&test);
-    /* Every chain's structure and sequence once more, under other names, without alignments. */
+    /* Each chain's structure and sequence again, under other names, without alignments. */
     assert_int_equal(run_shell("cd %s && for c in $(ls alignments); do id=${c%%_*}; "
                                "cp -n mmcifs/$id.cif mmcifs/z$id.cif; "
                                "echo \"none_A  z$c $c y$c\" >> duplicate_pdb_chains.txt; done; "
@@ -173,7 +174,7 @@ static void test_duplicates(void **state) {
     report = build(&test);
     assert_int_equal(report.n_chain, 2 * before.n_chain);
     assert_int_equal(report.n_refused, 0);
-    /* Not a part more: the same bytes were parsed. */
+    /* No new part: the same bytes were parsed. */
     assert_int_equal(report.stored_bytes, before.stored_bytes);
     fm_source source;
     assert_int_equal(fm_source_scan(&(fm_source_options){.dataset = test.data}, &test.arena,
@@ -186,7 +187,7 @@ static void test_duplicates(void **state) {
     teardown_case(&test);
 }
 
-/* Chains of an index that cannot be are refused by name; the others are built. */
+/* Invalid entries of an index are refused by name; the other chains are built. */
 static void test_lying_index(void **state) {
     (void)state;
     cache_case test;
@@ -211,7 +212,7 @@ static void test_lying_index(void **state) {
     assert_non_null(strstr(all, "cannot be the name of a database"));
     assert_non_null(strstr(all, "passes the end"));
     assert_non_null(strstr(all, "alignment_db.index:1: "));
-    /* An index that is no JSON ends the job with its place. */
+    /* An index that is not JSON ends the job with its place. */
     assert_int_equal(run_shell("cd %s/db && printf '{\"1abc_A\": {\"db\": \\n nonsense' > "
                                "alignment_db.index",
                                test.folder),
@@ -227,11 +228,12 @@ static void test_lying_index(void **state) {
     teardown_case(&test);
 }
 
-/* Every lie in an index of either kind refuses its chain, by the name of its entry, in a build. */
+/* Each false value in an index of either form refuses its chain, by the name of its entry, in a
+ * build. */
 static void test_lies_of_both_kinds(void **state) {
     (void)state;
     static const struct {
-        const char *how, *reason; /* how: e is the list of the entry's ranges */
+        const char *how, *reason; /* Python: e is the list of the entry's ranges */
     } lies[] = {
         {"e[0][0] = '../' + e[0][0]", "cannot be the name of an alignment"},
         {"e[0][2] = 10**12", "passes the end"},
@@ -276,8 +278,8 @@ static void test_lies_of_both_kinds(void **state) {
     teardown_case(&test);
 }
 
-/* What does not fit together is reported, and what fits is built: alignments without a structure, a
- * structure without alignments, an empty folder, a template that is not there. */
+/* Inputs that do not fit together are reported, and the rest is built: alignments without a
+ * structure, a structure without alignments, an empty folder, a missing template. */
 static void test_what_does_not_fit(void **state) {
     (void)state;
     cache_case test;
@@ -308,7 +310,7 @@ static void test_what_does_not_fit(void **state) {
     assert_int_equal(report.n_refused, 0);
     assert_int_equal(report.n_chain + n_of[FM_SOURCE_NO_STRUCTURE] + 1, whole.n_chain);
     assert_true(report.n_without_hits >= 1);
-    /* Hits of the structure that is gone are kept with their fault. */
+    /* Hits of the missing structure are kept, with the reason. */
     uint32_t n_missing = 0;
     assert_int_equal(fm_store_open(test.cache, &store, &test.error), FM_OK);
     for (uint32_t i = 0; i < fm_store_get_info(store)->n_chain; i++) {

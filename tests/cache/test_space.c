@@ -1,5 +1,5 @@
-/* Room for a build: the estimate against what builds write, a disk without room, and disks that
- * caches are not built on. statfs and statvfs below stand before those of the C library. */
+/* test_space.c: the estimate of a build's room against what builds write; a full disk; disks on
+ * which no cache is built. The statfs and statvfs below replace those of the C library. */
 #include "tests/cache/cache_case.h"
 
 #include "cache/store/shard.h"
@@ -9,7 +9,7 @@
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 
-/* What the system is made to say; 0 = the truth. */
+/* What the replaced functions report; 0 = the truth. */
 static struct {
     uint32_t magic;
     uint64_t free_bytes;
@@ -64,7 +64,7 @@ static void test_estimate(void **state) {
     assert_int_equal(before.n_new, 12);
     assert_true(before.input_bytes > 0);
     (void)build(&test);
-    /* Enough, and not ten times too much, also for what is small. */
+    /* At least enough, and less than ten times as much, even for small datasets. */
     uint64_t written = shard_bytes(&test);
     assert_true(before.need_bytes >= written && before.need_bytes < 10 * written);
     /* Nothing is left to do; two more chains are counted alone. */
@@ -97,7 +97,7 @@ static void test_estimate(void **state) {
     teardown_case(&test);
 }
 
-/* A sample stands for all: the estimate of 500 chains is near that of each of them. */
+/* A sample stands for all chains: the estimate for 500 is near the sum of each. */
 static void test_sample(void **state) {
     (void)state;
     cache_case test;
@@ -110,7 +110,7 @@ static void test_sample(void **state) {
                      0);
     const fm_space many = estimate(&test, test.data, false);
     assert_int_equal(many.n_new, 606);
-    /* The files of a structure are shared by more chains now: alignments alone grow. */
+    /* More chains share the files of a structure now, so only the alignments grow. */
     double ratio = (double)many.need_bytes / (double)few.need_bytes;
     assert_true(ratio > 60 && ratio < 110);
     teardown_case(&test);

@@ -1,5 +1,5 @@
-/* test_compress.c: compressed bytes that tell the truth, and those that lie. Gzip inputs are written
- * by zlib, so that the two libraries check each other. */
+/* test_compress.c: valid, damaged and hostile compressed bytes. zlib writes the gzip inputs, so
+ * that the two libraries check each other. */
 #include "proto/base/compress.h"
 
 #include <setjmp.h>
@@ -58,7 +58,7 @@ static void zstd_lies(void **state) {
     fm_error error;
     assert_int_equal(fm_zstd_compress(packed, sizeof packed, text, sizeof text, 3, &bytes, NULL),
                      FM_OK);
-    /* a frame of another size than asked for, larger or smaller, is never unpacked */
+    /* a frame of another size than asked for is never unpacked */
     assert_int_equal(fm_zstd_decompress(out, sizeof text - 1, packed, bytes, &error),
                      FM_ERR_CORRUPT);
     assert_int_equal(fm_zstd_decompress(out, sizeof text + 1, packed, bytes, &error),
@@ -66,7 +66,7 @@ static void zstd_lies(void **state) {
     for (size_t cut = 0; cut < bytes; cut++) {
         assert_int_equal(fm_zstd_decompress(out, sizeof text, packed, cut, &error), FM_ERR_CORRUPT);
     }
-    /* the frame's own checksum sees a changed byte, or the change breaks its form */
+    /* the frame's own checksum finds a changed byte, or the change breaks its form */
     for (size_t at = 0; at < bytes; at++) {
         packed[at] ^= 0x41;
         assert_int_equal(fm_zstd_decompress(out, sizeof text, packed, bytes, NULL), FM_ERR_CORRUPT);
@@ -129,7 +129,7 @@ static size_t zstd(uint8_t *out, size_t room, const void *data, size_t size) {
 static const struct {
     fm_compression is;
     size_t (*pack)(uint8_t *out, size_t room, const void *data, size_t size);
-    size_t n_magic; /* with fewer bytes it is nothing that is known */
+    size_t n_magic; /* fewer bytes are no known format */
 } formats[] = {
     {FM_COMPRESSION_GZIP, gzip, 2}, {FM_COMPRESSION_XZ, xz, 6}, {FM_COMPRESSION_ZSTD, zstd, 4}};
 enum { N_FORMAT = sizeof formats / sizeof formats[0] };
@@ -193,7 +193,7 @@ static void broken_members(void **state) {
     }
 }
 
-/* 32 MiB of zeros in a few KiB: refused at the limit, and the arena is as it was. */
+/* 32 MiB of zeros in a few KiB: refused at the limit, and the arena stays as it was. */
 static void bombs(void **state) {
     (void)state;
     uint8_t *zeros = calloc(32, MEBI), *packed = malloc(MEBI);
@@ -227,9 +227,9 @@ static void xz_dictionaries_have_a_limit(void **state) {
     assert_int_equal(unpack(packed, bytes, 1000, &content), FM_OK); /* what xz -9 asks for */
     bytes = xz_of(packed, sizeof packed, "MKVLAAGIVGLLLAQPSFA", 19, 128u << 20);
     assert_int_equal(unpack(packed, bytes, 1000, &content), FM_OK);
-    /* The block's header begins after 12 bytes and ends in its own CRC. In it, after the filter 0x21
-     * and the length 1, one byte is the dictionary's size: 30 is 128 MiB, 31 is 192, 37 is 1.5 GiB.
-     */
+    /* The block's header begins after 12 bytes and ends in its own CRC. In it, after the filter
+     * 0x21 and the length 1, one byte is the dictionary's size: 30 is 128 MiB, 31 is 192, 37 is 1.5
+     * GiB. */
     size_t at = 12, header = (size_t)(packed[12] + 1) * 4;
     while (packed[at - 2] != 0x21 || packed[at - 1] != 1)
         at++;
@@ -245,7 +245,7 @@ static void xz_dictionaries_have_a_limit(void **state) {
     }
 }
 
-/* pzstd begins its files with a frame to be skipped. */
+/* pzstd begins its files with a skippable frame. */
 static void zstd_skippable_frames(void **state) {
     (void)state;
     uint8_t packed[256] = {0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0, 'a', 'b', 'c', 'd'};

@@ -1,4 +1,4 @@
-/* Whole files in and out: what is read, what is refused, what appears. */
+/* test_file.c: what is read, what is refused, and which outputs appear. */
 #include "proto/base/file.h"
 #include "tests/testing/testing.h"
 
@@ -156,7 +156,7 @@ static void what_cannot_be_written(void **state) {
     free(longest);
 }
 
-/* As root, -o /dev/null must not make a plain file of it. */
+/* As root, -o /dev/null must not turn it into a plain file. */
 static void devices_and_links_stay(void **state) {
     fixture *f = *state;
     fm_error error;
