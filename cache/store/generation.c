@@ -1,8 +1,8 @@
 /* generation.c: reading and publishing a generation. generation_files.c and manifest.c encode the
  * files; see generation.h.
  *
- * Publishing is safe against a crash at any instant. The new generation has a number of its own, so
- * its files replace nothing. Each file is written to a temporary name, synced and renamed
+ * Publishing is safe against a crash at any instant. The new generation has a new number, so its
+ * files replace nothing. Each file is written to a temporary name, synced and renamed
  * (fm_file_write_atomic); the manifest, which has the hashes of the others, comes after them.
  * CURRENT is renamed last, and that rename is the only step that readers can see: before it they
  * read the old generation, after it the new one. A crash before it leaves files that no CURRENT
