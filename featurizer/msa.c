@@ -14,6 +14,7 @@
 #include "featurizer/parse/a3m.h"
 #include "featurizer/parse/lines.h"
 #include "featurizer/parse/stockholm.h"
+#include "proto/base/compress.h"
 #include "proto/chem/residue.h"
 #include "proto/limits.h"
 
@@ -29,7 +30,7 @@ enum {
 /* One alignment file of the chain. */
 typedef struct msa_file {
     const fm_msa_input *input;
-    size_t name_bytes; /* length of the name without ".gz" */
+    size_t name_bytes; /* length of the name without the ending of a compression */
     fm_msa_format format;
     fm_a3m_options a3m;
     fm_stockholm_options stockholm;
@@ -50,8 +51,9 @@ typedef struct msa_builder {
 static const fm_msa_options defaults;
 
 static size_t name_bytes_of(const char *name) {
-    size_t n = strlen(name);
-    return n >= 3 && memcmp(name + n - 3, ".gz", 3) == 0 ? n - 3 : n;
+    size_t bare;
+    (void)fm_compression_of_name(name, &bare);
+    return bare;
 }
 
 static bool ends_with(const char *name, size_t name_bytes, const char *end) {

@@ -123,7 +123,7 @@ static void scan(const bench_state *bench) {
     check(fm_arena_init(&arena, ARENA_BYTES, &error), &error);
     check(fm_source_scan(&(fm_source_options){.dataset = bench->folder}, &arena, &source, &error),
           &error);
-    if (source.n_chain != bench->n_chain || source.n_problem) exit(1);
+    if (source.n_chain != bench->n_chain || source.n_refusal) exit(1);
 }
 
 static void load_with_python(const bench_state *bench) {

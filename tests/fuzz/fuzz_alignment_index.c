@@ -13,7 +13,7 @@ enum { DB_BYTES = 1000 };
 
 static void check_entry(const fm_alignment_index *index, const fm_index_entry *entry) {
     assert(entry->name);
-    if (entry->fault) return;
+    if (entry->refusal) return;
     assert(entry->db < index->n_db && !strchr(index->db[entry->db], '/'));
     for (uint32_t i = 0; i < entry->n_file; i++) {
         assert(entry->file[i].name[0] && !strchr(entry->file[i].name, '/'));
