@@ -33,7 +33,7 @@ struct front_args {
 };
 
 /* Draws the dropout mask; one thread draws eight channels of a column. */
-__device__ inline void draw_keep(const front_args &f) {
+__device__ inline void draw_dropout(const front_args &f) {
     const fm_dropout &d = f.dropout;
     int64_t i = (int64_t)blockIdx.x * FRONT_THREADS + threadIdx.x, chunks = d.c / 8;
     uint32_t threshold = fm_drop_threshold(d.rate);
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(FRONT_THREADS, 1) wgmma_triangle_front(const f
     paired_load<C>(space->projections, f.projections);
     copies_commit();
     bias.store(space->bias), norm.store(space->norm);
-    if (f.keep) draw_keep(f);
+    if (f.keep) draw_dropout(f);
     copies_wait<0>();
     tiles_publish();
     __syncthreads();
@@ -240,15 +240,15 @@ __device__ inline void store_x_statistics(bf16 *to, int64_t rows, int64_t row, f
 template <int C>
 __device__ inline void back_operand(const back_args &k, const float *norm, int64_t row,
                                     uint32_t (&z)[C / 16][4]) {
-    uint32_t normal[2][C / 8];
-    row_load<C>(normal[0], k.z + row * C);
-    row_load<C>(normal[1], k.z + (row + 8) * C);
+    uint32_t normalised[2][C / 8];
+    row_load<C>(normalised[0], k.z + row * C);
+    row_load<C>(normalised[1], k.z + (row + 8) * C);
     float2 low = k.statistics[row], high = k.statistics[row + 8];
     const float mean[2] = {low.x, high.x}, rstd[2] = {low.y, high.y};
-    rows_normalise<C>(normal, norm, mean, rstd);
+    rows_normalise<C>(normalised, norm, mean, rstd);
 #pragma unroll
     for (int i = 0; i < C / 4; i++)
-        z[i / 4][i % 4] = normal[i % 2][i / 4 * 2 + i % 4 / 2];
+        z[i / 4][i % 4] = normalised[i % 2][i / 4 * 2 + i % 4 / 2];
 }
 
 /* y of the warp's 16 rows from `first`, 32 channels at a time. */

@@ -57,7 +57,7 @@ struct back_grad_args {
 };
 
 template <int C> struct back_grad_space {
-    bf16 out[C * C], x[GRAD_GROUPS][2][C * GROUP_ROWS], normal[GRAD_GROUPS][C * GROUP_ROWS];
+    bf16 out[C * C], x[GRAD_GROUPS][2][C * GROUP_ROWS], normalised[GRAD_GROUPS][C * GROUP_ROWS];
     uint4 gates[2][4][GRAD_THREADS]; /* dy and gate of two groups of channels, by thread */
     float norm[2 * C], out_bias[C];
 };
@@ -116,11 +116,11 @@ __device__ inline void back_norm(float (&acc)[C / 8][4], bf16 *tile, const float
         ldmatrix_trans(x, tile + x_at(s));
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            float2 by = *(const float2 *)(gamma + 16 * s + i / 2 * 8 + 2 * t);
+            float2 weight = *(const float2 *)(gamma + 16 * s + i / 2 * 8 + 2 * t);
             float2 two = unpack_two(x[i]);
             int half = i & 1;
             float *h = &acc[2 * s + i / 2][2 * half];
-            h[0] *= by.x, h[1] *= by.y;
+            h[0] *= weight.x, h[1] *= weight.y;
             sum[half] += h[0] + h[1];
             dot[half] += h[0] * (two.x - mean[half]) + h[1] * (two.y - mean[half]);
         }
@@ -166,10 +166,10 @@ template <int C> __device__ inline keep_words<C> keep_load(const back_grad_args 
     return keep;
 }
 
-/* Normalises x into the tile `normal`, the left operand of the output projection. */
+/* Normalises x into the tile `normalised`, the left operand of the output projection. */
 template <int C>
 __device__ inline void back_operand(const back_grad_args &k, const float *norm, const bf16 *tile,
-                                    bf16 *normal, float (&mean)[2], float (&rstd)[2]) {
+                                    bf16 *normalised, float (&mean)[2], float (&rstd)[2]) {
     uint32_t x[C / 16][4];
     x_rows<C>(x, tile);
 #pragma unroll
@@ -178,7 +178,7 @@ __device__ inline void back_operand(const back_grad_args &k, const float *norm, 
     x_normalise<C>(x, norm, mean, rstd);
 #pragma unroll
     for (int s = 0; s < C / 16; s++)
-        stmatrix_trans(normal + x_at(s), x[s]);
+        stmatrix_trans(normalised + x_at(s), x[s]);
     tiles_publish();
     group_barrier();
 }
@@ -191,9 +191,9 @@ __device__ inline void back_grad_rows(const back_grad_args &k, back_grad_space<C
     int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     int64_t row = first + g;
     float mean[2], rstd[2], acc[C / 8][4] = {};
-    bf16 *normal = space->normal[threadIdx.x / GROUP_THREADS];
-    back_operand<C>(k, space->norm, tile, normal, mean, rstd);
-    uint64_t operand = tile_operand<64, MN_MAJOR>(normal);
+    bf16 *normalised = space->normalised[threadIdx.x / GROUP_THREADS];
+    back_operand<C>(k, space->norm, tile, normalised, mean, rstd);
+    uint64_t operand = tile_operand<64, MN_MAJOR>(normalised);
 #pragma unroll 1
     for (int channel = 0; channel < C; channel += 32) {
         float u[4][4];
@@ -244,7 +244,7 @@ __global__ void __launch_bounds__(GRAD_THREADS, 1)
     extern __shared__ __align__(1024) char shared[];
     back_grad_space<C> *space = (back_grad_space<C> *)shared;
     int group = threadIdx.x / GROUP_THREADS, lane = threadIdx.x % 32;
-    int own = threadIdx.x % GROUP_THREADS / 32 * 16 + lane / 4; /* the lane's row in the group */
+    int row_in_group = threadIdx.x % GROUP_THREADS / 32 * 16 + lane / 4;
     int64_t step = (int64_t)gridDim.x * GRAD_GROUPS * GROUP_ROWS;
     int64_t at = ((int64_t)group * gridDim.x + blockIdx.x) * GROUP_ROWS;
     wait_for_previous();
@@ -253,11 +253,11 @@ __global__ void __launch_bounds__(GRAD_THREADS, 1)
     out_load<C>(space->out, k.out);
     if (at < k.rows) {
         x_load<C>(space->x[group][0], k.x, k.rows, at);
-        gate_load<C>(k, space, at + own, 0);
-        gate_load<C>(k, space, at + own, 32);
+        gate_load<C>(k, space, at + row_in_group, 0);
+        gate_load<C>(k, space, at + row_in_group, 32);
     }
     copies_commit();
-    keep_words<C> keep = keep_load<C>(k, at + own);
+    keep_words<C> keep = keep_load<C>(k, at + row_in_group);
     norm.store(space->norm), bias.store(space->out_bias);
     copies_wait<0>();
     tiles_publish();
@@ -267,10 +267,10 @@ __global__ void __launch_bounds__(GRAD_THREADS, 1)
         const uint32_t bits[2] = {keep_bits<C>(keep.word[0]), keep_bits<C>(keep.word[1])};
         copies_wait<1>();
         group_barrier();
-        keep = keep_load<C>(k, at + step + own);
+        keep = keep_load<C>(k, at + step + row_in_group);
         if (at + step < k.rows) x_load<C>(space->x[group][side ^ 1], k.x, k.rows, at + step);
         copies_commit();
-        int64_t first = own - lane / 4;
+        int64_t first = row_in_group - lane / 4;
         back_grad_rows<C>(k, space, tile, bits, at + first, at + step + first);
         group_barrier();
         dx_store<C>(k.dx + at, k.rows, tile);
@@ -356,10 +356,10 @@ __device__ inline void front_norm(const front_grad_args &f, float (&acc)[C / 8][
         float sum = 0, dot = 0, mean = statistics[half].x, rstd = statistics[half].y;
 #pragma unroll
         for (int i = 0; i < C / 8; i++) {
-            float2 by = *(const float2 *)(gamma + (t + i / 4 * 4) * 8 + i % 4 * 2);
+            float2 weight = *(const float2 *)(gamma + (t + i / 4 * 4) * 8 + i % 4 * 2);
             float2 two = unpack_two(word[i]);
             float *h = &acc[i][2 * half];
-            h[0] *= by.x, h[1] *= by.y;
+            h[0] *= weight.x, h[1] *= weight.y;
             sum += h[0] + h[1];
             dot += h[0] * (two.x - mean) + h[1] * (two.y - mean);
         }

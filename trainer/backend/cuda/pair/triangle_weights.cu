@@ -29,7 +29,7 @@ namespace fm_cuda {
 
 /* MAX_SHARES is how many blocks per job fill the 132 multiprocessors of an H100. It is a constant,
  * because triangle_parameters keeps that many numbers in registers; larger devices use no more. */
-enum { JOBS = 6, MAX_SHARES = 22, STAGES = 6, CORNER = 64 * 64 };
+enum { JOBS = 6, MAX_SHARES = 22, STAGES = 6, TILE_ELEMENTS = 64 * 64 };
 
 /* ---- product --------------------------------------------------------------------------------- */
 
@@ -59,11 +59,11 @@ template <int C> __device__ inline void product_fetch(const product_args &p, pro
         product_stage<C> *stage = &s->stage[slot];
         barrier_expect(full, BYTES + (is_out ? FURTHER : 0));
         for (int i = 0; i < C / 64; i++) {
-            uint32_t d = shared_address(stage->d + i * CORNER);
+            uint32_t d = shared_address(stage->d + i * TILE_ELEMENTS);
             box_place at = {step * 64, 0, 0, 0, (is_out ? 0 : job * C) + i * 64};
             box_load(d, is_out ? p.dp : p.dprojected, at, full);
             at.column = i * 64;
-            if (!is_out) box_load(shared_address(stage->u + i * CORNER), p.u, at, full);
+            if (!is_out) box_load(shared_address(stage->u + i * TILE_ELEMENTS), p.u, at, full);
         }
         const box_place lines = {0, 0, 0, 0, step * 64};
         if (is_out) box_load(shared_address(stage->u), p.x, lines, full);
@@ -76,9 +76,9 @@ template <int C> __device__ inline void product_fetch(const product_args &p, pro
 template <int C, bool IS_OUT>
 __device__ inline void product_step(const product_stage<C> &stage, int group,
                                     float (&acc)[C / 8][4], float (&extra)[1][4]) {
-    uint64_t d = tile_operand<64, MN_MAJOR>(stage.d + group * CORNER);
-    uint64_t u =
-        IS_OUT ? tile_operand<64, K_MAJOR>(stage.u) : tile_operand<64, MN_MAJOR>(stage.u, CORNER);
+    uint64_t d = tile_operand<64, MN_MAJOR>(stage.d + group * TILE_ELEMENTS);
+    uint64_t u = IS_OUT ? tile_operand<64, K_MAJOR>(stage.u)
+                        : tile_operand<64, MN_MAJOR>(stage.u, TILE_ELEMENTS);
     uint64_t further = tile_operand<64, K_MAJOR>(stage.extra);
     products_begin();
 #pragma unroll
