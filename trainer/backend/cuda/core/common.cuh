@@ -24,6 +24,11 @@ inline cudaStream_t queue(fm_stream *stream) {
     return (cudaStream_t)stream;
 }
 
+/* Multiprocessors of the current device: 132 on an H100 or H200. The first call asks the runtime,
+ * later ones return the same number: the devices of one process are of one kind. Grids and
+ * workspaces follow from it, and with them the order of some sums. */
+int64_t n_multiprocessor(void);
+
 __host__ __device__ inline int64_t min_size(int64_t a, int64_t b) {
     return a < b ? a : b;
 }

@@ -11,6 +11,18 @@ static void must(cudaError_t error) {
     (void)error;
 }
 
+static int64_t ask_multiprocessors(void) {
+    int device = 0, count = 0;
+    must(cudaGetDevice(&device));
+    must(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+    return count;
+}
+
+int64_t n_multiprocessor(void) {
+    static const int64_t count = ask_multiprocessors();
+    return count;
+}
+
 static cudaEvent_t event_of(fm_event *event) {
     return (cudaEvent_t)event;
 }
