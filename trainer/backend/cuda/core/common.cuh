@@ -169,12 +169,6 @@ struct carver {
     }
 };
 
-/* dst = sum over `count` partial vectors of n values, `stride` apart, in order, in double. One warp
- * sums for one value when there are many, each lane every 32nd, then the warp's tree. */
-template <typename T>
-void finish_partials(fm_stream *stream, const float *partial, int64_t count, int64_t stride,
-                     int64_t n, T *dst, fm_beta beta);
-
 } // namespace fm_cuda
 
 #endif

@@ -1,6 +1,7 @@
 /* memory.cu: device memory, fills, copies, conversions, strided copies, sums over an axis. All of
  * it moves bytes: one read and one write of each element. */
 #include "trainer/backend/cuda/core/families.cuh"
+#include "trainer/backend/cuda/core/sums.cuh"
 
 namespace fm_cuda {
 

@@ -10,6 +10,8 @@
  * DRELU makes a product of 31 us one of 223, BGRADB one of 27 one of 65. A pass over the result
  * does both (sum_after_relu). */
 #include "trainer/backend/cuda/core/families.cuh"
+#include "trainer/backend/cuda/core/sums.cuh"
+#include "trainer/backend/cuda/gemm/gemm.cuh"
 
 #include <cublasLt.h>
 #include <pthread.h>

@@ -11,8 +11,9 @@
  * passes its 16 rows through shared memory, 64 columns at a time, so that memory is touched by
  * whole lines and a thread has eight fixed columns to sum. A block's sums are its rows in order,
  * lanes and warps then as a tree; blocks in order by finish_partials. */
-#include "trainer/backend/cuda/core/families.cuh"
+#include "trainer/backend/cuda/core/sums.cuh"
 #include "trainer/backend/cuda/core/wgmma.cuh"
+#include "trainer/backend/cuda/gemm/gemm.cuh"
 
 namespace fm_cuda {
 

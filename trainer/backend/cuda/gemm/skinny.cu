@@ -6,7 +6,7 @@
  *     heads        C[m, 4] = A[m, k] B[4, k]^T              lanes share a row, W in registers
  *     spread       C[m, n] (+)= A[m, 4] B[4, n]             a thread eight columns
  */
-#include "trainer/backend/cuda/core/families.cuh"
+#include "trainer/backend/cuda/gemm/gemm.cuh"
 
 namespace fm_cuda {
 

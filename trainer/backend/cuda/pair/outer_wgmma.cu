@@ -19,6 +19,7 @@
  * dW needs P itself: mma_panels writes a piece of it, ordered [(i, j), (a, b)] and divided by the
  * norm, which stays in the L2 cache for one plain product with dz. */
 #include "trainer/backend/cuda/core/bulk.cuh"
+#include "trainer/backend/cuda/core/sums.cuh"
 #include "trainer/backend/cuda/pair/outer.cuh"
 #include "trainer/backend/cuda/pair/outer_pack.cuh"
 #include "trainer/backend/cuda/core/wgmma.cuh"

@@ -7,6 +7,7 @@
  * Traffic beyond the ideal: the operands and x once more each, which at N = 256 and c = 128 in bf16
  * is 17 MB apiece and mostly found in L2. */
 #include "trainer/backend/cuda/core/families.cuh"
+#include "trainer/backend/cuda/pair/triangle.cuh"
 
 namespace fm_cuda {
 
