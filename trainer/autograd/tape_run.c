@@ -1,5 +1,6 @@
 /* tape_run.c: walking the schedule and the pointers that ops see; see tape.h. */
 #include "trainer/autograd/tape_internal.h"
+#include "trainer/backend/where.h"
 
 #include <assert.h>
 #include <math.h>
@@ -26,6 +27,7 @@ int64_t fm_tape_run_step(fm_tape *tape, int32_t at, fm_stream *stream, bool dry)
                   .step = at,
                   .dry = dry,
                   .wants_output = step->wants_output};
+    fm_backend_name_op(node->op->name, node->name);
     if (step->phase != FM_PHASE_BACKWARD) {
         node->op->forward(&run, node);
     } else {
@@ -34,6 +36,7 @@ int64_t fm_tape_run_step(fm_tape *tape, int32_t at, fm_stream *stream, bool dry)
             add_residual_gradient(&run, node);
         }
     }
+    fm_backend_name_op(NULL, NULL);
     step->flops = run.flops;
     return run.workspace_peak_bytes;
 }

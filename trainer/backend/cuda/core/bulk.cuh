@@ -120,9 +120,7 @@ inline void launch_after(fm_stream *stream, F kernel, unsigned blocks, unsigned 
     config.gridDim = dim3(blocks), config.blockDim = dim3(threads);
     config.dynamicSmemBytes = shared_bytes, config.stream = queue(stream);
     config.attrs = &attribute, config.numAttrs = 1;
-    cudaError_t failed = cudaLaunchKernelEx(&config, kernel, argument);
-    assert(failed == cudaSuccess);
-    (void)failed;
+    FM_CUDA(cudaLaunchKernelEx(&config, kernel, argument));
 }
 
 } // namespace fm_cuda

@@ -7,6 +7,7 @@
 #ifndef FM_BACKEND_CUDA_COMMON_CUH
 #define FM_BACKEND_CUDA_COMMON_CUH
 
+#include "trainer/backend/cuda/core/check.cuh"
 #include "trainer/backend/cuda/core/cuda.h"
 
 #include <assert.h>
@@ -16,9 +17,6 @@
 namespace fm_cuda {
 
 typedef __nv_bfloat16 bf16;
-
-/* A launch that fails is our own fault. */
-#define FM_LAUNCHED() assert(cudaGetLastError() == cudaSuccess)
 
 inline cudaStream_t queue(fm_stream *stream) {
     return (cudaStream_t)stream;
@@ -103,8 +101,9 @@ template <typename T> inline bool is_whole(int64_t elements) {
     return elements % vector_of<T>() == 0;
 }
 
-/* f(i) for i in [0, n): one thread an index, grid-stride. */
-enum { EACH_THREADS = 256, EACH_BLOCKS = 132 * 16 };
+/* Calls f(i) for each i in [0, n), one thread per index. With more indices than threads each thread
+ * takes every so many-th (a grid-stride loop). */
+enum { EACH_THREADS = 256, EACH_BLOCKS = 16 /* per multiprocessor */ };
 template <typename F> __global__ void __launch_bounds__(EACH_THREADS) each_kernel(int64_t n, F f) {
     for (int64_t i = blockIdx.x * (int64_t)EACH_THREADS + threadIdx.x; i < n;
          i += (int64_t)gridDim.x * EACH_THREADS)
@@ -112,7 +111,7 @@ template <typename F> __global__ void __launch_bounds__(EACH_THREADS) each_kerne
 }
 template <typename F> inline void each(fm_stream *stream, int64_t n, F f) {
     if (n <= 0) return;
-    int64_t blocks = min_size(divide_up(n, EACH_THREADS), EACH_BLOCKS);
+    int64_t blocks = min_size(divide_up(n, EACH_THREADS), n_multiprocessor() * EACH_BLOCKS);
     each_kernel<<<(unsigned)blocks, EACH_THREADS, 0, queue(stream)>>>(n, f);
     FM_LAUNCHED();
 }

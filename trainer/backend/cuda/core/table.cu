@@ -1,6 +1,9 @@
-/* table.cu: the tables of the families' functions, and the device behind them. */
+/* table.cu: makes the tables of both act types from the list of entries, and refuses devices that
+ * the kernels cannot run on. */
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
+
+#include <stdio.h>
 
 namespace fm_cuda {
 
@@ -17,18 +20,44 @@ static fm_kernels make_table(const char *name, fm_element act, const fm_kernels 
     return k;
 }
 
+/* Writes why the current device cannot be used; "" when it can. */
+static void find_refusal(char *out, size_t out_bytes) {
+    int devices = 0, device = 0;
+    cudaDeviceProp properties;
+    out[0] = '\0';
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0 ||
+        cudaGetDevice(&device) != cudaSuccess ||
+        cudaGetDeviceProperties(&properties, device) != cudaSuccess) {
+        (void)cudaGetLastError(); /* no driver, or no device: the caller reports it */
+        snprintf(out, out_bytes, "there is no CUDA device that this program can use");
+    } else if (properties.major != 9 || properties.minor != 0) {
+        snprintf(out, out_bytes,
+                 "the CUDA device (%.100s) has compute capability %d.%d; the kernels need 9.0, "
+                 "which H100 and H200 have",
+                 properties.name, properties.major, properties.minor);
+    } else if (!gemm_prepare()) {
+        snprintf(out, out_bytes, "the CUDA library cuBLASLt does not start on this device");
+    }
+}
+
 } // namespace fm_cuda
 
+const char *fm_kernels_cuda_refusal(void) {
+    struct answer {
+        char text[256];
+        answer() {
+            fm_cuda::find_refusal(text, sizeof text);
+        }
+    };
+    static const answer found; /* made by the first caller, others wait for it */
+    return found.text[0] ? found.text : NULL;
+}
+
 const fm_kernels *fm_kernels_cuda(fm_element act) {
+    if (act != FM_ELEMENT_F32 && act != FM_ELEMENT_BF16) return NULL;
+    if (fm_kernels_cuda_refusal()) return NULL;
     static const fm_kernels f32 = fm_cuda::make_table<float>("cuda-f32", FM_ELEMENT_F32, NULL);
     static const fm_kernels half =
         fm_cuda::make_table<fm_cuda::bf16>("cuda-bf16", FM_ELEMENT_BF16, &f32);
-    int devices = 0;
-    if (act != FM_ELEMENT_F32 && act != FM_ELEMENT_BF16) return NULL;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-        (void)cudaGetLastError(); /* no driver, or no device: said by NULL */
-        return NULL;
-    }
-    if (!fm_cuda::gemm_prepare()) return NULL;
     return act == FM_ELEMENT_F32 ? &f32 : &half;
 }

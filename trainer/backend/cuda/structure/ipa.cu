@@ -135,9 +135,9 @@ template <typename T> void ipa_logits(fm_stream *stream, const fm_ipa *a, const 
                (unsigned)a->n_head);
     ipa_layout l = ipa_layout_of(a);
     int bytes = (LOGIT_QUERIES + LOGIT_KEYS) * (int)(l.f | 1) * (int)sizeof(float);
-    if (bytes > 48 * 1024) /* more takes leave */
-        cudaFuncSetAttribute(ipa_logit_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             bytes);
+    if (bytes > 48 * 1024) /* more must be asked for */
+        FM_CUDA(cudaFuncSetAttribute(ipa_logit_kernel<T>,
+                                     cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
     ipa_logit_kernel<T><<<tiles, IPA_THREADS, (size_t)bytes, queue(stream)>>>(*a, l, *s);
     FM_LAUNCHED();
 }
