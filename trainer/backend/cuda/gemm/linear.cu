@@ -17,7 +17,7 @@
 
 namespace fm_cuda {
 
-enum { LINE_ROWS = 128, LINE_COLUMNS = 128, LINE_THREADS = 256, LINE_BLOCKS = 2 * 132 };
+enum { LINE_THREADS = 256 };
 
 template <int K> struct line_memory {
     static constexpr int CHUNKS = K / 64;
@@ -177,38 +177,20 @@ template <int K> __global__ void __launch_bounds__(LINE_THREADS, 2) line_kernel(
 
 /* ---- calls ---- */
 
+/* Groups of blocks that share the tiles of rows; a group has one block per tile of columns. Two
+ * blocks fit on a multiprocessor. */
 static int64_t line_groups(int64_t m, int64_t n) {
-    return max_size(1, min_size(m / LINE_ROWS, LINE_BLOCKS / (n / LINE_COLUMNS)));
-}
-
-static bool line_has(const fm_gemm *g) {
-    enum { MANY_ROWS = 2048, MOST_COLUMNS = 4096 };
-    return g->epilogue == FM_EPILOGUE_RELU_GRAD && !g->trans_a && !g->trans_b && !g->c_is_acc &&
-           g->alpha == 1 && g->beta == 0 && (g->k == 64 || g->k == 128 || g->k == 256) &&
-           g->m >= MANY_ROWS && g->m <= INT32_MAX && g->m % LINE_ROWS == 0 &&
-           g->n % LINE_COLUMNS == 0 && g->n <= MOST_COLUMNS;
-}
-
-template <> bool linear_fits<float>(const fm_gemm *) {
-    return false;
-}
-
-template <> bool linear_fits<bf16>(const fm_gemm *g) {
-    return line_has(g) && is_whole<bf16>(g->lda) && is_whole<bf16>(g->ldb) &&
-           is_whole<bf16>(g->ldc) && is_aligned(g->a) && is_aligned(g->b) && is_aligned(g->c) &&
-           is_aligned(g->relu);
+    int64_t blocks = 2 * n_multiprocessor();
+    return max_size(1, min_size(m / LINE_ROWS, blocks / (n / LINE_COLUMNS)));
 }
 
 size_t linear_workspace(const fm_gemm *g) {
-    return g->sum.data && line_has(g) ? (size_t)(line_groups(g->m, g->n) * g->n) * sizeof(float)
-                                      : 0;
+    return g->sum.data ? (size_t)(line_groups(g->m, g->n) * g->n) * sizeof(float) : 0;
 }
 
 template <int K> static void line_as(fm_stream *stream, const line_call *call, unsigned blocks) {
-    cudaError_t failed = cudaFuncSetAttribute(
-        line_kernel<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)sizeof(line_memory<K>));
-    assert(failed == cudaSuccess);
-    (void)failed;
+    FM_CUDA(cudaFuncSetAttribute(line_kernel<K>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 (int)sizeof(line_memory<K>)));
     line_kernel<K><<<blocks, LINE_THREADS, sizeof(line_memory<K>), queue(stream)>>>(*call);
     FM_LAUNCHED();
 }

@@ -12,7 +12,7 @@
 
 namespace fm_cuda {
 
-enum { NORM_WARPS = 8, NORM_THREADS = NORM_WARPS * 32, NORM_BLOCKS = 132, FINISH_SLICES = 32 };
+enum { NORM_WARPS = 8, NORM_THREADS = NORM_WARPS * 32, FINISH_SLICES = 32 };
 
 template <int LANES_, int PARTS_, int V_, int ROWS_, int GRAD_ROWS_ = ROWS_> struct norm_shape {
     static constexpr int LANES = LANES_, PARTS = PARTS_, V = V_;
@@ -395,12 +395,12 @@ template <typename S> static unsigned blocks_of(const keep_runs &k) {
 }
 template <typename S> static unsigned grad_blocks_of(const keep_runs &k) {
     int64_t wanted = divide_up((int64_t)k.lines * k.runs, S::GRAD_WARPS * S::GROUPS);
-    return (unsigned)min_size(wanted, NORM_BLOCKS);
+    return (unsigned)min_size(wanted, n_multiprocessor());
 }
 
 size_t layernorm_grad_workspace(int64_t rows, int64_t c) {
     (void)rows;
-    return (size_t)(NORM_BLOCKS * 2 * c) * sizeof(float);
+    return (size_t)(n_multiprocessor() * 2 * c) * sizeof(float);
 }
 
 size_t update_norm_grad_workspace(int64_t rows, int64_t c) {
@@ -418,8 +418,7 @@ static void norm_finish(fm_stream *stream, const float *partial, unsigned count,
     how.blockDim = dim3(32, FINISH_SLICES);
     how.stream = queue(stream);
     how.attrs = &early, how.numAttrs = 1;
-    cudaLaunchKernelEx(&how, norm_finish_kernel, partial, (int)count, c, dgamma, dbeta);
-    FM_LAUNCHED();
+    FM_CUDA(cudaLaunchKernelEx(&how, norm_finish_kernel, partial, (int)count, c, dgamma, dbeta));
 }
 
 template <typename T> void layernorm(fm_stream *stream, const fm_layernorm *a) {
