@@ -80,8 +80,11 @@ static void gather_mask(const fm_attention *a, int64_t group, int64_t batch, rea
     if (!a->mask) return;
     const real *mask =
         (const real *)a->mask + group * a->mask_stride[0] + batch * a->mask_stride[1];
-    for (int64_t k = 0; k < a->n_key; k++)
-        any |= mask[k * a->mask_stride[2]] != 0;
+    for (int64_t k = 0; k < a->n_key; k++) {
+        real valid = mask[k * a->mask_stride[2]];
+        assert(valid == 0 || valid == 1);
+        any |= valid != 0;
+    }
     if (!any) return;
     for (int64_t k = 0; k < a->n_key; k++)
         added[k] = (real)a->mask_value * (mask[k * a->mask_stride[2]] - (real)1);

@@ -10,7 +10,9 @@
  * nothing and may be captured into a graph. Every sum has one order, which follows from shapes
  * alone; there are no float atomics.
  *
- * A call that fails inside an entry ends the process with a message (check.cuh). */
+ * A call that fails inside an entry ends the process with a message (check.cuh). When the
+ * environment variable FM_CHECK_MASKS is set at the first fm_kernels_cuda, attention also ends the
+ * process when a mask is neither 0 nor 1; this reads each mask once more per call. */
 #ifndef FM_BACKEND_CUDA_CUDA_H
 #define FM_BACKEND_CUDA_CUDA_H
 

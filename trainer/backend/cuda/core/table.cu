@@ -1,9 +1,11 @@
 /* table.cu: makes the tables of both act types from the list of entries, and refuses devices that
  * the kernels cannot run on. */
 #include "trainer/backend/cuda/core/families.cuh"
+#include "trainer/backend/cuda/core/mask_check.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 namespace fm_cuda {
 
@@ -17,6 +19,8 @@ static fm_kernels make_table(const char *name, fm_element act, const fm_kernels 
 #define FM_ENTRY_ACT(name) k.name = name<T>;
 #define FM_KERNEL(kind, result, name, ...) FM_ENTRY_##kind(name)
 #include "trainer/backend/kernel_entries.h"
+    if (getenv("FM_CHECK_MASKS"))
+        k.attention = checked_attention<T>, k.attention_grad = checked_attention_grad<T>;
     return k;
 }
 
