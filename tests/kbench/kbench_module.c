@@ -112,10 +112,10 @@ static fm_tensor_ref add_outer(kbench_module *m) {
 
 static fm_tensor_ref add_triangle(kbench_module *m) {
     const kbench_shape *s = &m->shape;
-    int64_t five = 4 * s->c_inner + s->c;
+    int64_t c_projected = 4 * s->c_inner + s->c;
     fm_triangle_weights w = {.norm_in = norm(m, s->c),
-                             .five = block(m, five, s->c),
-                             .five_bias = block(m, five, 0),
+                             .projections = block(m, c_projected, s->c),
+                             .projections_bias = block(m, c_projected, 0),
                              .norm_out = norm(m, s->c_inner),
                              .out = block(m, s->c, s->c_inner),
                              .out_bias = block(m, s->c, 0),

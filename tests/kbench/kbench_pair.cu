@@ -72,12 +72,12 @@ void triangle(bench &b, int64_t n, int64_t c, bool incoming) {
 void triangle_block(bench &b, int64_t n, int64_t c, bool incoming) {
     const fm_kernels *k = b.k;
     bool composed = b.is("composed");
-    int64_t rows = n * n, five = 5 * c;
+    int64_t rows = n * n, c_projected = 5 * c;
     fm_triangle_block t = {};
     t.n = n, t.c_z = c, t.c = c, t.incoming = incoming, t.residual = true, t.eps = 1e-5;
     t.z = b.act(rows * c), t.mask = b.mask(rows, 37), t.y = b.out("y", rows * c);
     t.norm_in = b.act(2 * c), t.norm_out = b.act(2 * c);
-    t.five = b.act(five * c, 0.2), t.five_bias = b.act(five);
+    t.projections = b.act(c_projected * c, 0.2), t.projections_bias = b.act(c_projected);
     t.out = b.act(c * c, 0.2), t.out_bias = b.act(c);
     t.dropout = {n, n, c, 0, 0, n, FM_SHARED_AXIS0, 0.25, {1, NULL, 2, FM_PURPOSE_DROPOUT}};
     fm_triangle_block keeps = t;
@@ -88,8 +88,8 @@ void triangle_block(bench &b, int64_t n, int64_t c, bool incoming) {
                                 b.grad("dz", rows * c),
                                 b.grad("dnorm_in", 2 * c, true),
                                 b.grad("dnorm_out", 2 * c, true),
-                                b.grad("dfive", five * c, true),
-                                b.grad("dfive_bias", five, true),
+                                b.grad("dprojections", c_projected * c, true),
+                                b.grad("dprojections_bias", c_projected, true),
                                 b.grad("dout", c * c, true),
                                 b.grad("dout_bias", c, true)};
     double flops = 2.0 * (double)(rows * c) * (double)(6 * c + n),

@@ -377,7 +377,7 @@ void check_triangle(const char *name, int64_t n_i, int64_t n_j, int64_t n_k, int
 void check_triangle_block(const char *name, int64_t n, int64_t c_z, int64_t c, bool incoming,
                           double rate, bool residual, fm_beta beta, bool is_far = false) {
     check(name, 8, [=](work_bench &b) {
-        int64_t rows = n * n, five = 4 * c + c_z;
+        int64_t rows = n * n, c_projected = 4 * c + c_z;
         uint32_t *clock = b.raw(std::vector<uint32_t>{5, 1, 2, 0});
         fm_triangle_block t = {};
         t.n = n, t.c_z = c_z, t.c = c, t.incoming = incoming, t.residual = residual;
@@ -387,7 +387,7 @@ void check_triangle_block(const char *name, int64_t n, int64_t c_z, int64_t c, b
             z[(size_t)(row * c_z)] = row % 2 ? -3000 : 9000;
         t.z = b.input(z, b.k->act), t.mask = b.mask(rows, 7);
         t.norm_in = b.act(2 * c_z), t.norm_out = b.act(2 * c);
-        t.five = b.act(five * c_z, 0.3), t.five_bias = b.act(five);
+        t.projections = b.act(c_projected * c_z, 0.3), t.projections_bias = b.act(c_projected);
         t.out = b.act(c_z * c, 0.2), t.out_bias = b.act(c_z);
         t.dropout = {
             n, n, c_z, 3, 4, n + 9, FM_SHARED_AXIS0, rate, {77, clock, 8, FM_PURPOSE_DROPOUT}};
@@ -400,7 +400,8 @@ void check_triangle_block(const char *name, int64_t n, int64_t c_z, int64_t c, b
         fm_triangle_block_grad g = {};
         g.dy = b.act(rows * c_z), g.dz = b.grad(rows * c_z, beta);
         g.dnorm_in = b.grad(2 * c_z, beta, true), g.dnorm_out = b.grad(2 * c, beta, true);
-        g.dfive = b.grad(five * c_z, beta, true), g.dfive_bias = b.grad(five, beta, true);
+        g.dprojections = b.grad(c_projected * c_z, beta, true),
+        g.dprojections_bias = b.grad(c_projected, beta, true);
         g.dout = b.grad(c_z * c, beta, true), g.dout_bias = b.grad(c_z, beta, true);
         b.k->triangle_block_grad(NULL, &t, &g, b.space(b.k->triangle_block_grad_workspace(&t)));
     });

@@ -317,12 +317,12 @@ static void triangle_multiplication(void **state) {
 
 /* ---- the whole sublayer ---- */
 
-enum { BZ, BNORM_IN, BFIVE, BFIVE_BIAS, BNORM_OUT, BOUT, BOUT_BIAS, BMASK };
+enum { BZ, BNORM_IN, BPROJECTIONS, BPROJECTIONS_BIAS, BNORM_OUT, BOUT, BOUT_BIAS, BMASK };
 
 static fm_triangle_block bind_block(const fm_triangle_block *shape, void **in) {
     fm_triangle_block t = *shape;
     t.z = in[BZ], t.mask = in[BMASK], t.norm_in = in[BNORM_IN], t.norm_out = in[BNORM_OUT];
-    t.five = in[BFIVE], t.five_bias = in[BFIVE_BIAS];
+    t.projections = in[BPROJECTIONS], t.projections_bias = in[BPROJECTIONS_BIAS];
     t.out = in[BOUT], t.out_bias = in[BOUT_BIAS];
     return t;
 }
@@ -349,8 +349,8 @@ static void block_backward(const fm_kernels *k, const void *ctx, void **in, cons
                                    .dz = din[BZ],
                                    .dnorm_in = din[BNORM_IN],
                                    .dnorm_out = din[BNORM_OUT],
-                                   .dfive = din[BFIVE],
-                                   .dfive_bias = din[BFIVE_BIAS],
+                                   .dprojections = din[BPROJECTIONS],
+                                   .dprojections_bias = din[BPROJECTIONS_BIAS],
                                    .dout = din[BOUT],
                                    .dout_bias = din[BOUT_BIAS]};
     void *workspace = check_workspace(k->triangle_block_grad_workspace(&t));
@@ -377,25 +377,26 @@ static void norm_linear(const fm_triangle_block *t, const double *x, int64_t c, 
 
 static void block_formula(const void *ctx, double **in, double *out) {
     const fm_triangle_block *t = ctx;
-    int64_t n = t->n, c = t->c, c_z = t->c_z, five = 4 * c + c_z;
-    double *p = check_alloc(n * n * five, 8), *x = check_alloc(c, 8), *u = check_alloc(c_z, 8);
+    int64_t n = t->n, c = t->c, c_z = t->c_z, c_projected = 4 * c + c_z;
+    double *p = check_alloc(n * n * c_projected, 8), *x = check_alloc(c, 8),
+           *u = check_alloc(c_z, 8);
     for (int64_t r = 0; r < n * n; r++)
-        norm_linear(t, in[BZ] + r * c_z, c_z, in[BNORM_IN], in[BFIVE], in[BFIVE_BIAS], five,
-                    p + r * five);
+        norm_linear(t, in[BZ] + r * c_z, c_z, in[BNORM_IN], in[BPROJECTIONS], in[BPROJECTIONS_BIAS],
+                    c_projected, p + r * c_projected);
     for (int64_t r = 0; r < n * n; r++) {
         for (int64_t ch = 0; ch < c; ch++) {
             x[ch] = 0;
             for (int64_t k = 0; k < n; k++) {
                 int64_t a = t->incoming ? k * n + r / n : r / n * n + k;
                 int64_t b = t->incoming ? k * n + r % n : r % n * n + k;
-                x[ch] += gated(p, p + c, in[BMASK], a, five, ch) *
-                         gated(p + 2 * c, p + 3 * c, in[BMASK], b, five, ch);
+                x[ch] += gated(p, p + c, in[BMASK], a, c_projected, ch) *
+                         gated(p + 2 * c, p + 3 * c, in[BMASK], b, c_projected, ch);
             }
         }
         norm_linear(t, x, c, in[BNORM_OUT], in[BOUT], in[BOUT_BIAS], c_z, u);
         for (int64_t ch = 0; ch < c_z; ch++)
             out[r * c_z + ch] = (t->residual ? in[BZ][r * c_z + ch] : 0) +
-                                u[ch] / (1 + exp(-p[r * five + 4 * c + ch]));
+                                u[ch] / (1 + exp(-p[r * c_projected + 4 * c + ch]));
     }
     free(p), free(x), free(u);
 }
@@ -433,9 +434,10 @@ static void triangle_block(void **state) {
 /* With residual and dropout, in place: y - z is the update or 0, the rest as without. */
 static void triangle_block_in_place(void **state) {
     (void)state;
-    enum { N = 4, CZ = 6, C = 5, ROWS = N * N, FIVE = 4 * C + CZ, KEPT = N * CZ };
+    enum { N = 4, CZ = 6, C = 5, ROWS = N * N, C_PROJECTED = 4 * C + CZ, KEPT = N * CZ };
     const fm_kernels *k = fm_kernels_cpu(FM_ELEMENT_F64);
-    const int64_t size[8] = {ROWS * CZ, 2 * CZ, FIVE * CZ, FIVE, 2 * C, CZ * C, CZ, ROWS};
+    const int64_t size[8] = {ROWS * CZ, 2 * CZ, C_PROJECTED * CZ, C_PROJECTED, 2 * C, CZ * C,
+                             CZ,        ROWS};
     double *in[8], *update = check_alloc(ROWS * CZ, 8), *z = check_alloc(ROWS * CZ, 8);
     for (int i = 0; i < 8; i++)
         in[i] = check_random((uint32_t)i, size[i]);

@@ -81,8 +81,8 @@ static void begin(op_bench *bench, setup *s) {
                                       .c_z = s->c_z};
     } else if (s->kind == OUTGOING || s->kind == INCOMING) {
         s->triangle = (fm_triangle_weights){.norm_in = op_block(bench, 2, c),
-                                            .five = op_block(bench, 4 * s->c + c, c),
-                                            .five_bias = op_block(bench, 4 * s->c + c, 0),
+                                            .projections = op_block(bench, 4 * s->c + c, c),
+                                            .projections_bias = op_block(bench, 4 * s->c + c, 0),
                                             .norm_out = op_block(bench, 2, s->c),
                                             .out = op_block(bench, c, s->c),
                                             .out_bias = op_block(bench, c, 0),

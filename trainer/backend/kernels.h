@@ -249,9 +249,10 @@ typedef struct fm_dropout {
 /* ---- triangle multiplication, the whole sublayer (A11, A12) -----------------------------------
  */
 
-/* On n x n pairs: pa ga pb gb (c channels each) g (c_z) = five LayerNorm(z) + five_bias; x is
- * fm_triangle's; y = z + keep * sigmoid(g) * (out LayerNorm(x) + out_bias), z only if `residual`.
- * What backward needs beside the operands is in `kept`, in the backend's own form. */
+/* On n x n pairs: pa ga pb gb (c channels each) g (c_z) = projections LayerNorm(z) +
+ * projections_bias; x is fm_triangle's; y = z + keep * sigmoid(g) * (out LayerNorm(x) + out_bias),
+ * z only if `residual`. What backward needs beside the operands is in `kept`, in the backend's
+ * own form. */
 typedef struct fm_triangle_block {
     int64_t n, c_z, c;
     bool incoming, residual;
@@ -259,7 +260,8 @@ typedef struct fm_triangle_block {
     double eps;
     const void *z, *mask;           /* act [n, n, c_z], [n, n] */
     const void *norm_in, *norm_out; /* act [2, c_z], [2, c]: gamma, beta */
-    const void *five, *five_bias;   /* act [4c + c_z, c_z], [4c + c_z]: rows pa ga pb gb g */
+    const void *projections;        /* act [4c + c_z, c_z]: rows pa ga pb gb g */
+    const void *projections_bias;   /* act [4c + c_z] */
     const void *out, *out_bias;     /* act [c_z, c], [c_z] */
     fm_dropout dropout;             /* of an update [n, n, c_z] */
     void *kept;                     /* act, as many as triangle_block_kept says */
@@ -269,7 +271,9 @@ typedef struct fm_triangle_block {
 typedef struct fm_triangle_block_grad {
     const void *dy; /* act [n, n, c_z] */
     fm_out dz; /* act, without the residual's part, which is dy itself; may be dy with FM_ADD */
-    fm_out dnorm_in, dnorm_out, dfive, dfive_bias, dout, dout_bias; /* acc, as the parameters */
+    fm_out dnorm_in, dnorm_out; /* acc, as the parameters; so are the next two lines */
+    fm_out dprojections, dprojections_bias;
+    fm_out dout, dout_bias;
 } fm_triangle_block_grad;
 
 /* The end of a sublayer with the LayerNorm that the next one begins with, in one pass:

@@ -12,7 +12,7 @@ typedef struct walk {
     const fm_triangle_block *at;
     char *base; /* NULL: counts */
     size_t used, peak;
-    int64_t rows, five;
+    int64_t rows, c_projected;
 } walk;
 
 static walk begin(const fm_kernels *k, fm_stream *stream, const fm_triangle_block *at,
@@ -22,7 +22,7 @@ static walk begin(const fm_kernels *k, fm_stream *stream, const fm_triangle_bloc
                   .at = at,
                   .base = workspace,
                   .rows = at->n * at->n,
-                  .five = 4 * at->c + at->c_z};
+                  .c_projected = 4 * at->c + at->c_z};
 }
 
 static void *take_bytes(walk *w, size_t bytes) {
@@ -155,7 +155,7 @@ static void linear_grad(walk *w, int64_t c_in, int64_t c_out, const void *x, con
 }
 
 /* The product over k, of the fused projection's slices. */
-static fm_triangle core_of(const walk *w, const void *five, void *x) {
+static fm_triangle core_of(const walk *w, const void *z_projected, void *x) {
     const fm_triangle_block *at = w->at;
     fm_element act = w->k->act;
     return (fm_triangle){.n_i = at->n,
@@ -163,26 +163,26 @@ static fm_triangle core_of(const walk *w, const void *five, void *x) {
                          .n_k = at->n,
                          .c = at->c,
                          .incoming = at->incoming,
-                         .pa = five,
-                         .ga = at_element(five, at->c, act),
-                         .pb = at_element(five, 2 * at->c, act),
-                         .gb = at_element(five, 3 * at->c, act),
-                         .lda = w->five,
-                         .ldb = w->five,
+                         .pa = z_projected,
+                         .ga = at_element(z_projected, at->c, act),
+                         .pb = at_element(z_projected, 2 * at->c, act),
+                         .gb = at_element(z_projected, 3 * at->c, act),
+                         .lda = w->c_projected,
+                         .ldb = w->c_projected,
                          .mask_a = at->mask,
                          .mask_b = at->mask,
                          .x = x};
 }
 
 /* sigmoid(g) * y, g the last c_z columns of the fused projection. */
-static fm_gate gate_of(const walk *w, const void *five, const void *x, void *y) {
+static fm_gate gate_of(const walk *w, const void *z_projected, const void *x, void *y) {
     const fm_triangle_block *at = w->at;
     return (fm_gate){.rows = w->rows,
                      .c = at->c_z,
-                     .ldg = w->five,
+                     .ldg = w->c_projected,
                      .ldx = at->c_z,
                      .ldy = at->c_z,
-                     .g = at_element(five, 4 * at->c, w->k->act),
+                     .g = at_element(z_projected, 4 * at->c, w->k->act),
                      .x = x,
                      .y = y};
 }
@@ -194,19 +194,21 @@ size_t fm_triangle_block_composed_kept(const fm_triangle_block *args) {
 }
 
 static void *x_of(const walk *w, void *kept) {
-    return at_element(kept, w->rows * w->five, w->k->act);
+    return at_element(kept, w->rows * w->c_projected, w->k->act);
 }
 
 static void forward(walk *w) {
     const fm_triangle_block *at = w->at;
     fm_element act = w->k->act;
-    void *five = at->keeps ? at->kept : take(w, (int64_t)fm_triangle_block_composed_kept(at), act);
-    void *x = x_of(w, five);
+    void *z_projected =
+        at->keeps ? at->kept : take(w, (int64_t)fm_triangle_block_composed_kept(at), act);
+    void *x = x_of(w, z_projected);
     size_t mark = w->used;
-    fm_layernorm normed = norm(w, at->c_z, at->z, at->norm_in);           /* A11:1 A12:1 */
-    linear(w, at->c_z, w->five, normed.y, at->five, at->five_bias, five); /* A11:2-3 A12:2-3 */
+    fm_layernorm normed = norm(w, at->c_z, at->z, at->norm_in); /* A11:1 A12:1 */
+    linear(w, at->c_z, w->c_projected, normed.y, at->projections, at->projections_bias,
+           z_projected); /* A11:2-3 A12:2-3 */
     w->used = mark;
-    fm_triangle core = core_of(w, five, x);
+    fm_triangle core = core_of(w, z_projected, x);
     void *workspace = take_bytes(w, w->k->triangle_workspace(&core));
     if (w->base) {
         w->k->triangle(w->stream, &core, workspace);
@@ -218,7 +220,7 @@ static void forward(walk *w) {
     void *update = take(w, w->rows * at->c_z, act);
     fm_layernorm inner = norm(w, at->c, x, at->norm_out);
     linear(w, at->c, at->c_z, inner.y, at->out, at->out_bias, update);
-    fm_gate gate = gate_of(w, five, update, update);
+    fm_gate gate = gate_of(w, z_projected, update, update);
     if (w->base) {
         w->k->gate(w->stream, &gate); /* A11:4 A12:4 */
         w->k->dropout(w->stream, &at->dropout, at->residual ? at->z : NULL, update, at->y);
@@ -241,7 +243,8 @@ void fm_triangle_block_composed(const fm_kernels *k, fm_stream *stream,
 /* ---- backward -------------------------------------------------------------------------------- */
 
 /* Back through dropout, gate, output projection and its LayerNorm: fills dg and dx. */
-static void out_backward(walk *w, const fm_triangle_block_grad *grad, void *dfive, void *dx) {
+static void out_backward(walk *w, const fm_triangle_block_grad *grad, void *dz_projected,
+                         void *dx) {
     const fm_triangle_block *at = w->at;
     fm_element act = w->k->act;
     size_t mark = w->used;
@@ -259,7 +262,7 @@ static void out_backward(walk *w, const fm_triangle_block_grad *grad, void *dfiv
     void *dprojected = take(w, w->rows * at->c_z, act);
     fm_gate gate = gate_of(w, at->kept, projected, NULL);
     fm_gate_grad gate_grad = {.dy = dupdate,
-                              .dg = {at_element(dfive, 4 * at->c, act), FM_WRITE},
+                              .dg = {at_element(dz_projected, 4 * at->c, act), FM_WRITE},
                               .dx = {dprojected, FM_WRITE}};
     if (w->base) {
         w->k->gate_grad(w->stream, &gate, &gate_grad);
@@ -271,16 +274,16 @@ static void out_backward(walk *w, const fm_triangle_block_grad *grad, void *dfiv
     w->used = mark;
 }
 
-static void core_backward(walk *w, void *dfive, const void *dx) {
+static void core_backward(walk *w, void *dz_projected, const void *dx) {
     const fm_triangle_block *at = w->at;
     fm_element act = w->k->act;
     size_t mark = w->used;
     fm_triangle core = core_of(w, at->kept, NULL);
     fm_triangle_grad grad = {.dx = dx,
-                             .dpa = {dfive, FM_WRITE},
-                             .dga = {at_element(dfive, at->c, act), FM_WRITE},
-                             .dpb = {at_element(dfive, 2 * at->c, act), FM_WRITE},
-                             .dgb = {at_element(dfive, 3 * at->c, act), FM_WRITE}};
+                             .dpa = {dz_projected, FM_WRITE},
+                             .dga = {at_element(dz_projected, at->c, act), FM_WRITE},
+                             .dpb = {at_element(dz_projected, 2 * at->c, act), FM_WRITE},
+                             .dgb = {at_element(dz_projected, 3 * at->c, act), FM_WRITE}};
     void *workspace = take_bytes(w, w->k->triangle_grad_workspace(&core));
     if (w->base) {
         w->k->triangle_grad(w->stream, &core, &grad, workspace);
@@ -291,16 +294,16 @@ static void core_backward(walk *w, void *dfive, const void *dx) {
 static void backward(walk *w, const fm_triangle_block_grad *grad) {
     const fm_triangle_block *at = w->at;
     fm_element act = w->k->act;
-    void *dfive = take(w, w->rows * w->five, act);
+    void *dz_projected = take(w, w->rows * w->c_projected, act);
     size_t mark = w->used;
     void *dx = take(w, w->rows * at->c, act);
-    out_backward(w, grad, dfive, dx);
-    core_backward(w, dfive, dx);
+    out_backward(w, grad, dz_projected, dx);
+    core_backward(w, dz_projected, dx);
     w->used = mark;
     fm_layernorm normed = norm(w, at->c_z, at->z, at->norm_in);
     void *dnormed = take(w, w->rows * at->c_z, act);
-    linear_grad(w, at->c_z, w->five, normed.y, at->five, dfive, dnormed, grad->dfive,
-                grad->dfive_bias);
+    linear_grad(w, at->c_z, w->c_projected, normed.y, at->projections, dz_projected, dnormed,
+                grad->dprojections, grad->dprojections_bias);
     norm_grad(w, &normed, dnormed, grad->dz, grad->dnorm_in);
 }
 

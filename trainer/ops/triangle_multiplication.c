@@ -14,7 +14,7 @@ typedef struct attributes {
 } attributes;
 
 enum { IN_Z, IN_MASK };
-enum { P_NORM_IN, P_FIVE, P_FIVE_BIAS, P_NORM_OUT, P_OUT, P_OUT_BIAS };
+enum { P_NORM_IN, P_PROJECTIONS, P_PROJECTIONS_BIAS, P_NORM_OUT, P_OUT, P_OUT_BIAS };
 enum { S_KEPT };
 
 /* What decides about `kept`, too. */
@@ -36,8 +36,8 @@ static fm_triangle_block block_of(fm_run *run, const fm_node *node) {
     block.mask = fm_run_input(run, node, IN_MASK);
     block.norm_in = fm_run_param(run, node, P_NORM_IN);
     block.norm_out = fm_run_param(run, node, P_NORM_OUT);
-    block.five = fm_run_param(run, node, P_FIVE);
-    block.five_bias = fm_run_param(run, node, P_FIVE_BIAS);
+    block.projections = fm_run_param(run, node, P_PROJECTIONS);
+    block.projections_bias = fm_run_param(run, node, P_PROJECTIONS_BIAS);
     block.out = fm_run_param(run, node, P_OUT);
     block.out_bias = fm_run_param(run, node, P_OUT_BIAS);
     block.dropout = fm_update_dropout(run, node, &at->update);
@@ -57,8 +57,9 @@ static void backward(fm_run *run, const fm_node *node) {
                                    .dz = fm_run_gradient(run, node, IN_Z),
                                    .dnorm_in = fm_run_param_gradient(run, node, P_NORM_IN),
                                    .dnorm_out = fm_run_param_gradient(run, node, P_NORM_OUT),
-                                   .dfive = fm_run_param_gradient(run, node, P_FIVE),
-                                   .dfive_bias = fm_run_param_gradient(run, node, P_FIVE_BIAS),
+                                   .dprojections = fm_run_param_gradient(run, node, P_PROJECTIONS),
+                                   .dprojections_bias =
+                                       fm_run_param_gradient(run, node, P_PROJECTIONS_BIAS),
                                    .dout = fm_run_param_gradient(run, node, P_OUT),
                                    .dout_bias = fm_run_param_gradient(run, node, P_OUT_BIAS)};
     fm_call_triangle_block_grad(run, &block, &grad);
@@ -84,8 +85,9 @@ fm_tensor_ref fm_op_triangle_multiplication(fm_tape *tape, const char *name, boo
     fm_node_draws(tape, node);
     fm_node_input(tape, node, z, true);
     fm_node_input(tape, node, mask, true);
-    const fm_param_ref params[] = {weights->norm_in,  weights->five, weights->five_bias,
-                                   weights->norm_out, weights->out,  weights->out_bias};
+    const fm_param_ref params[] = {
+        weights->norm_in,  weights->projections, weights->projections_bias,
+        weights->norm_out, weights->out,         weights->out_bias};
     for (int i = 0; i < 6; i++) {
         fm_node_param(tape, node, params[i]);
     }

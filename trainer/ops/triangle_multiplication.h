@@ -13,10 +13,10 @@
 #include "trainer/autograd/tape.h"
 
 typedef struct fm_triangle_weights {
-    fm_param_ref norm_in;         /* [2, c_z] */
-    fm_param_ref five, five_bias; /* [4c + c_z, c_z], [4c + c_z]: a_p a_g b_p b_g g */
-    fm_param_ref norm_out;        /* [2, c] */
-    fm_param_ref out, out_bias;   /* [c_z, c], [c_z] */
+    fm_param_ref norm_in;                       /* [2, c_z] */
+    fm_param_ref projections, projections_bias; /* [4c + c_z, c_z], [4c + c_z]: a_p a_g b_p b_g g */
+    fm_param_ref norm_out;                      /* [2, c] */
+    fm_param_ref out, out_bias;                 /* [c_z, c], [c_z] */
     int64_t c;
 } fm_triangle_weights;
 

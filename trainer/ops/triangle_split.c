@@ -11,12 +11,12 @@
 
 typedef struct operand_attributes {
     int64_t n0, n1, c_z, c;
-    int64_t five; /* 4c + c_z: rows of the fused weight */
+    int64_t c_projected; /* 4c + c_z: rows of the fused weight */
     bool incoming;
 } operand_attributes;
 
 enum { IN_Z, IN_MASK };
-enum { P_NORM, P_FIVE, P_FIVE_BIAS };
+enum { P_NORM, P_PROJECTIONS, P_PROJECTIONS_BIAS };
 
 static fm_norm operand_norm(fm_run *run, const fm_node *node) {
     const operand_attributes *at = node->attributes;
@@ -32,8 +32,8 @@ static fm_linear four_of(const fm_run *run, const fm_node *node, const void *nor
                        .ldx = at->c_z,
                        .ldy = 4 * at->c,
                        .x = normed,
-                       .w = fm_run_param(run, node, P_FIVE),
-                       .bias = fm_run_param(run, node, P_FIVE_BIAS)};
+                       .w = fm_run_param(run, node, P_PROJECTIONS),
+                       .bias = fm_run_param(run, node, P_PROJECTIONS_BIAS)};
 }
 
 /* mask * sigmoid(g) * p of operand 0 (a) or 1 (b). */
@@ -109,10 +109,11 @@ static void operands_backward(fm_run *run, const fm_node *node) {
     fm_norm normed = operand_norm(run, node);
     void *dnormed = fm_run_workspace_act(run, rows * at->c_z);
     fm_linear four = four_of(run, node, normed.y);
-    fm_call_linear_grad(
-        run, &four, dfour, (fm_out){dnormed, FM_WRITE},
-        fm_call_part_of(run, at->five * at->c_z, fm_run_param_gradient(run, node, P_FIVE)),
-        fm_call_part_of(run, at->five, fm_run_param_gradient(run, node, P_FIVE_BIAS)));
+    fm_call_linear_grad(run, &four, dfour, (fm_out){dnormed, FM_WRITE},
+                        fm_call_part_of(run, at->c_projected * at->c_z,
+                                        fm_run_param_gradient(run, node, P_PROJECTIONS)),
+                        fm_call_part_of(run, at->c_projected,
+                                        fm_run_param_gradient(run, node, P_PROJECTIONS_BIAS)));
     fm_call_norm_grad(run, &normed, dnormed, fm_run_gradient(run, node, IN_Z),
                       fm_run_param_gradient(run, node, P_NORM));
 }
@@ -131,13 +132,13 @@ fm_triangle_operands fm_op_triangle_operands(fm_tape *tape, const char *name, bo
                                                          .n1 = x.local[1],
                                                          .c_z = x.local[2],
                                                          .c = weights->c,
-                                                         .five = 4 * weights->c + x.local[2],
+                                                         .c_projected = 4 * weights->c + x.local[2],
                                                          .incoming = incoming};
     fm_node_input(tape, node, z, true);
     fm_node_input(tape, node, mask, true);
     fm_node_param(tape, node, weights->norm_in);
-    fm_node_param(tape, node, weights->five);
-    fm_node_param(tape, node, weights->five_bias);
+    fm_node_param(tape, node, weights->projections);
+    fm_node_param(tape, node, weights->projections_bias);
     fm_node_save(tape, node, FM_KEEP, x.element, 2,
                  (int64_t[]){x.local[0] * x.local[1], 4 * weights->c});
     fm_tensor out;
@@ -152,7 +153,8 @@ fm_triangle_operands fm_op_triangle_operands(fm_tape *tape, const char *name, bo
 /* ---- gate ------------------------------------------------------------------------------------ */
 
 typedef struct gate_attributes {
-    int64_t rows, c_z, first, five; /* first: row of the fused weight where the gate begins */
+    int64_t rows, c_z;
+    int64_t first, c_projected; /* rows of the fused weight: where the gate begins, all */
 } gate_attributes;
 
 static fm_norm gate_norm(fm_run *run, const fm_node *node) {
@@ -164,14 +166,15 @@ static fm_norm gate_norm(fm_run *run, const fm_node *node) {
 static fm_linear gate_linear(const fm_run *run, const fm_node *node, const void *normed) {
     const gate_attributes *at = node->attributes;
     fm_element act = run->kernels->act;
-    return (fm_linear){.rows = at->rows,
-                       .c_in = at->c_z,
-                       .c_out = at->c_z,
-                       .ldx = at->c_z,
-                       .ldy = at->c_z,
-                       .x = normed,
-                       .w = fm_run_at(fm_run_param(run, node, P_FIVE), at->first * at->c_z, act),
-                       .bias = fm_run_at(fm_run_param(run, node, P_FIVE_BIAS), at->first, act)};
+    return (fm_linear){
+        .rows = at->rows,
+        .c_in = at->c_z,
+        .c_out = at->c_z,
+        .ldx = at->c_z,
+        .ldy = at->c_z,
+        .x = normed,
+        .w = fm_run_at(fm_run_param(run, node, P_PROJECTIONS), at->first * at->c_z, act),
+        .bias = fm_run_at(fm_run_param(run, node, P_PROJECTIONS_BIAS), at->first, act)};
 }
 
 static void gate_forward(fm_run *run, const fm_node *node) {
@@ -189,8 +192,10 @@ static void gate_backward(fm_run *run, const fm_node *node) {
     fm_norm normed = gate_norm(run, node);
     void *dnormed = fm_run_workspace_act(run, at->rows * at->c_z);
     fm_linear linear = gate_linear(run, node, normed.y);
-    fm_out dw = fm_call_part_of(run, at->five * at->c_z, fm_run_param_gradient(run, node, P_FIVE));
-    fm_out db = fm_call_part_of(run, at->five, fm_run_param_gradient(run, node, P_FIVE_BIAS));
+    fm_out dw = fm_call_part_of(run, at->c_projected * at->c_z,
+                                fm_run_param_gradient(run, node, P_PROJECTIONS));
+    fm_out db =
+        fm_call_part_of(run, at->c_projected, fm_run_param_gradient(run, node, P_PROJECTIONS_BIAS));
     fm_call_linear_grad(run, &linear, fm_run_output_gradient(run, node, 0),
                         (fm_out){dnormed, FM_WRITE}, fm_out_at(dw, at->first * at->c_z, acc),
                         fm_out_at(db, at->first, acc));
@@ -208,11 +213,11 @@ fm_tensor_ref fm_op_triangle_gate(fm_tape *tape, const char *name, fm_tensor_ref
     *(gate_attributes *)memory = (gate_attributes){.rows = x->local[0] * x->local[1],
                                                    .c_z = x->local[2],
                                                    .first = 4 * weights->c,
-                                                   .five = 4 * weights->c + x->local[2]};
+                                                   .c_projected = 4 * weights->c + x->local[2]};
     fm_node_input(tape, node, z, true);
     fm_node_param(tape, node, weights->norm_in);
-    fm_node_param(tape, node, weights->five);
-    fm_node_param(tape, node, weights->five_bias);
+    fm_node_param(tape, node, weights->projections);
+    fm_node_param(tape, node, weights->projections_bias);
     return fm_node_output_described(tape, node, x);
 }
 

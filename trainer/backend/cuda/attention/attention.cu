@@ -1,22 +1,118 @@
-/* attention.cu: gated attention for any shape up to c_head 64, in f32 arithmetic: the f32 table,
- * and what attention_mma.cu does not take.
+/* attention.cu: which kernels run a call of gated attention, and the workspace they need.
  *
- * A thread owns one output row and walks the keys (forward, dq, dg) or one key and walks the
- * queries (dk, dv) or one bias element and walks the batches (dbias). The threads of a warp are
- * neighbours along the row axis of one (batch, head), so what they walk over is the same address
- * for all and comes from the L1 cache. No logits in memory, no atomics: backward recomputes the
- * probabilities from the log-sum-exp in each of its passes. Arithmetic bound: 2, 5 and 4 products
- * of c_head.
- *
- * A batch without a single valid key gets no mask (docs/numerics.md). */
+ * This file decides once per call; the files named in attention_path (attention.cuh) only compute.
+ * The workspace queries and the launches use the same functions, so they cannot disagree. */
 #include "trainer/backend/cuda/attention/attention.cuh"
+#include "trainer/backend/cuda/core/wgmma.cuh"
+
+#include <math.h>
+#include <stdlib.h>
 
 namespace fm_cuda {
 
+/* ---- which shapes go where ------------------------------------------------------------------- */
+
+static bool is_stride_of_chunks(const fm_attention_stride &s) {
+    return s.group % 8 == 0 && s.batch % 8 == 0 && s.row % 8 == 0 && s.head % 8 == 0;
+}
+
+/* bf16, whole chunks of 8 channels, 16-byte rows, and enough queries to fill a tile's rows. */
+static bool is_tensor_core_shape(const fm_attention *a) {
+    return a->c_head % 8 == 0 && a->c_head <= 32 && a->n_kv_head == a->n_head && a->n_query >= 8 &&
+           a->n_query * a->n_key >= 256 && is_stride_of_chunks(a->q_stride) &&
+           is_stride_of_chunks(a->k_stride) && is_stride_of_chunks(a->v_stride) &&
+           is_stride_of_chunks(a->o_stride) && (!a->g || is_stride_of_chunks(a->g_stride));
+}
+
+/* Whether 1 / scale survives rounding to bf16 well enough: attention_wgmma.cu adds the bias by a
+ * product with a diagonal of 1 / scale. */
+static bool is_round_scale(double scale) {
+    double rounded = (double)__bfloat162float(__float2bfloat16_rn((float)(1 / scale)));
+    return fabs(rounded * scale - 1) < 1.0 / 4096;
+}
+
+static bool is_wgmma_forward(const fm_attention *a) {
+    return a->n_query > GROUP_ROWS && a->n_key > GROUP_ROWS && a->n_key <= MAX_FORWARD_KEYS &&
+           a->mask_value >= 1e4 && (!a->bias || is_round_scale(a->scale));
+}
+
+/* Whether 32-bit offsets reach every element. */
+static bool is_short(int64_t group, int64_t batch, int64_t row, int64_t head) {
+    return llabs(group) + llabs(batch) + llabs(row) + llabs(head) < 0x7fffffff;
+}
+static bool is_short_tensor(const fm_attention *a, const fm_attention_stride &s) {
+    return is_short(a->n_group * s.group, a->n_batch * s.batch, MAX_LONG_ROWS * s.row,
+                    a->n_head * s.head);
+}
+
+static bool is_wgmma_backward(const fm_attention *a) {
+    return a->n_query <= MAX_LONG_ROWS && a->n_key <= MAX_LONG_ROWS &&
+           is_short(a->n_group * a->n_batch * a->n_head * MAX_LONG_ROWS * 32, 0, 0, 0) &&
+           (!a->mask || is_short(a->n_group * a->mask_stride[0], a->n_batch * a->mask_stride[1],
+                                 MAX_LONG_ROWS * a->mask_stride[2], 0)) &&
+           is_short_tensor(a, a->q_stride) && is_short_tensor(a, a->k_stride) &&
+           is_short_tensor(a, a->v_stride) && is_short_tensor(a, a->o_stride) &&
+           (!a->g || is_short_tensor(a, a->g_stride));
+}
+
+/* One query over keys that all heads share, rows of whole 16-byte packs. */
+template <typename T> static bool is_one_query_shape(const fm_attention *a) {
+    auto is_wide = [](const fm_attention_stride &s) {
+        return is_whole<T>(s.group) && is_whole<T>(s.batch) && is_whole<T>(s.row) &&
+               is_whole<T>(s.head);
+    };
+    return a->n_query == 1 && a->n_kv_head == 1 && a->n_head <= MAX_ONE_QUERY_HEADS && !a->bias &&
+           !a->g && (a->c_head == 8 || a->c_head == 16 || a->c_head == 32) &&
+           is_wide(a->q_stride) && is_wide(a->k_stride) && is_wide(a->v_stride) &&
+           is_wide(a->o_stride) && a->n_group * a->n_batch < (int64_t)1 << 31;
+}
+
+/* The path of a call whose addresses are multiples of 16 bytes. The first row that fits is taken.
+ *
+ *     path          shapes                                         why
+ *     ----------    -------------------------------------------    ------------------------------
+ *     WGMMA         bf16, c_head 8, 16, 24, 32, a key per head;    warp-group products and the
+ *                   forward: 65 queries or more, 65 to 2048 keys   copy engine; below 65 rows half
+ *                   and a 1 / scale that bf16 holds (with bias)    of a group's 64 rows is idle
+ *                   backward: up to 256 queries and keys           all of dS^T in shared memory
+ *     WGMMA_LONG    backward: 257 to 512 queries or keys           keys in passes, dS^T in slots
+ *     MMA           the same c_head, other sizes, 8 queries or     mma.sync has 16-row tiles and
+ *                   more, queries * keys at least 256              no limit on the length
+ *     ONE_QUERY     one query, keys shared by all heads, no bias   global column attention: bound
+ *                   and no gate, c_head 8, 16, 32, f32 and bf16    by reading keys and values
+ *     PLAIN         everything else up to c_head 64, and f32       one thread per row
+ *
+ * dbias is made by the files of the same path; ONE_QUERY has none. */
+template <typename T> static attention_path path_of_shape(const fm_attention *a, bool backward) {
+    if (sizeof(T) == 2 && is_tensor_core_shape(a)) {
+        if (!backward) return is_wgmma_forward(a) ? ATTENTION_WGMMA : ATTENTION_MMA;
+        if (!is_wgmma_backward(a)) return ATTENTION_MMA;
+        bool is_long = a->n_query > MAX_BLOCK_ROWS || a->n_key > MAX_BLOCK_ROWS;
+        return is_long ? ATTENTION_WGMMA_LONG : ATTENTION_WGMMA;
+    }
+    return is_one_query_shape<T>(a) ? ATTENTION_ONE_QUERY : ATTENTION_PLAIN;
+}
+
+/* The path of a call; grad NULL: forward. Operands at odd addresses go to PLAIN. */
 template <typename T>
+static attention_path path_of(const fm_attention *a, const fm_attention_grad *grad) {
+    attention_path path = path_of_shape<T>(a, grad != NULL);
+    bool is_wide = is_aligned(a->q) && is_aligned(a->k) && is_aligned(a->v);
+    if (grad)
+        is_wide = is_wide && is_aligned(grad->dout) && is_aligned(grad->dk.data) &&
+                  is_aligned(grad->dv.data);
+    if (path != ATTENTION_ONE_QUERY) {
+        is_wide = is_wide && is_aligned(a->g);
+        is_wide = is_wide && (grad ? is_aligned(grad->dq.data) && is_aligned(grad->dg.data)
+                                   : is_aligned(a->o));
+    }
+    return is_wide ? path : ATTENTION_PLAIN;
+}
+
+/* ---- workspace ------------------------------------------------------------------------------- */
+
 static size_t plain_layout(const fm_attention *a, bool backward, void *base, attention_space *ret) {
     carver carve = {(char *)base, 0};
-    *ret = {};
     if (a->mask) ret->valid = (uint8_t *)carve.take((size_t)(a->n_group * a->n_batch));
     if (backward) {
         size_t rows = (size_t)(a->n_group * a->n_batch * a->n_head * a->n_query);
@@ -26,295 +122,83 @@ static size_t plain_layout(const fm_attention *a, bool backward, void *base, att
     return carve.used;
 }
 
-template <typename T>
-void attention_find_valid(fm_stream *stream, const fm_attention &args, uint8_t *valid) {
-    fm_attention a = args;
-    each(stream, a.n_group * a.n_batch * 32, [=] __device__(int64_t i) {
-        int64_t at = i / 32, group = at / a.n_batch, batch = at % a.n_batch;
-        const T *mask = (const T *)a.mask + group * a.mask_stride[0] + batch * a.mask_stride[1];
-        bool any = false;
-        for (int64_t k = i % 32; k < a.n_key; k += 32)
-            any |= get(mask[k * a.mask_stride[2]]) != 0;
-        any = __any_sync(0xffffffffu, any);
-        if (i % 32 == 0) valid[at] = any;
-    });
+/* Chunks of the batches by which dbias is summed: as many blocks of 64 x 64 as fill the
+ * multiprocessors eight times. attention_wgmma_dbias.cu has its own rule. */
+static int64_t mma_dbias_chunks(const fm_attention *a, int64_t blocks) {
+    return max_size(1, min_size(a->n_batch, min_size(64, 8 * n_multiprocessor() / blocks)));
 }
 
-/* One (group, batch, head) and a row of it: what a thread needs to make logits. */
-template <typename T> struct place {
-    int64_t group, batch, head, kv_head;
-    const T *bias, *mask; /* at (group, head) and (group, batch), or NULL */
-};
-
-template <typename T>
-__device__ inline place<T> place_of(const fm_attention &a, const uint8_t *valid, int64_t group,
-                                    int64_t batch, int64_t head) {
-    place<T> p = {group, batch, head, a.n_kv_head == 1 ? 0 : head, NULL, NULL};
-    if (a.bias) p.bias = (const T *)a.bias + group * a.bias_stride[0] + head * a.bias_stride[1];
-    if (a.mask && valid[group * a.n_batch + batch])
-        p.mask = (const T *)a.mask + group * a.mask_stride[0] + batch * a.mask_stride[1];
-    return p;
+static size_t tensor_core_layout(const fm_attention *a, attention_path path, bool backward,
+                                 void *base, attention_space *ret) {
+    carver carve = {(char *)base, 0};
+    bool is_mma = path == ATTENTION_MMA;
+    int64_t rows = a->n_group * a->n_batch * a->n_head * a->n_query;
+    int64_t planes = a->n_group * a->n_head;
+    int64_t q_tiles = divide_up(a->n_query, TILE);
+    int64_t k_tiles = divide_up(a->n_key, TILE);
+    ret->ld_bias = k_tiles * TILE;
+    ret->ld_bias_t = q_tiles * TILE;
+    size_t plane = (size_t)(ret->ld_bias * ret->ld_bias_t) * (size_t)planes;
+    if (a->bias) ret->bias = carve.take(plane * sizeof(bf16));
+    if (!backward) return carve.used;
+    if (a->mask) ret->valid = (uint8_t *)carve.take((size_t)(a->n_group * a->n_batch));
+    ret->delta = (float *)carve.take((size_t)rows * sizeof(float));
+    ret->dout = carve.take((size_t)(rows * a->c_head) * sizeof(bf16));
+    ret->chunks =
+        is_mma ? mma_dbias_chunks(a, planes * q_tiles * k_tiles) : attention_wgmma_dbias_chunks(a);
+    if (path == ATTENTION_WGMMA_LONG) ret->sums = (float *)carve.take(attention_wgmma_long_sums(a));
+    if (!a->bias) return carve.used;
+    ret->bias_t = carve.take(plane * sizeof(bf16));
+    ret->dbias =
+        (float *)carve.take((size_t)(ret->chunks * planes * a->n_query * a->n_key) * sizeof(float));
+    if (is_mma) return carve.used;
+    /* wgmma_dbias reads both by 128 rows, of which the last may be beyond the end. */
+    int64_t columns = a->n_group * a->n_batch * a->n_head * ret->ld_bias_t * 4 + 2 * TILE;
+    int64_t terms = a->n_group * a->n_batch * ret->ld_bias + TILE;
+    ret->columns = (float *)carve.take((size_t)columns * sizeof(float));
+    ret->terms = (float *)carve.take((size_t)terms * sizeof(float));
+    return carve.used;
 }
 
-template <typename T, int C> __device__ inline void read_row(const T *p, int64_t c, float *x) {
-#pragma unroll
-    for (int i = 0; i < C; i++)
-        x[i] = i < c ? get(p[i]) : 0;
+/* Fills *ret with the parts that the path needs and returns the bytes; base NULL only counts. */
+static size_t layout(const fm_attention *a, attention_path path, bool backward, void *base,
+                     attention_space *ret) {
+    *ret = {};
+    if (path == ATTENTION_ONE_QUERY) return 0;
+    if (path == ATTENTION_PLAIN) return plain_layout(a, backward, base, ret);
+    return tensor_core_layout(a, path, backward, base, ret);
 }
 
-/* <x, row> over c channels; x is 0 beyond them. */
-template <typename T, int C> __device__ inline float dot(const float *x, const T *row, int64_t c) {
-    float total = 0;
-#pragma unroll
-    for (int i = 0; i < C; i++)
-        if (i < c) total += x[i] * get(row[i]);
-    return total;
-}
-
-template <typename T, int C>
-__device__ inline float logit(const fm_attention &a, const place<T> &p, const float *x,
-                              const T *other, int64_t query, int64_t key) {
-    float value = (float)a.scale * dot<T, C>(x, other, a.c_head);
-    if (p.bias) value += get(p.bias[query * a.bias_stride[2] + key * a.bias_stride[3]]);
-    if (p.mask) value += (float)a.mask_value * (get(p.mask[key * a.mask_stride[2]]) - 1.0f);
-    return value;
-}
-
-template <typename T, int C>
-__global__ void __launch_bounds__(128) plain_forward(fm_attention a, const uint8_t *valid) {
-    int64_t i = blockIdx.x * (int64_t)128 + threadIdx.x, query = i % a.n_query, at = i / a.n_query;
-    int64_t head = at % a.n_head, batch = at / a.n_head % a.n_batch;
-    int64_t group = at / a.n_head / a.n_batch;
-    if (group >= a.n_group) return;
-    place<T> p = place_of<T>(a, valid, group, batch, head);
-    const T *k = (const T *)a.k + offset_of(a.k_stride, group, batch, 0, p.kv_head);
-    const T *v = (const T *)a.v + offset_of(a.v_stride, group, batch, 0, p.kv_head);
-    float q[C], o[C], largest = -INFINITY, total = 0;
-    read_row<T, C>((const T *)a.q + offset_of(a.q_stride, group, batch, query, head), a.c_head, q);
-#pragma unroll
-    for (int c = 0; c < C; c++)
-        o[c] = 0;
-    for (int64_t key = 0; key < a.n_key; key++) {
-        float s = logit<T, C>(a, p, q, k + key * a.k_stride.row, query, key);
-        if (s > largest) { /* seldom after the first keys */
-            float shrink = expf(largest - s);
-            total *= shrink;
-#pragma unroll
-            for (int c = 0; c < C; c++)
-                o[c] *= shrink;
-            largest = s;
-        }
-        float weight = expf(s - largest);
-        const T *row = v + key * a.v_stride.row;
-        total += weight;
-#pragma unroll
-        for (int c = 0; c < C; c++)
-            if (c < a.c_head) o[c] += weight * get(row[c]);
-    }
-    T *out = (T *)a.o + offset_of(a.o_stride, group, batch, query, head);
-    const T *g = a.g ? (const T *)a.g + offset_of(a.g_stride, group, batch, query, head) : NULL;
-    float inverse = 1.0f / total;
-#pragma unroll
-    for (int c = 0; c < C; c++)
-        if (c < a.c_head) out[c] = to<T>(o[c] * inverse * (g ? sigmoid(get(g[c])) : 1.0f));
-    ((float *)a.lse)[at * a.n_query + query] = largest + logf(total);
-}
-
-/* One row: the ungated output again, from it dg and delta; then dq. Leaves dout of the ungated
- * output in the workspace. */
-template <typename T, int C>
-__global__ void __launch_bounds__(128)
-    plain_dq(fm_attention a, fm_attention_grad grad, attention_space space) {
-    int64_t i = blockIdx.x * (int64_t)128 + threadIdx.x, query = i % a.n_query, at = i / a.n_query;
-    int64_t head = at % a.n_head, batch = at / a.n_head % a.n_batch;
-    int64_t group = at / a.n_head / a.n_batch;
-    if (group >= a.n_group) return;
-    place<T> p = place_of<T>(a, space.valid, group, batch, head);
-    const T *k = (const T *)a.k + offset_of(a.k_stride, group, batch, 0, p.kv_head);
-    const T *v = (const T *)a.v + offset_of(a.v_stride, group, batch, 0, p.kv_head);
-    float q[C], o[C], d[C], lse = ((const float *)a.lse)[i], delta = 0;
-    read_row<T, C>((const T *)a.q + offset_of(a.q_stride, group, batch, query, head), a.c_head, q);
-    read_row<T, C>((const T *)grad.dout + offset_of(a.o_stride, group, batch, query, head),
-                   a.c_head, d);
-#pragma unroll
-    for (int c = 0; c < C; c++)
-        o[c] = 0;
-    for (int64_t key = 0; key < a.n_key; key++) {
-        float weight = expf(logit<T, C>(a, p, q, k + key * a.k_stride.row, query, key) - lse);
-#pragma unroll
-        for (int c = 0; c < C; c++)
-            if (c < a.c_head) o[c] += weight * get(v[key * a.v_stride.row + c]);
-    }
-    int64_t at_g = offset_of(a.g_stride, group, batch, query, head);
-#pragma unroll
-    for (int c = 0; c < C; c++) {
-        if (c >= a.c_head) continue;
-        float open = a.g ? sigmoid(get(((const T *)a.g)[at_g + c])) : 1.0f;
-        d[c] *= open;
-        delta += d[c] * o[c];
-        if (a.g && grad.dg.data)
-            put((T *)grad.dg.data + at_g + c, grad.dg.beta, d[c] * o[c] * (1.0f - open));
-        ((float *)space.dout)[i * a.c_head + c] = d[c];
-    }
-    space.delta[i] = delta;
-    if (!grad.dq.data) return;
-#pragma unroll
-    for (int c = 0; c < C; c++)
-        o[c] = 0;
-    for (int64_t key = 0; key < a.n_key; key++) {
-        const T *k_row = k + key * a.k_stride.row;
-        float weight = expf(logit<T, C>(a, p, q, k_row, query, key) - lse);
-        float ds = weight * (dot<T, C>(d, v + key * a.v_stride.row, a.c_head) - delta);
-#pragma unroll
-        for (int c = 0; c < C; c++)
-            if (c < a.c_head) o[c] += ds * get(k_row[c]);
-    }
-    T *dq = (T *)grad.dq.data + offset_of(a.q_stride, group, batch, query, head);
-#pragma unroll
-    for (int c = 0; c < C; c++)
-        if (c < a.c_head) put(dq + c, grad.dq.beta, (float)a.scale * o[c]);
-}
-
-/* One key: dk and dv over the heads that share it and their queries, in order. */
-template <typename T, int C>
-__global__ void __launch_bounds__(128)
-    plain_dkv(fm_attention a, fm_attention_grad grad, attention_space space) {
-    int64_t i = blockIdx.x * (int64_t)128 + threadIdx.x, key = i % a.n_key, at = i / a.n_key;
-    int64_t kv_head = at % a.n_kv_head, batch = at / a.n_kv_head % a.n_batch;
-    int64_t group = at / a.n_kv_head / a.n_batch;
-    if (group >= a.n_group) return;
-    int64_t at_k = offset_of(a.k_stride, group, batch, key, kv_head);
-    int64_t at_v = offset_of(a.v_stride, group, batch, key, kv_head);
-    float k[C], v[C], dk[C], dv[C];
-    read_row<T, C>((const T *)a.k + at_k, a.c_head, k);
-    read_row<T, C>((const T *)a.v + at_v, a.c_head, v);
-#pragma unroll
-    for (int c = 0; c < C; c++)
-        dk[c] = dv[c] = 0;
-    int64_t last_head = a.n_kv_head == 1 ? a.n_head - 1 : kv_head;
-    for (int64_t head = kv_head; head <= last_head; head++) {
-        place<T> p = place_of<T>(a, space.valid, group, batch, head);
-        const T *q = (const T *)a.q + offset_of(a.q_stride, group, batch, 0, head);
-        int64_t first = row_of(a, group, batch, head);
-        for (int64_t query = 0; query < a.n_query; query++) {
-            const T *q_row = q + query * a.q_stride.row;
-            const float *d = (const float *)space.dout + (first + query) * a.c_head;
-            float s = logit<T, C>(a, p, k, q_row, query, key);
-            float weight = expf(s - ((const float *)a.lse)[first + query]);
-            float ds = weight * (dot<float, C>(v, d, a.c_head) - space.delta[first + query]);
-#pragma unroll
-            for (int c = 0; c < C; c++) {
-                if (c >= a.c_head) continue;
-                dv[c] += weight * d[c];
-                dk[c] += ds * get(q_row[c]);
-            }
-        }
-    }
-#pragma unroll
-    for (int c = 0; c < C; c++) {
-        if (c >= a.c_head) continue;
-        if (grad.dk.data) put((T *)grad.dk.data + at_k + c, grad.dk.beta, (float)a.scale * dk[c]);
-        if (grad.dv.data) put((T *)grad.dv.data + at_v + c, grad.dv.beta, dv[c]);
-    }
-}
-
-/* One element of the bias: its logit's gradient over the batches, in order. */
-template <typename T, int C>
-__global__ void __launch_bounds__(128)
-    plain_dbias(fm_attention a, fm_attention_grad grad, attention_space space) {
-    int64_t i = blockIdx.x * (int64_t)128 + threadIdx.x, key = i % a.n_key;
-    int64_t query = i / a.n_key % a.n_query, head = i / a.n_key / a.n_query % a.n_head;
-    int64_t group = i / a.n_key / a.n_query / a.n_head;
-    if (group >= a.n_group) return;
-    float total = 0;
-    for (int64_t batch = 0; batch < a.n_batch; batch++) {
-        place<T> p = place_of<T>(a, space.valid, group, batch, head);
-        int64_t row = row_of(a, group, batch, head) + query;
-        float q[C], d[C];
-        read_row<T, C>((const T *)a.q + offset_of(a.q_stride, group, batch, query, head), a.c_head,
-                       q);
-        read_row<float, C>((const float *)space.dout + row * a.c_head, a.c_head, d);
-        const T *k = (const T *)a.k + offset_of(a.k_stride, group, batch, key, p.kv_head);
-        const T *v = (const T *)a.v + offset_of(a.v_stride, group, batch, key, p.kv_head);
-        float weight = expf(logit<T, C>(a, p, q, k, query, key) - ((const float *)a.lse)[row]);
-        total += weight * (dot<T, C>(d, v, a.c_head) - space.delta[row]);
-    }
-    put((T *)grad.dbias.data + group * a.bias_stride[0] + head * a.bias_stride[1] +
-            query * a.bias_stride[2] + key * a.bias_stride[3],
-        grad.dbias.beta, total);
-}
-
-static unsigned blocks_of(int64_t threads) {
-    int64_t blocks = divide_up(threads, 128);
-    assert(blocks < (int64_t)1 << 31);
-    return (unsigned)blocks;
-}
-
-template <typename T, int C>
-static void plain_run(fm_stream *stream, const fm_attention *a, void *workspace) {
+/* A query does not know addresses yet, so the call may still fall back to PLAIN: enough for
+ * both. */
+template <typename T> static size_t enough_workspace(const fm_attention *a, bool backward) {
     attention_space space;
-    plain_layout<T>(a, false, workspace, &space);
-    if (a->mask) attention_find_valid<T>(stream, *a, space.valid);
-    unsigned blocks = blocks_of(a->n_group * a->n_batch * a->n_head * a->n_query);
-    plain_forward<T, C><<<blocks, 128, 0, queue(stream)>>>(*a, space.valid);
-    FM_LAUNCHED();
-}
-
-template <typename T, int C>
-static void plain_run_grad(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad,
-                           void *workspace) {
-    attention_space space;
-    plain_layout<T>(a, true, workspace, &space);
-    if (a->mask) attention_find_valid<T>(stream, *a, space.valid);
-    unsigned blocks = blocks_of(a->n_group * a->n_batch * a->n_head * a->n_query);
-    plain_dq<T, C><<<blocks, 128, 0, queue(stream)>>>(*a, *grad, space);
-    FM_LAUNCHED();
-    if (grad->dk.data || grad->dv.data) {
-        blocks = blocks_of(a->n_group * a->n_batch * a->n_kv_head * a->n_key);
-        plain_dkv<T, C><<<blocks, 128, 0, queue(stream)>>>(*a, *grad, space);
-        FM_LAUNCHED();
-    }
-    if (a->bias && grad->dbias.data) {
-        blocks = blocks_of(a->n_group * a->n_head * a->n_query * a->n_key);
-        plain_dbias<T, C><<<blocks, 128, 0, queue(stream)>>>(*a, *grad, space);
-        FM_LAUNCHED();
-    }
-}
-
-template <typename T> static bool use_mma(const fm_attention *a, const fm_attention_grad *grad) {
-    return sizeof(T) == 2 && attention_mma_takes(a, grad);
-}
-
-/* Which path is taken may depend on addresses that a query does not know yet: enough for both. */
-template <typename T> static size_t both_layouts(const fm_attention *a, bool backward) {
-    attention_space space;
-    size_t plain = plain_layout<T>(a, backward, NULL, &space);
-    if (sizeof(T) == 4) return plain;
-    size_t mma = attention_mma_layout(a, backward, NULL, &space);
-    return plain > mma ? plain : mma;
+    size_t plain = layout(a, ATTENTION_PLAIN, backward, NULL, &space);
+    size_t chosen = layout(a, path_of_shape<T>(a, backward), backward, NULL, &space);
+    return plain > chosen ? plain : chosen;
 }
 
 template <typename T> size_t attention_workspace(const fm_attention *a) {
-    return both_layouts<T>(a, false);
+    return enough_workspace<T>(a, false);
 }
 
 template <typename T> size_t attention_grad_workspace(const fm_attention *a) {
-    return both_layouts<T>(a, true);
+    return enough_workspace<T>(a, true);
 }
+
+/* ---- launches -------------------------------------------------------------------------------- */
 
 template <typename T> void attention(fm_stream *stream, const fm_attention *a, void *workspace) {
     assert(a->n_kv_head == 1 || a->n_kv_head == a->n_head);
     assert(a->c_head <= 64);
-    if (use_mma<T>(a, NULL)) {
-        attention_mma(stream, a, workspace);
-    } else if (attention_one_takes<T>(a, NULL)) {
-        attention_one<T>(stream, a, NULL);
-    } else if (a->c_head <= 8) {
-        plain_run<T, 8>(stream, a, workspace);
-    } else if (a->c_head <= 32) {
-        plain_run<T, 32>(stream, a, workspace);
-    } else {
-        plain_run<T, 64>(stream, a, workspace);
+    attention_space space;
+    attention_path path = path_of<T>(a, NULL);
+    layout(a, path, false, workspace, &space);
+    switch (path) {
+    case ATTENTION_WGMMA: attention_wgmma(stream, a, space.bias); break;
+    case ATTENTION_MMA: attention_mma(stream, a, space); break;
+    case ATTENTION_ONE_QUERY: attention_one<T>(stream, a, NULL); break;
+    default: attention_plain<T>(stream, a, space);
     }
 }
 
@@ -323,21 +207,19 @@ void attention_grad(fm_stream *stream, const fm_attention *a, const fm_attention
                     void *workspace) {
     assert(a->n_kv_head == 1 || a->n_kv_head == a->n_head);
     assert(a->c_head <= 64);
-    if (use_mma<T>(a, grad)) {
-        attention_mma_grad(stream, a, grad, workspace);
-    } else if (attention_one_takes<T>(a, grad)) {
-        attention_one<T>(stream, a, grad);
-    } else if (a->c_head <= 8) {
-        plain_run_grad<T, 8>(stream, a, grad, workspace);
-    } else if (a->c_head <= 32) {
-        plain_run_grad<T, 32>(stream, a, grad, workspace);
-    } else {
-        plain_run_grad<T, 64>(stream, a, grad, workspace);
+    attention_space space;
+    attention_path path = path_of<T>(a, grad);
+    layout(a, path, true, workspace, &space);
+    switch (path) {
+    case ATTENTION_WGMMA: attention_wgmma_grad(stream, a, grad, space, false); break;
+    case ATTENTION_WGMMA_LONG: attention_wgmma_grad(stream, a, grad, space, true); break;
+    case ATTENTION_MMA: attention_mma_grad(stream, a, grad, space); break;
+    case ATTENTION_ONE_QUERY: attention_one<T>(stream, a, grad); break;
+    default: attention_plain_grad<T>(stream, a, grad, space);
     }
 }
 
 #define INSTANTIATE(T)                                                                             \
-    template void attention_find_valid<T>(fm_stream *, const fm_attention &, uint8_t *);           \
     template size_t attention_workspace<T>(const fm_attention *);                                  \
     template void attention<T>(fm_stream *, const fm_attention *, void *);                         \
     template size_t attention_grad_workspace<T>(const fm_attention *);                             \

@@ -1,64 +1,24 @@
-/* attention_mma.cu: gated attention of the bf16 table on tensor cores, forward.
+/* attention_mma.cu: gated attention of the bf16 table by mma.sync, forward.
  *
- * A block of four warps takes 64 queries of one (group, batch, head), 16 a warp, and walks the keys
- * in tiles of 64, two tiles in flight (cp.async). Softmax is online, in f32, in units of log2; the
- * gate is applied at the store. Traffic: q g o once, k v once for each query tile (from L2). */
+ * A block of four warps takes 64 queries of one (group, batch, head), 16 per warp, and walks the
+ * keys in tiles of 64. cp.async reads the next tile while the block works on this one. For each
+ * tile a warp
+ *
+ *     1  computes the 16 x 64 logits s = q k^T from the mask terms, and adds the bias;
+ *     2  raises the running maximum of its rows and multiplies the sums so far by
+ *        2^(old maximum - new maximum): the online softmax, in f32, in units of log2;
+ *     3  replaces s by the weights 2^(s - maximum) and adds them to the running sum of the row;
+ *     4  packs the weights to bf16 in registers and adds their product with v to the output.
+ *
+ * At the end it divides by the sum, applies the gate, and stores the output and its log-sum-exp,
+ * from which backward recomputes the weights. Traffic: q, g and o once; k and v once per query
+ * tile, mostly from the L2 cache. */
 #include "trainer/backend/cuda/attention/attention_mma.cuh"
 
 namespace fm_cuda {
 
-static bool is_even_stride(const fm_attention_stride &s) {
-    return s.group % 8 == 0 && s.batch % 8 == 0 && s.row % 8 == 0 && s.head % 8 == 0;
-}
-
-bool attention_mma_takes(const fm_attention *a, const fm_attention_grad *grad) {
-    bool is_shape = a->c_head % 8 == 0 && a->c_head <= 32 && a->n_kv_head == a->n_head &&
-                    a->n_query >= 8 && a->n_query * a->n_key >= 256;
-    bool is_even = is_aligned(a->q) && is_aligned(a->k) && is_aligned(a->v) && is_aligned(a->g) &&
-                   is_even_stride(a->q_stride) && is_even_stride(a->k_stride) &&
-                   is_even_stride(a->v_stride) && is_even_stride(a->o_stride) &&
-                   (!a->g || is_even_stride(a->g_stride));
-    if (!grad) return is_shape && is_even && is_aligned(a->o);
-    return is_shape && is_even && is_aligned(grad->dout) && is_aligned(grad->dq.data) &&
-           is_aligned(grad->dk.data) && is_aligned(grad->dv.data) && is_aligned(grad->dg.data);
-}
-
-size_t attention_mma_layout(const fm_attention *a, bool backward, void *base,
-                            attention_space *ret) {
-    carver carve = {(char *)base, 0};
-    *ret = {};
-    int64_t rows = a->n_group * a->n_batch * a->n_head * a->n_query,
-            planes = a->n_group * a->n_head;
-    int64_t q_tiles = divide_up(a->n_query, TILE), k_tiles = divide_up(a->n_key, TILE);
-    ret->ld_bias = k_tiles * TILE;
-    ret->ld_bias_t = q_tiles * TILE;
-    size_t plane = (size_t)(ret->ld_bias * ret->ld_bias_t) * (size_t)planes;
-    if (a->bias) ret->bias = carve.take(plane * sizeof(bf16));
-    if (!backward) return carve.used;
-    if (a->mask) ret->valid = (uint8_t *)carve.take((size_t)(a->n_group * a->n_batch));
-    ret->delta = (float *)carve.take((size_t)rows * sizeof(float));
-    ret->dout = carve.take((size_t)(rows * a->c_head) * sizeof(bf16));
-    ret->chunks =
-        max_size(1, min_size(a->n_batch, min_size(64, 1056 / (planes * q_tiles * k_tiles))));
-    bool by_groups = attention_wgmma_grad_takes(a);
-    if (by_groups) {
-        ret->chunks = attention_wgmma_dbias_chunks(a);
-        ret->sums = (float *)carve.take(attention_wgmma_grad_sums(a));
-    }
-    if (!a->bias) return carve.used;
-    ret->bias_t = carve.take(plane * sizeof(bf16));
-    ret->dbias =
-        (float *)carve.take((size_t)(ret->chunks * planes * a->n_query * a->n_key) * sizeof(float));
-    if (!by_groups) return carve.used;
-    /* Both are read by 128 rows, of which the last may lie beyond the end. */
-    int64_t columns = a->n_group * a->n_batch * a->n_head * ret->ld_bias_t * 4 + 2 * TILE;
-    int64_t terms = a->n_group * a->n_batch * ret->ld_bias + TILE;
-    ret->columns = (float *)carve.take((size_t)columns * sizeof(float));
-    ret->terms = (float *)carve.take((size_t)terms * sizeof(float));
-    return carve.used;
-}
-
-/* One tile of logits into the running maximum, sum and output; s becomes the weights. */
+/* One tile of the online softmax: updates the running maximum (`largest`), the sum (`total`, this
+ * lane's share) and the output o so far; s becomes the weights. */
 template <int C>
 __device__ inline void softmax_step(float s[8][4], float slope, float o[C / 8][4], float largest[2],
                                     float total[2]) {
@@ -69,13 +29,13 @@ __device__ inline void softmax_step(float s[8][4], float slope, float o[C / 8][4
         for (int n = 0; n < 8; n++)
             top = fmaxf(top, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
         top = row_max(top);
-        float shift = top * slope, shrink = power(largest[half] * slope - shift);
+        float shift = top * slope, shrink = exp2_fast(largest[half] * slope - shift);
         largest[half] = top;
 #pragma unroll
         for (int n = 0; n < 8; n++) {
 #pragma unroll
             for (int i = 2 * half; i < 2 * half + 2; i++) {
-                s[n][i] = power(s[n][i] * slope - shift);
+                s[n][i] = exp2_fast(s[n][i] * slope - shift);
                 sum += s[n][i];
             }
         }
@@ -88,7 +48,7 @@ __device__ inline void softmax_step(float s[8][4], float slope, float o[C / 8][4
     }
 }
 
-/* Two neighbouring channels of the gate, opened; 1 without a gate. */
+/* The sigmoid of two neighbouring channels of the gate; 1 without a gate. */
 __device__ inline float2 gate_at(const fm_attention &a, const tile_place &p, int64_t query, int c) {
     if (!a.g) return {1, 1};
     const bf16 *g = (const bf16 *)a.g + offset_of(a.g_stride, p.group, p.batch, query, p.head) + c;
@@ -96,7 +56,7 @@ __device__ inline float2 gate_at(const fm_attention &a, const tile_place &p, int
     return {1.0f / (1.0f + __expf(-value.x)), 1.0f / (1.0f + __expf(-value.y))};
 }
 
-/* The warp's rows of the output, and their log-sum-exp. */
+/* Stores the warp's rows of the output and their log-sum-exp. */
 template <int C>
 __device__ inline void store_output(const fm_attention &a, const tile_place &p, float slope,
                                     const float o[C / 8][4], const float largest[2],
@@ -112,9 +72,9 @@ __device__ inline void store_output(const fm_attention &a, const tile_place &p, 
         for (int n = 0; n < C / 8; n++) {
             int at = n * 8 + 2 * t;
             if (at >= a.c_head) continue;
-            float2 open = gate_at(a, p, query, at);
+            float2 gate = gate_at(a, p, query, at);
             *(uint32_t *)(out + at) =
-                pack_two(o[n][2 * half] * inverse * open.x, o[n][2 * half + 1] * inverse * open.y);
+                pack_two(o[n][2 * half] * inverse * gate.x, o[n][2 * half + 1] * inverse * gate.y);
         }
         if (t == 0) ((float *)a.lse)[p.row + query] = (largest[half] * slope + log2f(sum)) * LN2;
     }
@@ -150,7 +110,7 @@ __global__ void __launch_bounds__(TILE_THREADS, 5)
         has_term = next_has_term;
         if (tile == 0) tile_rows<C>(qa, qs, warp * 16);
         float s[8][4];
-        start_by_column<8>(s, is_masked ? keys.term[tile & 1] : NULL);
+        set_columns<8>(s, is_masked ? keys.term[tile & 1] : NULL);
         times_tile_transposed<C, 8>(s, qa, keys.k[tile & 1]);
         if (bias) bias_apply<8>(s, units.scale, b);
         softmax_step<C>(s, units.slope, o, largest, total);
@@ -160,24 +120,26 @@ __global__ void __launch_bounds__(TILE_THREADS, 5)
     store_output<C>(a, p, units.slope, o, largest, total);
 }
 
-/* Where the eight values of a lane lie: part `part` of the tile of 64 columns and 16 rows. */
+/* Where a lane's eight values of the bias come from: part `part` of the tile of 16 rows and 64
+ * columns. */
 struct bias_place {
-    int64_t row, at; /* of the first of them */
+    int64_t row, column; /* of the first value */
 
-    __device__ bias_place(int64_t strip, int64_t column, int part, int lane)
-        : row(strip * 16 + lane / 4), at(column * TILE + part * 16 + 2 * (lane % 4)) {
+    __device__ bias_place(int64_t strip, int64_t tile, int part, int lane)
+        : row(strip * 16 + lane / 4), column(tile * TILE + part * 16 + 2 * (lane % 4)) {
     }
 
-    /* The offset of value e, or -1 where there is none. */
+    /* The offset of value e, or -1 in the padding. */
     __device__ int64_t offset(const fm_attention &a, bool exchanged, int e) const {
-        int64_t x = row + e / 2 % 2 * 8, y = at + e / 4 * 8 + e % 2;
+        int64_t x = row + e / 2 % 2 * 8, y = column + e / 4 * 8 + e % 2;
         int64_t query = exchanged ? y : x, key = exchanged ? x : y;
         if (query >= a.n_query || key >= a.n_key) return -1;
         return query * a.bias_stride[2] + key * a.bias_stride[3];
     }
 };
 
-/* All H heads by a lane: it reads them together and exchanges them in registers. */
+/* One lane packs its values of all H heads: it reads the heads of an element in one access and
+ * sorts them in registers. */
 template <int H>
 __global__ void __launch_bounds__(64)
     pack_heads(fm_attention a, bf16 *packed, int strips, int columns, bool exchanged) {
@@ -205,7 +167,7 @@ __global__ void __launch_bounds__(64)
     }
 }
 
-/* A head a thread. */
+/* The same for any number of heads and any strides: one thread per (lane, head). */
 static void pack_each(fm_stream *stream, const fm_attention *args, bf16 *packed, int64_t strips,
                       int64_t columns, bool exchanged) {
     fm_attention a = *args;
@@ -247,13 +209,7 @@ void attention_pack_bias(fm_stream *stream, const fm_attention *a, const attenti
     FM_LAUNCHED();
 }
 
-void attention_mma(fm_stream *stream, const fm_attention *a, void *workspace) {
-    attention_space space;
-    attention_mma_layout(a, false, workspace, &space);
-    if (attention_wgmma_takes(a)) {
-        attention_wgmma(stream, a, space.bias);
-        return;
-    }
+void attention_mma(fm_stream *stream, const fm_attention *a, const attention_space &space) {
     if (a->bias) attention_pack_bias(stream, a, &space, false);
     unsigned blocks = (unsigned)(a->n_group * a->n_batch * a->n_head * divide_up(a->n_query, TILE));
     if (a->c_head <= 16) {

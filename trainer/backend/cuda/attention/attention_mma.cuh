@@ -1,14 +1,24 @@
 /* attention_mma.cuh: what the forward and the backward of gated attention on tensor cores share:
- * where a block is, how logits are made, how key tiles arrive.
+ * where a block is, how logits start, and how key tiles arrive.
  *
- * The bias comes with the head fastest, as a linear layer leaves it. It is first gathered, padded
- * with zeros to whole tiles, in the order in which the accumulators of a warp want it: 16 rows x 64
- * columns are 4 x 32 lanes x 8 values, so that a warp reads its tile with four coalesced 16-byte
- * loads.
+ * Fragments. A warp multiplies 16 rows by 8 columns at a time. With g = lane / 4 and t = lane % 4,
+ * a lane holds four values of each such 16 x 8 accumulator (mma.cuh):
  *
- * Arithmetic beside the products is what bounds these kernels, so terms enter through the
- * accumulators' initial values: the mask (divided by the scale) and -delta. Logits stay in units in
- * which `slope` makes them powers of two: natural with a bias, undivided products without. */
+ *                  columns 2 t, 2 t + 1
+ *     row g        x[n][0], x[n][1]           n: which 8 columns
+ *     row g + 8    x[n][2], x[n][3]
+ *
+ * So a sum over a row is a sum over the lane's own values and then over four neighbouring lanes
+ * (row_sum), and an accumulator of logits, packed to bf16, is the left operand of the next product.
+ *
+ * Bias. A linear layer leaves the bias with the head fastest. attention_pack_bias first gathers it,
+ * padded with zeros to whole tiles, in the order of a warp's accumulators: 16 rows x 64 columns are
+ * 4 parts x 32 lanes x 8 values, so a warp reads its tile by four coalesced 16-byte loads.
+ *
+ * Units. The instructions between the products bound these kernels, so terms enter through the
+ * accumulators' initial values where possible: the mask term (divided by the scale) and -delta.
+ * Logits stay in units in which `slope` turns them into exponents of two: true logits with a bias,
+ * unscaled products without one. */
 #ifndef FM_BACKEND_CUDA_ATTENTION_MMA_CUH
 #define FM_BACKEND_CUDA_ATTENTION_MMA_CUH
 
@@ -21,11 +31,11 @@ namespace fm_cuda {
 #define LOG2E 1.4426950408889634f
 #define LN2 0.6931471805599453f
 
-/* Where a block is: a tile of rows of one (group, batch, head). */
+/* The block's tile of rows of one (group, batch, head). */
 struct tile_place {
     int group, batch, head, first; /* first row of the tile */
-    int plane;                     /* of the bias */
-    int64_t row;                   /* of lse and delta: row of query 0 */
+    int plane;                     /* of the bias: (group, head) */
+    int64_t row;                   /* of lse and delta: the row of query 0 */
 };
 
 __device__ inline tile_place place_of_block(const fm_attention &a, unsigned tiles) {
@@ -43,14 +53,13 @@ __device__ inline tile_place place_of_block(const fm_attention &a, unsigned tile
 }
 
 /* 2^x in one instruction; 2^-inf is 0. */
-__device__ inline float power(float x) {
+__device__ inline float exp2_fast(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
-/* How products become powers of two: logit = product * scale (+ bias), weight = 2^(logit * slope -
- * shift). */
+/* From product to weight: logit = product * scale (+ bias), weight = 2^(logit * slope - shift). */
 struct logit_units {
     float scale, slope;
 };
@@ -60,8 +69,8 @@ __device__ inline logit_units units_of(const fm_attention &a) {
     return {1.0f, (float)a.scale * LOG2E};
 }
 
-/* Whether any key of the batch is valid; all threads of the block ask. Without a mask: false, and
- * no key has a term. */
+/* Whether the batch has a valid key; called by all threads of the block. Without a mask the answer
+ * is false, and no key has a mask term. */
 __device__ inline bool find_valid(const fm_attention &a, const tile_place &p) {
     if (!a.mask) return false;
     const bf16 *mask =
@@ -72,7 +81,8 @@ __device__ inline bool find_valid(const fm_attention &a, const tile_place &p) {
     return __syncthreads_or(any);
 }
 
-/* What a product with key `key` starts from: the mask over the scale; -inf beyond the last key. */
+/* What a product with key `key` starts from: its mask term over the scale; -inf past the last
+ * key. */
 __device__ inline float mask_term(const fm_attention &a, bool is_valid, const tile_place &p,
                                   int64_t key) {
     if (key >= a.n_key) return -INFINITY;
@@ -82,8 +92,8 @@ __device__ inline float mask_term(const fm_attention &a, bool is_valid, const ti
     return (float)(a.mask_value / a.scale) * (get(*mask) - 1.0f);
 }
 
-/* All columns start from their term, or from 0 where `term` is NULL. */
-template <int N> __device__ inline void start_by_column(float s[N][4], const float *term) {
+/* Sets each column of s to its term, or to 0 if `term` is NULL. */
+template <int N> __device__ inline void set_columns(float s[N][4], const float *term) {
     int t = threadIdx.x % 4;
 #pragma unroll
     for (int n = 0; n < N; n++) {
@@ -94,7 +104,8 @@ template <int N> __device__ inline void start_by_column(float s[N][4], const flo
     }
 }
 
-template <int N> __device__ inline void start_by_row(float s[N][4], float upper, float lower) {
+/* Sets the lane's row g of s to `upper` and row g + 8 to `lower`. */
+template <int N> __device__ inline void set_rows(float s[N][4], float upper, float lower) {
 #pragma unroll
     for (int n = 0; n < N; n++) {
         s[n][0] = s[n][1] = upper;
@@ -102,10 +113,10 @@ template <int N> __device__ inline void start_by_row(float s[N][4], float upper,
     }
 }
 
-/* 16 x 8 N values of the gathered bias, a warp's. */
+/* A warp's 16 x 8 N values of the gathered bias. */
 template <int N> struct bias_tile { uint4 part[N / 2]; };
 
-/* Where the tile of 16-row strip `strip` and column tile `column` begins, for this lane. */
+/* This lane's first value of the tile at 16-row strip `strip` and 64-column tile `column`. */
 __device__ inline const uint4 *bias_at(const void *bias, int64_t plane, int64_t strips,
                                        int64_t strip, int64_t columns, int64_t column) {
     return (const uint4 *)bias + ((plane * strips + strip) * columns + column) * 128 +
@@ -140,14 +151,14 @@ __device__ inline void bias_apply(float s[N][4], float scale, const bias_tile<N>
     }
 }
 
-/* Two tiles of keys and values in flight, with the terms of their keys. */
+/* Two tiles of keys and values, one in use and one in flight, with the mask terms of their keys. */
 template <int C> struct key_tiles {
     bf16 k[2][TILE * C], v[2][TILE * C];
     float term[2][TILE];
 };
 
-/* Starts reading the tile from key `first` into place `at`; whether this thread's key has a term.
- */
+/* Starts reading the tile from key `first` into copy `at`. Returns whether this thread's key has a
+ * mask term other than 0. */
 template <int C>
 __device__ inline bool fetch_keys(const fm_attention &a, bool is_valid, const tile_place &p,
                                   key_tiles<C> &tiles, int at, int64_t first) {
@@ -162,13 +173,13 @@ __device__ inline bool fetch_keys(const fm_attention &a, bool is_valid, const ti
     return term != 0;
 }
 
-/* attention_wgmma.cu: boxes of `box_rows` rows by c channels of q, k, v or what is laid out like
- * one, with `rows` rows of each head: box_place is {row, head, batch, group}. */
+/* attention_wgmma.cu: boxes of `box_rows` rows by c channels of q, k, v or a tensor laid out like
+ * one, with `rows` rows per head. A box_place is {row, head, batch, group}. */
 box_map attention_boxes(const fm_attention *, const void *base, const fm_attention_stride &,
                         int64_t rows, int c, int box_rows);
 
-/* Gathers the bias: eight values a thread, heads fastest, as they lie in memory. With `exchanged`,
- * rows are keys and columns queries. */
+/* attention_mma.cu: gathers the bias into space->bias, or with `exchanged` (rows are keys, columns
+ * are queries) into space->bias_t. */
 void attention_pack_bias(fm_stream *stream, const fm_attention *a, const attention_space *space,
                          bool exchanged);
 

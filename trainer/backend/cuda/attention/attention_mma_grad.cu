@@ -1,20 +1,33 @@
-/* attention_mma_grad.cu: gated attention of the bf16 table on tensor cores, backward.
+/* attention_mma_grad.cu: gated attention of the bf16 table by mma.sync, backward.
  *
- *   open   element by element: the gradient of the ungated output, dout' = dout sigmoid(g); dg; and
- *          delta = <dout', o / sigmoid(g)> = <dout, o>: both come from the gated output o, which
- * the output projection's backward needs anyway. Nothing has to be made again for them pairs  one
- * walk: a block takes one (group, batch, head), a warp 32 of its keys in two strips of
- *          16. For each tile of 64 queries the logits are made once, keys down, queries across:
- *          P^T and dS^T come out of the accumulators as operands of dv += P^T dout' and
- *          dk += dS^T q. dS^T also goes to shared memory, where the warps, meeting, finish
- *          dq = dS k of the tile: each a 16 x 16 part over all keys. No sum crosses blocks
- *   dbias  a block takes 64 x 64 of (query, key) and walks a chunk of the batches; the chunks'
- *          sums are then added in order */
+ *     gate    element by element: the gradient of the ungated output, dout' = dout sigmoid(g); dg;
+ *             and delta = <dout', o / sigmoid(g)> = <dout, o>. Both come from the gated output o,
+ *             which the output projection's backward needs anyway, so nothing is recomputed.
+ *     pairs   dq, dk and dv in one walk. A block takes one (group, batch, head); a warp takes 32 of
+ *             its keys in two strips of 16 and keeps their dk and dv in registers. For each tile of
+ *             64 queries it recomputes the logits once, keys down, queries across:
+ *
+ *                 S^T = k q^T (+ bias)      P^T = 2^(S^T - lse)
+ *                 dP^T = v dout'^T          dS^T = P^T (dP^T - delta)
+ *                 dv += P^T dout'           dk += dS^T q
+ *
+ *             P^T and dS^T come out of the accumulators as left operands of the last two products.
+ *             dS^T also goes to shared memory. After a block barrier the warps share the tile's
+ *             dq = dS k: each takes parts of 16 queries x 16 channels over all keys of the block.
+ *             So no sum crosses blocks, and no atomics are needed.
+ *     dbias   a block takes 64 x 64 of (query, key) and recomputes dS there for a chunk of the
+ *             batches, summed in registers; the chunks' sums are then added in order.
+ *
+ * delta is made from o, which is rounded to bf16, so it carries an error that has the same sign for
+ * all keys of a query. dbias sums over batches, and the weight gradient of the bias over queries
+ * and keys too, so the error would add up. But each row of dS sums to zero exactly, except for the
+ * error in delta: the row's sum of dS is that error. The pairs kernel forms it by a product with
+ * ones and adds it to delta before dbias reads it. */
 #include "trainer/backend/cuda/attention/attention_mma.cuh"
 
 namespace fm_cuda {
 
-/* Two neighbouring elements of a gradient. */
+/* Stores or adds two neighbouring elements of a gradient. */
 __device__ inline void put_two(bf16 *at, fm_beta beta, float x, float y) {
     if (beta == FM_ADD) {
         float2 old = unpack_two(*(const uint32_t *)at);
@@ -24,9 +37,9 @@ __device__ inline void put_two(bf16 *at, fm_beta beta, float x, float y) {
     *(uint32_t *)at = pack_two(x, y);
 }
 
-/* dout', dg and delta. A thread takes eight channels of a (group, batch, query, head), four
- * neighbours a row; heads are fastest, as they lie in memory. */
-static void open_gradient(fm_stream *stream, const fm_attention *args,
+/* dout', dg and delta. One thread takes eight channels of a (group, batch, query, head), and four
+ * neighbouring threads take a row. Heads are fastest, as in memory. */
+static void gate_gradient(fm_stream *stream, const fm_attention *args,
                           const fm_attention_grad *gradient, const attention_space *places) {
     fm_attention a = *args;
     fm_attention_grad grad = *gradient;
@@ -49,10 +62,10 @@ static void open_gradient(fm_stream *stream, const fm_attention *args,
             if (a.g) load<bf16, 8>((const bf16 *)a.g + at_g, g);
 #pragma unroll
             for (int j = 0; j < 8; j++) {
-                float both = d[j] * o[j], open = a.g ? 1.0f / (1.0f + __expf(-g[j])) : 1.0f;
-                delta += both;
-                d[j] *= open;
-                g[j] = both * (1.0f - open);
+                float product = d[j] * o[j], gate = a.g ? 1.0f / (1.0f + __expf(-g[j])) : 1.0f;
+                delta += product;
+                d[j] *= gate;
+                g[j] = product * (1.0f - gate);
             }
             if (a.g && grad.dg.data)
                 put_pack<bf16, 8>((bf16 *)grad.dg.data + at_g, grad.dg.beta, g);
@@ -63,14 +76,15 @@ static void open_gradient(fm_stream *stream, const fm_attention *args,
     });
 }
 
-/* Two tiles of queries and of their output's gradients in flight, with the log-sum-exp (log2 units)
- * and -delta of their rows. */
+/* Two tiles of queries and of dout', one in use and one in flight, with the log-sum-exp (in log2
+ * units) and -delta of their rows. */
 template <int C> struct query_tiles {
     bf16 q[2][TILE * C], d[2][TILE * C];
-    float lse[2][TILE], less[2][TILE];
+    float lse[2][TILE], minus_delta[2][TILE];
 };
 
-/* Beyond the last query the log-sum-exp is +inf, so that the weights are 0. */
+/* Starts reading the tile from query `first` into copy `at`. Past the last query the log-sum-exp is
+ * +inf, so the weights are 0. */
 template <int C>
 __device__ inline void fetch_queries(const fm_attention &a, const attention_space &space,
                                      const tile_place &p, query_tiles<C> &tiles, int at,
@@ -83,16 +97,17 @@ __device__ inline void fetch_queries(const fm_attention &a, const attention_spac
         int64_t query = first + i;
         bool is_there = query < a.n_query;
         tiles.lse[at][i] = is_there ? ((const float *)a.lse)[p.row + query] * LOG2E : INFINITY;
-        tiles.less[at][i] = is_there ? -space.delta[p.row + query] : 0;
+        tiles.minus_delta[at][i] = is_there ? -space.delta[p.row + query] : 0;
     }
 }
 
 /* ---- pairs ---- */
 
-/* Warps of a block, at most: 12 fill a multiprocessor at 168 registers, 8 twice at 128. */
+/* The most warps of a block: one block of 12 fills a multiprocessor with 168 registers per thread,
+ * two blocks of 8 fill it with 128. PAIR_LD pads the rows of dS^T against bank conflicts. */
 enum { PAIR_WARPS = 12, PAIR_WARPS_TWICE = 8, PAIR_LD = TILE + 8 };
 
-/* Shared memory of a block of `keys` keys, one a thread. */
+/* Shared memory of a block of `keys` keys, one key per thread. */
 template <int C> struct pair_memory {
     query_tiles<C> queries;
     bf16 rest[8]; /* k [keys, C], v [keys, C], dS^T [keys, PAIR_LD] */
@@ -110,27 +125,29 @@ template <int C> struct pair_memory {
     }
 };
 
-/* A warp's strip of 16 keys: its row in the block, the terms of this lane's two keys. */
+/* A warp's strip of 16 keys: its first row in the block, and the mask terms of this lane's two
+ * keys (rows g and g + 8). */
 struct strip_place {
     int row;
     float upper, lower;
 };
 
-/* s = 2^(s * slope - shift of the column). */
+/* s = 2^(s * slope - shift of the column): logits become weights. */
 template <int N>
-__device__ inline void weigh_by_column(float s[N][4], float slope, const float *shift) {
+__device__ inline void weights_by_column(float s[N][4], float slope, const float *shift) {
     int t = threadIdx.x % 4;
 #pragma unroll
     for (int n = 0; n < N; n++) {
         float2 by = *(const float2 *)(shift + n * 8 + 2 * t);
-        s[n][0] = power(s[n][0] * slope - by.x);
-        s[n][1] = power(s[n][1] * slope - by.y);
-        s[n][2] = power(s[n][2] * slope - by.x);
-        s[n][3] = power(s[n][3] * slope - by.y);
+        s[n][0] = exp2_fast(s[n][0] * slope - by.x);
+        s[n][1] = exp2_fast(s[n][1] * slope - by.y);
+        s[n][2] = exp2_fast(s[n][2] * slope - by.x);
+        s[n][3] = exp2_fast(s[n][3] * slope - by.y);
     }
 }
 
-/* 16 keys x 32 queries from query 32 * half of tile `at`: into dk and dv, and dS^T to memory. */
+/* A strip's 16 keys x 32 queries, from query 32 * half of tile copy `at`: adds to dk and dv, and
+ * stores dS^T in shared memory. */
 template <int C, bool BIASED>
 __device__ inline void pair_step(pair_memory<C> &memory, const strip_place &strip,
                                  logit_units units, const uint4 *bias, int at, int half,
@@ -143,13 +160,13 @@ __device__ inline void pair_step(pair_memory<C> &memory, const strip_place &stri
     bias_tile<4> b;
     if (BIASED) bias_load<4>(&b, bias + half * 64);
     tile_rows<C>(rows, memory.k(), strip.row);
-    start_by_row<4>(s, strip.upper, strip.lower);
+    set_rows<4>(s, strip.upper, strip.lower);
     times_tile_transposed<C, 4>(s, rows, q);
     if (BIASED) bias_apply<4>(s, units.scale, b);
-    weigh_by_column<4>(s, units.slope, memory.queries.lse[at] + first);
+    weights_by_column<4>(s, units.slope, memory.queries.lse[at] + first);
     times_tile<C, 4>(dv, s, d);
     tile_rows<C>(rows, memory.v(), strip.row);
-    start_by_column<4>(dp, memory.queries.less[at] + first);
+    set_columns<4>(dp, memory.queries.minus_delta[at] + first);
     times_tile_transposed<C, 4>(dp, rows, d);
 #pragma unroll
     for (int n = 0; n < 4; n++)
@@ -165,9 +182,9 @@ __device__ inline void pair_step(pair_memory<C> &memory, const strip_place &stri
     }
 }
 
-/* dq of the 64 queries from `first`: the block's keys' share, in parts of 16 x 16. A row of logit
- * gradients sums to zero but for what delta lacks, which was made from a rounded output: `delta`
- * [n_query], where it is wanted, is mended by the sums. */
+/* dq of the 64 queries from `first` over the block's keys, in parts of 16 x 16, one per warp at a
+ * time. `delta` [n_query], or NULL, is corrected by the sums of the rows of dS (see above): `error`
+ * is the product of dS with ones. */
 template <int C>
 __device__ inline void finish_queries(const fm_attention &a, const tile_place &p, fm_out dq,
                                       pair_memory<C> &memory, int64_t first, float *delta) {
@@ -178,21 +195,21 @@ __device__ inline void finish_queries(const fm_attention &a, const tile_place &p
     for (int part = threadIdx.x / 32; part < TILE / 16 * (C / 16); part += warps) {
         int row = part % 4 * 16, channel = part / 4 * 16;
         const bf16 *k = memory.k() + tile_at<C>(lane & 15, channel / 8 + (lane >> 4));
-        float sum[2][4] = {}, left[4] = {};
+        float sum[2][4] = {}, error[4] = {};
         for (int key = 0; key < (int)blockDim.x; key += 16) {
             uint32_t x[4], y[4];
             ldmatrix_trans(x, ds + key * PAIR_LD + row);
             ldmatrix_trans(y, k + key * C);
             mma(sum[0], x, y[0], y[1]);
             mma(sum[1], x, y[2], y[3]);
-            if (delta) mma(left, x, ones, ones);
+            if (delta) mma(error, x, ones, ones);
         }
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             int64_t query = first + row + g + i / 2 * 8;
             int c = channel + i % 2 * 8 + 2 * t;
             if (query >= a.n_query || c >= a.c_head) continue;
-            if (delta && c == 0) delta[query] += left[i / 2 * 2];
+            if (delta && c == 0) delta[query] += error[i / 2 * 2];
             bf16 *to = (bf16 *)dq.data + offset_of(a.q_stride, p.group, p.batch, query, p.head) + c;
             put_two(to, dq.beta, sum[i % 2][i / 2 * 2] * (float)a.scale,
                     sum[i % 2][i / 2 * 2 + 1] * (float)a.scale);
@@ -200,6 +217,7 @@ __device__ inline void finish_queries(const fm_attention &a, const tile_place &p
     }
 }
 
+/* Stores the lane's two rows of dk or dv, keys `key` and key + 8, times `scale`. */
 template <int C>
 __device__ inline void store_kv(const fm_attention &a, const tile_place &p, int64_t key, fm_out out,
                                 const fm_attention_stride &stride, const float x[C / 8][4],
@@ -219,7 +237,7 @@ __device__ inline void store_kv(const fm_attention &a, const tile_place &p, int6
     }
 }
 
-/* A block's walk over the queries with its keys from `first_key`. */
+/* A block's walk over all queries with its keys from `first_key`. */
 template <int C, bool BIASED>
 __device__ inline void walk_pairs(const fm_attention &a, const fm_attention_grad &grad,
                                   const attention_space &space, const tile_place &p,
@@ -234,8 +252,7 @@ __device__ inline void walk_pairs(const fm_attention &a, const fm_attention_grad
         int64_t key = first_key + row + g;
         strip[i] = {row, mask_term(a, is_valid, p, key), mask_term(a, is_valid, p, key + 8)};
     }
-    const uint4 *bias =
-        NULL; /* of strip 0; where both strips are beyond the last key, any will do */
+    const uint4 *bias = NULL; /* of strip 0; if both strips are past the last key, of any strip */
     int64_t strips = space.ld_bias / 16, at_strip = (first_key + strip[0].row) / 16;
     if (BIASED)
         bias = bias_at(space.bias_t, p.plane, strips, min_size(at_strip, strips - 2), tiles, 0);
@@ -277,7 +294,8 @@ __device__ inline void walk_pairs(const fm_attention &a, const fm_attention_grad
     __syncthreads();
 }
 
-/* More keys than threads are walked in turns; what they add to dq is then rounded in between. */
+/* More keys than threads are walked in several rounds; each but the first adds to dq in memory, so
+ * dq is rounded to bf16 between them. delta is then left uncorrected. */
 template <int C, bool BIASED, int WARPS, int BLOCKS>
 __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     mma_pairs(fm_attention a, fm_attention_grad grad, attention_space space) {
@@ -307,17 +325,17 @@ static void launch_pairs(fm_stream *stream, const fm_attention *a, const fm_atte
 
 /* ---- dbias ---- */
 
-/* s = 2^(s * slope - shift of the row). */
+/* s = 2^(s * slope - shift of the row): logits become weights. */
 template <int N>
-__device__ inline void weigh_by_row(float s[N][4], float slope, const float shift[2]) {
+__device__ inline void weights_by_row(float s[N][4], float slope, const float shift[2]) {
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            s[n][i] = power(s[n][i] * slope - shift[i / 2]);
+            s[n][i] = exp2_fast(s[n][i] * slope - shift[i / 2]);
 }
 
-/* The chunk's sum of a 16 x 64 strip of dbias. */
+/* Stores the chunk's sum of a 16 x 64 strip of dbias. */
 __device__ inline void store_partial(const fm_attention &a, float *plane, int64_t row,
                                      int64_t first_key, const float sum[8][4]) {
     int t = threadIdx.x % 4;
@@ -358,7 +376,7 @@ __global__ void __launch_bounds__(TILE_THREADS, 4)
     logit_units units = units_of(a);
     int row = warp * 16 + threadIdx.x % 32 / 4;
     float sum[8][4];
-    start_by_row<8>(sum, 0, 0);
+    set_rows<8>(sum, 0, 0);
     bool has_term = begin < end ? fetch(begin) : false, next_has_term = false;
     for (int64_t batch = begin; batch < end; batch++) {
         int at = (int)(batch - begin) & 1;
@@ -377,11 +395,11 @@ __global__ void __launch_bounds__(TILE_THREADS, 4)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             float s[4][4], dp[4][4];
-            start_by_column<4>(s, is_masked ? keys.term[at] + half * 32 : NULL);
+            set_columns<4>(s, is_masked ? keys.term[at] + half * 32 : NULL);
             times_tile_transposed<C, 4>(s, q, keys.k[at] + half * 32 * C);
             bias_apply<4>(s, units.scale, b[half]);
-            weigh_by_row<4>(s, units.slope, lse);
-            start_by_row<4>(dp, queries.less[at][row], queries.less[at][row + 8]);
+            weights_by_row<4>(s, units.slope, lse);
+            set_rows<4>(dp, queries.minus_delta[at][row], queries.minus_delta[at][row + 8]);
             times_tile_transposed<C, 4>(dp, d, keys.v[at] + half * 32 * C);
 #pragma unroll
             for (int n = 0; n < 4; n++)
@@ -396,6 +414,7 @@ __global__ void __launch_bounds__(TILE_THREADS, 4)
     store_partial(a, plane, first + row, key_tile * TILE, sum);
 }
 
+/* dbias = the chunks' sums, added in order; one thread per element. */
 static void finish_dbias(fm_stream *stream, const fm_attention *args, const attention_space *from,
                          fm_out dbias) {
     fm_attention a = *args;
@@ -417,8 +436,8 @@ static void finish_dbias(fm_stream *stream, const fm_attention *args, const atte
 template <int C, bool BIASED>
 static void run_pairs(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad,
                       const attention_space &space) {
-    int64_t turns = divide_up(a->n_key, PAIR_WARPS * 32);
-    int warps = (int)divide_up(divide_up(a->n_key, turns), 32);
+    int64_t rounds = divide_up(a->n_key, PAIR_WARPS * 32);
+    int warps = (int)divide_up(divide_up(a->n_key, rounds), 32);
     if (warps <= PAIR_WARPS_TWICE) {
         launch_pairs<C, BIASED, PAIR_WARPS_TWICE, 2>(stream, a, grad, space, warps);
     } else {
@@ -444,16 +463,10 @@ static void run_grad(fm_stream *stream, const fm_attention *a, const fm_attentio
 }
 
 void attention_mma_grad(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad,
-                        void *workspace) {
-    attention_space space;
-    attention_mma_layout(a, true, workspace, &space);
-    if (attention_wgmma_grad_takes(a)) {
-        attention_wgmma_grad(stream, a, grad, &space);
-        return;
-    }
+                        const attention_space &space) {
     if (a->bias) attention_pack_bias(stream, a, &space, false);
     if (a->bias) attention_pack_bias(stream, a, &space, true);
-    open_gradient(stream, a, grad, &space);
+    gate_gradient(stream, a, grad, &space);
     if (a->c_head <= 16) {
         run_grad<16>(stream, a, grad, space);
     } else {

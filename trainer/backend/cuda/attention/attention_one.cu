@@ -1,17 +1,20 @@
 /* attention_one.cu: attention of one query over many keys that all heads share, without bias and
- * gate: the core of global column attention (A19). A block owns a batch (a column).
+ * gate: the core of global column attention (A19). One block per batch (a column of the MSA).
  *
- * Forward and the first half of backward: a warp a head, a lane every 32nd key; each lane keeps its
- * own running softmax, the lanes are joined by the warp's tree. Second half of backward: a thread a
- * key, over the heads in order, with what the first half left in shared memory. Keys and values are
- * read once from memory and then, by the other heads, from the caches: bound by those bytes. */
+ * Forward and dq: one warp per head; each lane takes every 32nd key and keeps its own online
+ * softmax, and a tree over the warp joins the lanes' maxima and sums. dk and dv: one thread per
+ * key, which sums over the heads in order; dq's pass leaves each head's q, dout, log-sum-exp and
+ * delta in shared memory for it.
+ *
+ * Keys and values are read from memory once; the other heads find them in the caches. Those bytes
+ * bound the kernels. */
 #include "trainer/backend/cuda/attention/attention.cuh"
 
 namespace fm_cuda {
 
-enum { ONE_THREADS = 256, ONE_WARPS = ONE_THREADS / 32, ONE_HEADS = 16 };
+enum { ONE_THREADS = 256, ONE_WARPS = ONE_THREADS / 32 };
 
-/* C channels as 16-byte accesses. */
+/* Reads C channels by 16-byte accesses. */
 template <typename T, int C> __device__ inline void read_channels(const T *p, float *x) {
     constexpr int V = 16 / (int)sizeof(T);
 #pragma unroll
@@ -27,13 +30,13 @@ template <int C> __device__ inline float product(const float *x, const float *y)
     return total;
 }
 
-/* One batch: its keys, values and mask. */
+/* The keys, values and mask of one batch. */
 template <typename T> struct column {
     int64_t group, batch;
-    const T *k, *v, *mask; /* mask NULL: all are valid, or none is */
+    const T *k, *v, *mask; /* mask NULL: all keys are valid, or none is */
 };
 
-/* The whole block asks together. */
+/* Called by the whole block: it decides together whether any key is valid. */
 template <typename T> __device__ inline column<T> column_of(const fm_attention &a) {
     column<T> at = {blockIdx.x / a.n_batch, blockIdx.x % a.n_batch, NULL, NULL, NULL};
     at.k = (const T *)a.k + offset_of(a.k_stride, at.group, at.batch, 0, 0);
@@ -85,12 +88,13 @@ __global__ void __launch_bounds__(ONE_THREADS) one_forward(fm_attention a) {
     }
 }
 
-/* What the second half of backward needs of each head. */
+/* Per head, what one_backward needs for dk and dv. */
 template <int C> struct one_heads {
-    float q[ONE_HEADS][C], d[ONE_HEADS][C], lse[ONE_HEADS], delta[ONE_HEADS];
+    float q[MAX_ONE_QUERY_HEADS][C], d[MAX_ONE_QUERY_HEADS][C], lse[MAX_ONE_QUERY_HEADS],
+        delta[MAX_ONE_QUERY_HEADS];
 };
 
-/* delta = <P, dP> and dq of the warp's heads. */
+/* delta = <P, dP> and dq of the warp's heads. The keys are walked twice: dS needs delta. */
 template <typename T, int C>
 __device__ inline void one_queries(const fm_attention &a, const fm_attention_grad &grad,
                                    const column<T> &at, one_heads<C> *heads) {
@@ -163,23 +167,6 @@ __global__ void __launch_bounds__(ONE_THREADS)
     }
 }
 
-template <typename T> static bool is_wide(const fm_attention_stride &s) {
-    return is_whole<T>(s.group) && is_whole<T>(s.batch) && is_whole<T>(s.row) &&
-           is_whole<T>(s.head);
-}
-
-template <typename T>
-bool attention_one_takes(const fm_attention *a, const fm_attention_grad *grad) {
-    bool shape = a->n_query == 1 && a->n_kv_head == 1 && a->n_head <= ONE_HEADS && !a->bias &&
-                 !a->g && (a->c_head == 8 || a->c_head == 16 || a->c_head == 32);
-    bool wide = is_wide<T>(a->q_stride) && is_wide<T>(a->k_stride) && is_wide<T>(a->v_stride) &&
-                is_wide<T>(a->o_stride) && is_aligned(a->q) && is_aligned(a->k) && is_aligned(a->v);
-    if (grad)
-        wide = wide && is_aligned(grad->dout) && is_aligned(grad->dk.data) &&
-               is_aligned(grad->dv.data);
-    return shape && wide && a->n_group * a->n_batch < (int64_t)1 << 31;
-}
-
 template <typename T, int C>
 static void one_run(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad) {
     unsigned blocks = (unsigned)(a->n_group * a->n_batch);
@@ -201,7 +188,6 @@ void attention_one(fm_stream *stream, const fm_attention *a, const fm_attention_
 }
 
 #define INSTANTIATE(T)                                                                             \
-    template bool attention_one_takes<T>(const fm_attention *, const fm_attention_grad *);         \
     template void attention_one<T>(fm_stream *, const fm_attention *, const fm_attention_grad *);
 INSTANTIATE(float)
 INSTANTIATE(bf16)

@@ -1,24 +1,33 @@
-/* attention_wgmma.cu: gated attention of the bf16 table, forward, by warp groups and the copy
- * engine.
+/* attention_wgmma.cu: gated attention of the bf16 table, forward, by warp-group products and the
+ * copy engine.
  *
- * A block of two warp groups takes 128 queries of one head, 16 a warp, for `per` batches one after
- * another, and walks their keys in tiles of 128: k and v in two stages of shared memory, filled by
- * the copy engine while the other one is used. Logits are one product of the group, softmax is
- * online in f32, the weights are packed in registers and are the left side of the product with v.
- * Two blocks share a multiprocessor, so that exponentials of one group run beside products and
- * copies of the others. What bounds the kernel are the instructions between the products, about
- * seven for an element; so the products do what they can:
+ * A block of two warp groups takes 128 queries of one head, 16 per warp, for several batches one
+ * after another, and walks their keys in tiles of 128. The steps for a tile are those of
+ * attention_mma.cu: logits, running maximum, weights, product with v. Logits are one product of the
+ * group; the weights are packed in registers and are the left operand of the product with v. The
+ * online softmax is in f32.
  *
- *     bias    a term of the logits: a diagonal of 1 / scale, in registers, times the bias in
- *             shared memory. As a bf16 number 1 / scale is exact for c_head 16 and off by 1.07e-4
- *             for 8 and 32; scales that are off by more than 2^-12 are not taken. The bias of up
- *             to 256 keys is read once and stays for all batches; of more keys it comes with each
- *             tile.
- *     sums    of the weights: the product with v is 8 columns wider than v; those columns are ones.
+ * Two blocks share a multiprocessor, so exponentials of one group run beside products and copies of
+ * the others. The instructions between the products bound the kernel, about seven per element, so
+ * the products do what they can:
  *
- * A warp's 16 queries, their gate, and its output, which takes the gate's place, come and go
- * without regard to the other warps. A masked key's logit is MASKED: exp gives 0 as the finite
- * mask_value does, because a batch without any valid key counts as having no mask. */
+ *     bias    is a term of the logits: a product of a diagonal of 1 / scale, in registers, with the
+ *             bias in shared memory, accumulated with q k^T. In bf16, 1 / scale is exact for c_head
+ *             16 and off by 1.07e-4 for 8 and 32; scales off by more than 2^-12 take another path
+ *             (attention.cu). The bias of up to 256 keys is read once and stays for all batches;
+ *             that of more keys comes with each tile.
+ *     sums    of the weights: the product with v is 8 columns wider than v, and those columns are
+ *             ones.
+ *
+ * The ring. k and v each have STAGES stages of shared memory. A stage has two barriers: `has`, on
+ * which the copy engine reports the bytes, and `free`, at which every warp arrives when it has read
+ * the stage. Step i uses stage i % STAGES. A barrier alternates between two phases and a wait names
+ * the parity of the phase: the n-th filling of a stage (from 0) completes the phase of parity n % 2
+ * of `has`, and may start when the phase of parity (n - 1) % 2 of `free` is complete.
+ *
+ * Each warp's 16 queries, gate and output (which takes the gate's place) come and go independently
+ * of the other warps. A masked key's logit is MASKED: its exponential is 0 as with the finite
+ * mask_value, because a batch without any valid key counts as having no mask. */
 #include "trainer/backend/cuda/attention/attention_mma.cuh"
 #include "trainer/backend/cuda/core/bulk.cuh"
 #include "trainer/backend/cuda/core/wgmma.cuh"
@@ -31,49 +40,51 @@ enum {
     QUERIES = WARPS * 16, /* of a block */
     KEYS = 128,           /* of a tile */
     STAGES = 2,
-    FETCHER = 4, /* the warp that fetches keys and values: of the group that comes second */
+    FETCHER = 4, /* the warp that fetches keys and values, in the second group */
     FORWARD_THREADS = WARPS * 32,
-    PLACES = 512 /* of 16 bytes, for barriers and bits of valid keys */
+    CELLS = 512 /* of 16 bytes, for barriers and bits of valid keys */
 };
 
 static const float MASKED = -1e9f;
 
-/* What a launch needs. */
+/* The argument of a launch. */
 struct forward_call {
     box_map q, k, v, g, o, bias;
     const bf16 *mask;
     float *lse;
     int64_t mask_stride[3];
     int n_query, n_key, n_head, n_batch;
-    int tiles;         /* of keys */
-    int blocks;        /* of queries */
-    int per, shares;   /* batches of a block, blocks that share a (group, head, queries) */
-    float slope;       /* of logits in units of products: the power is of two */
+    int tiles;  /* of keys */
+    int blocks; /* of queries */
+    int batches_per_block;
+    int shares;        /* blocks that share the batches of a (group, head, queries) */
+    float slope;       /* scale log2(e): from a product to an exponent of two */
     uint16_t diagonal; /* bf16: 1 / scale */
     bool is_gated;
 };
 
-/* Shared memory of a block; all tiles from multiples of their exchange's period.
+/* Shared memory of a block. Every tile begins at a multiple of its swizzle's period.
  *
- * The ones are a tile of 16 rows, of which only the first chunk of each row is read. Where the bias
- * fills shared memory, the other chunks hold barriers and bits: `place`. */
+ * Barriers and bits of valid keys are in cells of 16 bytes. `ones` is a tile of 16 rows, of which
+ * products read only the first chunk of each row; where the bias fills shared memory (PACKED), its
+ * other chunks are the cells. */
 template <int C, bool BIASED> struct forward_space {
     static constexpr bool PACKED = BIASED && C == 32;
-    static constexpr int PLACES_THERE = PACKED ? 48 : PLACES;
+    static constexpr int CELLS_USABLE = PACKED ? 48 : CELLS;
     static constexpr int BARRIERS = 4 * STAGES + 2 * WARPS, BITS = (BARRIERS + 1) / 2;
 
     bf16 bias[BIASED ? STAGES : 0][GROUPS][KEYS / 64][GROUP_ROWS * 64];
     bf16 k[STAGES][KEYS * C], v[STAGES][KEYS * C];
-    bf16 q[WARPS][16 * C], g[WARPS][16 * C]; /* g: then the output */
+    bf16 q[WARPS][16 * C], g[WARPS][16 * C]; /* g: the gate, then the output */
     bf16 ones[16 * C];
-    uint4 places[PACKED ? 0 : PLACES];
+    uint4 cells[PACKED ? 0 : CELLS];
 
-    __device__ uint4 *place(unsigned i) {
+    __device__ uint4 *cell(unsigned i) {
         if constexpr (PACKED) return (uint4 *)(ones + tile_at<C>(i % 16, 1 + i / 16));
-        return places + i;
+        return cells + i;
     }
     __device__ uint32_t barrier(unsigned i) {
-        return shared_address(place(i / 2)) + i % 2 * 8;
+        return shared_address(cell(i / 2)) + i % 2 * 8;
     }
     __device__ uint32_t has_k(unsigned stage) {
         return barrier(stage);
@@ -93,13 +104,13 @@ template <int C, bool BIASED> struct forward_space {
     __device__ uint32_t has_g(unsigned warp) {
         return barrier(4 * STAGES + WARPS + warp);
     }
-    /* Bit i: key i of the step's tile counts. */
+    /* Bit i: key i of the step's tile is valid. */
     __device__ uint4 *bits(unsigned step) {
-        return place(BITS + step);
+        return cell(BITS + step);
     }
 };
 
-/* Where a block is. */
+/* The block's part of the work. */
 struct forward_place {
     int group, head, first_query, first, end; /* batches [first, end) */
 };
@@ -111,13 +122,14 @@ __device__ inline forward_place forward_place_of(const forward_call &a) {
     i /= a.blocks;
     p.head = i % a.n_head;
     i /= a.n_head;
-    p.first = i % a.shares * a.per;
-    p.end = min(p.first + a.per, a.n_batch);
+    p.first = i % a.shares * a.batches_per_block;
+    p.end = min(p.first + a.batches_per_block, a.n_batch);
     p.group = i / a.shares;
     return p;
 }
 
-/* The bits of the block's batches: a warp takes every WARPS-th batch, eight words at a time. */
+/* Fills the bits of valid keys of the block's batches. A warp takes every WARPS-th batch, eight
+ * words at a time. A batch without a valid key is gone over again as if it had no mask. */
 template <int C, bool BIASED>
 __device__ inline void find_bits(const forward_call &a, const forward_place &p,
                                  forward_space<C, BIASED> &space) {
@@ -126,7 +138,7 @@ __device__ inline void find_bits(const forward_call &a, const forward_place &p,
         const bf16 *mask = a.mask + p.group * a.mask_stride[0] + batch * a.mask_stride[1];
         unsigned step = (unsigned)((batch - p.first) * a.tiles);
         uint32_t any = 0;
-        for (int is_again = a.mask == NULL; is_again < 2 && !any; is_again++) { /* without mask */
+        for (int is_again = a.mask == NULL; is_again < 2 && !any; is_again++) {
             for (int first = 0; first < words; first += 8) {
                 bool is_valid[8];
 #pragma unroll
@@ -148,7 +160,7 @@ __device__ inline void find_bits(const forward_call &a, const forward_place &p,
     }
 }
 
-/* A tile of a batch, the step-th of the block. */
+/* One step of the block's walk: a tile of keys of a batch. */
 struct forward_step {
     unsigned step;
     int batch, tile;
@@ -156,8 +168,8 @@ struct forward_step {
     __device__ unsigned stage() const {
         return step % STAGES;
     }
-    /* How often its stage was filled before, modulo 2: what to wait for. */
-    __device__ uint32_t turn() const {
+    /* How often the stage was filled before, modulo 2: the parity to wait for. */
+    __device__ uint32_t parity() const {
         return step / STAGES & 1;
     }
     __device__ forward_step next(int tiles) const {
@@ -166,8 +178,8 @@ struct forward_step {
     }
 };
 
-/* Starts the copies of a step's keys, and of its bias where that is not there yet. One thread, as
- * the next; they wait until the step that had the stage before is done with it. */
+/* Starts the copies of a step's keys, and of its bias unless it is in shared memory already. Called
+ * by one thread, as is fetch_values; both wait until all warps have read the stage's last use. */
 template <int C, bool BIASED>
 __device__ inline void fetch_keys(const forward_call &a, const forward_place &p,
                                   forward_space<C, BIASED> &space, const forward_step &at) {
@@ -175,7 +187,7 @@ __device__ inline void fetch_keys(const forward_call &a, const forward_place &p,
     unsigned stage = at.stage();
     uint32_t barrier = space.has_k(stage);
     if (at.batch >= p.end) return;
-    if (at.step >= STAGES) barrier_wait(space.free_k(stage), at.turn() ^ 1);
+    if (at.step >= STAGES) barrier_wait(space.free_k(stage), at.parity() ^ 1);
     bool with_bias = BIASED && (a.tiles > STAGES || at.step < (unsigned)a.tiles);
     barrier_expect(barrier, BYTES + (with_bias ? BIAS_BYTES : 0));
     box_load(shared_address(space.k[stage]), a.k, {at.tile * KEYS, p.head, at.batch, p.group},
@@ -196,13 +208,13 @@ __device__ inline void fetch_values(const forward_call &a, const forward_place &
                                     forward_space<C, BIASED> &space, const forward_step &at) {
     uint32_t barrier = space.has_v(at.stage());
     if (at.batch >= p.end) return;
-    if (at.step >= STAGES) barrier_wait(space.free_v(at.stage()), at.turn() ^ 1);
+    if (at.step >= STAGES) barrier_wait(space.free_v(at.stage()), at.parity() ^ 1);
     barrier_expect(barrier, KEYS * C * sizeof(bf16));
     box_load(shared_address(space.v[at.stage()]), a.v, {at.tile * KEYS, p.head, at.batch, p.group},
              barrier);
 }
 
-/* A warp's queries; its gate. One lane. */
+/* Starts the copy of the warp's queries. Called by one lane, as is fetch_gate. */
 template <int C, bool BIASED>
 __device__ inline void fetch_queries(const forward_call &a, const forward_place &p,
                                      forward_space<C, BIASED> &space, int batch) {
@@ -217,19 +229,19 @@ template <int C, bool BIASED>
 __device__ inline void fetch_gate(const forward_call &a, const forward_place &p,
                                   forward_space<C, BIASED> &space, int batch) {
     int warp = threadIdx.x / 32;
-    stores_wait(); /* of the last output, where the gate comes */
+    stores_wait(); /* the last output is still being read from the gate's place */
     if (!a.is_gated) return;
     barrier_expect(space.has_g(warp), 16 * C * sizeof(bf16));
     box_load(shared_address(space.g[warp]), a.g,
              {p.first_query + warp * 16, p.head, batch, p.group}, space.has_g(warp));
 }
 
-/* Has the operand ready before what follows. */
+/* Makes the compiler have the operand in registers before what follows. */
 __device__ inline void pin_rows(uint32_t (&a)[4]) {
     asm volatile("" : "+r"(a[0]), "+r"(a[1]), "+r"(a[2]), "+r"(a[3]));
 }
 
-/* The A operand of a warp's 16 queries. */
+/* Reads the warp's 16 queries as the left operand. */
 template <int C>
 __device__ inline void read_queries(uint32_t (&a)[(C + 15) / 16][4], const bf16 *rows) {
     if constexpr (C >= 16) {
@@ -242,7 +254,8 @@ __device__ inline void read_queries(uint32_t (&a)[(C + 15) / 16][4], const bf16 
     }
 }
 
-/* s = diagonal times the bias of the group's 64 queries: each warp's own 16 rows of it. */
+/* s = diagonal times the bias of the group's 64 queries. The product sums over all 64 rows of the
+ * bias, so each warp's diagonal is zero except in its own 16. */
 __device__ inline void start_with_bias(float (&s)[KEYS / 8][4], uint16_t diagonal, uint64_t bias) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, g = lane / 4, t = lane % 4;
     uint32_t pair = g / 2 == t ? (uint32_t)diagonal << g % 2 * 16 : 0, rows[4][4];
@@ -258,17 +271,17 @@ __device__ inline void start_with_bias(float (&s)[KEYS / 8][4], uint16_t diagona
         wgmma<MN_MAJOR>(s, rows[k], operand_after(bias, 16 * 64 * k), k > 0);
 }
 
-/* s = the logits of the group's queries, over the scale. */
+/* Starts s = the group's logits / scale. */
 template <int C, bool BIASED>
-__device__ inline void make_logits(const forward_call &a, forward_space<C, BIASED> &space,
-                                   unsigned stage, float (&s)[KEYS / 8][4]) {
+__device__ inline void start_logits(const forward_call &a, forward_space<C, BIASED> &space,
+                                    unsigned stage, float (&s)[KEYS / 8][4]) {
     int warp = threadIdx.x / 32;
     uint32_t q[(C + 15) / 16][4];
     uint64_t keys = tile_operand<C, K_MAJOR>(space.k[stage]);
     if constexpr (BIASED) {
         const bf16 *bias = space.bias[a.tiles == 1 ? 0 : stage][warp / 4][0];
         start_with_bias(s, a.diagonal, tile_operand<64, MN_MAJOR>(bias, GROUP_ROWS * 64));
-        if (C >= 16) { /* registers for the diagonal, then for the queries */
+        if (C >= 16) { /* the queries need the diagonal's registers */
             products_commit();
             products_wait<0>(s);
         }
@@ -296,7 +309,7 @@ __device__ inline void mask_keys(float (&s)[KEYS / 8][4], const uint4 &bits) {
     }
 }
 
-/* The running maximum of a row, in units of logits times slope; o shrinks to it. */
+/* Raises the running maximum `shift` of each row, in units of log2, and scales o down to it. */
 template <int N>
 __device__ inline void raise_maximum(const float (&s)[KEYS / 8][4], float slope, bool is_first,
                                      float (&o)[N][4], float (&shift)[2]) {
@@ -309,7 +322,7 @@ __device__ inline void raise_maximum(const float (&s)[KEYS / 8][4], float slope,
         top = row_max(top) * slope;
         if (!is_first) {
             top = fmaxf(top, shift[half]);
-            float shrink = power(shift[half] - top);
+            float shrink = exp2_fast(shift[half] - top);
 #pragma unroll
             for (int n = 0; n < N; n++) {
                 o[n][2 * half] *= shrink;
@@ -320,7 +333,8 @@ __device__ inline void raise_maximum(const float (&s)[KEYS / 8][4], float slope,
     }
 }
 
-/* The operand `rows` rows further on in v, and as much nearer to the one tile of ones. */
+/* The operand of v `rows` rows further on. The columns of ones stay where they are: the descriptor
+ * stores the distance from v's columns to them, so the distance shrinks as the address grows. */
 template <int C> __device__ inline uint64_t values_after(uint64_t values, int rows) {
     uint32_t low = (uint32_t)values, high = (uint32_t)(values >> 32), on = (uint32_t)(rows * C / 8);
     if (C == 8) high -= on;
@@ -328,7 +342,8 @@ template <int C> __device__ inline uint64_t values_after(uint64_t values, int ro
     return (uint64_t)high << 32 | low;
 }
 
-/* o (+)= weights of half `part` of the tile times its values; ones stand in columns C to C + 7. */
+/* Turns part `part` of PARTS of the tile's logits into weights and starts o (+)= weights times v.
+ * Columns C to C + 7 of v are ones, so o's last 8 columns are the sums of the weights. */
 template <int C, int PARTS>
 __device__ inline void add_values(float (&o)[C / 8 + 1][4], float (&s)[KEYS / 8][4], int part,
                                   float slope, const float (&shift)[2], bool is_first,
@@ -341,7 +356,7 @@ __device__ inline void add_values(float (&o)[C / 8 + 1][4], float (&s)[KEYS / 8]
         for (int n = 2 * (part * STEPS + k); n < 2 * (part * STEPS + k) + 2; n++)
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                s[n][i] = power(s[n][i] * slope - shift[i / 2]);
+                s[n][i] = exp2_fast(s[n][i] * slope - shift[i / 2]);
         accumulator_rows(p[k], s, part * STEPS + k);
         pin_rows(p[k]);
     }
@@ -365,17 +380,18 @@ __device__ inline float logarithm(float x) {
     return y;
 }
 
-/* `factor` times the sigmoids of two, by one division; below -40 as at -40, 4e-18. */
-__device__ inline float2 open_gate(uint32_t two, float factor) {
+/* `factor` times the sigmoids of two gate values, by one division. Values below -40 count as -40,
+ * where the sigmoid is 4e-18. */
+__device__ inline float2 scaled_sigmoids(uint32_t two, float factor) {
     __nv_bfloat162 least = __float2bfloat162_rn(-40.0f);
     __nv_bfloat162 bounded = __hmax2_nan(*(__nv_bfloat162 *)&two, least);
     float2 x = __bfloat1622float2(bounded);
-    float a = 1.0f + power(x.x * -LOG2E), b = 1.0f + power(x.y * -LOG2E);
+    float a = 1.0f + exp2_fast(x.x * -LOG2E), b = 1.0f + exp2_fast(x.y * -LOG2E);
     float both = reciprocal(a * b) * factor;
     return {both * b, both * a};
 }
 
-/* Two neighbours of a tile in shared memory. */
+/* Two neighbouring elements of a tile in shared memory. */
 __device__ inline uint32_t shared_load(uint32_t address) {
     uint32_t two;
     asm volatile("ld.shared.b32 %0, [%1];" : "=r"(two) : "r"(address) : "memory");
@@ -385,7 +401,8 @@ __device__ inline void shared_store(uint32_t address, uint32_t two) {
     asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(two) : "memory");
 }
 
-/* A warp's rows: divided by their sums, gated, to the place of the gate, and away; and lse. */
+/* Ends a batch: divides the warp's rows by their sums, applies the gate, stores them over the gate
+ * in shared memory and from there to memory; and stores the log-sum-exp. */
 template <int C, bool BIASED>
 __device__ inline void finish_batch(const forward_call &a, const forward_place &p,
                                     forward_space<C, BIASED> &space, int batch,
@@ -394,17 +411,17 @@ __device__ inline void finish_batch(const forward_call &a, const forward_place &
     int row = p.first_query + warp * 16;
     int64_t plane = ((int64_t)p.group * a.n_batch + batch) * a.n_head + p.head;
     const float inverse[2] = {reciprocal(o[C / 8][0]), reciprocal(o[C / 8][2])};
-    /* of chunk n: this, chunks exchanged; 8 rows further on: the same */
+    /* The swizzle exchanges chunks by xor: chunk n is at first ^ n * 16 bytes, also 8 rows on. */
     uint32_t first = shared_address(space.g[warp] + tile_at<C>(g, 0) + 2 * t);
-    asm volatile("" : "+r"(first)); /* made here, not kept through the walk */
+    asm volatile("" : "+r"(first)); /* computed here rather than kept through the walk */
     if (a.is_gated) {
         barrier_wait(space.has_g(warp), (uint32_t)(batch - p.first) & 1);
 #pragma unroll
         for (int i = 0; i < C / 4; i++) {
             float *pair = &o[i / 2][i % 2 * 2];
             uint32_t gate = shared_load((first ^ i / 2 * 16) + i % 2 * 16 * C);
-            float2 open = open_gate(gate, inverse[i % 2]);
-            pair[0] *= open.x, pair[1] *= open.y;
+            float2 factor = scaled_sigmoids(gate, inverse[i % 2]);
+            pair[0] *= factor.x, pair[1] *= factor.y;
         }
     } else {
 #pragma unroll
@@ -429,7 +446,7 @@ __device__ inline void finish_batch(const forward_call &a, const forward_place &
     }
 }
 
-/* Barriers, ones, bits, the first copies. */
+/* Sets up barriers, ones and bits, and starts the first copies. */
 template <int C, bool BIASED>
 __device__ inline void forward_begin(const forward_call &a, const forward_place &p,
                                      forward_space<C, BIASED> &space) {
@@ -444,7 +461,7 @@ __device__ inline void forward_begin(const forward_call &a, const forward_place 
         }
         barriers_publish();
         fetch_values(a, p, space, first);
-        if (BIASED) wait_for_previous(); /* which may be split_heads */
+        if (BIASED) wait_for_previous(); /* split_heads may be the kernel before */
         fetch_keys(a, p, space, first);
         fetch_keys(a, p, space, first.next(a.tiles));
     }
@@ -462,8 +479,9 @@ __device__ inline void forward_begin(const forward_call &a, const forward_place 
     __syncthreads();
 }
 
-/* The groups of a block take turns in making powers, the first one first: else both come to them
- * together, and to the products together. */
+/* The two groups take turns at the exponentials, so that one computes them while the other's
+ * products run; otherwise both would reach the exponentials together and then the products
+ * together. */
 __device__ inline void take_turn(int group) {
     asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"((int)FORWARD_THREADS) : "memory");
 }
@@ -489,8 +507,8 @@ __global__ void __launch_bounds__(FORWARD_THREADS, 2)
             float s[KEYS / 8][4];
             unsigned stage = at.stage();
             bool is_first = tile == 0;
-            barrier_wait(space.has_k(stage), at.turn());
-            make_logits(a, space, stage, s);
+            barrier_wait(space.has_k(stage), at.parity());
+            start_logits(a, space, stage, s);
             if (lane == 0) {
                 if (tile == a.tiles - 1) fetch_queries(a, p, space, batch + 1);
                 if (is_first) fetch_gate(a, p, space, batch);
@@ -504,7 +522,7 @@ __global__ void __launch_bounds__(FORWARD_THREADS, 2)
             raise_maximum(s, a.slope, is_first, o, shift);
             uint64_t values =
                 tile_operand<C, MN_MAJOR>(space.v[stage], (int)(space.ones - space.v[stage]));
-            barrier_wait(space.has_v(stage), at.turn());
+            barrier_wait(space.has_v(stage), at.parity());
             take_turn(warp / 4);
             products_pin(s);
             products_pin(o);
@@ -522,25 +540,14 @@ __global__ void __launch_bounds__(FORWARD_THREADS, 2)
     if (lane == 0) stores_wait();
 }
 
-/* Whether a bias can come through a diagonal of bf16 numbers. */
-static bool is_round_scale(double scale) {
-    double rounded = (double)__bfloat162float(__float2bfloat16_rn((float)(1 / scale)));
-    return fabs(rounded * scale - 1) < 1.0 / 4096;
-}
-
-bool attention_wgmma_takes(const fm_attention *a) {
-    int64_t tiles = divide_up(a->n_key, KEYS);
-    return a->n_query > GROUP_ROWS && a->n_key > GROUP_ROWS && tiles <= 16 &&
-           a->mask_value >= 1e4 && (!a->bias || is_round_scale(a->scale));
-}
-
-/* How many blocks share the batches of a (group, head, queries): the fewest rounds of blocks, each
- * as long as its batches and about one more. */
-static int choose_shares(int64_t combinations, int64_t n_batch, int64_t most) {
-    const int64_t SLOTS = 2 * 132;
+/* How many blocks share the batches of a (group, head, queries), `max_batches` per block at most:
+ * the number for which all rounds of blocks take least time. A block takes as long as its batches
+ * and about one more; two blocks run on each multiprocessor. */
+static int choose_shares(int64_t combinations, int64_t n_batch, int64_t max_batches) {
+    const int64_t slots = 2 * n_multiprocessor();
     int64_t best = n_batch, least = INT64_MAX;
-    for (int64_t shares = divide_up(n_batch, most); shares <= n_batch; shares++) {
-        int64_t cost = divide_up(combinations * shares, SLOTS) * (divide_up(n_batch, shares) + 1);
+    for (int64_t shares = divide_up(n_batch, max_batches); shares <= n_batch; shares++) {
+        int64_t cost = divide_up(combinations * shares, slots) * (divide_up(n_batch, shares) + 1);
         if (cost < least) best = shares, least = cost;
     }
     return (int)divide_up(n_batch, divide_up(n_batch, best));
@@ -553,7 +560,7 @@ box_map attention_boxes(const fm_attention *a, const void *base, const fm_attent
     return make_boxes(base, extent, stride, c, box_rows);
 }
 
-/* The bias by heads, [group, head, query, ld], H heads and eight keys a thread. */
+/* Stores the bias by heads, [group, head, query, ld]. One thread takes H heads of eight keys. */
 template <int H>
 __global__ void __launch_bounds__(64) split_heads(fm_attention a, bf16 *planes, int ld) {
     let_next_begin();
@@ -579,7 +586,7 @@ __global__ void __launch_bounds__(64) split_heads(fm_attention a, bf16 *planes, 
     }
 }
 
-/* The same, an element a thread. */
+/* The same for any number of heads and any strides: one thread per element. */
 static void split_each(fm_stream *stream, const fm_attention *args, bf16 *planes, int64_t ld) {
     fm_attention a = *args;
     each(stream, a.n_group * a.n_query * a.n_key * a.n_head, [=] __device__(int64_t index) {
@@ -592,8 +599,8 @@ static void split_each(fm_stream *stream, const fm_attention *args, bf16 *planes
     });
 }
 
-/* Boxes of 64 queries by 64 keys of the bias: as it is where its keys lie side by side, else after
- * its heads are split; whether they were. */
+/* Makes boxes of 64 queries by 64 keys of the bias. They read the bias itself if its keys are
+ * contiguous; otherwise a kernel first stores it by heads in `planes`, and the result is true. */
 static bool prepare_bias(fm_stream *stream, const fm_attention *a, void *planes, box_map *ret) {
     const int64_t extent[5] = {a->n_key, a->n_query, a->n_head, a->n_group, 1};
     const int64_t *given = a->bias_stride, heads = a->n_head, ld = round_up(a->n_key, 8);
@@ -624,6 +631,7 @@ template <int C, bool BIASED>
 static void forward_run(fm_stream *stream, const fm_attention *a, void *planes) {
     typedef forward_space<C, BIASED> space;
     static_assert(sizeof(space) <= 113 << 10, "two blocks share a multiprocessor");
+    static_assert(space::CELLS_USABLE - space::BITS >= MAX_FORWARD_KEYS / KEYS);
     forward_call call = {};
     call.q = attention_boxes(a, a->q, a->q_stride, a->n_query, C, 16);
     call.k = attention_boxes(a, a->k, a->k_stride, a->n_key, C, KEYS);
@@ -640,9 +648,9 @@ static void forward_run(fm_stream *stream, const fm_attention *a, void *planes) 
     call.slope = (float)a->scale * LOG2E;
     call.diagonal = __bfloat16_as_ushort(__float2bfloat16_rn((float)(1 / a->scale)));
     int64_t combinations = a->n_group * a->n_head * call.blocks;
-    int64_t most = (space::PLACES_THERE - space::BITS) / call.tiles;
-    call.shares = choose_shares(combinations, a->n_batch, most);
-    call.per = (int)divide_up(a->n_batch, call.shares);
+    int64_t max_batches = (space::CELLS_USABLE - space::BITS) / call.tiles;
+    call.shares = choose_shares(combinations, a->n_batch, max_batches);
+    call.batches_per_block = (int)divide_up(a->n_batch, call.shares);
     auto kernel = wgmma_forward<C, BIASED>;
     cudaError_t failed = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                               (int)sizeof(space));

@@ -1,6 +1,15 @@
 /* attention_wgmma_dbias.cu: the gradient of the bias of gated attention, bf16, by warp-group
- * products. A block takes 128 x 128 of (query, key), a warp group 64 x 64, in registers, and walks
- * a chunk of the batches with two of them in flight; the chunks' sums are then added in order. */
+ * products: dbias = sum over batches of dS.
+ *
+ * A block takes 128 x 128 of (query, key), a warp group 64 x 64 of it in registers, and walks a
+ * chunk of the batches. For each batch it recomputes dS^T as attention_wgmma_grad.cuh describes,
+ * from q, k, v, and from dout' and the columns' terms that the walk left in the workspace, and adds
+ * it up. The deltas are corrected by then (attention_mma_grad.cu says why). The chunks' sums are
+ * added in order by a second kernel.
+ *
+ * The tiles of a batch are one stage of a ring of STAGES; one thread starts the copies two batches
+ * ahead. `full` of a stage completes when its bytes are there, `empty` when every warp has read it;
+ * the n-th use of a stage waits for phase n % 2 of `full`. */
 #include "trainer/backend/cuda/attention/attention_wgmma_grad.cuh"
 
 #include <math.h>
@@ -9,13 +18,14 @@ namespace fm_cuda {
 
 enum { SIDE = 128, STAGES = 4, DBIAS_THREADS = 512 };
 
-/* What a block reads of one batch. Rows beyond the last are zeros; what they give is not stored. */
+/* What a block reads of one batch. Rows past the last are zeros, and their results are not
+ * stored. */
 template <int C> struct alignas(TILE_ALIGN) batch_tiles {
     bf16 q[SIDE * C], d[SIDE * C], k[SIDE * C], v[SIDE * C];
-    float shift[2 * SIDE], less[2 * SIDE], term[SIDE]; /* of attention_space: columns, terms */
+    float shift[2 * SIDE], minus_delta[2 * SIDE], term[SIDE]; /* attention_space's columns, terms */
 };
 
-/* Starts reading a batch's tiles from query `first` and key `first_key`. One thread. */
+/* Starts reading a batch's tiles from query `first` and key `first_key`. Called by one thread. */
 template <int C>
 __device__ inline void fetch_batch(const grad_call &c, batch_tiles<C> &to, uint32_t barrier,
                                    const item_place &p, int first, int first_key) {
@@ -30,17 +40,17 @@ __device__ inline void fetch_batch(const grad_call &c, batch_tiles<C> &to, uint3
     box_load(shared_address(to.q), c.q_box, queries, barrier);
     box_load(shared_address(to.d), c.d_box, queries, barrier);
     bulk_load(shared_address(to.shift), shift, sizeof to.shift, barrier);
-    bulk_load(shared_address(to.less), shift + 2 * rows, sizeof to.less, barrier);
+    bulk_load(shared_address(to.minus_delta), shift + 2 * rows, sizeof to.minus_delta, barrier);
     bulk_load(shared_address(to.term), term, sizeof to.term, barrier);
 }
 
-/* A warp group's 64 keys x 32 queries of one batch, into its sum. */
+/* Adds dS^T of the warp group's 64 keys x 32 queries of one batch to its sum. */
 template <int C>
 __device__ inline void dbias_step(const walk_keys<C> &keys, const walk_place &at, int half,
                                   const grad_call &call, bias_tile<4> &b, float (*sum)[4]) {
     float s[4][4], dp[4][4];
 #pragma unroll
-    for (int j = 0; j < 2; j++) /* stays packed from batch to batch */
+    for (int j = 0; j < 2; j++) /* keeps the bias packed from batch to batch */
         asm volatile(""
                      : "+r"(b.part[j].x), "+r"(b.part[j].y), "+r"(b.part[j].z), "+r"(b.part[j].w));
     uint64_t q = operand_after(at.q, half * STEP * C), d = operand_after(at.d, half * STEP * C);
@@ -57,7 +67,7 @@ __device__ inline void dbias_step(const walk_keys<C> &keys, const walk_place &at
         wgmma<K_MAJOR>(dp, keys.v[i], operand_after(d, 16 * i), true);
     products_commit();
     products_wait<1>(s);
-    weigh(s, call.slope, keys);
+    weights_from_logits(s, call.slope, keys);
     products_wait<0>(dp);
 #pragma unroll
     for (int n = 0; n < 4; n++)
@@ -66,7 +76,7 @@ __device__ inline void dbias_step(const walk_keys<C> &keys, const walk_place &at
             sum[n][i] += s[n][i] * dp[n][i];
 }
 
-/* The chunk's sum of this lane's places in 16 keys x 64 queries of dbias. */
+/* Stores this lane's share of the chunk's sum of 16 keys x 64 queries of dbias. */
 __device__ inline void store_sums(const grad_call &c, float *plane, int first, int first_key,
                                   const float (&sum)[8][4]) {
     int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
@@ -79,7 +89,8 @@ __device__ inline void store_sums(const grad_call &c, float *plane, int first, i
         }
 }
 
-/* The bias of a warp's 16 keys x 64 queries; beyond the last any will do. */
+/* Loads the bias of the warp's 16 keys x 64 queries. Past the last key or query its value does not
+ * matter, so it comes from the last tile. */
 __device__ inline void strip_bias(const grad_call &c, int plane, int first, int first_key,
                                   bias_tile<4> (&b)[2]) {
     int strips = (int)c.space.ld_bias / 16, tiles = (int)c.space.ld_bias_t / TILE;
@@ -89,7 +100,8 @@ __device__ inline void strip_bias(const grad_call &c, int plane, int first, int 
     bias_load<4>(&b[1], from + 64);
 }
 
-/* One batch of which the tiles are there: this warp's keys from row `key`, queries from `query`. */
+/* Adds one batch whose tiles have arrived: this warp's keys from row `key`, queries from
+ * `query`. */
 template <int C>
 __device__ inline void dbias_batch(const grad_call &call, const batch_tiles<C> &here, int key,
                                    int query, bias_tile<4> (&b)[2], float (&sum)[8][4]) {
@@ -100,7 +112,7 @@ __device__ inline void dbias_batch(const grad_call &call, const batch_tiles<C> &
     keys.upper = here.term[key + threadIdx.x % 32 / 4];
     keys.lower = here.term[key + threadIdx.x % 32 / 4 + 8];
     at.columns = shared_address(here.shift) + query * 8 + threadIdx.x % 4 * 16;
-    at.less = sizeof here.shift;
+    at.minus_delta = sizeof here.shift;
     at.q = tile_operand<C, K_MAJOR>(here.q + query * C);
     at.d = tile_operand<C, K_MAJOR>(here.d + query * C);
     dbias_step<C>(keys, at, 0, call, b[0], sum);
@@ -123,7 +135,7 @@ __global__ void __launch_bounds__(DBIAS_THREADS, 1)
     uint32_t full = shared_address(tiles + STAGES), empty = full + 8 * STAGES;
     float sum[8][4];
     bias_tile<4> b[2];
-    /* Batch i's tiles lie in stage i % STAGES, which all warps have left when it is read again. */
+    /* Batch i uses stage i % STAGES, after every warp has left the stage's last use. */
     auto fetch = [&](int i) {
         int stage = i % STAGES, turn = i / STAGES;
         p.batch = begin + i;
@@ -140,7 +152,7 @@ __global__ void __launch_bounds__(DBIAS_THREADS, 1)
         fetch(0);
         fetch(1);
     }
-    start_by_row<8>(sum, 0, 0);
+    set_rows<8>(sum, 0, 0);
     strip_bias(call, plane, first + query, first_key + key, b);
     __syncthreads();
 #pragma unroll 1
@@ -158,7 +170,7 @@ __global__ void __launch_bounds__(DBIAS_THREADS, 1)
     store_sums(call, to, first + query, first_key + key, sum);
 }
 
-/* The chunks' sums in order: H heads a thread, as they lie in dbias. */
+/* dbias = the chunks' sums, added in order. One thread takes H heads, neighbours in dbias. */
 template <int H>
 __global__ void __launch_bounds__(64)
     finish_heads(fm_attention a, attention_space space, fm_out dbias) {
@@ -191,15 +203,16 @@ static void finish_dbias(fm_stream *stream, const fm_attention *a, const attenti
     FM_LAUNCHED();
 }
 
-/* As many chunks as end soonest, in units of a block's time for one batch: waves of blocks, each
- * with its start, and the chunks' sums to and from memory. */
+/* The number of chunks that should end soonest. The cost is in units of a block's time for one
+ * batch: rounds of blocks, each of its batches and about two more to start, plus `sum` for writing
+ * and reading one chunk's sums. */
 int64_t attention_wgmma_dbias_chunks(const fm_attention *a) {
     int64_t planes = a->n_group * a->n_head, best = 1;
     int64_t blocks = planes * divide_up(a->n_query, SIDE) * divide_up(a->n_key, SIDE);
     double least = INFINITY, sum = 1.7e-6 * (double)(planes * a->n_query * a->n_key);
     for (int64_t chunks = 1; chunks <= min_size(a->n_batch, 64); chunks++) {
-        int64_t waves = divide_up(blocks * chunks, MULTIPROCESSORS);
-        double time = (double)(waves * (divide_up(a->n_batch, chunks) + 2)) + sum * (double)chunks;
+        int64_t rounds = divide_up(blocks * chunks, n_multiprocessor());
+        double time = (double)(rounds * (divide_up(a->n_batch, chunks) + 2)) + sum * (double)chunks;
         if (time < least) least = time, best = chunks;
     }
     return best;

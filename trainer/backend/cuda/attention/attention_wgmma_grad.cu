@@ -1,27 +1,26 @@
-/* attention_wgmma_grad.cu: gated attention of the bf16 table by warp-group products, backward; up
- * to 256 queries and keys.
+/* attention_wgmma_grad.cu: gated attention of the bf16 table by warp-group products, backward: dq,
+ * dk, dv and dg of up to 256 queries and keys, and the launches for longer ones and dbias.
  *
- *   pairs  a block walks over (group, batch, head), one at a time, a warp group 64 of its keys, K
- *          and V in registers as operands. For each tile of 32 queries the logits are made once,
- *          keys down, queries across: P^T and dS^T come out of the accumulators as operands of
- *          dv += P^T dout' and dk += dS^T q. All of dS^T stays in shared memory; when every warp
- *          group is through, each makes dq = dS k of 64 queries over all keys. While that
- *          happens the next one's rows arrive: dout' = dout sigmoid(g), dg, and
- *          delta = <dout', o / sigmoid(g)> = <dout, o> are made from the gated output o as they do.
- *          o is rounded, so delta lacks something of one sign for all keys of a query, which sums
- *          over keys and queries (the weight gradient of the bias) would show: it is what is left
- *          of the sum of a row of dS, a product with ones, and dbias is made with it added.
- * Then attention_wgmma_dbias.cu makes dbias. */
+ * A block walks over items (group, batch, head), one at a time. A warp group owns 64 of the item's
+ * keys, K and V in registers as operands. For each tile of 32 queries it recomputes the logits,
+ * adds to dk and dv, and gets dS^T (attention_wgmma_grad.cuh). All of dS^T stays in shared memory.
+ * When every warp group has walked all queries, each computes dq = dS k of 64 queries over all
+ * keys. While that happens, the next item's rows arrive, and the gate's backward makes its dout',
+ * dg and delta = <dout', o / sigmoid(g)> = <dout, o> from the gated output o.
+ *
+ * o is rounded to bf16, so delta has an error of one sign for all keys of a query, which the sums
+ * in dbias and in the weight gradient of the bias would show. A row of dS sums to zero except for
+ * that error. So the product for dq has 8 further columns, of ones: its result is the sum of the
+ * row of dS, and the delta that attention_wgmma_dbias.cu reads is corrected by it. */
 #include "trainer/backend/cuda/attention/attention_wgmma_grad.cuh"
-
-#include <stdlib.h>
 
 namespace fm_cuda {
 
 /* ---- pairs ---- */
 
-/* Shared memory of a block of `keys` keys, two threads a key, and `queries` queries, both multiples
- * of 64. k has two copies: one item's is read while the next one's arrives. */
+/* Shared memory of a block of `keys` keys, two threads per key, and `queries` queries, both
+ * multiples of 64. k has two copies: one item's is read while the next one's arrives. `turn`, the
+ * number of items so far modulo 2, names the copy and the parity of the barrier's phase. */
 template <int C> struct walk_memory {
     uint8_t *base;
     int keys, queries;
@@ -46,26 +45,26 @@ template <int C> struct walk_memory {
     __device__ bf16 *v() const {
         return k(2);
     }
-    /* [queries / 2][4]: -lse / scale of two queries, twice: an accumulator's columns */
+    /* [queries / 2][4]: -lse / scale of two queries, twice: for rows g, g + 8 of a column */
     __device__ float *shift() const {
         return (float *)k(3);
     }
     /* [queries / 2][4]: -delta, likewise */
-    __device__ float *less() const {
+    __device__ float *minus_delta() const {
         return shift() + 2 * queries;
     }
-    __device__ opened_place opened() const {
+    __device__ gate_outputs gates() const {
         return {d(), shift(), queries};
     }
     /* [keys] */
     __device__ float *mask() const {
-        return less() + 2 * queries;
+        return minus_delta() + 2 * queries;
     }
     /* [16, C] */
     __device__ bf16 *ones() const {
         return (bf16 *)(mask() + keys);
     }
-    /* Of the copies. */
+    /* Completes when an item's q, k and v have arrived. */
     __device__ uint32_t barrier() const {
         return shared_address(ones() + 16 * C);
     }
@@ -75,7 +74,7 @@ template <int C> struct walk_memory {
     }
 };
 
-/* Starts reading queries, keys and values of an item. One thread. */
+/* Starts reading queries, keys and values of an item. Called by one thread. */
 template <int C>
 __device__ inline void fetch_item(const grad_call &c, const item_place &p,
                                   const walk_memory<C> &memory, int turn) {
@@ -87,7 +86,7 @@ __device__ inline void fetch_item(const grad_call &c, const item_place &p,
     box_load(shared_address(memory.q()), c.q_box, from, barrier);
 }
 
-/* The mask of this thread's key, as it is in memory: whoever looks at it waits. */
+/* Loads the mask of this thread's key as raw bits; the load is waited for at their first use. */
 __device__ inline uint16_t fetch_mask(const grad_call &c, const item_place &p) {
     int key = threadIdx.x;
     if (key >= c.n_key || !c.mask) return 0;
@@ -95,8 +94,8 @@ __device__ inline uint16_t fetch_mask(const grad_call &c, const item_place &p) {
                                       key * c.mask_stride[2]];
 }
 
-/* The group's 64 keys x 32 queries, half `half` of tile `at`: into dk and dv, and dS^T to memory.
- * The bias of the same half of the next tile is read once this one's is used. */
+/* The group's 64 keys x 32 queries, half `half` of the tile at `at`: adds to dk and dv, and stores
+ * dS^T in shared memory. Once the bias of this tile is used, that of the next one is loaded. */
 template <int C, bool BIASED>
 __device__ inline void walk_step(walk_keys<C> &keys, const walk_place &at, int half,
                                  const grad_call &call, bias_tile<4> &b, const uint4 *next_bias) {
@@ -125,17 +124,19 @@ __device__ inline void walk_step(walk_keys<C> &keys, const walk_place &at, int h
     products_commit();
 }
 
+/* The start of an item's walk. */
 template <int C> __device__ inline walk_place place_of_walk(const walk_memory<C> &memory) {
     int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane % 16;
     walk_place at;
     at.columns = shared_address(memory.shift()) + lane % 4 * 16;
-    at.less = (uint32_t)memory.queries * 8;
+    at.minus_delta = (uint32_t)memory.queries * 8;
     at.ds = shared_address(memory.ds() + tile_at<TILE>(row, lane / 16));
     at.q = tile_operand<C, K_MAJOR>(memory.q());
     at.d = tile_operand<C, K_MAJOR>(memory.d());
     return at;
 }
 
+/* Loads the bias of the first tile. */
 template <bool BIASED>
 __device__ inline void start_bias(const grad_call &call, const item_place &p, walk_bias &bias) {
     int warp = threadIdx.x / 32, strips = (int)call.space.ld_bias / 16;
@@ -146,7 +147,8 @@ __device__ inline void start_bias(const grad_call &call, const item_place &p, wa
     bias_load<4>(&bias.half[1], bias.at + 64);
 }
 
-/* The walk of one item. dS^T is whole after the next barrier. */
+/* The walk of one item: dk and dv of the group's keys, and their rows of dS^T, which all groups may
+ * read after the next barrier. */
 template <int C, bool BIASED>
 __device__ inline void walk_item(const grad_call &call, const walk_memory<C> &memory,
                                  walk_keys<C> &keys, walk_bias &bias, int turn, bool is_valid) {
@@ -156,8 +158,8 @@ __device__ inline void walk_item(const grad_call &call, const walk_memory<C> &me
     float factor = is_valid ? call.mask_factor : 0;
     keys.upper = key < call.n_key ? factor * (memory.mask()[key] - 1) : -INFINITY;
     keys.lower = key + 8 < call.n_key ? factor * (memory.mask()[key + 8] - 1) : -INFINITY;
-    start_by_row<C / 8>(keys.dk, 0, 0);
-    start_by_row<C / 8>(keys.dv, 0, 0);
+    set_rows<C / 8>(keys.dk, 0, 0);
+    set_rows<C / 8>(keys.dv, 0, 0);
     products_pin(keys.dk);
     products_pin(keys.dv);
 
@@ -177,16 +179,17 @@ __device__ inline void walk_item(const grad_call &call, const walk_memory<C> &me
     products_pin(keys.dv);
 }
 
-/* dq of 64 queries and, where there is a bias, the sums of their rows of dS beside it. */
+/* dq of 64 queries; with a bias, the sums of their rows of dS in 8 further columns. */
 template <int C, bool BIASED> struct query_sums { float dq[C / 8 + (BIASED ? 1 : 0)][4]; };
 
-/* Starts the sums of a tile of queries over all keys of the block. */
+/* Starts the sums of a tile of queries over all keys of the block: dS times k, beside k the
+ * ones. */
 template <int C, bool BIASED>
 __device__ inline void start_queries(const walk_memory<C> &memory, int tile, int turn,
                                      query_sums<C, BIASED> &sum) {
     uint64_t ds = tile_operand<TILE, MN_MAJOR>(memory.ds() + tile * memory.keys * TILE);
     uint64_t k = tile_operand<C, MN_MAJOR>(memory.k(turn), (int)(memory.ones() - memory.k(turn)));
-    start_by_row<C / 8 + (BIASED ? 1 : 0)>(sum.dq, 0, 0);
+    set_rows<C / 8 + (BIASED ? 1 : 0)>(sum.dq, 0, 0);
     products_pin(sum.dq);
     products_begin();
 #pragma unroll 1
@@ -201,7 +204,7 @@ __device__ inline void start_queries(const walk_memory<C> &memory, int tile, int
     products_commit();
 }
 
-/* Stores what was started: dq, and the mended deltas of dbias. */
+/* Waits for the sums and stores them: dq, and the corrected deltas for dbias. */
 template <int C, bool BIASED>
 __device__ inline void store_queries(const grad_call &call, const item_place &p, int item,
                                      const walk_memory<C> &memory, int row,
@@ -209,15 +212,16 @@ __device__ inline void store_queries(const grad_call &call, const item_place &p,
     products_wait<0>(sum.dq);
     store_rows<C>(call.dq, p, row, call.n_query, call.c_head, sum.dq, call.scale);
     if (!BIASED || !call.space.dbias || row >= memory.queries || threadIdx.x % 4 != 0) return;
-    float *less = call.space.columns + (int64_t)item * 4 * memory.queries + 2 * memory.queries;
+    float *minus_delta =
+        call.space.columns + (int64_t)item * 4 * memory.queries + 2 * memory.queries;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        float *column = less + (row + 8 * half) / 2 * 4 + row % 2; /* -delta, twice */
+        float *column = minus_delta + (row + 8 * half) / 2 * 4 + row % 2; /* -delta, twice */
         column[0] = column[2] = column[0] - sum.dq[BIASED ? C / 8 : 0][2 * half];
     }
 }
 
-/* Stores a tile of queries a group, of which the first was started, in turns. */
+/* Each group stores the tile that it has started, then starts and stores every groups-th tile. */
 template <int C, bool BIASED>
 __device__ inline void finish_queries(const grad_call &call, const item_place &p, int item,
                                       const walk_memory<C> &memory, int turn,
@@ -234,7 +238,7 @@ __device__ inline void finish_queries(const grad_call &call, const item_place &p
 }
 
 template <int C, bool BIASED>
-__global__ void __launch_bounds__(2 * MOST_ROWS, 1)
+__global__ void __launch_bounds__(2 * MAX_BLOCK_ROWS, 1)
     wgmma_pairs(const __grid_constant__ grad_call call) {
     extern __shared__ __align__(TILE_ALIGN) uint8_t shared[];
     const walk_memory<C> memory = {shared, (int)blockDim.x / 2, (int)call.space.ld_bias_t};
@@ -250,7 +254,7 @@ __global__ void __launch_bounds__(2 * MOST_ROWS, 1)
     uint16_t mask = fetch_mask(call, p);
 #pragma unroll 1
     for (int i = threadIdx.x; i < parts; i += blockDim.x)
-        part_open<C>(call, p, memory.opened(), part_load<C>(call, p, i), item, i);
+        gate_backward<C>(call, p, memory.gates(), load_gate_inputs<C>(call, p, i), item, i);
 
 #pragma unroll 1
     for (; item < call.items; item += gridDim.x, turn ^= 1) {
@@ -270,14 +274,14 @@ __global__ void __launch_bounds__(2 * MOST_ROWS, 1)
         store_rows<C>(call.dk, p, row, call.n_key, call.c_head, keys.dk, call.scale);
         store_rows<C>(call.dv, p, row, call.n_key, call.c_head, keys.dv, 1);
         int group = __shfl_sync(0xffffffffu, thread / GROUP_THREADS, 0);
-        /* What opening the next gradient reads is on its way before anybody waits. */
+        /* Start the loads of the next item's gate before waiting for the other groups. */
         int next_item = item + gridDim.x;
         bool has_next = next_item < call.items;
         item_place next = place_of_item(call, has_next ? next_item : item);
-        closed_part part[2];
+        gate_inputs part[2];
 #pragma unroll
         for (int i = 0; i < 2; i++)
-            part[i] = part_load<C>(call, next, thread + i * blockDim.x);
+            part[i] = load_gate_inputs<C>(call, next, thread + i * blockDim.x);
         __syncthreads();
         query_sums<C, BIASED> sum;
         start_queries<C, BIASED>(memory, min(group, memory.queries / TILE - 1), turn, sum);
@@ -290,41 +294,16 @@ __global__ void __launch_bounds__(2 * MOST_ROWS, 1)
 #pragma unroll
         for (int i = 0; i < 2; i++)
             if (thread + i * blockDim.x < parts)
-                part_open<C>(call, p, memory.opened(), part[i], next_item, thread + i * blockDim.x);
+                gate_backward<C>(call, p, memory.gates(), part[i], next_item,
+                                 thread + i * blockDim.x);
 #pragma unroll 1
         for (int i = thread + 2 * blockDim.x; i < parts; i += blockDim.x)
-            part_open<C>(call, p, memory.opened(), part_load<C>(call, p, i), next_item, i);
+            gate_backward<C>(call, p, memory.gates(), load_gate_inputs<C>(call, p, i), next_item,
+                             i);
     }
 }
 
 /* ---- launches ---- */
-
-/* Whether offsets into a tensor are 32-bit numbers. */
-static bool is_short(int64_t group, int64_t batch, int64_t row, int64_t head) {
-    return llabs(group) + llabs(batch) + llabs(row) + llabs(head) < 0x7fffffff;
-}
-static bool is_short_tensor(const fm_attention *a, const fm_attention_stride &s) {
-    return is_short(a->n_group * s.group, a->n_batch * s.batch, MOST_LONG_ROWS * s.row,
-                    a->n_head * s.head);
-}
-
-bool attention_wgmma_grad_takes(const fm_attention *a) {
-    return a->n_query <= MOST_LONG_ROWS && a->n_key <= MOST_LONG_ROWS &&
-           is_short(a->n_group * a->n_batch * a->n_head * MOST_LONG_ROWS * 32, 0, 0, 0) &&
-           (!a->mask || is_short(a->n_group * a->mask_stride[0], a->n_batch * a->mask_stride[1],
-                                 MOST_LONG_ROWS * a->mask_stride[2], 0)) &&
-           is_short_tensor(a, a->q_stride) && is_short_tensor(a, a->k_stride) &&
-           is_short_tensor(a, a->v_stride) && is_short_tensor(a, a->o_stride) &&
-           (!a->g || is_short_tensor(a, a->g_stride));
-}
-
-static bool is_long(const fm_attention *a) {
-    return a->n_query > MOST_ROWS || a->n_key > MOST_ROWS;
-}
-
-size_t attention_wgmma_grad_sums(const fm_attention *a) {
-    return is_long(a) ? attention_wgmma_long_sums(a) : 0;
-}
 
 static grad_tensor tensor_of(const void *data, const fm_attention_stride &s, fm_beta beta) {
     return {(bf16 *)data, (int)s.group, (int)s.batch, (int)s.row, (int)s.head, beta == FM_ADD};
@@ -359,20 +338,21 @@ static void launch_pairs(fm_stream *stream, const fm_attention *a, grad_call *ca
     int keys = (int)round_up(call->n_key, TILE), queries = (int)call->space.ld_bias_t;
     size_t bytes = walk_memory<C>::bytes(keys, queries);
     auto kernel = wgmma_pairs<C, BIASED>;
-    /* As many blocks as fit: 128 registers a thread, 227 KB of which each block costs one. */
-    int64_t fit = min_size(MOST_ROWS / keys, (int64_t)(227 * 1024 / (bytes + 1024)));
-    int64_t blocks = min_size(call->items, MULTIPROCESSORS * fit);
+    /* As many blocks per multiprocessor as fit: at 128 registers per thread, MAX_BLOCK_ROWS keys;
+     * and 227 KB of shared memory, of which each block costs 1 KB more than it uses. */
+    int64_t fit = min_size(MAX_BLOCK_ROWS / keys, (int64_t)(227 * 1024 / (bytes + 1024)));
+    int64_t blocks = min_size(call->items, n_multiprocessor() * fit);
     make_tiles<C>(a, call, queries, keys);
-    allow_shared(kernel, walk_memory<C>::bytes(MOST_ROWS, MOST_ROWS));
+    allow_shared(kernel, walk_memory<C>::bytes(MAX_BLOCK_ROWS, MAX_BLOCK_ROWS));
     kernel<<<(unsigned)blocks, (unsigned)keys * 2, bytes, queue(stream)>>>(*call);
     FM_LAUNCHED();
 }
 
 template <int C>
 static void run_grad(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad,
-                     const attention_space &space) {
+                     const attention_space &space, bool is_long) {
     grad_call call = call_of(a, grad, space);
-    if (is_long(a)) {
+    if (is_long) {
         attention_wgmma_long(stream, a, &call);
     } else if (a->bias) {
         launch_pairs<C, true>(stream, a, &call);
@@ -383,12 +363,12 @@ static void run_grad(fm_stream *stream, const fm_attention *a, const fm_attentio
 }
 
 void attention_wgmma_grad(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad,
-                          const attention_space *space) {
-    if (a->bias) attention_pack_bias(stream, a, space, true);
+                          const attention_space &space, bool is_long) {
+    if (a->bias) attention_pack_bias(stream, a, &space, true);
     if (a->c_head <= 16) {
-        run_grad<16>(stream, a, grad, *space);
+        run_grad<16>(stream, a, grad, space, is_long);
     } else {
-        run_grad<32>(stream, a, grad, *space);
+        run_grad<32>(stream, a, grad, space, is_long);
     }
 }
 

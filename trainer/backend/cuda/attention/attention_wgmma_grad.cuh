@@ -1,10 +1,20 @@
-/* attention_wgmma_grad.cuh: what the two kernels of the backward of gated attention by warp-group
- * products share: what they are told, and how a warp group starts logits and weighs them.
+/* attention_wgmma_grad.cuh: what the kernels of the backward of gated attention by warp-group
+ * products share: their argument, the gate's backward, and the steps from logits to dS.
  *
- * Keys are rows, queries columns: a warp group owns 64 keys, K and V in registers as operands. The
- * bias and the log-sum-exp enter through the accumulators' initial values, in units of the
- * undivided product, the mask with the power:
- * P = 2^((q k + bias / scale - lse / scale) * scale log2(e) + mask log2(e)). */
+ * Rows are keys and columns are queries, as in attention_mma_grad.cu: a warp group owns 64 keys, 16
+ * per warp, with K and V in registers as left operands, and takes STEP = 32 queries at a time:
+ *
+ *     S^T = k q^T               s starts as bias / scale - lse / scale of its query
+ *     P^T = 2^(S^T scale log2(e) + mask log2(e))
+ *     dP^T = v dout'^T          dp starts as -delta of its query
+ *     dv += P^T dout'           P^T, packed to bf16, is the left operand
+ *     dS^T = P^T dP^T
+ *     dk += dS^T q              dS^T, packed to bf16, is the left operand
+ *
+ * So the bias, the log-sum-exp and delta enter through the accumulators' initial values, in units
+ * of the unscaled product, and the mask, which belongs to a row, enters with the exponential. The
+ * gate's backward leaves the two terms of each query in shared memory in the layout of an
+ * accumulator's columns (gate_outputs). */
 #ifndef FM_BACKEND_CUDA_ATTENTION_WGMMA_GRAD_CUH
 #define FM_BACKEND_CUDA_ATTENTION_WGMMA_GRAD_CUH
 
@@ -14,45 +24,41 @@
 
 namespace fm_cuda {
 
-/* Queries of a step; multiprocessors that a launch counts on. */
-enum { STEP = 32, MULTIPROCESSORS = 132 };
+enum { STEP = 32 }; /* queries that a warp group takes at a time */
 
-/* Queries and keys that one block takes together, and in passes. */
-enum { MOST_ROWS = 256, MOST_LONG_ROWS = 512 };
-
-/* A tensor of the call, its strides in 32 bits: their sums are checked on the host. */
+/* A tensor of the call with strides in 32 bits; attention.cu checks that offsets fit. */
 struct grad_tensor {
     bf16 *data;
     int group, batch, row, head;
-    bool adds; /* a gradient is added to what is there */
+    bool adds; /* a gradient that is added to its old value */
 };
 
-/* What the kernels are told. */
+/* The argument of the kernels. */
 struct grad_call {
-    box_map q_box, k_box, v_box, d_box; /* of the tiles of the kernel; d: dout' in the workspace */
+    box_map q_box, k_box, v_box, d_box; /* the kernel's tiles; d: dout' in the workspace */
     grad_tensor g, o, dout, dq, dk, dv, dg;
     const bf16 *mask;
     int mask_stride[3];
     const float *lse;
-    attention_space space; /* dbias is NULL where it is not wanted */
+    attention_space space; /* its dbias is NULL if the caller wants no dbias */
     int n_batch, n_query, n_key, n_head, c_head, items;
-    int passes;           /* over the keys of an item */
+    int passes;           /* WGMMA_LONG: passes over the keys of an item */
     float scale, inverse; /* and 1 / scale */
     float slope;          /* scale log2(e) */
     float mask_factor;    /* mask_value log2(e) */
 };
 
-/* One (group, batch, head). */
+/* One item of the walk: a (group, batch, head). */
 struct item_place {
     int group, batch, head;
-    int row; /* of lse and delta: row of query 0 */
+    int row; /* of lse and delta: the row of query 0 */
 };
 
-/* What a warp group keeps of its 64 keys, a warp 16. */
+/* What a warp keeps of its 16 of the group's 64 keys. */
 template <int C> struct walk_keys {
     uint32_t k[C / 16][4], v[C / 16][4];
     float dk[C / 8][4], dv[C / 8][4];
-    float upper, lower; /* mask terms of this lane's keys, powers of two */
+    float upper, lower; /* mask terms of this lane's keys (rows g, g + 8), as exponents of two */
 };
 
 /* s += bias / scale. */
@@ -69,18 +75,18 @@ __device__ inline void bias_add(float (&s)[4][4], float inverse, const bias_tile
     }
 }
 
-/* The bias of a walk's next tile for this warp's strip of keys, and where it lies; beyond the last
- * key any strip will do. */
+/* The bias of the walk's next tile for this warp's strip of keys, and its address. Strips past the
+ * last key use that of the last one. */
 struct walk_bias {
     const uint4 *at;
     bias_tile<4> half[2];
 };
 
-/* What a lane keeps of where the walk is: addresses in shared memory and operands. */
+/* A lane's position in the walk: addresses in shared memory, and operands. */
 struct walk_place {
-    uint32_t columns, ds; /* of this lane in shift(); of the row that it puts */
-    uint32_t less;        /* bytes from shift() to less() */
-    uint64_t q, d;        /* as K_MAJOR and MN_MAJOR operands the tiles have the same descriptors */
+    uint32_t columns, ds; /* this lane's columns in shift(); the row of dS^T that it stores */
+    uint32_t minus_delta; /* bytes from shift() to minus_delta() */
+    uint64_t q, d;        /* operands; K_MAJOR and MN_MAJOR share the descriptor */
 };
 
 __device__ inline float4 load_shared(uint32_t address) {
@@ -97,7 +103,7 @@ __device__ inline float2 load_shared_two(uint32_t address) {
     return x;
 }
 
-/* s = bias / scale + shift of the column; dp = -delta of the column. */
+/* Sets s to bias / scale + shift of the column, and dp to -delta of the column. */
 template <bool BIASED>
 __device__ inline void start_products(float (&s)[4][4], float (&dp)[4][4], const walk_place &at,
                                       int half, float inverse, const bias_tile<4> &b) {
@@ -107,30 +113,30 @@ __device__ inline void start_products(float (&s)[4][4], float (&dp)[4][4], const
         float2 shift = load_shared_two(address);
         s[n][0] = s[n][2] = shift.x;
         s[n][1] = s[n][3] = shift.y;
-        *(float4 *)dp[n] = load_shared(address + at.less);
+        *(float4 *)dp[n] = load_shared(address + at.minus_delta);
     }
     if (BIASED) bias_add(s, inverse, b);
 }
 
-/* s = 2^(s * slope + term of the row). */
+/* s = 2^(s * slope + mask term of the row): logits become weights. */
 template <int C>
-__device__ inline void weigh(float (&s)[4][4], float slope, const walk_keys<C> &keys) {
+__device__ inline void weights_from_logits(float (&s)[4][4], float slope,
+                                           const walk_keys<C> &keys) {
 #pragma unroll
     for (int n = 0; n < 4; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            s[n][i] = power(s[n][i] * slope + (i < 2 ? keys.upper : keys.lower));
+            s[n][i] = exp2_fast(s[n][i] * slope + (i < 2 ? keys.upper : keys.lower));
 }
 
-/* threadIdx.x read again: what is made of it need not be kept, or spilled, since it was last read.
- */
+/* Reads threadIdx.x anew, so that the compiler does not keep or spill values derived from it. */
 __device__ inline int read_thread(void) {
     int thread;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
     return thread;
 }
 
-/* Heads are fastest, as they lie in memory. */
+/* Item i; heads are fastest, as in memory. */
 __device__ inline item_place place_of_item(const grad_call &c, unsigned i) {
     unsigned heads = (unsigned)c.n_head, batches = (unsigned)c.n_batch, at = i / heads;
     unsigned group = at / batches;
@@ -141,8 +147,9 @@ __device__ inline bf16 *row_at(const grad_tensor &t, const item_place &p, int ro
     return t.data + (p.group * t.group + p.batch * t.batch + p.head * t.head + row * t.row);
 }
 
-/* Eight channels of a row of what opening the gradient reads; its log-sum-exp in the first. */
-struct closed_part {
+/* What the gate's backward reads for eight channels of a query: dout, o, g, and with the first
+ * eight channels the log-sum-exp. */
+struct gate_inputs {
     uint4 d, o, g;
     float lse;
 };
@@ -163,9 +170,9 @@ __device__ inline uint4 pack_eight(const float x[8]) {
 
 /* Part i of an item: chunk i % (C / 8) of query i / (C / 8). */
 template <int C>
-__device__ inline closed_part part_load(const grad_call &call, const item_place &p, int i) {
+__device__ inline gate_inputs load_gate_inputs(const grad_call &call, const item_place &p, int i) {
     int query = i / (C / 8), c = i % (C / 8) * 8;
-    closed_part part = {};
+    gate_inputs part = {};
     if (query >= call.n_query || c >= call.c_head) return part;
     part.d = *(const uint4 *)(row_at(call.dout, p, query) + c);
     part.o = *(const uint4 *)(row_at(call.o, p, query) + c);
@@ -174,25 +181,29 @@ __device__ inline closed_part part_load(const grad_call &call, const item_place 
     return part;
 }
 
-/* 1 / (1 + e^-x), x / y in the approximations of the chip. */
-__device__ inline float open_gate(float x) {
+/* 1 / (1 + e^-x) by approximate instructions. */
+__device__ inline float fast_sigmoid(float x) {
     float y;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(1.0f + power(x * -LOG2E)));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(1.0f + exp2_fast(x * -LOG2E)));
     return y;
 }
 
-/* Where it goes in shared memory: dout' [queries, C]; the terms of an accumulator's columns
- * [2][queries / 2][4], first -lse / scale of two queries, twice, then -delta, likewise. */
-struct opened_place {
+/* Where the gate's backward stores its results in shared memory: dout' [queries, C], and what
+ * accumulators' columns start from, [2][queries / 2][4]: first -lse / scale of two queries, twice
+ * (for rows g and g + 8), then -delta likewise. */
+struct gate_outputs {
     bf16 *d;
     float *shift;
     int queries;
 };
 
-/* dout' to shared memory and, where dbias is wanted, to the workspace; dg; the row's terms. */
+/* The gate's backward of part i: dout' = dout sigmoid(g) to shared memory and, if dbias is wanted,
+ * to the workspace; dg; and from delta = <dout, o>, summed over the lanes of the query, the
+ * columns' terms. */
 template <int C>
-__device__ inline void part_open(const grad_call &call, const item_place &p, const opened_place &to,
-                                 const closed_part &part, int item, int i) {
+__device__ inline void gate_backward(const grad_call &call, const item_place &p,
+                                     const gate_outputs &to, const gate_inputs &part, int item,
+                                     int i) {
     int query = i / (C / 8), chunk = i % (C / 8), c = chunk * 8;
     bool is_there = query < call.n_query && c < call.c_head;
     float d[8], o[8], g[8], delta = 0;
@@ -201,29 +212,29 @@ __device__ inline void part_open(const grad_call &call, const item_place &p, con
     unpack_eight(part.g, g);
 #pragma unroll
     for (int j = 0; j < 8; j++) {
-        float both = d[j] * o[j], open = call.g.data ? open_gate(g[j]) : 1.0f;
-        delta += both;
-        d[j] *= open;
-        g[j] = both - both * open;
+        float product = d[j] * o[j], gate = call.g.data ? fast_sigmoid(g[j]) : 1.0f;
+        delta += product;
+        d[j] *= gate;
+        g[j] = product - product * gate;
     }
-    uint4 opened = pack_eight(d);
-    *(uint4 *)(to.d + tile_at<C>(query, chunk)) = opened;
+    uint4 gated = pack_eight(d);
+    *(uint4 *)(to.d + tile_at<C>(query, chunk)) = gated;
     if (is_there && call.dg.data)
         put_pack<bf16, 8>(row_at(call.dg, p, query) + c, call.dg.adds ? FM_ADD : FM_WRITE, g);
     if (C == 32) delta += __shfl_xor_sync(0xffffffffu, delta, 2);
     delta += __shfl_xor_sync(0xffffffffu, delta, 1);
-    /* Of two neighbouring queries the first puts the shifts of both, the second their deltas. */
+    /* Of two neighbouring queries the first stores the shifts of both, the second their deltas. */
     float shift = is_there ? -part.lse * call.inverse : -INFINITY;
     float other_shift = __shfl_xor_sync(0xffffffffu, shift, C / 8);
-    float other = __shfl_xor_sync(0xffffffffu, delta, C / 8);
+    float other_delta = __shfl_xor_sync(0xffffffffu, delta, C / 8);
     float4 column = query % 2 == 0 ? make_float4(shift, other_shift, shift, other_shift)
-                                   : make_float4(-other, -delta, -other, -delta);
+                                   : make_float4(-other_delta, -delta, -other_delta, -delta);
     int at = query % 2 * 2 * to.queries + query / 2 * 4;
     if (chunk == 0) *(float4 *)(to.shift + at) = column;
     if (!call.space.dbias) return;
     if (chunk == 0) *(float4 *)(call.space.columns + (int64_t)item * 4 * to.queries + at) = column;
     if (!is_there) return;
-    *(uint4 *)((bf16 *)call.space.dout + (p.row + query) * call.c_head + c) = opened;
+    *(uint4 *)((bf16 *)call.space.dout + (p.row + query) * call.c_head + c) = gated;
 }
 
 __device__ inline void put_shared(uint32_t address, const uint32_t (&r)[4]) {
@@ -232,8 +243,8 @@ __device__ inline void put_shared(uint32_t address, const uint32_t (&r)[4]) {
                  : "memory");
 }
 
-/* Of four words a lane, of which the i-th of four neighbours are a line: lane t's, its t-th line.
- */
+/* Transposes 4 x 4 words between four neighbouring lanes: word i of the four lanes together is line
+ * i, and lane t gets line t. */
 __device__ inline uint4 line_of_four(const uint32_t w[4]) {
     bool is_odd = threadIdx.x & 1, is_late = threadIdx.x & 2;
     uint32_t x = __shfl_xor_sync(0xffffffffu, is_odd ? w[0] : w[1], 1);
@@ -245,8 +256,8 @@ __device__ inline uint4 line_of_four(const uint32_t w[4]) {
     return is_late ? make_uint4(x, y, late.x, late.y) : make_uint4(early.x, early.y, x, y);
 }
 
-/* An accumulator's two rows of this lane, `row` and row + 8 of those before `end`, to a gradient.
- */
+/* Stores this lane's two rows of an accumulator, `row` and row + 8 if they are before `end`, times
+ * `scale` as rows of a gradient. */
 template <int C, int N>
 __device__ inline void store_rows(const grad_tensor &out, const item_place &p, int row, int end,
                                   int c_head, const float (&x)[N][4], float scale) {
@@ -275,14 +286,16 @@ __device__ inline void store_rows(const grad_tensor &out, const item_place &p, i
     }
 }
 
-/* The operand of which the columns from C on stay where they are as its rows go on. */
+/* The operand `elements` further on, whose columns from C on stay where they are: the descriptor
+ * stores the distance to them, which shrinks as the address grows. */
 __device__ inline uint64_t operand_after_beside(uint64_t operand, int elements) {
     uint32_t low = (uint32_t)operand + (uint32_t)(elements / 8) - ((uint32_t)(elements / 8) << 16);
     return (operand >> 32 << 32) | low;
 }
 
-/* Behind the products of s, which are under way: dp += V dO'^T, P from s, dv += P dO', s = dS^T. d
- * is the operand of dO'. The products of dv are under way still. */
+/* The middle of a step, called while the products of s run: dp += v dout'^T, s becomes the weights
+ * P^T, dv += P^T dout', s becomes dS^T = P^T dp. d is the operand of dout'. The products of dv
+ * still run when it returns. */
 template <int C>
 __device__ inline void weights_to_gradients(walk_keys<C> &keys, float slope, uint64_t d,
                                             float (&s)[4][4], float (&dp)[4][4]) {
@@ -292,7 +305,7 @@ __device__ inline void weights_to_gradients(walk_keys<C> &keys, float slope, uin
         wgmma<K_MAJOR>(dp, keys.v[k], operand_after(d, 16 * k), true);
     products_commit();
     products_wait<1>(s);
-    weigh(s, slope, keys);
+    weights_from_logits(s, slope, keys);
 #pragma unroll
     for (int k = 0; k < 2; k++)
         accumulator_rows(weights[k], s, k);
@@ -316,7 +329,7 @@ template <typename K> inline void allow_shared(K kernel, size_t bytes) {
     (void)failed;
 }
 
-/* Tiles of `queries` and `keys` rows of C channels. */
+/* Makes the call's boxes: tiles of `queries` and `keys` rows of C channels. */
 template <int C>
 inline void make_tiles(const fm_attention *a, grad_call *call, int queries, int keys) {
     fm_attention_stride d = {0, 0, a->c_head, a->n_query * a->c_head};
@@ -328,13 +341,11 @@ inline void make_tiles(const fm_attention *a, grad_call *call, int queries, int 
         call->d_box = attention_boxes(a, call->space.dout, d, a->n_query, C, queries);
 }
 
-/* attention_wgmma_long.cu: the walk of more than 256 queries or keys; bytes of attention_space's
- * sums. */
-size_t attention_wgmma_long_sums(const fm_attention *);
+/* attention_wgmma_long.cu: dq, dk, dv and dg of more than 256 queries or keys. */
 void attention_wgmma_long(fm_stream *, const fm_attention *, grad_call *);
 
-/* attention_wgmma_dbias.cu: dbias once the walk has left dout', delta and the batches' validity in
- * the workspace. */
+/* attention_wgmma_dbias.cu: dbias, after the walk has stored dout', the columns' terms and the mask
+ * terms in the workspace. */
 void attention_wgmma_dbias(fm_stream *, const fm_attention *, grad_call *, fm_out dbias);
 
 } // namespace fm_cuda

@@ -1,18 +1,26 @@
 /* attention_wgmma_long.cu: gated attention of the bf16 table by warp-group products, backward, of
- * more than 256 and up to 512 queries or keys; attention_wgmma_grad.cu has the shorter ones.
+ * 257 to 512 queries or keys. attention_wgmma_grad.cu has the shorter ones and the idea.
  *
- * A block walks over (group, batch, head), one at a time, and over its keys in passes of 64, 128 or
- * 256, a warp group 64 of them. For each tile of 64 queries the logits are made once, keys down,
- * queries across, as there: dv += P^T dout', dk += dS^T q. dS^T of a tile goes to one of two slots
- * in shared memory; one of the groups, by turns, makes dq += dS k of it when all have put theirs. A
- * block keeps its dq between the passes, in f32. Two blocks share a multiprocessor where they fit:
- * while one opens its gradient the other walks. */
+ * Here dS^T of an item does not fit in shared memory. A block walks over items (group, batch,
+ * head), one at a time, and over the item's keys in passes of 64, 128 or 256, 64 keys per warp
+ * group. For each tile of 64 queries every group recomputes its logits, adds to dk and dv, and
+ * stores its dS^T in one of two slots in shared memory. When all groups have stored theirs, one of
+ * them, by turns, adds dS k of the tile to dq. Between passes the block keeps dq in memory in f32.
+ *
+ * Slots and barriers. Tile number `count` (over all passes of the block) uses slot count % SLOTS.
+ * FULL of the slot completes when every warp has stored dS^T, EMPTY when the group that makes dq
+ * has read it. The n-th use of a slot waits for phase n % 2 of FULL to read, and for phase (n - 1)
+ * % 2 of EMPTY to write. A barrier shows only the parity of its phase, so a waiter must have seen
+ * the phase before; walk_pass says why that holds.
+ *
+ * Two blocks share a multiprocessor if they fit: one runs the gate's backward while the other
+ * walks. / */
 #include "trainer/backend/cuda/attention/attention_wgmma_grad.cuh"
 
 namespace fm_cuda {
 
-/* 16 bytes that pass through once, not to be kept near the multiprocessor, where spilled registers
- * are. */
+/* Loads 16 bytes that are used once, without a place in the L1 cache, which holds spilled
+ * registers. */
 __device__ inline uint4 load_stream(const void *from) {
     uint4 x;
     asm volatile("ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -26,16 +34,16 @@ __device__ inline void bias_stream(bias_tile<4> *b, const uint4 *from) {
     b->part[1] = load_stream(from + 32);
 }
 
-/* Threads of a block; tiles of dS^T in flight; rows of a box. */
-enum { MOST_THREADS = 512, SLOTS = 2, MOST_BOX = 256 };
+/* The most threads of a block; slots for dS^T; the most rows of a box. */
+enum { MAX_THREADS = 512, SLOTS = 2, MAX_BOX_ROWS = 256 };
 
-/* Barriers of a block: queries are there; keys and values are; tiles of dS^T are whole; are free.
- */
+/* Barriers of a block: queries have arrived; keys and values have arrived; dS^T of a slot is
+ * complete; the slot is free. */
 enum { FULL_Q, FULL_KV, FULL, EMPTY = FULL + SLOTS, BARRIERS = EMPTY + SLOTS };
 
-/* Shared memory of a block that passes over `keys` keys at a time, two threads a key, and
- * `queries` queries, both multiples of 64. k has two copies: one pass's is read while the next
- * one's arrives. */
+/* Shared memory of a block that passes over `keys` keys at a time, two threads per key, and
+ * `queries` queries, both multiples of 64. k has two copies, of which `turn` (passes so far modulo
+ * 2) names one: one pass's is read while the next one's arrives. */
 template <int C> struct pass_memory {
     uint8_t *base;
     int keys, queries;
@@ -64,23 +72,23 @@ template <int C> struct pass_memory {
     __device__ bf16 *ones() const {
         return k(3);
     }
-    /* [queries / 2][4]: -lse / scale of two queries, twice: an accumulator's columns */
+    /* [queries / 2][4]: -lse / scale of two queries, twice: for rows g, g + 8 of a column */
     __device__ float *shift() const {
         return (float *)(ones() + 16 * C);
     }
     /* [queries / 2][4]: -delta, likewise */
-    __device__ float *less() const {
+    __device__ float *minus_delta() const {
         return shift() + 2 * queries;
     }
-    __device__ opened_place opened() const {
+    __device__ gate_outputs gates() const {
         return {d(), shift(), queries};
     }
     __device__ uint32_t barrier(int i) const {
-        return shared_address(less() + 2 * queries) + 8 * (uint32_t)i;
+        return shared_address(minus_delta() + 2 * queries) + 8 * (uint32_t)i;
     }
-    /* [2]: of this item and the next, by turns */
+    /* [2]: the place of this item and of the next, by turns */
     __device__ int4 *place() const {
-        return (int4 *)((uint64_t *)(less() + 2 * queries) + BARRIERS);
+        return (int4 *)((uint64_t *)(minus_delta() + 2 * queries) + BARRIERS);
     }
     /* [ld_bias]: of all keys */
     __device__ bf16 *mask() const {
@@ -88,19 +96,20 @@ template <int C> struct pass_memory {
     }
 };
 
+/* Bytes of shared memory: pass_memory for c channels and all_keys keys in all. */
 static size_t pass_bytes(int64_t c, int64_t keys, int64_t queries, int64_t all_keys) {
     int64_t numbers = SLOTS * keys * TILE + 2 * queries * c + 3 * keys * c + 16 * c + all_keys;
     return (size_t)(numbers * 2 + 4 * queries * 4 + 8 * BARRIERS + 32);
 }
 
-/* What a lane keeps of where a pass is. */
+/* A lane's position in a pass. */
 struct pass_place : walk_place {
-    uint32_t slot, parity; /* of dS^T, and the phase after which it may be written */
-    uint64_t k;            /* the group's keys */
+    uint32_t slot, parity; /* of dS^T; the parity of EMPTY's phase after which it may be written */
+    uint64_t k;            /* operand: the group's keys */
 };
 
-/* Where a block is: its pass over an item, and how many passes and items it has made before. What
- * is seldom needed lies in shared memory: there are no registers for it. */
+/* The block's pass of its item, and how many passes and items it has done before. The item's place,
+ * which is seldom needed, is kept in shared memory, because no registers are left for it. */
 struct walk_turn {
     int pass;
     unsigned passes, items;
@@ -112,7 +121,7 @@ __device__ inline void put_place(const pass_memory<C> &memory, unsigned items, c
     if (read_thread() == 0) memory.place()[items & 1] = make_int4(p.group, p.batch, p.head, item);
 }
 
-/* Read again wherever it is called. */
+/* Reads the item's place from shared memory at every call. */
 template <int C>
 __device__ inline item_place read_place(const grad_call &c, const pass_memory<C> &memory,
                                         unsigned items, int *item) {
@@ -125,19 +134,20 @@ __device__ inline item_place read_place(const grad_call &c, const pass_memory<C>
     return p;
 }
 
-/* What opening an item's gradient reads first. */
-struct opening {
-    closed_part part[2];
-    uint16_t mask[2]; /* as it is in memory: whoever looks at it waits */
+/* What the gate's backward of an item reads first. */
+struct gate_prefetch {
+    gate_inputs part[2];
+    uint16_t mask[2]; /* raw bits; the load is waited for at their first use */
 };
 
 template <int C>
-__device__ inline void open_start(const grad_call &call, const item_place &p, opening &o) {
+__device__ inline void gate_prefetch_start(const grad_call &call, const item_place &p,
+                                           gate_prefetch &o) {
     int thread = read_thread();
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         int at = thread + i * (int)blockDim.x;
-        o.part[i] = part_load<C>(call, p, at);
+        o.part[i] = load_gate_inputs<C>(call, p, at);
         o.mask[i] = 0;
         if (call.mask && at < call.n_key)
             o.mask[i] = ((const uint16_t *)
@@ -146,10 +156,10 @@ __device__ inline void open_start(const grad_call &call, const item_place &p, op
     }
 }
 
-/* The rest of it; whether one of this thread's keys is valid. */
+/* The gate's backward of an item. Returns whether one of this thread's keys is valid. */
 template <int C>
-__device__ inline bool open_finish(const grad_call &call, unsigned items,
-                                   const pass_memory<C> &memory, opening &o) {
+__device__ inline bool gate_finish(const grad_call &call, unsigned items,
+                                   const pass_memory<C> &memory, gate_prefetch &o) {
     int item;
     item_place p = read_place<C>(call, memory, items, &item);
     int thread = read_thread(), step = (int)blockDim.x, parts = memory.queries * (C / 8);
@@ -159,34 +169,34 @@ __device__ inline bool open_finish(const grad_call &call, unsigned items,
             ((uint16_t *)memory.mask())[thread + i * step] = o.mask[i];
 #pragma unroll 1
     for (int at = thread; at < parts; at += 2 * step) {
-        /* The next two are on their way while these are opened. */
-        closed_part next[2];
+        /* Load the next two parts while these two are computed. */
+        gate_inputs next[2];
 #pragma unroll
         for (int i = 0; i < 2; i++)
-            next[i] = part_load<C>(call, p, at + (2 + i) * step);
+            next[i] = load_gate_inputs<C>(call, p, at + (2 + i) * step);
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             if (at + i * step < parts)
-                part_open<C>(call, p, memory.opened(), o.part[i], item, at + i * step);
+                gate_backward<C>(call, p, memory.gates(), o.part[i], item, at + i * step);
             o.part[i] = next[i];
         }
     }
     return (o.mask[0] | o.mask[1]) != 0;
 }
 
-/* Starts reading an item's queries. One thread, as the next. */
+/* Starts reading an item's queries. Called by one thread, as is fetch_keys. */
 template <int C>
 __device__ inline void fetch_queries(const grad_call &c, const item_place &p,
                                      const pass_memory<C> &memory) {
     uint32_t barrier = memory.barrier(FULL_Q);
-    int rows = memory.queries > MOST_BOX ? memory.queries / 2 : memory.queries;
+    int rows = memory.queries > MAX_BOX_ROWS ? memory.queries / 2 : memory.queries;
     barrier_expect(barrier, (uint32_t)(memory.queries * C) * (uint32_t)sizeof(bf16));
     for (int row = 0; row < memory.queries; row += rows)
         box_load(shared_address(memory.q() + row * C), c.q_box, {row, p.head, p.batch, p.group},
                  barrier);
 }
 
-/* Starts reading keys and values of a pass. */
+/* Starts reading the keys and values of a pass. */
 template <int C>
 __device__ inline void fetch_keys(const grad_call &c, const item_place &p, int pass,
                                   const pass_memory<C> &memory, int turn) {
@@ -197,8 +207,8 @@ __device__ inline void fetch_keys(const grad_call &c, const item_place &p, int p
     box_load(shared_address(memory.v()), c.v_box, from, barrier);
 }
 
-/* The group's 64 keys x 32 queries, half `half` of the tile at `at`: into dk and dv, and dS^T to
- * memory. The bias of the same half of the next tile is read once this one's is used. */
+/* The group's 64 keys x 32 queries, half `half` of the tile at `at`: adds to dk and dv, and stores
+ * dS^T in its slot. Once the bias of this tile is used, that of the next one is loaded. */
 template <int C, bool BIASED>
 __device__ inline void pass_step(walk_keys<C> &keys, const pass_place &at, int half,
                                  const grad_call &call, const pass_memory<C> &memory,
@@ -242,7 +252,7 @@ __device__ inline pass_place place_of_pass(const pass_memory<C> &memory, int tur
     pass_place at = {};
     unsigned group = __shfl_sync(0xffffffffu, threadIdx.x / GROUP_THREADS, 0);
     at.columns = shared_address(memory.shift()) + threadIdx.x % 4 * 16;
-    at.less = (uint32_t)memory.queries * 8;
+    at.minus_delta = (uint32_t)memory.queries * 8;
     at.k = tile_operand<C, K_MAJOR>(memory.k(turn) + group * GROUP_ROWS * C);
     at.q = tile_operand<C, K_MAJOR>(memory.q());
     at.d = tile_operand<C, K_MAJOR>(memory.d());
@@ -261,9 +271,10 @@ __device__ inline void start_pass_bias(const grad_call &call, const item_place &
     bias_stream(&bias.half[1], bias.at + 64);
 }
 
-/* dq of a tile of queries: the sums over the keys of this pass, and of those before it, which this
- * block has kept; at last to memory. Beside it, with a bias, the sums of the rows of dS, which mend
- * the deltas of dbias. `count`: of the tile, among all that the block walks. */
+/* dq of a tile of queries: the sums over the keys of this pass and of the passes before, which the
+ * block keeps in call.space.sums; after the last pass dq is stored. With a bias, 8 further columns
+ * are the sums of the rows of dS, which correct the deltas for dbias. `count`: the tile's number
+ * among all that the block walks. */
 template <int C, bool BIASED>
 __device__ inline void finish_tile(const grad_call &call, const pass_memory<C> &memory,
                                    const walk_turn &w, int tile, unsigned count) {
@@ -275,8 +286,8 @@ __device__ inline void finish_tile(const grad_call &call, const pass_memory<C> &
     uint64_t ds = tile_operand<TILE, MN_MAJOR>(memory.ds(slot));
     uint64_t k = tile_operand<C, MN_MAJOR>(memory.k(turn), (int)(memory.ones() - memory.k(turn)));
     float sum[N][4];
-    float4 before[N]; /* on its way while this pass' sums are made */
-    start_by_row<N>(sum, 0, 0);
+    float4 before[N]; /* loaded while this pass's sums are computed */
+    set_rows<N>(sum, 0, 0);
 #pragma unroll
     for (int n = 0; n < N; n++)
         before[n] = w.pass > 0 ? __ldcg(kept + n * GROUP_THREADS) : make_float4(0, 0, 0, 0);
@@ -312,22 +323,24 @@ __device__ inline void finish_tile(const grad_call &call, const pass_memory<C> &
     item_place p = read_place<C>(call, memory, w.items, &item);
     store_rows<C>(call.dq, p, row, call.n_query, call.c_head, sum, call.scale);
     if (!BIASED || !call.space.dbias || t >= 2) return;
-    float *less = call.space.columns + (int64_t)item * 4 * memory.queries + 2 * memory.queries;
+    float *minus_delta =
+        call.space.columns + (int64_t)item * 4 * memory.queries + 2 * memory.queries;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         int at = (row + 8 * half) / 2 * 4 + row % 2 + 2 * t; /* -delta, twice */
-        less[at] = memory.less()[at] - sum[N - 1][2 * half];
+        minus_delta[at] = memory.minus_delta()[at] - sum[N - 1][2 * half];
     }
 }
 
-/* A pass of an item: the keys' tiles of queries, each finished by one warp group, by turns, one
- * tile later, when the others most likely have put their dS^T. A group that waits for a tile to be
- * whole has waited for its slot to be free, so that it has seen the phase before. */
+/* One pass over an item: all tiles of queries. One warp group, by turns, finishes each tile's dq
+ * one tile later, when the others have most likely stored their dS^T. A group that waits for FULL
+ * of a slot has stored dS^T there itself, and before that waited for EMPTY, so it has seen the
+ * phase before. */
 template <int C, bool BIASED>
 __device__ inline void walk_pass(const grad_call &call, const pass_memory<C> &memory,
                                  walk_keys<C> &keys, walk_bias &bias, const walk_turn &w) {
-    start_by_row<C / 8>(keys.dk, 0, 0);
-    start_by_row<C / 8>(keys.dv, 0, 0);
+    set_rows<C / 8>(keys.dk, 0, 0);
+    set_rows<C / 8>(keys.dv, 0, 0);
     products_pin(keys.dk);
     products_pin(keys.dv);
     int tiles = memory.queries / TILE;
@@ -356,7 +369,7 @@ __device__ inline void walk_pass(const grad_call &call, const pass_memory<C> &me
     }
 }
 
-/* What a batch's mask adds to dbias' logits. */
+/* Stores the batch's mask terms for dbias. */
 template <int C>
 __device__ inline void put_terms(const grad_call &call, const pass_memory<C> &memory,
                                  const item_place &p, bool is_valid) {
@@ -366,7 +379,8 @@ __device__ inline void put_terms(const grad_call &call, const pass_memory<C> &me
         terms[key] = is_valid ? call.mask_factor * (get(memory.mask()[key]) - 1.0f) : 0;
 }
 
-/* Starts reading what comes after this pass. One thread. */
+/* Starts reading the keys and values of the next pass, maybe of the next item. Called by one
+ * thread. */
 template <int C>
 __device__ inline void fetch_next(const grad_call &call, const pass_memory<C> &memory,
                                   const walk_turn &w, const item_place &p, int item) {
@@ -378,8 +392,8 @@ __device__ inline void fetch_next(const grad_call &call, const pass_memory<C> &m
     }
 }
 
-/* All passes of an item, of which queries and opened gradients are in shared memory or on their
- * way. `has_valid`: whether this thread has seen a valid key. */
+/* All passes of an item whose queries and dout' are in shared memory. `has_valid`: whether this
+ * thread has seen a valid key. */
 template <int C, bool BIASED>
 __device__ inline void walk_passes(const grad_call &call, const pass_memory<C> &memory,
                                    walk_turn &w, bool has_valid) {
@@ -400,7 +414,7 @@ __device__ inline void walk_passes(const grad_call &call, const pass_memory<C> &
             is_valid = is_any;
             if (call.space.dbias && p.head == 0) put_terms<C>(call, memory, p, is_valid);
         }
-        /* All have read v, and the other k's last products are made. */
+        /* All warps have read v, and the products with the other copy of k are done. */
         if (read_thread() == 0) fetch_next<C>(call, memory, w, p, item);
         int key = w.pass * memory.keys + strip + read_thread() % 32 / 4;
         float factor = is_valid ? call.mask_factor : 0;
@@ -415,7 +429,7 @@ __device__ inline void walk_passes(const grad_call &call, const pass_memory<C> &
 }
 
 template <int C, bool BIASED>
-__global__ void __launch_bounds__(MOST_THREADS, 1)
+__global__ void __launch_bounds__(MAX_THREADS, 1)
     wgmma_passes(const __grid_constant__ grad_call call) {
     extern __shared__ __align__(TILE_ALIGN) uint8_t shared[];
     const pass_memory<C> memory = {shared, (int)blockDim.x / 2, (int)call.space.ld_bias_t};
@@ -438,12 +452,12 @@ __global__ void __launch_bounds__(MOST_THREADS, 1)
     __syncthreads();
 #pragma unroll 1
     for (;; w.items++) {
-        opening o;
+        gate_prefetch o;
         p = read_place<C>(call, memory, w.items, &item);
-        open_start<C>(call, p, o);
-        __syncthreads(); /* all have left the queries */
+        gate_prefetch_start<C>(call, p, o);
+        __syncthreads(); /* all warps are done with the last item's queries */
         if (read_thread() == 0) fetch_queries<C>(call, p, memory);
-        bool has_valid = open_finish<C>(call, w.items, memory, o);
+        bool has_valid = gate_finish<C>(call, w.items, memory, o);
         barrier_wait(memory.barrier(FULL_Q), w.items & 1);
         walk_passes<C, BIASED>(call, memory, w, has_valid);
         read_place<C>(call, memory, w.items, &item);
@@ -456,7 +470,7 @@ __global__ void __launch_bounds__(MOST_THREADS, 1)
 
 /* ---- launches ---- */
 
-/* How a call is walked. */
+/* How a call is split into passes and blocks. */
 struct pass_shape {
     int keys, queries, passes; /* keys of a pass, queries of an item */
     int64_t blocks;
@@ -467,14 +481,14 @@ static pass_shape shape_of(const fm_attention *a) {
     int64_t c = a->c_head <= 16 ? 16 : 32, queries = round_up(a->n_query, TILE);
     int64_t all = round_up(a->n_key, TILE), items = a->n_group * a->n_batch * a->n_head;
     auto fit = [=](int64_t keys) {
-        /* 228 KB, of which each block costs one */
+        /* 228 KB of shared memory, of which each block costs 1 KB more than it uses. */
         int64_t bytes = (int64_t)pass_bytes(c, keys, queries, all) + 1024;
-        return min_size(MOST_THREADS / 2 / keys, 228 * 1024 / bytes);
+        return min_size(MAX_THREADS / 2 / keys, 228 * 1024 / bytes);
     };
-    /* Two blocks a multiprocessor, of which one walks while the other opens, if they fit. */
+    /* Prefer passes of 128 keys if that lets two blocks share a multiprocessor. */
     int64_t keys = all <= 64 ? 64 : all <= 128 || fit(128) > 1 ? 128 : 256;
     return {(int)keys, (int)queries, (int)divide_up(all, keys),
-            min_size(items, MULTIPROCESSORS * fit(keys)), pass_bytes(c, keys, queries, all)};
+            min_size(items, n_multiprocessor() * fit(keys)), pass_bytes(c, keys, queries, all)};
 }
 
 size_t attention_wgmma_long_sums(const fm_attention *a) {
@@ -488,7 +502,7 @@ template <int C, bool BIASED>
 static void launch_passes(fm_stream *stream, const fm_attention *a, grad_call *call) {
     pass_shape shape = shape_of(a);
     auto kernel = wgmma_passes<C, BIASED>;
-    int boxes = shape.queries > MOST_BOX ? 2 : 1;
+    int boxes = shape.queries > MAX_BOX_ROWS ? 2 : 1;
     call->passes = shape.passes;
     make_tiles<C>(a, call, shape.queries / boxes, shape.keys);
     allow_shared(kernel, 227 * 1024);

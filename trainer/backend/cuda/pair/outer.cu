@@ -1,15 +1,53 @@
-/* outer.cu: outer product mean (A10), a few residues i at a time.
+/* outer.cu: outer product mean (A10): which kernels run a call, and the path for any shape.
  *
- * As on the CPU: one product over the sequences gives P[(i, a), (j, b)] for a piece of i; reordered
- * to [(i, j), (a, b)] it meets W. Backward makes the piece again for dW and goes the same way back.
- * A piece has up to OUTER_PIECE_BYTES: long products are worth more than pieces that stay in the L2
- * cache. The norm and the masks' products are f32. outer_wgmma.cu takes the model's widths. */
+ * PIECES works as the CPU does, on a few residues i at a time: one product over the sequences gives
+ * the outer products P[(i, a), (j, b)] of a piece; reordered to [(i, j), (a, b)] they are
+ * multiplied by W. Backward computes the piece again for dW and goes the same way back: dz / norm
+ * times W is the gradient of P, which, reordered, gives da and db by one product each. A piece has
+ * up to OUTER_PIECE_BYTES: long products gain more than pieces that stay in the L2 cache would. The
+ * norm and the masks' products are f32.
+ *
+ * PANELS differs in two steps of backward: kernels of outer_wgmma.cu write P / norm and the
+ * gradient of P in the order in which the next product reads them, so nothing is reordered. */
 #include "trainer/backend/cuda/pair/outer.cuh"
 
 namespace fm_cuda {
 
 enum { OUTER_PIECE_BYTES = 1 << 28 };
 
+/* ---- which shapes go where ------------------------------------------------------------------- */
+
+/* The path of a call whose addresses are multiples of 16 bytes. The first row that fits is taken.
+ *
+ *     path      shapes                                            why
+ *     ------    ---------------------------------------------     ---------------------------------
+ *     CHAIN     bf16, c 32, c_z 128, n_i and n_j at most 2^14;    one operand of the chain stays in
+ *               forward up to 512 sequences, backward up to 128   shared memory
+ *     PANELS    the same widths, backward, more sequences         P and its gradient by tensor-core
+ *                                                                 kernels, piece by piece
+ *     PIECES    everything else, and f32                          plain matrix products */
+template <typename T> static outer_path outer_path_of_shape(const fm_outer *o, bool backward) {
+    bool is_model_width =
+        o->c == OUTER_C && o->c_z == OUTER_Z && o->n_i <= 1 << 14 && o->n_j <= 1 << 14;
+    if (sizeof(T) != 2 || !is_model_width) return OUTER_PIECES;
+    if (!backward) return o->n_seq <= OUTER_MAX_SEQ ? OUTER_CHAIN : OUTER_PIECES;
+    return o->n_seq <= OUTER_MAX_GRAD_SEQ ? OUTER_CHAIN : OUTER_PANELS;
+}
+
+/* The path of a call; grad NULL: forward. Operands at odd addresses or strides go to PIECES. */
+template <typename T>
+static outer_path outer_path_of(const fm_outer *o, const fm_outer_grad *grad) {
+    bool is_wide = o->a_stride[0] % 8 == 0 && o->a_stride[1] % 8 == 0 && o->b_stride[0] % 8 == 0 &&
+                   o->b_stride[1] % 8 == 0 && is_aligned(o->a) && is_aligned(o->b) &&
+                   is_aligned(o->w);
+    is_wide =
+        is_wide && (grad ? is_aligned(grad->dz) : is_aligned(o->z.data) && is_aligned(o->residual));
+    return is_wide ? outer_path_of_shape<T>(o, grad != NULL) : OUTER_PIECES;
+}
+
+/* ---- workspace of PIECES and PANELS ---------------------------------------------------------- */
+
+/* Residues i of a piece; an even number unless it is all of them. */
 template <typename T> static int64_t outer_rows(const fm_outer *o) {
     int64_t row = o->n_j * o->c * o->c * (int64_t)sizeof(T);
     int64_t rows = max_size(1, OUTER_PIECE_BYTES / row);
@@ -20,14 +58,15 @@ struct outer_space {
     void *a, *b;             /* act [n_seq, n_i, c], [n_seq, n_j, c] contiguous */
     void *product, *ordered; /* act: one piece, [(i, a), (j, b)] and [(i, j), (a, b)] */
     float *z, *norm;         /* [rows, n_j, c_z] before the division; [n_i, n_j] */
-    void *dz;                /* act [rows, n_j, c_z], divided by the norm; all rows with tiles */
-    outer_tiles tiles;
+    void *dz; /* act [rows, n_j, c_z] of dz / norm; rows: of a piece, in PANELS all */
+    outer_panels panels;
     float *da, *db, *dbias; /* like a and b; partial sums [pieces][c_z] */
     void *sums, *gemm;      /* workspaces of sum and of the products */
 };
 
 template <typename T>
-static size_t outer_layout(const fm_outer *o, bool backward, void *base, outer_space *ret) {
+static size_t outer_layout(const fm_outer *o, outer_path path, bool backward, void *base,
+                           outer_space *ret) {
     int64_t rows = outer_rows<T>(o), pairs = rows * o->n_j;
     size_t piece = (size_t)(pairs * o->c * o->c) * sizeof(T);
     size_t size_a = (size_t)(o->n_seq * o->n_i * o->c), size_b = (size_t)(o->n_seq * o->n_j * o->c);
@@ -43,32 +82,42 @@ static size_t outer_layout(const fm_outer *o, bool backward, void *base, outer_s
         ret->z = (float *)carve.take((size_t)(pairs * o->c_z) * sizeof(float));
         return carve.used;
     }
-    bool is_tiled = sizeof(T) == 2 && outer_tiles_fit(o);
-    ret->dz = carve.take((size_t)((is_tiled ? o->n_i * o->n_j : pairs) * o->c_z) * sizeof(T));
-    if (is_tiled)
-        carve.take(outer_tiles_layout(o, base ? carve.base + carve.used : NULL, &ret->tiles));
+    bool has_panels = path == OUTER_PANELS;
+    ret->dz = carve.take((size_t)((has_panels ? o->n_i * o->n_j : pairs) * o->c_z) * sizeof(T));
+    if (has_panels)
+        carve.take(outer_panels_layout(o, base ? carve.base + carve.used : NULL, &ret->panels));
     ret->da = (float *)carve.take(size_a * sizeof(float));
     ret->db = (float *)carve.take(size_b * sizeof(float));
     ret->sums = carve.take(sum_workspace(1, pairs, o->c_z));
     return carve.used;
 }
 
-/* Addresses aren't known yet: whichever path is taken has its workspace. */
-template <typename T> size_t outer_workspace(const fm_outer *o) {
+template <typename T>
+static size_t path_workspace(const fm_outer *o, outer_path path, bool backward) {
     outer_space space;
-    size_t plain = outer_layout<T>(o, false, NULL, &space);
-    size_t fast = sizeof(T) == 2 && outer_fits(o) ? outer_fast_workspace(o) : 0;
-    return plain > fast ? plain : fast;
+    if (path == OUTER_CHAIN) return outer_chain_workspace(o, backward);
+    return outer_layout<T>(o, path, backward, NULL, &space);
+}
+
+/* A query does not know addresses yet, so the call may still fall back to PIECES: enough for
+ * both. */
+template <typename T> static size_t enough_workspace(const fm_outer *o, bool backward) {
+    size_t plain = path_workspace<T>(o, OUTER_PIECES, backward);
+    size_t chosen = path_workspace<T>(o, outer_path_of_shape<T>(o, backward), backward);
+    return plain > chosen ? plain : chosen;
+}
+
+template <typename T> size_t outer_workspace(const fm_outer *o) {
+    return enough_workspace<T>(o, false);
 }
 
 template <typename T> size_t outer_grad_workspace(const fm_outer *o) {
-    outer_space space;
-    size_t plain = outer_layout<T>(o, true, NULL, &space);
-    size_t fast = sizeof(T) == 2 && outer_grad_fits(o) ? outer_grad_fast_workspace(o) : 0;
-    return plain > fast ? plain : fast;
+    return enough_workspace<T>(o, true);
 }
 
-/* f(row, channel): rows (s, i) of n, V channels at a time. */
+/* ---- operands -------------------------------------------------------------------------------- */
+
+/* Calls f(row, channel) for all rows (s, i) of n residues, V channels at a time. */
 template <int V, typename F>
 static void outer_each(fm_stream *stream, const fm_outer *o, int64_t n, F f) {
     int64_t parts = o->c / V, count = o->n_seq * n * parts;
@@ -79,7 +128,7 @@ static void outer_each(fm_stream *stream, const fm_outer *o, int64_t n, F f) {
     });
 }
 
-/* Rows of c channels times their masks, from strides [s, i] to [n_seq, n, c]. */
+/* packed [n_seq, n, c] = rows of c channels with strides [s, i], times their masks. */
 template <typename T, int V>
 static void outer_pack_by(fm_stream *stream, const fm_outer *o, const T *from,
                           const int64_t stride[2], const T *mask, int64_t n, T *packed) {
@@ -104,6 +153,7 @@ static void outer_pack(fm_stream *stream, const fm_outer *o, const void *x, cons
     pack_by(stream, o, (const T *)x, stride, (const T *)mask, n, (T *)packed);
 }
 
+/* y, with strides [s, i], = packed [n_seq, n, c] times the masks. */
 template <typename T, int V>
 static void outer_unpack_by(fm_stream *stream, const fm_outer *o, const float *packed,
                             const int64_t stride[2], const T *mask, int64_t n, fm_out y) {
@@ -127,7 +177,7 @@ static void outer_unpack(fm_stream *stream, const fm_outer *o, const float *pack
     unpack_by(stream, o, packed, stride, (const T *)mask, n, y);
 }
 
-/* norm[i, j] = eps + sum_s mask_a[s, i] mask_b[s, j], s in order: a thread a pair. */
+/* norm[i, j] = eps + sum_s mask_a[s, i] mask_b[s, j], s in order: one thread per pair. */
 template <typename T> static void outer_norm(fm_stream *stream, const fm_outer *args, float *norm) {
     fm_outer o = *args;
     each(stream, o.n_i * o.n_j, [=] __device__(int64_t p) {
@@ -140,13 +190,14 @@ template <typename T> static void outer_norm(fm_stream *stream, const fm_outer *
     });
 }
 
-/* Between [(i, a), (j, b)] and [(i, j), (a, b)]: rows of V channels b a thread. */
+/* Copies a piece from [(i, a), (j, b)] to [(i, j), (a, b)], or with `back` the other way. One
+ * thread takes V channels b. */
 template <typename T, int V>
 static void reorder_as(fm_stream *stream, const fm_outer *o, int64_t rows, bool back, const T *from,
                        T *to_piece) {
     int64_t c = o->c, n_j = o->n_j, parts = c / V;
     each(stream, rows * c * n_j * parts, [=] __device__(int64_t index) {
-        /* the destination's order, so that stores are coalesced */
+        /* Threads follow the destination's order, so that stores are coalesced. */
         uint32_t rest = (uint32_t)index, part = rest % (uint32_t)parts;
         rest /= (uint32_t)parts;
         uint32_t inner = rest % (uint32_t)(back ? n_j : c);
@@ -173,7 +224,7 @@ static void reorder(fm_stream *stream, const fm_outer *o, int64_t rows, bool bac
     }
 }
 
-/* c = op(a) op(b) (+ c): contiguous in memory but for ld. */
+/* c = op(a) op(b) (+ c). */
 template <typename T>
 static void multiply(fm_stream *stream, const outer_space *space, int64_t m, int64_t n, int64_t k,
                      bool trans_a, bool trans_b, const void *a, int64_t lda, const void *b,
@@ -187,7 +238,7 @@ static void multiply(fm_stream *stream, const outer_space *space, int64_t m, int
     gemm<T>(stream, &g, space->gemm);
 }
 
-/* The piece of rows first .. first + rows - 1, ordered [(i, j), (a, b)]. */
+/* space->ordered = P of residues [first, first + rows), ordered [(i, j), (a, b)]. */
 template <typename T>
 static void outer_piece(fm_stream *stream, const fm_outer *o, const outer_space *space,
                         int64_t first, int64_t rows) {
@@ -198,12 +249,13 @@ static void outer_piece(fm_stream *stream, const fm_outer *o, const outer_space 
 }
 
 template <typename T> void outer(fm_stream *stream, const fm_outer *o, void *workspace) {
-    if (sizeof(T) == 2 && outer_fits(o) && outer_is_aligned(o, NULL)) {
-        outer_fast(stream, o, workspace);
+    outer_path path = outer_path_of<T>(o, NULL);
+    if (path == OUTER_CHAIN) {
+        outer_chain(stream, o, workspace);
         return;
     }
     outer_space space;
-    outer_layout<T>(o, false, workspace, &space);
+    outer_layout<T>(o, path, false, workspace, &space);
     outer_pack<T>(stream, o, o->a, o->a_stride, o->mask_a, o->n_i, space.a);
     outer_pack<T>(stream, o, o->b, o->b_stride, o->mask_b, o->n_j, space.b);
     outer_norm<T>(stream, o, space.norm);
@@ -226,7 +278,7 @@ template <typename T> void outer(fm_stream *stream, const fm_outer *o, void *wor
     }
 }
 
-/* A piece of dz / norm, its sum over pairs into dbias. */
+/* space->dz = dz / norm of a piece; adds its sum over pairs to dbias. */
 template <typename T>
 static void outer_scale(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
                         const outer_space *space, int64_t first, int64_t rows) {
@@ -241,17 +293,18 @@ static void outer_scale(fm_stream *stream, const fm_outer *o, const fm_outer_gra
     if (dbias.data) sum<T>(stream, 1, pairs, c_z, stride, dz, dbias, true, space->sums);
 }
 
-/* One piece of backward: dw, da whole, db added. */
+/* Backward of one piece: adds to dw and db, and writes da of its residues. */
 template <typename T>
 static void outer_grad_piece(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
-                             const outer_space *space, bool is_tiled, int64_t first, int64_t rows) {
+                             const outer_space *space, bool has_panels, int64_t first,
+                             int64_t rows) {
     int64_t square = o->c * o->c, pairs = rows * o->n_j, wide = o->n_j * o->c, c_z = o->c_z;
-    if (!is_tiled) outer_scale<T>(stream, o, grad, space, first, rows);
-    const T *dz = (const T *)space->dz + (is_tiled ? first * o->n_j * c_z : 0);
+    if (!has_panels) outer_scale<T>(stream, o, grad, space, first, rows);
+    const T *dz = (const T *)space->dz + (has_panels ? first * o->n_j * c_z : 0);
     if (grad->dw.data) {
         const T *up = dz;
-        if (is_tiled && space->tiles.a) {
-            outer_tiles_product(stream, o, &space->tiles, first, rows, (bf16 *)space->ordered);
+        if (has_panels && space->panels.a) { /* P / norm, so dz itself */
+            outer_panels_product(stream, o, &space->panels, first, rows, (bf16 *)space->ordered);
             up = (const T *)grad->dz + first * o->n_j * c_z;
         } else {
             outer_piece<T>(stream, o, space, first, rows);
@@ -260,8 +313,8 @@ static void outer_grad_piece(fm_stream *stream, const fm_outer *o, const fm_oute
                     first > 0 || grad->dw.beta == FM_ADD, grad->dw.data, square, true);
     }
     if (!grad->da.data && !grad->db.data) return;
-    if (is_tiled) {
-        outer_tiles_gradient(stream, o, &space->tiles, first, rows, (bf16 *)space->product);
+    if (has_panels) {
+        outer_panels_gradient(stream, o, &space->panels, first, rows, (bf16 *)space->product);
     } else {
         multiply<T>(stream, space, pairs, square, c_z, false, false, dz, c_z, o->w, square, false,
                     space->ordered, square, false);
@@ -276,24 +329,24 @@ static void outer_grad_piece(fm_stream *stream, const fm_outer *o, const fm_oute
 
 template <typename T>
 void outer_grad(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad, void *workspace) {
-    bool is_aligned = sizeof(T) == 2 && outer_is_aligned(o, grad);
-    if (is_aligned && outer_grad_fits(o)) {
-        outer_grad_fast(stream, o, grad, workspace);
+    outer_path path = outer_path_of<T>(o, grad);
+    if (path == OUTER_CHAIN) {
+        outer_chain_grad(stream, o, grad, workspace);
         return;
     }
-    bool is_tiled = is_aligned && outer_tiles_fit(o);
+    bool has_panels = path == OUTER_PANELS;
     outer_space space;
-    outer_layout<T>(o, true, workspace, &space);
+    outer_layout<T>(o, path, true, workspace, &space);
     outer_pack<T>(stream, o, o->a, o->a_stride, o->mask_a, o->n_i, space.a);
     outer_pack<T>(stream, o, o->b, o->b_stride, o->mask_b, o->n_j, space.b);
-    if (is_tiled) {
-        outer_tiles_make(stream, o, grad, &space.tiles, (bf16 *)space.dz);
+    if (has_panels) {
+        outer_panels_make(stream, o, grad, &space.panels, (bf16 *)space.dz);
     } else {
         outer_norm<T>(stream, o, space.norm);
     }
     int64_t step = outer_rows<T>(o);
     for (int64_t first = 0; first < o->n_i; first += step)
-        outer_grad_piece<T>(stream, o, grad, &space, is_tiled, first,
+        outer_grad_piece<T>(stream, o, grad, &space, has_panels, first,
                             min_size(step, o->n_i - first));
     if (grad->da.data)
         outer_unpack<T>(stream, o, space.da, o->a_stride, o->mask_a, o->n_i, grad->da);

@@ -1,5 +1,5 @@
-/* outer.cuh: what the two files of the outer product mean share: outer.cu (any shape) and
- * outer_wgmma.cu (bf16, c 32, c_z 128). */
+/* outer.cuh: what the files of the outer product mean share: the paths, and the functions that
+ * outer_wgmma.cu provides to outer.cu. */
 #ifndef FM_BACKEND_CUDA_OUTER_CUH
 #define FM_BACKEND_CUDA_OUTER_CUH
 
@@ -7,34 +7,44 @@
 
 namespace fm_cuda {
 
-/* outer_wgmma.cu: c = 32 and c_z = 128 in bf16. Which shapes: forward, and backward without the
- * gradient of P in memory, have a most n_seq; backward in pieces has none. Addresses are asked for
- * apart, because workspaces are sized before there are any. */
-bool outer_fits(const fm_outer *);
-bool outer_grad_fits(const fm_outer *);
-bool outer_tiles_fit(const fm_outer *);
-bool outer_is_aligned(const fm_outer *, const fm_outer_grad *);
+/* Which kernels run a call. outer_path_of in outer.cu chooses, with a table of shapes. */
+enum outer_path {
+    OUTER_PIECES, /* outer.cu: any shape, a piece of P at a time, by plain matrix products */
+    OUTER_PANELS, /* backward in pieces, P and its gradient by mma_panels of outer_panels.cuh */
+    OUTER_CHAIN   /* outer_wgmma.cu: two products in a chain, P is never stored */
+};
 
-size_t outer_fast_workspace(const fm_outer *);
-size_t outer_grad_fast_workspace(const fm_outer *);
-void outer_fast(fm_stream *, const fm_outer *, void *workspace);
-void outer_grad_fast(fm_stream *, const fm_outer *, const fm_outer_grad *, void *workspace);
+enum {
+    OUTER_C = 32, /* the widths that warp-group products take */
+    OUTER_Z = 128,
+    OUTER_MAX_SEQ = 512,     /* CHAIN forward, and P of PANELS: what shared memory holds */
+    OUTER_MAX_GRAD_SEQ = 128 /* CHAIN backward */
+};
 
-/* For backward in pieces of residues first .. first + rows - 1, `first` even. outer_tiles_make adds
- * to dbias and makes what the others read; with too many sequences for panels of a and b (a NULL),
- * dz / norm [n_i, n_j, c_z] besides. outer_tiles_product: P / norm, [(i, j), (a, b)], where a is
- * not NULL; outer_tiles_gradient: the gradient of P, [(i, a), (j, b)]. */
-struct outer_tiles {
-    bf16 *a, *b, *w, *dz;
+/* outer_wgmma.cu, bf16, c = OUTER_C, c_z = OUTER_Z: the path CHAIN. */
+size_t outer_chain_workspace(const fm_outer *, bool backward);
+void outer_chain(fm_stream *, const fm_outer *, void *workspace);
+void outer_chain_grad(fm_stream *, const fm_outer *, const fm_outer_grad *, void *workspace);
+
+/* outer_wgmma.cu: the steps of the path PANELS. Operands are packed into panels and tiles
+ * (outer_pack.cuh); a and b are NULL with more than OUTER_MAX_SEQ sequences. */
+struct outer_panels {
+    bf16 *a, *b, *w, *dz; /* dz: by_i */
     float *norm, *sums;
 };
-size_t outer_tiles_layout(const fm_outer *, void *base, outer_tiles *ret);
-void outer_tiles_make(fm_stream *, const fm_outer *, const fm_outer_grad *, const outer_tiles *,
-                      bf16 *dz);
-void outer_tiles_product(fm_stream *, const fm_outer *, const outer_tiles *, int64_t first,
-                         int64_t rows, bf16 *piece);
-void outer_tiles_gradient(fm_stream *, const fm_outer *, const outer_tiles *, int64_t first,
+/* Fills *ret and returns the bytes; base NULL only counts. */
+size_t outer_panels_layout(const fm_outer *, void *base, outer_panels *ret);
+/* Packs the operands, finds the norm and adds to dbias. If panels->a is NULL, `dz` [n_i, n_j, c_z]
+ * becomes dz / norm. */
+void outer_panels_make(fm_stream *, const fm_outer *, const fm_outer_grad *, const outer_panels *,
+                       bf16 *dz);
+/* For residues [first, first + rows), `first` even: piece = P / norm, [(i, j), (a, b)]; needs
+ * panels->a. */
+void outer_panels_product(fm_stream *, const fm_outer *, const outer_panels *, int64_t first,
                           int64_t rows, bf16 *piece);
+/* For the same residues: piece = the gradient of P, [(i, a), (j, b)]. */
+void outer_panels_gradient(fm_stream *, const fm_outer *, const outer_panels *, int64_t first,
+                           int64_t rows, bf16 *piece);
 
 } // namespace fm_cuda
 

@@ -1,13 +1,15 @@
-/* outer_pack.cuh: operands of outer_wgmma.cu put into the order in which products read them.
+/* outer_pack.cuh: puts the operands of outer_wgmma.cu into the order in which products read them,
+ * and the gradients of a and b back.
  *
- * A tile is 64 rows of 64 columns as wgmma.cuh wants it, 8 KB in one piece. Operands are matrices
- * [(residue, channel), s] or [(a, b), z], in one of two orders of such tiles:
+ * A tile is 64 rows of 64 columns as wgmma.cuh wants it, 8 KB in one piece, so that one bulk copy
+ * brings it. Operands are matrices [(residue, channel), s] or [(a, b), z], in one of two orders of
+ * such tiles:
  *
- *     PANELS    [two residues][columns / 64], a row of the tile is (residue % 2, channel): the rows
- *               of one residue are 32 that lie together, so a tile holds whole residues
- *     CHANNELS  [channel][residues / 64][columns / 64], a row is a residue % 64
+ *     PANELS    [two residues][columns / 64]; a row of the tile is (residue % 2, channel). The 32
+ *               rows of a residue are together, so a tile holds whole residues.
+ *     CHANNELS  [channel][residues / 64][columns / 64]; a row of the tile is residue % 64.
  *
- * Columns are padded with zeros to a multiple of 128; rows past the last are left as they are. */
+ * Columns are padded with zeros to a multiple of 128. Rows past the last are left as they are. */
 #ifndef FM_BACKEND_CUDA_OUTER_PACK_CUH
 #define FM_BACKEND_CUDA_OUTER_PACK_CUH
 
@@ -17,9 +19,9 @@ namespace fm_cuda {
 
 enum { PANEL_C = 32, PANEL = 64, PANEL_TILE = PANEL * PANEL, PACK_THREADS = 256, PACK_JOBS = 4 };
 
-/* from[column * strides[0] + residue * strides[1] + channel * strides[2]]. */
+/* Packs from[column * strides[0] + residue * strides[1] + channel * strides[2]]. */
 struct pack_job {
-    const bf16 *from, *mask; /* mask [columns, residues], or NULL: times it */
+    const bf16 *from, *mask; /* mask [columns, residues]: a factor, or NULL */
     int64_t strides[3];
     int residues, columns, tiles; /* tiles: of 64 columns, padding included */
     bool by_channel;
@@ -28,15 +30,16 @@ struct pack_job {
 
 struct pack_jobs {
     pack_job at[PACK_JOBS];
-    int first_block[PACK_JOBS + 1]; /* where each job's blocks begin; the end */
+    int first_block[PACK_JOBS + 1]; /* the first block of each job; last, the number of blocks */
 };
 
-/* Element (s, row) of the transposing tile; chunks exchanged so that neither way conflicts. */
+/* Where the transposing tile stores element (s, row). Chunks are swizzled, so that neither
+ * direction has bank conflicts. */
 __device__ inline int pack_at(int s, int row) {
     return s * (PANEL + 8) + (((row / 8) ^ (s / 8)) * 8) + row % 8;
 }
 
-/* Eight channels. */
+/* Loads eight channels times the mask. */
 __device__ inline uint4 pack_masked(const pack_job &job, int64_t s, int residue, int channel) {
     const bf16 *from = job.from + s * job.strides[0] + residue * job.strides[1] + channel;
     uint4 line = *(const uint4 *)from;
@@ -51,6 +54,7 @@ __device__ inline uint4 pack_masked(const pack_job &job, int64_t s, int residue,
     return line;
 }
 
+/* Reads two residues and 64 columns into the transposing tile. */
 __device__ inline void pack_read(bf16 *tile, const pack_job &job, int pair, int first) {
     if (job.strides[2] == 1) {
         for (int item = threadIdx.x; item < PANEL * PANEL / 8; item += PACK_THREADS) {
@@ -71,7 +75,7 @@ __device__ inline void pack_read(bf16 *tile, const pack_job &job, int pair, int 
     }
 }
 
-/* Two residues and 64 columns a block. */
+/* One block packs two residues and 64 columns. */
 __device__ inline void pack_block(bf16 *tile, const pack_job &job, int block) {
     int pair = block / job.tiles, part = block % job.tiles;
     pack_read(tile, job, pair, part * PANEL);
@@ -103,7 +107,7 @@ static __global__ void __launch_bounds__(PACK_THREADS)
     pack_block(space, jobs.at[job], block - jobs.first_block[job]);
 }
 
-/* Jobs without a destination are left out. */
+/* Runs all jobs that have a destination. */
 inline void outer_pack_run(fm_stream *stream, pack_jobs *jobs) {
     int blocks = 0;
     for (int k = 0; k < PACK_JOBS; k++) {
@@ -115,16 +119,17 @@ inline void outer_pack_run(fm_stream *stream, pack_jobs *jobs) {
     FM_LAUNCHED();
 }
 
-/* ---- dz ----
- * dz / norm in two orders of tiles, whose rows are j or i and whose columns the channels z:
- * by_i [i][n_j / 64][2], by_j [j][n_i / 64][2]; and sums over the pairs of a block, to be added up
- * in order. */
+/* ---- dz ---- */
+
+/* dz / norm in two orders of tiles whose columns are the channels z: by_i [i][n_j / 64][2] with
+ * rows j, and by_j [j][n_i / 64][2] with rows i. Besides, each block's sums over its pairs, which
+ * the caller adds up in order for dbias. */
 struct dz_pack {
     const bf16 *dz;
     const float *norm; /* [n_i, n_j] without eps */
     float eps;
     int n_i, n_j;
-    bf16 *by_i, *by_j, *plain; /* NULL: not wanted; plain: [n_i, n_j, 128] */
+    bf16 *by_i, *by_j, *plain; /* by_j, plain: may be NULL; plain: [n_i, n_j, 128] */
     float *sums;               /* [blocks][128] */
 };
 
@@ -134,7 +139,7 @@ inline int dz_pack_blocks(int64_t n_i, int64_t n_j) {
     return (int)(divide_up(n_i, DZ_ROWS) * divide_up(n_j, PANEL));
 }
 
-/* Eight channels of pair (i, row of block_j), times a factor; added to `total`. */
+/* Stores eight channels of pair (i, row of block_j) times a factor, and adds them to `total`. */
 __device__ inline void dz_store(const dz_pack &p, int i, int block_j, int row, int chunk,
                                 float factor, float x[8], float total[8]) {
     int blocks_i = (p.n_i + PANEL - 1) / PANEL, blocks_j = (p.n_j + PANEL - 1) / PANEL;
@@ -160,7 +165,7 @@ static __global__ void __launch_bounds__(PACK_THREADS) outer_pack_dz(dz_pack p) 
     float total[8] = {};
 #pragma unroll
     for (int first = 0; first < DZ_ROWS * 4; first += DZ_AT_ONCE) {
-        float x[DZ_AT_ONCE][8], norm[DZ_AT_ONCE]; /* all read before any is written */
+        float x[DZ_AT_ONCE][8], norm[DZ_AT_ONCE]; /* all loads start before the first store */
 #pragma unroll
         for (int k = 0; k < DZ_AT_ONCE; k++) {
             int i = i0 + (first + k) / 4, j = block_j * PANEL + row0 + (first + k) % 4 * 16;
@@ -189,18 +194,18 @@ static __global__ void __launch_bounds__(PACK_THREADS) outer_pack_dz(dz_pack p) 
 
 /* ---- gradients of a and b ---- */
 
-/* y[s, i, channel] (+)= mask * sum over splits of partial [split][channel][rows][columns], in
- * order. */
+/* y[s, i, channel] (+)= mask * sum over splits, in order, of partial
+ * [split][channel][rows][columns], where rows are residues and columns are sequences. */
 struct unpack_job {
     const float *partial;
-    const bf16 *mask;          /* [n_seq, residues]: times it */
-    int splits, rows, columns; /* of a part, padding included */
+    const bf16 *mask;          /* [n_seq, residues] */
+    int splits, rows, columns; /* of a split, padding included */
     int residues, n_seq;
     int64_t stride_s, stride_i;
     fm_out y;
 };
 
-/* A residue and 32 columns a block. */
+/* One block takes one residue and 32 columns; the first `blocks` blocks work on the first job. */
 static __global__ void __launch_bounds__(PACK_THREADS)
     outer_unpack_all(const __grid_constant__ unpack_job first,
                      const __grid_constant__ unpack_job second, int blocks) {

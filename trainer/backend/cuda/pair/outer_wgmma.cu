@@ -1,79 +1,56 @@
-/* outer_wgmma.cu: outer product mean on warp-group products: bf16, c = 32, c_z = 128.
+/* outer_wgmma.cu: outer product mean by warp-group products: bf16, c = 32, c_z = 128.
  *
  * Nothing of size [n_i, n_j, c, c] is stored forward, nor for the gradients of a and b. All three
- * are one chain of two products, where the first's result stays in registers as the operand of the
- * second: for 64 rows r and every m of four,
+ * are one chain of two products, where the first's result stays in registers as the left operand of
+ * the second. For 64 rows r and four values of m per block,
  *
- *     O_m[r, :] = sum over l of (X_l[r, :] Y_m^T) V_l        X_l [64, k], Y_m [32, k], V_l [32,
- * 128]
+ *     O_m[r, :] = sum over l of (X_l[r, :] Y_m^T) V_l    X_l [64, k], Y_m [32, k], V_l [32, 128]
  *
  *     forward   r = i   m = j   l = channel of a   X = a_l[i, s]    Y = b_j[channel, s]   V = W_l
  *     da        r = i   m = a   l = j              X = dz_j[i, z]   Y = W_a[b, z]         V = b_j
  *     db        r = j   m = b   l = i              X = dz_i[j, z]   Y = W_b[a, z]         V = a_i
  *
- * with the other channel summed over between the products. dz is divided by the norm before. Y and
- * V are the same tiles, read along their rows or along their columns. Two warp groups have two m
- * each; a third, which gives them its registers, keeps a ring of X and V full by bulk copies. The
- * price is that the gradient of P is made twice.
+ * The first product sums over k (s or z), the second over the other channel. dz is divided by the
+ * norm before. Y and V are the same tiles, read along their rows or along their columns. Each of
+ * two warp groups has two values of m; the producer keeps a ring of X and V full (outer_ring.cuh).
+ * The price of storing nothing is that the gradient of P is computed twice, for da and for db.
  *
- * dW needs P itself: mma_panels writes a piece of it, ordered [(i, j), (a, b)] and divided by the
- * norm, which stays in the L2 cache for one plain product with dz. */
-#include "trainer/backend/cuda/core/bulk.cuh"
+ * dW = sum over pairs of dz^T P / norm needs P itself. mma_panels (outer_panels.cuh) writes a piece
+ * of it, ordered [(i, j), (a, b)] and divided by the norm; the piece stays in the L2 cache for one
+ * plain product with dz.
+ *
+ * With more sequences than fit, backward works in pieces (outer.cu), and this file only provides P
+ * and its gradient from packed panels. */
 #include "trainer/backend/cuda/core/sums.cuh"
-#include "trainer/backend/cuda/pair/outer.cuh"
-#include "trainer/backend/cuda/pair/outer_pack.cuh"
-#include "trainer/backend/cuda/core/wgmma.cuh"
+#include "trainer/backend/cuda/pair/outer_panels.cuh"
 
 namespace fm_cuda {
 
 enum {
-    FAST_C = 32,
-    FAST_Z = 128,
-    CONSUMERS = 256,
-    CHAIN_THREADS = CONSUMERS + GROUP_THREADS,
-    PRODUCER_REGISTERS = 40,
-    CONSUMER_REGISTERS = 232,
-    X_TILES = 2, /* a slot: 64 x 128 of X, and with the last of an l its V, 32 x 128 */
-    SLOT_X = X_TILES * PANEL_TILE,
-    SLOT = SLOT_X + FAST_C * FAST_Z,
+    SLOT =
+        SLOT_X + OUTER_C * OUTER_Z, /* 64 x 128 of X, and with the last of an l its V, 32 x 128 */
     SLOTS = 4,
-    MOST_COLUMNS = 512, /* of X and Y: what shared memory holds */
-    BLOCKS_AT_ONCE = 132,
-    PANELS_PIECE = 1 << 26
+    PIECE_ELEMENTS = 1 << 26 /* of P for dW */
 };
-
-/* Four lanes that share rows: lane t's x[n] goes to lane n's x[t]. */
-__device__ inline void exchange_four(uint32_t x[4]) {
-    int t = threadIdx.x % 4;
-#pragma unroll
-    for (int k = 0; k < 4; k += 2) {
-        uint32_t got = __shfl_xor_sync(0xffffffffu, t & 1 ? x[k] : x[k + 1], 1);
-        x[k] = t & 1 ? got : x[k];
-        x[k + 1] = t & 1 ? x[k + 1] : got;
-    }
-#pragma unroll
-    for (int k = 0; k < 2; k++) {
-        uint32_t got = __shfl_xor_sync(0xffffffffu, t & 2 ? x[k] : x[k + 2], 2);
-        x[k] = t & 2 ? got : x[k];
-        x[k + 2] = t & 2 ? x[k + 2] : got;
-    }
-}
 
 /* ---- the chain ---- */
 
+/* One sum: which operands, and how blocks share it. */
 struct chain_problem {
     const bf16 *x, *y, *v;   /* X [l][row tile][steps * 2 tiles], Y and V in PANELS order */
-    int n_l, row_tiles, n_m; /* n_m: for the stores */
-    int m_groups, v_parts, splits;
-    int v_tiles;    /* tiles across a panel of V */
-    float *partial; /* backward: [split][n_m][row_tiles * 64][v_parts * 128] */
+    int n_l, row_tiles, n_m; /* n_m: values of m that are stored */
+    int m_groups, v_parts;   /* groups of four m; parts of 128 columns of V */
+    int splits;              /* of l */
+    int v_tiles;             /* tiles across a panel of V */
+    float *partial;          /* backward: [split][n_m][row_tiles * 64][v_parts * 128] */
 };
 
+/* The argument of a launch: one problem forward, two (da and db) backward. */
 struct chain_args {
     chain_problem at[2];
-    int first_blocks; /* of at[0]; the others are at[1]'s */
+    int first_blocks; /* blocks of at[0]; the others are at[1]'s */
     int steps;        /* columns of X / 128 */
-    /* forward */
+    /* forward only: */
     const float *norm;
     float eps;
     const bf16 *bias, *residual;
@@ -81,12 +58,13 @@ struct chain_args {
     int n_i, n_j;
 };
 
+/* The block's part of a problem. */
 struct chain_place {
-    int row_tile, m_group, part, first, end; /* first .. end - 1 of l */
+    int row_tile, m_group, part, first, end; /* l in [first, end) */
     int split;
 };
 
-__device__ inline chain_place place_of(const chain_problem &p, int block) {
+__device__ inline chain_place chain_place_of(const chain_problem &p, int block) {
     chain_place at;
     at.row_tile = block % p.row_tiles, block /= p.row_tiles;
     at.m_group = block % p.m_groups, block /= p.m_groups;
@@ -96,43 +74,12 @@ __device__ inline chain_place place_of(const chain_problem &p, int block) {
     return at;
 }
 
-/* Barriers of a ring, by address: `full` and `empty` one for each slot, then `ready`, of what is
- * loaded once. */
-struct ring_barriers {
-    uint32_t full, empty, ready;
-};
-
-template <int COUNT> struct ring_space { uint64_t at[2 * COUNT + 1]; };
-
-/* By every thread; a barrier of the block follows. `readers`: warps that arrive at `empty`. */
-template <int COUNT>
-__device__ inline ring_barriers ring_make(ring_space<COUNT> *space, int readers) {
-    uint32_t first = shared_address(space->at);
-    if (threadIdx.x == 0) {
-        for (int k = 0; k < COUNT; k++) {
-            barrier_init(first + k * 8, 1);
-            barrier_init(first + (COUNT + k) * 8, readers);
-        }
-        barrier_init(first + 2 * COUNT * 8, 1);
-        barriers_publish();
-    }
-    return {first, first + COUNT * 8, first + 2 * COUNT * 8};
-}
-
-/* `elements` of bf16 to shared memory; they count at the barrier. */
-__device__ inline void load_run(bf16 *to_shared, const bf16 *from, int elements, uint32_t barrier) {
-    bulk_load(shared_address(to_shared), from, (uint32_t)elements * 2, barrier);
-}
-__device__ inline void expect_run(uint32_t barrier, int elements) {
-    barrier_expect(barrier, (uint32_t)elements * 2);
-}
-
 struct chain_shared {
     bf16 *ring, *y;
     ring_barriers barriers;
 };
 
-/* One thread: Y once, then every slot in turn. */
+/* The producer's thread: Y once, then X and V of every step into the slots in turn. */
 __device__ inline void chain_produce(const chain_problem &p, const chain_place &at, int steps,
                                      const chain_shared &s) {
     const ring_barriers &b = s.barriers;
@@ -159,7 +106,7 @@ __device__ inline void chain_produce(const chain_problem &p, const chain_place &
     }
 }
 
-/* o of this warp group's two m; t holds both, 32 columns each. */
+/* o = the sums of this warp group's two m. t, the first product, holds both, 32 columns each. */
 __device__ inline void chain_consume(const chain_place &at, int steps, const chain_shared &s,
                                      float (&o)[2][16][4]) {
     int group = threadIdx.x / GROUP_THREADS;
@@ -181,7 +128,7 @@ __device__ inline void chain_consume(const chain_place &at, int steps, const cha
                                         k > 0 || step > 0);
             }
             products_commit();
-            products_wait<1>(); /* the slot before this one has been read */
+            products_wait<1>(); /* the products of the slot before are done */
             if (n > 0 && threadIdx.x % 32 == 0)
                 barrier_arrive(s.barriers.empty + (n - 1) % SLOTS * 8);
         }
@@ -202,7 +149,8 @@ __device__ inline void chain_consume(const chain_place &at, int steps, const cha
     products_pin(o[1]);
 }
 
-/* z[i, j, :] of 16 rows i a warp: 16 bytes a lane. */
+/* Stores z[i, j, :] of a warp's 16 rows i, 16 bytes per lane: adds bias, divides by the norm, adds
+ * the residual or the old z. */
 __device__ inline void chain_store_z(const chain_args &args, const float *bias, int row, int j,
                                      const float (&o)[16][4]) {
     int t = threadIdx.x % 4;
@@ -211,13 +159,13 @@ __device__ inline void chain_store_z(const chain_args &args, const float *bias, 
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         int i = row + half * 8;
-        bool is_there = i < args.n_i && j < args.n_j;
-        int64_t pair = is_there ? (int64_t)i * args.n_j + j : 0;
+        bool is_inside = i < args.n_i && j < args.n_j;
+        int64_t pair = is_inside ? (int64_t)i * args.n_j + j : 0;
         float factor = 1.0f / (args.norm[pair] + args.eps);
         uint4 line[4] = {};
 #pragma unroll
         for (int q = 0; q < 4; q++)
-            if (old && is_there) line[q] = *(const uint4 *)(old + pair * FAST_Z + q * 32 + t * 8);
+            if (old && is_inside) line[q] = *(const uint4 *)(old + pair * OUTER_Z + q * 32 + t * 8);
 #pragma unroll
         for (int q = 0; q < 4; q++) {
             uint32_t x[4] = {line[q].x, line[q].y, line[q].z, line[q].w};
@@ -230,13 +178,14 @@ __device__ inline void chain_store_z(const chain_args &args, const float *bias, 
                                 before.y + (o[n][half * 2 + 1] + b.y) * factor);
             }
             exchange_four(x);
-            if (is_there)
-                *(uint4 *)((bf16 *)args.z.data + pair * FAST_Z + q * 32 + t * 8) =
+            if (is_inside)
+                *(uint4 *)((bf16 *)args.z.data + pair * OUTER_Z + q * 32 + t * 8) =
                     make_uint4(x[0], x[1], x[2], x[3]);
         }
     }
 }
 
+/* Stores a split's sum for outer_unpack_all. */
 __device__ inline void chain_store_partial(const chain_problem &p, const chain_place &at, int row,
                                            int m, const float (&o)[16][4]) {
     if (m >= p.n_m) return;
@@ -256,13 +205,13 @@ __global__ void __launch_bounds__(CHAIN_THREADS, 1)
     mma_chain(const __grid_constant__ chain_args args) {
     extern __shared__ __align__(TILE_ALIGN) char space[];
     __shared__ ring_space<SLOTS> barriers;
-    __shared__ float bias[FAST_Z];
+    __shared__ float bias[OUTER_Z];
     bf16 *ring = (bf16 *)space;
     chain_shared s = {ring, ring + SLOTS * SLOT, ring_make(&barriers, CONSUMERS / 32)};
     bool is_first = (int)blockIdx.x < args.first_blocks;
     const chain_problem &p = args.at[is_first ? 0 : 1];
-    chain_place at = place_of(p, (int)blockIdx.x - (is_first ? 0 : args.first_blocks));
-    if (FORWARD && threadIdx.x < FAST_Z) bias[threadIdx.x] = get(args.bias[threadIdx.x]);
+    chain_place at = chain_place_of(p, (int)blockIdx.x - (is_first ? 0 : args.first_blocks));
+    if (FORWARD && threadIdx.x < OUTER_Z) bias[threadIdx.x] = get(args.bias[threadIdx.x]);
     __syncthreads();
     if (threadIdx.x >= CONSUMERS) {
         registers_give<PRODUCER_REGISTERS>();
@@ -299,186 +248,12 @@ template <bool FORWARD> static void chain_run(fm_stream *stream, const chain_arg
     FM_LAUNCHED();
 }
 
-/* ---- pieces of P and of its gradient ---- */
-
-/* 64-row tiles of `a` times 32 Q rows of `b` (Q groups q of 32), 128 columns of both summed over in
- * each of `steps`. A block keeps its rows of b; its warp groups take turns at tiles of a.
- *
- *     P         tile = two i, rows (i, a), q = j      to[i, j, a, b] = sum_s a b / (norm[i, j] +
- * eps) gradient  tile = (i, 64 of j), rows j, q = a    to[i, a, j, b] = sum_z dz W
- */
-struct panels_args {
-    const bf16 *a, *b;
-    const float *norm; /* P */
-    float eps;
-    int n_i, n_j, first_i; /* first_i: where `to` begins */
-    int first_tile, tiles; /* of a */
-    int groups, panels;    /* of b: groups of Q, panels in all */
-    int steps, splits;
-    bf16 *to;
-};
-
-/* Each of the two warp groups has slots of its own. A barrier tells odd phases from even ones
- * alone, so that who waits for a slot's use must have seen the use before it. */
-enum { PANELS_GROUPS = 2, GROUP_SLOTS = 3, PANELS_SLOTS = 6 };
-
-/* Q = 8: at most two steps; 4: four. */
-template <int Q> constexpr int panels_bytes(int steps) {
-    return (Q / 2 * steps + PANELS_SLOTS) * SLOT_X * (int)sizeof(bf16);
-}
-
-template <int Q>
-__device__ inline void panels_produce(const panels_args &p, int group, int first, int end, bf16 *b,
-                                      bf16 *ring, const ring_barriers &barriers) {
-    int there = (int)min_size(Q / 2, p.panels - group * (Q / 2)), tiles = p.steps * X_TILES;
-    expect_run(barriers.ready, there * tiles * PANEL_TILE);
-    for (int panel = 0; panel < there; panel++) {
-        const bf16 *from = p.b + ((int64_t)group * (Q / 2) + panel) * tiles * PANEL_TILE;
-        for (int k = 0; k < tiles; k++)
-            load_run(b + (k * (Q / 2) + panel) * PANEL_TILE, from + k * PANEL_TILE, PANEL_TILE,
-                     barriers.ready);
-    }
-    int uses = (int)divide_up(end - first, PANELS_GROUPS) * p.steps; /* of a group's slots */
-    for (int n = 0; n < uses; n++) {
-        for (int at = 0; at < PANELS_GROUPS; at++) {
-            int tile = first + n / p.steps * PANELS_GROUPS + at, turn = n / GROUP_SLOTS;
-            if (tile == end) break;
-            int slot = at * GROUP_SLOTS + n % GROUP_SLOTS;
-            if (turn > 0) barrier_wait(barriers.empty + slot * 8, (turn - 1) & 1);
-            expect_run(barriers.full + slot * 8, SLOT_X);
-            load_run(ring + slot * SLOT_X, p.a + ((int64_t)tile * p.steps + n % p.steps) * SLOT_X,
-                     SLOT_X, barriers.full + slot * 8);
-        }
-    }
-}
-
-/* Rows `row` and `row` + 8 of 32 columns each, times a factor, 16 bytes a lane. */
-template <int N>
-__device__ inline void panels_put(bf16 *to_row, int64_t eight_rows, const bool is_there[2],
-                                  float factor, const float (&d)[N][4], int q) {
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        uint32_t x[4];
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-            x[k] = pack_two(d[q * 4 + k][half * 2] * factor, d[q * 4 + k][half * 2 + 1] * factor);
-        exchange_four(x);
-        if (is_there[half])
-            *(uint4 *)(to_row + half * eight_rows) = make_uint4(x[0], x[1], x[2], x[3]);
-    }
-}
-
-template <bool GRADIENT, int Q>
-__device__ inline void panels_store(const panels_args &p, int tile, int group,
-                                    const float (&d)[Q * 4][4]) {
-    int lane = threadIdx.x % 32, row = threadIdx.x / 32 % 4 * 16 + lane / 4;
-    if (GRADIENT) {
-        int blocks = (p.n_j + PANEL - 1) / PANEL, i = tile / blocks;
-        int j = tile % blocks * PANEL + row;
-        const bool is_there[2] = {j < p.n_j, j + 8 < p.n_j};
-        int64_t channel = (int64_t)(i - p.first_i) * FAST_C + group * Q;
-#pragma unroll
-        for (int q = 0; q < Q; q++)
-            panels_put(p.to + ((channel + q) * p.n_j + j) * FAST_C + lane % 4 * 8, 8 * FAST_C,
-                       is_there, 1, d, q);
-        return;
-    }
-    int i = tile * 2 + row / FAST_C;
-#pragma unroll
-    for (int q = 0; q < Q; q++) {
-        int j = group * Q + q;
-        const bool there = i < p.n_i && j < p.n_j, is_there[2] = {there, there};
-        float factor = there ? 1.0f / (p.norm[(int64_t)i * p.n_j + j] + p.eps) : 0;
-        int64_t block = (int64_t)(i - p.first_i) * p.n_j + j;
-        panels_put(p.to + (block * FAST_C + row % FAST_C) * FAST_C + lane % 4 * 8, 8 * FAST_C,
-                   is_there, factor, d, q);
-    }
-}
-
-/* d = the tile that begins with use n of this group's slots, times b. */
-template <int Q>
-__device__ inline void panels_multiply(const bf16 *ring, const bf16 *b, int n, int steps,
-                                       const ring_barriers &barriers, float (&d)[Q * 4][4]) {
-    int first_slot = threadIdx.x / GROUP_THREADS * GROUP_SLOTS, slot = 0;
-    for (int k = 0; k < steps; k++, n++) {
-        int before = slot;
-        slot = first_slot + n % GROUP_SLOTS;
-        const bf16 *a = ring + slot * SLOT_X;
-        barrier_wait(barriers.full + slot * 8, n / GROUP_SLOTS & 1);
-        products_begin();
-#pragma unroll
-        for (int step = 0; step < 8; step++) {
-            int inside = step % 4 * 16, tile = step / 4;
-            const bf16 *rows = b + (k * X_TILES + tile) * (Q / 2) * PANEL_TILE;
-            wgmma<K_MAJOR, K_MAJOR>(d, tile_operand<PANEL, K_MAJOR>(a + tile * PANEL_TILE + inside),
-                                    tile_operand<PANEL, K_MAJOR>(rows + inside), k > 0 || step > 0);
-        }
-        products_commit();
-        products_wait<1>();
-        if (k > 0 && threadIdx.x % 32 == 0) barrier_arrive(barriers.empty + before * 8);
-    }
-    products_wait<0>(d);
-    if (threadIdx.x % 32 == 0) barrier_arrive(barriers.empty + slot * 8);
-}
-
-template <bool GRADIENT, int Q>
-__global__ void __launch_bounds__(CHAIN_THREADS, 1)
-    mma_panels(const __grid_constant__ panels_args p) {
-    extern __shared__ __align__(TILE_ALIGN) char space[];
-    __shared__ ring_space<PANELS_SLOTS> barrier_space;
-    ring_barriers barriers = ring_make(&barrier_space, GROUP_THREADS / 32);
-    bf16 *ring = (bf16 *)space, *b = ring + PANELS_SLOTS * SLOT_X;
-    int split = (int)blockIdx.x % p.splits, group = (int)blockIdx.x / p.splits;
-    int first = p.first_tile + (int)((int64_t)p.tiles * split / p.splits);
-    int end = p.first_tile + (int)((int64_t)p.tiles * (split + 1) / p.splits);
-    __syncthreads();
-    if (threadIdx.x >= CONSUMERS) {
-        registers_give<PRODUCER_REGISTERS>();
-        if (threadIdx.x == CONSUMERS) panels_produce<Q>(p, group, first, end, b, ring, barriers);
-        return;
-    }
-    registers_take<CONSUMER_REGISTERS>();
-    barrier_wait(barriers.ready, 0);
-    int tile = first + threadIdx.x / GROUP_THREADS;
-    for (int n = 0; tile < end; n += p.steps, tile += PANELS_GROUPS) {
-        float d[Q * 4][4];
-        panels_multiply<Q>(ring, b, n, p.steps, barriers, d);
-        panels_store<GRADIENT, Q>(p, tile, group, d);
-    }
-}
-
-/* Into how many parts the tiles of a go: rounds of blocks, each of its tiles and about three more
- * to begin and end. */
-static int panels_splits(int groups, int tiles) {
-    int best = 1;
-    int64_t best_cost = INT64_MAX;
-    for (int splits = 1; splits <= (tiles + 1) / 2 && splits <= BLOCKS_AT_ONCE; splits++) {
-        int64_t rounds = divide_up(groups * splits, BLOCKS_AT_ONCE);
-        int64_t cost = rounds * (divide_up(tiles, splits) + 3);
-        if (cost < best_cost) best = splits, best_cost = cost;
-    }
-    return best;
-}
-
-template <bool GRADIENT, int Q> static void panels_run(fm_stream *stream, panels_args *p) {
-    p->groups = (int)divide_up(p->panels, Q / 2);
-    p->splits = panels_splits(p->groups, p->tiles);
-    int bytes = panels_bytes<Q>(p->steps);
-    cudaError_t failed = cudaFuncSetAttribute(mma_panels<GRADIENT, Q>,
-                                              cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    assert(failed == cudaSuccess);
-    (void)failed;
-    mma_panels<GRADIENT, Q>
-        <<<(unsigned)(p->groups * p->splits), CHAIN_THREADS, (size_t)bytes, queue(stream)>>>(*p);
-    FM_LAUNCHED();
-}
-
 /* ---- workspaces ---- */
 
-struct fast_space {
-    bf16 *a, *b;        /* forward: a by channels, b in panels; backward: both in panels */
-    bf16 *w, *w_turned; /* panels [(a, b), z]; [(b, a), z] */
-    float *norm;        /* [n_i, n_j], without eps */
+struct chain_space {
+    bf16 *a, *b;            /* forward: a by channels, b in panels; backward: both in panels */
+    bf16 *w, *w_transposed; /* panels [(a, b), z] and [(b, a), z] */
+    float *norm;            /* [n_i, n_j], without eps */
     bf16 *dz_by_i, *dz_by_j;
     float *da, *db, *sums; /* partial sums */
     bf16 *piece;           /* [rows, n_j, c, c] */
@@ -491,20 +266,21 @@ static int tiles_of(int64_t columns) {
 static int blocks_of(int64_t rows) {
     return (int)divide_up(rows, PANEL);
 }
-/* Elements: panels of whole groups of four residues, or tiles by channel. */
+/* Elements of a packed operand: in panels of whole groups of four residues, or in tiles by
+ * channel. */
 static size_t panels_size(int64_t residues, int64_t columns) {
     return (size_t)(round_up(residues, 4) / 2 * tiles_of(columns)) * PANEL_TILE;
 }
 static size_t channels_size(int64_t residues, int64_t columns) {
-    return (size_t)(FAST_C * blocks_of(residues) * tiles_of(columns)) * PANEL_TILE;
+    return (size_t)(OUTER_C * blocks_of(residues) * tiles_of(columns)) * PANEL_TILE;
 }
 
-/* Into how many parts the sums over l go, so that blocks come in nearly whole rounds. */
+/* Into how many splits the sums over l go, so that the blocks fill nearly whole rounds. */
 static int splits_of(const fm_outer *o) {
-    int blocks = (blocks_of(o->n_i) + blocks_of(o->n_j)) * (FAST_C / 4) * (tiles_of(o->n_seq) / 2);
+    int blocks = (blocks_of(o->n_i) + blocks_of(o->n_j)) * (OUTER_C / 4) * (tiles_of(o->n_seq) / 2);
     int best = 1, best_cost = 0;
     for (int splits = 1; splits <= 8; splits++) {
-        int rounds = (blocks * splits + BLOCKS_AT_ONCE - 1) / BLOCKS_AT_ONCE;
+        int rounds = (int)divide_up(blocks * splits, n_multiprocessor());
         int cost = rounds * 1000 / splits + 20 * splits;
         if (splits > 1 && (cost >= best_cost || o->n_i / splits < 16 || o->n_j / splits < 16))
             continue;
@@ -513,15 +289,16 @@ static int splits_of(const fm_outer *o) {
     return best;
 }
 
+/* Residues i of a piece of P for dW. */
 static int64_t piece_rows(const fm_outer *o) {
-    int64_t rows = PANELS_PIECE / (o->n_j * FAST_C * FAST_C) / 2 * 2;
+    int64_t rows = PIECE_ELEMENTS / (o->n_j * OUTER_C * OUTER_C) / 2 * 2;
     return min_size(round_up(o->n_i, 2), max_size(2, rows));
 }
 
-static size_t fast_layout(const fm_outer *o, bool backward, void *base, fast_space *ret) {
+static size_t chain_layout(const fm_outer *o, bool backward, void *base, chain_space *ret) {
     carver carve = {(char *)base, 0};
     auto act = [&](size_t elements) {
-        carve.used = (carve.used + 1023) / 1024 * 1024;
+        carve.used = (carve.used + TILE_ALIGN - 1) / TILE_ALIGN * TILE_ALIGN;
         return (bf16 *)carve.take(elements * sizeof(bf16));
     };
     auto acc = [&](int64_t elements) {
@@ -529,7 +306,7 @@ static size_t fast_layout(const fm_outer *o, bool backward, void *base, fast_spa
     };
     *ret = {};
     ret->norm = acc(o->n_i * o->n_j);
-    ret->w = act(panels_size(FAST_C, FAST_Z));
+    ret->w = act(panels_size(OUTER_C, OUTER_Z));
     ret->b = act(panels_size(o->n_j, o->n_seq));
     if (!backward) {
         ret->a = act(channels_size(o->n_i, o->n_seq));
@@ -537,53 +314,30 @@ static size_t fast_layout(const fm_outer *o, bool backward, void *base, fast_spa
     }
     int64_t splits = splits_of(o), columns = (int64_t)tiles_of(o->n_seq) * PANEL;
     ret->a = act(panels_size(o->n_i, o->n_seq));
-    ret->w_turned = act(panels_size(FAST_C, FAST_Z));
+    ret->w_transposed = act(panels_size(OUTER_C, OUTER_Z));
     ret->dz_by_i = act((size_t)(o->n_i * blocks_of(o->n_j)) * SLOT_X);
     ret->dz_by_j = act((size_t)(o->n_j * blocks_of(o->n_i)) * SLOT_X);
-    ret->da = acc(splits * FAST_C * blocks_of(o->n_i) * PANEL * columns);
-    ret->db = acc(splits * FAST_C * blocks_of(o->n_j) * PANEL * columns);
+    ret->da = acc(splits * OUTER_C * blocks_of(o->n_i) * PANEL * columns);
+    ret->db = acc(splits * OUTER_C * blocks_of(o->n_j) * PANEL * columns);
     ret->sums = acc((int64_t)dz_pack_blocks(o->n_i, o->n_j) * DZ_C);
-    ret->piece = act((size_t)(piece_rows(o) * o->n_j * FAST_C * FAST_C));
+    ret->piece = act((size_t)(piece_rows(o) * o->n_j * OUTER_C * OUTER_C));
     ret->gemm = carve.take((size_t)32 << 20);
     return carve.used;
 }
 
-size_t outer_fast_workspace(const fm_outer *o) {
-    fast_space space;
-    return fast_layout(o, false, NULL, &space) + 1024;
+size_t outer_chain_workspace(const fm_outer *o, bool backward) {
+    chain_space space;
+    return chain_layout(o, backward, NULL, &space) + TILE_ALIGN;
 }
 
-size_t outer_grad_fast_workspace(const fm_outer *o) {
-    fast_space space;
-    return fast_layout(o, true, NULL, &space) + 1024;
-}
-
-static bool is_fast_shape(const fm_outer *o) {
-    return o->c == FAST_C && o->c_z == FAST_Z && o->n_i <= 1 << 14 && o->n_j <= 1 << 14;
-}
-bool outer_fits(const fm_outer *o) {
-    return is_fast_shape(o) && o->n_seq <= MOST_COLUMNS;
-}
-bool outer_grad_fits(const fm_outer *o) {
-    return is_fast_shape(o) && o->n_seq <= 128;
-}
-bool outer_tiles_fit(const fm_outer *o) {
-    return is_fast_shape(o) && !outer_grad_fits(o);
-}
-
-bool outer_is_aligned(const fm_outer *o, const fm_outer_grad *grad) {
-    bool strides = o->a_stride[0] % 8 == 0 && o->a_stride[1] % 8 == 0 && o->b_stride[0] % 8 == 0 &&
-                   o->b_stride[1] % 8 == 0;
-    return strides && is_aligned(o->a) && is_aligned(o->b) && is_aligned(o->w) &&
-           (grad ? is_aligned(grad->dz) : is_aligned(o->z.data) && is_aligned(o->residual));
-}
-
+/* Packed operands are at multiples of TILE_ALIGN. */
 static void *aligned(void *workspace) {
-    return (void *)(((uintptr_t)workspace + 1023) / 1024 * 1024);
+    return (void *)(((uintptr_t)workspace + TILE_ALIGN - 1) / TILE_ALIGN * TILE_ALIGN);
 }
 
 /* ---- the work ---- */
 
+/* Packs a or b times its mask. */
 static pack_job pack_of(const fm_outer *o, bool is_a, bool by_channel, bf16 *to) {
     const int64_t *stride = is_a ? o->a_stride : o->b_stride;
     return {(const bf16 *)(is_a ? o->a : o->b),
@@ -596,14 +350,14 @@ static pack_job pack_of(const fm_outer *o, bool is_a, bool by_channel, bf16 *to)
             to};
 }
 
-/* W [z, (a, b)] as panels of (a, b), or of (b, a). */
-static pack_job pack_of_w(const fm_outer *o, bool is_turned, bf16 *to) {
-    int64_t square = FAST_C * FAST_C, first = is_turned ? 1 : FAST_C,
-            second = is_turned ? FAST_C : 1;
-    return {(const bf16 *)o->w, NULL, {square, first, second}, FAST_C, FAST_Z, 2, false, to};
+/* Packs W [z, (a, b)] into panels of (a, b), or of (b, a). */
+static pack_job pack_of_w(const fm_outer *o, bool is_transposed, bf16 *to) {
+    int64_t square = OUTER_C * OUTER_C, first = is_transposed ? 1 : OUTER_C,
+            second = is_transposed ? OUTER_C : 1;
+    return {(const bf16 *)o->w, NULL, {square, first, second}, OUTER_C, OUTER_Z, 2, false, to};
 }
 
-/* norm[i, j] = sum_s mask_a[s, i] mask_b[s, j]; whoever reads it adds eps. */
+/* norm[i, j] = sum_s mask_a[s, i] mask_b[s, j]; its readers add eps. */
 static void find_norm(fm_stream *stream, const fm_outer *o, float *norm) {
     fm_gemm g = {};
     g.m = o->n_i, g.n = o->n_j, g.k = o->n_seq, g.batch = 1;
@@ -613,9 +367,9 @@ static void find_norm(fm_stream *stream, const fm_outer *o, float *norm) {
     gemm<bf16>(stream, &g, NULL);
 }
 
-void outer_fast(fm_stream *stream, const fm_outer *o, void *workspace) {
-    fast_space space;
-    fast_layout(o, false, aligned(workspace), &space);
+void outer_chain(fm_stream *stream, const fm_outer *o, void *workspace) {
+    chain_space space;
+    chain_layout(o, false, aligned(workspace), &space);
     pack_jobs jobs = {};
     jobs.at[0] = pack_of(o, true, true, space.a);
     jobs.at[1] = pack_of(o, false, false, space.b);
@@ -626,13 +380,13 @@ void outer_fast(fm_stream *stream, const fm_outer *o, void *workspace) {
     args.at[0] = {space.a,
                   space.b,
                   space.w,
-                  FAST_C,
+                  OUTER_C,
                   blocks_of(o->n_i),
                   (int)o->n_j,
                   (int)divide_up(o->n_j, 4),
                   1,
                   1,
-                  tiles_of(FAST_Z),
+                  tiles_of(OUTER_Z),
                   NULL};
     args.first_blocks = chain_blocks(&args.at[0]);
     args.steps = tiles_of(o->n_seq) / X_TILES;
@@ -643,16 +397,18 @@ void outer_fast(fm_stream *stream, const fm_outer *o, void *workspace) {
     chain_run<true>(stream, &args);
 }
 
+/* da and db: the chain in splits, then the splits' sums. */
 static void gradients_of_operands(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
-                                  const fast_space *space) {
+                                  const chain_space *space) {
     int splits = splits_of(o), tiles = tiles_of(o->n_seq), parts = tiles / X_TILES;
     chain_args args = {};
-    args.at[0] = {space->dz_by_j, space->w, space->b, (int)o->n_j, blocks_of(o->n_i), FAST_C,
-                  FAST_C / 4,     parts,    splits,   tiles,       space->da};
-    args.at[1] = {space->dz_by_i, space->w_turned, space->a, (int)o->n_i, blocks_of(o->n_j), FAST_C,
-                  FAST_C / 4,     parts,           splits,   tiles,       space->db};
+    args.at[0] = {space->dz_by_j, space->w, space->b, (int)o->n_j, blocks_of(o->n_i), OUTER_C,
+                  OUTER_C / 4,    parts,    splits,   tiles,       space->da};
+    args.at[1] = {space->dz_by_i, space->w_transposed, space->a, (int)o->n_i, blocks_of(o->n_j),
+                  OUTER_C,        OUTER_C / 4,         parts,    splits,      tiles,
+                  space->db};
     args.first_blocks = chain_blocks(&args.at[0]);
-    args.steps = FAST_Z / 128;
+    args.steps = OUTER_Z / 128;
     chain_run<false>(stream, &args);
     int columns = tiles * PANEL;
     unpack_job da = {space->da,      (const bf16 *)o->mask_a,
@@ -672,7 +428,7 @@ static void gradients_of_operands(fm_stream *stream, const fm_outer *o, const fm
     FM_LAUNCHED();
 }
 
-/* P of residues first .. first + rows - 1, `first` even, from panels of a and b. */
+/* P / norm of residues [first, first + rows), `first` even, from panels of a and b. */
 static void product_piece(fm_stream *stream, const fm_outer *o, const bf16 *a, const bf16 *b,
                           const float *norm, int64_t first, int64_t rows, bf16 *piece) {
     panels_args p = {};
@@ -688,23 +444,25 @@ static void product_piece(fm_stream *stream, const fm_outer *o, const bf16 *a, c
     }
 }
 
+/* dW, piece by piece. */
 static void gradient_of_weight(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
-                               const fast_space *space) {
+                               const chain_space *space) {
     int64_t step = piece_rows(o);
     for (int64_t first = 0; first < o->n_i; first += step) {
-        int64_t rows = min_size(step, o->n_i - first), square = FAST_C * FAST_C;
+        int64_t rows = min_size(step, o->n_i - first), square = OUTER_C * OUTER_C;
         product_piece(stream, o, space->a, space->b, space->norm, first, rows, space->piece);
         fm_gemm g = {};
-        g.m = FAST_Z, g.n = square, g.k = rows * o->n_j, g.batch = 1;
+        g.m = OUTER_Z, g.n = square, g.k = rows * o->n_j, g.batch = 1;
         g.trans_a = true;
         g.alpha = 1, g.beta = first > 0 || grad->dw.beta == FM_ADD ? 1 : 0;
-        g.a = (const bf16 *)grad->dz + first * o->n_j * FAST_Z, g.lda = FAST_Z;
+        g.a = (const bf16 *)grad->dz + first * o->n_j * OUTER_Z, g.lda = OUTER_Z;
         g.b = space->piece, g.ldb = square;
         g.c = grad->dw.data, g.ldc = square, g.c_is_acc = true;
         gemm<bf16>(stream, &g, space->gemm);
     }
 }
 
+/* dz / norm in tiles, and dbias. */
 static void pack_dz(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
                     const dz_pack &dz) {
     int blocks = dz_pack_blocks(o->n_i, o->n_j);
@@ -715,15 +473,15 @@ static void pack_dz(fm_stream *stream, const fm_outer *o, const fm_outer_grad *g
                                grad->dbias.beta);
 }
 
-void outer_grad_fast(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
-                     void *workspace) {
-    fast_space space;
-    fast_layout(o, true, aligned(workspace), &space);
+void outer_chain_grad(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
+                      void *workspace) {
+    chain_space space;
+    chain_layout(o, true, aligned(workspace), &space);
     pack_jobs jobs = {};
     jobs.at[0] = pack_of(o, true, false, space.a);
     jobs.at[1] = pack_of(o, false, false, space.b);
     jobs.at[2] = pack_of_w(o, false, space.w);
-    jobs.at[3] = pack_of_w(o, true, space.w_turned);
+    jobs.at[3] = pack_of_w(o, true, space.w_transposed);
     outer_pack_run(stream, &jobs);
     find_norm(stream, o, space.norm);
     pack_dz(stream, o, grad,
@@ -735,21 +493,21 @@ void outer_grad_fast(fm_stream *stream, const fm_outer *o, const fm_outer_grad *
 
 /* ---- for backward in pieces ---- */
 
-size_t outer_tiles_layout(const fm_outer *o, void *base, outer_tiles *ret) {
+size_t outer_panels_layout(const fm_outer *o, void *base, outer_panels *ret) {
     carver carve = {(char *)base, 0};
     auto act = [&](size_t elements) { return (bf16 *)carve.take(elements * sizeof(bf16)); };
-    bool is_short = o->n_seq <= MOST_COLUMNS;
+    bool is_short = o->n_seq <= OUTER_MAX_SEQ;
     ret->a = is_short ? act(panels_size(o->n_i, o->n_seq)) : NULL;
     ret->b = is_short ? act(panels_size(o->n_j, o->n_seq)) : NULL;
-    ret->w = act(panels_size(FAST_C, FAST_Z));
+    ret->w = act(panels_size(OUTER_C, OUTER_Z));
     ret->dz = act((size_t)(o->n_i * blocks_of(o->n_j)) * SLOT_X);
     ret->norm = (float *)carve.take((size_t)(o->n_i * o->n_j) * sizeof(float));
     ret->sums = (float *)carve.take((size_t)dz_pack_blocks(o->n_i, o->n_j) * DZ_C * sizeof(float));
     return carve.used;
 }
 
-void outer_tiles_make(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
-                      const outer_tiles *tiles, bf16 *dz) {
+void outer_panels_make(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
+                       const outer_panels *tiles, bf16 *dz) {
     pack_jobs jobs = {};
     jobs.at[0] = pack_of_w(o, false, tiles->w);
     jobs.at[1] = pack_of(o, true, false, tiles->a);
@@ -761,18 +519,18 @@ void outer_tiles_make(fm_stream *stream, const fm_outer *o, const fm_outer_grad 
              tiles->dz, NULL, tiles->a ? NULL : dz, tiles->sums});
 }
 
-void outer_tiles_product(fm_stream *stream, const fm_outer *o, const outer_tiles *tiles,
-                         int64_t first, int64_t rows, bf16 *piece) {
+void outer_panels_product(fm_stream *stream, const fm_outer *o, const outer_panels *tiles,
+                          int64_t first, int64_t rows, bf16 *piece) {
     product_piece(stream, o, tiles->a, tiles->b, tiles->norm, first, rows, piece);
 }
 
-void outer_tiles_gradient(fm_stream *stream, const fm_outer *o, const outer_tiles *tiles,
-                          int64_t first, int64_t rows, bf16 *piece) {
+void outer_panels_gradient(fm_stream *stream, const fm_outer *o, const outer_panels *tiles,
+                           int64_t first, int64_t rows, bf16 *piece) {
     panels_args p = {};
     p.a = tiles->dz, p.b = tiles->w;
     p.n_i = (int)o->n_i, p.n_j = (int)o->n_j, p.first_i = (int)first;
     p.first_tile = (int)first * blocks_of(o->n_j), p.tiles = (int)rows * blocks_of(o->n_j);
-    p.panels = FAST_C / 2, p.steps = FAST_Z / 128;
+    p.panels = OUTER_C / 2, p.steps = OUTER_Z / 128;
     p.to = piece;
     panels_run<true, 8>(stream, &p);
 }

@@ -22,7 +22,7 @@ static const size_t GEMM_SPACE = (size_t)32 << 20; /* for the product, first in 
 /* ---- front ----------------------------------------------------------------------------------- */
 
 struct front_args {
-    const bf16 *z, *mask, *norm, *five, *bias;
+    const bf16 *z, *mask, *norm, *projections, *bias;
     bf16 *packed;       /* [2, C, rows] */
     uint8_t *keep;      /* [n, C / 8], NULL without dropout */
     float2 *statistics; /* of the rows of z */
@@ -52,7 +52,7 @@ __device__ inline void draw_keep(const front_args &f) {
 }
 
 template <int C> struct front_space {
-    bf16 five[4 * C * C], z[FRONT_ROWS * C]; /* tiles of 64 rows and 64 columns */
+    bf16 projections[4 * C * C], z[FRONT_ROWS * C]; /* tiles of 64 rows and 64 columns */
     float norm[2 * C], bias[4 * C];
 };
 
@@ -112,7 +112,7 @@ template <int C>
 __device__ inline void front_rows(const front_args &f, const front_space<C> *space,
                                   const bf16 *tile, int64_t first, const uint4 (&masks)[2]) {
     int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, warp = threadIdx.x % GROUP_THREADS / 32;
-    uint64_t z = tile_operand<64, K_MAJOR>(tile), w = tile_operand<64, K_MAJOR>(space->five);
+    uint64_t z = tile_operand<64, K_MAJOR>(tile), w = tile_operand<64, K_MAJOR>(space->projections);
     bf16 *to = f.packed + (warp * 8 + g) * f.rows + first + 8 * t;
 #pragma unroll 1
     for (int group = 0; group < 2 * C / 32; group++, to += 32 * f.rows) {
@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(FRONT_THREADS, 1) wgmma_triangle_front(const f
     const floats_load<4 * C, FRONT_THREADS> bias(f.bias);
     uint32_t z[2][C / 8];
     front_load<C>(f, z, at + group * GROUP_ROWS);
-    paired_load<C>(space->five, f.five);
+    paired_load<C>(space->projections, f.projections);
     copies_commit();
     bias.store(space->bias), norm.store(space->norm);
     if (f.keep) draw_keep(f);
@@ -352,7 +352,7 @@ static void block_front(fm_stream *stream, const fm_triangle_block *t, const blo
     front_args f = {};
     f.z = (const bf16 *)t->z, f.mask = (const bf16 *)t->mask;
     f.norm = (const bf16 *)t->norm_in;
-    f.five = (const bf16 *)t->five, f.bias = (const bf16 *)t->five_bias;
+    f.projections = (const bf16 *)t->projections, f.bias = (const bf16 *)t->projections_bias;
     f.packed = space.packed;
     f.keep = t->dropout.rate != 0 ? space.keep : NULL;
     f.statistics = space.statistics;
@@ -368,12 +368,13 @@ static void block_front(fm_stream *stream, const fm_triangle_block *t, const blo
 template <int C>
 static void block_back(fm_stream *stream, const fm_triangle_block *t, const block_kept &space) {
     back_args k = {};
-    const bf16 *five = (const bf16 *)t->five, *bias = (const bf16 *)t->five_bias;
+    const bf16 *projections = (const bf16 *)t->projections,
+               *bias = (const bf16 *)t->projections_bias;
     k.x = space.x, k.z = (const bf16 *)t->z, k.y = (bf16 *)t->y;
     k.statistics = space.statistics;
     k.kept_gate = t->keeps ? space.gate : NULL;
     k.norm_in = (const bf16 *)t->norm_in, k.norm_out = (const bf16 *)t->norm_out;
-    k.gate = five + 4 * C * C, k.gate_bias = bias + 4 * C;
+    k.gate = projections + 4 * C * C, k.gate_bias = bias + 4 * C;
     k.out = (const bf16 *)t->out, k.out_bias = (const bf16 *)t->out_bias;
     k.keep = t->dropout.rate != 0 ? space.keep : NULL;
     k.rows = t->n * t->n, k.n = (int)t->n;

@@ -43,10 +43,10 @@ size_t block_grad_workspace(const fm_triangle_block *t);
 void block_grad(fm_stream *stream, const fm_triangle_block *t, const fm_triangle_block_grad *grad,
                 void *workspace);
 
-/* What weights get their gradients from: d5 [rows, 5 c], z normalised [rows, c], dp' [rows, c], and
+/* What weights get their gradients from: dprojected [rows, 5 c], z normalised [rows, c], dp' [rows, c], and
  * x of what is kept. `sums` has room for block_weights_sums(c) floats (triangle_weights.cu). */
 struct block_rows {
-    const bf16 *d5, *u, *dp;
+    const bf16 *dprojected, *u, *dp;
 };
 size_t block_weights_sums(int64_t c);
 void block_weights(fm_stream *stream, const fm_triangle_block *t,

@@ -2,11 +2,11 @@
  * forward kept (triangle_block.cuh):
  *
  *     back      dy to dx: dropout, gate, output projection (made again from x), its LayerNorm. Also
- *               the gate's part of d5, and dp', the projection's gradient times 1 / deviation of x
+ *               the gate's part of dprojected, and dp', the projection's gradient times 1 / deviation of x
  *     products  over i and j: dx, a and b to da and db (cuBLASLt)
  *     front     da, db and z to dz: gates and masks of a and b (projections made again), the fused
- *               projection, LayerNorm. Also d5 [rows, 5 c] and z normalised
- *     weights   d5^T z and dp'^T x, then everything about parameters (triangle_weights.cu) */
+ *               projection, LayerNorm. Also dprojected [rows, 5 c] and z normalised
+ *     weights   dprojected^T z and dp'^T x, then everything about parameters (triangle_weights.cu) */
 #include "trainer/backend/cuda/core/bulk.cuh"
 #include "trainer/backend/cuda/pair/triangle_block.cuh"
 
@@ -267,16 +267,16 @@ __global__ void __launch_bounds__(GRAD_THREADS, 1)
 enum { UNIT = 64 }; /* channels of da or db that a warp takes at a time */
 
 struct front_grad_args {
-    const bf16 *z, *mask, *norm, *five, *bias;
+    const bf16 *z, *mask, *norm, *projections, *bias;
     const float2 *statistics;
-    const bf16 *dpacked; /* [2, C, rows]: da, db */
-    bf16 *d5, *u;        /* [rows, 5 C], z normalised [rows, C] */
+    const bf16 *dpacked;  /* [2, C, rows]: da, db */
+    bf16 *dprojected, *u; /* [rows, 5 C], z normalised [rows, C] */
     fm_out dz;
     int64_t rows;
 };
 
 template <int C> struct front_grad_space {
-    bf16 five[5 * C * C], units[GRAD_THREADS / 32][2][UNIT * 16];
+    bf16 projections[5 * C * C], units[GRAD_THREADS / 32][2][UNIT * 16];
     uint2 output[2][2][GRAD_THREADS]; /* of two groups of channels, a thread's own */
     float norm[2 * C], bias[4 * C];
 };
@@ -408,16 +408,16 @@ __device__ inline void front_begin(const front_grad_space<C> *space, int group,
     start_mixed(*(float(*)[4][4]) & d[0], space->bias + channel);
     start_mixed(*(float(*)[4][4]) & d[4], space->bias + channel + C);
     products_begin();
-    begin_projection<C>(d, z, space->five + tiled_at<C>(group * 64));
+    begin_projection<C>(d, z, space->projections + tiled_at<C>(group * 64));
     products_commit();
 }
 
-/* Asks for a group's share of the output's gate's d5, a lane's part of 16 channels of rows g and
+/* Asks for a group's share of the output's gate's dprojected, a lane's part of 16 channels of rows g and
  * g + 8. */
 template <int C>
 __device__ inline void output_load(const front_grad_args &f, front_grad_space<C> *space,
                                    int64_t first, int group) {
-    const bf16 *at = f.d5 + (first + threadIdx.x % 32 / 4) * 5 * C + 4 * C + group / 2 * 32;
+    const bf16 *at = f.dprojected + (first + threadIdx.x % 32 / 4) * 5 * C + 4 * C + group / 2 * 32;
     at += threadIdx.x % 4 * 8 + group % 2 * 4;
 #pragma unroll
     for (int half = 0; half < 2; half++)
@@ -445,7 +445,7 @@ __device__ inline void front_ask(const front_grad_args &f, front_grad_space<C> *
 }
 
 /* From the group's projections in d on: gradients of p and gate, their part of acc and the
- * output's gate's, under way, and d5. */
+ * output's gate's, under way, and dprojected. */
 template <int C>
 __device__ inline void front_group(const front_grad_args &f, const front_grad_space<C> *space,
                                    int group, const float (&mask)[2], bf16 *to, float (&d)[8][4],
@@ -459,11 +459,11 @@ __device__ inline void front_group(const front_grad_args &f, const front_grad_sp
     pack_tiles(dp, p);
     pack_tiles(dgate, gate);
     const uint32_t done[4] = {low.x, high.x, low.y, high.y};
-    const bf16 *rows = space->five + tiled_at<C>(4 * C + 16 * group);
+    const bf16 *rows = space->projections + tiled_at<C>(4 * C + 16 * group);
     products_begin();
     wgmma<MN_MAJOR>(acc, done, tile_operand<64, MN_MAJOR>(rows, 64 * 64), true);
-    begin_back<C>(acc, dp, space->five + tiled_at<C>(group * 64));
-    begin_back<C>(acc, dgate, space->five + tiled_at<C>(group * 64 + 32));
+    begin_back<C>(acc, dp, space->projections + tiled_at<C>(group * 64));
+    begin_back<C>(acc, dgate, space->projections + tiled_at<C>(group * 64 + 32));
     products_commit();
     bf16 *at = to + group * 32 + (group * 32 < C ? 0 : C);
     store_tiles(at, p, 0);
@@ -482,7 +482,7 @@ __device__ inline void front_grad_rows(const front_grad_args &f, front_grad_spac
     const float mask[2] = {get(f.mask[row]), get(f.mask[row + 8])};
     uint32_t word[2][C / 8], z[C / 16][4];
     float acc[C / 8][4] = {}, d[8][4];
-    bf16 *to = f.d5 + row * 5 * C + threadIdx.x % 4 * 8;
+    bf16 *to = f.dprojected + row * 5 * C + threadIdx.x % 4 * 8;
     row_load<C>(word[0], f.z + row * C);
     row_load<C>(word[1], f.z + (row + 8) * C);
     front_operand<C>(f, z, word, space->norm, row, statistics);
@@ -520,7 +520,7 @@ __global__ void __launch_bounds__(GRAD_THREADS, 1)
     int64_t at = ((int64_t)warp / 4 * gridDim.x + blockIdx.x) * GROUP_ROWS + warp % 4 * 16;
     const floats_load<2 * C, GRAD_THREADS> norm(f.norm);
     const floats_load<4 * C, GRAD_THREADS> bias(f.bias);
-    tiles_load<C, 0, 5>(space->five, f.five);
+    tiles_load<C, 0, 5>(space->projections, f.projections);
     tiles_publish();
     norm.store(space->norm), bias.store(space->bias);
     let_next_begin();
@@ -541,7 +541,7 @@ __global__ void __launch_bounds__(GRAD_THREADS, 1)
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 struct grad_space {
-    bf16 *d5, *u, *dp, *dx, *dpacked;
+    bf16 *dprojected, *u, *dp, *dx, *dpacked;
     float *sums;
     void *gemm;
 };
@@ -549,7 +549,7 @@ struct grad_space {
 static size_t grad_layout(const fm_triangle_block *t, void *base, grad_space *ret) {
     size_t c = (size_t)t->c, plane = (size_t)(t->n * t->n) * c * sizeof(bf16);
     carver carve = {(char *)base, 0};
-    ret->d5 = (bf16 *)carve.take(5 * plane);
+    ret->dprojected = (bf16 *)carve.take(5 * plane);
     ret->u = (bf16 *)carve.take(plane);
     ret->dp = (bf16 *)carve.take(plane);
     ret->dx = (bf16 *)carve.take(plane);
@@ -577,7 +577,7 @@ static void grad_back(fm_stream *stream, const fm_triangle_block *t, const void 
     k.norm = (const bf16 *)t->norm_out;
     k.out = (const bf16 *)t->out, k.out_bias = (const bf16 *)t->out_bias;
     k.keep = t->dropout.rate != 0 ? kept.keep : NULL;
-    k.dx = space.dx, k.dp = space.dp, k.dgate = space.d5 + 4 * C;
+    k.dx = space.dx, k.dp = space.dp, k.dgate = space.dprojected + 4 * C;
     k.rows = t->n * t->n, k.n = (int)t->n;
     k.eps = (float)t->eps, k.kept = (float)(1 / (1 - t->dropout.rate));
     allow_shared(wgmma_triangle_back_grad<C>, sizeof(back_grad_space<C>));
@@ -591,9 +591,9 @@ static void grad_front(fm_stream *stream, const fm_triangle_block *t, fm_out dz,
                        const grad_space &space) {
     front_grad_args f = {};
     f.z = (const bf16 *)t->z, f.mask = (const bf16 *)t->mask, f.norm = (const bf16 *)t->norm_in;
-    f.five = (const bf16 *)t->five, f.bias = (const bf16 *)t->five_bias;
+    f.projections = (const bf16 *)t->projections, f.bias = (const bf16 *)t->projections_bias;
     f.statistics = block_kept_at(t, t->kept).statistics;
-    f.dpacked = space.dpacked, f.d5 = space.d5, f.u = space.u;
+    f.dpacked = space.dpacked, f.dprojected = space.dprojected, f.u = space.u;
     f.dz = dz, f.rows = t->n * t->n;
     allow_shared(wgmma_triangle_front_grad<C>, sizeof(front_grad_space<C>));
     launch_after(stream, wgmma_triangle_front_grad<C>, (unsigned)grad_blocks(t), GRAD_THREADS,
@@ -623,7 +623,7 @@ static void grad_all(fm_stream *stream, const fm_triangle_block *t,
     grad_back<C>(stream, t, grad->dy, space);
     grad_products(stream, t, space);
     grad_front<C>(stream, t, grad->dz, space);
-    block_weights(stream, t, grad, {space.d5, space.u, space.dp}, space.sums);
+    block_weights(stream, t, grad, {space.dprojected, space.u, space.dp}, space.sums);
 }
 
 void block_grad(fm_stream *stream, const fm_triangle_block *t, const fm_triangle_block_grad *grad,

@@ -1,7 +1,7 @@
 /* triangle_weights.cu: triangle multiplication as a whole (A11, A12), backward: the gradients of
  * weights, biases and LayerNorms, from what the kernels of triangle_block_grad.cu left.
  *
- *     product     G = d5^T u, five jobs, and dp'^T x, the sixth: a block sums a job over a share of
+ *     product     G = dprojected^T u, projections jobs, and dp'^T x, the sixth: a block sums a job over a share of
  *                 the rows, fed by the copy engine, in the registers of its warp groups
  *     parameters  the shares' sums, always in the same order, and what follows from them; then the
  *                 LayerNorms' weights
@@ -12,7 +12,7 @@
  * s. For the output projection u is x less its mean, with the deviation in dp', so that x needs no
  * copy: G = dp'^T x - sum dp' mean.
  *
- * The sums over rows are MORE further columns of the products: of ones for d5; of x's mean and
+ * The sums over rows are MORE further columns of the products: of ones for dprojected; of x's mean and
  * deviation, each in three parts of bf16, for dp' (triangle_block.cu). */
 #include "trainer/backend/cuda/core/bulk.cuh"
 #include "trainer/backend/cuda/pair/triangle_block.cuh"
@@ -24,9 +24,9 @@ enum { JOBS = 6, MOST_SHARES = BLOCK_GPU_PROCESSORS / JOBS, STAGES = 6, CORNER =
 /* ---- product --------------------------------------------------------------------------------- */
 
 struct product_args {
-    box_map d5, u, dp, x; /* 64 rows by 64 channels; x: 64 rows of all its lines */
-    float *sums;          /* [shares, 6 C, C + MORE] */
-    int shares, steps;    /* steps of 64 rows */
+    box_map dprojected, u, dp, x; /* 64 rows by 64 channels; x: 64 rows of all its lines */
+    float *sums;                  /* [shares, 6 C, C + MORE] */
+    int shares, steps;            /* steps of 64 rows */
 };
 
 template <int C> struct product_stage { bf16 d[C * 64], u[C * 64], more[MORE * 64]; };
@@ -49,7 +49,7 @@ template <int C> __device__ inline void product_fetch(const product_args &p, pro
         for (int i = 0; i < C / 64; i++) {
             uint32_t d = shared_address(stage->d + i * CORNER);
             box_place at = {step * 64, 0, 0, 0, (is_out ? 0 : job * C) + i * 64};
-            box_load(d, is_out ? p.dp : p.d5, at, full);
+            box_load(d, is_out ? p.dp : p.dprojected, at, full);
             at.column = i * 64;
             if (!is_out) box_load(shared_address(stage->u + i * CORNER), p.u, at, full);
         }
@@ -147,7 +147,7 @@ struct weights_args {
     const float *sums; /* [shares, 6 C, C + MORE] */
     float *norms;      /* [6 C / LINES, 2 C] */
     int shares;
-    const bf16 *five, *w_out; /* the weights */
+    const bf16 *projections, *w_out; /* the weights */
     const bf16 *norm_in, *norm_out;
     fm_triangle_block_grad grad;
 };
@@ -186,9 +186,9 @@ __global__ void __launch_bounds__(PARTS *PACKS<C>) triangle_parameters(const wei
         sum[i] += sum[LINES * LD + i];
     __syncthreads();
     if (is_out) row -= 5 * C;
-    const bf16 *weight = is_out ? w.w_out : w.five, *norm = is_out ? w.norm_out : w.norm_in;
-    fm_out dweight = is_out ? w.grad.dout : w.grad.dfive;
-    fm_out dbias = is_out ? w.grad.dout_bias : w.grad.dfive_bias;
+    const bf16 *weight = is_out ? w.w_out : w.projections, *norm = is_out ? w.norm_out : w.norm_in;
+    fm_out dweight = is_out ? w.grad.dout : w.grad.dprojections;
+    fm_out dbias = is_out ? w.grad.dout_bias : w.grad.dprojections_bias;
     for (int c = threadIdx.x; c < C; c += PARTS * PACKS<C>) {
         float gamma = get(norm[c]), beta = get(norm[C + c]), dgamma = 0, dbeta = 0;
 #pragma unroll
@@ -247,7 +247,7 @@ static void weights_of(fm_stream *stream, const fm_triangle_block *t,
                        const fm_triangle_block_grad *grad, const block_rows &from, float *sums) {
     int64_t rows = t->n * t->n;
     product_args p;
-    p.d5 = boxes_of(from.d5, 5 * C, rows, 64), p.u = boxes_of(from.u, C, rows, 64);
+    p.dprojected = boxes_of(from.dprojected, 5 * C, rows, 64), p.u = boxes_of(from.u, C, rows, 64);
     p.dp = boxes_of(from.dp, C, rows, 64);
     p.x = boxes_of(block_kept_at(t, t->kept).x, rows, C + MORE, C + MORE);
     p.sums = sums, p.steps = (int)(rows / 64), p.shares = (int)min_size(MOST_SHARES, p.steps);
@@ -258,7 +258,7 @@ static void weights_of(fm_stream *stream, const fm_triangle_block *t,
     weights_args w = {};
     w.sums = sums, w.shares = p.shares;
     w.norms = sums + (int64_t)p.shares * JOBS * C * (C + MORE);
-    w.five = (const bf16 *)t->five, w.w_out = (const bf16 *)t->out;
+    w.projections = (const bf16 *)t->projections, w.w_out = (const bf16 *)t->out;
     w.norm_in = (const bf16 *)t->norm_in, w.norm_out = (const bf16 *)t->norm_out;
     w.grad = *grad;
     launch_after(stream, triangle_parameters<C>, JOBS * C / LINES, PARTS * PACKS<C>, 0, true, w);
