@@ -1,5 +1,5 @@
-/* bulk.cu: descriptions of strided tensors for the copy engine. The driver's function that encodes
- * them is asked for by name, so that nothing links to the driver. */
+/* bulk.cu: makes descriptions of strided tensors for the copy engine. The driver has a function
+ * that encodes them; it is looked up by name, so that the program does not link to the driver. */
 #include "trainer/backend/cuda/core/bulk.cuh"
 
 #include <cudaTypedefs.h>
@@ -23,7 +23,8 @@ box_map make_boxes(const void *base, const int64_t extent[5], const int64_t stri
     cuuint32_t box[5] = {(cuuint32_t)c, (cuuint32_t)rows, 1, 1, 1}, step[5] = {1, 1, 1, 1, 1};
     for (int i = 0; i < 5; i++)
         size[i] = (cuuint64_t)extent[i];
-    for (int i = 0; i < 4; i++) /* the distance along an axis of one element is never used */
+    for (int i = 0; i < 4;
+         i++) /* the stride of an axis of one element is never used, but must be valid */
         distance[i] = extent[i + 1] > 1 ? (cuuint64_t)stride[i] * sizeof(bf16) : 16;
     CUtensorMapSwizzle swizzle = c == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
                                  : c == 32 ? CU_TENSOR_MAP_SWIZZLE_64B

@@ -1,4 +1,5 @@
-/* device.cu: streams, events, page-locked memory and captured graphs; see ../device.h. */
+/* device.cu: the device table of device.h on CUDA: streams, events, page-locked memory, captured
+ * graphs. */
 #include "trainer/backend/cuda/core/clock.cuh"
 #include "trainer/backend/cuda/core/families.cuh"
 
@@ -68,12 +69,12 @@ static void host_release(void *memory) {
     if (memory) FM_CUDA(cudaFreeHost(memory));
 }
 
-/* Only this thread's calls are watched: other threads may go on using the device. */
+/* Thread-local mode watches only the calls of this thread; other threads may use the device. */
 static bool capture_begin(fm_stream *stream) {
     return cudaStreamBeginCapture(queue(stream), cudaStreamCaptureModeThreadLocal) == cudaSuccess;
 }
 
-/* The graph is kept beside its executable form: it is what can be counted. */
+/* The graph is kept beside its executable form, because only the graph can be measured. */
 struct captured {
     cudaGraph_t graph;
     cudaGraphExec_t exec;

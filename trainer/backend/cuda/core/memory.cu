@@ -1,5 +1,5 @@
-/* memory.cu: device memory, fills, copies, conversions, strided copies, sums over an axis. All of
- * it moves bytes: one read and one write of each element. */
+/* memory.cu: device memory, fills, copies, conversions, strided copies, and sums over an axis. All
+ * of them are as long as their memory traffic, which is one read and one write of each element. */
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/core/sums.cuh"
 
@@ -64,8 +64,8 @@ template <typename T> void unpack_bits(fm_stream *stream, int64_t n, const uint8
          [=] __device__(int64_t i) { out[i] = to<T>((float)(bits[i / 8] >> (i % 8) & 1)); });
 }
 
-/* One thread an element of y's shape, its last axis fastest; sizes below 2^31 so that the index is
- * taken apart with 32-bit divisions. */
+/* One thread per element, the last axis fastest. Sizes are below 2^31, so that 32-bit divisions
+ * take the index apart. */
 template <typename T> void copy_strided(fm_stream *stream, const fm_strided *args) {
     fm_strided a = *args;
     assert(a.rank >= 1 && a.rank <= FM_STRIDED_RANK);
@@ -118,9 +118,9 @@ void axpy_device(fm_stream *stream, int64_t n, const double *alpha, const void *
 /* ---- sums over the middle axis ----
  *
  * A thread takes a pack of columns of every lanes-th row, SUM_BATCH rows in flight, and the block
- * adds its lanes in order through shared memory. Large sums divide the rows into chunks; the chunks'
- * sums are partial vectors in the workspace and are then added in order. How rows are divided
- * depends on the shape alone. */
+ * adds its lanes in order through shared memory. Large sums divide the rows into chunks; the
+ * chunks' sums are partial vectors in the workspace and are then added in order. How rows are
+ * divided depends on the shape alone. */
 
 enum { SUM_THREADS = 256, SUM_BATCH = 8, SUM_CHUNKS = 512 };
 enum { SUM_SMALL = 1 << 18 }; /* elements that are summed in one launch */
@@ -171,11 +171,11 @@ __global__ void sum_line_kernel(int64_t n_r, int64_t stride_a, int64_t stride_r,
 struct sum_shape {
     int64_t n_a, n_r, n_c, stride_a, stride_r;
     int64_t chunks;
-    int tile, tiles; /* packs of columns in a block, blocks side by side */
+    int tile, tiles; /* packs of columns in a block; blocks side by side */
 };
 
-/* Sums of one chunk: y[(chunk * n_a + a) * n_c + c]. relu: x is first made 0 where relu is not
- * above 0, in memory too. */
+/* The sums of one chunk go to y[(chunk * n_a + a) * n_c + c]. With relu, x is first set to 0 where
+ * relu is not above 0, in memory too. */
 template <typename T, int V, typename Y>
 __global__ void __launch_bounds__(SUM_THREADS)
     sum_kernel(sum_shape s, T *x, const T *relu, Y *y, fm_beta beta) {
@@ -249,7 +249,7 @@ static void sum_rows(fm_stream *stream, const sum_shape *s, T *x, const T *relu,
     }
 }
 
-/* x is written only where there is a relu. */
+/* x is written only when relu is given. */
 template <typename T, typename Y>
 static void sum_in_chunks(fm_stream *stream, const sum_shape *s, T *x, const T *relu, Y *y,
                           fm_beta beta, float *partial) {
@@ -296,8 +296,9 @@ void sum_after_relu(fm_stream *stream, int64_t n_r, int64_t n_c, int64_t ld, con
                             (float *)workspace);
 }
 
-/* 32 values and up to 32 slices of the partials a block: reads along the values are coalesced, the
- * slices and eight reads in flight shorten the chain of one thread; slices are added in order. */
+/* A block makes 32 values from up to 32 slices of the partial vectors. Reads along the values are
+ * coalesced. The slices, and eight reads in flight, shorten the chain of additions of one thread;
+ * the slices are added in order. */
 enum { FINISH_SLICES = 32, FINISH_BATCH = 8 };
 
 template <typename T>
