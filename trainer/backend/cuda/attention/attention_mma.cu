@@ -130,9 +130,9 @@ struct bias_place {
     }
 
     /* The offset of value e, or -1 in the padding. */
-    __device__ int64_t offset(const fm_attention &a, bool exchanged, int e) const {
+    __device__ int64_t offset(const fm_attention &a, bool is_transposed, int e) const {
         int64_t x = row + e / 2 % 2 * 8, y = column + e / 4 * 8 + e % 2;
-        int64_t query = exchanged ? y : x, key = exchanged ? x : y;
+        int64_t query = is_transposed ? y : x, key = is_transposed ? x : y;
         if (query >= a.n_query || key >= a.n_key) return -1;
         return query * a.bias_stride[2] + key * a.bias_stride[3];
     }
@@ -142,7 +142,7 @@ struct bias_place {
  * sorts them in registers. */
 template <int H>
 __global__ void __launch_bounds__(64)
-    pack_heads(fm_attention a, bf16 *packed, int strips, int columns, bool exchanged) {
+    pack_heads(fm_attention a, bf16 *packed, int strips, int columns, bool is_transposed) {
     int i = (int)(blockIdx.x * 64 + threadIdx.x), lane = i % 32, part = i / 32 % 4;
     int column = i / 128 % columns, strip = i / 128 / columns % strips;
     int group = i / 128 / columns / strips;
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(64)
     pack<bf16, H> in[8];
 #pragma unroll
     for (int e = 0; e < 8; e++) {
-        int64_t offset = place.offset(a, exchanged, e);
+        int64_t offset = place.offset(a, is_transposed, e);
         in[e] = {};
         if (offset >= 0) in[e] = *(const pack<bf16, H> *)(from + offset);
     }
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(64)
 
 /* The same for any number of heads and any strides: one thread per (lane, head). */
 static void pack_each(fm_stream *stream, const fm_attention *args, bf16 *packed, int64_t strips,
-                      int64_t columns, bool exchanged) {
+                      int64_t columns, bool is_transposed) {
     fm_attention a = *args;
     each(stream, a.n_group * strips * columns * 128 * a.n_head, [=] __device__(int64_t index) {
         int64_t head = index % a.n_head, rest = index / a.n_head;
@@ -182,7 +182,7 @@ static void pack_each(fm_stream *stream, const fm_attention *args, bf16 *packed,
         float value[8];
 #pragma unroll
         for (int e = 0; e < 8; e++) {
-            int64_t offset = place.offset(a, exchanged, e);
+            int64_t offset = place.offset(a, is_transposed, e);
             value[e] = offset >= 0 ? get(from[offset]) : 0.0f;
         }
         int64_t tile = ((group * a.n_head + head) * strips + strip) * columns + column;
@@ -191,21 +191,21 @@ static void pack_each(fm_stream *stream, const fm_attention *args, bf16 *packed,
 }
 
 void attention_pack_bias(fm_stream *stream, const fm_attention *a, const attention_space *places,
-                         bool exchanged) {
-    int64_t columns = (exchanged ? places->ld_bias_t : places->ld_bias) / TILE;
-    int64_t strips = (exchanged ? places->ld_bias : places->ld_bias_t) / 16;
-    bf16 *packed = (bf16 *)(exchanged ? places->bias_t : places->bias);
+                         bool is_transposed) {
+    int64_t columns = (is_transposed ? places->ld_bias_t : places->ld_bias) / TILE;
+    int64_t strips = (is_transposed ? places->ld_bias : places->ld_bias_t) / 16;
+    bf16 *packed = (bf16 *)(is_transposed ? places->bias_t : places->bias);
     int64_t lanes = a->n_group * strips * columns * 128, heads = a->n_head;
     bool is_together = (heads == 4 || heads == 8) && a->bias_stride[1] == 1 &&
                        (uintptr_t)a->bias % (size_t)(2 * heads) == 0 && lanes < 1 << 30;
     for (int i = 0; i < 4; i++)
         is_together = is_together && (i == 1 || a->bias_stride[i] % heads == 0);
     if (!is_together) {
-        pack_each(stream, a, packed, strips, columns, exchanged);
+        pack_each(stream, a, packed, strips, columns, is_transposed);
         return;
     }
     (heads == 4 ? pack_heads<4> : pack_heads<8>)<<<(unsigned)(lanes / 64), 64, 0, queue(stream)>>>(
-        *a, packed, (int)strips, (int)columns, exchanged);
+        *a, packed, (int)strips, (int)columns, is_transposed);
     FM_LAUNCHED();
 }
 

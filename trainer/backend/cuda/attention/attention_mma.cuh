@@ -178,10 +178,10 @@ __device__ inline bool fetch_keys(const fm_attention &a, bool is_valid, const ti
 box_map attention_boxes(const fm_attention *, const void *base, const fm_attention_stride &,
                         int64_t rows, int c, int box_rows);
 
-/* attention_mma.cu: gathers the bias into space->bias, or with `exchanged` (rows are keys, columns
- * are queries) into space->bias_t. */
+/* attention_mma.cu: gathers the bias into space->bias, or with `is_transposed` (rows are keys,
+ * columns are queries) into space->bias_t. */
 void attention_pack_bias(fm_stream *stream, const fm_attention *a, const attention_space *space,
-                         bool exchanged);
+                         bool is_transposed);
 
 } // namespace fm_cuda
 

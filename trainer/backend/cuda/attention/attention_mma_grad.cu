@@ -51,12 +51,12 @@ static void gate_gradient(fm_stream *stream, const fm_attention *args,
         unsigned head = index % heads, query = rest % queries, at = rest / queries;
         unsigned batch = at % (unsigned)a.n_batch, group = at / (unsigned)a.n_batch;
         int c = (int)(i % 4) * 8;
-        bool is_there = i < n && c < a.c_head;
+        bool is_inside = i < n && c < a.c_head;
         int64_t at_o = offset_of(a.o_stride, group, batch, query, head) + c;
         int64_t at_g = offset_of(a.g_stride, group, batch, query, head) + c;
         int64_t row = row_of(a, group, batch, head) + query;
         float d[8], o[8], g[8], delta = 0;
-        if (is_there) {
+        if (is_inside) {
             load<bf16, 8>((const bf16 *)grad.dout + at_o, d);
             load<bf16, 8>((const bf16 *)a.o + at_o, o);
             if (a.g) load<bf16, 8>((const bf16 *)a.g + at_g, g);
@@ -72,7 +72,7 @@ static void gate_gradient(fm_stream *stream, const fm_attention *args,
             store<bf16, 8>((bf16 *)space.dout + row * a.c_head + c, d);
         }
         delta = row_sum(delta);
-        if (is_there && c == 0) space.delta[row] = delta;
+        if (is_inside && c == 0) space.delta[row] = delta;
     });
 }
 
@@ -95,9 +95,9 @@ __device__ inline void fetch_queries(const fm_attention &a, const attention_spac
     tile_load<C>(tiles.d[at], TILE, d, a.c_head, first, a.n_query, (int)a.c_head);
     for (int i = threadIdx.x; i < TILE; i += blockDim.x) {
         int64_t query = first + i;
-        bool is_there = query < a.n_query;
-        tiles.lse[at][i] = is_there ? ((const float *)a.lse)[p.row + query] * LOG2E : INFINITY;
-        tiles.minus_delta[at][i] = is_there ? -space.delta[p.row + query] : 0;
+        bool is_inside = query < a.n_query;
+        tiles.lse[at][i] = is_inside ? ((const float *)a.lse)[p.row + query] * LOG2E : INFINITY;
+        tiles.minus_delta[at][i] = is_inside ? -space.delta[p.row + query] : 0;
     }
 }
 
@@ -138,11 +138,11 @@ __device__ inline void weights_by_column(float s[N][4], float slope, const float
     int t = threadIdx.x % 4;
 #pragma unroll
     for (int n = 0; n < N; n++) {
-        float2 by = *(const float2 *)(shift + n * 8 + 2 * t);
-        s[n][0] = exp2_fast(s[n][0] * slope - by.x);
-        s[n][1] = exp2_fast(s[n][1] * slope - by.y);
-        s[n][2] = exp2_fast(s[n][2] * slope - by.x);
-        s[n][3] = exp2_fast(s[n][3] * slope - by.y);
+        float2 column_shift = *(const float2 *)(shift + n * 8 + 2 * t);
+        s[n][0] = exp2_fast(s[n][0] * slope - column_shift.x);
+        s[n][1] = exp2_fast(s[n][1] * slope - column_shift.y);
+        s[n][2] = exp2_fast(s[n][2] * slope - column_shift.x);
+        s[n][3] = exp2_fast(s[n][3] * slope - column_shift.y);
     }
 }
 

@@ -115,7 +115,7 @@ __device__ inline void walk_step(walk_keys<C> &keys, const walk_place &at, int h
 #pragma unroll
     for (int k = 0; k < 2; k++) {
         accumulator_rows(ds[k], s, k);
-        put_shared(at.ds ^ (half * 4 + 2 * k) * 16, ds[k]);
+        store_matrix(at.ds ^ (half * 4 + 2 * k) * 16, ds[k]);
     }
     products_begin();
 #pragma unroll

@@ -205,7 +205,7 @@ __device__ inline void gate_backward(const grad_call &call, const item_place &p,
                                      const gate_outputs &to, const gate_inputs &part, int item,
                                      int i) {
     int query = i / (C / 8), chunk = i % (C / 8), c = chunk * 8;
-    bool is_there = query < call.n_query && c < call.c_head;
+    bool is_inside = query < call.n_query && c < call.c_head;
     float d[8], o[8], g[8], delta = 0;
     unpack_eight(part.d, d);
     unpack_eight(part.o, o);
@@ -219,12 +219,12 @@ __device__ inline void gate_backward(const grad_call &call, const item_place &p,
     }
     uint4 gated = pack_eight(d);
     *(uint4 *)(to.d + tile_at<C>(query, chunk)) = gated;
-    if (is_there && call.dg.data)
+    if (is_inside && call.dg.data)
         put_pack<bf16, 8>(row_at(call.dg, p, query) + c, call.dg.adds ? FM_ADD : FM_WRITE, g);
     if (C == 32) delta += __shfl_xor_sync(0xffffffffu, delta, 2);
     delta += __shfl_xor_sync(0xffffffffu, delta, 1);
     /* Of two neighbouring queries the first stores the shifts of both, the second their deltas. */
-    float shift = is_there ? -part.lse * call.inverse : -INFINITY;
+    float shift = is_inside ? -part.lse * call.inverse : -INFINITY;
     float other_shift = __shfl_xor_sync(0xffffffffu, shift, C / 8);
     float other_delta = __shfl_xor_sync(0xffffffffu, delta, C / 8);
     float4 column = query % 2 == 0 ? make_float4(shift, other_shift, shift, other_shift)
@@ -233,11 +233,11 @@ __device__ inline void gate_backward(const grad_call &call, const item_place &p,
     if (chunk == 0) *(float4 *)(to.shift + at) = column;
     if (!call.space.dbias) return;
     if (chunk == 0) *(float4 *)(call.space.columns + (int64_t)item * 4 * to.queries + at) = column;
-    if (!is_there) return;
+    if (!is_inside) return;
     *(uint4 *)((bf16 *)call.space.dout + (p.row + query) * call.c_head + c) = gated;
 }
 
-__device__ inline void put_shared(uint32_t address, const uint32_t (&r)[4]) {
+__device__ inline void store_matrix(uint32_t address, const uint32_t (&r)[4]) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(address),
                  "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
                  : "memory");
@@ -245,7 +245,7 @@ __device__ inline void put_shared(uint32_t address, const uint32_t (&r)[4]) {
 
 /* Transposes 4 x 4 words between four neighbouring lanes: word i of the four lanes together is line
  * i, and lane t gets line t. */
-__device__ inline uint4 line_of_four(const uint32_t w[4]) {
+__device__ inline uint4 transpose_four(const uint32_t w[4]) {
     bool is_odd = threadIdx.x & 1, is_late = threadIdx.x & 2;
     uint32_t x = __shfl_xor_sync(0xffffffffu, is_odd ? w[0] : w[1], 1);
     uint32_t y = __shfl_xor_sync(0xffffffffu, is_odd ? w[2] : w[3], 1);
@@ -272,7 +272,7 @@ __device__ inline void store_rows(const grad_tensor &out, const item_place &p, i
             for (int n = 0; n < 4; n++)
                 word[n] = pack_two(x[n % (C / 8)][2 * half] * scale,
                                    x[n % (C / 8)][2 * half + 1] * scale);
-            uint4 line = line_of_four(word);
+            uint4 line = transpose_four(word);
             if (row + 8 * half < end) *(uint4 *)(to + t * 8) = line;
         } else if (row + 8 * half < end) {
 #pragma unroll

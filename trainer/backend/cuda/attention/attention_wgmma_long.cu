@@ -14,7 +14,7 @@
  * the phase before; walk_pass says why that holds.
  *
  * Two blocks share a multiprocessor if they fit: one runs the gate's backward while the other
- * walks. / */
+ * walks. */
 #include "trainer/backend/cuda/attention/attention_wgmma_grad.cuh"
 
 namespace fm_cuda {
@@ -110,7 +110,7 @@ struct pass_place : walk_place {
 
 /* The block's pass of its item, and how many passes and items it has done before. The item's place,
  * which is seldom needed, is kept in shared memory, because no registers are left for it. */
-struct walk_turn {
+struct walk_position {
     int pass;
     unsigned passes, items;
 };
@@ -239,7 +239,7 @@ __device__ inline void pass_step(walk_keys<C> &keys, const pass_place &at, int h
                   ((thread / 16 % 2 ^ row % 8) * 16);
 #pragma unroll
     for (int k = 0; k < 2; k++)
-        put_shared(to ^ (half * 4 + 2 * k) * 16, ds[k]);
+        store_matrix(to ^ (half * 4 + 2 * k) * 16, ds[k]);
     products_begin();
 #pragma unroll
     for (int k = 0; k < 2; k++)
@@ -277,7 +277,7 @@ __device__ inline void start_pass_bias(const grad_call &call, const item_place &
  * among all that the block walks. */
 template <int C, bool BIASED>
 __device__ inline void finish_tile(const grad_call &call, const pass_memory<C> &memory,
-                                   const walk_turn &w, int tile, unsigned count) {
+                                   const walk_position &w, int tile, unsigned count) {
     constexpr int N = C / 8 + (BIASED ? 1 : 0);
     int slot = (int)(count % SLOTS), turn = (int)(w.passes & 1), thread = read_thread();
     int tiles = memory.queries / TILE, in_group = thread % GROUP_THREADS;
@@ -338,7 +338,7 @@ __device__ inline void finish_tile(const grad_call &call, const pass_memory<C> &
  * phase before. */
 template <int C, bool BIASED>
 __device__ inline void walk_pass(const grad_call &call, const pass_memory<C> &memory,
-                                 walk_keys<C> &keys, walk_bias &bias, const walk_turn &w) {
+                                 walk_keys<C> &keys, walk_bias &bias, const walk_position &w) {
     set_rows<C / 8>(keys.dk, 0, 0);
     set_rows<C / 8>(keys.dv, 0, 0);
     products_pin(keys.dk);
@@ -383,7 +383,7 @@ __device__ inline void put_terms(const grad_call &call, const pass_memory<C> &me
  * thread. */
 template <int C>
 __device__ inline void fetch_next(const grad_call &call, const pass_memory<C> &memory,
-                                  const walk_turn &w, const item_place &p, int item) {
+                                  const walk_position &w, const item_place &p, int item) {
     int turn = (int)(w.passes & 1) ^ 1, next = item + (int)gridDim.x;
     if (w.pass + 1 < call.passes) {
         fetch_keys<C>(call, p, w.pass + 1, memory, turn);
@@ -396,7 +396,7 @@ __device__ inline void fetch_next(const grad_call &call, const pass_memory<C> &m
  * thread has seen a valid key. */
 template <int C, bool BIASED>
 __device__ inline void walk_passes(const grad_call &call, const pass_memory<C> &memory,
-                                   walk_turn &w, bool has_valid) {
+                                   walk_position &w, bool has_valid) {
     bool is_valid = false;
 #pragma unroll 1
     for (w.pass = 0; w.pass < call.passes; w.pass++, w.passes++) {
@@ -433,7 +433,7 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
     wgmma_passes(const __grid_constant__ grad_call call) {
     extern __shared__ __align__(TILE_ALIGN) uint8_t shared[];
     const pass_memory<C> memory = {shared, (int)blockDim.x / 2, (int)call.space.ld_bias_t};
-    walk_turn w = {};
+    walk_position w = {};
     int item = (int)blockIdx.x;
     item_place p = place_of_item(call, item);
     if (threadIdx.x == 0) {

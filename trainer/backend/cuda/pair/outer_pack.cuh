@@ -68,10 +68,10 @@ __device__ inline void pack_read(bf16 *tile, const pack_job &job, int pair, int 
     }
     for (int item = threadIdx.x; item < PANEL * PANEL; item += PACK_THREADS) {
         int row = item % PANEL, s = item / PANEL, residue = pair * 2 + row / PANEL_C;
-        bool is_there = residue < job.residues && first + s < job.columns;
+        bool is_inside = residue < job.residues && first + s < job.columns;
         int64_t at = (first + s) * job.strides[0] + residue * job.strides[1] +
                      row % PANEL_C * job.strides[2];
-        tile[pack_at(s, row)] = is_there ? job.from[at] : to<bf16>(0);
+        tile[pack_at(s, row)] = is_inside ? job.from[at] : to<bf16>(0);
     }
 }
 

@@ -34,7 +34,7 @@ enum {
 
 /* Transposes 4 x 4 words between the four lanes that share a row: lane t's x[n] goes to lane n's
  * x[t]. Accumulators then are 16-byte runs of a row, and back. */
-__device__ inline void exchange_four(uint32_t x[4]) {
+__device__ inline void transpose_four(uint32_t x[4]) {
     int t = threadIdx.x % 4;
 #pragma unroll
     for (int k = 0; k < 4; k += 2) {

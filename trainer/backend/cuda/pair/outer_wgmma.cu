@@ -26,12 +26,9 @@
 
 namespace fm_cuda {
 
-enum {
-    SLOT =
-        SLOT_X + OUTER_C * OUTER_Z, /* 64 x 128 of X, and with the last of an l its V, 32 x 128 */
-    SLOTS = 4,
-    PIECE_ELEMENTS = 1 << 26 /* of P for dW */
-};
+/* A slot holds 64 x 128 of X and, with the last of an l, its V, 32 x 128. PIECE_ELEMENTS: the most
+ * of P that is written at once for dW. */
+enum { SLOT = SLOT_X + OUTER_C * OUTER_Z, SLOTS = 4, PIECE_ELEMENTS = 1 << 26 };
 
 /* ---- the chain ---- */
 
@@ -169,7 +166,7 @@ __device__ inline void chain_store_z(const chain_args &args, const float *bias, 
 #pragma unroll
         for (int q = 0; q < 4; q++) {
             uint32_t x[4] = {line[q].x, line[q].y, line[q].z, line[q].w};
-            if (old) exchange_four(x);
+            if (old) transpose_four(x);
 #pragma unroll
             for (int k = 0; k < 4; k++) {
                 int n = q * 4 + k;
@@ -177,7 +174,7 @@ __device__ inline void chain_store_z(const chain_args &args, const float *bias, 
                 x[k] = pack_two(before.x + (o[n][half * 2] + b.x) * factor,
                                 before.y + (o[n][half * 2 + 1] + b.y) * factor);
             }
-            exchange_four(x);
+            transpose_four(x);
             if (is_inside)
                 *(uint4 *)((bf16 *)args.z.data + pair * OUTER_Z + q * 32 + t * 8) =
                     make_uint4(x[0], x[1], x[2], x[3]);

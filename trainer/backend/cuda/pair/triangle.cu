@@ -1,11 +1,17 @@
-/* triangle.cu: triangle multiplication (A11, A12).
+/* triangle.cu: triangle multiplication (A11, A12), the product alone, for any shape. The whole
+ * sublayer in fused kernels is triangle_block.cu.
  *
- * The product over k is one matrix product for each channel. The front reads p, g and the mask
- * once, gates, and writes the operand channel-major [c, rows] through a 64 x 64 tile of shared
- * memory, so that reads run along channels and writes along rows, 16 bytes at a time where the
- * shapes allow it; one batched product of c matrices; the back transposes x to [n_i, n_j, c].
- * Traffic beyond the ideal: the operands and x once more each, which at N = 256 and c = 128 in bf16
- * is 17 MB apiece and mostly found in L2. */
+ * The product over k is one matrix product per channel, in three steps:
+ *
+ *     front      reads p, g and the mask once, applies the gate, and writes the operand
+ *                channel-major, [c, rows], through a 64 x 64 tile of shared memory
+ *     multiply   one batched product of c matrices
+ *     back       transposes x to [n_i, n_j, c]; in backward, the gradients of the operands, through
+ *                the gate, to those of p and g
+ *
+ * The tile lets reads run along channels and writes along rows, 16 bytes at a time where the shapes
+ * allow it. Traffic beyond the ideal: the operands and x once more each. At N = 256 and c = 128 in
+ * bf16 that is 17 MB apiece, mostly found in the L2 cache. */
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/pair/triangle.cuh"
 
@@ -13,7 +19,8 @@ namespace fm_cuda {
 
 enum { SQUARE = 64, SQUARE_THREADS = 256 };
 
-/* A 64 x 64 tile of f32 in shared memory, by channel; one column of padding. */
+/* A 64 x 64 tile of f32 in shared memory, [channel][row], with one column of padding against bank
+ * conflicts. */
 typedef float square[SQUARE][SQUARE + 1];
 
 struct triangle_space {
@@ -50,7 +57,7 @@ template <typename T> size_t triangle_grad_workspace(const fm_triangle *t) {
     return triangle_layout<T>(t, true, NULL, &space);
 }
 
-/* What a kernel here works on: blockIdx.x is 64 rows, y 64 channels. */
+/* The block's tile: blockIdx.x counts 64 rows, y 64 channels. */
 struct square_place {
     int64_t rows, c, row0, c0;
 };
@@ -59,7 +66,7 @@ __device__ inline square_place place_of_square(int64_t rows, int64_t c) {
     return {rows, c, blockIdx.x * (int64_t)SQUARE, blockIdx.y * (int64_t)SQUARE};
 }
 
-/* f(row, channel, row in tile, channel in tile) for packs of V channels, channels fastest. */
+/* Calls f(row, channel, row in tile, channel in tile) for packs of V channels, channels fastest. */
 template <int V, typename F> __device__ inline void along_channels(const square_place &at, F f) {
     constexpr int PACKS = SQUARE / V;
 #pragma unroll
@@ -81,7 +88,7 @@ template <int V, typename F> __device__ inline void along_rows(const square_plac
     }
 }
 
-/* packed [c, rows] = mask * sigmoid(g) * p; g NULL: p as it is. */
+/* packed [c, rows] = mask * sigmoid(g) * p, or just p if g is NULL. */
 template <typename T, int V>
 __global__ void __launch_bounds__(SQUARE_THREADS)
     gate_transpose(const T *p, const T *g, const T *mask, int64_t rows, int64_t c, int64_t ld,
@@ -102,6 +109,7 @@ __global__ void __launch_bounds__(SQUARE_THREADS)
     });
 }
 
+/* Reads the block's tile of packed [c, rows]. */
 template <typename T, int V>
 __device__ inline void load_square(square tile, const square_place &at, const T *packed) {
     along_rows<V>(at, [&](int64_t row, int64_t channel, int r, int ch) {
@@ -126,8 +134,8 @@ __global__ void __launch_bounds__(SQUARE_THREADS)
     });
 }
 
-/* The gradients of p and g from that of the gated operand, channel-major; g NULL: that of p is it.
- */
+/* The gradients of p and g from that of the gated operand, which is channel-major. If g is NULL,
+ * the operand is p itself. */
 template <typename T, int V>
 __global__ void __launch_bounds__(SQUARE_THREADS)
     gate_transpose_back(const T *packed, const T *p, const T *g, const T *mask, int64_t rows,
@@ -143,14 +151,14 @@ __global__ void __launch_bounds__(SQUARE_THREADS)
         }
 #pragma unroll
         for (int k = 0; k < V; k++) {
-            float up = factor * tile[ch + k][r];
+            float dgated = factor * tile[ch + k][r];
             if (!g) {
-                value[k] = up;
+                value[k] = dgated;
                 continue;
             }
-            float open = sigmoid(gate[k]);
-            gate[k] = up * value[k] * open * (1.0f - open);
-            value[k] = up * open;
+            float sigmoid_g = sigmoid(gate[k]);
+            gate[k] = dgated * value[k] * sigmoid_g * (1.0f - sigmoid_g);
+            value[k] = dgated * sigmoid_g;
         }
         if (dp.data) put_pack<T, V>((T *)dp.data + row * ld + channel, dp.beta, value);
         if (dg.data) put_pack<T, V>((T *)dg.data + row * ld + channel, dg.beta, gate);
@@ -161,7 +169,7 @@ static dim3 squares(int64_t rows, int64_t c) {
     return dim3((unsigned)divide_up(rows, SQUARE), (unsigned)divide_up(c, SQUARE));
 }
 
-/* Whether packs of 16 bytes do along both axes. */
+/* Whether rows can be accessed by 16 bytes along both axes. */
 template <typename T> static bool is_even(int64_t rows, int64_t c, int64_t ld) {
     return is_whole<T>(rows) && is_whole<T>(c) && is_whole<T>(ld);
 }
@@ -217,16 +225,16 @@ template <typename T>
 static void back(fm_stream *stream, const void *p, const void *g, const void *mask, int64_t rows,
                  int64_t c, int64_t ld, const void *packed, fm_out dp, fm_out dg) {
     if (!dp.data && !dg.data) return;
-    const T *up = (const T *)packed, *value = (const T *)p, *gate = (const T *)g;
+    const T *dgated = (const T *)packed, *value = (const T *)p, *gate = (const T *)g;
     const T *factor = (const T *)mask;
     dim3 grid = squares(rows, c);
     if (is_even<T>(rows, c, ld) && is_aligned(p) && is_aligned(g) && is_aligned(dp.data) &&
         is_aligned(dg.data)) {
         gate_transpose_back<T, vector_of<T>()><<<grid, SQUARE_THREADS, 0, queue(stream)>>>(
-            up, value, gate, factor, rows, c, ld, dp, dg);
+            dgated, value, gate, factor, rows, c, ld, dp, dg);
     } else {
         gate_transpose_back<T, 1><<<grid, SQUARE_THREADS, 0, queue(stream)>>>(
-            up, value, gate, factor, rows, c, ld, dp, dg);
+            dgated, value, gate, factor, rows, c, ld, dp, dg);
     }
     FM_LAUNCHED();
 }

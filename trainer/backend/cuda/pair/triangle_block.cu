@@ -1,14 +1,15 @@
-/* triangle_block.cu: triangle multiplication as a whole (A11, A12), forward, in three launches:
+/* triangle_block.cu: the whole sublayer of triangle multiplication (A11, A12): which kernels run a
+ * call, and the fused forward in three launches:
  *
- *     front     LayerNorm, the projections of a and b, their gates and mask: z to a and b,
- *               channel-major. The rows of z are the product's columns, in an order that makes
- *               eight neighbouring rows of a channel a lane's accumulators: 16-byte stores.
- *     product   over k, a matrix for each channel (cuBLASLt)
- *     back      x, channel-major, to y: LayerNorm, output projection, gate (projected again from z,
- *               which is read for the residual anyway), dropout, residual
+ *     front     LayerNorm of z, the projections of a and b, their gates and mask: z to a and b,
+ *               channel-major. The weights are the product's rows and the rows of z its columns, in
+ *               an order in which a lane's accumulators are eight neighbouring rows of a channel:
+ *               16-byte stores.
+ *     product   over k, one matrix per channel (cuBLASLt)
+ *     back      x, channel-major, to y: LayerNorm, output projection, gate, dropout, residual. The
+ *               gate is projected again from z, which is read for the residual anyway.
  *
- * So memory sees z twice, a, b and x written and read, and y. Other shapes, and f32, are composed
- * of the table's other entries. */
+ * So memory sees z read twice, a, b and x written and read once, and y written. */
 #include "trainer/backend/cuda/core/bulk.cuh"
 #include "trainer/backend/cuda/pair/triangle_block.cuh"
 #include "trainer/backend/fallback.h"
@@ -25,15 +26,15 @@ static const size_t GEMM_SPACE = (size_t)32 << 20; /* for the product, first in 
 struct front_args {
     const bf16 *z, *mask, *norm, *projections, *bias;
     bf16 *packed;       /* [2, C, rows] */
-    uint8_t *keep;      /* [n, C / 8], NULL without dropout */
-    float2 *statistics; /* of the rows of z */
+    uint8_t *keep;      /* [n, C / 8] dropout bits, or NULL without dropout */
+    float2 *statistics; /* [rows] mean and 1 / deviation of z */
     fm_dropout dropout;
     int64_t rows;
     float eps;
 };
 
-/* A thread draws for eight channels of a column. */
-__device__ inline void draw_keep(const front_args &f) {
+/* Draws the dropout mask; one thread draws eight channels of a column. */
+__device__ inline void draw_dropout(const front_args &f) {
     const fm_dropout &d = f.dropout;
     int64_t i = (int64_t)blockIdx.x * FRONT_THREADS + threadIdx.x, chunks = d.c / 8;
     uint32_t threshold = fm_drop_threshold(d.rate);
@@ -57,10 +58,10 @@ template <int C> struct front_space {
     float norm[2 * C], bias[4 * C];
 };
 
-/* The weight of 32 channels of an operand is a tile's 64 rows: eight of p, the same eight of its
- * gate, and so on, so that the accumulators of a channel and of its gate are the same lane's. A
- * thread takes a chunk of every 32nd (C = 64: 64th) of the tiles' rows: every 16th (32nd) channel.
- */
+/* Loads the weights of a and b. The 64 rows of a tile are 32 channels of an operand: eight rows of
+ * p, the same eight of its gate, and so on, so the accumulators of a channel and of its gate belong
+ * to the same lane. A thread takes one chunk of every 32nd (C = 64: 64th) of the tiles' rows, which
+ * is every 16th (32nd) channel. */
 template <int C> __device__ inline void paired_load(bf16 *to, const bf16 *w) {
     constexpr int CHUNKS = C / 8, STEP = FRONT_THREADS / CHUNKS;
     int chunk = threadIdx.x % CHUNKS, line = threadIdx.x / CHUNKS;
@@ -74,7 +75,7 @@ template <int C> __device__ inline void paired_load(bf16 *to, const bf16 *w) {
     }
 }
 
-/* A warp's 16 of its group's 64 rows of z. */
+/* Loads a warp's 16 of its group's 64 rows of z. */
 template <int C>
 __device__ inline void front_load(const front_args &f, uint32_t (&z)[2][C / 8], int64_t first) {
     int64_t row = first + threadIdx.x % GROUP_THREADS / 32 * 16 + threadIdx.x % 32 / 4;
@@ -82,7 +83,8 @@ __device__ inline void front_load(const front_args &f, uint32_t (&z)[2][C / 8], 
     row_load<C>(z[1], f.z + (row + 8) * C);
 }
 
-/* They, normalised, to the group's tile. Row 8 (q / 2) + 2 i + q % 2 of 32 becomes line 8 i + q. */
+/* Normalises those rows into the group's tile and stores their statistics. Row 8 (q / 2) + 2 i + q
+ * % 2 of 32 becomes line 8 i + q. */
 template <int C>
 __device__ inline void front_operand(const front_args &f, const float *norm, int64_t first,
                                      uint32_t (&z)[2][C / 8], bf16 *tile) {
@@ -108,7 +110,7 @@ __device__ inline void front_operand(const front_args &f, const float *norm, int
     }
 }
 
-/* A group's 64 rows from `first`, 32 channels of an operand at a time. */
+/* Projects and gates a group's 64 rows from `first`, 32 channels of an operand at a time. */
 template <int C>
 __device__ inline void front_rows(const front_args &f, const front_space<C> *space,
                                   const bf16 *tile, int64_t first, const uint4 (&masks)[2]) {
@@ -164,7 +166,7 @@ __global__ void __launch_bounds__(FRONT_THREADS, 1) wgmma_triangle_front(const f
     paired_load<C>(space->projections, f.projections);
     copies_commit();
     bias.store(space->bias), norm.store(space->norm);
-    if (f.keep) draw_keep(f);
+    if (f.keep) draw_dropout(f);
     copies_wait<0>();
     tiles_publish();
     __syncthreads();
@@ -186,14 +188,14 @@ __global__ void __launch_bounds__(FRONT_THREADS, 1) wgmma_triangle_front(const f
 enum { BACK_GROUPS = 4, BACK_THREADS = BACK_GROUPS * GROUP_THREADS, KEEP_BYTES = 16384 };
 
 struct back_args {
-    bf16 *x; /* [C, rows], then MORE lines, written if kept_gate is */
+    bf16 *x; /* [C, rows]; further EXTRA_COLUMNS lines of statistics are written with kept_gate */
     const bf16 *z, *norm_in, *norm_out, *gate, *gate_bias, *out, *out_bias;
-    const float2 *statistics; /* of the rows of z */
+    const float2 *statistics; /* [rows] of z */
     const uint8_t *keep;
-    bf16 *y, *kept_gate; /* kept_gate NULL: not kept */
+    bf16 *y, *kept_gate; /* NULL: not written; kept_gate: the gate's argument */
     int64_t rows;
     int n;
-    float eps, kept;
+    float eps, keep_scale;
     bool residual;
 };
 
@@ -203,7 +205,7 @@ template <int C> struct back_space {
     uint4 keep[KEEP_BYTES / sizeof(uint4)];
 };
 
-/* A chunk of y of one row, half 0 or 1 of the accumulators of projection and gate. */
+/* Stores a chunk of y of one row, from half 0 or 1 of the accumulators of projection and gate. */
 __device__ inline void back_store(const back_args &k, int64_t at, uint4 old, uint32_t bits,
                                   const float (&u)[4][4], const float (&g)[4][4], int half) {
     const uint32_t before[4] = {old.x, old.y, old.z, old.w};
@@ -211,7 +213,8 @@ __device__ inline void back_store(const back_args &k, int64_t at, uint4 old, uin
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         float2 add = unpack_two(before[i]);
-        float low = bits >> (2 * i) & 1 ? k.kept : 0, high = bits >> (2 * i + 1) & 1 ? k.kept : 0;
+        float low = bits >> (2 * i) & 1 ? k.keep_scale : 0;
+        float high = bits >> (2 * i + 1) & 1 ? k.keep_scale : 0;
         low *= quick_sigmoid(g[i][2 * half]) * u[i][2 * half];
         high *= quick_sigmoid(g[i][2 * half + 1]) * u[i][2 * half + 1];
         after[2 * i] = low + add.x, after[2 * i + 1] = high + add.y;
@@ -220,32 +223,36 @@ __device__ inline void back_store(const back_args &k, int64_t at, uint4 old, uin
     if (k.kept_gate) store_tiles(k.kept_gate + at, g, half);
 }
 
-/* What backward sums over rows by its product with x: the mean and the deviation of each row of x,
- * each in three parts, then two zeros. */
-__device__ inline void x_more(bf16 *to, int64_t rows, int64_t row, float mean, float rstd) {
+/* Stores the statistics of a row of x as EXTRA_COLUMNS further channels of x: the mean and the
+ * deviation, each as a sum of three bf16 parts, then two zeros. Backward's product with x then sums
+ * them over the rows, too (triangle_weights.cu). */
+__device__ inline void store_x_statistics(bf16 *to, int64_t rows, int64_t row, float mean,
+                                          float rstd) {
     int t = threadIdx.x % 4;
 #pragma unroll
     for (int i = 2 * t; i < 2 * t + 2; i++)
-        to[i * rows + row] = i < 3   ? part_of(mean, i)
-                             : i < 6 ? part_of(1 / rstd, i - 3)
+        to[i * rows + row] = i < 3   ? bf16_part(mean, i)
+                             : i < 6 ? bf16_part(1 / rstd, i - 3)
                                      : __float2bfloat16_rn(0);
 }
 
-/* The warp's 16 rows of z, from `row` of the lane on, normalised, as a first operand. */
+/* Loads and normalises the warp's 16 rows of z, the lane's being `row` and row + 8, as a left
+ * operand. */
 template <int C>
 __device__ inline void back_operand(const back_args &k, const float *norm, int64_t row,
                                     uint32_t (&z)[C / 16][4]) {
-    uint32_t normal[2][C / 8];
-    row_load<C>(normal[0], k.z + row * C);
-    row_load<C>(normal[1], k.z + (row + 8) * C);
+    uint32_t normalised[2][C / 8];
+    row_load<C>(normalised[0], k.z + row * C);
+    row_load<C>(normalised[1], k.z + (row + 8) * C);
     float2 low = k.statistics[row], high = k.statistics[row + 8];
     const float mean[2] = {low.x, high.x}, rstd[2] = {low.y, high.y};
-    rows_normalise<C>(normal, norm, mean, rstd);
+    rows_normalise<C>(normalised, norm, mean, rstd);
 #pragma unroll
     for (int i = 0; i < C / 4; i++)
-        z[i / 4][i % 4] = normal[i % 2][i / 4 * 2 + i % 4 / 2];
+        z[i / 4][i % 4] = normalised[i % 2][i / 4 * 2 + i % 4 / 2];
 }
 
+/* y of the warp's 16 rows from `first`, 32 channels at a time. */
 template <int C>
 __device__ inline void back_rows(const back_args &k, const back_space<C> *space, const bf16 *tile,
                                  int64_t first) {
@@ -259,21 +266,22 @@ __device__ inline void back_rows(const back_args &k, const back_space<C> *space,
         bits[0] = keep_bits<C>(words + (uint32_t)row % (uint32_t)k.n * (C / 32));
         bits[1] = keep_bits<C>(words + (uint32_t)(row + 8) % (uint32_t)k.n * (C / 32));
     }
-    asm volatile("" ::: "memory"); /* x comes into registers when z has left its words */
+    asm volatile("" ::: "memory"); /* do not load x before z's words are free */
     x_rows<C>(x, tile);
     float mean[2], rstd[2];
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         x_statistics<C>(x, half, k.eps, &mean[half], &rstd[half]);
-        if (k.kept_gate) x_more(k.x + C * k.rows, k.rows, row + 8 * half, mean[half], rstd[half]);
+        if (k.kept_gate)
+            store_x_statistics(k.x + C * k.rows, k.rows, row + 8 * half, mean[half], rstd[half]);
     }
     x_normalise<C>(x, space->norm_out, mean, rstd);
     int64_t at = row * C + t * 8;
 #pragma unroll 1
     for (int channel = 0; channel < C; channel += 32, at += 32) {
         float u[4][4], v[4][4];
-        start_mixed(u, space->out_bias + channel);
-        start_mixed(v, space->gate_bias + channel);
+        set_to_bias(u, space->out_bias + channel);
+        set_to_bias(v, space->gate_bias + channel);
         products_pin(u);
         products_pin(v);
         products_begin();
@@ -331,21 +339,30 @@ __global__ void __launch_bounds__(BACK_THREADS, 1) wgmma_triangle_back(const bac
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
+/* Bytes of what forward keeps (block_kept). */
 static size_t kept_bytes(const fm_triangle_block *t) {
     int64_t rows = t->n * t->n;
-    return (size_t)(rows * (4 * t->c + MORE)) * sizeof(bf16) + (size_t)rows * sizeof(float2) +
-           (size_t)(t->n * t->c / 8);
+    return (size_t)(rows * (4 * t->c + EXTRA_COLUMNS)) * sizeof(bf16) +
+           (size_t)rows * sizeof(float2) + (size_t)(t->n * t->c / 8);
 }
 
-/* Whether the kernels of this file and of triangle_block_grad.cu do it. */
-template <typename T> static bool is_whole_block(const fm_triangle_block *t);
-template <> bool is_whole_block<float>(const fm_triangle_block *) {
-    return false;
-}
+enum triangle_path { TRIANGLE_FUSED, TRIANGLE_COMPOSED };
 
-template <> bool is_whole_block<bf16>(const fm_triangle_block *t) {
-    return t->c == t->c_z && (t->c == 64 || t->c == 128) && t->n % 16 == 0 &&
-           (t->dropout.rate == 0 || t->dropout.shared == FM_SHARED_AXIS0);
+/* Which kernels run a call, forward and backward. The first row that fits is taken.
+ *
+ *     path        shapes                                        why
+ *     --------    ------------------------------------------    -----------------------------------
+ *     FUSED       bf16, c_z = c = 64 or 128, n a multiple of    whole rows of the weights fit in
+ *                 16, dropout off or its mask shared along      shared memory; n^2 rows are whole
+ *                 axis 0 (the rows i)                           tiles; one bit per column, channel
+ *     COMPOSED    everything else, and f32                      other entries of the kernel table,
+ *                                                               one by one (../../triangle_block.h)
+ */
+template <typename T> static triangle_path path_of(const fm_triangle_block *t) {
+    bool is_fused = sizeof(T) == 2 && t->c == t->c_z && (t->c == 64 || t->c == 128) &&
+                    t->n % 16 == 0 &&
+                    (t->dropout.rate == 0 || t->dropout.shared == FM_SHARED_AXIS0);
+    return is_fused ? TRIANGLE_FUSED : TRIANGLE_COMPOSED;
 }
 
 template <int C>
@@ -359,7 +376,7 @@ static void block_front(fm_stream *stream, const fm_triangle_block *t, const blo
     f.statistics = space.statistics;
     f.dropout = t->dropout;
     f.rows = t->n * t->n, f.eps = (float)t->eps;
-    int64_t blocks = min_size(f.rows / FRONT_ROWS, BLOCK_GPU_PROCESSORS);
+    int64_t blocks = min_size(f.rows / FRONT_ROWS, n_multiprocessor());
     allow_shared(wgmma_triangle_front<C>, sizeof(front_space<C>));
     launch_after(stream, wgmma_triangle_front<C>, (unsigned)blocks, FRONT_THREADS,
                  sizeof(front_space<C>), true, f);
@@ -379,9 +396,9 @@ static void block_back(fm_stream *stream, const fm_triangle_block *t, const bloc
     k.out = (const bf16 *)t->out, k.out_bias = (const bf16 *)t->out_bias;
     k.keep = t->dropout.rate != 0 ? space.keep : NULL;
     k.rows = t->n * t->n, k.n = (int)t->n;
-    k.eps = (float)t->eps, k.kept = (float)(1 / (1 - t->dropout.rate));
+    k.eps = (float)t->eps, k.keep_scale = (float)(1 / (1 - t->dropout.rate));
     k.residual = t->residual;
-    int64_t blocks = min_size(k.rows / GROUP_ROWS, BLOCK_GPU_PROCESSORS);
+    int64_t blocks = min_size(k.rows / GROUP_ROWS, n_multiprocessor());
     allow_shared(wgmma_triangle_back<C>, sizeof(back_space<C>));
     launch_after(stream, wgmma_triangle_back<C>, (unsigned)blocks, BACK_THREADS,
                  sizeof(back_space<C>), true, k);
@@ -419,18 +436,19 @@ template <typename T> static void count_composed(const fm_triangle_block *t) {
 }
 
 template <typename T> size_t triangle_block_kept(const fm_triangle_block *t) {
-    if (is_whole_block<T>(t)) return kept_bytes(t) / sizeof(T);
+    if (path_of<T>(t) == TRIANGLE_FUSED) return kept_bytes(t) / sizeof(T);
     return fm_triangle_block_composed_kept(t);
 }
 
 template <typename T> size_t triangle_block_workspace(const fm_triangle_block *t) {
-    if (!is_whole_block<T>(t)) return fm_triangle_block_composed_workspace(table_of<T>(), t);
+    if (path_of<T>(t) == TRIANGLE_COMPOSED)
+        return fm_triangle_block_composed_workspace(table_of<T>(), t);
     return GEMM_SPACE + (t->keeps ? 0 : kept_bytes(t));
 }
 
 template <typename T>
 void triangle_block(fm_stream *stream, const fm_triangle_block *t, void *workspace) {
-    if (!is_whole_block<T>(t)) {
+    if (path_of<T>(t) == TRIANGLE_COMPOSED) {
         count_composed<T>(t);
         fm_triangle_block_composed(table_of<T>(), stream, t, workspace);
     } else if (t->c == 64) {
@@ -441,14 +459,14 @@ void triangle_block(fm_stream *stream, const fm_triangle_block *t, void *workspa
 }
 
 template <typename T> size_t triangle_block_grad_workspace(const fm_triangle_block *t) {
-    if (is_whole_block<T>(t)) return block_grad_workspace(t);
+    if (path_of<T>(t) == TRIANGLE_FUSED) return block_grad_workspace(t);
     return fm_triangle_block_composed_grad_workspace(table_of<T>(), t);
 }
 
 template <typename T>
 void triangle_block_grad(fm_stream *stream, const fm_triangle_block *t,
                          const fm_triangle_block_grad *grad, void *workspace) {
-    if (is_whole_block<T>(t)) {
+    if (path_of<T>(t) == TRIANGLE_FUSED) {
         block_grad(stream, t, grad, workspace);
     } else {
         count_composed<T>(t);

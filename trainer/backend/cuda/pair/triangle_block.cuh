@@ -1,15 +1,21 @@
-/* triangle_block.cuh: what the kernels of triangle multiplication as a whole share, forward
- * (triangle_block.cu) and backward (triangle_block_grad.cu, triangle_weights.cu).
+/* triangle_block.cuh: what the kernels of the whole sublayer of triangle multiplication share,
+ * forward (triangle_block.cu) and backward (triangle_block_grad.cu, triangle_weights.cu).
  *
  * They take bf16, c_z = c = 64 or 128 and n a multiple of 16, and keep a, b and x channel-major,
- * [3, c, rows]. All products are a warp group's, of 64 whole rows: what it multiplies lies in its
- * registers (in front, forward, in shared memory), weights lie in shared memory.
+ * [3, c, rows]. All products are of a warp group, which multiplies 64 whole rows at a time. Its
+ * rows are in registers (in the forward front: in shared memory), the weights are in shared memory.
  *
- * The order of a sum over channels is free, so a lane takes a row's channels from memory 16 bytes
- * at a time, chunk t + 4 i for t = lane % 4, and says that words 2h and 2h + 1 of chunk i are its
- * part of the product's step 2i + h. The other operand is read in the same order. So is the order
- * of a product's columns: in a group of 32, column q of tile i is channel 8 (q / 2) + 2 i + q % 2
- * (mixed), so that a lane's accumulators of four tiles are the chunk t of the group. */
+ * Interleaved channels. A lane reads and writes a row by chunks of 8 channels, 16 bytes: with t =
+ * lane % 4 it has chunks t, t + 4, t + 8, ... of its rows. The fragments of a product would give it
+ * pairs of channels instead. Both orders are made to agree without moving data between lanes:
+ *
+ *     sums over channels      may run in any order. Words 2 h and 2 h + 1 of the lane's chunk
+ *                             t + 4 i are its part of the product's step 2 i + h (16 channels), and
+ *                             the other operand is stored in the same order.
+ *     columns of a product    may be computed in any order. In a group of 32 channels, column q of
+ *                             tile i (8 columns) is channel 8 (q / 2) + 2 i + q % 2, so a lane's
+ *                             accumulators of four tiles (columns 2 t, 2 t + 1) are chunk t of the
+ *                             group. Comments call such tiles interleaved. */
 #ifndef FM_BACKEND_CUDA_TRIANGLE_BLOCK_CUH
 #define FM_BACKEND_CUDA_TRIANGLE_BLOCK_CUH
 
@@ -19,11 +25,12 @@
 
 namespace fm_cuda {
 
-enum { BLOCK_GPU_PROCESSORS = 132, MORE = 8 };
+/* Columns beyond the c channels in the products for weights: ones, or statistics of x. */
+enum { EXTRA_COLUMNS = 8 };
 
-/* What forward keeps: a, b and x channel-major; MORE channels of x that are numbers of each row
- * (x_more); the gate's argument [rows, c], then mean and 1 / deviation of each row of z, then a bit
- * of the block's dropout for each column and channel, [n, c / 8]. */
+/* What forward keeps: a, b (packed) and x channel-major, x with EXTRA_COLUMNS further channels of
+ * statistics (store_x_statistics); the gate's argument [rows, c]; mean and 1 / deviation of each
+ * row of z; and a bit of the dropout mask per column and channel, [n, c / 8]. */
 struct block_kept {
     bf16 *packed, *x, *gate;
     float2 *statistics;
@@ -33,24 +40,25 @@ struct block_kept {
 inline block_kept block_kept_at(const fm_triangle_block *t, void *base) {
     int64_t rows = t->n * t->n, plane = rows * t->c;
     bf16 *at = (bf16 *)base;
-    bf16 *gate = at + 3 * plane + MORE * rows;
+    bf16 *gate = at + 3 * plane + EXTRA_COLUMNS * rows;
     float2 *statistics = (float2 *)(gate + plane);
     return {at, at + 2 * plane, gate, statistics, (uint8_t *)(statistics + rows)};
 }
 
-/* Backward from what the kernels kept (triangle_block_grad.cu). */
+/* triangle_block_grad.cu: backward from what forward kept. */
 size_t block_grad_workspace(const fm_triangle_block *t);
 void block_grad(fm_stream *stream, const fm_triangle_block *t, const fm_triangle_block_grad *grad,
                 void *workspace);
 
-/* What weights get their gradients from: dprojected [rows, 5 c], z normalised [rows, c], dp' [rows, c], and
- * x of what is kept. `sums` has room for block_weights_sums(c) floats (triangle_weights.cu). */
-struct block_rows {
+/* triangle_weights.cu: the gradients of all parameters, from the gradient of the five projections
+ * [rows, 5 c], u = z normalised without gamma and beta [rows, c], dp' [rows, c]
+ * (triangle_block_grad.cu), and the x that is kept. `sums` has block_weights_sums(c) floats. */
+struct weights_inputs {
     const bf16 *dprojected, *u, *dp;
 };
 size_t block_weights_sums(int64_t c);
 void block_weights(fm_stream *stream, const fm_triangle_block *t,
-                   const fm_triangle_block_grad *grad, const block_rows &from, float *sums);
+                   const fm_triangle_block_grad *grad, const weights_inputs &from, float *sums);
 
 template <typename K> inline void allow_shared(K kernel, size_t bytes) {
     cudaError_t status =
@@ -59,12 +67,8 @@ template <typename K> inline void allow_shared(K kernel, size_t bytes) {
     (void)status;
 }
 
-__device__ inline int mixed(int q, int i) {
-    return (q >> 1) * 8 + i * 2 + (q & 1);
-}
-
-/* Asks the L2 cache for `rows` rows of C elements, `ld` apart, a line of 128 bytes a thread;
- * threads without a line do nothing. */
+/* Prefetches `rows` rows of C elements, `ld` apart, into the L2 cache, one line of 128 bytes per
+ * thread; threads without a line do nothing. */
 template <int C>
 __device__ inline void rows_prefetch(const void *first, int rows, int64_t ld, int thread) {
     constexpr int LINES = C / 64;
@@ -73,8 +77,8 @@ __device__ inline void rows_prefetch(const void *first, int rows, int64_t ld, in
                                                       thread % LINES * 64));
 }
 
-/* N numbers of act on their way to floats in shared memory, by a block of THREADS: other loads may
- * be asked for between both steps. */
+/* Copies N numbers of act to floats in shared memory, by a block of THREADS, in two steps: other
+ * loads can start between the constructor, which loads, and store. */
 template <int N, int THREADS> struct floats_load {
     enum { EACH = (N + THREADS - 1) / THREADS };
     bf16 x[EACH];
@@ -94,8 +98,8 @@ template <int N, int THREADS> struct floats_load {
     }
 };
 
-/* A bit a channel, for a lane's chunks t + 4 i of a column: those of chunk i in byte i. `column`
- * has C / 8 bytes. */
+/* The dropout bits of a lane's chunks t + 4 i of a column, those of chunk i in byte i. `column` has
+ * one bit per channel. */
 template <int C> __device__ inline uint32_t keep_bits(const uint32_t *column) {
     int t = threadIdx.x % 4;
     uint32_t bits = 0;
@@ -105,18 +109,18 @@ template <int C> __device__ inline uint32_t keep_bits(const uint32_t *column) {
     return bits;
 }
 
-/* Four instructions; numbers too small for f32's normal range count as 0. */
+/* A sigmoid of four instructions; results below f32's normal range become 0. */
 __device__ inline float quick_sigmoid(float x) {
-    float power, open;
+    float power, gate;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * -1.4426950408889634f));
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(open) : "f"(1.0f + power));
-    return open;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(gate) : "f"(1.0f + power));
+    return gate;
 }
 
-/* Mean and 1 / sqrt(variance + eps) of the row whose parts four lanes hold, in one pass over the
- * distances from its first number, so that a common offset costs no digits. However far off the
- * first number is, it is one of the row: the squares' mean is at most C + 1 variances, which costs
- * seven bits of 24. */
+/* Mean and 1 / sqrt(variance + eps) of the row that four lanes hold together, in one pass. Sums run
+ * over differences from the row's first number, so a common offset costs no digits. The first
+ * number is one of the row, so the mean square is at most C + 1 variances, which costs seven bits
+ * of 24. */
 template <int N>
 __device__ inline void row_statistics(const uint32_t (&word)[N], float eps, float *mean,
                                       float *rstd) {
@@ -135,15 +139,17 @@ __device__ inline void row_statistics(const uint32_t (&word)[N], float eps, floa
     *rstd = rsqrtf(fmaxf(square - total * total, 0) + eps);
 }
 
-/* Number `part` (0, 1, 2) of three in bf16 whose sum is value, but for its last bit or so. */
-__device__ inline bf16 part_of(float value, int part) {
+/* Part `part` (0, 1, 2) of `value` as a sum of three bf16 numbers, exact but for the last bit or
+ * so. */
+__device__ inline bf16 bf16_part(float value, int part) {
     for (; part > 0; part--)
         value -= __bfloat162float(__float2bfloat16_rn(value));
     return __float2bfloat16_rn(value);
 }
 
-/* Eight numbers, rounded, in one store of 16 bytes. Words that are also a product's operand lie in
- * its registers' order, and the compiler would store them one by one. */
+/* Rounds eight numbers and stores them by one access of 16 bytes. In C++, words that are also an
+ * operand of a product would be in its registers' order, and the compiler would store them one by
+ * one. */
 __device__ inline void store_rounded(bf16 *to, const float (&x)[8]) {
     asm volatile("{\n.reg .b32 a, b, c, d;\n"
                  "cvt.rn.bf16x2.f32 a, %2, %1;\ncvt.rn.bf16x2.f32 b, %4, %3;\n"
@@ -154,14 +160,14 @@ __device__ inline void store_rounded(bf16 *to, const float (&x)[8]) {
                  : "memory");
 }
 
-/* Row g (half 0) or g + 8 of four mixed tiles, a chunk. */
+/* Stores row g (half 0) or g + 8 (half 1) of four interleaved tiles, which is one chunk. */
 __device__ inline void store_tiles(bf16 *to, const float (&d)[4][4], int half) {
     const float x[8] = {d[0][2 * half], d[0][2 * half + 1], d[1][2 * half], d[1][2 * half + 1],
                         d[2][2 * half], d[2][2 * half + 1], d[3][2 * half], d[3][2 * half + 1]};
     store_rounded(to, x);
 }
 
-/* A row's words, chunk t + 4 i in words 4 i .. 4 i + 3. */
+/* Loads a lane's share of a row: chunk t + 4 i into words 4 i .. 4 i + 3. */
 template <int C> __device__ inline void row_load(uint32_t (&word)[C / 8], const bf16 *row) {
     int t = threadIdx.x % 4;
 #pragma unroll
@@ -172,7 +178,8 @@ template <int C> __device__ inline void row_load(uint32_t (&word)[C / 8], const 
     }
 }
 
-/* LayerNorm of R such rows in place; gamma and then beta, C floats each, in shared memory. */
+/* LayerNorm of R such rows in place. `weights`, in shared memory: gamma, then beta, C floats
+ * each. */
 template <int C, int R>
 __device__ inline void rows_normalise(uint32_t (&word)[R][C / 8], const float *weights,
                                       const float (&mean)[R], const float (&rstd)[R]) {
@@ -185,19 +192,19 @@ __device__ inline void rows_normalise(uint32_t (&word)[R][C / 8], const float *w
 #pragma unroll
         for (int r = 0; r < R; r++) {
             float2 two = unpack_two(word[r][i]);
-            float by = rstd[r], less = mean[r] * by;
-            word[r][i] = pack_two((two.x * by - less) * gamma.x + beta.x,
-                                  (two.y * by - less) * gamma.y + beta.y);
+            float scale = rstd[r], offset = mean[r] * scale;
+            word[r][i] = pack_two((two.x * scale - offset) * gamma.x + beta.x,
+                                  (two.y * scale - offset) * gamma.y + beta.y);
         }
     }
 }
 
-/* ---- weights as operands of a warp group ------------------------------------------------------
- */
+/* ---- weights as operands of a warp group ----------------------------------------------------- */
 
-/* A weight [rows, C] lies in tiles of 64 rows and 64 columns for both products of a warp group:
- * z W^T sums over its columns, d W over its rows. Rows are mixed within 32. Of the five projections
- * (kinds) of z, 32 of p and then the same 32 of its gate; those of the output's gate come last. */
+/* The row of a weight [rows, C] in its tiles of 64 rows and 64 columns, which serve both products
+ * of a warp group: z W^T sums over the columns, d W over the rows. Rows are interleaved within 32.
+ * Of the five projections of z (kinds p_a g_a p_b g_b g), 32 rows of a p are followed by the same
+ * 32 of its gate; those of the output's gate g come last. */
 template <int C> __device__ inline int tiled_row(int row) {
     int channel = row % C, c = channel % 32, kind = row / C;
     int line = (c >> 1 & 3) * 8 + (c >> 3) * 2 + (c & 1);
@@ -205,15 +212,16 @@ template <int C> __device__ inline int tiled_row(int row) {
     return (kind / 2 * (C / 32) + channel / 32) * 64 + kind % 2 * 32 + line;
 }
 
-/* Where rows from a tiled one, a multiple of 16, begin. */
+/* Where row `row`, a multiple of 16 in the tiles' order, begins. */
 template <int C> __device__ inline int tiled_at(int row) {
     return row / 64 * 64 * C + row % 64 * 64;
 }
 
-/* `KINDS` of the five from FIRST on, w being their first row; columns in the order of a lane's
- * chunks, so that column 16 (2 i + h) + 8 w + 2 t + e is number 4 h + 2 w + e of chunk t + 4 i. By
- * the block's first threads, each a chunk of every 16th (C = 64: 32nd) row: in a tile 16 rows on is
- * four lines on, and those have the chunks exchanged by four. */
+/* Loads KINDS of the five projections from number FIRST on; w is their first row. Columns are in
+ * the order of a lane's chunks: column 16 (2 i + h) + 8 w + 2 t + e is number 4 h + 2 w + e of
+ * chunk t + 4 i. The block's first THREADS threads load, each one chunk of every 16th (C = 64:
+ * 32nd) row. 16 rows further on is four lines further on in the tile, where the swizzle exchanges
+ * chunks by four. */
 template <int C, int FIRST, int KINDS> __device__ inline void tiles_load(bf16 *to, const bf16 *w) {
     constexpr int CHUNKS = C / 8, THREADS = 256, STEP = THREADS / CHUNKS;
     if (threadIdx.x >= THREADS) return;
@@ -239,7 +247,8 @@ template <int C, int FIRST, int KINDS> __device__ inline void tiles_load(bf16 *t
     }
 }
 
-/* The output's projection, columns in their natural order; by the whole block, which waits. */
+/* Starts loading the output projection, columns in their natural order. Called by the whole block,
+ * which must wait for the copies. */
 template <int C> __device__ inline void out_load(bf16 *to, const bf16 *w) {
     for (int i = threadIdx.x; i < C * (C / 8); i += blockDim.x) {
         int row = tiled_row<C>(4 * C + i / (C / 8)) - 4 * C, chunk = i % (C / 8);
@@ -248,7 +257,7 @@ template <int C> __device__ inline void out_load(bf16 *to, const bf16 *w) {
     }
 }
 
-/* Begins d[8 N rows of the weight from `tile` on] += z W^T, z [64, C] being the group's rows. */
+/* Starts d += z W^T for 8 N rows of the weight from `tile` on; z [64, C] are the group's rows. */
 template <int C, int N>
 __device__ inline void begin_projection(float (&d)[N][4], const uint32_t (&z)[C / 16][4],
                                         const bf16 *tile) {
@@ -258,7 +267,7 @@ __device__ inline void begin_projection(float (&d)[N][4], const uint32_t (&z)[C 
         wgmma<K_MAJOR>(d, z[s], operand_after(w, s / 4 * 64 * 64 + s % 4 * 16), true);
 }
 
-/* Begins acc += d W, d being four mixed tiles of rows g and g + 8. */
+/* Starts acc += d W; d is four interleaved tiles, rows g (d[0]) and g + 8 (d[1]). */
 template <int C>
 __device__ inline void begin_back(float (&acc)[C / 8][4], const uint32_t (&d)[2][4],
                                   const bf16 *rows) {
@@ -270,16 +279,16 @@ __device__ inline void begin_back(float (&acc)[C / 8][4], const uint32_t (&d)[2]
     }
 }
 
+/* A barrier of the warp group. */
 __device__ inline void group_barrier(void) {
     asm volatile("bar.sync %0, %1;" ::"r"(1 + (int)threadIdx.x / GROUP_THREADS),
                  "n"((int)GROUP_THREADS)
                  : "memory");
 }
 
-/* ---- 64 rows of x, channel-major: a tile of C lines of 64 -------------------------------------
- */
+/* ---- 64 rows of x, channel-major: a tile of C lines of 64 ------------------------------------ */
 
-/* By a group. */
+/* Starts loading rows [at, at + 64) of x. Called by a warp group. */
 template <int C> __device__ inline void x_load(bf16 *to, const bf16 *x, int64_t rows, int64_t at) {
     int chunk = threadIdx.x % 8, channel = threadIdx.x % GROUP_THREADS / 8;
     const bf16 *from = x + channel * rows + at + chunk * 8;
@@ -289,22 +298,22 @@ template <int C> __device__ inline void x_load(bf16 *to, const bf16 *x, int64_t 
         copy_async(to + i * 16 * 64, from, true);
 }
 
-/* Where the lane's line of the step's 16 channels begins, for ldmatrix_trans and stmatrix_trans of
+/* The offset of the lane's line of the step's 16 channels, for ldmatrix_trans and stmatrix_trans of
  * the warp's 16 rows. */
 __device__ inline int x_at(int step) {
     int lane = threadIdx.x % 32, warp = threadIdx.x % GROUP_THREADS / 32;
     return tile_at<64>((lane >> 4) * 8 + (lane & 7), warp * 2 + ((lane >> 3) & 1)) + step * 16 * 64;
 }
 
-/* The warp's 16 rows as the first operand, channels in their natural order: words 0 and 2 of a step
- * are row g, 1 and 3 row g + 8. */
+/* Reads the warp's 16 rows as the left operand, channels in their natural order. Words 0 and 2 of a
+ * step are row g, words 1 and 3 row g + 8. */
 template <int C> __device__ inline void x_rows(uint32_t (&a)[C / 16][4], const bf16 *tile) {
 #pragma unroll
     for (int s = 0; s < C / 16; s++)
         ldmatrix_trans(a[s], tile + x_at(s));
 }
 
-/* Statistics of row g (half 0) or g + 8. */
+/* Statistics of row g (half 0) or g + 8 (half 1). */
 template <int C>
 __device__ inline void x_statistics(const uint32_t (&a)[C / 16][4], int half, float eps,
                                     float *mean, float *rstd) {
@@ -315,6 +324,7 @@ __device__ inline void x_statistics(const uint32_t (&a)[C / 16][4], int half, fl
     row_statistics(word, eps, mean, rstd);
 }
 
+/* LayerNorm of those rows in place; `weights` as in rows_normalise. */
 template <int C>
 __device__ inline void x_normalise(uint32_t (&a)[C / 16][4], const float *weights,
                                    const float (&mean)[2], const float (&rstd)[2]) {
@@ -327,15 +337,15 @@ __device__ inline void x_normalise(uint32_t (&a)[C / 16][4], const float *weight
         for (int half = 0; half < 2; half++) {
             uint32_t &word = a[i / 2][i % 2 * 2 + half];
             float2 two = unpack_two(word);
-            float by = rstd[half], less = mean[half] * by;
-            word = pack_two((two.x * by - less) * gamma.x + beta.x,
-                            (two.y * by - less) * gamma.y + beta.y);
+            float scale = rstd[half], offset = mean[half] * scale;
+            word = pack_two((two.x * scale - offset) * gamma.x + beta.x,
+                            (two.y * scale - offset) * gamma.y + beta.y);
         }
     }
 }
 
-/* Accumulators of four mixed tiles start as the bias of their channels. */
-__device__ inline void start_mixed(float (&acc)[4][4], const float *bias) {
+/* Sets the accumulators of four interleaved tiles to the bias of their channels. */
+__device__ inline void set_to_bias(float (&acc)[4][4], const float *bias) {
     int t = threadIdx.x % 4;
 #pragma unroll
     for (int i = 0; i < 4; i++) {

@@ -1,12 +1,23 @@
-/* triangle_block_grad.cu: triangle multiplication as a whole (A11, A12), backward, from what
- * forward kept (triangle_block.cuh):
+/* triangle_block_grad.cu: the whole sublayer of triangle multiplication (A11, A12), backward, from
+ * what forward kept (triangle_block.cuh), in these launches:
  *
- *     back      dy to dx: dropout, gate, output projection (made again from x), its LayerNorm. Also
- *               the gate's part of dprojected, and dp', the projection's gradient times 1 / deviation of x
- *     products  over i and j: dx, a and b to da and db (cuBLASLt)
- *     front     da, db and z to dz: gates and masks of a and b (projections made again), the fused
- *               projection, LayerNorm. Also dprojected [rows, 5 c] and z normalised
- *     weights   dprojected^T z and dp'^T x, then everything about parameters (triangle_weights.cu) */
+ *     back      dy to dx: dropout, gate, output projection (recomputed from x), its LayerNorm. Also
+ *               the gate's part of dprojected, and dp', the gradient of the output projection's
+ *               result times 1 / deviation of x.
+ *     product   over i and j: dx, a and b to da and db (cuBLASLt)
+ *     front     da, db and z to dz: gates and masks of a and b (projections recomputed), the fused
+ *               projection, LayerNorm. Also dprojected [rows, 5 c], the gradient of the five
+ *               projections of z, and u, z normalised without gamma and beta.
+ *     weights   dprojected^T u and dp'^T x, and from them the gradients of all parameters
+ *               (triangle_weights.cu)
+ *
+ * Both kernels walk 64 rows per warp group at a time, each of three groups at its own pace, and 32
+ * channels at a time within them: a product recomputes the projection of the channels, the gate's
+ * backward follows in registers, and its result is the left operand of a product that adds to the
+ * gradient of the normalised row. The LayerNorm's backward ends the rows. With h = the gradient of
+ * the LayerNorm's result times gamma, and x^ = (x - mean) / deviation:
+ *
+ *     dx = (h - mean(h) - x^ mean(h x^)) / deviation */
 #include "trainer/backend/cuda/core/bulk.cuh"
 #include "trainer/backend/cuda/pair/triangle_block.cuh"
 
@@ -14,7 +25,7 @@ namespace fm_cuda {
 
 enum { GRAD_GROUPS = 3, GRAD_THREADS = GRAD_GROUPS * GROUP_THREADS };
 
-/* Four mixed tiles as words of chunks of rows g (0) and g + 8 (1). */
+/* Packs four interleaved tiles into the words of chunks of rows g (0) and g + 8 (1). */
 __device__ inline void pack_tiles(uint32_t (&word)[2][4], const float (&d)[4][4]) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -42,17 +53,17 @@ struct back_grad_args {
     bf16 *dgate;   /* [rows, C], rows 5 C apart */
     int64_t rows;
     int n;
-    float eps, kept;
+    float eps, keep_scale;
 };
 
 template <int C> struct back_grad_space {
-    bf16 out[C * C], x[GRAD_GROUPS][2][C * GROUP_ROWS], normal[GRAD_GROUPS][C * GROUP_ROWS];
-    uint4 gates[2][4][GRAD_THREADS]; /* of two groups of channels, a thread's own chunks */
+    bf16 out[C * C], x[GRAD_GROUPS][2][C * GROUP_ROWS], normalised[GRAD_GROUPS][C * GROUP_ROWS];
+    uint4 gates[2][4][GRAD_THREADS]; /* dy and gate of two groups of channels, by thread */
     float norm[2 * C], out_bias[C];
 };
 
-/* A lane's chunks, 8 of 32 channels, of dy and the gate, rows g and g + 8; asked for two groups of
- * channels ahead. */
+/* Starts loading a lane's chunks (8 of 32 channels) of dy and the gate, rows g and g + 8. Callers
+ * do so two groups of channels ahead. */
 template <int C>
 __device__ inline void gate_load(const back_grad_args &k, back_grad_space<C> *space, int64_t row,
                                  int channel) {
@@ -64,59 +75,61 @@ __device__ inline void gate_load(const back_grad_args &k, back_grad_space<C> *sp
     copy_async((bf16 *)&to[3][threadIdx.x], k.gate + at + 8 * C, true);
 }
 
-/* Gradients of projection and gate of 32 channels, u being the projection: dp', dgate. */
-__device__ inline void open_gate(const uint4 (*in)[GRAD_THREADS], float kept,
-                                 const uint32_t (&bits)[2], int channel, const float (&u)[4][4],
-                                 const float (&rstd)[2], uint32_t (&dp)[2][4],
-                                 uint32_t (&dgate)[2][4]) {
+/* The gate's backward for 32 channels: from dy, the gate's argument and u, the output projection,
+ * dp' and dgate. */
+__device__ inline void gate_backward(const uint4 (*in)[GRAD_THREADS], float keep_scale,
+                                     const uint32_t (&bits)[2], int channel, const float (&u)[4][4],
+                                     const float (&rstd)[2], uint32_t (&dp)[2][4],
+                                     uint32_t (&dgate)[2][4]) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        uint4 dy = in[half][threadIdx.x], open = in[2 + half][threadIdx.x];
+        uint4 dy = in[half][threadIdx.x], gate = in[2 + half][threadIdx.x];
         const uint32_t dys[4] = {dy.x, dy.y, dy.z, dy.w};
-        const uint32_t opens[4] = {open.x, open.y, open.z, open.w};
+        const uint32_t gates[4] = {gate.x, gate.y, gate.z, gate.w};
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            float2 up = unpack_two(dys[i]), logit = unpack_two(opens[i]);
-            float ups[2] = {up.x, up.y}, logits[2] = {logit.x, logit.y};
+            float2 d = unpack_two(dys[i]), logit = unpack_two(gates[i]);
+            float du[2] = {d.x, d.y}, dlogit[2] = {logit.x, logit.y};
 #pragma unroll
             for (int e = 0; e < 2; e++) {
-                float open = quick_sigmoid(logits[e]);
-                ups[e] = bits[half] >> (channel / 4 + 2 * i + e) & 1 ? kept * ups[e] * open : 0;
-                logits[e] = ups[e] * u[i][2 * half + e] * (1 - open);
+                float sigmoid = quick_sigmoid(dlogit[e]);
+                bool is_kept = bits[half] >> (channel / 4 + 2 * i + e) & 1;
+                du[e] = is_kept ? keep_scale * du[e] * sigmoid : 0;
+                dlogit[e] = du[e] * u[i][2 * half + e] * (1 - sigmoid);
             }
-            dp[half][i] = pack_two(ups[0] * rstd[half], ups[1] * rstd[half]);
-            dgate[half][i] = pack_two(logits[0], logits[1]);
+            dp[half][i] = pack_two(du[0] * rstd[half], du[1] * rstd[half]);
+            dgate[half][i] = pack_two(dlogit[0], dlogit[1]);
         }
     }
 }
 
-/* LayerNorm's gradient with du / deviation in acc, columns in natural order; the 16 rows of x in
- * the tile become those of dx. */
+/* The LayerNorm's backward: acc is the gradient of its result divided by the deviation, columns in
+ * natural order. The warp's 16 rows of x in the tile become those of dx. */
 template <int C>
 __device__ inline void back_norm(float (&acc)[C / 8][4], bf16 *tile, const float *gamma,
                                  const float (&mean)[2], const float (&rstd)[2]) {
     int t = threadIdx.x % 4;
-    float sum[2] = {0, 0}, along[2] = {0, 0};
+    float sum[2] = {0, 0}, dot[2] = {0, 0};
 #pragma unroll
     for (int s = 0; s < C / 16; s++) {
         uint32_t x[4];
         ldmatrix_trans(x, tile + x_at(s));
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            float2 by = *(const float2 *)(gamma + 16 * s + i / 2 * 8 + 2 * t);
+            float2 weight = *(const float2 *)(gamma + 16 * s + i / 2 * 8 + 2 * t);
             float2 two = unpack_two(x[i]);
             int half = i & 1;
             float *h = &acc[2 * s + i / 2][2 * half];
-            h[0] *= by.x, h[1] *= by.y;
+            h[0] *= weight.x, h[1] *= weight.y;
             sum[half] += h[0] + h[1];
-            along[half] += h[0] * (two.x - mean[half]) + h[1] * (two.y - mean[half]);
+            dot[half] += h[0] * (two.x - mean[half]) + h[1] * (two.y - mean[half]);
         }
     }
-    float less[2];
+    float offset[2];
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        along[half] = -row_sum(along[half]) * (1.0f / C) * rstd[half] * rstd[half];
-        less[half] = -row_sum(sum[half]) * (1.0f / C) - mean[half] * along[half];
+        dot[half] = -row_sum(dot[half]) * (1.0f / C) * rstd[half] * rstd[half];
+        offset[half] = -row_sum(sum[half]) * (1.0f / C) - mean[half] * dot[half];
     }
 #pragma unroll
     for (int s = 0; s < C / 16; s++) {
@@ -128,14 +141,14 @@ __device__ inline void back_norm(float (&acc)[C / 8][4], bf16 *tile, const float
             float2 two = unpack_two(x[i]);
             int half = i & 1;
             const float *h = &acc[2 * s + i / 2][2 * half];
-            x[i] = pack_two(h[0] + (two.x * along[half] + less[half]),
-                            h[1] + (two.y * along[half] + less[half]));
+            x[i] = pack_two(h[0] + (two.x * dot[half] + offset[half]),
+                            h[1] + (two.y * dot[half] + offset[half]));
         }
         stmatrix_trans(at, x);
     }
 }
 
-/* A lane's bits of its rows, as they lie: keep_bits of two words' columns. */
+/* The dropout bits of a lane's two rows, as stored; keep_bits extracts the lane's own. */
 template <int C> struct keep_words { uint32_t word[2][C / 32]; };
 template <int C> __device__ inline keep_words<C> keep_load(const back_grad_args &k, int64_t row) {
     keep_words<C> keep;
@@ -153,10 +166,10 @@ template <int C> __device__ inline keep_words<C> keep_load(const back_grad_args 
     return keep;
 }
 
-/* The operand of the projection: x normalised, in its own tile. */
+/* Normalises x into the tile `normalised`, the left operand of the output projection. */
 template <int C>
 __device__ inline void back_operand(const back_grad_args &k, const float *norm, const bf16 *tile,
-                                    bf16 *normal, float (&mean)[2], float (&rstd)[2]) {
+                                    bf16 *normalised, float (&mean)[2], float (&rstd)[2]) {
     uint32_t x[C / 16][4];
     x_rows<C>(x, tile);
 #pragma unroll
@@ -165,12 +178,12 @@ __device__ inline void back_operand(const back_grad_args &k, const float *norm, 
     x_normalise<C>(x, norm, mean, rstd);
 #pragma unroll
     for (int s = 0; s < C / 16; s++)
-        stmatrix_trans(normal + x_at(s), x[s]);
+        stmatrix_trans(normalised + x_at(s), x[s]);
     tiles_publish();
     group_barrier();
 }
 
-/* A group's 64 rows, the warp's from `first`; `next` are its next ones. */
+/* A group's 64 rows; the warp's 16 begin at `first`, its next ones at `next`. */
 template <int C>
 __device__ inline void back_grad_rows(const back_grad_args &k, back_grad_space<C> *space,
                                       bf16 *tile, const uint32_t (&bits)[2], int64_t first,
@@ -178,14 +191,14 @@ __device__ inline void back_grad_rows(const back_grad_args &k, back_grad_space<C
     int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     int64_t row = first + g;
     float mean[2], rstd[2], acc[C / 8][4] = {};
-    bf16 *normal = space->normal[threadIdx.x / GROUP_THREADS];
-    back_operand<C>(k, space->norm, tile, normal, mean, rstd);
-    uint64_t operand = tile_operand<64, MN_MAJOR>(normal);
+    bf16 *normalised = space->normalised[threadIdx.x / GROUP_THREADS];
+    back_operand<C>(k, space->norm, tile, normalised, mean, rstd);
+    uint64_t operand = tile_operand<64, MN_MAJOR>(normalised);
 #pragma unroll 1
     for (int channel = 0; channel < C; channel += 32) {
         float u[4][4];
         uint32_t dp[2][4], dgate[2][4];
-        start_mixed(u, space->out_bias + channel);
+        set_to_bias(u, space->out_bias + channel);
         products_begin();
         uint64_t w = tile_operand<64, K_MAJOR>(space->out + tiled_at<C>(channel));
 #pragma unroll
@@ -193,10 +206,11 @@ __device__ inline void back_grad_rows(const back_grad_args &k, back_grad_space<C
             wgmma<MN_MAJOR, K_MAJOR>(u, operand_after(operand, s * 16 * 64),
                                      operand_after(w, s / 4 * 64 * 64 + s % 4 * 16), true);
         products_commit();
-        copies_wait<1>(); /* but for the next group's, and the next x */
+        copies_wait<1>(); /* all but the next group of channels and the next x */
         products_wait<0>(u);
         products_pin(acc);
-        open_gate(space->gates[channel / 32 % 2], k.kept, bits, channel, u, rstd, dp, dgate);
+        gate_backward(space->gates[channel / 32 % 2], k.keep_scale, bits, channel, u, rstd, dp,
+                      dgate);
         products_begin();
         begin_back<C>(acc, dp, space->out + tiled_at<C>(channel));
         products_commit();
@@ -214,6 +228,7 @@ __device__ inline void back_grad_rows(const back_grad_args &k, back_grad_space<C
     back_norm<C>(acc, tile, space->norm, mean, rstd);
 }
 
+/* Stores the group's 64 rows of dx. */
 template <int C> __device__ inline void dx_store(bf16 *dx, int64_t rows, const bf16 *tile) {
     int channel = threadIdx.x % GROUP_THREADS / 8, chunk = threadIdx.x % 8;
     dx += channel * rows + chunk * 8;
@@ -229,7 +244,7 @@ __global__ void __launch_bounds__(GRAD_THREADS, 1)
     extern __shared__ __align__(1024) char shared[];
     back_grad_space<C> *space = (back_grad_space<C> *)shared;
     int group = threadIdx.x / GROUP_THREADS, lane = threadIdx.x % 32;
-    int own = threadIdx.x % GROUP_THREADS / 32 * 16 + lane / 4; /* row of the group's */
+    int row_in_group = threadIdx.x % GROUP_THREADS / 32 * 16 + lane / 4;
     int64_t step = (int64_t)gridDim.x * GRAD_GROUPS * GROUP_ROWS;
     int64_t at = ((int64_t)group * gridDim.x + blockIdx.x) * GROUP_ROWS;
     wait_for_previous();
@@ -238,11 +253,11 @@ __global__ void __launch_bounds__(GRAD_THREADS, 1)
     out_load<C>(space->out, k.out);
     if (at < k.rows) {
         x_load<C>(space->x[group][0], k.x, k.rows, at);
-        gate_load<C>(k, space, at + own, 0);
-        gate_load<C>(k, space, at + own, 32);
+        gate_load<C>(k, space, at + row_in_group, 0);
+        gate_load<C>(k, space, at + row_in_group, 32);
     }
     copies_commit();
-    keep_words<C> keep = keep_load<C>(k, at + own);
+    keep_words<C> keep = keep_load<C>(k, at + row_in_group);
     norm.store(space->norm), bias.store(space->out_bias);
     copies_wait<0>();
     tiles_publish();
@@ -252,10 +267,10 @@ __global__ void __launch_bounds__(GRAD_THREADS, 1)
         const uint32_t bits[2] = {keep_bits<C>(keep.word[0]), keep_bits<C>(keep.word[1])};
         copies_wait<1>();
         group_barrier();
-        keep = keep_load<C>(k, at + step + own);
+        keep = keep_load<C>(k, at + step + row_in_group);
         if (at + step < k.rows) x_load<C>(space->x[group][side ^ 1], k.x, k.rows, at + step);
         copies_commit();
-        int64_t first = own - lane / 4;
+        int64_t first = row_in_group - lane / 4;
         back_grad_rows<C>(k, space, tile, bits, at + first, at + step + first);
         group_barrier();
         dx_store<C>(k.dx + at, k.rows, tile);
@@ -270,24 +285,24 @@ struct front_grad_args {
     const bf16 *z, *mask, *norm, *projections, *bias;
     const float2 *statistics;
     const bf16 *dpacked;  /* [2, C, rows]: da, db */
-    bf16 *dprojected, *u; /* [rows, 5 C], z normalised [rows, C] */
+    bf16 *dprojected, *u; /* [rows, 5 C]; [rows, C] z normalised without gamma and beta */
     fm_out dz;
     int64_t rows;
 };
 
 template <int C> struct front_grad_space {
     bf16 projections[5 * C * C], units[GRAD_THREADS / 32][2][UNIT * 16];
-    uint2 output[2][2][GRAD_THREADS]; /* of two groups of channels, a thread's own */
+    uint2 dout_gate[2][2][GRAD_THREADS]; /* of two groups of channels, by thread */
     float norm[2 * C], bias[4 * C];
 };
 
-/* Where chunk 0 or 1 of 16 rows of channel `channel` of a unit lies: the eight channels of a mixed
- * tile side by side. */
+/* The offset of chunk 0 or 1 (of 16 rows) of a unit's line. The eight channels of an interleaved
+ * tile are neighbouring lines. */
 __device__ inline int unit_at(int line, int chunk) {
     return line * 16 + (chunk ^ ((line >> 2) & 1)) * 8;
 }
 
-/* Unit `number` (of 2 C / UNIT) of 16 rows from `first`, by a warp. */
+/* Starts loading unit `number` (of 2 C / UNIT) of 16 rows from `first`. Called by a warp. */
 __device__ inline void unit_load(const front_grad_args &f, bf16 *to, int number, int64_t first) {
     const bf16 *from = f.dpacked + number * UNIT * f.rows + first;
 #pragma unroll
@@ -298,32 +313,34 @@ __device__ inline void unit_load(const front_grad_args &f, bf16 *to, int number,
     }
 }
 
-/* p and gate to their gradients, `lines` being the gradient of the gated operand. */
+/* The operand gate's backward: p and gate become their gradients; `lines` is the gradient of the
+ * gated operand. */
 __device__ inline void front_gate(const bf16 *lines, const float (&mask)[2], float (&p)[4][4],
                                   float (&gate)[4][4]) {
     int lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < 4; i += 2) {
-        uint32_t up[4];
-        ldmatrix_trans(up, lines + unit_at((i + (lane >> 4)) * 8 + (lane & 7), (lane >> 3) & 1));
+        uint32_t dgated[4];
+        ldmatrix_trans(dgated,
+                       lines + unit_at((i + (lane >> 4)) * 8 + (lane & 7), (lane >> 3) & 1));
 #pragma unroll
         for (int r = 0; r < 4; r++) {
-            float2 two = unpack_two(up[r]);
-            const float ups[2] = {two.x, two.y};
+            float2 two = unpack_two(dgated[r]);
+            const float d[2] = {two.x, two.y};
             int half = r & 1, tile = i + r / 2;
 #pragma unroll
             for (int e = 0; e < 2; e++) {
                 float *value = &p[tile][2 * half + e], *logit = &gate[tile][2 * half + e];
-                float open = quick_sigmoid(*logit), down = mask[half] * ups[e];
-                down *= open;
-                *logit = down * *value * (1 - open);
-                *value = down;
+                float sigmoid = quick_sigmoid(*logit), dvalue = mask[half] * d[e];
+                dvalue *= sigmoid;
+                *logit = dvalue * *value * (1 - sigmoid);
+                *value = dvalue;
             }
         }
     }
 }
 
-/* LayerNorm's gradient of rows g and g + 8 with that of its output in acc. */
+/* The LayerNorm's backward for rows g and g + 8; acc is the gradient of its result. Stores dz. */
 template <int C>
 __device__ inline void front_norm(const front_grad_args &f, float (&acc)[C / 8][4],
                                   const uint32_t (&z)[2][C / 8], const float *gamma, int64_t row,
@@ -331,29 +348,29 @@ __device__ inline void front_norm(const front_grad_args &f, float (&acc)[C / 8][
     int t = threadIdx.x % 4;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        asm volatile("" ::: "memory"); /* one half's registers after the other's */
+        asm volatile("" ::: "memory"); /* do not load for both halves at once */
         const uint32_t(&word)[C / 8] = z[half];
         uint32_t before[C / 8] = {};
         if (f.dz.beta == FM_ADD)
             row_load<C>(before, (const bf16 *)f.dz.data + (row + 8 * half) * C);
-        float sum = 0, along = 0, mean = statistics[half].x, rstd = statistics[half].y;
+        float sum = 0, dot = 0, mean = statistics[half].x, rstd = statistics[half].y;
 #pragma unroll
         for (int i = 0; i < C / 8; i++) {
-            float2 by = *(const float2 *)(gamma + (t + i / 4 * 4) * 8 + i % 4 * 2);
+            float2 weight = *(const float2 *)(gamma + (t + i / 4 * 4) * 8 + i % 4 * 2);
             float2 two = unpack_two(word[i]);
             float *h = &acc[i][2 * half];
-            h[0] *= by.x, h[1] *= by.y;
+            h[0] *= weight.x, h[1] *= weight.y;
             sum += h[0] + h[1];
-            along += h[0] * (two.x - mean) + h[1] * (two.y - mean);
+            dot += h[0] * (two.x - mean) + h[1] * (two.y - mean);
         }
         sum = row_sum(sum) * (1.0f / C);
-        along = row_sum(along) * (1.0f / C) * rstd * rstd;
+        dot = row_sum(dot) * (1.0f / C) * rstd * rstd;
 #pragma unroll
         for (int i = 0; i < C / 8; i++) {
             float2 two = unpack_two(word[i]);
             float *h = &acc[i][2 * half];
-            h[0] = rstd * (h[0] - sum - (two.x - mean) * along);
-            h[1] = rstd * (h[1] - sum - (two.y - mean) * along);
+            h[0] = rstd * (h[0] - sum - (two.x - mean) * dot);
+            h[1] = rstd * (h[1] - sum - (two.y - mean) * dot);
         }
 #pragma unroll
         for (int i = 0; i < C / 32; i++) {
@@ -370,7 +387,8 @@ __device__ inline void front_norm(const front_grad_args &f, float (&acc)[C / 8][
     }
 }
 
-/* z of rows g and g + 8: normalised to f.u, and as the projection's first operand. */
+/* Normalises rows g and g + 8 of z: to f.u, and with gamma and beta as the projection's left
+ * operand. */
 template <int C>
 __device__ inline void front_operand(const front_grad_args &f, uint32_t (&z)[C / 16][4],
                                      const uint32_t (&word)[2][C / 8], const float *norm,
@@ -388,8 +406,8 @@ __device__ inline void front_operand(const front_grad_args &f, uint32_t (&z)[C /
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 float2 two = unpack_two(word[half][4 * i + w]);
-                float by = statistics[half].y, less = statistics[half].x * by;
-                float x = two.x * by - less, y = two.y * by - less;
+                float scale = statistics[half].y, offset = statistics[half].x * scale;
+                float x = two.x * scale - offset, y = two.y * scale - offset;
                 u[half][2 * w] = x, u[half][2 * w + 1] = y;
                 z[2 * i + w / 2][w % 2 * 2 + half] =
                     pack_two(x * gamma.x + beta.x, y * gamma.y + beta.y);
@@ -400,41 +418,41 @@ __device__ inline void front_operand(const front_grad_args &f, uint32_t (&z)[C /
     }
 }
 
-/* Begins the projections of a group's 32 channels: p and gate. */
+/* Starts the projections of 32 channels of an operand: p and gate. */
 template <int C>
 __device__ inline void front_begin(const front_grad_space<C> *space, int group,
                                    const uint32_t (&z)[C / 16][4], float (&d)[8][4]) {
     int channel = group * 32 + (group * 32 < C ? 0 : C);
-    start_mixed(*(float(*)[4][4]) & d[0], space->bias + channel);
-    start_mixed(*(float(*)[4][4]) & d[4], space->bias + channel + C);
+    set_to_bias(*(float(*)[4][4]) & d[0], space->bias + channel);
+    set_to_bias(*(float(*)[4][4]) & d[4], space->bias + channel + C);
     products_begin();
     begin_projection<C>(d, z, space->projections + tiled_at<C>(group * 64));
     products_commit();
 }
 
-/* Asks for a group's share of the output's gate's dprojected, a lane's part of 16 channels of rows g and
- * g + 8. */
+/* Starts loading 16 channels of the output gate's part of dprojected, the lane's words of rows g
+ * and g + 8. Each group of 32 channels also adds these to the gradient of z. */
 template <int C>
-__device__ inline void output_load(const front_grad_args &f, front_grad_space<C> *space,
-                                   int64_t first, int group) {
+__device__ inline void dout_gate_load(const front_grad_args &f, front_grad_space<C> *space,
+                                      int64_t first, int group) {
     const bf16 *at = f.dprojected + (first + threadIdx.x % 32 / 4) * 5 * C + 4 * C + group / 2 * 32;
     at += threadIdx.x % 4 * 8 + group % 2 * 4;
 #pragma unroll
     for (int half = 0; half < 2; half++)
         asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(
-                         shared_address(&space->output[group % 2][half][threadIdx.x])),
+                         shared_address(&space->dout_gate[group % 2][half][threadIdx.x])),
                      "l"(at + half * 8 * 5 * C)
                      : "memory");
 }
 
-/* Behind a group: what the next but one needs, and behind an odd one the next unit but one. The
- * groups after the last are those of the rows from `next` on. */
+/* After a group of channels, starts the loads of the group after the next, and after an odd group
+ * those of the unit after the next. The groups after the last one are those of rows `next`. */
 template <int C>
-__device__ inline void front_ask(const front_grad_args &f, front_grad_space<C> *space, int group,
-                                 int64_t first, int64_t next) {
+__device__ inline void front_prefetch(const front_grad_args &f, front_grad_space<C> *space,
+                                      int group, int64_t first, int64_t next) {
     constexpr int GROUPS = 2 * C / 32;
     int64_t rows = group + 2 < GROUPS ? first : next;
-    if (rows < f.rows) output_load<C>(f, space, rows, (group + 2) % GROUPS);
+    if (rows < f.rows) dout_gate_load<C>(f, space, rows, (group + 2) % GROUPS);
     if (group % 2 == 1) {
         __syncwarp();
         rows = group + 3 < GROUPS ? first : next;
@@ -444,8 +462,8 @@ __device__ inline void front_ask(const front_grad_args &f, front_grad_space<C> *
     copies_commit();
 }
 
-/* From the group's projections in d on: gradients of p and gate, their part of acc and the
- * output's gate's, under way, and dprojected. */
+/* A group of channels, given its projections in d: the gradients of p and gate to dprojected, and
+ * the start of the products that add them, and 16 channels of the output's gate, to acc. */
 template <int C>
 __device__ inline void front_group(const front_grad_args &f, const front_grad_space<C> *space,
                                    int group, const float (&mask)[2], bf16 *to, float (&d)[8][4],
@@ -453,15 +471,15 @@ __device__ inline void front_group(const front_grad_args &f, const front_grad_sp
     float(&p)[4][4] = *(float(*)[4][4]) & d[0], (&gate)[4][4] = *(float(*)[4][4]) & d[4];
     uint32_t dp[2][4], dgate[2][4];
     const bf16 *lines = space->units[threadIdx.x / 32][group / 2 & 1];
-    uint2 low = space->output[group % 2][0][threadIdx.x];
-    uint2 high = space->output[group % 2][1][threadIdx.x];
+    uint2 low = space->dout_gate[group % 2][0][threadIdx.x];
+    uint2 high = space->dout_gate[group % 2][1][threadIdx.x];
     front_gate(lines + group % 2 * 32 * 16, mask, p, gate);
     pack_tiles(dp, p);
     pack_tiles(dgate, gate);
-    const uint32_t done[4] = {low.x, high.x, low.y, high.y};
+    const uint32_t dout_words[4] = {low.x, high.x, low.y, high.y};
     const bf16 *rows = space->projections + tiled_at<C>(4 * C + 16 * group);
     products_begin();
-    wgmma<MN_MAJOR>(acc, done, tile_operand<64, MN_MAJOR>(rows, 64 * 64), true);
+    wgmma<MN_MAJOR>(acc, dout_words, tile_operand<64, MN_MAJOR>(rows, 64 * 64), true);
     begin_back<C>(acc, dp, space->projections + tiled_at<C>(group * 64));
     begin_back<C>(acc, dgate, space->projections + tiled_at<C>(group * 64 + 32));
     products_commit();
@@ -472,7 +490,7 @@ __device__ inline void front_group(const front_grad_args &f, const front_grad_sp
     store_tiles(at + 8 * 5 * C + C, gate, 1);
 }
 
-/* A group's 64 rows, the warp's from `first`; `next` are its next ones. */
+/* A group's 64 rows; the warp's 16 begin at `first`, its next ones at `next`. */
 template <int C>
 __device__ inline void front_grad_rows(const front_grad_args &f, front_grad_space<C> *space,
                                        int64_t first, int64_t next) {
@@ -494,7 +512,7 @@ __device__ inline void front_grad_rows(const front_grad_args &f, front_grad_spac
         products_wait<0>(d);
         products_pin(acc);
         front_group<C>(f, space, group, mask, to, d, acc);
-        front_ask<C>(f, space, group, first, next);
+        front_prefetch<C>(f, space, group, first, next);
         products_wait<0>(acc);
     }
     front_begin<C>(space, GROUPS - 1, z, d);
@@ -502,10 +520,10 @@ __device__ inline void front_grad_rows(const front_grad_args &f, front_grad_spac
     __syncwarp();
     products_wait<0>(d);
     products_pin(acc);
-    row_load<C>(word[0], f.z + row * C); /* for the norm, in the operand's registers */
+    row_load<C>(word[0], f.z + row * C); /* again, for the LayerNorm: z's registers are free */
     row_load<C>(word[1], f.z + (row + 8) * C);
     front_group<C>(f, space, GROUPS - 1, mask, to, d, acc);
-    front_ask<C>(f, space, GROUPS - 1, first, next);
+    front_prefetch<C>(f, space, GROUPS - 1, first, next);
     products_wait<0>(acc);
     if (f.dz.data) front_norm<C>(f, acc, word, space->norm, row, statistics);
 }
@@ -528,7 +546,7 @@ __global__ void __launch_bounds__(GRAD_THREADS, 1)
     for (int unit = 0; unit < 2; unit++) {
         if (at < f.rows) {
             unit_load(f, space->units[warp][unit], unit, at);
-            output_load<C>(f, space, at, unit);
+            dout_gate_load<C>(f, space, at, unit);
         }
         copies_commit();
     }
@@ -565,7 +583,7 @@ size_t block_grad_workspace(const fm_triangle_block *t) {
 }
 
 static int grad_blocks(const fm_triangle_block *t) {
-    return (int)min_size(t->n * t->n / GROUP_ROWS, BLOCK_GPU_PROCESSORS);
+    return (int)min_size(t->n * t->n / GROUP_ROWS, n_multiprocessor());
 }
 
 template <int C>
@@ -579,7 +597,7 @@ static void grad_back(fm_stream *stream, const fm_triangle_block *t, const void 
     k.keep = t->dropout.rate != 0 ? kept.keep : NULL;
     k.dx = space.dx, k.dp = space.dp, k.dgate = space.dprojected + 4 * C;
     k.rows = t->n * t->n, k.n = (int)t->n;
-    k.eps = (float)t->eps, k.kept = (float)(1 / (1 - t->dropout.rate));
+    k.eps = (float)t->eps, k.keep_scale = (float)(1 / (1 - t->dropout.rate));
     allow_shared(wgmma_triangle_back_grad<C>, sizeof(back_grad_space<C>));
     launch_after(stream, wgmma_triangle_back_grad<C>, (unsigned)grad_blocks(t), GRAD_THREADS,
                  sizeof(back_grad_space<C>), true, k);

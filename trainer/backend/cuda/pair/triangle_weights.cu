@@ -1,57 +1,69 @@
-/* triangle_weights.cu: triangle multiplication as a whole (A11, A12), backward: the gradients of
- * weights, biases and LayerNorms, from what the kernels of triangle_block_grad.cu left.
+/* triangle_weights.cu: the whole sublayer of triangle multiplication (A11, A12), backward: the
+ * gradients of weights, biases and LayerNorms, from what the kernels of triangle_block_grad.cu
+ * left.
  *
- *     product     G = dprojected^T u, projections jobs, and dp'^T x, the sixth: a block sums a job over a share of
- *                 the rows, fed by the copy engine, in the registers of its warp groups
- *     parameters  the shares' sums, always in the same order, and what follows from them; then the
- *                 LayerNorms' weights
+ *     product     G = dprojected^T u (five jobs of c rows) and G = dp'^T x (the sixth). A block
+ *                 sums one job over a share of the rows, fed by the copy engine, in registers.
+ *     parameters  adds up the shares in a fixed order, and computes the gradients of weights and
+ *                 biases and each row's part of those of the LayerNorms
+ *     norms       adds up those parts
  *
- * A LayerNorm's weights get their gradients from the projection's behind it. With u = LayerNorm(x)
- * without gamma and beta, and y = W (gamma u + beta) + bias: G = sum dy^T u and s = sum dy over
- * rows give dW = gamma G + s beta^T, dbias = s, dgamma[c] = sum_o W[o, c] G[o, c], and dbeta = W^T
- * s. For the output projection u is x less its mean, with the deviation in dp', so that x needs no
- * copy: G = dp'^T x - sum dp' mean.
+ * A LayerNorm's gamma and beta get their gradients from the projection behind it, without another
+ * pass over the rows. With u = (z - mean) / deviation and y = W (gamma u + beta) + bias,
  *
- * The sums over rows are MORE further columns of the products: of ones for dprojected; of x's mean and
- * deviation, each in three parts of bf16, for dp' (triangle_block.cu). */
+ *     G = sum over rows of dy^T u          s = sum over rows of dy
+ *
+ *     dW = gamma G + s beta^T              dgamma[c] = sum over o of W[o, c] G[o, c]
+ *     dbias = s                            dbeta = W^T s
+ *
+ * For the output projection u is (x - mean) / deviation. dp' already has the factor 1 / deviation,
+ * so x needs no normalised copy: G = dp'^T x - sum over rows of dp' mean, and s = sum of dp'
+ * deviation.
+ *
+ * The sums over rows come from EXTRA_COLUMNS further columns of the products: of ones for
+ * dprojected; of x's mean and deviation, each in three bf16 parts, for dp' (triangle_block.cu). */
 #include "trainer/backend/cuda/core/bulk.cuh"
 #include "trainer/backend/cuda/pair/triangle_block.cuh"
 
 namespace fm_cuda {
 
-enum { JOBS = 6, MOST_SHARES = BLOCK_GPU_PROCESSORS / JOBS, STAGES = 6, CORNER = 64 * 64 };
+/* MAX_SHARES is how many blocks per job fill the 132 multiprocessors of an H100. It is a constant,
+ * because triangle_parameters keeps that many numbers in registers; larger devices use no more. */
+enum { JOBS = 6, MAX_SHARES = 22, STAGES = 6, TILE_ELEMENTS = 64 * 64 };
 
 /* ---- product --------------------------------------------------------------------------------- */
 
 struct product_args {
-    box_map dprojected, u, dp, x; /* 64 rows by 64 channels; x: 64 rows of all its lines */
-    float *sums;                  /* [shares, 6 C, C + MORE] */
+    box_map dprojected, u, dp, x; /* 64 rows by 64 channels; x: 64 rows of all its channels */
+    float *sums;                  /* [shares, 6 C, C + EXTRA_COLUMNS] */
     int shares, steps;            /* steps of 64 rows */
 };
 
-template <int C> struct product_stage { bf16 d[C * 64], u[C * 64], more[MORE * 64]; };
+template <int C> struct product_stage { bf16 d[C * 64], u[C * 64], extra[EXTRA_COLUMNS * 64]; };
 template <int C> struct product_space {
     product_stage<C> stage[STAGES];
     uint64_t full[STAGES], empty[STAGES];
 };
 
-/* A share is every so many steps, from the last one on: what was written last is read first, by all
- * shares, while the L2 cache has it. */
+/* The fetching thread. A share is every `shares`-th step of 64 rows, from the last step down: what
+ * was written last is read first, by all shares, while the L2 cache holds it. Slot and phase follow
+ * the ring of STAGES: a slot is filled when all warps have left it. */
 template <int C> __device__ inline void product_fetch(const product_args &p, product_space<C> *s) {
     int job = blockIdx.x % JOBS, step = p.steps - 1 - blockIdx.x / JOBS;
     bool is_out = job == 5;
-    constexpr uint32_t BYTES = 2 * C * 64 * sizeof(bf16), FURTHER = MORE * 64 * sizeof(bf16);
+    constexpr uint32_t BYTES = 2 * C * 64 * sizeof(bf16),
+                       FURTHER = EXTRA_COLUMNS * 64 * sizeof(bf16);
     for (int slot = 0, phase = 1; step >= 0; step -= p.shares) {
         uint32_t full = shared_address(&s->full[slot]);
         barrier_wait(shared_address(&s->empty[slot]), (uint32_t)phase);
         product_stage<C> *stage = &s->stage[slot];
         barrier_expect(full, BYTES + (is_out ? FURTHER : 0));
         for (int i = 0; i < C / 64; i++) {
-            uint32_t d = shared_address(stage->d + i * CORNER);
+            uint32_t d = shared_address(stage->d + i * TILE_ELEMENTS);
             box_place at = {step * 64, 0, 0, 0, (is_out ? 0 : job * C) + i * 64};
             box_load(d, is_out ? p.dp : p.dprojected, at, full);
             at.column = i * 64;
-            if (!is_out) box_load(shared_address(stage->u + i * CORNER), p.u, at, full);
+            if (!is_out) box_load(shared_address(stage->u + i * TILE_ELEMENTS), p.u, at, full);
         }
         const box_place lines = {0, 0, 0, 0, step * 64};
         if (is_out) box_load(shared_address(stage->u), p.x, lines, full);
@@ -59,14 +71,15 @@ template <int C> __device__ inline void product_fetch(const product_args &p, pro
     }
 }
 
-/* 64 rows: 64 channels of d by C of u, which is [rows, C], or, `is_out`, [C, rows]. */
+/* Adds 64 rows to the group's 64 channels of d times C of u, which is [rows, C], or with IS_OUT
+ * [C, rows]. */
 template <int C, bool IS_OUT>
 __device__ inline void product_step(const product_stage<C> &stage, int group,
-                                    float (&acc)[C / 8][4], float (&more)[1][4]) {
-    uint64_t d = tile_operand<64, MN_MAJOR>(stage.d + group * CORNER);
-    uint64_t u =
-        IS_OUT ? tile_operand<64, K_MAJOR>(stage.u) : tile_operand<64, MN_MAJOR>(stage.u, CORNER);
-    uint64_t further = tile_operand<64, K_MAJOR>(stage.more);
+                                    float (&acc)[C / 8][4], float (&extra)[1][4]) {
+    uint64_t d = tile_operand<64, MN_MAJOR>(stage.d + group * TILE_ELEMENTS);
+    uint64_t u = IS_OUT ? tile_operand<64, K_MAJOR>(stage.u)
+                        : tile_operand<64, MN_MAJOR>(stage.u, TILE_ELEMENTS);
+    uint64_t further = tile_operand<64, K_MAJOR>(stage.extra);
     products_begin();
 #pragma unroll
     for (int s = 0; s < 4; s++) {
@@ -76,29 +89,30 @@ __device__ inline void product_step(const product_stage<C> &stage, int group,
         } else {
             wgmma<MN_MAJOR, MN_MAJOR>(acc, a, operand_after(u, s * 16 * 64), true);
         }
-        wgmma<MN_MAJOR, K_MAJOR>(more, a, operand_after(further, s * 16), true);
+        wgmma<MN_MAJOR, K_MAJOR>(extra, a, operand_after(further, s * 16), true);
     }
     products_commit();
 }
 
+/* A computing warp: the sum of its share, then its store. */
 template <int C, bool IS_OUT>
 __device__ inline void product_sum(const product_args &p, product_space<C> *space) {
     int job = blockIdx.x % JOBS, share = blockIdx.x / JOBS, lane = threadIdx.x % 32;
     int step = p.steps - 1 - share;
     int group = threadIdx.x / GROUP_THREADS;
-    float acc[C / 8][4] = {}, more[1][4] = {};
+    float acc[C / 8][4] = {}, extra[1][4] = {};
 #pragma unroll 1
     for (int slot = 0, before = -1, phase = 0; step >= 0; step -= p.shares) {
         barrier_wait(shared_address(&space->full[slot]), (uint32_t)phase);
-        product_step<C, IS_OUT>(space->stage[slot], group, acc, more);
+        product_step<C, IS_OUT>(space->stage[slot], group, acc, extra);
         products_wait<1>();
         if (before >= 0 && lane == 0) barrier_arrive(shared_address(&space->empty[before]));
         before = slot;
         if (++slot == STAGES) slot = 0, phase ^= 1;
     }
     products_wait<0>(acc);
-    products_pin(more);
-    constexpr int LD = C + MORE;
+    products_pin(extra);
+    constexpr int LD = C + EXTRA_COLUMNS;
     int g = lane / 4, t = lane % 4, row = threadIdx.x / 32 * 16 + g;
     float *to = p.sums + ((int64_t)(share * JOBS + job) * C + row) * LD + 2 * t;
 #pragma unroll
@@ -106,11 +120,11 @@ __device__ inline void product_sum(const product_args &p, product_space<C> *spac
         *(float2 *)(to + 8 * n) = make_float2(acc[n][0], acc[n][1]);
         *(float2 *)(to + 8 * LD + 8 * n) = make_float2(acc[n][2], acc[n][3]);
     }
-    *(float2 *)(to + C) = make_float2(more[0][0], more[0][1]);
-    *(float2 *)(to + 8 * LD + C) = make_float2(more[0][2], more[0][3]);
+    *(float2 *)(to + C) = make_float2(extra[0][0], extra[0][1]);
+    *(float2 *)(to + 8 * LD + C) = make_float2(extra[0][2], extra[0][3]);
 }
 
-/* Warp groups of 64 channels of d, and a warp whose first thread fetches. */
+/* One warp group per 64 channels of d, and a warp whose first thread fetches. */
 template <int C>
 __global__ void __launch_bounds__(2 * C + 32, 1)
     wgmma_triangle_weights(const __grid_constant__ product_args p) {
@@ -124,9 +138,9 @@ __global__ void __launch_bounds__(2 * C + 32, 1)
         }
         barriers_publish();
     }
-    for (int i = threadIdx.x; !is_out && i < STAGES * MORE * 64; i += 2 * C + 32) {
-        int at = i % (MORE * 64); /* a line of ones; exchanging its chunks changes nothing */
-        space->stage[i / (MORE * 64)].more[at] = __float2bfloat16_rn(at < 64);
+    for (int i = threadIdx.x; !is_out && i < STAGES * EXTRA_COLUMNS * 64; i += 2 * C + 32) {
+        int at = i % (EXTRA_COLUMNS * 64); /* one line of ones, which looks the same swizzled */
+        space->stage[i / (EXTRA_COLUMNS * 64)].extra[at] = __float2bfloat16_rn(at < 64);
     }
     tiles_publish();
     __syncthreads();
@@ -144,8 +158,8 @@ __global__ void __launch_bounds__(2 * C + 32, 1)
 /* ---- parameters ------------------------------------------------------------------------------ */
 
 struct weights_args {
-    const float *sums; /* [shares, 6 C, C + MORE] */
-    float *norms;      /* [6 C / LINES, 2 C] */
+    const float *sums; /* [shares, 6 C, C + EXTRA_COLUMNS] */
+    float *norms;      /* [6 C / LINES, 2 C]: parts of the LayerNorms' gradients */
     int shares;
     const bf16 *projections, *w_out; /* the weights */
     const bf16 *norm_in, *norm_out;
@@ -156,15 +170,16 @@ __device__ inline void put_float(fm_out out, int64_t at, float value) {
     if (out.data) put((float *)out.data + at, out.beta, value);
 }
 
-/* Rows of a block, floats of a load, and the parts that a pack's sum over the shares is made in. */
-enum { LINES = 4, PACK = 4, PARTS = 2, PART = MOST_SHARES / PARTS };
-template <int C> constexpr int PACKS = LINES *(C + MORE) / PACK;
+/* Rows of a block, floats of a load, and the threads that share a pack's sum over the shares. */
+enum { LINES = 4, PACK = 4, PARTS = 2, PART = MAX_SHARES / PARTS };
+template <int C> constexpr int PACKS = LINES *(C + EXTRA_COLUMNS) / PACK;
 
-/* LINES rows of the fused projection's weight or of the output's: the shares' sums, gradients of
- * weight and bias, and these rows' part of those of the LayerNorm's weights to w.norms. */
+/* One block takes LINES rows of the fused projection's weight or of the output's: it adds up the
+ * shares, stores the gradients of weight and bias, and stores these rows' part of dgamma and dbeta
+ * in w.norms. */
 template <int C>
 __global__ void __launch_bounds__(PARTS *PACKS<C>) triangle_parameters(const weights_args w) {
-    constexpr int LD = C + MORE;
+    constexpr int LD = C + EXTRA_COLUMNS;
     __shared__ float4 parts[PARTS][PACKS<C>];
     int row = blockIdx.x * LINES, part = threadIdx.x / PACKS<C>, pack = threadIdx.x % PACKS<C>;
     bool is_out = row >= 5 * C;
@@ -193,14 +208,14 @@ __global__ void __launch_bounds__(PARTS *PACKS<C>) triangle_parameters(const wei
         float gamma = get(norm[c]), beta = get(norm[C + c]), dgamma = 0, dbeta = 0;
 #pragma unroll
         for (int i = 0; i < LINES; i++) {
-            const float *line = sum + i * LD, *more = line + C;
-            float mean = is_out ? more[0] + more[1] + more[2] : 0;
-            float bias = is_out ? more[3] + more[4] + more[5] : more[0];
-            float product = line[c] - mean, by = get(weight[(row + i) * C + c]);
+            const float *line = sum + i * LD, *extra = line + C;
+            float mean = is_out ? extra[0] + extra[1] + extra[2] : 0;
+            float bias = is_out ? extra[3] + extra[4] + extra[5] : extra[0];
+            float product = line[c] - mean, w_rc = get(weight[(row + i) * C + c]);
             put_float(dweight, (row + i) * C + c, gamma * product + bias * beta);
             if (c == 0) put_float(dbias, row + i, bias);
-            dgamma += by * product;
-            dbeta += by * bias;
+            dgamma += w_rc * product;
+            dbeta += w_rc * bias;
         }
         float *to = w.norms + (int64_t)blockIdx.x * 2 * C + c;
         to[0] = dgamma, to[C] = dbeta;
@@ -209,8 +224,8 @@ __global__ void __launch_bounds__(PARTS *PACKS<C>) triangle_parameters(const wei
 
 enum { NORM_COLUMNS = 32, NORM_SLICES = 32 };
 
-/* Blocks of NORM_COLUMNS of the first LayerNorm's weights, then of the second one's; a slice of the
- * rows' parts a warp. */
+/* Adds up the parts of the first LayerNorm's gradients, then of the second one's. One block takes
+ * NORM_COLUMNS columns; each warp takes a slice of the parts. */
 template <int C>
 __global__ void __launch_bounds__(NORM_COLUMNS *NORM_SLICES) triangle_norms(const weights_args w) {
     __shared__ float slices[NORM_SLICES][NORM_COLUMNS];
@@ -234,7 +249,7 @@ __global__ void __launch_bounds__(NORM_COLUMNS *NORM_SLICES) triangle_norms(cons
 /* ---- both ------------------------------------------------------------------------------------ */
 
 size_t block_weights_sums(int64_t c) {
-    return JOBS * (size_t)c * (size_t)(MOST_SHARES * (c + MORE) + 2 * c / LINES);
+    return JOBS * (size_t)c * (size_t)(MAX_SHARES * (c + EXTRA_COLUMNS) + 2 * c / LINES);
 }
 
 static box_map boxes_of(const bf16 *base, int64_t columns, int64_t rows, int box_rows) {
@@ -244,20 +259,22 @@ static box_map boxes_of(const bf16 *base, int64_t columns, int64_t rows, int box
 
 template <int C>
 static void weights_of(fm_stream *stream, const fm_triangle_block *t,
-                       const fm_triangle_block_grad *grad, const block_rows &from, float *sums) {
+                       const fm_triangle_block_grad *grad, const weights_inputs &from,
+                       float *sums) {
     int64_t rows = t->n * t->n;
     product_args p;
     p.dprojected = boxes_of(from.dprojected, 5 * C, rows, 64), p.u = boxes_of(from.u, C, rows, 64);
     p.dp = boxes_of(from.dp, C, rows, 64);
-    p.x = boxes_of(block_kept_at(t, t->kept).x, rows, C + MORE, C + MORE);
-    p.sums = sums, p.steps = (int)(rows / 64), p.shares = (int)min_size(MOST_SHARES, p.steps);
+    p.x = boxes_of(block_kept_at(t, t->kept).x, rows, C + EXTRA_COLUMNS, C + EXTRA_COLUMNS);
+    p.sums = sums, p.steps = (int)(rows / 64),
+    p.shares = (int)min_size(min_size(MAX_SHARES, n_multiprocessor() / JOBS), p.steps);
     allow_shared(wgmma_triangle_weights<C>, sizeof(product_space<C>));
     launch_after(stream, wgmma_triangle_weights<C>, (unsigned)(p.shares * JOBS), 2 * C + 32,
                  sizeof(product_space<C>), true, p);
     FM_LAUNCHED();
     weights_args w = {};
     w.sums = sums, w.shares = p.shares;
-    w.norms = sums + (int64_t)p.shares * JOBS * C * (C + MORE);
+    w.norms = sums + (int64_t)p.shares * JOBS * C * (C + EXTRA_COLUMNS);
     w.projections = (const bf16 *)t->projections, w.w_out = (const bf16 *)t->out;
     w.norm_in = (const bf16 *)t->norm_in, w.norm_out = (const bf16 *)t->norm_out;
     w.grad = *grad;
@@ -269,7 +286,7 @@ static void weights_of(fm_stream *stream, const fm_triangle_block *t,
 }
 
 void block_weights(fm_stream *stream, const fm_triangle_block *t,
-                   const fm_triangle_block_grad *grad, const block_rows &from, float *sums) {
+                   const fm_triangle_block_grad *grad, const weights_inputs &from, float *sums) {
     if (t->c == 64) {
         weights_of<64>(stream, t, grad, from, sums);
     } else {
