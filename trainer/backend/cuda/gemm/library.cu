@@ -35,8 +35,8 @@ static bool is_refusal(cublasStatus_t status) {
     return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
 }
 
-/* Everything the choice of an algorithm depends on. Keys are compared byte by byte, so that they are
- * written over zeros. */
+/* Everything the choice of an algorithm depends on. Keys are compared byte by byte, so that they
+ * are written over zeros. */
 struct gemm_key {
     int64_t m, n, k, batch, lda, ldb, ldc, stride_a, stride_b, stride_c;
     uint8_t trans_a, trans_b, add, epilogue, is_bf16, c_is_f32;
