@@ -19,6 +19,7 @@
 #include "trainer/app/choose_device.h"
 #include "trainer/app/sample_features.h"
 #include "trainer/app/setup.h"
+#include "trainer/backend/fallback.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -388,6 +389,16 @@ static fm_status create(bench *b, fm_error *reterr) {
     return b->set->batch ? read_batch(b, reterr) : make_up(b, reterr);
 }
 
+static void print_slow_paths(void) {
+    fm_fallback fallbacks[FM_FALLBACK_KINDS];
+    fm_backend_fallbacks(fallbacks);
+    for (int i = 0; i < FM_FALLBACK_KINDS; i++) {
+        if (fallbacks[i].count > 0)
+            printf("slow path %s, %llu calls: %s\n", fallbacks[i].name,
+                   (unsigned long long)fallbacks[i].count, fallbacks[i].text);
+    }
+}
+
 static fm_status run(bench *b, fm_error *reterr) {
     fm_status status = create(b, reterr);
     if (status) return status;
@@ -404,6 +415,7 @@ static fm_status run(bench *b, fm_error *reterr) {
     size_t used = b->trainer->params.kernels->device->used_bytes();
     if (used) printf("memory    %.2f GiB of the device in use\n", (double)used / (1 << 30));
     describe_graphs(b);
+    print_slow_paths();
     if (b->set->digest) print_digest(b);
     return b->set->table ? print_tables(b, reterr) : FM_OK;
 }

@@ -222,7 +222,7 @@ static int run_tables(const char *table) {
         if (table && strcmp(table, names[i]) != 0) continue;
         gpu = fm_kernels_cuda(tables[i]);
         if (!gpu) {
-            printf("cuda_check: no CUDA device: skipped\n");
+            printf("cuda_check: skipped: %s\n", fm_kernels_cuda_refusal());
             return 77;
         }
         check_kernels();
@@ -237,6 +237,7 @@ static int run_tables(const char *table) {
 } // namespace cuda_check
 
 int main(int argc, char **argv) {
+    setenv("FM_CHECK_MASKS", "1", 1); /* before the first table is made */
     cuda_check::only = argc > 2 ? argv[2] : NULL;
     return cuda_check::run_tables(argc > 1 ? argv[1] : NULL);
 }

@@ -3,6 +3,6 @@
 #include "trainer/app/choose_device.h"
 
 const fm_kernels *fm_device_cuda(fm_element act, const char **ret_why) {
-    *ret_why = "there is no CUDA device that this program can use";
+    *ret_why = fm_kernels_cuda_refusal();
     return fm_kernels_cuda(act);
 }

@@ -24,6 +24,7 @@
 #include "trainer/app/train_config.h"
 #include "trainer/data/loader.h"
 #include "trainer/app/choose_device.h"
+#include "trainer/backend/fallback.h"
 #include "trainer/app/sample_features.h"
 #include "trainer/metrics/event_file.h"
 #include "trainer/metrics/metrics.h"
@@ -125,9 +126,10 @@ typedef struct train_run {
     fm_token step_token; /* those of them that finished updates have seen */
     /* of the server, or of the checkpoint before there is a server; all zero = any is accepted */
     fm_sha256 snapshot;
-    bool data_ended;                  /* the stream ended early; the state up to then is whole */
-    int lock;                         /* of the folder */
-    double first_sum, last[N_WINDOW]; /* losses of the first and of the newest N_WINDOW steps */
+    bool data_ended;                   /* the stream ended early; the state up to then is whole */
+    int lock;                          /* of the folder */
+    bool said_slow[FM_FALLBACK_KINDS]; /* slow paths that have had their log line */
+    double first_sum, last[N_WINDOW];  /* losses of the first and of the newest N_WINDOW steps */
 } train_run;
 
 /* -- the command line */
@@ -531,6 +533,20 @@ static double wall_s(void) {
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
+/* Logs each kind of slow path that the device's kernels have taken so far, once. */
+static void say_slow_paths(train_run *run) {
+    fm_fallback fallbacks[FM_FALLBACK_KINDS];
+    fm_backend_fallbacks(fallbacks);
+    for (int i = 0; i < FM_FALLBACK_KINDS; i++) {
+        if (fallbacks[i].count == 0 || run->said_slow[i]) continue;
+        char reason[FM_FALLBACK_TEXT + 8];
+        fm_log(FM_LOG_WARN, "slow path", "kernel=%s calls=%llu reason=%s", fallbacks[i].name,
+               (unsigned long long)fallbacks[i].count,
+               fm_log_quote(reason, sizeof reason, fallbacks[i].text));
+        run->said_slow[i] = true;
+    }
+}
+
 /* The step's last sample has been collected. */
 static fm_status finish_step(train_run *run, double rate, fm_error *reterr) {
     uint32_t n = fm_loader_get_stream(run->loader)->samples_per_step;
@@ -564,6 +580,7 @@ static fm_status finish_step(train_run *run, double rate, fm_error *reterr) {
     uint64_t n_here = run->n_step - run->first_step;
     if (n_here <= N_WINDOW) run->first_sum += step.loss;
     run->last[(n_here - 1) % N_WINDOW] = step.loss;
+    say_slow_paths(run);
     say(run, &step);
     fm_status status = fm_metrics_write(run->metrics, &step, reterr);
     if (!status && run->events) status = fm_event_file_write(run->events, &step, wall_s(), reterr);

@@ -7,6 +7,7 @@
  * second life from the first backward step on. In a dry run every pointer is a dummy that must not
  * be read, and only the workspace requests count. */
 #include "trainer/autograd/tape_internal.h"
+#include "trainer/backend/where.h"
 
 #include <assert.h>
 #include <math.h>
@@ -33,6 +34,7 @@ int64_t fm_tape_run_step(fm_tape *tape, int32_t at, fm_stream *stream, bool dry)
                   .step = at,
                   .dry = dry,
                   .wants_output = step->wants_output};
+    fm_backend_name_op(node->op->name, node->name);
     if (step->phase != FM_PHASE_BACKWARD) {
         node->op->forward(&run, node);
     } else {
@@ -41,6 +43,7 @@ int64_t fm_tape_run_step(fm_tape *tape, int32_t at, fm_stream *stream, bool dry)
             add_residual_gradient(&run, node);
         }
     }
+    fm_backend_name_op(NULL, NULL);
     step->flops = run.flops;
     return run.workspace_peak_bytes;
 }

@@ -1,17 +1,18 @@
 /* draw.h: the trainer's random numbers: which Philox counter belongs to which element.
  *
- * A word is a pure function of (seed; step, slot, cycle, layer, purpose, element index), so a rank
- * that holds a slice of a tensor makes its slice of the one mask, and nothing is stored. The
- * counter's words are
+ * A word is a pure function of (seed; step, slot, cycle, layer, purpose, element index). So a rank
+ * that holds a slice of a tensor can make its slice of the common mask, and no mask is stored. The
+ * words of the counter are
  *
  *     0  element index / 4          (four words come from one block: lane = index % 4)
  *     1  step
  *     2  layer
  *     3  purpose << 24 | cycle << 16 | slot
  *
- * with key = seed. step, slot and cycle change between replays of one captured graph, so they are
- * read from device memory ("the clock"); layer and purpose are constants of the call. Integer
- * arithmetic only: the same words on every device. docs/numerics.md describes it for others. */
+ * and the key is the seed. step, slot and cycle change between replays of a captured graph, so they
+ * are read from device memory ("the clock"); layer and purpose are constants of the call. All
+ * arithmetic is on integers, so every device makes the same words. docs/numerics.md describes the
+ * scheme for other implementations. */
 #ifndef FM_BACKEND_DRAW_H
 #define FM_BACKEND_DRAW_H
 
@@ -19,13 +20,13 @@
 
 #include <stdint.h>
 
-/* What a draw is for. Values are part of "same seed, same bits": never renumbered. */
+/* The purpose of a draw. The values are part of "same seed, same bits" and never change. */
 typedef enum fm_draw_purpose {
-    FM_PURPOSE_INIT = 1,    /* initial parameters; layer = the parameter's own number */
-    FM_PURPOSE_DROPOUT = 2, /* dropout masks; layer = the op's number */
+    FM_PURPOSE_INIT = 1,    /* initial parameters; layer = the number of the parameter */
+    FM_PURPOSE_DROPOUT = 2, /* dropout masks; layer = the number of the op */
 } fm_draw_purpose;
 
-/* The clock: words in device memory. */
+/* The words of the clock. */
 enum { FM_CLOCK_STEP = 0, FM_CLOCK_SLOT = 1, FM_CLOCK_CYCLE = 2, FM_CLOCK_WORDS = 4 };
 
 typedef struct fm_draw {
@@ -37,8 +38,8 @@ typedef struct fm_draw {
     uint32_t purpose;      /* fm_draw_purpose, < 256 */
 } fm_draw;
 
-/* The block of words that element `index` (< 2^34) takes its word from: elements index - index % 4
- * and the next three share it. */
+/* The block of four words that element `index` (< 2^34) takes its word from. It is shared by
+ * elements index - index % 4 to index - index % 4 + 3. */
 FM_HOST_DEVICE static inline fm_philox_counter fm_draw_block(const fm_draw *draw, uint64_t index) {
     uint32_t step = draw->clock ? draw->clock[FM_CLOCK_STEP] : 0;
     uint32_t slot = draw->clock ? draw->clock[FM_CLOCK_SLOT] : 0;
@@ -53,14 +54,14 @@ FM_HOST_DEVICE static inline uint32_t fm_draw_word(const fm_draw *draw, uint64_t
     return fm_draw_block(draw, index).word[index & 3];
 }
 
-/* Element is dropped when its word is below this: rate in [0, 1). */
+/* An element is dropped when its word is below this. rate is in [0, 1). */
 FM_HOST_DEVICE static inline uint32_t fm_drop_threshold(double rate) {
     return (uint32_t)(rate * 4294967296.0);
 }
 
 /* Which axis of an update [n0, n1, c] shares its dropout mask. */
 typedef enum fm_shared_axis {
-    FM_SHARED_NONE = 0,  /* one draw an element (structure module) */
+    FM_SHARED_NONE = 0,  /* one draw per element (structure module) */
     FM_SHARED_AXIS0 = 1, /* mask [1, N1, c]: MSA row attention, triangle updates */
     FM_SHARED_AXIS1 = 2, /* mask [N0, 1, c]: attention around the ending node */
 } fm_shared_axis;

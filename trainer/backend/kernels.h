@@ -1,34 +1,37 @@
 /* kernels.h: the contract of a backend: one table of functions over pointers and sizes.
  *
- * A backend has one table for each storage type of activations (fm_kernels_cpu: f32 and f64). The
- * ops of the trainer check shapes and call through the table; they never ask which backend it is.
+ * A backend has one table for each storage type of activations (fm_kernels_cpu: f32 and f64;
+ * cuda.h: f32 and bf16). The ops of the trainer check shapes and call through the table; they never
+ * ask which backend it is. This file has the rules for all entries and the operand structs;
+ * kernel_entries.h lists the entries and says what each one does.
  *
- * Element types. Every real operand belongs to a class, and the table says the class's type:
+ * Element types. Every real operand belongs to a class, and the table gives the type of each class:
  *     act  activations, their gradients, masks, and parameters as the ops read them
  *     acc  statistics (mean, rstd, log-sum-exp), parameter gradients, scalars, optimiser state
  * Both are f32 in the f32 table and f64 in the f64 table; a bf16 table has act bf16 and acc f32.
- * Arithmetic and sums inside a kernel are at least of the acc type. docs/numerics.md has, for each
- * kernel, how sums are ordered and what error to expect.
+ * Arithmetic and sums inside a kernel have at least the precision of acc. docs/numerics.md says for
+ * each kernel how sums are ordered and what error to expect.
  *
  * Rules for all entries
- *  - Nothing is allocated, nothing synchronises. What a kernel needs beyond its operands is the
- *    `workspace` that the caller passes: 64-byte aligned, of at least the bytes that the entry's
- *    _workspace query returns for the same shapes (0: NULL is fine), not kept after the call.
- *  - Work goes to `stream`; on the CPU the call is finished when it returns and stream is NULL.
+ *  - An entry allocates nothing and does not wait. Memory that it needs beside its operands is the
+ *    `workspace` that the caller passes. It is 64-byte aligned, has at least the bytes that the
+ *    _workspace query of the entry returns for the same shapes (for 0 bytes NULL is fine), and is
+ *    not read or written after the call.
+ *  - Work goes to `stream`. On the CPU the work is finished when the call returns; stream is NULL.
  *  - Outputs never alias inputs unless the entry says so.
- *  - Matrices are row-major. A dimension called ld is the distance of two rows in elements. Strides
- *    are in elements. The channel axis is contiguous everywhere.
- *  - Linear weights are [c_out, c_in], so that projections of one input lie side by side as rows
+ *  - Matrices are row-major. A dimension called ld is the distance between two rows. It is in
+ *    elements, as all strides are. The channel axis is contiguous everywhere.
+ *  - Linear weights are [c_out, c_in], so that the projections of one input are neighbouring rows
  *    of one matrix (q k v g; the gates and projections of triangle multiplication).
- *  - A gradient output is an fm_out: where, and whether to write (beta 0: what was there is not
- *    read) or to add (beta 1). data NULL: not wanted. Gradients have the strides of the forward
- *    operand that they belong to.
- *  - Same inputs, same bits: sums have one order that depends on shapes alone.
- *  - Sizes are >= 1, except where "may be 0" is said; violations are our own fault (assert).
+ *  - A gradient output is an fm_out: a place and whether to write (beta 0: the old content is not
+ *    read) or to add (beta 1). data NULL means that this gradient is not needed. Gradients have the
+ *    strides of the forward operand that they belong to.
+ *  - The same inputs give the same bits: every sum has one order, which depends on shapes alone.
+ *  - Sizes are >= 1, except where "may be 0" is written. A violation is a mistake of ours (assert).
  *  - The device's scalars (clock, step size, clip scale) are read from memory when the kernel runs,
  *    so that a captured graph can be replayed with other values.
  *
- * References "A6", "A10" ... are algorithms of the AlphaFold2 supplement. */
+ * References such as "A6" and "A10" are algorithms of the AlphaFold2 supplement. */
 #ifndef FM_BACKEND_KERNELS_H
 #define FM_BACKEND_KERNELS_H
 
@@ -45,8 +48,9 @@
 
 enum { FM_STRIDED_RANK = 5 };
 
-/* y[i0..] = alpha * x[i0..] (+ y[i0..]) over `shape`, each side with its own strides: permutations,
- * slices, concatenations, and, with x stride 0, broadcasts. y's elements must be distinct. */
+/* y[i0..] = alpha * x[i0..] (+ y[i0..]) over `shape`, each side with its own strides. This covers
+ * permutations, slices, concatenations, and, with an x stride of 0, broadcasts. No two indices may
+ * give the same element of y. */
 typedef struct fm_strided {
     int32_t rank; /* 1 .. FM_STRIDED_RANK */
     int64_t shape[FM_STRIDED_RANK], x_stride[FM_STRIDED_RANK], y_stride[FM_STRIDED_RANK];
@@ -65,14 +69,15 @@ typedef enum fm_epilogue {
 } fm_epilogue;
 
 /* For each b in [0, batch): C_b[m, n] = alpha op(A_b)[m, k] op(B_b)[k, n] + beta C_b, then the
- * epilogue. op is the transpose when trans_x is set: A_b is stored [k, m], B_b [n, k]. A linear
- * layer y = x W^T is trans_b with B = W. beta 0 does not read C.
+ * epilogue. op is the transpose when trans_a or trans_b is set: A_b is stored [k, m], B_b [n, k]. A
+ * linear layer y = x W^T has trans_b and B = W. With beta 0, C is not read.
  *
- * addend: beta times it is added instead of what C holds: y = x W^T + residual. Not with BIAS_RELU.
- * relu: what a ReLU left of the array whose gradient C is; sum: the bias gradient of the layer
- * before it, sum[i] = the sum of C[:, i] after the epilogue. Both for RELU_GRAD, with batch 1 and
- * beta 0.
- */
+ * An addend takes the place of the old C in the sum: y = x W^T + residual. It cannot be combined
+ * with BIAS_RELU.
+ *
+ * RELU_GRAD needs batch 1 and beta 0. `relu` is the ReLU's output; C becomes the gradient of its
+ * input. `sum` is the bias gradient of the layer before the ReLU: sum[i] = the sum of C[:, i] after
+ * the epilogue. */
 typedef struct fm_gemm {
     int64_t m, n, k, batch;
     bool trans_a, trans_b;
@@ -82,7 +87,7 @@ typedef struct fm_gemm {
     bool c_is_acc;
     int64_t lda, ldb, ldc, stride_a, stride_b, stride_c;
     fm_epilogue epilogue;
-    const void *bias;   /* act [n], for the epilogues that say so */
+    const void *bias;   /* act [n], for BIAS and BIAS_RELU */
     const void *addend; /* like C, or NULL */
     const void *relu;   /* like C, for RELU_GRAD */
     fm_out sum;         /* acc [n], for RELU_GRAD */
@@ -90,14 +95,15 @@ typedef struct fm_gemm {
 
 /* ---- layer normalisation --------------------------------------------------------------------- */
 
-/* y = (x - mean) * rstd * gamma + beta over the last axis, rstd = 1/sqrt(var + eps), var the mean
- * of squared deviations. AlphaFold's eps is 1e-5. Rows may lie apart (ld >= c). */
+/* y = (x - mean) * rstd * gamma + beta over the last axis, where rstd = 1/sqrt(var + eps) and var
+ * is the mean of squared deviations. AlphaFold's eps is 1e-5. There may be gaps between rows (ld >=
+ * c). */
 typedef struct fm_layernorm {
     int64_t rows, c, ldx, ldy;
     double eps;
     const void *x, *gamma, *beta; /* act [rows, c] [c] [c] */
     void *y;                      /* act [rows, c] */
-    void *mean, *rstd;            /* acc [rows], saved for backward; NULL: not wanted */
+    void *mean, *rstd;            /* acc [rows], saved for backward; NULL: not written */
 } fm_layernorm;
 
 typedef struct fm_layernorm_grad {
@@ -110,8 +116,8 @@ typedef struct fm_layernorm_grad {
 
 /* ---- gates ----------------------------------------------------------------------------------- */
 
-/* y[r, :] = mask[r] * sigmoid(g[r, :]) * x[r, :]. mask NULL: ones. Backward recomputes the sigmoid
- * from g. */
+/* y[r, :] = mask[r] * sigmoid(g[r, :]) * x[r, :]. A mask of NULL means ones. Backward recomputes
+ * the sigmoid from g. */
 typedef struct fm_gate {
     int64_t rows, c, ldg, ldx, ldy;
     const void *g, *x; /* act [rows, c] */
@@ -124,9 +130,9 @@ typedef struct fm_gate_grad {
     fm_out dg, dx;  /* act [rows, c] with ldg, ldx */
 } fm_gate_grad;
 
-/* y[r, :] = swish(a[r, :]) * b[r, :], swish(a) = a * sigmoid(a), with a and b side by side in one
- * projection [rows, 2c] (the transition of AlphaFold 3, AF3-11). Backward needs the projection
- * alone. */
+/* y[r, :] = swish(a[r, :]) * b[r, :] with swish(a) = a * sigmoid(a) (the transition of AlphaFold 3,
+ * AF3-11). a and b are the two halves of a row of one projection [rows, 2c]. Backward needs only
+ * the projection. */
 typedef struct fm_swiglu {
     int64_t rows, c, ldx, ldy;
     const void *x; /* act [rows, 2c]: a, b */
@@ -135,8 +141,8 @@ typedef struct fm_swiglu {
 
 /* ---- masked mean ---- */
 
-/* y[r, :] = sum_s mask[s, r] x[s, r, :] / (eps + sum_s mask[s, r]), x [n_s, n_r, c] and mask
- * [n_s, n_r] contiguous: the mean query of global column attention (A19:2), eps 1e-10. */
+/* y[r, :] = sum_s mask[s, r] x[s, r, :] / (eps + sum_s mask[s, r]): the mean query of global column
+ * attention (A19:2), eps 1e-10. x [n_s, n_r, c] and mask [n_s, n_r] are contiguous. */
 typedef struct fm_masked_mean {
     int64_t n_s, n_r, c;
     double eps;
@@ -146,7 +152,7 @@ typedef struct fm_masked_mean {
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-/* Element (group, batch, row, head, channel) lies at group*stride.group + batch*stride.batch +
+/* Element (group, batch, row, head, channel) is at group*stride.group + batch*stride.batch +
  * row*stride.row + head*stride.head + channel. So row, column and both triangle attentions read the
  * same [N, N, c] memory, and q k v g may be slices of one matrix. */
 typedef struct fm_attention_stride {
@@ -158,12 +164,21 @@ typedef struct fm_attention_stride {
  *     logits[q, k] = scale * <Q[q], K[k]> + bias[group, head, q, k] + mask_value * (mask[k] - 1)
  *     o[q]         = sigmoid(G[q]) * sum_k softmax_k(logits[q, :]) V[k]
  *
- * The bias is the same for all batches of a group; its gradient sums over them in order. Only the
- * log-sum-exp of each row is saved: backward recomputes the probabilities, and the ungated output
- * where there is a gate. MSA row attention: batch = MSA rows; column: batch = residues; starting
- * node: batch = i; ending node: the same with rows and columns of z exchanged by strides; a group
- * is a template. n_kv_head is n_head, or 1 when all heads share one key and value (A19), whose
- * gradients then sum over heads in order. */
+ * The mask has one element per key and is 0 or 1; other values are asserted against on the CPU, and
+ * on CUDA on request (cuda.h). A batch without a valid key is computed as if it had no mask.
+ *
+ * The bias is the same for all batches of a group, and its gradient is summed over them in order.
+ * Only the log-sum-exp of each row is saved: backward recomputes the probabilities and, when there
+ * is a gate, the ungated output.
+ *
+ *     MSA row attention        batch = MSA rows
+ *     MSA column attention     batch = residues
+ *     starting node            batch = i
+ *     ending node              the same, with rows and columns of z exchanged by strides
+ *     templates                group = template
+ *
+ * n_kv_head is n_head, or 1 when all heads share one key and value (A19). The gradients of a shared
+ * key and value are summed over the heads in order. */
 typedef struct fm_attention {
     int64_t n_group, n_batch, n_query, n_key, n_head, n_kv_head, c_head;
     double scale;          /* 1 / sqrt(c_head) */
@@ -171,12 +186,12 @@ typedef struct fm_attention {
     const void *q, *k, *v; /* act */
     const void *g;         /* act, like q; NULL: no gate */
     const void *bias;      /* act; NULL: none */
-    const void *mask;      /* act 0 or 1; NULL: all ones */
+    const void *mask;      /* act, 0 or 1; NULL: all ones */
     fm_attention_stride q_stride, k_stride, v_stride, g_stride, o_stride;
     int64_t bias_stride[4]; /* group, head, query, key */
     int64_t mask_stride[3]; /* group, batch, key */
-    void *o;                /* act; forward writes, backward reads what forward wrote */
-    void *lse;              /* acc [n_group, n_batch, n_head, n_query]; forward writes */
+    void *o;                /* act; written by forward, read by backward */
+    void *lse;              /* acc [n_group, n_batch, n_head, n_query]; written by forward */
 } fm_attention;
 
 typedef struct fm_attention_grad {
@@ -190,10 +205,10 @@ typedef struct fm_attention_grad {
 /* z[i, j, :] = (W vec(sum_s a[s,i,:] (x) b[s,j,:]) + bias) / (eps + sum_s mask_a[s,i] mask_b[s,j])
  *              + residual[i, j, :]
  *
- * vec index = channel of a * c + channel of b. a[s,i,:] stands for mask_a[s,i] times what is
- * stored, b likewise; da and db are gradients of what is stored. The [n_i, n_j, c, c] tensor is
- * made in pieces of the workspace and never stored. i is the split axis under DAP: n_i may be
- * smaller than n_j. */
+ * The index of vec is (channel of a) * c + (channel of b). In the formula a[s,i,:] is mask_a[s,i]
+ * times the stored value, and b likewise; da and db are gradients of the stored values. The
+ * [n_i, n_j, c, c] tensor is never stored as a whole: its pieces pass through the workspace. i is
+ * the split axis under DAP, so n_i may be smaller than n_j. */
 typedef struct fm_outer {
     int64_t n_seq, n_i, n_j, c, c_z;
     double eps;        /* 1e-3 */
@@ -202,7 +217,7 @@ typedef struct fm_outer {
     const void *mask_a, *mask_b; /* act [n_seq, n_i], [n_seq, n_j] contiguous */
     const void *w, *bias;        /* act [c_z, c*c], [c_z] */
     fm_out z;                    /* act [n_i, n_j, c_z] contiguous; forward only */
-    const void *residual;        /* like z, not z itself, which is then written; NULL: none */
+    const void *residual;        /* like z, but other memory; z.beta is then FM_WRITE. NULL: none */
 } fm_outer;
 
 typedef struct fm_outer_grad {
@@ -217,9 +232,9 @@ typedef struct fm_outer_grad {
  *     outgoing: x[i, j] = sum_k a[i, k] b[j, k]     a [n_i, n_k], b [n_j, n_k]
  *     incoming: x[i, j] = sum_k a[k, i] b[k, j]     a [n_k, n_i], b [n_k, n_j]
  *
- * pa ga pb gb are [rows, c] with one ld each over the flattened pair axes (slices of one fused
- * projection). ga or gb NULL: that operand is pa or pb as it is, its mask is not read, and dga or
- * dgb is not wanted. */
+ * pa ga pb gb are [rows, c] over the flattened pair axes, each with one ld (slices of one fused
+ * projection). When ga or gb is NULL, the operand a or b is pa or pb unchanged: its mask is not
+ * read, and dga or dgb is not written. */
 typedef struct fm_triangle {
     int64_t n_i, n_j, n_k, c;
     bool incoming;
@@ -236,9 +251,9 @@ typedef struct fm_triangle_grad {
 
 /* ---- dropout --------------------------------------------------------------------------------- */
 
-/* Shared-axis dropout of an update [n0, n1, c] that is a slice, from (offset0, offset1), of the
- * global [.., global_n1, c]: keep(i, j, k) in {0, 1/(1-rate)} from draw.h by global index. rate 0
- * keeps everything without drawing. */
+/* Shared-axis dropout of an update [n0, n1, c], which is the slice from (offset0, offset1) on of a
+ * global [.., global_n1, c]. keep(i, j, k) is 0 or 1/(1-rate), drawn by global index (draw.h). A
+ * rate of 0 keeps everything and draws nothing. */
 typedef struct fm_dropout {
     int64_t n0, n1, c, offset0, offset1, global_n1;
     fm_shared_axis shared;
@@ -246,17 +261,19 @@ typedef struct fm_dropout {
     fm_draw draw;
 } fm_dropout;
 
-/* ---- triangle multiplication, the whole sublayer (A11, A12) -----------------------------------
- */
+/* ---- triangle multiplication, the whole sublayer (A11, A12) ---------------------------------- */
 
-/* On n x n pairs: pa ga pb gb (c channels each) g (c_z) = projections LayerNorm(z) +
- * projections_bias; x is fm_triangle's; y = z + keep * sigmoid(g) * (out LayerNorm(x) + out_bias),
- * z only if `residual`. What backward needs beside the operands is in `kept`, in the backend's
- * own form. */
+/* On n x n pairs:
+ *
+ *     pa ga pb gb (c channels each), g (c_z) = projections LayerNorm(z) + projections_bias
+ *     x                                      = as in fm_triangle
+ *     y = z + keep * sigmoid(g) * (out LayerNorm(x) + out_bias)       z only if `residual`
+ *
+ * `kept` holds what backward needs beside the operands, in a form of the backend's choice. */
 typedef struct fm_triangle_block {
     int64_t n, c_z, c;
     bool incoming, residual;
-    bool keeps; /* backward follows: `kept` is written; else it is not looked at */
+    bool keeps; /* backward follows and `kept` is written; else `kept` is ignored */
     double eps;
     const void *z, *mask;           /* act [n, n, c_z], [n, n] */
     const void *norm_in, *norm_out; /* act [2, c_z], [2, c]: gamma, beta */
@@ -264,41 +281,46 @@ typedef struct fm_triangle_block {
     const void *projections_bias;   /* act [4c + c_z] */
     const void *out, *out_bias;     /* act [c_z, c], [c_z] */
     fm_dropout dropout;             /* of an update [n, n, c_z] */
-    void *kept;                     /* act, as many as triangle_block_kept says */
-    void *y; /* act [n, n, c_z], may be z; NULL: `kept` alone is wanted; forward only */
+    void *kept;                     /* act, triangle_block_kept elements */
+    void *y; /* act [n, n, c_z], may be z; NULL: only `kept` is made. Forward only */
 } fm_triangle_block;
 
 typedef struct fm_triangle_block_grad {
     const void *dy; /* act [n, n, c_z] */
-    fm_out dz; /* act, without the residual's part, which is dy itself; may be dy with FM_ADD */
-    fm_out dnorm_in, dnorm_out; /* acc, as the parameters; so are the next two lines */
+    /* act, without the residual's part, which is dy itself; may be dy with FM_ADD */
+    fm_out dz;
+    fm_out dnorm_in, dnorm_out; /* acc, like the parameters, as are the next two lines */
     fm_out dprojections, dprojections_bias;
     fm_out dout, dout_bias;
 } fm_triangle_block_grad;
 
-/* The end of a sublayer with the LayerNorm that the next one begins with, in one pass:
+/* The end of a sublayer and the LayerNorm that the next one begins with, in one pass over rows
+ * [n0 * n1, c]:
  *
- *     y = residual + keep * update,   n = LayerNorm(y)          of what y holds, which is rounded
+ *     y = residual + keep * update,   n = LayerNorm(y)
  *
- * over rows [n0 * n1, c]. The same numbers as dropout and layernorm give one after the other. */
+ * LayerNorm reads y as it is stored, rounded to act. The results are those of dropout followed by
+ * layernorm. */
 typedef struct fm_update_norm {
     fm_dropout dropout;
     double eps;
     const void *gamma, *beta; /* act [c] */
 } fm_update_norm;
 
-/* dy += the gradient of y through n; then dupdate = keep * dy, and dy is the residual's. */
+/* Adds the gradient of y that comes through n to dy; then dupdate = keep * dy, and dy is the
+ * residual's gradient. */
 typedef struct fm_update_norm_grad {
-    const void *y, *dn;   /* act; y's mean and deviation are made again */
-    fm_out dy;            /* act; FM_WRITE: y has no other reader */
-    void *dupdate;        /* act, or NULL: not wanted */
+    const void *y, *dn;   /* act; the statistics of y are computed again */
+    fm_out dy;            /* act; FM_WRITE when y has no other reader */
+    void *dupdate;        /* act; NULL: not written */
     fm_out dgamma, dbeta; /* acc [c] */
 } fm_update_norm_grad;
 
 /* ---- embeddings ------------------------------------------------------------------------------ */
 
-/* A table of class rows: element (class, channel) at class*class_stride + channel*channel_stride:
- * {c, 1} for [n_class, c], {1, n_class} for a linear weight [c, n_class] applied to one-hot. */
+/* A table with a row for each class. Element (class, channel) is at class*class_stride +
+ * channel*channel_stride. The strides are {c, 1} for a table [n_class, c], and {1, n_class} for a
+ * linear weight [c, n_class] that is applied to one-hot features. */
 typedef struct fm_lookup {
     int64_t n_class, c, class_stride, channel_stride;
     const void *w; /* act; forward only */
@@ -306,11 +328,11 @@ typedef struct fm_lookup {
 
 /* ---- MSA features ---------------------------------------------------------------------------- */
 
-/* The features of A3:5 and A18 from what the wire carries. One row of `y` is
+/* Makes the features of A3:5 and A18 from the integers that the wire carries. A row of `y` has the
+ * 25 columns
  *     one-hot of msa (23) | deletion > 0 | 2/pi atan(deletion/3)
- * and, when profile is not NULL,
- *     profile / n (23) | 2/pi atan(deletion_sum / n / 3),    n = (1e-6 + 1) + (cluster_size - 1)
- * that is 25 or 49 columns. */
+ * and, when profile is not NULL, 24 more:
+ *     profile / n (23) | 2/pi atan(deletion_sum / n / 3),    n = (1e-6 + 1) + (cluster_size - 1) */
 typedef struct fm_msa_features {
     int64_t n_seq, n_res;
     const uint8_t *msa;           /* [n_seq, n_res] 0..22 */
@@ -318,16 +340,16 @@ typedef struct fm_msa_features {
     const void *profile;          /* [n_seq, n_res, 23] counts, or NULL */
     fm_element profile_element;   /* FM_ELEMENT_U8, _U16 or _U32 */
     const uint32_t *deletion_sum; /* [n_seq, n_res] */
-    const uint32_t *cluster_size; /* [n_seq] centre and members, >= 1 */
+    const uint32_t *cluster_size; /* [n_seq] rows of the cluster with its centre, >= 1 */
     void *y;                      /* act [n_seq*n_res, 25 or 49] */
 } fm_msa_features;
 enum { FM_MSA_CLASSES = 23, FM_MSA_FEATURES = 49, FM_EXTRA_MSA_FEATURES = 25 };
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-/* loss = sum_r w[r] * (logsumexp(x[r,:]) - x[r, target[r]]) / (eps + sum_r w[r]).
- * A row whose target is no class counts as one of weight 0. Forward writes loss, lse and
- * weight_sum; backward reads the last two. */
+/* loss = sum_r w[r] * (logsumexp(x[r,:]) - x[r, target[r]]) / (eps + sum_r w[r]). A row whose
+ * target is not in 0 .. n_class-1 has weight 0. Forward writes loss, lse and weight_sum; backward
+ * reads the last two. */
 typedef struct fm_cross_entropy {
     int64_t rows, n_class, ldx;
     double eps;            /* masked MSA 1e-8, distogram 1e-6 */
@@ -341,43 +363,44 @@ typedef struct fm_cross_entropy {
 
 /* ---- optimiser ------------------------------------------------------------------------------- */
 
-/* The step's scalars, in device memory. The host writes step and lr before a step; kernels write
+/* The scalars of a step, in device memory. The host writes step and lr before a step; kernels write
  * the rest. */
 typedef struct fm_step_state {
-    double norm_squared; /* of the gradient last measured */
+    double norm_squared; /* of the gradient that was measured last */
     double clip_scale;   /* min(1, max_norm / (norm + 1e-6)); 0 when not finite */
     double lr;
     uint64_t step;      /* 1, 2, ...: the exponent of Adam's bias corrections */
-    uint32_t nonfinite; /* not 0: a gradient was not finite; sums and updates do nothing */
-    uint32_t pending;   /* samples in the batch's sum before the one in hand */
-    uint32_t holds;     /* not 0: more samples of this step come, the update does nothing */
+    uint32_t nonfinite; /* not 0: a gradient was not finite; accumulate and adam do nothing */
+    uint32_t pending;   /* samples of the batch that are already in its gradient sum */
+    uint32_t holds;     /* not 0: more samples of this step follow; adam does nothing */
     uint32_t reserved;
 } fm_step_state;
 
-/* One pass over flat buffers of n elements: g = grad * grad_scale / (pending + 1) (* clip_scale);
- * Adam without weight decay; EMA; the act copy of the parameters. Skipped whole when
- * state->nonfinite or state->holds. Where the sample in hand is its batch's only one (pending 0)
- * and `only` is given, that is taken, times clip_scale, in place of grad. */
+/* One pass over flat buffers of n elements: g = grad * grad_scale / (pending + 1), times clip_scale
+ * if `clip`; then Adam without weight decay, the moving average (EMA), and the act copy of the
+ * parameters. Nothing is done when state->nonfinite or state->holds is set. When the sample is the
+ * only one of its batch (pending 0) and `only` is given, the gradient is `only` times clip_scale,
+ * and grad is not read. */
 typedef struct fm_adam {
     int64_t n;
     double beta1, beta2, eps, ema_decay; /* AlphaFold: 0.9 0.999 1e-6 0.999 */
     double grad_scale;                   /* 1 */
-    bool clip;                           /* grad, too, is taken times state->clip_scale */
+    bool clip;                           /* multiply grad by state->clip_scale */
     const fm_step_state *state;          /* device memory */
     const void *grad;                    /* acc [n]: the batch's sum of clipped gradients */
-    const void *only;                    /* acc [n]: a sample's own gradient; NULL: none */
+    const void *only;                    /* acc [n]: the gradient of one sample; NULL: none */
     void *param, *m, *v;                 /* acc [n], updated */
     void *ema;                           /* acc [n], updated; NULL: none */
     void *copy;                          /* act [n], written; NULL: none */
 } fm_adam;
 
-/* ---- packets ----------------------------------------------------------------------------------
- */
+/* ---- packets --------------------------------------------------------------------------------- */
 
-/* What the host sends for one cycle: the step's scalars, and a list of where the data behind it
- * goes in the state. Sizes of a sample are smaller than the recorded ones and differ from packet to
- * packet: nothing of that is known to the host's calls, so that a captured pass can begin by taking
- * the next packet. Everything is checked by whoever packs. */
+/* The host sends one packet for each cycle: the scalars of the step, and a list of items that say
+ * where the data behind the header goes in the state. The sizes of a sample are at most the
+ * recorded ones and differ between packets. They are in the packet only, never in the arguments of
+ * a call, so a captured pass can begin by taking the next packet. The code that packs checks all
+ * sizes and places (trainer/step/upload.h). */
 typedef enum fm_item_kind {
     FM_ITEM_BYTES = 1,  /* y = x, n bytes (rounded up to 16, on both sides) */
     FM_ITEM_ZERO = 2,   /* y = 0, n bytes (rounded up to 16); no x */
@@ -386,7 +409,7 @@ typedef enum fm_item_kind {
     FM_ITEM_INSIDE = 5, /* y[i, j] = 1 where i < n0 and j < n1, else padding; no x */
 } fm_item_kind;
 
-/* Unsigned integers become unsigned integers or reals of any width; f32 becomes a real. */
+/* Unsigned integers are converted to integers or reals of any width, f32 to any real. */
 typedef struct fm_item {
     int64_t x, y;    /* bytes from the packet's and from the state's start; multiples of 16 */
     int64_t n;       /* elements of y, or bytes */
@@ -401,15 +424,15 @@ enum { FM_PACKET_ITEMS = 64 };
 
 typedef struct fm_packet {
     uint32_t clock[FM_CLOCK_WORDS];
-    double lr; /* these four: to fm_step_state */
+    double lr; /* lr, step, pending and holds are copied to fm_step_state */
     uint64_t step;
     uint32_t pending, holds;
     uint32_t n_item, reserved;
     fm_item item[FM_PACKET_ITEMS];
 } fm_packet;
 
-/* Packets lie in a ring; the next is number *n_taken % n_slot, and *n_taken is then raised. All in
- * device memory. */
+/* Packets are in a ring. The next one is in slot *n_taken % n_slot; taking it increments *n_taken.
+ * Everything is in device memory. */
 typedef struct fm_take {
     const uint8_t *ring; /* [n_slot, slot_bytes], 16-byte aligned */
     int64_t slot_bytes;
@@ -422,7 +445,7 @@ typedef struct fm_take {
 
 enum { FM_STEP_RECORD_TERMS = 12 };
 
-/* What a sample gave, for the host to read when the work has passed. */
+/* The results of a sample, which the host reads when the work is done. */
 typedef struct fm_step_record {
     double term[FM_STEP_RECORD_TERMS];
     double norm_squared;
@@ -430,7 +453,7 @@ typedef struct fm_step_record {
     uint32_t nonfinite, reserved;
 } fm_step_record;
 
-/* record[*n_made % n_record] = the terms and the step's scalars; *n_made is then raised. */
+/* Writes the terms and the step's scalars to record[*n_made % n_record] and increments *n_made. */
 typedef struct fm_report {
     int32_t n_term, n_record;
     const void *term[FM_STEP_RECORD_TERMS]; /* acc [1] each */
@@ -442,10 +465,11 @@ typedef struct fm_report {
 /* ---- initial parameters ---------------------------------------------------------------------- */
 
 typedef enum fm_init_kind {
-    FM_INIT_CONSTANT = 0,         /* scale */
-    FM_INIT_TRUNCATED_NORMAL = 1, /* normal cut at +-2, times scale / 0.87962566: std = scale.
-                                     LeCun: scale = sqrt(1/fan_in); He: sqrt(2/fan_in) */
-    FM_INIT_UNIFORM = 2,          /* [-scale, scale]. Glorot: scale = sqrt(6/(fan_in+fan_out)) */
+    FM_INIT_CONSTANT = 0, /* scale */
+    /* Normal cut at +-2, times scale / 0.87962566, so that the standard deviation is scale. LeCun:
+     * scale = sqrt(1/fan_in); He: sqrt(2/fan_in). */
+    FM_INIT_TRUNCATED_NORMAL = 1,
+    FM_INIT_UNIFORM = 2, /* [-scale, scale]. Glorot: scale = sqrt(6/(fan_in+fan_out)) */
 } fm_init_kind;
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -454,220 +478,16 @@ typedef struct fm_kernels {
     const char *name; /* "cpu-f32", ... */
     fm_element act, acc;
     const fm_device *device; /* streams, events, graphs */
-    /* The same backend's table with act = acc = this one's acc: what needs more digits than act has
-     * runs on it (fm_tape_enter_island). NULL where act is acc. */
+    /* The table of the same backend whose act is this table's acc. Work that needs more digits than
+     * act has runs on it (fm_tape_enter_island). NULL where act is acc. */
     const struct fm_kernels *wide;
 
-    /* Device memory and copies: not to be called inside a step. alloc returns 64-byte aligned
-     * memory (256 on a GPU) or NULL; release takes NULL too. upload and download are ordered with
-     * the stream's work, and host memory may be reused after synchronize. */
-    void *(*alloc)(size_t bytes);
-    void (*release)(void *memory);
-    void (*upload)(fm_stream *stream, void *device, const void *host, size_t bytes);
-    void (*download)(fm_stream *stream, void *host, const void *device, size_t bytes);
-    void (*synchronize)(fm_stream *stream);
-
-    /* -- memory. n elements of class act. */
-    void (*fill)(fm_stream *stream, int64_t n, double value, void *y);
-    void (*copy)(fm_stream *stream, int64_t n, const void *x, void *y);
-    /* y[i] = x[i] converted from a real type (bf16, f32, f64) to act. */
-    void (*cast)(fm_stream *stream, int64_t n, fm_element from, const void *x, void *y);
-    void (*copy_strided)(fm_stream *stream, const fm_strided *args);
-    /* The wire's small types: y[i] (i32) = x[i] (u8); y[i] (act) = bit i%8 of byte i/8. */
-    void (*widen)(fm_stream *stream, int64_t n, const uint8_t *x, int32_t *y);
-    void (*unpack_bits)(fm_stream *stream, int64_t n, const uint8_t *bits, void *y);
-    /* y = alpha x (+ y). y may be x. */
-    void (*axpy)(fm_stream *stream, int64_t n, double alpha, const void *x, fm_out y);
-    /* The same over acc elements with *alpha (a double in device memory) as factor: adding a
-     * sample's clipped gradient to the batch's. */
-    void (*axpy_device)(fm_stream *stream, int64_t n, const double *alpha, const void *x, fm_out y);
-    /* y[a, c] = sum_r x[a, r, c], x [n_a, n_r, n_c] with strides {a, r} and contiguous c. y is
-     * [n_a, n_c]. n_a = 1: a bias gradient; n_c = 1: row sums. y is acc when y_is_acc, else act. */
-    size_t (*sum_workspace)(int64_t n_a, int64_t n_r, int64_t n_c);
-    void (*sum)(fm_stream *stream, int64_t n_a, int64_t n_r, int64_t n_c, const int64_t stride[2],
-                const void *x, fm_out y, bool y_is_acc, void *workspace);
-
-    /* -- matrix products */
-    size_t (*gemm_workspace)(const fm_gemm *args);
-    void (*gemm)(fm_stream *stream, const fm_gemm *args, void *workspace);
-
-    /* -- rows and elements. Backward entries take the gradient of y. */
-    void (*layernorm)(fm_stream *stream, const fm_layernorm *args);
-    size_t (*layernorm_grad_workspace)(int64_t rows, int64_t c);
-    void (*layernorm_grad)(fm_stream *stream, const fm_layernorm_grad *args, void *workspace);
-    /* y[r, :] = x[r, :] + bias. y may be x. */
-    void (*bias_add)(fm_stream *stream, int64_t rows, int64_t c, const void *x, const void *bias,
-                     void *y);
-    /* y = max(x, 0). y may be x. The gradient needs y alone: dx = dy where y > 0. dx may be dy. */
-    void (*relu)(fm_stream *stream, int64_t n, const void *x, void *y);
-    void (*relu_grad)(fm_stream *stream, int64_t n, const void *y, const void *dy, fm_out dx);
-    void (*gate)(fm_stream *stream, const fm_gate *args);
-    void (*gate_grad)(fm_stream *stream, const fm_gate *args, const fm_gate_grad *grad);
-    void (*swiglu)(fm_stream *stream, const fm_swiglu *args);
-    /* dx [rows, 2c] with ldx from dy [rows, c] with ldy, and, unless args->y is NULL, y once more:
-     * the weight gradient of the layer after it reads it. y may be dy. */
-    void (*swiglu_grad)(fm_stream *stream, const fm_swiglu *args, const void *dy, fm_out dx);
-    /* y[r, :] = scale[r] * x[r, :] (+ y): masks over rows; its own backward. y may be x. */
-    void (*scale_rows)(fm_stream *stream, int64_t rows, int64_t c, int64_t ldx, int64_t ldy,
-                       const void *scale, const void *x, fm_out y);
-
-    /* y [n_r, c]; dx [n_s, n_r, c] from dy [n_r, c]. */
-    void (*masked_mean)(fm_stream *stream, const fm_masked_mean *args, void *y);
-    void (*masked_mean_grad)(fm_stream *stream, const fm_masked_mean *args, const void *dy,
-                             fm_out dx);
-
-    /* -- the cores */
-    size_t (*attention_workspace)(const fm_attention *args);
-    void (*attention)(fm_stream *stream, const fm_attention *args, void *workspace);
-    size_t (*attention_grad_workspace)(const fm_attention *args);
-    void (*attention_grad)(fm_stream *stream, const fm_attention *args,
-                           const fm_attention_grad *grad, void *workspace);
-    size_t (*outer_workspace)(const fm_outer *args);
-    void (*outer)(fm_stream *stream, const fm_outer *args, void *workspace);
-    size_t (*outer_grad_workspace)(const fm_outer *args);
-    void (*outer_grad)(fm_stream *stream, const fm_outer *args, const fm_outer_grad *grad,
-                       void *workspace);
-    size_t (*triangle_workspace)(const fm_triangle *args);
-    void (*triangle)(fm_stream *stream, const fm_triangle *args, void *workspace);
-    size_t (*triangle_grad_workspace)(const fm_triangle *args);
-    void (*triangle_grad)(fm_stream *stream, const fm_triangle *args, const fm_triangle_grad *grad,
-                          void *workspace);
-
-    /* y = residual + keep * x; y may be residual. residual NULL: y = keep * x. All [n0, n1, c]. */
-    void (*dropout)(fm_stream *stream, const fm_dropout *args, const void *residual, const void *x,
-                    void *y);
-    /* dx = keep * dy (+ dx); the residual's gradient is dy itself. */
-    void (*dropout_grad)(fm_stream *stream, const fm_dropout *args, const void *dy, fm_out dx);
-    /* y may be residual. */
-    void (*update_norm)(fm_stream *stream, const fm_update_norm *args, const void *residual,
-                        const void *update, void *y, void *n);
-    size_t (*update_norm_grad_workspace)(int64_t rows, int64_t c);
-    void (*update_norm_grad)(fm_stream *stream, const fm_update_norm *args,
-                             const fm_update_norm_grad *grad, void *workspace);
-
-    /* Elements of `kept`. */
-    size_t (*triangle_block_kept)(const fm_triangle_block *args);
-    size_t (*triangle_block_workspace)(const fm_triangle_block *args);
-    void (*triangle_block)(fm_stream *stream, const fm_triangle_block *args, void *workspace);
-    size_t (*triangle_block_grad_workspace)(const fm_triangle_block *args);
-    void (*triangle_block_grad)(fm_stream *stream, const fm_triangle_block *args,
-                                const fm_triangle_block_grad *grad, void *workspace);
-
-    /* -- embeddings. Ids that are not below n_class give a zero row and no gradient. */
-    /* y[r, :] = w[ids[r]] (+ y). */
-    void (*lookup)(fm_stream *stream, const fm_lookup *args, int64_t rows, const uint8_t *ids,
-                   fm_out y);
-    /* dw[class] = sum over r with that id of dy[r, :], rows in order. dw acc, strides of w. */
-    size_t (*lookup_grad_workspace)(const fm_lookup *args, int64_t rows);
-    void (*lookup_grad)(fm_stream *stream, const fm_lookup *args, int64_t rows, const uint8_t *ids,
-                        const void *dy, fm_out dw, void *workspace);
-    /* A4: z[i, j, :] = w[clip(index_i[i] - index_j[j], +-k) + k] (+ z), n_class = 2k + 1 (65). */
-    void (*relpos)(fm_stream *stream, const fm_lookup *args, int64_t n_i, int64_t n_j,
-                   const int32_t *index_i, const int32_t *index_j, fm_out z);
-    size_t (*relpos_grad_workspace)(const fm_lookup *args, int64_t n_i, int64_t n_j);
-    void (*relpos_grad)(fm_stream *stream, const fm_lookup *args, int64_t n_i, int64_t n_j,
-                        const int32_t *index_i, const int32_t *index_j, const void *dz, fm_out dw,
-                        void *workspace);
-    /* A32:1: ids[i, j] = the last of n_bin lower bounds, evenly spaced from first to last (Å), that
-     * is below |x_i - x_j|, x f32 [n, 3]; 255, which lookup makes a zero row, where none is or
-     * where the distance equals a bound, or its square is not below most_square. Recycling: 15,
-     * 3.25, 20.75, 1e8; templates: 39, 3.25, 50.75, 1e5. Squares are compared, in f32. */
-    void (*distance_ids)(fm_stream *stream, int64_t n_i, int64_t n_j, const float *x_i,
-                         const float *x_j, int32_t n_bin, float first, float last,
-                         float most_square, uint8_t *ids);
-    /* A3: z[i, j, :] = a[i, :] + b[j, :] (+ z), rows of a and b ld apart. */
-    void (*outer_sum)(fm_stream *stream, int64_t n_i, int64_t n_j, int64_t c, int64_t lda,
-                      int64_t ldb, const void *a, const void *b, fm_out z);
-    /* da[i] = sum_j dz[i, j], db[j] = sum_i dz[i, j]. act, rows lda and ldb apart. */
-    void (*outer_sum_grad)(fm_stream *stream, int64_t n_i, int64_t n_j, int64_t c, int64_t lda,
-                           int64_t ldb, const void *dz, fm_out da, fm_out db);
-    void (*msa_features)(fm_stream *stream, const fm_msa_features *args);
-
-    /* -- the structure module */
-    size_t (*ipa_workspace)(const fm_ipa *args);
-    void (*ipa)(fm_stream *stream, const fm_ipa *args, void *workspace);
-    size_t (*ipa_grad_workspace)(const fm_ipa *args);
-    void (*ipa_grad)(fm_stream *stream, const fm_ipa *args, const fm_ipa_grad *grad,
-                     void *workspace);
-    /* A23: y = frames turned and moved by update [n, 6] (b, c, d, x, y, z). All [n, 7]. */
-    void (*frame_update)(fm_stream *stream, int64_t n, const void *frames, const void *update,
-                         void *y);
-    void (*frame_update_grad)(fm_stream *stream, int64_t n, const void *frames, const void *update,
-                              const void *dy, fm_out dframes, fm_out dupdate);
-    /* Frames [n, 7] as matrices [n, 12], translations times scale. */
-    void (*matrix_frames)(fm_stream *stream, int64_t n, double scale, const void *frames, void *y);
-    void (*matrix_frames_grad)(fm_stream *stream, int64_t n, double scale, const void *frames,
-                               const void *dy, fm_out dx);
-    /* y = x / sqrt(max(|x|^2, eps)) over pairs, [n, 2]. */
-    void (*unit_pairs)(fm_stream *stream, int64_t n, double eps, const void *x, void *y);
-    void (*unit_pairs_grad)(fm_stream *stream, int64_t n, double eps, const void *x, const void *dy,
-                            fm_out dx);
-    /* dgroups, datoms: either may be NULL. */
-    void (*residue_atoms)(fm_stream *stream, const fm_residue_atoms *args);
-    void (*residue_atoms_grad)(fm_stream *stream, const fm_residue_atoms *args, const void *dgroups,
-                               const void *datoms, fm_out dframes, fm_out dangles);
-    /* y f32 [n, 3] = CB of atoms [n, 14, 3], CA where aatype is glycine (7). */
-    void (*pseudo_beta)(fm_stream *stream, int64_t n, const void *atoms, const uint8_t *aatype,
-                        float *y);
-    size_t (*fape_workspace)(const fm_fape *args);
-    void (*fape)(fm_stream *stream, const fm_fape *args, void *workspace);
-    void (*fape_grad)(fm_stream *stream, const fm_fape *args, const void *dloss, fm_out dframes,
-                      fm_out dpoints);
-    void (*choose_naming)(fm_stream *stream, const fm_naming *args);
-    void (*torsion_loss)(fm_stream *stream, const fm_torsion_loss *args);
-    void (*torsion_loss_grad)(fm_stream *stream, const fm_torsion_loss *args, const void *dloss,
-                              fm_out dangles, fm_out dunnormalised);
-    void (*lddt_bins)(fm_stream *stream, const fm_lddt_bins *args);
-    void (*aligned_error_bins)(fm_stream *stream, const fm_aligned_error_bins *args);
-    void (*binary_entropy)(fm_stream *stream, const fm_binary_entropy *args);
-    void (*binary_entropy_grad)(fm_stream *stream, const fm_binary_entropy *args, const void *dloss,
-                                fm_out dx);
-    size_t (*violation_workspace)(const fm_violation *args);
-    void (*violation)(fm_stream *stream, const fm_violation *args, void *workspace);
-    void (*violation_grad)(fm_stream *stream, const fm_violation *args, const void *dloss,
-                           fm_out datoms);
-
-    /* -- losses */
-    /* target[i, j] = number of the n_bin - 1 boundaries, evenly spaced from first to last (Å), that
-     * are below |x_i - x_j|; w[i, j] = mask_i * mask_j. Distogram: 64, 2.3125, 21.6875. Positions
-     * f32 [n, 3] and mask f32 [n], in Å and 0/1; w act. The comparison is of squares, in f32, as
-     * the reference does. */
-    void (*distance_bins)(fm_stream *stream, int64_t n_i, int64_t n_j, const float *x_i,
-                          const float *x_j, const float *mask_i, const float *mask_j, int32_t n_bin,
-                          float first, float last, int32_t *target, void *w);
-    size_t (*cross_entropy_workspace)(int64_t rows);
-    void (*cross_entropy)(fm_stream *stream, const fm_cross_entropy *args, void *workspace);
-    /* dx[r, :] = *dloss * w[r] * (softmax(x[r, :]) - onehot) / (eps + weight_sum) (+ dx), same ld
-     * as x; dloss acc [1] in device memory. */
-    void (*cross_entropy_grad)(fm_stream *stream, const fm_cross_entropy *args, const void *dloss,
-                               fm_out dx);
-
-    /* -- optimiser. Over acc elements. */
-    /* state->norm_squared = sum of squares (f64, fixed order), clip_scale from it and max_norm, or,
-     * for a sum over a batch of which the mean is meant, max_norm * (state->pending + 1); sets
-     * nonfinite (never clears it) when the norm is not finite. */
-    size_t (*grad_norm_workspace)(int64_t n);
-    void (*grad_norm)(fm_stream *stream, int64_t n, const void *grad, double max_norm, bool is_sum,
-                      fm_step_state *state, void *workspace);
-    /* Sets *flag to 1 when an element of x (act) is not finite; never clears it. */
-    void (*find_nonfinite)(fm_stream *stream, int64_t n, const void *x, uint32_t *flag);
-    /* sum = clip_scale * grad where state->pending is 0, else sum += the same; acc [n]. Nothing
-     * when state->nonfinite, nor, unless `always`, for a batch's only sample (neither pending nor
-     * holds). */
-    void (*accumulate)(fm_stream *stream, int64_t n, const fm_step_state *state, bool always,
-                       const void *grad, void *sum);
-    void (*adam)(fm_stream *stream, const fm_adam *args);
-
-    /* -- what comes from the host and what goes back */
-    void (*take_packet)(fm_stream *stream, const fm_take *args);
-    void (*report)(fm_stream *stream, const fm_report *args);
-
-    /* -- initial parameters: y[i] (acc) from element index first + i of the parameter. */
-    void (*init)(fm_stream *stream, fm_init_kind kind, int64_t n, uint64_t first, double scale,
-                 const fm_draw *draw, void *y);
+    /* One function pointer for each row of the list; none is NULL. */
+#define FM_KERNEL(kind, result, name, ...) result (*name)(__VA_ARGS__);
+#include "trainer/backend/kernel_entries.h"
 } fm_kernels;
 
-/* The CPU's table for f32 or f64; NULL for other types. Lives for ever. Keeps OpenBLAS at one
+/* The CPU's table for f32 or f64; NULL for other types. It is never freed. Sets OpenBLAS to one
  * thread. */
 const fm_kernels *fm_kernels_cpu(fm_element act);
 

@@ -1,7 +1,8 @@
-/* normal.h: random words as numbers, the same on every device: uniform in [-1, 1), and normal cut
- * at
- * +-2 by the inverse of its distribution function (one word each, so an element depends on its
- * index alone). docs/numerics.md, "Random numbers". */
+/* normal.h: turns random words into numbers, the same on every device.
+ *
+ * A word becomes a uniform number in [-1, 1), or a normal number cut at +-2 through the inverse of
+ * the distribution function. Each number takes one word, so an element depends only on its index.
+ * docs/numerics.md, "Random numbers". */
 #ifndef FM_BACKEND_NORMAL_H
 #define FM_BACKEND_NORMAL_H
 
@@ -15,7 +16,7 @@ FM_HOST_DEVICE static inline double fm_uniform_two_sided(uint32_t word) {
     return (double)word / 2147483648.0 - 1;
 }
 
-/* top(x) / bottom(x), coefficients from the highest power down. */
+/* top(x) / bottom(x), polynomials with coefficients from the highest power down. */
 FM_HOST_DEVICE static inline double fm_ratio(const double *top, const double *bottom, int n,
                                              double x) {
     double above = 0, below = 0;

@@ -1,5 +1,5 @@
-/* structure_operands.h: what the kernels of the structure module and of the losses on structures
- * work on. The rules of kernels.h hold. */
+/* structure_operands.h: operand structs of the kernels of the structure module and of the losses on
+ * structures. The rules of kernels.h hold. */
 #ifndef FM_BACKEND_STRUCTURE_OPERANDS_H
 #define FM_BACKEND_STRUCTURE_OPERANDS_H
 
@@ -7,11 +7,11 @@
 
 /* ---- invariant point attention (A22) --------------------------------------------------------- */
 
-/* A frame is seven numbers: a quaternion (w, x, y, z) and a translation. A matrix frame is twelve:
- * a rotation row by row, then a translation. */
+/* A frame has seven numbers: a quaternion (w, x, y, z) and a translation. A matrix frame has
+ * twelve: a rotation, row by row, and a translation. */
 enum { FM_FRAME = 7, FM_MATRIX_FRAME = 12 };
 
-/* The attention between its linear layers. A row of `projections` holds, in this order,
+/* The part of A22 between its linear layers. A row of `projections` holds, in this order,
  *     q          [n_head, c]
  *     k and v    [n_head, 2, c]
  *     q points   [3, n_head, n_qk]           coordinates in the residue's own frame
@@ -23,8 +23,8 @@ enum { FM_FRAME = 7, FM_MATRIX_FRAME = 12 };
  *                      - softplus(head_weights[h]) sqrt(2 / (27 n_qk)) / 2
  *                        sum_p |T_i q_p - T_j k_p|^2 + mask_value (mask_i mask_j - 1)
  *
- * The last term is left out of a masked query's logits: the same for all keys, it changes no
- * weight. lse holds, for each query and head, the largest logit and one over the sum of
+ * The logits of a masked query omit the last term: it is the same for all keys and changes no
+ * weight. lse holds for each query and head the largest logit, and 1 over the sum of
  * exponentials. */
 typedef struct fm_ipa {
     int64_t n, n_head, c, n_qk, n_v, c_z;
@@ -44,25 +44,26 @@ typedef struct fm_ipa_grad {
     const void *dy;       /* act, like y */
     void *dprojections;   /* act [n, ld], written */
     void *dbias;          /* act [n, n, n_head], written */
-    fm_out dz, dframes;   /* act; dframes of the quaternion as it is, not of its direction */
+    fm_out dz, dframes;   /* act; dframes is by the quaternion itself, not by its direction */
     fm_out dhead_weights; /* acc [n_head] */
 } fm_ipa_grad;
 
 /* ---- frames and atoms (A23-A25) -------------------------------------------------------------- */
 
-/* A backbone frame and seven torsion angles, as sine and cosine, to the frames of all eight rigid
- * groups and the positions of all atoms. A group is its ideal frame turned about x by its angle, in
- * its parent's frame: the backbone for groups 1 to 4, the one before for 5 to 7. The tables are
- * those of proto/chem/rigid_groups.h; atoms that a residue type does not have lie at 0. */
+/* Makes the frames of all eight rigid groups and the positions of all atoms from a backbone frame
+ * and seven torsion angles, given as sine and cosine. The frame of a group is its ideal frame,
+ * turned about x by its angle, in the frame of its parent. The parent is the backbone for groups 1
+ * to 4, and the group before for 5 to 7. The tables are those of proto/chem/rigid_groups.h. Atoms
+ * that a residue type does not have are at 0. */
 typedef struct fm_residue_atoms {
     int64_t n;
-    double position_scale;       /* Å in a unit of the frames' translations: 10 */
+    double position_scale;       /* Å per unit of the frames' translations: 10 */
     const void *frames;          /* act [n, 7] */
     const void *angles;          /* act [n, 7, 2] */
     const uint8_t *aatype;       /* [n] 0..20 */
     const float *group_frames;   /* [21, 8, 12] */
     const float *atom_positions; /* [21, 14, 3] */
-    const uint8_t *atom_group;   /* [21, 14], above 7: none */
+    const uint8_t *atom_group;   /* [21, 14]; above 7: no group */
     void *groups;                /* act [n, 8, 12]; forward only */
     void *atoms;                 /* act [n, 14, 3] Å; forward only */
 } fm_residue_atoms;
@@ -73,9 +74,10 @@ typedef struct fm_residue_atoms {
  *     error[f, p] = sqrt(|T_f^-1 x_p - T*_f^-1 x*_p|^2 + eps)
  *     loss = mean over batches of sum_f,p mask_f mask_p min(error, clamp) / length_scale
  *            / (eps + sum mask_f) / (eps + sum mask_p)
- * and where `clamped` is 0 the error is not cut; between 0 and 1 it weighs the two. points NULL:
- * the points are the frames' own translations (the backbone), and so are the target's; their
- * gradient goes into dframes. dframes is always wanted. */
+ * `clamped` weighs the error that is cut at `clamp` against the one that is not: 1 cuts, 0 does not
+ * cut, and values between mix the two. When points is NULL, the points are the translations of the
+ * frames (the backbone), also in the target, and their gradient goes into dframes. dframes always
+ * has a place. */
 typedef struct fm_fape {
     int64_t n_batch, n_frame, n_point;
     double clamp, length_scale, eps; /* 10 Å, 10 Å, 1e-4 */
@@ -88,8 +90,9 @@ typedef struct fm_fape {
     void *loss;           /* acc [1]; forward only */
 } fm_fape;
 
-/* A26. Takes, for each residue, the ground truth's alternative names where they fit the predicted
- * distances between its ambiguous atoms and all unambiguous ones better. */
+/* A26. Some atoms of a residue may exchange their names. For each residue this takes the
+ * alternative naming of the ground truth when it fits the predicted distances between the residue's
+ * ambiguous atoms and all unambiguous atoms better. */
 typedef struct fm_naming {
     int64_t n;
     const void *atoms;                              /* act [n, 14, 3] */
@@ -100,9 +103,11 @@ typedef struct fm_naming {
     float *ret_positions, *ret_exists, *ret_frames; /* like positions, exists, frames */
 } fm_naming;
 
-/* A27, over all iterations: chi_weight * mean squared distance of the chi angles on the circle,
- * the better of the angle and its opposite where pi_periodic, + norm_weight * mean | |raw| - 1 |.
- */
+/* A27, over all iterations:
+ *     loss = chi_weight * the mean squared distance of the chi angles on the circle
+ *            + norm_weight * mean | |unnormalised| - 1 |
+ * For a pi_periodic angle the distance to the angle or to its opposite counts, whichever is
+ * smaller. */
 typedef struct fm_torsion_loss {
     int64_t n_batch, n;                /* iterations, residues */
     double chi_weight, norm_weight;    /* 0.5, 0.01 */
@@ -111,24 +116,26 @@ typedef struct fm_torsion_loss {
     const float *chi, *chi_mask;       /* [n, 4, 2], [n, 4] */
     const float *seq_mask;             /* [n] */
     const uint8_t *aatype;             /* [n] 0..20 */
-    const uint8_t *pi_periodic;        /* [21]: bit c = chi c + 1 is the same after 180 degrees */
-    void *loss;                        /* acc [1]; forward only */
+    const uint8_t
+        *pi_periodic; /* [21]: bit c is set when chi c + 1 is the same after 180 degrees */
+    void *loss;       /* acc [1]; forward only */
 } fm_torsion_loss;
 
-/* The class of a residue's lDDT-Ca (supplement 1.9.6) and its weight: cross-entropy's operands. */
+/* Makes the class of each residue's lDDT-Ca (supplement 1.9.6) and its weight, which are operands
+ * of cross_entropy. */
 typedef struct fm_lddt_bins {
     int64_t n;
     int32_t n_bin;          /* 50 */
     double cutoff, eps;     /* 15 Å, 1e-8 */
-    const void *atoms;      /* act [n, 14, 3], of which CA is read */
+    const void *atoms;      /* act [n, 14, 3]; only CA is read */
     const float *positions; /* [n, 3]: true CA */
     const float *mask;      /* [n] */
     int32_t *target;        /* [n] */
     void *w;                /* act [n] */
 } fm_lddt_bins;
 
-/* The class of |T_i^-1 x_j - T*_i^-1 x*_j| (supplement 1.9.7), n_bin - 1 boundaries evenly from 0
- * to last. */
+/* Makes the class of |T_i^-1 x_j - T*_i^-1 x*_j| (supplement 1.9.7) and its weight. There are
+ * n_bin - 1 boundaries, evenly spaced from 0 to last. */
 typedef struct fm_aligned_error_bins {
     int64_t n;
     int32_t n_bin;              /* 64 */
@@ -149,12 +156,12 @@ typedef struct fm_binary_entropy {
     void *loss;             /* acc [1]; forward only */
 } fm_binary_entropy;
 
-/* Supplement 1.9.11: peptide bonds, the angles at C and at N, and clashes between and within
- * residues. Tables as in proto/chem/rigid_groups.h. */
+/* Supplement 1.9.11: violations of peptide bonds and of the angles at C and at N, and clashes
+ * between and within residues. The tables are those of proto/chem/rigid_groups.h. */
 typedef struct fm_violation {
     int64_t n;
     double tolerance_factor, overlap_tolerance; /* 12 standard deviations, 1.5 Å */
-    double eps;                                 /* 1e-8 beside the number of atoms */
+    double eps;                                 /* 1e-8, added to the number of atoms */
     const void *atoms;                          /* act [n, 14, 3] Å */
     const float *exists;                        /* [n, 14] */
     const int32_t *residue_index;               /* [n] */

@@ -1,5 +1,5 @@
-/* triangle_block.c: see triangle_block.h. One walk serves for the query and for the work: without a
- * workspace it only counts. */
+/* triangle_block.c: see triangle_block.h. One walk serves both the workspace query and the work:
+ * without a workspace it calls no entry and only counts the bytes. */
 #include "trainer/backend/triangle_block.h"
 
 #include <assert.h>
@@ -10,7 +10,7 @@ typedef struct walk {
     const fm_kernels *k;
     fm_stream *stream;
     const fm_triangle_block *at;
-    char *base; /* NULL: counts */
+    char *base; /* NULL: only count */
     size_t used, peak;
     int64_t rows, c_projected;
 } walk;
@@ -115,7 +115,7 @@ static void linear(walk *w, int64_t c_in, int64_t c_out, const void *x, const vo
                           .bias = bias});
 }
 
-/* The gradients of its weight, bias and x, in this order. */
+/* The gradients of the weight, the bias and x of a linear layer, in this order. */
 static void linear_grad(walk *w, int64_t c_in, int64_t c_out, const void *x, const void *weight,
                         const void *dy, void *dx, fm_out dweight, fm_out dbias) {
     if (dweight.data || !w->base) {
@@ -154,7 +154,7 @@ static void linear_grad(walk *w, int64_t c_in, int64_t c_out, const void *x, con
                           .ldc = c_in});
 }
 
-/* The product over k, of the fused projection's slices. */
+/* The product over k; its operands are slices of the fused projection. */
 static fm_triangle core_of(const walk *w, const void *z_projected, void *x) {
     const fm_triangle_block *at = w->at;
     fm_element act = w->k->act;
@@ -174,7 +174,7 @@ static fm_triangle core_of(const walk *w, const void *z_projected, void *x) {
                          .x = x};
 }
 
-/* sigmoid(g) * y, g the last c_z columns of the fused projection. */
+/* y = sigmoid(g) * x, where g is the last c_z columns of the fused projection. */
 static fm_gate gate_of(const walk *w, const void *z_projected, const void *x, void *y) {
     const fm_triangle_block *at = w->at;
     return (fm_gate){.rows = w->rows,
@@ -242,7 +242,7 @@ void fm_triangle_block_composed(const fm_kernels *k, fm_stream *stream,
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* Back through dropout, gate, output projection and its LayerNorm: fills dg and dx. */
+/* Back through dropout, gate, output projection and its LayerNorm: makes dg and dx. */
 static void out_backward(walk *w, const fm_triangle_block_grad *grad, void *dz_projected,
                          void *dx) {
     const fm_triangle_block *at = w->at;

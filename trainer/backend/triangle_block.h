@@ -1,6 +1,13 @@
-/* triangle_block.h: the whole sublayer of triangle multiplication made of a table's other entries:
- * what a backend without kernels for the whole, or for a shape, puts in its table, and what those
- * kernels are held to. `kept` is the fused projection [rows, 4c + c_z] and x [rows, c]. */
+/* triangle_block.h: the whole sublayer of triangle multiplication, composed of other entries of a
+ * table.
+ *
+ * A backend without kernels for the whole sublayer, or for some shape, implements the
+ * triangle_block entries with these functions. They are also the reference that such kernels are
+ * tested against. `kept` holds the fused projection [rows, 4c + c_z], then x [rows, c]; rows = n *
+ * n.
+ *
+ * The arguments are those of the entries of the same name, and k is the table whose entries are
+ * called. */
 #ifndef FM_BACKEND_TRIANGLE_BLOCK_H
 #define FM_BACKEND_TRIANGLE_BLOCK_H
 

@@ -1,4 +1,5 @@
 /* step_run.c: queueing samples and collecting what they gave; see step.h. */
+#include "trainer/backend/where.h"
 #include "trainer/dist/sum.h"
 #include "trainer/step/upload.h"
 
@@ -40,6 +41,7 @@ fm_status fm_trainer_queue(fm_trainer *t, const fm_features *f, bool is_last, fm
     flight->step = t->optimizer.step;
     flight->samples = t->optimizer.samples;
     flight->pending = t->optimizer.pending;
+    fm_backend_name_step(flight->step + 1);
     for (uint32_t c = 0; c < f->n_cycle; c++) { /* A31:3-4 */
         send_cycle(t, flight, c, is_last);
         fm_pass_run(c + 1 < f->n_cycle ? &t->cycle_pass : &t->last_pass, t->stream);

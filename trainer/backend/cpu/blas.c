@@ -1,5 +1,4 @@
-/* blas.c: the only file that includes cblas.h. OpenBLAS's indices are 32-bit; larger is our fault.
- */
+/* blas.c: see blas.h. OpenBLAS has 32-bit indices; larger sizes are asserted against. */
 #include "trainer/backend/cpu/blas.h"
 
 #include <assert.h>

@@ -22,9 +22,14 @@ void fm_cpu_release(void *memory) {
     free(memory);
 }
 
-void fm_cpu_copy(fm_stream *stream, void *to, const void *from, size_t bytes) {
+void fm_cpu_upload(fm_stream *stream, void *device, const void *host, size_t bytes) {
     (void)stream;
-    memcpy(to, from, bytes);
+    memcpy(device, host, bytes);
+}
+
+void fm_cpu_download(fm_stream *stream, void *host, const void *device, size_t bytes) {
+    (void)stream;
+    memcpy(host, device, bytes);
 }
 
 void fm_cpu_synchronize(fm_stream *stream) {

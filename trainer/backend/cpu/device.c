@@ -1,4 +1,4 @@
-/* device.c: the CPU as a device: no queues, nothing to wait for, nothing to capture. */
+/* device.c: the CPU as a device: calls do not queue, so there is nothing to wait for or capture. */
 #include "trainer/backend/cpu/cpu.h"
 
 #include <stdlib.h>

@@ -1,10 +1,11 @@
-/* exp.h: e^x by additions and multiplications alone, so that loops vectorise and every machine
- * gives the same bits (libm's exp differs between versions).
+/* exp.h: e^x made of additions and multiplications, so that loops vectorise and every machine gives
+ * the same bits (the exp of libm differs between versions).
  *
- * x = n ln2 + r with n whole and |r| <= ln2/2 (ln2 in two parts, so that r is exact enough), e^r by
- * its Taylor polynomial, 2^n by writing the exponent. Relative error: f32 below 2 ulp, f64 below
- * 2 ulp (docs/numerics.md). Below the smallest normal number the result is 0, above the range it is
- * infinite, NaN stays NaN. Softmax relies on exp(-1e9) being exactly 0. */
+ * x = n ln2 + r, where n is an integer and |r| <= ln2/2. ln2 is subtracted in two parts, so that r
+ * is exact enough. e^r is a Taylor polynomial, and 2^n is made by writing the exponent bits. The
+ * relative error is below 2 ulp for f32 and for f64 (docs/numerics.md). Where the result would be
+ * below the smallest normal number it is 0; above the range it is infinite; NaN stays NaN. Softmax
+ * relies on exp(-1e9) being exactly 0. */
 #ifndef FM_BACKEND_CPU_EXP_H
 #define FM_BACKEND_CPU_EXP_H
 
@@ -13,7 +14,7 @@
 #include <string.h>
 
 static inline float fm_exp_f32(float x) {
-    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number */
+    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
     float bounded = x < -87.0f ? -87.0f : x;
     bounded = bounded > 88.0f ? 88.0f : bounded;
     float shifted = bounded * 1.44269504f + magic;
@@ -29,7 +30,7 @@ static inline float fm_exp_f32(float x) {
     p = p * r + 1.0f;
     uint32_t bits;
     memcpy(&bits, &shifted, sizeof bits);
-    bits = (bits + 127u) << 23; /* the shifted number's low bits are n; its high bits fall off */
+    bits = (bits + 127u) << 23; /* the low bits of `shifted` are n; the shift drops its high bits */
     float power;
     memcpy(&power, &bits, sizeof power);
     float y = p * power;

@@ -1,5 +1,5 @@
-/* f32_avx2.c: f32.c once more with 256-bit vectors. The order of every sum is written in the bodies
- * and nothing is contracted, so the bits are those of f32.c (tested). */
+/* f32_avx2.c: the kernels of f32.c, compiled for 256-bit vectors. The bodies fix the order of every
+ * sum and nothing is contracted, so the bits are those of f32.c (tested). */
 #include "trainer/backend/cpu/blas.h"
 #include "trainer/backend/cpu/cpu.h"
 #include "trainer/backend/cpu/exp.h"

@@ -1,12 +1,12 @@
-/* body/attention.h: gated attention with pair bias and mask, block of queries by block of queries.
+/* body/attention.h: gated attention with pair bias and mask, one block of queries at a time.
  *
- * For one (group, batch, head) and a block of queries the logits [block, n_key] are made by one
- * matrix product on top of bias and mask, and never leave the workspace. Backward makes them again
- * from the saved log-sum-exp. The bias is gathered once for each group into [head, query, key], and
+ * For one (group, batch, head) and a block of queries, the logits [block, n_key] begin as bias plus
+ * mask, and one matrix product is added. They stay in the workspace. Backward computes them again
+ * and uses the saved log-sum-exp. The bias is gathered once per group into [head, query, key], and
  * its gradient is summed there over the batches, in order.
  *
- * A batch without a single valid key: adding mask_value to all its logits changes no probability,
- * so nothing is added. That keeps the log-sum-exp of such a row exact in f32. */
+ * In a batch without a valid key, mask_value would be added to all logits, which changes no
+ * probability. Nothing is added then, which keeps the log-sum-exp of such a row exact in f32. */
 #include "trainer/backend/cpu/body/real.h"
 
 enum { ATTENTION_BLOCK = 128 };
@@ -18,7 +18,7 @@ typedef struct attention_space {
     real *o, *dout;         /* [block, c_head], ungated */
 } attention_space;
 
-/* Lays the workspace out; returns the elements it takes. base NULL: only counts. */
+/* Divides the workspace; returns the number of its elements. With base NULL it only counts. */
 static int64_t attention_layout(const fm_attention *a, bool backward, real *base,
                                 attention_space *ret) {
     int64_t block = min_size(ATTENTION_BLOCK, a->n_query), plane = block * a->n_key;
@@ -50,7 +50,7 @@ static int64_t offset_of(fm_attention_stride s, int64_t group, int64_t batch, in
     return group * s.group + batch * s.batch + row * s.row + head * s.head;
 }
 
-/* Moves the bias of one group between its own strides and [head, query, key]. */
+/* Copies the bias of one group from its strides to [head, query, key]. */
 static void gather_bias(const fm_attention *a, int64_t group, real *packed) {
     fm_strided move = {.rank = 3,
                        .shape = {a->n_head, a->n_query, a->n_key},
@@ -80,8 +80,11 @@ static void gather_mask(const fm_attention *a, int64_t group, int64_t batch, rea
     if (!a->mask) return;
     const real *mask =
         (const real *)a->mask + group * a->mask_stride[0] + batch * a->mask_stride[1];
-    for (int64_t k = 0; k < a->n_key; k++)
-        any |= mask[k * a->mask_stride[2]] != 0;
+    for (int64_t k = 0; k < a->n_key; k++) {
+        real valid = mask[k * a->mask_stride[2]];
+        assert(valid == 0 || valid == 1);
+        any |= valid != 0;
+    }
     if (!any) return;
     for (int64_t k = 0; k < a->n_key; k++)
         added[k] = (real)a->mask_value * (mask[k * a->mask_stride[2]] - (real)1);
@@ -164,7 +167,7 @@ static void forward_block(const fm_attention *a, const attention_block *at,
 typedef void attention_visit(const fm_attention *a, const attention_block *at,
                              const attention_space *space, const fm_attention_grad *grad);
 
-/* Calls visit for all blocks of a group, in the one order: batch, head, query. */
+/* Calls visit for all blocks of a group in a fixed order: batch, head, query. */
 static void visit_blocks(const fm_attention *a, int64_t group, const attention_space *space,
                          const fm_attention_grad *grad, attention_visit *visit) {
     for (int64_t batch = 0; batch < a->n_batch; batch++) {
@@ -197,7 +200,7 @@ static void attention(fm_stream *stream, const fm_attention *args, void *workspa
     }
 }
 
-/* dout of the ungated output into the workspace, and dg. */
+/* Writes the gradient of the ungated output to the workspace, and dg. */
 static void block_gate_grad(const fm_attention *a, const attention_block *at,
                             const attention_space *space, const fm_attention_grad *grad) {
     if (a->g && grad->dg.data) block_values(a, at, space);
@@ -247,7 +250,7 @@ static void backward_block(const fm_attention *a, const attention_block *at,
     int64_t ldv = row_distance(a->v_stride.row, c);
     const real *q = (const real *)a->q + at_q, *k = (const real *)a->k + at_k;
     const real *v = (const real *)a->v + at_v, *lse = block_lse(a, at);
-    /* The first block that reaches a key's gradient obeys its beta, the later ones add. */
+    /* The first block that contributes to a key's gradient obeys its beta; later ones add. */
     bool is_first = at->first == 0 && (a->n_kv_head > 1 || at->head == 0);
     real beta_k = is_first && grad->dk.beta == FM_WRITE ? 0 : 1;
     real beta_v = is_first && grad->dv.beta == FM_WRITE ? 0 : 1;

@@ -1,5 +1,5 @@
-/* body/dropout.h: shared-axis dropout: the mask is drawn where it is used, forward and backward;
- * and with it the LayerNorm that comes next (body/rows.h). */
+/* body/dropout.h: shared-axis dropout, alone and followed by the LayerNorm of the next sublayer
+ * (body/rows.h). The mask is drawn where it is used, forward and backward. */
 #include "trainer/backend/cpu/body/real.h"
 
 enum { DROPOUT_STRIP = 64 };
@@ -17,8 +17,8 @@ static void dropout_keep(const fm_dropout *d, int64_t i, int64_t j, int64_t firs
     }
 }
 
-/* y = residual + keep * x over the positions that share one mask row: the strip's channels at
- * count positions, stride elements apart. Exactly one of residual and beta adds. */
+/* y = residual + keep * x for the channels of a strip, at the `count` positions that share one row
+ * of the mask, stride elements apart. At most one of residual and beta adds. */
 static void dropout_strip(const real *keep, int64_t n, int64_t count, int64_t stride,
                           const real *residual, const real *x, real *y, fm_beta beta) {
     for (int64_t p = 0; p < count; p++) {
@@ -35,7 +35,7 @@ static void dropout_all(const fm_dropout *d, const real *residual, const real *x
     assert(d->rate >= 0 && d->rate < 1);
     real keep[DROPOUT_STRIP];
     bool share0 = d->shared == FM_SHARED_AXIS0, share1 = d->shared == FM_SHARED_AXIS1;
-    if (d->rate == 0) share0 = true; /* any order does: all are kept */
+    if (d->rate == 0) share0 = true; /* everything is kept, so any order is right */
     for (int64_t i = 0; i < (share0 ? 1 : d->n0); i++) {
         for (int64_t j = 0; j < (share1 && !share0 ? 1 : d->n1); j++) {
             for (int64_t first = 0; first < d->c; first += DROPOUT_STRIP) {
@@ -64,7 +64,7 @@ static void dropout_grad(fm_stream *stream, const fm_dropout *args, const void *
     dropout_all(args, NULL, dy, dx.data, dx.beta);
 }
 
-/* The two in one entry: what a backend that makes one pass of it is compared with. */
+/* Dropout and then LayerNorm. Backends that do both in one pass are compared with this. */
 static void update_norm(fm_stream *stream, const fm_update_norm *args, const void *residual,
                         const void *update, void *y, void *n) {
     const fm_dropout *d = &args->dropout;

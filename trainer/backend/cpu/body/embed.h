@@ -1,5 +1,5 @@
 /* body/embed.h: class lookups, relative positions, outer sums, MSA features. Gradients of tables
- * are summed in double in the workspace, positions in order. */
+ * are summed in double in the workspace, over the positions in order. */
 #include "trainer/backend/cpu/body/real.h"
 
 static void lookup_row(const fm_lookup *t, int64_t row, real *y, fm_beta beta) {
@@ -54,7 +54,7 @@ static void lookup_grad(fm_stream *stream, const fm_lookup *t, int64_t rows, con
     lookup_finish(t, total, dw);
 }
 
-/* A4:1-2: the class of an offset between residues, the nearest there is (A5:2). */
+/* A4:1-2: the class that is nearest to the offset between two residues (A5:2). */
 static int64_t relpos_class(const fm_lookup *t, int32_t index_i, int32_t index_j) {
     int64_t reach = (t->n_class - 1) / 2, offset = (int64_t)index_i - index_j;
     return min_size(max_size(offset, -reach), reach) + reach;

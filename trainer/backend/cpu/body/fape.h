@@ -1,4 +1,5 @@
-/* body/fape.h: frame aligned point error (A28), and which naming of ambiguous atoms fits (A26). */
+/* body/fape.h: frame aligned point error (A28), and the naming of ambiguous atoms that fits best
+ * (A26). */
 #include "trainer/backend/cpu/body/real.h"
 
 /* A target frame is a homogeneous matrix [4, 4]: y = R^T (x - t). */
@@ -18,14 +19,14 @@ static double sum_of_mask(const float *mask, int64_t n) {
     return total;
 }
 
-/* 1 / everything that the sum of errors is divided by. */
+/* 1 / the product of all that the sum of errors is divided by. */
 static double fape_scale(const fm_fape *a) {
     double frames = sum_of_mask(a->frame_mask, a->n_frame);
     double points = sum_of_mask(a->point_mask, a->n_point);
     return 1 / (a->length_scale * (a->eps + frames) * (a->eps + points) * (double)a->n_batch);
 }
 
-/* Points follow each other by 3, or by 12 where they are the frames' own translations. */
+/* The distance of two points: 3, or 12 when they are the translations of the frames. */
 static int64_t point_step(const fm_fape *a) {
     return a->points ? 3 : MATRIX;
 }
@@ -71,7 +72,7 @@ static void fape(fm_stream *stream, const fm_fape *a, void *workspace) {
             for (int64_t p = 0; p < a->n_point && a->frame_mask[f] != 0; p++) {
                 real offset[3], error[3];
                 double d = (double)fape_error(a, frame, point_of(a, b, p), f, p, offset, error);
-                double cut = d > a->clamp ? a->clamp : d; /* NaN stays */
+                double cut = d > a->clamp ? a->clamp : d; /* NaN stays NaN */
                 row += (double)a->point_mask[p] * (clamped * cut + (1 - clamped) * d);
             }
             total += (double)a->frame_mask[f] * row;
@@ -80,7 +81,7 @@ static void fape(fm_stream *stream, const fm_fape *a, void *workspace) {
     *(real *)a->loss = (real)(total * fape_scale(a)); /* A28:4 */
 }
 
-/* One frame and all points; adds to the gradients. */
+/* Adds the gradients of one frame with all points. */
 static void fape_frame_grad(const fm_fape *a, int64_t b, int64_t f, double factor, real *dframe,
                             real *dpoints) {
     double clamped = a->clamped ? (double)*a->clamped : 1;
@@ -133,8 +134,8 @@ static double predicted_distance(const real *x, const real *y) {
     return sqrt(square);
 }
 
-/* A26:1-4: how much worse the names as given fit than the alternative, summed over the distances
- * between residue i's ambiguous atoms and all atoms that are not. */
+/* A26:1-4: by how much the given names fit worse than the alternative, summed over the distances
+ * between the ambiguous atoms of residue i and all unambiguous atoms. */
 static double naming_gain(const fm_naming *a, int64_t i) {
     double gain = 0;
     for (int64_t m = i * ATOMS; m < (i + 1) * ATOMS; m++) {

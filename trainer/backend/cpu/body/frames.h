@@ -1,7 +1,7 @@
 /* body/frames.h: backbone frames, torsion angles to frames and atoms (A23-A25). */
 #include "trainer/backend/cpu/body/real.h"
 
-/* quaternion + quaternion (0, v), of which the direction is the new rotation (A23:2-3). */
+/* quaternion + quaternion (0, v); its direction is the new rotation (A23:2-3). */
 static void turn_quaternion(const real *q, const real *v, real *out) {
     out[0] = q[0] - q[1] * v[0] - q[2] * v[1] - q[3] * v[2];
     out[1] = q[1] + q[0] * v[0] + q[2] * v[2] - q[3] * v[1];
@@ -30,7 +30,7 @@ static void frame_update(fm_stream *stream, int64_t n, const void *frames, const
     }
 }
 
-/* From the gradient of the new quaternion to that of the sum before its normalisation. */
+/* The gradient of the sum before normalisation, from that of the new quaternion. */
 static void direction_grad(const real *turned, const real *dy, real *d) {
     real length = quaternion_length(turned), along = 0;
     for (int k = 0; k < 4; k++)
@@ -128,7 +128,8 @@ static int parent_of(int group) {
     return group < FIRST_CHAINED ? 0 : group - 1;
 }
 
-/* A24:3-10: the frame of a group in its parent's: the ideal frame, turned about x (A25:1-3). */
+/* A24:3-10: the frame of a group in its parent's frame: the ideal frame, turned about x (A25:1-3).
+ * */
 static void local_frame(const fm_residue_atoms *a, int64_t i, int group, real *rotation,
                         real *shift) {
     const float *ideal = a->group_frames + (a->aatype[i] * GROUPS + group) * MATRIX;
@@ -174,7 +175,7 @@ static void residue_atoms(fm_stream *stream, const fm_residue_atoms *a) {
     }
 }
 
-/* d [8, 12] = gradients of the groups' frames, from themselves and from their atoms. */
+/* d [8, 12] = the gradients of the groups' frames: those given, and those of their atoms. */
 static void gather_group_grads(const fm_residue_atoms *a, const void *dgroups, const void *datoms,
                                int64_t i, real *d) {
     for (int k = 0; k < GROUPS * MATRIX; k++)
@@ -192,7 +193,7 @@ static void gather_group_grads(const fm_residue_atoms *a, const void *dgroups, c
     }
 }
 
-/* Hands a group's gradient on to its parent's, and returns that of sine and cosine. */
+/* Adds a group's gradient to that of its parent, and returns that of sine and cosine. */
 static void group_grad(const fm_residue_atoms *a, int64_t i, int group, const real *parent,
                        const real *d, real *dparent, real *dangle) {
     const float *ideal = a->group_frames + (a->aatype[i] * GROUPS + group) * MATRIX;

@@ -1,8 +1,8 @@
 /* body/gemm.h: matrix products through OpenBLAS, and their epilogues. */
 #include "trainer/backend/cpu/body/real.h"
 
-/* A product that is added to something is made apart: the addend may be C itself, and the sum has
- * the bits of a product and an addition. */
+/* A product with an addend is computed apart and then added. The addend may be C itself, and the
+ * result has the bits of a product followed by an addition. */
 static size_t gemm_workspace(const fm_gemm *args) {
     return args->addend ? (size_t)(args->m * args->ldc) * sizeof(real) : 0;
 }

@@ -1,7 +1,7 @@
 /* body/ipa.h: invariant point attention (A22), one query residue at a time. */
 #include "trainer/backend/cpu/body/real.h"
 
-/* Where things lie in a row of projections and in a row of the output. */
+/* Offsets in a row of projections and in a row of the output. */
 typedef struct ipa_layout {
     int64_t q, kv, q_points, kv_points;   /* of a projection row */
     int64_t n_q_points, n_kv_points;      /* points of all heads */
@@ -64,7 +64,8 @@ static size_t ipa_grad_workspace(const fm_ipa *a) {
     return ipa_bytes(a, true);
 }
 
-/* Points of a projection row, all x, then all y, then all z, into global coordinates. */
+/* Transforms the points of a projection row (all x, then all y, then all z) to global
+ * coordinates. */
 static void ipa_points(const real *row, int64_t n_point, const real *r, const real *t, real *out) {
     for (int64_t p = 0; p < n_point; p++) {
         real local[3] = {row[p], row[n_point + p], row[2 * n_point + p]};
@@ -91,7 +92,7 @@ static real softplus(real x) {
     return x > 20 ? x : REAL_LOG(1 + real_exp(x));
 }
 
-/* w_C / 2 of A22:7, without the head's own weight. */
+/* w_C / 2 of A22:7, without the weight of the head. */
 static real ipa_point_factor(const fm_ipa *a) {
     return (real)(-0.5 * sqrt(2.0 / (27.0 * (double)a->n_qk)));
 }
@@ -125,7 +126,7 @@ static void ipa_logits(const fm_ipa *a, const ipa_space *s, int64_t i) {
     }
 }
 
-/* Softmax of each head, from the saved log-sum-exp where there is one. */
+/* Softmax of each head; uses the saved log-sum-exp when there is one. */
 static void ipa_softmax(const fm_ipa *a, const ipa_space *s, int64_t i, bool saved) {
     for (int64_t h = 0; h < a->n_head; h++) {
         real *weight = s->weight + h * a->n, *lse = (real *)a->lse + 2 * (i * a->n_head + h);
@@ -151,8 +152,8 @@ static void ipa_gather(const real *weight, int64_t n, const real *x, int64_t str
             y[c] += weight[j] * x[j * stride + c];
 }
 
-/* The value points of all keys, averaged for head h, in query i's frame (A22:10). offset gets the
- * average less the translation. */
+/* The average of the value points over all keys for head h, in the frame of query i (A22:10).
+ * offset receives the average minus the translation. */
 static void ipa_point_output(const fm_ipa *a, const ipa_space *s, int64_t i, int64_t h, int64_t p,
                              real *offset, real *local) {
     ipa_layout l = ipa_layout_of(a);
@@ -227,7 +228,7 @@ static void ipa_points_backward(const fm_ipa *a, const ipa_space *s, const real 
     }
 }
 
-/* Gradients of values and z; adds to dlogit likewise. */
+/* Gradients of values and z; also adds <gradient, value> to dlogit. */
 static void ipa_values_backward(const fm_ipa *a, const ipa_space *s, const fm_ipa_grad *grad,
                                 int64_t i, int64_t h) {
     ipa_layout l = ipa_layout_of(a);
@@ -249,8 +250,8 @@ static void ipa_values_backward(const fm_ipa *a, const ipa_space *s, const fm_ip
     }
 }
 
-/* Gradients of what the logits are made of; dlogit holds them. Returns the gradient of the head's
- * weight before its softplus. */
+/* Gradients of everything that the logits are made of, from the logits' gradients in dlogit.
+ * Returns the gradient of the head's weight before its softplus. */
 static double ipa_logits_backward(const fm_ipa *a, const ipa_space *s, const fm_ipa_grad *grad,
                                   int64_t i, int64_t h) {
     real scale = (real)sqrt(1.0 / (3.0 * (double)a->c)), third = (real)sqrt(1.0 / 3.0);
@@ -280,7 +281,7 @@ static double ipa_logits_backward(const fm_ipa *a, const ipa_space *s, const fm_
     return dhead;
 }
 
-/* From global points back to projections and the frame. */
+/* Gradients of global points back to the projections and the frame. */
 static void ipa_points_grad(const real *row, int64_t n_point, const real *dpoints, const real *r,
                             real *drow, real *drotation, real *dtranslation) {
     for (int64_t p = 0; p < n_point; p++) {

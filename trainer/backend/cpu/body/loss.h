@@ -41,7 +41,7 @@ static void distance_ids(fm_stream *stream, int64_t n_i, int64_t n_j, const floa
             for (int32_t b = 0; b < n_bin; b++) {
                 float bound = first + step * (float)b;
                 if (square > bound * bound) id = (uint8_t)b;
-                if (square == bound * bound) id = 255; /* in no open interval */
+                if (square == bound * bound) id = 255; /* a bound belongs to no interval */
             }
             ids[i * n_j + j] = square < most_square ? id : 255;
         }

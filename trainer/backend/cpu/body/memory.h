@@ -48,7 +48,7 @@ static void unpack_bits(fm_stream *stream, int64_t n, const uint8_t *bits, void 
         ((real *)y)[i] = (real)(bits[i / 8] >> (i % 8) & 1);
 }
 
-/* The innermost axis of copy_strided. */
+/* copy_strided along the innermost axis. */
 static void copy_line(const fm_strided *a, const real *x, real *y) {
     int last = a->rank - 1;
     int64_t n = a->shape[last], dx = a->x_stride[last], dy = a->y_stride[last];
@@ -75,7 +75,7 @@ static void copy_strided(fm_stream *stream, const fm_strided *args) {
     real *y = args->y.data;
     for (;;) {
         copy_line(args, x, y);
-        int axis = args->rank - 2; /* count up the outer axes, the last of them fastest */
+        int axis = args->rank - 2; /* advance the outer axes, the last one fastest */
         for (; axis >= 0; axis--) {
             x += args->x_stride[axis];
             y += args->y_stride[axis];
@@ -111,7 +111,7 @@ static size_t sum_workspace(int64_t n_a, int64_t n_r, int64_t n_c) {
     return 0;
 }
 
-/* A strip of channels at a time, rows in order, in double. */
+/* Sums a strip of channels at a time, over the rows in order, in double. */
 static void sum_strip(const real *x, int64_t n_r, int64_t ld, int64_t width, real *y,
                       fm_beta beta) {
     enum { STRIP = 64 };

@@ -1,8 +1,9 @@
 /* body/outer.h: outer product mean (A10), a few residues i at a time.
  *
- * One product over the sequences gives P[(i, a), (j, b)] for a piece of i; reordered to
- * [(i, j), (a, b)] it meets W. Backward makes the piece again for dW, and goes the same way back.
- * Pieces have about PIECE elements, so both orders of one stay in the cache. */
+ * One matrix product over the sequences gives P[(i, a), (j, b)] for a piece of residues i. It is
+ * reordered to [(i, j), (a, b)] and multiplied by W. Backward computes the piece again for dW, and
+ * takes the same steps in reverse. A piece has about PIECE elements, so that both its orders stay
+ * in the cache. */
 #include "trainer/backend/cpu/body/real.h"
 
 enum { OUTER_PIECE = 1 << 18 };
@@ -50,7 +51,7 @@ static size_t outer_grad_workspace(const fm_outer *args) {
     return (size_t)outer_layout(args, true, NULL, &space) * sizeof(real);
 }
 
-/* Rows of c times the mask of each. */
+/* Multiplies each row of c elements by its mask. */
 static void outer_mask(const fm_outer *o, const void *mask, int64_t n, real *packed) {
     scale_rows(NULL, o->n_seq * n, o->c, o->c, o->c, mask, packed, (fm_out){packed, FM_WRITE});
 }
@@ -95,7 +96,7 @@ static void outer_reorder(const fm_outer *o, int64_t rows, bool back, const real
     copy_strided(NULL, &move);
 }
 
-/* norm[i, j] = eps + sum_s mask_a[s, first + i] mask_b[s, j], rows of s in order. */
+/* norm[i, j] = eps + sum_s mask_a[s, first + i] mask_b[s, j], summed over s in order. */
 static void outer_norm(const fm_outer *o, int64_t first, int64_t rows, real *norm) {
     REAL_GEMM(true, false, rows, o->n_j, o->n_seq, 1, (const real *)o->mask_a + first, o->n_i,
               o->mask_b, o->n_j, 0, norm, o->n_j);
@@ -136,7 +137,7 @@ static void outer(fm_stream *stream, const fm_outer *o, void *workspace) {
     }
 }
 
-/* dz / norm of a piece into space->z, its sum over pairs into dbias. */
+/* Writes dz / norm of a piece to space->z, and adds its sum over pairs to dbias. */
 static void outer_scale_dz(const fm_outer *o, const outer_space *space, const void *dz,
                            int64_t first, int64_t rows) {
     outer_norm(o, first, rows, space->norm);

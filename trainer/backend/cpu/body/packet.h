@@ -1,7 +1,7 @@
-/* body/packet.h: taking the next packet of a ring, and reporting what a sample gave. */
+/* body/packet.h: takes the next packet of a ring, and reports the results of a sample. */
 #include "trainer/backend/cpu/body/real.h"
 
-/* Element i of an item's source: unsigned integers and f32. */
+/* Element i of the source of an item, an unsigned integer or f32. */
 static double packed_value(const fm_item *item, const uint8_t *x, int64_t i) {
     switch (item->x_element) {
     case FM_ELEMENT_U8: return x[i];

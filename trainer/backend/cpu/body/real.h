@@ -1,13 +1,13 @@
-/* body/real.h: what all bodies share.
+/* body/real.h: helpers that all bodies share, and how the bodies are compiled.
  *
- * The files of this folder are the CPU kernels' text. They are compiled once for each element type:
- * f32.c and f64.c define `real` and a few names, then include every body. Text included twice, and
- * not macros that expand to functions, because it reads, debugs and breaks like plain C. Everything
- * in them is static; they are included by those files alone.
+ * The files of this folder are the text of the CPU kernels. f32.c, f32_avx2.c and f64.c each define
+ * `real` and a few names, then include every body. Including text several times, unlike macros that
+ * expand to functions, keeps it readable and debuggable as plain C. Everything in a body is static,
+ * and only these three files include it.
  *
  * Loops run over the contiguous channel axis, so that the compiler can vectorise them without
- * changing the order of any sum. Where a sum itself is the inner loop it has LANES partial sums in
- * double: the same order with any vector width. */
+ * changing the order of any sum. When the inner loop is itself a sum, it has LANES partial sums in
+ * double, which gives the same order with any vector width. */
 #ifndef FM_BACKEND_CPU_BODY_REAL_H
 #define FM_BACKEND_CPU_BODY_REAL_H
 
@@ -64,8 +64,8 @@ static inline double sum_of(const real *x, int64_t n) {
     return add_lanes(lane);
 }
 
-/* The largest element, in lanes. A NaN may be passed over: what is then computed from the elements
- * themselves still is NaN. */
+/* The largest element. It may miss a NaN; results that are then computed from the elements are NaN
+ * all the same. */
 static inline real max_of(const real *x, int64_t n) {
     real lane[LANES];
     int64_t i = LANES;
@@ -86,7 +86,7 @@ static inline real sigmoid(real x) {
     return (real)1 / ((real)1 + real_exp(-x));
 }
 
-/* cblas wants ld >= the row's length even where there is one row. */
+/* cblas requires ld >= the row length even for a single row. */
 static inline int64_t row_distance(int64_t stride, int64_t length) {
     return max_size(max_size(stride, length), 1);
 }

@@ -1,12 +1,13 @@
-/* body/rigid.h: rotations, quaternions and frames: what the structure module's kernels share.
+/* body/rigid.h: rotations, quaternions and frames, shared by the kernels of the structure module.
  *
- * A frame is seven numbers: a quaternion (w, x, y, z) and a translation. A matrix frame is twelve:
- * a rotation row by row, then a translation. */
+ * A frame has seven numbers: a quaternion (w, x, y, z) and a translation. A matrix frame has
+ * twelve: a rotation, row by row, and a translation. */
 #include "trainer/backend/cpu/body/real.h"
 
 enum { FRAME = 7, MATRIX = 12 };
 
-/* The rotation of a quaternion of length one; a quadratic form for others, as its gradient is. */
+/* The rotation of a quaternion of length 1. For other lengths it is the same quadratic form, so
+ * that the gradient below holds for every length. */
 static void matrix_of_quaternion(const real *quaternion, real *r) {
     real w = quaternion[0], x = quaternion[1], y = quaternion[2], z = quaternion[3];
     r[0] = w * w + x * x - y * y - z * z;
@@ -20,7 +21,7 @@ static void matrix_of_quaternion(const real *quaternion, real *r) {
     r[8] = w * w - x * x - y * y + z * z;
 }
 
-/* dquaternion = gradient through the above. */
+/* dquaternion = the gradient through the function above. */
 static void quaternion_grad(const real *quaternion, const real *d, real *dquaternion) {
     real w = quaternion[0], x = quaternion[1], y = quaternion[2], z = quaternion[3];
     real x_axis = d[7] - d[5], y_axis = d[2] - d[6], z_axis = d[3] - d[1];

@@ -1,7 +1,7 @@
-/* body/rows.h: layer normalisation, and what works on rows or single elements. */
+/* body/rows.h: layer normalisation, and kernels on rows or single elements. */
 #include "trainer/backend/cpu/body/real.h"
 
-/* Leaves x - mean in `centred`. */
+/* Writes x - mean to `centred`. */
 static void row_statistics(const real *restrict x, int64_t c, double eps, real *restrict centred,
                            real *mean, real *rstd) {
     *mean = (real)(sum_of(x, c) / (double)c);
@@ -33,7 +33,7 @@ static size_t layernorm_grad_workspace(int64_t rows, int64_t c) {
     return (size_t)(blocks * 2 * c) * sizeof(double) + (size_t)(2 * c) * sizeof(real);
 }
 
-/* dx of one row; hat and wdy are scratch of c elements, hat is left filled. */
+/* dx of one row. hat and wdy are scratch of c elements; hat keeps the normalised row. */
 static void layernorm_grad_row(const fm_layernorm_grad *a, int64_t r, real *restrict hat,
                                real *restrict wdy) {
     const real *restrict x = (const real *)a->x + r * a->ldx, *restrict gamma = a->gamma;
@@ -51,7 +51,7 @@ static void layernorm_grad_row(const fm_layernorm_grad *a, int64_t r, real *rest
     put_row((real *)a->dx.data + r * a->lddx, a->dx.beta, wdy, a->c);
 }
 
-/* Sums the blocks' partial sums, which lie 2c apart, in order. */
+/* Adds the partial sums of the blocks, 2c elements apart, in order. */
 static void layernorm_grad_finish(const double *partial, int64_t blocks, int64_t c, fm_out out) {
     if (!out.data) return;
     for (int64_t i = 0; i < c; i++) {
@@ -187,7 +187,7 @@ static void scale_rows(fm_stream *stream, int64_t rows, int64_t c, int64_t ldx, 
     }
 }
 
-/* A strip of channels at a time, rows in order, in double. */
+/* Sums a strip of channels at a time, over the rows in order, in double. */
 static void masked_mean_strip(const fm_masked_mean *a, int64_t r, int64_t first, int64_t width,
                               double norm, real *y) {
     enum { STRIP = 64 };

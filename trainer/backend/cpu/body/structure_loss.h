@@ -4,11 +4,11 @@
 
 enum { ANGLES = 7, CHIS = 4 };
 
-/* Beside the sums of masks, as in the reference's mean. */
+/* Added to the sums of masks, as in the mean of the reference. */
 static const double TORSION_MASK_EPS = 1e-4;
 
-/* A27:3: squared distance of a predicted chi angle from the truth or, where the angle is the same
- * after 180 degrees, from its opposite. Returns the sign of what was nearer. */
+/* A27:3: the squared distance of a predicted chi angle from the truth or, if the angle is the same
+ * after 180 degrees, from its opposite, whichever is nearer. Returns the sign of the nearer one. */
 static real chi_error(const fm_torsion_loss *a, int64_t i, int chi, const real *predicted,
                       real *ret_square) {
     const float *truth = a->chi + (i * CHIS + chi) * 2;
@@ -151,7 +151,7 @@ static void binary_entropy(fm_stream *stream, const fm_binary_entropy *a) {
     double total = 0;
     for (int64_t i = 0; i < a->n; i++) {
         real x = ((const real *)a->x)[i], size = x < 0 ? -x : x;
-        double high = (double)(x < 0 ? 0 : x); /* NaN passes */
+        double high = (double)(x < 0 ? 0 : x); /* NaN stays NaN */
         double value = high - (double)x * (double)a->label[i];
         value += (double)REAL_LOG(1 + real_exp(-size));
         total += (double)a->w[i] * value;

@@ -1,7 +1,7 @@
 /* body/triangle.h: triangle multiplication (A11, A12), a few channels at a time.
  *
- * The product over k is a matrix product for each channel, so a group of channels is moved to
- * channel-major [c, rows] (gating and masking on the way), multiplied, and moved back. */
+ * The product over k is one matrix product for each channel. So a group of channels is gated,
+ * masked and copied to channel-major order [c, rows], multiplied, and copied back. */
 #include "trainer/backend/cpu/body/real.h"
 
 enum { TRIANGLE_CHANNELS = 16 };
@@ -65,7 +65,7 @@ static void triangle_plain_grad(int64_t rows, int64_t ld, int64_t first, int64_t
     }
 }
 
-/* Gradients of p and g from that of the gated operand. */
+/* Gradients of p and g from the gradient of the gated operand. */
 static void triangle_gate_grad(const void *p, const void *g, const void *mask, int64_t rows,
                                int64_t ld, int64_t first, int64_t n, const real *packed, fm_out dp,
                                fm_out dg) {

@@ -1,6 +1,11 @@
-/* body/triangle_block.h: triangle multiplication as a whole, from the table's other entries. */
+/* body/triangle_block.h: the whole sublayer of triangle multiplication, composed of other entries
+ * of the same table. */
 #include "trainer/backend/cpu/body/real.h"
 #include "trainer/backend/triangle_block.h"
+
+static size_t triangle_block_kept(const fm_triangle_block *args) {
+    return fm_triangle_block_composed_kept(args);
+}
 
 static size_t triangle_block_workspace(const fm_triangle_block *args) {
     return fm_triangle_block_composed_workspace(&REAL_TABLE, args);

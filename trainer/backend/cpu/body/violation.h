@@ -1,15 +1,15 @@
 /* body/violation.h: structural violations (supplement 1.9.11): bonds and angles between residues,
  * clashes between and within them.
  *
- * One pass serves forward and backward: every violated term adds its value to a sum and, where a
- * gradient is wanted, its slope to the atoms it is made of. */
+ * One pass serves forward and backward: every violated term adds its value to a sum and, when a
+ * gradient is asked for, its slope to the gradients of its atoms. */
 #include "trainer/backend/cpu/body/real.h"
 
 static const double BOND_EPS = 1e-6, CLASH_EPS = 1e-10;
 
-/* The peptide bond (Å) and its angles' cosines: mean and standard deviation. The second pair of the
- * bond is for proline. The angle at C is measured with the bond's deviation, as the published
- * weights were trained. */
+/* Mean and standard deviation of the peptide bond (Å) and of the cosines of its angles. The second
+ * pair of the bond is for proline. The angle at C uses the deviation of the bond, as the training
+ * of the published weights did. */
 static const double PEPTIDE_BOND[2][2] = {{1.329, 0.014}, {1.341, 0.016}};
 static const double ANGLE_AT_C[2] = {-0.4473, 0.014}, ANGLE_AT_N[2] = {-0.5203, 0.0353};
 
@@ -18,7 +18,7 @@ enum { ATOM_N = 0, ATOM_CA = 1, ATOM_C = 2, ATOM_SG = 5, PROLINE = 14 };
 typedef struct violation_pass {
     const fm_violation *args;
     real *d;      /* [n, 14, 3] or NULL */
-    double slope; /* of the term's value in the loss */
+    double slope; /* d loss / d value of the term */
     double sum;
 } violation_pass;
 
@@ -46,7 +46,7 @@ static void push(const violation_pass *p, int64_t i, int atom, double factor, co
         d[axis] += (real)(factor * v[axis]);
 }
 
-/* How far |value - mean|, smoothed at 0, is above the tolerance; its slope by value. */
+/* By how much |value - mean|, smoothed at 0, exceeds the tolerance; and its slope by value. */
 static double excess(double value, const double *ideal, double tolerance, double *ret_slope) {
     double error = sqrt(BOND_EPS + (value - ideal[0]) * (value - ideal[0]));
     double above = error - tolerance * ideal[1];
@@ -69,7 +69,7 @@ static void bond_term(violation_pass *p, int64_t i) {
     push(p, i, ATOM_C, -p->slope * by / length, v);
 }
 
-/* An atom by its residue and its place there. */
+/* An atom: its residue and its index there. */
 typedef struct atom_place {
     int64_t residue;
     int atom;
@@ -96,8 +96,8 @@ static void angle_term(violation_pass *p, const atom_place *place, const double 
     push(p, place[1].residue, place[1].atom, -factor, dv);
 }
 
-/* Term `kind` (0 the bond, 1 the angle at C, 2 the angle at N) of the bond behind residue i;
- * whether its atoms are there. */
+/* Term `kind` (0 the bond, 1 the angle at C, 2 the angle at N) of the bond after residue i. Returns
+ * whether its atoms exist. */
 static bool connection_term(violation_pass *p, int kind, int64_t i) {
     const fm_violation *a = p->args;
     const atom_place at_c[3] = {{i, ATOM_CA}, {i, ATOM_C}, {i + 1, ATOM_N}};
@@ -120,7 +120,8 @@ static double count_connections(const fm_violation *a, int kind) {
     return count;
 }
 
-/* A distance that is below `low` or above `high`, once for each of its two atoms, `times` times. */
+/* The violation of a distance below `low` or above `high`, counted for each of its two atoms,
+ * `times` times. */
 static void distance_term(violation_pass *p, const atom_place *place, double low, double high,
                           double times) {
     double v[3];
@@ -135,7 +136,7 @@ static void distance_term(violation_pass *p, const atom_place *place, double low
     push(p, place[0].residue, place[0].atom, -factor, v);
 }
 
-/* Atoms of residue i against those of a residue j that follows it. */
+/* Clashes of atoms of residue i with those of a later residue j. */
 static void clashes_between(violation_pass *p, int64_t i, int64_t j) {
     const fm_violation *a = p->args;
     bool next = a->residue_index[i] + 1 == a->residue_index[j];
@@ -145,7 +146,7 @@ static void clashes_between(violation_pass *p, int64_t i, int64_t j) {
         for (int l = 0; l < ATOMS && has_atom(a, i, k); l++) {
             bool peptide = next && k == ATOM_C && l == ATOM_N;
             bool bridge =
-                k == ATOM_SG && l == ATOM_SG; /* of any residue, as the reference has it */
+                k == ATOM_SG && l == ATOM_SG; /* of residues of any type, as in the reference */
             if (!has_atom(a, j, l) || peptide || bridge) continue;
             double low = (double)(radius_i[k] + radius_j[l]) - a->overlap_tolerance;
             const atom_place place[2] = {{i, k}, {j, l}};
@@ -166,7 +167,7 @@ static void clashes_within(violation_pass *p, int64_t i) {
     }
 }
 
-/* All four terms; each one's mean in ret_terms. */
+/* All four terms; ret_terms receives the mean of each. */
 static void violation_terms(const fm_violation *a, real *d, double dloss, double *ret_terms) {
     for (int kind = 0; kind < 3; kind++) {
         double scale = 1 / (BOND_EPS + count_connections(a, kind));

@@ -4,6 +4,7 @@
  * The workspace queries and the launches use the same functions, so they cannot disagree. */
 #include "trainer/backend/cuda/attention/attention.cuh"
 #include "trainer/backend/cuda/core/wgmma.cuh"
+#include "trainer/backend/fallback.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -189,6 +190,15 @@ template <typename T> size_t attention_grad_workspace(const fm_attention *a) {
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
+/* Counts a call that PLAIN runs although it is large enough for tensor cores. f32 has no other path. */
+template <typename T> static void count_plain(const fm_attention *a) {
+    if (sizeof(T) == 4 || a->n_query < 8 || a->n_query * a->n_key < 256) return;
+    fm_backend_fall_back(FM_FALLBACK_ATTENTION,
+                         "attention of %lld queries, %lld keys and %lld channels per head runs "
+                         "without tensor cores, several times slower",
+                         (long long)a->n_query, (long long)a->n_key, (long long)a->c_head);
+}
+
 template <typename T> void attention(fm_stream *stream, const fm_attention *a, void *workspace) {
     assert(a->n_kv_head == 1 || a->n_kv_head == a->n_head);
     assert(a->c_head <= 64);
@@ -199,7 +209,7 @@ template <typename T> void attention(fm_stream *stream, const fm_attention *a, v
     case ATTENTION_WGMMA: attention_wgmma(stream, a, space.bias); break;
     case ATTENTION_MMA: attention_mma(stream, a, space); break;
     case ATTENTION_ONE_QUERY: attention_one<T>(stream, a, NULL); break;
-    default: attention_plain<T>(stream, a, space);
+    default: count_plain<T>(a), attention_plain<T>(stream, a, space);
     }
 }
 
@@ -216,7 +226,7 @@ void attention_grad(fm_stream *stream, const fm_attention *a, const fm_attention
     case ATTENTION_WGMMA_LONG: attention_wgmma_grad(stream, a, grad, space, true); break;
     case ATTENTION_MMA: attention_mma_grad(stream, a, grad, space); break;
     case ATTENTION_ONE_QUERY: attention_one<T>(stream, a, grad); break;
-    default: attention_plain_grad<T>(stream, a, grad, space);
+    default: count_plain<T>(a), attention_plain_grad<T>(stream, a, grad, space);
     }
 }
 

@@ -1,5 +1,5 @@
-/* bulk.cu: descriptions of strided tensors for the copy engine. The driver's function that encodes
- * them is asked for by name, so that nothing links to the driver. */
+/* bulk.cu: makes descriptions of strided tensors for the copy engine. The driver has a function
+ * that encodes them; it is looked up by name, so that the program does not link to the driver. */
 #include "trainer/backend/cuda/core/bulk.cuh"
 
 #include <cudaTypedefs.h>
@@ -9,10 +9,10 @@ namespace fm_cuda {
 static PFN_cuTensorMapEncodeTiled_v12000 encoder(void) {
     void *found = NULL;
     cudaDriverEntryPointQueryResult answer;
-    cudaError_t status = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000,
-                                                          cudaEnableDefault, &answer);
-    assert(status == cudaSuccess && answer == cudaDriverEntryPointSuccess);
-    (void)status;
+    FM_CUDA(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000,
+                                             cudaEnableDefault, &answer));
+    if (answer != cudaDriverEntryPointSuccess)
+        call_failed("cuTensorMapEncodeTiled", "the driver does not have it", __FILE__, __LINE__);
     return (PFN_cuTensorMapEncodeTiled_v12000)found;
 }
 
@@ -23,7 +23,8 @@ box_map make_boxes(const void *base, const int64_t extent[5], const int64_t stri
     cuuint32_t box[5] = {(cuuint32_t)c, (cuuint32_t)rows, 1, 1, 1}, step[5] = {1, 1, 1, 1, 1};
     for (int i = 0; i < 5; i++)
         size[i] = (cuuint64_t)extent[i];
-    for (int i = 0; i < 4; i++) /* the distance along an axis of one element is never used */
+    for (int i = 0; i < 4;
+         i++) /* the stride of an axis of one element is never used, but must be valid */
         distance[i] = extent[i + 1] > 1 ? (cuuint64_t)stride[i] * sizeof(bf16) : 16;
     CUtensorMapSwizzle swizzle = c == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
                                  : c == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
@@ -33,8 +34,8 @@ box_map make_boxes(const void *base, const int64_t extent[5], const int64_t stri
         encoder()(&boxes.map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 5, (void *)base, size, distance,
                   box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
                   CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    assert(status == CUDA_SUCCESS);
-    (void)status;
+    if (status != CUDA_SUCCESS)
+        call_failed("cuTensorMapEncodeTiled", "the driver refused a tensor", __FILE__, __LINE__);
     return boxes;
 }
 

@@ -1,11 +1,21 @@
-/* bulk.cuh: the copy engine of compute capability 9.0: boxes of strided tensors and runs of bytes
- * to shared memory, boxes back, and the barriers in shared memory that tell of their arrival.
+/* bulk.cuh: the copy engine of compute capability 9.0 (the Tensor Memory Accelerator).
  *
- * One thread says how many bytes a barrier expects (barrier_expect, which also arrives) and starts
- * the copies; who needs them waits for the barrier's phase: parity 0 first, then 1, then 0. A box
- * lies in shared memory as a tile of mma.cuh, rows from a multiple of 8 rows; what is outside of
- * the tensor is read as zeros, counted like the rest, and not written. What threads wrote to a tile
- * is stored after tiles_publish (wgmma.cuh) in each of them and a barrier. */
+ * One thread starts a copy and the engine does it: boxes of strided tensors and runs of bytes from
+ * global to shared memory, and boxes back. Barriers in shared memory (mbarrier) tell when data has
+ * arrived.
+ *
+ * Loading. A barrier is initialised with a number of arrivals. One thread calls barrier_expect with
+ * the bytes of all copies of this turn, which also counts as its arrival, and starts the copies. A
+ * phase of the barrier ends when all arrivals and all bytes are there. Threads that need the data
+ * call barrier_wait with the parity of the phase: 0 for the first turn, 1 for the second, 0 for the
+ * third, and so on.
+ *
+ * Layout. A box becomes a tile of mma.cuh, so its place is a multiple of 8 rows from the tile's
+ * begin. Parts of a box outside the tensor are read as zeros, counted in bytes like the rest, and
+ * not written back.
+ *
+ * Storing. Threads write a tile, each calls tiles_publish (wgmma.cuh), then a barrier of the block;
+ * then one thread calls box_store. */
 #ifndef FM_BACKEND_CUDA_BULK_CUH
 #define FM_BACKEND_CUDA_BULK_CUH
 
@@ -15,15 +25,15 @@
 
 namespace fm_cuda {
 
-/* A tensor [4th, 3rd, 2nd, row, channel] and the box of rows by channels that is copied of it at a
- * time. To be a kernel's argument: `const __grid_constant__`. */
+/* A tensor [4th, 3rd, 2nd, row, channel] and the size of the box, rows by channels, that one copy
+ * moves. Kernels take it as a `const __grid_constant__` argument. */
 struct box_map {
     CUtensorMap map;
 };
 
-/* Boxes of `rows` rows by `c` channels (8, 16, 32, 64: the tile's width) of a tensor of
- * extent[0] channels, extent[1] rows, and three outer axes; stride[i], in elements, is the distance
- * along axis i + 1. Base and strides are multiples of 16 bytes. Host. */
+/* Describes boxes of `rows` rows by `c` channels (8, 16, 32 or 64, the width of the tile) of a
+ * tensor with extent[0] channels, extent[1] rows, and three outer axes. stride[i] is the distance
+ * in elements along axis i + 1. Base and strides are multiples of 16 bytes. Host code. */
 box_map make_boxes(const void *base, const int64_t extent[5], const int64_t stride[4], int c,
                    int rows);
 
@@ -31,7 +41,7 @@ __device__ inline void barrier_init(uint32_t barrier, int arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals)
                  : "memory");
 }
-/* After the inits, before the block's barrier. */
+/* Comes after the inits and before the block's barrier. */
 __device__ inline void barriers_publish() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -54,7 +64,7 @@ __device__ inline void barrier_wait(uint32_t barrier, uint32_t parity) {
     } while (!is_done);
 }
 
-/* The first element of a box; counted, not in bytes. */
+/* The first element of a box, as an index along each axis. */
 struct box_place {
     int row, at2, at3, at4, column = 0;
 };
@@ -68,7 +78,7 @@ __device__ inline void box_load(uint32_t to_shared, const box_map &boxes, const 
                  : "memory");
 }
 
-/* 16-byte aligned, a multiple of 16 bytes. */
+/* Both addresses are 16-byte aligned; bytes is a multiple of 16. */
 __device__ inline void bulk_load(uint32_t to_shared, const void *from, uint32_t bytes,
                                  uint32_t barrier) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], "
@@ -85,13 +95,14 @@ __device__ inline void box_store(const box_map &boxes, const box_place &p, uint3
                  "r"(p.column), "r"(p.row), "r"(p.at2), "r"(p.at3), "r"(p.at4), "r"(from_shared)
                  : "memory");
 }
-/* Until shared memory of this thread's stores may be written again. */
+/* Waits until the shared memory that this thread's stores read may be written again. */
 __device__ inline void stores_wait() {
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
-/* A warp group gives registers back, or takes them, down or up to N a thread: where a kernel of
- * __launch_bounds__(threads, 1) has each group's role in one branch. */
+/* A warp group returns registers, or takes more, so that it has N per thread. For kernels of
+ * __launch_bounds__(threads, 1) in which each group's role is a branch of its own: the group that
+ * only copies gives registers to those that compute. */
 template <int N> __device__ inline void registers_give() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
 }
@@ -99,10 +110,10 @@ template <int N> __device__ inline void registers_take() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
 
-/* Launches that overlap. A kernel that says let_next_begin allows the next one in the stream to
- * start when all its blocks have said so or ended, if that one is launched by launch_after with
- * `early`. Before it reads what the kernel writes, it waits by wait_for_previous; what is older is
- * there. */
+/* Launches that overlap. When all blocks of a kernel have called let_next_begin or ended, the next
+ * kernel in the stream may start, provided that it is launched by launch_after with `early`. That
+ * kernel calls wait_for_previous before it reads what the kernel before it writes. Results of older
+ * kernels are complete when it starts. */
 __device__ inline void let_next_begin() {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
@@ -120,9 +131,7 @@ inline void launch_after(fm_stream *stream, F kernel, unsigned blocks, unsigned 
     config.gridDim = dim3(blocks), config.blockDim = dim3(threads);
     config.dynamicSmemBytes = shared_bytes, config.stream = queue(stream);
     config.attrs = &attribute, config.numAttrs = 1;
-    cudaError_t failed = cudaLaunchKernelEx(&config, kernel, argument);
-    assert(failed == cudaSuccess);
-    (void)failed;
+    FM_CUDA(cudaLaunchKernelEx(&config, kernel, argument));
 }
 
 } // namespace fm_cuda

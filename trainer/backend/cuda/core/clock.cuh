@@ -1,4 +1,4 @@
-/* clock.cuh: the device's clock. */
+/* clock.cuh: reads the device's clock. */
 #ifndef FM_BACKEND_CUDA_CLOCK_CUH
 #define FM_BACKEND_CUDA_CLOCK_CUH
 
@@ -6,7 +6,7 @@
 
 namespace fm_cuda {
 
-/* Nanoseconds since some time; the same for all multiprocessors. */
+/* Nanoseconds since an arbitrary time, the same for all multiprocessors. */
 __device__ inline uint64_t device_clock_ns() {
     uint64_t now;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));

@@ -1,12 +1,13 @@
-/* common.cuh: what the files of the CUDA backend share: element types, packs of elements, launches
- * over a range, reductions inside a warp and a block.
+/* common.cuh: helpers that all files of the CUDA backend share: element types, packs of elements,
+ * launches over a range, reductions inside a warp and a block.
  *
- * Every family is a set of function templates over T, the act type (float or bf16); acc is float.
- * They are declared in families.cuh, instantiated at the end of their own file, and put into the
- * tables by table.cu. Kernels read act, compute in float, and round once at the store. */
+ * Most entries are function templates over T, the act type (float or bf16); acc is float. They are
+ * declared in families.cuh, defined and instantiated in the .cu file of their family, and put into
+ * the tables by table.cu. Kernels read act, compute in float, and round once when they store. */
 #ifndef FM_BACKEND_CUDA_COMMON_CUH
 #define FM_BACKEND_CUDA_COMMON_CUH
 
+#include "trainer/backend/cuda/core/check.cuh"
 #include "trainer/backend/cuda/core/cuda.h"
 
 #include <assert.h>
@@ -17,16 +18,13 @@ namespace fm_cuda {
 
 typedef __nv_bfloat16 bf16;
 
-/* A launch that fails is our own fault. */
-#define FM_LAUNCHED() assert(cudaGetLastError() == cudaSuccess)
-
 inline cudaStream_t queue(fm_stream *stream) {
     return (cudaStream_t)stream;
 }
 
-/* Multiprocessors of the current device: 132 on an H100 or H200. The first call asks the runtime,
- * later ones return the same number: the devices of one process are of one kind. Grids and
- * workspaces follow from it, and with them the order of some sums. */
+/* The number of multiprocessors of the current device: 132 on an H100 or H200. The first call asks
+ * the runtime, later calls return the same number, since the devices of one process are of one
+ * kind. Grids and workspaces depend on it, and so does the order of some sums. */
 int64_t n_multiprocessor(void);
 
 __host__ __device__ inline int64_t min_size(int64_t a, int64_t b) {
@@ -65,7 +63,7 @@ __device__ inline float sigmoid(float x) {
     return 1.0f / (1.0f + expf(-x));
 }
 
-/* N elements that move as one access; p is aligned to it. */
+/* N elements that one access moves. A pointer to them is aligned to their size. */
 template <typename T, int N> struct alignas(sizeof(T) * N) pack { T at[N]; };
 template <typename T, int N> __device__ inline void load(const T *p, float *x) {
     pack<T, N> in = *(const pack<T, N> *)p;
@@ -91,11 +89,12 @@ template <typename T, int N> __device__ inline void put_pack(T *p, fm_beta beta,
     store<T, N>(p, x);
 }
 
-/* Elements of T in 16 bytes. */
+/* The number of elements of T in 16 bytes. */
 template <typename T> constexpr int vector_of() {
     return 16 / (int)sizeof(T);
 }
-/* Whether a pointer (NULL is) and a distance in elements keep 16-byte accesses aligned. */
+/* Whether a pointer (NULL counts as aligned), or a distance in elements, allows 16-byte accesses.
+ * */
 inline bool is_aligned(const void *p) {
     return (uintptr_t)p % 16 == 0;
 }
@@ -103,8 +102,9 @@ template <typename T> inline bool is_whole(int64_t elements) {
     return elements % vector_of<T>() == 0;
 }
 
-/* f(i) for i in [0, n): one thread an index, grid-stride. */
-enum { EACH_THREADS = 256, EACH_BLOCKS = 132 * 16 };
+/* Calls f(i) for each i in [0, n), one thread per index. With more indices than threads each thread
+ * takes every so many-th (a grid-stride loop). */
+enum { EACH_THREADS = 256, EACH_BLOCKS = 16 /* per multiprocessor */ };
 template <typename F> __global__ void __launch_bounds__(EACH_THREADS) each_kernel(int64_t n, F f) {
     for (int64_t i = blockIdx.x * (int64_t)EACH_THREADS + threadIdx.x; i < n;
          i += (int64_t)gridDim.x * EACH_THREADS)
@@ -112,12 +112,12 @@ template <typename F> __global__ void __launch_bounds__(EACH_THREADS) each_kerne
 }
 template <typename F> inline void each(fm_stream *stream, int64_t n, F f) {
     if (n <= 0) return;
-    int64_t blocks = min_size(divide_up(n, EACH_THREADS), EACH_BLOCKS);
+    int64_t blocks = min_size(divide_up(n, EACH_THREADS), n_multiprocessor() * EACH_BLOCKS);
     each_kernel<<<(unsigned)blocks, EACH_THREADS, 0, queue(stream)>>>(n, f);
     FM_LAUNCHED();
 }
 
-/* The sum over a warp, in every lane: a tree, always the same one. */
+/* The sum over a warp, in every lane, always by the same tree. */
 template <typename V> __device__ inline V warp_sum(V x) {
 #pragma unroll
     for (int step = 16; step > 0; step /= 2)
@@ -130,7 +130,7 @@ __device__ inline float warp_max(float x) {
         x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
     return x;
 }
-/* The sum over a block of whole warps, in thread 0; `space` is shared memory of 32 values. */
+/* The sum over a block of whole warps, valid in thread 0. `space` is shared memory of 32 values. */
 template <typename V> __device__ inline V block_sum(V x, V *space) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = (blockDim.x + 31) / 32;
     x = warp_sum(x);
@@ -141,7 +141,8 @@ template <typename V> __device__ inline V block_sum(V x, V *space) {
     return warp == 0 ? warp_sum(x) : x;
 }
 
-/* Distances that become integers: f32, nothing contracted, so that every device has the same. */
+/* The square of a distance that is then compared with bounds. It is f32 and not contracted, so that
+ * every device finds the same classes. */
 __device__ inline float square_distance(const float *a, const float *b) {
     float square = 0;
 #pragma unroll
@@ -152,13 +153,13 @@ __device__ inline float square_distance(const float *a, const float *b) {
     return square;
 }
 
-/* The square of boundary b. */
+/* The square of bound b. */
 __device__ inline float square_bound(float first, float step, int32_t b) {
     float bound = __fadd_rn(first, __fmul_rn(step, (float)b));
     return __fmul_rn(bound, bound);
 }
 
-/* Hands out parts of a workspace; base NULL: only counts. */
+/* Divides a workspace into parts, each at a multiple of 64 bytes. With base NULL it only counts. */
 struct carver {
     char *base;
     size_t used;
@@ -168,12 +169,6 @@ struct carver {
         return part;
     }
 };
-
-/* dst = sum over `count` partial vectors of n values, `stride` apart, in order, in double. One warp
- * sums for one value when there are many, each lane every 32nd, then the warp's tree. */
-template <typename T>
-void finish_partials(fm_stream *stream, const float *partial, int64_t count, int64_t stride,
-                     int64_t n, T *dst, fm_beta beta);
 
 } // namespace fm_cuda
 

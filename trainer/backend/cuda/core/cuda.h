@@ -1,14 +1,18 @@
 /* cuda.h: the CUDA backend: the table of kernels.h on one NVIDIA GPU of compute capability 9.0.
  *
- * fm_kernels_cuda(FM_ELEMENT_F32) computes in f32 throughout (no TF32); FM_ELEMENT_BF16 stores act
+ * fm_kernels_cuda(FM_ELEMENT_F32) computes in f32 throughout (no TF32). FM_ELEMENT_BF16 stores act
  * in bf16 and keeps statistics, softmax and every sum in f32. A stream is a cudaStream_t cast to
  * fm_stream *; NULL is the default stream. Host code of this folder is compiled by nvcc, callers
  * are plain C.
  *
- * Everything that lives longer than a call (the cuBLASLt handle, kernel attributes, the table of
- * chosen matrix product algorithms) is made by the first fm_kernels_cuda and kept: entries of the
- * table allocate nothing and may be captured into a graph. Sums have one order that shapes decide;
- * no float atomics. */
+ * The first fm_kernels_cuda makes everything that lives longer than a call: the cuBLASLt handle,
+ * kernel attributes, the table of chosen matrix product algorithms. Entries of the table allocate
+ * nothing and may be captured into a graph. Every sum has one order, which follows from shapes
+ * alone; there are no float atomics.
+ *
+ * A call that fails inside an entry ends the process with a message (check.cuh). When the
+ * environment variable FM_CHECK_MASKS is set at the first fm_kernels_cuda, attention also ends the
+ * process when a mask is neither 0 nor 1; this reads each mask once more per call. */
 #ifndef FM_BACKEND_CUDA_CUDA_H
 #define FM_BACKEND_CUDA_CUDA_H
 
@@ -18,9 +22,14 @@ extern "C" {
 
 #include "trainer/backend/kernels.h"
 
-/* The table for f32 or bf16 on the current device; NULL for other types and where there is no
- * device. Lives for ever. The first call is not thread-safe against itself. */
+/* The table for f32 or bf16 on the current device. NULL for other types, and when
+ * fm_kernels_cuda_refusal gives a reason. It is never freed. */
 const fm_kernels *fm_kernels_cuda(fm_element act);
+
+/* Why this process cannot use the current device, as a clause without a full stop: there is none,
+ * or its compute capability is not 9.0, or cuBLASLt does not start. NULL when it can. The first
+ * call finds out, later calls repeat the answer. Thread-safe. */
+const char *fm_kernels_cuda_refusal(void);
 
 #ifdef __cplusplus
 }

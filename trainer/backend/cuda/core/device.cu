@@ -1,4 +1,5 @@
-/* device.cu: streams, events, page-locked memory and captured graphs; see ../device.h. */
+/* device.cu: the device table of device.h on CUDA: streams, events, page-locked memory, captured
+ * graphs. */
 #include "trainer/backend/cuda/core/clock.cuh"
 #include "trainer/backend/cuda/core/families.cuh"
 
@@ -6,15 +7,10 @@
 
 namespace fm_cuda {
 
-static void must(cudaError_t error) {
-    assert(error == cudaSuccess);
-    (void)error;
-}
-
 static int64_t ask_multiprocessors(void) {
     int device = 0, count = 0;
-    must(cudaGetDevice(&device));
-    must(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+    FM_CUDA(cudaGetDevice(&device));
+    FM_CUDA(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
     return count;
 }
 
@@ -32,7 +28,7 @@ static bool stream_create(fm_stream **ret_stream) {
 }
 
 static void stream_destroy(fm_stream *stream) {
-    if (stream) must(cudaStreamDestroy(queue(stream)));
+    if (stream) FM_CUDA(cudaStreamDestroy(queue(stream)));
 }
 
 static bool event_create(fm_event **ret_event) {
@@ -40,24 +36,24 @@ static bool event_create(fm_event **ret_event) {
 }
 
 static void event_destroy(fm_event *event) {
-    if (event) must(cudaEventDestroy(event_of(event)));
+    if (event) FM_CUDA(cudaEventDestroy(event_of(event)));
 }
 
 static void event_record(fm_event *event, fm_stream *stream) {
-    must(cudaEventRecord(event_of(event), queue(stream)));
+    FM_CUDA(cudaEventRecord(event_of(event), queue(stream)));
 }
 
 static void event_wait(fm_event *event) {
-    must(cudaEventSynchronize(event_of(event)));
+    FM_CUDA(cudaEventSynchronize(event_of(event)));
 }
 
 static void stream_wait(fm_stream *stream, fm_event *event) {
-    must(cudaStreamWaitEvent(queue(stream), event_of(event), 0));
+    FM_CUDA(cudaStreamWaitEvent(queue(stream), event_of(event), 0));
 }
 
 static double event_elapsed_ms(fm_event *from, fm_event *to) {
     float ms = 0;
-    must(cudaEventElapsedTime(&ms, event_of(from), event_of(to)));
+    FM_CUDA(cudaEventElapsedTime(&ms, event_of(from), event_of(to)));
     return (double)ms;
 }
 
@@ -70,15 +66,15 @@ static void *host_alloc(size_t bytes) {
 }
 
 static void host_release(void *memory) {
-    if (memory) must(cudaFreeHost(memory));
+    if (memory) FM_CUDA(cudaFreeHost(memory));
 }
 
-/* Only this thread's calls are watched: other threads may go on using the device. */
+/* Thread-local mode watches only the calls of this thread; other threads may use the device. */
 static bool capture_begin(fm_stream *stream) {
     return cudaStreamBeginCapture(queue(stream), cudaStreamCaptureModeThreadLocal) == cudaSuccess;
 }
 
-/* The graph is kept beside its executable form: it is what can be counted. */
+/* The graph is kept beside its executable form, because only the graph can be measured. */
 struct captured {
     cudaGraph_t graph;
     cudaGraphExec_t exec;
@@ -87,8 +83,8 @@ struct captured {
 static void graph_destroy(fm_graph *graph) {
     captured *g = (captured *)graph;
     if (!g) return;
-    if (g->exec) must(cudaGraphExecDestroy(g->exec));
-    if (g->graph) must(cudaGraphDestroy(g->graph));
+    if (g->exec) FM_CUDA(cudaGraphExecDestroy(g->exec));
+    if (g->graph) FM_CUDA(cudaGraphDestroy(g->graph));
     free(g);
 }
 
@@ -106,20 +102,20 @@ static fm_graph *capture_end(fm_stream *stream) {
 }
 
 static void graph_launch(fm_graph *graph, fm_stream *stream) {
-    must(cudaGraphLaunch(((captured *)graph)->exec, queue(stream)));
+    FM_CUDA(cudaGraphLaunch(((captured *)graph)->exec, queue(stream)));
 }
 
 static fm_graph_size graph_measure(const fm_graph *graph) {
     fm_graph_size size = {0, 0, 0};
     cudaGraph_t g = ((const captured *)graph)->graph;
     size_t count = 0;
-    must(cudaGraphGetNodes(g, NULL, &count));
+    FM_CUDA(cudaGraphGetNodes(g, NULL, &count));
     cudaGraphNode_t *nodes = (cudaGraphNode_t *)calloc(count + 1, sizeof *nodes);
     assert(nodes);
-    must(cudaGraphGetNodes(g, nodes, &count));
+    FM_CUDA(cudaGraphGetNodes(g, nodes, &count));
     for (size_t i = 0; i < count; i++) {
         cudaGraphNodeType type;
-        must(cudaGraphNodeGetType(nodes[i], &type));
+        FM_CUDA(cudaGraphNodeGetType(nodes[i], &type));
         if (type == cudaGraphNodeTypeKernel) {
             size.n_kernel++;
         } else if (type == cudaGraphNodeTypeMemcpy || type == cudaGraphNodeTypeMemset) {
@@ -143,13 +139,13 @@ static void stamp(fm_stream *stream, uint64_t *ns) {
 
 static size_t used_bytes(void) {
     size_t available = 0, total = 0;
-    must(cudaMemGetInfo(&available, &total));
+    FM_CUDA(cudaMemGetInfo(&available, &total));
     return total - available;
 }
 
 static size_t free_bytes(void) {
     size_t available = 0, total = 0;
-    must(cudaMemGetInfo(&available, &total));
+    FM_CUDA(cudaMemGetInfo(&available, &total));
     return available;
 }
 

@@ -1,5 +1,6 @@
-/* keep.cuh: elements as they lie in memory, the rows of shared-axis dropout, and its mask, drawn
- * where it is used: one draw serves all rows that share it. For dropout.cu and norm.cu. */
+/* keep.cuh: shared-axis dropout for kernels on rows (dropout.cu, norm.cu): the mask is drawn where
+ * it is used, and rows that share a mask are taken together, so that one draw serves them all.
+ * Also elements in registers in the form in which memory has them. */
 #ifndef FM_BACKEND_CUDA_KEEP_CUH
 #define FM_BACKEND_CUDA_KEEP_CUH
 
@@ -7,7 +8,7 @@
 
 namespace fm_cuda {
 
-/* V elements in registers as they lie in memory: 16 bytes, or one. */
+/* V elements in registers in the form of memory: 16 bytes, or one element. */
 template <typename T, int V> struct raw;
 template <> struct raw<float, 4> {
     float4 word;
@@ -57,10 +58,11 @@ template <typename T, int V> __device__ inline void write_raw(T *p, raw<T, V> x)
     *(raw<T, V> *)p = x;
 }
 
-/* Rows [n0 * n1, c] in runs of ROWS rows that share one row of the mask: run r of line l has the
- * rows l * line + (r + t * runs) * stride, t < ROWS, of which those with r + t * runs < length are
- * there. Neighbouring numbers of runs are neighbouring rows. Rows without a shared mask are one
- * line. */
+/* Divides rows [n0 * n1, c] into runs of ROWS rows that share one row of the mask. All rows that
+ * share a mask form a line. Run r of line l has the rows
+ *     l * line + (r + t * runs) * stride    for t < ROWS and r + t * runs < length
+ * so that runs with neighbouring numbers have neighbouring rows. Rows without a shared mask form
+ * one line. */
 struct keep_runs {
     uint32_t lines, line, length, stride, runs;
     bool is_drawn, is_shared;
@@ -68,13 +70,13 @@ struct keep_runs {
     float kept;
 };
 
-/* One of them: its first row, how far the next ones are, how many there are. */
+/* A run: its line, its first row, the distance to the next row, and the number of rows. */
 struct keep_run {
     uint32_t line, row, step;
     int count;
 };
 
-/* Of rows without dropout. */
+/* The runs of rows without dropout. */
 inline keep_runs plain_runs(int64_t rows, int rows_of_run) {
     assert(rows < (int64_t)1 << 31);
     return {1, 0, (uint32_t)rows, 1, (uint32_t)divide_up(rows, rows_of_run), false, false, 0, 1};
@@ -95,7 +97,7 @@ inline keep_runs keep_runs_of(const fm_dropout &d, int rows_of_run) {
 
 /* The run of number i < lines * runs. */
 __device__ inline keep_run keep_run_at(const keep_runs &k, uint32_t i, int rows_of_run) {
-    bool side_by_side = k.stride > 1; /* lines, or else the runs of one line */
+    bool side_by_side = k.stride > 1; /* neighbouring numbers are lines; else runs of one line */
     uint32_t line = side_by_side ? i % k.lines : i / k.runs;
     uint32_t run = side_by_side ? i / k.lines : i % k.runs;
     int left = (int)((k.length - run + k.runs - 1) / k.runs);
@@ -103,7 +105,7 @@ __device__ inline keep_run keep_run_at(const keep_runs &k, uint32_t i, int rows_
             left < rows_of_run ? left : rows_of_run};
 }
 
-/* Number of the first draw of a row's mask. */
+/* The index of the first draw of a row's mask. */
 __device__ inline uint64_t keep_draw(const fm_dropout &d, const keep_runs &k, const keep_run &run,
                                      uint32_t row) {
     int64_t i = k.is_shared ? run.line : row / (uint32_t)d.n1;
@@ -112,8 +114,8 @@ __device__ inline uint64_t keep_draw(const fm_dropout &d, const keep_runs &k, co
                             (uint64_t)d.global_n1, (uint64_t)d.c);
 }
 
-/* Bit n: channel n of V, of which the first has the draw `index`, is kept. V of more than one:
- * index is a multiple of four. */
+/* Bit n says that channel n of V is kept; the first channel has the draw `index`. For V > 1 index
+ * is a multiple of four. */
 template <int V>
 __device__ inline uint32_t keep_bits(const fm_dropout &d, const keep_runs &k, uint64_t index) {
     if (V == 1) return fm_draw_word(&d.draw, index) >= k.threshold;
@@ -128,7 +130,7 @@ __device__ inline uint32_t keep_bits(const fm_dropout &d, const keep_runs &k, ui
     return bits;
 }
 
-/* What channel n is multiplied by. */
+/* The factor of channel n. */
 __device__ inline float keep_factor(const keep_runs &k, uint32_t bits, int n) {
     return bits >> n & 1 ? k.kept : 0;
 }

@@ -1,34 +1,31 @@
-/* memory.cu: device memory, fills, copies, conversions, strided copies, sums over an axis. All of
- * it moves bytes: one read and one write of each element. */
+/* memory.cu: device memory, fills, copies, conversions, strided copies, and sums over an axis. All
+ * of them are as long as their memory traffic, which is one read and one write of each element. */
 #include "trainer/backend/cuda/core/families.cuh"
+#include "trainer/backend/cuda/core/sums.cuh"
 
 namespace fm_cuda {
 
 void *alloc(size_t bytes) {
     void *memory = NULL;
     if (cudaMalloc(&memory, bytes > 0 ? bytes : 1) == cudaSuccess) return memory;
-    (void)cudaGetLastError(); /* out of memory is the caller's to say */
+    (void)cudaGetLastError(); /* the caller reports that memory ran out */
     return NULL;
 }
 
 void release(void *memory) {
-    cudaError_t error = cudaFree(memory);
-    assert(error == cudaSuccess);
+    FM_CUDA(cudaFree(memory));
 }
 
 void upload(fm_stream *stream, void *device, const void *host, size_t bytes) {
-    cudaError_t error = cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, queue(stream));
-    assert(error == cudaSuccess);
+    FM_CUDA(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, queue(stream)));
 }
 
 void download(fm_stream *stream, void *host, const void *device, size_t bytes) {
-    cudaError_t error = cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, queue(stream));
-    assert(error == cudaSuccess);
+    FM_CUDA(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, queue(stream)));
 }
 
 void synchronize(fm_stream *stream) {
-    cudaError_t error = cudaStreamSynchronize(queue(stream));
-    assert(error == cudaSuccess);
+    FM_CUDA(cudaStreamSynchronize(queue(stream)));
 }
 
 template <typename T> void fill(fm_stream *stream, int64_t n, double value, void *y) {
@@ -38,9 +35,7 @@ template <typename T> void fill(fm_stream *stream, int64_t n, double value, void
 }
 
 template <typename T> void copy(fm_stream *stream, int64_t n, const void *x, void *y) {
-    cudaError_t error =
-        cudaMemcpyAsync(y, x, (size_t)n * sizeof(T), cudaMemcpyDeviceToDevice, queue(stream));
-    assert(error == cudaSuccess);
+    FM_CUDA(cudaMemcpyAsync(y, x, (size_t)n * sizeof(T), cudaMemcpyDeviceToDevice, queue(stream)));
 }
 
 template <typename T>
@@ -69,8 +64,8 @@ template <typename T> void unpack_bits(fm_stream *stream, int64_t n, const uint8
          [=] __device__(int64_t i) { out[i] = to<T>((float)(bits[i / 8] >> (i % 8) & 1)); });
 }
 
-/* One thread an element of y's shape, its last axis fastest; sizes below 2^31 so that the index is
- * taken apart with 32-bit divisions. */
+/* One thread per element, the last axis fastest. Sizes are below 2^31, so that 32-bit divisions
+ * take the index apart. */
 template <typename T> void copy_strided(fm_stream *stream, const fm_strided *args) {
     fm_strided a = *args;
     assert(a.rank >= 1 && a.rank <= FM_STRIDED_RANK);
@@ -120,24 +115,45 @@ void axpy_device(fm_stream *stream, int64_t n, const double *alpha, const void *
     each(stream, n, [=] __device__(int64_t i) { put(out + i, y.beta, (float)*alpha * in[i]); });
 }
 
-/* ---- sums: chunks of rows by tiles of columns, the chunks' sums then in order ----
+/* ---- sums over the middle axis ----
  *
  * A thread takes a pack of columns of every lanes-th row, SUM_BATCH rows in flight, and the block
- * adds its lanes in order through shared memory. How rows are divided depends on the shape alone.
- * What a few blocks can do is done without partial sums. */
+ * adds its lanes in order through shared memory. Large sums divide the rows into chunks; the
+ * chunks' sums are partial vectors in the workspace and are then added in order. How rows are
+ * divided depends on the shape alone. */
 
-enum { SUM_THREADS = 256, SUM_BATCH = 8, SUM_BLOCKS = 132 * 8, SUM_CHUNKS = 512 };
+enum { SUM_THREADS = 256, SUM_BATCH = 8, SUM_CHUNKS = 512 };
 enum { SUM_SMALL = 1 << 18 }; /* elements that are summed in one launch */
 
+enum sum_path {
+    SUM_LINES,  /* n_c = 1: a block for each sum */
+    SUM_DIRECT, /* one launch, no partial sums */
+    SUM_CHUNKED,
+};
+
+struct sum_choice {
+    sum_path path;
+    int64_t chunks; /* of the rows; 1 unless SUM_CHUNKED */
+    size_t bytes;   /* workspace */
+};
+
+/* The division of many rows: up to eight blocks per multiprocessor. */
 static int64_t sum_chunks(int64_t n_a, int64_t n_r, int64_t n_c) {
     if (n_r * n_c <= SUM_SMALL) return 1;
-    int64_t blocks = min_size(n_a * n_r * n_c / (SUM_THREADS * SUM_BATCH * 8), SUM_BLOCKS);
+    int64_t most = 8 * n_multiprocessor();
+    int64_t blocks = min_size(n_a * n_r * n_c / (SUM_THREADS * SUM_BATCH * 8), most);
     return max_size(1, min_size(blocks / (n_a * divide_up(n_c, 256)), min_size(n_r, SUM_CHUNKS)));
 }
 
+static sum_choice choose_sum(int64_t n_a, int64_t n_r, int64_t n_c) {
+    if (n_c == 1) return {SUM_LINES, 1, 0};
+    int64_t chunks = sum_chunks(n_a, n_r, n_c);
+    if (chunks == 1) return {SUM_DIRECT, 1, 0};
+    return {SUM_CHUNKED, chunks, (size_t)(n_a * n_c * chunks) * sizeof(float)};
+}
+
 size_t sum_workspace(int64_t n_a, int64_t n_r, int64_t n_c) {
-    int64_t chunks = n_c == 1 ? 1 : sum_chunks(n_a, n_r, n_c);
-    return chunks == 1 ? 0 : (size_t)(n_a * n_c * chunks) * sizeof(float);
+    return choose_sum(n_a, n_r, n_c).bytes;
 }
 
 template <typename T, typename Y>
@@ -155,11 +171,11 @@ __global__ void sum_line_kernel(int64_t n_r, int64_t stride_a, int64_t stride_r,
 struct sum_shape {
     int64_t n_a, n_r, n_c, stride_a, stride_r;
     int64_t chunks;
-    int tile, tiles; /* packs of columns in a block, blocks side by side */
+    int tile, tiles; /* packs of columns in a block; blocks side by side */
 };
 
-/* Sums of one chunk: y[(chunk * n_a + a) * n_c + c]. relu: x is first made 0 where relu is not
- * above 0, in memory too. */
+/* The sums of one chunk go to y[(chunk * n_a + a) * n_c + c]. With relu, x is first set to 0 where
+ * relu is not above 0, in memory too. */
 template <typename T, int V, typename Y>
 __global__ void __launch_bounds__(SUM_THREADS)
     sum_kernel(sum_shape s, T *x, const T *relu, Y *y, fm_beta beta) {
@@ -233,7 +249,7 @@ static void sum_rows(fm_stream *stream, const sum_shape *s, T *x, const T *relu,
     }
 }
 
-/* x is written only where there is a relu. */
+/* x is written only when relu is given. */
 template <typename T, typename Y>
 static void sum_in_chunks(fm_stream *stream, const sum_shape *s, T *x, const T *relu, Y *y,
                           fm_beta beta, float *partial) {
@@ -249,14 +265,15 @@ static void sum_in_chunks(fm_stream *stream, const sum_shape *s, T *x, const T *
 template <typename T, typename Y>
 static void sum_into(fm_stream *stream, int64_t n_a, int64_t n_r, int64_t n_c,
                      const int64_t stride[2], const T *x, Y *y, fm_beta beta, float *partial) {
-    assert(n_a <= 65535 || n_c == 1);
-    if (n_c == 1) {
+    sum_choice choice = choose_sum(n_a, n_r, n_c);
+    assert(n_a <= 65535 || choice.path == SUM_LINES);
+    if (choice.path == SUM_LINES) {
         sum_line_kernel<<<(unsigned)n_a, 256, 0, queue(stream)>>>(n_r, stride[0], stride[1], x, y,
                                                                   beta);
         FM_LAUNCHED();
         return;
     }
-    sum_shape s = {n_a, n_r, n_c, stride[0], stride[1], sum_chunks(n_a, n_r, n_c), 0, 0};
+    sum_shape s = {n_a, n_r, n_c, stride[0], stride[1], choice.chunks, 0, 0};
     sum_in_chunks<T, Y>(stream, &s, (T *)x, NULL, y, beta, partial);
 }
 
@@ -274,13 +291,14 @@ void sum(fm_stream *stream, int64_t n_a, int64_t n_r, int64_t n_c, const int64_t
 template <typename T>
 void sum_after_relu(fm_stream *stream, int64_t n_r, int64_t n_c, int64_t ld, const void *relu,
                     void *x, fm_out y, void *workspace) {
-    sum_shape s = {1, n_r, n_c, 0, ld, sum_chunks(1, n_r, n_c), 0, 0};
+    sum_shape s = {1, n_r, n_c, 0, ld, choose_sum(1, n_r, n_c).chunks, 0, 0};
     sum_in_chunks<T, float>(stream, &s, (T *)x, (const T *)relu, (float *)y.data, y.beta,
                             (float *)workspace);
 }
 
-/* 32 values and up to 32 slices of the partials a block: reads along the values are coalesced, the
- * slices and eight reads in flight shorten the chain of one thread; slices are added in order. */
+/* A block makes 32 values from up to 32 slices of the partial vectors. Reads along the values are
+ * coalesced. The slices, and eight reads in flight, shorten the chain of additions of one thread;
+ * the slices are added in order. */
 enum { FINISH_SLICES = 32, FINISH_BATCH = 8 };
 
 template <typename T>

@@ -1,12 +1,36 @@
-/* mma.cuh: warp-level matrix products in bf16 (mma.sync m16n8k16, f32 accumulators) and tiles in
- * shared memory for them.
+/* mma.cuh: warp-level matrix products in bf16 (mma.sync m16n8k16, f32 accumulators) and the tiles
+ * in shared memory that they read.
  *
- * With g = lane / 4 and t = lane % 4, an accumulator's four values are (row g, columns 2t, 2t + 1)
- * and (row g + 8, the same columns).
+ * Fragments. The lanes of a warp hold a matrix together. A 32-bit register has two bf16 that are
+ * neighbours along the axis that is summed over; the first one is in the low half. With
+ * g = lane / 4 and t = lane % 4, a lane holds
  *
- * A tile is rows of C elements without gaps, whose chunks of 8 are exchanged within each row
- * (tile_at): so the eight rows that ldmatrix reads together lie in different banks, and whole lines
- * are written by cp.async without conflicts. */
+ *     A [16, 16]   a[0]  row g, columns 2t, 2t + 1        a[1]  row g + 8, the same columns
+ *                  a[2]  row g, columns 2t + 8, 2t + 9    a[3]  row g + 8, the same columns
+ *     B [16, 8]    b0    rows 2t, 2t + 1 of column g      b1    rows 2t + 8, 2t + 9 of column g
+ *     D [16, 8]    d[0], d[1]  row g, columns 2t, 2t + 1  d[2], d[3]  row g + 8, the same columns
+ *
+ * D is f32 and is called the accumulator. Two accumulators side by side, rounded to bf16 and packed
+ * by pairs, are the A of a next product without any exchange between lanes (times_tile).
+ *
+ * ldmatrix reads four 8 x 8 matrices into four registers. Lane l gives the address of row l % 8 of
+ * matrix l / 8 and receives elements (g, 2t) and (g, 2t + 1) of each matrix; ldmatrix_trans gives
+ * elements (2t, g) and (2t + 1, g).
+ *
+ * Tiles. A tile is a number of rows of C elements (C = 8, 16, 32, 64) without gaps. A row consists
+ * of chunks of 8 elements, 16 bytes each. Shared memory serves 128 bytes at a time, eight columns
+ * of 16 bytes, and accesses to one column at different addresses wait for each other. ldmatrix
+ * reads the same chunk of eight rows at once, which stored in plain order would be in one column.
+ * So tile_at exchanges the chunks within each row. For C = 64, place p of row r holds chunk
+ * p ^ (r % 8):
+ *
+ *     row 0    0 1 2 3 4 5 6 7
+ *     row 1    1 0 3 2 5 4 7 6
+ *     row 2    2 3 0 1 6 7 4 5
+ *     row 3    3 2 1 0 7 6 5 4    ...
+ *
+ * Every column has each chunk once in eight rows, so reads of a chunk of eight rows do not
+ * conflict, and neither do writes of whole rows by cp.async. */
 #ifndef FM_BACKEND_CUDA_MMA_CUH
 #define FM_BACKEND_CUDA_MMA_CUH
 
@@ -51,7 +75,8 @@ __device__ inline float2 unpack_two(uint32_t two) {
     return __bfloat1622float2(*(__nv_bfloat162 *)&two);
 }
 
-/* 16 bytes to shared memory without registers; zeros where there is nothing to read. */
+/* Copies 16 bytes to shared memory without passing through registers. Writes zeros unless is_there.
+ * */
 __device__ inline void copy_async(bf16 *to_shared, const bf16 *from, bool is_there) {
     int bytes = is_there ? 16 : 0;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to_shared)),
@@ -61,20 +86,21 @@ __device__ inline void copy_async(bf16 *to_shared, const bf16 *from, bool is_the
 __device__ inline void copies_commit() {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
-/* Waits until at most N groups of this thread are under way. */
+/* Waits until at most N of the groups that this thread has committed are still under way. */
 template <int N> __device__ inline void copies_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-/* Where chunk `chunk` (8 elements) of row `row` lies: eight rows' same chunk in eight different
- * 16-byte columns of the banks. The exchange depends on row % 8 alone. */
+/* The offset in elements of chunk `chunk` of row `row`. A 128-byte line has 8 / (C / 8) rows; the
+ * exchange changes from line to line and depends only on row % 8. */
 template <int C> __device__ inline int tile_at(int row, int chunk) {
     constexpr int CHUNKS = C / 8, ROWS_OF_LINE = 8 / CHUNKS;
     return row * C + ((chunk ^ (row / ROWS_OF_LINE % CHUNKS)) * 8);
 }
 
-/* `count` rows of a matrix from row `first`, rows `stride` apart, with c of C channels there; rows
- * from `end` on are zeros. By the whole block, a multiple of C / 8 threads. */
+/* Starts copying `count` rows of a matrix to a tile, from row `first` on, rows `stride` elements
+ * apart. Only c of the C channels exist, and only rows before `end`; the rest becomes zeros. The
+ * whole block takes part, a multiple of C / 8 threads. */
 template <int C>
 __device__ inline void tile_load(bf16 *tile, int count, const bf16 *rows, int64_t stride,
                                  int64_t first, int64_t end, int c) {
@@ -86,7 +112,7 @@ __device__ inline void tile_load(bf16 *tile, int count, const bf16 *rows, int64_
         copy_async(tile + tile_at<C>(row, chunk), row < there ? from : rows, row < there);
 }
 
-/* The A operand of a warp: 16 rows from `row` of a tile, all C channels. */
+/* Reads the A operand of a warp: 16 rows of a tile from `row` on, all C channels. */
 template <int C>
 __device__ inline void tile_rows(uint32_t a[C / 16][4], const bf16 *tile, int row) {
     int lane = threadIdx.x % 32;
@@ -113,7 +139,7 @@ __device__ inline void times_tile_transposed(float s[N][4], const uint32_t a[C /
     }
 }
 
-/* o[16, C] += p[16, 8 N] tile[8 N, C], p as an accumulator left it. */
+/* o[16, C] += p[16, 8 N] tile[8 N, C]; p is in the layout of an accumulator. */
 template <int C, int N>
 __device__ inline void times_tile(float o[C / 8][4], const float p[N][4], const bf16 *tile) {
     int lane = threadIdx.x % 32;

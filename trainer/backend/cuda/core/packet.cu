@@ -1,17 +1,18 @@
-/* packet.cu: taking the next packet of a ring, and reporting what a sample gave. Which packet, and
- * how large it is, is known on the device alone: the grid is the same for all. */
+/* packet.cu: takes the next packet of a ring, and reports the results of a sample. Only the device
+ * knows which packet is next and how large it is, so the grid is the same for every packet: blocks
+ * without an item end at once. */
 #include "trainer/backend/cuda/core/clock.cuh"
 #include "trainer/backend/cuda/core/families.cuh"
 
 namespace fm_cuda {
 
-enum { TAKE_THREADS = 256, TAKE_BLOCKS = 128 }; /* blocks an item */
+enum { TAKE_THREADS = 256, TAKE_BLOCKS = 128 }; /* blocks per item */
 
 __device__ inline const uint8_t *next_packet(const fm_take &a) {
     return a.ring + (int64_t)(*a.n_taken % (uint64_t)a.n_slot) * a.slot_bytes;
 }
 
-/* An integer, or the bits of a float. */
+/* Element i of the source: an integer, or the bits of a float. */
 __device__ inline uint32_t packed_word(const fm_item &item, const uint8_t *x, int64_t i) {
     switch (item.x_element) {
     case FM_ELEMENT_U8: return x[i];
@@ -69,7 +70,7 @@ __global__ void __launch_bounds__(TAKE_THREADS) take_kernel(fm_take a) {
         ((uint4 *)y)[i] = item.kind == FM_ITEM_BYTES ? ((const uint4 *)x)[i] : uint4{0, 0, 0, 0};
 }
 
-/* After all items: the ring's counter is what they went by. */
+/* Runs after all items, because it increments the counter that says which packet they read. */
 __global__ void take_scalars_kernel(fm_take a) {
     const fm_packet *packet = (const fm_packet *)next_packet(a);
     for (int i = 0; i < FM_CLOCK_WORDS; i++)

@@ -2,21 +2,26 @@
  *
  *     C[m, n] = A[m, K] W[K, n] where relu > 0, else 0; sum[n] = the sum of C's rows
  *
- * for many rows of at most 256 channels. With so few to sum over, the product is as long as its
- * memory traffic: C is written once instead of written, read, written and read again.
+ * for many rows and K of at most 256. With so few channels to sum over, the product takes as long
+ * as its memory traffic. A library product followed by a pass over C would write C, read it and
+ * write it again; this kernel writes it once.
  *
- * A block keeps 128 columns of W in shared memory and walks over every so many tiles of 128 rows;
- * chunks of 64 channels of A come through a ring by cp.async, those of the next tile while the last
- * one is finished. Two blocks a multiprocessor: one's end covers the other's products. A warp
- * passes its 16 rows through shared memory, 64 columns at a time, so that memory is touched by
- * whole lines and a thread has eight fixed columns to sum. A block's sums are its rows in order,
- * lanes and warps then as a tree; blocks in order by finish_partials. */
-#include "trainer/backend/cuda/core/families.cuh"
+ * A block keeps 128 columns of W in shared memory and walks over its share of the tiles of 128
+ * rows. Chunks of 64 channels of A come through a ring (cp.async); the chunks of the next tile are
+ * loaded while the current one is finished. Two blocks fit on a multiprocessor, so that the end of
+ * one block's tile overlaps the products of the other.
+ *
+ * At the end of a tile a warp passes its 16 rows through shared memory, 64 columns at a time.
+ * Memory is then accessed by whole lines, and a thread has the same eight columns in all tiles,
+ * which it sums. The sum of a column is added over a block's rows in order, then over lanes and
+ * warps as a tree, then over blocks in order (finish_partials). */
+#include "trainer/backend/cuda/core/sums.cuh"
 #include "trainer/backend/cuda/core/wgmma.cuh"
+#include "trainer/backend/cuda/gemm/gemm.cuh"
 
 namespace fm_cuda {
 
-enum { LINE_ROWS = 128, LINE_COLUMNS = 128, LINE_THREADS = 256, LINE_BLOCKS = 2 * 132 };
+enum { LINE_THREADS = 256 };
 
 template <int K> struct line_memory {
     static constexpr int CHUNKS = K / 64;
@@ -36,7 +41,7 @@ struct line_call {
 
 /* ---- operands ---- */
 
-/* W's columns from column0 as two tiles of 64. */
+/* Loads 128 columns of W, from column0 on, as two tiles of 64. */
 template <int K>
 __device__ inline void line_load_weights(line_memory<K> *space, const line_call &call,
                                          int64_t column0) {
@@ -45,7 +50,7 @@ __device__ inline void line_load_weights(line_memory<K> *space, const line_call 
         tile_load<64>(space->w + t * K * 64, K, call.w + column0 + t * 64, call.ldw, 0, K, 64);
 }
 
-/* One chunk of 64 channels: this warp group's 64 rows by 128 columns. */
+/* Adds the products of one chunk of 64 channels: the warp group's 64 rows by 128 columns. */
 template <int K>
 __device__ inline void line_products(float (&d)[LINE_COLUMNS / 8][4], const line_memory<K> *space,
                                      const bf16 *chunk, int at) {
@@ -70,7 +75,7 @@ __device__ inline void line_load_relu(uint4 (&above)[4], const bf16 *relu, int64
         above[i] = *(const uint4 *)(relu + i * 4 * ldc);
 }
 
-/* v = 0 where above is not above 0; adds to the sums of eight columns. */
+/* Sets v to 0 where `above` is not above 0, and adds v to the sums of eight columns. */
 __device__ inline void line_relu_grad(uint32_t (&v)[4], const uint4 &above, float (&sum)[8]) {
     const uint32_t words[4] = {above.x, above.y, above.z, above.w};
 #pragma unroll
@@ -83,7 +88,7 @@ __device__ inline void line_relu_grad(uint32_t (&v)[4], const uint4 &above, floa
     }
 }
 
-/* A warp's 16 rows by 64 columns, half `HALF` of the tile, to c (the lane's own first place). */
+/* Writes a warp's 16 rows by 64 columns, half `HALF` of the tile, to c, the lane's first place. */
 template <int HALF>
 __device__ inline void line_put(const float (&d)[LINE_COLUMNS / 8][4], bf16 *stage, bf16 *c,
                                 int64_t ldc, const uint4 (&above)[4], float (&sum)[8]) {
@@ -105,7 +110,7 @@ __device__ inline void line_put(const float (&d)[LINE_COLUMNS / 8][4], bf16 *sta
     }
 }
 
-/* The block's sums of its 128 columns. */
+/* Writes the block's sums of its 128 columns to `partial`. */
 __device__ inline void line_finish_sums(float (&sum)[2][8], float *space, float *partial) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
@@ -176,38 +181,20 @@ template <int K> __global__ void __launch_bounds__(LINE_THREADS, 2) line_kernel(
 
 /* ---- calls ---- */
 
+/* Groups of blocks that share the tiles of rows; a group has one block per tile of columns. Two
+ * blocks fit on a multiprocessor. */
 static int64_t line_groups(int64_t m, int64_t n) {
-    return max_size(1, min_size(m / LINE_ROWS, LINE_BLOCKS / (n / LINE_COLUMNS)));
-}
-
-static bool line_has(const fm_gemm *g) {
-    enum { MANY_ROWS = 2048, MOST_COLUMNS = 4096 };
-    return g->epilogue == FM_EPILOGUE_RELU_GRAD && !g->trans_a && !g->trans_b && !g->c_is_acc &&
-           g->alpha == 1 && g->beta == 0 && (g->k == 64 || g->k == 128 || g->k == 256) &&
-           g->m >= MANY_ROWS && g->m <= INT32_MAX && g->m % LINE_ROWS == 0 &&
-           g->n % LINE_COLUMNS == 0 && g->n <= MOST_COLUMNS;
-}
-
-template <> bool linear_fits<float>(const fm_gemm *) {
-    return false;
-}
-
-template <> bool linear_fits<bf16>(const fm_gemm *g) {
-    return line_has(g) && is_whole<bf16>(g->lda) && is_whole<bf16>(g->ldb) &&
-           is_whole<bf16>(g->ldc) && is_aligned(g->a) && is_aligned(g->b) && is_aligned(g->c) &&
-           is_aligned(g->relu);
+    int64_t blocks = 2 * n_multiprocessor();
+    return max_size(1, min_size(m / LINE_ROWS, blocks / (n / LINE_COLUMNS)));
 }
 
 size_t linear_workspace(const fm_gemm *g) {
-    return g->sum.data && line_has(g) ? (size_t)(line_groups(g->m, g->n) * g->n) * sizeof(float)
-                                      : 0;
+    return g->sum.data ? (size_t)(line_groups(g->m, g->n) * g->n) * sizeof(float) : 0;
 }
 
 template <int K> static void line_as(fm_stream *stream, const line_call *call, unsigned blocks) {
-    cudaError_t failed = cudaFuncSetAttribute(
-        line_kernel<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)sizeof(line_memory<K>));
-    assert(failed == cudaSuccess);
-    (void)failed;
+    FM_CUDA(cudaFuncSetAttribute(line_kernel<K>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 (int)sizeof(line_memory<K>)));
     line_kernel<K><<<blocks, LINE_THREADS, sizeof(line_memory<K>), queue(stream)>>>(*call);
     FM_LAUNCHED();
 }

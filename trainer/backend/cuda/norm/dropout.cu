@@ -1,6 +1,6 @@
-/* dropout.cu: shared-axis dropout: the mask is drawn where it is used, forward and backward. A
- * thread takes 16 bytes of channels of eight rows that share their draws, all loads in flight;
- * moves x, the residual and y once. */
+/* dropout.cu: shared-axis dropout. The mask is drawn where it is used, forward and backward. A
+ * thread takes 16 bytes of channels of eight rows that share their draws, with all loads in flight.
+ * So x, the residual and y each move once. */
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/core/keep.cuh"
 
@@ -8,7 +8,8 @@ namespace fm_cuda {
 
 enum { KEEP_ROWS = 8, KEEP_THREADS = 256 };
 
-/* y = old + keep * x, old NULL: 0; it may be y. `packs` packs of V channels a row. */
+/* y = old + keep * x; an old of NULL counts as 0, and old may be y. A row has `packs` packs of V
+ * channels. */
 template <typename T, int V>
 __global__ void __launch_bounds__(KEEP_THREADS)
     dropout_kernel(fm_dropout d, keep_runs k, uint32_t packs, const T *old, const T *x, T *y) {

@@ -1,7 +1,8 @@
 /* embed.cu: class lookups, relative positions, outer sums, MSA features.
  *
- * Gradients of tables: a warp takes 32 channels of a chunk of rows and adds them, rows in order, to
- * [n_class, 32] sums in shared memory, a lane a channel; the chunks' sums are added in order. */
+ * Gradients of tables: a warp takes 32 channels of a chunk of rows, one channel per lane, and adds
+ * the rows in order to sums [n_class, 32] in shared memory. A second launch adds the sums of the
+ * chunks in order. */
 #include "trainer/backend/cuda/core/families.cuh"
 
 namespace fm_cuda {
@@ -39,7 +40,7 @@ void relpos(fm_stream *stream, const fm_lookup *args, int64_t n_i, int64_t n_j,
     });
 }
 
-/* Classes of rows: from ids, or from pairs of residue indices where ids is NULL. */
+/* The classes of rows: ids, or, when ids is NULL, made from pairs of residue indices. */
 struct row_classes {
     const uint8_t *ids;
     const int32_t *index_i, *index_j;
@@ -48,6 +49,7 @@ struct row_classes {
 
 enum { TABLE_CHANNELS = 32 };
 
+/* How many chunks the rows have; the workspace and the launch both follow from it. */
 static int64_t table_chunks(int64_t rows) {
     return max_size(1, min_size(256, rows / 128));
 }
@@ -56,7 +58,7 @@ static size_t table_workspace(const fm_lookup *t, int64_t rows) {
     return (size_t)(table_chunks(rows) * t->n_class * t->c) * sizeof(float);
 }
 
-/* blockIdx.x: chunk, y: 32 channels. partial [chunks][n_class][c]. */
+/* blockIdx.x is the chunk, blockIdx.y the 32 channels; partial [chunks][n_class][c]. */
 template <typename T>
 __global__ void __launch_bounds__(TABLE_CHANNELS)
     table_kernel(fm_lookup t, row_classes of, int64_t rows, int64_t per_chunk, const T *dy,
@@ -161,7 +163,7 @@ __device__ inline float profile_count(const fm_msa_features &f, int64_t index) {
     return (float)((const uint32_t *)f.profile)[index];
 }
 
-/* Column `column` of the row of position `at`. */
+/* Column `column` of the features of position `at`. */
 __device__ inline float msa_feature(const fm_msa_features &f, int64_t at, int64_t column) {
     if (column < FM_MSA_CLASSES) return column == f.msa[at] ? 1 : 0;
     if (column == 23) return f.deletion[at] > 0 ? 1 : 0;

@@ -1,32 +1,33 @@
-/* norm.cu: layer normalisation, alone and as the end of one sublayer and the begin of the next:
- * residual + dropout + LayerNorm, and backward of both.
+/* norm.cu: layer normalisation, alone (layernorm) and as the end of one sublayer with the beginning
+ * of the next (update_norm: residual + dropout + LayerNorm), forward and backward.
  *
- * LANES lanes take a row, each PARTS packs of V elements, and ROWS rows are in flight, so that a
- * warp has 32 / LANES * ROWS rows' loads under way before it sums; x is read once, its statistics
- * are sums over the lanes. Rows that share a dropout mask are taken together (keep.cuh). Backward:
- * a block a multiprocessor walks the rows, the next ones on their way while it sums; each lane sums
- * dgamma and dbeta of its channels, the warps' sums are added in order, and one launch adds the
- * blocks' in order. */
+ * LANES lanes share a row; each has PARTS packs of V elements of it. ROWS rows are in flight, so a
+ * warp loads 32 / LANES * ROWS rows before it starts to sum. x is read once; its statistics are
+ * sums over the lanes. Rows that share a dropout mask are taken together (keep.cuh).
+ *
+ * Backward has one block per multiprocessor, which walks over its rows and loads the next ones
+ * while it computes. Each lane sums dgamma and dbeta of its channels. The sums of a block's warps
+ * are added in order, and a second launch adds the sums of the blocks in order. */
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/core/keep.cuh"
 
 namespace fm_cuda {
 
-enum { NORM_WARPS = 8, NORM_THREADS = NORM_WARPS * 32, NORM_BLOCKS = 132, FINISH_SLICES = 32 };
+enum { NORM_WARPS = 8, NORM_THREADS = NORM_WARPS * 32, FINISH_SLICES = 32 };
 
 template <int LANES_, int PARTS_, int V_, int ROWS_, int GRAD_ROWS_ = ROWS_> struct norm_shape {
     static constexpr int LANES = LANES_, PARTS = PARTS_, V = V_;
     static constexpr int ROWS = ROWS_, GRAD_ROWS = GRAD_ROWS_; /* in flight */
     static constexpr int N = V * PARTS;                        /* elements of a row in a lane */
     static constexpr int WIDTH = LANES * N;                    /* the most elements of a row */
-    static constexpr int GROUPS = 32 / LANES; /* rows that a warp takes side by side */
-    /* Rows of other widths than WIDTH: elements beyond c are 0. */
+    static constexpr int GROUPS = 32 / LANES;                  /* rows that a warp takes at once */
+    /* Whether rows may have another width than WIDTH: elements beyond c are then 0. */
     static constexpr bool IS_ANY = LANES == 32 && V == 1;
-    /* Backward: one block a multiprocessor, of as many warps as registers allow. */
+    /* Backward: one block per multiprocessor, with as many warps as registers allow. */
     static constexpr int GRAD_WARPS = N > 8 ? 8 : 16, SLOTS = IS_ANY ? 1 : 8;
 };
 
-/* Channel of element i of this lane. */
+/* The channel of element i of this lane. */
 template <typename S> __device__ inline int channel_of(int i) {
     return ((i / S::V) * S::LANES + threadIdx.x % S::LANES) * S::V + i % S::V;
 }
@@ -34,7 +35,7 @@ template <typename S> __device__ inline bool is_inside(int i, int64_t c) {
     return !S::IS_ANY || channel_of<S>(i) < c;
 }
 
-/* What a lane has of a row. */
+/* A lane's elements of a row. */
 template <typename T, typename S> struct lane_row {
     raw<T, S::V> part[S::PARTS];
     __device__ inline float at(int i) const {
@@ -102,7 +103,7 @@ __device__ inline lane_row<T, S> normalised(const lane_row<T, S> &x, row_statist
     return lane_row<T, S>::of(y);
 }
 
-/* The number of this lane's row group among all of a grid of blocks of `warps`. */
+/* The number of this lane's group of rows in the grid, for blocks of `warps` warps. */
 template <typename S> __device__ inline uint32_t first_group(uint32_t warps) {
     uint32_t warp = blockIdx.x * warps + threadIdx.x / 32;
     return warp * S::GROUPS + threadIdx.x % 32 / S::LANES;
@@ -133,7 +134,7 @@ __global__ void __launch_bounds__(NORM_THREADS) layernorm_kernel(fm_layernorm a,
     }
 }
 
-/* Bits of this lane's channels, 1 where kept. */
+/* A bit for each of this lane's channels, 1 where the channel is kept. */
 template <typename S>
 __device__ inline uint32_t lane_bits(const fm_dropout &d, const keep_runs &k, const keep_run &run,
                                      uint32_t row) {
@@ -185,7 +186,7 @@ __global__ void __launch_bounds__(NORM_THREADS)
 /* A lane's sums of dgamma and dbeta. */
 template <typename S> struct lane_sums { float gamma[S::N], beta[S::N]; };
 
-/* The gradient of a row's x from that of y; adds to the sums, for a row of zeros nothing. */
+/* The gradient of a row's x from that of y. Also adds to the sums; a row of zeros adds nothing. */
 template <typename T, typename S>
 __device__ inline void norm_grad_row(const lane_row<T, S> &x, const lane_row<T, S> &dy,
                                      const lane_row<T, S> &gamma, row_statistics of, int64_t c,
@@ -208,8 +209,8 @@ __device__ inline void norm_grad_row(const lane_row<T, S> &x, const lane_row<T, 
         dx[i] = of.rstd * (dx[i] - sum_dy - hat[i] * sum_hat);
 }
 
-/* The block's sums of dgamma and dbeta: partial [blocks, 2, c]. Warps w, w + SLOTS, .. add to slot
- * w in turn, then the slots are added in order. */
+/* Writes the block's sums of dgamma and dbeta to partial [blocks, 2, c]. Warps w, w + SLOTS, ...
+ * add to slot w in turn; then the slots are added in order. */
 template <typename S>
 __device__ inline void leave_sums(lane_sums<S> &sums, int64_t c, float *partial) {
     __shared__ float total[S::SLOTS][2][S::WIDTH];
@@ -244,7 +245,7 @@ __device__ inline void leave_sums(lane_sums<S> &sums, int64_t c, float *partial)
     }
 }
 
-/* A run's rows on their way: of those that are not there, zeros. */
+/* The rows of a run while they are loaded; rows beyond its end are zeros. */
 template <typename T, typename S> struct grad_rows {
     keep_run run;
     lane_row<T, S> x[S::GRAD_ROWS], dy[S::GRAD_ROWS], old[S::GRAD_ROWS];
@@ -269,7 +270,7 @@ __device__ inline grad_rows<T, S> fetch(const fm_layernorm_grad &a, const keep_r
     return rows;
 }
 
-/* dx of row t, with what it is added to. */
+/* dx of row t plus the old content of its place. */
 template <typename T, typename S>
 __device__ inline lane_row<T, S> add_old(const grad_rows<T, S> &rows, int t, float *dx) {
 #pragma unroll
@@ -340,12 +341,12 @@ __global__ void __launch_bounds__(S::GRAD_WARPS * 32, 1)
     if (partial) leave_sums<S>(sums, d.c, partial);
 }
 
-/* dgamma and dbeta of `count` blocks' sums: 32 channels a block, the blocks in slices, the slices
- * in order. */
+/* dgamma and dbeta from the sums of `count` blocks. A block here makes 32 channels; it sums the
+ * partial vectors in slices and adds the slices in order. */
 __global__ void __launch_bounds__(32 * FINISH_SLICES)
     norm_finish_kernel(const float *partial, int count, int64_t c, fm_out dgamma, fm_out dbeta) {
     __shared__ double slice[FINISH_SLICES][32];
-    cudaGridDependencySynchronize(); /* launched while the sums were still being made */
+    cudaGridDependencySynchronize(); /* this kernel may start while the sums are still being made */
     int64_t i = blockIdx.x * (int64_t)32 + threadIdx.x;
     double total = 0;
     if (i < 2 * c) {
@@ -365,10 +366,11 @@ __global__ void __launch_bounds__(32 * FINISH_SLICES)
 
 /* ---- launches ---- */
 
-/* How a row is taken: ANY by single elements, up to 1024 of them. */
-enum norm_way { NORM_64, NORM_128, NORM_256, NORM_384, NORM_ANY };
+/* Which shape of kernel takes a row: by its width in packs of 16 bytes when all operands are even
+ * (aligned, whole packs), else ANY by single elements, at most 1024. */
+enum norm_path { NORM_64, NORM_128, NORM_256, NORM_384, NORM_ANY };
 
-static norm_way way_of(int64_t c, bool is_even) {
+static norm_path choose_norm(int64_t c, bool is_even) {
     assert(c <= 1024);
     return !is_even   ? NORM_ANY
            : c == 64  ? NORM_64
@@ -378,10 +380,10 @@ static norm_way way_of(int64_t c, bool is_even) {
                       : NORM_ANY;
 }
 
-/* f(shape) for the way's shape. */
-template <typename T, typename F> static void with_shape(norm_way way, F f) {
+/* Calls f with the shape of the path. */
+template <typename T, typename F> static void with_shape(norm_path path, F f) {
     constexpr int V = vector_of<T>(), TWO = V == 8 ? 2 : 1;
-    switch (way) {
+    switch (path) {
     case NORM_64: f(norm_shape<64 / V, 1, V, 4, 2>()); return;
     case NORM_128: f(norm_shape<128 / V, 1, V, 4, 2>()); return;
     case NORM_256: f(norm_shape<32, 8 / V, V, 2 * TWO, TWO>()); return;
@@ -395,19 +397,20 @@ template <typename S> static unsigned blocks_of(const keep_runs &k) {
 }
 template <typename S> static unsigned grad_blocks_of(const keep_runs &k) {
     int64_t wanted = divide_up((int64_t)k.lines * k.runs, S::GRAD_WARPS * S::GROUPS);
-    return (unsigned)min_size(wanted, NORM_BLOCKS);
+    return (unsigned)min_size(wanted, n_multiprocessor());
 }
 
+/* The partial sums of as many blocks as there can be, for every path. */
 size_t layernorm_grad_workspace(int64_t rows, int64_t c) {
     (void)rows;
-    return (size_t)(NORM_BLOCKS * 2 * c) * sizeof(float);
+    return (size_t)(n_multiprocessor() * 2 * c) * sizeof(float);
 }
 
 size_t update_norm_grad_workspace(int64_t rows, int64_t c) {
     return layernorm_grad_workspace(rows, c);
 }
 
-/* Its blocks may be there before the kernel in front has ended, and wait for it. */
+/* Launched so that its blocks may start before the previous kernel ends; they wait for it. */
 static void norm_finish(fm_stream *stream, const float *partial, unsigned count, int64_t c,
                         fm_out dgamma, fm_out dbeta) {
     cudaLaunchAttribute early = {};
@@ -418,15 +421,14 @@ static void norm_finish(fm_stream *stream, const float *partial, unsigned count,
     how.blockDim = dim3(32, FINISH_SLICES);
     how.stream = queue(stream);
     how.attrs = &early, how.numAttrs = 1;
-    cudaLaunchKernelEx(&how, norm_finish_kernel, partial, (int)count, c, dgamma, dbeta);
-    FM_LAUNCHED();
+    FM_CUDA(cudaLaunchKernelEx(&how, norm_finish_kernel, partial, (int)count, c, dgamma, dbeta));
 }
 
 template <typename T> void layernorm(fm_stream *stream, const fm_layernorm *a) {
     bool is_even = is_aligned(a->x) && is_aligned(a->y) && is_aligned(a->gamma) &&
                    is_aligned(a->beta) && is_whole<T>(a->ldx) && is_whole<T>(a->ldy);
     if (a->rows == 0) return;
-    with_shape<T>(way_of(a->c, is_even), [=](auto shape) {
+    with_shape<T>(choose_norm(a->c, is_even), [=](auto shape) {
         typedef decltype(shape) S;
         keep_runs k = plain_runs(a->rows, S::ROWS);
         layernorm_kernel<T, S><<<blocks_of<S>(k), NORM_THREADS, 0, queue(stream)>>>(*a, k);
@@ -440,7 +442,7 @@ void layernorm_grad(fm_stream *stream, const fm_layernorm_grad *a, void *workspa
     bool is_even = is_aligned(a->x) && is_aligned(a->dy) && is_aligned(a->gamma) &&
                    is_aligned(a->dx.data) && is_whole<T>(a->ldx) && is_whole<T>(a->lddy) &&
                    is_whole<T>(a->lddx);
-    with_shape<T>(way_of(a->c, is_even), [=](auto shape) {
+    with_shape<T>(choose_norm(a->c, is_even), [=](auto shape) {
         typedef decltype(shape) S;
         keep_runs k = plain_runs(a->rows, S::GRAD_ROWS);
         unsigned blocks = grad_blocks_of<S>(k);
@@ -458,7 +460,7 @@ void update_norm(fm_stream *stream, const fm_update_norm *a, const void *residua
                  void *y, void *n) {
     bool is_even = is_aligned(residual) && is_aligned(x) && is_aligned(y) && is_aligned(n) &&
                    is_aligned(a->gamma) && is_aligned(a->beta);
-    with_shape<T>(way_of(a->dropout.c, is_even), [=](auto shape) {
+    with_shape<T>(choose_norm(a->dropout.c, is_even), [=](auto shape) {
         typedef decltype(shape) S;
         keep_runs k = keep_runs_of(a->dropout, S::ROWS);
         if (k.lines * k.runs == 0) return;
@@ -474,7 +476,7 @@ void update_norm_grad(fm_stream *stream, const fm_update_norm *a, const fm_updat
     float *partial = g->dgamma.data || g->dbeta.data ? (float *)workspace : NULL;
     bool is_even = is_aligned(g->y) && is_aligned(g->dn) && is_aligned(g->dy.data) &&
                    is_aligned(g->dupdate) && is_aligned(a->gamma);
-    with_shape<T>(way_of(a->dropout.c, is_even), [=](auto shape) {
+    with_shape<T>(choose_norm(a->dropout.c, is_even), [=](auto shape) {
         typedef decltype(shape) S;
         keep_runs k = keep_runs_of(a->dropout, S::GRAD_ROWS);
         unsigned blocks = grad_blocks_of<S>(k);

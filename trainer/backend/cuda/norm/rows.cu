@@ -1,4 +1,6 @@
-/* rows.cu: what works on rows or single elements. */
+/* rows.cu: kernels on rows or single elements: bias, ReLU, gates, SwiGLU, masks over rows, masked
+ * mean. Each has two forms: V elements per thread, 16 bytes of them when all operands are aligned
+ * and of whole packs, and otherwise one. */
 #include "trainer/backend/cuda/core/families.cuh"
 
 namespace fm_cuda {
@@ -42,7 +44,6 @@ void relu_grad(fm_stream *stream, int64_t n, const void *y, const void *dy, fm_o
          [=] __device__(int64_t i) { put(down + i, dx.beta, get(out[i]) > 0 ? get(up[i]) : 0); });
 }
 
-/* V elements of a row a thread: 1, or 16 bytes where everything is aligned. */
 template <typename T, int V> static void gate_as(fm_stream *stream, const fm_gate *args) {
     fm_gate a = *args;
     int64_t width = a.c / V;
@@ -104,7 +105,7 @@ void gate_grad(fm_stream *stream, const fm_gate *a, const fm_gate_grad *grad) {
     }
 }
 
-/* swish(a) * b: V elements of a row of y a thread, as gate. */
+/* swish(a) * b. */
 template <typename T, int V> static void swiglu_as(fm_stream *stream, const fm_swiglu *args) {
     fm_swiglu s = *args;
     uint32_t width = (uint32_t)(s.c / V);
@@ -198,7 +199,9 @@ void scale_rows(fm_stream *stream, int64_t rows, int64_t c, int64_t ldx, int64_t
     }
 }
 
-/* ---- masked mean: 32 channels and 16 slices of s a block, the slices then in order ---- */
+/* ---- masked mean ----
+ *
+ * A block makes 32 channels of one r. It sums over s in 16 slices and adds the slices in order. */
 
 enum { MEAN_LANES = 32, MEAN_SLICES = 16, MEAN_CHUNKS = 8 };
 
@@ -229,7 +232,7 @@ template <typename T> void masked_mean(fm_stream *stream, const fm_masked_mean *
     FM_LAUNCHED();
 }
 
-/* A block takes a share of one r's rows; each makes the norm for itself. */
+/* A block takes a share of the rows of one r. Each block computes the norm again. */
 template <typename T>
 __global__ void __launch_bounds__(256)
     mean_grad_kernel(fm_masked_mean a, const T *up, T *dx, fm_beta beta) {

@@ -1,5 +1,5 @@
-/* loss.cu: distance bins and ids, and weighted softmax cross-entropy. Distances are compared as the
- * reference does, in f32 without contraction, so that every device finds the same integers. */
+/* loss.cu: distance bins and ids, and weighted softmax cross-entropy. Distances are compared as in
+ * the reference, in f32 without contraction, so that every device finds the same integers. */
 #include "trainer/backend/cuda/core/families.cuh"
 
 namespace fm_cuda {
@@ -31,18 +31,18 @@ void distance_ids(fm_stream *stream, int64_t n_i, int64_t n_j, const float *x_i,
         for (int32_t b = 0; b < n_bin; b++) {
             float bound = square_bound(first, step, b);
             if (square > bound) id = (uint8_t)b;
-            if (square == bound) id = 255; /* in no open interval */
+            if (square == bound) id = 255; /* a bound belongs to no interval */
         }
         ids[at] = square < most_square ? id : 255;
     });
 }
 
-/* Workspace: weight * loss and weight of every row. */
+/* Holds weight * loss and weight of every row. */
 size_t cross_entropy_workspace(int64_t rows) {
     return (size_t)(2 * rows) * sizeof(float);
 }
 
-/* A warp a row. */
+/* One warp per row. */
 template <typename T>
 __global__ void __launch_bounds__(256) row_loss_kernel(fm_cross_entropy a, float *terms) {
     int lane = threadIdx.x % 32;

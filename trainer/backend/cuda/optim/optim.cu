@@ -6,7 +6,7 @@
 
 namespace fm_cuda {
 
-/* Blocks of one fixed share of the elements each; their sums in order. */
+/* Each block sums a fixed share of the elements; the sums of the blocks are added in order. */
 static int64_t norm_blocks(int64_t n) {
     return max_size(1, min_size(1024, n / 4096));
 }
@@ -59,6 +59,11 @@ void find_nonfinite(fm_stream *stream, int64_t n, const void *x, uint32_t *flag)
     });
 }
 
+/* Blocks of 256 threads over flat buffers of n elements, four of them per thread and turn. */
+static unsigned flat_blocks(int64_t n) {
+    return (unsigned)max_size(1, min_size(divide_up(n / 4, 256), n_multiprocessor() * 8));
+}
+
 __global__ void __launch_bounds__(256)
     accumulate_kernel(int64_t n, const fm_step_state *state, bool always, const float *grad,
                       float *sum) {
@@ -79,22 +84,22 @@ __global__ void __launch_bounds__(256)
     if (rest < n) put(sum + rest, adds ? FM_ADD : FM_WRITE, scale * grad[rest]);
 }
 
-/* Flat buffers begin aligned (fm_plan_round). */
+/* Flat buffers are aligned (fm_plan_round). */
 void accumulate(fm_stream *stream, int64_t n, const fm_step_state *state, bool always,
                 const void *grad, void *sum) {
     assert(is_aligned(grad) && is_aligned(sum));
-    int64_t blocks = max_size(1, min_size(divide_up(n / 4, 256), 132 * 8));
-    accumulate_kernel<<<(unsigned)blocks, 256, 0, queue(stream)>>>(
-        n, state, always, (const float *)grad, (float *)sum);
+    unsigned blocks = flat_blocks(n);
+    accumulate_kernel<<<blocks, 256, 0, queue(stream)>>>(n, state, always, (const float *)grad,
+                                                         (float *)sum);
     FM_LAUNCHED();
 }
 
-/* The constants of one step, from device memory: made once a block. */
+/* The constants of one step, computed once per block from device memory. */
 struct adam_step {
     float rate, correction, scale;
 };
 
-/* V neighbouring elements. */
+/* Updates V neighbouring elements. */
 template <typename T, int V>
 __device__ inline void adam_pack(const fm_adam &a, const adam_step &s, const float *grad,
                                  int64_t i) {
@@ -141,14 +146,14 @@ template <typename T, int V> __global__ void __launch_bounds__(256) adam_kernel(
     if (thread < a.n - packs * V) adam_pack<T, 1>(a, s, grad, packs * V + thread);
 }
 
-/* Moves grad, param, m, v, ema once in and all but grad once out, and the copy out. */
+/* Reads grad, param, m, v and ema once, and writes all but grad, and the copy, once. */
 template <typename T> void adam(fm_stream *stream, const fm_adam *a) {
-    int64_t blocks = max_size(1, min_size(divide_up(a->n / 4, 256), 132 * 8));
+    unsigned blocks = flat_blocks(a->n);
     if (is_aligned(a->grad) && is_aligned(a->param) && is_aligned(a->m) && is_aligned(a->v) &&
         is_aligned(a->ema) && is_aligned(a->copy) && is_aligned(a->only)) {
-        adam_kernel<T, 4><<<(unsigned)blocks, 256, 0, queue(stream)>>>(*a);
+        adam_kernel<T, 4><<<blocks, 256, 0, queue(stream)>>>(*a);
     } else {
-        adam_kernel<T, 1><<<(unsigned)blocks, 256, 0, queue(stream)>>>(*a);
+        adam_kernel<T, 1><<<blocks, 256, 0, queue(stream)>>>(*a);
     }
     FM_LAUNCHED();
 }

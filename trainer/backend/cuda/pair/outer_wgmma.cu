@@ -21,6 +21,7 @@
  *
  * With more sequences than fit, backward works in pieces (outer.cu), and this file only provides P
  * and its gradient from packed panels. */
+#include "trainer/backend/cuda/core/sums.cuh"
 #include "trainer/backend/cuda/pair/outer_panels.cuh"
 
 namespace fm_cuda {

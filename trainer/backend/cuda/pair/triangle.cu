@@ -13,6 +13,7 @@
  * allow it. Traffic beyond the ideal: the operands and x once more each. At N = 256 and c = 128 in
  * bf16 that is 17 MB apiece, mostly found in the L2 cache. */
 #include "trainer/backend/cuda/core/families.cuh"
+#include "trainer/backend/cuda/pair/triangle.cuh"
 
 namespace fm_cuda {
 

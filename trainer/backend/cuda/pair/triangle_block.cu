@@ -12,6 +12,7 @@
  * So memory sees z read twice, a, b and x written and read once, and y written. */
 #include "trainer/backend/cuda/core/bulk.cuh"
 #include "trainer/backend/cuda/pair/triangle_block.cuh"
+#include "trainer/backend/fallback.h"
 #include "trainer/backend/triangle_block.h"
 
 namespace fm_cuda {
@@ -418,6 +419,22 @@ template <typename T> static const fm_kernels *table_of(void) {
     return fm_kernels_cuda(sizeof(T) == 2 ? FM_ELEMENT_BF16 : FM_ELEMENT_F32);
 }
 
+/* Counts a call that is composed of other entries although it is in bf16. */
+template <typename T> static void count_composed(const fm_triangle_block *t) {
+    if (sizeof(T) == 4) return;
+    if (t->n % 16 != 0) {
+        fm_backend_fall_back(FM_FALLBACK_TRIANGLE,
+                             "crop %lld is no multiple of 16: triangle multiplication runs "
+                             "composed, about ten times slower",
+                             (long long)t->n);
+    } else {
+        fm_backend_fall_back(FM_FALLBACK_TRIANGLE,
+                             "triangle multiplication with c_z %lld, c %lld runs composed, about "
+                             "ten times slower",
+                             (long long)t->c_z, (long long)t->c);
+    }
+}
+
 template <typename T> size_t triangle_block_kept(const fm_triangle_block *t) {
     if (path_of<T>(t) == TRIANGLE_FUSED) return kept_bytes(t) / sizeof(T);
     return fm_triangle_block_composed_kept(t);
@@ -432,6 +449,7 @@ template <typename T> size_t triangle_block_workspace(const fm_triangle_block *t
 template <typename T>
 void triangle_block(fm_stream *stream, const fm_triangle_block *t, void *workspace) {
     if (path_of<T>(t) == TRIANGLE_COMPOSED) {
+        count_composed<T>(t);
         fm_triangle_block_composed(table_of<T>(), stream, t, workspace);
     } else if (t->c == 64) {
         block_forward<64>(stream, t, workspace);
@@ -451,6 +469,7 @@ void triangle_block_grad(fm_stream *stream, const fm_triangle_block *t,
     if (path_of<T>(t) == TRIANGLE_FUSED) {
         block_grad(stream, t, grad, workspace);
     } else {
+        count_composed<T>(t);
         fm_triangle_block_composed_grad(table_of<T>(), stream, t, grad, workspace);
     }
 }

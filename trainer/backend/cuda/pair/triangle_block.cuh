@@ -20,6 +20,7 @@
 #define FM_BACKEND_CUDA_TRIANGLE_BLOCK_CUH
 
 #include "trainer/backend/cuda/core/families.cuh"
+#include "trainer/backend/cuda/pair/triangle.cuh"
 #include "trainer/backend/cuda/core/wgmma.cuh"
 
 namespace fm_cuda {

@@ -1,4 +1,5 @@
-/* fape.cu: frame aligned point error (A28), and which naming of ambiguous atoms fits (A26). */
+/* fape.cu: frame aligned point error (A28), and the naming of ambiguous atoms that fits best
+ * (A26). */
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/structure/rigid.cuh"
 
@@ -6,7 +7,7 @@ namespace fm_cuda {
 
 /* ---- one error ------------------------------------------------------------------------------- */
 
-/* The target frame f in a thread's registers: a rotation, then a translation. */
+/* The target frame f in a thread's registers: a rotation and a translation. */
 __device__ inline void read_target(const float *frame, float *out) {
 #pragma unroll
     for (int row = 0; row < 3; row++) {
@@ -15,8 +16,8 @@ __device__ inline void read_target(const float *frame, float *out) {
     }
 }
 
-/* Predicted and true position of a point. Where no points are given they are the frames' own
- * translations. */
+/* The predicted and the true position of a point. Without points they are the translations of the
+ * frames. */
 template <typename T>
 __device__ inline void read_point(const fm_fape &a, int64_t b, int64_t p, float *x, float *truth) {
     if (a.points) {
@@ -49,15 +50,15 @@ __device__ inline float point_error(const float *frame, const float *target, con
     return sqrtf(square + eps);
 }
 
-/* 1 / everything that the sum of errors is divided by, in every thread. */
+/* 1 / the product of all that the sum of errors is divided by, in every thread. */
 __device__ inline double fape_scale(const fm_fape &a, double *space) {
     double frames = mask_sum(a.frame_mask, a.n_frame, space);
     double points = mask_sum(a.point_mask, a.n_point, space);
     return 1 / (a.length_scale * (a.eps + frames) * (a.eps + points) * (double)a.n_batch);
 }
 
-/* The gradient of one error: error becomes slope * error, turned the same in global axes. factor:
- * that of the loss, the frame's mask in it. */
+/* The gradient of one error. `error` becomes slope * error, and `turned` the same in global axes.
+ * `factor` is that of the loss, with the mask of the frame. */
 __device__ inline void error_grad(const fm_fape &a, float clamped, float factor, float point_mask,
                                   float length, const float *frame, float *error, float *turned) {
     float share = (length <= (float)a.clamp ? clamped : 0) + (1 - clamped);
@@ -74,14 +75,14 @@ __device__ inline float clamped_share(const fm_fape &a) {
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* A warp a frame. */
+/* One warp per frame. */
 constexpr int FAPE_WARPS = 8, FAPE_THREADS = 32 * FAPE_WARPS;
 
 static int64_t fape_blocks(const fm_fape *a) {
     return divide_up(a->n_batch * a->n_frame, FAPE_WARPS);
 }
 
-/* A sum for each block of frames. */
+/* One partial sum per block of frames. */
 size_t fape_workspace(const fm_fape *a) {
     return (size_t)fape_blocks(a) * sizeof(double);
 }
@@ -101,7 +102,7 @@ __global__ void __launch_bounds__(FAPE_THREADS) fape_kernel(fm_fape a, double *p
             float x[3], truth[3], offset[3], error[3];
             read_point<T>(a, b, p, x, truth);
             float d = point_error(frame, target, x, truth, (float)a.eps, offset, error);
-            float cut = d > (float)a.clamp ? (float)a.clamp : d; /* NaN stays */
+            float cut = d > (float)a.clamp ? (float)a.clamp : d; /* NaN stays NaN */
             total += (double)(a.point_mask[p] * (clamped * cut + (1 - clamped) * d));
         }
     }
@@ -130,7 +131,8 @@ template <typename T> void fape(fm_stream *stream, const fm_fape *a, void *works
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* What frame `row` gets as the frame of all points: rotation, translation (a lane's share). */
+/* The gradient of frame `row` as the frame of all points: rotation and translation, a lane's
+ * share. */
 template <typename T>
 __device__ inline void frame_share(const fm_fape &a, int64_t row, float factor, float *d) {
     float frame[MATRIX], target[MATRIX], clamped = clamped_share(a);
@@ -149,7 +151,7 @@ __device__ inline void frame_share(const fm_fape &a, int64_t row, float factor, 
     }
 }
 
-/* What point p of a batch gets from frames first, first + step, ..: added to d. */
+/* Adds to d the gradient of point p of a batch from frames first, first + step, ... */
 template <typename T>
 __device__ inline void point_share(const fm_fape &a, int64_t b, int64_t p, double scale, int first,
                                    int step, float *d) {
@@ -167,7 +169,7 @@ __device__ inline void point_share(const fm_fape &a, int64_t b, int64_t p, doubl
     }
 }
 
-/* A warp a frame; where the frames are the points, too, both shares of it. */
+/* One warp per frame. When the frames are also the points, the frame gets both shares. */
 template <typename T>
 __global__ void __launch_bounds__(FAPE_THREADS)
     fape_frame_kernel(fm_fape a, const float *dloss, fm_out dframes) {
@@ -184,7 +186,7 @@ __global__ void __launch_bounds__(FAPE_THREADS)
     if (lane == 0) put_row<MATRIX>((T *)dframes.data + row * MATRIX, dframes.beta, d);
 }
 
-/* 32 points a block, a lane each; the warps share the frames. */
+/* A block has 32 points, one per lane; its warps divide the frames. */
 template <typename T>
 __global__ void __launch_bounds__(1024)
     fape_point_kernel(fm_fape a, const float *dloss, fm_out dpoints) {
@@ -231,7 +233,7 @@ __device__ inline double distance_of(const float *x, const float *y) {
     return sqrt(square);
 }
 
-/* How much worse atom k's distance from the ambiguous atom m fits under the names as given. */
+/* By how much the distance of atom k from the ambiguous atom m fits worse under the given names. */
 template <typename T>
 __device__ inline double naming_term(const fm_naming &a, int64_t m, int64_t k) {
     float x[3], y[3];
@@ -243,7 +245,7 @@ __device__ inline double naming_term(const fm_naming &a, int64_t m, int64_t k) {
     return sqrt(1e-10 + given * given) - sqrt(1e-10 + other * other);
 }
 
-/* A residue a block. */
+/* One block per residue. */
 template <typename T> __global__ void __launch_bounds__(256) naming_kernel(fm_naming a) {
     __shared__ double space[32];
     __shared__ bool takes_other;

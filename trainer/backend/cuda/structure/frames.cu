@@ -4,7 +4,7 @@
 
 namespace fm_cuda {
 
-/* quaternion + quaternion (0, v), of which the direction is the new rotation (A23:2-3). */
+/* quaternion + quaternion (0, v); its direction is the new rotation (A23:2-3). */
 __device__ inline void turn_quaternion(const float *q, const float *v, float *out) {
     out[0] = q[0] - q[1] * v[0] - q[2] * v[1] - q[3] * v[2];
     out[1] = q[1] + q[0] * v[0] + q[2] * v[2] - q[3] * v[1];
@@ -38,7 +38,7 @@ void frame_update(fm_stream *stream, int64_t n, const void *frames, const void *
     });
 }
 
-/* From the gradient of the new quaternion to that of the sum before its normalisation. */
+/* The gradient of the sum before normalisation, from that of the new quaternion. */
 __device__ inline void direction_grad(const float *turned, const float *dy, float *d) {
     float length = quaternion_length(turned), along = 0;
 #pragma unroll
@@ -154,11 +154,12 @@ void unit_pairs_grad(fm_stream *stream, int64_t n, double eps, const void *x, co
     });
 }
 
-/* ---- atoms: 16 lanes a residue, one a rigid group and then one an atom ----------------------- */
+/* ---- atoms: 16 lanes per residue; a lane has a rigid group, then an atom ----------------------
+ * */
 
 enum { FIRST_CHAINED = 5, SLOTS = 16, RESIDUES = 8 };
 
-/* A24: the frame of a group in its parent's: the ideal frame, turned about x. */
+/* A24: the frame of a group in its parent's frame: the ideal frame, turned about x. */
 template <typename T>
 __device__ inline void local_frame(const fm_residue_atoms &a, int64_t i, int group, float *frame) {
     const float *ideal = a.group_frames + (a.aatype[i] * GROUPS + group) * MATRIX;
@@ -173,7 +174,7 @@ __device__ inline void local_frame(const fm_residue_atoms &a, int64_t i, int gro
     }
 }
 
-/* frame = frame after local. */
+/* frame = frame * local. */
 __device__ inline void compose(float *frame, const float *local) {
     float out[MATRIX];
 #pragma unroll
@@ -189,7 +190,7 @@ __device__ inline void compose(float *frame, const float *local) {
         frame[k] = out[k];
 }
 
-/* The frame of one group of residue i, from the backbone along its chain of parents. */
+/* The frame of one group of residue i: from the backbone down the chain of its parents. */
 template <typename T>
 __device__ inline void group_frame(const fm_residue_atoms &a, int64_t i, int group, float *frame) {
     matrix_frame((const T *)a.frames + FRAME * i, (float)a.position_scale, frame);
@@ -231,7 +232,7 @@ template <typename T> void residue_atoms(fm_stream *stream, const fm_residue_ato
     FM_LAUNCHED();
 }
 
-/* d = gradient of one group's frame, from itself and from its atoms. */
+/* d = the gradient of one group's frame: the given one, and that of its atoms. */
 template <typename T>
 __device__ inline void gather_group_grad(const fm_residue_atoms &a, const T *dgroups,
                                          const T *datoms, int64_t i, int group, float *d) {
@@ -249,7 +250,7 @@ __device__ inline void gather_group_grad(const fm_residue_atoms &a, const T *dgr
     }
 }
 
-/* What a group's gradient d gives its parent's, and the gradient of sine and cosine. */
+/* The parent's gradient from a group's gradient d, and the gradient of sine and cosine. */
 template <typename T>
 __device__ inline void group_grad(const fm_residue_atoms &a, int64_t i, int group,
                                   const float *parent, const float *d, float *dparent,
@@ -280,8 +281,8 @@ __device__ inline void group_grad(const fm_residue_atoms &a, int64_t i, int grou
     dangle[1] = dturn[4] + dturn[8];
 }
 
-/* Groups 7, 6, 5 hand their gradients down the chain one after the other, then 4 to 1 together; the
- * backbone adds these four in order. */
+/* Groups 7, 6 and 5 pass their gradients down the chain one after the other, then 4 to 1 at once.
+ * The backbone adds these four in order. */
 template <typename T>
 __global__ void __launch_bounds__(SLOTS *RESIDUES)
     residue_atoms_grad_kernel(fm_residue_atoms a, const T *dgroups, const T *datoms, fm_out dframes,

@@ -1,23 +1,25 @@
-/* ipa.cu: invariant point attention forward (A22) in two launches: tiles of logits; then blocks of
- * two kinds side by side, sixteen queries and a head for the values, one query for the pair
- * representation. */
+/* ipa.cu: invariant point attention forward (A22) in two launches.
+ *
+ * The first makes the logits by tiles (ipa.cuh says what else it leaves in the workspace). The
+ * second has two kinds of blocks side by side: one for sixteen queries of a head, which averages
+ * the values, and one for a query, which averages the pair representation over all heads. */
 #include "trainer/backend/cuda/structure/ipa.cuh"
 
 namespace fm_cuda {
 
 /* ---- queries, keys, values and logits -------------------------------------------------------- */
 
-/* Queries and keys of a tile of logits. A thread has two queries, four keys. */
+/* Queries and keys of a tile of logits. A thread has two queries and four keys. */
 constexpr int LOGIT_QUERIES = 32, LOGIT_KEYS = 64, LOGIT_ROWS = 2, LOGIT_COLUMNS = 4;
 
-/* Where one head's queries, keys or values lie in a row of projections: channels, and the first of
- * its points, whose coordinates are `count` apart. */
+/* The place of one head's queries, keys or values in a row of projections: its channels, and the
+ * first of its points, whose coordinates are `count` apart. */
 struct ipa_part {
     int channels, points, count, n_point;
 };
 
-/* Rows from `first` on: channels, then points in global axes; to tile [rows, pitch] and to out
- * [n, channels + 3 n_point], where these are not NULL. Sixteen lanes a row. */
+/* Writes rows from `first` on, channels and then points in global coordinates, to tile [rows,
+ * pitch] and to out [n, channels + 3 n_point], each unless NULL. Sixteen lanes share a row. */
 template <typename T>
 __device__ inline void make_rows(const fm_ipa &a, const ipa_part &part, int first, int rows,
                                  float *tile, int pitch, float *out) {
@@ -91,15 +93,16 @@ __device__ inline void add_products(const float *query, const float *key, int ch
             sum[r][c] = scale * sum[r][c] + factor * square[r][c];
 }
 
-/* A22:7. A masked query's logits would all carry the same mask_value, which changes no weight and
- * swallows digits: they get none. */
+/* A22:7. All logits of a masked query would have the same mask_value, which changes no weight and
+ * costs digits, so it is not added to them. */
 template <typename T>
 __global__ void __launch_bounds__(IPA_THREADS)
     ipa_logit_kernel(fm_ipa a, ipa_layout l, ipa_space s) {
     extern __shared__ __align__(16) float shared[];
     int key = (int)blockIdx.x * LOGIT_KEYS, query = (int)blockIdx.y * LOGIT_QUERIES;
     int h = (int)blockIdx.z, c = (int)a.c, qk = (int)a.n_qk, v = (int)a.n_v;
-    int width = (int)l.f, pitch = width | 1; /* odd: a column of the tile lies in all banks */
+    int width = (int)l.f,
+        pitch = width | 1; /* odd, so that a column of the tile is spread over all banks */
     int points = (int)l.kv_points + h * (qk + v), count = (int)l.n_kv_points;
     float *queries = shared, *keys = shared + LOGIT_QUERIES * pitch;
     ipa_part of_query = {h * c, (int)l.q_points + h * qk, (int)l.n_q_points, qk};
@@ -135,16 +138,16 @@ template <typename T> void ipa_logits(fm_stream *stream, const fm_ipa *a, const 
                (unsigned)a->n_head);
     ipa_layout l = ipa_layout_of(a);
     int bytes = (LOGIT_QUERIES + LOGIT_KEYS) * (int)(l.f | 1) * (int)sizeof(float);
-    if (bytes > 48 * 1024) /* more takes leave */
-        cudaFuncSetAttribute(ipa_logit_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             bytes);
+    if (bytes > 48 * 1024) /* more must be asked for */
+        FM_CUDA(cudaFuncSetAttribute(ipa_logit_kernel<T>,
+                                     cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
     ipa_logit_kernel<T><<<tiles, IPA_THREADS, (size_t)bytes, queue(stream)>>>(*a, l, *s);
     FM_LAUNCHED();
 }
 
 /* ---- softmax, values and pair representation ------------------------------------------------- */
 
-/* The largest of a row of logits and one over the sum of exponentials, by a warp. */
+/* The largest of a row of logits, and 1 over the sum of exponentials, by a warp. */
 __device__ inline void softmax_row(const float *logits, int64_t n, float *lse) {
     float largest = -INFINITY, total = 0;
     for (int64_t j = threadIdx.x % 32; j < n; j += 32)
@@ -192,7 +195,7 @@ __device__ inline void ipa_values(const fm_ipa &a, const ipa_layout &l, const ip
     }
 }
 
-/* Channels at once: a thread has one, all heads of a pack, and half of the keys. */
+/* Channels at once. A thread has one channel, all heads of a pack, and half of the keys. */
 constexpr int PAIR_CHANNELS = IPA_THREADS / 2;
 
 /* The weights of a tile of keys, [PAIR_KEYS, packed], 0 where there is no head or key. */
@@ -258,7 +261,7 @@ __device__ inline void ipa_pair(const fm_ipa &a, const ipa_layout &l, const ipa_
         }
 }
 
-/* Queries first, then tiles of queries by heads. */
+/* The first blocks have one query each; the others tiles of queries by heads. */
 template <typename T>
 __global__ void __launch_bounds__(IPA_THREADS) ipa_kernel(fm_ipa a, ipa_layout l, ipa_space s) {
     extern __shared__ __align__(16) float shared[];

@@ -1,9 +1,9 @@
-/* ipa.cuh: what forward and backward of invariant point attention share: where things lie, what the
- * workspace holds, and how its tiles come into shared memory.
+/* ipa.cuh: the layout, the workspace and the tiles that forward and backward of invariant point
+ * attention share.
  *
- * The first launch of either direction makes, in f32 and for each head, the rows of queries and
- * keys [n, F] and of values [n, G] (F = c + 3 n_qk, G = c + 3 n_v: channels, then points in global
- * coordinates), and the logits [n, n]. Everything after it is sums over keys or over queries. */
+ * The first launch of either direction makes, in f32 and for each head, rows of queries and keys
+ * [n, F], rows of values [n, G], and the logits [n, n]. F = c + 3 n_qk and G = c + 3 n_v: channels,
+ * then points in global coordinates. All later launches sum over keys or over queries. */
 #ifndef FM_BACKEND_CUDA_IPA_CUH
 #define FM_BACKEND_CUDA_IPA_CUH
 
@@ -14,16 +14,18 @@
 
 namespace fm_cuda {
 
-/* Heads that a thread has at once of a query's pair representation. */
+/* Heads of a query's pair representation that a thread has at once. */
 constexpr int PAIR_HEADS = 12;
 
-/* Offsets in a row of projections and of the output; what follows from the sizes. */
+/* Offsets in a row of projections and of the output, and other numbers that follow from the sizes.
+ * */
 struct ipa_layout {
     int64_t q, kv, q_points, kv_points; /* of a projection row */
     int64_t n_q_points, n_kv_points;    /* points of all heads */
     int64_t o_points, o_norms, o_pair;  /* of an output row */
-    int64_t n_o_points, projected, ld;  /* used of a projection row; a row of the output */
-    int64_t f, g, packed;               /* F, G, heads in whole packs of PAIR_HEADS */
+    int64_t n_o_points, projected,
+        ld;               /* used elements of a projection row; elements of an output row */
+    int64_t f, g, packed; /* F, G, heads rounded up to whole packs of PAIR_HEADS */
     float scale, third, point_factor, mask_value, eps;
 };
 
@@ -87,13 +89,13 @@ __device__ inline float ipa_softplus(float x) {
     return x > 20 ? x : log1pf(expf(x));
 }
 
-/* Rows of the logits and of the sums over keys that a block has at once, keys (queries) of a tile,
- * features of a tile. A thread has one row and every 16th of 48 features. */
+/* The rows of the logits and of the sums over keys that a block has at once, the keys (queries) of
+ * a tile, and its features. A thread has one row and every 16th of 48 features. */
 constexpr int IPA_ROWS = 16, IPA_TILE = 32, IPA_WIDTH = 48, IPA_THREADS = 256;
 constexpr int IPA_SHARE = IPA_WIDTH / 16;
 
-/* tile[r][c] = x[(first + r) * ld + from + c], c < IPA_WIDTH, 0 where there is none; by the block,
- * sixteen lanes a row. PITCH: floats from row to row of the tile. */
+/* tile[r][c] = x[(first + r) * ld + from + c] for c < IPA_WIDTH, 0 beyond the end. The whole block
+ * takes part, sixteen lanes per row. PITCH is the distance of two rows of the tile in floats. */
 template <int ROWS, int PITCH>
 __device__ inline void load_tile(const float *x, int first, int n, int ld, int from,
                                  float (*tile)[PITCH]) {
@@ -107,8 +109,8 @@ __device__ inline void load_tile(const float *x, int first, int n, int ld, int f
         }
 }
 
-/* The average of a value point less the translation, and in the query's frame (A22:10); its
- * length. */
+/* The average of a value point minus the translation, the same in the query's frame (A22:10), and
+ * its length. */
 __device__ inline float ipa_point(const ipa_layout &l, const float *rotation, const float *t,
                                   const float *average, float *offset, float *local) {
 #pragma unroll
@@ -118,18 +120,19 @@ __device__ inline float ipa_point(const ipa_layout &l, const float *rotation, co
     return sqrtf(local[0] * local[0] + local[1] * local[1] + local[2] * local[2] + l.eps);
 }
 
-/* weight = softmax of a logit with the row's saved largest and share. */
+/* weight = softmax of a logit, from the saved largest logit of the row and 1 over its sum. */
 __device__ inline float ipa_weight(float logit, const float *lse) {
     return expf(logit - lse[0]) * lse[1];
 }
 
-/* Keys of a tile of weights [keys, packed] in a query's block, and most bytes of shared memory. */
+/* Keys of a tile of weights [keys, packed] in a query's block, and the limit of shared memory in
+ * bytes. */
 constexpr int PAIR_KEYS = 128;
 constexpr size_t PAIR_SHARED_BYTES = 32 * 1024;
 
-/* average[i, f] = sum over keys of weight * value for features first .. G and IPA_ROWS queries from
- * `query` on of head h, in the workspace when the block has met; lse [IPA_ROWS][2] in shared
- * memory. keep: the logits are replaced by the weights. */
+/* average[i, f] = sum over keys of weight * value, for features first .. G and IPA_ROWS queries of
+ * head h from `query` on. The result is in the workspace after a barrier of the block. lse
+ * [IPA_ROWS][2] is in shared memory. With keep, the weights replace the logits. */
 struct ipa_average_tiles {
     float weight[IPA_ROWS][IPA_TILE + 1], value[IPA_TILE][IPA_WIDTH];
 };

@@ -1,16 +1,19 @@
-/* ipa_grad.cu: invariant point attention backward, in five launches: logits again; sixteen queries
- * and a head a block, what the averaged values give the weights; a query a block, what the pair
- * representation gives, and the logits' gradients; sums over keys and over queries side by side;
- * points back to projections and frames. */
+/* ipa_grad.cu: invariant point attention backward, in five launches:
+ *
+ *     1  the logits again, as in forward
+ *     2  blocks of sixteen queries and a head: the weights' gradients from the averaged values
+ *     3  blocks of one query: the weights' gradients from the pair representation, then the
+ *        gradients of the logits (softmax backward) and of z
+ *     4  sums over keys and sums over queries, side by side
+ *     5  points back to projections and frames */
 #include "trainer/backend/cuda/structure/ipa.cuh"
 
 namespace fm_cuda {
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* Gradients of the averaged values of sixteen queries, [G]: those of the channels, and of the
- * points back through the query's frame, whose own gradient goes to dframe. Sixteen lanes a query.
- */
+/* Gradients of the averaged values of sixteen queries, [G] each: of the channels, and of the points
+ * back through the query's frame. The frame's gradient goes to dframe. Sixteen lanes per query. */
 template <typename T>
 __device__ inline void ipa_value_grads(const fm_ipa &a, const ipa_layout &l, const ipa_space &s,
                                        const T *dout, int64_t query, int64_t h) {
@@ -56,7 +59,7 @@ struct ipa_product_tiles {
     float query[IPA_ROWS][IPA_WIDTH + 1], value[IPA_TILE][IPA_WIDTH + 1];
 };
 
-/* d[i, j] = <dvalue i, value j>: a thread a query and two keys of a tile. */
+/* d[i, j] = <dvalue i, value j>. A thread has one query and two keys of a tile. */
 __device__ inline void ipa_value_products(const fm_ipa &a, const ipa_layout &l, const ipa_space &s,
                                           int64_t query, int64_t h, ipa_product_tiles *tiles) {
     int row = threadIdx.x / 16, column = threadIdx.x % 16, n = (int)a.n, g = (int)l.g;
@@ -104,7 +107,8 @@ __global__ void __launch_bounds__(IPA_THREADS)
 
 /* ---- pair representation and softmax --------------------------------------------------------- */
 
-/* Channels that a warp has in registers, for a pack of heads, while it goes over its keys. */
+/* The channels that a warp keeps in registers, for a pack of heads, while it walks over its keys.
+ * */
 constexpr int PAIR_LANE = 4, PAIR_CHANNELS = 32 * PAIR_LANE;
 
 /* Lanes that differ in bit 2 HALF of their number exchange halves of 2 HALF values and add. */
@@ -125,7 +129,7 @@ __device__ inline float warp_sum_16(float *x) {
     return x[0] + __shfl_xor_sync(0xffffffffu, x[0], 1);
 }
 
-/* One key: dweight[h] += <dpair[h], z>, and what these heads give dz. */
+/* One key: dweight[h] += <dpair[h], z>, and the share of these heads in dz. */
 template <typename T>
 __device__ inline void ipa_pair_key(const fm_ipa &a, const float (*dpair)[PAIR_LANE],
                                     int64_t first_head, int64_t first_channel, const T *z,
@@ -138,7 +142,7 @@ __device__ inline void ipa_pair_key(const fm_ipa &a, const float (*dpair)[PAIR_L
         if (channel < a.c_z) x[m] = get(z[channel]);
     }
 #pragma unroll
-    for (int h = 0; h < PAIR_HEADS; h += 4) /* 0 for heads that fill up a pack */
+    for (int h = 0; h < PAIR_HEADS; h += 4) /* heads that only fill up a pack have 0 */
         load<float, 4>(weight + first_head + h, w + h);
 #pragma unroll
     for (int h = 0; h < PAIR_HEADS; h++)
@@ -159,13 +163,13 @@ __device__ inline void ipa_pair_key(const fm_ipa &a, const float (*dpair)[PAIR_L
     }
 }
 
-/* A query's block: weights and their gradients of a tile of keys [PAIR_KEYS, packed], and <weight,
- * gradient> of each head. */
+/* Shared memory of a query's block: weights and their gradients for a tile of keys [PAIR_KEYS,
+ * packed], and <weight, gradient> of each head. */
 struct ipa_pair_block {
     float *weight, *dweight, *mean;
 };
 
-/* A tile to (or from) shared memory. */
+/* Copies a tile to (or from) shared memory. */
 __device__ inline void load_weights(const fm_ipa &a, const ipa_layout &l, const float *from,
                                     int64_t i, int64_t key, float *tile) {
     int count = (int)min_size(a.n - key, PAIR_KEYS), packed = (int)l.packed;
@@ -183,7 +187,7 @@ __device__ inline void store_weights(const fm_ipa &a, const ipa_layout &l, const
     }
 }
 
-/* The tile's keys of query i, a warp a key: adds to dweight, and makes dz. */
+/* The keys of the tile for query i, one warp per key: adds to dweight and makes dz. */
 template <typename T>
 __device__ inline void ipa_pair_tile(const fm_ipa &a, const ipa_layout &l, const T *dy, int64_t i,
                                      int64_t key, const ipa_pair_block &b, fm_out dz) {
@@ -210,7 +214,7 @@ __device__ inline void ipa_pair_tile(const fm_ipa &a, const ipa_layout &l, const
     }
 }
 
-/* mean[h] += <weight, dweight> over the tile's keys, a warp a head. */
+/* mean[h] += <weight, dweight> over the keys of the tile, one warp per head. */
 __device__ inline void ipa_add_means(const fm_ipa &a, const ipa_layout &l, int64_t key,
                                      const ipa_pair_block &b) {
     int64_t count = min_size(a.n - key, PAIR_KEYS);
@@ -230,7 +234,7 @@ __global__ void __launch_bounds__(IPA_THREADS)
     int64_t i = blockIdx.x;
     ipa_pair_block b = {shared, shared + PAIR_KEYS * l.packed, shared + 2 * PAIR_KEYS * l.packed};
     for (int at = threadIdx.x; at < PAIR_KEYS * (int)l.packed; at += IPA_THREADS)
-        b.weight[at] = 0; /* what fills up a pack of heads stays so */
+        b.weight[at] = 0; /* heads that only fill up a pack keep it */
     const T *dy = (const T *)grad.dy + l.ld * i;
     for (int64_t key = 0; key < a.n; key += PAIR_KEYS) {
         __syncthreads();
@@ -268,16 +272,18 @@ struct ipa_sum_tiles {
     float weight[IPA_ROWS][IPA_TILE + 1], other[IPA_TILE][IPA_WIDTH];
 };
 
-/* What is summed for sixteen rows of one head: total[r, f] = sum over others o of weight(r, o) *
- * (others[o, f] - mine[r, f]), mine being 0 for the first `channels` features and everywhere where
- * it is NULL. The weight is weights[r, o], or weights[o, r] where `across`. */
+/* A sum for sixteen rows of one head:
+ *     total[r, f] = sum over o of weight(r, o) * (others[o, f] - mine[r, f])
+ * `mine` counts as 0 for the first `channels` features, and everywhere when it is NULL. The weight
+ * is weights[r, o], or weights[o, r] with `across`. */
 struct ipa_sum {
     const float *weights, *others, *mine; /* [n, n], [n, ld], [n, ld] */
     int64_t ld, channels;
     bool across;
 };
 
-/* Features from .. of them; with squared differences in `ret_square`, over features of points. */
+/* The features from `from` on; ret_square receives the squared differences over features of
+ * points. */
 __device__ inline void add_rows(const ipa_sum &x, int n, int first, int from, ipa_sum_tiles *tiles,
                                 float *total, float *ret_square) {
     int row = threadIdx.x / 16, column = threadIdx.x % 16, ld = (int)x.ld;
@@ -316,7 +322,7 @@ __device__ inline void add_rows(const ipa_sum &x, int n, int first, int from, ip
     *ret_square = square;
 }
 
-/* Sixteen queries: gradients of their channels, their points and of the head's weight. */
+/* Sixteen queries: the gradients of their channels, of their points and of the head's weight. */
 template <typename T>
 __device__ inline void ipa_query_sums(const fm_ipa &a, const ipa_layout &l, const ipa_space &s,
                                       int64_t first, int64_t h, ipa_sum_tiles *tiles,
@@ -345,8 +351,8 @@ __device__ inline void ipa_query_sums(const fm_ipa &a, const ipa_layout &l, cons
     if (threadIdx.x % 16 == 0 && i < a.n) s.dhead[h * a.n + i] = l.point_factor * along;
 }
 
-/* Gradients of sixteen keys or values of a head: channels into their rows of dprojections, `row`
- * that of the first and ld apart; points into dkv. */
+/* Gradients of sixteen keys or values of a head. Channels go to their rows of dprojections, the
+ * first of which is `row`, ld apart; points go to dkv. */
 template <typename T>
 __device__ inline void ipa_key_sums(const fm_ipa &a, const ipa_sum &x, int64_t first, float scale,
                                     float point_scale, float *points, int64_t point_ld, T *row,
@@ -393,7 +399,7 @@ __global__ void __launch_bounds__(IPA_THREADS)
 
 constexpr int FINISH_THREADS = 128;
 
-/* The last block: gradients of the heads' weights, a warp a head. */
+/* The last block: the gradients of the heads' weights, one warp per head. */
 template <typename T>
 __device__ inline void ipa_head_grads(const fm_ipa &a, const float *dhead, fm_out out) {
     for (int64_t h = threadIdx.x / 32; h < a.n_head; h += FINISH_THREADS / 32) {
@@ -407,7 +413,7 @@ __device__ inline void ipa_head_grads(const fm_ipa &a, const float *dhead, fm_ou
     }
 }
 
-/* From global points back to a projection row and the frame (a thread's share). */
+/* Gradients of global points back to a projection row and the frame, a thread's share. */
 template <typename T>
 __device__ inline void ipa_point_grad(const T *row, T *drow, int64_t count, const float *dpoint,
                                       const float *rotation, float *dframe) {

@@ -1,7 +1,8 @@
-/* rigid.cuh: rotations, quaternions and frames in f32: what the structure module's kernels share.
+/* rigid.cuh: rotations, quaternions and frames in f32, shared by the kernels of the structure
+ * module.
  *
- * A frame is seven numbers: a quaternion (w, x, y, z) and a translation. A matrix frame is twelve:
- * a rotation row by row, then a translation. */
+ * A frame has seven numbers: a quaternion (w, x, y, z) and a translation. A matrix frame has
+ * twelve: a rotation, row by row, and a translation. */
 #ifndef FM_BACKEND_CUDA_RIGID_CUH
 #define FM_BACKEND_CUDA_RIGID_CUH
 
@@ -23,7 +24,8 @@ template <int N, typename T> __device__ inline void put_row(T *p, fm_beta beta, 
         put(p + i, beta, x[i]);
 }
 
-/* The rotation of a quaternion of length one; a quadratic form for others, as its gradient is. */
+/* The rotation of a quaternion of length 1. For other lengths it is the same quadratic form, so
+ * that the gradient below holds for every length. */
 __device__ inline void matrix_of_quaternion(const float *quaternion, float *r) {
     float w = quaternion[0], x = quaternion[1], y = quaternion[2], z = quaternion[3];
     r[0] = w * w + x * x - y * y - z * z;
@@ -37,7 +39,7 @@ __device__ inline void matrix_of_quaternion(const float *quaternion, float *r) {
     r[8] = w * w - x * x - y * y + z * z;
 }
 
-/* dquaternion = gradient through the above. */
+/* dquaternion = the gradient through the function above. */
 __device__ inline void quaternion_grad(const float *quaternion, const float *d,
                                        float *dquaternion) {
     float w = quaternion[0], x = quaternion[1], y = quaternion[2], z = quaternion[3];
@@ -79,7 +81,7 @@ __device__ inline void add3(float *y, const float *x) {
         y[a] += x[a];
 }
 
-/* N sums over a warp, each in every lane. */
+/* N sums over a warp, each of them in every lane. */
 template <int N> __device__ inline void warp_sums(float *x) {
 #pragma unroll
     for (int i = 0; i < N; i++)

@@ -9,7 +9,7 @@ enum { ANGLES = 7, CHIS = 4, FIRST_CHI = ANGLES - CHIS };
 
 /* ---- torsion angles -------------------------------------------------------------------------- */
 
-/* Beside the sums of masks, as in the reference's mean. */
+/* Added to the sums of masks, as in the mean of the reference. */
 constexpr double TORSION_MASK_EPS = 1e-4;
 
 /* The factors of both sums in the loss, in every thread. */
@@ -22,8 +22,8 @@ __device__ inline torsion_scales torsion_scales_of(const fm_torsion_loss &a, dou
     return {a.chi_weight / (TORSION_MASK_EPS + chis), a.norm_weight / (TORSION_MASK_EPS + angles)};
 }
 
-/* Squared distance of a predicted chi angle from the truth or, where the angle is the same after
- * 180 degrees, from its opposite. Returns the sign of what was nearer. */
+/* The squared distance of a predicted chi angle from the truth or, if the angle is the same after
+ * 180 degrees, from its opposite, whichever is nearer. Returns the sign of the nearer one. */
 __device__ inline float chi_error(const fm_torsion_loss &a, int64_t i, int chi, const float *angle,
                                   float *ret_square) {
     const float *truth = a.chi + (i * CHIS + chi) * 2;
@@ -112,7 +112,7 @@ __device__ inline float rooted_distance(const float *x, const float *y, float ep
     return __fsqrt_rn(__fadd_rn(eps, square_distance(x, y)));
 }
 
-/* A residue a warp; counts are exact in any order. */
+/* One warp per residue; counts are exact in any order. */
 template <typename T> __global__ void __launch_bounds__(256) lddt_kernel(fm_lddt_bins a) {
     int64_t i = blockIdx.x * (int64_t)8 + threadIdx.x / 32;
     if (i >= a.n) return;
@@ -141,8 +141,8 @@ template <typename T> void lddt_bins(fm_stream *stream, const fm_lddt_bins *a) {
     FM_LAUNCHED();
 }
 
-/* x of R^T (x - t), its axis-th element, in the order and with the roundings of plain C; the
- * rotation's elements are `step` apart down a column. */
+/* Element `axis` of R^T (x - t), in the order and with the roundings of plain C. The elements of a
+ * column of the rotation are `step` apart. */
 __device__ inline float exact_local(const float *column, int step, const float *offset) {
     float sum = __fmul_rn(column[0], offset[0]);
     sum = __fadd_rn(sum, __fmul_rn(column[step], offset[1]));
@@ -185,7 +185,7 @@ template <typename T> __global__ void __launch_bounds__(1024) entropy_kernel(fm_
     double weight = mask_sum(a.w, a.n, space), total = 0;
     for (int64_t i = threadIdx.x; i < a.n; i += 1024) {
         float x = get(((const T *)a.x)[i]);
-        double value = (double)(x < 0 ? 0 : x) - (double)x * (double)a.label[i]; /* NaN passes */
+        double value = (double)(x < 0 ? 0 : x) - (double)x * (double)a.label[i]; /* NaN stays NaN */
         value += (double)log1pf(expf(-fabsf(x)));
         total += (double)a.w[i] * value;
     }

@@ -1,7 +1,7 @@
 /* violation.cu: structural violations (supplement 1.9.11): bonds and angles between residues,
- * clashes between and within them. A residue a block, an atom a warp: forward a pair of atoms
- * counts where it is first, backward for each of its two atoms. Distances are screened in f32;
- * those near a bound are made again in f64. */
+ * clashes between and within them. One block per residue, one warp per atom. Forward, a pair of
+ * atoms counts for its first atom; backward, for each of its two atoms. Distances are screened in
+ * f32, and those near a bound are computed again in f64. */
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/structure/rigid.cuh"
 
@@ -10,7 +10,7 @@
 namespace fm_cuda {
 
 constexpr double BOND_EPS = 1e-6, CLASH_EPS = 1e-10;
-/* Å above the bound up to which f32 is not trusted. */
+/* Distances up to so many Å above the bound are computed in f64. */
 constexpr float SCREEN_MARGIN = 0.01f;
 
 enum { ATOM_N = 0, ATOM_CA = 1, ATOM_C = 2, ATOM_SG = 5, PROLINE = 14 };
@@ -19,8 +19,9 @@ constexpr int VIOLATION_THREADS = 32 * ATOMS;
 
 /* ---- bonds and their angles ------------------------------------------------------------------ */
 
-/* The peptide bond (Å, and for proline) and its angles' cosines: mean and standard deviation. The
- * angle at C is measured with the bond's deviation, as the published weights were trained. */
+/* Mean and standard deviation of the peptide bond (Å; the second pair is for proline) and of the
+ * cosines of its angles. The angle at C uses the deviation of the bond, as the training of the
+ * published weights did. */
 __device__ inline double ideal_of(int kind, bool is_proline, double *ret_deviation) {
     if (kind == 0) *ret_deviation = is_proline ? 0.016 : 0.014;
     if (kind == 1) *ret_deviation = 0.014;
@@ -33,8 +34,8 @@ __device__ inline bool has_atom(const fm_violation &a, int64_t i, int atom) {
     return a.exists[i * ATOMS + atom] != 0;
 }
 
-/* Whether term `kind` (0 the bond, 1 the angle at C, 2 the angle at N) of the bond behind residue
- * i is there. */
+/* Whether the atoms of term `kind` (0 the bond, 1 the angle at C, 2 the angle at N) of the bond
+ * after residue i exist. */
 __device__ inline bool has_connection(const fm_violation &a, int kind, int64_t i) {
     if (i < 0 || i + 1 >= a.n || a.residue_index[i + 1] - a.residue_index[i] != 1) return false;
     if (!has_atom(a, i, ATOM_C) || !has_atom(a, i + 1, ATOM_N)) return false;
@@ -53,7 +54,7 @@ __device__ inline double vector_between(const T *from, const T *to, double eps, 
     return sqrt(square);
 }
 
-/* How far |value - mean|, smoothed at 0, is above the tolerance; its slope by value. */
+/* By how much |value - mean|, smoothed at 0, exceeds the tolerance; and its slope by value. */
 __device__ inline double excess(const fm_violation &a, int kind, bool is_proline, double value,
                                 double *ret_slope) {
     double deviation = 0, mean = ideal_of(kind, is_proline, &deviation);
@@ -63,7 +64,7 @@ __device__ inline double excess(const fm_violation &a, int kind, bool is_proline
     return above > 0 || above != above ? above : 0;
 }
 
-/* The term's value; d [4, 3]: its gradients by CA and C of residue i, N and CA of i + 1. */
+/* The value of the term. d [4, 3] = its gradients by CA and C of residue i, N and CA of i + 1. */
 template <typename T>
 __device__ inline double connection_term(const fm_violation &a, int kind, int64_t i,
                                          double (*d)[3]) {
@@ -100,7 +101,7 @@ __device__ inline double connection_term(const fm_violation &a, int kind, int64_
 
 /* ---- clashes --------------------------------------------------------------------------------- */
 
-/* An atom, in a warp's registers. */
+/* An atom in a warp's registers. */
 struct clashing_atom {
     int64_t i;
     int k;
@@ -108,8 +109,8 @@ struct clashing_atom {
     float radius, x[3];
 };
 
-/* A distance outside [low, high]: its excess, times `times`, is returned, and what the atom at `x`
- * gets added to d. */
+/* For a distance outside [low, high]: returns its excess times `times`, and adds the gradient of
+ * the atom at `x` to d. */
 template <typename T>
 __device__ inline double distance_term(const T *x, const T *other, double low, double high,
                                        double times, double *d) {
@@ -123,7 +124,7 @@ __device__ inline double distance_term(const T *x, const T *other, double low, d
     return times * (below ? low - distance : distance - high);
 }
 
-/* The atom against atoms of all residues after it (or, `both`, before it, too). A lane's share. */
+/* Clashes with atoms of all later residues (with `both`, of earlier ones too). A lane's share. */
 template <typename T>
 __device__ inline double clashes_between(const fm_violation &a, const clashing_atom &mine,
                                          bool both, double *d) {
@@ -136,7 +137,8 @@ __device__ inline double clashes_between(const fm_violation &a, const clashing_a
         if (steps == 0 || (steps < 0 && !both) || a.exists[at] == 0) continue;
         bool peptide = (steps == 1 && mine.k == ATOM_C && l == ATOM_N) ||
                        (steps == -1 && mine.k == ATOM_N && l == ATOM_C);
-        bool bridge = mine.k == ATOM_SG && l == ATOM_SG; /* of any residue, as in the reference */
+        bool bridge =
+            mine.k == ATOM_SG && l == ATOM_SG; /* of residues of any type, as in the reference */
         if (peptide || bridge) continue;
         float square = 0, reach = mine.radius + a.radii[a.aatype[j] * ATOMS + l];
         double low = (double)reach - a.overlap_tolerance;
@@ -146,13 +148,13 @@ __device__ inline double clashes_between(const fm_violation &a, const clashing_a
             float step = mine.x[axis] - get(atoms[3 * at + axis]);
             square += step * step;
         }
-        if (bound < 0 || square > bound * bound) continue; /* NaN goes on */
+        if (bound < 0 || square > bound * bound) continue; /* NaN is not skipped */
         sum += distance_term(x, atoms + 3 * at, low, INFINITY, 2, d);
     }
     return sum;
 }
 
-/* The atom against those before it in its residue (or, `both`, all others). A lane's share. */
+/* Clashes with the atoms before it in its residue (with `both`, all others). A lane's share. */
 template <typename T>
 __device__ inline double clashes_within(const fm_violation &a, const clashing_atom &mine, bool both,
                                         double *d) {
@@ -174,7 +176,7 @@ __device__ inline double clashes(const fm_violation &a, int64_t i, int k, bool b
 
 /* ---- the loss -------------------------------------------------------------------------------- */
 
-/* 1 / what each term's sum is divided by, in every thread. */
+/* 1 / the divisor of each term's sum, in every thread. */
 __device__ inline void violation_scales(const fm_violation &a, double *space, double *scale) {
     int count[KINDS] = {0};
     for (int64_t first = 0; first < a.n; first += blockDim.x)
@@ -232,8 +234,8 @@ template <typename T> void violation(fm_stream *stream, const fm_violation *a, v
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* What N, CA and C of residue i get from the bonds behind and before it: a thread each of the six
- * terms into share [2, 3, 3 atoms, 3]. */
+/* The gradients of N, CA and C of residue i from the bonds after and before it. Six threads, one
+ * per term, write to share [2, 3, 3 atoms, 3]. */
 template <typename T>
 __device__ inline void connection_grads(const fm_violation &a, int64_t i, const double *scale,
                                         double (*share)[BACKBONE_ATOMS][3]) {

@@ -1,0 +1,34 @@
+/* gemm.cuh: declarations that the files of the matrix products share. gemm.cu chooses among the
+ * kernels of the other files. */
+#ifndef FM_BACKEND_CUDA_GEMM_CUH
+#define FM_BACKEND_CUDA_GEMM_CUH
+
+#include "trainer/backend/cuda/core/common.cuh"
+
+namespace fm_cuda {
+
+/* library.cu. gemm_prepare makes the cuBLASLt handle; false when it cannot. library_gemm returns
+ * false when the library has no algorithm for the product: nothing is queued then. Epilogues NONE,
+ * BIAS and BIAS_RELU. */
+bool gemm_prepare(void);
+size_t library_workspace(const fm_gemm *g);
+template <typename T>
+bool library_gemm(fm_stream *stream, const fm_gemm *g, void *workspace, size_t bytes);
+
+/* plain.cu: any product, slowly. Epilogues NONE, BIAS and BIAS_RELU. */
+template <typename T> void plain_gemm(fm_stream *stream, const fm_gemm *g);
+
+/* linear.cu, bf16: RELU_GRAD over tiles of LINE_ROWS x LINE_COLUMNS of C. The workspace holds the
+ * partial sums; it is needed when the product has a sum. */
+enum { LINE_ROWS = 128, LINE_COLUMNS = 128 };
+size_t linear_workspace(const fm_gemm *g);
+void linear(fm_stream *stream, const fm_gemm *g, void *workspace);
+
+/* skinny.cu, bf16: products to and from SKINNY numbers per row. No workspace. */
+enum { SKINNY = 4 };
+void skinny_heads(fm_stream *stream, const fm_gemm *g);
+void skinny_spread(fm_stream *stream, const fm_gemm *g);
+
+} // namespace fm_cuda
+
+#endif
