@@ -59,7 +59,7 @@ typedef struct settings {
     const char *data, *preset, *config, *from, *out, *tensorboard, *order, *device, *dtype;
     uint64_t steps, seed, ahead, wait_ms;
     uint64_t checkpoint_every, keep_last, keep_every; /* steps, files, steps; 0 = never */
-    bool quiet, resume, show_config;
+    bool quiet, resume, show_config, help_config;
 } settings;
 
 /* What a step's samples gave, summed. */
@@ -128,6 +128,8 @@ static int parse(settings *set, int argc, char **argv) {
          .help = "changes to the preset, as an INI file"},
         {"show-config", FM_OPTION_FLAG, &set->show_config, NULL,
          .help = "print all settings as --config takes them, and end"},
+        {"help-config", FM_OPTION_FLAG, &set->help_config, NULL,
+         .help = "print a Markdown table of all settings with their meanings, and end"},
         {"device", FM_OPTION_STRING, &set->device, "NAME", .help = "cpu or cuda (cpu)"},
         {"dtype", FM_OPTION_STRING, &set->dtype, "TYPE",
          .help = "activations: fp32, or bf16 on cuda; structure module, heads and losses are fp32 "
@@ -167,7 +169,7 @@ static int parse(settings *set, int argc, char **argv) {
     fm_error error;
     int n_positional;
     fm_status status = fm_options_parse(&command, argc, argv, &n_positional, &error);
-    if (status == FM_OK && !set->data && !set->show_config)
+    if (status == FM_OK && !set->data && !set->show_config && !set->help_config)
         status = fm_fail(&error, FM_ERR_USAGE, "--data URL is needed");
     if (status == FM_ERR_CANCELLED) return EXIT_OK;
     return status == FM_OK ? -1 : report(&error);
@@ -180,6 +182,17 @@ static int show_config(const settings *set) {
     if (status != FM_OK) return report(&error);
     char text[FM_TRAIN_CONFIG_TEXT_BYTES];
     fm_train_config_format_all(&config, text);
+    fputs(text, stdout);
+    return EXIT_OK;
+}
+
+static int help_config(void) {
+    fm_train_config config;
+    fm_error error;
+    fm_status status = fm_train_config_preset("af2-initial", &config, &error);
+    if (status != FM_OK) return report(&error);
+    static char text[FM_TRAIN_CONFIG_DOCUMENT_BYTES];
+    fm_train_config_document(&config, text);
     fputs(text, stdout);
     return EXIT_OK;
 }
@@ -672,6 +685,7 @@ int fm_train_main(int argc, char **argv) {
     int code = parse(&set, argc, argv);
     if (code >= 0) return code;
     if (set.show_config) return show_config(&set);
+    if (set.help_config) return help_config();
     train_run run = {.set = &set, .lock = -1, .terminal = isatty(STDERR_FILENO) == 1};
     fm_error error = {.status = FM_OK};
     fm_status status = train(&run, &error);
