@@ -277,10 +277,9 @@ static fm_tensor_ref build_stack(fm_tape *tape, const fm_tensor_ref *in, const v
     fm_pair_of_streams x = {in[0], in[2]};
     fm_views msa_mask = fm_split_views(tape, &config, in[1]);
     fm_views pair_mask = fm_split_views(tape, &config, in[3]);
-    for (int i = 0; i < config.n_block; i++) {
-        x = fm_evoformer_block(tape, &config, &s->w.block[i], x, &msa_mask, &pair_mask,
-                               i + 1 == config.n_block);
-    }
+    fm_recorder recorder = fm_recorder_of(tape, &config, &msa_mask, &pair_mask);
+    recorder.fuses = false;
+    x = fm_evoformer_stack(&recorder, s->w.block, 0, config.n_block, x);
     s->second = x.z;
     return x.m;
 }

@@ -118,14 +118,18 @@ static fm_tensor_ref build(fm_tape *tape, const fm_tensor_ref *in, const void *c
         return fm_op_triangle_multiplication(tape, "u", true, in[0], in[1], &w->incoming, 0, 0);
     case PAIR_STACK: {
         fm_views mask = fm_split_views(tape, config, in[1]);
-        return fm_evoformer_pair_stack(tape, config, w, in[0], &mask);
+        fm_recorder recorder = fm_recorder_of(tape, config, NULL, &mask);
+        recorder.fuses = false;
+        return fm_evoformer_pair_stack(&recorder, w, in[0]);
     }
     default: break;
     }
     fm_views msa_mask = fm_split_views(tape, config, in[1]);
     fm_views pair_mask = fm_split_views(tape, config, in[3]);
-    fm_pair_of_streams out = fm_evoformer_block(tape, config, w, (fm_pair_of_streams){in[0], in[2]},
-                                                &msa_mask, &pair_mask, true);
+    fm_recorder recorder = fm_recorder_of(tape, config, &msa_mask, &pair_mask);
+    recorder.fuses = false;
+    fm_pair_of_streams out =
+        fm_evoformer_stack(&recorder, w, 0, 1, (fm_pair_of_streams){in[0], in[2]});
     s->second = out.z;
     return out.m;
 }

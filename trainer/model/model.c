@@ -111,19 +111,6 @@ static fm_tensor_ref embed_pair(fm_tape *tape, const fm_model_config *config,
                               &weights->recycle);
 }
 
-/* `first`: the stack's first block among all (fm_model_config_block). */
-static fm_tensor_ref template_stack(fm_tape *tape, const fm_model_config *config,
-                                    const fm_model_weights *weights, int32_t first, fm_tensor_ref t,
-                                    const fm_views *mask) {
-    for (int32_t i = 0; i < config->n_template_block; i++) { /* A16:1 */
-        fm_model_config block = fm_model_config_block(config, first + i);
-        const fm_template_block_weights *w = &weights->template_block[i];
-        t = fm_split_is_whole(config) ? fm_template_whole_block(tape, &block, w, t, mask->whole)
-                                      : fm_template_block(tape, &block, w, t, mask);
-    }
-    return t;
-}
-
 fm_tensor_ref fm_model_template_pairs(fm_tape *tape, const fm_model_config *config,
                                       const fm_model_weights *weights,
                                       const fm_model_inputs *inputs, fm_tensor_ref z,
@@ -134,11 +121,13 @@ fm_tensor_ref fm_model_template_pairs(fm_tape *tape, const fm_model_config *conf
         .pseudo_beta_mask = fm_tape_state(tape, inputs->template_pseudo_beta_mask, false),
         .backbone_mask = fm_tape_state(tape, inputs->template_backbone_mask, false)};
     fm_tensor_ref t[FM_MAX_TEMPLATE];
+    fm_recorder recorder = fm_recorder_of(tape, config, NULL, pair_mask);
     int32_t first = config->n_extra_block + config->n_block;
     for (int64_t i = 0; i < config->n_template; i++, first += config->n_template_block) {
         t[i] = fm_op_template_pair(tape, &in, i, &weights->template_pair,
-                                   fm_groups_part(config->groups));           /* A2:9-10 */
-        t[i] = template_stack(tape, config, weights, first, t[i], pair_mask); /* A2:11 */
+                                   fm_groups_part(config->groups)); /* A2:9-10 */
+        t[i] = fm_template_stack(&recorder, weights->template_block, first,
+                                 config->n_template_block, t[i]); /* A2:11 */
     }
     return fm_op_template_attention(tape, z, t, (int)config->n_template,
                                     fm_tape_state(tape, inputs->template_mask, false),
@@ -155,34 +144,24 @@ static fm_tensor_ref template_pairs(fm_tape *tape, const fm_model_config *config
     }
     if (!fm_split_has_pair(config)) {
         int64_t blocks = config->n_template * config->n_template_block;
-        fm_tape_skip_draws(tape, (uint32_t)blocks * FM_TEMPLATE_BLOCK_DRAWS);
+        fm_tape_skip_draws(tape, (uint32_t)blocks * fm_template_block_draws());
         return FM_TENSOR_NONE;
     }
     return fm_model_template_pairs(tape, config, weights, inputs, z, pair_mask);
 }
 
-/* The whole stack of blocks, of which `first` is the first among all; m enters split along the
- * residues and leaves so. */
+/* A stack of blocks, of which `first` is the first among all; m enters and leaves split along the
+ * residues. msa_mask is whole. */
 static fm_pair_of_streams stack(fm_tape *tape, const fm_model_config *config,
                                 const fm_evoformer_weights *weights, int32_t first, int32_t n_block,
                                 fm_pair_of_streams x, fm_tensor_ref msa_mask,
                                 const fm_views *pair_mask) {
-    if (fm_split_is_whole(config)) {
-        return fm_evoformer_whole_stack(tape, config, weights, first, n_block, x, msa_mask,
-                                        pair_mask->whole);
-    }
     fm_views mask = {0};
     if (fm_split_has_msa(config)) {
         mask = fm_split_views(tape, config, msa_mask);
-        if (fm_evoformer_axis(config->order) == 0) {
-            x.m = fm_split_change(tape, config, "msa to rows", x.m, 0);
-        }
     }
-    for (int32_t i = 0; i < n_block; i++) {
-        fm_model_config block = fm_model_config_block(config, first + i);
-        x = fm_evoformer_block(tape, &block, &weights[i], x, &mask, pair_mask, i + 1 == n_block);
-    }
-    return x;
+    fm_recorder recorder = fm_recorder_of(tape, config, &mask, pair_mask);
+    return fm_evoformer_stack(&recorder, weights, first, n_block, x);
 }
 
 fm_tensor_ref fm_model_extra_msa(fm_tape *tape, const fm_model_config *config,

@@ -16,8 +16,7 @@
 #include "trainer/dist/bp.h"
 #include "trainer/dist/dap.h"
 #include "trainer/dist/gather.h"
-#include "trainer/model/parameters.h"
-#include "trainer/ops/outer_split.h"
+#include "trainer/model/model_config.h"
 
 /* A mask as it is wanted by arrays that are whole, split along axis 0, and split along axis 1. */
 typedef struct fm_views {
@@ -61,46 +60,6 @@ fm_tensor_ref fm_split_gather(fm_tape *tape, const fm_model_config *config, cons
                               fm_tensor_ref x);
 fm_tensor_ref fm_split_slice(fm_tape *tape, const fm_model_config *config, const char *name,
                              fm_tensor_ref x, int axis);
-
-/* ---- sublayers ------------------------------------------------------------------------------- */
-
-/* With bias: rows of m (z split along axis 0 gives the bias), starting and ending nodes (z
- * FM_TENSOR_NONE). The bias is gathered while q k v g are made. */
-fm_tensor_ref fm_split_attention(fm_tape *tape, const fm_model_config *config, const char *name,
-                                 fm_axial axial, fm_tensor_ref x, const fm_views *mask,
-                                 fm_tensor_ref z, const fm_attention_weights *weights,
-                                 double dropout);
-
-/* The same in two halves, for work in between; where arrays are split. The bias of `from`: z for
- * rows, else x. */
-fm_gather fm_split_bias_begin(fm_tape *tape, const fm_model_config *config, const char *name,
-                              fm_axial axial, fm_tensor_ref from,
-                              const fm_attention_weights *weights);
-fm_tensor_ref fm_split_bias_finish(fm_tape *tape, const char *name, fm_axial axial,
-                                   const fm_gather *bias, fm_tensor_ref x, const fm_views *mask,
-                                   const fm_attention_weights *weights, double dropout);
-
-/* One operand is gathered while the output's gate is made. */
-fm_tensor_ref fm_split_triangle(fm_tape *tape, const fm_model_config *config, const char *name,
-                                bool incoming, fm_tensor_ref z, const fm_views *mask,
-                                const fm_triangle_weights *weights, double dropout);
-
-/* The outer product mean between making its operands and using them: one is being gathered. */
-typedef struct fm_split_outer {
-    const char *name;
-    const fm_outer_weights *weights;
-    fm_tensor_ref m; /* on one rank */
-    fm_outer_operands operands;
-    fm_gather gather;
-} fm_split_outer;
-
-/* m split along residues. */
-fm_split_outer fm_split_outer_begin(fm_tape *tape, const fm_model_config *config, const char *name,
-                                    fm_tensor_ref m, const fm_outer_weights *weights);
-/* z split along axis 0, FM_TENSOR_NONE: the bare update. Returns the new z. */
-fm_tensor_ref fm_split_outer_finish(fm_tape *tape, const fm_model_config *config,
-                                    const fm_split_outer *outer, const fm_views *mask,
-                                    fm_tensor_ref z);
 
 /* ---- branches -------------------------------------------------------------------------------- */
 

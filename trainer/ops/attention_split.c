@@ -26,17 +26,6 @@ static fm_linear bias_linear(const fm_run *run, const fm_node *node, const void 
                              fm_run_param(run, node, PB_W));
 }
 
-/* y [b, a, n_head] = x [a, b, n_head] */
-static void turn(fm_run *run, int64_t a, int64_t b, int64_t n_head, const void *x, void *y) {
-    fm_call_copy_strided(run, &(fm_strided){.rank = 3,
-                                            .shape = {a, b, n_head},
-                                            .x_stride = {b * n_head, n_head, 1},
-                                            .y_stride = {n_head, a * n_head, 1},
-                                            .alpha = 1,
-                                            .x = x,
-                                            .y = {y, FM_WRITE}});
-}
-
 static void bias_forward(fm_run *run, const fm_node *node) {
     const bias_attributes *at = node->attributes;
     if (!fm_run_wants_output(run)) {
@@ -48,7 +37,7 @@ static void bias_forward(fm_run *run, const fm_node *node) {
     fm_linear linear = bias_linear(run, node, normed.y);
     fm_call_linear(run, &linear, false, bias); /* A7:3 A13:3 A14:3 */
     if (at->turned) {
-        turn(run, at->n0, at->n1, at->n_head, bias, out);
+        fm_call_turn(run, at->n0, at->n1, at->n_head, bias, out);
     }
 }
 
@@ -57,7 +46,7 @@ static void bias_backward(fm_run *run, const fm_node *node) {
     const void *dbias = fm_run_output_gradient(run, node, 0);
     if (at->turned) {
         void *back = fm_run_workspace_act(run, at->n0 * at->n1 * at->n_head);
-        turn(run, at->n1, at->n0, at->n_head, dbias, back);
+        fm_call_turn(run, at->n1, at->n0, at->n_head, dbias, back);
         dbias = back;
     }
     fm_norm normed = bias_norm(run, node);
