@@ -119,16 +119,15 @@ static fm_features make_sample(const fm_model_config *c) {
 /* ---- the step -------------------------------------------------------------------------------- */
 
 static fm_trainer_options options_of(const fm_train_config *config) {
-    return (fm_trainer_options){
-        .model = config->model,
-        .optimizer = fm_optimizer_defaults(),
-        .element = FM_ELEMENT_F32,
-        .weight_distogram = config->loss.distogram,
-        .weight_masked_msa = config->loss.masked_msa,
-        .weight_structure = {[FM_TERM_BACKBONE] = config->loss.backbone_fape,
-                             [FM_TERM_SIDE_CHAIN] = config->loss.side_chain_fape,
-                             [FM_TERM_TORSION] = config->loss.torsion,
-                             [FM_TERM_PLDDT] = config->loss.plddt}};
+    return (fm_trainer_options){.model = config->model,
+                                .optimizer = fm_optimizer_defaults(),
+                                .element = FM_ELEMENT_F32,
+                                .weight = {[FM_TERM_DISTOGRAM] = config->loss[FM_TERM_DISTOGRAM],
+                                           [FM_TERM_MASKED_MSA] = config->loss[FM_TERM_MASKED_MSA],
+                                           [FM_TERM_BACKBONE] = config->loss[FM_TERM_BACKBONE],
+                                           [FM_TERM_SIDE_CHAIN] = config->loss[FM_TERM_SIDE_CHAIN],
+                                           [FM_TERM_TORSION] = config->loss[FM_TERM_TORSION],
+                                           [FM_TERM_PLDDT] = config->loss[FM_TERM_PLDDT]}};
 }
 
 /* Parameters that differ from `before`, and those that had a gradient. */

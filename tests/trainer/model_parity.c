@@ -447,8 +447,8 @@ static void compare_losses(bench *b) {
                   {"experimentally_resolved", term(b, FM_TERM_RESOLVED)},
                   {"tm", term(b, FM_TERM_ALIGNED_ERROR)},
                   {"violation", term(b, FM_TERM_VIOLATION)},
-                  {"distogram", term(b, TERM_DISTOGRAM)},
-                  {"masked_msa", term(b, TERM_MASKED_MSA)},
+                  {"distogram", term(b, FM_TERM_DISTOGRAM)},
+                  {"masked_msa", term(b, FM_TERM_MASKED_MSA)},
                   {"loss", scalar(b, b->sm.total)}};
     worst w = {0};
     for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++) {

@@ -234,12 +234,12 @@ static double scalar(const full *f, fm_tensor_ref tensor) {
 static void compare_heads_and_losses(full *f) {
     const fm_tape *tape = &f->last.tape;
     const double *weight = f->sm.weight;
-    double t[N_TERM];
+    double t[FM_LOSS_TERMS];
     compare_node(f, G_HEADS, "out/lddt_logits", tape, "plddt head", 0);
     compare_node(f, G_HEADS, "out/experimentally_resolved_logits", tape, "experimentally resolved",
                  0);
     compare_node(f, G_HEADS, "out/tm_logits", tape, "aligned error", 0);
-    for (int i = 0; i < N_TERM; i++) {
+    for (int i = 0; i < FM_LOSS_TERMS; i++) {
         t[i] = scalar(f, f->sm.term[i]);
     }
     const struct {
@@ -252,8 +252,8 @@ static void compare_heads_and_losses(full *f) {
                   {"experimentally_resolved", t[FM_TERM_RESOLVED]},
                   {"tm", t[FM_TERM_ALIGNED_ERROR]},
                   {"violation", t[FM_TERM_VIOLATION]},
-                  {"distogram", t[TERM_DISTOGRAM]},
-                  {"masked_msa", t[TERM_MASKED_MSA]},
+                  {"distogram", t[FM_TERM_DISTOGRAM]},
+                  {"masked_msa", t[FM_TERM_MASKED_MSA]},
                   {"loss", scalar(f, f->sm.total)}};
     for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++) {
         int64_t line = line_of(golden(&f->golden, "loss_names"), losses[i].name);

@@ -55,7 +55,7 @@ static void finetuning_is_the_papers_second_stage(void **state) {
     assert_string_equal(second.data.plan, "af2-finetuning");
     assert_true(second.optimizer.learning_rate == first.optimizer.learning_rate / 2);
     assert_int_equal(second.optimizer.warmup_samples, 0);
-    assert_true(second.loss.violation == 1 && second.loss.resolved == 0.01);
+    assert_true(second.loss[FM_TERM_VIOLATION] == 1 && second.loss[FM_TERM_RESOLVED] == 0.01);
     second.model.n_res = first.model.n_res; /* else the same model */
     second.model.n_seq = first.model.n_seq;
     second.model.n_extra = first.model.n_extra;
@@ -68,7 +68,8 @@ static void presets_inherit(void **state) {
     fm_train_config base, config;
     assert_int_equal(fm_train_config_preset("tiny", &base, NULL), FM_OK);
     assert_int_equal(fm_train_config_preset("overfit", &config, NULL), FM_OK);
-    assert_true(config.model.c_m == 64 && config.loss.plddt == 0 && config.data.max_cycle == 1);
+    assert_true(config.model.c_m == 64 && config.loss[FM_TERM_PLDDT] == 0 &&
+                config.data.max_cycle == 1);
     assert_int_equal(config.model.n_block, base.model.n_block);
     assert_int_equal(config.model.structure.c_plddt, 16);
     assert_string_equal(config.data.plan, "tiny");

@@ -328,8 +328,8 @@ static void heads_of_confidence_want_a_resolution(void **state) {
         fm_trainer *trainer = create(&options);
         s.features.resolution = known ? 2 : 0;
         fm_sample_result result = take(trainer, &s.features);
-        for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
-            assert_true(isfinite(result.structure[i]) && result.structure[i] > 0);
+        for (int i = 0; i < FM_LOSS_TERMS; i++) {
+            assert_true(isfinite(result.term[i]) && result.term[i] > 0);
         }
         const char *const heads[] = {"plddt.logits.bias", "experimentally_resolved.bias",
                                      "aligned_error.bias"};

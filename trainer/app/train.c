@@ -15,6 +15,7 @@
 #include "trainer/step/score.h"
 #include "trainer/step/team.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <math.h>
 #include <signal.h>
@@ -64,9 +65,9 @@ typedef struct settings {
 
 /* What a step's samples gave, summed. */
 typedef struct step_sums {
-    double loss, distogram, masked_msa, norm, wait_s;
+    double loss, norm, wait_s;
     uint64_t done_ns; /* the device's clock after the last */
-    double structure[FM_STRUCTURE_TERMS];
+    double term[FM_LOSS_TERMS];
     double score[FM_METRICS_SCORES];
     uint32_t n_scored; /* samples with a score */
     uint64_t index;
@@ -465,12 +466,10 @@ static void add_result(step_sums *sums, const flight *f, const fm_sample_result 
     }
     sums->wait_s += f->wait_s;
     sums->loss += result->loss;
-    sums->distogram += result->distogram;
-    sums->masked_msa += result->masked_msa;
     sums->norm += result->gradient_norm;
     sums->done_ns = result->done_ns;
-    for (int i = 0; i < FM_STRUCTURE_TERMS; i++)
-        sums->structure[i] += result->structure[i];
+    for (int i = 0; i < FM_LOSS_TERMS; i++)
+        sums->term[i] += result->term[i];
 }
 
 static void say(const train_run *run, const fm_metrics_step *step) {
@@ -491,17 +490,13 @@ static void say(const train_run *run, const fm_metrics_step *step) {
             text);
 }
 
-/* The terms that the model has beside the first two. */
-static void add_structure_terms(const fm_trainer *trainer, const double *sums, double n,
-                                fm_metrics_step *step) {
-    static const char *const names[FM_STRUCTURE_TERMS] = {
-        [FM_TERM_BACKBONE] = "backbone_fape", [FM_TERM_SIDE_CHAIN] = "side_chain_fape",
-        [FM_TERM_TORSION] = "torsion",        [FM_TERM_PLDDT] = "plddt",
-        [FM_TERM_RESOLVED] = "resolved",      [FM_TERM_ALIGNED_ERROR] = "aligned_error",
-        [FM_TERM_VIOLATION] = "violation"};
-    for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
-        if (trainer->structure[i] == FM_TENSOR_NONE) continue;
-        step->term[step->n_term].name = names[i];
+/* The loss terms that the model has. */
+static void add_terms(const fm_trainer *trainer, const double *sums, double n,
+                      fm_metrics_step *step) {
+    static_assert((int)FM_LOSS_TERMS <= (int)FM_METRICS_TERMS, "a step has room for all terms");
+    for (int i = 0; i < FM_LOSS_TERMS; i++) {
+        if (trainer->term[i] == FM_TENSOR_NONE) continue;
+        step->term[step->n_term].name = fm_loss_terms[i].name;
         step->term[step->n_term++].value = sums[i] / n;
     }
 }
@@ -525,8 +520,6 @@ static fm_status finish_step(train_run *run, double rate, fm_error *reterr) {
         .sample = sums->name,
         .n_cycle = sums->n_cycle,
         .loss = sums->loss / n,
-        .n_term = 2,
-        .term = {{"distogram", sums->distogram / n}, {"masked_msa", sums->masked_msa / n}},
         .grad_norm = sums->norm / n,
         .learning_rate = rate,
         .step_s = (double)step_ns * 1e-9,
@@ -536,7 +529,7 @@ static fm_status finish_step(train_run *run, double rate, fm_error *reterr) {
     };
     run->done_ns = sums->done_ns;
     run->step_token = run->token;
-    add_structure_terms(run->trainer, sums->structure, n, &step);
+    add_terms(run->trainer, sums->term, n, &step);
     for (uint32_t i = 0; sums->n_scored && i < FM_METRICS_SCORES; i++) {
         step.score[i].name = score_names[i];
         step.score[step.n_score++].value = sums->score[i] / sums->n_scored;

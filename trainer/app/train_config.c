@@ -62,6 +62,10 @@ typedef struct key {
 /* The place of a field in fm_train_config. */
 #define AT(field) offsetof(fm_train_config, field)
 
+/* The key of a row of the loss terms' table. */
+#define LOSS_KEY(term, name, needs, turn, help)                                                    \
+    {"loss", #name, "", help, KEY_NUMBER, AT(loss[FM_TERM_##term]), .min = 0, .max = 1e6},
+
 static const key keys[] = {
     {"model", "n_block", "blocks", "Number of Evoformer blocks (Algorithm 6).", KEY_INT32,
      AT(model.n_block), .min = 1, .max = 64},
@@ -242,36 +246,12 @@ static const key keys[] = {
     {"optimizer", "ema_decay", "",
      "Decay rate of the exponential moving average of the parameters, per step.", KEY_NUMBER,
      AT(optimizer.ema_decay), .min = 0, .max = 1},
-    {"loss", "distogram", "", "Weight of the distogram loss (supplement 1.9.8).", KEY_NUMBER,
-     AT(loss.distogram), .min = 0, .max = 1e6},
-    {"loss", "masked_msa", "", "Weight of the masked MSA loss (supplement 1.9.9).", KEY_NUMBER,
-     AT(loss.masked_msa), .min = 0, .max = 1e6},
-    {"loss", "backbone_fape", "",
-     "Weight of the backbone FAPE over all iterations (supplement 1.9.2).", KEY_NUMBER,
-     AT(loss.backbone_fape), .min = 0, .max = 1e6},
-    {"loss", "side_chain_fape", "",
-     "Weight of the side chain FAPE of the last iteration (Algorithm 20, line 28).", KEY_NUMBER,
-     AT(loss.side_chain_fape), .min = 0, .max = 1e6},
-    {"loss", "torsion", "",
-     "Weight of the torsion angle loss over all iterations (supplement 1.9.1).", KEY_NUMBER,
-     AT(loss.torsion), .min = 0, .max = 1e6},
-    {"loss", "plddt", "",
-     "Weight of the pLDDT loss (supplement 1.9.6), for structures of known resolution "
-     "from 0.1 to 3 Å.",
-     KEY_NUMBER, AT(loss.plddt), .min = 0, .max = 1e6},
-    {"loss", "resolved", "",
-     "Weight of the experimentally resolved loss (supplement 1.9.10), for structures of "
-     "known resolution from 0.1 to 3 Å.",
-     KEY_NUMBER, AT(loss.resolved), .min = 0, .max = 1e6},
-    {"loss", "aligned_error", "",
-     "Weight of the aligned error loss (supplement 1.9.7), for structures of known "
-     "resolution from 0.1 to 3 Å.",
-     KEY_NUMBER, AT(loss.aligned_error), .min = 0, .max = 1e6},
-    {"loss", "violation", "", "Weight of the structural violation loss (supplement 1.9.11).",
-     KEY_NUMBER, AT(loss.violation), .min = 0, .max = 1e6},
+    /* clang-format off */
+    FM_LOSS_TERM_LIST(LOSS_KEY)
+    /* clang-format on */
     {"metrics", "structure_every", "steps",
-     "Steps between scores of the predicted structures; 0 means never. Results do not "
-     "depend on it.",
+     "Steps between scores of the predicted structures; 0 means never. Results do not depend on "
+     "it.",
      KEY_INTEGER, AT(metrics.structure_every), .min = 0, .max = 1e9, .no_result = true},
 };
 

@@ -10,6 +10,7 @@
 
 #include "proto/base/bytes.h"
 #include "proto/base/status.h"
+#include "trainer/loss/terms.h"
 #include "trainer/model/model_config.h"
 #include "trainer/optim/optimizer.h"
 
@@ -36,11 +37,7 @@ typedef struct fm_train_config {
             decay_at_samples; /* from then on the rate is multiplied by decay_factor; 0 = never */
         double decay_factor;
     } optimizer;
-    struct {
-        double distogram, masked_msa;
-        /* Where the model has a structure module. */
-        double backbone_fape, side_chain_fape, torsion, plddt, resolved, aligned_error, violation;
-    } loss; /* weights */
+    double loss[FM_LOSS_TERMS]; /* weights of the terms: loss/terms.h */
     struct {
         int64_t structure_every; /* steps between scores of predicted structures; 0 = never */
     } metrics;

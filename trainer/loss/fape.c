@@ -1,5 +1,5 @@
 /* fape.c: frame aligned point error of backbone and side chains, see structure_losses.h. */
-#include "trainer/loss/structure_losses.h"
+#include "trainer/loss/terms.h"
 
 #include "trainer/ops/call_structure.h"
 #include "trainer/ops/frames.h"
@@ -167,4 +167,18 @@ fm_tensor_ref fm_op_side_chain_fape(fm_tape *tape, fm_tensor_ref groups, fm_tens
     fm_node_save(tape, node, FM_KEEP, FM_ELEMENT_F32, 2, (int64_t[]){n, FM_N_ATOM});
     fm_node_save(tape, node, FM_KEEP, FM_ELEMENT_F32, 3, (int64_t[]){n, FM_N_GROUP, 16});
     return fm_node_output(tape, node, tape->kernels->acc, 1, (int64_t[]){1});
+}
+
+/* ---- terms ----------------------------------------------------------------------------------- */
+
+static const fm_fape_options OPTIONS = {
+    .clamp = 10, .length_scale = 10, .eps = 1e-4, .position_scale = 10};
+
+fm_tensor_ref fm_loss_backbone_fape(fm_tape *tape, const fm_loss_inputs *in) {
+    return fm_op_backbone_fape(tape, in->frames, in->backbone_frames, in->backbone_mask,
+                               in->clamped, &OPTIONS);
+}
+
+fm_tensor_ref fm_loss_side_chain_fape(fm_tape *tape, const fm_loss_inputs *in) {
+    return fm_op_side_chain_fape(tape, in->groups, in->atoms, &in->side_chain, &OPTIONS);
 }

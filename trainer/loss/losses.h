@@ -28,8 +28,6 @@ fm_tensor_ref fm_op_distogram_loss(fm_tape *tape, fm_tensor_ref z, fm_tensor_ref
 fm_tensor_ref fm_op_masked_msa_loss(fm_tape *tape, fm_tensor_ref m, fm_tensor_ref true_msa,
                                     fm_tensor_ref bert_mask, const fm_linear_weights *weights);
 
-enum { FM_LOSS_TERMS = 9 };
-
 /* terms[0..n_term-1] acc [1]; factors f64 [n_term], a tensor of the state. Returns acc [1]. */
 fm_tensor_ref fm_op_total_loss(fm_tape *tape, const fm_tensor_ref *terms, int n_term,
                                fm_tensor_ref factors);

@@ -1,5 +1,5 @@
 /* plddt.c: the loss of the pLDDT head, see structure_losses.h. */
-#include "trainer/loss/structure_losses.h"
+#include "trainer/loss/terms.h"
 
 #include "trainer/loss/binned.h"
 #include "trainer/ops/call_structure.h"
@@ -36,4 +36,9 @@ fm_tensor_ref fm_op_plddt_loss(fm_tape *tape, fm_tensor_ref logits, fm_tensor_re
     fm_node_input(tape, node, ca_positions, false);
     fm_node_input(tape, node, ca_mask, false);
     return fm_binned_record(tape, node);
+}
+
+fm_tensor_ref fm_loss_plddt(fm_tape *tape, const fm_loss_inputs *in) {
+    fm_tensor_ref logits = fm_op_plddt_logits(tape, in->s, &in->plddt_head);
+    return fm_op_plddt_loss(tape, logits, in->atoms, in->ca_positions, in->ca_mask);
 }

@@ -33,7 +33,7 @@ static const fm_op TOTAL = {"total loss", forward, backward};
 
 fm_tensor_ref fm_op_total_loss(fm_tape *tape, const fm_tensor_ref *terms, int n_term,
                                fm_tensor_ref factors) {
-    assert(n_term >= 1 && n_term <= FM_LOSS_TERMS);
+    assert(n_term >= 1 && n_term < FM_NODE_INPUTS);
     void *memory;
     fm_node *node = fm_tape_add(tape, &TOTAL, "total loss", sizeof(attributes), &memory);
     attributes *at = memory;

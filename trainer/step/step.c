@@ -2,7 +2,6 @@
 #include "trainer/step/step.h"
 
 #include "trainer/dist/sum.h"
-#include "trainer/ops/cast.h"
 #include "trainer/step/upload.h"
 
 #include <assert.h>
@@ -13,12 +12,12 @@ fm_trainer_options fm_trainer_options_tiny(void) {
     return (fm_trainer_options){.model = fm_model_config_tiny(),
                                 .optimizer = fm_optimizer_defaults(),
                                 .element = FM_ELEMENT_F32,
-                                .weight_distogram = 0.3,
-                                .weight_masked_msa = 2.0,
-                                .weight_structure = {[FM_TERM_BACKBONE] = 0.5,
-                                                     [FM_TERM_SIDE_CHAIN] = 0.5,
-                                                     [FM_TERM_TORSION] = 1.0,
-                                                     [FM_TERM_PLDDT] = 0.01}};
+                                .weight = {[FM_TERM_DISTOGRAM] = 0.3,
+                                           [FM_TERM_MASKED_MSA] = 2.0,
+                                           [FM_TERM_BACKBONE] = 0.5,
+                                           [FM_TERM_SIDE_CHAIN] = 0.5,
+                                           [FM_TERM_TORSION] = 1.0,
+                                           [FM_TERM_PLDDT] = 0.01}};
 }
 
 /* ---- building -------------------------------------------------------------------------------- */
@@ -26,7 +25,7 @@ fm_trainer_options fm_trainer_options_tiny(void) {
 static void declare_state(fm_trainer *t, const fm_kernels *kernels) {
     const fm_model_config *c = &t->options.model;
     fm_state *s = &t->state;
-    const int64_t msa[] = {c->n_seq, c->n_res}, one[] = {1}, terms[] = {2 + FM_STRUCTURE_TERMS};
+    const int64_t msa[] = {c->n_seq, c->n_res}, one[] = {1}, terms[] = {FM_LOSS_TERMS};
     const int64_t clock[] = {FM_CLOCK_WORDS}, n_res[] = {c->n_res}, points[] = {c->n_res, 3};
     fm_model_declare_inputs(s, c, kernels, &t->inputs);
     t->true_msa = fm_state_add(s, "true_msa", FM_ELEMENT_I32, 2, msa);
@@ -47,38 +46,26 @@ static void record_last_cycle(fm_trainer *t) {
     fm_tape *tape = &t->last;
     fm_model_outputs out = fm_model_record_cycle(tape, config, &t->weights, &t->inputs, false);
     fm_tape_enter_island(tape);
-    fm_distogram_options distogram = {
-        .n_bin = (int32_t)config->n_distogram_bin, .first = 2.3125f, .last = 21.6875f, .eps = 1e-8};
-    t->distogram = fm_op_distogram_loss(tape, out.z, fm_tape_state(tape, t->pseudo_beta, false),
-                                        fm_tape_state(tape, t->pseudo_beta_mask, false),
-                                        &t->weights.distogram, &distogram);
-    fm_tensor_ref masked = fm_op_cast(tape, "bert_mask", fm_tape_state(tape, t->bert_mask, false));
-    t->masked_msa = fm_op_masked_msa_loss(tape, out.m, fm_tape_state(tape, t->true_msa, false),
-                                          masked, &t->weights.masked_msa);
-    fm_tensor_ref terms[FM_LOSS_TERMS] = {t->distogram, t->masked_msa};
-    int n_term = 2;
-    for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
-        t->structure[i] = FM_TENSOR_NONE;
-    }
+    fm_loss_inputs loss = fm_loss_inputs_of(config, &t->weights, &out);
+    loss.true_msa = fm_tape_state(tape, t->true_msa, false);
+    loss.bert_mask = fm_tape_state(tape, t->bert_mask, false);
+    loss.pseudo_beta = fm_tape_state(tape, t->pseudo_beta, false);
+    loss.pseudo_beta_mask = fm_tape_state(tape, t->pseudo_beta_mask, false);
     t->atoms = FM_TENSOR_NONE;
-    if (config->structure.n_iteration > 0) {
-        t->atoms = out.structure.atoms.atoms;
+    if (loss.has_structure) {
+        fm_structure_add_truth(tape, &t->truth, &t->inputs, &loss);
+        t->atoms = loss.atoms;
         fm_tape_keep(tape, t->atoms);
-        fm_structure_record_losses(tape, config, &t->weights, &t->inputs, &t->truth, &out,
-                                   t->structure);
     }
-    for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
-        if (t->structure[i] != FM_TENSOR_NONE) {
-            terms[n_term++] = t->structure[i];
-            fm_tape_keep(tape, t->structure[i]);
-        }
-    }
-    t->total = fm_op_total_loss(tape, terms, n_term, fm_tape_state(tape, t->factors, false));
+    t->total = fm_loss_record(tape, &loss, fm_tape_state(tape, t->factors, false), t->term);
     fm_tape_leave_island(tape);
     fm_tape_seed_gradient(tape, t->total, t->seed_gradient);
-    fm_tape_keep(tape, t->distogram);
-    fm_tape_keep(tape, t->masked_msa);
     fm_tape_keep(tape, t->total);
+    for (int i = 0; i < FM_LOSS_TERMS; i++) {
+        if (t->term[i] != FM_TENSOR_NONE) {
+            fm_tape_keep(tape, t->term[i]);
+        }
+    }
 }
 
 static fm_status record(fm_trainer *t, const fm_kernels *kernels, fm_error *reterr) {
@@ -228,17 +215,16 @@ static void queue_cycle(void *context, fm_stream *stream) {
 }
 
 static void queue_report(fm_trainer *t, fm_stream *stream) {
-    fm_report report = {.n_term = 3,
+    fm_report report = {.n_term = 1,
                         .n_record = FM_MOST_QUEUED,
-                        .term = {fm_tape_data(&t->last, t->total),
-                                 fm_tape_data(&t->last, t->distogram),
-                                 fm_tape_data(&t->last, t->masked_msa)},
+                        .term = {fm_tape_data(&t->last, t->total)},
                         .step = t->optimizer.state,
                         .n_made = t->n_made,
                         .record = t->record};
-    for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
-        if (t->structure[i] != FM_TENSOR_NONE) {
-            report.term[report.n_term++] = fm_tape_data(&t->last, t->structure[i]);
+    static_assert(1 + FM_LOSS_TERMS <= FM_STEP_RECORD_TERMS, "a record has room for all terms");
+    for (int i = 0; i < FM_LOSS_TERMS; i++) {
+        if (t->term[i] != FM_TENSOR_NONE) {
+            report.term[report.n_term++] = fm_tape_data(&t->last, t->term[i]);
         }
     }
     t->params.kernels->report(stream, &report);

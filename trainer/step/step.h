@@ -17,7 +17,7 @@
 #define FM_TRAINER_STEP_H
 
 #include "trainer/dist/groups.h"
-#include "trainer/loss/losses.h"
+#include "trainer/loss/terms.h"
 #include "trainer/model/model.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/step/step_features.h"
@@ -28,12 +28,10 @@
 typedef struct fm_trainer_options {
     fm_model_config model;
     fm_optimizer_options optimizer;
-    const fm_kernels *kernels;                  /* the device; NULL: the CPU's table of `element` */
-    fm_element element;                         /* FM_ELEMENT_F32; F64 for checks */
-    uint64_t seed;                              /* of initial parameters and dropout */
-    double weight_distogram, weight_masked_msa; /* 0.3, 2.0 */
-    double weight_structure[FM_STRUCTURE_TERMS]; /* in the order of the terms; used where the model
-                                                    has a structure module */
+    const fm_kernels *kernels;    /* the device; NULL: the CPU's table of `element` */
+    fm_element element;           /* FM_ELEMENT_F32; F64 for checks */
+    uint64_t seed;                /* of initial parameters and dropout */
+    double weight[FM_LOSS_TERMS]; /* of the loss terms; those that the model has are used */
     /* The ranks that this one works with (trainer/dist/groups.h); NULL: none. Sizes of the model
      * are then padded to what they are split over. */
     const fm_groups *groups;
@@ -72,9 +70,8 @@ struct fm_trainer {
     int32_t true_msa, bert_mask, pseudo_beta, pseudo_beta_mask; /* in the state */
     int32_t factors, seed_gradient, clock, flag;
     fm_tape cycle, last;
-    fm_tensor_ref distogram, masked_msa, total;  /* on `last` */
-    fm_structure_truth truth;                    /* these two: with a structure module */
-    fm_tensor_ref structure[FM_STRUCTURE_TERMS]; /* FM_TENSOR_NONE: no such term */
+    fm_tensor_ref term[FM_LOSS_TERMS], total; /* on `last`; FM_TENSOR_NONE: no such term */
+    fm_structure_truth truth;                 /* with a structure module */
     fm_tensor_ref atoms; /* [N_res, 14, 3] Å of the last cycle; FM_TENSOR_NONE without a module */
     fm_optimizer optimizer;
     void *memory;  /* the step arena */
@@ -93,10 +90,10 @@ struct fm_trainer {
 /* What one sample gave. Losses are unweighted but `loss`, which is what was differentiated: the sum
  * of weight * term, times sqrt(n_res). */
 typedef struct fm_sample_result {
-    double loss, distogram, masked_msa;
-    double structure[FM_STRUCTURE_TERMS]; /* 0 where there is no such term */
-    double gradient_norm;                 /* before clipping */
-    uint64_t done_ns;                     /* the device's clock when it was done */
+    double loss;
+    double term[FM_LOSS_TERMS]; /* 0 where there is no such term */
+    double gradient_norm;       /* before clipping */
+    uint64_t done_ns;           /* the device's clock when it was done */
 } fm_sample_result;
 
 /* With FM_RECOMPUTE_AUTO the dry run is repeated to find the least recomputation that stays within

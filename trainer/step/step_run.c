@@ -100,14 +100,12 @@ fm_status fm_trainer_collect(fm_trainer *t, fm_sample_result *ret_result, fm_err
         return stop(t, flight, reterr);
     }
     *ret_result = (fm_sample_result){.loss = record->term[0],
-                                     .distogram = record->term[1],
-                                     .masked_msa = record->term[2],
                                      .gradient_norm = sqrt(record->norm_squared),
                                      .done_ns = record->done_ns};
-    int at = 3;
-    for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
-        if (t->structure[i] != FM_TENSOR_NONE) {
-            ret_result->structure[i] = record->term[at++];
+    int at = 1;
+    for (int i = 0; i < FM_LOSS_TERMS; i++) {
+        if (t->term[i] != FM_TENSOR_NONE) {
+            ret_result->term[i] = record->term[at++];
         }
     }
     t->n_collected++;

@@ -5,7 +5,7 @@
 #ifndef FM_TRAINER_STEP_STRUCTURE_H
 #define FM_TRAINER_STEP_STRUCTURE_H
 
-#include "trainer/loss/structure_losses.h"
+#include "trainer/loss/terms.h"
 #include "trainer/model/model.h"
 #include "trainer/step/step_features.h"
 
@@ -22,17 +22,6 @@ typedef struct fm_structure_truth {
     int32_t ca_positions, ca_mask;            /* [N_res, 3], [N_res] */
 } fm_structure_truth;
 
-enum {
-    FM_TERM_BACKBONE,
-    FM_TERM_SIDE_CHAIN,
-    FM_TERM_TORSION,
-    FM_TERM_PLDDT,
-    FM_TERM_RESOLVED,
-    FM_TERM_ALIGNED_ERROR,
-    FM_TERM_VIOLATION,
-    FM_STRUCTURE_TERMS
-};
-
 void fm_structure_declare_truth(fm_state *state, int64_t n_res, fm_structure_truth *ret_truth);
 
 /* Fills the host's copy of the state (its device layout) from a sample of at most n_res residues.
@@ -46,11 +35,11 @@ bool fm_structure_put_truth(const fm_state *state, const fm_structure_truth *tru
 int fm_structure_list_truth(const fm_structure_truth *truth, int32_t *ret_tensors);
 enum { FM_STRUCTURE_TRUTHS = 19 };
 
-/* Records heads and losses on a cycle's output; the term of a head that the model does not have is
- * FM_TENSOR_NONE. */
-void fm_structure_record_losses(fm_tape *tape, const fm_model_config *config,
-                                const fm_model_weights *weights, const fm_model_inputs *inputs,
-                                const fm_structure_truth *truth, const fm_model_outputs *out,
-                                fm_tensor_ref ret_terms[FM_STRUCTURE_TERMS]);
+/* What the losses read of a recorded last cycle. The caller adds true_msa, bert_mask and pseudo_beta
+ * with its mask and, where there is a structure module, fm_structure_add_truth. */
+fm_loss_inputs fm_loss_inputs_of(const fm_model_config *config, const fm_model_weights *weights,
+                                 const fm_model_outputs *out);
+void fm_structure_add_truth(fm_tape *tape, const fm_structure_truth *truth,
+                            const fm_model_inputs *inputs, fm_loss_inputs *loss);
 
 #endif

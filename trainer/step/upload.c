@@ -11,9 +11,6 @@
 
 enum { ATOM_CA = 1, ATOM_CB = 3, N_ATOM37 = 37, GLYCINE = 7, UNKNOWN_RESIDUE = 20, GAP = 21 };
 
-/* Å: pLDDT, resolved and aligned error are learnt from structures between these alone (1.9.6). */
-static const float LOWEST_RESOLUTION = 0.1f, HIGHEST_RESOLUTION = 3.0f;
-
 /* ---- items ----------------------------------------------------------------------------------- */
 
 typedef struct packer {
@@ -97,21 +94,6 @@ static void put_pseudo_beta(fm_trainer *trainer, const fm_features *f) {
             mask[i] = 1;
             memcpy(x + 3 * i, f->all_atom_positions + ((size_t)i * N_ATOM37 + (size_t)atom) * 3,
                    3 * sizeof *x);
-        }
-    }
-}
-
-/* Total = sum of factor * term; a term that a sample has no truth for weighs 0. */
-static void put_factors(fm_trainer *trainer, const fm_features *f) {
-    double *factors = host_of(trainer, trainer->factors), scale = sqrt((double)f->n_res);
-    bool resolved = f->resolution >= LOWEST_RESOLUTION && f->resolution <= HIGHEST_RESOLUTION;
-    int n = 0;
-    factors[n++] = trainer->options.weight_distogram * scale;
-    factors[n++] = trainer->options.weight_masked_msa * scale;
-    for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
-        bool gated = i == FM_TERM_PLDDT || i == FM_TERM_RESOLVED || i == FM_TERM_ALIGNED_ERROR;
-        if (trainer->structure[i] != FM_TENSOR_NONE) {
-            factors[n++] = gated && !resolved ? 0 : trainer->options.weight_structure[i] * scale;
         }
     }
 }
@@ -211,7 +193,8 @@ static void send_sample(const packer *p, const fm_features *f) {
     put_seed(trainer);
     send_bytes(p, trainer->seed_gradient);
     put_pseudo_beta(trainer, f);
-    put_factors(trainer, f);
+    fm_loss_put_factors(trainer->term, trainer->options.weight, sqrt((double)f->n_res),
+                        f->resolution, host_of(trainer, trainer->factors));
     send_bytes(p, trainer->pseudo_beta);
     send_bytes(p, trainer->pseudo_beta_mask);
     send_bytes(p, trainer->factors);
