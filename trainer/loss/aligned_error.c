@@ -1,4 +1,4 @@
-/* aligned_error.c: the predicted aligned error's loss, see structure_losses.h. */
+/* aligned_error.c: the loss of the predicted aligned error head; see structure_losses.h. */
 #include "trainer/loss/terms.h"
 
 #include "trainer/loss/binned.h"
@@ -7,7 +7,7 @@
 #include <assert.h>
 
 typedef struct attributes {
-    fm_binned binned; /* first: see binned.h */
+    fm_binned binned; /* the first member: see binned.h */
     int64_t n;
     double position_scale;
 } attributes;
@@ -48,7 +48,7 @@ fm_tensor_ref fm_op_aligned_error_loss(fm_tape *tape, fm_tensor_ref logits, fm_t
     *at = (attributes){{n * n, (int32_t)x->local[x->rank - 1], EPS}, n, position_scale};
     assert(frame->rank == 2);
     fm_node_input(tape, node, logits, true);
-    fm_node_holds(tape, node, frames); /* classes do not depend on them continuously */
+    fm_node_holds(tape, node, frames); /* the classes are a step function of them: no gradient */
     fm_node_input(tape, node, target_frames, false);
     fm_node_input(tape, node, mask, false);
     return fm_binned_record(tape, node);

@@ -1,4 +1,4 @@
-/* distogram.c: the distogram head and its loss, see losses.h. */
+/* distogram.c: the distogram head and its loss; see losses.h. */
 #include "trainer/loss/terms.h"
 
 #include "trainer/ops/call.h"

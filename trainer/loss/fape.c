@@ -1,4 +1,5 @@
-/* fape.c: frame aligned point error of backbone and side chains, see structure_losses.h. */
+/* fape.c: the frame aligned point error of the backbone and of the side chains; see
+ * structure_losses.h. */
 #include "trainer/loss/terms.h"
 
 #include "trainer/ops/call_structure.h"
@@ -15,7 +16,7 @@ typedef struct attributes {
 
 enum { B_FRAMES, B_TARGET, B_MASK, B_CLAMPED };
 
-/* Frames as matrices in Å, in the workspace. */
+/* Makes the frames as matrices in Å in the workspace. */
 static fm_fape backbone_of(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
     int64_t rows = at->n_batch * at->n;
@@ -88,7 +89,7 @@ enum {
     C_ALT_FRAMES,
     C_FRAMES_EXIST
 };
-/* The ground truth under the better names. */
+/* The ground truth with the better naming of ambiguous atoms. */
 enum { S_POSITIONS, S_EXISTS, S_FRAMES };
 
 static void choose(fm_run *run, const fm_node *node) {

@@ -1,4 +1,4 @@
-/* masked_msa.c: the masked MSA head and its loss, see losses.h. */
+/* masked_msa.c: the masked MSA head and its loss; see losses.h. */
 #include "trainer/loss/terms.h"
 
 #include "trainer/ops/call.h"

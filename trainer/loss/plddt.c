@@ -1,4 +1,4 @@
-/* plddt.c: the loss of the pLDDT head, see structure_losses.h. */
+/* plddt.c: the loss of the pLDDT head; see structure_losses.h. */
 #include "trainer/loss/terms.h"
 
 #include "trainer/loss/binned.h"
@@ -32,7 +32,7 @@ fm_tensor_ref fm_op_plddt_loss(fm_tape *tape, fm_tensor_ref logits, fm_tensor_re
     const fm_tensor *x = fm_tape_tensor(tape, logits);
     *(fm_binned *)memory = (fm_binned){x->local[0], (int32_t)x->local[1], EPS};
     fm_node_input(tape, node, logits, true);
-    fm_node_holds(tape, node, atoms); /* classes do not depend on them continuously */
+    fm_node_holds(tape, node, atoms); /* the classes are a step function of them: no gradient */
     fm_node_input(tape, node, ca_positions, false);
     fm_node_input(tape, node, ca_mask, false);
     return fm_binned_record(tape, node);

@@ -1,4 +1,4 @@
-/* resolved.c: which atoms the experiment has seen, see structure_losses.h. */
+/* resolved.c: the loss on which atoms the experiment resolved; see structure_losses.h. */
 #include "trainer/loss/terms.h"
 
 #include "trainer/ops/call_structure.h"

@@ -14,7 +14,7 @@ static bool model_has(const fm_loss_term *term, const fm_loss_inputs *in) {
            (in->n_aligned_error_bin > 0 || !(term->needs & FM_LOSS_ALIGNED_ERROR));
 }
 
-/* The term of that turn. */
+/* Returns the row of the term that is recorded at that turn. */
 static int find_turn(int turn) {
     int i = 0;
     while (i < FM_LOSS_TERMS && fm_loss_terms[i].turn != turn) {

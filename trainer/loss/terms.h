@@ -56,11 +56,11 @@ typedef struct fm_loss_inputs {
     fm_tensor_ref true_msa, bert_mask;           /* i32 and act [N_clust, N_res] */
     fm_tensor_ref pseudo_beta, pseudo_beta_mask; /* f32 [N_res, 3] Å, f32 [N_res] */
     fm_linear_weights distogram_head, masked_msa_head;
-    /* The rest, where there is a structure module. */
+    /* The fields below are set where there is a structure module. */
     bool has_structure;
     int64_t n_aligned_error_bin; /* 0: no such head */
-    double position_scale;       /* Å in a unit of the frames' translations */
-    fm_tensor_ref s;             /* [N_res, c_s]: what pLDDT reads */
+    double position_scale;       /* Å in one unit of the frames' translations */
+    fm_tensor_ref s;             /* [N_res, c_s], which the pLDDT head reads */
     fm_tensor_ref frames, last_frames, angles, unnormalised; /* fm_structure_outputs */
     fm_tensor_ref groups, atoms; /* [N_res, 8, 12], [N_res, 14, 3] of the last iteration */
     fm_tensor_ref backbone_frames, backbone_mask, clamped; /* f32 [N_res, 4, 4], [N_res], [1] */
@@ -88,9 +88,9 @@ typedef struct fm_loss_term {
 
 extern const fm_loss_term fm_loss_terms[FM_LOSS_TERMS];
 
-/* Records all terms that the model has and their weighted sum, which it returns: acc [1]. factors
- * f64 [FM_LOSS_TERMS] in device memory, in the order of the terms that there are.
- * ret_terms[FM_TERM_...]: FM_TENSOR_NONE for a term that the model does not have. */
+/* Records all terms that the model has and their weighted sum, and returns the sum: acc [1].
+ * factors f64 [FM_LOSS_TERMS] in device memory, one for each term that the model has, in the order
+ * of the rows. ret_terms[FM_TERM_...] is FM_TENSOR_NONE for a term that the model does not have. */
 fm_tensor_ref fm_loss_record(fm_tape *tape, const fm_loss_inputs *in, fm_tensor_ref factors,
                              fm_tensor_ref ret_terms[FM_LOSS_TERMS]);
 

@@ -1,4 +1,4 @@
-/* torsion.c: torsion angle loss (A27), see structure_losses.h. */
+/* torsion.c: the torsion angle loss (A27); see structure_losses.h. */
 #include "trainer/loss/terms.h"
 
 #include "trainer/ops/call_structure.h"

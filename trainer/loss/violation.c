@@ -1,4 +1,5 @@
-/* violation.c: structural violations, see structure_losses.h. */
+/* violation.c: the loss on violations of bond lengths, angles and distances; see
+ * structure_losses.h. */
 #include "trainer/loss/terms.h"
 
 #include "trainer/ops/call_structure.h"

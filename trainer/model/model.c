@@ -1,4 +1,7 @@
-/* model.c: see model.h. */
+/* model.c: see model.h. The parts of a cycle are recorded in the order of Algorithm 2: embedders,
+ * template stack, extra MSA stack, Evoformer, structure module. Under Branch Parallelism the rank
+ * of the MSA branch leaves out what makes z, and the rank of the pair branch what makes m
+ * (split.h). */
 #include "trainer/model/model.h"
 
 #include "trainer/dist/groups.h"
@@ -74,7 +77,7 @@ void fm_model_declare_inputs(fm_state *state, const fm_model_config *c, const fm
     }
 }
 
-/* A2:5-8: m, split along the residues. */
+/* A2:5-8: makes m, split along the residues. */
 static fm_tensor_ref embed_msa(fm_tape *tape, const fm_model_config *config,
                                const fm_model_weights *weights, const fm_model_inputs *inputs) {
     fm_feature_inputs features = {.msa = fm_tape_state(tape, inputs->msa, false),
@@ -97,7 +100,7 @@ static fm_tensor_ref embed_msa(fm_tape *tape, const fm_model_config *config,
     return fm_op_template_rows(tape, m, torsions, &weights->template_rows); /* A2:7-8 */
 }
 
-/* A2:5-6: z, split along its rows. */
+/* A2:5-6: makes z, split along its rows. */
 static fm_tensor_ref embed_pair(fm_tape *tape, const fm_model_config *config,
                                 const fm_model_weights *weights, const fm_model_inputs *inputs) {
     fm_part part = fm_groups_part(config->groups);
@@ -135,7 +138,7 @@ fm_tensor_ref fm_model_template_pairs(fm_tape *tape, const fm_model_config *conf
                                     &weights->template_attention, true); /* A2:12-13 */
 }
 
-/* A2:9-13 on the rank of the pair branch. */
+/* A2:9-13. On the rank of the MSA branch z is FM_TENSOR_NONE, and only the draws are counted. */
 static fm_tensor_ref template_pairs(fm_tape *tape, const fm_model_config *config,
                                     const fm_model_weights *weights, const fm_model_inputs *inputs,
                                     fm_tensor_ref z, const fm_views *pair_mask) {
@@ -150,8 +153,8 @@ static fm_tensor_ref template_pairs(fm_tape *tape, const fm_model_config *config
     return fm_model_template_pairs(tape, config, weights, inputs, z, pair_mask);
 }
 
-/* A stack of blocks, of which `first` is the first among all; m enters and leaves split along the
- * residues. msa_mask is whole. */
+/* Records a stack of blocks, the first of which has the number `first` among those of all stacks. m
+ * enters and leaves split along the residues; msa_mask is whole. */
 static fm_pair_of_streams stack(fm_tape *tape, const fm_model_config *config,
                                 const fm_evoformer_weights *weights, int32_t first, int32_t n_block,
                                 fm_pair_of_streams x, fm_tensor_ref msa_mask,
@@ -178,7 +181,7 @@ fm_tensor_ref fm_model_extra_msa(fm_tape *tape, const fm_model_config *config,
         .z; /* A18:1 */
 }
 
-/* A2:14-16 from the ids of the batch. */
+/* A2:14-16, from the ids of the batch. */
 static fm_tensor_ref extra_msa(fm_tape *tape, const fm_model_config *config,
                                const fm_model_weights *weights, const fm_model_inputs *inputs,
                                fm_tensor_ref z, const fm_views *pair_mask) {
@@ -200,7 +203,7 @@ static fm_tensor_ref extra_msa(fm_tape *tape, const fm_model_config *config,
     return fm_model_extra_msa(tape, config, weights, features, mask, z, pair_mask);
 }
 
-/* m split along the residues, z along its rows, as every rank's part of them is. */
+/* Describes m, split along the residues, and z, split along its rows: each rank has these parts. */
 static void describe_streams(const fm_model_config *config, fm_element act, fm_tensor *ret_m,
                              fm_tensor *ret_z) {
     fm_part part = fm_groups_part(config->groups);
@@ -212,7 +215,7 @@ static void describe_streams(const fm_model_config *config, fm_element act, fm_t
     *ret_z = fm_tensor_rows_of(act, config->n_res, config->c_z, part);
 }
 
-/* A2:5-17: all that comes before the single representation. */
+/* A2:5-17: all that precedes the single representation. */
 static fm_pair_of_streams record_trunk(fm_tape *tape, const fm_model_config *config,
                                        const fm_model_weights *weights,
                                        const fm_model_inputs *inputs) {
@@ -241,7 +244,7 @@ static fm_pair_of_streams record_trunk(fm_tape *tape, const fm_model_config *con
     return x;
 }
 
-/* A2:18; what is handed on of it: the pseudo-beta positions of the atoms. */
+/* A2:18. With `store` the pseudo-beta positions of the predicted atoms go to the next cycle. */
 static void record_structure(fm_tape *tape, const fm_model_config *config,
                              const fm_model_weights *weights, const fm_model_inputs *inputs,
                              bool store, fm_model_outputs *out) {
@@ -262,7 +265,7 @@ fm_model_outputs fm_model_record_cycle(fm_tape *tape, const fm_model_config *con
                                        const fm_model_inputs *inputs, bool store) {
     bool structure = config->structure.n_iteration > 0;
     fm_pair_of_streams x = record_trunk(tape, config, weights, inputs);
-    if (store) { /* A30:3, A31:4: what the next cycle begins with */
+    if (store) { /* A30:3, A31:4: the inputs of the next cycle */
         fm_op_store(tape, "hand on m", x.m, fm_tape_state(tape, inputs->previous_m, false));
         fm_op_store(tape, "hand on z", x.z, fm_tape_state(tape, inputs->previous_z, false));
     }

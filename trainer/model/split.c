@@ -42,7 +42,7 @@ fm_model_config fm_split_pad(const fm_model_config *config) {
     return padded;
 }
 
-/* ---- changes --------------------------------------------------------------------------------- */
+/* ---- changes of the split axis --------------------------------------------------------------- */
 
 fm_tensor_ref fm_split_slice(fm_tape *tape, const fm_model_config *config, const char *name,
                              fm_tensor_ref x, int axis) {

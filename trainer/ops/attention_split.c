@@ -1,4 +1,6 @@
-/* attention_split.c: see attention_split.h. */
+/* attention_split.c: see attention_split.h. The bias is made in the order of z and, for ending
+ * nodes, turned so that queries come first: the parts of all ranks then follow each other by query.
+ */
 #include "trainer/ops/attention_split.h"
 
 #include "trainer/ops/attention_parts.h"
@@ -9,7 +11,7 @@
 
 typedef struct bias_attributes {
     int64_t n0, n1, c, n_head;
-    bool turned; /* queries lie along axis 1 of z */
+    bool turned; /* the queries are along axis 1 of z */
 } bias_attributes;
 
 enum { PB_NORM, PB_W };

@@ -306,7 +306,8 @@ void fm_call_fill(fm_run *run, int64_t count, double value, void *y) {
     }
 }
 
-/* The table fills act elements; an acc element of 0 is as many act elements of 0. */
+/* The table's fill writes act elements. An acc element of 0 has the same bytes as act elements of
+ * 0. */
 void fm_call_fill_acc(fm_run *run, int64_t count, double value, void *y) {
     assert(value == 0 || run->kernels->act == run->kernels->acc);
     size_t ratio = fm_element_bytes(run->kernels->acc) / fm_element_bytes(run->kernels->act);

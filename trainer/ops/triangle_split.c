@@ -1,11 +1,10 @@
-/* triangle_split.c: see triangle_split.h. */
+/* triangle_split.c: see triangle_split.h. The fused weight [4c + c_z, c_z] belongs to two nodes,
+ * operands and gate; each writes the gradient of its own rows only. */
 #include "trainer/ops/triangle_split.h"
 
 #include "trainer/ops/call.h"
 
 #include <assert.h>
-
-/* Two nodes share the fused block [4c + c_z, c_z]: each writes its rows' gradient alone. */
 
 /* ---- operands -------------------------------------------------------------------------------- */
 

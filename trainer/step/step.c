@@ -1,4 +1,5 @@
-/* step.c: see step.h. */
+/* step.c: creates and records a trainer; see step.h. Queueing and collecting samples is in
+ * step_run.c, packing a sample into packets in upload.c. */
 #include "trainer/step/step.h"
 
 #include "trainer/dist/sum.h"
@@ -100,7 +101,7 @@ static int64_t scratch_bytes(const fm_trainer *t) {
     return fm_trainer_scratch_count(t) * (int64_t)fm_element_bytes(t->params.element);
 }
 
-/* Before the tapes are planned. */
+/* Device memory that is taken before the tapes are planned. */
 static int64_t taken_bytes(const fm_trainer *t) {
     return t->params.memory_bytes + t->state.bytes + t->optimizer.memory_bytes;
 }
@@ -114,7 +115,7 @@ static bool fits(const fm_trainer *t) {
     return budget == 0 || fm_trainer_memory_bytes(t) <= budget;
 }
 
-/* Records and plans anew with that policy. */
+/* Records and plans again with that policy. */
 static fm_status record_as(fm_trainer *t, const fm_kernels *kernels, fm_recompute_policy policy,
                            int32_t n_block, fm_error *reterr) {
     t->options.model.recompute = policy;
@@ -124,17 +125,17 @@ static fm_status record_as(fm_trainer *t, const fm_kernels *kernels, fm_recomput
     return record(t, kernels, reterr);
 }
 
-/* Without a budget: what the trainer has taken so far and what the device has left, but for a
- * reserve for its graphs and libraries. 0: unknown. Ranks would come to budgets of their own, and
- * exchange other tensors than their neighbours. */
+/* The budget where none is given: what the trainer has taken so far plus what the device has left,
+ * less a reserve for its graphs and libraries. 0 when it is not known. Ranks have none, since each
+ * would find its own budget and then exchange other tensors than its neighbours. */
 static int64_t own_budget(const fm_trainer *t, const fm_kernels *kernels) {
     const int64_t reserve = (int64_t)2 << 30;
     int64_t available = (int64_t)kernels->device->free_bytes() - reserve;
     return available <= 0 || t->options.groups ? 0 : available + taken_bytes(t);
 }
 
-/* Nothing is recomputed, or all hidden layers, or those and as few whole blocks as will do; where
- * no budget is known, all blocks. */
+/* Chooses the least recomputation that fits: nothing, then all hidden layers, then those and as few
+ * whole blocks as possible. Where no budget is known, all blocks are recomputed. */
 static fm_status record_within_budget(fm_trainer *t, const fm_kernels *kernels, fm_error *reterr) {
     if (t->options.model.recompute != FM_RECOMPUTE_AUTO) {
         return record(t, kernels, reterr);
@@ -150,7 +151,7 @@ static fm_status record_within_budget(fm_trainer *t, const fm_kernels *kernels, 
         return status;
     }
     int32_t low = 0, high = fm_model_config_blocks(&t->options.model), last = -1;
-    while (!status && low < high) { /* `high` blocks fit, or nothing does */
+    while (!status && low < high) { /* `high` blocks fit, or no number of blocks does */
         last = low + (high - low) / 2;
         status = record_as(t, kernels, FM_RECOMPUTE_AUTO, last, reterr);
         if (fits(t)) {
@@ -230,7 +231,7 @@ static void queue_report(fm_trainer *t, fm_stream *stream) {
     t->params.kernels->report(stream, &report);
 }
 
-/* The sample's gradient: on ranks that share it, the sum of what each has. */
+/* Computes the gradient of the sample; on ranks that share it, the sum over them. */
 static void queue_backward(fm_trainer *t, fm_stream *stream) {
     const fm_groups *groups = t->options.groups;
     if (groups) {
@@ -250,7 +251,8 @@ static void queue_last(void *context, fm_stream *stream) {
     fm_tape_forward(&t->last, stream);
     queue_backward(t, stream);
     fm_optimizer_queue_sample(&t->optimizer, stream);
-    queue_report(t, stream); /* before the update may measure the sum's norm in its place */
+    queue_report(t,
+                 stream); /* before the update, which may overwrite the norm with that of the sum */
     stamp(t, FM_STAMP_SUMMED, stream);
     fm_optimizer_queue_update(&t->optimizer, stream, true);
     stamp(t, FM_STAMP_UPDATED, stream);

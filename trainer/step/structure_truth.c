@@ -1,4 +1,4 @@
-/* structure_truth.c: see structure.h. */
+/* structure_truth.c: see structure_truth.h. */
 #include "trainer/step/structure_truth.h"
 
 #include "proto/chem/atom14.h"
