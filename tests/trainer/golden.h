@@ -34,7 +34,7 @@ static inline void golden_close(golden *g) {
     fm_arena_fini(&g->arena);
 }
 
-/* The array, which must be there. */
+/* Returns the array, which must exist. */
 static inline const fm_npy *golden_find(const golden *g, const char *prefix, const char *name) {
     char key[256];
     snprintf(key, sizeof key, "%s%s", prefix, name);

@@ -1,9 +1,9 @@
-/* mixed_table.h: a table for tests that is to f32 and f64 what a GPU's bf16 table is to bf16 and
- * f32: act f32, acc f64, and the f64 table for islands.
+/* mixed_table.h: a kernel table for tests, with act f32 and acc f64, and the f64 table for islands.
+ * It is to f32 and f64 what a GPU's bf16 table is to bf16 and f32.
  *
- * Every entry is the f32 table's or, where it touches acc alone, the f64 table's; an entry that
- * reads or writes both takes its acc operands through a temporary array. What runs on islands alone
- * (structure module, losses) has no entry at all: a call of it here ends the test. */
+ * Every entry is the f32 table's or, where it touches only acc, the f64 table's. An entry that
+ * reads or writes both types takes its acc operands through a temporary array. Kernels that run on
+ * islands alone (structure module, losses) have no entry: calling one here ends the test. */
 #ifndef FM_TESTS_TRAINER_MIXED_TABLE_H
 #define FM_TESTS_TRAINER_MIXED_TABLE_H
 
@@ -17,7 +17,7 @@ static inline const fm_kernels *mixed_f32(void) {
     return fm_kernels_cpu(FM_ELEMENT_F32);
 }
 
-/* A float array for an acc operand, with its values where there are any. */
+/* Returns a float array for an acc operand, with its values where x is not NULL. */
 static inline float *mixed_take(const void *x, int64_t n) {
     float *to = calloc((size_t)n, sizeof *to);
     assert(to);
@@ -208,7 +208,7 @@ static inline void mixed_forget_island_entries(fm_kernels *k) {
     k->cross_entropy_grad = NULL;
 }
 
-/* Made by the first call; lives for ever. */
+/* The first call makes it; it is never freed. */
 static inline const fm_kernels *mixed_table(void) {
     static fm_kernels k;
     const fm_kernels *wide = fm_kernels_cpu(FM_ELEMENT_F64);

@@ -1,4 +1,4 @@
-/* op_check.h: one way to run an op on a tape of its own and to check its gradients.
+/* op_check.h: runs an op alone on a tape and checks its gradients.
  *
  *     op_bench bench = {0};
  *     op_begin(&bench, FM_ELEMENT_F64);
@@ -40,7 +40,7 @@ typedef struct op_bench {
     int32_t output_gradient; /* in the state */
     void *memory;
     bool without_gradient;
-    const fm_tensor_ref *second_output; /* where the builder leaves another output, or NULL */
+    const fm_tensor_ref *second_output; /* where the builder puts another output, or NULL */
     int32_t second_gradient;
 } op_bench;
 
@@ -171,7 +171,7 @@ static inline void op_finish(op_bench *bench, op_builder build, const void *cont
     assert_int_equal(fm_state_allocate(&bench->state, bench->kernels, NULL), FM_OK);
     assert_int_equal(fm_tape_plan(tape, NULL), FM_OK);
     bench->memory = bench->kernels->alloc((size_t)tape->size.arena_bytes + 1);
-    /* What nobody wrote reads as not-a-number. */
+    /* Memory that no op has written reads as not-a-number. */
     memset(bench->memory, 0xff, (size_t)tape->size.arena_bytes);
     fm_tape_bind(tape, bench->memory);
     op_fill(bench);

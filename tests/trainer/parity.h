@@ -1,6 +1,6 @@
-/* parity.h: a reference run's file as the inputs of a recorded model: what model_parity and
- * model_parity_full share. Values are put into the host's copy of the state as they are, in bf16
- * rounded to the nearest. */
+/* parity.h: a reference run's file as the inputs of a recorded model: the code that model_parity
+ * and model_parity_full share. Values are written to the host's copy of the state as they are, or
+ * rounded to the nearest in bf16. */
 #ifndef FM_TESTS_TRAINER_PARITY_H
 #define FM_TESTS_TRAINER_PARITY_H
 
@@ -26,7 +26,7 @@ typedef struct parity {
     fm_model_config config;
     fm_state state;
     fm_model_inputs inputs;
-    uint8_t *host; /* a copy of the state, where that is a device's; else NULL */
+    uint8_t *host; /* a copy of the state where that is on a device; else NULL */
 } parity;
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -75,7 +75,8 @@ static inline void *data_of(const parity *b, int32_t tensor) {
     return b->host ? b->host + b->state.offset[tensor] : fm_state_data(&b->state, tensor);
 }
 
-/* Sends what was put, where the state is a device's: all tensors but those that cycles hand on. */
+/* Sends the written values where the state is on a device: all tensors except those that one cycle
+ * passes to the next. */
 static inline void send_inputs(const parity *b) {
     for (int32_t t = 0; b->host && t < b->state.n_tensor; t++) {
         bool handed_on = t == b->inputs.previous_m || t == b->inputs.previous_z ||
@@ -95,7 +96,8 @@ static inline void put(const parity *b, int32_t tensor, int64_t i, double x) {
     }
 }
 
-/* Where element i of an array [1, .., cycles] lies in a tensor that has the same axes, padded. */
+/* The position of element i of an array [1, .., cycles] in a tensor that has the same axes, padded.
+ */
 static inline int64_t padded(const fm_npy *array, const fm_tensor *tensor, int64_t i) {
     int64_t at = 0, stride = 1;
     for (int axis = tensor->rank - 1; axis >= 0; axis--) {
@@ -107,7 +109,7 @@ static inline int64_t padded(const fm_npy *array, const fm_tensor *tensor, int64
     return at;
 }
 
-/* A whole input of the cycle into a tensor of the state. */
+/* Writes a whole input of the cycle to a tensor of the state. */
 static inline void put_input(const parity *b, int32_t tensor, const char *name, int c) {
     const fm_npy *array = need(b, b->prefix, name);
     const fm_tensor *to = &b->state.tensor[tensor];
@@ -152,7 +154,7 @@ static inline void load_extra(const parity *b, int c) {
     put_input(b, b->inputs.extra_msa_mask, "extra_msa_mask", c);
 }
 
-/* Type (22), sines and cosines (14), those of the other naming (14), masks (7). */
+/* Type (22), sines and cosines (14), those of the alternative naming (14), masks (7). */
 static inline void load_torsions(const parity *b, int c) {
     static const struct {
         const char *name;
@@ -202,7 +204,7 @@ static inline void load_templates(const parity *b, int c) {
     put(b, b->inputs.template_any, 0, any);
 }
 
-/* All that the trunk reads in cycle c but what it recycles. */
+/* Loads all that the trunk reads in cycle c, except what it recycles. */
 static inline void load_trunk(const parity *b, int c) {
     const fm_npy *mask = need(b, b->prefix, "seq_mask");
     int64_t n = file_residues(b);
@@ -218,7 +220,7 @@ static inline void load_trunk(const parity *b, int c) {
     load_templates(b, c);
 }
 
-/* The model's inputs, with features in place of ids. */
+/* Declares the model's inputs, with features in place of ids. */
 static inline void declare_trunk(parity *b, const fm_kernels *kernels) {
     const fm_model_config *c = &b->config;
     const int64_t feat[] = {c->n_seq, c->n_res, FM_MSA_FEATURES};
@@ -228,7 +230,7 @@ static inline void declare_trunk(parity *b, const fm_kernels *kernels) {
     b->inputs.extra_feat = fm_state_add(&b->state, "extra_msa_feat", kernels->act, 3, extra);
 }
 
-/* A rank's part of a tensor into the whole, [outer, axis, inner]; both on the host. */
+/* Copies a rank's part of a tensor into the whole, [outer, axis, inner]; both are on the host. */
 static inline void put_part(const fm_tensor *t, const float *part, float *whole) {
     int split = t->shard_axis < 0 ? 0 : t->shard_axis;
     int64_t outer = 1, inner = 1, all = t->shape[split], local = t->local[split];
@@ -245,7 +247,7 @@ static inline void put_part(const fm_tensor *t, const float *part, float *whole)
 
 /* ---- files --------------------------------------------------------------------------------- */
 
-/* As given, or below the reference data; false where neither is. */
+/* Finds a path as given, or below the reference data; false where neither exists. */
 static inline bool locate(const char *given, char *out, size_t out_bytes) {
     snprintf(out, out_bytes, "%s", given);
     if (access(out, R_OK) == 0) {

@@ -31,20 +31,21 @@ typedef struct full {
     const fm_kernels *kernels;
     fm_params params;
     fm_model_weights weights;
-    pass first, last; /* without losses, storing; with them, where it is whole */
+    pass first,
+        last; /* first: without losses, storing for the next; last: with losses, where all blocks run */
     fm_optimizer optimizer;
     void *memory;
     float *values; /* host: the parameters, or their gradients */
     group group[N_GROUP];
     struct full *rank[MAX_DAP]; /* of the first rank: all of them */
-    int cycle;                  /* that is run */
+    int cycle;                  /* the cycle that runs */
 } full;
 
 static inline bool is_whole(const full *f) {
     return f->in.config.n_block == N_BLOCK;
 }
 
-/* Everything that is compared is kept; a block's inside is given up. */
+/* Keeps everything that is compared; values inside a block are given up. */
 static inline void keep_outputs(fm_tape *tape) {
     static const char *const names[] = {"input msa",
                                         "input pair",
@@ -84,9 +85,9 @@ static inline fm_tensor_ref find(const fm_tape *tape, const char *node, int nth)
     exit(1);
 }
 
-/* The tensors whose gradients are compared: what leaves a block in z, and what enters a stack. An
- * m between two blocks is left out: its gradient has a part from within the block that made it,
- * which the reference's does not hold. */
+/* The tensors whose gradients are compared: z behind each block, and the inputs of a stack. m
+ * between two blocks is not compared: its gradient has a part from within the block that made it,
+ * which the reference's does not include. */
 static inline fm_tensor_ref block_input(const full *f, const fm_tape *tape, bool extra, int block,
                                         char which) {
     if (block == 0 && which == 'm') {
@@ -169,7 +170,7 @@ static inline fm_status bind(full *f) {
     return FM_OK;
 }
 
-/* The host's copy of a device's state, with the tables that are there already. */
+/* Makes the host's copy of a device's state, with the tables that it already has. */
 static inline fm_status mirror_state(full *f) {
     if (is_whole(f)) {
         fm_structure_upload_tables(&f->in.state, &f->in.inputs.tables);

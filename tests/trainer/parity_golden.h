@@ -8,7 +8,7 @@
 enum {
     N_ACT_SAMPLE = 4096,
     N_PARAM_SAMPLE = 64,
-    N_REAL = 253, /* residues that are no padding */
+    N_REAL = 253, /* residues that are not padding */
     MASKED_TEMPLATE_ROW = 126,
 };
 
@@ -79,7 +79,7 @@ static inline const fm_npy *golden(const fm_npz *file, const char *name) {
     return array;
 }
 
-/* Line of `key` in an array of names, -1 where it is not. */
+/* Returns the line of `key` in an array of names, -1 where there is none. */
 static inline int64_t line_of(const fm_npy *names, const char *key) {
     const char *at = (const char *)names->data, *end = at + names->count;
     size_t n = strlen(key);

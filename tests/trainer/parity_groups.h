@@ -1,11 +1,11 @@
-/* parity_groups.h: what of the full-size run is compared, group by group: the worst of each against
- * its gate. */
+/* parity_groups.h: the groups of arrays that the full-size run compares: the worst error of each
+ * against its gate. */
 #ifndef FM_TESTS_TRAINER_PARITY_GROUPS_H
 #define FM_TESTS_TRAINER_PARITY_GROUPS_H
 
 #include "tests/trainer/parity_golden.h"
 
-/* What is compared, with gates some ten times the worst of the reference's f32 runs. */
+/* The groups, with gates about ten times the worst error of the reference's f32 runs. */
 typedef enum group_id {
     G_EMBEDDERS,
     G_TEMPLATES,
@@ -52,8 +52,8 @@ static const group GROUPS[N_GROUP] = {
     [G_EMA] = {.name = "moving average", .gate = 1e-5},
 };
 
-/* For errors in units of those of the reference's bf16 run: 2 of them for activations, 3 % of each
- * loss, and no gate behind the losses. */
+/* Gates for errors in units of those of the reference's bf16 run: 2 for activations, 3 % for each
+ * loss, none for gradients. */
 static inline void allow_noise(group *groups) {
     for (int g = 0; g < N_GROUP; g++) {
         groups[g].gate = g < G_LOSSES ? 2 : g == G_LOSSES ? 3e-2 : INFINITY;
@@ -72,7 +72,7 @@ static inline void note_in(group *g, const char *key, double error, bool verbose
     }
 }
 
-/* A line a group, then whether all are good. */
+/* Prints one line per group; returns whether all are within their gates. */
 static inline bool report_groups(const group *groups, int n) {
     bool ok = true;
     for (int i = 0; i < n; i++) {

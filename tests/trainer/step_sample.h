@@ -1,5 +1,5 @@
-/* step_sample.h: a made-up sample and a small model with everything in it, for tests of whole
- * steps. No size is a multiple of 2. */
+/* step_sample.h: a synthetic sample and a small model with every part, for tests of whole steps. No
+ * size is a multiple of 2. */
 #ifndef FM_TESTS_TRAINER_STEP_SAMPLE_H
 #define FM_TESTS_TRAINER_STEP_SAMPLE_H
 
@@ -9,7 +9,7 @@
 
 enum { N_RES = 11, N_CLUST = 5, N_EXTRA = 7, N_CYCLE = 3, N_TEMPL = 3 };
 
-/* One made-up sample; lawful values, cycles differ. */
+/* One synthetic sample with valid values; its cycles differ. */
 typedef struct sample {
     uint8_t aatype[N_RES];
     int32_t residue_index[N_RES];
@@ -65,7 +65,7 @@ static inline void make_cycle(sample *s, int c) {
                             .extra_deletion_matrix = &s->extra_deletion[c][0][0]};
 }
 
-/* A loop of the chain is not aligned. */
+/* A loop of the chain has no aligned template residue. */
 static inline void make_templates(sample *s) {
     for (int t = 0; t < N_TEMPL; t++) {
         for (int i = 0; i < N_RES; i++) {

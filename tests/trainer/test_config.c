@@ -1,5 +1,5 @@
-/* Presets and configuration files: every preset is whole, changes change what they name, mistakes
- * are refused with line. */
+/* test_config.c: presets and configuration files: every preset gives all keys a value, a file
+ * changes the keys that it names, and mistakes are refused with their line. */
 #include "trainer/app/train_config.h"
 #include "trainer/model/parameters.h"
 #include "trainer/app/presets.h"
@@ -107,7 +107,7 @@ static void every_key_is_documented(void **state) {
                                   "`48` | Number of Evoformer blocks (Algorithm 6). |\n"));
 }
 
-/* What changes no number is not part of a run's identity. */
+/* A key that changes no number is not part of a run's identity. */
 static void recomputation_is_left_out_of_checkpoints(void **state) {
     (void)state;
     static char plain[FM_TRAIN_CONFIG_TEXT_BYTES], other[FM_TRAIN_CONFIG_TEXT_BYTES];
@@ -142,7 +142,7 @@ static void what_is_shown_is_read_back(void **state) {
     assert_string_equal(text, again);
 }
 
-/* The count that the published models have: monomer, without the pTM head. */
+/* The count of the published models: monomer, without the pTM head. */
 static void the_whole_model_has_93_million_parameters(void **state) {
     (void)state;
     fm_train_config config;

@@ -1,5 +1,5 @@
-/* test_op_update_norm.c: update and next LayerNorm in one node: gradients, and the stacks that use
- * it against plain blocks, bit for bit. */
+/* test_op_update_norm.c: the end of a sublayer and the next LayerNorm in one node: gradients, and
+ * stacks that fuse them compared with plain ones, bit for bit. */
 #include "tests/trainer/op_check.h"
 
 #include "trainer/model/model.h"
@@ -11,8 +11,8 @@
 typedef struct setup {
     fm_transition_weights first, second;
     double rate;
-    bool bare;      /* the last value has no reader but the next sublayer */
-    bool recompute; /* all of it in a segment */
+    bool bare;      /* only the next sublayer reads the last value */
+    bool recompute; /* all nodes in one segment */
 } setup;
 
 /* x -> y = x + dropout(transition(x)), n; y + dropout(transition(n)), or the second update alone.
@@ -115,8 +115,9 @@ static fm_model_config config_of(fm_block_order order, bool global_column) {
 static fm_tensor_ref build_stack(fm_tape *tape, const fm_tensor_ref *in, const void *context) {
     stack *s = (stack *)context;
     const fm_model_config *config = &s->config;
-    fm_pair_of_streams x = {in[0], in[1]};
-    fm_views msa = fm_split_views(tape, config, in[2]), pair = fm_split_views(tape, config, in[3]);
+    fm_representations x = {in[0], in[1]};
+    fm_split_mask msa = fm_split_mask_of(tape, config, in[2]),
+                  pair = fm_split_mask_of(tape, config, in[3]);
     fm_recorder recorder = fm_recorder_of(tape, config, &msa, &pair);
     recorder.fuses = s->fuses;
     x = fm_evoformer_stack(&recorder, s->w, 0, N_BLOCK, x);

@@ -16,7 +16,7 @@ typedef struct block {
     fm_normed value[FM_N_REPRESENTATION];
     int axis[FM_N_REPRESENTATION]; /* along which the value is split, or will be on arrival */
     bool under_way[FM_N_REPRESENTATION];
-    fm_change change[FM_N_REPRESENTATION];
+    fm_axis_change change[FM_N_REPRESENTATION];
 } block;
 
 /* Axes behind the last block of a stack. */

@@ -161,9 +161,9 @@ static fm_block_values values_of(fm_tensor_ref m, fm_tensor_ref z) {
     return (fm_block_values){{[FM_MSA] = fm_not_normed(m), [FM_PAIR] = fm_not_normed(z)}};
 }
 
-fm_pair_of_streams fm_evoformer_stack(const fm_recorder *recorder,
+fm_representations fm_evoformer_stack(const fm_recorder *recorder,
                                       const fm_evoformer_weights *weights, int32_t first,
-                                      int32_t n_block, fm_pair_of_streams in) {
+                                      int32_t n_block, fm_representations in) {
     const fm_model_config *config = recorder->config;
     bool has_msa = fm_split_has_msa(config);
     assert(config->order != FM_ORDER_ORIGINAL || (has_msa && fm_split_has_pair(config)));
@@ -184,7 +184,7 @@ fm_pair_of_streams fm_evoformer_stack(const fm_recorder *recorder,
         x = fm_block_record(&r, &list, &weights[i], next, is_last, x);
         fm_tape_end_segment(r.tape);
     }
-    return (fm_pair_of_streams){x.value[FM_MSA].x, x.value[FM_PAIR].x};
+    return (fm_representations){x.value[FM_MSA].x, x.value[FM_PAIR].x};
 }
 
 fm_tensor_ref fm_evoformer_pair_stack(const fm_recorder *recorder,

@@ -8,9 +8,9 @@
 #include "trainer/model/block.h"
 #include "trainer/model/parameters.h"
 
-typedef struct fm_pair_of_streams {
+typedef struct fm_representations {
     fm_tensor_ref m, z; /* [N_seq, N_res, c_m], [N_res, N_res, c_z] */
-} fm_pair_of_streams;
+} fm_representations;
 
 /* Records a stack of n_block blocks in the order recorder->config->order, each as one segment;
  * weights [n_block]. recorder->config describes the stack; `first` is the number of its first block
@@ -19,9 +19,9 @@ typedef struct fm_pair_of_streams {
  * Under DAP m enters and leaves split along axis 1, z along axis 0. Under BP m is FM_TENSOR_NONE on
  * the pair branch's rank; z is FM_TENSOR_NONE on the MSA branch's, in the order
  * FM_ORDER_OUTER_FIRST. FM_ORDER_ORIGINAL has no two branches: asserted. */
-fm_pair_of_streams fm_evoformer_stack(const fm_recorder *recorder,
+fm_representations fm_evoformer_stack(const fm_recorder *recorder,
                                       const fm_evoformer_weights *weights, int32_t first,
-                                      int32_t n_block, fm_pair_of_streams in);
+                                      int32_t n_block, fm_representations in);
 
 /* The pair half of a block alone (A6:6-10), without a segment. z split along axis 0. */
 fm_tensor_ref fm_evoformer_pair_stack(const fm_recorder *recorder,

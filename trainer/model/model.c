@@ -117,7 +117,7 @@ static fm_tensor_ref embed_pair(fm_tape *tape, const fm_model_config *config,
 fm_tensor_ref fm_model_template_pairs(fm_tape *tape, const fm_model_config *config,
                                       const fm_model_weights *weights,
                                       const fm_model_inputs *inputs, fm_tensor_ref z,
-                                      const fm_views *pair_mask) {
+                                      const fm_split_mask *pair_mask) {
     fm_template_pair_inputs in = {
         .aatype = fm_tape_state(tape, inputs->template_aatype, false),
         .pseudo_beta = fm_tape_state(tape, inputs->template_pseudo_beta, false),
@@ -141,7 +141,7 @@ fm_tensor_ref fm_model_template_pairs(fm_tape *tape, const fm_model_config *conf
 /* A2:9-13. On the rank of the MSA branch z is FM_TENSOR_NONE, and only the draws are counted. */
 static fm_tensor_ref template_pairs(fm_tape *tape, const fm_model_config *config,
                                     const fm_model_weights *weights, const fm_model_inputs *inputs,
-                                    fm_tensor_ref z, const fm_views *pair_mask) {
+                                    fm_tensor_ref z, const fm_split_mask *pair_mask) {
     if (config->n_template == 0) {
         return z;
     }
@@ -155,13 +155,13 @@ static fm_tensor_ref template_pairs(fm_tape *tape, const fm_model_config *config
 
 /* Records a stack of blocks, the first of which has the number `first` among those of all stacks. m
  * enters and leaves split along the residues; msa_mask is whole. */
-static fm_pair_of_streams stack(fm_tape *tape, const fm_model_config *config,
+static fm_representations stack(fm_tape *tape, const fm_model_config *config,
                                 const fm_evoformer_weights *weights, int32_t first, int32_t n_block,
-                                fm_pair_of_streams x, fm_tensor_ref msa_mask,
-                                const fm_views *pair_mask) {
-    fm_views mask = {0};
+                                fm_representations x, fm_tensor_ref msa_mask,
+                                const fm_split_mask *pair_mask) {
+    fm_split_mask mask = {0};
     if (fm_split_has_msa(config)) {
-        mask = fm_split_views(tape, config, msa_mask);
+        mask = fm_split_mask_of(tape, config, msa_mask);
     }
     fm_recorder recorder = fm_recorder_of(tape, config, &mask, pair_mask);
     return fm_evoformer_stack(&recorder, weights, first, n_block, x);
@@ -169,9 +169,10 @@ static fm_pair_of_streams stack(fm_tape *tape, const fm_model_config *config,
 
 fm_tensor_ref fm_model_extra_msa(fm_tape *tape, const fm_model_config *config,
                                  const fm_model_weights *weights, fm_tensor_ref features,
-                                 fm_tensor_ref mask, fm_tensor_ref z, const fm_views *pair_mask) {
+                                 fm_tensor_ref mask, fm_tensor_ref z,
+                                 const fm_split_mask *pair_mask) {
     fm_model_config extra = fm_model_config_extra(config);
-    fm_pair_of_streams x = {.m = FM_TENSOR_NONE, .z = z};
+    fm_representations x = {.m = FM_TENSOR_NONE, .z = z};
     if (fm_split_has_msa(config)) {
         features = fm_split_slice(tape, config, "extra msa features", features, 1);
         x.m =
@@ -184,7 +185,7 @@ fm_tensor_ref fm_model_extra_msa(fm_tape *tape, const fm_model_config *config,
 /* A2:14-16, from the ids of the batch. */
 static fm_tensor_ref extra_msa(fm_tape *tape, const fm_model_config *config,
                                const fm_model_weights *weights, const fm_model_inputs *inputs,
-                               fm_tensor_ref z, const fm_views *pair_mask) {
+                               fm_tensor_ref z, const fm_split_mask *pair_mask) {
     if (config->n_extra_block == 0) {
         return z;
     }
@@ -204,8 +205,8 @@ static fm_tensor_ref extra_msa(fm_tape *tape, const fm_model_config *config,
 }
 
 /* Describes m, split along the residues, and z, split along its rows: each rank has these parts. */
-static void describe_streams(const fm_model_config *config, fm_element act, fm_tensor *ret_m,
-                             fm_tensor *ret_z) {
+static void describe_representations(const fm_model_config *config, fm_element act,
+                                     fm_tensor *ret_m, fm_tensor *ret_z) {
     fm_part part = fm_groups_part(config->groups);
     fm_tensor_init(ret_m, "m", act, 3,
                    (int64_t[]){fm_model_config_rows(config), config->n_res, config->c_m});
@@ -216,19 +217,19 @@ static void describe_streams(const fm_model_config *config, fm_element act, fm_t
 }
 
 /* A2:5-17: all that precedes the single representation. */
-static fm_pair_of_streams record_trunk(fm_tape *tape, const fm_model_config *config,
+static fm_representations record_trunk(fm_tape *tape, const fm_model_config *config,
                                        const fm_model_weights *weights,
                                        const fm_model_inputs *inputs) {
-    fm_pair_of_streams x = {FM_TENSOR_NONE, FM_TENSOR_NONE};
+    fm_representations x = {FM_TENSOR_NONE, FM_TENSOR_NONE};
     fm_tensor m, z;
-    describe_streams(config, tape->kernels->act, &m, &z);
-    fm_views pair_mask = {0};
+    describe_representations(config, tape->kernels->act, &m, &z);
+    fm_split_mask pair_mask = {0};
     if (fm_split_has_msa(config)) {
         x.m = embed_msa(tape, config, weights, inputs);
     }
     if (fm_split_has_pair(config)) {
         x.z = embed_pair(tape, config, weights, inputs);
-        pair_mask = fm_split_views(tape, config, fm_tape_state(tape, inputs->pair_mask, false));
+        pair_mask = fm_split_mask_of(tape, config, fm_tape_state(tape, inputs->pair_mask, false));
     }
     x.z = template_pairs(tape, config, weights, inputs, x.z, &pair_mask);
     if (config->order == FM_ORDER_PARALLEL) { /* both branches of the first block read z */
@@ -264,7 +265,7 @@ fm_model_outputs fm_model_record_cycle(fm_tape *tape, const fm_model_config *con
                                        const fm_model_weights *weights,
                                        const fm_model_inputs *inputs, bool store) {
     bool structure = config->structure.n_iteration > 0;
-    fm_pair_of_streams x = record_trunk(tape, config, weights, inputs);
+    fm_representations x = record_trunk(tape, config, weights, inputs);
     if (store) { /* A30:3, A31:4: the inputs of the next cycle */
         fm_op_store(tape, "hand on m", x.m, fm_tape_state(tape, inputs->previous_m, false));
         fm_op_store(tape, "hand on z", x.z, fm_tape_state(tape, inputs->previous_z, false));

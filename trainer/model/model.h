@@ -66,14 +66,15 @@ void fm_model_declare_inputs(fm_state *state, const fm_model_config *config,
 fm_tensor_ref fm_model_template_pairs(fm_tape *tape, const fm_model_config *config,
                                       const fm_model_weights *weights,
                                       const fm_model_inputs *inputs, fm_tensor_ref z,
-                                      const fm_views *pair_mask);
+                                      const fm_split_mask *pair_mask);
 
 /* Records the extra MSA's embedder and stack (A2:15-16, A18). features [N_extra, N_res, 25] and
  * mask [N_extra, N_res] are whole. Returns the new z; the stack's MSA representation is not used
  * further. */
 fm_tensor_ref fm_model_extra_msa(fm_tape *tape, const fm_model_config *config,
                                  const fm_model_weights *weights, fm_tensor_ref features,
-                                 fm_tensor_ref mask, fm_tensor_ref z, const fm_views *pair_mask);
+                                 fm_tensor_ref mask, fm_tensor_ref z,
+                                 const fm_split_mask *pair_mask);
 
 /* Records a cycle up to and including the single representation (A2:5-17) and, where there is one,
  * the structure module (A2:18). With `store` the nodes at the end leave m's first row, z and the

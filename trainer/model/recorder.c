@@ -9,11 +9,11 @@
 
 #include <assert.h>
 
-fm_recorder fm_recorder_of(fm_tape *tape, const fm_model_config *config, const fm_views *msa_mask,
-                           const fm_views *pair_mask) {
+fm_recorder fm_recorder_of(fm_tape *tape, const fm_model_config *config,
+                           const fm_split_mask *msa_mask, const fm_split_mask *pair_mask) {
     fm_recorder recorder = {.tape = tape, .config = config, .fuses = fm_split_is_whole(config)};
-    recorder.mask[FM_MSA] = msa_mask ? *msa_mask : (fm_views){0};
-    recorder.mask[FM_PAIR] = pair_mask ? *pair_mask : (fm_views){0};
+    recorder.mask[FM_MSA] = msa_mask ? *msa_mask : (fm_split_mask){0};
+    recorder.mask[FM_PAIR] = pair_mask ? *pair_mask : (fm_split_mask){0};
     return recorder;
 }
 
@@ -36,7 +36,7 @@ static double rate_of(const fm_recorder *r, const fm_sublayer *s) {
 
 /* The mask of the representation that is updated, split as the sublayer has it. */
 static fm_tensor_ref mask_of(const fm_recorder *r, const fm_sublayer *s) {
-    const fm_views *mask = &r->mask[s->updates];
+    const fm_split_mask *mask = &r->mask[s->updates];
     return s->axis[s->updates] == 1 ? mask->columns : mask->rows;
 }
 
@@ -132,7 +132,7 @@ static fm_normed transition(const fm_recorder *r, const fm_sublayer *s,
 /* The op adds to z itself. */
 static fm_normed outer(const fm_recorder *r, const fm_sublayer *s, const fm_outer_weights *weights,
                        const fm_begun *begun, fm_normed z) {
-    const fm_views *mask = &r->mask[FM_MSA];
+    const fm_split_mask *mask = &r->mask[FM_MSA];
     if (dap_of(r)) {
         fm_outer_operands operands = begun->operands;
         operands.b = fm_dap_gather_finish(r->tape, &begun->gather);

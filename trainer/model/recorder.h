@@ -24,16 +24,17 @@
 
 typedef struct fm_recorder {
     fm_tape *tape;
-    const fm_model_config *config;      /* of the block that is recorded */
-    fm_views mask[FM_N_REPRESENTATION]; /* [N_seq, N_res] and [N_res, N_res]; zeros where this rank
+    const fm_model_config *config; /* of the block that is recorded */
+    fm_split_mask
+        mask[FM_N_REPRESENTATION]; /* [N_seq, N_res] and [N_res, N_res]; zeros where this rank
                                            has no such branch */
     bool fuses;
 } fm_recorder;
 
 /* A recorder for the ranks of config->groups, which fuses where one rank has everything. A mask may
  * be NULL where this rank does not run that branch, or the blocks have none. */
-fm_recorder fm_recorder_of(fm_tape *tape, const fm_model_config *config, const fm_views *msa_mask,
-                           const fm_views *pair_mask);
+fm_recorder fm_recorder_of(fm_tape *tape, const fm_model_config *config,
+                           const fm_split_mask *msa_mask, const fm_split_mask *pair_mask);
 
 /* A sublayer between begin and finish. */
 typedef struct fm_begun {

@@ -49,27 +49,28 @@ fm_tensor_ref fm_split_slice(fm_tape *tape, const fm_model_config *config, const
     return dap_of(config) ? fm_dap_slice(tape, name, fm_groups_part(config->groups), x, axis) : x;
 }
 
-fm_views fm_split_views(fm_tape *tape, const fm_model_config *config, fm_tensor_ref mask) {
-    return (fm_views){.whole = mask,
-                      .rows = fm_split_slice(tape, config, "mask rows", mask, 0),
-                      .columns = fm_split_slice(tape, config, "mask columns", mask, 1)};
+fm_split_mask fm_split_mask_of(fm_tape *tape, const fm_model_config *config, fm_tensor_ref mask) {
+    return (fm_split_mask){.whole = mask,
+                           .rows = fm_split_slice(tape, config, "mask rows", mask, 0),
+                           .columns = fm_split_slice(tape, config, "mask columns", mask, 1)};
 }
 
-fm_change fm_split_change_begin(fm_tape *tape, const fm_model_config *config, const char *name,
-                                fm_tensor_ref x, int axis) {
+fm_axis_change fm_split_change_begin(fm_tape *tape, const fm_model_config *config, const char *name,
+                                     fm_tensor_ref x, int axis) {
     if (!dap_of(config)) {
-        return (fm_change){.x = x};
+        return (fm_axis_change){.x = x};
     }
-    return (fm_change){FM_TENSOR_NONE, fm_dap_switch_begin(tape, name, dap_of(config), x, axis)};
+    return (fm_axis_change){FM_TENSOR_NONE,
+                            fm_dap_switch_begin(tape, name, dap_of(config), x, axis)};
 }
 
-fm_tensor_ref fm_split_change_finish(fm_tape *tape, const fm_change *change) {
+fm_tensor_ref fm_split_change_finish(fm_tape *tape, const fm_axis_change *change) {
     return change->x != FM_TENSOR_NONE ? change->x : fm_dap_switch_finish(tape, &change->exchange);
 }
 
 fm_tensor_ref fm_split_change(fm_tape *tape, const fm_model_config *config, const char *name,
                               fm_tensor_ref x, int axis) {
-    fm_change change = fm_split_change_begin(tape, config, name, x, axis);
+    fm_axis_change change = fm_split_change_begin(tape, config, name, x, axis);
     return fm_split_change_finish(tape, &change);
 }
 

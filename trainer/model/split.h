@@ -19,12 +19,12 @@
 #include "trainer/model/model_config.h"
 
 /* A mask for arrays that are whole, split along axis 0, and split along axis 1. */
-typedef struct fm_views {
+typedef struct fm_split_mask {
     fm_tensor_ref whole, rows, columns;
-} fm_views;
+} fm_split_mask;
 
 /* mask [n0, n1] is whole; both extents are multiples of D. */
-fm_views fm_split_views(fm_tape *tape, const fm_model_config *config, fm_tensor_ref mask);
+fm_split_mask fm_split_mask_of(fm_tape *tape, const fm_model_config *config, fm_tensor_ref mask);
 
 /* Returns the recorded sizes: N_res, N_extra and the number of rows of m are rounded up to
  * multiples of D. The masks of the added elements are 0. */
@@ -43,15 +43,15 @@ bool fm_split_has_pair(const fm_model_config *config);
 /* ---- changes of the split axis --------------------------------------------------------------- */
 
 /* A change of the split axis between begin and finish; on one rank the tensor itself. */
-typedef struct fm_change {
+typedef struct fm_axis_change {
     fm_tensor_ref x; /* FM_TENSOR_NONE while under way */
     fm_switch exchange;
-} fm_change;
+} fm_axis_change;
 
 /* Splits x along `axis`, 0 or 1, instead of along the other one. */
-fm_change fm_split_change_begin(fm_tape *tape, const fm_model_config *config, const char *name,
-                                fm_tensor_ref x, int axis);
-fm_tensor_ref fm_split_change_finish(fm_tape *tape, const fm_change *change);
+fm_axis_change fm_split_change_begin(fm_tape *tape, const fm_model_config *config, const char *name,
+                                     fm_tensor_ref x, int axis);
+fm_tensor_ref fm_split_change_finish(fm_tape *tape, const fm_axis_change *change);
 fm_tensor_ref fm_split_change(fm_tape *tape, const fm_model_config *config, const char *name,
                               fm_tensor_ref x, int axis);
 

@@ -282,7 +282,7 @@ void fm_call_copy_strided(fm_run *run, const fm_strided *args) {
     }
 }
 
-void fm_call_turn(fm_run *run, int64_t a, int64_t b, int64_t c, const void *x, void *y) {
+void fm_call_transpose(fm_run *run, int64_t a, int64_t b, int64_t c, const void *x, void *y) {
     fm_call_copy_strided(run, &(fm_strided){.rank = 3,
                                             .shape = {a, b, c},
                                             .x_stride = {b * c, c, 1},

@@ -68,7 +68,7 @@ static void operands_forward(fm_run *run, const fm_node *node) {
         fm_gate gate = operand_gate(run, node, i, gated);
         fm_call_gate(run, &gate);
         if (at->incoming) {
-            fm_call_turn(run, at->n0, at->n1, at->c, gated, out);
+            fm_call_transpose(run, at->n0, at->n1, at->c, gated, out);
         }
         fm_run_release(run, mark);
     }
@@ -84,7 +84,7 @@ static void operands_backward(fm_run *run, const fm_node *node) {
         const void *dy = fm_run_output_gradient(run, node, i);
         if (at->incoming) {
             void *back = fm_run_workspace_act(run, rows * at->c);
-            fm_call_turn(run, at->n1, at->n0, at->c, dy, back);
+            fm_call_transpose(run, at->n1, at->n0, at->c, dy, back);
             dy = back;
         }
         fm_gate gate = operand_gate(run, node, i, NULL);
