@@ -11,10 +11,10 @@
 /* m is split along axis 0 (sequences) for row attention, along axis 1 (residues) for all else; z
  * along axis 0 for outgoing edges and starting nodes, along axis 1 for incoming edges and ending
  * nodes. */
-#define NAMES(module) .name = module, .update_name = module " update"
+#define NAMES(module) .name = (module), .update_name = module " update"
 #define WEIGHTS(member) .weights = offsetof(fm_evoformer_weights, member)
-#define MSA_AXIS(msa) .axis = {[FM_MSA] = msa, [FM_PAIR] = FM_UNTOUCHED}
-#define PAIR_AXIS(pair) .axis = {[FM_MSA] = FM_UNTOUCHED, [FM_PAIR] = pair}
+#define MSA_AXIS(msa) .axis = {[FM_MSA] = (msa), [FM_PAIR] = FM_UNTOUCHED}
+#define PAIR_AXIS(pair) .axis = {[FM_MSA] = FM_UNTOUCHED, [FM_PAIR] = (pair)}
 
 static const fm_sublayer ROW = {.kind = FM_SUBLAYER_ATTENTION,
                                 .updates = FM_MSA,
