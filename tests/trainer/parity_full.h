@@ -1,5 +1,5 @@
-/* parity_full.h: the full-size model of model_parity_full: its two recorded cycles, planned and
- * bound, ready to run. */
+/* parity_full.h: the full-size model of model_parity_full: its two recorded cycles, planned, bound
+ * and ready to run. */
 #ifndef FM_TESTS_TRAINER_PARITY_FULL_H
 #define FM_TESTS_TRAINER_PARITY_FULL_H
 
@@ -31,13 +31,13 @@ typedef struct full {
     const fm_kernels *kernels;
     fm_params params;
     fm_model_weights weights;
-    pass first,
-        last; /* first: without losses, storing for the next; last: with losses, where all blocks run */
+    /* first: without losses, stores recycled values; last: with losses, if the model is whole */
+    pass first, last;
     fm_optimizer optimizer;
     void *memory;
     float *values; /* host: the parameters, or their gradients */
     group group[N_GROUP];
-    struct full *rank[MAX_DAP]; /* of the first rank: all of them */
+    struct full *rank[MAX_DAP]; /* the first rank's list of all ranks */
     int cycle;                  /* the cycle that runs */
 } full;
 
@@ -45,7 +45,7 @@ static inline bool is_whole(const full *f) {
     return f->in.config.n_block == N_BLOCK;
 }
 
-/* Keeps everything that is compared; values inside a block are given up. */
+/* Keeps everything that is compared; the inside of a block is not. */
 static inline void keep_outputs(fm_tape *tape) {
     static const char *const names[] = {"input msa",
                                         "input pair",
@@ -74,7 +74,7 @@ static inline void keep_outputs(fm_tape *tape) {
     }
 }
 
-/* Output of the `nth` node of that name. */
+/* Output of the `nth` node with that name. */
 static inline fm_tensor_ref find(const fm_tape *tape, const char *node, int nth) {
     for (int32_t n = 0; n < tape->n_node; n++) {
         if (!strcmp(tape->node[n].name, node) && nth-- == 0) {
@@ -85,9 +85,9 @@ static inline fm_tensor_ref find(const fm_tape *tape, const char *node, int nth)
     exit(1);
 }
 
-/* The tensors whose gradients are compared: z behind each block, and the inputs of a stack. m
- * between two blocks is not compared: its gradient has a part from within the block that made it,
- * which the reference's does not include. */
+/* The tensors whose gradients are compared: the z that leaves a block, and the inputs of a stack.
+ * An m between two blocks is omitted: its gradient has a part from within the block that made it,
+ * which the reference's gradient does not contain. */
 static inline fm_tensor_ref block_input(const full *f, const fm_tape *tape, bool extra, int block,
                                         char which) {
     if (block == 0 && which == 'm') {
@@ -170,7 +170,7 @@ static inline fm_status bind(full *f) {
     return FM_OK;
 }
 
-/* Makes the host's copy of a device's state, with the tables that it already has. */
+/* Makes the host's copy of a device's state, with the tables that are already in it. */
 static inline fm_status mirror_state(full *f) {
     if (is_whole(f)) {
         fm_structure_upload_tables(&f->in.state, &f->in.inputs.tables);

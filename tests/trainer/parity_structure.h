@@ -1,5 +1,5 @@
-/* parity_structure.h: the structure module, its heads and all losses behind a recorded trunk, with
- * the ground truth of a reference run's file. */
+/* parity_structure.h: the structure module, its heads and all losses after a recorded trunk, with
+ * the ground truth from the file of a reference run. */
 #ifndef FM_TESTS_TRAINER_PARITY_STRUCTURE_H
 #define FM_TESTS_TRAINER_PARITY_STRUCTURE_H
 
@@ -10,8 +10,9 @@
 #include "trainer/loss/terms.h"
 #include "trainer/step/structure_truth.h"
 
-/* The file's arrays for the tensors of fm_structure_list_truth, in its order: how many elements per
- * residue are taken, starting at which one, out of how many; row 0: one value for all. */
+/* The arrays of the file for the tensors of fm_structure_list_truth, in its order: how many
+ * elements per residue are used, from which one on, and of how many. 0: one value for all
+ * residues. */
 static const struct {
     const char *name;
     int64_t row, first, all;
@@ -90,7 +91,7 @@ static inline void declare_losses(parity *in, structure_part *s, const fm_kernel
     s->seed = fm_state_add(state, "gradient of the loss", kernels->acc, 1, one);
 }
 
-/* Records all losses behind a recorded cycle, in its island; the total is seeded with 1. */
+/* Records all losses after a recorded cycle, in its island; the gradient of the total is 1. */
 static inline void record_losses(fm_tape *tape, const parity *in, structure_part *s,
                                  const fm_model_outputs *out, const fm_model_weights *w) {
     fm_tape_enter_island(tape);
@@ -105,7 +106,7 @@ static inline void record_losses(fm_tape *tape, const parity *in, structure_part
     fm_tape_seed_gradient(tape, s->total, s->seed);
 }
 
-/* Loads the truth of cycle c, and the factors: weight times sqrt(residues). */
+/* Loads the truth of cycle c and the factors: weight times sqrt(residues). */
 static inline void load_truth(const parity *in, const structure_part *s, int c) {
     int32_t tensors[FM_STRUCTURE_TRUTHS];
     double length = 0;

@@ -1,5 +1,5 @@
-/* step_sample.h: a synthetic sample and a small model with every part, for tests of whole steps. No
- * size is a multiple of 2. */
+/* step_sample.h: a synthetic sample and a small model with all its parts, for tests of whole steps.
+ * No size is a multiple of 2. */
 #ifndef FM_TESTS_TRAINER_STEP_SAMPLE_H
 #define FM_TESTS_TRAINER_STEP_SAMPLE_H
 
@@ -65,7 +65,7 @@ static inline void make_cycle(sample *s, int c) {
                             .extra_deletion_matrix = &s->extra_deletion[c][0][0]};
 }
 
-/* A loop of the chain has no aligned template residue. */
+/* Fills the templates; a loop of the chain is not aligned. */
 static inline void make_templates(sample *s) {
     for (int t = 0; t < N_TEMPL; t++) {
         for (int i = 0; i < N_RES; i++) {
@@ -102,7 +102,7 @@ static inline void make_sample(sample *s) {
     }
     make_templates(s);
     s->features.n_res = N_RES;
-    s->features.n_templ = 1; /* the model takes two */
+    s->features.n_templ = 1; /* the model has room for two */
     s->features.n_cycle = N_CYCLE;
     s->features.resolution = 2;
     s->features.aatype = s->aatype;
