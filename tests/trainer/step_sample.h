@@ -129,8 +129,10 @@ static inline fm_trainer_options small_options(void) {
                                                     .n_aligned_error_bin = 64,
                                                     .dropout = 0.1,
                                                     .position_scale = 10};
-    for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
-        options.weight_structure[i] = 0.1;
+    for (int i = 0; i < FM_LOSS_TERMS; i++) {
+        if (fm_loss_terms[i].needs & FM_LOSS_STRUCTURE) {
+            options.weight[i] = 0.1;
+        }
     }
     options.seed = 7;
     options.optimizer.warmup_samples = 0;

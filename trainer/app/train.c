@@ -33,6 +33,7 @@
 #include "trainer/step/score.h"
 #include "trainer/step/team.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <math.h>
 #include <signal.h>
@@ -79,14 +80,14 @@ typedef struct settings {
     const char *data, *preset, *config, *from, *out, *tensorboard, *order, *device, *dtype;
     uint64_t steps, seed, ahead, wait_ms;
     uint64_t checkpoint_every, keep_last, keep_every; /* steps, files, steps; 0 = never */
-    bool quiet, resume, show_config;
+    bool quiet, resume, show_config, help_config;
 } settings;
 
 /* The results of a step's samples, summed. */
 typedef struct step_sums {
-    double loss, distogram, masked_msa, norm, wait_s;
+    double loss, norm, wait_s;
     uint64_t done_ns; /* the device's clock after the last */
-    double structure[FM_STRUCTURE_TERMS];
+    double term[FM_LOSS_TERMS];
     double score[FM_METRICS_SCORES];
     uint32_t n_scored; /* samples that have scores */
     uint64_t index;
@@ -151,6 +152,8 @@ static int parse(settings *set, int argc, char **argv) {
          .help = "INI file with changes to the preset"},
         {"show-config", FM_OPTION_FLAG, &set->show_config, NULL,
          .help = "print all settings as --config takes them, and end"},
+        {"help-config", FM_OPTION_FLAG, &set->help_config, NULL,
+         .help = "print a Markdown table of all settings"},
         {"device", FM_OPTION_STRING, &set->device, "NAME", .help = "cpu or cuda (cpu)"},
         {"dtype", FM_OPTION_STRING, &set->dtype, "TYPE",
          .help = "of activations: fp32, or bf16 on cuda (fp32)"},
@@ -189,7 +192,7 @@ static int parse(settings *set, int argc, char **argv) {
     fm_error error;
     int n_positional;
     fm_status status = fm_options_parse(&command, argc, argv, &n_positional, &error);
-    if (!status && !set->data && !set->show_config)
+    if (!status && !set->data && !set->show_config && !set->help_config)
         status = fm_fail(&error, FM_ERR_USAGE, "--data URL is required");
     if (status == FM_ERR_CANCELLED) return EXIT_OK;
     return status ? report(&error) : -1;
@@ -202,6 +205,17 @@ static int show_config(const settings *set) {
     if (status) return report(&error);
     char text[FM_TRAIN_CONFIG_TEXT_BYTES];
     fm_train_config_format_all(&config, text);
+    fputs(text, stdout);
+    return EXIT_OK;
+}
+
+static int help_config(void) {
+    fm_train_config config;
+    fm_error error;
+    fm_status status = fm_train_config_preset("af2-initial", &config, &error);
+    if (status) return report(&error);
+    static char text[FM_TRAIN_CONFIG_DOCUMENT_BYTES];
+    fm_train_config_document(&config, text);
     fputs(text, stdout);
     return EXIT_OK;
 }
@@ -477,12 +491,10 @@ static void add_result(step_sums *sums, const flight *f, const fm_sample_result 
     }
     sums->wait_s += f->wait_s;
     sums->loss += result->loss;
-    sums->distogram += result->distogram;
-    sums->masked_msa += result->masked_msa;
     sums->norm += result->gradient_norm;
     sums->done_ns = result->done_ns;
-    for (int i = 0; i < FM_STRUCTURE_TERMS; i++)
-        sums->structure[i] += result->structure[i];
+    for (int i = 0; i < FM_LOSS_TERMS; i++)
+        sums->term[i] += result->term[i];
 }
 
 /* Columns for a progress line: $COLUMNS, else the terminal's width, else 80, each less the last
@@ -512,17 +524,13 @@ static void say(const train_run *run, const fm_metrics_step *step) {
             text);
 }
 
-/* The terms that the model has beside the first two. */
-static void add_structure_terms(const fm_trainer *trainer, const double *sums, double n,
-                                fm_metrics_step *step) {
-    static const char *const names[FM_STRUCTURE_TERMS] = {
-        [FM_TERM_BACKBONE] = "backbone_fape", [FM_TERM_SIDE_CHAIN] = "side_chain_fape",
-        [FM_TERM_TORSION] = "torsion",        [FM_TERM_PLDDT] = "plddt",
-        [FM_TERM_RESOLVED] = "resolved",      [FM_TERM_ALIGNED_ERROR] = "aligned_error",
-        [FM_TERM_VIOLATION] = "violation"};
-    for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
-        if (trainer->structure[i] == FM_TENSOR_NONE) continue;
-        step->term[step->n_term].name = names[i];
+/* The loss terms that the model has. */
+static void add_terms(const fm_trainer *trainer, const double *sums, double n,
+                      fm_metrics_step *step) {
+    static_assert((int)FM_LOSS_TERMS <= (int)FM_METRICS_TERMS, "a step has room for all terms");
+    for (int i = 0; i < FM_LOSS_TERMS; i++) {
+        if (trainer->term[i] == FM_TENSOR_NONE) continue;
+        step->term[step->n_term].name = fm_loss_terms[i].name;
         step->term[step->n_term++].value = sums[i] / n;
     }
 }
@@ -561,8 +569,6 @@ static fm_status finish_step(train_run *run, double rate, fm_error *reterr) {
         .sample = sums->name,
         .n_cycle = sums->n_cycle,
         .loss = sums->loss / n,
-        .n_term = 2,
-        .term = {{"distogram", sums->distogram / n}, {"masked_msa", sums->masked_msa / n}},
         .grad_norm = sums->norm / n,
         .learning_rate = rate,
         .step_s = (double)step_ns * 1e-9,
@@ -572,7 +578,7 @@ static fm_status finish_step(train_run *run, double rate, fm_error *reterr) {
     };
     run->done_ns = sums->done_ns;
     run->step_token = run->token;
-    add_structure_terms(run->trainer, sums->structure, n, &step);
+    add_terms(run->trainer, sums->term, n, &step);
     for (uint32_t i = 0; sums->n_scored && i < FM_METRICS_SCORES; i++) {
         step.score[i].name = score_names[i];
         step.score[step.n_score++].value = sums->score[i] / sums->n_scored;
@@ -721,6 +727,7 @@ int fm_train_main(int argc, char **argv) {
     int code = parse(&set, argc, argv);
     if (code >= 0) return code;
     if (set.show_config) return show_config(&set);
+    if (set.help_config) return help_config();
     train_run run = {.set = &set, .lock = -1, .terminal = isatty(STDERR_FILENO) == 1};
     fm_error error = {.status = FM_OK};
     fm_status status = train(&run, &error);
