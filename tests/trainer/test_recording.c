@@ -1,11 +1,12 @@
-/* test_recording.c: what the model records, without running it: the nodes of a cycle in order, their
- * tensors, draws and segments, and the bytes of the memory plan, for every block order, split over
- * ranks and recompute policy. A digest stands for each case, so a change of the recording code that
- * should change nothing is seen at once.
+/* test_recording.c: what the model records, without running it: the nodes of a cycle in order,
+ * their tensors, draws and segments, and the bytes of the memory plan, for every block order, split
+ * over ranks and recompute policy. A digest stands for each case, so a change of the recording code
+ * that should change nothing is seen at once.
  *
  * A case covers all recompute policies, all ranks, and both tapes of a step (the cycle without
  * gradient and the last one). When a digest differs on purpose, run the test with
- * FM_RECORDING_DUMP=DIR before and after, compare the files, and copy the digests that it prints. */
+ * FM_RECORDING_DUMP=DIR before and after, compare the files, and copy the digests that it prints.
+ */
 #include "trainer/dist/groups.h"
 #include "trainer/model/model.h"
 
@@ -111,7 +112,8 @@ static void put_tape(writer *w, const fm_tape *tape) {
 
 /* ---- recording ------------------------------------------------------------------------------- */
 
-/* Parameters and their weights, which depend on the sizes alone: the same for all cases of a size. */
+/* Parameters and their weights, which depend on the sizes alone: the same for all cases of a size.
+ */
 typedef struct model {
     fm_model_config config;
     fm_arena arena;

@@ -283,8 +283,8 @@ static const char *word_of(const key *k, const char *field) {
     return w->word;
 }
 
-/* Parses `value` into its field. Returns NULL on success, else the description of what was expected;
- * `room` is the space for building that description. */
+/* Parses `value` into its field. Returns NULL on success, else the description of what was
+ * expected; `room` is the space for building that description. */
 static const char *set_value(const key *k, const char *value, fm_train_config *config,
                              char room[128]) {
     char *field = (char *)config + k->offset;
@@ -467,8 +467,8 @@ fm_status fm_train_config_parse(fm_bytes text, fm_train_config *config, fm_error
     return status;
 }
 
-/* Parses the preset of that name, its bases first. FM_ERR_USAGE when there is no such preset or when
- * it leaves a key without a value. */
+/* Parses the preset of that name, its bases first. FM_ERR_USAGE when there is no such preset or
+ * when it leaves a key without a value. */
 static fm_status read_preset(const char *name, reading *r, fm_error *reterr) {
     char names[256] = "";
     for (size_t i = 0; fm_presets[i].name; i++) {

@@ -1,10 +1,11 @@
-/* train_config.h: the settings of a training run: a preset, and the changes that a file makes to it.
+/* train_config.h: the settings of a training run: a preset, and the changes that a file makes to
+ * it.
  *
- * The text form is INI: [section], key = value, comments after ';'. A preset gives every key a value,
- * itself or through the preset that it names as its base ([preset] base = NAME, before all other
- * keys). A file given with --config starts from a preset and states what it changes; it has no
- * [preset] section. Unknown sections and keys are refused with their line. The presets are the files
- * of trainer/presets/, embedded in the program. */
+ * The text form is INI: [section], key = value, comments after ';'. A preset gives every key a
+ * value, itself or through the preset that it names as its base ([preset] base = NAME, before all
+ * other keys). A file given with --config starts from a preset and states what it changes; it has
+ * no [preset] section. Unknown sections and keys are refused with their line. The presets are the
+ * files of trainer/presets/, embedded in the program. */
 #ifndef FM_TRAINER_TRAIN_CONFIG_H
 #define FM_TRAINER_TRAIN_CONFIG_H
 
@@ -57,16 +58,16 @@ FM_MUST_USE fm_status fm_train_config_load(const char *preset, const char *path,
 FM_MUST_USE fm_status fm_train_config_parse(fm_bytes text, fm_train_config *config,
                                             fm_error *reterr);
 
-/* Writes the keys that a run's numbers depend on (all but recompute, memory_budget and [metrics]) in
- * the text form, for checkpoints: equal settings give equal text. Asserts that it fits. */
+/* Writes the keys that a run's numbers depend on (all but recompute, memory_budget and [metrics])
+ * in the text form, for checkpoints: equal settings give equal text. Asserts that it fits. */
 enum { FM_TRAIN_CONFIG_TEXT_BYTES = 8192 };
 void fm_train_config_format(const fm_train_config *config, char out[FM_TRAIN_CONFIG_TEXT_BYTES]);
 /* Writes every key; fm_train_config_parse of that text gives the same settings. */
 void fm_train_config_format_all(const fm_train_config *config,
                                 char out[FM_TRAIN_CONFIG_TEXT_BYTES]);
 
-/* Writes a Markdown table of all keys: section, key, values, unit, default and meaning, one row each.
- * The defaults are the values of `defaults`. Asserts that it fits. */
+/* Writes a Markdown table of all keys: section, key, values, unit, default and meaning, one row
+ * each. The defaults are the values of `defaults`. Asserts that it fits. */
 enum { FM_TRAIN_CONFIG_DOCUMENT_BYTES = 32768 };
 void fm_train_config_document(const fm_train_config *defaults,
                               char out[FM_TRAIN_CONFIG_DOCUMENT_BYTES]);

@@ -1,7 +1,7 @@
 /* terms.h: the terms of the loss, as one table. A row is all that names a term: its key in section
- * [loss] of a configuration, which is also its name in the metrics; what it needs; and the function,
- * in the term's own file, that records it. Configuration, weights, totals, metrics and the printed
- * line follow the table.
+ * [loss] of a configuration, which is also its name in the metrics; what it needs; and the
+ * function, in the term's own file, that records it. Configuration, weights, totals, metrics and
+ * the printed line follow the table.
  *
  * To add a term: write its file with fm_loss_NAME, add a row below, give the key a value in
  * presets/af2-initial.ini, and add to fm_loss_inputs what it reads. */

@@ -1,7 +1,10 @@
-/* block.c: see block.h.
+/* block.c: see block.h. Nothing here names a sublayer: all decisions follow from the fields of the
+ * list.
  *
- * `arrive` ends the change of a representation's split axis that is under way, and `leave` begins the
- * one that the next sublayer of the list needs. Both do nothing on arrays that are not split. */
+ * `leave` begins the change of a representation's split axis after a sublayer, when a later
+ * sublayer needs the other axis; `arrive` ends it. Both do nothing on arrays that are not split.
+ * The first part of the file derives facts from the list, the middle part records one sublayer, the
+ * last part chooses the order. */
 #include "trainer/model/block.h"
 
 #include <assert.h>
@@ -19,7 +22,7 @@ typedef struct block {
     fm_axis_change change[FM_N_REPRESENTATION];
 } block;
 
-/* Axes behind the last block of a stack. */
+/* The split axes after the last block of a stack. */
 static const int EXIT_AXIS[FM_N_REPRESENTATION] = {[FM_MSA] = 1, [FM_PAIR] = 0};
 
 /* ---- what follows from the list -------------------------------------------------------------- */
@@ -50,7 +53,7 @@ uint32_t fm_block_draws(const fm_block_list *list) {
     return draws_before(list, list->n_sublayer);
 }
 
-/* The axis that the representation needs behind sublayer i. */
+/* Returns the axis that the next sublayer after i needs. */
 static int axis_after(const block *b, int i, fm_representation of) {
     int next = find_touching(b->list, i + 1, of);
     if (next < b->list->n_sublayer) {
@@ -59,7 +62,8 @@ static int axis_after(const block *b, int i, fm_representation of) {
     return b->is_last ? EXIT_AXIS[of] : fm_block_entry_axis(b->list, of);
 }
 
-/* The norm through which what sublayer i makes is read next, in this block or the next one. */
+/* Returns the weights of the LayerNorm through which the result of sublayer i is read next, in this
+ * block or the next one. */
 static fm_param_ref norm_after(const block *b, int i) {
     fm_representation of = b->list->sublayer[i]->updates;
     int next = find_touching(b->list, i + 1, of);
@@ -80,7 +84,7 @@ static void arrive(block *b, fm_representation of) {
     }
 }
 
-/* Sublayer i is the last that needs the axis it has. */
+/* Call it after sublayer i, the last one that needs the present axis. */
 static void leave(block *b, int i, fm_representation of) {
     int axis = axis_after(b, i, of);
     if (axis == b->axis[of] || !fm_split_is_split(b->r->config)) {
@@ -94,7 +98,8 @@ static void leave(block *b, int i, fm_representation of) {
 
 /* ---- sublayers ------------------------------------------------------------------------------- */
 
-/* A value that was normalised for this reader is read so once. */
+/* A value that was normalised for this reader is consumed: later readers normalise for themselves.
+ */
 static fm_begun begin(block *b, int i) {
     const fm_sublayer *s = b->list->sublayer[i];
     fm_representation from = fm_sublayer_reads(s);
@@ -121,8 +126,9 @@ static void record(block *b, int i) {
     leave(b, i, s->updates);
 }
 
-/* The outer product mean, and behind it the sum over both branches. What follows in the block hides
- * the change of m where it is work on z; else the product's own second half hides it. */
+/* Records the outer product mean and, after it, the sum over both branches. The change of m is
+ * hidden under the sublayers that follow where they update z, else under the second half of the
+ * product. */
 static void record_outer(block *b, int i) {
     bool ends = i + 1 == b->list->n_sublayer;
     bool hidden_later = !ends && b->list->sublayer[i + 1]->updates == FM_PAIR;
@@ -147,7 +153,8 @@ static void record_outer(block *b, int i) {
 
 /* ---- runs of sublayers between outer product means ------------------------------------------- */
 
-/* Position of the next sublayer in [from, end) that updates the representation; end when none. */
+/* Returns the position of the next sublayer in [from, end) that updates the representation; end
+ * when there is none. */
 static int find_updating(const fm_block_list *list, int from, int end, fm_representation of) {
     int i = from;
     while (i < end && list->sublayer[i]->updates != of) {
@@ -156,7 +163,8 @@ static int find_updating(const fm_block_list *list, int from, int end, fm_repres
     return i;
 }
 
-/* Both stacks alternately, the pairs' first. The MSA's first sublayer reads the pairs beforehand. */
+/* Records the sublayers of both representations alternately, beginning with the pairs. The first
+ * MSA sublayer reads the pairs before they are updated. */
 static void record_alternately(block *b, int from, int end) {
     int msa = find_updating(b->list, from, end, FM_MSA), first = msa;
     int pair = find_updating(b->list, from, end, FM_PAIR);
@@ -191,7 +199,7 @@ static void record_run(block *b, int from, int end) {
         if (b->here[of]) {
             record(b, i);
         } else {
-            b->value[of] = fm_not_normed(FM_TENSOR_NONE); /* the other branch's rank has it */
+            b->value[of] = fm_not_normed(FM_TENSOR_NONE); /* the rank of the other branch has it */
         }
     }
 }

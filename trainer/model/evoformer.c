@@ -1,7 +1,9 @@
-/* evoformer.c: the sublayers of all blocks and the orders in which blocks have them; see evoformer.h.
+/* evoformer.c: the sublayers of all blocks, and the orders in which blocks have them; see
+ * evoformer.h.
  *
- * The lists are all there is to say of a block: block.c derives the numbers of the draws, the norms
- * and the changes of split axes from them. A new order or a new stack is a new list. */
+ * A block is completely described by its list: block.c derives the numbers of the draws, the
+ * LayerNorms and the changes of split axes from it. A new block order or a new stack is a new list.
+ */
 #include "trainer/model/evoformer.h"
 
 #include <assert.h>

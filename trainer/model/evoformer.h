@@ -1,5 +1,5 @@
-/* evoformer.h: the Evoformer (A6) in its three block orders, the extra MSA stack (A18), which differs
- * in its column attention alone (config->global_column), and the template pair stack (A16).
+/* evoformer.h: the Evoformer (A6) in its three block orders, the extra MSA stack (A18), which
+ * differs in its column attention alone (config->global_column), and the template pair stack (A16).
  *
  * evoformer.c states each order once, as a list of sublayers; block.h records it. */
 #ifndef FM_TRAINER_EVOFORMER_H

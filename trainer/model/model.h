@@ -38,9 +38,9 @@ typedef struct fm_model_inputs {
      * gives the features here. */
     int32_t msa_feat;   /* act [N_seq, N_res, 49] */
     int32_t extra_feat; /* act [N_extra, N_res, 25] */
-    int32_t
-        previous_pseudo_beta; /* f32 [N_res, 3] Å, predicted by the last cycle; 0 before the first */
-    int32_t seq_mask;         /* act [N_res]; -1 without a structure module */
+    /* f32 [N_res, 3] Å, predicted by the last cycle; 0 before the first one. */
+    int32_t previous_pseudo_beta;
+    int32_t seq_mask;           /* act [N_res]; -1 without a structure module */
     fm_structure_tables tables; /* of the structure module */
     /* Under DAP these two are split along axis 0. They are zeros before the first cycle. */
     int32_t previous_m; /* act [N_res, c_m] */

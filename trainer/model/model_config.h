@@ -21,7 +21,7 @@ typedef enum fm_recompute_policy {
     FM_RECOMPUTE_NONE,
     FM_RECOMPUTE_HIDDEN, /* the transitions' hidden layers */
     FM_RECOMPUTE_BLOCK,  /* whole blocks of every stack */
-    FM_RECOMPUTE_AUTO /* the first n_recompute_block blocks whole, the hidden layers of the others */
+    FM_RECOMPUTE_AUTO    /* n_recompute_block blocks whole, the hidden layers of the others */
 } fm_recompute_policy;
 
 /* The structure module and its heads (A20, A29, 1.9.7). */

@@ -1,6 +1,7 @@
-/* recorder.c: see recorder.h. One function for each kind of sublayer; each chooses between the plain,
- * the fused and the split form. Weights are copied so that a norm that was applied earlier can be
- * taken out of them: the op then reads its input as normalised. */
+/* recorder.c: see recorder.h. There is one function for each kind of sublayer, which chooses
+ * between the plain, the fused and the split form. A fused sublayer whose input is already
+ * normalised is recorded with a copy of its weights from which the norm is taken out; the op then
+ * does not normalise again. */
 #include "trainer/model/recorder.h"
 
 #include "trainer/dist/groups.h"
@@ -34,7 +35,7 @@ static double rate_of(const fm_recorder *r, const fm_sublayer *s) {
     return 0;
 }
 
-/* The mask of the representation that is updated, split as the sublayer has it. */
+/* The mask of the updated representation, split along the axis of the sublayer. */
 static fm_tensor_ref mask_of(const fm_recorder *r, const fm_sublayer *s) {
     const fm_split_mask *mask = &r->mask[s->updates];
     return s->axis[s->updates] == 1 ? mask->columns : mask->rows;
@@ -63,7 +64,7 @@ static fm_normed attention_fused(const fm_recorder *r, const fm_sublayer *s,
     return fm_op_update_norm(r->tape, s->name, x.x, update, rate_of(r, s), shared, next);
 }
 
-/* The bias has been gathered while q k v g are made. */
+/* The bias is gathered while q k v g are made. */
 static fm_tensor_ref attention_split(const fm_recorder *r, const fm_sublayer *s,
                                      const fm_attention_weights *w, const fm_gather *gather,
                                      fm_tensor_ref x) {
@@ -129,7 +130,7 @@ static fm_normed transition(const fm_recorder *r, const fm_sublayer *s,
 
 /* ---- outer product mean ---------------------------------------------------------------------- */
 
-/* The op adds to z itself. */
+/* The op adds its update to z. */
 static fm_normed outer(const fm_recorder *r, const fm_sublayer *s, const fm_outer_weights *weights,
                        const fm_begun *begun, fm_normed z) {
     const fm_split_mask *mask = &r->mask[FM_MSA];

@@ -33,8 +33,8 @@ typedef enum fm_axial {
 typedef struct fm_attention_weights {
     fm_param_ref norm; /* [2, c]; FM_PARAM_NONE: x is normalised already */
     fm_param_ref qkvg; /* [4 * N_head * c_head, c] */
-    fm_param_ref
-        gate_bias; /* [N_head * c_head], preceded by three times as many zeros, or FM_PARAM_NONE */
+    /* [N_head * c_head], preceded by three times as many zeros, or FM_PARAM_NONE. */
+    fm_param_ref gate_bias;
     fm_param_ref q_bias;        /* [N_head * c_head] or FM_PARAM_NONE; the Evoformer has none */
     fm_param_ref out, out_bias; /* [c, N_head * c_head], [c] or FM_PARAM_NONE */
     fm_param_ref bias;          /* [N_head, c_z]; FM_PARAM_NONE in columns */

@@ -60,8 +60,8 @@ void fm_call_linear_grad(fm_run *run, const fm_linear *linear, const void *dy, f
  * added to a residual. */
 typedef struct fm_update {
     int64_t n0, n1, c;
-    int64_t first0, first1,
-        global_n1; /* the first element of this rank's part along each axis; extent of all of axis 1 */
+    /* The first element of this rank's part along axes 0 and 1; the extent of all of axis 1. */
+    int64_t first0, first1, global_n1;
     double rate;
     fm_shared_axis shared;
 } fm_update;

@@ -1,5 +1,5 @@
-/* outer_product_mean.c: see outer_product_mean.h. The whole sublayer is one node; on split arrays it
- * is two, and both forms share the projection to a and b.
+/* outer_product_mean.c: see outer_product_mean.h. The whole sublayer is one node; on split arrays
+ * it is two, and both forms share the projection to a and b.
  *
  * a and b are made side by side, ab [n_seq, n_res, 2c]. The one node keeps ab and hands both halves
  * to the kernel as strided views. The split form copies them apart, since b is gathered over ranks:

@@ -2,11 +2,11 @@
  *
  *     z_ij += W vec(mean_s a_si (x) b_sj) + bias,   a, b linear in LayerNorm(m), masked
  *
- * The mean divides by 1e-3 + the number of sequences in which both positions are unmasked.
- * m [N_seq, N_res, c_m], mask [N_seq, N_res], z [N_res, N_res, c_z]. There is no dropout.
+ * The mean divides by 1e-3 + the number of sequences in which both positions are unmasked. m
+ * [N_seq, N_res, c_m], mask [N_seq, N_res], z [N_res, N_res, c_z]. There is no dropout.
  *
- * On arrays that are split over D ranks, m along its residues and z along axis 0, the sublayer is two
- * nodes, which give the same numbers:
+ * On arrays that are split over D ranks, m along its residues and z along axis 0, the sublayer is
+ * two nodes, which give the same numbers:
  *
  *     operands   a_si and b_sj of this rank's residues; then b is gathered by the caller
  *     core       z_ij += W vec(mean_s a_si (x) b_sj) + bias for this rank's i and all j */

@@ -4,8 +4,8 @@
  * for incoming edges. Then x_ij = sum_k a'_ik b'_jk in both cases, and each rank has the rows of a'
  * and b' of its part.
  *
- *     operands   a' and b' of this rank's part; the caller gathers one: b' for outgoing edges, a' for
- *                incoming edges
+ *     operands   a' and b' of this rank's part; the caller gathers one: b' for outgoing edges, a'
+ *                for incoming edges
  *     gate       g, while the gather is under way
  *     core       z_ij += dropout(sigmoid(g_ij) * (W LayerNorm(x_ij) + b))
  *

@@ -2,8 +2,8 @@
  *
  *     fm_trainer_create          parameters, both tapes, one arena; nothing is allocated later
  *     for each step
- *         for each sample        fm_trainer_queue: cycles, backward, clip, add to the batch; with the
- *                                last sample of the step also Adam and EMA with the mean
+ *         for each sample        fm_trainer_queue: cycles, backward, clip, add to the batch; with
+ *                                the last sample of the step also Adam and EMA with the mean
  *         for each sample        fm_trainer_collect: losses and norms, when they are ready
  *
  * Two tapes share one arena: the cycle without gradient, run n_cycle - 1 times, and the last cycle
