@@ -47,8 +47,8 @@ expect file_too_long 1 'a.c: 801 lines, at most 800' sizes
 # The algorithms check, in a repository of one file that has line 1 of every algorithm.
 check=$PWD/deploy/checks/algorithms
 git init -q "$folder/tree"
-mkdir -p "$folder/tree/docs" "$folder/tree/trainer/ops" "$folder/tree/trainer/backend/cuda"
-pages=$folder/tree/docs/algorithms.md
+mkdir -p "$folder/tree/docs/reference" "$folder/tree/trainer/ops" "$folder/tree/trainer/backend/cuda"
+pages=$folder/tree/docs/reference/algorithms.md
 for a in $(seq 2 32); do
     echo "| $a Name | \`trainer/ops/a.c\` | 1 |"
 done >"$pages"
@@ -68,9 +68,9 @@ expect_marks marks 0 ''
 echo '/* A7:1 */' >"$folder/tree/trainer/backend/cuda/a.cu"
 expect_marks marks_repeated_by_a_kernel 0 ''
 echo '/* A7:2-3 */' >>"$folder/tree/trainer/ops/a.c"
-expect_marks mark_not_listed 1 'trainer/ops/a.c: mark A7:2-3 is not listed in docs/algorithms.md'
+expect_marks mark_not_listed 1 'trainer/ops/a.c: mark A7:2-3 is not listed in docs/reference/algorithms.md'
 echo "| 7 Name | \`trainer/ops/\` | 2-3, 4 |" >>"$pages"
-expect_marks mark_not_there 1 'docs/algorithms.md:32: A7:4 is listed, but trainer/ops/ has no such mark'
+expect_marks mark_not_there 1 'docs/reference/algorithms.md:32: A7:4 is listed, but trainer/ops/ has no such mark'
 sed -i '/^| 30 /d' "$pages"
 expect_marks algorithm_not_listed 1 'algorithm 30 is not listed'
 
