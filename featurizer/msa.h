@@ -9,7 +9,7 @@
  *
  * A row is a duplicate when an earlier row has the same letters and gaps. Deletions are not
  * compared, so the deletions of the first occurrence are kept. Source: AlphaFold 2, supplementary
- * 1.2.3 and 1.2.9; docs/formats/inputs.md.
+ * 1.2.3 and 1.2.9; docs/reference/inputs.md.
  *
  * Pure: bytes in, a value in the caller's arena out; time, addresses and the number of threads have
  * no influence. The arena needs about 4 times the texts' bytes (10 times where rows are shorter

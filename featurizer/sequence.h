@@ -1,7 +1,7 @@
 /* sequence.h: the features that follow from a chain's sequence alone, in the reference's layout.
  *
  * residue_index counts from 0 along the sequence; it never holds author numbers. Source:
- * docs/formats/inputs.md, "Sequence features". */
+ * docs/reference/inputs.md, "Sequence features". */
 #ifndef FM_SEQUENCE_H
 #define FM_SEQUENCE_H
 

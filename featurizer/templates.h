@@ -10,7 +10,7 @@
  * and the chain's residue for each residue of the query. No hit is dropped: a hit that cannot be
  * mapped is stored with the reason, its fault. All cut-offs (dates, coverage, duplicates, the number of
  * templates) act in the second half, so that the caller can shuffle the first hits of the order.
- * Source: AlphaFold 2, supplementary 1.2.3; docs/formats/inputs.md, "Templates".
+ * Source: AlphaFold 2, supplementary 1.2.3; docs/reference/inputs.md, "Templates".
  *
  * Pure: structures come through callbacks, and results are in the caller's arena. */
 #ifndef FM_TEMPLATES_H

@@ -7,7 +7,7 @@
  *     table    one descriptor per tensor: id, cycle, dtype, rank, shape, offset, bytes, xxh3
  *     data     the tensors in table order, each 64-byte aligned
  *
- * docs/formats/wire.md has the byte tables. The encoding is canonical (tensors ordered by cycle,
+ * docs/reference/wire.md has the byte tables. The encoding is canonical (tensors ordered by cycle,
  * shared first, then by id), so two samples are equal exactly when their bytes are. */
 #ifndef FM_BATCH_H
 #define FM_BATCH_H
@@ -31,7 +31,7 @@ typedef struct fm_tensor_view {
 } fm_tensor_view;
 
 typedef struct fm_sample {
-    /* Which sample this is; see docs/sampling.md. */
+    /* Which sample this is; see docs/reference/sampling.md. */
     uint64_t seed;
     uint64_t index;   /* step * global_batch + slot, counted over the whole run */
     uint64_t step;    /* index / global_batch */

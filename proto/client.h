@@ -11,7 +11,7 @@
  *
  * Threads: next belongs to one thread; release and interrupt may be called from any other.
  * Memory: one allocation of about 40 KiB; whatever a server declares is checked against limits
- * before it is believed. The protocol: docs/formats/wire.md. */
+ * before it is believed. The protocol: docs/reference/wire.md. */
 #ifndef FM_CLIENT_H
 #define FM_CLIENT_H
 

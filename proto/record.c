@@ -1,5 +1,5 @@
 /* record.c: the functions that all parts' encodings share, and the sequence part. See record.h,
- * record_part.h and docs/formats/record.md. */
+ * record_part.h and docs/reference/record.md. */
 #include "proto/record_part.h"
 
 #include "proto/limits.h"

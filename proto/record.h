@@ -4,7 +4,7 @@
  * content-addressed: its identity is the SHA-256 of its encoded bytes before compression. A chain
  * is a name and the hashes of its parts. Two chains with the same sequence therefore share parts,
  * and a changed parser causes only its own part to be rebuilt. Names, paths and dates of files are
- * not content. docs/formats/record.md has the byte tables.
+ * not content. docs/reference/record.md has the byte tables.
  *
  * Memory: every pointer of a part points into the arena in which it was parsed or decoded, or into
  * the bytes from which it was decoded; both must outlive the part. Encoded bytes are canonical: one

@@ -1,4 +1,4 @@
-/* record_hits.c: encodes and decodes the hits part (docs/formats/record.md, "hits").
+/* record_hits.c: encodes and decodes the hits part (docs/reference/record.md, "hits").
  *
  * The sections are: one entry of fixed size per hit, then the runs of all hits as three arrays of
  * u16 (query, template, size), then all letters, then all names. Runs and letters are borrowed when

@@ -1,4 +1,4 @@
-/* record_msa.c: encodes and decodes the msa part (docs/formats/record.md, "msa").
+/* record_msa.c: encodes and decodes the msa part (docs/reference/record.md, "msa").
  *
  * Rows are stored as they are used, one byte per cell, and are borrowed when decoded. Deletions are
  * rare (below 2 % of the cells of real alignments), so they are stored as a list: for each non-zero

@@ -3,7 +3,7 @@
  *
  * The table is the contract between sampler, server, clients and trainer. Its hash is compared when
  * a client connects. The numbers are stored and sent, so they are never reused.
- * docs/formats/wire.md prints the table. */
+ * docs/reference/wire.md prints the table. */
 #ifndef FM_SCHEMA_H
 #define FM_SCHEMA_H
 

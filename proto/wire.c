@@ -1,5 +1,5 @@
 /* wire.c: see wire.h. Each message has its writer and its reader side by side; the table at the
- * end says what a kind may carry. Byte tables: docs/formats/wire.md. */
+ * end says what a kind may carry. Byte tables: docs/reference/wire.md. */
 #include "proto/wire.h"
 
 #include "proto/base/date.h"

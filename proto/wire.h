@@ -4,7 +4,7 @@
  *     | magic|version|kind|flags|stream|length|sequence|body check|header check | body: length
  * bytes
  *
- * docs/formats/wire.md has the byte tables, the states and the rules; this file has the bytes.
+ * docs/reference/wire.md has the byte tables, the states and the rules; this file has the bytes.
  * Control messages (everything but SAMPLE) are small structs without pointers; a SAMPLE's body is
  * the encoded sample of proto/batch.h and never passes through here. Decoding trusts nothing and
  * takes no memory; encoding is canonical: one message, one byte string. */

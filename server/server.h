@@ -5,7 +5,7 @@
  * The loop's thread owns everything but the making of samples. What a peer can cost is bounded: a
  * connection by fixed buffers, its frames out by a ring, its streams by the memory budget; samples
  * wait for credit, credit never waits for memory of another stream. No state outlives a
- * connection. The protocol: docs/formats/wire.md. */
+ * connection. The protocol: docs/reference/wire.md. */
 #ifndef FM_SERVER_SERVER_H
 #define FM_SERVER_SERVER_H
 

@@ -1,5 +1,5 @@
 /* build_publish.c: makes a generation of the results of a build. See build_state.h and
- * docs/formats/store.md. */
+ * docs/reference/store.md. */
 #include "cache/build/build_state.h"
 
 #include "cache/snapshot/snapshot.h"

@@ -3,7 +3,7 @@
  * this.
  *
  *     key    SHA-256("foldmill item 1\n", job, zero byte, item, zero byte, attempt u32)
- *     value  docs/formats/store.md, "Notes of items"
+ *     value  docs/reference/store.md, "Notes of items"
  *
  * The attempt is in the key, because only the note of the attempt that the catalogue took counts.
  */

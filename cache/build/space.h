@@ -2,7 +2,7 @@
  * space of the cache's file system.
  *
  * The estimate uses only file sizes: at most 400 chains, evenly spread, stand for all of them,
- * times shares that were measured and rounded up (docs/formats/store.md, "Room"). Chains of the
+ * times shares that were measured and rounded up (docs/reference/store.md, "Room"). Chains of the
  * current generation count as done. The estimate is high: inputs that compress well need a third of
  * it. */
 #ifndef FM_CACHE_SPACE_H

@@ -15,7 +15,7 @@
  * The catalogue only coordinates. Sealed shards and manifests are the truth, and a catalogue can be
  * rebuilt from them (catalogue_rebuild.h). One struct of functions has two implementations: a file
  * for the processes of one machine (embedded, LMDB), and PostgreSQL for many machines.
- * docs/catalogue.md.
+ * docs/reference/catalogue.md.
  *
  * One thread at a time. Each call blocks for at most about options.patience_ms, so make calls on a
  * thread that nothing else waits for. Any call may return FM_ERR_CLOSED: the connection is lost,

@@ -8,17 +8,18 @@
  *
  * The snapshot's hash therefore says which bytes a training run read. `foldmill build` writes the
  * snapshot "all" with the AlphaFold2 weights by length: p = max(min(N_res, 512), 256) / 512, stored
- * as the integer N_res clamped to 256..512. docs/formats/store.md. */
+ * as the integer N_res clamped to 256..512. docs/reference/store.md. */
 #ifndef FM_CACHE_SNAPSHOT_H
 #define FM_CACHE_SNAPSHOT_H
 
 #include "cache/store/store.h"
 
 typedef struct fm_snapshot {
-    fm_sha256 hash;         /* SHA-256 of the file's bytes */
-    uint32_t n_chain;       /* >= 1 */
-    const uint32_t *chain;  /* [n_chain] positions in the store, ascending */
-    const uint32_t *weight; /* [n_chain] integer weights (AlphaFold2: by length; docs/sampling.md),
+    fm_sha256 hash;        /* SHA-256 of the file's bytes */
+    uint32_t n_chain;      /* >= 1 */
+    const uint32_t *chain; /* [n_chain] positions in the store, ascending */
+    const uint32_t
+        *weight; /* [n_chain] integer weights (AlphaFold2: by length; docs/reference/sampling.md),
                                at least one > 0 */
 } fm_snapshot;
 

@@ -4,7 +4,7 @@
  * the first one that excludes a chain is counted. The length comes from the store's index; letters,
  * resolution, date and cluster size come from its table of facts. A cache that an older foldmill
  * built has no facts: then the parts of those chains that a rule needs are read, and what only a
- * list of the dataset knows (facts.h) is unknown. docs/formats/store.md, "Snapshots". */
+ * list of the dataset knows (facts.h) is unknown. docs/reference/store.md, "Snapshots". */
 #ifndef FM_CACHE_SNAPSHOT_SELECT_H
 #define FM_CACHE_SNAPSHOT_SELECT_H
 

@@ -1,5 +1,5 @@
 /* snapshot_text.h: encodes and decodes the bytes of a snapshot, without a cache.
- * docs/formats/store.md. */
+ * docs/reference/store.md. */
 #ifndef FM_CACHE_SNAPSHOT_TEXT_H
 #define FM_CACHE_SNAPSHOT_TEXT_H
 

@@ -7,7 +7,7 @@
  * An index may mix the two forms, because it is read entry by entry. Memory is about 3 times the
  * size of usual indices, and at most about 8 times. Several chains may name the same bytes. No
  * value is trusted: an invalid entry is refused with a reason, and with it its chain and no other;
- * a text that is not JSON is refused whole. docs/formats/inputs.md. */
+ * a text that is not JSON is refused whole. docs/reference/inputs.md. */
 #ifndef FM_CACHE_ALIGNMENT_INDEX_H
 #define FM_CACHE_ALIGNMENT_INDEX_H
 

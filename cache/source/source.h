@@ -8,7 +8,7 @@
  * are followed. Memory is the caller's arena, except for open archives (fm_source_close). Inputs
  * that do not fit together are refused with a reason, and the scan continues.
  *
- * fm_source_scan recognises the layout of a dataset (docs/formats/inputs.md, section 11).
+ * fm_source_scan recognises the layout of a dataset (docs/reference/inputs.md, section 11).
  * Structures, alignments, hits and text lists may be compressed: .gz, .xz or .zst.
  *
  *     structures   DATASET/mmcifs (data, pdb_mmcif, ...)/<id>.cif, <id>.pdb, also divided:

@@ -1,5 +1,5 @@
 /* source_lists.c: reads the lists beside a dataset: OpenFold's chain_data_cache.json and
- * mmcif_cache.json, and the PDB's obsolete.dat. See source.h and docs/formats/inputs.md, section
+ * mmcif_cache.json, and the PDB's obsolete.dat. See source.h and docs/reference/inputs.md, section
  * 11.
  *
  * The JSON lists hold every sequence of the PDB and are read as a stream; memory holds only names

@@ -6,7 +6,7 @@
  *
  * The key of a blob is the SHA-256 of the decoded bytes, which every load checks. The XXH3 finds
  * damage without decompressing. Compressed bytes are not canonical: another version of zstd may
- * compress the same content differently. docs/formats/store.md. */
+ * compress the same content differently. docs/reference/store.md. */
 #ifndef FM_CACHE_BLOB_H
 #define FM_CACHE_BLOB_H
 

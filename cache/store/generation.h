@@ -11,7 +11,7 @@
  *
  * A build writes and syncs all files of a generation before CURRENT names it, and nothing changes
  * them afterwards. Readers check the hash of each file and every value in it. The byte tables are
- * in docs/formats/store.md. */
+ * in docs/reference/store.md. */
 #ifndef FM_CACHE_GENERATION_H
 #define FM_CACHE_GENERATION_H
 

@@ -2,7 +2,7 @@
  *
  * Encoders write into the arena. Decoders borrow from the bytes, check every value and accept
  * canonical bytes only: FM_ERR_CORRUPT for anything else. The byte tables are in
- * docs/formats/store.md. */
+ * docs/reference/store.md. */
 #ifndef FM_CACHE_GENERATION_FILES_H
 #define FM_CACHE_GENERATION_FILES_H
 

@@ -1,5 +1,5 @@
 /* manifest.c: encoding and decoding of a generation's manifest. See generation_files.h and
- * docs/formats/store.md. */
+ * docs/reference/store.md. */
 #include "cache/store/generation_files.h"
 
 #include "proto/limits.h"

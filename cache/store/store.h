@@ -6,7 +6,7 @@
  *     DIR/snapshots/<name>         other canonical sets of chains (snapshot.h)
  *     DIR/build/                   unsealed work of a running or killed build
  *
- * This header is the reading side; build.h writes. docs/formats/store.md has the byte tables and
+ * This header is the reading side; build.h writes. docs/reference/store.md has the byte tables and
  * the guarantees. A store is immutable while it is open, and any number of threads may use it at
  * the same time. A load reads a blob with one pread at the place that the index names. A damaged
  * LMDB page, or a file truncated under a memory map, therefore does no harm: damage is

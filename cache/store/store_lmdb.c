@@ -1,4 +1,4 @@
-/* store_lmdb.c: shards and tables (table.h) on LMDB. See shard.h and docs/formats/store.md.
+/* store_lmdb.c: shards and tables (table.h) on LMDB. See shard.h and docs/reference/store.md.
  *
  * A writer puts blobs and notes into shard.tmp in transactions of about 32 MiB, without syncs. To
  * seal, it syncs the file, closes LMDB and hashes the whole file. It then opens the file read-only

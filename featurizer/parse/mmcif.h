@@ -1,6 +1,6 @@
 /* mmcif.h: reads the protein chains of a PDBx/mmCIF file, with atom37 coordinates.
  *
- * One pass over the tokens (cif.h) keeps the columns named in docs/formats/inputs.md and, for each
+ * One pass over the tokens (cif.h) keeps the columns named in docs/reference/inputs.md and, for each
  * run of atom rows of the same residue, its place and its atoms. Everything else is skipped. At the
  * end of the file the chains are put together: which entities are protein, what their sequences
  * are, which atoms belong to which residue, and which alternative location is used.

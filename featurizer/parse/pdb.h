@@ -20,7 +20,7 @@
  * codes, and chains A-Z. Both refuse a residue that occurs in two places.
  *
  * All memory is in the caller's arena, about 520 bytes per residue twice; the input may be freed.
- * Format: wwPDB, Atomic Coordinate Entry Format 3.3. See docs/formats/inputs.md, "PDB". */
+ * Format: wwPDB, Atomic Coordinate Entry Format 3.3. See docs/reference/inputs.md, "PDB". */
 #ifndef FM_PARSE_PDB_H
 #define FM_PARSE_PDB_H
 

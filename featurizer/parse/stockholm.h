@@ -8,7 +8,7 @@
  *
  * The first row is the query. Its letters are the match columns. In a column where the query has a
  * gap, another row's letter is a deletion, counted before the match column that follows and dropped
- * at the end of the row. docs/formats/inputs.md has the whole grammar and every deviation.
+ * at the end of the row. docs/reference/inputs.md has the whole grammar and every deviation.
  *
  * By default '-' and '.' are gaps, letters are stored in upper case and gaps as '-', every row must
  * have as many columns as the query, and a second alignment in the file is refused. With

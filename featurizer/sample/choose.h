@@ -1,5 +1,5 @@
 /* choose.h: the random choices that all cycles of a sample share: where the crop starts and which
- * templates are kept. See docs/sampling.md, sections 8 and 9. */
+ * templates are kept. See docs/reference/sampling.md, sections 8 and 9. */
 #ifndef FM_SAMPLE_CHOOSE_H
 #define FM_SAMPLE_CHOOSE_H
 

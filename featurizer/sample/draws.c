@@ -1,4 +1,4 @@
-/* draws.c: implements draws.h by Philox; docs/sampling.md, sections 2, 5 and 6. */
+/* draws.c: implements draws.h by Philox; docs/reference/sampling.md, sections 2, 5 and 6. */
 #include "featurizer/sample/draws.h"
 
 #include "proto/schema.h"

@@ -5,7 +5,7 @@
  * computed, arrays are padded with zeros to fixed sizes, and the cycles are stacked on a last axis,
  * including what they share. Types are float32 and int64. This is some 20 times larger, so it
  * belongs at the consumer's end, never in a cache or on the wire. Names and shapes are the
- * reference's; docs/sampling.md, section 10, has the formulas. */
+ * reference's; docs/reference/sampling.md, section 10, has the formulas. */
 #ifndef FM_SAMPLE_EXPAND_H
 #define FM_SAMPLE_EXPAND_H
 

@@ -1,6 +1,6 @@
 /* msa.h: the MSA transforms of one recycling cycle: choice of rows, masking, clustering, sums.
  *
- * See docs/sampling.md, sections 5 to 8. All randomness comes from fm_draws. All arrays are in the
+ * See docs/reference/sampling.md, sections 5 to 8. All randomness comes from fm_draws. All arrays are in the
  * caller's arena, and every function returns FM_ERR_LIMIT when that is too small. */
 #ifndef FM_SAMPLE_MSA_H
 #define FM_SAMPLE_MSA_H

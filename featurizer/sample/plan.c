@@ -1,4 +1,4 @@
-/* plan.c: see plan.h and docs/sampling.md, sections 3 and 4. */
+/* plan.c: see plan.h and docs/reference/sampling.md, sections 3 and 4. */
 #include "featurizer/sample/plan.h"
 
 #include "featurizer/sample/sample_draw.h"

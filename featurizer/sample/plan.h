@@ -1,7 +1,7 @@
 /* plan.h: a sampling plan, and the draws that decide which chain is sample i and how many cycles a
  * step has.
  *
- * docs/sampling.md is the standard, and this is its first implementation. Everything here is a pure
+ * docs/reference/sampling.md is the standard, and this is its first implementation. Everything here is a pure
  * function of (plan, snapshot's sizes and weights, seed, index). */
 #ifndef FM_SAMPLE_PLAN_H
 #define FM_SAMPLE_PLAN_H
@@ -40,7 +40,7 @@ typedef struct fm_plan {
     /* Templates released later are not used: YYYYMMDD (proto/base/date.h), 0 = any date. */
     uint32_t max_template_date;
     /* Chooses crop, templates and the rows of distillation chains as OpenFold does, quirks
-     * included: docs/sampling.md, section 10. */
+     * included: docs/reference/sampling.md, section 10. */
     bool compat_openfold;
 } fm_plan;
 

@@ -1,4 +1,4 @@
-/* sample_draw.h: the named random draws of docs/sampling.md, section 2.
+/* sample_draw.h: the named random draws of docs/reference/sampling.md, section 2.
  *
  * A draw is 64 uniform bits and a pure function of (seed, index, purpose, cycle, n). The numbers of
  * purposes are part of the standard: never reuse one. */

@@ -6,7 +6,7 @@
  * family, and families recur in later entries. A family has an ancestor sequence, substitution
  * rates and one fold. A chain is a descendant of the ancestor on that fold. Its alignments are the
  * family's evolved rows aligned with the chain, and its template hits are the chains of the same
- * family in earlier entries. docs/synth.md has the exact definition.
+ * family in earlier entries. docs/reference/synth.md has the exact definition.
  *
  * These are pure functions of (seed, entry). Draws are Philox4x32-10 by purpose and index, and
  * entry e never depends on the number of entries. Every machine gives the same bytes: choices are

@@ -71,7 +71,7 @@ static const char description[] =
     "changed, it makes what is new. The cache that was there stays readable throughout.\n\n"
     "Several workers, on any number of machines, build one dataset with --catalogue: each takes\n"
     "chains from the catalogue and writes shards of its own into its --cache, until nothing is\n"
-    "left; foldmill merge makes one cache of them. docs/catalogue.md says more.\n\n"
+    "left; foldmill merge makes one cache of them. docs/reference/catalogue.md says more.\n\n"
     "Exit codes: 0 all chains built, 3 some refused, 1 none, or the job failed or was\n"
     "stopped, 2 bad usage.\n\n"
     "Examples: foldmill build ~/openproteinset --cache /fast/cache --jobs 16\n"

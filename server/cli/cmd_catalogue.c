@@ -243,7 +243,7 @@ static int rebuild(const catalog_arguments *arguments) {
 static const char description[] =
     "The catalogue says which chains of a job are to be built, who builds them, and where the\n"
     "shards lie. WHERE is the address of a PostgreSQL database (postgresql://user@host/name) or\n"
-    "the path of a file, for the workers of one machine. docs/catalogue.md says more.\n\n"
+    "the path of a file, for the workers of one machine. docs/reference/catalogue.md says more.\n\n"
     "    migrate   brings the database's schema up to date; needs the rights of its owner\n"
     "    status    counts, workers, leases, and what is in quarantine, why; --json for programs\n"
     "    rebuild   puts down what the shards in the caches of --from have of the job, after a\n"

@@ -190,7 +190,8 @@ int fm_cmd_export(int argc, char **argv) {
             "template_domain_names, template_sum_probs. Strings are uint8, joined by newlines.\n\n"
             "--stage nonensembled writes them after every transform that draws nothing: ids in\n"
             "restype order, masks, hhblits_profile, atom14, rigid groups, torsion angles and\n"
-            "pseudo-beta of the structure and the templates; docs/formats/inputs.md lists them.\n\n"
+            "pseudo-beta of the structure and the templates; docs/reference/inputs.md lists "
+            "them.\n\n"
             "Exit codes: 0 written, 1 failed or no such chain, 2 bad usage.\n\n"
             "Example: foldmill export --cache /fast/cache --chain 1ubq_A -o 1ubq_A.npz",
         .options = options,

@@ -72,7 +72,7 @@ static void make_versions(uint32_t seed, size_t n_gap, char *chain, size_t n_cha
     chain[n_chain] = hit[n_hit] = 0;
 }
 
-/* The default alignment differs from kalign's as docs/formats/inputs.md says: not at all where
+/* The default alignment differs from kalign's as docs/reference/inputs.md says: not at all where
  * letters are only replaced, and at the ends of the gap where residues are missing. */
 static void agrees_with_our_alignment(void **state) {
     (void)state;

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """read_events.py FILE: a file of TensorBoard events as JSON lines {"step": .., "wall_time": .., tag: value, ..}.
 
-An independent reader of docs/formats/events.md: records with their CRCs, protocol buffers field by field, whatever
+An independent reader of docs/reference/events.md: records with their CRCs, protocol buffers field by field, whatever
 their order. Exit status 1 with a sentence when a record or a CRC is wrong.
 """
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A second, slow implementation of docs/sampling.md, written from that page.
+"""A second, slow implementation of docs/reference/sampling.md, written from that page.
 
 usage: sampling_reference.py CHECK_FILE   recompute every line of the file and compare
        sampling_reference.py --vectors    print the document's test vectors

@@ -1,5 +1,5 @@
 /* test_sample_choose.c: the choices that a sample makes once: crop starts and templates, by default
- * as in the paper and with compat_openfold as OpenFold makes them (docs/sampling.md, section 10);
+ * as in the paper and with compat_openfold as OpenFold makes them (docs/reference/sampling.md, section 10);
  * and what expansion refuses. */
 #include "featurizer/sample/choose.h"
 #include "featurizer/sample/expand.h"

@@ -1,6 +1,6 @@
 /* test_sample_templates.c: templates of samples: which hits are used and how often how many, that
  * their columns are the crop's, and that nothing else in a sample depends on them
- * (docs/sampling.md, section 9). */
+ * (docs/reference/sampling.md, section 9). */
 #include "featurizer/sample/sample.h"
 #include "tests/featurizer/synthetic_record.h"
 

@@ -1,4 +1,4 @@
-/* kbench.cuh: how a case of kbench is written; docs/cuda.md, "Benchmarks", has an example.
+/* kbench.cuh: how a case of kbench is written; docs/reference/cuda.md, "Benchmarks", has an example.
  *
  * A case is a function that makes its operands through a `bench` (here: a work bench) and hands
  * over its parts: calls of the table that are timed, usually "fwd" and "bwd". It runs twice: on the

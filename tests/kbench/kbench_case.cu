@@ -403,8 +403,7 @@ static cudaGraphExec_t capture(cudaStream_t stream, clock_pair clocks, const sce
     if (!s.flush) run(queue);
     if (!s.flush && reset) reset(queue);
     unsigned blocks = (unsigned)(fm_cuda::n_multiprocessor() * 8);
-    if (s.flush)
-        read_kernel<<<blocks, 256, 0, stream>>>((const uint4 *)s.flush, (uint4 *)s.flush);
+    if (s.flush) read_kernel<<<blocks, 256, 0, stream>>>((const uint4 *)s.flush, (uint4 *)s.flush);
     cudaEventRecordWithFlags(clocks.begin, stream, cudaEventRecordExternal);
     for (int i = 0; i < s.calls; i++)
         run(queue);

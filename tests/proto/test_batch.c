@@ -245,7 +245,7 @@ static void the_schema_is_in_order_and_known_by_hash(void **state) {
         assert_int_equal(rules[i].per_cycle, rules[i].id >= FM_T_MSA);
     }
     assert_null(fm_schema_find(0));
-    /* docs/formats/wire.md states this value; it changes only with the table, and then on
+    /* docs/reference/wire.md states this value; it changes only with the table, and then on
      * purpose. */
     assert_int_equal(fm_schema_hash(), UINT64_C(0x678c22efead8a97b));
 }

@@ -116,7 +116,7 @@ static void fields_arrive(void **state) {
     assert_false(fm_token_has(&got.open.token, 132));
 }
 
-/* The bytes of one frame, written down: the format is what docs/formats/wire.md says. */
+/* The bytes of one frame, written down: the format is what docs/reference/wire.md says. */
 static void a_frame_byte_for_byte(void **state) {
     (void)state;
     static const uint8_t expected[] = {

@@ -289,7 +289,7 @@ static counter sent_by_block(fm_block_order order, fm_recompute_policy recompute
     return three;
 }
 
-/* docs/parallelism.md: 12 all-to-alls, 6 all-gathers and 6 reduce-scatters per block. */
+/* docs/reference/parallelism.md: 12 all-to-alls, 6 all-gathers and 6 reduce-scatters per block. */
 static void a_block_sends_what_the_page_says(void **state) {
     (void)state;
     const int64_t dap = 4, n = 12, rows = 8; /* 11 residues, 5 clusters and 2 templates, padded */

@@ -11,7 +11,7 @@
  * buffers, so a program that fuses projections differently can read it.
  *
  * `xxh3` is the hash of step, samples, seed, token, config, snapshot and every tensor with its
- * name. A load checks it before it changes anything. docs/formats/checkpoint.md. */
+ * name. A load checks it before it changes anything. docs/reference/checkpoint.md. */
 #ifndef FM_TRAINER_CHECKPOINT_H
 #define FM_TRAINER_CHECKPOINT_H
 

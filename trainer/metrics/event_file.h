@@ -14,7 +14,7 @@
  *     value      1 tag           string
  *                2 simple_value  float
  *
- * docs/formats/events.md has the details. Each record is written with one write(2). The
+ * docs/reference/events.md has the details. Each record is written with one write(2). The
  * metrics.jsonl beside this file is the complete record: here values are floats, and values that
  * are not finite are omitted. */
 #ifndef FM_TRAINER_EVENT_FILE_H

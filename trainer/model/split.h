@@ -9,7 +9,7 @@
  *
  * and gathers what a sublayer needs from other ranks. BP (config->groups->bp, 2 ranks) runs the MSA
  * half of a block on rank 0 and the pair half on rank 1. On one rank the functions here record
- * nothing. docs/parallelism.md has the whole table. */
+ * nothing. docs/reference/parallelism.md has the whole table. */
 #ifndef FM_TRAINER_MODEL_SPLIT_H
 #define FM_TRAINER_MODEL_SPLIT_H
 
