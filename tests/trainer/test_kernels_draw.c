@@ -1,5 +1,5 @@
-/* The trainer's draws: a slice of a tensor sees the words of its global elements, every part of the
- * counter matters, and the dropout index follows the shared axis. */
+/* The trainer's draws: a slice of a tensor gets the words of its global elements, every part of the
+ * counter has an effect, and the dropout index follows the shared axis. */
 #include "trainer/backend/kernels.h"
 
 #include <setjmp.h>
