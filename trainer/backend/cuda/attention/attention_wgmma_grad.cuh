@@ -129,7 +129,7 @@ __device__ inline void weights_from_logits(float (&s)[4][4], float slope,
             s[n][i] = exp2_fast(s[n][i] * slope + (i < 2 ? keys.upper : keys.lower));
 }
 
-/* Reads threadIdx.x anew, so that the compiler does not keep or spill values derived from it. */
+/* Reads threadIdx.x again, so that the compiler does not keep or spill values derived from it. */
 __device__ inline int read_thread(void) {
     int thread;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));

@@ -5,7 +5,8 @@
  * head), one at a time, and over the item's keys in passes of 64, 128 or 256, 64 keys per warp
  * group. For each tile of 64 queries every group recomputes its logits, adds to dk and dv, and
  * stores its dS^T in one of two slots in shared memory. When all groups have stored theirs, one of
- * them, by turns, adds dS k of the tile to dq. Between passes the block keeps dq in memory in f32.
+ * them, in rotation, adds dS k of the tile to dq. Between passes the block keeps dq in memory in
+ * f32.
  *
  * Slots and barriers. Tile number `count` (over all passes of the block) uses slot count % SLOTS.
  * FULL of the slot completes when every warp has stored dS^T, EMPTY when the group that makes dq
@@ -86,7 +87,7 @@ template <int C> struct pass_memory {
     __device__ uint32_t barrier(int i) const {
         return shared_address(minus_delta() + 2 * queries) + 8 * (uint32_t)i;
     }
-    /* [2]: the place of this item and of the next, by turns */
+    /* [2]: the place of this item and of the next, alternating */
     __device__ int4 *place() const {
         return (int4 *)((uint64_t *)(minus_delta() + 2 * queries) + BARRIERS);
     }
@@ -332,7 +333,7 @@ __device__ inline void finish_tile(const grad_call &call, const pass_memory<C> &
     }
 }
 
-/* One pass over an item: all tiles of queries. One warp group, by turns, finishes each tile's dq
+/* One pass over an item: all tiles of queries. One warp group, in rotation, finishes each tile's dq
  * one tile later, when the others have most likely stored their dS^T. A group that waits for FULL
  * of a slot has stored dS^T there itself, and before that waited for EMPTY, so it has seen the
  * phase before. */

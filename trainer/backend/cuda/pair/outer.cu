@@ -34,7 +34,8 @@ template <typename T> static outer_path outer_path_of_shape(const fm_outer *o, b
     return o->n_seq <= OUTER_MAX_GRAD_SEQ ? OUTER_CHAIN : OUTER_PANELS;
 }
 
-/* The path of a call; grad NULL: forward. Operands at odd addresses or strides go to PIECES. */
+/* The path of a call; grad NULL: forward. PIECES takes what has an address or a
+ * stride that is not a multiple of 16 bytes. */
 template <typename T>
 static outer_path outer_path_of(const fm_outer *o, const fm_outer_grad *grad) {
     bool is_wide = o->a_stride[0] % 8 == 0 && o->a_stride[1] % 8 == 0 && o->b_stride[0] % 8 == 0 &&

@@ -122,7 +122,7 @@ inline void outer_pack_run(fm_stream *stream, pack_jobs *jobs) {
 /* ---- dz ---- */
 
 /* dz / norm in two orders of tiles whose columns are the channels z: by_i [i][n_j / 64][2] with
- * rows j, and by_j [j][n_i / 64][2] with rows i. Besides, each block's sums over its pairs, which
+ * rows j, and by_j [j][n_i / 64][2] with rows i. Also each block's sums over its pairs, which
  * the caller adds up in order for dbias. */
 struct dz_pack {
     const bf16 *dz;

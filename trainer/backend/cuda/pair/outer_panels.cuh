@@ -29,8 +29,8 @@ struct panels_args {
     bf16 *to;
 };
 
-/* Each of the two warp groups has slots of its own, since it only sees the uses of its own tiles
- * (outer_ring.cuh). */
+/* Each of the two warp groups has separate slots, because a group only sees the uses of its own
+ * tiles (outer_ring.cuh). */
 enum { PANELS_GROUPS = 2, GROUP_SLOTS = 3, PANELS_SLOTS = 6 };
 
 /* Bytes of shared memory. Q = 8 has room for two steps, Q = 4 for four. */
@@ -38,7 +38,8 @@ template <int Q> constexpr int panels_bytes(int steps) {
     return (Q / 2 * steps + PANELS_SLOTS) * SLOT_X * (int)sizeof(bf16);
 }
 
-/* The producer's thread: the block's rows of b once, then the tiles of a, groups by turns. */
+/* The producer's thread: the block's rows of b once, then the tiles of a, for the groups
+ * alternately. */
 template <int Q>
 __device__ inline void panels_produce(const panels_args &p, int group, int first, int end, bf16 *b,
                                       bf16 *ring, const ring_barriers &barriers) {

@@ -10,8 +10,8 @@
  *
  * A barrier alternates between phases of parity 0 and 1, and a wait names a parity. Turn n / COUNT
  * of a slot waits on `full` for parity turn % 2 to read, and on `empty` for parity (turn - 1) % 2
- * to write, from turn 1 on. A parity alone does not tell phase p from p + 2: whoever waits for a
- * slot's use must have seen the use before it, so two groups that may drift apart need slots of
+ * to write, from turn 1 on. A parity alone does not tell phase p from p + 2: a warp that waits for
+ * a slot's use must have seen the use before it, so two groups that may drift apart need slots of
  * their own. */
 #ifndef FM_BACKEND_CUDA_OUTER_RING_CUH
 #define FM_BACKEND_CUDA_OUTER_RING_CUH
