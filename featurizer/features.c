@@ -21,9 +21,10 @@ fm_status fm_structure_file_parse(fm_bytes text, bool is_pdb, const fm_features_
         return fm_pdb_parse(text, &reading, arena, &ret_file->pdb, reterr);
     }
     if (options->compat_openfold && options->is_predicted) {
-        return fm_fail(reterr, FM_ERR_UNSUPPORTED,
-                       "a predicted structure as mmCIF; --compat openfold reads predictions as PDB "
-                       "files only");
+        return fm_fail(
+            reterr, FM_ERR_UNSUPPORTED,
+            "the predicted structure is an mmCIF file; --compat openfold reads predictions as PDB "
+            "files only");
     }
     const fm_mmcif_options reading = {.compat_openfold = options->compat_openfold,
                                       .is_predicted = options->is_predicted};
@@ -48,7 +49,8 @@ fm_status fm_structure_file_features(const fm_structure_file *file, const char *
                                      reterr);
     }
     if (!author_id && file->mmcif.n_chain != 1) {
-        return fm_fail(reterr, FM_ERR_DATA, "the file has %u protein chains, and none was named",
+        return fm_fail(reterr, FM_ERR_DATA,
+                       "the file has %u protein chains, so one of them must be named",
                        file->mmcif.n_chain);
     }
     if (!author_id) author_id = file->mmcif.chains[0].author_id;
@@ -66,9 +68,10 @@ fm_status fm_features_msa(const fm_part_sequence *sequence, const fm_msa_input *
         fm_msa_build(inputs, n_input, query, &msa_options, arena, &msa, NULL, reterr);
     if (status) return status;
     if (msa.n_res != sequence->n_res) {
-        return fm_fail(reterr, FM_ERR_DATA,
-                       "the alignments have %u columns, the structure's sequence %u residues",
-                       msa.n_res, sequence->n_res);
+        return fm_fail(
+            reterr, FM_ERR_DATA,
+            "the alignments have %u columns, but the structure's sequence has %u residues",
+            msa.n_res, sequence->n_res);
     }
     *ret_msa = msa;
     return FM_OK;

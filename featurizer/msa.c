@@ -1,9 +1,20 @@
-/* msa.c: see msa.h. */
+/* msa.c: see msa.h.
+ *
+ * The steps, in order:
+ *   1. list_files         chooses the alignments among the inputs and sorts them canonically
+ *   2. read_files         parses each into one common fm_alignment; every file keeps its row range
+ *   3. remove_duplicates  keeps the first occurrence of each row, with a hash table of rows
+ *   4. encode_rows        turns letters into HHblits ids in place and counts the profile
+ *   5. write_species, write_sources
+ *
+ * Errors found after step 2 still name a line and column: each row remembers where its text begins,
+ * and the parser walks the row again to find the place of a match column. */
 #include "featurizer/msa.h"
 
 #include "featurizer/parse/a3m.h"
 #include "featurizer/parse/lines.h"
 #include "featurizer/parse/stockholm.h"
+#include "proto/base/compress.h"
 #include "proto/chem/residue.h"
 #include "proto/limits.h"
 
@@ -12,26 +23,26 @@
 #include <string.h>
 
 enum {
-    ENCODE_ROWS = 128, /* encoded and counted while they are in the cache */
-    LOOK_AHEAD = 12,   /* rows; descriptions lie far apart in the text */
+    ENCODE_ROWS = 128, /* rows encoded and then counted while they are in the cache */
+    LOOK_AHEAD = 12,   /* rows to prefetch ahead; descriptions are far apart in the text */
 };
 
-/* One alignment of the chain. */
+/* One alignment file of the chain. */
 typedef struct msa_file {
     const fm_msa_input *input;
-    size_t name_bytes; /* without ".gz" */
+    size_t name_bytes; /* length of the name without the ending of a compression */
     fm_msa_format format;
     fm_a3m_options a3m;
     fm_stockholm_options stockholm;
     int rank;
-    uint32_t first_row, n_row; /* in the merged alignment */
+    uint32_t first_row, n_row; /* range of rows in the merged alignment */
 } msa_file;
 
 typedef struct msa_builder {
     const fm_msa_options *options;
     const fm_msa_kernel *kernel;
     fm_arena *arena;
-    fm_bytes query; /* size 0 = not known */
+    fm_bytes query; /* size 0 when not known */
     msa_file *files;
     size_t n_file;
     fm_alignment rows;
@@ -40,8 +51,9 @@ typedef struct msa_builder {
 static const fm_msa_options defaults;
 
 static size_t name_bytes_of(const char *name) {
-    size_t n = strlen(name);
-    return n >= 3 && memcmp(name + n - 3, ".gz", 3) == 0 ? n - 3 : n;
+    size_t bare;
+    (void)fm_compression_of_name(name, &bare);
+    return bare;
 }
 
 static bool ends_with(const char *name, size_t name_bytes, const char *end) {
@@ -72,7 +84,8 @@ static int compare_files(const void *left, const void *right) {
     int order = memcmp(a->input->name, b->input->name, n);
     if (order) return order;
     if (a->name_bytes != b->name_bytes) return a->name_bytes < b->name_bytes ? -1 : 1;
-    /* "x.a3m" beside "x.a3m.gz": by content, so that the inputs' order does not matter */
+    /* "x.a3m" beside "x.a3m.gz": order by content, so that the order of the inputs does not
+     * matter */
     fm_bytes x = a->input->content, y = b->input->content;
     if (x.size != y.size) return x.size < y.size ? -1 : 1;
     return x.size ? memcmp(x.data, y.data, x.size) : 0;
@@ -102,14 +115,14 @@ static fm_status list_files(msa_builder *builder, const fm_msa_input *inputs, si
     return FM_OK;
 }
 
-/* Whether the first row of a text is the query. */
+/* Returns whether the first row of an A3M text is the query. */
 static bool begins_with_query(fm_bytes text, fm_bytes query, fm_arena *arena) {
     size_t mark = fm_arena_mark(arena), n_col;
     fm_alignment first;
     bool same = false;
     if (!fm_a3m_measure(text, NULL, &n_col, NULL) && n_col == query.size &&
         !fm_alignment_init(&first, arena, n_col, 1, NULL)) {
-        /* Room for one row: stops with FM_ERR_LIMIT at the second. */
+        /* The alignment has room for one row, so parsing stops with FM_ERR_LIMIT at the second. */
         fm_status status = fm_a3m_append(text, NULL, &first, NULL);
         same = (!status || status == FM_ERR_LIMIT) && first.n_seq == 1 &&
                memcmp(first.letters, query.data, n_col) == 0;
@@ -118,7 +131,8 @@ static bool begins_with_query(fm_bytes text, fm_bytes query, fm_arena *arena) {
     return same;
 }
 
-/* In a text of several NUL-ended alignments, the first of the chain's query. */
+/* Of a text with several NUL-terminated alignments, chooses the first whose first row is the
+ * chain's query. The choice stays at the text's beginning when there is no such alignment. */
 static void choose_alignment(msa_builder *builder, msa_file *file) {
     fm_bytes text = file->input->content;
     size_t begin = 0, next;
@@ -150,7 +164,8 @@ static fm_status append_file(msa_builder *builder, msa_file *file, fm_error *ret
     file->first_row = before;
     file->n_row = builder->rows.n_seq - before;
     if (file->n_row > 0) return FM_OK;
-    return fm_fail_at(reterr, FM_ERR_FORMAT, 1, 1, 0, "no sequences, at least one was expected");
+    return fm_fail_at(reterr, FM_ERR_FORMAT, 1, 1, 0,
+                      "the alignment has no sequences, expected at least one");
 }
 
 static fm_status name_source(fm_error *reterr, const msa_file *file, fm_status status) {
@@ -158,15 +173,16 @@ static fm_status name_source(fm_error *reterr, const msa_file *file, fm_status s
     return status;
 }
 
-/* The place of a row's match column in its file. */
+/* Returns where a row's match column is in its file. */
 static fm_text_place place_of(const msa_file *file, const fm_alignment_row *row, size_t column) {
     fm_bytes text = file->input->content;
     return file->format == FM_MSA_A3M ? fm_a3m_locate(text, &file->a3m, row, column)
                                       : fm_stockholm_locate(text, &file->stockholm, row, column);
 }
 
-/* Is the file's first row the chain's sequence? Letters are compared as HHblits ids, an X on either
- * side standing for any; what is no residue is left to encode_rows. */
+/* Checks that the file's first row is the chain's sequence. Letters are compared as HHblits ids,
+ * and an X on either side matches any letter. Bytes that are not residues pass here; encode_rows
+ * reports them. */
 static fm_status check_first_row(msa_builder *builder, const msa_file *file, fm_error *reterr) {
     static const char letters[] = "ACDEFGHIKLMNPQRSTVWYX-";
     const fm_alignment *rows = &builder->rows;
@@ -192,7 +208,7 @@ static fm_status check_first_row(msa_builder *builder, const msa_file *file, fm_
     return status;
 }
 
-/* All rows of all files, in canonical order, in one alignment. */
+/* Reads all rows of all files, in canonical order, into one alignment. */
 static fm_status read_files(msa_builder *builder, fm_error *reterr) {
     size_t n_col = builder->query.size, max_rows = 0;
     fm_status status;
@@ -219,11 +235,11 @@ static fm_status read_files(msa_builder *builder, fm_error *reterr) {
     return status;
 }
 
-/* Without alignments: the query alone. */
+/* Without alignments, the msa is the query alone. */
 static fm_status take_query(msa_builder *builder, fm_error *reterr) {
     fm_bytes query = builder->query;
     if (query.size == 0) {
-        return fm_fail(reterr, FM_ERR_DATA, "neither an alignment nor a query sequence");
+        return fm_fail(reterr, FM_ERR_DATA, "there is neither an alignment nor a query sequence");
     }
     fm_status status = fm_alignment_init(&builder->rows, builder->arena, query.size, 1, reterr);
     if (status) return status;
@@ -234,7 +250,8 @@ static fm_status take_query(msa_builder *builder, fm_error *reterr) {
     return FM_OK;
 }
 
-/* A slot of the table of rows seen; row + 1, 0 = free. */
+/* A slot of the open-addressing hash table of rows. `row` is the row's number + 1, and 0 marks a
+ * free slot; `tag` is the upper half of the hash, which saves most comparisons of whole rows. */
 typedef struct seen_slot {
     uint32_t row, tag;
 } seen_slot;
@@ -244,8 +261,8 @@ typedef struct seen_rows {
     size_t mask;
 } seen_rows;
 
-/* True when the alignment's first n_kept rows have no row like `letters`; then it is noted as row
- * n_kept. */
+/* Returns true when none of the alignment's first n_kept rows equals `letters`, and then enters it
+ * as row n_kept. */
 static bool is_new(seen_rows *seen, const fm_alignment *rows, uint32_t n_kept,
                    const uint8_t *letters) {
     uint64_t hash = fm_xxh3(letters, rows->n_col);
@@ -267,7 +284,7 @@ static void move_row(fm_alignment *rows, uint32_t to, uint32_t from) {
     rows->row[to] = rows->row[from];
 }
 
-/* Keeps each row's first occurrence, in order. */
+/* Keeps the first occurrence of each row and the order of rows. Rows move down in place. */
 static fm_status remove_duplicates(msa_builder *builder, fm_error *reterr) {
     fm_alignment *rows = &builder->rows;
     size_t mark = fm_arena_mark(builder->arena), n_slot = 16;
@@ -299,7 +316,7 @@ static const msa_file *file_of_row(const msa_builder *builder, uint32_t row) {
     return NULL;
 }
 
-/* The error for the first cell without an id at or after `cell`. */
+/* Fails with the place of the first cell at or after `cell` that has no HHblits id. */
 static fm_status fail_unknown(const msa_builder *builder, size_t cell, fm_error *reterr) {
     const fm_alignment *rows = &builder->rows;
     while (rows->letters[cell] != FM_HHBLITS_NONE)
@@ -308,7 +325,7 @@ static fm_status fail_unknown(const msa_builder *builder, size_t cell, fm_error 
     size_t column = cell % rows->n_col;
     const msa_file *file = file_of_row(builder, row);
     if (!file) {
-        return fm_fail(reterr, FM_ERR_DATA, "residue %zu of the query is no residue letter",
+        return fm_fail(reterr, FM_ERR_DATA, "residue %zu of the query is not a residue letter",
                        column + 1);
     }
     fm_bytes text = file->input->content;
@@ -317,15 +334,15 @@ static fm_status fail_unknown(const msa_builder *builder, size_t cell, fm_error 
     fm_status status =
         found > ' ' && found < 0x7f
             ? fm_fail_at(reterr, FM_ERR_FORMAT, place.line, place.column, place.offset,
-                         "'%c' in match column %zu, expected a residue letter or '-'", found,
+                         "found '%c' in match column %zu, expected a residue letter or '-'", found,
                          column + 1)
             : fm_fail_at(reterr, FM_ERR_FORMAT, place.line, place.column, place.offset,
-                         "byte 0x%02x in match column %zu, expected a residue letter or '-'", found,
-                         column + 1);
+                         "found byte 0x%02x in match column %zu, expected a residue letter or '-'",
+                         found, column + 1);
     return name_source(reterr, file, status);
 }
 
-/* Letters become ids in place, and are counted. */
+/* Turns letters into ids in place and counts them per column. */
 static fm_status encode_rows(msa_builder *builder, uint32_t **ret_profile, fm_error *reterr) {
     fm_alignment *rows = &builder->rows;
     size_t n_res = rows->n_col;
@@ -347,7 +364,7 @@ static bool is_alnum(uint8_t c) {
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
 }
 
-/* Letters and digits from `at` on. */
+/* Returns the length of the run of letters and digits that begins at `at`. */
 static size_t alnum_run(fm_bytes word, size_t at) {
     size_t n = 0;
     while (at + n < word.size && is_alnum(word.data[at + n]))
@@ -363,7 +380,7 @@ static bool is_char_at(fm_bytes word, size_t at, char c) {
     return at < word.size && word.data[at] == (uint8_t)c;
 }
 
-/* (tr|sp)|ACCESSION{6,10}(_d)?|NAME_SPECIES{1,5}(_d+)? */
+/* Matches (tr|sp)|ACCESSION{6,10}(_d)?|NAME_SPECIES{1,5}(_d+)? and returns the species. */
 static fm_bytes match_uniprot(fm_bytes word) {
     const fm_bytes none = {0};
     if (word.size < 3 || (memcmp(word.data, "tr|", 3) != 0 && memcmp(word.data, "sp|", 3) != 0)) {

@@ -1,4 +1,4 @@
-/* msa_encode.c: letters to ids and the profile's counts, plain. See msa.h. */
+/* msa_encode.c: turns letters into ids and counts the profile, in portable C. See msa.h. */
 #include "featurizer/msa.h"
 #include "proto/chem/residue.h"
 

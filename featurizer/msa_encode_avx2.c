@@ -1,8 +1,15 @@
-/* msa_encode_avx2.c: letters to ids and the profile's counts, 32 cells at a time. See msa.h.
+/* msa_encode_avx2.c: turns letters into ids and counts the profile, 32 cells at a time. See msa.h.
  *
- * Encoding looks up the low five bits of an upper-case letter in two tables of 16. Counting takes
- * strips of 32 columns through at most 255 rows, so that a byte holds a count, in two halves of the
- * ids, so that the counters stay in registers. */
+ * Encoding. The HHblits id of an upper-case letter depends on the letter's low code bits alone. A
+ * byte shuffle looks up 16 entries, so there are two tables: one for the codes 0x40..0x4f and one
+ * for 0x50..0x5f. Bit 4 of the code chooses between the two results. Bytes outside 0x40..0x5f
+ * become FM_HHBLITS_NONE, and '-' becomes the gap.
+ *
+ * Counting. A strip of 32 columns is taken through a block of rows. For each id, comparing a row's
+ * 32 cells with the id gives bytes of -1 where they match, and subtracting these adds 1 to 32
+ * byte-sized counters at once. A block has at most 255 rows, so that no counter overflows. The 22
+ * ids are taken in two halves, so that the 11 counters of a half stay in registers; then the counts
+ * are added to the profile. */
 #include "featurizer/msa.h"
 #include "proto/chem/residue.h"
 
@@ -23,10 +30,10 @@ static bool avx2_encode(uint8_t *cells, size_t n_cell) {
     size_t i = 0;
     for (; i + WIDTH <= n_cell; i += WIDTH) {
         __m256i v = _mm256_loadu_si256((const __m256i *)(cells + i));
-        __m256i five = _mm256_and_si256(v, _mm256_set1_epi8(0x1f));
+        __m256i code = _mm256_and_si256(v, _mm256_set1_epi8(0x1f));
         __m256i id =
-            _mm256_blendv_epi8(_mm256_shuffle_epi8(first, five), _mm256_shuffle_epi8(second, five),
-                               _mm256_slli_epi16(five, 3));
+            _mm256_blendv_epi8(_mm256_shuffle_epi8(first, code), _mm256_shuffle_epi8(second, code),
+                               _mm256_slli_epi16(code, 3));
         __m256i upper = _mm256_cmpeq_epi8(_mm256_and_si256(v, _mm256_set1_epi8((char)0xe0)),
                                           _mm256_set1_epi8(0x40));
         id = _mm256_blendv_epi8(none, id, upper);
@@ -38,7 +45,8 @@ static bool avx2_encode(uint8_t *cells, size_t n_cell) {
     return fm_msa_scalar.encode(cells + i, n_cell - i) && known;
 }
 
-/* Counts HALF ids from `id` on in WIDTH columns. Unrolled, so that the counters are registers. */
+/* Counts HALF ids, from `id` on, in WIDTH columns. The loop is unrolled so that the counters are
+ * registers. */
 static inline __attribute__((always_inline)) void
 count_half(const uint8_t *ids, size_t n_row, size_t stride, int id, uint8_t counts[HALF][WIDTH]) {
     __m256i sum[HALF];
@@ -56,8 +64,8 @@ count_half(const uint8_t *ids, size_t n_row, size_t stride, int id, uint8_t coun
         _mm256_storeu_si256((__m256i *)counts[k], sum[k]);
 }
 
-/* One block of at most ROWS_MAX rows. The last strip overlaps the one before; its columns below
- * `first` are done already. */
+/* Counts one block of at most ROWS_MAX rows. The last strip is moved left to end at column n_res.
+ * It overlaps the strip before it, and its columns below `first` are not added a second time. */
 static void count_block(const uint8_t *ids, size_t n_row, size_t n_res, uint32_t *profile) {
     uint8_t counts[2][HALF][WIDTH];
     for (size_t first = 0; first < n_res; first += WIDTH) {

@@ -17,7 +17,7 @@ typedef struct builder {
     bool full; /* an array did not fit */
 } builder;
 
-/* Lists an array whose data is there already. */
+/* Lists an array whose data exists already. */
 static void add_borrowed(builder *b, const char *key, const char *dtype, size_t rank,
                          const uint64_t *shape, const void *data) {
     assert(b->n < FM_NONENSEMBLED_N_ARRAY && rank <= FM_ARRAY_RANK);
@@ -27,8 +27,8 @@ static void add_borrowed(builder *b, const char *key, const char *dtype, size_t 
         array->shape[i] = shape[i];
 }
 
-/* Lists an array and gives its memory to be filled; NULL, and b->full, when there is none. The last
- * byte of a dtype is its elements' size. */
+/* Lists an array and returns its memory for the caller to fill. When the arena is full, it returns
+ * NULL and sets b->full. The last character of dtype is the element's size in bytes. */
 static void *add(builder *b, const char *key, const char *dtype, size_t rank,
                  const uint64_t *shape) {
     size_t count = 1;
@@ -69,7 +69,7 @@ static fm_status make_aatype(const fm_part_sequence *sequence, fm_arena *arena,
         aatype[i] = fm_restype_from_letter(sequence->sequence[i]);
         if (aatype[i] != FM_HHBLITS_NONE) continue;
         return fm_fail_at(reterr, FM_ERR_FORMAT, 1, i + 1, i,
-                          "byte 0x%02x in a sequence, a letter A-Z was expected",
+                          "the sequence has byte 0x%02x, expected a letter A-Z",
                           (uint8_t)sequence->sequence[i]);
     }
     *ret_aatype = aatype;
@@ -111,7 +111,7 @@ static void add_atom14_masks(builder *b, const fm_atom37 *chain) {
 
 /* -- alignment */
 
-/* Counts over rows; single precision throughout, as count / N_seq in the reference. */
+/* Divides the counts by N_seq in single precision, as the reference does. */
 static void fill_profile(float *out, const fm_part_msa *msa) {
     for (size_t i = 0; i < msa->n_res; i++) {
         for (size_t id = 0; id < FM_N_HHBLITS; id++) {
@@ -216,7 +216,8 @@ static void add_structure(builder *b, const fm_part_structure *structure, const 
 
 /* -- templates */
 
-/* Pseudo-beta and torsions, template by template: each has a first residue of its own. */
+/* Computes pseudo-beta and torsions one template at a time, because the torsions of a template's
+ * first residue must not reach into the template before it. */
 static void add_template_geometry(builder *b, const fm_template_features *templates,
                                   const uint8_t *aatype, uint64_t n_res) {
     const uint64_t beta_shape[] = {templates->n_templ, n_res, 3};
@@ -268,15 +269,17 @@ static fm_status check_n_res(const fm_nonensembled_input *input, fm_error *reter
     uint32_t n_res = input->sequence->n_res;
     if (input->msa && input->msa->n_res != n_res) {
         return fm_fail(reterr, FM_ERR_DATA,
-                       "the alignment has %u columns, the sequence %u residues", input->msa->n_res,
-                       n_res);
+                       "the alignment has %u columns, but the sequence has %u residues",
+                       input->msa->n_res, n_res);
     }
     if (input->structure && input->structure->n_res != n_res) {
-        return fm_fail(reterr, FM_ERR_DATA, "the structure has %u residues, the sequence %u",
+        return fm_fail(reterr, FM_ERR_DATA,
+                       "the structure has %u residues, but the sequence has %u",
                        input->structure->n_res, n_res);
     }
     if (input->templates && input->templates->n_res != n_res) {
-        return fm_fail(reterr, FM_ERR_DATA, "the templates have %u residues, the sequence %u",
+        return fm_fail(reterr, FM_ERR_DATA,
+                       "the templates have %u residues, but the sequence has %u",
                        input->templates->n_res, n_res);
     }
     return FM_OK;
@@ -285,12 +288,12 @@ static fm_status check_n_res(const fm_nonensembled_input *input, fm_error *reter
 fm_status fm_nonensembled_list_arrays(const fm_nonensembled_input *input, fm_arena *arena,
                                       fm_array ret_arrays[FM_NONENSEMBLED_N_ARRAY], size_t *ret_n,
                                       fm_error *reterr) {
-    static const float nothing[1] = {0};
+    static const float no_values[1] = {0};
     static const uint8_t no_ids[1] = {0};
     static const fm_template_features none = {.template_aatype = no_ids,
-                                              .template_all_atom_positions = nothing,
+                                              .template_all_atom_positions = no_values,
                                               .template_all_atom_mask = no_ids,
-                                              .template_sum_probs = nothing};
+                                              .template_sum_probs = no_values};
     const uint8_t *aatype;
     builder b = {.arena = arena, .arrays = ret_arrays};
     fm_status status = check_n_res(input, reterr);

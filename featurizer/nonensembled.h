@@ -1,9 +1,11 @@
-/* nonensembled.h: the features of a chain after every transform that draws nothing.
+/* nonensembled.h: the features of a chain after every transform of the reference that draws no
+ * random numbers.
  *
- * What the reference's non-ensembled transforms make of a chain: ids in restype order, masks, the
- * profile of the whole alignment, atom14, rigid groups, torsions and pseudo-beta of the structure
- * and of the templates. Samples need none of it stored: they carry coordinates, and proto/chem
- * gives the rest. This is for exporting a chain to other programs, and for comparing with them.
+ * These are the outputs of the reference's non-ensembled transforms: ids in restype order, masks,
+ * the profile of the whole alignment, and atom14, rigid groups, torsions and pseudo-beta of the
+ * structure and of the templates. Samples do not store them: they carry coordinates, and proto/chem
+ * computes the rest. This module serves to export a chain to other programs and to compare with
+ * them.
  *
  * Source: docs/formats/inputs.md, "Non-ensembled features", which lists keys, dtypes and shapes. */
 #ifndef FM_NONENSEMBLED_H
@@ -14,19 +16,20 @@
 #include "proto/base/arena.h"
 #include "proto/record.h"
 
-/* Parts of one chain, of the same N_res. */
+/* Parts of one chain; all have the same N_res. */
 typedef struct fm_nonensembled_input {
     const fm_part_sequence *sequence;
-    const fm_part_msa *msa;                /* NULL: the arrays that need it are left out */
-    const fm_part_structure *structure;    /* NULL: the same */
-    const fm_template_features *templates; /* NULL: none, arrays of N_templ = 0 */
+    const fm_part_msa *msa;                /* NULL: the arrays that need it are omitted */
+    const fm_part_structure *structure;    /* NULL: likewise */
+    const fm_template_features *templates; /* NULL: none, and arrays with N_templ = 0 */
 } fm_nonensembled_input;
 
 enum { FM_NONENSEMBLED_N_ARRAY = 48 };
 
-/* Lists the arrays. They lie in the arena (8 bytes a cell of the alignment for msa, 4 each for
- * deletion_matrix and msa_mask) or borrow from the input. FM_ERR_DATA when the parts' N_res
- * differ, FM_ERR_FORMAT for a letter that is not A-Z, FM_ERR_LIMIT when the arena is full. */
+/* Lists the arrays. They are in the arena or borrow from the input. Per cell of the alignment the
+ * arena needs 8 bytes for msa and 4 each for deletion_matrix and msa_mask. Returns FM_ERR_DATA when
+ * the parts' N_res differ, FM_ERR_FORMAT for a letter that is not A-Z, and FM_ERR_LIMIT when the
+ * arena is full. */
 FM_MUST_USE fm_status fm_nonensembled_list_arrays(const fm_nonensembled_input *input,
                                                   fm_arena *arena,
                                                   fm_array ret_arrays[FM_NONENSEMBLED_N_ARRAY],

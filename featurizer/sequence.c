@@ -15,7 +15,7 @@ fm_status fm_sequence_featurize(const fm_part_sequence *sequence, fm_arena *aren
         uint8_t restype = fm_restype_from_letter(sequence->sequence[i]);
         if (restype == FM_HHBLITS_NONE) {
             return fm_fail_at(reterr, FM_ERR_FORMAT, 1, i + 1, i,
-                              "byte 0x%02x in a sequence, a letter A-Z was expected",
+                              "the sequence has byte 0x%02x, expected a letter A-Z",
                               (uint8_t)sequence->sequence[i]);
         }
         aatype[(size_t)i * FM_N_AATYPE + restype] = 1;

@@ -1,7 +1,7 @@
-/* sequence.h: the features that follow from a chain's sequence alone, as the reference spells them.
+/* sequence.h: the features that follow from a chain's sequence alone, in the reference's layout.
  *
- * residue_index counts from 0 along the sequence, never author numbers. Source: docs/formats/
- * inputs.md, "Sequence features". */
+ * residue_index counts from 0 along the sequence; it never holds author numbers. Source:
+ * docs/formats/inputs.md, "Sequence features". */
 #ifndef FM_SEQUENCE_H
 #define FM_SEQUENCE_H
 
@@ -18,7 +18,8 @@ typedef struct fm_sequence_features {
     const int32_t *seq_length;               /* [N_res] N_res everywhere */
 } fm_sequence_features;
 
-/* In the arena. FM_ERR_FORMAT for a letter that is not A-Z, FM_ERR_LIMIT when the arena is full. */
+/* Allocates the features in the arena. Returns FM_ERR_FORMAT for a byte that is not A-Z, with its
+ * column, and FM_ERR_LIMIT when the arena is full. */
 FM_MUST_USE fm_status fm_sequence_featurize(const fm_part_sequence *sequence, fm_arena *arena,
                                             fm_sequence_features *ret_features, fm_error *reterr);
 

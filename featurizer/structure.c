@@ -33,7 +33,7 @@ fm_status fm_structure_from_mmcif(const fm_mmcif *mmcif, const fm_mmcif_options 
     return FM_OK;
 }
 
-/* "A, B, C", cut to fit. */
+/* Writes the chains' ids as "A, B, C", cut to fit. */
 static void list_pdb_chains(const fm_pdb *pdb, char *out, size_t out_bytes) {
     size_t n = 0;
     for (uint32_t i = 0; i < pdb->n_chain && n + 4 < out_bytes; i++) {
@@ -56,10 +56,11 @@ fm_status fm_structure_from_pdb(const fm_pdb *pdb, const fm_pdb_options *options
     }
     if (!chain) {
         list_pdb_chains(pdb, known, sizeof known);
-        return chain_id ? fm_fail(reterr, FM_ERR_NOT_FOUND, "no chain '%.40s'; the file has %s",
-                                  chain_id, known)
-                        : fm_fail(reterr, FM_ERR_DATA,
-                                  "the file has the chains %s, and none was named", known);
+        return chain_id
+                   ? fm_fail(reterr, FM_ERR_NOT_FOUND, "no chain '%.40s'; the file has %s",
+                             chain_id, known)
+                   : fm_fail(reterr, FM_ERR_DATA,
+                             "the file has the chains %s, so one of them must be named", known);
     }
     size_t atom = (size_t)chain->first * FM_N_ATOM37;
     *ret_sequence = (fm_part_sequence){chain->n_res, pdb->sequence + chain->first};
@@ -87,8 +88,8 @@ static void add(fm_structure_array *arrays, size_t *n, const char *key, const ch
         array->shape[i] = shape[i];
 }
 
-/* What the part holds by value, or in another type than the reference: masks and scalars as float.
- */
+/* Copies in the type that the reference uses for what the part holds by value or in another type:
+ * masks and scalars become float. */
 typedef struct structure_copies {
     float *mask; /* [N_res, 37] */
     float scalars[2];

@@ -1,4 +1,12 @@
-/* template_align.c: see template_align.h. */
+/* template_align.c: see template_align.h.
+ *
+ * Gotoh's algorithm. Row i of the matrix compares letter i-1 of the hit with every residue of the
+ * chain. For each cell three scores compete: the pair of letters (from the diagonal), a gap in the
+ * hit (`horizontal`, from the left) and a gap in the chain (`vertical`, from above). Scores are
+ * kept for one row only. For every cell one byte records which of the three won and whether either
+ * gap opens there, which is enough for trace() to walk back from the best end. Row 0 and column 0
+ * score 0 and the alignment may end in the last row or the last column, so gaps at the ends are
+ * free. */
 #include "featurizer/template_align.h"
 
 #include "proto/chem/residue.h"
@@ -7,12 +15,12 @@
 
 enum { GAP_OPEN = 11, GAP_EXTEND = 1, LEAST = INT32_MIN / 2 };
 
-/* How the best score of a cell comes about. The first two bits: from the pair, or by a gap; then
- * whether either gap starts here. */
+/* How a cell reaches its best score. The low two bits say: from a pair, or by a gap in one of the
+ * two sequences. The next two bits say whether each gap opens at this cell. */
 enum { FROM_PAIR = 0, FROM_GAP_IN_HIT = 1, FROM_GAP_IN_CHAIN = 2, FROM_MASK = 3 };
 enum { OPENS_IN_HIT = 4, OPENS_IN_CHAIN = 8 };
 
-/* BLOSUM62 (Henikoff and Henikoff 1992), in the order of the restypes. */
+/* BLOSUM62 (Henikoff and Henikoff 1992), in restype order. */
 static const int8_t blosum62[FM_N_RESTYPE][FM_N_RESTYPE] = {
     {4, -1, -2, -2, 0, -1, -1, 0, -2, -1, -1, -1, -1, -2, -1, 1, 0, -3, -2, 0},
     {-1, 5, 0, -2, -3, 1, 0, -2, 0, -3, -2, 2, -1, -3, -2, -1, -1, -3, -2, -3},
@@ -44,7 +52,7 @@ static int32_t pair_score(uint8_t a, uint8_t b) {
 typedef struct matrix {
     fm_bytes hit, chain;
     uint8_t *from;             /* [hit.size + 1, chain.size + 1] */
-    int32_t *best, *vertical;  /* [chain.size + 1] of the row before, then of this one */
+    int32_t *best, *vertical;  /* [chain.size + 1]; left of j this row, from j on the row before */
     size_t end_hit, end_chain; /* where the best alignment ends */
     int32_t end_score;
 } matrix;
@@ -56,7 +64,7 @@ static void keep_end(matrix *m, size_t i, size_t j, int32_t score) {
     m->end_chain = j;
 }
 
-/* One row: letter i-1 of the hit against the whole chain. */
+/* Fills one row: letter i-1 of the hit against the whole chain. */
 static void fill_row(matrix *m, size_t i) {
     size_t n_chain = m->chain.size;
     uint8_t *from = m->from + i * (n_chain + 1);
@@ -87,10 +95,10 @@ static void fill_row(matrix *m, size_t i) {
     }
 }
 
-/* From the end back to the start of either sequence. */
+/* Walks from the end back to the start of either sequence and writes the pairs. */
 static void trace(const matrix *m, fm_template_alignment *alignment) {
     size_t i = m->end_hit, j = m->end_chain, n_chain = m->chain.size;
-    uint8_t inside = FROM_PAIR; /* the gap that is being followed */
+    uint8_t inside = FROM_PAIR; /* the gap being followed */
     while (i > 0 && j > 0) {
         uint8_t from = m->from[i * (n_chain + 1) + j];
         uint8_t state = inside ? inside : from & FROM_MASK;

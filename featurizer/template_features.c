@@ -1,5 +1,5 @@
-/* template_features.c: from mapped hits to template features: ranking, choosing, coordinates. See
- * templates.h. */
+/* template_features.c: ranks and chooses mapped hits and copies their coordinates into template
+ * features. See templates.h. */
 #include "featurizer/templates.h"
 
 #include "proto/chem/residue.h"
@@ -19,14 +19,14 @@ typedef struct ranked_hit {
     uint32_t index;
 } ranked_hit;
 
-/* Best first; equal ones in their order. */
+/* Sorts the best first; equal hits keep their order. */
 static int compare_ranked(const void *a, const void *b) {
     const ranked_hit *x = a, *y = b;
     if (x->sum_probs != y->sum_probs) return x->sum_probs < y->sum_probs ? 1 : -1;
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* Dates of ten characters with zeros in front compare as their letters. */
+/* Dates have ten characters, padded with zeros, so they compare as strings. */
 static bool is_after(const char *date, const char *max_date) {
     return max_date && date[0] && strcmp(date, max_date) > 0;
 }
@@ -121,7 +121,8 @@ fm_status fm_templates_choose(const fm_part_hits *hits, const uint32_t *order, u
 
 /* -- coordinates */
 
-/* The mean of all atoms present: float32 sums in row-major order, then one float32 division. */
+/* Computes the mean of all atoms present: float32 sums in row-major order, then one float32
+ * division, as the reference does. */
 static void find_centre(const fm_part_structure *structure, float centre[3]) {
     float sum[3] = {0.0f, 0.0f, 0.0f};
     uint32_t n = 0;
@@ -202,7 +203,8 @@ fm_status fm_templates_featurize(const fm_part_hits *hits, const uint32_t *chose
 
 /* -- arrays */
 
-/* Strings joined by newlines; the i-th has `size` bytes, or up to its terminator when 0. */
+/* Joins strings by newlines. Each string has `size` bytes; size 0 means that the strings are
+ * terminated. */
 static char *join(fm_arena *arena, const char *const *strings, size_t n, size_t size,
                   uint64_t *ret_bytes) {
     size_t total = 0, at = 0;

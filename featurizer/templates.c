@@ -1,9 +1,16 @@
-/* templates.c: from a file's hits to mapped hits. See templates.h.
+/* templates.c: maps the hits of search files to structures. See templates.h.
  *
- * A hit's alignment is read as a list of pairs (residue of the query, letter of the hit). Then the
- * chain that holds the hit's letters is looked for; where none does, the letters are aligned with
- * the named chain. The result is, for each residue of the query, a residue of the chain, which is
- * written down as runs. */
+ * For each hit, the steps are:
+ *   1. read_name   takes the structure id and the chain id from the hit's name.
+ *   2. find_entry  asks the source for the structure of that id.
+ *   3. list_pairs  turns the hit's alignment into pairs (residue of the query, letter of the hit).
+ *   4. locate      looks for a chain that contains the hit's letters. When none does, realign
+ *                  aligns the letters with the chain that the name gives.
+ *   5. fill_residues combines 3 and 4: for each residue of the query, a residue of the chain.
+ *   6. keep_runs   stores that map as runs of consecutive residues.
+ *
+ * A hit that fails in any step is kept with its fault. Working memory is above the arena's mark and
+ * is released after each hit; only its `kept` block stays. */
 #include "featurizer/templates.h"
 
 #include "proto/chem/residue.h"
@@ -76,7 +83,7 @@ fm_status fm_template_entry_of(const fm_mmcif *mmcif, fm_arena *arena, fm_templa
     return FM_OK;
 }
 
-/* -- one hit's state */
+/* -- state of one hit */
 
 typedef struct mapper {
     fm_bytes query;
@@ -84,27 +91,31 @@ typedef struct mapper {
     const fm_template_source *source;
     fm_arena *arena;
     fm_error *reterr;
-    /* Of the hit at hand; all lie above the arena's mark and are dropped with it. */
+    /* The fields below belong to the current hit. All are above the arena's mark and released with
+     * it. */
     const fm_hit *hit;
     char id[ID_BYTES + 1], chain_id[FM_LIMIT_NAME_BYTES + 1];
-    fm_bytes letters;     /* without gaps */
-    int32_t *pair_query;  /* [n_pair] residue of the query; compat: may be -1 */
+    fm_bytes letters;     /* the hit's letters, without gaps */
+    int32_t *pair_query;  /* [n_pair] residue of the query; -1 is possible in compat */
     int32_t *pair_letter; /* [n_pair] letter of the hit */
     size_t n_pair;
     const fm_template_entry *entry;
-    uint32_t chain;       /* of the entry, once found */
-    fm_status failed;     /* the aligning program's: ends the mapping */
-    const int32_t *place; /* [letters] residue of the chain when realigned, -1 = none */
-    size_t offset;        /* else letter k is residue offset + k */
-    int32_t *residue;     /* [query] residue of the chain, -1 = none */
-    char *letter;         /* [query] */
+    uint32_t chain;   /* index in the entry, once found */
+    fm_status failed; /* an error of the external aligner, which ends the mapping */
+    /* [letters.size] residue of the chain for each letter of a realigned hit, -1 = none; else
+     * NULL */
+    const int32_t *place;
+    size_t offset;    /* when not realigned: letter k is residue offset + k */
+    int32_t *residue; /* [query.size] residue of the chain, -1 = none */
+    char *letter;     /* [query.size] */
 } mapper;
 
 static bool is_digit_or_letter(uint8_t c) {
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
 }
 
-/* "1ABC_A ...": four letters or digits, '_', and letters, digits or '.'. */
+/* Reads "1ABC_A ...": four letters or digits, '_', then letters, digits or '.'. The id becomes
+ * lower case. */
 static bool read_name(mapper *m) {
     const uint8_t *name = m->hit->name.data;
     size_t n = m->hit->name.size, at = 0, n_chain = 0;
@@ -123,7 +134,7 @@ static bool read_name(mapper *m) {
     return n_chain > 0;
 }
 
-/* The letters of a row without its gaps. */
+/* Copies the letters of a row without its gaps. */
 static fm_status drop_gaps(const mapper *m, const char *row, uint32_t n, fm_bytes *ret_letters) {
     uint8_t *letters = fm_arena_alloc(m->arena, n);
     size_t n_letter = 0;
@@ -135,7 +146,7 @@ static fm_status drop_gaps(const mapper *m, const char *row, uint32_t n, fm_byte
     return FM_OK;
 }
 
-/* Where `part` first stands in `whole`; SIZE_MAX = nowhere. */
+/* Returns where `part` first occurs in `whole`, or SIZE_MAX. */
 static size_t find(fm_bytes whole, fm_bytes part) {
     if (part.size == 0) return 0;
     if (part.size > whole.size) return SIZE_MAX;
@@ -145,7 +156,7 @@ static size_t find(fm_bytes whole, fm_bytes part) {
 
 /* -- pairs */
 
-/* The smallest index that is no gap, -1 when all are. */
+/* Returns the smallest index that is not a gap, or -1 when all are gaps. */
 static int32_t first_index(const int32_t *index, uint32_t n) {
     int32_t first = -1;
     for (uint32_t i = 0; i < n; i++) {
@@ -154,7 +165,8 @@ static int32_t first_index(const int32_t *index, uint32_t n) {
     return first;
 }
 
-/* Whether the query letters of the hit stand where its own indices say, X standing for any. */
+/* Returns whether the query letters of the hit are at the positions that its indices give; an X on
+ * either side matches any letter. */
 static bool is_where_it_says(const mapper *m) {
     const fm_hit *hit = m->hit;
     for (uint32_t i = 0; i < hit->n_query; i++) {
@@ -167,9 +179,9 @@ static bool is_where_it_says(const mapper *m) {
     return true;
 }
 
-/* What to add to an index of the query, counted from its first. The reference takes the first place
- * where the letters stand, and -1 when there is none; the default takes the indices as they are
- * when they are right. */
+/* Finds what must be added to a query index after subtracting the hit's first index. The reference
+ * searches the query for the letters and uses the first place, or -1 when there is none. The
+ * default trusts the indices when the letters at these positions match, and searches otherwise. */
 static bool find_query_offset(const mapper *m, fm_bytes letters, int32_t first, int32_t *ret) {
     if (!m->compat && is_where_it_says(m)) {
         *ret = first;
@@ -221,14 +233,15 @@ static bool find_named_chain(mapper *m) {
     return false;
 }
 
-/* Where the letters stand in the chain, an X on either side standing for any letter. */
+/* Returns where the letters occur in the chain, or SIZE_MAX. An X on either side matches any
+ * letter. */
 static size_t find_with_wildcards(fm_bytes chain, fm_bytes letters) {
     for (size_t at = 0; at + letters.size <= chain.size; at++) {
         size_t i = 0;
         while (i < letters.size) {
             uint8_t a = letters.data[i], b = chain.data[at + i];
-            bool wild = a == 'X' || (b == 'X' && a >= 'A' && a <= 'Z');
-            if (a != b && !wild) break;
+            bool is_wild = a == 'X' || (b == 'X' && a >= 'A' && a <= 'Z');
+            if (a != b && !is_wild) break;
             i++;
         }
         if (i == letters.size) return at;
@@ -236,8 +249,9 @@ static size_t find_with_wildcards(fm_bytes chain, fm_bytes letters) {
     return SIZE_MAX;
 }
 
-/* The chain and place of the hit's letters: in the named chain, in any chain, in any with
- * wildcards. The default prefers the place that the hit's own indices say. */
+/* Finds the chain and the offset of the hit's letters: in the chain that the name gives, then in
+ * any chain, then in any chain with wildcards. In the named chain, the default prefers the position
+ * that the hit's own indices give. */
 static bool locate(mapper *m) {
     bool named = find_named_chain(m);
     if (named) {
@@ -252,10 +266,10 @@ static bool locate(mapper *m) {
         m->offset = find(chain, m->letters);
         if (m->offset != SIZE_MAX) return true;
     }
-    for (int wild = 0; wild < 2; wild++) {
+    for (int is_wild = 0; is_wild < 2; is_wild++) {
         for (uint32_t i = 0; i < m->entry->n_chain; i++) {
             fm_bytes chain = chain_letters(&m->entry->chain[i]);
-            m->offset = wild ? find_with_wildcards(chain, m->letters) : find(chain, m->letters);
+            m->offset = is_wild ? find_with_wildcards(chain, m->letters) : find(chain, m->letters);
             if (m->offset == SIZE_MAX) continue;
             m->chain = i;
             return true;
@@ -285,8 +299,9 @@ static fm_status run_aligner(mapper *m, fm_bytes chain, fm_template_alignment *r
                                     ret_alignment, NULL);
 }
 
-/* Aligns the hit's letters with the chain of its name; false when they are not near enough, or
- * there is no such chain. The default takes the only chain of a file whatever it is called. */
+/* Aligns the hit's letters with the chain that its name gives. Returns false when the two are not
+ * similar enough or there is no such chain. The default takes a file's only chain whatever its
+ * name. */
 static bool realign(mapper *m) {
     fm_template_alignment alignment;
     if (!find_named_chain(m)) {
@@ -304,8 +319,8 @@ static bool realign(mapper *m) {
 
 /* -- the mapping */
 
-/* The letter of the template at a pair: the hit's, or after realigning the chain's. The default has
- * the chain's, which the coordinates belong to, unless it is not known there. */
+/* Returns the template's letter for a pair: the hit's letter, or after realigning the chain's. The
+ * default takes the letter of the chain, to which the coordinates belong, unless it is X. */
 static char letter_of(const mapper *m, size_t pair, int32_t residue) {
     char chain = m->entry->chain[m->chain].sequence[residue];
     char hit = (char)m->letters.data[m->pair_letter[pair]];
@@ -313,8 +328,9 @@ static char letter_of(const mapper *m, size_t pair, int32_t residue) {
     return !m->compat && chain != 'X' ? chain : hit;
 }
 
-/* In the pairs' order, a later pair replacing an earlier one. In compat a query residue of -1 is
- * the last one, and so is the residue of a letter that realigning left without one. */
+/* Processes pairs in order, so a later pair replaces an earlier one. In compat, index -1 means the
+ * last element, as in Python: for a query residue of -1, and for a letter that has no residue after
+ * realigning. */
 static fm_status fill_residues(mapper *m, uint32_t *ret_n_atom) {
     const fm_template_chain *chain = &m->entry->chain[m->chain];
     size_t n_res = m->query.size;
@@ -339,7 +355,7 @@ static fm_status fill_residues(mapper *m, uint32_t *ret_n_atom) {
     return FM_OK;
 }
 
-/* Finds where each residue of the query lies, or why not. */
+/* Finds the chain's residue for each residue of the query, or the fault that prevents it. */
 static fm_status map_pairs(mapper *m, fm_hit_fault *ret_fault) {
     uint32_t n_atom;
     fm_status status = list_pairs(m, ret_fault);
@@ -362,8 +378,8 @@ static bool continues(const mapper *m, size_t i) {
     return m->residue[i] >= 0 && m->residue[i - 1] >= 0 && m->residue[i] == m->residue[i - 1] + 1;
 }
 
-/* What a hit keeps, in one block that is taken before its working memory and cut to size after:
- * three arrays of runs, letters, the name. */
+/* The lasting data of a hit: three arrays of runs, letters and the name. The block is allocated at
+ * its largest size before the working memory, and trimmed after it is filled. */
 typedef struct kept {
     uint8_t *block;
     size_t used;
@@ -380,7 +396,7 @@ static void *keep(kept *kept_part, const void *data, size_t size) {
     return at;
 }
 
-/* The residues as runs. */
+/* Stores the map of residues as runs. */
 static fm_status keep_runs(const mapper *m, kept *kept_part, fm_template_hit *hit) {
     size_t n_res = m->query.size, n_run = 0, n_letter = 0;
     uint16_t *query = fm_arena_alloc_array(m->arena, n_res, sizeof *query);
@@ -407,7 +423,7 @@ static fm_status keep_runs(const mapper *m, kept *kept_part, fm_template_hit *hi
     return FM_OK;
 }
 
-/* "<id>_<chain>", or for a bad name what can be shown of it. */
+/* Stores "<id>_<chain>" as the name, or for a bad name its printable beginning. */
 static void keep_name(const mapper *m, kept *kept_part, fm_template_hit *hit) {
     char name[FM_LIMIT_NAME_BYTES + 1] = "?";
     size_t n = 1;
@@ -446,8 +462,8 @@ static bool is_unusable(fm_status status) {
            status == FM_ERR_UNSUPPORTED;
 }
 
-/* The structure of the hit's id. The reference replaces every obsolete id; the default only one
- * whose own file is not there. */
+/* Finds the structure for the hit's id. The reference replaces every obsolete id by its successor;
+ * the default replaces only an id that has no file. */
 static fm_status find_entry(mapper *m, fm_hit_fault *ret_fault) {
     const fm_template_source *source = m->source;
     if (m->compat) replace_id(m);

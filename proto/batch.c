@@ -1,5 +1,9 @@
-/* batch.c: see batch.h. Encoder and decoder share one check of a tensor against the schema, so that
- * what can be written can be read. Byte tables: docs/formats/wire.md, "A sample". */
+/* batch.c: encodes and decodes samples; see batch.h. Byte tables: docs/formats/wire.md, "A sample".
+ *
+ * Encoder and decoder check each tensor against the schema by the same function, check_tensor(), so
+ * whatever can be written can be read. The schema gives shapes as words such as "N_clust N_res 23".
+ * The first tensor of a cycle that contains a word binds its size, and all later ones must
+ * agree. */
 #include "proto/batch.h"
 
 #include "proto/base/hash.h"
@@ -18,8 +22,8 @@ enum {
     ALIGNMENT = 64,
 };
 
-/* The sizes that the words of a shape stand for; those of a cycle are bound by its first tensor
- * that has them. */
+/* The sizes that the words of a shape stand for. N_clust and N_extra may differ between cycles; the
+ * first tensor of a cycle that has them binds them. */
 typedef struct size_words {
     uint32_t n_res;
     bool has_clust, has_extra, has_templ;
@@ -46,7 +50,7 @@ static bool bind(bool *has, uint32_t *size, uint32_t found, uint64_t *ret_expect
     return *has;
 }
 
-/* What a word of a shape demands; false when its size is not known (or too large to be one). */
+/* Returns the size that a word of a shape demands; false when that is not known, or too large. */
 static bool word_size(const char *word, size_t length, uint32_t found, size_words *sizes,
                       uint64_t *ret_expected) {
     if (word[0] >= '0' && word[0] <= '9') {
@@ -64,7 +68,8 @@ static bool word_size(const char *word, size_t length, uint32_t found, size_word
         return bind(&sizes->has_extra, &sizes->n_extra, found, ret_expected);
     }
     if (length == 7 && memcmp(word, "N_templ", 7) == 0) {
-        if (!sizes->has_templ && found == 0) return false; /* none: the tensors are left out */
+        /* N_templ is never 0: a sample without templates lacks their tensors. */
+        if (!sizes->has_templ && found == 0) return false;
         return bind(&sizes->has_templ, &sizes->n_templ, found, ret_expected);
     }
     assert(strcmp(word, "ceil(N_clust*N_res/8)") == 0);
@@ -100,7 +105,7 @@ static fm_status check_shape(const fm_tensor_rule *rule, const fm_tensor_view *v
     return FM_OK;
 }
 
-/* The product of shape and element size; false past the frame limit. */
+/* Computes shape times element size; false when it exceeds the frame limit. */
 static bool tensor_bytes(const fm_tensor_view *view, size_t *ret_bytes) {
     size_t bytes = fm_dtype_bytes(view->dtype);
     for (uint32_t i = 0; i < view->rank; i++) {
@@ -110,13 +115,13 @@ static bool tensor_bytes(const fm_tensor_view *view, size_t *ret_bytes) {
     return bytes <= FM_LIMIT_FRAME_BYTES;
 }
 
-/* Everything about a tensor but its data. `previous` is NULL for the first. */
+/* Checks everything about a tensor except its data. `previous` is NULL for the first. */
 static fm_status check_tensor(const fm_tensor_view *view, const fm_tensor_view *previous,
                               uint32_t n_cycle, size_words *sizes, uint64_t offset,
                               fm_error *reterr) {
     const fm_tensor_rule *rule = fm_schema_find(view->id);
     if (!rule) {
-        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, offset, "there is no tensor id %u",
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, offset, "found the unknown tensor id %u",
                           view->id);
     }
     bool cycle_fits = rule->per_cycle ? view->cycle < n_cycle : view->cycle == FM_SHARED;
@@ -136,7 +141,7 @@ static fm_status check_tensor(const fm_tensor_view *view, const fm_tensor_view *
     }
     if (!previous || previous->cycle != view->cycle) sizes->has_clust = sizes->has_extra = false;
     if (view->rank > FM_LIMIT_RANK) {
-        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, offset, "%s has rank %u, at most %u",
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, offset, "%s has rank %u, the limit is %u",
                           rule->name, view->rank, FM_LIMIT_RANK);
     }
     fm_status status = check_shape(rule, view, sizes, offset, reterr);
@@ -152,19 +157,20 @@ static fm_status check_tensor(const fm_tensor_view *view, const fm_tensor_view *
 
 static fm_status check_head(const fm_sample *sample, fm_error *reterr) {
     if (sample->n_cycle < 1 || sample->n_cycle > FM_LIMIT_N_CYCLE) {
-        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, 60, "%u cycles, expected 1 to %u",
-                          sample->n_cycle, FM_LIMIT_N_CYCLE);
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, 60,
+                          "the sample has %u cycles, expected 1 to %u", sample->n_cycle,
+                          FM_LIMIT_N_CYCLE);
     }
     if (sample->n_res < 1 || sample->n_res_chain > FM_LIMIT_N_RES ||
         sample->n_res > sample->n_res_chain ||
         sample->crop_start > sample->n_res_chain - sample->n_res) {
         return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, 64,
-                          "a crop of %u residues from %u does not lie in a chain of %u",
+                          "the crop of %u residues from %u is not inside the chain of %u",
                           sample->n_res, sample->crop_start, sample->n_res_chain);
     }
     if (sample->n_seq_chain > FM_LIMIT_N_SEQ) {
         return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, 76,
-                          "%u rows of the chain's MSA, at most %u", sample->n_seq_chain,
+                          "the chain's MSA has %u rows, the limit is %u", sample->n_seq_chain,
                           FM_LIMIT_N_SEQ);
     }
     if (!isfinite(sample->resolution) || signbit(sample->resolution)) {
@@ -172,7 +178,8 @@ static fm_status check_head(const fm_sample *sample, fm_error *reterr) {
                           "the resolution is not a finite number of at least 0");
     }
     if (sample->is_distillation > 1 || sample->use_clamped_fape > 1) {
-        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, 84, "a yes-or-no byte is neither 0 nor 1");
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, 84,
+                          "is_distillation or use_clamped_fape is neither 0 nor 1");
     }
     return FM_OK;
 }
@@ -242,7 +249,7 @@ size_t fm_sample_max_bytes(uint32_t n_res, uint32_t n_clust, uint32_t n_extra, u
     return head + shared + cycle * n_cycle;
 }
 
-static void assert_lawful(const fm_sample *sample) {
+static void assert_valid(const fm_sample *sample) {
     assert(check_head(sample, NULL) == FM_OK);
     assert(sample->n_tensor <= FM_LIMIT_N_SEGMENT);
     size_words sizes = {.n_res = sample->n_res};
@@ -260,7 +267,7 @@ static void write_head(fm_writer *writer, const fm_sample *sample, size_t total_
     fm_write_u16(writer, VERSION);
     fm_write_u16(writer, (uint16_t)sample->n_tensor);
     fm_write_u64(writer, total_bytes);
-    fm_write_u64(writer, 0); /* head_check, when the table is there */
+    fm_write_u64(writer, 0); /* head_check, written after the table */
     fm_write_u64(writer, sample->seed);
     fm_write_u64(writer, sample->index);
     fm_write_u64(writer, sample->step);
@@ -294,7 +301,7 @@ static void write_descriptor(fm_writer *writer, const fm_tensor_view *view, size
 }
 
 void fm_sample_encode(const fm_sample *sample, uint8_t *out) {
-    assert_lawful(sample);
+    assert_valid(sample);
     size_t total_bytes = fm_sample_encoded_bytes(sample);
     fm_writer writer = fm_writer_of(out, total_bytes);
     write_head(&writer, sample, total_bytes);
@@ -323,19 +330,21 @@ static fm_status read_preamble(fm_reader *reader, fm_sample *sample, uint64_t *r
     uint64_t total_bytes = fm_read_u64(reader);
     uint64_t head_check = fm_read_u64(reader);
     if (reader->failed || magic != MAGIC) {
-        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, 0, "not a sample: no magic FMS1");
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, 0,
+                          "the bytes are not a sample: no magic FMS1");
     }
     if (version != VERSION) {
-        return fm_fail_at(reterr, FM_ERR_UNSUPPORTED, 0, 0, 4, "sample version %u, expected %u",
-                          version, VERSION);
+        return fm_fail_at(reterr, FM_ERR_UNSUPPORTED, 0, 0, 4,
+                          "the sample has version %u, expected %u", version, VERSION);
     }
     if (total_bytes != reader->size) {
         return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, 8,
-                          "the sample says it has %llu bytes, there are %zu",
+                          "the sample declares %llu bytes but has %zu",
                           (unsigned long long)total_bytes, reader->size);
     }
     if (sample->n_tensor > FM_LIMIT_N_SEGMENT) {
-        return fm_fail_at(reterr, FM_ERR_LIMIT, 0, 0, 6, "%u tensors, at most %u", sample->n_tensor,
+        return fm_fail_at(reterr, FM_ERR_LIMIT, 0, 0, 6,
+                          "the sample has %u tensors, the limit is %u", sample->n_tensor,
                           FM_LIMIT_N_SEGMENT);
     }
     *ret_head_check = head_check;
@@ -384,7 +393,7 @@ static fm_status read_head(fm_reader *reader, fm_sample *sample, fm_error *reter
     size_t table_bytes = (size_t)sample->n_tensor * DESCRIPTOR_BYTES;
     if (table_bytes > fm_reader_left(reader)) {
         return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, reader->at,
-                          "the table of %u tensors is cut", sample->n_tensor);
+                          "the table of %u tensors is cut off", sample->n_tensor);
     }
     size_t checked = reader->at + table_bytes - CHECKED_FROM;
     if (fm_xxh3(reader->data + CHECKED_FROM, checked) != head_check) {
@@ -394,7 +403,7 @@ static fm_status read_head(fm_reader *reader, fm_sample *sample, fm_error *reter
     return check_head(sample, reterr);
 }
 
-/* One descriptor; *data_end is where the data so far ends, and moves past this tensor's. */
+/* Reads one descriptor. *data_end is the end of the data so far and advances past this tensor's. */
 static fm_status read_descriptor(fm_reader *reader, fm_tensor_view *view, uint64_t *ret_check,
                                  size_t *data_end, fm_error *reterr) {
     size_t at = reader->at;
@@ -416,7 +425,7 @@ static fm_status read_descriptor(fm_reader *reader, fm_tensor_view *view, uint64
     }
     for (size_t i = *data_end; i < start; i++) {
         if (reader->data[i]) {
-            return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, i, "padding that is not zero");
+            return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, i, "found padding that is not zero");
         }
     }
     view->rank = (uint8_t)rank;
@@ -445,8 +454,8 @@ static fm_status read_tensors(fm_reader *reader, const fm_sample *sample, fm_ten
         }
     }
     if (data_end != reader->size) {
-        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, data_end, "%zu bytes after the last tensor",
-                          reader->size - data_end);
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, data_end,
+                          "found %zu bytes after the last tensor", reader->size - data_end);
     }
     return FM_OK;
 }

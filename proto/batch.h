@@ -1,14 +1,14 @@
-/* batch.h: one crop-ready sample in memory, and its bytes: what the wire carries.
+/* batch.h: one crop-ready sample in memory, and its encoding, which the wire carries.
  *
- * A sample is a header and a list of tensors (proto/schema.h). Sizes are true sizes: nothing is
- * padded. Bytes:
+ * A sample is a header and a list of tensors (proto/schema.h). Sizes are exact; nothing is padded.
+ * Its bytes are:
  *
  *     header   fixed part, chain name
- *     table    one descriptor a tensor: id, cycle, dtype, rank, shape, offset, bytes, xxh3
- *     data     64-byte aligned, in table order
+ *     table    one descriptor per tensor: id, cycle, dtype, rank, shape, offset, bytes, xxh3
+ *     data     the tensors in table order, each 64-byte aligned
  *
- * docs/formats/wire.md has the byte tables. Encoding is canonical (tensors ordered by cycle, shared
- * first, then id), so "the same sample" can be checked by its bytes. */
+ * docs/formats/wire.md has the byte tables. The encoding is canonical (tensors ordered by cycle,
+ * shared first, then by id), so two samples are equal exactly when their bytes are. */
 #ifndef FM_BATCH_H
 #define FM_BATCH_H
 
@@ -31,20 +31,20 @@ typedef struct fm_tensor_view {
 } fm_tensor_view;
 
 typedef struct fm_sample {
-    /* Which sample this is: docs/sampling.md. */
+    /* Which sample this is; see docs/sampling.md. */
     uint64_t seed;
-    uint64_t index;   /* i = step * global_batch + slot, counted over the whole run */
-    uint64_t step;    /* i / global_batch */
-    uint32_t slot;    /* i % global_batch */
-    uint32_t epoch;   /* i / epoch_samples: a label */
+    uint64_t index;   /* step * global_batch + slot, counted over the whole run */
+    uint64_t step;    /* index / global_batch */
+    uint32_t slot;    /* index % global_batch */
+    uint32_t epoch;   /* index / epoch_samples; a label */
     uint32_t chain;   /* position of the chain in the snapshot */
-    uint32_t n_cycle; /* recycling cycles the tensors are for, 1 .. FM_LIMIT_N_CYCLE */
-    /* What it is. */
+    uint32_t n_cycle; /* recycling cycles in the tensors, 1 .. FM_LIMIT_N_CYCLE */
+    /* Properties of the chain and the crop. */
     uint32_t n_res_chain; /* residues of the whole chain */
     uint32_t crop_start;  /* first residue of the crop */
     uint32_t n_res;       /* residues of the crop = N_res */
     uint32_t n_seq_chain; /* rows of the chain's MSA */
-    float resolution;     /* Å, 0 = none */
+    float resolution;     /* Å; 0 when not known */
     uint8_t is_distillation;
     uint8_t use_clamped_fape;
     char name[FM_LIMIT_NAME_BYTES + 1];
@@ -52,14 +52,14 @@ typedef struct fm_sample {
     const fm_tensor_view *tensor; /* [n_tensor], ordered by (shared first, cycle, id) */
 } fm_sample;
 
-/* The tensor, or NULL when the sample has none such. */
+/* Returns the tensor, or NULL when the sample has none. */
 const fm_tensor_view *fm_sample_find(const fm_sample *sample, fm_tensor_id id, uint32_t cycle);
 
-/* Bytes that fm_sample_encode will write. */
+/* Returns the bytes that fm_sample_encode will write. */
 size_t fm_sample_encoded_bytes(const fm_sample *sample);
 
-/* The largest encoded sample of at most these sizes, with every tensor of the schema in its widest
- * dtype: what memory is reserved for. */
+/* Returns the bytes of the largest encoded sample of at most these sizes, with every tensor of the
+ * schema in its widest dtype. Buffers are reserved with this size. */
 size_t fm_sample_max_bytes(uint32_t n_res, uint32_t n_clust, uint32_t n_extra, uint32_t n_templ,
                            uint32_t n_cycle);
 
@@ -67,10 +67,10 @@ size_t fm_sample_max_bytes(uint32_t n_res, uint32_t n_clust, uint32_t n_extra, u
  * obey the schema and be in canonical order (asserted). */
 void fm_sample_encode(const fm_sample *sample, uint8_t *out);
 
-/* Checks everything (bounds, schema, dtypes, shapes that agree with each other, value ranges are
- * NOT checked, checksums when verify_checksums) and fills *ret_sample with views that borrow
- * `bytes` (64-byte aligned) and the arena. FM_ERR_CORRUPT names the offset and what was expected.
- */
+/* Decodes a sample and fills *ret_sample with views that borrow `bytes` (64-byte aligned) and the
+ * arena. It checks bounds, schema, dtypes and that shapes agree with each other, and with
+ * verify_checksums also the checksums. It does NOT check the values' ranges. FM_ERR_CORRUPT's
+ * message names the offset and what was expected. */
 FM_MUST_USE fm_status fm_sample_decode(fm_bytes bytes, bool verify_checksums, fm_arena *arena,
                                        fm_sample *ret_sample, fm_error *reterr);
 

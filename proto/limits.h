@@ -1,5 +1,5 @@
-/* limits.h: every maximum of foldmill, with its unit and its reason. What passes one is refused
- * with FM_ERR_LIMIT, naming the limit, before memory is taken for it. */
+/* limits.h: every maximum of foldmill, with its unit and its reason. Input that exceeds one is
+ * refused with FM_ERR_LIMIT, naming the limit, before memory is taken for it. */
 #ifndef FM_LIMITS_H
 #define FM_LIMITS_H
 
@@ -8,8 +8,8 @@
 
 /* -- inputs */
 
-/* Bytes of one input file, decompressed. The largest mmCIF of the PDB is about 1 GB; alignments
- * stay below 200 MB. */
+/* Bytes of one input file, decompressed. The largest mmCIF file of the PDB is about 1 GB;
+ * alignments stay below 200 MB. */
 #define FM_LIMIT_INPUT_BYTES ((size_t)2 << 30)
 /* Residues of a chain. The longest chain of the PDB has about 5,000; titin has 35,000. */
 #define FM_LIMIT_N_RES 65535u
@@ -17,7 +17,7 @@
 #define FM_LIMIT_N_SEQ 4194304u
 /* Deletions before one position: what the record's u16 holds. */
 #define FM_LIMIT_DELETION 65535u
-/* Template hits of one chain: hmmsearch finds tens of thousands for an antibody. */
+/* Template hits of one chain. hmmsearch finds tens of thousands for an antibody. */
 #define FM_LIMIT_N_HIT 1048576u
 /* Bytes of a chain id, "1abc_A", and of a dataset's other names. */
 #define FM_LIMIT_NAME_BYTES 255u
@@ -25,41 +25,42 @@
 #define FM_LIMIT_N_ATOM 50000000u
 /* Residues of one _entity_poly_seq loop. */
 #define FM_LIMIT_N_POLY_RES 4000000u
-/* Columns of one loop of a CIF file; the widest of the PDB's dictionary has about 120. */
+/* Columns of one loop of a CIF file. The widest loop of the PDB's dictionary has about 120. */
 #define FM_LIMIT_CIF_COLUMN 512u
-/* Monomers of one position of a chain (microheterogeneity); real files have two or three. */
+/* Monomers at one position of a chain (microheterogeneity). Real files have two or three. */
 #define FM_LIMIT_ALTERNATIVE 64u
 
 /* -- record and store */
 
-/* Bytes of one decoded part: an MSA of 60,000 x 5,000 with its deletions is 0.9 GB. */
+/* Bytes of one decoded part. An MSA of 60,000 x 5,000 with its deletions takes 0.9 GB. */
 #define FM_LIMIT_PART_BYTES ((size_t)2 << 30)
-/* Chains of one generation: OpenFold's PDB set has 634,434, its distillation set 270,000. */
+/* Chains of one generation. OpenFold's PDB set has 634,434, its distillation set 270,000. */
 #define FM_LIMIT_N_CHAIN 16777216u
 
 /* -- sample and wire */
 
-/* Tensors of one sample: about 12 shared and 9 for each of at most 4 cycles today. */
+/* Tensors of one sample. Today's samples have at most 9 shared ones and 9 for each of 4 cycles. */
 #define FM_LIMIT_N_SEGMENT 512u
 /* Dimensions of a tensor on the wire. */
 #define FM_LIMIT_RANK 6u
-/* Recycling cycles: AlphaFold2 trains with 4, multimer predicts with 20 and one before. */
+/* Recycling cycles. AlphaFold2 trains with 4; multimer predicts with 20 after a first one. */
 #define FM_LIMIT_N_CYCLE 21u
-/* Bytes of one frame's body: a fine-tuning sample of 4 cycles is 66 MB. */
+/* Bytes of one frame's body. A fine-tuning sample of 4 cycles takes 66 MB. */
 #define FM_LIMIT_FRAME_BYTES ((size_t)256 << 20)
-/* Bytes of a frame body that is not a sample. */
+/* Bytes of the body of any frame that is not a sample. */
 #define FM_LIMIT_CONTROL_BYTES 65536u
-/* Streams of one connection, and connections of one server. A trainer rank needs one of each. */
+/* Streams per connection, and connections per server. A trainer rank needs one of each. */
 #define FM_LIMIT_N_STREAM 16u
 #define FM_LIMIT_N_CONNECTION 4096u
-/* Groups that share a stream's steps, and samples of one step: ScaleFold's largest batch is 256. */
+/* Groups that share a stream's steps, and samples per step. ScaleFold's largest batch is 256. */
 #define FM_LIMIT_N_GROUP 65536u
 #define FM_LIMIT_GLOBAL_BATCH 65536u
-/* Steps of a run: with the largest batch every sample index stays below 2^56. */
+/* Steps of a run. With the largest batch every sample index stays below 2^56. */
 #define FM_LIMIT_STEP ((uint64_t)1 << 40)
-/* W of `bounded:W`: tens recover nearly all of what order costs; more only holds memory. */
+/* W of `bounded:W`. A window of tens recovers nearly all that strict order costs; more only holds
+ * memory. */
 #define FM_LIMIT_WINDOW 1024u
-/* Credits a stream can hold. */
+/* Credits that a stream can hold, in samples and in bytes. */
 #define FM_LIMIT_CREDIT_ITEMS 65536u
 #define FM_LIMIT_CREDIT_BYTES ((uint64_t)1 << 40)
 /* Bytes of a resume token's bitmap: 65,536 samples beyond the watermark. */

@@ -1,4 +1,8 @@
-/* npz.c: the reading half of npz.h: end record, directory, members, .npy headers. */
+/* npz.c: the reading half of npz.h: end record, directory, members, .npy headers.
+ *
+ * A zip is read from its end: the end record gives the directory's place, the directory's entries
+ * give each member's place, and a local header precedes each member's bytes. A member is unpacked
+ * into the arena, checked by its CRC-32, and parsed there as .npy. */
 #include "proto/npz.h"
 
 #include "proto/base/compress.h"
@@ -10,7 +14,7 @@
 #include <string.h>
 
 enum {
-    STRING_ITEM_MAX = 1 << 20, /* N of "|SN": longer ones are data in disguise */
+    STRING_ITEM_MAX = 1 << 20, /* largest N of "|SN"; longer items are refused */
     DEFLATE_RATIO_MAX = 1032,  /* deflate cannot expand further: 258 bytes from 2 bits */
 };
 
@@ -33,16 +37,16 @@ size_t fm_npz_item_bytes(const char *dtype) {
     return dtype[at] == '\0' && bytes <= STRING_ITEM_MAX ? bytes : 0;
 }
 
-/* The dictionary's text; `at` moves on. */
+/* The text of the header's dictionary; `at` advances. */
 typedef struct header_text {
     const char *text;
     size_t size, at;
-    size_t place; /* offset of text[0] within what the caller gave us, for errors */
+    size_t place; /* offset of text[0] in the caller's input, for errors */
 } header_text;
 
 static fm_status fail_text(const header_text *in, fm_error *reterr, const char *expected) {
     return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, in->place + in->at,
-                      "npy header breaks off its form, expected %s", expected);
+                      "the npy header is malformed, expected %s", expected);
 }
 
 static char peek(header_text *in) {
@@ -59,7 +63,7 @@ static bool accept(header_text *in, const char *word) {
     return true;
 }
 
-/* A quoted word without escapes, borrowed from the text. */
+/* Accepts a quoted word without escapes and borrows it from the text. */
 static bool accept_quoted(header_text *in, const char **ret_word, size_t *ret_bytes) {
     char quote = peek(in);
     if (quote != '\'' && quote != '"') return false;
@@ -84,9 +88,10 @@ static fm_status parse_descr(header_text *in, fm_npy *array, fm_error *reterr) {
         array->item_bytes = fm_npz_item_bytes(array->dtype);
     }
     if (array->item_bytes > 0) return FM_OK;
-    return fm_fail_at(reterr, FM_ERR_UNSUPPORTED, 0, 0, in->place + start,
-                      "dtype '%.*s' is none of |b1 |u1 |i1 <u2 <i2 <f2 <u4 <i4 <f4 <u8 <i8 <f8 |SN",
-                      bytes < 32 ? (int)bytes : 32, word);
+    return fm_fail_at(
+        reterr, FM_ERR_UNSUPPORTED, 0, 0, in->place + start,
+        "the dtype '%.*s' is none of |b1 |u1 |i1 <u2 <i2 <f2 <u4 <i4 <f4 <u8 <i8 <f8 |SN",
+        bytes < 32 ? (int)bytes : 32, word);
 }
 
 static fm_status parse_dimension(header_text *in, uint64_t *ret_value, fm_error *reterr) {
@@ -109,7 +114,7 @@ static fm_status parse_shape(header_text *in, fm_npy *array, fm_error *reterr) {
     while (!accept(in, ")")) {
         if (array->rank == FM_NPZ_RANK_MAX) return fail_text(in, reterr, "at most 8 dimensions");
         fm_status status = parse_dimension(in, &array->shape[array->rank++], reterr);
-        if (status != FM_OK) return status;
+        if (status) return status;
         if (!accept(in, ",") && peek(in) != ')') return fail_text(in, reterr, "',' or ')'");
     }
     return FM_OK;
@@ -119,10 +124,10 @@ static fm_status parse_order(header_text *in, fm_error *reterr) {
     if (accept(in, "False")) return FM_OK;
     if (!accept(in, "True")) return fail_text(in, reterr, "True or False");
     return fm_fail_at(reterr, FM_ERR_UNSUPPORTED, 0, 0, in->place + in->at,
-                      "array is in Fortran order, expected C order");
+                      "the array is in Fortran order, expected C order");
 }
 
-/* One "key: value," of the dictionary; *seen gathers which keys were there. */
+/* Parses one "key: value," of the dictionary; *seen collects the keys. */
 static fm_status parse_pair(header_text *in, fm_npy *array, unsigned *seen, fm_error *reterr) {
     static const char *const keys[] = {"descr", "fortran_order", "shape"};
     const char *word;
@@ -137,8 +142,7 @@ static fm_status parse_pair(header_text *in, fm_npy *array, unsigned *seen, fm_e
     fm_status status = key == 0   ? parse_descr(in, array, reterr)
                        : key == 1 ? parse_order(in, reterr)
                                   : parse_shape(in, array, reterr);
-    if (status == FM_OK && !accept(in, ",") && peek(in) != '}')
-        return fail_text(in, reterr, "',' or '}'");
+    if (!status && !accept(in, ",") && peek(in) != '}') return fail_text(in, reterr, "',' or '}'");
     return status;
 }
 
@@ -147,56 +151,56 @@ static fm_status parse_dictionary(header_text *in, fm_npy *array, fm_error *rete
     if (!accept(in, "{")) return fail_text(in, reterr, "'{'");
     while (!accept(in, "}")) {
         fm_status status = parse_pair(in, array, &seen, reterr);
-        if (status != FM_OK) return status;
+        if (status) return status;
     }
     if (seen != 7) return fail_text(in, reterr, "descr, fortran_order and shape");
     if (peek(in) != '\0') return fail_text(in, reterr, "nothing after the dictionary");
     return FM_OK;
 }
 
-/* Checks that the shape asks for exactly `data_bytes`. */
+/* Checks that the shape needs exactly `data_bytes`. */
 static fm_status check_size(fm_npy *array, size_t data_bytes, size_t place, fm_error *reterr) {
     uint64_t count = 1, bytes;
-    bool over = false;
+    bool overflows = false;
     for (size_t i = 0; i < array->rank; i++) {
-        over |= __builtin_mul_overflow(count, array->shape[i], &count);
+        overflows |= __builtin_mul_overflow(count, array->shape[i], &count);
     }
-    over |= __builtin_mul_overflow(count, (uint64_t)array->item_bytes, &bytes);
-    if (over || bytes != data_bytes) {
+    overflows |= __builtin_mul_overflow(count, (uint64_t)array->item_bytes, &bytes);
+    if (overflows || bytes != data_bytes) {
         return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, place,
-                          "npy header's shape does not fit the %zu bytes of data that follow",
+                          "the npy header's shape does not fit the %zu bytes of data that follow",
                           data_bytes);
     }
     array->count = count;
     return FM_OK;
 }
 
-/* Reads an .npy that lies in the arena already, so that the data can be moved to an aligned place;
- * `place` is where it came from, for errors. */
+/* Parses a .npy that is in the arena already, so that the data can be moved to an aligned place.
+ * `place` is its offset in the caller's input, for errors. */
 static fm_status parse_npy_in_place(uint8_t *npy, size_t size, size_t place, fm_npy *array,
                                     fm_error *reterr) {
     fm_reader reader = fm_reader_of(npy, size);
     const uint8_t *magic = fm_read_borrow(&reader, 6);
     if (!magic || memcmp(magic, NPY_MAGIC, 6) != 0)
-        return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, place, "no npy magic");
+        return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, place, "found no npy magic");
     uint8_t major = fm_read_u8(&reader), minor = fm_read_u8(&reader);
     if (major < 1 || major > 3 || minor != 0) {
         return fm_fail_at(reterr, FM_ERR_UNSUPPORTED, 0, 0, place,
-                          "npy version %u.%u, expected 1.0, 2.0 or 3.0", major, minor);
+                          "the npy version is %u.%u, expected 1.0, 2.0 or 3.0", major, minor);
     }
     size_t text_bytes = major == 1 ? fm_read_u16(&reader) : fm_read_u32(&reader);
     header_text text = {.place = place + reader.at, .size = text_bytes};
     text.text = (const char *)fm_read_borrow(&reader, text_bytes);
     if (!text.text) {
         return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, place,
-                          "npy header of %zu bytes does not fit the %zu bytes there are",
-                          text_bytes, size);
+                          "the npy header of %zu bytes does not fit in %zu bytes", text_bytes,
+                          size);
     }
     fm_status status = parse_dictionary(&text, array, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     status = check_size(array, fm_reader_left(&reader), place + reader.at, reterr);
-    if (status != FM_OK) return status;
-    /* numpy before 1.14 aligned to 16 only; a caller may count on 64. */
+    if (status) return status;
+    /* NumPy before 1.14 aligned the data to 16 only, but callers rely on 64. */
     if (reader.at % 64 == 0) {
         array->data = npy + reader.at;
     } else {
@@ -212,20 +216,20 @@ fm_status fm_npy_parse(fm_arena *arena, fm_bytes npy, fm_npy *ret_array, fm_erro
     if (npy.size > 0) memcpy(copy, npy.data, npy.size);
     fm_npy array = {.name = ""};
     fm_status status = parse_npy_in_place(copy, npy.size, 0, &array, reterr);
-    if (status == FM_OK) *ret_array = array;
+    if (!status) *ret_array = array;
     return status;
 }
 
 /* -- zip */
 
-/* Where the directory lies. */
+/* The place of the directory. */
 typedef struct zip_directory {
     uint64_t n_entry, bytes, offset;
 } zip_directory;
 
-/* One member as the directory describes it. */
+/* One member as its directory entry describes it. */
 typedef struct zip_member {
-    uint64_t at; /* of its directory entry, for errors */
+    uint64_t at; /* offset of its directory entry, for errors */
     uint16_t flags, method;
     uint32_t crc;
     uint64_t packed_bytes, bytes, offset;
@@ -244,7 +248,8 @@ static void skip(fm_reader *reader, size_t bytes) {
     (void)fm_read_borrow(reader, bytes);
 }
 
-/* The end record is the last thing of the file but for a comment whose length it declares. */
+/* Finds the end record: the last structure of the file, followed only by a comment whose length it
+ * declares. */
 static fm_status find_end(fm_bytes archive, size_t *ret_at, fm_error *reterr) {
     for (size_t back = ZIP_END_BYTES; back <= archive.size; back++) {
         if (back > ZIP_END_BYTES + ZIP_IN_EXTRA16) break;
@@ -256,10 +261,10 @@ static fm_status find_end(fm_bytes archive, size_t *ret_at, fm_error *reterr) {
         return FM_OK;
     }
     return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, archive.size,
-                      "no zip end record: not an npz file, or cut off");
+                      "found no zip end record: the file is not npz, or is cut off");
 }
 
-/* The zip64 end record, when a locator stands before the plain one. */
+/* Reads the zip64 end record, if a locator precedes the plain one. */
 static fm_status read_end64(fm_bytes archive, size_t end_at, zip_directory *directory,
                             fm_error *reterr) {
     if (end_at < ZIP_END64_LOCATOR_BYTES) return FM_OK;
@@ -270,14 +275,15 @@ static fm_status read_end64(fm_bytes archive, size_t end_at, zip_directory *dire
     fm_reader end = reader_at(archive, at);
     uint32_t magic = fm_read_u32(&end);
     skip(&end, 20); /* size, versions, disks */
-    skip(&end, 8);  /* entries of this disk */
+    skip(&end, 8);  /* entries on this disk */
     zip_directory found;
     found.n_entry = fm_read_u64(&end);
     found.bytes = fm_read_u64(&end);
     found.offset = fm_read_u64(&end);
     if (end.failed || magic != ZIP_END64) {
-        return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, end_at - ZIP_END64_LOCATOR_BYTES,
-                          "zip64 locator points at %" PRIu64 ", where no zip64 end record is", at);
+        return fm_fail_at(
+            reterr, FM_ERR_FORMAT, 0, 0, end_at - ZIP_END64_LOCATOR_BYTES,
+            "the zip64 locator points at %" PRIu64 ", where there is no zip64 end record", at);
     }
     *directory = found;
     return FM_OK;
@@ -286,7 +292,7 @@ static fm_status read_end64(fm_bytes archive, size_t end_at, zip_directory *dire
 static fm_status read_directory(fm_bytes archive, zip_directory *ret_directory, fm_error *reterr) {
     size_t end_at;
     fm_status status = find_end(archive, &end_at, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     fm_reader end = reader_at(archive, end_at + 4);
     uint16_t disk = fm_read_u16(&end), directory_disk = fm_read_u16(&end);
     skip(&end, 2);
@@ -295,26 +301,27 @@ static fm_status read_directory(fm_bytes archive, zip_directory *ret_directory, 
     directory.bytes = fm_read_u32(&end);
     directory.offset = fm_read_u32(&end);
     if (disk != directory_disk)
-        return fm_fail_at(reterr, FM_ERR_UNSUPPORTED, 0, 0, end_at, "zip spread over disks");
+        return fm_fail_at(reterr, FM_ERR_UNSUPPORTED, 0, 0, end_at,
+                          "the zip is spread over several disks");
     status = read_end64(archive, end_at, &directory, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     if (directory.offset > end_at || directory.bytes > end_at - directory.offset ||
         directory.n_entry > directory.bytes / ZIP_CENTRAL_BYTES) {
         return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, end_at,
-                          "zip directory of %" PRIu64 " members in %" PRIu64 " bytes at %" PRIu64
-                          " does not fit the file",
+                          "the zip directory of %" PRIu64 " members in %" PRIu64
+                          " bytes at %" PRIu64 " does not fit the file",
                           directory.n_entry, directory.bytes, directory.offset);
     }
     *ret_directory = directory;
     return FM_OK;
 }
 
-/* Takes from the zip64 extra field what the fixed fields leave to it. */
+/* Takes from the zip64 extra field the values that the fixed fields delegate to it. */
 static void read_zip64_extra(fm_reader extra, zip_member *member) {
     while (fm_reader_left(&extra) >= 4) {
         uint16_t tag = fm_read_u16(&extra), bytes = fm_read_u16(&extra);
         const uint8_t *content = fm_read_borrow(&extra, bytes);
-        if (!content) return; /* a length past the end: whatever is missing is refused later */
+        if (!content) return; /* a length past the end; values still missing are refused later */
         if (tag != ZIP_EXTRA_ZIP64) continue;
         fm_reader fields = fm_reader_of(content, bytes);
         if (member->bytes == ZIP_IN_EXTRA32) member->bytes = fm_read_u64(&fields);
@@ -343,14 +350,15 @@ static fm_status read_member(fm_reader *directory, zip_member *ret_member, fm_er
     skip(directory, comment_bytes);
     if (directory->failed || magic != ZIP_CENTRAL) {
         return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, member.at,
-                          "no whole zip directory entry where one is expected");
+                          "found no complete zip directory entry where one is expected");
     }
     read_zip64_extra(fm_reader_of(extra, extra_bytes), &member);
     *ret_member = member;
     return FM_OK;
 }
 
-/* Finds where the member's bytes start: after its local header, which has lengths of its own. */
+/* Finds the member's bytes, after its local header, whose name and extra field have their own
+ * lengths. */
 static fm_status borrow_packed(fm_bytes archive, const zip_member *member,
                                const uint8_t **ret_packed, fm_error *reterr) {
     fm_reader local = reader_at(archive, member->offset);
@@ -362,8 +370,8 @@ static fm_status borrow_packed(fm_bytes archive, const zip_member *member,
     if (local.failed || magic != ZIP_LOCAL || name_bytes != member->name_bytes ||
         memcmp(name, member->name, name_bytes) != 0) {
         return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, member->at,
-                          "zip directory points at %" PRIu64
-                          ", where no local header of that name is",
+                          "the zip directory points at %" PRIu64
+                          ", where there is no local header of that name",
                           member->offset);
     }
     *ret_packed = member->packed_bytes <= fm_reader_left(&local)
@@ -371,29 +379,31 @@ static fm_status borrow_packed(fm_bytes archive, const zip_member *member,
                       : NULL;
     if (*ret_packed) return FM_OK;
     return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, member->at,
-                      "zip member of %" PRIu64 " bytes at %" PRIu64 " goes past the file's end",
+                      "the zip member of %" PRIu64 " bytes at %" PRIu64
+                      " extends past the file's end",
                       member->packed_bytes, member->offset);
 }
 
 static fm_status check_method(const zip_member *member, fm_error *reterr) {
     if (member->flags & 1)
-        return fm_fail_at(reterr, FM_ERR_UNSUPPORTED, 0, 0, member->at, "zip member is encrypted");
+        return fm_fail_at(reterr, FM_ERR_UNSUPPORTED, 0, 0, member->at,
+                          "the zip member is encrypted");
     if (member->method != ZIP_STORED && member->method != ZIP_DEFLATED) {
         return fm_fail_at(reterr, FM_ERR_UNSUPPORTED, 0, 0, member->at,
-                          "zip compression method %u, expected stored (0) or deflated (8)",
+                          "the zip compression method is %u, expected stored (0) or deflated (8)",
                           member->method);
     }
-    bool lies = member->method == ZIP_STORED
-                    ? member->bytes != member->packed_bytes
-                    : member->bytes / DEFLATE_RATIO_MAX > member->packed_bytes;
-    if (!lies) return FM_OK;
+    bool is_impossible = member->method == ZIP_STORED
+                             ? member->bytes != member->packed_bytes
+                             : member->bytes / DEFLATE_RATIO_MAX > member->packed_bytes;
+    if (!is_impossible) return FM_OK;
     return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, member->at,
-                      "zip member declares %" PRIu64 " bytes, which %" PRIu64
+                      "the zip member declares %" PRIu64 " bytes, which %" PRIu64
                       " packed bytes cannot give",
                       member->bytes, member->packed_bytes);
 }
 
-/* The member's bytes, unpacked into the arena and checked. */
+/* Unpacks the member's bytes into the arena and checks them. */
 static fm_status unpack(fm_arena *arena, const zip_member *member, const uint8_t *packed,
                         uint8_t **ret_content, fm_error *reterr) {
     size_t bytes = (size_t)member->bytes;
@@ -404,31 +414,31 @@ static fm_status unpack(fm_arena *arena, const zip_member *member, const uint8_t
     } else {
         fm_status status =
             fm_deflate_decompress(content, bytes, packed, (size_t)member->packed_bytes, reterr);
-        if (status != FM_OK) return status;
+        if (status) return status;
     }
     uint32_t crc = fm_crc32(0, content, bytes);
     if (crc != member->crc) {
         return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, member->at,
-                          "zip member has CRC-32 %08x, its directory entry says %08x", crc,
+                          "the zip member has CRC-32 %08x, its directory entry says %08x", crc,
                           member->crc);
     }
     *ret_content = content;
     return FM_OK;
 }
 
-/* The array's name: the member's without ".npy". */
+/* Copies the array's name: the member's name without ".npy". */
 static fm_status copy_name(fm_arena *arena, const zip_member *member, const char **ret_name,
                            fm_error *reterr) {
     size_t bytes = member->name_bytes;
     if (bytes < 5 || memcmp(member->name + bytes - 4, ".npy", 4) != 0 ||
         memchr(member->name, '\0', bytes)) {
         return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, member->at,
-                          "zip member is not called NAME.npy");
+                          "the zip member is not called NAME.npy");
     }
     bytes -= 4;
     if (bytes > FM_LIMIT_NAME_BYTES) {
         return fm_fail_at(reterr, FM_ERR_LIMIT, 0, 0, member->at,
-                          "array name has %zu bytes, at most %u are allowed", bytes,
+                          "the array name has %zu bytes, the limit is %u", bytes,
                           FM_LIMIT_NAME_BYTES);
     }
     char *name = fm_arena_alloc(arena, bytes + 1);
@@ -445,25 +455,25 @@ static fm_status parse_member(fm_arena *arena, fm_bytes archive, fm_reader *dire
     const uint8_t *packed = NULL;
     uint8_t *content = NULL;
     fm_status status = read_member(directory, &member, reterr);
-    if (status == FM_OK) status = check_method(&member, reterr);
-    if (status == FM_OK) status = copy_name(arena, &member, &array->name, reterr);
-    if (status == FM_OK) status = borrow_packed(archive, &member, &packed, reterr);
-    if (status == FM_OK) status = unpack(arena, &member, packed, &content, reterr);
-    if (status != FM_OK) return status;
+    if (!status) status = check_method(&member, reterr);
+    if (!status) status = copy_name(arena, &member, &array->name, reterr);
+    if (!status) status = borrow_packed(archive, &member, &packed, reterr);
+    if (!status) status = unpack(arena, &member, packed, &content, reterr);
+    if (status) return status;
     return parse_npy_in_place(content, (size_t)member.bytes, (size_t)member.offset, array, reterr);
 }
 
 fm_status fm_npz_parse(fm_arena *arena, fm_bytes archive, fm_npz *ret_npz, fm_error *reterr) {
     zip_directory directory;
     fm_status status = read_directory(archive, &directory, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     fm_npy *arrays = fm_arena_calloc(arena, (size_t)directory.n_entry, sizeof *arrays);
     if (!arrays) return fm_arena_full(arena, reterr);
     fm_reader reader = fm_reader_of(archive.data, (size_t)(directory.offset + directory.bytes));
     reader.at = (size_t)directory.offset;
     for (uint64_t i = 0; i < directory.n_entry; i++) {
         status = parse_member(arena, archive, &reader, &arrays[i], reterr);
-        if (status != FM_OK) return status;
+        if (status) return status;
     }
     *ret_npz = (fm_npz){.n_array = (size_t)directory.n_entry, .arrays = arrays};
     return FM_OK;

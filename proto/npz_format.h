@@ -1,5 +1,5 @@
-/* npz_format.h: the numbers of the zip and .npy formats that the two halves of npz.h share
- * (PKWARE APPNOTE 6.3, sections 4.3.7 to 4.3.16; numpy.lib.format). */
+/* npz_format.h: the constants of the zip and .npy formats for npz.c and npz_write.c (PKWARE APPNOTE
+ * 6.3, sections 4.3.7 to 4.3.16; numpy.lib.format). */
 #ifndef FM_PROTO_NPZ_FORMAT_H
 #define FM_PROTO_NPZ_FORMAT_H
 

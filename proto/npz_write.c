@@ -1,5 +1,5 @@
-/* npz_write.c: the writing half of npz.h. Each member is a local header, the .npy header and the
- * data, straight to the file; the directory is gathered in memory and follows at the end. */
+/* npz_write.c: the writing half of npz.h. A local header, the .npy header and the data of each
+ * member go directly to the file; the directory is collected in memory and written at the end. */
 #include "proto/npz.h"
 
 #include "proto/base/compress.h"
@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum {
-    NPY_HEADER_MAX = 512, /* 8 dimensions of 20 digits and the fixed words are below 300 */
+    NPY_HEADER_MAX = 512, /* 8 dimensions of 20 digits and the fixed words take below 300 */
     NPY_PREAMBLE = 10,    /* magic, version, u16 length */
     NPY_ALIGNMENT = 64,
     ENTRY_MAX = ZIP_CENTRAL_BYTES + ZIP_ZIP64_EXTRA_MAX + (int)FM_LIMIT_NAME_BYTES + 4
@@ -29,7 +29,7 @@ struct fm_npz_writer {
     size_t directory_bytes, directory_capacity;
 };
 
-/* What both headers of a member say. */
+/* The values that a member's local and central headers share. */
 typedef struct zip_entry {
     const char *name; /* with ".npy" */
     uint32_t crc;
@@ -40,7 +40,7 @@ fm_status fm_npz_writer_create(const char *path, fm_npz_writer **ret_writer, fm_
     fm_npz_writer *writer = calloc(1, sizeof *writer);
     if (!writer) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for an npz writer");
     fm_status status = fm_file_writer_open(path, &writer->file, reterr);
-    if (status != FM_OK) {
+    if (status) {
         free(writer);
         return status;
     }
@@ -53,7 +53,8 @@ static fm_status put(fm_npz_writer *writer, const void *data, size_t size, fm_er
     return fm_file_writer_append(writer->file, data, size, reterr);
 }
 
-/* The .npy magic, version and dictionary into out[0..NPY_HEADER_MAX-1]; returns its bytes. */
+/* Writes the .npy magic, version and dictionary into out[0..NPY_HEADER_MAX-1] and returns their
+ * length. */
 static size_t encode_npy_header(char *out, const char *dtype, size_t rank, const uint64_t *shape) {
     char *text = out + NPY_PREAMBLE;
     size_t room = NPY_HEADER_MAX - NPY_PREAMBLE - NPY_ALIGNMENT;
@@ -74,7 +75,7 @@ static size_t encode_npy_header(char *out, const char *dtype, size_t rank, const
     return whole;
 }
 
-/* The fields that local and central headers share, from the version on. */
+/* Encodes the fields that local and central headers share, from the version on. */
 static void encode_common(fm_writer *out, const zip_entry *entry, bool big_size, bool big,
                           size_t extra_bytes) {
     uint32_t size = big_size ? ZIP_IN_EXTRA32 : (uint32_t)entry->size;
@@ -163,16 +164,17 @@ fm_status fm_npz_writer_append(fm_npz_writer *writer, const char *name, const ch
     encode_local(&out, &entry);
     assert(!out.failed);
     fm_status status = put(writer, local, out.at, reterr);
-    if (status == FM_OK) status = put(writer, npy_header, header_bytes, reterr);
-    if (status == FM_OK) status = put(writer, data, data_bytes, reterr);
-    if (status == FM_OK) status = note_in_directory(writer, &entry, reterr);
+    if (!status) status = put(writer, npy_header, header_bytes, reterr);
+    if (!status) status = put(writer, data, data_bytes, reterr);
+    if (!status) status = note_in_directory(writer, &entry, reterr);
     return status;
 }
 
-/* The zip64 end record and its locator, needed when a count or place does not fit the plain one. */
+/* Encodes the zip64 end record and its locator, which are needed when a count or an offset does not
+ * fit the plain one. */
 static void encode_zip64_end(fm_writer *out, const fm_npz_writer *writer, uint64_t start) {
     fm_write_u32(out, ZIP_END64);
-    fm_write_u64(out, ZIP_END64_BYTES - 12); /* what follows this field */
+    fm_write_u64(out, ZIP_END64_BYTES - 12); /* size of the rest */
     fm_write_u16(out, 45);
     fm_write_u16(out, 45);
     fm_write_u32(out, 0); /* this disk */
@@ -208,8 +210,8 @@ fm_status fm_npz_writer_finish(fm_npz_writer *writer, fm_error *reterr) {
     encode_end(&out, writer, writer->at);
     assert(!out.failed);
     fm_status status = put(writer, writer->directory, writer->directory_bytes, reterr);
-    if (status == FM_OK) status = put(writer, end, out.at, reterr);
-    if (status == FM_OK) {
+    if (!status) status = put(writer, end, out.at, reterr);
+    if (!status) {
         status = fm_file_writer_commit(writer->file, reterr);
         writer->file = NULL;
     }

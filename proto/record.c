@@ -1,5 +1,5 @@
-/* record.c: what the parts' encodings share, and the sequence part. See record.h, record_part.h and
- * docs/formats/record.md. */
+/* record.c: the functions that all parts' encodings share, and the sequence part. See record.h,
+ * record_part.h and docs/formats/record.md. */
 #include "proto/record_part.h"
 
 #include "proto/limits.h"
@@ -51,11 +51,12 @@ fm_status fm_part_peek(fm_bytes bytes, fm_part_kind *ret_kind, fm_error *reterr)
     uint32_t magic = fm_read_u32(&reader);
     uint16_t kind = fm_read_u16(&reader);
     if (bytes.size < FM_PART_HEADER_BYTES || magic != FM_PART_MAGIC) {
-        return fm_fail(reterr, FM_ERR_CORRUPT, "%zu bytes that are no part: the magic is 0x%08x",
-                       bytes.size, magic);
+        return fm_fail(reterr, FM_ERR_CORRUPT,
+                       "found %zu bytes that are not a part: the magic is 0x%08x", bytes.size,
+                       magic);
     }
     if (kind < 1 || kind > FM_PART_KIND_MAX) {
-        return fm_fail(reterr, FM_ERR_UNSUPPORTED, "a part of the unknown kind %u", kind);
+        return fm_fail(reterr, FM_ERR_UNSUPPORTED, "the part has the unknown kind %u", kind);
     }
     *ret_kind = (fm_part_kind)kind;
     return FM_OK;
@@ -85,7 +86,7 @@ fm_status fm_part_read_header(fm_bytes bytes, fm_part_kind kind, uint16_t versio
     for (int i = 0; i < FM_PART_N_WORD; i++)
         word[i] = fm_read_u32(&reader);
     if (total != bytes.size || total > FM_LIMIT_PART_BYTES) {
-        return fm_fail(reterr, FM_ERR_CORRUPT, "the %s part says %llu bytes and has %zu",
+        return fm_fail(reterr, FM_ERR_CORRUPT, "the %s part declares %llu bytes but has %zu",
                        fm_part_name(kind), (unsigned long long)total, bytes.size);
     }
     *ret_reader = reader;

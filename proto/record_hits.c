@@ -1,8 +1,9 @@
-/* record_hits.c: the bytes of the hits part (docs/formats/record.md, "hits").
+/* record_hits.c: encodes and decodes the hits part (docs/formats/record.md, "hits").
  *
- * One entry of fixed size a hit, then the runs of all hits as three arrays of u16, then all
- * letters, then all names. Runs and letters are borrowed when decoded. Encoding and decoding check
- * a hit by the same function, so what decodes is canonical. */
+ * The sections are: one entry of fixed size per hit, then the runs of all hits as three arrays of
+ * u16 (query, template, size), then all letters, then all names. Runs and letters are borrowed when
+ * decoded. Encoding and decoding check a hit by the same function, so whatever decodes is
+ * canonical. */
 #include "proto/record_part.h"
 
 #include "proto/limits.h"
@@ -44,7 +45,7 @@ static const char *check_runs(const fm_template_hit *hit, uint32_t n_res) {
         if (size == 0) return "an empty run";
         if (hit->run_query[i] < query) return "runs that overlap or do not ascend";
         if (i && hit->run_query[i] == query && hit->run_template[i] == template) {
-            return "two runs that are one";
+            return "two runs that should be one";
         }
         query = hit->run_query[i] + size;
         template = hit->run_template[i] + size;
@@ -55,18 +56,20 @@ static const char *check_runs(const fm_template_hit *hit, uint32_t n_res) {
 
 static const char *check_letters(const char *letters, uint64_t n) {
     for (uint64_t i = 0; i < n; i++) {
-        if (letters[i] < 'A' || letters[i] > 'Z') return "a letter that is none of A-Z";
+        if (letters[i] < 'A' || letters[i] > 'Z') return "a letter outside A-Z";
     }
     return NULL;
 }
 
-/* What is wrong with the hit, or NULL. *ret_n_letter: of its runs. */
+/* Returns what is wrong with the hit, or NULL. *ret_n_letter is the number of letters in its
+ * runs. */
 static const char *check_hit(const fm_template_hit *hit, uint32_t n_res, uint64_t *ret_n_letter) {
     static const fm_sha256 none = {{0}};
     size_t name_bytes = strlen(hit->name);
     bool is_none = memcmp(&hit->structure, &none, sizeof none) == 0;
     *ret_n_letter = 0;
-    if (name_bytes < 1 || name_bytes > FM_LIMIT_NAME_BYTES) return "a name of that many bytes";
+    if (name_bytes < 1 || name_bytes > FM_LIMIT_NAME_BYTES)
+        return "a name that is empty or too long";
     if ((int)hit->fault < 0 || hit->fault > FM_HIT_FAULT_MAX) return "an unknown fault";
     if (!fm_part_is_date(hit->release_date) || !fm_part_is_date(hit->listed_date)) {
         return "a date that is not YYYY-MM-DD";
@@ -88,7 +91,8 @@ static fm_status check_sizes(const hits_sizes *sizes, fm_status status, fm_error
     fm_status found = fm_part_check_n_res(sizes->n_res, KIND, status, reterr);
     if (found) return found;
     if (sizes->n_hit > FM_LIMIT_N_HIT || encoded_bytes(sizes) > FM_LIMIT_PART_BYTES) {
-        return fm_fail(reterr, status, "the hits part has %u hits: past the limits", sizes->n_hit);
+        return fm_fail(reterr, status, "the hits part has %u hits, which exceeds the limits",
+                       sizes->n_hit);
     }
     return FM_OK;
 }
@@ -175,7 +179,7 @@ fm_status fm_part_hits_encode(const fm_part_hits *part, fm_arena *arena, fm_byte
 
 /* -- decode */
 
-/* What is left of the pools while hits are cut from them. */
+/* The parts of the pools that no hit has taken yet. */
 typedef struct hits_pools {
     fm_reader entries, names;
     const uint16_t *run[3];
@@ -207,7 +211,8 @@ static void read_date(fm_reader *reader, char out[FM_RELEASE_DATE]) {
     if (bytes) memcpy(out, bytes, FM_PART_DATE_BYTES);
 }
 
-/* The name at the head of the pool, or NULL when it is not terminated where it should be. */
+/* Returns the name at the head of the pool, or NULL when it is not terminated where it should
+ * be. */
 static const char *read_name(fm_reader *names, uint8_t name_bytes) {
     const char *name = (const char *)fm_read_borrow(names, (size_t)name_bytes + 1);
     return name && memchr(name, 0, (size_t)name_bytes + 1) == name + name_bytes ? name : NULL;
@@ -233,7 +238,7 @@ static const char *read_hit(hits_pools *pools, uint32_t n_res, fm_template_hit *
     if (flags & ~FLAG_IN_QUERY || zero || fm_read_u32(reader)) return "unknown flags";
     if (!hit.name) return "a name that is not terminated";
     if (double_bits(hit.sum_probs) != bits) return "a NaN that is not the canonical one";
-    if (hit.n_run > pools->n_run) return "more runs than there are";
+    if (hit.n_run > pools->n_run) return "more runs than the part holds";
     hit.run_query = pools->run[0];
     hit.run_template = pools->run[1];
     hit.run_size = pools->run[2];
@@ -241,7 +246,7 @@ static const char *read_hit(hits_pools *pools, uint32_t n_res, fm_template_hit *
     n_letter = 0;
     for (uint32_t i = 0; i < hit.n_run; i++)
         n_letter += hit.run_size[i];
-    if (n_letter > pools->n_letter) return "more letters than there are";
+    if (n_letter > pools->n_letter) return "more letters than the part holds";
     for (int i = 0; i < 3; i++)
         pools->run[i] += hit.n_run;
     pools->letters += n_letter;

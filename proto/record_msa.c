@@ -1,10 +1,11 @@
-/* record_msa.c: the bytes of the msa part (docs/formats/record.md, "msa").
+/* record_msa.c: encodes and decodes the msa part (docs/formats/record.md, "msa").
  *
- * Rows are stored as they are used, one byte a cell, and borrowed when decoded. Deletions are rare
- * (below 2 % of the cells of real alignments), so they are a list of (zeros before it, count) in
- * row-major order, split into byte planes for the compressor: a plane of low bytes, one of high
- * bytes, one of counts. Runs of more than 65,534 zeros take filler entries, counts above 254 an
- * escape. Decoding is one clear of the dense matrix and one scatter. */
+ * Rows are stored as they are used, one byte per cell, and are borrowed when decoded. Deletions are
+ * rare (below 2 % of the cells of real alignments), so they are stored as a list: for each non-zero
+ * cell in row-major order, the number of zero cells before it (its gap) and its count. The list is
+ * split into three byte planes for the compressor: low bytes of the gaps, high bytes of the gaps,
+ * and counts. A run of more than 65,534 zeros takes filler entries, and a count above 254 an
+ * escape. Decoding clears the dense matrix once and scatters the counts. */
 #include "proto/record_part.h"
 
 #include "proto/limits.h"
@@ -23,8 +24,8 @@ enum {
     N_WORD
 };
 enum {
-    GAP_FILLER = 65535,   /* a gap of 65,535 zeros with no count after it */
-    COUNT_ESCAPE = 255,   /* the count is the next of the escapes, which are >= 255 */
+    GAP_FILLER = 65535,   /* a gap of 65,535 zeros without a count after it */
+    COUNT_ESCAPE = 255,   /* the count is the next escape; escapes are >= 255 */
     N_SOURCE_MAX = 65535, /* files of one chain */
 };
 
@@ -48,12 +49,13 @@ static uint64_t encoded_bytes(const msa_sizes *sizes) {
     return at + (uint64_t)sizes->n_escape * 2;
 }
 
-/* The first cell at or after `at` with a deletion, or n_cell; zeros are skipped four at a time. */
+/* Returns the first cell at or after `at` with a deletion, or n_cell. It skips zeros four at a
+ * time. */
 static uint64_t next_deletion(const uint16_t *deletion, uint64_t at, uint64_t n_cell) {
     for (; at + 4 <= n_cell; at += 4) {
-        uint64_t four;
-        memcpy(&four, deletion + at, sizeof four);
-        if (four) break;
+        uint64_t cells_4;
+        memcpy(&cells_4, deletion + at, sizeof cells_4);
+        if (cells_4) break;
     }
     while (at < n_cell && !deletion[at])
         at++;
@@ -69,7 +71,7 @@ static fm_status count_deletions(const uint16_t *deletion, msa_sizes *sizes, fm_
         after = at + 1;
     }
     if (n_deletion > FM_LIMIT_PART_BYTES) {
-        return fm_fail(reterr, FM_ERR_LIMIT, "the msa part has more deletions than fit it");
+        return fm_fail(reterr, FM_ERR_LIMIT, "the msa part has more deletions than it can hold");
     }
     sizes->n_deletion = (uint32_t)n_deletion;
     sizes->n_escape = (uint32_t)n_escape;
@@ -105,21 +107,23 @@ static fm_status check_shape(uint32_t n_seq, uint32_t n_res, fm_status status, f
     fm_status found = fm_part_check_n_res(n_res, KIND, status, reterr);
     if (found) return found;
     if (n_seq < 1 || n_seq > FM_LIMIT_N_SEQ || (uint64_t)n_seq * n_res > FM_LIMIT_PART_BYTES) {
-        return fm_fail(reterr, status, "the msa part has %u rows of %u residues: past the limits",
-                       n_seq, n_res);
+        return fm_fail(reterr, status,
+                       "the msa part has %u rows of %u residues, which exceeds the limits", n_seq,
+                       n_res);
     }
     return FM_OK;
 }
 
-/* Eight cells at a time: a byte above 21 sets its high bit when 106 is added, or has it already. */
+/* Checks eight cells at a time: adding 106 sets the high bit of a byte above 21, unless it is set
+ * already. */
 static fm_status check_ids(const uint8_t *msa, uint64_t n_cell, fm_status status,
                            fm_error *reterr) {
     const uint64_t high = 0x8080808080808080u, add = 0x6a6a6a6a6a6a6a6au;
     uint64_t bad = 0, at = 0;
     for (; at + 8 <= n_cell; at += 8) {
-        uint64_t eight;
-        memcpy(&eight, msa + at, sizeof eight);
-        bad |= (eight | (eight + add)) & high;
+        uint64_t cells_8;
+        memcpy(&cells_8, msa + at, sizeof cells_8);
+        bad |= (cells_8 | (cells_8 + add)) & high;
     }
     for (; at < n_cell; at++)
         bad |= msa[at] >= FM_N_HHBLITS;
@@ -156,7 +160,7 @@ static fm_status measure_sources(const fm_part_msa *part, msa_sizes *sizes, fm_e
     }
     if (part->n_source > N_SOURCE_MAX ||
         (part->n_source == 0 ? part->n_seq != 1 : rows != part->n_seq)) {
-        return fm_fail(reterr, FM_ERR_DATA, "%u alignments gave %llu rows, the msa has %u",
+        return fm_fail(reterr, FM_ERR_DATA, "the %u alignments gave %llu rows, but the msa has %u",
                        part->n_source, (unsigned long long)rows, part->n_seq);
     }
     sizes->n_source = part->n_source;
@@ -289,8 +293,8 @@ static fm_status read_sources(const msa_sizes *sizes, const msa_sections *sectio
         const char *end = memchr(sections->name + at, '\0', sizes->name_bytes - at);
         size_t length = end ? (size_t)(end - (sections->name + at)) : 0;
         if (length < 1 || length > FM_LIMIT_NAME_BYTES) {
-            return fm_fail(reterr, FM_ERR_CORRUPT, "name %u of the msa part's alignments is broken",
-                           i + 1);
+            return fm_fail(reterr, FM_ERR_CORRUPT,
+                           "name %u of the msa part's alignments is empty or too long", i + 1);
         }
         source[i] = (fm_msa_source){sections->name + at, sections->source_row[i]};
         rows += source[i].n_row;
@@ -383,5 +387,5 @@ fm_status fm_part_msa_check_profile(const fm_part_msa *part, fm_arena *arena, fm
             count[i * FM_N_HHBLITS + ids[i]]++;
     }
     if (memcmp(count, part->profile, n_count * sizeof *count) == 0) return FM_OK;
-    return fm_fail(reterr, FM_ERR_CORRUPT, "the msa's profile does not count its rows");
+    return fm_fail(reterr, FM_ERR_CORRUPT, "the msa's profile does not match its rows");
 }

@@ -1,11 +1,12 @@
-/* record_structure.c: the bytes of the structure part (docs/formats/record.md, "structure").
+/* record_structure.c: encodes and decodes the structure part (docs/formats/record.md, "structure").
  *
- * Coordinates in PDB files are decimals with three places, so a present atom's coordinate is stored
- * as its thousandths: k, with (float)(k / 1000.0) equal to it bit for bit. k is written as the
- * difference from the previous present atom's k of the same axis (modulo 2^32), zigzag-coded, in
- * four byte planes: neighbouring atoms are Ångströms apart, so the upper planes are zeros. A
- * coordinate that is no such decimal repeats the previous k and goes, as float bits, into a list of
- * escapes. */
+ * Coordinates in PDB files are decimals with three places. A present atom's coordinate is therefore
+ * stored as its thousandths: the integer k for which (float)(k / 1000.0) equals it bit for bit.
+ * What is written is the difference from the previous present atom's k of the same axis (modulo
+ * 2^32), zigzag-coded so that small differences of either sign are small numbers, and split into
+ * four byte planes. Neighbouring atoms are Ångströms apart, so the upper planes are zeros and
+ * compress well. A coordinate that is not such a decimal repeats the previous k, and its float bits
+ * go into a list of escapes. */
 #include "proto/record_part.h"
 
 #include "proto/limits.h"
@@ -24,7 +25,7 @@ enum {
 };
 enum { FLAG_DISTILLATION = 1, FLAG_CONFIDENCE = 2 };
 enum {
-    MASK_BYTES = 5, /* of one residue: 37 bits, bit 37..39 zero */
+    MASK_BYTES = 5, /* per residue: 37 bits; bits 37..39 are zero */
     N_AXIS = 3,
 };
 
@@ -46,7 +47,7 @@ static float of_thousandths(int32_t k) {
     return (float)(k / 1000.0);
 }
 
-/* The one k that stands for `value`, or false when there is none. */
+/* Finds the only k that represents `value`; returns false when there is none. */
 static bool to_thousandths(float value, int32_t *ret_k) {
     double k = nearbyint((double)value * 1000.0);
     if (!(k >= -2147483647.0 && k <= 2147483647.0)) return false;
@@ -80,7 +81,7 @@ static uint64_t encoded_bytes(const structure_sizes *sizes) {
     return at + (sizes->confidence ? (uint64_t)sizes->n_res * 4 : 0);
 }
 
-/* -- checks that hold for values and for decoded bytes */
+/* -- checks of values and of decoded bytes */
 
 static fm_status check_scalars(float resolution, const char *date, fm_status status,
                                fm_error *reterr) {
@@ -115,7 +116,7 @@ static fm_status measure_atom(const float *xyz, bool present, size_t cell, struc
         if (present ? !isfinite(xyz[axis]) : float_bits(xyz[axis]) != 0) {
             return fm_fail(reterr, FM_ERR_DATA, "atom %zu of residue %zu has the coordinate %g%s",
                            cell % FM_N_ATOM37, cell / FM_N_ATOM37 + 1, (double)xyz[axis],
-                           present ? "" : " and is not present");
+                           present ? "" : " but is not present");
         }
         if (present && !to_thousandths(xyz[axis], &k)) sizes->n_escape++;
     }
@@ -256,14 +257,14 @@ static fm_status read_mask(const structure_sizes *sizes, const uint8_t *bits, ui
                    sizes->n_atom);
 }
 
-/* State of the one pass over the present atoms' coordinates. */
+/* State of the pass over the present atoms' coordinates. */
 typedef struct coordinate_reader {
     const structure_sections *sections;
-    uint32_t n_escape, at, escape; /* at: value index; escape: next of the list */
+    uint32_t n_escape, at, escape; /* at: value index; escape: next in the list */
     uint32_t previous[N_AXIS];
 } coordinate_reader;
 
-/* The next coordinate; false when its bytes are not the canonical ones. */
+/* Returns the next coordinate; false when its bytes are not canonical. */
 static bool next_coordinate(coordinate_reader *reader, int axis, float *ret_value) {
     const structure_sections *sections = reader->sections;
     uint32_t at = reader->at++, coded = 0;

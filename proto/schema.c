@@ -13,7 +13,7 @@ enum {
     U64 = 1 << FM_U64,
     I32 = 1 << FM_I32,
     F32 = 1 << FM_F32,
-    TEXT_BYTES = 4096, /* the table's hashed text; asserted */
+    TEXT_BYTES = 4096, /* size of the table's hashed text; asserted */
 };
 
 static const fm_tensor_rule rules[] = {

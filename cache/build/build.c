@@ -1,4 +1,4 @@
-/* build.c: the build job from start to CURRENT: what is known already, the threads, and the new
+/* build.c: the build job from start to end: what the cache has already, the threads, and the new
  * generation. See build.h and docs/formats/store.md. */
 #include "cache/build/build_hits.h"
 
@@ -33,8 +33,8 @@ fm_status fm_build_path(const char *cache, const char *name, char out[PATH_MAX],
     return fm_fail(reterr, FM_ERR_LIMIT, "the cache's path is too long");
 }
 
-/* Removes what a killed build left half written in a folder of the cache: files of ours, known by
- * their names, "<prefix>...tmp..."; nothing else, for the folder may be the user's, too. */
+/* Removes the half-written files of a killed build from a folder of the cache. It removes only
+ * names of the form "<prefix>...tmp...", because the folder may also have files of the user. */
 static void remove_leftovers(const char *cache, const char *folder, const char *prefix_letters) {
     char path[PATH_MAX];
     if (fm_build_path(cache, folder, path, NULL)) return;
@@ -60,7 +60,7 @@ static void tell_progress(fm_build_state *state) {
     progress.done = n ? progress.done / n : 1.0;
     if (options->stop && *options->stop) {
         state->ending = true;
-        pthread_cond_broadcast(&state->changed); /* workers may be waiting for tasks */
+        pthread_cond_broadcast(&state->changed); /* workers may wait for tasks */
     }
     if (!options->progress) return;
     pthread_mutex_unlock(&state->lock);
@@ -148,8 +148,8 @@ static void count_results(const fm_build_state *state, fm_build_report *report) 
     }
     report->input_bytes = state->progress.input_bytes;
     report->written_bytes = state->written_bytes;
-    report->problem = state->source->problem;
-    report->n_problem = state->source->n_problem;
+    report->source_refusal = state->source->refusal;
+    report->n_source_refusal = state->source->n_refusal;
     report->n_without_hits = state->n_without_hits;
     report->n_no_protein = state->n_no_protein;
     report->single_sequence = state->options->single_sequence;
@@ -251,7 +251,7 @@ static fm_status run_locked(fm_build_state *state, fm_arena *arena, fm_build_rep
     return status ? status : listed;
 }
 
-/* What the one who runs the build can do about an error of the disk. */
+/* Appends advice to an error of the disk. */
 static void advise(fm_error *error) {
     static const char advice[] = "; the cache is whole as it is: make room on the disk or mend it, "
                                  "then run the same command again";

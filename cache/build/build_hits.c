@@ -1,4 +1,10 @@
-/* build_hits.c: see build_hits.h. */
+/* build_hits.c: see build_hits.h.
+ *
+ * All workers share one table with a slot for each structure that a hit has named. A worker takes a
+ * slot for itself (take_slot), so that only one reads the file, and gives it back filled; others
+ * that need the same structure wait meanwhile. A slot is filled in stages, each at its first use:
+ * the hash of the file (for the key of a hits part), the entry (what mapping needs), and the
+ * identities of structure parts, one per chain. */
 #include "cache/build/build_hits.h"
 
 #include "cache/store/blob.h"
@@ -12,27 +18,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Address space. */
+/* address space */
 #define TABLE_ARENA_BYTES ((size_t)64 << 30)
 
 enum { ID_BYTES = 4 };
 
-/* What is known of one structure. One worker at a time fills it in; what is there stays. */
+/* What is known about one structure. One worker at a time fills it in; values that are set stay. */
 typedef struct slot {
-    const fm_source_structure *structure; /* NULL = there is none in the source */
-    bool busy;                            /* somebody is filling it in */
+    const fm_source_structure *structure; /* NULL = the source has none */
+    bool busy;                            /* a worker is filling it in */
     bool has_hash, has_entry;
-    fm_sha256 hash;   /* of the file's content, inflated */
-    fm_status status; /* of the entry */
+    fm_sha256 hash;   /* hash of the file's unpacked content */
+    fm_status status; /* status of the entry */
     fm_template_entry entry;
-    fm_sha256 *identity; /* [n_chain] of the structure parts made so far; zeros = not yet */
+    fm_sha256 *identity; /* [n_chain] structure parts made so far; zeros = not yet */
 } slot;
 
 struct fm_build_templates {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     fm_build_state *state;
-    fm_arena arena; /* of everything below; lock held */
+    fm_arena arena; /* holds all that follows; used under the lock */
     fm_hash_map slot_of;
     slot **slots;
     uint32_t n_slot, max_slot;
@@ -90,7 +96,7 @@ static slot *add_slot(fm_build_templates *templates, const fm_sha256 *key, const
     return added;
 }
 
-/* The slot of an id, for the caller alone until it is given back. */
+/* Takes the slot of an id for the caller alone, until give_slot. */
 static slot *take_slot(fm_build_templates *templates, const char *id) {
     fm_sha256 key = fm_sha256_of(id, strlen(id));
     pthread_mutex_lock(&templates->lock);
@@ -132,7 +138,7 @@ static fm_status read_file(fm_build_reader *reader, slot *taken, fm_bytes *ret_t
     return FM_OK;
 }
 
-/* Reads and parses the file, unless it is the one at hand. */
+/* Reads and parses the file, unless it is the current one. */
 static fm_status parse_file(fm_build_reader *reader, slot *taken, const char *id,
                             fm_error *reterr) {
     const fm_mmcif_options options = {.compat_openfold =
@@ -154,7 +160,7 @@ static void *copy_to(fm_arena *arena, const void *data, size_t size) {
     return copy;
 }
 
-/* A deep copy in the table's memory. */
+/* Copies the entry, with all it points to, into the table's memory. */
 static bool keep_entry(fm_build_templates *templates, const fm_template_entry *entry, slot *taken) {
     fm_arena *arena = &templates->arena;
     bool good = true;
@@ -185,13 +191,14 @@ static fm_status fill_entry(fm_build_reader *reader, slot *taken, const char *id
     if (!status) status = fm_template_entry_of(&reader->mmcif, &reader->arena, &entry, reterr);
     if (!status && !keep_entry(reader->templates, &entry, taken)) return no_memory(reterr);
     if (status == FM_ERR_NOMEM || status == FM_ERR_CANCELLED) return status;
-    /* The file is there, so this is its fault: neither the job's, nor that of a missing file. */
+    /* The file exists, so the error is in its content: the job goes on, and the hit is not "no
+     * file". */
     taken->status = status == FM_ERR_IO || status == FM_ERR_NOT_FOUND ? FM_ERR_DATA : status;
     taken->has_entry = true;
     return FM_OK;
 }
 
-/* -- what the mapping asks for */
+/* -- callbacks of the mapping */
 
 static fm_status give_entry(void *context, const char *id, const fm_template_entry **ret_entry,
                             fm_error *reterr) {
@@ -210,7 +217,7 @@ static fm_status give_entry(void *context, const char *id, const fm_template_ent
     return status;
 }
 
-/* Encodes the structure part of a chain and hands it to the writer, unless the cache has it. */
+/* Encodes the structure part of a chain and hands it to the writer unless it is known. */
 static fm_status make_part(fm_build_reader *reader, slot *taken, const char *id, uint32_t chain,
                            fm_error *reterr) {
     fm_part_sequence sequence;
@@ -294,14 +301,14 @@ static fm_status hash_structure(fm_build_reader *reader, const char *id, fm_sha2
     slot *taken = take_slot(reader->templates, id);
     fm_bytes text;
     if (!taken) return no_memory(reterr);
-    /* A file that cannot be read counts as none: the mapping says so. */
+    /* A file that cannot be read counts as missing here; the mapping reports it. */
     if (taken->structure && !taken->has_hash) (void)!read_file(reader, taken, &text, reterr);
     *ret_hash = taken->hash;
     give_slot(reader->templates, taken);
     return FM_OK;
 }
 
-/* The hit's id as the mapping reads it, lower-cased; false when its name is none. */
+/* The hit's id as the mapping reads it, in lower case; false when its name is too short. */
 static bool read_id(const fm_hit *hit, char out[ID_BYTES + 1]) {
     if (hit->name.size < ID_BYTES) return false;
     for (int i = 0; i < ID_BYTES; i++) {
@@ -312,9 +319,9 @@ static bool read_id(const fm_hit *hit, char out[ID_BYTES + 1]) {
     return true;
 }
 
-/* Adds to *lists, made when it is needed, what lists of the dataset say of an id and of the one
- * that is taken in its place. An id of which they say nothing leaves no trace, so that another
- * date of an id makes anew only the parts that name it. */
+/* Adds to *lists, which is created at first use, what the dataset's lists say about an id and about
+ * the id that replaces it. An id that no list knows adds nothing, so a new date of one id changes
+ * only the keys of parts that name it. */
 static fm_status hash_listed(fm_build_reader *reader, const char *id, fm_sha256_state **lists,
                              fm_error *reterr) {
     const fm_source *source = reader->state->source;
@@ -334,7 +341,7 @@ static fm_status hash_listed(fm_build_reader *reader, const char *id, fm_sha256_
     return status;
 }
 
-/* The structures that the hits name, and what lists say of them. */
+/* Adds the structures that the hits name, and what lists say about them. */
 static fm_status hash_named(fm_build_reader *reader, const fm_hits *hits, fm_sha256_state *key,
                             fm_error *reterr) {
     fm_sha256_state *lists = NULL;
@@ -390,6 +397,6 @@ fm_status fm_build_hits_map(fm_build_reader *reader, const fm_part_sequence *seq
                                        .listed_date = give_listed_date,
                                        .successor = give_successor,
                                        .align = run_kalign};
-    reader->temporary = arena; /* above what the mapping holds, for the time of a call */
+    reader->temporary = arena; /* after the mapping's own memory, for the duration of a call */
     return fm_templates_map(sequence, lists, n_search, compat, &source, arena, ret_hits, reterr);
 }

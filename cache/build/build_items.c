@@ -37,7 +37,7 @@ static fm_sha256 hash_options(const fm_build_options *options) {
     return hash;
 }
 
-/* Where the inputs lie, but for what differs between machines: no paths. */
+/* The places of the inputs, without paths, because these differ between machines. */
 static fm_sha256 hash_source(const fm_source *source, const fm_source_structure *structure,
                              const fm_source_chain *chain) {
     fm_sha256_state *state = fm_sha256_create();
@@ -53,7 +53,7 @@ static fm_sha256 hash_source(const fm_source *source, const fm_source_structure 
     }
     if (chain) {
         add_text(state, chain->author_id);
-        add_text(state, chain->fault);
+        add_text(state, chain->refusal);
         add_number(state, chain->folder != NULL);
         add_number(state, chain->n_file);
         for (uint32_t i = 0; i < chain->n_file; i++) {
@@ -70,7 +70,7 @@ static int compare_names(const void *a, const void *b) {
     return strcmp(((const named_target *)a)->entry.name, ((const named_target *)b)->entry.name);
 }
 
-/* Adds the structure's items to list[*n ...]. */
+/* Adds the structure's items at list[*n]. */
 static fm_status add_structure(const fm_source *source, uint32_t index, bool singles,
                                fm_arena *arena, named_target *list, uint32_t *n, fm_error *reterr) {
     const fm_source_structure *structure = &source->structure[index];

@@ -1,5 +1,5 @@
-/* build_known.c: what a cache has already: its generation, and sealed shards that none names. See
- * build_state.h. */
+/* build_known.c: reads what a cache has already: its generation, and sealed shards that no
+ * generation names. See build_state.h. */
 #include "cache/build/build_state.h"
 
 #include "proto/base/bytes.h"
@@ -24,7 +24,7 @@ static fm_status add_shard(fm_build_state *state, const fm_shard_info *shard, fm
     return FM_OK;
 }
 
-/* Shards that are gone take their blobs with them: those parts are made again. */
+/* Blobs of missing shards are not added, so their parts are made again. */
 static fm_status take_generation(fm_build_state *state, const fm_generation *base,
                                  fm_error *reterr) {
     fm_status status = FM_OK;
@@ -45,7 +45,8 @@ static fm_status take_generation(fm_build_state *state, const fm_generation *bas
 static fm_status take_blob(void *context, const fm_sha256 *hash, uint64_t offset, fm_bytes packed,
                            fm_error *reterr) {
     fm_build_state *state = context;
-    fm_reader reader = fm_reader_of(packed.data, packed.size); /* checked when it was sealed */
+    fm_reader reader = fm_reader_of(packed.data, packed.size); /* checked when the shard was
+                                                                  sealed */
     (void)fm_read_u32(&reader);
     (void)fm_read_u16(&reader);
     fm_blob_entry entry = {.hash = *hash,
@@ -83,7 +84,7 @@ fm_status fm_build_take_shard(fm_build_state *state, const fm_sha256 *hash, fm_e
     return status ? status : add_shard(state, &info, reterr);
 }
 
-/* Sealed shards that no generation names: a killed build's. A damaged one is left alone. */
+/* Reads sealed shards that no generation names, from a killed build. A damaged one is ignored. */
 static fm_status take_other_shards(fm_build_state *state, fm_error *reterr) {
     char path[PATH_MAX];
     struct dirent **entries;

@@ -1,4 +1,4 @@
-/* build_publish.c: results of a build become a generation. See build_state.h and
+/* build_publish.c: makes a generation of the results of a build. See build_state.h and
  * docs/formats/store.md. */
 #include "cache/build/build_state.h"
 
@@ -12,8 +12,8 @@
 
 enum { SEQUENCE_HEADER_BYTES = 64 };
 
-/* The highest number of a manifest in the folder: where CURRENT was removed or lost, generations
- * that are there are left as they are. */
+/* The highest number of a manifest in the folder. When CURRENT was removed or lost, existing
+ * generations stay as they are. */
 static uint64_t highest_generation(const char *cache) {
     char path[PATH_MAX];
     uint64_t highest = 0;
@@ -32,7 +32,7 @@ static int compare_results(const void *a, const void *b) {
     return strcmp(((const fm_build_result *)a)->name, ((const fm_build_result *)b)->name);
 }
 
-/* Blobs, notes and shards all begin with the hash they are sorted by; so does a bare hash. */
+/* Blobs, notes and shards all begin with the hash by which they are sorted; so does a bare hash. */
 static int compare_hashes(const void *a, const void *b) {
     return memcmp(a, b, sizeof(fm_sha256));
 }
@@ -41,7 +41,7 @@ _Static_assert(offsetof(fm_blob_entry, hash) == 0 && offsetof(fm_note_entry, key
                    offsetof(fm_shard_info, hash) == 0,
                "sorted by the hash in front");
 
-/* The blobs that the results name, sorted by hash, and the shards they lie in. */
+/* Collects the blobs that the results name, sorted by hash, and the shards that hold them. */
 static fm_status gather_blobs(const fm_build_state *state, fm_arena *arena,
                               fm_generation *generation, fm_error *reterr) {
     uint8_t *used = fm_arena_calloc(arena, state->n_blob, 1);
@@ -98,7 +98,7 @@ static uint32_t position_of(const fm_generation *generation, const fm_sha256 *ha
     return (uint32_t)(found - generation->blob);
 }
 
-/* Chains in the order of names; results are sorted. */
+/* Collects the chains in the order of names; results are sorted. */
 static fm_status gather_chains(const fm_build_state *state, fm_arena *arena,
                                fm_generation *generation, uint32_t **ret_weight, fm_error *reterr) {
     uint32_t n = 0;
@@ -136,7 +136,7 @@ static fm_status gather_chains(const fm_build_state *state, fm_arena *arena,
     return FM_OK;
 }
 
-/* What a list of the dataset knows and the chain's parts do not. */
+/* Adds what a list of the dataset knows and the chain's parts do not. */
 static void add_listed(const fm_listed *listed, fm_chain_facts *facts) {
     facts->cluster_size = listed->cluster_size;
     if (!facts->release_date[0] && listed->release_date[0]) {
@@ -149,8 +149,8 @@ static void add_listed(const fm_listed *listed, fm_chain_facts *facts) {
     }
 }
 
-/* The facts of chains, from the notes that were made with their structures. A row without a note
- * stays empty. */
+/* Collects the facts of the chains from the notes of their structures. A chain without a note gets
+ * an empty row. */
 static fm_status gather_facts(fm_build_state *state, fm_arena *arena, fm_generation *generation,
                               fm_error *reterr) {
     fm_chain_facts *facts = fm_arena_calloc(arena, generation->n_chain, sizeof *facts);

@@ -1,4 +1,4 @@
-/* build_shared.c: see build_shared.h: from start to end. */
+/* build_shared.c: a shared build from start to end. See build_shared.h. */
 #include "cache/build/build_shared.h"
 
 #include "cache/build/build_hits.h"
@@ -17,11 +17,11 @@
 
 enum {
     FIRST_CLAIMS_PER_JOB = 2,
-    START_TRIES = 60, /* to reach the catalogue */
+    START_TRIES = 60, /* tries to reach the catalogue */
     START_PAUSE_MS = 500,
 };
 
-/* "host:pid:random": no two processes have the same, not even one after the other. */
+/* "host:pid:random": no two processes have the same name, even if a pid is used again. */
 static void name_worker(char out[256]) {
     char host[128] = "";
     uint32_t random = 0;
@@ -30,7 +30,7 @@ static void name_worker(char out[256]) {
     snprintf(out, 256, "%s:%ld:%08x", host, (long)getpid(), random);
 }
 
-/* The folder as other processes would call it. */
+/* The folder's absolute path, as other processes can use it. */
 static fm_status name_folder(const char *folder, char out[PATH_MAX], fm_error *reterr) {
     fm_status status = fm_dir_make(folder, reterr);
     if (status) return status;
@@ -40,7 +40,7 @@ static fm_status name_folder(const char *folder, char out[PATH_MAX], fm_error *r
 
 /* -- results */
 
-/* Of what was made and then lost, or failed and was tried again, nothing is reported. */
+/* Drops the results of items that were lost, or that failed and will be tried again. */
 static void drop_void_results(fm_shared_build *self) {
     fm_build_state *state = &self->state;
     uint32_t kept = 0;
@@ -83,7 +83,8 @@ static fm_status run_threads(fm_shared_build *self, fm_error *reterr) {
     return status;
 }
 
-/* Opens the catalogue and begins or joins the job; a server may be restarting. */
+/* Opens the catalogue and begins or joins the job. It tries again, because a server may be
+ * restarting. */
 static fm_status open_catalogue(fm_shared_build *self, const fm_catalogue_options *options,
                                 fm_error *reterr) {
     const fm_build_options *build = self->state.options;

@@ -1,5 +1,5 @@
-/* build_shared_feed.c: between claims and workers: tasks in, items that are made or failed out. See
- * build_shared.h. */
+/* build_shared_feed.c: the tasks of a shared build: hands claimed items to workers, and decides
+ * what became of them. See build_shared.h. */
 #include "cache/build/build_shared_state.h"
 
 #include "cache/build/item_note.h"
@@ -36,7 +36,7 @@ static const fm_build_target *target_of(const fm_shared_build *self, uint32_t it
     return &self->items.target[self->item[item].entry];
 }
 
-/* One task of the items [first, *end), all of one structure. */
+/* Makes one task of the items [first, *end), which all belong to one structure. */
 static fm_shared_task *make_task(const fm_shared_build *self, uint32_t first, uint32_t *ret_end) {
     uint32_t structure = target_of(self, first)->structure, end = first;
     uint32_t singles = FM_BUILD_NO_ITEM;
@@ -80,9 +80,9 @@ bool fm_shared_enqueue(fm_shared_build *self, uint32_t first) {
     return true;
 }
 
-/* -- what workers call */
+/* -- callbacks */
 
-/* Some of a task's items may have been lost while it waited. Lock held. */
+/* False when all items of a task were lost while it waited. Lock held. */
 static bool has_work(const fm_shared_build *self, const fm_shared_task *task) {
     for (uint32_t i = 0; i < task->n_item; i++) {
         if (self->item[task->item[i]].stage == FM_SHARED_HELD) return true;
@@ -122,13 +122,13 @@ static bool next_task(void *context, fm_build_task *ret_task) {
     return task != NULL;
 }
 
-/* May another try end otherwise? What a file holds stays; whether it can be read may not. */
+/* True when another try may succeed: the content of a file stays, but reading it may work again. */
 static bool is_passing(fm_status status) {
     return status == FM_ERR_IO || status == FM_ERR_NOMEM;
 }
 
-/* Looks through the item's results. Lock held. Returns how many there are, in *list, which is on
- * the heap and borrows from the state. */
+/* Collects the item's results. Returns their number; *ret_list is on the heap and borrows from the
+ * state. Lock held. */
 static uint32_t gather(const fm_shared_build *self, const fm_build_task *task, uint32_t item,
                        fm_build_result **ret_list) {
     const fm_build_state *state = &self->state;
@@ -141,7 +141,8 @@ static uint32_t gather(const fm_shared_build *self, const fm_build_task *task, u
     return n;
 }
 
-/* A chain that was refused, or any of several that could not be read this time. */
+/* Finds the refusal of a chain; of several single sequences, one that could not be read this
+ * time. */
 static const fm_build_result *find_failure(const fm_build_result *list, uint32_t n, bool is_chain) {
     for (uint32_t i = 0; i < n; i++) {
         if (list[i].reason && (is_chain || is_passing(list[i].status))) return &list[i];
@@ -149,7 +150,7 @@ static const fm_build_result *find_failure(const fm_build_result *list, uint32_t
     return NULL;
 }
 
-/* Decides what became of the item; its note, when it was made, is on the heap. Lock held. */
+/* Decides what became of the item. Returns its note, on the heap, if it was made. Lock held. */
 static fm_bytes close_item(fm_shared_build *self, const fm_build_task *task, uint32_t position) {
     fm_shared_item *item = &self->item[position];
     bool is_chain = target_of(self, position)->chain != FM_BUILD_SINGLES;
@@ -176,7 +177,7 @@ static fm_bytes close_item(fm_shared_build *self, const fm_build_task *task, uin
         item->stage = item->reason ? FM_SHARED_FAILED : FM_SHARED_UNDONE;
     } else if (self->state.ending || (is_chain && n == 0) || !list ||
                fm_item_note_encode(&note, &bytes, &error)) {
-        item->stage = FM_SHARED_UNDONE; /* what is not whole is done again, by whom it may be */
+        item->stage = FM_SHARED_UNDONE; /* an incomplete item is done again, by any worker */
     } else {
         fm_sha256 key = fm_item_note_key(note.job, note.item, note.attempt);
         item->stage = FM_SHARED_MADE;

@@ -1,5 +1,26 @@
-/* build_shared_talk.c: the thread of a shared build that talks to the catalogue: the only one that
- * waits for it. See build_shared.h. */
+/* build_shared_talk.c: the thread of a shared build that talks to the catalogue. Only this thread
+ * waits for the catalogue, so a slow or lost database stops no worker. See build_shared.h.
+ *
+ * Every ROUND_MS, or when a worker wakes it, the thread runs one round (say_all):
+ *
+ *     1. heartbeat   Extend the leases of all open items, once per third of a lease. A lease that
+ *                    the catalogue no longer holds is lost: the item becomes VOID, and another
+ *                    worker makes it.
+ *     2. failures    Report items that workers refused or could not read.
+ *     3. complete    Find items whose parts and notes are all in sealed shards. Publish and record
+ *                    those shards, then complete the items in batches. The order matters: the
+ *                    catalogue must know a shard before an item refers to it.
+ *     4. claim       Ask for more items when the workers' queue runs low. Each claim that is filled
+ *                    doubles the next one, up to a limit.
+ *
+ * A call that loses the connection ends the round; the next one starts after a pause that doubles.
+ * Every call may be repeated, so nothing needs to be undone. The state's lock is never held during
+ * a call.
+ *
+ * Items that failed twice are suspects: they may kill their worker. A suspect is claimed alone and
+ * kept aside until all other items are reported, then done and sealed alone, so a crash loses no
+ * other item. When the workers have ended, the thread reports what is left and gives the other
+ * leases back. */
 #include "cache/build/build_shared_state.h"
 
 #include "cache/store/shard_copy.h"
@@ -10,15 +31,15 @@
 #include <time.h>
 
 enum {
-    ROUND_MS = 50,       /* between looks at what is new */
-    IDLE_MS = 1000,      /* at most, between claims that may come to nothing */
-    IDLE_MIN_MS = 20,    /* at least */
-    RETRY_MIN_MS = 100,  /* first pause after a lost connection, doubled by each other */
-    RETRY_MAX_MS = 5000, /* and at most */
+    ROUND_MS = 50,       /* between rounds */
+    IDLE_MS = 1000,      /* longest pause between claims that may get nothing */
+    IDLE_MIN_MS = 20,    /* shortest such pause */
+    RETRY_MIN_MS = 100,  /* first pause after a lost connection, doubled by each further one */
+    RETRY_MAX_MS = 5000, /* longest such pause */
     CLAIM_MAX = 256,
     CLAIMS_PER_JOB = 16,
     BATCH_MAX = 1000, /* completions in one call */
-    LOOK_MS = 10000,  /* between looks at what is left while there is enough */
+    LOOK_MS = 10000,  /* between queries of what is left, while there is enough to do */
     SUSPECT_FAILURES = 2,
 };
 
@@ -35,7 +56,7 @@ static uint32_t heartbeat_ms(const fm_shared_build *self) {
 
 /* -- heartbeat */
 
-/* Positions of open items into list[n_item]. Lock held. */
+/* Lists the positions of open items in list[n_item]. Lock held. */
 static uint32_t list_open(fm_shared_build *self, uint32_t *list) {
     uint32_t n = 0;
     while (self->first_open < self->n_item && !fm_shared_is_open(&self->item[self->first_open]))
@@ -59,7 +80,7 @@ static void free_leases(lease_list *list) {
     free(list->held);
 }
 
-/* All open items. False when memory ran out. */
+/* Lists the leases of all open items. False when memory ran out. */
 static bool take_leases(fm_shared_build *self, lease_list *list) {
     fm_build_state *state = &self->state;
     pthread_mutex_lock(&state->lock);
@@ -101,7 +122,7 @@ static fm_status beat(fm_shared_build *self, fm_error *reterr) {
     return status;
 }
 
-/* Between pieces of a long copy. A failure is met again by who asks next. */
+/* Called between blocks of a long copy. Errors are ignored here; the next round reports them. */
 static void beat_if_due(void *context) {
     fm_shared_build *self = context;
     if (now_ms() >= self->next_heartbeat_ms) (void)!beat(self, NULL);
@@ -131,8 +152,8 @@ static fm_status tell_failures(fm_shared_build *self, fm_error *reterr) {
 
 /* -- completions */
 
-/* Is every part of the item's results, and its note, in a sealed shard? Those are marked in
- * `wanted`. Lock held. */
+/* True when every part of the item's results, and its note, is in a sealed shard; marks those
+ * shards in `wanted`. Lock held. */
 static bool is_sealed(const fm_shared_build *self, const fm_shared_item *item, uint32_t position,
                       bool *wanted) {
     const fm_build_state *state = &self->state;
@@ -164,7 +185,7 @@ typedef struct completing {
     uint32_t n_shard;
 } completing;
 
-/* Items that can be completed now. Lock held. */
+/* Finds the items that can be completed now. Lock held. */
 static void find_sealed(fm_shared_build *self, completing *batch) {
     fm_build_state *state = &self->state;
     for (uint32_t i = self->first_open; i < self->n_item && batch->n < BATCH_MAX; i++) {
@@ -180,7 +201,7 @@ static void find_sealed(fm_shared_build *self, completing *batch) {
     }
 }
 
-/* Publishes and records a shard, unless that was done before. */
+/* Publishes and records a shard, unless that is done. */
 static fm_status record_shard(fm_shared_build *self, uint32_t number, fm_error *reterr) {
     const fm_build_state *state = &self->state;
     if (number < self->max_recorded && self->recorded[number]) return FM_OK;
@@ -279,7 +300,8 @@ static fm_status keep_claims(fm_shared_build *self, const fm_catalogue_claim *cl
     return fm_shared_enqueue(self, first) ? FM_OK : no_memory(reterr);
 }
 
-/* For the progress; and, when nothing was due, whether there is anything left at all. */
+/* Asks what is left, for the progress and, when nothing was due, to see whether the job is
+ * finished. */
 static fm_status look_what_is_left(fm_shared_build *self, bool is_dry, fm_error *reterr) {
     uint32_t n;
     int64_t due_ms;
@@ -320,14 +342,14 @@ static fm_status claim(fm_shared_build *self, fm_error *reterr) {
 
 /* -- rounds */
 
-/* What one look under the lock says. */
+/* What one look at the state, under the lock, found. */
 typedef struct outlook {
     bool wants_more, gone;
     uint32_t n_open;
 } outlook;
 
-/* Also has the writer seal when nobody works and something waits for that, and hands a suspect over
- * when nothing else can be lost with it. */
+/* Looks at the state. It also asks the writer to seal when no worker is busy and items wait for
+ * that, and it queues the suspect when no other open item can be lost with it. */
 static outlook look(fm_shared_build *self) {
     fm_build_state *state = &self->state;
     outlook seen = {false, false, 0};
@@ -367,7 +389,7 @@ static fm_status say_all(fm_shared_build *self, bool wants_more, fm_error *reter
     return status;
 }
 
-/* Gives back what was not done. */
+/* Gives back the leases of items that were not done. */
 static fm_status give_back(fm_shared_build *self, fm_error *reterr) {
     lease_list list;
     fm_status status = take_leases(self, &list) ? FM_OK : no_memory(reterr);
@@ -376,7 +398,7 @@ static fm_status give_back(fm_shared_build *self, fm_error *reterr) {
     return status;
 }
 
-/* A lost connection is tried again later; everything else ends the job. */
+/* Plans another try after a lost connection; any other error ends the job. */
 static void take_failure(fm_shared_build *self, const fm_error *error) {
     if (error->status != FM_ERR_CLOSED) {
         fm_build_fail(&self->state, error);
@@ -416,7 +438,7 @@ void *fm_shared_talk(void *context) {
         if (ended && !status) (void)!give_back(self, &error);
         if (!ended) wait_a_round(self);
     }
-    /* Leases that could not be given back run out by themselves. */
+    /* Leases that could not be given back end by their time. */
     (void)!fm_catalogue_count(self->catalogue, &self->report.job, &error);
     return NULL;
 }

@@ -1,6 +1,13 @@
-/* build_state.h: what the threads of a build share; for cache/build*.c only.
+/* build_state.h: the state that the threads of a build share.
  *
- * One lock guards everything below it. Lists grow by doubling; positions in them are stable. */
+ * One lock guards everything after it in fm_build_state. Lists grow by doubling, and positions in
+ * them stay valid.
+ *
+ * Workers take tasks and push packets, blobs and notes, into the queue. The writer takes packets
+ * from the queue and puts them into the current shard. A blob is known as soon as a worker claims
+ * it (fm_build_claim_blob): the worker that claims it first must push it, and others that make the
+ * same part only refer to it. Its place is FM_BUILD_PENDING until the writer seals the shard. The
+ * queue has a limit of bytes; workers wait in fm_build_push while it is full. */
 #ifndef FM_CACHE_BUILD_STATE_H
 #define FM_CACHE_BUILD_STATE_H
 
@@ -12,12 +19,12 @@
 #include <pthread.h>
 
 enum {
-    FM_BUILD_NOTE_BYTES = 2 * FM_SHA256_BYTES, /* the longest value of a fixed size */
+    FM_BUILD_NOTE_BYTES = 2 * FM_SHA256_BYTES, /* longest value of a note with a fixed size */
 };
 
 #define FM_BUILD_PENDING UINT32_MAX /* shard of a blob that is not sealed yet */
 
-/* What the writer is to put: a blob or a note. */
+/* A blob or a note for the writer. */
 typedef struct fm_build_packet {
     struct fm_build_packet *next;
     bool is_note;
@@ -30,44 +37,44 @@ typedef struct fm_build_note {
     fm_sha256 key;
     uint8_t *value; /* heap */
     uint32_t value_bytes;
-    bool used; /* by this run: goes into the generation */
+    bool used; /* used by this run, so it goes into the generation */
 } fm_build_note;
 
 #define FM_BUILD_NO_ITEM UINT32_MAX
 
-/* What a worker does at a time: chains of one structure. */
+/* One unit of a worker's work: chains of one structure. */
 typedef struct fm_build_task {
     const fm_source_structure *structure;
-    const fm_source_chain *chain; /* [n_chain] of it, to be made */
+    const fm_source_chain *chain; /* [n_chain] of its chains */
     uint32_t n_chain;
-    bool singles;          /* also those chains of the structure that have no alignments */
-    const uint32_t *item;  /* [n_chain + singles] who ordered them; NULL = nobody */
-    uint32_t first_result; /* results before this one are not of this task */
+    bool singles;          /* also those of its chains that have no alignments */
+    const uint32_t *item;  /* [n_chain + singles] items of the catalogue; NULL = none */
+    uint32_t first_result; /* results before this position are not of this task */
 } fm_build_task;
 
-/* Where tasks come from when others work on the same job (build_shared.c). Called by workers,
+/* The source of tasks in a shared build (build_shared.c). The worker and writer threads call it
  * without the lock. */
 typedef struct fm_build_feed {
     void *context;
-    /* Waits for a task; false when there will be none. What it points to lasts until `done`. */
+    /* Waits for a task; false when there are no more. Its pointers are valid until `done`. */
     bool (*next)(void *context, fm_build_task *ret_task);
-    /* All results of the task are there, and what they name has been pushed; or the job ends. */
+    /* All results of the task are recorded, and what they name has been pushed; or the job ends. */
     void (*done)(void *context, const fm_build_task *task);
-    /* A note came to lie in shard `shard`. By the writer. */
+    /* The writer has put a note into shard `shard`, which it is sealing. */
     void (*note_sealed)(void *context, const fm_sha256 *key, uint32_t shard);
 } fm_build_feed;
 
 typedef struct fm_build_result {
     char *name;    /* heap */
-    uint32_t item; /* who ordered it, or FM_BUILD_NO_ITEM */
-    char *reason;  /* heap; NULL = made */
+    uint32_t item; /* item of the catalogue, or FM_BUILD_NO_ITEM */
+    char *reason;  /* heap; reason of the refusal; NULL = made */
     fm_status status;
     bool reused;
     bool has[FM_N_PART];
     fm_sha256 part[FM_N_PART];
     bool has_key[FM_N_PART];
-    fm_sha256 key[FM_N_PART]; /* the notes it was made under: structure, msa, hits; at the
-                                 sequence: that of the list of chains, for single sequences */
+    fm_sha256 key[FM_N_PART]; /* keys of its notes: structure, msa, hits; for the sequence, the key
+                                 of the list of chains that a single sequence comes from */
     bool has_listed;
     fm_listed listed; /* what a list of the dataset says; its name is NULL */
     fm_sha256 *named; /* heap; [n_named] structure parts that the hits part names */
@@ -80,28 +87,28 @@ typedef struct fm_build_state {
     const fm_source *source;
     struct fm_build_templates *templates; /* build_hits.h */
     const fm_build_options *options;
-    const fm_build_feed *feed; /* NULL = every structure of the source, once */
+    const fm_build_feed *feed; /* NULL = all structures of the source, once each */
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* any of the below; CLOCK_MONOTONIC */
+    pthread_cond_t changed; /* any change of the fields below; CLOCK_MONOTONIC */
 
-    fm_hash_map blob_of, note_of; /* -> position in blob, note */
+    fm_hash_map blob_of, note_of; /* -> positions in blob and note */
     fm_blob_entry *blob;
     uint32_t n_blob, max_blob;
     fm_build_note *note;
     uint32_t n_note, max_note;
     fm_shard_info *shard;
-    uint32_t n_shard, max_shard, n_base_shard; /* n_base_shard: of the generation before */
+    uint32_t n_shard, max_shard, n_base_shard; /* n_base_shard: those of the previous generation */
 
     fm_build_packet *first, **last; /* queue to the writer */
     size_t queued_bytes;
-    bool no_more; /* workers are gone */
-    bool flush;   /* seal when the queue is empty; the writer takes it back */
+    bool no_more; /* all workers have ended */
+    bool flush;   /* seal when the queue is empty; the writer resets it */
 
     fm_build_result *result;
     uint32_t n_result, max_result;
     uint32_t next_structure;
-    uint32_t n_working; /* threads that have not ended */
-    bool ending;        /* take no new chain: stopped or failed */
+    uint32_t n_working; /* workers that have not ended */
+    bool ending;        /* begin no new chain: stopped or failed */
     fm_status failed;
     fm_error error;
     double begun; /* CLOCK_MONOTONIC seconds */
@@ -110,8 +117,9 @@ typedef struct fm_build_state {
     uint32_t n_without_hits, n_no_protein;
 } fm_build_state;
 
-/* Bytes of `eighths` eighths of a worker's memory: six for a chain, one for its structure's file,
- * one for that of a template. Address space; it becomes memory as it is touched. */
+/* Bytes of `eighths` eighths of a worker's memory: six for a chain, one for the file of its
+ * structure, one for that of a template. This is address space; it becomes memory when it is
+ * written. */
 static inline size_t fm_build_worker_bytes(const fm_build_state *state, unsigned eighths) {
     uint64_t bytes = state->options->worker_bytes;
     return (size_t)((bytes ? bytes : (uint64_t)48 << 30) / 8 * eighths);
@@ -120,27 +128,27 @@ static inline size_t fm_build_worker_bytes(const fm_build_state *state, unsigned
 /* Makes room for one more element; false when memory ran out. */
 FM_MUST_USE bool fm_build_grow(void **list, uint32_t n, uint32_t *max, size_t size);
 
-/* Records the first error that ends the job and wakes everybody. Takes the lock. */
+/* Records the first error that ends the job, and wakes all threads. Takes the lock. */
 void fm_build_fail(fm_build_state *state, const fm_error *error);
 
 /* True when no new chain may be begun. Takes the lock. */
 bool fm_build_is_ending(fm_build_state *state);
 
-/* Is this blob known? Takes the lock. */
+/* True when the blob is known. Takes the lock. */
 bool fm_build_knows_blob(fm_build_state *state, const fm_sha256 *hash);
-/* The same; if not it is now, and the caller must bring it. Takes the lock. */
+/* The same. An unknown blob becomes known, and the caller must push it. Takes the lock. */
 bool fm_build_claim_blob(fm_build_state *state, const fm_sha256 *hash, fm_part_kind kind,
                          uint64_t decoded_bytes);
 /* Hands bytes to the writer; waits while its queue is full. Takes the lock. */
 void fm_build_push(fm_build_state *state, bool is_note, const fm_sha256 *hash, fm_bytes bytes);
 
-/* Adds a note, as read from a shard or a generation (used = false) or as made now. Lock held. */
+/* Adds a note: one read from a shard or a generation (used = false), or a new one. Lock held. */
 void fm_build_add_note(fm_build_state *state, const fm_sha256 *key, fm_bytes value, bool used);
 /* Adds a blob with its place. Lock held. */
 void fm_build_add_blob(fm_build_state *state, const fm_blob_entry *entry);
 
-/* Copies the value of a note out and marks it used: true when it is there, has value_bytes and, as
- * a list of content hashes, names known blobs only. Takes the lock. */
+/* Copies the value of a note and marks it used. False unless the note exists, has value_bytes, and
+ * names only known blobs as a list of content hashes. Takes the lock. */
 bool fm_build_use_note(fm_build_state *state, const fm_sha256 *key, uint8_t *ret_value,
                        uint32_t value_bytes);
 /* The same for a list of any length, into the arena. Takes the lock. */
@@ -152,55 +160,56 @@ bool fm_build_use_text(fm_build_state *state, const fm_sha256 *key, fm_arena *ar
 /* Adds and pushes a new note. Takes the lock. */
 void fm_build_make_note(fm_build_state *state, const fm_sha256 *key, fm_bytes value);
 
-/* Appends a result; name and reason (that of `refusal`, or the result's own) are copied, the list
- * of named parts is taken over. Takes the lock. */
+/* Appends a result. Copies the name and the reason (that of `refusal`, or the result's own), and
+ * takes over the list of named parts. Takes the lock. */
 void fm_build_add_result(fm_build_state *state, const char *name, const fm_build_result *result,
                          const fm_error *refusal);
 
 /* Counts a chain whose alignments have no list of template hits. Takes the lock. */
 void fm_build_count_without_hits(fm_build_state *state);
 
-/* Of a zeroed or new state; fini frees what it holds. */
+/* init sets up any memory; fini frees what the state holds. */
 void fm_build_state_init(fm_build_state *state, const fm_source *source,
                          const fm_build_options *options);
 void fm_build_state_fini(fm_build_state *state);
 
-/* CACHE/name into out. FM_ERR_LIMIT. */
+/* Writes CACHE/name to `out`. FM_ERR_LIMIT. */
 FM_MUST_USE fm_status fm_build_path(const char *cache, const char *name, char out[PATH_MAX],
                                     fm_error *reterr);
 
-/* Fills blobs, notes and shards with what the cache has: the generation in force, into the arena
- * (number 0: there is none), and sealed shards that it does not name, which are hashed first. A
- * damaged one of those is left alone. No thread runs. */
+/* Fills blobs, notes and shards with what the cache has: the current generation, into the arena
+ * (number 0: there is none), and sealed shards that it does not name. The latter are hashed first;
+ * a damaged one is ignored. Call it while no thread runs. */
 FM_MUST_USE fm_status fm_build_take_known(fm_build_state *state, fm_arena *arena,
                                           fm_generation *ret_base, fm_error *reterr);
 
-/* Adds what a sealed shard of the cache has; its hash is checked first. FM_ERR_CORRUPT, FM_ERR_IO.
- * No thread runs. */
+/* Adds the entries of a sealed shard of the cache, after checking its hash. FM_ERR_CORRUPT,
+ * FM_ERR_IO. Call it while no thread runs. */
 FM_MUST_USE fm_status fm_build_take_shard(fm_build_state *state, const fm_sha256 *hash,
                                           fm_error *reterr);
 
-/* Sorts results by name. A name may come twice (a chain's and a whole structure's): the first
+/* Sorts results by name. A name may occur twice (a chain's and a whole structure's); the first
  * stays. */
 void fm_build_sort_results(fm_build_state *state);
 
-/* Makes the generation after `base` of the results, whose blobs are all known and sealed, and puts
- * it in force, unless it is the same. FM_ERR_DATA when there is not one chain. No thread runs. */
+/* Makes the generation after `base` from the results, whose blobs are all known and sealed, and
+ * publishes it unless it is the same. FM_ERR_DATA when there is no chain. Call it while no thread
+ * runs. */
 FM_MUST_USE fm_status fm_build_publish(fm_build_state *state, const fm_generation *base,
                                        fm_arena *arena, fm_generation *ret_generation,
                                        bool *ret_published, fm_error *reterr);
 
-/* Runs options->n_job workers and the writer to their end, telling progress. */
+/* Runs options->n_job workers and the writer until they end, and reports progress. */
 FM_MUST_USE fm_status fm_build_run_threads(fm_build_state *state, fm_error *reterr);
 
-/* Since the state was initialised. */
+/* Seconds since fm_build_state_init. */
 double fm_build_seconds(const fm_build_state *state);
 
-/* Counts and lists results, which are sorted, in a report. */
+/* Counts and lists the sorted results in a report. */
 FM_MUST_USE fm_status fm_build_report_results(const fm_build_state *state, fm_arena *arena,
                                               fm_build_report *report, fm_error *reterr);
 
-/* Counts what the generation holds. */
+/* Counts the content of the generation in a report. */
 void fm_build_report_generation(const fm_generation *generation, fm_build_report *report);
 
 /* Thread functions; the argument is the fm_build_state. */

@@ -1,4 +1,14 @@
-/* build_work.c: a worker of a build: one structure at a time, with all its chains. See build.h. */
+/* build_work.c: a worker of a build: it takes one structure at a time, with all its chains. See
+ * build.h.
+ *
+ * For each chain a worker makes its parts in this order: sequence and structure, the note of its
+ * facts, the MSA, the template hits. Each step (do_structure, do_msa, do_hits) first computes the
+ * key of its inputs. If a note with this key names known blobs, the part exists and is not made
+ * again. The structure file is parsed only when some step needs it, and once for all its chains
+ * (ensure_parsed, ensure_parts). Two arenas separate the lifetimes: structure_arena is reset for
+ * each structure, chain_arena for each chain.
+ *
+ * A refusal ends its chain and nothing else: do_chain records the error as the chain's result. */
 #include "cache/build/build_hits.h"
 
 #include "cache/store/blob.h"
@@ -9,30 +19,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_ALIGNMENT_MAX = 256 }; /* alignment files of one chain, and template search files */
+enum {
+    N_ALIGNMENT_MAX = 256
+}; /* limit of alignment files of one chain, and of its template search
+                                   files */
 
 typedef struct worker {
     fm_build_state *state;
-    fm_arena structure_arena; /* text and parsed structure; kept for all chains of a structure */
-    fm_arena chain_arena;     /* everything of one chain */
+    fm_arena structure_arena; /* text and parsed structure, for all chains of a structure */
+    fm_arena chain_arena;     /* all memory of one chain */
     fm_build_reader reader;   /* of template structures */
     const fm_source_structure *source;
     fm_build_task task;
     fm_bytes text; /* of the structure file */
     fm_sha256 text_hash;
-    fm_features_options features; /* those of the build, for structures of this dataset */
-    bool parsed;                  /* file is valid, or parse_error is */
+    fm_features_options features; /* options of the build, for structures of this dataset */
+    bool parsed;                  /* either `file` or parse_error is valid */
     fm_status parse_status;
     fm_error parse_error;
     fm_structure_file file;
 } worker;
 
-/* One chain on its way. */
+/* One chain while it is built. */
 typedef struct chain_job {
     const char *name, *author_id;
-    const fm_source_chain *chain; /* where its alignments lie */
+    const fm_source_chain *chain; /* its alignments */
     fm_build_result result;
-    bool have_parts; /* sequence and structure below are valid */
+    bool have_parts; /* `sequence` and `structure` are valid */
     fm_part_sequence sequence;
     fm_part_structure structure;
 } chain_job;
@@ -60,7 +73,7 @@ static fm_sha256 end_key(fm_sha256_state *key) {
     return hash;
 }
 
-/* What is made of a structure's text depends on how it is read. */
+/* The parts of a structure depend on how its text is read. */
 static uint8_t reading_flags(const worker *work) {
     if (work->source->is_pdb) return KEY_PDB; /* always predicted */
     return work->features.is_predicted ? KEY_PREDICTED : 0;
@@ -68,7 +81,7 @@ static uint8_t reading_flags(const worker *work) {
 
 static fm_sha256 structure_key(const worker *work, const char *author_id) {
     fm_sha256_state *key = begin_key(work, "structure", FM_STAGE_STRUCTURE, reading_flags(work));
-    if (!author_id) author_id = ""; /* no chain is called that */
+    if (!author_id) author_id = ""; /* no chain has this id */
     fm_sha256_update(key, work->text_hash.bytes, sizeof work->text_hash.bytes);
     fm_sha256_update(key, author_id, strlen(author_id) + 1);
     return end_key(key);
@@ -100,7 +113,7 @@ static void count_input(worker *work, uint64_t bytes) {
     pthread_mutex_unlock(&work->state->lock);
 }
 
-/* Parses the structure file, once. */
+/* Parses the structure file once. */
 static fm_status ensure_parsed(worker *work, fm_error *reterr) {
     if (!work->parsed) {
         work->parsed = true;
@@ -121,11 +134,11 @@ static fm_status ensure_parts(worker *work, chain_job *job, fm_error *reterr) {
         fm_structure_file_features(&work->file, job->author_id, &work->features, &work->chain_arena,
                                    &job->sequence, &job->structure, reterr);
     if (status) fm_error_in(reterr, work->source->path);
-    job->have_parts = status == FM_OK;
+    job->have_parts = !status;
     return status;
 }
 
-/* Gives an encoded part to the writer unless the cache has it. */
+/* Gives an encoded part to the writer unless it is known. */
 static fm_status keep_part(worker *work, chain_job *job, fm_part_kind kind, fm_bytes bytes,
                            fm_error *reterr) {
     fm_sha256 hash = fm_sha256_of(bytes.data, bytes.size);
@@ -135,7 +148,7 @@ static fm_status keep_part(worker *work, chain_job *job, fm_part_kind kind, fm_b
     if (fm_build_knows_blob(work->state, &hash)) return FM_OK;
     fm_bytes packed;
     fm_status status = fm_blob_pack(bytes, kind, &work->chain_arena, &packed, reterr);
-    /* Claimed last: another worker may have brought the same part meanwhile. */
+    /* Claimed last, because another worker may have made the same part meanwhile. */
     if (!status && !fm_build_claim_blob(work->state, &hash, kind, bytes.size)) {
         fm_build_push(work->state, false, &hash, packed);
     }
@@ -178,7 +191,7 @@ static fm_status do_structure(worker *work, chain_job *job, fm_error *reterr) {
     return FM_OK;
 }
 
-/* Notes what snapshots ask of the chain; the structure is parsed only when nobody did so before. */
+/* Notes the chain's facts (facts.h); parses the structure only when no step has. */
 static fm_status do_facts(worker *work, chain_job *job, fm_error *reterr) {
     const fm_build_result *result = &job->result;
     uint8_t row[FM_FACTS_BYTES];
@@ -196,7 +209,7 @@ static fm_status do_facts(worker *work, chain_job *job, fm_error *reterr) {
 
 /* -- msa */
 
-/* Reads the chain's alignment files; they are sorted by name. */
+/* Reads the chain's alignment files, which are sorted by name. */
 static fm_status read_alignments(worker *work, const chain_job *job, fm_msa_input *inputs,
                                  size_t *ret_n, fm_error *reterr) {
     fm_arena *arena = &work->chain_arena;
@@ -222,7 +235,7 @@ static fm_status read_alignments(worker *work, const chain_job *job, fm_msa_inpu
     return status;
 }
 
-/* Errors of the alignments name the file; its folder goes before it. */
+/* Errors of alignments name the file; this adds its folder. */
 static void name_folder(const chain_job *job, fm_error *error) {
     const char *where = job->chain->folder ? job->chain->folder : job->chain->db;
     char path[PATH_MAX + FM_ERROR_SOURCE_BYTES];
@@ -277,7 +290,7 @@ static fm_status do_msa(worker *work, chain_job *job, fm_error *reterr) {
 
 /* -- hits */
 
-/* Reads the chain's template search files; they are sorted by name. */
+/* Reads the chain's template search files, which are sorted by name. */
 static fm_status read_searches(worker *work, const chain_job *job, fm_build_search *search,
                                size_t *ret_n, fm_error *reterr) {
     fm_arena *arena = &work->chain_arena;
@@ -300,7 +313,8 @@ static fm_status read_searches(worker *work, const chain_job *job, fm_build_sear
     return status;
 }
 
-/* Takes the list "hits part, structure parts that it names" into the result. */
+/* Takes the list "hash of the hits part, hashes of the structure parts that it names" into the
+ * result. */
 static fm_status take_list(chain_job *job, fm_bytes list, fm_error *reterr) {
     fm_build_result *result = &job->result;
     fm_sha256 *hash = &result->part[FM_PART_HITS - 1];
@@ -314,7 +328,8 @@ static fm_status take_list(chain_job *job, fm_bytes list, fm_error *reterr) {
     return FM_OK;
 }
 
-/* The identities that a hits part names, each once, after room for the part's own. */
+/* Lists the structure parts that a hits part names, each once, after a free place for the part's
+ * own hash. */
 static fm_status list_named(const fm_part_hits *hits, fm_arena *arena, fm_sha256 **ret_list,
                             size_t *ret_n, fm_error *reterr) {
     fm_sha256 *list = fm_arena_alloc_array(arena, (size_t)hits->n_hit + 1, sizeof *list);
@@ -383,7 +398,7 @@ static fm_status do_hits(worker *work, chain_job *job, fm_error *reterr) {
 
 /* -- chains and structures */
 
-/* Who ordered the task's chain `index`; the order behind the last is that of the singles. */
+/* The item of the task's chain `index`; that of the singles follows the last chain's. */
 static uint32_t item_of(const worker *work, uint32_t index) {
     return work->task.item ? work->task.item[index] : FM_BUILD_NO_ITEM;
 }
@@ -398,7 +413,8 @@ static void do_chain(worker *work, const fm_source_chain *chain, uint32_t item,
     job.result.item = item;
     if (listed_by) keep_key(&job.result, FM_PART_SEQUENCE, listed_by);
     fm_arena_reset(&work->chain_arena);
-    fm_status status = chain->fault ? fm_fail(&error, FM_ERR_FORMAT, "%s", chain->fault) : FM_OK;
+    fm_status status =
+        chain->refusal ? fm_fail(&error, FM_ERR_FORMAT, "%s", chain->refusal) : FM_OK;
     if (!status) status = do_structure(work, &job, &error);
     if (!status) status = do_facts(work, &job, &error);
     if (!status) status = do_msa(work, &job, &error);
@@ -412,7 +428,7 @@ static void do_chain(worker *work, const fm_source_chain *chain, uint32_t item,
     fm_build_add_result(work->state, chain->name, &job.result, status ? &error : NULL);
 }
 
-/* The author ids of all chains of the structure, each ended by a zero byte, once each. */
+/* The author ids of all chains of the structure, each once, with a zero byte after each. */
 static fm_status list_chains(worker *work, fm_bytes *ret_ids, fm_error *reterr) {
     fm_sha256 key = chains_key(work);
     if (fm_build_use_text(work->state, &key, &work->structure_arena, ret_ids)) return FM_OK;
@@ -435,7 +451,7 @@ static fm_status list_chains(worker *work, fm_bytes *ret_ids, fm_error *reterr) 
     return FM_OK;
 }
 
-/* A chain that is called after its file is the only one there. */
+/* A chain that has the name of its file is its only one. */
 static bool has_alignments(const fm_source_structure *source, const char *author_id) {
     for (uint32_t i = 0; i < source->n_chain; i++) {
         const char *id = source->chain[i].author_id;
@@ -444,7 +460,7 @@ static bool has_alignments(const fm_source_structure *source, const char *author
     return false;
 }
 
-/* Is the id among the first `size` bytes of the list? */
+/* True when the id is among the first `size` bytes of the list. */
 static bool is_listed(const char *ids, size_t size, const char *id) {
     for (size_t at = 0; at < size; at += strlen(ids + at) + 1) {
         if (strcmp(ids + at, id) == 0) return true;
@@ -462,7 +478,7 @@ static const fm_source_dataset *dataset_of(const worker *work) {
     return &work->state->source->dataset[work->source->dataset];
 }
 
-/* A structure whose chains are not known is refused under its own name. */
+/* A structure whose chains are unknown is refused under its own name. */
 static void refuse_structure(worker *work, const fm_error *error) {
     const fm_build_result result = {.item = item_of(work, work->task.n_chain)};
     char name[FM_SOURCE_DATASET_BYTES + FM_LIMIT_NAME_BYTES + 2];
@@ -483,9 +499,9 @@ static void do_single_sequences(worker *work) {
     const char *text;
     fm_status status = list_chains(work, &ids, &error);
     if (status) {
-        /* Chains with alignments were refused already, each by name. */
+        /* Each chain with alignments has been refused already, by its name. */
         if (work->source->n_chain) return;
-        /* Nucleic acids alone are no fault of a file. */
+        /* A file of nucleic acids alone is valid. */
         if (status == FM_ERR_NOT_FOUND)
             count_no_protein(work);
         else
@@ -494,7 +510,7 @@ static void do_single_sequences(worker *work) {
     }
     text = (const char *)ids.data;
     const fm_sha256 listed_by = chains_key(work);
-    /* Predictions are called after their files. */
+    /* Predictions have the names of their files. */
     bool is_prediction = work->source->is_pdb || work->features.is_predicted;
     bool is_only = is_prediction && strlen(text) + 1 == ids.size;
     for (size_t at = 0; at < ids.size; at += strlen(text + at) + 1) {
@@ -515,7 +531,7 @@ static void refuse_task(worker *work, const fm_error *error) {
         const fm_build_result result = {.item = item_of(work, i)};
         fm_build_add_result(work->state, task->chain[i].name, &result, error);
     }
-    /* Who ordered the other chains must hear that they were not looked at. */
+    /* The catalogue must learn that the item of the other chains was not done. */
     bool is_passing = error->status == FM_ERR_IO || error->status == FM_ERR_NOMEM;
     if (task->singles && (work->source->n_chain == 0 || (task->item && is_passing))) {
         refuse_structure(work, error);
@@ -549,7 +565,7 @@ static void do_task(worker *work) {
     if (work->task.singles) do_single_sequences(work);
 }
 
-/* The next structure that has something to do. */
+/* Takes the next structure with work to do. */
 static bool next_structure(fm_build_state *state, fm_build_task *ret_task) {
     const fm_source_structure *found = NULL;
     pthread_mutex_lock(&state->lock);

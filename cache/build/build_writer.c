@@ -1,4 +1,14 @@
-/* build_writer.c: the shared state of a build and its one writer. See build_state.h. */
+/* build_writer.c: the shared state of a build, and its one writer thread. See build_state.h.
+ *
+ * The writer is the only thread that touches LMDB. It takes packets from the queue in order, and a
+ * worker pushes its blobs before the note that names them. A note may still be sealed without a
+ * blob that another worker was about to push, so a later run uses a note only if it knows all its
+ * blobs (names_known_blobs). The writer seals the current shard when that reaches its size or age,
+ * when the talking thread of a shared build asks for it (`flush`), and at the end. Sealing sets the
+ * place of each blob (place_blob), and then appends the shard to the list of shards.
+ *
+ * On an error the writer keeps emptying the queue without writing, so that no worker waits for
+ * ever. */
 #include "cache/build/build_state.h"
 
 #include "cache/store/blob.h"
@@ -110,7 +120,7 @@ void fm_build_add_note(fm_build_state *state, const fm_sha256 *key, fm_bytes val
     state->note[state->n_note++] = (fm_build_note){*key, copy, (uint32_t)value.size, used};
 }
 
-/* A list of content hashes, all of known blobs? */
+/* True when each hash in the note's list is that of a known blob. */
 static bool names_known_blobs(const fm_build_state *state, const fm_build_note *note) {
     for (uint32_t at = 0; at < note->value_bytes; at += FM_SHA256_BYTES) {
         fm_sha256 hash;
@@ -170,7 +180,8 @@ bool fm_build_use_text(fm_build_state *state, const fm_sha256 *key, fm_arena *ar
 void fm_build_make_note(fm_build_state *state, const fm_sha256 *key, fm_bytes value) {
     pthread_mutex_lock(&state->lock);
     uint32_t *at = fm_hash_map_find(&state->note_of, key);
-    /* A note whose blobs were lost with a shard is valid again now that they are made. */
+    /* The blobs of a note may have been lost with a shard; now that they are made again, the note
+     * is replaced. */
     bool stale = at && (state->note[*at].value_bytes != value.size ||
                         memcmp(state->note[*at].value, value.data, value.size) != 0);
     if (stale) {
@@ -247,8 +258,8 @@ void fm_build_push(fm_build_state *state, bool is_note, const fm_sha256 *hash, f
     pthread_mutex_unlock(&state->lock);
 }
 
-/* The next packet; NULL with *ret_end = false after a second without one, or when what is there
- * is to be sealed (*ret_flush). */
+/* Returns the next packet. NULL with *ret_end = false after one second without a packet, or when
+ * the current shard must be sealed (*ret_flush). */
 static fm_build_packet *pop(fm_build_state *state, bool *ret_end, bool *ret_flush) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -276,7 +287,7 @@ static fm_build_packet *pop(fm_build_state *state, bool *ret_end, bool *ret_flus
 
 typedef struct shard_job {
     fm_build_state *state;
-    fm_shard_writer *shard; /* NULL = none begun */
+    fm_shard_writer *shard; /* NULL = no shard begun */
     time_t begun;           /* CLOCK_MONOTONIC seconds */
     uint32_t number;        /* position of the shard in state->shard once sealed */
 } shard_job;
@@ -317,7 +328,7 @@ static fm_status seal(shard_job *job, fm_error *reterr) {
     if (!job->shard) return FM_OK;
     const fm_shard_visitor visitor = {job, place_blob, state->feed ? place_note : NULL};
     fm_shard_info info;
-    job->number = state->n_shard; /* the writer alone changes it while threads run */
+    job->number = state->n_shard; /* only the writer changes n_shard while threads run */
     fm_status status = fm_shard_writer_seal(job->shard, &visitor, &info, reterr);
     job->shard = NULL;
     if (status) return status;

@@ -18,7 +18,7 @@ typedef struct found_item {
 typedef struct rebuilding {
     fm_catalogue *catalogue;
     fm_arena *arena;
-    fm_hash_map blobs;   /* of all shards */
+    fm_hash_map blobs;   /* in all shards */
     fm_hash_map item_of; /* hash of the name -> position */
     found_item *item;    /* heap */
     uint32_t n_item, max_item;
@@ -26,7 +26,7 @@ typedef struct rebuilding {
     uint32_t n_shard, max_shard;
     fm_catalogue_row *row; /* heap */
     uint32_t n_row;
-    fm_sha256 at; /* the shard that is read */
+    fm_sha256 at; /* the current shard */
     fm_rebuild_report report;
 } rebuilding;
 
@@ -73,8 +73,7 @@ static fm_status see_note(void *context, const fm_sha256 *key, fm_bytes value, f
     return FM_OK;
 }
 
-/* A shard that is damaged is left aside; what was read of it before that was seen is of no harm:
- * its hash is checked before anything of it is. */
+/* A damaged shard is ignored; its hash is checked before its entries are read. */
 static fm_status read_shard(rebuilding *self, const char *cache, const char *name,
                             fm_error *reterr) {
     char path[PATH_MAX];
@@ -147,11 +146,11 @@ static void add_done(rebuilding *self) {
     }
 }
 
-/* Refused chains that no shard has as done. */
+/* Adds refused chains that no shard has as done. */
 static fm_status add_refused(rebuilding *self, const char *cache, fm_error *reterr) {
     fm_refusals refusals;
     fm_status status = fm_refusals_read(cache, self->arena, &refusals, reterr);
-    if (status == FM_ERR_NOT_FOUND) return FM_OK; /* no generation: a worker's cache */
+    if (status == FM_ERR_NOT_FOUND) return FM_OK; /* a worker's cache has no generation */
     if (status) return status;
     fm_catalogue_row *grown =
         realloc(self->row, (self->n_row + refusals.n + (size_t)1) * sizeof *grown);
@@ -162,8 +161,8 @@ static fm_status add_refused(rebuilding *self, const char *cache, fm_error *rete
         fm_sha256 name = fm_sha256_of(refusal->chain, strlen(refusal->chain));
         if (fm_hash_map_find(&self->item_of, &name)) continue;
         self->row[self->n_row++] = (fm_catalogue_row){
-            .name = refusal->chain, .state = FM_CATALOGUE_QUARANTINED, .reason = refusal->reason};
-        self->report.n_quarantined++;
+            .name = refusal->chain, .state = FM_CATALOGUE_REFUSED, .reason = refusal->reason};
+        self->report.n_refused++;
     }
     return FM_OK;
 }
@@ -178,7 +177,7 @@ static fm_status put_down(rebuilding *self, fm_error *reterr) {
                               self->catalogue->options.job);
         }
     }
-    /* The job first, then shards, for items refer to them. */
+    /* The job first, then the shards, because items refer to them. */
     fm_status status = fm_catalogue_restore(self->catalogue, options, NULL, 0, reterr);
     for (uint32_t i = 0; i < self->n_shard && !status; i++)
         status = fm_catalogue_add_shard(self->catalogue, &self->shard[i], reterr);

@@ -12,7 +12,7 @@ void fm_hash_map_fini(fm_hash_map *map) {
     *map = (fm_hash_map){0};
 }
 
-/* The slot that holds `hash`, or the free one where it belongs. */
+/* The slot that holds `hash`, or the free slot for it. */
 static fm_hash_slot *slot_of(fm_hash_slot *slot, uint32_t max, const fm_sha256 *hash) {
     uint64_t at;
     memcpy(&at, hash->bytes, sizeof at);

@@ -1,5 +1,5 @@
-/* hash_map.h: SHA-256 -> number: open addressing on the hash's first eight bytes, which are uniform
- * already. Entries are never removed. One thread at a time. */
+/* hash_map.h: a map from SHA-256 to numbers: open addressing by the hash's first eight bytes, which
+ * are uniform already. Entries are never removed. One thread at a time. */
 #ifndef FM_CACHE_HASH_MAP_H
 #define FM_CACHE_HASH_MAP_H
 
@@ -20,10 +20,10 @@ typedef struct fm_hash_map {
 
 void fm_hash_map_fini(fm_hash_map *map);
 
-/* The value of `hash`, or NULL. Borrowed until the next add. */
+/* The value of `hash`, or NULL; borrowed until the next add. */
 uint32_t *fm_hash_map_find(const fm_hash_map *map, const fm_sha256 *hash);
 
-/* Adds `hash`, which must not be there. False when memory ran out. */
+/* Adds `hash`, which must be new. False when memory ran out. */
 FM_MUST_USE bool fm_hash_map_add(fm_hash_map *map, const fm_sha256 *hash, uint32_t value);
 
 #endif

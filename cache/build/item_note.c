@@ -98,7 +98,7 @@ fm_status fm_item_note_encode(const fm_item_note *note, fm_bytes *ret_bytes, fm_
 
 /* -- reading */
 
-/* Names become lines of lists. */
+/* Names become lines of lists, so they must have no control bytes. */
 static bool has_control(const char *text) {
     for (; *text; text++) {
         if ((unsigned char)*text < ' ') return true;

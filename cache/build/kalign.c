@@ -1,4 +1,4 @@
-/* kalign.c: see kalign.h. The sequences go in and the alignment comes out as FASTA files. */
+/* kalign.c: see kalign.h. Input and output of the program are FASTA files. */
 #include "cache/build/kalign.h"
 
 #include "proto/base/file.h"
@@ -77,7 +77,7 @@ static fm_status run_program(const char *program, folder *f, fm_error *reterr) {
     return FM_OK;
 }
 
-/* The next FASTA record's letters, moved together in place; false when there is none. */
+/* Reads the letters of the next FASTA record and joins its lines in place; false at the end. */
 static bool next_row(char **at, char *end, const char **ret_row, size_t *ret_size) {
     if (*at == end || **at != '>') return false;
     char *newline = memchr(*at, '\n', (size_t)(end - *at));

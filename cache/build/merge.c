@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* An item as the catalogue has it: done, or in quarantine with its reason. */
+/* An item of the catalogue: done, or refused with its reason. */
 typedef struct merge_item {
     char *name;
     char *reason; /* in the arena; NULL = done */
@@ -36,7 +36,7 @@ typedef struct merging {
     fm_merge_report report;
 } merging;
 
-/* -- what the catalogue says */
+/* -- the catalogue */
 
 static fm_status keep_text(fm_arena *arena, const char *text, char **ret_copy, fm_error *reterr) {
     size_t size = strlen(text) + 1;
@@ -62,7 +62,7 @@ static fm_status take_row(void *context, const fm_catalogue_row *row, fm_error *
         return no_memory(reterr);
     }
     fm_status status = keep_text(self->arena, row->name, &item.name, reterr);
-    if (!status && row->state == FM_CATALOGUE_QUARANTINED) {
+    if (!status && row->state == FM_CATALOGUE_REFUSED) {
         status = keep_text(self->arena, row->reason, &item.reason, reterr);
     }
     if (!status) self->item[self->n_item++] = item;
@@ -127,8 +127,8 @@ static fm_status bring_shard(merging *self, const merge_shard *shard, fm_error *
     return status;
 }
 
-/* All shards of the job: their names are looked at whole only by reading them. Hashed, then read.
- */
+/* Brings and reads all shards of the job, because only reading them says what is in them. Each is
+ * hashed first. */
 static fm_status take_shards(merging *self, fm_error *reterr) {
     const fm_merge_options *options = self->options;
     fm_status status = FM_OK;
@@ -162,8 +162,8 @@ static bool knows_all(const fm_build_state *state, const fm_build_result *result
     return true;
 }
 
-/* The notes under which the chain's parts were made go into the generation, so that a build over
- * the merged cache makes nothing again. */
+/* Puts the notes of the chain's parts into the generation, so that a build over the merged cache
+ * makes nothing again. */
 static void use_notes(fm_build_state *state, const fm_build_result *result) {
     for (int k = 0; k < FM_N_PART; k++) {
         const uint32_t *at =
@@ -175,9 +175,9 @@ static void use_notes(fm_build_state *state, const fm_build_result *result) {
 static fm_status add_result(merging *self, const char *item, const fm_build_result *found,
                             fm_error *reterr) {
     fm_build_result result = *found;
-    result.named = NULL; /* the state frees its own */
+    result.named = NULL; /* the state frees its own copy */
     if (found->reason) {
-        /* One line, whatever was in the catalogue. */
+        /* The reason must be one line. */
         for (char *at = result.reason; *at; at++) {
             if ((unsigned char)*at < ' ') *at = '?';
         }
@@ -199,7 +199,7 @@ static fm_status add_result(merging *self, const char *item, const fm_build_resu
     return FM_OK;
 }
 
-static fm_status add_quarantined(merging *self, const merge_item *item, fm_error *reterr) {
+static fm_status add_refused(merging *self, const merge_item *item, fm_error *reterr) {
     char name[FM_LIMIT_NAME_BYTES + 1];
     (void)reterr;
     snprintf(name, sizeof name, "%s", item->name);
@@ -211,7 +211,7 @@ static fm_status add_quarantined(merging *self, const merge_item *item, fm_error
 
 static fm_status add_item(merging *self, const merge_item *item, fm_error *reterr) {
     fm_build_state *state = &self->state;
-    if (item->reason) return add_quarantined(self, item, reterr);
+    if (item->reason) return add_refused(self, item, reterr);
     const char *job = self->catalogue->options.job;
     fm_sha256 key = fm_item_note_key(job, item->name, item->attempt);
     const uint32_t *at = fm_hash_map_find(&state->note_of, &key);

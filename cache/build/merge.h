@@ -1,13 +1,13 @@
-/* merge.h: what the workers of a shared job made becomes one generation of a cache.
+/* merge.h: makes one generation of a cache from what the workers of a shared job made.
  *
  *     catalogue: items that are done -> shard and attempt        caches of the workers
  *                     |                                                 |
  *                     v                                                 v
- *     the shards they name: those that lie in the cache already, else linked, else copied;
+ *     the shards they name: already in the cache, else linked, else copied;
  *     each hashed whole before LMDB opens it -> blobs, notes -> index -> CURRENT
  *
- * Parts are never copied: the generation refers to the shards. Its content digest is that of a
- * build of the same dataset by one process. */
+ * Parts are never copied between shards: the generation refers to the workers' shards. Its content
+ * digest is that of a build of the same dataset by one process. */
 #ifndef FM_CACHE_MERGE_H
 #define FM_CACHE_MERGE_H
 
@@ -15,13 +15,13 @@
 #include "cache/catalogue/catalogue.h"
 
 typedef struct fm_merge_options {
-    const char *cache;       /* folder that gets the generation; made when it is not there */
-    const char *where, *job; /* of the catalogue; job NULL = "build" */
-    const char *const *from; /* [n_from] folders of caches that shards may lie in, looked at before
-                                those that the catalogue names */
+    const char *cache;       /* cache folder that gets the generation; made if needed */
+    const char *where, *job; /* the catalogue and its job; job NULL = "build" */
+    const char *const *from; /* [n_from] cache folders to search for shards before those that the
+                                catalogue names */
     uint32_t n_from;
-    bool partial; /* also when items are not done yet: without them */
-    void (*progress)(void *context, uint32_t done, uint32_t n); /* shards; may be NULL */
+    bool partial; /* merge without the items that are not done */
+    void (*progress)(void *context, uint32_t done, uint32_t n); /* counts shards; may be NULL */
     void *progress_context;
 } fm_merge_options;
 
@@ -33,9 +33,9 @@ typedef struct fm_merge_report {
 } fm_merge_report;
 
 /* Merges. FM_ERR_EXISTS when items are not done (and not `partial`), or a build holds the cache;
- * FM_ERR_NOT_FOUND when a shard lies nowhere; FM_ERR_CORRUPT when a shard or note is not what the
- * catalogue says; FM_ERR_DATA when there is not one chain. The generation before stays in force
- * then. Lists lie in the arena. */
+ * FM_ERR_NOT_FOUND when a shard is nowhere; FM_ERR_CORRUPT when a shard or note is not what the
+ * catalogue says; FM_ERR_DATA when there is no chain. After an error the previous generation stays
+ * in force. Lists are in the arena. */
 FM_MUST_USE fm_status fm_merge_run(const fm_merge_options *options, fm_arena *arena,
                                    fm_merge_report *ret_report, fm_error *reterr);
 

@@ -4,6 +4,7 @@
 #include "cache/store/generation.h"
 #include "cache/store/shard.h"
 #include "featurizer/msa.h"
+#include "proto/base/compress.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -14,17 +15,27 @@
 
 enum {
     N_SAMPLE = 200,
-    /* Percent of an input's bytes that its parts take, measured (store.md) and rounded up. */
-    ALIGNMENT_PERCENT = 15,
-    ALIGNMENT_GZ_PERCENT = 45,
-    STRUCTURE_PERCENT = 10,
-    STRUCTURE_GZ_PERCENT = 40,
-    CHAIN_BYTES = 10 << 10, /* pages that parts do not fill, and rows of lists */
+    CHAIN_BYTES = 10 << 10, /* unused parts of pages, and rows of lists */
 };
+
+/* Percent of an input file's bytes that its parts take, measured (store.md) and rounded up. The
+ * better the file is compressed, the larger the share. */
+typedef struct percents {
+    uint8_t of[FM_COMPRESSION_ZSTD + 1];
+} percents;
+
+static const percents ALIGNMENT = {{[FM_COMPRESSION_NONE] = 15,
+                                    [FM_COMPRESSION_GZIP] = 45,
+                                    [FM_COMPRESSION_XZ] = 65,
+                                    [FM_COMPRESSION_ZSTD] = 65}};
+static const percents STRUCTURE = {{[FM_COMPRESSION_NONE] = 10,
+                                    [FM_COMPRESSION_GZIP] = 40,
+                                    [FM_COMPRESSION_XZ] = 80,
+                                    [FM_COMPRESSION_ZSTD] = 80}};
 
 /* -- the file system */
 
-/* The nearest folder at or above `path` that is there. */
+/* The nearest existing folder at or above `path`. */
 static void find_folder(const char *path, char out[PATH_MAX]) {
     struct stat info;
     snprintf(out, PATH_MAX, "%s", path);
@@ -60,12 +71,9 @@ typedef struct sizes {
     uint64_t input, need;
 } sizes;
 
-static void add_size(sizes *sum, const char *path, uint64_t bytes, uint64_t percent,
-                     uint64_t gz_percent) {
-    size_t length = strlen(path);
-    bool is_gz = length > 3 && strcmp(path + length - 3, ".gz") == 0;
+static void add_size(sizes *sum, const char *path, uint64_t bytes, const percents *percent) {
     sum->input += bytes;
-    sum->need += bytes / 100 * (is_gz ? gz_percent : percent) + bytes % 100;
+    sum->need += bytes / 100 * percent->of[fm_compression_of_name(path, NULL)] + bytes % 100;
 }
 
 static void add_file(sizes *sum, const fm_source_file *file) {
@@ -74,10 +82,10 @@ static void add_file(sizes *sum, const fm_source_file *file) {
     bool counts = fm_source_is_search(file->name) || fm_msa_format_of_name(file->name);
     if (!counts) return;
     if (bytes == UINT64_MAX) bytes = stat(file->path, &info) == 0 ? (uint64_t)info.st_size : 0;
-    add_size(sum, file->path, bytes, ALIGNMENT_PERCENT, ALIGNMENT_GZ_PERCENT);
+    add_size(sum, file->path, bytes, &ALIGNMENT);
 }
 
-/* A chain's share of its structure, of whose chains each makes a part. */
+/* Adds a chain's share of its structure: each of the structure's chains makes a part of it. */
 static void add_structure(sizes *sum, const fm_source_structure *structure) {
     struct stat info;
     uint64_t bytes = 0, packed;
@@ -87,16 +95,16 @@ static void add_structure(sizes *sum, const fm_source_structure *structure) {
         bytes = (uint64_t)info.st_size;
     }
     if (structure->n_chain) bytes /= structure->n_chain;
-    add_size(sum, structure->path, bytes, STRUCTURE_PERCENT, STRUCTURE_GZ_PERCENT);
+    add_size(sum, structure->path, bytes, &STRUCTURE);
 }
 
-/* A chain whose folder cannot be listed will be refused: it needs nothing. */
+/* A chain whose folder cannot be listed will be refused, and needs nothing. */
 static void add_chain(sizes *sum, const fm_source_chain *chain, fm_arena *arena) {
     size_t mark = fm_arena_mark(arena);
     const fm_source_file *file;
     uint32_t n;
     sum->need += CHAIN_BYTES;
-    if (!chain->fault && fm_source_files(chain, arena, &n, &file, NULL) == FM_OK) {
+    if (!chain->refusal && fm_source_files(chain, arena, &n, &file, NULL) == FM_OK) {
         for (uint32_t i = 0; i < n; i++)
             add_file(sum, &file[i]);
     }
@@ -119,18 +127,18 @@ static bool has_chain(const fm_generation *generation, const char *name) {
     return false;
 }
 
-/* What is to be built, each of which is sampled or not. */
+/* A walk over all chains to build, some of which are measured. */
 typedef struct walk {
     const fm_source *source;
     const fm_generation *known;
     bool single_sequence;
     fm_arena *arena;
-    uint32_t every; /* of the new chains one in so many is measured; 0 = they are counted only */
+    uint32_t every; /* measure one of so many new chains; 0 = only count */
     uint32_t n_chain, n_new, n_measured;
     sizes sum;
 } walk;
 
-/* True when the chain is one to measure. */
+/* Counts a new chain; true when it is one to measure. */
 static bool count_new(walk *here) {
     bool is_sample = here->every && here->n_new % here->every == 0;
     here->n_new++;
@@ -177,7 +185,7 @@ fm_status fm_space_estimate(const fm_source *source, const char *cache, bool sin
     fm_status status = cache ? look_at_disk(cache, &space.free_bytes, reterr) : FM_OK;
     if (status) return status;
     size_t mark = fm_arena_mark(arena);
-    /* A cache that cannot be read is the build's to name. */
+    /* The build reports a cache that cannot be read. */
     if (cache && fm_generation_read(cache, FM_GENERATION_SERVE, arena, &known, NULL)) {
         known = (fm_generation){0};
     }

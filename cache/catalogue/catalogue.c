@@ -1,4 +1,4 @@
-/* catalogue.c: see catalogue.h: what both implementations share. */
+/* catalogue.c: what both implementations share. See catalogue.h. */
 #include "cache/catalogue/catalogue.h"
 
 #include "cache/catalogue/catalogue_open.h"
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 const char *fm_catalogue_state_name(fm_catalogue_state state) {
-    static const char *const names[] = {"pending", "leased", "done", "quarantined"};
+    static const char *const names[] = {"pending", "leased", "done", "refused"};
     return (unsigned)state < FM_N_CATALOGUE_STATE ? names[state] : "unknown";
 }
 
@@ -60,7 +60,7 @@ fm_status fm_catalogue_open(const char *where, const fm_catalogue_options *optio
         return fm_catalogue_open_postgresql(where, &complete, ret_catalogue, reterr);
     }
     if (strstr(where, "://")) {
-        /* What follows may hold a password. */
+        /* The rest may contain a password. */
         return fm_fail(reterr, FM_ERR_USAGE,
                        "the catalogue is '%.*s://...'; a path or postgresql://... was expected",
                        (int)strcspn(where, ":"), where);
@@ -88,7 +88,7 @@ void fm_catalogue_close(fm_catalogue *catalogue) {
     if (catalogue) catalogue->close(catalogue);
 }
 
-/* The list's identity: SHA-256 of its options and every name, a zero byte, and its source. */
+/* The list's identity: SHA-256 of its options and, for each entry, name, zero byte and source. */
 static fm_sha256 hash_listing(const fm_catalogue_listing *listing) {
     static const char title[] = "foldmill listing 1\n";
     fm_sha256_state *state = fm_sha256_create();

@@ -1,6 +1,5 @@
 /* catalogue_embedded.c: the catalogue as one file, shared by the processes of one machine. See
- * catalogue.h. Every call is one transaction of the table (table.h), which lets one process change
- * it at a time.
+ * catalogue.h.
  *
  *     j JOB                       job: options, whether there is a list, its hash, next id
  *     i JOB 0 NAME                an item
@@ -9,8 +8,18 @@
  *     s JOB 0 hash                a shard
  *     w JOB 0 WORKER              a worker: its cache, when it was seen
  *
- * Numbers in keys are big-endian, so that they sort; those in values are little-endian. Times are
- * milliseconds of the machine's clock. */
+ * Everything is in one ordered table (table.h), and each call is one transaction on it; one process
+ * changes it at a time. The first letter of a key says what it is, so a scan of a prefix lists one
+ * kind. Numbers in keys are big-endian, so that keys sort by them; those in values are
+ * little-endian. Times are milliseconds of the machine's clock.
+ *
+ * The "q" entries are the queue. Their keys sort by the time at which an item can be claimed: now
+ * or later for a pending item, the end of its lease for a leased one. A claim therefore reads the
+ * queue from its start and stops at the first entry that is due later. It finds items whose lease
+ * ran out in the same way, and counts that as a failure. Every change of an item goes through
+ * change_item, which moves its queue entry with it; items that are done or refused have none.
+ *
+ * An item's state is stored as its number, so its name (catalogue.c) is no part of the format. */
 #include "cache/catalogue/catalogue_open.h"
 
 #include "cache/store/table.h"
@@ -22,10 +31,14 @@
 #include <time.h>
 
 enum {
-    VALUE_BYTES = 5000, /* of the longest value: an item's */
-    TEXT_BYTES = 4096,  /* of a reason or a path */
+    VALUE_BYTES = 5000, /* size of the longest value, an item */
+    TEXT_BYTES = 4096,  /* longest reason or path */
     SUSPECT_FAILURES = 2,
 };
+
+_Static_assert(FM_CATALOGUE_PENDING == 0 && FM_CATALOGUE_LEASED == 1 && FM_CATALOGUE_DONE == 2 &&
+                   FM_CATALOGUE_REFUSED == 3,
+               "items store these numbers");
 
 typedef struct embedded {
     fm_catalogue base;
@@ -67,7 +80,7 @@ static void add_bytes(key_text *key, const void *data, size_t size) {
     key->size += size;
 }
 
-/* Big-endian, so that numbers sort as keys. */
+/* Big-endian, so that keys sort by number. */
 static void add_number(key_text *key, uint64_t number) {
     for (int shift = 56; shift >= 0; shift -= 8) {
         uint8_t byte = (uint8_t)(number >> shift);
@@ -112,14 +125,14 @@ static fm_bytes bytes_of(const key_text *key) {
     return (fm_bytes){key->data, key->size};
 }
 
-/* The first entry at or after `from` that begins as `prefix` does. */
+/* Finds the first entry at or after `from` that begins with `prefix`. */
 static bool seek(embedded *self, const key_text *prefix, const key_text *from, fm_bytes *ret_key,
                  fm_bytes *ret_value) {
     return fm_table_seek(self->table, bytes_of(from), ret_key, ret_value) &&
            ret_key->size >= prefix->size && memcmp(ret_key->data, prefix->data, prefix->size) == 0;
 }
 
-/* The key right after `key`. */
+/* The smallest key after `key`. */
 static key_text after(fm_bytes key) {
     key_text next = {.size = 0};
     add_bytes(&next, key.data, key.size);
@@ -196,7 +209,7 @@ static bool is_queued(const item *it) {
     return it->state == FM_CATALOGUE_PENDING || it->state == FM_CATALOGUE_LEASED;
 }
 
-/* Takes the item's old place in the queue away and gives it the one it has now. */
+/* Removes the item's old place in the queue and adds its new one. */
 static void requeue(embedded *self, const char *name, const item *before, const item *it) {
     if (before && is_queued(before)) {
         key_text key = queue_key(self, before);
@@ -219,8 +232,8 @@ static void copy_name(fm_bytes text, char out[FM_LIMIT_NAME_BYTES + 1]) {
     out[n] = '\0';
 }
 
-/* The item of a lease; false when it is not there, or a newer attempt or another worker has it (in
- * a catalogue that was made anew, numbers begin again). */
+/* Finds the item of a lease. False when it does not exist, or a newer attempt or another worker has
+ * it. The worker's name matters because attempt numbers begin again in a rebuilt catalogue. */
 static bool get_leased(embedded *self, const fm_catalogue_lease *lease,
                        char name[FM_LIMIT_NAME_BYTES + 1], item *ret_item) {
     key_text key = id_key(self, lease->id);
@@ -265,7 +278,7 @@ static void see_worker(embedded *self) {
     fm_table_put(self->table, bytes_of(&key), (fm_bytes){value, writer.at});
 }
 
-/* Writing transactions of a job that is there. */
+/* Begins a transaction that changes an existing job. FM_ERR_NOT_FOUND. */
 static fm_status begin_change(embedded *self, fm_error *reterr) {
     job it;
     fm_status status = fm_table_begin(self->table, true, reterr);
@@ -293,7 +306,7 @@ static void add_item(embedded *self, job *it, const char *name, item *added) {
     change_item(self, name, NULL, added);
 }
 
-/* Both lists are sorted by name. */
+/* Removes items that are not in the list. Both are sorted by name, so one pass suffices. */
 static void remove_unlisted(embedded *self, const fm_catalogue_listing *listing) {
     key_text prefix = key_of(self, 'i'), from = prefix;
     fm_bytes key, value;
@@ -357,14 +370,14 @@ static fm_status begin_job(fm_catalogue *catalogue, const fm_catalogue_listing *
 
 /* -- leases */
 
-/* One item that is due. False when its lease ran out once too often. */
+/* Claims one due item. False when its lease ran out once too often, and it is refused. */
 static bool claim_one(embedded *self, const char *name, const item *before, int64_t now,
                       fm_catalogue_claim *ret_claim) {
     const fm_catalogue_options *options = &self->base.options;
     item it = *before;
     it.failures += before->state == FM_CATALOGUE_LEASED;
     if (it.failures >= options->max_failures) {
-        it.state = FM_CATALOGUE_QUARANTINED;
+        it.state = FM_CATALOGUE_REFUSED;
         snprintf(it.reason, sizeof it.reason,
                  "%u attempts failed; the last worker, %s, was not heard of again", it.failures,
                  before->worker);
@@ -470,7 +483,7 @@ static fm_status fail(fm_catalogue *catalogue, const fm_catalogue_lease *lease, 
         it = before;
         it.failures++;
         bool last = final || it.failures >= catalogue->options.max_failures;
-        it.state = last ? FM_CATALOGUE_QUARANTINED : FM_CATALOGUE_PENDING;
+        it.state = last ? FM_CATALOGUE_REFUSED : FM_CATALOGUE_PENDING;
         it.due_ms = now_ms() + (int64_t)fm_catalogue_backoff_ms(&catalogue->options, it.failures);
         snprintf(it.reason, sizeof it.reason, "%s", reason);
         change_item(self, name, &before, &it);
@@ -498,7 +511,7 @@ static fm_status release(fm_catalogue *catalogue, uint32_t n, const fm_catalogue
     return fm_table_commit(self->table, reterr);
 }
 
-/* -- shards, and what is known from them */
+/* -- shards and restored items */
 
 static fm_status add_shard(fm_catalogue *catalogue, const fm_catalogue_shard *shard,
                            fm_error *reterr) {
@@ -555,7 +568,7 @@ static fm_status restore(fm_catalogue *catalogue, const fm_sha256 *options,
     return fm_table_commit(self->table, reterr);
 }
 
-/* -- looking */
+/* -- queries */
 
 static fm_status each_row(fm_catalogue *catalogue, unsigned states, fm_catalogue_see_row see,
                           void *context, fm_error *reterr) {
@@ -634,7 +647,7 @@ static fm_status left(fm_catalogue *catalogue, uint32_t *ret_n, int64_t *ret_nex
 
 typedef struct counting {
     fm_catalogue_counts counts;
-    const char *worker; /* whose items are counted; NULL = all */
+    const char *worker; /* worker whose items are counted; NULL = all */
 } counting;
 
 static fm_status count_row(void *context, const fm_catalogue_row *row, fm_error *reterr) {
@@ -670,7 +683,7 @@ typedef struct worker_text {
     int64_t seen_ms;
 } worker_text;
 
-/* The worker after the one named in `text`, into it. */
+/* Reads the worker after the one named in `text` into `text`. */
 static bool next_worker(embedded *self, worker_text *text, bool first) {
     key_text prefix = key_of(self, 'w'), from = name_key(self, 'w', first ? "" : text->name);
     fm_bytes key, value;

@@ -1,5 +1,5 @@
-/* catalogue_open.h: the implementations behind catalogue.h; for cache/catalogue*.c and those below.
- * Options are complete (no zeros, no NULL but worker and cache), and stay valid. */
+/* catalogue_open.h: opens the implementations behind catalogue.h. Options are complete (no zeros,
+ * no NULL except worker and cache) and must stay valid. */
 #ifndef FM_CACHE_CATALOGUE_OPEN_H
 #define FM_CACHE_CATALOGUE_OPEN_H
 
@@ -18,7 +18,7 @@ FM_MUST_USE fm_status fm_catalogue_migrate_postgresql(const char *url, uint32_t 
 /* The pause after failure number `failures` >= 1, in ms. */
 uint64_t fm_catalogue_backoff_ms(const fm_catalogue_options *options, uint32_t failures);
 
-/* What a job that has another list is refused with. */
+/* The error for a job that has another list: FM_ERR_EXISTS. */
 fm_status fm_catalogue_fail_listing(const fm_catalogue *catalogue, bool other_options,
                                     fm_error *reterr);
 

@@ -1,4 +1,14 @@
-/* gc.c: see gc.h. */
+/* gc.c: a mark phase and a sweep phase; see gc.h.
+ *
+ *     mark    list the manifests, choose the generations to keep, and collect the hashes of all
+ *             shards that the kept manifests name, sorted
+ *     sweep   remove the manifests of the others, sync; their other files, sync; the shards whose
+ *             hash is not in the list, sync
+ *
+ * The mark phase reads everything it needs before the first file is removed, and any error ends it:
+ * a manifest that cannot be read could name shards that would be removed. The sweep removes a
+ * manifest before its shards, and syncs in between. A crash can therefore leave shards that nothing
+ * names, which the next run removes, but never a manifest without its shards. */
 #include "cache/snapshot/gc.h"
 
 #include "cache/store/generation_files.h"
@@ -25,14 +35,14 @@ typedef struct collecting {
     fm_arena *arena;
     fm_error *reterr;
     fm_gc_report report;
-    uint64_t *number; /* [n_number] of the generations there are, ascending */
+    uint64_t *number; /* [n_number] existing generations, ascending */
     bool *keep;       /* [n_number] */
     uint32_t n_number;
-    fm_sha256 *shard; /* [n_shard] that kept manifests name */
+    fm_sha256 *shard; /* [n_shard] that kept manifests name, sorted once complete */
     size_t n_shard, max_shard;
 } collecting;
 
-/* -- what is there */
+/* -- mark: generations */
 
 /* "00000012.manifest" -> 12; 0 for other names. */
 static uint64_t number_of(const char *name, const char **ret_suffix) {
@@ -101,7 +111,7 @@ static fm_status choose(collecting *gc) {
     return FM_OK;
 }
 
-/* -- what is named */
+/* -- mark: shards */
 
 static fm_status name_shards(collecting *gc, uint64_t number) {
     char path[PATH_MAX];
@@ -143,7 +153,7 @@ static fm_status name_all_shards(collecting *gc) {
     return status;
 }
 
-/* -- removing */
+/* -- sweep */
 
 static fm_status remove_file(collecting *gc, const char *folder, const char *name) {
     char path[PATH_MAX];
@@ -162,8 +172,8 @@ static fm_status sync_folder(collecting *gc, const char *folder) {
     return gc->options->dry_run ? FM_OK : fm_dir_sync(path, gc->reterr);
 }
 
-/* Files of generations that are there and not kept: manifests in the first pass, the others in the
- * second. Files of a generation without a manifest, a killed build's, are left to the next build.
+/* Removes the files of generations that exist and are not kept: manifests in the first pass, the
+ * others in the second. Files without a manifest, from a killed build, are left to the next build.
  */
 static fm_status remove_generations(collecting *gc, const fm_name_list *list, bool manifests) {
     fm_status status = FM_OK;

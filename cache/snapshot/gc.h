@@ -1,11 +1,12 @@
-/* gc.h: removes what no generation that is kept names.
+/* gc.h: removes generations and shards that no kept generation needs.
  *
- * Kept are the generation in CURRENT, those that a pin names (pins.h), and the newest `keep_newest`
- * others. Of the rest, the manifests go first, then their other files, then the shards that no kept
- * manifest names; the folders are synced in between, so that a crash leaves every manifest that is
- * there with its shards. Sealed shards that no manifest names, a killed build's, go too. Only files
- * with names as this program gives are touched. A server that has a generation open reads it to its
- * end: it holds the shards' files. Under the lock of builds (lock.h). */
+ * Kept are the generation in CURRENT, those that pins name (pins.h), and the newest `keep_newest`
+ * others. gc removes the manifests of the rest first, then their other files, then the shards that
+ * no kept manifest names. It syncs the folders in between, so that after a crash each remaining
+ * manifest still has its shards. Sealed shards of a killed build, which no manifest names, are
+ * removed, too. Only files whose names have the form of this program's are touched. A server that
+ * has opened a generation keeps the shards' files open and reads on. gc holds the lock of builds
+ * (lock.h). */
 #ifndef FM_CACHE_GC_H
 #define FM_CACHE_GC_H
 
@@ -15,8 +16,8 @@
 #include <stdbool.h>
 
 typedef struct fm_gc_options {
-    uint32_t keep_newest; /* generations besides the current and the pinned ones */
-    bool dry_run;         /* count only */
+    uint32_t keep_newest; /* number of generations besides the current and the pinned ones */
+    bool dry_run;         /* count, but remove nothing */
 } fm_gc_options;
 
 typedef struct fm_gc_report {
@@ -26,7 +27,8 @@ typedef struct fm_gc_report {
 } fm_gc_report;
 
 /* FM_ERR_NOT_FOUND when there is no cache; FM_ERR_EXISTS while a build runs; FM_ERR_CORRUPT when a
- * generation that is kept cannot be read: nothing is removed then. */
+ * kept generation cannot be read, or a pinned one is missing (nothing is removed then); FM_ERR_IO.
+ */
 FM_MUST_USE fm_status fm_gc_run(const char *cache, const fm_gc_options *options, fm_arena *arena,
                                 fm_gc_report *ret_report, fm_error *reterr);
 

@@ -17,7 +17,7 @@
 
 enum { PIN_BYTES_MAX = 32, PIN_ARENA_BYTES = 1 << 16 };
 
-/* CACHE/folder[/name] into out. */
+/* Writes CACHE/folder[/name] to `out`. */
 static fm_status path_in(const char *cache, const char *folder, const char *name,
                          char out[PATH_MAX], fm_error *reterr) {
     int n = name ? snprintf(out, PATH_MAX, "%s/%s/%s", cache, folder, name)
@@ -59,7 +59,7 @@ fm_status fm_snapshot_write(const fm_store *store, const char *name, const fm_sn
     return write_file(store->path, "snapshots", name, bytes, reterr);
 }
 
-/* Names of our files in a folder of the cache; without one there are none. */
+/* Lists the names of snapshots or pins in a folder of the cache; none when there is no folder. */
 static fm_status list_names(const char *cache, const char *folder, fm_arena *arena,
                             fm_name_list *list, fm_error *reterr) {
     char path[PATH_MAX];

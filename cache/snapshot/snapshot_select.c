@@ -1,4 +1,9 @@
-/* snapshot_select.c: see snapshot_select.h. */
+/* snapshot_select.c: one pass over the chains in the order of names, so the lines come out sorted.
+ * See snapshot_select.h.
+ *
+ * Cheap rules come first: names, dataset and length need only the index. Rules about the content
+ * ask the table of facts, and the parts only where a chain has no facts (check_content). "Apart"
+ * marks the clusters of the other snapshot once, then looks up each chain's cluster (touched). */
 #include "cache/snapshot/snapshot_select.h"
 
 #include "cache/snapshot/snapshot.h"
@@ -37,7 +42,7 @@ uint32_t fm_select_weight(fm_select_weights weights, uint32_t n_res, uint32_t cl
 
 /* -- clusters of a snapshot */
 
-/* Which clusters a snapshot touches, and its names. */
+/* The clusters that a snapshot has chains of, and its names. */
 typedef struct touched {
     const fm_snapshot_text *text;
     const fm_clusters *clusters; /* may be NULL */
@@ -128,7 +133,7 @@ static fm_status read_part(const selecting *job, uint32_t chain, fm_part_kind ki
     return fm_store_read_blob(job->store, place.blob, job->arena, ret_bytes, reterr);
 }
 
-/* Facts from the parts themselves: of caches that have no table. */
+/* Makes the facts from the parts, for caches without a table. */
 static fm_status read_facts(selecting *job, uint32_t chain, bool needs_structure,
                             fm_chain_facts *ret_facts, fm_error *reterr) {
     size_t mark = fm_arena_mark(job->arena);
@@ -150,7 +155,7 @@ static fm_status read_facts(selecting *job, uint32_t chain, bool needs_structure
     return status;
 }
 
-/* Rules that need to know more of a chain than its name and length. */
+/* Applies the rules that need more than the chain's name and length. */
 static fm_status check_content(selecting *job, uint32_t chain, fm_select_reason *reason,
                                fm_error *reterr) {
     const fm_select_rules *rules = job->rules;
@@ -212,7 +217,7 @@ static fm_status check_chain(selecting *job, uint32_t chain, uint32_t cluster,
     return status;
 }
 
-/* Names of the list that no chain has, with its dataset's name or without. */
+/* Counts the names in the list that no chain has, with its dataset's prefix or without. */
 static fm_status count_unlisted(const selecting *job, uint32_t *ret_n, fm_error *reterr) {
     const fm_names *only = job->rules->only;
     uint32_t n_chain = fm_store_get_info(job->store)->n_chain, n = 0;
@@ -233,7 +238,7 @@ static fm_status count_unlisted(const selecting *job, uint32_t *ret_n, fm_error 
     return FM_OK;
 }
 
-/* Members of the chain's cluster, for its weight; 1 when nobody knows. */
+/* Members of the chain's cluster, for its weight; 1 when unknown. */
 static uint32_t cluster_size(const selecting *job, uint32_t chain, uint32_t cluster) {
     if (job->rules->clusters) {
         return cluster == FM_NO_CLUSTER ? 1 : job->rules->clusters->size[cluster];

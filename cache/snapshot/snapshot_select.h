@@ -1,10 +1,10 @@
-/* snapshot_select.h: which chains of a store make a snapshot, and with which weights.
+/* snapshot_select.h: selects the chains of a store for a snapshot, and their weights.
  *
- * A chain is taken when no rule leaves it out; the rules are asked in the order of fm_select_reason
- * and the first that applies is counted. The length comes from the store's index, letters,
- * resolution, date and size of the cluster from its table of facts. In a cache built before there
- * were facts the parts are read instead, of chains that a rule needs it for; what only a list of
- * the dataset knows (facts.h) is then not known. docs/formats/store.md, "Snapshots". */
+ * A chain is taken unless a rule excludes it. The rules apply in the order of fm_select_reason, and
+ * the first one that excludes a chain is counted. The length comes from the store's index; letters,
+ * resolution, date and cluster size come from its table of facts. A cache that an older foldmill
+ * built has no facts: then the parts of those chains that a rule needs are read, and what only a
+ * list of the dataset knows (facts.h) is unknown. docs/formats/store.md, "Snapshots". */
 #ifndef FM_CACHE_SNAPSHOT_SELECT_H
 #define FM_CACHE_SNAPSHOT_SELECT_H
 
@@ -16,27 +16,29 @@
 typedef enum fm_select_weights {
     FM_WEIGHTS_UNIFORM, /* 1 */
     FM_WEIGHTS_LENGTH,  /* N_res clamped to 256..512 */
-    FM_WEIGHTS_AF2,     /* the same over the size of the chain's cluster: see fm_select_weight */
+    FM_WEIGHTS_AF2,     /* the same divided by the size of the chain's cluster: fm_select_weight */
 } fm_select_weights;
 
 typedef struct fm_select_rules {
-    const fm_names *only;            /* NULL, or these chains alone */
-    const fm_names *exclude;         /* NULL, or not these */
-    const char *const *dataset;      /* [n_dataset] these alone: chains called "<dataset>:..." */
+    const fm_names *only;            /* NULL, or only these chains */
+    const fm_names *exclude;         /* NULL, or not these chains */
+    const char *const *dataset;      /* [n_dataset] only chains called "<dataset>:..." */
     uint32_t n_dataset;              /* 0 = any */
-    bool no_predicted;               /* not predicted structures */
+    bool no_predicted;               /* exclude predicted structures */
     uint32_t min_length, max_length; /* residues; max 0 = any */
-    uint32_t max_unknown;            /* residues X; UINT32_MAX = any */
-    uint32_t max_single_percent;     /* share of the most frequent residue; 100 = any */
-    double max_resolution;           /* Å, 0 = any; a chain without one (NMR, predicted) passes */
-    bool need_resolution;            /* and without one does not */
-    const char *from, *until; /* NULL, or "YYYY-MM-DD", both taken in; chains without a date go */
-    const fm_clusters *clusters; /* NULL = every chain is its own, but for the weights AF2, which
-                                    take the sizes of the facts */
-    bool only_clustered;         /* not the chains that are in no cluster */
+    uint32_t max_unknown;            /* most residues X; UINT32_MAX = any */
+    uint32_t max_single_percent;     /* largest share of the most frequent residue; 100 = any */
+    double max_resolution;           /* Å, 0 = any; chains without a resolution (NMR, predicted)
+                                        pass */
+    bool need_resolution;            /* chains without a resolution are excluded */
+    const char *from, *until;        /* NULL, or "YYYY-MM-DD", inclusive; chains without a date are
+                                 excluded */
+    const fm_clusters *clusters; /* NULL = each chain is its own cluster; the weights AF2 then take
+                                    the sizes from the facts */
+    bool only_clustered;         /* exclude chains that are in no cluster */
     fm_select_weights weights;
-    const fm_snapshot_text *apart; /* NULL, or chains that share a cluster (or a name) with these
-                                      are left out */
+    const fm_snapshot_text *apart; /* NULL, or a snapshot; chains that share a cluster or name with
+                                      it are excluded */
 } fm_select_rules;
 
 typedef enum fm_select_reason {
@@ -61,22 +63,22 @@ const char *fm_select_reason_text(fm_select_reason reason);
 typedef struct fm_select_report {
     uint32_t n[FM_N_SELECT]; /* chains by reason */
     uint32_t n_unlisted;     /* names of `only` that the store does not have */
-    uint32_t n_read;         /* chains whose parts were read, for want of facts */
+    uint32_t n_read;         /* chains whose parts were read, for lack of facts */
 } fm_select_report;
 
-/* Lines in the arena. Lists and clusters may name chains with their dataset or without. FM_ERR_DATA
- * when no chain is left; FM_ERR_USAGE when the weights AF2 are asked for and nobody knows clusters;
- * what loading fails with. */
+/* Selects; the lines are in the arena. Lists and clusters may name chains with their dataset or
+ * without. FM_ERR_DATA when no chain is left; FM_ERR_USAGE for the weights AF2 without any cluster
+ * sizes; errors of loading. */
 FM_MUST_USE fm_status fm_snapshot_select(const fm_store *store, const fm_select_rules *rules,
                                          fm_arena *arena, fm_snapshot_text *ret_text,
                                          fm_select_report *ret_report, fm_error *reterr);
 
-/* AF2: max(1, floor(clamp(N_res, 256, 512) * 2^22 / cluster_size)); a size of 0 counts as 1.
- * Always below 2^32. */
+/* The weight of a chain. AF2: max(1, floor(clamp(N_res, 256, 512) * 2^22 / cluster_size)); a size
+ * of 0 counts as 1. Always below 2^32. */
 uint32_t fm_select_weight(fm_select_weights weights, uint32_t n_res, uint32_t cluster_size);
 
-/* How many chains of `a` share a cluster, or their name, with a chain of `b`; the first of them in
- * *ret_first (borrowed from a; NULL = none). clusters may be NULL: then names alone. */
+/* Counts the chains of `a` that share a cluster, or their name, with a chain of `b`; *ret_first =
+ * the first of them (borrowed from a; NULL = none). clusters may be NULL: then only names count. */
 FM_MUST_USE fm_status fm_snapshot_shared(const fm_snapshot_text *a, const fm_snapshot_text *b,
                                          const fm_clusters *clusters, fm_arena *arena,
                                          uint32_t *ret_n, const char **ret_first, fm_error *reterr);

@@ -9,7 +9,8 @@
 
 enum { WEIGHT_DIGITS = 10, HEAD_BYTES = 64 };
 
-/* A decimal below 2^32 without leading zeros, ended by `stop`; returns what follows, or NULL. */
+/* Reads a decimal below 2^32 without leading zeros, ended by `stop`; returns what follows it, or
+ * NULL. */
 static char *parse_u32(char *text, const char *end, char stop, uint32_t *ret_value) {
     uint64_t value = 0;
     char *at = text;
@@ -22,7 +23,7 @@ static char *parse_u32(char *text, const char *end, char stop, uint32_t *ret_val
     return at + 1;
 }
 
-/* Ends the name in place. */
+/* Reads one line; terminates the name in place. Returns the next line, or NULL. */
 static char *parse_line(char *text, char *end, fm_snapshot_line *ret_line) {
     char *newline = memchr(text, '\n', (size_t)(end - text));
     if (!newline) return NULL;

@@ -1,5 +1,5 @@
-/* snapshot_text.h: the bytes of a snapshot as they are, whatever cache they speak of; for
- * cache/snapshot*.c, comparisons and fuzzers. docs/formats/store.md. */
+/* snapshot_text.h: encodes and decodes the bytes of a snapshot, without a cache.
+ * docs/formats/store.md. */
 #ifndef FM_CACHE_SNAPSHOT_TEXT_H
 #define FM_CACHE_SNAPSHOT_TEXT_H
 
@@ -9,7 +9,7 @@
 
 typedef struct fm_snapshot_line {
     uint32_t weight;
-    fm_sha256 parts; /* of the chain */
+    fm_sha256 parts; /* hash of the chain's parts */
     const char *name;
 } fm_snapshot_line;
 
@@ -18,11 +18,11 @@ typedef struct fm_snapshot_text {
     const fm_snapshot_line *line; /* [n_line] ascending by name */
 } fm_snapshot_text;
 
-/* Reads canonical bytes; memory is the arena's. FM_ERR_CORRUPT with the line. */
+/* Decodes canonical bytes; memory is the arena's. FM_ERR_CORRUPT with the line. */
 FM_MUST_USE fm_status fm_snapshot_decode(fm_bytes bytes, fm_arena *arena,
                                          fm_snapshot_text *ret_text, fm_error *reterr);
 
-/* Writes lines that are sorted and have a weight above 0 among them. FM_ERR_LIMIT. */
+/* Encodes lines, which must be sorted and have a weight above 0 among them. FM_ERR_LIMIT. */
 FM_MUST_USE fm_status fm_snapshot_encode(const fm_snapshot_text *text, fm_arena *arena,
                                          fm_bytes *ret_bytes, fm_error *reterr);
 

@@ -1,4 +1,4 @@
-/* store_verify.c: the full check of a store. See store.h. */
+/* store_verify.c: the full check of a store. See fm_store_verify in store.h. */
 #include "cache/store/store_open.h"
 
 #include "cache/store/blob.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a walk over one shard compares with the index. */
+/* The state of a walk over one shard that compares its entries with the index. */
 typedef struct shard_check {
     const fm_store *store;
     uint32_t shard;
@@ -21,7 +21,9 @@ static fm_status check_entry(void *context, const fm_sha256 *hash, uint64_t offs
     fm_status status = fm_blob_open(packed, &blob, reterr);
     if (status) return status;
     uint32_t at;
-    if (!fm_store_find_blob(check->store, hash, &at)) return FM_OK; /* of another generation */
+    if (!fm_store_find_blob(check->store, hash, &at))
+        return FM_OK; /* a blob of another
+                                                                       generation */
     const fm_blob_entry *entry = &check->store->generation.blob[at];
     if (entry->shard != check->shard) return FM_OK;
     check->n_named++;
@@ -50,7 +52,7 @@ static fm_status check_shard(const fm_store *store, uint32_t shard, uint64_t *n_
     return status;
 }
 
-/* Every hit's structure part must be there; parts are decoded with their blobs. */
+/* Each hit's structure part must exist; the walk over the chains decodes the parts themselves. */
 static fm_status check_hits(const fm_store *store, const fm_part_hits *hits, fm_error *reterr) {
     for (uint32_t i = 0; hits && i < hits->n_hit; i++) {
         uint32_t blob;
@@ -65,7 +67,7 @@ static fm_status check_hits(const fm_store *store, const fm_part_hits *hits, fm_
     return FM_OK;
 }
 
-/* A row says what the parts say; only where they say nothing may it know more. */
+/* A row must say what the parts say. It may know more only where they say nothing. */
 static fm_status check_facts(const fm_record *record, const fm_chain_facts *facts,
                              fm_error *reterr) {
     if (!facts || !(facts->flags & FM_FACTS_KNOWN)) return FM_OK;
@@ -129,7 +131,7 @@ fm_status fm_store_verify(const fm_store *store, const fm_store_watch *watch, fm
         double share = (double)(i + 1) / generation->n_chain;
         tell(store, watch, shard_bytes + (uint64_t)((double)shard_bytes * share));
     }
-    fm_generation lists; /* the same, with notes and refusals */
+    fm_generation lists; /* the same generation, with notes and refusals */
     fm_arena_reset(arena);
     if (!status) {
         status = fm_generation_read_at(store->path, generation->number, FM_GENERATION_ALL, arena,

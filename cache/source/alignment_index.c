@@ -1,4 +1,15 @@
-/* alignment_index.c: see alignment_index.h. */
+/* alignment_index.c: reads an index as a stream of JSON tokens, then checks its ranges. See
+ * alignment_index.h.
+ *
+ * The number of entries, files and name bytes that an index can hold follows from its length. The
+ * parser therefore reserves address space for the worst case in the arena at once, and fills three
+ * arrays without ever moving them: entries, files (those of one entry are consecutive) and names.
+ * Names of files and databases recur in each entry and are stored once (intern). An entry that
+ * breaks the form is read to its end and refused; the parser then continues with the next one.
+ *
+ * The check sorts all ranges by database and offset. Two ranges of one database may be equal or
+ * disjoint. Each range is compared with the one before it that reaches furthest, so one pass finds
+ * an overlap with any earlier range. */
 #include "cache/source/alignment_index.h"
 
 #include "proto/limits.h"
@@ -10,9 +21,9 @@
 #include <string.h>
 
 enum {
-    N_NAME_MAX = 256, /* different names of files; datasets have about six */
+    N_NAME_MAX = 256, /* different names of files; a dataset has about six */
     N_DB_MAX = 4096,
-    FAULT_BYTES = 640,
+    REASON_BYTES = 640,
     ENTRY_BYTES_MIN = 5, /* "":1, */
     FILE_BYTES_MIN = 9,  /* ["",0,0], */
 };
@@ -23,9 +34,9 @@ typedef struct index_parse {
     fm_error *reterr;
     const char *own_db;
     fm_alignment_index index;
-    fm_index_file *file; /* all entries' files, one after the other */
+    fm_index_file *file; /* files of all entries, consecutive */
     uint64_t max_entry, max_file;
-    char *names; /* chains' names, one after the other, and the names of files and dbs */
+    char *names; /* names of chains, files and databases, consecutive */
     uint64_t name_at, name_max;
     const char *file_name[N_NAME_MAX];
     uint32_t n_file_name;
@@ -48,7 +59,7 @@ static fm_status put_name(index_parse *parse, const char *name, size_t length,
     return FM_OK;
 }
 
-/* The place of `name` in a list of different names, where it is put when it is new. */
+/* Finds the position of `name` in a list of different names; adds it when it is new. */
 static fm_status intern(index_parse *parse, const char *name, const char **list, uint32_t *n,
                         uint32_t max, uint32_t *ret_at) {
     for (uint32_t i = 0; i < *n; i++) {
@@ -67,7 +78,7 @@ static fm_status intern(index_parse *parse, const char *name, const char **list,
     return status;
 }
 
-/* A name of a file in one folder, that can stand in a line of a report. */
+/* True for a plain file name that fits into one line of a report. */
 static bool is_file_name(const char *name) {
     size_t length = strlen(name);
     if (length < 1 || length > FM_LIMIT_NAME_BYTES || name[0] == '.') return false;
@@ -77,10 +88,10 @@ static bool is_file_name(const char *name) {
     return true;
 }
 
-/* -- faults */
+/* -- refusals */
 
-static char *make_fault(fm_arena *arena, const char *format, va_list arguments) {
-    char text[FAULT_BYTES];
+static char *make_reason(fm_arena *arena, const char *format, va_list arguments) {
+    char text[REASON_BYTES];
     vsnprintf(text, sizeof text, format, arguments);
     for (char *c = text; *c; c++) {
         if ((uint8_t)*c < 0x20 || *c == 0x7f) *c = '?';
@@ -91,18 +102,18 @@ static char *make_fault(fm_arena *arena, const char *format, va_list arguments) 
     return copy;
 }
 
-static fm_status add_fault(fm_index_entry *entry, fm_arena *arena, fm_error *reterr,
-                           const char *format, ...) FM_PRINTF(4, 5);
+static fm_status refuse(fm_index_entry *entry, fm_arena *arena, fm_error *reterr,
+                        const char *format, ...) FM_PRINTF(4, 5);
 
-/* The first fault of an entry stays. */
-static fm_status add_fault(fm_index_entry *entry, fm_arena *arena, fm_error *reterr,
-                           const char *format, ...) {
-    if (entry->fault) return FM_OK;
+/* Refuses the entry with a reason; the first reason stays. */
+static fm_status refuse(fm_index_entry *entry, fm_arena *arena, fm_error *reterr,
+                        const char *format, ...) {
+    if (entry->refusal) return FM_OK;
     va_list arguments;
     va_start(arguments, format);
-    entry->fault = make_fault(arena, format, arguments);
+    entry->refusal = make_reason(arena, format, arguments);
     va_end(arguments);
-    return entry->fault ? FM_OK : fm_arena_full(arena, reterr);
+    return entry->refusal ? FM_OK : fm_arena_full(arena, reterr);
 }
 
 /* -- entries */
@@ -111,7 +122,7 @@ static fm_status next(index_parse *parse, fm_json_token *token) {
     return fm_json_next(parse->json, token, parse->reterr);
 }
 
-/* Reads on until the container that stands at `depth` has ended. */
+/* Reads on until the container at `depth` has ended. */
 static fm_status leave(index_parse *parse, uint32_t depth) {
     fm_json_token token;
     while (parse->json->depth >= depth) {
@@ -121,7 +132,7 @@ static fm_status leave(index_parse *parse, uint32_t depth) {
     return FM_OK;
 }
 
-/* Stands behind '[' of ["name", offset, bytes]. */
+/* Reads the rest of ["name", offset, bytes], after its '['. */
 static fm_status read_range(index_parse *parse) {
     const uint32_t depth = parse->json->depth;
     fm_json_token token;
@@ -132,8 +143,8 @@ static fm_status read_range(index_parse *parse) {
     bool good =
         token == FM_JSON_STRING && !parse->json->text_cut && is_file_name(parse->json->text);
     if (token == FM_JSON_STRING && !good) {
-        status = add_fault(parse->here, parse->arena, parse->reterr,
-                           "'%.80s' cannot be the name of an alignment file", parse->json->text);
+        status = refuse(parse->here, parse->arena, parse->reterr,
+                        "'%.80s' cannot be the name of an alignment file", parse->json->text);
     }
     if (!status && good) {
         status = intern(parse, parse->json->text, parse->file_name, &parse->n_file_name, N_NAME_MAX,
@@ -145,8 +156,8 @@ static fm_status read_range(index_parse *parse) {
     }
     if (!status && good) status = next(parse, &token);
     if (!status && (!good || token != FM_JSON_ARRAY_END)) {
-        status = add_fault(parse->here, parse->arena, parse->reterr,
-                           "a range is not [name, offset, bytes] with whole numbers below 2^64");
+        status = refuse(parse->here, parse->arena, parse->reterr,
+                        "a range is not [name, offset, bytes] with whole numbers below 2^64");
         return status ? status : leave(parse, depth);
     }
     if (status) return status;
@@ -160,7 +171,7 @@ static fm_status read_range(index_parse *parse) {
     return FM_OK;
 }
 
-/* Stands behind '[' of the list of ranges. */
+/* Reads the rest of a list of ranges, after its '['. */
 static fm_status read_ranges(index_parse *parse) {
     for (;;) {
         fm_json_token token;
@@ -169,8 +180,8 @@ static fm_status read_ranges(index_parse *parse) {
         if (token == FM_JSON_ARRAY) {
             status = read_range(parse);
         } else {
-            status = add_fault(parse->here, parse->arena, parse->reterr,
-                               "a range is not [name, offset, bytes]");
+            status = refuse(parse->here, parse->arena, parse->reterr,
+                            "a range is not [name, offset, bytes]");
             if (!status) status = fm_json_skip(parse->json, token, parse->reterr);
         }
         if (status) return status;
@@ -179,13 +190,13 @@ static fm_status read_ranges(index_parse *parse) {
 
 static fm_status take_db(index_parse *parse, const char *name) {
     if (!is_file_name(name)) {
-        return add_fault(parse->here, parse->arena, parse->reterr,
-                         "'%.80s' cannot be the name of a database beside the index", name);
+        return refuse(parse->here, parse->arena, parse->reterr,
+                      "'%.80s' cannot be the name of a database beside the index", name);
     }
     return intern(parse, name, parse->index.db, &parse->index.n_db, N_DB_MAX, &parse->here->db);
 }
 
-/* Stands behind '{' of {"db": ..., "files": ...}. */
+/* Reads the rest of {"db": ..., "files": ...}, after its '{'. */
 static fm_status read_sharded(index_parse *parse) {
     bool has_db = false, has_files = false;
     for (;;) {
@@ -205,20 +216,20 @@ static fm_status read_sharded(index_parse *parse) {
             has_files = true;
         } else {
             if (is_db || is_files) {
-                status = add_fault(parse->here, parse->arena, parse->reterr,
-                                   "\"%s\" comes twice, or is not what it should be",
-                                   is_db ? "db" : "files");
+                status = refuse(parse->here, parse->arena, parse->reterr,
+                                "\"%s\" comes twice, or is not what it should be",
+                                is_db ? "db" : "files");
             }
             if (!status) status = fm_json_skip(parse->json, token, parse->reterr);
         }
         if (status) return status;
     }
     if (has_db && has_files) return FM_OK;
-    return add_fault(parse->here, parse->arena, parse->reterr,
-                     "the entry has no \"db\" or no \"files\"");
+    return refuse(parse->here, parse->arena, parse->reterr,
+                  "the entry has no \"db\" or no \"files\"");
 }
 
-/* Stands behind a key of the whole object. */
+/* Reads the value of a key of the outer object. */
 static fm_status read_entry(index_parse *parse) {
     fm_alignment_index *index = &parse->index;
     if (index->n_entry >= parse->max_entry || index->n_entry >= FM_LIMIT_N_CHAIN) {
@@ -238,8 +249,8 @@ static fm_status read_entry(index_parse *parse) {
         status = take_db(parse, parse->own_db);
         return status ? status : read_ranges(parse);
     }
-    return add_fault(parse->here, parse->arena, parse->reterr,
-                     "the entry is neither {\"db\", \"files\"} nor a list of ranges");
+    return refuse(parse->here, parse->arena, parse->reterr,
+                  "the entry is neither {\"db\", \"files\"} nor a list of ranges");
 }
 
 static fm_status read_index(index_parse *parse) {
@@ -274,7 +285,7 @@ fm_status fm_alignment_index_parse(fm_json_input input, uint64_t input_bytes, co
                            .max_entry = input_bytes / ENTRY_BYTES_MIN + 1,
                            .max_file = input_bytes / FILE_BYTES_MIN + 1,
                            .name_max = input_bytes + strlen(own_db) + 2};
-    /* Room for the most that so many bytes can say; what is not touched costs nothing. */
+    /* Room for the most that so many bytes can hold; untouched pages cost nothing. */
     parse->index.entry = fm_arena_alloc_array(arena, parse->max_entry, sizeof *parse->index.entry);
     parse->file = fm_arena_alloc_array(arena, parse->max_file, sizeof *parse->file);
     parse->names = fm_arena_alloc(arena, parse->name_max);
@@ -307,20 +318,20 @@ static fm_status check_ends(fm_alignment_index *index, fm_index_entry *entry,
     const char *db = index->db[entry->db];
     uint64_t size = db_bytes[entry->db];
     if (size == UINT64_MAX) {
-        return add_fault(entry, arena, reterr, "there is no database %s beside the index", db);
+        return refuse(entry, arena, reterr, "there is no database %s beside the index", db);
     }
     for (uint32_t i = 0; i < entry->n_file; i++) {
         const fm_index_file *file = &entry->file[i];
         if (file->offset <= size && file->bytes <= size - file->offset) continue;
-        return add_fault(entry, arena, reterr,
-                         "the range of %s, %llu bytes at %llu, passes the end of %s (%llu bytes)",
-                         file->name, (unsigned long long)file->bytes,
-                         (unsigned long long)file->offset, db, (unsigned long long)size);
+        return refuse(entry, arena, reterr,
+                      "the range of %s, %llu bytes at %llu, passes the end of %s (%llu bytes)",
+                      file->name, (unsigned long long)file->bytes, (unsigned long long)file->offset,
+                      db, (unsigned long long)size);
     }
     return FM_OK;
 }
 
-/* Ranges are sorted; each is held against the one before that reaches furthest. */
+/* Ranges are sorted; each is compared with the earlier one that reaches furthest. */
 static fm_status check_overlaps(fm_alignment_index *index, const range *ranges, uint64_t n,
                                 fm_arena *arena, fm_error *reterr) {
     uint64_t furthest = 0;
@@ -335,8 +346,8 @@ static fm_status check_overlaps(fm_alignment_index *index, const range *ranges, 
         static const char text[] = "its range at %llu of %s overlaps that of %.80s at %llu";
         const char *db = index->db[a->db];
         unsigned long long at = a->offset, other_at = b->offset;
-        fm_status status = add_fault(other, arena, reterr, text, other_at, db, one->name, at);
-        if (!status) status = add_fault(one, arena, reterr, text, at, db, other->name, other_at);
+        fm_status status = refuse(other, arena, reterr, text, other_at, db, one->name, at);
+        if (!status) status = refuse(one, arena, reterr, text, at, db, other->name, other_at);
         if (status) return status;
         if (b->offset + b->bytes > a->offset + a->bytes) furthest = i;
     }
@@ -351,11 +362,11 @@ fm_status fm_alignment_index_check(fm_alignment_index *index, const uint64_t *db
     fm_status status = FM_OK;
     for (uint32_t i = 0; i < index->n_entry && !status; i++) {
         fm_index_entry *entry = &index->entry[i];
-        if (entry->fault) continue;
-        /* An entry of the legacy form or with a "db": both have set it. */
+        if (entry->refusal) continue;
+        /* Both forms of a valid entry have set it. */
         assert(entry->db < index->n_db);
         status = check_ends(index, entry, db_bytes, arena, reterr);
-        for (uint32_t f = 0; f < entry->n_file && !entry->fault; f++) {
+        for (uint32_t f = 0; f < entry->n_file && !entry->refusal; f++) {
             if (!entry->file[f].bytes) continue;
             ranges[n++] = (range){entry->file[f].offset, entry->file[f].bytes, entry->db, i};
         }

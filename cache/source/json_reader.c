@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What may come next. */
+/* The tokens that may come next. */
 enum {
     NEXT_VALUE,        /* the one value of the text, or what follows a ':' */
     NEXT_ITEM_OR_END,  /* after '[' */
@@ -46,7 +46,7 @@ static fm_status fail_here(const fm_json_reader *reader, const char *message, fm
 
 enum { AT_END = -1, FAILED = -2 };
 
-/* The next byte, which stays; AT_END, or FAILED with *reterr. */
+/* Returns the next byte without consuming it; AT_END, or FAILED with *reterr. */
 static int peek(fm_json_reader *reader, fm_error *reterr) {
     if (reader->at == reader->end) {
         size_t got = 0;
@@ -75,7 +75,7 @@ static int skip_blanks(fm_json_reader *reader, fm_error *reterr) {
     return c;
 }
 
-/* The status for a byte that does not fit, or for what `peek` said. */
+/* The error for an unexpected byte, or for what `peek` returned. */
 static fm_status refuse(const fm_json_reader *reader, int c, const char *message,
                         fm_error *reterr) {
     if (c == FAILED) return reterr && reterr->status ? reterr->status : FM_ERR_IO;
@@ -133,7 +133,7 @@ static fm_status read_hex4(fm_json_reader *reader, uint32_t *ret_code, fm_error 
     return FM_OK;
 }
 
-/* What follows "\u". */
+/* Reads the digits after "\u", and a second escape for a surrogate pair. */
 static fm_status read_code_point(fm_json_reader *reader, fm_error *reterr) {
     uint32_t code, low;
     fm_status status = read_hex4(reader, &code, reterr);
@@ -169,7 +169,7 @@ static fm_status read_escape(fm_json_reader *reader, fm_error *reterr) {
     return FM_OK;
 }
 
-/* Stands at the opening quote. */
+/* Reads a string, from its opening quote. */
 static fm_status read_string(fm_json_reader *reader, fm_error *reterr) {
     step(reader);
     for (;;) {
@@ -303,7 +303,7 @@ static fm_status read_key(fm_json_reader *reader, int c, fm_error *reterr) {
     return FM_OK;
 }
 
-/* Past a comma, where one is due; *ret_c = what comes next. */
+/* Consumes the comma that must separate values; *c = the next byte. */
 static fm_status pass_comma(fm_json_reader *reader, int *c, fm_error *reterr) {
     bool object = reader->in_object[reader->depth - 1];
     if (reader->next != NEXT_COMMA_OR_END || *c == (object ? '}' : ']')) return FM_OK;

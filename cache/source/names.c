@@ -120,7 +120,7 @@ fm_status fm_names_parse(fm_bytes text, fm_arena *arena, fm_names *ret_names, fm
     const char **name = status ? NULL : fm_arena_alloc_array(arena, words.n_max, sizeof *name);
     if (!name) return status ? status : fm_arena_full(arena, reterr);
     if (is_json) {
-        /* A name in JSON has two quotes, so with their ends the names fit in a text's size. */
+        /* A name in JSON has two quotes, so with terminators the names fit into the text's size. */
         status = read_json(text, arena, name, words.text, words.n_max, &n, reterr);
     } else {
         const char *word;

@@ -1,5 +1,5 @@
-/* source_db.c: alignment databases: the entries of indices become alignment sets. See
- * source_parts.h and alignment_index.h. */
+/* source_db.c: makes alignment sets of the entries of alignment databases. See source_parts.h and
+ * alignment_index.h. */
 #include "cache/source/source_parts.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The longest index: 20 times that of all chains of the PDB. */
+/* The longest index: 20 times the size of one for all chains of the PDB. */
 #define INDEX_BYTES_MAX ((uint64_t)4 << 30)
 
 static fm_status fail_errno(fm_error *reterr, const char *what, const char *path) {
@@ -45,7 +45,7 @@ static fm_status read_index(const char *path, const char *own_db, fm_arena *aren
     return status;
 }
 
-/* Sizes of the index's databases beside it, and their paths. */
+/* The paths and sizes of the databases beside the index. */
 static fm_status find_dbs(const fm_alignment_index *index, const char *folder, fm_arena *arena,
                           const char ***ret_paths, uint64_t **ret_bytes, fm_error *reterr) {
     const char **paths = fm_arena_alloc_array(arena, index->n_db, sizeof *paths);
@@ -63,12 +63,12 @@ static fm_status find_dbs(const fm_alignment_index *index, const char *folder, f
     return FM_OK;
 }
 
-/* "alignment_db.index:12: 1abc_A: <fault>", in the arena. */
-static const char *place_fault(fm_arena *arena, const char *index_path,
-                               const fm_index_entry *entry) {
+/* "alignment_db.index:12: 1abc_A: <reason>", in the arena. */
+static const char *place_refusal(fm_arena *arena, const char *index_path,
+                                 const fm_index_entry *entry) {
     char text[PATH_MAX];
     snprintf(text, sizeof text, "%.1024s:%llu: %.255s: %s", index_path,
-             (unsigned long long)entry->line, entry->name, entry->fault);
+             (unsigned long long)entry->line, entry->name, entry->refusal);
     return fm_source_copy(arena, text, strlen(text));
 }
 
@@ -78,9 +78,9 @@ static fm_status take_entries(fm_source_scanning *scan, const fm_alignment_index
     for (uint32_t i = 0; i < index->n_entry && !status; i++) {
         const fm_index_entry *entry = &index->entry[i];
         fm_source_set set = {.name = entry->name, .file = entry->file, .n_file = entry->n_file};
-        if (entry->fault) {
-            set.fault = place_fault(scan->arena, index_path, entry);
-            if (!set.fault) return fm_arena_full(scan->arena, reterr);
+        if (entry->refusal) {
+            set.refusal = place_refusal(scan->arena, index_path, entry);
+            if (!set.refusal) return fm_arena_full(scan->arena, reterr);
         } else {
             set.db = paths[entry->db];
         }
@@ -89,7 +89,7 @@ static fm_status take_entries(fm_source_scanning *scan, const fm_alignment_index
     return status;
 }
 
-/* "x.index" speaks of "x.db" where it does not say. */
+/* "x.index" means "x.db" where an entry names no database. */
 static const char *own_db_of(fm_arena *arena, const char *index) {
     size_t length = strlen(index), ending = strlen(".index");
     char *name = fm_source_copy(arena, index, length);

@@ -1,14 +1,14 @@
-/* source_duplicates.c: duplicate_pdb_chains.txt: one group of chains with the same sequence a line,
- * names with blanks between. Only one chain of a group has alignments on disk; the first of the
- * line that has stands for the others. See source_parts.h. */
+/* source_duplicates.c: reads duplicate_pdb_chains.txt. Each line is a group of chains with the same
+ * sequence, separated by blanks. Only one chain of a group has alignments on disk; the first chain
+ * of the line that has some lends them to the others. See source_parts.h. */
 #include "cache/source/source_parts.h"
 
 #include "proto/limits.h"
 
 #include <string.h>
 
-/* The next word of the line in text[*at..end), copied to out; false at its end. Words too long for
- * a chain's name come out empty. */
+/* Copies the next word of the line text[*at..end) to out; false at the end. A word that cannot be a
+ * chain's name becomes "". */
 static bool next_word(const char *text, size_t end, size_t *at, char out[FM_LIMIT_NAME_BYTES + 1]) {
     while (*at < end && (uint8_t)text[*at] <= 0x20)
         ++*at;
@@ -25,11 +25,21 @@ static bool next_word(const char *text, size_t end, size_t *at, char out[FM_LIMI
     return length > 0;
 }
 
-/* Among the sets that were there before; the list moves as others are added. */
+/* Finds a set among those that existed before this list. */
 static const fm_source_set *find_before(const fm_source_scanning *scan, uint32_t n_before,
                                         const char *name) {
-    const fm_source_scanning before = {.set = scan->set, .n_set = n_before};
-    return fm_source_find_set(&before, name);
+    const fm_source_scanning before = {
+        .set = scan->set, .n_set = n_before, .is_predicted = scan->is_predicted};
+    return fm_source_find_set_any_case(&before, name);
+}
+
+/* Spells the PDB id of a name as the file of its structure does. */
+static void spell_as_structure(const fm_source_scanning *scan, char name[FM_LIMIT_NAME_BYTES + 1]) {
+    const char *split = strrchr(name, '_');
+    size_t length = split ? (size_t)(split - name) : 0;
+    if (scan->is_predicted || !fm_source_is_pdb_id(name, length)) return;
+    const fm_source_structure *structure = fm_source_find_structure(scan, name, length);
+    if (structure) memcpy(name, structure->id, length);
 }
 
 static fm_status take_group(fm_source_scanning *scan, uint32_t n_before, const char *line,
@@ -43,6 +53,7 @@ static fm_status take_group(fm_source_scanning *scan, uint32_t n_before, const c
     set.duplicate = true;
     for (size_t at = 0; next_word(line, size, &at, name);) {
         if (!name[0] || find_before(scan, n_before, name)) continue;
+        spell_as_structure(scan, name);
         set.name = fm_source_copy(scan->arena, name, strlen(name));
         if (!set.name) return fm_arena_full(scan->arena, reterr);
         fm_status status = fm_source_add_set(scan, &set, reterr);

@@ -1,4 +1,5 @@
-/* source_files.c: the alignment files of one chain, from a folder or a database. See source.h. */
+/* source_files.c: lists and reads the alignment files of one chain, from a folder or a database.
+ * See source.h. */
 #include "cache/source/source_parts.h"
 
 #include "proto/limits.h"
@@ -31,7 +32,8 @@ static fm_status add_file(file_list *list, const char *name, const char *path, u
         return fm_fail(reterr, FM_ERR_LIMIT, "a chain with more than %d alignment files",
                        N_FILE_MAX);
     }
-    size_t length = strlen(name) - (ends_with(name, ".gz") ? strlen(".gz") : 0);
+    size_t length;
+    (void)fm_compression_of_name(name, &length);
     const char *bare = fm_source_copy(list->arena, name, length);
     if (!bare || !path) return fm_arena_full(list->arena, reterr);
     list->file[list->n++] = (fm_source_file){bare, path, offset, bytes};
@@ -50,7 +52,7 @@ static fm_status add_folder(file_list *list, const char *folder, fm_error *reter
     return status;
 }
 
-/* The files of the folder, and of its a3m and hhr, as OpenProteinSet has them. */
+/* Adds the files of the folder, and of its a3m/ and hhr/, which OpenProteinSet has. */
 static fm_status add_tree(file_list *list, const char *folder, fm_error *reterr) {
     static const char *const inside[] = {"a3m", "hhr"};
     fm_status status = add_folder(list, folder, reterr);
@@ -63,11 +65,14 @@ static fm_status add_tree(file_list *list, const char *folder, fm_error *reterr)
     return status;
 }
 
-/* By bare name; then "x" before "x.gz", then by path, then by place. */
+/* By bare name; then "x" before "x.gz", "x.xz" and "x.zst"; then by path, then by offset. */
 static int compare_files(const void *left, const void *right) {
     const fm_source_file *a = left, *b = right;
     int order = strcmp(a->name, b->name);
-    if (!order) order = ends_with(a->path, ".gz") - ends_with(b->path, ".gz");
+    if (!order) {
+        order =
+            (int)fm_compression_of_name(a->path, NULL) - (int)fm_compression_of_name(b->path, NULL);
+    }
     if (!order) order = strcmp(a->path, b->path);
     return order ? order : (a->offset > b->offset) - (a->offset < b->offset);
 }
@@ -77,10 +82,13 @@ fm_status fm_source_files(const fm_source_chain *chain, fm_arena *arena, uint32_
     file_list list = {.arena = arena};
     list.file = fm_arena_alloc_array(arena, N_FILE_MAX, sizeof *list.file);
     if (!list.file) return fm_arena_full(arena, reterr);
-    fm_status status = chain->folder ? add_tree(&list, chain->folder, reterr) : FM_OK;
+    bool is_own = chain->folder && !chain->n_file;
+    fm_status status = is_own ? add_tree(&list, chain->folder, reterr) : FM_OK;
     for (uint32_t i = 0; i < chain->n_file && !status; i++) {
         const fm_index_file *file = &chain->file[i];
-        status = add_file(&list, file->name, chain->db, file->offset, file->bytes, reterr);
+        const char *path =
+            chain->folder ? fm_source_join(arena, chain->folder, file->name) : chain->db;
+        status = add_file(&list, file->name, path, file->offset, file->bytes, reterr);
     }
     if (status) return status;
     if (list.n) qsort(list.file, list.n, sizeof *list.file, compare_files);
@@ -137,11 +145,8 @@ fm_status fm_source_read(const fm_source_file *file, size_t max_bytes, fm_arena 
         return fm_file_read_text(arena, file->path, max_bytes, ret_content, reterr);
     }
     fm_status status = read_file_range(file, max_bytes, arena, &raw, reterr);
-    if (!status && fm_gzip_is(raw.data, raw.size)) {
-        status = fm_gzip_inflate(arena, raw.data, raw.size, max_bytes, &raw, reterr);
-    }
+    if (!status) status = fm_unpack(arena, raw, max_bytes, ret_content, reterr);
     if (status && reterr) fm_error_in(reterr, file->path);
-    if (!status) *ret_content = raw;
     return status;
 }
 
@@ -153,10 +158,8 @@ fm_status fm_source_read_structure(const fm_source_structure *structure, size_t 
     }
     fm_status status =
         fm_archive_read(structure->archive, structure->entry, max_bytes, arena, &text, reterr);
-    if (!status && fm_gzip_is(text.data, text.size)) {
-        status = fm_gzip_inflate(arena, text.data, text.size, max_bytes, &text, reterr);
-        if (status && reterr) fm_error_in(reterr, structure->path);
-    }
-    if (!status) *ret_text = text;
+    if (status) return status;
+    status = fm_unpack(arena, text, max_bytes, ret_text, reterr);
+    if (status && reterr) fm_error_in(reterr, structure->path);
     return status;
 }

@@ -1,4 +1,4 @@
-/* source_list.c: names and lists of a scan. See source_parts.h. */
+/* source_list.c: names, and the lists that a scan collects. See source_parts.h. */
 #include "cache/source/source_parts.h"
 
 #include "proto/limits.h"
@@ -28,6 +28,33 @@ bool fm_source_is_good_name(const char *name, size_t length) {
     if (length < 1 || length > FM_LIMIT_NAME_BYTES) return false;
     for (size_t i = 0; i < length; i++) {
         if ((uint8_t)name[i] <= 0x20 || (uint8_t)name[i] == 0x7f) return false;
+    }
+    return true;
+}
+
+bool fm_source_is_pdb_id(const char *name, size_t length) {
+    if (length != FM_SOURCE_PDB_ID_BYTES || name[0] < '0' || name[0] > '9') return false;
+    for (size_t i = 1; i < length; i++) {
+        char c = name[i];
+        bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+        if (!is_letter && (c < '0' || c > '9')) return false;
+    }
+    return true;
+}
+
+void fm_source_lower(const char *text, size_t length, char *out) {
+    for (size_t i = 0; i < length; i++)
+        out[i] = (char)(text[i] >= 'A' && text[i] <= 'Z' ? text[i] + 32 : text[i]);
+}
+
+bool fm_source_spell_id(const char *name, bool upper, char out[FM_LIMIT_NAME_BYTES + 1]) {
+    const char *split = strchr(name, '_');
+    size_t length = strlen(name);
+    if (!split || length > FM_LIMIT_NAME_BYTES) return false;
+    if (!fm_source_is_pdb_id(name, (size_t)(split - name))) return false;
+    memcpy(out, name, length + 1);
+    for (char *c = out; *c != '_'; c++) {
+        if (upper ? *c >= 'a' && *c <= 'z' : *c >= 'A' && *c <= 'Z') *c ^= 0x20;
     }
     return true;
 }
@@ -70,8 +97,8 @@ fm_status fm_source_add_set(fm_source_scanning *scan, const fm_source_set *set, 
     return FM_OK;
 }
 
-fm_status fm_source_add_problem(fm_source_scanning *scan, fm_source_trouble trouble,
-                                const char *name, fm_error *reterr) {
+fm_status fm_source_add_refusal(fm_source_scanning *scan, fm_source_reason reason, const char *name,
+                                fm_error *reterr) {
     size_t prefix = scan->prefix ? strlen(scan->prefix) : 0, length = strlen(name);
     char *shown = fm_arena_alloc(scan->arena, prefix + length + 1);
     if (!shown) return fm_arena_full(scan->arena, reterr);
@@ -80,11 +107,11 @@ fm_status fm_source_add_problem(fm_source_scanning *scan, fm_source_trouble trou
     for (char *c = shown; *c; c++) {
         if ((uint8_t)*c < 0x20 || *c == 0x7f) *c = '?';
     }
-    if (!fm_source_grow((void **)&scan->problem, scan->n_problem, &scan->max_problem,
-                        sizeof *scan->problem)) {
+    if (!fm_source_grow((void **)&scan->refusal, scan->n_refusal, &scan->max_refusal,
+                        sizeof *scan->refusal)) {
         return fail_list(reterr);
     }
-    scan->problem[scan->n_problem++] = (fm_source_problem){trouble, shown};
+    scan->refusal[scan->n_refusal++] = (fm_source_refusal){reason, shown};
     return FM_OK;
 }
 
@@ -97,7 +124,7 @@ static int compare_sets(const void *left, const void *right) {
 }
 
 static bool is_same_place(const fm_source_set *a, const fm_source_set *b) {
-    if (!a->db || !b->db || a->fault || b->fault || strcmp(a->db, b->db) != 0) return false;
+    if (!a->db || !b->db || a->refusal || b->refusal || strcmp(a->db, b->db) != 0) return false;
     if (a->n_file != b->n_file) return false;
     for (uint32_t i = 0; i < a->n_file; i++) {
         const fm_index_file *x = &a->file[i], *y = &b->file[i];
@@ -116,8 +143,8 @@ fm_status fm_source_sort_sets(fm_source_scanning *scan, fm_error *reterr) {
         if (!kept || strcmp(set->name, scan->set[kept - 1].name) != 0) {
             scan->set[kept++] = *set;
         } else if (!set->duplicate && !is_same_place(set, &scan->set[kept - 1])) {
-            fm_status status =
-                fm_source_add_problem(scan, FM_SOURCE_TWO_ENTRIES, set->name, reterr);
+            fm_source_reason reason = set->folder ? FM_SOURCE_TWO_SETS : FM_SOURCE_TWO_ENTRIES;
+            fm_status status = fm_source_add_refusal(scan, reason, set->name, reterr);
             if (status) return status;
         }
     }
@@ -134,4 +161,42 @@ static int compare_to_set(const void *name, const void *set) {
 const fm_source_set *fm_source_find_set(const fm_source_scanning *scan, const char *name) {
     if (!scan->n_set) return NULL;
     return bsearch(name, scan->set, scan->n_set, sizeof *scan->set, compare_to_set);
+}
+
+const fm_source_set *fm_source_find_set_any_case(const fm_source_scanning *scan, const char *name) {
+    char other[FM_LIMIT_NAME_BYTES + 1];
+    const fm_source_set *found = fm_source_find_set(scan, name);
+    for (int upper = 0; upper < 2 && !found && !scan->is_predicted; upper++) {
+        if (fm_source_spell_id(name, upper, other)) found = fm_source_find_set(scan, other);
+    }
+    return found;
+}
+
+/* -- structures */
+
+static fm_source_structure *find_key(const fm_source_scanning *scan, const char *key,
+                                     size_t length) {
+    uint32_t low = 0, high = scan->n_structure;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        const char *found = scan->structure[middle].key;
+        int order = strncmp(found, key, length);
+        if (order == 0 && found[length] != '\0') order = 1;
+        if (order == 0) return &scan->structure[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+fm_source_structure *fm_source_find_structure(const fm_source_scanning *scan, const char *id,
+                                              size_t length) {
+    char lower[FM_SOURCE_PDB_ID_BYTES];
+    fm_source_structure *found = find_key(scan, id, length);
+    if (found || scan->is_predicted || !fm_source_is_pdb_id(id, length)) return found;
+    fm_source_lower(id, length, lower);
+    found = find_key(scan, lower, length);
+    return found && !found->is_pdb ? found : NULL;
 }

@@ -1,9 +1,9 @@
-/* source_lists.c: what lists beside a dataset say of its chains and ids: OpenFold's
- * chain_data_cache.json and mmcif_cache.json, and the PDB's obsolete.dat. See source.h and
- * docs/formats/inputs.md, section 11.
+/* source_lists.c: reads the lists beside a dataset: OpenFold's chain_data_cache.json and
+ * mmcif_cache.json, and the PDB's obsolete.dat. See source.h and docs/formats/inputs.md, section
+ * 11.
  *
- * The JSON lists hold every sequence of the PDB and are read as a stream: memory is for names and
- * what is taken. */
+ * The JSON lists hold every sequence of the PDB and are read as a stream; memory holds only names
+ * and the values that are used. */
 #include "cache/source/source_parts.h"
 
 #include "cache/source/json_reader.h"
@@ -24,13 +24,13 @@
 enum {
     ENTRY_BYTES_MIN = 6, /* "":{}, */
     ID_BYTES = 4,
-    N_STEP_MAX = 64, /* of one id's replacements; the PDB's longest chain has 4 */
+    N_STEP_MAX = 64, /* replacements of one id; the PDB's longest chain has 4 */
     /* Columns of obsolete.dat, from 0: "OBSLTE    31-JUL-94 116L     216L" */
     OBSOLETE_FROM = 20,
     OBSOLETE_TO = 29,
 };
 
-/* The longest list: 20 times that of all chains of the PDB. */
+/* The longest list: 20 times the size of one for all chains of the PDB. */
 #define LIST_BYTES_MAX ((uint64_t)8 << 30)
 
 /* -- JSON lists */
@@ -63,7 +63,7 @@ static fm_status put_name(list_parse *parse, fm_listed *entry) {
     return FM_OK;
 }
 
-/* A value of an entry; others than those that are looked for are passed over. */
+/* Takes a value of an entry; ignores keys that are not used. */
 static void take_value(const fm_json_reader *json, const char *key, fm_json_token token,
                        fm_listed *entry) {
     char *end;
@@ -79,7 +79,7 @@ static void take_value(const fm_json_reader *json, const char *key, fm_json_toke
     }
 }
 
-/* Stands behind '{' of an entry. */
+/* Reads the rest of an entry, after its '{'. */
 static fm_status read_entry(list_parse *parse, fm_listed *entry) {
     char key[32];
     fm_json_token token;
@@ -127,7 +127,7 @@ static fm_status read_list(list_parse *parse) {
     }
 }
 
-/* Of equal names the one that comes later in the list, as readers of JSON keep it. */
+/* Of equal names, the later one in the list comes first, as JSON readers keep the last. */
 static int compare_listed(const void *left, const void *right) {
     const fm_listed *a = left, *b = right;
     int order = strcmp(a->name, b->name);
@@ -155,7 +155,7 @@ static fm_status fail_file(fm_error *reterr, const char *path) {
 fm_status fm_source_parse_listing(fm_json_input input, uint64_t input_bytes, bool is_ids,
                                   fm_arena *arena, fm_listing *ret_listing, fm_error *reterr) {
     fm_error local;
-    /* Room for the most that so many bytes can say; what is not touched costs nothing. */
+    /* Room for the most that so many bytes can hold; untouched pages cost nothing. */
     list_parse parse = {.is_ids = is_ids,
                         .reterr = reterr ? reterr : &local,
                         .max = input_bytes / ENTRY_BYTES_MIN + 1,
@@ -233,7 +233,7 @@ static bool read_id(const char *text, char out[ID_BYTES + 1]) {
     return true;
 }
 
-/* Follows each id to the end of its replacements. One that comes back to itself has none. */
+/* Follows each id to its last replacement. An id whose replacements form a circle has none. */
 static void follow(fm_obsolete_list *list) {
     for (uint32_t i = 0; i < list->n; i++) {
         const char *at = list->entry[i].successor;
@@ -277,7 +277,7 @@ fm_status fm_source_parse_obsolete(fm_bytes text, fm_arena *arena, fm_obsolete_l
 
 static const char *const FOLDERS[] = {"", "data_caches/", "pdb_mmcif/"};
 
-/* The path given, or the first of DATASET/<folder>name that is there; NULL = none. */
+/* *ret_path = the given path, or the first DATASET/<folder>name that exists; NULL = none. */
 static fm_status find_list(fm_source_scanning *scan, const char *dataset, const char *given,
                            const char *name, const char **ret_path, fm_error *reterr) {
     *ret_path = given;
@@ -314,7 +314,7 @@ fm_status fm_source_take_lists(fm_source_scanning *scan, const fm_source_options
     return status;
 }
 
-/* -- asking */
+/* -- queries */
 
 const char *fm_source_listed_date(const fm_source *source, const char *id) {
     for (uint32_t i = 0; i < source->n_dataset; i++) {
@@ -332,6 +332,17 @@ const char *fm_source_successor(const fm_source *source, const char *id) {
     return NULL;
 }
 
+/* A chain of a dataset, by its name without the dataset's. Lists spell PDB ids in either case. */
+static const fm_listed *find_chain(const fm_source_dataset *dataset, const char *name) {
+    char other[FM_LIMIT_NAME_BYTES + 1];
+    const fm_listed *found = fm_listing_find(&dataset->chain_data, name);
+    for (int upper = 0; upper < 2 && !found && !dataset->is_predicted; upper++) {
+        if (fm_source_spell_id(name, upper, other))
+            found = fm_listing_find(&dataset->chain_data, other);
+    }
+    return found;
+}
+
 const fm_listed *fm_source_listed_chain(const fm_source *source, const char *name) {
     const char *bare = fm_name_in_dataset(name);
     const fm_source_dataset *found = NULL;
@@ -339,9 +350,9 @@ const fm_listed *fm_source_listed_chain(const fm_source *source, const char *nam
         const fm_source_dataset *dataset = &source->dataset[i];
         size_t prefix = strlen(dataset->prefix);
         if (prefix && bare == name + prefix && memcmp(name, dataset->prefix, prefix) == 0) {
-            return fm_listing_find(&dataset->chain_data, bare);
+            return find_chain(dataset, bare);
         }
         if (!prefix) found = dataset;
     }
-    return found ? fm_listing_find(&found->chain_data, name) : NULL;
+    return found ? find_chain(found, name) : NULL;
 }

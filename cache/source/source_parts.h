@@ -1,116 +1,135 @@
-/* source_parts.h: what the files of cache/source*.c share.
+/* source_parts.h: what the sources of a scan share.
  *
- * A dataset is scanned in three steps: structures (id, path), alignment sets (name, where), and the
- * joining of the two by name. Datasets are scanned one after the other, each with lists of its own;
- * problems and archives are those of all. */
+ * A dataset is scanned in three steps: list the structures (id, path), list the alignment sets
+ * (name, place), and join the two by name. Datasets are scanned one after the other. Each has its
+ * own lists of structures and sets; refusals and archives belong to the whole source. */
 #ifndef FM_CACHE_SOURCE_PARTS_H
 #define FM_CACHE_SOURCE_PARTS_H
 
 #include "cache/source/source.h"
 #include "proto/base/directory.h"
+#include "proto/limits.h"
 
-/* A copy, terminated, in the arena; NULL when it is full. */
+/* A terminated copy in the arena; NULL when it is full. */
 char *fm_source_copy(fm_arena *arena, const char *text, size_t length);
 /* "folder/name" in the arena; NULL when it is full. */
 char *fm_source_join(fm_arena *arena, const char *folder, const char *name);
-/* Names go into one line each of reports, and ids into names of chains: 1..255 bytes, no blanks. */
+/* True for a name that can be a chain's or an id: 1..255 bytes, no blanks, no control bytes.
+ * Reports have one name per line. */
 bool fm_source_is_good_name(const char *name, size_t length);
 
-/* Where the alignments of a name lie: a folder, or ranges of a database. */
+/* Is it a PDB id: a digit and three letters or digits? Upper and lower case mean the same id. */
+enum { FM_SOURCE_PDB_ID_BYTES = 4 };
+bool fm_source_is_pdb_id(const char *name, size_t length);
+/* Copies ASCII text in lower case, without an end. */
+void fm_source_lower(const char *text, size_t length, char *out);
+/* Writes "<id>_<rest>", a name with a PDB id, with the id in upper or lower case. False for names
+ * of other forms. */
+bool fm_source_spell_id(const char *name, bool upper, char out[FM_LIMIT_NAME_BYTES + 1]);
+
+/* Where the alignments of a name are: in a folder, in files of a folder that other names share, or
+ * in ranges of a database. */
 typedef struct fm_source_set {
     const char *name;
-    const char *folder, *db; /* paths */
-    const fm_index_file *file;
+    const char *folder, *db;   /* paths */
+    const fm_index_file *file; /* [n_file] as in fm_source_chain */
     uint32_t n_file;
-    uint32_t order;        /* in which it was found; set by fm_source_add_set */
-    bool duplicate;        /* those of another chain */
-    const char *fault;     /* NULL, or why it is refused */
-    const char *author_id; /* of its chain; NULL = the only one. Set when it is joined */
+    uint32_t order;        /* position in which it was found; set by fm_source_add_set */
+    bool duplicate;        /* it has the alignments of another chain */
+    const char *refusal;   /* NULL, or the reason why it is refused */
+    const char *author_id; /* chain id in the structure; NULL = the only one. Set by the join */
 } fm_source_set;
 
 typedef struct fm_source_scanning {
     fm_arena *arena;
-    fm_source_structure *structure; /* heap; sorted by id once listed */
+    fm_source_structure *structure; /* heap; sorted by key once listed */
     uint32_t n_structure, max_structure;
     fm_source_set *set; /* heap; sorted by name once listed */
     uint32_t n_set, max_set;
-    fm_source_problem *problem; /* heap */
-    uint32_t n_problem, max_problem;
+    fm_source_refusal *refusal; /* heap */
+    uint32_t n_refusal, max_refusal;
     fm_archive **archive; /* heap */
     uint32_t n_archive, max_archive;
-    const char *prefix; /* of the dataset's names: in problems, and of its chains */
+    const char *prefix; /* of the dataset's chains, also in refusals */
     bool is_predicted;
     const char *structures_found, *alignments_found;
 } fm_source_scanning;
 
-/* Makes room for one more; false when memory ran out, or past FM_LIMIT_N_CHAIN. */
+/* Makes room for one more element; false when memory ran out, or past FM_LIMIT_N_CHAIN. */
 bool fm_source_grow(void **list, uint32_t n, uint32_t *max, size_t size);
 
-/* All three: FM_ERR_LIMIT when memory ran out. */
+/* Each appends to a list. FM_ERR_LIMIT when memory ran out. */
 FM_MUST_USE fm_status fm_source_add_structure(fm_source_scanning *scan,
                                               const fm_source_structure *structure,
                                               fm_error *reterr);
 FM_MUST_USE fm_status fm_source_add_set(fm_source_scanning *scan, const fm_source_set *set,
                                         fm_error *reterr);
-FM_MUST_USE fm_status fm_source_add_problem(fm_source_scanning *scan, fm_source_trouble trouble,
+FM_MUST_USE fm_status fm_source_add_refusal(fm_source_scanning *scan, fm_source_reason reason,
                                             const char *name, fm_error *reterr);
 
-/* Structures of a folder, flat, divided and in archives. *ret_n = how many there were.
+/* Lists the structures of a folder: flat, divided and in archives. *ret_n = their number.
  * FM_ERR_NOT_FOUND. */
 FM_MUST_USE fm_status fm_source_take_structures(fm_source_scanning *scan, const char *folder,
                                                 uint32_t *ret_n, fm_error *reterr);
 
-/* Structures of a zip archive. FM_ERR_NOT_FOUND and others of fm_archive_open. */
+/* Lists the structures of a zip archive. Errors of fm_archive_open. */
 FM_MUST_USE fm_status fm_source_take_archive(fm_source_scanning *scan, const char *path,
                                              uint32_t *ret_n, fm_error *reterr);
 
-/* Predicted structures of a tree <name>/pdb/x.pdb, <name>/cif/x.cif, called after their folders;
- * *ret_n = 0 when the folder is no such tree. FM_ERR_NOT_FOUND. */
+/* Lists the predicted structures of a tree <name>/pdb/x.pdb, <name>/cif/x.cif; a structure has the
+ * name of its folder. *ret_n = 0 when the folder is no such tree. FM_ERR_NOT_FOUND. */
 FM_MUST_USE fm_status fm_source_take_nested(fm_source_scanning *scan, const char *folder,
                                             uint32_t *ret_n, fm_error *reterr);
 
-/* Sorts the structures by id; of two with one id the first by path stays, the other is a problem.
- */
+/* Gives each structure its key and sorts them by it. Of two with one key, the one whose id is the
+ * key stays, else the first by path; the other is refused. */
 FM_MUST_USE fm_status fm_source_sort_structures(fm_source_scanning *scan, fm_error *reterr);
 
-/* The folders of alignments in `folder`. FM_ERR_NOT_FOUND. */
+/* The alignments in `folder`: a folder for each name, or files <name>.a3m, .sto, .hhr, or both.
+ * FM_ERR_NOT_FOUND. */
 FM_MUST_USE fm_status fm_source_take_tree(fm_source_scanning *scan, const char *folder,
                                           uint32_t *ret_n, fm_error *reterr);
 
-/* The entries of the given indices in `folder`, in their order. */
+/* Adds the entries of the given indices in `folder`, in their order. */
 FM_MUST_USE fm_status fm_source_take_indices(fm_source_scanning *scan, const char *folder,
                                              const fm_name_list *indices, uint32_t *ret_n,
                                              fm_error *reterr);
 
-/* Sorts the sets by name; of two with one name the first stays, and the other is a problem unless
- * it is a duplicate or in the same place. */
+/* Sorts the sets by name. Of two with one name the first stays; the other is refused unless it is a
+ * duplicate or in the same place. */
 FM_MUST_USE fm_status fm_source_sort_sets(fm_source_scanning *scan, fm_error *reterr);
 /* The set of that name, or NULL; sets are sorted. */
 const fm_source_set *fm_source_find_set(const fm_source_scanning *scan, const char *name);
+/* The same, or else the set whose name differs in the case of its PDB id alone. */
+const fm_source_set *fm_source_find_set_any_case(const fm_source_scanning *scan, const char *name);
+/* The structure of an id (not terminated), or NULL; structures are sorted. A PDB id of an
+ * experimental structure is found in any case. */
+fm_source_structure *fm_source_find_structure(const fm_source_scanning *scan, const char *id,
+                                              size_t length);
 
-/* Adds sets for the chains of a list of duplicates that have none, and sorts. A pure function of
- * the text and the sets that are there. */
+/* Adds a set for each chain in a list of duplicates that has none, and sorts. The result depends
+ * only on the text and the existing sets. */
 FM_MUST_USE fm_status fm_source_take_duplicates(fm_source_scanning *scan, fm_bytes text,
                                                 fm_error *reterr);
 
-/* Reads a list in JSON of input_bytes bytes: {"name": {"release_date": "YYYY-MM-DD", "resolution":
- * number, "cluster_size": number, ...}, ...}; values of other kinds count as not there. is_ids:
- * names are ids, and kept in lower case. FM_ERR_FORMAT with the place. */
+/* Reads a JSON list of input_bytes bytes: {"name": {"release_date": "YYYY-MM-DD", "resolution":
+ * number, "cluster_size": number, ...}, ...}. A value of another kind counts as absent. is_ids:
+ * names are ids, kept in lower case. FM_ERR_FORMAT with the place. */
 FM_MUST_USE fm_status fm_source_parse_listing(fm_json_input input, uint64_t input_bytes,
                                               bool is_ids, fm_arena *arena, fm_listing *ret_listing,
                                               fm_error *reterr);
-/* The same of a file. */
+/* The same for a file. */
 FM_MUST_USE fm_status fm_source_read_listing(const char *path, bool is_ids, fm_arena *arena,
                                              fm_listing *ret_listing, fm_error *reterr);
-/* By name; NULL = not listed. */
+/* Finds an entry by name; NULL = not listed. */
 const fm_listed *fm_listing_find(const fm_listing *listing, const char *name);
 
-/* Reads the PDB's list of obsolete ids: lines "OBSLTE    31-JUL-94 116L     216L"; others, and ids
- * that nothing replaced, are passed over. */
+/* Reads the PDB's list of obsolete ids: lines "OBSLTE 31-JUL-94 116L 216L". Other lines, and ids
+ * without a replacement, are ignored. */
 FM_MUST_USE fm_status fm_source_parse_obsolete(fm_bytes text, fm_arena *arena,
                                                fm_obsolete_list *ret_list, fm_error *reterr);
 
-/* The lists of a dataset, those given or those that are found. */
+/* Reads the lists of a dataset: those of the options, or those found in it. */
 FM_MUST_USE fm_status fm_source_take_lists(fm_source_scanning *scan,
                                            const fm_source_options *options,
                                            fm_source_dataset *dataset, fm_error *reterr);

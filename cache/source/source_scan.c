@@ -1,4 +1,5 @@
-/* source_scan.c: finds out how datasets lie and joins structures and alignments. See source.h. */
+/* source_scan.c: recognises the layout of datasets and joins structures with alignments. See
+ * source.h. */
 #include "cache/source/source_parts.h"
 
 #include "proto/base/file.h"
@@ -11,27 +12,28 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-const char *fm_source_trouble_text(fm_source_trouble trouble) {
-    switch (trouble) {
+const char *fm_source_reason_text(fm_source_reason reason) {
+    switch (reason) {
     case FM_SOURCE_NO_STRUCTURE: return "alignments without a structure";
     case FM_SOURCE_NO_ALIGNMENTS: return "structures without alignments";
     case FM_SOURCE_BAD_NAME: return "names that cannot be a chain's";
     case FM_SOURCE_TWICE: return "structures that are there twice";
     case FM_SOURCE_TWO_ENTRIES: return "alignments that two indices have";
-    case FM_N_SOURCE_TROUBLE: break;
+    case FM_SOURCE_TWO_SETS: return "alignments that a chain has already";
+    case FM_N_SOURCE_REASON: break;
     }
     return "unknown";
 }
 
-/* -- where things lie */
+/* -- layout */
 
 static bool has_ending(const char *name, const char *ending) {
     size_t length = strlen(name), size = strlen(ending);
     return length > size && strcmp(name + length - size, ending) == 0;
 }
 
-/* DATASET/<name>, or the archive DATASET/<name>.zip; *ret_n = 0 and FM_ERR_NOT_FOUND for neither.
- */
+/* Tries DATASET/<name>, then the archive DATASET/<name>.zip; *ret_n = 0 and FM_ERR_NOT_FOUND when
+ * neither exists. */
 static fm_status try_structures(fm_source_scanning *scan, const char *dataset, const char *name,
                                 const char **ret_folder, uint32_t *ret_n, fm_error *reterr) {
     char packed[64];
@@ -47,7 +49,7 @@ static fm_status try_structures(fm_source_scanning *scan, const char *dataset, c
     return second == FM_ERR_NOT_FOUND ? status : second;
 }
 
-/* The first of the usual folders that has structures, or the first that is there. */
+/* Takes the first of the usual folders that has structures, or the first that exists. */
 static fm_status find_structures(fm_source_scanning *scan, const fm_source_options *options,
                                  fm_error *reterr) {
     static const char *const names[] = {"mmcifs",    "data",        "pdb_mmcif/mmcif_files",
@@ -82,7 +84,7 @@ static fm_status find_structures(fm_source_scanning *scan, const fm_source_optio
     return status;
 }
 
-/* The indices of a folder; *ret_n = 0 when it has none. */
+/* Takes the indices of a folder; *ret_n = 0 when it has none. */
 static fm_status take_database(fm_source_scanning *scan, const char *folder, uint32_t *ret_n,
                                fm_error *reterr) {
     fm_name_list files;
@@ -100,7 +102,7 @@ static fm_status take_database(fm_source_scanning *scan, const char *folder, uin
     return status;
 }
 
-/* One index by its path. */
+/* Takes one index, by its path. */
 static fm_status take_one_index(fm_source_scanning *scan, const char *path, uint32_t *ret_n,
                                 fm_error *reterr) {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -129,7 +131,7 @@ static fm_status find_alignments(fm_source_scanning *scan, const fm_source_optio
         if (status == FM_ERR_NOT_FOUND) status = FM_OK;
     }
     if (!n && !status) status = take_database(scan, options->dataset, &n, reterr);
-    /* The folders that have the structures have the alignments, too. */
+    /* The folders of the structures have the alignments, too. */
     if (!n && !status && is_tree) {
         status = fm_source_take_tree(scan, options->dataset, &n, reterr);
     }
@@ -154,50 +156,51 @@ static fm_status find_duplicates(fm_source_scanning *scan, const fm_source_optio
 
 /* -- joining */
 
-static fm_source_structure *find_structure(const fm_source_scanning *scan, const char *id,
-                                           size_t length) {
-    uint32_t low = 0, high = scan->n_structure;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        const char *found = scan->structure[middle].id;
-        int order = strncmp(found, id, length);
-        if (order == 0 && found[length] != '\0') order = 1;
-        if (order == 0) return &scan->structure[middle];
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
+/* Have the alignments been found under the spelling of the id that comes first: that of the
+ * structure's file, then lower case? */
+static bool is_second_spelling(const fm_source_scanning *scan, const fm_source_set *set,
+                               const fm_source_structure *structure, const char *chain) {
+    char name[FM_LIMIT_NAME_BYTES + 2];
+    const char *const first[] = {structure->id, structure->key};
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(name, sizeof name, "%s_%s", first[i], chain);
+        if (strcmp(name, set->name) == 0) return false;
+        if (fm_source_find_set(scan, name)) return true;
     }
-    return NULL;
+    return false;
 }
 
-/* The structure of a set's chain; NULL with a problem, where one is due. Predictions are called
- * after their files, whose only chain is meant; else the name ends in that of the chain. */
+/* The structure of a set's chain, or NULL with a refusal. A prediction's set is called after its
+ * file, and the chain is the only one there; other sets end in "_<chain>". */
 static fm_status match(fm_source_scanning *scan, fm_source_set *set,
                        fm_source_structure **ret_structure, fm_error *reterr) {
     const char *split = strrchr(set->name, '_');
     size_t length = strlen(set->name);
-    fm_source_structure *whole = find_structure(scan, set->name, length);
+    fm_source_structure *whole = fm_source_find_structure(scan, set->name, length), *found = NULL;
     bool is_prediction = whole && (whole->is_pdb || scan->is_predicted);
     *ret_structure = NULL;
     if (!fm_source_is_good_name(set->name, length) ||
         length + strlen(scan->prefix) > FM_LIMIT_NAME_BYTES ||
         (!is_prediction && !scan->is_predicted && (!split || !split[1]))) {
-        return fm_source_add_problem(scan, FM_SOURCE_BAD_NAME, set->name, reterr);
+        return fm_source_add_refusal(scan, FM_SOURCE_BAD_NAME, set->name, reterr);
     }
     set->author_id = NULL;
     if (is_prediction) {
-        *ret_structure = whole;
+        found = whole;
     } else if (split && split[1]) {
-        *ret_structure = find_structure(scan, set->name, (size_t)(split - set->name));
+        found = fm_source_find_structure(scan, set->name, (size_t)(split - set->name));
         set->author_id = split + 1;
     }
+    bool is_second =
+        found && !is_prediction && is_second_spelling(scan, set, found, set->author_id);
+    if (!is_second) *ret_structure = found;
     /* Lists of duplicates name chains that many datasets do not have. */
     if (*ret_structure || set->duplicate) return FM_OK;
-    return fm_source_add_problem(scan, FM_SOURCE_NO_STRUCTURE, set->name, reterr);
+    fm_source_reason reason = is_second ? FM_SOURCE_TWO_SETS : FM_SOURCE_NO_STRUCTURE;
+    return fm_source_add_refusal(scan, reason, set->name, reterr);
 }
 
-/* The name of a set's chain. */
+/* The chain's name, with the dataset's prefix. */
 static const char *chain_name(const fm_source_scanning *scan, const fm_source_set *set) {
     size_t prefix = strlen(scan->prefix), length = strlen(set->name);
     if (!prefix) return set->name;
@@ -208,7 +211,7 @@ static const char *chain_name(const fm_source_scanning *scan, const fm_source_se
     return name;
 }
 
-/* Sets are sorted by name, so each structure's chains come out sorted, too. */
+/* Joins sets and structures. Sets are sorted by name, so the chains of each structure are, too. */
 static fm_status join(fm_source_scanning *scan, fm_source_dataset *dataset, fm_error *reterr) {
     fm_source_structure **of = calloc((size_t)scan->n_set + 1, sizeof(fm_source_structure *));
     fm_source_chain *chain = fm_arena_alloc_array(scan->arena, scan->n_set, sizeof *chain);
@@ -223,7 +226,7 @@ static fm_status join(fm_source_scanning *scan, fm_source_dataset *dataset, fm_e
         structure->chain = next;
         next += structure->n_chain;
         if (!structure->n_chain) {
-            status = fm_source_add_problem(scan, FM_SOURCE_NO_ALIGNMENTS, structure->id, reterr);
+            status = fm_source_add_refusal(scan, FM_SOURCE_NO_ALIGNMENTS, structure->id, reterr);
         }
         structure->n_chain = 0;
     }
@@ -237,7 +240,7 @@ static fm_status join(fm_source_scanning *scan, fm_source_dataset *dataset, fm_e
                                   .db = set->db,
                                   .file = set->file,
                                   .n_file = set->n_file,
-                                  .fault = set->fault};
+                                  .refusal = set->refusal};
         if (!here->name) status = fm_arena_full(scan->arena, reterr);
         dataset->n_chain++;
         dataset->n_duplicate += set->duplicate;
@@ -248,7 +251,7 @@ static fm_status join(fm_source_scanning *scan, fm_source_dataset *dataset, fm_e
 
 /* -- datasets */
 
-/* What was found so far; the lists of structures grow on the heap. */
+/* What has been found so far; the lists grow on the heap. */
 typedef struct gathering {
     fm_source_scanning scan;
     fm_source_structure *structure;
@@ -282,7 +285,7 @@ static fm_status check_name(const gathering *all, const char *name, bool is_alon
     return FM_OK;
 }
 
-/* Appends the structures of the dataset at hand to those of all. */
+/* Appends the structures of the current dataset to those of all. */
 static fm_status keep_structures(gathering *all, fm_error *reterr) {
     const fm_source_scanning *scan = &all->scan;
     for (uint32_t i = 0; i < scan->n_structure; i++) {
@@ -330,7 +333,7 @@ static fm_status scan_dataset(gathering *all, const fm_source_options *options, 
     return FM_OK;
 }
 
-/* OpenProteinSet has its predictions beside the PDB's chains. *ret_there: they are. */
+/* OpenProteinSet has its predictions in a folder beside the PDB's chains. *ret_there: it exists. */
 static fm_status scan_uniclust30(gathering *all, const fm_source_options *options, bool *ret_there,
                                  fm_error *reterr) {
     struct stat info;
@@ -341,7 +344,7 @@ static fm_status scan_uniclust30(gathering *all, const fm_source_options *option
     const fm_source_options inside = {
         .dataset = folder, .name = "uniclust30", .is_predicted = true};
     fm_status status = scan_dataset(all, &inside, reterr);
-    /* A list of all chains lies beside both halves. */
+    /* One list of chains serves both datasets. */
     fm_source_dataset *half = all->dataset;
     if (!status && all->n_dataset == 2 && !half[1].chain_data.path) {
         half[1].chain_data = half[0].chain_data;
@@ -349,7 +352,7 @@ static fm_status scan_uniclust30(gathering *all, const fm_source_options *option
     return status;
 }
 
-/* One dataset, with its second half where it has one. */
+/* Scans one dataset, and its uniclust30/ if it has one. */
 static fm_status scan_one(gathering *all, const fm_source_options *options, bool is_alone,
                           fm_error *reterr) {
     bool there = false;
@@ -375,19 +378,19 @@ static fm_status keep(const gathering *all, fm_source *source, fm_error *reterr)
     fm_source_structure *structure =
         fm_arena_alloc_array(arena, all->n_structure, sizeof *structure);
     fm_source_dataset *dataset = fm_arena_alloc_array(arena, all->n_dataset, sizeof *dataset);
-    fm_source_problem *problem = fm_arena_alloc_array(arena, scan->n_problem, sizeof *problem);
+    fm_source_refusal *refusal = fm_arena_alloc_array(arena, scan->n_refusal, sizeof *refusal);
     fm_archive **archive = fm_arena_alloc_array(arena, scan->n_archive, sizeof(fm_archive *));
-    if (!structure || !dataset || !problem || !archive) return fm_arena_full(arena, reterr);
+    if (!structure || !dataset || !refusal || !archive) return fm_arena_full(arena, reterr);
     if (all->n_structure) memcpy(structure, all->structure, all->n_structure * sizeof *structure);
     memcpy(dataset, all->dataset, all->n_dataset * sizeof *dataset);
-    if (scan->n_problem) memcpy(problem, scan->problem, scan->n_problem * sizeof *problem);
+    if (scan->n_refusal) memcpy(refusal, scan->refusal, scan->n_refusal * sizeof *refusal);
     if (scan->n_archive) memcpy(archive, scan->archive, scan->n_archive * sizeof(fm_archive *));
     *source = (fm_source){.n_dataset = all->n_dataset,
                           .dataset = dataset,
                           .n_structure = all->n_structure,
                           .structure = structure,
-                          .n_problem = scan->n_problem,
-                          .problem = problem,
+                          .n_refusal = scan->n_refusal,
+                          .refusal = refusal,
                           .n_archive = scan->n_archive,
                           .archive = archive};
     for (uint32_t i = 0; i < all->n_dataset; i++) {
@@ -410,7 +413,7 @@ fm_status fm_source_scan_all(const fm_source_options *options, size_t n, fm_aren
         fm_archive_close(all->scan.archive[i]);
     free(all->scan.structure);
     free(all->scan.set);
-    free(all->scan.problem);
+    free(all->scan.refusal);
     free(all->scan.archive);
     free(all->structure);
     free(all);
@@ -435,7 +438,7 @@ const fm_source_structure *fm_source_find_template(const fm_source *source, cons
         uint32_t low = 0, high = dataset->is_predicted ? 0 : dataset->n_structure;
         while (low < high) {
             uint32_t middle = low + (high - low) / 2;
-            int order = strcmp(structure[middle].id, id);
+            int order = strcmp(structure[middle].key, id);
             if (order == 0 && structure[middle].is_pdb) break;
             if (order == 0) return &structure[middle];
             if (order < 0)

@@ -1,6 +1,8 @@
-/* source_tree.c: folders and archives of structures, folders of alignments. See source_parts.h. */
+/* source_tree.c: lists folders and archives of structures, and folders of alignments. See
+ * source_parts.h. */
 #include "cache/source/source_parts.h"
 
+#include "proto/base/compress.h"
 #include "proto/limits.h"
 
 #include <stdlib.h>
@@ -20,15 +22,15 @@ static bool has_ending(const char *name, size_t length, const char *ending) {
     return length > size && memcmp(name + length - size, ending, size) == 0;
 }
 
-/* Length of the id in "<id>.cif[.gz]" and "<id>.pdb[.gz]", 0 for other names. */
+/* Length of the id in "<id>.cif" and "<id>.pdb", compressed or not; 0 for other names. */
 static size_t id_length(const char *name, bool *ret_pdb) {
-    size_t length = strlen(name);
-    if (has_ending(name, length, ".gz")) length -= 3;
+    size_t length;
+    (void)fm_compression_of_name(name, &length);
     *ret_pdb = has_ending(name, length, ".pdb");
     return *ret_pdb || has_ending(name, length, ".cif") ? length - 4 : 0;
 }
 
-/* A structure of that file name and path; other names are passed over. */
+/* Adds the structure with that file name and path; ignores names of other files. */
 static fm_status take_file(fm_source_scanning *scan, const char *name, const char *path,
                            fm_archive *archive, uint64_t entry, uint32_t *n, fm_error *reterr) {
     bool is_pdb;
@@ -36,7 +38,7 @@ static fm_status take_file(fm_source_scanning *scan, const char *name, const cha
     if (!length) return FM_OK;
     ++*n;
     if (!fm_source_is_good_name(name, length)) {
-        return fm_source_add_problem(scan, FM_SOURCE_BAD_NAME, name, reterr);
+        return fm_source_add_refusal(scan, FM_SOURCE_BAD_NAME, name, reterr);
     }
     const char *id = fm_source_copy(scan->arena, name, length);
     if (!id || !path) return fm_arena_full(scan->arena, reterr);
@@ -47,7 +49,7 @@ static fm_status take_file(fm_source_scanning *scan, const char *name, const cha
 
 /* -- archives */
 
-/* Its handle stays open with the source. */
+/* The archive stays open until fm_source_close. */
 static fm_status open_archive(fm_source_scanning *scan, const char *path, fm_archive **ret_archive,
                               fm_error *reterr) {
     if (!fm_source_grow((void **)&scan->archive, scan->n_archive, &scan->max_archive,
@@ -68,7 +70,7 @@ fm_status fm_source_take_archive(fm_source_scanning *scan, const char *path, uin
         const char *name = fm_archive_name(archive, i);
         if (!name) continue;
         if (!fm_archive_is_good_name(name)) {
-            status = fm_source_add_problem(scan, FM_SOURCE_BAD_NAME, name, reterr);
+            status = fm_source_add_refusal(scan, FM_SOURCE_BAD_NAME, name, reterr);
             continue;
         }
         const char *slash = strrchr(name, '/');
@@ -107,7 +109,7 @@ static fm_status take_files(fm_source_scanning *scan, const char *folder, uint32
     return status;
 }
 
-/* A divided mirror has folders of two characters: of 1abc the "ab". */
+/* A divided mirror has folders of two characters: 1abc is in "ab". */
 static fm_status take_divided(fm_source_scanning *scan, const char *folder, uint32_t *n,
                               uint32_t *n_packed, fm_error *reterr) {
     fm_name_list folders;
@@ -125,21 +127,40 @@ static fm_status take_divided(fm_source_scanning *scan, const char *folder, uint
 
 static int compare_structures(const void *a, const void *b) {
     const fm_source_structure *left = a, *right = b;
-    int order = strcmp(left->id, right->id);
+    int order = strcmp(left->key, right->key);
+    if (!order) order = (strcmp(left->id, left->key) != 0) - (strcmp(right->id, right->key) != 0);
     if (!order) order = strcmp(left->path, right->path);
     return order ? order : (left->entry > right->entry) - (left->entry < right->entry);
 }
 
+/* Predictions have names of any kind, and upper case tells them apart. */
+static fm_status set_key(fm_source_scanning *scan, fm_source_structure *structure,
+                         fm_error *reterr) {
+    structure->key = structure->id;
+    size_t length = strlen(structure->id);
+    if (scan->is_predicted || structure->is_pdb) return FM_OK;
+    if (!fm_source_is_pdb_id(structure->id, length)) return FM_OK;
+    char *key = fm_source_copy(scan->arena, structure->id, length);
+    if (!key) return fm_arena_full(scan->arena, reterr);
+    fm_source_lower(structure->id, length, key);
+    structure->key = key;
+    return FM_OK;
+}
+
 fm_status fm_source_sort_structures(fm_source_scanning *scan, fm_error *reterr) {
     uint32_t kept = 0;
+    for (uint32_t i = 0; i < scan->n_structure; i++) {
+        fm_status status = set_key(scan, &scan->structure[i], reterr);
+        if (status) return status;
+    }
     if (scan->n_structure) {
         qsort(scan->structure, scan->n_structure, sizeof *scan->structure, compare_structures);
     }
     for (uint32_t i = 0; i < scan->n_structure; i++) {
         const fm_source_structure *structure = &scan->structure[i];
-        if (kept && strcmp(structure->id, scan->structure[kept - 1].id) == 0) {
+        if (kept && strcmp(structure->key, scan->structure[kept - 1].key) == 0) {
             fm_status status =
-                fm_source_add_problem(scan, FM_SOURCE_TWICE, structure->path, reterr);
+                fm_source_add_refusal(scan, FM_SOURCE_TWICE, structure->path, reterr);
             if (status) return status;
         } else {
             scan->structure[kept++] = *structure;
@@ -166,11 +187,11 @@ fm_status fm_source_take_structures(fm_source_scanning *scan, const char *folder
     return FM_OK;
 }
 
-/* -- structures beside their alignments */
+/* -- nested structures */
 
 static const char *const NESTED[] = {"pdb", "cif"};
 
-/* Do the first folders of the tree have structures in them? */
+/* Decides from the first folders of the tree whether they contain structures. */
 static fm_status is_nested(fm_source_scanning *scan, const char *folder, const fm_name_list *names,
                            bool *ret_nested, fm_error *reterr) {
     *ret_nested = false;
@@ -190,7 +211,7 @@ static fm_status is_nested(fm_source_scanning *scan, const char *folder, const f
     return FM_OK;
 }
 
-/* The structures in folder/name/inside, all called `name`. */
+/* Adds the structures in folder/name/inside; each has the id `name`. */
 static fm_status take_inside(fm_source_scanning *scan, const char *folder, const char *name,
                              const char *inside, uint32_t *n, fm_error *reterr) {
     const char *middle = fm_source_join(scan->arena, folder, name);
@@ -221,7 +242,7 @@ fm_status fm_source_take_nested(fm_source_scanning *scan, const char *folder, ui
         fm_directory_list(folder, true, FM_LIMIT_N_CHAIN, scan->arena, &names, reterr);
     if (!status) status = is_nested(scan, folder, &names, &nested, reterr);
     for (size_t i = 0; i < names.n && !status && nested; i++) {
-        /* A name that cannot be a chain's is a problem of its alignments. */
+        /* A bad name is refused with its alignments. */
         if (!fm_source_is_good_name(names.name[i], strlen(names.name[i]))) continue;
         for (int k = 0; k < 2 && !status; k++)
             status = take_inside(scan, folder, names.name[i], NESTED[k], &n, reterr);
@@ -238,7 +259,7 @@ fm_status fm_source_take_nested(fm_source_scanning *scan, const char *folder, ui
 
 /* -- alignments */
 
-/* How the first folders of a tree look, for people: every chain's folder is read either way. */
+/* Describes the layout of the first folders, for reports; it does not change how they are read. */
 static const char *name_layout(fm_source_scanning *scan, const char *folder,
                                const fm_name_list *names) {
     for (size_t i = 0; i < names->n && i < 8; i++) {
@@ -261,22 +282,105 @@ static const char *name_layout(fm_source_scanning *scan, const char *folder,
     return ": a folder for each chain";
 }
 
+/* A file of a flat folder, and the length of the name of its chain. */
+typedef struct flat_file {
+    const char *name;
+    size_t length;
+} flat_file;
+
+static int compare_flat(const void *left, const void *right) {
+    const flat_file *a = left, *b = right;
+    size_t n = a->length < b->length ? a->length : b->length;
+    int order = memcmp(a->name, b->name, n);
+    if (!order) order = (a->length > b->length) - (a->length < b->length);
+    return order ? order : strcmp(a->name, b->name);
+}
+
+static bool is_same_chain(const flat_file *a, const flat_file *b) {
+    return a->length == b->length && memcmp(a->name, b->name, a->length) == 0;
+}
+
+/* The files of a folder that are called after chains, by chain; the list is on the heap. */
+static fm_status list_flat(fm_source_scanning *scan, const char *folder, flat_file **ret_list,
+                           size_t *ret_n, fm_error *reterr) {
+    static const char *const endings[] = {".a3m", ".sto", ".hhr"};
+    fm_name_list files;
+    fm_status status =
+        fm_directory_list(folder, false, FM_LIMIT_N_CHAIN, scan->arena, &files, reterr);
+    if (status) return status;
+    flat_file *list = calloc(files.n + 1, sizeof *list);
+    size_t n = 0;
+    for (size_t i = 0; i < files.n && list; i++) {
+        size_t bare;
+        (void)fm_compression_of_name(files.name[i], &bare);
+        for (size_t k = 0; k < sizeof endings / sizeof endings[0]; k++) {
+            if (!has_ending(files.name[i], bare, endings[k])) continue;
+            list[n++] = (flat_file){files.name[i], bare - strlen(endings[k])};
+        }
+    }
+    free(files.name);
+    if (!list) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a list of files");
+    if (n) qsort(list, n, sizeof *list, compare_flat);
+    *ret_list = list;
+    *ret_n = n;
+    return FM_OK;
+}
+
+/* <name>.a3m, .sto and .hhr, compressed or not, are the files of the chain <name>. */
+static fm_status take_flat(fm_source_scanning *scan, const char *folder, uint32_t *ret_n,
+                           fm_error *reterr) {
+    flat_file *list;
+    size_t n;
+    fm_status status = list_flat(scan, folder, &list, &n, reterr);
+    if (status) return status;
+    fm_index_file *file = fm_arena_alloc_array(scan->arena, n, sizeof *file);
+    if (!file) status = fm_arena_full(scan->arena, reterr);
+    *ret_n = 0;
+    for (size_t i = 0, end = 0; i < n && !status; i = end) {
+        fm_source_set set = {.folder = folder, .file = file + i};
+        for (; end < n && is_same_chain(&list[i], &list[end]); end++)
+            file[end] = (fm_index_file){list[end].name, 0, UINT64_MAX};
+        set.n_file = (uint32_t)(end - i);
+        set.name = fm_source_copy(scan->arena, list[i].name, list[i].length);
+        status =
+            set.name ? fm_source_add_set(scan, &set, reterr) : fm_arena_full(scan->arena, reterr);
+        ++*ret_n;
+    }
+    free(list);
+    return status;
+}
+
+static fm_status take_folders(fm_source_scanning *scan, const char *folder,
+                              const fm_name_list *names, fm_error *reterr) {
+    for (size_t i = 0; i < names->n; i++) {
+        const char *path = fm_source_join(scan->arena, folder, names->name[i]);
+        if (!path) return fm_arena_full(scan->arena, reterr);
+        const fm_source_set set = {.name = names->name[i], .folder = path};
+        fm_status status = fm_source_add_set(scan, &set, reterr);
+        if (status) return status;
+    }
+    return FM_OK;
+}
+
 fm_status fm_source_take_tree(fm_source_scanning *scan, const char *folder, uint32_t *ret_n,
                               fm_error *reterr) {
     fm_name_list names;
+    uint32_t n_flat = 0;
     fm_status status =
         fm_directory_list(folder, true, FM_LIMIT_N_CHAIN, scan->arena, &names, reterr);
-    for (size_t i = 0; i < names.n && !status; i++) {
-        const char *path = fm_source_join(scan->arena, folder, names.name[i]);
-        const fm_source_set set = {.name = names.name[i], .folder = path};
-        status = path ? fm_source_add_set(scan, &set, reterr) : fm_arena_full(scan->arena, reterr);
-    }
-    if (!status && names.n) {
-        const char *layout = name_layout(scan, folder, &names);
+    if (status) return status;
+    status = take_folders(scan, folder, &names, reterr);
+    if (!status) status = take_flat(scan, folder, &n_flat, reterr);
+    if (!status && (names.n || n_flat)) {
+        const char *layout = names.n ? name_layout(scan, folder, &names) : "";
+        const char *files = !n_flat    ? ""
+                            : !names.n ? ": files named as chains, <name>.a3m"
+                                       : ", and files named as chains";
         char *found = glue(scan->arena, folder, layout);
+        if (found) found = glue(scan->arena, found, files);
         scan->alignments_found = found ? found : "";
     }
+    *ret_n = (uint32_t)names.n + n_flat;
     free(names.name);
-    *ret_n = (uint32_t)names.n;
     return status;
 }

@@ -43,7 +43,7 @@ fm_status fm_blob_open(fm_bytes packed, fm_blob *ret_blob, fm_error *reterr) {
         return fm_fail(reterr, FM_ERR_CORRUPT, "a blob's checksum is not that of its %zu bytes",
                        frame.size);
     }
-    /* Another codec would come with another format of the manifest. */
+    /* A new codec would need a new format of the manifest, so this one is an error. */
     if (codec != CODEC_ZSTD || kind < 1 || kind > FM_PART_KIND_MAX ||
         decoded_bytes > FM_LIMIT_PART_BYTES) {
         return fm_fail(reterr, FM_ERR_CORRUPT,

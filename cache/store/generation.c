@@ -1,5 +1,13 @@
-/* generation.c: the files of a generation and their order of writing; what is in them is coded in
- * generation_files.c and manifest.c. See generation.h. */
+/* generation.c: reading and publishing a generation. generation_files.c and manifest.c encode the
+ * files; see generation.h.
+ *
+ * Publishing is safe against a crash at any instant. The new generation has a new number, so its
+ * files replace nothing. Each file is written to a temporary name, synced and renamed
+ * (fm_file_write_atomic); the manifest, which has the hashes of the others, comes after them.
+ * CURRENT is renamed last, and that rename is the only step that readers can see: before it they
+ * read the old generation, after it the new one. A crash before it leaves files that no CURRENT
+ * names; the next build writes over them. Shards are sealed and synced before any of this begins.
+ */
 #include "cache/store/generation_files.h"
 
 #include "proto/base/file.h"
@@ -97,7 +105,7 @@ static fm_status read_current(const char *cache, fm_arena *arena, uint64_t *ret_
                       "again, which takes over what is sealed");
 }
 
-/* Reads a file of the generation and checks its hash (NULL = not known). */
+/* Reads a file of the generation and checks its SHA-256, unless `hash` is NULL. */
 static fm_status read_file(const char *cache, uint64_t number, const char *suffix,
                            const fm_sha256 *hash, size_t max_bytes, fm_arena *arena,
                            fm_bytes *ret_bytes, fm_error *reterr) {
@@ -204,7 +212,7 @@ static fm_status write_file(const char *cache, uint64_t number, const char *suff
     return status ? status : fm_file_write_atomic(path, bytes.data, bytes.size, reterr);
 }
 
-/* And their hash; nothing for a generation without facts. */
+/* Encodes the facts and sets their hash; *ret_bytes is empty for a generation without facts. */
 static fm_status encode_facts(fm_generation *generation, fm_arena *arena, fm_bytes *ret_bytes,
                               fm_error *reterr) {
     *ret_bytes = (fm_bytes){0};
@@ -238,8 +246,9 @@ static fm_status write_current(const char *cache, uint64_t number, fm_error *ret
     return fm_file_write_atomic(path, text, (size_t)n, reterr);
 }
 
-/* The first generation's folders were made just now: their names must be on the disk before CURRENT
- * is, and the cache's own, too. The folder above the cache may be one that we may not read. */
+/* The first build has just made the cache's folders, so their names must be on the disk before
+ * CURRENT is. Errors of the folder above the cache are ignored: the user may have no right to open
+ * it. */
 static fm_status sync_new_folders(const char *cache, uint64_t number, fm_error *reterr) {
     char above[PATH_MAX];
     if (number != 1) return FM_OK;

@@ -14,7 +14,7 @@
 
 enum { SLOT_MAX = 4096 };
 
-/* Opens CACHE/build/<name> and locks it; FM_ERR_EXISTS when another has it. */
+/* Opens CACHE/build/<name> and locks it; FM_ERR_EXISTS when another process has locked it. */
 static fm_status lock_file(const char *cache, const char *name, int how, int *ret_fd,
                            fm_error *reterr) {
     char path[PATH_MAX];

@@ -1,16 +1,18 @@
-/* lock.h: one writer of a cache at a time: a build, or the removal of what nothing names. */
+/* lock.h: locks of a cache: at most one build, or several workers of a shared build, or one gc at a
+ * time. */
 #ifndef FM_CACHE_LOCK_H
 #define FM_CACHE_LOCK_H
 
 #include "proto/base/status.h"
 
-/* Makes the cache's folder of work, refuses network file systems, and takes the lock, which ends
- * when *ret_fd is closed, or with the process. FM_ERR_EXISTS when another holds it. */
+/* Makes CACHE/build, refuses network file systems (FM_ERR_UNSUPPORTED), and takes the exclusive
+ * lock. The lock ends when the caller closes *ret_fd or the process ends. FM_ERR_EXISTS when
+ * another process holds a lock; FM_ERR_IO. */
 FM_MUST_USE fm_status fm_cache_lock(const char *cache, int *ret_fd, fm_error *reterr);
 
-/* The same for one of several workers that write shards of their own into the cache at once: they
- * keep out who takes it alone, and the other way round. *ret_slot >= 1 is which worker, for the
- * name of its unsealed shard. Both descriptors are to be closed. */
+/* The same for one of several workers that write shards into one cache at the same time. Workers
+ * exclude an exclusive holder, and the other way round. *ret_slot >= 1 numbers the worker and names
+ * its unsealed shard. The caller closes both descriptors. */
 FM_MUST_USE fm_status fm_cache_lock_shared(const char *cache, uint32_t *ret_slot, int ret_fd[2],
                                            fm_error *reterr);
 

@@ -1,4 +1,4 @@
-/* manifest.c: the text of a generation's manifest; see generation_files.h and
+/* manifest.c: encoding and decoding of a generation's manifest. See generation_files.h and
  * docs/formats/store.md. */
 #include "cache/store/generation_files.h"
 
@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum { LINE_BYTES = 256, N_SHARD_MAX = 1 << 18 };
-/* A generation without a table of facts is written as it was before there were any. */
+/* Generations without facts keep format 1, so that their bytes stay the same. */
 enum { FORMAT_WITHOUT_FACTS = 1, FORMAT = 2 };
 
 /* Appends a line to the manifest in `writer`. */
@@ -69,7 +69,8 @@ typedef struct line_reader {
     bool failed;
 } line_reader;
 
-/* The rest of the next line after "word ", or "" with `failed` set; borrowed, ends at '\n'. */
+/* Returns the value of the next line, which must be "<word> <value>"; borrowed, ended by '\n'. On
+ * any other line it sets `failed` and returns "\n". */
 static const char *read_value(line_reader *reader, const char *word) {
     size_t length = strlen(word);
     const char *newline = memchr(reader->at, '\n', (size_t)(reader->end - reader->at));
@@ -85,7 +86,8 @@ static const char *read_value(line_reader *reader, const char *word) {
     return value;
 }
 
-/* A decimal that ends at `stop`; fails the reader otherwise. Returns what follows it. */
+/* Reads a decimal that ends at `stop` and returns what follows it; sets `failed` for anything else.
+ */
 static const char *read_decimal(line_reader *reader, const char *text, char stop,
                                 uint64_t *ret_value) {
     uint64_t value = 0;
@@ -106,7 +108,7 @@ static uint64_t read_number(line_reader *reader, const char *word, uint64_t max)
     return value;
 }
 
-/* A hash that ends at `stop`. Returns what follows it. */
+/* Reads a hash that ends at `stop` and returns what follows it. */
 static const char *read_hex(line_reader *reader, const char *text, char stop, fm_sha256 *ret_hash) {
     const char *newline = memchr(text, '\n', LINE_BYTES);
     size_t size = newline ? (size_t)(newline - text) : 0;

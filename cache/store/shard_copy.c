@@ -36,7 +36,7 @@ static fm_status copy_blocks(int in, const char *path, fm_file_writer *out,
     }
 }
 
-/* Through a temporary file beside the goal. */
+/* Copies through a temporary file beside the goal, so that the goal appears whole. */
 static fm_status copy(const char *source, const char *goal, const fm_sha256 *hash,
                       const fm_shard_tick *tick, fm_error *reterr) {
     fm_file_writer *out;
@@ -82,7 +82,7 @@ fm_status fm_shard_bring(const char *from, const char *to, const fm_sha256 *hash
     }
     fm_status status = fm_dir_make(folder, reterr);
     if (status) return status;
-    /* One of another size is cut short, or no shard. */
+    /* An existing file has another size: it was cut short, or is no shard. */
     if (unlink(goal) != 0 && errno != ENOENT) {
         return fm_fail_in(reterr, FM_ERR_IO, goal, "cannot replace: %s", strerror(errno));
     }

@@ -9,10 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Address space for a generation's arrays; becomes memory as files are read. */
+/* Address space for a generation's arrays; pages become memory as files are read. */
 #define GENERATION_ARENA_BYTES ((size_t)24 << 30)
 
-/* Names the shard's file as the error's source. */
+/* Sets the shard's file as the error's source. */
 static fm_status in_shard(const fm_store *store, uint32_t shard, fm_error *reterr) {
     char path[PATH_MAX];
     fm_shard_path(store->path, &store->generation.shard[shard].hash, path, sizeof path);
@@ -153,7 +153,7 @@ fm_sha256 fm_store_chain_hash(const fm_store *store, uint32_t chain) {
     return fm_generation_chain_hash(&store->generation, chain);
 }
 
-/* Fills all of out from the file. */
+/* Reads exactly `size` bytes. */
 static fm_status read_at(int fd, uint8_t *out, size_t size, uint64_t offset, fm_error *reterr) {
     for (size_t at = 0; at < size;) {
         ssize_t got = pread(fd, out + at, size - at, (off_t)(offset + at));
@@ -210,7 +210,7 @@ fm_status fm_store_read_blob(const fm_store *store, uint32_t blob, fm_arena *are
 
 /* -- parts */
 
-/* A chain's parts while they are decoded; in the arena, as the record borrows them. */
+/* A chain's parts, in the arena; the record points to them. */
 typedef struct loaded_parts {
     fm_part_sequence sequence;
     fm_part_msa msa;

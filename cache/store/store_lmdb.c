@@ -1,5 +1,12 @@
-/* store_lmdb.c: shards, and tables (table.h), on LMDB; the only file that includes lmdb.h. See
- * shard.h and docs/formats/store.md. */
+/* store_lmdb.c: shards and tables (table.h) on LMDB. See shard.h and docs/formats/store.md.
+ *
+ * A writer puts blobs and notes into shard.tmp in transactions of about 32 MiB, without syncs. To
+ * seal, it syncs the file, closes LMDB and hashes the whole file. It then opens the file read-only
+ * and walks all entries: each blob's checksum must hold, and the bytes at the offset that the index
+ * will store must be those that LMDB returns. The walk hands each entry and its offset to the
+ * visitor, which is how a build learns the places of its blobs. Only then is the file renamed to
+ * its hash, and the folder synced. A crash at any step leaves either shard.tmp, which the next
+ * build deletes, or a complete sealed shard. */
 #include "cache/store/shard.h"
 
 #include "cache/store/blob.h"
@@ -19,19 +26,20 @@
 #include <unistd.h>
 
 enum {
-    BATCH_BYTES = 32 << 20, /* of one transaction: dirty pages are held in memory until it ends */
+    BATCH_BYTES = 32 << 20, /* of one transaction; its dirty pages stay in memory until it ends */
     HASH_BLOCK_BYTES = 1 << 20,
     PAGE_BYTES = 4096,
-    FIRST_MAP_BYTES = 16 << 20, /* grows: grow_map */
+    FIRST_MAP_BYTES = 16 << 20, /* grow_map enlarges it */
 };
 
 struct fm_shard_writer {
     char cache[PATH_MAX], path[PATH_MAX];
     MDB_env *env;
-    MDB_txn *txn; /* NULL between batches */
+    MDB_txn *txn; /* NULL between transactions */
     MDB_dbi blobs, notes;
     uint64_t bytes, batch_bytes;
-    uint64_t map_bytes, used_bytes; /* used: pages taken when the last batch ended */
+    uint64_t map_bytes, used_bytes; /* used_bytes: size of the pages in use when the last batch
+                                       ended */
 };
 
 static fm_status fail_lmdb(fm_error *reterr, const char *path, const char *what, int code) {
@@ -40,7 +48,7 @@ static fm_status fail_lmdb(fm_error *reterr, const char *path, const char *what,
     return status;
 }
 
-/* LMDB tells a write cut short as EIO or ENOSPC alike. */
+/* LMDB reports a short write as EIO or as ENOSPC. */
 static fm_status fail_write(fm_error *reterr, const char *path, const char *what, int code) {
     fm_status status =
         fm_fail(reterr, FM_ERR_IO, "%s: %s (is the disk full?)", what, mdb_strerror(code));
@@ -147,8 +155,9 @@ static int end_batch(fm_shard_writer *writer) {
     return code;
 }
 
-/* Makes the map large enough for one more value, between two transactions: inside one LMDB could
- * only fail. Pages may be half full, and every page of a tree may be written anew by a batch. */
+/* Enlarges the map for one more value. This must happen between two transactions, because LMDB
+ * cannot grow its map inside one. Twice the bytes in use is enough: pages may be half full, and a
+ * batch may rewrite each page of a tree. */
 static int grow_map(fm_shard_writer *writer, uint64_t value_bytes) {
     uint64_t needed =
         2 * (writer->used_bytes + writer->batch_bytes + value_bytes) + FIRST_MAP_BYTES / 4;
@@ -167,7 +176,7 @@ static fm_status put(fm_shard_writer *writer, MDB_dbi database, const fm_sha256 
     MDB_val data = {value.size, (void *)(uintptr_t)value.data};
     if (!code) code = mdb_put(writer->txn, database, &key, &data, MDB_NOOVERWRITE);
     if (code == MDB_KEYEXIST) return FM_OK;
-    /* Large values take pages of their own, and all take a place in a leaf. */
+    /* Values of half a page or more get pages of their own. Each value has an entry in a leaf. */
     uint64_t bytes = value.size < PAGE_BYTES / 2 ? value.size : value.size + PAGE_BYTES;
     writer->bytes += bytes + 64;
     writer->batch_bytes += bytes + 64;
@@ -187,8 +196,9 @@ fm_status fm_shard_writer_note(fm_shard_writer *writer, const fm_sha256 *key, fm
 
 /* -- walking */
 
-/* Where LMDB's value lies in the file: its first page starts with the page's number (LMDB's data
- * version 1), and a value that has pages of its own starts in the first of them. */
+/* The offset of a value in the file. Each page begins with its number (LMDB's data version 1), and
+ * a value with pages of its own begins in the first of them, so the page that holds the value's
+ * first byte tells where it is. */
 static uint64_t offset_of(const void *value) {
     uintptr_t within = (uintptr_t)value % PAGE_BYTES;
     uint64_t page;
@@ -233,7 +243,7 @@ static fm_status walk_database(MDB_txn *txn, const char *name, const fm_shard_vi
     return status;
 }
 
-/* Walks a file that is known to be whole. */
+/* Walks a file whose hash has been checked. */
 static fm_status walk(const char *path, const fm_shard_visitor *visitor, fm_shard_info *info,
                       fm_error *reterr) {
     MDB_env *env;
@@ -309,7 +319,7 @@ typedef struct seal_check {
     uint8_t head[FM_BLOB_HEADER_BYTES];
 } seal_check;
 
-/* What lies at the place the index will name must be what LMDB gives. */
+/* The bytes at the offset that the index will store must be those that LMDB returns. */
 static fm_status check_blob(void *context, const fm_sha256 *hash, uint64_t offset, fm_bytes packed,
                             fm_error *reterr) {
     seal_check *check = context;
@@ -369,18 +379,18 @@ fm_status fm_shard_writer_seal(fm_shard_writer *writer, const fm_shard_visitor *
     return status;
 }
 
-/* -- tables: small files that change (table.h) */
+/* -- tables */
 
-/* Address space of a table's map; the file is as long as what is in it. */
+/* Address space of a table's map; the file is only as long as its content. */
 #define TABLE_MAP_BYTES ((size_t)64 << 30)
 
 struct fm_table {
     char path[PATH_MAX];
     MDB_env *env;
-    MDB_txn *txn; /* NULL outside begin and end */
+    MDB_txn *txn; /* NULL outside a transaction */
     MDB_dbi main;
     MDB_cursor *cursor;
-    int code; /* of the first change that failed */
+    int code; /* the first change that failed */
 };
 
 static MDB_val val_of(fm_bytes bytes) {
@@ -402,7 +412,7 @@ fm_status fm_table_open(const char *path, fm_table **ret_table, fm_error *reterr
     int code = mdb_env_create(&table->env);
     if (!code) code = mdb_env_set_mapsize(table->env, TABLE_MAP_BYTES);
     if (!code) code = mdb_env_open(table->env, path, MDB_NOSUBDIR | MDB_NOTLS, 0666);
-    int dead; /* readers whose process died hold old pages */
+    int dead; /* frees the slots of dead readers, which keep old pages in use */
     if (!code) code = mdb_reader_check(table->env, &dead);
     if (code) {
         bool foreign = code == MDB_INVALID || code == MDB_VERSION_MISMATCH;

@@ -1,4 +1,4 @@
-/* store_open.h: what an open store is made of; for cache/store*.c and snapshot.c. */
+/* store_open.h: the inside of an open store, for the parts of cache/ that read blobs themselves. */
 #ifndef FM_CACHE_STORE_OPEN_H
 #define FM_CACHE_STORE_OPEN_H
 
@@ -16,16 +16,16 @@ struct fm_store {
     int *fd; /* [n_shard], owned */
 };
 
-/* Reads the stored bytes of one blob into packed[0..stored_bytes-1], which *ret_blob borrows, and
- * checks its header and checksum against the index. */
+/* Reads the stored bytes of one blob into packed[stored_bytes], which *ret_blob borrows, and checks
+ * the blob's header and checksum against the index. FM_ERR_CORRUPT, FM_ERR_IO. */
 FM_MUST_USE fm_status fm_store_read_packed(const fm_store *store, uint32_t blob, uint8_t *packed,
                                            fm_blob *ret_blob, fm_error *reterr);
 
-/* Reads and checks one blob into the arena: its decoded bytes. */
+/* Reads, decompresses and checks one blob; the decoded bytes are in the arena. */
 FM_MUST_USE fm_status fm_store_read_blob(const fm_store *store, uint32_t blob, fm_arena *arena,
                                          fm_bytes *ret_bytes, fm_error *reterr);
 
-/* The blob of that content among the generation's. */
+/* Finds the blob with that content hash in the index; false when there is none. */
 bool fm_store_find_blob(const fm_store *store, const fm_sha256 *identity, uint32_t *ret_blob);
 
 #endif

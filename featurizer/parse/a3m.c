@@ -1,4 +1,10 @@
-/* a3m.c: see a3m.h. */
+/* a3m.c: see a3m.h.
+ *
+ * Lines decide what happens: a '>' line ends the open record and starts another, and every other
+ * line is a piece of the open record's sequence. The kernel (match.h) writes pieces directly into
+ * the alignment's next row. finish_row() then checks the row's number of columns and makes the row
+ * part of the alignment. To measure, the reader runs without an alignment and stops at the second
+ * row. */
 #include "featurizer/parse/a3m.h"
 
 #include "featurizer/parse/lines.h"
@@ -12,7 +18,7 @@ enum { PADDING = '.' };
 typedef enum record_kind { RECORD_NONE, RECORD_ROW, RECORD_ANNOTATION } record_kind;
 
 typedef struct a3m_reader {
-    fm_bytes text; /* one section */
+    fm_bytes text; /* one of the text's alignments */
     fm_lines lines;
     bool compat;
     uint8_t padding;
@@ -27,7 +33,7 @@ typedef struct a3m_reader {
 
 static const fm_a3m_options defaults;
 
-/* The next NUL byte from `at` on, or the text's end. */
+/* Returns the offset of the first NUL byte at or after `at`, or the text's end. */
 static size_t next_nul(fm_bytes text, size_t at) {
     if (at >= text.size) return text.size;
     const uint8_t *nul = memchr(text.data + at, 0, text.size - at);
@@ -57,7 +63,8 @@ static uint64_t count_lines(fm_bytes text, size_t end) {
     return count;
 }
 
-/* A NUL byte ends an alignment where it stands at the start of a line, or at the text's end. */
+/* Checks that a NUL byte, which ends an alignment, is at the start of a line or at the text's
+ * end. */
 static fm_status check_nul(fm_bytes text, size_t at, fm_error *reterr) {
     if (at >= text.size || at == 0 || is_blank(text, at + 1)) return FM_OK;
     uint8_t before = text.data[at - 1];
@@ -67,14 +74,14 @@ static fm_status check_nul(fm_bytes text, size_t at, fm_error *reterr) {
     while (start > 0 && text.data[start - 1] != '\n')
         start--;
     return fm_fail_at(reterr, FM_ERR_FORMAT, line, at - start + 1, at,
-                      "a NUL byte inside a line; one may stand only at the start of a line, where "
-                      "it ends an alignment");
+                      "found a NUL byte inside a line, expected it only at the start of a line, "
+                      "where it ends an alignment");
 }
 
 static fm_status check_text(fm_bytes text, const fm_a3m_options *options, size_t end,
                             fm_error *reterr) {
     if (text.size > FM_LIMIT_INPUT_BYTES) {
-        return fm_fail(reterr, FM_ERR_LIMIT, "%zu bytes of text, the limit is %zu", text.size,
+        return fm_fail(reterr, FM_ERR_LIMIT, "the text has %zu bytes, the limit is %zu", text.size,
                        FM_LIMIT_INPUT_BYTES);
     }
     return options->compat_openfold ? fm_text_check_utf8(text, reterr)
@@ -101,7 +108,7 @@ static fm_status open_reader(a3m_reader *reader, fm_bytes text, const fm_a3m_opt
     return FM_OK;
 }
 
-/* hh-suite's predicted or observed structure, one character a residue. */
+/* Recognises hh-suite's predicted or observed structure, one character per residue. */
 static bool is_annotation(fm_bytes text, size_t begin, size_t end) {
     static const char *const names[] = {"ss_pred", "ss_conf", "ss_dssp", "sa_pred", "sa_dssp"};
     const size_t n = 7;
@@ -116,15 +123,15 @@ static bool is_annotation(fm_bytes text, size_t begin, size_t end) {
 
 static fm_status fail_row(const a3m_reader *reader, fm_status kind, size_t found, size_t expected,
                           fm_error *reterr) {
-    const char *s = found == 1 ? "" : "s";
+    const char *plural = found == 1 ? "" : "s";
     if (kind == FM_ERR_LIMIT) {
         return fm_fail_at(reterr, kind, reader->place.line, 1, reader->place.sequence,
                           "row %zu has %zu deletions before one column, the limit is %zu",
                           reader->n_row, found, expected);
     }
     return fm_fail_at(reterr, kind, reader->place.line, 1, reader->place.sequence,
-                      "row %zu has %zu match column%s, the query has %zu", reader->n_row, found, s,
-                      expected);
+                      "row %zu has %zu match column%s, the query has %zu", reader->n_row, found,
+                      plural, expected);
 }
 
 /* Checks the open row and makes it the alignment's newest. */
@@ -155,7 +162,7 @@ static fm_status start_row(a3m_reader *reader, const fm_line *line, fm_error *re
     if (!alignment) return FM_OK;
     if (alignment->n_seq >= alignment->max_seq) {
         return fm_fail_at(reterr, FM_ERR_LIMIT, line->number, 1, line->start,
-                          "more rows than the %u there is room for", alignment->max_seq);
+                          "the alignment has more rows than the %u that fit", alignment->max_seq);
     }
     size_t base = (size_t)alignment->n_seq * alignment->n_col;
     reader->row.letters = alignment->letters + base;
@@ -165,8 +172,8 @@ static fm_status start_row(a3m_reader *reader, const fm_line *line, fm_error *re
     return FM_OK;
 }
 
-/* A '>' line: ends the open record and starts another. Sets *ret_stop when only the first row was
- * wanted and is done. */
+/* Takes a '>' line, which ends the open record and starts another. Sets *ret_stop when only the
+ * first row is needed and is complete. */
 static fm_status take_description(a3m_reader *reader, const fm_line *line, bool *ret_stop,
                                   fm_error *reterr) {
     if (reader->record == RECORD_ROW) {
@@ -190,7 +197,7 @@ static fm_status take_sequence(a3m_reader *reader, const fm_line *line, fm_error
     if (reader->record == RECORD_NONE) {
         if (!reader->compat && reader->text.data[line->begin] == ';') return FM_OK;
         return fm_fail_at(reterr, FM_ERR_FORMAT, line->number, line->begin - line->start + 1,
-                          line->begin, "sequence data before the first '>' line");
+                          line->begin, "found sequence data before the first '>' line");
     }
     if (!reader->has_sequence) {
         reader->has_sequence = true;
@@ -202,7 +209,7 @@ static fm_status take_sequence(a3m_reader *reader, const fm_line *line, fm_error
     return FM_OK;
 }
 
-/* Reads records; the open one at the end is finished by the caller. */
+/* Reads records. The caller finishes the record that is open at the end. */
 static fm_status read_records(a3m_reader *reader, fm_error *reterr) {
     fm_line line;
     fm_status status = FM_OK;
@@ -226,7 +233,7 @@ fm_status fm_a3m_measure(fm_bytes text, const fm_a3m_options *options, size_t *r
     if (status) return status;
     if (reader.record != RECORD_ROW) {
         return fm_fail_at(reterr, FM_ERR_FORMAT, 1, 1, 0,
-                          "no sequences, at least one was expected");
+                          "the alignment has no sequences, expected at least one");
     }
     if (reader.row.at == 0 && !reader.compat) {
         return fm_fail_at(reterr, FM_ERR_FORMAT, reader.place.line, 1, reader.place.sequence,

@@ -13,7 +13,7 @@ fm_status fm_alignment_init(fm_alignment *alignment, fm_arena *arena, size_t n_c
                             fm_error *reterr) {
     if (max_seq > FM_LIMIT_N_SEQ) max_seq = FM_LIMIT_N_SEQ;
     size_t mark = fm_arena_mark(arena);
-    size_t cells = max_seq * n_col; /* both are below 2^32 */
+    size_t cells = max_seq * n_col; /* both factors are below 2^32 */
     fm_alignment made = {.n_col = (uint32_t)n_col, .max_seq = (uint32_t)max_seq};
     made.row = fm_arena_alloc_array(arena, max_seq, sizeof *made.row);
     made.deletion = fm_arena_alloc_array(arena, cells, sizeof *made.deletion);

@@ -1,4 +1,12 @@
-/* cif.c: see cif.h. */
+/* cif.c: see cif.h.
+ *
+ * fm_cif_next() is the plain token reader. fm_cif_next_row() has a fast path for the rows of
+ * _atom_site, which make up most of a file. It reduces each block of 64 bytes to a 64-bit mask with
+ * a 1 for every byte above 0x20 (`solid`). A token starts at a 1 that follows a 0 and ends at a 0
+ * that follows a 1; shifting the mask by one bit finds all starts and ends of a block at once. When
+ * enough ends are known, all_bare() checks the first bytes of the row's tokens. A quote, comment,
+ * text block or possible keyword sends the row to the token reader, and so do the next SLOW_ROWS
+ * rows, which most likely are of the same kind. */
 #include "featurizer/parse/cif.h"
 
 #include "proto/base/utf8.h"
@@ -10,8 +18,8 @@
 #include <strings.h>
 
 enum {
-    BLOCK = 64,     /* bytes of one step of the fast row reader */
-    SLOW_ROWS = 16, /* rows read token by token after one that needed it */
+    BLOCK = 64,     /* bytes per step of the fast row reader */
+    SLOW_ROWS = 16, /* rows to read token by token after one that needed it */
 };
 
 static bool is_space(uint8_t byte) {
@@ -52,12 +60,13 @@ static uint64_t load_8(const uint8_t *at) {
     return word;
 }
 
-/* Offset of the first control byte that text does not have, or size. */
+/* Returns the offset of the first control byte other than tab, LF and CR, or size. */
 static uint32_t find_control_byte(const uint8_t *data, uint32_t size) {
     const uint64_t ones = UINT64_C(0x0101010101010101), high = ones << 7;
     for (uint32_t i = 0; i < size;) {
         if (size - i >= 8) {
-            /* A byte below 0x20 has none of the bits 5..7; then look closer. */
+            /* A byte below 0x20 has none of the bits 5..7 set. If the 8 bytes contain one, check
+             * each. */
             uint64_t word = load_8(data + i);
             uint64_t upper = (word | word << 1 | word << 2) & high;
             if (upper == high) {
@@ -89,23 +98,24 @@ static uint32_t find_not_utf8(const uint8_t *data, uint32_t size) {
 
 fm_status fm_cif_init(fm_cif *cif, fm_bytes bytes, bool compat_openfold, fm_error *reterr) {
     if (bytes.size > FM_LIMIT_INPUT_BYTES) {
-        return fm_fail(reterr, FM_ERR_LIMIT, "the file has %zu bytes, at most %zu are read",
-                       bytes.size, FM_LIMIT_INPUT_BYTES);
+        return fm_fail(reterr, FM_ERR_LIMIT, "the file has %zu bytes, the limit is %zu", bytes.size,
+                       FM_LIMIT_INPUT_BYTES);
     }
     fm_cif fresh = {
         .data = bytes.data, .size = (uint32_t)bytes.size, .compat_openfold = compat_openfold};
     if (fresh.size == 0) return fm_fail_at(reterr, FM_ERR_FORMAT, 1, 1, 0, "the file is empty");
-    uint32_t odd = find_control_byte(fresh.data, fresh.size);
-    fresh.is_plain = odd == fresh.size;
+    uint32_t bad_at = find_control_byte(fresh.data, fresh.size);
+    fresh.is_plain = bad_at == fresh.size;
     if (!fresh.is_plain && !compat_openfold) {
-        return fm_cif_fail(&fresh, reterr, FM_ERR_FORMAT, odd,
-                           "byte 0x%02x is no text; a CIF file was expected", fresh.data[odd]);
+        return fm_cif_fail(&fresh, reterr, FM_ERR_FORMAT, bad_at,
+                           "found byte 0x%02x, expected the text of a CIF file",
+                           fresh.data[bad_at]);
     }
     if (compat_openfold) {
-        odd = find_not_utf8(fresh.data, fresh.size);
-        if (odd < fresh.size) {
-            return fm_cif_fail(&fresh, reterr, FM_ERR_FORMAT, odd, "byte 0x%02x is not UTF-8",
-                               fresh.data[odd]);
+        bad_at = find_not_utf8(fresh.data, fresh.size);
+        if (bad_at < fresh.size) {
+            return fm_cif_fail(&fresh, reterr, FM_ERR_FORMAT, bad_at, "byte 0x%02x is not UTF-8",
+                               fresh.data[bad_at]);
         }
     } else if (fresh.size >= 3 && memcmp(fresh.data, "\xef\xbb\xbf", 3) == 0) {
         fresh.at = 3;
@@ -133,7 +143,7 @@ static fm_cif_kind kind_of(const fm_cif *cif, fm_cif_view view, bool bare) {
     return starts_with(cif, view, "save_") ? FM_CIF_SAVE : FM_CIF_VALUE;
 }
 
-/* cif->at is the opening semicolon. */
+/* Reads a text block; cif->at is at the opening semicolon. */
 static fm_status read_text_block(fm_cif *cif, fm_cif_view *ret_view, fm_error *reterr) {
     const uint8_t *data = cif->data;
     uint32_t open = cif->at;
@@ -141,7 +151,7 @@ static fm_status read_text_block(fm_cif *cif, fm_cif_view *ret_view, fm_error *r
         if (data[i] != ';' || !is_line_end(data[i - 1])) continue;
         if (i + 1 < cif->size && !is_space(data[i + 1])) {
             return fm_cif_fail(cif, reterr, FM_ERR_FORMAT, i + 1,
-                               "white space was expected behind the ';' that closes a text block");
+                               "expected white space after the ';' that closes a text block");
         }
         uint32_t end = i;
         while (end > open + 1 && is_space(data[end - 1]))
@@ -151,10 +161,10 @@ static fm_status read_text_block(fm_cif *cif, fm_cif_view *ret_view, fm_error *r
         return FM_OK;
     }
     return fm_cif_fail(cif, reterr, FM_ERR_FORMAT, open,
-                       "this text block has no closing ';' at the start of a line");
+                       "the text block has no closing ';' at the start of a line");
 }
 
-/* cif->at is the opening quote. */
+/* Reads a quoted value; cif->at is at the opening quote. */
 static fm_status read_quoted(fm_cif *cif, fm_cif_view *ret_view, fm_error *reterr) {
     const uint8_t *data = cif->data;
     uint32_t open = cif->at;
@@ -165,7 +175,7 @@ static fm_status read_quoted(fm_cif *cif, fm_cif_view *ret_view, fm_error *reter
         cif->at = i + 1;
         return FM_OK;
     }
-    return fm_cif_fail(cif, reterr, FM_ERR_FORMAT, open, "this %c is not closed on its line",
+    return fm_cif_fail(cif, reterr, FM_ERR_FORMAT, open, "the quote %c is not closed on its line",
                        data[open]);
 }
 
@@ -178,8 +188,8 @@ static void skip_space_and_comments(fm_cif *cif) {
         if (at >= cif->size || data[at] != '#') break;
         const uint8_t *newline = memchr(data + at, '\n', cif->size - at);
         const uint8_t *end = newline ? newline : data + cif->size;
-        const uint8_t *lone = memchr(data + at, '\r', (size_t)(end - data) - at);
-        at = (uint32_t)((lone ? lone : end) - data);
+        const uint8_t *carriage_return = memchr(data + at, '\r', (size_t)(end - data) - at);
+        at = (uint32_t)((carriage_return ? carriage_return : end) - data);
     }
     cif->at = at;
 }
@@ -216,8 +226,9 @@ fm_status fm_cif_next(fm_cif *cif, fm_cif_kind *ret_kind, fm_cif_view *ret_view,
 
 /* -- rows */
 
-/* Bit i is set when byte i of the 8 is above 0x20. The multiplication gathers the top bits of the
- * bytes; it wants byte 0 in the low bits. */
+/* Returns a byte whose bit i is set when byte i of the 8 is above 0x20. The sum and the OR set a
+ * byte's top bit when the byte is above 0x20; the multiplication gathers the eight top bits in the
+ * highest byte. It needs byte 0 in the low bits. */
 static inline uint64_t solid_bits(const uint8_t *at) {
     const uint64_t ones = UINT64_C(0x0101010101010101), high = ones << 7;
     uint64_t word;
@@ -235,13 +246,13 @@ static inline uint64_t solid_bits_64(const uint8_t *at) {
     return bits;
 }
 
-/* First bytes that make a token something else than a bare value, or may. */
+/* Returns whether a first byte makes, or may make, a token other than a bare value. */
 static bool is_special_start(uint8_t byte) {
     return byte == '\'' || byte == '"' || byte == '#' || byte == ';' || byte == '_';
 }
 
-/* Whether all tokens of a row are bare values; keywords have their underscore in the fifth place.
- */
+/* Returns whether all tokens of a row are bare values. Keywords (data_, save_, loop_) have an
+ * underscore as their fifth byte. */
 static bool all_bare(const uint8_t *data, const fm_cif_row *row, uint32_t n) {
     bool special = false;
     for (uint32_t i = 0; i < n; i++) {
@@ -252,7 +263,8 @@ static bool all_bare(const uint8_t *data, const fm_cif_row *row, uint32_t n) {
     return !special;
 }
 
-/* The row in steps of 64 bytes; false when the file ends too soon or the row is not plain. */
+/* Reads the row in steps of 64 bytes. Returns false when the file ends too soon or the row is not
+ * plain. */
 static bool read_row_fast(fm_cif *cif, uint32_t n_column, fm_cif_row *row) {
     const uint8_t *data = cif->data;
     uint32_t n_start = 0, n_end = 0;

@@ -9,7 +9,7 @@ static const double power_of_ten[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  
                                       1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                       1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-/* The lawful forms of decimal.h; strtod alone would also take hexadecimal numbers and leading
+/* Checks for the forms of decimal.h, because strtod also accepts hexadecimal numbers and leading
  * space. */
 static bool is_number(const char *text) {
     text += *text == '+' || *text == '-';

@@ -1,9 +1,9 @@
-/* decimal.h: decimal text to the nearest double, exactly as a correctly rounding strtod.
+/* decimal.h: converts decimal text to the nearest double, exactly like a correctly rounding strtod.
  *
- * A plain decimal whose digits make an integer of at most 2^53 and that has at most 22 of them
- * behind the point is the quotient of two exact doubles, so one IEEE division rounds it correctly
- * (Clinger 1990). Everything else goes to strtod, which glibc rounds correctly; the programs of
- * foldmill never leave the C locale. */
+ * Fast path: when the digits of a plain decimal form an integer of at most 2^53 and at most 22 of
+ * them follow the point, the value is the quotient of two exact doubles, and one IEEE division
+ * rounds it correctly (Clinger 1990). Everything else goes to strtod, which glibc rounds correctly.
+ * foldmill's programs never leave the C locale. */
 #ifndef FM_PARSE_DECIMAL_H
 #define FM_PARSE_DECIMAL_H
 
@@ -13,11 +13,12 @@
 
 enum { FM_DECIMAL_BYTES = 63 }; /* longer numbers are refused */
 
-/* [+-] digits [. digits] [e [+-] digits], at least one digit before the exponent, nothing else;
- * also inf, infinity and nan (any case) when `specials` is set. false leaves *ret_value alone. */
+/* Accepts [+-] digits [. digits] [e [+-] digits] with at least one digit before the exponent and
+ * nothing else. With `specials` it also accepts inf, infinity and nan in any case. On false
+ * *ret_value is unchanged. */
 bool fm_decimal_parse(const uint8_t *text, size_t size, bool specials, double *ret_value);
 
-/* [+-] digits, within int32. false leaves *ret_value alone. */
+/* Accepts [+-] digits within int32. On false *ret_value is unchanged. */
 bool fm_integer_parse(const uint8_t *text, size_t size, int32_t *ret_value);
 
 #endif

@@ -1,4 +1,4 @@
-/* hhr.c: see hhr.h. One pass over lines; the columns of all hits lie one after the other in four
+/* hhr.c: see hhr.h. One pass over the lines; the columns of all hits are stored in four common
  * pools. */
 #include "featurizer/parse/hhr.h"
 
@@ -10,7 +10,7 @@
 
 enum { NAME_COLUMNS = 17, MAX_NUMBER_BYTES = 32 };
 
-/* A line without its end. */
+/* A line without its line end. */
 typedef struct line {
     const char *at;
     size_t size;
@@ -25,11 +25,11 @@ typedef struct parser {
     fm_error *reterr;
     fm_hit *hit;
     uint32_t n_hit;
-    /* Pools and what is used of them. */
+    /* The pools; n_query and n_hit_column entries are in use. */
     char *query_pool, *hit_pool;
     int32_t *query_index_pool, *hit_index_pool;
     size_t n_query, n_hit_column;
-    uint32_t block_columns; /* letters of the last Q line, which its T line must match */
+    uint32_t block_columns; /* letters of the last Q line; its T line must have as many */
 } parser;
 
 static fm_status fail(const parser *p, size_t column, const char *message) {
@@ -57,7 +57,7 @@ static bool is_blank(char c) {
 
 /* -- the summary line */
 
-/* The number after `key` in the line, NaN when it is not there or not a number. */
+/* Returns the number after `key` in the line, or NaN when there is no key or no number. */
 static double value_after(line l, const char *key, size_t *ret_column) {
     const char *at = memmem(l.at, l.size, key, strlen(key));
     if (!at) return NAN;
@@ -88,7 +88,7 @@ static fm_status parse_summary(parser *p, fm_hit *hit) {
         if (needed && isnan(value[k])) {
             return fm_fail_at(p->reterr, FM_ERR_FORMAT, p->number, 1,
                               (uint64_t)(p->line.at - p->text),
-                              "hit's summary line has no number after '%s'", keys[k]);
+                              "the hit's summary line has no number after '%s'", keys[k]);
         }
     }
     if (!(fabs(value[ALIGNED_COLS]) < 1e9)) return fail(p, 0, "Aligned_cols is out of range");
@@ -99,7 +99,7 @@ static fm_status parse_summary(parser *p, fm_hit *hit) {
 
 /* -- blocks */
 
-/* Reads digits at *at; -1 when there are none or they pass 2^31. */
+/* Reads digits at *at; returns -1 when there are none or the value exceeds int32. */
 static int64_t read_number(line l, size_t *at) {
     int64_t value = 0;
     size_t start = *at;
@@ -114,7 +114,7 @@ static void skip_blanks(line l, size_t *at) {
         (*at)++;
 }
 
-/* One sequence line: where its letters are and the positions around them. */
+/* One sequence line: its letters and the positions around them. */
 typedef struct segment {
     const char *letters;
     uint32_t n;
@@ -149,8 +149,8 @@ static fm_status parse_segment(parser *p, segment *ret_segment) {
     return FM_OK;
 }
 
-/* Appends the letters and their positions, -1 at gaps, counted from the line's own first position.
- */
+/* Appends the letters and their positions, which are -1 at gaps and count from the line's own first
+ * position. */
 static fm_status append(parser *p, const segment *s, char *letters, int32_t *index) {
     int64_t position = s->first - 1;
     for (uint32_t i = 0; i < s->n; i++) {
@@ -160,8 +160,8 @@ static fm_status append(parser *p, const segment *s, char *letters, int32_t *ind
     if (position != s->last) {
         return fm_fail_at(p->reterr, FM_ERR_FORMAT, p->number, NAME_COLUMNS + 1,
                           (uint64_t)(p->line.at - p->text) + NAME_COLUMNS,
-                          "letters end at position %lld, the line says %lld", (long long)position,
-                          (long long)s->last);
+                          "the letters end at position %lld, but the line says %lld",
+                          (long long)position, (long long)s->last);
     }
     return FM_OK;
 }
@@ -169,7 +169,7 @@ static fm_status append(parser *p, const segment *s, char *letters, int32_t *ind
 static fm_status parse_query_line(parser *p, fm_hit *hit) {
     segment s;
     fm_status status = parse_segment(p, &s);
-    if (status != FM_OK) return status;
+    if (status) return status;
     status = append(p, &s, p->query_pool + p->n_query, p->query_index_pool + p->n_query);
     p->n_query += s.n;
     hit->n_query += s.n;
@@ -180,11 +180,12 @@ static fm_status parse_query_line(parser *p, fm_hit *hit) {
 static fm_status parse_template_line(parser *p, fm_hit *hit) {
     segment s;
     fm_status status = parse_segment(p, &s);
-    if (status != FM_OK) return status;
+    if (status) return status;
     if (s.n != p->block_columns) {
         return fm_fail_at(p->reterr, FM_ERR_FORMAT, p->number, NAME_COLUMNS + 1,
                           (uint64_t)(p->line.at - p->text) + NAME_COLUMNS,
-                          "template line has %u columns, its query line %u", s.n, p->block_columns);
+                          "the template line has %u columns, but its query line has %u", s.n,
+                          p->block_columns);
     }
     status = append(p, &s, p->hit_pool + p->n_hit_column, p->hit_index_pool + p->n_hit_column);
     p->n_hit_column += s.n;
@@ -207,7 +208,7 @@ static fm_status parse_block_line(parser *p, fm_hit *hit) {
 
 /* -- hits */
 
-/* "No 12": the number is the line's last word. */
+/* Reads "No 12": the number is the line's last word. */
 static fm_status parse_number_line(parser *p, fm_hit *hit) {
     size_t end = p->line.size;
     while (end > 0 && is_blank(p->line.at[end - 1]))
@@ -222,30 +223,30 @@ static fm_status parse_number_line(parser *p, fm_hit *hit) {
     return FM_OK;
 }
 
-/* Reads one hit; the current line is its "No" line. Ends before the next one: *ret_more says
- * whether there is one. */
+/* Reads one hit, beginning at its "No" line, and stops before the next one. *ret_more says whether
+ * there is one. */
 static fm_status parse_hit(parser *p, fm_hit *hit, bool *ret_more) {
     fm_status status = parse_number_line(p, hit);
-    if (status != FM_OK) return status;
+    if (status) return status;
     if (!next_line(p))
-        return fail(p, p->line.size, "file ends after a hit's number; expected its name");
-    size_t mark = p->line.size && (p->compat_openfold || p->line.at[0] == '>') ? 1 : 0;
-    hit->name = (fm_bytes){(const uint8_t *)p->line.at + mark, p->line.size - mark};
+        return fail(p, p->line.size, "the file ends after a hit's number, expected its name");
+    size_t marker_bytes = p->line.size && (p->compat_openfold || p->line.at[0] == '>') ? 1 : 0;
+    hit->name = (fm_bytes){(const uint8_t *)p->line.at + marker_bytes, p->line.size - marker_bytes};
     if (!next_line(p))
-        return fail(p, p->line.size, "file ends after a hit's name; expected its summary line");
+        return fail(p, p->line.size, "the file ends after a hit's name, expected its summary line");
     status = parse_summary(p, hit);
     hit->query = p->query_pool + p->n_query;
     hit->indices_query = p->query_index_pool + p->n_query;
     hit->hit = p->hit_pool + p->n_hit_column;
     hit->indices_hit = p->hit_index_pool + p->n_hit_column;
     p->block_columns = 0;
-    while (status == FM_OK && (*ret_more = next_line(p)) && !starts_with(p->line, "No ")) {
+    while (!status && (*ret_more = next_line(p)) && !starts_with(p->line, "No ")) {
         status = parse_block_line(p, hit);
     }
     return status;
 }
 
-/* An upper bound of the number of hits: lines that start with "No ". */
+/* Returns an upper bound of the number of hits: the lines that start with "No ". */
 static uint32_t count_hits(const parser *p) {
     uint32_t n = 0;
     parser scan = *p;
@@ -254,9 +255,9 @@ static uint32_t count_hits(const parser *p) {
     return n;
 }
 
-/* Goes to the first hit; *ret_more says whether there is one. A file without hits must at least
- * begin as both programs begin theirs: another file under such a name would pass as an empty
- * search. */
+/* Goes to the first hit; *ret_more says whether there is one. A file without hits must begin as
+ * HHsearch and HHblits begin theirs. Otherwise any other file with such a name would pass as an
+ * empty search. */
 static fm_status find_first_hit(parser *p, bool *ret_more) {
     parser first = {0}; /* at the first line that is not empty */
     while ((*ret_more = next_line(p)) && !starts_with(p->line, "No ")) {
@@ -265,8 +266,8 @@ static fm_status find_first_hit(parser *p, bool *ret_more) {
     if (*ret_more || p->compat_openfold || first.number == 0 || starts_with(first.line, "Query"))
         return FM_OK;
     return fail(&first, 0,
-                "no hit, and no result of HHsearch or HHblits: expected a first line that begins "
-                "with 'Query'");
+                "the file has no hit and is no result of HHsearch or HHblits, expected a first "
+                "line that begins with 'Query'");
 }
 
 fm_status fm_hhr_parse(fm_bytes text, bool compat_openfold, fm_arena *arena, fm_hits *ret_hits,
@@ -280,8 +281,8 @@ fm_status fm_hhr_parse(fm_bytes text, bool compat_openfold, fm_arena *arena, fm_
     if (utf8) return utf8;
     uint32_t n = count_hits(&p);
     p.hit = fm_arena_calloc(arena, n, sizeof *p.hit);
-    p.query_pool = fm_arena_alloc(
-        arena, text.size); /* no more columns than bytes; untouched pages cost nothing */
+    /* There are no more columns than bytes of text; untouched pages cost nothing. */
+    p.query_pool = fm_arena_alloc(arena, text.size);
     p.hit_pool = fm_arena_alloc(arena, text.size);
     p.query_index_pool = fm_arena_alloc_array(arena, text.size, sizeof *p.query_index_pool);
     p.hit_index_pool = fm_arena_alloc_array(arena, text.size, sizeof *p.hit_index_pool);
@@ -290,11 +291,11 @@ fm_status fm_hhr_parse(fm_bytes text, bool compat_openfold, fm_arena *arena, fm_
     }
     bool more;
     fm_status status = find_first_hit(&p, &more);
-    while (status == FM_OK && more) {
+    while (!status && more) {
         status = parse_hit(&p, &p.hit[p.n_hit], &more);
-        p.n_hit += status == FM_OK;
+        p.n_hit += !status;
     }
-    if (status != FM_OK) return status;
+    if (status) return status;
     *ret_hits = (fm_hits){.n_hit = p.n_hit, .hit = p.hit};
     return FM_OK;
 }

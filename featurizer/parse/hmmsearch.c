@@ -1,5 +1,5 @@
-/* hmmsearch.c: see hmmsearch.h. One pass gathers the rows, one the descriptions, one makes the hits
- * row by row in two pools. */
+/* hmmsearch.c: see hmmsearch.h. The first pass gathers the rows, the second their descriptions, and
+ * the third makes the hits row by row in two pools. */
 #include "featurizer/parse/hmmsearch.h"
 
 #include "featurizer/parse/stockholm_rows.h"
@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-/* Offsets of a description in the text; 0, 0 = none. */
+/* Offsets of a description in the text; 0, 0 when there is none. */
 typedef struct description {
     uint32_t begin, end;
 } description;
@@ -19,7 +19,7 @@ typedef struct parser {
     fm_stockholm_rows rows;
     description *described; /* [n_row] */
     int32_t *query_index;   /* [query.size] */
-    /* Pools and what is used of them. */
+    /* The pools; n_letter and n_index entries are in use. */
     char *letters;
     int32_t *index;
     size_t n_letter, n_index;
@@ -27,7 +27,7 @@ typedef struct parser {
 
 /* -- descriptions */
 
-/* A word of the line from *at on; false when there is none. */
+/* Finds the line's next word at or after *at; false when there is none. */
 static bool next_word(const parser *p, const fm_line *line, size_t *at, size_t *ret_begin) {
     size_t blank;
     while ((blank = fm_blank_at(p->text, *at, line->end, p->compat)))
@@ -38,15 +38,16 @@ static bool next_word(const parser *p, const fm_line *line, size_t *at, size_t *
     return *at > *ret_begin;
 }
 
-/* "#=GS name DE text": gives the row of that name its description. Of several the last counts,
- * among those that stand before every row has one. */
+/* Takes "#=GS name DE text" and gives the row of that name its description. A later description
+ * replaces an earlier one, but the scan stops as soon as every row has one. */
 static fm_status read_description(parser *p, const fm_line *line, size_t *n_described) {
     size_t at = line->start, mark, name = at, feature, value, blank;
     bool named = next_word(p, line, &at, &mark) && next_word(p, line, &at, &name);
     size_t name_bytes = at - name;
     if (!named || !next_word(p, line, &at, &feature)) {
-        return fm_fail_at(p->reterr, FM_ERR_FORMAT, line->number, at - line->start + 1, at,
-                          "a note without a name and a feature; expected '#=GS name DE text'");
+        return fm_fail_at(
+            p->reterr, FM_ERR_FORMAT, line->number, at - line->start + 1, at,
+            "found an annotation without a name and a feature, expected '#=GS name DE text'");
     }
     if (at - feature != 2 || memcmp(p->text.data + feature, "DE", 2) != 0) return FM_OK;
     value = at;
@@ -76,7 +77,7 @@ static bool contains(fm_bytes text, size_t begin, size_t end, const char *word) 
     return end > begin && memmem(text.data + begin, end - begin, word, strlen(word));
 }
 
-/* Whether "protein length:" and a digit stand in the range. */
+/* Returns whether "protein length:" followed by a digit occurs in the range. */
 static bool has_length(fm_bytes text, size_t begin, size_t end) {
     static const char word[] = "protein length:";
     const size_t n = sizeof word - 1;
@@ -103,7 +104,7 @@ static bool is_word(uint8_t c) {
     return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-/* Digits at *at as a number below 2^31; -1 when there are none or they pass it. */
+/* Reads digits at *at; returns -1 when there are none or the value exceeds int32. */
 static int64_t read_number(const uint8_t *data, size_t *at, size_t end) {
     int64_t value = 0;
     size_t start = *at;
@@ -113,8 +114,8 @@ static int64_t read_number(const uint8_t *data, size_t *at, size_t end) {
     return *at > start && value <= INT32_MAX ? value : -1;
 }
 
-/* `id_chain/first-last`: fills the hit's name, gives the first position, and where the name ends.
- * False when it is none. */
+/* Splits `id_chain/first-last`: fills the hit's name and returns the first position and the offset
+ * behind the '-'. Returns false for any other form. */
 static bool split_name(const parser *p, const fm_alignment_row *place, fm_hit *hit,
                        int64_t *ret_first, size_t *ret_end) {
     const uint8_t *data = p->text.data;
@@ -144,7 +145,7 @@ static fm_status fail_row(const parser *p, const fm_alignment_row *place, const 
                       shown, (const char *)p->text.data + place->description, message);
 }
 
-/* Whether the row is a hit; one that should be and cannot be read is refused. */
+/* Decides whether the row is a hit. A row that should be one but cannot be read is refused. */
 static fm_status check_row(const parser *p, size_t row, fm_hit *hit, int64_t *ret_first,
                            bool *ret_is_hit) {
     const fm_alignment_row *place = &p->rows.rows[row].place;
@@ -156,14 +157,14 @@ static fm_status check_row(const parser *p, size_t row, fm_hit *hit, int64_t *re
     if (!split_name(p, place, hit, ret_first, &end)) {
         return fail_row(p, place, "a protein's name must be id_chain/first-last");
     }
-    bool has = has_length(p->text, end, name_end) || has_length(p->text, d.begin, d.end);
-    if (p->compat && !has) {
+    bool names_length = has_length(p->text, end, name_end) || has_length(p->text, d.begin, d.end);
+    if (p->compat && !names_length) {
         return fail_row(p, place, "its description has no 'protein length:' with a number");
     }
     return FM_OK;
 }
 
-/* Appends a piece's letters, upper-cased, and the positions of its columns. */
+/* Appends a piece's letters, in upper case, and the positions of its columns. */
 static fm_status append_piece(parser *p, const fm_alignment_row *place,
                               const fm_stockholm_link *link, fm_hit *hit, int64_t *position) {
     for (uint32_t i = 0; i < link->size; i++) {
@@ -171,7 +172,7 @@ static fm_status append_piece(parser *p, const fm_alignment_row *place,
         bool lower = c >= 'a' && c <= 'z', upper = c >= 'A' && c <= 'Z';
         if (c == '.') continue;
         if (c >= 0x80 || (!p->compat && !lower && !upper && c != '-')) {
-            return fail_row(p, place, "its sequence has a byte that is no letter, '-' or '.'");
+            return fail_row(p, place, "its sequence has a byte other than letters, '-' and '.'");
         }
         p->letters[p->n_letter++] = (char)(lower ? c - 32 : c);
         hit->n_hit++;
@@ -199,7 +200,7 @@ static fm_status make_hit(parser *p, size_t row, fm_hit *hit, bool *ret_is_hit) 
     if (status || !*ret_is_hit) return status;
     position--;
     if (position + (int64_t)entry->n_column > INT32_MAX) {
-        return fail_row(p, &entry->place, "its positions pass 2147483647");
+        return fail_row(p, &entry->place, "its positions exceed 2147483647");
     }
     for (uint32_t at = entry->first; at != FM_STOCKHOLM_NONE && !status;
          at = p->rows.links[at].next) {
@@ -210,7 +211,7 @@ static fm_status make_hit(parser *p, size_t row, fm_hit *hit, bool *ret_is_hit) 
 }
 
 static fm_status make_pools(parser *p, fm_arena *arena) {
-    /* No more columns than bytes; untouched pages cost nothing. */
+    /* There are no more columns than bytes of text; untouched pages cost nothing. */
     p->described = fm_arena_calloc(arena, p->rows.n_row, sizeof *p->described);
     p->query_index = fm_arena_alloc_array(arena, p->query.size, sizeof *p->query_index);
     p->letters = fm_arena_alloc(arena, p->text.size);

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-/* Length of the UTF-8 blank that starts at p (left bytes remain), among those that Python strips.
- */
+/* Returns the length of the UTF-8 blank that starts at p, among those that Python strips; 0 when
+ * there is none. `left` bytes remain. */
 static size_t wide_blank(const uint8_t *p, size_t left) {
     if (left >= 2 && p[0] == 0xC2 && (p[1] == 0x85 || p[1] == 0xA0)) return 2;
     if (left < 3) return 0;
@@ -44,15 +44,16 @@ size_t fm_blank_before(fm_bytes text, size_t begin, size_t at, bool python) {
     return 0;
 }
 
-/* Eight bytes at a time while none is a control byte, a space or not ASCII. */
+/* Steps over eight bytes at a time while none of them is a control byte, a space or a non-ASCII
+ * byte. */
 size_t fm_blank_find(fm_bytes text, size_t at, size_t end, bool python) {
     const uint64_t high = 0x8080808080808080u, above = 0x2121212121212121u;
     while (at < end) {
         size_t stop = at + 8;
-        uint64_t eight;
+        uint64_t word;
         if (stop <= end) {
-            memcpy(&eight, text.data + at, sizeof eight);
-            if (!(((eight - above) | eight) & high)) {
+            memcpy(&word, text.data + at, sizeof word);
+            if (!(((word - above) | word) & high)) {
                 at = stop;
                 continue;
             }
@@ -64,7 +65,7 @@ size_t fm_blank_find(fm_bytes text, size_t at, size_t end, bool python) {
     return end;
 }
 
-/* Length of the line end at p, other than \n; 0 = none. */
+/* Returns the length of the line end at p, other than \n; 0 when there is none. */
 static size_t odd_break(const uint8_t *p, size_t left, bool python) {
     if (p[0] == '\r') return left >= 2 && p[1] == '\n' ? 2 : 1;
     if (!python) return 0;
@@ -73,7 +74,7 @@ static size_t odd_break(const uint8_t *p, size_t left, bool python) {
     return left >= 3 && p[0] == 0xE2 && p[1] == 0x80 && (p[2] == 0xA8 || p[2] == 0xA9) ? 3 : 0;
 }
 
-/* Whether any line ends other than by \n or \r\n. */
+/* Returns whether any line ends other than by \n or \r\n. */
 static bool has_odd_break(fm_bytes text, size_t at, bool python) {
     if (!python) {
         const uint8_t *p = text.data + at, *end = text.data + text.size;
@@ -97,14 +98,14 @@ fm_lines fm_lines_of(fm_bytes text, bool python, size_t at, uint64_t number) {
                       .at = at,
                       .number = number,
                       .python = python,
-                      .odd = at < text.size && has_odd_break(text, at, python)};
+                      .has_odd_breaks = at < text.size && has_odd_break(text, at, python)};
 }
 
-/* The line's end and the next line's begin. Each byte is looked at once. */
+/* Finds the line's end and the next line's begin. Each byte is read once. */
 static void find_end(const fm_lines *lines, size_t *ret_end, size_t *ret_next) {
     fm_bytes text = lines->text;
     size_t i = lines->at, n = 0;
-    if (!lines->odd) {
+    if (!lines->has_odd_breaks) {
         const uint8_t *newline = memchr(text.data + i, '\n', text.size - i);
         *ret_end = newline ? (size_t)(newline - text.data) : text.size;
         *ret_next = newline ? *ret_end + 1 : text.size;

@@ -1,10 +1,10 @@
-/* lines.h: the lines of a text, stripped, with their places.
+/* lines.h: splits a text into stripped lines with their places.
  *
- * Plain: a line ends at \n, \r\n or \r, and blanks are space, tab, \v, \f. Python: lines end where
- * str.splitlines() ends them in a file read as UTF-8 text (also at \v \f \x1c \x1d \x1e U+0085
- * U+2028 U+2029), and blanks are what str.strip() strips, for results that equal the reference's.
- * Nothing is copied or allocated, and every byte is looked at once or twice; a text without unusual
- * line ends costs one memchr a line. */
+ * Plain mode: a line ends at \n, \r\n or \r; blanks are space, tab, \v and \f. Python mode: lines
+ * end where str.splitlines() ends them in a file read as UTF-8 text (also at \v \f \x1c \x1d \x1e
+ * U+0085 U+2028 U+2029), and blanks are what str.strip() strips, so that results equal the
+ * reference's. Nothing is copied or allocated, and every byte is read once or twice. A text without
+ * unusual line ends costs one memchr per line. */
 #ifndef FM_PARSE_LINES_H
 #define FM_PARSE_LINES_H
 
@@ -14,8 +14,8 @@
 #include <stdbool.h>
 
 typedef struct fm_line {
-    size_t begin, end;  /* offsets of the stripped line in the text; begin == end: blank */
-    size_t start, stop; /* the line without its end, before stripping */
+    size_t begin, end;  /* offsets of the stripped line in the text; equal when it is blank */
+    size_t start, stop; /* the line without its line end, before stripping */
     uint64_t number;    /* from 1 */
 } fm_line;
 
@@ -24,24 +24,25 @@ typedef struct fm_lines {
     size_t at;     /* offset of the next line */
     uint64_t number;
     bool python;
-    bool odd; /* the text has line ends other than \n and \r\n */
+    bool has_odd_breaks; /* the text has line ends other than \n and \r\n */
 } fm_lines;
 
-/* All lines of the text from byte `at`, which starts line `number`. */
+/* Starts at byte `at` of the text, where line `number` begins. */
 fm_lines fm_lines_of(fm_bytes text, bool python, size_t at, uint64_t number);
 
-/* The next line; false after the last. */
+/* Returns the next line; false after the last. */
 bool fm_lines_next(fm_lines *lines, fm_line *ret_line);
 
-/* Bytes of the blank that starts at `at` or, for _before, that ends there; 0 = no blank. */
+/* Returns the number of bytes of the blank that starts at `at` or, for _before, that ends there; 0
+ * when there is no blank. */
 size_t fm_blank_at(fm_bytes text, size_t at, size_t end, bool python);
 size_t fm_blank_before(fm_bytes text, size_t begin, size_t at, bool python);
 
-/* Offset of the first blank in [at, end), or end. */
+/* Returns the offset of the first blank in [at, end), or end. */
 size_t fm_blank_find(fm_bytes text, size_t at, size_t end, bool python);
 
-/* FM_ERR_FORMAT with the place of the first byte that is no well-formed UTF-8 (RFC 3629), which
- * the reference cannot read. */
+/* Returns FM_ERR_FORMAT with the place of the first byte that is not well-formed UTF-8 (RFC 3629).
+ * The reference cannot read such text. */
 FM_MUST_USE fm_status fm_text_check_utf8(fm_bytes text, fm_error *reterr);
 
 #endif

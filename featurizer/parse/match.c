@@ -1,4 +1,4 @@
-/* match.c: the plain loops, and the choice. See match.h. */
+/* match.c: the scalar loops, and the choice of a kernel. See match.h. */
 #include "featurizer/parse/match.h"
 
 static void store(fm_match_row *row, uint8_t letter) {

@@ -1,17 +1,18 @@
-/* match.h: the inner loops of the alignment parsers: text of a row in, its match columns and
- * deletion counts out.
+/* match.h: the inner loops of the alignment parsers: they turn a row's text into match columns and
+ * deletion counts.
  *
- *     A3M text      A C d e F - g G          a-z are deletions, every other byte a match column
+ *     A3M text      A C d e F - g G          a-z are deletions, every other byte is a match column
  *     letters       A C     F -   G
  *     deletion      0 0     2 0   1          counted before the column that follows them
  *
- * In Stockholm text the query decides: its own letters are the match columns, and another row's
- * letters in the query's gaps are deletions. Text comes in pieces, a row's state is the cursor.
+ * In Stockholm text the query decides: its letters are the match columns, and another row's letters
+ * in the query's gaps are deletions. Text arrives in pieces, and fm_match_row holds the state of a
+ * row between pieces.
  *
- * Each loop exists twice: plain, written to be read and the oracle of the other, and for AVX2,
- * which classifies 32 bytes at a time. They give the same values for every input (tests/featurizer
- * and the fuzzers hold them together). Nothing is allocated; no byte outside the stated ranges is
- * read, and only letters[0 .. n_col + FM_MATCH_SLACK) and deletion[0 .. n_col) are written. */
+ * Each loop exists twice: a scalar one, written to be read, and one for AVX2, which classifies 32
+ * bytes at a time. Both give the same values for every input; tests/featurizer and the fuzzers
+ * compare them. The loops allocate nothing and read no byte outside the stated ranges. They write
+ * only letters[0 .. n_col + FM_MATCH_SLACK) and deletion[0 .. n_col). */
 #ifndef FM_PARSE_MATCH_H
 #define FM_PARSE_MATCH_H
 
@@ -22,31 +23,32 @@
 /* Bytes behind a row's letters that a loop may overwrite. */
 enum { FM_MATCH_SLACK = 32 };
 
-/* One row being read. */
+/* The state of one row while it is read. */
 typedef struct fm_match_row {
     uint8_t *letters;   /* [N_col] of this row */
-    uint16_t *deletion; /* [N_col] of this row, zero where nothing is to be counted */
-    size_t n_col;       /* columns there is room for */
-    size_t at;          /* match columns seen; those past n_col are counted, not stored */
+    uint16_t *deletion; /* [N_col] of this row; the caller zeroes it */
+    size_t n_col;       /* columns that fit */
+    size_t at;          /* match columns seen so far; those past n_col are counted but not stored */
     uint64_t pending;   /* letters deleted since the last match column */
-    uint64_t
-        max_deletion; /* largest count so far: more than a u16 holds is the caller's to refuse */
+    /* Largest deletion count so far. The caller must refuse a row in which it exceeds a u16. */
+    uint64_t max_deletion;
 } fm_match_row;
 
-/* A piece of A3M text. `text` has `size` bytes of the row; `readable` >= size bytes may be read.
- * Bytes equal to `padding` stand for nothing (0 = there are none such). */
+/* Takes a piece of A3M text. The row owns `size` bytes at `text`; `readable` >= size bytes may be
+ * read. Bytes equal to `padding` are ignored (0: no byte is padding). */
 typedef void fm_match_a3m_fn(fm_match_row *row, const uint8_t *text, size_t size, size_t readable,
                              uint8_t padding);
 
 /* The columns of a Stockholm alignment: bit k % 8 of byte k / 8 is set when the query has a letter
- * in column k. 8 zero bytes follow the last. */
+ * in column k. 8 zero bytes follow the last byte. */
 typedef struct fm_match_columns {
     const uint8_t *keep;
     size_t n_column;
-    bool plain; /* '.' is a gap too, and stored letters become upper case and '-' */
+    bool plain; /* '.' is a gap too, and letters are stored in upper case, gaps as '-' */
 } fm_match_columns;
 
-/* A piece of a Stockholm row: the bytes of columns [column, column + size), all below n_column. */
+/* Takes a piece of a Stockholm row: the bytes of columns [column, column + size), all below
+ * n_column. */
 typedef void fm_match_stockholm_fn(fm_match_row *row, const uint8_t *text, size_t size,
                                    size_t readable, const fm_match_columns *columns, size_t column);
 
@@ -58,7 +60,7 @@ typedef struct fm_match_kernel {
 
 extern const fm_match_kernel fm_match_scalar, fm_match_avx2;
 
-/* The fastest that this processor runs. */
+/* Returns the fastest kernel that this processor runs. */
 const fm_match_kernel *fm_match_best(void);
 
 #endif

@@ -1,8 +1,15 @@
-/* match_avx2.c: 32 bytes at a time. See match.h; match.c says what must come out.
+/* match_avx2.c: the alignment parsers' inner loops, 32 bytes at a time. match.c defines the result;
+ * see match.h.
  *
- * A chunk of 32 bytes becomes two masks: bytes kept as match columns, and bytes counted as
- * deletions. Runs of kept bytes are long (insertions come in stretches), so each run is one
- * unaligned 32-byte store whose surplus the next run overwrites. */
+ * Vector compares turn a chunk of 32 bytes into two 32-bit masks: `keep` marks bytes that are match
+ * columns, `count` marks bytes that are deletions. take() then walks over the runs of set bits in
+ * `keep`. For each run it first adds the deletions in front of it (a popcount), then copies the run
+ * with a single unaligned 32-byte store. Bytes stored past the run's end are overwritten by the
+ * next run or fall into the slack. Insertions come in stretches, so runs are long and few.
+ *
+ * A store from the middle of a chunk reads up to 32 bytes past the chunk. Near the text's end the
+ * chunk is therefore copied into a zeroed buffer first. As soon as a chunk could overflow the row's
+ * n_col columns, the scalar loop takes over for the rest. */
 #include "featurizer/parse/match.h"
 
 #include <immintrin.h>
@@ -14,9 +21,9 @@ static inline __m256i load(const uint8_t *p, bool plain) {
     __m256i v = _mm256_loadu_si256((const __m256i *)p);
     if (!plain) return v;
     __m256i dot = _mm256_cmpeq_epi8(v, _mm256_set1_epi8('.'));
-    __m256i low = _mm256_and_si256(_mm256_cmpgt_epi8(v, _mm256_set1_epi8('a' - 1)),
-                                   _mm256_cmpgt_epi8(_mm256_set1_epi8('z' + 1), v));
-    v = _mm256_sub_epi8(v, _mm256_and_si256(low, _mm256_set1_epi8(32)));
+    __m256i is_lower = _mm256_and_si256(_mm256_cmpgt_epi8(v, _mm256_set1_epi8('a' - 1)),
+                                        _mm256_cmpgt_epi8(_mm256_set1_epi8('z' + 1), v));
+    v = _mm256_sub_epi8(v, _mm256_and_si256(is_lower, _mm256_set1_epi8(32)));
     return _mm256_blendv_epi8(v, _mm256_set1_epi8('-'), dot);
 }
 
@@ -24,7 +31,8 @@ static inline uint32_t mask_of(__m256i v) {
     return (uint32_t)_mm256_movemask_epi8(v);
 }
 
-/* Takes the chunk at p, of which LOOK_AHEAD bytes can be read, by its masks. The row has room. */
+/* Takes the chunk at p by its two masks. LOOK_AHEAD bytes are readable at p, and the row has
+ * room. */
 static inline void take(fm_match_row *row, const uint8_t *p, uint32_t keep, uint32_t count,
                         bool plain) {
     while (keep) {
@@ -34,8 +42,8 @@ static inline void take(fm_match_row *row, const uint8_t *p, uint32_t keep, uint
             row->pending += (unsigned)__builtin_popcount(before);
             count ^= before;
         }
-        uint32_t behind = ~(keep >> start);
-        unsigned run = behind ? (unsigned)__builtin_ctz(behind) : CHUNK;
+        uint32_t not_kept = ~(keep >> start);
+        unsigned run = not_kept ? (unsigned)__builtin_ctz(not_kept) : CHUNK;
         _mm256_storeu_si256((__m256i *)(row->letters + row->at), load(p + start, plain));
         if (row->pending) {
             row->deletion[row->at] = (uint16_t)row->pending;
@@ -48,7 +56,7 @@ static inline void take(fm_match_row *row, const uint8_t *p, uint32_t keep, uint
     row->pending += (unsigned)__builtin_popcount(count);
 }
 
-/* p itself where LOOK_AHEAD bytes can be read there, else a copy in `buffer`. */
+/* Returns p if LOOK_AHEAD bytes are readable there, else a zero-padded copy in `buffer`. */
 static inline const uint8_t *readable_at(const uint8_t *p, size_t size, size_t readable,
                                          uint8_t buffer[LOOK_AHEAD]) {
     if (readable >= LOOK_AHEAD) return p;
@@ -68,9 +76,9 @@ static void avx2_a3m(fm_match_row *row, const uint8_t *text, size_t size, size_t
     for (; i < size; i += CHUNK) {
         const uint8_t *p = readable_at(text + i, size - i, readable - i, buffer);
         __m256i v = load(p, false);
-        __m256i low = _mm256_and_si256(_mm256_cmpgt_epi8(v, _mm256_set1_epi8('a' - 1)),
-                                       _mm256_cmpgt_epi8(_mm256_set1_epi8('z' + 1), v));
-        uint32_t valid = first_bits(size - i), count = mask_of(low) & valid;
+        __m256i is_lower = _mm256_and_si256(_mm256_cmpgt_epi8(v, _mm256_set1_epi8('a' - 1)),
+                                            _mm256_cmpgt_epi8(_mm256_set1_epi8('z' + 1), v));
+        uint32_t valid = first_bits(size - i), count = mask_of(is_lower) & valid;
         uint32_t keep = valid & ~count;
         if (padding) {
             keep &= ~mask_of(_mm256_cmpeq_epi8(v, _mm256_set1_epi8((char)padding)));

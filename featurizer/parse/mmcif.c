@@ -1,4 +1,11 @@
-/* mmcif.c: the scan of an mmCIF file, and the header; see mmcif.h and mmcif_internal.h. */
+/* mmcif.c: scans an mmCIF file and reads its header; see mmcif.h and mmcif_internal.h.
+ *
+ * The scan sees each token once. For a loop, read_loop_names() notes which of its columns are
+ * needed and at which place; then every row is cut by cif.c and only these places are read. Rows of
+ * _atom_site are compared with the newest run: when the columns that identify the residue are
+ * equal, the atom joins that run, else a new run begins. Nothing is interpreted yet except numbers.
+ * After the scan, mmcif_polymer.c finds the protein chains, and mmcif_chains.c or mmcif_openfold.c
+ * places the runs' atoms in them. */
 #include "featurizer/parse/mmcif.h"
 
 #include "featurizer/parse/decimal.h"
@@ -52,14 +59,14 @@ static const char *const atom_names[N_ATOM_COLUMN] = {
 
 /* -- names */
 
-/* Data names ignore case in CIF; the reference's do not. */
+/* Data names ignore case in CIF, but not in the reference. */
 static bool is_name(const fm_cif *cif, const uint8_t *text, size_t size, const char *name) {
     if (strlen(name) != size) return false;
     return cif->compat_openfold ? memcmp(text, name, size) == 0
                                 : strncasecmp((const char *)text, name, size) == 0;
 }
 
-/* MMCIF_NONE for a name that is not wanted. */
+/* Returns MMCIF_NONE for a name that is not needed. */
 static uint32_t find_column(const fm_cif *cif, fm_cif_view name) {
     for (uint32_t i = 0; i < N_COLUMN; i++) {
         if (is_name(cif, fm_cif_text(cif, name), fm_cif_size(name), column_names[i])) return i;
@@ -80,10 +87,11 @@ static uint32_t find_atom_column(const fm_cif *cif, fm_cif_view name) {
 
 static fm_status fail_twice(fm_mmcif_scan *scan, fm_cif_view name) {
     return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_FORMAT, name.start,
-                       "%.*s is given a second time in its block", MMCIF_SHOW(scan, name));
+                       "%.*s occurs a second time in its block", MMCIF_SHOW(scan, name));
 }
 
-/* A name occurs: a second time is an error, or (the reference) replaces the first. */
+/* Registers the occurrence of a name. A second occurrence is an error, or in the reference's
+ * reading replaces the first. */
 static fm_status open_column(fm_mmcif_scan *scan, uint32_t column, fm_cif_view name) {
     fm_mmcif_list *list = &scan->columns[column];
     if (list->is_given && !scan->cif.compat_openfold) return fail_twice(scan, name);
@@ -142,7 +150,7 @@ static fm_status fail_full(fm_mmcif_scan *scan) {
     return fm_arena_full(scan->arena, scan->reterr);
 }
 
-/* The run of this row, the newest or a new one. */
+/* Returns the run to which this row belongs: the newest, or a new one. */
 static fm_status find_run(fm_mmcif_scan *scan, const fm_cif_row *row, fm_mmcif_run **ret_run) {
     if (scan->runs.n > 0) {
         fm_mmcif_run *last = fm_mmcif_array_at(&scan->runs, scan->runs.n - 1);
@@ -165,11 +173,11 @@ static fm_status find_run(fm_mmcif_scan *scan, const fm_cif_row *row, fm_mmcif_r
 
 static fm_status fail_number(fm_mmcif_scan *scan, uint32_t column, fm_cif_view value) {
     return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_FORMAT, value.start,
-                       ATOM_PREFIX "%s is '%.*s', a number was expected", atom_names[column],
+                       ATOM_PREFIX "%s is '%.*s', expected a number", atom_names[column],
                        MMCIF_SHOW(scan, value));
 }
 
-/* A number of CIF may carry its standard uncertainty: 1.234(5). */
+/* A number in CIF may carry its standard uncertainty, as in 1.234(5); this cuts it off. */
 static fm_cif_view without_uncertainty(const fm_cif *cif, fm_cif_view value) {
     const uint8_t *text = fm_cif_text(cif, value);
     size_t size = fm_cif_size(value);
@@ -231,13 +239,13 @@ static fm_status read_confidence(fm_mmcif_scan *scan, const fm_cif_row *row,
     if (!status && !(value >= 0 && value <= 100)) {
         status = fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_DATA,
                              fm_cif_row_at(row, scan->at[ATOM_B]).start,
-                             "B_iso_or_equiv is %g, a confidence of 0 to 100 was expected", value);
+                             "B_iso_or_equiv is %g, expected a confidence of 0 to 100", value);
     }
     if (!status) *ret_confidence = (float)value;
     return status;
 }
 
-/* A name as a number: its bytes when they fit, else a hash with the top bit set. */
+/* Packs an atom name into a number: its bytes when they fit, else a hash with the top bit set. */
 static uint64_t pack_name(const uint8_t *text, size_t size) {
     uint64_t packed = 0;
     if (size > 8) return fm_xxh3(text, size) | UINT64_C(1) << 63;
@@ -253,14 +261,14 @@ static uint8_t slot_of(const uint8_t *name, size_t size) {
 }
 
 /* Takes one row of _atom_site. The default reading keeps the first model's atoms that have a place
- * in atom37; the reference's checks need every atom of every model. */
+ * in atom37. The reference's checks need every atom of every model. */
 static fm_status add_atom_row(fm_mmcif_scan *scan, const fm_cif_row *row) {
     const fm_cif *cif = &scan->cif;
     bool compat = cif->compat_openfold;
     fm_cif_view name = fm_cif_row_at(row, scan->at[ATOM_NAME]);
     if (scan->n_row++ >= FM_LIMIT_N_ATOM) {
-        return fm_cif_fail(cif, scan->reterr, FM_ERR_LIMIT, name.start, "more than %u atoms",
-                           FM_LIMIT_N_ATOM);
+        return fm_cif_fail(cif, scan->reterr, FM_ERR_LIMIT, name.start,
+                           "the file has more than %u atoms", FM_LIMIT_N_ATOM);
     }
     if (!compat && scan->runs.n > 0) {
         const fm_mmcif_run *first = fm_mmcif_array_at(&scan->runs, 0);
@@ -285,10 +293,10 @@ static fm_status add_atom_row(fm_mmcif_scan *scan, const fm_cif_row *row) {
     return status ? status : read_occupancy(scan, row, &atom->occupancy);
 }
 
-/* What the default reading cannot do without, and what the reference cannot. */
+/* The columns that the default reading needs. The reference needs all of N_ATOM_OPENFOLD. */
 static const fm_mmcif_atom_column needed_default[] = {ATOM_NAME, ATOM_COMP, ATOM_ASYM,
                                                       ATOM_SEQ,  ATOM_X,    ATOM_Y,
-                                                      ATOM_Z,    ATOM_B /* of a prediction only */};
+                                                      ATOM_Z,    ATOM_B /* for predictions only */};
 
 static fm_status check_atom_columns(fm_mmcif_scan *scan, uint32_t place) {
     bool compat = scan->cif.compat_openfold;
@@ -311,7 +319,7 @@ static fm_status check_atom_columns(fm_mmcif_scan *scan, uint32_t place) {
 
 typedef struct loop_shape {
     uint32_t n_column;
-    uint32_t at; /* where its loop_ stands */
+    uint32_t at; /* offset of its loop_ */
     uint32_t n_wanted, n_atom_wanted;
     struct {
         uint32_t place, column;
@@ -331,11 +339,11 @@ static fm_status read_loop_names(fm_mmcif_scan *scan, loop_shape *loop, bool is_
             scan->cif.at = before;
             if (loop->n_column > 0) return FM_OK;
             return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_FORMAT, loop->at,
-                               "loop_ without data names");
+                               "found loop_ without data names");
         }
         if (loop->n_column == FM_LIMIT_CIF_COLUMN) {
             return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_LIMIT, name.start,
-                               "a loop of more than %u columns", FM_LIMIT_CIF_COLUMN);
+                               "the loop has more than %u columns", FM_LIMIT_CIF_COLUMN);
         }
         uint32_t column = is_wanted ? find_column(&scan->cif, name) : MMCIF_NONE;
         uint32_t atom_column = is_wanted ? find_atom_column(&scan->cif, name) : MMCIF_NONE;
@@ -358,11 +366,12 @@ static fm_status read_loop_names(fm_mmcif_scan *scan, loop_shape *loop, bool is_
 
 static fm_status fail_cut_row(fm_mmcif_scan *scan, const fm_cif_row *row, uint32_t n, uint32_t of) {
     return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_FORMAT, row->start[0],
-                       "this row of a loop ends after %u values, the loop has %u columns", n, of);
+                       "the row of a loop ends after %u values, but the loop has %u columns", n,
+                       of);
 }
 
-/* A last row that is cut short. CIF forbids it; the reference lets it pass where it happens not to
- * look. */
+/* Takes a last row that is cut short. CIF forbids such a row. The reference accepts it when the
+ * missing values are in columns that it does not read. */
 static fm_status take_cut_row(fm_mmcif_scan *scan, const loop_shape *loop, const fm_cif_row *row,
                               uint32_t n) {
     bool fails = !scan->cif.compat_openfold;
@@ -424,7 +433,7 @@ static fm_status take_pair(fm_mmcif_scan *scan, fm_cif_view name, fm_cif_view va
     return open_atom_column(scan, column, name);
 }
 
-/* _atom_site of one atom may be written as pairs. */
+/* An _atom_site with one atom may be written as pairs; this takes it as one row. */
 static fm_status take_single_atom(fm_mmcif_scan *scan) {
     if (!scan->has_single || scan->n_row > 0) return FM_OK;
     fm_status status = check_atom_columns(scan, scan->single[ATOM_NAME].start);
@@ -463,7 +472,7 @@ static fm_status read_pair(fm_mmcif_scan *scan, fm_cif_view name, bool is_wanted
     return is_wanted ? take_pair(scan, name, value) : FM_OK;
 }
 
-/* The first data block with atoms; what stands in save frames is not of the block. */
+/* Reads the first data block that has atoms. Save frames do not belong to the block. */
 static fm_status read_block(fm_mmcif_scan *scan) {
     bool in_block = false, in_save = false;
     for (;;) {
@@ -473,7 +482,7 @@ static fm_status read_block(fm_mmcif_scan *scan) {
         if (status) return status;
         if (!in_block && kind != FM_CIF_DATA) {
             return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_FORMAT, view.start,
-                               "data_ was expected at the start of a CIF file");
+                               "expected data_ at the start of a CIF file");
         }
         switch (kind) {
         case FM_CIF_END: return FM_OK;
@@ -487,16 +496,15 @@ static fm_status read_block(fm_mmcif_scan *scan) {
         case FM_CIF_LOOP: status = read_loop(scan, view.start, !in_save); break;
         case FM_CIF_NAME: status = read_pair(scan, view, !in_save); break;
         case FM_CIF_VALUE:
-            status =
-                fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_FORMAT, view.start,
-                            "'%.*s' stands where a data name was expected", MMCIF_SHOW(scan, view));
+            status = fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_FORMAT, view.start,
+                                 "found '%.*s', expected a data name", MMCIF_SHOW(scan, view));
         }
         if (status) return status;
     }
 }
 
-/* The reference's reading: the first token, whatever it is, opens the block; between loops the
- * tokens are names and values by turns. */
+/* The reference's reading: the first token, whatever it is, opens the block. Between loops, tokens
+ * are names and values in turn. */
 static fm_status read_block_openfold(fm_mmcif_scan *scan) {
     fm_cif_kind kind;
     fm_cif_view view, name = {0, 0};
@@ -520,7 +528,7 @@ static fm_status read_block_openfold(fm_mmcif_scan *scan) {
 
 /* -- header */
 
-/* All methods in lower case, joined by ','. */
+/* Joins all methods, in lower case, by ','. */
 static fm_status read_method(fm_mmcif_scan *scan, const char **ret_method) {
     const fm_mmcif_list *methods = &scan->columns[COLUMN_METHOD];
     if (scan->cif.compat_openfold && !methods->is_given &&
@@ -554,7 +562,7 @@ static bool is_date(const uint8_t *text, size_t size) {
     return true;
 }
 
-/* The earliest revision: dates sort as text. */
+/* Returns the earliest revision. Dates sort as strings. */
 static fm_status read_date(fm_mmcif_scan *scan, char *ret_date) {
     const fm_mmcif_list *dates = &scan->columns[COLUMN_DATE];
     const fm_cif *cif = &scan->cif;
@@ -564,7 +572,7 @@ static fm_status read_date(fm_mmcif_scan *scan, char *ret_date) {
         if (!is_date(fm_cif_text(cif, view), fm_cif_size(view))) {
             if (!cif->compat_openfold && fm_cif_is_unset(cif, view)) continue;
             return fm_cif_fail(cif, scan->reterr, FM_ERR_FORMAT, view.start,
-                               "the revision date is '%.*s', YYYY-MM-DD was expected",
+                               "the revision date is '%.*s', expected YYYY-MM-DD",
                                MMCIF_SHOW(scan, view));
         }
         char date[FM_RELEASE_DATE] = "";
@@ -579,7 +587,8 @@ static fm_status read_date(fm_mmcif_scan *scan, char *ret_date) {
     return FM_OK;
 }
 
-/* The first of three items whose first value is a number. */
+/* Returns the first number among three items, looking at the first value of each; 0 when there is
+ * none. */
 static double read_resolution(const fm_mmcif_scan *scan) {
     static const fm_mmcif_column items[] = {COLUMN_REFINE, COLUMN_EM, COLUMN_REFLNS};
     for (size_t i = 0; i < sizeof items / sizeof items[0]; i++) {
@@ -604,8 +613,8 @@ static fm_status read_header(fm_mmcif_scan *scan, fm_mmcif *mmcif) {
     return FM_OK;
 }
 
-/* A file without _struct_asym may name the entity of each atom: its chains in the order of their
- * first atoms. */
+/* Lists the chains of a file without _struct_asym from the entity that each atom names, in the
+ * order of their first atoms. */
 static fm_status derive_chains(fm_mmcif_scan *scan) {
     fm_mmcif_map labels;
     const fm_mmcif_run *last = NULL;
@@ -625,7 +634,7 @@ static fm_status derive_chains(fm_mmcif_scan *scan) {
     return status;
 }
 
-/* -- the whole */
+/* -- whole file */
 
 static fm_status scan_file(fm_mmcif_scan *scan, fm_bytes bytes, bool compat) {
     fm_status status = fm_cif_init(&scan->cif, bytes, compat, scan->reterr);
@@ -675,19 +684,19 @@ fm_status fm_mmcif_find_chain(const fm_mmcif *mmcif, const char *author_id,
         *ret_chain = &mmcif->chains[i];
         return FM_OK;
     }
-    char there[200] = "";
+    char known_ids[200] = "";
     size_t used = 0;
     for (uint32_t i = 0; i < mmcif->n_chain; i++) {
         const char *id = mmcif->chains[i].author_id;
         size_t size = strlen(id);
-        if (used + size + 6 > sizeof there) {
-            memcpy(there + used, " ...", 5);
+        if (used + size + 6 > sizeof known_ids) {
+            memcpy(known_ids + used, " ...", 5);
             break;
         }
-        there[used] = ' ';
-        memcpy(there + used + 1, id, size + 1);
+        known_ids[used] = ' ';
+        memcpy(known_ids + used + 1, id, size + 1);
         used += size + 1;
     }
     return fm_fail(reterr, FM_ERR_NOT_FOUND, "no protein chain '%.40s'; the file has%s", author_id,
-                   mmcif->n_chain ? there : " none");
+                   mmcif->n_chain ? known_ids : " none");
 }

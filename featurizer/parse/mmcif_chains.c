@@ -1,9 +1,9 @@
-/* mmcif_chains.c: the default way of putting chains together; see mmcif_internal.h.
+/* mmcif_chains.c: puts chains together in the default reading; see mmcif_internal.h.
  *
- * An atom belongs to the residue that its label_asym_id and label_seq_id name. A position for which
- * _entity_poly_seq lists several monomers is one residue: the first listed one, and only its atoms
- * count. Of an atom's alternative locations the one with the highest occupancy is taken, the first
- * of equals. Model: the first of the file. */
+ * An atom belongs to the residue that its label_asym_id and label_seq_id name. Where
+ * _entity_poly_seq lists several monomers for one position, the residue is the first of them, and
+ * only its atoms are used. Of an atom's alternative locations the one with the highest occupancy is
+ * used, the first among equals. Only the file's first model is read. */
 #include "featurizer/parse/mmcif_internal.h"
 
 #include "featurizer/parse/decimal.h"
@@ -12,16 +12,18 @@
 
 #include <string.h>
 
-/* What a slot of a residue has so far. */
+/* The contents of a residue's slot so far: nothing, an atom without an alternative location, or one
+ * with. */
 enum { SLOT_EMPTY, SLOT_BLANK, SLOT_ALTERNATIVE };
 
 /* The positions of one chain, and the atoms chosen so far. */
 typedef struct workplace {
     uint32_t n_res;
-    int32_t *nums;        /* [N_res] strictly rising */
-    uint32_t *monomers;   /* [N_res + 1] where the position's monomers start in the polymer */
+    int32_t *nums; /* [N_res] strictly increasing */
+    /* [N_res + 1] index in the polymer of each position's first monomer. */
+    uint32_t *monomers;
     double *occupancy;    /* [N_res, N_SLOT] */
-    uint8_t *state;       /* [N_res, N_SLOT] SLOT_EMPTY .. */
+    uint8_t *state;       /* [N_res, N_SLOT] SLOT_EMPTY, ... */
     float (*selenium)[3]; /* [N_res] */
 } workplace;
 
@@ -29,7 +31,7 @@ static fm_status fail_full(fm_mmcif_scan *scan) {
     return fm_arena_full(scan->arena, scan->reterr);
 }
 
-/* Sorts the runs of protein chains into one list a chain. */
+/* Links the runs of protein chains into one list per chain. */
 static void list_runs(fm_mmcif_scan *scan, fm_mmcif_polymers *polymers) {
     fm_cif_view last_label = {0, 0};
     uint32_t last = MMCIF_NONE;
@@ -50,7 +52,7 @@ static void list_runs(fm_mmcif_scan *scan, fm_mmcif_polymers *polymers) {
     }
 }
 
-/* Positions are the different numbers of the entity, which must rise. */
+/* Finds the positions: the distinct numbers of the entity, which must not decrease. */
 static fm_status find_positions(fm_mmcif_scan *scan, const fm_mmcif_polymer *polymer,
                                 workplace *work) {
     work->nums = fm_arena_alloc_array(scan->arena, polymer->n_monomer, sizeof *work->nums);
@@ -61,8 +63,8 @@ static fm_status find_positions(fm_mmcif_scan *scan, const fm_mmcif_polymer *pol
     for (uint32_t i = 0; i < polymer->n_monomer; i++) {
         if (n > 0 && i - work->monomers[n - 1] >= FM_LIMIT_ALTERNATIVE) {
             return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_LIMIT, polymer->comps[i].start,
-                               "more than %u alternatives of residue %d", FM_LIMIT_ALTERNATIVE,
-                               polymer->nums[i]);
+                               "found more than %u alternatives of residue %d",
+                               FM_LIMIT_ALTERNATIVE, polymer->nums[i]);
         }
         if (i > 0 && polymer->nums[i] < polymer->nums[i - 1]) {
             return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_DATA, polymer->comps[i].start,
@@ -77,12 +79,12 @@ static fm_status find_positions(fm_mmcif_scan *scan, const fm_mmcif_polymer *pol
     work->n_res = n;
     if (n <= FM_LIMIT_N_RES) return FM_OK;
     return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_LIMIT, polymer->comps[0].start,
-                       "a chain of %u residues, at most %u are taken", n, FM_LIMIT_N_RES);
+                       "the chain has %u residues, the limit is %u", n, FM_LIMIT_N_RES);
 }
 
-/* The position of a number, or N_res. */
+/* Returns the position of a number, or N_res. */
 static uint32_t find_position(const workplace *work, int32_t num) {
-    int64_t guess = (int64_t)num - work->nums[0]; /* numbers are 1, 2, 3 ... nearly always */
+    int64_t guess = (int64_t)num - work->nums[0]; /* numbers are nearly always 1, 2, 3 ... */
     if (guess >= 0 && guess < work->n_res && work->nums[guess] == num) return (uint32_t)guess;
     uint32_t low = 0, high = work->n_res;
     while (low < high) {
@@ -96,14 +98,15 @@ static uint32_t find_position(const workplace *work, int32_t num) {
     return low < work->n_res && work->nums[low] == num ? low : work->n_res;
 }
 
-/* Whether the run is of the residue at its position; one of its listed alternatives is not. */
+/* Decides whether a run's atoms are used: *ret_is_used is true for the residue at its position and
+ * false for one of its listed alternatives. Any other component is an error. */
 static fm_status check_monomer(fm_mmcif_scan *scan, const fm_mmcif_polymer *polymer,
                                const workplace *work, uint32_t res, const fm_mmcif_run *run,
-                               bool *ret_is_it) {
+                               bool *ret_is_used) {
     fm_cif_view comp = run->key[ATOM_COMP];
     for (uint32_t i = work->monomers[res]; i < work->monomers[res + 1]; i++) {
         if (!fm_mmcif_same(&scan->cif, comp, polymer->comps[i])) continue;
-        *ret_is_it = i == work->monomers[res];
+        *ret_is_used = i == work->monomers[res];
         return FM_OK;
     }
     fm_cif_view listed = polymer->comps[work->monomers[res]];
@@ -119,8 +122,7 @@ static fm_status find_residue(fm_mmcif_scan *scan, const fm_mmcif_polymer *polym
     int32_t num;
     if (!fm_integer_parse(fm_cif_text(&scan->cif, seq), fm_cif_size(seq), &num)) {
         return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_DATA, seq.start,
-                           "label_seq_id of an atom of chain %.*s is '%.*s', an integer was "
-                           "expected",
+                           "label_seq_id of an atom of chain %.*s is '%.*s', expected an integer",
                            MMCIF_SHOW(scan, polymer->label), MMCIF_SHOW(scan, seq));
     }
     *ret_res = find_position(work, num);
@@ -135,7 +137,7 @@ static fm_status place_atom(fm_mmcif_scan *scan, const fm_mmcif_atom *atom, uint
     size_t at = (size_t)res * N_SLOT + atom->slot;
     if (!atom->has_alt && work->state[at] == SLOT_BLANK) {
         return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_DATA, atom->at,
-                           "atom %s of residue %d is given twice without alternative locations",
+                           "atom %s of residue %d occurs twice without alternative locations",
                            atom->slot == SLOT_SE ? "SE" : fm_atom37_names[atom->slot],
                            work->nums[res]);
     }
@@ -162,12 +164,12 @@ static fm_status place_runs(fm_mmcif_scan *scan, const fm_mmcif_polymer *polymer
     for (uint32_t i = polymer->first_run; i != MMCIF_NONE;) {
         const fm_mmcif_run *run = fm_mmcif_array_at(&scan->runs, i);
         uint32_t res = 0;
-        bool is_it = false;
+        bool is_used = false;
         fm_status status = find_residue(scan, polymer, work, run, &res);
-        if (!status) status = check_monomer(scan, polymer, work, res, run, &is_it);
+        if (!status) status = check_monomer(scan, polymer, work, res, run, &is_used);
         if (status) return status;
-        if (is_it) ((uint8_t *)chain->is_missing)[res] = 0;
-        for (uint32_t k = 0; is_it && k < run->n_atom; k++) {
+        if (is_used) ((uint8_t *)chain->is_missing)[res] = 0;
+        for (uint32_t k = 0; is_used && k < run->n_atom; k++) {
             const fm_mmcif_atom *atom = fm_mmcif_array_at(&scan->atoms, run->first_atom + k);
             status = place_atom(scan, atom, res, work, chain);
             if (status) return status;
@@ -177,7 +179,7 @@ static fm_status place_runs(fm_mmcif_scan *scan, const fm_mmcif_polymer *polymer
     return FM_OK;
 }
 
-/* The sequence, selenium in the sulphur's place, arginine's names. */
+/* Writes the sequence, moves selenium to the sulphur's place and corrects arginine's atom names. */
 static void finish_residues(fm_mmcif_scan *scan, const fm_mmcif_polymer *polymer,
                             const workplace *work, const fm_mmcif_chain *chain) {
     for (uint32_t res = 0; res < work->n_res; res++) {
@@ -196,7 +198,8 @@ static void finish_residues(fm_mmcif_scan *scan, const fm_mmcif_polymer *polymer
     }
 }
 
-/* The author id of the chain's first atom; the chain's own where the file has no author ids. */
+/* Returns the author id of the chain's first atom, or the label id when the file has no author
+ * ids. */
 static fm_cif_view author_of(const fm_mmcif_scan *scan, const fm_mmcif_polymer *polymer) {
     const fm_mmcif_run *first = fm_mmcif_array_at(&scan->runs, polymer->first_run);
     return scan->has[ATOM_AUTH_ASYM] ? first->key[ATOM_AUTH_ASYM] : polymer->label;
@@ -240,8 +243,8 @@ fm_status fm_mmcif_build_default(fm_mmcif_scan *scan, fm_mmcif_polymers *polymer
     ret_mmcif->chains = chains;
     for (uint32_t i = 0; i < polymers->n; i++) {
         if (polymers->all[i].first_run == MMCIF_NONE) continue;
-        /* An author id belongs to the first chain that has it: a later one has no name to be
-         * asked by. */
+        /* An author id belongs to the first chain that has it. A later chain with the same id could
+         * not be asked for and is skipped. */
         uint32_t *taken = fm_mmcif_map_at(&authors, author_of(scan, &polymers->all[i]));
         if (*taken != MMCIF_NONE) continue;
         *taken = i;

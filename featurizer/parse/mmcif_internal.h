@@ -1,20 +1,20 @@
-/* mmcif_internal.h: what the scan of a file (mmcif.c) hands to the two ways of putting chains
- * together: mmcif_chains.c (default) and mmcif_openfold.c (the reference's).
+/* mmcif_internal.h: the data that the scan of an mmCIF file (mmcif.c) hands to the two builders of
+ * chains: mmcif_chains.c (default) and mmcif_openfold.c (the reference's reading).
  *
- * The scan leaves the columns of the small categories as lists of values, and _atom_site as runs: a
- * run is a longest sequence of rows that agree in the columns that say which residue they belong
- * to. All values are places in the file's bytes. */
+ * The scan stores the columns of the small categories as lists of values, and _atom_site as runs. A
+ * run is a longest sequence of rows that agree in the columns which identify the residue. All
+ * values are stored as places in the file's bytes. */
 #ifndef FM_PARSE_MMCIF_INTERNAL_H
 #define FM_PARSE_MMCIF_INTERNAL_H
 
 #include "featurizer/parse/cif.h"
 #include "featurizer/parse/mmcif.h"
 
-/* Columns of small categories, kept whole. */
+/* Columns of small categories, which are stored whole. */
 typedef enum fm_mmcif_column {
     COLUMN_ENTRY_ID,
     COLUMN_METHOD,
-    COLUMN_EXPTL_ENTRY, /* tells that _exptl is there at all */
+    COLUMN_EXPTL_ENTRY, /* tells whether _exptl occurs at all */
     COLUMN_DATE,
     COLUMN_REFINE,
     COLUMN_EM,
@@ -29,8 +29,8 @@ typedef enum fm_mmcif_column {
     N_COLUMN,
 } fm_mmcif_column;
 
-/* Columns of _atom_site. The first N_KEY_DEFAULT say which residue a row belongs to by the
- * dictionary's own ids; up to N_KEY also by the author's. */
+/* Columns of _atom_site. The first N_KEY_DEFAULT identify the residue by the dictionary's own ids;
+ * the columns up to N_KEY also identify it by the author's. */
 typedef enum fm_mmcif_atom_column {
     ATOM_COMP,
     ATOM_ASYM,
@@ -50,39 +50,40 @@ typedef enum fm_mmcif_atom_column {
     ATOM_OCCUPANCY,
     ATOM_B,
     ATOM_ID,
-    N_ATOM_OPENFOLD, /* the reference fails without any of the columns before */
+    N_ATOM_OPENFOLD, /* the reference fails without any of the columns above */
     ATOM_ENTITY = N_ATOM_OPENFOLD,
     N_ATOM_COLUMN,
 } fm_mmcif_atom_column;
 
-/* Place of selenium in selenomethionine, which goes into the sulphur's; beside atom37. */
+/* The slot after atom37's holds the selenium of selenomethionine, which later moves to the
+ * sulphur's. */
 enum { SLOT_SE = 37, N_SLOT = 38, SLOT_NONE = 0xff };
 
 typedef struct fm_mmcif_atom {
     double occupancy;
     uint64_t name; /* fm_mmcif_pack_name */
     float position[3];
-    float confidence; /* 0 unless asked for */
-    uint32_t at;      /* where its name stands in the file */
+    float confidence; /* 0 unless is_predicted */
+    uint32_t at;      /* offset of its name in the file */
     uint8_t slot;
     bool has_alt;
 } fm_mmcif_atom;
 
 typedef struct fm_mmcif_run {
-    fm_cif_view key[N_KEY]; /* start == end for columns the file has not */
+    fm_cif_view key[N_KEY]; /* start == end for columns that the file does not have */
     fm_cif_view entity;
     uint32_t first_atom, n_atom;
-    uint32_t next; /* for whoever puts the runs into lists */
+    uint32_t next; /* link for lists of runs */
 } fm_mmcif_run;
 
 enum { MMCIF_CHUNK = 4096 };
 #define MMCIF_NONE UINT32_MAX /* no such number */
 
-/* A growing array in an arena that never moves: chunks of MMCIF_CHUNK elements. */
+/* A growing array in an arena whose elements never move: chunks of MMCIF_CHUNK elements. */
 typedef struct fm_mmcif_array {
     uint8_t **chunks;
-    uint32_t n, max; /* elements; max is what `chunks` has room for */
-    uint32_t size;   /* bytes of an element */
+    uint32_t n, max; /* elements; `chunks` has room for max */
+    uint32_t size;   /* bytes per element */
 } fm_mmcif_array;
 
 static inline void *fm_mmcif_array_at(const fm_mmcif_array *array, uint32_t i) {
@@ -102,49 +103,49 @@ typedef struct fm_mmcif_scan {
     fm_mmcif_list columns[N_COLUMN];
     fm_mmcif_array runs, atoms;
     uint32_t n_row;             /* rows of _atom_site */
-    uint32_t n_key;             /* columns that tell runs apart in this reading */
+    uint32_t n_key;             /* number of columns that separate runs in this reading */
     bool has[N_ATOM_COLUMN];    /* the file has the column */
-    uint32_t at[N_ATOM_COLUMN]; /* the column's place in the loop being read, or FM_CIF_ABSENT */
-    fm_cif_view single[N_ATOM_COLUMN]; /* _atom_site written as pairs */
+    uint32_t at[N_ATOM_COLUMN]; /* the column's place in the current loop, or FM_CIF_ABSENT */
+    fm_cif_view single[N_ATOM_COLUMN]; /* for an _atom_site written as pairs */
     bool has_single;
-    bool is_predicted; /* B factors are confidence */
+    bool is_predicted; /* B factors are confidences */
 } fm_mmcif_scan;
 
 /* -- shared helpers (mmcif_util.c) */
 
-/* NULL when the arena is full or the array's room is used up. */
+/* Returns NULL when the arena is full or the array has max elements. */
 void *fm_mmcif_array_push(fm_mmcif_array *array, fm_arena *arena);
 fm_status fm_mmcif_array_init(fm_mmcif_array *array, fm_arena *arena, uint32_t size, uint32_t max,
                               fm_error *reterr);
 
-/* A map from byte strings of the file to numbers, of fixed room. */
+/* A map from byte strings of the file to numbers, of fixed capacity. */
 typedef struct fm_mmcif_map {
     const fm_cif *cif;
     fm_cif_view *keys;
-    uint32_t *values; /* MMCIF_NONE = free */
+    uint32_t *values; /* MMCIF_NONE marks a free slot */
     uint32_t mask;
 } fm_mmcif_map;
 
 fm_status fm_mmcif_map_init(fm_mmcif_map *map, const fm_cif *cif, fm_arena *arena, uint32_t n_max,
                             fm_error *reterr);
-/* The value's place for the key; holds MMCIF_NONE when the key is new (and is then taken, so write
- * it). */
+/* Returns the place of the key's value. A new key is entered with the value MMCIF_NONE, and the
+ * caller must write another value there. */
 uint32_t *fm_mmcif_map_at(fm_mmcif_map *map, fm_cif_view key);
-/* MMCIF_NONE when not there. */
+/* Returns MMCIF_NONE when the key is absent. */
 uint32_t fm_mmcif_map_get(const fm_mmcif_map *map, fm_cif_view key);
 
 bool fm_mmcif_same(const fm_cif *cif, fm_cif_view a, fm_cif_view b);
-/* A terminated copy, or NULL when the arena is full. */
+/* Returns a terminated copy, or NULL when the arena is full. */
 char *fm_mmcif_copy(const fm_cif *cif, fm_cif_view view, fm_arena *arena);
-/* At most 40 bytes of a value, for "%.*s" in messages. */
+/* Shows at most 40 bytes of a value with "%.*s" in messages. */
 #define MMCIF_SHOW(scan, view)                                                                     \
     (int)(fm_cif_size(view) < 40 ? fm_cif_size(view) : 40),                                        \
         (const char *)fm_cif_text(&(scan)->cif, view)
 
 /* -- polymers (mmcif_polymer.c) */
 
-/* A protein chain by _entity_poly_seq, _chem_comp and _struct_asym, before any atom is looked at.
- */
+/* A protein chain according to _entity_poly_seq, _chem_comp and _struct_asym, before any atom is
+ * used. */
 typedef struct fm_mmcif_polymer {
     fm_cif_view label, author; /* author is filled from the atoms */
     uint32_t n_monomer;
@@ -159,19 +160,21 @@ typedef struct fm_mmcif_polymers {
     fm_mmcif_map by_label;
 } fm_mmcif_polymers;
 
-/* The protein chains in order; none is no error. */
+/* Lists the protein chains in order; finding none is not an error. */
 fm_status fm_mmcif_find_polymers(fm_mmcif_scan *scan, fm_mmcif_polymers *ret_polymers);
 
-/* -- putting chains together */
+/* -- builders of chains */
 
 fm_status fm_mmcif_build_default(fm_mmcif_scan *scan, fm_mmcif_polymers *polymers,
                                  fm_mmcif *ret_mmcif);
 fm_status fm_mmcif_build_openfold(fm_mmcif_scan *scan, fm_mmcif_polymers *polymers,
                                   fm_mmcif *ret_mmcif);
 
-/* Zeroed arrays for a chain of n_res. */
+/* Allocates the arrays of a chain of n_res residues: positions and mask are 0, is_missing is 1, and
+ * the sequence is terminated but not filled. */
 fm_status fm_mmcif_alloc_chain(fm_mmcif_scan *scan, uint32_t n_res, fm_mmcif_chain *chain);
-/* The residue's last corrections: arginine's NH1 is the one nearer to CD. */
+/* Swaps an arginine's NH1 and NH2 if NH2 is nearer to CD. This is the last correction of a
+ * residue. */
 void fm_mmcif_fix_arginine(float (*positions)[3], uint8_t *mask);
 
 #endif

@@ -1,20 +1,22 @@
-/* mmcif_openfold.c: putting chains together as the reference does; see mmcif_internal.h.
+/* mmcif_openfold.c: puts chains together as the reference does; see mmcif_internal.h.
  *
- * The reference first builds a structure of models, chains (author ids), residues (hetero flag,
- * author number, insertion code) and atoms out of ALL rows, and refuses the whole file where that
- * fails; then it looks the residues of each sequence up in the first model. Its rules, in the order
- * they act here:
+ * The reference (Biopython's parser) first builds a structure of models, chains (author ids),
+ * residues (hetero flag, author number, insertion code) and atoms from ALL rows, and refuses the
+ * whole file when that fails. Then it looks up the residues of each sequence in the first model.
+ * Its rules, in the order in which they act here:
  *
- *   residue   a row whose flag, number, code or component differs from the row before opens a
- *             residue. An ATOM residue that is there already is taken up again, or, under another
- *             component, becomes one of several variants of it (none of whose atoms may have a
- * blank location); the variant opened last is the residue. A HETATM residue, or a variant, that is
- * taken up again is an error. atom      of an atom's locations the first of those with the highest
- * occupancy; a blank one that is there already stands behind the newcomer; a blank one that comes
- * later is an error. sequence  position i is the i-th monomer of the entity, also where monomers
- * are alternatives of one position; an atom row is of position label_seq_id - (smallest number). So
- * all residues behind alternatives are shifted. The last row of a position says which residue it
- * is. */
+ *   residue   A row opens a residue when its flag, number, code or component differs from the row
+ *             before. An ATOM residue that exists already is continued. Under another component it
+ *             becomes one of several variants of the residue, none of whose atoms may have a blank
+ *             location. The variant opened last represents the residue. Continuing a HETATM residue
+ *             or a variant is an error.
+ *   atom      Of an atom's locations, the first one with the highest occupancy is used. An earlier
+ *             blank location loses ties against a later one with a letter; a blank location that
+ *             comes second is an error.
+ *   sequence  Position i is the i-th monomer of the entity, even where monomers are alternatives of
+ *             one position. An atom row belongs to position label_seq_id - (smallest number), so
+ *             all residues behind alternatives are shifted. The last row of a position determines
+ *             its residue. */
 #include "featurizer/parse/mmcif_internal.h"
 
 #include "featurizer/parse/decimal.h"
@@ -26,8 +28,7 @@
 
 typedef enum het_flag { HET_ATOM, HET_WATER, HET_OTHER } het_flag;
 
-/* What a residue is looked up by. Blank codes have an empty view; comp counts for HET_OTHER only.
- */
+/* The key of a residue. A blank code is an empty view; comp is compared for HET_OTHER only. */
 typedef struct residue_id {
     uint32_t chain;
     het_flag het;
@@ -37,16 +38,16 @@ typedef struct residue_id {
 
 typedef struct ref_residue {
     residue_id id;
-    uint32_t variant; /* the selected one, newest first */
+    uint32_t variant; /* the selected one; older ones are linked */
     uint32_t n_variant;
-    uint32_t next; /* in its bucket */
+    uint32_t next; /* link in its bucket */
 } ref_residue;
 
 typedef struct ref_variant {
     fm_cif_view comp;
-    uint32_t first_atom, last_atom; /* MMCIF_NONE = none */
+    uint32_t first_atom, last_atom; /* MMCIF_NONE when there is none */
     uint32_t n_blank;               /* atoms with a blank location */
-    uint32_t older;                 /* of the same residue */
+    uint32_t older;                 /* next older variant of the same residue */
 } ref_variant;
 
 typedef struct named_atom {
@@ -54,7 +55,7 @@ typedef struct named_atom {
     double occupancy;
     float position[3];
     uint32_t variant;
-    uint32_t next_of_variant, next; /* next: in its bucket */
+    uint32_t next_of_variant, next; /* next: link in its bucket */
     uint8_t slot;
     bool has_alternatives;
 } named_atom;
@@ -68,8 +69,8 @@ typedef struct ref_model {
     uint32_t residue_mask, atom_mask;
     fm_mmcif_map chains; /* author id -> number */
     uint32_t n_chain;
-    /* where the rows are */
-    uint32_t chain, residue; /* MMCIF_NONE = none */
+    /* The position in the rows: */
+    uint32_t chain, residue; /* MMCIF_NONE when there is none */
     residue_id id;           /* of the row before */
 } ref_model;
 
@@ -77,7 +78,7 @@ static fm_status fail_full(fm_mmcif_scan *scan) {
     return fm_arena_full(scan->arena, scan->reterr);
 }
 
-/* -- a model */
+/* -- a model's residues */
 
 static uint32_t *alloc_buckets(fm_arena *arena, uint32_t n, uint32_t *ret_mask) {
     uint32_t room = 16;
@@ -134,10 +135,10 @@ static void add_variant(ref_model *model, ref_residue *residue, fm_cif_view comp
 
 static void add_residue(ref_model *model, const residue_id *id) {
     uint32_t *bucket = residue_bucket(model, id);
-    ref_residue *fresh = &model->residues[model->n_residue];
-    *fresh = (ref_residue){.id = *id, .variant = MMCIF_NONE, .next = *bucket};
+    ref_residue *added = &model->residues[model->n_residue];
+    *added = (ref_residue){.id = *id, .variant = MMCIF_NONE, .next = *bucket};
     *bucket = model->residue = model->n_residue++;
-    add_variant(model, fresh, id->comp);
+    add_variant(model, added, id->comp);
 }
 
 static fm_status fail_residue(fm_mmcif_scan *scan, const residue_id *id, const char *what) {
@@ -145,21 +146,21 @@ static fm_status fail_residue(fm_mmcif_scan *scan, const residue_id *id, const c
                        MMCIF_SHOW(scan, id->comp), id->number, what);
 }
 
-/* Another component for an ATOM residue that is there already. */
+/* Opens a variant when an existing ATOM residue occurs with another component. */
 static fm_status open_variant(ref_model *model, fm_mmcif_scan *scan, ref_residue *residue,
                               const residue_id *id) {
     uint32_t i = residue->variant;
     if (residue->n_variant == 1) {
         if (fm_mmcif_same(&scan->cif, model->variants[i].comp, id->comp)) return FM_OK;
         if (model->variants[i].n_blank > 0) {
-            return fail_residue(scan, id,
-                                "is an alternative to one that has atoms without alternative "
-                                "location");
+            return fail_residue(
+                scan, id,
+                "is an alternative to a residue that has atoms without an alternative location");
         }
     } else {
         for (; i != MMCIF_NONE; i = model->variants[i].older) {
             if (fm_mmcif_same(&scan->cif, model->variants[i].comp, id->comp)) {
-                return fail_residue(scan, id, "is taken up again after its alternative");
+                return fail_residue(scan, id, "is continued after its alternative");
             }
         }
         if (residue->n_variant == FM_LIMIT_ALTERNATIVE) {
@@ -177,7 +178,7 @@ static fm_status open_residue(ref_model *model, fm_mmcif_scan *scan, const resid
         return FM_OK;
     }
     if (id->het != HET_ATOM) {
-        return fail_residue(scan, id, "is a hetero residue and is given a second time");
+        return fail_residue(scan, id, "is a hetero residue and occurs a second time");
     }
     model->residue = found;
     return open_variant(model, scan, &model->residues[found], id);
@@ -202,15 +203,15 @@ static named_atom *find_atom(const ref_model *model, uint32_t variant, uint64_t 
 static void add_atom(ref_model *model, uint32_t variant_number, const fm_mmcif_atom *atom) {
     uint32_t *bucket = atom_bucket(model, variant_number, atom->name);
     ref_variant *variant = &model->variants[variant_number];
-    named_atom *fresh = &model->atoms[model->n_atom];
-    *fresh = (named_atom){.name = atom->name,
+    named_atom *added = &model->atoms[model->n_atom];
+    *added = (named_atom){.name = atom->name,
                           .occupancy = atom->occupancy,
                           .variant = variant_number,
                           .next_of_variant = MMCIF_NONE,
                           .next = *bucket,
                           .slot = atom->slot,
                           .has_alternatives = atom->has_alt};
-    memcpy(fresh->position, atom->position, sizeof fresh->position);
+    memcpy(added->position, atom->position, sizeof added->position);
     *bucket = model->n_atom;
     if (variant->first_atom == MMCIF_NONE) {
         variant->first_atom = model->n_atom;
@@ -223,25 +224,25 @@ static void add_atom(ref_model *model, uint32_t variant_number, const fm_mmcif_a
 
 static fm_status take_atom(ref_model *model, fm_mmcif_scan *scan, const fm_mmcif_atom *atom) {
     const ref_residue *residue = &model->residues[model->residue];
-    named_atom *there = find_atom(model, residue->variant, atom->name);
-    if (!atom->has_alt && (residue->n_variant > 1 || there)) {
+    named_atom *existing = find_atom(model, residue->variant, atom->name);
+    if (!atom->has_alt && (residue->n_variant > 1 || existing)) {
         return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_DATA, atom->at,
                            residue->n_variant > 1
-                               ? "an atom without alternative location in one of several "
+                               ? "found an atom without an alternative location in one of several "
                                  "alternatives of a residue"
-                               : "an atom without alternative location is given a second time");
+                               : "an atom without an alternative location occurs a second time");
     }
-    if (!there) {
+    if (!existing) {
         add_atom(model, residue->variant, atom);
         return FM_OK;
     }
-    /* A blank atom that is there already stands behind the newcomer. */
-    bool takes = there->has_alternatives ? atom->occupancy > there->occupancy
-                                         : !(there->occupancy > atom->occupancy);
-    there->has_alternatives = true;
-    if (!takes) return FM_OK;
-    there->occupancy = atom->occupancy;
-    memcpy(there->position, atom->position, sizeof there->position);
+    /* A blank location that came first loses ties against the new one. */
+    bool replaces = existing->has_alternatives ? atom->occupancy > existing->occupancy
+                                               : !(existing->occupancy > atom->occupancy);
+    existing->has_alternatives = true;
+    if (!replaces) return FM_OK;
+    existing->occupancy = atom->occupancy;
+    memcpy(existing->position, atom->position, sizeof existing->position);
     return FM_OK;
 }
 
@@ -258,11 +259,11 @@ static fm_status read_integer(fm_mmcif_scan *scan, fm_cif_view view, const char 
                               int32_t *ret_value) {
     if (fm_integer_parse(fm_cif_text(&scan->cif, view), fm_cif_size(view), ret_value)) return FM_OK;
     return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_FORMAT, view.start,
-                       "_atom_site.%s is '%.*s', an integer was expected", name,
+                       "_atom_site.%s is '%.*s', expected an integer", name,
                        MMCIF_SHOW(scan, view));
 }
 
-/* Everything of the id but the chain. */
+/* Reads everything of the id except the chain. */
 static fm_status read_id(fm_mmcif_scan *scan, const fm_mmcif_run *run, residue_id *ret_id) {
     fm_cif_view code = run->key[ATOM_INS];
     if (fm_cif_is_unset(&scan->cif, code)) code = (fm_cif_view){0, 0};
@@ -291,8 +292,8 @@ static fm_status take_run(ref_model *model, fm_mmcif_scan *scan, const fm_mmcif_
     return FM_OK;
 }
 
-/* The rows from run `first` on that carry the same model number; *ret_end is the next model's first
- * run. */
+/* Builds a model from the consecutive rows, beginning with run `first`, that carry the same model
+ * number. *ret_end is the next model's first run. */
 static fm_status build_model(fm_mmcif_scan *scan, uint32_t first, ref_model *model,
                              uint32_t *ret_end) {
     int32_t number = 0;
@@ -316,7 +317,8 @@ static fm_status build_model(fm_mmcif_scan *scan, uint32_t first, ref_model *mod
 
 /* -- chains */
 
-/* Which run says what stands at each position of each chain: [n_monomer] run numbers. */
+/* Finds the run that determines the residue at each position of each chain: positions[p] is
+ * [n_monomer] run numbers. */
 static fm_status map_positions(fm_mmcif_scan *scan, fm_mmcif_polymers *polymers,
                                uint32_t **positions, const int32_t *starts) {
     for (uint32_t i = 0; i < scan->runs.n; i++) {
@@ -351,7 +353,7 @@ static fm_status alloc_positions(fm_mmcif_scan *scan, const fm_mmcif_polymers *p
         const fm_mmcif_polymer *polymer = &polymers->all[p];
         if (polymer->n_monomer > FM_LIMIT_N_RES) {
             return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_LIMIT, polymer->comps[0].start,
-                               "a chain of %u residues, at most %u are taken", polymer->n_monomer,
+                               "the chain has %u residues, the limit is %u", polymer->n_monomer,
                                FM_LIMIT_N_RES);
         }
         starts[p] = polymer->nums[0];
@@ -381,7 +383,8 @@ static void place_residue(const ref_model *model, const fm_cif *cif, const ref_r
     if (fm_cif_equals(cif, variant->comp, "ARG")) fm_mmcif_fix_arginine(positions, mask);
 }
 
-/* A residue that is not in the first model is the chain's fault, not the file's. */
+/* Builds a chain. A residue that the first model lacks makes only this chain unusable, not the
+ * file. */
 static fm_status build_chain(fm_mmcif_scan *scan, const ref_model *model,
                              const fm_mmcif_polymer *polymer, const uint32_t *runs,
                              fm_mmcif_chain *chain) {

@@ -1,8 +1,8 @@
-/* mmcif_polymer.c: which chains are protein, and their monomers; see mmcif_internal.h.
+/* mmcif_polymer.c: finds the protein chains and their monomers; see mmcif_internal.h.
  *
- * _entity_poly_seq gives the monomers of each polymer entity, _chem_comp what kind of component a
- * monomer is, _struct_asym the chains (label_asym_id) of an entity. An entity is protein when any
- * of its monomers is of a type with "peptide" in its name. */
+ * _entity_poly_seq lists the monomers of each polymer entity, _chem_comp gives the type of each
+ * component, and _struct_asym lists the chains (label_asym_id) of each entity. An entity is protein
+ * when the type of any of its monomers contains "peptide". */
 #include "featurizer/parse/mmcif_internal.h"
 
 #include "featurizer/parse/decimal.h"
@@ -12,8 +12,8 @@
 #include <strings.h>
 
 typedef struct poly_entity {
-    uint32_t first_monomer, n_monomer; /* in comps and nums below */
-    uint32_t first_chain, n_chain;     /* in chains below */
+    uint32_t first_monomer, n_monomer; /* range in comps and nums below */
+    uint32_t first_chain, n_chain;     /* range in chains below */
     bool is_protein;
 } poly_entity;
 
@@ -21,12 +21,12 @@ typedef struct entity_table {
     uint32_t n, n_monomer, n_chain;
     poly_entity *all;
     fm_mmcif_map by_id;
-    fm_cif_view *comps;  /* [n_monomer] grouped by entity, in file order within one */
+    fm_cif_view *comps;  /* [n_monomer] grouped by entity, within one in file order */
     int32_t *nums;       /* [n_monomer] */
     fm_cif_view *chains; /* [n_chain] label ids, grouped likewise */
 } entity_table;
 
-/* All columns of a category, or none of them, and equally long. */
+/* Checks that all or none of a category's columns are given and that they are equally long. */
 static fm_status check_category(fm_mmcif_scan *scan, const char *name,
                                 const fm_mmcif_column *columns, uint32_t n) {
     for (uint32_t i = 1; i < n; i++) {
@@ -45,7 +45,7 @@ static fm_status fail_full(fm_mmcif_scan *scan) {
     return fm_arena_full(scan->arena, scan->reterr);
 }
 
-/* Numbers the entities in the order of their first monomer and counts the monomers. */
+/* Numbers the entities in the order of their first monomers and counts the monomers. */
 static fm_status count_monomers(fm_mmcif_scan *scan, entity_table *out) {
     const fm_mmcif_list *ids = &scan->columns[COLUMN_POLY_ENTITY];
     fm_status status =
@@ -86,14 +86,14 @@ static fm_status group_monomers(fm_mmcif_scan *scan, entity_table *out) {
         out->comps[place] = scan->columns[COLUMN_POLY_COMP].views[i];
         if (!fm_integer_parse(fm_cif_text(&scan->cif, num), fm_cif_size(num), &out->nums[place])) {
             return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_FORMAT, num.start,
-                               "_entity_poly_seq.num is '%.*s', an integer was expected",
+                               "_entity_poly_seq.num is '%.*s', expected an integer",
                                MMCIF_SHOW(scan, num));
         }
     }
     return FM_OK;
 }
 
-/* Whether "peptide" stands in a type; the reference minds its case. */
+/* Returns whether a type contains "peptide"; only the reference distinguishes case. */
 static bool is_peptide(const fm_cif *cif, fm_cif_view type) {
     static const char word[] = "peptide";
     const size_t size = sizeof word - 1;
@@ -106,7 +106,8 @@ static bool is_peptide(const fm_cif *cif, fm_cif_view type) {
     return false;
 }
 
-/* A component that _chem_comp does not tell of: the 20 amino acids need no telling. */
+/* Returns whether a component without an entry in _chem_comp is one of the 20 amino acids, which
+ * need no entry. */
 static bool is_amino_acid(const fm_cif *cif, fm_cif_view comp) {
     if (fm_cif_size(comp) != 3) return false;
     for (uint32_t i = 0; i < FM_N_RESTYPE; i++) {
@@ -165,7 +166,8 @@ static fm_status group_chains(fm_mmcif_scan *scan, entity_table *out) {
     return FM_OK;
 }
 
-/* A chain named twice: an error, or (the reference) the later entity takes its place. */
+/* Adds a chain. A chain named twice is an error; in the reference the later entity replaces the
+ * first. */
 static fm_status add_polymer(fm_mmcif_scan *scan, const entity_table *entities,
                              const poly_entity *entity, fm_cif_view label,
                              fm_mmcif_polymers *polymers) {
@@ -174,8 +176,7 @@ static fm_status add_polymer(fm_mmcif_scan *scan, const entity_table *entities,
         *number = polymers->n++;
     } else if (!scan->cif.compat_openfold) {
         return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_DATA, label.start,
-                           "chain '%.*s' is in _struct_asym a second time",
-                           MMCIF_SHOW(scan, label));
+                           "chain '%.*s' occurs twice in _struct_asym", MMCIF_SHOW(scan, label));
     }
     polymers->all[*number] = (fm_mmcif_polymer){
         .label = label,

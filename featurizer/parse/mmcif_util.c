@@ -1,4 +1,5 @@
-/* mmcif_util.c: growing arrays, a map from the file's strings, copies; see mmcif_internal.h. */
+/* mmcif_util.c: growing arrays, a map keyed by the file's strings, and copies; see
+ * mmcif_internal.h. */
 #include "featurizer/parse/mmcif_internal.h"
 
 #include "proto/base/hash.h"
@@ -40,7 +41,7 @@ char *fm_mmcif_copy(const fm_cif *cif, fm_cif_view view, fm_arena *arena) {
     return copy;
 }
 
-/* Open addressing with linear probing, at most half full. */
+/* The map uses open addressing with linear probing and is at most half full. */
 fm_status fm_mmcif_map_init(fm_mmcif_map *map, const fm_cif *cif, fm_arena *arena, uint32_t n_max,
                             fm_error *reterr) {
     uint32_t room = 16;
@@ -90,7 +91,7 @@ fm_status fm_mmcif_alloc_chain(fm_mmcif_scan *scan, uint32_t n_res, fm_mmcif_cha
     return FM_OK;
 }
 
-/* The length of a - b, in float32 and in this order. */
+/* Returns the length of a - b, computed in float32 and in this order. */
 static float distance(const float *a, const float *b) {
     float x = a[0] - b[0], y = a[1] - b[1], z = a[2] - b[2];
     return sqrtf(x * x + y * y + z * z);

@@ -1,4 +1,9 @@
-/* pdb.c: see pdb.h. */
+/* pdb.c: see pdb.h.
+ *
+ * The file is read line by line. A residue is open while its records follow each other; its atoms
+ * go directly into row table.n of the residue table, and closing it advances table.n if it has any
+ * atom. After the last line, check_places() sorts the residues by key to find residues that occur
+ * twice, and gather() copies the residues so that each chain is contiguous. */
 #include "featurizer/parse/pdb.h"
 
 #include "featurizer/parse/decimal.h"
@@ -11,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What makes a residue one: two records belong together when all of this is equal. */
+/* The key of a residue: consecutive records with equal keys belong together. */
 typedef struct residue_key {
     uint8_t chain, hetero, insertion; /* hetero: ' ', 'H', or 'W' for water */
     char name[3];                     /* padded with blanks */
@@ -20,12 +25,12 @@ typedef struct residue_key {
 
 typedef struct residue_place {
     residue_key key;
-    uint32_t index; /* of the residue, in the order of the file */
+    uint32_t index; /* of the residue, in file order */
     uint64_t line;  /* of its first atom */
     size_t offset;
 } residue_place;
 
-/* Residues as they come. */
+/* Residues in file order. */
 typedef struct residue_table {
     uint32_t n, capacity;
     char *sequence;        /* [capacity + 1] */
@@ -35,7 +40,7 @@ typedef struct residue_table {
     residue_place *places; /* [capacity] */
 } residue_table;
 
-/* The atoms of the residue that is being read; residue table.n holds their coordinates. */
+/* The atoms of the residue being read; row table.n of the residue table holds their coordinates. */
 typedef struct current_residue {
     bool is_open, has_atoms, is_kept;
     residue_key key;
@@ -51,7 +56,7 @@ typedef struct reader {
     fm_bytes text;
     fm_line line;
     bool compat;
-    bool in_model; /* coordinates belong to a model that has begun */
+    bool in_model; /* a model has begun and not ended */
     uint32_t n_model;
     uint64_t n_atom;
     residue_table table;
@@ -59,8 +64,8 @@ typedef struct reader {
     fm_error *reterr;
 } reader;
 
-/* Columns first..last of the line, from 1, without blanks around; less where the line is shorter.
- */
+/* Returns columns first..last of the line, from 1, without surrounding blanks; fewer where the line
+ * is shorter. */
 static fm_bytes field(const reader *r, size_t first, size_t last) {
     size_t begin = r->line.start + first - 1, end = r->line.start + last;
     if (end > r->line.stop) end = r->line.stop;
@@ -72,7 +77,7 @@ static fm_bytes field(const reader *r, size_t first, size_t last) {
     return (fm_bytes){r->text.data + begin, end - begin};
 }
 
-/* One column; a blank where the line is shorter. */
+/* Returns one column, or a blank where the line is shorter. */
 static uint8_t column(const reader *r, size_t number) {
     size_t at = r->line.start + number - 1;
     return at < r->line.stop ? r->text.data[at] : ' ';
@@ -86,7 +91,7 @@ static bool field_is(fm_bytes value, const char *text) {
     fm_fail_at((r)->reterr, status, (r)->line.number, at_column, (r)->line.start + (at_column)-1,  \
                __VA_ARGS__)
 
-/* A byte in a message: itself, or '?' when it cannot be printed. */
+/* Returns a byte for a message: itself, or '?' when it is not printable. */
 static char shown(uint8_t byte) {
     return byte >= ' ' && byte < 0x7f ? (char)byte : '?';
 }
@@ -102,7 +107,8 @@ static bool is_atom(const reader *r) {
 
 /* -- residues */
 
-/* How often the residue changes from one atom to the next: no fewer than there are residues. */
+/* Counts how often the residue changes from one atom to the next, which is at least the number of
+ * residues. */
 static uint64_t count_residues(fm_bytes text) {
     reader r = {.text = text};
     fm_lines lines = fm_lines_of(text, false, 0, 1);
@@ -132,7 +138,7 @@ static fm_status init_table(residue_table *table, uint64_t capacity, fm_arena *a
     return full ? fm_arena_full(arena, reterr) : FM_OK;
 }
 
-/* The letter, as the reference has it: of the 20 names alone, without modified residues. */
+/* Returns the letter as the reference does: only the 20 names count, not modified residues. */
 static char plain_letter(const char name[3]) {
     for (size_t i = 0; i < FM_N_RESTYPE; i++) {
         if (memcmp(fm_restype_names[i], name, 3) == 0) return fm_restype_letters[i];
@@ -163,7 +169,8 @@ static fm_status open_residue(reader *r, const residue_key *key) {
     return FM_OK;
 }
 
-/* A residue without atoms of known names is none. Its place is used again. */
+/* Closes the open residue. A residue without atoms of known names does not count, and its row is
+ * reused. */
 static void close_residue(reader *r) {
     residue_table *table = &r->table;
     double highest = 0;
@@ -181,7 +188,7 @@ static void close_residue(reader *r) {
 
 /* -- atoms */
 
-/* A number in columns first..last; what = "x coordinate". */
+/* Reads a number in columns first..last; `what` names it in messages ("x coordinate"). */
 static fm_status read_number(const reader *r, size_t first, size_t last, const char *what,
                              double *ret_value) {
     fm_bytes value = field(r, first, last);
@@ -189,8 +196,7 @@ static fm_status read_number(const reader *r, size_t first, size_t last, const c
     char text[9] = {0};
     for (size_t i = 0; i < value.size && i < sizeof text - 1; i++)
         text[i] = shown(value.data[i]);
-    return fail_at_column(r, FM_ERR_FORMAT, first, "the %s is '%s', a number was expected", what,
-                          text);
+    return fail_at_column(r, FM_ERR_FORMAT, first, "the %s is '%s', expected a number", what, text);
 }
 
 static fm_status read_key(const reader *r, residue_key *ret_key) {
@@ -202,13 +208,13 @@ static fm_status read_key(const reader *r, residue_key *ret_key) {
     memset(key.name, ' ', sizeof key.name);
     memcpy(key.name, name.data, name.size);
     if (!fm_integer_parse(number.data, number.size, &key.number)) {
-        return fail_at_column(r, FM_ERR_FORMAT, 23, "the residue's number is no whole number");
+        return fail_at_column(r, FM_ERR_FORMAT, 23, "the residue number is not an integer");
     }
     *ret_key = key;
     return FM_OK;
 }
 
-/* The B factor is the confidence. What the reference cannot read is 0 to it. */
+/* Reads the B factor, which is the confidence. The reference takes an unreadable value as 0. */
 static fm_status read_b_factor(const reader *r, double *ret_value) {
     double value = 0;
     fm_status status = read_number(r, 61, 66, "B factor", &value);
@@ -219,13 +225,13 @@ static fm_status read_b_factor(const reader *r, double *ret_value) {
     }
     if (!status && !(value >= 0 && value <= 100)) {
         status = fail_at_column(r, FM_ERR_DATA, 61,
-                                "the B factor is %g, a confidence of 0 to 100 was expected", value);
+                                "the B factor is %g, expected a confidence of 0 to 100", value);
     }
     if (!status) *ret_value = value;
     return status;
 }
 
-/* Only asked for where it decides. */
+/* Reads the occupancy; callers ask for it only where it matters. */
 static fm_status read_occupancy(const reader *r, double *ret_value) {
     if (!r->compat && field(r, 55, 60).size == 0) {
         *ret_value = 1;
@@ -241,16 +247,17 @@ static uint8_t atom37_of(const reader *r) {
     return fm_atom37_from_name(name.data, name.size);
 }
 
-/* Whether this row takes the place of the atom's earlier one. As Biopython has it: a row without an
- * alternative location never does; the first that has one goes before the row without; later ones
- * must have a higher occupancy. */
+/* Decides whether this row replaces the atom's earlier one. Compat follows Biopython: a row without
+ * an alternative location, or with its name in other columns, never replaces one. The first row with
+ * an alternative location replaces a row without one, unless its occupancy is lower. Later rows must
+ * have a higher occupancy. */
 static fm_status is_better(const reader *r, uint8_t atom, double occupancy, bool *ret_better) {
     bool is_alternative = column(r, 17) != ' ';
     const char *raw = r->current.atom[atom].raw;
     const char *name = fm_atom37_names[atom];
     bool same_columns = memcmp(raw, r->text.data + r->line.start + 12, 4) == 0;
     if (!r->compat && !is_alternative) {
-        return fail_at_column(r, FM_ERR_DATA, 13, "atom %s of residue %d is there twice", name,
+        return fail_at_column(r, FM_ERR_DATA, 13, "atom %s of residue %d occurs twice", name,
                               r->current.key.number);
     }
     double earlier = r->current.atom[atom].occupancy;
@@ -319,9 +326,10 @@ static fm_status read_atom(reader *r) {
     return atom == FM_ATOM37_NONE ? FM_OK : place_atom(r, atom, xyz);
 }
 
-/* -- the file */
+/* -- whole file */
 
-/* A model begins, by its record or by an atom without one. ret_done: what follows is not read. */
+/* Begins a model, at its record or at an atom without one. *ret_done is set when the rest is not
+ * read. */
 static fm_status begin_model(reader *r, bool *ret_done) {
     r->in_model = true;
     r->n_model++;
@@ -329,7 +337,7 @@ static fm_status begin_model(reader *r, bool *ret_done) {
     *ret_done = true;
     if (!r->compat) return FM_OK;
     return fail_at_column(r, FM_ERR_DATA, 1,
-                          "a second model begins, the reference reads files of one model only");
+                          "a second model begins; the reference reads only files with one model");
 }
 
 static fm_status read_line(reader *r, bool *ret_done) {
@@ -338,7 +346,7 @@ static fm_status read_line(reader *r, bool *ret_done) {
         r->in_model = false;
         return FM_OK;
     }
-    /* The reference knows END by its six columns only. */
+    /* The reference recognises END only with its full six columns. */
     bool is_end = is_record(r, "END   ") || is_record(r, "CONECT") ||
                   (!r->compat && field_is(field(r, 1, 80), "END"));
     if (is_end) {
@@ -379,7 +387,8 @@ static int compare_places(const void *left, const void *right) {
     return a->index < b->index ? -1 : a->index > b->index;
 }
 
-/* The reference tells residues with equal numbers apart by what kind of record they are in. */
+/* Compares places. The reference also distinguishes residues with equal numbers by the kind of
+ * their records. */
 static bool is_same_place(const reader *r, const residue_key *a, const residue_key *b) {
     if (a->chain != b->chain || a->number != b->number || a->insertion != b->insertion) {
         return false;
@@ -400,19 +409,20 @@ static fm_status check_places(const reader *r, fm_arena *arena) {
         const residue_place *a = &sorted[i - 1], *b = &sorted[i];
         if (!is_same_place(r, &a->key, &b->key)) continue;
         const residue_place *first = a->index < b->index ? a : b, *second = a == first ? b : a;
-        status = fm_fail_at(r->reterr, FM_ERR_DATA, second->line, 23, second->offset + 22,
-                            "residue %d of chain %c was in line %llu already", second->key.number,
-                            shown(second->key.chain), (unsigned long long)first->line);
+        status =
+            fm_fail_at(r->reterr, FM_ERR_DATA, second->line, 23, second->offset + 22,
+                       "residue %d of chain %c occurs already in line %llu", second->key.number,
+                       shown(second->key.chain), (unsigned long long)first->line);
     }
     fm_arena_rewind(arena, mark);
     return status;
 }
 
-/* Chains in the order of their first residues, and where each one's residues go. */
+/* Lists the chains in the order of their first residues and assigns each a range of residues. */
 static fm_status list_chains(const reader *r, fm_arena *arena, fm_pdb *pdb) {
     const residue_table *table = &r->table;
     fm_pdb_chain *chains = fm_arena_alloc_array(arena, 256, sizeof *chains);
-    uint16_t number[256] = {0}; /* of a chain id, from 1; 0 = not seen */
+    uint16_t number[256] = {0}; /* number of a chain id, from 1; 0 = not seen */
     if (!chains) return fm_arena_full(arena, r->reterr);
     for (uint32_t i = 0; i < table->n; i++) {
         const residue_place *place = &table->places[i];
@@ -423,7 +433,7 @@ static fm_status list_chains(const reader *r, fm_arena *arena, fm_pdb *pdb) {
         }
         if (r->compat && !(id >= 'A' && id <= 'Z')) {
             return fm_fail_at(r->reterr, FM_ERR_DATA, place->line, 22, place->offset + 21,
-                              "the chain's id is '%c', the reference knows A-Z only", shown(id));
+                              "the chain's id is '%c'; the reference reads only A-Z", shown(id));
         }
         chains[pdb->n_chain] = (fm_pdb_chain){.id = {(char)id}, .n_res = 1};
         number[id] = (uint16_t)++pdb->n_chain;

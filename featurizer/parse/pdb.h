@@ -1,20 +1,26 @@
-/* pdb.h: a structure in the PDB format, as structure predictors write it, to its chains with atom37
- * coordinates and confidence.
+/* pdb.h: reads a structure in the PDB format, as structure predictors write it, into chains with
+ * atom37 coordinates and confidence.
  *
- * One record a line, told by columns 1-6. Used are MODEL, ENDMDL, END, CONECT, ATOM and HETATM; of
- * the latter two the columns 13-16 atom name, 17 alternative location, 18-20 residue name, 22
- * chain, 23-26 number, 27 insertion code, 31-54 coordinates, 55-60 occupancy, 61-66 B factor, which
- * in predictions holds the confidence (pLDDT, 0..100). Atoms that atom37 does not have are passed
- * over, and so are residues that are left without atoms. Where an atom has alternatives the one of
- * highest occupancy is taken, the first of equals.
+ * A file has one record per line, named in columns 1-6. MODEL, ENDMDL, END, CONECT, ATOM and HETATM
+ * are used. The columns of ATOM and HETATM are:
  *
- * The default reads the first model, amino acids only (also modified ones, in HETATM records), with
- * insertion codes and any chain id. compat_openfold gives the reference's result: one model, all
- * HETATM residues that have an atom of a known name, water among them, no insertion codes, chains
- * A-Z. In both, a residue that stands in two places is refused.
+ *     13-16  atom name               27     insertion code
+ *     17     alternative location    31-54  coordinates
+ *     18-20  residue name            55-60  occupancy
+ *     22     chain                   61-66  B factor: in predictions the confidence (pLDDT, 0..100)
+ *     23-26  residue number
  *
- * Memory: all in the caller's arena, about 520 bytes a residue twice; the input may go.
- * Format: wwPDB, Atomic Coordinate Entry Format 3.3. docs/formats/inputs.md, "PDB". */
+ * Atoms that atom37 does not have are skipped, and so are residues that are left without atoms. Of
+ * an atom's alternative locations the one with the highest occupancy is used, the first among
+ * equals.
+ *
+ * The default reads the first model and amino acids only (also modified ones, in HETATM records),
+ * with insertion codes and any chain id. compat_openfold reproduces the reference's result: one
+ * model, all HETATM residues that have an atom of a known name (water included), no insertion
+ * codes, and chains A-Z. Both refuse a residue that occurs in two places.
+ *
+ * All memory is in the caller's arena, about 520 bytes per residue twice; the input may be freed.
+ * Format: wwPDB, Atomic Coordinate Entry Format 3.3. See docs/formats/inputs.md, "PDB". */
 #ifndef FM_PARSE_PDB_H
 #define FM_PARSE_PDB_H
 
@@ -28,15 +34,15 @@ typedef struct fm_pdb_options {
     bool compat_openfold;
 } fm_pdb_options;
 
-/* A chain is a run of the file's residues. */
+/* A chain is a range of the file's residues. */
 typedef struct fm_pdb_chain {
     char id[2];            /* as in column 22; terminated */
     uint32_t first, n_res; /* residues first .. first + n_res - 1 */
 } fm_pdb_chain;
 
-/* Residues chain by chain, chains in the order of their first atoms. */
+/* Residues are stored chain by chain, and chains in the order of their first atoms. */
 typedef struct fm_pdb {
-    uint32_t n_res;                  /* 1 .. FM_LIMIT_N_RES, of all chains */
+    uint32_t n_res;                  /* 1 .. FM_LIMIT_N_RES, all chains together */
     const char *sequence;            /* [N_res] one of the 20 letters or X; terminated */
     const float *all_atom_positions; /* [N_res, 37, 3] Å; zeros where the mask is 0 */
     const uint8_t *all_atom_mask;    /* [N_res, 37] 0 or 1 */
@@ -46,9 +52,9 @@ typedef struct fm_pdb {
     uint64_t n_atom;                 /* ATOM and HETATM records read */
 } fm_pdb;
 
-/* Parses a whole file. FM_ERR_FORMAT: a record that cannot be read; FM_ERR_DATA: no residues, a
- * residue in two places, and what only compat_openfold refuses; FM_ERR_LIMIT. Errors of the first
- * two carry line and column where there is one. */
+/* Parses a whole file. Returns FM_ERR_FORMAT for a record that cannot be read; FM_ERR_DATA when
+ * there are no residues, when a residue occurs in two places, and for what only compat_openfold
+ * refuses; and FM_ERR_LIMIT. The first two carry line and column where there is one. */
 FM_MUST_USE fm_status fm_pdb_parse(fm_bytes bytes, const fm_pdb_options *options, fm_arena *arena,
                                    fm_pdb *ret_pdb, fm_error *reterr);
 

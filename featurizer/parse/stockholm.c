@@ -1,7 +1,9 @@
 /* stockholm.c: see stockholm.h.
  *
- * The first pass finds the pieces and gives each to its row; the query's pieces then say which
- * columns are match columns, and the second pass takes every row's pieces in order. */
+ * A row's text is scattered over the file's blocks. The first pass (stockholm_rows.h) lists every
+ * piece and links it to its row. The query's pieces then say which columns are match columns:
+ * mark_columns() stores one bit per column. The second pass takes the rows in order of first
+ * appearance and feeds each row's pieces, with these bits, to the kernel (match.h). */
 #include "featurizer/parse/stockholm.h"
 
 #include "featurizer/parse/stockholm_rows.h"
@@ -19,7 +21,7 @@ static bool is_gap(uint8_t c, bool compat) {
 
 static fm_status check_text(fm_bytes text, bool compat, fm_error *reterr) {
     if (text.size > FM_LIMIT_INPUT_BYTES) {
-        return fm_fail(reterr, FM_ERR_LIMIT, "%zu bytes of text, the limit is %zu", text.size,
+        return fm_fail(reterr, FM_ERR_LIMIT, "the text has %zu bytes, the limit is %zu", text.size,
                        FM_LIMIT_INPUT_BYTES);
     }
     return compat ? fm_text_check_utf8(text, reterr) : FM_OK;
@@ -58,14 +60,14 @@ fm_status fm_stockholm_measure(fm_bytes text, const fm_stockholm_options *option
     if (status) return status;
     if (!any) {
         return fm_fail_at(reterr, FM_ERR_FORMAT, 1, 1, 0,
-                          "no sequences, at least one was expected");
+                          "the alignment has no sequences, expected at least one");
     }
     status = check_query(&first, reader.compat, n_col, reterr);
     if (!status) *ret_n_col = n_col;
     return status;
 }
 
-/* The query's match columns as bits. */
+/* Writes the query's match columns as a bit set. */
 static fm_status mark_columns(const fm_stockholm_rows *index, fm_bytes text, bool compat,
                               fm_arena *arena, fm_match_columns *ret_columns, fm_error *reterr) {
     const fm_stockholm_row *query = &index->rows[0];
@@ -83,7 +85,7 @@ static fm_status mark_columns(const fm_stockholm_rows *index, fm_bytes text, boo
     return FM_OK;
 }
 
-/* Columns of the query up to its last match column. */
+/* Returns the number of the query's columns up to its last match column. */
 static size_t needed_columns(const fm_match_columns *columns) {
     size_t n = columns->n_column;
     while (n > 0 && !(columns->keep[(n - 1) / 8] >> (n - 1) % 8 & 1))
@@ -135,7 +137,8 @@ static fm_status append_rows(const fm_stockholm_rows *index, fm_bytes text,
         }
         if (alignment->n_seq >= alignment->max_seq) {
             return fm_fail_at(reterr, FM_ERR_LIMIT, row->place.line, 1, row->place.sequence,
-                              "more rows than the %u there is room for", alignment->max_seq);
+                              "the alignment has more rows than the %u that fit",
+                              alignment->max_seq);
         }
         fm_status status = append_row(index, i, text, columns, kernel, alignment, reterr);
         if (status) return status;
@@ -179,7 +182,7 @@ fm_status fm_stockholm_parse(fm_bytes text, const fm_stockholm_options *options,
     return FM_OK;
 }
 
-/* The column of the alignment that is match column `column`. */
+/* Returns the alignment's column that is match column `column`. */
 static size_t absolute_column(fm_bytes text, const fm_stockholm_options *options, size_t column) {
     fm_stockholm_pieces reader = fm_stockholm_pieces_of(text, is_compat(options));
     fm_stockholm_piece next, first = {0};

@@ -1,4 +1,7 @@
-/* stockholm_rows.c: see stockholm_rows.h. */
+/* stockholm_rows.c: see stockholm_rows.h.
+ *
+ * A hash table maps names to rows. Most look-ups never reach it: every block lists the rows in the
+ * same order, so the row after the last piece's row is tried first. */
 #include "featurizer/parse/stockholm_rows.h"
 
 #include "proto/base/hash.h"
@@ -17,12 +20,13 @@ static fm_status split_line(const fm_stockholm_pieces *pieces, const fm_line *li
         begin += blank;
     if (begin == line->end) {
         return fm_fail_at(reterr, FM_ERR_FORMAT, line->number, line->end - line->start + 1,
-                          line->end, "a name without a sequence; a line is a name and a sequence");
+                          line->end,
+                          "found a name without a sequence, expected a name and a sequence");
     }
     size_t end = fm_blank_find(pieces->text, begin, line->end, pieces->compat);
     if (end != line->end) {
         return fm_fail_at(reterr, FM_ERR_FORMAT, line->number, end - line->start + 1, end,
-                          "a blank inside the sequence; a line is a name and a sequence");
+                          "found a blank inside the sequence, expected a name and a sequence");
     }
     *ret_piece = (fm_stockholm_piece){.name = line->begin,
                                       .name_bytes = name_end - line->begin,
@@ -46,8 +50,9 @@ fm_status fm_stockholm_pieces_next(fm_stockholm_pieces *pieces, fm_stockholm_pie
             continue;
         }
         if (pieces->ended) {
-            return fm_fail_at(reterr, FM_ERR_UNSUPPORTED, line.number, line.begin - line.start + 1,
-                              line.begin, "a second alignment after \"//\"; one a file is read");
+            return fm_fail_at(
+                reterr, FM_ERR_UNSUPPORTED, line.number, line.begin - line.start + 1, line.begin,
+                "found a second alignment after \"//\", expected one alignment per file");
         }
         *ret_found = true;
         return split_line(pieces, &line, ret_piece, reterr);
@@ -74,7 +79,7 @@ static fm_status init_rows(fm_stockholm_rows *rows, fm_bytes text, bool compat, 
     return FM_OK;
 }
 
-/* The slot of a name: its row's, or the free one where it would go. */
+/* Returns the slot of a name: its row's slot, or the free one where it belongs. */
 static size_t find_slot(const fm_stockholm_rows *rows, fm_bytes text, size_t name,
                         size_t name_bytes) {
     size_t slot = fm_xxh3(text.data + name, name_bytes) & rows->mask;
@@ -94,7 +99,7 @@ uint32_t fm_stockholm_rows_find(const fm_stockholm_rows *rows, fm_bytes text, si
     return found ? found - 1 : FM_STOCKHOLM_NONE;
 }
 
-/* The row of a name, made when it is new. */
+/* Returns the row of a piece's name, and creates it when it is new. */
 static uint32_t find_row(fm_stockholm_rows *rows, fm_bytes text, const fm_stockholm_piece *piece) {
     if (rows->expected < rows->n_row) {
         const fm_alignment_row *place = &rows->rows[rows->expected].place;
@@ -139,7 +144,7 @@ fm_status fm_stockholm_rows_read(fm_bytes text, bool compat, fm_arena *arena,
                                  fm_stockholm_rows *ret_rows, fm_error *reterr) {
     fm_stockholm_rows rows;
     if (text.size > FM_LIMIT_INPUT_BYTES) {
-        return fm_fail(reterr, FM_ERR_LIMIT, "%zu bytes of text, the limit is %zu", text.size,
+        return fm_fail(reterr, FM_ERR_LIMIT, "the text has %zu bytes, the limit is %zu", text.size,
                        FM_LIMIT_INPUT_BYTES);
     }
     fm_status status = init_rows(&rows, text, compat, arena, reterr);

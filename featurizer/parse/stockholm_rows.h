@@ -1,9 +1,9 @@
-/* stockholm_rows.h: the rows of a Stockholm text, for stockholm.c and hmmsearch.c only.
+/* stockholm_rows.h: gathers the rows of a Stockholm text; for stockholm.c and hmmsearch.c only.
  *
- * A line that is neither blank, nor a note ('#'), nor "//" is a name and a piece of that row. The
- * reader gives pieces in the text's order; the table gathers them into rows, in order of first
- * appearance, each with the list of its pieces. The table lies in the caller's arena, about 40
- * bytes a line, and the text must outlive it. */
+ * A line is a name and a piece of that row, unless it is blank, a comment ('#') or "//". The reader
+ * returns pieces in the text's order. The table gathers them into rows, in order of first
+ * appearance, each with a linked list of its pieces. The table is in the caller's arena and takes
+ * about 40 bytes per line; the text must outlive it. */
 #ifndef FM_PARSE_STOCKHOLM_ROWS_H
 #define FM_PARSE_STOCKHOLM_ROWS_H
 
@@ -13,24 +13,25 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* One line's piece of a row. Offsets into the text, lengths in bytes. */
+/* One line's piece of a row: offsets into the text and lengths, in bytes. */
 typedef struct fm_stockholm_piece {
     size_t name, name_bytes, begin, size;
-    size_t start; /* of the line */
+    size_t start; /* offset of the line */
     uint64_t line;
 } fm_stockholm_piece;
 
 typedef struct fm_stockholm_pieces {
     fm_bytes text;
     fm_lines lines;
-    bool compat; /* Python's lines; "//" is a note, not the end */
+    bool compat; /* Python's line ends; "//" is a comment, not the end */
     bool ended;  /* a "//" was seen */
 } fm_stockholm_pieces;
 
 fm_stockholm_pieces fm_stockholm_pieces_of(fm_bytes text, bool compat);
 
-/* The next piece; *ret_found false after the last. FM_ERR_FORMAT for a line that is no name and
- * sequence, FM_ERR_UNSUPPORTED for a second alignment; both with their place. */
+/* Returns the next piece; *ret_found is false after the last. Returns FM_ERR_FORMAT for a line that
+ * is not a name and a sequence, and FM_ERR_UNSUPPORTED for a second alignment, both with the
+ * place. */
 FM_MUST_USE fm_status fm_stockholm_pieces_next(fm_stockholm_pieces *pieces,
                                                fm_stockholm_piece *ret_piece, bool *ret_found,
                                                fm_error *reterr);
@@ -50,7 +51,7 @@ typedef struct fm_stockholm_link {
 
 typedef struct fm_stockholm_row {
     fm_alignment_row place;
-    uint32_t first, last; /* links */
+    uint32_t first, last; /* indices of links */
     uint64_t n_column;
 } fm_stockholm_row;
 
@@ -59,15 +60,15 @@ typedef struct fm_stockholm_rows {
     fm_stockholm_row *rows;
     uint32_t *slots; /* open addressing: row + 1, 0 = free */
     size_t n_link, n_row, mask;
-    uint32_t expected; /* the row that follows the last piece's, as in every block */
+    uint32_t expected; /* the row after the last piece's, as blocks repeat the order of rows */
 } fm_stockholm_rows;
 
-/* All rows of a text of at most FM_LIMIT_INPUT_BYTES. The reader's errors; FM_ERR_LIMIT for a
- * larger text or a full arena. */
+/* Reads all rows of a text of at most FM_LIMIT_INPUT_BYTES. Returns the reader's errors, and
+ * FM_ERR_LIMIT for a larger text or a full arena. */
 FM_MUST_USE fm_status fm_stockholm_rows_read(fm_bytes text, bool compat, fm_arena *arena,
                                              fm_stockholm_rows *ret_rows, fm_error *reterr);
 
-/* The row of that name, or FM_STOCKHOLM_NONE. */
+/* Returns the row of that name, or FM_STOCKHOLM_NONE. */
 uint32_t fm_stockholm_rows_find(const fm_stockholm_rows *rows, fm_bytes text, size_t name,
                                 size_t name_bytes);
 

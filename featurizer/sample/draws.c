@@ -1,9 +1,9 @@
-/* draws.c: the Philox answers of draws.h; docs/sampling.md sections 2, 5 and 6. */
+/* draws.c: implements draws.h by Philox; docs/sampling.md, sections 2, 5 and 6. */
 #include "featurizer/sample/draws.h"
 
 #include "proto/schema.h"
 
-enum { DRAWS_AT_ONCE = 512 }; /* 4 KiB of them; even */
+enum { DRAWS_AT_ONCE = 512 }; /* 4 KiB of draws; must be even */
 
 static fm_sample_draw of_cycle(const void *context, uint32_t cycle) {
     fm_sample_draw draw = *(const fm_sample_draw *)context;
@@ -42,8 +42,7 @@ static void philox_pick(void *context, fm_sample_purpose purpose, uint32_t cycle
     }
 }
 
-/* The HHblits id that stands at (row, column): drawn from how often each stands in that column of
- * the whole MSA. */
+/* Draws an HHblits id from the frequencies of a column in the whole MSA. */
 static uint8_t draw_from_profile(const fm_part_msa *part, uint32_t column, uint64_t bits) {
     const uint32_t *count = part->profile + (size_t)column * FM_N_HHBLITS;
     uint32_t at = fm_uniform_below(bits, part->n_seq);
@@ -53,7 +52,7 @@ static uint8_t draw_from_profile(const fm_part_msa *part, uint32_t column, uint6
     return id;
 }
 
-/* What chosen position n becomes; `kind` is 32 uniform bits. */
+/* Returns the replacement of chosen position n; `kind` is 32 uniform bits. */
 static uint8_t replace(const fm_masking *masking, const fm_sample_draw *draw, uint64_t n,
                        uint8_t own, uint32_t kind) {
     const fm_plan *plan = masking->plan;
@@ -78,7 +77,7 @@ static void philox_mask(void *context, uint32_t cycle, const fm_masking *masking
     for (size_t first = 0; first < n_position; first += DRAWS_AT_ONCE) {
         size_t n = n_position - first < DRAWS_AT_ONCE ? n_position - first : DRAWS_AT_ONCE;
         fill(&draw, FM_SAMPLE_DRAW_MASK, (uint32_t)(first / 2), (n + 1) / 2, bits);
-        size_t n_chosen = 0; /* listed without a branch: which they are cannot be foreseen */
+        size_t n_chosen = 0; /* listed without a branch, because the choice is unpredictable */
         for (size_t k = 0; k < n; k++) {
             chosen[first + k] = (uint32_t)bits[k] < masked_q32;
             place[n_chosen] = (uint16_t)k;

@@ -1,4 +1,4 @@
-/* expand.c: see expand.h. Supplement 1.2.9, table 1, has the features. */
+/* expand.c: see expand.h. Supplement 1.2.9, table 1, lists the features. */
 #include "featurizer/sample/expand.h"
 
 #include "proto/chem/residue.h"
@@ -9,17 +9,17 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* An expansion under way: element e of cycle c of an array is [e * n_cycle + c]. */
+/* An expansion in progress. Element e of an array in cycle c is at [e * n_cycle + c]. */
 typedef struct expansion {
     const fm_sample *sample;
     const fm_expand_sizes *sizes;
     fm_arena *arena;
     fm_array *array;
     size_t n_array, n_cycle;
-    bool full; /* the arena */
+    bool full; /* the arena is full */
 } expansion;
 
-/* A zeroed array with the axis of cycles; NULL when the arena is full. */
+/* Adds a zeroed array with the axis of cycles; returns NULL when the arena is full. */
 static void *add(expansion *e, const char *key, const char *dtype, size_t rank,
                  const uint64_t *shape) {
     assert(e->n_array < FM_N_EXPANDED && rank < FM_ARRAY_RANK);
@@ -55,7 +55,7 @@ static void put_integer(const expansion *e, int64_t *out, size_t element, int64_
         out[element * e->n_cycle + c] = value;
 }
 
-/* Deletions, or their mean, squeezed into [0, 1). */
+/* Maps a number of deletions, or their mean, into [0, 1). */
 static float deletion_value(float deletions) {
     return atanf(deletions / 3.0f) * (float)(2.0 / 3.14159265358979323846);
 }
@@ -92,7 +92,7 @@ static void expand_sequence(expansion *e) {
         put_integer(e, aatype, i, types[i]);
         put_integer(e, residue_index, i, index[i]);
         put_float(e, seq_mask, i, 1);
-        /* the first class marks the boundary of a domain, which no chain has */
+        /* class 0 marks the boundary of a domain, which no chain has */
         put_float(e, target_feat, i * FM_N_TARGET_FEAT + 1 + types[i], 1);
     }
 }
@@ -111,7 +111,7 @@ static void expand_structure(expansion *e) {
     }
 }
 
-/* -- of one cycle */
+/* -- separate for each cycle */
 
 static uint32_t count_at(const fm_tensor_view *profile, size_t k) {
     switch (profile->dtype) {
@@ -121,7 +121,8 @@ static uint32_t count_at(const fm_tensor_view *profile, size_t k) {
     }
 }
 
-/* The 49 numbers of one position: class, has deletion, deletions, cluster profile, their mean. */
+/* Writes the 49 numbers of one position: class, has deletion, deletion value, cluster profile, mean
+ * deletion value. */
 static void put_msa_feat(const expansion *e, uint32_t cycle, size_t source, float n_row,
                          float *out) {
     const fm_tensor_view *profile = fm_sample_find(e->sample, FM_T_CLUSTER_PROFILE, cycle);
@@ -139,7 +140,8 @@ static void put_msa_feat(const expansion *e, uint32_t cycle, size_t source, floa
     out[(FM_N_MSA_FEAT - 1) * e->n_cycle] = deletion_value((float)sum / n_row);
 }
 
-/* A cluster's size as the reference divides by it: its members, and 1e-6 + 1 in float32. */
+/* Returns a cluster's size as the reference computes its divisor: the number of members plus 1e-6 +
+ * 1 in float32. */
 static float cluster_divisor(const fm_sample *sample, uint32_t cycle, size_t centre) {
     const uint32_t *size = data_of(sample, FM_T_CLUSTER_SIZE, cycle);
     return (1e-6f + 1.0f) + (float)(size[centre] - 1);
@@ -199,7 +201,7 @@ static void expand_extra(expansion *e) {
     }
 }
 
-/* -- the whole */
+/* -- whole sample */
 
 static bool ids_below(const fm_tensor_view *tensor, uint8_t below) {
     const uint8_t *ids = tensor->data;
@@ -209,27 +211,28 @@ static bool ids_below(const fm_tensor_view *tensor, uint8_t below) {
     return wrong == 0;
 }
 
-/* Every tensor that is read here is there, and fits. */
+/* Checks that every tensor read here is present and fits. */
 static fm_status check(const fm_sample *sample, const fm_expand_sizes *sizes, fm_error *reterr) {
     static const fm_tensor_id shared[] = {FM_T_AATYPE, FM_T_RESIDUE_INDEX, FM_T_ALL_ATOM_POSITIONS,
                                           FM_T_ALL_ATOM_MASK};
-    bool there = true;
+    bool is_complete = true;
     for (size_t t = 0; t < sizeof shared / sizeof shared[0]; t++)
-        there = there && fm_sample_find(sample, shared[t], FM_SHARED);
+        is_complete = is_complete && fm_sample_find(sample, shared[t], FM_SHARED);
     for (uint32_t c = 0; c < sample->n_cycle; c++) {
         for (uint32_t id = FM_T_MSA; id <= FM_T_EXTRA_DELETION_MATRIX; id++)
-            there = there && fm_sample_find(sample, (fm_tensor_id)id, c);
+            is_complete = is_complete && fm_sample_find(sample, (fm_tensor_id)id, c);
     }
-    if (!there) return fm_fail(reterr, FM_ERR_DATA, "the sample lacks tensors to expand");
+    if (!is_complete)
+        return fm_fail(reterr, FM_ERR_DATA, "the sample lacks a tensor that expanding needs");
     bool fits = sample->n_res <= sizes->n_res;
     for (uint32_t c = 0; c < sample->n_cycle; c++) {
         fits = fits && fm_sample_find(sample, FM_T_MSA, c)->shape[0] <= sizes->n_clust &&
                fm_sample_find(sample, FM_T_EXTRA_MSA, c)->shape[0] <= sizes->n_extra;
     }
-    bool lawful = ids_below(fm_sample_find(sample, FM_T_AATYPE, FM_SHARED), FM_RESTYPE_X + 1);
+    bool is_valid = ids_below(fm_sample_find(sample, FM_T_AATYPE, FM_SHARED), FM_RESTYPE_X + 1);
     for (uint32_t c = 0; c < sample->n_cycle; c++)
-        lawful = lawful && ids_below(fm_sample_find(sample, FM_T_MSA, c), FM_N_MSA_CLASS);
-    if (!lawful) return fm_fail(reterr, FM_ERR_DATA, "the sample has an id that is no class");
+        is_valid = is_valid && ids_below(fm_sample_find(sample, FM_T_MSA, c), FM_N_MSA_CLASS);
+    if (!is_valid) return fm_fail(reterr, FM_ERR_DATA, "the sample has an id outside its classes");
     if (fits) return FM_OK;
     return fm_fail(reterr, FM_ERR_DATA,
                    "the sample has more than %u residues, %u clusters or %u "
@@ -240,7 +243,7 @@ static fm_status check(const fm_sample *sample, const fm_expand_sizes *sizes, fm
 fm_status fm_expand_sample(const fm_sample *sample, const fm_expand_sizes *sizes, fm_arena *arena,
                            fm_array ret_arrays[FM_N_EXPANDED], fm_error *reterr) {
     fm_status status = check(sample, sizes, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     expansion e = {.sample = sample,
                    .sizes = sizes,
                    .arena = arena,
@@ -258,7 +261,7 @@ fm_status fm_expand_sample(const fm_sample *sample, const fm_expand_sizes *sizes
 
 /* -- features of the whole chain */
 
-/* Repeats `count` elements for the cycles. */
+/* Repeats each of `count` elements once per cycle. */
 static void repeat(const uint8_t *from, size_t count, size_t item_bytes, size_t n_cycle,
                    uint8_t *out) {
     for (size_t k = 0; k < count * n_cycle; k++)
@@ -278,7 +281,7 @@ fm_status fm_expand_feature(const fm_sample *sample, const fm_expand_sizes *size
     if (has_residues) out.shape[residue_axis] = sizes->n_res;
     out.shape[out.rank++] = n_cycle;
 
-    size_t inner = 1; /* elements of one residue, or of one template without residues */
+    size_t inner = 1; /* elements per residue, or per template without residues */
     for (size_t k = residue_axis + has_residues; k < feature->rank; k++)
         inner *= feature->shape[k];
     size_t n_outer = templates ? templates->n_templ : 1;

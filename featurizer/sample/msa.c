@@ -1,5 +1,9 @@
-/* msa.c: choice of rows, masking and clustering; see msa.h. Ids stay HHblits ids until they leave,
- * since only equality matters here. The sums are in summarize.c. */
+/* msa.c: chooses rows, masks and clusters; see msa.h.
+ *
+ * Block deletion marks the rows of n_delete_block random blocks and lists the others. The list of
+ * rows is then only permuted: each choice moves the chosen rows to its front, so centres, extra
+ * rows and members are ranges of one list. Ids stay HHblits ids until they leave this module,
+ * because only equality matters here. The sums are in summarize.c. */
 #include "featurizer/sample/msa.h"
 
 #include "featurizer/sample/nearest.h"
@@ -11,7 +15,8 @@ static uint32_t min_u32(uint32_t a, uint32_t b) {
     return a < b ? a : b;
 }
 
-/* Blocks of consecutive rows vanish; the query stays. Returns how many rows are left in row[]. */
+/* Deletes blocks of consecutive rows but never the query. Returns the number of rows left in
+ * row[]. */
 static uint32_t delete_blocks(const fm_plan *plan, const fm_draws *draws, uint32_t cycle,
                               uint32_t n_seq, uint32_t *row, uint8_t *deleted) {
     uint32_t block = (uint32_t)((uint64_t)n_seq * plan->delete_block_q32 >> 32);
@@ -40,7 +45,7 @@ fm_status fm_msa_choose(const fm_plan *plan, const fm_draws *draws, uint32_t cyc
     uint32_t n_row = delete_blocks(plan, draws, cycle, n_seq, row, deleted);
     fm_arena_rewind(arena, mark);
 
-    /* OpenFold shuffles a distillation chain's rows also when none has to go. */
+    /* OpenFold shuffles the rows of a distillation chain even when none exceeds the cap. */
     uint32_t cap = plan->max_distillation_msa;
     if (is_distillation && cap && (n_row > cap || plan->compat_openfold)) {
         draws->pick(draws->context, FM_SAMPLE_DRAW_DISTILLATION_CAP, cycle, 0, row + 1, n_row - 1,

@@ -1,7 +1,7 @@
 /* msa.h: the MSA transforms of one recycling cycle: choice of rows, masking, clustering, sums.
  *
- * docs/sampling.md sections 5 to 8. What is random comes from fm_draws. All arrays lie in the
- * caller's arena; every function returns FM_ERR_LIMIT when that is too small. */
+ * See docs/sampling.md, sections 5 to 8. All randomness comes from fm_draws. All arrays are in the
+ * caller's arena, and every function returns FM_ERR_LIMIT when that is too small. */
 #ifndef FM_SAMPLE_MSA_H
 #define FM_SAMPLE_MSA_H
 
@@ -10,8 +10,8 @@
 #include "proto/record.h"
 #include "proto/schema.h"
 
-/* Rows of the chain's MSA after block deletion, cap and choice:
- *     row[0 .. n_centre-1]                  cluster centres, row[0] = 0 = the query
+/* The rows of the chain's MSA after block deletion, the distillation cap and the choice:
+ *     row[0 .. n_centre-1]                  cluster centres; row[0] = 0 is the query
  *     row[n_centre .. n_centre+n_extra-1]   extra rows that the sample carries
  *     row[n_centre .. n_row-1]              members: every row that is no centre joins a cluster */
 typedef struct fm_msa_choice {
@@ -33,18 +33,20 @@ FM_MUST_USE fm_status fm_msa_mask(const fm_plan *plan, const fm_draws *draws, ui
                                   const fm_part_msa *part, const fm_msa_choice *choice,
                                   fm_arena *arena, fm_msa_masked *ret_masked, fm_error *reterr);
 
-/* Clusters: every member joins the centre that it shares most residues with (gaps and masks do not
- * count, ties go to the lowest centre), over the whole chain. */
+/* Assigns every member to the centre with which it shares the most residues over the whole chain.
+ * Gaps and mask tokens do not count; ties go to the lowest centre. *ret_cluster_of_member is [n_row
+ * - n_centre]. */
 FM_MUST_USE fm_status fm_msa_cluster(const fm_part_msa *part, const fm_msa_choice *choice,
                                      const fm_msa_masked *masked, fm_arena *arena,
                                      uint32_t **ret_cluster_of_member, fm_error *reterr);
 
-/* Sums over centre and members, for the residues [crop_start, crop_start + n_res) only. */
+/* Sums over each cluster's centre and members, for the residues [crop_start, crop_start + n_res)
+ * only. */
 typedef struct fm_msa_profile {
     void *count;            /* [n_centre, n_res, 23] by restype id, of `dtype` */
     fm_dtype dtype;         /* the narrowest of u8, u16, u32 that holds every count */
     uint32_t *deletion_sum; /* [n_centre, n_res] */
-    uint32_t *size;         /* [n_centre] */
+    uint32_t *size;         /* [n_centre] rows in each cluster, the centre included */
 } fm_msa_profile;
 
 FM_MUST_USE fm_status fm_msa_summarize(const fm_part_msa *part, const fm_msa_choice *choice,

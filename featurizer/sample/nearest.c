@@ -1,4 +1,4 @@
-/* nearest.c: see nearest.h; the portable variant is the oracle of the others. */
+/* nearest.c: see nearest.h. The portable variant is the oracle of the others. */
 #include "featurizer/sample/nearest.h"
 
 #include "proto/schema.h"
@@ -27,8 +27,8 @@ void fm_nearest_portable(const fm_nearest_task *task, uint32_t *best) {
 }
 
 size_t fm_nearest_scratch_bytes(size_t n_centre, size_t n_res) {
-    /* AVX-512: whole groups of 8 centres and a block of 4 rows, 64 columns a word, 5 words of 8
-     * bytes each; that is also enough for AVX2's copies of centres and one row, padded to 32. */
+    /* AVX-512 needs whole groups of 8 centres and a block of 4 rows: per 64 columns 5 words of 8
+     * bytes each. AVX2 needs copies of the centres and of one row, padded to 32 columns. */
     size_t words = (n_res + 63) / 64, groups = (n_centre + 7) / 8;
     size_t planes = (groups * 8 + 4) * words * 5 * 8, copies = (n_centre + 1) * words * 64;
     return planes > copies ? planes : copies;

@@ -1,5 +1,10 @@
-/* nearest_avx2.c: 32 columns of four centres at once; see nearest.h. Rows and centres are copied,
- * padded to whole vectors, with values that never meet where nothing may count. */
+/* nearest_avx2.c: compares 32 columns of four centres at once; see nearest.h.
+ *
+ * Rows and centres are copied and padded to whole vectors. Gaps, mask tokens and padding are
+ * replaced by NEVER_IN_ROW in rows and by NEVER_IN_CENTRE in centres. As these two never compare
+ * equal, every remaining match counts and the inner loop needs no further mask. A compare gives -1
+ * in matching bytes; subtracting it counts in byte-sized counters, which are added up every 255
+ * vectors before they overflow. */
 #include "featurizer/sample/nearest.h"
 
 #include "featurizer/sample/rows.h"
@@ -9,10 +14,10 @@
 #include <string.h>
 
 enum { STRIDE = 32, CENTRES_AT_ONCE = 4, AHEAD = 8 };
-enum { MAX_BLOCKS = 255 }; /* a byte counter overflows after this many */
+enum { MAX_BLOCKS = 255 }; /* byte counters overflow after this many vectors */
 enum { NEVER_IN_ROW = 254, NEVER_IN_CENTRE = 255 };
 
-/* The sums of the bytes of four vectors, as four 64-bit numbers. */
+/* Returns the sums of the bytes of four vectors, as four 64-bit numbers. */
 static __m256i sum_bytes(__m256i a, __m256i b, __m256i c, __m256i d) {
     const __m256i zero = _mm256_setzero_si256();
     a = _mm256_sad_epu8(a, zero);
@@ -29,7 +34,7 @@ static __m256i load(const uint8_t *bytes) {
     return _mm256_load_si256((const __m256i *)(const void *)bytes);
 }
 
-/* Columns that a row shares with n_centre (1 .. 4) centres. */
+/* Counts the columns that a row shares with n_centre (1 .. 4) centres. */
 static void count_shared(const uint8_t *row, const uint8_t *centre, size_t n_centre, size_t stride,
                          uint64_t shared[CENTRES_AT_ONCE]) {
     const uint8_t *at[CENTRES_AT_ONCE];

@@ -1,10 +1,14 @@
-/* nearest_avx512.c: eight centres and 64 columns at once, in bit planes; see nearest.h.
+/* nearest_avx512.c: compares 64 columns of eight centres at once, in bit planes; see nearest.h.
  *
- * An id takes 5 bits. Bit b of 64 columns is one word, so two rows differ in the columns where the
- * or of the five words' xors is set. Ids that must never count become NEVER_IN_ROW in rows and
- * NEVER_IN_CENTRE in centres, as do the columns that fill up the last word and the centres that
- * fill up the last group. Centres lie as [group of 8][word][plane][8], one vector a plane; a row's
- * words are broadcast from [word][plane]. */
+ * An id has 5 bits. Bit b of 64 columns forms one word, a bit plane. Two rows differ in the columns
+ * where the OR of the five XORs of their planes has a 1, so the number of shared columns is the
+ * popcount of the complement. Ids that must never count become NEVER_IN_ROW in rows and
+ * NEVER_IN_CENTRE in centres, and so do the columns that fill up the last word and the centres that
+ * fill up the last group.
+ *
+ * Layout: centres are [group of 8][word][plane][8], so that one vector holds one plane of eight
+ * centres. A row's words are [word][plane] and are broadcast to all eight lanes. Four rows share
+ * each load of the centres' planes. */
 #include "featurizer/sample/nearest.h"
 
 #include "featurizer/sample/rows.h"
@@ -16,11 +20,11 @@ enum { N_PLANE = 5, N_LANE = 8, ROWS_AT_ONCE = 4, AHEAD = 8, WORD_COLUMNS = 64 }
 enum { NEVER_IN_ROW = 30, NEVER_IN_CENTRE = 31 };
 enum { OR_XOR = 0xF6, NOT_OR_XOR = 0x09 }; /* a | (b ^ c), and its complement */
 
-/* The five plane words of n ids, 1 .. 64, spaced `stride` words. */
+/* Writes the five plane words of n ids, 1 .. 64, spaced by `stride` words. */
 static void encode_word(const uint8_t *ids, size_t n, char never, uint64_t *planes, size_t stride) {
-    __mmask64 there = n == WORD_COLUMNS ? ~(__mmask64)0 : ((__mmask64)1 << n) - 1;
+    __mmask64 in_row = n == WORD_COLUMNS ? ~(__mmask64)0 : ((__mmask64)1 << n) - 1;
     __m512i fill = _mm512_set1_epi8(never);
-    __m512i id = _mm512_mask_loadu_epi8(fill, there, ids);
+    __m512i id = _mm512_mask_loadu_epi8(fill, in_row, ids);
     id = _mm512_mask_mov_epi8(id, _mm512_cmpge_epu8_mask(id, _mm512_set1_epi8(FM_MSA_GAP)), fill);
     for (int plane = 0; plane < N_PLANE; plane++) {
         planes[(size_t)plane * stride] =
@@ -50,7 +54,7 @@ static void encode_centres(const fm_nearest_task *task, size_t words, uint64_t *
     }
 }
 
-/* Bits of the columns in which a row's word holds what the planes of eight centres do. */
+/* Returns a 1 for every column in which a row's word equals the planes of each of eight centres. */
 static inline __m512i same(const __m512i plane[N_PLANE], const uint64_t *row) {
     const long long *word = (const long long *)(const void *)row;
     __m512i m = _mm512_xor_si512(plane[0], _mm512_set1_epi64(word[0]));
@@ -60,8 +64,8 @@ static inline __m512i same(const __m512i plane[N_PLANE], const uint64_t *row) {
     return _mm512_ternarylogic_epi64(m, plane[4], _mm512_set1_epi64(word[4]), NOT_OR_XOR);
 }
 
-/* How many columns each of the four rows shares with each of a group's eight centres. Written out
- * for four rows, so that all counters stay in registers. */
+/* Counts the columns that each of four rows shares with each of a group's eight centres. Written
+ * out for four rows so that all counters stay in registers. */
 __attribute__((target("avx512vpopcntdq"))) static void
 count_group(const uint64_t *centres, const uint64_t *rows, size_t words, __m512i *shared) {
     __m512i a = _mm512_setzero_si512(), b = a, c = a, d = a;
@@ -80,8 +84,8 @@ count_group(const uint64_t *centres, const uint64_t *rows, size_t words, __m512i
     shared[3] = d;
 }
 
-/* The lowest centre among the lanes with the most shared columns; a lane holds the first of its
- * groups that reached its count. */
+/* Returns the lowest centre among the lanes with the most shared columns. A lane holds the first of
+ * its groups that reached its count. */
 static uint32_t lowest_of_most(__m512i most, __m512i group) {
     __m512i top = _mm512_set1_epi64(_mm512_reduce_max_epi64(most));
     __m512i centre =

@@ -1,4 +1,4 @@
-/* plan.c: see plan.h and docs/sampling.md sections 3 and 4. */
+/* plan.c: see plan.h and docs/sampling.md, sections 3 and 4. */
 #include "featurizer/sample/plan.h"
 
 #include "featurizer/sample/sample_draw.h"
@@ -9,12 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ceil(p * 2^32) for the fractions that the plans use: rounded up so that floor(N * p) of whole
- * tenths is exact. */
+/* ceil(p * 2^32) for the fractions that the plans use. Rounding up makes floor(N * p) exact when p
+ * is a whole number of tenths. */
 #define Q32(numerator, denominator)                                                                \
     ((uint32_t)((((uint64_t)(numerator) << 32) + (denominator)-1) / (denominator)))
 
-/* What AlphaFold2's stages have in common: block deletion, masking, templates (supplement 1.2). */
+/* Settings that all of AlphaFold2's stages share: block deletion, masking, templates (supplement
+ * 1.2). */
 #define AF2_DRAWS                                                                                  \
     .n_delete_block = 5, .delete_block_q32 = Q32(3, 10), .masked_q32 = Q32(15, 100),               \
     .mask_uniform_q32 = Q32(1, 10), .mask_profile_q32 = Q32(1, 10), .mask_same_q32 = Q32(1, 10),   \
@@ -87,7 +88,7 @@ fm_status fm_plan_find(const char *name, fm_plan *ret_plan, fm_error *reterr) {
 static fm_status check_range(const char *field, uint64_t value, uint64_t min, uint64_t max,
                              fm_error *reterr) {
     if (value >= min && value <= max) return FM_OK;
-    return fm_fail(reterr, FM_ERR_USAGE, "plan's %s is %llu, expected %llu to %llu", field,
+    return fm_fail(reterr, FM_ERR_USAGE, "the plan's %s is %llu, expected %llu to %llu", field,
                    (unsigned long long)value, (unsigned long long)min, (unsigned long long)max);
 }
 
@@ -111,11 +112,12 @@ fm_status fm_plan_check(const fm_plan *plan, fm_error *reterr) {
          UINT32_MAX},
     };
     if (plan->max_template_date && !fm_date_is(plan->max_template_date)) {
-        return fm_fail(reterr, FM_ERR_USAGE, "plan's max_template_date is %u, expected YYYYMMDD",
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "the plan's max_template_date is %u, expected YYYYMMDD",
                        plan->max_template_date);
     }
     fm_status status = FM_OK;
-    for (size_t i = 0; status == FM_OK && i < sizeof ranges / sizeof ranges[0]; i++) {
+    for (size_t i = 0; !status && i < sizeof ranges / sizeof ranges[0]; i++) {
         status =
             check_range(ranges[i].field, ranges[i].value, ranges[i].min, ranges[i].max, reterr);
     }
@@ -131,7 +133,7 @@ uint32_t fm_plan_cycles(const fm_plan *plan, uint64_t seed, uint64_t step) {
 struct fm_chooser {
     fm_plan_order order;
     uint32_t n_chain;
-    uint32_t half_bits;     /* shuffled: bits of one half of the Feistel block */
+    uint32_t half_bits;     /* shuffled: bits in one half of the Feistel block */
     uint64_t *weight_below; /* weighted: [n_chain] sum of the weights of chains 0 .. i */
 };
 
@@ -159,7 +161,7 @@ fm_status fm_chooser_create(const fm_plan *plan, uint32_t n_chain, const uint32_
         chooser->half_bits++;
     fm_status status = FM_OK;
     if (plan->order == FM_ORDER_WEIGHTED) status = sum_weights(chooser, weights, reterr);
-    if (status != FM_OK) {
+    if (status) {
         fm_chooser_destroy(chooser);
         return status;
     }
@@ -173,7 +175,7 @@ void fm_chooser_destroy(fm_chooser *chooser) {
     free(chooser);
 }
 
-/* floor(bits * total / 2^64): uniform in [0, total). */
+/* Returns floor(bits * total / 2^64), uniform in [0, total). */
 static uint64_t below_u64(uint64_t bits, uint64_t total) {
     __extension__ typedef unsigned __int128 u128;
     return (uint64_t)((u128)bits * total >> 64);
@@ -196,7 +198,8 @@ static uint32_t choose_weighted(const fm_chooser *chooser, uint64_t seed, uint64
 }
 
 /* A permutation of [0, 2^(2 half_bits)) for each pass: six Feistel rounds with Philox as the round
- * function. */
+ * function. Each round is invertible whatever that function returns, so the result is a
+ * permutation. */
 static uint32_t feistel(const fm_chooser *chooser, uint64_t seed, uint64_t pass, uint32_t value) {
     enum { N_ROUND = 6 };
     uint32_t mask = ((uint32_t)1 << chooser->half_bits) - 1;
@@ -212,7 +215,9 @@ static uint32_t feistel(const fm_chooser *chooser, uint64_t seed, uint64_t pass,
     return left << chooser->half_bits | right;
 }
 
-/* Cycle walking: the block is less than four times n_chain, so a few rounds land inside. */
+/* Applies the permutation until the value is below n_chain (cycle walking), which restricts it to a
+ * permutation of the chains. The block is less than four times n_chain, so few rounds are
+ * needed. */
 static uint32_t choose_shuffled(const fm_chooser *chooser, uint64_t seed, uint64_t index) {
     uint64_t pass = index / chooser->n_chain;
     uint32_t value = (uint32_t)(index % chooser->n_chain);

@@ -1,7 +1,7 @@
-/* plan.h: a sampling plan, and the draws that say which chain is sample i and how many cycles a
+/* plan.h: a sampling plan, and the draws that decide which chain is sample i and how many cycles a
  * step has.
  *
- * docs/sampling.md is the standard; this is its first implementation. Everything here is a pure
+ * docs/sampling.md is the standard, and this is its first implementation. Everything here is a pure
  * function of (plan, snapshot's sizes and weights, seed, index). */
 #ifndef FM_SAMPLE_PLAN_H
 #define FM_SAMPLE_PLAN_H
@@ -12,52 +12,54 @@
 #include <stdbool.h>
 
 typedef enum fm_plan_order {
-    FM_ORDER_WEIGHTED = 1, /* with replacement, by the snapshot's weight column (alias table) */
-    FM_ORDER_SHUFFLED = 2, /* without replacement: a Feistel permutation of each pass */
+    FM_ORDER_WEIGHTED = 1, /* with replacement, by the snapshot's weights */
+    FM_ORDER_SHUFFLED = 2, /* without replacement: a Feistel permutation per pass */
 } fm_plan_order;
 
 /* Fractions are in units of 2^-32 ("q32"), so that every choice is made in integers. */
 typedef struct fm_plan {
     char name[32]; /* "tiny", "af2-initial", "af2-finetuning", ... */
     fm_plan_order order;
-    uint32_t global_batch;  /* B: samples a step */
-    uint32_t epoch_samples; /* an epoch's number of samples: a label */
+    uint32_t global_batch;  /* B: samples per step */
+    uint32_t epoch_samples; /* samples per epoch; only labels samples */
     uint32_t crop_size;     /* residues */
     uint32_t max_msa_clusters;
     uint32_t max_extra_msa;
-    uint32_t max_cycle;            /* recycling cycles are uniform in 1 .. max_cycle */
-    uint32_t n_delete_block;       /* block deletion: this many blocks ... */
-    uint32_t delete_block_q32;     /* ... of this fraction of the rows each; 0 = none */
-    uint32_t masked_q32;           /* chance of a position to be chosen for masking */
-    uint32_t mask_uniform_q32;     /* of chosen: uniform over the 20, */
-    uint32_t mask_profile_q32;     /* from the column's profile, */
-    uint32_t mask_same_q32;        /* left as it is; the rest becomes the mask token */
-    uint32_t max_distillation_msa; /* rows kept of a distillation chain's MSA before anything else;
-                                      0 = all */
-    uint32_t clamped_fape_q32;     /* chance that FAPE is clamped */
-    uint32_t max_templates;        /* templates that a sample carries, at most */
-    uint32_t template_pool;        /* they are drawn from this many of the best hits */
-    uint32_t max_template_date;    /* templates released later are not used: YYYYMMDD (date.h), 0 =
-                                      any date */
-    bool compat_openfold;          /* chooses crop, templates and the rows of distillation chains as
-                                      OpenFold does, quirks included: docs/sampling.md section 10 */
+    uint32_t max_cycle;        /* recycling cycles are uniform in 1 .. max_cycle */
+    uint32_t n_delete_block;   /* block deletion: this many blocks ... */
+    uint32_t delete_block_q32; /* ... each of this fraction of the rows; 0 = none */
+    uint32_t masked_q32;       /* chance that a position is chosen for masking */
+    uint32_t mask_uniform_q32; /* of the chosen: uniform over the 20 types, */
+    uint32_t mask_profile_q32; /* drawn from the column's profile, */
+    uint32_t mask_same_q32;    /* left unchanged; the rest becomes the mask token */
+    /* A distillation chain keeps at most this many rows after block deletion; 0 = all. */
+    uint32_t max_distillation_msa;
+    uint32_t clamped_fape_q32; /* chance that FAPE is clamped */
+    uint32_t max_templates;    /* most templates that a sample carries */
+    uint32_t template_pool;    /* templates are drawn from this many of the best hits */
+    /* Templates released later are not used: YYYYMMDD (proto/base/date.h), 0 = any date. */
+    uint32_t max_template_date;
+    /* Chooses crop, templates and the rows of distillation chains as OpenFold does, quirks
+     * included: docs/sampling.md, section 10. */
+    bool compat_openfold;
 } fm_plan;
 
-/* The built-in plan of that name. FM_ERR_NOT_FOUND lists the names. */
+/* Finds the built-in plan of that name. FM_ERR_NOT_FOUND's message lists the names. */
 FM_MUST_USE fm_status fm_plan_find(const char *name, fm_plan *ret_plan, fm_error *reterr);
 
-/* FM_ERR_USAGE naming the first field that is out of its range. */
+/* Returns FM_ERR_USAGE naming the first field that is out of range. */
 FM_MUST_USE fm_status fm_plan_check(const fm_plan *plan, fm_error *reterr);
 
-/* Recycling cycles of a step: 1 .. max_cycle, the same for all ranks. */
+/* Returns the number of recycling cycles of a step, 1 .. max_cycle, the same for all ranks. */
 uint32_t fm_plan_cycles(const fm_plan *plan, uint64_t seed, uint64_t step);
 
-/* Which chain of the snapshot is sample `index`. Built once for a (plan, snapshot); immutable,
- * shared by threads. */
+/* Decides which chain of the snapshot is sample `index`. It is built once per (plan, snapshot), is
+ * immutable and may be shared by threads. */
 typedef struct fm_chooser fm_chooser;
 
-/* weights [n_chain] (u32, integers; only for FM_ORDER_WEIGHTED, may be NULL = all equal; at least
- * one > 0). */
+/* weights: [n_chain], used for FM_ORDER_WEIGHTED only; NULL means all equal; at least one must be >
+ * 0, else FM_ERR_DATA. The weights are copied. fm_chooser_chain returns the position in the
+ * snapshot. */
 FM_MUST_USE fm_status fm_chooser_create(const fm_plan *plan, uint32_t n_chain,
                                         const uint32_t *weights, fm_chooser **ret_chooser,
                                         fm_error *reterr);

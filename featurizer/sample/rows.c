@@ -1,4 +1,4 @@
-/* rows.c: see rows.h; the portable variant is the oracle of the other. */
+/* rows.c: see rows.h. The portable variant is the oracle of the other. */
 #include "featurizer/sample/rows.h"
 
 #include "proto/chem/residue.h"

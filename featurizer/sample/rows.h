@@ -1,6 +1,6 @@
-/* rows.h: what is done to every row of an alignment, many columns at once.
+/* rows.h: operations on every row of an alignment, many columns at once.
  *
- * Two variants with the same result; fm_row_kernels_best chooses one for this processor. */
+ * Two variants give the same result; fm_row_kernels_best chooses one for this processor. */
 #ifndef FM_SAMPLE_ROWS_H
 #define FM_SAMPLE_ROWS_H
 
@@ -8,18 +8,18 @@
 #include <stdint.h>
 
 typedef struct fm_row_kernels {
-    /* The restypes of n HHblits ids 0..21; the mask token 22 stays itself. */
+    /* Converts n HHblits ids 0..21 to restypes; the mask token 22 stays 22. */
     void (*restypes)(const uint8_t *ids, size_t n, uint8_t *ret_restypes);
-    /* sum[i] += deletions[i] for n columns. */
+    /* Adds deletions[i] to sum[i] for n columns. */
     void (*add_deletions)(const uint16_t *deletions, size_t n, uint32_t *sum);
 } fm_row_kernels;
 
 extern const fm_row_kernels fm_row_kernels_portable, fm_row_kernels_avx2;
 
-/* The fastest variant this processor runs. */
+/* Returns the fastest variant that this processor runs. */
 const fm_row_kernels *fm_row_kernels_best(void);
 
-/* Asks for the cache lines of `bytes` bytes that are read soon. */
+/* Prefetches the cache lines of `bytes` bytes that are read soon. */
 static inline void fm_row_prefetch(const void *row, size_t bytes) {
     for (size_t at = 0; at < bytes; at += 64)
         __builtin_prefetch((const char *)row + at);

@@ -1,5 +1,5 @@
-/* rows_avx2.c: restypes 32 at once, by two shuffles of the table's halves; deletions 8 at once. See
- * rows.h. */
+/* rows_avx2.c: converts 32 ids at once by two byte shuffles, one per half of the 32-entry table,
+ * and adds 8 deletions at once. See rows.h. */
 #include "featurizer/sample/rows.h"
 
 #include "proto/chem/residue.h"
@@ -31,10 +31,10 @@ static void restypes(const uint8_t *ids, size_t n, uint8_t *ret_restypes) {
 static void add_deletions(const uint16_t *deletions, size_t n, uint32_t *sum) {
     size_t i = 0;
     for (; i + SUMS <= n; i += SUMS) {
-        __m128i eight = _mm_loadu_si128((const __m128i *)(const void *)(deletions + i));
+        __m128i counts = _mm_loadu_si128((const __m128i *)(const void *)(deletions + i));
         __m256i *out = (__m256i *)(void *)(sum + i);
         _mm256_storeu_si256(
-            out, _mm256_add_epi32(_mm256_loadu_si256(out), _mm256_cvtepu16_epi32(eight)));
+            out, _mm256_add_epi32(_mm256_loadu_si256(out), _mm256_cvtepu16_epi32(counts)));
     }
     fm_row_kernels_portable.add_deletions(deletions + i, n - i, sum + i);
 }

@@ -1,4 +1,10 @@
-/* sample.c: puts one sample together; see sample.h. */
+/* sample.c: assembles one sample; see sample.h.
+ *
+ * The tensors that all cycles share come first: sequence, structure and templates of the crop. Then
+ * for each cycle transform() chooses, masks, clusters and sums over the whole chain's rows, and the
+ * results are cropped to [crop_start, crop_start + n_res) while they are copied into tensors. The
+ * table of tensors ends up in the canonical order of proto/schema.h, so equal samples encode to
+ * equal bytes. */
 #include "featurizer/sample/sample.h"
 
 #include "featurizer/structure.h"
@@ -10,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { AHEAD = 4 }; /* rows whose memory is asked for before they are read */
+enum { AHEAD = 4 }; /* rows to prefetch ahead */
 
 /* A sample under construction. */
 typedef struct builder {
@@ -27,7 +33,7 @@ typedef struct builder {
     uint32_t n_tensor, max_tensor;
 } builder;
 
-/* Enters a tensor that is there in the sample's table. */
+/* Enters a tensor whose data exists into the sample's table. */
 static void enter_tensor(builder *b, fm_tensor_id id, uint32_t cycle, fm_dtype dtype, uint8_t rank,
                          const uint32_t shape[4], const void *data) {
     assert(b->n_tensor < b->max_tensor);
@@ -46,8 +52,8 @@ static void enter_tensor(builder *b, fm_tensor_id id, uint32_t cycle, fm_dtype d
     };
 }
 
-/* Room for a tensor of up to three dimensions of the sample, entered in its table; NULL when the
- * arena is full. */
+/* Allocates a tensor of up to three dimensions and enters it into the sample's table. Returns NULL
+ * when the arena is full. */
 static void *add_tensor(builder *b, fm_tensor_id id, uint32_t cycle, fm_dtype dtype, uint8_t rank,
                         uint32_t n0, uint32_t n1, uint32_t n2) {
     size_t elements = (size_t)n0 * (rank > 1 ? n1 : 1) * (rank > 2 ? n2 : 1);
@@ -102,7 +108,7 @@ static fm_status add_structure(builder *b) {
     return FM_OK;
 }
 
-/* The crop's columns of templates, which are of the whole chain. */
+/* The tensors of the crop's part of the templates. */
 typedef struct template_tensors {
     uint8_t *aatype;
     float *positions;
@@ -142,21 +148,21 @@ static void crop_templates(const builder *b, const fm_template_features *feature
     }
 }
 
-/* Only what is cropped stays in the arena. */
+/* Only the cropped tensors stay in the arena; the features of the whole chain are released. */
 static fm_status add_templates(builder *b) {
     const fm_part_hits *hits = b->record->hits;
     uint32_t *chosen, n_templ;
     if (!b->templates || !hits) return FM_OK;
     fm_status status =
         fm_choose_hits(b->plan, b->draws, hits, b->arena, &chosen, &n_templ, b->reterr);
-    if (status != FM_OK || n_templ == 0) return status;
+    if (status || n_templ == 0) return status;
     template_tensors tensors;
     if (!add_template_tensors(b, n_templ, &tensors)) return fm_arena_full(b->arena, b->reterr);
     size_t mark = fm_arena_mark(b->arena);
     fm_template_features features;
     status = fm_templates_featurize(hits, chosen, n_templ, false, b->templates->structure,
                                     b->templates->context, b->arena, &features, b->reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     crop_templates(b, &features, &tensors);
     fm_arena_rewind(b->arena, mark);
     return FM_OK;
@@ -183,16 +189,15 @@ static fm_status add_rows(builder *b, uint32_t cycle, fm_tensor_id msa_id, fm_te
     return FM_OK;
 }
 
-/* Appends flags (bytes 0 or 1) to a string of bits that has `n_bit` of them; the byte they end in
- * is clear behind them. */
+/* Appends flags (bytes 0 or 1) to a string of n_bit bits. The last byte's unused bits are 0. */
 static void append_bits(uint8_t *bits, size_t n_bit, const uint8_t *flags, uint32_t n) {
     uint32_t i = 0;
     for (; i < n && (n_bit + i) % 8; i++)
         bits[(n_bit + i) / 8] |= (uint8_t)(flags[i] << (n_bit + i) % 8);
     for (; i + 8 <= n; i += 8) {
-        uint64_t eight;
-        memcpy(&eight, flags + i, 8); /* the product moves flag k to bit 56 + k */
-        bits[(n_bit + i) / 8] = (uint8_t)(eight * 0x0102040810204080u >> 56);
+        uint64_t flags_8;
+        memcpy(&flags_8, flags + i, 8); /* the product moves flag k to bit 56 + k */
+        bits[(n_bit + i) / 8] = (uint8_t)(flags_8 * 0x0102040810204080u >> 56);
     }
     if (i < n) bits[(n_bit + i) / 8] = 0;
     for (; i < n; i++)
@@ -214,7 +219,7 @@ static fm_status add_masked(builder *b, uint32_t cycle, const fm_msa_choice *cho
     return FM_OK;
 }
 
-/* The sums' arrays are the tensors. */
+/* Enters the arrays of sums as tensors without a copy. */
 static void enter_profile(builder *b, uint32_t cycle, uint32_t n_centre,
                           const fm_msa_profile *profile) {
     const uint32_t shape[4] = {n_centre, b->n_res, FM_N_MSA_CLASS};
@@ -223,7 +228,7 @@ static void enter_profile(builder *b, uint32_t cycle, uint32_t n_centre,
     enter_tensor(b, FM_T_CLUSTER_SIZE, cycle, FM_U32, 1, shape, profile->size);
 }
 
-/* What a cycle's transforms make before anything is cropped into tensors. */
+/* The results of a cycle's transforms, before they are cropped into tensors. */
 typedef struct cycle_msa {
     fm_msa_choice choice;
     fm_msa_masked masked;
@@ -235,23 +240,23 @@ static fm_status transform(builder *b, uint32_t cycle, cycle_msa *ret_msa) {
     uint32_t *cluster = NULL;
     fm_status status = fm_msa_choose(b->plan, b->draws, cycle, b->msa->n_seq, distillation,
                                      b->arena, &ret_msa->choice, b->reterr);
-    if (status == FM_OK) {
+    if (!status) {
         status = fm_msa_mask(b->plan, b->draws, cycle, b->msa, &ret_msa->choice, b->arena,
                              &ret_msa->masked, b->reterr);
     }
-    if (status == FM_OK) {
+    if (!status) {
         status = fm_msa_cluster(b->msa, &ret_msa->choice, &ret_msa->masked, b->arena, &cluster,
                                 b->reterr);
     }
-    if (status == FM_OK) {
+    if (!status) {
         status = fm_msa_summarize(b->msa, &ret_msa->choice, &ret_msa->masked, cluster,
                                   b->crop_start, b->n_res, b->arena, &ret_msa->profile, b->reterr);
     }
     return status;
 }
 
-/* A cycle has nine tensors: insertion sort keeps them in the canonical order whatever order they
- * were made in. */
+/* Sorts a cycle's nine tensors into the canonical order by insertion, whatever order they were made
+ * in. */
 static void sort_by_id(fm_tensor_view *tensor, uint32_t n) {
     for (uint32_t i = 1; i < n; i++) {
         fm_tensor_view moving = tensor[i];
@@ -266,25 +271,25 @@ static fm_status add_cycle(builder *b, uint32_t cycle) {
     cycle_msa made;
     uint32_t first = b->n_tensor;
     fm_status status = transform(b, cycle, &made);
-    if (status != FM_OK) return status;
+    if (status) return status;
     const fm_msa_choice *choice = &made.choice;
     status = add_masked(b, cycle, choice, &made.masked);
-    if (status == FM_OK) {
+    if (!status) {
         status =
             add_rows(b, cycle, FM_T_TRUE_MSA, FM_T_DELETION_MATRIX, choice->row, choice->n_centre);
     }
-    if (status == FM_OK) {
+    if (!status) {
         enter_profile(b, cycle, choice->n_centre, &made.profile);
         status = add_rows(b, cycle, FM_T_EXTRA_MSA, FM_T_EXTRA_DELETION_MATRIX,
                           choice->row + choice->n_centre, choice->n_extra);
     }
-    if (status == FM_OK) sort_by_id(b->tensor + first, b->n_tensor - first);
+    if (!status) sort_by_id(b->tensor + first, b->n_tensor - first);
     return status;
 }
 
-/* -- the whole */
+/* -- whole sample */
 
-/* A chain without alignments is an alignment of its own sequence. */
+/* Without alignments, the MSA is the chain's own sequence. */
 static fm_status single_sequence(const fm_part_sequence *sequence, fm_arena *arena,
                                  fm_part_msa *ret_msa, fm_error *reterr) {
     uint32_t n_res = sequence->n_res;
@@ -305,17 +310,17 @@ static fm_status check_record(const fm_record *record, fm_error *reterr) {
     uint32_t n_res = record->sequence->n_res;
     if (record->msa && record->msa->n_res != n_res) {
         return fm_fail(reterr, FM_ERR_DATA,
-                       "chain %s: the MSA has %u columns, the sequence %u residues", record->name,
-                       record->msa->n_res, n_res);
+                       "chain %s: the MSA has %u columns, but the sequence has %u residues",
+                       record->name, record->msa->n_res, n_res);
     }
     if (record->structure && record->structure->n_res != n_res) {
         return fm_fail(reterr, FM_ERR_DATA,
-                       "chain %s: the structure has %u residues, the sequence %u", record->name,
-                       record->structure->n_res, n_res);
+                       "chain %s: the structure has %u residues, but the sequence has %u",
+                       record->name, record->structure->n_res, n_res);
     }
     if (record->hits && record->hits->n_res != n_res) {
         return fm_fail(reterr, FM_ERR_DATA,
-                       "chain %s: the template hits are of %u residues, the sequence %u",
+                       "chain %s: the template hits are for %u residues, but the sequence has %u",
                        record->name, record->hits->n_res, n_res);
     }
     return FM_OK;
@@ -354,7 +359,7 @@ fm_status fm_sample_make_drawn(const fm_plan *plan, const fm_record *record,
                                fm_arena *arena, fm_sample *ret_sample, fm_error *reterr) {
     assert(n_cycle >= 1 && n_cycle <= FM_LIMIT_N_CYCLE);
     fm_status status = check_record(record, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     builder b = {.plan = plan,
                  .record = record,
                  .templates = templates,
@@ -363,11 +368,11 @@ fm_status fm_sample_make_drawn(const fm_plan *plan, const fm_record *record,
                  .kernels = fm_row_kernels_best(),
                  .arena = arena,
                  .reterr = reterr};
-    fm_part_msa own;
+    fm_part_msa own_sequence;
     if (!record->msa) {
-        status = single_sequence(record->sequence, arena, &own, reterr);
-        if (status != FM_OK) return status;
-        b.msa = &own;
+        status = single_sequence(record->sequence, arena, &own_sequence, reterr);
+        if (status) return status;
+        b.msa = &own_sequence;
     }
     uint32_t n_res_chain = record->sequence->n_res;
     b.n_res = n_res_chain < plan->crop_size ? n_res_chain : plan->crop_size;
@@ -377,12 +382,12 @@ fm_status fm_sample_make_drawn(const fm_plan *plan, const fm_record *record,
     if (!b.tensor) return fm_arena_full(arena, reterr);
 
     status = add_sequence(&b);
-    if (status == FM_OK) status = add_structure(&b);
-    if (status == FM_OK) status = add_templates(&b);
-    for (uint32_t cycle = 0; status == FM_OK && cycle < n_cycle; cycle++) {
+    if (!status) status = add_structure(&b);
+    if (!status) status = add_templates(&b);
+    for (uint32_t cycle = 0; !status && cycle < n_cycle; cycle++) {
         status = add_cycle(&b, cycle);
     }
-    if (status == FM_OK) fill_header(&b, seed, index, chain, n_cycle, ret_sample);
+    if (!status) fill_header(&b, seed, index, chain, n_cycle, ret_sample);
     return status;
 }
 

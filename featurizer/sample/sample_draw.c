@@ -1,4 +1,5 @@
-/* sample_draw.c: many draws at once, the portable variant: the oracle of the others. See draw.h. */
+/* sample_draw.c: many draws at once, portable; the oracle of the other variants. See
+ * sample_draw.h. */
 #include "featurizer/sample/sample_draw.h"
 
 void fm_sample_draw_fill_portable(const fm_sample_draw *draw, fm_sample_purpose purpose,

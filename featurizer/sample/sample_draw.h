@@ -1,6 +1,6 @@
-/* sample_draw.h: named random draws of docs/sampling.md section 2.
+/* sample_draw.h: the named random draws of docs/sampling.md, section 2.
  *
- * A draw is 64 uniform bits, a pure function of (seed, index, purpose, cycle, n). Numbers of
+ * A draw is 64 uniform bits and a pure function of (seed, index, purpose, cycle, n). The numbers of
  * purposes are part of the standard: never reuse one. */
 #ifndef FM_SAMPLE_DRAW_H
 #define FM_SAMPLE_DRAW_H
@@ -25,14 +25,14 @@ typedef enum fm_sample_purpose {
     FM_SAMPLE_DRAW_MASK_REPLACEMENT = 20,
 } fm_sample_purpose;
 
-/* What a family of draws shares. */
+/* The arguments that a family of draws shares. */
 typedef struct fm_sample_draw {
     uint64_t seed;
-    uint64_t index; /* of the sample, or the step, or the pass: as the purpose says */
+    uint64_t index; /* of the sample, the step or the pass, depending on the purpose */
     uint32_t cycle; /* 0 for draws that all cycles share */
 } fm_sample_draw;
 
-/* Draws 2 * pair and 2 * pair + 1 of a purpose, at once. */
+/* Returns draws 2 * pair and 2 * pair + 1 of a purpose, which one Philox block gives together. */
 static inline void fm_sample_draw_pair(const fm_sample_draw *draw, fm_sample_purpose purpose,
                                        uint32_t pair, uint64_t ret_bits[2]) {
     fm_philox_counter counter = {{pair, (uint32_t)purpose << 16 | draw->cycle,
@@ -42,7 +42,7 @@ static inline void fm_sample_draw_pair(const fm_sample_draw *draw, fm_sample_pur
     ret_bits[1] = (uint64_t)word.word[3] << 32 | word.word[2];
 }
 
-/* Draw n of a purpose, n < 2^33. */
+/* Returns draw n of a purpose, n < 2^33. */
 static inline uint64_t fm_sample_draw_bits(const fm_sample_draw *draw, fm_sample_purpose purpose,
                                            uint64_t n) {
     uint64_t bits[2];
@@ -50,14 +50,14 @@ static inline uint64_t fm_sample_draw_bits(const fm_sample_draw *draw, fm_sample
     return bits[n & 1];
 }
 
-/* Draw n as an integer in [0, below), below >= 1. */
+/* Returns draw n as an integer in [0, below), below >= 1. */
 static inline uint32_t fm_sample_draw_below(const fm_sample_draw *draw, fm_sample_purpose purpose,
                                             uint64_t n, uint32_t below) {
     return fm_uniform_below(fm_sample_draw_bits(draw, purpose, n), below);
 }
 
-/* Draws 2 * first_pair .. 2 * (first_pair + n_pair) - 1 of a purpose into ret_bits[2 * n_pair]:
- * what fm_sample_draw_pair gives for each pair, many at once. */
+/* Writes draws 2 * first_pair .. 2 * (first_pair + n_pair) - 1 of a purpose into ret_bits[2 *
+ * n_pair], the same values as fm_sample_draw_pair gives for each pair. */
 typedef void (*fm_sample_draw_fill_fn)(const fm_sample_draw *draw, fm_sample_purpose purpose,
                                        uint32_t first_pair, size_t n_pair, uint64_t *ret_bits);
 
@@ -68,7 +68,7 @@ void fm_sample_draw_fill_avx2(const fm_sample_draw *draw, fm_sample_purpose purp
 void fm_sample_draw_fill_avx512(const fm_sample_draw *draw, fm_sample_purpose purpose,
                                 uint32_t first_pair, size_t n_pair, uint64_t *ret_bits);
 
-/* The fastest variant this processor runs. */
+/* Returns the fastest variant that this processor runs. */
 fm_sample_draw_fill_fn fm_sample_draw_fill_best(void);
 
 #endif

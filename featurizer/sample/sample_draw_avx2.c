@@ -1,5 +1,5 @@
-/* sample_draw_avx2.c: four Philox counters at once, one in the low half of each 64-bit lane; see draw.h
- * and draw_avx512.c. */
+/* sample_draw_avx2.c: runs four Philox counters at once, one in the low half of each 64-bit lane;
+ * see sample_draw.h and sample_draw_avx512.c. */
 #include "featurizer/sample/sample_draw.h"
 
 #include <immintrin.h>

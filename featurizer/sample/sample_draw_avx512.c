@@ -1,6 +1,8 @@
-/* sample_draw_avx512.c: eight Philox counters at once, one in the low half of each 64-bit lane; see
- * draw.h. The products' high halves are left in the lanes: the next multiplication reads low
- * halves only, and the last step clears them. */
+/* sample_draw_avx512.c: runs eight Philox counters at once, one in the low half of each 64-bit
+ * lane; see sample_draw.h.
+ *
+ * The high halves of products stay in the lanes: the next multiplication reads low halves only, and
+ * the last step clears the high halves. */
 #include "featurizer/sample/sample_draw.h"
 
 #include <immintrin.h>
@@ -27,7 +29,7 @@ static void philox(uint64_t seed, __m512i counter[4]) {
     }
 }
 
-/* low half of `low`, and above it the low half of `high` */
+/* Joins the low half of `low` and, above it, the low half of `high`. */
 static __m512i join(__m512i low, __m512i high) {
     return _mm512_or_si512(_mm512_and_si512(low, word(UINT32_MAX)), _mm512_slli_epi64(high, 32));
 }

@@ -1,18 +1,18 @@
-/* summarize.c: how often each class stands in a cluster's columns, and its deletions; see msa.h.
+/* summarize.c: counts each class in every column of a cluster and sums its deletions; see msa.h.
  *
- * Members are taken cluster by cluster, so that the counters of one cluster, 23 bytes a column,
- * stay in the nearest cache. Counters are bytes: a cluster of more than 255 rows is counted in runs
- * of 255, which are added up in counters of its own, 32 bits wide. Few clusters are that large, so
- * the bytes are nearly always the result as they stand. */
+ * Members are processed cluster by cluster, so that the counters of one cluster, 23 bytes per
+ * column, stay in the nearest cache. The counters are bytes. A cluster of more than 255 rows is
+ * counted in runs of 255, and each run is added to separate 32-bit counters. Few clusters are that
+ * large, so the byte counters are nearly always the final result. */
 #include "featurizer/sample/msa.h"
 #include "featurizer/sample/rows.h"
 
 #include <string.h>
 
-enum { RUN = 255 }; /* rows that byte counters hold */
-enum { AHEAD = 2 }; /* rows whose memory is asked for before they are read */
+enum { RUN = 255 }; /* rows that byte counters can count */
+enum { AHEAD = 2 }; /* rows to prefetch ahead */
 
-/* Clusters and what is counted of them. */
+/* The clusters and their sums. */
 typedef struct sums {
     const fm_part_msa *part;
     const fm_msa_choice *choice;
@@ -21,11 +21,11 @@ typedef struct sums {
     const uint32_t *size;   /* [n_centre] centre and members */
     const uint32_t *member; /* rows of the MSA, ordered by cluster */
     uint32_t *deletion_sum; /* [n_centre, n_res] */
-    uint8_t *count;         /* [n_centre, n_res, 23]; what a large cluster has there is not used */
+    uint8_t *count;         /* [n_centre, n_res, 23]; not used for large clusters */
     uint32_t n_large;
     uint32_t *large; /* [n_large] clusters of more than RUN rows */
     uint32_t *wide;  /* [n_large, n_res, 23] their counts */
-    uint8_t *types;  /* [n_res] of the row at hand */
+    uint8_t *types;  /* [n_res] restypes of the current row */
     const fm_row_kernels *kernels;
 } sums;
 
@@ -47,7 +47,8 @@ static void prefetch_row(const sums *s, size_t row) {
     fm_row_prefetch(s->part->deletion_matrix + at, s->n_res * sizeof(uint16_t));
 }
 
-/* Counts cluster c, whose members are `member`; `wide` is NULL for one of at most RUN rows. */
+/* Counts cluster c, whose members are `member`; `wide` is NULL for a cluster of at most RUN
+ * rows. */
 static void add_cluster(const sums *s, uint32_t c, const uint32_t *member, uint32_t *wide) {
     const fm_part_msa *part = s->part;
     size_t n_count = (size_t)s->n_res * FM_N_MSA_CLASS, n_res = part->n_res;
@@ -66,7 +67,7 @@ static void add_cluster(const sums *s, uint32_t c, const uint32_t *member, uint3
     }
 }
 
-/* How many rows each cluster has, and the members in the order of their clusters. */
+/* Counts the rows of each cluster and lists the members in the order of their clusters. */
 static void order_members(const fm_msa_choice *choice, const uint32_t *cluster_of_member,
                           uint32_t *size, uint32_t *end, uint32_t *member) {
     uint32_t n_member = choice->n_row - choice->n_centre, sum = 0;
@@ -82,7 +83,7 @@ static void order_members(const fm_msa_choice *choice, const uint32_t *cluster_o
         member[end[cluster_of_member[m]]++] = choice->row[choice->n_centre + m];
 }
 
-/* All counts as u16 or u32, where some do not fit into a byte. */
+/* Converts all counts to u16 or u32 when some do not fit into a byte. */
 static void *widen(const sums *s, fm_dtype dtype, fm_arena *arena) {
     size_t n_count = (size_t)s->n_res * FM_N_MSA_CLASS, n = s->choice->n_centre * n_count;
     void *all = fm_arena_alloc_array(arena, n, fm_dtype_bytes(dtype));
@@ -110,7 +111,7 @@ static void *widen(const sums *s, fm_dtype dtype, fm_arena *arena) {
     return all;
 }
 
-/* Puts the large clusters' counts where they belong, in the narrowest dtype. */
+/* Moves the large clusters' counts to their place and chooses the narrowest dtype. */
 static fm_status finish_counts(const sums *s, fm_arena *arena, fm_msa_profile *ret_profile,
                                fm_error *reterr) {
     size_t n_count = (size_t)s->n_res * FM_N_MSA_CLASS;

@@ -1,4 +1,4 @@
-/* alignments.c: the rows of a family as one chain sees them, written as A3M or Stockholm. */
+/* alignments.c: writes the rows of a family, as aligned with one chain, as A3M or Stockholm. */
 #include "featurizer/synth/alignments.h"
 
 #include "featurizer/synth/text.h"
@@ -6,13 +6,13 @@
 #include <assert.h>
 #include <string.h>
 
-/* The rows of one chain, query first: A3M text (capitals and '-' are columns, small letters stand
- * between them). */
+/* The rows of one chain, query first, as A3M text: capitals and '-' are columns, small letters are
+ * insertions between them. */
 typedef struct aligned_rows {
     uint32_t n;
-    fm_bytes *texts;     /* [n]; size 0: too little of the row lies on the chain */
+    fm_bytes *texts;     /* [n]; size 0 when too little of the row covers the chain */
     uint32_t *n_letters; /* [n] residues of the fragment */
-    size_t text_bytes;   /* of all */
+    size_t text_bytes;   /* of all rows */
 } aligned_rows;
 
 static char small(uint8_t aatype) {
@@ -23,7 +23,7 @@ static bool covers(const fm_synth_row *row, uint32_t site) {
     return site >= row->first && site < row->last && row->states[site] != FM_SYNTH_GAP;
 }
 
-/* The insertions of the row before `site`, in small letters. */
+/* Writes the row's insertions before `site` in small letters. */
 static void put_inserts(fm_synth_text *text, uint64_t seed, uint32_t family,
                         const fm_synth_row *row, uint32_t site) {
     if (site <= row->first || site >= row->last) return;
@@ -37,8 +37,8 @@ static void put_inserts(fm_synth_text *text, uint64_t seed, uint32_t family,
     }
 }
 
-/* One row against the chain's columns. A residue on a site that the chain lost becomes an
- * insertion; the chain's own insertions are gaps. Returns the number of filled columns. */
+/* Writes one row against the chain's columns. A residue on a site that the chain lost becomes an
+ * insertion, and the chain's own insertions become gaps. Returns the number of filled columns. */
 static uint32_t put_row(fm_synth_text *text, uint64_t seed, const fm_synth_chain *chain,
                         const fm_synth_row *row) {
     uint32_t filled = 0, at = 0;
@@ -127,8 +127,8 @@ static bool is_small(uint8_t letter) {
     return letter >= 'a' && letter <= 'z';
 }
 
-/* widths[i] = the most residues any row of the database inserts before column i; [n_res] after the
- * last. */
+/* Sets widths[i] to the largest number of residues that any row of the database inserts before
+ * column i; widths[n_res] is for the end. */
 static void measure_inserts(const aligned_rows *aligned, const fm_synth_row *rows,
                             unsigned database, uint32_t *widths) {
     for (uint32_t r = 0; r < aligned->n; r++) {
@@ -146,8 +146,8 @@ static void measure_inserts(const aligned_rows *aligned, const fm_synth_row *row
     }
 }
 
-/* A3M text spread over the columns of the whole alignment: insertions in capitals, filled up with
- * '-'. */
+/* Writes A3M text spread over the columns of the whole alignment: insertions in capitals, padded
+ * with '-'. */
 static void put_spread(fm_synth_text *text, fm_bytes a3m, const uint32_t *widths, uint32_t n_res) {
     size_t at = 0;
     for (uint32_t column = 0; column <= n_res; column++) {

@@ -1,7 +1,7 @@
-/* draw.h: named random draws of the synthetic dataset.
+/* draw.h: the named random draws of the synthetic dataset.
  *
  * A stream of draws is Philox4x32-10 with key = seed and counter = (major, minor, purpose, n), n =
- * 0, 1, 2 ...: what is drawn for one thing never moves what is drawn for another. */
+ * 0, 1, 2 ... Draws for one thing therefore never shift the draws for another. */
 #ifndef FM_SYNTH_DRAW_H
 #define FM_SYNTH_DRAW_H
 
@@ -9,7 +9,8 @@
 
 #include <stdbool.h>
 
-/* Stable: a purpose keeps its number, so that datasets of old seeds stay what they are. */
+/* A purpose keeps its number for ever, so that a seed always gives the same dataset. The comments
+ * give (major, minor). */
 typedef enum fm_synth_purpose {
     FM_SYNTH_DRAW_ENTRY = 1,    /* (entry, 0) */
     FM_SYNTH_DRAW_FAMILY = 2,   /* (entry, slot): which family */
@@ -18,8 +19,8 @@ typedef enum fm_synth_purpose {
     FM_SYNTH_DRAW_CHAIN = 5,    /* (entry, slot): the chain's own changes */
     FM_SYNTH_DRAW_CHI = 6,      /* (family, site << 8 | aatype) */
     FM_SYNTH_DRAW_ROW = 7,      /* (family, row): evolution of an alignment row */
-    FM_SYNTH_DRAW_NAME = 8,     /* (family, row): its names */
-    FM_SYNTH_DRAW_INSERT = 9,   /* (family, insertion): its letters */
+    FM_SYNTH_DRAW_NAME = 8,     /* (family, row): the row's names */
+    FM_SYNTH_DRAW_INSERT = 9,   /* (family, insertion): the insertion's letters */
     FM_SYNTH_DRAW_CRYSTAL = 10, /* (entry, slot): numbering, missing residues, B factors, altlocs */
     FM_SYNTH_DRAW_SOLVENT = 11, /* (entry, 0): ligands and waters */
     FM_SYNTH_DRAW_HITS = 12,    /* (entry, slot): unrelated hits */
@@ -42,33 +43,33 @@ static inline uint64_t fm_synth_draw_bits(fm_synth_draws *draws) {
     return (uint64_t)words.word[0] | (uint64_t)words.word[1] << 32;
 }
 
-/* Uniform in [0, n), n >= 1. */
+/* Returns an integer uniform in [0, n), n >= 1. */
 static inline uint32_t fm_synth_draw_below(fm_synth_draws *draws, uint32_t n) {
     return fm_uniform_below(fm_synth_draw_bits(draws), n);
 }
 
-/* Uniform in [low, high]. */
+/* Returns an integer uniform in [low, high]. */
 static inline uint32_t fm_synth_draw_between(fm_synth_draws *draws, uint32_t low, uint32_t high) {
     return low + fm_synth_draw_below(draws, high - low + 1);
 }
 
-/* True `n` times in `of`. */
+/* Returns true with probability n / of. */
 static inline bool fm_synth_draw_chance(fm_synth_draws *draws, uint32_t n, uint32_t of) {
     return fm_synth_draw_below(draws, of) < n;
 }
 
-/* Uniform in [0, 1), a multiple of 2^-53. */
+/* Returns a real number uniform in [0, 1), a multiple of 2^-53. */
 static inline double fm_synth_draw_real(fm_synth_draws *draws) {
     return (double)(fm_synth_draw_bits(draws) >> 11) * (1.0 / 9007199254740992.0);
 }
 
-/* Around 0 within +-width, peaked in the middle (the mean of two uniforms). */
+/* Returns a value within +-width, most likely near 0: the mean of two uniforms. */
 static inline double fm_synth_draw_spread(fm_synth_draws *draws, double width) {
     double first = fm_synth_draw_real(draws);
     return width * (first + fm_synth_draw_real(draws) - 1.0);
 }
 
-/* An index in [0, n) with probability weight[i] / sum. The sum must be in 1..2^32-1. */
+/* Returns an index in [0, n) with probability weight[i] / sum. The sum must be in 1..2^32-1. */
 static inline uint32_t fm_synth_draw_weighted(fm_synth_draws *draws, const uint16_t *weight,
                                               uint32_t n) {
     uint32_t sum = 0, i = 0;

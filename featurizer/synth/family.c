@@ -1,4 +1,9 @@
-/* family.c: see family.h. */
+/* family.c: makes families and their chains; see family.h.
+ *
+ * A fold is built piece by piece: a loop and the rigid helix or strand behind it. fold_unit() draws
+ * the loop's torsions several times and keeps the draw with the fewest clashes and the most compact
+ * result. When a clash remains, fold() starts again with fewer draws per loop, which packs less
+ * tightly. Sites in contact in the finished fold become partners. */
 #include "featurizer/synth/family.h"
 
 #include "proto/chem/residue.h"
@@ -8,38 +13,44 @@
 
 enum { GLY = 7, ASN = 2, PRO = 14, FREE_ENDS = 6 };
 
-/* Parts in a thousand of the residues of known proteins, rounded. */
+/* Frequencies of residues in known proteins, rounded parts per thousand, in restype order. */
 static const uint16_t frequency[FM_SYNTH_N_AA] = {83, 55, 41, 55, 14, 39, 67, 71, 23, 59,
                                                   97, 58, 24, 39, 47, 66, 53, 11, 29, 69};
 
-/* Ancestral residues by place: weights in restype order. */
+/* Weights of ancestral residues by place, [secondary structure][buried], in restype order. */
+/* clang-format off */
 static const uint16_t place_weight[3][2][FM_SYNTH_N_AA] = {
-    [FM_SYNTH_LOOP] =
-        {/* A   R   N   D   C   Q   E   G   H   I   L   K   M   F   P   S   T   W   Y   V */
-         {30, 30, 60, 60, 4, 25, 40, 90, 20, 12, 20, 45, 8, 12, 60, 60, 45, 5, 16, 20},
-         {50, 8, 20, 20, 15, 8, 8, 60, 10, 40, 60, 8, 15, 30, 50, 40, 40, 10, 25, 50}},
-    [FM_SYNTH_HELIX] = {{60, 60, 25, 40, 3, 55, 100, 10, 15, 10,
-                         25, 75, 10, 5,  0, 30, 20,  4,  10, 10},
-                        {90, 4, 3, 2, 15, 5, 4, 8, 4, 70, 120, 4, 40, 50, 0, 8, 12, 15, 25, 55}},
-    [FM_SYNTH_STRAND] = {{15, 45, 20, 20, 5, 40, 50, 10, 25, 30,
-                          20, 55, 10, 15, 0, 45, 80, 8,  35, 45},
-                         {30, 3, 2,  1,  20, 3,  2,  10, 5,  100,
-                          70, 2, 25, 60, 0,  10, 30, 20, 50, 120}},
+    [FM_SYNTH_LOOP] = {
+        /* A   R   N   D   C   Q   E   G   H   I   L   K   M   F   P   S   T   W   Y   V */
+        { 30, 30, 60, 60,  4, 25, 40, 90, 20, 12, 20, 45,  8, 12, 60, 60, 45,  5, 16, 20},
+        { 50,  8, 20, 20, 15,  8,  8, 60, 10, 40, 60,  8, 15, 30, 50, 40, 40, 10, 25, 50},
+    },
+    [FM_SYNTH_HELIX] = {
+        { 60, 60, 25, 40,  3, 55,100, 10, 15, 10, 25, 75, 10,  5,  0, 30, 20,  4, 10, 10},
+        { 90,  4,  3,  2, 15,  5,  4,  8,  4, 70,120,  4, 40, 50,  0,  8, 12, 15, 25, 55},
+    },
+    [FM_SYNTH_STRAND] = {
+        { 15, 45, 20, 20,  5, 40, 50, 10, 25, 30, 20, 55, 10, 15,  0, 45, 80,  8, 35, 45},
+        { 30,  3,  2,  1, 20,  3,  2, 10,  5,100, 70,  2, 25, 60,  0, 10, 30, 20, 50,120},
+    },
 };
+/* clang-format on */
 
-/* Groups that replace each other: small, aliphatic, aromatic, positive, negative and amide, P. */
+/* Groups of residues that replace each other: 0 small, 1 aliphatic, 2 aromatic, 3 positive, 4
+ * negative and amide, 5 proline. */
 static const uint8_t group[FM_SYNTH_N_AA] = {0, 3, 4, 4, 0, 4, 4, 0, 3, 1,
                                              1, 3, 1, 2, 5, 0, 0, 2, 2, 1};
 static const uint8_t group_affinity[6][6] = {
     {12, 2, 1, 2, 3, 0}, {2, 14, 4, 1, 1, 0}, {1, 4, 14, 1, 1, 0},
     {2, 1, 1, 14, 4, 0}, {3, 1, 1, 4, 12, 0}, {2, 1, 1, 1, 2, 0},
 };
-/* How well a residue sits at an exposed or a buried site. */
+/* The fitness of each residue at an exposed and at a buried site. */
 static const uint8_t burial_affinity[2][FM_SYNTH_N_AA] = {
     {2, 3, 3, 3, 1, 3, 3, 2, 3, 1, 1, 3, 1, 1, 0, 3, 3, 1, 2, 1},
     {4, 1, 1, 1, 4, 1, 1, 2, 1, 4, 4, 1, 4, 4, 0, 2, 2, 3, 3, 4},
 };
-/* What a contact's other side tends to change to: charges answer charges, large answers small. */
+/* The residue that the other side of a contact tends to change to, by restype: charges answer
+ * charges, large residues answer small ones. */
 static const char complement[] = "LESRVTKFDVAEAAPNQASI";
 
 char fm_synth_letter(uint8_t aatype) {
@@ -72,7 +83,8 @@ static fm_synth_torsions draw_regular_torsions(fm_synth_draws *draws, unsigned s
     return torsions;
 }
 
-/* Loop, helix or strand, loop, ... along the sites, and which of them point inwards. */
+/* Lays out loop, helix or strand, loop, ... along the sites and decides which sites point
+ * inwards. */
 static void draw_segments(fm_synth_family *family, fm_synth_draws *draws) {
     static const uint32_t helix_chance[3] = {9, 5, 1}; /* all-alpha, mixed, mostly-beta */
     uint32_t chance = helix_chance[fm_synth_draw_below(draws, 3)];
@@ -81,7 +93,8 @@ static void draw_segments(fm_synth_family *family, fm_synth_draws *draws) {
     while (at < family->n_site) {
         uint32_t phase = fm_synth_draw_below(draws, 7), start = at;
         for (; at < end && at < family->n_site; at++) {
-            /* An amphipathic helix shows one face every 3.5 residues, a strand every second. */
+            /* An amphipathic helix shows one face every 3.5 residues, a strand every second
+             * residue. */
             uint32_t turn = ((at - start) * 2 + phase) % 7;
             bool buried = ss == FM_SYNTH_HELIX    ? turn < 3
                           : ss == FM_SYNTH_STRAND ? (at + phase) % 2 == 0
@@ -114,7 +127,7 @@ static void draw_sites(fm_synth_family *family, fm_synth_draws *draws) {
         family->torsions[i] = site->ss == FM_SYNTH_LOOP
                                   ? fm_synth_draw_loop_torsions(draws, site->ancestor)
                                   : draw_regular_torsions(draws, site->ss);
-        /* Proline and the glycine loops turn on stay what they are: the fold hangs on them. */
+        /* Proline and the glycines in loops never change, because the fold depends on them. */
         if (site->ancestor == PRO || (site->ancestor == GLY && site->ss == FM_SYNTH_LOOP)) {
             site->rate = 0;
         }
@@ -127,7 +140,7 @@ static void draw_sites(fm_synth_family *family, fm_synth_draws *draws) {
     }
 }
 
-/* Mean squared distance of the CA atoms of [from, to) from `center`. */
+/* Returns the mean squared distance of the CA atoms of [from, to) from `center`. */
 static double spread_around(const fm_synth_backbone *backbone, uint32_t from, uint32_t to,
                             fm_vec3 center) {
     double sum = 0;
@@ -138,9 +151,9 @@ static double spread_around(const fm_synth_backbone *backbone, uint32_t from, ui
     return sum / (double)(to - from);
 }
 
-/* Draws the loop [from, loop_end) again and again, each time with the rigid piece up to `to` behind
- * it, and keeps the draw with the fewest clashes that packs closest around `center`, out of at
- * least `tries`. Returns the clashes left. */
+/* Draws the loop [from, loop_end) repeatedly, each time with the rigid piece up to `to` behind it.
+ * Of at least `tries` draws it keeps the one with the fewest clashes, and among these the one
+ * packed closest around `center`. Returns the number of clashes left. */
 static uint32_t fold_unit(fm_synth_family *family, fm_synth_draws *draws,
                           fm_synth_backbone *backbone, uint32_t from, uint32_t loop_end,
                           uint32_t to, fm_vec3 center, uint32_t tries) {
@@ -174,8 +187,8 @@ static uint32_t end_of_run(const fm_synth_family *family, uint32_t from, bool lo
     return from;
 }
 
-/* One attempt at the whole fold, a loop and the piece behind it at a time. False when it was given
- * up at a clash; `to_the_end` goes on whatever comes. */
+/* Attempts the whole fold, one loop and the piece behind it at a time. Returns false when it gave
+ * up at a clash; with `to_the_end` it never gives up. */
 static bool fold_once(fm_synth_family *family, uint64_t seed, uint32_t attempt, uint32_t tries,
                       bool to_the_end, fm_synth_backbone *backbone) {
     enum { MAX_UNITS = 1 << 16 };
@@ -196,8 +209,8 @@ static bool fold_once(fm_synth_family *family, uint64_t seed, uint32_t attempt, 
     return true;
 }
 
-/* Compact folds first; a chain that keeps running into itself is packed less and less tightly. The
- * last attempt stands whatever it is. */
+/* Tries compact folds first; a chain that keeps running into itself is packed less and less
+ * tightly. The last attempt is kept whatever its clashes. */
 static void fold(fm_synth_family *family, uint64_t seed, fm_synth_backbone *backbone) {
     static const uint8_t tries[] = {24, 24, 24, 12, 12, 6, 6, 4, 4, 3, 2, 1};
     for (uint32_t attempt = 0; attempt < sizeof tries; attempt++) {
@@ -206,7 +219,7 @@ static void fold(fm_synth_family *family, uint64_t seed, fm_synth_backbone *back
     }
 }
 
-/* The nearest CA within 7.5 Å at least six residues away, or FM_SYNTH_NO_SITE. */
+/* Returns the nearest CA within 7.5 Å that is at least six residues away, or FM_SYNTH_NO_SITE. */
 static int32_t nearest_contact(const fm_synth_backbone *backbone, uint32_t n, uint32_t i) {
     double best = 7.5 * 7.5;
     int32_t found = FM_SYNTH_NO_SITE;
@@ -233,8 +246,8 @@ static void pair_contacts(fm_synth_family *family, const fm_synth_backbone *back
     }
 }
 
-/* Between 20 and max_depth rows, every doubling as likely as the next: many shallow families, few
- * deep ones. */
+/* Draws between 20 and max_depth rows, with every doubling equally likely: many shallow families
+ * and few deep ones. */
 static uint32_t draw_depth(fm_synth_draws *draws, uint32_t max_depth) {
     uint32_t low = max_depth < 20 ? max_depth : 20, doublings = 1;
     while ((uint64_t)low << doublings < max_depth) {
@@ -280,7 +293,7 @@ static uint8_t draw_substitute(fm_synth_draws *draws, uint8_t from, uint8_t buri
 void fm_synth_family_mutate(const fm_synth_family *family, fm_synth_draws *draws, uint8_t *states) {
     uint32_t at = fm_synth_draw_below(draws, family->rate_sum[family->n_site - 1]);
     uint32_t low = 0, high = family->n_site - 1;
-    while (low < high) { /* the first site whose sum passes `at` */
+    while (low < high) { /* the first site whose sum exceeds `at` */
         uint32_t middle = (low + high) / 2;
         if (family->rate_sum[middle] > at) {
             high = middle;
@@ -297,7 +310,7 @@ void fm_synth_family_mutate(const fm_synth_family *family, fm_synth_draws *draws
     }
 }
 
-/* Shifts residues [at, n) by `shift` and gives a copy of the chain in place. */
+/* Moves residues [at, n) by `shift`. */
 static void shift_tail(fm_synth_chain *chain, uint32_t at, int32_t shift) {
     uint32_t count = chain->n_res - at;
     uint32_t to = (uint32_t)((int32_t)at + shift);
@@ -306,8 +319,8 @@ static void shift_tail(fm_synth_chain *chain, uint32_t at, int32_t shift) {
     chain->n_res = (uint32_t)((int32_t)chain->n_res + shift);
 }
 
-/* One deletion (1-3 residues) or insertion (1-4) inside a loop, away from the ends. Returns where
- * it begins, or 0 when the place drawn is not a loop. */
+/* Makes one deletion (1-3 residues) or insertion (1-4) inside a loop, away from the ends. Returns
+ * where it begins, or 0 when the place drawn is not in a loop. */
 static uint32_t draw_indel(fm_synth_chain *chain, fm_synth_draws *draws) {
     uint32_t at = fm_synth_draw_between(draws, FREE_ENDS, chain->n_res - FREE_ENDS - 4);
     bool insert = fm_synth_draw_chance(draws, 1, 2);
@@ -328,8 +341,8 @@ static uint32_t draw_indel(fm_synth_chain *chain, fm_synth_draws *draws) {
     return at;
 }
 
-/* Tries indels until one leaves a chain without clashes and within the lengths asked for; else the
- * chain has none. The family's own sites can be read again, so undoing is starting over. */
+/* Tries indels until one leaves a chain without clashes and within the requested lengths; otherwise
+ * the chain has none. Each try starts again from the family's sites, so nothing needs undoing. */
 static void place_residues(const fm_synth_options *options, const uint8_t *states, uint32_t first,
                            uint32_t last, fm_synth_draws *draws, fm_synth_chain *chain) {
     enum { TRIES = 12 };

@@ -1,10 +1,10 @@
 /* family.h: families and their chains.
  *
  * A family is a row of sites. Each site has an ancestral residue, a place in a helix, strand or
- * loop, a rate class (how often it changes, the discrete-gamma idea of Yang 1994 with four
- * classes), backbone torsions, and possibly a partner: the site it touches in the fold, with which
- * its changes are coupled. A chain is a descendant: its residues stand on sites of the family or
- * are insertions of its own. */
+ * loop, a rate class (how often it changes; four classes, the discrete-gamma idea of Yang 1994),
+ * backbone torsions, and possibly a partner: the site it touches in the fold, with which its
+ * changes are coupled. A chain is a descendant: its residues are on sites of the family or are its
+ * own insertions. */
 #ifndef FM_SYNTH_FAMILY_H
 #define FM_SYNTH_FAMILY_H
 
@@ -29,12 +29,12 @@ typedef struct fm_synth_family {
     uint32_t n_row;              /* homologues */
     fm_synth_site *sites;        /* [n_site] */
     fm_synth_torsions *torsions; /* [n_site] */
-    uint32_t *rate_sum;          /* [n_site]: sum of the rates up to and with the site */
+    uint32_t *rate_sum;          /* [n_site] sum of the rates up to and including the site */
 } fm_synth_family;
 
 typedef struct fm_synth_residue {
     uint8_t aatype;
-    int32_t site; /* FM_SYNTH_NO_SITE: an insertion */
+    int32_t site; /* FM_SYNTH_NO_SITE for an insertion */
 } fm_synth_residue;
 
 typedef struct fm_synth_chain {
@@ -45,26 +45,26 @@ typedef struct fm_synth_chain {
     fm_synth_backbone *backbone; /* [n_res], Å */
 } fm_synth_chain;
 
-/* Family `number`, wholly made of draws by its number. */
+/* Makes family `number`, which depends only on the options and this number. It is in the arena. */
 FM_MUST_USE fm_status fm_synth_family_make(fm_arena *arena, const fm_synth_options *options,
                                            uint32_t number, fm_synth_family *ret_family,
                                            fm_error *reterr);
 
-/* The chain of (entry, slot); for entries whose chains are the same, slot 1 is slot 0. Borrows
- * `family`, which must be the chain's. */
+/* Makes the chain of (entry, slot). In entries with two equal chains, slot 1 equals slot 0. The
+ * result borrows `family`, which must be the chain's. */
 FM_MUST_USE fm_status fm_synth_chain_make(fm_arena *arena, const fm_synth_options *options,
                                           const fm_synth_entry *entry, uint32_t slot,
                                           const fm_synth_family *family, fm_synth_chain *ret_chain,
                                           fm_error *reterr);
 
-/* Changes one site of states[n_site] (aatypes, or others for gaps) chosen by its rate, and half of
- * the time its partner with it. */
+/* Changes one site of states[n_site], chosen by its rate, and half of the time its partner with it.
+ * A state is an aatype, or another value for a gap, which does not change. */
 void fm_synth_family_mutate(const fm_synth_family *family, fm_synth_draws *draws, uint8_t *states);
 
-/* A residue for an insertion: small and polar ones, never proline or cysteine. */
+/* Draws a residue for an insertion: mostly small and polar ones, never proline or cysteine. */
 uint8_t fm_synth_draw_insertion(fm_synth_draws *draws);
 
-/* Torsions of a loop residue; `aatype` glycine or asparagine may turn left-handed. */
+/* Draws the torsions of a loop residue; only glycine and asparagine may turn left-handed. */
 fm_synth_torsions fm_synth_draw_loop_torsions(fm_synth_draws *draws, uint8_t aatype);
 
 /* "ARNDCQEGHILKMFPSTWYV"[aatype] */

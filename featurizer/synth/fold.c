@@ -5,7 +5,7 @@ static fm_synth_backbone first_residue(const fm_synth_torsions *torsions) {
     fm_synth_backbone first;
     first.n = (fm_vec3){0, 0, 0};
     first.ca = (fm_vec3){FM_IDEAL_N_CA, 0, 0};
-    /* Any third point off the line fixes the rest; phi has no meaning without a residue before. */
+    /* Any third point off the line fixes the rest; phi has no meaning for the first residue. */
     fm_vec3 aside = {0, 1, 0};
     first.c =
         fm_geometry_place(aside, first.n, first.ca, FM_IDEAL_CA_C, FM_IDEAL_N_CA_C, torsions->phi);
@@ -60,7 +60,7 @@ void fm_synth_draw_chi(fm_synth_draws *draws, unsigned aatype, double ret_chi[4]
     const fm_ideal_residue *ideal = fm_ideal_residue_of(aatype);
     for (unsigned i = 0; i < ideal->n_chi; i++) {
         if (ideal->chi_kind[i] == FM_CHI_PUCKER) {
-            /* Up or down: chi2 answers chi1, so that CD closes the ring on N. */
+            /* Puckered up or down: chi2 compensates chi1, so that CD closes the ring on N. */
             double pucker = fm_synth_draw_chance(draws, 1, 2) ? 1 : -1;
             ret_chi[0] = 28 * pucker;
             ret_chi[1] = -33 * pucker;
@@ -76,7 +76,7 @@ uint32_t fm_synth_residue_atoms(unsigned aatype, const fm_synth_backbone *backbo
     out[0] = backbone->n;
     out[1] = backbone->ca;
     out[2] = backbone->c;
-    /* O lies in the peptide plane, opposite to the next N. */
+    /* O is in the peptide plane, opposite to the next N. */
     out[3] = fm_geometry_place(out[0], out[1], out[2], FM_IDEAL_C_O, FM_IDEAL_CA_C_O, psi + 180);
     uint32_t n = FM_IDEAL_N_BACKBONE;
     for (unsigned i = 0; i < ideal->n_side; i++) {

@@ -1,7 +1,7 @@
-/* hits.c: template hits in the layout of HHsearch's .hhr files.
+/* hits.c: writes template hits in the layout of HHsearch's .hhr files.
  *
- * Two chains of one family align where they stand on the same sites, so a hit's columns are right
- * by construction. Scores are simple increasing functions of columns and identities. */
+ * Two chains of one family are aligned where they are on the same sites, so a hit's columns are
+ * right by construction. Scores are simple increasing functions of columns and identities. */
 #include "featurizer/synth/alignments.h"
 
 #include "featurizer/synth/text.h"
@@ -11,11 +11,11 @@
 #include <stdio.h>
 
 enum {
-    MAX_RELATIVES = 10, /* of the family, itself included */
+    MAX_RELATIVES = 10, /* of the family, including the chain itself */
     MAX_STRANGERS = 2,
     MAX_HITS = MAX_RELATIVES + MAX_STRANGERS,
     LOOK_BACK = 2048, /* entries searched for relatives */
-    BLOCK = 80,       /* columns of a line */
+    BLOCK = 80,       /* columns per line */
 };
 
 typedef struct template_hit {
@@ -23,11 +23,11 @@ typedef struct template_hit {
     bool related;
     uint32_t family;
     uint8_t *query, *target; /* [length] aligned letters and '-' */
-    uint8_t *consensus;      /* [length] of the query's family, ' ' where the query has a gap */
+    uint8_t *consensus;      /* [length] of the query's family; '-' where the query has a gap */
     uint32_t length;
-    uint32_t query_start, target_start; /* 0-based */
+    uint32_t query_start, target_start; /* from 0 */
     uint32_t n_query, n_target;         /* residues of the whole chains */
-    uint32_t n_aligned, n_same;         /* columns with two residues; with equal ones */
+    uint32_t n_aligned, n_same;         /* columns with two residues; with two equal ones */
 } template_hit;
 
 static char consensus_letter(const fm_synth_family *family, int32_t site) {
@@ -37,7 +37,8 @@ static char consensus_letter(const fm_synth_family *family, int32_t site) {
     return rate <= 1 ? letter : rate <= 10 ? (char)tolower((unsigned char)letter) : '~';
 }
 
-/* One column: residues i of the query and j of the target, either < 0 for a gap. */
+/* Adds one column: residue i of the query and residue j of the target, either of them < 0 for a
+ * gap. */
 static void put_column(template_hit *hit, const fm_synth_chain *query, int64_t i,
                        const fm_synth_chain *target, int64_t j) {
     uint32_t at = hit->length++;
@@ -68,7 +69,7 @@ static fm_status begin_hit(fm_arena *arena, const fm_synth_entry *entry, uint32_
     return FM_OK;
 }
 
-/* Columns by site, from the first site both have to the last. */
+/* Aligns by site, from the first common site to the last. */
 static void align_relatives(template_hit *hit, const fm_synth_chain *query,
                             const fm_synth_chain *target) {
     uint32_t i = 0, j = 0, end = 0;
@@ -89,10 +90,10 @@ static void align_relatives(template_hit *hit, const fm_synth_chain *query,
             j++;
         }
     }
-    hit->length = end; /* gaps after the last common site are no part of it */
+    hit->length = end; /* drops gaps after the last common site */
 }
 
-/* A short run without gaps somewhere on both chains. */
+/* Aligns a short run without gaps at random places of both chains. */
 static void align_strangers(template_hit *hit, fm_synth_draws *draws, const fm_synth_chain *query,
                             const fm_synth_chain *target) {
     uint32_t shorter = query->n_res < target->n_res ? query->n_res : target->n_res;
@@ -104,7 +105,7 @@ static void align_strangers(template_hit *hit, fm_synth_draws *draws, const fm_s
     }
 }
 
-/* Tenths. */
+/* In tenths. */
 static uint32_t sum_probs(const template_hit *hit) {
     if (hit->n_aligned == 0) return 0;
     return hit->related ? 8 * hit->n_aligned + 3 * hit->n_same / 2 : 5 * hit->n_aligned;
@@ -117,7 +118,7 @@ static fm_status find_relatives(fm_arena *arena, const fm_synth_options *options
     uint32_t looked = entry->index < LOOK_BACK ? entry->index + 1 : LOOK_BACK;
     for (uint32_t back = 0; back < looked && *n_hit < MAX_RELATIVES; back++) {
         fm_synth_entry other = fm_synth_entry_of(options, entry->index - back);
-        /* The database holds one chain of a kind, the query's own kind among them. */
+        /* The database holds one chain of each kind, the query's own kind included. */
         uint32_t first = back == 0 && !entry->same ? slot : 0;
         if (other.family[first] != entry->family[slot]) continue;
         fm_synth_chain target;
@@ -156,7 +157,7 @@ static fm_status find_strangers(fm_arena *arena, const fm_synth_options *options
     return FM_OK;
 }
 
-/* By sum_probs, best first; equal ones stay in order. */
+/* Sorts by sum_probs, best first; equal hits keep their order. */
 static void sort_hits(template_hit *hits, uint32_t n_hit) {
     for (uint32_t i = 1; i < n_hit; i++) {
         template_hit moving = hits[i];
@@ -210,7 +211,7 @@ static void put_block(fm_synth_text *text, const template_hit *hit, uint32_t fro
     fm_synth_text_string(text, "\n\n");
 }
 
-/* E-value and P-value, five to seven letters each. */
+/* Formats E-value and P-value, five to seven characters each. */
 static void format_values(const template_hit *hit, char out[2][16]) {
     if (!hit->related) {
         snprintf(out[0], 16, "%u.%u", 1 + hit->n_aligned % 8, hit->n_same % 10);

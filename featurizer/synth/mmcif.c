@@ -1,5 +1,5 @@
-/* mmcif.c: an entry's model as an mmCIF file, with the categories and columns of the PDB's own
- * files that readers use. */
+/* mmcif.c: writes an entry's model as an mmCIF file, with those categories and columns of the PDB's
+ * own files that readers use. */
 #include "featurizer/synth/model.h"
 #include "featurizer/synth/text.h"
 
@@ -10,14 +10,14 @@
 
 enum { N_SULFATE = 5, GLY = 7 };
 
-/* Everything the writers below need: numbers of entities and label chains, in file order: polymers,
- * then the sulfate, then the waters. */
+/* The writer's state. Entities and label chains are numbered in file order: polymers, then the
+ * sulfate, then the waters. */
 typedef struct cif_writer {
     const fm_synth_entry *entry;
     const fm_synth_model *model;
     fm_synth_text *text;
     char id[5];        /* upper case */
-    uint32_t n_entity; /* of polymers */
+    uint32_t n_entity; /* number of polymer entities */
     uint32_t serial;   /* last atom id written */
 } cif_writer;
 
@@ -114,7 +114,8 @@ static void put_entities(const cif_writer *cif) {
     fm_synth_text_string(text, "# \n");
 }
 
-/* The one-letter sequence as a text block of lines of 80, modified residues in brackets. */
+/* Writes the one-letter sequence as a text block with lines of 80, modified residues in
+ * brackets. */
 static void put_letters(const cif_writer *cif, uint32_t slot, bool canonical) {
     uint32_t n = cif->model->chains[slot].n_res, column = 0;
     fm_synth_text_char(cif->text, ';');
@@ -223,7 +224,7 @@ static const char atom_columns[] =
     "_atom_site.pdbx_formal_charge \n_atom_site.auth_seq_id \n_atom_site.auth_comp_id \n"
     "_atom_site.auth_asym_id \n_atom_site.auth_atom_id \n_atom_site.pdbx_PDB_model_num \n";
 
-/* One row of atom_site. */
+/* One row of _atom_site. */
 typedef struct atom_row {
     const char *group, *element, *name, *component;
     char alternate, label_chain, auth_chain, insert_code;
@@ -235,7 +236,8 @@ typedef struct atom_row {
     uint32_t model;
 } atom_row;
 
-/* The nearest thousandth. Two machines compute the same double, so they round the same way. */
+/* Rounds to the nearest thousandth. Two machines compute the same double, so they round the same
+ * way. */
 static int64_t thousandths(double x) {
     return (int64_t)floor(x * 1000.0 + 0.5);
 }
@@ -257,7 +259,7 @@ static void put_atom(cif_writer *cif, const atom_row *row) {
                          row->name, row->model);
 }
 
-/* B grows along the side chain and where the model is coarse. */
+/* The B factor grows along the side chain and with a coarser resolution. */
 static uint32_t temperature_of(const cif_writer *cif, uint32_t residue, uint32_t atom) {
     uint32_t base = 1200 + 8 * cif->model->resolution;
     return base + residue * 37 % 900 + atom * 60;
@@ -274,7 +276,7 @@ static void put_residue(cif_writer *cif, uint32_t slot, uint32_t i, uint32_t mod
         bool oxt = k >= FM_IDEAL_N_BACKBONE + (uint32_t)ideal->n_side;
         bool side = k >= FM_IDEAL_N_BACKBONE && !oxt;
         const fm_ideal_atom *atom = side ? &ideal->side[k - FM_IDEAL_N_BACKBONE] : NULL;
-        bool two = placed->alternate && side && k > FM_IDEAL_N_BACKBONE;
+        bool has_alternate = placed->alternate && side && k > FM_IDEAL_N_BACKBONE;
         atom_row row = {.group = placed->type == FM_IDEAL_MSE ? "HETATM" : "ATOM",
                         .element = side  ? atom->element
                                    : oxt ? "O"
@@ -283,7 +285,7 @@ static void put_residue(cif_writer *cif, uint32_t slot, uint32_t i, uint32_t mod
                                 : oxt ? "OXT"
                                       : backbone[k],
                         .component = ideal->name,
-                        .alternate = two ? 'A' : '.',
+                        .alternate = has_alternate ? 'A' : '.',
                         .label_chain = label_of(slot),
                         .auth_chain = cif->entry->auth_chain[slot],
                         .insert_code = placed->insert_code,
@@ -291,7 +293,7 @@ static void put_residue(cif_writer *cif, uint32_t slot, uint32_t i, uint32_t mod
                         .label_number = i + 1,
                         .auth_number = placed->auth_number,
                         .at = placed->atoms[k],
-                        .occupancy = two ? 60 : 100,
+                        .occupancy = has_alternate ? 60 : 100,
                         .temperature = temperature_of(cif, i, k),
                         .model = model};
         if (spread) {
@@ -300,7 +302,7 @@ static void put_residue(cif_writer *cif, uint32_t slot, uint32_t i, uint32_t mod
             row.at.z += fm_synth_draw_spread(spread, 0.04);
         }
         put_atom(cif, &row);
-        if (!two) continue;
+        if (!has_alternate) continue;
         row.alternate = 'B';
         row.at = placed->alternates[k];
         row.occupancy = 40;
@@ -353,11 +355,11 @@ static void put_atoms(cif_writer *cif, uint64_t seed) {
     for (uint32_t model = 1; model <= cif->model->n_model; model++) {
         fm_synth_draws spread =
             fm_synth_draws_of(seed, FM_SYNTH_DRAW_MODEL, cif->entry->index, model);
-        bool several = cif->model->n_model > 1;
+        bool is_ensemble = cif->model->n_model > 1;
         for (uint32_t slot = 0; slot < cif->entry->n_chain; slot++) {
             for (uint32_t i = 0; i < cif->model->chains[slot].n_res; i++) {
                 if (cif->model->residues[slot][i].missing) continue;
-                put_residue(cif, slot, i, model, several ? &spread : NULL);
+                put_residue(cif, slot, i, model, is_ensemble ? &spread : NULL);
             }
         }
     }
@@ -372,7 +374,8 @@ fm_status fm_synth_mmcif(fm_arena *arena, const fm_synth_options *options,
     fm_status status = fm_synth_model_make(arena, options, entry, &model, reterr);
     if (status) return status;
     size_t n_res = model.chains[0].n_res + model.chains[1].n_res;
-    /* Every atom of every model, twice for alternates; a line of entity_poly_seq and its letters */
+    /* every atom of every model, twice for alternates, and per residue a line of entity_poly_seq
+     * and its letters */
     size_t most = n_res * (2 * (FM_IDEAL_MAX_ATOMS + 1) * model.n_model * LINE + 48) +
                   (size_t)(model.n_water + N_SULFATE) * LINE + FIXED;
     fm_synth_text text;

@@ -22,7 +22,8 @@ static void draw_experiment(fm_synth_draws *draws, fm_synth_model *model) {
     model->sulfate = crystal && fm_synth_draw_chance(draws, 1, 3);
 }
 
-/* Author numbers: an offset, sometimes a jump, sometimes a residue with an insertion code. */
+/* Assigns author numbers: an offset, sometimes a jump, sometimes a residue with an insertion
+ * code. */
 static void number_residues(fm_synth_draws *draws, fm_synth_placed *residues, uint32_t n) {
     int32_t next = fm_synth_draw_chance(draws, 1, 6)
                        ? (int32_t)fm_synth_draw_between(draws, 100, 900)
@@ -53,14 +54,15 @@ static void draw_missing(fm_synth_draws *draws, fm_synth_placed *residues, uint3
     }
 }
 
-/* The residue's atoms, chi angles from the family's site: relatives keep their rotamers. */
+/* Places the residue's atoms. Chi angles are drawn by the family's site, so relatives keep their
+ * rotamers. */
 static void build_residue(uint64_t seed, const fm_synth_entry *entry, const fm_synth_chain *chain,
                           uint32_t i, fm_synth_placed *placed) {
     const fm_synth_residue *residue = &chain->residues[i];
-    bool own = residue->site == FM_SYNTH_NO_SITE;
+    bool is_insertion = residue->site == FM_SYNTH_NO_SITE;
     fm_synth_draws draws = fm_synth_draws_of(
-        seed, FM_SYNTH_DRAW_CHI, own ? UINT32_MAX - entry->index : chain->family->number,
-        (own ? i : (uint32_t)residue->site) << 8 | residue->aatype);
+        seed, FM_SYNTH_DRAW_CHI, is_insertion ? UINT32_MAX - entry->index : chain->family->number,
+        (is_insertion ? i : (uint32_t)residue->site) << 8 | residue->aatype);
     double chi[4] = {0, 0, 0, 0};
     bool last = i + 1 == chain->n_res;
     double psi = chain->torsions[i].psi;
@@ -92,7 +94,7 @@ static void build_chain(uint64_t seed, const fm_synth_entry *entry, uint32_t slo
     }
 }
 
-/* A rigid motion: three rows of a rotation, then a translation (Å). */
+/* A rigid motion: the three rows of a rotation matrix, then a translation (Å). */
 typedef struct rigid_motion {
     fm_vec3 rows[3], shift;
 } rigid_motion;
@@ -128,7 +130,7 @@ static void x_range(const fm_synth_placed *residues, uint32_t n, double *ret_low
     *ret_high = high;
 }
 
-/* Turns the second chain by 180 degrees about z and sets it beside the first. */
+/* Turns the second chain by 180 degrees about z and puts it beside the first. */
 static void dock_second(const fm_synth_model *model) {
     double low, high, low2, high2;
     x_range(model->residues[0], model->chains[0].n_res, &low, &high);
@@ -137,7 +139,7 @@ static void dock_second(const fm_synth_model *model) {
     move_chain(&beside, model->residues[1], model->chains[1].n_res);
 }
 
-/* A uniformly random rotation from a unit quaternion (four uniforms inside the ball). */
+/* Draws a uniformly random rotation from a unit quaternion (four uniforms inside the unit ball). */
 static rigid_motion draw_motion(fm_synth_draws *draws) {
     double q[4], square;
     do {
@@ -160,7 +162,7 @@ static rigid_motion draw_motion(fm_synth_draws *draws) {
     return motion;
 }
 
-/* Waters and the sulfate stand outside: 7 Å out from a CA, away from the chain's middle. */
+/* Places the waters and the sulfate outside: 7 to 12 Å from a CA, away from the chain's middle. */
 static void draw_solvent(fm_synth_draws *draws, fm_synth_model *model) {
     const fm_synth_chain *chain = &model->chains[0];
     const fm_synth_placed *residues = model->residues[0];

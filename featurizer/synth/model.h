@@ -1,4 +1,4 @@
-/* model.h: an entry's deposited model: chains in space, what is missing, how it is numbered. */
+/* model.h: an entry's deposited model: chains in space, missing residues and author numbering. */
 #ifndef FM_SYNTH_MODEL_H
 #define FM_SYNTH_MODEL_H
 
@@ -6,17 +6,17 @@
 
 typedef enum fm_synth_method { FM_SYNTH_XRAY, FM_SYNTH_NMR, FM_SYNTH_EM } fm_synth_method;
 
-/* A modelled residue. */
+/* A residue of the model. */
 typedef struct fm_synth_placed {
     uint8_t type;     /* row of the ideal geometry: aatype, or FM_IDEAL_MSE */
-    bool missing;     /* in the sequence, not in the coordinates */
-    bool stub;        /* side chain not seen beyond CB */
+    bool missing;     /* in the sequence but not in the coordinates */
+    bool stub;        /* side chain not observed beyond CB */
     bool alternate;   /* two conformations beyond CB, 0.60 and 0.40 */
-    char insert_code; /* '?' = none */
+    char insert_code; /* '?' when it has none */
     int32_t auth_number;
     uint32_t n_atom;
     fm_vec3 atoms[FM_IDEAL_MAX_ATOMS + 1];      /* Å; with OXT on the last residue */
-    fm_vec3 alternates[FM_IDEAL_MAX_ATOMS + 1]; /* where `alternate` */
+    fm_vec3 alternates[FM_IDEAL_MAX_ATOMS + 1]; /* valid if `alternate` */
 } fm_synth_placed;
 
 typedef struct fm_synth_model {
@@ -24,13 +24,14 @@ typedef struct fm_synth_model {
     uint32_t resolution; /* hundredths of Å; 0 for NMR */
     uint32_t n_model;    /* 1, or 3 for NMR */
     bool selenium;       /* methionines are selenomethionines */
-    bool sulfate;        /* one SO4 by the first chain */
+    bool sulfate;        /* one SO4 near the first chain */
     uint32_t n_water;
-    uint32_t year, month, day; /* release */
+    uint32_t year, month, day; /* release date */
     bool revised;              /* a second revision a year later */
     fm_synth_chain chains[FM_SYNTH_MAX_CHAINS];
     fm_synth_placed *residues[FM_SYNTH_MAX_CHAINS]; /* [n_res of the chain] */
-    fm_vec3 *solvent; /* [1 + n_water] Å: sulfur or nothing, then waters */
+    /* [1 + n_water] Å: the sulfate's sulfur (unused without a sulfate), then the waters. */
+    fm_vec3 *solvent;
 } fm_synth_model;
 
 FM_MUST_USE fm_status fm_synth_model_make(fm_arena *arena, const fm_synth_options *options,

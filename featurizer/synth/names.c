@@ -1,5 +1,5 @@
-/* names.c: headers in the styles of UniRef90, BFD/Uniclust and MGnify. Accessions are made up but
- * well formed; species and their numbers are those of the NCBI taxonomy. */
+/* names.c: writes row headers in the styles of UniRef90, BFD/Uniclust and MGnify. Accessions are
+ * invented but well formed; species and their numbers are those of the NCBI taxonomy. */
 #include "featurizer/synth/alignments.h"
 
 #include <stdio.h>
@@ -57,7 +57,8 @@ enum {
     N_FUNCTION = sizeof functions / sizeof functions[0],
 };
 
-/* Ten letters after UniProt's pattern. The second half counts rows, the first is the family's. */
+/* Formats ten characters in UniProt's pattern. The first half encodes the family, the second half
+ * counts rows. */
 static void format_accession(uint32_t family, uint32_t row, char out[11]) {
     static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
     uint32_t first = family % 12960, second = (row + family * 7919u % 336960u) % 336960u;

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* How far a row is from its parent: mostly some tenths of the sites, sometimes next to nothing, so
- * that close relatives and exact copies occur. */
+/* Draws the number of changes between a row and its parent: mostly up to some tenths of the sites,
+ * sometimes next to none, so that close relatives and exact copies occur. */
 static uint32_t draw_changes(fm_synth_draws *draws, uint32_t n_site) {
     static const uint16_t weight[3] = {2, 3, 5};
     switch (fm_synth_draw_weighted(draws, weight, 3)) {
@@ -17,7 +17,7 @@ static uint32_t draw_changes(fm_synth_draws *draws, uint32_t n_site) {
 static void draw_deletion(const fm_synth_family *family, fm_synth_draws *draws, fm_synth_row *row) {
     uint32_t at = fm_synth_draw_below(draws, family->n_site);
     uint32_t length = fm_synth_draw_between(draws, 1, 6);
-    /* Loops lose residues easily, helices and strands seldom. */
+    /* Loops lose residues easily, helices and strands rarely. */
     if (family->sites[at].ss != FM_SYNTH_LOOP && !fm_synth_draw_chance(draws, 1, 5)) return;
     for (uint32_t i = at; i < family->n_site && i < at + length; i++) {
         row->states[i] = FM_SYNTH_GAP;
@@ -29,7 +29,7 @@ static void draw_insertion(const fm_synth_family *family, fm_synth_draws *draws,
     if (row->n_insert == FM_SYNTH_MAX_INSERTS) return;
     uint32_t before = fm_synth_draw_below(draws, family->n_site);
     if (family->sites[before].ss != FM_SYNTH_LOOP && !fm_synth_draw_chance(draws, 1, 5)) return;
-    /* Short ones mostly; one in sixteen is a whole extra piece. */
+    /* Insertions are mostly short; one in sixteen is a whole extra piece. */
     uint32_t longest = fm_synth_draw_chance(draws, 1, 16) ? 60 : 5;
     uint32_t length = fm_synth_draw_between(draws, 1, longest);
     row->inserts[row->n_insert++] = (fm_synth_insert){number, (uint16_t)before, (uint16_t)length};
@@ -80,7 +80,7 @@ fm_status fm_synth_rows_make(fm_arena *arena, const fm_synth_options *options,
     for (uint32_t r = 0; r < family->n_row; r++) {
         fm_synth_draws draws =
             fm_synth_draws_of(options->seed, FM_SYNTH_DRAW_ROW, family->number, r);
-        uint32_t parent = fm_synth_draw_below(&draws, r + 1); /* 0: the ancestor, else row - 1 */
+        uint32_t parent = fm_synth_draw_below(&draws, r + 1); /* 0: ancestor; p: row p - 1 */
         uint8_t *mine = states + (size_t)r * n_site;
         if (parent == 0) {
             for (uint32_t i = 0; i < n_site; i++) {

@@ -1,8 +1,8 @@
-/* text.h: text written front to back into the newest allocation of an arena.
+/* text.h: writes a text front to back into the newest allocation of an arena.
  *
- * The writer takes a bound for the whole text (address space only: untouched pages cost nothing)
- * and gives the rest back at the end; nothing else may be allocated in between. A text past its
- * bound is our own mistake and asserts. */
+ * The writer reserves an upper bound for the whole text, which is address space only because
+ * untouched pages cost nothing, and returns the rest at the end. Nothing else may be allocated in
+ * between. A text longer than its bound is a bug and asserts. */
 #ifndef FM_SYNTH_TEXT_H
 #define FM_SYNTH_TEXT_H
 
@@ -22,10 +22,10 @@ void fm_synth_text_char(fm_synth_text *text, char c);
 void fm_synth_text_fill(fm_synth_text *text, char c, size_t count);
 void fm_synth_text_string(fm_synth_text *text, const char *string);
 void fm_synth_text_format(fm_synth_text *text, const char *format, ...) FM_PRINTF(2, 3);
-/* `thousandths` / 1000 with three decimals, blanks on the right up to `width`: made of integers, so
- * that no C library has a say in it. */
+/* Writes `thousandths` / 1000 with three decimals, padded with blanks on the right up to `width`.
+ * It works on integers, so the result does not depend on the C library. */
 void fm_synth_text_fixed3(fm_synth_text *text, int64_t thousandths, unsigned width);
-/* The text, and the unused rest back to the arena. */
+/* Returns the text and gives the unused rest back to the arena. */
 fm_bytes fm_synth_text_end(fm_synth_text *text);
 
 #endif

@@ -1,4 +1,4 @@
-/* bytes.c: see bytes.h. Little-endian hosts only, which every supported machine is. */
+/* bytes.c: see bytes.h. Only for little-endian hosts, which every supported machine is. */
 #include "proto/base/bytes.h"
 
 #include <string.h>

@@ -1,6 +1,7 @@
-/* compress.h: zstd for what we store, gzip for what users bring. Both trust no declared size.
+/* compress.h: zstd for what foldmill stores, and gzip, xz and zstd for the files that users bring.
  *
- * The only includer of zstd and libdeflate is compress.c. */
+ * No declared size is trusted: every output has a limit, and so has a decoder's memory. compress.c
+ * alone includes the headers of zstd, libdeflate and liblzma. */
 #ifndef FM_BASE_COMPRESS_H
 #define FM_BASE_COMPRESS_H
 
@@ -22,13 +23,28 @@ FM_MUST_USE fm_status fm_zstd_compress(void *out, size_t capacity, const void *d
 FM_MUST_USE fm_status fm_zstd_decompress(void *out, size_t size, const void *data,
                                          size_t data_bytes, fm_error *reterr);
 
-/* True when the bytes start with the gzip magic. */
-bool fm_gzip_is(const void *data, size_t size);
+/* How a file is compressed, in order of preference: of "x.a3m" and "x.a3m.gz" the former is read.
+ */
+typedef enum fm_compression {
+    FM_COMPRESSION_NONE,
+    FM_COMPRESSION_GZIP, /* .gz */
+    FM_COMPRESSION_XZ,   /* .xz */
+    FM_COMPRESSION_ZSTD, /* .zst */
+} fm_compression;
 
-/* Inflates all gzip members into the arena. FM_ERR_LIMIT past max_bytes; FM_ERR_CORRUPT for broken
- * data, truncation and for trailing bytes that are not a gzip member. */
-FM_MUST_USE fm_status fm_gzip_inflate(fm_arena *arena, const void *data, size_t size,
-                                      size_t max_bytes, fm_bytes *ret_content, fm_error *reterr);
+/* What the ending of a file's name says. *ret_bare_bytes (may be NULL): length of the name without
+ * that ending. A name that is nothing but an ending has none. */
+fm_compression fm_compression_of_name(const char *name, size_t *ret_bare_bytes);
+
+/* What the first bytes of a content say. This, not the name, decides how a file is read. */
+fm_compression fm_compression_of_content(const void *data, size_t size);
+
+/* Unpacks a whole content: all gzip members, xz streams or zstd frames in it. Plain bytes are
+ * returned as they are, borrowed; unpacked ones are in the arena. FM_ERR_LIMIT for more than
+ * max_bytes of output, or an xz dictionary of more than 128 MiB; FM_ERR_CORRUPT for broken or
+ * truncated data and for trailing bytes that belong to no member; FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_unpack(fm_arena *arena, fm_bytes data, size_t max_bytes,
+                                fm_bytes *ret_content, fm_error *reterr);
 
 /* CRC-32 as zip and gzip use it. Start with 0. */
 uint32_t fm_crc32(uint32_t crc, const void *data, size_t size);

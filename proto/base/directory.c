@@ -23,7 +23,7 @@ static bool append_name(fm_name_list *list, const char *name) {
     return true;
 }
 
-/* Whether the entry is a folder, or a regular file, links followed. */
+/* True when the entry, with links followed, is a folder, or a regular file, as asked for. */
 static bool is_wanted(DIR *dir, const struct dirent *entry, bool folders) {
     if (entry->d_name[0] == '.') return false;
     if (entry->d_type == DT_DIR) return folders;
@@ -52,7 +52,7 @@ static fm_status take_name(const char *name, size_t max, fm_arena *arena, fm_nam
     return FM_OK;
 }
 
-/* readdir returns NULL at the end and on failure; errno alone tells them apart. */
+/* readdir returns NULL at the end and on failure; only errno tells them apart. */
 static fm_status take_names(DIR *dir, const char *path, bool folders, size_t max, fm_arena *arena,
                             fm_name_list *list, fm_error *reterr) {
     for (;;) {

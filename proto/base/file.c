@@ -49,14 +49,14 @@ static fm_status read_open(fm_arena *arena, int fd, const char *path, size_t max
                          (long long)info.st_size, max_bytes);
     }
     size_t size = (size_t)info.st_size;
-    uint8_t *data = status == FM_OK ? fm_arena_alloc(arena, size) : NULL;
-    if (status == FM_OK && !data) status = fm_arena_full(arena, reterr);
-    if (status != FM_OK) {
+    uint8_t *data = !status ? fm_arena_alloc(arena, size) : NULL;
+    if (!status && !data) status = fm_arena_full(arena, reterr);
+    if (status) {
         if (reterr) fm_error_in(reterr, path);
         return status;
     }
     status = read_whole(fd, data, size, path, reterr);
-    if (status == FM_OK) *ret_content = (fm_bytes){.data = data, .size = size};
+    if (!status) *ret_content = (fm_bytes){.data = data, .size = size};
     return status;
 }
 
@@ -74,17 +74,13 @@ fm_status fm_file_read_text(fm_arena *arena, const char *path, size_t max_bytes,
                             fm_bytes *ret_content, fm_error *reterr) {
     fm_bytes raw;
     fm_status status = fm_file_read(arena, path, max_bytes, &raw, reterr);
-    if (status != FM_OK) return status;
-    if (!fm_gzip_is(raw.data, raw.size)) {
-        *ret_content = raw;
-        return FM_OK;
-    }
-    status = fm_gzip_inflate(arena, raw.data, raw.size, max_bytes, ret_content, reterr);
-    if (status != FM_OK && reterr) fm_error_in(reterr, path);
+    if (status) return status;
+    status = fm_unpack(arena, raw, max_bytes, ret_content, reterr);
+    if (status && reterr) fm_error_in(reterr, path);
     return status;
 }
 
-/* The folder that holds `path`, "." when the path has none. */
+/* The folder that contains `path`; "." when the path names none. */
 static void parent_of(const char *path, char out[PATH_MAX]) {
     snprintf(out, PATH_MAX, "%s", path);
     char *slash = strrchr(out, '/');
@@ -102,8 +98,8 @@ struct fm_file_writer {
     char path[PATH_MAX], temporary[PATH_MAX];
 };
 
-/* Where the output goes: the file that a link leads to, so that the link stays. Devices, pipes and
- * folders are refused, for a rename would put a file in their place. */
+/* Finds the file to replace: the target of a symbolic link, so that the link stays. Devices, pipes
+ * and folders are refused, because a rename would put a file in their place. */
 static fm_status find_goal(const char *path, char out[PATH_MAX], fm_error *reterr) {
     struct stat info;
     bool linked = lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
@@ -117,7 +113,7 @@ fm_status fm_file_writer_open(const char *path, fm_file_writer **ret_writer, fm_
     fm_file_writer *writer = malloc(sizeof *writer);
     if (!writer) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a file writer");
     fm_status status = find_goal(path, writer->path, reterr);
-    if (status != FM_OK) {
+    if (status) {
         free(writer);
         return status;
     }
@@ -158,7 +154,7 @@ static fm_status put_in_place(fm_file_writer *writer, fm_error *reterr) {
 
 fm_status fm_file_writer_commit(fm_file_writer *writer, fm_error *reterr) {
     fm_status status = put_in_place(writer, reterr);
-    if (status != FM_OK) {
+    if (status) {
         fm_file_writer_discard(writer);
         return status;
     }
@@ -178,9 +174,9 @@ void fm_file_writer_discard(fm_file_writer *writer) {
 fm_status fm_file_write_atomic(const char *path, const void *data, size_t size, fm_error *reterr) {
     fm_file_writer *writer;
     fm_status status = fm_file_writer_open(path, &writer, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     status = fm_file_writer_append(writer, data, size, reterr);
-    if (status != FM_OK) {
+    if (status) {
         fm_file_writer_discard(writer);
         return status;
     }

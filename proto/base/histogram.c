@@ -11,7 +11,7 @@ static uint32_t bucket_of(uint64_t value) {
     return (exponent - 3) * 16 + (uint32_t)(value >> (exponent - 4) & 15);
 }
 
-/* The largest value of a bucket. */
+/* Returns the largest value of a bucket. */
 static uint64_t bucket_end(uint32_t bucket) {
     if (bucket < 16) return bucket;
     uint32_t shift = bucket / 16 - 1; /* exponent - 4 */

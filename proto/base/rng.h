@@ -1,8 +1,9 @@
-/* rng.h: counter-based random numbers: Philox4x32-10 (Salmon et al. 2011), and what is built on it.
+/* rng.h: counter-based random numbers: Philox4x32-10 (Salmon et al. 2011) and integers drawn from
+ * it.
  *
- * A draw is a pure function of (key, counter): no state, no order. docs/sampling.md says how the
- * counter's words are used for samples; the trainer's use is in trainer/backend. Header-only, so
- * that CUDA code can use the same lines. */
+ * A draw is a pure function of (key, counter), with no state and no order. docs/sampling.md defines
+ * how samples use the counter's words; trainer/backend defines the trainer's use. Header-only, so
+ * that CUDA code can compile the same lines. */
 #ifndef FM_BASE_RNG_H
 #define FM_BASE_RNG_H
 
@@ -18,7 +19,7 @@ typedef struct fm_philox_counter {
     uint32_t word[4];
 } fm_philox_counter;
 
-/* Four independent, uniform 32-bit words for (key, counter). */
+/* Returns four independent, uniform 32-bit words for (key, counter). */
 FM_HOST_DEVICE static inline fm_philox_counter fm_philox(uint64_t key, fm_philox_counter counter) {
     uint32_t key0 = (uint32_t)key, key1 = (uint32_t)(key >> 32);
     for (int round = 0; round < 10; round++) {
@@ -37,8 +38,8 @@ FM_HOST_DEVICE static inline fm_philox_counter fm_philox(uint64_t key, fm_philox
     return counter;
 }
 
-/* A uniform integer in [0, n) from 64 random bits, n >= 1: the high half of a 64 x 32 bit product.
- * The bias is below n / 2^64, and the choice is made in integers alone. */
+/* Returns a uniform integer in [0, n), n >= 1, from 64 random bits: the high part of a 64 x 32 bit
+ * product. The bias is below n / 2^64, and no floating point is involved. */
 FM_HOST_DEVICE static inline uint32_t fm_uniform_below(uint64_t bits, uint32_t n) {
     uint64_t high = (bits >> 32) * n, low = (bits & 0xffffffffu) * n;
     return (uint32_t)((high + (low >> 32)) >> 32);

@@ -33,8 +33,8 @@ static void fill(fm_error *error, fm_status status, const char *format, va_list 
     error->line = error->column = error->offset = 0;
     error->source[0] = '\0';
     vsnprintf(error->message, sizeof error->message, format, arguments);
-    /* Messages may quote input bytes. Control bytes must not reach a terminal or a log, nor bytes
-     * that are no text a catalogue or a report in JSON. */
+    /* Messages may quote input bytes. Control bytes must not reach a terminal or a log, and bytes
+     * that are not text must not reach a catalogue or a JSON report. */
     fm_utf8_make_plain(error->message);
 }
 

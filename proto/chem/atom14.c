@@ -64,7 +64,8 @@ void fm_atom14_list_masks(const fm_atom37 *chain, const fm_atom14_masks *ret_mas
     }
 }
 
-/* Places without an atom take N's coordinates times zero, so their zeros have N's signs. */
+/* Places without an atom take N's coordinates times zero, so their zeros have N's signs, as in the
+ * reference. */
 static void fill_truth(const fm_atom37 *chain, size_t i, uint8_t restype,
                        const fm_atom14_truth *truth) {
     for (size_t place = 0; place < FM_N_ATOM14; place++) {
@@ -80,8 +81,8 @@ static void fill_truth(const fm_atom37 *chain, size_t i, uint8_t restype,
     }
 }
 
-/* The reference swaps by multiplying with a matrix of zeros and ones, in which every zero becomes a
- * positive one. */
+/* The reference swaps by multiplying with a matrix of zeros and ones, which turns every zero into a
+ * positive one. Adding 0.0f does the same. */
 static void fill_alternative(size_t i, uint8_t restype, const fm_atom14_truth *truth) {
     for (size_t place = 0; place < FM_N_ATOM14; place++) {
         uint8_t other = fm_atom14_swap[restype][place];

@@ -9,7 +9,7 @@
 
 #define FRAME_EPSILON 1e-8f
 
-/* Sums start at zero, as the reference's do: a sum of negative zeros is then a positive one. */
+/* Sums start at zero, like the reference's, so a sum of negative zeros is a positive zero. */
 static float dot(const float a[3], const float b[3]) {
     return 0.0f + a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
 }
@@ -61,8 +61,8 @@ void fm_rigid_to_local(const fm_rigid *rigid, const float *point, float *ret_loc
         ret_local[i] += -1.0f * shift[i];
 }
 
-/* rigid composed with a turn by 180 degrees, the diagonal matrix of `signs`. The full products are
- * made, zeros among them: they decide the signs of zeros. */
+/* Returns the rigid composed with a turn by 180 degrees, the diagonal matrix of `signs`. The full
+ * products are computed, because products with zero decide the signs of zeros. */
 static fm_rigid turned(const fm_rigid *rigid, const float signs[3]) {
     fm_rigid out;
     for (int i = 0; i < 3; i++) {
@@ -87,8 +87,8 @@ static void to_matrix(const fm_rigid *rigid, float *out) {
     out[15] = 1.0f;
 }
 
-/* The three atoms of a group: on the negative x axis, at the origin, in the xy plane. A group that
- * the type does not have gets N three times. Returns whether it has it. */
+/* Finds the three atoms of a group: on the negative x axis, at the origin, in the xy plane. A group
+ * that the type lacks gets N three times. Returns whether the type has the group. */
 static bool group_atoms(uint8_t restype, size_t group, uint8_t atoms[3]) {
     static const uint8_t backbone[3] = {FM_ATOM37_C, FM_ATOM37_CA, FM_ATOM37_N},
                          psi[3] = {FM_ATOM37_CA, FM_ATOM37_C, FM_ATOM37_O};
@@ -104,7 +104,8 @@ static bool group_atoms(uint8_t restype, size_t group, uint8_t atoms[3]) {
     return from != NULL;
 }
 
-/* The frame of a group; ret_exists: it is one of the type's and all three atoms are there. */
+/* Returns the frame of a group. *ret_exists is true when the type has the group and all three atoms
+ * have coordinates. */
 static fm_rigid group_frame(const fm_atom37 *chain, size_t i, size_t group, bool *ret_is_known,
                             bool *ret_exists) {
     static const float about_y[3] = {-1.0f, 1.0f, -1.0f}, none[3] = {1.0f, 1.0f, 1.0f};

@@ -9,7 +9,7 @@ double fm_geometry_distance(fm_vec3 a, fm_vec3 b) {
     return sqrt(fm_vec3_dot(d, d));
 }
 
-/* Taylor series on |x| <= pi/4, where the first dropped term is below 1e-17. */
+/* Taylor series for |x| <= pi/4, where the first dropped term is below 1e-17. */
 static double sine_near_zero(double x) {
     static const double factor[] = {
         -1.0 / 6,        1.0 / 120,          -1.0 / 5040,           1.0 / 362880,
@@ -34,7 +34,7 @@ static double cosine_near_zero(double x) {
 
 void fm_geometry_sincos(double degrees, double *ret_sine, double *ret_cosine) {
     assert(fabs(degrees) <= 1e6);
-    /* Degrees reduce to [-45, 45] without any rounding that matters: 90 is a whole number. */
+    /* The reduction to [-45, 45] degrees is exact, because multiples of 90 are exact doubles. */
     long quarter = (long)floor(degrees / 90.0 + 0.5);
     double x = (degrees - 90.0 * (double)quarter) * (3.14159265358979323846 / 180.0);
     double s = sine_near_zero(x), c = cosine_near_zero(x);

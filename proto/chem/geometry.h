@@ -1,17 +1,17 @@
-/* geometry.h: points in space and the placing of an atom from internal coordinates.
+/* geometry.h: points in space, and the placing of an atom from internal coordinates.
  *
  * An atom is placed by a bond length, an angle and a dihedral relative to three atoms that are
- * there already (the natural extension reference frame, NeRF, of Parsons et al. 2005).
+ * placed already (the natural extension reference frame, NeRF, of Parsons et al. 2005).
  *
- * Everything here is made of additions, multiplications, divisions and square roots of doubles,
- * which IEEE 754 rounds in one way only (the project builds with -ffp-contract=off): the same bits
- * on every machine. That is why sine and cosine are our own: the C library's differ in the last
- * bit between versions. */
+ * Everything here uses additions, multiplications, divisions and square roots of doubles, which
+ * IEEE 754 rounds in exactly one way (the project builds with -ffp-contract=off), so every machine
+ * computes the same bits. For the same reason sine and cosine are computed here: those of the C
+ * library differ in the last bit between versions. */
 #ifndef FM_CHEM_GEOMETRY_H
 #define FM_CHEM_GEOMETRY_H
 
 typedef struct fm_vec3 {
-    double x, y, z; /* Å where it is a position */
+    double x, y, z; /* Å for positions */
 } fm_vec3;
 
 static inline fm_vec3 fm_vec3_add(fm_vec3 a, fm_vec3 b) {
@@ -30,14 +30,14 @@ static inline fm_vec3 fm_vec3_cross(fm_vec3 a, fm_vec3 b) {
     return (fm_vec3){a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x};
 }
 
-/* Å between two positions. */
+/* Returns the distance of two positions in Å. */
 double fm_geometry_distance(fm_vec3 a, fm_vec3 b);
 
-/* Sine and cosine of an angle in degrees, |degrees| <= 1e6; error below 2e-16. */
+/* Computes sine and cosine of an angle in degrees, |degrees| <= 1e6; the error is below 2e-16. */
 void fm_geometry_sincos(double degrees, double *ret_sine, double *ret_cosine);
 
-/* The position d with |c d| = bond (Å), angle b-c-d and dihedral a-b-c-d (degrees; IUPAC sign:
- * looking from b to c, clockwise is positive). a, b, c must not lie on one line. */
+/* Returns the position d with |c d| = bond (Å), angle b-c-d and dihedral a-b-c-d (degrees; IUPAC
+ * sign: looking from b to c, clockwise is positive). a, b, c must not be collinear. */
 fm_vec3 fm_geometry_place(fm_vec3 a, fm_vec3 b, fm_vec3 c, double bond, double angle,
                           double dihedral);
 

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <stddef.h>
 
-/* Rows: name, element, {three atoms placed before}, chi, bond, angle, dihedral. */
+/* Rows: name, element, {the three atoms placed before}, chi, bond, angle, dihedral. */
 static const fm_ideal_atom side_ala[] = {
     {"CB", "C", {2, 0, 1}, 0, 1.521, 110.4, -122.6},
 };

@@ -1,10 +1,9 @@
-/* ideal_geometry.h: bond lengths, bond angles and the dihedrals that chi angles turn, for the
- * twenty amino acids and selenomethionine: enough to build every heavy atom of a residue from its
- * backbone N, CA, C.
+/* ideal_geometry.h: bond lengths, bond angles and dihedrals of the twenty amino acids and
+ * selenomethionine: enough to build every heavy atom of a residue from its backbone N, CA, C.
  *
  * Values: Engh & Huber, Acta Cryst. A47 (1991) 392-400 (and the same authors in International
- * Tables F, 2001); selenium-carbon bonds from the PDB's component dictionary.
- * Residue order: A R N D C Q E G H I L K M F P S T W Y V, then MSE (20). */
+ * Tables F, 2001); selenium-carbon bonds from the PDB's component dictionary. Residue order: A R N
+ * D C Q E G H I L K M F P S T W Y V, then MSE (20). */
 #ifndef FM_CHEM_IDEAL_GEOMETRY_H
 #define FM_CHEM_IDEAL_GEOMETRY_H
 
@@ -17,8 +16,8 @@ enum {
     FM_IDEAL_MAX_ATOMS = 14, /* tryptophan */
 };
 
-/* The peptide unit, Å and degrees. One value for all residues: glycine and proline differ by less
- * than 1.5 degrees. */
+/* The peptide unit, in Å and degrees. All residues share one value: glycine and proline differ by
+ * less than 1.5 degrees. */
 #define FM_IDEAL_N_CA 1.458
 #define FM_IDEAL_CA_C 1.525
 #define FM_IDEAL_C_N 1.329
@@ -54,10 +53,10 @@ typedef struct fm_ideal_residue {
     uint8_t n_chi;
     uint8_t n_side; /* atoms in `side` */
     uint8_t chi_kind[4];
-    const fm_ideal_atom *side; /* CB first; in the order of PDB files */
+    const fm_ideal_atom *side; /* CB first, in the order of PDB files */
 } fm_ideal_residue;
 
-/* aatype in [0, FM_IDEAL_N_RESIDUE). */
+/* Returns the residue of aatype in [0, FM_IDEAL_N_RESIDUE). */
 const fm_ideal_residue *fm_ideal_residue_of(unsigned aatype);
 
 #endif

@@ -65,7 +65,7 @@ const char fm_atom37_names[FM_N_ATOM37][4] = {
     "CD2", "ND1", "ND2", "OD1", "OD2", "SD", "CE",  "CE1", "CE2", "CE3", "NE", "NE1", "NE2",
     "OE1", "OE2", "CH2", "NH1", "NH2", "OH", "CZ",  "CZ2", "CZ3", "NZ",  "OXT"};
 
-/* A name of at most 3 bytes as a number. */
+/* Packs a name of at most 3 bytes into a number. */
 #define NAME(a, b, c) ((uint32_t)(a) | (uint32_t)(b) << 8 | (uint32_t)(c) << 16)
 
 uint8_t fm_atom37_from_name(const void *name, size_t size) {

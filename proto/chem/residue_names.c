@@ -1,8 +1,8 @@
 /* residue_names.c: the one-letter codes of 1,032 component ids, as data.
  *
- * The protein letters of Biopython 1.80 (PDBData.protein_letters_3to1_extended), frozen: sequences,
- * and so cache keys, must not change when somebody else's table does. Sorted by id; looked up by
- * fm_residue_letter (residue.c) with a binary search. */
+ * These are the protein letters of Biopython 1.80 (PDBData.protein_letters_3to1_extended), frozen
+ * here: sequences, and with them cache keys, must not change when an external table does. The table
+ * is sorted by id, and fm_residue_letter (residue.c) searches it by bisection. */
 #include "proto/chem/residue.h"
 
 /* clang-format off */

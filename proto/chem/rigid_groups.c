@@ -212,13 +212,13 @@ static const angle ANGLES[] = {
 
 /* clang-format on */
 
-/* ---- frames ---------------------------------------------------------------------------------- */
+/* -- frames */
 
 static fm_vec3 position_of(unsigned restype, unsigned atom37) {
     for (int i = 0; i < FM_N_ATOM14; i++) {
         if (fm_atom14_to_atom37[restype][i] == atom37) {
             const float *p = fm_rigid_atoms[restype][i].position;
-            /* The table's three decimals, not the floats next to them. */
+            /* Recover the table's three decimals from the nearest floats. */
             return (fm_vec3){round((double)p[0] * 1000) / 1000, round((double)p[1] * 1000) / 1000,
                              round((double)p[2] * 1000) / 1000};
         }
@@ -226,7 +226,7 @@ static fm_vec3 position_of(unsigned restype, unsigned atom37) {
     return (fm_vec3){0, 0, 0};
 }
 
-/* x along ex, y in the plane of ex and ey. */
+/* Writes the frame with x along ex and y in the plane of ex and ey. */
 static void put_frame(fm_vec3 ex, fm_vec3 ey, fm_vec3 origin, float *out) {
     ex = fm_vec3_scale(ex, 1 / sqrt(fm_vec3_dot(ex, ex)));
     ey = fm_vec3_sub(ey, fm_vec3_scale(ex, fm_vec3_dot(ey, ex)));
@@ -269,7 +269,7 @@ void fm_rigid_ideal_frames(float *ret_frames) {
     }
 }
 
-/* ---- bounds ---------------------------------------------------------------------------------- */
+/* -- bounds */
 
 static double radius_of(unsigned restype, int atom) {
     uint8_t atom37 = fm_atom14_to_atom37[restype][atom];
@@ -304,7 +304,7 @@ static const bond *bond_of(unsigned restype, int i, int j) {
     return NULL;
 }
 
-/* The distance across an angle, by the law of cosines. */
+/* Returns the distance across an angle by the law of cosines. */
 static bond across(const angle *a) {
     const double radian = 3.14159265358979323846 / 180;
     const bond *first = bond_of(a->restype, a->atom[0], a->atom[1]);

@@ -34,7 +34,7 @@ const fm_chi_atoms fm_residue_chi[FM_N_RESTYPE + 1] = {
 };
 /* clang-format on */
 
-/* The four atoms of an angle: where they are, and whether all have coordinates. */
+/* The four atoms of an angle: their positions, and whether all have coordinates. */
 typedef struct angle_atoms {
     const float *position[4];
     bool exists;
@@ -46,7 +46,7 @@ static void take_atom(angle_atoms *angle, int k, const fm_atom37 *chain, size_t 
     angle->exists &= fm_atom37_present(chain, residue, atom) != 0;
 }
 
-/* The same of the residue before; the first residue has zeros there. */
+/* Does the same for the residue before; the first residue has zeros there. */
 static void take_previous(angle_atoms *angle, int k, const fm_atom37 *chain, size_t residue,
                           size_t atom) {
     static const float nowhere[3] = {0};
@@ -73,7 +73,7 @@ static angle_atoms atoms_of(const fm_atom37 *chain, size_t i, size_t torsion) {
         take_atom(&angle, 3, chain, i, FM_ATOM37_C);
     } else {
         const fm_chi_atoms *chi = &fm_residue_chi[fm_atom37_restype(chain, i)];
-        size_t number = torsion - FM_TORSION_CHI1; /* not looked at for psi */
+        size_t number = torsion - FM_TORSION_CHI1; /* not used for psi */
         bool is_psi = torsion == FM_TORSION_PSI;
         for (int k = 0; k < 4; k++)
             take_atom(&angle, k, chain, i, is_psi ? psi[k] : chi->atom[number][k]);

@@ -40,8 +40,8 @@ static void print_chain(const fm_source_structure *structure, const fm_source_ch
     fm_error error;
     totals->n_chain++;
     printf("chain %s\t%s\t", chain->name, structure->path);
-    if (chain->fault) {
-        printf("refused: %s", chain->fault);
+    if (chain->refusal) {
+        printf("refused: %s", chain->refusal);
         totals->n_refused++;
     } else if (fm_source_files(chain, arena, &n, &file, &error)) {
         char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
@@ -88,15 +88,15 @@ int fm_build_dry_run(const fm_source *source, fm_arena *arena) {
         for (uint32_t k = 0; k < structure->n_chain; k++)
             print_chain(structure, &structure->chain[k], arena, &totals);
     }
-    for (uint32_t i = 0; i < source->n_problem; i++) {
-        printf("problem %s\t%s\n", source->problem[i].name,
-               fm_source_trouble_text(source->problem[i].trouble));
+    for (uint32_t i = 0; i < source->n_refusal; i++) {
+        printf("problem %s\t%s\n", source->refusal[i].name,
+               fm_source_reason_text(source->refusal[i].reason));
     }
     printf("total %u chains, %u of them with the alignments of another; %llu files, %.1f MB\n",
            totals.n_chain, source->n_duplicate, (unsigned long long)totals.n_file,
            (double)totals.bytes / 1e6);
     printf("total %u refused, %u without alignments, %u without a file of template hits; "
            "%u problems\n",
-           totals.n_refused, totals.n_empty, totals.n_without_hits, source->n_problem);
+           totals.n_refused, totals.n_empty, totals.n_without_hits, source->n_refusal);
     return totals.n_chain > totals.n_refused ? FM_EXIT_OK : FM_EXIT_FAILED;
 }

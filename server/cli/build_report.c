@@ -92,23 +92,23 @@ static void print_refusals(FILE *out, const fm_build_report *report) {
     if (report->n_refusal > N_SHOWN) fprintf(out, "  and %u more\n", report->n_refusal - N_SHOWN);
 }
 
-static uint32_t count_problems(const fm_build_report *report, fm_source_trouble trouble) {
+static uint32_t count_problems(const fm_build_report *report, fm_source_reason trouble) {
     uint32_t n = 0;
     if (report->single_sequence && trouble == FM_SOURCE_NO_ALIGNMENTS) return 0;
-    for (uint32_t i = 0; i < report->n_problem; i++)
-        n += report->problem[i].trouble == trouble;
+    for (uint32_t i = 0; i < report->n_source_refusal; i++)
+        n += report->source_refusal[i].reason == trouble;
     return n;
 }
 
 static void print_problems(FILE *out, const fm_build_report *report) {
-    for (int t = 0; t < FM_N_SOURCE_TROUBLE; t++) {
-        fm_source_trouble trouble = (fm_source_trouble)t;
+    for (int t = 0; t < FM_N_SOURCE_REASON; t++) {
+        fm_source_reason trouble = (fm_source_reason)t;
         uint32_t n = count_problems(report, trouble), shown = 0;
         if (!n) continue;
-        fprintf(out, "left out  %u %s:", n, fm_source_trouble_text(trouble));
-        for (uint32_t i = 0; i < report->n_problem && shown < 5; i++) {
-            if (report->problem[i].trouble != trouble) continue;
-            fprintf(out, " %s", report->problem[i].name);
+        fprintf(out, "left out  %u %s:", n, fm_source_reason_text(trouble));
+        for (uint32_t i = 0; i < report->n_source_refusal && shown < 5; i++) {
+            if (report->source_refusal[i].reason != trouble) continue;
+            fprintf(out, " %s", report->source_refusal[i].name);
             shown++;
         }
         fprintf(out, "%s%s\n", n > shown ? " ..." : "",
@@ -186,9 +186,9 @@ static void print_json_lists(FILE *out, const fm_build_report *report) {
         free(chain);
     }
     fprintf(out, "],\n  \"left_out\": {");
-    for (int t = 0; t < FM_N_SOURCE_TROUBLE; t++) {
-        fm_source_trouble trouble = (fm_source_trouble)t;
-        fprintf(out, "%s\"%s\": %u", t ? ", " : "", fm_source_trouble_text(trouble),
+    for (int t = 0; t < FM_N_SOURCE_REASON; t++) {
+        fm_source_reason trouble = (fm_source_reason)t;
+        fprintf(out, "%s\"%s\": %u", t ? ", " : "", fm_source_reason_text(trouble),
                 count_problems(report, trouble));
     }
     fprintf(out, ", \"structures without a protein chain\": %u},\n", report->n_no_protein);

@@ -94,7 +94,7 @@ void fm_build_share_print(FILE *out, const fm_build_share *share,
     if (report->n_reconnect) fprintf(out, ", %u connections lost", report->n_reconnect);
     fprintf(out, "\njob       %s: %u done, %u in quarantine, %u being built, %u waiting\n",
             share->catalogue.job ? share->catalogue.job : "build", n[FM_CATALOGUE_DONE],
-            n[FM_CATALOGUE_QUARANTINED], n[FM_CATALOGUE_LEASED], n[FM_CATALOGUE_PENDING]);
+            n[FM_CATALOGUE_REFUSED], n[FM_CATALOGUE_LEASED], n[FM_CATALOGUE_PENDING]);
     if (n[FM_CATALOGUE_LEASED] + n[FM_CATALOGUE_PENDING] == 0) {
         fprintf(out, "next      foldmill merge --catalogue WHERE --cache DIR makes the cache\n");
     }

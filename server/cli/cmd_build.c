@@ -319,7 +319,7 @@ static int build(const build_arguments *arguments, const fm_source *source, fm_a
     }
     int code = finish(arguments, name_datasets(arguments, arena), status, &report, &error);
     if (share) fm_build_share_print(stdout, share, &shared);
-    bool is_partial = code == FM_EXIT_OK && shared.job.n[FM_CATALOGUE_QUARANTINED];
+    bool is_partial = code == FM_EXIT_OK && shared.job.n[FM_CATALOGUE_REFUSED];
     return is_partial ? FM_EXIT_PARTIAL : code;
 }
 

@@ -122,7 +122,7 @@ static fm_status print_status(fm_catalogue *catalogue, const catalog_arguments *
     printf("waiting      %u\n", n[FM_CATALOGUE_PENDING]);
     printf("being built  %u", n[FM_CATALOGUE_LEASED]);
     if (counts.n_lapsed) printf(", of which the leases of %u ran out", counts.n_lapsed);
-    printf("\nquarantine   %u\n", n[FM_CATALOGUE_QUARANTINED]);
+    printf("\nquarantine   %u\n", n[FM_CATALOGUE_REFUSED]);
     printf("shards       %u (%.1f MB)\n", counts.n_shard, (double)counts.shard_bytes / 1e6);
     status = fm_catalogue_each_worker(catalogue, print_worker, &workers, reterr);
     if (!status) {
@@ -130,8 +130,8 @@ static fm_status print_status(fm_catalogue *catalogue, const catalog_arguments *
                             n[FM_CATALOGUE_LEASED], reterr);
     }
     if (!status) {
-        status = print_list(catalogue, arguments, FM_CATALOGUE_QUARANTINED, "in quarantine",
-                            n[FM_CATALOGUE_QUARANTINED], reterr);
+        status = print_list(catalogue, arguments, FM_CATALOGUE_REFUSED, "in quarantine",
+                            n[FM_CATALOGUE_REFUSED], reterr);
     }
     return status;
 }
@@ -168,8 +168,7 @@ static fm_status write_status(fm_catalogue *catalogue, const catalog_arguments *
                               fm_error *reterr) {
     fm_catalogue_counts counts;
     listing workers = {arguments, 0}, items = {arguments, 0};
-    unsigned states =
-        arguments->all ? ~0u : 1u << FM_CATALOGUE_LEASED | 1u << FM_CATALOGUE_QUARANTINED;
+    unsigned states = arguments->all ? ~0u : 1u << FM_CATALOGUE_LEASED | 1u << FM_CATALOGUE_REFUSED;
     fm_status status = count_job(catalogue, &counts, reterr);
     if (status) return status;
     printf("{\n  \"job\": \"%s\",\n", catalogue->options.job);
@@ -234,7 +233,7 @@ static int rebuild(const catalog_arguments *arguments) {
     if (status) return fm_cli_report("foldmill catalogue rebuild", &error);
     printf("shards       %u read", report.n_shard);
     if (report.n_damaged) printf(", %u damaged and left aside", report.n_damaged);
-    printf("\ndone         %u\nquarantine   %u\n", report.n_done, report.n_quarantined);
+    printf("\ndone         %u\nquarantine   %u\n", report.n_done, report.n_refused);
     if (report.n_incomplete) printf("incomplete   %u, to be built again\n", report.n_incomplete);
     return FM_EXIT_OK;
 }

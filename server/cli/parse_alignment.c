@@ -2,6 +2,7 @@
 #include "featurizer/msa.h"
 #include "featurizer/parse/a3m.h"
 #include "featurizer/parse/stockholm.h"
+#include "proto/base/compress.h"
 #include "proto/chem/residue.h"
 #include "server/cli/parse.h"
 
@@ -178,8 +179,8 @@ static bool ends_with(const char *text, size_t size, const char *end) {
 static fm_msa_format format_of(const fm_parse_request *request) {
     static const char magic[] = "# STOCKHOLM";
     static const char *const names[] = {".sto", ".stk", ".sth", ".stockholm"};
-    size_t n = strlen(request->path);
-    if (ends_with(request->path, n, ".gz")) n -= 3;
+    size_t n;
+    (void)fm_compression_of_name(request->path, &n);
     bool stockholm = request->text.size >= sizeof magic - 1 &&
                      memcmp(request->text.data, magic, sizeof magic - 1) == 0;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

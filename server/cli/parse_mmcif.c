@@ -1,19 +1,20 @@
 /* parse_mmcif.c: the kind mmcif of `foldmill parse`. */
 #include "featurizer/structure.h"
+#include "proto/base/compress.h"
 #include "proto/chem/residue.h"
 #include "server/cli/parse.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* "<file id>_<chain>", or "<file id>" without --chain: the file's name without folder, .gz and the
- * ending before it. */
+/* "<file id>_<chain>", or "<file id>" without --chain: the file's name without folder, .gz, .xz
+ * or .zst, and the ending before it. */
 static fm_status make_domain_name(const fm_parse_request *request, const char **ret_name,
                                   fm_error *reterr) {
     const char *slash = strrchr(request->path, '/');
     const char *base = slash ? slash + 1 : request->path;
-    size_t n = strlen(base);
-    if (n > 3 && strcmp(base + n - 3, ".gz") == 0) n -= 3;
+    size_t n;
+    (void)fm_compression_of_name(base, &n);
     for (size_t i = n; i-- > 1;) {
         if (base[i] != '.') continue;
         n = i;

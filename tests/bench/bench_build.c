@@ -1,18 +1,23 @@
-/* bench_build.c: a cold build of a dataset, beside what bounds it.
+/* bench_build.c: measures a cold build of a dataset and the work that bounds it.
  *
  *     bench_build [--dataset DIR] [--chains N] [--rounds N]
  *
- * Without --dataset: N (64) chains of the synthetic set of bench_set.h, on a memory-backed disk.
- * Rows: reading every input into memory (the bound of any build), reading and hashing, reading and
- * making all parts in memory (no encoding, no compression), the whole build with 1 and 2 workers
- * into an empty cache, and again over the finished one; then loading every chain.
+ * Without --dataset the input is N (64) chains of the synthetic set of bench_set.h, on a
+ * memory-backed disk. The rows are
  *
- * Each round of a row is a process of its own, so that its processor time and the most memory it
- * held are its own; it is kept to as many cores as it has workers. Medians over rounds; rounds of 1
- * and 2 workers alternate. Rates "per core" are by processor time (user and system), since other
- * jobs may share the machine: they are what a core does that is given to the build. From 1 to 2
- * cores is by wall time and means something on a machine with two free cores; beside it stands how
- * much more processor time two workers take. */
+ *     reading every input into memory, which bounds any build;
+ *     reading and hashing;
+ *     reading and making all parts in memory, without encoding and compression;
+ *     the whole build with 1 and 2 workers into an empty cache, and again over the finished one;
+ *     loading every chain.
+ *
+ * Each round of a row runs in its own process, so its processor time and peak memory count that
+ * round only. The process may use as many cores as it has workers. Figures are medians over rounds;
+ * rounds of 1 and 2 workers alternate.
+ *
+ * Rates "per core" are by processor time (user and system), because other jobs may share the
+ * machine. The gain from 1 to 2 cores is by wall time and needs two free cores; the table also
+ * shows how much more processor time two workers take. */
 #include "cache/build/build.h"
 #include "cache/store/store.h"
 #include "proto/limits.h"
@@ -25,7 +30,7 @@
 enum { N_INPUT_MAX = 256 };
 
 /* MegaFold, arXiv:2506.20686, section 4.1: the training set of AlphaFold3-style complexes that it
- * pre-processes ahead of time, and how long that took. */
+ * preprocesses ahead of time, and the time that takes. */
 #define MEGAFOLD_COMPLEXES 127234.0
 #define MEGAFOLD_HOURS 48.0
 
@@ -45,7 +50,7 @@ typedef struct cost {
     double wall, cpu, peak_mib; /* seconds, seconds, MiB */
 } cost;
 
-/* -- what bounds a build */
+/* -- the bounds */
 
 static void read_input(bench_state *bench, const fm_source_file *file, depth how, fm_arena *arena,
                        fm_bytes *ret_bytes) {
@@ -115,7 +120,7 @@ static double seconds_of(struct timeval t) {
     return (double)t.tv_sec + (double)t.tv_usec * 1e-6;
 }
 
-/* Gives this process the first n of the cores that it may use. */
+/* Restricts this process to the first n of the cores that it may use. */
 static void keep_to_cores(uint32_t n) {
     cpu_set_t all, some;
     CPU_ZERO(&some);
@@ -128,7 +133,7 @@ static void keep_to_cores(uint32_t n) {
     (void)sched_setaffinity(0, sizeof some, &some);
 }
 
-/* One round in a process of its own: n_job workers build, or, with 0, inputs are read. */
+/* Runs one round in its own process: n_job workers build, or with 0, the inputs are read. */
 static cost run_apart(bench_state *bench, uint32_t n_job, depth how) {
     fflush(NULL);
     double begun = now_s();
@@ -263,7 +268,7 @@ int main(int argc, char **argv) {
                          &bench.source, &error),
           &error);
     do_inputs(&bench, READ);
-    /* What was touched here would count as memory of the rounds. */
+    /* Memory touched here would count as memory of the rounds. */
     fm_arena_fini(&bench.work);
     fm_arena_fini(&bench.chain);
     check(fm_arena_init(&bench.work, (size_t)8 << 30, &error), &error);

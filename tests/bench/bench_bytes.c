@@ -1,14 +1,17 @@
-/* bench_bytes.c: bytes stored of each part of a chain, beside what others store.
+/* bench_bytes.c: measures the stored bytes of each part of a chain and compares them with other
+ * programs.
  *
  *     bench_bytes [--chains N]
  *
- * The eight chains of the reference data (where $FM_REFERENCE_DATA is), beside the reference's
- * pickled dictionary and a compact one, both under zstd 3; these have at most four templates, and
- * the compact one clips deletions at 255. Then N (16) chains of the synthetic set of bench_set.h,
- * beside the 3.1 MB that MegaFold stores of a complex (395 GB for 127,234), and what other levels
- * of zstd make of that set's alignments. "Templates" are the structure parts that the chain's hits
- * name, all of them, as if nothing else named them; in a cache each is stored once for all chains
- * that find it. */
+ * First the eight chains of the reference data (if $FM_REFERENCE_DATA is set), beside the
+ * reference's pickled dictionary and a compact one, both under zstd 3. These dictionaries have at
+ * most four templates, and the compact one clips deletions at 255.
+ *
+ * Then N (16) chains of the synthetic set of bench_set.h, beside the 3.1 MB that MegaFold stores
+ * per complex (395 GB for 127,234), and the size of that set's alignments at other levels of zstd.
+ *
+ * "Templates" are all structure parts that the chain's hits name, as if no other chain named them.
+ * A cache stores each once for all chains. */
 #include "cache/build/build.h"
 #include "cache/store/store_open.h"
 #include "proto/base/compress.h"
@@ -18,8 +21,8 @@
 
 #define MEGAFOLD_BYTES 3.1e6
 
-/* Bytes of the reference's feature dictionary of a chain: pickled under zstd 3, and with u8 rows,
- * u8 deletions, packed masks and present atoms alone under zstd 3. */
+/* Bytes of the reference's feature dictionary of a chain: pickled under zstd 3, and a compact form
+ * (u8 rows, u8 deletions, packed masks, present atoms only) under zstd 3. */
 typedef struct reference_bytes {
     const char *chain;
     double pickle, compact;
@@ -48,7 +51,7 @@ static fm_store *build_and_open(const char *dataset, const char *cache, fm_arena
     return store;
 }
 
-/* Stored bytes of the structure parts that the hits name, each once. */
+/* Stored bytes of the structure parts that the hits name, each counted once. */
 static void count_templates(const fm_store *store, const fm_part_hits *hits, chain_bytes *bytes) {
     for (uint32_t i = 0; hits && i < hits->n_hit; i++) {
         uint32_t blob;

@@ -1,6 +1,6 @@
-/* bench_catalogue.c: what coordinating a job of MegaFold's size costs: the list of 127,234 items,
- * claimed by one worker in batches of 256 and completed in batches of 1,000, in a file and in a
- * PostgreSQL of its own. Run: ./run bench catalogue */
+/* bench_catalogue.c: measures the coordination of a job of MegaFold's size. One worker claims a
+ * list of 127,234 items in batches of 256 and completes them in batches of 1,000, with the
+ * catalogue in a file and in a private PostgreSQL server. Run: ./run bench catalogue */
 #include "cache/catalogue/catalogue.h"
 #include "tests/testing/postgresql.h"
 #include "tests/testing/testing.h"
@@ -95,7 +95,7 @@ int main(void) {
     printf("%u items; claims of %u, completions of %u\n", list.n, CLAIM, COMPLETE);
     measure("embedded", file, &list);
     if (fm_test_postgresql_create(&server)) {
-        if (fm_catalogue_migrate(server.url, 0, &n, &n, &error) == FM_OK)
+        if (!fm_catalogue_migrate(server.url, 0, &n, &n, &error))
             measure("PostgreSQL", server.url, &list);
         else
             printf("%s\n", error.message);

@@ -1,13 +1,13 @@
-/* bench_chain.c: one chain from its files to its feature arrays, with nothing kept before or
- * between, on one core.
+/* bench_chain.c: measures one chain from its files to its feature arrays on one core, with nothing
+ * kept before or between.
  *
  *     bench_chain [--rounds N]
  *
- * The eight chains of the reference's timing, from $FM_REFERENCE_DATA: the structure file, the
- * alignments, the template search and the structures of all its hits are read, parsed and mapped;
- * the four best templates become features. Structure files that a chain needs twice are read twice
- * by the reference, once here. Medians of CPU time, files in the page cache. The last columns are
- * the reference's wall times (with templates, without). */
+ * The chains are the eight of the reference's timing, from $FM_REFERENCE_DATA. The structure file,
+ * the alignments, the template search and the structures of all its hits are read, parsed and
+ * mapped; the four best templates become features. The reference reads a structure file twice if a
+ * chain needs it twice; here it is read once. Figures are medians of CPU time, with files in the
+ * page cache. The last columns are the reference's wall times (with templates, without). */
 #include "featurizer/features.h"
 #include "featurizer/parse/hhr.h"
 #include "featurizer/structure.h"
@@ -90,7 +90,7 @@ static fm_status give_entry(void *context, const char *id, const fm_template_ent
     return file->status;
 }
 
-/* In place of the structure part's hash: which file and chain it is. */
+/* Takes the place of the structure part's hash: the file and the chain. */
 static fm_status give_structure(void *context, const char *id, uint32_t chain,
                                 fm_sha256 *ret_identity, fm_error *reterr) {
     bench_state *bench = context;

@@ -1,13 +1,14 @@
-/* bench_index.c: a large alignment index, and the scan of a dataset that has it: time and memory.
+/* bench_index.c: measures a large alignment index, and the scan of a dataset that has it: time and
+ * memory.
  *
  *     bench_index [--chains N] [--rounds N]
  *
- * The index is sharded, of N (600,000) chains with four files each, three chains an id, written for
- * the purpose beside databases of the right length (without content) and a folder of structure
- * files (empty). Every round runs in a process of its own, whose peak of resident memory the system
- * tells. Processor time, since other jobs share the machine. Rows: reading the index's bytes and no
- * more (the bound), reading and checking it, the scan of the whole dataset, and as a peer Python's
- * json.load of the same file. Medians. */
+ * The index is sharded. It has N (600,000) chains with four files each, three chains per id, and is
+ * written for this purpose beside databases of the right length (without content) and a folder of
+ * empty structure files. Every round runs in its own process; the system reports the peak of its
+ * resident memory. Times are processor time, because other jobs share the machine. The rows are
+ * reading the bytes of the index (the bound), reading and checking it, scanning the whole dataset,
+ * and Python's json.load of the same file for comparison. Figures are medians. */
 #include "cache/source/source.h"
 #include "tests/bench/bench_set.h"
 
@@ -122,7 +123,7 @@ static void scan(const bench_state *bench) {
     check(fm_arena_init(&arena, ARENA_BYTES, &error), &error);
     check(fm_source_scan(&(fm_source_options){.dataset = bench->folder}, &arena, &source, &error),
           &error);
-    if (source.n_chain != bench->n_chain || source.n_problem) exit(1);
+    if (source.n_chain != bench->n_chain || source.n_refusal) exit(1);
 }
 
 static void load_with_python(const bench_state *bench) {

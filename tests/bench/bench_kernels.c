@@ -1,8 +1,8 @@
-/* bench_kernels: the CPU kernels at the shapes of the tiny model, float32, one thread: milliseconds
- * (median of repetitions) and GFLOP/s of the matrix products inside, beside the rate of one large
- * OpenBLAS product measured in the same run.
+/* bench_kernels.c: measures the CPU kernels at the shapes of the tiny model, in float32 on one
+ * thread. It prints milliseconds (median of repetitions) and GFLOP/s of the matrix products in each
+ * kernel, beside the rate of one large OpenBLAS product measured in the same run.
  *
- *     bench_kernels [N_res [N_seq]]        default 64 and 32 */
+ *     bench_kernels [N_res [N_seq]]     default 64 and 32 */
 #include "trainer/backend/kernels.h"
 
 #include <math.h>
@@ -47,7 +47,7 @@ static void report(const char *name, double flops, void (*run)(const job *), con
     printf("%-34s %9.3f ms %8.2f GFLOP/s\n", name, median * 1e3, flops / median * 1e-9);
 }
 
-/* Memory with small values in it; the program ends before anything is freed. */
+/* Memory filled with small values; it is not freed before the program ends. */
 static float *buffer(int64_t n) {
     float *x = aligned_alloc(64, ((size_t)n * 4 + 63) & ~(size_t)63);
     if (!x) abort();
@@ -151,7 +151,7 @@ static void bench_attention(const fm_kernels *k, const char *name, int64_t rows,
     report(line, 6 * product, run_attention_grad, &j);
 }
 
-/* One query a pair of residues over four templates (A17). */
+/* One query per pair of residues, over four templates (A17). */
 static void bench_pointwise(const fm_kernels *k, sizes s) {
     int64_t pairs = s.n_res * s.n_res, width = HEADS * C_HEAD, n_key = 4;
     float *q = buffer(pairs * width), *kv = buffer(n_key * pairs * 2 * width);

@@ -1,14 +1,16 @@
-/* bench_parse_a3m.c: A3M (and Stockholm) text in memory to rows, and to MSA features (parse,
- * de-duplicate, encode, count), on one core.
+/* bench_parse_a3m.c: measures turning A3M (and Stockholm) text in memory into rows, and into MSA
+ * features (parse, de-duplicate, encode, count), on one core.
  *
  *     bench_parse_a3m [--rounds N] [FILE...]
  *
- * Always measures a synthetic alignment of the size of a large OpenProteinSet one (18,972 rows of
- * 480 columns, 10.6 MB), made here from a fixed seed: rows are mutated copies of the query with
- * runs of gaps, 3 % insertions in runs, 5 % duplicates, headers of 64 bytes, which are the rates of
- * real files. With $FM_REFERENCE_DATA also a few real files. Times are medians of CPU time, as the
- * reference's are; memory is warm, as in a build that goes from chain to chain (the first round is
- * printed as "cold"). The bound is memcpy of the same text, measured in the same run. */
+ * It always measures a synthetic alignment of the size of a large one in OpenProteinSet: 18,972
+ * rows of 480 columns, 10.6 MB, from a fixed seed. Rows are mutated copies of the query with runs
+ * of gaps, 3 % insertions in runs, 5 % duplicates and headers of 64 bytes, which are the rates of
+ * real files. With $FM_REFERENCE_DATA it also measures some real files.
+ *
+ * Times are medians of CPU time, as in the reference. Memory is warm, as in a build that goes from
+ * chain to chain; the first round is printed as "cold". The bound is memcpy of the same text,
+ * measured in the same run. */
 #include "featurizer/msa.h"
 #include "featurizer/parse/a3m.h"
 #include "featurizer/parse/stockholm.h"

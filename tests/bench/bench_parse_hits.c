@@ -1,10 +1,11 @@
-/* bench_parse_hits.c: template hits of HHsearch and hmmsearch from text in memory, on one core.
+/* bench_parse_hits.c: measures parsing template hits of HHsearch and hmmsearch from text in memory,
+ * on one core.
  *
  *     bench_parse_hits [--rounds N] [FILE...]
  *
- * Always measures a synthetic HHR file of 2,000 hits. With $FM_REFERENCE_DATA also files of the
- * reference set; the reference's figure (CPU time) stands in the last column. Medians of CPU time
- * over warm memory. */
+ * It always measures a synthetic HHR file of 2,000 hits. With $FM_REFERENCE_DATA it also measures
+ * files of the reference set; the last column has the reference's figure (CPU time). Times are
+ * medians of CPU time over warm memory. */
 #include "featurizer/parse/hhr.h"
 #include "featurizer/parse/hmmsearch.h"
 #include "proto/base/file.h"

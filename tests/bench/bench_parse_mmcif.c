@@ -1,15 +1,17 @@
-/* bench_parse_mmcif.c: mmCIF text in memory to atom37 features of all its chains, on one core.
+/* bench_parse_mmcif.c: measures turning mmCIF text in memory into atom37 features of all its
+ * chains, on one core.
  *
  *     bench_parse_mmcif [--rounds N] [FILE...]
  *
- * Always measures a synthetic entry made here (four chains of 600 residues, waters, the usual
- * columns and a header of other categories). With $FM_REFERENCE_DATA also the files that the
- * reference was timed on: its figures (CPU time of parsing alone, without features) stand in the
- * last column. Times are medians of CPU time over warm memory. Beside them, where the gemmi program
- * is installed, as processes of their own with a start (`gemmi --version`) taken off: `gemmi
- * validate
- * --fast`, which reads and checks CIF syntax only, and `gemmi contents`, which reads the structure
- * and prints a page about it. */
+ * It always measures a synthetic entry: four chains of 600 residues, waters, the usual columns and
+ * a header of other categories. With $FM_REFERENCE_DATA it also measures the files that the
+ * reference was timed on; the last column has its figures (CPU time of parsing only, without
+ * features). Times are medians of CPU time over warm memory.
+ *
+ * If the gemmi program is installed, the table also has two of its commands, each in its own
+ * process and less the time of a start (`gemmi --version`): `gemmi validate --fast`, which only
+ * reads and checks CIF syntax, and `gemmi contents`, which reads the structure and prints a page
+ * about it. */
 #include "featurizer/structure.h"
 #include "proto/base/file.h"
 #include "proto/limits.h"
@@ -36,7 +38,7 @@ typedef struct bench_state {
     double ms[ROUNDS_MAX];
 } bench_state;
 
-/* CPU time of this thread: other jobs of the machine do not count. */
+/* CPU time of this thread, so that other jobs of the machine do not count. */
 static double now_ms(void) {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -121,7 +123,7 @@ static fm_bytes make_text(char *out) {
 
 /* -- what is measured */
 
-/* All chains of the text as parts; returns the atom rows, 0 on failure. */
+/* Makes parts of all chains of the text; returns the atom rows, 0 on failure. */
 static uint64_t run(bench_state *bench, bool compat) {
     const fm_mmcif_options options = {.compat_openfold = compat};
     fm_mmcif mmcif;
@@ -159,8 +161,7 @@ static double run_peer(const char *program, const char *const *arguments) {
            (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1e-3;
 }
 
-/* Median milliseconds of a gemmi command on a file, -1 when there is no gemmi. `option` may be
- * NULL. */
+/* Median milliseconds of a gemmi command on a file; -1 without gemmi. `option` may be NULL. */
 static double measure_peer(const char *command, const char *path, const char *option) {
     const char *const read[] = {"gemmi", command, path, option, NULL};
     const char *const start[] = {"gemmi", "--version", NULL};

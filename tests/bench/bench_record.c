@@ -1,11 +1,12 @@
-/* bench_record.c: encoding and decoding the msa and structure parts, beside copying their bytes.
+/* bench_record.c: measures encoding and decoding of msa and structure parts, beside copying their
+ * bytes.
  *
  *     bench_record [--rounds N]
  *
- * An msa of 10,000 rows of 382 residues with deletions in 1 % of its cells (letters at random, so
- * nothing is easier than in real data), a structure of 382 residues with 8 atoms each. One core,
- * warm memory, medians. The bound is memcpy of the decoded value: one byte a cell of msa, two of
- * deletions. */
+ * The msa has 10,000 rows of 382 residues with deletions in 1 % of its cells; its letters are
+ * random, so nothing is easier than in real data. The structure has 382 residues with 8 atoms each.
+ * One core, warm memory, medians. The bound is memcpy of the decoded value: one byte per cell of
+ * the msa and two for its deletion count. */
 #include "proto/base/rng.h"
 #include "proto/record.h"
 
@@ -100,7 +101,7 @@ static void measure_msa(bench_state *bench) {
     fm_part_msa again;
     double dense = 3.0 * N_CELL;
     double bound = measure_copy(bench, part.deletion_matrix, (size_t)2 * N_CELL);
-    bound *= 1.5; /* the rows, too */
+    bound *= 1.5; /* and the rows */
     for (int i = 0; i < bench->rounds; i++) {
         fm_arena_reset(&bench->work);
         double begun = now_s();

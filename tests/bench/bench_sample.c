@@ -1,11 +1,11 @@
-/* bench_sample: one sample of four cycles from a chain in memory, on one core.
+/* bench_sample.c: measures making one sample of four cycles from a chain in memory, on one core.
  *
- * usage: bench_sample [CASE]     CASE 0, 1, ... = that row of the table only
+ *     bench_sample [CASE]     CASE 0, 1, ...: only that row of the table
  *
- * Mean and median over 100 samples (indices 0 .. 99) after one that warms the memory, in CPU time.
- * The alignments are made by formula: families of rows around ancestors, gaps in stretches, few
- * deletions. The bound is one reading of the chain's rows and deletions: block deletion leaves a
- * quarter of them in the mean, and there are four cycles. The peer's figures are OpenFold's CPU
+ * Figures are mean and median CPU time over 100 samples (indices 0 .. 99), after one that warms the
+ * memory. The alignments are made by formula: families of rows around ancestors, gaps in stretches,
+ * few deletions. The bound is one pass over the chain's rows and deletions: block deletion keeps a
+ * quarter of them on average, and there are four cycles. The peer's figures are OpenFold's CPU
  * times for the same shapes and four copies, measured on another machine of this class. */
 #include "featurizer/sample/sample.h"
 #include "proto/base/rng.h"
@@ -47,8 +47,9 @@ static uint32_t draw(uint32_t a, uint32_t b, uint32_t c, uint32_t below) {
     return word.word[0] % below;
 }
 
-/* Overwrites the synthetic chain's rows: row r belongs to a family (small ones are rare), differs
- * from its ancestor in a tenth to two thirds of the columns, and lacks a stretch at either end. */
+/* Overwrites the rows of the synthetic chain. Each row belongs to a family (small ones are rare),
+ * differs from its ancestor in a tenth to two thirds of the columns, and lacks a stretch at either
+ * end. */
 static void fill_msa(fm_part_msa *msa) {
     uint8_t *ids = (uint8_t *)(uintptr_t)msa->msa;
     uint16_t *deletions = (uint16_t *)(uintptr_t)msa->deletion_matrix;
@@ -92,7 +93,7 @@ static void measure(const bench_case *c, fm_arena *arena) {
     fm_arena_reset(arena);
     fm_synthetic_record_make(&chain, c->n_seq, c->n_res, 0, arena);
     fill_msa(&chain.msa);
-    if (fm_plan_find(c->plan, &plan, NULL) != FM_OK) abort();
+    if (fm_plan_find(c->plan, &plan, NULL)) abort();
     double make_ms[N_SAMPLE], sum_ms = 0, bound_ms = 0, bytes = 0;
     volatile uint64_t sink = 0;
     size_t mark = fm_arena_mark(arena);
@@ -101,8 +102,7 @@ static void measure(const bench_case *c, fm_arena *arena) {
         uint64_t index = run ? run - 1 : 0;
         fm_arena_rewind(arena, mark);
         double start = now_ms();
-        if (fm_sample_make(&plan, &chain.record, NULL, 1, index, 0, N_CYCLE, arena, &sample,
-                           NULL) != FM_OK)
+        if (fm_sample_make(&plan, &chain.record, NULL, 1, index, 0, N_CYCLE, arena, &sample, NULL))
             abort();
         double took = now_ms() - start;
         if (run == 0) continue;
@@ -131,7 +131,7 @@ int main(int argc, char **argv) {
     size_t n_case = sizeof cases / sizeof cases[0], only = n_case;
     if (argc > 1) only = (size_t)strtoul(argv[1], NULL, 10);
     fm_arena arena;
-    if (fm_arena_init(&arena, (size_t)8 << 30, NULL) != FM_OK) return 1;
+    if (fm_arena_init(&arena, (size_t)8 << 30, NULL)) return 1;
     printf("one sample of %d cycles, one core, CPU time over %d samples\n", N_CYCLE, N_SAMPLE);
     printf("%-15s %13s %8s %8s %9s %8s %10s %12s %8s %10s\n", "plan", "MSA", "mean ms", "median",
            "bound ms", "ratio", "sample MB", "OpenFold ms", "times", "target ms");

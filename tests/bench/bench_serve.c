@@ -1,14 +1,13 @@
-/* bench_serve.c: samples a second and bytes a second of a server and one client in one process.
+/* bench_serve.c: measures samples and bytes per second of a server and one client in one process.
  *
  *     bench_serve [--cache DIR] [--jobs N] [--seconds S] [--rounds N]
  *
- * Serving alone: the source copies one made-up sample of the size in the table, so what is measured
- * is queueing, framing, the socket and the client. The bound beside it is measured in the same run,
- * between two rounds: a thread that sends buffers of the same size over the same kind of socket to
- * one that receives them into a slab, and nothing else. With --cache also samples made from a cache
- * (tiny and af2-initial), where the making is the cost.
- *
- * Figures are medians over rounds of S seconds; waits are those of all rounds. */
+ * Serving alone: the source copies one synthetic sample of the size in the table. This measures
+ * queueing, framing, the socket and the client. The bound is measured in the same run, between two
+ * rounds: one thread sends buffers of the same size over the same kind of socket, and another
+ * receives them into a slab. With --cache it also measures samples made from a cache (tiny and
+ * af2-initial), where making them is the cost. Figures are medians over rounds of S seconds; waits
+ * are those of all rounds. */
 #include "proto/address.h"
 #include "proto/base/histogram.h"
 #include "proto/base/log.h"
@@ -74,7 +73,7 @@ static uint8_t *slab_of(size_t bytes) {
 typedef struct pipe_run {
     fm_address address; /* where it listens */
     int listening;
-    size_t bytes; /* of a buffer */
+    size_t bytes; /* size of a buffer */
     _Atomic bool is_over;
 } pipe_run;
 
@@ -146,7 +145,7 @@ static fm_client *open_client(const char *url, const char *plan, fm_wire_opened 
     return client;
 }
 
-/* Takes samples for some seconds; returns how many a second. */
+/* Receives samples for some seconds; returns how many per second. */
 static double take(fm_client *client, uint8_t *slab, size_t capacity, double seconds,
                    bench_row *row) {
     uint64_t n = 0, bytes = 0, start = fm_clock_ns();

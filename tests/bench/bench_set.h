@@ -1,6 +1,6 @@
-/* bench_set.h: what the benchmarks of the store share: times, medians, and the synthetic set that
- * is like OpenProteinSet: chains of 300 residues, alignments of 10,000 rows once duplicates are
- * gone, template hits. Included by one program at a time. */
+/* bench_set.h: what the benchmarks of the store share: times, medians, and a synthetic set that
+ * resembles OpenProteinSet: chains of 300 residues, alignments of 10,000 rows after de-duplication,
+ * template hits. Only one source file of a program may include it. */
 #ifndef FM_TESTS_BENCH_SET_H
 #define FM_TESTS_BENCH_SET_H
 
@@ -16,7 +16,7 @@
 
 enum {
     SET_LENGTH = 300,
-    SET_DEPTH = 10110, /* homologues that a family is given: 10,000 different rows are left */
+    SET_DEPTH = 10110, /* homologues per family, of which 10,000 different rows remain */
     ROUNDS_MAX = 101,
 };
 
@@ -51,7 +51,7 @@ static inline void check(fm_status status, const fm_error *error) {
     exit(1);
 }
 
-/* A folder on a memory-backed disk where there is one ($TMPDIR says otherwise). */
+/* A folder on a memory-backed disk if there is one; $TMPDIR overrides it. */
 static inline void make_memory_folder(char *out, size_t out_bytes) {
     if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 0);
     fm_test_make_folder(out, out_bytes);

@@ -1,11 +1,12 @@
-/* bench_snapshot.c: choosing the chains of a snapshot, with the table of facts and without.
+/* bench_snapshot.c: measures choosing the chains of a snapshot, with and without the table of
+ * facts.
  *
  *     bench_snapshot [--chains N] [--rounds N]
  *
- * A cache of N (3,000) short synthetic chains is built; a snapshot by resolution and date is chosen
- * from it as it is, and once more after its generation was published without facts, as caches of
- * the time before have none: then every chain's sequence and structure part is read and decoded.
- * Processor time, medians, warm page cache. */
+ * A cache of N (3,000) synthetic chains is built, and a snapshot is chosen from it by resolution
+ * and date. Then the generation is published again without facts, as in caches of older versions,
+ * and the same snapshot is chosen: every chain's sequence and structure part is read and decoded.
+ * Figures are medians of processor time with a warm page cache. */
 #include "cache/build/build.h"
 #include "cache/store/generation.h"
 #include "cache/snapshot/snapshot_select.h"

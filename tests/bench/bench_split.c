@@ -1,11 +1,11 @@
-/* bench_split.c: how much memory a rank's step takes when a sample is split over ranks.
+/* bench_split.c: computes how much memory a rank's step takes if a sample is split over ranks.
  *
  *     bench_split
  *
- * Records and plans the last cycle of AlphaFold2's trunk (embedders, templates, extra MSA, 48
- * blocks, distogram and masked MSA losses; without the structure module) at the shapes of both
- * training stages, and prints the step arena of each branch's rank in GiB. Nothing is computed:
- * planned bytes are used bytes (tests/trainer/test_split.c). f32 of the CPU's table. */
+ * It records and plans the last cycle of AlphaFold2's trunk at the shapes of both training stages:
+ * embedders, templates, extra MSA, 48 blocks, distogram and masked MSA losses, without the
+ * structure module. It prints the step arena of each branch's rank in GiB, for f32 of the CPU's
+ * table. Nothing is computed: planned bytes are used bytes (tests/trainer/test_split.c). */
 #include "trainer/dist/groups.h"
 #include "trainer/loss/losses.h"
 #include "trainer/model/model.h"

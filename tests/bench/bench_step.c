@@ -1,17 +1,17 @@
-/* bench_step: whole training steps without a server: mean time over 1 to 4 cycles, memory, kernels
- * and graphs, matrix product FLOPs, and with --table the time of each module by the device's own
- * clock, from one replay.
+/* bench_step.c: measures whole training steps without a server: mean time over 1 to 4 cycles,
+ * memory, kernels and graphs, FLOPs of matrix products, and with --table the time of each module by
+ * the device's own clock, from one replay.
  *
- *     bench_step                                     tiny, on the CPU
+ *     bench_step                                                   tiny, on the CPU
  *     bench_step --device cuda --dtype bf16 --preset af2-initial --table
- *     bench_step --batch FILE ...                    an encoded sample (proto/batch.h)
+ *     bench_step --batch FILE ...                                 an encoded sample (proto/batch.h)
  *
- * Without --batch samples are made up at the preset's full shape: a random walk with the first five
- * atoms of every residue, random ids, all masks full. A step is one sample with its update. Each
- * number of cycles runs --warm-up steps (the first queues kernels one by one, the second captures),
- * then --rounds rounds of --steps steps, the next queued while one runs. --digest prints a hash of
- * parameters and averages at the end: the same for the same settings, with and without --direct or
- * --spoil. */
+ * Without --batch, samples are synthetic and have the preset's full shape: a random walk with the
+ * first five atoms of every residue, random ids, all masks full. A step is one sample with its
+ * update. Each number of cycles runs --warm-up steps (the first queues kernels one by one, the
+ * second captures), then --rounds rounds of --steps steps; the next step is queued while one runs.
+ * --digest prints a hash of parameters and averages at the end. It is the same for the same
+ * settings, with and without --direct or --spoil. */
 #include "proto/base/file.h"
 #include "proto/base/hash.h"
 #include "proto/base/options.h"
@@ -64,14 +64,14 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* ---- samples --------------------------------------------------------------------------------- */
+/* -- samples */
 
 static float draw(uint32_t *state) { /* in [-1, 1) */
     *state = *state * 1664525u + 1013904223u;
     return (float)(*state >> 8) / (float)(1 << 23) - 1;
 }
 
-/* CA atoms 3.8 Å apart in random directions, four others at fixed places around each. */
+/* CA atoms 3.8 Å apart in random directions, with four other atoms at fixed places around each. */
 static void make_walk(uint32_t n, float *positions, uint64_t *mask, uint32_t state) {
     static const float around[5][3] = {
         {-1.46f, 0, 0}, {0, 0, 0}, {0.55f, 1.42f, 0}, {0.53f, -0.77f, -1.2f}, {0.3f, 2.2f, 1}};
@@ -96,7 +96,8 @@ static void *own(fm_arena *arena, size_t count, size_t size) {
     return memory;
 }
 
-/* The tensor's data, to be written over: it lies in the bench's own arena. NULL: no such tensor. */
+/* The tensor's data, which the caller overwrites; it is in the bench's own arena. NULL if there is
+ * no such tensor. */
 static void *data_of(const fm_sample *sample, fm_tensor_id id, uint32_t cycle) {
     const fm_tensor_view *view = fm_sample_find(sample, id, cycle);
     return view ? (void *)(uintptr_t)view->data : NULL;
@@ -127,8 +128,8 @@ static fm_status save_batch(const bench *b, const fm_sample *sample, fm_error *r
     return written ? FM_OK : fm_fail_in(reterr, FM_ERR_IO, b->set->save, "cannot be written");
 }
 
-/* Ids, counts and masks of tests/testing/sample.h; what must make sense beside them is made here.
- */
+/* Makes a sample with the ids, counts and masks of tests/testing/sample.h; values that must be
+ * consistent with them are made here. */
 static fm_status make_up(bench *b, fm_error *reterr) {
     const fm_model_config *c = &b->config.model;
     const fm_test_shape shape = {(uint32_t)c->n_res, (uint32_t)c->n_seq, (uint32_t)c->n_extra,
@@ -150,7 +151,7 @@ static fm_status make_up(bench *b, fm_error *reterr) {
     return status || !b->set->save ? status : save_batch(b, sample, reterr);
 }
 
-/* The file's sample; its cycles are repeated where more are asked for. */
+/* Reads the file's sample; its cycles are repeated if more are needed. */
 static fm_status read_batch(bench *b, fm_error *reterr) {
     fm_bytes bytes;
     fm_status status = fm_file_read(&b->arena, b->set->batch, SAMPLE_BYTES / 4, &bytes, reterr);
@@ -170,7 +171,7 @@ static fm_status read_batch(bench *b, fm_error *reterr) {
     return FM_OK;
 }
 
-/* ---- steps ----------------------------------------------------------------------------------- */
+/* -- steps */
 
 static fm_status collect(bench *b, fm_error *reterr) {
     fm_sample_result result;
@@ -179,9 +180,9 @@ static fm_status collect(bench *b, fm_error *reterr) {
     return status;
 }
 
-/* Queues `count` steps, one ahead where the device runs beside the host; *ret_seconds: from the
- * first being queued to the last being collected. Single steps are not timed: a launch returns when
- * its commands fit the queue, so that the host's clock shifts time from step to step. */
+/* Queues `count` steps, one ahead if the device runs beside the host. *ret_seconds is the time from
+ * queueing the first to collecting the last. Single steps are not timed: a launch returns when its
+ * commands fit into the queue, so the host's clock shifts time from step to step. */
 static fm_status run_steps(bench *b, uint64_t count, double *ret_seconds, fm_error *reterr) {
     uint64_t ahead = b->trainer->params.kernels->device->is_asynchronous, queued = 0;
     fm_status status = FM_OK;
@@ -204,7 +205,7 @@ static double flops_of(const fm_tape *tape) {
     return flops;
 }
 
-/* Seconds of a step with that many cycles: median of the rounds' means. */
+/* Seconds per step with that many cycles: the median of the rounds' means. */
 static fm_status time_cycles(bench *b, uint32_t n_cycle, double *ret_seconds, fm_error *reterr) {
     double seconds[MOST_ROUNDS], warm_up;
     uint64_t n = b->set->rounds;
@@ -245,11 +246,11 @@ static void describe_graphs(const bench *b) {
            (unsigned long long)t->ring.n_put);
 }
 
-/* ---- the table ------------------------------------------------------------------------------- */
+/* -- the table */
 
 typedef struct row {
     char name[NAME_BYTES];
-    double ms[3]; /* forward, made again, backward */
+    double ms[3]; /* forward, recomputed, backward */
     double flops;
     int32_t n_node;
 } row;
@@ -270,7 +271,7 @@ static row *row_of(table *t, const char *name) {
     return r;
 }
 
-/* A module of a stack: its name and the shape of what it writes. */
+/* Names a module of a stack by its name and the shape of its output. */
 static void name_of(const fm_tape *tape, const fm_node *node, char *out) {
     int used = snprintf(out, NAME_BYTES, "%s", node->name);
     if (node->n_output == 0) return;
@@ -322,7 +323,7 @@ static const uint64_t *download(bench *b, const uint64_t *device, size_t count) 
     return host;
 }
 
-/* Stamped passes: a replay of each, the last one's stamps are read. */
+/* Runs passes with stamps, each captured and replayed; reads the stamps of the last replay. */
 static fm_status print_tables(bench *b, fm_error *reterr) {
     fm_trainer *t = b->trainer;
     static table cycle, last;
@@ -366,7 +367,7 @@ static void print_digest(bench *b) {
     free(host);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* -- the whole */
 
 static fm_status create(bench *b, fm_error *reterr) {
     const fm_kernels *kernels;

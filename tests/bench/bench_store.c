@@ -1,23 +1,27 @@
-/* bench_store.c: reading stored parts at random, cold and warm, beside plain pread, raw LMDB and
- * memcpy of the same bytes.
+/* bench_store.c: measures reading stored parts at random, cold and warm, beside plain pread, raw
+ * LMDB and memcpy of the same bytes.
  *
  *     bench_store [--mib N] [--reads N] [--folder DIR]
  *
- * For each size: a cache with one sealed shard of N MiB (192) of blobs of that size, on the disk of
- * DIR ($TMPDIR, else /tmp; a memory-backed disk has nothing cold). All rows read the same file:
+ * For each size it makes a cache with one sealed shard of N MiB (192) of blobs of that size, on the
+ * disk of DIR ($TMPDIR, else /tmp; on a memory-backed disk nothing is cold). All rows read the same
+ * file:
  *
- *     pread           the blob's bytes, from the place that the index names: the bound
- *     store, checked  the store's read of a blob: place looked up, read, header and XXH3 checked
- *     store, decoded  and unpacked, and its SHA-256 checked: what a load does with each part
- *     LMDB            mdb_get and a copy out of the map, MDB_NORDAHEAD as recommended for random
- *                     reads; "+ advice": the value's pages asked for (MADV_WILLNEED) before
+ *     pread            the blob's bytes, at the offset that the index has: the bound
+ *     store, checked   the store's read of a blob: index, read, header and XXH3 checked
+ *     store, decoded   and unpacked, and its SHA-256 checked: what a load does with each part
+ *     LMDB             mdb_get and a copy out of the map, MDB_NORDAHEAD as recommended for random
+ *                      reads; "+ advice": the value's pages are requested (MADV_WILLNEED) before
  *
- * Cold: before each read the map is dropped (LMDB's file is opened anew) and the file's pages are
- * evicted by posix_fadvise(POSIX_FADV_DONTNEED); the read alone is timed. Reads of the rows
- * alternate, each of a blob drawn at random. Warm: the same without evicting, from 16 blobs that
- * were just read, beside memcpy of as many bytes, in processor time: nothing is waited for, and
- * other jobs may share the machine. Medians; ratios are to pread. What a virtual disk's host keeps
- * in memory is cold here and may still be fast. */
+ * Cold: before each read the map is dropped (LMDB's file is opened again) and the file's pages are
+ * evicted by posix_fadvise(POSIX_FADV_DONTNEED); only the read is timed. The rows alternate, and
+ * each read uses a random blob.
+ *
+ * Warm: the same without evicting, from 16 blobs that were just read, beside memcpy of as many
+ * bytes. Times are processor time, because nothing waits and other jobs may share the machine.
+ *
+ * Figures are medians; ratios are to pread. What the host of a virtual disk keeps in its memory
+ * counts as cold here and may still be fast. */
 #include "cache/store/blob.h"
 #include "cache/store/store_open.h"
 #include "proto/base/rng.h"
@@ -54,7 +58,7 @@ static uint32_t draw(bench_state *bench, uint32_t below) {
 
 /* -- a cache with blobs of one size */
 
-/* Four letters at random: packed to about a quarter, as alignments are. */
+/* Four letters at random, which pack to about a quarter, as alignments do. */
 static void fill_letters(uint8_t *out, size_t size, uint32_t seed) {
     for (size_t i = 0; i < size;) {
         fm_philox_counter counter = fm_philox(9, (fm_philox_counter){{seed, (uint32_t)i, 0, 0}});
@@ -94,7 +98,7 @@ static void put_blob(bench_state *bench, fm_shard_writer *writer, size_t decoded
     fm_arena_rewind(&bench->arena, mark);
 }
 
-/* A generation of one chain, whose index names all blobs. */
+/* Publishes a generation of one chain, whose index names all blobs. */
 static void publish(bench_state *bench, const char *cache, const fm_shard_info *shard) {
     fm_error error;
     fm_chain_entry chain = {.part = {FM_NO_PART, FM_NO_PART, FM_NO_PART, FM_NO_PART}};
@@ -197,7 +201,7 @@ static void read_store(bench_state *bench, uint32_t at, bool decode) {
     fm_arena_rewind(&bench->arena, mark);
 }
 
-/* A blob of the size that is measured. */
+/* Draws a blob of the measured size. */
 static uint32_t draw_blob(bench_state *bench) {
     for (;;) {
         uint32_t at = draw(bench, bench->n_blob);
@@ -268,7 +272,7 @@ static void measure_size(bench_state *bench, size_t stored_bytes) {
     double medians[N_ROW];
     char cache[300];
     make_cache(bench, stored_bytes);
-    /* Its own pages, so that no row pays for them. */
+    /* Touches the pages now, so that no row pays for them. */
     memset(bench->buffer, 1, 2 * stored_bytes + PAGE);
     memset(bench->copy, 1, 2 * stored_bytes + PAGE);
     measure(bench, true, medians);

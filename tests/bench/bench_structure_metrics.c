@@ -1,12 +1,12 @@
-/* bench_structure_metrics.c: what it costs to score a predicted structure.
+/* bench_structure_metrics.c: measures scoring a predicted structure.
  *
  *     bench_structure_metrics [N_res]
  *
- * For chains of 64, 128, 256, 384 and 1024 residues (or the one given): processor time of
- * lDDT-CA, all-atom lDDT with 8 atoms a residue, TM with GDT, and all scores together; medians
- * of 5. The prediction is a helix with noise and a hinge, of which about half superposes. Peer:
- * Zhang's TMscore (Debian tm-align) on the same CA atoms, where it is installed: its whole process,
- * wall time. */
+ * For chains of 64, 128, 256, 384 and 1024 residues (or the given length) it prints the processor
+ * time of lDDT-CA, all-atom lDDT with 8 atoms per residue, TM with GDT, and all scores together;
+ * medians of 5. The prediction is a helix with noise and a hinge, of which about half superposes.
+ * Peer: Zhang's TMscore (Debian tm-align) on the same CA atoms, if it is installed: wall time of
+ * its whole process. */
 #include "tests/bench/bench_set.h"
 #include "trainer/metrics/structure_metrics.h"
 
@@ -28,7 +28,7 @@ static void *take(fm_arena *arena, size_t count, size_t size) {
     return memory;
 }
 
-/* Arginines, of which NH1 and NH2 are missing; atoms around their CA. */
+/* Arginines without NH1 and NH2; the atoms are around their CA. */
 static chain make_chain(size_t n, fm_arena *arena) {
     chain c = {.n = n,
                .aatype = take(arena, n, 1),
@@ -75,7 +75,7 @@ static double run_once(const chain *c, what which, fm_arena *arena) {
         break;
     default: status = fm_structure_score(&pair, arena, &scores, NULL); break;
     }
-    if (status != FM_OK) exit(1);
+    if (status) exit(1);
     return 1e3 * (cpu_s() - start);
 }
 
@@ -97,7 +97,7 @@ static void write_pdb(const char *path, const double *ca, size_t n) {
     fclose(file);
 }
 
-/* Processor time of the processes that have ended. */
+/* Processor time of child processes that have ended. */
 static double children_s(void) {
     struct rusage u;
     getrusage(RUSAGE_CHILDREN, &u);
@@ -105,7 +105,7 @@ static double children_s(void) {
            (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
-/* Milliseconds of TMscore; 0 where it is not installed. */
+/* Milliseconds of TMscore; 0 if it is not installed. */
 static double peer_ms(const chain *c) {
     char folder[256], truth[320], predicted[320], command[1024];
     double ms[N_ROUND];
@@ -134,7 +134,7 @@ int main(int argc, char **argv) {
         sizes[0] = strtoul(argv[1], NULL, 10);
         n_size = 1;
     }
-    if (fm_arena_init(&arena, (size_t)1 << 30, NULL) != FM_OK) return 1;
+    if (fm_arena_init(&arena, (size_t)1 << 30, NULL)) return 1;
     printf("%6s %12s %12s %12s %12s %12s %8s\n", "N_res", "lDDT-CA ms", "lDDT ms", "TM+GDT ms",
            "all ms", "TMscore ms", "ratio");
     for (size_t s = 0; s < n_size && sizes[0] > 0; s++) {

@@ -1,5 +1,5 @@
-/* cache_case.h: what the cache's tests share: a folder with a synthetic dataset, built in process.
- */
+/* cache_case.h: shared by the cache's tests: a folder with a synthetic dataset, built in
+ * process. */
 #ifndef FM_TESTS_CACHE_CASE_H
 #define FM_TESTS_CACHE_CASE_H
 
@@ -70,7 +70,7 @@ static inline fm_build_report build(cache_case *test) {
     return report;
 }
 
-/* How far a check is never goes back, and never past the end. */
+/* The progress of a check never goes back, and never past the end. */
 typedef struct check_watch {
     uint64_t done_bytes, all_bytes;
 } check_watch;

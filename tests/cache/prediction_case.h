@@ -1,4 +1,4 @@
-/* prediction_case.h: predicted structures for the cache's tests: the chains of a cache written as
+/* prediction_case.h: predicted structures for the cache's tests: writes the chains of a cache as
  * PDB files, with confidence, beside their alignments. */
 #ifndef FM_TESTS_PREDICTION_CASE_H
 #define FM_TESTS_PREDICTION_CASE_H
@@ -7,7 +7,7 @@
 
 #include "proto/chem/residue.h"
 
-/* The confidence that residue i is given: 30, 40, ... 90. */
+/* The confidence of residue i: 30, 40, ... 90. */
 static inline float made_confidence(uint32_t i) {
     return 30.0f + 10.0f * (float)(i % 7);
 }
@@ -40,8 +40,9 @@ static inline void write_pdb(const fm_record *record, const char *path) {
     assert_int_equal(fclose(out), 0);
 }
 
-/* FOLDER/predicted: data/P<i>.pdb and alignments/P<i>/ of every chain of test->cache, which was
- * built; FOLDER/nested/uniclust30/P<i>/{a3m,pdb}/ the same. Returns how many. */
+/* Makes FOLDER/predicted with data/P<i>.pdb and alignments/P<i>/ for each chain of test->cache,
+ * which must be built, and the same as FOLDER/nested/uniclust30/P<i>/{a3m,pdb}/. Returns the number
+ * of chains. */
 static inline uint32_t make_predictions(cache_case *test) {
     fm_store *store;
     fm_arena arena;

@@ -1,4 +1,4 @@
-/* The JSON reader and the indices of alignment databases. */
+/* test_alignment_index.c: the JSON reader, and the indices of alignment databases. */
 #include "tests/cache/cache_case.h"
 
 #include "cache/source/alignment_index.h"
@@ -66,7 +66,7 @@ static void test_json_grammar(void **state) {
     assert_int_equal(read_all(deep, sizeof deep, trace, sizeof trace, &error), FM_ERR_LIMIT);
 }
 
-/* Across blocks: a text longer than the reader's block, strings longer than it keeps. */
+/* A text longer than the reader's block, with strings longer than it keeps. */
 static void test_json_blocks(void **state) {
     (void)state;
     const size_t size = 3 * FM_JSON_BLOCK_BYTES + 5;
@@ -116,15 +116,15 @@ static void test_index_forms(void **state) {
     assert_int_equal(index.entry[1].line, 2);
     const uint64_t sizes[] = {7, 7};
     assert_int_equal(fm_alignment_index_check(&index, sizes, &test.arena, &test.error), FM_OK);
-    assert_null(index.entry[0].fault);
-    assert_null(index.entry[1].fault);
+    assert_null(index.entry[0].refusal);
+    assert_null(index.entry[1].refusal);
     assert_int_equal(parse(&test, "[]", &index), FM_ERR_FORMAT);
     assert_int_equal(parse(&test, "{}", &index), FM_OK);
     assert_int_equal(index.n_entry, 0);
     fm_arena_fini(&test.arena);
 }
 
-/* What is wrong with the entry "bad", a file x.db of 100 bytes beside; the entry "good" stays. */
+/* The error in the entry "bad", beside a file x.db of 100 bytes; the entry "good" is kept. */
 static void test_index_faults(void **state) {
     (void)state;
     static const struct {
@@ -166,17 +166,17 @@ static void test_index_faults(void **state) {
         assert_int_equal(index.n_entry, 3);
         const uint64_t sizes[] = {100, UINT64_MAX};
         assert_int_equal(fm_alignment_index_check(&index, sizes, &test.arena, &test.error), FM_OK);
-        assert_null(index.entry[0].fault);
-        assert_null(index.entry[2].fault);
-        assert_non_null(index.entry[1].fault);
-        if (!strstr(index.entry[1].fault, cases[i].fault)) {
-            fail_msg("%s: %s", cases[i].entry, index.entry[1].fault);
+        assert_null(index.entry[0].refusal);
+        assert_null(index.entry[2].refusal);
+        assert_non_null(index.entry[1].refusal);
+        if (!strstr(index.entry[1].refusal, cases[i].fault)) {
+            fail_msg("%s: %s", cases[i].entry, index.entry[1].refusal);
         }
     }
     fm_arena_fini(&test.arena);
 }
 
-/* The same of the legacy form, whose database is the index's own. */
+/* The same in the legacy form, which means the index's own database. */
 static void test_legacy_faults(void **state) {
     (void)state;
     static const struct {
@@ -204,16 +204,16 @@ static void test_legacy_faults(void **state) {
         assert_int_equal(parse(&test, text, &index), FM_OK);
         assert_int_equal(index.n_entry, 3);
         assert_int_equal(fm_alignment_index_check(&index, &size, &test.arena, &test.error), FM_OK);
-        assert_null(index.entry[2].fault);
-        assert_non_null(index.entry[1].fault);
-        if (!strstr(index.entry[1].fault, cases[i].fault)) {
-            fail_msg("%s: %s", cases[i].entry, index.entry[1].fault);
+        assert_null(index.entry[2].refusal);
+        assert_non_null(index.entry[1].refusal);
+        if (!strstr(index.entry[1].refusal, cases[i].fault)) {
+            fail_msg("%s: %s", cases[i].entry, index.entry[1].refusal);
         }
     }
     fm_arena_fini(&test.arena);
 }
 
-/* Two chains whose ranges overlap without being the same are refused, both. */
+/* Two chains whose ranges overlap without being equal are both refused. */
 static void test_overlap_of_two(void **state) {
     (void)state;
     cache_case test = {0};
@@ -226,10 +226,12 @@ static void test_overlap_of_two(void **state) {
                            &index),
                      FM_OK);
     assert_int_equal(fm_alignment_index_check(&index, &size, &test.arena, &test.error), FM_OK);
-    assert_string_equal(index.entry[0].fault, "its range at 0 of own.db overlaps that of b at 39");
-    assert_string_equal(index.entry[1].fault, "its range at 39 of own.db overlaps that of a at 0");
-    assert_null(index.entry[2].fault);
-    assert_null(index.entry[3].fault);
+    assert_string_equal(index.entry[0].refusal,
+                        "its range at 0 of own.db overlaps that of b at 39");
+    assert_string_equal(index.entry[1].refusal,
+                        "its range at 39 of own.db overlaps that of a at 0");
+    assert_null(index.entry[2].refusal);
+    assert_null(index.entry[3].refusal);
     fm_arena_fini(&test.arena);
 }
 

@@ -1,4 +1,5 @@
-/* Builds: the same content however they are run, nothing made twice, broken chains put aside. */
+/* test_build.c: a build gives the same content in every way it can run, makes nothing twice, and
+ * refuses broken chains. */
 #include "tests/cache/cache_case.h"
 
 #include "cache/store/refusals.h"
@@ -19,7 +20,7 @@ static void test_jobs_shards_and_order(void **state) {
     assert_int_equal(build_with(&test, test.data, cache, four, &other), FM_OK);
     assert_same_content(one, other);
     assert_int_equal(verify(&test, cache), FM_OK);
-    /* The same files, made in the other order, some through links. */
+    /* The same files, created in reverse order, some of them links. */
     snprintf(data, sizeof data, "%s/again", test.folder);
     snprintf(cache, sizeof cache, "%s/shuffled", test.folder);
     assert_int_equal(
@@ -63,7 +64,7 @@ static void test_growth_and_change(void **state) {
     assert_true(nine.n_reused >= 3); /* a structure may have gained a chain */
     assert_int_equal(nine.generation, 2);
     assert_other_content(four, nine);
-    /* Another row in one alignment: one msa is made again, and again when that is undone. */
+    /* A new row in one alignment: one MSA is made again, and again when the row is removed. */
     assert_int_equal(run_shell("cd %s/alignments && set -- * && cp $1/mgnify_hits.a3m %s/kept && "
                                "sed -n 1,2p $1/mgnify_hits.a3m | tr A-Y C | sed 's/^>.*/>new/' >> "
                                "$1/mgnify_hits.a3m",
@@ -77,7 +78,7 @@ static void test_growth_and_change(void **state) {
                                test.data, test.folder),
                      0);
     fm_build_report back = build(&test);
-    assert_int_equal(back.n_built, 1); /* the generation between does not name it */
+    assert_int_equal(back.n_built, 1); /* the generation in between does not name it */
     assert_same_content(back, nine);
     assert_int_equal(verify(&test, test.cache), FM_OK);
     teardown_case(&test);
@@ -103,7 +104,7 @@ static void test_gzip_is_the_same(void **state) {
     teardown_case(&test);
 }
 
-/* Broken alignments, a query that is not the chain's, a folder without any. */
+/* Broken alignments, a query that is not the chain's, an empty folder. */
 static void break_alignments(cache_case *test) {
     assert_int_equal(
         run_shell("cd %s/alignments && set -- * && printf '>q\\nACD\\n>bad\\nAC\\n' > "
@@ -113,7 +114,7 @@ static void break_alignments(cache_case *test) {
         0);
 }
 
-static void test_quarantine(void **state) {
+static void test_refusals(void **state) {
     (void)state;
     cache_case test;
     fm_build_report report;
@@ -122,16 +123,16 @@ static void test_quarantine(void **state) {
     build(&test);
     break_alignments(&test);
     report = build(&test);
-    assert_int_equal(report.n_chain, 6); /* the one without alignments is a single sequence */
+    assert_int_equal(report.n_chain, 6); /* the chain without alignments is a single sequence */
     assert_int_equal(report.n_refused, 2);
     assert_int_equal(report.n_refusal, 2);
     assert_non_null(strstr(report.refusal[0], "/mgnify_hits.a3m:"));
     assert_non_null(strstr(report.refusal[1], "/uniref90_hits.a3m"));
-    assert_int_equal(report.n_problem, 2);
+    assert_int_equal(report.n_source_refusal, 2);
     assert_int_equal(fm_refusals_read(test.cache, &test.arena, &refusals, &test.error), FM_OK);
     assert_int_equal(refusals.n, 2);
     assert_int_equal(verify(&test, test.cache), FM_OK);
-    /* A structure cut short takes its chains with it. */
+    /* A truncated structure refuses all its chains. */
     assert_int_equal(run_shell("cd %s/mmcifs && set -- * && shift 3 && head -c 900 $1 > cut && "
                                "mv cut $1",
                                test.data),
@@ -196,7 +197,7 @@ static void test_stop_and_go_on(void **state) {
     assert_int_equal(build_with(&test, test.data, cache, (fm_build_options){0}, &fresh), FM_OK);
     volatile sig_atomic_t stop = 1;
     const fm_build_options stopping = {.stop = &stop, .shard_bytes = 4096};
-    /* The flag is looked at a few times a second, so some chains may be done. */
+    /* The flag is checked a few times per second, so some chains may be done. */
     fm_status status = build_with(&test, test.data, test.cache, stopping, &stopped);
     assert_int_equal(status, FM_ERR_CANCELLED);
     assert_int_equal(stopped.generation, 0);
@@ -208,7 +209,7 @@ static void test_stop_and_go_on(void **state) {
     teardown_case(&test);
 }
 
-/* Sealed shards without a generation, as a kill between the two leaves them, are used. */
+/* A build uses sealed shards without a generation, as a kill between the two leaves them. */
 static void test_orphans(void **state) {
     (void)state;
     cache_case test;
@@ -222,13 +223,13 @@ static void test_orphans(void **state) {
     assert_int_equal(again.n_reused, 6);
     assert_int_equal(again.written_bytes, 0);
     assert_same_content(first, again);
-    /* Without CURRENT, generations that are there stay, and another one is made of the shards. */
+    /* Without CURRENT, existing generations stay, and a new one is made of the shards. */
     assert_int_equal(run_shell("rm %s/CURRENT; echo x > %s/mine.tmp", test.cache, test.cache), 0);
     again = build(&test);
     assert_int_equal(again.generation, 2);
     assert_same_content(first, again);
     assert_int_equal(run_shell("test -e %s/mine.tmp", test.cache), 0);
-    /* A shard that is lost is made again. */
+    /* The parts of a lost shard are made again. */
     assert_int_equal(run_shell("rm %s/shards/*", test.cache), 0);
     fm_store *store;
     assert_int_equal(fm_store_open(test.cache, &store, &test.error), FM_ERR_CORRUPT);
@@ -258,7 +259,8 @@ static void test_single_sequences(void **state) {
     teardown_case(&test);
 }
 
-/* Chains of `id` whose msa is the very blob of the chain of the same letter in another entry. */
+/* Counts the chains of `id` whose MSA is the same blob as that of the chain with the same letter in
+ * another entry. */
 static uint32_t count_shared(const fm_store *store, const char *id) {
     uint32_t n_shared = 0, n = fm_store_get_info(store)->n_chain;
     for (uint32_t i = 0; i < n; i++) {
@@ -275,7 +277,7 @@ static uint32_t count_shared(const fm_store *store, const char *id) {
     return n_shared;
 }
 
-/* The same chain under two names, as the copies of a crystal are: one msa, stored once. */
+/* One chain under two names, as in copies of a crystal: its MSA is stored once. */
 static void test_parts_shared_by_content(void **state) {
     (void)state;
     cache_case test;
@@ -293,7 +295,7 @@ static void test_parts_shared_by_content(void **state) {
     assert_int_equal(more.n_refused, 0);
     assert_int_equal(more.stored_bytes, three.stored_bytes);
     assert_int_equal(run_shell("rm -r %s", test.cache), 0);
-    /* Also when several workers bring them at the same time. */
+    /* Also when several workers make it at the same time. */
     const fm_build_options four = {.n_job = 4};
     assert_int_equal(build_with(&test, test.data, test.cache, four, &fresh), FM_OK);
     assert_int_equal(fresh.stored_bytes, three.stored_bytes);
@@ -303,7 +305,7 @@ static void test_parts_shared_by_content(void **state) {
     teardown_case(&test);
 }
 
-/* One build at a time in a cache: another one, begun while the first runs, is refused. */
+/* Only one build at a time in a cache: a second one, begun while the first runs, is refused. */
 static void build_within(void *context, const fm_build_progress *progress) {
     (void)progress;
     cache_case *test = context;
@@ -331,7 +333,7 @@ int main(void) {
         cmocka_unit_test(test_nothing_new),
         cmocka_unit_test(test_growth_and_change),
         cmocka_unit_test(test_gzip_is_the_same),
-        cmocka_unit_test(test_quarantine),
+        cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_query_of_other_letters),
         cmocka_unit_test(test_stop_and_go_on),
         cmocka_unit_test(test_orphans),

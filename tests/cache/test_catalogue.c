@@ -1,5 +1,5 @@
-/* The catalogue: the same tests for the embedded one and for PostgreSQL (a server of the test's
- * own), then what only PostgreSQL has: migrations, roles, lost connections. */
+/* test_catalogue.c: the same tests for the embedded catalogue and for PostgreSQL (on the test's own
+ * server), then those of PostgreSQL alone: migrations, roles, lost connections. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,9 +20,9 @@
 static char folder[256], file[300];
 static fm_test_postgresql server;
 static const char *where; /* of the catalogue under test */
-static unsigned n_job;    /* each test has a job of its own */
+static unsigned n_job;    /* each test has its own job */
 
-/* A job's name that no test had before, kept until the test's end. */
+/* A job's name that no test has used, valid until the test's end. */
 static const char *new_job(void) {
     static char name[32];
     snprintf(name, sizeof name, "job-%u", n_job++);
@@ -74,7 +74,7 @@ static uint32_t claim(fm_catalogue *catalogue, uint32_t max, fm_catalogue_claim 
     return n;
 }
 
-/* Until something is due, which it will be in milliseconds. */
+/* Claims until something is due, which takes milliseconds. */
 static uint32_t claim_soon(fm_catalogue *catalogue, uint32_t max, fm_catalogue_claim *ret) {
     for (int i = 0; i < 3000; i++) {
         uint32_t n = claim(catalogue, max, ret);
@@ -133,7 +133,7 @@ static void adding_is_idempotent(void **state) {
     assert_true(complete(one, &claimed[0], &shard));
     begin(two, 5);
     assert_int_equal(count(two).n[FM_CATALOGUE_DONE], 1);
-    /* Another list, or other options, are another job, unless they are to become this one's. */
+    /* Another list, or other options, mean another job, unless they replace this one's. */
     fm_error error;
     listing = list_of(7, "one");
     assert_int_equal(fm_catalogue_begin(two, &listing, FM_CATALOGUE_JOIN, &error), FM_ERR_EXISTS);
@@ -151,7 +151,7 @@ static void adding_is_idempotent(void **state) {
     assert_int_equal(fm_catalogue_begin(two, &listing, FM_CATALOGUE_RENEW, NULL), FM_OK);
     assert_int_equal(count(two).n[FM_CATALOGUE_PENDING], 7);
     assert_int_equal(count(two).n[FM_CATALOGUE_DONE], 0);
-    assert_false(complete(one, &claimed[1], &shard)); /* it was of what is not wanted any more */
+    assert_false(complete(one, &claimed[1], &shard)); /* its item is no longer in the list */
     assert_int_equal(claim(two, LIST_MAX, claimed), 7);
     assert_true(complete(two, &claimed[3], &shard));
     assert_int_equal(fm_catalogue_begin(one, &listing, FM_CATALOGUE_RENEW, NULL), FM_OK);
@@ -251,7 +251,7 @@ static void a_stale_worker_is_fenced_off(void **state) {
     fm_catalogue_close(fresh);
 }
 
-/* A lease that ran out is still good as long as nobody else took the item. */
+/* A lease that ran out is still valid until another worker claims the item. */
 static void late_but_alone(void **state) {
     (void)state;
     const char *job = new_job();
@@ -273,7 +273,7 @@ static fm_status keep_row(void *context, const fm_catalogue_row *row, fm_error *
     return FM_OK;
 }
 
-static void failures_wait_and_end_in_quarantine(void **state) {
+static void failures_wait_and_end_as_refused(void **state) {
     (void)state;
     const char *job = new_job();
     char row[512];
@@ -298,12 +298,11 @@ static void failures_wait_and_end_in_quarantine(void **state) {
             fail_with(quick, &claimed, "a \"reason\" with 'quotes' \\ and {braces}", false));
     }
     assert_int_equal(claim(quick, 1, &claimed), 0);
-    assert_int_equal(count(quick).n[FM_CATALOGUE_QUARANTINED], 1);
+    assert_int_equal(count(quick).n[FM_CATALOGUE_REFUSED], 1);
     assert_true(count(quick).next_due_ms == INT64_MAX);
-    assert_int_equal(
-        fm_catalogue_each_row(quick, 1u << FM_CATALOGUE_QUARANTINED, keep_row, row, NULL), FM_OK);
-    assert_string_equal(row,
-                        "chain-000 quarantined 5 5 a \"reason\" with 'quotes' \\ and {braces}");
+    assert_int_equal(fm_catalogue_each_row(quick, 1u << FM_CATALOGUE_REFUSED, keep_row, row, NULL),
+                     FM_OK);
+    assert_string_equal(row, "chain-000 refused 5 5 a \"reason\" with 'quotes' \\ and {braces}");
     fm_catalogue_close(quick);
 }
 
@@ -314,12 +313,12 @@ static void a_final_failure_is_not_tried_again(void **state) {
     begin(catalogue, 2);
     assert_int_equal(claim(catalogue, 2, claimed), 2);
     assert_true(fail_with(catalogue, &claimed[0], "x.a3m:3:1: no letter", true));
-    assert_int_equal(count(catalogue).n[FM_CATALOGUE_QUARANTINED], 1);
+    assert_int_equal(count(catalogue).n[FM_CATALOGUE_REFUSED], 1);
     assert_int_equal(count(catalogue).n[FM_CATALOGUE_LEASED], 1);
     fm_catalogue_close(catalogue);
 }
 
-/* What kills its worker is put aside in the end, and takes no others with it. */
+/* An item that kills its worker is refused in the end, and no other item is lost with it. */
 static void lost_workers_count(void **state) {
     (void)state;
     const char *job = new_job();
@@ -330,9 +329,9 @@ static void lost_workers_count(void **state) {
     begin(mortal, 3);
     assert_int_equal(claim(mortal, 3, claimed), 3);
     nanosleep(&(struct timespec){0, 5000000}, NULL);
-    assert_int_equal(claim(mortal, 3, claimed), 3); /* once is an accident */
+    assert_int_equal(claim(mortal, 3, claimed), 3); /* one loss may be an accident */
     fm_sha256 shard = add_shard(mortal, "shard");
-    for (int i = 0; i < 2; i++) { /* from then on, each alone */
+    for (int i = 0; i < 2; i++) { /* after two failures, each alone */
         assert_int_equal(claim_soon(mortal, 3, claimed), 1);
         assert_true(complete(mortal, &claimed[0], &shard));
     }
@@ -340,14 +339,14 @@ static void lost_workers_count(void **state) {
         assert_int_equal(claim_soon(mortal, 3, claimed), 1);
         assert_int_equal(claimed[0].failures, i - 1);
     }
-    for (int i = 0; i < 3000 && count(mortal).n[FM_CATALOGUE_QUARANTINED] == 0; i++) {
+    for (int i = 0; i < 3000 && count(mortal).n[FM_CATALOGUE_REFUSED] == 0; i++) {
         nanosleep(&(struct timespec){0, 5000000}, NULL);
         assert_int_equal(claim(mortal, 3, claimed), 0);
     }
     assert_int_equal(count(mortal).n[FM_CATALOGUE_DONE], 2);
-    assert_int_equal(
-        fm_catalogue_each_row(mortal, 1u << FM_CATALOGUE_QUARANTINED, keep_row, row, NULL), FM_OK);
-    assert_string_equal(row, "chain-002 quarantined 4 4 4 attempts failed; the last worker, "
+    assert_int_equal(fm_catalogue_each_row(mortal, 1u << FM_CATALOGUE_REFUSED, keep_row, row, NULL),
+                     FM_OK);
+    assert_string_equal(row, "chain-002 refused 4 4 4 attempts failed; the last worker, "
                              "mortal, was not heard of again");
     fm_catalogue_close(mortal);
 }
@@ -443,21 +442,21 @@ static void what_shards_know_is_put_down(void **state) {
          .shard = shard},
         {.name = "chain-001",
          .source = entries[1].source,
-         .state = FM_CATALOGUE_QUARANTINED,
+         .state = FM_CATALOGUE_REFUSED,
          .reason = "bad"},
-        {.name = "chain-009", .source = entries[0].source, .state = FM_CATALOGUE_QUARANTINED}};
+        {.name = "chain-009", .source = entries[0].source, .state = FM_CATALOGUE_REFUSED}};
     const fm_catalogue_shard known = {.info = {.hash = shard, .bytes = 1}};
     assert_int_equal(fm_catalogue_restore(catalogue, &options, rows, 0, NULL), FM_OK);
     assert_int_equal(fm_catalogue_add_shard(catalogue, &known, NULL), FM_OK);
     assert_int_equal(fm_catalogue_restore(catalogue, &options, rows, 3, NULL), FM_OK);
     assert_int_equal(fm_catalogue_restore(catalogue, &options, rows, 3, NULL), FM_OK);
     assert_int_equal(count(catalogue).n[FM_CATALOGUE_DONE], 1);
-    assert_int_equal(count(catalogue).n[FM_CATALOGUE_QUARANTINED], 2);
-    /* The list comes with the next worker: what is done stays, the rest is tried. */
+    assert_int_equal(count(catalogue).n[FM_CATALOGUE_REFUSED], 2);
+    /* The next worker brings the list: done items stay, the rest is tried. */
     begin(catalogue, 4);
     assert_int_equal(count(catalogue).n[FM_CATALOGUE_DONE], 1);
     assert_int_equal(count(catalogue).n[FM_CATALOGUE_PENDING], 3);
-    assert_int_equal(count(catalogue).n[FM_CATALOGUE_QUARANTINED], 0);
+    assert_int_equal(count(catalogue).n[FM_CATALOGUE_REFUSED], 0);
     fm_catalogue_close(catalogue);
 }
 
@@ -479,12 +478,12 @@ static void strange_names(void **state) {
 
 static fm_status expect_reason(void *context, const fm_catalogue_row *row, fm_error *reterr) {
     (void)reterr;
-    if (row->state == FM_CATALOGUE_QUARANTINED) assert_string_equal(row->reason, context);
+    if (row->state == FM_CATALOGUE_REFUSED) assert_string_equal(row->reason, context);
     return FM_OK;
 }
 
-/* Reasons quote files and paths, whose bytes need not be UTF-8; one that the catalogue refused
- * would end every worker that meets the item. */
+/* Reasons quote files and paths, whose bytes need not be UTF-8. A reason that the catalogue could
+ * not store would end each worker that meets the item. */
 static void reasons_of_any_bytes(void **state) {
     (void)state;
     fm_catalogue *catalogue = open_as("w", (fm_catalogue_options){.job = new_job()});
@@ -527,7 +526,7 @@ static void migrations(void **state) {
     assert_non_null(strstr(error.message, "foldmill catalogue migrate"));
     assert_int_equal(fm_catalogue_migrate(server.url, 0, &n_applied, &n_known, &error), FM_OK);
     assert_int_equal(n_applied, n_known);
-    assert_true(n_known >= 2);
+    assert_true(n_known >= 3);
     assert_int_equal(fm_catalogue_migrate(server.url, 0, &n_applied, &n_known, &error), FM_OK);
     assert_int_equal(n_applied, 0);
     assert_int_equal(fm_catalogue_open(server.url, &options, &catalogue, &error), FM_OK);
@@ -541,6 +540,40 @@ static int psql(const char *statement) {
     snprintf(command, sizeof command, "%s/psql -q -X -v ON_ERROR_STOP=1 '%s' -c \"%s\" >/dev/null",
              server.bin, server.url, statement);
     return system(command);
+}
+
+/* A database of an older foldmill calls a refused item "quarantined". */
+static void older_rows_are_renamed(void **state) {
+    (void)state;
+    fm_error error;
+    uint32_t n_applied, n_known;
+    fm_catalogue_claim claimed;
+    char row[512] = "";
+    const fm_catalogue_options options = {.job = new_job()};
+    fm_catalogue *catalogue = open_as("old", options);
+    begin(catalogue, 2);
+    assert_int_equal(claim(catalogue, 1, &claimed), 1);
+    assert_true(fail_with(catalogue, &claimed, "x.a3m:3:1: no letter", true));
+    fm_catalogue_close(catalogue);
+    assert_int_equal(psql("ALTER TABLE foldmill.item DROP CONSTRAINT item_state_check; "
+                          "UPDATE foldmill.item SET state = 'quarantined' "
+                          "WHERE state = 'refused'; "
+                          "ALTER TABLE foldmill.item ADD CONSTRAINT item_state_check "
+                          "CHECK (state IN ('pending', 'leased', 'done', 'quarantined')); "
+                          "DELETE FROM foldmill.schema_migrations WHERE number = 3"),
+                     0);
+    assert_int_equal(fm_catalogue_open(server.url, &options, &catalogue, &error),
+                     FM_ERR_UNSUPPORTED);
+    assert_int_equal(fm_catalogue_migrate(server.url, 0, &n_applied, &n_known, &error), FM_OK);
+    assert_int_equal(n_applied, 1);
+    catalogue = open_as("new", options);
+    assert_int_equal(count(catalogue).n[FM_CATALOGUE_REFUSED], 1);
+    assert_int_equal(count(catalogue).n[FM_CATALOGUE_PENDING], 1);
+    assert_int_equal(
+        fm_catalogue_each_row(catalogue, 1u << FM_CATALOGUE_REFUSED, keep_row, row, NULL), FM_OK);
+    assert_string_equal(row, "chain-000 refused 1 1 x.a3m:3:1: no letter");
+    fm_catalogue_close(catalogue);
+    assert_int_not_equal(psql("UPDATE foldmill.item SET state = 'quarantined'"), 0);
 }
 
 static void schemas_that_do_not_fit(void **state) {
@@ -609,7 +642,7 @@ static void roles_have_what_they_need(void **state) {
     where = server.url;
 }
 
-/* Who migrates need not be a superuser. */
+/* A user who migrates need not be a superuser. */
 static void an_owner_without_all_rights(void **state) {
     (void)state;
     char url[192];
@@ -629,7 +662,8 @@ static void an_owner_without_all_rights(void **state) {
     fm_catalogue_close(catalogue);
 }
 
-/* A refused connection is told from one that is lost: trying again will not help. */
+/* A refused connection and a lost one are different errors: trying again helps only with the
+ * latter. */
 static void who_may_not_connect(void **state) {
     (void)state;
     char url[192];
@@ -667,7 +701,7 @@ static void connections_come_back(void **state) {
     fm_catalogue_close(catalogue);
 }
 
-/* A server that takes connections and says nothing is given up in time. */
+/* A server that accepts connections but does not answer is given up in time. */
 static void a_silent_server_is_left(void **state) {
     (void)state;
     fm_error error;
@@ -723,14 +757,14 @@ static int use_server(void **state) {
 #define COMMON                                                                                     \
     cmocka_unit_test(adding_is_idempotent), cmocka_unit_test(claims_never_overlap),                \
         cmocka_unit_test(a_stale_worker_is_fenced_off), cmocka_unit_test(late_but_alone),          \
-        cmocka_unit_test(failures_wait_and_end_in_quarantine),                                     \
+        cmocka_unit_test(failures_wait_and_end_as_refused),                                        \
         cmocka_unit_test(a_final_failure_is_not_tried_again),                                      \
         cmocka_unit_test(lost_workers_count), cmocka_unit_test(what_is_given_back_is_due_at_once), \
         cmocka_unit_test(what_is_there_can_be_listed),                                             \
         cmocka_unit_test(what_shards_know_is_put_down), cmocka_unit_test(strange_names),           \
         cmocka_unit_test(reasons_of_any_bytes)
 
-/* Where foldmill was built without libpq, the server is of no use. */
+/* False when foldmill was built without libpq. */
 static bool has_postgresql(void) {
     uint32_t n;
     return fm_catalogue_migrate("postgresql:///x?host=/nowhere", 100, &n, &n, NULL) !=
@@ -742,6 +776,7 @@ int main(void) {
     const struct CMUnitTest postgresql[] = {
         cmocka_unit_test(migrations),
         COMMON,
+        cmocka_unit_test(older_rows_are_renamed),
         cmocka_unit_test(schemas_that_do_not_fit),
         cmocka_unit_test(roles_have_what_they_need),
         cmocka_unit_test(an_owner_without_all_rights),

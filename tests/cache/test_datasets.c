@@ -1,4 +1,5 @@
-/* Datasets: predicted structures, several datasets in one cache, and structures in archives. */
+/* test_datasets.c: predicted structures, several datasets in one cache, and structures in
+ * archives. */
 #include "cache/source/archive.h"
 #include "tests/cache/prediction_case.h"
 
@@ -45,8 +46,8 @@ static fm_sha256 part_of(const fm_store *store, const char *name, fm_part_kind k
     return part.hash;
 }
 
-/* PDB files are predictions: their B factors are kept as confidence, chains are called after them.
- */
+/* PDB files are predictions: B factors are kept as confidence, and chains have the names of
+ * files. */
 static void test_predictions(void **state) {
     (void)state;
     cache_case test;
@@ -59,7 +60,7 @@ static void test_predictions(void **state) {
     assert_int_equal(build_all(&test, &flat, 1, cache, &report), FM_OK);
     assert_int_equal(report.n_chain, n);
     assert_int_equal(report.n_refused, 0);
-    assert_int_equal(report.n_problem, 0);
+    assert_int_equal(report.n_source_refusal, 0);
     fm_store *store = open_store(&test, cache);
     for (uint32_t i = 0; i < n; i++) {
         char name[16];
@@ -73,12 +74,12 @@ static void test_predictions(void **state) {
             assert_true(record.structure->confidence[r] == made_confidence(r));
         assert_true(record.msa->n_seq > 1);
     }
-    /* As OpenProteinSet nests them, beside nothing else: a dataset of its own, the same parts. */
+    /* OpenProteinSet's tree of predictions alone is a dataset, with the same parts. */
     const char *nested = path_of(&test, "nested-cache");
     const fm_source_options tree = {.dataset = path_of(&test, "nested")};
     assert_int_equal(build_all(&test, &tree, 1, nested, &report), FM_OK);
     assert_int_equal(report.n_chain, n);
-    assert_int_equal(report.n_problem, 0);
+    assert_int_equal(report.n_source_refusal, 0);
     fm_store *other = open_store(&test, nested);
     for (uint32_t i = 0; i < n; i++) {
         assert_true(fm_store_chain_name(other, i) != NULL);
@@ -96,7 +97,7 @@ static void test_predictions(void **state) {
     teardown_case(&test);
 }
 
-/* Chains that no dataset holds twice, and whose structures are found among all. */
+/* No chain comes twice, and structures are found in all datasets. */
 static void test_several(void **state) {
     (void)state;
     cache_case test;
@@ -142,8 +143,8 @@ static void test_several(void **state) {
     teardown_case(&test);
 }
 
-/* Another kind makes the sequence and structure parts anew, and nothing else; back again, all is as
- * it was. */
+/* Calling the structures predictions changes the sequence and structure parts only; undoing it
+ * restores the content. */
 static void test_change_of_kind(void **state) {
     (void)state;
     cache_case test;
@@ -174,7 +175,7 @@ static void test_change_of_kind(void **state) {
     fm_store_close(after);
     fm_build_report again = build(&test);
     assert_same_content(first, again);
-    /* The reference knows predictions as PDB files only. */
+    /* The reference reads predictions from PDB files only. */
     fm_source source;
     const fm_build_options compat = {
         .cache = path_of(&test, "compat"), .n_job = 1, .features = {.compat_openfold = true}};
@@ -187,7 +188,7 @@ static void test_change_of_kind(void **state) {
 
 /* -- archives */
 
-/* Where foldmill was built without libzip, no archive opens. */
+/* Skips the test when foldmill was built without libzip. */
 static void need_archives(void) {
     fm_archive *archive;
     if (fm_archive_open("/proc/self/exe", &archive, NULL) != FM_ERR_UNSUPPORTED) return;
@@ -201,7 +202,7 @@ static int run_python(cache_case *test, const char *script) {
     snprintf(path, sizeof path, "%s/script.py", test->folder);
     FILE *file = fopen(path, "w");
     assert_non_null(file);
-    fprintf(file, "import glob, gzip, os, zipfile as z\n%s", script);
+    fprintf(file, "import glob, gzip, lzma, os, zipfile as z\n%s", script);
     assert_int_equal(fclose(file), 0);
     return run_shell("cd %s && python3 script.py", test->folder);
 }
@@ -213,8 +214,8 @@ static void test_archives(void **state) {
     need_archives();
     setup_case(&test, 6);
     const fm_build_report tree = build(&test);
-    /* One archive beside the alignments: deflated, stored, compressed twice, in folders; with what
-     * is no structure, and what would leave its folder. */
+    /* One archive beside the alignments, with entries deflated, stored, compressed twice and in
+     * folders, a file that is no structure, and a name that would leave the folder. */
     assert_int_equal(
         run_python(&test, "os.makedirs('packed')\n"
                           "os.symlink('../data/alignments', 'packed/alignments')\n"
@@ -222,9 +223,10 @@ static void test_archives(void **state) {
                           "a.writestr('mmcif_files/', '')\n"
                           "for i, f in enumerate(sorted(glob.glob('data/mmcifs/*.cif'))):\n"
                           "    n, b = os.path.basename(f), open(f, 'rb').read()\n"
-                          "    if i % 3 == 0: a.write(f, 'mmcif_files/' + n)\n"
-                          "    if i % 3 == 1: a.write(f, n, z.ZIP_STORED)\n"
-                          "    if i % 3 == 2: a.writestr('x/' + n + '.gz', gzip.compress(b))\n"
+                          "    if i % 4 == 0: a.write(f, 'mmcif_files/' + n)\n"
+                          "    if i % 4 == 1: a.write(f, n, z.ZIP_STORED)\n"
+                          "    if i % 4 == 2: a.writestr('x/' + n + '.gz', gzip.compress(b))\n"
+                          "    if i % 4 == 3: a.writestr('x/' + n + '.xz', lzma.compress(b))\n"
                           "a.writestr('README', 'text')\n"
                           "a.writestr('../1evl.cif', 'text')\n"
                           "a.close()\n"),
@@ -238,9 +240,9 @@ static void test_archives(void **state) {
     assert_int_equal(fm_source_scan(&options, &test.arena, &source, &test.error), FM_OK);
     assert_non_null(strstr(source.dataset[0].structures_found, "pdb_mmcif.zip (zip archive)"));
     uint32_t n_bad = 0;
-    for (uint32_t i = 0; i < source.n_problem; i++) {
-        bool is_name = source.problem[i].trouble == FM_SOURCE_BAD_NAME;
-        if (is_name) assert_string_equal(source.problem[i].name, "../1evl.cif");
+    for (uint32_t i = 0; i < source.n_refusal; i++) {
+        bool is_name = source.refusal[i].reason == FM_SOURCE_BAD_NAME;
+        if (is_name) assert_string_equal(source.refusal[i].name, "../1evl.cif");
         n_bad += is_name;
     }
     assert_int_equal(n_bad, 1);
@@ -260,8 +262,8 @@ static void test_archives(void **state) {
     teardown_case(&test);
 }
 
-/* The whole of OpenProteinSet as it lies in the bucket: chains of the PDB, their structures in one
- * archive, predictions, duplicates, lists. */
+/* All of OpenProteinSet, as the bucket has it: chains of the PDB, their structures in one archive,
+ * predictions, duplicates, lists. */
 static void test_openproteinset(void **state) {
     (void)state;
     cache_case test;
@@ -292,7 +294,7 @@ static void test_openproteinset(void **state) {
     const fm_source_options options = {.dataset = path_of(&test, "roda")};
     assert_int_equal(build_all(&test, &options, 1, cache, &report), FM_OK);
     assert_int_equal(report.n_refused, 0);
-    assert_int_equal(report.n_problem, 0);
+    assert_int_equal(report.n_source_refusal, 0);
     assert_int_equal(report.n_chain, tree.n_chain + n);
     assert_int_equal(verify(&test, cache), FM_OK);
     fm_store *one = open_store(&test, test.cache), *all = open_store(&test, cache);
@@ -327,7 +329,7 @@ static void write_text(cache_case *test, const char *name, const char *text) {
     assert_int_equal(fclose(file), 0);
 }
 
-/* A prediction's file with two chains needs its chain named. */
+/* A prediction with two chains needs the name of one. */
 static void test_which_chain(void **state) {
     (void)state;
     static const char two_chains[] =
@@ -352,15 +354,16 @@ static void test_which_chain(void **state) {
     const fm_source_options options = {.dataset = path_of(&test, "set"), .is_predicted = true};
     assert_int_equal(fm_source_scan(&options, &test.arena, &source, &test.error), FM_OK);
     assert_int_equal(source.n_chain, 3);
-    assert_int_equal(source.n_problem, 1);
-    assert_string_equal(source.problem[0].name, "other_X");
+    assert_int_equal(source.n_refusal, 1);
+    assert_string_equal(source.refusal[0].name, "other_X");
     const char *cache = path_of(&test, "set-cache");
     const fm_build_options how = {.cache = cache, .n_job = 1};
     assert_int_equal(fm_build_run(&source, &how, &test.arena, &report, &test.error), FM_OK);
     assert_int_equal(report.n_refused, 2);
     assert_int_equal(report.n_chain, 1);
     assert_non_null(strstr(report.refusal[0], "model\t"));
-    assert_non_null(strstr(report.refusal[0], "has 2 protein chains, and none was named"));
+    assert_non_null(
+        strstr(report.refusal[0], "has 2 protein chains, so one of them must be named"));
     assert_non_null(strstr(report.refusal[1], "model_C\t"));
     fm_store *store = open_store(&test, cache);
     fm_record record = load(&test, store, "model_B");
@@ -371,8 +374,8 @@ static void test_which_chain(void **state) {
     fm_test_remove_tree(test.folder);
 }
 
-/* Each damage refuses the structure's chain, and no other; a file that is no archive ends the job.
- */
+/* Each kind of damage refuses the structure's chain and no other; a file that is no archive ends
+ * the job. */
 static void test_archives_that_lie(void **state) {
     (void)state;
     static const struct {

@@ -1,4 +1,5 @@
-/* The table of facts: the same answers as the parts give, in caches that have none, too. */
+/* test_facts.c: the table of facts gives the same answers as the parts, also in caches without
+ * one. */
 #include "tests/cache/prediction_case.h"
 
 #include "cache/store/generation.h"
@@ -14,7 +15,7 @@ static fm_store *open_store(cache_case *test) {
     return store;
 }
 
-/* Publishes the generation in force once more, with other facts, or none (NULL). */
+/* Publishes the current generation again, with other facts, or with none (NULL). */
 static void republish(cache_case *test, const fm_chain_facts *facts) {
     fm_generation generation;
     fm_bytes all;
@@ -80,7 +81,7 @@ static void test_as_the_parts(void **state) {
     }
     assert_true(n_partial >= 5);
     assert_int_equal(verify(&test, test.cache), FM_OK);
-    /* As a cache of the time before: the parts give the same. */
+    /* A cache without facts: the parts give the same answers. */
     republish(&test, NULL);
     assert_int_equal(run_shell("head -1 %s/generations/00000002.manifest | "
                                "grep -qx 'foldmill generation 1' && "
@@ -107,7 +108,7 @@ static void test_as_the_parts(void **state) {
     teardown_case(&test);
 }
 
-/* Also where the notes are gone: structures are parsed once more. */
+/* Also without the notes: the structures are parsed again. */
 static void test_made_anew(void **state) {
     (void)state;
     cache_case test;
@@ -158,7 +159,7 @@ static void test_damage(void **state) {
     lying[1].resolution += 1.0f;
     republish(&test, lying);
     assert_int_equal(verify(&test, test.cache), FM_ERR_CORRUPT);
-    /* A byte of the file. */
+    /* One changed byte of the file. */
     assert_int_equal(run_shell("printf x | dd of=%s/generations/00000003.facts bs=1 seek=30 "
                                "conv=notrunc 2>/dev/null",
                                test.cache),
@@ -208,7 +209,7 @@ static void test_rows(void **state) {
     }
 }
 
-/* Datasets are told by the names of their chains; lists and clusters may leave them out. */
+/* The names of chains say their datasets; lists and clusters may omit the prefix. */
 static void test_datasets(void **state) {
     (void)state;
     cache_case test;

@@ -1,11 +1,11 @@
-/* Builds over a disk that fails: the n-th call to the system or to LMDB returns an error, is cut
- * short, or is the last that the process makes, for every n until a build gets through.
+/* test_faults.c: builds on a disk that fails. The n-th call to the system or to LMDB returns an
+ * error, writes half, or is the last that the process makes, for each n until a build succeeds.
  *
- * The functions below stand before those of the C library and LMDB, for the program and for LMDB
- * itself (a symbol of the program comes first), so that what is tested is the product as it is.
- * Counted are calls that touch the cache's folder: opening, reading, writing, syncing, making
- * folders, renaming; and LMDB's puts, commits and syncs. A build has one writer, so with one worker
- * the n-th call is the same every time. */
+ * The functions below replace those of the C library and LMDB, for the program and for LMDB itself
+ * (a program's symbols come first), so the tested code is the product as it is. They count the
+ * calls that touch the cache's folder: opening, reading, writing, syncing, making folders,
+ * renaming; and LMDB's puts, commits and syncs. A build has one writer, so with one worker the n-th
+ * call is always the same. */
 #include "tests/cache/cache_case.h"
 
 #include <dirent.h>
@@ -22,20 +22,20 @@
 typedef enum fault_kind {
     FAULT_NONE,
     FAULT_ERROR, /* the call fails with `code` */
-    FAULT_SHORT, /* half of what was to be written is, then ENOSPC */
+    FAULT_SHORT, /* half of the bytes are written, then ENOSPC */
     FAULT_KILL,  /* SIGKILL before the call; a write is half done */
 } fault_kind;
 
-/* The calls of a build are made by several threads, one after the other. */
+/* Several threads of a build make calls, one after the other. */
 static struct {
     fault_kind kind;
     int code;
     char folder[160]; /* of the cache */
     atomic_uint at, n_call;
-    atomic_bool fired, must_fail; /* must_fail: the call's failure cannot be made good */
+    atomic_bool fired, must_fail; /* must_fail: the build cannot recover from this failure */
 } fault;
 
-/* What is done with one file: bytes read of it before LMDB opens it, and whether LMDB does. */
+/* Watches one file: bytes read of it before LMDB opens it, and whether LMDB does. */
 static struct {
     char path[512]; /* "" = none */
     atomic_size_t n_read;
@@ -51,7 +51,7 @@ static bool armed(bool must_fail) {
     return true;
 }
 
-/* True when the call fails: errno is set then. */
+/* True when the call must fail; sets errno. */
 static bool fails(bool must_fail) {
     if (!armed(must_fail)) return false;
     if (fault.kind == FAULT_KILL) raise(SIGKILL);
@@ -63,11 +63,11 @@ static bool is_within(const char *path) {
     return fault.kind != FAULT_NONE && !strncmp(path, fault.folder, strlen(fault.folder));
 }
 
-/* What a power cut could take: files written and folders changed since they were synced. */
+/* What a power cut could lose: files written and folders changed since their last sync. */
 enum { N_UNSYNCED_MAX = 64 };
 static struct {
     bool on;
-    char root[160]; /* what lies elsewhere is not looked at */
+    char root[160]; /* other paths are ignored */
     char path[N_UNSYNCED_MAX][256];
     int n;
     char breach[600]; /* "" = none */
@@ -131,8 +131,8 @@ static void mark_parent_unsynced(const char *path) {
     mark_unsynced(folder);
 }
 
-/* A file must be on the disk before it gets its name, and all that CURRENT stands for, names
- * included, before CURRENT is changed. */
+/* A file must be on the disk before it gets its name. Everything that CURRENT refers to, names
+ * included, must be on the disk before CURRENT changes. */
 static void check_rename(const char *from, const char *to) {
     if (!power.on || strncmp(to, power.root, strlen(power.root)) != 0) return;
     if (find_unsynced(from) >= 0) {
@@ -146,7 +146,7 @@ static void check_rename(const char *from, const char *to) {
     power.n_renamed++;
 }
 
-/* What dlsym gives is a function though its type says otherwise. */
+/* dlsym returns a function as a data pointer. */
 #define REAL(name)                                                                                 \
     static __typeof__(name) *real;                                                                 \
     if (!real) *(void **)&real = dlsym(RTLD_NEXT, #name)
@@ -211,7 +211,7 @@ ssize_t writev(int fd, const struct iovec *part, int n) {
     return -1;
 }
 
-/* Never real: hundreds of builds would wait for the disk, and nothing here looks behind the page
+/* No real sync: hundreds of builds would wait for the disk, and no test looks behind the page
  * cache. */
 int fsync(int fd) {
     mark_synced(fd);
@@ -260,7 +260,7 @@ int mdb_txn_commit(void *txn) {
     if (!fails(true)) return real(txn);
     void (*abort_txn)(void *);
     *(void **)&abort_txn = dlsym(RTLD_NEXT, "mdb_txn_abort");
-    abort_txn(txn); /* a commit that fails frees its transaction */
+    abort_txn(txn); /* a failed commit frees its transaction */
     return fault.kind == FAULT_SHORT ? ENOSPC : fault.code;
 }
 
@@ -315,7 +315,7 @@ static void setup_fault(fault_case *fc) {
     snprintf(fault.folder, sizeof fault.folder, "%s", test->cache);
 }
 
-/* Every n, or every $FM_TEST_SHARE-th: the preset of a sanitizer asks for fewer. */
+/* Each n, or each $FM_TEST_SHARE-th: the sanitizers' presets ask for fewer. */
 static unsigned step_of(void) {
     const char *share = getenv("FM_TEST_SHARE");
     return share ? (unsigned)strtoul(share, NULL, 10) : 1;
@@ -327,7 +327,7 @@ static void start_over(const fault_case *fc, bool with_base) {
     if (with_base) assert_int_equal(run_shell("cp -r %s %s", fc->base, cache), 0);
 }
 
-/* Only whole things have names that readers look at. */
+/* Only complete files have names that readers use. */
 static void check_names(const char *cache, const char *folder, const char *letters) {
     char path[256];
     snprintf(path, sizeof path, "%s/%s", cache, folder);
@@ -351,8 +351,8 @@ static bool is_content(fault_case *fc, const fm_sha256 *content) {
     return same;
 }
 
-/* After a failure: the generation before, whole; or the new one, whole, when the failure came after
- * it was named. */
+/* After a failure the previous generation is complete, or the new one when the failure came after
+ * its publishing. */
 static void check_cache(fault_case *fc, bool with_base) {
     fm_store *store;
     fm_status status = fm_store_open(fc->test.cache, &store, &fc->test.error);
@@ -377,7 +377,7 @@ static void check_rerun(fault_case *fc) {
     check_names(test->cache, "build", "");
 }
 
-/* One build whose n-th call fails; false when it has fewer calls. */
+/* Runs a build whose n-th call fails; false when it has fewer calls. */
 static bool fail_at(fault_case *fc, fault_kind kind, int code, unsigned n, bool with_base) {
     cache_case *test = &fc->test;
     fm_build_report report;
@@ -443,7 +443,7 @@ static void test_short_writes(void **state) {
     fail_everywhere(FAULT_SHORT, ENOSPC, true);
 }
 
-/* The process ends at the n-th call; false when it came to its end. */
+/* Kills the process at the n-th call; false when the build ended before. */
 static bool kill_at(fault_case *fc, unsigned n) {
     cache_case *test = &fc->test;
     start_over(fc, true);
@@ -490,8 +490,8 @@ static void test_killed_at_every_call(void **state) {
 
 /* -- power cuts */
 
-/* The order of writing, syncing and naming: what a power cut takes is never part of what CURRENT
- * names, and after the build nothing is left to take. */
+/* The order of writing, syncing and naming: a power cut never loses what CURRENT refers to, and
+ * after the build there is nothing left to lose. */
 static void check_order(bool with_base) {
     fault_case fc;
     fm_build_report report;
@@ -529,8 +529,8 @@ static void flip_byte(const char *path, long at) {
     assert_int_equal(fclose(file), 0);
 }
 
-/* Puts a shard that another cache made into the case's cache, one byte changed unless at < 0, and
- * builds; it is watched meanwhile. */
+/* Puts a shard of another cache into the case's cache, with one byte changed unless at < 0, and
+ * builds; the file is watched meanwhile. */
 static void build_with_foreign_shard(fault_case *fc, long at, fm_build_report *report) {
     cache_case *test = &fc->test;
     char from[300], name[300];
@@ -555,8 +555,8 @@ static void build_with_foreign_shard(fault_case *fc, long at, fm_build_report *r
     assert_memory_equal(&report->content, &fc->whole, sizeof fc->whole);
 }
 
-/* A shard brought in is hashed whole before LMDB, which trusts its pages, is given it; a damaged
- * one is never opened, wherever the damage lies: meta page, tree, value. */
+/* A foreign shard is hashed whole before LMDB, which trusts its pages, opens it. A damaged one is
+ * never opened, wherever the damage is: meta page, tree, value. */
 static void test_foreign_shards_are_hashed_first(void **state) {
     (void)state;
     fault_case fc;
@@ -582,7 +582,7 @@ static void test_foreign_shards_are_hashed_first(void **state) {
 }
 
 int main(void) {
-    /* Memory, where there is a folder of it: builds by the hundred would wait for the disk. */
+    /* In memory if possible: hundreds of builds would wait for the disk. */
     if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order_of_syncs),

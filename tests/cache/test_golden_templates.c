@@ -1,5 +1,5 @@
-/* test_golden_templates.c: template features against the reference's, bit for bit: hits to
- * mappings, through the encoded parts, to arrays, with kalign where a hit is realigned. */
+/* test_golden_templates.c: template features against the reference's, bit for bit: from hits to
+ * mappings, through the encoded parts, to arrays; with kalign where a hit is realigned. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +55,7 @@ static fm_part_sequence find_query(template_case *test, const char *text, const 
     return (fm_part_sequence){chain->n_res, chain->sequence};
 }
 
-/* The reference was given only the hits whose structure is there. */
+/* The reference read only the hits whose structure exists. */
 static fm_hits keep_known(template_case *test, const fm_hits *hits) {
     fm_hit *kept = fm_arena_alloc_array(&test->work, hits->n_hit, sizeof *kept);
     uint32_t n = 0;
@@ -82,7 +82,7 @@ static void name_chain(const char *source, char out[64]) {
     snprintf(out, 64, "%.*s", (int)(end - start), start);
 }
 
-/* Maps and features the item; the number of its template arrays that agree. */
+/* Maps the item and makes its features; returns how many of its template arrays agree. */
 static size_t check_item(const fm_test_manifest *manifest, size_t index, size_t *n_array) {
     const fm_test_item *item = fm_test_manifest_item(manifest, index);
     bool hmmsearch = ends_with(item->source, ".sto");
@@ -105,7 +105,7 @@ static size_t check_item(const fm_test_manifest *manifest, size_t index, size_t 
     if (hmmsearch) hits = keep_known(&test, &hits);
     fm_template_source source = template_case_source(&test);
     source.align = run_kalign;
-    /* The file of 1hf9 was there for the reference, and empty. */
+    /* For the reference, the file of 1hf9 existed and was empty. */
     template_case_find(&test, "1hf9")->status = FM_ERR_DATA;
     const fm_template_options options = {
         .compat_openfold = true,
@@ -173,8 +173,8 @@ static const fm_npy *load_array(const fm_npz *npz, const char *name) {
     return array;
 }
 
-/* What the reference makes when three residues of a hit are not in its chain: it copies the chain's
- * last residue for each of them. The item is a direct call and has no line in the manifest. */
+/* When three residues of a hit are not in its chain, the reference copies the chain's last residue
+ * for each of them. The item is a direct call and has no line in the manifest. */
 static void copies_the_last_residue_as_the_reference(void **state) {
     (void)state;
     static const char inserted[] =

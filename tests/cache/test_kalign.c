@@ -1,5 +1,4 @@
-/* test_kalign.c: the program kalign as a process: its rows, and what is said when it is not there.
- */
+/* test_kalign.c: kalign as a process: its rows, and the error when it is missing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,8 +56,8 @@ static void says_when_it_is_not_there(void **state) {
     fm_arena_fini(&arena);
 }
 
-/* A made-up chain, and a stretch of it as another version has it: every 16th letter replaced, and
- * `n_gap` residues in the middle of the stretch missing. */
+/* A made-up chain, and a stretch of another version of it: every 16th letter is replaced, and
+ * `n_gap` residues in the middle are missing. */
 static void make_versions(uint32_t seed, size_t n_gap, char *chain, size_t n_chain, char *hit) {
     static const char letters[] = "ACDEFGHIKLMNPQRSTVWY";
     size_t n_hit = 0;
@@ -73,8 +72,8 @@ static void make_versions(uint32_t seed, size_t n_gap, char *chain, size_t n_cha
     chain[n_chain] = hit[n_hit] = 0;
 }
 
-/* How the default's alignment and kalign's differ, as docs/formats/inputs.md says: not at all where
- * letters are replaced only; where residues are missing, at the ends of the gap. */
+/* The default alignment differs from kalign's as docs/formats/inputs.md says: not at all where
+ * letters are only replaced, and at the ends of the gap where residues are missing. */
 static void agrees_with_our_alignment(void **state) {
     (void)state;
     if (system("command -v kalign >/dev/null 2>&1") != 0) {

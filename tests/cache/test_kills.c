@@ -1,9 +1,8 @@
-/* Builds killed with SIGKILL at random instants: whatever a kill leaves, the generation that was
- * published stays readable at every moment, and a rerun ends with the content of an undisturbed
- * build.
+/* test_kills.c: builds killed with SIGKILL at random instants. The published generation stays
+ * readable at every moment, and a rerun ends with the content of an undisturbed build.
  *
- * 200 kills, or 200 / $FM_TEST_SHARE; the preset of a sanitizer asks for fewer. The program builds
- * by starting itself with the arguments "build DATASET CACHE". */
+ * There are 200 kills, or 200 / $FM_TEST_SHARE; the sanitizers' presets ask for fewer. The program
+ * builds by starting itself with the arguments "build DATASET CACHE". */
 #include "tests/cache/cache_case.h"
 
 #include "proto/base/rng.h"
@@ -38,7 +37,7 @@ static int build_and_exit(const char *data, const char *cache) {
     fm_error error;
     fm_source source;
     fm_build_report report;
-    /* Small shards, so that many instants lie in or near the sealing of one. */
+    /* Small shards, so that many kills hit the sealing of one. */
     const fm_build_options options = {.cache = cache, .n_job = 2, .shard_bytes = 40000};
     fm_status status = fm_arena_init(&arena, (size_t)4 << 30, &error);
     if (!status) {
@@ -86,7 +85,7 @@ typedef struct reader {
     fm_error error;
 } reader;
 
-/* One opening and full check of what is published now: the generation before, or the new one. */
+/* Opens and checks the current generation: the previous one, or the new one. */
 static fm_status read_once(reader *self, fm_arena *arena) {
     fm_store *store;
     fm_store_check check;
@@ -156,7 +155,7 @@ static void setup_kills(kills_case *kc) {
     check_is_whole(kc);
 }
 
-/* Kills one after the other, each on what the one before left, until a build comes to its end. */
+/* Kills build after build, each on the remains of the one before, until one ends. */
 static void kill_round(kills_case *kc, bool fresh) {
     cache_case *test = &kc->test;
     reader reads = {.cache = test->cache, .few = &kc->few, .whole = &kc->whole};

@@ -1,4 +1,4 @@
-/* Lists beside a dataset: dates and replaced ids of templates, facts of chains. */
+/* test_lists.c: lists beside a dataset: dates and replaced ids of templates, facts of chains. */
 #include "tests/cache/cache_case.h"
 
 #include "cache/store/generation.h"
@@ -20,7 +20,8 @@ static void write_text(cache_case *test, const char *name, const char *text) {
     assert_int_equal(fclose(file), 0);
 }
 
-/* How many chains have a hit of that id, and whether all those hits show that listed date. */
+/* Counts the chains that have a hit of that id; *ret_dated: all those hits have that listed
+ * date. */
 static uint32_t count_hits(cache_case *test, const char *id, const char *date, bool *ret_dated) {
     fm_store *store = open_store(test);
     uint32_t n_chain = fm_store_get_info(store)->n_chain, n = 0;
@@ -40,7 +41,7 @@ static uint32_t count_hits(cache_case *test, const char *id, const char *date, b
     return n;
 }
 
-/* A date makes the hits anew that name its id, and nothing else. */
+/* A new date changes the hits that name its id, and nothing else. */
 static void test_dates(void **state) {
     (void)state;
     cache_case test;
@@ -59,7 +60,7 @@ static void test_dates(void **state) {
     assert_int_equal(count_hits(&test, "9a14", "2001-02-03", &dated), n);
     assert_true(dated);
     assert_int_equal(second.part_decoded[FM_PART_MSA - 1], first.part_decoded[FM_PART_MSA - 1]);
-    /* Another date of an id that no hit names changes nothing, a known one's does. */
+    /* A new date of an id that no hit names changes nothing; one that a hit names does. */
     write_text(&test, "mmcif_cache.json",
                "{\"9a14\": {\"release_date\": \"2001-02-03\"}, "
                "\"9zzz\": {\"release_date\": \"1999-12-31\"}}");
@@ -70,7 +71,7 @@ static void test_dates(void **state) {
     assert_int_equal(build(&test).n_built, n);
     assert_int_equal(count_hits(&test, "9a14", "2001-02-04", &dated), n);
     assert_true(dated);
-    /* Without the list, all is as it was. */
+    /* Without the list the content is as before. */
     assert_int_equal(run_shell("rm %s/mmcif_cache.json", test.data), 0);
     const fm_build_report last = build(&test);
     assert_same_content(first, last);
@@ -92,7 +93,7 @@ static uint32_t count_mapped(cache_case *test, const char *id) {
     return n;
 }
 
-/* An id whose file is gone is replaced by the last of its replacements. */
+/* An id without a file is replaced by its last replacement. */
 static void test_obsolete(void **state) {
     (void)state;
     cache_case test;
@@ -100,7 +101,7 @@ static void test_obsolete(void **state) {
     (void)build(&test);
     uint32_t n = count_mapped(&test, "9a14");
     assert_true(n > 0);
-    /* The structure is called otherwise now; its own chain goes with it. */
+    /* The structure gets another name, so its own chain goes. */
     assert_int_equal(run_shell("cd %s && mv mmcifs/9a14.cif mmcifs/9bbb.cif && rm -r "
                                "alignments/9a14_*",
                                test.data),
@@ -150,7 +151,7 @@ static void test_obsolete_text(void **state) {
     assert_string_equal(fm_source_successor(&source, "216l"), "316l");
     assert_string_equal(fm_source_successor(&source, "2xyz"), "3xyz");
     assert_null(fm_source_successor(&source, "125d"));
-    assert_null(fm_source_successor(&source, "1aaa")); /* leads into a circle */
+    assert_null(fm_source_successor(&source, "1aaa")); /* its replacements form a circle */
     assert_null(fm_source_successor(&source, "9xxx"));
     assert_null(fm_source_successor(&source, "116l2"));
     fm_arena_fini(&test.arena);
@@ -204,7 +205,7 @@ static void test_listings(void **state) {
     fm_test_remove_tree(test.data);
 }
 
-/* Sizes of clusters reach the facts, and weights, without any part being made anew. */
+/* Cluster sizes reach the facts and the weights, and no part is made again. */
 static void test_chain_data(void **state) {
     (void)state;
     cache_case test;
@@ -234,7 +235,7 @@ static void test_chain_data(void **state) {
                      FM_OK);
     assert_int_equal(text.line[1].weight * 4, text.line[0].weight);
     assert_int_equal(text.line[2].weight, text.line[0].weight);
-    /* What the file says stands; what it does not is the list's. */
+    /* The file's values win; the list fills what the file does not say. */
     const fm_chain_facts *facts;
     fm_record record;
     assert_int_equal(fm_store_read_facts(store, &test.arena, &facts, &test.error), FM_OK);

@@ -1,6 +1,6 @@
-/* The memory of a build: the largest alignments there are fit into 2 GiB a worker, and a worker
- * that may have less refuses the chain and says so. The alignment is written by the test: 40,000
- * rows of 2,000 residues, or 40,000 / $FM_TEST_SHARE. */
+/* test_memory.c: the memory of a build. The largest alignments fit into 2 GiB per worker; a worker
+ * with less refuses the chain and says so. The test writes the alignment: 40,000 rows of 2,000
+ * residues, or 40,000 / $FM_TEST_SHARE. */
 #include "tests/cache/cache_case.h"
 
 #include <dirent.h>
@@ -15,8 +15,8 @@ static uint32_t n_row(void) {
     return N_ROW / (share ? (uint32_t)strtoul(share, NULL, 10) : 1);
 }
 
-/* Rows that differ from the query in every other place at random, some with insertions: worse to
- * compress than real ones. */
+/* Rows with random letters at every other place, some with insertions: they compress worse than
+ * real ones. */
 static void write_rows(FILE *file, const char *query, uint32_t n) {
     static const char letters[] = "ACDEFGHIKLMNPQRSTVWY------------";
     char row[N_RES + 8];
@@ -63,7 +63,7 @@ static void write_dataset(cache_case *test, uint32_t n) {
     assert_int_equal(fclose(file), 0);
 }
 
-/* Builds in a process of its own; its most resident bytes. */
+/* Builds in a separate process; returns its peak resident bytes. */
 static uint64_t build_apart(cache_case *test) {
     int status;
     struct rusage usage;
@@ -74,7 +74,7 @@ static uint64_t build_apart(cache_case *test) {
         fm_build_report report;
         const fm_build_options options = {.n_job = 1, .worker_bytes = (uint64_t)2 << 30};
         fm_status built = build_with(test, test->data, test->cache, options, &report);
-        /* What the report says is what the system counted. */
+        /* The report says what the system counted. */
         _exit(built || report.n_built != 1 || report.peak_bytes < (uint64_t)n_row() * N_RES);
     }
     assert_int_equal(wait4(child, &status, 0, &usage), child);
@@ -102,7 +102,7 @@ static void test_largest_alignment(void **state) {
     teardown_case(&test);
 }
 
-/* Ten thousand rows do not fit beside their text; small chains do. */
+/* Ten thousand rows and their text do not fit; small chains do. */
 static void test_bounded(void **state) {
     (void)state;
     cache_case test;
@@ -126,7 +126,7 @@ static void test_bounded(void **state) {
 }
 
 int main(void) {
-    /* Memory, where there is a folder of it: 100 MB would wait for the disk. */
+    /* In memory if possible: 100 MB would wait for the disk. */
     if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_largest_alignment),

@@ -1,4 +1,4 @@
-/* Shards: a map that grows with what is put, and shards on media that cannot be written. */
+/* test_shards.c: a map that grows with its content, and shards on read-only media. */
 #include "tests/cache/cache_case.h"
 
 #include "cache/store/blob.h"
@@ -51,7 +51,7 @@ static fm_status count_note(void *context, const fm_sha256 *key, fm_bytes value,
     return FM_OK;
 }
 
-/* From values of some bytes to one that is larger than the whole map was when it began. */
+/* Values from a few bytes up to one that is larger than the whole initial map. */
 static void test_map_grows(void **state) {
     (void)state;
     static const size_t sizes[] = {64, 2000, 4000, 300000, 5 << 20, 40 << 20, 1 << 20, 128};
@@ -90,14 +90,14 @@ static void test_map_grows(void **state) {
     teardown_case(&test);
 }
 
-/* What a process may do with a cache on a read-only medium; its exit code. */
+/* Uses a cache on a read-only medium in a child process; returns its exit code. */
 static int use_read_only(const cache_case *test) {
     cache_case mine = *test;
     fm_store *store;
     fm_build_report report;
     char path[300];
     snprintf(path, sizeof path, "%s/build/lock", test->cache);
-    if (open(path, O_RDWR) >= 0) return 10; /* else this would say nothing */
+    if (open(path, O_RDWR) >= 0) return 10; /* otherwise the test would prove nothing */
     if (fm_arena_init(&mine.arena, (size_t)1 << 30, NULL)) return 11;
     if (verify(&mine, test->cache) != FM_OK) return 12;
     if (fm_store_open(test->cache, &store, &mine.error)) return 13;
@@ -112,7 +112,7 @@ static int use_read_only(const cache_case *test) {
     return 0;
 }
 
-/* Loads and checks need nothing that is written: no lock, no access time, no map for writing. */
+/* Loading and checking need nothing writable: no lock, no access time, no writable map. */
 static void test_read_only(void **state) {
     (void)state;
     cache_case test;
@@ -131,7 +131,7 @@ static void test_read_only(void **state) {
     assert_true(WIFEXITED(status));
     assert_int_equal(run_shell("chmod -R u+w %s", test.cache), 0);
     assert_int_equal(WEXITSTATUS(status), 0);
-    /* Shards that lie on another medium, behind a link. */
+    /* Shards on another medium, behind a link. */
     assert_int_equal(run_shell("mv %s/shards %s/medium && ln -s ../medium %s/shards", test.cache,
                                test.folder, test.cache),
                      0);

@@ -1,4 +1,5 @@
-/* Snapshots made by rules, lists of names, clusters, pins and the removal of what nothing names. */
+/* test_snapshots.c: snapshots by rules, lists of names, clusters, pins, and the removal of what
+ * nothing names. */
 #include "tests/cache/cache_case.h"
 
 #include "cache/snapshot/gc.h"
@@ -89,7 +90,7 @@ static uint32_t select_with(cache_case *test, const fm_store *store, fm_select_r
     return status ? 0 : text.n_line;
 }
 
-/* Every rule against the same question asked of the loaded chains. */
+/* Each rule, against the same question asked of the loaded chains. */
 static void test_rules(void **state) {
     (void)state;
     cache_case test;
@@ -141,7 +142,7 @@ static void test_rules(void **state) {
     teardown_case(&test);
 }
 
-/* A training set apart from an evaluation set, by clusters. */
+/* A training set that shares no cluster with an evaluation set. */
 static void test_apart(void **state) {
     (void)state;
     cache_case test;
@@ -191,7 +192,7 @@ static void test_apart(void **state) {
         FM_OK);
     assert_int_equal(n_shared, 4);
     assert_string_equal(first, fm_store_chain_name(store, 0));
-    /* Written, it opens as it was made; never written over. */
+    /* A written snapshot opens as it was made, and is never overwritten. */
     fm_snapshot opened;
     assert_int_equal(fm_snapshot_write(store, "train", &train, &test.arena, &hash, &test.error),
                      FM_OK);
@@ -212,7 +213,7 @@ static void test_apart(void **state) {
     teardown_case(&test);
 }
 
-/* What a pin names stays through builds and removals; what nothing names goes. */
+/* Builds and removals keep what a pin names; the rest goes. */
 static void test_pins_and_gc(void **state) {
     (void)state;
     cache_case test;
@@ -241,14 +242,14 @@ static void test_pins_and_gc(void **state) {
     assert_int_equal(run_shell("test -e %s/shards/mine && test ! -e %s/shards/%064d.lmdb",
                                test.cache, test.cache, 7),
                      0);
-    /* The pinned generation is whole: in force again, it verifies. */
+    /* The pinned generation is complete: made current again, it verifies. */
     assert_int_equal(run_shell("cp -r %s %s/old && echo 1 > %s/old/CURRENT", test.cache,
                                test.folder, test.folder),
                      0);
     char old[200];
     snprintf(old, sizeof old, "%s/old", test.folder);
     assert_int_equal(verify(&test, old), FM_OK);
-    /* A pinned snapshot is served of its generation, whatever is in force. */
+    /* A pinned snapshot is served from its generation, whatever is current. */
     fm_store *pinned;
     assert_int_equal(fm_store_open_for(test.cache, "all", &pinned, &test.error), FM_OK);
     assert_int_equal(fm_store_get_info(pinned)->generation, 1);
@@ -257,7 +258,7 @@ static void test_pins_and_gc(void **state) {
     assert_int_equal(fm_store_open_for(test.cache, "other", &pinned, &test.error), FM_OK);
     assert_int_equal(fm_store_get_info(pinned)->generation, 2);
     fm_store_close(pinned);
-    /* Pinned to another generation; unpinned; gone, while a reader that has it open reads on. */
+    /* Pinned to another generation; unpinned; removed, while an open reader reads on. */
     fm_store *now = open_store(&test);
     assert_int_equal(fm_pin_write(now, "all", &test.error), FM_ERR_EXISTS);
     assert_int_equal(fm_pin_remove(now, "all", &test.error), FM_OK);
@@ -280,7 +281,7 @@ static void test_pins_and_gc(void **state) {
     teardown_case(&test);
 }
 
-/* A pin whose generation is gone stops everything. */
+/* A pin of a missing generation stops the removal. */
 static void test_gc_refuses(void **state) {
     (void)state;
     cache_case test;

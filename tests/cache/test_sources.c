@@ -1,4 +1,5 @@
-/* Sources: the same content however the same files lie on disk; indices that lie. */
+/* test_sources.c: the same content from the same files in every layout; indices with false
+ * values. */
 #include "tests/cache/cache_case.h"
 
 #include "proto/base/file.h"
@@ -113,18 +114,21 @@ static void test_every_layout_gives_the_same(void **state) {
 
 static void test_compressed_ranges(void **state) {
     (void)state;
-    cache_case test;
-    fm_build_report tree, other;
-    setup_case(&test, 4);
-    assert_int_equal(build_from(&test, "data", &tree), FM_OK);
-    assert_int_equal(
-        run_shell("cp -r %s %s/packed && gzip -r %s/alignments", test.data, test.folder, test.data),
-        0);
-    write_databases(&test); /* of the compressed files */
-    link_dataset(&test, "sharded", "db", "alignment_db");
-    assert_int_equal(build_from(&test, "sharded", &other), FM_OK);
-    assert_same_content(tree, other);
-    teardown_case(&test);
+    static const char *const programs[] = {"gzip", "xz -0", "zstd -q --rm"};
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) {
+        cache_case test;
+        fm_build_report tree, other;
+        setup_case(&test, 4);
+        assert_int_equal(build_from(&test, "data", &tree), FM_OK);
+        assert_int_equal(run_shell("cp -r %s %s/packed && find %s/alignments -type f -exec %s {} +",
+                                   test.data, test.folder, test.data, programs[i]),
+                         0);
+        write_databases(&test); /* of the compressed files */
+        link_dataset(&test, "sharded", "db", "alignment_db");
+        assert_int_equal(build_from(&test, "sharded", &other), FM_OK);
+        assert_same_content(tree, other);
+        teardown_case(&test);
+    }
 }
 
 static void test_what_is_found(void **state) {
@@ -142,15 +146,15 @@ static void test_what_is_found(void **state) {
     assert_non_null(
         strstr(source.dataset[0].alignments_found, "an alignment database, 1 index of 2 files"));
     assert_non_null(strstr(source.dataset[0].structures_found, "/mmcifs"));
-    /* A database of which two indices speak: the same places are one, others are a problem. */
+    /* A database with two indices: equal entries count once, different ones are refused. */
     assert_int_equal(run_shell("cd %s/db && cp alignment_db.index again.index", test.folder), 0);
     assert_int_equal(fm_source_scan(&options, &test.arena, &source, &test.error), FM_OK);
     assert_int_equal(source.n_chain, 5);
-    uint32_t n_problem = source.n_problem;
+    uint32_t n_refusal = source.n_refusal;
     assert_int_equal(run_shell("cp %s/legacy/some.* %s/db", test.folder, test.folder), 0);
     assert_int_equal(fm_source_scan(&options, &test.arena, &source, &test.error), FM_OK);
     assert_int_equal(source.n_chain, 5);
-    assert_int_equal(source.n_problem, n_problem + 5);
+    assert_int_equal(source.n_refusal, n_refusal + 5);
     teardown_case(&test);
 }
 
@@ -160,7 +164,7 @@ static void test_duplicates(void **state) {
     fm_build_report before, report;
     setup_case(&test, 6);
     before = build(&test);
-    /* Every chain's structure and sequence once more, under other names, without alignments. */
+    /* Each chain's structure and sequence again, under other names, without alignments. */
     assert_int_equal(run_shell("cd %s && for c in $(ls alignments); do id=${c%%_*}; "
                                "cp -n mmcifs/$id.cif mmcifs/z$id.cif; "
                                "echo \"none_A  z$c $c y$c\" >> duplicate_pdb_chains.txt; done; "
@@ -170,7 +174,7 @@ static void test_duplicates(void **state) {
     report = build(&test);
     assert_int_equal(report.n_chain, 2 * before.n_chain);
     assert_int_equal(report.n_refused, 0);
-    /* Not a part more: the same bytes were parsed. */
+    /* No new part: the same bytes were parsed. */
     assert_int_equal(report.stored_bytes, before.stored_bytes);
     fm_source source;
     assert_int_equal(fm_source_scan(&(fm_source_options){.dataset = test.data}, &test.arena,
@@ -178,12 +182,12 @@ static void test_duplicates(void **state) {
                      FM_OK);
     assert_int_equal(source.n_duplicate, before.n_chain);
     assert_int_equal(source.n_chain, 2 * before.n_chain);
-    for (uint32_t i = 0; i < source.n_problem; i++)
-        assert_int_not_equal(source.problem[i].trouble, FM_SOURCE_NO_STRUCTURE);
+    for (uint32_t i = 0; i < source.n_refusal; i++)
+        assert_int_not_equal(source.refusal[i].reason, FM_SOURCE_NO_STRUCTURE);
     teardown_case(&test);
 }
 
-/* Chains of an index that cannot be are refused by name; the others are built. */
+/* Invalid entries of an index are refused by name; the other chains are built. */
 static void test_lying_index(void **state) {
     (void)state;
     cache_case test;
@@ -208,7 +212,7 @@ static void test_lying_index(void **state) {
     assert_non_null(strstr(all, "cannot be the name of a database"));
     assert_non_null(strstr(all, "passes the end"));
     assert_non_null(strstr(all, "alignment_db.index:1: "));
-    /* An index that is no JSON ends the job with its place. */
+    /* An index that is not JSON ends the job with its place. */
     assert_int_equal(run_shell("cd %s/db && printf '{\"1abc_A\": {\"db\": \\n nonsense' > "
                                "alignment_db.index",
                                test.folder),
@@ -224,11 +228,12 @@ static void test_lying_index(void **state) {
     teardown_case(&test);
 }
 
-/* Every lie in an index of either kind refuses its chain, by the name of its entry, in a build. */
+/* Each false value in an index of either form refuses its chain, by the name of its entry, in a
+ * build. */
 static void test_lies_of_both_kinds(void **state) {
     (void)state;
     static const struct {
-        const char *how, *reason; /* how: e is the list of the entry's ranges */
+        const char *how, *reason; /* Python: e is the list of the entry's ranges */
     } lies[] = {
         {"e[0][0] = '../' + e[0][0]", "cannot be the name of an alignment"},
         {"e[0][2] = 10**12", "passes the end"},
@@ -273,8 +278,8 @@ static void test_lies_of_both_kinds(void **state) {
     teardown_case(&test);
 }
 
-/* What does not fit together is reported, and what fits is built: alignments without a structure, a
- * structure without alignments, an empty folder, a template that is not there. */
+/* Inputs that do not fit together are reported, and the rest is built: alignments without a
+ * structure, a structure without alignments, an empty folder, a missing template. */
 static void test_what_does_not_fit(void **state) {
     (void)state;
     cache_case test;
@@ -294,18 +299,18 @@ static void test_what_does_not_fit(void **state) {
                      0);
     assert_int_equal(build_with(&test, test.data, test.cache, (fm_build_options){0}, &report),
                      FM_OK);
-    uint32_t n_of[FM_N_SOURCE_TROUBLE] = {0};
-    for (uint32_t i = 0; i < report.n_problem; i++) {
-        n_of[report.problem[i].trouble]++;
-        bool is_lonely = strcmp(report.problem[i].name, lonely) == 0;
-        n_gone += is_lonely && report.problem[i].trouble == FM_SOURCE_NO_STRUCTURE;
+    uint32_t n_of[FM_N_SOURCE_REASON] = {0};
+    for (uint32_t i = 0; i < report.n_source_refusal; i++) {
+        n_of[report.source_refusal[i].reason]++;
+        bool is_lonely = strcmp(report.source_refusal[i].name, lonely) == 0;
+        n_gone += is_lonely && report.source_refusal[i].reason == FM_SOURCE_NO_STRUCTURE;
     }
     assert_int_equal(n_gone, 1);
     assert_int_equal(n_of[FM_SOURCE_NO_ALIGNMENTS], 1);
     assert_int_equal(report.n_refused, 0);
     assert_int_equal(report.n_chain + n_of[FM_SOURCE_NO_STRUCTURE] + 1, whole.n_chain);
     assert_true(report.n_without_hits >= 1);
-    /* Hits of the structure that is gone are kept with their fault. */
+    /* Hits of the missing structure are kept, with the reason. */
     uint32_t n_missing = 0;
     assert_int_equal(fm_store_open(test.cache, &store, &test.error), FM_OK);
     for (uint32_t i = 0; i < fm_store_get_info(store)->n_chain; i++) {

@@ -1,5 +1,5 @@
-/* Room for a build: the estimate against what builds write, a disk without room, and disks that
- * caches are not built on. statfs and statvfs below stand before those of the C library. */
+/* test_space.c: the estimate of a build's room against what builds write; a full disk; disks on
+ * which no cache is built. The statfs and statvfs below replace those of the C library. */
 #include "tests/cache/cache_case.h"
 
 #include "cache/store/shard.h"
@@ -9,7 +9,7 @@
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 
-/* What the system is made to say; 0 = the truth. */
+/* What the replaced functions report; 0 = the truth. */
 static struct {
     uint32_t magic;
     uint64_t free_bytes;
@@ -64,7 +64,7 @@ static void test_estimate(void **state) {
     assert_int_equal(before.n_new, 12);
     assert_true(before.input_bytes > 0);
     (void)build(&test);
-    /* Enough, and not ten times too much, also for what is small. */
+    /* At least enough, and less than ten times as much, even for small datasets. */
     uint64_t written = shard_bytes(&test);
     assert_true(before.need_bytes >= written && before.need_bytes < 10 * written);
     /* Nothing is left to do; two more chains are counted alone. */
@@ -78,14 +78,18 @@ static void test_estimate(void **state) {
     const fm_space grown = estimate(&test, test.data, false);
     assert_int_equal(grown.n_new, 2);
     assert_true(grown.need_bytes > 0 && grown.need_bytes < before.need_bytes);
-    /* The same set in gzip: less on disk, about as much to write. */
+    /* The same set compressed: less on disk, about as much to write. */
+    static const char *const programs[] = {"gzip", "xz", "zstd -19 -q --rm"};
     snprintf(packed, sizeof packed, "%s/packed", test.folder);
-    assert_int_equal(run_shell("rm -r %s/alignments/*_Z* && cp -r %s %s && gzip -r %s && rm -r %s",
-                               test.data, test.data, packed, packed, test.cache),
-                     0);
-    const fm_space gz = estimate(&test, packed, false);
-    assert_true(gz.input_bytes < before.input_bytes);
-    assert_true(gz.need_bytes >= written && gz.need_bytes < 10 * written);
+    assert_int_equal(run_shell("rm -r %s/alignments/*_Z* %s", test.data, test.cache), 0);
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) {
+        assert_int_equal(run_shell("rm -rf %s && cp -r %s %s && find %s -type f -exec %s {} +",
+                                   packed, test.data, packed, packed, programs[i]),
+                         0);
+        const fm_space less = estimate(&test, packed, false);
+        assert_true(less.input_bytes < before.input_bytes);
+        assert_true(less.need_bytes >= written && less.need_bytes < 10 * written);
+    }
     /* Structures without alignments count with --single-sequence. */
     assert_int_equal(run_shell("rm -r %s/alignments", packed), 0);
     assert_int_equal(estimate(&test, packed, false).n_new, 0);
@@ -93,7 +97,7 @@ static void test_estimate(void **state) {
     teardown_case(&test);
 }
 
-/* A sample stands for all: the estimate of 500 chains is near that of each of them. */
+/* A sample stands for all chains: the estimate for 500 is near the sum of each. */
 static void test_sample(void **state) {
     (void)state;
     cache_case test;
@@ -106,7 +110,7 @@ static void test_sample(void **state) {
                      0);
     const fm_space many = estimate(&test, test.data, false);
     assert_int_equal(many.n_new, 606);
-    /* The files of a structure are shared by more chains now: alignments alone grow. */
+    /* More chains share the files of a structure now, so only the alignments grow. */
     double ratio = (double)many.need_bytes / (double)few.need_bytes;
     assert_true(ratio > 60 && ratio < 110);
     teardown_case(&test);

@@ -1,4 +1,4 @@
-/* Stores: what was put in comes out, and damage anywhere is found and never more than an error. */
+/* test_store.c: a store returns what was put in, and any damage is found and is only an error. */
 #include "tests/cache/cache_case.h"
 
 #include "cache/store/generation_files.h"
@@ -115,7 +115,7 @@ static void test_snapshot(void **state) {
     teardown_case(&test);
 }
 
-/* Loads every chain; true when all came out. */
+/* Loads each chain; true when all loads succeed. */
 static bool load_all(cache_case *test, const fm_store *store) {
     bool good = true;
     size_t mark = fm_arena_mark(&test->arena);
@@ -129,7 +129,7 @@ static bool load_all(cache_case *test, const fm_store *store) {
     return good;
 }
 
-/* Where in the file the generation's blobs lie. */
+/* The places of the generation's blobs in the file. */
 static bool in_a_blob(const fm_generation *generation, uint64_t at) {
     for (uint32_t i = 0; i < generation->n_blob; i++) {
         const fm_blob_entry *blob = &generation->blob[i];
@@ -146,7 +146,7 @@ static void test_flipped_bits(void **state) {
     uint32_t n_in_blob = 0;
     fm_build_report report;
     setup_case(&test, 5);
-    /* One worker makes the same file every time, so that the same bits are drawn. */
+    /* One worker makes the same file every time, so the random bits hit the same places. */
     assert_int_equal(
         build_with(&test, test.data, test.cache, (fm_build_options){.n_job = 1}, &report), FM_OK);
     find_shard(&test, path, sizeof path);
@@ -199,7 +199,7 @@ static void test_truncated_shard(void **state) {
         assert_int_equal(fm_store_open(test.cache, &store, &test.error), FM_ERR_CORRUPT);
         assert_non_null(strstr(test.error.source, ".lmdb"));
     }
-    /* Cut while it is open: an error, not a signal. */
+    /* Truncated while it is open: an error, not a signal. */
     write_file(path, shard.data, shard.size);
     assert_int_equal(fm_store_open(test.cache, &store, &test.error), FM_OK);
     assert_int_equal(truncate(path, 100), 0);
@@ -208,7 +208,7 @@ static void test_truncated_shard(void **state) {
     teardown_case(&test);
 }
 
-/* Any change of a generation's small files is found when it is opened or verified. */
+/* Opening or verifying finds any change of a generation's small files. */
 static void test_changed_generation(void **state) {
     (void)state;
     static const char *const files[] = {"generations/00000001.manifest",
@@ -238,7 +238,7 @@ static void test_changed_generation(void **state) {
     teardown_case(&test);
 }
 
-/* A manifest whose own hash is right, but whose words are not. */
+/* A manifest with a correct own hash and wrong content. */
 static void test_lying_manifest(void **state) {
     (void)state;
     static const char *const lies[] = {
@@ -267,7 +267,7 @@ static void test_lying_manifest(void **state) {
                                    lies[i], path, path, path),
                          0);
         fm_status status = verify(&test, test.cache);
-        if (i == 4) { /* the count of refusals is checked by those who read them */
+        if (i == 4) { /* readers of the refusals check their count */
             fm_generation generation;
             status = fm_generation_read(test.cache, FM_GENERATION_ALL, &test.arena, &generation,
                                         &test.error);
@@ -277,7 +277,7 @@ static void test_lying_manifest(void **state) {
     teardown_case(&test);
 }
 
-/* A cache that a newer foldmill made: readers and builds say so, and nothing is changed. */
+/* A cache of a newer foldmill: readers and builds say so and change nothing. */
 static void test_newer_format(void **state) {
     (void)state;
     cache_case test;
@@ -307,7 +307,8 @@ static void test_newer_format(void **state) {
     teardown_case(&test);
 }
 
-/* The decoders alone, without the hashes before them: every single bit of an index and of notes. */
+/* The decoders alone, without the hashes that protect them: each single bit of an index and of
+ * notes. */
 static void test_decoders(void **state) {
     (void)state;
     cache_case test;

@@ -1,12 +1,12 @@
 #!/bin/sh
-# test_checks.sh: the banned, sizes and algorithms checks on small sources, one lawful, the others not. Run in
-# the repository's root.
+# test_checks.sh: the banned, sizes and algorithms checks on small sources: a valid one passes, each
+# other one fails. Run in the repository's root.
 set -u
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 failures=0
 
-# expect NAME STATUS TEXT CHECK: the check's verdict on $folder/a.c, which is read from standard input.
+# expect NAME STATUS TEXT CHECK: runs the check on $folder/a.c and compares its status and output.
 expect() {
     output=$("deploy/checks/$4" "$folder/a.c" 2>&1)
     status=$?
@@ -23,7 +23,7 @@ cat >"$folder/a.c" <<'EOF'
 /* fm_strcpy (and my.strcpy) are names of ours; snprintf is fine. */
 int f(void) { return fm_strcpy(1) + x->rand() + snprintf(a, 1, "b") + my_atoi (2); }
 EOF
-expect lawful 0 '' banned
+expect valid 0 '' banned
 echo 'int g(void) { return atoi(text); }' >>"$folder/a.c"
 expect banned_call 1 'a.c:3:int g(void)' banned
 echo 'void h(void) { x = 1; strcat (a, b); }' >"$folder/a.c"

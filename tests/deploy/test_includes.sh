@@ -1,5 +1,5 @@
 #!/bin/sh
-# test_includes.sh: the include checker against small dependency listings: a lawful one passes, and
+# test_includes.sh: the include checker against small dependency listings: a valid one passes, and
 # each kind of breach fails with the line that names it. Run in the repository's root.
 set -u
 checker=deploy/checks/includes
@@ -25,7 +25,7 @@ unit() {
     echo
 }
 
-expect lawful 0 '' "$(
+expect valid 0 '' "$(
     unit proto/base/arena.c proto/base/arena.h /usr/include/stdint.h
     unit cache/store/store_lmdb.c cache/store/store.h proto/record.h /usr/include/lmdb.h
     unit server/conn.c server/conn.h cache/store/store.h proto/wire.h /usr/include/uv.h

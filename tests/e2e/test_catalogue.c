@@ -297,7 +297,7 @@ static void workers_die_stop_and_are_cut_off(void **state) {
     assert_int_equal(run("$FOLDMILL catalogue status --catalogue '%s' --json --all > st && "
                          "python3 -c \"import json; s = json.load(open('st')); "
                          "assert s['done'] == 100 == len(s['items']), s; "
-                         "assert s['pending'] == s['leased'] == s['quarantined'] == 0; "
+                         "assert s['pending'] == s['leased'] == s['refused'] == 0; "
                          "assert sum(w['done'] for w in s['workers']) == 100; "
                          "print(100, 'chains by', len(s['workers']), 'workers,', "
                          "sum(i['attempt'] - 1 for i in s['items']), 'attempts lost')\"",

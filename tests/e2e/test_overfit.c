@@ -1,6 +1,6 @@
-/* A short version of the overfitting run of docs/trainer.md: a small model with a structure module
- * learns one chain by heart; the loss falls and lDDT-CA rises. The chain is a real one where the
- * reference data is, else a synthetic one. Its metrics as TensorBoard events say the same as
+/* test_overfit.c: a short version of the overfitting run of docs/trainer.md: a small model with a
+ * structure module learns one chain by heart; the loss falls and lDDT-CA rises. The chain is real
+ * if there is reference data, else synthetic. Its TensorBoard events must agree with
  * metrics.jsonl. */
 #include "tests/testing/testing.h"
 
@@ -67,7 +67,7 @@ static void the_loss_falls_and_lddt_rises(void **state) {
         0);
 }
 
-/* tests/e2e/read_events.py knows nothing of our code. */
+/* tests/e2e/read_events.py is an independent reader of event files. */
 static void the_events_are_the_metrics(void **state) {
     (void)state;
     assert_int_equal(run("\"$OLDPWD\"/tests/e2e/read_events.py events/events.out.tfevents.foldmill "

@@ -106,15 +106,14 @@ static void reads_predicted_structures(void **state) {
            "  chain B     1 residues,      1 atoms, mean confidence 90.5, 1 residues above 50\n"
            "  W\n");
     expect("pdb p.pdb -o p.npz", 1,
-           "foldmill parse: p.pdb: the file has the chains A, B, and none was named\n");
+           "foldmill parse: p.pdb: the file has the chains A, B, so one of them must be named\n");
     expect("pdb p.pdb --chain C", 1, "foldmill parse: p.pdb: no chain 'C'; the file has A, B\n");
     expect("pdb p.pdb --chain B -o p.npz", 0, "");
     expect("pdb p.pdb --compat openfold -o p.npz", 0, "");
     expect("pdb p.pdb --predicted", 2, "foldmill parse: kind 'pdb' takes no --predicted\n");
     write_file("b.pdb", PDB_ATOM("A", "190.00"));
     expect("pdb b.pdb", 1,
-           "foldmill parse: b.pdb:1:61: the B factor is 190, a confidence of 0 to 100 was "
-           "expected\n");
+           "foldmill parse: b.pdb:1:61: the B factor is 190, expected a confidence of 0 to 100\n");
 }
 
 static void says_what_is_wrong(void **state) {

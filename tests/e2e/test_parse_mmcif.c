@@ -90,7 +90,7 @@ static void summaries_and_refusals(void **state) {
            "foldmill parse: t.cif:15:1: the file has no _atom_site.pdbx_PDB_model_num\n");
     assert_int_equal(truncate(path, (off_t)sizeof entry - 4), 0);
     expect("t.cif", 1,
-           "foldmill parse: t.cif:24:1: this row of a loop ends after 7 values, the loop has 8 "
+           "foldmill parse: t.cif:24:1: the row of a loop ends after 7 values, but the loop has 8 "
            "columns\n");
 }
 

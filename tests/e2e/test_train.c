@@ -1,5 +1,6 @@
-/* `foldmill train` as a user runs it: a dataset, a cache, a server, a run whose loss falls, the
- * same run again to the bit, and what it says when something is wrong. */
+/* test_train.c: tests `foldmill train`, `import` and `export-weights` as a user runs them: a
+ * dataset, a cache, a server, a run whose loss falls, the same run again to the bit, and the
+ * messages for mistakes. */
 #include "tests/testing/testing.h"
 
 #include <setjmp.h>
@@ -68,8 +69,8 @@ static void the_loss_falls_and_the_run_repeats_to_the_bit(void **state) {
         run("grep -q 'step 40/40' a.err && grep -q 'mean of the first 10 steps' a.log"), 0);
 }
 
-/* Two ranks for every sample, as threads: the losses of one rank, but for rounding; resumed, too.
- */
+/* Two ranks per sample, as threads, give the losses of one rank except for rounding; resumed as
+ * well. */
 static void ranks_of_a_sample_train_the_same(void **state) {
     (void)state;
     assert_int_equal(run("cp small.ini parts.ini && printf '[parallel]\\ndap = 2\\n' >>parts.ini"),
@@ -91,8 +92,7 @@ static void ranks_of_a_sample_train_the_same(void **state) {
     assert_int_equal(run("grep -q 'order = opm_first or parallel, not original' err"), 0);
 }
 
-/* Killed at some step, resumed, killed again, resumed: the same bits as a run that was left alone.
- */
+/* A run that is killed and resumed twice ends with the same bits as one that is not. */
 static void a_killed_run_goes_on_to_the_same_bits(void **state) {
     (void)state;
     assert_int_equal(run(small), 0);
@@ -121,7 +121,7 @@ static void a_killed_run_goes_on_to_the_same_bits(void **state) {
         run("for r in whole killed; do sed 's/,\"step_s\".*//' $r/metrics.jsonl >$r.losses; done; "
             "cmp whole.losses killed.losses"),
         0);
-    /* A damaged newest file is passed over; another seed or setting is refused. */
+    /* A damaged newest file is skipped; another seed or setting is refused. */
     assert_int_equal(run("printf x | dd of=killed/checkpoint-000000000030.safetensors bs=1 "
                          "seek=200000 conv=notrunc 2>/dev/null"),
                      0);
@@ -134,7 +134,7 @@ static void a_killed_run_goes_on_to_the_same_bits(void **state) {
     assert_int_equal(run("foldmill train --data unix:socket --config small.ini --seed 8 --resume "
                          "--out killed 2>err"),
                      2);
-    assert_int_equal(run("grep -q 'the run has seed 9, not 8' err"), 0);
+    assert_int_equal(run("grep -q 'run has seed 9, but --seed is 8' err"), 0);
     assert_int_equal(run("foldmill train --data unix:socket --seed 9 --resume --out killed 2>err"),
                      2);
     assert_int_equal(
@@ -142,10 +142,10 @@ static void a_killed_run_goes_on_to_the_same_bits(void **state) {
             "foldmill train --data unix:socket --config other.ini --seed 9 --resume --out killed "
             "2>err"),
         2);
-    assert_int_equal(run("grep -q 'the run was made with .learning_rate = 0.003' err"), 0);
+    assert_int_equal(run("grep -q 'run has .learning_rate = 0.003' err"), 0);
 }
 
-/* A run's weights go out as DeepMind's, come back in, and another run begins with them. */
+/* A run's weights are exported, imported again, and start another run. */
 static void weights_go_out_and_come_back(void **state) {
     (void)state;
     assert_int_equal(run(small), 0);
@@ -167,14 +167,14 @@ static void weights_go_out_and_come_back(void **state) {
             checkpoint, ways[i], ways[i]);
         assert_int_equal(run(command), 0);
     }
-    assert_int_equal(run("grep -q 'arrays by foldmill names' import.log"), 0);
+    assert_int_equal(run("grep -q 'arrays with foldmill names' import.log"), 0);
     snprintf(command, sizeof command,
              "foldmill export-weights %s --out by_name.npz >export.log && "
-             "grep -q 'by deepmind names' export.log && "
+             "grep -q 'with deepmind names' export.log && "
              "foldmill export-weights %s --format npz --out other && cmp by_name.npz other",
              checkpoint, checkpoint);
     assert_int_equal(run(command), 0);
-    /* The first loss is that of a run that has learnt, and --resume goes on with the new run. */
+    /* The first loss is that of a trained model, and --resume continues the new run. */
     assert_int_equal(run("foldmill train --data unix:socket --config small.ini --steps 4 --seed 5 "
                          "--from in.safetensors --out f --quiet >f.log 2>&1"),
                      0);
@@ -186,7 +186,7 @@ static void weights_go_out_and_come_back(void **state) {
                          "--from in.safetensors --resume --out f --quiet >f.log 2>&1 && "
                          "grep -q 'resumed at step 4' f.log"),
                      0);
-    /* Another model's sizes: every array is named. */
+    /* A model of other sizes: every array is listed. */
     assert_int_equal(run("foldmill import out --preset tiny --out x.safetensors 2>err"), 1);
     assert_int_equal(
         run("grep -c '^missing  evoformer.1.' err | grep -qx 93 && test ! -e x.safetensors"), 0);
@@ -195,7 +195,7 @@ static void weights_go_out_and_come_back(void **state) {
     assert_int_equal(run("grep -q 'another number of parameters' err && test ! -e x"), 0);
     assert_int_equal(run("foldmill import out 2>err"), 2);
     assert_int_equal(run("foldmill export-weights in.safetensors --out x --format pt 2>err"), 2);
-    assert_int_equal(run("grep -q 'format is npz or safetensors' err"), 0);
+    assert_int_equal(run("grep -q 'found .pt., expected npz or safetensors' err"), 0);
 }
 
 static void a_signal_stops_after_the_step_in_hand(void **state) {
@@ -210,8 +210,8 @@ static void a_signal_stops_after_the_step_in_hand(void **state) {
     assert_int_equal(run("test \"$(tail -c 2 s/metrics.jsonl)\" = '}'"), 0);
 }
 
-/* The server of a run with two samples a step is killed: the steps made until then are kept, and
- * the resumed run ends with the bits of one that was left alone. */
+/* The server of a run with two samples per step is killed. The steps made until then are kept, and
+ * the resumed run ends with the same bits as an undisturbed one. */
 static void a_lost_server_costs_no_step(void **state) {
     (void)state;
     const char *serve = "rm -f lost; foldmill serve --cache cache --listen unix:lost -q & "
@@ -229,7 +229,7 @@ static void a_lost_server_costs_no_step(void **state) {
     assert_int_equal(run(command), 1);
     assert_int_equal(run("n=$(cat lost.run/metrics.jsonl | wc -l); ls lost.run/checkpoint* | "
                          "grep -q \"0$n.safetensors\" && grep -q \"after step $n of 1000000; "
-                         "--resume goes on\" lost.err && echo $((n + 1)) >goal"),
+                         "--resume continues\" lost.err && echo $((n + 1)) >goal"),
                      0);
     snprintf(
         command, sizeof command,
@@ -243,11 +243,12 @@ static void a_lost_server_costs_no_step(void **state) {
                          "whole.run/checkpoint-$n.safetensors"),
                      0);
     assert_int_equal(run("foldmill train --data unix:socket --config pairs.ini --seed 2 --steps 2 "
-                         "--resume --out whole.run 2>err && grep -q 'asks for no more' err"),
+                         "--resume --out whole.run 2>err && grep -q 'needs no more' err"),
                      0);
 }
 
-/* One that comes back is gone on with, in the middle of a step, too; unless it has other data. */
+/* The run continues with a server that comes back, also in the middle of a step, unless it has
+ * other data. */
 static void a_server_that_comes_back_is_gone_on_with(void **state) {
     (void)state;
     const char *serve = "foldmill serve --cache cache --listen unix:back -q";
@@ -280,13 +281,13 @@ static void a_server_that_comes_back_is_gone_on_with(void **state) {
              serve, train, until, serve);
     assert_int_equal(run(command), 1);
     assert_int_equal(run("grep -q 'snapshot [0-9a-f]*... is not served' err && "
-                         "grep -q 'resume goes on' err"),
+                         "grep -q 'resume continues' err"),
                      0);
     snprintf(command, sizeof command,
              "%s --snapshot other & server=$!; %s --steps 1000 --resume --out other.run 2>err; "
              "rc=$?; kill $server; exit $rc",
              serve, train);
-    assert_int_equal(run(command), 1); /* a checkpoint knows it, too */
+    assert_int_equal(run(command), 1); /* the checkpoint stores the snapshot */
     assert_int_equal(run("grep -q 'unix:back: snapshot [0-9a-f]*... is not served' err"), 0);
 }
 
@@ -303,6 +304,151 @@ static void two_processes_never_train_into_one_folder(void **state) {
     assert_int_equal(run("grep -q 'held: another process is training into this folder' err"), 0);
 }
 
+/* Without --preset the arrays of the file decide: the number of blocks, the templates and the heads
+ * may differ from the preset; other widths fit no preset. PyTorch's files are refused. */
+static void an_import_finds_its_preset(void **state) {
+    (void)state;
+    static const struct {
+        const char *config, *found;
+    } cases[] = {
+        {"n_dummy", "tiny"},
+        {"n_block = 1", "tiny with n_block = 1"},
+        {"n_template = 0\\nn_aligned_error_bin = 8\\nn_extra_block = 0",
+         "tiny with n_extra_block = 0, n_template = 0, n_aligned_error_bin = 8"},
+    };
+    static const char *const names[] = {"deepmind", "openfold", "openfold-1", "foldmill"};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(
+            fm_test_shell_format(
+                folder,
+                "printf '[model]\\n%s\\n[data]\\ncrop_size = 16\\nmax_msa_clusters = 8\\n' | "
+                "grep -v n_dummy >sizes.ini && rm -rf sizes && "
+                "foldmill train --data unix:socket --config sizes.ini --steps 1 --out sizes -q "
+                ">log 2>&1",
+                cases[i].config),
+            0);
+        for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
+            assert_int_equal(
+                fm_test_shell_format(
+                    folder,
+                    "foldmill export-weights sizes/checkpoint-000000000001.safetensors --names %s "
+                    "--out sizes.%s >log && "
+                    "foldmill import sizes.%s --out sizes.in >log 2>err && "
+                    "grep -q '^preset    %s, found by the arrays of the file$' log",
+                    names[k], k % 2 ? "safetensors" : "npz", k % 2 ? "safetensors" : "npz",
+                    cases[i].found),
+                0);
+        }
+        assert_int_equal(
+            fm_test_shell_format(folder,
+                                 "foldmill train --data unix:socket --config sizes.ini --steps 1 "
+                                 "--from sizes.in --out sizes.%zu -q >log 2>&1",
+                                 i),
+            0);
+    }
+    assert_int_equal(run("printf '[model]\\nc_z = 24\\n[data]\\ncrop_size = 16\\n' >wide.ini && "
+                         "foldmill train --data unix:socket --config wide.ini --steps 1 --out wide "
+                         "-q >log 2>&1 && foldmill export-weights "
+                         "wide/checkpoint-000000000001.safetensors --out wide.npz >log && "
+                         "foldmill import wide.npz --out none >log 2>err"),
+                     1);
+    assert_int_equal(run("grep -q '^no preset fits the file; the nearest is tiny, where' err && "
+                         "grep -q '^shape .*, expected ' err && test ! -e none && "
+                         "foldmill import wide.npz --config wide.ini --out by_config >log && "
+                         "grep -q '^preset    tiny, found' log"),
+                     0);
+    assert_int_equal(
+        run("python3 -c 'import pickle, zipfile; z = zipfile.ZipFile(\"zip.pt\", \"w\"); "
+            "z.writestr(\"archive/data.pkl\", b\"x\"); z.close(); "
+            "[pickle.dump({str(i): i for i in range(99)}, open(f\"{p}.ckpt\", \"wb\"), p) "
+            "for p in (2, 4)]'"),
+        0);
+    static const char *const pickles[] = {"zip.pt", "2.ckpt", "4.ckpt"};
+    for (size_t i = 0; i < sizeof pickles / sizeof pickles[0]; i++) {
+        assert_int_equal(
+            fm_test_shell_format(folder, "foldmill import %s --out none 2>err", pickles[i]), 1);
+        assert_int_equal(run("grep -q 'this is a PyTorch file (a Python pickle)' err && "
+                             "grep -q 'save_file({k: v.clone() for' err && test ! -e none"),
+                         0);
+    }
+}
+
+/* Progress lines of a run on a terminal of 50 columns, then with $COLUMNS = 30, then on a terminal
+ * of unknown width: no line reaches the last column, and the wider ones have more fields. */
+static void progress_fits_the_terminal(void **state) {
+    (void)state;
+    assert_int_equal(run(small), 0);
+    char path[600];
+    snprintf(path, sizeof path, "%s/terminal.py", folder);
+    FILE *script = fopen(path, "w");
+    assert_non_null(script);
+    assert_true(
+        fputs("import fcntl, os, pty, struct, sys, termios\n"
+              "def lines(columns, given, out):\n"
+              "    pid, fd = pty.fork()\n"
+              "    if pid == 0:\n"
+              "        size = struct.pack('HHHH', 24 if columns else 0, columns, 0, 0)\n"
+              "        fcntl.ioctl(2, termios.TIOCSWINSZ, size)\n"
+              "        os.environ.pop('COLUMNS', None)\n"
+              "        if given: os.environ['COLUMNS'] = given\n"
+              "        os.execvp('foldmill', ('foldmill train --data unix:socket --config '\n"
+              "            'small.ini --steps 3 --out ' + out).split())\n"
+              "    text = b''\n"
+              "    while True:\n"
+              "        try: read = os.read(fd, 4096)\n"
+              "        except OSError: break\n"
+              "        if not read: break\n"
+              "        text += read\n"
+              "    assert os.waitpid(pid, 0)[1] == 0, text\n"
+              "    parts = text.decode().split('\\r\\033[K')[1:]\n"
+              "    found = [p.split('\\r\\n')[0] for p in parts]\n"
+              "    assert len(found) == 3 and found[0].startswith('step 1/3  loss '), text\n"
+              "    return max(map(len, found))\n"
+              "narrow, less, plain = lines(50, '', 't1'), lines(50, '30', 't2'), "
+              "lines(0, '', 't3')\n"
+              "assert less <= 29 < narrow <= 49 < plain <= 79, (less, narrow, plain)\n",
+              script) >= 0);
+    assert_int_equal(fclose(script), 0);
+    assert_int_equal(run("python3 terminal.py"), 0);
+    assert_int_equal(run("for c in train import export-weights; do COLUMNS=80 foldmill $c --help; "
+                         "done | awk 'length > 80 {exit 1}'"),
+                     0);
+}
+
+static void versions_and_full_disks(void **state) {
+    (void)state;
+    static const char *const versions[] = {"foldmill train --version", "foldmill train -V",
+                                           "foldmill import --version", "foldmill-train --version",
+                                           "foldmill-train -V"};
+    for (size_t i = 0; i < sizeof versions / sizeof versions[0]; i++) {
+        assert_int_equal(fm_test_shell_format(folder,
+                                              "%s | grep -qxE 'foldmill-train [0-9]+(\\.[0-9]+)+'",
+                                              versions[i]),
+                         0);
+    }
+    assert_int_equal(run(small), 0);
+    assert_int_equal(
+        run("foldmill train --data unix:socket --config small.ini --steps 1 --out full "
+            "-q >full.log 2>&1 && foldmill export-weights "
+            "full/checkpoint-000000000001.safetensors --out full.npz >full.log"),
+        0);
+    static const char *const commands[] = {
+        "train --help",
+        "train --version",
+        "train --show-config",
+        "train --data unix:socket --config small.ini --steps 1 --out full.run -q",
+        "import full.npz --out full.in",
+        "export-weights full/checkpoint-000000000001.safetensors --out full.again"};
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        assert_int_equal(fm_test_shell_format(folder, "foldmill %s >/dev/full 2>err", commands[i]),
+                         1);
+        assert_int_equal(run("grep -q 'cannot be written to standard output: No space left' err"),
+                         0);
+    }
+    assert_int_equal(run("foldmill-train fly 2>err"), 2);
+    assert_int_equal(run("grep -q \"unknown command 'fly'\" err"), 0);
+}
+
 static void mistakes_are_said(void **state) {
     (void)state;
     assert_int_equal(run("foldmill train --help | grep -q -- --preset"), 0);
@@ -311,7 +457,7 @@ static void mistakes_are_said(void **state) {
                          "- shown.ini"),
                      0);
     assert_int_equal(run("foldmill train 2>err"), 2);
-    assert_int_equal(run("grep -q 'URL is needed' err"), 0);
+    assert_int_equal(run("grep -q 'URL is required' err"), 0);
     assert_int_equal(run("foldmill train --data unix:socket --preset huge --out x 2>err"), 2);
     assert_int_equal(run("grep -q 'there are: af2-finetuning, af2-initial, overfit, tiny' err"), 0);
     assert_int_equal(run("printf '[model]\\nn_blok = 1\\n' >bad.ini; foldmill train --data "
@@ -328,7 +474,7 @@ static void mistakes_are_said(void **state) {
     assert_int_equal(run("mkdir -p y && touch y/metrics.jsonl && foldmill train --data unix:socket "
                          "--out y 2>err"),
                      1);
-    assert_int_equal(run("grep -q 'there is a run here already' err"), 0);
+    assert_int_equal(run("grep -q 'the folder has a run already' err"), 0);
     assert_int_equal(run("foldmill train --data unix:socket --device tpu --out z 2>err"), 2);
     assert_int_equal(run("foldmill train --data unix:socket --dtype bf16 --out z 2>err"), 1);
     assert_int_equal(run("grep -q 'the CPU computes in fp32' err && test ! -e z"), 0);
@@ -341,6 +487,9 @@ int main(void) {
         cmocka_unit_test(ranks_of_a_sample_train_the_same),
         cmocka_unit_test(a_killed_run_goes_on_to_the_same_bits),
         cmocka_unit_test(weights_go_out_and_come_back),
+        cmocka_unit_test(an_import_finds_its_preset),
+        cmocka_unit_test(progress_fits_the_terminal),
+        cmocka_unit_test(versions_and_full_disks),
         cmocka_unit_test(a_signal_stops_after_the_step_in_hand),
         cmocka_unit_test(a_lost_server_costs_no_step),
         cmocka_unit_test(a_server_that_comes_back_is_gone_on_with),

@@ -1,5 +1,5 @@
-/* mmcif_case.h: what the tests over real mmCIF files share: reading a file below the reference data
- * and comparing a chain's arrays with the reference's hashes. */
+/* mmcif_case.h: helpers of the tests over real mmCIF files: read a file below the reference data,
+ * and compare a chain's arrays with the reference's hashes. */
 #ifndef FM_TESTS_MMCIF_CASE_H
 #define FM_TESTS_MMCIF_CASE_H
 
@@ -17,7 +17,7 @@ typedef struct mmcif_case {
     fm_arena arena;
     fm_bytes bytes;
     char path[4096];
-    char id[256]; /* the file's name without its ending */
+    char id[256]; /* the file's name without its extension */
 } mmcif_case;
 
 static inline void mmcif_case_init(mmcif_case *test) {
@@ -26,8 +26,8 @@ static inline void mmcif_case_init(mmcif_case *test) {
     (void)status;
 }
 
-/* Reads `relative` below the reference data and forgets what was read before. A file that is not
- * there reads as an empty one and false. */
+/* Reads `relative` below the reference data and discards what was read before. A missing file reads
+ * as an empty one and returns false. */
 static inline bool mmcif_case_read(mmcif_case *test, const char *relative) {
     fm_arena_reset(&test->arena);
     fm_test_reference_path(test->path, sizeof test->path, relative);
@@ -65,7 +65,7 @@ static inline bool array_agrees(const fm_structure_array *array, const fm_test_a
     return fm_test_array_agrees(expected, shape, array->rank, array->data, array_bytes(array));
 }
 
-/* All arrays of a chain, by the author's id. */
+/* Lists all arrays of the chain with that author id. */
 static inline fm_status mmcif_case_arrays(mmcif_case *test, const fm_mmcif *mmcif, bool compat,
                                           const char *chain, fm_structure_array *arrays,
                                           size_t *ret_n, fm_error *reterr) {

@@ -1,7 +1,7 @@
-/* mmcif_text.h: a small mmCIF entry in pieces, for tests to put together and to break.
+/* mmcif_text.h: a small mmCIF entry in pieces, for tests to assemble and to break.
  *
- * A text may hold one '^' in front of the byte where an error is expected; it is taken out before
- * parsing, and its line and column are what the error must say. */
+ * A text may contain one '^' in front of the byte where an error is expected. It is removed before
+ * parsing, and the error must report its line and column. */
 #ifndef FM_TESTS_MMCIF_TEXT_H
 #define FM_TESTS_MMCIF_TEXT_H
 
@@ -28,14 +28,15 @@
     "_atom_site.auth_seq_id\n_atom_site.auth_asym_id\n_atom_site.pdbx_PDB_model_num\n"
 #define ENTRY HEAD DATES COMPS ASYMS THREE SITE
 
-/* A row of SITE in chain A, author chain X, model 1, author numbers as the label's. */
+/* A row of SITE in chain A, author chain X and model 1, with the label's numbers as author
+ * numbers. */
 #define ROW(group, name, alt, comp, seq, x, occupancy)                                             \
     group " 1 " name " " alt " " comp " A " seq " ? " x " 2.5 -3.5 " occupancy " 9.0 " seq " X "   \
           "1\n"
 #define ATOM(name, comp, seq, x) ROW("ATOM", name, ".", comp, seq, x, "1.00")
 
-/* Parses a text without its '^', whose place goes to *ret_line and *ret_column (0 = none). The text
- * is copied to memory of its exact size. */
+/* Parses a text without its '^', whose place goes to *ret_line and *ret_column (0 when there is
+ * none). The text is copied to memory of its exact size, so that a sanitizer sees reads past it. */
 static inline fm_status mmcif_text_parse(fm_arena *arena, const char *text, bool compat,
                                          fm_mmcif *ret_mmcif, fm_error *reterr, uint64_t *ret_line,
                                          uint64_t *ret_column) {

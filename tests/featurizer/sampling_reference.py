@@ -4,7 +4,7 @@
 usage: sampling_reference.py CHECK_FILE   recompute every line of the file and compare
        sampling_reference.py --vectors    print the document's test vectors
 
-The file is what tests/featurizer/test_sample_reference.c writes: one line a case, then one line a tensor.
+The file is what tests/featurizer/test_sample_reference.c writes: one line per case, then one line per tensor.
 """
 import struct
 import sys

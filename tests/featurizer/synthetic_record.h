@@ -1,5 +1,5 @@
-/* synthetic_record.h: a chain by formula, for tests that must know every value without a file. The
- * same formula stands in sampling_reference.py. */
+/* synthetic_record.h: a chain computed by a formula, for tests that must know every value without a
+ * file. sampling_reference.py contains the same formula. */
 #ifndef FM_TESTS_SYNTHETIC_RECORD_H
 #define FM_TESTS_SYNTHETIC_RECORD_H
 
@@ -14,7 +14,7 @@ typedef struct fm_synthetic_record {
     fm_record record;
 } fm_synthetic_record;
 
-/* Fills *out for n_seq x n_res; memory is the arena's. */
+/* Fills *out for n_seq x n_res; its memory is in the arena. */
 static inline void fm_synthetic_record_make(fm_synthetic_record *out, uint32_t n_seq,
                                             uint32_t n_res, uint8_t is_distillation,
                                             fm_arena *arena) {

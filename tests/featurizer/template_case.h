@@ -1,5 +1,5 @@
-/* template_case.h: what the tests of templates share: a source of structures over a folder of mmCIF
- * files, which keeps every structure part that a hit names, as a store would. */
+/* template_case.h: a source of structures over a folder of mmCIF files, for the tests of templates.
+ * It keeps every structure part that a hit names, as a store would. */
 #ifndef FM_TESTS_TEMPLATE_CASE_H
 #define FM_TESTS_TEMPLATE_CASE_H
 
@@ -105,7 +105,7 @@ static inline fm_status template_case_structure_fn(void *context, const char *id
     return FM_OK;
 }
 
-/* A fm_template_structure_fn: decodes the kept part. */
+/* A fm_template_structure_fn that decodes the stored part. */
 static inline fm_status template_case_load(void *context, const fm_sha256 *identity,
                                            const fm_part_structure **ret_structure,
                                            fm_error *reterr) {
@@ -125,7 +125,7 @@ static inline fm_template_source template_case_source(template_case *test) {
         .context = test, .entry = template_case_entry_fn, .structure = template_case_structure_fn};
 }
 
-/* Encodes the part, decodes it again, and makes the features of what the options choose. */
+/* Encodes and decodes the part, then computes the features of the hits that the options choose. */
 static inline fm_status template_case_featurize(template_case *test, const fm_part_hits *hits,
                                                 const fm_template_options *options,
                                                 fm_template_features *ret_features,

@@ -1,4 +1,4 @@
-/* The A3M parser: what is read, and the exact place and sentence of what is refused. */
+/* test_a3m.c: the A3M parser: what it reads, and the exact place and message of what it refuses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,7 +45,7 @@ static fm_status parse(fixture *f, fm_bytes text, const fm_a3m_options *options)
     return fm_a3m_parse(text, options, &f->arena, &f->alignment, &f->error);
 }
 
-/* Asserts rows ("ABC/A-C") and deletion counts ("000/210", digits) of a text. */
+/* Asserts the rows ("ABC/A-C") and deletion counts ("000/210", digits) of a text. */
 static void expect_rows(fixture *f, fm_bytes text, const fm_a3m_options *options, const char *rows,
                         const char *deletions) {
     fm_status status = parse(f, text, options);
@@ -112,7 +112,7 @@ static void reads_every_line_end(void **state) {
     expect_rows(f, text_of(">q\rACDE\r>r\rAxC-E\r"), NULL, "ACDE/AC-E", "0000/0100");
     expect_rows(f, text_of(">q\r\nACDE\r\n>r\r\nAxC-E\r\n"), &compat, "ACDE/AC-E", "0000/0100");
     expect_rows(f, text_of(">q\rACDE\r>r\rAxC-E"), &compat, "ACDE/AC-E", "0000/0100");
-    /* str.splitlines(): a description ends at a vertical tab, and at U+2028 */
+    /* str.splitlines() ends a description at a vertical tab and at U+2028 */
     expect_rows(f,
                 text_of(">q\vAC\x1c"
                         "DE\n>r\xe2\x80\xa8"
@@ -149,8 +149,8 @@ static void reads_nul_ended_alignments(void **state) {
     static const char inside[] = ">q\nAC\n>r\nA\0-\n";
     expect_error(f, (fm_bytes){(const uint8_t *)inside, sizeof inside - 1}, NULL, FM_ERR_FORMAT, 4,
                  2,
-                 "a NUL byte inside a line; one may stand only at the start of a line, where it "
-                 "ends an alignment");
+                 "found a NUL byte inside a line, expected it only at the start of a line, where "
+                 "it ends an alignment");
     static const char at_end[] = ">q\nAC\0";
     expect_rows(f, (fm_bytes){(const uint8_t *)at_end, sizeof at_end - 1}, NULL, "AC", "00");
 }
@@ -168,32 +168,32 @@ static void refuses_with_place_and_reason(void **state) {
     expect_error(f, text_of(">q\nAB\n>r\nAB\n>s\n\nA\n"), NULL, FM_ERR_FORMAT, 7, 1,
                  "row 2 has 1 match column, the query has 2");
     expect_error(f, text_of("\n  AB\n>q\nAB\n"), NULL, FM_ERR_FORMAT, 2, 3,
-                 "sequence data before the first '>' line");
+                 "found sequence data before the first '>' line");
     expect_error(f, text_of("; note\n>q\nAB\n"), &compat, FM_ERR_FORMAT, 1, 1,
-                 "sequence data before the first '>' line");
+                 "found sequence data before the first '>' line");
     expect_error(f, text_of(">q \xc3\xa9\nAB\n>r\nA\xe9\n"), &compat, FM_ERR_FORMAT, 4, 2,
                  "byte 0xe9 is not UTF-8 text");
     expect_error(f, text_of(""), NULL, FM_ERR_FORMAT, 1, 1,
-                 "no sequences, at least one was expected");
+                 "the alignment has no sequences, expected at least one");
     expect_error(f, text_of("# only a note\n\n"), NULL, FM_ERR_FORMAT, 1, 1,
-                 "no sequences, at least one was expected");
+                 "the alignment has no sequences, expected at least one");
     expect_error(f, text_of(">ss_pred\nHH\n"), NULL, FM_ERR_FORMAT, 1, 1,
-                 "no sequences, at least one was expected");
+                 "the alignment has no sequences, expected at least one");
     expect_error(f, text_of(">q\n\n>r\nAC\n"), NULL, FM_ERR_FORMAT, 1, 1,
                  "the query (row 0) has no residues");
     static const char nul[] = "\0\0\0\0";
     expect_error(f, (fm_bytes){(const uint8_t *)nul, 4}, NULL, FM_ERR_FORMAT, 1, 1,
-                 "no sequences, at least one was expected");
+                 "the alignment has no sequences, expected at least one");
 }
 
-/* Writes a text and returns its end. */
+/* Appends a text and returns its end. */
 static char *put(char *to, const char *text) {
     size_t n = strlen(text);
     memcpy(to, text, n);
     return to + n;
 }
 
-/* A query of `n_col` columns, then a row with `deletions` letters before its last column. */
+/* Writes a query of `n_col` columns, then a row with `deletions` letters before its last column. */
 static fm_bytes long_text(char *out, size_t n_col, size_t deletions) {
     char *p = out;
     p = put(p, ">q\n");
@@ -237,7 +237,7 @@ static void appends_to_one_alignment(void **state) {
     assert_int_equal(alignment.deletion[3], 1);
     assert_int_equal(alignment.deletion[4], 1);
     assert_int_equal(fm_a3m_append(text_of(">q\nAC\n"), NULL, &alignment, &f->error), FM_ERR_LIMIT);
-    assert_string_equal(f->error.message, "more rows than the 3 there is room for");
+    assert_string_equal(f->error.message, "the alignment has more rows than the 3 that fit");
     alignment.n_seq = 0;
     assert_int_equal(fm_a3m_append(text_of(">q\nABC\n"), NULL, &alignment, &f->error),
                      FM_ERR_FORMAT);
@@ -260,7 +260,7 @@ static void reads_many_short_lines(void **state) {
     free(text);
 }
 
-/* The two loops on rows of every length around a chunk, with runs of every kind. */
+/* Compares the two loops on rows of every length around a chunk, with runs of every kind. */
 static void loops_agree(void **state) {
     fixture *f = *state;
     if (!__builtin_cpu_supports("avx2")) skip();

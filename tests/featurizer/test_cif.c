@@ -1,4 +1,4 @@
-/* test_cif.c: tokens and rows of CIF text, and the place of what is refused. */
+/* test_cif.c: tokens and rows of CIF text, and the places of what is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ static void open_cif(fm_cif *cif, const char *text, bool compat) {
     assert_int_equal(fm_cif_init(cif, bytes_of(text), compat, NULL), FM_OK);
 }
 
-/* All tokens of a text as "kind:text|kind:text|", kinds by one letter. */
+/* Returns all tokens of a text as "kind:text|kind:text|", with one letter per kind. */
 static const char *tokens_of(const char *text, bool compat) {
     static char out[1024];
     static const char kinds[] = {[FM_CIF_DATA] = 'd',
@@ -57,7 +57,7 @@ static void quotes_close_before_white_space_only(void **state) {
     (void)state;
     assert_string_equal(tokens_of("'a b' \"c'd\" 'it's' O5' 'x'\n'' '_n' 'loop_'", false),
                         "v:a b|v:c'd|v:it's|v:O5'|v:x|v:|v:_n|v:loop_|");
-    /* The reference does not protect names by quotes. */
+    /* In the reference, quotes do not protect names. */
     assert_string_equal(tokens_of("'_n' 'loop_' data_y", true), "n:_n|l:loop_|v:data_y|");
 }
 
@@ -83,11 +83,10 @@ typedef struct refusal {
 static void what_is_refused_has_its_place(void **state) {
     (void)state;
     static const refusal refusals[] = {
-        {"data_x\n_a 'open\n", 2, 4, 10, "this ' is not closed on its line"},
-        {"data_x\r\n_a \"open' ", 2, 4, 11, "this \" is not closed on its line"},
-        {"_a\n;text\n", 2, 1, 3, "this text block has no closing ';' at the start of a line"},
-        {"\r\r;text\n;x", 4, 2, 9,
-         "white space was expected behind the ';' that closes a text block"},
+        {"data_x\n_a 'open\n", 2, 4, 10, "the quote ' is not closed on its line"},
+        {"data_x\r\n_a \"open' ", 2, 4, 11, "the quote \" is not closed on its line"},
+        {"_a\n;text\n", 2, 1, 3, "the text block has no closing ';' at the start of a line"},
+        {"\r\r;text\n;x", 4, 2, 9, "expected white space after the ';' that closes a text block"},
     };
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
         fm_cif cif;
@@ -113,7 +112,7 @@ static void bytes_that_are_no_text_are_refused(void **state) {
     static const char nul[] = "data_x\n_a.long.name b\0c";
     fm_bytes bytes = {(const uint8_t *)nul, sizeof nul - 1};
     assert_int_equal(fm_cif_init(&cif, bytes, false, &error), FM_ERR_FORMAT);
-    assert_string_equal(error.message, "byte 0x00 is no text; a CIF file was expected");
+    assert_string_equal(error.message, "found byte 0x00, expected the text of a CIF file");
     assert_int_equal(error.line, 2);
     assert_int_equal(error.column, 15);
     assert_int_equal(fm_cif_init(&cif, bytes, true, &error), FM_OK);
@@ -121,7 +120,7 @@ static void bytes_that_are_no_text_are_refused(void **state) {
     assert_int_equal(fm_cif_init(&cif, bytes_of(""), false, &error), FM_ERR_FORMAT);
     assert_string_equal(error.message, "the file is empty");
     assert_int_equal(error.line, 1);
-    /* Latin-1 passes by default; the reference wants UTF-8. */
+    /* Latin-1 passes by default; the reference requires UTF-8. */
     assert_int_equal(fm_cif_init(&cif, bytes_of("data_x # \xb4\n"), false, &error), FM_OK);
     assert_int_equal(fm_cif_init(&cif, bytes_of("data_x # \xb4\n"), true, &error), FM_ERR_FORMAT);
     assert_int_equal(error.column, 10);
@@ -141,8 +140,7 @@ static void files_past_the_limit_are_refused(void **state) {
     fm_error error;
     fm_bytes bytes = {(const uint8_t *)"x", FM_LIMIT_INPUT_BYTES + 1};
     assert_int_equal(fm_cif_init(&cif, bytes, false, &error), FM_ERR_LIMIT);
-    assert_string_equal(error.message,
-                        "the file has 2147483649 bytes, at most 2147483648 are read");
+    assert_string_equal(error.message, "the file has 2147483649 bytes, the limit is 2147483648");
 }
 
 /* Reads rows of n columns and compares them, joined by spaces, with the expected ones. */
@@ -185,7 +183,7 @@ static void long_rows_are_read_fast_and_right(void **state) {
     char text[4096] = "";
     char line[200];
     const char *rows[20];
-    /* One token crosses a 64-byte step; the last rows have too few bytes behind them. */
+    /* One token crosses a 64-byte step, and too few bytes follow the last rows. */
     snprintf(line, sizeof line, "ATOM 1 %060d x", 7);
     for (size_t i = 0; i < 20; i++) {
         strcat(text, line);

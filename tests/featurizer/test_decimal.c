@@ -1,4 +1,4 @@
-/* test_decimal.c: decimal text to double: exact, and nothing but decimals. */
+/* test_decimal.c: conversion of decimal text to double: exact, and nothing but decimals. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@ static bool parse(const char *text, double *ret_value) {
 static void assert_exact(const char *text) {
     double found = -1, expected = strtod(text, NULL);
     assert_true(parse(text, &found));
-    assert_memory_equal(&found, &expected, sizeof found); /* -0.0 is not 0.0 */
+    assert_memory_equal(&found, &expected, sizeof found); /* memory, since -0.0 == 0.0 */
 }
 
 static void decimals_are_rounded_as_strtod_does(void **state) {

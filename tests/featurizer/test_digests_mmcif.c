@@ -1,5 +1,5 @@
 /* test_digests_mmcif.c: every mmCIF file of the development data against the reference's hashes of
- * what it makes of them: chains, header, features and missing residues, and its refusals. */
+ * its results: chains, header, features and missing residues, and its refusals. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 #include "tests/featurizer/mmcif_case.h"
 
-/* Where we do not do as the reference, and why. */
+/* Files whose results differ from the reference's on purpose, and why. */
 static const struct {
     const char *path, *cause;
 } known[] = {
@@ -32,7 +32,7 @@ static tally *find_tally(const char *kind) {
     return NULL;
 }
 
-/* The file that is open: parsed in both readings once. */
+/* The open file, parsed once in each reading. */
 typedef struct open_file {
     mmcif_case test;
     const char *path;
@@ -43,7 +43,7 @@ typedef struct open_file {
     bool is_there;
 } open_file;
 
-/* Whether the file is there: a few of the table's are not part of the data. */
+/* Opens a file and returns whether it exists: a few files of the table are not part of the data. */
 static bool open_path(open_file *file, const char *path) {
     char relative[1024];
     if (file->path && strcmp(file->path, path) == 0) {
@@ -179,7 +179,7 @@ static void check_table(const char *name) {
     assert_int_equal(n_unexpected, 0);
 }
 
-/* Entries that the default reading gives otherwise than the reference, and why. */
+/* Entries for which the default reading differs from the reference, and why. */
 static const struct {
     const char *path, *cause;
 } differing[] = {
@@ -194,7 +194,7 @@ static bool may_differ(const char *path) {
     return false;
 }
 
-/* Where nothing is wrong with an entry or with the reference, both readings are the same. */
+/* Both readings are equal where neither the entry nor the reference is wrong. */
 static void the_default_reading_differs_where_it_should(void **state) {
     (void)state;
     fm_test_digests digests;

@@ -1,6 +1,6 @@
 /* test_digests_nonensembled.c: whole chains of public files, from structure and alignments to the
- * features that draw nothing, against the hashes of what the reference makes of them. No templates:
- * the reference was run without. */
+ * features that draw no random numbers, against the hashes of the reference's results. The
+ * reference was run without templates. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 
 enum { MAX_FILE = 256 };
 
-/* A chain with its parts; everything lies in the arena of `files`. */
+/* A chain with its parts; everything is in the arena of `files`. */
 typedef struct sample_case {
     mmcif_case files;
     fm_part_sequence sequence;
@@ -31,8 +31,8 @@ typedef struct sample_tally {
     size_t n_sample, agree, disagree, refused_alike;
 } sample_tally;
 
-/* The files named in a row's list, "a|b|c" or a remark in parentheses, in this order: a number goes
- * before each name, since files are ordered by name. */
+/* Reads the files in a row's list, "a|b|c" or a remark in parentheses, in this order. Files are
+ * ordered by name, so each name gets a number in front. */
 static size_t read_alignments(sample_case *test, const char *list, fm_msa_input *inputs) {
     fm_arena *arena = &test->files.arena;
     size_t n = 0;
@@ -53,7 +53,7 @@ static size_t read_alignments(sample_case *test, const char *list, fm_msa_input 
     return n;
 }
 
-/* path: "complete/1abc_A"; the structure is mmcif/1abc.cif. */
+/* path is "complete/1abc_A"; the structure is mmcif/1abc.cif. */
 static fm_status make_sample(sample_case *test, const fm_test_digest *info, fm_error *error) {
     static const fm_mmcif_options reading = {.compat_openfold = true};
     static const fm_msa_options msa_options = {.compat_openfold = true};
@@ -86,7 +86,8 @@ static fm_status make_sample(sample_case *test, const fm_test_digest *info, fm_e
     return status;
 }
 
-/* A row of kind chain_features: structure, alignment, or one of the empty template arrays. */
+/* Checks a row of kind chain_features: structure, alignment, or one of the empty template
+ * arrays. */
 static bool chain_row_agrees(sample_case *test, const fm_test_array *expected) {
     const fm_structure_array *array = find_array(test->chain, test->n_chain, expected->key);
     if (array) return array_agrees(array, expected);
@@ -134,7 +135,7 @@ static void check_sample(sample_case *test, const fm_test_digests *digests,
     }
 }
 
-/* Returns false when the reference data is not there. */
+/* Returns false when the reference data is missing. */
 static bool check_table(const char *name, const char *suffix, sample_tally *ret_tally) {
     static sample_case test;
     fm_test_digests digests;
@@ -157,7 +158,7 @@ static bool check_table(const char *name, const char *suffix, sample_tally *ret_
     return true;
 }
 
-/* One chain's structure fails before its alignments are looked at, so it has no list of them. */
+/* The chain's structure is refused before its alignments are read, so it has no list of them. */
 static void a_chain_whose_structure_fails_is_refused(void **state) {
     (void)state;
     static sample_case test;

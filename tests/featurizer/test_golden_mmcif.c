@@ -1,5 +1,5 @@
 /* test_golden_mmcif.c: structure and sequence features against the reference's, bit for bit: every
- * chain of the golden mmCIF files and of the edge cases, the reference's refusals among them. */
+ * chain of the golden mmCIF files and of the edge cases, including the reference's refusals. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,12 +31,12 @@ static void check_missing(const fm_test_manifest *manifest, size_t i, const fm_m
     assert_int_equal(found, n);
 }
 
-/* Returns how many arrays were compared. */
+/* Returns the number of arrays compared. */
 static size_t check_item(mmcif_case *test, const fm_test_manifest *manifest, size_t i) {
     const fm_test_item *item = fm_test_manifest_item(manifest, i);
     char relative[512];
     snprintf(relative, sizeof relative, "golden/%s", item->source);
-    (void)mmcif_case_read(test, relative); /* the empty file of the items is not there */
+    (void)mmcif_case_read(test, relative); /* one item's file is empty and missing */
     fm_mmcif mmcif;
     fm_error error = {0};
     fm_structure_array arrays[FM_STRUCTURE_N_ARRAY];
@@ -67,7 +67,7 @@ static size_t check_item(mmcif_case *test, const fm_test_manifest *manifest, siz
     return n;
 }
 
-/* Runs all items of a kind; returns how many there were. */
+/* Runs all items of a kind and returns their number. */
 static size_t check_kind(const char *kind) {
     fm_test_manifest *manifest = fm_test_manifest_open();
     if (!manifest) {
@@ -98,7 +98,7 @@ static void every_edge_case_agrees(void **state) {
     assert_int_equal(check_kind("mmcif_edge"), 18);
 }
 
-/* The sequences are those of the mmcif items of the same name. */
+/* The sequences are those of the mmcif items with the same name. */
 static void sequence_features_agree(void **state) {
     (void)state;
     fm_test_manifest *manifest = fm_test_manifest_open();

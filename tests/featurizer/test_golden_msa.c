@@ -1,4 +1,5 @@
-/* Alignments against the reference: golden/manifest.json and dev/digests.tsv, bit for bit. */
+/* test_golden_msa.c: alignments against the reference, bit for bit (golden/manifest.json and
+ * dev/digests.tsv). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,7 +42,7 @@ static fm_bytes read_reference(fm_arena *arena, const char *folder, const char *
     return content;
 }
 
-/* Reads a text as the kind says, in compat mode. */
+/* Parses a text as the kind requires, in compat mode. */
 static fm_status parse_as(const char *kind, fm_bytes text, fm_arena *arena, fm_alignment *alignment,
                           fm_error *error) {
     if (strcmp(kind, "parse_a3m") == 0) {
@@ -121,7 +122,7 @@ static void golden_msa_features(void **state) {
     fm_test_manifest_close(manifest);
 }
 
-/* What the files of a table gave. */
+/* The outcomes for the files of a table. */
 typedef struct digest_tally {
     size_t agree;         /* every array has the reference's bytes */
     size_t refused_alike; /* the reference fails and we refuse */
@@ -136,7 +137,7 @@ static bool is_stockholm(const char *path, fm_bytes text) {
            (text.size > 11 && memcmp(text.data, "# STOCKHOLM", 11) == 0);
 }
 
-/* One file as its digest rows say. */
+/* One file, read as its digest rows require. */
 typedef struct digest_read {
     fm_bytes text;
     fm_alignment alignment;
@@ -161,7 +162,7 @@ static void say(const char *what, const fm_test_digest *row, const fm_error *err
             row->error_class, row->error, error->message);
 }
 
-/* The digest rows [first, last) of one file and kind. */
+/* Checks the digest rows [first, last) of one file and kind. */
 static void check_digest(const fm_test_digests *digests, size_t first, size_t last, bool compat,
                          fm_arena *arena, digest_tally *tally) {
     const fm_test_digest *row = &digests->row[first];
@@ -211,7 +212,8 @@ static digest_tally check_table(const char *name, const char *kind, bool compat,
     return tally;
 }
 
-/* In compat mode every file gives the reference's bytes, or is refused as there. */
+/* In compat mode every file gives the reference's bytes, or is refused where the reference
+ * fails. */
 static void check_compat(const char *name, const char *kind, size_t refused_more, fm_arena *arena) {
     digest_tally tally = check_table(name, kind, true, arena);
     assert_true(tally.agree > 0);
@@ -232,22 +234,22 @@ static void digests_parse_sto(void **state) {
 
 static void digests_msa_features(void **state) {
     check_compat("digests.tsv", "msa_features", 0, *state);
-    /* easel's fasta.bad.2, fasta.bad.3 and fasta.odd.1: a query without residues, of which the
-     * reference makes features of width 0; here a chain has at least one residue. */
+    /* easel's fasta.bad.2, fasta.bad.3 and fasta.odd.1 have a query without residues, from which
+     * the reference makes features of width 0. Here a chain has at least one residue. */
     check_compat("digests_extra.tsv", "msa_features", 3, *state);
 }
 
-/* The default gives the same features wherever the reference gives any, and reads what is lawful
- * besides: NUL-ended alignments, '.' gaps of Stockholm, annotation records, A2M padding. */
+/* The default gives the same features wherever the reference gives any. It also reads other valid
+ * files: NUL-terminated alignments, '.' gaps of Stockholm, annotation records, A2M padding. */
 static void defaults_read_more(void **state) {
     digest_tally tally = check_table("digests.tsv", "msa_features", false, *state);
     assert_int_equal(tally.differ, 0);
     assert_int_equal(tally.refused_more, 0);
     assert_int_equal(tally.read_more, 51);
-    assert_int_equal(tally.refused_alike, 2); /* rows of several lengths */
+    assert_int_equal(tally.refused_alike, 2); /* rows of different lengths */
     tally = check_table("digests_extra.tsv", "msa_features", false, *state);
     assert_int_equal(tally.differ, 0);
-    /* easel's three again, and scikit-bio's stockholm_multiple_msa: two alignments in one file,
+    /* easel's three again, and scikit-bio's stockholm_multiple_msa with two alignments in one file,
      * whose rows the reference joins. */
     assert_int_equal(tally.refused_more, 4);
 }

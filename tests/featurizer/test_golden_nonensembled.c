@@ -1,5 +1,5 @@
-/* test_golden_nonensembled.c: the transforms that draw nothing, bit for bit: every chain of the
- * golden files, from the reference's own chain features, templates among them. */
+/* test_golden_nonensembled.c: the transforms that draw no random numbers, bit for bit: every chain
+ * of the golden files, from the reference's own chain features, templates included. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ static void read_features(fm_arena *arena, const char *name, fm_npz *ret_npz) {
     assert_int_equal(fm_npz_parse(arena, bytes, ret_npz, &error), FM_OK);
 }
 
-/* 0 and 1 as bytes. */
+/* Converts 0.0 and 1.0 to bytes. */
 static const uint8_t *to_mask(fm_arena *arena, const fm_npy *array) {
     const float *from = array->data;
     uint8_t *mask = take(arena, array->count, 1);

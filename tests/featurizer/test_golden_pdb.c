@@ -1,4 +1,4 @@
-/* test_golden_pdb.c: a predicted structure to its features against the reference's, bit for bit. */
+/* test_golden_pdb.c: the features of a predicted structure against the reference's, bit for bit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +7,7 @@
 
 #include "tests/featurizer/mmcif_case.h"
 
-/* Checks the arrays of the item that follow from the structure; returns how many there were. */
+/* Checks the item's arrays that follow from the structure and returns their number. */
 static size_t check_item(mmcif_case *test, const fm_test_item *item) {
     static const fm_pdb_options options = {.compat_openfold = true};
     char relative[512];

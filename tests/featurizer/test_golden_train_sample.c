@@ -1,10 +1,11 @@
-/* Complete training samples of the reference (golden/train_sample) from its own random draws
- * (golden/train_trace): the transforms with those draws replayed, expanded to the reference's
- * tensors, equal every one of them: integers, counts and coordinates bit for bit, arctangents of
- * deletions to 3e-7 (two libraries' atan differ in the last places).
+/* test_golden_train_sample.c: complete training samples of the reference (golden/train_sample),
+ * reproduced from its own random draws (golden/train_trace).
  *
- * Inputs are the reference's features before its random part (golden/nonensembled), so that nothing
- * but the transforms is tested. */
+ * The transforms replay the recorded draws, and the sample is expanded to the reference's tensors.
+ * Every tensor must be equal: integers, counts and coordinates bit for bit, arctangents of
+ * deletions to 3e-7, because two libraries' atan differ in the last digits. The inputs are the
+ * reference's features before its random part (golden/nonensembled), so only the transforms are
+ * tested. */
 #include "featurizer/sample/choose.h"
 #include "featurizer/sample/expand.h"
 #include "featurizer/sample/sample.h"
@@ -28,13 +29,13 @@ static const float value_tolerance = 3e-7f;
 /* -- the recorded draws */
 
 typedef struct cycle_trace {
-    const fm_npy *starts;    /* [5] first rows of deleted blocks */
+    const fm_npy *starts;    /* [5] first rows of the deleted blocks */
     const fm_npy *picks[3];  /* permutations: distillation cap (if any), rows, extra rows */
     const fm_npy *uniform;   /* [n_centre, N_res] */
     const fm_npy *replaced;  /* [n_centre, N_res] classes */
-    const fm_npy *templates; /* [1] start; NULL without templates, as the next */
-    const fm_npy *order;     /* [N_templ] */
-    const fm_npy *crop[2];   /* [1] what is taken off the end, start */
+    const fm_npy *templates; /* [1] start; NULL without templates */
+    const fm_npy *order;     /* [N_templ]; NULL without templates */
+    const fm_npy *crop[2];   /* [1] residues taken off the end, start */
     size_t n_pick, n_picked;
 } cycle_trace;
 
@@ -43,7 +44,7 @@ typedef struct trace {
     const fm_npy *clamp; /* [1] */
 } trace;
 
-/* Entry number *at, which must be of that kind; moves on. */
+/* Returns entry number *at, which must be of that kind, and advances. */
 static const fm_npy *next(const fm_npz *npz, size_t *at, const char *kind) {
     for (size_t k = 0; k < npz->n_array; k++) {
         char *rest;
@@ -87,7 +88,7 @@ static uint32_t integer_at(const fm_npy *array, size_t k) {
     return (uint32_t)((const int64_t *)array->data)[k];
 }
 
-/* What the reference drew in every cycle alike, it drew once. */
+/* Returns a draw that the reference makes in every cycle with the same result. */
 static uint32_t shared_integer(const trace *t, size_t offset) {
     uint32_t value = 0;
     for (size_t c = 0; c < N_CYCLE; c++) {
@@ -206,7 +207,7 @@ static void read_msa(chain *c, fm_arena *arena) {
         deletion_matrix[k] = (uint16_t)deletions[k];
         profile[k % n_res * FM_N_HHBLITS + msa[k]]++;
     }
-    /* the reference's profile is the counts', in restype order, divided in float32 */
+    /* the reference's profile is our counts, in restype order, divided in float32 */
     for (size_t k = 0; k < (size_t)n_res * FM_N_HHBLITS; k++) {
         uint32_t count =
             profile[k / FM_N_HHBLITS * FM_N_HHBLITS + fm_hhblits_from_restype[k % FM_N_HHBLITS]];
@@ -250,7 +251,8 @@ static void read_chain(chain *c, const char *source, fm_arena *arena) {
 
 /* -- the comparison */
 
-/* How many elements differ. Deletions' arctangents are elements 24 and 48 of msa_feat. */
+/* Returns how many elements differ. The deletions' arctangents are elements 24 and 48 of
+ * msa_feat. */
 static size_t count_different(const fm_npy *expected, const fm_array *got, size_t n_cycle) {
     bool is_feat = strcmp(expected->name, "msa_feat") == 0;
     bool is_value = strcmp(expected->name, "extra_deletion_value") == 0;
@@ -286,7 +288,7 @@ static bool agrees(const char *source, const fm_npy *expected, const fm_array *g
     return false;
 }
 
-/* The chain's feature of that name, cropped as the sample is. */
+/* Returns the chain's feature of that name, cropped like the sample. */
 static fm_array crop_feature(const chain *c, const fm_sample *sample, const fm_expand_sizes *sizes,
                              const fm_expand_templates *kept, const char *name, fm_arena *arena) {
     const fm_npy *array = fm_npz_find(&c->features, name);
@@ -306,7 +308,7 @@ static fm_array crop_feature(const chain *c, const fm_sample *sample, const fm_e
     return out;
 }
 
-/* Returns how many arrays are identical. */
+/* Returns the number of identical arrays. */
 static size_t check_sample(const fm_test_item *item, fm_arena *arena) {
     const char *file = strrchr(item->file, '/') + 1;
     chain c;

@@ -1,4 +1,5 @@
-/* The HHR parser: the reference's values bit for bit, and each refusal with its place. */
+/* test_hhr.c: the HHR parser: the reference's values bit for bit, and each refusal with its
+ * place. */
 #include "featurizer/parse/hhr.h"
 #include "proto/base/file.h"
 #include "tests/testing/arrays.h"
@@ -148,9 +149,10 @@ static void refuses_with_a_place(void **state) {
         const char *message;
     } cases[] = {
         {"No x\n", 1, 4, "expected 'No' and the number of a hit"},
-        {"No 1\n", 1, 5, "file ends after a hit's number; expected its name"},
-        {"No 1\n>a\n", 2, 3, "file ends after a hit's name; expected its summary line"},
-        {"No 1\n>a\nProbab=1\n", 3, 1, "hit's summary line has no number after 'Aligned_cols='"},
+        {"No 1\n", 1, 5, "the file ends after a hit's number, expected its name"},
+        {"No 1\n>a\n", 2, 3, "the file ends after a hit's name, expected its summary line"},
+        {"No 1\n>a\nProbab=1\n", 3, 1,
+         "the hit's summary line has no number after 'Aligned_cols='"},
         {HIT_UP_TO_BLOCKS "Q query             x ACD    7 (84)\n", 7, 21,
          "expected the first position of the line"},
         {HIT_UP_TO_BLOCKS "Q query             5 AcD    7 (84)\n", 7, 24,
@@ -158,10 +160,10 @@ static void refuses_with_a_place(void **state) {
         {HIT_UP_TO_BLOCKS "Q query             5 ACD    7\n", 7, 31,
          "expected ' (length)' after the last position"},
         {HIT_UP_TO_BLOCKS "Q query             5 ACD    9 (84)\n", 7, 18,
-         "letters end at position 7, the line says 9"},
+         "the letters end at position 7, but the line says 9"},
         {HIT_UP_TO_BLOCKS
          "Q query             5 ACD    7 (84)\nT t                 1 AC     2 (84)\n",
-         8, 18, "template line has 2 columns, its query line 3"},
+         8, 18, "the template line has 2 columns, but its query line has 3"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         fm_hits hits;
@@ -180,7 +182,8 @@ static void only_compat_needs_every_value(void **state) {
     assert_int_equal(parse(text, false, *state, &hits, &error), FM_OK);
     assert_int_equal(hits.n_hit, 1);
     assert_int_equal(parse(text, true, *state, &hits, &error), FM_ERR_FORMAT);
-    assert_string_equal(error.message, "hit's summary line has no number after 'Template_Neff='");
+    assert_string_equal(error.message,
+                        "the hit's summary line has no number after 'Template_Neff='");
 }
 
 static void nothing_is_no_hits(void **state) {

@@ -1,4 +1,5 @@
-/* The hmmsearch parser: the reference's values bit for bit, and each refusal with its place. */
+/* test_hmmsearch.c: the hmmsearch parser: the reference's values bit for bit, and each refusal with
+ * its place. */
 #include "featurizer/parse/hmmsearch.h"
 #include "proto/base/file.h"
 #include "tests/testing/arrays.h"
@@ -28,7 +29,7 @@ static fm_bytes of_text(const char *text) {
     return (fm_bytes){(const uint8_t *)text, strlen(text)};
 }
 
-/* The sequence of the chain in whose folder `source` lies, from the items that say it. */
+/* Returns the sequence of the chain in whose folder `source` is, from the manifest's items. */
 static fm_bytes read_query(const fm_test_manifest *manifest, const char *source) {
     char chain[64] = {0};
     const char *slash = strrchr(source, '/'), *start = slash;
@@ -70,7 +71,7 @@ static void equals_the_golden_files(void **state) {
         n_array += item->n_array;
         n_item++;
         assert_int_equal(fm_hmmsearch_parse(text, query, false, *state, &hits, NULL), FM_OK);
-        assert_int_equal(hits.n_hit, item->array[0].shape[0]); /* the default reads them too */
+        assert_int_equal(hits.n_hit, item->array[0].shape[0]); /* the default also reads them */
     }
     fm_test_manifest_close(manifest);
     fm_test_golden_line("parse_hmmsearch_sto", n_array, n_same);
@@ -122,7 +123,7 @@ static void refuses_with_a_place(void **state) {
         const char *message;
     } cases[] = {
         {"#=GS only\n1abc_A/1-2 AC\n", false, 1, 10,
-         "a note without a name and a feature; expected '#=GS name DE text'"},
+         "found an annotation without a name and a feature, expected '#=GS name DE text'"},
         {"#=GS x DE mol:protein length:2\nx AC\n", false, 2, 1,
          "row 'x': a protein's name must be id_chain/first-last"},
         {"#=GS 1abc_A/x-2 DE mol:protein length:2\n1abc_A/x-2 AC\n", false, 2, 1,
@@ -130,9 +131,9 @@ static void refuses_with_a_place(void **state) {
         {"#=GS 1abc_A/1-2 DE mol:protein\n1abc_A/1-2 AC\n", true, 2, 1,
          "row '1abc_A/1-2': its description has no 'protein length:' with a number"},
         {"#=GS 1abc_A/1-2 DE mol:protein length:2\n1abc_A/1-2 A!\n", false, 2, 1,
-         "row '1abc_A/1-2': its sequence has a byte that is no letter, '-' or '.'"},
+         "row '1abc_A/1-2': its sequence has a byte other than letters, '-' and '.'"},
         {"1abc_A/1-2\n", false, 1, 11,
-         "a name without a sequence; a line is a name and a sequence"},
+         "found a name without a sequence, expected a name and a sequence"},
         {"#=GS 1ABC_A/1-2 DE mol:protein length:2\n1ABC_A/1-2 AC\n", true, 2, 1,
          "row '1ABC_A/1-2': a protein's name must be id_chain/first-last"},
     };
@@ -162,7 +163,7 @@ static void nothing_is_no_hits(void **state) {
     assert_int_equal(parse("# STOCKHOLM 1.0\n//\n", true, *state, &hits, NULL), FM_OK);
     assert_int_equal(hits.n_hit, 0);
     assert_int_equal(parse("row ACD\n", true, *state, &hits, NULL), FM_OK);
-    assert_int_equal(hits.n_hit, 0); /* without a description it is no protein */
+    assert_int_equal(hits.n_hit, 0); /* without a description it is not protein */
 }
 
 int main(void) {

@@ -1,5 +1,5 @@
-/* test_mmcif.c: both readings of small mmCIF entries: what is placed where, and every refusal with
- * its line and column. */
+/* test_mmcif.c: both readings of small mmCIF entries: where atoms are placed, and every refusal
+ * with its line and column. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,13 +49,13 @@ static void refuse(const char *text, bool compat, fm_status expected, const char
     assert_int_equal(error.column, column);
 }
 
-/* The x of an atom, -1000 when the mask is 0. */
+/* Returns the x of an atom, or -1000 when its mask is 0. */
 static float x_of(const fm_mmcif_chain *chain, uint32_t res, const char *name) {
     size_t at = (size_t)res * FM_N_ATOM37 + fm_atom37_from_name(name, strlen(name));
     return chain->all_atom_mask[at] ? chain->all_atom_positions[at * 3] : -1000.0f;
 }
 
-/* -- what both readings do */
+/* -- both readings */
 
 static void an_entry_has_header_and_chain(void **state) {
     (void)state;
@@ -126,7 +126,7 @@ static void selenium_and_arginine_are_put_right(void **state) {
     fm_mmcif mmcif = read_text(ENTRY ATOM("CD", "ARG", "3", "0.0") ATOM("NH1", "ARG", "3", "1.0")
                                    ATOM("NH2", "ARG", "3", "1.0"),
                                false);
-    assert_true(x_of(&mmcif.chains[0], 2, "NH1") == 1.0f); /* equal distances: as they are */
+    assert_true(x_of(&mmcif.chains[0], 2, "NH1") == 1.0f); /* equal distances: unchanged */
 }
 
 static void the_highest_occupancy_is_taken(void **state) {
@@ -141,7 +141,7 @@ static void the_highest_occupancy_is_taken(void **state) {
     assert_true(x_of(&mmcif.chains[0], 0, "N") == 4.0f);
     mmcif = read_text(text, true);
     assert_true(x_of(&mmcif.chains[0], 0, "CA") == 2.0f);
-    assert_true(x_of(&mmcif.chains[0], 0, "N") == 5.0f); /* the newcomer stands before the blank */
+    assert_true(x_of(&mmcif.chains[0], 0, "N") == 5.0f); /* not the blank one */
 }
 
 static void resolution_is_the_first_that_is_a_number(void **state) {
@@ -187,7 +187,7 @@ static void only_protein_chains_are_listed_in_order(void **state) {
     }
 }
 
-/* -- where the readings differ */
+/* -- differences between the readings */
 
 #define MICRO                                                                                      \
     HEAD DATES COMPS ASYMS POLY                                                                    \
@@ -204,7 +204,7 @@ static void microheterogeneity_is_one_residue_or_shifts(void **state) {
     mmcif = read_text(MICRO, true);
     assert_string_equal(mmcif.chains[0].sequence, "AASR");
     assert_true(x_of(&mmcif.chains[0], 1, "CA") == 2.5f); /* the component that comes last */
-    assert_true(x_of(&mmcif.chains[0], 2, "CA") == 3.0f); /* arginine's atom, at serine's place */
+    assert_true(x_of(&mmcif.chains[0], 2, "CA") == 3.0f); /* arginine's, at serine */
     assert_int_equal(mmcif.chains[0].is_missing[3], 1);
 }
 
@@ -241,7 +241,7 @@ static void what_is_not_needed_may_be_missing(void **state) {
     assert_true(x_of(&mmcif.chains[0], 0, "CA") == 1.5f);
     refuse(HEAD DATES ASYMS THREE "^" FEW "CA ALA A 1 1.5 2 3\n", true, FM_ERR_DATA,
            "the file has no _atom_site.pdbx_PDB_model_num");
-    /* Without _struct_asym the atoms say which entity they are of. */
+    /* Without _struct_asym the atoms name their entity. */
     mmcif = read_text(HEAD THREE FEW "_atom_site.label_entity_id\nO HOH W . 1 2 3 2\n"
                                      "CA ALA C 1 1.5 2 3 1\nCA ALA B 1 2.5 2 3 1\n",
                       false);
@@ -276,14 +276,14 @@ static void contradictions_are_refused(void **state) {
     refuse(ENTRY ATOM("CA", "ALA", "^4", "1.0"), false, FM_ERR_DATA,
            "chain A has no residue 4 in _entity_poly_seq");
     refuse(ENTRY ROW("ATOM", "CA", ".", "ALA", "^.", "1.0", "1"), false, FM_ERR_DATA,
-           "label_seq_id of an atom of chain A is '.', an integer was expected");
+           "label_seq_id of an atom of chain A is '.', expected an integer");
     refuse(ENTRY ATOM("CA", "ALA", "1", "1.0") ATOM("^CA", "ALA", "1", "1.0"), false, FM_ERR_DATA,
-           "atom CA of residue 1 is given twice without alternative locations");
+           "atom CA of residue 1 occurs twice without alternative locations");
     refuse(HEAD COMPS ASYMS POLY "1 2 ALA\n1 1 ^ALA\n" SITE ATOM("CA", "ALA", "1", "1.0"), false,
            FM_ERR_DATA, "_entity_poly_seq.num goes down from 2 to 1");
     refuse(HEAD COMPS "loop_\n_struct_asym.id\n_struct_asym.entity_id\nA 1\n^A 1\n" THREE SITE ATOM(
                "CA", "ALA", "1", "1.0"),
-           false, FM_ERR_DATA, "chain 'A' is in _struct_asym a second time");
+           false, FM_ERR_DATA, "chain 'A' occurs twice in _struct_asym");
     refuse("^" HEAD COMPS ASYMS SITE ATOM("CA", "ALA", "1", "1.0"), false, FM_ERR_NOT_FOUND,
            "the file has no protein chain (_entity_poly_seq, _chem_comp and _struct_asym name "
            "none)");
@@ -300,60 +300,62 @@ static void contradictions_are_refused(void **state) {
 static void broken_values_are_refused(void **state) {
     (void)state;
     refuse(ENTRY ATOM("CA", "ALA", "1", "^1.0x"), false, FM_ERR_FORMAT,
-           "_atom_site.Cartn_x is '1.0x', a number was expected");
+           "_atom_site.Cartn_x is '1.0x', expected a number");
     refuse(ENTRY ATOM("CA", "ALA", "1", "^nan"), false, FM_ERR_FORMAT,
-           "_atom_site.Cartn_x is 'nan', a number was expected");
+           "_atom_site.Cartn_x is 'nan', expected a number");
     refuse(ENTRY ATOM("CA", "ALA", "1", "^1e39"), false, FM_ERR_FORMAT,
-           "_atom_site.Cartn_x is '1e39', a number was expected");
+           "_atom_site.Cartn_x is '1e39', expected a number");
     refuse(ENTRY ROW("ATOM", "CA", ".", "ALA", "1", "1.0", "^full"), false, FM_ERR_FORMAT,
-           "_atom_site.occupancy is 'full', a number was expected");
+           "_atom_site.occupancy is 'full', expected a number");
     refuse(HEAD COMPS ASYMS POLY "1 ^one ALA\n" SITE ATOM("CA", "ALA", "1", "1.0"), false,
-           FM_ERR_FORMAT, "_entity_poly_seq.num is 'one', an integer was expected");
+           FM_ERR_FORMAT, "_entity_poly_seq.num is 'one', expected an integer");
     refuse(HEAD
            "_pdbx_audit_revision_history.revision_date ^13-07-2011\n" COMPS ASYMS THREE SITE ATOM(
                "CA", "ALA", "1", "1.0"),
-           false, FM_ERR_FORMAT, "the revision date is '13-07-2011', YYYY-MM-DD was expected");
+           false, FM_ERR_FORMAT, "the revision date is '13-07-2011', expected YYYY-MM-DD");
 }
 
 static void broken_cif_is_refused(void **state) {
     (void)state;
-    refuse("^_a 1\n", false, FM_ERR_FORMAT, "data_ was expected at the start of a CIF file");
+    refuse("^_a 1\n", false, FM_ERR_FORMAT, "expected data_ at the start of a CIF file");
     refuse(HEAD "^_a.b\n_c.d 1\n", false, FM_ERR_FORMAT, "_a.b has no value");
-    refuse(HEAD "_a.b 1 ^2\n", false, FM_ERR_FORMAT, "'2' stands where a data name was expected");
-    refuse(HEAD "^loop_\n1 2\n", false, FM_ERR_FORMAT, "loop_ without data names");
+    refuse(HEAD "_a.b 1 ^2\n", false, FM_ERR_FORMAT, "found '2', expected a data name");
+    refuse(HEAD "^loop_\n1 2\n", false, FM_ERR_FORMAT, "found loop_ without data names");
     refuse(HEAD "loop_\n_a.b\n_a.c\n1 2\n^3\n", false, FM_ERR_FORMAT,
-           "this row of a loop ends after 1 values, the loop has 2 columns");
+           "the row of a loop ends after 1 values, but the loop has 2 columns");
     refuse(HEAD "^_entry.id T\n", false, FM_ERR_FORMAT,
-           "_entry.id is given a second time in its block");
+           "_entry.id occurs a second time in its block");
     refuse(ENTRY ATOM("CA", "ALA", "1", "1.0") "loop_\n^_atom_site.id\n1\n", false, FM_ERR_FORMAT,
-           "_atom_site.id is given a second time in its block");
-    refuse(HEAD "_a.b ^'open\n", false, FM_ERR_FORMAT, "this ' is not closed on its line");
+           "_atom_site.id occurs a second time in its block");
+    refuse(HEAD "_a.b ^'open\n", false, FM_ERR_FORMAT, "the quote ' is not closed on its line");
 }
 
 static void the_reference_refuses_more(void **state) {
     (void)state;
     refuse(ENTRY "ATOM 1 CA . ALA A 1 ? 1 2 3 1 ^? 1 X 1\n", true, FM_ERR_FORMAT,
-           "_atom_site.B_iso_or_equiv is '?', a number was expected");
+           "_atom_site.B_iso_or_equiv is '?', expected a number");
     refuse(ENTRY ROW("ATOM", "CA", ".", "ALA", "1", "1.0", "^?"), true, FM_ERR_FORMAT,
-           "_atom_site.occupancy is '?', a number was expected");
+           "_atom_site.occupancy is '?', expected a number");
     refuse(ENTRY "ATOM 1 CA . ALA A 1 ? 1 2 3 1 9 ^1A X 1\n", true, FM_ERR_FORMAT,
-           "_atom_site.auth_seq_id is '1A', an integer was expected");
+           "_atom_site.auth_seq_id is '1A', expected an integer");
     refuse(ENTRY "ATOM 1 CA . ALA A ^. ? 1 2 3 1 9 1 X 1\n", true, FM_ERR_FORMAT,
-           "_atom_site.label_seq_id is '.', an integer was expected");
+           "_atom_site.label_seq_id is '.', expected an integer");
     refuse(ENTRY ATOM("CA", "ALA", "1", "1.0") ATOM("^CA", "ALA", "1", "1.0"), true, FM_ERR_DATA,
-           "an atom without alternative location is given a second time");
+           "an atom without an alternative location occurs a second time");
     refuse(ENTRY "HETATM 1 O . HOH W . ? 1 2 3 1 9 5 X 1\n" ATOM(
                "CA", "ALA", "1", "1.0") "HETATM 1 O . ^HOH W . ? 1 2 3 1 9 5 X 1\n",
-           true, FM_ERR_DATA, "residue HOH 5 is a hetero residue and is given a second time");
+           true, FM_ERR_DATA, "residue HOH 5 is a hetero residue and occurs a second time");
     refuse(ENTRY ATOM("CA", "ALA", "1", "1.0") "ATOM 1 CA B ^SER A 1 ? 1 2 3 1 9 1 X 1\n", true,
            FM_ERR_DATA,
-           "residue SER 1 is an alternative to one that has atoms without alternative location");
+           "residue SER 1 is an alternative to a residue that has atoms without an alternative "
+           "location");
     refuse(ENTRY "ATOM 1 CA A ALA A 1 ? 1 2 3 1 9 1 X 1\nATOM 1 CA B SER A 1 ? 1 2 3 1 9 1 X 1\n"
                  "ATOM 1 N A ^ALA A 1 ? 1 2 3 1 9 1 X 1\n",
-           true, FM_ERR_DATA, "residue ALA 1 is taken up again after its alternative");
+           true, FM_ERR_DATA, "residue ALA 1 is continued after its alternative");
     refuse(ENTRY "ATOM 1 CA A ALA A 1 ? 1 2 3 1 9 1 X 1\nATOM 1 ^CA . SER A 1 ? 1 2 3 1 9 1 X 1\n",
            true, FM_ERR_DATA,
-           "an atom without alternative location in one of several alternatives of a residue");
+           "found an atom without an alternative location in one of several alternatives of a "
+           "residue");
     refuse(HEAD DATES "loop_\n_chem_comp.id\n_chem_comp.type\nALA 'L-peptide linking'\n" ASYMS POLY
                       "1 1 ALA\n1 2 ^ARG\n" SITE ATOM("CA", "ALA", "1", "1.0"),
            true, FM_ERR_DATA, "component 'ARG' is not in _chem_comp");
@@ -399,8 +401,8 @@ static void chains_longer_than_the_limit_are_refused(void **state) {
     }
     at += (size_t)snprintf(text + at, room - at, "%s", SITE ATOM("CA", "ALA", "1", "1.0"));
     assert_true(at < room);
-    refuse(text, false, FM_ERR_LIMIT, "a chain of 65536 residues, at most 65535 are taken");
-    refuse(text, true, FM_ERR_LIMIT, "a chain of 65536 residues, at most 65535 are taken");
+    refuse(text, false, FM_ERR_LIMIT, "the chain has 65536 residues, the limit is 65535");
+    refuse(text, true, FM_ERR_LIMIT, "the chain has 65536 residues, the limit is 65535");
     free(text);
 }
 
@@ -412,15 +414,15 @@ static void wide_loops_and_many_alternatives_are_refused(void **state) {
         const char *mark = i == FM_LIMIT_CIF_COLUMN ? "^" : "";
         at += (size_t)snprintf(text + at, sizeof text - at, "%s_a.b%u\n", mark, i);
     }
-    refuse(text, false, FM_ERR_LIMIT, "a loop of more than 512 columns");
-    refuse(text, true, FM_ERR_LIMIT, "a loop of more than 512 columns");
+    refuse(text, false, FM_ERR_LIMIT, "the loop has more than 512 columns");
+    refuse(text, true, FM_ERR_LIMIT, "the loop has more than 512 columns");
     at = (size_t)snprintf(text, sizeof text, "%s", HEAD DATES COMPS ASYMS POLY);
     for (uint32_t i = 0; i <= FM_LIMIT_ALTERNATIVE; i++) {
         const char *mark = i == FM_LIMIT_ALTERNATIVE ? "^" : "";
         at += (size_t)snprintf(text + at, sizeof text - at, "1 1 %sALA\n", mark);
     }
     snprintf(text + at, sizeof text - at, "%s", SITE ATOM("CA", "ALA", "1", "1.0"));
-    refuse(text, false, FM_ERR_LIMIT, "more than 64 alternatives of residue 1");
+    refuse(text, false, FM_ERR_LIMIT, "found more than 64 alternatives of residue 1");
 }
 
 int main(void) {

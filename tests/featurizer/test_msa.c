@@ -1,4 +1,4 @@
-/* A chain's alignment files to its MSA features. */
+/* test_msa.c: from a chain's alignment files to its MSA features. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,7 +57,8 @@ static fm_status build(fixture *f, const fm_msa_input *inputs, size_t n, const c
                         &f->error);
 }
 
-/* Rows as letters ("ACD/A-D"), the sources ("uniref90_hits.a3m:2 ..."), species ("HUMAN//"). */
+/* Asserts rows as letters ("ACD/A-D"), sources ("uniref90_hits.a3m:2 ...") and species
+ * ("HUMAN//"). */
 static void expect_part(fixture *f, const char *rows, const char *sources, const char *species) {
     char text[512];
     size_t n = 0, at = 0;
@@ -146,7 +147,7 @@ static void encodes_every_letter(void **state) {
     assert_memory_equal(f->part.msa, expected, 27);
 }
 
-/* Equal ids from different letters are different rows: the key is the text. */
+/* Equal ids from different letters are different rows, because rows are compared as text. */
 static void compares_letters(void **state) {
     fixture *f = *state;
     const fm_msa_input input = file("a.a3m", ">q\nDB\n>r\nBD\n>s\nDB\n>t\nDdB\n");
@@ -162,9 +163,9 @@ static void takes_the_query_alone(void **state) {
     assert_int_equal(build(f, &other, 1, "MK", &compat), FM_OK);
     expect_part(f, "MK", "query:1", "");
     assert_int_equal(f->report.n_file, 0);
-    expect_error(f, NULL, 0, "", NULL, "neither an alignment nor a query sequence");
-    expect_error(f, NULL, 0, "AC*", NULL, "residue 3 of the query is no residue letter");
-    expect_error(f, &other, 1, "Ac", NULL, "residue 2 of the query is no residue letter");
+    expect_error(f, NULL, 0, "", NULL, "there is neither an alignment nor a query sequence");
+    expect_error(f, NULL, 0, "AC*", NULL, "residue 3 of the query is not a residue letter");
+    expect_error(f, &other, 1, "Ac", NULL, "residue 2 of the query is not a residue letter");
 }
 
 static void refuses_with_file_and_place(void **state) {
@@ -177,18 +178,20 @@ static void refuses_with_file_and_place(void **state) {
     expect_error(f, wide, 2, "", NULL, "b.sto:1:1: row 0 has 4 match columns, the query has 3");
     const fm_msa_input letter = file("a.a3m", ">q\nACD\n>r\nA\nxx*D\n");
     expect_error(f, &letter, 1, "", NULL,
-                 "a.a3m:5:3: '*' in match column 2, expected a residue letter or '-'");
+                 "a.a3m:5:3: found '*' in match column 2, expected a residue letter or '-'");
     const fm_msa_input byte = file("a.sto", "q AC--D\nr A\xff--D\n");
     expect_error(f, &byte, 1, "", NULL,
-                 "a.sto:2:4: byte 0xff in match column 2, expected a residue letter or '-'");
+                 "a.sto:2:4: found byte 0xff in match column 2, expected a residue letter or '-'");
     const fm_msa_input dot = file("a.sto", "q AC\nr A.\n");
     assert_int_equal(build(f, &dot, 1, "", NULL), FM_OK);
     expect_part(f, "AC/A-", "a.sto:2", "/");
     expect_error(f, &dot, 1, "", &compat,
-                 "a.sto:2:4: '.' in match column 2, expected a residue letter or '-'");
+                 "a.sto:2:4: found '.' in match column 2, expected a residue letter or '-'");
     const fm_msa_input empty[] = {file("a.a3m", ">q\nAC\n"), file("b.a3m", "")};
-    expect_error(f, empty, 2, "", NULL, "b.a3m:1:1: no sequences, at least one was expected");
-    expect_error(f, empty, 2, "", &compat, "b.a3m:1:1: no sequences, at least one was expected");
+    expect_error(f, empty, 2, "", NULL,
+                 "b.a3m:1:1: the alignment has no sequences, expected at least one");
+    expect_error(f, empty, 2, "", &compat,
+                 "b.a3m:1:1: the alignment has no sequences, expected at least one");
 }
 
 static void chooses_the_alignment_of_the_query(void **state) {
@@ -205,7 +208,7 @@ static void chooses_the_alignment_of_the_query(void **state) {
                  "u.a3m:2:1: row 0 has 2 match columns, the query has 5");
 }
 
-/* One pass over the alignments of a text, however many there are. */
+/* A text of many alignments must be searched in one pass. */
 static void looks_through_many_alignments(void **state) {
     fixture *f = *state;
     enum { N = 200000 };
@@ -222,7 +225,7 @@ static void looks_through_many_alignments(void **state) {
     free(text);
 }
 
-/* A file cut anywhere is read or refused, never more: what is read has whole rows only. */
+/* A file cut anywhere is read or refused, and whatever is read has whole rows only. */
 static void reads_or_refuses_every_prefix(void **state) {
     fixture *f = *state;
     static const char a3m[] = "#3\n>q one\nAC\nDE\n>r\nA-xx\r\nDE\n>sp|P12345|A_HUMAN\n--DE\n";
@@ -231,8 +234,8 @@ static void reads_or_refuses_every_prefix(void **state) {
         const char *text = k ? sto : a3m;
         size_t n_read = 0, n_refused = 0;
         for (size_t size = 0; size <= strlen(text); size++) {
-            uint8_t *cut =
-                malloc(size + 1); /* of its own, so that a sanitizer sees reads past it */
+            /* in its own block, so that a sanitizer sees reads past it */
+            uint8_t *cut = malloc(size + 1);
             assert_non_null(cut);
             memcpy(cut, text, size);
             const fm_msa_input input = {k ? "x.sto" : "x.a3m", {cut, size}, FM_MSA_NONE};
@@ -289,7 +292,7 @@ static void holds_its_limits(void **state) {
     expect_error(f, NULL, 0, query, NULL, "the query has 65536 residues, the limit is 65535");
     query[FM_LIMIT_N_RES] = 0;
     assert_int_equal(build(f, NULL, 0, query, NULL), FM_OK);
-    /* An arena that runs out anywhere on the way gives an error and its memory back. */
+    /* An arena that runs out anywhere gives an error and is as before. */
     const fm_msa_input inputs[] = {file("a.a3m", ">q\nACD\n>r\nACE\n"), file("b.sto", "q ACD\n")};
     size_t n_refused = 0;
     for (size_t max = 64; max < 65536; max += 64) {
@@ -335,7 +338,7 @@ static void loops_agree(void **state) {
     }
 }
 
-/* gz content as the cache builder hands it over: inflated by the file layer, named with ".gz". */
+/* gz content as the cache builder passes it: decompressed by the file layer, named with ".gz". */
 static void reads_gz_files(void **state) {
     fixture *f = *state;
     static const uint8_t stored[] = {0x1f, 0x8b, 8,    0,    0,   0,   0,    0,   0,   3,   1,

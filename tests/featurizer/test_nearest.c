@@ -1,5 +1,6 @@
-/* The vector variants of the sampler's inner loops against the portable ones: nearest cluster
- * centres at every kind of size and tie, many draws at once, what is done to rows. */
+/* test_nearest.c: the vector variants of the sampler's inner loops against the portable ones:
+ * nearest cluster centres for every kind of size and tie, many draws at once, and the operations on
+ * rows. */
 #include "featurizer/sample/sample_draw.h"
 #include "featurizer/sample/nearest.h"
 #include "featurizer/sample/rows.h"
@@ -22,7 +23,7 @@ static bool has_avx512(void) {
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vpopcntdq");
 }
 
-/* The vector variants that this processor runs; returns how many. */
+/* Lists the vector variants that this processor runs and returns their number. */
 static size_t variants(fm_nearest_fn *out) {
     size_t n = 0;
     if (__builtin_cpu_supports("avx2")) out[n++] = fm_nearest_avx2;
@@ -30,7 +31,7 @@ static size_t variants(fm_nearest_fn *out) {
     return n;
 }
 
-/* n_letter small = many ties. */
+/* A small n_letter gives many ties. */
 static void fill(uint8_t *out, size_t n, uint32_t salt, uint32_t n_letter) {
     for (size_t i = 0; i < n; i++) {
         fm_philox_counter word = fm_philox(7, (fm_philox_counter){{(uint32_t)i, salt, 0, 0}});
@@ -75,13 +76,13 @@ static void ties_go_to_the_lowest_centre(void **state) {
         uint32_t best[1];
         memset(rows, 3, N_RES);
         memset(centres, 4, sizeof centres);
-        memset(centres + 9 * N_RES, 3, 2 * N_RES); /* only 9 and 10 share anything, both all */
+        memset(centres + 9 * N_RES, 3, 2 * N_RES); /* only 9 and 10 share anything: everything */
         variant[v](&task, best);
         assert_int_equal(best[0], 9);
-        memset(centres + 2 * N_RES, 3, N_RES); /* a lower one, in an earlier group */
+        memset(centres + 2 * N_RES, 3, N_RES); /* a lower centre, in an earlier group */
         variant[v](&task, best);
         assert_int_equal(best[0], 2);
-        memset(rows, 9, N_RES); /* nothing shared at all */
+        memset(rows, 9, N_RES); /* nothing is shared */
         variant[v](&task, best);
         assert_int_equal(best[0], 0);
         memset(rows, 21, N_RES); /* gaps share nothing, not even with gaps */

@@ -1,4 +1,4 @@
-/* test_pdb.c: structures in the PDB format, in both readings, and where they are refused. */
+/* test_pdb.c: structures in the PDB format in both readings, and what is refused where. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static fm_status parse(const char *text, bool compat, fm_pdb *pdb) {
                         pdb, &error);
 }
 
-/* Both readings give that sequence. */
+/* Asserts that both readings give that sequence. */
 static void both_read(const char *text, const char *sequence) {
     fm_pdb pdb;
     for (int compat = 0; compat < 2; compat++) {
@@ -108,7 +108,8 @@ static void chains_are_told_apart(void **state) {
     assert_true(structure.all_atom_positions[3] == 4.0f && structure.confidence[0] == 90.0f);
     assert_int_equal(fm_structure_from_pdb(&pdb, &options[0], NULL, &sequence, &structure, &error),
                      FM_ERR_DATA);
-    assert_string_equal(error.message, "the file has the chains A, B, and none was named");
+    assert_string_equal(error.message,
+                        "the file has the chains A, B, so one of them must be named");
     assert_int_equal(fm_structure_from_pdb(&pdb, &options[1], "C", &sequence, &structure, &error),
                      FM_ERR_NOT_FOUND);
     assert_string_equal(error.message, "no chain 'C'; the file has A, B");
@@ -122,8 +123,8 @@ static void what_is_no_amino_acid(void **state) {
     reads(C_A1 SE_A3, false, "GM");
     assert_int_equal(parse(C_A1 SE_A3, false, &pdb), FM_OK);
     assert_int_equal(pdb.all_atom_mask[FM_N_ATOM37 + FM_ATOM37_SD], 1);
-    reads(C_A1 SE_A3, true, "G"); /* no SE there */
-    /* calcium: its name stands in other columns, which the reference does not look at */
+    reads(C_A1 SE_A3, true, "G"); /* no SE in that reading */
+    /* calcium: its name is in other columns, which the reference ignores */
     reads(C_A1 "HETATM    9 CA    CA A 301       4.000   5.000   6.000  1.00 90.00\n", false, "G");
     reads(C_A1 "HETATM    9 CA    CA A 301       4.000   5.000   6.000  1.00 90.00\n", true, "GX");
 }
@@ -145,7 +146,7 @@ static void of_alternatives_the_highest_occupancy(void **state) {
         assert_true(pdb.all_atom_positions[3] == (compat ? 2.0f : 1.0f));
     }
     assert_int_equal(parse(C_A1 C_A1, true, &pdb), FM_OK); /* the first stays */
-    refuses(C_A1 C_A1, false, FM_ERR_DATA, 2, 13, "atom CA of residue 1 is there twice");
+    refuses(C_A1 C_A1, false, FM_ERR_DATA, 2, 13, "atom CA of residue 1 occurs twice");
 }
 
 static void what_is_refused_has_its_place(void **state) {
@@ -158,22 +159,23 @@ static void what_is_refused_has_its_place(void **state) {
     refuses(inserted, true, FM_ERR_DATA, 2, 27,
             "residue 1 has the insertion code B, which the reference refuses");
     reads(lower, false, "GG");
-    refuses(lower, true, FM_ERR_DATA, 2, 22, "the chain's id is 'a', the reference knows A-Z only");
+    refuses(lower, true, FM_ERR_DATA, 2, 22, "the chain's id is 'a'; the reference reads only A-Z");
     reads("MODEL 1\n" C_A1 "ENDMDL\nMODEL 2\n" C_A1, false, "G");
     refuses("MODEL 1\n" C_A1 "ENDMDL\nMODEL 2\n" C_A1, true, FM_ERR_DATA, 4, 1,
-            "a second model begins, the reference reads files of one model only");
-    refuses(C_A1 C_A2 C_A1, true, FM_ERR_DATA, 3, 23, "residue 1 of chain A was in line 1 already");
+            "a second model begins; the reference reads only files with one model");
+    refuses(C_A1 C_A2 C_A1, true, FM_ERR_DATA, 3, 23,
+            "residue 1 of chain A occurs already in line 1");
     refuses("ATOM      2  CA  GLY A   1       1.0x0   0.000   0.000  0.40 60.00\n", true,
-            FM_ERR_FORMAT, 1, 31, "the x coordinate is '1.0x0', a number was expected");
+            FM_ERR_FORMAT, 1, 31, "the x coordinate is '1.0x0', expected a number");
     refuses("ATOM      2  CA  GLY A   1       1.000   0.000\n", false, FM_ERR_FORMAT, 1, 47,
-            "the z coordinate is '', a number was expected");
+            "the z coordinate is '', expected a number");
     refuses("ATOM      2  CA  GLY A  1.       1.000   0.000   0.000  0.40 60.00\n", false,
-            FM_ERR_FORMAT, 1, 23, "the residue's number is no whole number");
+            FM_ERR_FORMAT, 1, 23, "the residue number is not an integer");
     refuses("ATOM      2  CA  GLY A   1       1.000   0.000   0.000  0.40160.00\n", false,
-            FM_ERR_DATA, 1, 61, "the B factor is 160, a confidence of 0 to 100 was expected");
+            FM_ERR_DATA, 1, 61, "the B factor is 160, expected a confidence of 0 to 100");
     reads("ATOM      2  CA  GLY A   1       1.000   0.000   0.000\n", true, "G");
     refuses("ATOM      2  CA  GLY A   1       1.000   0.000   0.000\n", false, FM_ERR_FORMAT, 1, 61,
-            "the B factor is '', a number was expected");
+            "the B factor is '', expected a number");
     refuses("REMARK\n", false, FM_ERR_DATA, 1, 1,
             "the file has no residue with coordinates (no ATOM record)");
     refuses("", true, FM_ERR_DATA, 1, 1,

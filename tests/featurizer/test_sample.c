@@ -1,5 +1,6 @@
-/* The sampler's promises: pure, cycles independent of how many are made, canonical order, fractions
- * as the plan says, failures that are reported. Its values are held by test_sample_reference.c. */
+/* test_sample.c: the sampler's promises: pure results, cycles that do not depend on the number of
+ * cycles, canonical order, the plan's fractions, reported failures. test_sample_reference.c checks
+ * its values. */
 #include "featurizer/sample/sample.h"
 #include "tests/featurizer/synthetic_record.h"
 
@@ -83,8 +84,8 @@ static void order_is_canonical(void **state) {
     }
 }
 
-/* Of 200 samples: every crop start about equally often, 15 % of positions chosen, 10 % of FAPEs
- * unclamped. */
+/* In 200 samples, every crop start occurs about equally often, 15 % of positions are chosen and 10
+ * % of FAPEs are unclamped. */
 static void fractions_are_the_plans(void **state) {
     fm_arena *arena = *state;
     fm_plan plan = tiny();
@@ -169,10 +170,10 @@ static void contradictions_are_refused(void **state) {
         fm_sample_make(&plan, &chain.record, NULL, SEED, 0, 0, 1, arena, &sample, &error),
         FM_ERR_DATA);
     assert_string_equal(error.message,
-                        "chain 1syn_A: the structure has 29 residues, the sequence 30");
+                        "chain 1syn_A: the structure has 29 residues, but the sequence has 30");
 }
 
-/* Whatever the memory allowed, the answer is a sample or FM_ERR_LIMIT. */
+/* Whatever the memory allowed, the result is a sample or FM_ERR_LIMIT. */
 static void small_arenas_are_reported(void **state) {
     fm_arena *arena = *state;
     fm_arena_reset(arena);
@@ -216,7 +217,7 @@ static void plans_are_checked(void **state) {
     assert_int_equal(fm_plan_check(&plan, &error), FM_OK);
     plan.max_cycle = 0;
     assert_int_equal(fm_plan_check(&plan, &error), FM_ERR_USAGE);
-    assert_string_equal(error.message, "plan's max_cycle is 0, expected 1 to 21");
+    assert_string_equal(error.message, "the plan's max_cycle is 0, expected 1 to 21");
     assert_int_equal(fm_plan_find("huge", &plan, &error), FM_ERR_NOT_FOUND);
     assert_non_null(strstr(error.message, "af2-initial"));
     const uint32_t nothing[2] = {0, 0};

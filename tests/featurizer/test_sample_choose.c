@@ -1,5 +1,6 @@
-/* What a sample chooses once: crop starts and templates, by default as the paper means and with
- * compat_openfold as OpenFold does (docs/sampling.md section 10); and what expansion refuses. */
+/* test_sample_choose.c: the choices that a sample makes once: crop starts and templates, by default
+ * as in the paper and with compat_openfold as OpenFold makes them (docs/sampling.md, section 10);
+ * and what expansion refuses. */
 #include "featurizer/sample/choose.h"
 #include "featurizer/sample/expand.h"
 #include "featurizer/sample/sample.h"
@@ -21,7 +22,8 @@ static fm_plan plan_of(const char *name) {
     return plan;
 }
 
-/* How often each start is drawn for a chain of n_free residues more than the crop, in 1/1000. */
+/* Counts how often each start is drawn for a chain of n_free residues more than the crop, in
+ * 1/1000. */
 static void crop_shares(const char *name, uint32_t n_free, uint32_t *share) {
     fm_plan plan = plan_of(name);
     memset(share, 0, (n_free + 1) * sizeof *share);
@@ -36,7 +38,8 @@ static void crop_shares(const char *name, uint32_t n_free, uint32_t *share) {
         share[s] = share[s] * 1000 / N_DRAW;
 }
 
-/* Q2: uniform; with compat_openfold start s has the chance (1/(n+1)) sum of 1/(e+1) over e >= s. */
+/* Q2: uniform; with compat_openfold the chance of start s is (1/(n+1)) sum of 1/(e+1) over e >=
+ * s. */
 static void crops(void **state) {
     (void)state;
     uint32_t share[5];
@@ -49,7 +52,8 @@ static void crops(void **state) {
         assert_in_range(share[s], expected[s] - 12, expected[s] + 12);
 }
 
-/* How often k templates are kept, in 1/1000, for n usable ones; each is among the first `pool`. */
+/* Counts how often k templates are kept, in 1/1000, for n usable ones; each is among the first
+ * `pool`. */
 static void template_shares(const char *name, uint32_t n, uint32_t pool, uint32_t share[5]) {
     fm_plan plan = plan_of(name);
     uint32_t index[64], first[64] = {0}, kept_in_all = 0;
@@ -74,8 +78,8 @@ static void template_shares(const char *name, uint32_t n, uint32_t pool, uint32_
         share[k] = share[k] * 1000 / N_DRAW;
 }
 
-/* Q7: four templates found give 0 to 4, each equally often. By default twenty usable ones are four
- * nearly always; OpenFold has chosen its four before. */
+/* Q7: with four usable templates, 0 to 4 are kept equally often. With twenty, the default nearly
+ * always keeps four; OpenFold has chosen its four before. */
 static void templates(void **state) {
     (void)state;
     uint32_t share[5];
@@ -96,7 +100,8 @@ static void templates(void **state) {
     assert_int_equal(fm_choose_templates(&plan, &draws, 0, none), 0);
 }
 
-/* Q8: OpenFold's presets keep 128 and 512 centres beside the templates; the paper's leave room. */
+/* Q8: OpenFold's presets keep 128 and 512 centres beside the templates; the paper's presets reserve
+ * room for them. */
 static void room_for_templates(void **state) {
     (void)state;
     assert_int_equal(plan_of("af2-initial").max_msa_clusters, 124);
@@ -130,10 +135,10 @@ static void expansion_refuses_what_does_not_fit(void **state) {
     assert_int_equal(fm_expand_sample(&sample, &sizes, &small, arrays, NULL), FM_ERR_LIMIT);
     *(uint8_t *)(uintptr_t)fm_sample_find(&sample, FM_T_AATYPE, FM_SHARED)->data = 21;
     assert_int_equal(fm_expand_sample(&sample, &sizes, &arena, arrays, &error), FM_ERR_DATA);
-    assert_string_equal(error.message, "the sample has an id that is no class");
+    assert_string_equal(error.message, "the sample has an id outside its classes");
     sample.n_tensor--;
     assert_int_equal(fm_expand_sample(&sample, &sizes, &arena, arrays, &error), FM_ERR_DATA);
-    assert_string_equal(error.message, "the sample lacks tensors to expand");
+    assert_string_equal(error.message, "the sample lacks a tensor that expanding needs");
     fm_arena_fini(&arena);
 }
 

@@ -1,6 +1,6 @@
-/* The sampler against the second implementation of docs/sampling.md (sampling_reference.py): writes
- * what it makes of synthetic chains, one line a case and one a tensor, and lets the reference
- * recompute every line. */
+/* test_sample_reference.c: the sampler against the second implementation of docs/sampling.md
+ * (sampling_reference.py). It writes its results for synthetic chains, one line per case and one
+ * per tensor, and the reference recomputes every line. */
 #include "featurizer/sample/sample.h"
 #include "proto/base/compress.h"
 #include "tests/featurizer/synthetic_record.h"

@@ -1,5 +1,6 @@
-/* Templates of samples: which hits are taken and how often how many, that their columns are the
- * crop's, and that nothing else of a sample depends on them. docs/sampling.md section 9. */
+/* test_sample_templates.c: templates of samples: which hits are used and how often how many, that
+ * their columns are the crop's, and that nothing else in a sample depends on them
+ * (docs/sampling.md, section 9). */
 #include "featurizer/sample/sample.h"
 #include "tests/featurizer/synthetic_record.h"
 
@@ -18,9 +19,9 @@ enum {
     N_HIT = 30,
     N_RUN = 2,
     N_LETTER = 50,
-    DUPLICATE = 1, /* puts hit 0's letters at the same places */
+    DUPLICATE = 1, /* has hit 0's letters at the same positions */
     UNMAPPED = 2,
-    SHORT = 3, /* a tenth of the chain, not more */
+    SHORT = 3, /* covers exactly a tenth of the chain */
     N_SAMPLE = 630,
     CA = 1,
 };
@@ -42,8 +43,8 @@ typedef struct fixture {
     uint32_t max_template_date; /* of the plan */
 } fixture;
 
-/* The chain of hit h: residue r at (1000 h + r, h, 2 r); all sums and means are exact in float32.
- */
+/* Gives the chain of hit h, with residue r at (1000 h + r, h, 2 r). All sums and means are exact in
+ * float32. */
 static fm_status load(void *context, const fm_sha256 *identity,
                       const fm_part_structure **ret_structure, fm_error *reterr) {
     fixture *f = context;
@@ -115,7 +116,7 @@ static fm_sample make(fixture *f, const char *plan, uint64_t index, bool with_hi
     return sample;
 }
 
-/* The column's place in the runs: which of the letters, and which residue of the template. */
+/* Finds a column in the runs: which letter it has, and which residue of the template. */
 static bool find_mapping(uint32_t residue, uint32_t *ret_letter, uint32_t *ret_template) {
     uint32_t before = 0;
     for (size_t k = 0; k < N_RUN; before += run_size[k++]) {
@@ -142,7 +143,7 @@ static void check_column(uint32_t residue, const char *letters, uint8_t aatype, 
     }
 }
 
-/* Checks what the sample carries, notes its hits as taken, and returns how many they are. */
+/* Checks the templates of a sample, counts its hits in `taken` and returns their number. */
 static uint32_t check_templates(const fixture *f, const fm_sample *sample, uint32_t taken[N_HIT]) {
     const fm_tensor_view *aatype = fm_sample_find(sample, FM_T_TEMPLATE_AATYPE, FM_SHARED),
                          *atoms =
@@ -183,7 +184,7 @@ static void take_samples(fixture *f, const char *plan, uint32_t taken[N_HIT], ui
     assert_int_equal(taken[SHORT], 0);
 }
 
-/* The pool of 20 is hits 0 and 4 to 22; 0 to 20 of them are asked for, at most four kept. */
+/* The pool of 20 is hits 0 and 4 to 22. 0 to 20 of them are drawn and at most four kept. */
 static void the_best_twenty_are_equally_likely(void **state) {
     fixture *f = *state;
     uint32_t taken[N_HIT], counts[5];
@@ -197,8 +198,8 @@ static void the_best_twenty_are_equally_likely(void **state) {
     }
 }
 
-/* Hits released after the plan's date, or at no known one, are not used; compat_openfold lets the
- * latter pass. Others move up into the pool. */
+/* Hits released after the plan's date, or at an unknown date, are not used; compat_openfold accepts
+ * the latter. Other hits move up into the pool. */
 static void later_templates_are_not_used(void **state) {
     fixture *f = *state;
     enum { LATE = 5, UNDATED = 6 };
@@ -221,8 +222,8 @@ static void later_templates_are_not_used(void **state) {
         f->hit[h].release_date[0] = '\0';
 }
 
-/* Of the 20 best hits, the unmapped and the duplicate among them, four in random order; then 0 to 4
- * of those. */
+/* OpenFold reads four of the 20 best hits in random order, the unmapped and the duplicate included,
+ * and then keeps 0 to 4 of those. */
 static void openfold_reads_four(void **state) {
     fixture *f = *state;
     uint32_t taken[N_HIT], counts[5];
@@ -234,7 +235,7 @@ static void openfold_reads_four(void **state) {
         assert_int_equal(taken[h], 0);
 }
 
-/* Templates move no draw of anything else, and a sample without them has no tensors of them. */
+/* Templates shift no other draw, and a sample without templates has none of their tensors. */
 static void the_rest_is_as_without_hits(void **state) {
     fixture *f = *state;
     static uint8_t first[1 << 20] __attribute__((aligned(64))),
@@ -277,7 +278,7 @@ static void encoded_samples_fit_and_come_back(void **state) {
     }
 }
 
-/* An index whose sample carries templates. */
+/* Returns an index whose sample carries templates. */
 static uint64_t find_index(fixture *f) {
     for (uint64_t i = 0;; i++) {
         fm_sample sample = make(f, "tiny", i, true);
@@ -305,8 +306,9 @@ static void failures_are_reported(void **state) {
     assert_int_equal(fm_sample_make(&f->plan, &f->chain.record, &f->templates, 42, index, 0, 1,
                                     &f->arena, &sample, &error),
                      FM_ERR_DATA);
-    assert_string_equal(error.message,
-                        "chain 1syn_A: the template hits are of 89 residues, the sequence 90");
+    assert_string_equal(
+        error.message,
+        "chain 1syn_A: the template hits are for 89 residues, but the sequence has 90");
     make_hits(f);
     static uint8_t memory[2 << 20] __attribute__((aligned(64)));
     fm_status status = FM_ERR_LIMIT;

@@ -1,4 +1,5 @@
-/* The Stockholm parser: what is read, and the exact place and sentence of what is refused. */
+/* test_stockholm.c: the Stockholm parser: what it reads, and the exact place and message of what it
+ * refuses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +47,7 @@ static fm_status parse(fixture *f, fm_bytes text, const fm_stockholm_options *op
     return fm_stockholm_parse(text, options, &f->arena, &f->alignment, &f->error);
 }
 
-/* Asserts rows ("ABC/A-C") and deletion counts ("000/210", digits) of a text. */
+/* Asserts the rows ("ABC/A-C") and deletion counts ("000/210", digits) of a text. */
 static void expect_rows(fixture *f, const char *text, const fm_stockholm_options *options,
                         const char *rows, const char *deletions) {
     fm_status status = parse(f, text_of(text), options);
@@ -104,7 +105,8 @@ static void gaps_and_case_by_mode(void **state) {
     expect_rows(f, "q A.C-E\nr a.cxe\ns .yC.E\n", NULL, "ACE/ACE/-CE", "000/001/010");
     expect_rows(f, "q A.C-E\nr a.cxe\ns .yC.E\n", &compat, "A.CE/a.ce/.yCE", "0000/0001/0001");
     expect_rows(f, "q AC\nr A-\n//\nq DE\nr -E\n//\n", &compat, "ACDE/A--E", "0000/0000");
-    /* shorter by gap columns only, and longer: as the reference's zip() and indexing have it */
+    /* rows that are shorter by gap columns only, and longer ones, behave as with the reference's
+     * zip() and indexing */
     expect_rows(f, "q AC--\nr AC\ns ACxyzzz\n", &compat, "AC/AC/AC", "00/00/00");
     expect_rows(f,
                 "q\xc2\xa0"
@@ -121,19 +123,20 @@ static void refuses_with_place_and_reason(void **state) {
     expect_error(f, HEAD "q A\nr A\nr A\n", NULL, FM_ERR_FORMAT, 3, 1,
                  "row 1 has 2 columns, the query has 1");
     expect_error(f, HEAD "q ABC\nr\n", NULL, FM_ERR_FORMAT, 3, 2,
-                 "a name without a sequence; a line is a name and a sequence");
+                 "found a name without a sequence, expected a name and a sequence");
     expect_error(f, HEAD "q ABC\n  r  AB C\n", NULL, FM_ERR_FORMAT, 3, 8,
-                 "a blank inside the sequence; a line is a name and a sequence");
-    expect_error(f, "", NULL, FM_ERR_FORMAT, 1, 1, "no sequences, at least one was expected");
+                 "found a blank inside the sequence, expected a name and a sequence");
+    expect_error(f, "", NULL, FM_ERR_FORMAT, 1, 1,
+                 "the alignment has no sequences, expected at least one");
     expect_error(f, HEAD "//\n", NULL, FM_ERR_FORMAT, 1, 1,
-                 "no sequences, at least one was expected");
+                 "the alignment has no sequences, expected at least one");
     expect_error(f, HEAD "q .-\nr AC\n", NULL, FM_ERR_FORMAT, 2, 1,
                  "the query (row 0) has no residues");
     expect_error(f, HEAD "q AC\n//\n" HEAD "q AC\n//\n", NULL, FM_ERR_UNSUPPORTED, 5, 1,
-                 "a second alignment after \"//\"; one a file is read");
+                 "found a second alignment after \"//\", expected one alignment per file");
 }
 
-/* Writes a text and returns its end. */
+/* Appends a text and returns its end. */
 static char *put(char *to, const char *text) {
     size_t n = strlen(text);
     memcpy(to, text, n);
@@ -180,7 +183,7 @@ static void finds_the_place_of_a_column(void **state) {
     assert_int_equal(place.offset, 23);
 }
 
-/* The two loops on rows cut into blocks of every length around a chunk. */
+/* Compares the two loops on rows cut into blocks of every length around a chunk. */
 static void loops_agree(void **state) {
     fixture *f = *state;
     if (!__builtin_cpu_supports("avx2")) skip();

@@ -1,4 +1,4 @@
-/* test_structure.c: a chain's parts and the arrays under the reference's names. */
+/* test_structure.c: a chain's parts, and the arrays under the reference's names. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +56,7 @@ static void a_chain_becomes_its_parts(void **state) {
     assert_string_equal(error.message, "no protein chain 'A'; the file has X");
 }
 
-/* Atom rows with the B factor as confidence, of three residues. */
+/* Atom rows of three residues with the B factor as confidence. */
 #define SURE(name, comp, seq, b)                                                                   \
     "ATOM 1 " name " . " comp " A " seq " ? 1.0 2.5 -3.5 1.00 " b " " seq " X 1\n"
 
@@ -93,7 +93,7 @@ static void a_prediction_has_confidence(void **state) {
                                      false, &mmcif, &error),
                      FM_ERR_DATA);
     assert_string_equal(error.message,
-                        "B_iso_or_equiv is 149.5, a confidence of 0 to 100 was expected");
+                        "B_iso_or_equiv is 149.5, expected a confidence of 0 to 100");
     assert_true(error.line > 1 && error.column == 40);
 }
 
@@ -166,7 +166,7 @@ static void arrays_have_the_reference_s_names_and_shapes(void **state) {
     }
     const float *mask = arrays[7].data;
     assert_true(mask[0] == 0.0f && mask[1] == 1.0f);
-    structure.release_date[0] = '\0'; /* not known: no array */
+    structure.release_date[0] = '\0'; /* not known, so no array */
     assert_int_equal(
         fm_structure_list_arrays(&sequence, &structure, "1abc_X", &arena, arrays, &n, NULL), FM_OK);
     assert_int_equal(n, FM_STRUCTURE_N_ARRAY - 1);
@@ -190,7 +190,7 @@ static void sequence_features_follow_the_letters(void **state) {
     }
     sequence.sequence = "AVgX";
     assert_int_equal(fm_sequence_featurize(&sequence, &arena, &features, &error), FM_ERR_FORMAT);
-    assert_string_equal(error.message, "byte 0x67 in a sequence, a letter A-Z was expected");
+    assert_string_equal(error.message, "the sequence has byte 0x67, expected a letter A-Z");
     assert_int_equal(error.line, 1);
     assert_int_equal(error.column, 3);
 }

@@ -1,5 +1,5 @@
-/* The synthetic dataset: the same bytes every time, structures that bond and do not clash, and
- * files that our own parsers read back to the chain they were made for. */
+/* test_synth.c: the synthetic dataset: the same bytes every time, structures with bonds and without
+ * clashes, and files from which our own parsers read back the chain they were made for. */
 #include "featurizer/msa.h"
 #include "featurizer/parse/a3m.h"
 #include "featurizer/parse/hhr.h"
@@ -41,7 +41,7 @@ static int drop_arena(void **state) {
     return 0;
 }
 
-/* SHA-256 over every file of the first entries, names and sizes included. */
+/* Computes the SHA-256 over every file of the first entries, including names and sizes. */
 static void digest_dataset(fm_arena *arena, const fm_synth_options *options, uint32_t n_entry,
                            char hex[FM_SHA256_HEX]) {
     fm_sha256_state *hash = fm_sha256_create();
@@ -79,7 +79,8 @@ static void the_same_seed_gives_the_same_bytes(void **state) {
     assert_string_not_equal(first, other);
 }
 
-/* These change only when the generator is changed on purpose: then demo figures move with them. */
+/* These digests change only when the generator is changed on purpose; the demo's figures change
+ * with them. */
 static void the_bytes_are_the_ones_we_know(void **state) {
     char hex[FM_SHA256_HEX];
     fm_synth_options options = small_options(7);
@@ -163,13 +164,13 @@ static void structures_bond_and_do_not_clash(void **state) {
             }
         }
     }
-    /* What makes real files hard is in there. */
+    /* The dataset contains what makes real files hard. */
     assert_true(missing > 20 && alternates > 20 && renumbered > 1000);
     assert_true(selenium > 0 && inserted > 0);
 }
 
-/* What was put into a structure file comes out: the sequence, what is missing, how many atoms, and
- * CA coordinates to the last digit. */
+/* A structure file gives back what was put into it: the sequence, the missing residues, the number
+ * of atoms, and CA coordinates to the last digit. */
 static void check_structure(const fm_mmcif_chain *chain, const fm_synth_model *model,
                             uint32_t slot) {
     const fm_synth_chain *made = &model->chains[slot];
@@ -228,8 +229,8 @@ static bool is_a3m(const char *name) {
     return strcmp(name + strlen(name) - 4, ".a3m") == 0;
 }
 
-/* All A3M files of a chain: query first, every row as long; returns rows and the exact repetitions
- * among them. */
+/* Checks all A3M files of a chain: query first, every row equally long. Counts the rows and the
+ * exact repetitions among them. */
 static void check_alignments(fm_arena *arena, const fm_synth_file *files, uint32_t n_file,
                              fm_bytes letters, uint32_t *rows, uint32_t *same_as_query) {
     for (uint32_t i = 0; i < n_file; i++) {
@@ -269,11 +270,11 @@ static void alignments_have_the_chains_columns(void **state) {
             check_alignments(arena, files, n_file, letters, &cells, &same);
         }
     }
-    /* Conserved enough to learn from, varied enough to have to. */
+    /* Rows are conserved enough to learn from and varied enough to need learning. */
     assert_true(same > cells * 0.35 && same < cells * 0.85);
 }
 
-/* The same rows in the two formats are the same letters and deletions. */
+/* The two formats of the same rows give the same letters and deletions. */
 static void stockholm_and_a3m_say_the_same(void **state) {
     fm_arena *arena = *state;
     fm_synth_options options = small_options(6), other = options;
@@ -304,7 +305,8 @@ static void stockholm_and_a3m_say_the_same(void **state) {
     assert_true(deleted > 100);
 }
 
-/* The chain's MSA features: rows of several files repeat each other, some rows name a species. */
+/* In the chain's MSA features, rows of several files repeat each other and some rows name a
+ * species. */
 static void msa_features_have_work_to_do(void **state) {
     fm_arena *arena = *state;
     fm_synth_options options = small_options(9);

@@ -1,5 +1,5 @@
-/* Templates from hand-made hits and structures: where both readings differ, every fault, the
- * filters, the order, realigning. */
+/* test_templates.c: templates from hand-made hits and structures: differences between the readings,
+ * every fault, the filters, the order, realigning. */
 #include "featurizer/templates.h"
 
 #include <setjmp.h>
@@ -20,13 +20,13 @@ typedef struct fixture {
     fm_template_chain chain[2];
     fm_template_entry entry;
     const char *successor; /* of 9old */
-    const char *listed;    /* date of every id, NULL = none */
-    char asked[8];         /* the last id that was asked for */
-    const char *rows[2];   /* what the program aligns to */
+    const char *listed;    /* date of every id; NULL = none */
+    char asked[8];         /* the last id that was requested */
+    const char *rows[2];   /* the rows that the external aligner returns */
 } fixture;
 
-/* Atoms of each residue of every chain. */
-static uint8_t five[64];
+/* The number of atoms of each residue of every chain. */
+static uint8_t atoms_per_residue[64];
 
 static fm_status give_entry(void *context, const char *id, const fm_template_entry **ret_entry,
                             fm_error *reterr) {
@@ -80,13 +80,14 @@ static fm_template_source source_of(fixture *f) {
 }
 
 static void set_chain(fixture *f, int i, const char *id, const char *sequence) {
-    f->chain[i] = (fm_template_chain){id, (uint32_t)strlen(sequence), sequence, five, false};
+    f->chain[i] =
+        (fm_template_chain){id, (uint32_t)strlen(sequence), sequence, atoms_per_residue, false};
 }
 
 static int set_up(void **state) {
     fixture *f = calloc(1, sizeof *f);
     *state = f;
-    memset(five, 5, sizeof five);
+    memset(atoms_per_residue, 5, sizeof atoms_per_residue);
     if (!f || fm_arena_init(&f->arena, (size_t)1 << 30, NULL)) return 1;
     set_chain(f, 0, "A", TEMPLATE);
     f->entry = (fm_template_entry){"2001-02-03", 1, f->chain};
@@ -102,7 +103,7 @@ static int tear_down(void **state) {
 
 /* -- hits */
 
-/* A hit from two rows of equal length, counting from the given positions. */
+/* Makes a hit from two rows of equal length, counting from the given positions. */
 static fm_hit make_hit(fixture *f, const char *name, const char *query, int first_query,
                        const char *letters, int first_letter) {
     uint32_t n = (uint32_t)strlen(query);
@@ -191,7 +192,7 @@ static void other_query_letters(void **state) {
     assert_int_equal(mapped.n_run, 2); /* starts at -1, which is the last residue */
     expect_run(&mapped, 0, 0, 2, 4);
     expect_run(&mapped, 1, 9, 1, 1);
-    mapped = map(f, "MMXXKVTMMM", &hit, false); /* X stands for any */
+    mapped = map(f, "MMXXKVTMMM", &hit, false); /* X matches any */
     expect_run(&mapped, 0, 2, 1, 5);
 }
 
@@ -212,7 +213,7 @@ static void looks_in_other_chains_and_with_wildcards(void **state) {
     fm_template_hit mapped = map(f, "WEFXVT", &hit, true);
     assert_memory_equal(mapped.letters, "WEFXVT", 6); /* the hit's letters */
     mapped = map(f, "WEFXVT", &hit, false);
-    assert_memory_equal(mapped.letters, "WEFKVT", 6); /* the chain's where it knows */
+    assert_memory_equal(mapped.letters, "WEFKVT", 6); /* the chain's letters where known */
     expect_run(&mapped, 0, 0, 4, 6);
 }
 
@@ -304,7 +305,7 @@ static void obsolete_ids_are_replaced(void **state) {
 
 /* -- ranking and choosing */
 
-/* A mapped hit on the first `n_letter` residues. */
+/* Makes a mapped hit on the first `n_letter` residues. */
 static fm_template_hit ranked(double sum_probs, const char *letters) {
     static const uint16_t zero[] = {0}, size[] = {12};
     return (fm_template_hit){.name = "1abc_A",
@@ -338,18 +339,18 @@ static void ranks_what_passes(void **state) {
     assert_int_equal(rank_of(f, hit, 6, false, NULL, order), 6);
     const uint32_t expected[] = {2, 5, 1, 4, 0, 3};
     assert_memory_equal(order, expected, sizeof expected);
-    hit[0].sum_probs = (double)NAN; /* as 0 */
+    hit[0].sum_probs = (double)NAN; /* counts as 0 */
     assert_int_equal(rank_of(f, hit, 6, true, NULL, order), 6);
     assert_memory_equal(order, expected, sizeof expected);
     hit[0].aligned_cols = 10;                     /* a tenth of the query is too little */
     hit[1].n_letter = 9;                          /* too short */
     hit[2].n_letter = 96, hit[2].in_query = true; /* the query itself */
-    hit[3].n_letter = 95, hit[3].in_query = true; /* not quite */
+    hit[3].n_letter = 95, hit[3].in_query = true; /* not quite the query */
     hit[4].n_letter = 200;                        /* long, but not in the query */
     strcpy(hit[5].release_date, "2020-01-01");
     assert_int_equal(rank_of(f, hit, 6, false, "2020-01-01", order), 3);
     assert_int_equal(rank_of(f, hit, 6, false, "2019-12-31", order), 2);
-    assert_int_equal(rank_of(f, hit, 6, true, "2019-12-31", order), 3); /* only listed dates */
+    assert_int_equal(rank_of(f, hit, 6, true, "2019-12-31", order), 3); /* listed dates */
     strcpy(hit[5].listed_date, "2020-01-01");
     assert_int_equal(rank_of(f, hit, 6, true, "2019-12-31", order), 2);
     hit[5].listed_date[0] = hit[5].release_date[0] = 0; /* not known */
@@ -376,7 +377,7 @@ static void chooses_different_ones(void **state) {
     assert_int_equal(chosen[1], 2);
     options.max_templates = 4;
     strcpy(hit[0].release_date, "2020-01-01");
-    options.max_date = "2019-01-01"; /* the file's date is looked at again */
+    options.max_date = "2019-01-01"; /* the file's date is checked again */
     assert_int_equal(fm_templates_choose(&part, order, 5, &options, arena, &chosen, &n, NULL), 0);
     assert_int_equal(n, 3);
     assert_int_equal(chosen[0], 1);

@@ -1,9 +1,9 @@
-/* fuzz_a3m.c: any bytes as an A3M text, in both modes.
+/* fuzz_a3m.c: arbitrary bytes as an A3M text, in both modes.
  *
- * What is refused has a place and a sentence. What is read is the same for both inner loops; every
- * cell's place in the text holds its letter; printed as A3M and read again it is the same value;
- * and its features, where every letter has an id, are the same for both encoders and have a profile
- * that counts every row. */
+ * Refused input has a place and a message. Accepted input gives the same value with both inner
+ * loops, every cell's place in the text holds its letter, and printing it as A3M and reading it
+ * again gives the same value. Where every letter has an id, its features are the same with both
+ * encoders and have a profile that counts every row. */
 #include "featurizer/msa.h"
 #include "featurizer/parse/a3m.h"
 
@@ -37,7 +37,7 @@ static void check_places(fm_bytes text, const fm_a3m_options *options, const fm_
     }
 }
 
-/* The rows as A3M. A '.' or a deleted letter at a row's ends keeps its letters where they are. */
+/* Prints the rows as A3M. A '.' or a deleted letter at a row's ends keeps its letters in place. */
 static fm_bytes print(fm_arena *arena, fm_bytes text, bool compat, const fm_alignment *read) {
     size_t n = (size_t)read->n_seq * read->n_col, size = n;
     for (size_t i = 0; i < n; i++)

@@ -1,6 +1,6 @@
-/* fuzz_alignment_index.c: any bytes as the index of an alignment database. What is read without a
- * fault lies inside its file, has plain names, and overlaps nothing but what is the same. The
- * result must not depend on how the bytes come. */
+/* fuzz_alignment_index.c: arbitrary bytes as the index of an alignment database. Accepted entries
+ * are inside their file, have plain names, and overlap only identical ones. The result must not
+ * depend on how the bytes arrive. */
 #include "cache/source/alignment_index.h"
 
 #include <assert.h>
@@ -13,7 +13,7 @@ enum { DB_BYTES = 1000 };
 
 static void check_entry(const fm_alignment_index *index, const fm_index_entry *entry) {
     assert(entry->name);
-    if (entry->fault) return;
+    if (entry->refusal) return;
     assert(entry->db < index->n_db && !strchr(index->db[entry->db], '/'));
     for (uint32_t i = 0; i < entry->n_file; i++) {
         assert(entry->file[i].name[0] && !strchr(entry->file[i].name, '/'));
@@ -22,7 +22,7 @@ static void check_entry(const fm_alignment_index *index, const fm_index_entry *e
     }
 }
 
-/* Hands out one byte at a time. */
+/* Returns one byte at a time. */
 static fm_status read_slowly(void *context, uint8_t *out, size_t max, size_t *ret_bytes,
                              fm_error *reterr) {
     fm_json_input whole = fm_json_of_bytes(context);

@@ -1,6 +1,6 @@
-/* fuzz_archive.c: any bytes as a zip archive of structures. An entry gives exactly the bytes that
- * it declares, or is refused with a message; no name leads out of the archive unnoticed. Without
- * libzip no archive opens, and there is nothing to check. */
+/* fuzz_archive.c: arbitrary bytes as a zip archive of structures. An entry gives exactly the bytes
+ * that it declares, or is refused with a message; no name leads out of the archive unnoticed.
+ * Without libzip no archive opens, and there is nothing to check. */
 #include "cache/source/archive.h"
 
 #include <assert.h>

@@ -1,6 +1,6 @@
-/* fuzz_batch.c: any bytes as an encoded sample, with the length and the header's checksum made
- * right so that mutations get past them. What decodes without the data's checksums must encode to
- * something that decodes with them and encodes to the same bytes. */
+/* fuzz_batch.c: arbitrary bytes as an encoded sample, with corrected length and header checksum so
+ * that mutations get past them. What decodes without the data's checksums must encode to a sample
+ * that decodes with them and encodes to the same bytes. */
 #include "proto/base/hash.h"
 #include "proto/batch.h"
 
@@ -16,7 +16,7 @@ static uint8_t *aligned(size_t size) {
     return out;
 }
 
-/* Where the table ends by the bytes' own word; 0 when it lies outside. */
+/* Returns the table's end as the bytes declare it; 0 when it is outside. */
 static size_t table_end(const uint8_t *bytes, size_t size) {
     if (size < 88) return 0;
     uint16_t n_tensor;

@@ -1,6 +1,6 @@
-/* fuzz_generation.c: any bytes as one of the files of a generation. The first byte says which; the
- * hashes that stand before these decoders in a cache are left out, or mended. What decodes must
- * encode to the same bytes. */
+/* fuzz_generation.c: arbitrary bytes as one of the files of a generation, selected by the first
+ * byte. The hashes that precede these decoders in a cache are omitted or corrected. What decodes
+ * must encode to the same bytes. */
 #include "cache/store/generation_files.h"
 
 #include <assert.h>
@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Puts the hash that is due into the "end" line. */
+/* Writes the correct hash into the "end" line. */
 static void mend_manifest(uint8_t *text, size_t size) {
     size_t tail = strlen("end ") + FM_SHA256_HEX - 1 + 1;
     if (size < tail) return;
@@ -29,7 +29,8 @@ static uint64_t manifest_number(fm_bytes text) {
     return number;
 }
 
-/* Shards and counts that an index or list of refusals may be checked against. */
+/* Returns a generation with the shards and counts against which an index or a list of refusals is
+ * checked. */
 static fm_generation context_of(fm_bytes bytes, const fm_shard_info *shard, uint32_t n_shard) {
     fm_generation generation = {.shard = shard, .n_shard = n_shard};
     if (bytes.size >= 12) memcpy(&generation.n_chain, bytes.data + 8, 4);

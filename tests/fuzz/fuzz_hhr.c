@@ -1,6 +1,6 @@
-/* fuzz_hhr.c: any bytes as an HHR text, in both modes. What is refused has a place and a sentence;
- * what is read has as many columns on both sides, positions that count up between gaps, and lists
- * as arrays. */
+/* fuzz_hhr.c: arbitrary bytes as an HHR text, in both modes. Refused input has a place and a
+ * message. Accepted input has equally many columns on both sides, positions that count up between
+ * gaps, and arrays that can be listed. */
 #include "featurizer/parse/hhr.h"
 
 #include <assert.h>

@@ -1,6 +1,6 @@
-/* fuzz_hmmsearch.c: any bytes as hmmsearch's alignment, in both modes. What is refused has a place
- * and a sentence; what is read has no more columns than letters, positions that grow, and lists as
- * arrays. */
+/* fuzz_hmmsearch.c: arbitrary bytes as hmmsearch's alignment, in both modes. Refused input has a
+ * place and a message. Accepted input has no more columns than letters, increasing positions, and
+ * arrays that can be listed. */
 #include "featurizer/parse/hmmsearch.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
-/* fuzz_item_note.c: any bytes as the note of an item. What decodes must encode to the same bytes.
- */
+/* fuzz_item_note.c: arbitrary bytes as the note of an item. What decodes must encode to the same
+ * bytes. */
 #include "cache/build/item_note.h"
 
 #include <assert.h>

@@ -1,6 +1,6 @@
-/* fuzz_lists.c: any bytes as a list beside a dataset: by the first byte chain_data_cache.json,
- * mmcif_cache.json (ids in lower case) or obsolete.dat. What is found in a list is sorted, each
- * name once, and is found again; replacements end. */
+/* fuzz_lists.c: arbitrary bytes as a list beside a dataset; the first byte selects
+ * chain_data_cache.json, mmcif_cache.json (ids in lower case) or obsolete.dat. The names in a list
+ * are sorted and unique and are found again; chains of replacements end. */
 #include "cache/source/source_parts.h"
 
 #include "proto/record_part.h"
@@ -41,7 +41,7 @@ static void check_obsolete(fm_bytes text, fm_arena *arena) {
         assert(i == 0 || strcmp(entry[-1].id, entry->id) < 0);
         const char *last = fm_source_successor(&source, entry->id);
         assert(!last == entry->is_circle);
-        /* The last one was not replaced itself. */
+        /* The last one has no successor. */
         assert(!last || !fm_source_successor(&source, last));
     }
 }

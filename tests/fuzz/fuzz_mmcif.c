@@ -1,9 +1,9 @@
-/* fuzz_mmcif.c: the CIF rows and the mmCIF reader on any bytes.
+/* fuzz_mmcif.c: the CIF rows and the mmCIF reader on arbitrary bytes.
  *
- * Properties: the fast and the slow way of reading rows give the same rows; what is refused is
- * refused with a place and a sentence (but for a full arena, which has no place); what is read has
- * sequences of known letters, masks of 0 and 1, zeros where the mask is 0, finite coordinates in
- * the default reading, and chains that are found by their names. */
+ * Properties: the fast and the slow way of reading rows give the same rows. Refused input has a
+ * place and a message (a full arena has no place). Accepted input has sequences of known letters,
+ * masks of 0 and 1, zeros where the mask is 0, finite coordinates in the default reading, and
+ * chains that are found by their names. */
 #include "featurizer/parse/cif.h"
 #include "featurizer/structure.h"
 #include "proto/chem/residue.h"

@@ -1,6 +1,6 @@
-/* fuzz_npz.c: any bytes as an .npz archive and as an .npy file. The checksums of a zip stop most
- * mutations early, so the .npy header is reached directly as well. What is accepted must describe
- * itself truly: every byte of every array is read. */
+/* fuzz_npz.c: arbitrary bytes as an .npz archive and as an .npy file. The checksums of a zip stop
+ * most mutations early, so the .npy header is also reached directly. Accepted arrays must be as
+ * large as they claim: every byte of every array is read. */
 #include "proto/base/hash.h"
 #include "proto/npz.h"
 

@@ -1,8 +1,8 @@
-/* fuzz_pdb.c: the PDB reader on any bytes, in both readings.
+/* fuzz_pdb.c: the PDB reader on arbitrary bytes, in both readings.
  *
- * Properties: what is refused has a line and a sentence (but for a full arena); what is read has
- * known letters, residues with at least one atom, zeros where there is none, confidence of 0 to
- * 100, chains that lie side by side; written as PDB again, it reads as the same value. */
+ * Properties: refused input has a line and a message (except for a full arena). Accepted input has
+ * known letters, residues with at least one atom, zeros for absent atoms, a confidence of 0 to 100,
+ * and contiguous chains. Written as PDB again, it reads as the same value. */
 #include "featurizer/structure.h"
 
 #include <assert.h>
@@ -38,14 +38,14 @@ static void check_residues(const fm_pdb *pdb, bool compat) {
     }
 }
 
-/* Whether a coordinate can be written in eight columns without loss. */
+/* Returns whether a coordinate can be written in eight columns without loss. */
 static bool is_short(float value) {
     char text[32];
     return snprintf(text, sizeof text, "%8.3f", (double)value) == 8 &&
            fabsf(value - strtof(text, NULL)) == 0.0f;
 }
 
-/* Writes the first chain's residues; 0 when they do not fit the columns. */
+/* Writes the first chain's residues; returns 0 when they do not fit the columns. */
 static size_t write_chain(const fm_pdb *pdb, char *out, size_t out_bytes) {
     size_t n = 0;
     for (uint32_t i = 0; i < pdb->chains[0].n_res; i++) {

@@ -1,5 +1,5 @@
-/* fuzz_record.c: any bytes as an encoded part. What decodes must encode to the same bytes, and an
- * msa that decodes must be safe to count. */
+/* fuzz_record.c: arbitrary bytes as an encoded part. Decoded parts must encode to the same bytes,
+ * and a decoded msa must be safe to count. */
 #include "proto/record.h"
 
 #include <assert.h>
@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fm_arena arena;
     fm_error error;
     if (fm_arena_init(&arena, (size_t)256 << 20, &error)) return 0;
-    /* Aligned as decoders want it, and of exactly its size, for the sanitizer. */
+    /* Aligned as decoders require, and of its exact size for the sanitizer. */
     void *copy = NULL;
     if (posix_memalign(&copy, 64, size ? size : 1) == 0) {
         fm_bytes bytes = {copy, size}, again;

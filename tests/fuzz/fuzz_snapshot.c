@@ -1,6 +1,6 @@
-/* fuzz_snapshot.c: any bytes as a snapshot, a list of names, or a file of clusters; the first byte
- * says which. A snapshot that is read is written as the same bytes; sets are sorted, members are
- * found. */
+/* fuzz_snapshot.c: arbitrary bytes as a snapshot, a list of names, or a file of clusters, selected
+ * by the first byte. A snapshot that is read is written as the same bytes; sets are sorted and
+ * members are found. */
 #include "cache/snapshot/clusters.h"
 #include "cache/source/names.h"
 #include "cache/snapshot/snapshot_text.h"

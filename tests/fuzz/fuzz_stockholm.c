@@ -1,8 +1,8 @@
-/* fuzz_stockholm.c: any bytes as a Stockholm text, in both modes.
+/* fuzz_stockholm.c: arbitrary bytes as a Stockholm text, in both modes.
  *
- * What is refused has a place and a sentence. What is read is the same for both inner loops; every
- * cell's place in the text holds its letter; and printed as Stockholm and read again it is the same
- * value. */
+ * Refused input has a place and a message. Accepted input gives the same value with both inner
+ * loops, every cell's place in the text holds its letter, and printing it as Stockholm and reading
+ * it again gives the same value. */
 #include "featurizer/msa.h"
 #include "featurizer/parse/stockholm.h"
 
@@ -44,7 +44,7 @@ static void check_places(fm_bytes text, const fm_stockholm_options *options,
     }
 }
 
-/* Columns of deletions before match column `column`: as many as the row with the most has. */
+/* Returns the number of deletion columns before match column `column`: the most of any row. */
 static size_t widest(const fm_alignment *read, size_t column) {
     size_t most = 0;
     for (uint32_t row = 0; row < read->n_seq; row++) {
@@ -54,7 +54,7 @@ static size_t widest(const fm_alignment *read, size_t column) {
     return most;
 }
 
-/* The rows as Stockholm, one line each; size 0 when that is too much. */
+/* Prints the rows as Stockholm, one line each; size 0 when that is too large. */
 static fm_bytes print(fm_arena *arena, fm_bytes text, const fm_alignment *read) {
     size_t width = 0, size = 0;
     for (size_t i = 0; i < read->n_col; i++)

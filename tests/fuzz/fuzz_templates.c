@@ -1,6 +1,8 @@
-/* fuzz_templates.c: any bytes as a template search, mapped onto a fixed structure, in both modes.
- * The first byte says which format the rest is. What is mapped can be encoded and decoded to the
- * same bytes, ranked, chosen, and made into features whose mapped letters are those of the hits. */
+/* fuzz_templates.c: arbitrary bytes as a template search, mapped onto a fixed structure, in both
+ * modes. The first byte selects the format of the rest.
+ *
+ * Mapped hits can be encoded and decoded to the same bytes, ranked, chosen, and turned into
+ * features whose mapped letters are those of the hits. */
 #include "featurizer/parse/hhr.h"
 #include "featurizer/parse/hmmsearch.h"
 #include "featurizer/templates.h"
@@ -41,7 +43,7 @@ static fm_status give_structure(void *context, const char *id, uint32_t chain,
     return FM_OK;
 }
 
-/* Two rows that any two sequences have: one after the other. */
+/* Returns two rows that any two sequences have: one after the other. */
 static fm_status give_rows(void *context, fm_bytes hit, fm_bytes chain, fm_arena *arena,
                            const char **ret_hit_row, const char **ret_chain_row,
                            size_t *ret_n_column, fm_error *reterr) {

@@ -1,6 +1,6 @@
-/* fuzz_weights.c: any bytes as a file of weights: a safetensors file or an .npz, and as a
- * checkpoint. What is accepted must describe itself truly: sorted names that are found again,
- * counts that are the products of shapes, and every float array can be read. */
+/* fuzz_weights.c: arbitrary bytes as a file of weights (safetensors or .npz) and as a checkpoint.
+ * Accepted files must describe themselves truly: sorted names that are found again, counts that are
+ * the products of shapes, and float arrays that can all be read. */
 #include "proto/base/hash.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/weights_file.h"

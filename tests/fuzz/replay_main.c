@@ -3,8 +3,9 @@
  *
  *     fuzz_NAME FOLDER|FILE...
  *
- * Folders are read one level deep, in name order; names that start with a dot are left out. Prints
- * how many inputs were run; exits with 77 (skipped) when there were none. A finding is a crash. */
+ * Folders are read one level deep, in name order; names that start with a dot are skipped. It
+ * prints how many inputs were run and exits with 77 (skipped) when there were none. A finding is a
+ * crash. */
 #include "proto/base/file.h"
 #include "proto/limits.h"
 #include "tests/testing/testing.h"
@@ -26,7 +27,7 @@ static int replay_file(const char *path) {
     fm_status status = fm_arena_init(&arena, FM_LIMIT_INPUT_BYTES, &error);
     if (status == FM_OK)
         status = fm_file_read(&arena, path, FM_LIMIT_INPUT_BYTES - 64, &content, &error);
-    /* The target sees a block of exactly its size, so that a sanitizer sees reads past it. */
+    /* The target gets a block of the exact size, so that a sanitizer sees reads past it. */
     uint8_t *copy = status == FM_OK ? malloc(content.size ? content.size : 1) : NULL;
     if (!copy) {
         fprintf(stderr, "%s: %s\n", path, status == FM_OK ? "no memory" : error.message);
@@ -46,11 +47,11 @@ static int is_input(const struct dirent *entry) {
     return entry->d_name[0] != '.';
 }
 
-/* Returns how many were run, -1 on a file that cannot be read. */
+/* Returns how many were run, or -1 when a file cannot be read. */
 static int replay_folder(const char *folder) {
     struct dirent **names;
     int n = scandir(folder, &names, is_input, alphasort), run = 0;
-    if (n < 0) return 0; /* a target without a corpus yet */
+    if (n < 0) return 0; /* a target without a corpus */
     for (int i = 0; i < n; i++) {
         char path[PATH_MAX];
         int length = snprintf(path, sizeof path, "%s/%s", folder, names[i]->d_name);

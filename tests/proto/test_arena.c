@@ -1,4 +1,4 @@
-/* The arena: alignment, its hard size, going back, giving back. */
+/* test_arena.c: the arena: alignment, its fixed size, rewinding, releasing. */
 #include "proto/base/arena.h"
 
 #include <setjmp.h>

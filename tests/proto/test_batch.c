@@ -1,4 +1,5 @@
-/* The sample's bytes: there and back, canonical, and every kind of damage refused. */
+/* test_batch.c: a sample's bytes: round trips, canonical form, and refusal of every kind of
+ * damage. */
 #include "proto/base/hash.h"
 #include "tests/testing/sample.h"
 
@@ -15,7 +16,7 @@ typedef struct fixture {
     fm_arena arena;
     fm_sample sample;
     fm_bytes bytes;
-    uint8_t *copy; /* 64-byte aligned, for damage */
+    uint8_t *copy; /* 64-byte aligned, for damaging */
 } fixture;
 
 static void setup(fixture *f, fm_test_shape shape) {
@@ -35,8 +36,8 @@ static fm_status decode(fixture *f, size_t size, fm_sample *ret_sample, fm_error
     return status;
 }
 
-/* Makes a damaged header's checksum right again, so that the damage itself must be found. The
- * table's end is where the undamaged one was. */
+/* Corrects a damaged header's checksum, so that the damage itself must be found. The table's end is
+ * where the undamaged one was. */
 static void seal(fixture *f) {
     size_t name = strlen(f->sample.name);
     size_t end = ((88 + name + 7) & ~(size_t)7) + (size_t)f->sample.n_tensor * 56;
@@ -82,8 +83,8 @@ static void empty_extra_rows_are_lawful(void **state) {
     fm_arena_fini(&f.arena);
 }
 
-/* Above the true bytes of samples with narrow and wide dtypes, but not by much more than names and
- * the width of cluster_profile can explain. */
+/* The bound exceeds the true bytes of samples with narrow and wide dtypes, but only by what names
+ * and the width of cluster_profile can explain. */
 static void the_bound_holds(void **state) {
     (void)state;
     static const fm_test_shape shapes[] = {{1, 1, 0, 1, 0}, {13, 5, 3, 2, 1}, {64, 32, 64, 4, 4}};
@@ -121,7 +122,7 @@ static void every_cut_is_refused(void **state) {
         fm_error error = {0};
         assert_int_not_equal(decode(&f, size, &got, &error), FM_OK);
         assert_true(error.message[0] != '\0');
-        uint64_t declared = size; /* the cut said truly: still not all of it is there */
+        uint64_t declared = size; /* a true size does not complete it */
         if (size < 16) continue;
         memcpy(f.copy + 8, &declared, 8);
         assert_int_not_equal(decode(&f, size, &got, &error), FM_OK);
@@ -143,7 +144,8 @@ static void every_flipped_bit_is_refused(void **state) {
     fm_arena_fini(&f.arena);
 }
 
-/* Field by field, with checksums made right. The name is "test_567": the table starts at 96. */
+/* Each field in turn, with corrected checksums. The name is "test_567", so the table starts at
+ * 96. */
 static void lies_are_refused_with_a_reason(void **state) {
     (void)state;
     static const struct {
@@ -153,18 +155,18 @@ static void lies_are_refused_with_a_reason(void **state) {
         fm_status status;
         const char *words;
     } lies[] = {
-        {4, 2, 2, FM_ERR_UNSUPPORTED, "sample version 2, expected 1"},
-        {6, 2, 513, FM_ERR_LIMIT, "513 tensors, at most 512"},
-        {60, 4, 0, FM_ERR_CORRUPT, "0 cycles, expected 1 to 21"},
-        {60, 4, 22, FM_ERR_CORRUPT, "22 cycles, expected 1 to 21"},
-        {68, 4, 8, FM_ERR_CORRUPT, "a crop of 4 residues from 8 does not lie in a chain of 11"},
-        {72, 4, 0, FM_ERR_CORRUPT, "a crop of 0 residues from 3 does not lie in a chain of 11"},
+        {4, 2, 2, FM_ERR_UNSUPPORTED, "the sample has version 2, expected 1"},
+        {6, 2, 513, FM_ERR_LIMIT, "the sample has 513 tensors, the limit is 512"},
+        {60, 4, 0, FM_ERR_CORRUPT, "the sample has 0 cycles, expected 1 to 21"},
+        {60, 4, 22, FM_ERR_CORRUPT, "the sample has 22 cycles, expected 1 to 21"},
+        {68, 4, 8, FM_ERR_CORRUPT, "the crop of 4 residues from 8 is not inside the chain of 11"},
+        {72, 4, 0, FM_ERR_CORRUPT, "the crop of 0 residues from 3 is not inside the chain of 11"},
         {72, 4, 5, FM_ERR_CORRUPT, "dimension 0 of aatype is 4 of rank 1, expected [N_res]"},
         {80, 4, 0x7fc00000, FM_ERR_CORRUPT, "the resolution is not a finite number of at least 0"},
-        {84, 1, 2, FM_ERR_CORRUPT, "a yes-or-no byte is neither 0 nor 1"},
+        {84, 1, 2, FM_ERR_CORRUPT, "is_distillation or use_clamped_fape is neither 0 nor 1"},
         {90, 1, 0x1b, FM_ERR_CORRUPT,
          "the chain's name is cut, padded with other than zeros, or has control bytes"},
-        {96, 2, 99, FM_ERR_CORRUPT, "there is no tensor id 99"},
+        {96, 2, 99, FM_ERR_CORRUPT, "found the unknown tensor id 99"},
         {98, 1, 0, FM_ERR_CORRUPT, "aatype has cycle 0 in a sample of 1 cycles"},
         {99, 1, FM_U16, FM_ERR_CORRUPT, "aatype cannot have dtype 2 (u16)"},
         {99, 1, 200, FM_ERR_CORRUPT, "aatype cannot have dtype 200 (?)"},
@@ -190,7 +192,7 @@ static void order_and_shape_are_checked_across_tensors(void **state) {
     setup(&f, (fm_test_shape){.n_res = 4, .n_clust = 2, .n_extra = 2, .n_cycle = 1});
     fm_sample got;
     fm_error error = {0};
-    uint16_t id = FM_T_AATYPE; /* twice: the second is residue_index, i32 */
+    uint16_t id = FM_T_AATYPE; /* two aatype: the second was residue_index, i32 */
     memcpy(f.copy + 96 + 56, &id, 2);
     f.copy[96 + 56 + 3] = FM_U8;
     seal(&f);
@@ -208,7 +210,8 @@ static void order_and_shape_are_checked_across_tensors(void **state) {
     fm_arena_fini(&f.arena);
 }
 
-/* No templates means no tensors of templates, and all that are there agree on their number. */
+/* Without templates there are no template tensors, and those present agree on the number of
+ * templates. */
 static void templates_are_there_or_left_out(void **state) {
     (void)state;
     fixture f;
@@ -242,7 +245,8 @@ static void the_schema_is_in_order_and_known_by_hash(void **state) {
         assert_int_equal(rules[i].per_cycle, rules[i].id >= FM_T_MSA);
     }
     assert_null(fm_schema_find(0));
-    /* Written in docs/formats/wire.md: it changes only with the table, and then on purpose. */
+    /* docs/formats/wire.md states this value; it changes only with the table, and then on
+     * purpose. */
     assert_int_equal(fm_schema_hash(), UINT64_C(0x678c22efead8a97b));
 }
 

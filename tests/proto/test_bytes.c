@@ -1,4 +1,4 @@
-/* The cursors: little-endian values, and what happens past the end. */
+/* test_bytes.c: the cursors: little-endian values, and what happens past the end. */
 #include "proto/base/bytes.h"
 
 #include <setjmp.h>
@@ -44,13 +44,13 @@ static void reads_what_was_written(void **state) {
     assert_false(reader.failed);
 }
 
-/* A reader that ran out says so, yields zeros for good, and never moves back. */
+/* A reader that ran out sets `failed`, returns zeros from then on, and never moves back. */
 static void reading_past_the_end(void **state) {
     (void)state;
     fm_reader reader = fm_reader_of(expected, 3);
     assert_int_equal(fm_read_u32(&reader), 0);
     assert_true(reader.failed);
-    assert_int_equal(fm_read_u8(&reader), 0); /* though a byte would be there */
+    assert_int_equal(fm_read_u8(&reader), 0); /* although one byte is left */
     assert_null(fm_read_borrow(&reader, 0));
     reader = fm_reader_of(expected, 3);
     assert_null(fm_read_borrow(&reader, SIZE_MAX));
@@ -72,7 +72,7 @@ static void padding_must_be_zero(void **state) {
     fm_read_align(&reader, 4); /* padding cut off */
     assert_true(reader.failed);
     reader = fm_reader_of(dirty, 8);
-    fm_read_align(&reader, 4); /* already there */
+    fm_read_align(&reader, 4); /* aligned already */
     assert_int_equal(reader.at, 0);
     assert_false(reader.failed);
 }

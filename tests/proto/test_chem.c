@@ -1,4 +1,4 @@
-/* test_chem.c: atom14, frames and torsions of residues whose geometry is known. */
+/* test_chem.c: atom14, frames and torsions of residues with known geometry. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,8 +15,8 @@
 
 enum { N_RES = 3, ASP = 3, GLY = 7, TRP = 17 };
 
-/* An aspartate with chi1 and chi2 between a glycine and an X, the backbone turned by psi and phi of
- * the degrees below. All atoms are there, but the X has none. */
+/* An aspartate with chi1 and chi2 between a glycine and an X; the backbone is turned by psi and phi
+ * of the degrees below. All atoms are present, but X has none. */
 typedef struct chain_case {
     uint8_t aatype[N_RES];
     float positions[N_RES * FM_N_ATOM37 * 3];
@@ -156,8 +156,8 @@ static void atom14_is_atom37_in_another_order(void **state) {
         assert_true(atom14_exists[at] == 0.0f && gt[at] == 0.0f && to37[at] == 0);
 }
 
-/* The tables agree with each other: every heavy atom of a type has one place, every chi one group.
- */
+/* The tables agree with each other: every heavy atom of a type has one place, and every chi one
+ * group. */
 static void the_tables_agree(void **state) {
     (void)state;
     for (size_t restype = 0; restype <= FM_N_RESTYPE; restype++) {

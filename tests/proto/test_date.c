@@ -1,4 +1,4 @@
-/* Days as numbers: what is a day, and there and back. */
+/* test_date.c: days as numbers: which numbers are days, and round trips. */
 #include "proto/base/date.h"
 
 #include <setjmp.h>

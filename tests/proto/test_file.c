@@ -1,4 +1,4 @@
-/* Whole files in and out: what is read, what is refused, what appears. */
+/* test_file.c: what is read, what is refused, and which outputs appear. */
 #include "proto/base/file.h"
 #include "tests/testing/testing.h"
 
@@ -107,20 +107,33 @@ static void what_is_not_read(void **state) {
     refused(f, f->path, SIZE_MAX, FM_ERR_LIMIT, "MiB of memory");
 }
 
-static void gzip_text(void **state) {
+static void compressed_text(void **state) {
     fixture *f = *state;
-    static const uint8_t gz_hello[] = {0x1f, 0x8b, 8,    0,    0,    0,    0,    0, 0,
-                                       3,    0xcb, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0, 0x86,
-                                       0xa6, 0x10, 0x36, 5,    0,    0,    0};
+    /* What gzip, xz -0 --check=none and zstd make of "hello". */
+    static const uint8_t gz[] = {0x1f, 0x8b, 8,    0,    0,    0,    0,    0, 0,
+                                 3,    0xcb, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0, 0x86,
+                                 0xa6, 0x10, 0x36, 5,    0,    0,    0};
+    static const uint8_t xz[] = {
+        0xfd, 0x37, 0x7a, 0x58, 0x5a, 0,    0,    0,    0xff, 0x12, 0xd9, 0x41, 2,    0,
+        0x21, 1,    0x0c, 0,    0,    0,    0x8f, 0x98, 0x41, 0x9c, 1,    0,    4,    'h',
+        'e',  'l',  'l',  'o',  0,    0,    0,    0,    0,    1,    0x15, 5,    0xb0, 0xa7,
+        0x59, 0x67, 6,    0x72, 0x9e, 0x7a, 1,    0,    0,    0,    0,    0,    0x59, 0x5a};
+    static const uint8_t zst[] = {0x28, 0xb5, 0x2f, 0xfd, 4,   0x58, 0x29, 0,    0,
+                                  'h',  'e',  'l',  'l',  'o', 0xa3, 0x6d, 0x9f, 0x88};
+    static const fm_bytes packed[] = {{gz, sizeof gz}, {xz, sizeof xz}, {zst, sizeof zst}};
     fm_bytes content;
     fm_error error;
-    assert_int_equal(fm_file_write_atomic(f->path, gz_hello, sizeof gz_hello, NULL), FM_OK);
-    assert_int_equal(fm_file_read_text(&f->arena, f->path, 100, &content, &error), FM_OK);
-    assert_int_equal(content.size, 5);
-    assert_memory_equal(content.data, "hello", 5);
-    assert_int_equal(fm_file_write_atomic(f->path, gz_hello, 20, NULL), FM_OK);
-    assert_int_equal(fm_file_read_text(&f->arena, f->path, 100, &content, &error), FM_ERR_CORRUPT);
-    assert_string_equal(error.source, f->path);
+    for (size_t i = 0; i < sizeof packed / sizeof packed[0]; i++) {
+        const fm_bytes data = packed[i];
+        assert_int_equal(fm_file_write_atomic(f->path, data.data, data.size, NULL), FM_OK);
+        assert_int_equal(fm_file_read_text(&f->arena, f->path, 100, &content, &error), FM_OK);
+        assert_int_equal(content.size, 5);
+        assert_memory_equal(content.data, "hello", 5);
+        assert_int_equal(fm_file_write_atomic(f->path, data.data, data.size - 5, NULL), FM_OK);
+        assert_int_equal(fm_file_read_text(&f->arena, f->path, 100, &content, &error),
+                         FM_ERR_CORRUPT);
+        assert_string_equal(error.source, f->path);
+    }
     assert_int_equal(fm_file_write_atomic(f->path, "plain", 5, NULL), FM_OK);
     assert_int_equal(fm_file_read_text(&f->arena, f->path, 100, &content, &error), FM_OK);
     assert_memory_equal(content.data, "plain", 5);
@@ -143,7 +156,7 @@ static void what_cannot_be_written(void **state) {
     free(longest);
 }
 
-/* As root, -o /dev/null must not make a plain file of it. */
+/* As root, -o /dev/null must not turn it into a plain file. */
 static void devices_and_links_stay(void **state) {
     fixture *f = *state;
     fm_error error;
@@ -196,7 +209,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(write_then_read, setup, teardown),
         cmocka_unit_test_setup_teardown(writing_in_pieces, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_not_read, setup, teardown),
-        cmocka_unit_test_setup_teardown(gzip_text, setup, teardown),
+        cmocka_unit_test_setup_teardown(compressed_text, setup, teardown),
         cmocka_unit_test_setup_teardown(what_cannot_be_written, setup, teardown),
         cmocka_unit_test_setup_teardown(devices_and_links_stay, setup, teardown),
         cmocka_unit_test_setup_teardown(folders, setup, teardown),

@@ -1,5 +1,6 @@
-/* Placing atoms: what is placed has the bond, angle and dihedral asked for, measured here with the
- * C library; the ideal residues close their rings and have the hands nature gave them. */
+/* test_geometry.c: placing atoms: a placed atom has the requested bond, angle and dihedral,
+ * measured here with the C library. The ideal residues close their rings and have the chirality of
+ * nature. */
 #include "proto/chem/geometry.h"
 #include "proto/chem/ideal_geometry.h"
 
@@ -101,8 +102,8 @@ static void rings_close(void **state) {
     }
 }
 
-/* (N - CA) x (C - CA) . (CB - CA) is positive for L residues; the second centres of isoleucine and
- * threonine, and the names of valine's and leucine's ends, by their chi differences. */
+/* (N - CA) x (C - CA) . (CB - CA) is positive for L residues. The second centres of isoleucine and
+ * threonine, and the names of valine's and leucine's ends, follow from their chi differences. */
 static void hands_are_right(void **state) {
     (void)state;
     for (unsigned aatype = 0; aatype < FM_IDEAL_N_RESIDUE; aatype++) {

@@ -1,4 +1,4 @@
-/* XXH3-64 and SHA-256 against published answers, in one go and in pieces. */
+/* test_hash.c: XXH3-64 and SHA-256 against published answers, in one call and in pieces. */
 #include "proto/base/hash.h"
 
 #include <setjmp.h>

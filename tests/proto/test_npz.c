@@ -1,5 +1,5 @@
-/* .npz archives: what we write we read back, numpy reads it, and we read what numpy writes; and
- * archives with each part broken are refused with the offset and a sentence. */
+/* test_npz.c: .npz archives: we read back what we write, NumPy reads it, and we read what NumPy
+ * writes. Archives with each part broken are refused with the offset and a message. */
 #include "proto/base/compress.h"
 #include "proto/base/file.h"
 #include "proto/npz.h"
@@ -131,7 +131,7 @@ static void many_members_take_zip64(void **state) {
 
 /* -- against numpy */
 
-/* Runs a script in the fixture's folder; skips the test when there is no numpy. */
+/* Runs a script in the fixture's folder; skips the test when there is no NumPy. */
 static void run_numpy(fixture *f, const char *script) {
     char path[PATH_MAX], command[2 * PATH_MAX];
     if (system("/usr/bin/python3 -c 'import numpy' 2>/dev/null") != 0) {
@@ -198,10 +198,10 @@ static void we_read_numpys(void **state) {
     check_numpy_file(f, "stored.npz");
     check_numpy_file(f, "deflated.npz");
     static const char *const refused[][2] = {
-        {"fortran.npz", "array is in Fortran order, expected C order"},
-        {"big.npz", "dtype '>f4' is none of"},
-        {"object.npz", "dtype '|O' is none of"},
-        {"unicode.npz", "dtype '<U1' is none of"}};
+        {"fortran.npz", "the array is in Fortran order, expected C order"},
+        {"big.npz", "the dtype '>f4' is none of"},
+        {"object.npz", "the dtype '|O' is none of"},
+        {"unicode.npz", "the dtype '<U1' is none of"}};
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         char path[PATH_MAX + 32];
         fm_npz npz;
@@ -232,9 +232,9 @@ static void we_read_the_reference(void **state) {
     assert_true(npz.n_array > 100);
 }
 
-/* -- what must be refused */
+/* -- refusals */
 
-/* An .npy with this dictionary text and `data_bytes` zero bytes. */
+/* Parses an .npy with this dictionary text and `data_bytes` zero bytes. */
 static fm_status parse_npy_text(fixture *f, const char *text, size_t data_bytes, fm_error *error) {
     uint8_t bytes[512] = {0};
     fm_writer writer = fm_writer_of(bytes, sizeof bytes);
@@ -281,8 +281,8 @@ static void bad_npy_headers(void **state) {
     assert_int_equal(parse_npy_text(f, odd, 8, &error), FM_OK);
 }
 
-/* Every prefix of a good archive is refused; so is every archive with one byte changed in its
- * member (the CRC sees it), and none of it crashes. */
+/* Every prefix of a good archive is refused, and so is every archive with one changed byte in its
+ * member (the CRC detects it); nothing crashes. */
 static void cut_and_changed_archives(void **state) {
     fixture *f = *state;
     write_sample(f->path);
@@ -323,13 +323,13 @@ static void declared_sizes_are_not_believed(void **state) {
     size_t directory = fm_read_u32(&end);
     fm_npz npz;
     fm_error error;
-    /* the first member: deflated, 3.9 GB from a few bytes */
+    /* the first member: deflated, claiming 3.9 GB from a few bytes */
     bytes[directory + 10] = 8;
     memset(bytes + directory + 24, 0xee, 4);
     assert_int_equal(fm_npz_parse(&f->arena, (fm_bytes){bytes, good.size}, &npz, &error),
                      FM_ERR_CORRUPT);
     assert_int_equal(error.offset, directory);
-    /* an archive that is larger than the memory allowed for it */
+    /* an archive that is larger than its arena */
     fm_arena small;
     assert_int_equal(fm_arena_init(&small, 1024, NULL), FM_OK);
     assert_int_equal(fm_npz_parse(&small, (fm_bytes){good.data, good.size}, &npz, &error),

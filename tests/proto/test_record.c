@@ -1,4 +1,4 @@
-/* Parts of a record: values survive, bytes are canonical, every damage is found. */
+/* test_record.c: parts of a record: values survive, bytes are canonical, every damage is found. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -194,7 +194,7 @@ static void test_structure(void **state) {
     }
 }
 
-/* Floats that are no decimals of three places, or whose thousandths are not unique. */
+/* Floats that are not decimals of three places, or whose thousandths are not unique. */
 static void test_structure_odd_floats(void **state) {
     fixture *fixed = *state;
     const float odd[] = {-0.0f,      1e-30f,  20000.001f, 16777.217f, 2147483.5f, 2147484.0f,
@@ -241,7 +241,7 @@ static void test_structure_refuses(void **state) {
                      FM_ERR_DATA);
 }
 
-/* Two hits: one mapped by two runs, one without a file. */
+/* Makes two hits: one mapped by two runs, one without a file. */
 static void make_hits(fm_template_hit hit[2], fm_part_hits *part) {
     static const uint16_t query[] = {1, 5}, template[] = {0, 9}, size[] = {3, 2};
     hit[0] = (fm_template_hit){.name = "1abc_A",
@@ -319,7 +319,7 @@ static void test_hits_refuses(void **state) {
     }
 }
 
-/* Decodes `bytes` as whatever it says it is and encodes it again. */
+/* Decodes `bytes` as the kind that they declare and encodes them again. */
 static fm_status recode(fm_bytes bytes, fm_arena *arena, fm_bytes *ret_bytes) {
     fm_part_kind kind;
     fm_error error;
@@ -345,8 +345,8 @@ static fm_status recode(fm_bytes bytes, fm_arena *arena, fm_bytes *ret_bytes) {
     return status ? status : fm_part_structure_encode(&part, arena, ret_bytes, &error);
 }
 
-/* Every single-bit change and every length either fails or is another value's canonical encoding.
- */
+/* Every single-bit change and every length either fails or is another value's canonical
+ * encoding. */
 static void check_damage(fixture *fixed, fm_bytes bytes) {
     uint8_t *copy = fm_arena_alloc(&fixed->arena, bytes.size + 1);
     assert_non_null(copy);

@@ -1,4 +1,5 @@
-/* The reference data's tables can be walked: the counts its README states. */
+/* test_reference_tables.c: the tables of the reference data can be read and have the counts that
+ * its README states. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

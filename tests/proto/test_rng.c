@@ -1,5 +1,5 @@
-/* Philox against the known answers published with Random123, and the integer range reduction at its
- * ends. */
+/* test_rng.c: Philox against the known answers published with Random123, and the integer range
+ * reduction at its ends. */
 #include "proto/base/rng.h"
 
 #include <setjmp.h>

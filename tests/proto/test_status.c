@@ -1,4 +1,4 @@
-/* Errors: what is filled, what is printed, what is left alone. */
+/* test_status.c: errors: what is filled, what is printed, and what stays unchanged. */
 #include "proto/base/status.h"
 
 #include <setjmp.h>
@@ -33,7 +33,7 @@ static void fail_at_keeps_the_place(void **state) {
     assert_int_equal(fm_error_in(&error, "t.a3m"), FM_ERR_FORMAT);
     fm_error_format(&error, text, sizeof text);
     assert_string_equal(text, "t.a3m:4:1: row is 3 wide");
-    fm_error_in(&error, "other"); /* the first source is the nearest one */
+    fm_error_in(&error, "other"); /* the source that is set first stays */
     assert_string_equal(error.source, "t.a3m");
 }
 
@@ -71,7 +71,7 @@ static void long_and_hostile_text(void **state) {
     assert_string_equal(error.message, "found '?[31m?!?'");
     fm_error_in(&error, "a\nb");
     assert_string_equal(error.source, "a?b");
-    fm_error_format(&error, NULL, 0); /* no room at all is no crash */
+    fm_error_format(&error, NULL, 0); /* zero bytes of room are allowed */
 }
 
 static void every_status_has_a_name(void **state) {

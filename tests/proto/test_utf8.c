@@ -1,4 +1,4 @@
-/* Characters of UTF-8, and text that is made plain. */
+/* test_utf8.c: characters of UTF-8, and texts made plain. */
 #include "proto/base/utf8.h"
 
 #include <setjmp.h>
@@ -11,7 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Every code point, encoded here; every other sequence of up to three bytes is none. */
+/* Checks every code point, encoded here; every other sequence of up to three bytes is not a
+ * character. */
 static void sizes(void **state) {
     (void)state;
     for (uint32_t c = 0; c <= 0x10ffff; c++) {

@@ -152,7 +152,7 @@ static void a_server_that_announces_nothing_is_refused(void **state) {
     meet_liar(&opened, &error);
     assert_string_equal(
         error.message,
-        "server announces 0 samples a step and 9 an epoch, expected at least 1 of each");
+        "the server announces 0 samples per step and 9 per epoch, expected at least 1 of each");
     opened.samples_per_step = 2;
     opened.epoch_samples = 0;
     meet_liar(&opened, &error);

@@ -1,4 +1,4 @@
-/* arrays.h: arrays as the featurizer lists them against the reference's hashes. */
+/* arrays.h: compares arrays that the featurizer lists with the reference's hashes. */
 #ifndef FM_TESTS_ARRAYS_H
 #define FM_TESTS_ARRAYS_H
 
@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Whether the array of that key among `n` has the reference's dtype, shape and bytes; what differs
- * is printed. False also when there is none of that key. */
+/* Returns whether the array of that key among `n` has the reference's dtype, shape and bytes, and
+ * prints differences. False also when there is no such array. */
 static inline bool fm_test_listed_agrees(const fm_test_array *expected, const fm_array *arrays,
                                          size_t n) {
     static const char *const dtypes[][2] = {{"uint8", "|u1"},

@@ -202,7 +202,7 @@ bool fm_test_digests_open(fm_test_digests *digests, const char *name) {
         n_line += *c == '\n';
     digests->row = take(n_line + 1, sizeof *digests->row);
     digests->n_row = 0;
-    char *line = digests->text + strcspn(digests->text, "\n"); /* past the table's head */
+    char *line = digests->text + strcspn(digests->text, "\n"); /* skip the table's head */
     line += *line == '\n';
     while (*line) {
         char *end = line + strcspn(line, "\n"), *next = end + (*end == '\n');

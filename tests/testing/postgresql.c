@@ -36,7 +36,7 @@ static bool find_programs(char *out, size_t out_bytes) {
     return there;
 }
 
-/* In the child: gives root up, and asks to be ended with the parent. */
+/* In the child: drops root and asks to be killed with the parent. */
 static void become_nobody(void) {
     const struct passwd *nobody = getuid() == 0 ? getpwnam("nobody") : NULL;
     if (nobody && (setgroups(0, NULL) || setgid(nobody->pw_gid) || setuid(nobody->pw_uid))) {
@@ -64,7 +64,7 @@ static pid_t run(const fm_test_postgresql *server, const char *program, char *co
     return child;
 }
 
-/* The server's own word, in the last line of its pid file. */
+/* Reads the server's own state from the last line of its pid file. */
 static bool is_ready(const fm_test_postgresql *server) {
     char path[128], text[1024];
     snprintf(path, sizeof path, "%s/data/postmaster.pid", server->folder);
@@ -125,7 +125,8 @@ bool fm_test_postgresql_create(fm_test_postgresql *server) {
         fprintf(stderr, "skipped: PostgreSQL's server is not installed (postgresql-15)\n");
         return false;
     }
-    /* Short, for the socket's path; and nobody must get there. */
+    /* The folder's name must be short for the socket's path, and the user nobody must be able to
+     * enter it. */
     snprintf(server->folder, sizeof server->folder, "/tmp/fm-pg-XXXXXX");
     char *made = mkdtemp(server->folder);
     const struct passwd *nobody = getuid() == 0 ? getpwnam("nobody") : NULL;

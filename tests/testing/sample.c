@@ -24,7 +24,7 @@ static void fill(uint8_t *out, size_t bytes, uint64_t seed, uint64_t index, uint
     memcpy(&state, first.word, sizeof state);
     for (size_t i = 0; i < bytes; i++) {
         if (i % 8 == 0) word = state += 0x9e3779b97f4a7c15u;
-        out[i] = (uint8_t)(word >> (i % 8 * 8) & 15); /* small values: lawful for every tensor */
+        out[i] = (uint8_t)(word >> (i % 8 * 8) & 15); /* small: valid for every tensor */
     }
 }
 

@@ -12,7 +12,7 @@ typedef struct test_plan {
     uint64_t seed;
 } test_plan;
 
-enum { ARENA_BYTES = 256 << 20, NAME_ROOM = 32 /* names have other lengths */ };
+enum { ARENA_BYTES = 256 << 20, NAME_ROOM = 32 /* names have different lengths */ };
 
 static fm_status open_plan(void *context, const fm_wire_open *params, void **ret_plan,
                            fm_source_facts *ret_facts, fm_error *reterr) {

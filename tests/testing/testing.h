@@ -1,5 +1,5 @@
-/* testing.h: what the tests share: the reference data, files and folders of their own, and running
- * programs. */
+/* testing.h: helpers that all tests share: the reference data, temporary files and folders, and
+ * running programs. */
 #ifndef FM_TESTS_TESTING_H
 #define FM_TESTS_TESTING_H
 
@@ -9,22 +9,23 @@
 
 #include <stdbool.h>
 
-/* Exit code by which a test program says "skipped" to ctest. */
+/* The exit code with which a test program reports "skipped" to ctest. */
 enum { FM_TEST_SKIPPED = 77 };
 
-/* The unpacked reference data (golden/, dev/, model/, full/): $FM_REFERENCE_DATA, else NULL. A test
- * that needs it says so on stderr and skips (cmocka's skip(), or exit code 77). */
+/* Returns the unpacked reference data (golden/, dev/, model/, full/): $FM_REFERENCE_DATA, else
+ * NULL. A test that needs it says so on stderr and skips (cmocka's skip(), or exit code 77). */
 const char *fm_test_reference(void);
 
-/* path below the reference data into out[0..out_bytes-1]; asserts that it fits. Returns out. */
+/* Writes the path of `relative` below the reference data into out[0..out_bytes-1]; asserts that it
+ * fits. Returns out. */
 const char *fm_test_reference_path(char *out, size_t out_bytes, const char *relative);
 
-/* A new folder below $TMPDIR, removed with everything in it by fm_test_remove_tree. */
+/* Makes a new folder below $TMPDIR; fm_test_remove_tree removes it with everything in it. */
 void fm_test_make_folder(char *out, size_t out_bytes);
 void fm_test_remove_tree(const char *path);
 
-/* Runs a shell command in a folder, with $FM_BIN first on its PATH and $FOLDMILL the program's path
- * there; its exit code. The second form makes the command as printf does. */
+/* Runs a shell command in a folder and returns its exit code. $FM_BIN is first on its PATH, and
+ * $FOLDMILL is the program's path there. The second form formats the command as printf does. */
 int fm_test_shell(const char *folder, const char *command);
 int fm_test_shell_format(const char *folder, const char *format, ...) FM_PRINTF(2, 3);
 

@@ -1,5 +1,5 @@
 /* watchdog.c: see watchdog.h. The child's messages are lines: '+' and a number begin an item, '-'
- * ends it, '=' and text is what it says. */
+ * ends it, and '=' precedes a text that it reports. */
 #include "tests/testing/watchdog.h"
 
 #include <poll.h>
@@ -54,9 +54,9 @@ static void child_main(const fm_watchdog *dog, int first, int fd) {
 typedef struct child {
     pid_t pid;
     int fd;
-    int begun;    /* the item in hand, or -1 */
+    int begun;    /* the current item, or -1 */
     int next;     /* the item after the last one begun */
-    bool is_late; /* did not end in its time */
+    bool is_late; /* exceeded its time */
     char line[FM_WATCHDOG_LINE + 4];
     size_t n;
 } child;
@@ -67,7 +67,7 @@ static void take_line(const fm_watchdog *dog, child *c) {
     if (c->line[0] == '=') dog->hear(dog->context, c->begun, c->line + 1);
 }
 
-/* Reads what there is; false at the end. */
+/* Reads the available lines; false at the end. */
 static bool read_lines(const fm_watchdog *dog, child *c, bool *ret_begins) {
     char buffer[4096];
     ssize_t n = read(c->fd, buffer, sizeof buffer);
@@ -85,7 +85,7 @@ static bool read_lines(const fm_watchdog *dog, child *c, bool *ret_begins) {
     return true;
 }
 
-/* Until the child ends, or an item is late, or no time is left to begin another. */
+/* Listens until the child ends, an item is late, or no time is left to begin another. */
 static void listen_to(const fm_watchdog *dog, child *c, double end) {
     double deadline = now() + dog->item_seconds;
     for (;;) {
@@ -102,8 +102,8 @@ static void listen_to(const fm_watchdog *dog, child *c, double end) {
     }
 }
 
-/* Ends the child, if it has not ended itself, and says how it did: its exit status, or 128 + its
- * signal. A process that the kernel holds on to is waited for ten seconds and then left. */
+/* Ends the child, unless it has ended already, and returns its exit status, or 128 + its signal. A
+ * process that the kernel holds on to is awaited for ten seconds and then abandoned. */
 static int end_child(child *c, bool kills) {
     int status = 0;
     if (kills) kill(c->pid, SIGKILL);
@@ -118,7 +118,7 @@ static int end_child(child *c, bool kills) {
 static bool start_child(const fm_watchdog *dog, int first, child *ret) {
     int ends[2];
     if (pipe(ends) != 0) return false;
-    fflush(NULL); /* or the child's abort() writes what is buffered here once more */
+    fflush(NULL); /* else the child's abort() writes the buffered output a second time */
     *ret = (child){.pid = fork(), .fd = ends[0], .begun = -1, .next = first};
     if (ret->pid == 0) {
         close(ends[0]);

@@ -1,5 +1,6 @@
-/* The arrays of DeepMind's params_model_1.npz: names and shapes, made from AlphaFold's modules
- * apart from the program's own table; 93,229,082 values. Sorted. */
+/* deepmind_names.h: the arrays of DeepMind's params_model_1.npz, sorted: names and shapes,
+ * 93,229,082 values in all. The list was made from AlphaFold's modules, not from the program's own
+ * table. */
 #ifndef FM_TESTS_DEEPMIND_NAMES_H
 #define FM_TESTS_DEEPMIND_NAMES_H
 
@@ -7,7 +8,7 @@
 
 /* clang-format off */
 static const struct {
-    const char *name; /* behind "alphafold/alphafold_iteration/" */
+    const char *name; /* after "alphafold/alphafold_iteration/" */
     int rank;
     uint64_t shape[4];
 } deepmind_names[] = {

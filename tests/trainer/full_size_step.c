@@ -1,12 +1,12 @@
-/* full_size_step.c: the preset af2-initial, all its blocks and parameters, through one step on
- * the CPU at a reduced crop.
+/* full_size_step.c: runs the preset af2-initial, with all its blocks and parameters, through one
+ * step on the CPU at a reduced crop.
  *
  *     full_size_step [N_RES N_CLUST N_EXTRA]
  *
- * Prints the number of parameters, what was planned, seconds and the process's peak memory. Fails
- * unless the count is the published model's, memory is what was planned, to the byte, and losses
- * and gradient are finite and every parameter that has a gradient has moved. Default: 16 residues,
- * 8 clusters, 16 extra rows, 2 cycles, 4 templates. */
+ * It prints the number of parameters, the planned memory, seconds, and the peak memory of the
+ * process. It fails unless the count is that of the published model, memory is what was planned to
+ * the byte, losses and gradient are finite, and every parameter that has a gradient has moved.
+ * Defaults: 16 residues, 8 clusters, 16 extra rows; 2 cycles, 4 templates. */
 #include "trainer/app/train_config.h"
 #include "trainer/step/step.h"
 
@@ -51,7 +51,7 @@ static uint8_t *ids(size_t count, uint32_t n) {
     return out;
 }
 
-/* A chain that winds, all atoms of each residue about its place. */
+/* Positions of a winding chain, with all atoms of a residue near its centre. */
 static float *positions(size_t n_res) {
     float *x = take(n_res * N_ATOM37 * 3, sizeof *x);
     for (size_t k = 0; k < n_res * N_ATOM37; k++) {
@@ -119,19 +119,18 @@ static fm_features make_sample(const fm_model_config *c) {
 /* ---- the step -------------------------------------------------------------------------------- */
 
 static fm_trainer_options options_of(const fm_train_config *config) {
-    return (fm_trainer_options){
-        .model = config->model,
-        .optimizer = fm_optimizer_defaults(),
-        .element = FM_ELEMENT_F32,
-        .weight_distogram = config->loss.distogram,
-        .weight_masked_msa = config->loss.masked_msa,
-        .weight_structure = {[FM_TERM_BACKBONE] = config->loss.backbone_fape,
-                             [FM_TERM_SIDE_CHAIN] = config->loss.side_chain_fape,
-                             [FM_TERM_TORSION] = config->loss.torsion,
-                             [FM_TERM_PLDDT] = config->loss.plddt}};
+    return (fm_trainer_options){.model = config->model,
+                                .optimizer = fm_optimizer_defaults(),
+                                .element = FM_ELEMENT_F32,
+                                .weight = {[FM_TERM_DISTOGRAM] = config->loss[FM_TERM_DISTOGRAM],
+                                           [FM_TERM_MASKED_MSA] = config->loss[FM_TERM_MASKED_MSA],
+                                           [FM_TERM_BACKBONE] = config->loss[FM_TERM_BACKBONE],
+                                           [FM_TERM_SIDE_CHAIN] = config->loss[FM_TERM_SIDE_CHAIN],
+                                           [FM_TERM_TORSION] = config->loss[FM_TERM_TORSION],
+                                           [FM_TERM_PLDDT] = config->loss[FM_TERM_PLDDT]}};
 }
 
-/* Parameters that differ from `before`, and those that had a gradient. */
+/* Whether the parameters that had a gradient differ from `before`. */
 static bool have_moved(const fm_trainer *t, const float *before) {
     const float *now_at = t->params.master, *gradient = t->params.gradient;
     int64_t moved = 0, with_gradient = 0;
@@ -141,7 +140,7 @@ static bool have_moved(const fm_trainer *t, const float *before) {
     }
     printf("parameters with a gradient %.2f M, that moved %.2f M\n", (double)with_gradient / 1e6,
            (double)moved / 1e6);
-    /* Steps of parameters far larger than they can round away. */
+    /* Parameters that are far larger than their step may round it away. */
     return with_gradient > 0 && moved > with_gradient - with_gradient / 100;
 }
 

@@ -1,4 +1,4 @@
-/* golden.h: the reference model's .npz files as inputs and expectations of tapes. */
+/* golden.h: uses the reference model's .npz files as inputs and expected results of tapes. */
 #ifndef FM_TESTS_TRAINER_GOLDEN_H
 #define FM_TESTS_TRAINER_GOLDEN_H
 
@@ -13,7 +13,7 @@ typedef struct golden {
     fm_npz npz;
 } golden;
 
-/* Skips the test where there is no reference data. */
+/* Opens the file, or skips the test if there is no reference data. */
 static inline void golden_open(golden *g, const char *relative) {
     if (!fm_test_reference()) {
         print_message("FM_REFERENCE_DATA is not set: skipped\n");
@@ -34,7 +34,7 @@ static inline void golden_close(golden *g) {
     fm_arena_fini(&g->arena);
 }
 
-/* The array, which must be there. */
+/* The array of that name, which must exist. */
 static inline const fm_npy *golden_find(const golden *g, const char *prefix, const char *name) {
     char key[256];
     snprintf(key, sizeof key, "%s%s", prefix, name);
@@ -50,15 +50,15 @@ static inline double golden_value(const fm_npy *array, uint64_t i) {
                                         : (double)((const float *)array->data)[i];
 }
 
-/* data (of the bench's type) = array. */
+/* Copies the array to data, in the bench's type. */
 static inline void golden_load(const op_bench *bench, void *data, const fm_npy *array) {
     for (uint64_t i = 0; i < array->count; i++) {
         op_set(bench, data, (int64_t)i, golden_value(array, i));
     }
 }
 
-/* ||data - scale * array|| / ||scale * array|| < tolerance; `floor` bounds the divisor from below.
- */
+/* Asserts ||data - scale * array|| / ||scale * array|| < tolerance; `floor` bounds the divisor from
+ * below. */
 static inline void golden_expect(const op_bench *bench, const char *what, const void *data,
                                  const fm_npy *array, double scale, double tolerance,
                                  double floor) {
@@ -76,7 +76,7 @@ static inline void golden_expect(const op_bench *bench, const char *what, const 
     assert_true(error < tolerance);
 }
 
-/* Loads every parameter of the bench from w/NAME by its OpenFold name. */
+/* Loads every parameter of the bench from w/NAME, by its OpenFold name. */
 static inline void golden_load_parameters(const op_bench *bench, const golden *g,
                                           const char *prefix) {
     for (int32_t p = 0; p < bench->params.n_param; p++) {

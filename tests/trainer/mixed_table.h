@@ -1,9 +1,9 @@
-/* mixed_table.h: a table for tests that is to f32 and f64 what a GPU's bf16 table is to bf16 and
- * f32: act f32, acc f64, and the f64 table for islands.
+/* mixed_table.h: a kernel table for tests that relates to f32 and f64 as a GPU's bf16 table relates
+ * to bf16 and f32: act is f32, acc is f64, and the f64 table is there for islands.
  *
- * Every entry is the f32 table's or, where it touches acc alone, the f64 table's; an entry that
- * reads or writes both takes its acc operands through a temporary array. What runs on islands alone
- * (structure module, losses) has no entry at all: a call of it here ends the test. */
+ * Every entry is the f32 table's or, if it uses acc operands only, the f64 table's. An entry that
+ * reads or writes both types converts its acc operands through a temporary array. Kernels that run
+ * on islands only (structure module, losses) have no entry: calling one here ends the test. */
 #ifndef FM_TESTS_TRAINER_MIXED_TABLE_H
 #define FM_TESTS_TRAINER_MIXED_TABLE_H
 
@@ -17,7 +17,7 @@ static inline const fm_kernels *mixed_f32(void) {
     return fm_kernels_cpu(FM_ELEMENT_F32);
 }
 
-/* A float array for an acc operand, with its values where there are any. */
+/* A float array for an acc operand, with its values if it has any. */
 static inline float *mixed_take(const void *x, int64_t n) {
     float *to = calloc((size_t)n, sizeof *to);
     assert(to);
@@ -140,7 +140,7 @@ static inline void mixed_outer_grad(fm_stream *stream, const fm_outer *args,
     mixed_give(dbias, args->c_z, grad->dbias);
 }
 
-/* The rows of a look-up table [n_class, c] into its strided place. */
+/* Copies the rows of a look-up table [n_class, c] to their strided place. */
 static inline void mixed_give_classes(const fm_lookup *a, float *rows, fm_out dw) {
     for (int64_t i = 0; i < a->n_class * a->c; i++) {
         double *to = (double *)dw.data + i / a->c * a->class_stride + i % a->c * a->channel_stride;
@@ -208,7 +208,7 @@ static inline void mixed_forget_island_entries(fm_kernels *k) {
     k->cross_entropy_grad = NULL;
 }
 
-/* Made by the first call; lives for ever. */
+/* Created by the first call and never freed. */
 static inline const fm_kernels *mixed_table(void) {
     static fm_kernels k;
     const fm_kernels *wide = fm_kernels_cpu(FM_ELEMENT_F64);

@@ -1,22 +1,24 @@
-/* model_parity.c: the model against one run of the reference.
+/* model_parity.c: compares the model with one run of the reference.
  *
  *     model_parity [--device cpu|cuda] [--dap D] [--bp B] CONFIG.json FILE.npz
  *
- * FILE.npz holds a run's inputs, parameters, activations, gradients (keys in/ w/ act/ dact/ grad/
- * out/ loss/), CONFIG.json its sizes. Paths that are not there as given are looked for below
- * $FM_REFERENCE_DATA; without either, or without that device, the program exits with 77.
+ * FILE.npz has a run's inputs, parameters, activations and gradients (keys in/ w/ act/ dact/ grad/
+ * out/ loss/), CONFIG.json its sizes. A path that does not exist as given is looked for below
+ * $FM_REFERENCE_DATA. Without either, or without that device, the program exits with 77.
  *
- * What is run: every recycling cycle, each from what the one before left, backward from all losses
- * through the last one, and one step of the optimiser. One line a group: the worst relative error
- * ||a - b|| / ||b|| of its arrays, which array, the gate; last line "parity: ok" or "parity: FAIL".
+ * It runs every recycling cycle, each starting from the results of the one before, backward from
+ * all losses through the last cycle, and one step of the optimiser. It prints one line per group:
+ * the worst relative error ||a - b|| / ||b|| of its arrays, the name of that array, and the gate.
+ * The last line is "parity: ok" or "parity: FAIL".
  *
- * --dap D splits the model over D ranks, --bp 2 runs the two branches of its blocks on two: ranks
- * are threads that meet in trainer/dist/comm_local.h. What is split is put together again here,
- * what each rank has whole is taken from the first; gradients are summed over the ranks; and all
- * ranks must end with the same bits of norm and parameters, and with all planned memory used.
+ * --dap D splits the model over D ranks, --bp 2 runs the two branches of its blocks on two ranks.
+ * Ranks are threads that communicate through trainer/dist/comm_local.h. The program puts split
+ * arrays together again and takes whole arrays from the first rank; gradients are summed over the
+ * ranks. All ranks must end with the same bits of norm and parameters, and must have used all
+ * planned memory.
  *
- * Masked positions are left out: values there depend on the precision. Gradients that are truly
- * zero are rounding noise in the file and compared absolutely. */
+ * Masked positions are not compared, since their values depend on the precision. Gradients whose
+ * true value is zero are rounding noise in the file and compared absolutely. */
 #include "tests/trainer/parity_structure.h"
 
 #include "trainer/app/choose_device.h"
@@ -28,7 +30,8 @@
 #include <pthread.h>
 
 static const double OUTPUT_GATE = 1e-5, GRADIENT_GATE = 1e-4;
-/* Of the norm of all gradients: the least divisor, and that of gradients known to be zero. */
+/* Relative to the norm of all gradients: the smallest divisor, and that for gradients known to be
+ * zero. */
 static const double GRADIENT_FLOOR = 1e-6, ZERO_FLOOR = 1e-4;
 
 enum { MAX_RANK = 16 };
@@ -46,7 +49,7 @@ typedef struct bench {
     fm_model_outputs out; /* on `last` */
     fm_optimizer optimizer;
     void *memory;
-    float *copy; /* of what was last looked at, where that is on a device */
+    float *copy; /* of the last fetched values, where they are on a device */
     bool finite;
     struct bench *rank[MAX_RANK]; /* of the first rank: all of them, by number */
     int n_rank;
@@ -107,8 +110,8 @@ static void read_config(bench *b, const char *path, const fm_groups *groups) {
     assert(b->in.n_cycle >= 1 && b->in.n_cycle <= MAX_CYCLE);
 }
 
-/* Its output leaves a block: the gradient there is compared, where one rank on the CPU has all of
- * it. Elsewhere gradients are handed down in place, as they are in training. */
+/* Whether the node's output leaves a half of a block. The gradient there is compared where one rank
+ * on the CPU has everything; elsewhere gradients are passed on in place, as in training. */
 static bool ends_half_a_block(const bench *b, const char *node) {
     const fm_model_config *c = &b->in.config;
     bool all = !fm_split_is_split(c) && fm_split_has_msa(c) && fm_split_has_pair(c) &&
@@ -128,7 +131,7 @@ static fm_status record(bench *b, fm_error *error) {
     fm_model_record_cycle(&b->cycle, &b->in.config, &b->weights, &b->in.inputs, true);
     b->out = fm_model_record_cycle(tape, &b->in.config, &b->weights, &b->in.inputs, false);
     record_losses(tape, &b->in, &b->sm, &b->out, &b->weights);
-    for (int32_t n = 0; n < tape->n_node; n++) { /* everything is looked at */
+    for (int32_t n = 0; n < tape->n_node; n++) { /* every output is compared */
         for (int i = 0; i < tape->node[n].n_output; i++) {
             fm_tape_keep(tape, tape->node[n].output[i]);
         }
@@ -140,7 +143,7 @@ static fm_status record(bench *b, fm_error *error) {
     return status ? status : fm_tape_plan(tape, error);
 }
 
-/* The host's copy of a device's state, with the tables that are there already. */
+/* Makes the host's copy of a device's state, with the tables that it already has. */
 static void mirror_state(bench *b) {
     if (b->kernels == fm_kernels_cpu(FM_ELEMENT_F32)) {
         return;
@@ -206,7 +209,7 @@ static void close_bench(bench *b) {
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
-/* Every parameter of the table, by its OpenFold name. */
+/* Loads every parameter of the table, by its OpenFold name. */
 static void load_parameters(bench *b) {
     size_t bytes = (size_t)b->params.n_element * sizeof(float);
     float *master = calloc(1, bytes);
@@ -227,7 +230,7 @@ static void load_parameters(bench *b) {
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
-/* What an array [.., c] runs over, and by which mask its positions count. */
+/* The leading axes of an array [.., c], and with them the mask of its positions. */
 typedef enum weight { ALL, MSA, EXTRA, PAIR, TEMPLATE_ROWS } weight;
 
 typedef struct worst {
@@ -243,8 +246,8 @@ static int32_t mask_of(const bench *b, weight kind) {
                            : -1;
 }
 
-/* Position p of the file's array in the recorded one: residues are padded, and clusters before the
- * templates' rows. */
+/* Returns where position p of the file's array is in the recorded one: residues are padded, and so
+ * are the clusters before the template rows. */
 static int64_t recorded_position(const bench *b, weight kind, int64_t p) {
     int64_t row = p / b->n_res, pad = b->in.config.n_seq - b->n_seq;
     if (kind == ALL) {
@@ -314,7 +317,7 @@ static void report(bench *b, const char *group, const worst *w, double gate) {
     b->failed |= !ok;
 }
 
-/* Output of the `nth` node of that name on the last cycle's tape; FM_TENSOR_NONE: none. */
+/* Returns the output of the `nth` node of that name on the last cycle's tape, or FM_TENSOR_NONE. */
 static fm_tensor_ref find_output(const bench *b, const char *node, int nth) {
     for (int32_t n = 0; n < b->last.n_node; n++) {
         if (!strcmp(b->last.node[n].name, node) && nth-- == 0) {
@@ -324,8 +327,8 @@ static fm_tensor_ref find_output(const bench *b, const char *node, int nth) {
     return FM_TENSOR_NONE;
 }
 
-/* The node's whole output, put together from the ranks of the branch that has it. Lives in the
- * first rank's arena. */
+/* Returns the node's whole output, put together from the ranks of the branch that has it, in the
+ * arena of the first rank. */
 static const float *probe(bench *b, const char *node, int nth) {
     float *whole = NULL;
     for (int r = 0; r < b->n_rank; r++) {
@@ -350,7 +353,7 @@ static const float *probe(bench *b, const char *node, int nth) {
     return whole;
 }
 
-/* An activation of the reference, where the file has it. */
+/* Compares an activation of the reference, where the file has it. */
 static void compare_activation(bench *b, worst *w, const char *key, const char *node, int nth,
                                int64_t skip, weight kind) {
     const fm_npy *array = fm_npz_find(&b->in.file, key);
@@ -447,8 +450,8 @@ static void compare_losses(bench *b) {
                   {"experimentally_resolved", term(b, FM_TERM_RESOLVED)},
                   {"tm", term(b, FM_TERM_ALIGNED_ERROR)},
                   {"violation", term(b, FM_TERM_VIOLATION)},
-                  {"distogram", term(b, TERM_DISTOGRAM)},
-                  {"masked_msa", term(b, TERM_MASKED_MSA)},
+                  {"distogram", term(b, FM_TERM_DISTOGRAM)},
+                  {"masked_msa", term(b, FM_TERM_MASKED_MSA)},
                   {"loss", scalar(b, b->sm.total)}};
     worst w = {0};
     for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++) {
@@ -458,12 +461,12 @@ static void compare_losses(bench *b) {
     report(b, "losses", &w, OUTPUT_GATE);
 }
 
-/* A bias that all keys of a softmax share changes nothing. */
+/* A bias that all keys of a softmax share has no effect. */
 static bool is_truly_zero(const char *name) {
     return strstr(name, "msa_att_row.layer_norm_z.bias") || strstr(name, "ipa.linear_b.bias");
 }
 
-/* dL/dm and dL/dz behind each block of a stack. */
+/* Compares dL/dm and dL/dz behind each block of a stack. */
 static void compare_cotangents_of(bench *b, worst *w, const char *stack, int32_t count,
                                   int32_t first, weight rows) {
     static const char *const nodes[] = {"msa transition", "pair transition"};
@@ -512,7 +515,8 @@ static bool same_on_all_ranks(const bench *b) {
     return same;
 }
 
-/* One step: the norm before clipping, parameters and their moving average after it. */
+/* Compares one step: the norm before clipping, and the parameters and their moving average after
+ * it. */
 static void compare_step(bench *b) {
     worst norm = {0}, post = {0}, ema = {0};
     if (!b->finite) {
@@ -541,7 +545,7 @@ static void compare_step(bench *b) {
     }
 }
 
-/* The dry run's size against what the real walks touched. */
+/* Compares the size of the dry run with the memory that the real walks used. */
 static void compare_memory(bench *b) {
     for (int r = 0; r < b->n_rank; r++) {
         const fm_tape *tape = &b->rank[r]->last;
@@ -553,7 +557,7 @@ static void compare_memory(bench *b) {
     }
 }
 
-/* The file's parameters are all in the table, and no others. */
+/* The table has all parameters of the file, and no others. */
 static void compare_names(bench *b) {
     int32_t in_file = 0;
     for (size_t i = 0; i < b->in.file.n_array; i++) {
@@ -601,7 +605,7 @@ static void *run_step(void *argument) {
     return NULL;
 }
 
-/* On every rank at the same time. */
+/* Runs `work` on every rank at the same time. */
 static void run_on_all(bench *b, void *(*work)(void *)) {
     pthread_t threads[MAX_RANK];
     for (int r = 0; r < b->n_rank; r++) {
@@ -635,7 +639,7 @@ static void usage(FILE *out) {
             "usage: model_parity [--device cpu|cuda] [--dap D] [--bp B] CONFIG.json FILE.npz\n");
 }
 
-/* Returns the first positional argument's index, 0 where usage has been said. */
+/* Returns the index of the first positional argument, or 0 after printing the usage. */
 static int parse_options(int argc, char **argv, fm_layout *ret_layout, const char **ret_device) {
     static const struct option options[] = {{"device", required_argument, NULL, 'd'},
                                             {"dap", required_argument, NULL, 'a'},
@@ -659,7 +663,7 @@ static int parse_options(int argc, char **argv, fm_layout *ret_layout, const cha
     return optind;
 }
 
-/* All ranks on one file. */
+/* Builds all ranks on one file. */
 static fm_status build_ranks(bench *first, const fm_npz *file, const char *config,
                              const fm_local_groups *groups, int n_rank, fm_error *error) {
     fm_status status = FM_OK;

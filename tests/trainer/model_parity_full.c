@@ -1,27 +1,28 @@
-/* model_parity_full.c: the full-size model against the reference's.
+/* model_parity_full.c: compares the full-size model with the reference.
  *
  *     model_parity_full [--device cpu|cuda] [--dtype fp32|bf16] [--dap D] [--blocks N]
  *                       [--inject-bins] [--verbose] [FOLDER]
  *
  * FOLDER (full/ below $FM_REFERENCE_DATA) has full_inputs.npz, full_golden.npz and
  * full_config.json: 256 residues, 124 clusters, 1024 extra rows, 4 templates, AlphaFold2's own
- * widths. Weights come from a formula over each parameter's OpenFold name; samples of each array,
- * at places that come from its key, are compared with the reference's float64 run: relative L2 over
- * those at real positions. One line a group: its worst array and the gate; last line "parity: ok"
- * or "parity: FAIL".
+ * widths. A formula over the OpenFold name of each parameter gives its values. Samples of each
+ * array, at places that follow from its key, are compared with the reference's float64 run:
+ * relative L2 over those at real positions. The program prints one line per group with its worst
+ * array and the gate. The last line is "parity: ok" or "parity: FAIL".
  *
  * --blocks N (1 to 47) runs the embedders, templates, extra MSA and the first N Evoformer blocks of
- * the cycle without gradient. All 48, the default, is one training step: a cycle without gradient,
- * one with all losses, backward, clipping, Adam and the moving average. --inject-bins lets the
- * second cycle start from the positions that the reference predicted, so that distances near a
- * bin's edge do not count; without it they are our own. --dap D (1, 2 or 4, on the CPU) splits the
- * model over D ranks, threads of this process; what is split is put together to be compared.
+ * the cycle without gradient. All 48 blocks, the default, are one training step: a cycle without
+ * gradient, one with all losses, backward, clipping, Adam and the moving average. --inject-bins
+ * starts the second cycle from the positions that the reference predicted, so that distances near
+ * the edge of a bin do not matter; without it the positions are our own. --dap D (1, 2 or 4, on the
+ * CPU) splits the model over D ranks, threads of this process; the program puts split arrays
+ * together to compare them.
  *
  * In bf16 the error of an activation or a gradient is given in units of the error that the
- * reference's own bf16 run has in that array, and activations must stay within 2 of them; gradients
- * are reported alone, since the reference's differ by a fifth from the truth. That run was given
- * the recycled classes of distance: --inject-bins is implied. Exits with 77 where the files or the
- * device are not there. */
+ * reference's own bf16 run has in that array. Activations must stay within 2 of these units;
+ * gradients are only reported, since the reference's own differ from the truth by a fifth. That run
+ * used the recycled distance classes of the reference, so --inject-bins is implied. The program
+ * exits with 77 where the files or the device do not exist. */
 #include "tests/trainer/parity_full.h"
 
 #include "trainer/app/choose_device.h"
@@ -41,14 +42,15 @@ static void note(full *f, group_id id, const char *key, double error) {
     note_in(&f->group[id], key, error, f->arguments->verbose);
 }
 
-/* The same, in bf16 in units of the error of the reference's bf16 run: line `at` of `noise`. */
+/* Notes an error; in bf16 in units of the error of the reference's bf16 run, line `at` of `noise`.
+ */
 static void note_noise(full *f, group_id id, const char *key, double error, const char *noise,
                        int64_t at) {
     double unit = is_bf16(f) ? value(golden(&f->golden, noise), at) : 1;
     note(f, id, key, error / unit);
 }
 
-/* A host's copy of device memory, as f32, to be freed. */
+/* Returns a copy of device memory as f32; the caller frees it. */
 static float *fetch(const full *f, fm_element element, const void *device, uint64_t count) {
     float *copy = malloc((size_t)count * sizeof *copy);
     uint16_t *narrow = element == FM_ELEMENT_BF16 ? malloc((size_t)count * sizeof *narrow) : NULL;
@@ -63,7 +65,7 @@ static float *fetch(const full *f, fm_element element, const void *device, uint6
     return copy;
 }
 
-/* A host's copy of a tensor or of its gradient, put together where it is split over ranks. */
+/* Returns a copy of a tensor or of its gradient, put together where it is split over ranks. */
 static float *whole(const full *f, const fm_tape *tape, fm_tensor_ref ref, bool gradient) {
     const fm_tensor *t = fm_tape_tensor(tape, ref);
     uint64_t local = (uint64_t)fm_tensor_local_count(t);
@@ -80,8 +82,8 @@ static float *whole(const full *f, const fm_tape *tape, fm_tensor_ref ref, bool 
     return out;
 }
 
-/* How an array of ours lies on the host: `parts` tensors that follow each other, or a slice of one;
- * values from `scaled_from` on in a row are to be multiplied. compare frees the parts. */
+/* The layout of one of our arrays on the host: `parts` tensors that follow each other, or a slice
+ * of one. Values from `scaled_from` on in a row are multiplied. compare frees the parts. */
 typedef struct layout {
     float *part[N_PARTS];
     int n_part;
@@ -120,7 +122,7 @@ static void compare_line(full *f, group_id id, const char *key, int64_t at, cons
     note_noise(f, id, key, relative(&sum), "act_noise_bf16", at);
 }
 
-/* An array of the reference, where the file has it. */
+/* Compares an array of the reference, where the file has it. */
 static void compare(full *f, group_id id, const char *key, const layout *ours) {
     int64_t at = line_of(golden(&f->golden, "act_names"), key);
     if (at >= 0) {
@@ -189,7 +191,7 @@ static void compare_trunk(full *f, const fm_tape *tape, int cycle) {
     compare_blocks(f, tape, cycle, "evoformer", c->n_block, c->n_extra_block, G_EVOFORMER_M);
 }
 
-/* Slice i of a tensor of all iterations. */
+/* Compares slice i of a tensor of all iterations. */
 static void compare_iteration(full *f, const char *key, const fm_tape *tape, fm_tensor_ref tensor,
                               int i, int64_t row, int64_t scaled_from) {
     layout ours = value_of(f, tape, tensor);
@@ -234,12 +236,12 @@ static double scalar(const full *f, fm_tensor_ref tensor) {
 static void compare_heads_and_losses(full *f) {
     const fm_tape *tape = &f->last.tape;
     const double *weight = f->sm.weight;
-    double t[N_TERM];
+    double t[FM_LOSS_TERMS];
     compare_node(f, G_HEADS, "out/lddt_logits", tape, "plddt head", 0);
     compare_node(f, G_HEADS, "out/experimentally_resolved_logits", tape, "experimentally resolved",
                  0);
     compare_node(f, G_HEADS, "out/tm_logits", tape, "aligned error", 0);
-    for (int i = 0; i < N_TERM; i++) {
+    for (int i = 0; i < FM_LOSS_TERMS; i++) {
         t[i] = scalar(f, f->sm.term[i]);
     }
     const struct {
@@ -252,8 +254,8 @@ static void compare_heads_and_losses(full *f) {
                   {"experimentally_resolved", t[FM_TERM_RESOLVED]},
                   {"tm", t[FM_TERM_ALIGNED_ERROR]},
                   {"violation", t[FM_TERM_VIOLATION]},
-                  {"distogram", t[TERM_DISTOGRAM]},
-                  {"masked_msa", t[TERM_MASKED_MSA]},
+                  {"distogram", t[FM_TERM_DISTOGRAM]},
+                  {"masked_msa", t[FM_TERM_MASKED_MSA]},
                   {"loss", scalar(f, f->sm.total)}};
     for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++) {
         int64_t line = line_of(golden(&f->golden, "loss_names"), losses[i].name);
@@ -366,7 +368,7 @@ static void inject_previous(const full *f) {
     free(x);
 }
 
-/* How many pairs of real residues were recycled in another class of distance. */
+/* Counts the pairs of real residues that were recycled in another distance class. */
 static void count_bins(full *f) {
     const fm_npy *expected = golden(&f->golden, "recycle_bins");
     int64_t n = f->in.config.n_res, other = 0, rows = n / f->arguments->dap;
@@ -394,7 +396,7 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* On every rank at the same time. */
+/* Runs `work` on every rank at the same time. */
 static void run_on_all(full *f, void *(*work)(void *)) {
     pthread_t threads[MAX_DAP];
     for (int r = 1; r < f->arguments->dap; r++) {
@@ -501,7 +503,7 @@ static fm_status prepare(full *f, const fm_groups *groups, char paths[3][1024], 
     return status ? status : build(f, error);
 }
 
-/* All ranks; the first is `f`. */
+/* Prepares all ranks; the first is `f`. */
 static fm_status prepare_ranks(full *f, const fm_local_groups *groups, char paths[3][1024],
                                fm_error *error) {
     fm_status status = FM_OK;

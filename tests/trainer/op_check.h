@@ -1,10 +1,10 @@
-/* op_check.h: one way to run an op on a tape of its own and to check its gradients.
+/* op_check.h: runs an op on a tape and checks its gradients.
  *
  *     op_bench bench = {0};
  *     op_begin(&bench, FM_ELEMENT_F64);
- *     int x = op_input(&bench, 3, (int64_t[]){3, 5, 8}, true);       then parameters: op_block
- *     op_finish(&bench, build, context);                             plans, fills, binds
- *     op_check_gradients(&bench);                                    against central differences
+ *     int x = op_input(&bench, 3, (int64_t[]){3, 5, 8}, true);   then parameters: op_block
+ *     op_finish(&bench, build, context);                         plans, fills, binds
+ *     op_check_gradients(&bench);                                against central differences
  *     op_end(&bench);
  *
  * The loss is sum(g * out) with random g. Inputs and parameters are uniform in [-1, 1). */
@@ -40,7 +40,7 @@ typedef struct op_bench {
     int32_t output_gradient; /* in the state */
     void *memory;
     bool without_gradient;
-    const fm_tensor_ref *second_output; /* where the builder leaves another output, or NULL */
+    const fm_tensor_ref *second_output; /* where the builder stores another output, or NULL */
     int32_t second_gradient;
 } op_bench;
 
@@ -89,7 +89,7 @@ static inline int op_input(op_bench *bench, int rank, const int64_t *shape, bool
     return op_input_of(bench, bench->kernels->act, rank, shape, differentiable);
 }
 
-/* A block of one matrix [c_out, c_in], or of a vector when c_in is 0. */
+/* A block of one matrix [c_out, c_in], or of a vector if c_in is 0. */
 static inline fm_param_ref op_block_after_zeros(op_bench *bench, int64_t zeros, int64_t c_out,
                                                 int64_t c_in) {
     fm_param_ref block = fm_params_add_block_after_zeros(&bench->params, zeros);
@@ -133,7 +133,7 @@ static inline void op_fill(op_bench *bench) {
     }
 }
 
-/* A mask input: 1, with about one in four 0, the first element always 1. */
+/* Fills a mask input with 1 and about one 0 in four; the first element is always 1. */
 static inline void op_fill_mask(op_bench *bench, int i, uint32_t stream) {
     for (int64_t k = 0; k < op_input_count(bench, i); k++) {
         op_set(bench, op_input_data(bench, i), k, k == 0 || op_uniform(stream, k) > -0.5);
@@ -171,7 +171,7 @@ static inline void op_finish(op_bench *bench, op_builder build, const void *cont
     assert_int_equal(fm_state_allocate(&bench->state, bench->kernels, NULL), FM_OK);
     assert_int_equal(fm_tape_plan(tape, NULL), FM_OK);
     bench->memory = bench->kernels->alloc((size_t)tape->size.arena_bytes + 1);
-    /* What nobody wrote reads as not-a-number. */
+    /* Memory that nothing has written reads as NaN. */
     memset(bench->memory, 0xff, (size_t)tape->size.arena_bytes);
     fm_tape_bind(tape, bench->memory);
     op_fill(bench);

@@ -1,6 +1,6 @@
-/* parity.h: a reference run's file as the inputs of a recorded model: what model_parity and
- * model_parity_full share. Values are put into the host's copy of the state as they are, in bf16
- * rounded to the nearest. */
+/* parity.h: feeds the file of a reference run to a recorded model; shared by model_parity and
+ * model_parity_full. Values go into a host copy of the state unchanged, or rounded to the nearest
+ * bf16. */
 #ifndef FM_TESTS_TRAINER_PARITY_H
 #define FM_TESTS_TRAINER_PARITY_H
 
@@ -21,15 +21,15 @@ enum { MAX_CYCLE = 4, N_ATOM37 = 37, N_TORSION = 7, GLYCINE = 7 };
 /* A model's state and the file that fills it. */
 typedef struct parity {
     fm_npz file;
-    const char *prefix; /* of inputs' names: "in/" */
+    const char *prefix; /* of the names of inputs: "in/" */
     int n_cycle;
     fm_model_config config;
     fm_state state;
     fm_model_inputs inputs;
-    uint8_t *host; /* a copy of the state, where that is a device's; else NULL */
+    uint8_t *host; /* copy of the state if that is on a device; else NULL */
 } parity;
 
-/* ---- the file -------------------------------------------------------------------------------- */
+/* -- the file */
 
 static inline const fm_npy *need(const parity *b, const char *prefix, const char *name) {
     char key[256];
@@ -51,12 +51,12 @@ static inline double value(const fm_npy *array, int64_t i) {
                                         : (double)((const float *)array->data)[i];
 }
 
-/* Element i of an input in cycle c: the last axis is the cycle. */
+/* Element i of an input in cycle c; the last axis is the cycle. */
 static inline double input(const parity *b, const fm_npy *array, int64_t i, int c) {
     return value(array, i * b->n_cycle + c);
 }
 
-/* ---- values of the state --------------------------------------------------------------------- */
+/* -- values of the state */
 
 static inline uint16_t to_bf16(float x) { /* to the nearest, ties to even; x is a number */
     uint32_t bits;
@@ -75,7 +75,8 @@ static inline void *data_of(const parity *b, int32_t tensor) {
     return b->host ? b->host + b->state.offset[tensor] : fm_state_data(&b->state, tensor);
 }
 
-/* Sends what was put, where the state is a device's: all tensors but those that cycles hand on. */
+/* Uploads what was put, if the state is on a device: all tensors except those that cycles pass
+ * on. */
 static inline void send_inputs(const parity *b) {
     for (int32_t t = 0; b->host && t < b->state.n_tensor; t++) {
         bool handed_on = t == b->inputs.previous_m || t == b->inputs.previous_z ||
@@ -95,7 +96,7 @@ static inline void put(const parity *b, int32_t tensor, int64_t i, double x) {
     }
 }
 
-/* Where element i of an array [1, .., cycles] lies in a tensor that has the same axes, padded. */
+/* Position of element i of an array [1, .., cycles] in a tensor with the same axes, padded. */
 static inline int64_t padded(const fm_npy *array, const fm_tensor *tensor, int64_t i) {
     int64_t at = 0, stride = 1;
     for (int axis = tensor->rank - 1; axis >= 0; axis--) {
@@ -107,7 +108,7 @@ static inline int64_t padded(const fm_npy *array, const fm_tensor *tensor, int64
     return at;
 }
 
-/* A whole input of the cycle into a tensor of the state. */
+/* Copies a whole input of the cycle to a tensor of the state. */
 static inline void put_input(const parity *b, int32_t tensor, const char *name, int c) {
     const fm_npy *array = need(b, b->prefix, name);
     const fm_tensor *to = &b->state.tensor[tensor];
@@ -129,13 +130,13 @@ static inline int64_t file_residues(const parity *b) {
     return (int64_t)need(b, b->prefix, "aatype")->shape[1];
 }
 
-/* Position k of [.., N_res of the file] in [.., N_res as recorded]. */
+/* Converts position k of [.., N_res of the file] to a position in [.., N_res as recorded]. */
 static inline int64_t padded_position(const parity *b, int64_t k) {
     int64_t n = file_residues(b);
     return k / n * b->config.n_res + k % n;
 }
 
-/* ---- inputs -------------------------------------------------------------------------------- */
+/* -- inputs */
 
 static inline void load_extra(const parity *b, int c) {
     const fm_npy *msa = need(b, b->prefix, "extra_msa"),
@@ -152,7 +153,7 @@ static inline void load_extra(const parity *b, int c) {
     put_input(b, b->inputs.extra_msa_mask, "extra_msa_mask", c);
 }
 
-/* Type (22), sines and cosines (14), those of the other naming (14), masks (7). */
+/* Residue type (22), sines and cosines (14), those of the other naming (14), masks (7). */
 static inline void load_torsions(const parity *b, int c) {
     static const struct {
         const char *name;
@@ -202,7 +203,7 @@ static inline void load_templates(const parity *b, int c) {
     put(b, b->inputs.template_any, 0, any);
 }
 
-/* All that the trunk reads in cycle c but what it recycles. */
+/* Loads all inputs of the trunk in cycle c except the recycled ones. */
 static inline void load_trunk(const parity *b, int c) {
     const fm_npy *mask = need(b, b->prefix, "seq_mask");
     int64_t n = file_residues(b);
@@ -218,7 +219,7 @@ static inline void load_trunk(const parity *b, int c) {
     load_templates(b, c);
 }
 
-/* The model's inputs, with features in place of ids. */
+/* Declares the model's inputs, with features in place of ids. */
 static inline void declare_trunk(parity *b, const fm_kernels *kernels) {
     const fm_model_config *c = &b->config;
     const int64_t feat[] = {c->n_seq, c->n_res, FM_MSA_FEATURES};
@@ -228,7 +229,8 @@ static inline void declare_trunk(parity *b, const fm_kernels *kernels) {
     b->inputs.extra_feat = fm_state_add(&b->state, "extra_msa_feat", kernels->act, 3, extra);
 }
 
-/* A rank's part of a tensor into the whole, [outer, axis, inner]; both on the host. */
+/* Copies a rank's part of a tensor to its place in the whole, [outer, axis, inner]; both are on the
+ * host. */
 static inline void put_part(const fm_tensor *t, const float *part, float *whole) {
     int split = t->shard_axis < 0 ? 0 : t->shard_axis;
     int64_t outer = 1, inner = 1, all = t->shape[split], local = t->local[split];
@@ -243,9 +245,9 @@ static inline void put_part(const fm_tensor *t, const float *part, float *whole)
     }
 }
 
-/* ---- files --------------------------------------------------------------------------------- */
+/* -- files */
 
-/* As given, or below the reference data; false where neither is. */
+/* Finds the file as given or in the reference data; false if it is in neither. */
 static inline bool locate(const char *given, char *out, size_t out_bytes) {
     snprintf(out, out_bytes, "%s", given);
     if (access(out, R_OK) == 0) {

@@ -1,5 +1,5 @@
-/* parity_full.h: the full-size model of model_parity_full: its two recorded cycles, planned and
- * bound, ready to run. */
+/* parity_full.h: the full-size model of model_parity_full: its two recorded cycles, planned, bound
+ * and ready to run. */
 #ifndef FM_TESTS_TRAINER_PARITY_FULL_H
 #define FM_TESTS_TRAINER_PARITY_FULL_H
 
@@ -31,20 +31,21 @@ typedef struct full {
     const fm_kernels *kernels;
     fm_params params;
     fm_model_weights weights;
-    pass first, last; /* without losses, storing; with them, where it is whole */
+    /* first: without losses, stores recycled values; last: with losses, if the model is whole */
+    pass first, last;
     fm_optimizer optimizer;
     void *memory;
     float *values; /* host: the parameters, or their gradients */
     group group[N_GROUP];
-    struct full *rank[MAX_DAP]; /* of the first rank: all of them */
-    int cycle;                  /* that is run */
+    struct full *rank[MAX_DAP]; /* the first rank's list of all ranks */
+    int cycle;                  /* the cycle that runs */
 } full;
 
 static inline bool is_whole(const full *f) {
     return f->in.config.n_block == N_BLOCK;
 }
 
-/* Everything that is compared is kept; a block's inside is given up. */
+/* Keeps everything that is compared; the inside of a block is not. */
 static inline void keep_outputs(fm_tape *tape) {
     static const char *const names[] = {"input msa",
                                         "input pair",
@@ -73,7 +74,7 @@ static inline void keep_outputs(fm_tape *tape) {
     }
 }
 
-/* Output of the `nth` node of that name. */
+/* Output of the `nth` node with that name. */
 static inline fm_tensor_ref find(const fm_tape *tape, const char *node, int nth) {
     for (int32_t n = 0; n < tape->n_node; n++) {
         if (!strcmp(tape->node[n].name, node) && nth-- == 0) {
@@ -84,9 +85,9 @@ static inline fm_tensor_ref find(const fm_tape *tape, const char *node, int nth)
     exit(1);
 }
 
-/* The tensors whose gradients are compared: what leaves a block in z, and what enters a stack. An
- * m between two blocks is left out: its gradient has a part from within the block that made it,
- * which the reference's does not hold. */
+/* The tensors whose gradients are compared: the z that leaves a block, and the inputs of a stack.
+ * An m between two blocks is omitted: its gradient has a part from within the block that made it,
+ * which the reference's gradient does not contain. */
 static inline fm_tensor_ref block_input(const full *f, const fm_tape *tape, bool extra, int block,
                                         char which) {
     if (block == 0 && which == 'm') {
@@ -134,7 +135,7 @@ static inline fm_status record(full *f, fm_error *error) {
             fm_model_record_cycle(tape, &f->in.config, &f->weights, &f->in.inputs, i == 0);
         if (i == 1) {
             record_losses(tape, &f->in, &f->sm, &passes[i]->out, &f->weights);
-            for (int k = 0; k < N_TERM; k++) {
+            for (int k = 0; k < FM_LOSS_TERMS; k++) {
                 fm_tape_keep(tape, f->sm.term[k]);
             }
             fm_tape_keep(tape, f->sm.total);
@@ -169,7 +170,7 @@ static inline fm_status bind(full *f) {
     return FM_OK;
 }
 
-/* The host's copy of a device's state, with the tables that are there already. */
+/* Makes the host's copy of a device's state, with the tables that are already in it. */
 static inline fm_status mirror_state(full *f) {
     if (is_whole(f)) {
         fm_structure_upload_tables(&f->in.state, &f->in.inputs.tables);

@@ -1,5 +1,5 @@
-/* parity_golden.h: the reference's full-size run: parameters by its formula, and its golden values,
- * which are samples of each array at places that come from the array's name. */
+/* parity_golden.h: the reference's full-size run: its formula for parameters, and its golden
+ * values. Golden values are samples of each array, at positions derived from the array's name. */
 #ifndef FM_TESTS_TRAINER_PARITY_GOLDEN_H
 #define FM_TESTS_TRAINER_PARITY_GOLDEN_H
 
@@ -8,7 +8,7 @@
 enum {
     N_ACT_SAMPLE = 4096,
     N_PARAM_SAMPLE = 64,
-    N_REAL = 253, /* residues that are no padding */
+    N_REAL = 253, /* residues without padding */
     MASKED_TEMPLATE_ROW = 126,
 };
 
@@ -27,7 +27,7 @@ static inline uint64_t splitmix(uint64_t x) {
     return z ^ z >> 31;
 }
 
-/* ---- parameters ------------------------------------------------------------------------------ */
+/* -- parameters */
 
 static inline bool ends_with(const char *text, const char *end) {
     size_t n = strlen(text), m = strlen(end);
@@ -53,7 +53,7 @@ static inline void formula_of(const fm_param *row, float *ret_base, float *ret_s
     }
 }
 
-/* All parameters, into the host's memory of params->n_element. */
+/* Computes all parameters into host memory of params->n_element. */
 static inline void draw_parameters(const fm_params *params, float *master) {
     for (int32_t p = 0; p < params->n_param; p++) {
         const fm_param *row = &params->param[p];
@@ -68,7 +68,7 @@ static inline void draw_parameters(const fm_params *params, float *master) {
     }
 }
 
-/* ---- golden values --------------------------------------------------------------------------- */
+/* -- golden values */
 
 static inline const fm_npy *golden(const fm_npz *file, const char *name) {
     const fm_npy *array = fm_npz_find(file, name);
@@ -79,7 +79,7 @@ static inline const fm_npy *golden(const fm_npz *file, const char *name) {
     return array;
 }
 
-/* Line of `key` in an array of names, -1 where it is not. */
+/* Line of `key` in an array of names; -1 if it is not there. */
 static inline int64_t line_of(const fm_npy *names, const char *key) {
     const char *at = (const char *)names->data, *end = at + names->count;
     size_t n = strlen(key);
@@ -94,8 +94,8 @@ static inline int64_t line_of(const fm_npy *names, const char *key) {
     return -1;
 }
 
-/* A flat index is real when its index on every residue axis is below N_REAL, and it is not in the
- * row of the template that is masked. */
+/* A flat index is real if its index on every residue axis is below N_REAL and it is not in the row
+ * of the masked template. */
 static inline bool is_real(const int32_t *shape, unsigned axes, uint64_t flat) {
     bool real = true;
     for (int d = 7; d >= 0; d--) {

@@ -1,11 +1,11 @@
-/* parity_groups.h: what of the full-size run is compared, group by group: the worst of each against
- * its gate. */
+/* parity_groups.h: compares the full-size run group by group: the worst error of each group against
+ * its limit. */
 #ifndef FM_TESTS_TRAINER_PARITY_GROUPS_H
 #define FM_TESTS_TRAINER_PARITY_GROUPS_H
 
 #include "tests/trainer/parity_golden.h"
 
-/* What is compared, with gates some ten times the worst of the reference's f32 runs. */
+/* What is compared. The limits are about ten times the worst error of the reference's f32 runs. */
 typedef enum group_id {
     G_EMBEDDERS,
     G_TEMPLATES,
@@ -29,7 +29,7 @@ typedef enum group_id {
 typedef struct group {
     const char *name;
     double gate, worst;
-    char key[160]; /* of the worst */
+    char key[160]; /* of the worst error */
     int count;
 } group;
 
@@ -52,8 +52,8 @@ static const group GROUPS[N_GROUP] = {
     [G_EMA] = {.name = "moving average", .gate = 1e-5},
 };
 
-/* For errors in units of those of the reference's bf16 run: 2 of them for activations, 3 % of each
- * loss, and no gate behind the losses. */
+/* For errors in units of the errors of the reference's bf16 run: 2 of them for activations, 3 % of
+ * each loss, and no limit for what follows the losses. */
 static inline void allow_noise(group *groups) {
     for (int g = 0; g < N_GROUP; g++) {
         groups[g].gate = g < G_LOSSES ? 2 : g == G_LOSSES ? 3e-2 : INFINITY;
@@ -62,7 +62,7 @@ static inline void allow_noise(group *groups) {
 
 /* `verbose`: prints every array. */
 static inline void note_in(group *g, const char *key, double error, bool verbose) {
-    if (!(error <= g->worst) || g->count == 0) { /* not-a-number is the worst */
+    if (!(error <= g->worst) || g->count == 0) { /* NaN is the worst */
         g->worst = error;
         snprintf(g->key, sizeof g->key, "%s", key);
     }
@@ -72,7 +72,7 @@ static inline void note_in(group *g, const char *key, double error, bool verbose
     }
 }
 
-/* A line a group, then whether all are good. */
+/* Prints one line per group. Returns whether all are within their limits. */
 static inline bool report_groups(const group *groups, int n) {
     bool ok = true;
     for (int i = 0; i < n; i++) {
@@ -89,8 +89,8 @@ static inline bool report_groups(const group *groups, int n) {
     return ok;
 }
 
-/* A parameter's sampled places of `values`, all parameters, against row `line` of an array [n, 64].
- */
+/* Compares the sampled elements of a parameter in `values`, which has all parameters, with row
+ * `line` of an array [n, 64]. */
 static inline double compare_samples(const float *values, const fm_param *row, const fm_npy *array,
                                      int64_t line) {
     char key[256];

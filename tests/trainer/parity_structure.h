@@ -1,5 +1,5 @@
-/* parity_structure.h: the structure module, its heads and all losses on a recorded trunk, with the
- * ground truth of a reference run's file. */
+/* parity_structure.h: the structure module, its heads and all losses after a recorded trunk, with
+ * the ground truth from the file of a reference run. */
 #ifndef FM_TESTS_TRAINER_PARITY_STRUCTURE_H
 #define FM_TESTS_TRAINER_PARITY_STRUCTURE_H
 
@@ -7,12 +7,12 @@
 
 #include "tests/testing/manifest.h"
 #include "trainer/dist/groups.h"
-#include "trainer/loss/losses.h"
-#include "trainer/ops/cast.h"
+#include "trainer/loss/terms.h"
 #include "trainer/step/structure_truth.h"
 
-/* The file's arrays of fm_structure_list_truth's tensors, in its order: elements a residue that are
- * taken, from which on, of how many; 0: one value for all. */
+/* The arrays of the file for the tensors of fm_structure_list_truth, in its order: how many
+ * elements per residue are used, from which one on, and of how many. 0: one value for all
+ * residues. */
 static const struct {
     const char *name;
     int64_t row, first, all;
@@ -37,14 +37,11 @@ static const struct {
     {"all_atom_positions", 3, 3, 111}, /* CA is the second of 37 atoms */
     {"all_atom_mask", 1, 1, 37}};
 
-/* Terms: the structure's, then these. */
-enum { TERM_DISTOGRAM = FM_STRUCTURE_TERMS, TERM_MASKED_MSA, N_TERM };
-
 typedef struct structure_part {
     fm_structure_truth truth;
     int32_t true_msa, bert_mask, pseudo_beta, pseudo_beta_mask, factors, seed; /* in the state */
-    double weight[N_TERM];
-    fm_tensor_ref term[N_TERM], total; /* on the tape with losses */
+    double weight[FM_LOSS_TERMS];
+    fm_tensor_ref term[FM_LOSS_TERMS], total; /* on the tape with losses */
 } structure_part;
 
 static inline int64_t size_at(const fm_test_json *json, const char *path) {
@@ -64,16 +61,18 @@ static inline void read_structure_config(const fm_test_json *json, parity *in, s
         .n_plddt_bin = size_at(json, "model.heads.lddt.no_bins"),
         .n_aligned_error_bin = size_at(json, "model.heads.tm.no_bins"),
         .position_scale = fm_test_json_number(json, "model.structure_module.trans_scale_factor")};
-    static const char *const weights[N_TERM] = {"loss.fape.backbone.weight",
-                                                "loss.fape.sidechain.weight",
-                                                "loss.supervised_chi.weight",
-                                                "loss.plddt_loss.weight",
-                                                "loss.experimentally_resolved.weight",
-                                                "loss.tm.weight",
-                                                "loss.violation.weight",
-                                                "loss.distogram.weight",
-                                                "loss.masked_msa.weight"};
-    for (int i = 0; i < N_TERM; i++) {
+    static const char *const weights[FM_LOSS_TERMS] = {
+        [FM_TERM_BACKBONE] = "loss.fape.backbone.weight",
+        [FM_TERM_SIDE_CHAIN] = "loss.fape.sidechain.weight",
+        [FM_TERM_TORSION] = "loss.supervised_chi.weight",
+        [FM_TERM_PLDDT] = "loss.plddt_loss.weight",
+        [FM_TERM_RESOLVED] = "loss.experimentally_resolved.weight",
+        [FM_TERM_ALIGNED_ERROR] = "loss.tm.weight",
+        [FM_TERM_VIOLATION] = "loss.violation.weight",
+        [FM_TERM_DISTOGRAM] = "loss.distogram.weight",
+        [FM_TERM_MASKED_MSA] = "loss.masked_msa.weight",
+    };
+    for (int i = 0; i < FM_LOSS_TERMS; i++) {
         s->weight[i] = fm_test_json_number(json, weights[i]);
     }
 }
@@ -81,7 +80,7 @@ static inline void read_structure_config(const fm_test_json *json, parity *in, s
 static inline void declare_losses(parity *in, structure_part *s, const fm_kernels *kernels) {
     const fm_model_config *c = &in->config;
     fm_state *state = &in->state;
-    const int64_t msa[] = {c->n_seq, c->n_res}, terms[] = {N_TERM}, one[] = {1};
+    const int64_t msa[] = {c->n_seq, c->n_res}, terms[] = {FM_LOSS_TERMS}, one[] = {1};
     const int64_t points[] = {c->n_res, 3}, residues[] = {c->n_res};
     fm_structure_declare_truth(state, c->n_res, &s->truth);
     s->true_msa = fm_state_add(state, "true_msa", FM_ELEMENT_I32, 2, msa);
@@ -92,25 +91,22 @@ static inline void declare_losses(parity *in, structure_part *s, const fm_kernel
     s->seed = fm_state_add(state, "gradient of the loss", kernels->acc, 1, one);
 }
 
-/* All losses behind a recorded cycle, in its island; the total is seeded with 1. */
+/* Records all losses after a recorded cycle, in its island; the gradient of the total is 1. */
 static inline void record_losses(fm_tape *tape, const parity *in, structure_part *s,
                                  const fm_model_outputs *out, const fm_model_weights *w) {
-    const fm_distogram_options distogram = {(int32_t)in->config.n_distogram_bin, 2.3125f, 21.6875f,
-                                            1e-8};
     fm_tape_enter_island(tape);
-    fm_tensor_ref masked = fm_op_cast(tape, "bert_mask", fm_tape_state(tape, s->bert_mask, false));
-    fm_structure_record_losses(tape, &in->config, w, &in->inputs, &s->truth, out, s->term);
-    s->term[TERM_DISTOGRAM] = fm_op_distogram_loss(
-        tape, out->z, fm_tape_state(tape, s->pseudo_beta, false),
-        fm_tape_state(tape, s->pseudo_beta_mask, false), &w->distogram, &distogram);
-    s->term[TERM_MASKED_MSA] = fm_op_masked_msa_loss(
-        tape, out->m, fm_tape_state(tape, s->true_msa, false), masked, &w->masked_msa);
-    s->total = fm_op_total_loss(tape, s->term, N_TERM, fm_tape_state(tape, s->factors, false));
+    fm_loss_inputs loss = fm_loss_inputs_of(&in->config, w, out);
+    loss.true_msa = fm_tape_state(tape, s->true_msa, false);
+    loss.bert_mask = fm_tape_state(tape, s->bert_mask, false);
+    loss.pseudo_beta = fm_tape_state(tape, s->pseudo_beta, false);
+    loss.pseudo_beta_mask = fm_tape_state(tape, s->pseudo_beta_mask, false);
+    fm_structure_add_truth(tape, &s->truth, &in->inputs, &loss);
+    s->total = fm_loss_record(tape, &loss, fm_tape_state(tape, s->factors, false), s->term);
     fm_tape_leave_island(tape);
     fm_tape_seed_gradient(tape, s->total, s->seed);
 }
 
-/* The truth of cycle c, and the factors: weight times sqrt(residues). */
+/* Loads the truth of cycle c and the factors: weight times sqrt(residues). */
 static inline void load_truth(const parity *in, const structure_part *s, int c) {
     int32_t tensors[FM_STRUCTURE_TRUTHS];
     double length = 0;
@@ -130,7 +126,7 @@ static inline void load_truth(const parity *in, const structure_part *s, int c) 
     for (int64_t i = 0; i < file_residues(in); i++) {
         length += input(in, need(in, in->prefix, "seq_mask"), i, c);
     }
-    for (int i = 0; i < N_TERM; i++) {
+    for (int i = 0; i < FM_LOSS_TERMS; i++) {
         ((double *)data_of(in, s->factors))[i] = s->weight[i] * sqrt(length);
     }
     put(in, s->seed, 0, 1.0 / fm_groups_sample_ranks(in->config.groups));

@@ -1,5 +1,5 @@
-/* step_sample.h: a made-up sample and a small model with everything in it, for tests of whole
- * steps. No size is a multiple of 2. */
+/* step_sample.h: a synthetic sample and a small model with all its parts, for tests of whole steps.
+ * No size is a multiple of 2. */
 #ifndef FM_TESTS_TRAINER_STEP_SAMPLE_H
 #define FM_TESTS_TRAINER_STEP_SAMPLE_H
 
@@ -9,7 +9,7 @@
 
 enum { N_RES = 11, N_CLUST = 5, N_EXTRA = 7, N_CYCLE = 3, N_TEMPL = 3 };
 
-/* One made-up sample; lawful values, cycles differ. */
+/* One synthetic sample with valid values; its cycles differ. */
 typedef struct sample {
     uint8_t aatype[N_RES];
     int32_t residue_index[N_RES];
@@ -65,7 +65,7 @@ static inline void make_cycle(sample *s, int c) {
                             .extra_deletion_matrix = &s->extra_deletion[c][0][0]};
 }
 
-/* A loop of the chain is not aligned. */
+/* Fills the templates; a loop of the chain is not aligned. */
 static inline void make_templates(sample *s) {
     for (int t = 0; t < N_TEMPL; t++) {
         for (int i = 0; i < N_RES; i++) {
@@ -102,7 +102,7 @@ static inline void make_sample(sample *s) {
     }
     make_templates(s);
     s->features.n_res = N_RES;
-    s->features.n_templ = 1; /* the model takes two */
+    s->features.n_templ = 1; /* the model has room for two */
     s->features.n_cycle = N_CYCLE;
     s->features.resolution = 2;
     s->features.aatype = s->aatype;
@@ -129,8 +129,10 @@ static inline fm_trainer_options small_options(void) {
                                                     .n_aligned_error_bin = 64,
                                                     .dropout = 0.1,
                                                     .position_scale = 10};
-    for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
-        options.weight_structure[i] = 0.1;
+    for (int i = 0; i < FM_LOSS_TERMS; i++) {
+        if (fm_loss_terms[i].needs & FM_LOSS_STRUCTURE) {
+            options.weight[i] = 0.1;
+        }
     }
     options.seed = 7;
     options.optimizer.warmup_samples = 0;

@@ -1,4 +1,4 @@
-/* test_comm.c: exchanges between ranks as threads: values, overlap, order of sums. */
+/* test_comm.c: tests exchanges between ranks that are threads: values, overlap, order of sums. */
 #include "tests/trainer/op_check.h"
 
 #include "trainer/dist/comm_local.h"
@@ -30,7 +30,7 @@ static bool round_is_right(rank_state *s, int round) {
     fm_message reduce = {FM_EXCHANGE_ALL_REDUCE, FM_ELEMENT_F32, PART, 0, send, sum};
     int32_t last = comm->size - 1;
     fm_message spread = {FM_EXCHANGE_BROADCAST, FM_ELEMENT_F32, PART, last, send, root};
-    /* Several under way, finished in another order. */
+    /* Several exchanges begin before the first one finishes, and finish in another order. */
     fm_ticket a = comm->begin(comm, &to_all, NULL), b = comm->begin(comm, &gather, NULL);
     fm_ticket c = comm->begin(comm, &scatter, NULL), d = comm->begin(comm, &reduce, NULL);
     fm_ticket e = comm->begin(comm, &spread, NULL);

@@ -1,5 +1,5 @@
-/* Presets and configuration files: every preset is whole, changes change what they name, mistakes
- * are refused with line. */
+/* test_config.c: presets and configuration files: every preset gives all keys a value, a file
+ * changes the keys that it names, and mistakes are refused with their line. */
 #include "trainer/app/train_config.h"
 #include "trainer/model/parameters.h"
 #include "trainer/app/presets.h"
@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -54,14 +55,59 @@ static void finetuning_is_the_papers_second_stage(void **state) {
     assert_string_equal(second.data.plan, "af2-finetuning");
     assert_true(second.optimizer.learning_rate == first.optimizer.learning_rate / 2);
     assert_int_equal(second.optimizer.warmup_samples, 0);
-    assert_true(second.loss.violation == 1 && second.loss.resolved == 0.01);
+    assert_true(second.loss[FM_TERM_VIOLATION] == 1 && second.loss[FM_TERM_RESOLVED] == 0.01);
     second.model.n_res = first.model.n_res; /* else the same model */
     second.model.n_seq = first.model.n_seq;
     second.model.n_extra = first.model.n_extra;
     assert_memory_equal(&first.model, &second.model, sizeof first.model);
 }
 
-/* What changes no number is not part of a run's identity. */
+/* A preset that names a base has the base's values where it states none. */
+static void presets_inherit(void **state) {
+    (void)state;
+    fm_train_config base, config;
+    assert_int_equal(fm_train_config_preset("tiny", &base, NULL), FM_OK);
+    assert_int_equal(fm_train_config_preset("overfit", &config, NULL), FM_OK);
+    assert_true(config.model.c_m == 64 && config.loss[FM_TERM_PLDDT] == 0 &&
+                config.data.max_cycle == 1);
+    assert_int_equal(config.model.n_block, base.model.n_block);
+    assert_int_equal(config.model.structure.c_plddt, 16);
+    assert_string_equal(config.data.plan, "tiny");
+    assert_int_equal(config.model.n_recycle_bin, 15); /* of tiny's own base */
+}
+
+/* The documentation has a row for each key that is shown, with the default as it is shown. */
+static void every_key_is_documented(void **state) {
+    (void)state;
+    static char table[FM_TRAIN_CONFIG_DOCUMENT_BYTES], shown[FM_TRAIN_CONFIG_TEXT_BYTES];
+    fm_train_config config;
+    assert_int_equal(fm_train_config_preset("af2-initial", &config, NULL), FM_OK);
+    fm_train_config_document(&config, table);
+    fm_train_config_format_all(&config, shown);
+    int n_key = 0, n_row = -2; /* the table's head */
+    for (const char *c = table; *c; c++) {
+        n_row += *c == '\n';
+    }
+    char section[32] = "", *rest = NULL;
+    for (char *line = strtok_r(shown, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        char name[64], value[64], expected[256];
+        if (sscanf(line, "[%31[a-z]]", section) == 1) {
+            continue;
+        }
+        assert_int_equal(sscanf(line, "%63s = %63s", name, value), 2);
+        snprintf(expected, sizeof expected, "| `[%s]` | `%s` |", section, name);
+        const char *row = strstr(table, expected);
+        assert_non_null(row);
+        snprintf(expected, sizeof expected, "| `%s` |", value);
+        assert_true(strstr(row, expected) && strstr(row, expected) < strchr(row, '\n'));
+        n_key++;
+    }
+    assert_int_equal(n_key, n_row);
+    assert_non_null(strstr(table, "| `[model]` | `n_block` | whole number, 1 to 64 | blocks | "
+                                  "`48` | Number of Evoformer blocks (Algorithm 6). |\n"));
+}
+
+/* A key that changes no number is not part of a run's identity. */
 static void recomputation_is_left_out_of_checkpoints(void **state) {
     (void)state;
     static char plain[FM_TRAIN_CONFIG_TEXT_BYTES], other[FM_TRAIN_CONFIG_TEXT_BYTES];
@@ -96,7 +142,7 @@ static void what_is_shown_is_read_back(void **state) {
     assert_string_equal(text, again);
 }
 
-/* The count that the published models have: monomer, without the pTM head. */
+/* The count of the published models: monomer, without the pTM head. */
 static void the_whole_model_has_93_million_parameters(void **state) {
     (void)state;
     fm_train_config config;
@@ -167,6 +213,9 @@ static void mistakes_are_refused_with_their_line(void **state) {
          "plan: found 'a-name-that-is-longer-than-a-plan-can-be', expected the name of a sampling "
          "plan"},
         {"[model\n", 1, "expected [section], key = value or a comment"},
+        {"[preset]\nbase = tiny\n", 2,
+         "found 'base' in section [preset], which only the program's own presets have; --preset "
+         "chooses what a file changes"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         fm_train_config config, before;
@@ -190,6 +239,8 @@ int main(void) {
         cmocka_unit_test(presets_are_whole),
         cmocka_unit_test(initial_training_has_the_papers_sizes),
         cmocka_unit_test(finetuning_is_the_papers_second_stage),
+        cmocka_unit_test(presets_inherit),
+        cmocka_unit_test(every_key_is_documented),
         cmocka_unit_test(recomputation_is_left_out_of_checkpoints),
         cmocka_unit_test(what_is_shown_is_read_back),
         cmocka_unit_test(the_whole_model_has_93_million_parameters),

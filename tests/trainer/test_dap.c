@@ -1,5 +1,5 @@
-/* test_dap.c: a chain of sublayers split over ranks: the same values, gradients and dropout masks
- * at 1, 2 and 4 ranks; forward, with recomputation and without gradient. */
+/* test_dap.c: a chain of sublayers split over ranks gives the same values, gradients and dropout
+ * masks at 1, 2 and 4 ranks; forward only, with recomputation, and without gradients. */
 #include "tests/trainer/op_check.h"
 
 #include "trainer/dist/comm_local.h"
@@ -21,8 +21,8 @@ typedef struct rank_state {
     int64_t n_dw;
 } rank_state;
 
-/* rows: transition | columns: attention with dropout | rows: transition. The first transition's
- * result is also used while the exchange is under way. */
+/* Split along rows: transition; along columns: attention with dropout; along rows: transition.
+ * Another node reads the first transition's result while the exchange is under way. */
 static fm_tensor_ref build(fm_tape *tape, const fm_tensor_ref *in, const void *context) {
     const rank_state *s = context;
     fm_tape_begin_segment(tape, s->recompute);
@@ -106,7 +106,7 @@ static void *run_rank(void *argument) {
     return NULL;
 }
 
-/* Runs on `size` ranks; the parameters' gradient is summed over them into dw. */
+/* Runs the chain on `size` ranks; the gradient of the parameters is summed over them into dw. */
 static int64_t run(int32_t size, bool recompute, bool without_gradient, double *y, double *dx,
                    double *dw) {
     fm_comm_group *group;

@@ -1,5 +1,5 @@
-/* test_embed.c: embedders, the linear layer and the losses: gradients against central differences
- * in f64, on odd, masked and size-one shapes. */
+/* test_embed.c: embedders, the linear layer and the losses: gradients compared with central
+ * differences in f64, on odd, masked and size-one shapes. */
 #include "tests/trainer/op_check.h"
 
 #include "trainer/loss/losses.h"
@@ -102,7 +102,7 @@ static void add_head(op_bench *bench, setup *s) {
     s->linear = (fm_linear_weights){op_block(bench, c_out, s->c), op_block(bench, c_out, 0), c_out};
 }
 
-/* Lawful ids, indices, coordinates and masks. */
+/* Valid ids, indices, coordinates and masks. */
 static void fill_integers(op_bench *bench, const setup *s) {
     for (int i = 0; i < bench->n_input; i++) {
         fm_element element = bench->state.tensor[bench->input[i]].element;

@@ -1,4 +1,5 @@
-/* Files of TensorBoard events: their bytes as another reader sees them, resuming, refusals. */
+/* test_event_file.c: tests event files: their bytes as an independent reader sees them, resuming,
+ * and files that must be refused. */
 #include "trainer/metrics/event_file.h"
 
 #include "proto/base/file.h"
@@ -30,8 +31,7 @@ static int tear_down(void **state) {
     return 0;
 }
 
-/* The events of run `name` as tests/e2e/read_events.py tells them; NULL when it refuses the file.
- */
+/* The events of run `name` as tests/e2e/read_events.py prints them; NULL if it refuses the file. */
 static const char *read_back(const char *name) {
     static char text[8192];
     char command[1024];
@@ -81,7 +81,7 @@ static void another_reader_sees_what_was_written(void **state) {
     (void)state;
     fm_event_file *file;
     assert_int_equal(fm_event_file_open(path_of("a"), false, 0, 1000, &file, NULL), FM_OK);
-    write_steps(file, 299, 300); /* the steps need two bytes */
+    write_steps(file, 299, 300); /* such steps need two bytes */
     fm_event_file_close(file);
     const char *text = read_back("a");
     assert_non_null(text);
@@ -103,7 +103,7 @@ static size_t count_steps(const char *text, const char *loss) {
     return n;
 }
 
-/* A run is killed in the middle of a record after step 5 and resumed from step 3. */
+/* A run that is killed in the middle of a record after step 5 resumes from step 3. */
 static void a_resumed_run_has_each_step_once(void **state) {
     (void)state;
     fm_event_file *file;
@@ -138,12 +138,15 @@ static void what_is_there_is_not_overwritten(void **state) {
     assert_int_equal(fm_event_file_open(path_of("c"), false, 0, 7, &file, NULL), FM_OK);
     fm_event_file_close(file);
     assert_int_equal(fm_event_file_open(path_of("c"), false, 0, 7, &file, &error), FM_ERR_EXISTS);
-    assert_string_equal(error.message, "there are events of a run here already");
+    assert_string_equal(
+        error.message,
+        "this folder has the events of another run; resume that run or choose another folder");
     char path[640];
     snprintf(path, sizeof path, "%s/events.out.tfevents.foldmill", path_of("c"));
     assert_int_equal(fm_file_write_atomic(path, "a letter to my aunt", 19, NULL), FM_OK);
     assert_int_equal(fm_event_file_open(path_of("c"), true, 3, 7, &file, &error), FM_ERR_CORRUPT);
-    assert_string_equal(error.message, "this is no file of events");
+    assert_string_equal(error.message,
+                        "this is not a file of TensorBoard events that foldmill wrote");
 }
 
 int main(void) {

@@ -1,5 +1,6 @@
-/* Weights of others: the names and shapes of DeepMind's files, layouts element by element, round
- * trips through every naming and format, and what is said of files that do not fit. */
+/* test_foreign.c: tests weights of other programs: the names and shapes of DeepMind's files,
+ * layouts element by element, round trips through every naming and format, and the reports about
+ * files that do not fit. */
 #include "trainer/checkpoint/foreign.h"
 
 #include "proto/base/file.h"
@@ -54,7 +55,7 @@ static fm_model_config full_config(void) {
     return config;
 }
 
-/* All blocks of the full model, of widths that are all different where they can be. */
+/* All blocks of the full model, with widths that differ from each other where possible. */
 static fm_model_config narrow_config(void) {
     fm_model_config config = full_config();
     config.c_m = 6, config.c_z = 5, config.c_s = 7, config.c_e = 4, config.c_t = 3;
@@ -79,7 +80,7 @@ static void make_table(const fm_model_config *config, fm_params *params) {
     free(weights);
 }
 
-/* Every value its own; zero in the gaps. */
+/* All values are different; gaps are zero. */
 static void make_params(const fm_model_config *config, bool filled, fm_params *params) {
     make_table(config, params);
     assert_int_equal(fm_params_allocate(params, fm_kernels_cpu(FM_ELEMENT_F32), NULL), FM_OK);
@@ -250,7 +251,7 @@ static void every_naming_and_format_gives_back_what_it_got(void **state) {
                                                (fm_weight_names)naming, &params, params.master,
                                                &arena, NULL),
                              FM_OK);
-            if (fm_foreign_import(path, &other, &strict, &arena, &report, &error) != FM_OK)
+            if (fm_foreign_import(path, &other, &strict, &arena, &report, &error))
                 fail_msg("%s %d: %s", fm_weight_names_word((fm_weight_names)naming), format,
                          error.message);
             assert_int_equal(report.naming, naming);
@@ -272,7 +273,7 @@ static fm_model_config small_config(void) {
     return config;
 }
 
-/* The arrays of a naming, all 0.5, as a table that a test may spoil. */
+/* The arrays of a naming, all values 0.5, as a table that a test may damage. */
 static fm_weights_out *make_arrays(const fm_params *params, fm_weight_names naming, size_t *ret_n) {
     fm_foreign_list list;
     assert_int_equal(fm_foreign_list_arrays(params, naming, &arena, &list, NULL), FM_OK);
@@ -367,12 +368,13 @@ static void missing_and_extra_arrays_may_be_allowed(void **state) {
     assert_int_equal(fm_foreign_import(path, &params, &options, &arena, &report, NULL), FM_OK);
     assert_true(report.n_missing == 1 && report.n_extra == 1 && report.n_array == n - 1);
     assert_true(((float *)params.master)[kept->offset] == before);
-    assert_true(((float *)params.master)[kept->offset + 5] == 0.5f); /* its bias, next to it */
+    /* its bias, the next parameter */
+    assert_true(((float *)params.master)[kept->offset + 5] == 0.5f);
     fm_params_release(&params);
 }
 
-/* Names behind a prefix: a state_dict of a wrapped module, and our own checkpoints, of which the
- * average is taken. What stands without the prefix is another's. */
+/* Names after a prefix: a state_dict of a wrapped module. Names without the prefix belong to
+ * something else and are ignored. */
 static void a_prefix_is_found_out(void **state) {
     (void)state;
     fm_params params;
@@ -477,7 +479,7 @@ static void files_of_something_else_are_refused(void **state) {
                      FM_OK);
     assert_int_equal(fm_foreign_import(path, &params, &lax, &arena, &report, &error),
                      FM_ERR_FORMAT);
-    assert_non_null(strstr(error.message, "none of the 1 arrays has a name of"));
+    assert_non_null(strstr(error.message, "none of the 1 arrays has a name that"));
     assert_int_equal(
         fm_foreign_import(in_folder("nowhere"), &params, &lax, &arena, &report, &error),
         FM_ERR_NOT_FOUND);

@@ -1,4 +1,4 @@
-/* test_islands.c: nodes of another kernel table inside a tape: on a chain, and in whole steps. */
+/* test_islands.c: nodes of another kernel table inside a tape: in a chain, and in whole steps. */
 #include "tests/trainer/mixed_table.h"
 #include "tests/trainer/step_sample.h"
 
@@ -32,8 +32,8 @@ static fm_tensor_ref link_of(fm_tape *tape, const chain *s, int i, fm_tensor_ref
                             s->recompute ? FM_RECOMPUTE : FM_KEEP);
 }
 
-/* Two links, then two in an island beside one outside: what goes into the island has a gradient
- * from outside already, to which that of the island is added. */
+/* Two links, then two in an island beside one outside. The tensor that enters the island already
+ * has a gradient from outside; the gradient from the island is added to it. */
 static fm_tensor_ref build_chain(fm_tape *tape, const fm_tensor_ref *input, const void *context) {
     const chain *s = context;
     fm_tape_begin_segment(tape, s->recompute);
@@ -80,7 +80,7 @@ static void run(op_bench *bench) {
     assert_int_equal(fm_tape_used_bytes(&bench->tape), bench->tape.size.arena_bytes);
 }
 
-/* Output and the input's gradient as f64. */
+/* Reads the output and the gradient of the input as f64. */
 static void read_results(const op_bench *bench, double out[2 * ROWS * C], double dx[ROWS * C]) {
     const fm_tape *tape = &bench->tape;
     for (int i = 0; i < 2 * ROWS * C; i++) {
@@ -128,7 +128,7 @@ static void recomputing_an_island_changes_no_bit(void **state) {
     op_end(&b);
 }
 
-/* The island's blocks of the narrow copy and the others' of the master are never read. */
+/* The narrow copy of the island's blocks and the master of the other blocks are never read. */
 static void an_island_reads_the_master(void **state) {
     (void)state;
     chain s = {.island = true};
@@ -184,7 +184,7 @@ static void assert_same_parameters(const fm_trainer *a, const fm_trainer *b) {
     assert_memory_equal(a->params.copy, b->params.copy, bytes / 2);
 }
 
-/* Nodes from the casts on run on the wide table, those before them on the narrow one. */
+/* Nodes from the casts on run on the wide table, the nodes before them on the narrow one. */
 static void assert_tables(const fm_tape *tape) {
     bool inside = false;
     for (int32_t n = 0; n < tape->n_node; n++) {
@@ -250,7 +250,7 @@ static void planned_bytes_are_used_and_policies_change_no_bit(void **state) {
     }
 }
 
-/* Four ranks gather the trunk's narrow outputs, and each has the island whole. */
+/* Four ranks gather the narrow outputs of the trunk, and each runs the whole island. */
 static void ranks_of_a_sample_have_the_numbers_of_one(void **state) {
     (void)state;
     static sample s;
@@ -292,12 +292,13 @@ static void cast_bf16(fm_stream *stream, int64_t n, fm_element from, const void 
     (void)stream;
     assert(from == FM_ELEMENT_F32);
     for (int64_t i = 0; i < n; i++) {
-        memcpy((uint16_t *)y + i, (const uint16_t *)x + 2 * i + 1, 2); /* cut off */
+        memcpy((uint16_t *)y + i, (const uint16_t *)x + 2 * i + 1, 2); /* truncated to bf16 */
     }
 }
 
-/* A whole step over a table that has bf16's sizes: recording asserts that no node of an island
- * reads a bf16 tensor but the casts; here, that all others have bf16 outputs. */
+/* A whole step over a table that has bf16's sizes. Recording asserts that the casts are the only
+ * nodes of an island that read bf16 tensors; this test asserts that all other nodes have bf16
+ * outputs. */
 static void a_bf16_step_has_f32_structure_and_losses(void **state) {
     (void)state;
     fm_kernels narrow = *fm_kernels_cpu(FM_ELEMENT_F32);

@@ -1,4 +1,5 @@
-/* metrics.jsonl: its lines, byte by byte, and cutting it behind a step. */
+/* test_metrics.c: tests metrics.jsonl byte by byte, cutting it after a step, and the progress
+ * line. */
 #include "trainer/metrics/metrics.h"
 
 #include "proto/base/file.h"
@@ -88,7 +89,7 @@ static void a_resumed_run_writes_each_step_once(void **state) {
                         LINE("1", "4", SCORES) LINE("2", "8", "") LINE("3", "12", SCORES));
     FILE *file = fopen(path, "a");
     assert_non_null(file);
-    assert_true(fputs("{\"step\":4,\"ind", file) >= 0); /* a line that was cut */
+    assert_true(fputs("{\"step\":4,\"ind", file) >= 0); /* a line that is cut off */
     assert_int_equal(fclose(file), 0);
     assert_int_equal(fm_metrics_truncate(path, 9, NULL), FM_OK);
     assert_string_equal(content(),
@@ -102,15 +103,33 @@ static void people_see_the_loss_its_terms_and_the_first_score(void **state) {
     (void)state;
     char text[256];
     fm_metrics_step step = make_step(7);
-    fm_metrics_format(&step, 10, text, sizeof text);
+    fm_metrics_format(&step, 10, 0, text, sizeof text);
     assert_string_equal(text, "step 7/10  loss 12.500  lddt_ca 0.750  0.250 s/step  ETA 2:00:05  "
                               "data wait 62.5 ms  (distogram 0.100  plddt nan)");
+    fm_metrics_format(&step, 10, 113, text, sizeof text); /* as long as the whole line */
+    assert_int_equal(strlen(text), 113);
+    static const struct {
+        size_t columns;
+        const char *line;
+    } narrow[] = {
+        {112, "step 7/10  loss 12.500  lddt_ca 0.750  0.250 s/step  ETA 2:00:05  "
+              "data wait 62.5 ms  (distogram 0.100)"},
+        {101, "step 7/10  loss 12.500  lddt_ca 0.750  0.250 s/step  ETA 2:00:05  "
+              "data wait 62.5 ms"},
+        {82, "step 7/10  loss 12.500  lddt_ca 0.750  0.250 s/step  ETA 2:00:05"},
+        {22, "step 7/10  loss 12.500"},
+        {21, "step 7/10"},
+    };
+    for (size_t i = 0; i < sizeof narrow / sizeof narrow[0]; i++) {
+        fm_metrics_format(&step, 10, narrow[i].columns, text, sizeof text);
+        assert_string_equal(text, narrow[i].line);
+    }
     step = make_step(8);
     step.n_term = 0;
     step.left_s = -1;
-    fm_metrics_format(&step, 10, text, sizeof text);
+    fm_metrics_format(&step, 10, 0, text, sizeof text);
     assert_string_equal(text, "step 8/10  loss 12.500  0.250 s/step  data wait 62.5 ms");
-    fm_metrics_format(&step, 0, text, sizeof text);
+    fm_metrics_format(&step, 0, 0, text, sizeof text);
     assert_string_equal(text, "step 8  loss 12.500  0.250 s/step  data wait 62.5 ms");
 }
 

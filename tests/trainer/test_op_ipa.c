@@ -1,4 +1,4 @@
-/* test_op_ipa.c: invariant point attention against differences and against the reference. */
+/* test_op_ipa.c: invariant point attention compared with differences and with the reference. */
 #include "tests/trainer/golden.h"
 
 #include "trainer/model/structure_module.h"
@@ -48,7 +48,7 @@ static void gradients_match_differences(void **state) {
     }
 }
 
-/* A rotation and a shift of all frames together change nothing. */
+/* Rotating and moving all frames together changes nothing. */
 static void a_rigid_motion_changes_nothing(void **state) {
     (void)state;
     setup s = {.config = {.c_s = 7, .c_z = 5, .n_head = 3, .c_head = 6, .n_qk = 4, .n_v = 5}};
@@ -126,7 +126,7 @@ static void the_unit_matches_the_reference(void **state) {
                       1e-4, 1e-3);
         golden_expect(&bench, "dtranslation", parts[1], golden_find(&g, unit, "gin.a2.trans"), 1,
                       1e-4, 1e-3);
-        /* The bias of the pair bias is the same for all keys: its gradient is noise. */
+        /* The bias of the pair bias is the same for all keys, so its gradient is noise. */
         golden_expect_gradients(&bench, &g, "structure_module.ipa/gw.", 1.0);
         op_end(&bench);
     }

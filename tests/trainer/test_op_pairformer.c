@@ -1,6 +1,6 @@
 /* test_op_pairformer.c: the sublayers of a Pairformer block: SwiGLU transition, attention with pair
- * bias of the single representation, triangle attention without biases. Against the algorithms
- * written out, central differences in f64, f32 against f64, and one block of them. */
+ * bias of the single representation, triangle attention without biases. They are compared with the
+ * algorithms written out, with central differences in f64, f32 with f64, and as one block. */
 #include "tests/trainer/op_check.h"
 
 #include "trainer/ops/attention.h"
@@ -21,7 +21,7 @@ static double *numbers(int64_t n) {
     return x;
 }
 
-/* LayerNorm of rows of c; weights: gamma, beta. To be freed. */
+/* LayerNorm of rows of c; weights: gamma, beta. The caller frees the result. */
 static double *normalised(const double *x, int64_t rows, int64_t c, const double *weights) {
     double *y = numbers(rows * c);
     for (int64_t r = 0; r < rows; r++) {
@@ -40,7 +40,7 @@ static double *normalised(const double *x, int64_t rows, int64_t c, const double
     return y;
 }
 
-/* x W^T + bias (or none) over rows. To be freed. */
+/* x W^T + bias (or none) over rows. The caller frees the result. */
 static double *projected(const double *x, int64_t rows, int64_t c_in, int64_t c_out,
                          const double *w, const double *bias) {
     double *y = numbers(rows * c_out);
@@ -250,8 +250,8 @@ static void begin_attention(op_bench *bench, attention *s, fm_element element) {
     op_fill_mask(bench, 1, 31);
 }
 
-/* One query of one head: o [c_head] of the values, gated. qkvg by rows of 4 width; bias [n, n,
- * n_head] as it lies. */
+/* One query of one head: o [c_head] of the values, gated. qkvg in rows of 4 width; bias [n, n,
+ * n_head]. */
 static void attend(const attention *s, const double *qkvg, const double *bias, const double *mask,
                    int64_t batch, int64_t query, int64_t head, double *o) {
     int64_t width = s->n_head * s->c_head, ld = 4 * width, n = s->n1;
@@ -282,7 +282,7 @@ static void attend(const attention *s, const double *qkvg, const double *bias, c
     free(weight);
 }
 
-/* AF3-24 without a conditioning; AF3's 14 and 15. */
+/* AF3-24 without conditioning; AF3's 14 and 15. */
 static void attention_is_the_algorithm(op_bench *bench, const attention *s) {
     const fm_attention_weights *w = &s->weights;
     int64_t rows = s->n0 * s->n1, width = s->n_head * s->c_head, n = s->n1;
@@ -381,7 +381,8 @@ typedef struct block {
     fm_swiglu_transition_weights pair_transition, single_transition;
 } block;
 
-/* AF3-17 but its triangle multiplications. Inputs: s [1, N, c_s], its mask [1, N], z, z's mask. */
+/* AF3-17 without its triangle multiplications. Inputs: s [1, N, c_s], its mask [1, N], z, z's mask.
+ */
 static fm_tensor_ref build_block(fm_tape *tape, const fm_tensor_ref *in, const void *context) {
     const block *w = context;
     fm_tensor_ref s = in[0], z = in[2], none = FM_TENSOR_NONE;

@@ -1,5 +1,5 @@
-/* test_op_update_norm.c: update and next LayerNorm in one node: gradients, and the stacks that use
- * it against plain blocks, bit for bit. */
+/* test_op_update_norm.c: the end of a sublayer and the next LayerNorm in one node: gradients, and
+ * stacks that fuse them compared with plain ones, bit for bit. */
 #include "tests/trainer/op_check.h"
 
 #include "trainer/model/model.h"
@@ -11,8 +11,8 @@
 typedef struct setup {
     fm_transition_weights first, second;
     double rate;
-    bool bare;      /* the last value has no reader but the next sublayer */
-    bool recompute; /* all of it in a segment */
+    bool bare;      /* only the next sublayer reads the last value */
+    bool recompute; /* all nodes in one segment */
 } setup;
 
 /* x -> y = x + dropout(transition(x)), n; y + dropout(transition(n)), or the second update alone.
@@ -89,7 +89,7 @@ enum { N_RES = 7, N_SEQ = 5, C_M = 12, C_Z = 8, N_BLOCK = 3 };
 typedef struct stack {
     fm_model_config config;
     fm_evoformer_weights w[N_BLOCK];
-    bool is_whole;
+    bool fuses;
     fm_tensor_ref z;
 } stack;
 
@@ -115,16 +115,12 @@ static fm_model_config config_of(fm_block_order order, bool global_column) {
 static fm_tensor_ref build_stack(fm_tape *tape, const fm_tensor_ref *in, const void *context) {
     stack *s = (stack *)context;
     const fm_model_config *config = &s->config;
-    fm_pair_of_streams x = {in[0], in[1]};
-    if (s->is_whole) {
-        x = fm_evoformer_whole_stack(tape, config, s->w, 0, N_BLOCK, x, in[2], in[3]);
-    } else {
-        fm_views msa = fm_split_views(tape, config, in[2]),
-                 pair = fm_split_views(tape, config, in[3]);
-        for (int i = 0; i < N_BLOCK; i++) {
-            x = fm_evoformer_block(tape, config, &s->w[i], x, &msa, &pair, i + 1 == N_BLOCK);
-        }
-    }
+    fm_representations x = {in[0], in[1]};
+    fm_split_mask msa = fm_split_mask_of(tape, config, in[2]),
+                  pair = fm_split_mask_of(tape, config, in[3]);
+    fm_recorder recorder = fm_recorder_of(tape, config, &msa, &pair);
+    recorder.fuses = s->fuses;
+    x = fm_evoformer_stack(&recorder, s->w, 0, N_BLOCK, x);
     s->z = x.z;
     return x.m;
 }
@@ -167,7 +163,7 @@ static void stacks_are_the_plain_blocks(void **state) {
         op_bench bench[2];
         stack s[2];
         for (int i = 0; i < 2; i++) {
-            s[i] = (stack){.is_whole = i == 1,
+            s[i] = (stack){.fuses = i == 1,
                            .config = config_of((fm_block_order)(way % 3), way / 3 % 2)};
             s[i].config.recompute = way / 6 ? FM_RECOMPUTE_BLOCK : FM_RECOMPUTE_NONE;
             run_stack(&bench[i], &s[i]);

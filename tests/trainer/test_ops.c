@@ -1,6 +1,6 @@
-/* test_ops.c: attention, outer product mean and triangle multiplication: gradients against central
- * differences in f64 on odd, masked and size-one shapes and at the full-size head widths; dropout;
- * recomputation. */
+/* test_ops.c: attention, outer product mean and triangle multiplication: gradients compared with
+ * central differences in f64, on odd, masked and size-one shapes and at the full-size head widths;
+ * dropout; recomputation. */
 #include "tests/trainer/op_check.h"
 
 #include "trainer/ops/attention.h"
@@ -23,7 +23,7 @@ static bool is_pair_op(kind k) {
     return k != ROW && k != COLUMN && k != OUTER;
 }
 
-/* Inputs: 0 x, 1 its mask, 2 the pair array of row attention and outer product mean. */
+/* Inputs: 0 x, 1 the mask of x, 2 the pair array of row attention and outer product mean. */
 static fm_tensor_ref build(fm_tape *tape, const fm_tensor_ref *in, const void *context) {
     const setup *s = context;
     fm_tensor_ref out = FM_TENSOR_NONE;
@@ -187,7 +187,7 @@ static void the_same_seed_gives_the_same_bits(void **state) {
     op_end(&b);
 }
 
-/* What lies at masked keys must not reach unmasked positions. */
+/* Values at masked keys must not reach unmasked positions. */
 static void masked_positions_do_not_leak(void **state) {
     (void)state;
     for (int k = 0; k < N_KIND; k++) {

@@ -1,4 +1,4 @@
-/* test_reference.c: embedders, heads with losses, optimiser and parameter names against the
+/* test_reference.c: embedders, heads with losses, optimiser and parameter names compared with the
  * reference's run of a tiny model (af2.npz, af2_units.npz). */
 #include "tests/trainer/golden.h"
 
@@ -8,7 +8,7 @@
 
 enum { N_RES = 16, N_CLUST = 8, N_ROW = 10, C_M = 32, C_Z = 16 };
 
-/* af2_config.json, as far as it is built. */
+/* The sizes of af2_config.json. */
 static const fm_model_config CONFIG = {.n_res = N_RES,
                                        .n_seq = N_CLUST,
                                        .n_block = 2,
@@ -52,7 +52,7 @@ static void begin(op_bench *bench, context *s, fm_element element) {
     fm_model_add_parameters(&bench->params, &bench->arena, &CONFIG, &s->w);
 }
 
-/* The gradients of one module's parameters. */
+/* Compares the gradients of one module's parameters. */
 static void expect_gradients(const op_bench *bench, const golden *g, const char *module) {
     int compared = 0;
     for (int32_t p = 0; p < bench->params.n_param; p++) {
@@ -274,18 +274,18 @@ static fm_tensor_ref build_stack(fm_tape *tape, const fm_tensor_ref *in, const v
     context *s = (context *)(uintptr_t)data;
     fm_model_config config = CONFIG;
     config.recompute = (fm_recompute_policy)s->part;
-    fm_pair_of_streams x = {in[0], in[2]};
-    fm_views msa_mask = fm_split_views(tape, &config, in[1]);
-    fm_views pair_mask = fm_split_views(tape, &config, in[3]);
-    for (int i = 0; i < config.n_block; i++) {
-        x = fm_evoformer_block(tape, &config, &s->w.block[i], x, &msa_mask, &pair_mask,
-                               i + 1 == config.n_block);
-    }
+    fm_representations x = {in[0], in[2]};
+    fm_split_mask msa_mask = fm_split_mask_of(tape, &config, in[1]);
+    fm_split_mask pair_mask = fm_split_mask_of(tape, &config, in[3]);
+    fm_recorder recorder = fm_recorder_of(tape, &config, &msa_mask, &pair_mask);
+    recorder.fuses = false;
+    x = fm_evoformer_stack(&recorder, s->w.block, 0, config.n_block, x);
     s->second = x.z;
     return x.m;
 }
 
-/* Two blocks: the gradient of every Evoformer parameter, from the gradients at the stack's end. */
+/* Two blocks: compares the gradient of every Evoformer parameter, starting from the gradients at
+ * the end of the stack. */
 static void the_evoformer_stack_matches(void **state) {
     (void)state;
     golden g, units;
@@ -321,7 +321,7 @@ static void the_evoformer_stack_matches(void **state) {
 
 /* ---- optimiser ------------------------------------------------------------------------------- */
 
-/* One update over all 431 arrays of the file: norm, clip, Adam, moving average. */
+/* Compares one update over all 431 arrays of the file: norm, clip, Adam, moving average. */
 static void the_optimizer_matches(void **state) {
     (void)state;
     golden g;
@@ -373,7 +373,7 @@ static void the_optimizer_matches(void **state) {
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* Every array of the modules that we have is in the table with its shape, and nothing else is. */
+/* The table has every array of the modules that we have, with its shape, and no other array. */
 static void the_parameter_table_names_the_references_arrays(void **state) {
     (void)state;
     static const char *modules[] = {"w/input_embedder.",      "w/recycling_embedder.",
@@ -406,7 +406,8 @@ static void the_parameter_table_names_the_references_arrays(void **state) {
     golden_close(&g);
 }
 
-/* Names are distinct, DeepMind's too within a layer, and the full-size count is known. */
+/* Names are distinct, and DeepMind's are distinct within a layer; the full-size count is that of
+ * the published model. */
 static void the_full_size_table_is_sound(void **state) {
     (void)state;
     op_bench bench;

@@ -1,5 +1,6 @@
-/* test_stacks.c: what feeds the pair array before the Evoformer: templates and the extra MSA. Ops
- * against central differences; whole stacks against the reference's run of a tiny model. */
+/* test_stacks.c: the modules that update the pair array before the Evoformer: templates and the
+ * extra MSA. Ops are compared with central differences, whole stacks with the reference's run of a
+ * tiny model. */
 #include "tests/trainer/golden.h"
 
 #include "trainer/model/model.h"
@@ -181,7 +182,7 @@ static void template_attention_gradients_match_differences(void **state) {
     }
 }
 
-/* Without a template z passes through as it is, and nothing of the module has a gradient. */
+/* Without a template z passes through unchanged, and no parameter of the module has a gradient. */
 static void no_template_is_no_update(void **state) {
     (void)state;
     template_setup s = setup_of(PART_ATTENTION, 0);
@@ -263,7 +264,7 @@ typedef struct model {
 
 static fm_tensor_ref build_extra(fm_tape *tape, const fm_tensor_ref *in, const void *data) {
     const model *m = data;
-    fm_views mask = fm_split_views(tape, &m->config, in[3]);
+    fm_split_mask mask = fm_split_mask_of(tape, &m->config, in[3]);
     return fm_model_extra_msa(tape, &m->config, &m->w, in[0], in[1], in[2], &mask);
 }
 
@@ -301,8 +302,8 @@ static void load_pair_mask(const op_bench *bench, void *data, const golden *g) {
     }
 }
 
-/* Gradients that are truly zero (a bias that all keys share) are rounding noise in the file: the
- * floor makes those comparisons absolute. */
+/* The true gradient of some parameters (a bias that all keys share) is zero, so the file has
+ * rounding noise there; the floor makes those comparisons absolute. */
 static void expect_module(const op_bench *bench, const golden *g, const char *module) {
     int compared = 0;
     for (int32_t p = 0; p < bench->params.n_param; p++) {
@@ -381,7 +382,7 @@ static fm_tensor_ref build_templates(fm_tape *tape, const fm_tensor_ref *in, con
     template_model *t = (template_model *)(uintptr_t)data;
     t->rows = fm_op_template_rows(tape, in[T_IN_M], fm_tape_state(tape, t->torsions, false),
                                   &t->m.w.template_rows);
-    fm_views mask = fm_split_views(tape, &t->m.config, in[T_IN_PAIR_MASK]);
+    fm_split_mask mask = fm_split_mask_of(tape, &t->m.config, in[T_IN_PAIR_MASK]);
     return fm_model_template_pairs(tape, &t->m.config, &t->m.w, &t->inputs, in[T_IN_Z], &mask);
 }
 
@@ -407,7 +408,7 @@ static void declare_template_inputs(op_bench *bench, template_model *t) {
                                (int64_t[]){N_TEMPL, N_RES, FM_TEMPLATE_ROW_FEATURES});
 }
 
-/* One-hot type (22) | sines and cosines (14) | of the other naming (14) | masks (7). */
+/* One-hot type (22) | sines and cosines (14) | those of the alternative naming (14) | masks (7). */
 static void load_torsions(const op_bench *bench, void *data, const golden *g) {
     static const struct {
         const char *name;
@@ -468,7 +469,8 @@ static void load_template_gradients(op_bench *bench, const golden *g) {
     }
 }
 
-/* The update of z, taken from the sum; values at masked pairs depend on the precision. */
+/* Compares the update of z, which is the sum less z; values at masked pairs depend on the precision
+ * and are left out. */
 static void expect_template_outputs(op_bench *bench, const template_model *t, const golden *g) {
     const void *z = fm_tape_data(&bench->tape, bench->output_tensor);
     const fm_npy *expected = golden_find(g, "act/", "template_embedder@0.template_pair_embedding");
@@ -492,8 +494,8 @@ static void expect_template_outputs(op_bench *bench, const template_model *t, co
                   1e-3);
 }
 
-/* With one template the softmax is 1 whatever q and k are: in af2_masks their gradients, and with
- * them the last bits of others, are rounding noise and compared absolutely. */
+/* With one template the softmax is 1 for any q and k. In af2_masks their gradients, and with them
+ * the last bits of others, are therefore rounding noise and compared absolutely. */
 static void check_templates(const char *file, fm_element element) {
     static template_model t;
     golden g;

@@ -76,7 +76,7 @@ static void recomputing_changes_no_bit(void **state) {
     fm_trainer_destroy(keep);
 }
 
-/* NaN in all memory before its first use: whoever reads what nobody has written is found out. */
+/* All memory holds NaN before its first use, so an op that reads what no op has written shows. */
 static void spoiled_memory_changes_no_bit(void **state) {
     (void)state;
     static sample s;
@@ -95,7 +95,8 @@ static void spoiled_memory_changes_no_bit(void **state) {
     fm_trainer_destroy(clean);
 }
 
-/* The least recomputation that a budget allows: none, hidden layers, some blocks, all of them. */
+/* A budget chooses the least recomputation that it allows: none, hidden layers, some blocks, all
+ * blocks. */
 static void a_memory_budget_chooses_what_is_recomputed(void **state) {
     (void)state;
     static sample s;
@@ -151,7 +152,7 @@ static size_t few_free_bytes(void) {
     return ((size_t)2 << 30) + 1024;
 }
 
-/* The device's own memory is the budget where none is given. */
+/* Without a budget the free memory of the device is the budget. */
 static void without_a_budget_the_device_says_how_much_there_is(void **state) {
     (void)state;
     fm_device device = *fm_kernels_cpu(FM_ELEMENT_F32)->device;
@@ -168,13 +169,14 @@ static void without_a_budget_the_device_says_how_much_there_is(void **state) {
     trainer = create(&options);
     assert_int_equal(trainer->options.model.recompute, FM_RECOMPUTE_BLOCK);
     fm_trainer_destroy(trainer);
-    device.free_bytes = few_free_bytes; /* 1 KiB besides the reserve */
+    device.free_bytes = few_free_bytes; /* 1 KiB more than the reserve */
     fm_error error;
     assert_int_equal(fm_trainer_create(&options, &trainer, &error), FM_ERR_LIMIT);
     assert_non_null(strstr(error.message, "the memory budget is"));
 }
 
-/* One update with two samples, by both ways of clipping, against Adam's first step by hand. */
+/* Compares one update with two samples, with both ways of clipping, with Adam's first step computed
+ * by hand. */
 static void clipping_is_by_sample_or_by_batch(void **state) {
     (void)state;
     static sample s;
@@ -189,7 +191,7 @@ static void clipping_is_by_sample_or_by_batch(void **state) {
         assert_true(before && mean);
         memcpy(before, trainer->params.master, n * sizeof *before);
         for (uint32_t slot = 0; slot < 2; slot++) {
-            s.features.slot = slot; /* other dropout */
+            s.features.slot = slot; /* gives another dropout mask */
             s.features.n_cycle = 1 + slot;
             norm = take(trainer, &s.features).gradient_norm;
             double scale = clip == FM_CLIP_SAMPLE ? fmin(1, 0.1 / (norm + 1e-6)) : 1;
@@ -240,14 +242,14 @@ static void padding_changes_nothing(void **state) {
     fm_trainer_destroy(loose);
 }
 
-/* A sample's templates reach the loss; those past the model's number are left out. */
+/* The templates of a sample change the loss; those beyond the model's number are not used. */
 static void templates_are_read(void **state) {
     (void)state;
     static sample s;
     make_sample(&s);
     fm_trainer_options options = small_options();
     fm_trainer *trainer = create(&options);
-    train(trainer, &s.features, 3); /* heads and outputs start as 0: let them move */
+    train(trainer, &s.features, 3); /* heads and output layers start as 0 */
     double loss[N_TEMPL + 1];
     for (uint32_t n = 0; n <= N_TEMPL; n++) {
         s.features.n_templ = n;
@@ -263,7 +265,7 @@ static void more_cycles_recycle(void **state) {
     make_sample(&s);
     fm_trainer_options options = small_options();
     fm_trainer *trainer = create(&options);
-    train(trainer, &s.features, 3); /* heads and outputs start as 0: let them move */
+    train(trainer, &s.features, 3); /* heads and output layers start as 0 */
     double three = take(trainer, &s.features).loss;
     s.features.n_cycle = 1;
     s.features.cycle[0] = s.features.cycle[N_CYCLE - 1];
@@ -272,8 +274,8 @@ static void more_cycles_recycle(void **state) {
     fm_trainer_destroy(trainer);
 }
 
-/* The gradient of the whole model, in f64, along a random direction. The step is small because
- * thousands of ReLUs have their kinks near by. */
+/* Compares the gradient of the whole model, in f64, with a difference along a random direction. The
+ * difference is small because thousands of ReLUs have their kinks nearby. */
 static void the_whole_gradient_matches_a_difference(void **state) {
     (void)state;
     const double STEP = 1e-8;
@@ -282,7 +284,8 @@ static void the_whole_gradient_matches_a_difference(void **state) {
     for (int order = 0; order < 3; order++) {
         fm_trainer_options options = small_options();
         options.element = FM_ELEMENT_F64;
-        options.model.structure.n_iteration = 1; /* between two, rotations have no gradient */
+        options.model.structure.n_iteration =
+            1; /* between two iterations, rotations have no gradient */
         options.model.order = (fm_block_order)order;
         fm_trainer *trainer = create(&options);
         double *w = trainer->params.master, *g = trainer->params.gradient;
@@ -290,7 +293,7 @@ static void the_whole_gradient_matches_a_difference(void **state) {
         s.features.n_cycle = 1; /* earlier cycles have no gradient */
         double *direction = calloc((size_t)n, sizeof *direction);
         assert_non_null(direction);
-        for (int32_t p = 0; p < trainer->params.n_param; p++) { /* the gaps between stay 0 */
+        for (int32_t p = 0; p < trainer->params.n_param; p++) { /* the gaps between blocks stay 0 */
             const fm_param *row = &trainer->params.param[p];
             for (int64_t i = row->offset; i < row->offset + fm_param_count(row); i++) {
                 w[i] += 0.1 * op_uniform(50, i);
@@ -318,7 +321,7 @@ static void the_whole_gradient_matches_a_difference(void **state) {
     }
 }
 
-/* Terms that a sample of unknown resolution must not train have no gradient. */
+/* Terms that need a known resolution give no gradient for a sample without one. */
 static void heads_of_confidence_want_a_resolution(void **state) {
     (void)state;
     static sample s;
@@ -328,8 +331,8 @@ static void heads_of_confidence_want_a_resolution(void **state) {
         fm_trainer *trainer = create(&options);
         s.features.resolution = known ? 2 : 0;
         fm_sample_result result = take(trainer, &s.features);
-        for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
-            assert_true(isfinite(result.structure[i]) && result.structure[i] > 0);
+        for (int i = 0; i < FM_LOSS_TERMS; i++) {
+            assert_true(isfinite(result.term[i]) && result.term[i] > 0);
         }
         const char *const heads[] = {"plddt.logits.bias", "experimentally_resolved.bias",
                                      "aligned_error.bias"};
@@ -401,8 +404,8 @@ static void bad_samples_are_refused_by_name(void **state) {
     fm_trainer_destroy(trainer);
 }
 
-/* Steps of two samples, each queued while the one before it is not collected, give the bits of
- * samples taken one at a time. */
+/* Steps of two samples, each queued while the one before it is not yet collected, give the same
+ * bits as samples that are taken one at a time. */
 static void queueing_ahead_changes_no_bit(void **state) {
     (void)state;
     enum { SAMPLES = 6 };
@@ -443,8 +446,8 @@ static void queueing_ahead_changes_no_bit(void **state) {
     fm_trainer_destroy(ahead);
 }
 
-/* What is queued behind a sample that is not finite changes nothing, whether it ends a step or not;
- * the trainer goes on from where it was. */
+/* A sample that is queued behind one that is not finite changes nothing, whether it ends a step or
+ * not; the trainer continues from where it was. */
 static void nothing_follows_what_is_not_finite(void **state) {
     (void)state;
     static sample s;

@@ -1,5 +1,5 @@
-/* test_structure.c: the structure module, its heads and its losses against the reference: every
- * unit alone, and the whole module with losses fed with the Evoformer's output. */
+/* test_structure.c: the structure module, its heads and its losses compared with the reference:
+ * every unit alone, and the whole module with losses, fed with the output of the Evoformer. */
 #include "tests/trainer/golden.h"
 
 #include "trainer/loss/losses.h"
@@ -129,7 +129,7 @@ static void units_match(void **state) {
 
 enum { SINGLE, PAIR, MASK, AATYPE, INDEX, FIRST_FEATURE };
 
-/* f32 features of the file, in the order of the enumeration below. */
+/* The f32 features of the file, in the order of the enumeration below. */
 typedef enum feature {
     F_BACKBONE,
     F_BACKBONE_MASK,
@@ -155,7 +155,7 @@ typedef enum feature {
 
 static const struct {
     const char *name;
-    int64_t row; /* elements a residue; 0: one for all */
+    int64_t row; /* elements per residue; 0: one value for all */
 } FEATURES[N_FEATURE] = {{"backbone_rigid_tensor", 16},
                          {"backbone_rigid_mask", 1},
                          {"use_clamped_fape", 0},
@@ -267,7 +267,7 @@ static void begin_module(op_bench *bench, module *m, fm_element element) {
     fm_structure_upload_tables(&bench->state, &m->tables);
 }
 
-/* Element k of a feature in the last of the file's cycles (its last axis). */
+/* Returns element k of a feature in the last cycle of the file (its last axis). */
 static double feature_value(const fm_npy *array, uint64_t k) {
     uint64_t cycles = array->shape[array->rank - 1];
     return golden_value(array, k * cycles + cycles - 1);
@@ -342,7 +342,7 @@ static void expect_losses(const op_bench *bench, const module *m, const golden *
     }
 }
 
-/* ||a - b|| / ||b|| of the first rows, those that are not padding. */
+/* ||a - b|| / ||b|| of the first rows, which are not padding. */
 static void expect_rows(const op_bench *bench, const char *what, fm_tensor_ref tensor,
                         const fm_npy *array, int64_t rows, int64_t iterations) {
     double difference = 0, norm = 0;
@@ -382,7 +382,7 @@ static void check_module(const char *file, int64_t rows, fm_element element) {
     assert_int_equal(fm_tape_used_bytes(&bench.tape), bench.tape.size.arena_bytes);
     for (int32_t p = 0; p < bench.params.n_param; p++) {
         const fm_param *row = &bench.params.param[p];
-        /* Truly zero, noise in the file. */
+        /* Their true gradient is zero; the file has rounding noise. */
         double floor = strstr(row->openfold, "ipa.linear_b.bias") ? 10 : 1e-3;
         golden_expect(&bench, row->openfold,
                       fm_params_at(&bench.params, bench.params.gradient, row->offset),

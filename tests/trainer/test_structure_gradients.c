@@ -1,4 +1,4 @@
-/* test_structure_gradients.c: the ops of the structure module and its losses against central
+/* test_structure_gradients.c: the ops of the structure module and its losses compared with central
  * differences in f64, on odd, masked and size-one shapes. */
 #include "tests/trainer/op_check.h"
 
@@ -309,7 +309,7 @@ static void binned_losses_match_differences(void **state) {
 
 /* ---- naming ---------------------------------------------------------------------------------- */
 
-/* A prediction that lies on the alternative naming has no error but for the smoothing of A28. */
+/* A prediction that matches the alternative naming has no error except the smoothing of A28. */
 static void the_better_naming_is_taken(void **state) {
     (void)state;
     enum { RES = 3, FRAME_FLOATS = RES * 8 * 16 };

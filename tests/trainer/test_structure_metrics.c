@@ -1,5 +1,6 @@
-/* Structure metrics against values of other programs and against cases that can be worked by hand;
- * that they do not depend on how a structure lies. */
+/* test_structure_metrics.c: tests structure metrics against values of other programs and against
+ * cases worked by hand, and that they do not depend on the position and orientation of a
+ * structure. */
 #include "trainer/metrics/structure_metrics.h"
 #include "trainer/metrics/superposition.h"
 
@@ -33,12 +34,12 @@ static int tear_down(void **state) {
     return 0;
 }
 
-/* As a PDB file keeps it. */
+/* Rounded as in a PDB file. */
 static double rounded(double x) {
     return floor(x * 1000 + 0.5) / 1000;
 }
 
-/* A bent helix; the prediction has noise and, from residue `hinge` on, is turned by `angle`. */
+/* A bent helix. The prediction has noise and, from residue `hinge` on, is rotated by `angle`. */
 static void make_chain(size_t n, double noise, size_t hinge, double angle, chain *c) {
     const double pi = 3.14159265358979323846;
     c->n = n;
@@ -75,8 +76,9 @@ static void assert_near(double got, double want, double tolerance) {
     if (!(fabs(got - want) <= tolerance)) fail_msg("%.9f, expected %.9f", got, want);
 }
 
-/* RMSD, TM and GDT are what Zhang's TMscore (Debian tm-align 20190822) prints for these chains,
- * with 3 and 4 digits; lDDT and dRMSD were computed apart, straight from their definitions. */
+/* RMSD, TM and GDT are the values that Zhang's TMscore (Debian tm-align 20190822) prints for these
+ * chains, with 3 and 4 digits. lDDT and dRMSD were computed separately, straight from their
+ * definitions. */
 static void scores_are_those_of_other_programs(void **state) {
     (void)state;
     static const struct {
@@ -105,7 +107,7 @@ static void scores_are_those_of_other_programs(void **state) {
     }
 }
 
-/* The first chain without residues 10..19 of the prediction; TMscore's values. */
+/* The first chain without residues 10..19 of the prediction, with the values of TMscore. */
 static void residues_that_are_not_predicted_count_in_the_length(void **state) {
     (void)state;
     chain c;
@@ -142,9 +144,8 @@ static void cases_worked_by_hand(void **state) {
     assert_near(fm_drmsd(4, moved[0], truth[0]), sqrt(3 * 0.5625 / 6), 1e-15);
     /* After centring, the errors are 3/4 and -1/4 of 0.75. */
     assert_near(fm_rmsd(4, moved[0], truth[0]), 0.75 * sqrt((9.0 / 16 + 3.0 / 16) / 4), 1e-12);
-    /* A thing and its mirror image: no rotation may reflect. Unit vectors on three axes and their
-     * negatives, of lengths 1, 2, 3: the best that a rotation does is to leave the shortest wrong.
-     */
+    /* An object and its mirror image, because no rotation may reflect: unit vectors on three axes
+     * and their negatives, of lengths 1, 2, 3. The best rotation leaves the shortest pair wrong. */
     double image[6][3] = {{1, 0, 0}, {-1, 0, 0}, {0, 2, 0}, {0, -2, 0}, {0, 0, 3}, {0, 0, -3}};
     double mirror[6][3];
     memcpy(mirror, image, sizeof mirror);
@@ -195,7 +196,7 @@ static void a_motion_of_either_changes_nothing(void **state) {
     }
 }
 
-/* The motion found is the best: small motions beside it are worse. */
+/* The motion found is the best: small changes of it make it worse. */
 static void no_motion_near_the_superposition_is_better(void **state) {
     (void)state;
     chain c;
@@ -203,7 +204,7 @@ static void no_motion_near_the_superposition_is_better(void **state) {
     fm_motion best = fm_superpose(c.n, c.predicted[0], c.truth[0]);
     double rmsd = fm_rmsd(c.n, c.predicted[0], c.truth[0]);
     for (int a = 0; a < 3; a++) {
-        for (int b = 0; b < 3; b++) { /* the matrix is a rotation */
+        for (int b = 0; b < 3; b++) { /* the matrix must be a rotation */
             double dot = 0;
             for (int k = 0; k < 3; k++)
                 dot += best.rotation[a][k] * best.rotation[b][k];
@@ -249,7 +250,7 @@ static double all_atom(const residues *r) {
     return lddt;
 }
 
-/* Three residues of all atoms that their types have, predicted exactly. */
+/* Residues with all atoms of their types, predicted exactly. */
 static void make_residues(const char *letters, residues *r) {
     *r = (residues){.aatype = {0}};
     for (int i = 0; i < N_RES; i++) {
@@ -292,7 +293,7 @@ static void swapped_names_of_symmetric_atoms_cost_nothing(void **state) {
         }
     }
     residues r;
-    make_residues("FYF", &r); /* rings turn as a whole: both pairs or none */
+    make_residues("FYF", &r); /* rings flip as a whole: both pairs or none */
     for (int i = 0; i < N_RES; i++) {
         swap_atoms(&r, i, 6, 7);
         swap_atoms(&r, i, 8, 9);
@@ -302,7 +303,7 @@ static void swapped_names_of_symmetric_atoms_cost_nothing(void **state) {
     assert_true(all_atom(&r) < 1);
 }
 
-/* Two alanines and a glycine, one known atom each: three pairs. */
+/* Two alanines and a glycine with one known atom each: three pairs. */
 static void atoms_of_other_residues_that_are_known_count(void **state) {
     (void)state;
     residues r;
@@ -312,16 +313,15 @@ static void atoms_of_other_residues_that_are_known_count(void **state) {
         r.mask[i][1] = 1;
     r.predicted[2][1][0] += 0.6f; /* along the line of the three: two distances lose one of four */
     assert_near(all_atom(&r), (1 + 0.75 + 0.75) / 3, 1e-12);
-    r.mask[0][0] = 1; /* pairs inside a residue do not count, and this atom is exact */
+    r.mask[0][0] = 1; /* pairs within a residue do not count, and this atom is exact */
     r.predicted[0][0][1] += 0.01f;
     assert_near(all_atom(&r), (1 + 0.75 + 0.75 + 1 + 0.75) / 5, 1e-12);
     memset(r.mask, 0, sizeof r.mask);
     assert_true(isnan(all_atom(&r)));
 }
 
-/* All residue types, with atoms that are not known and swapped names: the value was computed apart,
- * by atom names. Coordinates are rounded, so that no distance is near a threshold by chance alone.
- */
+/* All residue types, with unknown atoms and swapped names. The value was computed separately, by
+ * atom names. Coordinates are rounded, so that no distance is close to a threshold by chance. */
 static void all_atom_lddt_is_that_of_another_program(void **state) {
     (void)state;
     enum { N = 27 };
@@ -395,7 +395,7 @@ static void a_chain_is_scored_by_its_known_ca_atoms(void **state) {
     assert_near(s.gdt_ts, tm.gdt_ts, 1e-12);
     assert_near(s.gdt_ha, tm.gdt_ha, 1e-12);
     assert_near(s.lddt_ca, fm_lddt(known.n, known.predicted[0], known.truth[0], NULL), 1e-12);
-    assert_near(s.lddt, s.lddt_ca, 1e-12); /* there are no other atoms */
+    assert_near(s.lddt, s.lddt_ca, 1e-12); /* there are only CA atoms */
     assert_near(lddt_ca, s.lddt_ca, 0);
     memset(mask, 0, sizeof mask);
     assert_int_equal(fm_structure_score(&pair, &arena, &s, NULL), FM_OK);
@@ -416,7 +416,7 @@ static void a_full_arena_is_an_error(void **state) {
     fm_arena_fini(&small);
 }
 
-/* A model that has run away must not hang the search. */
+/* Predictions that are not finite must not hang the search. */
 static void numbers_that_are_not_finite_end(void **state) {
     (void)state;
     chain c;

@@ -1,4 +1,5 @@
-/* test_tape.c: plan, lives, versions, segments and shared parameters of the tape. */
+/* test_tape.c: tests the tape: its plan, the lives of buffers, versions, segments and shared
+ * parameters. */
 #include "tests/trainer/op_check.h"
 
 #include "trainer/dist/comm.h"
@@ -30,7 +31,7 @@ static fm_tensor_ref build_chain(fm_tape *tape, const fm_tensor_ref *input, cons
         }
         fm_tape_end_segment(tape);
     }
-    /* A second reader of an early value: its gradient can not pass through in place. */
+    /* A second reader of an early value: its gradient cannot be passed in place. */
     return s->late_reader ? fm_op_transition(tape, "late",
                                              fm_op_transition(tape, "early", first, &s->weights[1],
                                                               false, FM_KEEP),
@@ -120,8 +121,8 @@ static fm_tensor_ref build_wanting(fm_tape *tape, const fm_tensor_ref *input, co
     return out;
 }
 
-/* A gradient that is wanted in the middle of a residual stream stays what it was there, and changes
- * no other. */
+/* A gradient that the caller reads in the middle of a residual stream keeps its value and changes
+ * no other gradient. */
 static void a_wanted_gradient_is_not_handed_down(void **state) {
     (void)state;
     for (int recompute = 0; recompute < 2; recompute++) {
@@ -146,7 +147,7 @@ static void a_wanted_gradient_is_not_handed_down(void **state) {
     }
 }
 
-/* The first of several: an output, or, where all are finite, a gradient, then a gap. */
+/* The first of several tensors is named: an output; if all are finite, a gradient; then a gap. */
 static void what_is_not_finite_is_named(void **state) {
     (void)state;
     chain s = {0};
@@ -155,7 +156,7 @@ static void what_is_not_finite_is_named(void **state) {
     uint32_t flag;
     begin(&bench, &s, false, build_chain);
     assert_false(fm_tape_name_nonfinite(&bench.tape, NULL, &flag, what, sizeof what));
-    const fm_param_block *bias = &bench.params.block[s.weights[2].b2]; /* a gap is behind it */
+    const fm_param_block *bias = &bench.params.block[s.weights[2].b2]; /* a gap follows it */
     double *gap = (double *)bench.params.gradient + bias->offset + bias->count;
     *gap = NAN;
     assert_true(fm_tape_name_nonfinite(&bench.tape, NULL, &flag, what, sizeof what));
@@ -207,7 +208,7 @@ static void other_streams_keep_their_places(void **state) {
     op_end(&b);
 }
 
-/* Records residual updates in place although backward reads what they overwrite. */
+/* Records residual updates in place although backward reads the overwritten values. */
 static void using_a_destroyed_input_asserts(void **state) {
     (void)state;
     fflush(NULL);

@@ -1,5 +1,5 @@
-/* test_templates.c: what a step makes of a sample's templates, against the reference's features of
- * whole chains, bit for bit. */
+/* test_templates.c: the template inputs that a step makes of a sample's templates equal the
+ * reference's features of whole chains, bit for bit. */
 #include "tests/trainer/golden.h"
 
 #include "trainer/ops/template.h"
@@ -21,7 +21,7 @@ static const float *floats(const golden *g, const char *name) {
     return array->data;
 }
 
-/* The golden file's templates as a sample carries them. */
+/* Reads the golden file's templates in the form of a sample. */
 static fm_features read_templates(golden *g) {
     const fm_npy *ids = golden_find(g, "template_", "aatype");
     const float *present = floats(g, "all_atom_mask");
@@ -40,7 +40,7 @@ static fm_features read_templates(golden *g) {
                          .template_all_atom_mask = mask};
 }
 
-/* `count` values a residue: column `first` of `columns` of ours against the reference's. */
+/* Compares `count` values per residue: column `first` of our `columns` with the reference's. */
 static void check(const fm_features *f, uint32_t t, const char *what, const float *ours,
                   size_t columns, const float *reference, size_t count) {
     for (size_t i = 0; i < f->n_res; i++) {

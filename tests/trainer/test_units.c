@@ -1,5 +1,5 @@
-/* test_units.c: every sublayer of the Evoformer, the pair stack and whole blocks against the
- * reference's own values: outputs, gradients of inputs and of weights (af2_units.npz). */
+/* test_units.c: every sublayer of the Evoformer, the pair stack and whole blocks compared with the
+ * reference's values: outputs, gradients of inputs and of weights (af2_units.npz). */
 #include "tests/trainer/op_check.h"
 
 #include "proto/base/file.h"
@@ -48,8 +48,8 @@ static const fm_model_config TEMPLATE = {
     .c_z = 12, .n_head_pair = 2, .c_head_pair = 7, .c_triangle = 9, .transition_factor = 2};
 
 /* In its pair stacks the reference runs the ending node as a starting node on the transposed array,
- * and the inputs of those units are transposed. Ours reads z as it is: the template's unit and
- * whole pair stacks and blocks prove it. */
+ * so the inputs of those units are transposed. Our sublayer reads z as it is, which the template
+ * unit and the whole pair stacks and blocks verify. */
 typedef struct unit {
     const char *name;
     kind kind;
@@ -117,15 +117,19 @@ static fm_tensor_ref build(fm_tape *tape, const fm_tensor_ref *in, const void *c
     case INCOMING:
         return fm_op_triangle_multiplication(tape, "u", true, in[0], in[1], &w->incoming, 0, 0);
     case PAIR_STACK: {
-        fm_views mask = fm_split_views(tape, config, in[1]);
-        return fm_evoformer_pair_stack(tape, config, w, in[0], &mask);
+        fm_split_mask mask = fm_split_mask_of(tape, config, in[1]);
+        fm_recorder recorder = fm_recorder_of(tape, config, NULL, &mask);
+        recorder.fuses = false;
+        return fm_evoformer_pair_stack(&recorder, w, in[0]);
     }
     default: break;
     }
-    fm_views msa_mask = fm_split_views(tape, config, in[1]);
-    fm_views pair_mask = fm_split_views(tape, config, in[3]);
-    fm_pair_of_streams out = fm_evoformer_block(tape, config, w, (fm_pair_of_streams){in[0], in[2]},
-                                                &msa_mask, &pair_mask, true);
+    fm_split_mask msa_mask = fm_split_mask_of(tape, config, in[1]);
+    fm_split_mask pair_mask = fm_split_mask_of(tape, config, in[3]);
+    fm_recorder recorder = fm_recorder_of(tape, config, &msa_mask, &pair_mask);
+    recorder.fuses = false;
+    fm_representations out =
+        fm_evoformer_stack(&recorder, w, 0, 1, (fm_representations){in[0], in[2]});
     s->second = out.z;
     return out.m;
 }
@@ -178,14 +182,14 @@ static const fm_npy *find(const unit *u, const char *part, const char *name) {
     return fm_npz_find(&units, key);
 }
 
-/* The pair stack's names begin below itself in its own unit. */
+/* The names of the pair stack are relative to the pair stack in its own unit. */
 static const fm_npy *find_weight(const unit *u, const char *part, const char *name) {
     const char prefix[] = "pair_stack.";
     bool below = u->kind == PAIR_STACK && !strncmp(name, prefix, sizeof prefix - 1);
     return find(u, part, below ? name + sizeof prefix - 1 : name);
 }
 
-/* The last `rank` axes of an array become an input; returns its position, -1 without array. */
+/* Makes the last `rank` axes of an array an input; returns its position, or -1 without an array. */
 static int add_input(op_bench *bench, const fm_npy *array, int rank, bool differentiable) {
     if (!array) {
         return -1;
@@ -204,8 +208,8 @@ static void set_all(const op_bench *bench, void *data, const fm_npy *array) {
     }
 }
 
-/* ||a - b|| / ||b||. One gradient is truly zero and noise in the file (softmax does not see a bias
- * that is the same for all keys): compared absolutely. */
+/* ||a - b|| / ||b||. The true value of one gradient is zero, with noise in the file (a softmax
+ * ignores a bias that is the same for all keys); it is compared absolutely. */
 static void expect_close(const op_bench *bench, const unit *u, const char *what, const void *data,
                          const fm_npy *array, double tolerance) {
     assert_non_null(array);
@@ -255,7 +259,8 @@ static void load(op_bench *bench, const unit *u) {
     for (int32_t p = 0; p < bench->params.n_param; p++) {
         const fm_param *row = &bench->params.param[p];
         const fm_npy *array = find_weight(u, "w.", row->openfold);
-        assert_true(array || u->kind == PAIR_STACK); /* its table has the MSA half as well */
+        assert_true(array ||
+                    u->kind == PAIR_STACK); /* the table of its weights has the MSA half as well */
         if (array) {
             assert_int_equal(array->count, fm_param_count(row));
             set_all(bench, fm_params_at(&bench->params, bench->params.master, row->offset), array);

@@ -1,5 +1,5 @@
-/* test_watchdog.c: items that crash, hang and run out of time do not take the others along
- * (tests/testing/watchdog.h, by which kbench runs its cases). */
+/* test_watchdog.c: tests tests/testing/watchdog.h, with which kbench runs its cases: items that
+ * crash, hang or run out of time do not stop the others. */
 #include "tests/testing/testing.h"
 #include "tests/testing/watchdog.h"
 
@@ -15,7 +15,7 @@
 
 enum { MOST = 8 };
 
-/* What each item does, a letter an item: g good, a abort, h hang, x exit, s says much. */
+/* What each item does, one letter per item: g good, a abort, h hang, x exit, s says much. */
 typedef struct record {
     const char *items;
     int prepare_status;
@@ -107,7 +107,7 @@ static void test_crashes(void **state) {
     assert_string_equal(r.lost[1], "killed by signal 6");
     assert_string_equal(r.lost[3], "exit status 5");
     assert_string_equal(r.lost[4], "killed by signal 6");
-    assert_string_equal(r.last[3], "begin 3"); /* what it said before is kept */
+    assert_string_equal(r.last[3], "begin 3"); /* lines before the crash are kept */
     assert_int_equal(r.n_prepared, 4);
 }
 
@@ -119,7 +119,7 @@ static void test_hangs(void **state) {
     assert_string_equal(r.lost[1], "killed by signal 6");
 }
 
-/* The item in hand may end; none is begun after. */
+/* The current item may end; no other begins. */
 static void test_out_of_time(void **state) {
     (void)state;
     record r = {.items = "hgg"};

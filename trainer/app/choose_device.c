@@ -1,4 +1,4 @@
-/* choose_device.c: see device.h. */
+/* choose_device.c: see choose_device.h. */
 #include "trainer/app/choose_device.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ fm_status fm_device_find(const char *device, const char *dtype, const fm_kernels
         return fm_fail(reterr, FM_ERR_USAGE, "--device: found '%.32s', expected cpu or cuda",
                        device);
     }
-    const char *why = "the CPU computes in fp32";
+    const char *why = "the CPU computes in fp32 only";
     const fm_element act = bf16 ? FM_ELEMENT_BF16 : FM_ELEMENT_F32;
     const fm_kernels *kernels = cuda ? fm_device_cuda(act, &why) : fm_kernels_cpu(act);
     if (!kernels) {

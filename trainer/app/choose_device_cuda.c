@@ -1,4 +1,4 @@
-/* choose_device_cuda.c: a build with the CUDA backend; see device.h. */
+/* choose_device_cuda.c: for a build with the CUDA backend; see choose_device.h. */
 #include "trainer/backend/cuda/core/cuda.h"
 #include "trainer/app/choose_device.h"
 

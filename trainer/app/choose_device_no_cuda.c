@@ -1,8 +1,8 @@
-/* choose_device_no_cuda.c: a build without the CUDA backend; see device.h. */
+/* choose_device_no_cuda.c: for a build without the CUDA backend; see choose_device.h. */
 #include "trainer/app/choose_device.h"
 
 const fm_kernels *fm_device_cuda(fm_element act, const char **ret_why) {
     (void)act;
-    *ret_why = "this program was built without CUDA (./run build cuda)";
+    *ret_why = "this program is built without CUDA; ./run build cuda builds it with CUDA";
     return NULL;
 }

@@ -1,28 +1,66 @@
-/* main.c: the `foldmill-train` program: the commands that link the model. */
+/* main.c: the `foldmill-train` program: finds the command, runs it, and checks that its results could
+ * be written. It has the commands that need the model. */
 #include "trainer/app/train.h"
 #include "trainer/app/weights.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { EXIT_USAGE = 2 };
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
-int main(int argc, char **argv) {
+static bool is_one_of(const char *word, const char *name, const char *letter) {
+    return strcmp(word, name) == 0 || strcmp(word, letter) == 0;
+}
+
+static void print_usage(FILE *out) {
+    fprintf(out,
+            "foldmill-train - train AlphaFold2-class models on the samples of a feature server\n\n"
+            "usage: foldmill-train train --data URL [options]\n"
+            "       foldmill-train import FILE --out CHECKPOINT [options]\n"
+            "       foldmill-train export-weights CHECKPOINT --out FILE [options]\n"
+            "       foldmill-train COMMAND --help\n"
+            "       foldmill-train --version\n");
+}
+
+static int print_version(void) {
+    printf("foldmill-train %s\n", FM_VERSION);
+    return EXIT_OK;
+}
+
+static int run(int argc, char **argv) {
     static const struct {
         const char *name;
         int (*run)(int argc, char **argv);
     } commands[] = {{"train", fm_train_main},
                     {"import", fm_import_main},
                     {"export-weights", fm_export_weights_main}};
-    for (size_t i = 0; argc >= 2 && i < sizeof commands / sizeof commands[0]; i++) {
-        if (strcmp(argv[1], commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
+    if (argc < 2) {
+        print_usage(stderr);
+        return EXIT_USAGE;
     }
-    bool help = argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
-    fprintf(help ? stdout : stderr,
-            "foldmill-train - train AlphaFold2-class models on a feature server's stream\n\n"
-            "usage: foldmill-train train --data URL [options]\n"
-            "       foldmill-train import FILE --out CHECKPOINT [options]\n"
-            "       foldmill-train export-weights CHECKPOINT --out FILE [options]\n");
-    return help ? 0 : EXIT_USAGE;
+    if (is_one_of(argv[1], "--version", "-V")) return print_version();
+    if (is_one_of(argv[1], "--help", "-h")) {
+        print_usage(stdout);
+        return EXIT_OK;
+    }
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        if (strcmp(argv[1], commands[i].name) != 0) continue;
+        if (argc == 3 && is_one_of(argv[2], "--version", "-V")) return print_version();
+        return commands[i].run(argc - 1, argv + 1);
+    }
+    fprintf(stderr,
+            "foldmill-train: unknown command '%s'; foldmill-train --help lists the commands\n",
+            argv[1]);
+    return EXIT_USAGE;
+}
+
+/* Results go to standard output, which may be a full disk. */
+int main(int argc, char **argv) {
+    int code = run(argc, argv);
+    if (fflush(stdout) == 0 && !ferror(stdout)) return code;
+    fprintf(stderr, "foldmill-train: the results cannot be written to standard output: %s\n",
+            errno ? strerror(errno) : "write error");
+    return code == EXIT_OK ? EXIT_FAILED : code;
 }

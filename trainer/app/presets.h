@@ -1,5 +1,5 @@
-/* presets.h: the files of trainer/presets/ as text inside the program; presets.c is made by CMake.
- */
+/* presets.h: the files of trainer/presets/ as text inside the program. CMake generates
+ * presets.c. */
 #ifndef FM_TRAINER_PRESETS_H
 #define FM_TRAINER_PRESETS_H
 

@@ -1,11 +1,11 @@
-/* sample_features.c: see features.h. */
+/* sample_features.c: see sample_features.h. */
 #include "trainer/app/sample_features.h"
 
 static fm_element element_of(uint8_t dtype) {
     return dtype == FM_U8 ? FM_ELEMENT_U8 : dtype == FM_U16 ? FM_ELEMENT_U16 : FM_ELEMENT_U32;
 }
 
-/* The tensor's data, of the expected dtype or noted in *missing. */
+/* The tensor's data. If the sample lacks the tensor: NULL, and *missing is its name. */
 static const void *tensor_data(const fm_sample *sample, fm_tensor_id id, uint32_t cycle,
                                const char **missing) {
     const fm_tensor_view *tensor = fm_sample_find(sample, id, cycle);
@@ -34,7 +34,7 @@ static void fill_cycle(const fm_sample *sample, uint32_t c, fm_cycle_features *c
     };
 }
 
-/* Templates come all three or not at all. */
+/* The three template tensors come together or not at all. */
 static void fill_templates(const fm_sample *sample, fm_features *features, const char **missing) {
     const fm_tensor_view *aatype = fm_sample_find(sample, FM_T_TEMPLATE_AATYPE, FM_SHARED);
     if (!aatype) return;
@@ -49,7 +49,8 @@ static void fill_templates(const fm_sample *sample, fm_features *features, const
 fm_status fm_features_of(const fm_sample *sample, fm_features *ret_features, fm_error *reterr) {
     const char *missing = NULL;
     if (sample->n_cycle > FM_MAX_CYCLE) {
-        return fm_fail(reterr, FM_ERR_LIMIT, "sample %llu has %u cycles, at most %d are expected",
+        return fm_fail(reterr, FM_ERR_LIMIT,
+                       "sample %llu has %u recycling cycles; at most %d are supported",
                        (unsigned long long)sample->index, sample->n_cycle, FM_MAX_CYCLE);
     }
     *ret_features = (fm_features){

@@ -1,11 +1,13 @@
 /* setup.c: see setup.h. */
 #include "trainer/app/setup.h"
 
+#include <string.h>
+
 static const double GIB = 1 << 30;
 
 fm_trainer_options fm_trainer_options_of(const fm_train_config *config, const fm_kernels *kernels,
                                          uint64_t seed) {
-    return (fm_trainer_options){
+    fm_trainer_options options = {
         .model = config->model,
         .optimizer = {.rate = config->optimizer.learning_rate,
                       .beta1 = config->optimizer.beta1,
@@ -20,15 +22,8 @@ fm_trainer_options fm_trainer_options_of(const fm_train_config *config, const fm
         .kernels = kernels,
         .element = FM_ELEMENT_F32,
         .seed = seed,
-        .weight_distogram = config->loss.distogram,
-        .weight_masked_msa = config->loss.masked_msa,
-        .weight_structure = {[FM_TERM_BACKBONE] = config->loss.backbone_fape,
-                             [FM_TERM_SIDE_CHAIN] = config->loss.side_chain_fape,
-                             [FM_TERM_TORSION] = config->loss.torsion,
-                             [FM_TERM_PLDDT] = config->loss.plddt,
-                             [FM_TERM_RESOLVED] = config->loss.resolved,
-                             [FM_TERM_ALIGNED_ERROR] = config->loss.aligned_error,
-                             [FM_TERM_VIOLATION] = config->loss.violation},
         .memory_budget_bytes = (int64_t)(config->memory_budget_gib * GIB),
     };
+    memcpy(options.weight, config->loss, sizeof options.weight);
+    return options;
 }

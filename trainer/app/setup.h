@@ -1,4 +1,4 @@
-/* setup.h: a step's options as a preset and its changes say them. */
+/* setup.h: makes the options of a trainer from the settings of a run. */
 #ifndef FM_TRAINER_SETUP_H
 #define FM_TRAINER_SETUP_H
 

@@ -1,4 +1,6 @@
-/* train_config.c: see config.h. One table of keys; the only includer of inih. */
+/* train_config.c: see train_config.h. One table states every key: its place in fm_train_config, its
+ * type and range, and its sentence of documentation. The parser, the formatter, the suggestions for
+ * misspelt keys and the documentation all read that table. The only includer of inih. */
 #include "trainer/app/train_config.h"
 
 #include "proto/base/date.h"
@@ -16,6 +18,7 @@ enum {
     MAX_TEXT_BYTES = 65536,
     NAME_BYTES = 64,  /* more than any key has */
     MAX_DISTANCE = 3, /* letters by which a key may be mistaken for another */
+    MAX_DEPTH = 4,    /* presets in a chain of bases */
 };
 
 typedef enum key_kind {
@@ -46,105 +49,217 @@ static const word clip_words[] = {{"sample", FM_CLIP_SAMPLE}, {"batch", FM_CLIP_
 
 typedef struct key {
     const char *section, *name;
+    const char *unit; /* "" for a plain number, a word or a name */
+    const char *help; /* one sentence */
     key_kind kind;
     size_t offset; /* in fm_train_config */
     double min, max;
     const word *words;    /* of KEY_WORD, whose field is an enumeration */
-    const char *expected; /* the words, to be said */
+    const char *expected; /* the words, for messages */
     bool no_result;       /* the run's numbers do not depend on it */
 } key;
 
-#define KEY(section, name, kind, field, min, max)                                                  \
-    { section, name, kind, offsetof(fm_train_config, field), min, max, NULL, NULL, false }
-#define WORD_KEY(section, name, field, words, expected, no_result)                                 \
-    { section, name, KEY_WORD, offsetof(fm_train_config, field), 0, 0, words, expected, no_result }
+/* The place of a field in fm_train_config. */
+#define AT(field) offsetof(fm_train_config, field)
+
+/* The key of a row of the loss terms' table. */
+#define LOSS_KEY(term, name, needs, turn, help)                                                    \
+    {"loss", #name, "", help, KEY_NUMBER, AT(loss[FM_TERM_##term]), .min = 0, .max = 1e6},
 
 static const key keys[] = {
-    KEY("model", "n_block", KEY_INT32, model.n_block, 1, 64),
-    KEY("model", "c_m", KEY_INTEGER, model.c_m, 1, 4096),
-    KEY("model", "c_z", KEY_INTEGER, model.c_z, 1, 4096),
-    KEY("model", "c_s", KEY_INTEGER, model.c_s, 1, 4096),
-    KEY("model", "n_head_msa", KEY_INTEGER, model.n_head_msa, 1, 64),
-    KEY("model", "c_head_msa", KEY_INTEGER, model.c_head_msa, 1, 256),
-    KEY("model", "n_head_pair", KEY_INTEGER, model.n_head_pair, 1, 64),
-    KEY("model", "c_head_pair", KEY_INTEGER, model.c_head_pair, 1, 256),
-    KEY("model", "c_outer", KEY_INTEGER, model.c_outer, 1, 256),
-    KEY("model", "c_triangle", KEY_INTEGER, model.c_triangle, 1, 1024),
-    KEY("model", "transition_factor", KEY_INTEGER, model.transition_factor, 1, 16),
-    KEY("model", "n_extra_block", KEY_INT32, model.n_extra_block, 0, 16),
-    KEY("model", "c_e", KEY_INTEGER, model.c_e, 1, 4096),
-    KEY("model", "c_head_extra", KEY_INTEGER, model.c_head_extra, 1, 256),
-    KEY("model", "c_outer_extra", KEY_INTEGER, model.c_outer_extra, 1, 256),
-    KEY("model", "c_triangle_extra", KEY_INTEGER, model.c_triangle_extra, 1, 1024),
-    KEY("model", "n_template", KEY_INTEGER, model.n_template, 0, 4),
-    KEY("model", "n_template_block", KEY_INT32, model.n_template_block, 0, 16),
-    KEY("model", "c_t", KEY_INTEGER, model.c_t, 1, 4096),
-    KEY("model", "n_head_template", KEY_INTEGER, model.n_head_template, 1, 64),
-    KEY("model", "c_head_template", KEY_INTEGER, model.c_head_template, 1, 256),
-    KEY("model", "c_triangle_template", KEY_INTEGER, model.c_triangle_template, 1, 1024),
-    KEY("model", "template_transition_factor", KEY_INTEGER, model.template_transition_factor, 1,
-        16),
-    KEY("model", "n_head_pointwise", KEY_INTEGER, model.n_head_pointwise, 1, 64),
-    KEY("model", "c_head_pointwise", KEY_INTEGER, model.c_head_pointwise, 1, 256),
-    KEY("model", "dropout_msa", KEY_NUMBER, model.dropout_msa, 0, 0.9),
-    KEY("model", "dropout_pair", KEY_NUMBER, model.dropout_pair, 0, 0.9),
-    KEY("model", "relpos_k", KEY_INTEGER, model.relpos_k, 1, 127),
-    KEY("model", "n_distogram_bin", KEY_INTEGER, model.n_distogram_bin, 2, 256),
-    KEY("model", "n_recycle_bin", KEY_INTEGER, model.n_recycle_bin, 2, 64),
-    KEY("model", "n_structure_iteration", KEY_INT32, model.structure.n_iteration, 0, 8),
-    KEY("model", "n_head_ipa", KEY_INTEGER, model.structure.n_head, 1, 64),
-    KEY("model", "c_head_ipa", KEY_INTEGER, model.structure.c_head, 1, 256),
-    KEY("model", "n_qk_point", KEY_INTEGER, model.structure.n_qk, 1, 64),
-    KEY("model", "n_v_point", KEY_INTEGER, model.structure.n_v, 1, 64),
-    KEY("model", "c_angle", KEY_INTEGER, model.structure.c_angle, 1, 4096),
-    KEY("model", "n_angle_block", KEY_INT32, model.structure.n_angle_block, 1, 16),
-    KEY("model", "dropout_structure", KEY_NUMBER, model.structure.dropout, 0, 0.9),
-    KEY("model", "position_scale", KEY_NUMBER, model.structure.position_scale, 1e-3, 1e3),
-    KEY("model", "c_plddt", KEY_INTEGER, model.structure.c_plddt, 1, 4096),
-    KEY("model", "n_plddt_bin", KEY_INTEGER, model.structure.n_plddt_bin, 2, 256),
-    KEY("model", "n_aligned_error_bin", KEY_INTEGER, model.structure.n_aligned_error_bin, 0, 256),
-    WORD_KEY("model", "order", model.order, order_words, "original, opm_first or parallel", false),
-    WORD_KEY("model", "recompute", model.recompute, recompute_words, "none, hidden, block or auto",
-             true),
-    {"model", "memory_budget", KEY_NUMBER, offsetof(fm_train_config, memory_budget_gib), 0, 1e6,
-     NULL, NULL, true},
-    KEY("data", "plan", KEY_PLAN, data.plan, 0, 0),
-    KEY("data", "crop_size", KEY_INTEGER, data.crop_size, 1, 65535),
-    KEY("data", "max_msa_clusters", KEY_INTEGER, data.max_msa_clusters, 1, 65536),
-    KEY("data", "max_extra_msa", KEY_INTEGER, data.max_extra_msa, 1, 1048576),
-    KEY("data", "max_cycle", KEY_INTEGER, data.max_cycle, 1, 21),
-    KEY("data", "max_template_date", KEY_DATE, data.max_template_date, 0, 0),
-    KEY("data", "global_batch", KEY_INTEGER, data.global_batch, 1, 65536),
-    KEY("parallel", "dap", KEY_INT32, parallel.dap, 1, 16),
-    KEY("parallel", "bp", KEY_INT32, parallel.bp, 1, 2),
-    KEY("optimizer", "learning_rate", KEY_NUMBER, optimizer.learning_rate, 0, 10),
-    KEY("optimizer", "warmup_samples", KEY_INTEGER, optimizer.warmup_samples, 0, 1e12),
-    KEY("optimizer", "decay_at_samples", KEY_INTEGER, optimizer.decay_at_samples, 0, 1e12),
-    KEY("optimizer", "decay_factor", KEY_NUMBER, optimizer.decay_factor, 0, 1),
-    KEY("optimizer", "beta1", KEY_NUMBER, optimizer.beta1, 0, 0.9999999),
-    KEY("optimizer", "beta2", KEY_NUMBER, optimizer.beta2, 0, 0.9999999),
-    KEY("optimizer", "eps", KEY_NUMBER, optimizer.eps, 1e-30, 1),
-    WORD_KEY("optimizer", "clip", optimizer.clip, clip_words, "sample or batch", false),
-    KEY("optimizer", "clip_norm", KEY_NUMBER, optimizer.clip_norm, 1e-12, 1e12),
-    KEY("optimizer", "ema_decay", KEY_NUMBER, optimizer.ema_decay, 0, 1),
-    KEY("loss", "distogram", KEY_NUMBER, loss.distogram, 0, 1e6),
-    KEY("loss", "masked_msa", KEY_NUMBER, loss.masked_msa, 0, 1e6),
-    KEY("loss", "backbone_fape", KEY_NUMBER, loss.backbone_fape, 0, 1e6),
-    KEY("loss", "side_chain_fape", KEY_NUMBER, loss.side_chain_fape, 0, 1e6),
-    KEY("loss", "torsion", KEY_NUMBER, loss.torsion, 0, 1e6),
-    KEY("loss", "plddt", KEY_NUMBER, loss.plddt, 0, 1e6),
-    KEY("loss", "resolved", KEY_NUMBER, loss.resolved, 0, 1e6),
-    KEY("loss", "aligned_error", KEY_NUMBER, loss.aligned_error, 0, 1e6),
-    KEY("loss", "violation", KEY_NUMBER, loss.violation, 0, 1e6),
-    {"metrics", "structure_every", KEY_INTEGER, offsetof(fm_train_config, metrics.structure_every),
-     0, 1e9, NULL, NULL, true},
+    {"model", "n_block", "blocks", "Number of Evoformer blocks (Algorithm 6).", KEY_INT32,
+     AT(model.n_block), .min = 1, .max = 64},
+    {"model", "c_m", "channels", "Channels of the MSA representation m.", KEY_INTEGER,
+     AT(model.c_m), .min = 1, .max = 4096},
+    {"model", "c_z", "channels", "Channels of the pair representation z.", KEY_INTEGER,
+     AT(model.c_z), .min = 1, .max = 4096},
+    {"model", "c_s", "channels", "Channels of the single representation s.", KEY_INTEGER,
+     AT(model.c_s), .min = 1, .max = 4096},
+    {"model", "n_head_msa", "heads",
+     "Attention heads of the MSA row and column attention, in the extra MSA stack as "
+     "well.",
+     KEY_INTEGER, AT(model.n_head_msa), .min = 1, .max = 64},
+    {"model", "c_head_msa", "channels", "Channels of one head of the MSA row and column attention.",
+     KEY_INTEGER, AT(model.c_head_msa), .min = 1, .max = 256},
+    {"model", "n_head_pair", "heads", "Attention heads of the triangle attention.", KEY_INTEGER,
+     AT(model.n_head_pair), .min = 1, .max = 64},
+    {"model", "c_head_pair", "channels", "Channels of one head of the triangle attention.",
+     KEY_INTEGER, AT(model.c_head_pair), .min = 1, .max = 256},
+    {"model", "c_outer", "channels", "Hidden channels of the outer product mean.", KEY_INTEGER,
+     AT(model.c_outer), .min = 1, .max = 256},
+    {"model", "c_triangle", "channels", "Hidden channels of the triangle multiplication.",
+     KEY_INTEGER, AT(model.c_triangle), .min = 1, .max = 1024},
+    {"model", "transition_factor", "",
+     "Width of the hidden layer of the MSA and pair transitions, as a multiple of their "
+     "input.",
+     KEY_INTEGER, AT(model.transition_factor), .min = 1, .max = 16},
+    {"model", "n_extra_block", "blocks",
+     "Number of blocks of the extra MSA stack (Algorithm 18); 0 leaves the stack out.", KEY_INT32,
+     AT(model.n_extra_block), .min = 0, .max = 16},
+    {"model", "c_e", "channels", "Channels of the extra MSA representation.", KEY_INTEGER,
+     AT(model.c_e), .min = 1, .max = 4096},
+    {"model", "c_head_extra", "channels",
+     "Channels of one head of the extra MSA stack's row and column attention.", KEY_INTEGER,
+     AT(model.c_head_extra), .min = 1, .max = 256},
+    {"model", "c_outer_extra", "channels",
+     "Hidden channels of the extra MSA stack's outer product mean.", KEY_INTEGER,
+     AT(model.c_outer_extra), .min = 1, .max = 256},
+    {"model", "c_triangle_extra", "channels",
+     "Hidden channels of the extra MSA stack's triangle multiplication.", KEY_INTEGER,
+     AT(model.c_triangle_extra), .min = 1, .max = 1024},
+    {"model", "n_template", "templates",
+     "Templates of a sample that the model reads; 0 leaves the template embedders out.",
+     KEY_INTEGER, AT(model.n_template), .min = 0, .max = 4},
+    {"model", "n_template_block", "blocks",
+     "Number of blocks of the template pair stack (Algorithm 16).", KEY_INT32,
+     AT(model.n_template_block), .min = 0, .max = 16},
+    {"model", "c_t", "channels", "Channels of the template pair representation.", KEY_INTEGER,
+     AT(model.c_t), .min = 1, .max = 4096},
+    {"model", "n_head_template", "heads",
+     "Attention heads of the template pair stack's triangle attention.", KEY_INTEGER,
+     AT(model.n_head_template), .min = 1, .max = 64},
+    {"model", "c_head_template", "channels",
+     "Channels of one head of the template pair stack's triangle attention.", KEY_INTEGER,
+     AT(model.c_head_template), .min = 1, .max = 256},
+    {"model", "c_triangle_template", "channels",
+     "Hidden channels of the template pair stack's triangle multiplication.", KEY_INTEGER,
+     AT(model.c_triangle_template), .min = 1, .max = 1024},
+    {"model", "template_transition_factor", "",
+     "Width of the hidden layer of the template pair transition, as a multiple of its "
+     "input.",
+     KEY_INTEGER, AT(model.template_transition_factor), .min = 1, .max = 16},
+    {"model", "n_head_pointwise", "heads",
+     "Attention heads of the template pointwise attention (Algorithm 17).", KEY_INTEGER,
+     AT(model.n_head_pointwise), .min = 1, .max = 64},
+    {"model", "c_head_pointwise", "channels",
+     "Channels of one head of the template pointwise attention.", KEY_INTEGER,
+     AT(model.c_head_pointwise), .min = 1, .max = 256},
+    {"model", "dropout_msa", "probability", "Dropout rate of the MSA row attention.", KEY_NUMBER,
+     AT(model.dropout_msa), .min = 0, .max = 0.9},
+    {"model", "dropout_pair", "probability",
+     "Dropout rate of the pair stack's triangle updates, in the template pair stack as "
+     "well.",
+     KEY_NUMBER, AT(model.dropout_pair), .min = 0, .max = 0.9},
+    {"model", "relpos_k", "residues",
+     "Residue distance at which the relative position encoding is clipped (Algorithm 4).",
+     KEY_INTEGER, AT(model.relpos_k), .min = 1, .max = 127},
+    {"model", "n_distogram_bin", "classes", "Distance classes of the distogram head.", KEY_INTEGER,
+     AT(model.n_distogram_bin), .min = 2, .max = 256},
+    {"model", "n_recycle_bin", "classes",
+     "Distance classes of the recycled pseudo-beta positions (Algorithm 32).", KEY_INTEGER,
+     AT(model.n_recycle_bin), .min = 2, .max = 64},
+    {"model", "n_structure_iteration", "iterations",
+     "Iterations of the structure module (Algorithm 20); 0 leaves the module and its "
+     "losses out.",
+     KEY_INT32, AT(model.structure.n_iteration), .min = 0, .max = 8},
+    {"model", "n_head_ipa", "heads",
+     "Attention heads of the invariant point attention (Algorithm 22).", KEY_INTEGER,
+     AT(model.structure.n_head), .min = 1, .max = 64},
+    {"model", "c_head_ipa", "channels", "Channels of one head of the invariant point attention.",
+     KEY_INTEGER, AT(model.structure.c_head), .min = 1, .max = 256},
+    {"model", "n_qk_point", "points",
+     "Query and key points of one head of the invariant point attention.", KEY_INTEGER,
+     AT(model.structure.n_qk), .min = 1, .max = 64},
+    {"model", "n_v_point", "points", "Value points of one head of the invariant point attention.",
+     KEY_INTEGER, AT(model.structure.n_v), .min = 1, .max = 64},
+    {"model", "c_angle", "channels",
+     "Hidden channels of the network that predicts the torsion angles.", KEY_INTEGER,
+     AT(model.structure.c_angle), .min = 1, .max = 4096},
+    {"model", "n_angle_block", "blocks",
+     "Residual blocks of the network that predicts the torsion angles.", KEY_INT32,
+     AT(model.structure.n_angle_block), .min = 1, .max = 16},
+    {"model", "dropout_structure", "probability", "Dropout rate of the structure module.",
+     KEY_NUMBER, AT(model.structure.dropout), .min = 0, .max = 0.9},
+    {"model", "position_scale", "Å", "Length of one unit of the structure module's translations.",
+     KEY_NUMBER, AT(model.structure.position_scale), .min = 1e-3, .max = 1e3},
+    {"model", "c_plddt", "channels", "Hidden channels of the pLDDT head.", KEY_INTEGER,
+     AT(model.structure.c_plddt), .min = 1, .max = 4096},
+    {"model", "n_plddt_bin", "classes", "lDDT classes of the pLDDT head.", KEY_INTEGER,
+     AT(model.structure.n_plddt_bin), .min = 2, .max = 256},
+    {"model", "n_aligned_error_bin", "classes",
+     "Distance classes of the aligned error (pTM) head; 0 leaves the head out.", KEY_INTEGER,
+     AT(model.structure.n_aligned_error_bin), .min = 0, .max = 256},
+    {"model", "order", "",
+     "Position of the outer product mean in a block: after the MSA transition "
+     "(original), first (opm_first, as in AlphaFold-Multimer), or last, with MSA and "
+     "pair updates from the same input (parallel).",
+     KEY_WORD, AT(model.order), .words = order_words,
+     .expected = "original, opm_first or parallel"},
+    {"model", "recompute", "",
+     "What backward computes again instead of keeping: nothing, the hidden layers of the "
+     "transitions, whole blocks, or the least that fits the memory (auto); results do "
+     "not depend on it.",
+     KEY_WORD, AT(model.recompute), .words = recompute_words,
+     .expected = "none, hidden, block or auto", .no_result = true},
+    {"model", "memory_budget", "GiB",
+     "Device memory that the trainer may take; 0 sets no bound, and with recompute = "
+     "auto takes what the device has free. Results do not depend on it.",
+     KEY_NUMBER, AT(memory_budget_gib), .min = 0, .max = 1e6, .no_result = true},
+    {"data", "plan", "", "Name of the server's sampling plan.", KEY_PLAN, AT(data.plan), .min = 0,
+     .max = 0},
+    {"data", "crop_size", "residues", "Residues of a crop.", KEY_INTEGER, AT(data.crop_size),
+     .min = 1, .max = 65535},
+    {"data", "max_msa_clusters", "rows",
+     "MSA cluster rows of a sample; n_template rows of template torsion angles come on "
+     "top.",
+     KEY_INTEGER, AT(data.max_msa_clusters), .min = 1, .max = 65536},
+    {"data", "max_extra_msa", "rows", "Extra MSA rows of a sample.", KEY_INTEGER,
+     AT(data.max_extra_msa), .min = 1, .max = 1048576},
+    {"data", "max_cycle", "cycles",
+     "Largest number of recycling cycles; each step draws its number from 1 to this one.",
+     KEY_INTEGER, AT(data.max_cycle), .min = 1, .max = 21},
+    {"data", "max_template_date", "date",
+     "Newest release date of a template, as YYYY-MM-DD; any sets no bound.", KEY_DATE,
+     AT(data.max_template_date), .min = 0, .max = 0},
+    {"data", "global_batch", "samples", "Samples of one step, over all ranks.", KEY_INTEGER,
+     AT(data.global_batch), .min = 1, .max = 65536},
+    {"parallel", "dap", "ranks",
+     "Ranks that each hold a part of one sample's arrays (Dynamic Axial Parallelism).", KEY_INT32,
+     AT(parallel.dap), .min = 1, .max = 16},
+    {"parallel", "bp", "ranks",
+     "Ranks that run the MSA and the pair branch of each block side by side (Branch "
+     "Parallelism); 2 needs the order opm_first or parallel.",
+     KEY_INT32, AT(parallel.bp), .min = 1, .max = 2},
+    {"optimizer", "learning_rate", "", "Learning rate of Adam after the warm-up.", KEY_NUMBER,
+     AT(optimizer.learning_rate), .min = 0, .max = 10},
+    {"optimizer", "warmup_samples", "samples",
+     "Samples over which the learning rate rises linearly from 0.", KEY_INTEGER,
+     AT(optimizer.warmup_samples), .min = 0, .max = 1e12},
+    {"optimizer", "decay_at_samples", "samples",
+     "Samples after which the learning rate is multiplied by decay_factor; 0 means "
+     "never.",
+     KEY_INTEGER, AT(optimizer.decay_at_samples), .min = 0, .max = 1e12},
+    {"optimizer", "decay_factor", "", "Factor of the learning rate after decay_at_samples.",
+     KEY_NUMBER, AT(optimizer.decay_factor), .min = 0, .max = 1},
+    {"optimizer", "beta1", "", "Decay rate of Adam's first moment.", KEY_NUMBER,
+     AT(optimizer.beta1), .min = 0, .max = 0.9999999},
+    {"optimizer", "beta2", "", "Decay rate of Adam's second moment.", KEY_NUMBER,
+     AT(optimizer.beta2), .min = 0, .max = 0.9999999},
+    {"optimizer", "eps", "", "Number that Adam adds to the root of the second moment.", KEY_NUMBER,
+     AT(optimizer.eps), .min = 1e-30, .max = 1},
+    {"optimizer", "clip", "",
+     "What is clipped by its norm: each sample's gradient (sample, as in AlphaFold2) or "
+     "the mean over the batch (batch).",
+     KEY_WORD, AT(optimizer.clip), .words = clip_words, .expected = "sample or batch"},
+    {"optimizer", "clip_norm", "", "Largest norm of a gradient; a longer one is scaled down to it.",
+     KEY_NUMBER, AT(optimizer.clip_norm), .min = 1e-12, .max = 1e12},
+    {"optimizer", "ema_decay", "",
+     "Decay rate of the exponential moving average of the parameters, per step.", KEY_NUMBER,
+     AT(optimizer.ema_decay), .min = 0, .max = 1},
+    /* clang-format off */
+    FM_LOSS_TERM_LIST(LOSS_KEY)
+    /* clang-format on */
+    {"metrics", "structure_every", "steps",
+     "Steps between scores of the predicted structures; 0 means never. Results do not depend on "
+     "it.",
+     KEY_INTEGER, AT(metrics.structure_every), .min = 0, .max = 1e9, .no_result = true},
 };
 
 enum { N_KEY = sizeof keys / sizeof keys[0] };
 
 /* -- one value */
 
-/* An enumeration's value lies in the config as an int does. */
+/* set_word and word_of copy an enumeration's field as an int. */
 static_assert(sizeof(fm_block_order) == sizeof(int) && sizeof(fm_recompute_policy) == sizeof(int) &&
                   sizeof(fm_clip_policy) == sizeof(int),
               "enumerations are ints");
@@ -168,8 +283,8 @@ static const char *word_of(const key *k, const char *field) {
     return w->word;
 }
 
-/* Puts `value` in its place; NULL on success, else what was expected. `room` is for building that
- * sentence. */
+/* Parses `value` into its field. Returns NULL on success, else the description of what was expected;
+ * `room` is the space for building that description. */
 static const char *set_value(const key *k, const char *value, fm_train_config *config,
                              char room[128]) {
     char *field = (char *)config + k->offset;
@@ -202,12 +317,15 @@ static const char *set_value(const key *k, const char *value, fm_train_config *c
 
 typedef struct reading {
     fm_train_config config;
-    bool seen[N_KEY];
+    bool given[N_KEY];                    /* by this text or a base */
+    bool seen[N_KEY];                     /* in this text */
+    int depth;                            /* of a preset: how many presets have named it as base */
+    bool is_preset;                       /* [preset] base is allowed */
     char message[FM_ERROR_MESSAGE_BYTES]; /* of the first bad line */
 } reading;
 
-/* Letters to change, add or leave out to make one word of the other; both shorter than NAME_BYTES.
- */
+/* The edit distance: how many letters to change, add or leave out to turn one word into the other.
+ * Both must be shorter than NAME_BYTES. */
 static size_t distance(const char *a, const char *b) {
     size_t row[NAME_BYTES], n = strlen(b);
     for (size_t j = 0; j <= n; j++)
@@ -226,7 +344,7 @@ static size_t distance(const char *a, const char *b) {
     return row[n];
 }
 
-/* What to say of a key that is none: where it belongs, or which one was meant. */
+/* The message for an unknown key: the section that it belongs to, or the nearest key. */
 static void say_unknown(const char *section, const char *name, char *out, size_t out_bytes) {
     char sections[128] = "";
     const key *meant = NULL;
@@ -258,10 +376,43 @@ static void say_unknown(const char *section, const char *name, char *out, size_t
                  meant->section);
 }
 
+static fm_status read_preset(const char *name, reading *r, fm_error *reterr);
+
+/* [preset] base = NAME: starts from that preset. Returns inih's 1 on success. */
+static int on_base(reading *r, const char *name, const char *value) {
+    if (!r->is_preset || strcmp(name, "base") != 0) {
+        snprintf(r->message, sizeof r->message,
+                 "found '%.64s' in section [preset], which only the program's own presets have; "
+                 "--preset chooses what a file changes",
+                 name);
+        return 0;
+    }
+    for (size_t i = 0; i < N_KEY; i++) {
+        if (!r->given[i]) continue;
+        snprintf(r->message, sizeof r->message, "base: found after '%s', expected before all keys",
+                 keys[i].name);
+        return 0;
+    }
+    fm_error error = {0};
+    reading base = {.depth = r->depth + 1, .is_preset = true};
+    fm_status status =
+        base.depth < MAX_DEPTH
+            ? read_preset(value, &base, &error)
+            : fm_fail(&error, FM_ERR_USAGE, "more than %d presets in a chain", (int)MAX_DEPTH);
+    if (status != FM_OK) {
+        snprintf(r->message, sizeof r->message, "base = %.64s: %.400s", value, error.message);
+        return 0;
+    }
+    r->config = base.config;
+    memcpy(r->given, base.given, sizeof r->given);
+    return 1;
+}
+
 /* inih's callback: 0 makes it note the line and stop. */
 static int on_value(void *context, const char *section, const char *name, const char *value) {
     reading *r = context;
     if (r->message[0]) return 0;
+    if (strcmp(section, "preset") == 0) return on_base(r, name, value);
     for (size_t i = 0; i < N_KEY; i++) {
         if (strcmp(keys[i].section, section) != 0 || strcmp(keys[i].name, name) != 0) continue;
         char room[128];
@@ -271,7 +422,7 @@ static int on_value(void *context, const char *section, const char *name, const 
         }
         const char *expected = set_value(&keys[i], value, &r->config, room);
         if (!expected) {
-            r->seen[i] = true;
+            r->seen[i] = r->given[i] = true;
             return 1;
         }
         snprintf(r->message, sizeof r->message, "%s: found '%.64s', expected %s", name, value,
@@ -282,7 +433,7 @@ static int on_value(void *context, const char *section, const char *name, const 
     return 0;
 }
 
-/* Attention reads q, k, v, g as slices of one width, and the shapes follow from the data. */
+/* The model's recorded shapes are those of the samples. */
 static void derive(fm_train_config *config) {
     config->model.n_res = config->data.crop_size;
     config->model.n_seq = config->data.max_msa_clusters;
@@ -316,7 +467,9 @@ fm_status fm_train_config_parse(fm_bytes text, fm_train_config *config, fm_error
     return status;
 }
 
-fm_status fm_train_config_preset(const char *name, fm_train_config *ret_config, fm_error *reterr) {
+/* Parses the preset of that name, its bases first. FM_ERR_USAGE when there is no such preset or when
+ * it leaves a key without a value. */
+static fm_status read_preset(const char *name, reading *r, fm_error *reterr) {
     char names[256] = "";
     for (size_t i = 0; fm_presets[i].name; i++) {
         if (strcmp(fm_presets[i].name, name) != 0) {
@@ -324,17 +477,22 @@ fm_status fm_train_config_preset(const char *name, fm_train_config *ret_config, 
             snprintf(names + at, sizeof names - at, "%s%s", at ? ", " : "", fm_presets[i].name);
             continue;
         }
-        reading r = {.message = ""};
-        fm_status status = parse(fm_presets[i].text, &r, reterr);
+        fm_status status = parse(fm_presets[i].text, r, reterr);
         for (size_t k = 0; status == FM_OK && k < N_KEY; k++) {
-            if (!r.seen[k]) {
+            if (!r->given[k]) {
                 status = fm_fail(reterr, FM_ERR_USAGE, "preset %s has no '%s'", name, keys[k].name);
             }
         }
-        if (status == FM_OK) *ret_config = r.config;
         return status;
     }
     return fm_fail(reterr, FM_ERR_USAGE, "no preset is called '%.64s'; there are: %s", name, names);
+}
+
+fm_status fm_train_config_preset(const char *name, fm_train_config *ret_config, fm_error *reterr) {
+    reading r = {.is_preset = true};
+    fm_status status = read_preset(name, &r, reterr);
+    if (status == FM_OK) *ret_config = r.config;
+    return status;
 }
 
 static void format_value(const key *k, const fm_train_config *config, char *out, size_t out_bytes) {
@@ -375,7 +533,7 @@ fm_status fm_train_config_load(const char *preset, const char *path, fm_train_co
     return status;
 }
 
-/* "0.10000000000000001" as "0.1", where that is the same number. */
+/* Turns "0.10000000000000001" into "0.1" where both are the same number. */
 static void shorten(char value[64]) {
     char text[64];
     double number = strtod(value, NULL);
@@ -406,4 +564,36 @@ void fm_train_config_format(const fm_train_config *config, char out[FM_TRAIN_CON
 void fm_train_config_format_all(const fm_train_config *config,
                                 char out[FM_TRAIN_CONFIG_TEXT_BYTES]) {
     format(config, true, out);
+}
+
+/* -- documentation */
+
+/* The values that a key takes, as a table cell. */
+static void format_range(const key *k, char *out, size_t out_bytes) {
+    switch (k->kind) {
+    case KEY_INTEGER:
+    case KEY_INT32: snprintf(out, out_bytes, "whole number, %.0f to %.0f", k->min, k->max); break;
+    case KEY_NUMBER: snprintf(out, out_bytes, "number, %.10g to %.10g", k->min, k->max); break;
+    case KEY_PLAN: snprintf(out, out_bytes, "name"); break;
+    case KEY_DATE: snprintf(out, out_bytes, "YYYY-MM-DD or any"); break;
+    case KEY_WORD: snprintf(out, out_bytes, "%s", k->expected); break;
+    }
+}
+
+void fm_train_config_document(const fm_train_config *defaults,
+                              char out[FM_TRAIN_CONFIG_DOCUMENT_BYTES]) {
+    size_t at = (size_t)snprintf(out, FM_TRAIN_CONFIG_DOCUMENT_BYTES, "%s",
+                                 "| section | key | value | unit | default | meaning |\n"
+                                 "|---|---|---|---|---|---|\n");
+    for (size_t i = 0; i < N_KEY; i++) {
+        char value[64], range[64];
+        format_value(&keys[i], defaults, value, sizeof value);
+        if (keys[i].kind == KEY_NUMBER) shorten(value);
+        format_range(&keys[i], range, sizeof range);
+        int n = snprintf(out + at, FM_TRAIN_CONFIG_DOCUMENT_BYTES - at,
+                         "| `[%s]` | `%s` | %s | %s | `%s` | %s |\n", keys[i].section, keys[i].name,
+                         range, keys[i].unit, value, keys[i].help);
+        assert(n > 0 && at + (size_t)n < FM_TRAIN_CONFIG_DOCUMENT_BYTES);
+        at += (size_t)n;
+    }
 }

@@ -1,14 +1,16 @@
-/* train_config.h: everything a training run is told beside its data: a preset, or a file of the same
- * form.
+/* train_config.h: the settings of a training run: a preset, and the changes that a file makes to it.
  *
- * INI: [section], key = value, comments after ';'. A preset names every key; a file given with
- * --config starts from a preset and changes what it names. Unknown sections and keys are refused
- * with their line. The presets are the files of trainer/presets/, carried inside the program. */
+ * The text form is INI: [section], key = value, comments after ';'. A preset gives every key a value,
+ * itself or through the preset that it names as its base ([preset] base = NAME, before all other
+ * keys). A file given with --config starts from a preset and states what it changes; it has no
+ * [preset] section. Unknown sections and keys are refused with their line. The presets are the files
+ * of trainer/presets/, embedded in the program. */
 #ifndef FM_TRAINER_TRAIN_CONFIG_H
 #define FM_TRAINER_TRAIN_CONFIG_H
 
 #include "proto/base/bytes.h"
 #include "proto/base/status.h"
+#include "trainer/loss/terms.h"
 #include "trainer/model/model_config.h"
 #include "trainer/optim/optimizer.h"
 
@@ -35,35 +37,38 @@ typedef struct fm_train_config {
             decay_at_samples; /* from then on the rate is multiplied by decay_factor; 0 = never */
         double decay_factor;
     } optimizer;
-    struct {
-        double distogram, masked_msa;
-        /* Where the model has a structure module. */
-        double backbone_fape, side_chain_fape, torsion, plddt, resolved, aligned_error, violation;
-    } loss; /* weights */
+    double loss[FM_LOSS_TERMS]; /* weights of the terms: loss/terms.h */
     struct {
         int64_t structure_every; /* steps between scores of predicted structures; 0 = never */
     } metrics;
 } fm_train_config;
 
-/* The preset of that name. FM_ERR_USAGE lists the presets there are. */
+/* Reads the preset of that name. FM_ERR_USAGE, listing the presets, when there is none. */
 FM_MUST_USE fm_status fm_train_config_preset(const char *name, fm_train_config *ret_config,
                                              fm_error *reterr);
 
-/* The preset, changed by the file at `path` (NULL = as it is). Errors of the file carry its name.
- */
+/* Reads the preset and applies the file at `path` to it; NULL applies nothing. Errors of the file
+ * name it as their source. */
 FM_MUST_USE fm_status fm_train_config_load(const char *preset, const char *path,
                                            fm_train_config *ret_config, fm_error *reterr);
 
-/* Changes *config by the text of a file. On failure *config is as it was. */
+/* Applies the text of a file to *config. On failure *config stays as it is. FM_ERR_USAGE with the
+ * line, FM_ERR_LIMIT, FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_train_config_parse(fm_bytes text, fm_train_config *config,
                                             fm_error *reterr);
 
-/* The keys that a run's numbers depend on (all but recompute, memory_budget and [metrics]) as text
- * of the same form, for checkpoints: equal settings give equal text. Asserts that it fits. */
+/* Writes the keys that a run's numbers depend on (all but recompute, memory_budget and [metrics]) in
+ * the text form, for checkpoints: equal settings give equal text. Asserts that it fits. */
 enum { FM_TRAIN_CONFIG_TEXT_BYTES = 8192 };
 void fm_train_config_format(const fm_train_config *config, char out[FM_TRAIN_CONFIG_TEXT_BYTES]);
-/* The same with every key: what fm_train_config_parse makes the same config of. */
+/* Writes every key; fm_train_config_parse of that text gives the same settings. */
 void fm_train_config_format_all(const fm_train_config *config,
                                 char out[FM_TRAIN_CONFIG_TEXT_BYTES]);
+
+/* Writes a Markdown table of all keys: section, key, values, unit, default and meaning, one row each.
+ * The defaults are the values of `defaults`. Asserts that it fits. */
+enum { FM_TRAIN_CONFIG_DOCUMENT_BYTES = 32768 };
+void fm_train_config_document(const fm_train_config *defaults,
+                              char out[FM_TRAIN_CONFIG_DOCUMENT_BYTES]);
 
 #endif

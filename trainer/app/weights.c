@@ -5,8 +5,7 @@
 #include "proto/base/options.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/foreign.h"
-#include "trainer/app/train_config.h"
-#include "trainer/model/parameters.h"
+#include "trainer/app/infer_preset.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,29 +13,35 @@
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
-static const size_t arena_bytes = (size_t)1 << 32; /* address space, for tables and reports */
+static const size_t arena_bytes = (size_t)1 << 32; /* address space for tables and reports */
 
 static const char import_description[] =
-    "Reads weights into a checkpoint that `foldmill train --from` starts from:\n\n"
+    "Makes a checkpoint from the weights of another program. A new run starts from\n"
+    "it with `foldmill train --from CHECKPOINT`. FILE is one of\n\n"
     "  .npz            DeepMind's params_model_*.npz\n"
-    "  .safetensors    OpenFold's names, foldmill's names, or a foldmill checkpoint (its moving\n"
-    "                  average is taken)\n\n"
-    "Which of them a file is, is found out by its content. Sizes come from the preset and must\n"
-    "be those of the file; every name that is missing, extra or of another shape is listed with\n"
-    "what was expected, and nothing is written then. Models of DeepMind with pTM need\n"
-    "n_aligned_error_bin = 64, models 3 to 5 need n_template = 0. PyTorch's .pt files are not\n"
-    "read: safetensors.torch.save_file makes a .safetensors file of a state_dict.\n\n"
+    "  .safetensors    OpenFold's or foldmill's names, or a foldmill checkpoint\n\n"
+    "The content of the file decides what it is, not its name. Of a foldmill\n"
+    "checkpoint, the moving average is used. PyTorch files (.pt, .ckpt, .bin) are not\n"
+    "read; the message for such a file shows how to convert it.\n\n"
+    "Without --preset, the preset is the one whose model fits the file. The number\n"
+    "of blocks, templates, the structure module and the aligned error head are read\n"
+    "from the file. Train with the same sizes: the command prints those that differ\n"
+    "from the preset. If no preset fits, --preset and --config FILE give the sizes.\n\n"
+    "Every array that is missing, extra or of another shape is listed with what was\n"
+    "expected. In that case nothing is written.\n\n"
     "examples:\n"
-    "  foldmill import params_model_1.npz --preset af2-initial --out model_1.safetensors\n"
-    "  foldmill train --data tcp://host:7420 --preset af2-finetuning --from model_1.safetensors\n\n"
+    "  foldmill import params_model_1.npz --out model_1.safetensors\n"
+    "  foldmill train --data URL --preset af2-finetuning --from model_1.safetensors\n\n"
     "exit codes: 0 done, 1 failed, 2 bad usage";
 
 static const char export_description[] =
-    "Writes the weights of a foldmill checkpoint with the names and layouts of others: the\n"
-    "moving average, which evaluation uses, or with --set model the parameters themselves.\n\n"
+    "Writes the weights of a foldmill checkpoint with the names and layouts of\n"
+    "another program: the moving average, which evaluation uses, or with --set\n"
+    "model the parameters themselves.\n\n"
     "  --format safetensors    names: openfold (the default), foldmill, deepmind\n"
     "  --format npz            names: deepmind (the default), openfold, foldmill\n\n"
-    "Without --format a FILE that ends in .npz is one, and every other is safetensors.\n\n"
+    "Without --format, the format is npz if the name of FILE ends in .npz, and\n"
+    "safetensors otherwise.\n\n"
     "examples:\n"
     "  foldmill export-weights run/checkpoint-000000075000.safetensors \\\n"
     "      --out params_model_1.npz\n\n"
@@ -57,19 +62,10 @@ typedef struct host_model {
 } host_model;
 
 static fm_status make_model(const fm_train_config *config, host_model *model, fm_error *reterr) {
-    fm_status status = FM_OK;
-    if (!model->arena.base) status = fm_arena_init(&model->arena, arena_bytes, reterr);
-    if (status == FM_OK)
-        status = fm_params_init(&model->params, FM_MAX_PARAM, &model->arena, reterr);
-    fm_model_weights *weights = calloc(1, sizeof *weights);
-    if (status == FM_OK && !weights)
-        status = fm_fail(reterr, FM_ERR_NOMEM, "no memory for the parameters' table");
-    if (status == FM_OK) {
-        fm_model_add_parameters(&model->params, &model->arena, &config->model, weights);
-        status = fm_params_allocate(&model->params, fm_kernels_cpu(FM_ELEMENT_F32), reterr);
-    }
-    free(weights);
-    return status;
+    fm_status status =
+        fm_preset_list_parameters(&config->model, &model->arena, &model->params, reterr);
+    if (status) return status;
+    return fm_params_allocate(&model->params, fm_kernels_cpu(FM_ELEMENT_F32), reterr);
 }
 
 static void free_model(host_model *model) {
@@ -85,7 +81,7 @@ typedef struct import_settings {
     fm_import_options allow;
 } import_settings;
 
-/* What the checkpoint says of itself: a run that has not begun. */
+/* Writes the checkpoint of a run that has not begun. */
 static fm_status save(const import_settings *set, const fm_train_config *config,
                       const fm_params *params, fm_error *reterr) {
     char text[FM_TRAIN_CONFIG_TEXT_BYTES];
@@ -94,47 +90,87 @@ static fm_status save(const import_settings *set, const fm_train_config *config,
     return fm_checkpoint_save(set->out, params, &state, reterr);
 }
 
-static fm_status import(const import_settings *set, const char *path, fm_error *reterr) {
+/* The settings of the model: those of --preset and --config, or of the preset that fits the file. */
+static fm_status choose_config(const import_settings *set, const fm_weights_file *file,
+                               fm_arena *arena, fm_train_config *ret_config, fm_error *reterr) {
+    if (set->preset) return fm_train_config_load(set->preset, set->config, ret_config, reterr);
+    fm_inferred_preset found;
+    fm_status status = fm_preset_infer(file, set->config, arena, &found, ret_config, reterr);
+    if (status) return status;
+    const char *with = *found.changes ? " with " : "";
+    if (found.n_difference) {
+        fprintf(stderr,
+                "no preset fits the file; the nearest is %s%s%s, where %zu arrays differ. "
+                "Give --preset and --config for a model of other sizes.\n",
+                found.name, with, found.changes, found.n_difference);
+    } else {
+        printf("preset    %s%s%s, found by the arrays of the file\n", found.name, with,
+               found.changes);
+    }
+    return FM_OK;
+}
+
+static void print_import(const import_settings *set, const char *path, const fm_import_report *what,
+                         const fm_params *params) {
+    printf("read      %s: %zu arrays with %s names%s%s%s\n", path, what->n_array,
+           fm_weight_names_word(what->naming), *what->prefix ? " after the prefix '" : "",
+           what->prefix, *what->prefix ? "'" : "");
+    if (what->n_missing)
+        printf("missing   %zu arrays keep their initial values\n", what->n_missing);
+    if (what->n_extra) printf("extra     %zu arrays of the file are ignored\n", what->n_extra);
+    printf("wrote     %s: %lld parameters\n", set->out, (long long)params->n_value);
+}
+
+static fm_status import_open(const import_settings *set, const fm_weights_file *file,
+                             const char *path, host_model *model, fm_error *reterr) {
     fm_train_config config;
+    fm_import_report what;
+    fm_status status = choose_config(set, file, &model->arena, &config, reterr);
+    if (!status) status = make_model(&config, model, reterr);
+    if (status) return status;
+    fm_params_draw(&model->params, set->seed); /* values of arrays that the file may lack */
+    status =
+        fm_foreign_import_file(file, &model->params, &set->allow, &model->arena, &what, reterr);
+    fputs(what.text, stderr);
+    if (status) {
+        fm_error_in(reterr, path);
+        return status;
+    }
+    status = save(set, &config, &model->params, reterr);
+    if (!status) print_import(set, path, &what, &model->params);
+    return status;
+}
+
+static fm_status import(const import_settings *set, const char *path, fm_error *reterr) {
     host_model model = {.params = {0}};
-    fm_import_report what = {.text = ""};
-    fm_status status = fm_train_config_load(set->preset, set->config, &config, reterr);
-    if (status == FM_OK) status = make_model(&config, &model, reterr);
-    if (status == FM_OK) {
-        fm_params_draw(&model.params, set->seed); /* what stays where arrays may be missing */
-        status = fm_foreign_import(path, &model.params, &set->allow, &model.arena, &what, reterr);
-        fputs(what.text, stderr);
-    }
-    if (status == FM_OK) status = save(set, &config, &model.params, reterr);
-    if (status == FM_OK) {
-        printf("read      %s: %zu arrays by %s names%s%s%s\n", path, what.n_array,
-               fm_weight_names_word(what.naming), *what.prefix ? " behind '" : "", what.prefix,
-               *what.prefix ? "'" : "");
-        if (what.n_missing) printf("missing   %zu arrays keep initial values\n", what.n_missing);
-        if (what.n_extra) printf("extra     %zu arrays passed over\n", what.n_extra);
-        printf("wrote     %s: %lld parameters\n", set->out, (long long)model.params.n_value);
-    }
+    fm_weights_file *file = NULL;
+    fm_status status = fm_arena_init(&model.arena, arena_bytes, reterr);
+    if (!status) status = fm_weights_file_open(path, &file, reterr);
+    if (!status) status = import_open(set, file, path, &model, reterr);
+    fm_weights_file_close(file);
     free_model(&model);
     return status;
 }
 
 int fm_import_main(int argc, char **argv) {
-    import_settings set = {.preset = "af2-initial"};
+    import_settings set = {.preset = NULL};
     const fm_option options[] = {
-        {"preset", FM_OPTION_STRING, &set.preset, "NAME", .help = "sizes (af2-initial)"},
+        {"preset", FM_OPTION_STRING, &set.preset, "NAME",
+         .help = "sizes of the model (those that fit FILE)"},
         {"config", FM_OPTION_STRING, &set.config, "FILE",
          .help = "changes to the preset, as an INI file"},
         {"out", FM_OPTION_STRING, &set.out, "FILE", .help = "the checkpoint to write (required)",
          .letter = 'o'},
         {"allow-missing", FM_OPTION_FLAG, &set.allow.allow_missing, NULL,
-         .help = "arrays that the file lacks keep the initial values of --seed"},
+         .help = "arrays that FILE lacks keep initial values"},
         {"allow-extra", FM_OPTION_FLAG, &set.allow.allow_extra, NULL,
-         .help = "arrays that the model lacks are passed over"},
-        {"seed", FM_OPTION_U64, &set.seed, "S", .help = "of initial values (0)"},
+         .help = "arrays that the model lacks are ignored"},
+        {"seed", FM_OPTION_U64, &set.seed, "S", .help = "seed of the initial values (0)"},
         {0}};
     const fm_command command = {.program = "foldmill import",
                                 .arguments = "FILE --out CHECKPOINT [options]",
-                                .summary = "make a checkpoint of DeepMind's or OpenFold's weights",
+                                .summary =
+                                    "make a checkpoint from the weights of DeepMind or OpenFold",
                                 .description = import_description,
                                 .options = options,
                                 .min_positional = 1,
@@ -143,10 +179,9 @@ int fm_import_main(int argc, char **argv) {
     int n_positional;
     fm_status status = fm_options_parse(&command, argc, argv, &n_positional, &error);
     if (status == FM_ERR_CANCELLED) return EXIT_OK;
-    if (status == FM_OK && !set.out)
-        status = fm_fail(&error, FM_ERR_USAGE, "--out CHECKPOINT is needed");
-    if (status == FM_OK) status = import(&set, argv[0], &error);
-    return status == FM_OK ? EXIT_OK : report(command.program, &error);
+    if (!status && !set.out) status = fm_fail(&error, FM_ERR_USAGE, "--out CHECKPOINT is required");
+    if (!status) status = import(&set, argv[0], &error);
+    return status ? report(command.program, &error) : EXIT_OK;
 }
 
 /* -- export */
@@ -161,19 +196,20 @@ static fm_status parse_words(const export_settings *set, fm_weights_format *ret_
     bool named_npz = n_out > 4 && strcmp(set->out + n_out - 4, ".npz") == 0;
     bool npz = set->format ? strcmp(set->format, "npz") == 0 : named_npz;
     if (set->format && !npz && strcmp(set->format, "safetensors") != 0) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--format is npz or safetensors, not '%s'",
+        return fm_fail(reterr, FM_ERR_USAGE, "--format: found '%s', expected npz or safetensors",
                        set->format);
     }
     bool average = strcmp(set->set, "ema") == 0;
     if (!average && strcmp(set->set, "model") != 0)
-        return fm_fail(reterr, FM_ERR_USAGE, "--set is ema or model, not '%s'", set->set);
+        return fm_fail(reterr, FM_ERR_USAGE, "--set: found '%s', expected ema or model", set->set);
     const char *names = set->names ? set->names : npz ? "deepmind" : "openfold";
     int n = 0;
     while (n < FM_N_NAMING && strcmp(names, fm_weight_names_word((fm_weight_names)n)) != 0)
         n++;
     if (n == FM_N_NAMING) {
         return fm_fail(reterr, FM_ERR_USAGE,
-                       "--names is deepmind, openfold, openfold-1 or foldmill, not '%s'", names);
+                       "--names: found '%s', expected deepmind, openfold, openfold-1 or foldmill",
+                       names);
     }
     *ret_format = npz ? FM_WEIGHTS_NPZ : FM_WEIGHTS_SAFETENSORS;
     *ret_names = (fm_weight_names)n;
@@ -181,20 +217,20 @@ static fm_status parse_words(const export_settings *set, fm_weights_format *ret_
     return FM_OK;
 }
 
-/* The parameters of a checkpoint, sized by the settings that it carries. */
+/* Loads the parameters of a checkpoint. Their sizes come from the settings that it stores. */
 static fm_status load_model(const char *path, host_model *model, fm_error *reterr) {
     fm_checkpoint_state state;
     fm_train_config config;
     fm_status status = fm_arena_init(&model->arena, arena_bytes, reterr);
-    if (status == FM_OK) status = fm_checkpoint_peek(path, &model->arena, &state, reterr);
-    if (status == FM_OK) status = fm_train_config_preset("af2-initial", &config, reterr);
-    if (status == FM_OK) { /* which names every key */
+    if (!status) status = fm_checkpoint_peek(path, &model->arena, &state, reterr);
+    if (!status) status = fm_train_config_preset("af2-initial", &config, reterr);
+    if (!status) { /* any preset: the stored text names every key that matters */
         const fm_bytes text = {(const uint8_t *)state.config, strlen(state.config)};
         status = fm_train_config_parse(text, &config, reterr);
-        if (status != FM_OK) fm_error_in(reterr, path);
+        if (status) fm_error_in(reterr, path);
     }
-    if (status == FM_OK) status = make_model(&config, model, reterr);
-    return status == FM_OK ? fm_checkpoint_load(path, &model->params, &state, reterr) : status;
+    if (!status) status = make_model(&config, model, reterr);
+    return status ? status : fm_checkpoint_load(path, &model->params, &state, reterr);
 }
 
 static fm_status export_weights(const export_settings *set, const char *path, fm_error *reterr) {
@@ -203,14 +239,14 @@ static fm_status export_weights(const export_settings *set, const char *path, fm
     bool average = true;
     host_model model = {.params = {0}};
     fm_status status = parse_words(set, &format, &names, &average, reterr);
-    if (status == FM_OK) status = load_model(path, &model, reterr);
-    if (status == FM_OK) {
+    if (!status) status = load_model(path, &model, reterr);
+    if (!status) {
         const void *flat = average ? model.params.ema : model.params.master;
         status =
             fm_foreign_export(set->out, format, names, &model.params, flat, &model.arena, reterr);
     }
-    if (status == FM_OK) {
-        printf("wrote     %s: %lld parameters by %s names\n", set->out,
+    if (!status) {
+        printf("wrote     %s: %lld parameters with %s names\n", set->out,
                (long long)model.params.n_value, fm_weight_names_word(names));
     }
     free_model(&model);
@@ -219,29 +255,27 @@ static fm_status export_weights(const export_settings *set, const char *path, fm
 
 int fm_export_weights_main(int argc, char **argv) {
     export_settings set = {.set = "ema"};
-    const fm_option options[] = {
-        {"out", FM_OPTION_STRING, &set.out, "FILE", .help = "the file to write (required)",
-         .letter = 'o'},
-        {"format", FM_OPTION_STRING, &set.format, "FORMAT",
-         .help = "npz or safetensors (as FILE's name ends)"},
-        {"names", FM_OPTION_STRING, &set.names, "NAMES",
-         .help = "deepmind, openfold, openfold-1 (OpenFold 1.0) or foldmill"},
-        {"set", FM_OPTION_STRING, &set.set, "SET",
-         .help = "ema, the moving average, or model (ema)"},
-        {0}};
-    const fm_command command = {
-        .program = "foldmill export-weights",
-        .arguments = "CHECKPOINT --out FILE [--format FORMAT] [--names NAMES]",
-        .summary = "write a checkpoint's weights for DeepMind's or OpenFold's programs",
-        .description = export_description,
-        .options = options,
-        .min_positional = 1,
-        .max_positional = 1};
+    const fm_option options[] = {{"out", FM_OPTION_STRING, &set.out, "FILE",
+                                  .help = "the file to write (required)", .letter = 'o'},
+                                 {"format", FM_OPTION_STRING, &set.format, "FORMAT",
+                                  .help = "npz or safetensors (by the name of FILE)"},
+                                 {"names", FM_OPTION_STRING, &set.names, "NAMES",
+                                  .help = "deepmind, openfold, openfold-1 or foldmill"},
+                                 {"set", FM_OPTION_STRING, &set.set, "SET",
+                                  .help = "ema (the moving average) or model (ema)"},
+                                 {0}};
+    const fm_command command = {.program = "foldmill export-weights",
+                                .arguments = "CHECKPOINT --out FILE [options]",
+                                .summary = "write the weights of a checkpoint for other programs",
+                                .description = export_description,
+                                .options = options,
+                                .min_positional = 1,
+                                .max_positional = 1};
     fm_error error;
     int n_positional;
     fm_status status = fm_options_parse(&command, argc, argv, &n_positional, &error);
     if (status == FM_ERR_CANCELLED) return EXIT_OK;
-    if (status == FM_OK && !set.out) status = fm_fail(&error, FM_ERR_USAGE, "--out FILE is needed");
-    if (status == FM_OK) status = export_weights(&set, argv[0], &error);
-    return status == FM_OK ? EXIT_OK : report(command.program, &error);
+    if (!status && !set.out) status = fm_fail(&error, FM_ERR_USAGE, "--out FILE is required");
+    if (!status) status = export_weights(&set, argv[0], &error);
+    return status ? report(command.program, &error) : EXIT_OK;
 }

@@ -1,10 +1,16 @@
-/* tape.c: recording, see tape.h. Planning is in tape_plan.c, walking in tape_run.c. */
+/* tape.c: records nodes and tensors, see tape.h. Planning is in tape_plan.c, running in tape_run.c.
+ *
+ * Every function appends rows to tables in the tape's arena: nodes, tensors, buffers and segments.
+ * A tensor row refers to a buffer row by number. Usually each tensor has a separate buffer; a
+ * view and an in-place residual share the buffer of their input. Positions in the tables never
+ * change, so nodes refer to tensors by position. */
 #include "trainer/autograd/tape_internal.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* Room of a tape. The full model has about 600 nodes; address space is free until touched. */
+/* Capacity of a tape. The full model has about 600 nodes. The arena reserves address space, which
+ * costs no memory until it is touched. */
 enum { MAX_NODE = 8192, MAX_TENSOR = 1 << 17, MAX_SEGMENT = 1024 };
 static const size_t TABLE_BYTES = (size_t)512 << 20;
 
@@ -38,7 +44,7 @@ void fm_tape_fini(fm_tape *tape) {
     *tape = (fm_tape){0};
 }
 
-/* A new tensor with a buffer of its own. `like` must not lie in the tape's table. */
+/* Adds a tensor with a new buffer. `like` must not point into the tape's table. */
 static fm_tensor_ref add_tensor(fm_tape *tape, const fm_tensor *like) {
     assert(tape->n_tensor < MAX_TENSOR);
     fm_tensor *tensor = &tape->tensor[tape->n_tensor];
@@ -168,7 +174,7 @@ fm_tensor_ref fm_node_view(fm_tape *tape, fm_node *node, int input) {
     fm_tensor_ref from = node->input[input];
     fm_tensor like = fm_tensor_like(&tape->tensor[from], node->name);
     fm_tensor_ref ref = add_tensor(tape, &like);
-    tape->n_buffer--; /* the buffer is the input's */
+    tape->n_buffer--; /* shares the input's buffer */
     tape->tensor[ref].buffer = tape->tensor[from].buffer;
     tape->tensor[ref].pool = tape->tensor[from].pool;
     return add_output(tape, node, ref);

@@ -1,5 +1,8 @@
-/* tape_nonfinite.c: which tensor of a walk was the first with a value that is not finite; see
- * tape.h. Runs when something has gone wrong already, so it may be slow and take memory. */
+/* tape_nonfinite.c: finds the first tensor of a run with a value that is not finite; see tape.h.
+ *
+ * The schedule runs again step by step. After each forward step the outputs are checked, after each
+ * backward step the gradients that it writes. The first hit is described and the remaining steps
+ * run without checks. This code runs only after a failure, so it may be slow and allocate. */
 #include "trainer/autograd/tape_internal.h"
 
 #include <math.h>
@@ -14,7 +17,7 @@ typedef struct search {
     size_t out_bytes;
 } search;
 
-/* Position of the first of `count` host elements that is not finite, or -1. */
+/* Position of the first of `count` host elements that is not finite; -1 if all are finite. */
 static int64_t find_in(const void *data, fm_element element, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         bool finite = true;
@@ -31,7 +34,8 @@ static int64_t find_in(const void *data, fm_element element, int64_t count) {
     return -1;
 }
 
-/* The same of device memory. Elements of an act type are first looked through there. */
+/* The same for device memory. Elements of an act type are checked on the device first; only a hit
+ * is copied to the host to find its position. */
 static int64_t find(const search *s, const void *data, fm_element element, int64_t count) {
     const fm_kernels *kernels = s->tape->kernels;
     if (kernels->wide && element == kernels->wide->act) {
@@ -49,7 +53,7 @@ static int64_t find(const search *s, const void *data, fm_element element, int64
         }
     }
     void *copy = malloc(bytes);
-    if (!copy) { /* then without the position */
+    if (!copy) { /* report it without its position */
         return element == kernels->act ? 0 : -1;
     }
     kernels->download(s->stream, copy, data, bytes);
@@ -59,7 +63,8 @@ static int64_t find(const search *s, const void *data, fm_element element, int64
     return at;
 }
 
-/* "output 0 [12, 11, 32] of msa transition (node 12, op transition), element 7". */
+/* Describes a bad output: "element 7 of output 0 [12, 11, 32] of msa transition (op transition,
+ * node 12)". */
 static bool look_at_outputs(const search *s, const fm_node *node, int32_t step) {
     for (int i = 0; i < node->n_output; i++) {
         const fm_tensor *tensor = &s->tape->tensor[node->output[i]];
@@ -81,7 +86,7 @@ static bool look_at_outputs(const search *s, const fm_node *node, int32_t step) 
     return false;
 }
 
-/* The parameter that an element of the flat buffers belongs to. */
+/* Name of the parameter that holds an element of the flat buffers. */
 static const char *parameter_at(const fm_params *params, int64_t element) {
     for (int32_t p = 0; p < params->n_param; p++) {
         const fm_param *row = &params->param[p];
@@ -125,7 +130,8 @@ static bool look_at_gradients(const search *s, const fm_node *node, int32_t step
     return what[0] != '\0';
 }
 
-/* The rest of the gradient's flat buffer, which its norm is made of, too: nobody writes it. */
+/* Checks the gaps between parameters in the flat gradient buffer: no node writes them, but the
+ * gradient norm reads them. */
 static bool look_between_parameters(const search *s) {
     const fm_params *params = s->tape->params;
     int64_t at = find(s, params->gradient, params->element, params->n_element);

@@ -1,10 +1,27 @@
-/* tape_plan.c: schedule, gradients' betas, dry walk, lives and places; see tape.h. */
+/* tape_plan.c: turns a recorded tape into a schedule and a memory plan; see tape.h.
+ *
+ * The plan is made in this order, and each stage uses the results of the stages before it:
+ *
+ *   1. Gradients. Nodes are visited backwards. The first visit to a tensor creates its gradient,
+ *      and that writer gets beta 0 (overwrite); each later writer gets beta 1 (add). A residual
+ *      input uses the output's gradient buffer if no other writer comes first.
+ *   2. Dropped buffers. A saved tensor marked FM_RECOMPUTE loses its content after forward. So does
+ *      every saved tensor and inner output of a recomputed segment. A dropped buffer has two lives:
+ *      one in forward, one from its recompute step to its last reader in backward.
+ *   3. Nodes that run again. A backward pass over a recomputed segment finds which dropped tensors
+ *      backward reads, directly or through other recomputed nodes. Only their writers run again.
+ *   4. Schedule. All forward steps, then for each node backwards its recompute steps (for a
+ *      segment: just before the backward of its last node) and its backward step.
+ *   5. Lives. One pass over the schedule notes the first and last step that touches each buffer.
+ *   6. Workspace. A dry run of every step measures how much workspace it asks for.
+ *   7. Places. Buffers that live from forward into backward go to the low end of the arena and all
+ *      others, workspace included, to the high end; tensor/plan.h assigns the offsets. */
 #include "trainer/autograd/tape_internal.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* ---- gradients ------------------------------------------------------------------------------- */
+/* -- gradients */
 
 static bool output_has_gradient(const fm_tape *tape, const fm_node *node) {
     for (int i = 0; i < node->n_output; i++) {
@@ -15,14 +32,15 @@ static bool output_has_gradient(const fm_tape *tape, const fm_node *node) {
     return false;
 }
 
-/* Input i of `node` receives a gradient: does it overwrite, add, or pass through in place? */
+/* Decides how input i of `node` receives its gradient: by overwriting, by adding, or by taking over
+ * the output's gradient in place. */
 static void plan_input_gradient(fm_tape *tape, fm_node *node, int i) {
     fm_tensor_ref input = node->input[i];
     uint32_t bit = 1u << i;
     node->input_written |= bit;
     fm_tensor_ref present = tape->tensor[input].gradient;
     assert((i != node->shares || present == FM_TENSOR_NONE) && "shared, and read by others");
-    /* What the caller reads later must not be added to. */
+    /* A gradient that the caller reads after backward must not be added to. */
     bool passes =
         i == node->shares || (i == node->residual && !tape->tensor[node->output[0]].wants_gradient);
     fm_tensor_ref above = tape->tensor[node->output[0]].gradient;
@@ -41,7 +59,8 @@ static void plan_input_gradient(fm_tape *tape, fm_node *node, int i) {
     }
 }
 
-/* Backward runs on this rank, too, if only to hand on zeros, or writes the gradient itself. */
+/* Gives output 0 a gradient that no later node writes: backward passes on zeros or writes the
+ * gradient itself. */
 static void plan_zero_gradient(fm_tape *tape, fm_node *node) {
     node->gradient_is_zero = true;
     fm_tensor_ref gradient = fm_tape_add_gradient(tape, node->output[0]);
@@ -79,7 +98,7 @@ static void plan_gradients(fm_tape *tape) {
     }
 }
 
-/* ---- schedule -------------------------------------------------------------------------------- */
+/* -- schedule */
 
 static void add_step(fm_tape *tape, int32_t node, fm_phase phase, bool wants_output) {
     tape->step[tape->n_step++] =
@@ -90,8 +109,9 @@ static bool in_recomputed_segment(const fm_tape *tape, int32_t segment) {
     return tape->with_gradient && segment >= 0 && tape->segment[segment].recompute;
 }
 
-/* What is given up after forward: saved tensors that are marked so, everything saved in a
- * recomputed segment, and its outputs that nobody outside reads. */
+/* Marks the buffers that are dropped after forward: saved tensors marked FM_RECOMPUTE, all saved
+ * tensors of a recomputed segment, and those of its outputs that no node outside the segment
+ * reads. */
 static void plan_dropped(fm_tape *tape) {
     for (int32_t n = 0; n < tape->n_node; n++) {
         const fm_node *node = &tape->node[n];
@@ -125,7 +145,7 @@ static bool output_is_dropped(const fm_tape *tape, const fm_node *node) {
     return true;
 }
 
-/* A node's outputs are given up together or not at all: a recompute writes all or none. */
+/* Drops all outputs of a node or none, because a recompute step writes all of them or none. */
 static void plan_dropped_together(fm_tape *tape) {
     for (int32_t n = 0; n < tape->n_node; n++) {
         const fm_node *node = &tape->node[n];
@@ -153,8 +173,10 @@ static bool is_wanted_again(const fm_tape *tape, const fm_node *node) {
     return wanted;
 }
 
-/* Nodes of recomputed segments that need not run again: what nobody reads is not made, and not sent
- * to other ranks; but for what other ranks may want where this one does not. */
+/* Finds the nodes of recomputed segments that run again. A node runs again if backward needs what
+ * it saves or if a later reader needs its dropped outputs; results that nobody reads are not
+ * computed and not sent to other ranks. An exchange that all ranks share always runs again, because
+ * another rank may need it even if this one does not. */
 static void plan_runs_again(fm_tape *tape) {
     for (int32_t n = tape->n_node - 1; n >= 0; n--) {
         fm_node *node = &tape->node[n];
@@ -205,7 +227,7 @@ static void plan_schedule(fm_tape *tape) {
     }
 }
 
-/* ---- lives ----------------------------------------------------------------------------------- */
+/* -- lives */
 
 static void touch(fm_tape *tape, fm_tensor_ref tensor, int32_t step) {
     if (tensor == FM_TENSOR_NONE) {
@@ -250,7 +272,7 @@ static void touch_forward(fm_tape *tape, const fm_node *node, const fm_step *ste
     }
 }
 
-/* A buffer touched by another stream has no order against stream 0 but at tickets: it keeps its
+/* A buffer that another stream touches is ordered against stream 0 only at tickets. It keeps its
  * place through the whole pass. */
 static void pin_other_streams(fm_tape *tape, const fm_node *node) {
     for (int i = 0; i < node->n_input + node->n_output + node->n_saved; i++) {
@@ -287,7 +309,7 @@ static void plan_lives(fm_tape *tape) {
     }
 }
 
-/* ---- places ---------------------------------------------------------------------------------- */
+/* -- places */
 
 static void dry_walk(fm_tape *tape) {
     for (int32_t at = 0; at < tape->n_step; at++) {
@@ -325,7 +347,7 @@ static int32_t list_requests(const fm_tape *tape, fm_plan_request *request) {
     return count;
 }
 
-/* The same order as list_requests. */
+/* Copies the placed offsets back, in the order of list_requests. */
 static void take_places(fm_tape *tape, const fm_plan_request *request) {
     int64_t arena_bytes = tape->size.arena_bytes;
     for (int32_t b = 0; b < tape->n_buffer; b++) {

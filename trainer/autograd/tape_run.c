@@ -1,4 +1,11 @@
-/* tape_run.c: walking the schedule and the pointers that ops see; see tape.h. */
+/* tape_run.c: runs the schedule and hands ops their pointers; see tape.h.
+ *
+ * A step names a node and a phase; fm_tape_run_step calls the op's forward or backward function
+ * with an fm_run that carries the step number. The op asks for pointers by position (input 0,
+ * output 0, ...), and fm_tape_place turns a tensor into an address: state memory plus offset, or
+ * the step arena plus the offset of the buffer's life at that step. A dropped buffer uses its
+ * second life from the first backward step on. In a dry run every pointer is a dummy that must not
+ * be read, and only the workspace requests count. */
 #include "trainer/autograd/tape_internal.h"
 #include "trainer/backend/where.h"
 
@@ -9,11 +16,11 @@ void fm_tape_bind(fm_tape *tape, void *memory) {
     tape->memory = memory;
 }
 
-/* The residual's gradient where it could not be passed in place: dx += dy. */
+/* Adds the residual's gradient if it is not passed in place: dx += dy. */
 static void add_residual_gradient(const fm_run *run, const fm_node *node) {
     const fm_tensor *x = &run->tape->tensor[node->input[node->residual]];
     fm_out dx = fm_run_gradient(run, node, node->residual);
-    dx.beta = FM_ADD; /* the op has written its part */
+    dx.beta = FM_ADD; /* the op has already written dx */
     run->kernels->axpy(run->stream, fm_tensor_local_count(x), 1.0,
                        fm_run_output_gradient(run, node, 0), dx);
 }
@@ -47,15 +54,15 @@ static void stamp(const fm_tape *tape, int32_t at, fm_stream *stream) {
     }
 }
 
-/* ---- what nobody has written ----------------------------------------------------------------- */
+/* -- memory that nothing has written */
 
-/* NaN in the act type; that of bf16 is NaN in an f32 island, too. */
+/* Writes NaN of the act type. A pair of bf16 NaNs is a NaN in an f32 island too. */
 static void spoil(const fm_tape *tape, void *memory, int64_t bytes, fm_stream *stream) {
     const fm_kernels *kernels = tape->main_kernels;
     kernels->fill(stream, bytes / (int64_t)fm_element_bytes(kernels->act), NAN, memory);
 }
 
-/* Gradients of parameters whose first writer overwrites them. */
+/* Spoils the gradients that their first writer overwrites. */
 static void spoil_parameter_gradients(const fm_tape *tape, fm_stream *stream) {
     const fm_params *params = tape->params;
     for (int32_t b = 0; b < params->n_block; b++) {
@@ -85,7 +92,7 @@ void fm_tape_spoil(const fm_tape *tape, int32_t at, fm_stream *stream) {
     }
 }
 
-/* ---- walks ----------------------------------------------------------------------------------- */
+/* -- walks */
 
 static void walk(fm_tape *tape, int32_t first, int32_t end, fm_stream *stream) {
     assert(tape->memory || tape->size.arena_bytes == 0);
@@ -124,13 +131,13 @@ void fm_tape_clear_unwritten(const fm_tape *tape, fm_stream *stream) {
     }
 }
 
-/* What ops see in a dry run: present, and never read. Kernels' workspace queries may ask whether an
- * optional operand is there. */
+/* The pointer that ops see in a dry run. It is not NULL, because workspace queries of kernels may
+ * ask whether an optional operand is present, and it is never read. */
 static void *dry_place(void) {
     return (void *)(uintptr_t)FM_PLAN_ALIGN_BYTES;
 }
 
-/* ---- places ---------------------------------------------------------------------------------- */
+/* -- places */
 
 void *fm_tape_place(const fm_tape *tape, fm_tensor_ref ref, int32_t step) {
     if (ref == FM_TENSOR_NONE) {
@@ -159,7 +166,7 @@ static int64_t most(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-/* Reach of both ends at one step, over places that were handed out. */
+/* Sum of both ends' reach at one step, over the places that a real run used. */
 static int64_t used_at(const fm_tape *tape, int32_t at) {
     int64_t low = 0, high = 0, arena_bytes = tape->size.arena_bytes;
     for (int32_t b = 0; b < tape->n_buffer; b++) {
@@ -198,7 +205,7 @@ static void *run_place(const fm_run *run, fm_tensor_ref ref) {
     return fm_tape_place(run->tape, ref, run->step);
 }
 
-/* ---- for ops --------------------------------------------------------------------------------- */
+/* -- for ops */
 
 void *fm_run_workspace(fm_run *run, int64_t bytes) {
     if (bytes == 0) {

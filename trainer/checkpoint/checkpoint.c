@@ -1,4 +1,10 @@
-/* checkpoint.c: see checkpoint.h. */
+/* checkpoint.c: see checkpoint.h.
+ *
+ * Saving downloads the four flat buffers to the host, builds a table of tensors that point into
+ * these copies, hashes metadata and tensors in the order of the file, and lets fm_safetensors_write
+ * publish the file by renaming. Loading fills the same table from the file and computes the same
+ * hash. It uploads to the device only if the hash matches, so a damaged file never changes the
+ * parameters. */
 #include "trainer/checkpoint/checkpoint.h"
 
 #include "proto/base/hash.h"
@@ -37,7 +43,7 @@ fm_status fm_checkpoint_path(const char *folder, uint64_t step, char out[FM_CHEC
     return fm_fail(reterr, FM_ERR_USAGE, "the checkpoint's path is too long");
 }
 
-/* The step that a file name names; false when it names none. */
+/* Parses the step from a file name; false if the name is not a checkpoint's. */
 static bool step_of_name(const char *name, uint64_t *ret_step) {
     if (strncmp(name, prefix, sizeof prefix - 1) != 0) return false;
     char *end;
@@ -47,7 +53,7 @@ static bool step_of_name(const char *name, uint64_t *ret_step) {
     return errno == 0 && end != name + sizeof prefix - 1 && strcmp(end, suffix) == 0;
 }
 
-/* Steps of the folder's checkpoints into steps[0..MAX_FILES-1], in no order. */
+/* Lists the steps of the folder's checkpoints in steps[0..MAX_FILES-1], unsorted. */
 static fm_status list_steps(const char *folder, uint64_t *steps, size_t *ret_n, fm_error *reterr) {
     DIR *dir = opendir(folder);
     if (!dir) {
@@ -72,7 +78,7 @@ static fm_status sorted_steps(const char *folder, uint64_t **ret_steps, size_t *
     uint64_t *steps = malloc((MAX_FILES + 1) * sizeof *steps);
     if (!steps) return fm_fail(reterr, FM_ERR_NOMEM, "no memory to list checkpoints");
     fm_status status = list_steps(folder, steps, ret_n, reterr);
-    if (status != FM_OK) {
+    if (status) {
         free(steps);
         return status;
     }
@@ -86,18 +92,18 @@ fm_status fm_checkpoint_find(const char *folder, uint64_t before, uint64_t *ret_
     uint64_t *steps;
     size_t n;
     fm_status status = sorted_steps(folder, &steps, &n, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     size_t i = 0;
     while (i < n && steps[i] >= before)
         i++;
     if (i < n) *ret_step = steps[i];
     free(steps);
     if (i < n) return FM_OK;
-    return fm_fail_in(reterr, FM_ERR_NOT_FOUND, folder, "there is no checkpoint here");
+    return fm_fail_in(reterr, FM_ERR_NOT_FOUND, folder, "this folder has no checkpoint");
 }
 
-/* A killed save leaves its temporary file, named after ours and the process. One run at a time owns
- * the folder. */
+/* Removes the temporary files of killed saves: a checkpoint's name, ".tmp." and the process. This
+ * is safe because one run at a time owns the folder. */
 static void remove_leftovers(const char *folder) {
     DIR *dir = opendir(folder);
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
@@ -118,11 +124,11 @@ fm_status fm_checkpoint_prune(const char *folder, uint32_t keep_last, uint64_t k
     size_t n = 0;
     remove_leftovers(folder);
     fm_status status = sorted_steps(folder, &steps, &n, reterr);
-    for (size_t i = keep_last; status == FM_OK && i < n; i++) {
+    for (size_t i = keep_last; !status && i < n; i++) {
         char path[FM_CHECKPOINT_PATH_BYTES];
         if (keep_every && steps[i] % keep_every == 0) continue;
         status = fm_checkpoint_path(folder, steps[i], path, reterr);
-        if (status == FM_OK && unlink(path) != 0 && errno != ENOENT) {
+        if (!status && unlink(path) != 0 && errno != ENOENT) {
             status = fm_fail_in(reterr, FM_ERR_IO, path, "cannot remove: %s", strerror(errno));
         }
     }
@@ -132,7 +138,7 @@ fm_status fm_checkpoint_prune(const char *folder, uint32_t keep_last, uint64_t k
 
 /* -- saving */
 
-/* Host copies of the four sets, and the table that names their slices. */
+/* Host copies of the four flat buffers, and the table of tensors that point into them. */
 typedef struct bundle {
     void *host[N_SET];
     fm_safetensor *tensor;
@@ -178,7 +184,7 @@ static fm_status make_bundle(const fm_params *params, bundle *b, fm_error *reter
     return FM_OK;
 }
 
-/* Over the notes and then the tensors, in the file's order. */
+/* Hash over the metadata and then the tensors, in the order of the file. */
 static uint64_t hash_of(const bundle *b, const fm_checkpoint_state *state) {
     const uint64_t numbers[] = {state->step, state->samples, state->seed};
     fm_xxh3_state *hash = fm_xxh3_create();
@@ -199,7 +205,7 @@ fm_status fm_checkpoint_save(const char *path, const fm_params *params,
                              const fm_checkpoint_state *state, fm_error *reterr) {
     bundle b;
     fm_status status = make_bundle(params, &b, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     size_t bytes = (size_t)params->n_element * fm_element_bytes(params->element);
     for (int set = 0; set < N_SET; set++)
         params->kernels->download(NULL, b.host[set], set_of(params, set), bytes);
@@ -246,11 +252,11 @@ static fm_status read_state(const fm_safetensors *file, const char *path, fm_are
                             fm_checkpoint_state *state, fm_error *reterr) {
     uint64_t format;
     if (!read_number(file, "format", &format))
-        return damaged(path, reterr, "not a checkpoint of a run", NULL);
+        return damaged(path, reterr, "this is not a foldmill checkpoint", NULL);
     if (format != FM_CHECKPOINT_FORMAT) {
         return fm_fail_in(reterr, FM_ERR_UNSUPPORTED, path,
-                          "checkpoint has format %" PRIu64 ", this program reads %d", format,
-                          FM_CHECKPOINT_FORMAT);
+                          "the checkpoint has format %" PRIu64 "; this program reads format %d",
+                          format, FM_CHECKPOINT_FORMAT);
     }
     bool whole = read_number(file, "step", &state->step) &&
                  read_number(file, "samples", &state->samples) &&
@@ -260,35 +266,42 @@ static fm_status read_state(const fm_safetensors *file, const char *path, fm_are
     state->snapshot = copy_note(file, "snapshot", arena);
     return whole && state->token && state->config
                ? FM_OK
-               : damaged(path, reterr, "a metadata entry is missing", NULL);
+               : damaged(path, reterr, "the checkpoint lacks a metadata entry", NULL);
 }
 
-/* Reads every tensor into the bundle's host copies, checking name, dtype and shape, then the hash
- * over all. */
+/* Reads every tensor into the bundle's host copies. Checks name, dtype and shape of each, then the
+ * hash over all. */
 static fm_status read_tensors(const fm_safetensors *file, const char *path, bundle *b,
                               const fm_checkpoint_state *state, fm_error *reterr) {
     fm_status status = FM_OK;
     if (fm_safetensors_count(file) != b->n_tensor) {
-        return damaged(path, reterr, "holds another number of parameters than this model", NULL);
+        return damaged(path, reterr,
+                       "the checkpoint has another number of parameters than this model; both must "
+                       "have the same sizes",
+                       NULL);
     }
-    for (size_t i = 0; status == FM_OK && i < b->n_tensor; i++) {
+    for (size_t i = 0; !status && i < b->n_tensor; i++) {
         const fm_safetensor *want = &b->tensor[i], *got = fm_safetensors_find(file, want->name);
         bool same = got && strcmp(got->dtype, want->dtype) == 0 && got->rank == want->rank &&
                     memcmp(got->shape, want->shape, sizeof want->shape) == 0;
         if (!same)
-            return damaged(path, reterr, "parameter is missing or has another shape", want->name);
+            return damaged(
+                path, reterr,
+                "the checkpoint lacks a parameter of this model or has it in another shape",
+                want->name);
         status = fm_safetensors_read(file, got, (void *)(uintptr_t)want->data, reterr);
     }
-    if (status != FM_OK) return status;
+    if (status) return status;
     char hash[NUMBER_BYTES];
     snprintf(hash, sizeof hash, "%016" PRIx64, hash_of(b, state));
     const char *stored = fm_safetensors_note_of(file, "xxh3");
     return stored && strcmp(stored, hash) == 0
                ? FM_OK
-               : damaged(path, reterr, "content does not match its hash", NULL);
+               : damaged(path, reterr, "the content does not match its hash; the file is damaged",
+                         NULL);
 }
 
-/* Gaps between blocks stay zero, as they are in every buffer. */
+/* Uploads parameter by parameter, so the gaps between blocks stay zero. */
 static void take_over(fm_params *params, const bundle *b) {
     size_t element = fm_element_bytes(params->element);
     for (size_t i = 0; i < b->n_tensor; i++) {
@@ -306,11 +319,11 @@ fm_status fm_checkpoint_peek(const char *path, fm_arena *arena, fm_checkpoint_st
                              fm_error *reterr) {
     fm_safetensors *file;
     fm_status status = fm_safetensors_open(path, &file, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     fm_checkpoint_state state = {0};
     status = read_state(file, path, arena, &state, reterr);
     fm_safetensors_close(file);
-    if (status == FM_OK) *ret_state = state;
+    if (!status) *ret_state = state;
     return status;
 }
 
@@ -318,12 +331,12 @@ fm_status fm_checkpoint_load(const char *path, fm_params *params, const fm_check
                              fm_error *reterr) {
     fm_safetensors *file;
     fm_status status = fm_safetensors_open(path, &file, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     bundle b;
     status = make_bundle(params, &b, reterr);
-    if (status == FM_OK) {
+    if (!status) {
         status = read_tensors(file, path, &b, state, reterr);
-        if (status == FM_OK) take_over(params, &b);
+        if (!status) take_over(params, &b);
         free_bundle(&b);
     }
     fm_safetensors_close(file);

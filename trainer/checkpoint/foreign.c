@@ -1,4 +1,9 @@
-/* foreign.c: see foreign.h. Reading and writing files is in foreign_io.c. */
+/* foreign.c: names and shapes of foreign arrays; see foreign.h. foreign_io.c reads and writes
+ * files.
+ *
+ * For a naming, each row of the parameter table gets its foreign name. Rows are sorted by name and
+ * layer. With DeepMind's naming all blocks of a stack share one name, so rows of equal name become
+ * the slices of one array with the block as leading axis. */
 #include "trainer/checkpoint/foreign.h"
 
 #include <assert.h>
@@ -16,8 +21,8 @@ const char *fm_weight_names_word(fm_weight_names naming) {
 
 /* -- names */
 
-/* A part of an OpenFold name, and what OpenFold 1.0 had in its place: modules that were a block's
- * "core", template modules without a common parent, layers without a wrapper. */
+/* A part of an OpenFold name and what OpenFold 1.0 has in its place. There, some modules belong to
+ * a block's "core", template modules have no common parent, and some layers have no wrapper. */
 typedef struct replacement {
     const char *now, *then;
 } replacement;
@@ -32,7 +37,7 @@ static const replacement openfold_1[] = {
     {"linear_kv_points.linear.", "linear_kv_points."},
 };
 
-/* Replaces the first `now` of text by `then`, if there is one. */
+/* Replaces the first `now` in the text by `then`, if there is one. */
 static void replace(char text[NAME_BYTES], const replacement *with) {
     char *at = strstr(text, with->now);
     if (!at) return;
@@ -41,7 +46,7 @@ static void replace(char text[NAME_BYTES], const replacement *with) {
     snprintf(at, NAME_BYTES - (size_t)(at - text), "%s%s", with->then, rest);
 }
 
-/* The row's name under a naming, into the arena; NULL when the arena is full. */
+/* The row's name under a naming, allocated in the arena; NULL if the arena is full. */
 static const char *name_of(const fm_param *param, fm_weight_names naming, fm_arena *arena) {
     char text[NAME_BYTES];
     int n = 0;
@@ -53,7 +58,7 @@ static const char *name_of(const fm_param *param, fm_weight_names naming, fm_are
         n = snprintf(text, sizeof text, "alphafold/alphafold_iteration/%s", param->deepmind);
         break;
     }
-    assert(n > 0 && n < NAME_BYTES - 32); /* room for what replacements add */
+    assert(n > 0 && n < NAME_BYTES - 32); /* leaves room for what the replacements add */
     (void)n;
     size_t n_replacement = sizeof openfold_1 / sizeof openfold_1[0];
     for (size_t i = 0; naming == FM_NAMING_OPENFOLD_1 && i < n_replacement; i++)
@@ -65,7 +70,7 @@ static const char *name_of(const fm_param *param, fm_weight_names naming, fm_are
 
 /* -- shapes */
 
-/* The shape of one slice in DeepMind's layout; returns its rank. */
+/* Fills in the shape of one slice in DeepMind's layout and returns its rank. */
 static int deepmind_shape(const fm_param *param, uint64_t *shape) {
     uint64_t c_out = (uint64_t)param->shape[0], c_in = (uint64_t)param->shape[1];
     uint64_t heads = (uint64_t)param->deepmind_heads;
@@ -119,7 +124,7 @@ static int by_name_and_layer(const void *left, const void *right) {
     return order ? order : (a->layer > b->layer) - (a->layer < b->layer);
 }
 
-/* Rows of one name, one after the other, are the slices of one array. */
+/* Turns each run of rows with the same name into one array with these rows as slices. */
 static void fill_list(const fm_params *params, fm_weight_names naming, const named_row *named,
                       int32_t *rows, fm_foreign_list *list) {
     for (int32_t first = 0, last; first < params->n_param; first = last) {

@@ -1,14 +1,16 @@
-/* foreign.h: parameters to and from files with names and layouts of others.
+/* foreign.h: imports and exports parameters in files with the names and layouts of other programs.
  *
- * | naming   | names | layout |
- * |----------|-------|--------|
- * | foldmill | the table's own; in our checkpoints behind "ema." or "model." | [c_out, c_in] |
- * | openfold | OpenFold's modules (fm_param.openfold), behind nothing, "model." or "module."; those
- * |          | of its first releases are understood, too | [c_out, c_in] |
- * | deepmind | params_model_*.npz: "alphafold/alphafold_iteration/" + fm_param.deepmind; one array
- * |          | holds a parameter of all blocks of a stack | [c_in, c_out], heads apart |
+ * | naming     | names                                                        | layout          |
+ * |------------|--------------------------------------------------------------|-----------------|
+ * | foldmill   | our own; in our checkpoints behind "ema." or "model."        | [c_out, c_in]   |
+ * | openfold   | OpenFold's modules (fm_param.openfold), with no prefix,      | [c_out, c_in]   |
+ * |            | "model." or "module."                                        |                 |
+ * | openfold-1 | the same, as OpenFold's first releases name them             | [c_out, c_in]   |
+ * | deepmind   | params_model_*.npz: "alphafold/alphafold_iteration/" +       | [c_in, c_out],  |
+ * |            | fm_param.deepmind; one array holds a parameter of all        | heads as axes   |
+ * |            | blocks of a stack                                            |                 |
  *
- * Which naming and prefix a file has is found out: the one under which most names are there. */
+ * The naming and the prefix of a file are detected: those under which most names are found. */
 #ifndef FM_TRAINER_FOREIGN_H
 #define FM_TRAINER_FOREIGN_H
 
@@ -18,24 +20,24 @@
 typedef enum fm_weight_names {
     FM_NAMING_FOLDMILL,
     FM_NAMING_OPENFOLD,
-    FM_NAMING_OPENFOLD_1, /* of OpenFold 1.0 */
+    FM_NAMING_OPENFOLD_1, /* as OpenFold 1.0 has them */
     FM_NAMING_DEEPMIND,
     FM_N_NAMING
 } fm_weight_names;
 
-/* "foldmill", "openfold", "openfold-1", "deepmind". */
+/* The naming's word: "foldmill", "openfold", "openfold-1", "deepmind". */
 const char *fm_weight_names_word(fm_weight_names naming);
 
 enum { FM_FOREIGN_RANK = 4 };
 
-/* One array of a file: a parameter, or one parameter of all blocks of a stack. */
+/* One array of a file: one parameter, or the same parameter of all blocks of a stack. */
 typedef struct fm_foreign_array {
-    const char *name; /* without a prefix that a file may have */
+    const char *name; /* without the file's prefix */
     int rank;
     uint64_t shape[FM_FOREIGN_RANK];
     bool transposed;    /* a slice is [c_in, c_out], ours [c_out, c_in] */
-    uint32_t n_slice;   /* 1, or the blocks of the stack */
-    const int32_t *row; /* [n_slice] rows of the table, by block */
+    uint32_t n_slice;   /* 1, or the number of blocks of the stack */
+    const int32_t *row; /* [n_slice] rows of the parameter table, by block */
 } fm_foreign_array;
 
 typedef struct fm_foreign_list {
@@ -43,35 +45,48 @@ typedef struct fm_foreign_list {
     fm_foreign_array *array; /* sorted by name */
 } fm_foreign_list;
 
-/* The arrays that hold the whole table under a naming; in the arena. FM_ERR_LIMIT when it is full.
- */
+/* Lists the arrays that together hold the whole table under a naming; allocated in the arena.
+ * FM_ERR_LIMIT if it is full. */
 FM_MUST_USE fm_status fm_foreign_list_arrays(const fm_params *params, fm_weight_names naming,
                                              fm_arena *arena, fm_foreign_list *ret_list,
                                              fm_error *reterr);
 
 typedef struct fm_import_options {
-    bool allow_missing; /* what the file lacks keeps its value */
-    bool allow_extra;   /* what the model lacks is passed over */
+    bool allow_missing; /* parameters that the file lacks keep their value */
+    bool allow_extra;   /* arrays that the model lacks are ignored */
 } fm_import_options;
 
 typedef struct fm_import_report {
     fm_weight_names naming;
-    const char *prefix;                 /* before every name: "", "model.", ... */
-    size_t n_array;                     /* taken over */
-    size_t n_missing, n_extra, n_wrong; /* of names; wrong shape or dtype */
-    const char *text; /* a line for each of those, with what was expected; "" when there are none */
+    const char *prefix;                 /* comes before every name: "", "model.", ... */
+    size_t n_array;                     /* arrays imported */
+    size_t n_missing, n_extra, n_wrong; /* n_wrong: of another shape or dtype */
+    /* one line for each missing, extra or wrong array, with what was expected; "" if there is
+     * none */
+    const char *text;
 } fm_import_report;
 
-/* Takes a file's values over into master and average (and the copy that ops read), all or nothing.
- * The report lies in the arena and is filled in whenever names could be compared. FM_ERR_DATA when
- * names are missing, extra or of another shape and that is not allowed, or when a value is not
- * finite; FM_ERR_FORMAT when no name of any naming is there. */
+/* Compares the names, shapes and dtypes of an open file with the parameter table, which needs no
+ * device memory. The report is allocated in the arena. FM_ERR_FORMAT if no name of any naming is
+ * found; FM_ERR_LIMIT if the arena is full. */
+FM_MUST_USE fm_status fm_foreign_compare(const fm_weights_file *file, const fm_params *params,
+                                         fm_arena *arena, fm_import_report *ret_report,
+                                         fm_error *reterr);
+
+/* Imports the values of an open file into master and average, and into the copy that ops read: all
+ * of them or none. The report is allocated in the arena and filled in as soon as names can be
+ * compared. FM_ERR_DATA if a value is not finite, or if arrays are missing, extra or of another
+ * shape and this is not allowed. FM_ERR_FORMAT if no name of any naming is found. */
+FM_MUST_USE fm_status fm_foreign_import_file(const fm_weights_file *file, fm_params *params,
+                                             const fm_import_options *options, fm_arena *arena,
+                                             fm_import_report *ret_report, fm_error *reterr);
+/* Opens the file at `path` and does the same; errors carry the path. */
 FM_MUST_USE fm_status fm_foreign_import(const char *path, fm_params *params,
                                         const fm_import_options *options, fm_arena *arena,
                                         fm_import_report *ret_report, fm_error *reterr);
 
-/* Writes one flat buffer of the parameters (params->ema or params->master) under a naming, without
- * a prefix but DeepMind's own. */
+/* Writes one flat buffer of the parameters (params->ema or params->master) under a naming. Names
+ * have no prefix except DeepMind's own. */
 FM_MUST_USE fm_status fm_foreign_export(const char *path, fm_weights_format format,
                                         fm_weight_names naming, const fm_params *params,
                                         const void *flat, fm_arena *arena, fm_error *reterr);

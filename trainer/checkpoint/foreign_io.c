@@ -1,4 +1,9 @@
-/* foreign_io.c: files in and out, see foreign.h. */
+/* foreign_io.c: imports files and exports them; see foreign.h.
+ *
+ * An import tries every naming with every prefix and keeps the one with the largest share of names
+ * found. It then compares names, shapes and dtypes in both directions and writes a line for each
+ * difference. Values are read only if the differences are allowed. They are collected in a host
+ * copy of the flat buffer, which is uploaded at the end, so an error changes nothing. */
 #include "trainer/checkpoint/foreign.h"
 
 #include "proto/base/log.h"
@@ -13,8 +18,8 @@
 
 enum { NAME_BYTES = 320, LINE_BYTES = 768, SHAPE_BYTES = 192 };
 
-/* What may stand before every name of a file, tried in this order. Our checkpoints have two sets.
- */
+/* Prefixes that a file may have before every name, in the order of the attempts. Our checkpoints
+ * have two sets: "ema." and "model.". */
 static const char *const prefixes[FM_N_NAMING][5] = {
     [FM_NAMING_FOLDMILL] = {"", "ema.", "model."},
     [FM_NAMING_OPENFOLD] = {"", "model.", "module.", "module.model."},
@@ -44,13 +49,14 @@ static fm_status find_naming(const fm_weights_file *file, const fm_params *param
     for (int naming = 0; naming < FM_N_NAMING; naming++) {
         guess g = {.naming = (fm_weight_names)naming};
         fm_status status = fm_foreign_list_arrays(params, g.naming, arena, &g.list, reterr);
-        if (status != FM_OK) return status;
+        if (status) return status;
         for (int p = 0; prefixes[naming][p]; p++) {
             g.prefix = prefixes[naming][p];
             g.n_found = 0;
             for (size_t i = 0; i < g.list.n_array; i++)
                 g.n_found += find(file, g.prefix, g.list.array[i].name) != NULL;
-            /* A whole naming beats one of which more arrays are there by number alone. */
+            /* Compare shares, not numbers: a complete naming wins over one that matches more
+             * arrays. */
             double share = (double)g.n_found / (double)g.list.n_array;
             double most = best.n_found ? (double)best.n_found / (double)best.list.n_array : 0;
             if (share > most) best = g;
@@ -62,7 +68,7 @@ static fm_status find_naming(const fm_weights_file *file, const fm_params *param
 
 /* -- the report */
 
-/* Lines of text in the arena, under construction: an allocation that is trimmed in the end. */
+/* Lines of text in the arena, under construction; the allocation is trimmed at the end. */
 typedef struct report_text {
     char *text;
     size_t size, capacity;
@@ -95,7 +101,8 @@ static bool same_shape(const fm_foreign_array *want, const fm_weights_array *got
            memcmp(want->shape, got->shape, (size_t)want->rank * sizeof want->shape[0]) == 0;
 }
 
-/* Names that the file should have: missing, or not as they should be. */
+/* Compares the arrays that the file should have: each is found, missing, or of another shape or
+ * dtype. */
 static void compare_wanted(const fm_weights_file *file, const guess *g, report_text *text,
                            fm_import_report *report) {
     char want_shape[SHAPE_BYTES], got_shape[SHAPE_BYTES], dtype[32];
@@ -124,7 +131,8 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const fm_foreign_array *)a)->name, ((const fm_foreign_array *)b)->name);
 }
 
-/* Names that the model does not have. Behind a prefix, names without it are of something else. */
+/* Lists the arrays that the model does not have. If there is a prefix, names without it belong to
+ * something else and are ignored. */
 static void compare_extra(const fm_weights_file *file, const guess *g, report_text *text,
                           fm_import_report *report) {
     size_t prefix_bytes = strlen(g->prefix);
@@ -140,8 +148,8 @@ static void compare_extra(const fm_weights_file *file, const guess *g, report_te
     }
 }
 
-static fm_status compare(const fm_weights_file *file, const guess *g, fm_arena *arena,
-                         fm_import_report *ret_report, fm_error *reterr) {
+static fm_status write_report(const fm_weights_file *file, const guess *g, fm_arena *arena,
+                              fm_import_report *ret_report, fm_error *reterr) {
     size_t n_line = g->list.n_array + fm_weights_file_count(file);
     report_text text = {.capacity = n_line * LINE_BYTES + 1};
     text.text = fm_arena_alloc(arena, text.capacity);
@@ -156,7 +164,7 @@ static fm_status compare(const fm_weights_file *file, const guess *g, fm_arena *
 
 /* -- values */
 
-/* One slice between the two layouts; for vectors and equal layouts a copy. */
+/* Converts one slice between the two layouts; used for matrices whose layout differs. */
 static void transpose(const float *from, int64_t rows, int64_t columns, float *out) {
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t c = 0; c < columns; c++)
@@ -192,7 +200,7 @@ static void give_slices(const fm_params *params, const fm_foreign_array *array, 
     }
 }
 
-/* The flat buffer between the device's acc type and f32 on the host. */
+/* Copies a flat buffer of the device's acc type to f32 on the host. */
 static fm_status download(const fm_params *params, const void *flat, float *host,
                           fm_error *reterr) {
     bool wide = params->element == FM_ELEMENT_F64;
@@ -234,19 +242,19 @@ static fm_status check_finite(const float *value, uint64_t n, const char *name, 
     return FM_OK;
 }
 
-/* Reads what is there and right into host, which holds the values so far. */
+/* Reads the arrays that the file has into `host`, which holds the values so far. */
 static fm_status read_values(const fm_weights_file *file, const fm_params *params, const guess *g,
                              float *host, fm_error *reterr) {
     fm_status status = FM_OK;
-    for (size_t i = 0; status == FM_OK && i < g->list.n_array; i++) {
+    for (size_t i = 0; !status && i < g->list.n_array; i++) {
         const fm_foreign_array *want = &g->list.array[i];
         const fm_weights_array *got = find(file, g->prefix, want->name);
         if (!got) continue;
         float *values = malloc(got->count * sizeof *values + 1);
         if (!values) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for %.200s", want->name);
         status = fm_weights_file_read(file, got, values, reterr);
-        if (status == FM_OK) status = check_finite(values, got->count, want->name, reterr);
-        if (status == FM_OK) take_slices(params, want, values, host);
+        if (!status) status = check_finite(values, got->count, want->name, reterr);
+        if (!status) take_slices(params, want, values, host);
         free(values);
     }
     return status;
@@ -257,32 +265,45 @@ static fm_status take_over(const fm_weights_file *file, fm_params *params, const
     float *host = malloc((size_t)params->n_element * sizeof *host);
     if (!host) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for parameters");
     fm_status status = download(params, params->master, host, reterr);
-    if (status == FM_OK) status = read_values(file, params, g, host, reterr);
-    if (status == FM_OK) status = upload(params, host, reterr);
+    if (!status) status = read_values(file, params, g, host, reterr);
+    if (!status) status = upload(params, host, reterr);
     free(host);
     return status;
 }
 
-static fm_status import_open(const fm_weights_file *file, fm_params *params,
-                             const fm_import_options *options, fm_arena *arena,
-                             fm_import_report *ret_report, fm_error *reterr) {
-    guess g;
-    fm_status status = find_naming(file, params, arena, &g, reterr);
-    if (status != FM_OK) return status;
-    if (g.n_found == 0) {
+/* Finds the naming and compares the file with the table under it. */
+static fm_status compare(const fm_weights_file *file, const fm_params *params, fm_arena *arena,
+                         guess *ret_guess, fm_import_report *ret_report, fm_error *reterr) {
+    fm_status status = find_naming(file, params, arena, ret_guess, reterr);
+    if (status) return status;
+    if (ret_guess->n_found == 0) {
         return fm_fail(reterr, FM_ERR_FORMAT,
-                       "none of the %zu arrays has a name of foldmill, OpenFold or DeepMind",
+                       "none of the %zu arrays has a name that foldmill, OpenFold or DeepMind use",
                        fm_weights_file_count(file));
     }
+    return write_report(file, ret_guess, arena, ret_report, reterr);
+}
+
+fm_status fm_foreign_compare(const fm_weights_file *file, const fm_params *params, fm_arena *arena,
+                             fm_import_report *ret_report, fm_error *reterr) {
+    guess g;
+    return compare(file, params, arena, &g, ret_report, reterr);
+}
+
+fm_status fm_foreign_import_file(const fm_weights_file *file, fm_params *params,
+                                 const fm_import_options *options, fm_arena *arena,
+                                 fm_import_report *ret_report, fm_error *reterr) {
+    guess g;
     fm_import_report report;
-    status = compare(file, &g, arena, &report, reterr);
-    if (status != FM_OK) return status;
+    *ret_report = (fm_import_report){.prefix = "", .text = ""};
+    fm_status status = compare(file, params, arena, &g, &report, reterr);
+    if (status) return status;
     *ret_report = report;
     if (report.n_wrong || (report.n_missing && !options->allow_missing) ||
         (report.n_extra && !options->allow_extra)) {
         return fm_fail(reterr, FM_ERR_DATA,
                        "as %s weights: %zu arrays are missing, %zu extra, %zu of another shape or "
-                       "dtype; nothing was taken over",
+                       "dtype; nothing was imported",
                        fm_weight_names_word(g.naming), report.n_missing, report.n_extra,
                        report.n_wrong);
     }
@@ -294,16 +315,16 @@ fm_status fm_foreign_import(const char *path, fm_params *params, const fm_import
     fm_weights_file *file;
     *ret_report = (fm_import_report){.prefix = "", .text = ""};
     fm_status status = fm_weights_file_open(path, &file, reterr);
-    if (status != FM_OK) return status;
-    status = import_open(file, params, options, arena, ret_report, reterr);
-    if (status != FM_OK && reterr) fm_error_in(reterr, path);
+    if (status) return status;
+    status = fm_foreign_import_file(file, params, options, arena, ret_report, reterr);
+    if (status && reterr) fm_error_in(reterr, path);
     fm_weights_file_close(file);
     return status;
 }
 
 /* -- export */
 
-/* The arrays' values, one after the other in out; fills in the table for the writer. */
+/* Stores the arrays' values one after the other in `out` and fills in the table for the writer. */
 static void lay_out(const fm_params *params, const fm_foreign_list *list, const float *host,
                     float *out, fm_weights_out *table) {
     for (size_t i = 0; i < list->n_array; i++) {
@@ -324,7 +345,7 @@ fm_status fm_foreign_export(const char *path, fm_weights_format format, fm_weigh
                             fm_error *reterr) {
     fm_foreign_list list;
     fm_status status = fm_foreign_list_arrays(params, naming, arena, &list, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     fm_weights_out *table = fm_arena_calloc(arena, list.n_array, sizeof *table);
     if (!table) return fm_arena_full(arena, reterr);
     float *host = malloc((size_t)params->n_element * sizeof *host);
@@ -333,8 +354,8 @@ fm_status fm_foreign_export(const char *path, fm_weights_format format, fm_weigh
         status =
             fm_fail(reterr, FM_ERR_NOMEM, "no memory for %" PRId64 " parameters", params->n_value);
     }
-    if (status == FM_OK) status = download(params, flat, host, reterr);
-    if (status == FM_OK) {
+    if (!status) status = download(params, flat, host, reterr);
+    if (!status) {
         lay_out(params, &list, host, out, table);
         status = fm_weights_file_write(path, format, table, list.n_array, reterr);
     }

@@ -1,4 +1,8 @@
-/* safetensors.c: see safetensors.h. */
+/* safetensors.c: see safetensors.h.
+ *
+ * The writer formats the JSON header twice: once to measure it, once into memory of that size. The
+ * reader parses the header with jansson, whose tree owns all names and notes, and keeps the entries
+ * in a table sorted by name. Tensor data is read with pread when it is asked for. */
 #include "trainer/checkpoint/safetensors.h"
 
 #include "proto/base/file.h"
@@ -33,7 +37,7 @@ static bool is_plain(const char *text) {
     return true;
 }
 
-/* Text that grows; size counts on when it does not fit, as fm_writer does. */
+/* Text under construction. `size` keeps counting when the text does not fit, as in fm_writer. */
 typedef struct text {
     char *data;
     size_t capacity, size;
@@ -49,7 +53,7 @@ FM_PRINTF(2, 3) static void put(text *t, const char *format, ...) {
     t->size += (size_t)n;
 }
 
-/* A string of the JSON; newlines are the only bytes of a note that need escaping. */
+/* Writes a JSON string. Newlines are the only bytes of our notes that need escaping. */
 static void put_string(text *t, const char *value) {
     put(t, "\"");
     for (const char *p = value; *p; p++)
@@ -74,10 +78,10 @@ static void put_header(text *t, const fm_safetensor *tensor, size_t n_tensor,
     }
     put(t, "}");
     while (t->size % ALIGN_BYTES)
-        put(t, " "); /* the data starts aligned */
+        put(t, " "); /* so that the data starts aligned */
 }
 
-/* The header's text, measured first; the caller frees it. */
+/* Makes the header's text; the caller frees it. */
 static fm_status make_header(const fm_safetensor *tensor, size_t n_tensor,
                              const fm_safetensors_note *note, size_t n_note, text *ret_header,
                              fm_error *reterr) {
@@ -96,16 +100,16 @@ static fm_status write_file(const char *path, const text *header, const fm_safet
                             size_t n_tensor, fm_error *reterr) {
     fm_file_writer *writer;
     fm_status status = fm_file_writer_open(path, &writer, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     uint64_t length = header->size;
     status = fm_file_writer_append(writer, &length, LENGTH_BYTES, reterr);
-    if (status == FM_OK) {
+    if (!status) {
         status = fm_file_writer_append(writer, header->data, header->size, reterr);
     }
-    for (size_t i = 0; status == FM_OK && i < n_tensor; i++) {
+    for (size_t i = 0; !status && i < n_tensor; i++) {
         status = fm_file_writer_append(writer, tensor[i].data, tensor[i].bytes, reterr);
     }
-    if (status == FM_OK) return fm_file_writer_commit(writer, reterr);
+    if (!status) return fm_file_writer_commit(writer, reterr);
     fm_file_writer_discard(writer);
     return status;
 }
@@ -120,7 +124,7 @@ fm_status fm_safetensors_write(const char *path, fm_safetensor *tensor, size_t n
     }
     text header;
     fm_status status = make_header(tensor, n_tensor, note, n_note, &header, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     status = write_file(path, &header, tensor, n_tensor, reterr);
     free(header.data);
     return status;
@@ -150,7 +154,8 @@ static fm_status read_at(const fm_safetensors *file, void *out, uint64_t bytes, 
         ssize_t n = pread(file->fd, to, bytes > INT_MAX ? INT_MAX : (size_t)bytes, (off_t)at);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return fail_errno(reterr, file->path, "cannot read");
-        if (n == 0) return fail_corrupt(file, reterr, "file ends in the middle", NULL);
+        if (n == 0)
+            return fail_corrupt(file, reterr, "the file ends too early; it is cut off", NULL);
         to += n;
         at += (uint64_t)n;
         bytes -= (uint64_t)n;
@@ -171,7 +176,8 @@ static uint64_t element_bytes(const char *dtype) {
     return 0;
 }
 
-/* One member of the header; the range must hold just the elements and lie inside the data. */
+/* Parses one member of the header. Its range must hold exactly the elements and be inside the
+ * data. */
 static bool parse_entry(const fm_safetensors *file, const char *name, json_t *entry,
                         fm_safetensor *tensor) {
     const char *dtype = json_string_value(json_object_get(entry, "dtype"));
@@ -220,30 +226,32 @@ static fm_status parse_entries(fm_safetensors *file, fm_error *reterr) {
 static fm_status parse_header(fm_safetensors *file, uint64_t file_bytes, fm_error *reterr) {
     uint64_t length = 0;
     if (file_bytes < LENGTH_BYTES)
-        return fail_corrupt(
-            file, reterr,
-            "not a safetensors file, or cut off: it is shorter than a header's length", NULL);
+        return fail_corrupt(file, reterr,
+                            "this is not a safetensors file, or it is cut off: it is shorter than "
+                            "the length of a header",
+                            NULL);
     fm_status status = read_at(file, &length, LENGTH_BYTES, 0, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     if (length > FM_SAFETENSORS_HEADER_BYTES || length > file_bytes - LENGTH_BYTES) {
-        return fail_corrupt(
-            file, reterr,
-            "not a safetensors file, or cut off: the header's length passes the file or the limit",
-            NULL);
+        return fail_corrupt(file, reterr,
+                            "this is not a safetensors file, or it is cut off: the header is "
+                            "longer than the file or the limit",
+                            NULL);
     }
     char *header = malloc(length + 1);
     if (!header) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a checkpoint's header");
     status = read_at(file, header, length, LENGTH_BYTES, reterr);
-    if (status == FM_OK) {
+    if (!status) {
         file->json = json_loadb(header, length, JSON_REJECT_DUPLICATES, NULL);
         if (!json_is_object(file->json))
             status = fail_corrupt(file, reterr,
-                                  "not a safetensors file: the header is not a JSON object", NULL);
+                                  "this is not a safetensors file: the header is not a JSON object",
+                                  NULL);
     }
     free(header);
     file->data_at = LENGTH_BYTES + length;
     file->data_bytes = file_bytes - file->data_at;
-    return status == FM_OK ? parse_entries(file, reterr) : status;
+    return status ? status : parse_entries(file, reterr);
 }
 
 fm_status fm_safetensors_open(const char *path, fm_safetensors **ret_file, fm_error *reterr) {
@@ -258,11 +266,11 @@ fm_status fm_safetensors_open(const char *path, fm_safetensors **ret_file, fm_er
     if (file->fd < 0 || fstat(file->fd, &info) != 0) {
         status = fail_errno(reterr, path, "cannot open");
     } else if (!S_ISREG(info.st_mode)) {
-        status = fail_corrupt(file, reterr, "not a regular file", NULL);
+        status = fail_corrupt(file, reterr, "this is not a regular file", NULL);
     } else {
         status = parse_header(file, (uint64_t)info.st_size, reterr);
     }
-    if (status != FM_OK) {
+    if (status) {
         fm_safetensors_close(file);
         return status;
     }

@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 struct fm_weights_file {
-    fm_safetensors *safetensors; /* one of the two */
+    fm_safetensors *safetensors; /* NULL if the file is an .npz */
     fm_npz npz;
-    fm_arena arena;          /* of the npz */
+    fm_arena arena;          /* memory of the npz */
     fm_weights_array *array; /* [n_array] sorted by name */
     size_t n_array;
 };
@@ -46,7 +46,7 @@ static float float_of_bits(uint32_t bits) {
     return value;
 }
 
-/* IEEE 754 binary16; what is below its normal numbers is mantissa * 2^-24. */
+/* IEEE 754 binary16. A subnormal number is mantissa * 2^-24. */
 static float half(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, mantissa = h & 1023u;
     if (exponent == 31) return float_of_bits(sign | 0x7f800000u | mantissa << 13);
@@ -84,29 +84,53 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const fm_weights_array *)a)->name, ((const fm_weights_array *)b)->name);
 }
 
-static fm_status is_zip(const char *path, bool *ret_zip, fm_error *reterr) {
-    char magic[4] = "";
+typedef enum file_kind { SAFETENSORS, NPZ, PYTORCH } file_kind;
+
+/* torch.save writes a zip whose first member is NAME/data.pkl. Older versions and pickle.dump write
+ * a pickle: the byte 0x80 and a protocol, 2 to 5. A safetensors file may begin with the same bytes,
+ * since its first 8 are a length, but then has the JSON's brace behind them. */
+static file_kind kind_of_head(const uint8_t *head, size_t n) {
+    static const char member[] = "data.pkl";
+    if (n >= 4 && memcmp(head, "PK\3\4", 4) == 0) {
+        for (size_t i = 4; i + sizeof member - 1 <= n; i++) {
+            if (memcmp(head + i, member, sizeof member - 1) == 0) return PYTORCH;
+        }
+        return NPZ;
+    }
+    bool pickle = n > 8 && head[0] == 0x80 && head[1] >= 2 && head[1] <= 5 && head[8] != '{';
+    return pickle ? PYTORCH : SAFETENSORS;
+}
+
+static fm_status detect_kind(const char *path, file_kind *ret_kind, fm_error *reterr) {
+    uint8_t head[256];
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         return fm_fail_in(reterr, errno == ENOENT ? FM_ERR_NOT_FOUND : FM_ERR_IO, path,
                           "cannot open: %s", strerror(errno));
     }
-    ssize_t n = read(fd, magic, sizeof magic);
+    ssize_t n = read(fd, head, sizeof head);
     close(fd);
-    *ret_zip = n == (ssize_t)sizeof magic && memcmp(magic, "PK\3\4", sizeof magic) == 0;
-    return FM_OK;
+    *ret_kind = kind_of_head(head, n > 0 ? (size_t)n : 0);
+    if (*ret_kind != PYTORCH) return FM_OK;
+    return fm_fail_in(
+        reterr, FM_ERR_UNSUPPORTED, path,
+        "this is a PyTorch file (a Python pickle), which foldmill does not read because loading "
+        "it can run code; convert it with Python:\n"
+        "  import torch; from safetensors.torch import save_file; "
+        "s = torch.load('FILE', 'cpu', weights_only=True)\n"
+        "  save_file({k: v.clone() for k, v in s.get('state_dict', s).items()}, "
+        "'weights.safetensors')");
 }
 
 static fm_status list_npz(fm_weights_file *file, const char *path, fm_error *reterr) {
     fm_bytes content;
     fm_status status = fm_arena_init(&file->arena, 3 * FM_WEIGHTS_NPZ_BYTES, reterr);
-    if (status == FM_OK)
-        status = fm_file_read(&file->arena, path, FM_WEIGHTS_NPZ_BYTES, &content, reterr);
-    if (status == FM_OK) {
+    if (!status) status = fm_file_read(&file->arena, path, FM_WEIGHTS_NPZ_BYTES, &content, reterr);
+    if (!status) {
         status = fm_npz_parse(&file->arena, content, &file->npz, reterr);
-        if (status != FM_OK && reterr) fm_error_in(reterr, path);
+        if (status && reterr) fm_error_in(reterr, path);
     }
-    if (status != FM_OK) return status;
+    if (status) return status;
     file->array = calloc(file->npz.n_array + 1, sizeof *file->array);
     if (!file->array) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a table of arrays");
     for (size_t i = 0; i < file->npz.n_array; i++) {
@@ -125,7 +149,7 @@ static fm_status list_npz(fm_weights_file *file, const char *path, fm_error *ret
 
 static fm_status list_safetensors(fm_weights_file *file, const char *path, fm_error *reterr) {
     fm_status status = fm_safetensors_open(path, &file->safetensors, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     size_t n = fm_safetensors_count(file->safetensors);
     file->array = calloc(n + 1, sizeof *file->array);
     if (!file->array) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a table of arrays");
@@ -147,13 +171,13 @@ static fm_status list_safetensors(fm_weights_file *file, const char *path, fm_er
 }
 
 fm_status fm_weights_file_open(const char *path, fm_weights_file **ret_file, fm_error *reterr) {
-    bool zip = false;
-    fm_status status = is_zip(path, &zip, reterr);
-    if (status != FM_OK) return status;
+    file_kind kind = SAFETENSORS;
+    fm_status status = detect_kind(path, &kind, reterr);
+    if (status) return status;
     fm_weights_file *file = calloc(1, sizeof *file);
     if (!file) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a file of weights");
-    status = zip ? list_npz(file, path, reterr) : list_safetensors(file, path, reterr);
-    if (status != FM_OK) {
+    status = kind == NPZ ? list_npz(file, path, reterr) : list_safetensors(file, path, reterr);
+    if (status) {
         fm_weights_file_close(file);
         return status;
     }
@@ -196,7 +220,7 @@ fm_status fm_weights_file_read(const fm_weights_file *file, const fm_weights_arr
     void *raw = malloc(array->count * bytes_of(kind) + 1);
     if (!raw) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for array %s", array->name);
     fm_status status = fm_safetensors_read(file->safetensors, array->from, raw, reterr);
-    if (status == FM_OK) convert(kind, raw, array->count, out);
+    if (!status) convert(kind, raw, array->count, out);
     free(raw);
     return status;
 }
@@ -207,12 +231,12 @@ static fm_status write_npz(const char *path, const fm_weights_out *array, size_t
                            fm_error *reterr) {
     fm_npz_writer *writer;
     fm_status status = fm_npz_writer_create(path, &writer, reterr);
-    if (status != FM_OK) return status;
-    for (size_t i = 0; status == FM_OK && i < n_array; i++) {
+    if (status) return status;
+    for (size_t i = 0; !status && i < n_array; i++) {
         status = fm_npz_writer_append(writer, array[i].name, "<f4", (size_t)array[i].rank,
                                       array[i].shape, array[i].data, reterr);
     }
-    if (status == FM_OK) return fm_npz_writer_finish(writer, reterr);
+    if (!status) return fm_npz_writer_finish(writer, reterr);
     fm_npz_writer_destroy(writer);
     return status;
 }
@@ -233,7 +257,7 @@ static fm_status write_safetensors(const char *path, const fm_weights_out *array
         tensor[i].data = array[i].data;
         tensor[i].bytes = count * sizeof(float);
     }
-    /* What transformers and others ask for before they load a file. */
+    /* Libraries such as transformers ask for this note before they load a file. */
     const fm_safetensors_note note = {"format", "np"};
     fm_status status = fm_safetensors_write(path, tensor, n_array, &note, 1, reterr);
     free(tensor);

@@ -1,5 +1,5 @@
-/* loader.c: see loader.h. Two queues of slab numbers under one mutex; a slab is in one queue, with
- * the receiver, or with the caller. */
+/* loader.c: see loader.h. Two queues of slab numbers, guarded by one mutex. A slab is in the free
+ * queue, with the receiver thread, in the ready queue, or with the caller. */
 #include "trainer/data/loader.h"
 
 #include <assert.h>
@@ -16,12 +16,12 @@ enum {
 
 typedef struct slab {
     uint8_t *data;  /* [slab_bytes] */
-    fm_arena views; /* of the decoded sample */
+    fm_arena views; /* views of the decoded sample */
     fm_sample sample;
-    size_t bytes; /* of the encoded sample */
+    size_t bytes; /* size of the encoded sample */
 } slab;
 
-/* A ring of slab numbers; never holds more than n_slab. */
+/* A ring of slab numbers; it never holds more than n_slab. */
 typedef struct queue {
     uint32_t *slab; /* [n_slab] */
     uint32_t first, n;
@@ -41,7 +41,7 @@ struct fm_loader {
     /* Guarded by the mutex. */
     queue free, ready;
     bool stop;     /* close was called */
-    bool finished; /* the receiver is done, for the reason in `end` */
+    bool finished; /* the receiver has ended; `end` is the reason */
     fm_error end;
     fm_loader_stats stats;
 };
@@ -61,7 +61,7 @@ static uint32_t take(const fm_loader *loader, queue *q) {
 
 /* -- the receiver thread */
 
-/* Waits for a free slab; false when closing. */
+/* Waits for a free slab; false if the loader is closing. */
 static bool wait_for_slab(fm_loader *loader, uint32_t *ret_slab) {
     pthread_mutex_lock(&loader->mutex);
     while (!loader->stop && loader->free.n == 0)
@@ -72,13 +72,14 @@ static bool wait_for_slab(fm_loader *loader, uint32_t *ret_slab) {
     return go_on;
 }
 
-/* Receives one sample into the slab, passing over samples that the server skipped. */
+/* Receives one sample into the slab. Samples that the server skipped are counted and their credit
+ * is returned. */
 static fm_status receive(fm_loader *loader, slab *s, fm_error *reterr) {
     for (;;) {
         fm_client_event event;
         fm_status status =
             fm_client_next(loader->client, s->data, loader->slab_bytes, &event, reterr);
-        if (status != FM_OK) return status;
+        if (status) return status;
         switch (event.kind) {
         case FM_CLIENT_END: return fm_fail(reterr, FM_ERR_CLOSED, "stream ended");
         case FM_CLIENT_SKIPPED:
@@ -86,7 +87,7 @@ static fm_status receive(fm_loader *loader, slab *s, fm_error *reterr) {
             loader->stats.n_skipped++;
             pthread_mutex_unlock(&loader->mutex);
             status = fm_client_release(loader->client, 1, 0, reterr);
-            if (status != FM_OK) return status;
+            if (status) return status;
             break;
         case FM_CLIENT_SAMPLE:
             fm_arena_reset(&s->views);
@@ -101,14 +102,14 @@ static void *receive_all(void *argument) {
     uint32_t number = 0;
     fm_error error = {.status = FM_ERR_CANCELLED};
     fm_status status = FM_OK;
-    while (status == FM_OK && wait_for_slab(loader, &number)) {
+    while (!status && wait_for_slab(loader, &number)) {
         status = receive(loader, &loader->slab[number], &error);
         pthread_mutex_lock(&loader->mutex);
-        if (status == FM_OK) {
+        if (!status) {
             loader->stats.n_sample++;
             loader->stats.bytes += loader->slab[number].bytes;
         }
-        put(loader, status == FM_OK ? &loader->ready : &loader->free, number);
+        put(loader, !status ? &loader->ready : &loader->free, number);
         pthread_cond_broadcast(&loader->changed);
         pthread_mutex_unlock(&loader->mutex);
     }
@@ -132,7 +133,7 @@ static fm_status allocate(fm_loader *loader, fm_error *reterr) {
     }
     for (uint32_t i = 0; i < n; i++) {
         fm_status status = fm_arena_init(&loader->slab[i].views, VIEW_BYTES, reterr);
-        if (status != FM_OK) return status;
+        if (status) return status;
         loader->slab[i].data = aligned_alloc(SLAB_ALIGNMENT, loader->slab_bytes);
         if (!loader->slab[i].data) {
             return fm_fail(reterr, FM_ERR_NOMEM, "no memory for %u slabs of %zu bytes", n,
@@ -143,37 +144,38 @@ static fm_status allocate(fm_loader *loader, fm_error *reterr) {
     return FM_OK;
 }
 
-/* What a step divides by and waits for comes from the server: nothing is believed to be above 0. */
+/* Checks what the server announces. A step divides by these numbers and waits for them, so 0 is an
+ * error. */
 static fm_status check_stream(const fm_wire_opened *stream, fm_error *reterr) {
     if (stream->max_sample_bytes > FM_LIMIT_FRAME_BYTES) {
         return fm_fail(reterr, FM_ERR_LIMIT,
-                       "server announces samples of %llu bytes, at most %zu are allowed",
+                       "the server announces samples of %llu bytes; at most %zu are allowed",
                        (unsigned long long)stream->max_sample_bytes, FM_LIMIT_FRAME_BYTES);
     }
     if (stream->samples_per_step == 0 || stream->epoch_samples == 0) {
-        return fm_fail(
-            reterr, FM_ERR_PROTOCOL,
-            "server announces %u samples a step and %u an epoch, expected at least 1 of each",
-            stream->samples_per_step, stream->epoch_samples);
+        return fm_fail(reterr, FM_ERR_PROTOCOL,
+                       "the server announces %u samples per step and %u per epoch, expected at "
+                       "least 1 of each",
+                       stream->samples_per_step, stream->epoch_samples);
     }
     return FM_OK;
 }
 
 static fm_status start(fm_loader *loader, const fm_loader_options *options, fm_error *reterr) {
     fm_status status = fm_client_connect(&options->client, &loader->client, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     fm_wire_open open = options->stream;
     open.credit_items = loader->n_slab;
     open.credit_bytes =
-        (uint64_t)loader->n_slab * FM_LIMIT_FRAME_BYTES; /* items are what bounds us */
+        (uint64_t)loader->n_slab * FM_LIMIT_FRAME_BYTES; /* items are the limit, bytes are not */
     status = fm_client_open(loader->client, &open, &loader->stream, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     status = check_stream(&loader->stream, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     loader->slab_bytes =
         (loader->stream.max_sample_bytes + SLAB_ALIGNMENT - 1) / SLAB_ALIGNMENT * SLAB_ALIGNMENT;
     status = allocate(loader, reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     if (pthread_create(&loader->receiver, NULL, receive_all, loader) != 0) {
         return fm_fail(reterr, FM_ERR_NOMEM, "cannot start the receiver thread");
     }
@@ -190,7 +192,7 @@ fm_status fm_loader_open(const fm_loader_options *options, fm_loader **ret_loade
     pthread_mutex_init(&loader->mutex, NULL);
     pthread_cond_init(&loader->changed, NULL);
     fm_status status = start(loader, options, reterr);
-    if (status != FM_OK) {
+    if (status) {
         fm_loader_close(loader);
         return status;
     }
@@ -257,7 +259,7 @@ void fm_loader_release(fm_loader *loader, const fm_loaded *loaded) {
     pthread_cond_broadcast(&loader->changed);
     pthread_mutex_unlock(&loader->mutex);
     fm_status ignored = fm_client_release(loader->client, 1, loaded->bytes, NULL);
-    (void)ignored; /* a broken connection is reported by the receiver */
+    (void)ignored; /* the receiver reports a broken connection */
 }
 
 fm_loader_stats fm_loader_get_stats(fm_loader *loader) {

@@ -1,12 +1,12 @@
-/* loader.h: samples from a feature server, received ahead of the step that needs them.
+/* loader.h: receives samples from a feature server ahead of the step that needs them.
  *
  *     server -> socket -> [receiver thread] -> slab, decoded -> ready queue -> fm_loader_next
  *                               ^                                                  |
  *                               +---- free slabs <---- fm_loader_release <---------+
  *
- * A ring of n_slab slabs is the whole memory: each holds one encoded sample as it came off the wire
- * and the views into it. Credits bound what the server sends to what fits the free slabs. Samples
- * come in the order of the stream (strict or bounded:W). One thread calls next and release. */
+ * The whole memory is n_slab slabs. Each holds one encoded sample as it came off the wire, and the
+ * views into it. Credits limit what the server sends to what fits the free slabs. Samples come in
+ * the order of the stream (strict or bounded:W). Only one thread may call next and release. */
 #ifndef FM_TRAINER_LOADER_H
 #define FM_TRAINER_LOADER_H
 
@@ -18,11 +18,11 @@ typedef struct fm_loader fm_loader;
 
 typedef struct fm_loader_options {
     fm_client_options client;
-    fm_wire_open stream; /* credit fields are the loader's to fill */
-    uint32_t n_slab;     /* samples received ahead and in use; 2 .. 1024 */
+    fm_wire_open stream; /* the loader fills in the credit fields */
+    uint32_t n_slab;     /* samples received ahead or in use; 2 .. 1024 */
 } fm_loader_options;
 
-/* One sample, the caller's until fm_loader_release. */
+/* One sample; the caller owns it until fm_loader_release. */
 typedef struct fm_loaded {
     const fm_sample *sample; /* views borrow the slab */
     uint32_t slab;
@@ -31,25 +31,26 @@ typedef struct fm_loaded {
 
 typedef struct fm_loader_stats {
     uint64_t n_sample, n_skipped, bytes;
-    fm_histogram ready_wait_ns; /* how long each fm_loader_next kept its caller */
+    fm_histogram ready_wait_ns; /* how long each fm_loader_next waited */
 } fm_loader_stats;
 
-/* Connects, opens the stream and starts receiving. Errors are the client's. */
+/* Connects, opens the stream and starts receiving. Errors are those of the client
+ * (proto/client.h). */
 FM_MUST_USE fm_status fm_loader_open(const fm_loader_options *options, fm_loader **ret_loader,
                                      fm_error *reterr);
 
-/* Stops receiving and frees everything; NULL is fine. */
+/* Stops receiving and frees everything; NULL is allowed. */
 void fm_loader_close(fm_loader *loader);
 
-/* What the server said of the stream and of itself. */
+/* What the server announced about the stream and about itself. */
 const fm_wire_opened *fm_loader_get_stream(const fm_loader *loader);
 const fm_wire_welcome *fm_loader_get_server(const fm_loader *loader);
 
-/* The next sample of the stream. FM_ERR_CLOSED with "stream ended" after the last one; other errors
- * are the stream's end too. */
+/* Waits for the next sample of the stream. FM_ERR_CLOSED with "stream ended" after the last one;
+ * any other error also ends the stream. */
 FM_MUST_USE fm_status fm_loader_next(fm_loader *loader, fm_loaded *ret_loaded, fm_error *reterr);
 
-/* Gives the slab back to the receiver. */
+/* Returns the sample's slab to the receiver and its credit to the server. */
 void fm_loader_release(fm_loader *loader, const fm_loaded *loaded);
 
 /* A copy of the counters. */

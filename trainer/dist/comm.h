@@ -1,25 +1,25 @@
-/* comm.h: communication between the ranks of a group, in two halves.
+/* comm.h: communication between the ranks of a group. Every exchange has two halves.
  *
  * `begin` queues an exchange and returns a ticket; `finish` makes the compute stream wait for it.
- * Between the two, the buffers named by begin belong to the communicator: the tape keeps their
- * places until the finish has run. Work that does not need the result is recorded between them, in
- * backward too: each exchange is the other's backward (all-to-all of all-to-all, reduce-scatter of
- * all-gather, all-reduce of broadcast), so what overlapped forward overlaps backward.
+ * Between the two, the buffers named in the message belong to the communicator, and the tape keeps
+ * their places. Work that does not need the result is recorded between the two halves and overlaps
+ * with the transfer. This also holds in backward, because the backward of an exchange is an
+ * exchange too: all-to-all of all-to-all, reduce-scatter of all-gather, all-reduce of broadcast.
  *
- * Gradients that arrive by communication land in buffers of their own and are added on the compute
- * stream, in a fixed order: no exchange adds into a buffer that a kernel may be writing.
+ * A gradient that arrives from other ranks is received in a separate buffer and then added on the
+ * compute stream, in a fixed order. No exchange adds into a buffer that a kernel may be writing.
  *
- * Parts are in rank order and of equal size; what does not divide is padded by the caller. Sums
- * over ranks are in rank order: same world, same bits.
+ * Parts are in rank order and of equal size; the caller pads what does not divide. Sums over ranks
+ * are in rank order, so the same number of ranks gives the same bits.
  *
- * One communicator serves one group (the ranks of a sample for DAP, the two branches for BP, all
- * groups for DP) and one stream of its own. */
+ * One communicator serves one group: the ranks of a sample for DAP, the two branches for BP, all
+ * samples for DP. Each communicator uses a separate stream. */
 #ifndef FM_TRAINER_COMM_H
 #define FM_TRAINER_COMM_H
 
 #include "trainer/backend/kernels.h"
 
-/* An exchange under way. 0 = none. */
+/* An exchange that has begun and not finished; 0 = none. */
 typedef uint32_t fm_ticket;
 
 typedef enum fm_exchange {
@@ -42,15 +42,15 @@ typedef struct fm_message {
 typedef struct fm_comm fm_comm;
 struct fm_comm {
     int32_t rank, size; /* of the group */
-    void *context;      /* the implementation's */
-    /* Queues the exchange after all work so far on `stream`. */
+    void *context;      /* private to the implementation */
+    /* Queues the exchange after all work that is queued on `stream` so far. */
     fm_ticket (*begin)(fm_comm *comm, const fm_message *message, fm_stream *stream);
-    /* Work queued on `stream` from now on sees the result. */
+    /* After this call, work queued on `stream` sees the result. */
     void (*finish)(fm_comm *comm, fm_ticket ticket, fm_stream *stream);
     const fm_kernels *kernels;
 };
 
-/* A group of one rank: every exchange is a copy. */
+/* Sets up a group of one rank, where every exchange is a copy. */
 void fm_comm_alone(fm_comm *comm, const fm_kernels *kernels);
 
 #endif

@@ -1,4 +1,4 @@
-/* comm_alone.c: the communicator of a group of one: with one rank each exchange is a copy. */
+/* comm_alone.c: the communicator of a group of one rank, where each exchange is a copy. */
 #include "trainer/dist/comm.h"
 
 #include <assert.h>

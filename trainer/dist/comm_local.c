@@ -1,4 +1,8 @@
-/* comm_local.c: see comm_local.h. */
+/* comm_local.c: see comm_local.h for the three stages of an exchange.
+ *
+ * A slot counts the ranks that have begun, read and left its exchange; one mutex and one condition
+ * variable guard all slots. The last rank to leave clears the counts and raises the slot's cycle. A
+ * rank that is a whole ring ahead waits in `begin` until the slot's cycle is the one it needs. */
 #include "trainer/dist/comm_local.h"
 
 #include <assert.h>
@@ -6,7 +10,7 @@
 #include <stdlib.h>
 
 /* One exchange of the group. `cycle` counts how often the slot was used, so that a fast rank does
- * not fill it again before the slow ones have left. */
+ * not fill it again before the slow ranks have left. */
 typedef struct slot {
     fm_message message[FM_COMM_LOCAL_RANKS];
     int32_t begun, read, left;
@@ -15,7 +19,7 @@ typedef struct slot {
 
 typedef struct member {
     fm_comm_group *group;
-    uint32_t begun; /* exchanges of this rank */
+    uint32_t begun; /* exchanges that this rank has begun */
 } member;
 
 struct fm_comm_group {
@@ -27,7 +31,8 @@ struct fm_comm_group {
     member member[FM_COMM_LOCAL_RANKS];
 };
 
-/* The table whose act type the message's elements are: activations, or gradients of parameters. */
+/* The kernel table whose act type is the message's element type: that of activations, or the wide
+ * one for gradients of parameters. */
 static const fm_kernels *table_of(const fm_comm *comm, fm_element element) {
     const fm_kernels *kernels = comm->kernels;
     if (element != kernels->act) {
@@ -55,7 +60,7 @@ static fm_ticket begin(fm_comm *comm, const fm_message *message, fm_stream *stre
     return number + 1;
 }
 
-/* Part `part` of what rank `from` sends. */
+/* Part `part` of the data that rank `from` sends. */
 static const void *part_of(const slot *at, int32_t from, int32_t part) {
     const fm_message *message = &at->message[from];
     size_t part_bytes = (size_t)message->part_count * fm_element_bytes(message->element);
@@ -66,7 +71,8 @@ static void receive(const fm_comm *comm, const slot *at) {
     const fm_message *own = &at->message[comm->rank];
     size_t part_bytes = (size_t)own->part_count * fm_element_bytes(own->element);
     const fm_kernels *kernels = table_of(comm, own->element);
-    for (int32_t from = 0; from < comm->size; from++) { /* rank order: one order of sums */
+    /* rank order, so that sums have one order */
+    for (int32_t from = 0; from < comm->size; from++) {
         assert(at->message[from].exchange == own->exchange &&
                at->message[from].part_count == own->part_count);
         void *to = (char *)own->receive + (size_t)from * part_bytes;
@@ -124,8 +130,7 @@ fm_status fm_comm_group_create(int32_t size, const fm_kernels *kernels, fm_comm_
     assert(size >= 1 && size <= FM_COMM_LOCAL_RANKS);
     fm_comm_group *group = calloc(1, sizeof *group);
     if (!group) {
-        return fm_fail(reterr, FM_ERR_NOMEM, "a group of %d ranks was refused its memory",
-                       (int)size);
+        return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a group of %d ranks", (int)size);
     }
     group->size = size;
     pthread_mutex_init(&group->mutex, NULL);

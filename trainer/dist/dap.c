@@ -1,9 +1,15 @@
-/* dap.c: see dap.h. */
+/* dap.c: the change of axis as pack, all-to-all and (un)pack; see dap.h.
+ *
+ * An all-to-all sends part r of a contiguous buffer to rank r and stores what arrives by sender. A
+ * tensor split along axis 1 is [n0, n1/D, c] with the target axis outermost, so its parts are
+ * contiguous and it is sent as it is; what arrives is [D, n0/D, n1/D, c] and is packed into [n0/D,
+ * n1, c]. In the other direction the tensor is packed before it is sent, and what arrives is
+ * already in order. */
 #include "trainer/dist/dap.h"
 
 #include <assert.h>
 
-/* ---- packing: y[b, a, :] = x[a, b, :] -------------------------------------------------------- */
+/* -- packing: y[b, a, :] = x[a, b, :] */
 
 typedef struct attributes {
     int64_t a, b, inner;
@@ -47,7 +53,7 @@ static fm_tensor_ref pack(fm_tape *tape, const char *name, fm_tensor_ref x, int6
     return fm_node_output_described(tape, node, description);
 }
 
-/* ---- the change of axis ---------------------------------------------------------------------- */
+/* -- the change of axis */
 
 fm_switch fm_dap_switch_begin(fm_tape *tape, const char *name, fm_comm *comm, fm_tensor_ref x,
                               int to_axis) {
@@ -62,13 +68,15 @@ fm_switch fm_dap_switch_begin(fm_tape *tape, const char *name, fm_comm *comm, fm
                         .c = from.shape[2]};
     fm_tensor_init(&change.result, name, from.element, 3, from.shape);
     fm_tensor_shard(&change.result, to_axis, comm->rank, comm->size);
-    /* Parts for each rank, one after the other. Along axis 0 they are already. */
+    /* The parts for the ranks, one after the other. A change to axis 0 has them in this order
+     * already. */
     fm_tensor parts;
     const int64_t shape[] = {comm->size, change.n0_local, change.n1_local, change.c};
     fm_tensor_init(&parts, name, from.element, 4, shape);
     fm_tensor_ref sent =
         to_axis == 1 ? pack(tape, name, x, change.n0_local, change.ranks, &parts) : x;
-    /* What arrives, by rank: for axis 1 that is the result's own order. */
+    /* The received data is ordered by rank, which is the result's own order in a change to axis
+     * 1. */
     change.pending = fm_exchange_begin(tape, name, comm, FM_EXCHANGE_ALL_TO_ALL, sent,
                                        to_axis == 1 ? &change.result : &parts);
     return change;

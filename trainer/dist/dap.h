@@ -1,11 +1,11 @@
 /* dap.h: Dynamic Axial Parallelism: an activation [n0, n1, c] is split over D ranks along axis 0 or
- * axis 1, and changes between the two by one all-to-all, so that work along either axis is local.
+ * axis 1. One all-to-all changes between the two splits, so work along either axis is local.
  *
  *     split along 0   rank r holds x[r*n0/D .. , :, :]      row attention, transitions, ...
  *     split along 1   rank r holds x[:, r*n1/D .. , :]      column attention, ...
  *
- * Both extents are multiples of D: the recorded shape is padded to it, and masks switch the padding
- * off. The exchange is in two halves (exchange.h); packing is a node of its own. */
+ * Both extents must be multiples of D: the recorded shape is padded, and masks switch the padding
+ * off. The exchange has two halves (exchange.h). Packing is a separate node. */
 #ifndef FM_TRAINER_DAP_H
 #define FM_TRAINER_DAP_H
 
@@ -14,11 +14,12 @@
 typedef struct fm_switch {
     fm_pending *pending;
     int to_axis;
-    fm_tensor result; /* description of what finish returns */
+    fm_tensor result; /* describes what finish returns */
     int64_t n0_local, n1_local, ranks, c;
 } fm_switch;
 
-/* x is split along axis 1 - to_axis. */
+/* Begins the change of x, which is split along axis 1 - to_axis, to a split along to_axis; finish
+ * returns the result. */
 fm_switch fm_dap_switch_begin(fm_tape *tape, const char *name, fm_comm *comm, fm_tensor_ref x,
                               int to_axis);
 fm_tensor_ref fm_dap_switch_finish(fm_tape *tape, const fm_switch *change);

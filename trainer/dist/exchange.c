@@ -1,4 +1,16 @@
-/* exchange.c: see exchange.h. */
+/* exchange.c: the nodes "begin exchange" and "finish exchange"; see exchange.h.
+ *
+ * Both nodes share one fm_pending with the ticket of the exchange that is under way. Forward, begin
+ * queues the exchange into its output's buffer and finish waits for it. Finish's output is a view
+ * of the same buffer with a separate gradient, so the gradient that arrives and the gradient that
+ * is sent have different buffers. Backward, finish queues the opposite exchange from its output's
+ * gradient into its input's gradient, and begin waits for it and adds what arrived to x's gradient.
+ *
+ *     forward    x --begin--> buffer              buffer --finish--> view
+ *     backward   dx += dbuffer <--begin           dbuffer <--opposite exchange-- dview
+ *
+ * The tape must not reuse a buffer while an exchange uses it. Forward, finish therefore holds x;
+ * backward, begin holds the gradient of the view (holds_gradient_of). */
 #include "trainer/dist/exchange.h"
 
 #include <assert.h>
@@ -53,7 +65,7 @@ static void finish_forward(fm_run *run, const fm_node *node) {
 
 static void finish_backward(fm_run *run, const fm_node *node) {
     fm_out received = fm_run_gradient(run, node, 0);
-    assert(received.beta == FM_WRITE); /* nobody but finish reads what begin put out */
+    assert(received.beta == FM_WRITE); /* only finish reads begin's output */
     if (!run->dry) {
         fm_pending *pending = pending_of(node);
         void *sent = fm_run_output_gradient(run, node, 0);

@@ -2,22 +2,27 @@
  *
  *     begin    queues the exchange of x; its output's buffer is the receive buffer
  *     (independent work is recorded here)
- *     finish   makes the received tensor valid: a view of that buffer
+ *     finish   waits for the exchange and makes the received tensor valid: a view of that buffer
  *
- * Backward runs the other way: finish's backward queues the opposite exchange of the gradient, work
- * between the two overlaps again, and begin's backward adds what arrived to x's gradient. What
- * arrives lands in a buffer of its own. x and the gradient that is sent are held until the
- * exchange is over. All ranks record the same exchanges in the same order.
+ * Backward runs the other way. The backward of finish queues the opposite exchange of the gradient,
+ * the work in between overlaps again, and the backward of begin waits for it and adds the result to
+ * x's gradient. The gradient is received in a separate buffer. x, and the gradient that is sent,
+ * stay alive until the exchange has finished. All ranks record the same exchanges in the same
+ * order.
  *
- * Opposites: all-to-all and all-reduce are their own; all-gather and reduce-scatter are each
- * other's; that of a broadcast is an all-reduce, of which the root keeps the result. */
+ *     exchange         its opposite in backward
+ *     all-to-all       all-to-all
+ *     all-reduce       all-reduce
+ *     all-gather       reduce-scatter
+ *     reduce-scatter   all-gather
+ *     broadcast        all-reduce, of which only the root uses the result */
 #ifndef FM_TRAINER_EXCHANGE_H
 #define FM_TRAINER_EXCHANGE_H
 
 #include "trainer/autograd/tape.h"
 #include "trainer/dist/comm.h"
 
-/* An exchange between its two nodes; lives in the tape. */
+/* An exchange between its two nodes; stored in the tape's arena. */
 typedef struct fm_pending {
     fm_comm *comm;
     fm_exchange exchange;
@@ -28,18 +33,20 @@ typedef struct fm_pending {
     fm_tensor_ref sent, received; /* sent: FM_TENSOR_NONE on a rank that only receives */
 } fm_pending;
 
-/* exchange: all-to-all, all-gather or reduce-scatter of the local part of x (act). `received`
- * describes what this rank will hold. */
+/* Begins an all-to-all, all-gather or reduce-scatter of the local part of x (act type). `received`
+ * describes what this rank receives. */
 fm_pending *fm_exchange_begin(fm_tape *tape, const char *name, fm_comm *comm, fm_exchange exchange,
                               fm_tensor_ref x, const fm_tensor *received);
 
-/* Ranks that record different nodes: all-reduce, or broadcast, where x is FM_TENSOR_NONE but on the
- * root. Runs backward on every rank, with zeros where what was received has no gradient. */
+/* Begins an all-reduce or a broadcast between ranks that record different nodes. In a broadcast, x
+ * is FM_TENSOR_NONE on all ranks but the root. Every rank runs the backward; a rank whose received
+ * tensor has no gradient sends zeros. */
 fm_pending *fm_exchange_begin_on_all(fm_tape *tape, const char *name, fm_comm *comm,
                                      fm_exchange exchange, int32_t root, fm_tensor_ref x,
                                      const fm_tensor *received);
 
-/* Returns the received tensor, valid from here on. Once for each begin. */
+/* Records the second half and returns the received tensor, valid from here on. Call it once for
+ * each begin. */
 fm_tensor_ref fm_exchange_finish(fm_tape *tape, fm_pending *pending);
 
 #endif

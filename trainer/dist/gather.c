@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-/* ---- slice ----------------------------------------------------------------------------------- */
+/* -- slice */
 
 typedef struct slice_attributes {
     int64_t outer, all, local, inner, first; /* x [outer, all, inner], y [outer, local, inner] */
@@ -27,7 +27,7 @@ static void slice_forward(fm_run *run, const fm_node *node) {
 
 static const fm_op SLICE = {"slice", slice_forward, NULL};
 
-/* Elements before, along and after an axis of the local part. */
+/* Elements before and after an axis of the local part. */
 static void count_around(const fm_tensor *x, int axis, int64_t *ret_outer, int64_t *ret_inner) {
     *ret_outer = *ret_inner = 1;
     for (int i = 0; i < x->rank; i++) {
@@ -53,7 +53,7 @@ fm_tensor_ref fm_dap_slice(fm_tape *tape, const char *name, fm_part part, fm_ten
     return fm_node_output_described(tape, node, &out);
 }
 
-/* ---- gather: parts [rank, outer, local, inner] to [outer, rank, local, inner] ---------------- */
+/* -- gather: parts [rank, outer, local, inner] to [outer, rank, local, inner] */
 
 typedef struct order_attributes {
     int64_t ranks, outer, row; /* row = local * inner */

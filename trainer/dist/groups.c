@@ -40,7 +40,7 @@ fm_rank_place fm_layout_place(const fm_layout *layout, int32_t rank) {
 
 struct fm_local_groups {
     fm_layout layout;
-    /* By number of the group; NULL where it has one rank. */
+    /* Indexed by the number of the group; NULL for groups of one rank. */
     fm_comm_group *dap[FM_COMM_LOCAL_RANKS], *bp[FM_COMM_LOCAL_RANKS];
     fm_comm_group *sample[FM_COMM_LOCAL_RANKS], *dp[FM_COMM_LOCAL_RANKS];
     fm_groups rank[FM_COMM_LOCAL_RANKS];
@@ -67,7 +67,7 @@ fm_status fm_local_groups_create(const fm_layout *layout, const fm_kernels *kern
     }
     fm_local_groups *all = calloc(1, sizeof *all);
     if (!all) {
-        return fm_fail(reterr, FM_ERR_NOMEM, "groups of ranks were refused their memory");
+        return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the groups of ranks");
     }
     all->layout = *layout;
     int32_t ranks = fm_layout_ranks(layout), of_sample = layout->dap * layout->bp;

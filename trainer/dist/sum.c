@@ -20,7 +20,7 @@ void fm_comm_sum(fm_comm *comm, int64_t count, void *x, void *scratch, int64_t s
                                                      .send = part,
                                                      .receive = scratch},
                                        stream);
-        comm->finish(comm, ticket, stream); /* all have read x */
+        comm->finish(comm, ticket, stream); /* all ranks have read x now */
         size_t ratio = fm_element_bytes(acc) / fm_element_bytes(comm->kernels->act);
         comm->kernels->copy(stream, n * (int64_t)ratio, scratch, part);
     }

@@ -1,5 +1,5 @@
-/* aligned_error.c: the predicted aligned error's loss, see structure_losses.h. */
-#include "trainer/loss/structure_losses.h"
+/* aligned_error.c: the loss of the predicted aligned error head; see structure_losses.h. */
+#include "trainer/loss/terms.h"
 
 #include "trainer/loss/binned.h"
 #include "trainer/ops/call_structure.h"
@@ -7,7 +7,7 @@
 #include <assert.h>
 
 typedef struct attributes {
-    fm_binned binned; /* first: see binned.h */
+    fm_binned binned; /* the first member: see binned.h */
     int64_t n;
     double position_scale;
 } attributes;
@@ -48,8 +48,15 @@ fm_tensor_ref fm_op_aligned_error_loss(fm_tape *tape, fm_tensor_ref logits, fm_t
     *at = (attributes){{n * n, (int32_t)x->local[x->rank - 1], EPS}, n, position_scale};
     assert(frame->rank == 2);
     fm_node_input(tape, node, logits, true);
-    fm_node_holds(tape, node, frames); /* classes do not depend on them continuously */
+    fm_node_holds(tape, node, frames); /* the classes are a step function of them: no gradient */
     fm_node_input(tape, node, target_frames, false);
     fm_node_input(tape, node, mask, false);
     return fm_binned_record(tape, node);
+}
+
+fm_tensor_ref fm_loss_aligned_error(fm_tape *tape, const fm_loss_inputs *in) {
+    fm_tensor_ref logits =
+        fm_op_linear(tape, "aligned error", in->z, in->n_res * in->n_res, &in->aligned_error_head);
+    return fm_op_aligned_error_loss(tape, logits, in->last_frames, in->backbone_frames,
+                                    in->backbone_mask, in->position_scale);
 }

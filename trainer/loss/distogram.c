@@ -1,5 +1,5 @@
-/* distogram.c: the distogram head and its loss, see losses.h. */
-#include "trainer/loss/losses.h"
+/* distogram.c: the distogram head and its loss; see losses.h. */
+#include "trainer/loss/terms.h"
 
 #include "trainer/ops/call.h"
 
@@ -106,4 +106,11 @@ fm_tensor_ref fm_op_distogram_loss(fm_tape *tape, fm_tensor_ref z, fm_tensor_ref
     fm_node_save(tape, node, FM_KEEP, FM_ELEMENT_I32, 1, (int64_t[]){pairs});
     fm_node_save(tape, node, FM_KEEP, act, 1, (int64_t[]){pairs});
     return fm_node_output(tape, node, acc, 1, (int64_t[]){1});
+}
+
+fm_tensor_ref fm_loss_distogram(fm_tape *tape, const fm_loss_inputs *in) {
+    const fm_distogram_options options = {
+        .n_bin = (int32_t)in->n_distogram_bin, .first = 2.3125f, .last = 21.6875f, .eps = 1e-8};
+    return fm_op_distogram_loss(tape, in->z, in->pseudo_beta, in->pseudo_beta_mask,
+                                &in->distogram_head, &options);
 }

@@ -1,5 +1,6 @@
-/* fape.c: frame aligned point error of backbone and side chains, see structure_losses.h. */
-#include "trainer/loss/structure_losses.h"
+/* fape.c: the frame aligned point error of the backbone and of the side chains; see
+ * structure_losses.h. */
+#include "trainer/loss/terms.h"
 
 #include "trainer/ops/call_structure.h"
 #include "trainer/ops/frames.h"
@@ -15,7 +16,7 @@ typedef struct attributes {
 
 enum { B_FRAMES, B_TARGET, B_MASK, B_CLAMPED };
 
-/* Frames as matrices in Å, in the workspace. */
+/* Makes the frames as matrices in Å in the workspace. */
 static fm_fape backbone_of(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
     int64_t rows = at->n_batch * at->n;
@@ -88,7 +89,7 @@ enum {
     C_ALT_FRAMES,
     C_FRAMES_EXIST
 };
-/* The ground truth under the better names. */
+/* The ground truth with the better naming of ambiguous atoms. */
 enum { S_POSITIONS, S_EXISTS, S_FRAMES };
 
 static void choose(fm_run *run, const fm_node *node) {
@@ -167,4 +168,18 @@ fm_tensor_ref fm_op_side_chain_fape(fm_tape *tape, fm_tensor_ref groups, fm_tens
     fm_node_save(tape, node, FM_KEEP, FM_ELEMENT_F32, 2, (int64_t[]){n, FM_N_ATOM});
     fm_node_save(tape, node, FM_KEEP, FM_ELEMENT_F32, 3, (int64_t[]){n, FM_N_GROUP, 16});
     return fm_node_output(tape, node, tape->kernels->acc, 1, (int64_t[]){1});
+}
+
+/* ---- terms ----------------------------------------------------------------------------------- */
+
+static const fm_fape_options OPTIONS = {
+    .clamp = 10, .length_scale = 10, .eps = 1e-4, .position_scale = 10};
+
+fm_tensor_ref fm_loss_backbone_fape(fm_tape *tape, const fm_loss_inputs *in) {
+    return fm_op_backbone_fape(tape, in->frames, in->backbone_frames, in->backbone_mask,
+                               in->clamped, &OPTIONS);
+}
+
+fm_tensor_ref fm_loss_side_chain_fape(fm_tape *tape, const fm_loss_inputs *in) {
+    return fm_op_side_chain_fape(tape, in->groups, in->atoms, &in->side_chain, &OPTIONS);
 }

@@ -1,7 +1,8 @@
-/* masked_msa.c: the masked MSA head and its loss, see losses.h. */
-#include "trainer/loss/losses.h"
+/* masked_msa.c: the masked MSA head and its loss; see losses.h. */
+#include "trainer/loss/terms.h"
 
 #include "trainer/ops/call.h"
+#include "trainer/ops/cast.h"
 
 #include <assert.h>
 
@@ -84,4 +85,9 @@ fm_tensor_ref fm_op_masked_msa_loss(fm_tape *tape, fm_tensor_ref m, fm_tensor_re
     fm_node_save(tape, node, FM_KEEP, acc, 1, (int64_t[]){at->rows});
     fm_node_save(tape, node, FM_KEEP, acc, 1, (int64_t[]){1});
     return fm_node_output(tape, node, acc, 1, (int64_t[]){1});
+}
+
+fm_tensor_ref fm_loss_masked_msa(fm_tape *tape, const fm_loss_inputs *in) {
+    fm_tensor_ref masked = fm_op_cast(tape, "bert_mask", in->bert_mask);
+    return fm_op_masked_msa_loss(tape, in->m, in->true_msa, masked, &in->masked_msa_head);
 }

@@ -1,5 +1,5 @@
-/* plddt.c: the loss of the pLDDT head, see structure_losses.h. */
-#include "trainer/loss/structure_losses.h"
+/* plddt.c: the loss of the pLDDT head; see structure_losses.h. */
+#include "trainer/loss/terms.h"
 
 #include "trainer/loss/binned.h"
 #include "trainer/ops/call_structure.h"
@@ -32,8 +32,13 @@ fm_tensor_ref fm_op_plddt_loss(fm_tape *tape, fm_tensor_ref logits, fm_tensor_re
     const fm_tensor *x = fm_tape_tensor(tape, logits);
     *(fm_binned *)memory = (fm_binned){x->local[0], (int32_t)x->local[1], EPS};
     fm_node_input(tape, node, logits, true);
-    fm_node_holds(tape, node, atoms); /* classes do not depend on them continuously */
+    fm_node_holds(tape, node, atoms); /* the classes are a step function of them: no gradient */
     fm_node_input(tape, node, ca_positions, false);
     fm_node_input(tape, node, ca_mask, false);
     return fm_binned_record(tape, node);
+}
+
+fm_tensor_ref fm_loss_plddt(fm_tape *tape, const fm_loss_inputs *in) {
+    fm_tensor_ref logits = fm_op_plddt_logits(tape, in->s, &in->plddt_head);
+    return fm_op_plddt_loss(tape, logits, in->atoms, in->ca_positions, in->ca_mask);
 }

@@ -1,5 +1,5 @@
-/* resolved.c: which atoms the experiment has seen, see structure_losses.h. */
-#include "trainer/loss/structure_losses.h"
+/* resolved.c: the loss on which atoms the experiment resolved; see structure_losses.h. */
+#include "trainer/loss/terms.h"
 
 #include "trainer/ops/call_structure.h"
 
@@ -46,4 +46,10 @@ fm_tensor_ref fm_op_resolved_loss(fm_tape *tape, fm_tensor_ref logits, fm_tensor
     fm_node_input(tape, node, resolved, true);
     fm_node_input(tape, node, exists, true);
     return fm_node_output(tape, node, tape->kernels->acc, 1, (int64_t[]){1});
+}
+
+fm_tensor_ref fm_loss_resolved(fm_tape *tape, const fm_loss_inputs *in) {
+    fm_tensor_ref logits =
+        fm_op_linear(tape, "experimentally resolved", in->single, in->n_res, &in->resolved_head);
+    return fm_op_resolved_loss(tape, logits, in->atoms_seen, in->atoms_of_residue);
 }

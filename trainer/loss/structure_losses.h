@@ -2,16 +2,16 @@
  *
  *     backbone FAPE      A28 over all iterations, between all backbone frames      (1.9.2, A20:17)
  *     side chain FAPE    A28 of the last iteration: all groups, all atoms, with the better naming
- *                        of ambiguous atoms                                          (A26, A20:28)
+ *                        of ambiguous atoms                                        (A26, A20:28)
  *     torsions           A27 over all iterations: chi angles and lengths           (1.9.1, A20:18)
- *     pLDDT              cross entropy of 50 classes of lDDT-Ca                             (1.9.6)
- *     aligned error      cross entropy of 64 classes                                        (1.9.7)
- *     resolved           whether each of 37 atoms was seen in the experiment               (1.9.10)
- *     violations         bonds, angles, clashes                                            (1.9.11)
+ *     pLDDT              cross entropy of 50 classes of lDDT-Ca                    (1.9.6)
+ *     aligned error      cross entropy of 64 classes                               (1.9.7)
+ *     resolved           which of 37 atoms the experiment resolved                 (1.9.10)
+ *     violations         bonds, angles, clashes                                    (1.9.11)
  *
- * Ground truth are tensors of the state in f32, as the features have them (proto/chem); positions
- * in Å. Losses are acc [1]. pLDDT, resolved and aligned error count for structures of 0.1 to 3 Å
- * only: the factor in the total is then 0, here nothing is known of it. */
+ * The ground truth is tensors of the state in f32, as the features have them (proto/chem), with
+ * positions in Å. Losses are acc [1]. pLDDT, resolved and aligned error count only for structures
+ * of 0.1 to 3 Å: terms.h sets their factors in the total to 0, and the ops here do not check it. */
 #ifndef FM_TRAINER_STRUCTURE_LOSSES_H
 #define FM_TRAINER_STRUCTURE_LOSSES_H
 
@@ -20,11 +20,11 @@
 typedef struct fm_fape_options {
     double clamp, length_scale; /* 10 Å, 10 Å */
     double eps;                 /* 1e-4 */
-    double position_scale;      /* Å in a unit of the frames' translations: 10 */
+    double position_scale;      /* Å in one unit of the frames' translations: 10 */
 } fm_fape_options;
 
 /* frames [n_iteration, N_res, 7]; target_frames [N_res, 4, 4], mask [N_res]; clamped [1]: 1 cuts
- * errors at the clamp (9 of 10 samples), 0 does not. */
+ * errors at the clamp (nine of ten samples), 0 does not. */
 fm_tensor_ref fm_op_backbone_fape(fm_tape *tape, fm_tensor_ref frames, fm_tensor_ref target_frames,
                                   fm_tensor_ref mask, fm_tensor_ref clamped,
                                   const fm_fape_options *options);
@@ -49,13 +49,14 @@ typedef struct fm_torsion_truth {
     fm_tensor_ref pi_periodic;   /* u8 [21], a table */
 } fm_torsion_truth;
 
-/* angles, unnormalised [n_iteration, N_res, 7, 2]. Weights 0.5 and 0.01 are inside. */
+/* angles, unnormalised [n_iteration, N_res, 7, 2]. The loss includes both weights, AlphaFold2's 0.5
+ * and 0.01. */
 fm_tensor_ref fm_op_torsion_loss(fm_tape *tape, fm_tensor_ref angles, fm_tensor_ref unnormalised,
                                  const fm_torsion_truth *truth, double chi_weight,
                                  double norm_weight);
 
-/* logits [N_res, n_bin]; atoms [N_res, 14, 3] predicted; ca_positions [N_res, 3] and ca_mask
- * [N_res] true. */
+/* logits [N_res, n_bin]; atoms [N_res, 14, 3] are predicted; ca_positions [N_res, 3] and ca_mask
+ * [N_res] are true. */
 fm_tensor_ref fm_op_plddt_loss(fm_tape *tape, fm_tensor_ref logits, fm_tensor_ref atoms,
                                fm_tensor_ref ca_positions, fm_tensor_ref ca_mask);
 
@@ -64,7 +65,7 @@ fm_tensor_ref fm_op_aligned_error_loss(fm_tape *tape, fm_tensor_ref logits, fm_t
                                        fm_tensor_ref target_frames, fm_tensor_ref mask,
                                        double position_scale);
 
-/* logits [N_res, 37]; resolved: all_atom_mask, exists: atom37_atom_exists [N_res, 37]. */
+/* logits [N_res, 37]; resolved is all_atom_mask, exists is atom37_atom_exists, both [N_res, 37]. */
 fm_tensor_ref fm_op_resolved_loss(fm_tape *tape, fm_tensor_ref logits, fm_tensor_ref resolved,
                                   fm_tensor_ref exists);
 

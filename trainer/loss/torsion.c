@@ -1,5 +1,5 @@
-/* torsion.c: torsion angle loss (A27), see structure_losses.h. */
-#include "trainer/loss/structure_losses.h"
+/* torsion.c: the torsion angle loss (A27); see structure_losses.h. */
+#include "trainer/loss/terms.h"
 
 #include "trainer/ops/call_structure.h"
 
@@ -63,4 +63,10 @@ fm_tensor_ref fm_op_torsion_loss(fm_tape *tape, fm_tensor_ref angles, fm_tensor_
         fm_node_input(tape, node, inputs[i], true);
     }
     return fm_node_output(tape, node, tape->kernels->acc, 1, (int64_t[]){1});
+}
+
+fm_tensor_ref fm_loss_torsion(fm_tape *tape, const fm_loss_inputs *in) {
+    const double chi_weight = 0.5, norm_weight = 0.01;
+    return fm_op_torsion_loss(tape, in->angles, in->unnormalised, &in->torsion, chi_weight,
+                              norm_weight);
 }

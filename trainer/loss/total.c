@@ -1,4 +1,4 @@
-/* total.c: the weighted sum of loss terms, see losses.h. */
+/* total.c: the weighted sum of the loss terms; see losses.h. */
 #include "trainer/loss/losses.h"
 
 #include "trainer/ops/call.h"
@@ -9,7 +9,7 @@ typedef struct attributes {
     int n_term;
 } attributes;
 
-/* Input 0 holds the factors, inputs 1.. the terms. */
+/* Input 0 is the factors, inputs 1 and up are the terms. */
 static void forward(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
     const double *factors = fm_run_input(run, node, 0);
@@ -33,7 +33,7 @@ static const fm_op TOTAL = {"total loss", forward, backward};
 
 fm_tensor_ref fm_op_total_loss(fm_tape *tape, const fm_tensor_ref *terms, int n_term,
                                fm_tensor_ref factors) {
-    assert(n_term >= 1 && n_term <= FM_LOSS_TERMS);
+    assert(n_term >= 1 && n_term < FM_NODE_INPUTS);
     void *memory;
     fm_node *node = fm_tape_add(tape, &TOTAL, "total loss", sizeof(attributes), &memory);
     attributes *at = memory;

@@ -1,5 +1,6 @@
-/* violation.c: structural violations, see structure_losses.h. */
-#include "trainer/loss/structure_losses.h"
+/* violation.c: the loss on violations of bond lengths, angles and distances; see
+ * structure_losses.h. */
+#include "trainer/loss/terms.h"
 
 #include "trainer/ops/call_structure.h"
 #include "trainer/ops/frames.h"
@@ -60,4 +61,8 @@ fm_tensor_ref fm_op_violation_loss(fm_tape *tape, fm_tensor_ref atoms,
         *ret_terms = terms;
     }
     return loss;
+}
+
+fm_tensor_ref fm_loss_violation(fm_tape *tape, const fm_loss_inputs *in) {
+    return fm_op_violation_loss(tape, in->atoms, &in->violation, NULL);
 }

@@ -1,4 +1,13 @@
-/* event_file.c: see event_file.h. */
+/* event_file.c: see event_file.h for the format.
+ *
+ * Messages are built from the inside out in fixed buffers: a value (tag, number) goes into the
+ * summary, the summary into the event, the event into a framed record. A protocol buffer field is a
+ * key (field * 8 + wire type) followed by its value; messages and strings are preceded by their
+ * length.
+ *
+ * On resume the file is read from the start. Each frame is checked by its two crcs, and the file is
+ * cut after the last whole record whose step is not above the resumed step. This also removes a
+ * record that a crash cut short. */
 #include "trainer/metrics/event_file.h"
 
 #include "proto/base/bytes.h"
@@ -14,11 +23,11 @@
 #include <unistd.h>
 
 enum {
-    VALUE_BYTES = 64, /* of one value at most: tags are short */
+    VALUE_BYTES = 64, /* of one value, at most: tags are short */
     N_VALUE = FM_METRICS_TERMS + FM_METRICS_SCORES + 8,
     MESSAGE_BYTES = N_VALUE * VALUE_BYTES,
     RECORD_BYTES = MESSAGE_BYTES + 128,
-    HEAD_BYTES = 12, /* length and its crc */
+    HEAD_BYTES = 12, /* the length and its crc */
     TAIL_BYTES = 4,
     PATH_BYTES = 4096,
 };
@@ -116,7 +125,7 @@ static fm_status write_record(const fm_event_file *file, const void *data, size_
     ssize_t written = write(file->fd, record, w.at);
     if (written == (ssize_t)w.at) return FM_OK;
     return fm_fail_in(reterr, FM_ERR_IO, file->path, "cannot write: %s",
-                      written < 0 ? strerror(errno) : "disk is full");
+                      written < 0 ? strerror(errno) : "the disk is full");
 }
 
 fm_status fm_event_file_write(fm_event_file *file, const fm_metrics_step *step, double wall_s,
@@ -142,9 +151,10 @@ static fm_status write_version(const fm_event_file *file, double wall_s, fm_erro
     return write_record(file, event, w.at, reterr);
 }
 
-/* -- a file that is there */
+/* -- an existing file */
 
-/* The record's data and length, or NULL at the end and where a record is cut or damaged. */
+/* Returns the next record's data and size; NULL at the end and where a record is cut off or
+ * damaged. */
 static const uint8_t *next_record(fm_reader *reader, size_t *ret_size) {
     const uint8_t *head = reader->data + reader->at;
     uint64_t size = fm_read_u64(reader);
@@ -158,7 +168,7 @@ static const uint8_t *next_record(fm_reader *reader, size_t *ret_size) {
     return data;
 }
 
-/* The step of an event of ours: wall_time comes first, then the step; 0 where there is none. */
+/* The step of an event that we wrote: wall_time comes first, then the step. 0 if it has no step. */
 static uint64_t step_of(const uint8_t *data, size_t size) {
     fm_reader r = fm_reader_of(data, size);
     uint64_t step = 0;
@@ -173,7 +183,8 @@ static uint64_t step_of(const uint8_t *data, size_t size) {
     return step;
 }
 
-/* Bytes of the records up to and with step `last`; 0 when not even the first is whole. */
+/* Bytes of the whole records up to and including step `last`; 0 if the first record is not
+ * whole. */
 static size_t bytes_through(fm_bytes content, uint64_t last) {
     fm_reader reader = fm_reader_of(content.data, content.size);
     size_t whole = 0, size;
@@ -189,12 +200,13 @@ static fm_status cut_behind(const char *path, uint64_t last, fm_error *reterr) {
     fm_arena arena;
     fm_bytes content;
     fm_status status = fm_arena_init(&arena, MAX_FILE_BYTES + ((size_t)1 << 20), reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     status = fm_file_read(&arena, path, MAX_FILE_BYTES, &content, reterr);
-    if (status == FM_OK && content.size > 0) {
+    if (!status && content.size > 0) {
         size_t bytes = bytes_through(content, last);
         if (bytes == 0) {
-            status = fm_fail_in(reterr, FM_ERR_CORRUPT, path, "this is no file of events");
+            status = fm_fail_in(reterr, FM_ERR_CORRUPT, path,
+                                "this is not a file of TensorBoard events that foldmill wrote");
         } else {
             status = fm_file_write_atomic(path, content.data, bytes, reterr);
         }
@@ -208,11 +220,12 @@ static fm_status cut_behind(const char *path, uint64_t last, fm_error *reterr) {
 static fm_status prepare(fm_event_file *file, bool resume, uint64_t last, fm_error *reterr) {
     bool is_there = access(file->path, F_OK) == 0;
     if (is_there && !resume) {
-        return fm_fail_in(reterr, FM_ERR_EXISTS, file->path,
-                          "there are events of a run here already");
+        return fm_fail_in(
+            reterr, FM_ERR_EXISTS, file->path,
+            "this folder has the events of another run; resume that run or choose another folder");
     }
     fm_status status = is_there ? cut_behind(file->path, last, reterr) : FM_OK;
-    if (status != FM_OK) return status;
+    if (status) return status;
     file->fd = open(file->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (file->fd >= 0) return FM_OK;
     return fm_fail_in(reterr, FM_ERR_IO, file->path, "cannot open: %s", strerror(errno));
@@ -221,17 +234,16 @@ static fm_status prepare(fm_event_file *file, bool resume, uint64_t last, fm_err
 fm_status fm_event_file_open(const char *folder, bool resume, uint64_t last, double wall_s,
                              fm_event_file **ret_file, fm_error *reterr) {
     fm_event_file *file = calloc(1, sizeof *file);
-    if (!file) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the file of events");
+    if (!file) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the event file");
     file->fd = -1;
     int n = snprintf(file->path, sizeof file->path, "%s/%s", folder, file_name);
     fm_status status =
         n < (int)sizeof file->path
             ? fm_dir_make(folder, reterr)
-            : fm_fail(reterr, FM_ERR_USAGE, "the path of the folder of events is too long");
-    if (status == FM_OK) status = prepare(file, resume, last, reterr);
-    if (status == FM_OK && lseek(file->fd, 0, SEEK_END) == 0)
-        status = write_version(file, wall_s, reterr);
-    if (status != FM_OK) {
+            : fm_fail(reterr, FM_ERR_USAGE, "the path of the folder for events is too long");
+    if (!status) status = prepare(file, resume, last, reterr);
+    if (!status && lseek(file->fd, 0, SEEK_END) == 0) status = write_version(file, wall_s, reterr);
+    if (status) {
         fm_event_file_close(file);
         return status;
     }

@@ -1,16 +1,22 @@
-/* event_file.h: metrics as TensorBoard reads them: DIR/events.out.tfevents.foldmill.
+/* event_file.h: writes metrics in TensorBoard's format to DIR/events.out.tfevents.foldmill.
  *
- * A file of records (TFRecord), each
+ * The file is a sequence of records (TFRecord), each
  *
  *     | u64 length | u32 crc of length | data | u32 crc of data |      little-endian
  *
- * where a crc is CRC-32C, turned right by 15 bits and with 0xa282ead8 added. The data is a protocol
- * buffer, Event (tensorflow/core/util/event.proto): 1 wall_time (double, seconds), 2 step (varint),
- * 3 file_version (string, in the first record: "brain.Event:2") or 5 summary, a message of repeated
- * 1 value, a message of 1 tag (string) and 2 simple_value (float). docs/formats/events.md.
+ * where a crc is CRC-32C, rotated right by 15 bits, plus 0xa282ead8. The data is a protocol buffer,
+ * Event (tensorflow/core/util/event.proto):
  *
- * A record is written with one write(2). The metrics.jsonl beside it is the complete one: values
- * are floats here, and those that are not finite are left out. */
+ *     Event      1 wall_time     double, seconds
+ *                2 step          varint
+ *                3 file_version  string "brain.Event:2", in the first record only
+ *                5 summary       message of repeated 1 value
+ *     value      1 tag           string
+ *                2 simple_value  float
+ *
+ * docs/formats/events.md has the details. Each record is written with one write(2). The
+ * metrics.jsonl beside this file is the complete record: here values are floats, and values that
+ * are not finite are omitted. */
 #ifndef FM_TRAINER_EVENT_FILE_H
 #define FM_TRAINER_EVENT_FILE_H
 
@@ -18,19 +24,19 @@
 
 typedef struct fm_event_file fm_event_file;
 
-/* CRC-32C (Castagnoli): "123456789" has 0xe3069283. */
+/* Returns the CRC-32C (Castagnoli) of the data; that of "123456789" is 0xe3069283. */
 uint32_t fm_crc32c(const void *data, size_t size);
 
-/* Opens the folder's file, made when missing. One that is there is cut behind step `last` when
- * `resume`, so that a resumed run writes each step once, and refused with FM_ERR_EXISTS when not.
- * wall_s: the time now, seconds since 1970. FM_ERR_IO; FM_ERR_CORRUPT when the file is none of
- * ours. */
+/* Opens the file in `folder`; creates both if missing. If the file exists and `resume` is set,
+ * records after step `last` are removed, so a resumed run writes each step once. If it exists and
+ * `resume` is not set: FM_ERR_EXISTS. wall_s: the current time in seconds since 1970. FM_ERR_IO;
+ * FM_ERR_CORRUPT if the file is not a file of events. */
 FM_MUST_USE fm_status fm_event_file_open(const char *folder, bool resume, uint64_t last,
                                          double wall_s, fm_event_file **ret_file, fm_error *reterr);
 void fm_event_file_close(fm_event_file *file);
 
-/* Tags: loss/total, loss/<term>, structure/<score>, optimizer/grad_norm, optimizer/learning_rate,
- * time/step_s, time/data_wait_s. FM_ERR_IO. */
+/* Appends one record with the tags loss/total, loss/<term>, structure/<score>, optimizer/grad_norm,
+ * optimizer/learning_rate, time/step_s and time/data_wait_s. FM_ERR_IO. */
 FM_MUST_USE fm_status fm_event_file_write(fm_event_file *file, const fm_metrics_step *step,
                                           double wall_s, fm_error *reterr);
 

@@ -20,8 +20,8 @@ struct fm_metrics {
     char path[512];
 };
 
-/* A line under construction; what does not fit is cut, which LINE_BYTES makes impossible for the
- * fields there are. */
+/* A line under construction. Text that does not fit is cut off, but LINE_BYTES has room for all
+ * fields. */
 typedef struct line {
     char text[LINE_BYTES];
     size_t size;
@@ -57,7 +57,7 @@ static void add_number(line *l, const char *key, double value) {
     }
 }
 
-/* Bytes of the file's lines up to and with step `last`; a line cut short does not count. */
+/* Bytes of the lines up to and including step `last`; a line that is cut off does not count. */
 static size_t bytes_through(fm_bytes text, uint64_t last) {
     size_t at = 0;
     const char *data = (const char *)text.data;
@@ -74,9 +74,9 @@ fm_status fm_metrics_truncate(const char *path, uint64_t last, fm_error *reterr)
     fm_arena arena;
     fm_bytes text;
     fm_status status = fm_arena_init(&arena, MAX_FILE_BYTES + ((size_t)1 << 20), reterr);
-    if (status != FM_OK) return status;
+    if (status) return status;
     status = fm_file_read(&arena, path, MAX_FILE_BYTES, &text, reterr);
-    if (status == FM_OK) {
+    if (!status) {
         status = fm_file_write_atomic(path, text.data, bytes_through(text, last), reterr);
     }
     fm_arena_fini(&arena);
@@ -117,28 +117,51 @@ fm_status fm_metrics_write(fm_metrics *metrics, const fm_metrics_step *step, fm_
     add_number(&l, "learning_rate", step->learning_rate);
     add_number(&l, "step_s", step->step_s);
     add_number(&l, "data_wait_s", step->data_wait_s);
-    l.text[l.size - 1] = '}'; /* the last comma */
+    l.text[l.size - 1] = '}'; /* replaces the last comma */
     add(&l, "\n");
     ssize_t written = write(metrics->fd, l.text, l.size);
     if (written == (ssize_t)l.size) return FM_OK;
     return fm_fail_in(reterr, FM_ERR_IO, metrics->path, "cannot write: %s",
-                      written < 0 ? strerror(errno) : "disk is full");
+                      written < 0 ? strerror(errno) : "the disk is full");
 }
 
-void fm_metrics_format(const fm_metrics_step *step, uint64_t n_step, char *out, size_t out_bytes) {
-    line l = {.size = 0};
-    add(&l, "step %llu", (unsigned long long)step->step);
-    if (n_step) add(&l, "/%llu", (unsigned long long)n_step);
-    add(&l, "  loss %.3f", step->loss);
-    if (step->n_score) add(&l, "  %s %.3f", step->score[0].name, step->score[0].value);
-    add(&l, "  %.3f s/step", step->step_s);
+/* A progress line under construction: fields are added until one does not fit. */
+typedef struct fields {
+    line l;
+    size_t columns; /* 0 = no limit */
+    bool full;
+} fields;
+
+/* Adds a field if it fits, and `closing` more columns with it. */
+FM_PRINTF(3, 4) static void add_field(fields *f, size_t closing, const char *format, ...) {
+    char text[128];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (f->columns && f->l.size + strlen(text) + closing > f->columns) f->full = true;
+    if (!f->full) add(&f->l, "%s", text);
+}
+
+void fm_metrics_format(const fm_metrics_step *step, uint64_t n_step, size_t columns, char *out,
+                       size_t out_bytes) {
+    fields f = {.columns = columns};
+    if (n_step)
+        add_field(&f, 0, "step %llu/%llu", (unsigned long long)step->step,
+                  (unsigned long long)n_step);
+    else
+        add_field(&f, 0, "step %llu", (unsigned long long)step->step);
+    add_field(&f, 0, "  loss %.3f", step->loss);
+    if (step->n_score) add_field(&f, 0, "  %s %.3f", step->score[0].name, step->score[0].value);
+    add_field(&f, 0, "  %.3f s/step", step->step_s);
     if (n_step && step->left_s >= 0) {
         unsigned long left = (unsigned long)(step->left_s + 0.5);
-        add(&l, "  ETA %lu:%02lu:%02lu", left / 3600, left / 60 % 60, left % 60);
+        add_field(&f, 0, "  ETA %lu:%02lu:%02lu", left / 3600, left / 60 % 60, left % 60);
     }
-    add(&l, "  data wait %.1f ms", step->data_wait_s * 1e3);
-    for (uint32_t t = 0; t < step->n_term; t++)
-        add(&l, "%s%s %.3f", t ? "  " : "  (", step->term[t].name, step->term[t].value);
-    if (step->n_term) add(&l, ")");
-    snprintf(out, out_bytes, "%s", l.text);
+    add_field(&f, 0, "  data wait %.1f ms", step->data_wait_s * 1e3);
+    size_t before = f.l.size;
+    for (uint32_t t = 0; t < step->n_term; t++) /* with room for the parenthesis */
+        add_field(&f, 1, "%s%s %.3f", t ? "  " : "  (", step->term[t].name, step->term[t].value);
+    if (f.l.size > before) add(&f.l, ")");
+    snprintf(out, out_bytes, "%s", f.l.text);
 }

@@ -1,8 +1,8 @@
-/* metrics.h: what a training run says of each step: one JSON object a line (metrics.jsonl), and a
+/* metrics.h: reports each training step: one JSON object per line in metrics.jsonl, and a progress
  * line for people.
  *
- * A line is written whole with one write(2), so that a reader who follows the file never sees half
- * of one. Numbers that are not finite are written as null. */
+ * A JSON line is written with one write(2), so a reader who follows the file never sees half a
+ * line. Numbers that are not finite are written as null. */
 #ifndef FM_TRAINER_METRICS_H
 #define FM_TRAINER_METRICS_H
 
@@ -13,33 +13,34 @@
 enum { FM_METRICS_TERMS = 12, FM_METRICS_SCORES = 7 };
 
 typedef struct fm_metrics_step {
-    uint64_t step;      /* from 1: updates of the parameters */
-    uint64_t index;     /* of the step's first sample */
-    const char *sample; /* its chain */
+    uint64_t step;      /* updates of the parameters, from 1 */
+    uint64_t index;     /* index of the step's first sample */
+    const char *sample; /* chain of the step's first sample */
     uint32_t n_cycle;
-    double loss; /* weighted sum of the terms, mean over the step's samples */
+    double loss; /* weighted sum of the terms; mean over the step's samples */
     uint32_t n_term;
     struct {
         const char *name;
         double value; /* unweighted */
     } term[FM_METRICS_TERMS];
-    /* Of the predicted structures, mean over the step's samples; none on most steps. */
+    /* Scores of the predicted structures, mean over the step's samples; most steps have none. */
     uint32_t n_score;
     struct {
         const char *name;
         double value;
     } score[FM_METRICS_SCORES];
     double grad_norm, learning_rate;
-    double step_s, data_wait_s; /* seconds; the wait is part of the step */
-    double left_s;              /* estimate to the run's end, for the line for people; < 0 = none */
+    double step_s, data_wait_s; /* seconds; step_s includes the wait */
+    /* estimated seconds to the end of the run, for the progress line; < 0 = none */
+    double left_s;
 } fm_metrics_step;
 
 typedef struct fm_metrics fm_metrics;
 
-/* Appends to `path` (made when missing). FM_ERR_IO. */
+/* Opens `path` for appending; creates it if missing. FM_ERR_IO. */
 FM_MUST_USE fm_status fm_metrics_open(const char *path, fm_metrics **ret_metrics, fm_error *reterr);
 
-/* Cuts the file behind step `last`, so that a resumed run writes each step once. A missing file is
+/* Removes the lines after step `last`, so a resumed run writes each step once. A missing file is
  * fine. FM_ERR_IO. */
 FM_MUST_USE fm_status fm_metrics_truncate(const char *path, uint64_t last, fm_error *reterr);
 
@@ -47,9 +48,11 @@ void fm_metrics_close(fm_metrics *metrics);
 FM_MUST_USE fm_status fm_metrics_write(fm_metrics *metrics, const fm_metrics_step *step,
                                        fm_error *reterr);
 
-/* The line for people, e.g. "step 12/200  loss 8.213  0.084 s/step  ETA 0:00:16  data wait 0.2 ms
- * (distogram 3.100  masked_msa 2.500)", with the first of the scores behind the loss where there
- * are any: what matters most comes first, for narrow terminals. n_step 0 = without end. */
-void fm_metrics_format(const fm_metrics_step *step, uint64_t n_step, char *out, size_t out_bytes);
+/* Writes the progress line to `out`, for example "step 12/200  loss 8.213  0.084 s/step  ETA 0:00:16
+ * data wait 0.2 ms  (distogram 3.100  masked_msa 2.500)". If there are scores, the first one follows
+ * the loss. The most important numbers come first: the line has as many whole fields as fit into
+ * `columns` (0 = no limit). n_step 0 = a run without end. */
+void fm_metrics_format(const fm_metrics_step *step, uint64_t n_step, size_t columns, char *out,
+                       size_t out_bytes);
 
 #endif

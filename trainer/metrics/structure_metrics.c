@@ -1,4 +1,5 @@
-/* structure_metrics.c: see structure_metrics.h. TM and GDT are in tm_score.c. */
+/* structure_metrics.c: lDDT, RMSD and dRMSD; see structure_metrics.h. TM and GDT are in
+ * tm_score.c. */
 #include "trainer/metrics/structure_metrics.h"
 
 #include "trainer/metrics/superposition.h"
@@ -6,20 +7,20 @@
 #include <math.h>
 #include <string.h>
 
-static const double INCLUSION = 15; /* Å: true distances that are looked at */
+static const double INCLUSION = 15; /* Å: lDDT counts true distances below this */
 
 static double distance(const double *a, const double *b) {
     double x = a[0] - b[0], y = a[1] - b[1], z = a[2] - b[2];
     return sqrt(x * x + y * y + z * z);
 }
 
-/* How many of the four thresholds a distance keeps. */
+/* Number of the four thresholds within which a distance is kept. */
 static int n_kept(double predicted, double truth) {
     double change = fabs(predicted - truth);
     return (change < 0.5) + (change < 1) + (change < 2) + (change < 4);
 }
 
-/* Kept thresholds and their number, four a pair. */
+/* Thresholds that are kept, out of all: four per pair. */
 typedef struct tally {
     uint64_t kept, all;
 } tally;
@@ -76,7 +77,8 @@ double fm_drmsd(size_t n, const double *predicted, const double *truth) {
 
 enum { ARG = 1, LEU = 10, VAL = 19 };
 
-/* The place whose atom may as well have this one's name; itself where a name is certain. */
+/* The place whose atom could carry this atom's name as well; `place` itself if the name is
+ * unambiguous. */
 static size_t other_name(uint8_t restype, size_t place) {
     switch (restype) {
     case ARG: return place == 9 ? 10 : place == 10 ? 9 : place; /* NH1 NH2 */
@@ -86,10 +88,10 @@ static size_t other_name(uint8_t restype, size_t place) {
     }
 }
 
-/* The true atoms that are known, and where each is predicted under both namings. */
+/* The known true atoms, and the predicted position of each under both namings. */
 typedef struct atom_list {
     size_t n;
-    double *truth, *as_named, *renamed; /* [n, 3]; as_named becomes the naming chosen */
+    double *truth, *as_named, *renamed; /* [n, 3]; as_named becomes the chosen naming */
     uint32_t *residue;                  /* [n] */
     uint8_t *ambiguous;                 /* [n] */
 } atom_list;
@@ -125,8 +127,8 @@ static fm_status list_atoms(const fm_structure_pair *pair, fm_arena *scratch, at
     return FM_OK;
 }
 
-/* Takes the better naming of the residue whose atoms are first..last-1, by its distances to all
- * atoms of other residues that have one name. */
+/* Chooses the better naming of the residue with atoms first..last-1: the one that keeps more
+ * distances to the unambiguous atoms of other residues. */
 static void choose_names(atom_list *a, size_t first, size_t last) {
     tally named = {0, 0}, renamed = {0, 0};
     for (size_t i = first; i < last; i++) {
@@ -148,7 +150,7 @@ fm_status fm_lddt_all_atom(const fm_structure_pair *pair, fm_arena *scratch, dou
     atom_list a;
     fm_status status = list_atoms(pair, scratch, &a, reterr);
     tally total = {0, 0};
-    if (status == FM_OK) {
+    if (!status) {
         for (size_t first = 0, last; first < a.n; first = last) {
             for (last = first; last < a.n && a.residue[last] == a.residue[first];)
                 last++;
@@ -169,7 +171,7 @@ fm_status fm_lddt_all_atom(const fm_structure_pair *pair, fm_arena *scratch, dou
 
 /* -- a chain */
 
-/* The CA atoms that are known. */
+/* Lists the known CA atoms and their predictions. */
 static fm_status list_ca(const fm_structure_pair *pair, fm_arena *scratch, double **ret_predicted,
                          double **ret_truth, size_t *ret_n, fm_error *reterr) {
     double *predicted = fm_arena_alloc_array(scratch, pair->n_res, 3 * sizeof *predicted);
@@ -177,7 +179,7 @@ static fm_status list_ca(const fm_structure_pair *pair, fm_arena *scratch, doubl
     if (!predicted || !truth) return fm_arena_full(scratch, reterr);
     size_t n = 0;
     for (size_t i = 0; i < pair->n_res; i++) {
-        size_t from = i * FM_N_ATOM14 + FM_ATOM37_CA; /* the second atom in both orders */
+        size_t from = i * FM_N_ATOM14 + FM_ATOM37_CA; /* CA is the second atom in both orders */
         if (!pair->mask[from]) continue;
         set_point(predicted, n, pair->predicted + 3 * from);
         set_point(truth, n++, pair->truth + 3 * from);
@@ -193,7 +195,7 @@ fm_status fm_structure_lddt_ca(const fm_structure_pair *pair, fm_arena *scratch,
     size_t mark = fm_arena_mark(scratch), n;
     double *predicted, *truth;
     fm_status status = list_ca(pair, scratch, &predicted, &truth, &n, reterr);
-    if (status == FM_OK) *ret_lddt = fm_lddt(n, predicted, truth, NULL);
+    if (!status) *ret_lddt = fm_lddt(n, predicted, truth, NULL);
     fm_arena_rewind(scratch, mark);
     return status;
 }
@@ -204,7 +206,7 @@ fm_status fm_structure_score(const fm_structure_pair *pair, fm_arena *scratch,
     fm_structure_scores s = {0, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
     double *predicted, *truth;
     fm_status status = list_ca(pair, scratch, &predicted, &truth, &s.n, reterr);
-    if (status == FM_OK && s.n > 0) {
+    if (!status && s.n > 0) {
         fm_tm_scores tm = {0};
         s.lddt_ca = fm_lddt(s.n, predicted, truth, NULL);
         s.rmsd = fm_rmsd(s.n, predicted, truth);
@@ -214,8 +216,8 @@ fm_status fm_structure_score(const fm_structure_pair *pair, fm_arena *scratch,
         s.gdt_ts = tm.gdt_ts;
         s.gdt_ha = tm.gdt_ha;
     }
-    if (status == FM_OK && s.n > 0) status = fm_lddt_all_atom(pair, scratch, &s.lddt, reterr);
+    if (!status && s.n > 0) status = fm_lddt_all_atom(pair, scratch, &s.lddt, reterr);
     fm_arena_rewind(scratch, mark);
-    if (status == FM_OK) *ret_scores = s;
+    if (!status) *ret_scores = s;
     return status;
 }

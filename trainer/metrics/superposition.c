@@ -3,9 +3,9 @@
 
 #include <math.h>
 
-enum { N_SWEEP = 32 }; /* Jacobi's method converges in 6 or 7 */
+enum { N_SWEEP = 32 }; /* Jacobi's method converges in 6 or 7 sweeps */
 
-/* Sums in variables of their own: in arrays the compiler would keep them in memory. */
+/* Sums are in scalar variables; the compiler would keep arrays in memory. */
 static void center_of(size_t n, const double *points, double out[3]) {
     double x = 0, y = 0, z = 0;
     for (const double *p = points; p < points + 3 * n; p += 3) {
@@ -35,7 +35,7 @@ static void correlate(size_t n, const double *moving, const double *fixed, const
     s[2][0] = zx, s[2][1] = zy, s[2][2] = zz;
 }
 
-/* Horn's equation (44): its largest eigenvalue's vector is the quaternion. */
+/* Horn's equation (44). */
 static void fill_matrix(double s[3][3], double m[4][4]) {
     m[0][0] = s[0][0] + s[1][1] + s[2][2];
     m[1][1] = s[0][0] - s[1][1] - s[2][2];
@@ -49,7 +49,7 @@ static void fill_matrix(double s[3][3], double m[4][4]) {
     m[2][3] = m[3][2] = s[1][2] + s[2][1];
 }
 
-/* One of Jacobi's rotations: makes m[p][q] zero and turns the vectors with it. */
+/* One Jacobi rotation: makes m[p][q] zero and rotates the eigenvectors accordingly. */
 static void rotate_pair(double m[4][4], double vectors[4][4], int p, int q) {
     if (m[p][q] == 0) return;
     double theta = (m[q][q] - m[p][p]) / (2 * m[p][q]);
@@ -70,7 +70,7 @@ static void rotate_pair(double m[4][4], double vectors[4][4], int p, int q) {
     }
 }
 
-/* The unit eigenvector of the largest eigenvalue; m is used up. */
+/* The unit eigenvector of the largest eigenvalue. Overwrites m. */
 static void largest_eigenvector(double m[4][4], double out[4]) {
     double vectors[4][4] = {{1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}};
     for (int sweep = 0; sweep < N_SWEEP; sweep++) {

@@ -1,8 +1,9 @@
-/* superposition.h: the rigid motion that brings one set of points closest to another.
+/* superposition.h: finds the rigid motion that brings one set of points closest to another.
  *
- * Horn's method: the rotation is the unit quaternion of the largest eigenvalue of a symmetric 4x4
- * matrix made of the sets' correlation (Horn 1987, J. Opt. Soc. Am. A 4:629), which is never a
- * reflection. The result is that of Kabsch's algorithm. */
+ * Horn's method (Horn 1987, J. Opt. Soc. Am. A 4:629): a symmetric 4x4 matrix is made from the
+ * correlation of the two sets. The unit eigenvector of its largest eigenvalue, read as a
+ * quaternion, is the best rotation. It is never a reflection. The result is that of Kabsch's
+ * algorithm. */
 #ifndef FM_TRAINER_SUPERPOSITION_H
 #define FM_TRAINER_SUPERPOSITION_H
 
@@ -10,15 +11,15 @@
 
 typedef struct fm_motion {
     double rotation[3][3];
-    double translation[3]; /* of a point x: rotation x + translation */
+    double translation[3]; /* moves a point x to rotation x + translation */
 } fm_motion;
 
-/* The motion of moving[0..n-1] that makes the sum of squared distances to fixed[0..n-1] smallest.
- * Both are [n, 3], in C order; n >= 1. Where several are equally good (points on one line), one of
- * them. */
+/* Returns the motion of moving[0..n-1] that minimises the sum of squared distances to
+ * fixed[0..n-1]. Both are [n, 3] in C order; n >= 1. If several motions are equally good (points on
+ * one line), it is one of them. */
 fm_motion fm_superpose(size_t n, const double *moving, const double *fixed);
 
-/* out[0..2] = the moved point. out may be the point itself. */
+/* out[0..2] = the moved point. out may be `point`. */
 void fm_motion_apply(const fm_motion *motion, const double *point, double *out);
 
 #endif

@@ -1,9 +1,17 @@
-/* tm_score.c: TM-score and GDT, see structure_metrics.h.
+/* tm_score.c: TM-score and GDT; see structure_metrics.h.
  *
- * Both ask for the motion under which most points come close, which no formula gives. The search is
- * that of Zhang's TMscore program: fragments of the chain are superposed, then the points that came
- * within a cut-off, and so on until they no longer change. GDT takes the largest share that any of
- * these motions reached, for each threshold by itself. */
+ * Both scores ask for the motion under which the most points come close. No formula gives this
+ * motion, so it is searched for, as in Zhang's TMscore program:
+ *
+ *   1. Take a fragment of consecutive points: lengths n, n/2, n/4 ... down to 4 points, at every
+ *      position.
+ *   2. Superpose the fragment on the truth (superposition.h) and measure the distance of all n
+ *      points under this motion.
+ *   3. Collect the points that are closer than a cut-off, superpose on exactly these, and repeat
+ *      until the set no longer changes, at most 20 times.
+ *
+ * Every motion on the way is scored. TM keeps the best sum of 1 / (1 + (d / d0)^2). GDT keeps, for
+ * each threshold separately, the largest number of points within it. */
 #include "trainer/metrics/structure_metrics.h"
 #include "trainer/metrics/superposition.h"
 
@@ -14,7 +22,7 @@
 enum { N_GROW = 20, N_LENGTH = 6, MIN_FRAGMENT = 4, N_THRESHOLD = 5, MIN_CLOSE = 3 };
 
 static const double FAR = 1000;                                  /* Å */
-static const double thresholds[N_THRESHOLD] = {0.5, 1, 2, 4, 8}; /* Å, of GDT */
+static const double thresholds[N_THRESHOLD] = {0.5, 1, 2, 4, 8}; /* Å, for GDT */
 
 double fm_tm_d0(size_t length) {
     double d0 = length > 15 ? 1.24 * cbrt((double)length - 15) - 1.8 : 0.5;
@@ -25,15 +33,16 @@ typedef struct search {
     size_t n, length;
     const double *predicted, *truth; /* [n, 3] */
     double d0, d0_search;            /* Å */
-    double *square;                  /* [n] distances squared under the motion in hand */
-    double *from, *to;               /* [n, 3] the points that are superposed */
-    uint32_t *close, *chosen;        /* [n + 1] points within the cut-off; those superposed */
+    double *square;                  /* [n] squared distances under the current motion */
+    double *from, *to;               /* [n, 3] the points to superpose */
+    /* [n + 1] points within the cut-off; [n] points superposed last */
+    uint32_t *close, *chosen;
     size_t n_close, n_chosen;
     double best_sum;
     size_t best_count[N_THRESHOLD];
 } search;
 
-/* Squared distances under the best motion of the chosen points. */
+/* Superposes the chosen points and fills in the squared distances of all points. */
 static void superpose_chosen(search *s) {
     for (size_t i = 0; i < s->n_chosen; i++) {
         size_t from = 3 * (size_t)s->chosen[i];
@@ -51,8 +60,8 @@ static void superpose_chosen(search *s) {
     }
 }
 
-/* Lists the points within the cut-off, which is widened until there are enough, or to where nobody
- * calls it close. */
+/* Lists the points within the cut-off. With fewer than MIN_CLOSE points the cut-off grows in steps
+ * of 0.5 Å, up to FAR. */
 static void list_close(search *s, double cutoff) {
     for (;; cutoff += 0.5) {
         s->n_close = 0;
@@ -66,7 +75,7 @@ static void list_close(search *s, double cutoff) {
 
 static void keep_best(search *s) {
     double sum = 0, per_square = 1 / (s->d0 * s->d0);
-    size_t a = 0, b = 0, c = 0, d = 0, e = 0; /* points within each threshold */
+    size_t a = 0, b = 0, c = 0, d = 0, e = 0; /* number of points within each threshold */
     for (size_t i = 0; i < s->n; i++)
         sum += 1 / (1 + s->square[i] * per_square);
     for (size_t i = 0; i < s->n; i++) {

@@ -1,257 +1,216 @@
-/* evoformer.c: see evoformer.h. */
+/* evoformer.c: the sublayers of all blocks and the orders in which blocks have them; see evoformer.h.
+ *
+ * The lists are all there is to say of a block: block.c derives the numbers of the draws, the norms
+ * and the changes of split axes from them. A new order or a new stack is a new list. */
 #include "trainer/model/evoformer.h"
 
 #include <assert.h>
 
-/* Draws of the sublayers that the other branch's rank records: row and column attention (global
- * column attention draws nothing); two triangle multiplications and two attentions. */
-enum { PAIR_DRAWS = 4 };
+/* ---- sublayers ------------------------------------------------------------------------------- */
 
-static uint32_t msa_draws(const fm_model_config *config) {
-    return config->global_column ? 1 : 2;
-}
+/* m is split along axis 0 (sequences) for row attention, along axis 1 (residues) for all else; z
+ * along axis 0 for outgoing edges and starting nodes, along axis 1 for incoming edges and ending
+ * nodes. */
+#define NAMES(module) .name = (module), .update_name = module " update"
+#define WEIGHTS(member) .weights = offsetof(fm_evoformer_weights, member)
+#define MSA_AXIS(msa) .axis = {[FM_MSA] = (msa), [FM_PAIR] = FM_UNTOUCHED}
+#define PAIR_AXIS(pair) .axis = {[FM_MSA] = FM_UNTOUCHED, [FM_PAIR] = (pair)}
 
-static fm_keep keep_hidden(const fm_model_config *config) {
-    return config->recompute == FM_RECOMPUTE_HIDDEN ? FM_RECOMPUTE : FM_KEEP;
-}
+static const fm_sublayer ROW = {.kind = FM_SUBLAYER_ATTENTION,
+                                .updates = FM_MSA,
+                                NAMES("msa row attention"),
+                                WEIGHTS(row),
+                                .axis = {[FM_MSA] = 0, [FM_PAIR] = 0},
+                                .axial = FM_AXIAL_ROW,
+                                .dropout = FM_DROPOUT_MSA}; /* A6:2 */
+static const fm_sublayer COLUMN = {.kind = FM_SUBLAYER_ATTENTION,
+                                   .updates = FM_MSA,
+                                   NAMES("msa column attention"),
+                                   WEIGHTS(column),
+                                   MSA_AXIS(1),
+                                   .axial = FM_AXIAL_COLUMN}; /* A6:3 */
+static const fm_sublayer GLOBAL_COLUMN = {.kind = FM_SUBLAYER_GLOBAL_ATTENTION,
+                                          .updates = FM_MSA,
+                                          .name = "msa column global attention",
+                                          WEIGHTS(global_column),
+                                          MSA_AXIS(1)}; /* A18:3 */
+static const fm_sublayer MSA_TRANSITION = {.kind = FM_SUBLAYER_TRANSITION,
+                                           .updates = FM_MSA,
+                                           NAMES("msa transition"),
+                                           WEIGHTS(msa_transition),
+                                           MSA_AXIS(1)}; /* A6:4 */
+static const fm_sublayer OUTER = {.kind = FM_SUBLAYER_OUTER,
+                                  .updates = FM_PAIR,
+                                  .name = "outer product mean",
+                                  WEIGHTS(outer),
+                                  .axis = {[FM_MSA] = 1, [FM_PAIR] = 0}}; /* A6:5 */
+static const fm_sublayer OUTGOING = {.kind = FM_SUBLAYER_TRIANGLE,
+                                     .updates = FM_PAIR,
+                                     .name = "triangle multiplication outgoing",
+                                     WEIGHTS(outgoing),
+                                     PAIR_AXIS(0),
+                                     .dropout = FM_DROPOUT_PAIR}; /* A6:6 */
+static const fm_sublayer INCOMING = {.kind = FM_SUBLAYER_TRIANGLE,
+                                     .updates = FM_PAIR,
+                                     .name = "triangle multiplication incoming",
+                                     WEIGHTS(incoming),
+                                     PAIR_AXIS(1),
+                                     .incoming = true,
+                                     .dropout = FM_DROPOUT_PAIR}; /* A6:7 */
+static const fm_sublayer STARTING = {.kind = FM_SUBLAYER_ATTENTION,
+                                     .updates = FM_PAIR,
+                                     NAMES("triangle attention starting"),
+                                     WEIGHTS(starting),
+                                     PAIR_AXIS(0),
+                                     .axial = FM_AXIAL_STARTING,
+                                     .dropout = FM_DROPOUT_PAIR}; /* A6:8 */
+static const fm_sublayer ENDING = {.kind = FM_SUBLAYER_ATTENTION,
+                                   .updates = FM_PAIR,
+                                   NAMES("triangle attention ending"),
+                                   WEIGHTS(ending),
+                                   PAIR_AXIS(1),
+                                   .axial = FM_AXIAL_ENDING,
+                                   .dropout = FM_DROPOUT_PAIR}; /* A6:9 */
+static const fm_sublayer PAIR_TRANSITION = {.kind = FM_SUBLAYER_TRANSITION,
+                                            .updates = FM_PAIR,
+                                            NAMES("pair transition"),
+                                            WEIGHTS(pair_transition),
+                                            PAIR_AXIS(1)}; /* A6:10 */
 
-static const char ROW[] = "msa row attention", OUTGOING[] = "triangle multiplication outgoing",
-                  INCOMING[] = "triangle multiplication incoming",
-                  STARTING[] = "triangle attention starting",
-                  ENDING[] = "triangle attention ending";
+#define TEMPLATE_WEIGHTS(member) .weights = offsetof(fm_template_block_weights, member)
 
-static fm_tensor_ref msa_column(fm_tape *tape, const fm_model_config *config,
-                                const fm_evoformer_weights *w, fm_tensor_ref m,
-                                const fm_views *mask) {
-    if (config->global_column) {
-        return fm_op_global_attention(tape, "msa column global attention", m, mask->columns,
-                                      &w->global_column, true); /* A18:3 */
+static const fm_sublayer TEMPLATE_STARTING = {.kind = FM_SUBLAYER_ATTENTION,
+                                              .updates = FM_PAIR,
+                                              NAMES("template attention starting"),
+                                              TEMPLATE_WEIGHTS(starting),
+                                              PAIR_AXIS(0),
+                                              .axial = FM_AXIAL_STARTING,
+                                              .dropout = FM_DROPOUT_PAIR}; /* A16:2 */
+static const fm_sublayer TEMPLATE_ENDING = {.kind = FM_SUBLAYER_ATTENTION,
+                                            .updates = FM_PAIR,
+                                            NAMES("template attention ending"),
+                                            TEMPLATE_WEIGHTS(ending),
+                                            PAIR_AXIS(1),
+                                            .axial = FM_AXIAL_ENDING,
+                                            .dropout = FM_DROPOUT_PAIR}; /* A16:3 */
+static const fm_sublayer TEMPLATE_OUTGOING = {.kind = FM_SUBLAYER_TRIANGLE,
+                                              .updates = FM_PAIR,
+                                              .name = "template multiplication outgoing",
+                                              TEMPLATE_WEIGHTS(outgoing),
+                                              PAIR_AXIS(0),
+                                              .dropout = FM_DROPOUT_PAIR}; /* A16:4 */
+static const fm_sublayer TEMPLATE_INCOMING = {.kind = FM_SUBLAYER_TRIANGLE,
+                                              .updates = FM_PAIR,
+                                              .name = "template multiplication incoming",
+                                              TEMPLATE_WEIGHTS(incoming),
+                                              PAIR_AXIS(1),
+                                              .incoming = true,
+                                              .dropout = FM_DROPOUT_PAIR}; /* A16:5 */
+static const fm_sublayer TEMPLATE_TRANSITION = {.kind = FM_SUBLAYER_TRANSITION,
+                                                .updates = FM_PAIR,
+                                                NAMES("template transition"),
+                                                TEMPLATE_WEIGHTS(transition),
+                                                PAIR_AXIS(1)}; /* A16:6 */
+
+/* ---- orders ---------------------------------------------------------------------------------- */
+
+#define MSA_STACK(column) &ROW, &(column), &MSA_TRANSITION
+#define PAIR_STACK &OUTGOING, &INCOMING, &STARTING, &ENDING, &PAIR_TRANSITION
+#define ORDERS(column)                                                                             \
+    {                                                                                              \
+        [FM_ORDER_ORIGINAL] = {MSA_STACK(column), &OUTER, PAIR_STACK},                             \
+        [FM_ORDER_OUTER_FIRST] = {&OUTER, MSA_STACK(column), PAIR_STACK},                          \
+        [FM_ORDER_PARALLEL] = {MSA_STACK(column), PAIR_STACK, &OUTER},                             \
     }
-    return fm_op_attention(tape, "msa column attention", FM_AXIAL_COLUMN, m, mask->columns,
-                           FM_TENSOR_NONE, &w->column, true, 0); /* A6:3 */
+
+enum { N_ORDER = FM_ORDER_PARALLEL + 1, N_EVOFORMER = 9, N_PAIR = 5, N_TEMPLATE = 5 };
+
+static const fm_sublayer *const EVOFORMER[N_ORDER][N_EVOFORMER] = ORDERS(COLUMN);
+static const fm_sublayer *const EXTRA_MSA[N_ORDER][N_EVOFORMER] = ORDERS(GLOBAL_COLUMN);
+static const fm_sublayer *const PAIR_ALONE[N_PAIR] = {PAIR_STACK};
+static const fm_sublayer *const TEMPLATE[N_TEMPLATE] = {&TEMPLATE_STARTING, &TEMPLATE_ENDING,
+                                                        &TEMPLATE_OUTGOING, &TEMPLATE_INCOMING,
+                                                        &TEMPLATE_TRANSITION};
+
+static fm_block_list list_of(const fm_sublayer *const *sublayers, int n) {
+    return (fm_block_list){.sublayer = sublayers,
+                           .n_sublayer = n,
+                           .change_name = {[FM_MSA] = {"msa to rows", "msa to columns"},
+                                           [FM_PAIR] = {"pair to rows", "pair to columns"}}};
 }
 
-/* m split along axis 0 before, along axis 1 after. */
-static fm_tensor_ref msa_stack(fm_tape *tape, const fm_model_config *config,
-                               const fm_evoformer_weights *w, fm_tensor_ref m, fm_tensor_ref z,
-                               const fm_views *mask) {
-    m = fm_split_attention(tape, config, ROW, FM_AXIAL_ROW, m, mask, z, &w->row,
-                           config->dropout_msa); /* A6:2 */
-    m = fm_split_change(tape, config, "msa to columns", m, 1);
-    m = msa_column(tape, config, w, m, mask);
-    return fm_op_transition(tape, "msa transition", m, &w->msa_transition, true,
-                            keep_hidden(config)); /* A6:4 */
+static fm_block_list template_list(void) {
+    return (fm_block_list){
+        .sublayer = TEMPLATE,
+        .n_sublayer = N_TEMPLATE,
+        .change_name = {[FM_PAIR] = {"template to rows", "template to columns"}}};
 }
 
-fm_tensor_ref fm_evoformer_pair_stack(fm_tape *tape, const fm_model_config *config,
-                                      const fm_evoformer_weights *w, fm_tensor_ref z,
-                                      const fm_views *mask) {
-    double rate = config->dropout_pair;
-    z = fm_split_triangle(tape, config, OUTGOING, false, z, mask, &w->outgoing, rate); /* A6:6 */
-    z = fm_split_change(tape, config, "pair to columns", z, 1);
-    z = fm_split_triangle(tape, config, INCOMING, true, z, mask, &w->incoming, rate); /* A6:7 */
-    z = fm_split_change(tape, config, "pair to rows", z, 0);
-    z = fm_split_attention(tape, config, STARTING, FM_AXIAL_STARTING, z, mask, FM_TENSOR_NONE,
-                           &w->starting, rate); /* A6:8 */
-    z = fm_split_change(tape, config, "pair to columns", z, 1);
-    z = fm_split_attention(tape, config, ENDING, FM_AXIAL_ENDING, z, mask, FM_TENSOR_NONE,
-                           &w->ending, rate); /* A6:9 */
-    z = fm_op_transition(tape, "pair transition", z, &w->pair_transition, true,
-                         keep_hidden(config)); /* A6:10 */
-    return fm_split_change(tape, config, "pair to rows", z, 0);
+/* ---- stacks ---------------------------------------------------------------------------------- */
+
+/* The recorder of block `index` of all stacks; *ret_config is its config. */
+static fm_recorder recorder_of_block(const fm_recorder *stack, int32_t index,
+                                     fm_model_config *ret_config) {
+    fm_recorder recorder = *stack;
+    *ret_config = fm_model_config_block(stack->config, index);
+    recorder.config = ret_config;
+    return recorder;
 }
 
-/* The pair stack, and under it the change of m for the next block's first sublayer. */
-static fm_pair_of_streams pair_stack(fm_tape *tape, const fm_model_config *config,
-                                     const fm_evoformer_weights *w, fm_pair_of_streams x,
-                                     const fm_views *mask, bool last) {
-    if (last) {
-        x.z = fm_evoformer_pair_stack(tape, config, w, x.z, mask);
-        return x;
-    }
-    fm_change rows = fm_split_change_begin(tape, config, "msa to rows", x.m, 0);
-    x.z = fm_evoformer_pair_stack(tape, config, w, x.z, mask);
-    x.m = fm_split_change_finish(tape, &rows);
-    return x;
+static fm_block_values values_of(fm_tensor_ref m, fm_tensor_ref z) {
+    return (fm_block_values){{[FM_MSA] = fm_not_normed(m), [FM_PAIR] = fm_not_normed(z)}};
 }
 
-/* Both stacks on split arrays where neither waits for the other: each change of one runs under work
- * of the other. Draws are numbered as if the MSA's stack came first. m becomes split along axis 0
- * by *msa_rows and ends split along axis 1; z begins along axis 0 and is on its way back there. */
-static fm_pair_of_streams both_stacks(fm_tape *tape, const fm_model_config *config,
-                                      const fm_evoformer_weights *w, const fm_change *msa_rows,
-                                      fm_tensor_ref z, const fm_views *msa_mask,
-                                      const fm_views *pair_mask, fm_change *ret_pair_rows) {
-    uint32_t msa_draw = tape->n_draw, pair_draw = msa_draw + msa_draws(config);
-    double rate = config->dropout_pair;
-    fm_pair_of_streams x;
-    fm_gather bias = fm_split_bias_begin(tape, config, ROW, FM_AXIAL_ROW, z, &w->row);
-    fm_tape_seek_draw(tape, pair_draw);
-    x.z = fm_split_triangle(tape, config, OUTGOING, false, z, pair_mask, &w->outgoing, rate);
-    fm_change columns = fm_split_change_begin(tape, config, "pair to columns", x.z, 1);
-    x.m = fm_split_change_finish(tape, msa_rows);
-    fm_tape_seek_draw(tape, msa_draw);
-    x.m = fm_split_bias_finish(tape, ROW, FM_AXIAL_ROW, &bias, x.m, msa_mask, &w->row,
-                               config->dropout_msa);
-    fm_change msa_columns = fm_split_change_begin(tape, config, "msa to columns", x.m, 1);
-    x.z = fm_split_change_finish(tape, &columns);
-    fm_tape_seek_draw(tape, pair_draw + 1);
-    x.z = fm_split_triangle(tape, config, INCOMING, true, x.z, pair_mask, &w->incoming, rate);
-    fm_change rows = fm_split_change_begin(tape, config, "pair to rows", x.z, 0);
-    x.m = fm_split_change_finish(tape, &msa_columns);
-    fm_tape_seek_draw(tape, msa_draw + 1);
-    x.m = msa_column(tape, config, w, x.m, msa_mask);
-    x.z = fm_split_change_finish(tape, &rows);
-    fm_tape_seek_draw(tape, pair_draw + 2);
-    x.z = fm_split_attention(tape, config, STARTING, FM_AXIAL_STARTING, x.z, pair_mask,
-                             FM_TENSOR_NONE, &w->starting, rate);
-    columns = fm_split_change_begin(tape, config, "pair to columns", x.z, 1);
-    x.m = fm_op_transition(tape, "msa transition", x.m, &w->msa_transition, true,
-                           keep_hidden(config));
-    x.z = fm_split_change_finish(tape, &columns);
-    x.z = fm_split_attention(tape, config, ENDING, FM_AXIAL_ENDING, x.z, pair_mask, FM_TENSOR_NONE,
-                             &w->ending, rate);
-    x.z = fm_op_transition(tape, "pair transition", x.z, &w->pair_transition, true,
-                           keep_hidden(config));
-    *ret_pair_rows = fm_split_change_begin(tape, config, "pair to rows", x.z, 0);
-    return x;
+fm_representations fm_evoformer_stack(const fm_recorder *recorder,
+                                      const fm_evoformer_weights *weights, int32_t first,
+                                      int32_t n_block, fm_representations in) {
+    const fm_model_config *config = recorder->config;
+    bool has_msa = fm_split_has_msa(config);
+    assert(config->order != FM_ORDER_ORIGINAL || (has_msa && fm_split_has_pair(config)));
+    fm_block_list list =
+        list_of((config->global_column ? EXTRA_MSA : EVOFORMER)[config->order], N_EVOFORMER);
+    if (has_msa && fm_block_entry_axis(&list, FM_MSA) == 0) {
+        in.m = fm_split_change(recorder->tape, config, "msa to rows", in.m, 0);
+    }
+    fm_block_values x = values_of(in.m, in.z);
+    for (int32_t i = 0; i < n_block; i++) {
+        fm_model_config own;
+        fm_recorder r = recorder_of_block(recorder, first + i, &own);
+        bool is_last = i + 1 == n_block;
+        /* What leaves a recomputed segment is kept, so it does not leave normalised as well. */
+        bool recompute = own.recompute == FM_RECOMPUTE_BLOCK;
+        const fm_evoformer_weights *next = is_last || recompute ? NULL : &weights[i + 1];
+        fm_tape_begin_segment(r.tape, recompute);
+        x = fm_block_record(&r, &list, &weights[i], next, is_last, x);
+        fm_tape_end_segment(r.tape);
+    }
+    return (fm_representations){x.value[FM_MSA].x, x.value[FM_PAIR].x};
 }
 
-static fm_split_outer outer_begin(fm_tape *tape, const fm_model_config *config,
-                                  const fm_evoformer_weights *w, fm_tensor_ref m) {
-    return fm_split_outer_begin(tape, config, "outer product mean", m, &w->outer);
+fm_tensor_ref fm_evoformer_pair_stack(const fm_recorder *recorder,
+                                      const fm_evoformer_weights *weights, fm_tensor_ref z) {
+    fm_block_list list = list_of(PAIR_ALONE, N_PAIR);
+    return fm_block_record(recorder, &list, weights, NULL, true, values_of(FM_TENSOR_NONE, z))
+        .value[FM_PAIR]
+        .x;
 }
 
-static fm_tensor_ref outer(fm_tape *tape, const fm_model_config *config,
-                           const fm_evoformer_weights *w, fm_tensor_ref m, fm_tensor_ref z,
-                           const fm_views *mask) {
-    fm_split_outer begun = outer_begin(tape, config, w, m);
-    return fm_split_outer_finish(tape, config, &begun, mask, z);
+fm_tensor_ref fm_template_stack(const fm_recorder *recorder,
+                                const fm_template_block_weights *weights, int32_t first,
+                                int32_t n_block, fm_tensor_ref t) {
+    fm_block_list list = template_list();
+    fm_block_values x = values_of(FM_TENSOR_NONE, t);
+    for (int32_t i = 0; i < n_block; i++) { /* A16:1 */
+        fm_model_config own;
+        fm_recorder r = recorder_of_block(recorder, first + i, &own);
+        fm_tape_begin_segment(r.tape, own.recompute == FM_RECOMPUTE_BLOCK);
+        x = fm_block_record(&r, &list, &weights[i], NULL, true, x);
+        fm_tape_end_segment(r.tape);
+    }
+    return x.value[FM_PAIR].x;
 }
 
-static fm_pair_of_streams original(fm_tape *tape, const fm_model_config *config,
-                                   const fm_evoformer_weights *w, fm_pair_of_streams x,
-                                   const fm_views *msa_mask, const fm_views *pair_mask, bool last) {
-    assert(fm_split_has_msa(config) && fm_split_has_pair(config) &&
-           "the original order has no branches to run side by side");
-    x.m = msa_stack(tape, config, w, x.m, x.z, msa_mask);
-    x.z = outer(tape, config, w, x.m, x.z, msa_mask); /* A6:5 */
-    return pair_stack(tape, config, w, x, pair_mask, last);
-}
-
-static fm_pair_of_streams outer_first(fm_tape *tape, const fm_model_config *config,
-                                      const fm_evoformer_weights *w, fm_pair_of_streams x,
-                                      const fm_views *msa_mask, const fm_views *pair_mask) {
-    bool msa = fm_split_has_msa(config), pair = fm_split_has_pair(config);
-    fm_change rows = {.x = FM_TENSOR_NONE};
-    if (msa) {
-        fm_split_outer begun = outer_begin(tape, config, w, x.m);
-        rows = fm_split_change_begin(tape, config, "msa to rows", x.m, 0);
-        x.z = fm_split_outer_finish(tape, config, &begun, msa_mask, pair ? x.z : FM_TENSOR_NONE);
-    }
-    if (msa && pair && fm_split_is_split(config)) {
-        fm_change pair_rows;
-        x = both_stacks(tape, config, w, &rows, x.z, msa_mask, pair_mask, &pair_rows);
-        x.z = fm_split_change_finish(tape, &pair_rows);
-        return x;
-    }
-    x.z = fm_split_join(tape, config, "branches", x.z);
-    if (msa) {
-        x.m = fm_split_change_finish(tape, &rows);
-        x.m = msa_stack(tape, config, w, x.m, x.z, msa_mask);
-    } else {
-        fm_tape_skip_draws(tape, msa_draws(config));
-    }
-    if (pair) {
-        x.z = fm_evoformer_pair_stack(tape, config, w, x.z, pair_mask);
-    } else {
-        fm_tape_skip_draws(tape, PAIR_DRAWS);
-        x.z = FM_TENSOR_NONE;
-    }
-    return x;
-}
-
-/* The order parallel on split arrays, both branches here. */
-static fm_pair_of_streams parallel_split(fm_tape *tape, const fm_model_config *config,
-                                         const fm_evoformer_weights *w, fm_pair_of_streams x,
-                                         const fm_views *msa_mask, const fm_views *pair_mask,
-                                         bool last) {
-    fm_change rows = {.x = x.m}, pair_rows;
-    x = both_stacks(tape, config, w, &rows, x.z, msa_mask, pair_mask, &pair_rows);
-    fm_split_outer begun = outer_begin(tape, config, w, x.m);
-    if (!last) {
-        rows = fm_split_change_begin(tape, config, "msa to rows", x.m, 0);
-    }
-    x.z = fm_split_change_finish(tape, &pair_rows);
-    x.z = fm_split_outer_finish(tape, config, &begun, msa_mask, x.z);
-    x.m = last ? x.m : fm_split_change_finish(tape, &rows);
-    return x;
-}
-
-static fm_pair_of_streams parallel(fm_tape *tape, const fm_model_config *config,
-                                   const fm_evoformer_weights *w, fm_pair_of_streams x,
-                                   const fm_views *msa_mask, const fm_views *pair_mask, bool last) {
-    bool msa = fm_split_has_msa(config), pair = fm_split_has_pair(config);
-    if (msa && pair && fm_split_is_split(config)) {
-        return parallel_split(tape, config, w, x, msa_mask, pair_mask, last);
-    }
-    fm_split_outer begun = {0};
-    if (msa) {
-        x.m = msa_stack(tape, config, w, x.m, x.z, msa_mask);
-        begun = outer_begin(tape, config, w, x.m);
-    } else {
-        fm_tape_skip_draws(tape, msa_draws(config));
-    }
-    fm_change rows = {.x = x.m};
-    if (msa && !last) {
-        rows = fm_split_change_begin(tape, config, "msa to rows", x.m, 0);
-    }
-    if (pair) {
-        x.z = fm_evoformer_pair_stack(tape, config, w, x.z, pair_mask);
-    } else {
-        fm_tape_skip_draws(tape, PAIR_DRAWS);
-    }
-    if (msa) {
-        x.z = fm_split_outer_finish(tape, config, &begun, msa_mask, pair ? x.z : FM_TENSOR_NONE);
-    }
-    x.m = msa && !last ? fm_split_change_finish(tape, &rows) : x.m;
-    x.z = fm_split_join(tape, config, "branches", x.z);
-    return x;
-}
-
-fm_pair_of_streams fm_evoformer_block(fm_tape *tape, const fm_model_config *config,
-                                      const fm_evoformer_weights *w, fm_pair_of_streams in,
-                                      const fm_views *msa_mask, const fm_views *pair_mask,
-                                      bool last) {
-    fm_tape_begin_segment(tape, config->recompute == FM_RECOMPUTE_BLOCK);
-    switch (config->order) {
-    case FM_ORDER_ORIGINAL: in = original(tape, config, w, in, msa_mask, pair_mask, last); break;
-    case FM_ORDER_OUTER_FIRST: in = outer_first(tape, config, w, in, msa_mask, pair_mask); break;
-    case FM_ORDER_PARALLEL: in = parallel(tape, config, w, in, msa_mask, pair_mask, last); break;
-    }
-    fm_tape_end_segment(tape);
-    return in;
-}
-
-fm_tensor_ref fm_template_block(fm_tape *tape, const fm_model_config *config,
-                                const fm_template_block_weights *w, fm_tensor_ref t,
-                                const fm_views *mask) {
-    double rate = config->dropout_pair;
-    fm_tape_begin_segment(tape, config->recompute == FM_RECOMPUTE_BLOCK);
-    t = fm_split_attention(tape, config, "template attention starting", FM_AXIAL_STARTING, t, mask,
-                           FM_TENSOR_NONE, &w->starting, rate); /* A16:2 */
-    t = fm_split_change(tape, config, "template to columns", t, 1);
-    t = fm_split_attention(tape, config, "template attention ending", FM_AXIAL_ENDING, t, mask,
-                           FM_TENSOR_NONE, &w->ending, rate); /* A16:3 */
-    t = fm_split_change(tape, config, "template to rows", t, 0);
-    t = fm_split_triangle(tape, config, "template multiplication outgoing", false, t, mask,
-                          &w->outgoing, rate); /* A16:4 */
-    t = fm_split_change(tape, config, "template to columns", t, 1);
-    t = fm_split_triangle(tape, config, "template multiplication incoming", true, t, mask,
-                          &w->incoming, rate); /* A16:5 */
-    t = fm_op_transition(tape, "template transition", t, &w->transition, true,
-                         keep_hidden(config)); /* A16:6 */
-    t = fm_split_change(tape, config, "template to rows", t, 0);
-    fm_tape_end_segment(tape);
-    return t;
+uint32_t fm_template_block_draws(void) {
+    fm_block_list list = template_list();
+    return fm_block_draws(&list);
 }

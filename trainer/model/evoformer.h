@@ -1,51 +1,39 @@
-/* evoformer.h: one block of the Evoformer (A6) in its three orders, and of the extra MSA stack
- * (A18), which differs in its column attention alone (config->global_column). */
+/* evoformer.h: the Evoformer (A6) in its three block orders, the extra MSA stack (A18), which differs
+ * in its column attention alone (config->global_column), and the template pair stack (A16).
+ *
+ * evoformer.c states each order once, as a list of sublayers; block.h records it. */
 #ifndef FM_TRAINER_EVOFORMER_H
 #define FM_TRAINER_EVOFORMER_H
 
-#include "trainer/model/split.h"
+#include "trainer/model/block.h"
+#include "trainer/model/parameters.h"
 
-/* Random draws of a block of the template pair stack. */
-enum { FM_TEMPLATE_BLOCK_DRAWS = 4 };
-
-typedef struct fm_pair_of_streams {
+typedef struct fm_representations {
     fm_tensor_ref m, z; /* [N_seq, N_res, c_m], [N_res, N_res, c_z] */
-} fm_pair_of_streams;
+} fm_representations;
 
-/* Under DAP z is split along axis 0 before and after a block; m along the axis that the order's
- * first sublayer of it wants, fm_evoformer_axis, and after the last block along axis 1. Under BP m
- * is FM_TENSOR_NONE on the pair's rank; z, in the order FM_ORDER_OUTER_FIRST, on the MSA's.
- * FM_ORDER_ORIGINAL has no two branches: asserted. */
-static inline int fm_evoformer_axis(fm_block_order order) {
-    return order == FM_ORDER_OUTER_FIRST ? 1 : 0;
-}
+/* Records a stack of n_block blocks in the order recorder->config->order, each as one segment;
+ * weights [n_block]. recorder->config describes the stack; `first` is the number of its first block
+ * among those of all stacks (fm_model_config_block).
+ *
+ * Under DAP m enters and leaves split along axis 1, z along axis 0. Under BP m is FM_TENSOR_NONE on
+ * the pair branch's rank; z is FM_TENSOR_NONE on the MSA branch's, in the order
+ * FM_ORDER_OUTER_FIRST. FM_ORDER_ORIGINAL has no two branches: asserted. */
+fm_representations fm_evoformer_stack(const fm_recorder *recorder,
+                                      const fm_evoformer_weights *weights, int32_t first,
+                                      int32_t n_block, fm_representations in);
 
-/* Records a block as one segment. msa_mask [N_seq, N_res], pair_mask [N_res, N_res]. last: the last
- * of its stack. */
-fm_pair_of_streams fm_evoformer_block(fm_tape *tape, const fm_model_config *config,
-                                      const fm_evoformer_weights *weights, fm_pair_of_streams in,
-                                      const fm_views *msa_mask, const fm_views *pair_mask,
-                                      bool last);
+/* The pair half of a block alone (A6:6-10), without a segment. z split along axis 0. */
+fm_tensor_ref fm_evoformer_pair_stack(const fm_recorder *recorder,
+                                      const fm_evoformer_weights *weights, fm_tensor_ref z);
 
-/* Records a block of the template pair stack (A16) as one segment. t [N_res, N_res, c_t]. */
-fm_tensor_ref fm_template_block(fm_tape *tape, const fm_model_config *config,
-                                const fm_template_block_weights *weights, fm_tensor_ref t,
-                                const fm_views *pair_mask);
+/* Records the template pair stack (A16) on one template, each block as one segment.
+ * t [N_res, N_res, c_t], split along axis 0. */
+fm_tensor_ref fm_template_stack(const fm_recorder *recorder,
+                                const fm_template_block_weights *weights, int32_t first,
+                                int32_t n_block, fm_tensor_ref t);
 
-/* The same on one rank, for all blocks of a stack, of which `first` is the first among all: each
- * update is added together with the next sublayer's LayerNorm (ops/update_norm.h). The blocks above
- * are its plain twin, to rounding, with the same draws. */
-fm_pair_of_streams fm_evoformer_whole_stack(fm_tape *tape, const fm_model_config *config,
-                                            const fm_evoformer_weights *weights, int32_t first,
-                                            int32_t n_block, fm_pair_of_streams in,
-                                            fm_tensor_ref msa_mask, fm_tensor_ref pair_mask);
-fm_tensor_ref fm_template_whole_block(fm_tape *tape, const fm_model_config *config,
-                                      const fm_template_block_weights *weights, fm_tensor_ref t,
-                                      fm_tensor_ref pair_mask);
-
-/* The pair half alone (A6:6-10), without a segment of its own. */
-fm_tensor_ref fm_evoformer_pair_stack(fm_tape *tape, const fm_model_config *config,
-                                      const fm_evoformer_weights *weights, fm_tensor_ref z,
-                                      const fm_views *pair_mask);
+/* Numbers of random draws that one block of the template pair stack takes. */
+uint32_t fm_template_block_draws(void);
 
 #endif

@@ -1,4 +1,7 @@
-/* model.c: see model.h. */
+/* model.c: see model.h. The parts of a cycle are recorded in the order of Algorithm 2: embedders,
+ * template stack, extra MSA stack, Evoformer, structure module. Under Branch Parallelism the rank
+ * of the MSA branch leaves out what makes z, and the rank of the pair branch what makes m
+ * (split.h). */
 #include "trainer/model/model.h"
 
 #include "trainer/dist/groups.h"
@@ -74,7 +77,7 @@ void fm_model_declare_inputs(fm_state *state, const fm_model_config *c, const fm
     }
 }
 
-/* A2:5-8: m, split along the residues. */
+/* A2:5-8: makes m, split along the residues. */
 static fm_tensor_ref embed_msa(fm_tape *tape, const fm_model_config *config,
                                const fm_model_weights *weights, const fm_model_inputs *inputs) {
     fm_feature_inputs features = {.msa = fm_tape_state(tape, inputs->msa, false),
@@ -97,7 +100,7 @@ static fm_tensor_ref embed_msa(fm_tape *tape, const fm_model_config *config,
     return fm_op_template_rows(tape, m, torsions, &weights->template_rows); /* A2:7-8 */
 }
 
-/* A2:5-6: z, split along its rows. */
+/* A2:5-6: makes z, split along its rows. */
 static fm_tensor_ref embed_pair(fm_tape *tape, const fm_model_config *config,
                                 const fm_model_weights *weights, const fm_model_inputs *inputs) {
     fm_part part = fm_groups_part(config->groups);
@@ -111,34 +114,23 @@ static fm_tensor_ref embed_pair(fm_tape *tape, const fm_model_config *config,
                               &weights->recycle);
 }
 
-/* `first`: the stack's first block among all (fm_model_config_block). */
-static fm_tensor_ref template_stack(fm_tape *tape, const fm_model_config *config,
-                                    const fm_model_weights *weights, int32_t first, fm_tensor_ref t,
-                                    const fm_views *mask) {
-    for (int32_t i = 0; i < config->n_template_block; i++) { /* A16:1 */
-        fm_model_config block = fm_model_config_block(config, first + i);
-        const fm_template_block_weights *w = &weights->template_block[i];
-        t = fm_split_is_whole(config) ? fm_template_whole_block(tape, &block, w, t, mask->whole)
-                                      : fm_template_block(tape, &block, w, t, mask);
-    }
-    return t;
-}
-
 fm_tensor_ref fm_model_template_pairs(fm_tape *tape, const fm_model_config *config,
                                       const fm_model_weights *weights,
                                       const fm_model_inputs *inputs, fm_tensor_ref z,
-                                      const fm_views *pair_mask) {
+                                      const fm_split_mask *pair_mask) {
     fm_template_pair_inputs in = {
         .aatype = fm_tape_state(tape, inputs->template_aatype, false),
         .pseudo_beta = fm_tape_state(tape, inputs->template_pseudo_beta, false),
         .pseudo_beta_mask = fm_tape_state(tape, inputs->template_pseudo_beta_mask, false),
         .backbone_mask = fm_tape_state(tape, inputs->template_backbone_mask, false)};
     fm_tensor_ref t[FM_MAX_TEMPLATE];
+    fm_recorder recorder = fm_recorder_of(tape, config, NULL, pair_mask);
     int32_t first = config->n_extra_block + config->n_block;
     for (int64_t i = 0; i < config->n_template; i++, first += config->n_template_block) {
         t[i] = fm_op_template_pair(tape, &in, i, &weights->template_pair,
-                                   fm_groups_part(config->groups));           /* A2:9-10 */
-        t[i] = template_stack(tape, config, weights, first, t[i], pair_mask); /* A2:11 */
+                                   fm_groups_part(config->groups)); /* A2:9-10 */
+        t[i] = fm_template_stack(&recorder, weights->template_block, first,
+                                 config->n_template_block, t[i]); /* A2:11 */
     }
     return fm_op_template_attention(tape, z, t, (int)config->n_template,
                                     fm_tape_state(tape, inputs->template_mask, false),
@@ -146,50 +138,41 @@ fm_tensor_ref fm_model_template_pairs(fm_tape *tape, const fm_model_config *conf
                                     &weights->template_attention, true); /* A2:12-13 */
 }
 
-/* A2:9-13 on the rank of the pair branch. */
+/* A2:9-13. On the rank of the MSA branch z is FM_TENSOR_NONE, and only the draws are counted. */
 static fm_tensor_ref template_pairs(fm_tape *tape, const fm_model_config *config,
                                     const fm_model_weights *weights, const fm_model_inputs *inputs,
-                                    fm_tensor_ref z, const fm_views *pair_mask) {
+                                    fm_tensor_ref z, const fm_split_mask *pair_mask) {
     if (config->n_template == 0) {
         return z;
     }
     if (!fm_split_has_pair(config)) {
         int64_t blocks = config->n_template * config->n_template_block;
-        fm_tape_skip_draws(tape, (uint32_t)blocks * FM_TEMPLATE_BLOCK_DRAWS);
+        fm_tape_skip_draws(tape, (uint32_t)blocks * fm_template_block_draws());
         return FM_TENSOR_NONE;
     }
     return fm_model_template_pairs(tape, config, weights, inputs, z, pair_mask);
 }
 
-/* The whole stack of blocks, of which `first` is the first among all; m enters split along the
- * residues and leaves so. */
-static fm_pair_of_streams stack(fm_tape *tape, const fm_model_config *config,
+/* Records a stack of blocks, the first of which has the number `first` among those of all stacks. m
+ * enters and leaves split along the residues; msa_mask is whole. */
+static fm_representations stack(fm_tape *tape, const fm_model_config *config,
                                 const fm_evoformer_weights *weights, int32_t first, int32_t n_block,
-                                fm_pair_of_streams x, fm_tensor_ref msa_mask,
-                                const fm_views *pair_mask) {
-    if (fm_split_is_whole(config)) {
-        return fm_evoformer_whole_stack(tape, config, weights, first, n_block, x, msa_mask,
-                                        pair_mask->whole);
-    }
-    fm_views mask = {0};
+                                fm_representations x, fm_tensor_ref msa_mask,
+                                const fm_split_mask *pair_mask) {
+    fm_split_mask mask = {0};
     if (fm_split_has_msa(config)) {
-        mask = fm_split_views(tape, config, msa_mask);
-        if (fm_evoformer_axis(config->order) == 0) {
-            x.m = fm_split_change(tape, config, "msa to rows", x.m, 0);
-        }
+        mask = fm_split_mask_of(tape, config, msa_mask);
     }
-    for (int32_t i = 0; i < n_block; i++) {
-        fm_model_config block = fm_model_config_block(config, first + i);
-        x = fm_evoformer_block(tape, &block, &weights[i], x, &mask, pair_mask, i + 1 == n_block);
-    }
-    return x;
+    fm_recorder recorder = fm_recorder_of(tape, config, &mask, pair_mask);
+    return fm_evoformer_stack(&recorder, weights, first, n_block, x);
 }
 
 fm_tensor_ref fm_model_extra_msa(fm_tape *tape, const fm_model_config *config,
                                  const fm_model_weights *weights, fm_tensor_ref features,
-                                 fm_tensor_ref mask, fm_tensor_ref z, const fm_views *pair_mask) {
+                                 fm_tensor_ref mask, fm_tensor_ref z,
+                                 const fm_split_mask *pair_mask) {
     fm_model_config extra = fm_model_config_extra(config);
-    fm_pair_of_streams x = {.m = FM_TENSOR_NONE, .z = z};
+    fm_representations x = {.m = FM_TENSOR_NONE, .z = z};
     if (fm_split_has_msa(config)) {
         features = fm_split_slice(tape, config, "extra msa features", features, 1);
         x.m =
@@ -199,10 +182,10 @@ fm_tensor_ref fm_model_extra_msa(fm_tape *tape, const fm_model_config *config,
         .z; /* A18:1 */
 }
 
-/* A2:14-16 from the ids of the batch. */
+/* A2:14-16, from the ids of the batch. */
 static fm_tensor_ref extra_msa(fm_tape *tape, const fm_model_config *config,
                                const fm_model_weights *weights, const fm_model_inputs *inputs,
-                               fm_tensor_ref z, const fm_views *pair_mask) {
+                               fm_tensor_ref z, const fm_split_mask *pair_mask) {
     if (config->n_extra_block == 0) {
         return z;
     }
@@ -221,9 +204,9 @@ static fm_tensor_ref extra_msa(fm_tape *tape, const fm_model_config *config,
     return fm_model_extra_msa(tape, config, weights, features, mask, z, pair_mask);
 }
 
-/* m split along the residues, z along its rows, as every rank's part of them is. */
-static void describe_streams(const fm_model_config *config, fm_element act, fm_tensor *ret_m,
-                             fm_tensor *ret_z) {
+/* Describes m, split along the residues, and z, split along its rows: each rank has these parts. */
+static void describe_representations(const fm_model_config *config, fm_element act,
+                                     fm_tensor *ret_m, fm_tensor *ret_z) {
     fm_part part = fm_groups_part(config->groups);
     fm_tensor_init(ret_m, "m", act, 3,
                    (int64_t[]){fm_model_config_rows(config), config->n_res, config->c_m});
@@ -233,20 +216,20 @@ static void describe_streams(const fm_model_config *config, fm_element act, fm_t
     *ret_z = fm_tensor_rows_of(act, config->n_res, config->c_z, part);
 }
 
-/* A2:5-17: all that comes before the single representation. */
-static fm_pair_of_streams record_trunk(fm_tape *tape, const fm_model_config *config,
+/* A2:5-17: all that precedes the single representation. */
+static fm_representations record_trunk(fm_tape *tape, const fm_model_config *config,
                                        const fm_model_weights *weights,
                                        const fm_model_inputs *inputs) {
-    fm_pair_of_streams x = {FM_TENSOR_NONE, FM_TENSOR_NONE};
+    fm_representations x = {FM_TENSOR_NONE, FM_TENSOR_NONE};
     fm_tensor m, z;
-    describe_streams(config, tape->kernels->act, &m, &z);
-    fm_views pair_mask = {0};
+    describe_representations(config, tape->kernels->act, &m, &z);
+    fm_split_mask pair_mask = {0};
     if (fm_split_has_msa(config)) {
         x.m = embed_msa(tape, config, weights, inputs);
     }
     if (fm_split_has_pair(config)) {
         x.z = embed_pair(tape, config, weights, inputs);
-        pair_mask = fm_split_views(tape, config, fm_tape_state(tape, inputs->pair_mask, false));
+        pair_mask = fm_split_mask_of(tape, config, fm_tape_state(tape, inputs->pair_mask, false));
     }
     x.z = template_pairs(tape, config, weights, inputs, x.z, &pair_mask);
     if (config->order == FM_ORDER_PARALLEL) { /* both branches of the first block read z */
@@ -262,7 +245,7 @@ static fm_pair_of_streams record_trunk(fm_tape *tape, const fm_model_config *con
     return x;
 }
 
-/* A2:18; what is handed on of it: the pseudo-beta positions of the atoms. */
+/* A2:18. With `store` the pseudo-beta positions of the predicted atoms go to the next cycle. */
 static void record_structure(fm_tape *tape, const fm_model_config *config,
                              const fm_model_weights *weights, const fm_model_inputs *inputs,
                              bool store, fm_model_outputs *out) {
@@ -282,8 +265,8 @@ fm_model_outputs fm_model_record_cycle(fm_tape *tape, const fm_model_config *con
                                        const fm_model_weights *weights,
                                        const fm_model_inputs *inputs, bool store) {
     bool structure = config->structure.n_iteration > 0;
-    fm_pair_of_streams x = record_trunk(tape, config, weights, inputs);
-    if (store) { /* A30:3, A31:4: what the next cycle begins with */
+    fm_representations x = record_trunk(tape, config, weights, inputs);
+    if (store) { /* A30:3, A31:4: the inputs of the next cycle */
         fm_op_store(tape, "hand on m", x.m, fm_tape_state(tape, inputs->previous_m, false));
         fm_op_store(tape, "hand on z", x.z, fm_tape_state(tape, inputs->previous_z, false));
     }

@@ -1,6 +1,6 @@
-/* model_config.h: every size and rate of the model, and the presets' values for what there is so far.
+/* model_config.h: every size and rate of the model, and the values of two sets of sizes.
  *
- * Shapes here are the recorded (padded) ones; a sample may be smaller and is masked. */
+ * Shapes here are the recorded (padded) ones; a smaller sample is padded to them and masked. */
 #ifndef FM_TRAINER_CONFIG_H
 #define FM_TRAINER_CONFIG_H
 
@@ -9,19 +9,19 @@
 
 struct fm_groups;
 
-/* Where the outer product mean stands in a block (A6 and its two relatives). */
+/* The position of the outer product mean in a block (A6 and its two relatives). */
 typedef enum fm_block_order {
     FM_ORDER_ORIGINAL,    /* after the MSA transition, before the triangles (AlphaFold2) */
     FM_ORDER_OUTER_FIRST, /* at the start of the block (AlphaFold-Multimer) */
-    FM_ORDER_PARALLEL     /* at the end; MSA and pair updates both start from the block's input */
+    FM_ORDER_PARALLEL     /* at the end; MSA and pair updates both read the input of the block */
 } fm_block_order;
 
-/* What backward makes again instead of keeping. */
+/* What backward computes again instead of keeping it. */
 typedef enum fm_recompute_policy {
     FM_RECOMPUTE_NONE,
     FM_RECOMPUTE_HIDDEN, /* the transitions' hidden layers */
     FM_RECOMPUTE_BLOCK,  /* whole blocks of every stack */
-    FM_RECOMPUTE_AUTO    /* the first n_recompute_block blocks whole, of others the hidden layers */
+    FM_RECOMPUTE_AUTO /* the first n_recompute_block blocks whole, the hidden layers of the others */
 } fm_recompute_policy;
 
 /* The structure module and its heads (A20, A29, 1.9.7). */
@@ -32,7 +32,7 @@ typedef struct fm_structure_config {
     int64_t c_angle;                   /* 128 */
     int32_t n_angle_block;             /* 2 */
     int64_t c_plddt, n_plddt_bin;      /* 128, 50 */
-    int64_t n_aligned_error_bin;       /* 64, 0: no such head */
+    int64_t n_aligned_error_bin;       /* 64; 0: no such head */
     double dropout;                    /* 0.1 */
     double position_scale;             /* 10 Å */
 } fm_structure_config;
@@ -47,27 +47,27 @@ typedef struct fm_model_config {
     int64_t c_outer, c_triangle;      /* hidden widths */
     int64_t transition_factor;
     int32_t n_extra_block; /* 0 = no extra MSA stack */
-    int64_t c_e;           /* its channels; its heads are as many as the Evoformer's */
+    int64_t c_e;           /* its channels; it has n_head_msa heads */
     int64_t c_head_extra, c_outer_extra, c_triangle_extra;
     int64_t n_template; /* 0 = no template embedders */
     int32_t n_template_block;
     int64_t c_t; /* channels of the template pair stack */
     int64_t n_head_template, c_head_template, c_triangle_template, template_transition_factor;
     int64_t n_head_pointwise, c_head_pointwise; /* template pointwise attention */
-    bool global_column; /* of the blocks described: fm_model_config_extra sets it */
+    bool global_column; /* set by fm_model_config_extra for the blocks of the extra MSA stack */
     double dropout_msa, dropout_pair;
     int64_t relpos_k, n_distogram_bin;
-    int64_t n_recycle_bin; /* distances of recycled pseudo-beta atoms, A32 */
+    int64_t n_recycle_bin; /* distance classes of recycled pseudo-beta atoms, A32 */
     fm_block_order order;
     fm_recompute_policy recompute;
-    int32_t n_recompute_block; /* of FM_RECOMPUTE_AUTO; counted by fm_model_config_block */
+    int32_t n_recompute_block; /* of FM_RECOMPUTE_AUTO, in the order of fm_model_config_blocks */
     fm_structure_config structure;
-    /* The ranks that share a sample (trainer/dist/groups.h); NULL: one. Sizes above are then
-     * multiples of what they are split over (fm_split_pad). */
+    /* The ranks that share a sample (trainer/dist/groups.h); NULL: one rank. The sizes above are
+     * then multiples of the number of parts that they are split into (fm_split_pad). */
     const struct fm_groups *groups;
 } fm_model_config;
 
-/* The structure module's sizes, with the channels that it takes over. */
+/* The structure module's sizes, with the channels of its inputs filled in. */
 static inline fm_structure_config fm_model_config_structure(const fm_model_config *config) {
     fm_structure_config structure = config->structure;
     structure.c_s = config->c_s;
@@ -75,7 +75,8 @@ static inline fm_structure_config fm_model_config_structure(const fm_model_confi
     return structure;
 }
 
-/* The extra MSA stack's blocks (A18) as Evoformer blocks: other widths, global column attention. */
+/* Describes the blocks of the extra MSA stack (A18) as Evoformer blocks with other widths and
+ * global column attention. */
 static inline fm_model_config fm_model_config_extra(const fm_model_config *config) {
     fm_model_config extra = *config;
     extra.n_seq = config->n_extra;
@@ -87,19 +88,20 @@ static inline fm_model_config fm_model_config_extra(const fm_model_config *confi
     return extra;
 }
 
-/* Rows that the Evoformer sees: clusters and one of torsion angles for each template. */
+/* Rows of m in the Evoformer: the clusters, and one row of torsion angles per template. */
 static inline int64_t fm_model_config_rows(const fm_model_config *config) {
     return config->n_seq + config->n_template;
 }
 
-/* Blocks of all stacks in the order in which FM_RECOMPUTE_AUTO gives them up: extra MSA, whose
- * activations are the largest, Evoformer, templates. A template's blocks count once for each. */
+/* The number of blocks of all stacks. FM_RECOMPUTE_AUTO recomputes them in this order: extra MSA,
+ * whose activations are the largest, Evoformer, templates. The template stack counts once per
+ * template. */
 static inline int32_t fm_model_config_blocks(const fm_model_config *config) {
     return config->n_extra_block + config->n_block +
            (int32_t)config->n_template * config->n_template_block;
 }
 
-/* The config of block `index` of that count, with a policy of its own. */
+/* The config of block number `index` in that order, with its own recompute policy. */
 static inline fm_model_config fm_model_config_block(const fm_model_config *config, int32_t index) {
     fm_model_config block = *config;
     if (config->recompute == FM_RECOMPUTE_AUTO) {

@@ -1,4 +1,7 @@
-/* parameters.c: see parameters.h. */
+/* parameters.c: see parameters.h. Each module is a small table of rows, one per array, in the order
+ * in which the arrays are stored. A row that opens a block starts a new matrix of one GEMM; the
+ * rows after it are stacked below it. Shapes are given as positions in the list of dimensions of
+ * the module. */
 #include "trainer/model/parameters.h"
 
 #include <assert.h>
@@ -6,15 +9,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How a row starts: the kinds of supplement 1.11.4. */
+/* The initialisations of supplement 1.11.4. */
 typedef enum start { START_ZERO, START_ONE, START_LECUN, START_HE, START_GLOROT } start;
 
 enum { AFTER_ZEROS = 2 };
 
-/* One row of a module's table. Extents are given by position in the module's list of dimensions;
- * c_in 0 makes a vector. */
+/* One row of a module's table. Extents are positions in the list of dimensions of the module; c_in
+ * 0 makes a vector. */
 typedef struct row {
-    int opens_block; /* AFTER_ZEROS: with a gap of zeros before it */
+    int opens_block; /* AFTER_ZEROS: a gap of zeros precedes the block */
     const char *name, *openfold, *deepmind;
     fm_deepmind_layout layout;
     int c_out, c_in;
@@ -70,7 +73,8 @@ static bool has_heads(fm_deepmind_layout layout) {
     return layout == FM_DEEPMIND_HEADS_OUT || layout == FM_DEEPMIND_HEADS_IN;
 }
 
-/* Adds rows[0..n_row-1]; the blocks they open go to block[0..]. zeros: of AFTER_ZEROS. */
+/* Adds rows[0..n_row-1] and returns the blocks that they open in block[0..]. zeros: the size of the
+ * gap before AFTER_ZEROS blocks. */
 static void add_rows_with_zeros(const fm_scope *scope, const row *rows, int n_row,
                                 const int64_t *dims, int64_t zeros, fm_param_ref *block) {
     int n_block = 0;
@@ -175,7 +179,7 @@ fm_attention_weights fm_scope_attention(const fm_scope *scope, fm_axial axial, i
     if (axial == FM_AXIAL_ROW) {
         add_rows_with_zeros(&heads, ROW_ATTENTION, N_ROW(ROW_ATTENTION), dims, zeros, block);
     } else if (axial == FM_AXIAL_COLUMN) {
-        /* OpenFold wraps the column's attention in one more module. */
+        /* OpenFold wraps the column attention in one more module. */
         fm_scope inner = fm_scope_enter(&heads, "", "_msa_att.", "");
         add_rows_with_zeros(&inner, COLUMN_ATTENTION, N_ROW(COLUMN_ATTENTION), dims, zeros, block);
     } else {
@@ -271,7 +275,8 @@ fm_outer_weights fm_scope_outer(const fm_scope *scope, int64_t c_m, int64_t c, i
     return (fm_outer_weights){block[0], block[1], block[2], block[3], block[4], c, c_z};
 }
 
-/* DeepMind's left and right are our a and b for outgoing edges, and b and a for incoming ones. */
+/* DeepMind's left and right projections are our a and b for outgoing edges, and b and a for
+ * incoming edges. */
 #define TRIANGLE_ROWS(a, b)                                                                         \
     NORM_ROWS("norm_in", "layer_norm_in", "layer_norm_input", D_C), {true,                          \
                                                                      "a.weight",                    \
@@ -441,7 +446,7 @@ static const row INPUT_PAIR[] = {
      E_NONE, START_ZERO},
     {false, "target_j.bias", "linear_tf_z_j.bias", "right_single//bias", FM_DEEPMIND_SAME, E_Z,
      E_NONE, START_ZERO},
-    /* DeepMind's spelling. */
+    /* This is DeepMind's spelling. */
     {true, "relpos.weight", "linear_relpos.weight", "pair_activiations//weights",
      FM_DEEPMIND_TRANSPOSED, E_Z, E_RELPOS, START_LECUN},
     {true, "relpos.bias", "linear_relpos.bias", "pair_activiations//bias", FM_DEEPMIND_SAME, E_Z,
@@ -476,7 +481,8 @@ static void add_embedders(const fm_scope *root, const fm_model_config *c, fm_mod
     w->recycle = (fm_recycle_weights){b[0], b[1], b[2], b[3], c->n_recycle_bin};
 }
 
-/* Block `layer` of a stack: numbered names, and a slice of DeepMind's stacked arrays. */
+/* The scope of block `layer` of a stack, which has numbered names and is a slice of DeepMind's
+ * stacked arrays. */
 static fm_scope enter_block(const fm_scope *root, int32_t layer, const char *name,
                             const char *openfold, const char *deepmind) {
     char number[16];

@@ -1,16 +1,17 @@
 /* parameters.h: the table of the model's parameters: name, shape, initialisation, and the names of
  * the same array in OpenFold's checkpoints and in DeepMind's params_model_*.npz.
  *
- * A scope carries the three prefixes of a module; each function below adds the blocks of one kind
- * of module and returns the weights struct that its op takes. What lies side by side in a block is
- * decided here and nowhere else. Names live in the arena of the scope.
+ * A scope carries the three prefixes of a module. Each function below adds the blocks of one kind
+ * of module and returns the weights struct that its op takes. Only these functions decide which
+ * matrices are stored side by side in a block. Names are allocated in the arena of the scope.
  *
- * Our names: "evoformer.0.msa_row_attention.q.weight". DeepMind's are below
- * "alphafold/alphafold_iteration/"; per-block arrays are slices of a stacked array
+ * Our names have the form "evoformer.0.msa_row_attention.q.weight". DeepMind's are below
+ * "alphafold/alphafold_iteration/"; its per-block arrays are slices of a stacked array
  * (fm_param.deepmind_layer).
  *
- * Initialisation (supplement 1.11.4): linear layers LeCun, before ReLU He, q k v Glorot, gates 0
- * with bias 1, the last linear layer of every residual update and of every head 0. */
+ * Initialisation (supplement 1.11.4): LeCun for linear layers, He before a ReLU, Glorot for q k v,
+ * 0 with bias 1 for gates, and 0 for the last linear layer of every residual update and of every
+ * head. */
 #ifndef FM_TRAINER_PARAMETERS_H
 #define FM_TRAINER_PARAMETERS_H
 
@@ -32,14 +33,15 @@ typedef struct fm_scope {
     fm_arena *arena;
     const char *name, *openfold, *deepmind; /* prefixes, "" or ending in '.', '.' and '/' */
     int32_t deepmind_layer;                 /* -1 = arrays are not stacked */
-    int64_t deepmind_heads;                 /* of the module's arrays that have an axis of heads */
+    int64_t deepmind_heads;                 /* heads of the arrays that have an axis of heads */
 } fm_scope;
 
-/* The scope of a module inside another: prefixes appended. Running out of arena is asserted. */
+/* Returns the scope of a module inside another, with the prefixes appended. Running out of arena is
+ * asserted. */
 fm_scope fm_scope_enter(const fm_scope *scope, const char *name, const char *openfold,
                         const char *deepmind);
 
-/* c_z: channels that the bias is made from (ignored in columns). */
+/* c_z: channels of the array that the bias is made from; ignored in columns. */
 fm_attention_weights fm_scope_attention(const fm_scope *scope, fm_axial axial, int64_t c,
                                         int64_t c_z, int64_t n_head, int64_t c_head);
 fm_global_attention_weights fm_scope_global_attention(const fm_scope *scope, int64_t c,
@@ -47,7 +49,8 @@ fm_global_attention_weights fm_scope_global_attention(const fm_scope *scope, int
 fm_transition_weights fm_scope_transition(const fm_scope *scope, int64_t c, int64_t hidden);
 fm_outer_weights fm_scope_outer(const fm_scope *scope, int64_t c_m, int64_t c, int64_t c_z);
 fm_triangle_weights fm_scope_triangle(const fm_scope *scope, bool incoming, int64_t c_z, int64_t c);
-/* The scope's prefixes are the layer's own names, without the last '.'. zero: starts as 0. */
+/* The scope's prefixes are the layer's own names, without the last '.'. zero: the weight starts as
+ * 0. */
 fm_linear_weights fm_scope_linear(const fm_scope *scope, int64_t c_in, int64_t c_out, bool zero);
 
 /* The weights of one Evoformer block, or of one block of the extra MSA stack, whose column
@@ -83,15 +86,15 @@ typedef struct fm_structure_weights {
     fm_angle_weights angles;
 } fm_structure_weights;
 
-/* Add the rows of a module; the scope's prefixes end in a separator. */
+/* These add the rows of a module; the prefixes of the scope end in a separator. */
 fm_ipa_weights fm_scope_ipa(const fm_scope *scope, const fm_structure_config *config);
-/* With the LayerNorm behind it, which OpenFold keeps in the same module. */
+/* The LayerNorm behind the transition is included, since OpenFold keeps it in the same module. */
 fm_structure_transition_weights fm_scope_structure_transition(const fm_scope *scope, int64_t c_s,
                                                               fm_param_ref *ret_norm);
 fm_angle_weights fm_scope_angles(const fm_scope *scope, const fm_structure_config *config);
 fm_structure_weights fm_scope_structure(const fm_scope *scope, const fm_structure_config *config);
 
-/* The heads on the structure module's and the Evoformer's output. */
+/* The heads that read the output of the structure module and of the Evoformer. */
 typedef struct fm_structure_heads {
     fm_plddt_weights plddt;
     fm_linear_weights resolved;      /* [37, c_s] */
@@ -110,7 +113,7 @@ enum {
     FM_MAX_PARAM = 8192
 };
 
-/* Everything. */
+/* The weights of the whole model. */
 typedef struct fm_model_weights {
     fm_input_msa_weights input_msa;
     fm_input_pair_weights input_pair;
@@ -127,7 +130,7 @@ typedef struct fm_model_weights {
     fm_structure_heads heads;
 } fm_model_weights;
 
-/* Adds the whole model's table. */
+/* Adds the table of the whole model and returns the weights of all modules. */
 void fm_model_add_parameters(fm_params *params, fm_arena *arena, const fm_model_config *config,
                              fm_model_weights *ret_weights);
 

@@ -1,4 +1,4 @@
-/* parameters_structure.c: the structure module's and its heads' rows, see structure.h. */
+/* parameters_structure.c: the rows of the structure module and its heads; see parameters.h. */
 #include "trainer/model/structure_module.h"
 
 #include "proto/chem/residue.h"
@@ -7,12 +7,12 @@
 #include <math.h>
 #include <stdio.h>
 
-/* softplus^-1(1): points count as much as scalars at the start. */
+/* softplus^-1(1): at the start, points have the same weight as scalars. */
 static const double HEAD_WEIGHT_START = 0.54132485461291802;
 
 typedef enum start { START_ZERO, START_LECUN, START_HE } start;
 
-/* One array in the newest block; vectors have c_in 0. */
+/* Adds one array to the newest block; a vector has c_in 0. */
 static void add(const fm_scope *scope, const char *name, const char *openfold, const char *deepmind,
                 int64_t c_out, int64_t c_in, start kind) {
     fm_scope named = fm_scope_enter(scope, name, openfold, deepmind);
@@ -47,7 +47,8 @@ static fm_param_ref add_norm(const fm_scope *scope, const char *name, const char
     return block;
 }
 
-/* The linear layers that lie side by side in one block of weights and one of biases. */
+/* One of the linear layers that are stored side by side in one block of weights and one of biases.
+ */
 typedef struct layer {
     const char *name, *openfold, *deepmind;
     int64_t c_out;
@@ -109,7 +110,7 @@ fm_structure_transition_weights fm_scope_structure_transition(const fm_scope *sc
     return w;
 }
 
-/* DeepMind's layers of one kind are numbered from the second on. */
+/* DeepMind numbers the layers of one kind from the second on. */
 static void add_angle_block(const fm_scope *scope, const fm_structure_config *config, int block,
                             bool bias) {
     for (int i = 1; i <= 2; i++) {

@@ -1,4 +1,4 @@
-/* split.h: how the model's arrays lie on the ranks of a sample: the one place that knows.
+/* split.h: how the model's arrays are split over the ranks of a sample. No other file decides it.
  *
  * DAP (config->groups->dap, D ranks) splits
  *
@@ -7,109 +7,69 @@
  *     z  [N_res, N_res, c_z]   along rows (axis 0) for outgoing edges and starting nodes, along
  *                              columns (axis 1) for incoming edges and ending nodes
  *
- * and what a sublayer needs of other ranks is gathered. BP (config->groups->bp, 2 ranks) runs the
- * MSA half of a block on rank 0 and the pair half on rank 1. On one rank every function here is the
- * plain op or nothing at all. docs/parallelism.md has the whole table. */
+ * and gathers what a sublayer needs from other ranks. BP (config->groups->bp, 2 ranks) runs the MSA
+ * half of a block on rank 0 and the pair half on rank 1. On one rank the functions here record
+ * nothing. docs/parallelism.md has the whole table. */
 #ifndef FM_TRAINER_MODEL_SPLIT_H
 #define FM_TRAINER_MODEL_SPLIT_H
 
 #include "trainer/dist/bp.h"
 #include "trainer/dist/dap.h"
 #include "trainer/dist/gather.h"
-#include "trainer/model/parameters.h"
-#include "trainer/ops/outer_split.h"
+#include "trainer/model/model_config.h"
 
-/* A mask as it is wanted by arrays that are whole, split along axis 0, and split along axis 1. */
-typedef struct fm_views {
+/* A mask for arrays that are whole, split along axis 0, and split along axis 1. */
+typedef struct fm_split_mask {
     fm_tensor_ref whole, rows, columns;
-} fm_views;
+} fm_split_mask;
 
-/* mask [n0, n1], both multiples of D. */
-fm_views fm_split_views(fm_tape *tape, const fm_model_config *config, fm_tensor_ref mask);
+/* mask [n0, n1] is whole; both extents are multiples of D. */
+fm_split_mask fm_split_mask_of(fm_tape *tape, const fm_model_config *config, fm_tensor_ref mask);
 
-/* Sizes as they are recorded: N_res, N_extra and all rows of m are multiples of D; what is added
- * has masks of 0. */
+/* Returns the recorded sizes: N_res, N_extra and the number of rows of m are rounded up to
+ * multiples of D. The masks of the added elements are 0. */
 fm_model_config fm_split_pad(const fm_model_config *config);
 
-/* Whether arrays are split at all (DAP). */
+/* Whether arrays are split (DAP). */
 bool fm_split_is_split(const fm_model_config *config);
 
-/* Whether one rank has all of everything (neither DAP nor BP). */
+/* Whether one rank has everything (neither DAP nor BP). */
 bool fm_split_is_whole(const fm_model_config *config);
 
-/* Which branches this rank runs. */
+/* Whether this rank runs the branch. */
 bool fm_split_has_msa(const fm_model_config *config);
 bool fm_split_has_pair(const fm_model_config *config);
 
-/* ---- changes --------------------------------------------------------------------------------- */
+/* ---- changes of the split axis --------------------------------------------------------------- */
 
-/* An exchange under way, or on one rank the tensor itself. */
-typedef struct fm_change {
+/* A change of the split axis between begin and finish; on one rank the tensor itself. */
+typedef struct fm_axis_change {
     fm_tensor_ref x; /* FM_TENSOR_NONE while under way */
     fm_switch exchange;
-} fm_change;
+} fm_axis_change;
 
-/* Splits x along `axis`, 0 or 1, in place of the other. */
-fm_change fm_split_change_begin(fm_tape *tape, const fm_model_config *config, const char *name,
-                                fm_tensor_ref x, int axis);
-fm_tensor_ref fm_split_change_finish(fm_tape *tape, const fm_change *change);
+/* Splits x along `axis`, 0 or 1, instead of along the other one. */
+fm_axis_change fm_split_change_begin(fm_tape *tape, const fm_model_config *config, const char *name,
+                                     fm_tensor_ref x, int axis);
+fm_tensor_ref fm_split_change_finish(fm_tape *tape, const fm_axis_change *change);
 fm_tensor_ref fm_split_change(fm_tape *tape, const fm_model_config *config, const char *name,
                               fm_tensor_ref x, int axis);
 
-/* The parts of all ranks on every rank; this rank's part of what all have (no gradient). */
+/* gather returns the parts of all ranks, on every rank; slice returns this rank's part of a tensor
+ * that all ranks have, without a gradient. */
 fm_tensor_ref fm_split_gather(fm_tape *tape, const fm_model_config *config, const char *name,
                               fm_tensor_ref x);
 fm_tensor_ref fm_split_slice(fm_tape *tape, const fm_model_config *config, const char *name,
                              fm_tensor_ref x, int axis);
 
-/* ---- sublayers ------------------------------------------------------------------------------- */
-
-/* With bias: rows of m (z split along axis 0 gives the bias), starting and ending nodes (z
- * FM_TENSOR_NONE). The bias is gathered while q k v g are made. */
-fm_tensor_ref fm_split_attention(fm_tape *tape, const fm_model_config *config, const char *name,
-                                 fm_axial axial, fm_tensor_ref x, const fm_views *mask,
-                                 fm_tensor_ref z, const fm_attention_weights *weights,
-                                 double dropout);
-
-/* The same in two halves, for work in between; where arrays are split. The bias of `from`: z for
- * rows, else x. */
-fm_gather fm_split_bias_begin(fm_tape *tape, const fm_model_config *config, const char *name,
-                              fm_axial axial, fm_tensor_ref from,
-                              const fm_attention_weights *weights);
-fm_tensor_ref fm_split_bias_finish(fm_tape *tape, const char *name, fm_axial axial,
-                                   const fm_gather *bias, fm_tensor_ref x, const fm_views *mask,
-                                   const fm_attention_weights *weights, double dropout);
-
-/* One operand is gathered while the output's gate is made. */
-fm_tensor_ref fm_split_triangle(fm_tape *tape, const fm_model_config *config, const char *name,
-                                bool incoming, fm_tensor_ref z, const fm_views *mask,
-                                const fm_triangle_weights *weights, double dropout);
-
-/* The outer product mean between making its operands and using them: one is being gathered. */
-typedef struct fm_split_outer {
-    const char *name;
-    const fm_outer_weights *weights;
-    fm_tensor_ref m; /* on one rank */
-    fm_outer_operands operands;
-    fm_gather gather;
-} fm_split_outer;
-
-/* m split along residues. */
-fm_split_outer fm_split_outer_begin(fm_tape *tape, const fm_model_config *config, const char *name,
-                                    fm_tensor_ref m, const fm_outer_weights *weights);
-/* z split along axis 0, FM_TENSOR_NONE: the bare update. Returns the new z. */
-fm_tensor_ref fm_split_outer_finish(fm_tape *tape, const fm_model_config *config,
-                                    const fm_split_outer *outer, const fm_views *mask,
-                                    fm_tensor_ref z);
-
 /* ---- branches -------------------------------------------------------------------------------- */
 
-/* x of this rank plus that of the other branch's, on both; on one rank x. */
+/* Returns, on both ranks, the sum of x of both branches; on one rank x. */
 fm_tensor_ref fm_split_join(fm_tape *tape, const fm_model_config *config, const char *name,
                             fm_tensor_ref x);
 
-/* A tensor of the branch that has it (root 0: the MSA's, 1: the pair's) on both; `like` describes
- * it. x is FM_TENSOR_NONE on the other rank. On one rank x. */
+/* Returns, on both ranks, the tensor of the branch that has it (root 0: the MSA branch, 1: the pair
+ * branch). `like` describes it; x is FM_TENSOR_NONE on the other rank. On one rank it returns x. */
 fm_tensor_ref fm_split_share(fm_tape *tape, const fm_model_config *config, const char *name,
                              int32_t root, fm_tensor_ref x, const fm_tensor *like);
 

@@ -1,4 +1,4 @@
-/* structure_module.c: see structure.h. */
+/* structure_module.c: see structure_module.h. */
 #include "trainer/model/structure_module.h"
 
 #include "proto/chem/rigid_groups.h"

@@ -1,29 +1,29 @@
-/* structure_module.h: the structure module (A20): its sizes, parameters, tables, and its recording.
+/* structure_module.h: the structure module (A20): its constant tables and its recording.
  *
  *     s = LayerNorm(single), z = LayerNorm(pair), s = Linear(s), frames = identity     A20:1-4
- *     n_iteration times, with the same weights                                           A20:5
- *         s = LayerNorm(dropout(s + ipa(s, z, frames)))                                  A20:6-7
- *         s = LayerNorm(dropout(s + transition(s)))                                      A20:8-9
- *         frames = frames o update(Linear(s))                                            A20:10
- *         angles from s and the first s                                                  A20:11-14
- *         rotations pass on without gradient                                             A20:19-20
- *     atoms of the last iteration from its frames and angles                             A20:24-25
+ *     n_iteration times, with the same weights                                         A20:5
+ *         s = LayerNorm(dropout(s + ipa(s, z, frames)))                                A20:6-7
+ *         s = LayerNorm(dropout(s + transition(s)))                                    A20:8-9
+ *         frames = frames o update(Linear(s))                                          A20:10
+ *         angles from s and the first s                                                A20:11-14
+ *         rotations pass to the next iteration without gradient                        A20:19-20
+ *     atoms of the last iteration from its frames and angles                           A20:24-25
  *
- * Losses read the frames and angles of all iterations, stacked. */
+ * The losses read the frames and angles of all iterations, stacked. */
 #ifndef FM_TRAINER_MODEL_STRUCTURE_H
 #define FM_TRAINER_MODEL_STRUCTURE_H
 
 #include "trainer/model/parameters.h"
 #include "trainer/ops/frames.h"
 
-/* Constant tables in the state (proto/chem/rigid_groups.h). */
+/* Constant tables, by their positions in the state (proto/chem/rigid_groups.h). */
 typedef struct fm_structure_tables {
     int32_t group_frames, atom_positions, atom_group; /* f32 [21, 8, 12], f32 [21, 14, 3], u8 */
     int32_t radii, bounds, pi_periodic; /* f32 [21, 14], f32 [21, 14, 14, 2], u8 [21] */
 } fm_structure_tables;
 
 void fm_structure_declare_tables(fm_state *state, fm_structure_tables *ret_tables);
-/* After fm_state_allocate, once. */
+/* Call it once, after fm_state_allocate. */
 void fm_structure_upload_tables(const fm_state *state, const fm_structure_tables *tables);
 
 typedef struct fm_structure_outputs {
@@ -31,10 +31,11 @@ typedef struct fm_structure_outputs {
     fm_tensor_ref last_frames;          /* [N_res, 7] */
     fm_tensor_ref angles, unnormalised; /* [n_iteration, N_res, 7, 2] */
     fm_atoms atoms;                     /* of the last iteration */
-    fm_tensor_ref s;                    /* [N_res, c_s]: what pLDDT reads */
+    fm_tensor_ref s;                    /* [N_res, c_s], which the pLDDT head reads */
 } fm_structure_outputs;
 
-/* single [N_res, c_s], pair [N_res, N_res, c_z], aatype u8 [N_res], mask act [N_res]. */
+/* Records the module. single [N_res, c_s], pair [N_res, N_res, c_z], aatype u8 [N_res], mask act
+ * [N_res]. */
 fm_structure_outputs fm_structure_record(fm_tape *tape, const fm_structure_config *config,
                                          const fm_structure_weights *weights,
                                          const fm_structure_tables *tables, fm_tensor_ref single,

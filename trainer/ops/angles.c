@@ -1,4 +1,4 @@
-/* angles.c: the torsion angles' residual network (A20:11-14), see structure.h. */
+/* angles.c: the residual network of the torsion angles (A20:11-14); see structure_layers.h. */
 #include "trainer/ops/structure_layers.h"
 
 #include "trainer/ops/call_structure.h"
@@ -12,8 +12,8 @@ typedef struct attributes {
 
 enum { IN_S, IN_INITIAL };
 enum { P_IN, P_IN_BIAS, P_HIDDEN, P_HIDDEN_BIAS, P_OUT, P_OUT_BIAS };
-/* relu of both inputs [2, n, c_s]; relu of each block's input and of its hidden layer, then of the
- * last block's output, [2 n_block + 1, n, c]. */
+/* Saved: relu of both inputs [2, n, c_s]; and [2 n_block + 1, n, c], the relu of each block's input
+ * and of its hidden layer, then of the output of the last block. */
 enum { S_INPUTS, S_LAYERS };
 
 static void *saved_layer(const fm_run *run, const fm_node *node, int i) {
@@ -42,7 +42,7 @@ static fm_linear in_of(const fm_run *run, const fm_node *node, int i) {
     return layer_of(run, node, P_IN, i, at->c_s, at->c, x);
 }
 
-/* Layer i of the blocks, 0 .. 2 n_block - 1. */
+/* The linear layer i of the blocks, 0 .. 2 n_block - 1. */
 static fm_linear hidden_of(const fm_run *run, const fm_node *node, int i) {
     const attributes *at = node->attributes;
     return layer_of(run, node, P_HIDDEN, i, at->c, at->c, saved_layer(run, node, i));
@@ -81,7 +81,8 @@ static void forward(fm_run *run, const fm_node *node) {
     }
 }
 
-/* The gradient of layer i of the blocks, to before the ReLU of what it reads; `space` [n, c]. */
+/* Passes the gradient of layer i of the blocks back to before the ReLU of its input; `space` [n,
+ * c]. */
 static void hidden_backward(fm_run *run, const fm_node *node, int i, const void *dy, void *space,
                             fm_out dx) {
     const attributes *at = node->attributes;

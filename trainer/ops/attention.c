@@ -1,4 +1,6 @@
-/* attention.c: see attention.h and attention_parts.h. */
+/* attention.c: attention in one node (attention.h), and the parts that it shares with the split
+ * form (attention_parts.h). q k v g of a position are stored side by side, [n0, n1, 4 width]; the
+ * kernel reads them as four strided views, so rows and columns need no transposition. */
 #include "trainer/ops/attention_parts.h"
 
 #include <assert.h>
@@ -69,7 +71,7 @@ fm_attention fm_attention_core(const fm_run *run, const fm_attention_shape *at, 
     return core;
 }
 
-/* `count` of q k v g from `first` on: one matrix product. */
+/* The projection to `count` of q k v g, beginning with number `first`: one matrix product. */
 static fm_linear projection(const fm_run *run, const fm_attention_shape *at, const void *normed,
                             const void *w, int64_t first, int64_t count) {
     return (fm_linear){.rows = at->n0 * at->n1,
@@ -88,7 +90,7 @@ void fm_attention_assert_zeros(const fm_tape *tape, const fm_attention_weights *
     (void)tape, (void)block, (void)width;
 }
 
-/* One product, with a bias for the last; two where q has one. */
+/* One product, with a bias for g alone; two products where q has a bias. */
 void fm_attention_project(fm_run *run, const fm_attention_shape *at, const void *normed,
                           const void *w, const void *q_bias, const void *gate_bias, void *qkvg) {
     fm_element act = run->kernels->act;
@@ -156,9 +158,8 @@ static fm_attention core_of(const fm_run *run, const fm_node *node) {
     core.o = fm_run_saved(run, node, S_OUT);
     core.lse = fm_run_saved(run, node, S_LSE);
     if (has_bias(at)) {
-        /* A7:3 b_ij for query i, key j; A13:3 b_jk for query j, key k; A14:3 b_ki for query i, key
-         * k
-         */
+        /* A7:3: b_ij for query i, key j. A13:3: b_jk for query j, key k. A14:3: b_ki for query i,
+         * key k. */
         bool ending = at->axial == FM_AXIAL_ENDING;
         core.bias = fm_run_saved(run, node, S_BIAS);
         core.bias_stride[1] = 1;
@@ -229,7 +230,7 @@ static void forward(fm_run *run, const fm_node *node) {
     fm_call_update(run, node, &at->update, residual, update, y);
 }
 
-/* Gradients of the bias projection; dnormed as told. */
+/* The gradients of the bias projection; dnormed is written or added to as its beta says. */
 static void bias_backward(fm_run *run, const fm_node *node, const void *normed, const void *dbias,
                           fm_out dnormed) {
     fm_linear bias = bias_projection(run, node, normed);
@@ -237,7 +238,7 @@ static void bias_backward(fm_run *run, const fm_node *node, const void *normed, 
                         (fm_out){0});
 }
 
-/* From the gradient of q k v g (and of the bias, where it comes from x) to that of x. */
+/* Passes the gradient of q k v g, and that of the bias where it is made from x, back to x. */
 static void project_backward(fm_run *run, const fm_node *node, const void *dqkvg,
                              const void *dbias) {
     const fm_attention_shape *at = &((const attributes *)node->attributes)->shape;

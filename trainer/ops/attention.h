@@ -1,5 +1,5 @@
-/* attention.h: the gated self-attention sublayers of the Evoformer, and those of the Pairformer,
- * over one axis of a 2-D array.
+/* attention.h: the gated self-attention sublayers of the Evoformer and of the Pairformer, over one
+ * axis of a 2-D array.
  *
  *     row       MSA row attention with pair bias (A7): along residues, bias from the pair array
  *     column    MSA column attention (A8): along sequences
@@ -8,16 +8,16 @@
  *
  *     y = x + dropout(W_o (sigmoid(g) * softmax(q k^T / sqrt(c) + b + mask) v) + b_o)
  *
- * with q k v g linear in LayerNorm(x), one fused projection; b linear in LayerNorm(z), or in
- * LayerNorm(x) for the triangles. Masked keys get -1e9. Dropout shares its mask over axis 0 (row,
- * starting) or axis 1 (ending); none in columns.
+ * q k v g are linear in LayerNorm(x), made by one fused projection. b is linear in LayerNorm(z), or
+ * in LayerNorm(x) for the triangles. Masked keys get -1e9. Dropout shares its mask over axis 0
+ * (row, starting) or axis 1 (ending); columns have none.
  *
- * Pairformer: row is attention with pair bias without a conditioning (AF3-24), x the single
- * representation as the one row of [1, N, c_s], with a bias for q and none for the gate and the
- * output; starting and ending (AF3's 14 and 15) have no biases at all.
+ * In the Pairformer, `row` is attention with pair bias without conditioning (AF3-24): x is the
+ * single representation as the only row of [1, N, c_s], q has a bias, and the gate and the output
+ * have none. `starting` and `ending` (AF3's 14 and 15) have no biases.
  *
  * x [n0, n1, c]: [N_seq, N_res, c_m] or [N_res, N_res, c_z]; mask [n0, n1]; z [N_res, N_res, c_z].
- * Saved: q k v g, the gated output, the rows' log-sum-exp, the bias. */
+ * Saved: q k v g, the gated output, the log-sum-exp of the rows, the bias. */
 #ifndef FM_TRAINER_ATTENTION_H
 #define FM_TRAINER_ATTENTION_H
 
@@ -31,10 +31,10 @@ typedef enum fm_axial {
 } fm_axial;
 
 typedef struct fm_attention_weights {
-    fm_param_ref norm;          /* [2, c]; FM_PARAM_NONE: x is normalised already */
-    fm_param_ref qkvg;          /* [4 * N_head * c_head, c] */
-    fm_param_ref gate_bias;     /* [N_head * c_head] after three times as many zeros, or
-                                   FM_PARAM_NONE */
+    fm_param_ref norm; /* [2, c]; FM_PARAM_NONE: x is normalised already */
+    fm_param_ref qkvg; /* [4 * N_head * c_head, c] */
+    fm_param_ref
+        gate_bias; /* [N_head * c_head], preceded by three times as many zeros, or FM_PARAM_NONE */
     fm_param_ref q_bias;        /* [N_head * c_head] or FM_PARAM_NONE; the Evoformer has none */
     fm_param_ref out, out_bias; /* [c, N_head * c_head], [c] or FM_PARAM_NONE */
     fm_param_ref bias;          /* [N_head, c_z]; FM_PARAM_NONE in columns */
@@ -42,7 +42,8 @@ typedef struct fm_attention_weights {
     int64_t n_head, c_head;
 } fm_attention_weights;
 
-/* Adds the node; z is FM_TENSOR_NONE but for rows. Returns y, or the update without residual. */
+/* Adds the node; z is FM_TENSOR_NONE except for rows. Returns y, or the bare update when !residual.
+ */
 fm_tensor_ref fm_op_attention(fm_tape *tape, const char *name, fm_axial axial, fm_tensor_ref x,
                               fm_tensor_ref mask, fm_tensor_ref z,
                               const fm_attention_weights *weights, bool residual, double dropout);

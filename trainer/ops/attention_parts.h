@@ -1,5 +1,5 @@
-/* attention_parts.h: what the attention sublayer in one node (attention.c) and in three
- * (attention_split.c) are made of. For these two files alone. */
+/* attention_parts.h: the parts that attention in one node (attention.c) and in three nodes
+ * (attention_split.c) share. Only these two files may include it. */
 #ifndef FM_TRAINER_ATTENTION_PARTS_H
 #define FM_TRAINER_ATTENTION_PARTS_H
 
@@ -14,29 +14,29 @@ typedef struct fm_attention_shape {
     fm_update update;
 } fm_attention_shape;
 
-/* x [n0, n1, c], whole along the attended axis. */
+/* x [n0, n1, c] is whole along the attended axis. */
 fm_attention_shape fm_attention_shape_of(fm_axial axial, const fm_tensor *x,
                                          const fm_attention_weights *weights, double dropout);
 
-/* The core's operands but mask, bias, o and lse. qkvg [n0, n1, 4 width]. */
+/* The operands of the attention kernel, except mask, bias, o and lse. qkvg [n0, n1, 4 width]. */
 fm_attention fm_attention_core(const fm_run *run, const fm_attention_shape *at, const void *qkvg);
 
-/* q k v g of normed [n0, n1, c]; w [4 width, c]; biases [width], each may be NULL; 3 width zeros
- * before gate_bias. */
+/* Makes q k v g of normed [n0, n1, c]; w [4 width, c]; biases [width], each may be NULL; 3 width
+ * zeros precede gate_bias. */
 void fm_attention_project(fm_run *run, const fm_attention_shape *at, const void *normed,
                           const void *w, const void *q_bias, const void *gate_bias, void *qkvg);
 void fm_attention_project_grad(fm_run *run, const fm_attention_shape *at, const void *normed,
                                const void *w, const void *dqkvg, fm_out dnormed, fm_out dw,
                                fm_out dq_bias, fm_out dgate_bias);
 
-/* That there are so many. */
+/* Asserts that 3 width zeros precede the gate's bias. */
 void fm_attention_assert_zeros(const fm_tape *tape, const fm_attention_weights *weights,
                                int64_t width);
 
-/* The bias [rows, n_head] of normed [rows, c], w [n_head, c]. */
+/* The linear layer that makes the bias [rows, n_head] of normed [rows, c]; w [n_head, c]. */
 fm_linear fm_attention_bias(int64_t rows, int64_t c, int64_t n_head, const void *normed,
                             const void *w);
-/* The update [n0, n1, c] of the gated values o. */
+/* The linear layer that makes the update [n0, n1, c] of the gated values o. */
 fm_linear fm_attention_out(const fm_attention_shape *at, const void *o, const void *w,
                            const void *bias);
 

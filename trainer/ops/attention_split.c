@@ -1,4 +1,6 @@
-/* attention_split.c: see attention_split.h. */
+/* attention_split.c: see attention_split.h. The bias is made in the order of z and, for ending
+ * nodes, transposed so that queries come first: the parts of all ranks then follow each other by query.
+ */
 #include "trainer/ops/attention_split.h"
 
 #include "trainer/ops/attention_parts.h"
@@ -9,7 +11,7 @@
 
 typedef struct bias_attributes {
     int64_t n0, n1, c, n_head;
-    bool turned; /* queries lie along axis 1 of z */
+    bool transposed; /* the queries are along axis 1 of z */
 } bias_attributes;
 
 enum { PB_NORM, PB_W };
@@ -26,38 +28,27 @@ static fm_linear bias_linear(const fm_run *run, const fm_node *node, const void 
                              fm_run_param(run, node, PB_W));
 }
 
-/* y [b, a, n_head] = x [a, b, n_head] */
-static void turn(fm_run *run, int64_t a, int64_t b, int64_t n_head, const void *x, void *y) {
-    fm_call_copy_strided(run, &(fm_strided){.rank = 3,
-                                            .shape = {a, b, n_head},
-                                            .x_stride = {b * n_head, n_head, 1},
-                                            .y_stride = {n_head, a * n_head, 1},
-                                            .alpha = 1,
-                                            .x = x,
-                                            .y = {y, FM_WRITE}});
-}
-
 static void bias_forward(fm_run *run, const fm_node *node) {
     const bias_attributes *at = node->attributes;
     if (!fm_run_wants_output(run)) {
         return;
     }
     void *out = fm_run_output(run, node, 0);
-    void *bias = at->turned ? fm_run_workspace_act(run, at->n0 * at->n1 * at->n_head) : out;
+    void *bias = at->transposed ? fm_run_workspace_act(run, at->n0 * at->n1 * at->n_head) : out;
     fm_norm normed = bias_norm(run, node); /* A7:3 A13:1 A14:1 */
     fm_linear linear = bias_linear(run, node, normed.y);
     fm_call_linear(run, &linear, false, bias); /* A7:3 A13:3 A14:3 */
-    if (at->turned) {
-        turn(run, at->n0, at->n1, at->n_head, bias, out);
+    if (at->transposed) {
+        fm_call_transpose(run, at->n0, at->n1, at->n_head, bias, out);
     }
 }
 
 static void bias_backward(fm_run *run, const fm_node *node) {
     const bias_attributes *at = node->attributes;
     const void *dbias = fm_run_output_gradient(run, node, 0);
-    if (at->turned) {
+    if (at->transposed) {
         void *back = fm_run_workspace_act(run, at->n0 * at->n1 * at->n_head);
-        turn(run, at->n1, at->n0, at->n_head, dbias, back);
+        fm_call_transpose(run, at->n1, at->n0, at->n_head, dbias, back);
         dbias = back;
     }
     fm_norm normed = bias_norm(run, node);
@@ -76,14 +67,14 @@ fm_tensor_ref fm_op_attention_bias(fm_tape *tape, const char *name, fm_axial axi
     void *memory;
     fm_node *node = fm_tape_add(tape, &BIAS, name, sizeof(bias_attributes), &memory);
     fm_tensor x = *fm_tape_tensor(tape, z);
-    bool turned = axial == FM_AXIAL_ENDING;
+    bool transposed = axial == FM_AXIAL_ENDING;
     assert(axial != FM_AXIAL_COLUMN && x.rank == 3 && x.shape[0] == x.shape[1]);
-    assert(x.shard_axis == -1 || x.shard_axis == turned);
+    assert(x.shard_axis == -1 || x.shard_axis == transposed);
     *(bias_attributes *)memory = (bias_attributes){.n0 = x.local[0],
                                                    .n1 = x.local[1],
                                                    .c = x.local[2],
                                                    .n_head = weights->n_head,
-                                                   .turned = turned};
+                                                   .transposed = transposed};
     fm_node_input(tape, node, z, true);
     fm_node_param(tape, node, axial == FM_AXIAL_ROW ? weights->norm_z : weights->norm);
     fm_node_param(tape, node, weights->bias);

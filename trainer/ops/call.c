@@ -282,6 +282,16 @@ void fm_call_copy_strided(fm_run *run, const fm_strided *args) {
     }
 }
 
+void fm_call_transpose(fm_run *run, int64_t a, int64_t b, int64_t c, const void *x, void *y) {
+    fm_call_copy_strided(run, &(fm_strided){.rank = 3,
+                                            .shape = {a, b, c},
+                                            .x_stride = {b * c, c, 1},
+                                            .y_stride = {c, a * c, 1},
+                                            .alpha = 1,
+                                            .x = x,
+                                            .y = {y, FM_WRITE}});
+}
+
 /* ---- elements -------------------------------------------------------------------------------- */
 
 void fm_call_copy(fm_run *run, int64_t count, const void *x, void *y) {
@@ -296,7 +306,8 @@ void fm_call_fill(fm_run *run, int64_t count, double value, void *y) {
     }
 }
 
-/* The table fills act elements; an acc element of 0 is as many act elements of 0. */
+/* The table's fill writes act elements. An acc element of 0 has the same bytes as act elements of
+ * 0. */
 void fm_call_fill_acc(fm_run *run, int64_t count, double value, void *y) {
     assert(value == 0 || run->kernels->act == run->kernels->acc);
     size_t ratio = fm_element_bytes(run->kernels->acc) / fm_element_bytes(run->kernels->act);

@@ -1,87 +1,89 @@
-/* call.h: how ops reach kernels: one wrapper for each entry that an op uses.
+/* call.h: how ops reach kernels: one wrapper for each entry of the kernel table that an op uses.
  *
- * A wrapper asks the table how much workspace the kernel needs, takes it from the step's workspace,
- * calls the kernel unless the run is dry, and gives the workspace back. So an op's forward and
- * backward are straight lists of calls, and the dry run is the same code.
+ * A wrapper asks the table how much workspace the kernel needs, takes it from the workspace of the
+ * step, calls the kernel unless the run is dry, and gives the workspace back. So the forward and
+ * backward of an op are straight lists of calls, and the dry run executes the same code.
  *
- * Also here: the linear layer, forward and backward, that every sublayer is made of.
- * Shapes are given at each declaration; pointers are device memory (never to be
- * read when dry). */
+ * The linear layer, which every sublayer is made of, is here as well, forward and backward. Shapes
+ * are given at each declaration. Pointers are device memory and must not be read in a dry run. */
 #ifndef FM_TRAINER_CALL_H
 #define FM_TRAINER_CALL_H
 
 #include "trainer/autograd/tape.h"
 
-static const double FM_LAYERNORM_EPS = 1e-5; /* AlphaFold's, everywhere */
+static const double FM_LAYERNORM_EPS = 1e-5; /* AlphaFold's, for every LayerNorm */
 
-/* y = LayerNorm(x), x and y [rows, c]; mean, rstd acc [rows]. eps 1e-5. Without weights (gamma
- * NULL) x is normalised already (ops/update_norm.h), and y is x: not to be written. */
+/* y = LayerNorm(x), x and y [rows, c]; mean and rstd acc [rows]; eps 1e-5. Without weights (gamma
+ * NULL) x is normalised already (ops/update_norm.h); y is then x and must not be written. */
 typedef struct fm_norm {
     int64_t rows, c;
     const void *x, *gamma, *beta;
     void *y, *mean, *rstd;
 } fm_norm;
 
-/* Makes y, mean and rstd in the workspace (they live to the end of the step). `weights` is the
- * block [2, c]: gamma, beta; NULL: x is normalised already. */
+/* Makes y, mean and rstd in the workspace, where they stay to the end of the step. `weights` is the
+ * block [2, c] of gamma and beta; NULL: x is normalised already. */
 fm_norm fm_call_norm(fm_run *run, int64_t rows, int64_t c, const void *x, const void *weights);
 
-/* Where dy is to be left for fm_call_norm_grad: in the workspace, or in dx. */
+/* Returns where the caller writes dy for fm_call_norm_grad: in the workspace, or in dx. */
 fm_out fm_call_norm_gradient(fm_run *run, const fm_norm *norm, fm_out dx);
 
-/* Backward of it: dx as told, the block's gradient [2, c]. Without weights nothing is left to do.
- */
+/* The backward of the norm: dx is written or added to as its beta says, and dweights is the
+ * gradient [2, c] of the block. Without weights it does nothing. */
 void fm_call_norm_grad(fm_run *run, const fm_norm *norm, const void *dy, fm_out dx,
                        fm_out dweights);
 
-/* A linear layer y [rows, c_out] = x [rows, c_in] W^T + bias, rows ldx and ldy apart. */
+/* A linear layer y [rows, c_out] = x [rows, c_in] W^T + bias. Rows are ldx and ldy elements apart.
+ */
 typedef struct fm_linear {
     int64_t rows, c_in, c_out, ldx, ldy;
     const void *x, *w, *bias; /* w [c_out, c_in]; bias [c_out - bias_first] or NULL */
-    /* The bias is that of the outputs from here on; what lies before it in memory is then as many
-     * zeros: a block of fm_params_add_block_after_zeros. */
+    /* The bias applies to the outputs from this one on. As many zeros must precede it in memory: a
+     * block of fm_params_add_block_after_zeros. */
     int64_t bias_first;
-    const void *residual; /* added to y, rows ldy apart; may be y; NULL: none. Forward only */
-    /* x is what a ReLU left of a layer's outputs: fm_call_linear_grad goes on through it: dx is the
-     * gradient of those outputs, and x_dbias (acc [c_in]) that of their bias. */
+    const void *residual; /* added to y, rows ldy apart; may be y; NULL: none; only forward */
+    /* x is the output of a ReLU. fm_call_linear_grad then passes through the ReLU: dx is the
+     * gradient of its input, and x_dbias (acc [c_in]) that of the bias of the layer before it. */
     bool x_is_relu;
     fm_out x_dbias;
 } fm_linear;
 
-/* relu: y = max(.., 0), needs a bias; not with a residual. */
+/* relu: y = max(.., 0); it needs a bias and excludes a residual. */
 void fm_call_linear(fm_run *run, const fm_linear *linear, bool relu, void *y);
 
-/* dy has ldy. dx [rows, c_in] with ldx; dw acc [c_out, c_in]; dbias acc [c_out - bias_first]. A
- * NULL place is not written. */
+/* dy has rows ldy apart, dx [rows, c_in] rows ldx apart; dw acc [c_out, c_in]; dbias acc [c_out -
+ * bias_first]. A gradient with a NULL place is not made. */
 void fm_call_linear_grad(fm_run *run, const fm_linear *linear, const void *dy, fm_out dx, fm_out dw,
                          fm_out dbias);
 
-/* The end of a sublayer: an update [n0, n1, c] under shared-axis dropout, added to a residual. */
+/* The end of a sublayer: an update [n0, n1, c] with a dropout mask that is shared over an axis,
+ * added to a residual. */
 typedef struct fm_update {
     int64_t n0, n1, c;
-    int64_t first0, first1, global_n1; /* where this rank's slice begins, of how much */
+    int64_t first0, first1,
+        global_n1; /* the first element of this rank's part along each axis; extent of all of axis 1 */
     double rate;
     fm_shared_axis shared;
 } fm_update;
 
-/* For an update of the shape of x [n0, n1, c]. */
+/* Describes an update of the shape of x [n0, n1, c]. */
 fm_update fm_update_of(const fm_tensor *x, double rate, fm_shared_axis shared);
 
-/* y = residual + keep * update; residual NULL: y = keep * update. y may be either. */
+/* y = residual + keep * update; y = keep * update where residual is NULL. y may be either. */
 void fm_call_update(fm_run *run, const fm_node *node, const fm_update *args, const void *residual,
                     const void *update, void *y);
-/* The gradient of `update`: dy itself without dropout, else made in the workspace. */
+/* Returns the gradient of `update`: dy without dropout, else made in the workspace. */
 const void *fm_call_update_grad(fm_run *run, const fm_node *node, const fm_update *args,
                                 const void *dy);
 
-/* The dropout of an update, for entries that end in one. */
+/* The dropout of an update, for kernels that end in one. */
 fm_dropout fm_update_dropout(const fm_run *run, const fm_node *node, const fm_update *args);
 
 /* dupdate = keep * dy. */
 void fm_call_dropout_grad(fm_run *run, const fm_node *node, const fm_update *args, const void *dy,
                           fm_out dupdate);
-/* y = residual + keep * update and n = LayerNorm(y); norm [2, c]. y may be residual. Backward: grad
- * without the weights' gradients, which are the block dnorm. */
+/* y = residual + keep * update and n = LayerNorm(y); norm [2, c]. y may be residual. In the
+ * backward, dnorm is the gradient of the block; grad leaves its own weights' gradients empty. */
 void fm_call_update_norm(fm_run *run, const fm_node *node, const fm_update *args, const void *norm,
                          const void *residual, const void *update, void *y, void *n);
 void fm_call_update_norm_grad(fm_run *run, const fm_node *node, const fm_update *args,
@@ -95,16 +97,18 @@ void fm_call_swiglu_grad(fm_run *run, const fm_swiglu *args, const void *dy, fm_
 void fm_call_scale_rows(fm_run *run, int64_t rows, int64_t c, const void *scale, const void *x,
                         fm_out y);
 void fm_call_copy_strided(fm_run *run, const fm_strided *args);
+/* y [b, a, c] = x [a, b, c]; y is not x. */
+void fm_call_transpose(fm_run *run, int64_t a, int64_t b, int64_t c, const void *x, void *y);
 /* y = x, `count` elements. */
 void fm_call_copy(fm_run *run, int64_t count, const void *x, void *y);
 /* y = value, `count` elements of the act or acc type. */
 void fm_call_fill(fm_run *run, int64_t count, double value, void *y);
 void fm_call_fill_acc(fm_run *run, int64_t count, double value, void *y);
-/* An op that wrote only the first `written` of `count` elements of a gradient: the rest is 0, if it
- * was the first writer. */
+/* Sets the rest of a gradient to 0 where the op is its first writer; the op has written only the
+ * first `written` of `count` elements. */
 void fm_call_clear_rest(fm_run *run, int64_t written, int64_t count, fm_out dx);
-/* An op that writes a part of a parameter block of `count` elements: where it is the first writer,
- * the whole is cleared, and the part is added. */
+/* For an op that writes a part of a parameter block of `count` elements: where it is the first
+ * writer, the whole block is cleared first. Returns dw to be added to. */
 fm_out fm_call_part_of(fm_run *run, int64_t count, fm_out dw);
 void fm_call_axpy(fm_run *run, int64_t count, double alpha, const void *x, fm_out y);
 /* y = x + update; y may be x. */
@@ -126,15 +130,15 @@ void fm_call_triangle_block_grad(fm_run *run, const fm_triangle_block *args,
 /* y [n_a, n_c] = sum over r of x[a*stride_a + r*stride_r + c], acc when y_is_acc, else act. */
 void fm_call_sum(fm_run *run, int64_t n_a, int64_t n_r, int64_t n_c, int64_t stride_a,
                  int64_t stride_r, const void *x, fm_out y, bool y_is_acc);
-/* y[r] = w[ids[r]]; x += bias [c] to every row; z[i, j] = a[i] + b[j], rows of a and b ld apart,
- * for n_i by n_j pairs. */
+/* lookup: y[r] = w[ids[r]]. bias_add: x += bias [c] in every row. outer_sum: z[i, j] = a[i] + b[j],
+ * for n_i by n_j pairs; rows of a and b are ld apart. */
 void fm_call_lookup(fm_run *run, const fm_lookup *args, int64_t rows, const uint8_t *ids, fm_out y);
 void fm_call_bias_add(fm_run *run, int64_t rows, int64_t c, const void *bias, void *x);
 void fm_call_outer_sum(fm_run *run, int64_t n_i, int64_t n_j, int64_t c, int64_t ld, const void *a,
                        const void *b, fm_out z);
 void fm_call_outer_sum_grad(fm_run *run, int64_t n_i, int64_t n_j, int64_t c, int64_t ld,
                             const void *dz, fm_out da, fm_out db);
-/* index [n_j]; i counts from `first`. */
+/* index [n_j]; i starts at `first`. */
 void fm_call_relpos(fm_run *run, const fm_lookup *args, int64_t first, int64_t n_i, int64_t n_j,
                     const int32_t *index, fm_out z);
 void fm_call_msa_features(fm_run *run, const fm_msa_features *args);
@@ -148,8 +152,8 @@ void fm_call_cross_entropy_grad(fm_run *run, const fm_cross_entropy *args, const
 /* Distances within one set of positions x f32 [n, 3] with mask f32 [n]: target [n, n], w [n, n]. */
 void fm_call_distance_bins(fm_run *run, int64_t n, const float *x, const float *mask, int32_t n_bin,
                            float first, float last, int32_t *target, void *w);
-/* Classes of the distances within positions x f32 [n_j, 3], for n_i of them from `at` on: ids u8
- * [n_i, n_j] (distance_ids of kernels.h). */
+/* The classes of the distances between positions x f32 [n_j, 3], for n_i of them starting at `at`:
+ * ids u8 [n_i, n_j] (distance_ids of kernels.h). */
 void fm_call_distance_ids(fm_run *run, int64_t at, int64_t n_i, int64_t n_j, const float *x,
                           int32_t n_bin, float first, float last, float most_square, uint8_t *ids);
 /* y = *alpha x (+ y) over acc elements, *alpha in device memory. */

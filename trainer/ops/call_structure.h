@@ -6,7 +6,7 @@
 
 void fm_call_ipa(fm_run *run, const fm_ipa *args);
 void fm_call_ipa_grad(fm_run *run, const fm_ipa *args, const fm_ipa_grad *grad);
-/* Named like their kernels; an absent gradient is not made. */
+/* Each wrapper has the name of its kernel. A gradient with a NULL place is not made. */
 void fm_call_frame_update(fm_run *run, int64_t n, const void *frames, const void *update, void *y);
 void fm_call_frame_update_grad(fm_run *run, int64_t n, const void *frames, const void *update,
                                const void *dy, fm_out dframes, fm_out dupdate);

@@ -38,7 +38,7 @@ static void backward(fm_run *run, const fm_node *node) {
 
 static const fm_op CAST = {"cast", forward, backward};
 
-/* The one of the tape's tables that is not in use now. */
+/* Returns the table of the tape that is not current. */
 static const fm_kernels *other_table(const fm_tape *tape) {
     bool inside = tape->kernels != tape->main_kernels;
     return inside ? tape->main_kernels : tape->main_kernels->wide;

@@ -1,4 +1,4 @@
-/* embed.c: the input embedder, see embed.h. Recycling is in recycle.c. */
+/* embed.c: the input embedder; see embed.h. The recycling embedder is in recycle.c. */
 #include "trainer/ops/embed.h"
 
 #include "trainer/ops/call.h"
@@ -59,7 +59,7 @@ static const uint8_t *own_types(const fm_run *run, const fm_node *node, int inpu
 enum { M_FEATURES, M_AATYPE };
 enum { PM_MSA, PM_MSA_BIAS, PM_TARGET, PM_TARGET_BIAS };
 
-/* The columns of a [c, 22] weight that residue types select. */
+/* The columns of a [c, 22] weight, selected by residue types. */
 static fm_lookup target_lookup(int64_t c, const void *w, fm_element act) {
     return (fm_lookup){.n_class = N_RESTYPE,
                        .c = c,
@@ -68,7 +68,8 @@ static fm_lookup target_lookup(int64_t c, const void *w, fm_element act) {
                        .w = fm_run_at(w, 1, act)};
 }
 
-/* dw of the columns, from the rows' gradient. Column 0 is no residue type: its gradient is 0. */
+/* The gradient of the columns, from that of the rows. Column 0 belongs to no residue type: its
+ * gradient is 0. */
 static void target_lookup_grad(fm_run *run, const fm_lookup *lookup, int64_t n, const uint8_t *type,
                                const void *dy, fm_out dw) {
     if (dw.beta == FM_WRITE) {
@@ -204,7 +205,7 @@ static void pair_backward(fm_run *run, const fm_node *node) {
     fm_call_sum(run, 1, at->n_i * at->n_j, at->c_z, 0, at->c_z, dz,
                 fm_run_param_gradient(run, node, PZ_RELPOS_BIAS), true);
     void *dboth = fm_run_workspace_act(run, at->n_j * 2 * at->c_z);
-    if (at->n_i < at->n_j) { /* a of other ranks' residues has no gradient from here */
+    if (at->n_i < at->n_j) { /* this rank makes no gradient of a for the residues of other ranks */
         fm_call_fill(run, at->n_j * 2 * at->c_z, 0.0, dboth);
     }
     fm_call_outer_sum_grad(run, at->n_i, at->n_j, at->c_z, 2 * at->c_z, dz,

@@ -1,13 +1,13 @@
 /* embed.h: the embedders: input (A3, A4) and recycling (A32).
  *
  *     features   msa_feat [N_seq, N_res, 49] from ids, deletions and cluster statistics
- *     input MSA  m_si = Linear(msa_feat_si) + Linear(target_feat_i)                       A3:4
- *     input pair z_ij = Linear(target_feat_i) + Linear(target_feat_j) + relpos(i, j)      A3:1-3,
- * A4 recycle    m_1i += LayerNorm(m_1i of the last cycle)                                A32:3 z_ij
- * += LayerNorm(z_ij of the last cycle) + Linear(one-hot(d_ij)) + b    A32:1-3
+ *     input MSA  m_si = Linear(msa_feat_si) + Linear(target_feat_i)                      A3:4
+ *     input pair z_ij = Linear(target_feat_i) + Linear(target_feat_j) + relpos(i, j)     A3:1-3, A4
+ *     recycle    m_1i += LayerNorm(m_1i of the last cycle)                               A32:3
+ *                z_ij += LayerNorm(z_ij of the last cycle) + Linear(one-hot(d_ij)) + b   A32:1-3
  *
- * target_feat [N_res, 22] is never stored: column 0 is 0, column 1 + aatype is 1. The recycling
- * embedder runs in the first cycle too, on zeros. */
+ * target_feat [N_res, 22] is never stored: column 0 is 0, and column 1 + aatype is 1. The recycling
+ * embedder runs in the first cycle, too, on zeros. */
 #ifndef FM_TRAINER_EMBED_H
 #define FM_TRAINER_EMBED_H
 
@@ -33,38 +33,38 @@ typedef struct fm_recycle_weights {
     int64_t n_bin;
 } fm_recycle_weights;
 
-/* The cluster features' inputs, tensors of the state: types as in fm_msa_features. */
+/* The inputs of the cluster features: tensors of the state, of the types of fm_msa_features. */
 typedef struct fm_feature_inputs {
     fm_tensor_ref msa, deletion, profile, deletion_sum, cluster_size;
 } fm_feature_inputs;
 
-/* [N_seq, N_res, 49], or 25 columns (the extra MSA's) where profile, deletion_sum and cluster_size
- * are FM_TENSOR_NONE; no gradient. */
+/* Returns [N_seq, N_res, 49], or the extra MSA's 25 columns where profile, deletion_sum and
+ * cluster_size are FM_TENSOR_NONE. It has no gradient. */
 fm_tensor_ref fm_op_msa_features(fm_tape *tape, const fm_feature_inputs *inputs);
 
-/* features [N_seq, N_res, 49], which may be split along the residues, aatype u8 [N_res], whole
- * -> m [N_seq, N_res, c_m], split as the features are. */
+/* features [N_seq, N_res, 49], which may be split along the residues; aatype u8 [N_res], whole.
+ * Returns m [N_seq, N_res, c_m], split as the features are. */
 fm_tensor_ref fm_op_input_msa(fm_tape *tape, fm_tensor_ref features, fm_tensor_ref aatype,
                               const fm_input_msa_weights *weights);
 
-/* aatype u8 [N_res], residue_index i32 [N_res], whole -> z [N_res, N_res, c_z], of which this rank
- * makes the rows of `part`. */
+/* aatype u8 [N_res] and residue_index i32 [N_res] are whole. Returns z [N_res, N_res, c_z], of
+ * which this rank makes the rows of `part`. */
 fm_tensor_ref fm_op_input_pair(fm_tape *tape, fm_tensor_ref aatype, fm_tensor_ref residue_index,
                                const fm_input_pair_weights *weights, fm_part part);
 
-/* previous [N_res, c_m]: the first MSA row after the last cycle, split as m is along its residues.
+/* previous [N_res, c_m]: the first row of m after the last cycle, split along the residues as m is.
  * Returns the new m. */
 fm_tensor_ref fm_op_recycle_msa(fm_tape *tape, fm_tensor_ref m, fm_tensor_ref previous,
                                 const fm_recycle_weights *weights);
 
-/* A32:1: x f32 [N_res, 3] Å, the pseudo-beta atoms that the last cycle predicted (zeros before the
- * first: no class), -> u8 [N_res, N_res, 1], n_bin classes with lower edges from 3.25 to 20.75 Å,
- * the rows of `part`. No gradient. */
+/* A32:1. x f32 [N_res, 3] Å: the pseudo-beta positions that the last cycle predicted; zeros before
+ * the first cycle are in no class. Returns u8 [N_res, N_res, 1], the rows of `part`: n_bin classes
+ * with lower edges from 3.25 to 20.75 Å. It has no gradient. */
 fm_tensor_ref fm_op_recycle_bins(fm_tape *tape, fm_tensor_ref x, int64_t n_bin, fm_part part);
 
-/* previous [N_res, N_res, c_z], split as z is; bins u8 [N_res, N_res]: class of the distance
- * between last cycle's pseudo-beta atoms, a value >= n_bin for none, or FM_TENSOR_NONE where no
- * coordinates are predicted. Returns the new z. */
+/* previous [N_res, N_res, c_z], split as z is. bins u8 [N_res, N_res]: the class of the distance
+ * between the last cycle's pseudo-beta positions, a value >= n_bin for none; FM_TENSOR_NONE where
+ * no coordinates are predicted. Returns the new z. */
 fm_tensor_ref fm_op_recycle_pair(fm_tape *tape, fm_tensor_ref z, fm_tensor_ref previous,
                                  fm_tensor_ref bins, const fm_recycle_weights *weights);
 

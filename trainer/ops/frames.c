@@ -7,7 +7,7 @@
 
 /* ---- identity -------------------------------------------------------------------------------- */
 
-/* All zeros, then ones in the first column: the row of ones is broadcast from one element. */
+/* Writes zeros, then ones to the first column, broadcast from one element. */
 static void identity_forward(fm_run *run, const fm_node *node) {
     if (!fm_run_wants_output(run)) {
         return;
@@ -137,7 +137,7 @@ static void atoms_forward(fm_run *run, const fm_node *node) {
     fm_call_residue_atoms(run, &args);
 }
 
-/* NULL where no loss reads the output. */
+/* Returns NULL where no loss reads the output. */
 static const void *gradient_of(const fm_run *run, const fm_node *node, int output) {
     const fm_tensor *tensor = fm_tape_tensor(run->tape, node->output[output]);
     return tensor->gradient == FM_TENSOR_NONE ? NULL : fm_run_output_gradient(run, node, output);

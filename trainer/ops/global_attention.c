@@ -45,7 +45,7 @@ static fm_linear query_projection(const fm_run *run, const fm_node *node, const 
                        .w = fm_run_param(run, node, P_Q)};
 }
 
-/* k v and g, which alone has a bias. */
+/* The projection to k, v and g; only g has a bias. */
 static fm_linear projection(const fm_run *run, const fm_node *node, const void *normed) {
     const attributes *at = node->attributes;
     return (fm_linear){.rows = at->n_seq * at->n_res,
@@ -156,7 +156,7 @@ static void forward(fm_run *run, const fm_node *node) {
     fm_call_linear(run, &out, false, fm_run_output(run, node, 0)); /* A19:7 */
 }
 
-/* From the update's gradient to that of g (in dkvg) and of o [n_res, width]. */
+/* Passes the update's gradient back to g (in dkvg) and to o [n_res, width]. */
 static void gate_backward(fm_run *run, const fm_node *node, void *dkvg, void *core_gradient) {
     const attributes *at = node->attributes;
     int64_t row = at->n_res * at->width, count = at->n_seq * row;
@@ -177,7 +177,7 @@ static void gate_backward(fm_run *run, const fm_node *node, void *dkvg, void *co
     fm_call_sum(run, 1, at->n_seq, row, 0, row, gated, (fm_out){core_gradient, FM_WRITE}, false);
 }
 
-/* From the gradients of k v g and q to that of m. */
+/* Passes the gradients of k v g and q back to m. */
 static void project_backward(fm_run *run, const fm_node *node, const void *dkvg, const void *dq) {
     const attributes *at = node->attributes;
     int64_t rows = at->n_seq * at->n_res;

@@ -7,7 +7,7 @@
 
 typedef struct attributes {
     int64_t n, c_s, c_z, n_head, c, n_qk, n_v;
-    int64_t n_projection, n_out; /* widths of a row */
+    int64_t n_projection, n_out; /* elements of a row of the projections, and of the output */
 } attributes;
 
 static const double MASK_VALUE = 1e5, LENGTH_EPS = 1e-8;
@@ -52,7 +52,8 @@ static fm_linear out_of(const fm_run *run, const fm_node *node) {
                        .bias = fm_run_param(run, node, P_OUT_BIAS)};
 }
 
-/* The core's arguments, with projections (A22:1-3) and pair bias (A22:4) made in the workspace. */
+/* The arguments of the kernel; the projections (A22:1-3) and the pair bias (A22:4) are made in the
+ * workspace. */
 static fm_ipa core_of(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
     fm_linear projection = projection_of(run, node), bias = bias_of(run, node);

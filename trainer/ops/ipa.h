@@ -1,13 +1,12 @@
-/* ipa.h: invariant point attention (A22): one node.
+/* ipa.h: invariant point attention (A22), one node.
  *
- *     s_i = s_i (+) Linear(concat over heads of what attention with scalars, points and pairs
- * gives)
+ *     s_i = s_i (+) Linear(concat over heads of the attention's scalars, points and pairs)
  *
- * Residues attend to each other by scalar products, by the distance of points that each residue
+ * Residues attend to each other by scalar products, by the distances of points that each residue
  * places in its own frame, and by the pair representation. Frames are quaternion and translation;
- * translations here and in all of the structure module are in units of 10 Å. Gradients flow to s,
- * z and frames. Saved: the concatenated output and the softmax's two numbers a row; projections
- * and the pair bias are made again. */
+ * as in all of the structure module, translations are in units of 10 Å. Gradients flow to s, z and
+ * the frames. Saved: the concatenated output and two numbers of the softmax per row. Backward makes
+ * the projections and the pair bias again. */
 #ifndef FM_TRAINER_IPA_H
 #define FM_TRAINER_IPA_H
 

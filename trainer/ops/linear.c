@@ -64,7 +64,7 @@ fm_tensor_ref fm_op_linear(fm_tape *tape, const char *name, fm_tensor_ref x, int
     int axis = in->rank - 2;
     fm_tensor out;
     fm_tensor_init(&out, name, in->element, 2, (int64_t[]){n_row, weights->c_out});
-    if (in->shard_axis >= 0) { /* one row of an array [.., N, c] that is split along N */
+    if (in->shard_axis >= 0) { /* one row of an array [.., N, c], which is split along N */
         assert(in->shard_axis == axis && n_row == in->local[axis]);
         fm_tensor_init(&out, name, in->element, 2, (int64_t[]){in->shape[axis], weights->c_out});
         fm_tensor_shard(&out, 0, in->shard_rank, in->shard_count);

@@ -1,7 +1,7 @@
 /* linear.h: a linear layer over the leading rows of a tensor: y = x[0 .. n_row-1] W^T + b.
  *
- * The single representation is one of the first MSA row (A2:13 s_i = Linear(m_1i)); heads are
- * linear layers too, inside their losses (trainer/loss). */
+ * The single representation is such a layer on the first row of the MSA (A2:13 s_i = Linear(m_1i)).
+ * Heads are linear layers, too, inside their losses (trainer/loss). */
 #ifndef FM_TRAINER_LINEAR_H
 #define FM_TRAINER_LINEAR_H
 
@@ -12,7 +12,8 @@ typedef struct fm_linear_weights {
     int64_t c_out;
 } fm_linear_weights;
 
-/* Every row: y has x's leading axes, [.., c_out], and is split as x is. */
+/* Applies the layer to every row: y has the leading axes of x, [.., c_out], and is split as x is.
+ */
 fm_tensor_ref fm_op_linear_all(fm_tape *tape, const char *name, fm_tensor_ref x,
                                const fm_linear_weights *weights);
 

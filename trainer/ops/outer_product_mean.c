@@ -1,21 +1,47 @@
-/* outer_product_mean.c: see outer_product_mean.h. */
+/* outer_product_mean.c: see outer_product_mean.h. The whole sublayer is one node; on split arrays it
+ * is two, and both forms share the projection to a and b.
+ *
+ * a and b are made side by side, ab [n_seq, n_res, 2c]. The one node keeps ab and hands both halves
+ * to the kernel as strided views. The split form copies them apart, since b is gathered over ranks:
+ * a stays [n_seq, n_res, c], b becomes [n_res, n_seq, c], so that the parts of all ranks lie one
+ * after the other. */
 #include "trainer/ops/outer_product_mean.h"
 
 #include "trainer/ops/call.h"
 
 #include <assert.h>
 
-typedef struct attributes {
-    int64_t n_seq, n_res, c_m, c, c_z;
-} attributes;
-
 static const double OUTER_EPS = 1e-3;
 
-enum { IN_M, IN_MASK, IN_Z };
-enum { P_NORM, P_AB, P_AB_BIAS, P_OUT, P_OUT_BIAS };
+/* ---- the projection to a and b --------------------------------------------------------------- */
 
-static fm_linear projection(const fm_run *run, const fm_node *node, const void *normed) {
-    const attributes *at = node->attributes;
+typedef struct projection_shape {
+    int64_t n_seq, n_res, c_m, c;
+} projection_shape;
+
+/* Of both nodes that project; m is their first input. */
+enum { IN_M };
+enum { P_NORM, P_AB, P_AB_BIAS, N_PROJECTION_PARAM };
+
+static projection_shape shape_of(const fm_tensor *m, const fm_outer_weights *weights) {
+    assert(m->rank == 3);
+    return (projection_shape){
+        .n_seq = m->local[0], .n_res = m->local[1], .c_m = m->local[2], .c = weights->c};
+}
+
+static void add_projection_params(fm_tape *tape, fm_node *node, const fm_outer_weights *weights) {
+    fm_node_param(tape, node, weights->norm);
+    fm_node_param(tape, node, weights->ab);
+    fm_node_param(tape, node, weights->ab_bias);
+}
+
+static fm_norm norm_m(fm_run *run, const fm_node *node, const projection_shape *at) {
+    return fm_call_norm(run, at->n_seq * at->n_res, at->c_m, fm_run_input(run, node, IN_M),
+                        fm_run_param(run, node, P_NORM));
+}
+
+static fm_linear projection(const fm_run *run, const fm_node *node, const projection_shape *at,
+                            const void *normed) {
     return (fm_linear){.rows = at->n_seq * at->n_res,
                        .c_in = at->c_m,
                        .c_out = 2 * at->c,
@@ -26,14 +52,31 @@ static fm_linear projection(const fm_run *run, const fm_node *node, const void *
                        .bias = fm_run_param(run, node, P_AB_BIAS)};
 }
 
+static void project(fm_run *run, const fm_node *node, const projection_shape *at, void *ab) {
+    fm_norm normed = norm_m(run, node, at); /* A10:1 */
+    fm_linear linear = projection(run, node, at, normed.y);
+    fm_call_linear(run, &linear, false, ab); /* A10:2 */
+}
+
+/* ---- one node -------------------------------------------------------------------------------- */
+
+typedef struct attributes {
+    projection_shape shape;
+    int64_t c_z;
+} attributes;
+
+enum { IN_MASK = IN_M + 1, IN_Z };
+enum { P_OUT = N_PROJECTION_PARAM, P_OUT_BIAS };
+
 static fm_outer core_of(const fm_run *run, const fm_node *node) {
-    const attributes *at = node->attributes;
+    const attributes *all = node->attributes;
+    const projection_shape *at = &all->shape;
     const void *ab = fm_run_saved(run, node, 0), *mask = fm_run_input(run, node, IN_MASK);
     return (fm_outer){.n_seq = at->n_seq,
                       .n_i = at->n_res,
                       .n_j = at->n_res,
                       .c = at->c,
-                      .c_z = at->c_z,
+                      .c_z = all->c_z,
                       .eps = OUTER_EPS,
                       .a = ab,
                       .b = fm_run_at(ab, at->c, run->kernels->act),
@@ -45,18 +88,10 @@ static fm_outer core_of(const fm_run *run, const fm_node *node) {
                       .bias = fm_run_param(run, node, P_OUT_BIAS)};
 }
 
-static fm_norm norm_m(fm_run *run, const fm_node *node) {
-    const attributes *at = node->attributes;
-    return fm_call_norm(run, at->n_seq * at->n_res, at->c_m, fm_run_input(run, node, IN_M),
-                        fm_run_param(run, node, P_NORM));
-}
-
 static void forward(fm_run *run, const fm_node *node) {
-    void *ab = fm_run_saved(run, node, 0);
+    const attributes *at = node->attributes;
     int64_t mark = fm_run_mark(run);
-    fm_norm normed = norm_m(run, node); /* A10:1 */
-    fm_linear linear = projection(run, node, normed.y);
-    fm_call_linear(run, &linear, false, ab); /* A10:2 */
+    project(run, node, &at->shape, fm_run_saved(run, node, 0));
     fm_run_release(run, mark);
     if (!fm_run_wants_output(run)) {
         return;
@@ -70,9 +105,8 @@ static void forward(fm_run *run, const fm_node *node) {
 }
 
 static void backward(fm_run *run, const fm_node *node) {
-    const attributes *at = node->attributes;
-    int64_t rows = at->n_seq * at->n_res;
-    void *dab = fm_run_workspace_act(run, rows * 2 * at->c);
+    const projection_shape *at = &((const attributes *)node->attributes)->shape;
+    void *dab = fm_run_workspace_act(run, at->n_seq * at->n_res * 2 * at->c);
     fm_outer core = core_of(run, node);
     fm_outer_grad grad = {.dz = fm_run_output_gradient(run, node, 0),
                           .da = {dab, FM_WRITE},
@@ -80,10 +114,10 @@ static void backward(fm_run *run, const fm_node *node) {
                           .dw = fm_run_param_gradient(run, node, P_OUT),
                           .dbias = fm_run_param_gradient(run, node, P_OUT_BIAS)};
     fm_call_outer_grad(run, &core, &grad);
-    fm_norm normed = norm_m(run, node);
+    fm_norm normed = norm_m(run, node, at);
     fm_out dm = fm_run_gradient(run, node, IN_M);
     fm_out dnormed = fm_call_norm_gradient(run, &normed, dm);
-    fm_linear linear = projection(run, node, normed.y);
+    fm_linear linear = projection(run, node, at, normed.y);
     fm_call_linear_grad(run, &linear, dab, dnormed, fm_run_param_gradient(run, node, P_AB),
                         fm_run_param_gradient(run, node, P_AB_BIAS));
     fm_call_norm_grad(run, &normed, dnormed.data, dm, fm_run_param_gradient(run, node, P_NORM));
@@ -98,23 +132,178 @@ fm_tensor_ref fm_op_outer_product_mean(fm_tape *tape, const char *name, fm_tenso
     fm_node *node = fm_tape_add(tape, &OUTER_PRODUCT_MEAN, name, sizeof(attributes), &memory);
     attributes *at = memory;
     const fm_tensor *x = fm_tape_tensor(tape, m);
-    assert(x->rank == 3);
-    *at = (attributes){.n_seq = x->local[0],
-                       .n_res = x->local[1],
-                       .c_m = x->local[2],
-                       .c = weights->c,
-                       .c_z = weights->c_z};
+    *at = (attributes){shape_of(x, weights), weights->c_z};
+    int64_t n_seq = at->shape.n_seq, n_res = at->shape.n_res;
     fm_node_input(tape, node, m, true);
     fm_node_input(tape, node, mask, true);
     fm_node_input(tape, node, z, false);
-    const fm_param_ref params[] = {weights->norm, weights->ab, weights->ab_bias, weights->out,
-                                   weights->out_bias};
-    for (int i = 0; i < 5; i++) {
-        fm_node_param(tape, node, params[i]);
-    }
-    fm_node_save(tape, node, FM_KEEP, x->element, 3, (int64_t[]){at->n_seq, at->n_res, 2 * at->c});
+    add_projection_params(tape, node, weights);
+    fm_node_param(tape, node, weights->out);
+    fm_node_param(tape, node, weights->out_bias);
+    fm_node_save(tape, node, FM_KEEP, x->element, 3, (int64_t[]){n_seq, n_res, 2 * at->shape.c});
     if (z != FM_TENSOR_NONE) {
         return fm_node_residual(tape, node, IN_Z);
     }
-    return fm_node_output(tape, node, x->element, 3, (int64_t[]){at->n_res, at->n_res, at->c_z});
+    return fm_node_output(tape, node, x->element, 3, (int64_t[]){n_res, n_res, at->c_z});
+}
+
+/* ---- operands, on split arrays --------------------------------------------------------------- */
+
+/* Half 0 of ab [n_seq, n_res, 2c] is a [n_seq, n_res, c], half 1 is b [n_res, n_seq, c]. */
+static fm_strided half_of(const fm_run *run, const projection_shape *at, int half, const void *ab) {
+    fm_strided copy = {.rank = 3,
+                       .shape = {at->n_seq, at->n_res, at->c},
+                       .x_stride = {at->n_res * 2 * at->c, 2 * at->c, 1},
+                       .y_stride = {at->n_res * at->c, at->c, 1},
+                       .alpha = 1,
+                       .x = fm_run_at(ab, half * at->c, run->kernels->act)};
+    if (half == 1) {
+        copy.y_stride[0] = at->c;
+        copy.y_stride[1] = at->n_seq * at->c;
+    }
+    return copy;
+}
+
+static void operands_forward(fm_run *run, const fm_node *node) {
+    const projection_shape *at = node->attributes;
+    if (!fm_run_wants_output(run)) {
+        return;
+    }
+    void *ab = fm_run_workspace_act(run, at->n_seq * at->n_res * 2 * at->c);
+    project(run, node, at, ab);
+    for (int half = 0; half < 2; half++) {
+        fm_strided copy = half_of(run, at, half, ab);
+        copy.y = (fm_out){fm_run_output(run, node, half), FM_WRITE};
+        fm_call_copy_strided(run, &copy);
+    }
+}
+
+static void operands_backward(fm_run *run, const fm_node *node) {
+    const projection_shape *at = node->attributes;
+    int64_t rows = at->n_seq * at->n_res;
+    void *dab = fm_run_workspace_act(run, rows * 2 * at->c);
+    for (int half = 0; half < 2; half++) {
+        fm_strided copy = half_of(run, at, half, dab);
+        fm_strided back = copy;
+        for (int i = 0; i < 3; i++) {
+            back.x_stride[i] = copy.y_stride[i];
+            back.y_stride[i] = copy.x_stride[i];
+        }
+        back.x = fm_run_output_gradient(run, node, half);
+        back.y = (fm_out){fm_run_at(dab, half * at->c, run->kernels->act), FM_WRITE};
+        fm_call_copy_strided(run, &back);
+    }
+    fm_norm normed = norm_m(run, node, at);
+    void *dnormed = fm_run_workspace_act(run, rows * at->c_m);
+    fm_linear linear = projection(run, node, at, normed.y);
+    fm_call_linear_grad(run, &linear, dab, (fm_out){dnormed, FM_WRITE},
+                        fm_run_param_gradient(run, node, P_AB),
+                        fm_run_param_gradient(run, node, P_AB_BIAS));
+    fm_call_norm_grad(run, &normed, dnormed, fm_run_gradient(run, node, IN_M),
+                      fm_run_param_gradient(run, node, P_NORM));
+}
+
+static const fm_op OPERANDS = {"outer product operands", operands_forward, operands_backward};
+
+fm_outer_operands fm_op_outer_operands(fm_tape *tape, const char *name, fm_tensor_ref m,
+                                       const fm_outer_weights *weights) {
+    void *memory;
+    fm_node *node = fm_tape_add(tape, &OPERANDS, name, sizeof(projection_shape), &memory);
+    fm_tensor x = *fm_tape_tensor(tape, m);
+    assert(x.shard_axis == -1 || x.shard_axis == 1);
+    *(projection_shape *)memory = shape_of(&x, weights);
+    fm_node_input(tape, node, m, true);
+    add_projection_params(tape, node, weights);
+    fm_tensor a = fm_tensor_of_width(&x, name, weights->c), b;
+    fm_tensor_init(&b, name, x.element, 3, (int64_t[]){x.shape[1], x.shape[0], weights->c});
+    if (x.shard_axis >= 0) {
+        fm_tensor_shard(&b, 0, x.shard_rank, x.shard_count);
+    }
+    fm_tensor_ref first = fm_node_output_described(tape, node, &a);
+    return (fm_outer_operands){first, fm_node_output_described(tape, node, &b)};
+}
+
+/* ---- core, on split arrays ------------------------------------------------------------------- */
+
+typedef struct core_attributes {
+    int64_t n_seq, n_i, n_j, c, c_z;
+} core_attributes;
+
+enum { CORE_A, CORE_B, CORE_MASK_A, CORE_MASK_B, CORE_Z };
+enum { CORE_OUT, CORE_OUT_BIAS };
+
+static fm_outer split_core_of(const fm_run *run, const fm_node *node) {
+    const core_attributes *at = node->attributes;
+    return (fm_outer){.n_seq = at->n_seq,
+                      .n_i = at->n_i,
+                      .n_j = at->n_j,
+                      .c = at->c,
+                      .c_z = at->c_z,
+                      .eps = OUTER_EPS,
+                      .a = fm_run_input(run, node, CORE_A),
+                      .b = fm_run_input(run, node, CORE_B),
+                      .a_stride = {at->n_i * at->c, at->c},
+                      .b_stride = {at->c, at->n_seq * at->c},
+                      .mask_a = fm_run_input(run, node, CORE_MASK_A),
+                      .mask_b = fm_run_input(run, node, CORE_MASK_B),
+                      .w = fm_run_param(run, node, CORE_OUT),
+                      .bias = fm_run_param(run, node, CORE_OUT_BIAS)};
+}
+
+static void core_forward(fm_run *run, const fm_node *node) {
+    if (!fm_run_wants_output(run)) {
+        return;
+    }
+    fm_outer core = split_core_of(run, node);
+    core.z = (fm_out){fm_run_output(run, node, 0), FM_WRITE};
+    if (node->residual >= 0) {
+        core.residual = fm_run_input(run, node, CORE_Z);
+    }
+    fm_call_outer(run, &core); /* A10:3-4 */
+}
+
+static void core_backward(fm_run *run, const fm_node *node) {
+    fm_outer core = split_core_of(run, node);
+    fm_outer_grad grad = {.dz = fm_run_output_gradient(run, node, 0),
+                          .da = fm_run_gradient(run, node, CORE_A),
+                          .db = fm_run_gradient(run, node, CORE_B),
+                          .dw = fm_run_param_gradient(run, node, CORE_OUT),
+                          .dbias = fm_run_param_gradient(run, node, CORE_OUT_BIAS)};
+    fm_call_outer_grad(run, &core, &grad);
+}
+
+static const fm_op CORE = {"outer product core", core_forward, core_backward};
+
+fm_tensor_ref fm_op_outer_core(fm_tape *tape, const char *name, const fm_outer_operands *operands,
+                               fm_tensor_ref mask, fm_tensor_ref whole_mask, fm_tensor_ref z,
+                               const fm_outer_weights *weights, fm_part part) {
+    void *memory;
+    fm_node *node = fm_tape_add(tape, &CORE, name, sizeof(core_attributes), &memory);
+    const fm_tensor *a = fm_tape_tensor(tape, operands->a), *b = fm_tape_tensor(tape, operands->b);
+    const fm_tensor *mask_b = fm_tape_tensor(tape, whole_mask);
+    core_attributes *at = memory;
+    *at = (core_attributes){.n_seq = a->local[0],
+                            .n_i = a->local[1],
+                            .n_j = b->local[0],
+                            .c = weights->c,
+                            .c_z = weights->c_z};
+    assert(b->local[1] == at->n_seq && mask_b->local[1] == at->n_j);
+    fm_node_input(tape, node, operands->a, true);
+    fm_node_input(tape, node, operands->b, true);
+    fm_node_input(tape, node, mask, true);
+    fm_node_input(tape, node, whole_mask, true);
+    fm_node_input(tape, node, z, false);
+    fm_node_param(tape, node, weights->out);
+    fm_node_param(tape, node, weights->out_bias);
+    if (z != FM_TENSOR_NONE) {
+        assert(fm_tape_tensor(tape, z)->local[0] == at->n_i);
+        return fm_node_residual(tape, node, CORE_Z);
+    }
+    fm_tensor out;
+    fm_tensor_init(&out, name, a->element, 3, (int64_t[]){at->n_j, at->n_j, at->c_z});
+    if (part.count > 1) {
+        fm_tensor_shard(&out, 0, part.rank, part.count);
+    }
+    assert(out.local[0] == at->n_i);
+    return fm_node_output_described(tape, node, &out);
 }

@@ -11,7 +11,7 @@ typedef struct fm_plddt_weights {
     int64_t c, n_bin;                    /* 128, 50 */
 } fm_plddt_weights;
 
-/* s [N_res, c_s] -> logits [N_res, n_bin]. */
+/* s [N_res, c_s]. Returns logits [N_res, n_bin]. */
 fm_tensor_ref fm_op_plddt_logits(fm_tape *tape, fm_tensor_ref s, const fm_plddt_weights *weights);
 
 #endif

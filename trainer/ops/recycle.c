@@ -1,4 +1,4 @@
-/* recycle.c: the recycling embedder (A32), see embed.h. */
+/* recycle.c: the recycling embedder (A32); see embed.h. */
 #include "trainer/ops/embed.h"
 
 #include "trainer/ops/call.h"
@@ -9,7 +9,7 @@ enum { IN_TARGET, IN_PREVIOUS, IN_BINS };
 enum { P_NORM, P_DISTANCE, P_DISTANCE_BIAS };
 
 typedef struct attributes {
-    int64_t rows, c; /* what is recycled: N_res rows of m, or N_res^2 of z */
+    int64_t rows, c; /* the recycled part: N_res rows of m, or N_res^2 of z */
     int64_t all;     /* elements of the residual */
     int64_t n_bin;
 } attributes;

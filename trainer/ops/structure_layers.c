@@ -1,4 +1,4 @@
-/* structure_layers.c: see structure.h. */
+/* structure_layers.c: see structure_layers.h. */
 #include "trainer/ops/structure_layers.h"
 
 #include "trainer/ops/call_structure.h"
@@ -23,7 +23,7 @@ static fm_update whole_update(const norm_attributes *at) {
                        .shared = FM_SHARED_NONE};
 }
 
-/* What the LayerNorm reads: x, or x under dropout in the workspace. */
+/* Returns the input of the LayerNorm: x, or x under dropout in the workspace. */
 static const void *dropped(fm_run *run, const fm_node *node) {
     const norm_attributes *at = node->attributes;
     const void *x = fm_run_input(run, node, 0);
@@ -75,7 +75,8 @@ fm_tensor_ref fm_op_norm(fm_tape *tape, const char *name, fm_tensor_ref x, fm_pa
     at->c = tensor->local[tensor->rank - 1];
     at->rows = fm_tensor_local_count(tensor) / at->c;
     at->rate = rate;
-    assert(tensor->shard_axis < 0 || !(rate > 0)); /* draws count elements of the whole */
+    assert(tensor->shard_axis < 0 ||
+           !(rate > 0)); /* draws are numbered by element of the whole array */
     fm_node_input(tape, node, x, true);
     fm_node_param(tape, node, weights);
     if (rate > 0) {
@@ -92,7 +93,7 @@ typedef struct transition_attributes {
 
 enum { S_FIRST, S_SECOND };
 
-/* Layer 0, 1 or 2 of the three. */
+/* The linear layer i of the three. */
 static fm_linear transition_layer(const fm_run *run, const fm_node *node, int i, const void *x) {
     const transition_attributes *at = node->attributes;
     fm_element act = run->kernels->act;

@@ -1,12 +1,12 @@
 /* structure_layers.h: the structure module's layers on the single representation (A20).
  *
- *     norm        y = LayerNorm(dropout(x)): how each sublayer of A20 ends (lines 7, 9)
+ *     norm        y = LayerNorm(dropout(x)): the end of a sublayer of A20 (lines 7, 9)
  *     transition  y = x + W3 relu(W2 relu(W1 x + b1) + b2) + b3                       A20:8
  *     angles      unnormalised torsion angles [N_res, 7, 2] from s and the initial s  A20:11-14
  *     unit        pairs (sine, cosine) divided by their length
  *
- * The angles' inputs pass a ReLU first, as in the published weights' code (the supplement's text
- * does not have it). Dropout here draws for each element by itself. */
+ * The inputs of the angles pass a ReLU first, as in the code of the published weights; the text of
+ * the supplement does not have it. Dropout here draws for each element separately. */
 #ifndef FM_TRAINER_STRUCTURE_OPS_H
 #define FM_TRAINER_STRUCTURE_OPS_H
 
@@ -34,11 +34,11 @@ typedef struct fm_angle_weights {
     int32_t n_block; /* 2 */
 } fm_angle_weights;
 
-/* s and initial [N_res, c_s] -> [N_res, 7, 2]. */
+/* s and initial [N_res, c_s]. Returns [N_res, 7, 2]. */
 fm_tensor_ref fm_op_angles(fm_tape *tape, fm_tensor_ref s, fm_tensor_ref initial,
                            const fm_angle_weights *weights);
 
-/* x [.., 2] -> x / sqrt(max(|x|^2, 1e-8)). */
+/* x [.., 2]. Returns x / sqrt(max(|x|^2, 1e-8)). */
 fm_tensor_ref fm_op_unit_pairs(fm_tape *tape, fm_tensor_ref x);
 
 #endif

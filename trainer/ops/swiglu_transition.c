@@ -67,8 +67,8 @@ static void forward(fm_run *run, const fm_node *node) {
     fm_call_linear(run, &second, false, fm_run_output(run, node, 0)); /* AF3-11:4 */
 }
 
-/* The product's gradient comes first; the product itself, which the gradient of W2 needs, then
- * takes its place. */
+/* The gradient of the product is made first. The product itself, which the gradient of W2 needs,
+ * then takes its place. */
 static void backward(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
     const void *dy = fm_run_output_gradient(run, node, 0);

@@ -3,13 +3,14 @@
  *     pair       t_ij = Linear(88 features of template pair ij)                     A2:9-10
  *     attention  z_ij += W_o attention(q from z_ij; k, v from LayerNorm(t_ij) of all templates)
  *                                                                              A16:7, A17
- *     rows       m = [m; Linear(relu(Linear(torsion features)))]: a row a template  A2:7-8
+ *     rows       m = [m; Linear(relu(Linear(torsion features)))]: one row per template  A2:7-8
  *
- * A template is a slice of tensors [N_templ, ...] of the state and a stream [N_res, N_res, c_t] of
- * its own. The 88 features of a pair (supplement 1.7.1) are never stored: 39 bins of the distance
- * of pseudo-beta atoms (lower edges 3.25 .. 50.75 Å), one for both pseudo-betas being there, 22 for
- * the type of j, 22 for the type of i, 3 of a unit vector, which the reference zeroes, and one for
- * both backbones (N, CA, C) being there, which multiplies them all. */
+ * A template is a slice of tensors [N_templ, ...] of the state, and has its own pair representation
+ * [N_res, N_res, c_t]. The 88 features of a pair (supplement 1.7.1) are never stored: 39 bins of
+ * the distance of the pseudo-beta atoms (lower edges 3.25 .. 50.75 Å), one that says that both
+ * pseudo-beta atoms are known, 22 for the type of j, 22 for the type of i, 3 of a unit vector,
+ * which the reference sets to 0, and one that says that both backbones (N, CA, C) are known, which
+ * multiplies all others. */
 #ifndef FM_TRAINER_TEMPLATE_H
 #define FM_TRAINER_TEMPLATE_H
 
@@ -19,7 +20,7 @@ enum {
     FM_TEMPLATE_BINS = 39,
     FM_TEMPLATE_CLASSES = 22, /* 20 types, unknown, gap */
     FM_TEMPLATE_PAIR_FEATURES = 88,
-    /* One-hot type, 7 sines and cosines, the 7 of the other naming, 7 masks. */
+    /* One-hot type, 7 sines and cosines, the 7 of the alternative naming, 7 masks. */
     FM_TEMPLATE_ROW_FEATURES = 57,
     FM_MAX_TEMPLATE = 4,
 };
@@ -37,7 +38,7 @@ typedef struct fm_template_pair_inputs {
     fm_tensor_ref backbone_mask;    /* act [N_templ, N_res] */
 } fm_template_pair_inputs;
 
-/* Template `index` -> [N_res, N_res, c_t], of which this rank makes the rows of `part`. */
+/* Returns [N_res, N_res, c_t] of template `index`, of which this rank makes the rows of `part`. */
 fm_tensor_ref fm_op_template_pair(fm_tape *tape, const fm_template_pair_inputs *inputs,
                                   int64_t index, const fm_template_pair_weights *weights,
                                   fm_part part);
@@ -50,9 +51,9 @@ typedef struct fm_template_attention_weights {
     int64_t n_head, c_head;
 } fm_template_attention_weights;
 
-/* t[0..n-1] [N_res, N_res, c_t], n <= FM_MAX_TEMPLATE; mask act [n]; any act [1]: 1 when a template
- * is there, else the update is 0. z [N_res, N_res, c_z]. Returns the new z, or the update without
- * residual. Saved: q, k v, o, log-sum-exp. */
+/* t[0..n-1] [N_res, N_res, c_t], n <= FM_MAX_TEMPLATE; mask act [n]; any act [1]: 1 when there is a
+ * template, else the update is 0. z [N_res, N_res, c_z]. Returns the new z, or the bare update when
+ * !residual. Saved: q, k v, o, log-sum-exp. */
 fm_tensor_ref fm_op_template_attention(fm_tape *tape, fm_tensor_ref z, const fm_tensor_ref *t,
                                        int n, fm_tensor_ref mask, fm_tensor_ref any,
                                        const fm_template_attention_weights *weights, bool residual);
@@ -62,8 +63,8 @@ typedef struct fm_template_row_weights {
     int64_t c_m;
 } fm_template_row_weights;
 
-/* m [N_seq, N_res, c_m], features act [N_templ, N_res, 57] -> [N_seq + N_templ, N_res, c_m]; all
- * three may be split along the residues. */
+/* m [N_seq, N_res, c_m] and features act [N_templ, N_res, 57] may be split along the residues.
+ * Returns [N_seq + N_templ, N_res, c_m], split as they are. */
 fm_tensor_ref fm_op_template_rows(fm_tape *tape, fm_tensor_ref m, fm_tensor_ref features,
                                   const fm_template_row_weights *weights);
 

@@ -1,5 +1,5 @@
-/* template_attention.c: template pointwise attention (A17) over what the template pair stacks gave,
- * with their last LayerNorm (A16:7); see template.h. */
+/* template_attention.c: template pointwise attention (A17) over the outputs of the template pair
+ * stacks, with their last LayerNorm (A16:7); see template.h. */
 #include "trainer/ops/template.h"
 
 #include "trainer/ops/call.h"
@@ -84,7 +84,7 @@ static fm_attention core_of(const fm_run *run, const fm_node *node) {
     return core;
 }
 
-/* y = x [pairs, c_z], or 0 without templates. */
+/* y = x [pairs, c_z] where there is a template, else 0. */
 static void where_any(fm_run *run, const fm_node *node, const void *x, void *y) {
     const attributes *at = node->attributes;
     int64_t mark = fm_run_mark(run);

@@ -1,6 +1,6 @@
-/* template_pair.c: a template's pair features through their linear layer, see template.h. One-hot
- * features are look-ups in the weight's columns; a feature that is a number is a product with one
- * column. */
+/* template_pair.c: the linear layer on a template's pair features; see template.h. A one-hot
+ * feature is a look-up in the columns of the weight; a feature that is a number is a product with
+ * one column. */
 #include "trainer/ops/template.h"
 
 #include "trainer/ops/call.h"
@@ -11,7 +11,7 @@ enum { IN_AATYPE, IN_PSEUDO_BETA, IN_PSEUDO_BETA_MASK, IN_BACKBONE_MASK };
 enum { P_W, P_B };
 enum { COLUMN_MASK = 39, COLUMN_TYPE_J = 40, COLUMN_TYPE_I = 62, COLUMN_BACKBONE = 87 };
 
-/* The last bin ends where the reference's does, at 316 Å. */
+/* Å^2: the last bin ends at 316 Å, as in the reference. */
 static const float MOST_SQUARE = 1e5f;
 
 typedef struct attributes {
@@ -19,11 +19,12 @@ typedef struct attributes {
     int64_t c, index;
 } attributes;
 
-/* What both passes make of the inputs, in the workspace. */
+/* The features that forward and backward make from the inputs, in the workspace. */
 typedef struct pair_features {
-    uint8_t *bins;          /* [n_i, n] */
-    void *beta2d, *frame2d; /* act [n_i, n]: both pseudo-betas, both backbones are there */
-    const uint8_t *aatype;  /* [n] */
+    uint8_t *bins; /* [n_i, n] */
+    void *beta2d,
+        *frame2d; /* act [n_i, n]: 1 where both pseudo-betas, or both backbones, are known */
+    const uint8_t *aatype; /* [n] */
 } pair_features;
 
 /* y_ij = mask_i mask_j */
@@ -61,7 +62,7 @@ static pair_features make_features(fm_run *run, const fm_node *node) {
     return f;
 }
 
-/* `count` columns of the weight from `column` on, as a table of classes. */
+/* `count` columns of the weight, starting at `column`, as a table of classes. */
 static fm_lookup columns(const fm_run *run, const fm_node *node, int64_t column, int64_t count) {
     const attributes *at = node->attributes;
     return (fm_lookup){.n_class = count,

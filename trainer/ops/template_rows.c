@@ -1,4 +1,4 @@
-/* template_rows.c: a row of the MSA for each template, made of its torsion angles (A2:7-8); see
+/* template_rows.c: a row of the MSA for each template, made from its torsion angles (A2:7-8); see
  * template.h. */
 #include "trainer/ops/template.h"
 

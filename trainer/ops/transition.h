@@ -2,8 +2,9 @@
  *
  *     y = x (+) W2 relu(W1 LayerNorm(x) + b1) + b2          hidden = factor * c
  *
- * Not masked. No dropout. Inputs [rows..., c]; x may be [N_seq, N_res, c_m] or [N_res, N_res, c_z].
- * Saved: the hidden activations, kept or recomputed as asked: they are factor times x. */
+ * There is no mask and no dropout. Inputs [rows..., c]: [N_seq, N_res, c_m] or [N_res, N_res, c_z].
+ * Saved: the hidden activations, kept or recomputed as the caller says, since they are `factor`
+ * times the size of x. */
 #ifndef FM_TRAINER_TRANSITION_H
 #define FM_TRAINER_TRANSITION_H
 
@@ -15,7 +16,7 @@ typedef struct fm_transition_weights {
     int64_t hidden;
 } fm_transition_weights;
 
-/* Adds the node; returns y: the residual sum, or the bare update when !residual. */
+/* Adds the node. Returns the residual sum y, or the bare update when !residual. */
 fm_tensor_ref fm_op_transition(fm_tape *tape, const char *name, fm_tensor_ref x,
                                const fm_transition_weights *weights, bool residual,
                                fm_keep keep_hidden);

@@ -1,5 +1,5 @@
-/* triangle_multiplication.c: see triangle_multiplication.h. The sublayer is one entry of the kernel
- * table. */
+/* triangle_multiplication.c: see triangle_multiplication.h. The whole sublayer is one entry of the
+ * kernel table (backend/triangle_block.h composes it of the others). */
 #include "trainer/ops/triangle_multiplication.h"
 
 #include "trainer/ops/call.h"
@@ -17,7 +17,7 @@ enum { IN_Z, IN_MASK };
 enum { P_NORM_IN, P_PROJECTIONS, P_PROJECTIONS_BIAS, P_NORM_OUT, P_OUT, P_OUT_BIAS };
 enum { S_KEPT };
 
-/* What decides about `kept`, too. */
+/* The shape, which also decides the size of `kept`. */
 static fm_triangle_block shape_of(const attributes *at) {
     return (fm_triangle_block){.n = at->n,
                                .c_z = at->c_z,

@@ -4,9 +4,9 @@
  *     z_ij += dropout(sigmoid(g_ij) * (W LayerNorm(x_ij) + b)),   x_ij = sum_k a_ik b_jk  (A11)
  *                                                                 x_ij = sum_k a_ki b_kj  (A12)
  *
- * with a = mask * sigmoid(a_g) * a_p and b likewise; a_p, a_g, b_p, b_g and g are linear in
- * LayerNorm(z), one fused projection. z [N_res, N_res, c_z], mask [N_res, N_res]. Dropout shares
- * its mask over axis 0. Saved: the fused projection and x. */
+ * with a = mask * sigmoid(a_g) * a_p, and b likewise. a_p, a_g, b_p, b_g and g are linear in
+ * LayerNorm(z), made by one fused projection. z [N_res, N_res, c_z], mask [N_res, N_res]. Dropout
+ * shares its mask over axis 0. Saved: the fused projection and x. */
 #ifndef FM_TRAINER_TRIANGLE_MULTIPLICATION_H
 #define FM_TRAINER_TRIANGLE_MULTIPLICATION_H
 
@@ -20,7 +20,7 @@ typedef struct fm_triangle_weights {
     int64_t c;
 } fm_triangle_weights;
 
-/* Adds the node. Returns the new z, or the update without residual. */
+/* Adds the node. Returns the new z, or the bare update when !residual. */
 fm_tensor_ref fm_op_triangle_multiplication(fm_tape *tape, const char *name, bool incoming,
                                             fm_tensor_ref z, fm_tensor_ref mask,
                                             const fm_triangle_weights *weights, bool residual,

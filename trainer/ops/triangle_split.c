@@ -1,11 +1,10 @@
-/* triangle_split.c: see triangle_split.h. */
+/* triangle_split.c: see triangle_split.h. The fused weight [4c + c_z, c_z] belongs to two nodes,
+ * operands and gate; each writes the gradient of its own rows only. */
 #include "trainer/ops/triangle_split.h"
 
 #include "trainer/ops/call.h"
 
 #include <assert.h>
-
-/* Two nodes share the fused block [4c + c_z, c_z]: each writes its rows' gradient alone. */
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
@@ -52,17 +51,6 @@ static fm_gate operand_gate(const fm_run *run, const fm_node *node, int operand,
                      .y = y};
 }
 
-/* y [b, a, c] = x [a, b, c] */
-static void turn(fm_run *run, int64_t a, int64_t b, int64_t c, const void *x, void *y) {
-    fm_call_copy_strided(run, &(fm_strided){.rank = 3,
-                                            .shape = {a, b, c},
-                                            .x_stride = {b * c, c, 1},
-                                            .y_stride = {c, a * c, 1},
-                                            .alpha = 1,
-                                            .x = x,
-                                            .y = {y, FM_WRITE}});
-}
-
 static void operands_forward(fm_run *run, const fm_node *node) {
     const operand_attributes *at = node->attributes;
     int64_t mark = fm_run_mark(run);
@@ -80,7 +68,7 @@ static void operands_forward(fm_run *run, const fm_node *node) {
         fm_gate gate = operand_gate(run, node, i, gated);
         fm_call_gate(run, &gate);
         if (at->incoming) {
-            turn(run, at->n0, at->n1, at->c, gated, out);
+            fm_call_transpose(run, at->n0, at->n1, at->c, gated, out);
         }
         fm_run_release(run, mark);
     }
@@ -96,7 +84,7 @@ static void operands_backward(fm_run *run, const fm_node *node) {
         const void *dy = fm_run_output_gradient(run, node, i);
         if (at->incoming) {
             void *back = fm_run_workspace_act(run, rows * at->c);
-            turn(run, at->n1, at->n0, at->c, dy, back);
+            fm_call_transpose(run, at->n1, at->n0, at->c, dy, back);
             dy = back;
         }
         fm_gate gate = operand_gate(run, node, i, NULL);

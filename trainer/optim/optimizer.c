@@ -1,4 +1,9 @@
-/* optimizer.c: see optimizer.h. */
+/* optimizer.c: see optimizer.h.
+ *
+ * All numbers that change from step to step (rate, step, pending samples, norm, the mark for a
+ * gradient that is not finite) are in one fm_step_state on the device. The queue functions only
+ * submit kernels that read it, so a captured CUDA graph can be replayed with other numbers. The
+ * functions that wait write this state, queue the same kernels, and read it back. */
 #include "trainer/optim/optimizer.h"
 
 #include "trainer/tensor/plan.h"
@@ -40,7 +45,8 @@ fm_status fm_optimizer_init(fm_optimizer *optimizer, fm_params *params,
     optimizer->memory_bytes = sum_bytes + work_bytes + state_bytes;
     optimizer->memory = kernels->alloc((size_t)optimizer->memory_bytes);
     if (!optimizer->memory) {
-        return fm_fail(reterr, FM_ERR_NOMEM, "%.1f MiB of device memory for gradients were refused",
+        return fm_fail(reterr, FM_ERR_NOMEM,
+                       "cannot allocate %.1f MiB of device memory for gradients",
                        (double)sum_bytes / (1 << 20));
     }
     optimizer->sum = optimizer->memory;
@@ -59,7 +65,7 @@ void fm_optimizer_fini(fm_optimizer *optimizer) {
     *optimizer = (fm_optimizer){0};
 }
 
-/* Waits, so that the caller's value may go. */
+/* Waits for the upload, because `state` is on the caller's stack. */
 static void set_state(const fm_optimizer *optimizer, fm_stream *stream, fm_step_state state) {
     optimizer->kernels->upload(stream, optimizer->state, &state, sizeof state);
     optimizer->kernels->synchronize(stream);

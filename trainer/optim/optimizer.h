@@ -1,15 +1,15 @@
-/* optimizer.h: clipping, Adam and the moving average over the flat parameter buffers.
+/* optimizer.h: gradient clipping, Adam and the moving average over the flat parameter buffers.
  *
- * Per sample (AlphaFold's way): the norm of one sample's gradient is measured, the gradient scaled
- * to at most clip_norm and added to the batch's sum; after the last sample Adam takes the mean.
- * Norm, scale and step live in device memory; nothing waits for the host.
+ * Clipping per sample (FM_CLIP_SAMPLE, as AlphaFold does): each sample's gradient is scaled to a
+ * norm of at most clip_norm and added to the batch's sum. After the last sample, Adam takes the
+ * mean. Norm, scale and step are in device memory; nothing waits for the host.
  *
- * Per batch (FM_CLIP_BATCH, other trainers' way): samples are added as they are, and the mean is
- * scaled to at most clip_norm.
+ * Clipping per batch (FM_CLIP_BATCH, as most other trainers do): samples are added unscaled, and
+ * the mean is scaled to a norm of at most clip_norm.
  *
- * Rates follow samples seen, so that they mean the same at any batch size: linear warm-up, then a
- * factor at one point. The step's exponent of Adam's bias correction is counted here and belongs to
- * checkpoints with m, v and ema. */
+ * The learning rate is a function of the samples seen, so it means the same at any batch size: a
+ * linear warm-up, then one factor from a given sample on. The step count, which is the exponent of
+ * Adam's bias correction, is kept here. Checkpoints store it with m, v and ema. */
 #ifndef FM_TRAINER_OPTIMIZER_H
 #define FM_TRAINER_OPTIMIZER_H
 
@@ -31,51 +31,57 @@ typedef struct fm_optimizer_options {
     double decay_factor;       /* 0.95 */
 } fm_optimizer_options;
 
-/* AlphaFold2's initial training. */
+/* The options of AlphaFold2's initial training. */
 fm_optimizer_options fm_optimizer_defaults(void);
 
-/* The rate of a step whose batch ends at `samples` samples seen (>= 1). */
+/* The learning rate of a step whose batch ends at `samples` samples seen (>= 1). */
 double fm_optimizer_rate(const fm_optimizer_options *options, uint64_t samples);
 
 typedef struct fm_optimizer {
     fm_optimizer_options options;
     fm_params *params;
     const fm_kernels *kernels;
-    void *memory; /* device: sum of (clipped) gradients | norm's workspace | fm_step_state */
+    void *memory; /* device: sum of (clipped) gradients | workspace of the norm | fm_step_state */
     int64_t memory_bytes;
     void *sum, *workspace;
     fm_step_state *state;
-    uint64_t step, samples; /* taken so far */
+    uint64_t step, samples; /* steps made and samples added so far */
     uint32_t pending;       /* samples in the sum */
 } fm_optimizer;
 
-/* The flat buffers' second half: 4 bytes a parameter more (8 in f64). FM_ERR_NOMEM. */
+/* Allocates the sum of gradients and the scalars on the device: 4 bytes per parameter (8 in f64).
+ * FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_optimizer_init(fm_optimizer *optimizer, fm_params *params,
                                         const fm_optimizer_options *options, fm_error *reterr);
 void fm_optimizer_fini(fm_optimizer *optimizer);
 
-/* What a captured pass queues; step, rate, pending and holds are in the device's scalars by then.
- * sample: measures the flat gradient and takes it, clipped, into the batch's sum. update: Adam and
- * EMA with the mean of the sum, or with the flat gradient where the sample is its batch's only one
- * and `only` is set. Both do nothing once a gradient was not finite; update, while samples of the
- * step are to come. */
+/* The kernels that a captured pass queues. The caller has put step, rate, pending and holds into
+ * the device's scalars by the time they run.
+ *
+ * queue_sample measures the flat gradient and adds it, clipped, to the batch's sum. queue_update
+ * runs Adam and the moving average with the mean of the sum. If `only` is set and the sample is the
+ * only one of its batch, it uses the flat gradient directly. Neither changes anything after a
+ * gradient was not finite, and queue_update does nothing while samples of the step are still to
+ * come. */
 void fm_optimizer_queue_sample(fm_optimizer *optimizer, fm_stream *stream);
 void fm_optimizer_queue_update(fm_optimizer *optimizer, fm_stream *stream, bool only);
 
-/* One at a time, waiting. Takes the flat gradient of one sample into the batch's sum. False, and
- * nothing is taken, when the gradient is not finite. */
+/* Adds the flat gradient of one sample to the batch's sum and waits for the device. Returns false
+ * and adds nothing if the gradient is not finite. */
 FM_MUST_USE bool fm_optimizer_add_sample(fm_optimizer *optimizer, fm_stream *stream);
 
-/* The sum has become that of `n` optimisers, each of as many samples. */
+/* Tells the optimiser that its sum now covers `n` optimisers with the same number of samples
+ * each. */
 void fm_optimizer_count_others(fm_optimizer *optimizer, int32_t n);
 
-/* One Adam step with the mean over the samples added since the last. */
+/* Makes one Adam step with the mean over the samples added since the last step. Waits for the
+ * device. */
 void fm_optimizer_step(fm_optimizer *optimizer, fm_stream *stream);
 
-/* Forgets that a gradient was not finite. */
+/* Clears the mark that a gradient was not finite. */
 void fm_optimizer_clear_nonfinite(fm_optimizer *optimizer, fm_stream *stream);
 
-/* The device's scalars as they are now (waits for the stream). */
+/* Returns the device's scalars; waits for the stream. */
 fm_step_state fm_optimizer_get_state(const fm_optimizer *optimizer, fm_stream *stream);
 
 #endif

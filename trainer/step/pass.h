@@ -1,9 +1,10 @@
 /* pass.h: work that a step queues again and again. The first run queues it directly, so that code
- * is loaded and algorithms are chosen; the second captures it; from then on its graph is replayed.
- * Where nothing can be captured (the CPU) it is always queued directly, with the same results.
+ * is loaded and algorithms are chosen; the second run captures it; every later run replays the
+ * graph. Where nothing can be captured (the CPU), it is always queued directly, with the same
+ * results.
  *
- * What `queue` passes to kernels must be the same each time: all that varies is in device memory.
- */
+ * `queue` must pass the same arguments to kernels each time: everything that varies is in device
+ * memory. */
 #ifndef FM_TRAINER_STEP_PASS_H
 #define FM_TRAINER_STEP_PASS_H
 
@@ -16,12 +17,12 @@ typedef struct fm_pass {
     bool direct;                 /* never captured */
     bool is_warm;                /* has run once */
     fm_graph *graph;             /* NULL: not captured yet */
-    uint64_t n_launch, n_direct; /* runs by a graph, and without */
+    uint64_t n_launch, n_direct; /* runs that replayed a graph, and runs without */
 } fm_pass;
 
 void fm_pass_run(fm_pass *pass, fm_stream *stream);
 
-/* Gives up the graph: the next run captures anew. The stream's work must have passed. */
+/* Discards the graph; the next run captures again. The work on the stream must have ended. */
 void fm_pass_forget(fm_pass *pass);
 
 #endif

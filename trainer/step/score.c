@@ -11,7 +11,7 @@ static float f32_of(uint16_t bf16) {
     return value;
 }
 
-/* The last cycle's atoms of the first n residues, as f32. */
+/* Downloads the last cycle's atoms of the first n residues, as f32. */
 static fm_status download_atoms(fm_trainer *t, size_t n, float **ret_atoms, fm_error *reterr) {
     const fm_kernels *kernels = t->params.kernels;
     size_t count = n * 3 * FM_N_ATOM14;
@@ -37,7 +37,7 @@ fm_status fm_trainer_score(fm_trainer *t, const fm_features *f, fm_structure_sco
                            fm_error *reterr) {
     assert(t->atoms != FM_TENSOR_NONE);
     size_t mark = fm_arena_mark(&t->arena), n_atom = (size_t)f->n_res * FM_N_ATOM14;
-    /* The truth was made for the losses and is still in the host's copy of the state. */
+    /* The truth that the losses used is still in the host's copy of the state. */
     const float *exists = (const void *)(t->host + t->state.offset[t->truth.exists]);
     const float *truth = (const void *)(t->host + t->state.offset[t->truth.positions]);
     uint8_t *mask = fm_arena_alloc(&t->arena, n_atom);

@@ -1,8 +1,8 @@
-/* step.c: see step.h. */
+/* step.c: creates and records a trainer; see step.h. Queueing and collecting samples is in
+ * step_run.c, packing a sample into packets in upload.c. */
 #include "trainer/step/step.h"
 
 #include "trainer/dist/sum.h"
-#include "trainer/ops/cast.h"
 #include "trainer/step/upload.h"
 
 #include <assert.h>
@@ -13,12 +13,12 @@ fm_trainer_options fm_trainer_options_tiny(void) {
     return (fm_trainer_options){.model = fm_model_config_tiny(),
                                 .optimizer = fm_optimizer_defaults(),
                                 .element = FM_ELEMENT_F32,
-                                .weight_distogram = 0.3,
-                                .weight_masked_msa = 2.0,
-                                .weight_structure = {[FM_TERM_BACKBONE] = 0.5,
-                                                     [FM_TERM_SIDE_CHAIN] = 0.5,
-                                                     [FM_TERM_TORSION] = 1.0,
-                                                     [FM_TERM_PLDDT] = 0.01}};
+                                .weight = {[FM_TERM_DISTOGRAM] = 0.3,
+                                           [FM_TERM_MASKED_MSA] = 2.0,
+                                           [FM_TERM_BACKBONE] = 0.5,
+                                           [FM_TERM_SIDE_CHAIN] = 0.5,
+                                           [FM_TERM_TORSION] = 1.0,
+                                           [FM_TERM_PLDDT] = 0.01}};
 }
 
 /* ---- building -------------------------------------------------------------------------------- */
@@ -26,7 +26,7 @@ fm_trainer_options fm_trainer_options_tiny(void) {
 static void declare_state(fm_trainer *t, const fm_kernels *kernels) {
     const fm_model_config *c = &t->options.model;
     fm_state *s = &t->state;
-    const int64_t msa[] = {c->n_seq, c->n_res}, one[] = {1}, terms[] = {2 + FM_STRUCTURE_TERMS};
+    const int64_t msa[] = {c->n_seq, c->n_res}, one[] = {1}, terms[] = {FM_LOSS_TERMS};
     const int64_t clock[] = {FM_CLOCK_WORDS}, n_res[] = {c->n_res}, points[] = {c->n_res, 3};
     fm_model_declare_inputs(s, c, kernels, &t->inputs);
     t->true_msa = fm_state_add(s, "true_msa", FM_ELEMENT_I32, 2, msa);
@@ -47,38 +47,26 @@ static void record_last_cycle(fm_trainer *t) {
     fm_tape *tape = &t->last;
     fm_model_outputs out = fm_model_record_cycle(tape, config, &t->weights, &t->inputs, false);
     fm_tape_enter_island(tape);
-    fm_distogram_options distogram = {
-        .n_bin = (int32_t)config->n_distogram_bin, .first = 2.3125f, .last = 21.6875f, .eps = 1e-8};
-    t->distogram = fm_op_distogram_loss(tape, out.z, fm_tape_state(tape, t->pseudo_beta, false),
-                                        fm_tape_state(tape, t->pseudo_beta_mask, false),
-                                        &t->weights.distogram, &distogram);
-    fm_tensor_ref masked = fm_op_cast(tape, "bert_mask", fm_tape_state(tape, t->bert_mask, false));
-    t->masked_msa = fm_op_masked_msa_loss(tape, out.m, fm_tape_state(tape, t->true_msa, false),
-                                          masked, &t->weights.masked_msa);
-    fm_tensor_ref terms[FM_LOSS_TERMS] = {t->distogram, t->masked_msa};
-    int n_term = 2;
-    for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
-        t->structure[i] = FM_TENSOR_NONE;
-    }
+    fm_loss_inputs loss = fm_loss_inputs_of(config, &t->weights, &out);
+    loss.true_msa = fm_tape_state(tape, t->true_msa, false);
+    loss.bert_mask = fm_tape_state(tape, t->bert_mask, false);
+    loss.pseudo_beta = fm_tape_state(tape, t->pseudo_beta, false);
+    loss.pseudo_beta_mask = fm_tape_state(tape, t->pseudo_beta_mask, false);
     t->atoms = FM_TENSOR_NONE;
-    if (config->structure.n_iteration > 0) {
-        t->atoms = out.structure.atoms.atoms;
+    if (loss.has_structure) {
+        fm_structure_add_truth(tape, &t->truth, &t->inputs, &loss);
+        t->atoms = loss.atoms;
         fm_tape_keep(tape, t->atoms);
-        fm_structure_record_losses(tape, config, &t->weights, &t->inputs, &t->truth, &out,
-                                   t->structure);
     }
-    for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
-        if (t->structure[i] != FM_TENSOR_NONE) {
-            terms[n_term++] = t->structure[i];
-            fm_tape_keep(tape, t->structure[i]);
-        }
-    }
-    t->total = fm_op_total_loss(tape, terms, n_term, fm_tape_state(tape, t->factors, false));
+    t->total = fm_loss_record(tape, &loss, fm_tape_state(tape, t->factors, false), t->term);
     fm_tape_leave_island(tape);
     fm_tape_seed_gradient(tape, t->total, t->seed_gradient);
-    fm_tape_keep(tape, t->distogram);
-    fm_tape_keep(tape, t->masked_msa);
     fm_tape_keep(tape, t->total);
+    for (int i = 0; i < FM_LOSS_TERMS; i++) {
+        if (t->term[i] != FM_TENSOR_NONE) {
+            fm_tape_keep(tape, t->term[i]);
+        }
+    }
 }
 
 static fm_status record(fm_trainer *t, const fm_kernels *kernels, fm_error *reterr) {
@@ -113,7 +101,7 @@ static int64_t scratch_bytes(const fm_trainer *t) {
     return fm_trainer_scratch_count(t) * (int64_t)fm_element_bytes(t->params.element);
 }
 
-/* Before the tapes are planned. */
+/* Device memory that is taken before the tapes are planned. */
 static int64_t taken_bytes(const fm_trainer *t) {
     return t->params.memory_bytes + t->state.bytes + t->optimizer.memory_bytes;
 }
@@ -127,7 +115,7 @@ static bool fits(const fm_trainer *t) {
     return budget == 0 || fm_trainer_memory_bytes(t) <= budget;
 }
 
-/* Records and plans anew with that policy. */
+/* Records and plans again with that policy. */
 static fm_status record_as(fm_trainer *t, const fm_kernels *kernels, fm_recompute_policy policy,
                            int32_t n_block, fm_error *reterr) {
     t->options.model.recompute = policy;
@@ -137,17 +125,17 @@ static fm_status record_as(fm_trainer *t, const fm_kernels *kernels, fm_recomput
     return record(t, kernels, reterr);
 }
 
-/* Without a budget: what the trainer has taken so far and what the device has left, but for a
- * reserve for its graphs and libraries. 0: unknown. Ranks would come to budgets of their own, and
- * exchange other tensors than their neighbours. */
+/* The budget where none is given: what the trainer has taken so far plus what the device has left,
+ * less a reserve for its graphs and libraries. 0 when it is not known. Ranks have none, since each
+ * would find its own budget and then exchange other tensors than its neighbours. */
 static int64_t own_budget(const fm_trainer *t, const fm_kernels *kernels) {
     const int64_t reserve = (int64_t)2 << 30;
     int64_t available = (int64_t)kernels->device->free_bytes() - reserve;
     return available <= 0 || t->options.groups ? 0 : available + taken_bytes(t);
 }
 
-/* Nothing is recomputed, or all hidden layers, or those and as few whole blocks as will do; where
- * no budget is known, all blocks. */
+/* Chooses the least recomputation that fits: nothing, then all hidden layers, then those and as few
+ * whole blocks as possible. Where no budget is known, all blocks are recomputed. */
 static fm_status record_within_budget(fm_trainer *t, const fm_kernels *kernels, fm_error *reterr) {
     if (t->options.model.recompute != FM_RECOMPUTE_AUTO) {
         return record(t, kernels, reterr);
@@ -163,7 +151,7 @@ static fm_status record_within_budget(fm_trainer *t, const fm_kernels *kernels, 
         return status;
     }
     int32_t low = 0, high = fm_model_config_blocks(&t->options.model), last = -1;
-    while (!status && low < high) { /* `high` blocks fit, or nothing does */
+    while (!status && low < high) { /* `high` blocks fit, or no number of blocks does */
         last = low + (high - low) / 2;
         status = record_as(t, kernels, FM_RECOMPUTE_AUTO, last, reterr);
         if (fits(t)) {
@@ -228,23 +216,22 @@ static void queue_cycle(void *context, fm_stream *stream) {
 }
 
 static void queue_report(fm_trainer *t, fm_stream *stream) {
-    fm_report report = {.n_term = 3,
+    fm_report report = {.n_term = 1,
                         .n_record = FM_MOST_QUEUED,
-                        .term = {fm_tape_data(&t->last, t->total),
-                                 fm_tape_data(&t->last, t->distogram),
-                                 fm_tape_data(&t->last, t->masked_msa)},
+                        .term = {fm_tape_data(&t->last, t->total)},
                         .step = t->optimizer.state,
                         .n_made = t->n_made,
                         .record = t->record};
-    for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
-        if (t->structure[i] != FM_TENSOR_NONE) {
-            report.term[report.n_term++] = fm_tape_data(&t->last, t->structure[i]);
+    static_assert(1 + FM_LOSS_TERMS <= FM_STEP_RECORD_TERMS, "a record has room for all terms");
+    for (int i = 0; i < FM_LOSS_TERMS; i++) {
+        if (t->term[i] != FM_TENSOR_NONE) {
+            report.term[report.n_term++] = fm_tape_data(&t->last, t->term[i]);
         }
     }
     t->params.kernels->report(stream, &report);
 }
 
-/* The sample's gradient: on ranks that share it, the sum of what each has. */
+/* Computes the gradient of the sample; on ranks that share it, the sum over them. */
 static void queue_backward(fm_trainer *t, fm_stream *stream) {
     const fm_groups *groups = t->options.groups;
     if (groups) {
@@ -264,7 +251,8 @@ static void queue_last(void *context, fm_stream *stream) {
     fm_tape_forward(&t->last, stream);
     queue_backward(t, stream);
     fm_optimizer_queue_sample(&t->optimizer, stream);
-    queue_report(t, stream); /* before the update may measure the sum's norm in its place */
+    queue_report(t,
+                 stream); /* before the update, which may overwrite the norm with that of the sum */
     stamp(t, FM_STAMP_SUMMED, stream);
     fm_optimizer_queue_update(&t->optimizer, stream, true);
     stamp(t, FM_STAMP_UPDATED, stream);

@@ -1,4 +1,4 @@
-/* step_features.h: what one training sample gives to a step, as the loader has it: borrowed, unpadded
+/* step_features.h: the features of one training sample as a step takes them: borrowed, unpadded
  * host arrays with the sizes of the sample (proto/schema.h). */
 #ifndef FM_TRAINER_FEATURES_H
 #define FM_TRAINER_FEATURES_H
@@ -7,7 +7,7 @@
 
 enum { FM_MAX_CYCLE = 21 };
 
-/* The tensors that are drawn anew for each recycling cycle. */
+/* The tensors that are drawn separately for each recycling cycle. */
 typedef struct fm_cycle_features {
     uint32_t n_clust;
     const uint8_t *msa;              /* [n_clust, n_res] masked ids 0..22 */
@@ -24,19 +24,19 @@ typedef struct fm_cycle_features {
 } fm_cycle_features;
 
 typedef struct fm_features {
-    uint32_t n_res;                  /* of the crop */
-    uint32_t slot;                   /* of the sample in its batch: part of the dropout draws */
-    const uint8_t *aatype;           /* [n_res] 0..20 */
+    uint32_t n_res;        /* of the crop */
+    uint32_t slot;         /* the number of the sample in its batch: part of the dropout draws */
+    const uint8_t *aatype; /* [n_res] 0..20 */
     const int32_t *residue_index;    /* [n_res] */
     const float *all_atom_positions; /* [n_res, 37, 3] Å */
     const uint64_t *all_atom_mask;   /* [n_res] bit a = atom37 a is present */
     float resolution;                /* Å; 0 = not known */
-    uint32_t n_templ; /* may be 0; templates past the model's n_template are left out */
+    uint32_t n_templ; /* may be 0; templates beyond the model's n_template are not used */
     const uint8_t *template_aatype;           /* [n_templ, n_res] 0..21 */
     const float *template_all_atom_positions; /* [n_templ, n_res, 37, 3] Å */
     const uint64_t *template_all_atom_mask;   /* [n_templ, n_res] bit a = atom37 a is present */
-    bool unclamped_fape;                      /* backbone errors are not cut: one sample in ten */
-    uint32_t n_cycle;                         /* 1 .. FM_MAX_CYCLE */
+    bool unclamped_fape; /* backbone FAPE without its clamp: one sample in ten */
+    uint32_t n_cycle;    /* 1 .. FM_MAX_CYCLE */
     fm_cycle_features cycle[FM_MAX_CYCLE];
 } fm_features;
 

@@ -1,4 +1,4 @@
-/* step_run.c: queueing samples and collecting what they gave; see step.h. */
+/* step_run.c: queues samples and collects their results; see step.h. */
 #include "trainer/backend/where.h"
 #include "trainer/dist/sum.h"
 #include "trainer/step/upload.h"
@@ -11,7 +11,7 @@ static fm_flight *flight_of(fm_trainer *t, uint64_t number) {
     return &t->flight[number % FM_MOST_QUEUED];
 }
 
-/* Sends a cycle's packet and leaves the pass that takes it to the caller. */
+/* Sends the packet of a cycle. The caller runs the pass that takes it. */
 static void send_cycle(fm_trainer *t, const fm_flight *flight, uint32_t cycle, bool is_last) {
     fm_packet *packet = fm_ring_begin(&t->ring);
     packet->lr = fm_optimizer_rate(&t->options.optimizer, flight->samples + 1);
@@ -22,7 +22,7 @@ static void send_cycle(fm_trainer *t, const fm_flight *flight, uint32_t cycle, b
     fm_ring_send(&t->ring, t->stream);
 }
 
-/* The counters as they will be once the sample has passed. */
+/* Advances the counters to their values after the sample. */
 static void count(fm_trainer *t, bool is_last) {
     t->optimizer.samples++;
     t->optimizer.pending = is_last ? 0 : t->optimizer.pending + 1;
@@ -55,14 +55,15 @@ fm_status fm_trainer_queue(fm_trainer *t, const fm_features *f, bool is_last, fm
 
 /* ---- what is not finite ---------------------------------------------------------------------- */
 
-/* Runs the sample again, looking at what every step of each cycle writes, backward too. */
+/* Runs the sample again, checking what every step of each cycle writes, backward included. */
 static fm_status name_nonfinite(fm_trainer *t, const fm_flight *flight, fm_error *reterr) {
     const fm_features *f = flight->features;
     uint32_t *flag = fm_state_data(&t->state, t->flag);
     char what[256] = "the norm of the gradient";
     uint32_t cycle = 0;
     bool found = false;
-    for (uint32_t c = 0; c < f->n_cycle; c++) { /* to the end: other ranks wait for this one */
+    for (uint32_t c = 0; c < f->n_cycle;
+         c++) { /* runs to the end, since other ranks wait for this one */
         fm_tape *tape = c + 1 < f->n_cycle ? &t->cycle : &t->last;
         char here[sizeof what] = "";
         send_cycle(t, flight, c, false);
@@ -79,7 +80,8 @@ static fm_status name_nonfinite(fm_trainer *t, const fm_flight *flight, fm_error
                    (unsigned long long)flight->step, f->slot, cycle, what);
 }
 
-/* Everything behind the sample did nothing, since the flag stays: back to where it was queued. */
+/* Takes the counters back to where the sample was queued. The passes behind it did nothing, since
+ * the flag stays set. */
 static fm_status stop(fm_trainer *t, const fm_flight *flight, fm_error *reterr) {
     t->params.kernels->synchronize(t->stream);
     t->n_collected = t->n_queued;
@@ -102,14 +104,12 @@ fm_status fm_trainer_collect(fm_trainer *t, fm_sample_result *ret_result, fm_err
         return stop(t, flight, reterr);
     }
     *ret_result = (fm_sample_result){.loss = record->term[0],
-                                     .distogram = record->term[1],
-                                     .masked_msa = record->term[2],
                                      .gradient_norm = sqrt(record->norm_squared),
                                      .done_ns = record->done_ns};
-    int at = 3;
-    for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
-        if (t->structure[i] != FM_TENSOR_NONE) {
-            ret_result->structure[i] = record->term[at++];
+    int at = 1;
+    for (int i = 0; i < FM_LOSS_TERMS; i++) {
+        if (t->term[i] != FM_TENSOR_NONE) {
+            ret_result->term[i] = record->term[at++];
         }
     }
     t->n_collected++;

@@ -1,4 +1,4 @@
-/* structure_truth.c: see structure.h. */
+/* structure_truth.c: see structure_truth.h. */
 #include "trainer/step/structure_truth.h"
 
 #include "proto/chem/atom14.h"
@@ -7,9 +7,6 @@
 
 #include <assert.h>
 #include <string.h>
-
-static const fm_fape_options FAPE = {10, 10, 1e-4, 10};
-static const double CHI_WEIGHT = 0.5, NORM_WEIGHT = 0.01;
 
 /* ---- state ----------------------------------------------------------------------------------- */
 
@@ -142,52 +139,65 @@ bool fm_structure_put_truth(const fm_state *state, const fm_structure_truth *t,
 
 /* ---- recording ------------------------------------------------------------------------------- */
 
-static void record_atom_losses(fm_tape *tape, const fm_model_inputs *in,
-                               const fm_structure_truth *t, const fm_structure_outputs *o,
-                               fm_tensor_ref *terms) {
-    const fm_side_chain_truth side = {
-        fm_tape_state(tape, t->positions, false),    fm_tape_state(tape, t->alt_positions, false),
-        fm_tape_state(tape, t->exists, false),       fm_tape_state(tape, t->alt_exists, false),
-        fm_tape_state(tape, t->is_ambiguous, false), fm_tape_state(tape, t->frames, false),
-        fm_tape_state(tape, t->alt_frames, false),   fm_tape_state(tape, t->frames_exist, false)};
-    const fm_violation_inputs violation = {
-        fm_tape_state(tape, t->atom_exists, false), fm_tape_state(tape, in->residue_index, false),
-        fm_tape_state(tape, in->aatype, false), fm_tape_state(tape, in->tables.radii, false),
-        fm_tape_state(tape, in->tables.bounds, false)};
-    terms[FM_TERM_SIDE_CHAIN] =
-        fm_op_side_chain_fape(tape, o->atoms.groups, o->atoms.atoms, &side, &FAPE);
-    terms[FM_TERM_VIOLATION] = fm_op_violation_loss(tape, o->atoms.atoms, &violation, NULL);
+/* ---- on the tape ----------------------------------------------------------------------------- */
+
+static fm_tensor_ref on(fm_tape *tape, int32_t state_tensor) {
+    return fm_tape_state(tape, state_tensor, false);
 }
 
-void fm_structure_record_losses(fm_tape *tape, const fm_model_config *config,
-                                const fm_model_weights *w, const fm_model_inputs *in,
-                                const fm_structure_truth *t, const fm_model_outputs *out,
-                                fm_tensor_ref ret_terms[FM_STRUCTURE_TERMS]) {
+void fm_structure_add_truth(fm_tape *tape, const fm_structure_truth *t, const fm_model_inputs *in,
+                            fm_loss_inputs *loss) {
+    loss->backbone_frames = on(tape, t->backbone_frames);
+    loss->backbone_mask = on(tape, t->backbone_mask);
+    loss->clamped = on(tape, t->clamped);
+    loss->side_chain = (fm_side_chain_truth){.positions = on(tape, t->positions),
+                                             .alt_positions = on(tape, t->alt_positions),
+                                             .exists = on(tape, t->exists),
+                                             .alt_exists = on(tape, t->alt_exists),
+                                             .is_ambiguous = on(tape, t->is_ambiguous),
+                                             .frames = on(tape, t->frames),
+                                             .alt_frames = on(tape, t->alt_frames),
+                                             .frames_exist = on(tape, t->frames_exist)};
+    loss->torsion = (fm_torsion_truth){.chi = on(tape, t->chi),
+                                       .chi_mask = on(tape, t->chi_mask),
+                                       .seq_mask = on(tape, t->seq_mask),
+                                       .aatype = on(tape, in->aatype),
+                                       .pi_periodic = on(tape, in->tables.pi_periodic)};
+    loss->violation = (fm_violation_inputs){.exists = on(tape, t->atom_exists),
+                                            .residue_index = on(tape, in->residue_index),
+                                            .aatype = on(tape, in->aatype),
+                                            .radii = on(tape, in->tables.radii),
+                                            .bounds = on(tape, in->tables.bounds)};
+    loss->ca_positions = on(tape, t->ca_positions);
+    loss->ca_mask = on(tape, t->ca_mask);
+    loss->atoms_seen = on(tape, t->resolved);
+    loss->atoms_of_residue = on(tape, t->atom37_exists);
+}
+
+fm_loss_inputs fm_loss_inputs_of(const fm_model_config *config, const fm_model_weights *w,
+                                 const fm_model_outputs *out) {
     const fm_structure_outputs *o = &out->structure;
-    fm_tensor_ref backbone = fm_tape_state(tape, t->backbone_frames, false);
-    fm_tensor_ref backbone_mask = fm_tape_state(tape, t->backbone_mask, false);
-    const fm_torsion_truth torsion = {
-        fm_tape_state(tape, t->chi, false), fm_tape_state(tape, t->chi_mask, false),
-        fm_tape_state(tape, t->seq_mask, false), fm_tape_state(tape, in->aatype, false),
-        fm_tape_state(tape, in->tables.pi_periodic, false)};
-    ret_terms[FM_TERM_BACKBONE] = fm_op_backbone_fape(
-        tape, o->frames, backbone, backbone_mask, fm_tape_state(tape, t->clamped, false), &FAPE);
-    ret_terms[FM_TERM_TORSION] =
-        fm_op_torsion_loss(tape, o->angles, o->unnormalised, &torsion, CHI_WEIGHT, NORM_WEIGHT);
-    record_atom_losses(tape, in, t, o, ret_terms);
-    ret_terms[FM_TERM_PLDDT] = fm_op_plddt_loss(
-        tape, fm_op_plddt_logits(tape, o->s, &w->heads.plddt), o->atoms.atoms,
-        fm_tape_state(tape, t->ca_positions, false), fm_tape_state(tape, t->ca_mask, false));
-    fm_tensor_ref resolved = fm_op_linear(tape, "experimentally resolved", out->single,
-                                          config->n_res, &w->heads.resolved);
-    ret_terms[FM_TERM_RESOLVED] =
-        fm_op_resolved_loss(tape, resolved, fm_tape_state(tape, t->resolved, false),
-                            fm_tape_state(tape, t->atom37_exists, false));
-    ret_terms[FM_TERM_ALIGNED_ERROR] = FM_TENSOR_NONE;
-    if (config->structure.n_aligned_error_bin > 0) {
-        fm_tensor_ref error = fm_op_linear(tape, "aligned error", out->z,
-                                           config->n_res * config->n_res, &w->heads.aligned_error);
-        ret_terms[FM_TERM_ALIGNED_ERROR] = fm_op_aligned_error_loss(
-            tape, error, o->last_frames, backbone, backbone_mask, config->structure.position_scale);
+    fm_loss_inputs loss = {.n_res = config->n_res,
+                           .n_distogram_bin = config->n_distogram_bin,
+                           .m = out->m,
+                           .z = out->z,
+                           .single = out->single,
+                           .distogram_head = w->distogram,
+                           .masked_msa_head = w->masked_msa,
+                           .has_structure = config->structure.n_iteration > 0};
+    if (loss.has_structure) {
+        loss.n_aligned_error_bin = config->structure.n_aligned_error_bin;
+        loss.position_scale = config->structure.position_scale;
+        loss.s = o->s;
+        loss.frames = o->frames;
+        loss.last_frames = o->last_frames;
+        loss.angles = o->angles;
+        loss.unnormalised = o->unnormalised;
+        loss.groups = o->atoms.groups;
+        loss.atoms = o->atoms.atoms;
+        loss.plddt_head = w->heads.plddt;
+        loss.resolved_head = w->heads.resolved;
+        loss.aligned_error_head = w->heads.aligned_error;
     }
+    return loss;
 }

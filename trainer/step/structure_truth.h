@@ -1,15 +1,15 @@
-/* structure_truth.h: what a step needs for the losses on structures: ground truth in the state, made from
- * a sample's coordinates (proto/chem), and the recorded losses.
+/* structure_truth.h: the ground truth that the losses on structures read: tensors of the state,
+ * made on the host from a sample's coordinates (proto/chem).
  *
- * Ground truth is f32 and padded to the recorded shape; what is padded has masks of 0. */
+ * They are f32 and padded to the recorded shape; the masks of the padding are 0. */
 #ifndef FM_TRAINER_STEP_STRUCTURE_H
 #define FM_TRAINER_STEP_STRUCTURE_H
 
-#include "trainer/loss/structure_losses.h"
+#include "trainer/loss/terms.h"
 #include "trainer/model/model.h"
 #include "trainer/step/step_features.h"
 
-/* Positions in the state; all f32 but for the number of rows [N_res, ..]. */
+/* Positions in the state. All tensors are f32 and have N_res rows; `clamped` has one element. */
 typedef struct fm_structure_truth {
     int32_t backbone_frames, backbone_mask;   /* [N_res, 4, 4], [N_res] */
     int32_t clamped;                          /* [1] */
@@ -22,35 +22,25 @@ typedef struct fm_structure_truth {
     int32_t ca_positions, ca_mask;            /* [N_res, 3], [N_res] */
 } fm_structure_truth;
 
-enum {
-    FM_TERM_BACKBONE,
-    FM_TERM_SIDE_CHAIN,
-    FM_TERM_TORSION,
-    FM_TERM_PLDDT,
-    FM_TERM_RESOLVED,
-    FM_TERM_ALIGNED_ERROR,
-    FM_TERM_VIOLATION,
-    FM_STRUCTURE_TERMS
-};
-
 void fm_structure_declare_truth(fm_state *state, int64_t n_res, fm_structure_truth *ret_truth);
 
 /* Fills the host's copy of the state (its device layout) from a sample of at most n_res residues.
- * `scratch` is used and given back; false when it is full. clamped: whether this sample's backbone
- * errors are cut. */
+ * It uses `scratch` and rewinds it; returns false when that is full. clamped: whether the backbone
+ * errors of this sample are cut at the clamp. */
 bool fm_structure_put_truth(const fm_state *state, const fm_structure_truth *truth,
                             const fm_features *features, int64_t n_res, bool clamped, uint8_t *host,
                             fm_arena *scratch);
 
-/* The tensors of the truth, to be sent; returns how many. */
+/* Lists the tensors of the truth, for sending them; returns how many there are. */
 int fm_structure_list_truth(const fm_structure_truth *truth, int32_t *ret_tensors);
 enum { FM_STRUCTURE_TRUTHS = 19 };
 
-/* Records heads and losses on a cycle's output; the term of a head that the model does not have is
- * FM_TENSOR_NONE. */
-void fm_structure_record_losses(fm_tape *tape, const fm_model_config *config,
-                                const fm_model_weights *weights, const fm_model_inputs *inputs,
-                                const fm_structure_truth *truth, const fm_model_outputs *out,
-                                fm_tensor_ref ret_terms[FM_STRUCTURE_TERMS]);
+/* Collects what the losses read of a recorded last cycle. The caller adds true_msa, bert_mask,
+ * pseudo_beta and its mask; where there is a structure module, fm_structure_add_truth adds the
+ * truth. */
+fm_loss_inputs fm_loss_inputs_of(const fm_model_config *config, const fm_model_weights *weights,
+                                 const fm_model_outputs *out);
+void fm_structure_add_truth(fm_tape *tape, const fm_structure_truth *truth,
+                            const fm_model_inputs *inputs, fm_loss_inputs *loss);
 
 #endif

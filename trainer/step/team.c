@@ -1,5 +1,5 @@
-/* team.c: see team.h. A call starts a thread for every rank but the first and waits for them: at
- * the length of a step that costs nothing. */
+/* team.c: see team.h. A call starts a thread for every rank but the first and waits for them;
+ * compared with a step, that takes no time. */
 #include "trainer/step/team.h"
 
 #include <assert.h>
@@ -10,7 +10,7 @@ enum { MAX_RANK = 16 };
 
 typedef struct member {
     fm_trainer *trainer;
-    const fm_features *features; /* of the call in hand: to be queued; NULL: collect */
+    const fm_features *features; /* of the current call: to be queued; NULL: collect */
     bool is_last;
     fm_sample_result result;
     fm_status status;
@@ -89,7 +89,7 @@ static void *work(void *argument) {
     return NULL;
 }
 
-/* The first rank's error; all fail, or none. */
+/* Returns the first rank's error: either all ranks fail or none does. */
 static fm_status work_on_all(fm_team *team, const fm_features *features, bool is_last,
                              fm_error *reterr) {
     pthread_t threads[MAX_RANK] = {0};
@@ -97,7 +97,7 @@ static fm_status work_on_all(fm_team *team, const fm_features *features, bool is
         team->rank[r].features = features;
         team->rank[r].is_last = is_last;
         int failed = r ? pthread_create(&threads[r], NULL, work, &team->rank[r]) : 0;
-        assert(!failed); /* the others would wait for this one */
+        assert(!failed); /* the other ranks would wait for this one */
         (void)failed;
     }
     work(&team->rank[0]);

@@ -1,7 +1,7 @@
-/* team.h: the ranks of one sample as threads of this process: a trainer for each, which are given
- * every sample together and end every step with the same bits.
+/* team.h: the ranks of one sample as threads of this process. Each rank has a trainer; all are
+ * given every sample together and end every step with the same bits.
  *
- * The first rank's trainer is the one to read: what is scored, saved and described. */
+ * The program scores, saves and describes the trainer of the first rank. */
 #ifndef FM_TRAINER_STEP_TEAM_H
 #define FM_TRAINER_STEP_TEAM_H
 
@@ -9,21 +9,22 @@
 
 typedef struct fm_team fm_team;
 
-/* layout->dp is 1. options->groups is not read. FM_ERR_USAGE naming what the layout or the model
- * does not allow, else as fm_trainer_create. */
+/* layout->dp must be 1; options->groups is ignored. FM_ERR_USAGE naming what the layout or the
+ * model does not allow, else the errors of fm_trainer_create. */
 FM_MUST_USE fm_status fm_team_create(const fm_trainer_options *options, const fm_layout *layout,
                                      fm_team **ret_team, fm_error *reterr);
 void fm_team_destroy(fm_team *team);
 
 fm_trainer *fm_team_get_first(const fm_team *team);
 
-/* As fm_trainer_queue and fm_trainer_collect, on all ranks at the same time. */
+/* fm_trainer_queue and fm_trainer_collect, on all ranks at the same time. */
 FM_MUST_USE fm_status fm_team_queue(fm_team *team, const fm_features *features, bool is_last,
                                     fm_error *reterr);
 FM_MUST_USE fm_status fm_team_collect(fm_team *team, fm_sample_result *ret_result,
                                       fm_error *reterr);
 
-/* Gives the first rank's parameters, moments, average and counts to the others: after loading. */
+/* Copies the first rank's parameters, moments, average and counts to the other ranks; call it after
+ * loading a checkpoint. */
 void fm_team_copy_first(fm_team *team);
 
 #endif

@@ -1,4 +1,4 @@
-/* template_inputs.c: see templates.h. */
+/* template_inputs.c: see template_inputs.h. */
 #include "trainer/step/template_inputs.h"
 
 #include "proto/chem/atom14.h"
@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* Where a row's parts begin. */
+/* The first columns of the parts of a row. */
 enum {
     ROW_ANGLES = FM_TEMPLATE_CLASSES,
     ROW_OTHER_ANGLES = ROW_ANGLES + 2 * FM_N_TORSION,

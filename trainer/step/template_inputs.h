@@ -1,5 +1,5 @@
-/* template_inputs.h: what the template embedders read of a sample's templates, made on the host from
- * their coordinates (supplement 1.7.1). */
+/* template_inputs.h: the inputs of the template embedders, made on the host from the coordinates of
+ * a sample's templates (supplement 1.7.1). */
 #ifndef FM_TRAINER_STEP_TEMPLATES_H
 #define FM_TRAINER_STEP_TEMPLATES_H
 
@@ -8,18 +8,18 @@
 
 #include <stdbool.h>
 
-/* One template at the sample's size. */
+/* The inputs of one template, at the sample's size. */
 typedef struct fm_template_inputs {
     float *pseudo_beta;      /* [n_res, 3] Å */
     float *pseudo_beta_mask; /* [n_res] */
-    float *backbone_mask;    /* [n_res] 1 where N, CA and C are there */
+    float *backbone_mask;    /* [n_res] 1 where N, CA and C are known */
     float *rows;             /* [n_res, 57] type, torsion angles and masks: ops/template.h */
-    float *psi_mask;         /* [n_res] masks the template's row of m */
+    float *psi_mask;         /* [n_res] the mask of the template's row of m */
 } fm_template_inputs;
 
-/* Template `index` (< n_templ), in memory of the arena; false when that is full. The angles before
- * the crop's first residue, pre-omega and phi, are masked: the residue that they hang on is not in
- * the sample. */
+/* Makes the inputs of template `index` (< n_templ) in memory of the arena; returns false when that
+ * is full. The pre-omega and phi angles of the crop's first residue are masked, since they depend
+ * on a residue that is not in the sample. */
 bool fm_template_make(const fm_features *features, uint32_t index, fm_arena *arena,
                       fm_template_inputs *ret_inputs);
 

@@ -1,6 +1,6 @@
-/* upload.c: see upload.h. Small tensors that the host makes are written into its copy of the state,
- * which has the device's layout, and travel as they lie there; the others are copied from the
- * sample into the packet and padded by the device. */
+/* upload.c: see upload.h. The host makes small tensors in its copy of the state, which has the
+ * device's layout, and sends them as they are. The other tensors are copied from the sample into
+ * the packet, and the device pads them. */
 #include "trainer/step/upload.h"
 
 #include "trainer/step/template_inputs.h"
@@ -10,9 +10,6 @@
 #include <string.h>
 
 enum { ATOM_CA = 1, ATOM_CB = 3, N_ATOM37 = 37, GLYCINE = 7, UNKNOWN_RESIDUE = 20, GAP = 21 };
-
-/* Å: pLDDT, resolved and aligned error are learnt from structures between these alone (1.9.6). */
-static const float LOWEST_RESOLUTION = 0.1f, HIGHEST_RESOLUTION = 3.0f;
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
@@ -34,7 +31,7 @@ static void *host_of(const fm_trainer *trainer, int32_t tensor) {
     return trainer->host + trainer->state.offset[tensor];
 }
 
-/* As it lies in the host's copy. */
+/* Sends a tensor as it is in the host's copy. */
 static void send_bytes(const packer *p, int32_t tensor) {
     fm_item *item = add_item(p, FM_ITEM_BYTES, tensor);
     item->n = fm_tensor_local_bytes(&p->trainer->state.tensor[tensor]);
@@ -46,7 +43,7 @@ static void send_zeros(const packer *p, int32_t tensor) {
     add_item(p, FM_ITEM_ZERO, tensor)->n = fm_tensor_local_bytes(&p->trainer->state.tensor[tensor]);
 }
 
-/* The shapes of a tensor [.., rows, c] and of what is there of it. */
+/* The extents of a tensor [.., rows, c], and of the sample's values in it. */
 typedef struct extent {
     int64_t lines, rows, c; /* of the tensor */
     int64_t n0, n1;         /* of the sample's [n0, n1, c] */
@@ -64,7 +61,7 @@ static fm_item *add_expanded(const packer *p, fm_item_kind kind, int32_t tensor,
     return item;
 }
 
-/* Room for the sample's values, for the caller to fill. */
+/* Reserves space for the sample's values, for the caller to fill. */
 static void *add_values(const packer *p, int32_t tensor, extent e, fm_element element,
                         uint8_t padding) {
     fm_item *item = add_expanded(p, FM_ITEM_VALUES, tensor, e, padding);
@@ -85,7 +82,7 @@ static void send_values(const packer *p, int32_t tensor, extent e, fm_element el
 
 /* ---- what all cycles share ------------------------------------------------------------------- */
 
-/* C-beta, or C-alpha of glycine; zeros where it is not resolved. */
+/* The position of C-beta, or of C-alpha in glycine; zeros where it is not resolved. */
 static void put_pseudo_beta(fm_trainer *trainer, const fm_features *f) {
     float *x = host_of(trainer, trainer->pseudo_beta);
     float *mask = host_of(trainer, trainer->pseudo_beta_mask);
@@ -101,22 +98,7 @@ static void put_pseudo_beta(fm_trainer *trainer, const fm_features *f) {
     }
 }
 
-/* Total = sum of factor * term; a term that a sample has no truth for weighs 0. */
-static void put_factors(fm_trainer *trainer, const fm_features *f) {
-    double *factors = host_of(trainer, trainer->factors), scale = sqrt((double)f->n_res);
-    bool resolved = f->resolution >= LOWEST_RESOLUTION && f->resolution <= HIGHEST_RESOLUTION;
-    int n = 0;
-    factors[n++] = trainer->options.weight_distogram * scale;
-    factors[n++] = trainer->options.weight_masked_msa * scale;
-    for (int i = 0; i < FM_STRUCTURE_TERMS; i++) {
-        bool gated = i == FM_TERM_PLDDT || i == FM_TERM_RESOLVED || i == FM_TERM_ALIGNED_ERROR;
-        if (trainer->structure[i] != FM_TENSOR_NONE) {
-            factors[n++] = gated && !resolved ? 0 : trainer->options.weight_structure[i] * scale;
-        }
-    }
-}
-
-/* Each rank of a sample has its share of the loss as its objective (dist/groups.h). */
+/* The objective of each rank of a sample is its share of the loss (dist/groups.h). */
 static void put_seed(fm_trainer *trainer) {
     void *seed = host_of(trainer, trainer->seed_gradient);
     double share = 1.0 / fm_groups_sample_ranks(trainer->options.groups);
@@ -127,7 +109,7 @@ static void put_seed(fm_trainer *trainer) {
     }
 }
 
-/* The structure module's mask and ground truth. */
+/* Sends the structure module's mask and ground truth. */
 static void send_structure(const packer *p, const fm_features *f) {
     fm_trainer *trainer = p->trainer;
     int64_t n = trainer->options.model.n_res;
@@ -142,7 +124,7 @@ static void send_structure(const packer *p, const fm_features *f) {
     }
 }
 
-/* The f32 inputs of one template, one after the other for each tensor. */
+/* Where the f32 inputs of one template go in the packet. */
 typedef struct template_places {
     float *pseudo_beta, *pseudo_beta_mask, *backbone_mask, *rows, *psi_mask;
 } template_places;
@@ -165,8 +147,8 @@ static template_places add_templates(const packer *p, extent e) {
     return to;
 }
 
-/* The model's first templates of the sample's; their order is by chance, so these are what a plan
- * with that many would have drawn. */
+/* Sends the first n_template templates of the sample. Their order is random, so these are the ones
+ * that a plan with that many templates would have drawn. */
 static void send_templates(const packer *p, const fm_features *f) {
     fm_trainer *trainer = p->trainer;
     const fm_model_config *config = &trainer->options.model;
@@ -211,7 +193,8 @@ static void send_sample(const packer *p, const fm_features *f) {
     put_seed(trainer);
     send_bytes(p, trainer->seed_gradient);
     put_pseudo_beta(trainer, f);
-    put_factors(trainer, f);
+    fm_loss_put_factors(trainer->term, trainer->options.weight, sqrt((double)f->n_res),
+                        f->resolution, host_of(trainer, trainer->factors));
     send_bytes(p, trainer->pseudo_beta);
     send_bytes(p, trainer->pseudo_beta_mask);
     send_bytes(p, trainer->factors);

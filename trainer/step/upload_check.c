@@ -1,14 +1,14 @@
-/* upload_check.c: what is looked at before a sample is packed; see upload.h. */
+/* upload_check.c: checks a sample before it is packed; see upload.h. */
 #include "trainer/step/upload.h"
 
 #include "trainer/ops/template.h"
 
 enum { UNKNOWN_RESIDUE = 20 };
 
-/* Far above any chain, and differences stay far from overflow. */
+/* Far above the index of any chain, and low enough that differences cannot overflow. */
 enum { MOST_RESIDUE_INDEX = 1 << 24 };
 
-/* The first of `count` bytes that is above `most`, or count. */
+/* Returns the position of the first of `count` bytes that is above `most`, or count. */
 static size_t first_above(const uint8_t *bytes, size_t count, uint8_t most) {
     size_t i = 0;
     while (i < count && bytes[i] <= most) {

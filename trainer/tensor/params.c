@@ -77,7 +77,7 @@ fm_status fm_params_allocate(fm_params *params, const fm_kernels *kernels, fm_er
     params->memory = kernels->alloc((size_t)params->memory_bytes);
     if (!params->memory) {
         return fm_fail(reterr, FM_ERR_NOMEM,
-                       "%.1f MiB of device memory for parameters were refused",
+                       "cannot allocate %.1f MiB of device memory for parameters",
                        (double)params->memory_bytes / (1 << 20));
     }
     void **flat[N_FLAT] = {&params->master, &params->gradient, &params->moment1, &params->moment2,
@@ -98,7 +98,7 @@ void fm_params_release(fm_params *params) {
     params->memory = NULL;
 }
 
-/* FNV-1a: a parameter's draws depend on its name, not on its place in the table. */
+/* FNV-1a. A parameter's draws depend on its name, not on its place in the table. */
 static uint32_t name_hash(const char *name) {
     uint32_t hash = 2166136261u;
     for (const char *at = name ? name : ""; *at; at++) {
@@ -114,7 +114,7 @@ void fm_params_draw(fm_params *params, uint64_t seed) {
         params->kernels->init(NULL, row->init, fm_param_count(row), 0, row->init_scale, &draw,
                               fm_params_at(params, params->master, row->offset));
     }
-    /* copy counts act elements */
+    /* the kernel `copy` counts elements of the act type */
     int64_t ratio =
         (int64_t)(fm_element_bytes(params->element) / fm_element_bytes(params->kernels->act));
     params->kernels->copy(NULL, params->n_element * ratio, params->master, params->ema);

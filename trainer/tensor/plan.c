@@ -1,11 +1,17 @@
-/* plan.c: see plan.h. */
+/* plan.c: first-fit placement; see plan.h.
+ *
+ * Requests are visited in the order of their first step. A live list for each end holds the placed
+ * requests that are still alive, sorted by offset. For each request, the lists first drop what has
+ * expired; then a scan over the list of its end finds the first gap that is large enough. A gap
+ * that is free now stays free for the request's whole life, because later requests are placed
+ * around it. */
 #include "trainer/tensor/plan.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The requests that are alive, ordered by offset: one list for each end. */
+/* Requests that are alive, sorted by offset; one list for each end. */
 typedef struct live_list {
     fm_plan_request **item;
     int32_t count;
@@ -17,7 +23,8 @@ static int by_first_step(const void *left, const void *right) {
     if (a->first != b->first) {
         return a->first < b->first ? -1 : 1;
     }
-    return a < b ? -1 : 1; /* the order of the requests: the same on every run */
+    /* ties keep the order of the requests, so every run gives the same places */
+    return a < b ? -1 : 1;
 }
 
 static void drop_expired(live_list *list, int32_t step) {

@@ -26,7 +26,8 @@ fm_status fm_state_allocate(fm_state *state, const fm_kernels *kernels, fm_error
     state->kernels = kernels;
     state->memory = kernels->alloc((size_t)state->bytes);
     if (!state->memory) {
-        return fm_fail(reterr, FM_ERR_NOMEM, "%.1f MiB of device memory for the batch were refused",
+        return fm_fail(reterr, FM_ERR_NOMEM,
+                       "cannot allocate %.1f MiB of device memory for the batch",
                        (double)state->bytes / (1 << 20));
     }
     int64_t element_bytes = (int64_t)fm_element_bytes(kernels->act);

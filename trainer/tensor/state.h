@@ -1,7 +1,8 @@
 /* state.h: tensors that outlive a pass: the batch, recycled values, loss terms, the step's scalars.
  *
- * Declared first, then allocated at once; their places never move, so that two recorded passes (the
- * cycle without gradient and the last one) and the host's uploads meet in the same memory. */
+ * All are declared first and then allocated together; after that their addresses never change. Two
+ * recorded passes (the cycles without gradient and the last one) and the host's uploads therefore
+ * use the same memory. */
 #ifndef FM_TRAINER_STATE_H
 #define FM_TRAINER_STATE_H
 
@@ -19,14 +20,15 @@ typedef struct fm_state {
     void *memory;
 } fm_state;
 
-/* Declares a tensor; returns its position. `name` must outlive the state. */
+/* Declares a tensor and returns its position. `name` must outlive the state. */
 int32_t fm_state_add(fm_state *state, const char *name, fm_element element, int rank,
                      const int64_t *shape);
 
-/* The same for a described tensor, which may be split over ranks: room for this rank's part. */
+/* The same for a described tensor. If it is split over ranks, the state holds this rank's part. */
 int32_t fm_state_add_like(fm_state *state, const fm_tensor *description);
 
-/* Takes zeroed device memory for all of it. FM_ERR_NOMEM says how much was asked for. */
+/* Allocates zeroed device memory for all tensors. On FM_ERR_NOMEM the message says how much was
+ * asked for. */
 FM_MUST_USE fm_status fm_state_allocate(fm_state *state, const fm_kernels *kernels,
                                         fm_error *reterr);
 void fm_state_release(fm_state *state);

@@ -1,4 +1,4 @@
-/* catalogue_absent.c: in the place of cache/postgresql/ where libpq was not found. */
+/* catalogue_absent.c: takes the place of postgresql/ when libpq was not found. */
 #include "cache/catalogue/catalogue_open.h"
 
 static fm_status refuse(fm_error *reterr) {

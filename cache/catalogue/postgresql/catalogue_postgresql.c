@@ -1,10 +1,10 @@
 /* catalogue_postgresql.c: the catalogue in PostgreSQL, for many machines. See catalogue.h; the
  * tables are in deploy/postgresql/.
  *
- * Claims take rows FOR UPDATE SKIP LOCKED, so that workers never wait for each other and never get
- * the same row. All times are the server's (statement_timestamp()), so clocks of machines do not
- * matter. Each call is one statement, but `begin`, whose list goes over in parts within one
- * transaction that holds the job's row. */
+ * Claims take rows FOR UPDATE SKIP LOCKED, so workers never wait for each other and never get the
+ * same row. All times are the server's (statement_timestamp()), so the clocks of the machines do
+ * not matter. Each call is one statement, except `begin`: its list is sent in parts, in one
+ * transaction that locks the job's row. */
 #include "cache/catalogue/catalogue_open.h"
 
 #include "cache/catalogue/postgresql/migrations.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LIST_ROWS = 2000 /* of a list, in one statement */ };
+enum { LIST_ROWS = 2000 /* rows of a list in one statement */ };
 
 typedef struct remote {
     fm_catalogue base;
@@ -87,8 +87,9 @@ static fm_status lock_job(remote *self, const fm_sha256 *options, job_row *ret_j
     return FM_OK;
 }
 
-/* Entries [first, first + n): what lies between the one before and the last of them, and is not
- * among them, goes; beyond the last of all likewise. */
+/* Sends entries [first, first + n). The database deletes the names that are not among them, from
+ * after the entry before the first to the last one; the last part deletes all names after it, too.
+ */
 static fm_status send_part(remote *self, const job_row *job, const fm_catalogue_listing *listing,
                            uint32_t first, uint32_t n, bool keep, fm_error *reterr) {
     fm_pq_array names = {0}, sources = {0};
@@ -165,8 +166,8 @@ static fm_status begin_job(fm_catalogue *catalogue, const fm_catalogue_listing *
 
 /* -- leases */
 
-/* Those that failed less than twice are given in batches, the others alone ($8), so that what kills
- * its worker takes no others with it. */
+/* Items that failed less than twice are claimed in batches, the others alone ($8), so that an item
+ * that kills its worker loses no other item. */
 static const char claim_sql[] =
     "WITH w AS (INSERT INTO foldmill.worker (name, cache) VALUES ($2, $3) ON CONFLICT (name) "
     "  DO UPDATE SET cache = EXCLUDED.cache, seen = statement_timestamp() RETURNING id, name), "
@@ -177,7 +178,7 @@ static const char claim_sql[] =
     "  AND (i.failures + (i.state = 'leased')::integer >= 2) = $8::boolean "
     "  ORDER BY i.due, i.id LIMIT $4 FOR UPDATE SKIP LOCKED), "
     "taken AS (UPDATE foldmill.item i SET failures = due.failures, "
-    "    state = CASE WHEN due.failures < $5 THEN 'leased' ELSE 'quarantined' END, "
+    "    state = CASE WHEN due.failures < $5 THEN 'leased' ELSE 'refused' END, "
     "    attempt = i.attempt + (due.failures < $5)::integer, "
     "    due = statement_timestamp() + $6::bigint * interval '1 millisecond', "
     "    worker = CASE WHEN due.failures < $5 THEN (SELECT id FROM w) ELSE i.worker END, "
@@ -188,7 +189,7 @@ static const char claim_sql[] =
     "  RETURNING i.id, i.attempt, i.failures, i.name, i.state, due.due AS was) "
     "SELECT id, attempt, failures, name, state = 'leased' FROM taken ORDER BY was, id";
 
-/* *ret_more: rows were taken, but into quarantine only. */
+/* *ret_more: all rows that were taken are refused now; try again. */
 static fm_status claim_some(remote *self, uint32_t max, bool suspects,
                             fm_catalogue_claim *ret_claim, uint32_t *ret_n, bool *ret_more,
                             fm_error *reterr) {
@@ -253,7 +254,7 @@ static fm_status claim(fm_catalogue *catalogue, uint32_t max, fm_catalogue_claim
     return status;
 }
 
-/* ret_true[i] from the positions, counted from 1, in the first column. */
+/* Sets ret_true[i] for each position i + 1 in the first column. */
 static void mark_rows(fm_pq_result *result, uint32_t n, bool *ret_true) {
     memset(ret_true, 0, n * sizeof *ret_true);
     for (int i = 0; i < fm_pq_rows(result); i++) {
@@ -278,9 +279,9 @@ static void free_leases(lease_arrays *arrays) {
     fm_pq_array_free(&arrays->attempt);
 }
 
-/* The rows of the leases l (id, attempt, ..., n) that worker $2 of job $1 holds, locked. Each is
- * looked up by its id, whatever the planner believes about tables that have just been filled:
- * joined otherwise, a thousand leases would each be compared with every item. */
+/* Locks the rows of those leases l (id, attempt, ..., n) that worker $2 of job $1 holds. Each row
+ * is looked up by its id, whatever the planner assumes about tables that were just filled: another
+ * join could compare each of a thousand leases with each item. */
 #define HELD(list, columns, condition)                                                             \
     "WITH held AS MATERIALIZED (SELECT l.*, x.item FROM unnest(" list ") WITH ORDINALITY "         \
     "AS l (" columns ", n) CROSS JOIN LATERAL (SELECT i.id AS item FROM foldmill.item i "          \
@@ -363,7 +364,7 @@ static fm_status complete(fm_catalogue *catalogue, uint32_t n,
 
 static const char fail_sql[] = LEASED
     "UPDATE foldmill.item i SET failures = i.failures + 1, reason = $5, "
-    "state = CASE WHEN $6::boolean OR i.failures + 1 >= $7 THEN 'quarantined' ELSE 'pending' END, "
+    "state = CASE WHEN $6::boolean OR i.failures + 1 >= $7 THEN 'refused' ELSE 'pending' END, "
     "due = statement_timestamp() + least($8::double precision * 2 ^ least(i.failures, 40), "
     "$9::double precision) * interval '1 millisecond' FROM held WHERE i.id = held.item "
     "RETURNING held.n";
@@ -387,7 +388,7 @@ static fm_status fail(fm_catalogue *catalogue, const fm_catalogue_lease *lease, 
     return status;
 }
 
-/* -- shards, and what is known from them */
+/* -- shards and restored items */
 
 static const char shard_sql[] =
     "WITH w AS (INSERT INTO foldmill.worker (name, cache) VALUES ($6, $7) ON CONFLICT (name) "
@@ -455,7 +456,7 @@ static fm_status restore(fm_catalogue *catalogue, const fm_sha256 *options,
     return status;
 }
 
-/* -- looking */
+/* -- queries */
 
 static const char left_sql[] =
     "SELECT count(*), min(due) IS NULL, ceil(extract(epoch FROM min(due) - "
@@ -482,14 +483,14 @@ static const char count_sql[] =
     "i AS (SELECT count(*) FILTER (WHERE state = 'pending') AS pending, "
     "  count(*) FILTER (WHERE state = 'leased') AS leased, "
     "  count(*) FILTER (WHERE state = 'done') AS done, "
-    "  count(*) FILTER (WHERE state = 'quarantined') AS quarantined, "
+    "  count(*) FILTER (WHERE state = 'refused') AS refused, "
     "  count(*) FILTER (WHERE state = 'leased' AND due <= statement_timestamp()) AS lapsed, "
     "  ceil(extract(epoch FROM min(due) FILTER (WHERE state IN ('pending', 'leased')) - "
     "  statement_timestamp()) * 1000)::bigint AS next FROM foldmill.item "
     "  WHERE job = (SELECT id FROM j)), "
     "s AS (SELECT count(*) AS n, coalesce(sum(bytes), 0) AS bytes FROM foldmill.shard "
     "  WHERE job = (SELECT id FROM j)) "
-    "SELECT pending, leased, done, quarantined, lapsed, next IS NULL, next, n, s.bytes FROM i, s";
+    "SELECT pending, leased, done, refused, lapsed, next IS NULL, next, n, s.bytes FROM i, s";
 
 static fm_status count(fm_catalogue *catalogue, fm_catalogue_counts *ret_counts, fm_error *reterr) {
     remote *self = (remote *)catalogue;

@@ -1,12 +1,12 @@
-/* migrations.c: see migrations.h. foldmill.schema_migrations has the number, name and SHA-256 of
- * each migration that was applied. */
+/* migrations.c: see migrations.h. The table foldmill.schema_migrations has the number, name and
+ * SHA-256 of each applied migration. */
 #include "cache/catalogue/postgresql/migrations.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* One migration at a time, whoever migrates; the key is "fold" in ASCII. */
+/* Only one process migrates at a time; the key is "fold" in ASCII. */
 static const char lock_sql[] = "SELECT pg_advisory_xact_lock(1718578276)";
 
 static uint32_t count_known(void) {
@@ -16,7 +16,7 @@ static uint32_t count_known(void) {
     return n;
 }
 
-/* How many are applied, in *ret_n; those must be the ones known here, as far as they are. */
+/* *ret_n = number of applied migrations. Those known here must be identical: FM_ERR_CORRUPT. */
 static fm_status read_applied(fm_pq *pq, uint32_t *ret_n, fm_error *reterr) {
     fm_pq_result *result;
     fm_status status =
@@ -68,7 +68,7 @@ fm_status fm_migrations_check(fm_pq *pq, fm_error *reterr) {
                       n, known);
 }
 
-/* The next migration, when there is one. */
+/* Applies the next migration if there is one. */
 static fm_status apply_next(fm_pq *pq, bool *ret_applied, fm_error *reterr) {
     uint32_t n;
     fm_status status = fm_pq_exec(pq, lock_sql, 0, NULL, NULL, reterr);

@@ -9,13 +9,13 @@ typedef struct fm_migration {
     const char *sql;
 } fm_migration;
 
-/* In the order of their numbers, which count from 1. */
+/* In the order of their numbers, which begin at 1. */
 extern const fm_migration fm_migrations[];
 
-/* Is the database's schema the newest that is known here? FM_ERR_UNSUPPORTED says what to do. */
+/* Checks that the database's schema is the newest known one. FM_ERR_UNSUPPORTED says what to do. */
 FM_MUST_USE fm_status fm_migrations_check(fm_pq *pq, fm_error *reterr);
 
-/* Applies those that are missing, each in a transaction of its own. */
+/* Applies the missing migrations, each in its own transaction. */
 FM_MUST_USE fm_status fm_migrations_apply(fm_pq *pq, uint32_t *ret_n_applied, uint32_t *ret_n_known,
                                           fm_error *reterr);
 

@@ -27,19 +27,20 @@ static int64_t now_ms(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Waits until the socket is readable or, when asked for, writable. False at the deadline. */
+/* Waits until the socket is readable or, if `write`, writable. False at the deadline. */
 static bool wait_for(const PGconn *connection, bool write, int64_t deadline) {
     struct pollfd one = {.fd = PQsocket(connection),
                          .events = (short)(write ? POLLIN | POLLOUT : POLLIN)};
     int64_t left = deadline - now_ms();
     if (one.fd < 0 || left <= 0) return false;
-    return poll(&one, 1, (int)left) >= 0 || errno == EINTR; /* the caller looks again */
+    return poll(&one, 1, (int)left) >= 0 || errno == EINTR; /* the caller checks again */
 }
 
 /* -- connecting */
 
-/* The address without what stands between ':' and the last '@' (whoever did not escape a '/' or '?'
- * of his password is told of the error, not of the password), and behind every "password=". */
+/* Copies the address without the text between ':' and the last '@', and after each "password=". The
+ * last '@' counts because a user may not have escaped a '/' or '?' in the password; the error must
+ * not show it even then. */
 static void hide_password(const char *url, char out[WHERE_BYTES]) {
     const char *user = strstr(url, "://");
     const char *at = user ? strrchr(user + 3, '@') : NULL;
@@ -90,8 +91,8 @@ static fm_status lose(fm_pq *pq, const char *what, const char *words, fm_error *
     return fm_fail_in(reterr, FM_ERR_CLOSED, pq->where, "%s: %s", what, line);
 }
 
-/* What no other try will change, as far as it can be told from the server's words: libpq gives no
- * code for a connection that failed. */
+/* True for errors that another try cannot change. libpq gives no code for a failed connection, so
+ * the server's words must do. */
 static bool is_refusal(const char *words) {
     static const char *const refusals[] = {"does not exist",       "authentication failed",
                                            "no pg_hba.conf entry", "permission denied",
@@ -119,7 +120,7 @@ static void keep_quiet(void *context, const char *message) {
 static fm_status connect_now(fm_pq *pq, int64_t deadline, fm_error *reterr) {
     char timeout[64];
     snprintf(timeout, sizeof timeout, "-c statement_timeout=%u", pq->patience_ms);
-    /* Later values override: those of the address. */
+    /* Later values override earlier ones, so the address overrides these. */
     static const char *const keys[] = {"fallback_application_name",
                                        "tcp_user_timeout",
                                        "keepalives_idle",
@@ -134,7 +135,7 @@ static fm_status connect_now(fm_pq *pq, int64_t deadline, fm_error *reterr) {
         if (state == PGRES_POLLING_FAILED || PQstatus(pq->connection) == CONNECTION_BAD) {
             return fail_connect(pq, reterr);
         }
-        /* PQconnectPoll must not be called before the socket is ready for what it wants. */
+        /* PQconnectPoll must not be called before the socket is ready for what it waits for. */
         struct pollfd one = {.fd = PQsocket(pq->connection),
                              .events = state == PGRES_POLLING_WRITING ? POLLOUT : POLLIN};
         int64_t left = deadline - now_ms();
@@ -157,7 +158,7 @@ static fm_status ensure_connected(fm_pq *pq, int64_t deadline, fm_error *reterr)
 
 /* -- statements */
 
-/* The server's errors that another try may not meet: connection, resources, shutdown, time-outs,
+/* SQLSTATE classes that another try may not meet: connection, resources, shutdown, time-outs,
  * deadlocks. */
 static bool is_passing(const char *code) {
     static const char *const classes[] = {"08", "53", "57", "40", NULL};
@@ -184,7 +185,7 @@ static fm_status check(fm_pq *pq, const PGresult *result, fm_error *reterr) {
                       absent ? "; foldmill catalogue migrate makes the tables" : "");
 }
 
-/* Sends what is queued; reads meanwhile, lest both sides wait for the other to read. */
+/* Sends what is queued, and reads meanwhile, so that the two sides do not wait for each other. */
 static bool flush(fm_pq *pq, int64_t deadline) {
     for (int left; (left = PQflush(pq->connection)) != 0;) {
         if (left < 0 || !wait_for(pq->connection, true, deadline) ||
@@ -195,7 +196,7 @@ static bool flush(fm_pq *pq, int64_t deadline) {
     return true;
 }
 
-/* All results of what was sent; the last of them, or the first that is an error, is kept. */
+/* Reads all results; keeps the last one, or the first error. */
 static fm_status collect(fm_pq *pq, int64_t deadline, PGresult **ret_result, fm_error *reterr) {
     PGresult *kept = NULL;
     fm_status status = FM_OK;

@@ -1,13 +1,12 @@
-/* pq.h: a connection to PostgreSQL that cannot hang; the door of libpq (pq.c alone includes it).
+/* pq.h: a connection to PostgreSQL that cannot hang; only pq.c includes libpq.
  *
- * Every call is sent and waited for with poll, for at most `patience_ms`; after that, and after any
- * loss, the connection is dropped, FM_ERR_CLOSED is returned, and the next call connects anew. (The
- * look-up of a host's name is the system's and has its own time-out.) So are statements that the
- * server gave up itself: time-outs, deadlocks, shutdown, too many clients.
+ * Each call sends its request and waits with poll for at most `patience_ms`. After that time, and
+ * after any loss, it closes the connection and returns FM_ERR_CLOSED; the next call connects again.
+ * (The look-up of a host name is the system's and has its own time-out.) Statements that the server
+ * itself gave up also return FM_ERR_CLOSED: time-outs, deadlocks, shutdown, too many clients. A
+ * connection that the server refuses (no such role or database, wrong password) is FM_ERR_IO.
  *
- * A connection that the server refuses (no such role or database, wrong password) is FM_ERR_IO.
- *
- * Values go as parameters in text form, never in the statement. One thread at a time. */
+ * Values are sent as parameters in text form, never inside the statement. One thread at a time. */
 #ifndef FM_CACHE_POSTGRESQL_PQ_H
 #define FM_CACHE_POSTGRESQL_PQ_H
 
@@ -21,32 +20,32 @@ enum { FM_PQ_PARAM_MAX = 12 };
 typedef struct fm_pq fm_pq;
 typedef struct fm_pq_result fm_pq_result;
 
-/* Of "postgresql://..."; connects with the first call. FM_ERR_NOMEM. */
+/* Makes a connection to "postgresql://..."; the first call connects. FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_pq_create(const char *url, uint32_t patience_ms, fm_pq **ret_pq,
                                    fm_error *reterr);
 void fm_pq_destroy(fm_pq *pq);
-/* The address without passwords; lives as long as pq. */
+/* The address without passwords; valid as long as pq. */
 const char *fm_pq_where(const fm_pq *pq);
 
-/* Runs one statement with parameters $1..$n ($i NULL = SQL's NULL). *ret_result, which may be NULL
- * when rows do not matter, is to be cleared. FM_ERR_CLOSED; FM_ERR_UNSUPPORTED when a table is not
- * there; FM_ERR_IO with the server's words. */
+/* Runs one statement with parameters $1..$n; a NULL parameter is SQL's NULL. ret_result may be NULL
+ * when the rows do not matter; otherwise the caller clears *ret_result. FM_ERR_CLOSED;
+ * FM_ERR_UNSUPPORTED when a table does not exist; FM_ERR_IO with the server's message. */
 FM_MUST_USE fm_status fm_pq_exec(fm_pq *pq, const char *sql, int n, const char *const *param,
                                  fm_pq_result **ret_result, fm_error *reterr);
 /* Runs statements without parameters. */
 FM_MUST_USE fm_status fm_pq_script(fm_pq *pq, const char *sql, fm_error *reterr);
-/* ROLLBACK; whatever comes of it, no transaction is open afterwards. */
+/* ROLLBACK. No transaction is open afterwards, even if it fails. */
 void fm_pq_rollback(fm_pq *pq);
 
 int fm_pq_rows(const fm_pq_result *result);
 /* "" for NULL. Borrowed until the clear. */
 const char *fm_pq_text(const fm_pq_result *result, int row, int column);
 int64_t fm_pq_number(const fm_pq_result *result, int row, int column);
-/* Of 64 hex digits; false for NULL and anything else. */
+/* Reads 64 hex digits; false for NULL and anything else. */
 bool fm_pq_hash(const fm_pq_result *result, int row, int column, fm_sha256 *ret_hash);
 void fm_pq_clear(fm_pq_result *result);
 
-/* An array literal, as a parameter of type text[] or bigint[]: '{"a","b"}', grown on the heap. */
+/* An array literal '{"a","b"}' for a parameter of type text[] or bigint[], on the heap. */
 typedef struct fm_pq_array {
     char *text;
     size_t used, max;

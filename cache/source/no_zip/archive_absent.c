@@ -1,4 +1,4 @@
-/* archive_absent.c: in the place of cache/zip/ where libzip was not found: no archive opens. */
+/* archive_absent.c: takes the place of zip/ when libzip was not found: no archive opens. */
 #include "cache/source/archive.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 
 fm_status fm_archive_open(const char *path, fm_archive **ret_archive, fm_error *reterr) {
     (void)ret_archive;
-    /* Archives are looked for beside folders: one that is not there is no reason to stop. */
+    /* Scans look for archives beside folders, so a missing archive must stay FM_ERR_NOT_FOUND. */
     if (access(path, F_OK) != 0) {
         return fm_fail_in(reterr, errno == ENOENT ? FM_ERR_NOT_FOUND : FM_ERR_IO, path,
                           "cannot open as a zip archive: %s", strerror(errno));
@@ -19,7 +19,7 @@ fm_status fm_archive_open(const char *path, fm_archive **ret_archive, fm_error *
         "build with libzip-dev installed");
 }
 
-/* Nothing below is ever called: there are no archives. */
+/* Without open archives nothing below is called. */
 
 void fm_archive_close(fm_archive *archive) {
     (void)archive;

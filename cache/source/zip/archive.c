@@ -11,11 +11,11 @@
 #include <string.h>
 #include <zip.h>
 
-/* Deflate makes at most 1,032 bytes of one: an entry that declares more lies. */
+/* Deflate expands one byte to at most 1,032, so an entry that declares more is wrong. */
 enum { DEFLATE_RATIO_MAX = 1032 };
 
 struct fm_archive {
-    pthread_mutex_t lock; /* of zip: libzip's handles are for one thread at a time */
+    pthread_mutex_t lock; /* guards `zip`: libzip's handles are not thread-safe */
     zip_t *zip;
     uint64_t n_entry;
     char path[];
@@ -140,7 +140,7 @@ static fm_status check_entry(const zip_stat_t *info, size_t max_bytes, fm_error 
     return FM_OK;
 }
 
-/* Lock held. Reads the bytes as they are stored. */
+/* Reads the bytes as they are stored. Lock held. */
 static fm_status fetch(fm_archive *archive, uint64_t entry, uint8_t *out, uint64_t size,
                        fm_error *reterr) {
     zip_file_t *file = zip_fopen_index(archive->zip, entry, ZIP_FL_COMPRESSED);
@@ -171,7 +171,7 @@ static fm_status stat_and_fetch(fm_archive *archive, uint64_t entry, size_t max_
     }
     fm_status status = check_entry(info, max_bytes, reterr);
     if (status) return status;
-    /* The content first: what is stored is given back. */
+    /* The content first, so that the packed bytes can be freed from the arena. */
     *ret_content = fm_arena_alloc(arena, (size_t)info->size);
     *ret_stored = info->comp_method == ZIP_CM_STORE
                       ? *ret_content

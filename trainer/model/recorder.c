@@ -1,0 +1,198 @@
+/* recorder.c: see recorder.h. One function for each kind of sublayer; each chooses between the plain,
+ * the fused and the split form. Weights are copied so that a norm that was applied earlier can be
+ * taken out of them: the op then reads its input as normalised. */
+#include "trainer/model/recorder.h"
+
+#include "trainer/dist/groups.h"
+#include "trainer/ops/attention_split.h"
+#include "trainer/ops/triangle_split.h"
+
+#include <assert.h>
+
+fm_recorder fm_recorder_of(fm_tape *tape, const fm_model_config *config,
+                           const fm_split_mask *msa_mask, const fm_split_mask *pair_mask) {
+    fm_recorder recorder = {.tape = tape, .config = config, .fuses = fm_split_is_whole(config)};
+    recorder.mask[FM_MSA] = msa_mask ? *msa_mask : (fm_split_mask){0};
+    recorder.mask[FM_PAIR] = pair_mask ? *pair_mask : (fm_split_mask){0};
+    return recorder;
+}
+
+static fm_comm *dap_of(const fm_recorder *r) {
+    return r->config->groups ? r->config->groups->dap : NULL;
+}
+
+static const void *weights_of(const fm_sublayer *s, const void *block) {
+    return (const char *)block + s->weights;
+}
+
+static double rate_of(const fm_recorder *r, const fm_sublayer *s) {
+    switch (s->dropout) {
+    case FM_DROPOUT_MSA: return r->config->dropout_msa;
+    case FM_DROPOUT_PAIR: return r->config->dropout_pair;
+    case FM_DROPOUT_NONE: break;
+    }
+    return 0;
+}
+
+/* The mask of the representation that is updated, split as the sublayer has it. */
+static fm_tensor_ref mask_of(const fm_recorder *r, const fm_sublayer *s) {
+    const fm_split_mask *mask = &r->mask[s->updates];
+    return s->axis[s->updates] == 1 ? mask->columns : mask->rows;
+}
+
+static fm_param_ref unless_normed(fm_normed x, fm_param_ref norm) {
+    return x.n == FM_TENSOR_NONE ? norm : FM_PARAM_NONE;
+}
+
+/* ---- attention ------------------------------------------------------------------------------- */
+
+static bool has_bias(const fm_sublayer *s) {
+    return s->axial != FM_AXIAL_COLUMN;
+}
+
+static fm_normed attention_fused(const fm_recorder *r, const fm_sublayer *s,
+                                 const fm_attention_weights *weights, fm_normed from, fm_normed x,
+                                 fm_param_ref next) {
+    fm_attention_weights w = *weights;
+    fm_normed z = s->axial == FM_AXIAL_ROW ? from : fm_not_normed(FM_TENSOR_NONE);
+    w.norm = unless_normed(x, w.norm);
+    w.norm_z = unless_normed(z, w.norm_z);
+    fm_tensor_ref update = fm_op_attention(r->tape, s->update_name, s->axial, fm_normed_input(&x),
+                                           mask_of(r, s), fm_normed_input(&z), &w, false, 0);
+    fm_shared_axis shared = s->axial == FM_AXIAL_ENDING ? FM_SHARED_AXIS1 : FM_SHARED_AXIS0;
+    return fm_op_update_norm(r->tape, s->name, x.x, update, rate_of(r, s), shared, next);
+}
+
+/* The bias has been gathered while q k v g are made. */
+static fm_tensor_ref attention_split(const fm_recorder *r, const fm_sublayer *s,
+                                     const fm_attention_weights *w, const fm_gather *gather,
+                                     fm_tensor_ref x) {
+    fm_tensor_ref qkvg = fm_op_attention_project(r->tape, s->name, x, w);
+    fm_tensor_ref bias = fm_dap_gather_finish(r->tape, gather);
+    return fm_op_attention_core(r->tape, s->name, s->axial, x, qkvg, mask_of(r, s), bias, w,
+                                rate_of(r, s));
+}
+
+static fm_normed attention(const fm_recorder *r, const fm_sublayer *s,
+                           const fm_attention_weights *w, const fm_begun *begun, fm_normed x,
+                           fm_param_ref next) {
+    if (r->fuses) {
+        return attention_fused(r, s, w, begun->from, x, next);
+    }
+    if (dap_of(r) && has_bias(s)) {
+        return fm_not_normed(attention_split(r, s, w, &begun->gather, x.x));
+    }
+    fm_tensor_ref z = s->axial == FM_AXIAL_ROW ? begun->from.x : FM_TENSOR_NONE;
+    return fm_not_normed(
+        fm_op_attention(r->tape, s->name, s->axial, x.x, mask_of(r, s), z, w, true, rate_of(r, s)));
+}
+
+/* ---- triangle multiplication ----------------------------------------------------------------- */
+
+/* One operand is gathered while the output's gate is made. */
+static fm_tensor_ref triangle_split(const fm_recorder *r, const fm_sublayer *s,
+                                    const fm_triangle_weights *w, fm_tensor_ref z) {
+    fm_triangle_operands operands =
+        fm_op_triangle_operands(r->tape, s->name, s->incoming, z, mask_of(r, s), w);
+    fm_tensor_ref *whole = s->incoming ? &operands.a : &operands.b;
+    fm_gather gather = fm_dap_gather_begin(r->tape, s->name, dap_of(r), *whole);
+    fm_tensor_ref gate = fm_op_triangle_gate(r->tape, s->name, z, w);
+    *whole = fm_dap_gather_finish(r->tape, &gather);
+    return fm_op_triangle_core(r->tape, s->name, z, &operands, gate, w, rate_of(r, s));
+}
+
+/* A triangle multiplication is one kernel from its LayerNorm to its residual, so it is never fused
+ * with its neighbours. */
+static fm_normed triangle(const fm_recorder *r, const fm_sublayer *s, const fm_triangle_weights *w,
+                          fm_normed z) {
+    if (dap_of(r)) {
+        return fm_not_normed(triangle_split(r, s, w, z.x));
+    }
+    return fm_not_normed(fm_op_triangle_multiplication(r->tape, s->name, s->incoming, z.x,
+                                                       mask_of(r, s), w, true, rate_of(r, s)));
+}
+
+/* ---- transition ------------------------------------------------------------------------------ */
+
+static fm_normed transition(const fm_recorder *r, const fm_sublayer *s,
+                            const fm_transition_weights *weights, fm_normed x, fm_param_ref next) {
+    fm_keep hidden = r->config->recompute == FM_RECOMPUTE_HIDDEN ? FM_RECOMPUTE : FM_KEEP;
+    if (!r->fuses) {
+        return fm_not_normed(fm_op_transition(r->tape, s->name, x.x, weights, true, hidden));
+    }
+    fm_transition_weights w = *weights;
+    w.norm = unless_normed(x, w.norm);
+    fm_tensor_ref update =
+        fm_op_transition(r->tape, s->update_name, fm_normed_input(&x), &w, false, hidden);
+    return fm_op_update_norm(r->tape, s->name, x.x, update, 0, FM_SHARED_NONE, next);
+}
+
+/* ---- outer product mean ---------------------------------------------------------------------- */
+
+/* The op adds to z itself. */
+static fm_normed outer(const fm_recorder *r, const fm_sublayer *s, const fm_outer_weights *weights,
+                       const fm_begun *begun, fm_normed z) {
+    const fm_split_mask *mask = &r->mask[FM_MSA];
+    if (dap_of(r)) {
+        fm_outer_operands operands = begun->operands;
+        operands.b = fm_dap_gather_finish(r->tape, &begun->gather);
+        return fm_not_normed(fm_op_outer_core(r->tape, s->name, &operands, mask->columns,
+                                              mask->whole, z.x, weights,
+                                              fm_groups_part(r->config->groups)));
+    }
+    fm_outer_weights w = *weights;
+    w.norm = unless_normed(begun->from, w.norm);
+    return fm_not_normed(fm_op_outer_product_mean(r->tape, s->name, fm_normed_input(&begun->from),
+                                                  mask->whole, z.x, &w));
+}
+
+/* ---- all kinds ------------------------------------------------------------------------------- */
+
+fm_begun fm_recorder_begin(const fm_recorder *r, const fm_sublayer *s, const void *weights,
+                           fm_normed from) {
+    fm_begun begun = {.from = from};
+    if (!dap_of(r)) {
+        return begun;
+    }
+    assert(!r->fuses && from.n == FM_TENSOR_NONE);
+    if (s->kind == FM_SUBLAYER_ATTENTION && has_bias(s)) {
+        fm_tensor_ref bias =
+            fm_op_attention_bias(r->tape, s->name, s->axial, from.x, weights_of(s, weights));
+        begun.gather = fm_dap_gather_begin(r->tape, s->name, dap_of(r), bias);
+    } else if (s->kind == FM_SUBLAYER_OUTER) {
+        begun.operands = fm_op_outer_operands(r->tape, s->name, from.x, weights_of(s, weights));
+        begun.gather = fm_dap_gather_begin(r->tape, s->name, dap_of(r), begun.operands.b);
+    }
+    return begun;
+}
+
+fm_normed fm_recorder_finish(const fm_recorder *r, const fm_sublayer *s, const void *weights,
+                             const fm_begun *begun, fm_normed x, fm_param_ref next) {
+    const void *w = weights_of(s, weights);
+    switch (s->kind) {
+    case FM_SUBLAYER_ATTENTION: return attention(r, s, w, begun, x, next);
+    case FM_SUBLAYER_GLOBAL_ATTENTION:
+        return fm_not_normed(fm_op_global_attention(r->tape, s->name, x.x, mask_of(r, s), w, true));
+    case FM_SUBLAYER_TRANSITION: return transition(r, s, w, x, next);
+    case FM_SUBLAYER_TRIANGLE: return triangle(r, s, w, x);
+    case FM_SUBLAYER_OUTER: return outer(r, s, w, begun, x);
+    }
+    assert(!"a kind of sublayer");
+    return x;
+}
+
+fm_param_ref fm_recorder_norm(const fm_sublayer *s, const void *weights, fm_representation of) {
+    const void *w = weights_of(s, weights);
+    switch (s->kind) {
+    case FM_SUBLAYER_ATTENTION: {
+        const fm_attention_weights *attention_weights = w;
+        return of == s->updates ? attention_weights->norm : attention_weights->norm_z;
+    }
+    case FM_SUBLAYER_TRANSITION: return ((const fm_transition_weights *)w)->norm;
+    case FM_SUBLAYER_OUTER:
+        return of == FM_MSA ? ((const fm_outer_weights *)w)->norm : FM_PARAM_NONE;
+    case FM_SUBLAYER_GLOBAL_ATTENTION:
+    case FM_SUBLAYER_TRIANGLE: break;
+    }
+    return FM_PARAM_NONE;
+}

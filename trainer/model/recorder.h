@@ -1,0 +1,66 @@
+/* recorder.h: how a sublayer is recorded on a tape.
+ *
+ * The list of a block says what is computed; the recorder decides which nodes compute it:
+ *
+ *     plain   one node per sublayer, from LayerNorm to residual
+ *     fused   an attention or a transition is a node that makes the update, then a node that adds it
+ *             and applies the LayerNorm of the sublayer that reads the sum next
+ *             (ops/update_norm.h): one pass over memory fewer. Only where one rank has everything
+ *     split   the arrays are split over ranks (DAP, split.h): a sublayer is several nodes, and an
+ *             exchange between ranks runs between `begin` and `finish`
+ *
+ * All three draw the same dropout masks and give the same numbers, to rounding. A sublayer is
+ * recorded by begin, which reads, and finish, which updates; nodes recorded between the two run while
+ * the exchange is under way. */
+#ifndef FM_TRAINER_MODEL_RECORDER_H
+#define FM_TRAINER_MODEL_RECORDER_H
+
+#include "trainer/model/split.h"
+#include "trainer/model/sublayer.h"
+#include "trainer/ops/global_attention.h"
+#include "trainer/ops/outer_product_mean.h"
+#include "trainer/ops/transition.h"
+#include "trainer/ops/update_norm.h"
+
+typedef struct fm_recorder {
+    fm_tape *tape;
+    const fm_model_config *config; /* of the block that is recorded */
+    fm_split_mask
+        mask[FM_N_REPRESENTATION]; /* [N_seq, N_res] and [N_res, N_res]; zeros where this rank
+                                           has no such branch */
+    bool fuses;
+} fm_recorder;
+
+/* A recorder for the ranks of config->groups, which fuses where one rank has everything. A mask may
+ * be NULL where this rank does not run that branch, or the blocks have none. */
+fm_recorder fm_recorder_of(fm_tape *tape, const fm_model_config *config,
+                           const fm_split_mask *msa_mask, const fm_split_mask *pair_mask);
+
+/* A sublayer between begin and finish. */
+typedef struct fm_begun {
+    fm_normed from; /* what it reads: fm_sublayer_reads */
+    fm_gather gather;
+    fm_outer_operands operands;
+} fm_begun;
+
+/* `weights`: of the block. from: the representation that fm_sublayer_reads names. */
+fm_begun fm_recorder_begin(const fm_recorder *recorder, const fm_sublayer *sublayer,
+                           const void *weights, fm_normed from);
+
+/* x: the representation that is updated; FM_TENSOR_NONE for the bare update of an outer product
+ * mean. next: the LayerNorm weights of the sublayer that reads the result next, FM_PARAM_NONE for
+ * none. Returns the new x, normalised by `next` where this recorder fuses that. */
+fm_normed fm_recorder_finish(const fm_recorder *recorder, const fm_sublayer *sublayer,
+                             const void *weights, const fm_begun *begun, fm_normed x,
+                             fm_param_ref next);
+
+/* The weights of the LayerNorm through which the sublayer reads a representation, where the recorder
+ * can apply it earlier; FM_PARAM_NONE where the sublayer applies it itself or has none. */
+fm_param_ref fm_recorder_norm(const fm_sublayer *sublayer, const void *weights,
+                              fm_representation of);
+
+static inline fm_normed fm_not_normed(fm_tensor_ref x) {
+    return (fm_normed){x, FM_TENSOR_NONE};
+}
+
+#endif

@@ -1,0 +1,59 @@
+/* sublayer.h: one sublayer of a block as data: a block (evoformer.h) is a list of these.
+ *
+ * A block updates two representations: that of the MSA, m [N_seq, N_res, c_m], and that of the
+ * pairs, z [N_res, N_res, c_z]. Each sublayer adds an update to one of them; MSA row attention also
+ * reads the pairs (its bias), and the outer product mean reads the MSA. Everything that follows from
+ * the list is derived from it and stated nowhere else: which LayerNorm reads a value next
+ * (block.c), when an array is split along another axis (block.c), and the numbers of the random
+ * draws. */
+#ifndef FM_TRAINER_MODEL_SUBLAYER_H
+#define FM_TRAINER_MODEL_SUBLAYER_H
+
+#include "trainer/ops/attention.h"
+
+#include <stddef.h>
+
+typedef enum fm_representation { FM_MSA, FM_PAIR, FM_N_REPRESENTATION } fm_representation;
+
+typedef enum fm_sublayer_kind {
+    FM_SUBLAYER_ATTENTION,        /* weights: fm_attention_weights */
+    FM_SUBLAYER_GLOBAL_ATTENTION, /* fm_global_attention_weights */
+    FM_SUBLAYER_TRANSITION,       /* fm_transition_weights */
+    FM_SUBLAYER_TRIANGLE,         /* fm_triangle_weights */
+    FM_SUBLAYER_OUTER             /* fm_outer_weights */
+} fm_sublayer_kind;
+
+typedef enum fm_dropout_rate {
+    FM_DROPOUT_NONE,
+    FM_DROPOUT_MSA, /* fm_model_config.dropout_msa */
+    FM_DROPOUT_PAIR /* fm_model_config.dropout_pair */
+} fm_dropout_rate;
+
+typedef struct fm_sublayer {
+    fm_sublayer_kind kind;
+    fm_representation updates;
+    const char *name;        /* of its node, for messages */
+    const char *update_name; /* of the node that makes the update where `name` is the one that adds
+                                it (recorder.h); attentions and transitions */
+    size_t weights;          /* offset in the weights of the block */
+    int axis[FM_N_REPRESENTATION]; /* along which DAP splits what it touches; FM_UNTOUCHED */
+    fm_axial axial;                /* of an attention */
+    bool incoming;                 /* of a triangle multiplication */
+    fm_dropout_rate dropout;
+} fm_sublayer;
+
+enum { FM_UNTOUCHED = -1 };
+
+/* The representation that the sublayer reads through a projection before it can update anything: the
+ * pairs for MSA row attention, the MSA for the outer product mean, else the one that it updates. */
+static inline fm_representation fm_sublayer_reads(const fm_sublayer *s) {
+    fm_representation other = s->updates == FM_MSA ? FM_PAIR : FM_MSA;
+    return s->axis[other] == FM_UNTOUCHED ? s->updates : other;
+}
+
+/* Whether it takes a number of the random draws, with or without dropout (autograd/tape.h). */
+static inline bool fm_sublayer_draws(const fm_sublayer *s) {
+    return s->kind == FM_SUBLAYER_ATTENTION || s->kind == FM_SUBLAYER_TRIANGLE;
+}
+
+#endif
