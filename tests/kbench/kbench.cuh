@@ -1,4 +1,5 @@
-/* kbench.cuh: how a case of kbench is written; docs/cuda.md, "Benchmarks", has an example.
+/* kbench.cuh: how a case of kbench is written; docs/reference/cuda.md, "Benchmarks", has an
+ * example.
  *
  * A case is a function that makes its operands through a `bench` and gives it the parts: calls of
  * the table that are timed, usually "fwd" and "bwd". The function runs twice, on the oracle's table
@@ -66,7 +67,7 @@ struct bench {
     /* Results that are not compared, and workspaces. */
     void *scratch(size_t bytes);
     /* Memory that the case owns: filled like an input (range 0: a mask), compared like an output.
-     * */
+     */
     void fill(void *p, fm_element element, int64_t n, double range);
     void borrow(const char *name, fm_element element, int64_t n, void *p);
 

@@ -39,7 +39,7 @@ typedef struct kbench_tensor {
 enum { KBENCH_TENSORS = 16 };
 
 /* Records the tape, plans it and allocates memory from the table; ends the program when that fails.
- * */
+ */
 kbench_module *kbench_module_create(const fm_kernels *kernels, const kbench_shape *shape);
 void kbench_module_destroy(kbench_module *module);
 

@@ -205,7 +205,7 @@ void check_torsion_loss(int64_t n_batch, int64_t n, fm_beta beta) {
 }
 
 /* Rotations that only exchange axes, and numbers of a few bits, so that f32 and f64 agree exactly.
- * */
+ */
 std::vector<double> exact_frames(int64_t n, int64_t width, int64_t salt) {
     const int order[3][3] = {{0, 1, 2}, {1, 2, 0}, {2, 0, 1}};
     std::vector<double> x((size_t)(n * width), 0);

@@ -1,5 +1,5 @@
-/* Gated attention with pair bias and mask against the formula and against differences, in the
- * layouts that the model uses. */
+/* test_kernels_attention.c: gated attention with pair bias and mask against the formula and against
+ * differences, in the layouts that the model uses. */
 #include "tests/trainer/kernel_check.h"
 
 enum { Q, K, V, G, BIAS, MASK };

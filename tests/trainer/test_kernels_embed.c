@@ -1,4 +1,4 @@
-/* Lookups, relative positions, outer sums, and the MSA features. */
+/* test_kernels_embed.c: lookups, relative positions, outer sums, and the MSA features. */
 #include "tests/trainer/kernel_check.h"
 
 /* ---- lookup of a one-hot linear layer; both layouts of the table ---- */

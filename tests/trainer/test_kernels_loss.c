@@ -1,4 +1,5 @@
-/* Losses, gradient norm, Adam with EMA, initial parameters, and the exponential that they use. */
+/* test_kernels_loss.c: losses, gradient norm, Adam with EMA, initial parameters, and the
+ * exponential that they use. */
 #include "tests/trainer/kernel_check.h"
 
 #include "trainer/backend/cpu/cpu.h"

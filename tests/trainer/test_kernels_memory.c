@@ -1,4 +1,5 @@
-/* Fills, copies, strided copies, sums, matrix products, embeddings and MSA features. */
+/* test_kernels_memory.c: fills, copies, strided copies, sums, matrix products, embeddings and MSA
+ * features. */
 #include "tests/trainer/kernel_check.h"
 
 static const fm_kernels *table(int which) {

@@ -1,5 +1,6 @@
-/* Outer product mean and triangle multiplication against their formulas: slices of fused
- * projections, rectangular pieces as under a split axis, masks, and sizes of one. */
+/* test_kernels_pair.c: outer product mean and triangle multiplication against their formulas:
+ * slices of fused projections, rectangular pieces as under a split axis, masks, and sizes of one.
+ */
 #include "tests/trainer/kernel_check.h"
 
 /* ---- outer product mean ---- */

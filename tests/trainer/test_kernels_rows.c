@@ -1,4 +1,5 @@
-/* LayerNorm, gates, SwiGLU, ReLU, bias, masks over rows, and dropout: formulas and differences. */
+/* test_kernels_rows.c: LayerNorm, gates, SwiGLU, ReLU, bias, masks over rows, and dropout: formulas
+ * and differences. */
 #include "tests/trainer/kernel_check.h"
 
 typedef struct rows {

@@ -2,7 +2,7 @@
  *
  * A word becomes a uniform number in [-1, 1), or a normal number cut at +-2 through the inverse of
  * the distribution function. Each number takes one word, so an element depends only on its index.
- * docs/numerics.md, "Random numbers". */
+ * docs/reference/numerics.md, "Random numbers". */
 #ifndef FM_BACKEND_NORMAL_H
 #define FM_BACKEND_NORMAL_H
 

@@ -16,7 +16,7 @@
  *     dS = P (dP - delta)    dq = scale dS k    dk = scale dS^T q    dv = P^T dout'    dbias = dS
  *
  * Arithmetic bounds these kernels: forward, dq and dk/dv cost 2, 5 and 4 products of c_head per
- * (query, key). A batch without a single valid key gets no mask (docs/numerics.md). */
+ * (query, key). A batch without a single valid key gets no mask (docs/reference/numerics.md). */
 #include "trainer/backend/cuda/attention/attention.cuh"
 
 namespace fm_cuda {

@@ -188,7 +188,7 @@ static gemm_choice *place_of(gemm_state *s, const gemm_key *key) {
 /* Takes the library's first proposal, except for products with a bias over many rows in bf16. For
  * those it proposes tiles of 128 x 256 or 256 x 128, whose bias costs more than they save. The
  * tiles taken instead, if they are among the proposals, need 0.5 to 0.97 of the time
- * (docs/cuda.md). */
+ * (docs/notes/cuda-versions.md). */
 static const cublasLtMatmulHeuristicResult_t *
 best_of(const gemm_key *key, const cublasLtMatmulHeuristicResult_t *result, int found) {
     enum { MANY_ROWS = 16384 };
