@@ -2,14 +2,14 @@
 # check.sh [--programs DIR] [--seconds N] [OUT]: checks and times the CUDA backend on a GPU machine in one
 # command, within N seconds (300) after building.
 #
-# Without --programs it builds cuda_check and kbench here, with nvcc, gcc, OpenBLAS and cuBLASLt alone, and
-# runs these. DIR is the build folder of the preset static, or a folder with its programs cuda_check, kbench,
-# model_parity, model_parity_full and bench_step (those that it has are run), carried over from elsewhere;
-# they need libc, the driver and cuBLASLt (LD_LIBRARY_PATH). Parity reads $FM_REFERENCE_DATA.
+# Without --programs it builds cuda_check and kbench here, with nothing but nvcc, gcc, OpenBLAS and cuBLASLt,
+# and runs them. DIR is the build folder of the preset static, or a folder with its programs cuda_check, kbench,
+# model_parity, model_parity_full and bench_step, copied from another machine; those that exist are run. They
+# need libc, the driver and cuBLASLt (LD_LIBRARY_PATH). Parity reads $FM_REFERENCE_DATA.
 #
-# A row is printed when a check ends; whole outputs, which grow as the checks run, and kbench.json go to OUT
-# (build/gpu). What does not end in its time is ended and counts as failed; what there is no time for is said.
-# Exit status: 0 all that ran is well, 1 not, 2 nothing could be built, 77 no device.
+# A row is printed when a check ends. Full outputs, which grow as the checks run, and kbench.json go to OUT
+# (build/gpu). A check that runs out of time is ended and counts as failed; one that gets no time is listed.
+# Exit status: 0 everything that ran passed, 1 something failed, 2 the build failed, 77 no usable device.
 set -u
 programs='' seconds=300
 while [ $# -gt 0 ]; do
@@ -77,8 +77,8 @@ left() { echo $((seconds - $(date +%s) + start)); }
 
 row() { printf '%-26s %-8s %5s s  %s\n' "$@"; }
 
-# NAME PATTERN PROGRAM [ARGUMENT...]: runs it in the time that is left; the row's text is the last line of its
-# output that matches PATTERN.
+# NAME PATTERN PROGRAM [ARGUMENT...]: runs the program in the time that is left. The text of its row is the last
+# line of its output that matches PATTERN.
 check() {
     name=$1 pattern=$2 began=$(date +%s)
     shift 2
@@ -102,7 +102,7 @@ check() {
     return 0
 }
 
-# Runs of four steps at the fine-tuning shape end with the same bits, also over memory that was full of NaN.
+# Three runs of four steps at the fine-tuning shape must end with the same bits; one starts on memory full of NaN.
 same_bits() {
     program=$(find_program bench_step) || return 0
     if [ "$(left)" -lt 30 ]; then
@@ -134,7 +134,7 @@ check "parity full" '.' model_parity_full --device cuda
 check "parity full bf16" '.' model_parity_full --device cuda --dtype bf16
 check "step bf16" '^mean step' bench_step --device cuda --dtype bf16 --preset af2-initial --table
 same_bits
-# Kernels in most of what is left, so that the last one may hang and the table still be printed.
+# kbench gets most of the time that is left, so that the table is printed even if its last case hangs.
 rest=$(left)
 check "kbench" '^kbench: [0-9]+ ok' kbench --json "$out/kbench.json" --seconds $((rest * 6 / 10 + 1)) \
     --case-seconds $((rest * 3 / 10 > 30 ? 30 : rest * 3 / 10 + 1))

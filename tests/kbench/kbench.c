@@ -1,5 +1,5 @@
-/* kbench.c: the program: options, a child process that a watchdog ends, lines as results come, the
- * JSON file, and a short table at the end. The cases are in kbench_*.cu. */
+/* kbench.c: the program kbench: options, child processes under a watchdog, a line for each result,
+ * the JSON file, and a short table at the end. The cases are in kbench_*.cu. */
 #include "tests/kbench/kbench.h"
 #include "proto/base/options.h"
 #include "tests/testing/watchdog.h"
@@ -24,7 +24,7 @@ typedef struct result {
     double error, tolerance;
     char worst[32], oracle[32]; /* oracle "none": not compared */
     char failure[TEXT];         /* "" = none */
-    double seconds;             /* that the case took, oracle and all */
+    double seconds;             /* that the case took, with the oracle */
     bool was_left_out;
 } result;
 
@@ -46,7 +46,7 @@ static double floor_ms(const timing *t) {
     return 1e3 * fmax(t->flops / PEAK_FLOPS, t->bytes / PEAK_BYTES);
 }
 
-/* Of the roofline, in percent. */
+/* The share of the roofline, in percent. */
 static double share(const timing *t, double ms) {
     return ms > 0 ? 100 * floor_ms(t) / ms : 0;
 }
@@ -66,7 +66,7 @@ static const char *verdict(const result *r) {
     return is_compared(r) ? "ok" : "not compared";
 }
 
-/* The part that stands for the case: all of them where there are several. */
+/* The part that represents the case: the sum of all when there are several. */
 static const timing *whole(const result *r) {
     return r->n_part > 0 ? &r->part[r->n_part - 1] : NULL;
 }
@@ -109,7 +109,7 @@ static void put_parts(FILE *f, const result *r) {
     fprintf(f, "]");
 }
 
-/* The file is whole JSON after every result. */
+/* The file is complete JSON after every result. */
 static void end_json(kbench *k) {
     k->json_end = ftell(k->json_file);
     fprintf(k->json_file, "\n]}\n");

@@ -1,9 +1,10 @@
-/* kbench.cuh: how a case of kbench is written; docs/reference/cuda.md, "Benchmarks", has an example.
+/* kbench.cuh: how a case of kbench is written; docs/reference/cuda.md, "Benchmarks", has an
+ * example.
  *
- * A case is a function that makes its operands through a `bench` (here: a work bench) and hands
- * over its parts: calls of the table that are timed, usually "fwd" and "bwd". It runs twice: on the
- * oracle's table, then on the one that is measured, with the same inputs (drawn on the device, bf16
- * numbers), and the outputs are compared. One line in a file's list makes a case of it. */
+ * A case is a function that makes its operands through a `bench` and gives it the parts: calls of
+ * the table that are timed, usually "fwd" and "bwd". The function runs twice, on the oracle's table
+ * and on the table that is measured, with the same inputs (bf16 numbers, drawn on the device); then
+ * the outputs are compared. One line in the list of its file registers a case. */
 #ifndef FM_TESTS_KBENCH_CUH
 #define FM_TESTS_KBENCH_CUH
 
@@ -23,7 +24,7 @@ struct output {
     int64_t n;
     void *memory;
     bool is_borrowed;
-    bool is_updated; /* its parts change what it was before */
+    bool is_updated; /* the parts change its content */
 };
 
 struct timed {
@@ -32,11 +33,11 @@ struct timed {
     work run, reset;
 };
 
-/* The operands and parts of one run of a case. Memory is the table's, kept to the end of the run.
- */
+/* The operands and parts of one run of a case. Memory comes from the table and is kept to the end
+ * of the run. */
 struct bench {
     const fm_kernels *k; /* whose entries are called */
-    bool is_oracle;      /* k is the oracle's: whatever the path, compute what is right */
+    bool is_oracle;      /* k is the oracle's: compute the reference, whatever the path */
     const char *path;    /* as registered; "" for the table as it is */
     fm_kernels patched;  /* what k points to where the path changes entries */
     uint32_t drawn = 0;
@@ -65,7 +66,8 @@ struct bench {
     void *updated(const char *name, int64_t n, double size, bool is_positive = false);
     /* Results that are not compared, and workspaces. */
     void *scratch(size_t bytes);
-    /* Memory of somebody else: filled like an input (range 0: a mask), compared like an output. */
+    /* Memory that the case owns: filled like an input (range 0: a mask), compared like an output.
+     */
     void fill(void *p, fm_element element, int64_t n, double range);
     void borrow(const char *name, fm_element element, int64_t n, void *p);
 
@@ -93,14 +95,14 @@ struct bench {
     void *keep(const char *name, fm_element element, int64_t n, void *from);
 };
 
-/* Another way to compute the same: a table with entries exchanged, or (patch NULL) a branch of the
- * case's own: `if (b.is("composed") || b.is_oracle)`. */
+/* Another way to compute the same: a table with some entries replaced, or (patch NULL) a branch in
+ * the case: `if (b.is("composed") || b.is_oracle)`. */
 struct path {
     const char *name;
     void (*patch)(fm_kernels *table);
 };
 
-/* Times of others at the same shape, ms, warm: of the part "fwd", of all parts. 0: none. */
+/* Warm times (ms) of other programs at the same shape: of the part "fwd", of all parts. 0: none. */
 struct peer {
     double fwd, all;
 };
@@ -131,9 +133,9 @@ struct test_case {
 void add(const char *name, peer other, options how, const make &body,
          const std::vector<path> &paths = {});
 
-/* kbench_oracle*.cu: the f32 table with naive kernels, a thread an element of the output, in place
- * of products, layer norm, gates, sums, attention, outer product mean, triangle multiplication,
- * dropout and the optimiser. Entries that it does not replace are the f32 table's own. */
+/* kbench_oracle*.cu: the f32 table with naive kernels, one thread per element of the output, for
+ * products, layer norm, gates, sums, attention, outer product mean, triangle multiplication,
+ * dropout and the optimiser. The other entries are those of the f32 table. */
 const fm_kernels *oracle_table(void);
 /* Whether its results of class act are rounded to bf16: then it is a naive bf16 composition. */
 void oracle_rounds(bool on);
@@ -144,7 +146,7 @@ void cores_round(bool on);
 /* kbench_case.cu, for cases and the runner: the device's f32 table, its default stream. */
 const fm_kernels *f32_table(void);
 
-/* The lists of cases, a file each. */
+/* The lists of cases, one per file. */
 void add_attention_cases(void);
 void add_pair_cases(void);
 void add_module_cases(void);

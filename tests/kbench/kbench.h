@@ -1,5 +1,5 @@
-/* kbench.h: between the program kbench (kbench.c) and its cases (kbench_*.cu): what a case leaves,
- * as one line of text each. */
+/* kbench.h: the interface between the program kbench (kbench.c) and its cases (kbench_*.cu). A case
+ * reports its results as lines of text. */
 #ifndef FM_TESTS_KBENCH_H
 #define FM_TESTS_KBENCH_H
 
@@ -10,10 +10,10 @@ extern "C" {
 #endif
 
 typedef struct kbench_options {
-    const char *const *select; /* parts of names; any that a name contains selects it */
+    const char *const *select; /* parts of names; a case whose name contains one is selected */
     int n_select;
     bool f32;       /* every case on the f32 table */
-    bool no_oracle; /* times alone */
+    bool no_oracle; /* only times */
     int samples;    /* of a median */
     int repeats;    /* runs more, whose outputs must have the same bits */
 } kbench_options;

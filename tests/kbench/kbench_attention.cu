@@ -1,6 +1,6 @@
-/* kbench_attention.cu: gated attention at the shapes of every stack, initial training, "ft"
- * (fine-tuning), and "af3": the Pairformer's (its triangle attention is "ft"'s). FLOPs: the matrix
- * products, two forward and five backward, logits made again. */
+/* kbench_attention.cu: gated attention at the shapes of every stack: initial training, "ft"
+ * (fine-tuning), and "af3" (the Pairformer, whose triangle attention is that of "ft"). FLOPs count
+ * the matrix products, two forward and five backward, where the logits are computed again. */
 #include "tests/kbench/kbench.cuh"
 
 #include <math.h>
@@ -15,7 +15,7 @@ struct shape {
     int how;
 };
 
-/* batch x n rows; q k v g slices of one matrix, bias as a linear layer leaves it. */
+/* batch x n rows; q k v g are slices of one matrix, the bias is in the layout of a linear layer. */
 void attention(bench &b, shape s) {
     const fm_kernels *k = b.k;
     int64_t width = s.head * s.c, ld = 4 * width, size = s.batch * s.n;
@@ -76,7 +76,7 @@ void one_query(bench &b, int64_t batch, int64_t n, int64_t head, int64_t c) {
            [=](fm_stream *q) { k->attention_grad(q, &a, &g, space); });
 }
 
-/* One query a pair of residues over n templates, a key a head. */
+/* One query per pair of residues over n templates, with a key for each head. */
 void pointwise(bench &b, int64_t pairs, int64_t n, int64_t head, int64_t c) {
     const fm_kernels *k = b.k;
     int64_t width = head * c;

@@ -1,9 +1,10 @@
 /* kbench_case.cu: the registry, operands of a case, its comparison with the oracle, and its times.
  *
- * Times are between two event nodes of one graph. Warm: so many calls one after the other that a
- * replay lasts about a third of a millisecond, divided by their number (one after another that is
- * not counted where the part has a reset). Cold: one call after a kernel that reads four times the
- * L2 cache. Both are medians over replays, fewer where a call takes longer than 2 ms. */
+ * A time is taken between two event nodes of one graph. Warm: as many calls in sequence as make a
+ * replay last about a third of a millisecond, divided by their number. A part with a reset has one
+ * timed call, after another call that is not timed. Cold: one call after a kernel that reads four
+ * times the L2 cache. Both are medians over replays, of which there are fewer when a call takes
+ * longer than 2 ms. */
 #include "tests/kbench/kbench.cuh"
 #include "tests/kbench/kbench.h"
 extern "C" {
@@ -100,7 +101,7 @@ void *bench::drawn_f32(int64_t n, double size) {
     return x;
 }
 
-/* Device f32 memory, which is given back, to where and what the table wants. */
+/* Converts device f32 memory, which is freed, to the place and type of the table. */
 void bench::move(void *to, fm_element element, int64_t n, void *f32) {
     const fm_kernels *from = f32_table();
     if (is_host(k)) {
@@ -261,8 +262,8 @@ __device__ static float value_of(const void *p, bool is_bf16, int64_t i) {
     return is_bf16 ? __bfloat162float(((const __nv_bfloat16 *)p)[i]) : ((const float *)p)[i];
 }
 
-/* Sums over a block's elements of (x - y)^2, y^2 and (rounded y - y)^2, and whether one is NaN on
- * one side alone. */
+/* Sums over a block's elements of (x - y)^2, y^2 and (rounded y - y)^2, and whether an element is
+ * NaN on one side only. */
 enum { SUM_BLOCKS = 512, SUMS = 4 };
 __global__ static void __launch_bounds__(256)
     compare_kernel(int64_t n, const void *x, bool is_bf16, const float *y, double *sums) {
@@ -330,8 +331,8 @@ __global__ static void __launch_bounds__(256)
         if (x[i] != y[i]) atomicAdd(count, 1ull);
 }
 
-/* Runs the parts again `times` times, unless they change what they read: the name of the first
- * output that has other bits than at first, or "". */
+/* Runs the parts `times` more times, unless they change what they read. Returns the name of the
+ * first output whose bits differ from the first run, or "". */
 static std::string repeat(const bench &b, int times) {
     for (const output &o : b.outputs)
         if (o.is_updated) return "";
@@ -480,7 +481,7 @@ static void time_all(int fd, const bench &b, const peer &other) {
 
 /* ---- one case ---- */
 
-/* The oracle's results alone are kept. */
+/* Only the oracle's results are kept. */
 static void run_oracle(bench &oracle, const test_case &c) {
     c.body(oracle);
     run_parts(oracle);
@@ -490,7 +491,7 @@ static void run_oracle(bench &oracle, const test_case &c) {
     oracle.parts.clear();
 }
 
-/* How far each output may be. */
+/* The tolerance of each output. */
 static std::vector<double> allow(const test_case &c, const bench &oracle, bool is_f32) {
     std::vector<double> allowed(oracle.outputs.size(), 0);
     if (!c.how.is_measured || is_f32) return allowed;

@@ -1,5 +1,5 @@
-/* kbench_elements.cu: memory, embeddings, class losses: what moves bytes and little else, compared
- * with the CPU's f32 table. */
+/* kbench_elements.cu: memory, embeddings and class losses, which mostly move bytes, compared with
+ * the CPU's f32 table. */
 #include "tests/kbench/kbench.cuh"
 
 namespace kbench {
@@ -62,7 +62,7 @@ void masked_mean(bench &b, int64_t n_s, int64_t n_r, int64_t c) {
     b.part("bwd", 0, size, [=](fm_stream *q) { k->masked_mean_grad(q, &m, dy, dx); });
 }
 
-/* Target features or distance bins: a class a row. */
+/* Target features or distance bins: one class per row. */
 void lookup(bench &b, int64_t rows, int64_t c, int64_t classes) {
     const fm_kernels *k = b.k;
     fm_lookup l = {classes, c, 1, classes, b.act(classes * c)};
@@ -97,7 +97,7 @@ void outer_sum(bench &b, int64_t n, int64_t c) {
     b.part("bwd", 0, size, [=](fm_stream *q) { k->outer_sum_grad(q, n, n, c, c, c, dz, dx, dy); });
 }
 
-/* Distances between atoms to classes, and what these look up. */
+/* Distances between atoms as classes, and the lookup of these classes. */
 void distances(bench &b, int64_t n, int64_t c) {
     const fm_kernels *k = b.k;
     fm_lookup l = {15, c, 1, 15, b.act(15 * c)};

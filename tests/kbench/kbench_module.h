@@ -1,5 +1,5 @@
-/* kbench_module.h: whole sublayers of the trunk, as the model runs them: one op of trainer/ops on a
- * tape of its own, over any kernel table. */
+/* kbench_module.h: whole sublayers of the trunk as the model runs them: one op of trainer/ops on
+ * its own tape, over any kernel table. */
 #ifndef FM_TESTS_KBENCH_MODULE_H
 #define FM_TESTS_KBENCH_MODULE_H
 
@@ -38,7 +38,8 @@ typedef struct kbench_tensor {
 
 enum { KBENCH_TENSORS = 16 };
 
-/* Records, plans and takes memory from the table; ends the program when that is refused. */
+/* Records the tape, plans it and allocates memory from the table; ends the program when that fails.
+ */
 kbench_module *kbench_module_create(const fm_kernels *kernels, const kbench_shape *shape);
 void kbench_module_destroy(kbench_module *module);
 

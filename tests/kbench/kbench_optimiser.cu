@@ -1,5 +1,5 @@
-/* kbench_optimiser.cu: gradient norm and the update, over the published model's 93.2 M parameters;
- * and the cases by which the watchdog is tested. */
+/* kbench_optimiser.cu: gradient norm and update over the 93.2 M parameters of the published model,
+ * and the cases that test the watchdog. */
 #include "tests/kbench/kbench.cuh"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
-/* kbench_oracle.cu: what kbench compares with: naive kernels written for it alone, one thread an
- * element of the output, f32 operands, sums in f64. Here: products, layer norm, gates, SwiGLU,
- * sums, dropout, optimiser. The cores are in kbench_oracle_cores.cu. What neither replaces stays
- * the f32 table's, which for entries of one template is no independent kernel: cuda_check holds
- * those to the CPU. */
+/* kbench_oracle.cu: the reference of kbench: naive kernels with one thread per element of the
+ * output, f32 operands and sums in f64. This file has products, layer norm, gates, SwiGLU, sums,
+ * dropout and the optimiser; kbench_oracle_cores.cu has the cores. Other entries are those of the
+ * f32 table. They come from the same templates as the bf16 table, so they are not independent;
+ * cuda_check compares them with the CPU. */
 #include "tests/kbench/kbench_oracle.cuh"
 
 namespace kbench {
@@ -26,7 +26,7 @@ __device__ static double element(const float *x, int64_t ld, bool across, int64_
     return across ? x[k * ld + i] : x[i * ld + k];
 }
 
-/* A thread an element of C, the operands through tiles in shared memory. */
+/* One thread per element of C; the operands pass through tiles in shared memory. */
 __global__ static void __launch_bounds__(TILE *TILE) gemm_kernel(fm_gemm g) {
     __shared__ double a[TILE][TILE + 1], b[TILE][TILE + 1]; /* [row or column][k] */
     int x = threadIdx.x % TILE, y = threadIdx.x / TILE;
@@ -98,7 +98,7 @@ static void layernorm(fm_stream *stream, const fm_layernorm *args) {
 static void layernorm_grad(fm_stream *stream, const fm_layernorm_grad *args, void *) {
     fm_layernorm_grad g = *args;
     each(stream, g.rows * 32,
-         [=] __device__(int64_t i) { /* dx: a warp a row */
+         [=] __device__(int64_t i) { /* dx: one warp per row */
                                      int64_t r = i / 32;
                                      const float *x = (const float *)g.x + r * g.ldx,
                                                  *dy = (const float *)g.dy + r * g.lddy;
@@ -119,7 +119,7 @@ static void layernorm_grad(fm_stream *stream, const fm_layernorm_grad *args, voi
                                      }
          });
     each(stream, g.c * 32,
-         [=] __device__(int64_t i) { /* dgamma, dbeta: a warp a channel */
+         [=] __device__(int64_t i) { /* dgamma, dbeta: one warp per channel */
                                      int64_t c = i / 32;
                                      double dgamma = 0, dbeta = 0;
                                      for (int64_t r = i % 32; r < g.rows; r += 32) {
@@ -229,7 +229,7 @@ static void dropout_grad(fm_stream *stream, const fm_dropout *d, const void *dy,
 
 /* ---- optimiser ---- */
 
-/* One block: slow, and the only naive kernel that is not a thread an element. */
+/* One block: slow, and the only naive kernel without one thread per element. */
 __global__ static void __launch_bounds__(1024)
     norm_kernel(int64_t n, const float *grad, double max_norm, bool is_sum, fm_step_state *state) {
     __shared__ double space[32];

@@ -1,4 +1,4 @@
-/* kbench_oracle.cuh: what the files of the oracle share: stores of results, the gate's function. */
+/* kbench_oracle.cuh: how the files of the oracle store results, and the function of the gate. */
 #ifndef FM_TESTS_KBENCH_ORACLE_CUH
 #define FM_TESTS_KBENCH_ORACLE_CUH
 
@@ -9,8 +9,8 @@
 
 namespace kbench {
 
-/* Not 0: results of class act are rounded to bf16 where they are stored, which makes a sublayer of
- * the oracle's entries a naive bf16 composition. A variable for each file. */
+/* Not 0: results of class act are rounded to bf16 when they are stored, so that a sublayer of the
+ * oracle's entries is a naive bf16 composition. Each file has its own variable. */
 static __device__ int rounds;
 
 static inline void set_rounds(bool on) {

@@ -1,6 +1,6 @@
 /* kbench_oracle_cores.cu: naive attention, outer product mean and triangle multiplication: one
- * thread an element of each tensor, logits and outer products stored whole in the workspace, f32
- * operands, sums in f64. */
+ * thread per element of each tensor, f32 operands, sums in f64. Logits and outer products are
+ * stored whole in the workspace. */
 #include "tests/kbench/kbench_oracle.cuh"
 #include "trainer/backend/triangle_block.h"
 
@@ -397,7 +397,7 @@ static void triangle(fm_stream *stream, const fm_triangle *args, void *workspace
     });
 }
 
-/* Through the gate of one operand. */
+/* Gradients through the gate of one operand. */
 static void put_operand(fm_stream *stream, int64_t rows, int64_t c, int64_t ld, const void *p,
                         const void *g, const void *mask, const float *dy, fm_out dp, fm_out dg) {
     each(stream, rows * c, [=] __device__(int64_t at) {
@@ -445,7 +445,7 @@ static void triangle_grad(fm_stream *stream, const fm_triangle *args, const fm_t
     put_operand(stream, t.n_j * t.n_k, t.c, t.ldb, t.pb, t.gb, t.mask_b, db, g.dpb, g.dgb);
 }
 
-/* ---- triangle multiplication as a whole, of the oracle's other entries ---- */
+/* ---- the whole sublayer of triangle multiplication, of the oracle's other entries ---- */
 
 static size_t block_workspace(const fm_triangle_block *args) {
     return fm_triangle_block_composed_workspace(oracle_table(), args);

@@ -68,7 +68,7 @@ void triangle(bench &b, int64_t n, int64_t c, bool incoming) {
     b.part("bwd", 2 * flops, 9 * size, [=](fm_stream *q) { k->triangle_grad(q, &t, &g, space); });
 }
 
-/* The whole sublayer. On the path "composed" of the table's other entries. */
+/* The whole sublayer. The path "composed" is made of the table's other entries. */
 void triangle_block(bench &b, int64_t n, int64_t c, bool incoming) {
     const fm_kernels *k = b.k;
     bool composed = b.is("composed");

@@ -47,8 +47,8 @@ void gate(bench &b, int64_t rows, int64_t c) {
     b.part("bwd", 0, 5 * size, [=](fm_stream *q) { k->gate_grad(q, &a, &g); });
 }
 
-/* Between the products of an AlphaFold 3 transition of hidden = 4 c; backward makes the product
- * again, as the op has it. */
+/* The part between the products of an AlphaFold 3 transition with hidden = 4 c. Backward computes
+ * the product again, as the op does. */
 void swiglu(bench &b, int64_t rows, int64_t hidden) {
     const fm_kernels *k = b.k;
     int64_t n = rows * hidden;

@@ -1,5 +1,6 @@
-/* kbench_structure.cu: the structure module and its losses, f32 in every run, compared with the CPU
- * backend's f32 table. Sizes of the initial training; few bytes: these are all latency. */
+/* kbench_structure.cu: the structure module and its losses, f32 in every run, compared with the
+ * CPU's f32 table, at the sizes of initial training. They move few bytes, so their times are
+ * latency. */
 #include "tests/kbench/kbench.cuh"
 
 namespace kbench {

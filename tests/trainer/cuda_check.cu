@@ -1,17 +1,20 @@
-/* cuda_check: every entry of the CUDA tables on the GPU against the CPU's f64 table.
+/* cuda_check: compares every entry of the CUDA tables on the GPU with the CPU's f64 table.
  *
- *     cuda_check [f32|bf16 [NAME]]     both tables without an argument; NAME: only cases whose name
- *                                      contains it; exit status 77 where there is no device
+ *     cuda_check [f32|bf16 [NAME]]     without an argument both tables; with NAME only the cases
+ *                                      whose name contains it
  *
- * A case is one function that makes its operands through a `bench` (here: a work bench) and calls
- * the table. It runs on the CPU (f64) and twice on the GPU, with the same inputs, which are drawn
- * as bf16 numbers so that every table sees the same values. Outputs start as NaN (beta 0) or as 1/2
- * (beta 1). Printed for each case: the largest relative error ||a - b|| / ||b|| of any output, and
- * its tolerance; gaps must stay untouched and the two runs must have the same bits.
+ * Exit status 77 when there is no device that the backend can use.
  *
- * Tolerances: f32 1e-5. bf16: twice the error of a plain bf16 composition, taken as
- * sqrt(stages) * u, where u is the distance of the f64 result from itself rounded to bf16 (at least
- * 1.6e-3, which is that of uniform mantissas) and `stages` is the number of tensors that the
+ * A case is one function that makes its operands through a `work_bench` and calls the table. It
+ * runs on the CPU (f64) and twice on the GPU, with the same inputs, which are drawn as bf16 numbers
+ * so that every table sees the same values. Outputs start as NaN (beta 0) or as 1/2 (beta 1). A
+ * line per case shows the largest relative error ||a - b|| / ||b|| of any output, and its
+ * tolerance. Gaps must stay untouched, the two runs must have the same bits, and masks must be 0 or
+ * 1.
+ *
+ * The tolerance is 1e-5 for f32. For bf16 it is twice the error of a plain bf16 composition, which
+ * is taken as sqrt(stages) * u. u is the distance of the f64 result from itself rounded to bf16, at
+ * least 1.6e-3, the value for uniform mantissas. `stages` is the number of tensors that the
  * composed path rounds on the way to that output. */
 #include "tests/trainer/cuda_check.cuh"
 
@@ -164,12 +167,12 @@ static std::vector<std::vector<double>> run(const fm_kernels *k, const work &f) 
     return results;
 }
 
-/* The distance of x from y relative to y; what is NaN must be so in both. */
+/* The distance of x from y relative to y. A NaN in one must be a NaN in the other. */
 static double distance(const std::vector<double> &x, const std::vector<double> &y) {
     double difference = 0, size = 1e-12;
     for (size_t i = 0; i < y.size(); i++) {
         if (isnan(x[i]) && isnan(y[i])) continue;
-        if (x[i] == y[i]) { /* infinities too */
+        if (x[i] == y[i]) { /* covers infinities */
             size += isfinite(y[i]) ? y[i] * y[i] : 0;
             continue;
         }

@@ -1,8 +1,8 @@
-/* cuda_check.cuh: what the files of cuda_check share: the operands of a case, and how it is run.
+/* cuda_check.cuh: the operands of a case of cuda_check, and how a case is run.
  *
- * A case is one function that makes its operands through a `bench` (here: a work bench) and calls
- * the table. check() runs it on the CPU (f64) and twice on the GPU, with the same inputs, which are
- * drawn as bf16 numbers so that every table sees the same values. */
+ * A case is one function that makes its operands through a `work_bench` and calls the table.
+ * check() runs it on the CPU (f64) and twice on the GPU, with the same inputs, which are drawn as
+ * bf16 numbers so that every table sees the same values. */
 #ifndef FM_TESTS_TRAINER_CUDA_CHECK_CUH
 #define FM_TESTS_TRAINER_CUDA_CHECK_CUH
 
@@ -22,25 +22,26 @@ struct tensor {
     void *memory;
 };
 
-/* The operands of one run of a case on one table; memory is the table's, freed with the bench. */
+/* The operands of one run of a case on one table. Memory comes from the table and is freed with the
+ * bench. */
 struct work_bench {
     const fm_kernels *k = NULL;
     uint32_t drawn = 0;
-    std::vector<tensor> tensors; /* what is compared */
+    std::vector<tensor> tensors; /* the outputs that are compared */
     std::vector<void *> others;
 
     void *upload(const void *host, size_t bytes);
     void *make(fm_element element, const std::vector<double> &x);
     std::vector<double> draw(int64_t n, double size); /* bf16 numbers in [-size, size) */
-    /* Inputs: given (rounded to bf16 numbers), random act or acc, a mask of zeros and ones,
-     * workspace. */
+    /* Inputs: given values (rounded to bf16 numbers), random act or acc, a mask of zeros and ones,
+     * a workspace. */
     void *input(const std::vector<double> &x, fm_element element);
     void *act(int64_t n, double size = 1);
     void *acc(int64_t n, double size = 1);
     void *mask(int64_t n, int64_t period);
     void *space(size_t bytes);
     template <typename V> V *raw(const std::vector<V> &x);
-    /* Outputs: NaN, or 1/2 where the kernel adds; and inputs that the kernel updates. */
+    /* Outputs, which start as NaN, or as 1/2 when the kernel adds; and inputs that it updates. */
     void *keep(kind what, fm_element element, int64_t n, double value);
     void *out(int64_t n);
     void *out_acc(int64_t n);
@@ -58,11 +59,12 @@ template <typename V> V *work_bench::raw(const std::vector<V> &x) {
 
 typedef std::function<void(work_bench &)> work;
 
-/* Runs a case and prints its line. stages: tensors that a composed bf16 path rounds on the way. */
+/* Runs a case and prints its line. stages is the number of tensors that a composed bf16 path rounds
+ * on the way to an output. */
 void check(const char *name, int stages, const work &f);
 
-/* The cases: cuda_check_kernels.cu, cuda_check_gemm.cu, cuda_check_structure.cu;
- * cuda_check_wgmma.cu, of the bf16 table alone. */
+/* The cases, in files of the same names (cuda_check_kernels.cu, ...). check_wgmma is for the bf16
+ * table only. */
 void check_kernels(void);
 void check_gemms(void);
 void check_structure(void);

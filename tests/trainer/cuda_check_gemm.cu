@@ -1,5 +1,5 @@
-/* cuda_check_gemm.cu: matrix products: shapes for the library, for kernels of our own, for the
- * plain one, and their epilogues; see cuda_check.cu. */
+/* cuda_check_gemm.cu: cases of matrix products: shapes for cuBLASLt, for the kernels of this
+ * backend and for the plain one, and their epilogues; see cuda_check.cu. */
 #include "tests/trainer/cuda_check.cuh"
 
 namespace cuda_check {
@@ -25,7 +25,7 @@ void check_gemm(const char *name, int64_t m, int64_t n, int64_t k, int64_t batch
     });
 }
 
-/* y = x W^T + bias + residual, and with a bias whose first numbers are zeros. */
+/* y = x W^T + bias + residual, also with a bias that begins with zeros. */
 void check_addend(const char *name, int64_t m, int64_t n, int64_t k, int64_t gap) {
     check(name, 1, [=](work_bench &b) {
         fm_gemm g = {};

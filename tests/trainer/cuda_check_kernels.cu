@@ -1,4 +1,4 @@
-/* cuda_check_kernels.cu: memory, rows, the trunk's cores, embeddings, losses on classes
+/* cuda_check_kernels.cu: cases of memory, rows, the trunk's cores, embeddings, losses on classes
  * and the optimiser; see cuda_check.cu. */
 #include "tests/trainer/cuda_check.cuh"
 
@@ -119,7 +119,7 @@ void check_gate(const char *name, int64_t rows, int64_t c, int64_t gap, bool mas
     });
 }
 
-/* Gaps of both kinds; the gradient also makes y again, in a place of its own and in dy's. */
+/* Gaps of both kinds. The gradient also computes y again, once to other memory and once to dy. */
 void check_swiglu(const char *name, int64_t rows, int64_t c, int64_t gap, fm_beta beta) {
     check(name, 2, [=](work_bench &b) {
         int64_t ldx = 2 * c + gap, ldy = c + gap;
@@ -162,7 +162,7 @@ void check_rows(int64_t rows, int64_t c) {
 struct attention_shape {
     int64_t group, batch, query, key, head, c, ld;
     bool transposed, gated, biased, masked, shared;
-    int64_t period; /* of the mask; 0: nothing is valid */
+    int64_t period; /* of the mask; 0: no key is valid */
     fm_beta beta;
 };
 
@@ -311,7 +311,7 @@ void check_outer(const char *name, int64_t n_seq, int64_t n_i, int64_t n_j, int6
     });
 }
 
-/* b by residue, [n_j, n_seq, c], as ranks gather it. */
+/* b is ordered by residue, [n_j, n_seq, c], as ranks gather it. */
 void check_outer_gathered(const char *name, int64_t n_seq, int64_t n_i, int64_t n_j, int64_t c,
                           int64_t c_z) {
     check(name, 3, [=](work_bench &b) {
@@ -371,9 +371,9 @@ void check_triangle(const char *name, int64_t n_i, int64_t n_j, int64_t n_k, int
     });
 }
 
-/* The whole sublayer; what is kept is each table's own affair and not compared. With `is_far` the
- * first number of a row, from which the kernels measure its statistics, lies thousands of the other
- * numbers' deviations away. */
+/* The whole sublayer. `kept` has a form of each table's choice and is not compared. With `is_far`
+ * the first number of a row, from which the kernels measure its statistics, is thousands of
+ * deviations away from the other numbers. */
 void check_triangle_block(const char *name, int64_t n, int64_t c_z, int64_t c, bool incoming,
                           double rate, bool residual, fm_beta beta, bool is_far = false) {
     check(name, 8, [=](work_bench &b) {
@@ -610,8 +610,8 @@ void check_optimiser(int64_t n, bool has_nan) {
     });
 }
 
-/* Written, added to, left alone: by what the step's scalars say. The CPU's doubles have a scale
- * that f32 holds, too. */
+/* The step's scalars decide whether the sum is written, added to or left alone. The CPU's doubles
+ * have a scale that f32 can hold. */
 void check_accumulate(int64_t n) {
     check("accumulate", 1, [=](work_bench &b) {
         const uint32_t pending[] = {0, 2, 0}, holds[] = {1, 0, 0};
@@ -625,7 +625,7 @@ void check_accumulate(int64_t n) {
     });
 }
 
-/* A packet of one item into act elements. x: bytes behind the header. */
+/* A packet with one item that becomes act elements. x is the data behind the header. */
 void take_item(work_bench &b, fm_item item, const std::vector<uint8_t> &x) {
     std::vector<uint8_t> bytes((sizeof(fm_packet) + 15) / 16 * 16, 0);
     fm_packet packet = {};

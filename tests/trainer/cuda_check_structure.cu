@@ -1,4 +1,4 @@
-/* cuda_check_structure.cu: invariant point attention, frames and atoms, and the losses on
+/* cuda_check_structure.cu: cases of invariant point attention, frames and atoms, and the losses on
  * structures; see cuda_check.cu. */
 #include "tests/trainer/cuda_check.cuh"
 
@@ -146,7 +146,7 @@ void check_residue_atoms(int64_t n, fm_beta beta) {
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-/* n_point 0: the frames' own translations. */
+/* n_point 0: the points are the translations of the frames. */
 void check_fape(const char *name, int64_t n_batch, int64_t n_frame, int64_t n_point, double clamp,
                 double clamped, fm_beta beta) {
     check(name, 2, [=](work_bench &b) {
@@ -204,7 +204,8 @@ void check_torsion_loss(int64_t n_batch, int64_t n, fm_beta beta) {
     });
 }
 
-/* Rotations that only exchange axes and numbers of a few bits: f32 and f64 agree to the bit. */
+/* Rotations that only exchange axes, and numbers of a few bits, so that f32 and f64 agree exactly.
+ */
 std::vector<double> exact_frames(int64_t n, int64_t width, int64_t salt) {
     const int order[3][3] = {{0, 1, 2}, {1, 2, 0}, {2, 0, 1}};
     std::vector<double> x((size_t)(n * width), 0);
@@ -224,7 +225,7 @@ void check_bins(int64_t n) {
         fm_lddt_bins a = {};
         a.n = n, a.n_bin = 50, a.cutoff = 15, a.eps = 1e-8;
         std::vector<double> atoms = b.draw(n * 42, 8), truth((size_t)n * 3);
-        for (size_t i = 0; i < truth.size(); i++) /* CA, and up to 2 Å aside */
+        for (size_t i = 0; i < truth.size(); i++) /* CA moved by up to 2 Å */
             truth[i] = atoms[i / 3 * 42 + 3 + i % 3] + (double)(i * 29 % 17) / 8;
         a.atoms = b.input(atoms, b.k->act), a.positions = floats(b, truth);
         a.mask = float_mask(b, n, 7);

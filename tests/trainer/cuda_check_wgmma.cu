@@ -1,6 +1,6 @@
-/* cuda_check_wgmma.cu: every form of a warp group's product (wgmma.cuh) against a plain one:
- * widths, operands from registers and from tiles of every width, either way around. They are no
- * entries of a table: the CPU's side of a case is a loop, the GPU's a kernel of one block. */
+/* cuda_check_wgmma.cu: compares every form of a warp group's product (wgmma.cuh) with a plain one:
+ * all widths, operands from registers and from tiles of every width, K_MAJOR and MN_MAJOR. These
+ * are not entries of a table: on the CPU a case is a loop, on the GPU a kernel of one block. */
 #include "tests/trainer/cuda_check.cuh"
 
 #include "trainer/backend/cuda/core/wgmma.cuh"
@@ -99,7 +99,7 @@ void check_product(const char *a_name, const char *b_name, int n, bool starts, p
     });
 }
 
-/* B of every width and way, A from registers. */
+/* B of every width and both orders, A from registers. */
 template <int N> void check_right(void) {
     check_product("registers", "K 8", N, false, product<N, 0, K_MAJOR, 8, K_MAJOR>);
     check_product("registers", "K 16", N, false, product<N, 0, K_MAJOR, 16, K_MAJOR>);
@@ -119,7 +119,7 @@ template <int C> void check_left(const char *along, const char *across) {
     check_product(across, "MN 32", 32, true, product<32, C, MN_MAJOR, 32, MN_MAJOR>);
 }
 
-/* D as bf16 in tiles, as it is and with rows and columns exchanged. */
+/* D as bf16 in tiles, plain and with rows and columns exchanged. */
 template <int C>
 __global__ void __launch_bounds__(GROUP_THREADS) put_tiles(const float *from, float *to) {
     __shared__ __align__(TILE_ALIGN) bf16 tiles[2][GROUP_ROWS * C];

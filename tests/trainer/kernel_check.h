@@ -1,12 +1,12 @@
-/* kernel_check.h: one way to check every kernel that has a gradient.
+/* kernel_check.h: checks a kernel that has a gradient.
  *
- * A case says its inputs, how to call the kernel forward and backward, and an independent formula.
+ * A case gives its inputs, calls of the kernel forward and backward, and an independent formula.
  * check_kernel then asserts that
  *   - f64 forward equals the formula to 1e-11;
  *   - f64 gradients equal central differences of the formula's weighted sum;
  *   - beta 0 does not read (outputs start as NaN) and touches no gap between strided rows;
- *   - beta 1 adds; a gradient alone equals the gradient among others; a second run has the same
- * bits;
+ *   - beta 1 adds; a gradient alone equals the gradient among others;
+ *   - a second run has the same bits;
  *   - float has the same bits with and without AVX2;
  *   - f32 is within the case's tolerance of f64, per tensor ||a - b|| / ||b||. */
 #ifndef FM_TESTS_TRAINER_KERNEL_CHECK_H
@@ -60,7 +60,7 @@ static inline double *check_random(uint32_t stream, int64_t n) {
     return x;
 }
 
-/* A buffer of the table's type holding x; NaN where x is NULL. */
+/* A buffer of the table's type that holds x, or NaN when x is NULL. */
 static inline void *check_buffer(const fm_kernels *k, const double *x, int64_t n) {
     void *memory = check_alloc(n, fm_element_bytes(k->act));
     for (int64_t i = 0; i < n; i++) {
@@ -79,7 +79,7 @@ static inline double check_get(const fm_kernels *k, const void *memory, int64_t 
                                     : ((const double *)memory)[i];
 }
 
-/* Relative distance of two tensors; positions that are NaN must be so in both. */
+/* Relative distance of two tensors. A NaN in one must be a NaN in the other. */
 static inline double check_distance(const fm_kernels *ka, const void *a, const fm_kernels *kb,
                                     const void *b, int64_t n) {
     double difference = 0, size = 1e-300;
@@ -132,7 +132,7 @@ static inline void check_end(const kernel_case *c, check_run *run) {
     free(run->dout);
 }
 
-/* sum dout * out of the formula, skipping what the formula leaves NaN. */
+/* The sum of dout * out of the formula; elements that the formula leaves NaN are skipped. */
 static inline double check_weighted(const kernel_case *c, double **in, const double *dout,
                                     double *out) {
     for (int64_t i = 0; i < c->out_size; i++)
@@ -144,7 +144,7 @@ static inline double check_weighted(const kernel_case *c, double **in, const dou
     return total;
 }
 
-/* Central differences of one input, at most about 150 elements of it, against the gradient. */
+/* Compares the gradient of one input with central differences, at about 150 elements at most. */
 static inline void check_differences(const kernel_case *c, const check_run *run, double **in,
                                      const double *dout, int which) {
     const double *grad = run->grad[which];
@@ -171,7 +171,7 @@ static inline void check_differences(const kernel_case *c, const check_run *run,
     free(out);
 }
 
-/* beta 1 adds to what is there; each gradient alone has the bits it has among the others. */
+/* beta 1 adds to the old content; each gradient alone has the bits that it has among the others. */
 static inline void check_betas(const kernel_case *c, const check_run *run) {
     const fm_kernels *k = run->k;
     for (int which = 0; which < c->n_in; which++) {
@@ -248,11 +248,11 @@ static inline void check_kernel(const kernel_case *c) {
     free(expected);
 }
 
-/* A workspace of exactly the asked bytes, so that the sanitizer sees a step beyond. */
+/* A workspace of exactly the given bytes, so that the sanitizer sees an access beyond its end. */
 static inline void *check_workspace(size_t bytes) {
     void *memory = bytes > 0 ? aligned_alloc(64, (bytes + 63) & ~(size_t)63) : NULL;
     assert_true(bytes == 0 || memory != NULL);
-    if (memory) memset(memory, 0xff, bytes); /* NaN: nothing may rely on its content */
+    if (memory) memset(memory, 0xff, bytes); /* NaN: kernels must not rely on its content */
     return memory;
 }
 

@@ -1,5 +1,5 @@
-/* Gated attention with pair bias and mask: the formula written out, gradients by differences, in
- * the layouts in which the model uses it. */
+/* test_kernels_attention.c: gated attention with pair bias and mask against the formula and against
+ * differences, in the layouts that the model uses. */
 #include "tests/trainer/kernel_check.h"
 
 enum { Q, K, V, G, BIAS, MASK };
@@ -56,7 +56,7 @@ static int64_t place(fm_attention_stride s, int64_t g, int64_t b, int64_t r, int
     return g * s.group + b * s.batch + r * s.row + h * s.head;
 }
 
-/* One output row, as the paper writes it. */
+/* One output row by the formula of the paper. */
 static void formula_row(const layout *l, double **in, double *out, const int64_t at[4]) {
     const fm_attention *a = &l->shape;
     int64_t g = at[0], b = at[1], h = at[2], row = at[3], kv = a->n_kv_head == 1 ? 0 : h;
@@ -106,9 +106,8 @@ static void fill_mask(const void *ctx, double **in) {
         in[MASK][i] = !l->no_valid_key && i % 5 != 2;
 }
 
-/* q k v g each [group, batch, row, head, c] in rows of ld elements; bias [group, query, key, head]
- * with the head fastest, as a linear layer over z leaves it. transposed: batch and row exchanged.
- */
+/* q k v g are [group, batch, row, head, c] in rows of ld elements. The bias is [group, query, key,
+ * head], as a linear layer over z writes it. transposed exchanges batch and row. */
 static layout make(int64_t group, int64_t batch, int64_t query, int64_t key, int64_t head,
                    int64_t c, int64_t ld, bool transposed) {
     layout l = {.shape = {.n_group = group,

@@ -1,5 +1,5 @@
-/* What a backend promises beside its numbers: whole tables, named ops, counted slow paths, and an
- * assertion where a mask is neither 0 nor 1. */
+/* test_kernels_contract.c: what a backend promises beside its numbers: whole tables, named ops,
+ * counted slow paths, and an assertion where a mask is neither 0 nor 1. */
 #include "tests/trainer/kernel_check.h"
 #include "trainer/backend/fallback.h"
 #include "trainer/backend/where.h"

@@ -1,5 +1,6 @@
 /* test_kernels_draw.c: tests random draws: a slice of a tensor gets the words of its global
- * elements, every part of the counter matters, and the dropout index follows the shared axis. */
+ * elements, every part of the counter has an effect, and the dropout index follows the shared
+ * axis. */
 #include "trainer/backend/kernels.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Lookups, relative positions, outer sums, and the MSA features. */
+/* test_kernels_embed.c: lookups, relative positions, outer sums, and the MSA features. */
 #include "tests/trainer/kernel_check.h"
 
 /* ---- lookup of a one-hot linear layer; both layouts of the table ---- */
@@ -40,7 +40,7 @@ static void lookup_formula(const void *ctx, double **in, double *out) {
 
 static void lookups(void **state) {
     (void)state;
-    static const uint8_t ids[9] = {0, 3, 3, 2, 9, 0, 3, 4, 255}; /* 9 and 255 are no class */
+    static const uint8_t ids[9] = {0, 3, 3, 2, 9, 0, 3, 4, 255}; /* 9 and 255 are not classes */
     table_case cases[] = {
         {{5, 7, 7, 1, NULL}, 9, ids}, {{5, 3, 1, 5, NULL}, 9, ids}, {{1, 1, 1, 1, NULL}, 1, ids}};
     for (int i = 0; i < 3; i++) {

@@ -1,4 +1,5 @@
-/* Losses, gradient norm, Adam with EMA, initial parameters, and the exponential under all of it. */
+/* test_kernels_loss.c: losses, gradient norm, Adam with EMA, initial parameters, and the
+ * exponential that they use. */
 #include "tests/trainer/kernel_check.h"
 
 #include "trainer/backend/cpu/cpu.h"
@@ -70,7 +71,7 @@ static void fill_entropy(const void *ctx, double **in) {
 
 static void cross_entropy(void **state) {
     (void)state;
-    static const int32_t targets[7] = {0, 3, 2, 4, 0, -1, 99}; /* the last two: no class */
+    static const int32_t targets[7] = {0, 3, 2, 4, 0, -1, 99}; /* the last two are not classes */
     classes cases[] = {{7, 5, 5, targets}, {5, 5, 9, targets}, {1, 1, 1, targets}};
     for (int i = 0; i < 3; i++) {
         const classes *l = &cases[i];
@@ -255,7 +256,7 @@ static void initial_distributions(void **state) {
     free(y), free(wide);
 }
 
-/* The inverse distribution function, put back into the distribution function. */
+/* The distribution function of its inverse gives the argument back. */
 static void truncated_normal_inverts(void **state) {
     (void)state;
     const double below = 0.5 * erfc(sqrt(2));

@@ -1,4 +1,5 @@
-/* Fills, copies, strided copies, sums, matrix products, embeddings and MSA features. */
+/* test_kernels_memory.c: fills, copies, strided copies, sums, matrix products, embeddings and MSA
+ * features. */
 #include "tests/trainer/kernel_check.h"
 
 static const fm_kernels *table(int which) {
@@ -148,7 +149,7 @@ static void sums_over_a_middle_axis(void **state) {
     }
 }
 
-/* ---- matrix products: as a case with gradients, which are matrix products themselves ---- */
+/* ---- matrix products, as a case with gradients, which are matrix products too ---- */
 
 typedef struct product {
     int64_t m, n, k, batch;

@@ -1,5 +1,6 @@
-/* Outer product mean and triangle multiplication against their formulas, with slices of fused
- * projections, rectangular pieces as a split axis makes them, masks, and sizes of one. */
+/* test_kernels_pair.c: outer product mean and triangle multiplication against their formulas:
+ * slices of fused projections, rectangular pieces as under a split axis, masks, and sizes of one.
+ */
 #include "tests/trainer/kernel_check.h"
 
 /* ---- outer product mean ---- */
@@ -97,7 +98,7 @@ static void outer_product_mean(void **state) {
     check_outer(1, 2, 3, 2, 3, 5);
 }
 
-/* A residual is added to what is written, in every piece. */
+/* A residual is added to the output of every piece. */
 static void outer_product_mean_with_residual(void **state) {
     (void)state;
     enum { S = 3, NI = 9, NJ = 500, C = 8, CZ = 2, OUT = NI * NJ * CZ };
@@ -245,7 +246,7 @@ static void check_triangle(bool incoming, int64_t n_i, int64_t n_j, int64_t n_k,
     check_kernel(&test);
 }
 
-/* Operands without gates and masks, as ranks exchange them. */
+/* Operands without gates and masks, in the form that ranks exchange. */
 static fm_triangle bind_plain(const fm_triangle *shape, void **in) {
     fm_triangle t = *shape;
     t.pa = in[0], t.pb = in[1];
@@ -407,7 +408,7 @@ static void fill_block_mask(const void *ctx, double **in) {
         in[BMASK][r] = r % 5 != 1;
 }
 
-/* The gradient of z is without the residual's part: the formula is one without residual. */
+/* The gradient of z excludes the residual's part, so the formula has no residual. */
 static void triangle_block(void **state) {
     (void)state;
     const int64_t shapes[][3] = {{3, 4, 3}, {4, 3, 5}, {1, 2, 2}};

@@ -1,7 +1,8 @@
-/* The cores inside their sublayers against OpenFold's tensors (model/af2_units.npz of the reference
- * data): what only another program can tell, such as which axis of z is the query of the ending
- * node, or the order of the channel pair in the outer product. Outputs within 1e-5; gradients of
- * weights that hang on the core within 1e-4; in float and in double (the file itself is float). */
+/* test_kernels_reference.c: the cores inside their sublayers against OpenFold's tensors
+ * (model/af2_units.npz of the reference data). This checks what only another program can tell, such
+ * as which axis of z is the query of the ending node, or the order of the channel pair in the outer
+ * product. Outputs must agree within 1e-5 and gradients of weights that depend on the core within
+ * 1e-4, in float and in double (the file itself is float). */
 #include "proto/base/file.h"
 #include "proto/npz.h"
 #include "tests/testing/testing.h"
@@ -112,8 +113,9 @@ static void *normalise(const unit *u, const void *x, const char *gamma, const ch
 
 /* ---- attention ---- */
 
-/* [N_RES, N_RES, c] with its first two axes exchanged, when asked. The reference hands z and its
- * mask transposed to the ending node and runs it as a starting node; we hand it z itself. */
+/* [N_RES, N_RES, c], with its first two axes exchanged on request. The reference passes z and its
+ * mask transposed to the ending node and runs it as a starting node; this backend passes z itself.
+ */
 static void *exchange(const unit *u, bool asked, void *x, int64_t c) {
     if (!asked) return x;
     fm_strided move = {.rank = 3,

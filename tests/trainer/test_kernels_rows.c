@@ -1,4 +1,5 @@
-/* LayerNorm, gates, SwiGLU, ReLU, bias, masks over rows, and dropout: formulas and differences. */
+/* test_kernels_rows.c: LayerNorm, gates, SwiGLU, ReLU, bias, masks over rows, and dropout: formulas
+ * and differences. */
 #include "tests/trainer/kernel_check.h"
 
 typedef struct rows {
@@ -78,8 +79,8 @@ static void layer_normalisation(void **state) {
     check_layernorm((rows){5, 7, 7, false}, 2e-6);
     check_layernorm((rows){3, 32, 40, false}, 2e-6);
     check_layernorm((rows){300, 9, 9, false}, 2e-6); /* three partial sums */
-    /* Two channels always become +-1: the gradient of x is what eps leaves, a difference of nearly
-     * equal numbers. One channel: y = beta, no gradient through x. */
+    /* Two channels always become +-1: the gradient of x comes from eps alone and is a difference of
+     * nearly equal numbers. With one channel y = beta, and no gradient passes to x. */
     check_layernorm((rows){1, 2, 2, false}, 2e-3);
     check_layernorm((rows){2, 1, 1, false}, 2e-6);
 }
@@ -156,7 +157,7 @@ static void gates(void **state) {
     }
 }
 
-/* ---- swish(a) * b: the projection's rows lie ld apart ---- */
+/* ---- swish(a) * b; the rows of the projection are ld apart ---- */
 
 static fm_swiglu bind_swiglu(const rows *r, void **in, void *y) {
     return (fm_swiglu){r->n, r->c, r->ld, r->c, in[0], y};
@@ -167,7 +168,7 @@ static void swiglu_forward(const fm_kernels *k, const void *ctx, void **in, void
     k->swiglu(NULL, &a);
 }
 
-/* Also asks for the product again, in dy's place: the bits of forward. */
+/* Also computes the product again, to dy: it must have the bits of forward. */
 static void swiglu_backward(const fm_kernels *k, const void *ctx, void **in, const void *dout,
                             fm_out *din) {
     const rows *r = ctx;
@@ -406,7 +407,8 @@ static void shared_axis_dropout(void **state) {
     }
 }
 
-/* A slice drawn alone equals the slice of the whole, and the rate is what was asked. */
+/* A slice drawn alone equals that slice of the whole, and the share of dropped elements is the
+ * rate. */
 static void dropout_of_a_slice(void **state) {
     (void)state;
     enum { N0 = 8, N1 = 12, C = 40 };

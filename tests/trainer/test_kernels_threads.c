@@ -1,5 +1,5 @@
-/* Ranks may be threads of one process: kernels called at the same time from four threads, each on
- * memory of its own, give the bits that one thread gives alone. */
+/* test_kernels_threads.c: ranks may be threads of one process: kernels that four threads call at
+ * the same time, each on its own memory, give the bits that one thread gives alone. */
 #include "tests/trainer/kernel_check.h"
 
 #include <pthread.h>

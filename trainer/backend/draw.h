@@ -11,8 +11,8 @@
  *
  * and the key is the seed. step, slot and cycle change between replays of a captured graph, so they
  * are read from device memory ("the clock"); layer and purpose are constants of the call. All
- * arithmetic is on integers, so every device makes the same words. docs/reference/numerics.md describes the
- * scheme for other implementations. */
+ * arithmetic is on integers, so every device makes the same words. docs/reference/numerics.md
+ * describes the scheme for other implementations. */
 #ifndef FM_BACKEND_DRAW_H
 #define FM_BACKEND_DRAW_H
 

@@ -9,8 +9,8 @@
  *     act  activations, their gradients, masks, and parameters as the ops read them
  *     acc  statistics (mean, rstd, log-sum-exp), parameter gradients, scalars, optimiser state
  * Both are f32 in the f32 table and f64 in the f64 table; a bf16 table has act bf16 and acc f32.
- * Arithmetic and sums inside a kernel have at least the precision of acc. docs/reference/numerics.md says for
- * each kernel how sums are ordered and what error to expect.
+ * Arithmetic and sums inside a kernel have at least the precision of acc.
+ * docs/reference/numerics.md says for each kernel how sums are ordered and what error to expect.
  *
  * Rules for all entries
  *  - An entry allocates nothing and does not wait. Memory that it needs beside its operands is the

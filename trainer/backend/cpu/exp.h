@@ -3,9 +3,9 @@
  *
  * x = n ln2 + r, where n is an integer and |r| <= ln2/2. ln2 is subtracted in two parts, so that r
  * is exact enough. e^r is a Taylor polynomial, and 2^n is made by writing the exponent bits. The
- * relative error is below 2 ulp for f32 and for f64 (docs/reference/numerics.md). Where the result would be
- * below the smallest normal number it is 0; above the range it is infinite; NaN stays NaN. Softmax
- * relies on exp(-1e9) being exactly 0. */
+ * relative error is below 2 ulp for f32 and for f64 (docs/reference/numerics.md). Where the result
+ * would be below the smallest normal number it is 0; above the range it is infinite; NaN stays NaN.
+ * Softmax relies on exp(-1e9) being exactly 0. */
 #ifndef FM_BACKEND_CPU_EXP_H
 #define FM_BACKEND_CPU_EXP_H
 

@@ -129,7 +129,7 @@ static int parent_of(int group) {
 }
 
 /* A24:3-10: the frame of a group in its parent's frame: the ideal frame, turned about x (A25:1-3).
- * */
+ */
 static void local_frame(const fm_residue_atoms *a, int64_t i, int group, real *rotation,
                         real *shift) {
     const float *ideal = a->group_frames + (a->aatype[i] * GROUPS + group) * MATRIX;

@@ -315,10 +315,8 @@ static void launch_pairs(fm_stream *stream, const fm_attention *a, const fm_atte
     unsigned blocks = (unsigned)(a->n_group * a->n_batch * a->n_head);
     size_t bytes = pair_memory<C>::bytes(warps * 32);
     auto kernel = mma_pairs<C, BIASED, WARPS, BLOCKS>;
-    cudaError_t failed = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                              (int)pair_memory<C>::bytes(WARPS * 32));
-    assert(failed == cudaSuccess);
-    (void)failed;
+    FM_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 (int)pair_memory<C>::bytes(WARPS * 32)));
     kernel<<<blocks, (unsigned)warps * 32, bytes, queue(stream)>>>(*a, *grad, space);
     FM_LAUNCHED();
 }

@@ -652,10 +652,8 @@ static void forward_run(fm_stream *stream, const fm_attention *a, void *planes) 
     call.shares = choose_shares(combinations, a->n_batch, max_batches);
     call.batches_per_block = (int)divide_up(a->n_batch, call.shares);
     auto kernel = wgmma_forward<C, BIASED>;
-    cudaError_t failed = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                              (int)sizeof(space));
-    assert(failed == cudaSuccess);
-    (void)failed;
+    FM_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 (int)sizeof(space)));
     bool early = BIASED && prepare_bias(stream, a, planes, &call.bias);
     launch_after(stream, kernel, (unsigned)(combinations * call.shares), FORWARD_THREADS,
                  sizeof(space), early, call);

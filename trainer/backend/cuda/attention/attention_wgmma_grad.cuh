@@ -323,10 +323,7 @@ __device__ inline void weights_to_gradients(walk_keys<C> &keys, float slope, uin
 }
 
 template <typename K> inline void allow_shared(K kernel, size_t bytes) {
-    cudaError_t failed =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-    assert(failed == cudaSuccess);
-    (void)failed;
+    FM_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
 }
 
 /* Makes the call's boxes: tiles of `queries` and `keys` rows of C channels. */

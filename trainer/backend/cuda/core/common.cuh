@@ -94,7 +94,7 @@ template <typename T> constexpr int vector_of() {
     return 16 / (int)sizeof(T);
 }
 /* Whether a pointer (NULL counts as aligned), or a distance in elements, allows 16-byte accesses.
- * */
+ */
 inline bool is_aligned(const void *p) {
     return (uintptr_t)p % 16 == 0;
 }

@@ -76,7 +76,7 @@ __device__ inline float2 unpack_two(uint32_t two) {
 }
 
 /* Copies 16 bytes to shared memory without passing through registers. Writes zeros unless is_there.
- * */
+ */
 __device__ inline void copy_async(bf16 *to_shared, const bf16 *from, bool is_there) {
     int bytes = is_there ? 16 : 0;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to_shared)),

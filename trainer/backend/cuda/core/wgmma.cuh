@@ -187,7 +187,7 @@ __device__ inline void tile_put(bf16 *tile, int row, int chunk, const uint32_t (
 }
 
 /* The same with rows and columns exchanged: the columns of the 16 x 16 become rows from `row` on.
- * */
+ */
 template <int C>
 __device__ inline void tile_put_exchanged(bf16 *tile, int row, int chunk, const uint32_t (&r)[4]) {
     int lane = threadIdx.x % 32;

@@ -179,10 +179,8 @@ template <bool GRADIENT, int Q> static void panels_run(fm_stream *stream, panels
     p->groups = (int)divide_up(p->panels, Q / 2);
     p->splits = panels_splits(p->groups, p->tiles);
     int bytes = panels_bytes<Q>(p->steps);
-    cudaError_t failed = cudaFuncSetAttribute(mma_panels<GRADIENT, Q>,
-                                              cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    assert(failed == cudaSuccess);
-    (void)failed;
+    FM_CUDA(cudaFuncSetAttribute(mma_panels<GRADIENT, Q>,
+                                 cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
     mma_panels<GRADIENT, Q>
         <<<(unsigned)(p->groups * p->splits), CHAIN_THREADS, (size_t)bytes, queue(stream)>>>(*p);
     FM_LAUNCHED();

@@ -237,10 +237,8 @@ static int chain_blocks(const chain_problem *p) {
 template <bool FORWARD> static void chain_run(fm_stream *stream, const chain_args *args) {
     size_t bytes = (size_t)(SLOTS * SLOT + 2 * args->steps * SLOT_X) * sizeof(bf16);
     int blocks = chain_blocks(&args->at[0]) + (FORWARD ? 0 : chain_blocks(&args->at[1]));
-    cudaError_t failed = cudaFuncSetAttribute(
-        mma_chain<FORWARD>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-    assert(failed == cudaSuccess);
-    (void)failed;
+    FM_CUDA(cudaFuncSetAttribute(mma_chain<FORWARD>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 (int)bytes));
     mma_chain<FORWARD><<<(unsigned)blocks, CHAIN_THREADS, bytes, queue(stream)>>>(*args);
     FM_LAUNCHED();
 }

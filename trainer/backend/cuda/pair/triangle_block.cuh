@@ -61,10 +61,7 @@ void block_weights(fm_stream *stream, const fm_triangle_block *t,
                    const fm_triangle_block_grad *grad, const weights_inputs &from, float *sums);
 
 template <typename K> inline void allow_shared(K kernel, size_t bytes) {
-    cudaError_t status =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-    assert(status == cudaSuccess);
-    (void)status;
+    FM_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
 }
 
 /* Prefetches `rows` rows of C elements, `ld` apart, into the L2 cache, one line of 128 bytes per

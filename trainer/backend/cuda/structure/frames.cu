@@ -155,7 +155,7 @@ void unit_pairs_grad(fm_stream *stream, int64_t n, double eps, const void *x, co
 }
 
 /* ---- atoms: 16 lanes per residue; a lane has a rigid group, then an atom ----------------------
- * */
+ */
 
 enum { FIRST_CHAINED = 5, SLOTS = 16, RESIDUES = 8 };
 

@@ -18,7 +18,7 @@ namespace fm_cuda {
 constexpr int PAIR_HEADS = 12;
 
 /* Offsets in a row of projections and of the output, and other numbers that follow from the sizes.
- * */
+ */
 struct ipa_layout {
     int64_t q, kv, q_points, kv_points; /* of a projection row */
     int64_t n_q_points, n_kv_points;    /* points of all heads */

@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(IPA_THREADS)
 /* ---- pair representation and softmax --------------------------------------------------------- */
 
 /* The channels that a warp keeps in registers, for a pack of heads, while it walks over its keys.
- * */
+ */
 constexpr int PAIR_LANE = 4, PAIR_CHANNELS = 32 * PAIR_LANE;
 
 /* Lanes that differ in bit 2 HALF of their number exchange halves of 2 HALF values and add. */
