@@ -406,17 +406,29 @@ static void on_close(fm_conn *conn) {
     if (conn->streams[at].stream) drop_stream(conn, (uint32_t)at);
 }
 
-/* What a frame does in a state; what has no entry breaks the protocol. */
-static void (*const handlers[2][FM_WIRE_CLOSE + 1])(fm_conn *conn) = {
-    [CONN_HELLO] =
-        {[FM_WIRE_HELLO] = on_hello, [FM_WIRE_ERROR] = on_error, [FM_WIRE_CLOSE] = on_close},
-    [CONN_READY] = {[FM_WIRE_OPEN] = on_open,
-                    [FM_WIRE_CREDIT] = on_credit,
-                    [FM_WIRE_PING] = on_ping,
-                    [FM_WIRE_PONG] = on_pong,
-                    [FM_WIRE_ERROR] = on_error,
-                    [FM_WIRE_CLOSE] = on_close},
+/* What the server does with a frame, by kind and by state. NULL: the frame breaks the protocol in
+ * that state. */
+typedef void frame_handler(fm_conn *conn);
+
+static const struct {
+    frame_handler *by_state[2]; /* CONN_HELLO, CONN_READY; a later state receives nothing */
+} handlers[] = {
+    [FM_WIRE_HELLO] = {{on_hello, NULL}},     [FM_WIRE_WELCOME] = {{NULL, NULL}},
+    [FM_WIRE_OPEN] = {{NULL, on_open}},       [FM_WIRE_OPENED] = {{NULL, NULL}},
+    [FM_WIRE_CREDIT] = {{NULL, on_credit}},   [FM_WIRE_SAMPLE] = {{NULL, NULL}},
+    [FM_WIRE_PING] = {{NULL, on_ping}},       [FM_WIRE_PONG] = {{NULL, on_pong}},
+    [FM_WIRE_END] = {{NULL, NULL}},           [FM_WIRE_ERROR] = {{on_error, on_error}},
+    [FM_WIRE_CLOSE] = {{on_close, on_close}},
 };
+
+_Static_assert(CONN_HELLO == 0 && CONN_READY == 1, "the columns of handlers");
+_Static_assert(sizeof handlers / sizeof handlers[0] == FM_WIRE_N_KIND,
+               "every kind of message needs a row in handlers");
+
+static frame_handler *find_handler(const fm_conn *conn, uint8_t kind) {
+    assert(conn->state <= CONN_READY && kind < FM_WIRE_N_KIND);
+    return handlers[kind].by_state[conn->state];
+}
 
 static void handle_frame(fm_conn *conn, const fm_wire_header *header, const uint8_t *body) {
     fm_error error;
@@ -427,7 +439,7 @@ static void handle_frame(fm_conn *conn, const fm_wire_header *header, const uint
     } else if (status) {
         refuse(conn, status, error.message);
     } else {
-        handlers[conn->state][header->kind](conn);
+        find_handler(conn, header->kind)(conn);
     }
 }
 
@@ -443,7 +455,7 @@ static bool is_header_fine(fm_conn *conn, const uint8_t *at, fm_wire_header *ret
         refuse(conn, FM_ERR_PROTOCOL, "a frame is missing or came twice");
         return false;
     }
-    if (!handlers[conn->state][ret_header->kind]) {
+    if (!find_handler(conn, ret_header->kind)) {
         fm_fail(&error, FM_ERR_PROTOCOL, "%s cannot come in state %s",
                 fm_wire_kind_name(ret_header->kind), state_names[conn->state]);
         refuse(conn, error.status, error.message);

@@ -71,7 +71,7 @@ static void prints_summaries(void **state) {
            "  deletions   1 letters before 1 columns, at most 1 at one place\n");
     expect("msa t.a3m", 0,
            "t.a3m: A3M, 2 distinct rows of 4 residues\n"
-           "  rows        3 read, 1 duplicates left out\n"
+           "  rows        3 read, 1 of them duplicates\n"
            "  gaps        25.0 % of 8 cells\n"
            "  deletions   4 letters before 2 columns, at most 3 at one place\n"
            "  species     known for 1 rows\n");
