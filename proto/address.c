@@ -112,12 +112,17 @@ const char *fm_address_format(const fm_address *address, char out[FM_ADDRESS_TEX
 
 /* -- sockets */
 
+static const char connecting[] = "connect to", listening[] = "listen on";
+
 /* What a user can do about errno's value `code`; "" where nothing is known. */
-static const char *advice_for(const fm_address *address, int code) {
+static const char *advice_for(const fm_address *address, const char *what, int code) {
     bool is_tcp = address->kind == FM_ADDRESS_TCP;
+    if (what == connecting) {
+        bool is_absent = code == ECONNREFUSED || (code == ENOENT && !is_tcp);
+        return is_absent ? "; is foldmill serve running there?" : "";
+    }
     switch (code) {
-    case ECONNREFUSED: return "; is foldmill serve running there?";
-    case ENOENT: return is_tcp ? "" : "; is foldmill serve running there?";
+    case ENOENT: return is_tcp ? "" : "; the folder of the socket must exist";
     case EADDRINUSE:
         return is_tcp ? "; another program listens there; port 0 takes any free port" : "";
     case EADDRNOTAVAIL:
@@ -127,11 +132,12 @@ static const char *advice_for(const fm_address *address, int code) {
     }
 }
 
+/* `what`: connecting, listening, or another verb. */
 static fm_status fail_errno(const fm_address *address, const char *what, int code,
                             fm_error *reterr) {
     char text[FM_ADDRESS_TEXT_BYTES];
     return fm_fail(reterr, FM_ERR_IO, "cannot %s %s: %s%s", what, fm_address_format(address, text),
-                   strerror(code), advice_for(address, code));
+                   strerror(code), advice_for(address, what, code));
 }
 
 static struct sockaddr_un unix_name(const fm_address *address) {
@@ -190,7 +196,7 @@ static fm_status connect_tcp(const fm_address *address, uint32_t timeout_ms, int
         }
     }
     freeaddrinfo(found);
-    if (fd < 0) return fail_errno(address, "connect to", failed, reterr);
+    if (fd < 0) return fail_errno(address, connecting, failed, reterr);
     int yes = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     *ret_socket = fd;
@@ -203,12 +209,12 @@ fm_status fm_address_connect(const fm_address *address, uint32_t timeout_ms, int
         return connect_tcp(address, timeout_ms, ret_socket, reterr);
     }
     int fd = open_socket(AF_UNIX);
-    if (fd < 0) return fail_errno(address, "connect to", errno, reterr);
+    if (fd < 0) return fail_errno(address, connecting, errno, reterr);
     struct sockaddr_un name = unix_name(address);
     int failed = connect_within(fd, (struct sockaddr *)&name, sizeof name, timeout_ms);
     if (failed) {
         close(fd);
-        return fail_errno(address, "connect to", failed, reterr);
+        return fail_errno(address, connecting, failed, reterr);
     }
     *ret_socket = fd;
     return FM_OK;
@@ -219,7 +225,8 @@ static fm_status clear_stale(const fm_address *address, fm_error *reterr) {
     struct stat info;
     if (lstat(address->path, &info) < 0) return FM_OK; /* bind reports what is wrong, if anything */
     if (!S_ISSOCK(info.st_mode)) {
-        return fm_fail(reterr, FM_ERR_EXISTS, "%s exists and is no socket", address->path);
+        return fm_fail(reterr, FM_ERR_EXISTS,
+                       "%s exists and is not a socket; a server makes its own", address->path);
     }
     int fd = -1;
     fm_error ignored;
@@ -254,7 +261,7 @@ static fm_status listen_unix(const fm_address *address, int *ret_socket, fm_erro
     int failed = fd < 0 ? errno : listen_unix_as(fd, address);
     if (failed) {
         if (fd >= 0) close(fd);
-        return fail_errno(address, "listen on", failed, reterr);
+        return fail_errno(address, listening, failed, reterr);
     }
     *ret_socket = fd;
     return FM_OK;
@@ -283,7 +290,7 @@ static fm_status listen_tcp(const fm_address *address, int *ret_socket, fm_error
     freeaddrinfo(found);
     if (failed) {
         if (fd >= 0) close(fd);
-        return fail_errno(address, "listen on", failed, reterr);
+        return fail_errno(address, listening, failed, reterr);
     }
     *ret_socket = fd;
     return FM_OK;

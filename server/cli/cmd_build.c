@@ -166,7 +166,8 @@ static fm_status check_report(const char *path, fm_error *reterr) {
 
 static fm_status check(const build_arguments *arguments, fm_error *reterr) {
     if (!arguments->cache && !arguments->dry_run) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--cache DIR is required");
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--cache DIR is required; foldmill build --help explains it");
     }
     if (arguments->progress && strcmp(arguments->progress, "json") != 0) {
         return fm_fail(reterr, FM_ERR_USAGE, "--progress: found '%s', expected json",
@@ -242,13 +243,19 @@ static int parse(int argc, char **argv, build_arguments *arguments, fm_arena *ar
         .description = description,
         .options = options,
         .min_positional = 0,
-        .max_positional = 1,
+        .max_positional = 2, /* one; two get an error with advice */
     };
     int n_positional;
     int code = fm_cli_parse(&command, argc, argv, &n_positional);
     if (code >= 0) return code;
     fm_error error;
-    fm_status status = check(arguments, &error);
+    fm_status status = FM_OK;
+    if (n_positional == 2) {
+        status =
+            fm_fail(&error, FM_ERR_USAGE, "unexpected argument '%.200s'; did you mean '%s%.200s'?",
+                    argv[1], arguments->cache ? "--dataset NAME=" : "--cache ", argv[1]);
+    }
+    if (!status) status = check(arguments, &error);
     if (!status) status = fm_build_share_read(&arguments->sharing, &arguments->share, &error);
     if (!status) {
         status = read_datasets(arguments, n_positional ? argv[0] : NULL, arena, &error);

@@ -143,11 +143,11 @@ static fm_status check(const export_arguments *arguments, fm_error *reterr) {
     bool is_known =
         strcmp(arguments->stage, "chain") == 0 || strcmp(arguments->stage, "nonensembled") == 0;
     if (!is_known) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--stage is '%s'; expected chain or nonensembled",
+        return fm_fail(reterr, FM_ERR_USAGE, "--stage: found '%s', expected chain or nonensembled",
                        arguments->stage);
     }
     if (arguments->compat && strcmp(arguments->compat, "openfold") != 0) {
-        return fm_fail(reterr, FM_ERR_USAGE, "unknown --compat '%s'; expected openfold",
+        return fm_fail(reterr, FM_ERR_USAGE, "--compat: found '%s', expected openfold",
                        arguments->compat);
     }
     if (arguments->max_date && !fm_date_parse(arguments->max_date)) {

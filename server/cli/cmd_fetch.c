@@ -101,8 +101,9 @@ static int parse(fetch_settings *set, int argc, char **argv) {
 static fm_status parse_group(const char *text, fm_wire_open *params, fm_error *reterr) {
     unsigned g, n_group;
     char rest;
-    if (sscanf(text, "%5u/%5u%c", &g, &n_group, &rest) != 2) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--group: found '%s', expected g/G, as 0/2", text);
+    if (sscanf(text, "%5u/%5u%c", &g, &n_group, &rest) != 2 || g >= n_group) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--group: found '%s', expected g/G with g < G, e.g. 0/2", text);
     }
     params->group = g;
     params->n_group = n_group;

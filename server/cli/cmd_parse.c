@@ -183,7 +183,7 @@ int fm_cmd_parse(int argc, char **argv) {
     request.compat_openfold = compat != NULL;
     fm_status status = FM_OK;
     if (compat && strcmp(compat, "openfold") != 0) {
-        status = fm_fail(&error, FM_ERR_USAGE, "unknown --compat '%s'; expected openfold", compat);
+        status = fm_fail(&error, FM_ERR_USAGE, "--compat: found '%s', expected openfold", compat);
     }
     if (!status && request.json && request.out) {
         status = fm_fail(&error, FM_ERR_USAGE, "--json prints the summary, which -o replaces");

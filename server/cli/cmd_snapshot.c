@@ -86,11 +86,12 @@ static fm_status choose_weights(const snapshot_arguments *arguments, fm_select_w
 }
 
 static fm_status check_arguments(const snapshot_arguments *arguments, fm_error *reterr) {
+    static const char *const names[] = {"from", "until"};
     const char *dates[] = {arguments->from, arguments->until};
     for (int i = 0; i < 2; i++) {
         if (dates[i] && !fm_date_parse(dates[i])) {
-            return fm_fail(reterr, FM_ERR_USAGE, "found '%s', expected a date as YYYY-MM-DD",
-                           dates[i]);
+            return fm_fail(reterr, FM_ERR_USAGE, "--%s: found '%s', expected a date as YYYY-MM-DD",
+                           names[i], dates[i]);
         }
     }
     if (arguments->max_resolution < 0) {

@@ -98,6 +98,11 @@ static void suggestions(void **state) {
     expect(2, "the kind comes first: foldmill parse a3m x.a3m", "$FOLDMILL parse x.a3m a3m");
     expect(2, "did you mean '--cache c'?", "$FOLDMILL inspect c");
     expect(2, "did you mean '--data unix:s'?", "$FOLDMILL fetch unix:s");
+    expect(2, "did you mean '--cache c'?", "$FOLDMILL build data c");
+    expect(2, "did you mean '--dataset NAME=b'?", "$FOLDMILL build data b --cache c");
+    expect(2, "--until: found '2020-13-01', expected a date",
+           "$FOLDMILL snapshot create x --cache c --until 2020-13-01");
+    expect(2, "--group: found '2/2'", "$FOLDMILL fetch --data unix:s --steps 1 --group 2/2");
     expect(2, "--cache DIR is required; usage: foldmill verify", "$FOLDMILL verify");
     expect(2, "expected: snapshot diff A B", "$FOLDMILL snapshot diff all --cache c");
 }
@@ -147,6 +152,9 @@ static void advice_for_addresses(void **state) {
     expect(1, "is foldmill serve running there?", command);
     snprintf(command, sizeof command, "%s tcp://127.0.0.1:1", fetch);
     expect(1, "is foldmill serve running there?", command);
+    expect(1, "the folder of the socket must exist",
+           "$FOLDMILL serve --cache c --listen unix:none/socket");
+    expect(1, "names exists and is not a socket", "$FOLDMILL serve --cache c --listen unix:names");
     /* A port that another server has. */
     assert_int_equal(
         run("$FOLDMILL serve --cache c --listen tcp://127.0.0.1:0 2> log & server=$!; "
