@@ -1,5 +1,5 @@
-/* One dataset built by several workers as users run them: over a file and over a real PostgreSQL,
- * with workers killed, stopped and cut off; then merged, and the catalogue made anew. */
+/* Several workers build one dataset as users run them, over a file and over a real PostgreSQL; workers
+ * are killed, stopped and disconnected. The shards are merged, and the catalogue is rebuilt. */
 #include "tests/testing/postgresql.h"
 #include "tests/testing/testing.h"
 

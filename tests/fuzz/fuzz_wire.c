@@ -1,5 +1,5 @@
-/* fuzz_wire.c: any bytes as a frame, and as the body of a frame of any kind with its checksums made
- * right (byte 0: kind, byte 1: stream). What decodes must encode to the same bytes. */
+/* fuzz_wire.c: decodes any bytes as a frame, and as the body of a frame of any kind with correct
+ * checksums (byte 0: kind, byte 1: stream). What decodes must encode to the same bytes. */
 #include "proto/wire.h"
 
 #include <assert.h>

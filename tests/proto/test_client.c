@@ -1,5 +1,5 @@
-/* The client against servers that lie: each is a script of bytes sent to whoever connects, and must
- * end in a refusal with words, never in a crash, a hang or memory taken on its word. */
+/* The client against servers that break the protocol. Each server sends a script of bytes, and the
+ * client must fail with a message: without a crash, a hang, or an allocation of a declared size. */
 #include "proto/address.h"
 #include "proto/client.h"
 #include "proto/schema.h"

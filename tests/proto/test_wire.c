@@ -1,4 +1,5 @@
-/* Frames: every kind there and back, every cut and every flipped bit refused, ranges checked. */
+/* Frames: each kind survives encoding and decoding, every truncation and every flipped bit is refused,
+ * and ranges are checked. */
 #include "proto/address.h"
 #include "proto/base/histogram.h"
 #include "proto/wire.h"

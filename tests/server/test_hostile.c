@@ -1,5 +1,5 @@
-/* Clients that vanish, stall, lie and babble, while a good one goes on undisturbed: it gets every
- * sample of its stream, exactly, and afterwards nothing is left of the others. */
+/* Clients that vanish, stall, break the protocol or send garbage, beside a good one. The good one must
+ * receive every sample of its stream exactly, and afterwards nothing of the others may remain. */
 #include "tests/server/server_fixture.h"
 
 #include "proto/base/rng.h"
