@@ -22,12 +22,12 @@ enum { TEMPORARY_SUFFIX_BYTES = 12 }; /* a dot, a process id, the end */
 
 _Static_assert(sizeof((struct sockaddr_un){0}.sun_path) ==
                    FM_ADDRESS_PATH_BYTES + TEMPORARY_SUFFIX_BYTES,
-               "a path that parses must fit, its temporary name too");
+               "the temporary name of a path that parses must fit");
 
 /* -- text */
 
-static fm_status parse_tcp(const char *text, const char *rest, fm_address *address,
-                           fm_error *reterr) {
+/* Reads HOST:PORT; false when it is not that. */
+static bool parse_tcp(const char *rest, fm_address *address) {
     const char *colon = strrchr(rest, ':');
     const char *host = rest, *host_end = colon;
     if (colon && host[0] == '[' && colon > host + 1 && colon[-1] == ']') {
@@ -40,31 +40,53 @@ static fm_status parse_tcp(const char *text, const char *rest, fm_address *addre
     unsigned long port =
         colon && colon[1] >= '0' && colon[1] <= '9' ? strtoul(colon + 1, &end, 10) : 65536;
     size_t host_bytes = colon ? (size_t)(host_end - host) : 0;
-    if (!end || *end || port > 65535 || host_bytes == 0 || host_bytes >= FM_ADDRESS_HOST_BYTES) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "address '%s', expected tcp://HOST:PORT, the port a number to 65535, an "
-                       "IPv6 address in brackets",
-                       text);
-    }
+    if (!end || *end || port > 65535 || host_bytes == 0 || host_bytes >= FM_ADDRESS_HOST_BYTES)
+        return false;
     address->kind = FM_ADDRESS_TCP;
     memcpy(address->host, host, host_bytes);
     address->host[host_bytes] = '\0';
     address->port = (uint16_t)port;
-    return FM_OK;
+    return true;
+}
+
+/* Completes what a user probably meant by "host", "host:7420", "http://host:7420/" or "/a/path".
+ * Writes an address that parses, or returns false. */
+static bool guess_address(const char *text, char out[FM_ADDRESS_TEXT_BYTES]) {
+    fm_address ignored;
+    const char *scheme = strstr(text, "://");
+    const char *rest = scheme ? scheme + 3 : text;
+    size_t host_bytes = strcspn(rest, "/");
+    bool is_number = strspn(rest, "0123456789") == host_bytes;
+    if (strncmp(text, "unix:", 5) == 0 || strlen(text) > FM_ADDRESS_PATH_BYTES) return false;
+    if (!scheme && strchr(text, '/')) {
+        snprintf(out, FM_ADDRESS_TEXT_BYTES, "unix:%s", text);
+        return true;
+    }
+    bool has_port = memchr(rest, ':', host_bytes) != NULL;
+    snprintf(out, FM_ADDRESS_TEXT_BYTES, "tcp://%.*s%s", (int)host_bytes, rest,
+             has_port ? "" : ":7420");
+    return !is_number && strcmp(out, text) != 0 && parse_tcp(out + 6, &ignored);
+}
+
+static fm_status fail_address(const char *text, fm_error *reterr) {
+    char guess[FM_ADDRESS_TEXT_BYTES] = "";
+    bool is_tcp = strncmp(text, "tcp://", 6) == 0, has_guess = guess_address(text, guess);
+    return fm_fail(reterr, FM_ERR_USAGE, "address '%.200s', expected %s%s%s%s", text,
+                   is_tcp ? "tcp://HOST:PORT, the port a number to 65535, an IPv6 address in "
+                            "brackets"
+                          : "unix:PATH or tcp://HOST:PORT",
+                   has_guess ? "; did you mean " : "", has_guess ? guess : "",
+                   has_guess ? "?" : "");
 }
 
 fm_status fm_address_parse(const char *text, fm_address *ret_address, fm_error *reterr) {
     fm_address address = {0};
     if (strncmp(text, "tcp://", 6) == 0) {
-        fm_status status = parse_tcp(text, text + 6, &address, reterr);
-        if (status) return status;
+        if (!parse_tcp(text + 6, &address)) return fail_address(text, reterr);
         *ret_address = address;
         return FM_OK;
     }
-    if (strncmp(text, "unix:", 5) != 0 || text[5] == '\0') {
-        return fm_fail(reterr, FM_ERR_USAGE, "address '%s', expected unix:PATH or tcp://HOST:PORT",
-                       text);
-    }
+    if (strncmp(text, "unix:", 5) != 0 || text[5] == '\0') return fail_address(text, reterr);
     size_t bytes = strlen(text + 5);
     if (bytes >= FM_ADDRESS_PATH_BYTES) {
         return fm_fail(reterr, FM_ERR_USAGE,
@@ -90,11 +112,32 @@ const char *fm_address_format(const fm_address *address, char out[FM_ADDRESS_TEX
 
 /* -- sockets */
 
+static const char connecting[] = "connect to", listening[] = "listen on";
+
+/* What a user can do about errno's value `code`; "" where nothing is known. */
+static const char *advice_for(const fm_address *address, const char *what, int code) {
+    bool is_tcp = address->kind == FM_ADDRESS_TCP;
+    if (what == connecting) {
+        bool is_absent = code == ECONNREFUSED || (code == ENOENT && !is_tcp);
+        return is_absent ? "; is foldmill serve running there?" : "";
+    }
+    switch (code) {
+    case ENOENT: return is_tcp ? "" : "; the folder of the socket must exist";
+    case EADDRINUSE:
+        return is_tcp ? "; another program listens there; port 0 takes any free port" : "";
+    case EADDRNOTAVAIL:
+        return is_tcp ? "; this machine does not have that address (0.0.0.0 is all of them)" : "";
+    case EACCES: return is_tcp ? "; ports below 1024 are reserved for the system" : "";
+    default: return "";
+    }
+}
+
+/* `what`: connecting, listening, or another verb. */
 static fm_status fail_errno(const fm_address *address, const char *what, int code,
                             fm_error *reterr) {
     char text[FM_ADDRESS_TEXT_BYTES];
-    return fm_fail(reterr, FM_ERR_IO, "cannot %s %s: %s", what, fm_address_format(address, text),
-                   strerror(code));
+    return fm_fail(reterr, FM_ERR_IO, "cannot %s %s: %s%s", what, fm_address_format(address, text),
+                   strerror(code), advice_for(address, what, code));
 }
 
 static struct sockaddr_un unix_name(const fm_address *address) {
@@ -117,7 +160,7 @@ static fm_status resolve(const fm_address *address, int flags, struct addrinfo *
     return FM_OK;
 }
 
-/* 0 when the non-blocking connect succeeded within the time, else errno's value. */
+/* Returns 0 when the non-blocking connect succeeds within the time, else errno's value. */
 static int connect_within(int fd, const struct sockaddr *name, socklen_t name_bytes,
                           uint32_t timeout_ms) {
     if (connect(fd, name, name_bytes) == 0) return 0;
@@ -153,7 +196,7 @@ static fm_status connect_tcp(const fm_address *address, uint32_t timeout_ms, int
         }
     }
     freeaddrinfo(found);
-    if (fd < 0) return fail_errno(address, "connect to", failed, reterr);
+    if (fd < 0) return fail_errno(address, connecting, failed, reterr);
     int yes = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     *ret_socket = fd;
@@ -166,23 +209,24 @@ fm_status fm_address_connect(const fm_address *address, uint32_t timeout_ms, int
         return connect_tcp(address, timeout_ms, ret_socket, reterr);
     }
     int fd = open_socket(AF_UNIX);
-    if (fd < 0) return fail_errno(address, "connect to", errno, reterr);
+    if (fd < 0) return fail_errno(address, connecting, errno, reterr);
     struct sockaddr_un name = unix_name(address);
     int failed = connect_within(fd, (struct sockaddr *)&name, sizeof name, timeout_ms);
     if (failed) {
         close(fd);
-        return fail_errno(address, "connect to", failed, reterr);
+        return fail_errno(address, connecting, failed, reterr);
     }
     *ret_socket = fd;
     return FM_OK;
 }
 
-/* Removes the file of a unix socket that nobody listens on; anything else is left alone. */
+/* Removes the file of a unix socket that no server listens on; leaves any other file alone. */
 static fm_status clear_stale(const fm_address *address, fm_error *reterr) {
     struct stat info;
-    if (lstat(address->path, &info) < 0) return FM_OK; /* bind says what is wrong, if anything */
+    if (lstat(address->path, &info) < 0) return FM_OK; /* bind reports what is wrong, if anything */
     if (!S_ISSOCK(info.st_mode)) {
-        return fm_fail(reterr, FM_ERR_EXISTS, "%s exists and is no socket", address->path);
+        return fm_fail(reterr, FM_ERR_EXISTS,
+                       "%s exists and is not a socket; a server makes its own", address->path);
     }
     int fd = -1;
     fm_error ignored;
@@ -196,8 +240,8 @@ static fm_status clear_stale(const fm_address *address, fm_error *reterr) {
     return FM_OK;
 }
 
-/* Binds and listens under a temporary name; the link to the right one is what makes the socket
- * appear, and fails where another server was faster. */
+/* Binds and listens under a temporary name. The link to the final name makes the socket appear, when
+ * it already takes connections; it fails if another server was faster. */
 static int listen_unix_as(int fd, const fm_address *address) {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     snprintf(name.sun_path, sizeof name.sun_path, "%s.%d", address->path, (int)getpid());
@@ -217,7 +261,7 @@ static fm_status listen_unix(const fm_address *address, int *ret_socket, fm_erro
     int failed = fd < 0 ? errno : listen_unix_as(fd, address);
     if (failed) {
         if (fd >= 0) close(fd);
-        return fail_errno(address, "listen on", failed, reterr);
+        return fail_errno(address, listening, failed, reterr);
     }
     *ret_socket = fd;
     return FM_OK;
@@ -246,7 +290,7 @@ static fm_status listen_tcp(const fm_address *address, int *ret_socket, fm_error
     freeaddrinfo(found);
     if (failed) {
         if (fd >= 0) close(fd);
-        return fail_errno(address, "listen on", failed, reterr);
+        return fail_errno(address, listening, failed, reterr);
     }
     *ret_socket = fd;
     return FM_OK;

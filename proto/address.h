@@ -1,7 +1,7 @@
 /* address.h: where a server listens: `unix:PATH` or `tcp://HOST:PORT`.
  *
- * HOST is a name, an IPv4 address or an IPv6 address in brackets. tcp:// is plain TCP, only for
- * networks that are trusted whole: nothing on it is encrypted and nobody is asked who they are. */
+ * HOST is a name, an IPv4 address or an IPv6 address in brackets. tcp:// is plain TCP for trusted
+ * networks only: connections are neither encrypted nor authenticated. */
 #ifndef FM_ADDRESS_H
 #define FM_ADDRESS_H
 
@@ -19,20 +19,21 @@ typedef struct fm_address {
     uint16_t port;                    /* tcp; 0 = any, for a listener only */
 } fm_address;
 
-/* FM_ERR_USAGE with what was expected. */
+/* Reads an address. FM_ERR_USAGE names what was expected, and what the user probably meant. */
 FM_MUST_USE fm_status fm_address_parse(const char *text, fm_address *ret_address, fm_error *reterr);
 
-/* The inverse, always terminated. Returns out. */
+/* Writes the address as fm_address_parse reads it, always terminated. Returns out. */
 const char *fm_address_format(const fm_address *address, char out[FM_ADDRESS_TEXT_BYTES]);
 
-/* A connected, non-blocking, close-on-exec socket, or the reason why not. FM_ERR_NOT_FOUND for a
- * host without an address, FM_ERR_IO for everything else. */
+/* Makes a connected, non-blocking, close-on-exec socket. FM_ERR_NOT_FOUND for a host without an
+ * address, FM_ERR_IO for every other failure. */
 FM_MUST_USE fm_status fm_address_connect(const fm_address *address, uint32_t timeout_ms,
                                          int *ret_socket, fm_error *reterr);
 
-/* A listening, non-blocking, close-on-exec socket. A unix socket that nobody listens on any more is
- * replaced, a live one is FM_ERR_EXISTS; its file is for the owner only and appears when
- * connections are taken, not before. *ret_bound is the address with the port that was given. */
+/* Makes a listening, non-blocking, close-on-exec socket. The file of a unix socket is replaced when
+ * no server listens on it any more; FM_ERR_EXISTS when one does. Only its owner may connect, and it
+ * appears when connections are accepted, not before. *ret_bound is the address with the port that
+ * the system chose for port 0. */
 FM_MUST_USE fm_status fm_address_listen(const fm_address *address, int *ret_socket,
                                         fm_address *ret_bound, fm_error *reterr);
 

@@ -1,4 +1,16 @@
-/* client.c: see client.h. A non-blocking socket and poll: every wait has an end. */
+/* client.c: see client.h.
+ *
+ * The socket is non-blocking, and every wait is a poll with a limit, so no call can hang: connecting,
+ * HELLO and OPEN have a deadline; a stream has none, but the client sends PING while the server is
+ * silent and gives up after silence_ms.
+ *
+ * Two threads may send: the receiver (PONG, PING, CREDIT) and the one that calls fm_client_release
+ * (CREDIT). send_lock makes each frame one piece and orders the frame numbers. Only the receiver
+ * reads.
+ *
+ * Credit that the caller releases is held back until it is worth a frame: half the first credit, or
+ * any amount when the server may send nothing more (room_items is 0), since the stream would stand
+ * still otherwise. */
 #include "proto/client.h"
 
 #include "proto/address.h"
@@ -21,7 +33,7 @@ enum {
     DEFAULT_CONNECT_MS = 10000,
     DEFAULT_SILENCE_MS = 30000,
     RETRY_PAUSE_MS = 50,
-    STREAM = 1, /* the only one of a client's connection */
+    STREAM = 1, /* the number of the only stream */
 };
 
 struct fm_client {
@@ -32,12 +44,12 @@ struct fm_client {
     bool is_open, is_over;
     uint64_t n_received; /* frames */
     _Atomic bool interrupted;
-    pthread_mutex_t send_lock; /* everything below, and what is written to fd */
-    uint64_t n_sent;           /* frames */
-    uint32_t window_items, held_items;
-    uint32_t room_items; /* samples that the server may still send */
+    pthread_mutex_t send_lock;         /* guards writes to fd and the counters that follow */
+    uint64_t n_sent;                   /* frames */
+    uint32_t window_items, held_items; /* the first credit; released and not granted yet */
+    uint32_t room_items;               /* items that the server may still send */
     uint64_t window_bytes, held_bytes;
-    fm_wire_message message; /* the receiver's */
+    fm_wire_message message; /* the last control message; used by the receiver alone */
     uint8_t body[FM_WIRE_CONTROL_BYTES];
 };
 
@@ -73,7 +85,7 @@ static fm_status send_all(fm_client *client, const uint8_t *data, size_t bytes, 
     return FM_OK;
 }
 
-/* The send lock is held. */
+/* The caller holds send_lock. */
 static fm_status send_message(fm_client *client, const fm_wire_message *message, fm_error *reterr) {
     uint8_t frame[FM_WIRE_CONTROL_BYTES];
     size_t bytes = fm_wire_encode(message, client->n_sent++, frame, sizeof frame);
@@ -89,7 +101,7 @@ static fm_status send_locked(fm_client *client, const fm_wire_message *message, 
 
 /* -- bytes in */
 
-/* What a wait knows: when the server was last heard, and when it was last asked. */
+/* The state of a wait: when the server was heard last, and when it was sent a PING last. */
 typedef struct patience {
     uint64_t heard_ns, asked_ns;
     uint64_t deadline_ns; /* 0 = none */
@@ -102,7 +114,8 @@ static patience patience_of(uint32_t deadline_ms) {
                       .deadline_ns = deadline_ms ? now + (uint64_t)deadline_ms * 1000000u : 0};
 }
 
-/* Waits a little for bytes; asks the server when it is silent, gives up when it stays so. */
+/* Waits for bytes for at most a quarter of silence_ms. Sends a PING to a silent server, and fails
+ * when it stays silent or the deadline has passed. */
 static fm_status wait_readable(fm_client *client, patience *wait, fm_error *reterr) {
     if (atomic_load(&client->interrupted)) return fail_gone(client, "", reterr);
     uint64_t now = fm_clock_ns(), silence_ns = (uint64_t)client->silence_ms * 1000000u;
@@ -148,7 +161,7 @@ static fm_status receive_all(fm_client *client, patience *wait, void *out, size_
     return FM_OK;
 }
 
-/* One frame: a SAMPLE's body goes to the slab, another's to client->message. */
+/* Receives one frame: the body of a SAMPLE into the slab, any other into client->message. */
 static fm_status receive_frame(fm_client *client, patience *wait, void *slab, size_t capacity,
                                fm_wire_header *ret_header, fm_error *reterr) {
     uint8_t head[FM_WIRE_HEADER_BYTES];
@@ -158,7 +171,7 @@ static fm_status receive_frame(fm_client *client, patience *wait, void *slab, si
     status = fm_wire_header_decode(head, &header, reterr);
     if (status) return status;
     if (header.sequence != client->n_received) {
-        return fm_fail(reterr, FM_ERR_PROTOCOL, "frame %llu came where frame %llu was due",
+        return fm_fail(reterr, FM_ERR_PROTOCOL, "received frame %llu, expected frame %llu",
                        (unsigned long long)header.sequence, (unsigned long long)client->n_received);
     }
     client->n_received++;
@@ -183,8 +196,8 @@ static fm_status receive_frame(fm_client *client, patience *wait, void *slab, si
     return FM_OK;
 }
 
-/* An ERROR of the server as an error of ours: its status, its words. */
-static fm_status fail_as_told(const fm_client *client, fm_error *reterr) {
+/* Turns an ERROR of the server into an error with its status and text. */
+static fm_status fail_as_reported(const fm_client *client, fm_error *reterr) {
     const fm_wire_error *told = &client->message.error;
     fm_status status = told->status <= FM_ERR_DATA ? (fm_status)told->status : FM_ERR_PROTOCOL;
     fm_fail(reterr, status, "%s", told->text);
@@ -192,8 +205,8 @@ static fm_status fail_as_told(const fm_client *client, fm_error *reterr) {
     return status;
 }
 
-/* Frames that mean the same everywhere: PING is answered, PONG and HELLO's kin are not for the
- * caller. *ret_handled says whether the frame is done with. */
+/* Handles the frames that may come at any time: PING, PONG, and an ERROR that ends the stream.
+ * *ret_handled says whether the frame needs nothing more. */
 static fm_status handle_common(fm_client *client, const fm_wire_header *header, bool *ret_handled,
                                fm_error *reterr) {
     *ret_handled = true;
@@ -205,7 +218,7 @@ static fm_status handle_common(fm_client *client, const fm_wire_header *header, 
     }
     case FM_WIRE_ERROR:
         if (client->message.error.scope != FM_WIRE_SCOPE_SAMPLE) {
-            return fail_as_told(client, reterr);
+            return fail_as_reported(client, reterr);
         }
         break;
     default: break;
@@ -214,7 +227,7 @@ static fm_status handle_common(fm_client *client, const fm_wire_header *header, 
     return FM_OK;
 }
 
-/* The next frame of kind `kind`; anything else but the common ones breaks the protocol. */
+/* Receives the frame of kind `kind`; any other frame but those of handle_common is a breach. */
 static fm_status expect(fm_client *client, fm_wire_kind kind, fm_error *reterr) {
     patience wait = patience_of(client->connect_ms);
     for (;;) {
@@ -226,7 +239,7 @@ static fm_status expect(fm_client *client, fm_wire_kind kind, fm_error *reterr) 
         status = handle_common(client, &header, &handled, reterr);
         if (status) return status;
         if (handled) continue;
-        return fm_fail(reterr, FM_ERR_PROTOCOL, "%s came where %s was due",
+        return fm_fail(reterr, FM_ERR_PROTOCOL, "received %s, expected %s",
                        fm_wire_kind_name(header.kind), fm_wire_kind_name(kind));
     }
 }
@@ -341,15 +354,14 @@ static void event_of_message(fm_client *client, fm_client_event *event) {
     memcpy(event->text, client->message.error.text, sizeof event->text);
 }
 
-/* Credit that was given back is collected until it is half a window, or the server has none left:
- * then nothing would come that could free more. */
+/* Is the held credit worth a frame? See the top of the file. */
 static bool is_worth_sending(const fm_client *client) {
     if (client->held_items == 0 && client->held_bytes == 0) return false;
     return client->room_items == 0 || client->held_items * (uint64_t)2 >= client->window_items ||
            client->held_bytes * 2 >= client->window_bytes;
 }
 
-/* Sends what is held when it is worth it; the caller has the lock. */
+/* Sends the held credit if it is worth a frame. The caller holds send_lock. */
 static fm_status send_credit(fm_client *client, fm_error *reterr) {
     if (!is_worth_sending(client)) return FM_OK;
     fm_wire_message credit = {.kind = FM_WIRE_CREDIT, .stream = STREAM};
@@ -360,7 +372,7 @@ static fm_status send_credit(fm_client *client, fm_error *reterr) {
     return send_message(client, &credit, reterr);
 }
 
-/* One item of credit was used by the server. */
+/* Counts an item that the server sent. */
 static fm_status take_item(fm_client *client, fm_error *reterr) {
     pthread_mutex_lock(&client->send_lock);
     if (client->room_items) client->room_items--;

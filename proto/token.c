@@ -38,7 +38,7 @@ fm_status fm_token_deliver(fm_token *token, uint64_t index, fm_error *reterr) {
     uint64_t bit = index - token->watermark;
     if (bit >= TOKEN_BITS) {
         return fm_fail(reterr, FM_ERR_LIMIT,
-                       "sample %llu lies %llu beyond the watermark, at most %d are kept",
+                       "sample %llu is %llu beyond the watermark, at most %d are kept",
                        (unsigned long long)index, (unsigned long long)bit, TOKEN_BITS);
     }
     while (token->bitmap_bytes <= bit / 8)
@@ -67,7 +67,7 @@ static int hex_digit(char c) {
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The bitmap's hex digits; false unless they are whole bytes that fit. */
+/* Reads the hex digits of the bitmap; false unless they are whole bytes that fit. */
 static bool parse_bitmap(const char *hex, fm_token *token) {
     if (strcmp(hex, "-") == 0) return true;
     size_t n = strlen(hex);

@@ -1,5 +1,8 @@
-/* wire.c: see wire.h. Each message has its writer and its reader side by side; the table at the
- * end says what a kind may carry. Byte tables: docs/reference/wire.md. */
+/* wire.c: see wire.h. Each message has a writer and, next to it, its reader. The table after them
+ * says what each kind may carry. Byte tables: docs/reference/wire.md.
+ *
+ * A reader does not check for the end of the body at each field: fm_reader remembers that it ran
+ * past the end, and fm_wire_decode asks once, after the last field. */
 #include "proto/wire.h"
 
 #include "proto/base/date.h"
@@ -10,8 +13,8 @@
 
 enum {
     MAGIC = 0x314d4f46,   /* "FOM1" */
-    LAYOUT_VERSION = 1,   /* of the header, HELLO and ERROR: these never change */
-    HEADER_CHECK_AT = 28, /* the check covers the bytes before it */
+    LAYOUT_VERSION = 1,   /* of the header, HELLO and ERROR, whose layout never changes */
+    HEADER_CHECK_AT = 28, /* the header check covers the bytes before it */
 };
 
 /* -- texts */
@@ -33,7 +36,7 @@ void fm_wire_text(char *out, size_t out_bytes, const char *text) {
     memset(out + n, 0, out_bytes - n);
 }
 
-/* Texts are a u16 length and that many bytes without control bytes, not terminated. */
+/* A text is a u16 length and that many bytes, without control bytes and without terminator. */
 static void write_text(fm_writer *writer, const char *text) {
     size_t bytes = strlen(text);
     assert(bytes <= UINT16_MAX && is_plain(text, bytes));
@@ -41,7 +44,7 @@ static void write_text(fm_writer *writer, const char *text) {
     fm_write_bytes(writer, text, bytes);
 }
 
-/* A text that does not fit or is not plain fails the reader, as a cut one does. */
+/* A text that does not fit, has control bytes or is truncated makes the reader fail. */
 static void read_text(fm_reader *reader, char *out, size_t out_bytes) {
     size_t bytes = fm_read_u16(reader);
     const uint8_t *text = bytes < out_bytes ? fm_read_borrow(reader, bytes) : NULL;
@@ -53,7 +56,7 @@ static void read_text(fm_reader *reader, char *out, size_t out_bytes) {
     memset(out + bytes, 0, out_bytes - bytes);
 }
 
-/* A field that must be zero. */
+/* Reads a field that must be zero. */
 static void read_zero(fm_reader *reader, size_t bytes) {
     const uint8_t *at = fm_read_borrow(reader, bytes);
     for (size_t i = 0; at && i < bytes; i++) {
@@ -184,7 +187,7 @@ static fm_status read_open(fm_reader *reader, fm_wire_message *message, fm_error
     read_token_bitmap(reader, &params->token);
     params->max_template_date = fm_read_u32(reader);
     read_text(reader, params->plan, sizeof params->plan);
-    if (reader->failed) return FM_OK; /* said better by the caller */
+    if (reader->failed) return FM_OK; /* the caller reports it */
     return fm_wire_open_check(params, reterr);
 }
 
@@ -262,7 +265,7 @@ static fm_status read_end(fm_reader *reader, fm_wire_message *message, fm_error 
     read_zero(reader, 4);
     message->end.n_sent = fm_read_u64(reader);
     if (message->end.reason < FM_WIRE_DELIVERED || message->end.reason > FM_WIRE_CLOSED) {
-        return fm_fail(reterr, FM_ERR_PROTOCOL, "there is no reason %u for an end",
+        return fm_fail(reterr, FM_ERR_PROTOCOL, "END with the unknown reason %u",
                        message->end.reason);
     }
     return FM_OK;
@@ -285,7 +288,7 @@ static fm_status read_error(fm_reader *reader, fm_wire_message *message, fm_erro
     read_text(reader, message->error.text, sizeof message->error.text);
     if (message->error.status == FM_OK || message->error.scope < FM_WIRE_SCOPE_SAMPLE ||
         message->error.scope > FM_WIRE_SCOPE_CONNECTION) {
-        return fm_fail(reterr, FM_ERR_PROTOCOL, "an error with status %u and scope %u",
+        return fm_fail(reterr, FM_ERR_PROTOCOL, "ERROR with status %u and scope %u",
                        message->error.status, message->error.scope);
     }
     return FM_OK;
@@ -329,8 +332,11 @@ static const kind_rule kind_rules[] = {
     [FM_WIRE_CLOSE] = {"CLOSE", ON_EITHER, 0, write_close, read_close},
 };
 
+_Static_assert(sizeof kind_rules / sizeof kind_rules[0] == FM_WIRE_N_KIND,
+               "every kind of message needs a row in kind_rules");
+
 static const kind_rule *find_rule(uint32_t kind) {
-    return kind >= 1 && kind < sizeof kind_rules / sizeof kind_rules[0] ? &kind_rules[kind] : NULL;
+    return kind >= 1 && kind < FM_WIRE_N_KIND ? &kind_rules[kind] : NULL;
 }
 
 const char *fm_wire_kind_name(uint32_t kind) {
@@ -368,7 +374,8 @@ static fm_status check_for_kind(const fm_wire_header *header, const kind_rule *r
                        header->body_bytes, rule->max_body_bytes);
     }
     if (header->kind == FM_WIRE_SAMPLE && header->body_check != 0) {
-        return fm_fail(reterr, FM_ERR_PROTOCOL, "SAMPLE with a body check: its body has its own");
+        return fm_fail(reterr, FM_ERR_PROTOCOL,
+                       "SAMPLE with a body check in its header, which must be 0");
     }
     return FM_OK;
 }

@@ -1,13 +1,12 @@
-/* wire.h: the frames between server and client, encode and decode side by side.
+/* wire.h: encodes and decodes the frames between server and client.
  *
- *     0      4       5    6     8      12     16       24         28            32
- *     | magic|version|kind|flags|stream|length|sequence|body check|header check | body: length
- * bytes
+ *     0      4       5    6     8      12     16       24         28             32
+ *     | magic|version|kind|flags|stream|length|sequence|body check|header check | body [length]
  *
- * docs/reference/wire.md has the byte tables, the states and the rules; this file has the bytes.
- * Control messages (everything but SAMPLE) are small structs without pointers; a SAMPLE's body is
- * the encoded sample of proto/batch.h and never passes through here. Decoding trusts nothing and
- * takes no memory; encoding is canonical: one message, one byte string. */
+ * docs/reference/wire.md has the byte tables, the states and the rules of the protocol. Control
+ * messages (all kinds but SAMPLE) are small structs without pointers. The body of a SAMPLE is the
+ * encoded sample of proto/batch.h, and never passes through this file. Decoding trusts nothing and
+ * allocates nothing. Encoding is canonical: each message has exactly one byte string. */
 #ifndef FM_WIRE_H
 #define FM_WIRE_H
 
@@ -22,27 +21,30 @@ enum {
     FM_WIRE_VERSION_MIN = 1, /* protocol versions that this build speaks */
     FM_WIRE_VERSION_MAX = 1,
     FM_WIRE_PLAN_BYTES = 31,       /* a plan's name */
-    FM_WIRE_AGENT_BYTES = 63,      /* what a peer calls itself */
+    FM_WIRE_AGENT_BYTES = 63,      /* the name of a peer's program */
     FM_WIRE_TEXT_BYTES = 511,      /* an error's sentence */
-    FM_WIRE_SMALL_BYTES = 1024,    /* every frame but OPEN and SAMPLE fits, header included */
-    FM_WIRE_CONTROL_BYTES = 16384, /* every frame but SAMPLE fits, header included */
+    FM_WIRE_SMALL_BYTES = 1024,    /* holds any frame but OPEN and SAMPLE, with its header */
+    FM_WIRE_CONTROL_BYTES = 16384, /* holds any frame but SAMPLE, with its header */
 };
 
+/* The tables of wire.c and server/conn.c have a row for each kind; a kind without one does not
+ * compile. */
 typedef enum fm_wire_kind {
-    FM_WIRE_HELLO = 1,   /* client -> server, first: who, versions, schema, snapshot wanted */
-    FM_WIRE_WELCOME = 2, /* server -> client: version and snapshot chosen, limits */
-    FM_WIRE_OPEN = 3,    /* client -> server: a stream */
-    FM_WIRE_OPENED = 4,  /* server -> client: its facts */
-    FM_WIRE_CREDIT = 5,  /* client -> server: room for more items and bytes */
+    FM_WIRE_HELLO = 1,   /* client -> server, first: agent, versions, schema, requested snapshot */
+    FM_WIRE_WELCOME = 2, /* server -> client: chosen version and snapshot, limits */
+    FM_WIRE_OPEN = 3,    /* client -> server: opens a stream */
+    FM_WIRE_OPENED = 4,  /* server -> client: the facts of the stream */
+    FM_WIRE_CREDIT = 5,  /* client -> server: the server may send more items and bytes */
     FM_WIRE_SAMPLE = 6,  /* server -> client: an encoded sample */
-    FM_WIRE_PING = 7,    /* both ways */
-    FM_WIRE_PONG = 8,    /* the answer: same token */
-    FM_WIRE_END = 9,     /* server -> client: nothing more comes on this stream, and why */
+    FM_WIRE_PING = 7,    /* both ways: asks for a PONG */
+    FM_WIRE_PONG = 8,    /* both ways: the answer, with the number of the PING */
+    FM_WIRE_END = 9,     /* server -> client: the stream is over, and why */
     FM_WIRE_ERROR = 10,  /* both ways: what went wrong, and what it ends */
-    FM_WIRE_CLOSE = 11,  /* client -> server: end this stream; on stream 0: the connection */
+    FM_WIRE_CLOSE = 11,  /* client -> server: ends this stream; on stream 0, the connection */
+    FM_WIRE_N_KIND       /* one more than the last kind */
 } fm_wire_kind;
 
-/* "HELLO", ...; "?" for a value that is no kind. */
+/* "HELLO", ...; "?" for any other value. */
 const char *fm_wire_kind_name(uint32_t kind);
 
 typedef struct fm_wire_header {
@@ -50,40 +52,40 @@ typedef struct fm_wire_header {
     uint32_t stream;     /* 0 = the connection itself */
     uint32_t body_bytes; /* within the limit of its kind */
     uint64_t sequence;   /* frames sent before this one, in this direction of this connection */
-    uint32_t body_check; /* low half of xxh3 over the body; 0 for SAMPLE, which checks itself */
+    uint32_t body_check; /* low half of xxh3 over the body; 0 for SAMPLE, which has its own */
 } fm_wire_header;
 
 typedef enum fm_wire_order {
     FM_WIRE_STRICT = 1,
-    FM_WIRE_BOUNDED = 2, /* a sample is overtaken by at most `window` later ones */
+    FM_WIRE_BOUNDED = 2, /* at most `window` later samples overtake a sample */
     FM_WIRE_FREE = 3,    /* reserved */
 } fm_wire_order;
 
 typedef enum fm_wire_policy {
     FM_WIRE_STOP = 1, /* an unreadable sample ends the stream */
-    FM_WIRE_SKIP = 2, /* it is reported (ERROR, scope sample) and the stream goes on */
+    FM_WIRE_SKIP = 2, /* the server reports it (ERROR, scope sample) and the stream continues */
 } fm_wire_policy;
 
 typedef enum fm_wire_reason {
     FM_WIRE_DELIVERED = 1, /* all samples of the stream were sent */
-    FM_WIRE_SHUTDOWN = 2,  /* the server stops; go on elsewhere with the token */
-    FM_WIRE_CLOSED = 3,    /* the client asked */
+    FM_WIRE_SHUTDOWN = 2,  /* the server stops; another server can continue with the token */
+    FM_WIRE_CLOSED = 3,    /* the client sent CLOSE */
 } fm_wire_reason;
 
 typedef enum fm_wire_scope {
-    FM_WIRE_SCOPE_SAMPLE = 1, /* this sample is left out, the stream goes on */
-    FM_WIRE_SCOPE_STREAM = 2, /* the stream is over */
-    FM_WIRE_SCOPE_CONNECTION = 3,
+    FM_WIRE_SCOPE_SAMPLE = 1,     /* this sample is skipped, the stream continues */
+    FM_WIRE_SCOPE_STREAM = 2,     /* the stream is over */
+    FM_WIRE_SCOPE_CONNECTION = 3, /* the connection is over */
 } fm_wire_scope;
 
 #define FM_WIRE_NO_INDEX UINT64_MAX
 
 typedef struct fm_wire_hello {
     uint16_t version_min, version_max;
-    uint32_t features;    /* optional abilities, none yet: 0 */
+    uint32_t features;    /* bits of optional abilities; there are none, so 0 */
     uint64_t schema_hash; /* fm_schema_hash */
-    fm_sha256 snapshot;   /* the snapshot's hash; all zero = whatever is served */
-    char snapshot_name[FM_LIMIT_NAME_BYTES + 1]; /* "" = whatever is served */
+    fm_sha256 snapshot;   /* the snapshot's hash; all zero accepts any */
+    char snapshot_name[FM_LIMIT_NAME_BYTES + 1]; /* "" accepts any */
     char agent[FM_WIRE_AGENT_BYTES + 1];         /* for the server's log */
 } fm_wire_hello;
 
@@ -93,34 +95,34 @@ typedef struct fm_wire_welcome {
     uint64_t schema_hash;
     fm_sha256 snapshot;
     uint32_t n_chain;
-    uint32_t heartbeat_ms; /* silence after which the server sends PING */
-    uint32_t max_stream;   /* of this connection */
+    uint32_t heartbeat_ms; /* the server sends PING after so much silence */
+    uint32_t max_stream;   /* streams of this connection */
     char snapshot_name[FM_LIMIT_NAME_BYTES + 1];
     char agent[FM_WIRE_AGENT_BYTES + 1];
 } fm_wire_welcome;
 
-/* A stream: a pure function of (snapshot, this message). */
+/* The parameters of a stream. Its samples are a pure function of the snapshot and this message. */
 typedef struct fm_wire_open {
     char plan[FM_WIRE_PLAN_BYTES + 1];
-    /* Changes to the plan; 0 = as the plan has it. The server checks them against its bounds. */
+    /* Changes to the plan; 0 keeps the value of the plan. The server checks them against bounds. */
     uint32_t global_batch, crop_size, max_msa_clusters, max_extra_msa, max_cycle;
     uint32_t max_template_date; /* YYYYMMDD, proto/base/date.h */
     uint64_t seed;
     uint64_t first_step;
-    uint64_t n_step;         /* 0 = without end */
-    uint32_t group, n_group; /* the slots with slot % n_group == group */
+    uint64_t n_step;         /* 0 = endless */
+    uint32_t group, n_group; /* the samples whose slot % n_group == group */
     uint32_t order;          /* fm_wire_order */
-    uint32_t window;         /* W of bounded:W; 0 otherwise */
+    uint32_t window;         /* W of bounded:W; 0 for strict */
     uint32_t policy;         /* fm_wire_policy */
     uint32_t credit_items;   /* the first credit */
     uint64_t credit_bytes;
-    fm_token token; /* what was delivered already; all zero = nothing */
+    fm_token token; /* the samples that were delivered already; all zero = none */
 } fm_wire_open;
 
 typedef struct fm_wire_opened {
-    uint64_t n_sample;         /* this stream will deliver; UINT64_MAX = without end */
-    uint64_t max_sample_bytes; /* of one encoded sample: the size of a slab */
-    uint32_t global_batch;     /* the plan in effect ... */
+    uint64_t n_sample;         /* samples that the stream will deliver; UINT64_MAX = endless */
+    uint64_t max_sample_bytes; /* the most bytes of an encoded sample: the size of a slab */
+    uint32_t global_batch;     /* this and the following: the plan in effect */
     uint32_t crop_size;
     uint32_t max_msa_clusters;
     uint32_t max_extra_msa;
@@ -156,7 +158,7 @@ typedef struct fm_wire_message {
         fm_wire_open open;
         fm_wire_opened opened;
         fm_wire_credit credit;
-        uint64_t ping; /* PING and PONG: any number */
+        uint64_t ping; /* PING: any number; PONG: that of the PING */
         fm_wire_end end;
         fm_wire_error error;
     };
@@ -165,32 +167,32 @@ typedef struct fm_wire_message {
 /* Writes the 32 bytes of a frame header. */
 void fm_wire_header_encode(const fm_wire_header *header, uint8_t out[FM_WIRE_HEADER_BYTES]);
 
-/* Reads and checks 32 bytes: magic, header check, version, kind, flags, stream number and length
- * for that kind. FM_ERR_PROTOCOL; FM_ERR_LIMIT for a length. Nothing else of a frame may be
- * believed before. */
+/* Reads and checks 32 bytes: magic, header check, version, kind, flags, stream number, and the
+ * length allowed for the kind. FM_ERR_PROTOCOL; FM_ERR_LIMIT for the length. A receiver must not
+ * use anything else of a frame before this succeeds. */
 FM_MUST_USE fm_status fm_wire_header_decode(const uint8_t in[FM_WIRE_HEADER_BYTES],
                                             fm_wire_header *ret_header, fm_error *reterr);
 
-/* Writes a whole frame and returns its bytes, at most FM_WIRE_CONTROL_BYTES (FM_WIRE_SMALL_BYTES
- * for all but OPEN); asserts that `capacity` is enough and that texts are plain. */
+/* Writes a whole frame and returns its size, at most FM_WIRE_CONTROL_BYTES (FM_WIRE_SMALL_BYTES
+ * for all kinds but OPEN). Asserts that `capacity` suffices and that texts have no control
+ * bytes. */
 size_t fm_wire_encode(const fm_wire_message *message, uint64_t sequence, uint8_t *out,
                       size_t capacity);
 
-/* Decodes the body of a control frame whose header was decoded (kind is not SAMPLE). Checks the
- * body's checksum, every range and that nothing is left over. FM_ERR_USAGE: an OPEN that is well
- * formed but asks for what no stream can be (fm_wire_open_check). FM_ERR_PROTOCOL, FM_ERR_CORRUPT,
- * FM_ERR_LIMIT: the peer cannot be talked to. */
+/* Decodes the body of a control frame (any kind but SAMPLE) whose header was decoded. Checks the
+ * body's checksum and every range, and that no bytes are left over. FM_ERR_USAGE: a well-formed
+ * OPEN whose parameters are out of range (fm_wire_open_check); only the stream fails.
+ * FM_ERR_PROTOCOL, FM_ERR_CORRUPT, FM_ERR_LIMIT: the connection must end. */
 FM_MUST_USE fm_status fm_wire_decode(const fm_wire_header *header, fm_bytes body,
                                      fm_wire_message *ret_message, fm_error *reterr);
 
-/* Copies `text` into out[0..out_bytes-1] as a text of the wire: cut to fit, control bytes as '?'.
- */
+/* Copies `text` into out[0..out_bytes-1] for a message: cut to fit, control bytes become '?'. */
 void fm_wire_text(char *out, size_t out_bytes, const char *text);
 
-/* FM_OK, or FM_ERR_USAGE naming the first field of an OPEN that is out of its range. */
+/* FM_ERR_USAGE names the first field of an OPEN that is out of range. */
 FM_MUST_USE fm_status fm_wire_open_check(const fm_wire_open *params, fm_error *reterr);
 
-/* "strict", "bounded:W" -> order and window of an OPEN. FM_ERR_USAGE. */
+/* Reads "strict" or "bounded:W" as order and window of an OPEN. FM_ERR_USAGE. */
 FM_MUST_USE fm_status fm_wire_order_parse(const char *text, uint32_t *ret_order,
                                           uint32_t *ret_window, fm_error *reterr);
 

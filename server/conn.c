@@ -1,4 +1,12 @@
-/* conn.c: see conn.h. */
+/* conn.c: see conn.h for the life of a connection and who owns what.
+ *
+ * Two events drive the file. on_received takes frames from the input buffer; their handlers change
+ * streams and queue answers. on_written releases the blocks of the finished write. Both end in
+ * fm_conn_pump, which moves ready samples from the streams into the ring (send_samples) and starts
+ * the next write (flush). The server calls fm_conn_pump, too, when a worker has finished a sample.
+ *
+ * A handler may end the connection (close_now, drain) or a stream (drop_stream), so code that runs
+ * after one checks the state again before it goes on. */
 #include "server/conn.h"
 
 #include "proto/base/log.h"
@@ -9,20 +17,20 @@
 #include <string.h>
 
 enum {
-    N_OUT = 64,            /* frames of the ring */
-    N_OUT_SPARE = 16,      /* of them, kept for control frames */
-    WRITE_BYTES = 4 << 20, /* about as much goes into one write */
+    N_OUT = 64,            /* entries of the ring */
+    N_OUT_SPARE = 16,      /* of them, reserved for control frames */
+    WRITE_BYTES = 4 << 20, /* a write takes entries until it has so many bytes */
 };
 
 typedef enum conn_state { CONN_HELLO, CONN_READY, CONN_DRAINING, CONN_CLOSED } conn_state;
 
 static const char *const state_names[] = {"hello", "ready", "draining", "closed"};
 
-/* A frame on its way out. */
+/* An entry of the ring. */
 typedef struct out_frame {
     uint8_t head[FM_WIRE_SMALL_BYTES]; /* a whole control frame, or a sample's header */
     size_t head_bytes;
-    fm_work *work; /* the sample, NULL for a control frame */
+    fm_work *work; /* the sample to release after the write; NULL for a control frame */
 } out_frame;
 
 struct fm_conn {
@@ -31,17 +39,21 @@ struct fm_conn {
     fm_conn *next;
     uint64_t number; /* for the log */
     conn_state state;
-    bool is_finished;                                 /* nothing more will be written */
-    uint64_t now_ms, heard_ms, moved_ms, deadline_ms; /* deadline 0 = none */
-    size_t unsent_before;                             /* at the last tick */
+    bool is_finished;     /* nothing more will be written */
+    uint64_t now_ms;      /* of the last tick */
+    uint64_t heard_ms;    /* when bytes came in last */
+    uint64_t moved_ms;    /* when the write made progress last */
+    uint64_t deadline_ms; /* for HELLO or for draining; 0 = none */
+    size_t unsent_before; /* bytes of the write that were unsent at the last tick */
     bool is_ping_open;
     uint64_t n_received, n_sent; /* frames */
     struct {
         uint32_t id;
         fm_server_stream *stream;
-    } streams[FM_LIMIT_N_STREAM]; /* stream NULL = free */
-    uint32_t turn;                /* which stream sends first */
-    uint32_t out_first, out_count, out_writing;
+    } streams[FM_LIMIT_N_STREAM];  /* stream NULL = free */
+    uint32_t turn;                 /* the stream that sends first */
+    uint32_t out_first, out_count; /* entries out_first .. out_first + out_count - 1 are in use */
+    uint32_t out_writing;          /* the first so many are in the write; 0 = there is none */
     out_frame out[N_OUT];
     size_t in_used;
     uint8_t in[FM_WIRE_CONTROL_BYTES];
@@ -74,7 +86,7 @@ static void close_now(fm_conn *conn, const char *why) {
     drop_streams(conn);
 }
 
-/* What is queued goes out, then the connection ends. */
+/* Ends the connection after what is queued was sent. */
 static void drain(fm_conn *conn) {
     if (conn->state >= CONN_DRAINING) return;
     conn->state = CONN_DRAINING;
@@ -86,7 +98,7 @@ static void drain(fm_conn *conn) {
 
 static out_frame *push_out(fm_conn *conn) {
     if (conn->out_count == N_OUT) {
-        close_now(conn, "does not read the answers it asks for");
+        close_now(conn, "does not read the answers to its requests");
         return NULL;
     }
     out_frame *out = &conn->out[(conn->out_first + conn->out_count++) % N_OUT];
@@ -137,7 +149,7 @@ void fm_conn_refuse(fm_conn *conn, fm_status status, const char *text) {
 
 static void push_sample(fm_conn *conn, uint32_t stream, fm_work *work) {
     out_frame *out = push_out(conn);
-    assert(out); /* the caller saw that there is room */
+    assert(out); /* send_one checked that there is a free entry */
     fm_wire_header header = {.kind = FM_WIRE_SAMPLE,
                              .stream = stream,
                              .body_bytes = (uint32_t)work->job.bytes,
@@ -148,7 +160,7 @@ static void push_sample(fm_conn *conn, uint32_t stream, fm_work *work) {
     conn->host->sample_sent(conn->host->server, work->job.bytes, false);
 }
 
-/* A sample that could not be made, in its place. */
+/* Reports a sample that could not be made, in its place in the order. */
 static void report_failure(fm_conn *conn, uint32_t at, fm_work *work) {
     fm_server_stream *stream = conn->streams[at].stream;
     bool stops = fm_server_stream_get_policy(stream) == FM_WIRE_STOP;
@@ -165,7 +177,7 @@ static void report_failure(fm_conn *conn, uint32_t at, fm_work *work) {
     if (stops && conn->streams[at].stream) drop_stream(conn, at);
 }
 
-/* One sample of a stream, or its END. False when it has nothing to send now. */
+/* Queues one sample of a stream, or its END; false when it has nothing to send. */
 static bool send_one(fm_conn *conn, uint32_t at) {
     fm_server_stream *stream = conn->streams[at].stream;
     if (!stream || conn->out_count >= N_OUT - N_OUT_SPARE) return false;
@@ -184,7 +196,7 @@ static bool send_one(fm_conn *conn, uint32_t at) {
     return true;
 }
 
-/* Streams take turns, a sample each. */
+/* Streams take turns with one sample each, so that none starves the others. */
 static void send_samples(fm_conn *conn) {
     bool any = true;
     while (any && conn->state == CONN_READY) {
@@ -196,7 +208,7 @@ static void send_samples(fm_conn *conn) {
     }
 }
 
-/* Hands what is in the ring to the socket, as one write. */
+/* Starts a write of the entries in the ring, unless one is under way. */
 static void flush(fm_conn *conn) {
     if (conn->state == CONN_CLOSED || conn->out_writing || conn->is_finished) return;
     fm_bytes runs[2 * N_OUT];
@@ -248,7 +260,7 @@ static void on_written(void *owner, bool failed) {
     } else {
         fm_conn_pump(conn);
     }
-    conn->host->work_wanted(conn->host->server); /* memory is free */
+    conn->host->work_wanted(conn->host->server); /* blocks became free */
 }
 
 /* -- messages in */
@@ -258,7 +270,7 @@ static bool is_zero_hash(const fm_sha256 *hash) {
     return memcmp(hash, &zero, sizeof zero) == 0;
 }
 
-/* True when the client and we can talk; refuses otherwise. */
+/* Checks versions, schema and snapshot of a HELLO; sends the ERROR if they do not fit. */
 static bool is_acceptable(fm_conn *conn, const fm_wire_hello *hello) {
     const fm_sample_source *source = conn->host->source;
     fm_error error;
@@ -267,12 +279,14 @@ static bool is_acceptable(fm_conn *conn, const fm_wire_hello *hello) {
                 "the client speaks protocol %u to %u, this server %u to %u", hello->version_min,
                 hello->version_max, FM_WIRE_VERSION_MIN, FM_WIRE_VERSION_MAX);
     } else if (hello->schema_hash != fm_schema_hash()) {
-        fm_fail(&error, FM_ERR_UNSUPPORTED,
-                "the client's feature table is %016llx, this server's %016llx: use one version of "
-                "foldmill",
-                (unsigned long long)hello->schema_hash, (unsigned long long)fm_schema_hash());
+        fm_fail(
+            &error, FM_ERR_UNSUPPORTED,
+            "the client's feature table is %016llx, this server's %016llx: use the same version "
+            "of foldmill for both",
+            (unsigned long long)hello->schema_hash, (unsigned long long)fm_schema_hash());
     } else if (hello->features != 0) {
-        fm_fail(&error, FM_ERR_UNSUPPORTED, "features %x are not known here", hello->features);
+        fm_fail(&error, FM_ERR_UNSUPPORTED, "the server does not know features %x",
+                hello->features);
     } else if (hello->snapshot_name[0] &&
                strcmp(hello->snapshot_name, source->snapshot_name) != 0) {
         fm_fail(&error, FM_ERR_NOT_FOUND, "snapshot %s is not served, %s is", hello->snapshot_name,
@@ -341,7 +355,7 @@ static void on_open(fm_conn *conn) {
     const fm_wire_open *params = &conn->message.open;
     fm_error error;
     if (find_stream(conn, id) >= 0) {
-        refuse(conn, FM_ERR_PROTOCOL, "OPEN of a stream that is open");
+        refuse(conn, FM_ERR_PROTOCOL, "OPEN of a stream that is open already");
         return;
     }
     int32_t at = find_free(conn);
@@ -371,7 +385,7 @@ static void on_open(fm_conn *conn) {
 
 static void on_credit(fm_conn *conn) {
     int32_t at = find_stream(conn, conn->message.stream);
-    if (at < 0) return; /* it crossed an END */
+    if (at < 0) return; /* the END of the stream is on its way to the client */
     fm_error error;
     if (fm_server_stream_grant(conn->streams[at].stream, conn->message.credit.items,
                                conn->message.credit.bytes, &error)) {
@@ -401,22 +415,34 @@ static void on_close(fm_conn *conn) {
         return;
     }
     int32_t at = find_stream(conn, conn->message.stream);
-    if (at < 0) return; /* it crossed an END */
+    if (at < 0) return; /* the END of the stream is on its way to the client */
     send_end(conn, (uint32_t)at, FM_WIRE_CLOSED);
     if (conn->streams[at].stream) drop_stream(conn, (uint32_t)at);
 }
 
-/* What a frame does in a state; what has no entry breaks the protocol. */
-static void (*const handlers[2][FM_WIRE_CLOSE + 1])(fm_conn *conn) = {
-    [CONN_HELLO] =
-        {[FM_WIRE_HELLO] = on_hello, [FM_WIRE_ERROR] = on_error, [FM_WIRE_CLOSE] = on_close},
-    [CONN_READY] = {[FM_WIRE_OPEN] = on_open,
-                    [FM_WIRE_CREDIT] = on_credit,
-                    [FM_WIRE_PING] = on_ping,
-                    [FM_WIRE_PONG] = on_pong,
-                    [FM_WIRE_ERROR] = on_error,
-                    [FM_WIRE_CLOSE] = on_close},
+/* What the server does with a frame, by kind and by state. NULL: the frame breaks the protocol in
+ * that state. */
+typedef void frame_handler(fm_conn *conn);
+
+static const struct {
+    frame_handler *by_state[2]; /* CONN_HELLO, CONN_READY; a later state receives nothing */
+} handlers[] = {
+    [FM_WIRE_HELLO] = {{on_hello, NULL}},     [FM_WIRE_WELCOME] = {{NULL, NULL}},
+    [FM_WIRE_OPEN] = {{NULL, on_open}},       [FM_WIRE_OPENED] = {{NULL, NULL}},
+    [FM_WIRE_CREDIT] = {{NULL, on_credit}},   [FM_WIRE_SAMPLE] = {{NULL, NULL}},
+    [FM_WIRE_PING] = {{NULL, on_ping}},       [FM_WIRE_PONG] = {{NULL, on_pong}},
+    [FM_WIRE_END] = {{NULL, NULL}},           [FM_WIRE_ERROR] = {{on_error, on_error}},
+    [FM_WIRE_CLOSE] = {{on_close, on_close}},
 };
+
+_Static_assert(CONN_HELLO == 0 && CONN_READY == 1, "the columns of handlers");
+_Static_assert(sizeof handlers / sizeof handlers[0] == FM_WIRE_N_KIND,
+               "every kind of message needs a row in handlers");
+
+static frame_handler *find_handler(const fm_conn *conn, uint8_t kind) {
+    assert(conn->state <= CONN_READY && kind < FM_WIRE_N_KIND);
+    return handlers[kind].by_state[conn->state];
+}
 
 static void handle_frame(fm_conn *conn, const fm_wire_header *header, const uint8_t *body) {
     fm_error error;
@@ -427,11 +453,12 @@ static void handle_frame(fm_conn *conn, const fm_wire_header *header, const uint
     } else if (status) {
         refuse(conn, status, error.message);
     } else {
-        handlers[conn->state][header->kind](conn);
+        find_handler(conn, header->kind)(conn);
     }
 }
 
-/* Checks a header as soon as it is there; refuses what cannot come now before its body does. */
+/* Checks a header as soon as it is complete, so that a frame that the state does not allow is
+ * refused before its body arrives. */
 static bool is_header_fine(fm_conn *conn, const uint8_t *at, fm_wire_header *ret_header) {
     fm_error error;
     fm_status status = fm_wire_header_decode(at, ret_header, &error);
@@ -443,7 +470,7 @@ static bool is_header_fine(fm_conn *conn, const uint8_t *at, fm_wire_header *ret
         refuse(conn, FM_ERR_PROTOCOL, "a frame is missing or came twice");
         return false;
     }
-    if (!handlers[conn->state][ret_header->kind]) {
+    if (!find_handler(conn, ret_header->kind)) {
         fm_fail(&error, FM_ERR_PROTOCOL, "%s cannot come in state %s",
                 fm_wire_kind_name(ret_header->kind), state_names[conn->state]);
         refuse(conn, error.status, error.message);
@@ -452,7 +479,7 @@ static bool is_header_fine(fm_conn *conn, const uint8_t *at, fm_wire_header *ret
     return true;
 }
 
-/* Takes whole frames from the front of the buffer. */
+/* Handles the whole frames at the front of the buffer; returns how many bytes they had. */
 static size_t take_frames(fm_conn *conn) {
     size_t at = 0;
     while (conn->state < CONN_DRAINING && conn->in_used - at >= FM_WIRE_HEADER_BYTES) {
@@ -465,7 +492,7 @@ static size_t take_frames(fm_conn *conn) {
         handle_frame(conn, &header, conn->in + at + FM_WIRE_HEADER_BYTES);
         at += frame_bytes;
     }
-    return conn->state < CONN_DRAINING ? at : conn->in_used; /* a draining one hears nothing */
+    return conn->state < CONN_DRAINING ? at : conn->in_used; /* ignore the rest */
 }
 
 static void on_room(void *owner, uint8_t **ret_at, size_t *ret_bytes) {
@@ -523,7 +550,7 @@ fm_conn *fm_conn_create(const fm_conn_host *host, fm_socket *socket, uint64_t nu
 
 static void tick_ready(fm_conn *conn, uint64_t now_ms) {
     if (conn->is_ping_open || now_ms - conn->heard_ms < conn->host->heartbeat_ms) return;
-    if (conn->out_count) return; /* it has enough to read */
+    if (conn->out_count) return; /* what is queued shows whether the peer reads */
     conn->is_ping_open = true;
     fm_wire_message ping = {.kind = FM_WIRE_PING, .ping = now_ms};
     send_message(conn, &ping);

@@ -1,14 +1,27 @@
-/* conn.h: one connection as one flat state machine.
+/* conn.h: one connection of the server as a flat state machine.
  *
  *     HELLO ---> READY ---> DRAINING ---> CLOSED
- *       '----------------------^             ^
- *     a broken socket leads from anywhere to '
+ *       |                      ^             ^
+ *       '----------------------'             |
+ *     from any state, when the socket breaks '
  *
- * Bytes come in to one fixed buffer, as large as the largest control frame; whole frames are taken
- * from its front and go through a table by state and kind. Frames go out through a ring of fixed
- * entries, a control frame or a sample's header with its body beside it; all that is in the ring is
- * handed to the socket as one write. Samples enter the ring only while it has room to spare;
- * a peer that makes replies pile up until it is full is cut off. */
+ * Life. A connection begins in HELLO and must send that message within hello_ms. After WELCOME it is
+ * READY: it may open streams, grant credit and receive samples. A breach of the protocol is answered
+ * with an ERROR; then, as after CLOSE and when the server stops, the connection is DRAINING: it
+ * sends what is queued, ignores what comes in, and ends within goodbye_ms. CLOSED waits for the loop
+ * to release the socket, and then frees the connection.
+ *
+ * Input. Bytes are received into one fixed buffer, as large as the largest control frame. Whole
+ * frames are taken from its front and dispatched through a table by kind and state.
+ *
+ * Output. Frames wait in a ring of fixed entries. An entry is a whole control frame, or the header
+ * of a sample together with the block that holds its body. All entries in the ring are handed to
+ * the socket as one write. Samples enter the ring only while entries are left for control frames; a
+ * peer whose requests fill the ring with answers that it does not read is disconnected.
+ *
+ * Memory. The block of a sample belongs to its stream (stream.h). From fm_server_stream_pick until
+ * its write has ended, an entry of the ring refers to it. The connection then releases it to the
+ * stream, even when the stream was dropped in the meantime. */
 #ifndef FM_SERVER_CONN_H
 #define FM_SERVER_CONN_H
 
@@ -17,36 +30,36 @@
 
 typedef struct fm_conn fm_conn;
 
-/* What connections need of their server; all run on the loop's thread. */
+/* What connections need from their server. All callbacks run on the thread of the loop. */
 typedef struct fm_conn_host {
     const fm_sample_source *source;
     fm_budget *budget;
     uint32_t hello_ms, heartbeat_ms, stall_ms, goodbye_ms;
     void *server;
-    /* A stream may have work to begin. */
+    /* A stream may be able to begin a job. */
     void (*work_wanted)(void *server);
-    /* A stream was opened; the host runs its jobs until it is dropped. */
+    /* A stream was opened; the server runs its jobs until it is dropped. */
     void (*stream_opened)(void *server, fm_server_stream *stream);
-    /* A stream was abandoned by its connection: the host destroys it once it is idle. */
+    /* The connection abandoned a stream; the server destroys it once it is idle. */
     void (*stream_dropped)(void *server, fm_server_stream *stream);
-    /* A sample went to the socket's write (body bytes), or could not be made (bytes 0, failed). */
+    /* A sample with a body of `bytes` was queued, or could not be made (bytes 0, failed). */
     void (*sample_sent)(void *server, size_t bytes, bool failed);
-    /* The connection is over; its memory is freed on return. */
+    /* The connection is over; it is freed when this returns. */
     void (*conn_closed)(void *server, fm_conn *conn);
 } fm_conn_host;
 
-/* Takes the socket over. NULL when there is no memory or the socket is broken: it is being closed,
- * and nothing more is heard of it. `host` must outlive the connection. */
+/* Takes ownership of the socket. Returns NULL when there is no memory; the socket is closed then.
+ * `host` must outlive the connection. */
 fm_conn *fm_conn_create(const fm_conn_host *host, fm_socket *socket, uint64_t number,
                         uint64_t now_ms);
 
-/* A job of one of its streams was done: sends what can be sent. */
+/* Sends what can be sent; called when a job of one of its streams is done. */
 void fm_conn_pump(fm_conn *conn);
-/* Deadlines and heartbeats. */
+/* Checks deadlines and sends heartbeats; called at every tick. */
 void fm_conn_tick(fm_conn *conn, uint64_t now_ms);
-/* Refuses a connection that is one too many. */
+/* Sends an ERROR that ends the connection. */
 void fm_conn_refuse(fm_conn *conn, fm_status status, const char *text);
-/* The server stops: END to every stream, then goodbye. */
+/* Sends END to every stream, then ends the connection; called when the server stops. */
 void fm_conn_end(fm_conn *conn);
 
 /* Links for the host's list of connections. */

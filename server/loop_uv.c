@@ -1,4 +1,4 @@
-/* loop_uv.c: loop.h on libuv. The only includer of uv.h. */
+/* loop_uv.c: loop.h on libuv; the only file that includes uv.h. */
 #include "server/loop.h"
 
 #include <assert.h>
@@ -15,8 +15,8 @@
 enum {
     BACKLOG = 128,
     N_RUN_MAX = 256,             /* runs of one write */
-    KEEPALIVE_S = 30,            /* silence before the kernel asks */
-    TCP_USER_TIMEOUT_MS = 60000, /* unacknowledged bytes for so long: the peer is dead */
+    KEEPALIVE_S = 30,            /* silence after which the kernel probes the peer */
+    TCP_USER_TIMEOUT_MS = 60000, /* the connection breaks when bytes stay unacknowledged so long */
 };
 
 struct fm_loop {
@@ -135,7 +135,7 @@ void fm_loop_destroy(fm_loop *loop) {
     fm_loop_stop(loop);
     uv_run(&loop->uv, UV_RUN_DEFAULT);
     int busy = uv_loop_close(&loop->uv);
-    assert(busy == 0); /* sockets and listeners are closed by their owners */
+    assert(busy == 0); /* their owners closed all sockets and listeners */
     (void)busy;
     free(loop);
 }
@@ -164,7 +164,7 @@ static void free_socket(uv_handle_t *handle) {
     free(socket);
 }
 
-/* What keeps a dead peer from staying for ever; where the system refuses, it does without. */
+/* Sets options that detect a dead peer. The server also works where the system refuses them. */
 static void set_tcp_options(fm_socket *socket) {
     uv_tcp_nodelay(&socket->handle.tcp, 1);
     uv_tcp_keepalive(&socket->handle.tcp, 1, KEEPALIVE_S);
@@ -177,7 +177,7 @@ static void set_tcp_options(fm_socket *socket) {
 
 static void on_connection(uv_stream_t *server, int failed) {
     fm_listener *listener = server->data;
-    if (failed) return; /* of one connection; the next is tried again */
+    if (failed) return; /* only this connection is lost */
     fm_socket *socket = calloc(1, sizeof *socket);
     if (!socket) return;
     if (init_handle(server->loop, &socket->handle, listener->is_tcp)) {
@@ -272,7 +272,7 @@ size_t fm_socket_unsent_bytes(const fm_socket *socket) {
 
 static void on_shutdown(uv_shutdown_t *shutdown, int failed) {
     (void)shutdown;
-    (void)failed; /* a peer that is gone needs no goodbye */
+    (void)failed; /* the peer is gone, so nothing is left to do */
 }
 
 void fm_socket_finish(fm_socket *socket) {

@@ -1,4 +1,4 @@
-/* pool.c: see pool.h. One lock, held for a few pointers at a time. */
+/* pool.c: see pool.h. One lock guards both lists; it is held only to move a few pointers. */
 #include "server/pool.h"
 
 #include <assert.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 enum {
-    SCRATCH_KEEP_BYTES = 64 << 20, /* an arena that was used beyond this gives its memory back */
+    SCRATCH_KEEP_BYTES = 64 << 20, /* a worker that used more scratch memory gives it back */
 };
 
 /* A queue of linked jobs. */
@@ -21,7 +21,7 @@ struct fm_worker_pool {
     size_t scratch_bytes;
     void (*wake)(void *context);
     void *context;
-    uint32_t n_busy; /* the loop thread's own count */
+    uint32_t n_busy; /* submitted and not collected; only the loop thread uses it */
     pthread_mutex_t lock;
     pthread_cond_t work;
     job_list waiting, done; /* under the lock */
@@ -77,7 +77,7 @@ static void *work(void *argument) {
     return NULL;
 }
 
-/* Starts the threads with all signals blocked: signals are the loop's. */
+/* Starts the threads with all signals blocked, since the loop handles signals. */
 static uint32_t start_threads(fm_worker_pool *pool) {
     sigset_t all, before;
     sigfillset(&all);

@@ -1,4 +1,8 @@
-/* server.c: see server.h. */
+/* server.c: see server.h.
+ *
+ * The server keeps a list of all streams, of which each belongs to a connection. dispatch asks them
+ * in turn for jobs while the pool has room. A stream that its connection dropped stays in the list
+ * until it is idle, since workers or a write may still use its blocks; reap destroys it then. */
 #include "server/server.h"
 
 #include "proto/address.h"
@@ -13,7 +17,7 @@
 
 enum { TICK_MS = 100 };
 
-/* A stream the server runs jobs for, or waits for to be idle. */
+/* A stream; a dropped one waits to be idle. */
 typedef struct stream_entry {
     fm_server_stream *stream;
     bool is_dropped;
@@ -31,10 +35,10 @@ struct fm_server {
     char address_texts[FM_SERVER_N_LISTEN_MAX][FM_ADDRESS_TEXT_BYTES];
     fm_conn *conns;
     uint32_t max_connection;
-    uint64_t number; /* of the newest connection */
+    uint64_t number; /* of the newest connection, for the log */
     stream_entry *streams;
     size_t n_stream, streams_capacity;
-    size_t turn; /* whose job is begun next */
+    size_t turn; /* the stream that is asked for a job next */
     bool is_ending;
     _Atomic bool is_stop_wanted;
     _Atomic uint64_t n_connection, n_live_stream, n_accepted, n_sample_sent, n_bytes_sent,
@@ -43,7 +47,8 @@ struct fm_server {
 
 /* -- streams and their jobs */
 
-/* Begins jobs while the pool has room: streams take turns, a job each. */
+/* Begins jobs while the pool has room. Streams take turns with one job each; the loop ends when all
+ * were asked in a row and had none. */
 static void dispatch(fm_server *server) {
     size_t idle_in_a_row = 0;
     while (idle_in_a_row < server->n_stream && fm_worker_pool_has_room(server->pool)) {
@@ -80,7 +85,7 @@ static void on_stream_opened(void *owner, fm_server_stream *stream) {
     if (server->n_stream == server->streams_capacity) {
         size_t capacity = server->streams_capacity * 2 + 16;
         stream_entry *grown = realloc(server->streams, capacity * sizeof *grown);
-        assert(grown); /* 16 bytes a stream, and a stream took more just now */
+        assert(grown); /* 16 bytes per stream; the stream itself needed more just now */
         server->streams = grown;
         server->streams_capacity = capacity;
     }
@@ -125,7 +130,7 @@ static void on_conn_closed(void *owner, fm_conn *conn) {
 static void on_accepted(void *owner, fm_socket *socket) {
     fm_server *server = owner;
     if (atomic_load(&server->n_connection) >= (uint64_t)server->max_connection * 2) {
-        fm_socket_close(socket); /* a flood is not even told */
+        fm_socket_close(socket); /* a flood of connections gets no answer */
         return;
     }
     fm_conn *conn =
@@ -135,7 +140,8 @@ static void on_accepted(void *owner, fm_socket *socket) {
     server->conns = conn;
     atomic_fetch_add(&server->n_accepted, 1);
     if (atomic_fetch_add(&server->n_connection, 1) >= server->max_connection) {
-        fm_conn_refuse(conn, FM_ERR_LIMIT, "the server has as many connections as it takes");
+        fm_conn_refuse(conn, FM_ERR_LIMIT,
+                       "the server has reached its limit of connections (--max-connections)");
     }
 }
 

@@ -8,14 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SNAPSHOT_ARENA_BYTES = 1 << 30 }; /* of address space: 8 bytes a chain and the file's text */
+enum {
+    SNAPSHOT_ARENA_BYTES = 1 << 30
+}; /* address space for 8 bytes per chain and the text of the file */
 
 struct fm_cache_source {
     fm_store *store;
     fm_arena arena;
     fm_snapshot snapshot;
-    fm_chooser
-        *choosers[FM_ORDER_SHUFFLED + 1]; /* by order: it depends on nothing else of a plan */
+    fm_chooser *choosers[FM_ORDER_SHUFFLED + 1]; /* by the order of a plan; made at first use */
 };
 
 typedef struct cache_plan {
@@ -48,8 +49,8 @@ static fm_status find_plan(const fm_wire_open *params, fm_plan *ret_plan, size_t
                                            plan.max_extra_msa, plan.max_templates, plan.max_cycle);
     if (max_bytes > FM_LIMIT_FRAME_BYTES) {
         return fm_fail(reterr, FM_ERR_USAGE,
-                       "a sample of this plan can have %zu bytes, a frame carries %zu", max_bytes,
-                       FM_LIMIT_FRAME_BYTES);
+                       "a sample of this plan can have %zu bytes, and a frame holds at most %zu",
+                       max_bytes, FM_LIMIT_FRAME_BYTES);
     }
     *ret_plan = plan;
     *ret_max_bytes = max_bytes;
@@ -92,7 +93,7 @@ static void close_plan(void *plan) {
 
 /* -- samples */
 
-/* Where a sample's templates come from. */
+/* Reads the structures of a sample's templates from the cache. */
 typedef struct template_reader {
     const fm_store *store;
     fm_arena *arena;

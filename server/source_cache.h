@@ -1,4 +1,5 @@
-/* source_cache.h: samples from a cache: the chain a plan chooses, loaded, sampled, encoded. */
+/* source_cache.h: samples from a cache: loads the chain that the plan chooses, samples it and encodes
+ * the result. */
 #ifndef FM_SERVER_SOURCE_CACHE_H
 #define FM_SERVER_SOURCE_CACHE_H
 
@@ -7,13 +8,13 @@
 
 typedef struct fm_cache_source fm_cache_source;
 
-/* Opens the cache in folder `path` and its snapshot `name`, of the generation that it is pinned to
- * or else of the current one, and fills *ret_source, which lives
- * until fm_cache_source_close. The errors of fm_store_open and fm_snapshot_open. */
+/* Opens snapshot `name` of the cache in folder `path`, from the generation that it is pinned to or
+ * else from the current one. *ret_source is valid until fm_cache_source_close. Fails as
+ * fm_store_open and fm_snapshot_open do. */
 FM_MUST_USE fm_status fm_cache_source_open(const char *path, const char *name,
                                            fm_cache_source **ret_cache,
                                            fm_sample_source *ret_source, fm_error *reterr);
-/* After every plan is closed. NULL is fine. */
+/* Every plan must be closed. NULL is fine. */
 void fm_cache_source_close(fm_cache_source *cache);
 
 const fm_store_info *fm_cache_source_get_info(const fm_cache_source *cache);

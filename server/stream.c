@@ -1,4 +1,16 @@
-/* stream.c: see stream.h. */
+/* stream.c: see stream.h for positions, credits and memory.
+ *
+ * The positions from `head` on are kept in a ring of slots. A slot goes through these states:
+ *
+ *     EMPTY --next_job--> MAKING --finish_job--> READY --pick--> SENDING --release--> SENT or EMPTY
+ *
+ * pick moves `head` over every position that is being sent or was sent. A block that is released
+ * behind `head` empties its slot at once; one that is released before `head` got there (it was sent
+ * out of order) leaves SENT, and `head` empties the slot when it passes. A new job needs an EMPTY
+ * slot, so a position never meets an older one in its slot.
+ *
+ * `index` is a sample's number in the whole run, and `position` its number in this stream. They
+ * differ, since the stream covers one group of each step and skips the samples of its token. */
 #include "server/stream.h"
 
 #include <assert.h>
@@ -7,7 +19,7 @@
 
 enum {
     AHEAD = 2,       /* samples made ahead of credit */
-    N_SLOT_MIN = 64, /* positions looked at, for strict order */
+    N_SLOT_MIN = 64, /* slots of a stream with a small window */
     BLOCK_ALIGN = 4096,
 };
 
@@ -27,16 +39,16 @@ struct fm_server_stream {
     void *plan;
     size_t block_bytes;
     fm_work *free_works;
-    uint32_t n_work;                /* blocks of this stream's */
-    uint32_t n_pending;             /* MAKING or READY */
+    uint32_t n_work;                /* blocks of this stream */
+    uint32_t n_pending;             /* samples MAKING or READY */
     uint32_t n_under_way;           /* blocks that are not free */
-    uint64_t next_index, end_index; /* next_index < end_index: there is a next; its index */
+    uint64_t next_index, end_index; /* of the next job; there is none when they are equal */
     uint64_t head, next_position, n_sent;
     uint64_t credit_items;
     int64_t credit_bytes;
     bool is_abandoned;
     uint32_t n_slot;
-    slot slot[]; /* [n_slot], position % n_slot */
+    slot slot[]; /* [n_slot] that of a position is slot[position % n_slot] */
 };
 
 /* -- which samples */
@@ -53,17 +65,20 @@ static void settle(fm_server_stream *stream) {
         stream->next_index++;
 }
 
+/* The number of slots s < in_step with s % n_group == group. */
 static uint64_t slots_below(uint64_t in_step, uint64_t group, uint64_t n_group) {
     return in_step > group ? (in_step - group + n_group - 1) / n_group : 0;
 }
 
-/* How many indices below `index` belong to the group. */
+/* The number of indices below `index` that belong to the group. */
 static uint64_t group_count(const fm_server_stream *stream, uint64_t index) {
     uint64_t batch = stream->opened.global_batch, g = stream->params.group;
     uint64_t per_step = slots_below(batch, g, stream->params.n_group);
     return index / batch * per_step + slots_below(index % batch, g, stream->params.n_group);
 }
 
+/* The number of samples that the stream will deliver: those of the group in its steps, without those
+ * of the token. The bits of the token are checked one by one; below its watermark, all are. */
 static uint64_t count_samples(const fm_server_stream *stream) {
     if (stream->params.n_step == 0) return UINT64_MAX;
     const fm_token *token = &stream->params.token;
@@ -95,15 +110,15 @@ static void set_range(fm_server_stream *stream) {
 
 /* -- memory */
 
-/* Blocks beyond a stream's first: a quarter of the budget for one stream, three quarters for all,
- * so that clients which take and do not read leave room to admit others. */
+/* Limits the blocks beyond a stream's first to a quarter of the budget for one stream and three
+ * quarters for all, so that clients that do not read leave memory for new streams. */
 static bool may_take_more(const fm_server_stream *stream) {
     const fm_budget *budget = stream->budget;
     return (stream->n_work + 1) * stream->block_bytes <= budget->max_bytes / 4 &&
            budget->used_bytes + stream->block_bytes <= budget->max_bytes / 4 * 3;
 }
 
-/* One more block, while the budget lasts. */
+/* Takes one more block from the budget; false when there is none. */
 static bool take_block(fm_server_stream *stream) {
     fm_budget *budget = stream->budget;
     if (stream->block_bytes > budget->max_bytes - budget->used_bytes) return false;
@@ -133,7 +148,7 @@ static void give_block_back(fm_server_stream *stream, fm_work *work) {
     free(work);
 }
 
-/* Less than a quarter is left: free blocks go to whoever needs them. */
+/* True when less than a quarter is left; streams then give their free blocks back. */
 static bool is_memory_short(const fm_budget *budget) {
     return budget->max_bytes - budget->used_bytes < budget->max_bytes / 4;
 }
@@ -253,6 +268,8 @@ static slot *slot_at(fm_server_stream *stream, uint64_t position) {
     return &stream->slot[position % stream->n_slot];
 }
 
+/* May a job begin? Credit limits the samples that are made but not sent; the ring of slots limits
+ * how far they run ahead of head. */
 static bool may_begin(fm_server_stream *stream) {
     if (stream->is_abandoned || stream->next_index >= stream->end_index) return false;
     uint64_t limit = stream->credit_items + AHEAD;
@@ -299,7 +316,8 @@ void fm_server_stream_finish_job(fm_server_stream *stream, fm_job *job) {
 
 /* -- sending */
 
-/* Moves head over what is sent; slots whose memory is free are emptied. */
+/* Moves head over the positions that were picked, and empties the slots of those whose block is
+ * free already. */
 static void advance_head(fm_server_stream *stream) {
     while (stream->head < stream->next_position) {
         slot *at = slot_at(stream, stream->head);

@@ -1,75 +1,87 @@
-/* stream.h: one consumer's stream, without any input or output: which sample is made next, which
- * may be sent next, and what memory they take.
+/* stream.h: one client's stream, without input and output: which sample is made next, which one may
+ * be sent next, and in which memory they are.
  *
- *     positions of the stream:   sent ... | head  . . . . . . next |  not begun
- *                                           waiting, being made,
- *                                           ready, or sent ahead
+ * Positions. Position p is the p-th sample of the stream in the order of the index. `head` is the
+ * lowest position that was not sent.
  *
- * Position p is the p-th sample of the stream in order of index. `head` is the lowest position not
- * sent; strict order sends only head, bounded:W any ready one up to head + W. Work is begun up to
- * two samples ahead of the credit (at least W + 1 while there is any), in the order of positions.
+ *     sent ... | head  .  .  .  .  .  .  next | not begun
+ *                being made, ready, or sent ahead of head
  *
- * Memory: every sample under way lies in a block as large as the plan's largest sample. The first
- * block is taken from the budget when the stream is made, so the head of the line always has
- * memory; further blocks are taken up to a quarter of the budget for one stream and three quarters
- * for all, and given back when it gets short. A block is the stream's from next_job until release.
- * One thread. */
+ * Jobs begin in the order of positions, but they finish in any order. With order strict, only
+ * `head` may be sent. With order bounded:W, the first ready position up to head + W may be sent, so
+ * at most W later samples overtake a sample: this is the out-of-order window.
+ *
+ * Credits. The client grants credit in items and bytes: the free slabs that it has. Sending a sample
+ * takes one item and the sample's bytes; the client grants them again when the slab is free. A
+ * sample may be sent while any bytes are left, so that the byte credit can become negative by less
+ * than one sample. Jobs begin up to two samples ahead of the item credit, and at least W + 1 while
+ * there is any credit, so that the window can be filled.
+ *
+ * Memory. A sample is made in a block that is as large as the largest sample of the plan. A block
+ * belongs to the stream for as long as the stream exists. While a job runs, only the worker writes
+ * to it; while it is sent, only the socket reads it. It is free again after
+ * fm_server_stream_release. The stream takes its first block from the budget when it is created, so
+ * the sample at `head` can always be made. It takes more blocks while it has less than a quarter of
+ * the budget and all streams have less than three quarters, and gives free blocks back when memory
+ * gets short.
+ *
+ * All functions are called on one thread, that of the loop. */
 #ifndef FM_SERVER_STREAM_H
 #define FM_SERVER_STREAM_H
 
 #include "server/pool.h"
 
-/* Memory for samples, shared by the streams of a server. */
+/* The memory for samples that the streams of a server share. */
 typedef struct fm_budget {
     size_t max_bytes, used_bytes;
 } fm_budget;
 
 typedef struct fm_server_stream fm_server_stream;
 
-/* A sample under way, and its memory. */
+/* A block of memory, and the sample that is made in it or sent from it. */
 typedef struct fm_work {
-    fm_job job; /* owner = this; bytes, status, error when it is done */
+    fm_job job; /* its owner is this fm_work; bytes, status and error are set when it is done */
     fm_server_stream *stream;
     uint64_t position;
-    uint32_t slot;        /* the stream's */
-    struct fm_work *next; /* the stream's */
+    struct fm_work *next; /* in the stream's list of free blocks */
 } fm_work;
 
-/* Opens the plan and takes the first block. The source's refusals; FM_ERR_USAGE for a token or
- * group that does not fit the plan; FM_ERR_LIMIT when memory is short. source, budget and owner
- * must outlive the stream. */
+/* Opens the plan and takes the first block. Fails as source->open does; FM_ERR_USAGE for a token or
+ * group that does not fit the plan; FM_ERR_LIMIT when the budget has no block left. `source` and
+ * `budget` must outlive the stream. */
 FM_MUST_USE fm_status fm_server_stream_create(const fm_sample_source *source,
                                               const fm_wire_open *params, fm_budget *budget,
                                               void *owner, fm_server_stream **ret_stream,
                                               fm_error *reterr);
-/* Only when idle. */
+/* Frees all blocks. The stream must be idle. */
 void fm_server_stream_destroy(fm_server_stream *stream);
 
-/* The `owner` of create, NULL after fm_server_stream_abandon. */
+/* The `owner` given to create; NULL after fm_server_stream_abandon. */
 void *fm_server_stream_get_owner(const fm_server_stream *stream);
 const fm_wire_opened *fm_server_stream_get_opened(const fm_server_stream *stream);
 fm_wire_policy fm_server_stream_get_policy(const fm_server_stream *stream);
 uint64_t fm_server_stream_get_n_sent(const fm_server_stream *stream);
 
-/* The next job to submit, or NULL when order, credit or memory forbid one now. */
+/* The next job to submit to the pool, or NULL while order, credit or memory allow none. */
 fm_job *fm_server_stream_next_job(fm_server_stream *stream);
-/* A job that came back from the pool. */
+/* Takes a job back from the pool. */
 void fm_server_stream_finish_job(fm_server_stream *stream, fm_job *job);
-/* The next sample to send, made or failed (job.status), its credit taken; NULL when order or credit
- * forbid one now. */
+/* Takes the credit for the next sample to send and returns it; NULL while order or credit allow
+ * none. job.status says whether the sample could be made. */
 fm_work *fm_server_stream_pick(fm_server_stream *stream);
-/* The picked sample was sent (or will never be): its memory is free. */
+/* Frees the block of a picked sample, when it was sent or never will be. */
 void fm_server_stream_release(fm_server_stream *stream, fm_work *work);
 
-/* FM_ERR_LIMIT when a client grants more than there may be. */
+/* Adds credit. FM_ERR_LIMIT when the sum exceeds the limits of the protocol. */
 FM_MUST_USE fm_status fm_server_stream_grant(fm_server_stream *stream, uint32_t items,
                                              uint64_t bytes, fm_error *reterr);
 
 /* True when every sample of the stream was picked. */
 bool fm_server_stream_is_delivered(const fm_server_stream *stream);
-/* No more jobs, nothing more to pick; what is under way comes back as before. */
+/* Stops the stream: no further job begins and no further sample is picked. Jobs in the pool and
+ * samples in a write still come back through finish_job and release. */
 void fm_server_stream_abandon(fm_server_stream *stream);
-/* True when no sample is under way, in the pool or being sent. */
+/* True when no job is in the pool and no picked sample is unreleased. */
 bool fm_server_stream_is_idle(const fm_server_stream *stream);
 
 #endif

@@ -44,7 +44,7 @@ void fm_log(fm_log_level level, const char *event, const char *format, ...) {
     if (at > room - 1) at = room - 1;
     line[at++] = '\n';
     ssize_t written = write(STDERR_FILENO, line, at);
-    (void)written; /* there is nowhere to say that the log is gone */
+    (void)written; /* a failure of the log cannot be logged */
 }
 
 static bool is_plain(unsigned char c) {
@@ -62,7 +62,7 @@ const char *fm_log_quote(char *out, size_t out_bytes, const char *text) {
     out[at++] = '"';
     for (const char *p = text; *p; p++) {
         unsigned char c = (unsigned char)*p;
-        if (at + 4 + 5 > out_bytes) { /* an escape, then ..." and the terminator */
+        if (at + 4 + 5 > out_bytes) { /* room for an escape, ..." and the terminator */
             at += (size_t)snprintf(out + at, out_bytes - at, "...");
             break;
         }

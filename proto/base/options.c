@@ -1,4 +1,4 @@
-/* options.c: see options.h. */
+/* options.c: parsing, help and suggestions of options.h. */
 #include "proto/base/options.h"
 
 #include <assert.h>
@@ -7,29 +7,240 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
-enum { HELP_COLUMN = 30 };
+enum {
+    COLUMNS = 80, /* of an output that is no terminal */
+    COLUMNS_MIN = 40,
+    HELP_COLUMN = 30,        /* of the options' explanations ... */
+    HELP_COLUMN_NARROW = 10, /* ... and on an output that is narrower than 60 */
+    GAP_RIGHT = 24,          /* columns that must follow a gap for text to be aligned with it */
+    N_OPTION_MAX = 64,       /* rows of a table */
+    WORD_MAX = 40,           /* bytes of a word that suggestions are made for */
+};
+
+/* -- filling text */
+
+int fm_options_columns(FILE *out) {
+    const char *said = getenv("COLUMNS");
+    char *end;
+    long columns = said ? strtol(said, &end, 10) : 0;
+    struct winsize size;
+    int fd = fileno(out);
+    if (said && *end) columns = 0;
+    if (columns <= 0 && fd >= 0 && isatty(fd) && ioctl(fd, TIOCGWINSZ, &size) == 0)
+        columns = size.ws_col;
+    if (columns <= 0 || columns > INT16_MAX) columns = COLUMNS;
+    return columns < COLUMNS_MIN ? COLUMNS_MIN : (int)columns;
+}
+
+/* Text that is being written word by word; lines after the first begin at column `indent`. */
+typedef struct fill {
+    FILE *out;
+    int width, indent;
+    int column;    /* where the next byte goes */
+    bool has_word; /* the line has one, so that a blank comes before the next */
+} fill;
+
+/* Columns of UTF-8 text: its bytes but those that continue a character. */
+static int count_columns(const char *text, size_t bytes) {
+    int n = 0;
+    for (size_t i = 0; i < bytes; i++)
+        n += ((unsigned char)text[i] & 0xc0) != 0x80;
+    return n;
+}
+
+static void end_line(fill *to) {
+    fputc('\n', to->out);
+    to->column = 0;
+    to->has_word = false;
+}
+
+static void move_to(fill *to, int column) {
+    fprintf(to->out, "%*s", column > to->column ? column - to->column : 0, "");
+    if (column > to->column) to->column = column;
+}
+
+static void put_as_it_is(fill *to, const char *text, size_t bytes) {
+    fwrite(text, 1, bytes, to->out);
+    to->column += count_columns(text, bytes);
+}
+
+static void put_words(fill *to, const char *text, size_t bytes) {
+    const char *end = text + bytes;
+    while (text < end) {
+        size_t n = 0;
+        while (text < end && *text == ' ')
+            text++;
+        while (text + n < end && text[n] != ' ')
+            n++;
+        if (n == 0) return;
+        if (to->has_word && to->column + 1 + count_columns(text, n) > to->width) end_line(to);
+        if (to->has_word)
+            put_as_it_is(to, " ", 1);
+        else
+            move_to(to, to->indent);
+        put_as_it_is(to, text, n);
+        to->has_word = true;
+        text += n;
+    }
+}
+
+/* Where the text after the last gap of two blanks begins, if that leaves room to its right; 0 for a
+ * line without such a gap. */
+static size_t find_gap(const char *line, size_t bytes, size_t lead, int width) {
+    size_t at = 0;
+    for (size_t i = lead + 2; i < bytes; i++) {
+        bool begins = line[i] != ' ' && line[i - 1] == ' ' && line[i - 2] == ' ';
+        if (begins && count_columns(line, i) + GAP_RIGHT <= width) at = i;
+    }
+    return at;
+}
+
+static void put_preformatted(fill *to, const char *line, size_t bytes) {
+    if (count_columns(line, bytes) <= to->width) {
+        put_as_it_is(to, line, bytes);
+    } else {
+        size_t lead = strspn(line, " "), gap = find_gap(line, bytes, lead, to->width);
+        size_t kept = gap ? gap : lead;
+        /* A line that begins too far to the right for this width moves to the left. */
+        size_t margin = !gap && (int)lead + GAP_RIGHT > to->width ? 4 : kept;
+        put_as_it_is(to, line, margin);
+        to->indent = gap ? count_columns(line, gap) : (int)margin + 4;
+        /* The first word follows what was kept, wherever the rest is aligned. */
+        int indent = to->indent;
+        to->indent = to->column;
+        size_t first = kept + strcspn(line + kept, " \n");
+        put_words(to, line + kept, first - kept);
+        to->indent = indent;
+        put_words(to, line + first, bytes - first);
+        to->indent = 0;
+    }
+    end_line(to);
+}
+
+static void put_description(fill *to, const char *text) {
+    while (*text) {
+        size_t bytes = strcspn(text, "\n");
+        bool is_flat = bytes && *text != ' ';
+        if (!is_flat && to->has_word) end_line(to);
+        if (is_flat)
+            put_words(to, text, bytes);
+        else if (bytes)
+            put_preformatted(to, text, bytes);
+        else
+            end_line(to);
+        text += bytes + (text[bytes] == '\n');
+    }
+    if (to->has_word) end_line(to);
+}
+
+static void put_option(fill *to, int help_column, const char *left, const char *help,
+                       const char *more) {
+    put_as_it_is(to, left, strlen(left));
+    if (to->column >= help_column) end_line(to);
+    to->indent = help_column;
+    put_words(to, help, strlen(help));
+    put_words(to, more, strlen(more));
+    end_line(to);
+}
 
 void fm_options_print_help(const fm_command *command, FILE *out) {
-    fprintf(out, "%s - %s\n\nusage: %s %s\n", command->program, command->summary, command->program,
-            command->arguments);
-    if (command->description) fprintf(out, "\n%s\n", command->description);
+    fill to = {.out = out, .width = fm_options_columns(out), .indent = 4};
+    int help_column = to.width < 60 ? HELP_COLUMN_NARROW : HELP_COLUMN;
+    fprintf(out, "%s - ", command->program);
+    to.column = (int)strlen(command->program) + 3;
+    put_words(&to, command->summary, strlen(command->summary));
+    end_line(&to);
+    fprintf(out, "\nusage: ");
+    to.column = 7;
+    to.indent = 11;
+    put_as_it_is(&to, command->program, strlen(command->program));
+    to.has_word = true;
+    put_words(&to, command->arguments, strlen(command->arguments));
+    end_line(&to);
+    to.indent = 0;
+    if (command->description) {
+        end_line(&to);
+        put_description(&to, command->description);
+    }
     fprintf(out, "\noptions:\n");
     for (const fm_option *option = command->options; option->name; option++) {
         char left[128];
         int n =
             snprintf(left, sizeof left, "  --%s%s%s", option->name, option->value_name ? " " : "",
                      option->value_name ? option->value_name : "");
-        if (option->letter)
-            n += snprintf(left + n, sizeof left - (size_t)n, ", -%c", option->letter);
-        if (n >= HELP_COLUMN) {
-            fprintf(out, "%s\n%*s%s\n", left, HELP_COLUMN, "", option->help);
-        } else {
-            fprintf(out, "%-*s%s\n", HELP_COLUMN, left, option->help);
-        }
+        if (option->letter) snprintf(left + n, sizeof left - (size_t)n, ", -%c", option->letter);
+        put_option(&to, help_column, left, option->help, option->is_required ? "(required)" : "");
     }
-    fprintf(out, "%-*s%s\n", HELP_COLUMN, "  --help, -h", "show this text");
+    put_option(&to, help_column, "  --help, -h", "show this text", "");
 }
+
+/* -- suggestions */
+
+/* How many letters must be changed, added, left out or exchanged with their neighbour to make `a`
+ * of `b`. `a` has n bytes; both have at most WORD_MAX. */
+static size_t count_edits(const char *a, size_t n, const char *b) {
+    size_t row[3][WORD_MAX + 1], m = strlen(b);
+    size_t *before = row[0], *last = row[1], *now = row[2];
+    for (size_t k = 0; k <= m; k++)
+        last[k] = before[k] = k;
+    for (size_t i = 1; i <= n; i++) {
+        now[0] = i;
+        for (size_t k = 1; k <= m; k++) {
+            size_t edits = last[k - 1] + (a[i - 1] != b[k - 1]);
+            if (last[k] + 1 < edits) edits = last[k] + 1;
+            if (now[k - 1] + 1 < edits) edits = now[k - 1] + 1;
+            bool is_swap = i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1];
+            if (is_swap && before[k - 2] + 1 < edits) edits = before[k - 2] + 1;
+            now[k] = edits;
+        }
+        size_t *spare = before;
+        before = last;
+        last = now;
+        now = spare;
+    }
+    return last[m];
+}
+
+const char *fm_options_nearest(const char *word, const char *const *words, size_t n) {
+    char typed[WORD_MAX + 1] = "";
+    word += strspn(word, "-");
+    size_t bytes = strcspn(word, "=");
+    if (bytes < 2 || bytes > WORD_MAX) return NULL;
+    for (size_t i = 0; i < bytes; i++)
+        typed[i] = (char)tolower((unsigned char)word[i]);
+    const char *nearest = NULL;
+    size_t fewest = bytes < 7 ? 2 : (bytes + 1) / 4 + 1; /* as many edits are too many */
+    for (size_t i = 0; i < n; i++) {
+        if (strlen(words[i]) > WORD_MAX) continue;
+        bool is_part = bytes >= 3 && strstr(words[i], typed);
+        size_t edits = is_part ? 1 : count_edits(typed, bytes, words[i]);
+        if (edits >= fewest) continue;
+        fewest = edits;
+        nearest = words[i];
+    }
+    return nearest;
+}
+
+static fm_status fail_unknown(const fm_command *command, const char *word, fm_error *reterr) {
+    const char *names[N_OPTION_MAX + 1];
+    size_t n = 0;
+    for (const fm_option *option = command->options; option->name && n < N_OPTION_MAX; option++)
+        names[n++] = option->name;
+    names[n++] = "help";
+    const char *nearest = fm_options_nearest(word, names, n);
+    if (nearest) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "unknown option '%s'; did you mean '--%s'? %s --help lists the options",
+                       word, nearest, command->program);
+    }
+    return fm_fail(reterr, FM_ERR_USAGE, "unknown option '%s'; %s --help lists the options", word,
+                   command->program);
+}
+
+/* -- parsing */
 
 static const fm_option *find_long(const fm_option *options, const char *name, size_t name_bytes) {
     for (; options->name; options++) {
@@ -94,9 +305,10 @@ static fm_status set(const fm_option *option, const char *value, fm_error *reter
     return FM_ERR_USAGE;
 }
 
-/* Handles argv[*at], which starts with '-'; moves *at past a value it takes. */
+/* Handles argv[*at], which starts with '-', moves *at past a value it takes, and sets the bit of the
+ * option's row in *given. */
 static fm_status parse_one(const fm_command *command, int argc, char **argv, int *at,
-                           fm_error *reterr) {
+                           uint64_t *given, fm_error *reterr) {
     const char *word = argv[*at];
     const char *inline_value = NULL;
     const fm_option *option;
@@ -112,10 +324,9 @@ static fm_status parse_one(const fm_command *command, int argc, char **argv, int
             inline_value = word + 2;
         }
     }
-    if (!option) {
-        return fm_fail(reterr, FM_ERR_USAGE, "unknown option '%s'; %s --help lists the options",
-                       word, command->program);
-    }
+    if (!option) return fail_unknown(command, word, reterr);
+    assert(option - command->options < N_OPTION_MAX);
+    *given |= UINT64_C(1) << (option - command->options);
     if (option->kind == FM_OPTION_FLAG) {
         if (inline_value) return fm_fail(reterr, FM_ERR_USAGE, "--%s takes no value", option->name);
         return set(option, NULL, reterr);
@@ -130,9 +341,46 @@ static fm_status parse_one(const fm_command *command, int argc, char **argv, int
     return set(option, inline_value, reterr);
 }
 
+/* The first required option that was not given, or NULL. */
+static const fm_option *find_missing(const fm_option *options, uint64_t given) {
+    for (size_t i = 0; options[i].name; i++) {
+        assert(i < N_OPTION_MAX);
+        if (options[i].is_required && !(given >> i & 1)) return &options[i];
+    }
+    return NULL;
+}
+
+/* Are there as many arguments as the command takes, and every option it needs? */
+static fm_status check_given(const fm_command *command, char *const *argv, int positional,
+                             uint64_t given, fm_error *reterr) {
+    const fm_option *missing = find_missing(command->options, given);
+    if (positional > command->max_positional) {
+        const char *word = argv[command->max_positional];
+        if (missing && missing->kind != FM_OPTION_FLAG) {
+            return fm_fail(reterr, FM_ERR_USAGE,
+                           "unexpected argument '%s'; did you mean '--%s %s'? usage: %s %s", word,
+                           missing->name, word, command->program, command->arguments);
+        }
+        return fm_fail(reterr, FM_ERR_USAGE, "unexpected argument '%s'; usage: %s %s", word,
+                       command->program, command->arguments);
+    }
+    if (positional < command->min_positional) {
+        return fm_fail(reterr, FM_ERR_USAGE, "found %d argument%s, expected %d; usage: %s %s",
+                       positional, positional == 1 ? "" : "s", command->min_positional,
+                       command->program, command->arguments);
+    }
+    if (missing) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--%s %s is required; usage: %s %s", missing->name,
+                       missing->value_name ? missing->value_name : "", command->program,
+                       command->arguments);
+    }
+    return FM_OK;
+}
+
 fm_status fm_options_parse(const fm_command *command, int argc, char **argv, int *ret_positional,
                            fm_error *reterr) {
     int positional = 0;
+    uint64_t given = 0; /* bit i: row i of the table */
     bool only_positional = false;
     for (int at = 1; at < argc; at++) {
         char *word = argv[at];
@@ -143,21 +391,14 @@ fm_status fm_options_parse(const fm_command *command, int argc, char **argv, int
         if (!only_positional && strcmp(word, "--") == 0) {
             only_positional = true;
         } else if (!only_positional && word[0] == '-' && word[1] != '\0') {
-            fm_status status = parse_one(command, argc, argv, &at, reterr);
-            if (status != FM_OK) return status;
+            fm_status status = parse_one(command, argc, argv, &at, &given, reterr);
+            if (status) return status;
         } else {
             argv[positional++] = word;
         }
     }
-    if (positional > command->max_positional) {
-        return fm_fail(reterr, FM_ERR_USAGE, "unexpected argument '%s'; usage: %s %s",
-                       argv[command->max_positional], command->program, command->arguments);
-    }
-    if (positional < command->min_positional) {
-        return fm_fail(reterr, FM_ERR_USAGE, "found %d argument%s, expected %d; usage: %s %s",
-                       positional, positional == 1 ? "" : "s", command->min_positional,
-                       command->program, command->arguments);
-    }
+    fm_status status = check_given(command, argv, positional, given, reterr);
+    if (status) return status;
     *ret_positional = positional;
     return FM_OK;
 }

@@ -1,13 +1,13 @@
-/* options.h: command lines as tables: one table parses, checks and prints the help of a command.
+/* options.h: a command line as a table: one table parses, checks and explains a command's options.
  *
- *     static const char *cache; static uint64_t jobs = 1;
+ *     const char *cache = NULL; uint64_t jobs = 1;
  *     const fm_option options[] = {
- *         {"cache", FM_OPTION_STRING, &cache, "DIR", "the cache to read (required)"},
- *         {"jobs", FM_OPTION_U64, &jobs, "N", "worker threads", .min = 1, .max = 256},
+ *         {"cache", FM_OPTION_STRING, &cache, "DIR", "the cache to read", .is_required = true},
+ *         {"jobs", FM_OPTION_U64, &jobs, "N", "worker threads (1)", .min = 1, .max = 256},
  *         {0}};
  *
- * Accepted forms: --name VALUE, --name=VALUE, --flag, -o VALUE and -oVALUE (short letters where the
- * table gives one), and `--` after which everything is positional. -h and --help are always there.
+ * Accepted forms: --name VALUE, --name=VALUE, --flag, -o VALUE and -oVALUE (where the table has a
+ * letter), and `--`, after which every argument is positional. Every command has --help and -h.
  */
 #ifndef FM_BASE_OPTIONS_H
 #define FM_BASE_OPTIONS_H
@@ -22,12 +22,12 @@ typedef enum fm_option_kind {
     FM_OPTION_STRING,   /* const char **: borrowed from argv */
     FM_OPTION_U64,      /* uint64_t *: decimal, within [min, max]; max 0 = no upper bound */
     FM_OPTION_F64,      /* double * */
-    FM_OPTION_LIST,     /* fm_option_list *: may be given again; values are borrowed from argv */
+    FM_OPTION_LIST,     /* fm_option_list *: may be repeated; values are borrowed from argv */
 } fm_option_kind;
 
 enum { FM_OPTION_LIST_MAX = 64 };
 
-/* The values of an option that may be given again, in their order. */
+/* The values of an option that may be repeated, in the order of the command line. */
 typedef struct fm_option_list {
     const char *value[FM_OPTION_LIST_MAX];
     uint32_t n;
@@ -38,28 +38,42 @@ typedef struct fm_option {
     fm_option_kind kind;
     void *target;           /* holds the default before parsing */
     const char *value_name; /* "DIR", "N"; NULL for flags */
-    const char *help;       /* one sentence or a few words; says the default where there is one */
+    const char *help;       /* a few words, with the default where there is one */
     char letter;            /* short form, 0 = none */
     uint64_t min, max;      /* FM_OPTION_U64 only */
+    bool is_required;       /* parsing fails without it, and the help says so */
 } fm_option;
 
+/* The description consists of paragraphs and preformatted lines. Lines that begin with a letter are
+ * joined and filled to the width of the output; an empty line ends a paragraph. Lines that begin
+ * with a blank (lists, examples, tables) keep their layout; one that is too wide is broken, and its
+ * rest is indented below its last column. */
 typedef struct fm_command {
     const char *program;     /* "foldmill build" */
     const char *arguments;   /* "DATASET --cache DIR [options]" */
     const char *summary;     /* one line, shown in lists of commands */
-    const char *description; /* paragraphs: what it does, what it needs, examples, exit codes;
-                                printed as it is */
+    const char *description; /* what it does, what it needs, examples, exit codes; may be NULL */
     const fm_option *options;
     int min_positional, max_positional;
 } fm_command;
 
 /* Reads argv[1..argc-1]. Positional arguments are moved to the front of argv
- * (argv[0..*ret_positional-1]). FM_ERR_USAGE with a sentence on a mistake; FM_ERR_CANCELLED when
- * help was asked for and printed to stdout: exit with 0. */
+ * (argv[0..*ret_positional-1]). Returns FM_ERR_USAGE with a sentence for a mistake. Returns
+ * FM_ERR_CANCELLED when help was asked for: it is printed to stdout, and the program should exit
+ * with 0. */
 FM_MUST_USE fm_status fm_options_parse(const fm_command *command, int argc, char **argv,
                                        int *ret_positional, fm_error *reterr);
 
-/* Usage, description and option table. */
+/* Prints usage, description and option table, no line wider than fm_options_columns(out) unless a
+ * single word is. */
 void fm_options_print_help(const fm_command *command, FILE *out);
+
+/* The columns that text written to `out` may take: $COLUMNS, else the width of the terminal that
+ * `out` is, else 80; at least 40. */
+int fm_options_columns(FILE *out);
+
+/* The word of words[0..n-1] that `word` is probably a slip for, or NULL when none is near. Case and
+ * leading dashes of `word` do not count; `word` ends at a '='. */
+const char *fm_options_nearest(const char *word, const char *const *words, size_t n);
 
 #endif

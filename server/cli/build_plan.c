@@ -3,13 +3,17 @@
 
 #include "featurizer/msa.h"
 #include "server/cli/commands.h"
+#include "server/cli/json_text.h"
 
 #include <sys/stat.h>
 
-typedef struct plan_totals {
+typedef struct dry_run {
+    fm_json_writer *json; /* NULL: lines for people */
     uint32_t n_chain, n_refused, n_empty, n_without_hits;
     uint64_t n_file, bytes;
-} plan_totals;
+} dry_run;
+
+/* -- chains */
 
 static uint64_t bytes_of(const fm_source_file *file) {
     struct stat info;
@@ -17,46 +21,90 @@ static uint64_t bytes_of(const fm_source_file *file) {
     return stat(file->path, &info) == 0 ? (uint64_t)info.st_size : 0;
 }
 
-static void print_files(const fm_source_file *file, uint32_t n, plan_totals *totals) {
-    bool has_hits = false, has_alignment = false;
-    for (uint32_t i = 0; i < n; i++) {
-        uint64_t bytes = bytes_of(&file[i]);
-        printf("%s%s %llu", i ? ", " : "", file[i].name, (unsigned long long)bytes);
-        has_hits |= fm_source_is_search(file[i].name);
-        has_alignment |= fm_msa_format_of_name(file[i].name) != FM_MSA_NONE;
-        totals->bytes += bytes;
+static void show_file(dry_run *run, const char *name, uint64_t bytes, bool is_first) {
+    if (!run->json) {
+        printf("%s%s %llu", is_first ? "" : ", ", name, (unsigned long long)bytes);
+        return;
     }
-    if (!has_alignment) printf("%sno alignment: a single sequence", n ? "; " : "");
-    totals->n_file += n;
-    totals->n_without_hits += !has_hits;
-    totals->n_empty += !has_alignment;
+    fm_json_open_object(run->json, NULL);
+    fm_json_put_string(run->json, "name", name);
+    fm_json_put_u64(run->json, "bytes", bytes);
+    fm_json_close(run->json);
 }
 
-static void print_chain(const fm_source_structure *structure, const fm_source_chain *chain,
-                        fm_arena *arena, plan_totals *totals) {
+static void show_files(dry_run *run, const fm_source_file *file, uint32_t n) {
+    bool has_hits = false, has_alignment = false;
+    if (run->json) fm_json_open_array(run->json, "files");
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t bytes = bytes_of(&file[i]);
+        show_file(run, file[i].name, bytes, i == 0);
+        has_hits |= fm_source_is_search(file[i].name);
+        has_alignment |= fm_msa_format_of_name(file[i].name) != FM_MSA_NONE;
+        run->bytes += bytes;
+    }
+    if (run->json)
+        fm_json_close(run->json);
+    else if (!has_alignment)
+        printf("%sno alignment: a single sequence", n ? "; " : "");
+    run->n_file += n;
+    run->n_without_hits += !has_hits;
+    run->n_empty += !has_alignment;
+}
+
+static void show_refused(dry_run *run, const char *reason) {
+    run->n_refused++;
+    if (run->json)
+        fm_json_put_string(run->json, "refused", reason);
+    else
+        printf("refused: %s", reason);
+}
+
+static void begin_chain(dry_run *run, const char *name, const char *structure) {
+    run->n_chain++;
+    if (!run->json) {
+        printf("chain %s\t%s\t", name, structure);
+        return;
+    }
+    fm_json_open_object(run->json, NULL);
+    fm_json_put_string(run->json, "chain", name);
+    fm_json_put_string(run->json, "structure", structure);
+}
+
+static void show_chain(dry_run *run, const fm_source_structure *structure,
+                       const fm_source_chain *chain, fm_arena *arena) {
     size_t mark = fm_arena_mark(arena);
     const fm_source_file *file;
     uint32_t n;
     fm_error error;
-    totals->n_chain++;
-    printf("chain %s\t%s\t", chain->name, structure->path);
+    begin_chain(run, chain->name, structure->path);
     if (chain->refusal) {
-        printf("refused: %s", chain->refusal);
-        totals->n_refused++;
+        show_refused(run, chain->refusal);
     } else if (fm_source_files(chain, arena, &n, &file, &error)) {
         char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
         fm_error_format(&error, text, sizeof text);
-        printf("refused: %s", text);
-        totals->n_refused++;
+        show_refused(run, text);
     } else {
-        print_files(file, n, totals);
+        show_files(run, file, n);
     }
-    printf("\n");
+    if (run->json)
+        fm_json_close(run->json);
+    else
+        printf("\n");
     fm_arena_rewind(arena, mark);
 }
 
+static void show_chains(dry_run *run, const fm_source *source, fm_arena *arena) {
+    for (uint32_t i = 0; i < source->n_structure; i++) {
+        const fm_source_structure *structure = &source->structure[i];
+        for (uint32_t k = 0; k < structure->n_chain; k++)
+            show_chain(run, structure, &structure->chain[k], arena);
+    }
+}
+
+/* -- lines for people */
+
 void fm_build_print_room(FILE *out, const fm_space *space, const char *cache) {
-    fprintf(out, "room about %.3f GB for %u of %u chains, of about %.3f GB of files",
+    fprintf(out, "space about %.3f GB for %u of %u chains, from about %.3f GB of files",
             (double)space->need_bytes / 1e9, space->n_new, space->n_chain,
             (double)space->input_bytes / 1e9);
     if (cache) fprintf(out, "; %.3f GB are free in %s", (double)space->free_bytes / 1e9, cache);
@@ -71,8 +119,7 @@ void fm_build_print_lists(FILE *out, const fm_source_dataset *dataset) {
     if (obsolete->path) fprintf(out, "obsolete %s: %u ids\n", obsolete->path, obsolete->n);
 }
 
-int fm_build_dry_run(const fm_source *source, fm_arena *arena) {
-    plan_totals totals = {0};
+static void print_datasets(const fm_source *source) {
     for (uint32_t i = 0; i < source->n_dataset; i++) {
         const fm_source_dataset *dataset = &source->dataset[i];
         if (dataset->name[0]) {
@@ -83,20 +130,78 @@ int fm_build_dry_run(const fm_source *source, fm_arena *arena) {
         printf("alignments %s: %u chains\n", dataset->alignments_found, dataset->n_chain);
         fm_build_print_lists(stdout, dataset);
     }
-    for (uint32_t i = 0; i < source->n_structure; i++) {
-        const fm_source_structure *structure = &source->structure[i];
-        for (uint32_t k = 0; k < structure->n_chain; k++)
-            print_chain(structure, &structure->chain[k], arena, &totals);
-    }
+}
+
+static void print_plan(dry_run *run, const fm_source *source, const fm_space *space,
+                       const char *cache, fm_arena *arena) {
+    print_datasets(source);
+    show_chains(run, source, arena);
     for (uint32_t i = 0; i < source->n_refusal; i++) {
-        printf("problem %s\t%s\n", source->refusal[i].name,
+        printf("refused %s\t%s\n", source->refusal[i].name,
                fm_source_reason_text(source->refusal[i].reason));
     }
     printf("total %u chains, %u of them with the alignments of another; %llu files, %.1f MB\n",
-           totals.n_chain, source->n_duplicate, (unsigned long long)totals.n_file,
-           (double)totals.bytes / 1e6);
-    printf("total %u refused, %u without alignments, %u without a file of template hits; "
-           "%u problems\n",
-           totals.n_refused, totals.n_empty, totals.n_without_hits, source->n_refusal);
-    return totals.n_chain > totals.n_refused ? FM_EXIT_OK : FM_EXIT_FAILED;
+           run->n_chain, source->n_duplicate, (unsigned long long)run->n_file,
+           (double)run->bytes / 1e6);
+    printf("total %u chains and %u inputs refused, %u chains without alignments, %u without a "
+           "file of template hits\n",
+           run->n_refused, source->n_refusal, run->n_empty, run->n_without_hits);
+    if (space) fm_build_print_room(stdout, space, cache);
+}
+
+/* -- one object for programs */
+
+static void json_datasets(fm_json_writer *json, const fm_source *source) {
+    fm_json_open_array(json, "datasets");
+    for (uint32_t i = 0; i < source->n_dataset; i++) {
+        const fm_source_dataset *dataset = &source->dataset[i];
+        fm_json_open_object(json, NULL);
+        fm_json_put_string(json, "name", dataset->name);
+        fm_json_put_bool(json, "predicted", dataset->is_predicted);
+        fm_json_put_string(json, "structures_found", dataset->structures_found);
+        fm_json_put_u64(json, "structures", dataset->n_structure);
+        fm_json_put_string(json, "alignments_found", dataset->alignments_found);
+        fm_json_put_u64(json, "chains", dataset->n_chain);
+        fm_json_close(json);
+    }
+    fm_json_close(json);
+}
+
+static void json_plan(dry_run *run, const fm_source *source, const fm_space *space,
+                      fm_arena *arena) {
+    fm_json_writer *json = run->json;
+    fm_json_begin(json, stdout);
+    json_datasets(json, source);
+    fm_json_open_array(json, "chains");
+    show_chains(run, source, arena);
+    fm_json_close(json);
+    fm_json_open_array(json, "refused_inputs");
+    for (uint32_t i = 0; i < source->n_refusal; i++) {
+        fm_json_open_object(json, NULL);
+        fm_json_put_string(json, "name", source->refusal[i].name);
+        fm_json_put_string(json, "reason", fm_source_reason_text(source->refusal[i].reason));
+        fm_json_close(json);
+    }
+    fm_json_close(json);
+    fm_json_put_u64(json, "refused", run->n_refused);
+    fm_json_put_u64(json, "duplicates", source->n_duplicate);
+    fm_json_put_u64(json, "without_alignments", run->n_empty);
+    fm_json_put_u64(json, "without_template_hits", run->n_without_hits);
+    fm_json_put_u64(json, "files", run->n_file);
+    fm_json_put_u64(json, "file_bytes", run->bytes);
+    if (space) fm_json_put_u64(json, "need_bytes", space->need_bytes);
+    if (space && space->free_bytes != UINT64_MAX)
+        fm_json_put_u64(json, "free_bytes", space->free_bytes);
+    fm_json_end(json);
+}
+
+int fm_build_dry_run(const fm_source *source, const fm_space *space, const char *cache, bool json,
+                     fm_arena *arena) {
+    fm_json_writer writer;
+    dry_run run = {.json = json ? &writer : NULL};
+    if (json)
+        json_plan(&run, source, space, arena);
+    else
+        print_plan(&run, source, space, cache, arena);
+    return run.n_chain > run.n_refused ? FM_EXIT_OK : FM_EXIT_FAILED;
 }

@@ -2,47 +2,52 @@
 #include "server/cli/build_report.h"
 
 #include "proto/base/file.h"
-#include "server/cli/json_text.h"
+#include "proto/base/options.h"
+#include "server/cli/progress.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { BAR_CELLS = 24, LINE_SECONDS = 5, N_SHOWN = 10 };
+enum { BAR_CELLS = 24, BAR_CELLS_MIN = 6, LINE_SECONDS = 5, N_SHOWN = 10 };
 
 /* -- progress */
 
-/* "1:02:03", or "?" when nothing can be said yet. */
-static const char *format_eta(const fm_build_progress *progress, char out[32]) {
-    if (progress->done <= 0.0) return "?";
-    double seconds = progress->seconds * (1.0 - progress->done) / progress->done;
-    unsigned long whole = (unsigned long)(seconds + 0.5);
-    snprintf(out, 32, "%lu:%02lu:%02lu", whole / 3600, whole / 60 % 60, whole % 60);
-    return out;
-}
-
+/* The bar takes what the numbers leave of the terminal's width. */
 static void draw_bar(const fm_build_progress *progress, double chains_per_s, double mb_per_s) {
-    char bar[BAR_CELLS + 1], eta[32];
-    for (int i = 0; i < BAR_CELLS; i++)
-        bar[i] = i < progress->done * BAR_CELLS ? '#' : '.';
-    bar[BAR_CELLS] = '\0';
-    fprintf(stderr, "\r\033[K[%s] %3.0f %%  %u/%u chains  %.1f chains/s  %.1f MB/s  ETA %s", bar,
-            100.0 * progress->done, progress->chains_done, progress->n_chain, chains_per_s,
-            mb_per_s, format_eta(progress, eta));
-    if (progress->n_refused) fprintf(stderr, "  refused %u", progress->n_refused);
-    fflush(stderr);
+    char bar[BAR_CELLS + 4] = "", eta[32], numbers[256], refused[32] = "";
+    if (progress->n_refused) snprintf(refused, sizeof refused, "  %u refused", progress->n_refused);
+    int length =
+        snprintf(numbers, sizeof numbers, "%3.0f %%  %u/%u chains  %.1f/s  %.1f MB/s  ETA %s%s",
+                 100.0 * progress->done, progress->chains_done, progress->n_chain, chains_per_s,
+                 mb_per_s, fm_progress_format_eta(progress->seconds, progress->done, eta), refused);
+    int cells = fm_options_columns(stderr) - 1 - length - (int)strlen("[] ");
+    if (cells > BAR_CELLS) cells = BAR_CELLS;
+    if (cells >= BAR_CELLS_MIN) {
+        bar[0] = '[';
+        for (int i = 0; i < cells; i++)
+            bar[i + 1] = i < progress->done * cells ? '#' : '.';
+        memcpy(bar + cells + 1, "] ", sizeof "] ");
+    }
+    fm_progress_draw("%s%s", bar, numbers);
 }
 
-/* One object a line, for job systems. */
+/* One JSON object on a line, for job systems. */
 static void write_progress(const fm_build_progress *progress, double chains_per_s,
                            double mb_per_s) {
-    fprintf(stderr,
-            "{\"chains_done\": %u, \"chains\": %u, \"refused\": %u, \"structures_done\": %u, "
-            "\"structures\": %u, \"input_bytes\": %llu, \"stored_bytes\": %llu, \"seconds\": %.3f, "
-            "\"done\": %.6f, \"chains_per_s\": %.3f, \"mb_per_s\": %.3f}\n",
-            progress->chains_done, progress->n_chain, progress->n_refused,
-            progress->structures_done, progress->n_structure,
-            (unsigned long long)progress->input_bytes, (unsigned long long)progress->stored_bytes,
-            progress->seconds, progress->done, chains_per_s, mb_per_s);
+    fm_json_writer json;
+    fm_json_begin_line(&json, stderr);
+    fm_json_put_u64(&json, "chains_done", progress->chains_done);
+    fm_json_put_u64(&json, "chains", progress->n_chain);
+    fm_json_put_u64(&json, "refused", progress->n_refused);
+    fm_json_put_u64(&json, "structures_done", progress->structures_done);
+    fm_json_put_u64(&json, "structures", progress->n_structure);
+    fm_json_put_u64(&json, "input_bytes", progress->input_bytes);
+    fm_json_put_u64(&json, "stored_bytes", progress->stored_bytes);
+    fm_json_put_f64(&json, "seconds", progress->seconds, 3);
+    fm_json_put_f64(&json, "done", progress->done, 6);
+    fm_json_put_f64(&json, "chains_per_s", chains_per_s, 3);
+    fm_json_put_f64(&json, "mb_per_s", mb_per_s, 3);
+    fm_json_end(&json);
 }
 
 void fm_build_display_show(void *context, const fm_build_progress *progress) {
@@ -65,19 +70,20 @@ void fm_build_display_show(void *context, const fm_build_progress *progress) {
         display->last_shown = progress->seconds;
         fprintf(stderr, "%u of %u chains, %.1f chains/s, %.1f MB/s, ETA %s, %u refused\n",
                 progress->chains_done, progress->n_chain, chains_per_s, mb_per_s,
-                format_eta(progress, eta), progress->n_refused);
+                fm_progress_format_eta(progress->seconds, progress->done, eta),
+                progress->n_refused);
     }
 }
 
 void fm_build_display_end(fm_build_display *display) {
-    if (display->drawn) fputs("\r\033[K", stderr);
+    if (display->drawn) fm_progress_clear();
     display->drawn = false;
 }
 
 /* -- report for people */
 
 static void print_refusals(FILE *out, const fm_build_report *report) {
-    fprintf(out, "refused   %u", report->n_refused);
+    fprintf(out, "refused   %u chains", report->n_refused);
     const char *between = " (";
     for (int i = 0; i < FM_N_STATUS; i++) {
         if (!report->refused[i]) continue;
@@ -105,17 +111,17 @@ static void print_problems(FILE *out, const fm_build_report *report) {
         fm_source_reason trouble = (fm_source_reason)t;
         uint32_t n = count_problems(report, trouble), shown = 0;
         if (!n) continue;
-        fprintf(out, "left out  %u %s:", n, fm_source_reason_text(trouble));
+        fprintf(out, "refused   %u %s:", n, fm_source_reason_text(trouble));
         for (uint32_t i = 0; i < report->n_source_refusal && shown < 5; i++) {
             if (report->source_refusal[i].reason != trouble) continue;
             fprintf(out, " %s", report->source_refusal[i].name);
             shown++;
         }
         fprintf(out, "%s%s\n", n > shown ? " ..." : "",
-                trouble == FM_SOURCE_NO_ALIGNMENTS ? "; --single-sequence takes them" : "");
+                trouble == FM_SOURCE_NO_ALIGNMENTS ? "; --single-sequence builds them" : "");
     }
     if (report->n_no_protein) {
-        fprintf(out, "left out  %u structures without a protein chain\n", report->n_no_protein);
+        fprintf(out, "refused   %u structures without a protein chain\n", report->n_no_protein);
     }
     if (report->n_without_hits && !report->single_sequence) {
         fprintf(out, "noted     %u chains without a file of template hits\n",
@@ -166,68 +172,76 @@ void fm_build_print_generation(FILE *out, const char *cache, const fm_build_repo
 
 /* -- report for programs */
 
-static void print_json_lists(FILE *out, const fm_build_report *report) {
-    fprintf(out, "  \"refused_by_reason\": {");
-    const char *between = "";
+static void print_refused(fm_json_writer *json, const fm_build_report *report) {
+    fm_json_put_u64(json, "refused", report->n_refused);
+    fm_json_open_object(json, "refused_by_reason");
     for (int i = 0; i < FM_N_STATUS; i++) {
-        if (!report->refused[i]) continue;
-        fprintf(out, "%s\"%s\": %u", between, fm_status_name((fm_status)i), report->refused[i]);
-        between = ", ";
+        if (report->refused[i])
+            fm_json_put_u64(json, fm_status_name((fm_status)i), report->refused[i]);
     }
-    fprintf(out, "},\n  \"refusals\": [");
+    fm_json_close(json);
+    fm_json_open_array(json, "refusals");
     for (uint32_t i = 0; i < report->n_refusal; i++) {
         const char *line = report->refusal[i], *tab = strchr(line, '\t');
-        char *chain = strndup(line, (size_t)(tab - line));
-        fprintf(out, "%s\n    {\"chain\": ", i ? "," : "");
-        fm_json_print_string(out, chain ? chain : "");
-        fprintf(out, ", \"reason\": ");
-        fm_json_print_string(out, tab + 1);
-        fprintf(out, "}");
-        free(chain);
+        fm_json_open_object(json, NULL);
+        fm_json_put_text(json, "chain", line, (size_t)(tab - line));
+        fm_json_put_string(json, "reason", tab + 1);
+        fm_json_close(json);
     }
-    fprintf(out, "],\n  \"left_out\": {");
+    fm_json_close(json);
+}
+
+static void print_inputs(fm_json_writer *json, const fm_build_report *report) {
+    fm_json_open_object(json, "refused_inputs");
     for (int t = 0; t < FM_N_SOURCE_REASON; t++) {
         fm_source_reason trouble = (fm_source_reason)t;
-        fprintf(out, "%s\"%s\": %u", t ? ", " : "", fm_source_reason_text(trouble),
-                count_problems(report, trouble));
+        fm_json_put_u64(json, fm_source_reason_text(trouble), count_problems(report, trouble));
     }
-    fprintf(out, ", \"structures without a protein chain\": %u},\n", report->n_no_protein);
-    fprintf(out, "  \"without_template_hits\": %u,\n", report->n_without_hits);
+    fm_json_put_u64(json, "structures without a protein chain", report->n_no_protein);
+    fm_json_close(json);
+    fm_json_put_u64(json, "without_template_hits", report->n_without_hits);
 }
 
-static void print_json(FILE *out, const char *dataset, const char *cache, const char *outcome,
-                       const fm_build_report *report) {
-    char hex[FM_SHA256_HEX];
+void fm_build_json_generation(fm_json_writer *json, const char *cache,
+                              const fm_build_report *report) {
+    fm_json_put_string(json, "cache", cache);
+    fm_json_put_u64(json, "generation", report->generation);
+    fm_json_put_bool(json, "published", report->published);
+    fm_json_put_hash(json, "content", &report->content);
+    fm_json_put_u64(json, "chains", report->n_chain);
+    print_refused(json, report);
+    fm_json_put_u64(json, "stored_bytes", report->stored_bytes);
+    fm_json_put_u64(json, "decoded_bytes", report->decoded_bytes);
+}
+
+void fm_build_print_json(FILE *out, const fm_build_summary *summary) {
+    const fm_build_report *report = summary->report;
     double seconds = report->seconds > 0 ? report->seconds : 1e-9;
-    fm_sha256_format(&report->content, hex);
-    fprintf(out, "{\n  \"outcome\": \"%s\",\n  \"dataset\": ", outcome);
-    fm_json_print_string(out, dataset);
-    fprintf(out, ",\n  \"cache\": ");
-    fm_json_print_string(out, cache);
-    fprintf(out, ",\n  \"generation\": %llu,\n  \"published\": %s,\n  \"content\": \"%s\",\n",
-            (unsigned long long)report->generation, report->published ? "true" : "false", hex);
-    fprintf(out, "  \"chains\": %u,\n  \"built\": %u,\n  \"reused\": %u,\n  \"refused\": %u,\n",
-            report->n_chain, report->n_built, report->n_reused, report->n_refused);
-    print_json_lists(out, report);
-    fprintf(out, "  \"input_bytes\": %llu,\n  \"mb_per_s\": %.3f,\n",
-            (unsigned long long)report->input_bytes, (double)report->input_bytes / 1e6 / seconds);
-    fprintf(out, "  \"stored_bytes\": %llu,\n  \"decoded_bytes\": %llu,\n",
-            (unsigned long long)report->stored_bytes, (unsigned long long)report->decoded_bytes);
-    fprintf(out, "  \"bytes_per_chain\": %.1f,\n  \"written_bytes\": %llu,\n",
-            report->n_chain ? (double)report->stored_bytes / report->n_chain : 0.0,
-            (unsigned long long)report->written_bytes);
-    fprintf(out, "  \"peak_resident_bytes\": %llu,\n", (unsigned long long)report->peak_bytes);
-    fprintf(out, "  \"seconds\": %.6f\n}\n", report->seconds);
+    fm_json_writer json;
+    fm_json_begin(&json, out);
+    fm_json_put_string(&json, "outcome", summary->outcome);
+    fm_json_put_string(&json, "dataset", summary->dataset);
+    fm_build_json_generation(&json, summary->cache, report);
+    fm_json_put_u64(&json, "built", report->n_built);
+    fm_json_put_u64(&json, "reused", report->n_reused);
+    print_inputs(&json, report);
+    fm_json_put_u64(&json, "input_bytes", report->input_bytes);
+    fm_json_put_f64(&json, "mb_per_s", (double)report->input_bytes / 1e6 / seconds, 3);
+    fm_json_put_f64(&json, "bytes_per_chain",
+                    report->n_chain ? (double)report->stored_bytes / report->n_chain : 0.0, 1);
+    fm_json_put_u64(&json, "written_bytes", report->written_bytes);
+    fm_json_put_u64(&json, "peak_resident_bytes", report->peak_bytes);
+    fm_json_put_f64(&json, "seconds", report->seconds, 6);
+    if (summary->share) fm_build_share_json(&json, summary->share, summary->shared);
+    fm_json_end(&json);
 }
 
-fm_status fm_build_write_json(const char *path, const char *dataset, const char *cache,
-                              const char *outcome, const fm_build_report *report,
-                              fm_error *reterr) {
+fm_status fm_build_write_json(const char *path, const fm_build_summary *summary, fm_error *reterr) {
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
     if (!out) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the report");
-    print_json(out, dataset, cache, outcome, report);
+    fm_build_print_json(out, summary);
     fm_status status = fclose(out) == 0 ? fm_file_write_atomic(path, text, size, reterr)
                                         : fm_fail(reterr, FM_ERR_NOMEM, "no memory for the report");
     free(text);

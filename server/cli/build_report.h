@@ -1,30 +1,50 @@
-/* build_report.h: how `foldmill build` shows its progress and its end. */
+/* build_report.h: how foldmill build shows its progress and its result. */
 #ifndef FM_CLI_BUILD_REPORT_H
 #define FM_CLI_BUILD_REPORT_H
 
 #include "cache/build/build.h"
+#include "server/cli/build_share.h"
+#include "server/cli/json_text.h"
 
 #include <stdio.h>
 
-/* State of the progress line; context of fm_build_options.progress. */
+/* State of the progress line; the context of fm_build_options.progress. */
 typedef struct fm_build_display {
     bool quiet;
-    bool json;         /* a JSON object a line, every second */
-    bool terminal;     /* stderr is one: a bar that redraws itself; else a line every few seconds */
-    bool drawn;        /* a bar stands on the terminal */
+    bool json;         /* one JSON object on a line, every second */
+    bool terminal;     /* draw a bar on standard error; otherwise a line every few seconds */
+    bool drawn;        /* there is a bar on the terminal */
     double last_shown; /* seconds since the start */
 } fm_build_display;
 
 void fm_build_display_show(void *context, const fm_build_progress *progress);
-/* Takes the bar away. */
+/* Removes the bar. */
 void fm_build_display_end(fm_build_display *display);
 
-/* The report for people, and the same figures as one JSON object. */
+/* The report for people. */
 void fm_build_print_report(FILE *out, const char *cache, const fm_build_report *report);
-/* Only what it says about the generation: refusals, bytes, content, where it lies. */
+/* Only the lines about the generation: refusals, sizes, content digest, folder. */
 void fm_build_print_generation(FILE *out, const char *cache, const fm_build_report *report);
-FM_MUST_USE fm_status fm_build_write_json(const char *path, const char *dataset, const char *cache,
-                                          const char *outcome, const fm_build_report *report,
+
+/* What the JSON object of a build is made of. */
+typedef struct fm_build_summary {
+    const char *outcome; /* "all", "some", "none", "stopped" */
+    const char *dataset, *cache;
+    const fm_build_report *report;
+    const fm_build_share *share; /* NULL for a build that shares no job */
+    const fm_build_share_report *shared;
+} fm_build_summary;
+
+/* The report as one JSON object; `foldmill build --help` lists its members. */
+void fm_build_print_json(FILE *out, const fm_build_summary *summary);
+/* The same into a file. FM_ERR_IO, FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_build_write_json(const char *path, const fm_build_summary *summary,
                                           fm_error *reterr);
+
+/* Members of the open object that describe the generation: "cache", "generation", "published",
+ * "content", "chains", "refused", "refused_by_reason", "refusals", "stored_bytes",
+ * "decoded_bytes". */
+void fm_build_json_generation(fm_json_writer *json, const char *cache,
+                              const fm_build_report *report);
 
 #endif

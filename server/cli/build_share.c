@@ -9,29 +9,31 @@ void fm_build_share_list(fm_build_share_arguments *arguments,
                          fm_option out[FM_BUILD_SHARE_OPTIONS]) {
     const fm_option options[FM_BUILD_SHARE_OPTIONS] = {
         {"catalogue", FM_OPTION_STRING, &arguments->catalogue, "WHERE",
-         "share the job with other workers: postgresql://..., or a file for one machine",
+         "share the job with other workers: postgresql://..., or a file for the workers of one "
+         "machine",
          .letter = 0},
         {"job", FM_OPTION_STRING, &arguments->job, "NAME",
-         "with --catalogue: the job's name there; 'build' when not given", .letter = 0},
+         "with --catalogue: the name of the job (build)", .letter = 0},
         {"publish", FM_OPTION_STRING, &arguments->publish, "DIR",
-         "with --catalogue: copy sealed shards to DIR/shards, where merge finds them", .letter = 0},
+         "with --catalogue: copy sealed shards to DIR/shards, where foldmill merge finds them",
+         .letter = 0},
         {"renew", FM_OPTION_FLAG, &arguments->renew, NULL,
-         "with --catalogue: the job's list becomes this dataset's; what is done stays",
+         "with --catalogue: replace the chains of the job by those of this dataset; what is done "
+         "stays "
+         "done",
          .letter = 0},
         {"again", FM_OPTION_FLAG, &arguments->again, NULL,
-         "with --catalogue: the same, and all of it is looked at again", .letter = 0},
+         "with --catalogue: as --renew, and check every chain again, done or refused", .letter = 0},
         {"lease", FM_OPTION_F64, &arguments->lease, "SECONDS",
-         "with --catalogue: a worker not heard of for so long loses its chains; 60 when not given",
+         "with --catalogue: a worker that is silent for so long loses its chains (60)",
          .letter = 0},
         {"heartbeat", FM_OPTION_F64, &arguments->heartbeat, "SECONDS",
-         "with --catalogue: how often leases are extended; a third of the lease when not given",
-         .letter = 0},
+         "with --catalogue: how often leases are extended (a third of the lease)", .letter = 0},
         {"pause", FM_OPTION_F64, &arguments->pause, "SECONDS",
-         "with --catalogue: before a chain is tried again, doubled each time; 1 when not given",
+         "with --catalogue: the time before a failed chain is tried again, doubled each time (1)",
          .letter = 0},
         {"attempts", FM_OPTION_U64, &arguments->attempts, "N",
-         "with --catalogue: failures that put a chain into quarantine; 5 when not given", .min = 1,
-         .max = 1000},
+         "with --catalogue: after so many failures a chain is refused (5)", .min = 1, .max = 1000},
         {0}};
     memcpy(out, options, sizeof options);
 }
@@ -39,17 +41,17 @@ void fm_build_share_list(fm_build_share_arguments *arguments,
 static fm_status read_seconds(const char *name, double seconds, uint32_t *ret_ms,
                               fm_error *reterr) {
     if (!(seconds >= 0.0 && seconds <= SECONDS_MAX)) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--%s is %g; at most %g seconds were expected", name,
+        return fm_fail(reterr, FM_ERR_USAGE, "--%s: found %g, expected 0 to %g seconds", name,
                        seconds, SECONDS_MAX);
     }
     *ret_ms = seconds > 0.0 && seconds < 1e-3 ? 1 : (uint32_t)(seconds * 1e3);
     return FM_OK;
 }
 
-static void tell_waiting(const fm_error *error) {
+static void report_waiting(const fm_error *error) {
     char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
     fm_error_format(error, text, sizeof text);
-    fprintf(stderr, "foldmill build: %s; trying for half a minute\n", text);
+    fprintf(stderr, "foldmill build: %s; trying again for half a minute\n", text);
 }
 
 fm_status fm_build_share_read(const fm_build_share_arguments *arguments, fm_build_share *ret_share,
@@ -61,7 +63,7 @@ fm_status fm_build_share_read(const fm_build_share_arguments *arguments, fm_buil
                 : arguments->renew ? FM_CATALOGUE_RENEW
                                    : FM_CATALOGUE_JOIN,
         .publish = arguments->publish,
-        .waiting = tell_waiting};
+        .waiting = report_waiting};
     fm_status status = read_seconds("lease", arguments->lease, &share.catalogue.lease_ms, reterr);
     if (!status) {
         status = read_seconds("heartbeat", arguments->heartbeat, &share.heartbeat_ms, reterr);
@@ -76,7 +78,7 @@ fm_status fm_build_share_read(const fm_build_share_arguments *arguments, fm_buil
     if (any && !arguments->catalogue) {
         return fm_fail(reterr, FM_ERR_USAGE,
                        "--job, --publish, --renew, --again, --lease, --heartbeat, --pause and "
-                       "--attempts go with --catalogue");
+                       "--attempts need --catalogue WHERE");
     }
     uint32_t lease = share.catalogue.lease_ms ? share.catalogue.lease_ms : FM_CATALOGUE_LEASE_MS;
     if (share.heartbeat_ms >= lease) {
@@ -90,12 +92,29 @@ void fm_build_share_print(FILE *out, const fm_build_share *share,
                           const fm_build_share_report *report) {
     const uint32_t *n = report->job.n;
     fprintf(out, "worker    %s: %u items", report->worker, report->n_item);
-    if (report->n_lost) fprintf(out, ", %u lost to others", report->n_lost);
+    if (report->n_lost) fprintf(out, ", %u lost to other workers", report->n_lost);
     if (report->n_reconnect) fprintf(out, ", %u connections lost", report->n_reconnect);
-    fprintf(out, "\njob       %s: %u done, %u in quarantine, %u being built, %u waiting\n",
+    fprintf(out, "\njob       %s: %u done, %u refused, %u being built, %u waiting\n",
             share->catalogue.job ? share->catalogue.job : "build", n[FM_CATALOGUE_DONE],
             n[FM_CATALOGUE_REFUSED], n[FM_CATALOGUE_LEASED], n[FM_CATALOGUE_PENDING]);
     if (n[FM_CATALOGUE_LEASED] + n[FM_CATALOGUE_PENDING] == 0) {
         fprintf(out, "next      foldmill merge --catalogue WHERE --cache DIR makes the cache\n");
     }
+}
+
+void fm_build_share_json(fm_json_writer *json, const fm_build_share *share,
+                         const fm_build_share_report *report) {
+    fm_json_open_object(json, "worker");
+    fm_json_put_string(json, "name", report->worker);
+    fm_json_put_u64(json, "items", report->n_item);
+    fm_json_put_u64(json, "lost", report->n_lost);
+    fm_json_put_u64(json, "connections_lost", report->n_reconnect);
+    fm_json_close(json);
+    fm_json_open_object(json, "job");
+    fm_json_put_string(json, "name", share->catalogue.job ? share->catalogue.job : "build");
+    fm_json_put_u64(json, "done", report->job.n[FM_CATALOGUE_DONE]);
+    fm_json_put_u64(json, "refused", report->job.n[FM_CATALOGUE_REFUSED]);
+    fm_json_put_u64(json, "leased", report->job.n[FM_CATALOGUE_LEASED]);
+    fm_json_put_u64(json, "pending", report->job.n[FM_CATALOGUE_PENDING]);
+    fm_json_close(json);
 }

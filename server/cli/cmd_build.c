@@ -1,9 +1,11 @@
-/* cmd_build.c: foldmill build: a dataset becomes a cache. */
+/* cmd_build.c: foldmill build: makes a cache from a dataset. */
 #include "cache/build/build.h"
 #include "server/cli/build_plan.h"
 #include "server/cli/build_report.h"
 #include "server/cli/build_share.h"
 #include "server/cli/commands.h"
+#include "server/cli/open_cache.h"
+#include "server/cli/progress.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -20,7 +22,7 @@ typedef struct build_arguments {
     fm_source_options source; /* of the one dataset without a name */
     fm_option_list datasets;
     uint64_t jobs, shard_mb, worker_memory;
-    bool single_sequence, quiet, dry_run, no_space_check;
+    bool single_sequence, quiet, dry_run, no_space_check, json;
     fm_build_share_arguments sharing;
     fm_build_share share;
     fm_source_options dataset[FM_OPTION_LIST_MAX];
@@ -40,48 +42,64 @@ static void catch_signals(void) {
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    /* Past a limit on file sizes, writes fail with an error that can be told. */
+    /* Without this, a write beyond the limit on file sizes ends the process without a message. */
     signal(SIGXFSZ, SIG_IGN);
 }
 
 static const char description[] =
-    "Reads the folders an OpenFold user has and keeps what is computed once: sequences,\n"
-    "de-duplicated MSAs, template hits, structures.\n\n"
-    "    DATASET/alignments/<id>_<chain>/*.a3m *.sto [.gz]\n"
-    "    DATASET/pdb/<id>_<chain>/{a3m,hhr}/        (OpenProteinSet)\n"
-    "    DATASET/alignment_db/*.db *.index          (sharded or legacy index)\n"
-    "    DATASET/duplicate_pdb_chains.txt           (chains that share alignments)\n"
-    "    DATASET/mmcifs/<id>.cif[.gz]               (or data, pdb_mmcif, mmcif_files;\n"
-    "                                               also divided: mmcifs/ab/1abc.cif.gz;\n"
-    "                                               also zip archives: pdb_mmcif.zip)\n"
-    "    DATASET/data/<id>.pdb[.gz]                 (predictions, alignments/<id>/)\n"
-    "    DATASET/uniclust30/<name>/{a3m,pdb}/       (OpenProteinSet's predictions)\n"
-    "    DATASET/{,data_caches/}chain_data_cache.json, mmcif_cache.json; obsolete.dat\n\n"
-    "What is there is recognised, and said; --dry-run says it without building. Symbolic\n"
-    "links are followed. A chain is built when it has a folder of alignments and\n"
-    "its structure. What cannot be read is refused with its place and reason, listed at\n"
-    "the end and kept in the cache; the job goes on.\n\n"
-    "Several datasets become one cache: --dataset NAME=DIR, once for each. Their chains are\n"
-    "called NAME:<id>_<chain>. --dataset NAME:predicted=DIR says that the structures are\n"
-    "predictions, whose B factors are confidence; so are those of the names distillation and\n"
-    "uniclust30, and what lies in PDB files. Template hits name structures of the datasets\n"
-    "that are no predictions, in the order given.\n\n"
-    "Safe to interrupt at any instant and to run again: what was sealed is not made again,\n"
-    "and the result is the same as that of an undisturbed run. Run again after the dataset\n"
-    "changed, it makes what is new. The cache that was there stays readable throughout.\n\n"
-    "Several workers, on any number of machines, build one dataset with --catalogue: each takes\n"
-    "chains from the catalogue and writes shards of its own into its --cache, until nothing is\n"
-    "left; foldmill merge makes one cache of them. docs/reference/catalogue.md says more.\n\n"
-    "Exit codes: 0 all chains built, 3 some refused, 1 none, or the job failed or was\n"
-    "stopped, 2 bad usage.\n\n"
-    "Examples: foldmill build ~/openproteinset --cache /fast/cache --jobs 16\n"
-    "          foldmill build --dataset pdb=~/pdb --dataset distillation=~/uniclust30 --cache C";
+    "Reads the folders that an OpenFold user has, computes everything that does not depend on\n"
+    "chance, and keeps it in a cache: sequences, de-duplicated MSAs, template hits, structures.\n"
+    "\n"
+    "    DATASET/alignments/<id>_<chain>/*.a3m *.sto\n"
+    "    DATASET/alignments/<id>_<chain>.{a3m,sto,hhr}   flat, as ColabFold writes it\n"
+    "    DATASET/pdb/<id>_<chain>/{a3m,hhr}/       OpenProteinSet\n"
+    "    DATASET/alignment_db/*.db *.index         sharded or legacy index\n"
+    "    DATASET/duplicate_pdb_chains.txt          chains that share alignments\n"
+    "    DATASET/mmcifs/<id>.cif                   or data, pdb_mmcif, mmcif_files;\n"
+    "                                              or divided: mmcifs/ab/1abc.cif.gz;\n"
+    "                                              or zip archives: pdb_mmcif.zip\n"
+    "    DATASET/data/<id>.pdb                     predictions, with alignments/<id>/\n"
+    "    DATASET/uniclust30/<name>/{a3m,pdb}/      OpenProteinSet's predictions\n"
+    "    DATASET/{,data_caches/}chain_data_cache.json, mmcif_cache.json\n"
+    "    DATASET/obsolete.dat\n\n"
+    "Every file may be compressed: .gz, .xz or .zst. PDB ids may be in any case.\n"
+    "The command recognises which of these exist and reports them; --dry-run reports them\n"
+    "without building. Symbolic links are followed. A chain is built when it has a folder of\n"
+    "alignments and its structure. An input that cannot be read is refused: the report gives\n"
+    "the place and the reason, the cache keeps both, and the job goes on.\n\n"
+    "Several datasets become one cache with --dataset NAME=DIR, once for each. Their chains are\n"
+    "called NAME:<id>_<chain>. --dataset NAME:predicted=DIR marks the structures as\n"
+    "predictions, whose B factors are confidence. The names distillation and uniclust30 imply\n"
+    "that, and so do PDB files. Template hits refer to structures of the datasets that are not\n"
+    "predictions, in the order given.\n\n"
+    "The command can be interrupted at any time and run again: sealed shards are kept, and the\n"
+    "result is the same as that of an undisturbed run. After a change of the dataset it builds\n"
+    "only what is new. The existing cache stays readable throughout.\n\n"
+    "With --catalogue, several workers on any number of machines build one dataset. Each takes\n"
+    "chains from the catalogue and writes shards into its own --cache, until no chain is left;\n"
+    "foldmill merge makes one cache of them. docs/reference/catalogue.md explains it.\n\n"
+    "--json prints the report as one object, and --report FILE writes it to a file: outcome\n"
+    "(all, some, none, stopped), dataset, cache, generation, published, content, chains,\n"
+    "refused, refused_by_reason {REASON: n}, refusals [{chain, reason}], stored_bytes,\n"
+    "decoded_bytes, built, reused, refused_inputs {REASON: n}, without_template_hits,\n"
+    "input_bytes, mb_per_s, bytes_per_chain, written_bytes, peak_resident_bytes, seconds; with\n"
+    "--catalogue also worker {name, items, lost, connections_lost} and job {name, done,\n"
+    "refused, leased, pending}. With --dry-run, the object has datasets [{name, predicted,\n"
+    "structures_found, structures, alignments_found, chains}], chains [{chain, structure, files\n"
+    "[{name, bytes}] or refused}], refused_inputs [{name, reason}], refused, duplicates,\n"
+    "without_alignments, without_template_hits, files, file_bytes, need_bytes, free_bytes.\n\n"
+    "Exit codes: 0 all chains built, 3 some refused, 1 none built, failed or stopped, 2 bad\n"
+    "usage.\n\n"
+    "Examples:\n"
+    "  foldmill build ~/openproteinset --cache /fast/cache --jobs 16\n"
+    "  foldmill build --dataset pdb=~/pdb --dataset distillation=~/uniclust30 \\\n"
+    "      --cache /fast/cache";
 
 static bool is_word(const char *text, size_t length, const char *word) {
     return strlen(word) == length && memcmp(text, word, length) == 0;
 }
 
-/* "NAME=DIR" or "NAME:KIND=DIR"; the name is put into the arena. */
+/* Reads "NAME=DIR" or "NAME:KIND=DIR"; the name is copied into the arena. */
 static fm_status read_dataset(const char *text, fm_arena *arena, fm_source_options *ret_options,
                               fm_error *reterr) {
     const char *equals = strchr(text, '=');
@@ -94,7 +112,7 @@ static fm_status read_dataset(const char *text, fm_arena *arena, fm_source_optio
     if (!equals || !equals[1] ||
         (kind && !is_predicted && !is_word(kind, kind_bytes, "experimental"))) {
         return fm_fail(reterr, FM_ERR_USAGE,
-                       "--dataset is '%.200s'; expected NAME=DIR, NAME:predicted=DIR or "
+                       "--dataset: found '%.200s', expected NAME=DIR, NAME:predicted=DIR or "
                        "NAME:experimental=DIR",
                        text);
     }
@@ -112,22 +130,22 @@ static fm_status read_datasets(build_arguments *arguments, const char *positiona
     const fm_option_list *list = &arguments->datasets;
     const fm_source_options *one = &arguments->source;
     if (positional && list->n) {
-        return fm_fail(reterr, FM_ERR_USAGE, "either DATASET or --dataset, not both");
+        return fm_fail(reterr, FM_ERR_USAGE, "give either DATASET or --dataset, not both");
     }
     if (!positional && !list->n) {
-        return fm_fail(reterr, FM_ERR_USAGE, "expected DATASET, or --dataset NAME=DIR");
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "a dataset is required: DATASET, or --dataset NAME=DIR");
     }
     if (list->n && (one->structures || one->alignments || one->duplicates || one->is_predicted)) {
         return fm_fail(
             reterr, FM_ERR_USAGE,
-            "--structures, --alignments, --duplicates, --chain-data and --predicted are of one "
-            "DATASET; those of --dataset are found by themselves, and kinds are said "
-            "as NAME:predicted=DIR");
+            "--structures, --alignments, --duplicates and --predicted need DATASET; with "
+            "--dataset they are found in DIR, and NAME:predicted=DIR marks predictions");
     }
     fm_status status = FM_OK;
     for (uint32_t i = 0; i < list->n && !status; i++)
         status = read_dataset(list->value[i], arena, &arguments->dataset[i], reterr);
-    /* Templates are those of all datasets. */
+    /* The lists about templates hold for all datasets. */
     arguments->dataset[0].mmcif_cache = one->mmcif_cache;
     arguments->dataset[0].obsolete = one->obsolete;
     if (positional) arguments->dataset[0] = *one;
@@ -136,7 +154,7 @@ static fm_status read_datasets(build_arguments *arguments, const char *positiona
     return status;
 }
 
-/* A report that cannot be written: better said before days of building than after. */
+/* Checks before days of building that the report can be written. */
 static fm_status check_report(const char *path, fm_error *reterr) {
     char folder[PATH_MAX];
     const char *slash = strrchr(path, '/');
@@ -150,14 +168,15 @@ static fm_status check_report(const char *path, fm_error *reterr) {
 
 static fm_status check(const build_arguments *arguments, fm_error *reterr) {
     if (!arguments->cache && !arguments->dry_run) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--cache DIR is required");
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--cache DIR is required; foldmill build --help explains it");
     }
     if (arguments->progress && strcmp(arguments->progress, "json") != 0) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--progress is '%s'; only 'json' is known",
+        return fm_fail(reterr, FM_ERR_USAGE, "--progress: found '%s', expected json",
                        arguments->progress);
     }
     if (arguments->compat && strcmp(arguments->compat, "openfold") != 0) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--compat is '%s'; only 'openfold' is known",
+        return fm_fail(reterr, FM_ERR_USAGE, "--compat: found '%s', expected openfold",
                        arguments->compat);
     }
     return arguments->report ? check_report(arguments->report, reterr) : FM_OK;
@@ -168,45 +187,47 @@ enum { OPTIONS_MAX = 48 };
 static void list_options(build_arguments *arguments, fm_option out[OPTIONS_MAX]) {
     const fm_option options[] = {
         {"cache", FM_OPTION_STRING, &arguments->cache, "DIR",
-         "the cache to build or to bring up to date (required)", .letter = 0},
-        {"jobs", FM_OPTION_U64, &arguments->jobs, "N",
-         "worker threads; as many as there are processors when not given", .letter = 'j', .min = 1,
-         .max = 1024},
+         "the cache to build or to extend (required)", .letter = 0},
+        {"jobs", FM_OPTION_U64, &arguments->jobs, "N", "worker threads (one per processor)",
+         .letter = 'j', .min = 1, .max = 1024},
         {"single-sequence", FM_OPTION_FLAG, &arguments->single_sequence, NULL,
-         "also take chains without alignments, as single sequences", .letter = 0},
+         "also build chains without alignments, as single sequences", .letter = 0},
         {"compat", FM_OPTION_STRING, &arguments->compat, "MODE",
-         "'openfold': the features of OpenFold's pipeline bit for bit, its quirks among them",
+         "'openfold': the features of OpenFold's pipeline bit for bit, including its quirks",
          .letter = 0},
         {"report", FM_OPTION_STRING, &arguments->report, "FILE",
-         "write the report as JSON to FILE, too", .letter = 0},
-        {"shard-mb", FM_OPTION_U64, &arguments->shard_mb, "N",
-         "seal a shard at about N MB; 1024 when not given", .min = 1, .max = 1u << 20},
+         "also write the report to FILE, as --json prints it", .letter = 0},
+        {"shard-mb", FM_OPTION_U64, &arguments->shard_mb, "N", "seal a shard at about N MB (1024)",
+         .min = 1, .max = 1u << 20},
         {"worker-memory", FM_OPTION_U64, &arguments->worker_memory, "MIB",
-         "memory of each worker at most (49152); a chain that needs more is refused", .min = 64,
+         "memory limit of each worker (49152); a chain that needs more is refused", .min = 64,
          .max = 1u << 24},
         {"dataset", FM_OPTION_LIST, &arguments->datasets, "NAME=DIR",
-         "one of several datasets; NAME:predicted=DIR: of predictions", .letter = 0},
+         "one of several datasets; NAME:predicted=DIR for predictions; may be repeated",
+         .letter = 0},
         {"predicted", FM_OPTION_FLAG, &arguments->source.is_predicted, NULL,
          "the structures of DATASET are predictions", .letter = 0},
         {"structures", FM_OPTION_STRING, &arguments->source.structures, "DIR",
-         "the folder or zip archive of structures, where it is not found by itself", .letter = 0},
+         "the folder or zip archive of structures, where it is not recognised", .letter = 0},
         {"alignments", FM_OPTION_STRING, &arguments->source.alignments, "DIR",
          "the folder of alignments, or the .index of an alignment database", .letter = 0},
         {"duplicates", FM_OPTION_STRING, &arguments->source.duplicates, "FILE",
-         "chains that share alignments, as duplicate_pdb_chains.txt", .letter = 0},
+         "chains that share alignments, in the format of duplicate_pdb_chains.txt", .letter = 0},
         {"chain-data", FM_OPTION_STRING, &arguments->source.chain_data, "FILE",
-         "sizes of clusters, dates and resolutions of chains, as chain_data_cache.json",
+         "cluster sizes, dates and resolutions of chains, in the format of chain_data_cache.json",
          .letter = 0},
         {"mmcif-cache", FM_OPTION_STRING, &arguments->source.mmcif_cache, "FILE",
-         "release dates of templates, as mmcif_cache.json", .letter = 0},
+         "release dates of templates, in the format of mmcif_cache.json", .letter = 0},
         {"obsolete", FM_OPTION_STRING, &arguments->source.obsolete, "FILE",
-         "ids that others replaced, as the PDB's obsolete.dat", .letter = 0},
+         "replaced ids, in the format of the PDB's obsolete.dat", .letter = 0},
         {"no-space-check", FM_OPTION_FLAG, &arguments->no_space_check, NULL,
-         "build even where the estimate says that the disk has no room", .letter = 0},
+         "build even if the estimate exceeds the free space of the disk", .letter = 0},
         {"dry-run", FM_OPTION_FLAG, &arguments->dry_run, NULL,
-         "list chains, their files and what does not fit together; build nothing", .letter = 'n'},
+         "list chains, their files and refused inputs; build nothing", .letter = 'n'},
         {"progress", FM_OPTION_STRING, &arguments->progress, "FORM",
-         "'json': one JSON object a second to stderr", .letter = 0},
+         "'json': print one JSON object per second to stderr", .letter = 0},
+        {"json", FM_OPTION_FLAG, &arguments->json, NULL, "print the report as one JSON object",
+         .letter = 0},
         {"quiet", FM_OPTION_FLAG, &arguments->quiet, NULL, "no progress", .letter = 'q'}};
     _Static_assert(sizeof options / sizeof options[0] + FM_BUILD_SHARE_OPTIONS <= OPTIONS_MAX,
                    "room for both tables");
@@ -224,13 +245,19 @@ static int parse(int argc, char **argv, build_arguments *arguments, fm_arena *ar
         .description = description,
         .options = options,
         .min_positional = 0,
-        .max_positional = 1,
+        .max_positional = 2, /* one; two get an error with advice */
     };
     int n_positional;
     int code = fm_cli_parse(&command, argc, argv, &n_positional);
     if (code >= 0) return code;
     fm_error error;
-    fm_status status = check(arguments, &error);
+    fm_status status = FM_OK;
+    if (n_positional == 2) {
+        status =
+            fm_fail(&error, FM_ERR_USAGE, "unexpected argument '%.200s'; did you mean '%s%.200s'?",
+                    argv[1], arguments->cache ? "--dataset NAME=" : "--cache ", argv[1]);
+    }
+    if (!status) status = check(arguments, &error);
     if (!status) status = fm_build_share_read(&arguments->sharing, &arguments->share, &error);
     if (!status) {
         status = read_datasets(arguments, n_positional ? argv[0] : NULL, arena, &error);
@@ -238,23 +265,29 @@ static int parse(int argc, char **argv, build_arguments *arguments, fm_arena *ar
     return status ? fm_cli_report(command.program, &error) : -1;
 }
 
-static int finish(const build_arguments *arguments, const char *dataset, fm_status status,
-                  const fm_build_report *report, fm_error *error) {
-    const char *outcome = status == FM_ERR_CANCELLED ? "stopped"
-                          : status                   ? "none"
-                          : report->n_refused        ? "some"
-                                                     : "all";
-    fm_build_print_report(stdout, arguments->cache, report);
+/* Prints and writes the report; the exit code. */
+static int finish(const build_arguments *arguments, fm_build_summary *summary, fm_status status,
+                  fm_error *error) {
+    const fm_build_report *report = summary->report;
+    summary->outcome = status == FM_ERR_CANCELLED ? "stopped"
+                       : status                   ? "none"
+                       : report->n_refused        ? "some"
+                                                  : "all";
+    if (arguments->json)
+        fm_build_print_json(stdout, summary);
+    else
+        fm_build_print_report(stdout, arguments->cache, report);
+    if (summary->share && !arguments->json)
+        fm_build_share_print(stdout, summary->share, summary->shared);
     fflush(stdout);
     if (arguments->report) {
         fm_error write_error;
-        if (fm_build_write_json(arguments->report, dataset, arguments->cache, outcome, report,
-                                &write_error)) {
+        if (fm_build_write_json(arguments->report, summary, &write_error))
             return fm_cli_report("foldmill build", &write_error);
-        }
     }
     if (status) return fm_cli_report("foldmill build", error);
-    return report->n_refused ? FM_EXIT_PARTIAL : FM_EXIT_OK;
+    bool job_refused = summary->share && summary->shared->job.n[FM_CATALOGUE_REFUSED];
+    return report->n_refused || job_refused ? FM_EXIT_PARTIAL : FM_EXIT_OK;
 }
 
 /* The datasets as the report names them: "DIR", or "NAME=DIR NAME=DIR". */
@@ -280,18 +313,19 @@ static void print_found(const fm_source *source, uint32_t n_job) {
         }
         fprintf(stderr, "structures: %s: %u\nalignments: %s: %u chains", dataset->structures_found,
                 dataset->n_structure, dataset->alignments_found, dataset->n_chain);
-        if (dataset->n_duplicate) fprintf(stderr, " (%u share another's)", dataset->n_duplicate);
+        if (dataset->n_duplicate)
+            fprintf(stderr, " (%u share the alignments of another)", dataset->n_duplicate);
         fprintf(stderr, "\n");
         fm_build_print_lists(stderr, dataset);
     }
-    fprintf(stderr, "%u jobs\n", n_job);
+    fprintf(stderr, "jobs: %u\n", n_job);
 }
 
 static int build(const build_arguments *arguments, const fm_source *source, fm_arena *arena) {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     fm_build_display display = {.quiet = arguments->quiet,
                                 .json = arguments->progress != NULL,
-                                .terminal = isatty(STDERR_FILENO)};
+                                .terminal = fm_progress_has_terminal()};
     const fm_build_options options = {
         .cache = arguments->cache,
         .n_job = arguments->jobs ? (uint32_t)arguments->jobs
@@ -317,33 +351,36 @@ static int build(const build_arguments *arguments, const fm_source *source, fm_a
     if (status && status != FM_ERR_CANCELLED && (share || status != FM_ERR_DATA)) {
         return fm_cli_report("foldmill build", &error);
     }
-    int code = finish(arguments, name_datasets(arguments, arena), status, &report, &error);
-    if (share) fm_build_share_print(stdout, share, &shared);
-    bool is_partial = code == FM_EXIT_OK && shared.job.n[FM_CATALOGUE_REFUSED];
-    return is_partial ? FM_EXIT_PARTIAL : code;
+    fm_build_summary summary = {.dataset = name_datasets(arguments, arena),
+                                .cache = arguments->cache,
+                                .report = &report,
+                                .share = share,
+                                .shared = &shared};
+    return finish(arguments, &summary, status, &error);
 }
 
-/* Lists what would be done; fails where the build would be refused. */
+/* Shows what a build would do; fails where the build would refuse to start. */
 static int plan(const build_arguments *arguments, const fm_source *source, fm_arena *arena) {
     fm_space space;
     fm_error error;
-    int code = fm_build_dry_run(source, arena);
     fm_status status = fm_space_estimate(source, arguments->cache, arguments->single_sequence,
                                          arena, &space, &error);
-    if (status) return fm_cli_report("foldmill build", &error);
-    fm_build_print_room(stdout, &space, arguments->cache);
+    int code =
+        fm_build_dry_run(source, status ? NULL : &space, arguments->cache, arguments->json, arena);
     fflush(stdout);
-    if (!arguments->no_space_check) status = fm_space_check(&space, arguments->cache, &error);
+    if (!status && !arguments->no_space_check)
+        status = fm_space_check(&space, arguments->cache, &error);
     return status ? fm_cli_report("foldmill build", &error) : code;
 }
 
-/* Before anything is written: is there room, and is the disk of a kind that caches are built on? */
+/* Checks before anything is written that the disk has the space, and is of a kind that a cache can
+ * be built on. */
 static fm_status check_room(const build_arguments *arguments, const fm_source *source,
                             fm_arena *arena, fm_error *reterr) {
     fm_space space;
     fm_status status = fm_space_estimate(source, arguments->cache, arguments->single_sequence,
                                          arena, &space, reterr);
-    /* What share of a shared job will be this worker's, nobody knows. */
+    /* The share of this worker in a shared job is not known. */
     if (status || arguments->no_space_check || arguments->share.where) return status;
     if (!arguments->quiet && !arguments->progress) {
         fm_build_print_room(stderr, &space, arguments->cache);
@@ -354,8 +391,13 @@ static fm_status check_room(const build_arguments *arguments, const fm_source *s
 static int run(const build_arguments *arguments, fm_arena *arena) {
     fm_source source;
     fm_error error;
-    fm_status status =
-        fm_source_scan_all(arguments->dataset, arguments->n_dataset, arena, &source, &error);
+    fm_status status = FM_OK;
+    for (uint32_t i = 0; i < arguments->n_dataset && !status; i++)
+        status = fm_cli_check_dataset(arguments->dataset[i].dataset, &error);
+    if (!status) {
+        status =
+            fm_source_scan_all(arguments->dataset, arguments->n_dataset, arena, &source, &error);
+    }
     if (status) return fm_cli_report("foldmill build", &error);
     int code;
     if (arguments->dry_run)

@@ -1,4 +1,4 @@
-/* cmd_catalogue.c: foldmill catalogue migrate|status|rebuild: the catalogue of shared jobs. */
+/* cmd_catalogue.c: foldmill catalogue: migrates, shows or rebuilds the catalogue of shared jobs. */
 #include "cache/build/catalogue_rebuild.h"
 #include "server/cli/commands.h"
 #include "server/cli/json_text.h"
@@ -14,21 +14,27 @@
 
 enum { N_SHOWN = 20 };
 
-typedef struct catalog_arguments {
+typedef struct catalogue_arguments {
     const char *catalogue, *job;
     fm_option_list from;
     bool json, all;
-} catalog_arguments;
+} catalogue_arguments;
 
 /* -- migrate */
 
-static int migrate(const catalog_arguments *arguments) {
+static int migrate(const catalogue_arguments *arguments) {
     uint32_t n_applied, n_known;
     fm_error error;
     if (fm_catalogue_migrate(arguments->catalogue, 0, &n_applied, &n_known, &error)) {
         return fm_cli_report("foldmill catalogue migrate", &error);
     }
-    if (n_applied)
+    if (arguments->json) {
+        fm_json_writer json;
+        fm_json_begin(&json, stdout);
+        fm_json_put_u64(&json, "schema", n_known);
+        fm_json_put_u64(&json, "applied", n_applied);
+        fm_json_end(&json);
+    } else if (n_applied)
         printf("schema %u: %u migrations applied\n", n_known, n_applied);
     else
         printf("schema %u: nothing to do\n", n_known);
@@ -37,12 +43,17 @@ static int migrate(const catalog_arguments *arguments) {
 
 /* -- status */
 
+static const char *state_word(fm_catalogue_state state) {
+    return state == FM_CATALOGUE_REFUSED ? "refused" : fm_catalogue_state_name(state);
+}
+
 typedef struct listing {
-    const catalog_arguments *arguments;
+    const catalogue_arguments *arguments;
     uint32_t n; /* seen */
 } listing;
 
-/* Text that others wrote: none of it reaches a terminal as a command. */
+/* Prints text that other machines wrote. Control bytes are replaced, since a terminal would obey
+ * them. */
 static void print_text(const char *text) {
     char *plain = strdup(text);
     if (!plain) return;
@@ -62,8 +73,9 @@ static fm_status print_item(void *context, const fm_catalogue_row *row, fm_error
     if (is_held) {
         printf("attempt %u, ", row->attempt);
         print_text(row->worker);
-        printf(", %s %.1f s\n", row->due_ms > 0 ? "for another" : "ran out before",
-               (double)llabs((long long)row->due_ms) / 1e3);
+        bool is_alive = row->due_ms > 0;
+        printf(", lease %s %.1f s%s\n", is_alive ? "ends in" : "ended",
+               (double)llabs((long long)row->due_ms) / 1e3, is_alive ? "" : " ago");
     } else {
         print_text(row->reason);
         printf("\n");
@@ -78,14 +90,14 @@ static fm_status print_worker(void *context, const fm_catalogue_worker *worker, 
     if (list->n++ == 0) printf("workers\n");
     printf("  ");
     print_text(worker->name);
-    printf("  %u done, %u held, seen %.1f s ago, shards in ", worker->n_done, worker->n_leased,
+    printf("  %u done, %u leased, seen %.1f s ago, shards in ", worker->n_done, worker->n_leased,
            (double)worker->seen_ms / 1e3);
     print_text(worker->cache);
     printf("\n");
     return FM_OK;
 }
 
-static fm_status print_list(fm_catalogue *catalogue, const catalog_arguments *arguments,
+static fm_status print_list(fm_catalogue *catalogue, const catalogue_arguments *arguments,
                             fm_catalogue_state state, const char *title, uint32_t n,
                             fm_error *reterr) {
     listing list = {arguments, 0};
@@ -106,11 +118,11 @@ static fm_status count_job(fm_catalogue *catalogue, fm_catalogue_counts *ret_cou
         n += ret_counts->n[i];
     if (status || n) return status;
     return fm_fail_in(reterr, FM_ERR_NOT_FOUND, catalogue->where,
-                      "there is no job '%s'; foldmill build --catalogue begins one",
+                      "there is no job '%s'; foldmill build --catalogue starts one",
                       catalogue->options.job);
 }
 
-static fm_status print_status(fm_catalogue *catalogue, const catalog_arguments *arguments,
+static fm_status print_status(fm_catalogue *catalogue, const catalogue_arguments *arguments,
                               fm_error *reterr) {
     fm_catalogue_counts counts;
     listing workers = {arguments, 0};
@@ -121,8 +133,8 @@ static fm_status print_status(fm_catalogue *catalogue, const catalog_arguments *
     printf("done         %u\n", n[FM_CATALOGUE_DONE]);
     printf("waiting      %u\n", n[FM_CATALOGUE_PENDING]);
     printf("being built  %u", n[FM_CATALOGUE_LEASED]);
-    if (counts.n_lapsed) printf(", of which the leases of %u ran out", counts.n_lapsed);
-    printf("\nquarantine   %u\n", n[FM_CATALOGUE_REFUSED]);
+    if (counts.n_lapsed) printf(", %u of them with an expired lease", counts.n_lapsed);
+    printf("\nrefused      %u\n", n[FM_CATALOGUE_REFUSED]);
     printf("shards       %u (%.1f MB)\n", counts.n_shard, (double)counts.shard_bytes / 1e6);
     status = fm_catalogue_each_worker(catalogue, print_worker, &workers, reterr);
     if (!status) {
@@ -130,60 +142,70 @@ static fm_status print_status(fm_catalogue *catalogue, const catalog_arguments *
                             n[FM_CATALOGUE_LEASED], reterr);
     }
     if (!status) {
-        status = print_list(catalogue, arguments, FM_CATALOGUE_REFUSED, "in quarantine",
+        status = print_list(catalogue, arguments, FM_CATALOGUE_REFUSED, "refused",
                             n[FM_CATALOGUE_REFUSED], reterr);
     }
     return status;
 }
 
 static fm_status write_item(void *context, const fm_catalogue_row *row, fm_error *reterr) {
-    listing *list = context;
+    fm_json_writer *json = context;
     (void)reterr;
-    printf("%s\n    {\"name\": ", list->n++ ? "," : "");
-    fm_json_print_string(stdout, row->name);
-    printf(", \"state\": \"%s\", \"attempt\": %u, \"failures\": %u, \"due_ms\": %lld, \"worker\": ",
-           fm_catalogue_state_name(row->state), row->attempt, row->failures,
-           (long long)row->due_ms);
-    fm_json_print_string(stdout, row->worker);
-    printf(", \"reason\": ");
-    fm_json_print_string(stdout, row->reason);
-    printf("}");
+    fm_json_open_object(json, NULL);
+    fm_json_put_string(json, "name", row->name);
+    fm_json_put_string(json, "state", state_word(row->state));
+    fm_json_put_u64(json, "attempt", row->attempt);
+    fm_json_put_u64(json, "failures", row->failures);
+    fm_json_put_i64(json, "due_ms", row->due_ms);
+    fm_json_put_string(json, "worker", row->worker);
+    fm_json_put_string(json, "reason", row->reason);
+    fm_json_close(json);
     return FM_OK;
 }
 
 static fm_status write_worker(void *context, const fm_catalogue_worker *worker, fm_error *reterr) {
-    listing *list = context;
+    fm_json_writer *json = context;
     (void)reterr;
     if (!worker->n_leased && !worker->n_done) return FM_OK;
-    printf("%s\n    {\"name\": ", list->n++ ? "," : "");
-    fm_json_print_string(stdout, worker->name);
-    printf(", \"cache\": ");
-    fm_json_print_string(stdout, worker->cache);
-    printf(", \"done\": %u, \"leased\": %u, \"seen_ms_ago\": %lld}", worker->n_done,
-           worker->n_leased, (long long)worker->seen_ms);
+    fm_json_open_object(json, NULL);
+    fm_json_put_string(json, "name", worker->name);
+    fm_json_put_string(json, "cache", worker->cache);
+    fm_json_put_u64(json, "done", worker->n_done);
+    fm_json_put_u64(json, "leased", worker->n_leased);
+    fm_json_put_i64(json, "seen_ms_ago", worker->seen_ms);
+    fm_json_close(json);
     return FM_OK;
 }
 
-static fm_status write_status(fm_catalogue *catalogue, const catalog_arguments *arguments,
+/* Nothing is printed before the counts are read; an error after that leaves the object unfinished,
+ * and the exit code says so. */
+static fm_status write_status(fm_catalogue *catalogue, const catalogue_arguments *arguments,
                               fm_error *reterr) {
     fm_catalogue_counts counts;
-    listing workers = {arguments, 0}, items = {arguments, 0};
+    fm_json_writer json;
     unsigned states = arguments->all ? ~0u : 1u << FM_CATALOGUE_LEASED | 1u << FM_CATALOGUE_REFUSED;
     fm_status status = count_job(catalogue, &counts, reterr);
     if (status) return status;
-    printf("{\n  \"job\": \"%s\",\n", catalogue->options.job);
+    fm_json_begin(&json, stdout);
+    fm_json_put_string(&json, "job", catalogue->options.job);
     for (int i = 0; i < FM_N_CATALOGUE_STATE; i++)
-        printf("  \"%s\": %u,\n", fm_catalogue_state_name((fm_catalogue_state)i), counts.n[i]);
-    printf("  \"lapsed\": %u,\n  \"shards\": %u,\n  \"shard_bytes\": %llu,\n  \"workers\": [",
-           counts.n_lapsed, counts.n_shard, (unsigned long long)counts.shard_bytes);
-    status = fm_catalogue_each_worker(catalogue, write_worker, &workers, reterr);
-    printf("],\n  \"items\": [");
-    if (!status) status = fm_catalogue_each_row(catalogue, states, write_item, &items, reterr);
-    printf("]\n}\n");
-    return status;
+        fm_json_put_u64(&json, state_word((fm_catalogue_state)i), counts.n[i]);
+    fm_json_put_u64(&json, "lapsed", counts.n_lapsed);
+    fm_json_put_u64(&json, "shards", counts.n_shard);
+    fm_json_put_u64(&json, "shard_bytes", counts.shard_bytes);
+    fm_json_open_array(&json, "workers");
+    status = fm_catalogue_each_worker(catalogue, write_worker, &json, reterr);
+    if (status) return status;
+    fm_json_close(&json);
+    fm_json_open_array(&json, "items");
+    status = fm_catalogue_each_row(catalogue, states, write_item, &json, reterr);
+    if (status) return status;
+    fm_json_close(&json);
+    fm_json_end(&json);
+    return FM_OK;
 }
 
-static int show(const catalog_arguments *arguments) {
+static int show(const catalogue_arguments *arguments) {
     fm_catalogue *catalogue = NULL;
     fm_error error;
     const fm_catalogue_options options = {.job = arguments->job, .is_there = true};
@@ -198,7 +220,7 @@ static int show(const catalog_arguments *arguments) {
 
 /* -- rebuild */
 
-static fm_status rebuild_opened(const catalog_arguments *arguments, const char *const *caches,
+static fm_status rebuild_opened(const catalogue_arguments *arguments, const char *const *caches,
                                 fm_arena *arena, fm_rebuild_report *report, fm_error *reterr) {
     fm_catalogue *catalogue = NULL;
     const fm_catalogue_options options = {
@@ -211,7 +233,25 @@ static fm_status rebuild_opened(const catalog_arguments *arguments, const char *
     return status;
 }
 
-static int rebuild(const catalog_arguments *arguments) {
+static void print_rebuilt(const fm_rebuild_report *report) {
+    printf("shards       %u read", report->n_shard);
+    if (report->n_damaged) printf(", %u damaged and ignored", report->n_damaged);
+    printf("\ndone         %u\nrefused      %u\n", report->n_done, report->n_refused);
+    if (report->n_incomplete) printf("incomplete   %u, to be built again\n", report->n_incomplete);
+}
+
+static void write_rebuilt(const fm_rebuild_report *report) {
+    fm_json_writer json;
+    fm_json_begin(&json, stdout);
+    fm_json_put_u64(&json, "shards", report->n_shard);
+    fm_json_put_u64(&json, "damaged", report->n_damaged);
+    fm_json_put_u64(&json, "done", report->n_done);
+    fm_json_put_u64(&json, "refused", report->n_refused);
+    fm_json_put_u64(&json, "incomplete", report->n_incomplete);
+    fm_json_end(&json);
+}
+
+static int rebuild(const catalogue_arguments *arguments) {
     char *caches[FM_OPTION_LIST_MAX] = {0};
     fm_arena arena;
     fm_error error;
@@ -231,63 +271,67 @@ static int rebuild(const catalog_arguments *arguments) {
         free(caches[i]);
     fm_arena_fini(&arena);
     if (status) return fm_cli_report("foldmill catalogue rebuild", &error);
-    printf("shards       %u read", report.n_shard);
-    if (report.n_damaged) printf(", %u damaged and left aside", report.n_damaged);
-    printf("\ndone         %u\nquarantine   %u\n", report.n_done, report.n_refused);
-    if (report.n_incomplete) printf("incomplete   %u, to be built again\n", report.n_incomplete);
+    (arguments->json ? write_rebuilt : print_rebuilt)(&report);
     return FM_EXIT_OK;
 }
 
-/* -- */
+/* -- the command */
 
 static const char description[] =
-    "The catalogue says which chains of a job are to be built, who builds them, and where the\n"
-    "shards lie. WHERE is the address of a PostgreSQL database (postgresql://user@host/name) or\n"
-    "the path of a file, for the workers of one machine. docs/reference/catalogue.md says more.\n\n"
-    "    migrate   brings the database's schema up to date; needs the rights of its owner\n"
-    "    status    counts, workers, leases, and what is in quarantine, why; --json for programs\n"
-    "    rebuild   puts down what the shards in the caches of --from have of the job, after a\n"
-    "              catalogue was lost; the next worker brings the list of what is missing\n\n"
+    "The catalogue of a job records which chains are to be built, which worker builds each, and\n"
+    "which shards hold the results. WHERE is the address of a PostgreSQL database\n"
+    "(postgresql://user@host/name), or the path of a file for the workers of one machine.\n"
+    "docs/reference/catalogue.md explains it.\n\n"
+    "  migrate   updates the schema of the database; needs the rights of its owner\n"
+    "  status    shows counts, workers, leases, and the refused chains with their reasons\n"
+    "  rebuild   restores a lost catalogue from the shards in the caches of --from; the next\n"
+    "            worker adds the chains that are missing\n\n"
+    "status --json prints one object: job, pending, leased, done, refused, lapsed, shards,\n"
+    "shard_bytes, workers [{name, cache, done, leased, seen_ms_ago}], items [{name, state,\n"
+    "attempt, failures, due_ms, worker, reason}]. rebuild --json: shards, damaged, done,\n"
+    "refused, incomplete. migrate --json: schema, applied.\n\n"
     "Exit codes: 0 done, 1 failed, 2 bad usage.";
 
-static int run(const char *action, const catalog_arguments *arguments, const char *program) {
+static int fail_usage(const char *program, const char *action) {
+    static const char *const actions[] = {"migrate", "status", "rebuild"};
     fm_error error;
-    fm_status status = FM_OK;
-    if (!arguments->catalogue) {
-        status = fm_fail(&error, FM_ERR_USAGE, "--catalogue WHERE is required");
-    } else if (strcmp(action, "migrate") == 0) {
-        return migrate(arguments);
-    } else if (strcmp(action, "status") == 0) {
-        return show(arguments);
-    } else if (strcmp(action, "rebuild") == 0 && arguments->from.n) {
-        return rebuild(arguments);
-    } else if (strcmp(action, "rebuild") == 0) {
-        status = fm_fail(&error, FM_ERR_USAGE, "--from DIR, a cache with shards, is required");
+    const char *nearest = fm_options_nearest(action, actions, 3);
+    if (nearest) {
+        (void)fm_fail(&error, FM_ERR_USAGE, "no action '%s'; did you mean '%s'?", action, nearest);
     } else {
-        status = fm_fail(&error, FM_ERR_USAGE,
-                         "no action '%s'; expected migrate, status or rebuild", action);
+        (void)fm_fail(&error, FM_ERR_USAGE, "no action '%s'; expected migrate, status or rebuild",
+                      action);
     }
-    (void)status;
+    return fm_cli_report(program, &error);
+}
+
+static int run(const char *action, const catalogue_arguments *arguments, const char *program) {
+    fm_error error;
+    if (strcmp(action, "migrate") == 0) return migrate(arguments);
+    if (strcmp(action, "status") == 0) return show(arguments);
+    if (strcmp(action, "rebuild") != 0) return fail_usage(program, action);
+    if (arguments->from.n) return rebuild(arguments);
+    (void)fm_fail(&error, FM_ERR_USAGE, "rebuild needs --from DIR, a cache with shards of the job");
     return fm_cli_report(program, &error);
 }
 
 int fm_cmd_catalogue(int argc, char **argv) {
-    catalog_arguments arguments = {.catalogue = NULL};
+    catalogue_arguments arguments = {.catalogue = NULL};
     const fm_option table[] = {
         {"catalogue", FM_OPTION_STRING, &arguments.catalogue, "WHERE",
-         "the catalogue: postgresql://..., or a file (required)", .letter = 0},
-        {"job", FM_OPTION_STRING, &arguments.job, "NAME", "the job; 'build' when not given",
+         "the catalogue: postgresql://..., or a file", .is_required = true},
+        {"job", FM_OPTION_STRING, &arguments.job, "NAME", "the name of the job (build)",
          .letter = 0},
         {"from", FM_OPTION_LIST, &arguments.from, "DIR",
-         "rebuild: a cache whose shards are read; may be given again", .letter = 0},
-        {"json", FM_OPTION_FLAG, &arguments.json, NULL, "status: as one JSON object", .letter = 0},
+         "rebuild: a cache whose shards are read; may be repeated", .letter = 0},
+        {"json", FM_OPTION_FLAG, &arguments.json, NULL, "print one JSON object", .letter = 0},
         {"all", FM_OPTION_FLAG, &arguments.all, NULL,
-         "status: all leases and all of the quarantine; with --json all items", .letter = 0},
+         "status: list all leases and all refused chains; with --json, all items", .letter = 0},
         {0}};
     const fm_command command = {
         .program = "foldmill catalogue",
         .arguments = "migrate|status|rebuild --catalogue WHERE [options]",
-        .summary = "the catalogue of shared jobs: schema, status, made anew",
+        .summary = "migrate, show or rebuild the catalogue of shared jobs",
         .description = description,
         .options = table,
         .min_positional = 1,

@@ -1,11 +1,12 @@
-/* cmd_export.c: foldmill export: a chain's features as NumPy arrays under the reference's names. */
+/* cmd_export.c: foldmill export: writes a chain's features as NumPy arrays with the reference's
+ * names. */
 #include "cache/source/names.h"
-#include "cache/store/store.h"
 #include "featurizer/nonensembled.h"
 #include "featurizer/structure.h"
 #include "featurizer/templates.h"
 #include "proto/base/date.h"
 #include "server/cli/commands.h"
+#include "server/cli/open_cache.h"
 #include "server/cli/parse.h"
 
 #include <stdbool.h>
@@ -20,7 +21,7 @@ typedef struct export_arguments {
 
 enum { MAX_TEMPLATES = 4 };
 
-/* Where templates' coordinates come from. */
+/* Reads the structures of templates from the cache, one at a time. */
 typedef struct template_reader {
     const fm_store *store;
     fm_arena *arena;
@@ -35,7 +36,7 @@ static fm_status load_template(void *context, const fm_sha256 *identity,
                                    reterr);
 }
 
-/* The best templates, without a shuffle; a chain without hits has none. */
+/* Chooses the best templates without the shuffle of training; a chain without hits has none. */
 static fm_status make_templates(const export_arguments *arguments, const fm_store *store,
                                 const fm_record *record, fm_arena *arena,
                                 fm_template_features *ret_features, fm_error *reterr) {
@@ -92,7 +93,7 @@ static fm_status append_chain(fm_npz_writer *writer, const fm_record *record,
     return status;
 }
 
-/* Stage nonensembled: after every transform that draws nothing. */
+/* Stage nonensembled: the features after every transform that draws no random numbers. */
 static fm_status append_nonensembled(fm_npz_writer *writer, const fm_record *record,
                                      const fm_template_features *templates, fm_arena *arena,
                                      fm_error *reterr) {
@@ -124,11 +125,12 @@ static fm_status export_chain(const export_arguments *arguments, fm_error *reter
     fm_store *store;
     uint32_t chain;
     fm_record record;
-    fm_status status = fm_store_open(arguments->cache, &store, reterr);
+    fm_status status = fm_cli_open_store(arguments->cache, &store, reterr);
     if (status) return status;
     status = fm_arena_init(&arena, ARENA_BYTES, reterr);
     if (!status) {
-        status = fm_store_find(store, arguments->chain, &chain, reterr);
+        status =
+            fm_cli_find_chain(arguments->cache, store, arguments->chain, &arena, &chain, reterr);
         if (!status) status = fm_store_load(store, chain, &arena, &record, reterr);
         if (!status) status = write_record(arguments, store, &record, &arena, reterr);
         fm_arena_fini(&arena);
@@ -138,17 +140,14 @@ static fm_status export_chain(const export_arguments *arguments, fm_error *reter
 }
 
 static fm_status check(const export_arguments *arguments, fm_error *reterr) {
-    if (!arguments->cache || !arguments->chain || !arguments->out) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--cache DIR, --chain ID and -o FILE are required");
-    }
     bool is_known =
         strcmp(arguments->stage, "chain") == 0 || strcmp(arguments->stage, "nonensembled") == 0;
     if (!is_known) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--stage is '%s'; expected chain or nonensembled",
+        return fm_fail(reterr, FM_ERR_USAGE, "--stage: found '%s', expected chain or nonensembled",
                        arguments->stage);
     }
     if (arguments->compat && strcmp(arguments->compat, "openfold") != 0) {
-        return fm_fail(reterr, FM_ERR_USAGE, "unknown --compat '%s'; expected openfold",
+        return fm_fail(reterr, FM_ERR_USAGE, "--compat: found '%s', expected openfold",
                        arguments->compat);
     }
     if (arguments->max_date && !fm_date_parse(arguments->max_date)) {
@@ -161,37 +160,37 @@ static fm_status check(const export_arguments *arguments, fm_error *reterr) {
 
 int fm_cmd_export(int argc, char **argv) {
     export_arguments arguments = {.stage = "chain"};
-    const fm_option options[] = {
-        {"cache", FM_OPTION_STRING, &arguments.cache, "DIR", "the cache to read (required)",
-         .letter = 0},
-        {"chain", FM_OPTION_STRING, &arguments.chain, "ID", "the chain, as 1abc_A (required)",
-         .letter = 0},
-        {"stage", FM_OPTION_STRING, &arguments.stage, "STAGE",
-         "how far the features are made: 'chain' (default) or 'nonensembled'", .letter = 0},
-        {"compat", FM_OPTION_STRING, &arguments.compat, "openfold",
-         "choose templates as OpenFold does", .letter = 0},
-        {"max-template-date", FM_OPTION_STRING, &arguments.max_date, "YYYY-MM-DD",
-         "take no template that was released later", .letter = 0},
-        {"out", FM_OPTION_STRING, &arguments.out, "FILE", "the .npz to write (required)",
-         .letter = 'o'},
-        {0}};
+    const fm_option options[] = {{"cache", FM_OPTION_STRING, &arguments.cache, "DIR",
+                                  "the cache to read", .is_required = true},
+                                 {"chain", FM_OPTION_STRING, &arguments.chain, "ID",
+                                  "the chain, e.g. 1abc_A", .is_required = true},
+                                 {"stage", FM_OPTION_STRING, &arguments.stage, "STAGE",
+                                  "which features: 'chain' or 'nonensembled' (chain)", .letter = 0},
+                                 {"compat", FM_OPTION_STRING, &arguments.compat, "openfold",
+                                  "choose templates as OpenFold does", .letter = 0},
+                                 {"max-template-date", FM_OPTION_STRING, &arguments.max_date,
+                                  "YYYY-MM-DD", "ignore templates that were released later",
+                                  .letter = 0},
+                                 {"out", FM_OPTION_STRING, &arguments.out, "FILE",
+                                  "the .npz file to write", .letter = 'o', .is_required = true},
+                                 {0}};
     const fm_command command = {
         .program = "foldmill export",
         .arguments = "--cache DIR --chain ID -o OUT.npz",
         .summary = "write a chain's features as a NumPy archive",
         .description =
-            "Writes the arrays of the reference's feature dictionary of a chain, with its names,\n"
-            "dtypes and shapes: aatype (one-hot), between_segment_residues, domain_name,\n"
+            "Writes the arrays of the reference's feature dictionary for one chain, with its\n"
+            "names, dtypes and shapes: aatype (one-hot), between_segment_residues, domain_name,\n"
             "residue_index, seq_length, sequence, all_atom_positions (Å), all_atom_mask,\n"
             "resolution, release_date, is_distillation, msa (HHblits ids), deletion_matrix_int,\n"
-            "num_alignments, msa_species_identifiers, and of the 4 best templates "
-            "template_aatype,\n"
-            "template_all_atom_mask, template_all_atom_positions (Å, centred), template_sequence,\n"
-            "template_domain_names, template_sum_probs. Strings are uint8, joined by newlines.\n\n"
-            "--stage nonensembled writes them after every transform that draws nothing: ids in\n"
-            "restype order, masks, hhblits_profile, atom14, rigid groups, torsion angles and\n"
-            "pseudo-beta of the structure and the templates; docs/reference/inputs.md lists "
-            "them.\n\n"
+            "num_alignments, msa_species_identifiers. For the 4 best templates: template_aatype,\n"
+            "template_all_atom_mask, template_all_atom_positions (Å, centred),\n"
+            "template_sequence, template_domain_names, template_sum_probs. Strings are uint8,\n"
+            "joined by newlines.\n\n"
+            "--stage nonensembled writes the features after every transform that draws no random\n"
+            "numbers: ids in restype order, masks, hhblits_profile, atom14, rigid groups, torsion\n"
+            "angles, and pseudo-beta of the structure and the templates.\n"
+            "docs/reference/inputs.md lists them.\n\n"
             "Exit codes: 0 written, 1 failed or no such chain, 2 bad usage.\n\n"
             "Example: foldmill export --cache /fast/cache --chain 1ubq_A -o 1ubq_A.npz",
         .options = options,

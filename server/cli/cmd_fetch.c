@@ -1,11 +1,11 @@
-/* cmd_fetch.c: `foldmill fetch`: drains a stream of a server as a trainer would, and says how fast
- * it came. */
+/* cmd_fetch.c: foldmill fetch: receives a stream as a trainer would, and reports its speed. */
 #include "proto/base/date.h"
 #include "proto/base/hash.h"
 #include "proto/base/histogram.h"
 #include "proto/batch.h"
 #include "proto/client.h"
 #include "server/cli/commands.h"
+#include "server/cli/json_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,23 +17,26 @@ enum {
 };
 
 static const char description[] =
-    "Connects to a server, takes every sample of a stream, checks each one whole, and prints\n"
-    "rates and how long it was kept waiting. --digest prints one hash over all samples in order\n"
-    "of index: it depends on the snapshot, plan, seed and steps alone, never on order, threads or\n"
-    "servers.\n\n"
-    "examples:\n"
+    "Connects to a server, receives every sample of a stream, checks each one completely, and\n"
+    "prints rates and waiting times. --digest prints one hash over all samples in the order of\n"
+    "their index. It depends on the snapshot, plan, seed and steps alone, and not on the order\n"
+    "of delivery, threads or servers.\n\n"
+    "--json prints one object: snapshot, snapshot_hash, chains, end (delivered, shutdown,\n"
+    "closed), samples, skipped, bytes, seconds, samples_per_s, mb_per_s, wait_ms {p50, p90,\n"
+    "p99, max}; with --digest also digest.\n\n"
+    "Exit codes: 0 all delivered, 1 failed, 2 bad usage, 3 samples were skipped or the server\n"
+    "ended the stream early.\n\n"
+    "Examples:\n"
     "  foldmill fetch --data unix:/run/foldmill.sock --steps 100\n"
-    "  foldmill fetch --data tcp://host:7420 --steps 50 --plan af2-initial --batch 8 --digest\n\n"
-    "exit codes: 0 all delivered, 1 failed, 2 bad usage, 3 samples were skipped or the server\n"
-    "ended the stream early";
+    "  foldmill fetch --data tcp://host:7420 --steps 50 --plan af2-initial --digest";
 
 typedef struct fetch_settings {
     const char *data, *plan, *group, *order, *snapshot, *max_template_date;
     uint64_t steps, first_step, seed, batch, crop, cycles, credit, wait_ms;
-    bool digest, skip;
+    bool digest, skip, json;
 } fetch_settings;
 
-/* What came: one row a sample, for the digest. */
+/* One received sample, for the digest. */
 typedef struct sample_row {
     uint64_t index, hash;
 } sample_row;
@@ -54,56 +57,53 @@ typedef struct fetch_run {
 static int parse(fetch_settings *set, int argc, char **argv) {
     const fm_option options[] = {
         {"data", FM_OPTION_STRING, &set->data, "URL",
-         .help = "unix:PATH or tcp://HOST:PORT of a server (required)"},
-        {"steps", FM_OPTION_U64, &set->steps, "N", .help = "steps to take (required)",
-         .letter = 'n', .min = 1, .max = FM_LIMIT_STEP},
-        {"plan", FM_OPTION_STRING, &set->plan, "NAME",
-         .help = "sampling plan of the server's (tiny)"},
-        {"seed", FM_OPTION_U64, &set->seed, "S", .help = "the run's seed (0)"},
-        {"first-step", FM_OPTION_U64, &set->first_step, "N", .help = "where to begin (0)", .min = 0,
+         .help = "the server: unix:PATH or tcp://HOST:PORT", .is_required = true},
+        {"steps", FM_OPTION_U64, &set->steps, "N", .help = "the number of steps", .letter = 'n',
+         .min = 1, .max = FM_LIMIT_STEP, .is_required = true},
+        {"plan", FM_OPTION_STRING, &set->plan, "NAME", .help = "the sampling plan (tiny)"},
+        {"seed", FM_OPTION_U64, &set->seed, "S", .help = "the seed of the run (0)"},
+        {"first-step", FM_OPTION_U64, &set->first_step, "N", .help = "the first step (0)", .min = 0,
          .max = FM_LIMIT_STEP},
         {"group", FM_OPTION_STRING, &set->group, "g/G",
-         .help = "only the slots of group g of G (0/1)"},
+         .help = "only the samples of group g of G (0/1)"},
         {"order", FM_OPTION_STRING, &set->order, "ORDER", .help = "strict or bounded:W (strict)"},
         {"snapshot", FM_OPTION_STRING, &set->snapshot, "NAME",
-         .help = "refuse a server of another one"},
-        {"batch", FM_OPTION_U64, &set->batch, "B", .help = "samples a step (the plan's)", .min = 1,
-         .max = FM_LIMIT_GLOBAL_BATCH},
-        {"crop", FM_OPTION_U64, &set->crop, "N_RES", .help = "residues of a crop (the plan's)",
+         .help = "fail if the server serves another snapshot"},
+        {"batch", FM_OPTION_U64, &set->batch, "B", .help = "samples per step (from the plan)",
+         .min = 1, .max = FM_LIMIT_GLOBAL_BATCH},
+        {"crop", FM_OPTION_U64, &set->crop, "N_RES", .help = "residues of a crop (from the plan)",
          .min = 1, .max = FM_LIMIT_N_RES},
         {"cycles", FM_OPTION_U64, &set->cycles, "N",
-         .help = "recycling cycles at most (the plan's)", .min = 1, .max = FM_LIMIT_N_CYCLE},
+         .help = "the most recycling cycles (from the plan)", .min = 1, .max = FM_LIMIT_N_CYCLE},
         {"max-template-date", FM_OPTION_STRING, &set->max_template_date, "YYYY-MM-DD",
-         .help = "no templates released later (the plan's)"},
-        {"credit", FM_OPTION_U64, &set->credit, "N", .help = "samples on their way at a time (8)",
-         .min = 1, .max = 4096},
+         .help = "ignore templates released later (from the plan)"},
+        {"credit", FM_OPTION_U64, &set->credit, "N",
+         .help = "samples that the server may send ahead (8)", .min = 1, .max = 4096},
         {"wait", FM_OPTION_U64, &set->wait_ms, "MS",
-         .help = "go on trying to connect for so long (0)", .min = 0, .max = 3600000},
+         .help = "keep trying to connect for so long (0)", .min = 0, .max = 3600000},
         {"skip", FM_OPTION_FLAG, &set->skip, NULL,
-         .help = "go on after unreadable samples, naming each"},
+         .help = "continue after unreadable samples, and name each"},
         {"digest", FM_OPTION_FLAG, &set->digest, NULL, .help = "print the hash of all samples"},
+        {"json", FM_OPTION_FLAG, &set->json, NULL, .help = "print one JSON object"},
         {0}};
     const fm_command command = {
         .program = "foldmill fetch",
         .arguments = "--data URL --steps N [options]",
-        .summary = "drain a stream of a server and print rates and waits",
+        .summary = "receive a stream from a server and measure it",
         .description = description,
         .options = options,
     };
     int n_positional;
     int code = fm_cli_parse(&command, argc, argv, &n_positional);
-    if (code >= 0) return code;
-    if (set->data && set->steps) return -1;
-    fm_error error;
-    fm_fail(&error, FM_ERR_USAGE, "--data URL and --steps N are needed");
-    return fm_cli_report("foldmill fetch", &error);
+    return code;
 }
 
 static fm_status parse_group(const char *text, fm_wire_open *params, fm_error *reterr) {
     unsigned g, n_group;
     char rest;
-    if (sscanf(text, "%5u/%5u%c", &g, &n_group, &rest) != 2) {
-        return fm_fail(reterr, FM_ERR_USAGE, "group '%s', expected g/G", text);
+    if (sscanf(text, "%5u/%5u%c", &g, &n_group, &rest) != 2 || g >= n_group) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--group: found '%s', expected g/G with g < G, e.g. 0/2", text);
     }
     params->group = g;
     params->n_group = n_group;
@@ -212,15 +212,23 @@ static int by_index(const void *a, const void *b) {
     return left < right ? -1 : left > right;
 }
 
-static void print_digest(const fetch_run *run) {
+static fm_sha256 make_digest(fetch_run *run) {
     if (run->n_row) qsort(run->rows, run->n_row, sizeof run->rows[0], by_index);
-    fm_sha256 hash = fm_sha256_of(run->rows, run->n_row * sizeof run->rows[0]);
+    return fm_sha256_of(run->rows, run->n_row * sizeof run->rows[0]);
+}
+
+static void print_digest(fetch_run *run) {
     char text[FM_SHA256_HEX];
-    fm_sha256_format(&hash, text);
+    fm_sha256 digest = make_digest(run);
+    fm_sha256_format(&digest, text);
     printf("digest    %s\n", text);
 }
 
-static void print_report(const fetch_run *run) {
+static double wait_ms(const fetch_run *run, uint32_t permille) {
+    return (double)fm_histogram_percentile(&run->waits, permille) * 1e-6;
+}
+
+static void print_report(fetch_run *run) {
     const fm_wire_welcome *welcome = fm_client_get_welcome(run->client);
     double seconds = (double)(run->end_ns - run->start_ns) * 1e-9;
     double n = (double)run->n_sample, mb = (double)run->n_byte * 1e-6;
@@ -232,12 +240,40 @@ static void print_report(const fetch_run *run) {
     if (seconds > 0) {
         printf("rate      %.1f samples/s, %.1f MB/s, %.3f s\n", n / seconds, mb / seconds, seconds);
     }
-    printf("wait ms   p50 %.3f  p90 %.3f  p99 %.3f  max %.3f\n",
-           (double)fm_histogram_percentile(&run->waits, 500) * 1e-6,
-           (double)fm_histogram_percentile(&run->waits, 900) * 1e-6,
-           (double)fm_histogram_percentile(&run->waits, 990) * 1e-6, (double)run->waits.max * 1e-6);
+    printf("wait ms   p50 %.3f  p90 %.3f  p99 %.3f  max %.3f\n", wait_ms(run, 500),
+           wait_ms(run, 900), wait_ms(run, 990), (double)run->waits.max * 1e-6);
     if (run->set->digest) print_digest(run);
-    if (run->reason == FM_WIRE_SHUTDOWN) printf("the server stopped before the stream was done\n");
+    if (run->reason == FM_WIRE_SHUTDOWN)
+        printf("the server stopped before the end of the stream\n");
+}
+
+static void write_json(fetch_run *run) {
+    static const char *const ends[] = {"", "delivered", "shutdown", "closed"};
+    const fm_wire_welcome *welcome = fm_client_get_welcome(run->client);
+    double seconds = (double)(run->end_ns - run->start_ns) * 1e-9;
+    fm_json_writer json;
+    fm_json_begin(&json, stdout);
+    fm_json_put_string(&json, "snapshot", welcome->snapshot_name);
+    fm_json_put_hash(&json, "snapshot_hash", &welcome->snapshot);
+    fm_json_put_u64(&json, "chains", welcome->n_chain);
+    fm_json_put_string(&json, "end", ends[run->reason]);
+    fm_json_put_u64(&json, "samples", run->n_sample);
+    fm_json_put_u64(&json, "skipped", run->n_skipped);
+    fm_json_put_u64(&json, "bytes", run->n_byte);
+    fm_json_put_f64(&json, "seconds", seconds, 6);
+    fm_json_put_f64(&json, "samples_per_s", (double)run->n_sample / seconds, 3);
+    fm_json_put_f64(&json, "mb_per_s", (double)run->n_byte * 1e-6 / seconds, 3);
+    fm_json_open_object(&json, "wait_ms");
+    fm_json_put_f64(&json, "p50", wait_ms(run, 500), 3);
+    fm_json_put_f64(&json, "p90", wait_ms(run, 900), 3);
+    fm_json_put_f64(&json, "p99", wait_ms(run, 990), 3);
+    fm_json_put_f64(&json, "max", (double)run->waits.max * 1e-6, 3);
+    fm_json_close(&json);
+    if (run->set->digest) {
+        fm_sha256 digest = make_digest(run);
+        fm_json_put_hash(&json, "digest", &digest);
+    }
+    fm_json_end(&json);
 }
 
 int fm_cmd_fetch(int argc, char **argv) {
@@ -250,7 +286,7 @@ int fm_cmd_fetch(int argc, char **argv) {
     if (status) {
         code = fm_cli_report("foldmill fetch", &error);
     } else {
-        print_report(&run);
+        (set.json ? write_json : print_report)(&run);
         bool whole = run.reason == FM_WIRE_DELIVERED && run.n_skipped == 0;
         code = whole ? FM_EXIT_OK : FM_EXIT_PARTIAL;
     }

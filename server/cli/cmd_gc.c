@@ -1,49 +1,72 @@
-/* cmd_gc.c: foldmill gc: removes what no generation that is kept names. */
+/* cmd_gc.c: foldmill gc: removes what no remaining generation refers to. */
 #include "cache/snapshot/gc.h"
 #include "server/cli/commands.h"
+#include "server/cli/json_text.h"
+#include "server/cli/open_cache.h"
 
 #include <stdio.h>
 
 #define ARENA_BYTES ((size_t)24 << 30)
 
-static fm_status collect(const char *cache, const fm_gc_options *options, fm_error *reterr) {
+static void print_report(const fm_gc_options *options, const fm_gc_report *report) {
+    const char *removed = options->dry_run ? "to remove" : "removed";
+    printf("generations  %u kept, %u %s\n", report->n_generation_kept, report->n_generation_removed,
+           removed);
+    printf("shards       %u kept (%.1f MB), %u %s (%.1f MB)\n", report->n_shard_kept,
+           (double)report->kept_bytes / 1e6, report->n_shard_removed, removed,
+           (double)report->removed_bytes / 1e6);
+}
+
+static void print_json(const fm_gc_options *options, const fm_gc_report *report) {
+    fm_json_writer json;
+    fm_json_begin(&json, stdout);
+    fm_json_put_bool(&json, "dry_run", options->dry_run);
+    fm_json_put_u64(&json, "generations_kept", report->n_generation_kept);
+    fm_json_put_u64(&json, "generations_removed", report->n_generation_removed);
+    fm_json_put_u64(&json, "shards_kept", report->n_shard_kept);
+    fm_json_put_u64(&json, "shards_removed", report->n_shard_removed);
+    fm_json_put_u64(&json, "kept_bytes", report->kept_bytes);
+    fm_json_put_u64(&json, "removed_bytes", report->removed_bytes);
+    fm_json_end(&json);
+}
+
+static fm_status collect(const char *cache, const fm_gc_options *options, bool json,
+                         fm_error *reterr) {
     fm_arena arena;
     fm_gc_report report;
     fm_status status = fm_arena_init(&arena, ARENA_BYTES, reterr);
     if (status) return status;
     status = fm_gc_run(cache, options, &arena, &report, reterr);
     fm_arena_fini(&arena);
-    if (status) return status;
-    const char *removed = options->dry_run ? "to remove" : "removed";
-    printf("generations  %u kept, %u %s\n", report.n_generation_kept, report.n_generation_removed,
-           removed);
-    printf("shards       %u kept (%.1f MB), %u %s (%.1f MB)\n", report.n_shard_kept,
-           (double)report.kept_bytes / 1e6, report.n_shard_removed, removed,
-           (double)report.removed_bytes / 1e6);
+    if (status) return fm_cli_explain_cache(cache, status, reterr);
+    (json ? print_json : print_report)(options, &report);
     return FM_OK;
 }
 
 int fm_cmd_gc(int argc, char **argv) {
     const char *cache = NULL;
-    bool dry_run = false;
+    bool dry_run = false, json = false;
     uint64_t keep = 0;
     const fm_option table[] = {
-        {"cache", FM_OPTION_STRING, &cache, "DIR", "the cache to clean (required)", .letter = 0},
+        {"cache", FM_OPTION_STRING, &cache, "DIR", "the cache to clean", .is_required = true},
         {"keep", FM_OPTION_U64, &keep, "N",
-         "also keep the N newest generations besides the current one; 0 when not given", .min = 0,
+         "also keep the N newest generations besides the current one (0)", .min = 0,
          .max = 1000000},
-        {"dry-run", FM_OPTION_FLAG, &dry_run, NULL, "say what would go; remove nothing",
-         .letter = 'n'},
+        {"dry-run", FM_OPTION_FLAG, &dry_run, NULL,
+         "show what would be removed, and remove nothing", .letter = 'n'},
+        {"json", FM_OPTION_FLAG, &json, NULL, "print one JSON object", .letter = 0},
         {0}};
     const fm_command command = {
         .program = "foldmill gc",
-        .arguments = "--cache DIR [--keep N] [--dry-run]",
-        .summary = "remove generations and shards that nothing names",
+        .arguments = "--cache DIR [--keep N] [--dry-run] [--json]",
+        .summary = "remove generations and shards that nothing refers to",
         .description =
-            "Keeps the current generation, those that pinned snapshots need (foldmill snapshot\n"
-            "pin), and every shard they name; removes older generations and all other shards,\n"
-            "those of a killed build among them. Whoever has a generation open reads it to its\n"
-            "end. Not while a build runs.\n\n"
+            "Keeps the current generation, the generations that pinned snapshots need (foldmill\n"
+            "snapshot pin), and every shard that these refer to. Removes older generations and\n"
+            "all other shards, including those of a killed build. A server that has a generation\n"
+            "open can still read it to the end. The command fails while a build runs.\n\n"
+            "--json prints one object: dry_run, generations_kept, generations_removed,\n"
+            "shards_kept, shards_removed, kept_bytes, removed_bytes.\n\n"
             "Exit codes: 0 done, 1 failed, 2 bad usage.",
         .options = table,
     };
@@ -52,7 +75,6 @@ int fm_cmd_gc(int argc, char **argv) {
     if (code >= 0) return code;
     fm_error error;
     const fm_gc_options options = {.keep_newest = (uint32_t)keep, .dry_run = dry_run};
-    fm_status status = cache ? collect(cache, &options, &error)
-                             : fm_fail(&error, FM_ERR_USAGE, "--cache DIR is required");
+    fm_status status = collect(cache, &options, json, &error);
     return status ? fm_cli_report(command.program, &error) : FM_EXIT_OK;
 }

@@ -1,9 +1,8 @@
-/* cmd_inspect.c: foldmill inspect: what a cache, or one chain of it, holds. */
-#include "cache/store/refusals.h"
-#include "cache/store/store.h"
+/* cmd_inspect.c: foldmill inspect: shows what a cache, or one chain of it, holds. */
 #include "featurizer/templates.h"
 #include "server/cli/commands.h"
 #include "server/cli/inspect_json.h"
+#include "server/cli/open_cache.h"
 
 #include <stdio.h>
 
@@ -31,7 +30,7 @@ static void print_totals(const fm_store *store) {
     printf("shards      %u, %.1f MB on disk\n", info->n_shard, (double)info->stored_bytes / 1e6);
     for (int k = 0; k < FM_N_PART; k++) {
         if (!n[k]) continue;
-        printf("%-10s  %u chains, %.0f bytes a chain stored, %.0f decoded\n",
+        printf("%-10s  %u chains, %.0f bytes per chain stored, %.0f decoded\n",
                fm_part_name((fm_part_kind)(k + 1)), n[k], (double)stored[k] / n[k],
                (double)decoded[k] / n[k]);
     }
@@ -63,7 +62,7 @@ static void print_msa(const fm_part_msa *msa) {
     for (uint32_t i = 0; i < msa->n_seq; i++) {
         n_species += msa->species_end[i] > (i ? msa->species_end[i - 1] : 0);
     }
-    printf("msa         %u rows, %llu with a species; %llu places with deletions, at most %llu\n",
+    printf("msa         %u rows, %llu with a species; deletions at %llu places, at most %llu\n",
            msa->n_seq, (unsigned long long)n_species, (unsigned long long)n_deletion,
            (unsigned long long)max);
     for (uint32_t i = 0; i < msa->n_source; i++) {
@@ -98,12 +97,10 @@ static void print_hits(const fm_part_hits *hits) {
     printf("\n");
 }
 
-static fm_status print_chain(const fm_store *store, const char *name, fm_arena *arena,
+static fm_status print_chain(const fm_store *store, uint32_t chain, fm_arena *arena,
                              fm_error *reterr) {
-    uint32_t chain;
     fm_record record;
-    fm_status status = fm_store_find(store, name, &chain, reterr);
-    if (!status) status = fm_store_load(store, chain, arena, &record, reterr);
+    fm_status status = fm_store_load(store, chain, arena, &record, reterr);
     if (status) return status;
     printf("chain       %s, %u residues\n", record.name, record.sequence->n_res);
     printf("sequence    %.*s\n", (int)record.sequence->n_res, record.sequence->sequence);
@@ -121,19 +118,26 @@ static fm_status print_chain(const fm_store *store, const char *name, fm_arena *
     return FM_OK;
 }
 
+static fm_status inspect_chain(const char *path, const fm_store *store, const char *name, bool json,
+                               fm_arena *arena, fm_error *reterr) {
+    uint32_t chain;
+    fm_status status = fm_cli_find_chain(path, store, name, arena, &chain, reterr);
+    if (status) return status;
+    return json ? fm_inspect_chain_json(store, chain, arena, reterr)
+                : print_chain(store, chain, arena, reterr);
+}
+
 static fm_status inspect(const char *path, const char *chain, bool json, fm_error *reterr) {
     fm_arena arena = {0};
     fm_store *store;
-    fm_status status = fm_store_open(path, &store, reterr);
+    fm_status status = fm_cli_open_store(path, &store, reterr);
     if (status) return status;
     status = fm_arena_init(&arena, ARENA_BYTES, reterr);
-    if (!status && json) {
-        status = chain ? fm_inspect_chain_json(store, chain, &arena, reterr)
-                       : fm_inspect_cache_json(path, store, &arena, reterr);
-    } else if (!status) {
-        status = chain ? print_chain(store, chain, &arena, reterr)
-                       : print_cache(path, store, &arena, reterr);
-    }
+    if (!status && chain)
+        status = inspect_chain(path, store, chain, json, &arena, reterr);
+    else if (!status)
+        status = json ? fm_inspect_cache_json(path, store, &arena, reterr)
+                      : print_cache(path, store, &arena, reterr);
     fm_arena_fini(&arena);
     fm_store_close(store);
     return status;
@@ -143,18 +147,25 @@ int fm_cmd_inspect(int argc, char **argv) {
     const char *cache = NULL, *chain = NULL;
     bool json = false;
     const fm_option options[] = {
-        {"cache", FM_OPTION_STRING, &cache, "DIR", "the cache to look at (required)", .letter = 0},
-        {"chain", FM_OPTION_STRING, &chain, "ID", "one chain, as 1abc_A", .letter = 0},
-        {"json", FM_OPTION_FLAG, &json, NULL, "as one JSON object", .letter = 0},
+        {"cache", FM_OPTION_STRING, &cache, "DIR", "the cache to show", .is_required = true},
+        {"chain", FM_OPTION_STRING, &chain, "ID", "show this chain, e.g. 1abc_A", .letter = 0},
+        {"json", FM_OPTION_FLAG, &json, NULL, "print one JSON object", .letter = 0},
         {0}};
     const fm_command command = {
         .program = "foldmill inspect",
         .arguments = "--cache DIR [--chain ID] [--json]",
-        .summary = "say what a cache, or one chain of it, holds",
+        .summary = "show what a cache, or one chain of it, holds",
         .description =
-            "Without --chain: counts, bytes, the content digest, and what was refused\n"
-            "when it was built. With --chain: the chain's sequence, where the rows of\n"
-            "its MSA come from, its structure, and the hashes and sizes of its parts.\n\n"
+            "Without --chain, the command shows counts, sizes, the content digest, and which\n"
+            "chains the build refused. With --chain, it shows the chain's sequence, the sources\n"
+            "of its MSA, its structure, and the hashes and sizes of its parts. The id of a chain\n"
+            "is found in upper and lower case: 1ABC_A is 1abc_A. Where the build refused the\n"
+            "chain, the command says why.\n\n"
+            "--json prints one object. Of a cache: generation, content, chains, refused, shards,\n"
+            "shard_bytes, parts {NAME: {chains, stored_bytes, decoded_bytes}}, refusals [{chain,\n"
+            "reason}]. Of a chain: chain, residues, sequence, msa {rows, sources [{name, rows}]},\n"
+            "hits {hits, mapped}, structure {atoms, resolution, release_date, predicted}, parts\n"
+            "{NAME: {hash, stored_bytes, decoded_bytes}}. What a chain lacks is omitted.\n\n"
             "Exit codes: 0 shown, 1 not readable or no such chain, 2 bad usage.",
         .options = options,
     };
@@ -162,7 +173,6 @@ int fm_cmd_inspect(int argc, char **argv) {
     int code = fm_cli_parse(&command, argc, argv, &n_positional);
     if (code >= 0) return code;
     fm_error error;
-    fm_status status = cache ? inspect(cache, chain, json, &error)
-                             : fm_fail(&error, FM_ERR_USAGE, "--cache DIR is required");
+    fm_status status = inspect(cache, chain, json, &error);
     return status ? fm_cli_report(command.program, &error) : FM_EXIT_OK;
 }

@@ -1,35 +1,51 @@
-/* cmd_merge.c: foldmill merge: what the workers of a shared job built becomes one cache. */
+/* cmd_merge.c: foldmill merge: makes one cache from the shards of a shared job. */
 #include "cache/build/merge.h"
 #include "server/cli/build_report.h"
 #include "server/cli/commands.h"
+#include "server/cli/progress.h"
 
 #include <stdio.h>
-#include <unistd.h>
 
 #define ARENA_BYTES ((size_t)24 << 30)
 
 static void show_progress(void *context, uint32_t done, uint32_t n) {
     (void)context;
-    fprintf(stderr, "\r\033[Kshard %u of %u", done + 1, n);
+    fm_progress_draw("shard %u of %u", done + 1, n);
 }
 
-static int merge(const fm_merge_options *options) {
+static void print_report(const fm_merge_options *options, const fm_merge_report *report) {
+    printf("shards    %u of the job (%.1f MB): %u were there, %u linked, %u copied (%.1f MB)\n",
+           report->n_shard, (double)report->shard_bytes / 1e6,
+           report->n_shard - report->n_linked - report->n_copied, report->n_linked,
+           report->n_copied, (double)report->copied_bytes / 1e6);
+    if (report->n_left)
+        printf("not done  %u items, which are not part of the cache\n", report->n_left);
+    fm_build_print_generation(stdout, options->cache, &report->build);
+}
+
+static void print_json(const fm_merge_options *options, const fm_merge_report *report) {
+    fm_json_writer json;
+    fm_json_begin(&json, stdout);
+    fm_build_json_generation(&json, options->cache, &report->build);
+    fm_json_put_u64(&json, "shards", report->n_shard);
+    fm_json_put_u64(&json, "shard_bytes", report->shard_bytes);
+    fm_json_put_u64(&json, "linked", report->n_linked);
+    fm_json_put_u64(&json, "copied", report->n_copied);
+    fm_json_put_u64(&json, "copied_bytes", report->copied_bytes);
+    fm_json_put_u64(&json, "not_done", report->n_left);
+    fm_json_end(&json);
+}
+
+static int merge(const fm_merge_options *options, bool json) {
     fm_arena arena;
     fm_error error;
     fm_merge_report report;
     fm_status status = fm_arena_init(&arena, ARENA_BYTES, &error);
     if (!status) {
         status = fm_merge_run(options, &arena, &report, &error);
-        if (options->progress) fprintf(stderr, "\r\033[K");
+        if (options->progress) fm_progress_clear();
     }
-    if (!status) {
-        printf("shards    %u of the job (%.1f MB): %u were there, %u linked, %u copied (%.1f MB)\n",
-               report.n_shard, (double)report.shard_bytes / 1e6,
-               report.n_shard - report.n_linked - report.n_copied, report.n_linked, report.n_copied,
-               (double)report.copied_bytes / 1e6);
-        if (report.n_left) printf("left out  %u items that are not done\n", report.n_left);
-        fm_build_print_generation(stdout, options->cache, &report.build);
-    }
+    if (!status) (json ? print_json : print_report)(options, &report);
     int code = status                                    ? fm_cli_report("foldmill merge", &error)
                : report.build.n_refused || report.n_left ? FM_EXIT_PARTIAL
                                                          : FM_EXIT_OK;
@@ -40,49 +56,49 @@ static int merge(const fm_merge_options *options) {
 int fm_cmd_merge(int argc, char **argv) {
     fm_merge_options options = {.cache = NULL};
     fm_option_list from = {.n = 0};
-    bool quiet = false;
+    bool quiet = false, json = false;
     const fm_option table[] = {
         {"catalogue", FM_OPTION_STRING, &options.where, "WHERE",
-         "the catalogue: postgresql://..., or a file (required)", .letter = 0},
-        {"cache", FM_OPTION_STRING, &options.cache, "DIR",
-         "the cache that gets the generation (required)", .letter = 0},
-        {"job", FM_OPTION_STRING, &options.job, "NAME", "the job; 'build' when not given",
-         .letter = 0},
+         "the catalogue: postgresql://..., or a file", .is_required = true},
+        {"cache", FM_OPTION_STRING, &options.cache, "DIR", "the cache to write to",
+         .is_required = true},
+        {"job", FM_OPTION_STRING, &options.job, "NAME", "the name of the job (build)", .letter = 0},
         {"from", FM_OPTION_LIST, &from, "DIR",
-         "a cache that has shards of the job; may be given again. Those that the catalogue names "
-         "are looked at by themselves",
+         "a cache that has shards of the job, besides those that the catalogue names; may be "
+         "repeated",
          .letter = 0},
         {"partial", FM_OPTION_FLAG, &options.partial, NULL,
-         "merge what is done while other chains are not", .letter = 0},
+         "merge although some chains are not done", .letter = 0},
+        {"json", FM_OPTION_FLAG, &json, NULL, "print one JSON object", .letter = 0},
         {"quiet", FM_OPTION_FLAG, &quiet, NULL, "no progress", .letter = 'q'},
         {0}};
     const fm_command command = {
         .program = "foldmill merge",
         .arguments = "--catalogue WHERE --cache DIR [--from DIR ...] [options]",
-        .summary = "make one cache of what the workers of a shared job built",
+        .summary = "make one cache from the shards of a shared job",
         .description =
-            "Workers (foldmill build --catalogue) leave shards in caches of their own. This makes\n"
-            "one generation of them that refers to the shards. A shard that does not lie in DIR\n"
-            "yet is linked there when it is on the same file system, else copied: from where the\n"
-            "catalogue says its worker put it, or from a cache named by --from. Each is hashed\n"
-            "before anything of it is used. The content digest is that of a build by one process.\n"
-            "The generation that was there stays in force until the end, and when this fails.\n\n"
-            "Exit codes: 0 all chains merged, 3 some were refused or, with --partial, are not\n"
-            "done, 1 failed, 2 bad usage.\n\n"
-            "Example: foldmill merge --catalogue postgresql://db/foldmill --cache /fast/cache \\\n"
-            "             --from /nfs/worker1 --from /nfs/worker2",
+            "The workers of a job (foldmill build --catalogue) leave shards in their own caches.\n"
+            "This command makes one generation that refers to these shards. A shard that DIR does\n"
+            "not have yet is linked into it when it is on the same file system, and copied\n"
+            "otherwise: from the folder that the catalogue records, or from a cache of --from.\n"
+            "Every shard is hashed before it is used. The content digest equals that of a build\n"
+            "by one process. The previous generation stays in force until the new one is\n"
+            "complete, and when the command fails.\n\n"
+            "--json prints one object: cache, generation, published, content, chains, refused,\n"
+            "refused_by_reason {REASON: n}, refusals [{chain, reason}], stored_bytes,\n"
+            "decoded_bytes, shards, shard_bytes, linked, copied, copied_bytes, not_done.\n\n"
+            "Exit codes: 0 all chains merged, 3 some are refused or, with --partial, not done, 1\n"
+            "failed, 2 bad usage.\n\n"
+            "Example:\n"
+            "  foldmill merge --catalogue postgresql://db/foldmill --cache /fast/cache \\\n"
+            "      --from /nfs/worker1 --from /nfs/worker2",
         .options = table,
     };
     int n_positional;
     int code = fm_cli_parse(&command, argc, argv, &n_positional);
     if (code >= 0) return code;
-    fm_error error;
-    if (!options.where || !options.cache) {
-        (void)fm_fail(&error, FM_ERR_USAGE, "--catalogue WHERE and --cache DIR are required");
-        return fm_cli_report(command.program, &error);
-    }
     options.from = from.value;
     options.n_from = from.n;
-    if (!quiet && isatty(STDERR_FILENO)) options.progress = show_progress;
-    return merge(&options);
+    if (!quiet && fm_progress_has_terminal()) options.progress = show_progress;
+    return merge(&options, json);
 }

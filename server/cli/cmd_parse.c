@@ -1,37 +1,43 @@
-/* cmd_parse.c: `foldmill parse`: reads one file as the featurizer does. */
-#include "proto/base/file.h"
-#include "proto/limits.h"
+/* cmd_parse.c: foldmill parse: reads one file as the featurizer does, and shows or exports it. */
 #include "server/cli/commands.h"
 #include "server/cli/parse.h"
+#include "server/cli/read_input.h"
 
 #include <stdio.h>
 #include <string.h>
 
 static const char description[] =
-    "Reads one file as the featurizer does, and prints a summary or writes the arrays as .npz\n"
-    "with the reference's keys, dtypes and shapes. A .gz file is inflated first.\n\n"
-    "kinds:\n"
-    "  a3m    A3M or FASTA alignment     seqs u8 [N_seq, N_col], deletion i32 [N_seq, N_col],\n"
-    "                                    desc (lines)\n"
-    "  sto    Stockholm alignment        the same\n"
-    "  msa    one alignment's features   msa, deletion_matrix_int i32 [N_seq, N_res],\n"
-    "                                    num_alignments i32 [N_res], msa_species_identifiers\n"
-    "  mmcif  structure of --chain ID    all_atom_positions f32 [N_res, 37, 3], all_atom_mask,\n"
-    "                                    aatype, residue_index, sequence, resolution, ...\n"
-    "         without --chain            chains, structure_method, resolution, release_date,\n"
-    "                                    missing_<chain> i32\n"
-    "  pdb    predicted structure        the same as mmcif with --chain; B factors are confidence\n"
-    "                                    (pLDDT), and residues of 50 or less have mask 0\n"
-    "  hhr        template hits of HHsearch     index, name, aligned_cols, sum_probs, col_off,\n"
-    "                                    query, hit, indices_query, indices_hit, ...\n"
-    "  hmmsearch  of hmmsearch's alignment      the same; needs --query LETTERS for -o\n\n"
-    "--compat openfold reads as OpenFold's data pipeline does, bit for bit, and refuses what that\n"
-    "fails on; the default reads what is lawful.\n\n"
-    "examples:\n"
+    "Reads one file as the featurizer does. Prints a summary, or writes the arrays as .npz with\n"
+    "the reference's keys, dtypes and shapes. '-' reads standard input. Input that is compressed\n"
+    "with gzip, xz or zstd is unpacked first.\n\n"
+    "Kinds:\n"
+    "  a3m        an A3M or FASTA alignment: seqs u8 [N_seq, N_col], deletion i32 "
+    "[N_seq, N_col], desc (lines)\n"
+    "  sto        a Stockholm alignment: the same arrays\n"
+    "  msa        the features of one alignment, A3M or Stockholm: msa, "
+    "deletion_matrix_int i32 [N_seq, N_res], num_alignments i32 [N_res], "
+    "msa_species_identifiers\n"
+    "  mmcif      a structure. With --chain ID: all_atom_positions f32 [N_res, 37, 3], "
+    "all_atom_mask, aatype, residue_index, sequence, resolution, ... Without: chains, "
+    "structure_method, resolution, release_date, missing_<chain> i32\n"
+    "  pdb        a predicted structure: as mmcif with --chain. B factors are confidence "
+    "(pLDDT), and residues of 50 or less have mask 0\n"
+    "  hhr        template hits of HHsearch: index, name, aligned_cols, sum_probs, col_off, "
+    "query, hit, indices_query, indices_hit, ...\n"
+    "  hmmsearch  template hits of hmmsearch: the same arrays; -o needs --query LETTERS\n\n"
+    "--compat openfold reads as OpenFold's data pipeline does, bit for bit, and refuses what\n"
+    "makes that pipeline fail. The default accepts everything that the format allows.\n\n"
+    "--json prints the summary as one object with file and format. a3m, sto: rows, columns,\n"
+    "alignments, gaps, deletions {letters, columns, max}. msa: rows, distinct_rows, residues,\n"
+    "gaps, deletions, rows_with_species. mmcif: atoms, method, release_date, resolution, chains\n"
+    "[{chain, label, residues, missing, atoms, confidence, refused, sequence}]. pdb: atoms,\n"
+    "chains [{chain, residues, atoms, confidence, confident, sequence}]. hhr, hmmsearch: hits\n"
+    "[{index, name, columns, sum_probs}].\n\n"
+    "Exit codes: 0 read, 1 refused (with FILE:LINE:COLUMN: reason), 2 bad usage.\n\n"
+    "Examples:\n"
     "  foldmill parse msa uniref90_hits.sto\n"
     "  foldmill parse mmcif 1crn.cif --chain A -o 1crn_A.npz\n"
-    "  foldmill parse a3m bfd_uniclust_hits.a3m.gz --compat openfold -o bfd.npz\n\n"
-    "exit codes: 0 read, 1 refused (with FILE:LINE:COLUMN: reason), 2 bad usage";
+    "  zcat bfd.a3m.gz | foldmill parse a3m - --compat openfold -o bfd.npz";
 
 typedef struct parse_kind {
     const char *name;
@@ -49,12 +55,34 @@ static const parse_kind kinds[] = {
     {"hmmsearch", fm_parse_kind_hmmsearch, false, true, false},
 };
 
-/* Address space, not memory: the largest input, its arrays, and the reference's wider ones. */
+/* Address space, not memory: room for the largest input, its arrays, and the reference's wider
+ * ones. */
 #define PARSE_ARENA_BYTES ((size_t)32 << 30)
 
-static fm_status find_kind(const char *name, const fm_parse_request *request,
+enum { N_KIND = sizeof kinds / sizeof kinds[0] };
+
+/* `file`: the second argument, which is a kind where both were exchanged. */
+static fm_status fail_unknown(const char *name, const char *file, fm_error *reterr) {
+    const char *names[N_KIND];
+    for (size_t i = 0; i < N_KIND; i++) {
+        names[i] = kinds[i].name;
+        if (strcmp(file, names[i]) != 0) continue;
+        return fm_fail(reterr, FM_ERR_USAGE, "the kind comes first: foldmill parse %s %.200s", file,
+                       name);
+    }
+    const char *nearest = fm_options_nearest(name, names, N_KIND);
+    if (nearest) {
+        return fm_fail(reterr, FM_ERR_USAGE, "unknown kind '%.64s'; did you mean '%s'?", name,
+                       nearest);
+    }
+    return fm_fail(reterr, FM_ERR_USAGE,
+                   "unknown kind '%.64s'; expected a3m, sto, msa, mmcif, pdb, hhr or hmmsearch",
+                   name);
+}
+
+static fm_status find_kind(const char *name, const char *file, const fm_parse_request *request,
                            const parse_kind **ret_kind, fm_error *reterr) {
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+    for (size_t i = 0; i < N_KIND; i++) {
         if (strcmp(kinds[i].name, name) != 0) continue;
         if (request->chain && !kinds[i].takes_chain) {
             return fm_fail(reterr, FM_ERR_USAGE, "kind '%s' takes no --chain", name);
@@ -68,13 +96,12 @@ static fm_status find_kind(const char *name, const fm_parse_request *request,
         *ret_kind = &kinds[i];
         return FM_OK;
     }
-    return fm_fail(reterr, FM_ERR_USAGE,
-                   "unknown kind '%s'; expected a3m, sto, msa, mmcif, pdb, hhr or hmmsearch", name);
+    return fail_unknown(name, file, reterr);
 }
 
 static fm_status run_kind(const parse_kind *kind, fm_parse_request *request, fm_error *reterr) {
-    fm_status status = fm_file_read_text(request->arena, request->path, FM_LIMIT_INPUT_BYTES,
-                                         &request->text, reterr);
+    fm_status status = fm_cli_read_input(request->path, request->arena, &request->text, reterr);
+    if (fm_cli_is_stdin(request->path)) request->path = "stdin";
     if (!status) status = kind->run(request, reterr);
     return status ? fm_error_in(reterr, request->path) : FM_OK;
 }
@@ -96,6 +123,13 @@ fm_status fm_parse_write_strings(fm_npz_writer *writer, const char *key, fm_aren
     return fm_npz_writer_append(writer, key, "|u1", 1, (uint64_t[]){size}, joined, reterr);
 }
 
+void fm_parse_begin_json(const fm_parse_request *request, const char *format,
+                         fm_json_writer *json) {
+    fm_json_begin(json, stdout);
+    fm_json_put_string(json, "file", request->path);
+    fm_json_put_string(json, "format", format);
+}
+
 int fm_cmd_parse(int argc, char **argv) {
     const char *compat = NULL;
     fm_parse_request request = {0};
@@ -104,7 +138,7 @@ int fm_cmd_parse(int argc, char **argv) {
          .kind = FM_OPTION_STRING,
          .target = &request.chain,
          .value_name = "ID",
-         .help = "the chain of a structure (mmcif, pdb)"},
+         .help = "a chain of the structure (mmcif, pdb)"},
         {.name = "query",
          .kind = FM_OPTION_STRING,
          .target = &request.query,
@@ -124,7 +158,11 @@ int fm_cmd_parse(int argc, char **argv) {
          .kind = FM_OPTION_STRING,
          .target = &request.out,
          .value_name = "OUT.npz",
-         .help = "write the arrays there instead of a summary"},
+         .help = "write the arrays to this file instead of a summary"},
+        {.name = "json",
+         .kind = FM_OPTION_FLAG,
+         .target = &request.json,
+         .help = "print the summary as one JSON object"},
         {0},
     };
     const fm_command command = {"foldmill parse",
@@ -145,9 +183,12 @@ int fm_cmd_parse(int argc, char **argv) {
     request.compat_openfold = compat != NULL;
     fm_status status = FM_OK;
     if (compat && strcmp(compat, "openfold") != 0) {
-        status = fm_fail(&error, FM_ERR_USAGE, "unknown --compat '%s'; expected openfold", compat);
+        status = fm_fail(&error, FM_ERR_USAGE, "--compat: found '%s', expected openfold", compat);
     }
-    if (!status) status = find_kind(argv[0], &request, &kind, &error);
+    if (!status && request.json && request.out) {
+        status = fm_fail(&error, FM_ERR_USAGE, "--json prints the summary, which -o replaces");
+    }
+    if (!status) status = find_kind(argv[0], argv[1], &request, &kind, &error);
     if (!status) status = fm_arena_init(&arena, PARSE_ARENA_BYTES, &error);
     if (status) return fm_cli_report("foldmill parse", &error);
     status = run_kind(kind, &request, &error);

@@ -1,6 +1,7 @@
-/* cmd_serve.c: `foldmill serve`: the feature server. */
+/* cmd_serve.c: foldmill serve: runs the feature server. */
 #include "proto/base/log.h"
 #include "server/cli/commands.h"
+#include "server/cli/open_cache.h"
 #include "server/server.h"
 #include "server/source_cache.h"
 
@@ -9,17 +10,19 @@
 enum { MIB_SHIFT = 20 };
 
 static const char description[] =
-    "Serves crop-ready samples from a cache to any number of trainers. What a client asks for is\n"
-    "a pure function of the snapshot and its parameters, so the server keeps no state: kill it,\n"
-    "start it, or start several. Clients that stall, vanish or send garbage harm nobody else.\n\n"
-    "Addresses: unix:PATH for the same host (only its owner may connect), tcp://HOST:PORT for a\n"
-    "network that is trusted whole: nothing on it is encrypted and nobody is asked who they are.\n"
-    "Port 0 takes any free port; the log line `listening` says which.\n\n"
-    "SIGTERM and SIGINT end it: no more connections, streams are told, exit code 0.\n\n"
-    "examples:\n"
+    "Serves crop-ready samples from a cache to any number of trainers. A sample is a pure\n"
+    "function of the snapshot and the parameters that the client sends, so the server keeps no\n"
+    "state: it can be stopped and started at any time, and several can serve one cache. A client\n"
+    "that stalls, vanishes or sends garbage does not harm the others.\n\n"
+    "Addresses: unix:PATH for clients on the same host (only the owner of the socket may\n"
+    "connect), tcp://HOST:PORT for a trusted network: connections are neither encrypted nor\n"
+    "authenticated. Port 0 takes any free port, which the log line `listening` reports.\n\n"
+    "SIGTERM and SIGINT stop the server: it takes no more connections, tells every stream, and\n"
+    "exits with 0.\n\n"
+    "Exit codes: 0 stopped by a signal, 1 failed, 2 bad usage.\n\n"
+    "Examples:\n"
     "  foldmill serve --cache cache --listen unix:/run/foldmill.sock\n"
-    "  foldmill serve --cache cache --listen tcp://0.0.0.0:7420 --jobs 16\n\n"
-    "exit codes: 0 ended by a signal, 1 failed, 2 bad usage";
+    "  foldmill serve --cache cache --listen tcp://0.0.0.0:7420 --jobs 16";
 
 typedef struct serve_settings {
     const char *cache, *listen, *also_listen, *snapshot;
@@ -29,26 +32,26 @@ typedef struct serve_settings {
 
 static int parse(serve_settings *set, int argc, char **argv) {
     const fm_option options[] = {
-        {"cache", FM_OPTION_STRING, &set->cache, "DIR", .help = "the cache to serve (required)"},
+        {"cache", FM_OPTION_STRING, &set->cache, "DIR", .help = "the cache to serve",
+         .is_required = true},
         {"listen", FM_OPTION_STRING, &set->listen, "ADDRESS",
-         .help = "unix:PATH or tcp://HOST:PORT (required)"},
+         .help = "unix:PATH or tcp://HOST:PORT", .is_required = true},
         {"also-listen", FM_OPTION_STRING, &set->also_listen, "ADDRESS", .help = "a second address"},
         {"snapshot", FM_OPTION_STRING, &set->snapshot, "NAME",
-         .help =
-             "the chains to serve (all); a pinned one is served of the generation it is pinned to"},
+         .help = "the snapshot to serve (all); a pinned one is served from its generation"},
         {"jobs", FM_OPTION_U64, &set->jobs, "N", .help = "worker threads (2)", .letter = 'j',
          .min = 1, .max = 512},
         {"max-memory", FM_OPTION_U64, &set->max_memory_mib, "MIB",
-         .help = "memory for samples under way (2048)", .min = 16, .max = 1 << 24},
+         .help = "memory for samples that are made or sent (2048)", .min = 16, .max = 1 << 24},
         {"worker-memory", FM_OPTION_U64, &set->worker_memory_mib, "MIB",
-         .help = "scratch memory of each worker thread, at most (4096)", .min = 16, .max = 1 << 24},
+         .help = "memory limit of each worker thread (4096)", .min = 16, .max = 1 << 24},
         {"max-connections", FM_OPTION_U64, &set->max_connections, "N",
-         .help = "connections at a time (256)", .min = 1, .max = 4096},
+         .help = "limit on connections (256)", .min = 1, .max = 4096},
         {"hello-timeout", FM_OPTION_U64, &set->hello_ms, "MS",
-         .help = "how long a connection may take to introduce itself (5000)", .min = 10,
-         .max = 600000},
+         .help = "time that a new connection has to send HELLO (5000)", .min = 10, .max = 600000},
         {"stall-timeout", FM_OPTION_U64, &set->stall_s, "S",
-         .help = "how long a client may grant credit and not read (300)", .min = 1, .max = 86400},
+         .help = "time that a client may grant credit without reading (300)", .min = 1,
+         .max = 86400},
         {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "log warnings and errors only",
          .letter = 'q'},
         {"verbose", FM_OPTION_FLAG, &set->verbose, NULL, .help = "log more"},
@@ -62,11 +65,7 @@ static int parse(serve_settings *set, int argc, char **argv) {
     };
     int n_positional;
     int code = fm_cli_parse(&command, argc, argv, &n_positional);
-    if (code >= 0) return code;
-    if (set->cache && set->listen) return -1;
-    fm_error error;
-    fm_fail(&error, FM_ERR_USAGE, "--cache DIR and --listen ADDRESS are needed");
-    return fm_cli_report("foldmill serve", &error);
+    return code;
 }
 
 static void log_start(const fm_server *server, const fm_sample_source *source, uint64_t generation,
@@ -129,10 +128,10 @@ int fm_cmd_serve(int argc, char **argv) {
     fm_error error;
     fm_cache_source *cache;
     fm_sample_source source;
-    if (fm_cache_source_open(set.cache, set.snapshot, &cache, &source, &error)) {
-        return fm_cli_report("foldmill serve", &error);
-    }
-    fm_status status = serve(&set, &source, fm_cache_source_get_info(cache)->generation, &error);
+    fm_status status = fm_cache_source_open(set.cache, set.snapshot, &cache, &source, &error);
+    status = fm_cli_explain_cache(set.cache, status, &error);
+    if (status) return fm_cli_report("foldmill serve", &error);
+    status = serve(&set, &source, fm_cache_source_get_info(cache)->generation, &error);
     fm_cache_source_close(cache);
     return status ? fm_cli_report("foldmill serve", &error) : FM_EXIT_OK;
 }

@@ -1,8 +1,10 @@
-/* cmd_stats.c: foldmill stats: what the chains of a cache are like, as histograms of text and,
- * with --svg, as a picture. */
-#include "cache/store/refusals.h"
-#include "cache/store/store.h"
+/* cmd_stats.c: foldmill stats: shows the lengths, depths, sizes and refusals of a cache as text
+ * histograms, as one JSON object, or as a picture.
+ *
+ * The numbers are gathered first and then printed in one of these forms. */
 #include "server/cli/commands.h"
+#include "server/cli/inspect_json.h"
+#include "server/cli/open_cache.h"
 #include "server/cli/stats_svg.h"
 
 #include <stdio.h>
@@ -13,7 +15,7 @@
 
 enum { BAR_CELLS = 50, SEQUENCE_HEADER_BYTES = 64, N_REASON = 10, REASON_BYTES = 96 };
 
-/* One line a power of two; bucket b holds values of b bits. */
+/* Prints one line per power of two; octave b holds the values of b bits. */
 static void print_powers(const fm_stats_histogram *values) {
     uint64_t most = 1;
     int first = FM_STATS_N_OCTAVE, last = 0;
@@ -38,60 +40,57 @@ static void print_powers(const fm_stats_histogram *values) {
     }
 }
 
-/* What was counted, for the picture. */
 enum { LENGTHS, DEPTHS, BYTES, N_HISTOGRAM };
 
+typedef struct reason_count {
+    char text[REASON_BYTES];
+    uint32_t n;
+} reason_count;
+
+/* All numbers of a cache. */
 typedef struct stats {
     fm_stats_histogram histogram[N_HISTOGRAM];
-    fm_stats_part part[FM_N_PART];
-    int n_part;
+    uint64_t stored[FM_N_PART], decoded[FM_N_PART]; /* bytes, by kind - 1 */
+    uint32_t n_part[FM_N_PART];                     /* chains that have the part */
+    uint32_t n_refused, n_reason;
+    reason_count *reason; /* [n_reason] the most frequent first */
 } stats;
 
 /* -- parts */
 
-static void print_parts(const fm_store *store, stats *all) {
-    uint64_t stored[FM_N_PART] = {0}, decoded[FM_N_PART] = {0};
-    uint32_t n[FM_N_PART] = {0}, n_chain = fm_store_get_info(store)->n_chain;
+static void count_parts(const fm_store *store, stats *all) {
+    uint32_t n_chain = fm_store_get_info(store)->n_chain;
     for (uint32_t chain = 0; chain < n_chain; chain++) {
+        uint64_t sum = 0;
         for (int k = 1; k <= FM_N_PART; k++) {
             fm_store_part part;
             if (!fm_store_get_part(store, chain, (fm_part_kind)k, &part)) continue;
-            n[k - 1]++;
-            stored[k - 1] += part.stored_bytes;
-            decoded[k - 1] += part.decoded_bytes;
-        }
-    }
-    printf("\n%-10s %10s %14s %14s %8s\n", "part", "chains", "stored/chain", "decoded/chain",
-           "ratio");
-    for (int k = 0; k < FM_N_PART; k++) {
-        if (!n[k]) continue;
-        printf("%-10s %10u %14.0f %14.0f %8.2f\n", fm_part_name((fm_part_kind)(k + 1)), n[k],
-               (double)stored[k] / n[k], (double)decoded[k] / n[k],
-               (double)decoded[k] / (double)(stored[k] ? stored[k] : 1));
-        all->part[all->n_part++] =
-            (fm_stats_part){fm_part_name((fm_part_kind)(k + 1)), (double)stored[k] / n[k]};
-    }
-}
-
-static void print_sizes(const fm_store *store, stats *all) {
-    uint32_t n_chain = fm_store_get_info(store)->n_chain;
-    for (uint32_t chain = 0; chain < n_chain; chain++) {
-        fm_store_part part;
-        uint64_t sum = 0;
-        for (int k = 1; k <= FM_N_PART; k++) {
-            if (!fm_store_get_part(store, chain, (fm_part_kind)k, &part)) continue;
+            all->n_part[k - 1]++;
+            all->stored[k - 1] += part.stored_bytes;
+            all->decoded[k - 1] += part.decoded_bytes;
             sum += part.stored_bytes;
             if (k == FM_PART_SEQUENCE)
                 fm_stats_add(&all->histogram[LENGTHS], part.decoded_bytes - SEQUENCE_HEADER_BYTES);
         }
         fm_stats_add(&all->histogram[BYTES], sum);
     }
-    print_powers(&all->histogram[LENGTHS]);
-    print_powers(&all->histogram[BYTES]);
 }
 
-/* Depths are in the MSAs, which must be read: of at most `sample` chains, evenly spaced. */
-static fm_status print_depths(const fm_store *store, uint64_t sample, stats *all, fm_arena *arena,
+static void print_parts(const stats *all) {
+    printf("\n%-10s %10s %14s %14s %8s\n", "part", "chains", "stored/chain", "decoded/chain",
+           "ratio");
+    for (int k = 0; k < FM_N_PART; k++) {
+        uint32_t n = all->n_part[k];
+        if (!n) continue;
+        printf("%-10s %10u %14.0f %14.0f %8.2f\n", fm_part_name((fm_part_kind)(k + 1)), n,
+               (double)all->stored[k] / n, (double)all->decoded[k] / n,
+               (double)all->decoded[k] / (double)(all->stored[k] ? all->stored[k] : 1));
+    }
+}
+
+/* The depth of an alignment is stored in its MSA, which must be read. At most `sample` chains are
+ * read, evenly spaced; 0 reads all. */
+static fm_status count_depths(const fm_store *store, uint64_t sample, stats *all, fm_arena *arena,
                               fm_error *reterr) {
     uint32_t n_chain = fm_store_get_info(store)->n_chain;
     uint64_t n = sample && sample < n_chain ? sample : n_chain;
@@ -103,18 +102,12 @@ static fm_status print_depths(const fm_store *store, uint64_t sample, stats *all
         if (status) return status;
         if (record.msa) fm_stats_add(&all->histogram[DEPTHS], record.msa->n_seq);
     }
-    print_powers(&all->histogram[DEPTHS]);
     return FM_OK;
 }
 
-/* -- quarantine */
+/* -- refusals */
 
-typedef struct reason_count {
-    char text[REASON_BYTES];
-    uint32_t n;
-} reason_count;
-
-/* The sentence without its place, numbers as N: refusals of one kind look alike then. */
+/* The sentence without its place and with N for numbers, so that refusals of one kind are equal. */
 static void squeeze(const char *reason, char out[REASON_BYTES]) {
     const char *place = strstr(reason, ": ");
     const char *sentence = place ? place + 2 : reason;
@@ -137,12 +130,12 @@ static int compare_counts(const void *left, const void *right) {
     return strcmp(a->text, b->text);
 }
 
-static fm_status print_quarantine(const char *cache, fm_arena *arena, fm_error *reterr) {
+/* Reads the refusals and counts equal reasons. The counts stay in the arena. */
+static fm_status count_refusals(const char *cache, stats *all, fm_arena *arena, fm_error *reterr) {
     fm_refusals refusals;
     fm_arena_reset(arena);
     fm_status status = fm_refusals_read(cache, arena, &refusals, reterr);
     if (status) return status;
-    printf("\nquarantine: %u chains\n", refusals.n);
     reason_count *reason = fm_arena_alloc_array(arena, refusals.n, sizeof *reason);
     if (!reason) return fm_arena_full(arena, reterr);
     for (uint32_t i = 0; i < refusals.n; i++) {
@@ -158,17 +151,83 @@ static fm_status print_quarantine(const char *cache, fm_arena *arena, fm_error *
             reason[kept++] = reason[i];
     }
     if (kept) qsort(reason, kept, sizeof *reason, compare_counts);
-    for (uint32_t i = 0; i < kept && i < N_REASON; i++)
-        printf("%10u  %s\n", reason[i].n, reason[i].text);
-    if (kept > N_REASON) printf("and %u other reasons\n", kept - N_REASON);
+    all->n_refused = refusals.n;
+    all->n_reason = kept;
+    all->reason = reason;
     return FM_OK;
 }
 
-/* -- the command */
+static void print_refusals(const stats *all) {
+    printf("\nrefused: %u chains\n", all->n_refused);
+    for (uint32_t i = 0; i < all->n_reason && i < N_REASON; i++)
+        printf("%10u  %s\n", all->reason[i].n, all->reason[i].text);
+    if (all->n_reason > N_REASON) printf("and %u other reasons\n", all->n_reason - N_REASON);
+}
+
+/* -- forms */
+
+static void print_text(const fm_store_info *info, const stats *all) {
+    printf("generation %llu: %u chains, %u refused; %u shards, %.1f MB on disk\n",
+           (unsigned long long)info->generation, info->n_chain, info->n_refused, info->n_shard,
+           (double)info->stored_bytes / 1e6);
+    print_parts(all);
+    print_powers(&all->histogram[LENGTHS]);
+    print_powers(&all->histogram[BYTES]);
+    print_powers(&all->histogram[DEPTHS]);
+    print_refusals(all);
+}
+
+/* {"chains", "unit", "min", "max", "mean", "counts": [{"from", "to", "chains"}]} */
+static void write_histogram(fm_json_writer *json, const char *key,
+                            const fm_stats_histogram *values) {
+    fm_json_open_object(json, key);
+    fm_json_put_u64(json, "chains", values->n_value);
+    fm_json_put_string(json, "unit", values->unit);
+    fm_json_put_u64(json, "min", values->min);
+    fm_json_put_u64(json, "max", values->max);
+    fm_json_put_f64(json, "mean", (double)values->sum / (double)values->n_value, 3);
+    fm_json_open_array(json, "counts");
+    for (int b = 0; b < FM_STATS_N_OCTAVE; b++) {
+        if (!values->n[b]) continue;
+        fm_json_open_object(json, NULL);
+        fm_json_put_u64(json, "from", b ? UINT64_C(1) << (b - 1) : 0);
+        fm_json_put_u64(json, "to", b ? (UINT64_C(1) << b) - 1 : 0);
+        fm_json_put_u64(json, "chains", values->n[b]);
+        fm_json_close(json);
+    }
+    fm_json_close(json);
+    fm_json_close(json);
+}
+
+static void write_json(const fm_store *store, const stats *all) {
+    fm_json_writer json;
+    fm_json_begin(&json, stdout);
+    fm_inspect_json_info(&json, fm_store_get_info(store));
+    fm_inspect_json_parts(&json, store);
+    write_histogram(&json, "lengths", &all->histogram[LENGTHS]);
+    write_histogram(&json, "stored", &all->histogram[BYTES]);
+    write_histogram(&json, "depths", &all->histogram[DEPTHS]);
+    fm_json_open_array(&json, "reasons");
+    for (uint32_t i = 0; i < all->n_reason; i++) {
+        fm_json_open_object(&json, NULL);
+        fm_json_put_string(&json, "reason", all->reason[i].text);
+        fm_json_put_u64(&json, "chains", all->reason[i].n);
+        fm_json_close(&json);
+    }
+    fm_json_close(&json);
+    fm_json_end(&json);
+}
 
 static fm_status write_picture(const char *path, const fm_store_info *info, const stats *all,
                                fm_error *reterr) {
     char hex[FM_SHA256_HEX], title[64], subtitle[200];
+    fm_stats_part part[FM_N_PART];
+    int n_part = 0;
+    for (int k = 0; k < FM_N_PART; k++) {
+        if (!all->n_part[k]) continue;
+        part[n_part++] = (fm_stats_part){fm_part_name((fm_part_kind)(k + 1)),
+                                         (double)all->stored[k] / all->n_part[k]};
+    }
     fm_sha256_format(&info->content, hex);
     snprintf(title, sizeof title, "A cache of %u chains", info->n_chain);
     snprintf(subtitle, sizeof subtitle,
@@ -179,12 +238,20 @@ static fm_status write_picture(const char *path, const fm_store_info *info, cons
                                       .subtitle = subtitle,
                                       .histogram = all->histogram,
                                       .n_histogram = N_HISTOGRAM,
-                                      .part = all->part,
-                                      .n_part = all->n_part};
+                                      .part = part,
+                                      .n_part = n_part};
     return fm_stats_write_svg(path, &picture, reterr);
 }
 
-static fm_status show(const char *cache, uint64_t sample, const char *svg, fm_error *reterr) {
+/* -- the command */
+
+typedef struct stats_arguments {
+    const char *cache, *svg;
+    uint64_t sample;
+    bool json;
+} stats_arguments;
+
+static fm_status show(const stats_arguments *arguments, fm_error *reterr) {
     fm_store *store;
     fm_arena arena = {0};
     stats all = {
@@ -192,50 +259,54 @@ static fm_status show(const char *cache, uint64_t sample, const char *svg, fm_er
             [LENGTHS] = {.title = "lengths", .unit = "residues", .heading = "Residues of a chain"},
             [DEPTHS] = {.title = "depths", .unit = "rows", .heading = "Rows of an alignment"},
             [BYTES] = {.title = "stored", .unit = "bytes", .heading = "Bytes stored of a chain"}}};
-    fm_status status = fm_store_open(cache, &store, reterr);
+    fm_status status = fm_cli_open_store(arguments->cache, &store, reterr);
     if (status) return status;
     const fm_store_info *info = fm_store_get_info(store);
     status = fm_arena_init(&arena, ARENA_BYTES, reterr);
     if (!status) {
-        printf("generation %llu: %u chains, %u refused; %u shards, %.1f MB on disk\n",
-               (unsigned long long)info->generation, info->n_chain, info->n_refused, info->n_shard,
-               (double)info->stored_bytes / 1e6);
-        print_parts(store, &all);
-        print_sizes(store, &all);
-        status = print_depths(store, sample, &all, &arena, reterr);
+        count_parts(store, &all);
+        status = count_depths(store, arguments->sample, &all, &arena, reterr);
     }
-    if (!status) status = print_quarantine(cache, &arena, reterr);
-    if (!status && svg) status = write_picture(svg, info, &all, reterr);
+    if (!status) status = count_refusals(arguments->cache, &all, &arena, reterr);
+    if (!status && arguments->json) write_json(store, &all);
+    if (!status && !arguments->json) print_text(info, &all);
+    if (!status && arguments->svg) status = write_picture(arguments->svg, info, &all, reterr);
     fm_arena_fini(&arena);
     fm_store_close(store);
     return status;
 }
 
 int fm_cmd_stats(int argc, char **argv) {
-    const char *cache = NULL, *svg = NULL;
-    uint64_t sample = 2000;
+    stats_arguments arguments = {.sample = 2000};
     const fm_option options[] = {
-        {"cache", FM_OPTION_STRING, &cache, "DIR", "the cache to look at (required)", .letter = 0},
-        {"sample", FM_OPTION_U64, &sample, "N",
-         "chains whose MSA is read for depths, evenly spaced; 2000 when not given, 0 = all",
+        {"cache", FM_OPTION_STRING, &arguments.cache, "DIR", "the cache to show",
+         .is_required = true},
+        {"sample", FM_OPTION_U64, &arguments.sample, "N",
+         "chains whose MSA is read for the depths, evenly spaced (2000); 0 reads all",
          .max = UINT32_MAX},
-        {"svg", FM_OPTION_STRING, &svg, "FILE",
-         .help = "also draw the histograms and the bytes of parts into FILE, as SVG"},
+        {"svg", FM_OPTION_STRING, &arguments.svg, "FILE",
+         .help = "also draw the histograms and the sizes of parts into FILE, as SVG"},
+        {"json", FM_OPTION_FLAG, &arguments.json, NULL, "print one JSON object", .letter = 0},
         {0}};
     const fm_command command = {
         .program = "foldmill stats",
-        .arguments = "--cache DIR [--sample N] [--svg FILE]",
-        .summary = "lengths, depths, bytes and refusals of a cache, as histograms",
-        .description = "Bytes of each part stored and decoded, lengths and stored bytes of all\n"
-                       "chains, depths of alignments, and the reasons of refusals by number.\n\n"
-                       "Exit codes: 0 shown, 1 not readable, 2 bad usage.",
+        .arguments = "--cache DIR [--sample N] [--svg FILE] [--json]",
+        .summary = "show lengths, depths, sizes and refusals of a cache",
+        .description =
+            "Shows the stored and decoded bytes of each part, histograms of the lengths and the\n"
+            "stored bytes of all chains and of the depths of alignments, and the most frequent\n"
+            "reasons of refusals.\n\n"
+            "--json prints one object: generation, content, chains, refused, shards,\n"
+            "shard_bytes, parts {NAME: {chains, stored_bytes, decoded_bytes}}, lengths, stored\n"
+            "and depths {chains, unit, min, max, mean, counts [{from, to, chains}]}, reasons\n"
+            "[{reason, chains}].\n\n"
+            "Exit codes: 0 shown, 1 not readable, 2 bad usage.",
         .options = options,
     };
     int n_positional;
     int code = fm_cli_parse(&command, argc, argv, &n_positional);
     if (code >= 0) return code;
     fm_error error;
-    fm_status status = cache ? show(cache, sample, svg, &error)
-                             : fm_fail(&error, FM_ERR_USAGE, "--cache DIR is required");
+    fm_status status = show(&arguments, &error);
     return status ? fm_cli_report(command.program, &error) : FM_EXIT_OK;
 }

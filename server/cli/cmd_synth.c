@@ -1,4 +1,4 @@
-/* cmd_synth.c: `foldmill synth`: writes a synthetic dataset in the layout of an OpenFold tree.
+/* cmd_synth.c: foldmill synth: writes a synthetic dataset in the layout of an OpenFold tree.
  *
  *     DIR/mmcifs/9a0x.cif
  *     DIR/alignments/9a0x_A/{bfd_uniclust,mgnify,uniref90}_hits.a3m and pdb70_hits.hhr
@@ -6,32 +6,34 @@
 #include "featurizer/synth/synth.h"
 #include "proto/base/file.h"
 #include "server/cli/commands.h"
+#include "server/cli/json_text.h"
+#include "server/cli/progress.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { PATH_BYTES = 4096 };
 
 static const char description[] =
-    "Makes protein families, their structures and alignments out of a seed, and writes them as\n"
-    "the files an OpenFold user has: DIR/mmcifs/<id>.cif and DIR/alignments/<id>_<chain>/ with\n"
-    "three alignments and template hits. They pass through the same parsers as real files, and a\n"
-    "small model learns on them. The same options give the same bytes on every machine, and a\n"
+    "Draws protein families, structures and alignments from a seed, and writes them as the files\n"
+    "that an OpenFold user has: DIR/mmcifs/<id>.cif, and DIR/alignments/<id>_<chain>/ with three\n"
+    "alignments and template hits. They pass through the same parsers as real files, and a small\n"
+    "model can learn from them. The same options give the same bytes on every machine, and a\n"
     "larger --chains only adds files.\n\n"
-    "examples:\n"
+    "--json prints one object: chains, entries, files, bytes, seconds, dataset.\n\n"
+    "Exit codes: 0 all written, 1 failed, 2 bad usage (also when the folder is not empty).\n\n"
+    "Examples:\n"
     "  foldmill synth --chains 32 --seed 1 -o data\n"
-    "  foldmill synth --chains 1000 --min-length 100 --max-length 400 --depth 20000 -o large\n\n"
-    "exit codes: 0 all written, 1 failed, 2 bad usage (a folder that is not empty is one)";
+    "  foldmill synth --chains 1000 --min-length 100 --max-length 400 -o large";
 
 typedef struct synth_run {
     fm_synth_options options;
     uint64_t n_chain; /* wanted */
     const char *out;
-    bool force, quiet;
+    bool force, quiet, json;
     fm_arena arena;
     uint64_t n_done, n_file, n_entry, n_byte;
 } synth_run;
@@ -42,7 +44,7 @@ static double seconds_now(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* A plain write: a dataset cut short by a crash is made again, so nothing is synced. */
+/* Writes without syncing: after a crash, the dataset is simply written again. */
 static fm_status write_file(synth_run *run, const char *path, fm_bytes content, fm_error *reterr) {
     FILE *file = fopen(path, "wb");
     if (!file) {
@@ -56,7 +58,7 @@ static fm_status write_file(synth_run *run, const char *path, fm_bytes content, 
         reason = errno;
     }
     if (!written) {
-        remove(path); /* half a file could be taken for a whole one */
+        remove(path); /* a truncated file could be taken for a whole one */
         fm_fail(reterr, FM_ERR_IO, "cannot write: %s", strerror(reason));
         return fm_error_in(reterr, path);
     }
@@ -102,10 +104,10 @@ static fm_status write_entry(synth_run *run, uint32_t index, fm_error *reterr) {
     return status;
 }
 
-/* Nothing is written among files of someone else's unless asked. */
+/* Without --force, files are only written to an empty or new folder. */
 static fm_status check_folder(const synth_run *run, fm_error *reterr) {
     DIR *folder = opendir(run->out);
-    if (!folder) return FM_OK; /* made in a moment */
+    if (!folder) return FM_OK; /* it is made below */
     bool empty = true;
     for (struct dirent *entry; empty && (entry = readdir(folder));) {
         empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
@@ -126,22 +128,37 @@ static fm_status make_folders(const synth_run *run, fm_error *reterr) {
     return fm_dir_make(path, reterr);
 }
 
+static void write_json(const synth_run *run, double seconds) {
+    fm_json_writer json;
+    fm_json_begin(&json, stdout);
+    fm_json_put_u64(&json, "chains", run->n_done);
+    fm_json_put_u64(&json, "entries", run->n_entry);
+    fm_json_put_u64(&json, "files", run->n_file);
+    fm_json_put_u64(&json, "bytes", run->n_byte);
+    fm_json_put_f64(&json, "seconds", seconds, 3);
+    fm_json_put_string(&json, "dataset", run->out);
+    fm_json_end(&json);
+}
+
 static fm_status write_dataset(synth_run *run, fm_error *reterr) {
     double start = seconds_now(), shown = start;
-    bool terminal = isatty(STDERR_FILENO) && !run->quiet;
+    bool terminal = fm_progress_has_terminal() && !run->quiet;
     fm_status status = FM_OK;
     for (uint32_t index = 0; !status && run->n_done < run->n_chain; index++) {
         status = write_entry(run, index, reterr);
         double now = seconds_now();
         if (terminal && now - shown > 0.1) {
-            fprintf(stderr, "\rsynth: %llu of %llu chains, %.1f MB ",
-                    (unsigned long long)run->n_done, (unsigned long long)run->n_chain,
-                    (double)run->n_byte / 1e6);
+            fm_progress_draw("synth: %llu of %llu chains, %.1f MB", (unsigned long long)run->n_done,
+                             (unsigned long long)run->n_chain, (double)run->n_byte / 1e6);
             shown = now;
         }
     }
-    if (terminal && shown > start) fprintf(stderr, "\r%60s\r", "");
+    if (terminal && shown > start) fm_progress_clear();
     if (status) return status;
+    if (run->json) {
+        write_json(run, seconds_now() - start);
+        return FM_OK;
+    }
     printf("synth: %llu chains in %llu entries, %llu files, %.1f MB, %.2f s -> %s\n",
            (unsigned long long)run->n_done, (unsigned long long)run->n_entry,
            (unsigned long long)run->n_file, (double)run->n_byte / 1e6, seconds_now() - start,
@@ -150,9 +167,6 @@ static fm_status write_dataset(synth_run *run, fm_error *reterr) {
 }
 
 static fm_status check_options(const synth_run *run, fm_error *reterr) {
-    if (!run->out) {
-        return fm_fail(reterr, FM_ERR_USAGE, "-o: found nothing, expected the folder to write to");
-    }
     if (strlen(run->out) > PATH_BYTES - 128) {
         return fm_fail(reterr, FM_ERR_USAGE, "-o: found a path of %zu bytes, expected at most %d",
                        strlen(run->out), PATH_BYTES - 128);
@@ -170,30 +184,31 @@ int fm_cmd_synth(int argc, char **argv) {
     uint64_t min_length = run.options.min_length, max_length = run.options.max_length;
     uint64_t depth = run.options.max_depth, min_depth = 0;
     const fm_option options[] = {
-        {"chains", FM_OPTION_U64, &run.n_chain, "N", .help = "chains to make (default 32)",
-         .min = 1, .max = 400000},
+        {"chains", FM_OPTION_U64, &run.n_chain, "N", .help = "number of chains (32)", .min = 1,
+         .max = 400000},
         {"seed", FM_OPTION_U64, &run.options.seed, "S",
-         .help = "another seed, another dataset (default 0)"},
-        {"out", FM_OPTION_STRING, &run.out, "DIR", .help = "folder to write to (required)",
-         .letter = 'o'},
+         .help = "the seed that the dataset is drawn from (0)"},
+        {"out", FM_OPTION_STRING, &run.out, "DIR", .help = "the folder to write to", .letter = 'o',
+         .is_required = true},
         {"min-length", FM_OPTION_U64, &min_length, "N",
-         .help = "shortest chain, residues (default 30)", .min = 12, .max = 2000},
+         .help = "residues of the shortest chain (30)", .min = 12, .max = 2000},
         {"max-length", FM_OPTION_U64, &max_length, "N",
-         .help = "longest chain, residues (default 220)", .min = 12, .max = 2000},
+         .help = "residues of the longest chain (220)", .min = 12, .max = 2000},
         {"depth", FM_OPTION_U64, &depth, "N",
-         .help = "most homologues of a family (default 2000; most have far fewer)", .min = 1,
+         .help = "the most homologues of a family (2000); most families have far fewer", .min = 1,
          .max = 100000},
         {"min-depth", FM_OPTION_U64, &min_depth, "N",
-         .help = "fewest homologues of a family (default: as drawn)", .max = 100000},
+         .help = "the fewest homologues of a family (as drawn)", .max = 100000},
         {"stockholm", FM_OPTION_FLAG, &run.options.stockholm,
-         .help = "uniref90 and mgnify hits as .sto, as AlphaFold's scripts write them"},
+         .help = "write uniref90 and mgnify hits as .sto, as AlphaFold's scripts do"},
         {"force", FM_OPTION_FLAG, &run.force,
-         .help = "write into a folder that is not empty; files not replaced stay"},
+         .help = "write into a folder that is not empty; other files stay"},
         {"quiet", FM_OPTION_FLAG, &run.quiet, .help = "no progress line"},
+        {"json", FM_OPTION_FLAG, &run.json, .help = "print one JSON object"},
         {0}};
     const fm_command command = {"foldmill synth",
-                                "--chains N --seed S -o DIR [options]",
-                                "write a synthetic dataset: structures, alignments, template hits",
+                                "-o DIR [options]",
+                                "write a synthetic dataset",
                                 description,
                                 options,
                                 0,

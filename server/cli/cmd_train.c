@@ -1,5 +1,6 @@
-/* cmd_train.c: `foldmill train`, `import`, `export-weights`: becomes foldmill-train, the program
- * that links the model (and CUDA and NCCL where there are), found beside this one, else on PATH. */
+/* cmd_train.c: foldmill train, import and export-weights: replaces this process by foldmill-train,
+ * the program that links the model (and CUDA and NCCL where available). It is looked for in the
+ * folder of this program first, then on PATH. */
 #include "server/cli/commands.h"
 
 #include <errno.h>
@@ -11,7 +12,7 @@
 
 static const char program[] = "foldmill-train";
 
-/* The path of foldmill-train in this program's folder; false when that cannot be told. */
+/* The path of foldmill-train in this program's folder; false when that folder is not known. */
 static bool find_beside(char *out, size_t out_bytes) {
     ssize_t length = readlink("/proc/self/exe", out, out_bytes);
     if (length <= 0 || (size_t)length >= out_bytes) return false;
@@ -31,7 +32,9 @@ int fm_cmd_train(int argc, char **argv) {
     memcpy(handed + 1, argv, (size_t)argc * sizeof *argv);
     if (find_beside(path, sizeof path)) execv(path, handed);
     execvp(program, handed);
-    fprintf(stderr, "foldmill %s: cannot start %s: %s\n", argv[0], program, strerror(errno));
+    fprintf(stderr,
+            "foldmill %s: cannot start %s: %s; it must be in the folder of foldmill or on PATH\n",
+            argv[0], program, strerror(errno));
     free(handed);
     return FM_EXIT_FAILED;
 }

@@ -1,18 +1,19 @@
-/* cmd_verify.c: foldmill verify: a full check of a cache. */
-#include "cache/store/store.h"
+/* cmd_verify.c: foldmill verify: checks every byte of a cache. */
 #include "proto/base/histogram.h"
 #include "server/cli/commands.h"
+#include "server/cli/json_text.h"
+#include "server/cli/open_cache.h"
+#include "server/cli/progress.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Address space for one chain at a time. */
 #define ARENA_BYTES ((size_t)16 << 30)
-/* How often the line for people is drawn anew. */
+/* How often the progress line is drawn. */
 #define SHOW_NS 200000000u
 
-/* The line for people at a terminal. */
+/* When the progress line began and when it was drawn last. */
 typedef struct verify_line {
     uint64_t start_ns, shown_ns;
 } verify_line;
@@ -23,11 +24,11 @@ static void show(void *context, uint64_t done_bytes, uint64_t all_bytes) {
     if (now - line->shown_ns < SHOW_NS || !done_bytes) return;
     line->shown_ns = now;
     double seconds = (double)(now - line->start_ns) * 1e-9, done = (double)done_bytes;
-    unsigned long left = (unsigned long)(seconds * ((double)all_bytes - done) / done + 0.5);
-    fprintf(stderr, "\r\033[K%3.0f %%  %.1f of %.1f MB  %.1f MB/s  ETA %lu:%02lu:%02lu",
-            100.0 * done / (double)all_bytes, done / 1e6, (double)all_bytes / 1e6,
-            done / 1e6 / seconds, left / 3600, left / 60 % 60, left % 60);
-    fflush(stderr);
+    char eta[32];
+    fm_progress_draw("%3.0f %%  %.1f of %.1f MB  %.1f MB/s  ETA %s",
+                     100.0 * done / (double)all_bytes, done / 1e6, (double)all_bytes / 1e6,
+                     done / 1e6 / seconds,
+                     fm_progress_format_eta(seconds, done / (double)all_bytes, eta));
 }
 
 static void print_check(const fm_store_info *info, const fm_store_check *check) {
@@ -41,54 +42,70 @@ static void print_check(const fm_store_info *info, const fm_store_check *check) 
     printf("content: %s\n", hex);
 }
 
-static fm_status verify(const char *path, fm_error *reterr) {
+static void print_json(const fm_store_info *info, const fm_store_check *check) {
+    fm_json_writer json;
+    fm_json_begin(&json, stdout);
+    fm_json_put_u64(&json, "generation", info->generation);
+    fm_json_put_hash(&json, "content", &info->content);
+    fm_json_put_u64(&json, "chains", check->n_chain);
+    fm_json_put_u64(&json, "refused", info->n_refused);
+    fm_json_put_u64(&json, "parts", check->n_blob);
+    fm_json_put_u64(&json, "decoded_bytes", check->decoded_bytes);
+    fm_json_put_u64(&json, "shards", check->n_shard);
+    fm_json_put_u64(&json, "shard_bytes", check->stored_bytes);
+    fm_json_end(&json);
+}
+
+static fm_status verify(const char *path, bool json, fm_error *reterr) {
     fm_arena arena;
     fm_store *store;
     fm_store_check check;
-    fm_status status = fm_store_open(path, &store, reterr);
+    fm_status status = fm_cli_open_store(path, &store, reterr);
     if (status) return status;
     status = fm_arena_init(&arena, ARENA_BYTES, reterr);
     if (!status) {
         verify_line line = {.start_ns = fm_clock_ns(), .shown_ns = fm_clock_ns()};
         const fm_store_watch watch = {&line, show};
-        bool terminal = isatty(STDERR_FILENO) == 1;
+        bool terminal = fm_progress_has_terminal();
         status = fm_store_verify(store, terminal ? &watch : NULL, &arena, &check, reterr);
-        if (terminal) fprintf(stderr, "\r\033[K");
+        if (terminal) fm_progress_clear();
         fm_arena_fini(&arena);
     }
-    if (!status) print_check(fm_store_get_info(store), &check);
+    if (!status) (json ? print_json : print_check)(fm_store_get_info(store), &check);
     fm_store_close(store);
     return status;
 }
 
 int fm_cmd_verify(int argc, char **argv) {
     const char *cache = NULL;
+    bool json = false;
     const fm_option options[] = {
-        {"cache", FM_OPTION_STRING, &cache, "DIR", "the cache to check (required)", .letter = 0},
+        {"cache", FM_OPTION_STRING, &cache, "DIR", "the cache to check", .is_required = true},
+        {"json", FM_OPTION_FLAG, &json, NULL, "print one JSON object", .letter = 0},
         {0}};
     const fm_command command = {
         .program = "foldmill verify",
-        .arguments = "--cache DIR",
+        .arguments = "--cache DIR [--json]",
         .summary = "check every byte of a cache",
         .description =
-            "Reads every shard and checks its SHA-256, then every entry in it, every part of "
-            "every\n"
-            "chain (content hash, encoding, the profile against the rows), the chains' parts\n"
-            "against each other, the manifest against the shards, the notes and refusals of the\n"
-            "build and the snapshot 'all'. Prints counts and the content digest: two caches with\n"
-            "the same digest hold the same chains with the same features, however and wherever\n"
-            "they were built.\n\n"
-            "A damaged cache is mended by foldmill build: remove the shard that is named here, or\n"
-            "CURRENT where another file is, and build again. What is whole is reused.\n\n"
-            "Exit codes: 0 whole, 1 damaged (says what and where) or not readable, 2 bad usage.",
+            "Reads every shard and checks its SHA-256, then every entry in it, then every part of\n"
+            "every chain (content hash, encoding, the profile against the rows of the MSA), and\n"
+            "the parts of a chain against each other. It also checks the manifest against the\n"
+            "shards, the notes and refusals of the build, and the snapshot 'all'. It prints\n"
+            "counts and the content digest. Two caches with the same digest hold the same chains\n"
+            "with the same features, however and wherever they were built.\n\n"
+            "foldmill build mends a damaged cache: remove the shard that this command names, or\n"
+            "CURRENT where it names another file, and build again. Intact shards are reused.\n\n"
+            "--json prints one object: generation, content, chains, refused, parts,\n"
+            "decoded_bytes, shards, shard_bytes.\n\n"
+            "Exit codes: 0 whole, 1 damaged (with what and where) or not readable, 2 bad usage.",
         .options = options,
     };
     int n_positional;
     int code = fm_cli_parse(&command, argc, argv, &n_positional);
     if (code >= 0) return code;
     fm_error error;
-    fm_status status =
-        cache ? verify(cache, &error) : fm_fail(&error, FM_ERR_USAGE, "--cache DIR is required");
+    fm_status status = verify(cache, json, &error);
     if (!status) return FM_EXIT_OK;
     code = fm_cli_report(command.program, &error);
     if (status == FM_ERR_CORRUPT) {

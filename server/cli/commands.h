@@ -1,8 +1,8 @@
-/* commands.h: the commands of the `foldmill` program, one file each: cmd_<name>.c.
+/* commands.h: the commands of the `foldmill` program, each in its own file cmd_<name>.c.
  *
- * A command gets its own argv (argv[0] is its name), prints results to stdout and words to stderr,
- * and returns the exit code: 0 all done, 1 failed, 2 bad usage, 3 done in part (some inputs were
- * refused). */
+ * A command receives its own argv; argv[0] is its name. It prints results to stdout, and messages
+ * and progress to stderr. It returns the exit code: 0 all done, 1 failed, 2 bad usage, 3 done in
+ * part (some inputs were refused). main.c checks that stdout could be written. */
 #ifndef FM_CLI_COMMANDS_H
 #define FM_CLI_COMMANDS_H
 
@@ -14,7 +14,7 @@ enum { FM_EXIT_OK = 0, FM_EXIT_FAILED = 1, FM_EXIT_USAGE = 2, FM_EXIT_PARTIAL = 
  * error's kind. */
 int fm_cli_report(const char *name, const fm_error *error);
 
-/* fm_options_parse with its three outcomes folded: returns -1 to go on, else the exit code. */
+/* fm_options_parse for commands: returns -1 when the command should run, else the exit code. */
 int fm_cli_parse(const fm_command *command, int argc, char **argv, int *ret_positional);
 
 int fm_cmd_parse(int argc, char **argv);
@@ -30,8 +30,8 @@ int fm_cmd_stats(int argc, char **argv);
 int fm_cmd_synth(int argc, char **argv);
 int fm_cmd_serve(int argc, char **argv);
 int fm_cmd_fetch(int argc, char **argv);
-/* train, import, export-weights: handed over to the program foldmill-train, with the command as its
- * first argument. */
+/* train, import and export-weights: runs the program foldmill-train in place of this one, with the
+ * command as its first argument. */
 int fm_cmd_train(int argc, char **argv);
 
 #endif

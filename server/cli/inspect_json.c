@@ -1,17 +1,20 @@
 /* inspect_json.c: see inspect_json.h. */
 #include "server/cli/inspect_json.h"
 
-#include "cache/store/refusals.h"
-#include "server/cli/json_text.h"
-
-#include <stdio.h>
-
 /* -- a cache */
 
-static void print_part_totals(const fm_store *store) {
+void fm_inspect_json_info(fm_json_writer *json, const fm_store_info *info) {
+    fm_json_put_u64(json, "generation", info->generation);
+    fm_json_put_hash(json, "content", &info->content);
+    fm_json_put_u64(json, "chains", info->n_chain);
+    fm_json_put_u64(json, "refused", info->n_refused);
+    fm_json_put_u64(json, "shards", info->n_shard);
+    fm_json_put_u64(json, "shard_bytes", info->stored_bytes);
+}
+
+void fm_inspect_json_parts(fm_json_writer *json, const fm_store *store) {
     uint32_t n_chain = fm_store_get_info(store)->n_chain;
-    const char *between = "";
-    printf("  \"parts\": {");
+    fm_json_open_object(json, "parts");
     for (int k = 1; k <= FM_N_PART; k++) {
         uint64_t stored = 0, decoded = 0;
         uint32_t n = 0;
@@ -23,102 +26,108 @@ static void print_part_totals(const fm_store *store) {
             decoded += part.decoded_bytes;
         }
         if (!n) continue;
-        printf("%s\"%s\": {\"chains\": %u, \"stored_bytes\": %llu, \"decoded_bytes\": %llu}",
-               between, fm_part_name((fm_part_kind)k), n, (unsigned long long)stored,
-               (unsigned long long)decoded);
-        between = ", ";
+        fm_json_open_object(json, fm_part_name((fm_part_kind)k));
+        fm_json_put_u64(json, "chains", n);
+        fm_json_put_u64(json, "stored_bytes", stored);
+        fm_json_put_u64(json, "decoded_bytes", decoded);
+        fm_json_close(json);
     }
-    printf("},\n");
+    fm_json_close(json);
+}
+
+void fm_inspect_json_refusals(fm_json_writer *json, const fm_refusal *refusal, uint32_t n) {
+    fm_json_open_array(json, "refusals");
+    for (uint32_t i = 0; i < n; i++) {
+        fm_json_open_object(json, NULL);
+        fm_json_put_string(json, "chain", refusal[i].chain);
+        fm_json_put_string(json, "reason", refusal[i].reason);
+        fm_json_close(json);
+    }
+    fm_json_close(json);
 }
 
 fm_status fm_inspect_cache_json(const char *path, const fm_store *store, fm_arena *arena,
                                 fm_error *reterr) {
-    const fm_store_info *info = fm_store_get_info(store);
-    char hex[FM_SHA256_HEX];
+    fm_json_writer json;
     fm_refusals refusals;
     fm_status status = fm_refusals_read(path, arena, &refusals, reterr);
     if (status) return status;
-    fm_sha256_format(&info->content, hex);
-    printf("{\n  \"generation\": %llu,\n  \"content\": \"%s\",\n  \"chains\": %u,\n"
-           "  \"refused\": %u,\n  \"shards\": %u,\n  \"shard_bytes\": %llu,\n",
-           (unsigned long long)info->generation, hex, info->n_chain, info->n_refused, info->n_shard,
-           (unsigned long long)info->stored_bytes);
-    print_part_totals(store);
-    printf("  \"refusals\": [");
-    for (uint32_t i = 0; i < refusals.n; i++) {
-        printf("%s\n    {\"chain\": ", i ? "," : "");
-        fm_json_print_string(stdout, refusals.refusal[i].chain);
-        printf(", \"reason\": ");
-        fm_json_print_string(stdout, refusals.refusal[i].reason);
-        printf("}");
-    }
-    printf("]\n}\n");
+    fm_json_begin(&json, stdout);
+    fm_inspect_json_info(&json, fm_store_get_info(store));
+    fm_inspect_json_parts(&json, store);
+    fm_inspect_json_refusals(&json, refusals.refusal, refusals.n);
+    fm_json_end(&json);
     return FM_OK;
 }
 
 /* -- a chain */
 
-static void print_msa(const fm_part_msa *msa) {
-    printf("  \"msa\": {\"rows\": %u, \"sources\": [", msa->n_seq);
+static void print_msa(fm_json_writer *json, const fm_part_msa *msa) {
+    fm_json_open_object(json, "msa");
+    fm_json_put_u64(json, "rows", msa->n_seq);
+    fm_json_open_array(json, "sources");
     for (uint32_t i = 0; i < msa->n_source; i++) {
-        printf("%s{\"name\": ", i ? ", " : "");
-        fm_json_print_string(stdout, msa->source[i].name);
-        printf(", \"rows\": %u}", msa->source[i].n_row);
+        fm_json_open_object(json, NULL);
+        fm_json_put_string(json, "name", msa->source[i].name);
+        fm_json_put_u64(json, "rows", msa->source[i].n_row);
+        fm_json_close(json);
     }
-    printf("]},\n");
+    fm_json_close(json);
+    fm_json_close(json);
 }
 
-static void print_hits(const fm_part_hits *hits) {
+static void print_hits(fm_json_writer *json, const fm_part_hits *hits) {
     uint32_t n_mapped = 0;
     for (uint32_t i = 0; i < hits->n_hit; i++)
         n_mapped += hits->hit[i].fault == FM_HIT_MAPPED;
-    printf("  \"hits\": {\"hits\": %u, \"mapped\": %u},\n", hits->n_hit, n_mapped);
+    fm_json_open_object(json, "hits");
+    fm_json_put_u64(json, "hits", hits->n_hit);
+    fm_json_put_u64(json, "mapped", n_mapped);
+    fm_json_close(json);
 }
 
-static void print_structure(const fm_part_structure *structure) {
+static void print_structure(fm_json_writer *json, const fm_part_structure *structure) {
     uint64_t n_atom = 0;
     for (size_t i = 0; i < (size_t)structure->n_res * FM_N_ATOM37; i++)
         n_atom += structure->all_atom_mask[i];
-    printf("  \"structure\": {\"atoms\": %llu", (unsigned long long)n_atom);
-    if (structure->resolution > 0) printf(", \"resolution\": %.9g", (double)structure->resolution);
-    if (structure->release_date[0]) {
-        printf(", \"release_date\": ");
-        fm_json_print_string(stdout, structure->release_date);
-    }
-    printf(", \"predicted\": %s},\n", structure->is_distillation ? "true" : "false");
+    fm_json_open_object(json, "structure");
+    fm_json_put_u64(json, "atoms", n_atom);
+    if (structure->resolution > 0)
+        fm_json_put_f64(json, "resolution", (double)structure->resolution, 3);
+    if (structure->release_date[0])
+        fm_json_put_string(json, "release_date", structure->release_date);
+    fm_json_put_bool(json, "predicted", structure->is_distillation);
+    fm_json_close(json);
 }
 
-static void print_parts(const fm_store *store, uint32_t chain) {
-    const char *between = "";
-    printf("  \"parts\": {");
+static void print_parts(fm_json_writer *json, const fm_store *store, uint32_t chain) {
+    fm_json_open_object(json, "parts");
     for (int k = 1; k <= FM_N_PART; k++) {
         fm_store_part part;
-        char hex[FM_SHA256_HEX];
         if (!fm_store_get_part(store, chain, (fm_part_kind)k, &part)) continue;
-        fm_sha256_format(&part.hash, hex);
-        printf("%s\"%s\": {\"hash\": \"%s\", \"stored_bytes\": %llu, \"decoded_bytes\": %llu}",
-               between, fm_part_name((fm_part_kind)k), hex, (unsigned long long)part.stored_bytes,
-               (unsigned long long)part.decoded_bytes);
-        between = ", ";
+        fm_json_open_object(json, fm_part_name((fm_part_kind)k));
+        fm_json_put_hash(json, "hash", &part.hash);
+        fm_json_put_u64(json, "stored_bytes", part.stored_bytes);
+        fm_json_put_u64(json, "decoded_bytes", part.decoded_bytes);
+        fm_json_close(json);
     }
-    printf("}\n");
+    fm_json_close(json);
 }
 
-fm_status fm_inspect_chain_json(const fm_store *store, const char *name, fm_arena *arena,
+fm_status fm_inspect_chain_json(const fm_store *store, uint32_t chain, fm_arena *arena,
                                 fm_error *reterr) {
-    uint32_t chain;
+    fm_json_writer json;
     fm_record record;
-    fm_status status = fm_store_find(store, name, &chain, reterr);
-    if (!status) status = fm_store_load(store, chain, arena, &record, reterr);
+    fm_status status = fm_store_load(store, chain, arena, &record, reterr);
     if (status) return status;
-    printf("{\n  \"chain\": ");
-    fm_json_print_string(stdout, record.name);
-    printf(",\n  \"residues\": %u,\n  \"sequence\": \"%.*s\",\n", record.sequence->n_res,
-           (int)record.sequence->n_res, record.sequence->sequence);
-    if (record.msa) print_msa(record.msa);
-    if (record.hits) print_hits(record.hits);
-    if (record.structure) print_structure(record.structure);
-    print_parts(store, chain);
-    printf("}\n");
+    fm_json_begin(&json, stdout);
+    fm_json_put_string(&json, "chain", record.name);
+    fm_json_put_u64(&json, "residues", record.sequence->n_res);
+    fm_json_put_text(&json, "sequence", record.sequence->sequence, record.sequence->n_res);
+    if (record.msa) print_msa(&json, record.msa);
+    if (record.hits) print_hits(&json, record.hits);
+    if (record.structure) print_structure(&json, record.structure);
+    print_parts(&json, store, chain);
+    fm_json_end(&json);
     return FM_OK;
 }

@@ -1,6 +1,8 @@
-/* main.c: the `foldmill` program: finds the command and hands over. */
+/* main.c: the `foldmill` program: finds the command, runs it, and checks that its results could be
+ * written. */
 #include "server/cli/commands.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,21 +14,21 @@ typedef struct command_entry {
 
 static const command_entry commands[] = {
     {"build", fm_cmd_build, "make a cache of training features from a dataset"},
-    {"merge", fm_cmd_merge, "make one cache of what the workers of a shared job built"},
-    {"catalogue", fm_cmd_catalogue, "the catalogue of shared jobs: schema, status, made anew"},
+    {"merge", fm_cmd_merge, "make one cache from the shards of a shared job"},
+    {"catalogue", fm_cmd_catalogue, "migrate, show or rebuild the catalogue of shared jobs"},
     {"verify", fm_cmd_verify, "check every byte of a cache"},
-    {"inspect", fm_cmd_inspect, "say what a cache, or one chain of it, holds"},
-    {"stats", fm_cmd_stats, "lengths, depths, bytes and refusals of a cache, as histograms"},
+    {"inspect", fm_cmd_inspect, "show what a cache, or one chain of it, holds"},
+    {"stats", fm_cmd_stats, "show lengths, depths, sizes and refusals of a cache"},
     {"snapshot", fm_cmd_snapshot, "name sets of chains for training and evaluation"},
-    {"gc", fm_cmd_gc, "remove generations and shards that nothing names"},
+    {"gc", fm_cmd_gc, "remove generations and shards that nothing refers to"},
     {"export", fm_cmd_export, "write a chain's features as a NumPy archive"},
     {"parse", fm_cmd_parse, "read one input file and show or export what is in it"},
     {"serve", fm_cmd_serve, "serve samples from a cache to trainers"},
-    {"fetch", fm_cmd_fetch, "drain a stream of a server and print rates and waits"},
-    {"train", fm_cmd_train, "train on what a server streams (foldmill-train)"},
-    {"import", fm_cmd_train, "make a checkpoint of DeepMind's or OpenFold's weights"},
-    {"export-weights", fm_cmd_train, "write a checkpoint's weights for others' programs"},
-    {"synth", fm_cmd_synth, "write a synthetic dataset: structures, alignments, template hits"},
+    {"fetch", fm_cmd_fetch, "receive a stream from a server and measure it"},
+    {"train", fm_cmd_train, "train on the samples of a server (foldmill-train)"},
+    {"import", fm_cmd_train, "make a checkpoint from the weights of DeepMind or OpenFold"},
+    {"export-weights", fm_cmd_train, "write the weights of a checkpoint for other programs"},
+    {"synth", fm_cmd_synth, "write a synthetic dataset"},
     {NULL, NULL, NULL},
 };
 
@@ -48,31 +50,82 @@ int fm_cli_parse(const fm_command *command, int argc, char **argv, int *ret_posi
 
 static void print_usage(FILE *out) {
     fprintf(out, "foldmill - protein data in, AlphaFold2 training features out\n\n"
-                 "usage: foldmill COMMAND [options]      foldmill COMMAND --help\n"
+                 "usage: foldmill COMMAND [options]\n"
+                 "       foldmill help COMMAND\n"
                  "       foldmill --version\n\ncommands:\n");
-    for (const command_entry *entry = commands; entry->name; entry++) {
+    for (const command_entry *entry = commands; entry->name; entry++)
         fprintf(out, "  %-14s %s\n", entry->name, entry->summary);
-    }
 }
 
-int main(int argc, char **argv) {
+static const command_entry *find_command(const char *name) {
+    for (const command_entry *entry = commands; entry->name; entry++) {
+        if (strcmp(entry->name, name) == 0) return entry;
+    }
+    return NULL;
+}
+
+static int fail_unknown(const char *name) {
+    const char *names[sizeof commands / sizeof commands[0]];
+    size_t n = 0;
+    for (const command_entry *entry = commands; entry->name; entry++)
+        names[n++] = entry->name;
+    const char *nearest = fm_options_nearest(name, names, n);
+    fprintf(stderr, "foldmill: unknown command '%s'; ", name);
+    if (nearest) fprintf(stderr, "did you mean '%s'? ", nearest);
+    fprintf(stderr, "foldmill --help lists the commands\n");
+    return FM_EXIT_USAGE;
+}
+
+static bool is_one_of(const char *word, const char *name, const char *letter) {
+    return strcmp(word, name) == 0 || strcmp(word, letter) == 0;
+}
+
+static int print_version(void) {
+    printf("foldmill %s\n", FM_VERSION);
+    return FM_EXIT_OK;
+}
+
+/* `foldmill help` and `foldmill help COMMAND`. */
+static int help(int argc, char **argv) {
+    if (argc < 2) {
+        print_usage(stdout);
+        return FM_EXIT_OK;
+    }
+    const command_entry *entry = find_command(argv[1]);
+    if (!entry) return fail_unknown(argv[1]);
+    char option[] = "--help";
+    char *words[] = {argv[1], option, NULL};
+    return entry->run(2, words);
+}
+
+static int run(int argc, char **argv) {
     if (argc < 2) {
         print_usage(stderr);
         return FM_EXIT_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-        strcmp(argv[1], "help") == 0) {
-        print_usage(stdout);
-        return FM_EXIT_OK;
-    }
-    if (strcmp(argv[1], "--version") == 0) {
-        printf("foldmill %s\n", FM_VERSION);
-        return FM_EXIT_OK;
-    }
-    for (const command_entry *entry = commands; entry->name; entry++) {
-        if (strcmp(entry->name, argv[1]) == 0) return entry->run(argc - 1, argv + 1);
-    }
-    fprintf(stderr, "foldmill: unknown command '%s'; foldmill --help lists the commands\n",
-            argv[1]);
-    return FM_EXIT_USAGE;
+    if (strcmp(argv[1], "help") == 0) return help(argc - 1, argv + 1);
+    if (is_one_of(argv[1], "--help", "-h")) return help(1, argv + 1);
+    if (is_one_of(argv[1], "--version", "-V")) return print_version();
+    const command_entry *entry = find_command(argv[1]);
+    if (!entry) return fail_unknown(argv[1]);
+    if (argc > 2 && is_one_of(argv[2], "--version", "-V")) return print_version();
+    return entry->run(argc - 1, argv + 1);
+}
+
+/* Results that could not be written are a failure, whatever the command made of them: a full disk
+ * behind a redirection must not look like success. */
+static int close_stdout(int code) {
+    errno = 0;
+    bool is_whole = fflush(stdout) == 0 && !ferror(stdout);
+    /* EBADF: the program was started without a standard output, and had nothing to write. */
+    if (is_whole) is_whole = fclose(stdout) == 0 || errno == EBADF;
+    int reason = errno;
+    if (is_whole) return code;
+    fprintf(stderr, "foldmill: cannot write the results to standard output%s%s\n",
+            reason ? ": " : "", reason ? strerror(reason) : "");
+    return code == FM_EXIT_USAGE ? code : FM_EXIT_FAILED;
+}
+
+int main(int argc, char **argv) {
+    return close_stdout(run(argc, argv));
 }

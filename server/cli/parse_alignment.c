@@ -1,4 +1,4 @@
-/* parse_alignment.c: the kinds a3m, sto and msa of `foldmill parse`. */
+/* parse_alignment.c: the kinds a3m, sto and msa of foldmill parse. */
 #include "featurizer/msa.h"
 #include "featurizer/parse/a3m.h"
 #include "featurizer/parse/stockholm.h"
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* An [n_row, n_column] matrix of u8 or u16 as int32. */
+/* Appends an [n_row, n_column] matrix as int32; it is given as u8 (`bytes`) or u16 (`words`). */
 static fm_status write_wide(fm_npz_writer *writer, const char *key, fm_arena *arena,
                             const uint8_t *bytes, const uint16_t *words, size_t n_row,
                             size_t n_column, fm_error *reterr) {
@@ -26,18 +26,39 @@ static fm_status write_wide(fm_npz_writer *writer, const char *key, fm_arena *ar
     return status;
 }
 
-/* What both summaries say of a matrix of deletions. */
-static void print_deletions(const uint16_t *deletion, size_t n) {
-    size_t n_place = 0;
-    uint64_t sum = 0;
-    unsigned max = 0;
+/* The numbers of a deletion matrix that the summaries show. */
+typedef struct deletion_counts {
+    uint64_t n_letter;
+    size_t n_place;
+    unsigned max;
+} deletion_counts;
+
+static deletion_counts count_deletions(const uint16_t *deletion, size_t n) {
+    deletion_counts counts = {0};
     for (size_t i = 0; i < n; i++) {
-        n_place += deletion[i] > 0;
-        sum += deletion[i];
-        if (deletion[i] > max) max = deletion[i];
+        counts.n_place += deletion[i] > 0;
+        counts.n_letter += deletion[i];
+        if (deletion[i] > counts.max) counts.max = deletion[i];
     }
+    return counts;
+}
+
+static void print_deletions(const deletion_counts *counts) {
     printf("  deletions   %llu letters before %zu columns, at most %u at one place\n",
-           (unsigned long long)sum, n_place, max);
+           (unsigned long long)counts->n_letter, counts->n_place, counts->max);
+}
+
+static void write_deletions(fm_json_writer *json, const deletion_counts *counts) {
+    fm_json_open_object(json, "deletions");
+    fm_json_put_u64(json, "letters", counts->n_letter);
+    fm_json_put_u64(json, "columns", counts->n_place);
+    fm_json_put_u64(json, "max", counts->max);
+    fm_json_close(json);
+}
+
+/* The share of `part` in `n`; 0 where n is. */
+static double share_of(uint64_t part, uint64_t n) {
+    return n ? (double)part / (double)n : 0.0;
 }
 
 /* -- a3m, sto */
@@ -81,12 +102,24 @@ static fm_status show_alignment(const fm_parse_request *request, const char *kin
     if (request->out) return write_alignment(request, alignment, reterr);
     for (size_t i = 0; i < n; i++)
         n_gap += alignment->letters[i] == '-';
+    deletion_counts deletions = count_deletions(alignment->deletion, n);
+    if (request->json) {
+        fm_json_writer json;
+        fm_parse_begin_json(request, kind, &json);
+        fm_json_put_u64(&json, "rows", alignment->n_seq);
+        fm_json_put_u64(&json, "columns", alignment->n_col);
+        fm_json_put_u64(&json, "alignments", n_section);
+        fm_json_put_f64(&json, "gaps", share_of(n_gap, n), 6);
+        write_deletions(&json, &deletions);
+        fm_json_end(&json);
+        return FM_OK;
+    }
     printf("%s: %s, %u rows of %u match columns\n", request->path, kind, alignment->n_seq,
            alignment->n_col);
     if (n_section > 1)
-        printf("  alignments  %zu ended by NUL bytes; this is the first\n", n_section);
-    printf("  gaps        %.1f %% of %zu cells\n", n ? 100.0 * (double)n_gap / (double)n : 0.0, n);
-    print_deletions(alignment->deletion, n);
+        printf("  alignments  %zu, separated by NUL bytes; this is the first\n", n_section);
+    printf("  gaps        %.1f %% of %zu cells\n", 100.0 * share_of(n_gap, n), n);
+    print_deletions(&deletions);
     return FM_OK;
 }
 
@@ -161,12 +194,25 @@ static void print_msa(const fm_parse_request *request, const char *kind, const f
     }
     for (uint32_t i = 0; i < part->n_seq; i++)
         n_species += species_of(part, i).size > 0;
+    deletion_counts deletions = count_deletions(part->deletion_matrix, n);
+    if (request->json) {
+        fm_json_writer json;
+        fm_parse_begin_json(request, kind, &json);
+        fm_json_put_u64(&json, "rows", report->n_row);
+        fm_json_put_u64(&json, "distinct_rows", part->n_seq);
+        fm_json_put_u64(&json, "residues", part->n_res);
+        fm_json_put_f64(&json, "gaps", share_of(n_gap, n), 6);
+        write_deletions(&json, &deletions);
+        fm_json_put_u64(&json, "rows_with_species", n_species);
+        fm_json_end(&json);
+        return;
+    }
     printf("%s: %s, %u distinct rows of %u residues\n", request->path, kind, part->n_seq,
            part->n_res);
-    printf("  rows        %u read, %u duplicates left out\n", report->n_row,
+    printf("  rows        %u read, %u of them duplicates\n", report->n_row,
            report->n_row - part->n_seq);
     printf("  gaps        %.1f %% of %zu cells\n", 100.0 * (double)n_gap / (double)n, n);
-    print_deletions(part->deletion_matrix, n);
+    print_deletions(&deletions);
     printf("  species     known for %zu rows\n", n_species);
 }
 
@@ -175,7 +221,7 @@ static bool ends_with(const char *text, size_t size, const char *end) {
     return size >= n && memcmp(text + size - n, end, n) == 0;
 }
 
-/* By what the text says of itself, then by the file's name. */
+/* Recognises the format by the first line of the text, or by the file's name. */
 static fm_msa_format format_of(const fm_parse_request *request) {
     static const char magic[] = "# STOCKHOLM";
     static const char *const names[] = {".sto", ".stk", ".sth", ".stockholm"};

@@ -1,4 +1,4 @@
-/* parse_hits.c: the kinds hhr and hmmsearch of `foldmill parse`. */
+/* parse_hits.c: the kinds hhr and hmmsearch of foldmill parse. */
 #include "featurizer/parse/hhr.h"
 #include "featurizer/parse/hmmsearch.h"
 #include "server/cli/parse.h"
@@ -26,7 +26,7 @@ static fm_status write_hits(const fm_parse_request *request, const fm_hits *hits
     return status;
 }
 
-/* The name's first word. */
+/* The length of the first word of the name, at most 16. */
 static int name_bytes(const fm_hit *hit) {
     const uint8_t *blank = memchr(hit->name.data, ' ', hit->name.size);
     size_t n = blank ? (size_t)(blank - hit->name.data) : hit->name.size;
@@ -41,9 +41,30 @@ static void print_hit(const fm_hit *hit) {
     printf("\n");
 }
 
+static void write_json(const fm_parse_request *request, const char *format, const fm_hits *hits) {
+    fm_json_writer json;
+    fm_parse_begin_json(request, format, &json);
+    fm_json_open_array(&json, "hits");
+    for (uint32_t i = 0; i < hits->n_hit; i++) {
+        const fm_hit *hit = &hits->hit[i];
+        fm_json_open_object(&json, NULL);
+        fm_json_put_i64(&json, "index", hit->index);
+        fm_json_put_text(&json, "name", hit->name.data, hit->name.size);
+        fm_json_put_i64(&json, "columns", hit->aligned_cols);
+        if (!isnan(hit->sum_probs)) fm_json_put_f64(&json, "sum_probs", hit->sum_probs, 3);
+        fm_json_close(&json);
+    }
+    fm_json_close(&json);
+    fm_json_end(&json);
+}
+
 static fm_status show_hits(const fm_parse_request *request, const char *format, const fm_hits *hits,
                            fm_error *reterr) {
     if (request->out) return write_hits(request, hits, reterr);
+    if (request->json) {
+        write_json(request, format, hits);
+        return FM_OK;
+    }
     printf("%s: %s, %u template hits\n", request->path, format, hits->n_hit);
     for (uint32_t i = 0; i < hits->n_hit && i < N_SHOWN; i++)
         print_hit(&hits->hit[i]);

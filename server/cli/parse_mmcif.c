@@ -1,4 +1,4 @@
-/* parse_mmcif.c: the kind mmcif of `foldmill parse`. */
+/* parse_mmcif.c: the kind mmcif of foldmill parse. */
 #include "featurizer/structure.h"
 #include "proto/base/compress.h"
 #include "proto/chem/residue.h"
@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "<file id>_<chain>", or "<file id>" without --chain: the file's name without folder, .gz, .xz
- * or .zst, and the ending before it. */
+/* Makes "<file id>_<chain>", or "<file id>" without --chain. The file id is the file's name without
+ * its folder, .gz, .xz or .zst, and the ending before that. */
 static fm_status make_domain_name(const fm_parse_request *request, const char **ret_name,
                                   fm_error *reterr) {
     const char *slash = strrchr(request->path, '/');
@@ -60,7 +60,7 @@ fm_status fm_parse_write_structure(const fm_parse_request *request,
     return status;
 }
 
-/* A copy without control bytes, which the reference's reading lets pass; cut to fit. */
+/* Copies text without its control bytes, which --compat openfold accepts; cuts it to fit. */
 static const char *printable(char *out, size_t out_bytes, const char *text) {
     size_t n = 0;
     for (; text[n] && n + 1 < out_bytes; n++) {
@@ -71,42 +71,89 @@ static const char *printable(char *out, size_t out_bytes, const char *text) {
     return out;
 }
 
-static void print_confidence(const fm_mmcif_chain *chain) {
+typedef struct chain_counts {
+    uint32_t n_missing, n_atom;
+    double mean_confidence; /* of a predicted structure */
+} chain_counts;
+
+static chain_counts count_chain(const fm_mmcif_chain *chain) {
+    chain_counts counts = {0};
     double sum = 0;
-    for (uint32_t i = 0; i < chain->n_res; i++)
-        sum += chain->confidence[i];
-    printf("              mean confidence %.1f\n", sum / chain->n_res);
+    for (uint32_t i = 0; i < chain->n_res; i++) {
+        counts.n_missing += chain->is_missing[i];
+        if (chain->confidence) sum += chain->confidence[i];
+    }
+    counts.mean_confidence = sum / chain->n_res;
+    for (size_t i = 0; i < (size_t)chain->n_res * FM_N_ATOM37; i++)
+        counts.n_atom += chain->all_atom_mask[i];
+    return counts;
 }
 
 static void print_chain(const fm_mmcif_chain *chain) {
-    uint32_t n_missing = 0, n_atom = 0;
-    for (uint32_t i = 0; i < chain->n_res; i++)
-        n_missing += chain->is_missing[i];
-    for (size_t i = 0; i < (size_t)chain->n_res * FM_N_ATOM37; i++) {
-        n_atom += chain->all_atom_mask[i];
-    }
+    chain_counts counts = count_chain(chain);
     char author[64], label[64];
     printf("  chain %-5s label %-5s %5u residues, %5u without coordinates, %6u atoms%s%s\n",
            printable(author, sizeof author, chain->author_id),
-           printable(label, sizeof label, chain->label_id), chain->n_res, n_missing, n_atom,
-           chain->fault ? "; refused: " : "", chain->fault ? chain->fault : "");
-    if (chain->confidence) print_confidence(chain);
+           printable(label, sizeof label, chain->label_id), chain->n_res, counts.n_missing,
+           counts.n_atom, chain->fault ? "; refused: " : "", chain->fault ? chain->fault : "");
+    if (chain->confidence) printf("              mean confidence %.1f\n", counts.mean_confidence);
 }
 
+static void write_chain(fm_json_writer *json, const fm_mmcif_chain *chain) {
+    chain_counts counts = count_chain(chain);
+    fm_json_open_object(json, NULL);
+    fm_json_put_string(json, "chain", chain->author_id);
+    fm_json_put_string(json, "label", chain->label_id);
+    fm_json_put_u64(json, "residues", chain->n_res);
+    fm_json_put_u64(json, "missing", counts.n_missing);
+    fm_json_put_u64(json, "atoms", counts.n_atom);
+    if (chain->confidence) fm_json_put_f64(json, "confidence", counts.mean_confidence, 3);
+    if (chain->fault) fm_json_put_string(json, "refused", chain->fault);
+    fm_json_put_string(json, "sequence", chain->sequence);
+    fm_json_close(json);
+}
+
+static void print_file(const fm_parse_request *request, const fm_mmcif *mmcif) {
+    char method[256];
+    printf("%s: mmCIF, %u protein chains, %llu atom rows\n", request->path, mmcif->n_chain,
+           (unsigned long long)mmcif->n_atom);
+    printf("  method      %s\n",
+           mmcif->method[0] ? printable(method, sizeof method, mmcif->method) : "not given");
+    printf("  released    %s\n", mmcif->release_date[0] ? mmcif->release_date : "not given");
+    printf("  resolution  %g Å\n", mmcif->resolution);
+}
+
+/* Prints the object for the file, with chains chain[0..n-1]. */
+static void write_json(const fm_parse_request *request, const fm_mmcif *mmcif,
+                       const fm_mmcif_chain *chain, uint32_t n) {
+    fm_json_writer json;
+    fm_parse_begin_json(request, "mmCIF", &json);
+    fm_json_put_u64(&json, "atoms", mmcif->n_atom);
+    fm_json_put_string(&json, "method", mmcif->method[0] ? mmcif->method : NULL);
+    fm_json_put_string(&json, "release_date", mmcif->release_date[0] ? mmcif->release_date : NULL);
+    fm_json_put_f64(&json, "resolution", mmcif->resolution, 3);
+    fm_json_open_array(&json, "chains");
+    for (uint32_t i = 0; i < n; i++)
+        write_chain(&json, &chain[i]);
+    fm_json_close(&json);
+    fm_json_end(&json);
+}
+
+/* Shows or writes the chain of --chain. */
 static fm_status show_chain(const fm_parse_request *request, const fm_mmcif *mmcif,
-                            fm_error *reterr) {
+                            const fm_mmcif_chain *chain, fm_error *reterr) {
     const fm_mmcif_options options = {.compat_openfold = request->compat_openfold,
                                       .is_predicted = request->is_predicted};
-    const fm_mmcif_chain *chain;
     fm_part_sequence sequence;
     fm_part_structure structure;
-    fm_status status = fm_mmcif_find_chain(mmcif, request->chain, &chain, reterr);
-    if (!status) {
-        status =
-            fm_structure_from_mmcif(mmcif, &options, request->chain, &sequence, &structure, reterr);
-    }
+    fm_status status =
+        fm_structure_from_mmcif(mmcif, &options, request->chain, &sequence, &structure, reterr);
     if (status) return status;
     if (request->out) return fm_parse_write_structure(request, &sequence, &structure, reterr);
+    if (request->json) {
+        write_json(request, mmcif, chain, 1);
+        return FM_OK;
+    }
     print_chain(chain);
     printf("  %s\n", chain->sequence);
     return FM_OK;
@@ -166,7 +213,7 @@ static fm_status write_file(const fm_parse_request *request, const fm_mmcif *mmc
     return status;
 }
 
-/* With --chain that chain; without, the file: its header and chains. */
+/* Handles the chain of --chain, or the file: its header and its chains. */
 fm_status fm_parse_kind_mmcif(const fm_parse_request *request, fm_error *reterr) {
     const fm_mmcif_options options = {.compat_openfold = request->compat_openfold,
                                       .is_predicted = request->is_predicted};
@@ -174,19 +221,15 @@ fm_status fm_parse_kind_mmcif(const fm_parse_request *request, fm_error *reterr)
     fm_status status = fm_mmcif_parse(request->text, &options, request->arena, &mmcif, reterr);
     if (status) return status;
     if (!request->chain && request->out) return write_file(request, &mmcif, reterr);
-    const fm_mmcif_chain *chain;
+    const fm_mmcif_chain *chain = mmcif.chains;
     if (request->chain) status = fm_mmcif_find_chain(&mmcif, request->chain, &chain, reterr);
     if (status) return status;
-    if (!request->out) {
-        char method[256];
-        printf("%s: mmCIF, %u protein chains, %llu atom rows\n", request->path, mmcif.n_chain,
-               (unsigned long long)mmcif.n_atom);
-        printf("  method      %s\n",
-               mmcif.method[0] ? printable(method, sizeof method, mmcif.method) : "not given");
-        printf("  released    %s\n", mmcif.release_date[0] ? mmcif.release_date : "not given");
-        printf("  resolution  %g Å\n", mmcif.resolution);
+    if (!request->out && !request->json) print_file(request, &mmcif);
+    if (request->chain) return show_chain(request, &mmcif, chain, reterr);
+    if (request->json) {
+        write_json(request, &mmcif, chain, mmcif.n_chain);
+        return FM_OK;
     }
-    if (request->chain) return show_chain(request, &mmcif, reterr);
     for (uint32_t i = 0; i < mmcif.n_chain; i++)
         print_chain(&mmcif.chains[i]);
     return FM_OK;

@@ -1,4 +1,4 @@
-/* stats_svg.c: see stats_svg.h. All lengths are SVG's user units, pixels at the usual size. */
+/* stats_svg.c: see stats_svg.h. Lengths are in SVG user units: pixels at the normal size. */
 #include "server/cli/stats_svg.h"
 
 #include "proto/base/file.h"
@@ -17,8 +17,8 @@ enum {
     PLOT_HEIGHT = 136,
     PART_ROW = 30, /* a bar of the parts' panel */
     PART_TOP = 40,
-    N_TICK = 5,   /* at most about, on the vertical axis */
-    N_LABEL = 10, /* at most, on the horizontal axis */
+    N_TICK = 5,   /* about the most ticks on the vertical axis */
+    N_LABEL = 10, /* the most labels on the horizontal axis */
     QUARTERS = 4
 };
 

@@ -1,4 +1,4 @@
-/* stats_svg.h: histograms of a cache as one picture. */
+/* stats_svg.h: draws the histograms of a cache as one SVG picture. */
 #ifndef FM_SERVER_CLI_STATS_SVG_H
 #define FM_SERVER_CLI_STATS_SVG_H
 
@@ -17,7 +17,7 @@ typedef struct fm_stats_histogram {
 
 void fm_stats_add(fm_stats_histogram *histogram, uint64_t value);
 
-/* Mean bytes stored of a part, for the last panel. */
+/* The mean stored bytes of a part, for the last panel. */
 typedef struct fm_stats_part {
     const char *name;
     double bytes;
@@ -31,9 +31,10 @@ typedef struct fm_stats_picture {
     int n_part;
 } fm_stats_picture;
 
-/* Writes the picture as SVG: a panel for each histogram that has a value (values by powers of two
- * in four steps each, chains upwards), and bars of the bytes of parts. Text in whatever sans-serif
- * there is; no scripts, no links. The same numbers give the same bytes. FM_ERR_IO, FM_ERR_NOMEM. */
+/* Writes the picture as SVG: a panel for each histogram that has a value, and bars for the bytes of
+ * the parts. The horizontal axis of a histogram has the values by powers of two in four steps each,
+ * the vertical axis the chains. Text uses the viewer's sans-serif font. There are no scripts and no
+ * links. The same numbers give the same bytes. FM_ERR_IO, FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_stats_write_svg(const char *path, const fm_stats_picture *picture,
                                          fm_error *reterr);
 

@@ -59,7 +59,7 @@ static void exit_codes(void **state) {
     assert_int_equal(run("test ! -e n/CURRENT"), 0);
 }
 
-/* Every file of a cache counts, also what no load needs, and verify says how to mend it. */
+/* Damage of any file of a cache is found, also where no load reads it, and verify says how to mend it. */
 static void damage_is_found_and_mended(void **state) {
     (void)state;
     const char *const files[] = {"generations/*.notes", "generations/*.refused", "shards/*"};
@@ -80,7 +80,7 @@ static void damage_is_found_and_mended(void **state) {
 
 static void stop_by_signal(void **state) {
     (void)state;
-    /* Deep alignments, so that it cannot be done before the signal comes. */
+    /* Deep alignments, so that the build does not end before the signal comes. */
     assert_int_equal(run("$FOLDMILL synth --chains 40 --seed 5 --depth 4000 --quiet -o deep > "
                          "/dev/null && $FOLDMILL build deep --cache whole -q > /dev/null"),
                      0);
@@ -95,7 +95,7 @@ static void stop_by_signal(void **state) {
                      0);
 }
 
-/* A write that fails leaves the generation that was there, and says so. */
+/* A failed write is reported, and the previous generation stays in force. */
 static void full_disk(void **state) {
     (void)state;
     assert_int_equal(run("mkdir -p few/mmcifs few/alignments && cp data/mmcifs/* few/mmcifs && "
@@ -120,8 +120,7 @@ static void full_disk(void **state) {
                      0);
 }
 
-/* -- golden
- * ----------------------------------------------------------------------------------------- */
+/* -- golden */
 
 static void compare_chain(fm_arena *arena, const fm_test_item *item, const char *chain,
                           const char *stage, size_t n_array) {

@@ -1,5 +1,5 @@
-/* One dataset built by several workers as users run them: over a file and over a real PostgreSQL,
- * with workers killed, stopped and cut off; then merged, and the catalogue made anew. */
+/* Several workers build one dataset as users run them, over a file and over a real PostgreSQL; workers
+ * are killed, stopped and disconnected. The shards are merged, and the catalogue is rebuilt. */
 #include "tests/testing/postgresql.h"
 #include "tests/testing/testing.h"
 
@@ -53,7 +53,7 @@ static void workers_share_a_file(void **state) {
                          "first=$!; $FOLDMILL build data --cache b -q -j 1 --catalogue c/file > "
                          "out-b && wait $first"),
                      0);
-    assert_int_equal(run("grep -q '^job  *build: 24 done, 0 in quarantine' out-a out-b"), 0);
+    assert_int_equal(run("grep -q '^job  *build: 24 done, 0 refused' out-a out-b"), 0);
     assert_int_equal(run("$FOLDMILL merge --catalogue c/file --cache merged > out && "
                          "grep -q ' 0 were there, .* linked, 0 copied' out"),
                      0);
@@ -101,8 +101,8 @@ static void options_that_make_no_sense(void **state) {
                      0);
 }
 
-/* What a worker refuses is in quarantine with its reason, and the merged cache says the same as
- * one built alone. */
+/* The catalogue records what a worker refuses, with the reason, and the merged cache has the same
+ * refusals as one that was built alone. */
 static void refusals(void **state) {
     (void)state;
     assert_int_equal(run("cd data/alignments && set -- * && echo junk > $2/mgnify_hits.a3m && "
@@ -110,11 +110,11 @@ static void refusals(void **state) {
                      0);
     assert_int_equal(run("$FOLDMILL build data --cache one -q > /dev/null"), 3);
     assert_int_equal(run("$FOLDMILL build data --cache a -q --catalogue c > out"), 3);
-    assert_int_equal(run("grep -q '22 done, 2 in quarantine' out"), 0);
+    assert_int_equal(run("grep -q '22 done, 2 refused' out"), 0);
     assert_int_equal(run("$FOLDMILL catalogue status --catalogue c --job other 2> err"), 1);
     assert_int_equal(run("grep -q \"there is no job 'other'\" err"), 0);
     assert_int_equal(run("$FOLDMILL catalogue status --catalogue c > out && "
-                         "grep -q '^quarantine   2' out && grep -q 'mgnify_hits.a3m:1' out"),
+                         "grep -q '^refused      2' out && grep -q 'mgnify_hits.a3m:1' out"),
                      0);
     assert_int_equal(
         run("$FOLDMILL catalogue status --catalogue c --json | python3 -c \"import json, "
@@ -134,7 +134,7 @@ static void refusals(void **state) {
                      0);
     assert_int_equal(run("$FOLDMILL build data --cache a -q --catalogue c > out"), 3);
     assert_int_equal(run("$FOLDMILL build data --cache a -q --catalogue c --again > out"), 3);
-    assert_int_equal(run("grep -q '23 done, 1 in quarantine' out && "
+    assert_int_equal(run("grep -q '23 done, 1 refused' out && "
                          "grep -q '^chains    1 built, 22 reused' out"),
                      0);
 }

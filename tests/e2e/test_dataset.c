@@ -35,7 +35,7 @@ static void dry_run(void **state) {
                          "$FOLDMILL build data --dry-run > out && test ! -e cache"),
                      0);
     assert_int_equal(run("test $(grep -c '^chain ' out) = 10"), 0);
-    assert_int_equal(run("grep '^problem lone_A' out | grep -q 'without a structure'"), 0);
+    assert_int_equal(run("grep '^refused lone_A' out | grep -q 'without a structure'"), 0);
     assert_int_equal(run("grep -q '^alignments data/alignments: a folder for each chain: 10' out"),
                      0);
     assert_int_equal(run("grep -q '^chain .*mmcifs/.*uniref90_hits.a3m [0-9]' out"), 0);
@@ -135,11 +135,10 @@ static void clean_and_count(void **state) {
                          "test ! -x /usr/bin/python3"),
                      0);
     assert_int_equal(run("$FOLDMILL stats --cache c --svg nowhere/a.svg > a 2> err"), 1);
-    assert_int_equal(
-        run("$FOLDMILL stats --cache c > out && grep -q '^lengths: 9 chains' out && "
-            "grep -q '^depths: 9 chains' out && grep -q '^quarantine: 1 chains' out && "
-            "grep -q '^msa  *9 ' out"),
-        0);
+    assert_int_equal(run("$FOLDMILL stats --cache c > out && grep -q '^lengths: 9 chains' out && "
+                         "grep -q '^depths: 9 chains' out && grep -q '^refused: 1 chains' out && "
+                         "grep -q '^msa  *9 ' out"),
+                     0);
     assert_int_equal(run("$FOLDMILL gc 2> /dev/null"), 2);
     assert_int_equal(run("$FOLDMILL gc --cache nowhere 2> /dev/null"), 1);
 }

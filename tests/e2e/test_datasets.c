@@ -50,18 +50,18 @@ static void several(void **state) {
                      0);
     assert_int_equal(run("$FOLDMILL snapshot create one --cache c --dataset pdb > out && "
                          "grep -q '^chains    6,' out && "
-                         "grep -q '^left out  5 of another dataset' out && "
+                         "grep -q '^excluded  5 of another dataset' out && "
                          "$FOLDMILL snapshot create two --cache c --no-predicted > out && "
-                         "grep -q '^left out  5 predicted' out && "
+                         "grep -q '^excluded  5 predicted' out && "
                          "cmp c/snapshots/one c/snapshots/two"),
                      0);
     /* A bare name is that chain of every dataset; 9a14_A is in both. */
     assert_int_equal(run("echo 9a14_A > few && "
                          "$FOLDMILL snapshot create few --cache c --chains few > out && "
-                         "grep -q '^chains    2,' out && ! grep -q 'not here' out && "
+                         "grep -q '^chains    2,' out && ! grep -q '^unknown' out && "
                          "echo afdb:9a14_A nobody > few && "
                          "$FOLDMILL snapshot create fewer --cache c --chains few > out && "
-                         "grep -q '^chains    1,' out && grep -q '^not here  1 ' out"),
+                         "grep -q '^chains    1,' out && grep -q '^unknown   1 ' out"),
                      0);
 }
 
@@ -69,17 +69,17 @@ static void several(void **state) {
 static void room(void **state) {
     (void)state;
     assert_int_equal(run("$FOLDMILL build a --dry-run --cache c > out && "
-                         "grep -q '^room about 0.000 GB for 6 of 6 chains.* GB are free in c' out "
+                         "grep -q '^space about 0.000 GB for 6 of 6 chains.* GB are free in c' out "
                          "&& test ! -e c"),
                      0);
-    assert_int_equal(run("$FOLDMILL build a --dry-run > out && grep -q '^room about' out && "
+    assert_int_equal(run("$FOLDMILL build a --dry-run > out && grep -q '^space about' out && "
                          "! grep -q 'are free' out"),
                      0);
     assert_int_equal(run("$FOLDMILL build a --cache c 2> err > /dev/null && "
-                         "grep -q '^room about' err && "
+                         "grep -q '^space about' err && "
                          "$FOLDMILL build a --cache c --no-space-check -q 2> err > /dev/null && "
                          "test ! -s err && $FOLDMILL build a --dry-run --cache c > out && "
-                         "grep -q '^room about 0.000 GB for 0 of 6 chains' out"),
+                         "grep -q '^space about 0.000 GB for 0 of 6 chains' out"),
                      0);
 }
 

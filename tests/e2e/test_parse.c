@@ -71,7 +71,7 @@ static void prints_summaries(void **state) {
            "  deletions   1 letters before 1 columns, at most 1 at one place\n");
     expect("msa t.a3m", 0,
            "t.a3m: A3M, 2 distinct rows of 4 residues\n"
-           "  rows        3 read, 1 duplicates left out\n"
+           "  rows        3 read, 1 of them duplicates\n"
            "  gaps        25.0 % of 8 cells\n"
            "  deletions   4 letters before 2 columns, at most 3 at one place\n"
            "  species     known for 1 rows\n");
@@ -125,7 +125,7 @@ static void says_what_is_wrong(void **state) {
            "foldmill parse: t.a3m:4:1: row 1 has 2 match columns, the query has 3\n");
     expect("a3m none.a3m", 1, "foldmill parse: none.a3m: cannot open: No such file or directory\n");
     expect("a3m t.a3m --compat other", 2,
-           "foldmill parse: unknown --compat 'other'; expected openfold\n");
+           "foldmill parse: --compat: found 'other', expected openfold\n");
     expect("a3m t.a3m --chain A", 2, "foldmill parse: kind 'a3m' takes no --chain\n");
     expect("a3m t.a3m --query AC", 2, "foldmill parse: kind 'a3m' takes no --query\n");
     write_file("t.sto", "#=GS 1abc_A/1-2 DE mol:protein length:2\n1abc_A/1-2 AC\n");

@@ -1,4 +1,4 @@
-/* fuzz_wire.c: arbitrary bytes as a frame, and as the body of a frame of any kind with corrected
+/* fuzz_wire.c: decodes any bytes as a frame, and as the body of a frame of any kind with correct
  * checksums (byte 0: kind, byte 1: stream). What decodes must encode to the same bytes. */
 #include "proto/wire.h"
 

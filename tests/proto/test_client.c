@@ -1,5 +1,5 @@
-/* The client against servers that lie: each is a script of bytes sent to whoever connects, and must
- * end in a refusal with words, never in a crash, a hang or memory taken on its word. */
+/* The client against servers that break the protocol. Each server sends a script of bytes, and the
+ * client must fail with a message: without a crash, a hang, or an allocation of a declared size. */
 #include "proto/address.h"
 #include "proto/client.h"
 #include "proto/schema.h"
@@ -141,7 +141,7 @@ static void greetings_that_are_none(void **state) {
 
     s = (script){.sequence = 1};
     say(&s, welcome());
-    expect(&s, FM_ERR_PROTOCOL, "frame 1 came where frame 0 was due");
+    expect(&s, FM_ERR_PROTOCOL, "received frame 1, expected frame 0");
 
     s = (script){0};
     say(&s, welcome());
@@ -162,7 +162,7 @@ static void greetings_that_are_none(void **state) {
 
     s = (script){0};
     say(&s, opened());
-    expect(&s, FM_ERR_PROTOCOL, "OPENED came where WELCOME was due");
+    expect(&s, FM_ERR_PROTOCOL, "received OPENED, expected WELCOME");
 
     s = (script){0};
     say_sample(&s, 1u << 28, 100);

@@ -96,10 +96,15 @@ static void mistakes(void **state) {
     static const struct {
         const char *line, *words;
     } cases[] = {
-        {"data --jbos 3", "unknown option '--jbos'; foldmill test --help"},
+        {"data --jbos 3", "unknown option '--jbos'; did you mean '--jobs'? foldmill test --help"},
         {"data --job 3", "unknown option '--job'"}, /* no abbreviations */
         {"data --=3", "unknown option '--=3'"},
-        {"data -x", "unknown option '-x'"},
+        {"data --rat 3", "did you mean '--rate'?"},
+        {"data --Jobs=3", "unknown option '--Jobs=3'; did you mean '--jobs'?"},
+        {"data -jobs 3", "unknown option '-jobs'; did you mean '--jobs'?"},
+        {"data --hlep", "did you mean '--help'?"},
+        {"data --xyzzy", "unknown option '--xyzzy'; foldmill test --help lists"},
+        {"data -x", "unknown option '-x'; foldmill test --help lists"},
         {"data -qc", "unknown option '-qc'"}, /* letters are not joined */
         {"data --cache", "--cache needs a value: DIR"},
         {"data -c", "--cache needs a value: DIR"},
@@ -147,11 +152,96 @@ static void help_shows_every_option(void **state) {
     free(text);
 }
 
+static void required_options(void **state) {
+    (void)state;
+    const char *cache = NULL;
+    bool quiet = false;
+    const fm_option options[] = {
+        {"quiet", FM_OPTION_FLAG, &quiet, NULL, "say less", .letter = 'q'},
+        {"cache", FM_OPTION_STRING, &cache, "DIR", "the cache", .is_required = true},
+        {0}};
+    const fm_command command = {"foldmill x", "--cache DIR", "does x", NULL, options, 0, 0};
+    char name[] = "x", flag[] = "-q", dir[] = "c", given[] = "--cache=c";
+    fm_error error;
+    int n;
+    char *without[] = {name, flag}, *bare[] = {name, dir}, *with[] = {name, given};
+    assert_int_equal(fm_options_parse(&command, 2, without, &n, &error), FM_ERR_USAGE);
+    assert_string_equal(error.message, "--cache DIR is required; usage: foldmill x --cache DIR");
+    assert_int_equal(fm_options_parse(&command, 2, bare, &n, &error), FM_ERR_USAGE);
+    assert_string_equal(error.message, "unexpected argument 'c'; did you mean '--cache c'? usage: "
+                                       "foldmill x --cache DIR");
+    assert_int_equal(fm_options_parse(&command, 2, with, &n, &error), FM_OK);
+    assert_string_equal(cache, "c");
+}
+
+static void nearest_words(void **state) {
+    (void)state;
+    static const char *const words[] = {"build", "merge", "verify", "export-weights", "gc"};
+    static const struct {
+        const char *typed, *nearest;
+    } cases[] = {{"biuld", "build"}, {"bild", "build"}, {"MERGE", "merge"},
+                 {"veri", "verify"}, {"--gc", "gc"},    {"weights", "export-weights"},
+                 {"g", NULL},        {"serve", NULL},   {"", NULL},
+                 {"=", NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *found = fm_options_nearest(cases[i].typed, words, 5);
+        if (!cases[i].nearest)
+            assert_null(found);
+        else
+            assert_string_equal(found, cases[i].nearest);
+    }
+}
+
+/* The help of a command whose texts are longer than a line, in 40 columns. */
+static void help_is_filled(void **state) {
+    (void)state;
+    static const fm_option options[] = {{"cache", FM_OPTION_STRING, NULL, "DIR",
+                                         "the folder of the cache, in Å or not",
+                                         .is_required = true},
+                                        {0}};
+    const fm_command command = {"foldmill x",
+                                "DATA --cache DIR [options]",
+                                "does x to the data that a user has",
+                                "A paragraph whose lines\nare joined and filled anew.\n\n"
+                                "List:\n"
+                                "  a  the first\n"
+                                "  b  text\n"
+                                "    a line without a gap that is much too wide",
+                                options,
+                                0,
+                                0};
+    char *text;
+    size_t bytes;
+    setenv("COLUMNS", "40", 1);
+    FILE *out = open_memstream(&text, &bytes);
+    fm_options_print_help(&command, out);
+    fclose(out);
+    unsetenv("COLUMNS");
+    assert_string_equal(text, "foldmill x - does x to the data that a\n"
+                              "    user has\n\n"
+                              "usage: foldmill x DATA --cache DIR\n"
+                              "           [options]\n\n"
+                              "A paragraph whose lines are joined and\n"
+                              "filled anew.\n\n"
+                              "List:\n"
+                              "  a  the first\n"
+                              "  b  text\n"
+                              "    a line without a gap that is much\n"
+                              "        too wide\n\n"
+                              "options:\n"
+                              "  --cache DIR\n"
+                              "          the folder of the cache, in Å\n"
+                              "          or not (required)\n"
+                              "  --help, -h\n"
+                              "          show this text\n");
+    free(text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(accepted_forms),
-        cmocka_unit_test(mistakes),
-        cmocka_unit_test(help_shows_every_option),
+        cmocka_unit_test(accepted_forms),          cmocka_unit_test(mistakes),
+        cmocka_unit_test(help_shows_every_option), cmocka_unit_test(required_options),
+        cmocka_unit_test(nearest_words),           cmocka_unit_test(help_is_filled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

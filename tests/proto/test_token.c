@@ -1,4 +1,4 @@
-/* The resume token's text: round trips, and refusal of what was never written. */
+/* The text of a resume token: round trips, and the refusal of anything else. */
 #include "proto/token.h"
 
 #include <setjmp.h>

@@ -1,4 +1,5 @@
-/* Frames: every kind there and back, every cut and every flipped bit refused, ranges checked. */
+/* Frames: each kind survives encoding and decoding, every truncation and every flipped bit is refused,
+ * and ranges are checked. */
 #include "proto/address.h"
 #include "proto/base/histogram.h"
 #include "proto/wire.h"
@@ -187,7 +188,7 @@ static void headers_are_refused_with_a_reason(void **state) {
         {{.kind = FM_WIRE_SAMPLE, .stream = 1, .body_bytes = (256u << 20) + 1},
          "SAMPLE of 268435457 bytes, at most 268435456"},
         {{.kind = FM_WIRE_SAMPLE, .stream = 1, .body_check = 1},
-         "SAMPLE with a body check: its body has its own"},
+         "SAMPLE with a body check in its header, which must be 0"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint8_t bytes[FM_WIRE_HEADER_BYTES];

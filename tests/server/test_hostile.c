@@ -1,5 +1,5 @@
-/* Clients that vanish, stall, lie and babble, while a good one goes on undisturbed: it gets every
- * sample of its stream, exactly, and afterwards nothing is left of the others. */
+/* Clients that vanish, stall, break the protocol or send garbage, beside a good one. The good one must
+ * receive every sample of its stream exactly, and afterwards nothing of the others may remain. */
 #include "tests/server/server_fixture.h"
 
 #include "proto/base/rng.h"
@@ -204,7 +204,7 @@ static void opens_a_stream_twice(server_fixture *f, const char *url) {
     raw_hello(fd);
     raw_open(fd, 5, 1, 0);
     raw_open(fd, 5, 2, 0);
-    expect_refusal(fd, "OPEN of a stream that is open");
+    expect_refusal(fd, "OPEN of a stream that is open already");
 }
 
 static void grants_too_much(server_fixture *f, const char *url) {
@@ -283,7 +283,7 @@ static void wants_features_of_the_future(server_fixture *f, const char *url) {
     hello.hello = (fm_wire_hello){
         .version_min = 1, .version_max = 1, .schema_hash = fm_schema_hash(), .features = 4};
     raw_send_message(fd, &hello, 0);
-    expect_refusal(fd, "features 4 are not known here");
+    expect_refusal(fd, "the server does not know features 4");
 }
 
 static const villain villains[] = {
@@ -493,7 +493,8 @@ static void connections_are_limited(void **state) {
     fm_error error = {0};
     fm_client_options options = {.url = f.unix_url};
     assert_int_equal(fm_client_connect(&options, &more, &error), FM_ERR_LIMIT);
-    assert_string_equal(error.message, "the server has as many connections as it takes");
+    assert_string_equal(error.message,
+                        "the server has reached its limit of connections (--max-connections)");
     fm_client_close(clients[0]);
     await_connections(&f, 2);
     clients[0] = connect_to(f.unix_url);

@@ -1,5 +1,5 @@
 /* The trainer's loader against a real server: order, waits, ends, losses of the server, and closing
- * at any moment. It stands beside the server's tests because it needs their fixture. */
+ * at any moment. It is among the tests of the server because it needs their fixture. */
 #include "tests/server/server_fixture.h"
 
 #include "proto/schema.h"

@@ -1,5 +1,5 @@
-/* A server and well-behaved clients over real sockets: what comes, in what order, and how it ends.
- */
+/* A server and correct clients over real sockets: which samples arrive, in which order, and how
+ * streams end. */
 #include "tests/server/server_fixture.h"
 
 #include "proto/schema.h"

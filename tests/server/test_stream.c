@@ -1,5 +1,5 @@
-/* The stream's logic without sockets or threads: which samples, in what order, with what credit and
- * memory. Jobs are finished by hand, in whatever order a test likes. */
+/* The logic of a stream without sockets or threads: which samples, in which order, with how much credit
+ * and memory. The tests finish jobs by hand, in any order. */
 #include "proto/base/rng.h"
 #include "server/stream.h"
 #include "tests/testing/source.h"

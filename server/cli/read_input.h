@@ -1,0 +1,20 @@
+/* read_input.h: the files that a command reads whole; "-" is standard input. */
+#ifndef FM_CLI_READ_INPUT_H
+#define FM_CLI_READ_INPUT_H
+
+#include "proto/base/arena.h"
+#include "proto/base/bytes.h"
+
+#include <stdbool.h>
+
+bool fm_cli_is_stdin(const char *path);
+
+/* The path for messages: "standard input" for "-". */
+const char *fm_cli_input_name(const char *path);
+
+/* The file's bytes, or all of standard input; gzip is inflated. Memory is the arena's. Fails as
+ * fm_file_read_text does; errors have fm_cli_input_name(path) as their source. */
+FM_MUST_USE fm_status fm_cli_read_input(const char *path, fm_arena *arena, fm_bytes *ret_text,
+                                        fm_error *reterr);
+
+#endif
