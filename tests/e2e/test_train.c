@@ -442,8 +442,8 @@ static void versions_and_full_disks(void **state) {
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         assert_int_equal(fm_test_shell_format(folder, "foldmill %s >/dev/full 2>err", commands[i]),
                          1);
-        assert_int_equal(run("grep -q 'cannot be written to standard output: No space left' err"),
-                         0);
+        assert_int_equal(
+            run("grep -q 'cannot write the results to standard output: No space left' err"), 0);
     }
     assert_int_equal(run("foldmill-train fly 2>err"), 2);
     assert_int_equal(run("grep -q \"unknown command 'fly'\" err"), 0);

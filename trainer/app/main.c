@@ -60,7 +60,7 @@ static int run(int argc, char **argv) {
 int main(int argc, char **argv) {
     int code = run(argc, argv);
     if (fflush(stdout) == 0 && !ferror(stdout)) return code;
-    fprintf(stderr, "foldmill-train: the results cannot be written to standard output: %s\n",
+    fprintf(stderr, "foldmill-train: cannot write the results to standard output: %s\n",
             errno ? strerror(errno) : "write error");
     return code == EXIT_OK ? EXIT_FAILED : code;
 }
