@@ -126,14 +126,15 @@ static fm_status read_lists(snapshot_job *job, fm_select_rules *rules, chain_lis
                             fm_error *reterr) {
     const snapshot_arguments *arguments = job->arguments;
     fm_names only, exclude, ignored;
-    fm_status status = read_names(job, arguments->only, &only, &rules->only, reterr);
-    if (!status) status = read_names(job, arguments->exclude, &exclude, &rules->exclude, reterr);
-    if (!status && rules->only) {
+    const fm_names *has_only, *has_exclude;
+    fm_status status = read_names(job, arguments->only, &only, &has_only, reterr);
+    if (!status) status = read_names(job, arguments->exclude, &exclude, &has_exclude, reterr);
+    if (!status && has_only) {
         status = fm_cli_resolve_names(job->store, &only, &job->arena, &lists->only, &lists->missing,
                                       reterr);
         rules->only = &lists->only;
     }
-    if (!status && rules->exclude) {
+    if (!status && has_exclude) {
         status = fm_cli_resolve_names(job->store, &exclude, &job->arena, &lists->exclude, &ignored,
                                       reterr);
         rules->exclude = &lists->exclude;
