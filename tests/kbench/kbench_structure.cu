@@ -29,7 +29,7 @@ void ipa(bench &b, int64_t n, int64_t c_z) {
                 b.scratch((size_t)(2 * n * head) * 4)};
     fm_ipa_grad g = {b.act(y),
                      b.out("dprojections", n * ld),
-                     b.out("dbias", pairs * head),
+                     b.grad("dbias", pairs * head),
                      b.grad("dz", pairs * c_z),
                      b.grad("dframes", n * FM_FRAME),
                      b.grad("dhead_weights", head, true)};

@@ -79,7 +79,8 @@ void check_ipa(const char *name, const ipa_shape &s) {
         a.head_weights = b.act(s.n_head), a.y = b.out(n_y), a.lse = b.acc(s.n * s.n_head * 2);
         b.k->ipa(NULL, &a, b.space(b.k->ipa_workspace(&a)));
         fm_ipa_grad g = {};
-        g.dy = b.act(n_y), g.dprojections = b.out(s.n * a.ld), g.dbias = b.out(pairs * s.n_head);
+        g.dy = b.act(n_y), g.dprojections = b.out(s.n * a.ld);
+        g.dbias = b.grad(pairs * s.n_head, s.beta);
         g.dz = b.grad(pairs * s.c_z, s.beta), g.dframes = b.grad(s.n * FRAME, s.beta);
         g.dhead_weights = b.grad(s.n_head, s.beta, true);
         a.y = NULL;
@@ -135,6 +136,10 @@ void check_residue_atoms(int64_t n, fm_beta beta) {
         a.atom_positions = random_floats(b, 21 * 42, 2), a.atom_group = b.raw(group);
         a.groups = b.out(n * 8 * MATRIX), a.atoms = b.out(n * 42);
         b.k->residue_atoms(NULL, &a);
+        fm_residue_atoms backbone = a;
+        backbone.angles = NULL, backbone.groups = b.out(n * 8 * MATRIX);
+        backbone.atoms = b.out(n * 42);
+        b.k->residue_atoms(NULL, &backbone);
         void *dgroups = b.act(n * 8 * MATRIX), *datoms = b.act(n * 42);
         const fm_out none = {NULL, FM_WRITE};
         b.k->residue_atoms_grad(NULL, &a, dgroups, datoms, b.grad(n * FRAME, beta),

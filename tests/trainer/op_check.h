@@ -215,6 +215,46 @@ static inline void op_check_element(op_bench *bench, const double *g, void *data
     assert_true(error < 2e-6);
 }
 
+/* Runs forward and backward once. *ret_values, which the caller frees, receives the output, the
+ * gradients of the differentiable inputs and those of the parameters. Returns their number. */
+static inline int64_t op_run(op_bench *bench, double **ret_values) {
+    int64_t n = 0,
+            n_out = fm_tensor_local_count(fm_tape_tensor(&bench->tape, bench->output_tensor));
+    int64_t count = n_out + bench->params.n_element;
+    for (int i = 0; i < bench->n_input; i++) {
+        count += op_input_count(bench, i);
+    }
+    double *to = calloc((size_t)count, sizeof(double));
+    fm_tape_forward(&bench->tape, NULL);
+    for (int64_t k = 0; k < n_out; k++) {
+        to[n++] = op_get(bench, fm_tape_data(&bench->tape, bench->output_tensor), k);
+    }
+    fm_tape_backward(&bench->tape, NULL);
+    for (int i = 0; i < bench->n_input; i++) {
+        for (int64_t k = 0; k < op_input_count(bench, i) && bench->differentiable[i]; k++) {
+            to[n++] = op_get(bench, fm_tape_gradient(&bench->tape, bench->input_tensor[i]), k);
+        }
+    }
+    for (int32_t b = 0; b < bench->params.n_block; b++) {
+        const fm_param_block *block = &bench->params.block[b];
+        for (int64_t k = block->offset; k < block->offset + block->count; k++) {
+            to[n++] = op_get(bench, bench->params.gradient, k);
+        }
+    }
+    *ret_values = to;
+    return n;
+}
+
+/* Expects two results of op_run in f64 to be the same to rounding, and frees them. */
+static inline void op_expect_same(int64_t n_a, double *a, int64_t n_b, double *b) {
+    assert_int_equal(n_a, n_b);
+    for (int64_t k = 0; k < n_a; k++) {
+        assert_true(fabs(a[k] - b[k]) <= 1e-11 * (1 + fabs(a[k])));
+    }
+    free(a);
+    free(b);
+}
+
 /* Checks up to 24 elements of each input and 12 of each parameter block. Needs the f64 table. */
 static inline void op_check_gradients(op_bench *bench) {
     enum { INPUT_CHECKS = 24, PARAM_CHECKS = 12 };

@@ -9,12 +9,19 @@ typedef struct setup {
     fm_structure_config config;
     fm_ipa_weights weights;
     bool residual;
+    int more;    /* further iterations on the result of the first */
+    bool shared; /* they share the pair bias of the first; else each makes it again */
 } setup;
 
 static fm_tensor_ref build(fm_tape *tape, const fm_tensor_ref *in, const void *context) {
     const setup *s = context;
-    return fm_op_ipa(tape, "ipa", in[IN_S], in[IN_Z], in[IN_FRAMES], in[IN_MASK], &s->weights,
-                     s->residual);
+    fm_tensor_ref x = in[IN_S], bias = FM_TENSOR_NONE;
+    for (int i = 0; i <= s->more; i++) {
+        bias = i && s->shared ? bias : fm_op_ipa_bias(tape, in[IN_Z], &s->weights);
+        x = fm_op_ipa(tape, "ipa", x, in[IN_Z], bias, in[IN_FRAMES], in[IN_MASK], &s->weights,
+                      s->residual);
+    }
+    return x;
 }
 
 static void begin(op_bench *bench, setup *s, fm_element element, int64_t n) {
@@ -46,6 +53,29 @@ static void gradients_match_differences(void **state) {
         op_check_gradients(&bench);
         op_end(&bench);
     }
+}
+
+/* Iterations that share the pair bias give what iterations give that make it each for themselves,
+ * and differences confirm the sum of its gradients. */
+static void iterations_share_the_pair_bias(void **state) {
+    (void)state;
+    double *value[2];
+    int64_t n[2];
+    for (int shared = 0; shared < 2; shared++) {
+        setup s = {.config = {.c_s = 7, .c_z = 5, .n_head = 3, .c_head = 6, .n_qk = 4, .n_v = 5},
+                   .residual = true,
+                   .more = 1,
+                   .shared = shared};
+        op_bench bench;
+        begin(&bench, &s, FM_ELEMENT_F64, 4);
+        op_fill_mask(&bench, IN_MASK, 5);
+        n[shared] = op_run(&bench, &value[shared]);
+        if (shared) {
+            op_check_gradients(&bench);
+        }
+        op_end(&bench);
+    }
+    op_expect_same(n[0], value[0], n[1], value[1]);
 }
 
 /* Rotating and moving all frames together changes nothing. */
@@ -136,6 +166,7 @@ static void the_unit_matches_the_reference(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_match_differences),
+        cmocka_unit_test(iterations_share_the_pair_bias),
         cmocka_unit_test(a_rigid_motion_changes_nothing),
         cmocka_unit_test(the_unit_matches_the_reference),
     };

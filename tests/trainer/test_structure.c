@@ -49,7 +49,7 @@ static fm_tensor_ref build_unit(fm_tape *tape, const fm_tensor_ref *in, const vo
         return fm_op_norm(tape, "n", fm_op_structure_transition(tape, in[0], &u->transition),
                           u->norm, 0);
     case ANGLES:
-        u->unnormalised = fm_op_angles(tape, in[0], in[1], &u->angles);
+        u->unnormalised = fm_op_angles(tape, &in[0], 1, in[1], &u->angles);
         return fm_op_unit_pairs(tape, u->unnormalised);
     case PLDDT: return fm_op_plddt_logits(tape, in[0], &u->plddt);
     case ALIGNED_ERROR: return fm_op_linear(tape, "l", in[0], N * N, &u->linear);
@@ -228,7 +228,7 @@ static void record_losses(fm_tape *tape, module *m, const fm_tensor_ref *in,
 static fm_tensor_ref build_module(fm_tape *tape, const fm_tensor_ref *in, const void *context) {
     module *m = (module *)(uintptr_t)context;
     m->out = fm_structure_record(tape, &CONFIG, &m->weights, &m->tables, in[SINGLE], in[PAIR],
-                                 in[AATYPE], in[MASK]);
+                                 in[AATYPE], in[MASK], false);
     fm_tensor_ref features[N_FEATURE];
     for (int i = 0; i < N_FEATURE; i++) {
         features[i] = fm_tape_state(tape, m->feature[i], false);
@@ -246,8 +246,9 @@ static fm_tensor_ref build_module(fm_tape *tape, const fm_tensor_ref *in, const 
     return fm_op_total_loss(tape, m->term, N_TERM, fm_tape_state(tape, m->factors, false));
 }
 
-static void begin_module(op_bench *bench, module *m, fm_element element) {
+static void begin_module_on(op_bench *bench, module *m, fm_element element, bool without_gradient) {
     op_begin(bench, element);
+    bench->without_gradient = without_gradient;
     op_input(bench, 2, (int64_t[]){N, CONFIG.c_s}, true);
     op_input(bench, 3, (int64_t[]){N, N, CONFIG.c_z}, true);
     op_input(bench, 1, (int64_t[]){N}, false);
@@ -265,6 +266,10 @@ static void begin_module(op_bench *bench, module *m, fm_element element) {
     m->heads = fm_scope_structure_heads(&root, &CONFIG);
     op_finish(bench, build_module, m);
     fm_structure_upload_tables(&bench->state, &m->tables);
+}
+
+static void begin_module(op_bench *bench, module *m, fm_element element) {
+    begin_module_on(bench, m, element, false);
 }
 
 /* Returns element k of a feature in the last cycle of the file (its last axis). */
@@ -406,11 +411,35 @@ static void masked_and_unclamped_match(void **state) {
     check_module("model/af2_masks.npz", N - 3, FM_ELEMENT_F64);
 }
 
+/* A tape without gradient updates s in place, and records the same angles. */
+static void the_module_without_gradient_is_the_same(void **state) {
+    (void)state;
+    enum { COUNT = 2 * N * 14 };
+    double value[2][2][COUNT];
+    for (int without = 0; without < 2; without++) {
+        op_bench bench = {0};
+        module m = {0};
+        begin_module_on(&bench, &m, FM_ELEMENT_F64, without);
+        for (int i = 0; i < N; i++) {
+            ((uint8_t *)op_input_data(&bench, AATYPE))[i] = (uint8_t)i;
+        }
+        fm_tape_forward(&bench.tape, NULL);
+        const fm_tensor_ref both[] = {m.out.angles, m.out.unnormalised};
+        for (int i = 0; i < 2; i++) {
+            memcpy(value[without][i], fm_tape_data(&bench.tape, both[i]), sizeof value[0][0]);
+        }
+        op_end(&bench);
+    }
+    assert_true(value[0][0][0] != value[0][0][COUNT / 2]); /* the iterations differ */
+    assert_memory_equal(value[0], value[1], sizeof value[0]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(units_match),
         cmocka_unit_test(the_module_and_its_losses_match),
         cmocka_unit_test(masked_and_unclamped_match),
+        cmocka_unit_test(the_module_without_gradient_is_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@ static fm_tensor_ref build_layer(fm_tape *tape, const fm_tensor_ref *in, const v
     switch (l->which) {
     case NORM: return fm_op_norm(tape, "norm", in[0], l->norm, l->rate);
     case TRANSITION: return fm_op_structure_transition(tape, in[0], &l->transition);
-    case ANGLES: return fm_op_angles(tape, in[0], in[1], &l->angles);
+    case ANGLES: return fm_op_angles(tape, in, 1, in[1], &l->angles);
     case PLDDT: return fm_op_plddt_logits(tape, in[0], &l->plddt);
     default: return fm_op_unit_pairs(tape, in[0]);
     }
@@ -63,6 +63,53 @@ static void layers_match_differences(void **state) {
             check_layer(&l, shapes[i][0], shapes[i][1], shapes[i][2]);
         }
     }
+}
+
+enum { N_ITERATION = 3 };
+
+typedef struct iterations {
+    fm_angle_weights angles;
+    bool together; /* one node for all iterations; else one for each */
+} iterations;
+
+/* Inputs: s of the iterations, then the initial s. */
+static fm_tensor_ref build_angles(fm_tape *tape, const fm_tensor_ref *in, const void *context) {
+    const iterations *it = context;
+    fm_tensor_ref parts[N_ITERATION], initial = in[N_ITERATION];
+    if (it->together) {
+        return fm_op_angles(tape, in, N_ITERATION, initial, &it->angles);
+    }
+    for (int i = 0; i < N_ITERATION; i++) {
+        parts[i] = fm_op_angles(tape, &in[i], 1, initial, &it->angles);
+    }
+    return fm_op_stack(tape, parts, N_ITERATION);
+}
+
+/* The angles of all iterations in one node are those of a node for each, with the same gradients. */
+static void angles_of_iterations_together(void **state) {
+    (void)state;
+    const fm_structure_config config = {.c_s = 7, .c_angle = 6, .n_angle_block = 2};
+    double *value[2];
+    int64_t n[2];
+    for (int together = 0; together < 2; together++) {
+        iterations it = {.together = together};
+        op_bench bench;
+        op_begin(&bench, FM_ELEMENT_F64);
+        for (int i = 0; i <= N_ITERATION; i++) {
+            op_input(&bench, 2, (int64_t[]){5, config.c_s}, true);
+        }
+        fm_scope scope = {&bench.params, &bench.arena, "", "", "", -1, 0};
+        it.angles = fm_scope_angles(&scope, &config);
+        op_finish(&bench, build_angles, &it);
+        n[together] = op_run(&bench, &value[together]);
+        if (together) {
+            memcpy(fm_state_data(&bench.state, bench.output_gradient), value[together],
+                   (size_t)(N_ITERATION * 5 * 14) * sizeof(double));
+            op_check_gradients(&bench);
+        }
+        op_end(&bench);
+    }
+    op_expect_same(n[0], value[0], n[1], value[1]);
 }
 
 /* ---- frames and atoms ------------------------------------------------------------------------ */
@@ -124,6 +171,76 @@ static fm_tensor_ref build_atoms(fm_tape *tape, const fm_tensor_ref *in, const v
                              fm_tape_state(tape, f->tables.atom_group, false)};
     fm_atoms atoms = fm_op_atoms(tape, in[0], in[1], in[2], &tables, 10);
     return f->groups ? atoms.groups : atoms.atoms;
+}
+
+static fm_tensor_ref build_backbone(fm_tape *tape, const fm_tensor_ref *in, const void *context) {
+    const frames *f = context;
+    fm_atom_tables tables = {fm_tape_state(tape, f->tables.group_frames, false),
+                             fm_tape_state(tape, f->tables.atom_positions, false),
+                             fm_tape_state(tape, f->tables.atom_group, false)};
+    return fm_op_atoms(tape, in[0], FM_TENSOR_NONE, in[2], &tables, 10).atoms;
+}
+
+/* Without angles N, CA, C and CB are those of any angles: they are all that pseudo-beta reads. */
+static void the_backbone_needs_no_angles(void **state) {
+    (void)state;
+    enum { RES = 21, ATOM_O = 3 };
+    double *value[2];
+    for (int with = 0; with < 2; with++) {
+        frames f = {.n = RES};
+        op_bench bench;
+        op_begin(&bench, FM_ELEMENT_F64);
+        bench.without_gradient = true;
+        op_input(&bench, 2, (int64_t[]){RES, FM_FRAME}, true);
+        op_input(&bench, 3, (int64_t[]){RES, 7, 2}, true);
+        op_input_of(&bench, FM_ELEMENT_U8, 1, (int64_t[]){RES}, false);
+        fm_structure_declare_tables(&bench.state, &f.tables);
+        op_finish(&bench, with ? build_atoms : build_backbone, &f);
+        fm_structure_upload_tables(&bench.state, &f.tables);
+        for (int k = 0; k < RES; k++) {
+            ((uint8_t *)op_input_data(&bench, 2))[k] = (uint8_t)k;
+        }
+        value[with] = calloc(RES * 42, sizeof(double));
+        fm_tape_forward(&bench.tape, NULL);
+        memcpy(value[with], fm_tape_data(&bench.tape, bench.output_tensor),
+               RES * 42 * sizeof(double));
+        op_end(&bench);
+    }
+    for (int i = 0; i < RES * 5; i++) { /* N CA C O CB */
+        int at = i / 5 * 42 + i % 5 * 3;
+        bool same = memcmp(value[0] + at, value[1] + at, 3 * sizeof(double)) == 0;
+        assert_true(same || i % 5 == ATOM_O);
+        assert_true(!same || i % 5 != ATOM_O || i / 5 == RES - 1); /* X has no O */
+    }
+    free(value[0]);
+    free(value[1]);
+}
+
+/* The atoms of the last angles of several, and the gradient 0 of the others. */
+static void atoms_read_the_last_angles(void **state) {
+    (void)state;
+    enum { RES = 4 };
+    frames f = {.n = RES};
+    op_bench bench;
+    op_begin(&bench, FM_ELEMENT_F64);
+    op_input(&bench, 2, (int64_t[]){RES, FM_FRAME}, true);
+    op_input(&bench, 4, (int64_t[]){3, RES, 7, 2}, true);
+    op_input_of(&bench, FM_ELEMENT_U8, 1, (int64_t[]){RES}, false);
+    fm_structure_declare_tables(&bench.state, &f.tables);
+    op_finish(&bench, build_atoms, &f);
+    fm_structure_upload_tables(&bench.state, &f.tables);
+    for (int k = 0; k < RES; k++) {
+        ((uint8_t *)op_input_data(&bench, 2))[k] = (uint8_t)(5 * k);
+    }
+    op_check_gradients(&bench);
+    const double *dangles = fm_tape_gradient(&bench.tape, bench.input_tensor[1]);
+    bool any = false;
+    for (int k = 0; k < 3 * RES * 14; k++) {
+        any |= dangles[k] != 0;
+        assert_true(k >= 2 * RES * 14 || dangles[k] == 0);
+    }
+    assert_true(any);
+    op_end(&bench);
 }
 
 static void atoms_match_differences(void **state) {
@@ -355,9 +472,12 @@ static void the_better_naming_is_taken(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_match_differences),
+        cmocka_unit_test(angles_of_iterations_together),
         cmocka_unit_test(updates_match_differences),
         cmocka_unit_test(rotations_stop),
         cmocka_unit_test(atoms_match_differences),
+        cmocka_unit_test(the_backbone_needs_no_angles),
+        cmocka_unit_test(atoms_read_the_last_angles),
         cmocka_unit_test(losses_match_differences),
         cmocka_unit_test(binned_losses_match_differences),
         cmocka_unit_test(the_better_naming_is_taken),

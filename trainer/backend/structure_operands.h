@@ -43,7 +43,7 @@ typedef struct fm_ipa {
 typedef struct fm_ipa_grad {
     const void *dy;       /* act, like y */
     void *dprojections;   /* act [n, ld], written */
-    void *dbias;          /* act [n, n, n_head], written */
+    fm_out dbias;         /* act [n, n, n_head] */
     fm_out dz, dframes;   /* act; dframes is by the quaternion itself, not by its direction */
     fm_out dhead_weights; /* acc [n_head] */
 } fm_ipa_grad;
@@ -59,7 +59,7 @@ typedef struct fm_residue_atoms {
     int64_t n;
     double position_scale;       /* Å per unit of the frames' translations: 10 */
     const void *frames;          /* act [n, 7] */
-    const void *angles;          /* act [n, 7, 2] */
+    const void *angles;          /* act [n, 7, 2]; NULL, forward only: all are 0 */
     const uint8_t *aatype;       /* [n] 0..20 */
     const float *group_frames;   /* [21, 8, 12] */
     const float *atom_positions; /* [21, 14, 3] */

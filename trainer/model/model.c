@@ -245,7 +245,8 @@ static fm_representations record_trunk(fm_tape *tape, const fm_model_config *con
     return x;
 }
 
-/* A2:18. With `store` the pseudo-beta positions of the predicted atoms go to the next cycle. */
+/* A2:18. With `store` the pseudo-beta positions of the predicted atoms go to the next cycle; without
+ * gradient nothing else of such a cycle is read. */
 static void record_structure(fm_tape *tape, const fm_model_config *config,
                              const fm_model_weights *weights, const fm_model_inputs *inputs,
                              bool store, fm_model_outputs *out) {
@@ -253,8 +254,9 @@ static void record_structure(fm_tape *tape, const fm_model_config *config,
     fm_tensor_ref aatype = fm_tape_state(tape, inputs->aatype, false);
     fm_tensor_ref mask = fm_tape_state(tape, inputs->seq_mask, false);
     mask = fm_op_cast(tape, "seq_mask", mask);
-    out->structure = fm_structure_record(tape, &structure, &weights->structure, &inputs->tables,
-                                         out->single, out->z, aatype, mask);
+    out->structure =
+        fm_structure_record(tape, &structure, &weights->structure, &inputs->tables, out->single,
+                            out->z, aatype, mask, store && !tape->with_gradient);
     if (store) {
         fm_op_store_pseudo_beta(tape, out->structure.atoms.atoms, aatype,
                                 fm_tape_state(tape, inputs->previous_pseudo_beta, false));

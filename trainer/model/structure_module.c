@@ -6,7 +6,7 @@
 
 #include <assert.h>
 
-enum { N_TYPE = FM_N_RESTYPE + 1, MAX_ITERATION = FM_NODE_INPUTS };
+enum { N_TYPE = FM_N_RESTYPE + 1, MAX_ITERATION = FM_MAX_ANGLE_PARTS };
 
 static const double TOLERANCE_DEVIATIONS = 12, OVERLAP_TOLERANCE = 1.5;
 
@@ -56,47 +56,68 @@ void fm_structure_upload_tables(const fm_state *state, const fm_structure_tables
     upload(state, tables->pi_periodic, periodic);
 }
 
-static fm_tensor_ref update_single(fm_tape *tape, const fm_structure_config *c,
-                                   const fm_structure_weights *w, fm_tensor_ref s, fm_tensor_ref z,
-                                   fm_tensor_ref frames, fm_tensor_ref mask) {
-    s = fm_op_ipa(tape, "invariant point attention", s, z, frames, mask, &w->ipa, true); /* A20:6 */
-    s = fm_op_norm(tape, "ipa norm", s, w->norm_ipa, c->dropout);                        /* A20:7 */
-    s = fm_op_structure_transition(tape, s, &w->transition);                             /* A20:8 */
-    return fm_op_norm(tape, "transition norm", s, w->norm_transition, c->dropout);       /* A20:9 */
+/* What all iterations read. */
+typedef struct module {
+    fm_tape *tape;
+    const fm_structure_config *config;
+    const fm_structure_weights *weights;
+    int64_t n_res;
+    fm_tensor_ref z, pair_bias, mask;
+} module;
+
+/* One iteration on s and frames, which become those of the next one. */
+static void iterate(const module *m, fm_tensor_ref *s, fm_tensor_ref *frames) {
+    const fm_structure_weights *w = m->weights;
+    double rate = m->config->dropout;
+    *s = fm_op_ipa(m->tape, "invariant point attention", *s, m->z, m->pair_bias, *frames, m->mask,
+                   &w->ipa, true);                                             /* A20:6 */
+    *s = fm_op_norm(m->tape, "ipa norm", *s, w->norm_ipa, rate);               /* A20:7 */
+    *s = fm_op_structure_transition(m->tape, *s, &w->transition);              /* A20:8 */
+    *s = fm_op_norm(m->tape, "transition norm", *s, w->norm_transition, rate); /* A20:9 */
+    fm_tensor_ref update =
+        fm_op_linear(m->tape, "backbone update", *s, m->n_res, &w->update); /* A23:1 */
+    *frames = fm_op_frame_update(m->tape, *frames, update);                 /* A20:10 */
 }
 
 fm_structure_outputs fm_structure_record(fm_tape *tape, const fm_structure_config *c,
                                          const fm_structure_weights *w,
                                          const fm_structure_tables *tables, fm_tensor_ref single,
                                          fm_tensor_ref pair, fm_tensor_ref aatype,
-                                         fm_tensor_ref mask) {
+                                         fm_tensor_ref mask, bool backbone_only) {
     assert(c->n_iteration >= 1 && c->n_iteration <= MAX_ITERATION);
-    fm_tensor_ref frames[MAX_ITERATION], angles[MAX_ITERATION], raw[MAX_ITERATION];
-    int64_t n_res = fm_tape_tensor(tape, single)->local[0];
-    fm_tensor_ref initial = fm_op_norm(tape, "single norm", single, w->norm_s, 0);   /* A20:1 */
-    fm_tensor_ref z = fm_op_norm(tape, "pair norm", pair, w->norm_z, 0);             /* A20:2 */
-    fm_tensor_ref s = fm_op_linear(tape, "structure input", initial, n_res, &w->in); /* A20:3 */
-    fm_tensor_ref now = fm_op_identity_frames(tape, n_res);                          /* A20:4 */
+    assert(!backbone_only || !tape->with_gradient);
+    fm_tensor_ref frames[MAX_ITERATION], of[MAX_ITERATION];
+    module m = {tape, c, w, fm_tape_tensor(tape, single)->local[0], .mask = mask};
+    fm_tensor_ref initial = fm_op_norm(tape, "single norm", single, w->norm_s, 0); /* A20:1 */
+    m.z = fm_op_norm(tape, "pair norm", pair, w->norm_z, 0);                       /* A20:2 */
+    m.pair_bias = fm_op_ipa_bias(tape, m.z, &w->ipa);
+    fm_tensor_ref s = fm_op_linear(tape, "structure input", initial, m.n_res, &w->in); /* A20:3 */
+    fm_tensor_ref now = fm_op_identity_frames(tape, m.n_res);                          /* A20:4 */
     int32_t last = c->n_iteration - 1;
     for (int32_t i = 0; i <= last; i++) {
-        s = update_single(tape, c, w, s, z, now, mask);
-        fm_tensor_ref update =
-            fm_op_linear(tape, "backbone update", s, n_res, &w->update); /* A23:1 */
-        frames[i] = fm_op_frame_update(tape, now, update);               /* A20:10 */
-        raw[i] = fm_op_angles(tape, s, initial, &w->angles);             /* A20:11-14 */
-        angles[i] = fm_op_unit_pairs(tape, raw[i]);
+        iterate(&m, &s, &now);
+        frames[i] = now;
+        /* Without gradient the next iteration updates s in place. */
+        of[i] = tape->in_place && i < last && !backbone_only ? fm_op_stack(tape, &s, 1) : s;
         if (i < last) {
-            now = fm_op_stop_rotation(tape, frames[i]); /* A20:19-20 */
+            now = fm_op_stop_rotation(tape, now); /* A20:19-20 */
         }
+    }
+    fm_structure_outputs out = {.frames = FM_TENSOR_NONE,
+                                .last_frames = frames[last],
+                                .angles = FM_TENSOR_NONE,
+                                .unnormalised = FM_TENSOR_NONE,
+                                .s = s};
+    if (!backbone_only) {
+        out.frames = fm_op_stack(tape, frames, c->n_iteration);
+        out.unnormalised =
+            fm_op_angles(tape, of, c->n_iteration, initial, &w->angles); /* A20:11-14 */
+        out.angles = fm_op_unit_pairs(tape, out.unnormalised);
     }
     fm_atom_tables atoms = {fm_tape_state(tape, tables->group_frames, false),
                             fm_tape_state(tape, tables->atom_positions, false),
                             fm_tape_state(tape, tables->atom_group, false)};
-    return (fm_structure_outputs){.frames = fm_op_stack(tape, frames, c->n_iteration),
-                                  .last_frames = frames[last],
-                                  .angles = fm_op_stack(tape, angles, c->n_iteration),
-                                  .unnormalised = fm_op_stack(tape, raw, c->n_iteration),
-                                  .atoms = fm_op_atoms(tape, frames[last], angles[last], aatype,
-                                                       &atoms, c->position_scale), /* A20:24-25 */
-                                  .s = s};
+    out.atoms = fm_op_atoms(tape, frames[last], out.angles, aatype, &atoms,
+                            c->position_scale); /* A20:24-25 */
+    return out;
 }

@@ -5,11 +5,14 @@
  *         s = LayerNorm(dropout(s + ipa(s, z, frames)))                                A20:6-7
  *         s = LayerNorm(dropout(s + transition(s)))                                    A20:8-9
  *         frames = frames o update(Linear(s))                                          A20:10
- *         angles from s and the first s                                                A20:11-14
  *         rotations pass to the next iteration without gradient                        A20:19-20
+ *     angles of all iterations from s of each and the first s                          A20:11-14
  *     atoms of the last iteration from its frames and angles                           A20:24-25
  *
- * The losses read the frames and angles of all iterations, stacked. */
+ * The pair bias of the attention is the same in all iterations and is made once. The losses read
+ * the frames and angles of all iterations, stacked. A cycle that only hands its pseudo-beta
+ * positions on needs the frames of the last iteration alone: CB belongs to the backbone's rigid
+ * group. */
 #ifndef FM_TRAINER_MODEL_STRUCTURE_H
 #define FM_TRAINER_MODEL_STRUCTURE_H
 
@@ -27,19 +30,19 @@ void fm_structure_declare_tables(fm_state *state, fm_structure_tables *ret_table
 void fm_structure_upload_tables(const fm_state *state, const fm_structure_tables *tables);
 
 typedef struct fm_structure_outputs {
-    fm_tensor_ref frames;               /* [n_iteration, N_res, 7] */
+    fm_tensor_ref frames;               /* [n_iteration, N_res, 7]; not with backbone_only */
     fm_tensor_ref last_frames;          /* [N_res, 7] */
-    fm_tensor_ref angles, unnormalised; /* [n_iteration, N_res, 7, 2] */
-    fm_atoms atoms;                     /* of the last iteration */
+    fm_tensor_ref angles, unnormalised; /* [n_iteration, N_res, 7, 2]; not with backbone_only */
+    fm_atoms atoms;                     /* of the last iteration; N CA C CB with backbone_only */
     fm_tensor_ref s;                    /* [N_res, c_s], which the pLDDT head reads */
 } fm_structure_outputs;
 
 /* Records the module. single [N_res, c_s], pair [N_res, N_res, c_z], aatype u8 [N_res], mask act
- * [N_res]. */
+ * [N_res]. backbone_only, on a tape without gradient: the torsion angles are not made. */
 fm_structure_outputs fm_structure_record(fm_tape *tape, const fm_structure_config *config,
                                          const fm_structure_weights *weights,
                                          const fm_structure_tables *tables, fm_tensor_ref single,
                                          fm_tensor_ref pair, fm_tensor_ref aatype,
-                                         fm_tensor_ref mask);
+                                         fm_tensor_ref mask, bool backbone_only);
 
 #endif

@@ -112,19 +112,21 @@ enum { IN_FRAMES, IN_ANGLES, IN_AATYPE, IN_GROUP_FRAMES, IN_ATOM_POSITIONS, IN_A
 
 typedef struct atoms_attributes {
     int64_t n;
+    int64_t before; /* elements of the angles of earlier iterations */
     double position_scale;
 } atoms_attributes;
 
 static fm_residue_atoms atoms_of(const fm_run *run, const fm_node *node) {
     const atoms_attributes *at = node->attributes;
-    return (fm_residue_atoms){.n = at->n,
-                              .position_scale = at->position_scale,
-                              .frames = fm_run_input(run, node, IN_FRAMES),
-                              .angles = fm_run_input(run, node, IN_ANGLES),
-                              .aatype = fm_run_input(run, node, IN_AATYPE),
-                              .group_frames = fm_run_input(run, node, IN_GROUP_FRAMES),
-                              .atom_positions = fm_run_input(run, node, IN_ATOM_POSITIONS),
-                              .atom_group = fm_run_input(run, node, IN_ATOM_GROUP)};
+    return (fm_residue_atoms){
+        .n = at->n,
+        .position_scale = at->position_scale,
+        .frames = fm_run_input(run, node, IN_FRAMES),
+        .angles = fm_run_at(fm_run_input(run, node, IN_ANGLES), at->before, run->kernels->act),
+        .aatype = fm_run_input(run, node, IN_AATYPE),
+        .group_frames = fm_run_input(run, node, IN_GROUP_FRAMES),
+        .atom_positions = fm_run_input(run, node, IN_ATOM_POSITIONS),
+        .atom_group = fm_run_input(run, node, IN_ATOM_GROUP)};
 }
 
 static void atoms_forward(fm_run *run, const fm_node *node) {
@@ -144,10 +146,16 @@ static const void *gradient_of(const fm_run *run, const fm_node *node, int outpu
 }
 
 static void atoms_backward(fm_run *run, const fm_node *node) {
+    const atoms_attributes *at = node->attributes;
     fm_residue_atoms args = atoms_of(run, node);
+    fm_out dangles = fm_run_gradient(run, node, IN_ANGLES);
+    assert(args.angles);
+    if (dangles.data && dangles.beta == FM_WRITE && at->before > 0) {
+        fm_call_fill(run, at->before, 0, dangles.data);
+    }
     fm_call_residue_atoms_grad(run, &args, gradient_of(run, node, 0), gradient_of(run, node, 1),
                                fm_run_gradient(run, node, IN_FRAMES),
-                               fm_run_gradient(run, node, IN_ANGLES));
+                               fm_out_at(dangles, at->before, run->kernels->act));
 }
 
 static const fm_op ATOMS = {"all-atom coordinates", atoms_forward, atoms_backward};
@@ -160,7 +168,12 @@ fm_atoms fm_op_atoms(fm_tape *tape, fm_tensor_ref frames, fm_tensor_ref angles,
     atoms_attributes *at = memory;
     const fm_tensor *x = fm_tape_tensor(tape, frames);
     *at = (atoms_attributes){.n = x->local[0], .position_scale = position_scale};
-    assert(fm_tape_tensor(tape, angles)->local[0] == at->n);
+    assert(angles != FM_TENSOR_NONE || !tape->with_gradient);
+    if (angles != FM_TENSOR_NONE) {
+        int64_t count = fm_tensor_local_count(fm_tape_tensor(tape, angles)), one = at->n * 14;
+        assert(count % one == 0);
+        at->before = count - one;
+    }
     const fm_tensor_ref inputs[] = {
         frames, angles, aatype, tables->group_frames, tables->atom_positions, tables->atom_group};
     for (int i = 0; i < 6; i++) {

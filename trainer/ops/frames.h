@@ -35,7 +35,10 @@ typedef struct fm_atoms {
     fm_tensor_ref atoms;  /* [N_res, 14, 3] Å */
 } fm_atoms;
 
-/* angles [N_res, 7, 2], aatype u8 [N_res]; position_scale: Å in one unit of translation, 10. */
+/* angles [.., N_res, 7, 2], of which the last [N_res, 7, 2] are read; aatype u8 [N_res];
+ * position_scale: Å in one unit of translation, 10. Without angles (FM_TENSOR_NONE, on a tape
+ * without gradient) all angles are 0, and only the atoms of the backbone's rigid group, N CA C CB,
+ * are those of a prediction. */
 fm_atoms fm_op_atoms(fm_tape *tape, fm_tensor_ref frames, fm_tensor_ref angles,
                      fm_tensor_ref aatype, const fm_atom_tables *tables, double position_scale);
 

@@ -2,6 +2,7 @@
 #include "trainer/ops/ipa.h"
 
 #include "trainer/ops/call_structure.h"
+#include "trainer/ops/linear.h"
 
 #include <assert.h>
 
@@ -12,9 +13,9 @@ typedef struct attributes {
 
 static const double MASK_VALUE = 1e5, LENGTH_EPS = 1e-8;
 
-enum { IN_S, IN_Z, IN_FRAMES, IN_MASK };
-enum { P_PROJECTIONS, P_PROJECTIONS_BIAS, P_BIAS, P_BIAS_BIAS, P_HEADS, P_OUT, P_OUT_BIAS };
-enum { S_OUT, S_LSE };
+enum { IN_S, IN_Z, IN_BIAS, IN_FRAMES, IN_MASK, N_INPUT };
+enum { P_PROJECTIONS, P_PROJECTIONS_BIAS, P_HEADS, P_OUT, P_OUT_BIAS, N_PARAM };
+enum { S_PROJECTIONS, S_OUT, S_LSE };
 
 static fm_linear projection_of(const fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
@@ -26,18 +27,6 @@ static fm_linear projection_of(const fm_run *run, const fm_node *node) {
                        .x = fm_run_input(run, node, IN_S),
                        .w = fm_run_param(run, node, P_PROJECTIONS),
                        .bias = fm_run_param(run, node, P_PROJECTIONS_BIAS)};
-}
-
-static fm_linear bias_of(const fm_run *run, const fm_node *node) {
-    const attributes *at = node->attributes;
-    return (fm_linear){.rows = at->n * at->n,
-                       .c_in = at->c_z,
-                       .c_out = at->n_head,
-                       .ldx = at->c_z,
-                       .ldy = at->n_head,
-                       .x = fm_run_input(run, node, IN_Z),
-                       .w = fm_run_param(run, node, P_BIAS),
-                       .bias = fm_run_param(run, node, P_BIAS_BIAS)};
 }
 
 static fm_linear out_of(const fm_run *run, const fm_node *node) {
@@ -52,15 +41,8 @@ static fm_linear out_of(const fm_run *run, const fm_node *node) {
                        .bias = fm_run_param(run, node, P_OUT_BIAS)};
 }
 
-/* The arguments of the kernel; the projections (A22:1-3) and the pair bias (A22:4) are made in the
- * workspace. */
-static fm_ipa core_of(fm_run *run, const fm_node *node) {
+static fm_ipa core_of(const fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
-    fm_linear projection = projection_of(run, node), bias = bias_of(run, node);
-    void *projections = fm_run_workspace_act(run, at->n * at->n_projection);
-    void *pair_bias = fm_run_workspace_act(run, at->n * at->n * at->n_head);
-    fm_call_linear(run, &projection, false, projections);
-    fm_call_linear(run, &bias, false, pair_bias);
     return (fm_ipa){.n = at->n,
                     .n_head = at->n_head,
                     .c = at->c,
@@ -70,8 +52,8 @@ static fm_ipa core_of(fm_run *run, const fm_node *node) {
                     .ld = at->n_projection,
                     .mask_value = MASK_VALUE,
                     .eps = LENGTH_EPS,
-                    .projections = projections,
-                    .bias = pair_bias,
+                    .projections = fm_run_saved(run, node, S_PROJECTIONS),
+                    .bias = fm_run_input(run, node, IN_BIAS),
                     .z = fm_run_input(run, node, IN_Z),
                     .frames = fm_run_input(run, node, IN_FRAMES),
                     .mask = fm_run_input(run, node, IN_MASK),
@@ -81,6 +63,8 @@ static fm_ipa core_of(fm_run *run, const fm_node *node) {
 }
 
 static void forward(fm_run *run, const fm_node *node) {
+    fm_linear projection = projection_of(run, node);
+    fm_call_linear(run, &projection, false, fm_run_saved(run, node, S_PROJECTIONS)); /* A22:1-3 */
     fm_ipa core = core_of(run, node);
     fm_call_ipa(run, &core); /* A22:7-10 */
     if (!fm_run_wants_output(run)) {
@@ -100,19 +84,14 @@ static void backward(fm_run *run, const fm_node *node) {
                         fm_run_param_gradient(run, node, P_OUT_BIAS));
     fm_ipa core = core_of(run, node);
     void *dprojections = fm_run_workspace_act(run, at->n * at->n_projection);
-    void *dbias = fm_run_workspace_act(run, at->n * at->n * at->n_head);
-    fm_out dz = fm_run_gradient(run, node, IN_Z);
     fm_ipa_grad grad = {.dy = dout,
                         .dprojections = dprojections,
-                        .dbias = dbias,
-                        .dz = dz,
+                        .dbias = fm_run_gradient(run, node, IN_BIAS),
+                        .dz = fm_run_gradient(run, node, IN_Z),
                         .dframes = fm_run_gradient(run, node, IN_FRAMES),
                         .dhead_weights = fm_run_param_gradient(run, node, P_HEADS)};
     fm_call_ipa_grad(run, &core, &grad);
-    fm_linear bias = bias_of(run, node), projection = projection_of(run, node);
-    fm_call_linear_grad(run, &bias, dbias, (fm_out){dz.data, FM_ADD},
-                        fm_run_param_gradient(run, node, P_BIAS),
-                        fm_run_param_gradient(run, node, P_BIAS_BIAS));
+    fm_linear projection = projection_of(run, node);
     fm_call_linear_grad(run, &projection, dprojections, fm_run_gradient(run, node, IN_S),
                         fm_run_param_gradient(run, node, P_PROJECTIONS),
                         fm_run_param_gradient(run, node, P_PROJECTIONS_BIAS));
@@ -120,9 +99,14 @@ static void backward(fm_run *run, const fm_node *node) {
 
 static const fm_op IPA = {"invariant point attention", forward, backward};
 
+fm_tensor_ref fm_op_ipa_bias(fm_tape *tape, fm_tensor_ref z, const fm_ipa_weights *w) {
+    fm_linear_weights linear = {.w = w->bias, .b = w->bias_bias, .c_out = w->n_head};
+    return fm_op_linear_all(tape, "ipa pair bias", z, &linear); /* A22:4 */
+}
+
 fm_tensor_ref fm_op_ipa(fm_tape *tape, const char *name, fm_tensor_ref s, fm_tensor_ref z,
-                        fm_tensor_ref frames, fm_tensor_ref mask, const fm_ipa_weights *w,
-                        bool residual) {
+                        fm_tensor_ref bias, fm_tensor_ref frames, fm_tensor_ref mask,
+                        const fm_ipa_weights *w, bool residual) {
     void *memory;
     fm_node *node = fm_tape_add(tape, &IPA, name, sizeof(attributes), &memory);
     attributes *at = memory;
@@ -138,16 +122,17 @@ fm_tensor_ref fm_op_ipa(fm_tape *tape, const char *name, fm_tensor_ref s, fm_ten
                        .n_v = w->n_v};
     at->n_projection = w->n_head * 3 * (w->c + 2 * w->n_qk + w->n_v);
     at->n_out = w->n_head * (w->c + 4 * w->n_v + at->c_z);
-    const fm_tensor_ref inputs[] = {s, z, frames, mask};
-    for (int i = 0; i < 4; i++) {
+    assert(fm_tensor_local_count(fm_tape_tensor(tape, bias)) == at->n * at->n * at->n_head);
+    const fm_tensor_ref inputs[N_INPUT] = {s, z, bias, frames, mask};
+    for (int i = 0; i < N_INPUT; i++) {
         fm_node_input(tape, node, inputs[i], true);
     }
-    const fm_param_ref params[] = {w->projections, w->projections_bias, w->bias,
-                                   w->bias_bias,   w->head_weights,     w->out,
-                                   w->out_bias};
-    for (int i = 0; i < 7; i++) {
+    const fm_param_ref params[N_PARAM] = {w->projections, w->projections_bias, w->head_weights,
+                                          w->out, w->out_bias};
+    for (int i = 0; i < N_PARAM; i++) {
         fm_node_param(tape, node, params[i]);
     }
+    fm_node_save(tape, node, FM_KEEP, x->element, 2, (int64_t[]){at->n, at->n_projection});
     fm_node_save(tape, node, FM_KEEP, x->element, 2, (int64_t[]){at->n, at->n_out});
     fm_node_save(tape, node, FM_KEEP, tape->kernels->acc, 3, (int64_t[]){at->n, at->n_head, 2});
     return residual ? fm_node_residual(tape, node, IN_S) : fm_node_output_described(tape, node, x);

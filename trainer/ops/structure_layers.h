@@ -2,7 +2,7 @@
  *
  *     norm        y = LayerNorm(dropout(x)): the end of a sublayer of A20 (lines 7, 9)
  *     transition  y = x + W3 relu(W2 relu(W1 x + b1) + b2) + b3                       A20:8
- *     angles      unnormalised torsion angles [N_res, 7, 2] from s and the initial s  A20:11-14
+ *     angles      unnormalised torsion angles from s and the initial s                A20:11-14
  *     unit        pairs (sine, cosine) divided by their length
  *
  * The inputs of the angles pass a ReLU first, as in the code of the published weights; the text of
@@ -12,7 +12,7 @@
 
 #include "trainer/autograd/tape.h"
 
-enum { FM_N_ANGLE = 7 };
+enum { FM_N_ANGLE = 7, FM_MAX_ANGLE_PARTS = FM_NODE_INPUTS - 1 };
 
 /* x [.., c], weights [2, c]: gamma, beta. rate 0: no dropout. */
 fm_tensor_ref fm_op_norm(fm_tape *tape, const char *name, fm_tensor_ref x, fm_param_ref weights,
@@ -34,8 +34,9 @@ typedef struct fm_angle_weights {
     int32_t n_block; /* 2 */
 } fm_angle_weights;
 
-/* s and initial [N_res, c_s]. Returns [N_res, 7, 2]. */
-fm_tensor_ref fm_op_angles(fm_tape *tape, fm_tensor_ref s, fm_tensor_ref initial,
+/* s[0 .. n_part-1], those of the iterations, and initial, each [N_res, c_s]. Returns
+ * [n_part, N_res, 7, 2]. */
+fm_tensor_ref fm_op_angles(fm_tape *tape, const fm_tensor_ref *s, int n_part, fm_tensor_ref initial,
                            const fm_angle_weights *weights);
 
 /* x [.., 2]. Returns x / sqrt(max(|x|^2, 1e-8)). */

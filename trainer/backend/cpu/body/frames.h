@@ -133,7 +133,8 @@ static int parent_of(int group) {
 static void local_frame(const fm_residue_atoms *a, int64_t i, int group, real *rotation,
                         real *shift) {
     const float *ideal = a->group_frames + (a->aatype[i] * GROUPS + group) * MATRIX;
-    const real *angle = (const real *)a->angles + (i * 7 + group - 1) * 2;
+    static const real none[2] = {0, 1};
+    const real *angle = a->angles ? (const real *)a->angles + (i * 7 + group - 1) * 2 : none;
     real frame[9], turn[9] = {1, 0, 0, 0, angle[1], -angle[0], 0, angle[0], angle[1]};
     for (int k = 0; k < 9; k++)
         frame[k] = (real)ideal[k];

@@ -266,7 +266,9 @@ static double ipa_logits_backward(const fm_ipa *a, const ipa_space *s, const fm_
         int64_t key = 3 * (j * a->n_head + h) * (a->n_qk + a->n_v);
         const real *k = (const real *)a->projections + at;
         real *dk = (real *)grad->dprojections + at, d = s->dlogit[j];
-        ((real *)grad->dbias)[(i * a->n + j) * a->n_head + h] = third * d;
+        if (grad->dbias.data)
+            put((real *)grad->dbias.data + (i * a->n + j) * a->n_head + h, grad->dbias.beta,
+                third * d);
         for (int64_t c = 0; c < a->c; c++) {
             dq[c] += scale * d * k[c];
             dk[c] += scale * d * q[c];

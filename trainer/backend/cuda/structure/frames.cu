@@ -163,8 +163,11 @@ enum { FIRST_CHAINED = 5, SLOTS = 16, RESIDUES = 8 };
 template <typename T>
 __device__ inline void local_frame(const fm_residue_atoms &a, int64_t i, int group, float *frame) {
     const float *ideal = a.group_frames + (a.aatype[i] * GROUPS + group) * MATRIX;
-    const T *angle = (const T *)a.angles + (i * 7 + group - 1) * 2;
-    float sine = get(angle[0]), cosine = get(angle[1]);
+    float sine = 0, cosine = 1;
+    if (a.angles) {
+        const T *angle = (const T *)a.angles + (i * 7 + group - 1) * 2;
+        sine = get(angle[0]), cosine = get(angle[1]);
+    }
     read_row<MATRIX>(ideal, frame);
 #pragma unroll
     for (int row = 0; row < 3; row++) {

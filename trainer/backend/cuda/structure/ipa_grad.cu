@@ -246,7 +246,7 @@ __global__ void __launch_bounds__(IPA_THREADS)
         ipa_add_means(a, l, key, b);
         if (a.n > PAIR_KEYS) store_weights(a, l, b.dweight, i, key, s.d);
     }
-    T *dbias = (T *)grad.dbias + i * a.n * a.n_head;
+    T *dbias = grad.dbias.data ? (T *)grad.dbias.data + i * a.n * a.n_head : NULL;
     for (int64_t key = 0; key < a.n; key += PAIR_KEYS) { /* softmax backward */
         __syncthreads();
         if (a.n > PAIR_KEYS) {
@@ -259,7 +259,7 @@ __global__ void __launch_bounds__(IPA_THREADS)
             int h = at % n_head, where = at / n_head * (int)l.packed + h;
             float d = b.weight[where] * (b.dweight[where] - b.mean[h]);
             b.dweight[where] = d;
-            dbias[key * n_head + at] = to<T>(l.third * d);
+            if (dbias) put(dbias + key * n_head + at, grad.dbias.beta, l.third * d);
         }
         __syncthreads();
         store_weights(a, l, b.dweight, i, key, s.d);
