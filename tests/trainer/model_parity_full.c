@@ -157,7 +157,7 @@ static void compare_template_stack(full *f, const fm_tape *tape, int cycle) {
     char key[128];
     for (int block = 0; block < c->n_template_block; block++) {
         layout ours = whole_of(NULL);
-        ours.n_part = (int)c->n_template;
+        ours.n_part = templates_are_together(f) ? 1 : (int)c->n_template;
         for (int t = 0; t < ours.n_part; t++) {
             int nth = t * c->n_template_block + block;
             ours.part[t] = whole(f, tape, find(tape, "template transition", nth), false);
@@ -178,7 +178,10 @@ static void compare_trunk(full *f, const fm_tape *tape, int cycle) {
     for (int t = 0; t < c->n_template; t++) {
         snprintf(key, sizeof key, "act/c%d/template_embedder.template_pair_embedder@%d.t", cycle,
                  t);
-        compare_node(f, G_TEMPLATES, key, tape, "template pair embedder", t);
+        bool together = templates_are_together(f);
+        layout pairs = value_of(f, tape, find(tape, "template pair embedder", together ? 0 : t));
+        pairs.skip = together ? t * c->n_res * c->n_res * c->c_t : 0;
+        compare(f, G_TEMPLATES, key, &pairs);
     }
     compare_template_stack(f, tape, cycle);
     snprintf(key, sizeof key, "act/c%d/template_embedder.template_single_embedding", cycle);

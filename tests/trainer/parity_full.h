@@ -45,6 +45,11 @@ static inline bool is_whole(const full *f) {
     return f->in.config.n_block == N_BLOCK;
 }
 
+/* One node has all templates. */
+static inline bool templates_are_together(const full *f) {
+    return f->arguments->dap == 1;
+}
+
 /* Keeps everything that is compared; the inside of a block is not. */
 static inline void keep_outputs(fm_tape *tape) {
     static const char *const names[] = {"input msa",
@@ -61,6 +66,8 @@ static inline void keep_outputs(fm_tape *tape) {
                                         "backbone update",
                                         "transition norm",
                                         "stack",
+                                        "torsion angles",
+                                        "unit pairs",
                                         "plddt head",
                                         "experimentally resolved",
                                         "aligned error",

@@ -212,19 +212,19 @@ typedef struct recording_case {
 
 /* The original order has no two branches, so no BP. */
 static const recording_case CASES[] = {
-    {FM_ORDER_ORIGINAL, {1, 1, 1}, 0xd8d36af0e18aeae2, 0x7608497970002989},
-    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0xcde7f5a088cf0d93, 0xe3b13aafad649234},
-    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0x1cbcd7e7564d0853, 0x7f84c336d36f2f2b},
-    {FM_ORDER_OUTER_FIRST, {1, 1, 1}, 0xb20564d76ed5ed01, 0x89b76ffc01d9579f},
-    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0x5866e4a5dfc81d8f, 0x4322813114291ade},
-    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0xca386d725c9bf172, 0x3c96fddcfdcf99cb},
-    {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0xdd019458057ac2f5, 0x90e30eb1b13f3567},
-    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0x9fb463bb32b5528d, 0x2f69c51454003b8f},
-    {FM_ORDER_PARALLEL, {1, 1, 1}, 0x5af732f334740a87, 0x64840da77a172e76},
-    {FM_ORDER_PARALLEL, {2, 1, 1}, 0x8cc897b3b956f0cb, 0x33613498c0f4d9a5},
-    {FM_ORDER_PARALLEL, {4, 1, 1}, 0x0841376ef23a82d6, 0x8354f46ee743fe09},
-    {FM_ORDER_PARALLEL, {1, 2, 1}, 0xbca66bf1991836b2, 0xc4984ab1cb0b3c26},
-    {FM_ORDER_PARALLEL, {2, 2, 1}, 0x58ddb991bf619d69, 0x1d6d29385b58d39f},
+    {FM_ORDER_ORIGINAL, {1, 1, 1}, 0x4c77fdb567442b4d, 0x168dc5e14c909a37},
+    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0xb45e1dfc226060c0, 0xcd6a320626dce984},
+    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0xcf3b5da11ad1dff1, 0x5b5f386d04070093},
+    {FM_ORDER_OUTER_FIRST, {1, 1, 1}, 0x83db7e6295cb6815, 0xf73af51845af5c0a},
+    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0x1972b74fb88dc09a, 0x2ad978fa222729ef},
+    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0x081803019d7bb12a, 0x970494aeffa07577},
+    {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0xf9f976adbdcec645, 0x0d94df9b7185924a},
+    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0xeb78695bd0c769e2, 0x5130c96d2f827c71},
+    {FM_ORDER_PARALLEL, {1, 1, 1}, 0xffcdebb29338c1cb, 0x352d0cb52571304d},
+    {FM_ORDER_PARALLEL, {2, 1, 1}, 0x5a0b505110df4eeb, 0x668a6f3b6daf1d81},
+    {FM_ORDER_PARALLEL, {4, 1, 1}, 0xf04029bf87ee3231, 0xcf29958a77a60c86},
+    {FM_ORDER_PARALLEL, {1, 2, 1}, 0xe7979a8c7786b280, 0xd56ac5b4901e5563},
+    {FM_ORDER_PARALLEL, {2, 2, 1}, 0xc5400abed00f3b03, 0xf05a884cf0f645dd},
 };
 enum { N_CASE = sizeof CASES / sizeof CASES[0] };
 

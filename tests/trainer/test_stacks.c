@@ -77,12 +77,13 @@ static void masked_rows_do_not_leak(void **state) {
 
 /* ---- template ops ---------------------------------------------------------------------------- */
 
-typedef enum template_part { PART_PAIR, PART_ATTENTION, PART_ROWS } template_part;
+typedef enum template_part { PART_PAIR, PART_PAIRS, PART_ATTENTION, PART_ROWS } template_part;
 
 typedef struct template_setup {
     template_part part;
     int64_t n, n_templ, c_t, c_z, n_head, c_head;
     bool residual;
+    bool stacked; /* attention: one input [N_templ, N_res, N_res, c_t] */
     fm_template_pair_weights pair;
     fm_template_attention_weights attention;
     fm_template_row_weights rows;
@@ -104,15 +105,18 @@ static template_setup setup_of(template_part part, int shape) {
 
 static fm_tensor_ref build_template(fm_tape *tape, const fm_tensor_ref *in, const void *data) {
     const template_setup *s = data;
-    if (s->part == PART_PAIR) {
+    if (s->part == PART_PAIR || s->part == PART_PAIRS) {
         const fm_template_pair_inputs inputs = {in[0], in[1], in[2], in[3]};
+        if (s->part == PART_PAIRS) {
+            return fm_op_template_pairs(tape, &inputs, &s->pair);
+        }
         return fm_op_template_pair(tape, &inputs, s->n_templ - 1, &s->pair, (fm_part){0, 1});
     }
     if (s->part == PART_ROWS) {
         return fm_op_template_rows(tape, in[0], in[1], &s->rows);
     }
-    return fm_op_template_attention(tape, in[0], in + 3, (int)s->n_templ, in[1], in[2],
-                                    &s->attention, s->residual);
+    return fm_op_template_attention(tape, in[0], in + 3, s->stacked ? 1 : (int)s->n_templ, in[1],
+                                    in[2], &s->attention, s->residual);
 }
 
 static void check_template_pair(template_setup *s) {
@@ -141,8 +145,8 @@ static void check_template_pair(template_setup *s) {
 
 static void template_pair_gradients_match_differences(void **state) {
     (void)state;
-    for (int shape = 0; shape < N_TEMPLATE_SHAPE; shape++) {
-        template_setup s = setup_of(PART_PAIR, shape);
+    for (int i = 0; i < 2 * N_TEMPLATE_SHAPE; i++) {
+        template_setup s = setup_of(i % 2 ? PART_PAIRS : PART_PAIR, i / 2);
         check_template_pair(&s);
     }
 }
@@ -153,8 +157,11 @@ static void begin_template_attention(op_bench *bench, template_setup *s) {
     op_input(bench, 3, (int64_t[]){s->n, s->n, s->c_z}, true);
     op_input(bench, 1, (int64_t[]){s->n_templ}, false);
     op_input(bench, 1, (int64_t[]){1}, false);
-    for (int t = 0; t < s->n_templ; t++) {
+    for (int t = 0; t < s->n_templ && !s->stacked; t++) {
         op_input(bench, 3, (int64_t[]){s->n, s->n, s->c_t}, true);
+    }
+    if (s->stacked) {
+        op_input(bench, 4, (int64_t[]){s->n_templ, s->n, s->n, s->c_t}, true);
     }
     s->attention = (fm_template_attention_weights){.norm = op_block(bench, 2, s->c_t),
                                                    .q = op_block(bench, width, s->c_z),
@@ -168,10 +175,11 @@ static void begin_template_attention(op_bench *bench, template_setup *s) {
 
 static void template_attention_gradients_match_differences(void **state) {
     (void)state;
-    for (int i = 0; i < 2 * N_TEMPLATE_SHAPE; i++) {
-        template_setup s = setup_of(PART_ATTENTION, i / 2);
+    for (int i = 0; i < 4 * N_TEMPLATE_SHAPE; i++) {
+        template_setup s = setup_of(PART_ATTENTION, i / 4);
         op_bench bench;
         s.residual = i % 2;
+        s.stacked = i / 2 % 2;
         begin_template_attention(&bench, &s);
         for (int t = 0; t < s.n_templ; t++) {
             op_set(&bench, op_input_data(&bench, 1), t, t != 1);
@@ -374,6 +382,7 @@ enum {
 typedef struct template_model {
     model m;
     fm_model_inputs inputs;
+    bool together;    /* one node for all templates */
     int32_t torsions; /* in the state */
     fm_tensor_ref rows;
 } template_model;
@@ -383,7 +392,8 @@ static fm_tensor_ref build_templates(fm_tape *tape, const fm_tensor_ref *in, con
     t->rows = fm_op_template_rows(tape, in[T_IN_M], fm_tape_state(tape, t->torsions, false),
                                   &t->m.w.template_rows);
     fm_split_mask mask = fm_split_mask_of(tape, &t->m.config, in[T_IN_PAIR_MASK]);
-    return fm_model_template_pairs(tape, &t->m.config, &t->m.w, &t->inputs, in[T_IN_Z], &mask);
+    return fm_model_template_pairs(tape, &t->m.config, &t->m.w, &t->inputs, in[T_IN_Z], &mask,
+                                   t->together);
 }
 
 static void declare_template_inputs(op_bench *bench, template_model *t) {
@@ -496,11 +506,12 @@ static void expect_template_outputs(op_bench *bench, const template_model *t, co
 
 /* With one template the softmax is 1 for any q and k. In af2_masks their gradients, and with them
  * the last bits of others, are therefore rounding noise and compared absolutely. */
-static void check_templates(const char *file, fm_element element) {
+static void check_templates(const char *file, fm_element element, bool together) {
     static template_model t;
     golden g;
     golden_open(&g, file);
     t.m.config = config_of(false);
+    t.together = together;
     op_bench bench;
     op_begin(&bench, element);
     fm_model_add_parameters(&bench.params, &bench.arena, &t.m.config, &t.m.w);
@@ -520,12 +531,52 @@ static void check_templates(const char *file, fm_element element) {
 
 static void the_template_embedders_match(void **state) {
     (void)state;
-    for (int wide = 0; wide < 2; wide++) {
-        fm_element element = wide ? FM_ELEMENT_F64 : FM_ELEMENT_F32;
-        check_templates("model/af2.npz", element);
-        check_templates("model/opm_first.npz", element);
-        check_templates("model/af2_masks.npz", element);
+    for (int i = 0; i < 4; i++) {
+        fm_element element = i % 2 ? FM_ELEMENT_F64 : FM_ELEMENT_F32;
+        check_templates("model/af2.npz", element, i / 2);
+        check_templates("model/opm_first.npz", element, i / 2);
+        check_templates("model/af2_masks.npz", element, i / 2);
     }
+}
+
+/* The nodes of all templates together give what nodes of each template give, and with the same
+ * dropout masks: blocks, templates and what follows them have the draws that they had. */
+static void templates_together_are_those_alone(void **state) {
+    (void)state;
+    static template_model t;
+    golden g;
+    golden_open(&g, "model/af2.npz");
+    t.m.config = config_of(false);
+    t.m.config.n_template_block = 2;
+    t.m.config.dropout_pair = 0.25;
+    double *value[3];
+    int64_t n[3];
+    uint32_t n_draw[3];
+    for (int i = 0; i < 3; i++) { /* alone, together, and together with whole blocks recomputed */
+        op_bench bench;
+        t.together = i > 0;
+        t.m.config.recompute = i == 2 ? FM_RECOMPUTE_BLOCK : FM_RECOMPUTE_NONE;
+        op_begin(&bench, FM_ELEMENT_F64);
+        fm_model_add_parameters(&bench.params, &bench.arena, &t.m.config, &t.m.w);
+        declare_template_inputs(&bench, &t);
+        bench.second_output = &t.rows;
+        op_finish(&bench, build_templates, &t);
+        load_template_inputs(&bench, &t, &g);
+        load_template_gradients(&bench, &g);
+        for (int64_t k = 0; k < N_TEMPL; k++) {
+            op_set(&bench, op_input_data(&bench, T_IN_MASK_AND_ANY), k, 1);
+        }
+        n_draw[i] = bench.tape.n_draw;
+        n[i] = op_run(&bench, &value[i]);
+        op_end(&bench);
+    }
+    golden_close(&g);
+    assert_int_equal(n_draw[0], N_TEMPL * 2 * fm_template_block_draws());
+    assert_int_equal(n_draw[0], n_draw[1]);
+    assert_int_equal(n[1], n[2]);
+    assert_memory_equal(value[1], value[2], (size_t)n[1] * sizeof(double));
+    op_expect_same(n[0], value[0], n[1], value[1]);
+    free(value[2]);
 }
 
 int main(void) {
@@ -538,6 +589,7 @@ int main(void) {
         cmocka_unit_test(template_row_gradients_match_differences),
         cmocka_unit_test(the_extra_msa_stack_matches),
         cmocka_unit_test(the_template_embedders_match),
+        cmocka_unit_test(templates_together_are_those_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

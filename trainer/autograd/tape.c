@@ -125,6 +125,11 @@ void fm_node_shares(fm_node *node, int input) {
 
 void fm_node_draws(fm_tape *tape, fm_node *node) {
     node->rng = tape->n_draw++;
+    node->rng_step = tape->draw_step;
+}
+
+void fm_tape_group_draws(fm_tape *tape, uint32_t step) {
+    tape->draw_step = step;
 }
 
 void fm_tape_seek_draw(fm_tape *tape, uint32_t draw) {

@@ -111,7 +111,8 @@ struct fm_node {
     bool completes;   /* backward adds to output 0's gradient before it passes it on */
     int32_t stream;
     uint32_t rng;
-    int32_t segment; /* -1 = none */
+    uint32_t rng_step; /* group g of the node's arrays draws with the number rng + g * rng_step */
+    int32_t segment;   /* -1 = none */
     /* Set by fm_tape_plan. */
     bool has_backward;
     bool runs_again; /* recomputed segment: backward needs its saved tensors or outputs */
@@ -177,6 +178,7 @@ struct fm_tape {
     int32_t open_segment;  /* -1 = none */
     bool *param_written;   /* [params->n_block] while planning */
     uint32_t n_draw;       /* number of the next node that draws */
+    uint32_t draw_step;    /* rng_step of the nodes that follow */
     uint64_t seed;         /* for dropout */
     const uint32_t *clock; /* device memory (backend/draw.h); may be NULL */
     fm_tape_size size;
@@ -249,6 +251,9 @@ void fm_node_draws(fm_tape *tape, fm_node *node);
 /* Sets the id of the next node that draws, for code that records nodes in another order than their
  * ids. */
 void fm_tape_seek_draw(fm_tape *tape, uint32_t draw);
+/* Nodes recorded from here on draw for group g of their arrays (ops/call.h) with their id plus
+ * g * step, as if each group had nodes of its own, recorded one after the other. 0: no groups. */
+void fm_tape_group_draws(fm_tape *tape, uint32_t step);
 /* Skips `count` ids: those of nodes that another rank records in this rank's place. */
 void fm_tape_skip_draws(fm_tape *tape, uint32_t count);
 /* Adds a saved tensor: forward writes it for backward. Returns its position among the saved

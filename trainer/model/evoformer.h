@@ -27,8 +27,10 @@ fm_representations fm_evoformer_stack(const fm_recorder *recorder,
 fm_tensor_ref fm_evoformer_pair_stack(const fm_recorder *recorder,
                                       const fm_evoformer_weights *weights, fm_tensor_ref z);
 
-/* Records the template pair stack (A16) on one template, each block as one segment.
- * t [N_res, N_res, c_t], split along axis 0. */
+/* Records the template pair stack (A16) on one template, t [N_res, N_res, c_t], split along axis 0,
+ * or on all, t [N_templ, N_res, N_res, c_t], which is whole. Each block is one segment. All
+ * templates together take the random draws of the first; fm_tape_group_draws gives the step to
+ * those of the next one. */
 fm_tensor_ref fm_template_stack(const fm_recorder *recorder,
                                 const fm_template_block_weights *weights, int32_t first,
                                 int32_t n_block, fm_tensor_ref t);

@@ -114,10 +114,46 @@ static fm_tensor_ref embed_pair(fm_tape *tape, const fm_model_config *config,
                               &weights->recycle);
 }
 
+/* Numbers of random draws of one template. */
+static uint32_t template_draws(const fm_model_config *config) {
+    return (uint32_t)config->n_template_block * fm_template_block_draws();
+}
+
+/* The pair representations of all templates together, one node for all. The draws are those
+ * of templates that are recorded one after the other. */
+static fm_tensor_ref templates_together(const fm_recorder *recorder,
+                                        const fm_model_weights *weights,
+                                        const fm_template_pair_inputs *in) {
+    fm_tape *tape = recorder->tape;
+    const fm_model_config *config = recorder->config;
+    uint32_t step = template_draws(config), first_draw = tape->n_draw;
+    fm_tensor_ref t = fm_op_template_pairs(tape, in, &weights->template_pair); /* A2:9-10 */
+    fm_tape_group_draws(tape, step);
+    t = fm_template_stack(recorder, weights->template_block,
+                          config->n_extra_block + config->n_block, config->n_template_block,
+                          t); /* A2:11 */
+    fm_tape_group_draws(tape, 0);
+    fm_tape_seek_draw(tape, first_draw + (uint32_t)config->n_template * step);
+    return t;
+}
+
+/* The same with nodes for each template; t [n_template]. */
+static void templates_alone(const fm_recorder *recorder, const fm_model_weights *weights,
+                            const fm_template_pair_inputs *in, fm_tensor_ref *t) {
+    const fm_model_config *config = recorder->config;
+    int32_t first = config->n_extra_block + config->n_block;
+    for (int64_t i = 0; i < config->n_template; i++, first += config->n_template_block) {
+        t[i] = fm_op_template_pair(recorder->tape, in, i, &weights->template_pair,
+                                   fm_groups_part(config->groups)); /* A2:9-10 */
+        t[i] = fm_template_stack(recorder, weights->template_block, first, config->n_template_block,
+                                 t[i]); /* A2:11 */
+    }
+}
+
 fm_tensor_ref fm_model_template_pairs(fm_tape *tape, const fm_model_config *config,
                                       const fm_model_weights *weights,
                                       const fm_model_inputs *inputs, fm_tensor_ref z,
-                                      const fm_split_mask *pair_mask) {
+                                      const fm_split_mask *pair_mask, bool together) {
     fm_template_pair_inputs in = {
         .aatype = fm_tape_state(tape, inputs->template_aatype, false),
         .pseudo_beta = fm_tape_state(tape, inputs->template_pseudo_beta, false),
@@ -125,14 +161,13 @@ fm_tensor_ref fm_model_template_pairs(fm_tape *tape, const fm_model_config *conf
         .backbone_mask = fm_tape_state(tape, inputs->template_backbone_mask, false)};
     fm_tensor_ref t[FM_MAX_TEMPLATE];
     fm_recorder recorder = fm_recorder_of(tape, config, NULL, pair_mask);
-    int32_t first = config->n_extra_block + config->n_block;
-    for (int64_t i = 0; i < config->n_template; i++, first += config->n_template_block) {
-        t[i] = fm_op_template_pair(tape, &in, i, &weights->template_pair,
-                                   fm_groups_part(config->groups)); /* A2:9-10 */
-        t[i] = fm_template_stack(&recorder, weights->template_block, first,
-                                 config->n_template_block, t[i]); /* A2:11 */
+    int n_part = together ? 1 : (int)config->n_template;
+    if (together) {
+        t[0] = templates_together(&recorder, weights, &in);
+    } else {
+        templates_alone(&recorder, weights, &in, t);
     }
-    return fm_op_template_attention(tape, z, t, (int)config->n_template,
+    return fm_op_template_attention(tape, z, t, n_part,
                                     fm_tape_state(tape, inputs->template_mask, false),
                                     fm_tape_state(tape, inputs->template_any, false),
                                     &weights->template_attention, true); /* A2:12-13 */
@@ -146,11 +181,11 @@ static fm_tensor_ref template_pairs(fm_tape *tape, const fm_model_config *config
         return z;
     }
     if (!fm_split_has_pair(config)) {
-        int64_t blocks = config->n_template * config->n_template_block;
-        fm_tape_skip_draws(tape, (uint32_t)blocks * fm_template_block_draws());
+        fm_tape_skip_draws(tape, (uint32_t)config->n_template * template_draws(config));
         return FM_TENSOR_NONE;
     }
-    return fm_model_template_pairs(tape, config, weights, inputs, z, pair_mask);
+    return fm_model_template_pairs(tape, config, weights, inputs, z, pair_mask,
+                                   fm_split_is_whole(config));
 }
 
 /* Records a stack of blocks, the first of which has the number `first` among those of all stacks. m

@@ -62,11 +62,12 @@ void fm_model_declare_inputs(fm_state *state, const fm_model_config *config,
                              const fm_kernels *kernels, fm_model_inputs *ret_inputs);
 
 /* Records the template pair embedder, stack and pointwise attention (A2:9-13, A16, A17). Returns
- * the new z. */
+ * the new z. `together`, where one rank has everything: one node for all templates in place of one
+ * for each, with the same dropout masks and the same results to rounding. */
 fm_tensor_ref fm_model_template_pairs(fm_tape *tape, const fm_model_config *config,
                                       const fm_model_weights *weights,
                                       const fm_model_inputs *inputs, fm_tensor_ref z,
-                                      const fm_split_mask *pair_mask);
+                                      const fm_split_mask *pair_mask, bool together);
 
 /* Records the extra MSA's embedder and stack (A2:15-16, A18). features [N_extra, N_res, 25] and
  * mask [N_extra, N_res] are whole. Returns the new z; the stack's MSA representation is not used

@@ -95,7 +95,7 @@ static inline int64_t fm_model_config_rows(const fm_model_config *config) {
 
 /* The number of blocks of all stacks. FM_RECOMPUTE_AUTO recomputes them in this order: extra MSA,
  * whose activations are the largest, Evoformer, templates. The template stack counts once per
- * template. */
+ * template; where all templates share their nodes, the first template's blocks are those of all. */
 static inline int32_t fm_model_config_blocks(const fm_model_config *config) {
     return config->n_extra_block + config->n_block +
            (int32_t)config->n_template * config->n_template_block;

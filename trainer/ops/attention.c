@@ -25,18 +25,21 @@ static bool along_second_axis(fm_axial axial) {
 
 fm_attention_shape fm_attention_shape_of(fm_axial axial, const fm_tensor *x,
                                          const fm_attention_weights *weights, double dropout) {
-    assert(x->rank == 3);
     bool second = along_second_axis(axial);
+    int axis = x->rank - 3;
+    assert(axis == 0 || (axis == 1 && x->shard_axis < 0));
     assert(x->shard_axis != (second ? 1 : 0) && "the attended axis is split");
     fm_attention_shape shape = {.axial = axial,
-                                .n0 = x->local[0],
-                                .n1 = x->local[1],
-                                .c = x->local[2],
+                                .n_group = axis ? x->local[0] : 1,
+                                .n0 = x->local[axis],
+                                .n1 = x->local[axis + 1],
+                                .c = x->local[axis + 2],
                                 .n_head = weights->n_head,
                                 .c_head = weights->c_head,
                                 .width = weights->n_head * weights->c_head,
-                                .n_query = x->local[second ? 1 : 0],
-                                .n_batch = x->local[second ? 0 : 1]};
+                                .n_query = x->local[axis + (second ? 1 : 0)],
+                                .n_batch = x->local[axis + (second ? 0 : 1)]};
+    shape.rows = shape.n_group * shape.n0 * shape.n1;
     shape.update =
         fm_update_of(x, dropout, axial == FM_AXIAL_ENDING ? FM_SHARED_AXIS1 : FM_SHARED_AXIS0);
     return shape;
@@ -44,13 +47,15 @@ fm_attention_shape fm_attention_shape_of(fm_axial axial, const fm_tensor *x,
 
 static fm_attention_stride strides(const fm_attention_shape *at, int64_t ld) {
     bool second = along_second_axis(at->axial);
-    return (fm_attention_stride){
-        .batch = second ? at->n1 * ld : ld, .row = second ? ld : at->n1 * ld, .head = at->c_head};
+    return (fm_attention_stride){.group = at->n0 * at->n1 * ld,
+                                 .batch = second ? at->n1 * ld : ld,
+                                 .row = second ? ld : at->n1 * ld,
+                                 .head = at->c_head};
 }
 
 fm_attention fm_attention_core(const fm_run *run, const fm_attention_shape *at, const void *qkvg) {
     fm_element act = run->kernels->act;
-    fm_attention core = {.n_group = 1,
+    fm_attention core = {.n_group = at->n_group,
                          .n_batch = at->n_batch,
                          .n_query = at->n_query,
                          .n_key = at->n_query,
@@ -74,7 +79,7 @@ fm_attention fm_attention_core(const fm_run *run, const fm_attention_shape *at, 
 /* The projection to `count` of q k v g, beginning with number `first`: one matrix product. */
 static fm_linear projection(const fm_run *run, const fm_attention_shape *at, const void *normed,
                             const void *w, int64_t first, int64_t count) {
-    return (fm_linear){.rows = at->n0 * at->n1,
+    return (fm_linear){.rows = at->rows,
                        .c_in = at->c,
                        .c_out = count * at->width,
                        .ldx = at->c,
@@ -113,7 +118,7 @@ void fm_attention_project(fm_run *run, const fm_attention_shape *at, const void 
 static void part_bias_grad(fm_run *run, const fm_attention_shape *at, const void *dqkvg,
                            int64_t part, fm_out dbias) {
     if (dbias.data) {
-        fm_call_sum(run, 1, at->n0 * at->n1, at->width, 0, 4 * at->width,
+        fm_call_sum(run, 1, at->rows, at->width, 0, 4 * at->width,
                     fm_run_at(dqkvg, part * at->width, run->kernels->act), dbias, true);
     }
 }
@@ -135,7 +140,7 @@ fm_linear fm_attention_bias(int64_t rows, int64_t c, int64_t n_head, const void 
 
 fm_linear fm_attention_out(const fm_attention_shape *at, const void *o, const void *w,
                            const void *bias) {
-    return (fm_linear){.rows = at->n0 * at->n1,
+    return (fm_linear){.rows = at->rows,
                        .c_in = at->width,
                        .c_out = at->c,
                        .ldx = at->width,
@@ -162,6 +167,7 @@ static fm_attention core_of(const fm_run *run, const fm_node *node) {
          * key k. */
         bool ending = at->axial == FM_AXIAL_ENDING;
         core.bias = fm_run_saved(run, node, S_BIAS);
+        core.bias_stride[0] = at->n_query * at->n_query * at->n_head;
         core.bias_stride[1] = 1;
         core.bias_stride[2] = ending ? at->n_head : at->n_query * at->n_head;
         core.bias_stride[3] = ending ? at->n_query * at->n_head : at->n_head;
@@ -169,10 +175,15 @@ static fm_attention core_of(const fm_run *run, const fm_node *node) {
     return core;
 }
 
+/* Pairs of a query and a key. */
+static int64_t bias_rows(const fm_attention_shape *at) {
+    return at->n_group * at->n_query * at->n_query;
+}
+
 static fm_linear bias_projection(const fm_run *run, const fm_node *node, const void *normed) {
     const attributes *at = node->attributes;
-    return fm_attention_bias(at->shape.n_query * at->shape.n_query, at->c_z, at->shape.n_head,
-                             normed, fm_run_param(run, node, P_BIAS));
+    return fm_attention_bias(bias_rows(&at->shape), at->c_z, at->shape.n_head, normed,
+                             fm_run_param(run, node, P_BIAS));
 }
 
 static fm_linear out_projection(const fm_run *run, const fm_node *node) {
@@ -183,8 +194,8 @@ static fm_linear out_projection(const fm_run *run, const fm_node *node) {
 
 static fm_norm norm_x(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
-    return fm_call_norm(run, at->shape.n0 * at->shape.n1, at->shape.c,
-                        fm_run_input(run, node, IN_X), fm_run_param(run, node, P_NORM));
+    return fm_call_norm(run, at->shape.rows, at->shape.c, fm_run_input(run, node, IN_X),
+                        fm_run_param(run, node, P_NORM));
 }
 
 static fm_norm norm_z(fm_run *run, const fm_node *node) {
@@ -225,7 +236,7 @@ static void forward(fm_run *run, const fm_node *node) {
         fm_call_linear(run, &out, false, y); /* A8:6 */
         return;
     }
-    void *update = fm_run_workspace_act(run, at->n0 * at->n1 * at->c);
+    void *update = fm_run_workspace_act(run, at->rows * at->c);
     fm_call_linear(run, &out, false, update); /* A7:7 A13:7 A14:7 AF3-24:11 */
     fm_call_update(run, node, &at->update, residual, update, y);
 }
@@ -265,12 +276,12 @@ static void pair_backward(fm_run *run, const fm_node *node, const void *dbias) {
 
 static void backward(fm_run *run, const fm_node *node) {
     const fm_attention_shape *at = &((const attributes *)node->attributes)->shape;
-    int64_t rows = at->n0 * at->n1;
+    int64_t rows = at->rows;
     fm_element act = run->kernels->act;
     void *dqkvg = fm_run_workspace_act(run, rows * 4 * at->width);
     void *dbias = NULL;
     if (has_bias(at)) {
-        dbias = fm_run_workspace_act(run, at->n_query * at->n_query * at->n_head);
+        dbias = fm_run_workspace_act(run, bias_rows(at) * at->n_head);
     }
     int64_t mark = fm_run_mark(run);
     void *dcore = fm_run_workspace_act(run, rows * at->width);
@@ -300,13 +311,14 @@ static const fm_op ATTENTION = {"attention", forward, backward};
 
 static void save_tensors(fm_tape *tape, fm_node *node, const fm_attention_shape *at) {
     fm_element act = tape->kernels->act, acc = tape->kernels->acc;
-    int64_t rows = at->n0 * at->n1;
+    int64_t rows = at->rows;
     fm_node_save(tape, node, FM_KEEP, act, 2, (int64_t[]){rows, 4 * at->width});
     fm_node_save(tape, node, FM_KEEP, act, 2, (int64_t[]){rows, at->width});
-    fm_node_save(tape, node, FM_KEEP, acc, 3, (int64_t[]){at->n_batch, at->n_head, at->n_query});
+    fm_node_save(tape, node, FM_KEEP, acc, 3,
+                 (int64_t[]){at->n_group * at->n_batch, at->n_head, at->n_query});
     if (has_bias(at)) {
         fm_node_save(tape, node, FM_KEEP, act, 3,
-                     (int64_t[]){at->n_query, at->n_query, at->n_head});
+                     (int64_t[]){at->n_group * at->n_query, at->n_query, at->n_head});
     }
 }
 
@@ -320,6 +332,7 @@ fm_tensor_ref fm_op_attention(fm_tape *tape, const char *name, fm_axial axial, f
     at->shape = fm_attention_shape_of(axial, fm_tape_tensor(tape, x), weights, dropout);
     fm_node_draws(tape, node);
     assert((z != FM_TENSOR_NONE) == (axial == FM_AXIAL_ROW));
+    assert(shape->n_group == 1 || axial == FM_AXIAL_STARTING || axial == FM_AXIAL_ENDING);
     fm_attention_assert_zeros(tape, weights, shape->width);
     fm_node_input(tape, node, x, true);
     fm_node_input(tape, node, mask, true);

@@ -17,6 +17,7 @@
  * have none. `starting` and `ending` (AF3's 14 and 15) have no biases.
  *
  * x [n0, n1, c]: [N_seq, N_res, c_m] or [N_res, N_res, c_z]; mask [n0, n1]; z [N_res, N_res, c_z].
+ * `starting` and `ending` also take several pair arrays with one mask, [n_group, N_res, N_res, c_z].
  * Saved: q k v g, the gated output, the log-sum-exp of the rows, the bias. */
 #ifndef FM_TRAINER_ATTENTION_H
 #define FM_TRAINER_ATTENTION_H

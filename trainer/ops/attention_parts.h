@@ -8,13 +8,14 @@
 
 typedef struct fm_attention_shape {
     fm_axial axial;
-    int64_t n0, n1, c, n_head, c_head;
+    int64_t n_group, n0, n1, c, n_head, c_head;
+    int64_t rows;             /* n_group * n0 * n1 */
     int64_t n_query, n_batch; /* extents of the attended and of the other axis */
     int64_t width;            /* n_head * c_head */
     fm_update update;
 } fm_attention_shape;
 
-/* x [n0, n1, c] is whole along the attended axis. */
+/* x [n0, n1, c] is whole along the attended axis; x [n_group, n0, n1, c] is whole. */
 fm_attention_shape fm_attention_shape_of(fm_axial axial, const fm_tensor *x,
                                          const fm_attention_weights *weights, double dropout);
 

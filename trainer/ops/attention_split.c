@@ -127,7 +127,9 @@ fm_tensor_ref fm_op_attention_project(fm_tape *tape, const char *name, fm_tensor
     fm_node *node = fm_tape_add(tape, &PROJECT, name, sizeof(fm_attention_shape), &memory);
     fm_attention_shape *at = memory;
     const fm_tensor *in = fm_tape_tensor(tape, x);
-    *at = (fm_attention_shape){.n0 = in->local[0],
+    *at = (fm_attention_shape){.n_group = 1,
+                               .rows = in->local[0] * in->local[1],
+                               .n0 = in->local[0],
                                .n1 = in->local[1],
                                .c = in->local[2],
                                .width = weights->n_head * weights->c_head};

@@ -162,34 +162,55 @@ void fm_call_linear_grad(fm_run *run, const fm_linear *linear, const void *dy, f
 /* ---- updates --------------------------------------------------------------------------------- */
 
 fm_update fm_update_of(const fm_tensor *x, double rate, fm_shared_axis shared) {
-    assert(x->rank == 3);
-    return (fm_update){.n0 = x->local[0],
-                       .n1 = x->local[1],
-                       .c = x->local[2],
-                       .first0 = fm_tensor_first(x, 0),
-                       .first1 = fm_tensor_first(x, 1),
-                       .global_n1 = x->shape[1],
+    int axis = x->rank - 3;
+    assert(axis == 0 || (axis == 1 && x->shard_axis < 0));
+    return (fm_update){.n_group = axis ? x->local[0] : 1,
+                       .n0 = x->local[axis],
+                       .n1 = x->local[axis + 1],
+                       .c = x->local[axis + 2],
+                       .first0 = fm_tensor_first(x, axis),
+                       .first1 = fm_tensor_first(x, axis + 1),
+                       .global_n1 = x->shape[axis + 1],
                        .rate = rate,
                        .shared = shared};
 }
 
-fm_dropout fm_update_dropout(const fm_run *run, const fm_node *node, const fm_update *args) {
-    return (fm_dropout){.n0 = args->n0,
-                        .n1 = args->n1,
-                        .c = args->c,
-                        .offset0 = args->first0,
-                        .offset1 = args->first1,
-                        .global_n1 = args->global_n1,
-                        .shared = args->shared,
-                        .rate = args->rate,
-                        .draw = fm_run_draw(run, node)};
+int64_t fm_update_group_count(const fm_update *args) {
+    return args->n0 * args->n1 * args->c;
+}
+
+int64_t fm_update_count(const fm_update *args) {
+    return args->n_group * fm_update_group_count(args);
+}
+
+/* Calls of a kernel per update. Without dropout groups are further rows of one group. */
+static int64_t update_calls(const fm_update *args) {
+    return args->rate > 0 ? args->n_group : 1;
+}
+
+fm_dropout fm_update_dropout(const fm_run *run, const fm_node *node, const fm_update *args,
+                             int64_t group) {
+    fm_dropout dropout = {.n0 = args->rate > 0 ? args->n0 : args->n_group * args->n0,
+                          .n1 = args->n1,
+                          .c = args->c,
+                          .offset0 = args->first0,
+                          .offset1 = args->first1,
+                          .global_n1 = args->global_n1,
+                          .shared = args->shared,
+                          .rate = args->rate,
+                          .draw = fm_run_draw(run, node)};
+    dropout.draw.layer += (uint32_t)group * node->rng_step;
+    return dropout;
 }
 
 void fm_call_update(fm_run *run, const fm_node *node, const fm_update *args, const void *residual,
                     const void *update, void *y) {
-    fm_dropout dropout = fm_update_dropout(run, node, args);
-    if (!run->dry) {
-        run->kernels->dropout(run->stream, &dropout, residual, update, y);
+    fm_element act = run->kernels->act;
+    for (int64_t g = 0; g < update_calls(args) && !run->dry; g++) {
+        fm_dropout dropout = fm_update_dropout(run, node, args, g);
+        int64_t at = g * fm_update_group_count(args);
+        run->kernels->dropout(run->stream, &dropout, fm_run_at(residual, at, act),
+                              fm_run_at(update, at, act), fm_run_at(y, at, act));
     }
 }
 
@@ -198,25 +219,25 @@ const void *fm_call_update_grad(fm_run *run, const fm_node *node, const fm_updat
     if (args->rate == 0) {
         return dy;
     }
-    fm_dropout dropout = fm_update_dropout(run, node, args);
-    void *dupdate = fm_run_workspace_act(run, args->n0 * args->n1 * args->c);
-    if (!run->dry) {
-        run->kernels->dropout_grad(run->stream, &dropout, dy, (fm_out){dupdate, FM_WRITE});
-    }
+    void *dupdate = fm_run_workspace_act(run, fm_update_count(args));
+    fm_call_dropout_grad(run, node, args, dy, (fm_out){dupdate, FM_WRITE});
     return dupdate;
 }
 
 void fm_call_dropout_grad(fm_run *run, const fm_node *node, const fm_update *args, const void *dy,
                           fm_out dupdate) {
-    fm_dropout dropout = fm_update_dropout(run, node, args);
-    if (!run->dry && dupdate.data) {
-        run->kernels->dropout_grad(run->stream, &dropout, dy, dupdate);
+    fm_element act = run->kernels->act;
+    for (int64_t g = 0; g < update_calls(args) && !run->dry && dupdate.data; g++) {
+        fm_dropout dropout = fm_update_dropout(run, node, args, g);
+        int64_t at = g * fm_update_group_count(args);
+        run->kernels->dropout_grad(run->stream, &dropout, fm_run_at(dy, at, act),
+                                   fm_out_at(dupdate, at, act));
     }
 }
 
 static fm_update_norm update_norm_of(const fm_run *run, const fm_node *node, const fm_update *args,
-                                     const void *norm) {
-    return (fm_update_norm){.dropout = fm_update_dropout(run, node, args),
+                                     int64_t group, const void *norm) {
+    return (fm_update_norm){.dropout = fm_update_dropout(run, node, args, group),
                             .eps = FM_LAYERNORM_EPS,
                             .gamma = norm,
                             .beta = fm_run_at(norm, args->c, run->kernels->act)};
@@ -224,23 +245,34 @@ static fm_update_norm update_norm_of(const fm_run *run, const fm_node *node, con
 
 void fm_call_update_norm(fm_run *run, const fm_node *node, const fm_update *args, const void *norm,
                          const void *residual, const void *update, void *y, void *n) {
-    fm_update_norm all = update_norm_of(run, node, args, norm);
-    if (!run->dry) {
-        run->kernels->update_norm(run->stream, &all, residual, update, y, n);
+    fm_element act = run->kernels->act;
+    for (int64_t g = 0; g < update_calls(args) && !run->dry; g++) {
+        fm_update_norm one = update_norm_of(run, node, args, g, norm);
+        int64_t at = g * fm_update_group_count(args);
+        run->kernels->update_norm(run->stream, &one, fm_run_at(residual, at, act),
+                                  fm_run_at(update, at, act), fm_run_at(y, at, act),
+                                  fm_run_at(n, at, act));
     }
 }
 
 void fm_call_update_norm_grad(fm_run *run, const fm_node *node, const fm_update *args,
                               const void *norm, const fm_update_norm_grad *grad, fm_out dnorm) {
-    int64_t mark = fm_run_mark(run), rows = args->n0 * args->n1;
-    void *workspace =
-        fm_run_workspace(run, (int64_t)run->kernels->update_norm_grad_workspace(rows, args->c));
-    fm_update_norm all = update_norm_of(run, node, args, norm);
-    fm_update_norm_grad whole = *grad;
-    whole.dgamma = dnorm;
-    whole.dbeta = fm_out_at(dnorm, args->c, run->kernels->acc);
-    if (!run->dry) {
-        run->kernels->update_norm_grad(run->stream, &all, &whole, workspace);
+    int64_t mark = fm_run_mark(run), rows = args->n_group * args->n0 * args->n1;
+    int64_t calls = update_calls(args);
+    fm_element act = run->kernels->act;
+    void *workspace = fm_run_workspace(
+        run, (int64_t)run->kernels->update_norm_grad_workspace(rows / calls, args->c));
+    for (int64_t g = 0; g < calls && !run->dry; g++) {
+        fm_update_norm one = update_norm_of(run, node, args, g, norm);
+        int64_t at = g * fm_update_group_count(args);
+        fm_out dweights = {dnorm.data, g ? FM_ADD : dnorm.beta};
+        fm_update_norm_grad part = {.y = fm_run_at(grad->y, at, act),
+                                    .dn = fm_run_at(grad->dn, at, act),
+                                    .dy = fm_out_at(grad->dy, at, act),
+                                    .dupdate = fm_run_at(grad->dupdate, at, act),
+                                    .dgamma = dweights,
+                                    .dbeta = fm_out_at(dweights, args->c, run->kernels->acc)};
+        run->kernels->update_norm_grad(run->stream, &one, &part, workspace);
     }
     fm_run_release(run, mark);
 }

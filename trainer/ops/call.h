@@ -56,18 +56,21 @@ void fm_call_linear(fm_run *run, const fm_linear *linear, bool relu, void *y);
 void fm_call_linear_grad(fm_run *run, const fm_linear *linear, const void *dy, fm_out dx, fm_out dw,
                          fm_out dbias);
 
-/* The end of a sublayer: an update [n0, n1, c] with a dropout mask that is shared over an axis,
- * added to a residual. */
+/* The end of a sublayer: an update [n_group, n0, n1, c] with a dropout mask that is shared over an
+ * axis, added to a residual. Each group has a mask of its own (fm_tape_group_draws). */
 typedef struct fm_update {
-    int64_t n0, n1, c;
+    int64_t n_group, n0, n1, c;
     /* The first element of this rank's part along axes 0 and 1; the extent of all of axis 1. */
     int64_t first0, first1, global_n1;
     double rate;
     fm_shared_axis shared;
 } fm_update;
 
-/* Describes an update of the shape of x [n0, n1, c]. */
+/* Describes an update of the shape of x [n0, n1, c], or [n_group, n0, n1, c], which is not split. */
 fm_update fm_update_of(const fm_tensor *x, double rate, fm_shared_axis shared);
+/* Elements of an update, and of one group. */
+int64_t fm_update_count(const fm_update *args);
+int64_t fm_update_group_count(const fm_update *args);
 
 /* y = residual + keep * update; y = keep * update where residual is NULL. y may be either. */
 void fm_call_update(fm_run *run, const fm_node *node, const fm_update *args, const void *residual,
@@ -76,8 +79,9 @@ void fm_call_update(fm_run *run, const fm_node *node, const fm_update *args, con
 const void *fm_call_update_grad(fm_run *run, const fm_node *node, const fm_update *args,
                                 const void *dy);
 
-/* The dropout of an update, for kernels that end in one. */
-fm_dropout fm_update_dropout(const fm_run *run, const fm_node *node, const fm_update *args);
+/* The dropout of one group of an update, for kernels that end in one. */
+fm_dropout fm_update_dropout(const fm_run *run, const fm_node *node, const fm_update *args,
+                             int64_t group);
 
 /* dupdate = keep * dy. */
 void fm_call_dropout_grad(fm_run *run, const fm_node *node, const fm_update *args, const void *dy,

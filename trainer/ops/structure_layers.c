@@ -15,7 +15,8 @@ typedef struct norm_attributes {
 } norm_attributes;
 
 static fm_update whole_update(const norm_attributes *at) {
-    return (fm_update){.n0 = at->rows,
+    return (fm_update){.n_group = 1,
+                       .n0 = at->rows,
                        .n1 = 1,
                        .c = at->c,
                        .global_n1 = 1,

@@ -6,7 +6,8 @@
  *     rows       m = [m; Linear(relu(Linear(torsion features)))]: one row per template  A2:7-8
  *
  * A template is a slice of tensors [N_templ, ...] of the state, and has its own pair representation
- * [N_res, N_res, c_t]. The 88 features of a pair (supplement 1.7.1) are never stored: 39 bins of
+ * [N_res, N_res, c_t]. Where one rank has everything, those of all templates are one tensor
+ * [N_templ, N_res, N_res, c_t]. The 88 features of a pair (supplement 1.7.1) are never stored: 39 bins of
  * the distance of the pseudo-beta atoms (lower edges 3.25 .. 50.75 Å), one that says that both
  * pseudo-beta atoms are known, 22 for the type of j, 22 for the type of i, 3 of a unit vector,
  * which the reference sets to 0, and one that says that both backbones (N, CA, C) are known, which
@@ -42,6 +43,9 @@ typedef struct fm_template_pair_inputs {
 fm_tensor_ref fm_op_template_pair(fm_tape *tape, const fm_template_pair_inputs *inputs,
                                   int64_t index, const fm_template_pair_weights *weights,
                                   fm_part part);
+/* Returns [N_templ, N_res, N_res, c_t] of all templates. */
+fm_tensor_ref fm_op_template_pairs(fm_tape *tape, const fm_template_pair_inputs *inputs,
+                                   const fm_template_pair_weights *weights);
 
 typedef struct fm_template_attention_weights {
     fm_param_ref norm;          /* [2, c_t]: the end of the template pair stack, A16:7 */
@@ -51,11 +55,12 @@ typedef struct fm_template_attention_weights {
     int64_t n_head, c_head;
 } fm_template_attention_weights;
 
-/* t[0..n-1] [N_res, N_res, c_t], n <= FM_MAX_TEMPLATE; mask act [n]; any act [1]: 1 when there is a
- * template, else the update is 0. z [N_res, N_res, c_z]. Returns the new z, or the bare update when
- * !residual. Saved: q, k v, o, log-sum-exp. */
+/* t[0..n_part-1], n_part <= FM_MAX_TEMPLATE: either one [N_res, N_res, c_t] per template, or one
+ * [N_templ, N_res, N_res, c_t] of all; mask act [N_templ]; any act [1]: 1 when there is a template,
+ * else the update is 0. z [N_res, N_res, c_z]. Returns the new z, or the bare update when !residual.
+ * Saved: q, k v, o, log-sum-exp. */
 fm_tensor_ref fm_op_template_attention(fm_tape *tape, fm_tensor_ref z, const fm_tensor_ref *t,
-                                       int n, fm_tensor_ref mask, fm_tensor_ref any,
+                                       int n_part, fm_tensor_ref mask, fm_tensor_ref any,
                                        const fm_template_attention_weights *weights, bool residual);
 
 typedef struct fm_template_row_weights {

@@ -13,14 +13,15 @@ enum { S_Q, S_KV, S_O, S_LSE };
 
 typedef struct attributes {
     int64_t pairs, c_z, c_t, n_templ, n_head, c_head;
-    int64_t width; /* n_head * c_head */
+    int64_t width;             /* n_head * c_head */
+    int64_t n_part, part_rows; /* inputs of templates; pairs of all templates of one */
 } attributes;
 
 static const double MASK_VALUE = 1e5;
 
-static fm_norm norm_t(fm_run *run, const fm_node *node, int64_t t) {
+static fm_norm norm_t(fm_run *run, const fm_node *node, int64_t part) {
     const attributes *at = node->attributes;
-    return fm_call_norm(run, at->pairs, at->c_t, fm_run_input(run, node, IN_T + (int)t),
+    return fm_call_norm(run, at->part_rows, at->c_t, fm_run_input(run, node, IN_T + (int)part),
                         fm_run_param(run, node, P_NORM));
 }
 
@@ -37,7 +38,7 @@ static fm_linear query_projection(const fm_run *run, const fm_node *node) {
 
 static fm_linear key_value_projection(const fm_run *run, const fm_node *node, const void *normed) {
     const attributes *at = node->attributes;
-    return (fm_linear){.rows = at->pairs,
+    return (fm_linear){.rows = at->part_rows,
                        .c_in = at->c_t,
                        .c_out = 2 * at->width,
                        .ldx = at->c_t,
@@ -84,32 +85,22 @@ static fm_attention core_of(const fm_run *run, const fm_node *node) {
     return core;
 }
 
-/* y = x [pairs, c_z] where there is a template, else 0. */
-static void where_any(fm_run *run, const fm_node *node, const void *x, void *y) {
+/* y (+)= x [pairs, c_z] where there is a template, else 0: `any` scales all pairs as one row. */
+static void where_any(fm_run *run, const fm_node *node, const void *x, fm_out y) {
     const attributes *at = node->attributes;
-    int64_t mark = fm_run_mark(run);
-    void *any = fm_run_workspace_act(run, at->pairs);
-    fm_call_copy_strided(run, &(fm_strided){.rank = 1,
-                                            .shape = {at->pairs},
-                                            .x_stride = {0},
-                                            .y_stride = {1},
-                                            .alpha = 1,
-                                            .x = fm_run_input(run, node, IN_ANY),
-                                            .y = {any, FM_WRITE}});
-    fm_call_scale_rows(run, at->pairs, at->c_z, any, x, (fm_out){y, FM_WRITE});
-    fm_run_release(run, mark);
+    fm_call_scale_rows(run, 1, at->pairs * at->c_z, fm_run_input(run, node, IN_ANY), x, y);
 }
 
 static void forward(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
     fm_element act = run->kernels->act;
     void *kv = fm_run_saved(run, node, S_KV);
-    for (int64_t t = 0; t < at->n_templ; t++) {
+    for (int64_t part = 0; part < at->n_part; part++) {
         int64_t mark = fm_run_mark(run);
-        fm_norm normed = norm_t(run, node, t); /* A16:7 */
+        fm_norm normed = norm_t(run, node, part); /* A16:7 */
         fm_linear linear = key_value_projection(run, node, normed.y);
         fm_call_linear(run, &linear, false,
-                       fm_run_at(kv, t * at->pairs * 2 * at->width, act)); /* A17:2 */
+                       fm_run_at(kv, part * at->part_rows * 2 * at->width, act)); /* A17:2 */
         fm_run_release(run, mark);
     }
     fm_linear query = query_projection(run, node);
@@ -123,40 +114,39 @@ static void forward(fm_run *run, const fm_node *node) {
     void *y = fm_run_output(run, node, 0);
     fm_linear out = out_projection(run, node);
     fm_call_linear(run, &out, false, update); /* A17:5 */
-    where_any(run, node, update, update);
-    if (node->residual < 0) {
-        fm_call_copy(run, at->pairs * at->c_z, update, y);
-    } else {
-        fm_call_add(run, at->pairs * at->c_z, fm_run_input(run, node, IN_Z), update, y);
+    if (node->residual >= 0) {
+        fm_call_copy(run, at->pairs * at->c_z, fm_run_input(run, node, IN_Z), y);
     }
+    where_any(run, node, update, (fm_out){y, node->residual < 0 ? FM_WRITE : FM_ADD});
 }
 
 static fm_out after_first(fm_out out, bool first) {
     return (fm_out){out.data, first ? out.beta : FM_ADD};
 }
 
-static void template_backward(fm_run *run, const fm_node *node, int64_t t, const void *dkv) {
+static void part_backward(fm_run *run, const fm_node *node, int64_t part, const void *dkv) {
     const attributes *at = node->attributes;
     int64_t mark = fm_run_mark(run);
-    fm_norm normed = norm_t(run, node, t);
-    void *dnormed = fm_run_workspace_act(run, at->pairs * at->c_t);
+    fm_norm normed = norm_t(run, node, part);
+    void *dnormed = fm_run_workspace_act(run, at->part_rows * at->c_t);
     fm_linear linear = key_value_projection(run, node, normed.y);
     fm_call_linear_grad(run, &linear, dkv, (fm_out){dnormed, FM_WRITE},
-                        after_first(fm_run_param_gradient(run, node, P_KV), t == 0), (fm_out){0});
-    fm_call_norm_grad(run, &normed, dnormed, fm_run_gradient(run, node, IN_T + (int)t),
-                      after_first(fm_run_param_gradient(run, node, P_NORM), t == 0));
+                        after_first(fm_run_param_gradient(run, node, P_KV), part == 0),
+                        (fm_out){0});
+    fm_call_norm_grad(run, &normed, dnormed, fm_run_gradient(run, node, IN_T + (int)part),
+                      after_first(fm_run_param_gradient(run, node, P_NORM), part == 0));
     fm_run_release(run, mark);
 }
 
 static void backward(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
     fm_element act = run->kernels->act;
-    int64_t one = at->pairs * 2 * at->width;
-    void *dkv = fm_run_workspace_act(run, at->n_templ * one);
+    int64_t one = at->part_rows * 2 * at->width;
+    void *dkv = fm_run_workspace_act(run, at->n_part * one);
     void *dq = fm_run_workspace_act(run, at->pairs * at->width);
     void *dcore = fm_run_workspace_act(run, at->pairs * at->width);
     void *dupdate = fm_run_workspace_act(run, at->pairs * at->c_z);
-    where_any(run, node, fm_run_output_gradient(run, node, 0), dupdate);
+    where_any(run, node, fm_run_output_gradient(run, node, 0), (fm_out){dupdate, FM_WRITE});
     fm_linear out = out_projection(run, node);
     fm_call_linear_grad(run, &out, dupdate, (fm_out){dcore, FM_WRITE},
                         fm_run_param_gradient(run, node, P_OUT),
@@ -170,8 +160,8 @@ static void backward(fm_run *run, const fm_node *node) {
     fm_linear query = query_projection(run, node);
     fm_call_linear_grad(run, &query, dq, fm_run_gradient(run, node, IN_Z),
                         fm_run_param_gradient(run, node, P_Q), (fm_out){0});
-    for (int64_t t = 0; t < at->n_templ; t++) {
-        template_backward(run, node, t, fm_run_at(dkv, t * one, act));
+    for (int64_t part = 0; part < at->n_part; part++) {
+        part_backward(run, node, part, fm_run_at(dkv, part * one, act));
     }
 }
 
@@ -186,28 +176,31 @@ static void save_tensors(fm_tape *tape, fm_node *node, const attributes *at) {
 }
 
 fm_tensor_ref fm_op_template_attention(fm_tape *tape, fm_tensor_ref z, const fm_tensor_ref *t,
-                                       int n, fm_tensor_ref mask, fm_tensor_ref any,
+                                       int n_part, fm_tensor_ref mask, fm_tensor_ref any,
                                        const fm_template_attention_weights *weights,
                                        bool residual) {
     void *memory;
     fm_node *node = fm_tape_add(tape, &TEMPLATE_ATTENTION, "template pointwise attention",
                                 sizeof(attributes), &memory);
-    assert(n >= 1 && n <= FM_MAX_TEMPLATE);
+    assert(n_part >= 1 && n_part <= FM_MAX_TEMPLATE);
     attributes *at = memory;
     const fm_tensor *pair = fm_tape_tensor(tape, z), *stream = fm_tape_tensor(tape, t[0]);
-    assert(pair->rank == 3 && stream->rank == 3);
+    assert(pair->rank == 3 && (stream->rank == 3 || (stream->rank == 4 && n_part == 1)));
+    int64_t of_part = stream->rank == 4 ? stream->local[0] : 1;
     *at = (attributes){.pairs = pair->local[0] * pair->local[1],
                        .c_z = pair->local[2],
-                       .c_t = stream->local[2],
-                       .n_templ = n,
+                       .c_t = stream->local[stream->rank - 1],
+                       .n_templ = n_part * of_part,
+                       .n_part = n_part,
                        .n_head = weights->n_head,
                        .c_head = weights->c_head,
                        .width = weights->n_head * weights->c_head};
+    at->part_rows = of_part * at->pairs;
     fm_node_input(tape, node, z, true);
     fm_node_input(tape, node, mask, true);
     fm_node_input(tape, node, any, true);
-    for (int i = 0; i < n; i++) {
-        assert(fm_tensor_local_count(fm_tape_tensor(tape, t[i])) == at->pairs * at->c_t);
+    for (int i = 0; i < n_part; i++) {
+        assert(fm_tensor_local_count(fm_tape_tensor(tape, t[i])) == at->part_rows * at->c_t);
         fm_node_input(tape, node, t[i], true);
     }
     const fm_param_ref params[] = {weights->norm, weights->q, weights->kv, weights->out,

@@ -1,5 +1,6 @@
 /* triangle_multiplication.c: see triangle_multiplication.h. The whole sublayer is one entry of the
- * kernel table (backend/triangle_block.h composes it of the others). */
+ * kernel table (backend/triangle_block.h composes it of the others), which is called once for each
+ * group. */
 #include "trainer/ops/triangle_multiplication.h"
 
 #include "trainer/ops/call.h"
@@ -8,6 +9,7 @@
 
 typedef struct attributes {
     int64_t n, c_z, c;
+    int64_t kept; /* elements of `kept` of one group */
     bool incoming;
     bool keeps; /* a backward pass follows */
     fm_update update;
@@ -16,6 +18,7 @@ typedef struct attributes {
 enum { IN_Z, IN_MASK };
 enum { P_NORM_IN, P_PROJECTIONS, P_PROJECTIONS_BIAS, P_NORM_OUT, P_OUT, P_OUT_BIAS };
 enum { S_KEPT };
+enum { KEPT_ALIGN = 64 };
 
 /* The shape, which also decides the size of `kept`. */
 static fm_triangle_block shape_of(const attributes *at) {
@@ -28,11 +31,13 @@ static fm_triangle_block shape_of(const attributes *at) {
                                .dropout = {.rate = at->update.rate, .shared = at->update.shared}};
 }
 
-static fm_triangle_block block_of(fm_run *run, const fm_node *node) {
+static fm_triangle_block block_of(fm_run *run, const fm_node *node, int64_t group) {
     const attributes *at = node->attributes;
+    fm_element act = run->kernels->act;
+    int64_t first = group * fm_update_group_count(&at->update);
     fm_triangle_block block = shape_of(at);
     block.residual = node->residual >= 0;
-    block.z = fm_run_input(run, node, IN_Z);
+    block.z = fm_run_at(fm_run_input(run, node, IN_Z), first, act);
     block.mask = fm_run_input(run, node, IN_MASK);
     block.norm_in = fm_run_param(run, node, P_NORM_IN);
     block.norm_out = fm_run_param(run, node, P_NORM_OUT);
@@ -40,29 +45,46 @@ static fm_triangle_block block_of(fm_run *run, const fm_node *node) {
     block.projections_bias = fm_run_param(run, node, P_PROJECTIONS_BIAS);
     block.out = fm_run_param(run, node, P_OUT);
     block.out_bias = fm_run_param(run, node, P_OUT_BIAS);
-    block.dropout = fm_update_dropout(run, node, &at->update);
-    block.kept = at->keeps ? fm_run_saved(run, node, S_KEPT) : NULL;
+    block.dropout = fm_update_dropout(run, node, &at->update, group);
+    block.dropout.n0 = at->n;
+    block.kept =
+        at->keeps ? fm_run_at(fm_run_saved(run, node, S_KEPT), group * at->kept, act) : NULL;
     return block;
 }
 
 static void forward(fm_run *run, const fm_node *node) {
-    fm_triangle_block block = block_of(run, node);
-    block.y = fm_run_wants_output(run) ? fm_run_output(run, node, 0) : NULL;
-    fm_call_triangle_block(run, &block);
+    const attributes *at = node->attributes;
+    void *y = fm_run_wants_output(run) ? fm_run_output(run, node, 0) : NULL;
+    for (int64_t g = 0; g < at->update.n_group; g++) {
+        fm_triangle_block block = block_of(run, node, g);
+        block.y = fm_run_at(y, g * fm_update_group_count(&at->update), run->kernels->act);
+        fm_call_triangle_block(run, &block);
+    }
+}
+
+/* The gradient of parameter j for a group: groups after the first add. */
+static fm_out param_gradient(const fm_run *run, const fm_node *node, int j, int64_t group) {
+    fm_out d = fm_run_param_gradient(run, node, j);
+    return (fm_out){d.data, group ? FM_ADD : d.beta};
 }
 
 static void backward(fm_run *run, const fm_node *node) {
-    fm_triangle_block block = block_of(run, node);
-    fm_triangle_block_grad grad = {.dy = fm_run_output_gradient(run, node, 0),
-                                   .dz = fm_run_gradient(run, node, IN_Z),
-                                   .dnorm_in = fm_run_param_gradient(run, node, P_NORM_IN),
-                                   .dnorm_out = fm_run_param_gradient(run, node, P_NORM_OUT),
-                                   .dprojections = fm_run_param_gradient(run, node, P_PROJECTIONS),
-                                   .dprojections_bias =
-                                       fm_run_param_gradient(run, node, P_PROJECTIONS_BIAS),
-                                   .dout = fm_run_param_gradient(run, node, P_OUT),
-                                   .dout_bias = fm_run_param_gradient(run, node, P_OUT_BIAS)};
-    fm_call_triangle_block_grad(run, &block, &grad);
+    const attributes *at = node->attributes;
+    fm_element act = run->kernels->act;
+    for (int64_t g = 0; g < at->update.n_group; g++) {
+        int64_t first = g * fm_update_group_count(&at->update);
+        fm_triangle_block block = block_of(run, node, g);
+        fm_triangle_block_grad grad = {
+            .dy = fm_run_at(fm_run_output_gradient(run, node, 0), first, act),
+            .dz = fm_out_at(fm_run_gradient(run, node, IN_Z), first, act),
+            .dnorm_in = param_gradient(run, node, P_NORM_IN, g),
+            .dnorm_out = param_gradient(run, node, P_NORM_OUT, g),
+            .dprojections = param_gradient(run, node, P_PROJECTIONS, g),
+            .dprojections_bias = param_gradient(run, node, P_PROJECTIONS_BIAS, g),
+            .dout = param_gradient(run, node, P_OUT, g),
+            .dout_bias = param_gradient(run, node, P_OUT_BIAS, g)};
+        fm_call_triangle_block_grad(run, &block, &grad);
+    }
 }
 
 static const fm_op TRIANGLE_MULTIPLICATION = {"triangle multiplication", forward, backward};
@@ -75,9 +97,10 @@ fm_tensor_ref fm_op_triangle_multiplication(fm_tape *tape, const char *name, boo
     fm_node *node = fm_tape_add(tape, &TRIANGLE_MULTIPLICATION, name, sizeof(attributes), &memory);
     attributes *at = memory;
     const fm_tensor *x = fm_tape_tensor(tape, z);
-    assert(x->rank == 3 && x->local[0] == x->local[1]);
-    *at = (attributes){.n = x->local[0],
-                       .c_z = x->local[2],
+    int axis = x->rank - 3;
+    assert(axis >= 0 && x->local[axis] == x->local[axis + 1]);
+    *at = (attributes){.n = x->local[axis],
+                       .c_z = x->local[axis + 2],
                        .c = weights->c,
                        .incoming = incoming,
                        .keeps = tape->with_gradient};
@@ -93,8 +116,12 @@ fm_tensor_ref fm_op_triangle_multiplication(fm_tape *tape, const char *name, boo
     }
     if (at->keeps) {
         fm_triangle_block shape = shape_of(at);
+        at->kept = (int64_t)node->kernels->triangle_block_kept(&shape);
+        if (at->update.n_group > 1) { /* each group starts at an aligned element */
+            at->kept += (KEPT_ALIGN - at->kept % KEPT_ALIGN) % KEPT_ALIGN;
+        }
         fm_node_save(tape, node, FM_KEEP, x->element, 1,
-                     (int64_t[]){(int64_t)node->kernels->triangle_block_kept(&shape)});
+                     (int64_t[]){at->update.n_group * at->kept});
     }
     return residual ? fm_node_residual(tape, node, IN_Z) : fm_node_output_described(tape, node, x);
 }

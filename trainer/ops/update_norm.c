@@ -31,7 +31,7 @@ static void begin_residual(fm_run *run, const fm_node *node, const void *dy) {
     const fm_update *at = &((const attributes *)node->attributes)->update;
     fm_out dx = fm_run_gradient(run, node, IN_X);
     if (dx.data && dx.data != dy && dx.beta == FM_WRITE) {
-        fm_call_fill(run, at->n0 * at->n1 * at->c, 0.0, dx.data);
+        fm_call_fill(run, fm_update_count(at), 0.0, dx.data);
     }
 }
 
@@ -63,9 +63,9 @@ fm_normed fm_op_update_norm(fm_tape *tape, const char *name, fm_tensor_ref x, fm
     fm_node *node = fm_tape_add(tape, &UPDATE_NORM, name, sizeof(attributes), &memory);
     attributes *at = memory;
     at->update = fm_update_of(fm_tape_tensor(tape, x), dropout, shared);
-    assert(fm_tensor_local_count(fm_tape_tensor(tape, update)) ==
-           at->update.n0 * at->update.n1 * at->update.c);
+    assert(fm_tensor_local_count(fm_tape_tensor(tape, update)) == fm_update_count(&at->update));
     node->rng = maker->rng;
+    node->rng_step = maker->rng_step;
     fm_node_input(tape, node, x, false);
     fm_node_input(tape, node, update, false);
     if (dropout == 0) {
