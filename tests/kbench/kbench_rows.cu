@@ -40,7 +40,7 @@ void layernorm(bench &b, int64_t rows, int64_t c) {
 void gate(bench &b, int64_t rows, int64_t c) {
     const fm_kernels *k = b.k;
     int64_t n = rows * c;
-    fm_gate a = {rows, c, c, c, c, b.act(n, 3), b.act(n), b.mask(rows, 37), b.out("y", n)};
+    fm_gate a = {rows, c, c, c, c, b.act(n, 3), b.act(n), b.mask(rows, 37), b.out("y", n), 0};
     fm_gate_grad g = {b.act(n), b.grad("dg", n), b.grad("dx", n)};
     double size = b.size((double)n);
     b.part("fwd", 0, 3 * size, [=](fm_stream *q) { k->gate(q, &a); });

@@ -101,7 +101,8 @@ void check_layernorm(const char *name, int64_t rows, int64_t c, int64_t gap, fm_
     });
 }
 
-void check_gate(const char *name, int64_t rows, int64_t c, int64_t gap, bool masked) {
+void check_gate(const char *name, int64_t rows, int64_t c, int64_t gap, bool masked,
+                int64_t x_rows) {
     check(name, 2, [=](work_bench &b) {
         int64_t ld = c + gap;
         fm_gate a = {rows,
@@ -112,7 +113,8 @@ void check_gate(const char *name, int64_t rows, int64_t c, int64_t gap, bool mas
                      b.act(rows * ld, 4),
                      b.act(rows * ld),
                      masked ? b.mask(rows, 5) : NULL,
-                     b.out(rows * ld)};
+                     b.out(rows * ld),
+                     x_rows};
         b.k->gate(NULL, &a);
         fm_gate_grad g = {b.act(rows * ld), b.grad(rows * ld, FM_WRITE), b.grad(rows * ld, FM_ADD)};
         b.k->gate_grad(NULL, &a, &g);
@@ -705,8 +707,10 @@ void check_kernels(void) {
     check_layernorm("layernorm c 128", 4099, 128, 0, FM_WRITE);
     check_layernorm("layernorm c 256", 4099, 256, 8, FM_ADD);
     check_layernorm("layernorm c 384", 259, 384, 0, FM_WRITE);
-    check_gate("gate odd", 13, 7, 2, true);
-    check_gate("gate 128", 1000, 128, 64, true);
+    check_gate("gate odd", 13, 7, 2, true, 0);
+    check_gate("gate 128", 1000, 128, 64, true, 0);
+    check_gate("gate odd, shared rows", 15, 7, 2, false, 5);
+    check_gate("gate 64, shared rows", 1024, 64, 32, false, 256);
     check_swiglu("swiglu one", 1, 1, 0, FM_WRITE);
     check_swiglu("swiglu odd", 13, 7, 3, FM_ADD);
     check_swiglu("swiglu 512, gaps", 259, 512, 8, FM_ADD);

@@ -380,7 +380,7 @@ static void check_triangle_unit(const unit *u, bool incoming) {
     void *update = room(u, PAIRS * C_Z), *gate = room(u, PAIRS * C_Z), *y = room(u, PAIRS * C_Z);
     linear(u, norm.y, PAIRS, C_MUL, "w.linear_z.weight", "w.linear_z.bias", update, C_Z, C_Z);
     linear(u, x, PAIRS, C_Z, "w.linear_g.weight", "w.linear_g.bias", gate, C_Z, C_Z);
-    fm_gate g = {PAIRS, C_Z, C_Z, C_Z, C_Z, gate, update, NULL, y};
+    fm_gate g = {PAIRS, C_Z, C_Z, C_Z, C_Z, gate, update, NULL, y, 0};
     u->k->gate(NULL, &g);
     compare(u, "out.0", y, 1e-5);
     check_triangle_grad(u, &t, &norm, &g, x);

@@ -105,7 +105,7 @@ enum { GG, GX, GMASK };
 
 static fm_gate bind_gate(const rows *r, void **in, void *y) {
     return (fm_gate){r->n, r->c, r->ld, r->ld, r->c, in[GG], in[GX], r->masked ? in[GMASK] : NULL,
-                     y};
+                     y,    0};
 }
 
 static void gate_forward(const fm_kernels *k, const void *ctx, void **in, void *out) {
@@ -154,6 +154,30 @@ static void gates(void **state) {
                             .ctx = &r,
                             .tolerance_f32 = 2e-6};
         check_kernel(&test);
+    }
+}
+
+/* Rows of x that are read by several rows give what the same x gives when it is written out. */
+static void gates_share_rows(void **state) {
+    (void)state;
+    enum { ROWS = 6, X_ROWS = 3, WIDTH = 5 };
+    const fm_kernels *k = fm_kernels_cpu(FM_ELEMENT_F64);
+    double g[ROWS * WIDTH], x[ROWS * WIDTH], dy[ROWS * WIDTH];
+    double y[2][ROWS * WIDTH], dg[2][ROWS * WIDTH], dx[2][ROWS * WIDTH];
+    for (int i = 0; i < ROWS * WIDTH; i++) {
+        g[i] = sin(i), x[i] = cos(i % (X_ROWS * WIDTH)), dy[i] = sin(3 * i);
+    }
+    for (int shared = 0; shared < 2; shared++) {
+        fm_gate a = {ROWS, WIDTH, WIDTH, WIDTH, WIDTH, g, x, NULL, y[shared], shared ? X_ROWS : 0};
+        k->gate(NULL, &a);
+        fm_gate_grad grad = {dy, {dg[shared], FM_WRITE}, {dx[shared], FM_WRITE}};
+        k->gate_grad(NULL, &a, &grad);
+        if (shared) {
+            assert_memory_equal(y[0], y[1], sizeof y[0]);
+            assert_memory_equal(dg[0], dg[1], sizeof dg[0]);
+            assert_memory_equal(dx[0], dx[1], sizeof dx[0]);
+        }
+        memset(x + X_ROWS * WIDTH, 0, (ROWS - X_ROWS) * WIDTH * sizeof *x);
     }
 }
 
@@ -437,6 +461,7 @@ int main(void) {
         cmocka_unit_test(layer_normalisation),
         cmocka_unit_test(layernorm_of_an_offset),
         cmocka_unit_test(gates),
+        cmocka_unit_test(gates_share_rows),
         cmocka_unit_test(swiglus),
         cmocka_unit_test(relu_bias_and_row_masks),
         cmocka_unit_test(relu_does_not_hide_nan),

@@ -212,19 +212,19 @@ typedef struct recording_case {
 
 /* The original order has no two branches, so no BP. */
 static const recording_case CASES[] = {
-    {FM_ORDER_ORIGINAL, {1, 1, 1}, 0x4c77fdb567442b4d, 0x168dc5e14c909a37},
-    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0xb45e1dfc226060c0, 0xcd6a320626dce984},
-    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0xcf3b5da11ad1dff1, 0x5b5f386d04070093},
-    {FM_ORDER_OUTER_FIRST, {1, 1, 1}, 0x83db7e6295cb6815, 0xf73af51845af5c0a},
-    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0x1972b74fb88dc09a, 0x2ad978fa222729ef},
-    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0x081803019d7bb12a, 0x970494aeffa07577},
-    {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0xf9f976adbdcec645, 0x0d94df9b7185924a},
-    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0xeb78695bd0c769e2, 0x5130c96d2f827c71},
-    {FM_ORDER_PARALLEL, {1, 1, 1}, 0xffcdebb29338c1cb, 0x352d0cb52571304d},
-    {FM_ORDER_PARALLEL, {2, 1, 1}, 0x5a0b505110df4eeb, 0x668a6f3b6daf1d81},
-    {FM_ORDER_PARALLEL, {4, 1, 1}, 0xf04029bf87ee3231, 0xcf29958a77a60c86},
-    {FM_ORDER_PARALLEL, {1, 2, 1}, 0xe7979a8c7786b280, 0xd56ac5b4901e5563},
-    {FM_ORDER_PARALLEL, {2, 2, 1}, 0xc5400abed00f3b03, 0xf05a884cf0f645dd},
+    {FM_ORDER_ORIGINAL, {1, 1, 1}, 0x93c26e3136eb7962, 0x412c3636790c3dc9},
+    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0xd1d904fb2d5b7e9d, 0x718f19f8f43bbe73},
+    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0xc957f0ba983a3ea5, 0xcaefc73270211f45},
+    {FM_ORDER_OUTER_FIRST, {1, 1, 1}, 0x0f9006b8b693f038, 0x4efdf6c47f0a3b19},
+    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0x5fbf12e4adf8807f, 0x61eb8c28103e9537},
+    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0xc536992646b9b720, 0x4f275ea3ab06ba69},
+    {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0x70b9f04e48d6655c, 0xd0eeac506957c9c2},
+    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0xbd6cdf66053f5783, 0x0d3890b60ba5746c},
+    {FM_ORDER_PARALLEL, {1, 1, 1}, 0xcfc57f6fae54a54b, 0xfb681b46450bd92c},
+    {FM_ORDER_PARALLEL, {2, 1, 1}, 0x648547d2b42e009b, 0xdf4e8c22b6df7ec1},
+    {FM_ORDER_PARALLEL, {4, 1, 1}, 0x9ae603e049a4ce1a, 0x9031226e4fa747fc},
+    {FM_ORDER_PARALLEL, {1, 2, 1}, 0xf2d87ac49ffd6233, 0x2543eaac6764e73d},
+    {FM_ORDER_PARALLEL, {2, 2, 1}, 0x79abd5555c53d510, 0x399a9973905c6c14},
 };
 enum { N_CASE = sizeof CASES / sizeof CASES[0] };
 

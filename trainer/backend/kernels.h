@@ -117,17 +117,18 @@ typedef struct fm_layernorm_grad {
 /* ---- gates ----------------------------------------------------------------------------------- */
 
 /* y[r, :] = mask[r] * sigmoid(g[r, :]) * x[r, :]. A mask of NULL means ones. Backward recomputes
- * the sigmoid from g. */
+ * the sigmoid from g. With x_rows, x is [x_rows, c] and row r reads x[r % x_rows, :]. */
 typedef struct fm_gate {
     int64_t rows, c, ldg, ldx, ldy;
     const void *g, *x; /* act [rows, c] */
     const void *mask;  /* act [rows] or NULL */
-    void *y;           /* act [rows, c]; forward only; may be x */
+    void *y;           /* act [rows, c]; forward only; may be x, unless x_rows */
+    int64_t x_rows;    /* 0: rows */
 } fm_gate;
 
 typedef struct fm_gate_grad {
     const void *dy; /* act [rows, c], ld = ldy of the forward */
-    fm_out dg, dx;  /* act [rows, c] with ldg, ldx */
+    fm_out dg, dx;  /* act [rows, c] with ldg, ldx; dx is not summed over rows that read one x */
 } fm_gate_grad;
 
 /* y[r, :] = swish(a[r, :]) * b[r, :] with swish(a) = a * sigmoid(a) (the transition of AlphaFold 3,

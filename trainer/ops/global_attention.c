@@ -98,19 +98,8 @@ static fm_attention core_of(const fm_run *run, const fm_node *node) {
     return core;
 }
 
-/* y [n_seq, n_res, width] = o [n_res, width] for every sequence. */
-static void spread(fm_run *run, const attributes *at, const void *o, void *y) {
-    int64_t row = at->n_res * at->width;
-    fm_call_copy_strided(run, &(fm_strided){.rank = 2,
-                                            .shape = {at->n_seq, row},
-                                            .x_stride = {0, 1},
-                                            .y_stride = {row, 1},
-                                            .alpha = 1,
-                                            .x = o,
-                                            .y = {y, FM_WRITE}});
-}
-
-static fm_gate gate_of(const fm_run *run, const fm_node *node, const void *x, void *y) {
+/* The gate of o [n_res, width], which all sequences read. */
+static fm_gate gate_of(const fm_run *run, const fm_node *node, void *y) {
     const attributes *at = node->attributes;
     return (fm_gate){
         .rows = at->n_seq * at->n_res,
@@ -119,8 +108,9 @@ static fm_gate gate_of(const fm_run *run, const fm_node *node, const void *x, vo
         .ldx = at->width,
         .ldy = at->width,
         .g = fm_run_at(fm_run_saved(run, node, S_KVG), 2 * at->c_head, run->kernels->act),
-        .x = x,
-        .y = y};
+        .x = fm_run_saved(run, node, S_O),
+        .y = y,
+        .x_rows = at->n_res};
 }
 
 static void project(fm_run *run, const fm_node *node) {
@@ -146,8 +136,7 @@ static void forward(fm_run *run, const fm_node *node) {
         return;
     }
     void *gated = fm_run_workspace_act(run, rows * at->width);
-    spread(run, at, fm_run_saved(run, node, S_O), gated);
-    fm_gate gate = gate_of(run, node, gated, gated);
+    fm_gate gate = gate_of(run, node, gated);
     fm_call_gate(run, &gate);
     fm_linear out = out_projection(run, node, gated);
     if (node->residual >= 0) {
@@ -161,10 +150,8 @@ static void gate_backward(fm_run *run, const fm_node *node, void *dkvg, void *co
     const attributes *at = node->attributes;
     int64_t row = at->n_res * at->width, count = at->n_seq * row;
     fm_element act = run->kernels->act;
-    void *o = fm_run_workspace_act(run, count), *gated = fm_run_workspace_act(run, count);
-    void *dgated = fm_run_workspace_act(run, count);
-    spread(run, at, fm_run_saved(run, node, S_O), o);
-    fm_gate gate = gate_of(run, node, o, gated);
+    void *gated = fm_run_workspace_act(run, count), *dgated = fm_run_workspace_act(run, count);
+    fm_gate gate = gate_of(run, node, gated);
     fm_call_gate(run, &gate);
     fm_linear out = out_projection(run, node, gated);
     fm_call_linear_grad(run, &out, fm_run_output_gradient(run, node, 0), (fm_out){dgated, FM_WRITE},

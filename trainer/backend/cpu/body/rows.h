@@ -118,11 +118,16 @@ static void relu_grad(fm_stream *stream, int64_t n, const void *y, const void *d
     }
 }
 
+/* The row of x that row r reads. */
+static const real *gate_operand(const fm_gate *a, int64_t r) {
+    return (const real *)a->x + (a->x_rows ? r % a->x_rows : r) * a->ldx;
+}
+
 static void gate(fm_stream *stream, const fm_gate *a) {
     (void)stream;
     const real *mask = a->mask;
     for (int64_t r = 0; r < a->rows; r++) {
-        const real *g = (const real *)a->g + r * a->ldg, *x = (const real *)a->x + r * a->ldx;
+        const real *g = (const real *)a->g + r * a->ldg, *x = gate_operand(a, r);
         real *y = (real *)a->y + r * a->ldy, factor = mask ? mask[r] : 1;
         for (int64_t i = 0; i < a->c; i++)
             y[i] = factor * sigmoid(g[i]) * x[i];
@@ -133,7 +138,7 @@ static void gate_grad(fm_stream *stream, const fm_gate *a, const fm_gate_grad *g
     (void)stream;
     const real *mask = a->mask;
     for (int64_t r = 0; r < a->rows; r++) {
-        const real *g = (const real *)a->g + r * a->ldg, *x = (const real *)a->x + r * a->ldx;
+        const real *g = (const real *)a->g + r * a->ldg, *x = gate_operand(a, r);
         const real *dy = (const real *)grad->dy + r * a->ldy;
         real factor = mask ? mask[r] : 1;
         real *dg = (real *)grad->dg.data + (grad->dg.data ? r * a->ldg : 0);

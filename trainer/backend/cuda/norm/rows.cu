@@ -44,6 +44,11 @@ void relu_grad(fm_stream *stream, int64_t n, const void *y, const void *dy, fm_o
          [=] __device__(int64_t i) { put(down + i, dx.beta, get(out[i]) > 0 ? get(up[i]) : 0); });
 }
 
+/* The row of x that row r reads. */
+__device__ inline int64_t gate_row(const fm_gate &a, int64_t r) {
+    return a.x_rows ? (uint32_t)r % (uint32_t)a.x_rows : r;
+}
+
 template <typename T, int V> static void gate_as(fm_stream *stream, const fm_gate *args) {
     fm_gate a = *args;
     int64_t width = a.c / V;
@@ -51,7 +56,7 @@ template <typename T, int V> static void gate_as(fm_stream *stream, const fm_gat
         int64_t r = i / width, at = i % width * V;
         float g[V], x[V], factor = a.mask ? get(((const T *)a.mask)[r]) : 1;
         load<T, V>((const T *)a.g + r * a.ldg + at, g);
-        load<T, V>((const T *)a.x + r * a.ldx + at, x);
+        load<T, V>((const T *)a.x + gate_row(a, r) * a.ldx + at, x);
 #pragma unroll
         for (int k = 0; k < V; k++)
             x[k] = factor * sigmoid(g[k]) * x[k];
@@ -82,7 +87,7 @@ static void gate_grad_as(fm_stream *stream, const fm_gate *args, const fm_gate_g
         int64_t r = i / width, at = i % width * V;
         float g[V], x[V], dy[V], factor = a.mask ? get(((const T *)a.mask)[r]) : 1;
         load<T, V>((const T *)a.g + r * a.ldg + at, g);
-        load<T, V>((const T *)a.x + r * a.ldx + at, x);
+        load<T, V>((const T *)a.x + gate_row(a, r) * a.ldx + at, x);
         load<T, V>(up + r * a.ldy + at, dy);
 #pragma unroll
         for (int k = 0; k < V; k++) {
