@@ -5,32 +5,37 @@
 
 /* ---- layer normalisation --------------------------------------------------------------------- */
 
+void fm_call_layernorm(fm_run *run, int64_t rows, int64_t c, const void *x, const void *weights,
+                       void *y, void *mean, void *rstd) {
+    if (!run->dry) {
+        run->kernels->layernorm(run->stream,
+                                &(fm_layernorm){.rows = rows,
+                                                .c = c,
+                                                .ldx = c,
+                                                .ldy = c,
+                                                .eps = FM_LAYERNORM_EPS,
+                                                .x = x,
+                                                .gamma = weights,
+                                                .beta = fm_run_at(weights, c, run->kernels->act),
+                                                .y = y,
+                                                .mean = mean,
+                                                .rstd = rstd});
+    }
+}
+
 fm_norm fm_call_norm(fm_run *run, int64_t rows, int64_t c, const void *x, const void *weights) {
     if (!weights) {
         return (fm_norm){.rows = rows, .c = c, .x = x, .y = (void *)x};
     }
-    void *y = fm_run_workspace_act(run, rows * c);
     fm_norm norm = {.rows = rows,
                     .c = c,
                     .x = x,
                     .gamma = weights,
                     .beta = fm_run_at(weights, c, run->kernels->act),
-                    .y = y,
-                    .mean = fm_run_workspace_acc(run, rows),
-                    .rstd = fm_run_workspace_acc(run, rows)};
-    if (!run->dry) {
-        run->kernels->layernorm(run->stream, &(fm_layernorm){.rows = rows,
-                                                             .c = c,
-                                                             .ldx = c,
-                                                             .ldy = c,
-                                                             .eps = FM_LAYERNORM_EPS,
-                                                             .x = x,
-                                                             .gamma = norm.gamma,
-                                                             .beta = norm.beta,
-                                                             .y = y,
-                                                             .mean = norm.mean,
-                                                             .rstd = norm.rstd});
-    }
+                    .y = fm_run_workspace_act(run, rows * c)};
+    norm.mean = fm_run_workspace_acc(run, rows);
+    norm.rstd = fm_run_workspace_acc(run, rows);
+    fm_call_layernorm(run, rows, c, x, weights, norm.y, norm.mean, norm.rstd);
     return norm;
 }
 

@@ -25,6 +25,10 @@ typedef struct fm_norm {
  * block [2, c] of gamma and beta; NULL: x is normalised already. */
 fm_norm fm_call_norm(fm_run *run, int64_t rows, int64_t c, const void *x, const void *weights);
 
+/* Makes y [rows, c], mean and rstd (acc [rows]) where the caller wants them. */
+void fm_call_layernorm(fm_run *run, int64_t rows, int64_t c, const void *x, const void *weights,
+                       void *y, void *mean, void *rstd);
+
 /* Returns where the caller writes dy for fm_call_norm_grad: in the workspace, or in dx. */
 fm_out fm_call_norm_gradient(fm_run *run, const fm_norm *norm, fm_out dx);
 

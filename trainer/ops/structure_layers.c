@@ -37,21 +37,31 @@ static const void *dropped(fm_run *run, const fm_node *node) {
     return kept;
 }
 
+/* The statistics of the rows, acc [2, rows]: mean, rstd. */
+static void *statistics(const fm_run *run, const fm_node *node, int which) {
+    const norm_attributes *at = node->attributes;
+    return fm_run_at(fm_run_saved(run, node, 0), which * at->rows, run->kernels->acc);
+}
+
 static void norm_forward(fm_run *run, const fm_node *node) {
     const norm_attributes *at = node->attributes;
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
     const void *x = dropped(run, node);
-    fm_norm norm = fm_call_norm(run, at->rows, at->c, x, fm_run_param(run, node, 0));
-    fm_call_copy(run, at->rows * at->c, norm.y, fm_run_output(run, node, 0));
+    void *y = fm_run_wants_output(run) ? fm_run_output(run, node, 0)
+                                       : fm_run_workspace_act(run, at->rows * at->c);
+    fm_call_layernorm(run, at->rows, at->c, x, fm_run_param(run, node, 0), y,
+                      statistics(run, node, 0), statistics(run, node, 1));
 }
 
 static void norm_backward(fm_run *run, const fm_node *node) {
     const norm_attributes *at = node->attributes;
-    const void *x = dropped(run, node), *dy = fm_run_output_gradient(run, node, 0);
+    const void *dy = fm_run_output_gradient(run, node, 0);
     fm_out dx = fm_run_gradient(run, node, 0), dweights = fm_run_param_gradient(run, node, 0);
-    fm_norm norm = fm_call_norm(run, at->rows, at->c, x, fm_run_param(run, node, 0));
+    fm_norm norm = {.rows = at->rows,
+                    .c = at->c,
+                    .x = dropped(run, node),
+                    .gamma = fm_run_param(run, node, 0),
+                    .mean = statistics(run, node, 0),
+                    .rstd = statistics(run, node, 1)};
     if (!(at->rate > 0)) {
         fm_call_norm_grad(run, &norm, dy, dx, dweights);
         return;
@@ -59,10 +69,7 @@ static void norm_backward(fm_run *run, const fm_node *node) {
     void *dkept = fm_run_workspace_act(run, at->rows * at->c);
     fm_call_norm_grad(run, &norm, dy, (fm_out){dkept, FM_WRITE}, dweights);
     fm_update update = whole_update(at);
-    if (dx.data) {
-        fm_call_axpy(run, at->rows * at->c, 1.0, fm_call_update_grad(run, node, &update, dkept),
-                     dx);
-    }
+    fm_call_dropout_grad(run, node, &update, dkept, dx);
 }
 
 static const fm_op NORM = {"norm", norm_forward, norm_backward};
@@ -83,6 +90,7 @@ fm_tensor_ref fm_op_norm(fm_tape *tape, const char *name, fm_tensor_ref x, fm_pa
     if (rate > 0) {
         fm_node_draws(tape, node);
     }
+    fm_node_save(tape, node, FM_KEEP, tape->kernels->acc, 2, (int64_t[]){2, at->rows});
     return fm_node_output_described(tape, node, tensor);
 }
 
