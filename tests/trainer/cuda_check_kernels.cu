@@ -289,6 +289,8 @@ void check_attentions(void) {
                     {1, 6, 384, 384, 8, 8, 64, false, true, true, true, false, 50, W});
     check_attention("attention template 128 4x16",
                     {2, 16, 128, 128, 4, 16, 64, false, true, true, true, false, 50, W});
+    check_attention("attention templates ending 128 4x16",
+                    {4, 128, 128, 128, 4, 16, 64, true, true, true, true, false, 50, W});
 }
 
 /* ---- outer product mean, triangle multiplication ---- */

@@ -47,7 +47,7 @@ fm_attention_shape fm_attention_shape_of(fm_axial axial, const fm_tensor *x,
 
 static fm_attention_stride strides(const fm_attention_shape *at, int64_t ld) {
     bool second = along_second_axis(at->axial);
-    return (fm_attention_stride){.group = at->n0 * at->n1 * ld,
+    return (fm_attention_stride){.group = at->n_group > 1 ? at->n0 * at->n1 * ld : 0,
                                  .batch = second ? at->n1 * ld : ld,
                                  .row = second ? ld : at->n1 * ld,
                                  .head = at->c_head};

@@ -18,7 +18,7 @@ typedef struct attributes {
 enum { IN_Z, IN_MASK };
 enum { P_NORM_IN, P_PROJECTIONS, P_PROJECTIONS_BIAS, P_NORM_OUT, P_OUT, P_OUT_BIAS };
 enum { S_KEPT };
-enum { KEPT_ALIGN = 64 };
+enum { KEPT_ALIGN = 256 };
 
 /* The shape, which also decides the size of `kept`. */
 static fm_triangle_block shape_of(const attributes *at) {
