@@ -481,6 +481,9 @@ typedef struct fm_kernels {
     /* The table of the same backend whose act is this table's acc. Work that needs more digits than
      * act has runs on it (fm_tape_enter_island). NULL where act is acc. */
     const struct fm_kernels *wide;
+    /* N_res, N_extra and the number of MSA rows that are multiples of this take the fast kernels;
+     * others take plain ones, many times slower. 1 when every size is alike. */
+    int64_t axis_multiple;
 
     /* One function pointer for each row of the list; none is NULL. */
 #define FM_KERNEL(kind, result, name, ...) result (*name)(__VA_ARGS__);
