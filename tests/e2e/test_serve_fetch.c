@@ -61,6 +61,7 @@ static void start_snapshot(const char *jobs, const char *snapshot) {
     snprintf(cache, sizeof cache, "%s/cache", folder);
     snprintf(socket, sizeof socket, "unix:%s/s", folder);
     snprintf(log, sizeof log, "%s/log", folder);
+    unlink(log); /* the log of the server before must not end the wait below */
     server = fork();
     assert_true(server >= 0);
     if (server == 0) {
