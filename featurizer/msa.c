@@ -50,6 +50,13 @@ typedef struct msa_builder {
 
 static const fm_msa_options defaults;
 
+static const struct {
+    const char *ending, *title;
+} formats[FM_MSA_N_FORMAT] = {
+    [FM_MSA_A3M] = {".a3m", "A3M"},
+    [FM_MSA_STOCKHOLM] = {".sto", "Stockholm"},
+};
+
 static size_t name_bytes_of(const char *name) {
     size_t bare;
     (void)fm_compression_of_name(name, &bare);
@@ -67,8 +74,15 @@ fm_msa_format fm_msa_format_of_name(const char *name) {
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         if (n == strlen(others[i]) && memcmp(name, others[i], n) == 0) return FM_MSA_NONE;
     }
-    if (ends_with(name, n, ".a3m")) return FM_MSA_A3M;
-    return ends_with(name, n, ".sto") ? FM_MSA_STOCKHOLM : FM_MSA_NONE;
+    for (fm_msa_format format = FM_MSA_NONE + 1; format < FM_MSA_N_FORMAT; format++) {
+        if (ends_with(name, n, formats[format].ending)) return format;
+    }
+    return FM_MSA_NONE;
+}
+
+const char *fm_msa_format_title(fm_msa_format format) {
+    assert(format > FM_MSA_NONE && format < FM_MSA_N_FORMAT);
+    return formats[format].title;
 }
 
 static int rank_of(const char *name) {

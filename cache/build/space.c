@@ -209,7 +209,7 @@ fm_status fm_space_check(const fm_space *space, const char *cache, fm_error *ret
     fm_status status =
         fm_fail(reterr, FM_ERR_LIMIT,
                 "building %u chains needs about %.1f %s here, and %.1f %s are free; make room, or "
-                "say --no-space-check to try",
+                "give --no-space-check to try",
                 space->n_new, (double)space->need_bytes / unit, name,
                 (double)space->free_bytes / unit, name);
     return reterr ? fm_error_in(reterr, cache) : status;

@@ -52,8 +52,8 @@ fm_status fm_snapshot_write(const fm_store *store, const char *name, const fm_sn
     if (!status) {
         if (old.size == bytes.size && memcmp(old.data, bytes.data, old.size) == 0) return FM_OK;
         return fm_fail(reterr, FM_ERR_EXISTS,
-                       "snapshot %s is there, with other chains or weights; runs may depend on it: "
-                       "choose another name",
+                       "a snapshot '%s' with other chains or weights exists already, and runs may "
+                       "depend on it; choose another name",
                        name);
     }
     return write_file(store->path, "snapshots", name, bytes, reterr);

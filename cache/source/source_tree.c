@@ -2,6 +2,7 @@
  * source_parts.h. */
 #include "cache/source/source_parts.h"
 
+#include "featurizer/msa.h"
 #include "proto/base/compress.h"
 #include "proto/limits.h"
 
@@ -300,10 +301,21 @@ static bool is_same_chain(const flat_file *a, const flat_file *b) {
     return a->length == b->length && memcmp(a->name, b->name, a->length) == 0;
 }
 
+/* Returns the length of the chain's name in the name of an alignment or of a list of template hits,
+ * compressed or not; 0 for other files. */
+static size_t chain_length_of(const char *name) {
+    size_t bare;
+    (void)fm_compression_of_name(name, &bare);
+    bool is_search = has_ending(name, bare, ".hhr") || has_ending(name, bare, ".sto");
+    if (!is_search && !fm_msa_format_of_name(name)) return 0;
+    while (name[bare - 1] != '.')
+        bare--;
+    return bare - 1;
+}
+
 /* The files of a folder that are called after chains, by chain; the list is on the heap. */
 static fm_status list_flat(fm_source_scanning *scan, const char *folder, flat_file **ret_list,
                            size_t *ret_n, fm_error *reterr) {
-    static const char *const endings[] = {".a3m", ".sto", ".hhr"};
     fm_name_list files;
     fm_status status =
         fm_directory_list(folder, false, FM_LIMIT_N_CHAIN, scan->arena, &files, reterr);
@@ -311,12 +323,8 @@ static fm_status list_flat(fm_source_scanning *scan, const char *folder, flat_fi
     flat_file *list = calloc(files.n + 1, sizeof *list);
     size_t n = 0;
     for (size_t i = 0; i < files.n && list; i++) {
-        size_t bare;
-        (void)fm_compression_of_name(files.name[i], &bare);
-        for (size_t k = 0; k < sizeof endings / sizeof endings[0]; k++) {
-            if (!has_ending(files.name[i], bare, endings[k])) continue;
-            list[n++] = (flat_file){files.name[i], bare - strlen(endings[k])};
-        }
+        size_t length = chain_length_of(files.name[i]);
+        if (length) list[n++] = (flat_file){files.name[i], length};
     }
     free(files.name);
     if (!list) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a list of files");
@@ -326,7 +334,7 @@ static fm_status list_flat(fm_source_scanning *scan, const char *folder, flat_fi
     return FM_OK;
 }
 
-/* <name>.a3m, .sto and .hhr, compressed or not, are the files of the chain <name>. */
+/* <name>.a3m, .sto, .hhr and the like, compressed or not, are the files of the chain <name>. */
 static fm_status take_flat(fm_source_scanning *scan, const char *folder, uint32_t *ret_n,
                            fm_error *reterr) {
     flat_file *list;

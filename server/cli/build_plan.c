@@ -103,11 +103,19 @@ static void show_chains(dry_run *run, const fm_source *source, fm_arena *arena) 
 
 /* -- lines for people */
 
+static const char *format_bytes(uint64_t bytes, char out[32]) {
+    bool is_small = bytes < 1000000000;
+    snprintf(out, 32, "%.1f %s", (double)bytes / (is_small ? 1e6 : 1e9), is_small ? "MB" : "GB");
+    return out;
+}
+
 void fm_build_print_room(FILE *out, const fm_space *space, const char *cache) {
-    fprintf(out, "space about %.3f GB for %u of %u chains, from about %.3f GB of files",
-            (double)space->need_bytes / 1e9, space->n_new, space->n_chain,
-            (double)space->input_bytes / 1e9);
-    if (cache) fprintf(out, "; %.3f GB are free in %s", (double)space->free_bytes / 1e9, cache);
+    char need[32], input[32], free_space[32];
+    fprintf(out, "space about %s for %u of %u chains, from about %s of files",
+            format_bytes(space->need_bytes, need), space->n_new, space->n_chain,
+            format_bytes(space->input_bytes, input));
+    if (cache)
+        fprintf(out, "; %s are free in %s", format_bytes(space->free_bytes, free_space), cache);
     fprintf(out, "\n");
 }
 

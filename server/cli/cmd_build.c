@@ -392,8 +392,11 @@ static int run(const build_arguments *arguments, fm_arena *arena) {
     fm_source source;
     fm_error error;
     fm_status status = FM_OK;
-    for (uint32_t i = 0; i < arguments->n_dataset && !status; i++)
-        status = fm_cli_check_dataset(arguments->dataset[i].dataset, &error);
+    for (uint32_t i = 0; i < arguments->n_dataset && !status; i++) {
+        const char *dataset = arguments->dataset[i].dataset;
+        status = fm_cli_check_dataset(dataset, &error);
+        if (!status) status = fm_cli_check_target(arguments->cache, dataset, &error);
+    }
     if (!status) {
         status =
             fm_source_scan_all(arguments->dataset, arguments->n_dataset, arena, &source, &error);

@@ -203,7 +203,7 @@ int fm_cmd_synth(int argc, char **argv) {
          .help = "write uniref90 and mgnify hits as .sto, as AlphaFold's scripts do"},
         {"force", FM_OPTION_FLAG, &run.force,
          .help = "write into a folder that is not empty; other files stay"},
-        {"quiet", FM_OPTION_FLAG, &run.quiet, .help = "no progress line"},
+        {"quiet", FM_OPTION_FLAG, &run.quiet, .help = "no progress line", .letter = 'q'},
         {"json", FM_OPTION_FLAG, &run.json, .help = "print one JSON object"},
         {0}};
     const fm_command command = {"foldmill synth",

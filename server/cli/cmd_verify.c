@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Address space for one chain at a time. */
 #define ARENA_BYTES ((size_t)16 << 30)
@@ -109,9 +110,13 @@ int fm_cmd_verify(int argc, char **argv) {
     if (!status) return FM_EXIT_OK;
     code = fm_cli_report(command.program, &error);
     if (status == FM_ERR_CORRUPT) {
-        bool shard = strstr(error.source, "/shards/");
-        fprintf(stderr, "%s: to mend it, remove %s%s and run foldmill build again\n",
-                command.program, shard ? error.source : cache, shard ? "" : "/CURRENT");
+        bool is_shard = strstr(error.source, "/shards/");
+        bool is_absent = is_shard && access(error.source, F_OK) != 0;
+        if (is_absent)
+            fprintf(stderr, "%s: to mend it, run foldmill build again\n", command.program);
+        else
+            fprintf(stderr, "%s: to mend it, remove %s%s and run foldmill build again\n",
+                    command.program, is_shard ? error.source : cache, is_shard ? "" : "/CURRENT");
     }
     return code;
 }

@@ -80,11 +80,34 @@ fm_status fm_cli_open_store(const char *path, fm_store **ret_store, fm_error *re
 }
 
 fm_status fm_cli_check_dataset(const char *path, fm_error *reterr) {
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISDIR(info.st_mode)) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "%.200s is a file, and a dataset is a folder with alignments and "
+                       "structures (foldmill build --help)",
+                       path);
+    }
     if (!has_current(path) || !is_folder(path, "generations")) return FM_OK;
     return fm_fail(reterr, FM_ERR_USAGE,
                    "%.200s is a foldmill cache, not a dataset; a dataset is a folder with "
                    "alignments and structures (foldmill build --help)",
                    path);
+}
+
+fm_status fm_cli_check_target(const char *cache, const char *dataset, fm_error *reterr) {
+    struct stat target, source;
+    if (stat(cache, &target)) return FM_OK;
+    if (!S_ISDIR(target.st_mode)) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--cache: %.200s is a file, and a foldmill cache is a folder", cache);
+    }
+    bool is_same = stat(dataset, &source) == 0 && source.st_dev == target.st_dev &&
+                   source.st_ino == target.st_ino;
+    if (!is_same) return FM_OK;
+    return fm_fail(reterr, FM_ERR_USAGE,
+                   "--cache: %.200s is the dataset itself; expected another folder, which may be "
+                   "new",
+                   cache);
 }
 
 /* -- keys of names */

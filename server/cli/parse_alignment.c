@@ -232,7 +232,9 @@ static fm_msa_format format_of(const fm_parse_request *request) {
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         stockholm |= ends_with(request->path, n, names[i]);
     }
-    return stockholm ? FM_MSA_STOCKHOLM : FM_MSA_A3M;
+    if (stockholm) return FM_MSA_STOCKHOLM;
+    fm_msa_format by_name = fm_msa_format_of_name(request->path);
+    return by_name ? by_name : FM_MSA_A3M;
 }
 
 fm_status fm_parse_kind_msa(const fm_parse_request *request, fm_error *reterr) {
@@ -244,6 +246,6 @@ fm_status fm_parse_kind_msa(const fm_parse_request *request, fm_error *reterr) {
         fm_msa_build(&input, 1, (fm_bytes){0}, &options, request->arena, &part, &report, reterr);
     if (status) return status;
     if (request->out) return write_msa(request, &part, reterr);
-    print_msa(request, input.format == FM_MSA_A3M ? "A3M" : "Stockholm", &part, &report);
+    print_msa(request, fm_msa_format_title(input.format), &part, &report);
     return FM_OK;
 }

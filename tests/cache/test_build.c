@@ -55,10 +55,11 @@ static void test_growth_and_change(void **state) {
     cache_case test;
     setup_case(&test, 4);
     fm_build_report four = build(&test);
-    assert_int_equal(run_shell("$FM_BIN/foldmill synth --chains 9 --seed 3 --max-length 60 --depth "
-                               "60 --quiet --force -o %s >/dev/null",
-                               test.data),
-                     0);
+    assert_int_equal(
+        run_shell("\"$FM_BIN\"/foldmill synth --chains 9 --seed 3 --max-length 60 --depth "
+                  "60 --quiet --force -o %s >/dev/null",
+                  test.data),
+        0);
     fm_build_report nine = build(&test);
     assert_int_equal(nine.n_reused + nine.n_built, 9);
     assert_true(nine.n_reused >= 3); /* a structure may have gained a chain */

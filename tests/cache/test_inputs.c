@@ -168,10 +168,11 @@ static void test_flat_stockholm(void **state) {
     (void)state;
     cache_case test;
     setup_case(&test, 1);
-    assert_int_equal(run_shell("cd %s && rm -r data && $FM_BIN/foldmill synth --chains 3 --seed 3 "
-                               "--max-length 60 --depth 60 --stockholm --quiet -o data",
-                               test.folder),
-                     0);
+    assert_int_equal(
+        run_shell("cd %s && rm -r data && \"$FM_BIN\"/foldmill synth --chains 3 --seed 3 "
+                  "--max-length 60 --depth 60 --stockholm --quiet -o data",
+                  test.folder),
+        0);
     make_flat(&test, "uniref90_hits.sto", "sto");
     const fm_build_report one = build_of(&test, "one"), flat = build_of(&test, "flat");
     assert_same_content(one, flat);

@@ -38,7 +38,7 @@ static void write_rows(FILE *file, const char *query, uint32_t n) {
 static void write_dataset(cache_case *test, uint32_t n) {
     char path[400], query[N_RES + 2] = "", line[64];
     assert_int_equal(
-        run_shell("rm -r %s && $FM_BIN/foldmill synth --chains 1 --seed 3 --min-length "
+        run_shell("rm -r %s && \"$FM_BIN\"/foldmill synth --chains 1 --seed 3 --min-length "
                   "%d --max-length %d --depth 20 --quiet -o %s >/dev/null && "
                   "cd %s/alignments/* && rm bfd* mgnify* *.hhr",
                   test->data, N_RES, N_RES, test->data, test->data),
@@ -110,11 +110,12 @@ static void test_bounded(void **state) {
     setup_case(&test, 1);
     write_dataset(&test, 10000);
     assert_int_equal(
-        run_shell("cd %s && $FM_BIN/foldmill synth --chains 4 --seed 5 --max-length 60 --depth 60 "
-                  "--quiet -o more >/dev/null && id=$(basename data/mmcifs/* .cif) && "
-                  "rm -r more/mmcifs/$id.cif more/alignments/${id}_* && "
-                  "cp -r more/mmcifs more/alignments data",
-                  test.folder),
+        run_shell(
+            "cd %s && \"$FM_BIN\"/foldmill synth --chains 4 --seed 5 --max-length 60 --depth 60 "
+            "--quiet -o more >/dev/null && id=$(basename data/mmcifs/* .cif) && "
+            "rm -r more/mmcifs/$id.cif more/alignments/${id}_* && "
+            "cp -r more/mmcifs more/alignments data",
+            test.folder),
         0);
     const fm_build_options options = {.n_job = 1, .worker_bytes = (uint64_t)SMALL_MIB << 20};
     assert_int_equal(build_with(&test, test.data, test.cache, options, &report), FM_OK);

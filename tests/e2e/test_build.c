@@ -59,6 +59,18 @@ static void exit_codes(void **state) {
     assert_int_equal(run("test ! -e n/CURRENT"), 0);
 }
 
+/* A shard that is gone: verify does not ask to remove it. */
+static void lost_shards_are_mended(void **state) {
+    (void)state;
+    assert_int_equal(run("rm -rf d && $FOLDMILL build data --cache d -q > out && rm d/shards/*"),
+                     0);
+    assert_int_equal(run("$FOLDMILL verify --cache d 2> log"), 1);
+    assert_int_equal(run("grep -q 'to mend it, run foldmill build again' log"), 0);
+    assert_int_equal(run("$FOLDMILL build data --cache d -q > out && "
+                         "$FOLDMILL verify --cache d > out"),
+                     0);
+}
+
 /* Damage of any file of a cache is found, also where no load reads it, and verify says how to mend it. */
 static void damage_is_found_and_mended(void **state) {
     (void)state;
@@ -218,6 +230,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(exit_codes, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(damage_is_found_and_mended, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(lost_shards_are_mended, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(stop_by_signal, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(full_disk, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(golden_chains, make_folder, drop_folder),

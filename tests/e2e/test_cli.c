@@ -133,7 +133,11 @@ static void advice_for_paths(void **state) {
     expect(2, "c is a foldmill cache, not a dataset", "$FOLDMILL build c --cache made");
     expect(2, "c is a foldmill cache, not a dataset",
            "$FOLDMILL build --dataset a=data --dataset b=c --cache made");
-    assert_int_equal(run("test ! -e made"), 0);
+    expect(2, "file is a file, and a dataset is a folder", "$FOLDMILL build file --cache made");
+    expect(2, "--cache: file is a file, and a foldmill cache is a folder",
+           "$FOLDMILL build data --cache file");
+    expect(2, "--cache: ./data is the dataset itself", "$FOLDMILL build data --cache ./data");
+    assert_int_equal(run("test ! -e made && test ! -e data/CURRENT"), 0);
 }
 
 static void advice_for_addresses(void **state) {

@@ -39,8 +39,9 @@ static void write_file(const char *name, const char *text) {
 /* Runs `foldmill parse ARGUMENTS` in the test's folder; the exit code, and all output in `out`. */
 static int run_parse(const char *arguments, char *out, size_t out_bytes) {
     char command[4096];
-    snprintf(command, sizeof command, "B=$(realpath $FM_BIN) && cd %s && $B/foldmill parse %s 2>&1",
-             folder, arguments);
+    snprintf(command, sizeof command,
+             "B=$(realpath \"$FM_BIN\") && cd %s && \"$B/foldmill\" parse %s 2>&1", folder,
+             arguments);
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
     size_t n = fread(out, 1, out_bytes - 1, pipe);

@@ -35,7 +35,7 @@ static int drop_folder(void **state) {
 static int run_parse(const char *arguments, char *out, size_t out_bytes) {
     char command[4096];
     snprintf(command, sizeof command,
-             "B=$(realpath $FM_BIN) && cd %s && $B/foldmill parse mmcif %s 2>&1", folder,
+             "B=$(realpath \"$FM_BIN\") && cd %s && \"$B/foldmill\" parse mmcif %s 2>&1", folder,
              arguments);
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);

@@ -38,10 +38,11 @@ static int run(const char *command) {
 static int make_cache(void **state) {
     (void)state;
     fm_test_make_folder(folder, sizeof folder);
-    assert_int_equal(run("$FM_BIN/foldmill synth --seed 3 --chains 6 --depth 60 --max-length 120 "
-                         "--min-length 60 -o %s/data >/dev/null 2>&1"),
-                     0);
-    return run("$FM_BIN/foldmill build %s/data --cache %s/cache --quiet >/dev/null 2>%s/err");
+    assert_int_equal(
+        run("\"$FM_BIN\"/foldmill synth --seed 3 --chains 6 --depth 60 --max-length 120 "
+            "--min-length 60 -o %s/data >/dev/null 2>&1"),
+        0);
+    return run("\"$FM_BIN\"/foldmill build %s/data --cache %s/cache --quiet >/dev/null 2>%s/err");
 }
 
 static int drop_folder(void **state) {
@@ -60,6 +61,7 @@ static void start_snapshot(const char *jobs, const char *snapshot) {
     snprintf(cache, sizeof cache, "%s/cache", folder);
     snprintf(socket, sizeof socket, "unix:%s/s", folder);
     snprintf(log, sizeof log, "%s/log", folder);
+    unlink(log); /* the log of the server before must not end the wait below */
     server = fork();
     assert_true(server >= 0);
     if (server == 0) {
@@ -91,13 +93,13 @@ static void stop(void) {
 static void the_digest_depends_on_the_samples_alone(void **state) {
     (void)state;
     static const char strict[] =
-        "$FM_BIN/foldmill fetch --data unix:%s/s --steps 30 --batch 4 --seed 7 --digest "
+        "\"$FM_BIN\"/foldmill fetch --data unix:%s/s --steps 30 --batch 4 --seed 7 --digest "
         ">%s/strict 2>%s/err";
     static const char bounded[] =
-        "$FM_BIN/foldmill fetch --data $(grep -o 'tcp://[0-9.:]*' %s/log) --steps 30 --batch 4 "
+        "\"$FM_BIN\"/foldmill fetch --data $(grep -o 'tcp://[0-9.:]*' %s/log) --steps 30 --batch 4 "
         "--seed 7 --order bounded:16 --credit 32 --digest >%s/bounded 2>%s/err";
-    static const char other_seed[] =
-        "$FM_BIN/foldmill fetch --data unix:%s/s --steps 30 --batch 4 --seed 8 --digest >%s/other";
+    static const char other_seed[] = "\"$FM_BIN\"/foldmill fetch --data unix:%s/s --steps 30 "
+                                     "--batch 4 --seed 8 --digest >%s/other";
     start("1");
     assert_int_equal(run(strict), 0);
     assert_int_equal(run("grep digest %s/strict >%s/digest"), 0);
@@ -171,25 +173,28 @@ static void groups_share_the_same_samples(void **state) {
 
 static void mistakes_are_said(void **state) {
     (void)state;
-    assert_int_equal(run("$FM_BIN/foldmill serve --help | grep -q -- --listen"), 0);
-    assert_int_equal(run("$FM_BIN/foldmill fetch --help | grep -q -- --digest"), 0);
-    assert_int_equal(run("$FM_BIN/foldmill serve --cache %s/cache 2>/dev/null"), 2);
-    assert_int_equal(run("$FM_BIN/foldmill serve --cache %s/none --listen unix:%s/s 2>/dev/null"),
-                     1);
-    assert_int_equal(run("$FM_BIN/foldmill serve --cache %s/cache --listen http://x 2>%s/err"), 2);
+    assert_int_equal(run("\"$FM_BIN\"/foldmill serve --help | grep -q -- --listen"), 0);
+    assert_int_equal(run("\"$FM_BIN\"/foldmill fetch --help | grep -q -- --digest"), 0);
+    assert_int_equal(run("\"$FM_BIN\"/foldmill serve --cache %s/cache 2>/dev/null"), 2);
+    assert_int_equal(
+        run("\"$FM_BIN\"/foldmill serve --cache %s/none --listen unix:%s/s 2>/dev/null"), 1);
+    assert_int_equal(run("\"$FM_BIN\"/foldmill serve --cache %s/cache --listen http://x 2>%s/err"),
+                     2);
     assert_int_equal(run("grep -q 'expected unix:PATH or tcp://HOST:PORT' %s/err"), 0);
-    assert_int_equal(run("$FM_BIN/foldmill fetch --data tcp://host:65536 --steps 1 2>%s/err"), 2);
+    assert_int_equal(run("\"$FM_BIN\"/foldmill fetch --data tcp://host:65536 --steps 1 2>%s/err"),
+                     2);
     assert_int_equal(run("grep -q 'HOST:PORT, the port a number to 65535' %s/err"), 0);
-    assert_int_equal(run("$FM_BIN/foldmill fetch --data unix:%s/s --steps 1 2>%s/err"), 1);
+    assert_int_equal(run("\"$FM_BIN\"/foldmill fetch --data unix:%s/s --steps 1 2>%s/err"), 1);
     assert_int_equal(run("grep -q 'cannot connect to unix:' %s/err"), 0);
     start("1");
-    assert_int_equal(run("$FM_BIN/foldmill fetch --data unix:%s/s --steps 1 --plan none 2>%s/err"),
-                     1);
+    assert_int_equal(
+        run("\"$FM_BIN\"/foldmill fetch --data unix:%s/s --steps 1 --plan none 2>%s/err"), 1);
     assert_int_equal(run("grep -q \"no plan is called 'none'\" %s/err"), 0);
     assert_int_equal(
-        run("$FM_BIN/foldmill fetch --data unix:%s/s --steps 1 --snapshot other 2>%s/err"), 1);
+        run("\"$FM_BIN\"/foldmill fetch --data unix:%s/s --steps 1 --snapshot other 2>%s/err"), 1);
     assert_int_equal(run("grep -q 'snapshot other is not served, all is' %s/err"), 0);
-    assert_int_equal(run("$FM_BIN/foldmill serve --cache %s/cache --listen unix:%s/s 2>%s/err"), 1);
+    assert_int_equal(run("\"$FM_BIN\"/foldmill serve --cache %s/cache --listen unix:%s/s 2>%s/err"),
+                     1);
     assert_int_equal(run("grep -q 'another server listens' %s/err"), 0);
     stop();
 }
@@ -197,10 +202,10 @@ static void mistakes_are_said(void **state) {
 /* A run that pinned its snapshot gets the same samples after others have built and cleaned up. */
 static void a_pinned_snapshot_is_served_as_it_was(void **state) {
     (void)state;
-    static const char fetch[] = "$FM_BIN/foldmill fetch --data unix:%s/s --steps 20 --batch 4 "
+    static const char fetch[] = "\"$FM_BIN\"/foldmill fetch --data unix:%s/s --steps 20 --batch 4 "
                                 "--seed 7 --digest | grep digest >%s/now";
-    assert_int_equal(run("$FM_BIN/foldmill snapshot create mine --cache %s/cache >/dev/null && "
-                         "$FM_BIN/foldmill snapshot pin mine --cache %s/cache >/dev/null"),
+    assert_int_equal(run("\"$FM_BIN\"/foldmill snapshot create mine --cache %s/cache >/dev/null && "
+                         "\"$FM_BIN\"/foldmill snapshot pin mine --cache %s/cache >/dev/null"),
                      0);
     start_snapshot("2", "mine");
     assert_int_equal(run(fetch), 0);
@@ -208,9 +213,11 @@ static void a_pinned_snapshot_is_served_as_it_was(void **state) {
     stop();
     assert_int_equal(
         run("cd %s/data/alignments && for d in *; do sed -n 1,2p $d/mgnify_hits.a3m | tr A-Y C | "
-            "sed 's/^>.*/>new/' >> $d/mgnify_hits.a3m; done; cd %s && $FM_BIN/foldmill build data "
-            "--cache cache --quiet >/dev/null 2>&1 && $FM_BIN/foldmill gc --cache cache >/dev/null "
-            "&& $FM_BIN/foldmill snapshot list --cache cache | grep -q 'mine .* pinned to "
+            "sed 's/^>.*/>new/' >> $d/mgnify_hits.a3m; done; cd %s && \"$FM_BIN\"/foldmill build "
+            "data "
+            "--cache cache --quiet >/dev/null 2>&1 && \"$FM_BIN\"/foldmill gc --cache cache "
+            ">/dev/null "
+            "&& \"$FM_BIN\"/foldmill snapshot list --cache cache | grep -q 'mine .* pinned to "
             "generation 1'"),
         0);
     start_snapshot("2", "mine");

@@ -44,31 +44,32 @@ static int run(const char *command) {
 
 static void wrong_usage_is_said_and_exits_with_2(void **state) {
     (void)state;
-    assert_int_equal(run("$FM_BIN/foldmill synth --help | grep -q -- --chains"), 0);
-    assert_int_equal(run("$FM_BIN/foldmill synth 2>/dev/null"), 2);
-    assert_int_equal(run("$FM_BIN/foldmill synth -o %s/x --chains 0 2>/dev/null"), 2);
-    assert_int_equal(run("$FM_BIN/foldmill synth -o %s/x --min-length 90 --max-length 80 2>%s/err"),
-                     2);
+    assert_int_equal(run("\"$FM_BIN\"/foldmill synth --help | grep -q -- --chains"), 0);
+    assert_int_equal(run("\"$FM_BIN\"/foldmill synth 2>/dev/null"), 2);
+    assert_int_equal(run("\"$FM_BIN\"/foldmill synth -o %s/x --chains 0 2>/dev/null"), 2);
+    assert_int_equal(
+        run("\"$FM_BIN\"/foldmill synth -o %s/x --min-length 90 --max-length 80 2>%s/err"), 2);
     assert_int_equal(run("grep -q 'min-length: found 90, expected at most' %s/err"), 0);
     assert_int_equal(run("test ! -e %s/x"), 0);
-    assert_int_equal(run("$FM_BIN/foldmill synth -o %s/err/x --chains 1 2>/dev/null"), 1);
+    assert_int_equal(run("\"$FM_BIN\"/foldmill synth -o %s/err/x --chains 1 2>/dev/null"), 1);
 }
 
 static void a_folder_with_files_is_left_alone_unless_forced(void **state) {
     (void)state;
     assert_int_equal(run("mkdir %s/full && echo mine > %s/full/mine"), 0);
-    assert_int_equal(run("$FM_BIN/foldmill synth --chains 1 -o %s/full 2>/dev/null"), 2);
+    assert_int_equal(run("\"$FM_BIN\"/foldmill synth --chains 1 -o %s/full 2>/dev/null"), 2);
     assert_int_equal(run("test ! -e %s/full/mmcifs"), 0);
-    assert_int_equal(run("$FM_BIN/foldmill synth --chains 1 -o %s/full --force >/dev/null"), 0);
+    assert_int_equal(run("\"$FM_BIN\"/foldmill synth --chains 1 -o %s/full --force >/dev/null"), 0);
     assert_int_equal(run("test -d %s/full/mmcifs && grep -q mine %s/full/mine"), 0);
 }
 
 /* A limit on the size of files stands for a full disk. */
 static void a_file_that_cannot_be_written_whole_is_not_there(void **state) {
     (void)state;
-    assert_int_equal(run("$FM_BIN/foldmill synth --seed 6 --chains 4 -o %s/whole >/dev/null"), 0);
+    assert_int_equal(run("\"$FM_BIN\"/foldmill synth --seed 6 --chains 4 -o %s/whole >/dev/null"),
+                     0);
     assert_int_equal(run("(ulimit -f 60; trap '' XFSZ; "
-                         "exec $FM_BIN/foldmill synth --seed 6 --chains 4 -o %s/cut 2>%s/err)"),
+                         "exec \"$FM_BIN\"/foldmill synth --seed 6 --chains 4 -o %s/cut 2>%s/err)"),
                      1);
     assert_int_equal(run("grep -q 'cannot write: File too large' %s/err"), 0);
     assert_int_equal(
@@ -79,9 +80,10 @@ static void a_file_that_cannot_be_written_whole_is_not_there(void **state) {
 
 static void a_larger_dataset_holds_the_smaller_one(void **state) {
     (void)state;
-    const char *command = "$FM_BIN/foldmill synth --seed 5 --depth 50 --chains 4 -o %s/small && "
-                          "$FM_BIN/foldmill synth --seed 5 --depth 50 --chains 9 -o %s/large && "
-                          "$FM_BIN/foldmill synth --seed 5 --depth 50 --chains 9 -o %s/again";
+    const char *command =
+        "\"$FM_BIN\"/foldmill synth --seed 5 --depth 50 --chains 4 -o %s/small && "
+        "\"$FM_BIN\"/foldmill synth --seed 5 --depth 50 --chains 9 -o %s/large && "
+        "\"$FM_BIN\"/foldmill synth --seed 5 --depth 50 --chains 9 -o %s/again";
     assert_int_equal(run(command), 0);
     assert_int_equal(run("test $(ls %s/small/alignments | wc -l) = 4"), 0);
     assert_int_equal(run("test $(ls %s/large/alignments | wc -l) = 9"), 0);
@@ -97,7 +99,8 @@ static void a_larger_dataset_holds_the_smaller_one(void **state) {
 
 static void stockholm_files_come_when_asked_for(void **state) {
     (void)state;
-    assert_int_equal(run("$FM_BIN/foldmill synth --chains 2 --stockholm --depth 30 -o %s/sto"), 0);
+    assert_int_equal(run("\"$FM_BIN\"/foldmill synth --chains 2 --stockholm --depth 30 -o %s/sto"),
+                     0);
     assert_int_equal(run("cd %s/sto/alignments && for d in *; do "
                          "head -1 $d/mgnify_hits.sto | grep -q '^# STOCKHOLM 1.0' && "
                          "tail -1 $d/uniref90_hits.sto | grep -q '^//' && "
@@ -111,7 +114,7 @@ static void gemmi_reads_the_structures(void **state) {
         fprintf(stderr, "skipped: gemmi is not installed\n");
         skip();
     }
-    assert_int_equal(run("$FM_BIN/foldmill synth --chains 16 --seed 9 --depth 20 -o %s/g"), 0);
+    assert_int_equal(run("\"$FM_BIN\"/foldmill synth --chains 16 --seed 9 --depth 20 -o %s/g"), 0);
     assert_int_equal(run("for f in %s/g/mmcifs/*.cif; do gemmi validate $f && "
                          "gemmi convert $f %s/out.pdb || exit 1; done"),
                      0);

@@ -227,10 +227,11 @@ static void a_lost_server_costs_no_step(void **state) {
              "done; kill -9 $server; wait $trainer",
              serve, train);
     assert_int_equal(run(command), 1);
-    assert_int_equal(run("n=$(cat lost.run/metrics.jsonl | wc -l); ls lost.run/checkpoint* | "
-                         "grep -q \"0$n.safetensors\" && grep -q \"after step $n of 1000000; "
-                         "--resume continues\" lost.err && echo $((n + 1)) >goal"),
-                     0);
+    assert_int_equal(
+        run("n=$(cat lost.run/metrics.jsonl | wc -l); ls lost.run/checkpoint* | "
+            "grep -q \"0$n.safetensors\" && grep -q \"after step $n of 1000000 "
+            "(--resume continues from its checkpoint): cannot\" lost.err && echo $((n + 1)) >goal"),
+        0);
     snprintf(
         command, sizeof command,
         "%s %s --steps $(cat goal) --resume 2>lost.err >lost.log; rc=$?; kill $server; exit $rc",

@@ -48,7 +48,7 @@ void fm_test_remove_tree(const char *path) {
 int fm_test_shell(const char *folder, const char *command) {
     char text[8192];
     int n = snprintf(text, sizeof text,
-                     "cd '%s' && export PATH=\"$FM_BIN:$PATH\" FOLDMILL=\"$FM_BIN/foldmill\" && "
+                     "cd '%s' && export PATH=\"$FM_BIN:$PATH\" FOLDMILL=foldmill && "
                      "{\n%s\n}",
                      folder, command);
     assert(n > 0 && (size_t)n < sizeof text);

@@ -25,7 +25,7 @@ void fm_test_make_folder(char *out, size_t out_bytes);
 void fm_test_remove_tree(const char *path);
 
 /* Runs a shell command in a folder and returns its exit code. $FM_BIN is first on its PATH, and
- * $FOLDMILL is the program's path there. The second form formats the command as printf does. */
+ * $FOLDMILL is the program there. The second form formats the command as printf does. */
 int fm_test_shell(const char *folder, const char *command);
 int fm_test_shell_format(const char *folder, const char *format, ...) FM_PRINTF(2, 3);
 

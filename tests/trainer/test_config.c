@@ -190,7 +190,8 @@ static void mistakes_are_refused_with_their_line(void **state) {
          "found 'n_block' in section [modell], expected one of the sections model, data, parallel, "
          "optimizer, loss, metrics"},
         {"n_block = 3\n", 1,
-         "found 'n_block' in section [], expected one of the sections model, data, parallel, "
+         "found 'n_block' before the first section, expected one of the sections model, data, "
+         "parallel, "
          "optimizer, loss, metrics"},
         {"[model]\nn_block = 3\nc_m = 8\nn_block = 4\n", 4,
          "n_block: found a second time, expected once"},

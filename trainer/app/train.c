@@ -70,11 +70,11 @@ static const char description[] =
     "that was not. It needs the same snapshot, seed and settings. --from starts a\n"
     "new run with the parameters and the average of a checkpoint of another run or\n"
     "of `foldmill import`; steps, moments and the data stream start from 0.\n\n"
-    "examples:\n"
+    "Examples:\n"
     "  foldmill train --data unix:/run/foldmill.sock --preset tiny --steps 200\n"
     "  foldmill train --preset tiny --show-config >mine.ini\n"
     "  foldmill train --data tcp://host:7420 --config mine.ini --steps 5000 --resume\n\n"
-    "exit codes: 0 done or stopped on request, 1 failed, 2 bad usage";
+    "Exit codes: 0 done or stopped on request, 1 failed, 2 bad usage";
 
 typedef struct settings {
     const char *data, *preset, *config, *from, *out, *tensorboard, *order, *device, *dtype;
@@ -327,12 +327,12 @@ static fm_status save_last(train_run *run, fm_status status, fm_error *reterr) {
     char why[FM_ERROR_MESSAGE_BYTES], what[FM_ERROR_MESSAGE_BYTES] = "";
     snprintf(why, sizeof why, "%s", reterr->message);
     if (saved) {
-        snprintf(what, sizeof what, "; the checkpoint cannot be written: %.150s", error.message);
+        snprintf(what, sizeof what, " (the checkpoint cannot be written: %.150s)", error.message);
     } else if (run->n_step && (run->saved_step == run->n_step || run->n_step == run->first_step)) {
-        snprintf(what, sizeof what, "; --resume continues from its checkpoint");
+        snprintf(what, sizeof what, " (--resume continues from its checkpoint)");
     }
-    return fm_fail(reterr, status, "%.200s, after step %llu of %llu%.200s", why,
-                   (unsigned long long)run->n_step, (unsigned long long)run->set->steps, what);
+    return fm_fail(reterr, status, "after step %llu of %llu%.200s: %.200s",
+                   (unsigned long long)run->n_step, (unsigned long long)run->set->steps, what, why);
 }
 
 /* Set by SIGINT and SIGTERM and checked between steps. A signalfd does not work here: the threads

@@ -365,8 +365,9 @@ static void say_unknown(const char *section, const char *name, char *out, size_t
         meant = &keys[i];
     }
     if (!known) {
-        snprintf(out, out_bytes,
-                 "found '%.64s' in section [%.64s], expected one of the sections %s", name, section,
+        char where[80] = "before the first section";
+        if (section[0]) snprintf(where, sizeof where, "in section [%.64s]", section);
+        snprintf(out, out_bytes, "found '%.64s' %s, expected one of the sections %s", name, where,
                  sections);
         return;
     }

@@ -29,10 +29,10 @@ static const char import_description[] =
     "from the preset. If no preset fits, --preset and --config FILE give the sizes.\n\n"
     "Every array that is missing, extra or of another shape is listed with what was\n"
     "expected. In that case nothing is written.\n\n"
-    "examples:\n"
+    "Examples:\n"
     "  foldmill import params_model_1.npz --out model_1.safetensors\n"
     "  foldmill train --data URL --preset af2-finetuning --from model_1.safetensors\n\n"
-    "exit codes: 0 done, 1 failed, 2 bad usage";
+    "Exit codes: 0 done, 1 failed, 2 bad usage";
 
 static const char export_description[] =
     "Writes the weights of a foldmill checkpoint with the names and layouts of\n"
@@ -42,10 +42,10 @@ static const char export_description[] =
     "  --format npz            names: deepmind (the default), openfold, foldmill\n\n"
     "Without --format, the format is npz if the name of FILE ends in .npz, and\n"
     "safetensors otherwise.\n\n"
-    "examples:\n"
+    "Examples:\n"
     "  foldmill export-weights run/checkpoint-000000075000.safetensors \\\n"
     "      --out params_model_1.npz\n\n"
-    "exit codes: 0 done, 1 failed, 2 bad usage";
+    "Exit codes: 0 done, 1 failed, 2 bad usage";
 
 static int report(const char *program, const fm_error *error) {
     char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];

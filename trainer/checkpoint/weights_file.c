@@ -115,11 +115,11 @@ static fm_status detect_kind(const char *path, file_kind *ret_kind, fm_error *re
     return fm_fail_in(
         reterr, FM_ERR_UNSUPPORTED, path,
         "this is a PyTorch file (a Python pickle), which foldmill does not read because loading "
-        "it can run code; convert it with Python:\n"
-        "  import torch; from safetensors.torch import save_file; "
-        "s = torch.load('FILE', 'cpu', weights_only=True)\n"
-        "  save_file({k: v.clone() for k, v in s.get('state_dict', s).items()}, "
-        "'weights.safetensors')");
+        "it can run code; convert it with: python3 -c \"import torch; "
+        "from safetensors.torch import save_file; "
+        "s = torch.load('FILE', 'cpu', weights_only=True); "
+        "save_file({k: v.clone() for k, v in s.get('state_dict', s).items()}, "
+        "'weights.safetensors')\"");
 }
 
 static fm_status list_npz(fm_weights_file *file, const char *path, fm_error *reterr) {
