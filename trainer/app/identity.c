@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { KEY_BYTES = 96, VALUE_BYTES = 96, ALLOW_BYTES = 256 };
@@ -88,11 +89,34 @@ typedef struct comparison {
     bool full;
 } comparison;
 
+/* Whether both texts mean the same value: equal words, or equal numbers. */
+static bool is_same_value(const char *a, const char *b) {
+    char *end_a, *end_b;
+    double x = strtod(a, &end_a), y = strtod(b, &end_b);
+    bool numbers = end_a != a && end_b != b && !*end_a && !*end_b;
+    return strcmp(a, b) == 0 || (numbers && x == y);
+}
+
+/* Writes a number with as few digits as keep its bits; other values as they are. */
+static const char *shorten(const char *value, char out[VALUE_BYTES]) {
+    char *end;
+    double x = strtod(value, &end);
+    bool is_number = end != value && !*end;
+    snprintf(out, VALUE_BYTES, "%s", value);
+    for (int digits = 1; is_number && digits <= 17; digits++) {
+        snprintf(out, VALUE_BYTES, "%.*g", digits, x);
+        if (strtod(out, NULL) == x) break;
+    }
+    return out;
+}
+
 static bool is_allowed(const comparison *c, const char *key, const char *value) {
-    char whole[KEY_BYTES + VALUE_BYTES];
-    snprintf(whole, sizeof whole, "%s=%s", key, value);
+    size_t n = strlen(key);
     for (uint32_t i = 0; i < c->n_change; i++) {
-        if (strcmp(c->change[i], whole) == 0) return true;
+        const char *change = c->change[i];
+        if (strncmp(change, key, n) == 0 && change[n] == '=' &&
+            is_same_value(change + n + 1, value))
+            return true;
     }
     return false;
 }
@@ -100,10 +124,11 @@ static bool is_allowed(const comparison *c, const char *key, const char *value) 
 /* A key has other values in the two runs; NULL: the run does not have it. */
 static void on_difference(comparison *c, const setting *saved, const setting *now) {
     const char *key = now ? now->key : saved->key, *value = now ? now->value : "none";
+    char from[VALUE_BYTES], to[VALUE_BYTES];
     if (is_allowed(c, key, value)) {
         size_t at = strlen(c->history), room = FM_HISTORY_BYTES - at;
         int n = snprintf(c->history + at, room, "step %" PRIu64 ": %s: %s -> %s\n", c->step, key,
-                         saved ? saved->value : "none", value);
+                         saved ? shorten(saved->value, from) : "none", shorten(value, to));
         c->full |= (size_t)n >= room;
         return;
     }
@@ -114,7 +139,7 @@ static void on_difference(comparison *c, const setting *saved, const setting *no
                  now ? now->line : "");
     }
     size_t at = strlen(c->allow);
-    snprintf(c->allow + at, sizeof c->allow - at, " --change %s=%s", key, value);
+    snprintf(c->allow + at, sizeof c->allow - at, " --change %s=%s", key, shorten(value, to));
 }
 
 static void compare_now(comparison *c, const char *text) {
@@ -149,7 +174,7 @@ static fm_status check_changes(const comparison *c, fm_error *reterr) {
         }
         snprintf(key, sizeof key, "%.*s", (int)(equal - change), change);
         bool there = find(c->now, key, &now);
-        if (there && strcmp(now.value, equal + 1) == 0) continue;
+        if (there && is_same_value(now.value, equal + 1)) continue;
         if (!there && strcmp(equal + 1, "none") == 0) continue;
         return fm_fail(reterr, FM_ERR_USAGE, "--change %.128s: this run has %.64s", change,
                        there ? now.value : "no setting of that name");

@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-enum { FM_SKIPPED_MAX = 4096, FM_SKIPPED_TEXT_BYTES = FM_SKIPPED_MAX * 26 };
+enum { FM_SKIPPED_MAX = 4096, FM_SKIPPED_TEXT_BYTES = FM_SKIPPED_MAX * 26 + 1 };
 
 typedef struct fm_skipped {
     uint32_t n;

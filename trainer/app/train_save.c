@@ -90,8 +90,10 @@ fm_status fm_run_save_last(fm_train_run *run, fm_status status, fm_error *reterr
         if (saved) *reterr = error;
         return saved;
     }
-    char why[FM_ERROR_MESSAGE_BYTES], what[FM_ERROR_MESSAGE_BYTES] = "", place[128];
+    char why[FM_ERROR_MESSAGE_BYTES], source[FM_ERROR_SOURCE_BYTES];
+    char what[FM_ERROR_MESSAGE_BYTES] = "", place[128];
     snprintf(why, sizeof why, "%s", reterr->message);
+    snprintf(source, sizeof source, "%s", reterr->source);
     fm_run_describe_place(run, place, sizeof place);
     bool is_whole = (run->is_saved && is_same_place(run->state.place, run->saved)) ||
                     is_same_place(run->state.place, run->first);
@@ -102,5 +104,5 @@ fm_status fm_run_save_last(fm_train_run *run, fm_status status, fm_error *reterr
         snprintf(what, sizeof what, "; --resume continues from its checkpoint");
     }
     fm_fail(reterr, status, "%.250s, %s%.200s", why, place, what);
-    return status;
+    return source[0] ? fm_error_in(reterr, source) : status;
 }
