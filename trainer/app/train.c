@@ -30,7 +30,6 @@
 #include "trainer/app/setup.h"
 #include "trainer/app/stop.h"
 #include "trainer/app/train_run.h"
-#include "trainer/backend/cpu/blas.h"
 #include "trainer/step/score.h"
 
 #include <assert.h>
@@ -146,7 +145,7 @@ static fm_status resume(fm_train_run *run, fm_error *reterr) {
     const bool on_cpu = strcmp(run->set->device, "cpu") == 0;
     const fm_identity identity = {.program = FM_VERSION,
                                   .device = run->set->device,
-                                  .processor = on_cpu ? fm_blas_processor() : "",
+                                  .processor = on_cpu ? fm_kernels_cpu_processor() : "",
                                   .dtype = run->set->dtype,
                                   .order = run->set->order};
     fm_identity_format(&identity, run->identity);
