@@ -98,7 +98,7 @@ static void a_batch_in_hand_is_kept(void **state) {
     assert_int_equal(
         run(". ./lib; sed 's/global_batch = 3/global_batch = 120/' batch.ini >big.ini; "
             "$train --config big.ini --steps 2 --out half >half.log 2>&1 & pid=$!; "
-            "until grep -q '^data' half.log; do sleep 0.02; done; sleep 0.5; kill -TERM $pid; "
+            "until grep -q '^data' half.log; do sleep 0.02; done; sleep 0.2; kill -TERM $pid; "
             "wait $pid"),
         143);
     assert_int_equal(run("ls half | grep -qE '^checkpoint-000000000000[+][0-9]+.safetensors$' && "
