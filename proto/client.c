@@ -1,8 +1,9 @@
 /* client.c: see client.h.
  *
  * The socket is non-blocking, and every wait is a poll with a limit, so no call can hang: connecting,
- * HELLO and OPEN have a deadline; a stream has none, but the client sends PING while the server is
- * silent and gives up after silence_ms.
+ * HELLO and OPEN have a deadline. In a stream the client sends PING while the server is silent and
+ * gives up after silence_ms. event_ms limits the wait for each event, which a PONG does not
+ * prolong.
  *
  * Two threads may send: the receiver (PONG, PING, CREDIT) and the one that calls fm_client_release
  * (CREDIT). send_lock makes each frame one piece and orders the frame numbers. Only the receiver
@@ -39,7 +40,7 @@ enum {
 struct fm_client {
     int fd;
     char url[FM_ADDRESS_TEXT_BYTES];
-    uint32_t silence_ms, connect_ms;
+    uint32_t silence_ms, connect_ms, event_ms;
     fm_wire_welcome welcome;
     bool is_open, is_over;
     uint64_t n_received; /* frames */
@@ -122,7 +123,8 @@ static fm_status wait_readable(fm_client *client, patience *wait, fm_error *rete
     if (client->is_open && now - wait->heard_ns > silence_ns)
         return fail_gone(client, "is silent", reterr);
     if (wait->deadline_ns && now > wait->deadline_ns) {
-        return fail_gone(client, "did not answer in time", reterr);
+        return fail_gone(
+            client, client->is_open ? "sent no sample in time" : "did not answer in time", reterr);
     }
     uint64_t slice_ns = silence_ns / 4;
     if (client->is_open && now - wait->asked_ns > slice_ns) {
@@ -298,6 +300,7 @@ fm_status fm_client_connect(const fm_client_options *options, fm_client **ret_cl
     }
     client->fd = fd;
     client->connect_ms = connect_ms;
+    client->event_ms = options->event_ms;
     client->silence_ms = options->silence_ms ? options->silence_ms : DEFAULT_SILENCE_MS;
     fm_address_format(&address, client->url);
     pthread_mutex_init(&client->send_lock, NULL);
@@ -384,7 +387,7 @@ static fm_status take_item(fm_client *client, fm_error *reterr) {
 fm_status fm_client_next(fm_client *client, void *slab, size_t capacity, fm_client_event *ret_event,
                          fm_error *reterr) {
     assert(client->is_open && !client->is_over);
-    patience wait = patience_of(0);
+    patience wait = patience_of(client->event_ms);
     uint64_t start = wait.heard_ns;
     fm_client_event event = {0};
     while (!event.kind) {

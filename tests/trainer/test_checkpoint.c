@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 typedef struct fixture {
-    char folder[256], path[512];
+    char folder[256], path[FM_CHECKPOINT_PATH_BYTES];
     fm_arena arena;
     fm_params params;
 } fixture;
@@ -64,7 +64,8 @@ static void save(fixture *f, uint64_t step) {
                                        .config = "[model]\nn = 1\n",
                                        .snapshot = step % 2 ? NULL : "5a2f"};
     char path[FM_CHECKPOINT_PATH_BYTES];
-    assert_int_equal(fm_checkpoint_path(f->folder, step, path, NULL), FM_OK);
+    assert_int_equal(fm_checkpoint_path(f->folder, (fm_checkpoint_place){step, 0}, path, NULL),
+                     FM_OK);
     assert_int_equal(fm_checkpoint_save(path, &f->params, &state, NULL), FM_OK);
     snprintf(f->path, sizeof f->path, "%s", path);
 }
@@ -194,12 +195,120 @@ static void the_newest_and_the_milestones_are_kept(void **state) {
     assert_int_not_equal(access(leftover, F_OK), 0);
     assert_int_equal(access(other, F_OK), 0);
     static const uint64_t kept[] = {40, 35, 20};
-    uint64_t step = UINT64_MAX;
+    fm_checkpoint_place place = FM_CHECKPOINT_END;
     for (size_t i = 0; i < 3; i++) {
-        assert_int_equal(fm_checkpoint_find(f.folder, step, &step, NULL), FM_OK);
-        assert_int_equal(step, kept[i]);
+        assert_int_equal(fm_checkpoint_find(f.folder, place, &place, NULL), FM_OK);
+        assert_int_equal(place.step, kept[i]);
     }
-    assert_int_equal(fm_checkpoint_find(f.folder, step, &step, NULL), FM_ERR_NOT_FOUND);
+    assert_int_equal(fm_checkpoint_find(f.folder, place, &place, NULL), FM_ERR_NOT_FOUND);
+    tear_down(&f);
+}
+
+static void touch(const char *folder, const char *name) {
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_int_equal(fm_file_write_atomic(path, "x", 1, NULL), FM_OK);
+}
+
+/* Checkpoints inside a batch are newer than the one before the batch; other names are no
+ * checkpoints. Those inside a batch are never milestones. */
+static void a_batch_in_hand_has_its_place_in_the_order(void **state) {
+    (void)state;
+    fixture f;
+    set_up(&f);
+    static const char *const names[] = {"checkpoint-000000000020.safetensors",
+                                        "checkpoint-000000000020+3.safetensors",
+                                        "checkpoint-000000000020+12.safetensors",
+                                        "checkpoint-000000000021.safetensors",
+                                        "checkpoint-000000000022+.safetensors",
+                                        "checkpoint-000000000022+x.safetensors",
+                                        "checkpoint--00000000022.safetensors",
+                                        "checkpoint-000000000022.safetensors.old",
+                                        "checkpoint-000000000022+99999999999.safetensors"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        touch(f.folder, names[i]);
+    touch(f.folder, "checkpoint-000000000022+1.safetensors.tmp.7");
+    static const fm_checkpoint_place order[] = {{21, 0}, {20, 12}, {20, 3}, {20, 0}};
+    fm_checkpoint_place place = FM_CHECKPOINT_END;
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(fm_checkpoint_find(f.folder, place, &place, NULL), FM_OK);
+        assert_int_equal(place.step, order[i].step);
+        assert_int_equal(place.n_sample, order[i].n_sample);
+    }
+    assert_int_equal(fm_checkpoint_find(f.folder, place, &place, NULL), FM_ERR_NOT_FOUND);
+    assert_int_equal(fm_checkpoint_prune(f.folder, 1, 10, NULL), FM_OK);
+    assert_int_equal(fm_test_shell(f.folder, "test $(ls | wc -l) = 7 && test ! -e *.tmp.7 && "
+                                             "test -e checkpoint-000000000021.safetensors"),
+                     0);
+    tear_down(&f);
+}
+
+/* A folder that cannot be listed is an error, never an empty folder. */
+static void a_folder_that_cannot_be_read_is_no_empty_folder(void **state) {
+    (void)state;
+    fixture f;
+    set_up(&f);
+    touch(f.folder, "file");
+    char path[600];
+    fm_checkpoint_place place = FM_CHECKPOINT_END;
+    snprintf(path, sizeof path, "%s/file", f.folder);
+    assert_int_equal(fm_checkpoint_find(path, place, &place, NULL), FM_ERR_IO);
+    snprintf(path, sizeof path, "%s/nothing", f.folder);
+    assert_int_equal(fm_checkpoint_find(path, place, &place, NULL), FM_ERR_NOT_FOUND);
+    tear_down(&f);
+}
+
+/* The sum of gradients and the notes come back; every change to them is seen. */
+static void a_batch_in_hand_is_saved_and_loaded(void **state) {
+    (void)state;
+    fixture f;
+    set_up(&f);
+    size_t bytes = (size_t)f.params.n_element * sizeof(float);
+    float *sum = calloc(1, bytes), *loaded = calloc(1, bytes);
+    assert_true(sum && loaded);
+    for (int p = 0; p < f.params.n_param; p++) {
+        for (int64_t i = 0; i < fm_param_count(&f.params.param[p]); i++)
+            sum[f.params.param[p].offset + i] = (float)(10 * p + i) + 0.25f;
+    }
+    fm_checkpoint_state saved = {.step = 4,
+                                 .samples = 20,
+                                 .token = "0 7 -",
+                                 .config = "[model]\nn = 1\n",
+                                 .identity = "dtype = fp32\n",
+                                 .history = "step 2: \"a\\b\"\n",
+                                 .batch = "2 1 1",
+                                 .n_pending = 2,
+                                 .sum = sum};
+    assert_int_equal(fm_checkpoint_path(f.folder, (fm_checkpoint_place){4, 2}, f.path, NULL),
+                     FM_OK);
+    assert_non_null(strstr(f.path, "/checkpoint-000000000004+2.safetensors"));
+    assert_int_equal(fm_checkpoint_save(f.path, &f.params, &saved, NULL), FM_OK);
+    fm_checkpoint_state got;
+    assert_int_equal(fm_checkpoint_peek(f.path, &f.arena, &got, NULL), FM_OK);
+    assert_int_equal(got.n_pending, 2);
+    assert_string_equal(got.identity, saved.identity);
+    assert_string_equal(got.history, saved.history);
+    assert_string_equal(got.batch, saved.batch);
+    assert_null(got.skipped);
+    assert_int_equal(fm_checkpoint_load(f.path, &f.params, &got, NULL), FM_OK); /* no sum wanted */
+    got.sum = loaded;
+    assert_int_equal(fm_checkpoint_load(f.path, &f.params, &got, NULL), FM_OK);
+    assert_memory_equal(loaded, sum, bytes);
+    fm_checkpoint_state other = got;
+    other.identity = "dtype = bf16\n";
+    assert_int_equal(fm_checkpoint_load(f.path, &f.params, &other, NULL), FM_ERR_CORRUPT);
+    other = got;
+    other.skipped = "1 bad\n";
+    assert_int_equal(fm_checkpoint_load(f.path, &f.params, &other, NULL), FM_ERR_CORRUPT);
+    /* The last tensor of the file is of the sum. */
+    assert_int_equal(fm_test_shell_format(f.folder,
+                                          "printf x | dd of=%s bs=1 conv=notrunc 2>err seek=$(("
+                                          "$(stat -c %%s %s) - 3))",
+                                          f.path, f.path),
+                     0);
+    assert_int_equal(fm_checkpoint_load(f.path, &f.params, &got, NULL), FM_ERR_CORRUPT);
+    free(sum);
+    free(loaded);
     tear_down(&f);
 }
 
@@ -210,6 +319,9 @@ int main(void) {
         cmocka_unit_test(damage_is_refused),
         cmocka_unit_test(another_models_file_is_refused),
         cmocka_unit_test(the_newest_and_the_milestones_are_kept),
+        cmocka_unit_test(a_batch_in_hand_has_its_place_in_the_order),
+        cmocka_unit_test(a_folder_that_cannot_be_read_is_no_empty_folder),
+        cmocka_unit_test(a_batch_in_hand_is_saved_and_loaded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

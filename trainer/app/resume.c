@@ -7,12 +7,12 @@
 
 #include "proto/base/file.h"
 #include "proto/base/log.h"
-#include "trainer/checkpoint/checkpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -38,28 +38,62 @@ fm_status fm_resume_lock(const char *folder, int *ret_fd, fm_error *reterr) {
     return FM_OK;
 }
 
-fm_status fm_resume_save(const fm_resume_options *options, const fm_trainer *trainer, uint64_t step,
-                         const fm_token *token, fm_error *reterr) {
-    char path[FM_CHECKPOINT_PATH_BYTES], config[FM_TRAIN_CONFIG_TEXT_BYTES],
-        place[FM_TOKEN_TEXT_BYTES];
-    fm_status status = fm_checkpoint_path(options->folder, step, path, reterr);
+/* The texts of a state, for a checkpoint. */
+typedef struct state_texts {
+    char config[FM_TRAIN_CONFIG_TEXT_BYTES], token[FM_TOKEN_TEXT_BYTES], snapshot[FM_SHA256_HEX],
+        batch[FM_BATCH_SUMS_TEXT_BYTES], skipped[FM_SKIPPED_TEXT_BYTES];
+} state_texts;
+
+static fm_status write_checkpoint(const fm_resume_options *options, const fm_trainer *trainer,
+                                  const fm_run_state *run, state_texts *texts, fm_error *reterr) {
+    char path[FM_CHECKPOINT_PATH_BYTES];
+    fm_status status = fm_checkpoint_path(options->folder, run->place, path, reterr);
     if (status) return status;
     const fm_sha256 unknown = {{0}};
-    char snapshot[FM_SHA256_HEX];
-    fm_train_config_format(options->config, config);
-    fm_token_format(token, place);
-    fm_sha256_format(&options->snapshot, snapshot);
-    bool known = memcmp(&options->snapshot, &unknown, sizeof unknown) != 0;
+    bool known = memcmp(&run->snapshot, &unknown, sizeof unknown) != 0;
+    fm_train_config_format(options->config, texts->config);
+    fm_token_format(&run->token, texts->token);
+    fm_sha256_format(&run->snapshot, texts->snapshot);
+    fm_batch_sums_format(&run->sums, texts->batch);
+    fm_skipped_format(&run->skipped, texts->skipped);
+    uint32_t n_pending = trainer->optimizer.pending;
     const fm_checkpoint_state state = {.step = trainer->optimizer.step,
-                                       .samples = trainer->optimizer.samples -
-                                                  (uint64_t)trainer->optimizer.pending,
+                                       .samples = trainer->optimizer.samples - (uint64_t)n_pending,
                                        .seed = options->seed,
-                                       .token = place,
-                                       .config = config,
-                                       .snapshot = known ? snapshot : NULL};
-    status = fm_checkpoint_save(path, &trainer->params, &state, reterr);
-    if (status) return status;
-    return fm_checkpoint_prune(options->folder, options->keep_last, options->keep_every, reterr);
+                                       .token = texts->token,
+                                       .config = texts->config,
+                                       .snapshot = known ? texts->snapshot : NULL,
+                                       .identity = options->identity,
+                                       .history = run->history[0] ? run->history : NULL,
+                                       .skipped = run->skipped.n ? texts->skipped : NULL,
+                                       .batch = run->place.n_sample ? texts->batch : NULL,
+                                       .n_pending = n_pending,
+                                       .sum = trainer->optimizer.sum};
+    return fm_checkpoint_save(path, &trainer->params, &state, reterr);
+}
+
+fm_status fm_resume_save(const fm_resume_options *options, const fm_trainer *trainer,
+                         const fm_run_state *state, fm_error *reterr) {
+    state_texts *texts = malloc(sizeof *texts);
+    if (!texts) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a checkpoint's texts");
+    fm_status status = write_checkpoint(options, trainer, state, texts, reterr);
+    free(texts);
+    if (status || !options->keep_last) return status;
+    fm_error error;
+    if (fm_checkpoint_prune(options->folder, options->keep_last, options->keep_every, &error)) {
+        char quoted[FM_ERROR_MESSAGE_BYTES];
+        fm_log(FM_LOG_WARN, "old_checkpoints_stay", "folder=%s why=%s", options->folder,
+               fm_log_quote(quoted, sizeof quoted, error.message));
+    }
+    return FM_OK;
+}
+
+static void fill_zero(const fm_params *params, void *flat) {
+    /* `fill` counts elements of the act type */
+    int64_t n = params->n_element * (int64_t)(fm_element_bytes(params->element) /
+                                              fm_element_bytes(params->kernels->act));
+    params->kernels->fill(NULL, n, 0.0, flat);
+    params->kernels->synchronize(NULL);
 }
 
 fm_status fm_resume_begin_from(const char *path, fm_trainer *trainer, fm_error *reterr) {
@@ -71,66 +105,76 @@ fm_status fm_resume_begin_from(const char *path, fm_trainer *trainer, fm_error *
     status = fm_checkpoint_peek(path, &arena, &state, reterr);
     if (!status) status = fm_checkpoint_load(path, params, &state, reterr);
     if (!status) {
-        /* `fill` counts elements of the act type */
-        int64_t n = params->n_element * (int64_t)(fm_element_bytes(params->element) /
-                                                  fm_element_bytes(params->kernels->act));
-        params->kernels->fill(NULL, n, 0.0, params->moment1);
-        params->kernels->fill(NULL, n, 0.0, params->moment2);
-        params->kernels->synchronize(NULL);
+        fill_zero(params, params->moment1);
+        fill_zero(params, params->moment2);
     }
     fm_arena_fini(&arena);
     return status;
 }
 
-/* The start of the line that contains `at`. */
-static const char *line_start(const char *text, const char *at) {
-    while (at > text && at[-1] != '\n')
-        at--;
-    return at;
-}
-
 static fm_status check_same_run(const fm_resume_options *options, const fm_checkpoint_state *state,
-                                const char *path, fm_error *reterr) {
+                                uint64_t step, const char *path, fm_run_state *run,
+                                fm_error *reterr) {
     if (state->seed != options->seed) {
         return fm_fail_in(reterr, FM_ERR_USAGE, path,
                           "the checkpoint's run has seed %llu, but --seed is %llu",
                           (unsigned long long)state->seed, (unsigned long long)options->seed);
     }
+    if (!state->identity) {
+        fm_log(FM_LOG_WARN, "identity_unknown",
+               "path=%s why=\"an older program wrote the checkpoint; device, dtype, order and "
+               "program version are not compared\"",
+               path);
+    }
     char config[FM_TRAIN_CONFIG_TEXT_BYTES];
     fm_train_config_format(options->config, config);
-    if (strcmp(config, state->config) == 0) return FM_OK;
-    size_t same = 0;
-    while (config[same] && config[same] == state->config[same])
-        same++;
-    const char *ours = line_start(config, config + same),
-               *theirs = line_start(state->config, state->config + same);
-    return fm_fail_in(
-        reterr, FM_ERR_USAGE, path,
-        "the checkpoint's run has '%.*s', but this run has '%.*s'; resume with the same settings",
-        (int)strcspn(theirs, "\n"), theirs, (int)strcspn(ours, "\n"), ours);
+    const fm_identity_texts saved = {state->config, state->identity},
+                            now = {config, options->identity};
+    fm_status status = fm_identity_check(&saved, &now, step, options->change, options->n_change,
+                                         run->history, reterr);
+    if (status && reterr) (void)fm_error_in(reterr, path);
+    return status;
 }
 
+/* Parses the texts of a checkpoint into *run. */
+static fm_status read_texts(const fm_checkpoint_state *state, fm_run_state *run, fm_error *reterr) {
+    fm_status status = fm_token_parse(state->token, &run->token, reterr);
+    if (!status && state->snapshot &&
+        fm_sha256_parse(state->snapshot, strlen(state->snapshot), &run->snapshot)) {
+        status = fm_fail(reterr, FM_ERR_CORRUPT,
+                         "found snapshot '%.80s', expected 64 hexadecimal digits", state->snapshot);
+    }
+    if (!status && state->skipped) status = fm_skipped_parse(state->skipped, &run->skipped, reterr);
+    if (!status && state->batch) status = fm_batch_sums_parse(state->batch, &run->sums, reterr);
+    if (!status &&
+        (!state->batch != !run->place.n_sample || state->n_pending != run->sums.n_counted))
+        status = fm_fail(reterr, FM_ERR_CORRUPT, "the batch in hand has another number of samples");
+    if (!status && state->history)
+        snprintf(run->history, sizeof run->history, "%s", state->history);
+    return status;
+}
+
+/* Loads the checkpoint at run->place; *run is partly filled on failure. */
 static fm_status load_one(const fm_resume_options *options, const char *path, fm_trainer *trainer,
-                          fm_arena *arena, fm_token *ret_token, fm_sha256 *ret_snapshot,
-                          fm_error *reterr) {
+                          fm_arena *arena, fm_run_state *run, fm_error *reterr) {
     fm_checkpoint_state state;
-    *ret_snapshot = (fm_sha256){{0}};
     fm_arena_reset(arena);
     fm_status status = fm_checkpoint_peek(path, arena, &state, reterr);
-    if (!status) status = check_same_run(options, &state, path, reterr);
-    if (!status) status = fm_token_parse(state.token, ret_token, reterr);
-    if (!status && state.snapshot &&
-        fm_sha256_parse(state.snapshot, strlen(state.snapshot), ret_snapshot)) {
-        status =
-            fm_fail_in(reterr, FM_ERR_CORRUPT, path,
-                       "found snapshot '%.80s', expected 64 hexadecimal digits", state.snapshot);
+    if (!status) {
+        status = read_texts(&state, run, reterr);
+        if (status && reterr) (void)fm_error_in(reterr, path);
     }
+    if (!status) status = check_same_run(options, &state, run->place.step, path, run, reterr);
+    state.sum = trainer->optimizer.sum;
+    if (!status) fill_zero(&trainer->params, state.sum); /* the gaps between blocks, too */
     if (!status) status = fm_checkpoint_load(path, &trainer->params, &state, reterr);
     if (!status) {
         trainer->optimizer.step = state.step;
-        trainer->optimizer.samples = state.samples;
+        trainer->optimizer.samples = state.samples + state.n_pending;
+        trainer->optimizer.pending = state.n_pending;
     }
-    return status;
+    /* The folder lists the file: that it cannot be opened must not look like "no checkpoint". */
+    return status == FM_ERR_NOT_FOUND ? FM_ERR_IO : status;
 }
 
 static void log_damaged(const char *path, const fm_error *error) {
@@ -139,36 +183,56 @@ static void log_damaged(const char *path, const fm_error *error) {
            fm_log_quote(quoted, sizeof quoted, error->message));
 }
 
-fm_status fm_resume_load(const fm_resume_options *options, fm_trainer *trainer, uint64_t *ret_step,
-                         fm_token *ret_token, fm_sha256 *ret_snapshot, fm_error *reterr) {
-    fm_arena arena;
-    fm_status status = fm_arena_init(&arena, NOTE_BYTES, reterr);
-    if (status) return status;
-    uint64_t step = UINT64_MAX, n_damaged = 0;
-    fm_sha256 snapshot = {{0}};
-    for (;; n_damaged++) {
+/* Finds and loads the newest whole checkpoint; see fm_resume_load. */
+static fm_status load_newest(const fm_resume_options *options, fm_trainer *trainer, fm_arena *arena,
+                             fm_run_state *run, fm_error *reterr) {
+    fm_checkpoint_place before = FM_CHECKPOINT_END;
+    for (uint64_t n_damaged = 0;; n_damaged++) {
         char path[FM_CHECKPOINT_PATH_BYTES];
-        fm_error error;
-        status = fm_checkpoint_find(options->folder, step, &step, &error);
-        if (!status) status = fm_checkpoint_path(options->folder, step, path, &error);
-        if (!status)
-            status = load_one(options, path, trainer, &arena, ret_token, &snapshot, &error);
-        if (status == FM_ERR_CORRUPT || status == FM_ERR_FORMAT) {
-            log_damaged(path, &error);
-            continue;
+        *run = (fm_run_state){.history = ""};
+        fm_status status = fm_checkpoint_find(options->folder, before, &run->place, reterr);
+        if (status == FM_ERR_NOT_FOUND && n_damaged) {
+            return fm_fail_in(reterr, FM_ERR_CORRUPT, options->folder,
+                              "all %llu checkpoints in this folder are damaged",
+                              (unsigned long long)n_damaged);
         }
-        if (status && reterr) *reterr = error;
-        break;
+        if (!status) status = fm_checkpoint_path(options->folder, run->place, path, reterr);
+        if (status) return status;
+        before = run->place;
+        status = load_one(options, path, trainer, arena, run, reterr);
+        if (status != FM_ERR_CORRUPT && status != FM_ERR_FORMAT) return status;
+        log_damaged(path, reterr);
     }
-    fm_arena_fini(&arena);
+}
+
+/* Shows the deliberate changes of the run so far, one log line each. */
+static void log_history(const char *history) {
+    while (*history) {
+        size_t n = strcspn(history, "\n");
+        char line[FM_ERROR_MESSAGE_BYTES], quoted[FM_ERROR_MESSAGE_BYTES];
+        snprintf(line, sizeof line, "%.*s", (int)n, history);
+        fm_log(FM_LOG_INFO, "changed", "what=%s", fm_log_quote(quoted, sizeof quoted, line));
+        history += n + (history[n] == '\n');
+    }
+}
+
+fm_status fm_resume_load(const fm_resume_options *options, fm_trainer *trainer, fm_run_state *state,
+                         fm_error *reterr) {
+    fm_arena arena;
+    fm_error error = {.message = ""};
+    fm_run_state *run = malloc(sizeof *run);
+    if (!run) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a checkpoint's texts");
+    fm_status status = fm_arena_init(&arena, NOTE_BYTES, &error);
     if (!status) {
-        *ret_step = step;
-        *ret_snapshot = snapshot;
+        status = load_newest(options, trainer, &arena, run, &error);
+        fm_arena_fini(&arena);
     }
-    if (status == FM_ERR_NOT_FOUND && n_damaged) {
-        return fm_fail_in(reterr, FM_ERR_CORRUPT, options->folder,
-                          "all %llu checkpoints in this folder are damaged",
-                          (unsigned long long)n_damaged);
+    if (!status) {
+        *state = *run;
+        log_history(run->history);
+    } else if (reterr) {
+        *reterr = error;
     }
+    free(run);
     return status;
 }

@@ -3,8 +3,8 @@
 #ifndef FM_TRAINER_TRAIN_H
 #define FM_TRAINER_TRAIN_H
 
-/* argv[0] is the command's name. Returns the exit code: 0 if all steps are made or the run was
- * asked to stop and did so after a whole step, 1 if it failed, 2 for bad usage. */
+/* argv[0] is the command's name. Returns the exit code: 0 if all steps are made, 1 if the run
+ * failed, 2 for bad usage, and 128 plus the number of the signal that asked it to stop. */
 int fm_train_main(int argc, char **argv);
 
 #endif

@@ -1,32 +1,49 @@
 /* checkpoint.c: see checkpoint.h.
  *
- * Saving downloads the four flat buffers to the host, builds a table of tensors that point into
+ * Saving downloads the flat buffers to the host, builds a table of tensors that point into
  * these copies, hashes metadata and tensors in the order of the file, and lets fm_safetensors_write
  * publish the file by renaming. Loading fills the same table from the file and computes the same
  * hash. It uploads to the device only if the hash matches, so a damaged file never changes the
  * parameters. */
 #include "trainer/checkpoint/checkpoint.h"
 
+#include "proto/base/directory.h"
 #include "proto/base/hash.h"
 #include "trainer/checkpoint/safetensors.h"
 
-#include <dirent.h>
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { N_SET = 4, NUMBER_BYTES = 24, NAME_BYTES = 256, MAX_FILES = 65536 };
+enum {
+    N_SET = 4,     /* sets that every checkpoint has */
+    MAX_SET = 5,   /* with the sum of a batch */
+    N_MORE = 4,    /* notes that xxh3_more covers */
+    MAX_NOTE = 14, /* all notes */
+    NUMBER_BYTES = 24,
+    NAME_BYTES = 256,
+    MAX_FILES = 1 << 20,
+    LIST_BYTES = 1 << 29, /* address space for the names of a folder */
+};
 
 static const char prefix[] = "checkpoint-", suffix[] = ".safetensors";
-static const char *const set_names[N_SET] = {"model", "adam_m", "adam_v", "ema"};
+static const char *const set_names[MAX_SET] = {"model", "adam_m", "adam_v", "ema", "sum"};
+static const char *const more_names[N_MORE] = {"identity", "history", "skipped", "batch"};
 
-static void *set_of(const fm_params *params, int set) {
-    void *const sets[N_SET] = {params->master, params->moment1, params->moment2, params->ema};
+static void *set_of(const fm_params *params, const fm_checkpoint_state *state, int set) {
+    void *const sets[MAX_SET] = {params->master, params->moment1, params->moment2, params->ema,
+                                 state->sum};
     return sets[set];
+}
+
+static const char **more_of(fm_checkpoint_state *state, int i) {
+    const char **const more[N_MORE] = {&state->identity, &state->history, &state->skipped,
+                                       &state->batch};
+    return more[i];
 }
 
 static const char *dtype_of(const fm_params *params) {
@@ -35,131 +52,163 @@ static const char *dtype_of(const fm_params *params) {
 
 /* -- names */
 
-fm_status fm_checkpoint_path(const char *folder, uint64_t step, char out[FM_CHECKPOINT_PATH_BYTES],
-                             fm_error *reterr) {
-    int n = snprintf(out, FM_CHECKPOINT_PATH_BYTES, "%s/%s%012" PRIu64 "%s", folder, prefix, step,
-                     suffix);
+fm_status fm_checkpoint_path(const char *folder, fm_checkpoint_place place,
+                             char out[FM_CHECKPOINT_PATH_BYTES], fm_error *reterr) {
+    char sample[16] = "";
+    if (place.n_sample) snprintf(sample, sizeof sample, "+%" PRIu32, place.n_sample);
+    int n = snprintf(out, FM_CHECKPOINT_PATH_BYTES, "%s/%s%012" PRIu64 "%s%s", folder, prefix,
+                     place.step, sample, suffix);
     if (n > 0 && n < FM_CHECKPOINT_PATH_BYTES) return FM_OK;
     return fm_fail(reterr, FM_ERR_USAGE, "the checkpoint's path is too long");
 }
 
-/* Parses the step from a file name; false if the name is not a checkpoint's. */
-static bool step_of_name(const char *name, uint64_t *ret_step) {
-    if (strncmp(name, prefix, sizeof prefix - 1) != 0) return false;
+/* Parses a number of digits only at *at, and moves *at behind it. */
+static bool take_number(const char **at, uint64_t max, uint64_t *ret_value) {
     char *end;
+    if (**at < '0' || **at > '9') return false;
     errno = 0;
-    uint64_t step = strtoull(name + sizeof prefix - 1, &end, 10);
-    *ret_step = step;
-    return errno == 0 && end != name + sizeof prefix - 1 && strcmp(end, suffix) == 0;
+    *ret_value = strtoull(*at, &end, 10);
+    *at = end;
+    return errno == 0 && *ret_value <= max;
 }
 
-/* Lists the steps of the folder's checkpoints in steps[0..MAX_FILES-1], unsorted. */
-static fm_status list_steps(const char *folder, uint64_t *steps, size_t *ret_n, fm_error *reterr) {
-    DIR *dir = opendir(folder);
-    if (!dir) {
-        return fm_fail_in(reterr, errno == ENOENT ? FM_ERR_NOT_FOUND : FM_ERR_IO, folder,
-                          "cannot open folder: %s", strerror(errno));
+/* Parses the place from a file name that is a checkpoint's followed by `rest`. */
+static bool place_of_name(const char *name, const char *rest, fm_checkpoint_place *ret_place) {
+    if (strncmp(name, prefix, sizeof prefix - 1) != 0) return false;
+    const char *at = name + sizeof prefix - 1;
+    uint64_t step, n_sample = 0;
+    if (!take_number(&at, UINT64_MAX, &step)) return false;
+    if (*at == '+') {
+        at++;
+        if (!take_number(&at, UINT32_MAX, &n_sample)) return false;
     }
-    size_t n = 0;
-    for (struct dirent *entry; n < MAX_FILES && (entry = readdir(dir));)
-        n += step_of_name(entry->d_name, &steps[n]);
-    closedir(dir);
-    *ret_n = n;
-    return FM_OK;
+    *ret_place = (fm_checkpoint_place){step, (uint32_t)n_sample};
+    size_t n = sizeof suffix - 1;
+    return strncmp(at, suffix, n) == 0 && strncmp(at + n, rest, strlen(rest)) == 0 &&
+           (*rest || !at[n]);
+}
+
+static int compare_places(fm_checkpoint_place a, fm_checkpoint_place b) {
+    int by_step = (a.step > b.step) - (a.step < b.step);
+    return by_step ? by_step : (a.n_sample > b.n_sample) - (a.n_sample < b.n_sample);
 }
 
 static int newest_first(const void *a, const void *b) {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x < y) - (x > y);
+    return compare_places(*(const fm_checkpoint_place *)b, *(const fm_checkpoint_place *)a);
 }
 
-static fm_status sorted_steps(const char *folder, uint64_t **ret_steps, size_t *ret_n,
-                              fm_error *reterr) {
-    uint64_t *steps = malloc((MAX_FILES + 1) * sizeof *steps);
-    if (!steps) return fm_fail(reterr, FM_ERR_NOMEM, "no memory to list checkpoints");
-    fm_status status = list_steps(folder, steps, ret_n, reterr);
+/* The places of a folder's checkpoints, the newest first, in the arena. The names of all its files
+ * are in *list, whose array the caller frees. */
+typedef struct folder_content {
+    fm_arena arena;
+    fm_name_list list;
+    fm_checkpoint_place *place;
+    size_t n;
+} folder_content;
+
+static void free_content(folder_content *content) {
+    free(content->list.name);
+    fm_arena_fini(&content->arena);
+}
+
+static fm_status read_folder(const char *folder, folder_content *content, fm_error *reterr) {
+    *content = (folder_content){0};
+    fm_status status = fm_arena_init(&content->arena, LIST_BYTES, reterr);
+    if (status) return status;
+    status = fm_directory_list(folder, false, MAX_FILES, &content->arena, &content->list, reterr);
+    if (!status) {
+        content->place =
+            fm_arena_alloc_array(&content->arena, content->list.n + 1, sizeof *content->place);
+        if (!content->place) status = fm_arena_full(&content->arena, reterr);
+    }
     if (status) {
-        free(steps);
+        free_content(content);
         return status;
     }
-    qsort(steps, *ret_n, sizeof *steps, newest_first);
-    *ret_steps = steps;
+    for (size_t i = 0; i < content->list.n; i++)
+        content->n += place_of_name(content->list.name[i], "", &content->place[content->n]);
+    if (content->n) qsort(content->place, content->n, sizeof *content->place, newest_first);
     return FM_OK;
 }
 
-fm_status fm_checkpoint_find(const char *folder, uint64_t before, uint64_t *ret_step,
-                             fm_error *reterr) {
-    uint64_t *steps;
-    size_t n;
-    fm_status status = sorted_steps(folder, &steps, &n, reterr);
+fm_status fm_checkpoint_find(const char *folder, fm_checkpoint_place before,
+                             fm_checkpoint_place *ret_place, fm_error *reterr) {
+    folder_content content;
+    fm_status status = read_folder(folder, &content, reterr);
     if (status) return status;
     size_t i = 0;
-    while (i < n && steps[i] >= before)
+    while (i < content.n && compare_places(content.place[i], before) >= 0)
         i++;
-    if (i < n) *ret_step = steps[i];
-    free(steps);
-    if (i < n) return FM_OK;
+    bool found = i < content.n;
+    if (found) *ret_place = content.place[i];
+    free_content(&content);
+    if (found) return FM_OK;
     return fm_fail_in(reterr, FM_ERR_NOT_FOUND, folder, "this folder has no checkpoint");
+}
+
+static fm_status remove_file(const char *path, fm_error *reterr) {
+    if (unlink(path) == 0 || errno == ENOENT) return FM_OK;
+    return fm_fail_in(reterr, FM_ERR_IO, path, "cannot remove: %s", strerror(errno));
 }
 
 /* Removes the temporary files of killed saves: a checkpoint's name, ".tmp." and the process. This
  * is safe because one run at a time owns the folder. */
-static void remove_leftovers(const char *folder) {
-    DIR *dir = opendir(folder);
-    for (struct dirent *entry; dir && (entry = readdir(dir));) {
-        char name[NAME_MAX + 1];
-        snprintf(name, sizeof name, "%s", entry->d_name);
-        char *temporary = strstr(name, ".safetensors.tmp.");
-        uint64_t step;
-        if (!temporary) continue;
-        temporary[sizeof suffix - 1] = '\0';
-        if (step_of_name(name, &step)) unlinkat(dirfd(dir), entry->d_name, 0);
+static fm_status remove_leftovers(const char *folder, const fm_name_list *list, fm_error *reterr) {
+    fm_status status = FM_OK;
+    for (size_t i = 0; !status && i < list->n; i++) {
+        char path[FM_CHECKPOINT_PATH_BYTES];
+        fm_checkpoint_place place;
+        if (!place_of_name(list->name[i], ".tmp.", &place)) continue;
+        if (snprintf(path, sizeof path, "%s/%s", folder, list->name[i]) < (int)sizeof path)
+            status = remove_file(path, reterr);
     }
-    if (dir) closedir(dir);
+    return status;
 }
 
 fm_status fm_checkpoint_prune(const char *folder, uint32_t keep_last, uint64_t keep_every,
                               fm_error *reterr) {
-    uint64_t *steps = NULL;
-    size_t n = 0;
-    remove_leftovers(folder);
-    fm_status status = sorted_steps(folder, &steps, &n, reterr);
-    for (size_t i = keep_last; !status && i < n; i++) {
+    folder_content content;
+    fm_status status = read_folder(folder, &content, reterr);
+    if (status) return status;
+    status = remove_leftovers(folder, &content.list, reterr);
+    for (size_t i = keep_last; !status && i < content.n; i++) {
+        fm_checkpoint_place place = content.place[i];
         char path[FM_CHECKPOINT_PATH_BYTES];
-        if (keep_every && steps[i] % keep_every == 0) continue;
-        status = fm_checkpoint_path(folder, steps[i], path, reterr);
-        if (!status && unlink(path) != 0 && errno != ENOENT) {
-            status = fm_fail_in(reterr, FM_ERR_IO, path, "cannot remove: %s", strerror(errno));
-        }
+        if (keep_every && place.step % keep_every == 0 && !place.n_sample) continue;
+        status = fm_checkpoint_path(folder, place, path, reterr);
+        if (!status) status = remove_file(path, reterr);
     }
-    free(steps);
+    free_content(&content);
     return status;
 }
 
 /* -- saving */
 
-/* Host copies of the four flat buffers, and the table of tensors that point into them. */
+/* Host copies of the flat buffers, and the table of tensors that point into them. */
 typedef struct bundle {
-    void *host[N_SET];
+    int n_set; /* N_SET, or MAX_SET with the sum of a batch */
+    void *host[MAX_SET];
     fm_safetensor *tensor;
     size_t n_tensor;
     char *names;
 } bundle;
 
 static void free_bundle(bundle *b) {
-    for (int set = 0; set < N_SET; set++)
+    for (int set = 0; set < MAX_SET; set++)
         free(b->host[set]);
     free(b->tensor);
     free(b->names);
 }
 
-static fm_status make_bundle(const fm_params *params, bundle *b, fm_error *reterr) {
+static fm_status make_bundle(const fm_params *params, const fm_checkpoint_state *state, bundle *b,
+                             fm_error *reterr) {
     size_t n = (size_t)params->n_param, element = fm_element_bytes(params->element);
-    *b = (bundle){.n_tensor = N_SET * n};
+    int n_set = state->n_pending && state->sum ? MAX_SET : N_SET;
+    *b = (bundle){.n_set = n_set, .n_tensor = (size_t)n_set * n};
     b->tensor = calloc(b->n_tensor, sizeof *b->tensor);
     b->names = malloc(b->n_tensor * NAME_BYTES);
     bool whole = b->tensor && b->names;
-    for (int set = 0; set < N_SET; set++) {
+    for (int set = 0; set < n_set; set++) {
         b->host[set] = malloc((size_t)params->n_element * element);
         whole = whole && b->host[set];
     }
@@ -184,44 +233,105 @@ static fm_status make_bundle(const fm_params *params, bundle *b, fm_error *reter
     return FM_OK;
 }
 
-/* Hash over the metadata and then the tensors, in the order of the file. */
-static uint64_t hash_of(const bundle *b, const fm_checkpoint_state *state) {
+static void update_with_tensors(fm_xxh3_state *hash, const bundle *b, size_t first, size_t end) {
+    for (size_t i = first; i < end; i++) {
+        fm_xxh3_update(hash, b->tensor[i].name, strlen(b->tensor[i].name) + 1);
+        fm_xxh3_update(hash, b->tensor[i].data, b->tensor[i].bytes);
+    }
+}
+
+static void finish_hash(fm_xxh3_state *hash, char out[NUMBER_BYTES]) {
+    snprintf(out, NUMBER_BYTES, "%016" PRIx64, fm_xxh3_digest(hash));
+    fm_xxh3_destroy(hash);
+}
+
+/* Hash over the metadata and then the tensors of the first N_SET sets, in the order of the file. */
+static void hash_of(const bundle *b, const fm_checkpoint_state *state, char out[NUMBER_BYTES]) {
     const uint64_t numbers[] = {state->step, state->samples, state->seed};
     fm_xxh3_state *hash = fm_xxh3_create();
     fm_xxh3_update(hash, numbers, sizeof numbers);
     fm_xxh3_update(hash, state->token, strlen(state->token) + 1);
     fm_xxh3_update(hash, state->config, strlen(state->config) + 1);
     if (state->snapshot) fm_xxh3_update(hash, state->snapshot, strlen(state->snapshot) + 1);
-    for (size_t i = 0; i < b->n_tensor; i++) {
-        fm_xxh3_update(hash, b->tensor[i].name, strlen(b->tensor[i].name) + 1);
-        fm_xxh3_update(hash, b->tensor[i].data, b->tensor[i].bytes);
+    update_with_tensors(hash, b, 0, b->n_tensor / (size_t)b->n_set * N_SET);
+    finish_hash(hash, out);
+}
+
+static bool has_more(const fm_checkpoint_state *state) {
+    return state->identity || state->history || state->skipped || state->batch || state->n_pending;
+}
+
+/* Hash over n_pending, the notes that follow it, each with its name, and the tensors of the sum. */
+static void more_hash_of(const bundle *b, const fm_checkpoint_state *state,
+                         char out[NUMBER_BYTES]) {
+    fm_checkpoint_state copy = *state;
+    const uint64_t n_pending = state->n_pending;
+    fm_xxh3_state *hash = fm_xxh3_create();
+    fm_xxh3_update(hash, &n_pending, sizeof n_pending);
+    for (int i = 0; i < N_MORE; i++) {
+        const char *text = *more_of(&copy, i);
+        if (!text) continue;
+        fm_xxh3_update(hash, more_names[i], strlen(more_names[i]) + 1);
+        fm_xxh3_update(hash, text, strlen(text) + 1);
     }
-    uint64_t digest = fm_xxh3_digest(hash);
-    fm_xxh3_destroy(hash);
-    return digest;
+    update_with_tensors(hash, b, b->n_tensor / (size_t)b->n_set * N_SET, b->n_tensor);
+    finish_hash(hash, out);
+}
+
+/* Numbers of a checkpoint as text. */
+typedef struct number_notes {
+    char format[NUMBER_BYTES], step[NUMBER_BYTES], samples[NUMBER_BYTES], seed[NUMBER_BYTES],
+        hash[NUMBER_BYTES], pending[NUMBER_BYTES], more[NUMBER_BYTES];
+} number_notes;
+
+/* Lists the notes that are not NULL; returns their number. */
+static size_t list_notes(const fm_checkpoint_state *state, const number_notes *n,
+                         fm_safetensors_note notes[MAX_NOTE]) {
+    bool more = has_more(state);
+    const fm_safetensors_note all[] = {
+        {"format", n->format},
+        {"step", n->step},
+        {"samples", n->samples},
+        {"seed", n->seed},
+        {"token", state->token},
+        {"config", state->config},
+        {"xxh3", n->hash},
+        {"snapshot", state->snapshot},
+        {"identity", state->identity},
+        {"history", state->history},
+        {"skipped", state->skipped},
+        {"batch", state->batch},
+        {"pending", state->n_pending ? n->pending : NULL},
+        {"xxh3_more", more ? n->more : NULL},
+    };
+    static_assert(sizeof all / sizeof all[0] == MAX_NOTE, "notes has room for all");
+    size_t n_note = 0;
+    for (size_t i = 0; i < MAX_NOTE; i++) {
+        if (all[i].value) notes[n_note++] = all[i];
+    }
+    return n_note;
 }
 
 fm_status fm_checkpoint_save(const char *path, const fm_params *params,
                              const fm_checkpoint_state *state, fm_error *reterr) {
+    assert(!state->n_pending || state->sum);
     bundle b;
-    fm_status status = make_bundle(params, &b, reterr);
+    fm_status status = make_bundle(params, state, &b, reterr);
     if (status) return status;
     size_t bytes = (size_t)params->n_element * fm_element_bytes(params->element);
-    for (int set = 0; set < N_SET; set++)
-        params->kernels->download(NULL, b.host[set], set_of(params, set), bytes);
+    for (int set = 0; set < b.n_set; set++)
+        params->kernels->download(NULL, b.host[set], set_of(params, state, set), bytes);
     params->kernels->synchronize(NULL);
-    char format[NUMBER_BYTES], step[NUMBER_BYTES], samples[NUMBER_BYTES], seed[NUMBER_BYTES],
-        hash[NUMBER_BYTES];
-    snprintf(format, sizeof format, "%d", FM_CHECKPOINT_FORMAT);
-    snprintf(step, sizeof step, "%" PRIu64, state->step);
-    snprintf(samples, sizeof samples, "%" PRIu64, state->samples);
-    snprintf(seed, sizeof seed, "%" PRIu64, state->seed);
-    snprintf(hash, sizeof hash, "%016" PRIx64, hash_of(&b, state));
-    const fm_safetensors_note notes[] = {{"format", format},      {"step", step},
-                                         {"samples", samples},    {"seed", seed},
-                                         {"token", state->token}, {"config", state->config},
-                                         {"xxh3", hash},          {"snapshot", state->snapshot}};
-    size_t n_note = sizeof notes / sizeof notes[0] - !state->snapshot;
+    number_notes numbers;
+    snprintf(numbers.format, NUMBER_BYTES, "%d", FM_CHECKPOINT_FORMAT);
+    snprintf(numbers.step, NUMBER_BYTES, "%" PRIu64, state->step);
+    snprintf(numbers.samples, NUMBER_BYTES, "%" PRIu64, state->samples);
+    snprintf(numbers.seed, NUMBER_BYTES, "%" PRIu64, state->seed);
+    snprintf(numbers.pending, NUMBER_BYTES, "%" PRIu32, state->n_pending);
+    hash_of(&b, state, numbers.hash);
+    more_hash_of(&b, state, numbers.more);
+    fm_safetensors_note notes[MAX_NOTE];
+    size_t n_note = list_notes(state, &numbers, notes);
     status = fm_safetensors_write(path, b.tensor, b.n_tensor, notes, n_note, reterr);
     free_bundle(&b);
     return status;
@@ -264,17 +374,43 @@ static fm_status read_state(const fm_safetensors *file, const char *path, fm_are
     state->token = copy_note(file, "token", arena);
     state->config = copy_note(file, "config", arena);
     state->snapshot = copy_note(file, "snapshot", arena);
+    for (int i = 0; i < N_MORE; i++)
+        *more_of(state, i) = copy_note(file, more_names[i], arena);
+    uint64_t n_pending = 0;
+    if (fm_safetensors_note_of(file, "pending")) {
+        whole = whole && read_number(file, "pending", &n_pending) && n_pending > 0 &&
+                n_pending <= UINT32_MAX;
+    }
+    state->n_pending = (uint32_t)n_pending;
     return whole && state->token && state->config
                ? FM_OK
                : damaged(path, reterr, "the checkpoint lacks a metadata entry", NULL);
 }
 
+static bool is_note(const fm_safetensors *file, const char *key, const char *expected) {
+    const char *stored = fm_safetensors_note_of(file, key);
+    return stored && strcmp(stored, expected) == 0;
+}
+
+/* Whether the content matches its hashes. Without the sum, the second cannot be computed. */
+static bool is_intact(const fm_safetensors *file, const bundle *b,
+                      const fm_checkpoint_state *state) {
+    char hash[NUMBER_BYTES];
+    hash_of(b, state, hash);
+    if (!is_note(file, "xxh3", hash)) return false;
+    if (!has_more(state)) return !fm_safetensors_note_of(file, "xxh3_more");
+    if (state->n_pending && b->n_set == N_SET) return true;
+    more_hash_of(b, state, hash);
+    return is_note(file, "xxh3_more", hash);
+}
+
 /* Reads every tensor into the bundle's host copies. Checks name, dtype and shape of each, then the
- * hash over all. */
+ * hashes over all. */
 static fm_status read_tensors(const fm_safetensors *file, const char *path, bundle *b,
                               const fm_checkpoint_state *state, fm_error *reterr) {
     fm_status status = FM_OK;
-    if (fm_safetensors_count(file) != b->n_tensor) {
+    size_t n_set = state->n_pending ? MAX_SET : N_SET;
+    if (fm_safetensors_count(file) != b->n_tensor / (size_t)b->n_set * n_set) {
         return damaged(path, reterr,
                        "the checkpoint has another number of parameters than this model; both must "
                        "have the same sizes",
@@ -292,24 +428,21 @@ static fm_status read_tensors(const fm_safetensors *file, const char *path, bund
         status = fm_safetensors_read(file, got, (void *)(uintptr_t)want->data, reterr);
     }
     if (status) return status;
-    char hash[NUMBER_BYTES];
-    snprintf(hash, sizeof hash, "%016" PRIx64, hash_of(b, state));
-    const char *stored = fm_safetensors_note_of(file, "xxh3");
-    return stored && strcmp(stored, hash) == 0
+    return is_intact(file, b, state)
                ? FM_OK
                : damaged(path, reterr, "the content does not match its hash; the file is damaged",
                          NULL);
 }
 
 /* Uploads parameter by parameter, so the gaps between blocks stay zero. */
-static void take_over(fm_params *params, const bundle *b) {
+static void take_over(fm_params *params, const fm_checkpoint_state *state, const bundle *b) {
     size_t element = fm_element_bytes(params->element);
     for (size_t i = 0; i < b->n_tensor; i++) {
         size_t set = i / (size_t)params->n_param;
         const fm_param *param = &params->param[i % (size_t)params->n_param];
-        params->kernels->upload(NULL,
-                                (char *)set_of(params, (int)set) + (size_t)param->offset * element,
-                                b->tensor[i].data, b->tensor[i].bytes);
+        params->kernels->upload(
+            NULL, (char *)set_of(params, state, (int)set) + (size_t)param->offset * element,
+            b->tensor[i].data, b->tensor[i].bytes);
     }
     params->kernels->synchronize(NULL);
     fm_params_refresh_copy(params);
@@ -333,10 +466,10 @@ fm_status fm_checkpoint_load(const char *path, fm_params *params, const fm_check
     fm_status status = fm_safetensors_open(path, &file, reterr);
     if (status) return status;
     bundle b;
-    status = make_bundle(params, &b, reterr);
+    status = make_bundle(params, state, &b, reterr);
     if (!status) {
         status = read_tensors(file, path, &b, state, reterr);
-        if (!status) take_over(params, &b);
+        if (!status) take_over(params, state, &b);
         free_bundle(&b);
     }
     fm_safetensors_close(file);

@@ -53,11 +53,17 @@ FM_PRINTF(2, 3) static void put(text *t, const char *format, ...) {
     t->size += (size_t)n;
 }
 
-/* Writes a JSON string. Newlines are the only bytes of our notes that need escaping. */
 static void put_string(text *t, const char *value) {
     put(t, "\"");
-    for (const char *p = value; *p; p++)
-        put(t, *p == '\n' ? "\\n" : "%c", *p);
+    for (const char *p = value; *p; p++) {
+        if (*p == '\n') {
+            put(t, "\\n");
+        } else if ((unsigned char)*p < 0x20 || *p == '"' || *p == '\\') {
+            put(t, "\\u%04x", (unsigned char)*p);
+        } else {
+            put(t, "%c", *p);
+        }
+    }
     put(t, "\"");
 }
 

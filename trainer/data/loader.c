@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
+#include <time.h>
 
 enum {
     SLAB_ALIGNMENT = 4096,
@@ -18,7 +18,9 @@ typedef struct slab {
     uint8_t *data;  /* [slab_bytes] */
     fm_arena views; /* views of the decoded sample */
     fm_sample sample;
-    size_t bytes; /* size of the encoded sample */
+    size_t bytes;   /* size of the encoded sample; 0 = the server could not make it */
+    uint64_t index; /* of the sample */
+    fm_error why;   /* of a sample that could not be made */
 } slab;
 
 /* A ring of slab numbers; it never holds more than n_slab. */
@@ -72,29 +74,23 @@ static bool wait_for_slab(fm_loader *loader, uint32_t *ret_slab) {
     return go_on;
 }
 
-/* Receives one sample into the slab. Samples that the server skipped are counted and their credit
- * is returned. */
+/* Receives one sample, or the report that there is none in its place, into the slab. */
 static fm_status receive(fm_loader *loader, slab *s, fm_error *reterr) {
-    for (;;) {
-        fm_client_event event;
-        fm_status status =
-            fm_client_next(loader->client, s->data, loader->slab_bytes, &event, reterr);
-        if (status) return status;
-        switch (event.kind) {
-        case FM_CLIENT_END: return fm_fail(reterr, FM_ERR_CLOSED, "stream ended");
-        case FM_CLIENT_SKIPPED:
-            pthread_mutex_lock(&loader->mutex);
-            loader->stats.n_skipped++;
-            pthread_mutex_unlock(&loader->mutex);
-            status = fm_client_release(loader->client, 1, 0, reterr);
-            if (status) return status;
-            break;
-        case FM_CLIENT_SAMPLE:
-            fm_arena_reset(&s->views);
-            s->bytes = event.sample.size;
-            return fm_sample_decode(event.sample, true, &s->views, &s->sample, reterr);
-        }
+    fm_client_event event;
+    fm_status status = fm_client_next(loader->client, s->data, loader->slab_bytes, &event, reterr);
+    if (status) return status;
+    if (event.kind == FM_CLIENT_END) return fm_fail(reterr, FM_ERR_CLOSED, "stream ended");
+    if (event.kind == FM_CLIENT_SKIPPED) {
+        fm_fail(&s->why, event.status ? event.status : FM_ERR_DATA, "%s", event.text);
+        s->bytes = 0;
+        s->index = event.index;
+        return FM_OK;
     }
+    fm_arena_reset(&s->views);
+    s->bytes = event.sample.size;
+    status = fm_sample_decode(event.sample, true, &s->views, &s->sample, reterr);
+    if (!status) s->index = s->sample.index;
+    return status;
 }
 
 static void *receive_all(void *argument) {
@@ -106,7 +102,9 @@ static void *receive_all(void *argument) {
         status = receive(loader, &loader->slab[number], &error);
         pthread_mutex_lock(&loader->mutex);
         if (!status) {
-            loader->stats.n_sample++;
+            bool made = loader->slab[number].bytes > 0;
+            loader->stats.n_sample += made;
+            loader->stats.n_skipped += !made;
             loader->stats.bytes += loader->slab[number].bytes;
         }
         put(loader, !status ? &loader->ready : &loader->free, number);
@@ -189,8 +187,12 @@ fm_status fm_loader_open(const fm_loader_options *options, fm_loader **ret_loade
     fm_loader *loader = calloc(1, sizeof *loader);
     if (!loader) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a loader");
     loader->n_slab = options->n_slab;
+    pthread_condattr_t attributes; /* waits with a limit must not depend on the wall clock */
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_init(&loader->mutex, NULL);
-    pthread_cond_init(&loader->changed, NULL);
+    pthread_cond_init(&loader->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
     fm_status status = start(loader, options, reterr);
     if (status) {
         fm_loader_close(loader);
@@ -233,22 +235,52 @@ const fm_wire_welcome *fm_loader_get_server(const fm_loader *loader) {
 
 /* -- the caller's side */
 
+/* Takes what is ready, or the reason why nothing comes any more. The caller holds the mutex. */
+static fm_status take_ready(fm_loader *loader, uint64_t start_ns, fm_loaded *ret_loaded,
+                            fm_error *reterr) {
+    if (loader->ready.n == 0) {
+        if (reterr) *reterr = loader->end;
+        return loader->end.status;
+    }
+    uint32_t number = take(loader, &loader->ready);
+    const slab *s = &loader->slab[number];
+    *ret_loaded = (fm_loaded){.sample = s->bytes ? &s->sample : NULL,
+                              .why = s->bytes ? NULL : &s->why,
+                              .index = s->index,
+                              .slab = number,
+                              .bytes = s->bytes};
+    fm_histogram_add(&loader->stats.ready_wait_ns, fm_clock_ns() - start_ns);
+    return FM_OK;
+}
+
 fm_status fm_loader_next(fm_loader *loader, fm_loaded *ret_loaded, fm_error *reterr) {
     uint64_t start_ns = fm_clock_ns();
-    fm_status status = FM_OK;
     pthread_mutex_lock(&loader->mutex);
     while (loader->ready.n == 0 && !loader->finished)
         pthread_cond_wait(&loader->changed, &loader->mutex);
-    if (loader->ready.n > 0) {
-        uint32_t number = take(loader, &loader->ready);
-        *ret_loaded = (fm_loaded){.sample = &loader->slab[number].sample,
-                                  .slab = number,
-                                  .bytes = loader->slab[number].bytes};
-        fm_histogram_add(&loader->stats.ready_wait_ns, fm_clock_ns() - start_ns);
-    } else {
-        status = loader->end.status;
-        if (reterr) *reterr = loader->end;
+    fm_status status = take_ready(loader, start_ns, ret_loaded, reterr);
+    pthread_mutex_unlock(&loader->mutex);
+    return status;
+}
+
+fm_status fm_loader_next_within(fm_loader *loader, uint32_t wait_ms, bool *ret_ready,
+                                fm_loaded *ret_loaded, fm_error *reterr) {
+    uint64_t start_ns = fm_clock_ns();
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += wait_ms / 1000;
+    until.tv_nsec += (long)(wait_ms % 1000) * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
     }
+    int failed = 0; /* ETIMEDOUT, when the wait is over */
+    pthread_mutex_lock(&loader->mutex);
+    while (loader->ready.n == 0 && !loader->finished && !failed)
+        failed = pthread_cond_timedwait(&loader->changed, &loader->mutex, &until);
+    *ret_ready = loader->ready.n > 0;
+    fm_status status =
+        *ret_ready || loader->finished ? take_ready(loader, start_ns, ret_loaded, reterr) : FM_OK;
     pthread_mutex_unlock(&loader->mutex);
     return status;
 }

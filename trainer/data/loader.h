@@ -6,7 +6,8 @@
  *
  * The whole memory is n_slab slabs. Each holds one encoded sample as it came off the wire, and the
  * views into it. Credits limit what the server sends to what fits the free slabs. Samples come in
- * the order of the stream (strict or bounded:W). Only one thread may call next and release. */
+ * the order of the stream (strict or bounded:W). With policy skip, a sample that the server could
+ * not make comes in its place, without content. Only one thread may call next and release. */
 #ifndef FM_TRAINER_LOADER_H
 #define FM_TRAINER_LOADER_H
 
@@ -24,14 +25,16 @@ typedef struct fm_loader_options {
 
 /* One sample; the caller owns it until fm_loader_release. */
 typedef struct fm_loaded {
-    const fm_sample *sample; /* views borrow the slab */
+    const fm_sample *sample; /* views borrow the slab; NULL: the server could not make it */
+    const fm_error *why;     /* of a sample without content: its status and the server's words */
+    uint64_t index;
     uint32_t slab;
     size_t bytes; /* of the encoded sample */
 } fm_loaded;
 
 typedef struct fm_loader_stats {
-    uint64_t n_sample, n_skipped, bytes;
-    fm_histogram ready_wait_ns; /* how long each fm_loader_next waited */
+    uint64_t n_sample, n_skipped, bytes; /* skipped: could not be made; not among n_sample */
+    fm_histogram ready_wait_ns;          /* how long each fm_loader_next waited */
 } fm_loader_stats;
 
 /* Connects, opens the stream and starts receiving. Errors are those of the client
@@ -49,6 +52,10 @@ const fm_wire_welcome *fm_loader_get_server(const fm_loader *loader);
 /* Waits for the next sample of the stream. FM_ERR_CLOSED with "stream ended" after the last one;
  * any other error also ends the stream. */
 FM_MUST_USE fm_status fm_loader_next(fm_loader *loader, fm_loaded *ret_loaded, fm_error *reterr);
+
+/* As fm_loader_next, and waits for at most wait_ms; *ret_ready says whether there is a sample. */
+FM_MUST_USE fm_status fm_loader_next_within(fm_loader *loader, uint32_t wait_ms, bool *ret_ready,
+                                            fm_loaded *ret_loaded, fm_error *reterr);
 
 /* Returns the sample's slab to the receiver and its credit to the server. */
 void fm_loader_release(fm_loader *loader, const fm_loaded *loaded);

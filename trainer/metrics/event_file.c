@@ -12,10 +12,9 @@
 
 #include "proto/base/bytes.h"
 #include "proto/base/file.h"
+#include "trainer/metrics/appender.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +35,7 @@ enum {
 static const char file_name[] = "events.out.tfevents.foldmill", version[] = "brain.Event:2";
 
 struct fm_event_file {
-    int fd;
+    fm_appender *file;
     char path[PATH_BYTES];
 };
 
@@ -122,10 +121,11 @@ static fm_status write_record(const fm_event_file *file, const void *data, size_
     fm_write_bytes(&w, data, size);
     fm_write_u32(&w, masked(data, size));
     assert(!w.failed);
-    ssize_t written = write(file->fd, record, w.at);
-    if (written == (ssize_t)w.at) return FM_OK;
-    return fm_fail_in(reterr, FM_ERR_IO, file->path, "cannot write: %s",
-                      written < 0 ? strerror(errno) : "the disk is full");
+    return fm_appender_add(file->file, record, w.at, reterr);
+}
+
+fm_status fm_event_file_flush(fm_event_file *file, fm_error *reterr) {
+    return fm_appender_flush(file->file, reterr);
 }
 
 fm_status fm_event_file_write(fm_event_file *file, const fm_metrics_step *step, double wall_s,
@@ -225,24 +225,20 @@ static fm_status prepare(fm_event_file *file, bool resume, uint64_t last, fm_err
             "this folder has the events of another run; resume that run or choose another folder");
     }
     fm_status status = is_there ? cut_behind(file->path, last, reterr) : FM_OK;
-    if (status) return status;
-    file->fd = open(file->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (file->fd >= 0) return FM_OK;
-    return fm_fail_in(reterr, FM_ERR_IO, file->path, "cannot open: %s", strerror(errno));
+    return status ? status : fm_appender_open(file->path, &file->file, reterr);
 }
 
 fm_status fm_event_file_open(const char *folder, bool resume, uint64_t last, double wall_s,
                              fm_event_file **ret_file, fm_error *reterr) {
     fm_event_file *file = calloc(1, sizeof *file);
     if (!file) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the event file");
-    file->fd = -1;
     int n = snprintf(file->path, sizeof file->path, "%s/%s", folder, file_name);
     fm_status status =
         n < (int)sizeof file->path
             ? fm_dir_make(folder, reterr)
             : fm_fail(reterr, FM_ERR_USAGE, "the path of the folder for events is too long");
     if (!status) status = prepare(file, resume, last, reterr);
-    if (!status && lseek(file->fd, 0, SEEK_END) == 0) status = write_version(file, wall_s, reterr);
+    if (!status && fm_appender_is_empty(file->file)) status = write_version(file, wall_s, reterr);
     if (status) {
         fm_event_file_close(file);
         return status;
@@ -253,6 +249,6 @@ fm_status fm_event_file_open(const char *folder, bool resume, uint64_t last, dou
 
 void fm_event_file_close(fm_event_file *file) {
     if (!file) return;
-    if (file->fd >= 0) close(file->fd);
+    fm_appender_close(file->file);
     free(file);
 }

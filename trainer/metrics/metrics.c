@@ -2,22 +2,19 @@
 #include "trainer/metrics/metrics.h"
 
 #include "proto/base/file.h"
+#include "trainer/metrics/appender.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { LINE_BYTES = 4096 };
 #define MAX_FILE_BYTES ((size_t)4 << 30) /* ten million steps */
 
 struct fm_metrics {
-    int fd;
-    char path[512];
+    fm_appender *file;
 };
 
 /* A line under construction. Text that does not fit is cut off, but LINE_BYTES has room for all
@@ -86,10 +83,8 @@ fm_status fm_metrics_truncate(const char *path, uint64_t last, fm_error *reterr)
 fm_status fm_metrics_open(const char *path, fm_metrics **ret_metrics, fm_error *reterr) {
     fm_metrics *metrics = calloc(1, sizeof *metrics);
     if (!metrics) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the metrics file");
-    snprintf(metrics->path, sizeof metrics->path, "%s", path);
-    metrics->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (metrics->fd < 0) {
-        fm_status status = fm_fail_in(reterr, FM_ERR_IO, path, "cannot open: %s", strerror(errno));
+    fm_status status = fm_appender_open(path, &metrics->file, reterr);
+    if (status) {
         free(metrics);
         return status;
     }
@@ -99,8 +94,12 @@ fm_status fm_metrics_open(const char *path, fm_metrics **ret_metrics, fm_error *
 
 void fm_metrics_close(fm_metrics *metrics) {
     if (!metrics) return;
-    close(metrics->fd);
+    fm_appender_close(metrics->file);
     free(metrics);
+}
+
+fm_status fm_metrics_flush(fm_metrics *metrics, fm_error *reterr) {
+    return fm_appender_flush(metrics->file, reterr);
 }
 
 fm_status fm_metrics_write(fm_metrics *metrics, const fm_metrics_step *step, fm_error *reterr) {
@@ -119,10 +118,7 @@ fm_status fm_metrics_write(fm_metrics *metrics, const fm_metrics_step *step, fm_
     add_number(&l, "data_wait_s", step->data_wait_s);
     l.text[l.size - 1] = '}'; /* replaces the last comma */
     add(&l, "\n");
-    ssize_t written = write(metrics->fd, l.text, l.size);
-    if (written == (ssize_t)l.size) return FM_OK;
-    return fm_fail_in(reterr, FM_ERR_IO, metrics->path, "cannot write: %s",
-                      written < 0 ? strerror(errno) : "the disk is full");
+    return fm_appender_add(metrics->file, l.text, l.size, reterr);
 }
 
 /* A progress line under construction: fields are added until one does not fit. */

@@ -2,7 +2,8 @@
  * line for people.
  *
  * A JSON line is written with one write(2), so a reader who follows the file never sees half a
- * line. Numbers that are not finite are written as null. */
+ * line. Lines that cannot be written wait in memory (appender.h). Numbers that are not finite are
+ * written as null. */
 #ifndef FM_TRAINER_METRICS_H
 #define FM_TRAINER_METRICS_H
 
@@ -44,9 +45,16 @@ FM_MUST_USE fm_status fm_metrics_open(const char *path, fm_metrics **ret_metrics
  * fine. FM_ERR_IO. */
 FM_MUST_USE fm_status fm_metrics_truncate(const char *path, uint64_t last, fm_error *reterr);
 
+/* Closes the file; lines that are still in memory are lost. */
 void fm_metrics_close(fm_metrics *metrics);
+
+/* Appends the step's line. FM_ERR_IO: the disk did not take it; the line waits in memory and is
+ * written with a later one or with fm_metrics_flush. FM_ERR_NOMEM: it is lost. */
 FM_MUST_USE fm_status fm_metrics_write(fm_metrics *metrics, const fm_metrics_step *step,
                                        fm_error *reterr);
+
+/* Writes the lines that wait in memory. FM_ERR_IO. */
+FM_MUST_USE fm_status fm_metrics_flush(fm_metrics *metrics, fm_error *reterr);
 
 /* Writes the progress line to `out`, for example "step 12/200  loss 8.213  0.084 s/step  ETA 0:00:16
  * data wait 0.2 ms  (distogram 3.100  masked_msa 2.500)". If there are scores, the first one follows

@@ -125,6 +125,13 @@ fm_status fm_team_collect(fm_team *team, fm_sample_result *ret_result, fm_error 
     return status;
 }
 
+/* The ranks have equal sums, and dp is 1, so no rank waits for another. */
+void fm_team_update(fm_team *team) {
+    for (int32_t r = 0; r < team->n_rank; r++) {
+        fm_trainer_update(team->rank[r].trainer);
+    }
+}
+
 void fm_team_copy_first(fm_team *team) {
     const fm_trainer *first = team->rank[0].trainer;
     const fm_params *from = &first->params;
@@ -138,8 +145,10 @@ void fm_team_copy_first(fm_team *team) {
         kernels->copy(NULL, count, from->moment1, to->moment1);
         kernels->copy(NULL, count, from->moment2, to->moment2);
         kernels->copy(NULL, count, from->ema, to->ema);
+        kernels->copy(NULL, count, first->optimizer.sum, other->optimizer.sum);
         fm_params_refresh_copy(to);
         other->optimizer.step = first->optimizer.step;
         other->optimizer.samples = first->optimizer.samples;
+        other->optimizer.pending = first->optimizer.pending;
     }
 }

@@ -23,8 +23,12 @@ FM_MUST_USE fm_status fm_team_queue(fm_team *team, const fm_features *features, 
 FM_MUST_USE fm_status fm_team_collect(fm_team *team, fm_sample_result *ret_result,
                                       fm_error *reterr);
 
-/* Copies the first rank's parameters, moments, average and counts to the other ranks; call it after
- * loading a checkpoint. */
+/* fm_trainer_update on all ranks: for a step whose last sample was skipped. At least one sample must
+ * have been added. */
+void fm_team_update(fm_team *team);
+
+/* Copies the first rank's parameters, moments, average, sum of gradients and counts to the other
+ * ranks; call it after loading a checkpoint. */
 void fm_team_copy_first(fm_team *team);
 
 #endif

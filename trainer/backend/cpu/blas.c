@@ -9,6 +9,10 @@ void fm_blas_init(void) {
     openblas_set_num_threads(1);
 }
 
+const char *fm_blas_processor(void) {
+    return openblas_get_corename();
+}
+
 static blasint narrow(int64_t size) {
     assert(size >= 0 && size <= INT_MAX);
     return (blasint)size;

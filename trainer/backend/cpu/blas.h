@@ -10,6 +10,10 @@
  * caller's threads. */
 void fm_blas_init(void);
 
+/* The processor whose kernels OpenBLAS chose, such as "Haswell". Its products have the bits of that
+ * choice. */
+const char *fm_blas_processor(void);
+
 /* C[m, n] = alpha op(A)[m, k] op(B)[k, n] + beta C; with beta 0, C is not read. Sizes may be 0. */
 void fm_blas_gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
                       const float *a, int64_t lda, const float *b, int64_t ldb, float beta,

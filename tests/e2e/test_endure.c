@@ -1,0 +1,413 @@
+/* test_endure.c: what a training run survives, as a user meets it: signals and kills at any instant,
+ * a server that comes and goes, bytes damaged on the way or on disk, samples that cannot be used, a
+ * full disk, and changed settings. A run that goes on ends with the bytes of an undisturbed one.
+ *
+ * FM_TEST_INSTANTS sets the number of random instants (10). */
+#include "tests/testing/testing.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[512];
+
+/* Runs a shell command in the test's folder with the programs on PATH. */
+static int run(const char *command) {
+    return fm_test_shell(folder, command);
+}
+
+/* Shell functions of all tests: start a server on a socket of the name, wait for lines of a file,
+ * compare the last checkpoint and the losses of two runs. */
+static const char library[] =
+    "serve() { rm -f $1; foldmill serve --cache ${2:-cache} --listen unix:$1 -q 2>>serve.log & "
+    "server=$!; until [ -S $1 ]; do sleep 0.02; done; }\n"
+    "lines() { n=0; until [ $(cat $1 2>/dev/null | wc -l) -ge $2 ] || [ $n -ge 1500 ]; do "
+    "sleep 0.02; n=$((n + 1)); done; }\n"
+    "losses() { sed 's/,\"step_s\".*//' $1/metrics.jsonl; }\n"
+    "same() { cmp $1/checkpoint-$3.safetensors $2/checkpoint-$3.safetensors && losses $1 >$1.l && "
+    "losses $2 >$2.l && cmp $1.l $2.l; }\n"
+    "train=\"foldmill train --data unix:socket --seed 3 --config batch.ini\"\n";
+
+static int set_up(void **state) {
+    (void)state;
+    fm_test_make_folder(folder, sizeof folder);
+    char path[600];
+    snprintf(path, sizeof path, "%s/lib", folder);
+    FILE *file = fopen(path, "w");
+    if (!file || fputs(library, file) < 0 || fclose(file) != 0) return 1;
+    int failed =
+        run("foldmill synth --chains 6 --seed 5 --max-length 60 --depth 100 -o data --quiet && "
+            "foldmill build data --cache cache --quiet >build.log && "
+            "printf '[model]\\nn_block = 1\\nn_structure_iteration = 1\\n[data]\\ncrop_size = 32\\n"
+            "max_msa_clusters = 12\\nglobal_batch = 3\\n' >batch.ini");
+    failed |=
+        run("foldmill serve --cache cache --listen unix:socket >serve.log 2>&1 & echo $! >pid");
+    for (int i = 0; i < 200 && !failed && run("test -S socket") != 0; i++)
+        usleep(50000);
+    failed |= run(". ./lib; $train --steps 30 --out whole -q >whole.log 2>&1");
+    return failed;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    run("kill $(cat pid); while kill -0 $(cat pid) 2>/dev/null; do sleep 0.05; done");
+    fm_test_remove_tree(folder);
+    return 0;
+}
+
+/* Every stopping signal leaves a checkpoint, has its own exit code, and costs nothing. */
+static void a_signal_stops_between_samples(void **state) {
+    (void)state;
+    static const struct {
+        const char *signal;
+        int code;
+    } cases[] = {{"TERM", 143}, {"INT", 130}, {"HUP", 129}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *s = cases[i].signal;
+        assert_int_equal(
+            fm_test_shell_format(folder,
+                                 ". ./lib; $train --steps 30 --out %s 2>%s.err >%s.log & pid=$!; "
+                                 "lines %s/metrics.jsonl %zu; kill -%s $pid; wait $pid",
+                                 s, s, s, s, 3 + i, s),
+            cases[i].code);
+        assert_int_equal(
+            fm_test_shell_format(folder,
+                                 "grep -q 'stopping after the sample in hand' %s.err && "
+                                 "grep -q 'stopped by SIG%s after step .*; --resume continues' "
+                                 "%s.err && ls %s | grep -q checkpoint",
+                                 s, s, s, s),
+            0);
+        assert_int_equal(fm_test_shell_format(
+                             folder,
+                             ". ./lib; $train --steps 30 --out %s --resume -q 2>%s.err >%s.log && "
+                             "same whole %s 000000000030",
+                             s, s, s, s),
+                         0);
+    }
+}
+
+/* A batch is stopped after its second sample: the partial sum is in the checkpoint, and the samples
+ * in it are not asked for again. */
+static void a_batch_in_hand_is_kept(void **state) {
+    (void)state;
+    assert_int_equal(
+        run(". ./lib; sed 's/global_batch = 3/global_batch = 120/' batch.ini >big.ini; "
+            "$train --config big.ini --steps 2 --out half >half.log 2>&1 & pid=$!; "
+            "until grep -q '^data' half.log; do sleep 0.02; done; sleep 0.2; kill -TERM $pid; "
+            "wait $pid"),
+        143);
+    assert_int_equal(run("ls half | grep -qE '^checkpoint-000000000000[+][0-9]+.safetensors$' && "
+                         "test ! -s half/metrics.jsonl && "
+                         "grep -qE 'after step 0 of 2 and [0-9]+ samples' half.log"),
+                     0);
+    assert_int_equal(run(". ./lib; n=$(ls half | sed -n 's/.*+\\([0-9]*\\).safetensors/\\1/p'); "
+                         "$train --config big.ini --steps 1 --out half --resume >half.log 2>&1 && "
+                         "grep -q \"^batch     $n samples of step 1 are done already\" half.log && "
+                         "grep -q \"^samples   $((120 - n)) received\" half.log && "
+                         "$train --config big.ini --steps 1 --out one -q >one.log 2>&1 && "
+                         "same half one 000000000001"),
+                     0);
+}
+
+static void a_second_signal_ends_at_once(void **state) {
+    (void)state;
+    assert_int_equal(
+        run(". ./lib; printf '[data]\\ncrop_size = 256\\n' >slow.ini; foldmill train --data "
+            "unix:socket --config slow.ini --out slow >slow.log 2>&1 & pid=$!; "
+            "until grep -q '^data' slow.log; do sleep 0.02; done; kill -TERM $pid; sleep 0.4; "
+            "kill -INT $pid; wait $pid"),
+        130);
+    assert_int_equal(run("grep -q stopping slow.log && ! grep -q 'stopped by' slow.log && "
+                         "! ls slow | grep -q checkpoint"),
+                     0);
+}
+
+static void a_checkpoint_by_signal_or_time_does_not_end_the_run(void **state) {
+    (void)state;
+    assert_int_equal(run(". ./lib; $train --steps 30 --out usr >usr.log 2>&1 & pid=$!; "
+                         "lines usr/metrics.jsonl 2; kill -USR1 $pid; wait $pid"),
+                     0);
+    assert_int_equal(
+        run(". ./lib; same whole usr 000000000030 && "
+            "grep -q 'info checkpoint asked_by=SIGUSR1 path=usr/checkpoint' usr.log && "
+            "test $(ls usr | grep -c checkpoint) = 2"),
+        0);
+    assert_int_equal(run(". ./lib; $train --steps 30 --out time --keep 99 --checkpoint-minutes "
+                         "0.002 >time.log 2>&1 && same whole time 000000000030 && "
+                         "test $(ls time | grep -c checkpoint) -ge 3"),
+                     0);
+}
+
+/* One run lives many short lives, each ended by a signal or a kill after a random time, or met by a
+ * server that is killed and comes back. */
+static void random_instants_cost_no_bit(void **state) {
+    (void)state;
+    const char *given = getenv("FM_TEST_INSTANTS");
+    long n = given ? strtol(given, NULL, 10) : 10;
+    assert_in_range(n, 1, 1000);
+    print_message("%ld random instants\n", n);
+    char path[600];
+    snprintf(path, sizeof path, "%s/lives.sh", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(
+        fputs(". ./lib\n"
+              "instants=$1 steps=$((6 * $1)) i=0\n"
+              "serve live\n"
+              "train=\"foldmill train --data unix:live --seed 3 --config batch.ini --steps $steps "
+              "--checkpoint-every 2 --wait 20000 --keep 2\"\n"
+              "for delay in $(python3 -c \"import random; r = random.Random(7); print(*("
+              "f'{r.uniform(0.05, 0.6):.3f}' for _ in range($instants)))\"); do\n"
+              "    i=$((i + 1))\n"
+              "    $train --out lives --resume -q >>lives.log 2>&1 & pid=$!\n"
+              "    sleep $delay\n"
+              "    case $((i % 5)) in\n"
+              "    0) kill -TERM $pid ;;\n"
+              "    1) kill -KILL $pid ;;\n"
+              "    2) kill -KILL $server; wait $server; sleep 0.05; kill -INT $pid; serve live ;;\n"
+              "    3) kill -USR1 $pid; sleep 0.01; kill -KILL $pid ;;\n"
+              "    4) kill -KILL $server; wait $server; serve live; sleep 0.1; kill -KILL $pid ;;\n"
+              "    esac\n"
+              "    wait $pid\n"
+              "done\n"
+              "$train --out lives --resume -q >>lives.log 2>&1 || exit 1\n"
+              "$train --out single -q >single.log 2>&1 || exit 2\n"
+              "kill $server\n"
+              "same single lives $(printf %012d $steps) || exit 3\n"
+              "! grep -q checkpoint_damaged lives.log || exit 4\n",
+              file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(fm_test_shell_format(folder, "sh lives.sh %ld 2>lives.err", n), 0);
+}
+
+/* A byte of a sample is changed on its way: the trainer connects again, and the bits are the same. */
+static void a_damaged_byte_in_the_stream_costs_nothing(void **state) {
+    (void)state;
+    char path[600];
+    snprintf(path, sizeof path, "%s/proxy.py", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs("import os, socket, threading\n"
+                      "listening = socket.socket(socket.AF_UNIX)\n"
+                      "listening.bind('proxy')\n"
+                      "listening.listen()\n"
+                      "sent, damaged = 0, False\n"
+                      "def forward(a, b, damages):\n"
+                      "    global sent, damaged\n"
+                      "    while True:\n"
+                      "        try: data = a.recv(65536)\n"
+                      "        except OSError: data = b''\n"
+                      "        if not data: break\n"
+                      "        sent += len(data) * damages\n"
+                      "        if damages and sent > 300000 and len(data) > 9000 and not damaged:\n"
+                      "            damaged = True\n"
+                      "            data = data[:5000] + bytes([data[5000] ^ 1]) + data[5001:]\n"
+                      "        try: b.sendall(data)\n"
+                      "        except OSError: break\n"
+                      "    for s in a, b:\n"
+                      "        try: s.shutdown(socket.SHUT_RDWR)\n"
+                      "        except OSError: pass\n"
+                      "while True:\n"
+                      "    near, _ = listening.accept()\n"
+                      "    far = socket.socket(socket.AF_UNIX)\n"
+                      "    far.connect('socket')\n"
+                      "    for pair in (near, far, 0), (far, near, 1):\n"
+                      "        threading.Thread(target=forward, args=pair, daemon=True).start()\n",
+                      file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(run(". ./lib; python3 proxy.py 2>proxy.err & proxy=$!; "
+                         "until [ -S proxy ]; do sleep 0.02; done; "
+                         "$train --data unix:proxy --steps 30 --out damaged -q >damaged.log 2>&1; "
+                         "rc=$?; kill $proxy; exit $rc"),
+                     0);
+    assert_int_equal(run(". ./lib; grep -q 'warn server_lost' damaged.log && "
+                         "grep -q 'warn reconnected' damaged.log && same whole damaged "
+                         "000000000030"),
+                     0);
+}
+
+/* Records on disk are damaged, so that the server cannot make the samples of some chains. */
+static void unreadable_samples_stop_the_run_or_are_skipped(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("cp -r cache broken && python3 -c \"import sys; p = sys.argv[1]; "
+            "b = bytearray(open(p, 'rb').read()); n = len(b)\nfor i in range(n // 2, n * 3 // 4, "
+            "3000): b[i] ^= 255\nopen(p, 'wb').write(b)\" broken/shards/*"),
+        0);
+    assert_int_equal(run(". ./lib; serve bad broken; train=\"$train --data unix:bad --steps 8\"; "
+                         "$train --out stop -q >stop.log 2>&1; rc=$?; "
+                         "$train --out skip -q --bad-samples skip >skip.log 2>&1 || rc=skip; "
+                         "$train --out few -q --bad-samples skip --bad-sample-budget 1 >few.log "
+                         "2>&1 && rc=few; "
+                         "$train --out few -q --bad-samples skip --resume >few2.log 2>&1 || "
+                         "rc=few2; kill $server; exit $rc"),
+                     1);
+    /* The message names the sample and what was wrong, and the command that goes on. */
+    assert_int_equal(run("n=$(sed -n 's/.* --resume --skip-sample \\([0-9]*\\)$/\\1/p' stop.log); "
+                         "grep -q \"^foldmill train: sample $n: .*checksum.*, after step\" "
+                         "stop.log && grep -q \"^foldmill train: to go on without it: foldmill "
+                         "train --data unix:socket\" stop.log && echo $n >first"),
+                     0);
+    assert_int_equal(run(". ./lib; grep -q 'warn sample_skipped' skip.log && "
+                         "grep -qE '^skipped   [0-9]+ samples' skip.log && "
+                         "grep -q '1 bad samples were skipped already, the budget' few.log && "
+                         "same skip few 000000000008"),
+                     0);
+}
+
+/* A sample that the command line leaves out, anywhere in a batch, and whole batches; stopped and
+ * resumed as well. */
+static void samples_are_left_out_by_hand(void **state) {
+    (void)state;
+    assert_int_equal(
+        run(". ./lib; train=\"$train --steps 8 --skip-sample 1 --skip-sample 5 --skip-sample 6 "
+            "--skip-sample 9 --skip-sample 10 --skip-sample 11 --skip-sample 23\"; "
+            "$train --out left -q >left.log 2>&1 && "
+            "grep -q '^skipped   7 samples, 0 of them bad' left.log"),
+        0);
+    assert_int_equal(run("python3 -c \"import json; r = [json.loads(l) for l in "
+                         "open('left/metrics.jsonl')]; assert len(r) == 8 and r[3]['loss'] is None "
+                         "and r[3]['index'] == 11 and r[4]['loss'] > 0\""),
+                     0);
+    /* The list is in the checkpoint: the resumed command need not name the samples again. */
+    assert_int_equal(run(". ./lib; $train --steps 3 --out part -q --skip-sample 1 --skip-sample 5 "
+                         "--skip-sample 6 --skip-sample 9 --skip-sample 10 --skip-sample 11 "
+                         "--skip-sample 23 >part.log 2>&1 && "
+                         "$train --steps 8 --out part -q --resume >part.log 2>&1 && "
+                         "same left part 000000000008"),
+                     0);
+    assert_int_equal(run(". ./lib; $train --steps 3 --out x --skip-sample one 2>err"), 2);
+    assert_int_equal(run(". ./lib; $train --steps 3 --out x --bad-samples keep 2>err"), 2);
+}
+
+/* A learning rate that is much too high makes every sample not finite from some step on. */
+static void a_sample_that_is_not_finite_is_named(void **state) {
+    (void)state;
+    assert_int_equal(run("(cat batch.ini; printf '[optimizer]\\nlearning_rate = 10\\nbeta2 = 0\\n"
+                         "eps = 1e-30\\nwarmup_samples = 0\\n') >wild.ini"),
+                     0);
+    assert_int_equal(run(". ./lib; $train --config wild.ini --steps 30 --out wild -q >wild.log "
+                         "2>&1"),
+                     1);
+    assert_int_equal(
+        run("grep -qE '^foldmill train: sample [0-9]+ [(][^)]+[)]: step [0-9]+, sample "
+            "[0-2], cycle [0-9]: .* is not finite, after step .*; --resume continues' "
+            "wild.log && ls wild | grep -q checkpoint && "
+            "grep -q -- '--resume --skip-sample' wild.log"),
+        0);
+    assert_int_equal(run(". ./lib; $train --config wild.ini --steps 30 --out wild -q --resume "
+                         "--bad-samples skip --bad-sample-budget 4 >wild.log 2>&1"),
+                     1);
+    assert_int_equal(run("test $(grep -c 'warn sample_skipped' wild.log) = 4 && "
+                         "grep -q '4 bad samples were skipped already' wild.log && "
+                         "grep -q '^skipped   4 samples, 4 of them bad' wild.log"),
+                     0);
+}
+
+/* The folder of the run is a file system of 4 MiB that other files fill. */
+static void a_full_disk_ends_no_run(void **state) {
+    (void)state;
+    if (run("mkdir -p disk && mount -t tmpfs -o size=4m none disk 2>mount.err") != 0) {
+        print_message("no tmpfs can be mounted here; the full disk is not tested\n");
+        skip();
+    }
+    int failed = run(". ./lib; $train --steps 90 --out disk/run --checkpoint-every 4 --keep 1 -q "
+                     ">disk.log 2>&1 & pid=$!; lines disk/run/metrics.jsonl 5; "
+                     "dd if=/dev/zero of=disk/fill bs=4k 2>dd.err; n=0; "
+                     "until grep -q metrics_wait disk.log && grep -q checkpoint_failed disk.log || "
+                     "[ $n = 1500 ]; do sleep 0.02; n=$((n + 1)); done; "
+                     "ls disk/run >during; rm disk/fill; wait $pid && cp -r disk/run full");
+    assert_int_equal(run("umount disk"), 0);
+    assert_int_equal(failed, 0);
+    assert_int_equal(run(". ./lib; grep -q checkpoint during && "
+                         "grep -q 'warn metrics_wait .*\\(No space left\\|full\\)' disk.log && "
+                         "grep -q 'info metrics_written' disk.log && "
+                         "$train --steps 90 --out roomy -q >roomy.log 2>&1 && "
+                         "same roomy full 000000000090"),
+                     0);
+}
+
+/* A resumed run is what it was, but for changes that are named. */
+static void changes_are_made_on_purpose_and_recorded(void **state) {
+    (void)state;
+    assert_int_equal(run(". ./lib; $train --steps 4 --out id -q >id.log 2>&1"), 0);
+    assert_int_equal(run(". ./lib; $train --steps 6 --out id --resume --order bounded:2 2>err"), 2);
+    assert_int_equal(run("grep -q \"run has 'order = strict', but this run has 'order = "
+                         "bounded:2'; .*: --change order=bounded:2\" err"),
+                     0);
+    assert_int_equal(run(". ./lib; (cat batch.ini; printf '[optimizer]\\nlearning_rate = "
+                         "0.0005\\n') >lr.ini; $train --config lr.ini --steps 6 --out id --resume "
+                         "2>err"),
+                     2);
+    assert_int_equal(run(". ./lib; $train --config lr.ini --steps 6 --out id --resume --change "
+                         "optimizer.learning_rate=0.0005 2>err >log && "
+                         "grep -q 'changed what=.step 4: optimizer.learning_rate: 0.003 -> 0.0005' "
+                         "err && $train --config lr.ini --steps 8 --out id --resume 2>err >log && "
+                         "grep -q 'changed what=.step 4: optimizer.learning_rate' err"),
+                     0);
+    /* A checkpoint of an older program has none of the newer notes. */
+    assert_int_equal(run("mkdir old && python3 -c \"import json, struct; "
+                         "b = open('whole/checkpoint-000000000030.safetensors', 'rb').read(); "
+                         "n, = struct.unpack('<Q', b[:8]); h = json.loads(b[8:8 + n]); "
+                         "[h['__metadata__'].pop(k) for k in ('identity', 'xxh3_more')]; "
+                         "t = json.dumps(h, separators=(',', ':')); t += ' ' * (-len(t) % 8); "
+                         "open('old/checkpoint-000000000030.safetensors', 'wb').write("
+                         "struct.pack('<Q', len(t)) + t.encode() + b[8 + n:])\""),
+                     0);
+    assert_int_equal(run(". ./lib; $train --steps 32 --out old --resume -q >old.log 2>&1 && "
+                         "grep -q 'warn identity_unknown' old.log && grep -q 'resumed at step 30' "
+                         "old.log && $train --steps 32 --out whole --resume -q >log 2>&1 && "
+                         "cmp old/checkpoint-000000000032.safetensors "
+                         "whole/checkpoint-000000000032.safetensors && "
+                         "rm whole/checkpoint-000000000032.safetensors && "
+                         "head -30 whole/metrics.jsonl >m && mv m whole/metrics.jsonl"),
+                     0);
+}
+
+/* A folder whose checkpoints cannot be listed is an error, and the run does not begin again. */
+static void an_unreadable_folder_is_no_new_run(void **state) {
+    (void)state;
+    assert_int_equal(run(". ./lib; echo >notdir; $train --steps 4 --out notdir --resume 2>err"), 1);
+    assert_int_equal(run("grep -q 'notdir: cannot list the folder' err"), 0);
+}
+
+/* The learning rate rises until the run diverges; the last good checkpoint is named. */
+static void divergence_is_said_and_stops_on_request(void **state) {
+    (void)state;
+    assert_int_equal(run("sed 's/global_batch = 3/global_batch = 1/' batch.ini >jump.ini; printf "
+                         "'[optimizer]\\nlearning_rate = 10\\nwarmup_samples = 4000\\nbeta2 = "
+                         "0.9\\n' >>jump.ini"),
+                     0);
+    assert_int_equal(run(". ./lib; $train --config jump.ini --steps 400 --checkpoint-every 30 "
+                         "--stop-on-divergence --out jump -q >jump.log 2>&1"),
+                     1);
+    assert_int_equal(
+        run("grep -q 'warn diverging step=.* last_good_checkpoint=jump/checkpoint-' jump.log && "
+            "grep -q 'the last good checkpoint is jump/checkpoint' jump.log && "
+            "ls $(sed -n 's/.*last_good_checkpoint=//p' jump.log)"),
+        0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_signal_stops_between_samples),
+        cmocka_unit_test(a_batch_in_hand_is_kept),
+        cmocka_unit_test(a_second_signal_ends_at_once),
+        cmocka_unit_test(a_checkpoint_by_signal_or_time_does_not_end_the_run),
+        cmocka_unit_test(random_instants_cost_no_bit),
+        cmocka_unit_test(a_damaged_byte_in_the_stream_costs_nothing),
+        cmocka_unit_test(unreadable_samples_stop_the_run_or_are_skipped),
+        cmocka_unit_test(samples_are_left_out_by_hand),
+        cmocka_unit_test(a_sample_that_is_not_finite_is_named),
+        cmocka_unit_test(a_full_disk_ends_no_run),
+        cmocka_unit_test(changes_are_made_on_purpose_and_recorded),
+        cmocka_unit_test(an_unreadable_folder_is_no_new_run),
+        cmocka_unit_test(divergence_is_said_and_stops_on_request),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,195 @@
+/* test_run.c: what a run remembers and judges: the list of skipped samples, the results of a batch in
+ * hand, the identity of a run and changes to it, and the watch for divergence. */
+#include "trainer/app/batch_sums.h"
+#include "trainer/app/divergence.h"
+#include "trainer/app/identity.h"
+#include "trainer/app/skipped.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void skipped_samples_are_written_and_read(void **state) {
+    (void)state;
+    static fm_skipped list, again;
+    static char text[FM_SKIPPED_TEXT_BYTES], other[FM_SKIPPED_TEXT_BYTES];
+    assert_int_equal(fm_skipped_add(&list, 12, false, NULL), FM_OK);
+    assert_int_equal(fm_skipped_add(&list, UINT64_MAX, true, NULL), FM_OK);
+    assert_int_equal(fm_skipped_add(&list, 12, true, NULL), FM_OK); /* stays as it is */
+    fm_skipped_format(&list, text);
+    assert_string_equal(text, "12 bad\n18446744073709551615 hand\n");
+    assert_int_equal(fm_skipped_parse(text, &again, NULL), FM_OK);
+    assert_int_equal(again.n, 2);
+    assert_int_equal(fm_skipped_bad(&again), 1);
+    assert_true(fm_skipped_by_hand(&again, UINT64_MAX));
+    assert_false(fm_skipped_by_hand(&again, 12));
+    assert_false(fm_skipped_by_hand(&again, 13));
+    static const char *const wrong[] = {"12", "12 good\n", "x bad\n", "12 bad\n13", "bad\n"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        assert_int_equal(fm_skipped_parse(wrong[i], &again, NULL), FM_ERR_FORMAT);
+    list.n = 0;
+    for (uint64_t i = 0; i < FM_SKIPPED_MAX; i++)
+        assert_int_equal(fm_skipped_add(&list, UINT64_MAX - i, true, NULL), FM_OK);
+    fm_skipped_format(&list, text); /* the longest text */
+    assert_int_equal(fm_skipped_parse(text, &again, NULL), FM_OK);
+    fm_skipped_format(&again, other);
+    assert_string_equal(text, other);
+    assert_int_equal(fm_skipped_add(&list, 1, false, NULL), FM_ERR_LIMIT);
+}
+
+static void a_batch_in_hand_keeps_its_bits(void **state) {
+    (void)state;
+    fm_batch_sums sums = {.n_counted = 3,
+                          .index = UINT64_MAX,
+                          .n_cycle = 4,
+                          .name = "1abc A \"x\"",
+                          .loss = 1.0 / 3,
+                          .norm = HUGE_VAL,
+                          .wait_s = -0.0,
+                          .n_scored = 2};
+    for (int i = 0; i < FM_LOSS_TERMS; i++)
+        sums.term[i] = -1e-300 / (i + 1);
+    for (int i = 0; i < FM_METRICS_SCORES; i++)
+        sums.score[i] = -1e300 / (i + 7);
+    char text[FM_BATCH_SUMS_TEXT_BYTES], cut[FM_BATCH_SUMS_TEXT_BYTES];
+    fm_batch_sums again;
+    fm_batch_sums_format(&sums, text);
+    assert_int_equal(fm_batch_sums_parse(text, &again, NULL), FM_OK);
+    assert_memory_equal(&again.loss, &sums.loss, sizeof again.loss);
+    assert_memory_equal(&again.wait_s, &sums.wait_s, sizeof again.wait_s);
+    assert_memory_equal(again.term, sums.term, sizeof again.term);
+    assert_memory_equal(again.score, sums.score, sizeof again.score);
+    assert_true(isinf(again.norm) && again.index == sums.index && again.n_counted == 3 &&
+                again.n_cycle == 4 && again.n_scored == 2);
+    assert_string_equal(again.name, sums.name);
+    size_t numbers = strlen(text) - strlen(sums.name);
+    for (size_t n = 0; n < numbers; n++) { /* cut off anywhere before the name */
+        snprintf(cut, sizeof cut, "%.*s", (int)n, text);
+        if (n + 1 == numbers) continue;
+        assert_int_equal(fm_batch_sums_parse(cut, &again, NULL), FM_ERR_FORMAT);
+    }
+    memset(sums.name, 'n', sizeof sums.name - 1);
+    fm_batch_sums_format(&sums, text);
+    assert_int_equal(fm_batch_sums_parse(text, &again, NULL), FM_OK);
+    assert_string_equal(again.name, sums.name);
+}
+
+static const char old_config[] =
+    "[model]\nn_block = 1\n\n[optimizer]\nlearning_rate = 0.0030000000000000001\n";
+static const char old_identity[] = "program = 1.0\ndevice = cpu\nprocessor = Haswell\n";
+
+static fm_status check(const char *config, const char *identity, const char *saved_identity,
+                       const char *const *change, char *history, fm_error *error) {
+    const fm_identity_texts saved = {old_config, saved_identity}, now = {config, identity};
+    uint32_t n = 0;
+    while (change[n])
+        n++;
+    return fm_identity_check(&saved, &now, 40, change, n, history, error);
+}
+
+static void a_run_is_resumed_as_it_was_or_with_named_changes(void **state) {
+    (void)state;
+    static char history[FM_HISTORY_BYTES];
+    static const char *const none[] = {NULL};
+    static const char *const rate[] = {"optimizer.learning_rate=0.0005", NULL};
+    static const char *const device[] = {"device=cuda", "processor=none", NULL};
+    const char *slow =
+        "[model]\nn_block = 1\n[optimizer]\nlearning_rate = 0.00050000000000000001\n";
+    const char *cuda = "program = 1.0\ndevice = cuda\n";
+    fm_error error;
+    assert_int_equal(check(old_config, old_identity, old_identity, none, history, &error), FM_OK);
+    assert_string_equal(history, "");
+    assert_int_equal(check(slow, old_identity, old_identity, none, history, &error), FM_ERR_USAGE);
+    assert_string_equal(
+        error.message,
+        "the checkpoint's run has 'learning_rate = 0.0030000000000000001', but this run has "
+        "'learning_rate = 0.00050000000000000001'; resume with the same settings, or change them "
+        "on "
+        "purpose: --change optimizer.learning_rate=0.0005");
+    assert_int_equal(check(slow, old_identity, old_identity, rate, history, &error), FM_OK);
+    assert_string_equal(history, "step 40: optimizer.learning_rate: 0.003 -> 0.0005\n");
+    assert_int_equal(check(old_config, cuda, old_identity, none, history, &error), FM_ERR_USAGE);
+    assert_non_null(strstr(error.message, "purpose: --change device=cuda --change processor=none"));
+    assert_int_equal(check(old_config, cuda, old_identity, device, history, &error), FM_OK);
+    assert_string_equal(history, "step 40: optimizer.learning_rate: 0.003 -> 0.0005\n"
+                                 "step 40: device: cpu -> cuda\n"
+                                 "step 40: processor: Haswell -> none\n");
+    /* A file of an older program has no identity: only the settings are compared. */
+    assert_int_equal(check(old_config, cuda, NULL, none, history, &error), FM_OK);
+    /* A change that was made already is no change; one that this run does not have is a slip. */
+    history[0] = '\0';
+    static const char *const same[] = {"device=cpu", NULL}, *const slip[] = {"device=cuda", NULL},
+                             *const unknown[] = {"devise=cpu", NULL},
+                             *const odd[] = {"device", NULL};
+    assert_int_equal(check(old_config, old_identity, old_identity, same, history, &error), FM_OK);
+    assert_string_equal(history, "");
+    assert_int_equal(check(old_config, old_identity, old_identity, slip, history, &error),
+                     FM_ERR_USAGE);
+    assert_string_equal(error.message, "--change device=cuda: this run has cpu");
+    assert_int_equal(check(old_config, old_identity, old_identity, unknown, history, &error),
+                     FM_ERR_USAGE);
+    assert_int_equal(check(old_config, old_identity, old_identity, odd, history, &error),
+                     FM_ERR_USAGE);
+    assert_non_null(strstr(error.message, "expected key=value"));
+    memset(history, 'h', sizeof history - 1);
+    assert_int_equal(check(slow, old_identity, old_identity, rate, history, &error), FM_ERR_LIMIT);
+}
+
+static void an_identity_has_a_line_for_each_field(void **state) {
+    (void)state;
+    char text[FM_IDENTITY_BYTES];
+    const fm_identity identity = {"1.2", "cuda", "", "bf16", "bounded:4"};
+    fm_identity_format(&identity, text);
+    assert_string_equal(text, "program = 1.2\ndevice = cuda\ndtype = bf16\norder = bounded:4\n");
+}
+
+/* A number from 0 to 1 that looks random. */
+static double noise(uint64_t i) {
+    uint64_t x = (i + 1) * 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 31) * 0xbf58476d1ce4e5b9u;
+    return (double)(x >> 11) * 0x1p-53;
+}
+
+static void divergence_is_noticed_and_noise_is_not(void **state) {
+    (void)state;
+    fm_divergence d = {.n = 0};
+    char why[256];
+    for (uint64_t i = 0; i < 3000; i++) { /* a falling, noisy loss with single bad samples */
+        double loss = 10 / (1 + (double)i / 500) + noise(i) + (i % 200 == 7 ? 100 : 0);
+        assert_false(fm_divergence_add(&d, loss, 1 + noise(i + 9000), why, sizeof why));
+    }
+    int first = -1;
+    for (int i = 0; i < 40 && first < 0; i++) {
+        if (fm_divergence_add(&d, 20 + i, 1, why, sizeof why)) first = i;
+    }
+    assert_in_range(first, FM_DIVERGENCE_NEWEST / 2 - 1, FM_DIVERGENCE_NEWEST - 1);
+    assert_non_null(strstr(why, "the loss diverges: the median of the last 16 steps is"));
+    assert_non_null(strstr(why, "of the 240 steps before, 99 % were at most"));
+    d = (fm_divergence){.n = 0};
+    for (uint64_t i = 0; i < 500; i++) { /* numbers that are not finite are left out */
+        double norm = i < 300 ? noise(i) : 50 + noise(i), loss = i % 9 ? 1 + noise(i) : (double)NAN;
+        if (fm_divergence_add(&d, loss, norm, why, sizeof why)) break;
+        assert_true(i < 330);
+    }
+    assert_non_null(strstr(why, "the gradient norm diverges"));
+    d = (fm_divergence){.n = 0}; /* too few steps to judge */
+    for (uint64_t i = 0; i + 1 < FM_DIVERGENCE_LEAST + FM_DIVERGENCE_NEWEST; i++)
+        assert_false(fm_divergence_add(&d, (double)i, 1, why, sizeof why));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(skipped_samples_are_written_and_read),
+        cmocka_unit_test(a_batch_in_hand_keeps_its_bits),
+        cmocka_unit_test(a_run_is_resumed_as_it_was_or_with_named_changes),
+        cmocka_unit_test(an_identity_has_a_line_for_each_field),
+        cmocka_unit_test(divergence_is_noticed_and_noise_is_not),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,104 @@
+/* feed.c: see feed.h. */
+#include "trainer/app/feed.h"
+
+#include "proto/base/log.h"
+#include "trainer/app/stop.h"
+
+enum {
+    SLICE_MS = 100,        /* of a wait for a sample */
+    CONNECT_SLICE_MS = 250 /* of a wait for a server */
+};
+static const uint64_t notice_ms = 60000; /* a wait for so long is said in the log */
+
+static fm_status fail_cancelled(fm_error *reterr) {
+    return fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request");
+}
+
+/* Connects and opens the stream; tries until wait_ms have passed, in slices, so that a signal is
+ * noticed. */
+static fm_status connect_now(fm_feed *feed, const fm_token *token, fm_loader **ret_loader,
+                             fm_error *reterr) {
+    uint64_t begin_ns = fm_clock_ns(), wait_ns = (uint64_t)feed->wait_ms * 1000000u, gone_ns = 0;
+    fm_client_options *client = &feed->options.client;
+    fm_status status;
+    feed->options.stream.token = *token;
+    client->event_ms = feed->timeout_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)feed->timeout_ms;
+    do {
+        uint64_t left_ms = gone_ns < wait_ns ? (wait_ns - gone_ns) / 1000000u : 0;
+        if (fm_stop_signal()) return fail_cancelled(reterr);
+        client->retry_ms = (uint32_t)(left_ms < CONNECT_SLICE_MS ? left_ms : CONNECT_SLICE_MS);
+        status = fm_loader_open(&feed->options, ret_loader, reterr);
+        gone_ns = fm_clock_ns() - begin_ns;
+    } while ((status == FM_ERR_CLOSED || status == FM_ERR_IO) && gone_ns < wait_ns);
+    return status;
+}
+
+fm_status fm_feed_open(fm_feed *feed, const fm_token *token, fm_error *reterr) {
+    return connect_now(feed, token, &feed->loader, reterr);
+}
+
+void fm_feed_close(fm_feed *feed) {
+    fm_loader_close(feed->loader);
+    feed->loader = NULL;
+}
+
+static void log_wait(const fm_feed *feed, uint64_t waited_ms) {
+    fm_log(FM_LOG_WARN, "no_sample",
+           "waited_s=%.0f for=\"the next sample of the server\" received=%llu server=%s "
+           "reconnects_after_s=%.0f",
+           (double)waited_ms * 1e-3, (unsigned long long)feed->n_taken, feed->options.client.url,
+           (double)feed->timeout_ms * 1e-3);
+}
+
+fm_status fm_feed_next(fm_feed *feed, fm_loaded *ret_loaded, fm_error *reterr) {
+    uint64_t begin_ns = fm_clock_ns();
+    uint64_t every_ms = feed->timeout_ms / 2 < notice_ms ? feed->timeout_ms / 2 : notice_ms;
+    uint64_t said_ms = 0;
+    for (;;) {
+        bool ready;
+        fm_status status =
+            fm_loader_next_within(feed->loader, SLICE_MS, &ready, ret_loaded, reterr);
+        feed->n_taken += ready;
+        if (status || ready) return status;
+        if (fm_stop_signal()) return fail_cancelled(reterr);
+        uint64_t waited_ms = (fm_clock_ns() - begin_ns) / 1000000u;
+        if (waited_ms - said_ms < every_ms) continue;
+        said_ms = waited_ms;
+        log_wait(feed, waited_ms);
+    }
+}
+
+bool fm_feed_may_reconnect(const fm_feed *feed, fm_status status) {
+    bool lost = status == FM_ERR_CLOSED || status == FM_ERR_IO || status == FM_ERR_CORRUPT ||
+                status == FM_ERR_PROTOCOL || status == FM_ERR_FORMAT;
+    return lost && feed->wait_ms > 0 && feed->retried_at != feed->n_taken + 1;
+}
+
+static void add_stats(fm_loader_stats *sum, const fm_loader_stats *more) {
+    sum->n_sample += more->n_sample;
+    sum->n_skipped += more->n_skipped;
+    sum->bytes += more->bytes;
+    fm_histogram_merge(&sum->ready_wait_ns, &more->ready_wait_ns);
+}
+
+fm_loader_stats fm_feed_get_stats(const fm_feed *feed) {
+    fm_loader_stats stats = fm_loader_get_stats(feed->loader);
+    add_stats(&stats, &feed->earlier);
+    return stats;
+}
+
+fm_status fm_feed_reconnect(fm_feed *feed, const fm_token *token, fm_error *reterr) {
+    uint64_t begin_ns = fm_clock_ns();
+    fm_loader *loader = NULL;
+    feed->retried_at = feed->n_taken + 1;
+    fm_status status = connect_now(feed, token, &loader, reterr);
+    if (status) return status;
+    fm_loader_stats stats = fm_loader_get_stats(feed->loader);
+    add_stats(&feed->earlier, &stats);
+    fm_loader_close(feed->loader);
+    feed->loader = loader;
+    fm_log(FM_LOG_WARN, "reconnected", "server=%s after_s=%.1f sample=%llu",
+           feed->options.client.url, (double)(fm_clock_ns() - begin_ns) * 1e-9,
+           (unsigned long long)token->watermark);
+    return FM_OK;
+}

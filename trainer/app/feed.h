@@ -1,0 +1,37 @@
+/* feed.h: the stream of samples of a run: it waits for samples in short slices, so that a signal is
+ * noticed, says in the log when none comes, and connects again when the server is lost. */
+#ifndef FM_TRAINER_FEED_H
+#define FM_TRAINER_FEED_H
+
+#include "trainer/data/loader.h"
+
+typedef struct fm_feed {
+    fm_loader_options options; /* of every connection; the feed fills in token and retry_ms */
+    uint32_t wait_ms;          /* how long to try to connect or reconnect */
+    uint64_t timeout_ms;       /* without a sample for so long, the connection is given up */
+    fm_loader *loader;
+    fm_loader_stats earlier; /* counts of earlier connections */
+    uint64_t n_taken;        /* samples returned in all */
+    uint64_t retried_at;     /* n_taken + 1 at the last reconnect; 0 = none yet */
+} fm_feed;
+
+/* Connects and opens the stream at the token; tries until wait_ms have passed. FM_ERR_CANCELLED when
+ * the run was asked to stop; else the errors of fm_loader_open. */
+FM_MUST_USE fm_status fm_feed_open(fm_feed *feed, const fm_token *token, fm_error *reterr);
+void fm_feed_close(fm_feed *feed);
+
+/* The next sample. FM_ERR_CANCELLED when the run was asked to stop. Any other error ends the
+ * connection. */
+FM_MUST_USE fm_status fm_feed_next(fm_feed *feed, fm_loaded *ret_loaded, fm_error *reterr);
+
+/* Whether it is worth connecting again after that error: the connection was lost or broken, and a
+ * sample has come since the last attempt. */
+bool fm_feed_may_reconnect(const fm_feed *feed, fm_status status);
+
+/* As fm_feed_open, and closes the old connection, whose samples must not be used any more. */
+FM_MUST_USE fm_status fm_feed_reconnect(fm_feed *feed, const fm_token *token, fm_error *reterr);
+
+/* The counts of all connections. */
+fm_loader_stats fm_feed_get_stats(const fm_feed *feed);
+
+#endif

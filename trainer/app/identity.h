@@ -1,0 +1,35 @@
+/* identity.h: what decides a run's bits: the program's version, the device, the numbers' type, the
+ * order of samples, and the settings. A resumed run must have the same, except for changes that the
+ * command line names; those are recorded in the run's history. */
+#ifndef FM_TRAINER_IDENTITY_H
+#define FM_TRAINER_IDENTITY_H
+
+#include "proto/base/status.h"
+
+enum { FM_IDENTITY_BYTES = 1024, FM_HISTORY_BYTES = 32768 };
+
+typedef struct fm_identity {
+    const char *program, *device, *processor, *dtype, *order; /* processor: "" on a GPU */
+} fm_identity;
+
+/* Writes one line "key = value" for each field that is not "". Asserts that it fits. */
+void fm_identity_format(const fm_identity *identity, char out[FM_IDENTITY_BYTES]);
+
+/* The two texts of a run. Lines are "key = value"; in `config` a line "[section]" puts "section."
+ * before the keys that follow. identity NULL = not known. */
+typedef struct fm_identity_texts {
+    const char *config, *identity;
+} fm_identity_texts;
+
+/* Compares a checkpoint's run with this one. Every key whose value differs must be among change[],
+ * as "key=value" with the new value, or "none" for a key that this run does not have. Each such
+ * change is appended to `history` as "step N: key: old -> new". An identity that the checkpoint
+ * lacks is not compared. FM_ERR_USAGE, naming the first difference and the options that allow all
+ * of them; also for a change[] that is not what this run has. FM_ERR_LIMIT when the history is
+ * full. */
+FM_MUST_USE fm_status fm_identity_check(const fm_identity_texts *saved,
+                                        const fm_identity_texts *now, uint64_t step,
+                                        const char *const *change, uint32_t n_change,
+                                        char history[FM_HISTORY_BYTES], fm_error *reterr);
+
+#endif

@@ -1,0 +1,20 @@
+/* progress.h: shows people how a run goes: a line on standard error that a terminal rewrites for
+ * every step, or without a terminal a line every few steps. */
+#ifndef FM_TRAINER_PROGRESS_H
+#define FM_TRAINER_PROGRESS_H
+
+#include "trainer/metrics/metrics.h"
+
+typedef struct fm_progress {
+    uint64_t n_step; /* of the whole run */
+    bool quiet, terminal;
+} fm_progress;
+
+fm_progress fm_progress_of(uint64_t n_step, bool quiet);
+
+void fm_progress_say(const fm_progress *progress, const fm_metrics_step *step);
+
+/* Ends the line of a run that ended after `step`, before its last step. */
+void fm_progress_end(const fm_progress *progress, uint64_t step);
+
+#endif

@@ -1,0 +1,68 @@
+/* stop.c: see stop.h. */
+#include "trainer/app/stop.h"
+
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Some senders (timeout, process groups) deliver one request twice within moments. */
+static const int64_t same_request_ns = 200000000;
+
+static volatile sig_atomic_t stop_signal, checkpoint_asked;
+static int64_t asked_ns; /* used by the handler alone, which blocks the other signals */
+
+static int64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void on_stop(int signal_number) {
+    static const char text[] = "\nfoldmill train: stopping after the sample in hand, with a "
+                               "checkpoint; a second signal ends the process at once\n";
+    int64_t now = now_ns();
+    if (!stop_signal) {
+        stop_signal = signal_number;
+        asked_ns = now;
+        ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
+        (void)ignored;
+    } else if (now - asked_ns > same_request_ns) {
+        _exit(128 + signal_number);
+    }
+}
+
+static void on_checkpoint(int signal_number) {
+    (void)signal_number;
+    checkpoint_asked = 1;
+}
+
+void fm_stop_catch(void) {
+    static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
+    struct sigaction action = {.sa_flags = SA_RESTART};
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+        sigaddset(&action.sa_mask, signals[i]);
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        struct sigaction before;
+        bool is_nohup = signals[i] == SIGHUP && sigaction(SIGHUP, NULL, &before) == 0 &&
+                        before.sa_handler == SIG_IGN;
+        if (is_nohup) continue; /* nohup(1) promises that the run goes on */
+        action.sa_handler = signals[i] == SIGUSR1 ? on_checkpoint : on_stop;
+        sigaction(signals[i], &action, NULL);
+    }
+}
+
+int fm_stop_signal(void) {
+    return stop_signal;
+}
+
+bool fm_stop_take_checkpoint(void) {
+    bool asked = checkpoint_asked;
+    if (asked) checkpoint_asked = 0;
+    return asked;
+}
+
+const char *fm_stop_name(int signal_number) {
+    return signal_number == SIGINT ? "SIGINT" : signal_number == SIGHUP ? "SIGHUP" : "SIGTERM";
+}

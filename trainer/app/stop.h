@@ -1,0 +1,24 @@
+/* stop.h: the signals that end a run in order, and the one that asks for a checkpoint.
+ *
+ * SIGTERM, SIGINT and SIGHUP ask the run to stop; a second one ends the process at once. SIGUSR1
+ * asks for a checkpoint. The handlers only set flags, which the run reads between samples. A
+ * signalfd does not work here: the threads that OpenBLAS starts before main leave the signals
+ * unblocked, so one of them would take the default action. */
+#ifndef FM_TRAINER_STOP_H
+#define FM_TRAINER_STOP_H
+
+#include <stdbool.h>
+
+/* Begins to catch the signals. A SIGHUP that is ignored, as under nohup(1), stays so. */
+void fm_stop_catch(void);
+
+/* The signal that asked the run to stop; 0 = none. */
+int fm_stop_signal(void);
+
+/* Whether a checkpoint was asked for since the last call. */
+bool fm_stop_take_checkpoint(void);
+
+/* "SIGTERM", "SIGINT" or "SIGHUP". */
+const char *fm_stop_name(int signal_number);
+
+#endif

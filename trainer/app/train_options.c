@@ -1,0 +1,173 @@
+/* train_options.c: see train_options.h. */
+#include "trainer/app/train_options.h"
+
+#include "proto/limits.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char fm_train_program[] = "foldmill train";
+
+static const char description[] =
+    "Trains on the samples of a feature server. Each step appends one JSON object\n"
+    "to DIR/metrics.jsonl. Sizes, rates and the sampling plan come from a preset;\n"
+    "--config FILE changes settings of it, in the form that --show-config prints.\n"
+    "The section [parallel] splits each sample over several ranks (dap, bp), which\n"
+    "are CPU threads. The same data, seed and settings give the same parameters,\n"
+    "bit for bit.\n\n"
+    "SIGTERM, SIGINT and SIGHUP stop the run after the sample in hand, also inside\n"
+    "a batch; a second signal ends it at once. SIGUSR1 writes a checkpoint and the\n"
+    "run goes on.\n\n"
+    "If the server disconnects, the run waits up to --wait for it or for another\n"
+    "server of the same snapshot. A server that sends no sample for --data-timeout\n"
+    "counts as disconnected.\n\n"
+    "The state of the run is saved in DIR every --checkpoint-every steps, every\n"
+    "--checkpoint-minutes, and at every end. --resume continues from the newest\n"
+    "whole checkpoint, or starts the run if there is none. A run that was killed\n"
+    "and resumed gives the same bits as one that was not. It needs the same\n"
+    "snapshot, seed and settings; --change K=V allows a setting to differ. --from\n"
+    "starts a new run with the parameters and the average of a checkpoint of\n"
+    "another run or of `foldmill import`; steps, moments and the data stream start\n"
+    "from 0.\n\n"
+    "examples:\n"
+    "  foldmill train --data unix:/run/foldmill.sock --preset tiny --steps 200\n"
+    "  foldmill train --preset tiny --show-config >mine.ini\n"
+    "  foldmill train --data tcp://host:7420 --config mine.ini --steps 5000 --resume\n\n"
+    "exit codes: 0 done, 1 failed, 2 bad usage, 129, 130 or 143 stopped by SIGHUP,\n"
+    "SIGINT or SIGTERM";
+
+static fm_status read_options(fm_train_options *set, int argc, char **argv, fm_error *reterr) {
+    const fm_option options[] = {
+        {"data", FM_OPTION_STRING, &set->data, "URL",
+         .help = "server, unix:PATH or tcp://HOST:PORT (required)"},
+        {"preset", FM_OPTION_STRING, &set->preset, "NAME",
+         .help = "af2-initial, af2-finetuning, overfit, tiny (tiny)"},
+        {"config", FM_OPTION_STRING, &set->config, "FILE",
+         .help = "INI file with changes to the preset"},
+        {"show-config", FM_OPTION_FLAG, &set->show_config, NULL,
+         .help = "print all settings as --config takes them, and end"},
+        {"help-config", FM_OPTION_FLAG, &set->help_config, NULL,
+         .help = "print a Markdown table of all settings"},
+        {"device", FM_OPTION_STRING, &set->device, "NAME", .help = "cpu or cuda (cpu)"},
+        {"dtype", FM_OPTION_STRING, &set->dtype, "TYPE",
+         .help = "of activations: fp32, or bf16 on cuda (fp32)"},
+        {"steps", FM_OPTION_U64, &set->steps, "N", .help = "updates in all (100)", .letter = 'n',
+         .min = 1, .max = FM_LIMIT_STEP},
+        {"seed", FM_OPTION_U64, &set->seed, "S",
+         .help = "seed of parameters, dropout and stream (0)"},
+        {"out", FM_OPTION_STRING, &set->out, "DIR", .help = "folder of the run (foldmill-run)",
+         .letter = 'o'},
+        {"tensorboard", FM_OPTION_STRING, &set->tensorboard, "DIR",
+         .help = "write TensorBoard events to DIR as well"},
+        {"order", FM_OPTION_STRING, &set->order, "ORDER",
+         .help = "of samples: strict or bounded:W (strict)"},
+        {"ahead", FM_OPTION_U64, &set->ahead, "N",
+         .help = "samples to receive ahead of the step (8)", .min = 2, .max = 1024},
+        {"wait", FM_OPTION_U64, &set->wait_ms, "MS",
+         .help = "how long to try to connect or reconnect (5000)", .max = 3600000},
+        {"data-timeout", FM_OPTION_U64, &set->data_timeout_s, "S",
+         .help = "reconnect after so long without a sample (600)", .min = 1, .max = 604800},
+        {"bad-samples", FM_OPTION_STRING, &set->bad_samples, "POLICY",
+         .help = "unreadable or not finite: stop or skip (stop)"},
+        {"bad-sample-budget", FM_OPTION_U64, &set->bad_sample_budget, "N",
+         .help = "bad samples to skip before the run stops (100)", .max = 4000},
+        {"skip-sample", FM_OPTION_LIST, &set->skip_sample, "I",
+         .help = "leave sample I out; may be repeated"},
+        {"stop-on-divergence", FM_OPTION_FLAG, &set->stop_on_divergence, NULL,
+         .help = "end the run when its loss or gradients diverge"},
+        {"checkpoint-every", FM_OPTION_U64, &set->checkpoint_every, "N",
+         .help = "steps between checkpoints (1000); 0 = write none", .max = FM_LIMIT_STEP},
+        {"checkpoint-minutes", FM_OPTION_F64, &set->checkpoint_minutes, "M",
+         .help = "minutes between checkpoints, 0 = by steps only (15)"},
+        {"keep", FM_OPTION_U64, &set->keep_last, "N", .help = "newest checkpoints to keep (3)",
+         .min = 1, .max = 10000},
+        {"keep-every", FM_OPTION_U64, &set->keep_every, "M",
+         .help = "never remove those of every M-th step (10000; 0 = none)", .max = FM_LIMIT_STEP},
+        {"from", FM_OPTION_STRING, &set->from, "CHECKPOINT",
+         .help = "start a new run with its parameters"},
+        {"resume", FM_OPTION_FLAG, &set->resume, NULL,
+         .help = "continue from the newest checkpoint in --out"},
+        {"change", FM_OPTION_LIST, &set->change, "K=V",
+         .help = "resume with another value of a setting; may be repeated"},
+        {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "print only the summary, no progress",
+         .letter = 'q'},
+        {0}};
+    const fm_command command = {.program = fm_train_program,
+                                .arguments = "--data URL [options]",
+                                .summary = "train on the samples of a feature server",
+                                .description = description,
+                                .options = options};
+    int n_positional;
+    return fm_options_parse(&command, argc, argv, &n_positional, reterr);
+}
+
+fm_status fm_train_options_index(const char *text, uint64_t *ret_index, fm_error *reterr) {
+    char *end;
+    errno = 0;
+    *ret_index = strtoull(text, &end, 10);
+    if (*text >= '0' && *text <= '9' && !*end && errno == 0) return FM_OK;
+    return fm_fail(reterr, FM_ERR_USAGE,
+                   "--skip-sample: found '%.64s', expected the number of a sample", text);
+}
+
+static fm_status check(fm_train_options *set, fm_error *reterr) {
+    if (!set->data && !set->show_config && !set->help_config)
+        return fm_fail(reterr, FM_ERR_USAGE, "--data URL is required");
+    set->skips_bad = strcmp(set->bad_samples, "skip") == 0;
+    if (!set->skips_bad && strcmp(set->bad_samples, "stop") != 0) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--bad-samples: found '%.32s', expected stop or skip",
+                       set->bad_samples);
+    }
+    if (!(set->checkpoint_minutes >= 0 && set->checkpoint_minutes <= 1e6))
+        return fm_fail(reterr, FM_ERR_USAGE, "--checkpoint-minutes: expected 0 to 1000000");
+    fm_status status = FM_OK;
+    uint64_t index;
+    for (uint32_t i = 0; !status && i < set->skip_sample.n; i++)
+        status = fm_train_options_index(set->skip_sample.value[i], &index, reterr);
+    return status;
+}
+
+fm_status fm_train_options_parse(fm_train_options *set, int argc, char **argv, fm_error *reterr) {
+    *set = (fm_train_options){.preset = "tiny",
+                              .out = "foldmill-run",
+                              .order = "strict",
+                              .device = "cpu",
+                              .dtype = "fp32",
+                              .bad_samples = "stop",
+                              .steps = 100,
+                              .checkpoint_every = 1000,
+                              .checkpoint_minutes = 15,
+                              .keep_last = 3,
+                              .keep_every = 10000,
+                              .bad_sample_budget = 100,
+                              .ahead = 8,
+                              .wait_ms = 5000,
+                              .data_timeout_s = 600,
+                              .argc = argc,
+                              .argv = argv};
+    fm_status status = read_options(set, argc, argv, reterr);
+    return status ? status : check(set, reterr);
+}
+
+/* Whether a shell takes the word as it is. */
+static bool is_plain(const char *word) {
+    return *word && strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                 "-_=+./:,@%") == strlen(word);
+}
+
+void fm_train_options_advise(const fm_train_options *set, const char *more, char *out,
+                             size_t out_bytes) {
+    size_t at = (size_t)snprintf(out, out_bytes, "%s", fm_train_program);
+    for (int i = 1; i < set->argc && at < out_bytes; i++) {
+        const char *quote = is_plain(set->argv[i]) ? "" : "'";
+        at += (size_t)snprintf(out + at, out_bytes - at, " %s%s%s", quote, set->argv[i], quote);
+    }
+    if (at < out_bytes) {
+        at += (size_t)snprintf(out + at, out_bytes - at, "%s%s%s", set->resume ? "" : " --resume",
+                               *more ? " " : "", more);
+    }
+    if (at >= out_bytes) memcpy(out + out_bytes - 4, "...", 4);
+}

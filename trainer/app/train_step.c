@@ -1,0 +1,134 @@
+/* train_step.c: the end of a step: its metrics, its line of progress and the watch for divergence;
+ * see train_run.h. */
+#include "trainer/app/train_run.h"
+
+#include "proto/base/log.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <time.h>
+
+static const char *const score_names[FM_METRICS_SCORES] = {
+    "lddt_ca", "lddt", "rmsd_ca", "drmsd_ca", "tm_score", "gdt_ts", "gdt_ha"};
+
+/* The loss terms that the model has. */
+static void add_terms(const fm_trainer *trainer, const double *sums, double n,
+                      fm_metrics_step *step) {
+    static_assert((int)FM_LOSS_TERMS <= (int)FM_METRICS_TERMS, "a step has room for all terms");
+    for (int i = 0; i < FM_LOSS_TERMS; i++) {
+        if (trainer->term[i] == FM_TENSOR_NONE) continue;
+        step->term[step->n_term].name = fm_loss_terms[i].name;
+        step->term[step->n_term++].value = sums[i] / n;
+    }
+}
+
+double fm_run_wall_s(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* Logs each kind of slow path that the device's kernels have taken so far, once. */
+static void say_slow_paths(fm_train_run *run) {
+    fm_fallback fallbacks[FM_FALLBACK_KINDS];
+    fm_backend_fallbacks(fallbacks);
+    for (int i = 0; i < FM_FALLBACK_KINDS; i++) {
+        if (fallbacks[i].count == 0 || run->said_slow[i]) continue;
+        char reason[FM_FALLBACK_TEXT + 8];
+        fm_log(FM_LOG_WARN, "slow path", "kernel=%s calls=%llu reason=%s", fallbacks[i].name,
+               (unsigned long long)fallbacks[i].count,
+               fm_log_quote(reason, sizeof reason, fallbacks[i].text));
+        run->said_slow[i] = true;
+    }
+}
+
+/* Writes the step's metrics. What the disk does not take waits in memory. */
+static void write_metrics(fm_train_run *run, const fm_metrics_step *step) {
+    fm_error error;
+    fm_status status = fm_metrics_write(run->metrics, step, &error);
+    if (!status && run->events) {
+        status = fm_event_file_write(run->events, step, fm_run_wall_s(), &error);
+    } else if (run->events) {
+        fm_status ignored = fm_event_file_write(run->events, step, fm_run_wall_s(), NULL);
+        (void)ignored; /* metrics.jsonl has failed already */
+    }
+    if (status && (!run->is_disk_full || status == FM_ERR_NOMEM)) {
+        char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64], quoted[sizeof text];
+        fm_error_format(&error, text, sizeof text);
+        fm_log(FM_LOG_WARN, "metrics_wait", "step=%llu why=%s", (unsigned long long)step->step,
+               fm_log_quote(quoted, sizeof quoted, text));
+    } else if (!status && run->is_disk_full) {
+        fm_log(FM_LOG_INFO, "metrics_written", "step=%llu", (unsigned long long)step->step);
+    }
+    run->is_disk_full = status != FM_OK;
+}
+
+fm_status fm_run_flush_metrics(fm_train_run *run, fm_error *reterr) {
+    fm_status status = run->metrics ? fm_metrics_flush(run->metrics, reterr) : FM_OK;
+    if (!status && run->events) status = fm_event_file_flush(run->events, reterr);
+    return status;
+}
+
+/* Says when the run begins to diverge. With --stop-on-divergence that ends it, naming the newest
+ * checkpoint from before. */
+static fm_status watch_divergence(fm_train_run *run, const fm_metrics_step *step,
+                                  fm_error *reterr) {
+    char why[256], quoted[320], good[FM_CHECKPOINT_PATH_BYTES] = "none";
+    bool was_diverging = run->is_diverging;
+    run->is_diverging =
+        fm_divergence_add(&run->divergence, step->loss, step->grad_norm, why, sizeof why);
+    if (!run->is_diverging || was_diverging) return FM_OK;
+    uint64_t since = step->step > FM_DIVERGENCE_NEWEST ? step->step - FM_DIVERGENCE_NEWEST : 0;
+    const fm_checkpoint_place before = {since + 1, 0};
+    fm_checkpoint_place place;
+    if (!fm_checkpoint_find(run->set->out, before, &place, NULL)) {
+        fm_status fits = fm_checkpoint_path(run->set->out, place, good, NULL);
+        (void)fits;
+    }
+    fm_log(FM_LOG_WARN, "diverging", "step=%llu why=%s last_good_checkpoint=%s",
+           (unsigned long long)step->step, fm_log_quote(quoted, sizeof quoted, why), good);
+    if (!run->set->stop_on_divergence) return FM_OK;
+    snprintf(run->advice, sizeof run->advice,
+             "the last good checkpoint is %.500s; move the newer ones away and --resume goes on "
+             "from it",
+             good);
+    return fm_fail(reterr, FM_ERR_DATA, "%s", why);
+}
+
+fm_status fm_run_finish_step(fm_train_run *run, double rate, fm_error *reterr) {
+    fm_run_state *state = &run->state;
+    const fm_batch_sums *sums = &state->sums;
+    double n = sums->n_counted; /* 0: no sample counted, and the numbers are not finite */
+    /* By the device's clock: the host may see the end of a step when the next one is well under
+     * way. */
+    uint64_t step_ns = run->done_ns && sums->done_ns ? sums->done_ns - run->done_ns
+                                                     : fm_clock_ns() - run->start_ns;
+    state->place = (fm_checkpoint_place){state->place.step + 1, 0};
+    uint64_t n_step = state->place.step, n_here = n_step - run->first.step;
+    fm_metrics_step step = {
+        .step = n_step,
+        .index = sums->index,
+        .sample = sums->name,
+        .n_cycle = sums->n_cycle,
+        .loss = sums->loss / n,
+        .grad_norm = sums->norm / n,
+        .learning_rate = rate,
+        .step_s = (double)step_ns * 1e-9,
+        .data_wait_s = sums->wait_s,
+        .left_s = fm_run_seconds_since(run->start_ns) * (double)(run->set->steps - n_step) /
+                  (double)n_here,
+    };
+    run->done_ns = sums->done_ns;
+    add_terms(run->trainer, sums->term, n, &step);
+    for (uint32_t i = 0; sums->n_scored && i < FM_METRICS_SCORES; i++) {
+        step.score[i].name = score_names[i];
+        step.score[step.n_score++].value = sums->score[i] / sums->n_scored;
+    }
+    if (n_here <= FM_RUN_WINDOW) run->first_sum += step.loss;
+    run->last[(n_here - 1) % FM_RUN_WINDOW] = step.loss;
+    say_slow_paths(run);
+    fm_progress_say(&run->progress, &step);
+    write_metrics(run, &step);
+    state->sums = (fm_batch_sums){.n_counted = 0};
+    return watch_divergence(run, &step, reterr);
+}
