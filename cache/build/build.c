@@ -3,17 +3,17 @@
 #include "cache/build/build_hits.h"
 
 #include "cache/store/lock.h"
+#include "proto/base/directory.h"
 #include "proto/base/file.h"
+#include "proto/limits.h"
 
 #include <assert.h>
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -35,16 +35,24 @@ fm_status fm_build_path(const char *cache, const char *name, char out[PATH_MAX],
 
 /* Removes the half-written files of a killed build from a folder of the cache. It removes only
  * names of the form "<prefix>...tmp...", because the folder may also have files of the user. */
-static void remove_leftovers(const char *cache, const char *folder, const char *prefix_letters) {
-    char path[PATH_MAX];
-    if (fm_build_path(cache, folder, path, NULL)) return;
-    DIR *dir = opendir(path);
-    for (struct dirent *entry = dir ? readdir(dir) : NULL; entry; entry = readdir(dir)) {
-        const char *tmp = strstr(entry->d_name, ".tmp");
-        size_t prefix = strspn(entry->d_name, prefix_letters);
-        if (tmp && prefix >= strlen("CURRENT")) unlinkat(dirfd(dir), entry->d_name, 0);
+static fm_status remove_leftovers(const char *cache, const char *folder, const char *prefix_letters,
+                                  fm_arena *arena, fm_error *reterr) {
+    char path[PATH_MAX], file[2 * PATH_MAX];
+    fm_name_list names;
+    size_t mark = fm_arena_mark(arena);
+    fm_status status = fm_build_path(cache, folder, path, reterr);
+    if (status) return status;
+    status = fm_directory_list(path, false, FM_LIMIT_N_CHAIN, arena, &names, reterr);
+    if (status == FM_ERR_NOT_FOUND) return FM_OK;
+    for (size_t i = 0; i < names.n; i++) {
+        const char *tmp = strstr(names.name[i], ".tmp");
+        size_t prefix = strspn(names.name[i], prefix_letters);
+        snprintf(file, sizeof file, "%s/%s", path, names.name[i]);
+        if (tmp && prefix >= strlen("CURRENT")) unlink(file);
     }
-    if (dir) closedir(dir);
+    free(names.name);
+    fm_arena_rewind(arena, mark);
+    return status;
 }
 
 /* -- threads */
@@ -226,10 +234,10 @@ static fm_status run_locked(fm_build_state *state, fm_arena *arena, fm_build_rep
     fm_generation base, generation = {0};
     char unsealed[PATH_MAX];
     if (!fm_build_path(cache, "build/shard.tmp", unsealed, NULL)) unlink(unsealed);
-    remove_leftovers(cache, "build", "shard-0123456789");
-    remove_leftovers(cache, "generations", "0123456789");
-    remove_leftovers(cache, ".", "CURENT");
-    fm_status status = fm_build_take_known(state, arena, &base, reterr);
+    fm_status status = remove_leftovers(cache, "build", "shard-0123456789", arena, reterr);
+    if (!status) status = remove_leftovers(cache, "generations", "0123456789", arena, reterr);
+    if (!status) status = remove_leftovers(cache, ".", "CURENT", arena, reterr);
+    if (!status) status = fm_build_take_known(state, arena, &base, reterr);
     if (!status) status = fm_build_templates_create(state, &state->templates, reterr);
     if (status) return status;
     status = fm_build_run_threads(state, reterr);

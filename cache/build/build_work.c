@@ -413,8 +413,10 @@ static void do_chain(worker *work, const fm_source_chain *chain, uint32_t item,
     job.result.item = item;
     if (listed_by) keep_key(&job.result, FM_PART_SEQUENCE, listed_by);
     fm_arena_reset(&work->chain_arena);
-    fm_status status =
-        chain->refusal ? fm_fail(&error, FM_ERR_FORMAT, "%s", chain->refusal) : FM_OK;
+    fm_status status = !chain->refusal
+                           ? FM_OK
+                           : fm_fail(&error, chain->is_unreadable ? FM_ERR_IO : FM_ERR_FORMAT, "%s",
+                                     chain->refusal);
     if (!status) status = do_structure(work, &job, &error);
     if (!status) status = do_facts(work, &job, &error);
     if (!status) status = do_msa(work, &job, &error);

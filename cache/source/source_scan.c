@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 const char *fm_source_reason_text(fm_source_reason reason) {
     switch (reason) {
@@ -20,6 +18,7 @@ const char *fm_source_reason_text(fm_source_reason reason) {
     case FM_SOURCE_TWICE: return "structures that are there twice";
     case FM_SOURCE_TWO_ENTRIES: return "alignments that two indices have";
     case FM_SOURCE_TWO_SETS: return "alignments that a chain has already";
+    case FM_SOURCE_UNREADABLE: return "entries that cannot be read";
     case FM_N_SOURCE_REASON: break;
     }
     return "unknown";
@@ -73,9 +72,12 @@ static fm_status find_structures(fm_source_scanning *scan, const fm_source_optio
     if (status && status != FM_ERR_NOT_FOUND) return status;
     if (empty && !n) scan->structures_found = empty;
     if (n || empty) return FM_OK;
-    if (access(dataset, F_OK) != 0) {
+    fm_path_kind kind;
+    status = fm_path_look(dataset, &kind, reterr);
+    if (status) return status;
+    if (kind == FM_PATH_ABSENT) {
         return fm_fail_in(reterr, FM_ERR_NOT_FOUND, dataset, "cannot open the dataset: %s",
-                          strerror(errno));
+                          strerror(ENOENT));
     }
     status = fm_fail(reterr, FM_ERR_NOT_FOUND,
                      "found no folder of structures; expected DATASET/mmcifs/<id>.cif "
@@ -179,10 +181,11 @@ static fm_status match(fm_source_scanning *scan, fm_source_set *set,
     fm_source_structure *whole = fm_source_find_structure(scan, set->name, length), *found = NULL;
     bool is_prediction = whole && (whole->is_pdb || scan->is_predicted);
     *ret_structure = NULL;
+    fm_source_reason no_chain = set->is_unreadable ? FM_SOURCE_UNREADABLE : FM_SOURCE_BAD_NAME;
     if (!fm_source_is_good_name(set->name, length) ||
         length + strlen(scan->prefix) > FM_LIMIT_NAME_BYTES ||
         (!is_prediction && !scan->is_predicted && (!split || !split[1]))) {
-        return fm_source_add_refusal(scan, FM_SOURCE_BAD_NAME, set->name, reterr);
+        return fm_source_add_refusal(scan, no_chain, set->name, reterr);
     }
     set->author_id = NULL;
     if (is_prediction) {
@@ -196,7 +199,9 @@ static fm_status match(fm_source_scanning *scan, fm_source_set *set,
     if (!is_second) *ret_structure = found;
     /* Lists of duplicates name chains that many datasets do not have. */
     if (*ret_structure || set->duplicate) return FM_OK;
-    fm_source_reason reason = is_second ? FM_SOURCE_TWO_SETS : FM_SOURCE_NO_STRUCTURE;
+    fm_source_reason reason = is_second            ? FM_SOURCE_TWO_SETS
+                              : set->is_unreadable ? FM_SOURCE_UNREADABLE
+                                                   : FM_SOURCE_NO_STRUCTURE;
     return fm_source_add_refusal(scan, reason, set->name, reterr);
 }
 
@@ -240,7 +245,8 @@ static fm_status join(fm_source_scanning *scan, fm_source_dataset *dataset, fm_e
                                   .db = set->db,
                                   .file = set->file,
                                   .n_file = set->n_file,
-                                  .refusal = set->refusal};
+                                  .refusal = set->refusal,
+                                  .is_unreadable = set->is_unreadable};
         if (!here->name) status = fm_arena_full(scan->arena, reterr);
         dataset->n_chain++;
         dataset->n_duplicate += set->duplicate;
@@ -336,11 +342,12 @@ static fm_status scan_dataset(gathering *all, const fm_source_options *options, 
 /* OpenProteinSet has its predictions in a folder beside the PDB's chains. *ret_there: it exists. */
 static fm_status scan_uniclust30(gathering *all, const fm_source_options *options, bool *ret_there,
                                  fm_error *reterr) {
-    struct stat info;
+    fm_path_kind kind;
     const char *folder = fm_source_join(all->scan.arena, options->dataset, "uniclust30");
     if (!folder) return fm_arena_full(all->scan.arena, reterr);
-    *ret_there = stat(folder, &info) == 0 && S_ISDIR(info.st_mode);
-    if (!*ret_there) return FM_OK;
+    fm_status looked = fm_path_look(folder, &kind, reterr);
+    *ret_there = !looked && kind == FM_PATH_FOLDER;
+    if (!*ret_there) return looked;
     const fm_source_options inside = {
         .dataset = folder, .name = "uniclust30", .is_predicted = true};
     fm_status status = scan_dataset(all, &inside, reterr);

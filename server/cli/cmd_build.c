@@ -1,5 +1,6 @@
 /* cmd_build.c: foldmill build: makes a cache from a dataset. */
 #include "cache/build/build.h"
+#include "proto/base/directory.h"
 #include "server/cli/build_plan.h"
 #include "server/cli/build_report.h"
 #include "server/cli/build_share.h"
@@ -162,7 +163,7 @@ static fm_status check_report(const char *path, fm_error *reterr) {
         snprintf(folder, sizeof folder, "%.*s/", (int)(slash - path), path);
     else
         snprintf(folder, sizeof folder, ".");
-    if (access(folder, W_OK) == 0) return FM_OK;
+    if (fm_path_is_writable(folder)) return FM_OK;
     return fm_fail_in(reterr, FM_ERR_IO, path, "cannot write the report here: %s", strerror(errno));
 }
 
