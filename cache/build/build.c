@@ -130,7 +130,7 @@ static fm_status list_refusals(const fm_build_state *state, fm_arena *arena,
     uint32_t n = 0;
     for (uint32_t i = 0; i < state->n_result; i++) {
         const fm_build_result *result = &state->result[i];
-        if (!result->reason) continue;
+        if (!result->reason || result->is_kept) continue;
         size_t size = strlen(result->name) + strlen(result->reason) + 2;
         char *line = fm_arena_alloc(arena, size);
         if (!line) return fm_arena_full(arena, reterr);
@@ -145,7 +145,9 @@ static fm_status list_refusals(const fm_build_state *state, fm_arena *arena,
 static void count_results(const fm_build_state *state, fm_build_report *report) {
     for (uint32_t i = 0; i < state->n_result; i++) {
         const fm_build_result *result = &state->result[i];
-        if (result->reason) {
+        if (result->is_kept) {
+            report->n_kept += !result->reason;
+        } else if (result->reason) {
             report->n_refused++;
             report->refused[(uint32_t)result->status % FM_N_STATUS]++;
         } else if (result->reused) {
@@ -232,14 +234,19 @@ static fm_status run_locked(fm_build_state *state, fm_arena *arena, fm_build_rep
     const char *cache = state->options->cache;
     fm_build_report report = {0};
     fm_generation base, generation = {0};
+    fm_build_others others;
     char unsealed[PATH_MAX];
     if (!fm_build_path(cache, "build/shard.tmp", unsealed, NULL)) unlink(unsealed);
     fm_status status = remove_leftovers(cache, "build", "shard-0123456789", arena, reterr);
     if (!status) status = remove_leftovers(cache, "generations", "0123456789", arena, reterr);
     if (!status) status = remove_leftovers(cache, ".", "CURENT", arena, reterr);
     if (!status) status = fm_build_take_known(state, arena, &base, reterr);
+    if (!status)
+        status =
+            fm_build_check_others(state->source, state->options, &base, arena, &others, reterr);
     if (!status) status = fm_build_templates_create(state, &state->templates, reterr);
     if (status) return status;
+    report.is_inferred = others.is_inferred;
     status = fm_build_run_threads(state, reterr);
     if (status) return status;
     if (state->ending) {
@@ -249,8 +256,11 @@ static fm_status run_locked(fm_build_state *state, fm_arena *arena, fm_build_rep
         report.generation = base.number;
         report.n_chain = base.n_chain;
     } else {
-        status = fm_build_publish(state, &base, arena, &generation, &report.published, reterr);
+        status = fm_build_keep_others(state, &others, &base, arena, reterr);
+        if (!status)
+            status = fm_build_publish(state, &base, arena, &generation, &report.published, reterr);
         if (!status) fm_build_report_generation(&generation, &report);
+        if (!status) fm_build_count_change(&base, &generation, &report);
     }
     if (status && status != FM_ERR_CANCELLED && status != FM_ERR_DATA) return status;
     fm_status listed = fm_build_report_results(state, arena, &report, status ? NULL : reterr);
@@ -266,6 +276,14 @@ static void advise(fm_error *error) {
     size_t at = strlen(error->message);
     if (at + sizeof advice > sizeof error->message) at = sizeof error->message - sizeof advice;
     memcpy(error->message + at, advice, sizeof advice);
+}
+
+fm_status fm_build_check_datasets(const fm_source *source, const fm_build_options *options,
+                                  fm_arena *arena, fm_error *reterr) {
+    fm_generation base = {0};
+    fm_build_others others;
+    if (fm_generation_read(options->cache, FM_GENERATION_ALL, arena, &base, NULL)) return FM_OK;
+    return fm_build_check_others(source, options, &base, arena, &others, reterr);
 }
 
 fm_status fm_build_run(const fm_source *source, const fm_build_options *options, fm_arena *arena,

@@ -166,6 +166,7 @@ static fm_status gather_facts(fm_build_state *state, fm_arena *arena, fm_generat
         const fm_build_result *result = &state->result[i];
         if (result->reason) continue;
         fm_chain_facts *row = &facts[n++];
+        if (result->facts) *row = *result->facts;
         if (!result->has[FM_PART_STRUCTURE - 1]) continue;
         fm_sha256 key =
             fm_facts_key(&result->part[FM_PART_SEQUENCE - 1], &result->part[FM_PART_STRUCTURE - 1]);
@@ -173,6 +174,8 @@ static fm_status gather_facts(fm_build_state *state, fm_arena *arena, fm_generat
         if (!at) continue;
         fm_build_note *note = &state->note[*at];
         const fm_bytes value = {note->value, note->value_bytes};
+        if (result->facts) note->used = true;
+        if (result->facts) continue;
         if (fm_facts_decode_row(value, row, NULL)) continue;
         note->used = true;
         if (result->has_listed) add_listed(&result->listed, row);
@@ -252,7 +255,10 @@ fm_status fm_build_publish(fm_build_state *state, const fm_generation *base, fm_
     if (status) return status;
     *ret_generation = generation;
     *ret_published = false;
-    if (generation.n_chain == 0) {
+    bool has_own = false;
+    for (uint32_t i = 0; i < state->n_result; i++)
+        has_own |= !state->result[i].reason && !state->result[i].is_kept;
+    if (!has_own) {
         return fm_fail(reterr, FM_ERR_DATA, "not one chain could be made; nothing is published");
     }
     status = fm_generation_hash_lists(&generation, arena, reterr);

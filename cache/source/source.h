@@ -108,7 +108,8 @@ typedef struct fm_obsolete_list {
 typedef struct fm_source_dataset {
     const char *name;   /* "" = none; chain names then have no prefix */
     const char *prefix; /* of the chains' names: "" or "<name>:" */
-    bool is_predicted;  /* its structures are predictions */
+    const char *path; /* of its folder, without symbolic links where it can be resolved; one line */
+    bool is_predicted; /* its structures are predictions */
     uint32_t first_structure, n_structure, n_chain;
     uint32_t n_duplicate;         /* chains that use the alignments of another */
     const char *structures_found; /* the layout that was recognised, in words, with the path */
@@ -159,6 +160,9 @@ void fm_source_close(fm_source *source);
 /* The structure that a template hit with this id (in lower case) means: that of the first dataset
  * of experimental structures that has it as mmCIF. NULL = none. */
 const fm_source_structure *fm_source_find_template(const fm_source *source, const char *id);
+
+/* True when the dataset of a chain's name has the structure that the name begins with. */
+bool fm_source_has_structure(const fm_source *source, const char *chain);
 
 /* What the lists say about an id, in lower case; the first dataset with an answer gives it. The
  * listed date of the id, NULL = not listed; the last of the ids that replaced it, NULL = none.

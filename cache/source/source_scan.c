@@ -2,10 +2,12 @@
  * source.h. */
 #include "cache/source/source_parts.h"
 
+#include "cache/source/names.h"
 #include "proto/base/file.h"
 #include "proto/limits.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -306,6 +308,16 @@ static fm_status keep_structures(gathering *all, fm_error *reterr) {
     return FM_OK;
 }
 
+/* The folder's real path, by which a cache knows its datasets. */
+static const char *name_path(fm_arena *arena, const char *folder) {
+    char whole[PATH_MAX];
+    if (!realpath(folder, whole)) snprintf(whole, sizeof whole, "%s", folder);
+    for (char *at = whole; *at; at++) {
+        if ((unsigned char)*at < ' ') *at = '?';
+    }
+    return fm_source_copy(arena, whole, strlen(whole));
+}
+
 static fm_status scan_dataset(gathering *all, const fm_source_options *options, fm_error *reterr) {
     fm_source_scanning *scan = &all->scan;
     const char *name = options->name ? options->name : "";
@@ -314,10 +326,12 @@ static fm_status scan_dataset(gathering *all, const fm_source_options *options, 
     fm_source_dataset dataset = {
         .name = fm_source_copy(scan->arena, name, strlen(name)),
         .prefix = fm_source_copy(scan->arena, prefix, (size_t)length),
+        .path = name_path(scan->arena, options->dataset),
         .is_predicted = options->is_predicted,
         .first_structure = all->n_structure,
     };
-    if (!dataset.name || !dataset.prefix) return fm_arena_full(scan->arena, reterr);
+    if (!dataset.name || !dataset.prefix || !dataset.path)
+        return fm_arena_full(scan->arena, reterr);
     scan->prefix = dataset.prefix;
     scan->is_predicted = options->is_predicted;
     scan->structures_found = scan->alignments_found = NULL;
@@ -438,21 +452,48 @@ void fm_source_close(fm_source *source) {
     source->n_archive = 0;
 }
 
+/* The structure of a dataset with that key, by bisection; NULL = none. */
+static const fm_source_structure *find_key(const fm_source *source,
+                                           const fm_source_dataset *dataset, const char *key) {
+    const fm_source_structure *structure = source->structure + dataset->first_structure;
+    uint32_t low = 0, high = dataset->n_structure;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        int order = strcmp(structure[middle].key, key);
+        if (order == 0) return &structure[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
 const fm_source_structure *fm_source_find_template(const fm_source *source, const char *id) {
     for (uint32_t i = 0; i < source->n_dataset; i++) {
         const fm_source_dataset *dataset = &source->dataset[i];
-        const fm_source_structure *structure = source->structure + dataset->first_structure;
-        uint32_t low = 0, high = dataset->is_predicted ? 0 : dataset->n_structure;
-        while (low < high) {
-            uint32_t middle = low + (high - low) / 2;
-            int order = strcmp(structure[middle].key, id);
-            if (order == 0 && structure[middle].is_pdb) break;
-            if (order == 0) return &structure[middle];
-            if (order < 0)
-                low = middle + 1;
-            else
-                high = middle;
-        }
+        const fm_source_structure *found =
+            dataset->is_predicted ? NULL : find_key(source, dataset, id);
+        if (found && !found->is_pdb) return found;
     }
     return NULL;
+}
+
+bool fm_source_has_structure(const fm_source *source, const char *chain) {
+    const char *bare = fm_name_in_dataset(chain), *split = strrchr(bare, '_');
+    size_t prefix = (size_t)(bare - chain), length = split ? (size_t)(split - bare) : 0;
+    char id[FM_LIMIT_NAME_BYTES + 1];
+    for (uint32_t i = 0; i < source->n_dataset; i++) {
+        const fm_source_dataset *dataset = &source->dataset[i];
+        if (strlen(dataset->prefix) != prefix || memcmp(chain, dataset->prefix, prefix) != 0)
+            continue;
+        if (find_key(source, dataset, bare)) return true;
+        if (!length || length > FM_LIMIT_NAME_BYTES) continue;
+        memcpy(id, bare, length);
+        id[length] = '\0';
+        if (!dataset->is_predicted && fm_source_is_pdb_id(id, length))
+            fm_source_lower(bare, length, id);
+        if (find_key(source, dataset, id)) return true;
+    }
+    return false;
 }

@@ -23,7 +23,7 @@ typedef struct build_arguments {
     fm_source_options source; /* of the one dataset without a name */
     fm_option_list datasets;
     uint64_t jobs, shard_mb, worker_memory;
-    bool single_sequence, quiet, dry_run, no_space_check, json;
+    bool single_sequence, quiet, dry_run, no_space_check, json, add, replace;
     fm_build_share_arguments sharing;
     fm_build_share share;
     fm_source_options dataset[FM_OPTION_LIST_MAX];
@@ -73,6 +73,10 @@ static const char description[] =
     "predictions, whose B factors are confidence. The names distillation and uniclust30 imply\n"
     "that, and so do PDB files. Template hits refer to structures of the datasets that are not\n"
     "predictions, in the order given.\n\n"
+    "A cache may hold several datasets that were built one after the other. Chains of datasets\n"
+    "with other names always stay in it. A dataset without a name, or with the same name, that\n"
+    "is not the one that the cache was built from is refused: --add keeps the chains that are\n"
+    "in the cache, --replace leaves them out. The report counts what was added, kept and left.\n\n"
     "The command can be interrupted at any time and run again: sealed shards are kept, and the\n"
     "result is the same as that of an undisturbed run. After a change of the dataset it builds\n"
     "only what is new. The existing cache stays readable throughout.\n\n"
@@ -82,13 +86,14 @@ static const char description[] =
     "--json prints the report as one object, and --report FILE writes it to a file: outcome\n"
     "(all, some, none, stopped), dataset, cache, generation, published, content, chains,\n"
     "refused, refused_by_reason {REASON: n}, refusals [{chain, reason}], stored_bytes,\n"
-    "decoded_bytes, built, reused, refused_inputs {REASON: n}, without_template_hits,\n"
-    "input_bytes, mb_per_s, bytes_per_chain, written_bytes, peak_resident_bytes, seconds; with\n"
-    "--catalogue also worker {name, items, lost, connections_lost} and job {name, done,\n"
-    "refused, leased, pending}. With --dry-run, the object has datasets [{name, predicted,\n"
-    "structures_found, structures, alignments_found, chains}], chains [{chain, structure, files\n"
-    "[{name, bytes}] or refused}], refused_inputs [{name, reason}], refused, duplicates,\n"
-    "without_alignments, without_template_hits, files, file_bytes, need_bytes, free_bytes.\n\n"
+    "decoded_bytes, added, kept, left, dataset_inferred, built, reused, refused_inputs\n"
+    "{REASON: n}, without_template_hits, input_bytes, mb_per_s, bytes_per_chain,\n"
+    "written_bytes, peak_resident_bytes, seconds; with --catalogue also worker {name, items,\n"
+    "lost, connections_lost} and job {name, done, refused, leased, pending}. With --dry-run,\n"
+    "the object has datasets [{name, predicted, structures_found, structures,\n"
+    "alignments_found, chains}], chains [{chain, structure, files [{name, bytes}] or\n"
+    "refused}], refused_inputs [{name, reason}], refused, duplicates, without_alignments,\n"
+    "without_template_hits, files, file_bytes, need_bytes, free_bytes.\n\n"
     "Exit codes: 0 all chains built, 3 some refused, 1 none built, failed or stopped, 2 bad\n"
     "usage.\n\n"
     "Examples:\n"
@@ -180,6 +185,9 @@ static fm_status check(const build_arguments *arguments, fm_error *reterr) {
         return fm_fail(reterr, FM_ERR_USAGE, "--compat: found '%s', expected openfold",
                        arguments->compat);
     }
+    if (arguments->add && arguments->replace) {
+        return fm_fail(reterr, FM_ERR_USAGE, "give either --add or --replace, not both");
+    }
     return arguments->report ? check_report(arguments->report, reterr) : FM_OK;
 }
 
@@ -206,6 +214,10 @@ static void list_options(build_arguments *arguments, fm_option out[OPTIONS_MAX])
         {"dataset", FM_OPTION_LIST, &arguments->datasets, "NAME=DIR",
          "one of several datasets; NAME:predicted=DIR for predictions; may be repeated",
          .letter = 0},
+        {"add", FM_OPTION_FLAG, &arguments->add, NULL,
+         "keep the cache's chains of another dataset beside the new ones", .letter = 0},
+        {"replace", FM_OPTION_FLAG, &arguments->replace, NULL,
+         "leave the cache's chains of another dataset out", .letter = 0},
         {"predicted", FM_OPTION_FLAG, &arguments->source.is_predicted, NULL,
          "the structures of DATASET are predictions", .letter = 0},
         {"structures", FM_OPTION_STRING, &arguments->source.structures, "DIR",
@@ -322,6 +334,12 @@ static void print_found(const fm_source *source, uint32_t n_job) {
     fprintf(stderr, "jobs: %u\n", n_job);
 }
 
+static fm_build_others_policy others_of(const build_arguments *arguments) {
+    return arguments->add       ? FM_BUILD_OTHERS_ADD
+           : arguments->replace ? FM_BUILD_OTHERS_REPLACE
+                                : FM_BUILD_OTHERS_CHECK;
+}
+
 static int build(const build_arguments *arguments, const fm_source *source, fm_arena *arena) {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     fm_build_display display = {.quiet = arguments->quiet,
@@ -334,6 +352,7 @@ static int build(const build_arguments *arguments, const fm_source *source, fm_a
                                  : 1,
         .single_sequence = arguments->single_sequence,
         .features = {.compat_openfold = arguments->compat != NULL},
+        .others = others_of(arguments),
         .shard_bytes = arguments->shard_mb << 20,
         .worker_bytes = arguments->worker_memory << 20,
         .stop = &stop_asked,
@@ -371,6 +390,12 @@ static int plan(const build_arguments *arguments, const fm_source *source, fm_ar
     fflush(stdout);
     if (!status && !arguments->no_space_check)
         status = fm_space_check(&space, arguments->cache, &error);
+    const fm_build_options options = {.cache = arguments->cache,
+                                      .n_job = 1,
+                                      .single_sequence = arguments->single_sequence,
+                                      .others = others_of(arguments)};
+    if (!status && arguments->cache && !arguments->share.where)
+        status = fm_build_check_datasets(source, &options, arena, &error);
     return status ? fm_cli_report("foldmill build", &error) : code;
 }
 
