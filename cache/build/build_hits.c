@@ -127,8 +127,8 @@ static fm_status read_file(fm_build_reader *reader, slot *taken, fm_bytes *ret_t
                            fm_error *reterr) {
     reader->id[0] = 0;
     fm_arena_reset(&reader->arena);
-    fm_status status = fm_source_read_structure(taken->structure, FM_LIMIT_INPUT_BYTES,
-                                                &reader->arena, ret_text, reterr);
+    fm_status status = fm_source_read_structure(
+        taken->structure, fm_build_input_bytes(reader->state), &reader->arena, ret_text, reterr);
     if (status) return fm_error_in(reterr, taken->structure->path);
     taken->hash = fm_sha256_of(ret_text->data, ret_text->size);
     taken->has_hash = true;

@@ -268,6 +268,10 @@ fm_status fm_build_publish(fm_build_state *state, const fm_generation *base, fm_
         return FM_OK;
     }
     fm_bytes snapshot;
+    if (!status && state->record.size) {
+        fm_build_put_note(state, &state->record_key, state->record);
+        status = gather_lists(state, arena, &generation, reterr);
+    }
     if (!status) status = fm_snapshot_encode_all(&generation, weight, arena, &snapshot, reterr);
     if (!status) {
         status = fm_generation_publish(state->options->cache, &generation, snapshot, arena, reterr);

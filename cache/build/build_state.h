@@ -14,6 +14,7 @@
 #include "cache/build/build.h"
 #include "cache/store/generation.h"
 #include "cache/build/hash_map.h"
+#include "proto/limits.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -117,7 +118,17 @@ typedef struct fm_build_state {
     fm_build_progress progress;
     uint64_t written_bytes;
     uint32_t n_without_hits, n_no_protein;
+    fm_sha256 record_key; /* of the note that records the datasets */
+    fm_bytes record;      /* its first value, in the caller's arena; empty = none */
 } fm_build_state;
+
+/* Limit of an input file, unpacked: a quarter of a worker's memory; a structure file must also fit
+ * into its eighth. All workers may unpack such a file at the same time. */
+static inline size_t fm_build_input_bytes(const fm_build_state *state) {
+    uint64_t worker = state->options->worker_bytes;
+    uint64_t bytes = (worker ? worker : (uint64_t)48 << 30) / 4;
+    return bytes < FM_LIMIT_INPUT_BYTES ? (size_t)bytes : (size_t)FM_LIMIT_INPUT_BYTES;
+}
 
 /* Bytes of `eighths` eighths of a worker's memory: six for a chain, one for the file of its
  * structure, one for that of a template. This is address space; it becomes memory when it is
@@ -206,8 +217,8 @@ FM_MUST_USE fm_status fm_build_check_others(const fm_source *source,
                                             const fm_generation *base, fm_arena *arena,
                                             fm_build_others *ret_others, fm_error *reterr);
 
-/* Adds results for the kept chains and refusals of the base, marks their notes as used, and records
- * the datasets. FM_ERR_CORRUPT when a part of a kept chain is missing. Call it while no thread
+/* Adds results for the kept chains and refusals of the base, marks their notes as used, and prepares
+ * the record of the datasets. FM_ERR_CORRUPT when a part of a kept chain is missing. Call it while no thread
  * runs. */
 FM_MUST_USE fm_status fm_build_keep_others(fm_build_state *state, const fm_build_others *others,
                                            const fm_generation *base, fm_arena *arena,
@@ -222,7 +233,7 @@ void fm_build_count_change(const fm_generation *base, const fm_generation *gener
 void fm_build_sort_results(fm_build_state *state);
 
 /* Makes the generation after `base` from the results, whose blobs are all known and sealed, and
- * publishes it unless it is the same. FM_ERR_DATA when there is no chain. Call it while no thread
+ * publishes it unless it is the same; a first record of datasets alone is no reason to. FM_ERR_DATA when there is no chain. Call it while no thread
  * runs. */
 FM_MUST_USE fm_status fm_build_publish(fm_build_state *state, const fm_generation *base,
                                        fm_arena *arena, fm_generation *ret_generation,

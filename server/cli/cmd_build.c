@@ -1,6 +1,7 @@
 /* cmd_build.c: foldmill build: makes a cache from a dataset. */
 #include "cache/build/build.h"
 #include "proto/base/directory.h"
+#include "proto/base/machine.h"
 #include "server/cli/build_plan.h"
 #include "server/cli/build_report.h"
 #include "server/cli/build_share.h"
@@ -30,19 +31,16 @@ typedef struct build_arguments {
     uint32_t n_dataset;
 } build_arguments;
 
-/* Set by the first SIGINT or SIGTERM; a second one ends the process the usual way. */
+/* The first SIGINT, SIGTERM or SIGHUP; a second one ends the process the usual way. */
 static volatile sig_atomic_t stop_asked;
 
 static void ask_stop(int signal_number) {
-    stop_asked = 1;
+    stop_asked = signal_number;
     signal(signal_number, SIG_DFL);
 }
 
 static void catch_signals(void) {
-    struct sigaction action = {.sa_handler = ask_stop};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    fm_cli_catch_signals(ask_stop);
     /* Without this, a write beyond the limit on file sizes ends the process without a message. */
     signal(SIGXFSZ, SIG_IGN);
 }
@@ -94,8 +92,8 @@ static const char description[] =
     "alignments_found, chains}], chains [{chain, structure, files [{name, bytes}] or\n"
     "refused}], refused_inputs [{name, reason}], refused, duplicates, without_alignments,\n"
     "without_template_hits, files, file_bytes, need_bytes, free_bytes.\n\n"
-    "Exit codes: 0 all chains built, 3 some refused, 1 none built, failed or stopped, 2 bad\n"
-    "usage.\n\n"
+    "Exit codes: 0 all chains built, 3 some refused, 1 none built or failed, 2 bad usage;\n"
+    "stopped by a signal: 143 SIGTERM, 130 SIGINT, 129 SIGHUP.\n\n"
     "Examples:\n"
     "  foldmill build ~/openproteinset --cache /fast/cache --jobs 16\n"
     "  foldmill build --dataset pdb=~/pdb --dataset distillation=~/uniclust30 \\\n"
@@ -209,8 +207,9 @@ static void list_options(build_arguments *arguments, fm_option out[OPTIONS_MAX])
         {"shard-mb", FM_OPTION_U64, &arguments->shard_mb, "N", "seal a shard at about N MB (1024)",
          .min = 1, .max = 1u << 20},
         {"worker-memory", FM_OPTION_U64, &arguments->worker_memory, "MIB",
-         "memory limit of each worker (49152); a chain that needs more is refused", .min = 64,
-         .max = 1u << 24},
+         "memory limit of each worker (its share of the machine's memory, 1024 to 49152); a chain "
+         "that needs more is refused, and so is a file that unpacks to a quarter of it",
+         .min = 64, .max = 1u << 24},
         {"dataset", FM_OPTION_LIST, &arguments->datasets, "NAME=DIR",
          "one of several datasets; NAME:predicted=DIR for predictions; may be repeated",
          .letter = 0},
@@ -298,6 +297,10 @@ static int finish(const build_arguments *arguments, fm_build_summary *summary, f
         if (fm_build_write_json(arguments->report, summary, &write_error))
             return fm_cli_report("foldmill build", &write_error);
     }
+    if (status == FM_ERR_CANCELLED && stop_asked) {
+        (void)fm_cli_report("foldmill build", error);
+        return fm_cli_signal_code(stop_asked);
+    }
     if (status) return fm_cli_report("foldmill build", error);
     bool job_refused = summary->share && summary->shared->job.n[FM_CATALOGUE_REFUSED];
     return report->n_refused || job_refused ? FM_EXIT_PARTIAL : FM_EXIT_OK;
@@ -334,6 +337,24 @@ static void print_found(const fm_source *source, uint32_t n_job) {
     fprintf(stderr, "jobs: %u\n", n_job);
 }
 
+/* The limit of a worker: as given, or its share of the machine's memory within bounds. Says so when
+ * all workers together could need more than the machine has. */
+static uint64_t choose_memory(const build_arguments *arguments, uint32_t n_job) {
+    const uint64_t least = (uint64_t)1 << 30, most = (uint64_t)48 << 30;
+    uint64_t machine = fm_machine_memory(), bytes = arguments->worker_memory << 20;
+    if (!bytes) {
+        bytes = machine / n_job;
+        bytes = bytes < least ? least : bytes > most ? most : bytes;
+    }
+    if (bytes > machine / n_job && !arguments->quiet) {
+        fprintf(stderr,
+                "foldmill build: %u workers may need %llu MiB each, and there are %llu MiB; fewer "
+                "--jobs or less --worker-memory is safe\n",
+                n_job, (unsigned long long)(bytes >> 20), (unsigned long long)(machine >> 20));
+    }
+    return bytes;
+}
+
 static fm_build_others_policy others_of(const build_arguments *arguments) {
     return arguments->add       ? FM_BUILD_OTHERS_ADD
            : arguments->replace ? FM_BUILD_OTHERS_REPLACE
@@ -345,16 +366,17 @@ static int build(const build_arguments *arguments, const fm_source *source, fm_a
     fm_build_display display = {.quiet = arguments->quiet,
                                 .json = arguments->progress != NULL,
                                 .terminal = fm_progress_has_terminal()};
+    uint32_t n_job = arguments->jobs ? (uint32_t)arguments->jobs
+                     : online > 0    ? (uint32_t)online
+                                     : 1;
     const fm_build_options options = {
         .cache = arguments->cache,
-        .n_job = arguments->jobs ? (uint32_t)arguments->jobs
-                 : online > 0    ? (uint32_t)online
-                                 : 1,
+        .n_job = n_job,
         .single_sequence = arguments->single_sequence,
         .features = {.compat_openfold = arguments->compat != NULL},
         .others = others_of(arguments),
         .shard_bytes = arguments->shard_mb << 20,
-        .worker_bytes = arguments->worker_memory << 20,
+        .worker_bytes = choose_memory(arguments, n_job),
         .stop = &stop_asked,
         .progress = fm_build_display_show,
         .progress_context = &display,
