@@ -240,6 +240,7 @@ void fm_build_print_json(FILE *out, const fm_build_summary *summary) {
     fm_json_put_u64(&json, "built", report->n_built);
     fm_json_put_u64(&json, "reused", report->n_reused);
     print_inputs(&json, report);
+    if (summary->templates) fm_template_json(&json, summary->templates);
     fm_json_put_u64(&json, "input_bytes", report->input_bytes);
     fm_json_put_f64(&json, "mb_per_s", (double)report->input_bytes / 1e6 / seconds, 3);
     fm_json_put_f64(&json, "bytes_per_chain",

@@ -8,6 +8,7 @@
 #include "server/cli/commands.h"
 #include "server/cli/open_cache.h"
 #include "server/cli/progress.h"
+#include "server/cli/template_counts.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -85,7 +86,8 @@ static const char description[] =
     "(all, some, none, stopped), dataset, cache, generation, published, content, chains,\n"
     "refused, refused_by_reason {REASON: n}, refusals [{chain, reason}], stored_bytes,\n"
     "decoded_bytes, added, kept, left, dataset_inferred, built, reused, refused_inputs\n"
-    "{REASON: n}, without_template_hits, input_bytes, mb_per_s, bytes_per_chain,\n"
+    "{REASON: n}, without_template_hits, templates (as foldmill stats), input_bytes,\n"
+    "mb_per_s, bytes_per_chain,\n"
     "written_bytes, peak_resident_bytes, seconds; with --catalogue also worker {name, items,\n"
     "lost, connections_lost} and job {name, done, refused, leased, pending}. With --dry-run,\n"
     "the object has datasets [{name, predicted, structures_found, structures,\n"
@@ -289,6 +291,7 @@ static int finish(const build_arguments *arguments, fm_build_summary *summary, f
         fm_build_print_json(stdout, summary);
     else
         fm_build_print_report(stdout, arguments->cache, report);
+    if (summary->templates && !arguments->json) fm_template_print(stdout, summary->templates);
     if (summary->share && !arguments->json)
         fm_build_share_print(stdout, summary->share, summary->shared);
     fflush(stdout);
@@ -361,6 +364,21 @@ static fm_build_others_policy others_of(const build_arguments *arguments) {
                                 : FM_BUILD_OTHERS_CHECK;
 }
 
+/* Counts the template hits of the generation in force. The build is done; if they cannot be read, it
+ * says so, and foldmill verify finds out more. */
+static bool count_templates(const build_arguments *arguments, fm_arena *arena,
+                            fm_template_counts *ret_counts) {
+    fm_store *store;
+    fm_error error;
+    fm_status status = fm_store_open(arguments->cache, &store, &error);
+    if (!status) {
+        status = fm_template_count(store, arena, ret_counts, &error);
+        fm_store_close(store);
+    }
+    if (status) (void)fm_cli_report("foldmill build: the template hits are not counted", &error);
+    return !status;
+}
+
 static int build(const build_arguments *arguments, const fm_source *source, fm_arena *arena) {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     fm_build_display display = {.quiet = arguments->quiet,
@@ -398,6 +416,9 @@ static int build(const build_arguments *arguments, const fm_source *source, fm_a
                                 .report = &report,
                                 .share = share,
                                 .shared = &shared};
+    fm_template_counts templates;
+    if (!status && !share && count_templates(arguments, arena, &templates))
+        summary.templates = &templates;
     return finish(arguments, &summary, status, &error);
 }
 
