@@ -38,6 +38,7 @@ typedef struct collecting {
     uint64_t *number; /* [n_number] existing generations, ascending */
     bool *keep;       /* [n_number] */
     uint32_t n_number;
+    uint64_t current; /* number of the generation in force */
     fm_sha256 *shard; /* [n_shard] that kept manifests name, sorted once complete */
     size_t n_shard, max_shard;
 } collecting;
@@ -88,6 +89,7 @@ static fm_status choose(collecting *gc) {
     fm_status status =
         fm_generation_read(gc->cache, FM_GENERATION_SERVE, gc->arena, &current, gc->reterr);
     if (status) return status;
+    gc->current = current.number;
     uint32_t n_pin, left = gc->options->keep_newest;
     const fm_pin *pin;
     status = fm_pins_read(gc->cache, gc->arena, &n_pin, &pin, gc->reterr);
@@ -175,17 +177,17 @@ static fm_status sync_folder(collecting *gc, const char *folder) {
 }
 
 /* Removes the files of generations that exist and are not kept: manifests in the first pass, the
- * others in the second. Files without a manifest, from a killed build, are left to the next build.
- */
+ * others in the second. Files without a manifest are those of a gc that was cut short, and are
+ * removed; above the generation in force, they are of a killed build, and left to the next one. */
 static fm_status remove_generations(collecting *gc, const fm_name_list *list, bool manifests) {
     fm_status status = FM_OK;
     for (size_t i = 0; i < list->n && !status; i++) {
         const char *suffix;
         uint64_t number = number_of(list->name[i], &suffix);
         if (!number || (strcmp(suffix, "manifest") == 0) != manifests) continue;
-        uint64_t *found =
+        const uint64_t *found =
             bsearch(&number, gc->number, gc->n_number, sizeof number, compare_numbers);
-        if (!found || gc->keep[found - gc->number]) continue;
+        if (found ? gc->keep[found - gc->number] : number > gc->current) continue;
         status = remove_file(gc, "generations", list->name[i]);
     }
     return status ? status : sync_folder(gc, "generations");
