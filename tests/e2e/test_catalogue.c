@@ -204,8 +204,10 @@ static void a_worker_that_is_asked_to_stop(void **state) {
             run("grep -q 'stopped' err && $FOLDMILL catalogue status --catalogue c > st "
                 "&& grep -q '^being built  0$' st"),
             0);
-        assert_int_equal(run("$FOLDMILL merge --catalogue c --cache part 2> err"), 1);
-        assert_int_equal(run("grep -q 'items that are not done' err"), 0);
+        /* The signal may have come when the last chain was done. */
+        int merged = run("$FOLDMILL merge --catalogue c --cache part > out 2> err");
+        assert_true(merged == 0 || merged == 1);
+        if (merged) assert_int_equal(run("grep -q 'items that are not done' err"), 0);
     }
     assert_int_equal(run("$FOLDMILL build deep --cache t -q --catalogue c > out && "
                          "$FOLDMILL merge --catalogue c --cache m > /dev/null"),
