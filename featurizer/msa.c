@@ -69,7 +69,7 @@ static bool ends_with(const char *name, size_t name_bytes, const char *end) {
 }
 
 fm_msa_format fm_msa_format_of_name(const char *name) {
-    static const char *const others[] = {"uniprot_hits.sto", "hmm_output.sto"};
+    static const char *const others[] = {"uniprot_hits.sto", "hmm_output.sto", "pdb_hits.sto"};
     size_t n = name_bytes_of(name);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         if (n == strlen(others[i]) && memcmp(name, others[i], n) == 0) return FM_MSA_NONE;

@@ -3,17 +3,17 @@
 #include "cache/build/build_hits.h"
 
 #include "cache/store/lock.h"
+#include "proto/base/directory.h"
 #include "proto/base/file.h"
+#include "proto/limits.h"
 
 #include <assert.h>
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -35,16 +35,24 @@ fm_status fm_build_path(const char *cache, const char *name, char out[PATH_MAX],
 
 /* Removes the half-written files of a killed build from a folder of the cache. It removes only
  * names of the form "<prefix>...tmp...", because the folder may also have files of the user. */
-static void remove_leftovers(const char *cache, const char *folder, const char *prefix_letters) {
-    char path[PATH_MAX];
-    if (fm_build_path(cache, folder, path, NULL)) return;
-    DIR *dir = opendir(path);
-    for (struct dirent *entry = dir ? readdir(dir) : NULL; entry; entry = readdir(dir)) {
-        const char *tmp = strstr(entry->d_name, ".tmp");
-        size_t prefix = strspn(entry->d_name, prefix_letters);
-        if (tmp && prefix >= strlen("CURRENT")) unlinkat(dirfd(dir), entry->d_name, 0);
+static fm_status remove_leftovers(const char *cache, const char *folder, const char *prefix_letters,
+                                  fm_arena *arena, fm_error *reterr) {
+    char path[PATH_MAX], file[2 * PATH_MAX];
+    fm_name_list names;
+    size_t mark = fm_arena_mark(arena);
+    fm_status status = fm_build_path(cache, folder, path, reterr);
+    if (status) return status;
+    status = fm_directory_list(path, false, FM_LIMIT_N_CHAIN, arena, &names, reterr);
+    if (status == FM_ERR_NOT_FOUND) return FM_OK;
+    for (size_t i = 0; i < names.n; i++) {
+        const char *tmp = strstr(names.name[i], ".tmp");
+        size_t prefix = strspn(names.name[i], prefix_letters);
+        snprintf(file, sizeof file, "%s/%s", path, names.name[i]);
+        if (tmp && prefix >= strlen("CURRENT")) unlink(file);
     }
-    if (dir) closedir(dir);
+    free(names.name);
+    fm_arena_rewind(arena, mark);
+    return status;
 }
 
 /* -- threads */
@@ -122,7 +130,7 @@ static fm_status list_refusals(const fm_build_state *state, fm_arena *arena,
     uint32_t n = 0;
     for (uint32_t i = 0; i < state->n_result; i++) {
         const fm_build_result *result = &state->result[i];
-        if (!result->reason) continue;
+        if (!result->reason || result->is_kept) continue;
         size_t size = strlen(result->name) + strlen(result->reason) + 2;
         char *line = fm_arena_alloc(arena, size);
         if (!line) return fm_arena_full(arena, reterr);
@@ -137,7 +145,9 @@ static fm_status list_refusals(const fm_build_state *state, fm_arena *arena,
 static void count_results(const fm_build_state *state, fm_build_report *report) {
     for (uint32_t i = 0; i < state->n_result; i++) {
         const fm_build_result *result = &state->result[i];
-        if (result->reason) {
+        if (result->is_kept) {
+            report->n_kept += !result->reason;
+        } else if (result->reason) {
             report->n_refused++;
             report->refused[(uint32_t)result->status % FM_N_STATUS]++;
         } else if (result->reused) {
@@ -224,14 +234,19 @@ static fm_status run_locked(fm_build_state *state, fm_arena *arena, fm_build_rep
     const char *cache = state->options->cache;
     fm_build_report report = {0};
     fm_generation base, generation = {0};
+    fm_build_others others;
     char unsealed[PATH_MAX];
     if (!fm_build_path(cache, "build/shard.tmp", unsealed, NULL)) unlink(unsealed);
-    remove_leftovers(cache, "build", "shard-0123456789");
-    remove_leftovers(cache, "generations", "0123456789");
-    remove_leftovers(cache, ".", "CURENT");
-    fm_status status = fm_build_take_known(state, arena, &base, reterr);
+    fm_status status = remove_leftovers(cache, "build", "shard-0123456789", arena, reterr);
+    if (!status) status = remove_leftovers(cache, "generations", "0123456789", arena, reterr);
+    if (!status) status = remove_leftovers(cache, ".", "CURENT", arena, reterr);
+    if (!status) status = fm_build_take_known(state, arena, &base, reterr);
+    if (!status)
+        status =
+            fm_build_check_others(state->source, state->options, &base, arena, &others, reterr);
     if (!status) status = fm_build_templates_create(state, &state->templates, reterr);
     if (status) return status;
+    report.is_inferred = others.is_inferred;
     status = fm_build_run_threads(state, reterr);
     if (status) return status;
     if (state->ending) {
@@ -241,8 +256,11 @@ static fm_status run_locked(fm_build_state *state, fm_arena *arena, fm_build_rep
         report.generation = base.number;
         report.n_chain = base.n_chain;
     } else {
-        status = fm_build_publish(state, &base, arena, &generation, &report.published, reterr);
+        status = fm_build_keep_others(state, &others, &base, arena, reterr);
+        if (!status)
+            status = fm_build_publish(state, &base, arena, &generation, &report.published, reterr);
         if (!status) fm_build_report_generation(&generation, &report);
+        if (!status) fm_build_count_change(&base, &generation, &report);
     }
     if (status && status != FM_ERR_CANCELLED && status != FM_ERR_DATA) return status;
     fm_status listed = fm_build_report_results(state, arena, &report, status ? NULL : reterr);
@@ -258,6 +276,14 @@ static void advise(fm_error *error) {
     size_t at = strlen(error->message);
     if (at + sizeof advice > sizeof error->message) at = sizeof error->message - sizeof advice;
     memcpy(error->message + at, advice, sizeof advice);
+}
+
+fm_status fm_build_check_datasets(const fm_source *source, const fm_build_options *options,
+                                  fm_arena *arena, fm_error *reterr) {
+    fm_generation base = {0};
+    fm_build_others others;
+    if (fm_generation_read(options->cache, FM_GENERATION_ALL, arena, &base, NULL)) return FM_OK;
+    return fm_build_check_others(source, options, &base, arena, &others, reterr);
 }
 
 fm_status fm_build_run(const fm_source *source, const fm_build_options *options, fm_arena *arena,

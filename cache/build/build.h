@@ -29,11 +29,20 @@ typedef struct fm_build_progress {
     double done; /* 0..1: of the chains, or of the structures while the build still finds chains */
 } fm_build_progress;
 
+/* What becomes of the cache's chains that are of no dataset of this build. Chains of datasets with
+ * another name always stay, except where a dataset without a name replaces all. */
+typedef enum fm_build_others_policy {
+    FM_BUILD_OTHERS_CHECK, /* refuse a dataset that is not the one that the cache was built from */
+    FM_BUILD_OTHERS_ADD,   /* keep them beside the new ones */
+    FM_BUILD_OTHERS_REPLACE, /* leave out those of the same name, and all for a dataset without one */
+} fm_build_others_policy;
+
 typedef struct fm_build_options {
     const char *cache;    /* folder of the cache; made if needed */
     uint32_t n_job;       /* >= 1 */
     bool single_sequence; /* also build chains of structures without alignments */
     fm_features_options features;
+    fm_build_others_policy others;
     uint64_t shard_bytes;   /* seal a shard at about this size; 0 = 1 GiB */
     uint64_t worker_bytes;  /* memory limit of a worker; 0 = 48 GiB. A chain that needs more is
                                refused */
@@ -52,7 +61,13 @@ typedef struct fm_build_report {
     uint32_t n_built;                         /* chains with at least one new part */
     uint32_t n_reused;                        /* chains whose parts all existed */
     uint32_t n_refused, refused[FM_N_STATUS]; /* by fm_status */
-    const fm_source_refusal *source_refusal;  /* of the scan; borrowed from the source */
+    uint32_t n_added;                         /* chains that the generation before did not have */
+    uint32_t
+        n_kept; /* chains of other datasets, taken over as they were; not in the counts above */
+    uint32_t n_left;  /* chains of the generation before that this one does not have */
+    bool is_inferred; /* the cache does not record its dataset; that it is this one was concluded
+                         from the chains that both have */
+    const fm_source_refusal *source_refusal; /* of the scan; borrowed from the source */
     uint32_t n_source_refusal;
     uint32_t n_without_hits; /* chains without a list of template hits */
     uint32_t n_no_protein;   /* single_sequence: structures without a protein chain; not refused */
@@ -72,9 +87,17 @@ typedef struct fm_build_report {
 
 /* Builds. FM_OK also when chains were refused. FM_ERR_CANCELLED when stopped: finished work is
  * sealed, nothing is published. FM_ERR_DATA when no chain could be made. FM_ERR_EXISTS when another
- * build holds the cache. After FM_ERR_IO and other errors the previous generation stays in force.
+ * build holds the cache, or the cache was built from another dataset and options->others does not say
+ * what becomes of its chains. After FM_ERR_IO and other errors the previous generation stays in force.
  * The report is filled in, as far as it goes, for FM_OK, FM_ERR_CANCELLED and FM_ERR_DATA. */
 FM_MUST_USE fm_status fm_build_run(const fm_source *source, const fm_build_options *options,
                                    fm_arena *arena, fm_build_report *ret_report, fm_error *reterr);
+
+/* Tells whether such a build over the cache would be refused because of the dataset that the cache was
+ * built from: FM_ERR_EXISTS with the reason, else FM_OK. A cache that cannot be read gives FM_OK: the
+ * build reports it. */
+FM_MUST_USE fm_status fm_build_check_datasets(const fm_source *source,
+                                              const fm_build_options *options, fm_arena *arena,
+                                              fm_error *reterr);
 
 #endif

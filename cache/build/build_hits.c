@@ -127,8 +127,8 @@ static fm_status read_file(fm_build_reader *reader, slot *taken, fm_bytes *ret_t
                            fm_error *reterr) {
     reader->id[0] = 0;
     fm_arena_reset(&reader->arena);
-    fm_status status = fm_source_read_structure(taken->structure, FM_LIMIT_INPUT_BYTES,
-                                                &reader->arena, ret_text, reterr);
+    fm_status status = fm_source_read_structure(
+        taken->structure, fm_build_input_bytes(reader->state), &reader->arena, ret_text, reterr);
     if (status) return fm_error_in(reterr, taken->structure->path);
     taken->hash = fm_sha256_of(ret_text->data, ret_text->size);
     taken->has_hash = true;
@@ -191,9 +191,12 @@ static fm_status fill_entry(fm_build_reader *reader, slot *taken, const char *id
     if (!status) status = fm_template_entry_of(&reader->mmcif, &reader->arena, &entry, reterr);
     if (!status && !keep_entry(reader->templates, &entry, taken)) return no_memory(reterr);
     if (status == FM_ERR_NOMEM || status == FM_ERR_CANCELLED) return status;
+    /* A failing disk must not change what a cache holds: the chain is refused, and nothing is
+     * remembered about the structure. */
+    if (status == FM_ERR_IO) return fm_error_in(reterr, taken->structure->path);
     /* The file exists, so the error is in its content: the job goes on, and the hit is not "no
      * file". */
-    taken->status = status == FM_ERR_IO || status == FM_ERR_NOT_FOUND ? FM_ERR_DATA : status;
+    taken->status = status == FM_ERR_NOT_FOUND ? FM_ERR_DATA : status;
     taken->has_entry = true;
     return FM_OK;
 }

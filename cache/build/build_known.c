@@ -3,17 +3,24 @@
 #include "cache/build/build_state.h"
 
 #include "proto/base/bytes.h"
+#include "proto/base/directory.h"
+#include "proto/limits.h"
 
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-static bool shard_is_there(const char *cache, const fm_shard_info *shard) {
+/* *ret_there: the shard's file exists and has its size. */
+static fm_status look_for_shard(const char *cache, const fm_shard_info *shard, bool *ret_there,
+                                fm_error *reterr) {
     char path[PATH_MAX];
-    struct stat info;
-    return fm_shard_path(cache, &shard->hash, path, sizeof path) && stat(path, &info) == 0 &&
-           (uint64_t)info.st_size == shard->bytes;
+    fm_path_kind kind;
+    uint64_t bytes;
+    if (!fm_shard_path(cache, &shard->hash, path, sizeof path)) {
+        return fm_fail(reterr, FM_ERR_LIMIT, "the cache's path is too long");
+    }
+    fm_status status = fm_path_size(path, &kind, &bytes, reterr);
+    *ret_there = !status && kind == FM_PATH_FILE && bytes == shard->bytes;
+    return status;
 }
 
 static fm_status add_shard(fm_build_state *state, const fm_shard_info *shard, fm_error *reterr) {
@@ -25,16 +32,18 @@ static fm_status add_shard(fm_build_state *state, const fm_shard_info *shard, fm
 }
 
 /* Blobs of missing shards are not added, so their parts are made again. */
-static fm_status take_generation(fm_build_state *state, const fm_generation *base,
+static fm_status take_generation(fm_build_state *state, const fm_generation *base, fm_arena *arena,
                                  fm_error *reterr) {
     fm_status status = FM_OK;
+    bool *there = fm_arena_calloc(arena, base->n_shard, sizeof *there);
+    if (!there) return fm_arena_full(arena, reterr);
     for (uint32_t i = 0; i < base->n_shard && !status; i++) {
         status = add_shard(state, &base->shard[i], reterr);
+        if (!status)
+            status = look_for_shard(state->options->cache, &base->shard[i], &there[i], reterr);
     }
     for (uint32_t i = 0; i < base->n_blob && !status; i++) {
-        if (shard_is_there(state->options->cache, &base->shard[base->blob[i].shard])) {
-            fm_build_add_blob(state, &base->blob[i]);
-        }
+        if (there[base->blob[i].shard]) fm_build_add_blob(state, &base->blob[i]);
     }
     for (uint32_t i = 0; i < base->n_note && !status; i++) {
         fm_build_add_note(state, &base->note[i].key, base->note[i].value, false);
@@ -85,27 +94,27 @@ fm_status fm_build_take_shard(fm_build_state *state, const fm_sha256 *hash, fm_e
 }
 
 /* Reads sealed shards that no generation names, from a killed build. A damaged one is ignored. */
-static fm_status take_other_shards(fm_build_state *state, fm_error *reterr) {
+static fm_status take_other_shards(fm_build_state *state, fm_arena *arena, fm_error *reterr) {
     char path[PATH_MAX];
-    struct dirent **entries;
+    fm_name_list names;
     fm_status status = fm_build_path(state->options->cache, "shards", path, reterr);
     if (status) return status;
-    int n = scandir(path, &entries, NULL, alphasort);
-    for (int i = 0; i < n; i++) {
+    status = fm_directory_list(path, false, FM_LIMIT_N_CHAIN, arena, &names, reterr);
+    if (status == FM_ERR_NOT_FOUND) return FM_OK; /* the first build */
+    for (size_t i = 0; i < names.n && !status; i++) {
         fm_sha256 hash;
         fm_shard_info info;
         const fm_shard_visitor visitor = {state, take_blob, take_note};
-        const char *name = entries[i]->d_name;
-        if (!status && strlen(name) == FM_SHA256_HEX - 1 + strlen(".lmdb") &&
+        const char *name = names.name[i];
+        if (strlen(name) == FM_SHA256_HEX - 1 + strlen(".lmdb") &&
             fm_sha256_parse(name, FM_SHA256_HEX - 1, &hash) == FM_OK &&
             !is_known_shard(state, &hash) &&
             fm_shard_path(state->options->cache, &hash, path, sizeof path) &&
             fm_shard_walk(path, &hash, &visitor, &info, NULL) == FM_OK) {
             status = add_shard(state, &info, reterr);
         }
-        free(entries[i]);
     }
-    if (n >= 0) free(entries);
+    free(names.name);
     return status;
 }
 
@@ -116,9 +125,9 @@ fm_status fm_build_take_known(fm_build_state *state, fm_arena *arena, fm_generat
         fm_generation_read(state->options->cache, FM_GENERATION_ALL, arena, &base, reterr);
     if (status == FM_ERR_NOT_FOUND) status = FM_OK;
     if (status) return status;
-    status = take_generation(state, &base, reterr);
+    status = take_generation(state, &base, arena, reterr);
     state->n_base_shard = state->n_shard;
-    if (!status) status = take_other_shards(state, reterr);
+    if (!status) status = take_other_shards(state, arena, reterr);
     if (!status && state->failed) {
         *reterr = state->error;
         status = state->failed;

@@ -4,28 +4,34 @@
 
 #include "cache/snapshot/snapshot.h"
 #include "cache/snapshot/snapshot_encode.h"
+#include "proto/base/directory.h"
+#include "proto/limits.h"
 
 #include <assert.h>
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { SEQUENCE_HEADER_BYTES = 64 };
 
-/* The highest number of a manifest in the folder. When CURRENT was removed or lost, existing
- * generations stay as they are. */
-static uint64_t highest_generation(const char *cache) {
+/* The highest number of a manifest in the folder, whatever CURRENT says: when CURRENT was lost, or
+ * put back to an older generation, existing generations stay as they are. Pins may name them. */
+static fm_status find_highest(const char *cache, fm_arena *arena, uint64_t *ret_highest,
+                              fm_error *reterr) {
     char path[PATH_MAX];
-    uint64_t highest = 0;
-    if (fm_build_path(cache, "generations", path, NULL)) return 0;
-    DIR *dir = opendir(path);
-    for (struct dirent *entry = dir ? readdir(dir) : NULL; entry; entry = readdir(dir)) {
-        char *end;
-        unsigned long long number = strtoull(entry->d_name, &end, 10);
-        if (strcmp(end, ".manifest") == 0 && number > highest) highest = number;
+    fm_name_list names;
+    *ret_highest = 0;
+    fm_status status = fm_build_path(cache, "generations", path, reterr);
+    if (status) return status;
+    size_t mark = fm_arena_mark(arena);
+    status = fm_directory_list(path, false, FM_LIMIT_N_CHAIN, arena, &names, reterr);
+    if (status == FM_ERR_NOT_FOUND) return FM_OK;
+    for (size_t i = 0; i < names.n; i++) {
+        uint64_t number = fm_generation_number_of(names.name[i], "manifest");
+        if (number > *ret_highest) *ret_highest = number;
     }
-    if (dir) closedir(dir);
-    return highest;
+    free(names.name);
+    fm_arena_rewind(arena, mark);
+    return status;
 }
 
 static int compare_results(const void *a, const void *b) {
@@ -160,6 +166,7 @@ static fm_status gather_facts(fm_build_state *state, fm_arena *arena, fm_generat
         const fm_build_result *result = &state->result[i];
         if (result->reason) continue;
         fm_chain_facts *row = &facts[n++];
+        if (result->facts) *row = *result->facts;
         if (!result->has[FM_PART_STRUCTURE - 1]) continue;
         fm_sha256 key =
             fm_facts_key(&result->part[FM_PART_SEQUENCE - 1], &result->part[FM_PART_STRUCTURE - 1]);
@@ -167,6 +174,8 @@ static fm_status gather_facts(fm_build_state *state, fm_arena *arena, fm_generat
         if (!at) continue;
         fm_build_note *note = &state->note[*at];
         const fm_bytes value = {note->value, note->value_bytes};
+        if (result->facts) note->used = true;
+        if (result->facts) continue;
         if (fm_facts_decode_row(value, row, NULL)) continue;
         note->used = true;
         if (result->has_listed) add_listed(&result->listed, row);
@@ -234,18 +243,22 @@ static bool is_same(const fm_generation *a, const fm_generation *b) {
 
 fm_status fm_build_publish(fm_build_state *state, const fm_generation *base, fm_arena *arena,
                            fm_generation *ret_generation, bool *ret_published, fm_error *reterr) {
-    uint64_t before = base->number ? base->number : highest_generation(state->options->cache);
-    fm_generation generation = {.number = before + 1};
+    uint64_t highest = 0;
     uint32_t *weight;
+    fm_status status = find_highest(state->options->cache, arena, &highest, reterr);
+    fm_generation generation = {.number = (highest > base->number ? highest : base->number) + 1};
     fm_build_sort_results(state);
-    fm_status status = gather_blobs(state, arena, &generation, reterr);
+    if (!status) status = gather_blobs(state, arena, &generation, reterr);
     if (!status) status = gather_chains(state, arena, &generation, &weight, reterr);
     if (!status) status = gather_facts(state, arena, &generation, reterr);
     if (!status) status = gather_lists(state, arena, &generation, reterr);
     if (status) return status;
     *ret_generation = generation;
     *ret_published = false;
-    if (generation.n_chain == 0) {
+    bool has_own = false;
+    for (uint32_t i = 0; i < state->n_result; i++)
+        has_own |= !state->result[i].reason && !state->result[i].is_kept;
+    if (!has_own) {
         return fm_fail(reterr, FM_ERR_DATA, "not one chain could be made; nothing is published");
     }
     status = fm_generation_hash_lists(&generation, arena, reterr);
@@ -255,6 +268,10 @@ fm_status fm_build_publish(fm_build_state *state, const fm_generation *base, fm_
         return FM_OK;
     }
     fm_bytes snapshot;
+    if (!status && state->record.size) {
+        fm_build_put_note(state, &state->record_key, state->record);
+        status = gather_lists(state, arena, &generation, reterr);
+    }
     if (!status) status = fm_snapshot_encode_all(&generation, weight, arena, &snapshot, reterr);
     if (!status) {
         status = fm_generation_publish(state->options->cache, &generation, snapshot, arena, reterr);

@@ -14,6 +14,7 @@
 #include "cache/build/build.h"
 #include "cache/store/generation.h"
 #include "cache/build/hash_map.h"
+#include "proto/limits.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -70,6 +71,8 @@ typedef struct fm_build_result {
     char *reason;  /* heap; reason of the refusal; NULL = made */
     fm_status status;
     bool reused;
+    bool is_kept;                /* of another dataset: taken over from the generation before */
+    const fm_chain_facts *facts; /* is_kept: its row, borrowed; NULL = unknown */
     bool has[FM_N_PART];
     fm_sha256 part[FM_N_PART];
     bool has_key[FM_N_PART];
@@ -115,7 +118,17 @@ typedef struct fm_build_state {
     fm_build_progress progress;
     uint64_t written_bytes;
     uint32_t n_without_hits, n_no_protein;
+    fm_sha256 record_key; /* of the note that records the datasets */
+    fm_bytes record;      /* its first value, in the caller's arena; empty = none */
 } fm_build_state;
+
+/* Limit of an input file, unpacked: a quarter of a worker's memory; a structure file must also fit
+ * into its eighth. All workers may unpack such a file at the same time. */
+static inline size_t fm_build_input_bytes(const fm_build_state *state) {
+    uint64_t worker = state->options->worker_bytes;
+    uint64_t bytes = (worker ? worker : (uint64_t)48 << 30) / 4;
+    return bytes < FM_LIMIT_INPUT_BYTES ? (size_t)bytes : (size_t)FM_LIMIT_INPUT_BYTES;
+}
 
 /* Bytes of `eighths` eighths of a worker's memory: six for a chain, one for the file of its
  * structure, one for that of a template. This is address space; it becomes memory when it is
@@ -144,6 +157,8 @@ void fm_build_push(fm_build_state *state, bool is_note, const fm_sha256 *hash, f
 
 /* Adds a note: one read from a shard or a generation (used = false), or a new one. Lock held. */
 void fm_build_add_note(fm_build_state *state, const fm_sha256 *key, fm_bytes value, bool used);
+/* Adds a note that this run uses, or gives it a new value; it is in no shard. Lock held. */
+void fm_build_put_note(fm_build_state *state, const fm_sha256 *key, fm_bytes value);
 /* Adds a blob with its place. Lock held. */
 void fm_build_add_blob(fm_build_state *state, const fm_blob_entry *entry);
 
@@ -188,12 +203,37 @@ FM_MUST_USE fm_status fm_build_take_known(fm_build_state *state, fm_arena *arena
 FM_MUST_USE fm_status fm_build_take_shard(fm_build_state *state, const fm_sha256 *hash,
                                           fm_error *reterr);
 
+/* What becomes of the chains of other datasets (build_others.c). */
+typedef struct fm_build_others {
+    bool keep_named;  /* keep those of datasets with another name */
+    bool keep_all;    /* keep all that have no result */
+    bool is_inferred; /* as in the report */
+} fm_build_others;
+
+/* Decides from the datasets that the base records, and from its chains. FM_ERR_EXISTS when the
+ * options do not say what becomes of chains that would be lost. */
+FM_MUST_USE fm_status fm_build_check_others(const fm_source *source,
+                                            const fm_build_options *options,
+                                            const fm_generation *base, fm_arena *arena,
+                                            fm_build_others *ret_others, fm_error *reterr);
+
+/* Adds results for the kept chains and refusals of the base, marks their notes as used, and prepares
+ * the record of the datasets. FM_ERR_CORRUPT when a part of a kept chain is missing. Call it while no thread
+ * runs. */
+FM_MUST_USE fm_status fm_build_keep_others(fm_build_state *state, const fm_build_others *others,
+                                           const fm_generation *base, fm_arena *arena,
+                                           fm_error *reterr);
+
+/* Counts the chains that came and went. */
+void fm_build_count_change(const fm_generation *base, const fm_generation *generation,
+                           fm_build_report *report);
+
 /* Sorts results by name. A name may occur twice (a chain's and a whole structure's); the first
  * stays. */
 void fm_build_sort_results(fm_build_state *state);
 
 /* Makes the generation after `base` from the results, whose blobs are all known and sealed, and
- * publishes it unless it is the same. FM_ERR_DATA when there is no chain. Call it while no thread
+ * publishes it unless it is the same; a first record of datasets alone is no reason to. FM_ERR_DATA when there is no chain. Call it while no thread
  * runs. */
 FM_MUST_USE fm_status fm_build_publish(fm_build_state *state, const fm_generation *base,
                                        fm_arena *arena, fm_generation *ret_generation,

@@ -227,7 +227,8 @@ static fm_status read_alignments(worker *work, const chain_job *job, fm_msa_inpu
             return fm_fail(reterr, FM_ERR_LIMIT, "more than %d alignment files", N_ALIGNMENT_MAX);
         }
         inputs[n] = (fm_msa_input){.name = file[i].name, .format = format};
-        status = fm_source_read(&file[i], FM_LIMIT_INPUT_BYTES, arena, &inputs[n].content, reterr);
+        status = fm_source_read(&file[i], fm_build_input_bytes(work->state), arena,
+                                &inputs[n].content, reterr);
         if (!status) count_input(work, inputs[n++].content.size);
     }
     if (!status) *ret_n = n;
@@ -306,7 +307,8 @@ static fm_status read_searches(worker *work, const chain_job *job, fm_build_sear
                            N_ALIGNMENT_MAX);
         }
         search[n].name = file[i].name;
-        status = fm_source_read(&file[i], FM_LIMIT_INPUT_BYTES, arena, &search[n].text, reterr);
+        status = fm_source_read(&file[i], fm_build_input_bytes(work->state), arena, &search[n].text,
+                                reterr);
         if (!status) count_input(work, search[n++].text.size);
     }
     if (!status) *ret_n = n;
@@ -413,8 +415,10 @@ static void do_chain(worker *work, const fm_source_chain *chain, uint32_t item,
     job.result.item = item;
     if (listed_by) keep_key(&job.result, FM_PART_SEQUENCE, listed_by);
     fm_arena_reset(&work->chain_arena);
-    fm_status status =
-        chain->refusal ? fm_fail(&error, FM_ERR_FORMAT, "%s", chain->refusal) : FM_OK;
+    fm_status status = !chain->refusal
+                           ? FM_OK
+                           : fm_fail(&error, chain->is_unreadable ? FM_ERR_IO : FM_ERR_FORMAT, "%s",
+                                     chain->refusal);
     if (!status) status = do_structure(work, &job, &error);
     if (!status) status = do_facts(work, &job, &error);
     if (!status) status = do_msa(work, &job, &error);
@@ -546,7 +550,7 @@ static void do_task(worker *work) {
     work->features = work->state->options->features;
     work->features.is_predicted = dataset_of(work)->is_predicted;
     fm_error error = {0};
-    fm_status status = fm_source_read_structure(source, FM_LIMIT_INPUT_BYTES,
+    fm_status status = fm_source_read_structure(source, fm_build_input_bytes(work->state),
                                                 &work->structure_arena, &work->text, &error);
     if (status) {
         fm_error_in(&error, source->path);

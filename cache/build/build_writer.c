@@ -177,6 +177,24 @@ bool fm_build_use_text(fm_build_state *state, const fm_sha256 *key, fm_arena *ar
     return copy != NULL;
 }
 
+void fm_build_put_note(fm_build_state *state, const fm_sha256 *key, fm_bytes value) {
+    uint32_t *at = fm_hash_map_find(&state->note_of, key);
+    if (!at) {
+        fm_build_add_note(state, key, value, true);
+        return;
+    }
+    uint8_t *copy = malloc(value.size + 1);
+    if (!copy) {
+        fail_memory_locked(state);
+        return;
+    }
+    memcpy(copy, value.data, value.size);
+    free(state->note[*at].value);
+    state->note[*at].value = copy;
+    state->note[*at].value_bytes = (uint32_t)value.size;
+    state->note[*at].used = true;
+}
+
 void fm_build_make_note(fm_build_state *state, const fm_sha256 *key, fm_bytes value) {
     pthread_mutex_lock(&state->lock);
     uint32_t *at = fm_hash_map_find(&state->note_of, key);
@@ -184,20 +202,10 @@ void fm_build_make_note(fm_build_state *state, const fm_sha256 *key, fm_bytes va
      * is replaced. */
     bool stale = at && (state->note[*at].value_bytes != value.size ||
                         memcmp(state->note[*at].value, value.data, value.size) != 0);
-    if (stale) {
-        uint8_t *copy = malloc(value.size + 1);
-        if (copy) {
-            memcpy(copy, value.data, value.size);
-            free(state->note[*at].value);
-            state->note[*at].value = copy;
-            state->note[*at].value_bytes = (uint32_t)value.size;
-            state->note[*at].used = true;
-        } else {
-            fail_memory_locked(state);
-        }
-    } else {
+    if (stale)
+        fm_build_put_note(state, key, value);
+    else
         fm_build_add_note(state, key, value, true);
-    }
     pthread_mutex_unlock(&state->lock);
     if (!at || stale) fm_build_push(state, true, key, value);
 }

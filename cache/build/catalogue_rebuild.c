@@ -3,9 +3,9 @@
 
 #include "cache/build/item_note.h"
 #include "cache/store/refusals.h"
+#include "proto/base/directory.h"
+#include "proto/limits.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,17 +99,14 @@ static fm_status read_shard(rebuilding *self, const char *cache, const char *nam
 
 static fm_status read_cache(rebuilding *self, const char *cache, fm_error *reterr) {
     char path[PATH_MAX];
-    struct dirent **entries;
+    fm_name_list names;
     fm_status status = fm_build_path(cache, "shards", path, reterr);
     if (status) return status;
-    int n = scandir(path, &entries, NULL, alphasort);
-    if (n < 0 && errno == ENOENT) return FM_OK; /* a worker that sealed nothing */
-    if (n < 0) return fm_fail_in(reterr, FM_ERR_IO, path, "cannot list: %s", strerror(errno));
-    for (int i = 0; i < n; i++) {
-        if (!status) status = read_shard(self, cache, entries[i]->d_name, reterr);
-        free(entries[i]);
-    }
-    free(entries);
+    status = fm_directory_list(path, false, FM_LIMIT_N_CHAIN, self->arena, &names, reterr);
+    if (status == FM_ERR_NOT_FOUND) return FM_OK; /* a worker that sealed nothing */
+    for (size_t i = 0; i < names.n && !status; i++)
+        status = read_shard(self, cache, names.name[i], reterr);
+    free(names.name);
     return status;
 }
 

@@ -5,12 +5,12 @@
 #include "cache/store/shard.h"
 #include "featurizer/msa.h"
 #include "proto/base/compress.h"
+#include "proto/base/directory.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 enum {
@@ -37,9 +37,9 @@ static const percents STRUCTURE = {{[FM_COMPRESSION_NONE] = 10,
 
 /* The nearest existing folder at or above `path`. */
 static void find_folder(const char *path, char out[PATH_MAX]) {
-    struct stat info;
+    fm_path_kind kind;
     snprintf(out, PATH_MAX, "%s", path);
-    while (stat(out, &info) != 0 || !S_ISDIR(info.st_mode)) {
+    while (fm_path_look(out, &kind, NULL) || kind != FM_PATH_FOLDER) {
         char *slash = strrchr(out, '/');
         if (!slash) {
             snprintf(out, PATH_MAX, ".");
@@ -76,23 +76,28 @@ static void add_size(sizes *sum, const char *path, uint64_t bytes, const percent
     sum->need += bytes / 100 * percent->of[fm_compression_of_name(path, NULL)] + bytes % 100;
 }
 
+/* Size of a file; 0 when it cannot be looked at, because its chain will be refused. */
+static uint64_t size_of(const char *path) {
+    fm_path_kind kind;
+    uint64_t bytes;
+    return fm_path_size(path, &kind, &bytes, NULL) ? 0 : bytes;
+}
+
 static void add_file(sizes *sum, const fm_source_file *file) {
-    struct stat info;
     uint64_t bytes = file->bytes;
     bool counts = fm_source_is_search(file->name) || fm_msa_format_of_name(file->name);
     if (!counts) return;
-    if (bytes == UINT64_MAX) bytes = stat(file->path, &info) == 0 ? (uint64_t)info.st_size : 0;
+    if (bytes == UINT64_MAX) bytes = size_of(file->path);
     add_size(sum, file->path, bytes, &ALIGNMENT);
 }
 
 /* Adds a chain's share of its structure: each of the structure's chains makes a part of it. */
 static void add_structure(sizes *sum, const fm_source_structure *structure) {
-    struct stat info;
     uint64_t bytes = 0, packed;
     if (structure->archive) {
         fm_archive_sizes(structure->archive, structure->entry, &packed, &bytes);
-    } else if (stat(structure->path, &info) == 0) {
-        bytes = (uint64_t)info.st_size;
+    } else {
+        bytes = size_of(structure->path);
     }
     if (structure->n_chain) bytes /= structure->n_chain;
     add_size(sum, structure->path, bytes, &STRUCTURE);

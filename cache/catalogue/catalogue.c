@@ -2,13 +2,13 @@
 #include "cache/catalogue/catalogue.h"
 
 #include "cache/catalogue/catalogue_open.h"
+#include "proto/base/directory.h"
 #include "proto/base/utf8.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 const char *fm_catalogue_state_name(fm_catalogue_state state) {
     static const char *const names[] = {"pending", "leased", "done", "refused"};
@@ -65,9 +65,12 @@ fm_status fm_catalogue_open(const char *where, const fm_catalogue_options *optio
                        "the catalogue is '%.*s://...'; a path or postgresql://... was expected",
                        (int)strcspn(where, ":"), where);
     }
-    if (complete.is_there && access(where, F_OK) != 0) {
-        return fm_fail_in(reterr, errno == ENOENT ? FM_ERR_NOT_FOUND : FM_ERR_IO, where,
-                          "cannot open the catalogue: %s", strerror(errno));
+    fm_path_kind kind = FM_PATH_FILE;
+    if (complete.is_there) status = fm_path_look(where, &kind, reterr);
+    if (status) return status;
+    if (kind == FM_PATH_ABSENT) {
+        return fm_fail_in(reterr, FM_ERR_NOT_FOUND, where, "cannot open the catalogue: %s",
+                          strerror(ENOENT));
     }
     return fm_catalogue_open_embedded(where, &complete, ret_catalogue, reterr);
 }

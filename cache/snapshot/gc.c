@@ -6,7 +6,8 @@
  *             hash is not in the list, sync
  *
  * The mark phase reads everything it needs before the first file is removed, and any error ends it:
- * a manifest that cannot be read could name shards that would be removed. The sweep removes a
+ * a manifest that cannot be read could name shards that would be removed. A list that lacks the
+ * generation in force, or a pinned one, is not complete, and ends it, too. The sweep removes a
  * manifest before its shards, and syncs in between. A crash can therefore leave shards that nothing
  * names, which the next run removes, but never a manifest without its shards. */
 #include "cache/snapshot/gc.h"
@@ -24,7 +25,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define MANIFEST_BYTES_MAX ((size_t)64 << 20)
@@ -38,6 +38,7 @@ typedef struct collecting {
     uint64_t *number; /* [n_number] existing generations, ascending */
     bool *keep;       /* [n_number] */
     uint32_t n_number;
+    uint64_t current; /* number of the generation in force */
     fm_sha256 *shard; /* [n_shard] that kept manifests name, sorted once complete */
     size_t n_shard, max_shard;
 } collecting;
@@ -46,13 +47,10 @@ typedef struct collecting {
 
 /* "00000012.manifest" -> 12; 0 for other names. */
 static uint64_t number_of(const char *name, const char **ret_suffix) {
-    char *end;
-    if (name[0] < '0' || name[0] > '9') return 0;
-    errno = 0;
-    unsigned long long number = strtoull(name, &end, 10);
-    if (errno || *end != '.' || end - name < 8) return 0;
-    *ret_suffix = end + 1;
-    return number;
+    const char *dot = strchr(name, '.');
+    if (!dot) return 0;
+    *ret_suffix = dot + 1;
+    return fm_generation_number_of(name, dot + 1);
 }
 
 static int compare_numbers(const void *a, const void *b) {
@@ -91,11 +89,17 @@ static fm_status choose(collecting *gc) {
     fm_status status =
         fm_generation_read(gc->cache, FM_GENERATION_SERVE, gc->arena, &current, gc->reterr);
     if (status) return status;
+    gc->current = current.number;
     uint32_t n_pin, left = gc->options->keep_newest;
     const fm_pin *pin;
     status = fm_pins_read(gc->cache, gc->arena, &n_pin, &pin, gc->reterr);
     if (status) return status;
-    (void)keep_number(gc, current.number);
+    if (!keep_number(gc, current.number)) {
+        return fm_fail(gc->reterr, FM_ERR_CORRUPT,
+                       "CURRENT names generation %" PRIu64
+                       ", whose manifest is not in the list of generations/; nothing is removed",
+                       current.number);
+    }
     for (uint32_t i = 0; i < n_pin; i++) {
         if (keep_number(gc, pin[i].generation)) continue;
         return fm_fail(gc->reterr, FM_ERR_CORRUPT,
@@ -173,17 +177,17 @@ static fm_status sync_folder(collecting *gc, const char *folder) {
 }
 
 /* Removes the files of generations that exist and are not kept: manifests in the first pass, the
- * others in the second. Files without a manifest, from a killed build, are left to the next build.
- */
+ * others in the second. Files without a manifest are those of a gc that was cut short, and are
+ * removed; above the generation in force, they are of a killed build, and left to the next one. */
 static fm_status remove_generations(collecting *gc, const fm_name_list *list, bool manifests) {
     fm_status status = FM_OK;
     for (size_t i = 0; i < list->n && !status; i++) {
         const char *suffix;
         uint64_t number = number_of(list->name[i], &suffix);
         if (!number || (strcmp(suffix, "manifest") == 0) != manifests) continue;
-        uint64_t *found =
+        const uint64_t *found =
             bsearch(&number, gc->number, gc->n_number, sizeof number, compare_numbers);
-        if (!found || gc->keep[found - gc->number]) continue;
+        if (found ? gc->keep[found - gc->number] : number > gc->current) continue;
         status = remove_file(gc, "generations", list->name[i]);
     }
     return status ? status : sync_folder(gc, "generations");
@@ -198,7 +202,8 @@ static fm_status remove_shards(collecting *gc) {
     if (status == FM_ERR_NOT_FOUND) return FM_OK;
     for (size_t i = 0; i < list.n && !status; i++) {
         fm_sha256 hash;
-        struct stat info;
+        fm_path_kind kind;
+        uint64_t bytes;
         const char *name = list.name[i];
         if (strlen(name) != FM_SHA256_HEX - 1 + strlen(".lmdb") ||
             strcmp(name + FM_SHA256_HEX - 1, ".lmdb") != 0 ||
@@ -206,7 +211,8 @@ static fm_status remove_shards(collecting *gc) {
             continue;
         }
         fm_shard_path(gc->cache, &hash, path, sizeof path);
-        uint64_t bytes = stat(path, &info) == 0 ? (uint64_t)info.st_size : 0;
+        status = fm_path_size(path, &kind, &bytes, gc->reterr);
+        if (status) break;
         bool named =
             gc->n_shard && bsearch(&hash, gc->shard, gc->n_shard, sizeof hash, compare_hashes);
         *(named ? &gc->report.n_shard_kept : &gc->report.n_shard_removed) += 1;
@@ -238,11 +244,14 @@ fm_status fm_gc_run(const char *cache, const fm_gc_options *options, fm_arena *a
     char path[PATH_MAX];
     int lock;
     snprintf(path, sizeof path, "%s/CURRENT", cache);
-    if (access(path, F_OK) != 0) {
+    fm_path_kind kind;
+    fm_status status = fm_path_look(path, &kind, gc.reterr);
+    if (status) return status;
+    if (kind == FM_PATH_ABSENT) {
         fm_fail(gc.reterr, FM_ERR_NOT_FOUND, "no cache here: there is no CURRENT");
         return fm_error_in(gc.reterr, cache);
     }
-    fm_status status = fm_cache_lock(cache, &lock, gc.reterr);
+    status = fm_cache_lock(cache, &lock, gc.reterr);
     if (status) return status;
     status = collect(&gc);
     close(lock);

@@ -59,7 +59,8 @@ fm_status fm_snapshot_write(const fm_store *store, const char *name, const fm_sn
     return write_file(store->path, "snapshots", name, bytes, reterr);
 }
 
-/* Lists the names of snapshots or pins in a folder of the cache; none when there is no folder. */
+/* Lists the names of snapshots or pins in a folder of the cache; none when there is no folder. A pin
+ * that cannot be looked at is in the list, so that reading it fails: gc must not miss one. */
 static fm_status list_names(const char *cache, const char *folder, fm_arena *arena,
                             fm_name_list *list, fm_error *reterr) {
     char path[PATH_MAX];

@@ -4,10 +4,10 @@
 #include "cache/snapshot/snapshot_encode.h"
 #include "cache/snapshot/snapshot_text.h"
 #include "cache/store/store_open.h"
+#include "proto/base/directory.h"
 #include "proto/base/file.h"
 #include "proto/limits.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,22 +61,19 @@ static fm_status match(const fm_store *store, const fm_snapshot_text *text, fm_a
 
 /* "no snapshot 'x'; there are: all, a, b" */
 static fm_status fail_unknown(const fm_store *store, const char *name, const char *folder,
-                              fm_error *reterr) {
+                              fm_arena *arena, fm_error *reterr) {
     char list[256] = "all";
     size_t at = 3;
-    struct dirent **entries;
-    int n = scandir(folder, &entries, NULL, alphasort);
-    for (int i = 0; i < n; i++) {
-        if (entries[i]->d_name[0] != '.' && at + 2 < sizeof list) {
-            int put = snprintf(list + at, sizeof list - at, ", %s", entries[i]->d_name);
-            at += put > 0 && (size_t)put < sizeof list - at ? (size_t)put : 0;
-            list[at] = '\0';
-        }
-        free(entries[i]);
+    fm_name_list names;
+    fm_status status = fm_directory_list(folder, false, FM_LIMIT_N_CHAIN, arena, &names, reterr);
+    if (status && status != FM_ERR_NOT_FOUND) return status;
+    for (size_t i = 0; i < names.n && at + 2 < sizeof list; i++) {
+        int put = snprintf(list + at, sizeof list - at, ", %s", names.name[i]);
+        at += put > 0 && (size_t)put < sizeof list - at ? (size_t)put : 0;
+        list[at] = '\0';
     }
-    if (n >= 0) free(entries);
-    fm_status status =
-        fm_fail(reterr, FM_ERR_NOT_FOUND, "no snapshot '%.64s'; there are: %s", name, list);
+    free(names.name);
+    status = fm_fail(reterr, FM_ERR_NOT_FOUND, "no snapshot '%.64s'; there are: %s", name, list);
     if (reterr) fm_error_in(reterr, store->path);
     return status;
 }
@@ -98,9 +95,9 @@ fm_status fm_snapshot_read(const fm_store *store, const char *name, fm_arena *ar
     if (strcmp(name, "all") == 0) {
         return fm_generation_read_all(store->path, &store->generation, arena, ret_bytes, reterr);
     }
-    if (!fm_snapshot_is_name(name)) return fail_unknown(store, name, folder, reterr);
+    if (!fm_snapshot_is_name(name)) return fail_unknown(store, name, folder, arena, reterr);
     fm_status status = fm_file_read(arena, path, SNAPSHOT_BYTES_MAX, ret_bytes, reterr);
-    return status == FM_ERR_NOT_FOUND ? fail_unknown(store, name, folder, reterr) : status;
+    return status == FM_ERR_NOT_FOUND ? fail_unknown(store, name, folder, arena, reterr) : status;
 }
 
 fm_status fm_snapshot_open(const fm_store *store, const char *name, fm_arena *arena,

@@ -5,7 +5,8 @@
  * chain with its alignment files. Structures are sorted by key and chains by name, so the order of
  * a directory never matters. A scan does not list the folders of single chains (fm_source_files
  * does), so that a dataset of hundreds of thousands of folders is scanned quickly. Symbolic links
- * are followed. Memory is the caller's arena, except for open archives (fm_source_close). Inputs
+ * are followed. An entry that a chain needs and that is no file refuses that chain; one that the scan
+ * itself needs (a folder of the layout, a list) ends the scan. Memory is the caller's arena, except for open archives (fm_source_close). Inputs
  * that do not fit together are refused with a reason, and the scan continues.
  *
  * fm_source_scan recognises the layout of a dataset (docs/reference/inputs.md, section 11).
@@ -40,6 +41,7 @@ typedef struct fm_source_chain {
                                   many chains share; n_file = 0: the whole folder is the chain's */
     uint32_t n_file;
     const char *refusal; /* NULL, or the reason why the chain is refused before it is read */
+    bool is_unreadable;  /* the reason is that an entry cannot be read: FM_ERR_IO */
 } fm_source_chain;
 
 typedef struct fm_source_structure {
@@ -61,7 +63,9 @@ typedef enum fm_source_reason {
     FM_SOURCE_BAD_NAME,      /* a name that no chain can have */
     FM_SOURCE_TWICE,         /* a second file of one structure */
     FM_SOURCE_TWO_ENTRIES,   /* alignments that two indices have, in different places */
-    FM_SOURCE_TWO_SETS, /* alignments of a chain that has some, under another name or in files */
+    FM_SOURCE_TWO_SETS,   /* alignments of a chain that has some, under another name or in files */
+    FM_SOURCE_UNREADABLE, /* an entry that is no file and no folder, or cannot be looked at, and
+                             that no chain is known to need */
     FM_N_SOURCE_REASON
 } fm_source_reason;
 
@@ -104,7 +108,8 @@ typedef struct fm_obsolete_list {
 typedef struct fm_source_dataset {
     const char *name;   /* "" = none; chain names then have no prefix */
     const char *prefix; /* of the chains' names: "" or "<name>:" */
-    bool is_predicted;  /* its structures are predictions */
+    const char *path; /* of its folder, without symbolic links where it can be resolved; one line */
+    bool is_predicted; /* its structures are predictions */
     uint32_t first_structure, n_structure, n_chain;
     uint32_t n_duplicate;         /* chains that use the alignments of another */
     const char *structures_found; /* the layout that was recognised, in words, with the path */
@@ -156,6 +161,9 @@ void fm_source_close(fm_source *source);
  * of experimental structures that has it as mmCIF. NULL = none. */
 const fm_source_structure *fm_source_find_template(const fm_source *source, const char *id);
 
+/* True when the dataset of a chain's name has the structure that the name begins with. */
+bool fm_source_has_structure(const fm_source *source, const char *chain);
+
 /* What the lists say about an id, in lower case; the first dataset with an answer gives it. The
  * listed date of the id, NULL = not listed; the last of the ids that replaced it, NULL = none.
  * Results are borrowed. */
@@ -186,8 +194,13 @@ FM_MUST_USE fm_status fm_source_files(const fm_source_chain *chain, fm_arena *ar
                                       uint32_t *ret_n, const fm_source_file **ret_files,
                                       fm_error *reterr);
 
-/* True for the name of a list of template hits: *.hhr, hmm_output.sto. */
+/* True for the name of a list of template hits: *.hhr, and what hmmsearch writes: hmm_output.sto
+ * (AlphaFold), pdb_hits.sto (AlphaFold-Multimer, AlphaPulldown). */
 bool fm_source_is_search(const char *name);
+
+/* True for the name of a file that a chain is built from, compressed or not: an alignment, or a list
+ * of template hits. */
+bool fm_source_is_wanted(const char *name);
 
 /* Reads a file, unpacked, into the arena; at most max_bytes. Errors have its path as their source.
  * FM_ERR_LIMIT, FM_ERR_CORRUPT, FM_ERR_IO. */

@@ -2,35 +2,25 @@
  * alignment_index.h. */
 #include "cache/source/source_parts.h"
 
-#include <errno.h>
-#include <fcntl.h>
+#include "proto/base/file.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* The longest index: 20 times the size of one for all chains of the PDB. */
 #define INDEX_BYTES_MAX ((uint64_t)4 << 30)
 
-static fm_status fail_errno(fm_error *reterr, const char *what, const char *path) {
-    fm_status status = fm_fail(reterr, errno == ENOENT ? FM_ERR_NOT_FOUND : FM_ERR_IO, "%s: %s",
-                               what, strerror(errno));
-    if (reterr) fm_error_in(reterr, path);
-    return status;
-}
-
-static fm_status parse_open(int fd, const char *path, const char *own_db, fm_arena *arena,
-                            fm_alignment_index *ret_index, fm_error *reterr) {
-    struct stat info;
-    if (fstat(fd, &info) != 0) return fail_errno(reterr, "cannot stat", path);
+static fm_status parse_open(int fd, uint64_t bytes, const char *path, const char *own_db,
+                            fm_arena *arena, fm_alignment_index *ret_index, fm_error *reterr) {
     fm_status status;
-    if (!S_ISREG(info.st_mode) || (uint64_t)info.st_size > INDEX_BYTES_MAX) {
+    if (bytes > INDEX_BYTES_MAX) {
         status = fm_fail(reterr, FM_ERR_LIMIT, "not a regular file of at most %llu bytes",
                          (unsigned long long)INDEX_BYTES_MAX);
     } else {
-        status = fm_alignment_index_parse(fm_json_of_file(&fd), (uint64_t)info.st_size, own_db,
-                                          arena, ret_index, reterr);
+        status =
+            fm_alignment_index_parse(fm_json_of_file(&fd), bytes, own_db, arena, ret_index, reterr);
     }
     if (status && reterr) fm_error_in(reterr, path);
     return status;
@@ -38,9 +28,11 @@ static fm_status parse_open(int fd, const char *path, const char *own_db, fm_are
 
 static fm_status read_index(const char *path, const char *own_db, fm_arena *arena,
                             fm_alignment_index *ret_index, fm_error *reterr) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return fail_errno(reterr, "cannot open", path);
-    fm_status status = parse_open(fd, path, own_db, arena, ret_index, reterr);
+    int fd;
+    uint64_t bytes;
+    fm_status status = fm_file_open(path, &fd, &bytes, reterr);
+    if (status) return status;
+    status = parse_open(fd, bytes, path, own_db, arena, ret_index, reterr);
     close(fd);
     return status;
 }
@@ -52,11 +44,12 @@ static fm_status find_dbs(const fm_alignment_index *index, const char *folder, f
     uint64_t *bytes = fm_arena_alloc_array(arena, index->n_db, sizeof *bytes);
     if (!paths || !bytes) return fm_arena_full(arena, reterr);
     for (uint32_t i = 0; i < index->n_db; i++) {
-        struct stat info;
+        fm_path_kind kind;
         paths[i] = fm_source_join(arena, folder, index->db[i]);
         if (!paths[i]) return fm_arena_full(arena, reterr);
-        bool there = stat(paths[i], &info) == 0 && S_ISREG(info.st_mode);
-        bytes[i] = there ? (uint64_t)info.st_size : UINT64_MAX;
+        /* The entries of a database that cannot be looked at are refused, as those of none. */
+        fm_status failed = fm_path_size(paths[i], &kind, &bytes[i], NULL);
+        if (failed || kind != FM_PATH_FILE) bytes[i] = UINT64_MAX;
     }
     *ret_paths = paths;
     *ret_bytes = bytes;

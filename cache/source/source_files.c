@@ -2,13 +2,13 @@
  * See source.h. */
 #include "cache/source/source_parts.h"
 
+#include "featurizer/msa.h"
 #include "proto/limits.h"
 
 #include "proto/base/compress.h"
 #include "proto/base/file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -40,15 +40,18 @@ static fm_status add_file(file_list *list, const char *name, const char *path, u
     return FM_OK;
 }
 
+/* Adds the entries of a folder that are no folders, and those that have the name of a file that a
+ * chain wants, whatever they are: reading one that is no file fails with the reason. */
 static fm_status add_folder(file_list *list, const char *folder, fm_error *reterr) {
-    fm_name_list names;
-    fm_status status =
-        fm_directory_list(folder, false, FM_LIMIT_N_CHAIN, list->arena, &names, reterr);
-    for (size_t i = 0; i < names.n && !status; i++) {
-        status = add_file(list, names.name[i], fm_source_join(list->arena, folder, names.name[i]),
-                          0, UINT64_MAX, reterr);
+    fm_entry_list entries;
+    fm_status status = fm_directory_read(folder, FM_LIMIT_N_CHAIN, list->arena, &entries, reterr);
+    for (size_t i = 0; i < entries.n && !status; i++) {
+        const fm_entry *entry = &entries.entry[i];
+        if (entry->kind == FM_PATH_FOLDER && !fm_source_is_wanted(entry->name)) continue;
+        status = add_file(list, entry->name, fm_source_join(list->arena, folder, entry->name), 0,
+                          UINT64_MAX, reterr);
     }
-    free(names.name);
+    free(entries.entry);
     return status;
 }
 
@@ -103,7 +106,18 @@ fm_status fm_source_files(const fm_source_chain *chain, fm_arena *arena, uint32_
 }
 
 bool fm_source_is_search(const char *name) {
-    return ends_with(name, ".hhr") || strcmp(name, "hmm_output.sto") == 0;
+    return ends_with(name, ".hhr") || strcmp(name, "hmm_output.sto") == 0 ||
+           strcmp(name, "pdb_hits.sto") == 0;
+}
+
+bool fm_source_is_wanted(const char *name) {
+    char bare[FM_LIMIT_NAME_BYTES + 1];
+    size_t length;
+    (void)fm_compression_of_name(name, &length);
+    if (length >= sizeof bare) return false;
+    memcpy(bare, name, length);
+    bare[length] = '\0';
+    return fm_source_is_search(bare) || fm_msa_format_of_name(bare) != FM_MSA_NONE;
 }
 
 /* -- reading */
@@ -130,9 +144,11 @@ static fm_status read_file_range(const fm_source_file *file, size_t max_bytes, f
     }
     uint8_t *data = fm_arena_alloc(arena, (size_t)file->bytes);
     if (!data) return fm_arena_full(arena, reterr);
-    int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return fm_fail(reterr, FM_ERR_IO, "cannot open: %s", strerror(errno));
-    fm_status status = read_range(fd, file->offset, data, (size_t)file->bytes, reterr);
+    int fd;
+    uint64_t bytes;
+    fm_status status = fm_file_open(file->path, &fd, &bytes, reterr);
+    if (status) return status;
+    status = read_range(fd, file->offset, data, (size_t)file->bytes, reterr);
     close(fd);
     if (!status) *ret_raw = (fm_bytes){data, (size_t)file->bytes};
     return status;

@@ -12,13 +12,10 @@
 #include "proto/limits.h"
 #include "proto/record_part.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -144,14 +141,6 @@ static uint32_t sort_listed(fm_listed *listed, uint64_t n) {
     return kept;
 }
 
-static fm_status fail_file(fm_error *reterr, const char *path) {
-    int code = errno;
-    fm_status status = fm_fail(reterr, code == ENOENT ? FM_ERR_NOT_FOUND : FM_ERR_IO,
-                               "cannot open: %s", strerror(code));
-    if (reterr) fm_error_in(reterr, path);
-    return status;
-}
-
 fm_status fm_source_parse_listing(fm_json_input input, uint64_t input_bytes, bool is_ids,
                                   fm_arena *arena, fm_listing *ret_listing, fm_error *reterr) {
     fm_error local;
@@ -176,23 +165,22 @@ fm_status fm_source_parse_listing(fm_json_input input, uint64_t input_bytes, boo
     return FM_OK;
 }
 
-static fm_status read_open(int fd, bool is_ids, fm_arena *arena, fm_listing *ret_listing,
-                           fm_error *reterr) {
-    struct stat info;
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) ||
-        (uint64_t)info.st_size > LIST_BYTES_MAX) {
+static fm_status read_open(int fd, uint64_t bytes, bool is_ids, fm_arena *arena,
+                           fm_listing *ret_listing, fm_error *reterr) {
+    if (bytes > LIST_BYTES_MAX) {
         return fm_fail(reterr, FM_ERR_LIMIT, "not a regular file of at most %llu bytes",
                        (unsigned long long)LIST_BYTES_MAX);
     }
-    return fm_source_parse_listing(fm_json_of_file(&fd), (uint64_t)info.st_size, is_ids, arena,
-                                   ret_listing, reterr);
+    return fm_source_parse_listing(fm_json_of_file(&fd), bytes, is_ids, arena, ret_listing, reterr);
 }
 
 fm_status fm_source_read_listing(const char *path, bool is_ids, fm_arena *arena,
                                  fm_listing *ret_listing, fm_error *reterr) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return fail_file(reterr, path);
-    fm_status status = read_open(fd, is_ids, arena, ret_listing, reterr);
+    int fd;
+    uint64_t bytes;
+    fm_status status = fm_file_open(path, &fd, &bytes, reterr);
+    if (status) return status;
+    status = read_open(fd, bytes, is_ids, arena, ret_listing, reterr);
     close(fd);
     if (status && reterr) fm_error_in(reterr, path);
     if (!status) ret_listing->path = path;
@@ -277,7 +265,8 @@ fm_status fm_source_parse_obsolete(fm_bytes text, fm_arena *arena, fm_obsolete_l
 
 static const char *const FOLDERS[] = {"", "data_caches/", "pdb_mmcif/"};
 
-/* *ret_path = the given path, or the first DATASET/<folder>name that exists; NULL = none. */
+/* *ret_path = the given path, or the first DATASET/<folder>name that exists; NULL = none. A path that
+ * cannot be looked at is an error: the list may be there. */
 static fm_status find_list(fm_source_scanning *scan, const char *dataset, const char *given,
                            const char *name, const char **ret_path, fm_error *reterr) {
     *ret_path = given;
@@ -286,7 +275,10 @@ static fm_status find_list(fm_source_scanning *scan, const char *dataset, const 
         snprintf(inside, sizeof inside, "%s%s", FOLDERS[i], name);
         const char *path = fm_source_join(scan->arena, dataset, inside);
         if (!path) return fm_arena_full(scan->arena, reterr);
-        if (access(path, F_OK) == 0) *ret_path = path;
+        fm_path_kind kind;
+        fm_status status = fm_path_look(path, &kind, reterr);
+        if (status) return status;
+        if (kind != FM_PATH_ABSENT) *ret_path = path;
     }
     return FM_OK;
 }

@@ -37,6 +37,7 @@ typedef struct fm_source_set {
     uint32_t order;        /* position in which it was found; set by fm_source_add_set */
     bool duplicate;        /* it has the alignments of another chain */
     const char *refusal;   /* NULL, or the reason why it is refused */
+    bool is_unreadable;    /* the reason is an entry that cannot be read */
     const char *author_id; /* chain id in the structure; NULL = the only one. Set by the join */
 } fm_source_set;
 

@@ -2,15 +2,15 @@
  * source.h. */
 #include "cache/source/source_parts.h"
 
+#include "cache/source/names.h"
 #include "proto/base/file.h"
 #include "proto/limits.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 const char *fm_source_reason_text(fm_source_reason reason) {
     switch (reason) {
@@ -20,6 +20,7 @@ const char *fm_source_reason_text(fm_source_reason reason) {
     case FM_SOURCE_TWICE: return "structures that are there twice";
     case FM_SOURCE_TWO_ENTRIES: return "alignments that two indices have";
     case FM_SOURCE_TWO_SETS: return "alignments that a chain has already";
+    case FM_SOURCE_UNREADABLE: return "entries that cannot be read";
     case FM_N_SOURCE_REASON: break;
     }
     return "unknown";
@@ -73,9 +74,12 @@ static fm_status find_structures(fm_source_scanning *scan, const fm_source_optio
     if (status && status != FM_ERR_NOT_FOUND) return status;
     if (empty && !n) scan->structures_found = empty;
     if (n || empty) return FM_OK;
-    if (access(dataset, F_OK) != 0) {
+    fm_path_kind kind;
+    status = fm_path_look(dataset, &kind, reterr);
+    if (status) return status;
+    if (kind == FM_PATH_ABSENT) {
         return fm_fail_in(reterr, FM_ERR_NOT_FOUND, dataset, "cannot open the dataset: %s",
-                          strerror(errno));
+                          strerror(ENOENT));
     }
     status = fm_fail(reterr, FM_ERR_NOT_FOUND,
                      "found no folder of structures; expected DATASET/mmcifs/<id>.cif "
@@ -179,10 +183,11 @@ static fm_status match(fm_source_scanning *scan, fm_source_set *set,
     fm_source_structure *whole = fm_source_find_structure(scan, set->name, length), *found = NULL;
     bool is_prediction = whole && (whole->is_pdb || scan->is_predicted);
     *ret_structure = NULL;
+    fm_source_reason no_chain = set->is_unreadable ? FM_SOURCE_UNREADABLE : FM_SOURCE_BAD_NAME;
     if (!fm_source_is_good_name(set->name, length) ||
         length + strlen(scan->prefix) > FM_LIMIT_NAME_BYTES ||
         (!is_prediction && !scan->is_predicted && (!split || !split[1]))) {
-        return fm_source_add_refusal(scan, FM_SOURCE_BAD_NAME, set->name, reterr);
+        return fm_source_add_refusal(scan, no_chain, set->name, reterr);
     }
     set->author_id = NULL;
     if (is_prediction) {
@@ -196,7 +201,9 @@ static fm_status match(fm_source_scanning *scan, fm_source_set *set,
     if (!is_second) *ret_structure = found;
     /* Lists of duplicates name chains that many datasets do not have. */
     if (*ret_structure || set->duplicate) return FM_OK;
-    fm_source_reason reason = is_second ? FM_SOURCE_TWO_SETS : FM_SOURCE_NO_STRUCTURE;
+    fm_source_reason reason = is_second            ? FM_SOURCE_TWO_SETS
+                              : set->is_unreadable ? FM_SOURCE_UNREADABLE
+                                                   : FM_SOURCE_NO_STRUCTURE;
     return fm_source_add_refusal(scan, reason, set->name, reterr);
 }
 
@@ -240,7 +247,8 @@ static fm_status join(fm_source_scanning *scan, fm_source_dataset *dataset, fm_e
                                   .db = set->db,
                                   .file = set->file,
                                   .n_file = set->n_file,
-                                  .refusal = set->refusal};
+                                  .refusal = set->refusal,
+                                  .is_unreadable = set->is_unreadable};
         if (!here->name) status = fm_arena_full(scan->arena, reterr);
         dataset->n_chain++;
         dataset->n_duplicate += set->duplicate;
@@ -300,6 +308,16 @@ static fm_status keep_structures(gathering *all, fm_error *reterr) {
     return FM_OK;
 }
 
+/* The folder's real path, by which a cache knows its datasets. */
+static const char *name_path(fm_arena *arena, const char *folder) {
+    char whole[PATH_MAX];
+    if (!realpath(folder, whole)) snprintf(whole, sizeof whole, "%s", folder);
+    for (char *at = whole; *at; at++) {
+        if ((unsigned char)*at < ' ') *at = '?';
+    }
+    return fm_source_copy(arena, whole, strlen(whole));
+}
+
 static fm_status scan_dataset(gathering *all, const fm_source_options *options, fm_error *reterr) {
     fm_source_scanning *scan = &all->scan;
     const char *name = options->name ? options->name : "";
@@ -308,10 +326,12 @@ static fm_status scan_dataset(gathering *all, const fm_source_options *options, 
     fm_source_dataset dataset = {
         .name = fm_source_copy(scan->arena, name, strlen(name)),
         .prefix = fm_source_copy(scan->arena, prefix, (size_t)length),
+        .path = name_path(scan->arena, options->dataset),
         .is_predicted = options->is_predicted,
         .first_structure = all->n_structure,
     };
-    if (!dataset.name || !dataset.prefix) return fm_arena_full(scan->arena, reterr);
+    if (!dataset.name || !dataset.prefix || !dataset.path)
+        return fm_arena_full(scan->arena, reterr);
     scan->prefix = dataset.prefix;
     scan->is_predicted = options->is_predicted;
     scan->structures_found = scan->alignments_found = NULL;
@@ -336,11 +356,12 @@ static fm_status scan_dataset(gathering *all, const fm_source_options *options, 
 /* OpenProteinSet has its predictions in a folder beside the PDB's chains. *ret_there: it exists. */
 static fm_status scan_uniclust30(gathering *all, const fm_source_options *options, bool *ret_there,
                                  fm_error *reterr) {
-    struct stat info;
+    fm_path_kind kind;
     const char *folder = fm_source_join(all->scan.arena, options->dataset, "uniclust30");
     if (!folder) return fm_arena_full(all->scan.arena, reterr);
-    *ret_there = stat(folder, &info) == 0 && S_ISDIR(info.st_mode);
-    if (!*ret_there) return FM_OK;
+    fm_status looked = fm_path_look(folder, &kind, reterr);
+    *ret_there = !looked && kind == FM_PATH_FOLDER;
+    if (!*ret_there) return looked;
     const fm_source_options inside = {
         .dataset = folder, .name = "uniclust30", .is_predicted = true};
     fm_status status = scan_dataset(all, &inside, reterr);
@@ -431,21 +452,48 @@ void fm_source_close(fm_source *source) {
     source->n_archive = 0;
 }
 
+/* The structure of a dataset with that key, by bisection; NULL = none. */
+static const fm_source_structure *find_key(const fm_source *source,
+                                           const fm_source_dataset *dataset, const char *key) {
+    const fm_source_structure *structure = source->structure + dataset->first_structure;
+    uint32_t low = 0, high = dataset->n_structure;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        int order = strcmp(structure[middle].key, key);
+        if (order == 0) return &structure[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
 const fm_source_structure *fm_source_find_template(const fm_source *source, const char *id) {
     for (uint32_t i = 0; i < source->n_dataset; i++) {
         const fm_source_dataset *dataset = &source->dataset[i];
-        const fm_source_structure *structure = source->structure + dataset->first_structure;
-        uint32_t low = 0, high = dataset->is_predicted ? 0 : dataset->n_structure;
-        while (low < high) {
-            uint32_t middle = low + (high - low) / 2;
-            int order = strcmp(structure[middle].key, id);
-            if (order == 0 && structure[middle].is_pdb) break;
-            if (order == 0) return &structure[middle];
-            if (order < 0)
-                low = middle + 1;
-            else
-                high = middle;
-        }
+        const fm_source_structure *found =
+            dataset->is_predicted ? NULL : find_key(source, dataset, id);
+        if (found && !found->is_pdb) return found;
     }
     return NULL;
+}
+
+bool fm_source_has_structure(const fm_source *source, const char *chain) {
+    const char *bare = fm_name_in_dataset(chain), *split = strrchr(bare, '_');
+    size_t prefix = (size_t)(bare - chain), length = split ? (size_t)(split - bare) : 0;
+    char id[FM_LIMIT_NAME_BYTES + 1];
+    for (uint32_t i = 0; i < source->n_dataset; i++) {
+        const fm_source_dataset *dataset = &source->dataset[i];
+        if (strlen(dataset->prefix) != prefix || memcmp(chain, dataset->prefix, prefix) != 0)
+            continue;
+        if (find_key(source, dataset, bare)) return true;
+        if (!length || length > FM_LIMIT_NAME_BYTES) continue;
+        memcpy(id, bare, length);
+        id[length] = '\0';
+        if (!dataset->is_predicted && fm_source_is_pdb_id(id, length))
+            fm_source_lower(bare, length, id);
+        if (find_key(source, dataset, id)) return true;
+    }
+    return false;
 }

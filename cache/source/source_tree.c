@@ -9,9 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The two texts in the arena; NULL when it is full, or `a` is NULL. */
 static char *glue(fm_arena *arena, const char *a, const char *b) {
-    size_t a_bytes = strlen(a), b_bytes = strlen(b);
-    char *text = fm_arena_alloc(arena, a_bytes + b_bytes + 1);
+    size_t a_bytes = a ? strlen(a) : 0, b_bytes = strlen(b);
+    char *text = a ? fm_arena_alloc(arena, a_bytes + b_bytes + 1) : NULL;
     if (!text) return NULL;
     memcpy(text, a, a_bytes);
     memcpy(text + a_bytes, b, b_bytes + 1);
@@ -89,24 +90,34 @@ fm_status fm_source_take_archive(fm_source_scanning *scan, const char *path, uin
 
 /* -- folders */
 
+/* Takes an entry of a folder of structures. One with the name of a structure is taken whatever it
+ * is: reading one that is no file refuses the chains that need it. */
+static fm_status take_entry(fm_source_scanning *scan, const fm_entry *entry, const char *path,
+                            uint32_t *n, uint32_t *n_packed, fm_error *reterr) {
+    bool is_pdb;
+    if (id_length(entry->name, &is_pdb))
+        return take_file(scan, entry->name, path, NULL, 0, n, reterr);
+    if (entry->kind == FM_PATH_FOLDER) return FM_OK;
+    if (has_ending(entry->name, strlen(entry->name), ".zip")) {
+        uint32_t packed = 0;
+        fm_status status = fm_source_take_archive(scan, path, &packed, reterr);
+        *n_packed += packed;
+        return status;
+    }
+    if (entry->kind == FM_PATH_FILE) return FM_OK;
+    return fm_source_add_refusal(scan, FM_SOURCE_UNREADABLE, path, reterr);
+}
+
 static fm_status take_files(fm_source_scanning *scan, const char *folder, uint32_t *n,
                             uint32_t *n_packed, fm_error *reterr) {
-    fm_name_list files;
-    fm_status status =
-        fm_directory_list(folder, false, FM_LIMIT_N_CHAIN, scan->arena, &files, reterr);
-    for (size_t i = 0; i < files.n && !status; i++) {
-        const char *name = files.name[i], *path = fm_source_join(scan->arena, folder, name);
-        if (!path) {
-            status = fm_arena_full(scan->arena, reterr);
-        } else if (has_ending(name, strlen(name), ".zip")) {
-            uint32_t packed = 0;
-            status = fm_source_take_archive(scan, path, &packed, reterr);
-            *n_packed += packed;
-        } else {
-            status = take_file(scan, name, path, NULL, 0, n, reterr);
-        }
+    fm_entry_list entries;
+    fm_status status = fm_directory_read(folder, FM_LIMIT_N_CHAIN, scan->arena, &entries, reterr);
+    for (size_t i = 0; i < entries.n && !status; i++) {
+        const char *path = fm_source_join(scan->arena, folder, entries.entry[i].name);
+        status = path ? take_entry(scan, &entries.entry[i], path, n, n_packed, reterr)
+                      : fm_arena_full(scan->arena, reterr);
     }
-    free(files.name);
+    free(entries.entry);
     return status;
 }
 
@@ -222,6 +233,8 @@ static fm_status take_inside(fm_source_scanning *scan, const char *folder, const
     fm_status status =
         fm_directory_list(path, false, FM_LIMIT_N_CHAIN, scan->arena, &files, reterr);
     if (status == FM_ERR_NOT_FOUND) return FM_OK;
+    /* One prediction is lost, not the dataset; its alignments are refused without a structure. */
+    if (status == FM_ERR_IO) return fm_source_add_refusal(scan, FM_SOURCE_UNREADABLE, path, reterr);
     for (size_t i = 0; i < files.n && !status; i++) {
         fm_source_structure structure = {.id = name, .is_nested = true};
         if (!id_length(files.name[i], &structure.is_pdb)) continue;
@@ -313,20 +326,16 @@ static size_t chain_length_of(const char *name) {
     return bare - 1;
 }
 
-/* The files of a folder that are called after chains, by chain; the list is on the heap. */
-static fm_status list_flat(fm_source_scanning *scan, const char *folder, flat_file **ret_list,
-                           size_t *ret_n, fm_error *reterr) {
-    fm_name_list files;
-    fm_status status =
-        fm_directory_list(folder, false, FM_LIMIT_N_CHAIN, scan->arena, &files, reterr);
-    if (status) return status;
-    flat_file *list = calloc(files.n + 1, sizeof *list);
+/* The entries that have the names of chains' files, whatever they are, by chain; the list is on the
+ * heap. Reading one that is no file refuses the chain. */
+static fm_status list_flat(const fm_entry_list *entries, flat_file **ret_list, size_t *ret_n,
+                           fm_error *reterr) {
+    flat_file *list = calloc(entries->n + 1, sizeof *list);
     size_t n = 0;
-    for (size_t i = 0; i < files.n && list; i++) {
-        size_t length = chain_length_of(files.name[i]);
-        if (length) list[n++] = (flat_file){files.name[i], length};
+    for (size_t i = 0; i < entries->n && list; i++) {
+        size_t length = chain_length_of(entries->entry[i].name);
+        if (length) list[n++] = (flat_file){entries->entry[i].name, length};
     }
-    free(files.name);
     if (!list) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a list of files");
     if (n) qsort(list, n, sizeof *list, compare_flat);
     *ret_list = list;
@@ -335,11 +344,11 @@ static fm_status list_flat(fm_source_scanning *scan, const char *folder, flat_fi
 }
 
 /* <name>.a3m, .sto, .hhr and the like, compressed or not, are the files of the chain <name>. */
-static fm_status take_flat(fm_source_scanning *scan, const char *folder, uint32_t *ret_n,
-                           fm_error *reterr) {
+static fm_status take_flat(fm_source_scanning *scan, const char *folder,
+                           const fm_entry_list *entries, uint32_t *ret_n, fm_error *reterr) {
     flat_file *list;
     size_t n;
-    fm_status status = list_flat(scan, folder, &list, &n, reterr);
+    fm_status status = list_flat(entries, &list, &n, reterr);
     if (status) return status;
     fm_index_file *file = fm_arena_alloc_array(scan->arena, n, sizeof *file);
     if (!file) status = fm_arena_full(scan->arena, reterr);
@@ -358,12 +367,25 @@ static fm_status take_flat(fm_source_scanning *scan, const char *folder, uint32_
     return status;
 }
 
+/* Adds the folders of chains. An entry that is no folder and cannot be a file may be one: it becomes
+ * a refused set, so that its chain is refused with the reason. */
 static fm_status take_folders(fm_source_scanning *scan, const char *folder,
-                              const fm_name_list *names, fm_error *reterr) {
-    for (size_t i = 0; i < names->n; i++) {
-        const char *path = fm_source_join(scan->arena, folder, names->name[i]);
+                              const fm_entry_list *entries, fm_name_list *folders,
+                              fm_error *reterr) {
+    for (size_t i = 0; i < entries->n; i++) {
+        const fm_entry *entry = &entries->entry[i];
+        if (entry->kind == FM_PATH_FILE || chain_length_of(entry->name)) continue;
+        const char *path = fm_source_join(scan->arena, folder, entry->name);
         if (!path) return fm_arena_full(scan->arena, reterr);
-        const fm_source_set set = {.name = names->name[i], .folder = path};
+        fm_source_set set = {.name = entry->name, .folder = path};
+        if (entry->kind == FM_PATH_FOLDER) {
+            folders->name[folders->n++] = entry->name;
+        } else {
+            set.refusal = glue(scan->arena, glue(scan->arena, path, ": "),
+                               fm_path_refusal(entry->kind, entry->code));
+            set.is_unreadable = true;
+            if (!set.refusal) return fm_arena_full(scan->arena, reterr);
+        }
         fm_status status = fm_source_add_set(scan, &set, reterr);
         if (status) return status;
     }
@@ -372,13 +394,14 @@ static fm_status take_folders(fm_source_scanning *scan, const char *folder,
 
 fm_status fm_source_take_tree(fm_source_scanning *scan, const char *folder, uint32_t *ret_n,
                               fm_error *reterr) {
-    fm_name_list names;
+    fm_entry_list entries;
     uint32_t n_flat = 0;
-    fm_status status =
-        fm_directory_list(folder, true, FM_LIMIT_N_CHAIN, scan->arena, &names, reterr);
+    fm_status status = fm_directory_read(folder, FM_LIMIT_N_CHAIN, scan->arena, &entries, reterr);
     if (status) return status;
-    status = take_folders(scan, folder, &names, reterr);
-    if (!status) status = take_flat(scan, folder, &n_flat, reterr);
+    fm_name_list names = {.name = calloc(entries.n + 1, sizeof *names.name)};
+    if (!names.name) status = fm_fail(reterr, FM_ERR_NOMEM, "no memory for a list of folders");
+    if (!status) status = take_folders(scan, folder, &entries, &names, reterr);
+    if (!status) status = take_flat(scan, folder, &entries, &n_flat, reterr);
     if (!status && (names.n || n_flat)) {
         const char *layout = names.n ? name_layout(scan, folder, &names) : "";
         const char *files = !n_flat    ? ""
@@ -390,5 +413,6 @@ fm_status fm_source_take_tree(fm_source_scanning *scan, const char *folder, uint
     }
     *ret_n = (uint32_t)names.n + n_flat;
     free(names.name);
+    free(entries.entry);
     return status;
 }

@@ -6,10 +6,11 @@
  * (fm_file_write_atomic); the manifest, which has the hashes of the others, comes after them.
  * CURRENT is renamed last, and that rename is the only step that readers can see: before it they
  * read the old generation, after it the new one. A crash before it leaves files that no CURRENT
- * names; the next build writes over them. Shards are sealed and synced before any of this begins.
+ * names; the next build takes a higher number, and gc removes them. Shards are sealed and synced before any of this begins.
  */
 #include "cache/store/generation_files.h"
 
+#include "proto/base/directory.h"
 #include "proto/base/file.h"
 
 #include <inttypes.h>
@@ -103,6 +104,16 @@ static fm_status read_current(const char *cache, fm_arena *arena, uint64_t *ret_
     return fm_fail_in(reterr, FM_ERR_CORRUPT, path,
                       "this does not hold a generation's number; remove it and run foldmill build "
                       "again, which takes over what is sealed");
+}
+
+uint64_t fm_generation_number_of(const char *name, const char *suffix) {
+    size_t digits = strspn(name, "0123456789");
+    uint64_t number = 0;
+    if (digits < 8 || digits > 18 || name[digits] != '.' || strcmp(name + digits + 1, suffix) != 0)
+        return 0;
+    for (size_t i = 0; i < digits; i++)
+        number = number * 10 + (uint64_t)(name[i] - '0');
+    return number;
 }
 
 /* Reads a file of the generation and checks its SHA-256, unless `hash` is NULL. */
@@ -258,6 +269,16 @@ static fm_status sync_new_folders(const char *cache, uint64_t number, fm_error *
     return fm_dir_sync(cache, reterr);
 }
 
+static fm_status check_is_new(const char *cache, uint64_t number, fm_error *reterr) {
+    char path[PATH_MAX];
+    fm_path_kind kind;
+    fm_status status = fm_generation_path(cache, number, "manifest", path, sizeof path, reterr);
+    if (!status) status = fm_path_look(path, &kind, reterr);
+    if (status || kind == FM_PATH_ABSENT) return status;
+    return fm_fail_in(reterr, FM_ERR_EXISTS, path,
+                      "this generation exists, and a build never writes over one");
+}
+
 fm_status fm_generation_publish(const char *cache, fm_generation *generation, fm_bytes snapshot,
                                 fm_arena *arena, fm_error *reterr) {
     char folder[PATH_MAX];
@@ -267,6 +288,7 @@ fm_status fm_generation_publish(const char *cache, fm_generation *generation, fm
     }
     fm_bytes index, notes, refusals, facts, manifest;
     fm_status status = fm_dir_make(folder, reterr);
+    if (!status) status = check_is_new(cache, generation->number, reterr);
     if (!status) status = fm_index_encode(generation, arena, &index, reterr);
     if (!status) status = fm_notes_encode(generation, arena, &notes, reterr);
     if (!status) status = fm_refusals_encode(generation, arena, &refusals, reterr);

@@ -95,7 +95,8 @@ FM_MUST_USE fm_status fm_generation_read_at(const char *cache, uint64_t number,
 
 /* Writes all files of `generation`, then names it in CURRENT. `snapshot`: bytes of the snapshot
  * "all". Sets the hashes in *generation. The arena holds the files' bytes. After FM_ERR_IO the
- * previous generation is still in force. */
+ * previous generation is still in force. FM_ERR_EXISTS when the generation has a manifest, which is
+ * never written over. */
 FM_MUST_USE fm_status fm_generation_publish(const char *cache, fm_generation *generation,
                                             fm_bytes snapshot, fm_arena *arena, fm_error *reterr);
 
@@ -117,6 +118,9 @@ FM_MUST_USE fm_status fm_generation_read_facts(const char *cache, const fm_gener
 
 /* Parses "<n>\n", the content of CURRENT and of pins; 0 when it is anything else. */
 uint64_t fm_generation_number_parse(fm_bytes text);
+
+/* The number of a file's name "<8 or more digits>.<suffix>"; 0 for any other name. */
+uint64_t fm_generation_number_of(const char *name, const char *suffix);
 
 /* Writes "CACHE/generations/<n>.<suffix>" to `out`; FM_ERR_LIMIT when it does not fit. */
 FM_MUST_USE fm_status fm_generation_path(const char *cache, uint64_t number, const char *suffix,

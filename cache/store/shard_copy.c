@@ -1,6 +1,7 @@
 /* shard_copy.c: see shard_copy.h. */
 #include "cache/store/shard_copy.h"
 
+#include "proto/base/directory.h"
 #include "proto/base/file.h"
 
 #include <errno.h>
@@ -9,16 +10,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { BLOCK_BYTES = 4 << 20 };
 
 bool fm_shard_is_there(const char *cache, const fm_sha256 *hash, uint64_t bytes) {
     char path[PATH_MAX];
-    struct stat info;
-    return fm_shard_path(cache, hash, path, sizeof path) && stat(path, &info) == 0 &&
-           S_ISREG(info.st_mode) && (uint64_t)info.st_size == bytes;
+    fm_path_kind kind;
+    uint64_t found;
+    return fm_shard_path(cache, hash, path, sizeof path) &&
+           fm_path_size(path, &kind, &found, NULL) == FM_OK && kind == FM_PATH_FILE &&
+           found == bytes;
 }
 
 static fm_status copy_blocks(int in, const char *path, fm_file_writer *out,

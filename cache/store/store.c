@@ -279,6 +279,22 @@ fm_status fm_store_load_structure(const fm_store *store, const fm_sha256 *identi
     return status;
 }
 
+fm_status fm_store_load_hits(const fm_store *store, uint32_t chain, fm_arena *arena,
+                             const fm_part_hits **ret_hits, fm_error *reterr) {
+    uint32_t blob = store->generation.chain[chain].part[FM_PART_HITS - 1];
+    *ret_hits = NULL;
+    if (blob == FM_NO_PART) return FM_OK;
+    fm_bytes bytes;
+    fm_part_hits *hits = fm_arena_alloc(arena, sizeof *hits);
+    if (!hits) return fm_arena_full(arena, reterr);
+    fm_status status = fm_store_read_blob(store, blob, arena, &bytes, reterr);
+    if (status) return status;
+    status = fm_part_hits_decode(bytes, arena, hits, reterr);
+    if (status && reterr) in_shard(store, store->generation.blob[blob].shard, reterr);
+    if (!status) *ret_hits = hits;
+    return status;
+}
+
 fm_status fm_store_load(const fm_store *store, uint32_t chain, fm_arena *arena,
                         fm_record *ret_record, fm_error *reterr) {
     loaded_parts *parts = fm_arena_alloc(arena, sizeof *parts);

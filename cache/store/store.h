@@ -54,6 +54,11 @@ FM_MUST_USE fm_status fm_store_find(const fm_store *store, const char *name, uin
 FM_MUST_USE fm_status fm_store_load(const fm_store *store, uint32_t chain, fm_arena *arena,
                                     fm_record *ret_record, fm_error *reterr);
 
+/* Loads only the template hits of a chain; *ret_hits = NULL when it has no such part. Errors as those
+ * of fm_store_load. */
+FM_MUST_USE fm_status fm_store_load_hits(const fm_store *store, uint32_t chain, fm_arena *arena,
+                                         const fm_part_hits **ret_hits, fm_error *reterr);
+
 /* Loads the structure part with that content hash, as a template hit names it. FM_ERR_CORRUPT when
  * it is missing or damaged. */
 FM_MUST_USE fm_status fm_store_load_structure(const fm_store *store, const fm_sha256 *identity,

@@ -6,61 +6,133 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-static int compare_names(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
+static const char dangling[] = "a symbolic link that leads nowhere";
+
+/* -- one path */
+
+static fm_path_kind kind_of(const struct stat *info) {
+    if (S_ISREG(info->st_mode)) return FM_PATH_FILE;
+    return S_ISDIR(info->st_mode) ? FM_PATH_FOLDER : FM_PATH_OTHER;
 }
 
-static bool append_name(fm_name_list *list, const char *name) {
-    if (list->n == list->max) {
-        size_t max = list->max ? 2 * list->max : 64;
-        const char **grown = realloc(list->name, max * sizeof *grown);
-        if (!grown) return false;
-        list->name = grown;
-        list->max = max;
-    }
-    list->name[list->n++] = name;
-    return true;
+static bool is_absence(int code) {
+    return code == ENOENT || code == ENOTDIR;
 }
 
-/* True when the entry, with links followed, is a folder, or a regular file, as asked for. */
-static bool is_wanted(DIR *dir, const struct dirent *entry, bool folders) {
-    if (entry->d_name[0] == '.') return false;
-    if (entry->d_type == DT_DIR) return folders;
-    if (entry->d_type == DT_REG) return !folders;
+bool fm_path_is_same(const char *a, const char *b) {
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+bool fm_path_is_link(const char *path) {
     struct stat info;
-    if (fstatat(dirfd(dir), entry->d_name, &info, 0) != 0) return false;
-    return folders ? S_ISDIR(info.st_mode) : S_ISREG(info.st_mode);
+    return lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
 }
 
+fm_status fm_path_size(const char *path, fm_path_kind *ret_kind, uint64_t *ret_bytes,
+                       fm_error *reterr) {
+    struct stat info;
+    *ret_kind = FM_PATH_ABSENT;
+    *ret_bytes = 0;
+    if (stat(path, &info) == 0) {
+        *ret_kind = kind_of(&info);
+        if (*ret_kind == FM_PATH_FILE) *ret_bytes = (uint64_t)info.st_size;
+        return FM_OK;
+    }
+    int code = errno;
+    if (!is_absence(code))
+        return fm_fail_in(reterr, FM_ERR_IO, path, "cannot look at it: %s", strerror(code));
+    if (lstat(path, &info) == 0) return fm_fail_in(reterr, FM_ERR_IO, path, "%s", dangling);
+    if (is_absence(errno)) return FM_OK;
+    return fm_fail_in(reterr, FM_ERR_IO, path, "cannot look at it: %s", strerror(errno));
+}
+
+fm_status fm_path_look(const char *path, fm_path_kind *ret_kind, fm_error *reterr) {
+    uint64_t bytes;
+    return fm_path_size(path, ret_kind, &bytes, reterr);
+}
+
+bool fm_path_is_writable(const char *folder) {
+    return access(folder, W_OK) == 0;
+}
+
+const char *fm_path_refusal(fm_path_kind kind, int code) {
+    switch (kind) {
+    case FM_PATH_FILE: return NULL;
+    case FM_PATH_ABSENT: return "cannot open: there is no such file";
+    case FM_PATH_FOLDER: return "not a regular file but a folder";
+    case FM_PATH_OTHER: return "not a regular file but a device, a pipe or a socket";
+    case FM_PATH_UNREADABLE: break;
+    }
+    switch (code) {
+    case ENOENT: return dangling;
+    case ENOTDIR: return dangling;
+    case ELOOP: return "a symbolic link that leads back to itself";
+    case EACCES: return "cannot look at it: permission denied";
+    default: return "cannot look at it: input/output error";
+    }
+}
+
+/* -- folders */
+
+/* ENOENT and ENOTDIR mean that nothing is there only when the path itself is absent, too. */
 static fm_status fail_folder(fm_error *reterr, const char *path) {
     int code = errno;
-    fm_status status = fm_fail(reterr, code == ENOENT ? FM_ERR_NOT_FOUND : FM_ERR_IO,
-                               "cannot list the folder: %s", strerror(code));
-    if (reterr) fm_error_in(reterr, path);
-    return status;
+    fm_path_kind kind;
+    fm_status status = is_absence(code) ? fm_path_look(path, &kind, reterr) : FM_OK;
+    if (status) return status;
+    bool absent = is_absence(code) && kind == FM_PATH_ABSENT;
+    return fm_fail_in(reterr, absent ? FM_ERR_NOT_FOUND : FM_ERR_IO, path,
+                      "cannot list the folder: %s", strerror(code));
 }
 
-static fm_status take_name(const char *name, size_t max, fm_arena *arena, fm_name_list *list,
-                           fm_error *reterr) {
-    size_t bytes = strlen(name) + 1;
+/* The kind of an entry with links followed. The type that readdir gives saves a call for most. */
+static fm_entry look_at(DIR *dir, const struct dirent *entry) {
+    struct stat info;
+    fm_entry found = {.kind = FM_PATH_UNREADABLE};
+    if (entry->d_type == DT_DIR) {
+        found.kind = FM_PATH_FOLDER;
+    } else if (entry->d_type == DT_REG) {
+        found.kind = FM_PATH_FILE;
+    } else if (fstatat(dirfd(dir), entry->d_name, &info, 0) == 0) {
+        found.kind = kind_of(&info);
+    } else {
+        found.code = errno;
+    }
+    return found;
+}
+
+static fm_status take_entry(DIR *dir, const struct dirent *entry, size_t max, fm_arena *arena,
+                            fm_entry_list *list, fm_error *reterr) {
+    size_t bytes = strlen(entry->d_name) + 1;
+    fm_entry found = look_at(dir, entry);
     char *copy = fm_arena_alloc(arena, bytes);
     if (!copy) return fm_arena_full(arena, reterr);
-    memcpy(copy, name, bytes);
+    memcpy(copy, entry->d_name, bytes);
+    found.name = copy;
     if (list->n >= max) return fm_fail(reterr, FM_ERR_LIMIT, "more than %zu entries", max);
-    if (!append_name(list, copy)) return fm_fail(reterr, FM_ERR_NOMEM, "out of memory");
+    if (list->n == list->max) {
+        size_t room = list->max ? 2 * list->max : 64;
+        fm_entry *grown = realloc(list->entry, room * sizeof *grown);
+        if (!grown) return fm_fail(reterr, FM_ERR_NOMEM, "out of memory");
+        list->entry = grown;
+        list->max = room;
+    }
+    list->entry[list->n++] = found;
     return FM_OK;
 }
 
 /* readdir returns NULL at the end and on failure; only errno tells them apart. */
-static fm_status take_names(DIR *dir, const char *path, bool folders, size_t max, fm_arena *arena,
-                            fm_name_list *list, fm_error *reterr) {
+static fm_status take_entries(DIR *dir, const char *path, size_t max, fm_arena *arena,
+                              fm_entry_list *list, fm_error *reterr) {
     for (;;) {
         errno = 0;
         const struct dirent *entry = readdir(dir);
         if (!entry) return errno ? fail_folder(reterr, path) : FM_OK;
-        if (!is_wanted(dir, entry, folders)) continue;
-        fm_status status = take_name(entry->d_name, max, arena, list, reterr);
+        if (entry->d_name[0] == '.') continue;
+        fm_status status = take_entry(dir, entry, max, arena, list, reterr);
         if (status) {
             if (reterr) fm_error_in(reterr, path);
             return status;
@@ -68,18 +140,56 @@ static fm_status take_names(DIR *dir, const char *path, bool folders, size_t max
     }
 }
 
-fm_status fm_directory_list(const char *path, bool folders, size_t max, fm_arena *arena,
-                            fm_name_list *list, fm_error *reterr) {
-    *list = (fm_name_list){0};
+static int compare_entries(const void *a, const void *b) {
+    return strcmp(((const fm_entry *)a)->name, ((const fm_entry *)b)->name);
+}
+
+fm_status fm_directory_read(const char *path, size_t max, fm_arena *arena, fm_entry_list *list,
+                            fm_error *reterr) {
+    *list = (fm_entry_list){0};
     DIR *dir = opendir(path);
     if (!dir) return fail_folder(reterr, path);
-    fm_status status = take_names(dir, path, folders, max, arena, list, reterr);
+    fm_status status = take_entries(dir, path, max, arena, list, reterr);
     closedir(dir);
     if (status) {
-        free(list->name);
-        *list = (fm_name_list){0};
+        free(list->entry);
+        *list = (fm_entry_list){0};
         return status;
     }
-    if (list->n) qsort(list->name, list->n, sizeof *list->name, compare_names);
+    if (list->n) qsort(list->entry, list->n, sizeof *list->entry, compare_entries);
     return FM_OK;
+}
+
+fm_status fm_directory_is_empty(const char *path, bool *ret_empty, fm_error *reterr) {
+    DIR *dir = opendir(path);
+    if (!dir) return fail_folder(reterr, path);
+    bool empty = true, more = true;
+    fm_status status = FM_OK;
+    while (empty && more) {
+        errno = 0;
+        const struct dirent *entry = readdir(dir);
+        if (!entry && errno) status = fail_folder(reterr, path);
+        more = entry != NULL;
+        empty = !entry || strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+    }
+    closedir(dir);
+    *ret_empty = empty;
+    return status;
+}
+
+fm_status fm_directory_list(const char *path, bool folders, size_t max, fm_arena *arena,
+                            fm_name_list *list, fm_error *reterr) {
+    fm_entry_list entries;
+    *list = (fm_name_list){0};
+    fm_status status = fm_directory_read(path, max, arena, &entries, reterr);
+    if (status || !entries.n) return status;
+    const char **name = malloc(entries.n * sizeof *name);
+    if (!name) status = fm_fail(reterr, FM_ERR_NOMEM, "out of memory");
+    *list = (fm_name_list){.name = name, .max = entries.n};
+    for (size_t i = 0; i < entries.n && !status; i++) {
+        if ((entries.entry[i].kind == FM_PATH_FOLDER) == folders)
+            list->name[list->n++] = entries.entry[i].name;
+    }
+    free(entries.entry);
+    return status;
 }

@@ -1,7 +1,8 @@
-/* directory.h: lists a directory, completely and sorted.
+/* directory.h: looks at paths and lists directories; the only place that asks what is in a folder.
  *
- * An error is never mistaken for absence: a directory that cannot be read to its end gives no list.
- */
+ * An error is never mistaken for absence. A directory that cannot be read to its end gives no list.
+ * An entry that cannot be looked at stays in the list, with the reason. A path is absent only when
+ * the system says so, and a symbolic link that leads nowhere is not absent. */
 #ifndef FM_BASE_DIRECTORY_H
 #define FM_BASE_DIRECTORY_H
 
@@ -10,6 +11,61 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
+/* What is at a path, with symbolic links followed. */
+typedef enum fm_path_kind {
+    FM_PATH_ABSENT, /* nothing; never in a list */
+    FM_PATH_FILE,   /* a regular file */
+    FM_PATH_FOLDER,
+    FM_PATH_OTHER,      /* a device, a pipe or a socket: opening one can wait for ever */
+    FM_PATH_UNREADABLE, /* only in a list: the entry cannot be looked at, or is a link that leads
+                           nowhere */
+} fm_path_kind;
+
+/* Looks at a path without opening it. *ret_kind is FM_PATH_ABSENT when nothing is there (ENOENT, or
+ * ENOTDIR because a folder above is a file). FM_ERR_IO for any other failure, and for a symbolic
+ * link that leads nowhere; errors have the path as their source. */
+FM_MUST_USE fm_status fm_path_look(const char *path, fm_path_kind *ret_kind, fm_error *reterr);
+
+/* The same; *ret_bytes is the size of a regular file, and 0 for everything else. */
+FM_MUST_USE fm_status fm_path_size(const char *path, fm_path_kind *ret_kind, uint64_t *ret_bytes,
+                                   fm_error *reterr);
+
+/* True when both paths can be looked at and are one file or folder. */
+bool fm_path_is_same(const char *a, const char *b);
+
+/* True when the path itself is a symbolic link. */
+bool fm_path_is_link(const char *path);
+
+/* True when this process may make files in the folder; otherwise errno has the reason. */
+bool fm_path_is_writable(const char *folder);
+
+/* The reason why an entry of that kind cannot be read as a file, for messages; NULL for a file.
+ * `code` is the entry's. */
+const char *fm_path_refusal(fm_path_kind kind, int code);
+
+typedef struct fm_entry {
+    const char *name; /* in the arena of the list */
+    fm_path_kind kind;
+    int code; /* FM_PATH_UNREADABLE: errno of the failure; ENOENT for a link that leads nowhere */
+} fm_entry;
+
+/* Entries on the heap, sorted by the bytes of their names: free(entry). */
+typedef struct fm_entry_list {
+    fm_entry *entry;
+    size_t n, max;
+} fm_entry_list;
+
+/* Lists all entries of the folder `path`, except names that begin with a dot. The caller frees
+ * list->entry. FM_ERR_NOT_FOUND when there is nothing at the path; FM_ERR_LIMIT for more than `max`
+ * entries, or a full arena; FM_ERR_IO when the folder cannot be read to its end, or the path is a
+ * file or a link that leads nowhere. */
+FM_MUST_USE fm_status fm_directory_read(const char *path, size_t max, fm_arena *arena,
+                                        fm_entry_list *list, fm_error *reterr);
+
+/* *ret_empty: nothing but "." and ".." is in the folder. FM_ERR_NOT_FOUND, FM_ERR_IO. */
+FM_MUST_USE fm_status fm_directory_is_empty(const char *path, bool *ret_empty, fm_error *reterr);
 
 /* Names in an arena; the array of pointers is on the heap: free(name). */
 typedef struct fm_name_list {
@@ -17,10 +73,9 @@ typedef struct fm_name_list {
     size_t n, max;
 } fm_name_list;
 
-/* Lists the folders (`folders`) or the regular files in `path`, sorted by bytes. Symbolic links are
- * followed; names that begin with a dot are ignored. The caller frees list->name. FM_ERR_NOT_FOUND
- * when there is no such directory; FM_ERR_LIMIT for more than `max` names, or a full arena;
- * FM_ERR_IO. */
+/* The names of the folders (`folders`), or of everything else, as fm_directory_read lists them.
+ * Everything else includes pipes and entries that cannot be looked at, so that a caller who wants
+ * one of them fails when it reads it (fm_file_read gives the reason). */
 FM_MUST_USE fm_status fm_directory_list(const char *path, bool folders, size_t max, fm_arena *arena,
                                         fm_name_list *list, fm_error *reterr);
 

@@ -2,6 +2,7 @@
 #include "proto/base/file.h"
 
 #include "proto/base/compress.h"
+#include "proto/base/directory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -37,18 +38,40 @@ static fm_status read_whole(int fd, uint8_t *out, size_t size, const char *path,
     return FM_OK;
 }
 
-static fm_status read_open(fm_arena *arena, int fd, const char *path, size_t max_bytes,
-                           fm_bytes *ret_content, fm_error *reterr) {
+static fm_status check_open(int fd, const char *path, uint64_t *ret_bytes, fm_error *reterr) {
     struct stat info;
     if (fstat(fd, &info) != 0) return fail_errno(reterr, path, "cannot stat");
+    if (!S_ISREG(info.st_mode))
+        return fm_fail_in(reterr, FM_ERR_IO, path, "%s", fm_path_refusal(FM_PATH_OTHER, 0));
+    *ret_bytes = (uint64_t)info.st_size;
+    return FM_OK;
+}
+
+fm_status fm_file_open(const char *path, int *ret_fd, uint64_t *ret_bytes, fm_error *reterr) {
+    fm_path_kind kind;
+    fm_status status = fm_path_look(path, &kind, reterr);
+    if (status) return status;
+    if (kind != FM_PATH_FILE && kind != FM_PATH_ABSENT)
+        return fm_fail_in(reterr, FM_ERR_IO, path, "%s", fm_path_refusal(kind, 0));
+    /* O_NONBLOCK: a pipe that has taken the file's place since must not hang us. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return fail_errno(reterr, path, "cannot open");
+    status = check_open(fd, path, ret_bytes, reterr);
+    if (status)
+        close(fd);
+    else
+        *ret_fd = fd;
+    return status;
+}
+
+static fm_status read_open(fm_arena *arena, int fd, uint64_t bytes, const char *path,
+                           size_t max_bytes, fm_bytes *ret_content, fm_error *reterr) {
     fm_status status = FM_OK;
-    if (!S_ISREG(info.st_mode)) {
-        status = fm_fail(reterr, FM_ERR_IO, "not a regular file");
-    } else if ((uint64_t)info.st_size > max_bytes) {
-        status = fm_fail(reterr, FM_ERR_LIMIT, "file has %lld bytes, at most %zu are allowed",
-                         (long long)info.st_size, max_bytes);
+    if (bytes > max_bytes) {
+        status = fm_fail(reterr, FM_ERR_LIMIT, "file has %llu bytes, at most %zu are allowed",
+                         (unsigned long long)bytes, max_bytes);
     }
-    size_t size = (size_t)info.st_size;
+    size_t size = (size_t)bytes;
     uint8_t *data = !status ? fm_arena_alloc(arena, size) : NULL;
     if (!status && !data) status = fm_arena_full(arena, reterr);
     if (status) {
@@ -62,10 +85,11 @@ static fm_status read_open(fm_arena *arena, int fd, const char *path, size_t max
 
 fm_status fm_file_read(fm_arena *arena, const char *path, size_t max_bytes, fm_bytes *ret_content,
                        fm_error *reterr) {
-    int fd =
-        open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: a fifo must not hang us */
-    if (fd < 0) return fail_errno(reterr, path, "cannot open");
-    fm_status status = read_open(arena, fd, path, max_bytes, ret_content, reterr);
+    int fd;
+    uint64_t bytes;
+    fm_status status = fm_file_open(path, &fd, &bytes, reterr);
+    if (status) return status;
+    status = read_open(arena, fd, bytes, path, max_bytes, ret_content, reterr);
     close(fd);
     return status;
 }
@@ -101,12 +125,14 @@ struct fm_file_writer {
 /* Finds the file to replace: the target of a symbolic link, so that the link stays. Devices, pipes
  * and folders are refused, because a rename would put a file in their place. */
 static fm_status find_goal(const char *path, char out[PATH_MAX], fm_error *reterr) {
-    struct stat info;
-    bool linked = lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
-    if (!linked || !realpath(path, out)) snprintf(out, PATH_MAX, "%s", path);
-    if (stat(path, &info) != 0 || S_ISREG(info.st_mode)) return FM_OK;
+    fm_path_kind kind;
+    if (!fm_path_is_link(path) || !realpath(path, out)) snprintf(out, PATH_MAX, "%s", path);
+    /* A path that cannot be looked at fails when its temporary file is made, or is a link that
+     * leads nowhere, which the file replaces. */
+    if (fm_path_look(path, &kind, NULL) || kind == FM_PATH_FILE || kind == FM_PATH_ABSENT)
+        return FM_OK;
     return fm_fail_in(reterr, FM_ERR_IO, path, "cannot create: %s is here, expected a file or none",
-                      S_ISDIR(info.st_mode) ? "a folder" : "a device or a pipe");
+                      kind == FM_PATH_FOLDER ? "a folder" : "a device or a pipe");
 }
 
 fm_status fm_file_writer_open(const char *path, fm_file_writer **ret_writer, fm_error *reterr) {
@@ -207,10 +233,9 @@ fm_status fm_dir_make(const char *path, fm_error *reterr) {
         if (kept == '\0') break;
         *p = kept;
     }
-    struct stat info;
-    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) {
-        errno = ENOTDIR;
-        return fail_errno(reterr, path, "cannot make folder");
-    }
-    return FM_OK;
+    fm_path_kind kind;
+    fm_status status = fm_path_look(path, &kind, reterr);
+    if (status || kind == FM_PATH_FOLDER) return status;
+    errno = ENOTDIR;
+    return fail_errno(reterr, path, "cannot make folder");
 }

@@ -15,6 +15,12 @@
 FM_MUST_USE fm_status fm_file_read(fm_arena *arena, const char *path, size_t max_bytes,
                                    fm_bytes *ret_content, fm_error *reterr);
 
+/* Opens a regular file for reading; *ret_bytes is its size. It is looked at before it is opened,
+ * because opening a pipe or a device could wait or do something. FM_ERR_NOT_FOUND; FM_ERR_IO, also
+ * for anything but a regular file. The caller closes *ret_fd. */
+FM_MUST_USE fm_status fm_file_open(const char *path, int *ret_fd, uint64_t *ret_bytes,
+                                   fm_error *reterr);
+
 /* As fm_file_read; content that is gzip, xz or zstd (by its first bytes, whatever the name) is
  * unpacked to at most max_bytes. FM_ERR_CORRUPT when it is broken. */
 FM_MUST_USE fm_status fm_file_read_text(fm_arena *arena, const char *path, size_t max_bytes,

@@ -2,10 +2,9 @@
 #include "server/cli/build_plan.h"
 
 #include "featurizer/msa.h"
+#include "proto/base/directory.h"
 #include "server/cli/commands.h"
 #include "server/cli/json_text.h"
-
-#include <sys/stat.h>
 
 typedef struct dry_run {
     fm_json_writer *json; /* NULL: lines for people */
@@ -15,10 +14,33 @@ typedef struct dry_run {
 
 /* -- chains */
 
+/* Size of a file in a folder, or in a database. */
 static uint64_t bytes_of(const fm_source_file *file) {
-    struct stat info;
+    fm_path_kind kind;
+    uint64_t bytes;
     if (file->bytes != UINT64_MAX) return file->bytes;
-    return stat(file->path, &info) == 0 ? (uint64_t)info.st_size : 0;
+    return fm_path_size(file->path, &kind, &bytes, NULL) ? 0 : bytes;
+}
+
+/* Looks, without opening it, whether a file can be read: the build refuses what cannot. */
+static fm_status check_file(const char *path, fm_error *reterr) {
+    fm_path_kind kind;
+    fm_status status = fm_path_look(path, &kind, reterr);
+    if (status || kind == FM_PATH_FILE) return status;
+    return fm_fail_in(reterr, FM_ERR_IO, path, "%s", fm_path_refusal(kind, 0));
+}
+
+/* Gives the files of a chain; fails when its structure or one that it needs cannot be read. */
+static fm_status find_files(const fm_source_structure *structure, const fm_source_chain *chain,
+                            fm_arena *arena, uint32_t *ret_n, const fm_source_file **ret_file,
+                            fm_error *reterr) {
+    fm_status status = structure->archive ? FM_OK : check_file(structure->path, reterr);
+    if (!status) status = fm_source_files(chain, arena, ret_n, ret_file, reterr);
+    for (uint32_t i = 0; !status && i < *ret_n; i++) {
+        const fm_source_file *file = &(*ret_file)[i];
+        if (fm_source_is_wanted(file->name)) status = check_file(file->path, reterr);
+    }
+    return status;
 }
 
 static void show_file(dry_run *run, const char *name, uint64_t bytes, bool is_first) {
@@ -79,7 +101,7 @@ static void show_chain(dry_run *run, const fm_source_structure *structure,
     begin_chain(run, chain->name, structure->path);
     if (chain->refusal) {
         show_refused(run, chain->refusal);
-    } else if (fm_source_files(chain, arena, &n, &file, &error)) {
+    } else if (find_files(structure, chain, arena, &n, &file, &error)) {
         char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
         fm_error_format(&error, text, sizeof text);
         show_refused(run, text);

@@ -155,6 +155,17 @@ void fm_build_print_report(FILE *out, const char *cache, const fm_build_report *
     uint32_t n_done = report->n_built + report->n_reused;
     double seconds = report->seconds > 0 ? report->seconds : 1e-9;
     fprintf(out, "chains    %u built, %u reused\n", report->n_built, report->n_reused);
+    if (report->generation && report->n_kept + report->n_left) {
+        fprintf(
+            out,
+            "changed   %u chains added, %u of other datasets kept, %u left that the dataset does "
+            "not have\n",
+            report->n_added, report->n_kept, report->n_left);
+    }
+    if (report->is_inferred) {
+        fprintf(out, "noted     the cache does not record the dataset that it was built from; its "
+                     "chains say that it is this one\n");
+    }
     print_refusals(out, report);
     print_problems(out, report);
     fprintf(out, "input     %.1f MB in %.2f s: %.1f MB/s, %.1f chains/s\n",
@@ -222,9 +233,14 @@ void fm_build_print_json(FILE *out, const fm_build_summary *summary) {
     fm_json_put_string(&json, "outcome", summary->outcome);
     fm_json_put_string(&json, "dataset", summary->dataset);
     fm_build_json_generation(&json, summary->cache, report);
+    fm_json_put_u64(&json, "added", report->n_added);
+    fm_json_put_u64(&json, "kept", report->n_kept);
+    fm_json_put_u64(&json, "left", report->n_left);
+    fm_json_put_bool(&json, "dataset_inferred", report->is_inferred);
     fm_json_put_u64(&json, "built", report->n_built);
     fm_json_put_u64(&json, "reused", report->n_reused);
     print_inputs(&json, report);
+    if (summary->templates) fm_template_json(&json, summary->templates);
     fm_json_put_u64(&json, "input_bytes", report->input_bytes);
     fm_json_put_f64(&json, "mb_per_s", (double)report->input_bytes / 1e6 / seconds, 3);
     fm_json_put_f64(&json, "bytes_per_chain",

@@ -5,6 +5,7 @@
 #include "cache/build/build.h"
 #include "server/cli/build_share.h"
 #include "server/cli/json_text.h"
+#include "server/cli/template_counts.h"
 
 #include <stdio.h>
 
@@ -31,7 +32,8 @@ typedef struct fm_build_summary {
     const char *outcome; /* "all", "some", "none", "stopped" */
     const char *dataset, *cache;
     const fm_build_report *report;
-    const fm_build_share *share; /* NULL for a build that shares no job */
+    const fm_template_counts *templates; /* NULL when the build published no generation */
+    const fm_build_share *share;         /* NULL for a build that shares no job */
     const fm_build_share_report *shared;
 } fm_build_summary;
 

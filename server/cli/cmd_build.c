@@ -1,11 +1,14 @@
 /* cmd_build.c: foldmill build: makes a cache from a dataset. */
 #include "cache/build/build.h"
+#include "proto/base/directory.h"
+#include "proto/base/machine.h"
 #include "server/cli/build_plan.h"
 #include "server/cli/build_report.h"
 #include "server/cli/build_share.h"
 #include "server/cli/commands.h"
 #include "server/cli/open_cache.h"
 #include "server/cli/progress.h"
+#include "server/cli/template_counts.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -22,26 +25,23 @@ typedef struct build_arguments {
     fm_source_options source; /* of the one dataset without a name */
     fm_option_list datasets;
     uint64_t jobs, shard_mb, worker_memory;
-    bool single_sequence, quiet, dry_run, no_space_check, json;
+    bool single_sequence, quiet, dry_run, no_space_check, json, add, replace;
     fm_build_share_arguments sharing;
     fm_build_share share;
     fm_source_options dataset[FM_OPTION_LIST_MAX];
     uint32_t n_dataset;
 } build_arguments;
 
-/* Set by the first SIGINT or SIGTERM; a second one ends the process the usual way. */
+/* The first SIGINT, SIGTERM or SIGHUP; a second one ends the process the usual way. */
 static volatile sig_atomic_t stop_asked;
 
 static void ask_stop(int signal_number) {
-    stop_asked = 1;
+    stop_asked = signal_number;
     signal(signal_number, SIG_DFL);
 }
 
 static void catch_signals(void) {
-    struct sigaction action = {.sa_handler = ask_stop};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    fm_cli_catch_signals(ask_stop);
     /* Without this, a write beyond the limit on file sizes ends the process without a message. */
     signal(SIGXFSZ, SIG_IGN);
 }
@@ -72,6 +72,10 @@ static const char description[] =
     "predictions, whose B factors are confidence. The names distillation and uniclust30 imply\n"
     "that, and so do PDB files. Template hits refer to structures of the datasets that are not\n"
     "predictions, in the order given.\n\n"
+    "A cache may hold several datasets that were built one after the other. Chains of datasets\n"
+    "with other names always stay in it. A dataset without a name, or with the same name, that\n"
+    "is not the one that the cache was built from is refused: --add keeps the chains that are\n"
+    "in the cache, --replace leaves them out. The report counts what was added, kept and left.\n\n"
     "The command can be interrupted at any time and run again: sealed shards are kept, and the\n"
     "result is the same as that of an undisturbed run. After a change of the dataset it builds\n"
     "only what is new. The existing cache stays readable throughout.\n\n"
@@ -81,15 +85,17 @@ static const char description[] =
     "--json prints the report as one object, and --report FILE writes it to a file: outcome\n"
     "(all, some, none, stopped), dataset, cache, generation, published, content, chains,\n"
     "refused, refused_by_reason {REASON: n}, refusals [{chain, reason}], stored_bytes,\n"
-    "decoded_bytes, built, reused, refused_inputs {REASON: n}, without_template_hits,\n"
-    "input_bytes, mb_per_s, bytes_per_chain, written_bytes, peak_resident_bytes, seconds; with\n"
-    "--catalogue also worker {name, items, lost, connections_lost} and job {name, done,\n"
-    "refused, leased, pending}. With --dry-run, the object has datasets [{name, predicted,\n"
-    "structures_found, structures, alignments_found, chains}], chains [{chain, structure, files\n"
-    "[{name, bytes}] or refused}], refused_inputs [{name, reason}], refused, duplicates,\n"
-    "without_alignments, without_template_hits, files, file_bytes, need_bytes, free_bytes.\n\n"
-    "Exit codes: 0 all chains built, 3 some refused, 1 none built, failed or stopped, 2 bad\n"
-    "usage.\n\n"
+    "decoded_bytes, added, kept, left, dataset_inferred, built, reused, refused_inputs\n"
+    "{REASON: n}, without_template_hits, templates (as foldmill stats), input_bytes,\n"
+    "mb_per_s, bytes_per_chain,\n"
+    "written_bytes, peak_resident_bytes, seconds; with --catalogue also worker {name, items,\n"
+    "lost, connections_lost} and job {name, done, refused, leased, pending}. With --dry-run,\n"
+    "the object has datasets [{name, predicted, structures_found, structures,\n"
+    "alignments_found, chains}], chains [{chain, structure, files [{name, bytes}] or\n"
+    "refused}], refused_inputs [{name, reason}], refused, duplicates, without_alignments,\n"
+    "without_template_hits, files, file_bytes, need_bytes, free_bytes.\n\n"
+    "Exit codes: 0 all chains built, 3 some refused, 1 none built or failed, 2 bad usage;\n"
+    "stopped by a signal: 143 SIGTERM, 130 SIGINT, 129 SIGHUP.\n\n"
     "Examples:\n"
     "  foldmill build ~/openproteinset --cache /fast/cache --jobs 16\n"
     "  foldmill build --dataset pdb=~/pdb --dataset distillation=~/uniclust30 \\\n"
@@ -162,7 +168,7 @@ static fm_status check_report(const char *path, fm_error *reterr) {
         snprintf(folder, sizeof folder, "%.*s/", (int)(slash - path), path);
     else
         snprintf(folder, sizeof folder, ".");
-    if (access(folder, W_OK) == 0) return FM_OK;
+    if (fm_path_is_writable(folder)) return FM_OK;
     return fm_fail_in(reterr, FM_ERR_IO, path, "cannot write the report here: %s", strerror(errno));
 }
 
@@ -178,6 +184,9 @@ static fm_status check(const build_arguments *arguments, fm_error *reterr) {
     if (arguments->compat && strcmp(arguments->compat, "openfold") != 0) {
         return fm_fail(reterr, FM_ERR_USAGE, "--compat: found '%s', expected openfold",
                        arguments->compat);
+    }
+    if (arguments->add && arguments->replace) {
+        return fm_fail(reterr, FM_ERR_USAGE, "give either --add or --replace, not both");
     }
     return arguments->report ? check_report(arguments->report, reterr) : FM_OK;
 }
@@ -200,11 +209,16 @@ static void list_options(build_arguments *arguments, fm_option out[OPTIONS_MAX])
         {"shard-mb", FM_OPTION_U64, &arguments->shard_mb, "N", "seal a shard at about N MB (1024)",
          .min = 1, .max = 1u << 20},
         {"worker-memory", FM_OPTION_U64, &arguments->worker_memory, "MIB",
-         "memory limit of each worker (49152); a chain that needs more is refused", .min = 64,
-         .max = 1u << 24},
+         "memory limit of each worker (its share of the machine's memory, 1024 to 49152); a chain "
+         "that needs more is refused, and so is a file that unpacks to a quarter of it",
+         .min = 64, .max = 1u << 24},
         {"dataset", FM_OPTION_LIST, &arguments->datasets, "NAME=DIR",
          "one of several datasets; NAME:predicted=DIR for predictions; may be repeated",
          .letter = 0},
+        {"add", FM_OPTION_FLAG, &arguments->add, NULL,
+         "keep the cache's chains of another dataset beside the new ones", .letter = 0},
+        {"replace", FM_OPTION_FLAG, &arguments->replace, NULL,
+         "leave the cache's chains of another dataset out", .letter = 0},
         {"predicted", FM_OPTION_FLAG, &arguments->source.is_predicted, NULL,
          "the structures of DATASET are predictions", .letter = 0},
         {"structures", FM_OPTION_STRING, &arguments->source.structures, "DIR",
@@ -277,6 +291,7 @@ static int finish(const build_arguments *arguments, fm_build_summary *summary, f
         fm_build_print_json(stdout, summary);
     else
         fm_build_print_report(stdout, arguments->cache, report);
+    if (summary->templates && !arguments->json) fm_template_print(stdout, summary->templates);
     if (summary->share && !arguments->json)
         fm_build_share_print(stdout, summary->share, summary->shared);
     fflush(stdout);
@@ -284,6 +299,10 @@ static int finish(const build_arguments *arguments, fm_build_summary *summary, f
         fm_error write_error;
         if (fm_build_write_json(arguments->report, summary, &write_error))
             return fm_cli_report("foldmill build", &write_error);
+    }
+    if (status == FM_ERR_CANCELLED && stop_asked) {
+        (void)fm_cli_report("foldmill build", error);
+        return fm_cli_signal_code(stop_asked);
     }
     if (status) return fm_cli_report("foldmill build", error);
     bool job_refused = summary->share && summary->shared->job.n[FM_CATALOGUE_REFUSED];
@@ -321,20 +340,61 @@ static void print_found(const fm_source *source, uint32_t n_job) {
     fprintf(stderr, "jobs: %u\n", n_job);
 }
 
+/* The limit of a worker: as given, or its share of the machine's memory within bounds. Says so when
+ * all workers together could need more than the machine has. */
+static uint64_t choose_memory(const build_arguments *arguments, uint32_t n_job) {
+    const uint64_t least = (uint64_t)1 << 30, most = (uint64_t)48 << 30;
+    uint64_t machine = fm_machine_memory(), bytes = arguments->worker_memory << 20;
+    if (!bytes) {
+        bytes = machine / n_job;
+        bytes = bytes < least ? least : bytes > most ? most : bytes;
+    }
+    if (bytes > machine / n_job && !arguments->quiet) {
+        fprintf(stderr,
+                "foldmill build: %u workers may need %llu MiB each, and there are %llu MiB; fewer "
+                "--jobs or less --worker-memory is safe\n",
+                n_job, (unsigned long long)(bytes >> 20), (unsigned long long)(machine >> 20));
+    }
+    return bytes;
+}
+
+static fm_build_others_policy others_of(const build_arguments *arguments) {
+    return arguments->add       ? FM_BUILD_OTHERS_ADD
+           : arguments->replace ? FM_BUILD_OTHERS_REPLACE
+                                : FM_BUILD_OTHERS_CHECK;
+}
+
+/* Counts the template hits of the generation in force. The build is done; if they cannot be read, it
+ * says so, and foldmill verify finds out more. */
+static bool count_templates(const build_arguments *arguments, fm_arena *arena,
+                            fm_template_counts *ret_counts) {
+    fm_store *store;
+    fm_error error;
+    fm_status status = fm_store_open(arguments->cache, &store, &error);
+    if (!status) {
+        status = fm_template_count(store, arena, ret_counts, &error);
+        fm_store_close(store);
+    }
+    if (status) (void)fm_cli_report("foldmill build: the template hits are not counted", &error);
+    return !status;
+}
+
 static int build(const build_arguments *arguments, const fm_source *source, fm_arena *arena) {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     fm_build_display display = {.quiet = arguments->quiet,
                                 .json = arguments->progress != NULL,
                                 .terminal = fm_progress_has_terminal()};
+    uint32_t n_job = arguments->jobs ? (uint32_t)arguments->jobs
+                     : online > 0    ? (uint32_t)online
+                                     : 1;
     const fm_build_options options = {
         .cache = arguments->cache,
-        .n_job = arguments->jobs ? (uint32_t)arguments->jobs
-                 : online > 0    ? (uint32_t)online
-                                 : 1,
+        .n_job = n_job,
         .single_sequence = arguments->single_sequence,
         .features = {.compat_openfold = arguments->compat != NULL},
+        .others = others_of(arguments),
         .shard_bytes = arguments->shard_mb << 20,
-        .worker_bytes = arguments->worker_memory << 20,
+        .worker_bytes = choose_memory(arguments, n_job),
         .stop = &stop_asked,
         .progress = fm_build_display_show,
         .progress_context = &display,
@@ -356,6 +416,9 @@ static int build(const build_arguments *arguments, const fm_source *source, fm_a
                                 .report = &report,
                                 .share = share,
                                 .shared = &shared};
+    fm_template_counts templates;
+    if (!status && !share && count_templates(arguments, arena, &templates))
+        summary.templates = &templates;
     return finish(arguments, &summary, status, &error);
 }
 
@@ -370,6 +433,12 @@ static int plan(const build_arguments *arguments, const fm_source *source, fm_ar
     fflush(stdout);
     if (!status && !arguments->no_space_check)
         status = fm_space_check(&space, arguments->cache, &error);
+    const fm_build_options options = {.cache = arguments->cache,
+                                      .n_job = 1,
+                                      .single_sequence = arguments->single_sequence,
+                                      .others = others_of(arguments)};
+    if (!status && arguments->cache && !arguments->share.where)
+        status = fm_build_check_datasets(source, &options, arena, &error);
     return status ? fm_cli_report("foldmill build", &error) : code;
 }
 
@@ -395,7 +464,8 @@ static int run(const build_arguments *arguments, fm_arena *arena) {
     for (uint32_t i = 0; i < arguments->n_dataset && !status; i++) {
         const char *dataset = arguments->dataset[i].dataset;
         status = fm_cli_check_dataset(dataset, &error);
-        if (!status) status = fm_cli_check_target(arguments->cache, dataset, &error);
+        if (!status && arguments->cache)
+            status = fm_cli_check_target(arguments->cache, dataset, &error);
     }
     if (!status) {
         status =

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     DECODE_ARENA_BYTES = 1 << 20, /* the table of tensors */
@@ -25,7 +26,7 @@ static const char description[] =
     "closed), samples, skipped, bytes, seconds, samples_per_s, mb_per_s, wait_ms {p50, p90,\n"
     "p99, max}; with --digest also digest.\n\n"
     "Exit codes: 0 all delivered, 1 failed, 2 bad usage, 3 samples were skipped or the server\n"
-    "ended the stream early.\n\n"
+    "ended the stream early; stopped by a signal: 143 SIGTERM, 130 SIGINT, 129 SIGHUP.\n\n"
     "Examples:\n"
     "  foldmill fetch --data unix:/run/foldmill.sock --steps 100\n"
     "  foldmill fetch --data tcp://host:7420 --steps 50 --plan af2-initial --digest";
@@ -276,11 +277,20 @@ static void write_json(fetch_run *run) {
     fm_json_end(&json);
 }
 
+/* There is nothing to save, so the handler ends the program. */
+static void end_by_signal(int signal_number) {
+    static const char text[] = "foldmill fetch: stopped by a signal before the end of the stream\n";
+    ssize_t put = write(STDERR_FILENO, text, sizeof text - 1);
+    (void)put;
+    _exit(fm_cli_signal_code(signal_number));
+}
+
 int fm_cmd_fetch(int argc, char **argv) {
     fetch_settings set = {.plan = "tiny", .group = "0/1", .order = "strict", .credit = 8};
     int code = parse(&set, argc, argv);
     if (code >= 0) return code;
     fetch_run run = {.set = &set};
+    fm_cli_catch_signals(end_by_signal);
     fm_error error;
     fm_status status = fetch(&run, &error);
     if (status) {

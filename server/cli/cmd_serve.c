@@ -18,8 +18,9 @@ static const char description[] =
     "connect), tcp://HOST:PORT for a trusted network: connections are neither encrypted nor\n"
     "authenticated. Port 0 takes any free port, which the log line `listening` reports.\n\n"
     "SIGTERM and SIGINT stop the server: it takes no more connections, tells every stream, and\n"
-    "exits with 0.\n\n"
-    "Exit codes: 0 stopped by a signal, 1 failed, 2 bad usage.\n\n"
+    "exits with 0, because no work is lost: clients go on with another server. SIGHUP ends it at\n"
+    "once.\n\n"
+    "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 bad usage, 129 SIGHUP.\n\n"
     "Examples:\n"
     "  foldmill serve --cache cache --listen unix:/run/foldmill.sock\n"
     "  foldmill serve --cache cache --listen tcp://0.0.0.0:7420 --jobs 16";

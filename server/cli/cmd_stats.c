@@ -6,6 +6,7 @@
 #include "server/cli/inspect_json.h"
 #include "server/cli/open_cache.h"
 #include "server/cli/stats_svg.h"
+#include "server/cli/template_counts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,6 +53,7 @@ typedef struct stats {
     fm_stats_histogram histogram[N_HISTOGRAM];
     uint64_t stored[FM_N_PART], decoded[FM_N_PART]; /* bytes, by kind - 1 */
     uint32_t n_part[FM_N_PART];                     /* chains that have the part */
+    fm_template_counts templates;
     uint32_t n_refused, n_reason;
     reason_count *reason; /* [n_reason] the most frequent first */
 } stats;
@@ -174,6 +176,8 @@ static void print_text(const fm_store_info *info, const stats *all) {
     print_powers(&all->histogram[LENGTHS]);
     print_powers(&all->histogram[BYTES]);
     print_powers(&all->histogram[DEPTHS]);
+    printf("\n");
+    fm_template_print(stdout, &all->templates);
     print_refusals(all);
 }
 
@@ -207,6 +211,7 @@ static void write_json(const fm_store *store, const stats *all) {
     write_histogram(&json, "lengths", &all->histogram[LENGTHS]);
     write_histogram(&json, "stored", &all->histogram[BYTES]);
     write_histogram(&json, "depths", &all->histogram[DEPTHS]);
+    fm_template_json(&json, &all->templates);
     fm_json_open_array(&json, "reasons");
     for (uint32_t i = 0; i < all->n_reason; i++) {
         fm_json_open_object(&json, NULL);
@@ -267,6 +272,8 @@ static fm_status show(const stats_arguments *arguments, fm_error *reterr) {
         count_parts(store, &all);
         status = count_depths(store, arguments->sample, &all, &arena, reterr);
     }
+    fm_arena_reset(&arena);
+    if (!status) status = fm_template_count(store, &arena, &all.templates, reterr);
     if (!status) status = count_refusals(arguments->cache, &all, &arena, reterr);
     if (!status && arguments->json) write_json(store, &all);
     if (!status && !arguments->json) print_text(info, &all);
@@ -294,12 +301,14 @@ int fm_cmd_stats(int argc, char **argv) {
         .summary = "show lengths, depths, sizes and refusals of a cache",
         .description =
             "Shows the stored and decoded bytes of each part, histograms of the lengths and the\n"
-            "stored bytes of all chains and of the depths of alignments, and the most frequent\n"
-            "reasons of refusals.\n\n"
+            "stored bytes of all chains and of the depths of alignments, what became of the "
+            "template\n"
+            "hits, and the most frequent reasons of refusals.\n\n"
             "--json prints one object: generation, content, chains, refused, shards,\n"
             "shard_bytes, parts {NAME: {chains, stored_bytes, decoded_bytes}}, lengths, stored\n"
-            "and depths {chains, unit, min, max, mean, counts [{from, to, chains}]}, reasons\n"
-            "[{reason, chains}].\n\n"
+            "and depths {chains, unit, min, max, mean, counts [{from, to, chains}]}, templates\n"
+            "{chains_without_list, chains_without_hits, chains_without_template, hits, mapped,\n"
+            "unmapped {REASON: n}}, reasons [{reason, chains}].\n\n"
             "Exit codes: 0 shown, 1 not readable, 2 bad usage.",
         .options = options,
     };

@@ -4,12 +4,12 @@
  *     DIR/alignments/9a0x_A/{bfd_uniclust,mgnify,uniref90}_hits.a3m and pdb70_hits.hhr
  */
 #include "featurizer/synth/synth.h"
+#include "proto/base/directory.h"
 #include "proto/base/file.h"
 #include "server/cli/commands.h"
 #include "server/cli/json_text.h"
 #include "server/cli/progress.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -106,14 +106,11 @@ static fm_status write_entry(synth_run *run, uint32_t index, fm_error *reterr) {
 
 /* Without --force, files are only written to an empty or new folder. */
 static fm_status check_folder(const synth_run *run, fm_error *reterr) {
-    DIR *folder = opendir(run->out);
-    if (!folder) return FM_OK; /* it is made below */
     bool empty = true;
-    for (struct dirent *entry; empty && (entry = readdir(folder));) {
-        empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
-    }
-    closedir(folder);
-    if (empty || run->force) return FM_OK;
+    if (run->force) return FM_OK;
+    fm_status status = fm_directory_is_empty(run->out, &empty, reterr);
+    if (status == FM_ERR_NOT_FOUND) return FM_OK; /* it is made below */
+    if (status || empty) return status;
     return fm_fail(reterr, FM_ERR_USAGE,
                    "-o: found '%s' with files in it, expected a new or empty folder (or --force)",
                    run->out);

@@ -1,4 +1,5 @@
 /* cmd_verify.c: foldmill verify: checks every byte of a cache. */
+#include "proto/base/directory.h"
 #include "proto/base/histogram.h"
 #include "server/cli/commands.h"
 #include "server/cli/json_text.h"
@@ -7,7 +8,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Address space for one chain at a time. */
 #define ARENA_BYTES ((size_t)16 << 30)
@@ -111,7 +111,9 @@ int fm_cmd_verify(int argc, char **argv) {
     code = fm_cli_report(command.program, &error);
     if (status == FM_ERR_CORRUPT) {
         bool is_shard = strstr(error.source, "/shards/");
-        bool is_absent = is_shard && access(error.source, F_OK) != 0;
+        fm_path_kind kind;
+        bool is_absent =
+            is_shard && !fm_path_look(error.source, &kind, NULL) && kind == FM_PATH_ABSENT;
         if (is_absent)
             fprintf(stderr, "%s: to mend it, run foldmill build again\n", command.program);
         else

@@ -2,13 +2,23 @@
  *
  * A command receives its own argv; argv[0] is its name. It prints results to stdout, and messages
  * and progress to stderr. It returns the exit code: 0 all done, 1 failed, 2 bad usage, 3 done in
- * part (some inputs were refused). main.c checks that stdout could be written. */
+ * part (some inputs were refused), 128 + N cut short by signal N. main.c checks that stdout could be written. */
 #ifndef FM_CLI_COMMANDS_H
 #define FM_CLI_COMMANDS_H
 
 #include "proto/base/options.h"
 
 enum { FM_EXIT_OK = 0, FM_EXIT_FAILED = 1, FM_EXIT_USAGE = 2, FM_EXIT_PARTIAL = 3 };
+
+/* The exit code of a command whose work a signal cut short, as a shell shows it: 143 after SIGTERM,
+ * 130 after SIGINT, 129 after SIGHUP. */
+static inline int fm_cli_signal_code(int signal_number) {
+    return 128 + signal_number;
+}
+
+/* Calls `handler` for SIGINT, SIGTERM and SIGHUP, except those that the program was started to
+ * ignore (nohup). */
+void fm_cli_catch_signals(void (*handler)(int signal_number));
 
 /* Prints "foldmill NAME: source:line:column: message" to stderr and returns the exit code for the
  * error's kind. */

@@ -1,8 +1,10 @@
 /* main.c: the `foldmill` program: finds the command, runs it, and checks that its results could be
  * written. */
+#include "proto/base/machine.h"
 #include "server/cli/commands.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -45,6 +47,16 @@ int fm_cli_parse(const fm_command *command, int argc, char **argv, int *ret_posi
     case FM_OK: return -1;
     case FM_ERR_CANCELLED: return FM_EXIT_OK;
     default: return fm_cli_report(command->program, &error);
+    }
+}
+
+void fm_cli_catch_signals(void (*handler)(int signal_number)) {
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        struct sigaction before, action = {.sa_handler = handler};
+        sigemptyset(&action.sa_mask);
+        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler == SIG_IGN) continue;
+        sigaction(signals[i], &action, NULL);
     }
 }
 
@@ -127,5 +139,6 @@ static int close_stdout(int code) {
 }
 
 int main(int argc, char **argv) {
+    fm_machine_open_standard();
     return close_stdout(run(argc, argv));
 }

@@ -6,6 +6,7 @@
  * the name of its dataset and without. */
 #include "server/cli/open_cache.h"
 
+#include "proto/base/directory.h"
 #include "proto/limits.h"
 
 #include <ctype.h>
@@ -13,24 +14,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { N_SHOWN = 8 };
 
 /* -- folders */
 
-static bool is_folder(const char *path, const char *name) {
+/* These choose the words of a message about an error that has occurred; one more error changes
+ * nothing. */
+
+static fm_path_kind kind_of(const char *path, const char *name) {
     char whole[PATH_MAX];
-    struct stat info;
+    fm_path_kind kind = FM_PATH_ABSENT;
     int n = snprintf(whole, sizeof whole, "%s/%s", path, name);
-    return n > 0 && (size_t)n < sizeof whole && stat(whole, &info) == 0 && S_ISDIR(info.st_mode);
+    if (n <= 0 || (size_t)n >= sizeof whole) return kind;
+    return fm_path_look(whole, &kind, NULL) ? FM_PATH_UNREADABLE : kind;
+}
+
+static bool is_folder(const char *path, const char *name) {
+    return kind_of(path, name) == FM_PATH_FOLDER;
 }
 
 static bool has_current(const char *path) {
-    char whole[PATH_MAX];
-    struct stat info;
-    int n = snprintf(whole, sizeof whole, "%s/CURRENT", path);
-    return n > 0 && (size_t)n < sizeof whole && stat(whole, &info) == 0;
+    return kind_of(path, "CURRENT") != FM_PATH_ABSENT;
 }
 
 /* The folders by which `foldmill build` recognises a dataset. */
@@ -44,8 +49,9 @@ static bool is_dataset(const char *path) {
 }
 
 fm_status fm_cli_explain_cache(const char *path, fm_status status, fm_error *reterr) {
-    struct stat info;
-    bool is_there = stat(path, &info) == 0, is_file = is_there && !S_ISDIR(info.st_mode);
+    fm_path_kind kind = FM_PATH_ABSENT;
+    bool is_there = fm_path_look(path, &kind, NULL) != FM_OK || kind != FM_PATH_ABSENT;
+    bool is_file = kind == FM_PATH_FILE || kind == FM_PATH_OTHER;
     if (status != FM_ERR_NOT_FOUND && !(status == FM_ERR_IO && is_file)) return status;
     if (has_current(path)) return status;
     if (!is_there) {
@@ -80,8 +86,10 @@ fm_status fm_cli_open_store(const char *path, fm_store **ret_store, fm_error *re
 }
 
 fm_status fm_cli_check_dataset(const char *path, fm_error *reterr) {
-    struct stat info;
-    if (stat(path, &info) == 0 && !S_ISDIR(info.st_mode)) {
+    fm_path_kind kind;
+    fm_status status = fm_path_look(path, &kind, reterr);
+    if (status) return status;
+    if (kind != FM_PATH_FOLDER && kind != FM_PATH_ABSENT) {
         return fm_fail(reterr, FM_ERR_USAGE,
                        "%.200s is a file, and a dataset is a folder with alignments and "
                        "structures (foldmill build --help)",
@@ -95,15 +103,14 @@ fm_status fm_cli_check_dataset(const char *path, fm_error *reterr) {
 }
 
 fm_status fm_cli_check_target(const char *cache, const char *dataset, fm_error *reterr) {
-    struct stat target, source;
-    if (stat(cache, &target)) return FM_OK;
-    if (!S_ISDIR(target.st_mode)) {
+    fm_path_kind kind;
+    fm_status status = fm_path_look(cache, &kind, reterr);
+    if (status || kind == FM_PATH_ABSENT) return status;
+    if (kind != FM_PATH_FOLDER) {
         return fm_fail(reterr, FM_ERR_USAGE,
                        "--cache: %.200s is a file, and a foldmill cache is a folder", cache);
     }
-    bool is_same = stat(dataset, &source) == 0 && source.st_dev == target.st_dev &&
-                   source.st_ino == target.st_ino;
-    if (!is_same) return FM_OK;
+    if (!fm_path_is_same(cache, dataset)) return FM_OK;
     return fm_fail(reterr, FM_ERR_USAGE,
                    "--cache: %.200s is the dataset itself; expected another folder, which may be "
                    "new",

@@ -102,13 +102,13 @@ static void test_largest_alignment(void **state) {
     teardown_case(&test);
 }
 
-/* Ten thousand rows and their text do not fit; small chains do. */
+/* Seven thousand rows and their text do not fit; small chains do. */
 static void test_bounded(void **state) {
     (void)state;
     cache_case test;
     fm_build_report report;
     setup_case(&test, 1);
-    write_dataset(&test, 10000);
+    write_dataset(&test, 7000);
     assert_int_equal(
         run_shell(
             "cd %s && \"$FM_BIN\"/foldmill synth --chains 4 --seed 5 --max-length 60 --depth 60 "

@@ -28,6 +28,10 @@ echo 'int g(void) { return atoi(text); }' >>"$folder/a.c"
 expect banned_call 1 'a.c:3:int g(void)' banned
 echo 'void h(void) { x = 1; strcat (a, b); }' >"$folder/a.c"
 expect banned_with_space 1 'use snprintf or fm_writer' banned
+echo 'int i(void) { struct stat info; return fstat(fd, &info); }' >"$folder/a.c"
+expect open_file_may_be_asked 0 '' banned
+echo 'bool j(void) { return stat(path, &info) == 0; }' >"$folder/a.c"
+expect absence_by_failure 1 'a failure is not absence' banned
 
 function_of() { # LINES in all
     echo 'int f(int a) {'

@@ -58,7 +58,7 @@ static void workers_share_a_file(void **state) {
                          "grep -q ' 0 were there, .* linked, 0 copied' out"),
                      0);
     assert_same_as_plain("merged");
-    assert_int_equal(run("for f in facts notes all refused; do "
+    assert_int_equal(run("for f in facts all refused; do "
                          "cmp plain/generations/00000001.$f merged/generations/00000001.$f || "
                          "exit 1; done"),
                      0);
@@ -197,15 +197,17 @@ static void a_worker_that_is_asked_to_stop(void **state) {
                    "pid=$!; for i in $(seq 600); do test -e s/build/shard-1.tmp && break; kill -0 "
                    "$pid || break; "
                    "sleep 0.05; done; kill -TERM $pid 2> /dev/null; wait $pid");
-    assert_true(code == 1 || code == 0);
+    assert_true(code == 143 || code == 0);
     /* It gave back what it had not done: others need not wait for its leases. */
-    if (code == 1) {
+    if (code == 143) {
         assert_int_equal(
             run("grep -q 'stopped' err && $FOLDMILL catalogue status --catalogue c > st "
                 "&& grep -q '^being built  0$' st"),
             0);
-        assert_int_equal(run("$FOLDMILL merge --catalogue c --cache part 2> err"), 1);
-        assert_int_equal(run("grep -q 'items that are not done' err"), 0);
+        /* The signal may have come when the last chain was done. */
+        int merged = run("$FOLDMILL merge --catalogue c --cache part > out 2> err");
+        assert_true(merged == 0 || merged == 1);
+        if (merged) assert_int_equal(run("grep -q 'items that are not done' err"), 0);
     }
     assert_int_equal(run("$FOLDMILL build deep --cache t -q --catalogue c > out && "
                          "$FOLDMILL merge --catalogue c --cache m > /dev/null"),
@@ -225,6 +227,7 @@ static pid_t start_worker(int number, const char *url) {
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
+        fm_test_die_with_parent();
         if (chdir(folder) != 0 || !freopen(out, "a", stdout) || !freopen(out, "a", stderr)) {
             _exit(9);
         }

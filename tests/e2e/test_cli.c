@@ -199,6 +199,45 @@ static void full_outputs_fail(void **state) {
     assert_int_equal(run("$FOLDMILL export --cache c --chain $(cat chain) -o x.npz >&-"), 0);
 }
 
+/* A program that was started without standard descriptors gives none of them to a file of its own,
+ * and results that cannot be written are still an error. */
+static void closed_descriptors(void **state) {
+    (void)state;
+    assert_int_equal(run("$FOLDMILL build data --cache closed -q <&- >&- 2>&-; test $? = 3 || "
+                         "test $? = 1; $FOLDMILL verify --cache closed > /dev/null"),
+                     0);
+    assert_int_equal(run("$FOLDMILL verify --cache c >&- 2> err"), 1);
+    assert_int_equal(run("grep -q 'cannot write the results to standard output' err"), 0);
+    assert_int_equal(run("$FOLDMILL verify --cache none > out 2>&-; test $? = 1 && test ! -s out"),
+                     0);
+    assert_int_equal(run("$FOLDMILL parse msa - <&- > out 2> err; test $? = 1 && test ! -s out && "
+                         "test -s err"),
+                     0);
+}
+
+/* Memory limits fit the machine, or the command says that they do not. */
+static void memory_fits(void **state) {
+    (void)state;
+    assert_int_equal(run("$FOLDMILL build data --cache fit 2> err > /dev/null; "
+                         "! grep -q 'may need' err"),
+                     0);
+    assert_int_equal(run("$FOLDMILL build data --cache fit --jobs 512 --worker-memory 16777216 "
+                         "--dry-run > /dev/null; $FOLDMILL build data --cache fit --jobs 4 "
+                         "--worker-memory 16777216 2> err > /dev/null; "
+                         "grep -q '4 workers may need 16777216 MiB each' err"),
+                     0);
+    /* A small file that unpacks to more than a worker may use is refused, not unpacked whole. */
+    assert_int_equal(
+        run("cp -r data bomb && head -c 300000000 /dev/zero | gzip -1 > "
+            "bomb/alignments/$(cat chain)/bomb.a3m.gz && "
+            "$FOLDMILL build bomb --cache bombed --jobs 2 --worker-memory 1024 --json > out; "
+            "python3 -c \"import json; o = json.load(open('out')); "
+            "assert o['peak_resident_bytes'] < 400e6, o['peak_resident_bytes']; "
+            "assert any('larger than the 268435456 bytes allowed' in r['reason'] "
+            "for r in o['refusals']), o['refusals']\""),
+        0);
+}
+
 /* Each command prints one object, alone on stdout, whose members its help names. */
 static void json_objects(void **state) {
     (void)state;
@@ -334,6 +373,8 @@ int main(void) {
         cmocka_unit_test(advice_for_paths),
         cmocka_unit_test(advice_for_addresses),
         cmocka_unit_test(full_outputs_fail),
+        cmocka_unit_test(closed_descriptors),
+        cmocka_unit_test(memory_fits),
         cmocka_unit_test(json_objects),
         cmocka_unit_test(json_of_a_stream),
         cmocka_unit_test(standard_input),

@@ -143,6 +143,36 @@ static void clean_and_count(void **state) {
     assert_int_equal(run("$FOLDMILL gc --cache nowhere 2> /dev/null"), 1);
 }
 
+/* Hits without a structure are counted with the reason, and a search of AlphaFold-Multimer's name is
+ * read as one. */
+static void template_trouble_is_counted(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("$FOLDMILL synth --chains 5 --seed 4 --max-length 60 --depth 40 --quiet -o t > "
+            "/dev/null && $FOLDMILL build t --cache tc -q > all && "
+            "grep -q '^templates [1-9][0-9]* hits, [1-9]' all && "
+            "! grep -q 'no structure file of that id' all && cp -r t u && "
+            "for f in u/mmcifs/*; do mv $f kept && $FOLDMILL build u --cache uc -q --json > out; "
+            "grep -q 'no structure file of that id' out && break; mv kept $f; rm -r uc; done; "
+            "python3 -c \"import json; o = json.load(open('out'))['templates']; "
+            "u = o['unmapped']; assert u['no structure file of that id'] > 0, o; "
+            "assert sum(u.values()) + o['mapped'] == o['hits'], o\""),
+        0);
+    assert_int_equal(run("$FOLDMILL stats --cache uc | grep -q 'not mapped: no structure file' && "
+                         "$FOLDMILL stats --cache uc --json > s && python3 -c \"import json; "
+                         "a = json.load(open('out')); b = json.load(open('s')); "
+                         "assert a['templates'] == b['templates']\""),
+                     0);
+    assert_int_equal(run("for f in t/alignments/*; do rm -f $f/*.hhr $f/hmm_output.sto; done; "
+                         "$FOLDMILL build t --cache nc -q | grep -q '[1-9] chains without a file "
+                         "of template' && "
+                         "c=$(ls t/alignments | head -1) && "
+                         "printf '# STOCKHOLM 1.0\\n//\\n' > t/alignments/$c/pdb_hits.sto && "
+                         "$FOLDMILL build t --cache nc -q > out; grep -q '1 chains whose files "
+                         "list no hit' out"),
+                     0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(dry_run, make_folder, drop_folder),
@@ -150,6 +180,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(snapshots, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(served_and_inspected, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(clean_and_count, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(template_trouble_is_counted, make_folder, drop_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,6 +65,7 @@ static void start_snapshot(const char *jobs, const char *snapshot) {
     server = fork();
     assert_true(server >= 0);
     if (server == 0) {
+        fm_test_die_with_parent();
         if (!freopen(log, "w", stderr)) _exit(99);
         execl(program, program, "serve", "--cache", cache, "--listen", socket, "--also-listen",
               "tcp://127.0.0.1:0", "--jobs", jobs, "--snapshot", snapshot, (char *)NULL);

@@ -427,6 +427,7 @@ static void a_signal_is_a_clean_exit(void **state) {
         f.options.watch_signals = true;
         pid_t child = fork();
         if (child == 0) {
+            fm_test_die_with_parent();
             if (fm_server_create(&f.options, &f.source, &f.server, NULL)) _exit(9);
             fm_server_run(f.server);
             fm_server_destroy(f.server);

@@ -3,10 +3,12 @@
 
 #include <assert.h>
 #include <ftw.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -43,6 +45,11 @@ void fm_test_remove_tree(const char *path) {
     int failed = nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     assert(!failed);
     (void)failed;
+}
+
+void fm_test_die_with_parent(void) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() == 1) _exit(97); /* the parent has ended already */
 }
 
 int fm_test_shell(const char *folder, const char *command) {

@@ -1,5 +1,6 @@
 /* main.c: the `foldmill-train` program: finds the command, runs it, and checks that its results could
  * be written. It has the commands that need the model. */
+#include "proto/base/machine.h"
 #include "trainer/app/train.h"
 #include "trainer/app/weights.h"
 
@@ -58,6 +59,7 @@ static int run(int argc, char **argv) {
 
 /* Results go to standard output, which may be a full disk. */
 int main(int argc, char **argv) {
+    fm_machine_open_standard();
     int code = run(argc, argv);
     if (fflush(stdout) == 0 && !ferror(stdout)) return code;
     fprintf(stderr, "foldmill-train: cannot write the results to standard output: %s\n",

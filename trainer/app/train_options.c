@@ -32,11 +32,11 @@ static const char description[] =
     "starts a new run with the parameters and the average of a checkpoint of\n"
     "another run or of `foldmill import`; steps, moments and the data stream start\n"
     "from 0.\n\n"
-    "examples:\n"
+    "Examples:\n"
     "  foldmill train --data unix:/run/foldmill.sock --preset tiny --steps 200\n"
     "  foldmill train --preset tiny --show-config >mine.ini\n"
     "  foldmill train --data tcp://host:7420 --config mine.ini --steps 5000 --resume\n\n"
-    "exit codes: 0 done, 1 failed, 2 bad usage, 129, 130 or 143 stopped by SIGHUP,\n"
+    "Exit codes: 0 done, 1 failed, 2 bad usage, 129, 130 or 143 stopped by SIGHUP,\n"
     "SIGINT or SIGTERM";
 
 static fm_status read_options(fm_train_options *set, int argc, char **argv, fm_error *reterr) {

@@ -1,17 +1,19 @@
 /* archive_absent.c: takes the place of zip/ when libzip was not found: no archive opens. */
 #include "cache/source/archive.h"
 
-#include <errno.h>
+#include "proto/base/directory.h"
+
 #include <stddef.h>
-#include <string.h>
-#include <unistd.h>
 
 fm_status fm_archive_open(const char *path, fm_archive **ret_archive, fm_error *reterr) {
     (void)ret_archive;
     /* Scans look for archives beside folders, so a missing archive must stay FM_ERR_NOT_FOUND. */
-    if (access(path, F_OK) != 0) {
-        return fm_fail_in(reterr, errno == ENOENT ? FM_ERR_NOT_FOUND : FM_ERR_IO, path,
-                          "cannot open as a zip archive: %s", strerror(errno));
+    fm_path_kind kind;
+    fm_status status = fm_path_look(path, &kind, reterr);
+    if (status) return status;
+    if (kind == FM_PATH_ABSENT) {
+        return fm_fail_in(reterr, FM_ERR_NOT_FOUND, path,
+                          "cannot open as a zip archive: there is no such file");
     }
     return fm_fail_in(
         reterr, FM_ERR_UNSUPPORTED, path,

@@ -2,6 +2,7 @@
 #include "cache/source/archive.h"
 
 #include "proto/base/compress.h"
+#include "proto/base/directory.h"
 #include "proto/limits.h"
 
 #include <errno.h>
@@ -41,11 +42,16 @@ static fm_status fail_open(fm_error *reterr, const char *path, int code) {
 
 fm_status fm_archive_open(const char *path, fm_archive **ret_archive, fm_error *reterr) {
     int code = 0;
+    fm_path_kind kind;
+    fm_status status = fm_path_look(path, &kind, reterr);
+    if (status) return status;
+    if (kind == FM_PATH_OTHER)
+        return fm_fail_in(reterr, FM_ERR_IO, path, "%s", fm_path_refusal(kind, 0));
     zip_t *zip = zip_open(path, ZIP_RDONLY, &code);
     if (!zip) return fail_open(reterr, path, code);
     zip_int64_t n = zip_get_num_entries(zip, 0);
     fm_archive *archive = calloc(1, sizeof *archive + strlen(path) + 1);
-    fm_status status = FM_OK;
+    status = FM_OK;
     if (!archive) {
         status = fm_fail(reterr, FM_ERR_NOMEM, "no memory for an archive");
     } else if (n < 0 || (uint64_t)n > FM_LIMIT_N_CHAIN) {
