@@ -40,8 +40,9 @@ static bool parse_tcp(const char *rest, fm_address *address) {
     unsigned long port =
         colon && colon[1] >= '0' && colon[1] <= '9' ? strtoul(colon + 1, &end, 10) : 65536;
     size_t host_bytes = colon ? (size_t)(host_end - host) : 0;
-    if (!end || *end || port > 65535 || host_bytes == 0 || host_bytes >= FM_ADDRESS_HOST_BYTES)
+    if (!end || *end || port > 65535 || host_bytes == 0 || host_bytes >= FM_ADDRESS_HOST_BYTES) {
         return false;
+    }
     address->kind = FM_ADDRESS_TCP;
     memcpy(address->host, host, host_bytes);
     address->host[host_bytes] = '\0';
@@ -230,7 +231,7 @@ static fm_status clear_stale(const fm_address *address, fm_error *reterr) {
     }
     int fd = -1;
     fm_error ignored;
-    if (fm_address_connect(address, 1000, &fd, &ignored) == FM_OK) {
+    if (!fm_address_connect(address, 1000, &fd, &ignored)) {
         close(fd);
         return fm_fail(reterr, FM_ERR_EXISTS, "another server listens on unix:%s", address->path);
     }

@@ -119,8 +119,9 @@ static patience patience_of(uint32_t deadline_ms) {
 static fm_status wait_readable(fm_client *client, patience *wait, fm_error *reterr) {
     if (atomic_load(&client->interrupted)) return fail_gone(client, "", reterr);
     uint64_t now = fm_clock_ns(), silence_ns = (uint64_t)client->silence_ms * 1000000u;
-    if (client->is_open && now - wait->heard_ns > silence_ns)
+    if (client->is_open && now - wait->heard_ns > silence_ns) {
         return fail_gone(client, "is silent", reterr);
+    }
     if (wait->deadline_ns && now > wait->deadline_ns) {
         return fail_gone(client, "did not answer in time", reterr);
     }
@@ -251,7 +252,7 @@ static fm_status connect_with_retry(const fm_address *address, const fm_client_o
     uint64_t give_up = fm_clock_ns() + (uint64_t)options->retry_ms * 1000000u;
     for (;;) {
         fm_status status = fm_address_connect(address, connect_ms, ret_fd, reterr);
-        if (status == FM_OK || fm_clock_ns() >= give_up) return status;
+        if (!status || fm_clock_ns() >= give_up) return status;
         struct timespec pause = {.tv_nsec = RETRY_PAUSE_MS * 1000000L};
         nanosleep(&pause, NULL);
     }

@@ -203,9 +203,8 @@ static void write_sources(fm_writer *writer, const fm_part_msa *part) {
     for (uint32_t i = 0; i < part->n_source; i++)
         fm_write_u32(writer, part->source[i].n_row);
     fm_write_align(writer, FM_PART_ALIGN);
-    for (uint32_t i = 0; i < part->n_source; i++) {
+    for (uint32_t i = 0; i < part->n_source; i++)
         fm_write_bytes(writer, part->source[i].name, strlen(part->source[i].name) + 1);
-    }
 }
 
 fm_status fm_part_msa_encode(const fm_part_msa *part, fm_arena *arena, fm_bytes *ret_bytes,
@@ -227,9 +226,8 @@ fm_status fm_part_msa_encode(const fm_part_msa *part, fm_arena *arena, fm_bytes 
     fm_write_align(&writer, FM_PART_ALIGN);
     fm_write_bytes(&writer, part->profile, (size_t)sizes.n_res * FM_N_HHBLITS * 4);
     uint8_t *species_length = fm_part_reserve(&writer, sizes.n_seq);
-    for (uint32_t row = 0, start = 0; row < sizes.n_seq; start = part->species_end[row++]) {
+    for (uint32_t row = 0, start = 0; row < sizes.n_seq; start = part->species_end[row++])
         species_length[row] = (uint8_t)(part->species_end[row] - start);
-    }
     fm_write_align(&writer, FM_PART_ALIGN);
     fm_write_bytes(&writer, part->species, sizes.species_bytes);
     write_sources(&writer, part);

@@ -201,9 +201,8 @@ static void send_samples(fm_conn *conn) {
     bool any = true;
     while (any && conn->state == CONN_READY) {
         any = false;
-        for (uint32_t i = 0; i < FM_LIMIT_N_STREAM && conn->state == CONN_READY; i++) {
+        for (uint32_t i = 0; i < FM_LIMIT_N_STREAM && conn->state == CONN_READY; i++)
             any = send_one(conn, (conn->turn + i) % FM_LIMIT_N_STREAM) || any;
-        }
         conn->turn++;
     }
 }

@@ -102,9 +102,8 @@ static slot *take_slot(fm_build_templates *templates, const char *id) {
     pthread_mutex_lock(&templates->lock);
     uint32_t *at = fm_hash_map_find(&templates->slot_of, &key);
     slot *taken = at ? templates->slots[*at] : add_slot(templates, &key, id);
-    while (taken && taken->busy) {
+    while (taken && taken->busy)
         pthread_cond_wait(&templates->changed, &templates->lock);
-    }
     if (taken) taken->busy = true;
     pthread_mutex_unlock(&templates->lock);
     return taken;

@@ -370,8 +370,9 @@ static outlook look(fm_shared_build *self) {
         pthread_cond_broadcast(&state->changed);
     } else if (idle && has_suspect && seen.n_open == 1 &&
                self->item[self->suspect].stage == FM_SHARED_HELD) {
-        if (!fm_shared_enqueue(self, self->suspect))
+        if (!fm_shared_enqueue(self, self->suspect)) {
             self->item[self->suspect].stage = FM_SHARED_UNDONE;
+        }
     }
     seen.wants_more = !has_suspect && !self->finished && !state->ending &&
                       self->n_queued < fm_shared_low_water(self);
@@ -429,10 +430,11 @@ void *fm_shared_talk(void *context) {
         fm_status status = FM_OK;
         if (now_ms() >= self->retry_at_ms || seen.gone) {
             status = say_all(self, seen.wants_more, &error);
-            if (status)
+            if (status) {
                 take_failure(self, &error);
-            else
+            } else {
                 self->retry_pause_ms = 0;
+            }
         }
         ended = seen.gone;
         if (ended && !status) (void)!give_back(self, &error);

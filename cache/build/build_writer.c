@@ -247,9 +247,8 @@ void fm_build_push(fm_build_state *state, bool is_note, const fm_sha256 *hash, f
     } else {
         *packet = (fm_build_packet){NULL, is_note, *hash, bytes.size};
         memcpy(packet->data, bytes.data, bytes.size);
-        while (state->queued_bytes > QUEUE_BYTES_MAX && !state->failed) {
+        while (state->queued_bytes > QUEUE_BYTES_MAX && !state->failed)
             pthread_cond_wait(&state->changed, &state->lock);
-        }
         *state->last = packet;
         state->last = &packet->next;
         state->queued_bytes += bytes.size;
@@ -266,9 +265,8 @@ static fm_build_packet *pop(fm_build_state *state, bool *ret_end, bool *ret_flus
     until.tv_sec++;
     pthread_mutex_lock(&state->lock);
     int code = 0;
-    while (!state->first && !state->no_more && !state->flush && !code) {
+    while (!state->first && !state->no_more && !state->flush && !code)
         code = pthread_cond_timedwait(&state->changed, &state->lock, &until);
-    }
     fm_build_packet *packet = state->first;
     if (packet) {
         state->first = packet->next;

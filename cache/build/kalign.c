@@ -59,9 +59,8 @@ static fm_status run_program(const char *program, folder *f, fm_error *reterr) {
     int code, status;
     if (!name) return fm_fail(reterr, FM_ERR_NOMEM, "no memory to run %s", program);
     posix_spawn_file_actions_init(&actions);
-    for (int fd = 0; fd < 3; fd++) {
+    for (int fd = 0; fd < 3; fd++)
         posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", fd ? O_WRONLY : O_RDONLY, 0);
-    }
     code = posix_spawnp(&pid, program, &actions, NULL, arguments, environ);
     posix_spawn_file_actions_destroy(&actions);
     free(name);

@@ -220,8 +220,8 @@ static fm_status add_item(merging *self, const merge_item *item, fm_error *reter
     bool good = at != NULL;
     if (good) {
         const fm_build_note *found = &state->note[*at];
-        good = fm_item_note_decode((fm_bytes){found->value, found->value_bytes}, self->arena, &note,
-                                   NULL) == FM_OK &&
+        good = !fm_item_note_decode((fm_bytes){found->value, found->value_bytes}, self->arena,
+                                    &note, NULL) &&
                strcmp(note.job, job) == 0 && strcmp(note.item, item->name) == 0 &&
                note.attempt == item->attempt;
     }

@@ -104,7 +104,7 @@ static void add_chain(sizes *sum, const fm_source_chain *chain, fm_arena *arena)
     const fm_source_file *file;
     uint32_t n;
     sum->need += CHAIN_BYTES;
-    if (!chain->refusal && fm_source_files(chain, arena, &n, &file, NULL) == FM_OK) {
+    if (!chain->refusal && !fm_source_files(chain, arena, &n, &file, NULL)) {
         for (uint32_t i = 0; i < n; i++)
             add_file(sum, &file[i]);
     }
@@ -119,10 +119,11 @@ static bool has_chain(const fm_generation *generation, const char *name) {
         uint32_t middle = low + (high - low) / 2;
         int order = strcmp(generation->names + generation->chain[middle].name_at, name);
         if (order == 0) return true;
-        if (order < 0)
+        if (order < 0) {
             low = middle + 1;
-        else
+        } else {
             high = middle;
+        }
     }
     return false;
 }

@@ -117,7 +117,7 @@ fm_status fm_pin_write(const fm_store *store, const char *name, fm_error *reterr
     fm_status status = fm_arena_init(&arena, (size_t)16 << 30, reterr);
     if (status) return status;
     status = fm_snapshot_open(store, name, &arena, &snapshot, reterr);
-    if (!status && read_pin(store->path, name, &arena, &pinned, NULL) == FM_OK && pinned != here) {
+    if (!status && !read_pin(store->path, name, &arena, &pinned, NULL) && pinned != here) {
         status = fm_fail(reterr, FM_ERR_EXISTS,
                          "snapshot %s is pinned to generation %" PRIu64 "; unpin it first", name,
                          pinned);

@@ -21,9 +21,8 @@ static fm_status check_entry(void *context, const fm_sha256 *hash, uint64_t offs
     fm_status status = fm_blob_open(packed, &blob, reterr);
     if (status) return status;
     uint32_t at;
-    if (!fm_store_find_blob(check->store, hash, &at))
-        return FM_OK; /* a blob of another
-                                                                       generation */
+    /* A blob that the index lacks belongs to another generation. */
+    if (!fm_store_find_blob(check->store, hash, &at)) return FM_OK;
     const fm_blob_entry *entry = &check->store->generation.blob[at];
     if (entry->shard != check->shard) return FM_OK;
     check->n_named++;

@@ -35,9 +35,8 @@ static bool is_blank(char c) {
 }
 
 fm_status fm_name_words_next(fm_name_words *words, const char **ret_name, fm_error *reterr) {
-    while (words->at < words->size && is_blank(words->text[words->at])) {
+    while (words->at < words->size && is_blank(words->text[words->at]))
         words->next_line += words->text[words->at++] == '\n';
-    }
     words->line = words->next_line;
     size_t begin = words->at;
     while (words->at < words->size && !is_blank(words->text[words->at]))

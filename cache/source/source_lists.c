@@ -298,14 +298,18 @@ fm_status fm_source_take_lists(fm_source_scanning *scan, const fm_source_options
     fm_bytes text;
     fm_status status =
         find_list(scan, folder, options->chain_data, "chain_data_cache.json", &chains, reterr);
-    if (!status)
+    if (!status) {
         status = find_list(scan, folder, options->mmcif_cache, "mmcif_cache.json", &dates, reterr);
-    if (!status)
+    }
+    if (!status) {
         status = find_list(scan, folder, options->obsolete, "obsolete.dat", &obsolete, reterr);
-    if (!status && chains)
+    }
+    if (!status && chains) {
         status = fm_source_read_listing(chains, false, arena, &dataset->chain_data, reterr);
-    if (!status && dates)
+    }
+    if (!status && dates) {
         status = fm_source_read_listing(dates, true, arena, &dataset->dates, reterr);
+    }
     if (!status && obsolete) {
         status = fm_file_read_text(arena, obsolete, FM_LIMIT_INPUT_BYTES, &text, reterr);
         if (!status) status = fm_source_parse_obsolete(text, arena, &dataset->obsolete, reterr);
@@ -337,8 +341,9 @@ static const fm_listed *find_chain(const fm_source_dataset *dataset, const char 
     char other[FM_LIMIT_NAME_BYTES + 1];
     const fm_listed *found = fm_listing_find(&dataset->chain_data, name);
     for (int upper = 0; upper < 2 && !found && !dataset->is_predicted; upper++) {
-        if (fm_source_spell_id(name, upper, other))
+        if (fm_source_spell_id(name, upper, other)) {
             found = fm_listing_find(&dataset->chain_data, other);
+        }
     }
     return found;
 }

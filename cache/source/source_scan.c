@@ -441,10 +441,11 @@ const fm_source_structure *fm_source_find_template(const fm_source *source, cons
             int order = strcmp(structure[middle].key, id);
             if (order == 0 && structure[middle].is_pdb) break;
             if (order == 0) return &structure[middle];
-            if (order < 0)
+            if (order < 0) {
                 low = middle + 1;
-            else
+            } else {
                 high = middle;
+            }
         }
     }
     return NULL;

@@ -265,8 +265,9 @@ static const char *name_layout(fm_source_scanning *scan, const char *folder,
     for (size_t i = 0; i < names->n && i < 8; i++) {
         const char *path = fm_source_join(scan->arena, folder, names->name[i]);
         fm_name_list inside;
-        if (!path || fm_directory_list(path, true, FM_LIMIT_N_CHAIN, scan->arena, &inside, NULL))
+        if (!path || fm_directory_list(path, true, FM_LIMIT_N_CHAIN, scan->arena, &inside, NULL)) {
             continue;
+        }
         bool nested = false;
         for (size_t k = 0; k < inside.n; k++)
             nested |= strcmp(inside.name[k], "a3m") == 0 || strcmp(inside.name[k], "hhr") == 0;

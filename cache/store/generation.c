@@ -178,8 +178,9 @@ fm_status fm_generation_read_at(const char *cache, uint64_t number, fm_generatio
     fm_status status = fm_generation_path(cache, number, "manifest", path, sizeof path, reterr);
     if (status) return status;
     status = read_file(cache, number, "manifest", NULL, MANIFEST_BYTES_MAX, arena, &bytes, reterr);
-    if (!status)
+    if (!status) {
         status = fm_manifest_decode(bytes, number, arena, &generation, &index_hash, reterr);
+    }
     if (!status) {
         status =
             read_file(cache, number, "index", &index_hash, INDEX_BYTES_MAX, arena, &bytes, reterr);
@@ -253,7 +254,7 @@ static fm_status sync_new_folders(const char *cache, uint64_t number, fm_error *
     char above[PATH_MAX];
     if (number != 1) return FM_OK;
     int n = snprintf(above, sizeof above, "%s/..", cache);
-    bool synced = n > 0 && (size_t)n < sizeof above && fm_dir_sync(above, NULL) == FM_OK;
+    bool synced = n > 0 && (size_t)n < sizeof above && !fm_dir_sync(above, NULL);
     (void)synced;
     return fm_dir_sync(cache, reterr);
 }

@@ -55,10 +55,11 @@ static fm_status copy(const char *source, const char *goal, const fm_sha256 *has
             status = fm_fail_in(reterr, FM_ERR_CORRUPT, source,
                                 "the shard's SHA-256 is not the one it is named by");
         }
-        if (!status)
+        if (!status) {
             status = fm_file_writer_commit(out, reterr);
-        else
+        } else {
             fm_file_writer_discard(out);
+        }
     }
     close(in);
     return status;

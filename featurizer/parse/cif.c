@@ -274,9 +274,8 @@ static bool read_row_fast(fm_cif *cif, uint32_t n_column, fm_cif_row *row) {
         uint64_t shifted = solid << 1 | before;
         uint64_t starts = solid & ~shifted, ends = ~solid & shifted;
         before = solid >> 63;
-        for (; starts; starts &= starts - 1) {
+        for (; starts; starts &= starts - 1)
             row->start[n_start++] = at + (uint32_t)__builtin_ctzll(starts);
-        }
         for (; ends; ends &= ends - 1)
             row->end[n_end++] = at + (uint32_t)__builtin_ctzll(ends);
         if (n_end < n_column) continue;

@@ -120,9 +120,8 @@ static uint32_t *residue_bucket(const ref_model *model, const residue_id *id) {
 
 static uint32_t find_residue(const ref_model *model, const fm_cif *cif, const residue_id *id) {
     uint32_t i = *residue_bucket(model, id);
-    while (i != MMCIF_NONE && !same_id(cif, &model->residues[i].id, id)) {
+    while (i != MMCIF_NONE && !same_id(cif, &model->residues[i].id, id))
         i = model->residues[i].next;
-    }
     return i;
 }
 
@@ -193,10 +192,8 @@ static uint32_t *atom_bucket(const ref_model *model, uint32_t variant, uint64_t 
 
 static named_atom *find_atom(const ref_model *model, uint32_t variant, uint64_t name) {
     uint32_t i = *atom_bucket(model, variant, name);
-    while (i != MMCIF_NONE &&
-           (model->atoms[i].variant != variant || model->atoms[i].name != name)) {
+    while (i != MMCIF_NONE && (model->atoms[i].variant != variant || model->atoms[i].name != name))
         i = model->atoms[i].next;
-    }
     return i == MMCIF_NONE ? NULL : &model->atoms[i];
 }
 
@@ -308,9 +305,8 @@ static fm_status build_model(fm_mmcif_scan *scan, uint32_t first, ref_model *mod
         n_atom += run->n_atom;
     }
     fm_status status = model_init(model, scan, end - first, n_atom);
-    for (uint32_t i = first; i < end && !status; i++) {
+    for (uint32_t i = first; i < end && !status; i++)
         status = take_run(model, scan, fm_mmcif_array_at(&scan->runs, i));
-    }
     *ret_end = end;
     return status;
 }

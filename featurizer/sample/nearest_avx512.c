@@ -103,9 +103,10 @@ void fm_nearest_avx512(const fm_nearest_task *task, uint32_t *best) {
         size_t n = task->n_row - first < ROWS_AT_ONCE ? task->n_row - first : ROWS_AT_ONCE;
         for (size_t r = 0; r < ROWS_AT_ONCE; r++) {
             uint32_t row = task->row[first + (r < n ? r : 0)]; /* the last block repeats a row */
-            if (first + r + AHEAD < task->n_row)
+            if (first + r + AHEAD < task->n_row) {
                 fm_row_prefetch(task->msa + task->row[first + r + AHEAD] * task->n_res,
                                 task->n_res);
+            }
             encode_row(task->msa + row * task->n_res, task->n_res, NEVER_IN_ROW,
                        rows + r * words * N_PLANE, N_PLANE, 1);
             most[r] = group[r] = _mm512_setzero_si512();

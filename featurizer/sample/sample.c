@@ -384,9 +384,8 @@ fm_status fm_sample_make_drawn(const fm_plan *plan, const fm_record *record,
     status = add_sequence(&b);
     if (!status) status = add_structure(&b);
     if (!status) status = add_templates(&b);
-    for (uint32_t cycle = 0; !status && cycle < n_cycle; cycle++) {
+    for (uint32_t cycle = 0; !status && cycle < n_cycle; cycle++)
         status = add_cycle(&b, cycle);
-    }
     if (!status) fill_header(&b, seed, index, chain, n_cycle, ret_sample);
     return status;
 }

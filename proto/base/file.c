@@ -147,8 +147,9 @@ static fm_status put_in_place(fm_file_writer *writer, fm_error *reterr) {
     int fd = writer->fd;
     writer->fd = -1;
     if (close(fd) != 0) return fail_errno(reterr, writer->temporary, "cannot close");
-    if (rename(writer->temporary, writer->path) != 0)
+    if (rename(writer->temporary, writer->path) != 0) {
         return fail_errno(reterr, writer->path, "cannot rename into place");
+    }
     return FM_OK;
 }
 
@@ -202,8 +203,9 @@ fm_status fm_dir_make(const char *path, fm_error *reterr) {
         if (*p != '/' && *p != '\0') continue;
         char kept = *p;
         *p = '\0';
-        if (mkdir(partial, 0777) != 0 && errno != EEXIST)
+        if (mkdir(partial, 0777) != 0 && errno != EEXIST) {
             return fail_errno(reterr, partial, "cannot make folder");
+        }
         if (kept == '\0') break;
         *p = kept;
     }

@@ -29,8 +29,9 @@ int fm_options_columns(FILE *out) {
     struct winsize size;
     int fd = fileno(out);
     if (said && *end) columns = 0;
-    if (columns <= 0 && fd >= 0 && isatty(fd) && ioctl(fd, TIOCGWINSZ, &size) == 0)
+    if (columns <= 0 && fd >= 0 && isatty(fd) && ioctl(fd, TIOCGWINSZ, &size) == 0) {
         columns = size.ws_col;
+    }
     if (columns <= 0 || columns > INT16_MAX) columns = COLUMNS;
     return columns < COLUMNS_MIN ? COLUMNS_MIN : (int)columns;
 }
@@ -77,10 +78,11 @@ static void put_words(fill *to, const char *text, size_t bytes) {
             n++;
         if (n == 0) return;
         if (to->has_word && to->column + 1 + count_columns(text, n) > to->width) end_line(to);
-        if (to->has_word)
+        if (to->has_word) {
             put_as_it_is(to, " ", 1);
-        else
+        } else {
             move_to(to, to->indent);
+        }
         put_as_it_is(to, text, n);
         to->has_word = true;
         text += n;
@@ -125,12 +127,13 @@ static void put_description(fill *to, const char *text) {
         size_t bytes = strcspn(text, "\n");
         bool is_flat = bytes && *text != ' ';
         if (!is_flat && to->has_word) end_line(to);
-        if (is_flat)
+        if (is_flat) {
             put_words(to, text, bytes);
-        else if (bytes)
+        } else if (bytes) {
             put_preformatted(to, text, bytes);
-        else
+        } else {
             end_line(to);
+        }
         text += bytes + (text[bytes] == '\n');
     }
     if (to->has_word) end_line(to);
@@ -244,8 +247,9 @@ static fm_status fail_unknown(const fm_command *command, const char *word, fm_er
 
 static const fm_option *find_long(const fm_option *options, const char *name, size_t name_bytes) {
     for (; options->name; options++) {
-        if (strlen(options->name) == name_bytes && memcmp(options->name, name, name_bytes) == 0)
+        if (strlen(options->name) == name_bytes && memcmp(options->name, name, name_bytes) == 0) {
             return options;
+        }
     }
     return NULL;
 }

@@ -158,10 +158,11 @@ static fm_status read_datasets(build_arguments *arguments, const char *positiona
 static fm_status check_report(const char *path, fm_error *reterr) {
     char folder[PATH_MAX];
     const char *slash = strrchr(path, '/');
-    if (slash)
+    if (slash) {
         snprintf(folder, sizeof folder, "%.*s/", (int)(slash - path), path);
-    else
+    } else {
         snprintf(folder, sizeof folder, ".");
+    }
     if (access(folder, W_OK) == 0) return FM_OK;
     return fm_fail_in(reterr, FM_ERR_IO, path, "cannot write the report here: %s", strerror(errno));
 }
@@ -273,17 +274,20 @@ static int finish(const build_arguments *arguments, fm_build_summary *summary, f
                        : status                   ? "none"
                        : report->n_refused        ? "some"
                                                   : "all";
-    if (arguments->json)
+    if (arguments->json) {
         fm_build_print_json(stdout, summary);
-    else
+    } else {
         fm_build_print_report(stdout, arguments->cache, report);
-    if (summary->share && !arguments->json)
+    }
+    if (summary->share && !arguments->json) {
         fm_build_share_print(stdout, summary->share, summary->shared);
+    }
     fflush(stdout);
     if (arguments->report) {
         fm_error write_error;
-        if (fm_build_write_json(arguments->report, summary, &write_error))
+        if (fm_build_write_json(arguments->report, summary, &write_error)) {
             return fm_cli_report("foldmill build", &write_error);
+        }
     }
     if (status) return fm_cli_report("foldmill build", error);
     bool job_refused = summary->share && summary->shared->job.n[FM_CATALOGUE_REFUSED];
@@ -313,8 +317,9 @@ static void print_found(const fm_source *source, uint32_t n_job) {
         }
         fprintf(stderr, "structures: %s: %u\nalignments: %s: %u chains", dataset->structures_found,
                 dataset->n_structure, dataset->alignments_found, dataset->n_chain);
-        if (dataset->n_duplicate)
+        if (dataset->n_duplicate) {
             fprintf(stderr, " (%u share the alignments of another)", dataset->n_duplicate);
+        }
         fprintf(stderr, "\n");
         fm_build_print_lists(stderr, dataset);
     }
@@ -368,8 +373,9 @@ static int plan(const build_arguments *arguments, const fm_source *source, fm_ar
     int code =
         fm_build_dry_run(source, status ? NULL : &space, arguments->cache, arguments->json, arena);
     fflush(stdout);
-    if (!status && !arguments->no_space_check)
+    if (!status && !arguments->no_space_check) {
         status = fm_space_check(&space, arguments->cache, &error);
+    }
     return status ? fm_cli_report("foldmill build", &error) : code;
 }
 
@@ -400,12 +406,13 @@ static int run(const build_arguments *arguments, fm_arena *arena) {
     }
     if (status) return fm_cli_report("foldmill build", &error);
     int code;
-    if (arguments->dry_run)
+    if (arguments->dry_run) {
         code = plan(arguments, &source, arena);
-    else if (check_room(arguments, &source, arena, &error))
+    } else if (check_room(arguments, &source, arena, &error)) {
         code = fm_cli_report("foldmill build", &error);
-    else
+    } else {
         code = build(arguments, &source, arena);
+    }
     fm_source_close(&source);
     return code;
 }

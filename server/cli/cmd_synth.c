@@ -98,7 +98,7 @@ static fm_status write_entry(synth_run *run, uint32_t index, fm_error *reterr) {
     for (uint32_t slot = 0; !status && slot < entry.n_chain; slot++) {
         if (run->n_done == run->n_chain) break;
         status = write_chain(run, &entry, slot, reterr);
-        run->n_done += status == FM_OK;
+        run->n_done += !status;
     }
     run->n_entry++;
     return status;
@@ -109,9 +109,8 @@ static fm_status check_folder(const synth_run *run, fm_error *reterr) {
     DIR *folder = opendir(run->out);
     if (!folder) return FM_OK; /* it is made below */
     bool empty = true;
-    for (struct dirent *entry; empty && (entry = readdir(folder));) {
+    for (struct dirent *entry; empty && (entry = readdir(folder));)
         empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
-    }
     closedir(folder);
     if (empty || run->force) return FM_OK;
     return fm_fail(reterr, FM_ERR_USAGE,

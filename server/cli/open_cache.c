@@ -224,7 +224,7 @@ fm_status fm_cli_find_chain(const char *path, const fm_store *store, const char 
                             fm_arena *arena, uint32_t *ret_chain, fm_error *reterr) {
     name_key key;
     uint32_t n_chain = fm_store_get_info(store)->n_chain, found = n_chain;
-    if (fm_store_find(store, name, ret_chain, NULL) == FM_OK) return FM_OK;
+    if (!fm_store_find(store, name, ret_chain, NULL)) return FM_OK;
     make_key(name, key);
     for (uint32_t i = 0; i < n_chain; i++) {
         if (!fits(key, fm_store_chain_name(store, i))) continue;

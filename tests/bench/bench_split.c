@@ -98,9 +98,8 @@ int main(void) {
                                         {8, 1, 1}, {1, 2, 1}, {4, 2, 1}};
     for (size_t s = 0; s < sizeof stages / sizeof stages[0]; s++) {
         for (int block = 0; block < 2; block++) {
-            for (size_t l = 0; l < sizeof layouts / sizeof layouts[0]; l++) {
+            for (size_t l = 0; l < sizeof layouts / sizeof layouts[0]; l++)
                 print_case(&stages[s], block ? FM_RECOMPUTE_BLOCK : FM_RECOMPUTE_NONE, layouts[l]);
-            }
         }
     }
     return 0;

@@ -393,9 +393,10 @@ static void print_slow_paths(void) {
     fm_fallback fallbacks[FM_FALLBACK_KINDS];
     fm_backend_fallbacks(fallbacks);
     for (int i = 0; i < FM_FALLBACK_KINDS; i++) {
-        if (fallbacks[i].count > 0)
+        if (fallbacks[i].count > 0) {
             printf("slow path %s, %llu calls: %s\n", fallbacks[i].name,
                    (unsigned long long)fallbacks[i].count, fallbacks[i].text);
+        }
     }
 }
 

@@ -740,7 +740,7 @@ static void passwords_are_not_told(void **state) {
     }
 }
 
-/* -- */
+/* -- the lists of tests */
 
 static int use_file(void **state) {
     (void)state;

@@ -414,8 +414,9 @@ static void test_archives_that_lie(void **state) {
         /* A structure may have two of the chains. */
         assert_true(report.n_refused >= 1 && report.n_chain >= 1);
         assert_int_equal(report.n_refused + report.n_chain, 3);
-        if (!strstr(report.refusal[0], cases[i].reason) || !strstr(report.refusal[0], "bad.zip/"))
+        if (!strstr(report.refusal[0], cases[i].reason) || !strstr(report.refusal[0], "bad.zip/")) {
             fail_msg("%zu: %s", i, report.refusal[0]);
+        }
     }
     fm_source source;
     assert_int_equal(run_shell("cd %s && head -c 100 bad.zip > cut.zip", test.folder), 0);

@@ -335,8 +335,9 @@ static void check_names(const char *cache, const char *folder, const char *lette
     for (struct dirent *entry = dir ? readdir(dir) : NULL; entry; entry = readdir(dir)) {
         if (entry->d_name[0] == '.' || strcmp(entry->d_name, "lock") == 0) continue;
         size_t stem = strspn(entry->d_name, letters);
-        if (stem < 8 || strstr(entry->d_name, ".tmp"))
+        if (stem < 8 || strstr(entry->d_name, ".tmp")) {
             fail_msg("%s/%s is half written", folder, entry->d_name);
+        }
     }
     if (dir) closedir(dir);
 }
@@ -395,7 +396,7 @@ static bool fail_at(fault_case *fc, fault_kind kind, int code, unsigned n, bool 
         assert_int_equal(status, FM_OK);
         return false;
     }
-    if (status == FM_OK) {
+    if (!status) {
         if (atomic_load(&fault.must_fail)) fail_msg("call %u failed and was not seen", n);
         assert_true(is_content(fc, &fc->whole));
         fc->n_harmless++;
@@ -461,7 +462,7 @@ static bool kill_at(fault_case *fc, unsigned n) {
         fm_status status = fm_source_scan(&(fm_source_options){.dataset = test->data}, &test->arena,
                                           &source, &test->error);
         if (!status) status = fm_build_run(&source, &options, &test->arena, &report, &test->error);
-        _exit(status == FM_OK ? 0 : 9);
+        _exit(status ? 9 : 0);
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);

@@ -30,9 +30,8 @@ static void test_names(void **state) {
         assert_true(fm_names_has(&names, "b_A"));
         assert_false(fm_names_has(&names, "b_a"));
     }
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(fm_names_parse(bytes_of(bad[i]), &arena, &names, &error), FM_ERR_FORMAT);
-    }
     assert_int_equal(fm_names_parse(bytes_of(""), &arena, &names, &error), FM_OK);
     assert_int_equal(names.n, 0);
     fm_arena_fini(&arena);

@@ -21,10 +21,11 @@ static void write_databases(cache_case *test) {
         snprintf(path, sizeof path, "%s/%s", test->folder, names[i]);
         FILE *file = fopen(path, "w");
         assert_non_null(file);
-        if (i < 3)
+        if (i < 3) {
             db[i] = file;
-        else
+        } else {
             index[i - 3] = file;
+        }
     }
     uint32_t n = 0;
     for (uint32_t s = 0; s < source.n_structure; s++) {
@@ -206,9 +207,8 @@ static void test_lying_index(void **state) {
     assert_int_equal(report.n_chain, 4);
     assert_int_equal(report.n_refusal, 2);
     char all[4096] = "";
-    for (uint32_t i = 0; i < report.n_refusal; i++) {
+    for (uint32_t i = 0; i < report.n_refusal; i++)
         strncat(all, report.refusal[i], sizeof all - strlen(all) - 1);
-    }
     assert_non_null(strstr(all, "cannot be the name of a database"));
     assert_non_null(strstr(all, "passes the end"));
     assert_non_null(strstr(all, "alignment_db.index:1: "));
@@ -271,8 +271,10 @@ static void test_lies_of_both_kinds(void **state) {
             snprintf(expected, sizeof expected, ".index:1: %.*s: ", (int)text.size,
                      (const char *)text.data);
             assert_int_equal(report.n_refused, 1);
-            if (!strstr(report.refusal[0], expected) || !strstr(report.refusal[0], lies[i].reason))
+            if (!strstr(report.refusal[0], expected) ||
+                !strstr(report.refusal[0], lies[i].reason)) {
                 fail_msg("%s %s: %s", kinds[kind][0], lies[i].how, report.refusal[0]);
+            }
         }
     }
     teardown_case(&test);

@@ -184,8 +184,9 @@ static void full_outputs_fail(void **state) {
         "synth --chains 1 --force -o few",
     };
     for (size_t i = 0; i < sizeof arguments / sizeof arguments[0]; i++) {
-        if (run("$FOLDMILL %s > /dev/full 2> err", arguments[i]) != 1)
+        if (run("$FOLDMILL %s > /dev/full 2> err", arguments[i]) != 1) {
             fail_msg("'foldmill %s' does not fail on a full output", arguments[i]);
+        }
         assert_int_equal(run("test $(wc -l < err) = 1 && grep -q 'cannot write the results to "
                              "standard output' err"),
                          0);

@@ -137,8 +137,9 @@ static uint32_t take_group(const char *url, uint32_t g, uint32_t n_group, uint64
     for (;;) {
         fm_client_event event;
         fm_sample sample;
-        if (fm_client_next(client, slab, opened.max_sample_bytes, &event, &error))
+        if (fm_client_next(client, slab, opened.max_sample_bytes, &event, &error)) {
             fail_msg("%s", error.message);
+        }
         if (event.kind == FM_CLIENT_END) break;
         assert_int_equal(fm_sample_decode(event.sample, true, &arena, &sample, NULL), FM_OK);
         assert_true(sample.index < 16 && sample.slot % n_group == g && sample.seed == 7);

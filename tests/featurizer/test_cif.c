@@ -127,9 +127,8 @@ static void bytes_that_are_no_text_are_refused(void **state) {
     static const char *const bad[] = {
         "\xc0\x80",         "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80",
         "\xf0\x80\x80\x80", "\xff",         "\xc3",         "\xe2\x82"};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(fm_cif_init(&cif, bytes_of(bad[i]), true, &error), FM_ERR_FORMAT);
-    }
     static const char good[] = "\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80 \xf4\x8f\xbf\xbf";
     assert_int_equal(fm_cif_init(&cif, bytes_of(good), true, &error), FM_OK);
 }

@@ -105,9 +105,8 @@ static void integers_are_whole_and_fit(void **state) {
     assert_int_equal(value, INT32_MAX);
     static const char *const texts[] = {"",   "-", "1.0", "2147483648", "99999999999999999999",
                                         " 1", "a"};
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         assert_false(parse_integer(texts[i], &value));
-    }
 }
 
 int main(void) {

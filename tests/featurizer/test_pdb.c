@@ -15,7 +15,7 @@ static fm_error error;
 
 static int set_up(void **state) {
     (void)state;
-    return fm_arena_init(&arena, (size_t)64 << 20, NULL) == FM_OK ? 0 : -1;
+    return fm_arena_init(&arena, (size_t)64 << 20, NULL) ? -1 : 0;
 }
 
 static int tear_down(void **state) {

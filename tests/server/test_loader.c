@@ -91,7 +91,7 @@ static void a_failing_sample_is_reported_by_the_servers_words(void **state) {
     fm_loaded loaded;
     fm_status status = FM_OK;
     uint64_t n = 0;
-    while ((status = fm_loader_next(loader, &loaded, &error)) == FM_OK) {
+    while (!(status = fm_loader_next(loader, &loaded, &error))) {
         n++;
         fm_loader_release(loader, &loaded);
     }
@@ -185,9 +185,8 @@ static void a_vanished_server_ends_the_stream(void **state) {
     fm_loader_release(loader, &loaded);
     server_finish(&f);
     fm_status status;
-    for (int i = 0; (status = fm_loader_next(loader, &loaded, NULL)) == FM_OK && i < 100; i++) {
+    for (int i = 0; !(status = fm_loader_next(loader, &loaded, NULL)) && i < 100; i++)
         fm_loader_release(loader, &loaded);
-    }
     assert_int_equal(status, FM_ERR_CLOSED);
     fm_loader_close(loader);
 }

@@ -245,8 +245,9 @@ static void greed_leaves_room_for_others(void **state) {
     fm_job *jobs[5][8];
     for (size_t s = 0; s < 5; s++) {
         fm_error error;
-        if (s && fm_server_stream_create(&f.source, &params, &f.budget, &f, &greedy[s], &error))
+        if (s && fm_server_stream_create(&f.source, &params, &f.budget, &f, &greedy[s], &error)) {
             fail_msg("%s", error.message);
+        }
         size_t n = 0;
         while ((jobs[s][n] = fm_server_stream_next_job(greedy[s])) != NULL)
             n++;
@@ -295,8 +296,9 @@ static void order_is_bounded(uint32_t window) {
             fm_server_stream_release(f.stream, sending[0]);
             memmove(sending, sending + 1, --n_sending * sizeof sending[0]);
         }
-        if (fm_server_stream_get_n_sent(f.stream) % 16 == 0)
+        if (fm_server_stream_get_n_sent(f.stream) % 16 == 0) {
             (void)!fm_server_stream_grant(f.stream, 16, 16000, NULL);
+        }
     }
     assert_int_equal(ordinal, 400);
     assert_true(window ? n_overtaken > 0 : n_overtaken == 0);

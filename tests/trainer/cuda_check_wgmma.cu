@@ -59,10 +59,11 @@ __global__ void __launch_bounds__(GROUP_THREADS)
 #pragma unroll
     for (int k = 0; k < DEPTH / 16; k++) {
         bool add = k > 0 || start;
-        if constexpr (CA == 0)
+        if constexpr (CA == 0) {
             wgmma<MB>(d, rows[k], right::step(bs, k), add);
-        else
+        } else {
             wgmma<MA, MB>(d, left::step(as, k), right::step(bs, k), add);
+        }
     }
     products_commit();
     products_wait<0>(d);

@@ -25,7 +25,7 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- a made-up sample ------------------------------------------------------------------------ */
+/* -- a made-up sample */
 
 static void *take(size_t count, size_t size) {
     void *memory = calloc(count, size); /* lives as long as the process */
@@ -45,9 +45,8 @@ static uint32_t below(uint32_t n) {
 
 static uint8_t *ids(size_t count, uint32_t n) {
     uint8_t *out = take(count, 1);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         out[i] = (uint8_t)below(n);
-    }
     return out;
 }
 
@@ -57,18 +56,16 @@ static float *positions(size_t n_res) {
     for (size_t k = 0; k < n_res * N_ATOM37; k++) {
         double turn = 1.7 * (double)(k / N_ATOM37);
         const double place[3] = {2.3 * cos(turn), 2.3 * sin(turn), 0.88 * turn};
-        for (int axis = 0; axis < 3; axis++) {
+        for (int axis = 0; axis < 3; axis++)
             x[3 * k + (size_t)axis] = (float)(place[axis] + 1e-3 * (double)below(2000));
-        }
     }
     return x;
 }
 
 static uint64_t *atoms(size_t count) {
     uint64_t *mask = take(count, sizeof *mask);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         mask[i] = 31; /* N, CA, C, CB, O */
-    }
     return mask;
 }
 
@@ -85,9 +82,8 @@ static fm_cycle_features make_cycle(const fm_model_config *c) {
                            .extra_msa = ids(n_extra, 22),
                            .extra_deletion_matrix = take(n_extra, sizeof(uint16_t))};
     uint32_t *size = take((size_t)c->n_seq, sizeof *size);
-    for (int64_t s = 0; s < c->n_seq; s++) {
+    for (int64_t s = 0; s < c->n_seq; s++)
         size[s] = N_CLASS;
-    }
     f.cluster_size = size;
     f.true_msa = f.msa;
     return f;
@@ -96,9 +92,8 @@ static fm_cycle_features make_cycle(const fm_model_config *c) {
 static fm_features make_sample(const fm_model_config *c) {
     size_t n = (size_t)c->n_res;
     int32_t *index = take(n, sizeof *index);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         index[i] = (int32_t)i;
-    }
     fm_features f = {.n_res = (uint32_t)n,
                      .aatype = ids(n, 20),
                      .residue_index = index,
@@ -110,13 +105,12 @@ static fm_features make_sample(const fm_model_config *c) {
                      .template_all_atom_positions = positions(N_TEMPL * n),
                      .template_all_atom_mask = atoms(N_TEMPL * n),
                      .n_cycle = N_CYCLE};
-    for (int i = 0; i < N_CYCLE; i++) {
+    for (int i = 0; i < N_CYCLE; i++)
         f.cycle[i] = make_cycle(c);
-    }
     return f;
 }
 
-/* ---- the step -------------------------------------------------------------------------------- */
+/* -- the step */
 
 static fm_trainer_options options_of(const fm_train_config *config) {
     return (fm_trainer_options){.model = config->model,

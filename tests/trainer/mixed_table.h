@@ -21,9 +21,8 @@ static inline const fm_kernels *mixed_f32(void) {
 static inline float *mixed_take(const void *x, int64_t n) {
     float *to = calloc((size_t)n, sizeof *to);
     assert(to);
-    for (int64_t i = 0; x && i < n; i++) {
+    for (int64_t i = 0; x && i < n; i++)
         to[i] = (float)((const double *)x)[i];
-    }
     return to;
 }
 

@@ -56,7 +56,7 @@ typedef struct bench {
     bool failed;
 } bench;
 
-/* ---- building -------------------------------------------------------------------------------- */
+/* -- building */
 
 static void read_extra_sizes(const fm_test_json *json, fm_model_config *c) {
     c->n_extra_block = (int32_t)size_at(json, "model.extra_msa.extra_msa_stack.no_blocks");
@@ -132,9 +132,8 @@ static fm_status record(bench *b, fm_error *error) {
     b->out = fm_model_record_cycle(tape, &b->in.config, &b->weights, &b->in.inputs, false);
     record_losses(tape, &b->in, &b->sm, &b->out, &b->weights);
     for (int32_t n = 0; n < tape->n_node; n++) { /* every output is compared */
-        for (int i = 0; i < tape->node[n].n_output; i++) {
+        for (int i = 0; i < tape->node[n].n_output; i++)
             fm_tape_keep(tape, tape->node[n].output[i]);
-        }
         if (ends_half_a_block(b, tape->node[n].name)) {
             fm_tape_want_gradient(tape, tape->node[n].output[0]);
         }
@@ -207,7 +206,7 @@ static void close_bench(bench *b) {
     free(b->copy);
 }
 
-/* ---- inputs ---------------------------------------------------------------------------------- */
+/* -- inputs */
 
 /* Loads every parameter of the table, by its OpenFold name. */
 static void load_parameters(bench *b) {
@@ -218,9 +217,8 @@ static void load_parameters(bench *b) {
         const fm_param *row = &b->params.param[p];
         const fm_npy *array = need(&b->in, "w/", row->openfold);
         assert((int64_t)array->count == fm_param_count(row));
-        for (int64_t i = 0; i < (int64_t)array->count; i++) {
+        for (int64_t i = 0; i < (int64_t)array->count; i++)
             master[row->offset + i] = (float)value(array, i);
-        }
     }
     b->kernels->upload(NULL, b->params.master, master, bytes);
     b->kernels->copy(NULL, b->params.n_element, b->params.master, b->params.ema);
@@ -228,7 +226,7 @@ static void load_parameters(bench *b) {
     free(master);
 }
 
-/* ---- comparing ------------------------------------------------------------------------------- */
+/* -- comparing */
 
 /* The leading axes of an array [.., c], and with them the mask of its positions. */
 typedef enum weight { ALL, MSA, EXTRA, PAIR, TEMPLATE_ROWS } weight;
@@ -509,9 +507,8 @@ static void compare_gradients(bench *b) {
 static bool same_on_all_ranks(const bench *b) {
     size_t bytes = (size_t)b->params.n_element * sizeof(float);
     bool same = true;
-    for (int r = 1; r < b->n_rank; r++) {
+    for (int r = 1; r < b->n_rank; r++)
         same &= !memcmp(b->rank[r]->params.master, b->params.master, bytes);
-    }
     return same;
 }
 
@@ -560,15 +557,14 @@ static void compare_memory(bench *b) {
 /* The table has all parameters of the file, and no others. */
 static void compare_names(bench *b) {
     int32_t in_file = 0;
-    for (size_t i = 0; i < b->in.file.n_array; i++) {
+    for (size_t i = 0; i < b->in.file.n_array; i++)
         in_file += !strncmp(b->in.file.arrays[i].name, "w/", 2);
-    }
     printf("parameters of the table %d, of the file %d %s\n", (int)b->params.n_param, (int)in_file,
            in_file == b->params.n_param ? "ok" : "FAIL");
     b->failed |= in_file != b->params.n_param;
 }
 
-/* ---- running --------------------------------------------------------------------------------- */
+/* -- running */
 
 static void *run_forward(void *argument) {
     bench *b = argument;
@@ -613,9 +609,8 @@ static void run_on_all(bench *b, void *(*work)(void *)) {
         assert(!failed);
         (void)failed;
     }
-    for (int r = 0; r < b->n_rank; r++) {
+    for (int r = 0; r < b->n_rank; r++)
         pthread_join(threads[r], NULL);
-    }
 }
 
 static void run(bench *b) {
@@ -632,7 +627,7 @@ static void run(bench *b) {
     compare_memory(b);
 }
 
-/* ---- the program ----------------------------------------------------------------------------- */
+/* -- the program */
 
 static void usage(FILE *out) {
     fprintf(out,

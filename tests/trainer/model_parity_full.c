@@ -32,7 +32,7 @@
 
 #include <time.h>
 
-/* ---- comparing ------------------------------------------------------------------------------- */
+/* -- comparing */
 
 static bool is_bf16(const full *f) {
     return f->kernels->act == FM_ELEMENT_BF16;
@@ -58,9 +58,8 @@ static float *fetch(const full *f, fm_element element, const void *device, uint6
     f->kernels->download(NULL, narrow ? (void *)narrow : copy, device,
                          (size_t)count * fm_element_bytes(element));
     f->kernels->synchronize(NULL);
-    for (uint64_t i = 0; narrow && i < count; i++) {
+    for (uint64_t i = 0; narrow && i < count; i++)
         copy[i] = from_bf16(narrow[i]);
-    }
     free(narrow);
     return copy;
 }
@@ -105,9 +104,8 @@ static void compare_line(full *f, group_id id, const char *key, int64_t at, cons
     const fm_npy *samples = golden(&f->golden, "act_samples_f64");
     unsigned axes = ((const uint8_t *)golden(&f->golden, "act_res_axes")->data)[at];
     uint64_t count = 1, hash = fnv1a(key);
-    for (int d = 0; d < 8; d++) {
+    for (int d = 0; d < 8; d++)
         count *= shape[d] ? (uint64_t)shape[d] : 1;
-    }
     uint64_t each = count / (uint64_t)ours->n_part;
     distance sum = {0};
     for (int64_t j = 0; j < N_ACT_SAMPLE; j++) {
@@ -128,9 +126,8 @@ static void compare(full *f, group_id id, const char *key, const layout *ours) {
     if (at >= 0) {
         compare_line(f, id, key, at, ours);
     }
-    for (int p = 0; p < ours->n_part; p++) {
+    for (int p = 0; p < ours->n_part; p++)
         free(ours->part[p]);
-    }
 }
 
 static void compare_node(full *f, group_id id, const char *key, const fm_tape *tape,
@@ -241,9 +238,8 @@ static void compare_heads_and_losses(full *f) {
     compare_node(f, G_HEADS, "out/experimentally_resolved_logits", tape, "experimentally resolved",
                  0);
     compare_node(f, G_HEADS, "out/tm_logits", tape, "aligned error", 0);
-    for (int i = 0; i < FM_LOSS_TERMS; i++) {
+    for (int i = 0; i < FM_LOSS_TERMS; i++)
         t[i] = scalar(f, f->sm.term[i]);
-    }
     const struct {
         const char *name;
         double got;
@@ -347,7 +343,7 @@ static void compare_step(full *f) {
     }
 }
 
-/* ---- the program ----------------------------------------------------------------------------- */
+/* -- the program */
 
 /* C-beta, or C-alpha of glycine, of the positions that the reference predicted in cycle 0. */
 static void inject_previous(const full *f) {
@@ -358,9 +354,8 @@ static void inject_previous(const full *f) {
     assert(x);
     for (int64_t i = 0; i < n; i++) {
         int64_t atom = aatype[i] == GLYCINE ? ATOM37_CA : ATOM37_CB;
-        for (int64_t a = 0; a < 3; a++) {
+        for (int64_t a = 0; a < 3; a++)
             x[3 * i + a] = (float)value(positions, (i * N_ATOM37 + atom) * 3 + a);
-        }
     }
     f->kernels->upload(NULL, fm_state_data(&f->in.state, f->in.inputs.previous_pseudo_beta), x,
                        (size_t)n * 3 * sizeof *x);
@@ -405,9 +400,8 @@ static void run_on_all(full *f, void *(*work)(void *)) {
         (void)failed;
     }
     work(f);
-    for (int r = 1; r < f->arguments->dap; r++) {
+    for (int r = 1; r < f->arguments->dap; r++)
         pthread_join(threads[r], NULL);
-    }
 }
 
 static void *run_forward(void *argument) {
@@ -436,9 +430,8 @@ static void *run_backward(void *argument) {
 
 static void forward(full *f, pass *p, int cycle) {
     double start = now();
-    for (int r = 0; r < f->arguments->dap; r++) {
+    for (int r = 0; r < f->arguments->dap; r++)
         f->rank[r]->cycle = cycle;
-    }
     run_on_all(f, run_forward);
     printf("cycle %d: %.1f s\n", cycle, now() - start);
     compare_trunk(f, &p->tape, cycle);
@@ -464,9 +457,8 @@ static void run(full *f) {
     if (!is_whole(f)) {
         return;
     }
-    for (int r = 0; r < f->arguments->dap && f->arguments->inject_bins; r++) {
+    for (int r = 0; r < f->arguments->dap && f->arguments->inject_bins; r++)
         inject_previous(f->rank[r]);
-    }
     forward(f, &f->last, 1);
     count_bins(f);
     compare_heads_and_losses(f);

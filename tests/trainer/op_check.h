@@ -116,28 +116,24 @@ static inline void *op_input_data(const op_bench *bench, int i) {
 static inline void op_fill(op_bench *bench) {
     for (int i = 0; i < bench->n_input; i++) {
         if (bench->state.tensor[bench->input[i]].element == bench->kernels->act) {
-            for (int64_t k = 0; k < op_input_count(bench, i); k++) {
+            for (int64_t k = 0; k < op_input_count(bench, i); k++)
                 op_set(bench, op_input_data(bench, i), k, op_uniform((uint32_t)i + 1, k));
-            }
         }
     }
     for (int32_t b = 0; b < bench->params.n_block; b++) {
         const fm_param_block *block = &bench->params.block[b];
-        for (int64_t k = block->offset; k < block->offset + block->count; k++) {
+        for (int64_t k = block->offset; k < block->offset + block->count; k++)
             op_set(bench, bench->params.master, k, op_uniform(77, k));
-        }
     }
     const fm_tensor *gradient = &bench->state.tensor[bench->output_gradient];
-    for (int64_t k = 0; k < fm_tensor_local_count(gradient); k++) {
+    for (int64_t k = 0; k < fm_tensor_local_count(gradient); k++)
         op_set(bench, fm_state_data(&bench->state, bench->output_gradient), k, op_uniform(88, k));
-    }
 }
 
 /* Fills a mask input with 1 and about one 0 in four; the first element is always 1. */
 static inline void op_fill_mask(op_bench *bench, int i, uint32_t stream) {
-    for (int64_t k = 0; k < op_input_count(bench, i); k++) {
+    for (int64_t k = 0; k < op_input_count(bench, i); k++)
         op_set(bench, op_input_data(bench, i), k, k == 0 || op_uniform(stream, k) > -0.5);
-    }
 }
 
 static inline void op_finish(op_bench *bench, op_builder build, const void *context) {
@@ -146,9 +142,8 @@ static inline void op_finish(op_bench *bench, op_builder build, const void *cont
                                   !bench->without_gradient, NULL),
                      FM_OK);
     tape->seed = 4711;
-    for (int i = 0; i < bench->n_input; i++) {
+    for (int i = 0; i < bench->n_input; i++)
         bench->input_tensor[i] = fm_tape_state(tape, bench->input[i], bench->differentiable[i]);
-    }
     bench->output_tensor = build(tape, bench->input_tensor, context);
     fm_tape_keep(tape, bench->output_tensor);
     const fm_tensor *out = fm_tape_tensor(tape, bench->output_tensor);
@@ -191,9 +186,8 @@ static inline double op_loss(op_bench *bench, const double *g) {
     const void *out = fm_tape_data(&bench->tape, bench->output_tensor);
     int64_t count = fm_tensor_local_count(fm_tape_tensor(&bench->tape, bench->output_tensor));
     double loss = 0;
-    for (int64_t k = 0; k < count; k++) {
+    for (int64_t k = 0; k < count; k++)
         loss += g[k] * op_get(bench, out, k);
-    }
     return loss;
 }
 

@@ -144,9 +144,8 @@ static inline void load_extra(const parity *b, int c) {
     const fm_npy *deletion = need(b, b->prefix, "extra_deletion_value");
     for (int64_t k = 0; k < (int64_t)msa->shape[1] * file_residues(b); k++) {
         int64_t row = padded_position(b, k) * FM_EXTRA_MSA_FEATURES;
-        for (int64_t i = 0; i < FM_MSA_CLASSES; i++) {
+        for (int64_t i = 0; i < FM_MSA_CLASSES; i++)
             put(b, b->inputs.extra_feat, row + i, (double)i == input(b, msa, k, c));
-        }
         put(b, b->inputs.extra_feat, row + 23, input(b, has, k, c));
         put(b, b->inputs.extra_feat, row + 24, input(b, deletion, k, c));
     }
@@ -164,9 +163,8 @@ static inline void load_torsions(const parity *b, int c) {
     const fm_npy *aatype = need(b, b->prefix, "template_aatype");
     for (int64_t k = 0; k < b->config.n_template * file_residues(b); k++) {
         int64_t row = padded_position(b, k) * FM_TEMPLATE_ROW_FEATURES;
-        for (int64_t i = 0; i < FM_TEMPLATE_CLASSES; i++) {
+        for (int64_t i = 0; i < FM_TEMPLATE_CLASSES; i++)
             put(b, b->inputs.template_rows, row + i, (double)i == input(b, aatype, k, c));
-        }
         for (int p = 0; p < 3; p++) {
             const fm_npy *part = need(b, b->prefix, parts[p].name);
             for (int64_t i = 0; i < parts[p].count; i++) {
@@ -191,9 +189,8 @@ static inline void load_templates(const parity *b, int c) {
     double any = 0;
     for (int64_t k = 0; k < b->config.n_template * n_res; k++) {
         double backbone = 1;
-        for (int64_t atom = 0; atom < 3; atom++) { /* N, CA, C */
+        for (int64_t atom = 0; atom < 3; atom++) /* N, CA, C */
             backbone *= input(b, atoms, k * N_ATOM37 + atom, c);
-        }
         int64_t at = padded_position(b, k);
         put(b, b->inputs.template_backbone_mask, at, backbone);
         put(b, b->inputs.msa_mask, b->config.n_seq * b->config.n_res + at,

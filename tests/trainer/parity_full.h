@@ -135,9 +135,8 @@ static inline fm_status record(full *f, fm_error *error) {
             fm_model_record_cycle(tape, &f->in.config, &f->weights, &f->in.inputs, i == 0);
         if (i == 1) {
             record_losses(tape, &f->in, &f->sm, &passes[i]->out, &f->weights);
-            for (int k = 0; k < FM_LOSS_TERMS; k++) {
+            for (int k = 0; k < FM_LOSS_TERMS; k++)
                 fm_tape_keep(tape, f->sm.term[k]);
-            }
             fm_tape_keep(tape, f->sm.total);
             want_gradients(f);
         }

@@ -14,9 +14,8 @@ enum {
 
 static inline uint64_t fnv1a(const char *text) {
     uint64_t h = 14695981039346656037u;
-    for (; *text; text++) {
+    for (; *text; text++)
         h = (h ^ (uint8_t)*text) * 1099511628211u;
-    }
     return h;
 }
 

@@ -55,9 +55,8 @@ static const group GROUPS[N_GROUP] = {
 /* For errors in units of the errors of the reference's bf16 run: 2 of them for activations, 3 % of
  * each loss, and no limit for what follows the losses. */
 static inline void allow_noise(group *groups) {
-    for (int g = 0; g < N_GROUP; g++) {
+    for (int g = 0; g < N_GROUP; g++)
         groups[g].gate = g < G_LOSSES ? 2 : g == G_LOSSES ? 3e-2 : INFINITY;
-    }
 }
 
 /* `verbose`: prints every array. */

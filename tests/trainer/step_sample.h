@@ -97,9 +97,8 @@ static inline void make_sample(sample *s) {
             s->positions[i][a][2] = (float)(4 * op_uniform(3, i * 37 + a));
         }
     }
-    for (int c = 0; c < N_CYCLE; c++) {
+    for (int c = 0; c < N_CYCLE; c++)
         make_cycle(s, c);
-    }
     make_templates(s);
     s->features.n_res = N_RES;
     s->features.n_templ = 1; /* the model has room for two */

@@ -85,9 +85,8 @@ static void every_key_is_documented(void **state) {
     fm_train_config_document(&config, table);
     fm_train_config_format_all(&config, shown);
     int n_key = 0, n_row = -2; /* the table's head */
-    for (const char *c = table; *c; c++) {
+    for (const char *c = table; *c; c++)
         n_row += *c == '\n';
-    }
     char section[32] = "", *rest = NULL;
     for (char *line = strtok_r(shown, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         char name[64], value[64], expected[256];

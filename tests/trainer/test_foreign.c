@@ -26,7 +26,7 @@ static fm_arena arena;
 static int set_up(void **state) {
     (void)state;
     fm_test_make_folder(folder, sizeof folder);
-    return fm_arena_init(&arena, (size_t)1 << 32, NULL) == FM_OK ? 0 : -1;
+    return fm_arena_init(&arena, (size_t)1 << 32, NULL) ? -1 : 0;
 }
 
 static int tear_down(void **state) {
@@ -251,9 +251,10 @@ static void every_naming_and_format_gives_back_what_it_got(void **state) {
                                                (fm_weight_names)naming, &params, params.master,
                                                &arena, NULL),
                              FM_OK);
-            if (fm_foreign_import(path, &other, &strict, &arena, &report, &error))
+            if (fm_foreign_import(path, &other, &strict, &arena, &report, &error)) {
                 fail_msg("%s %d: %s", fm_weight_names_word((fm_weight_names)naming), format,
                          error.message);
+            }
             assert_int_equal(report.naming, naming);
             assert_string_equal(report.prefix, "");
             assert_string_equal(report.text, "");

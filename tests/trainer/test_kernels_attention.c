@@ -67,14 +67,16 @@ static void formula_row(const layout *l, double **in, double *out, const int64_t
             logit += in[Q][place(a->q_stride, g, b, row, h) + c] *
                      in[K][place(a->k_stride, g, b, key, kv) + c];
         logit *= a->scale;
-        if (l->biased)
+        if (l->biased) {
             logit += in[BIAS][g * a->bias_stride[0] + h * a->bias_stride[1] +
                               row * a->bias_stride[2] + key * a->bias_stride[3]];
-        if (l->masked && !l->no_valid_key)
+        }
+        if (l->masked && !l->no_valid_key) {
             logit +=
                 a->mask_value *
                 (in[MASK][g * a->mask_stride[0] + b * a->mask_stride[1] + key * a->mask_stride[2]] -
                  1);
+        }
         p[key] = logit;
         largest = fmax(largest, logit);
     }

@@ -34,9 +34,8 @@ static void names_are_keys_of_the_configuration(void **state) {
         config = before;
         fm_bytes bytes = {(const uint8_t *)text, (size_t)n};
         assert_int_equal(fm_train_config_parse(bytes, &config, NULL), FM_OK);
-        for (int k = 0; k < FM_LOSS_TERMS; k++) {
+        for (int k = 0; k < FM_LOSS_TERMS; k++)
             assert_true(config.loss[k] == (k == i ? 100 + i : before.loss[k]));
-        }
     }
 }
 

@@ -78,9 +78,8 @@ static void a_rigid_motion_changes_nothing(void **state) {
     }
     fm_tape_forward(&bench.tape, NULL);
     const double *after = fm_tape_data(&bench.tape, bench.output_tensor);
-    for (int i = 0; i < 4 * 7; i++) {
+    for (int i = 0; i < 4 * 7; i++)
         assert_true(fabs(after[i] - before[i]) < 1e-11);
-    }
     op_end(&bench);
 }
 

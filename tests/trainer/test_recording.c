@@ -25,7 +25,7 @@ enum { N_RECOMPUTE = 3, MAX_LINE = 2048 };
 static const char *const ORDER_NAMES[] = {"original", "opm_first", "parallel"};
 static const char *const RECOMPUTE_NAMES[N_RECOMPUTE] = {"none", "hidden", "block"};
 
-/* ---- a tape as text -------------------------------------------------------------------------- */
+/* -- a tape as text */
 
 typedef struct writer {
     fm_xxh3_state *hash;
@@ -54,17 +54,15 @@ static void end_line(writer *w) {
 
 static void put_list(writer *w, const char *what, const int32_t *values, int32_t n) {
     put(w, " %s", what);
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = 0; i < n; i++)
         put(w, "%c%d", i ? ',' : ' ', (int)values[i]);
-    }
 }
 
 static void put_node(writer *w, const fm_tape *tape, int32_t i) {
     const fm_node *node = &tape->node[i];
     int32_t keep[FM_NODE_SAVED];
-    for (int32_t k = 0; k < node->n_saved; k++) {
+    for (int32_t k = 0; k < node->n_saved; k++)
         keep[k] = (int32_t)node->keep[k];
-    }
     put(w, "node %d %s (%s)", (int)i, node->op->name, node->name);
     put_list(w, "in", node->input, node->n_input);
     put_list(w, "out", node->output, node->n_output);
@@ -83,21 +81,18 @@ static void put_node(writer *w, const fm_tape *tape, int32_t i) {
 static void put_tensor(writer *w, const fm_tape *tape, int32_t i) {
     const fm_tensor *tensor = &tape->tensor[i];
     put(w, "tensor %d %s %d [", (int)i, tensor->name ? tensor->name : "-", (int)tensor->element);
-    for (int axis = 0; axis < tensor->rank; axis++) {
+    for (int axis = 0; axis < tensor->rank; axis++)
         put(w, " %lld/%lld", (long long)tensor->local[axis], (long long)tensor->shape[axis]);
-    }
     put(w, " ] split %d version %d gradient %d", (int)tensor->shard_axis, (int)tensor->version,
         (int)tensor->gradient);
     end_line(w);
 }
 
 static void put_tape(writer *w, const fm_tape *tape) {
-    for (int32_t i = 0; i < tape->n_node; i++) {
+    for (int32_t i = 0; i < tape->n_node; i++)
         put_node(w, tape, i);
-    }
-    for (int32_t i = 0; i < tape->n_tensor; i++) {
+    for (int32_t i = 0; i < tape->n_tensor; i++)
         put_tensor(w, tape, i);
-    }
     for (int32_t i = 0; i < tape->n_segment; i++) {
         const fm_segment *segment = &tape->segment[i];
         put(w, "segment %d %d..%d %d", (int)i, (int)segment->first, (int)segment->end,
@@ -110,7 +105,7 @@ static void put_tape(writer *w, const fm_tape *tape) {
     end_line(w);
 }
 
-/* ---- recording ------------------------------------------------------------------------------- */
+/* -- recording */
 
 /* Parameters and their weights, which depend on the sizes alone: the same for all cases of a size.
  */
@@ -202,7 +197,7 @@ static uint64_t digest_of(const char *name, model *m, fm_block_order order, fm_l
     return digest;
 }
 
-/* ---- cases ----------------------------------------------------------------------------------- */
+/* -- cases */
 
 typedef struct recording_case {
     fm_block_order order;
@@ -248,9 +243,8 @@ static void tiny_records_what_it_did(void **state) {
     m.config.n_extra_block = 2;
     bool same = true;
     begin_model(&m);
-    for (int i = 0; i < N_CASE; i++) {
+    for (int i = 0; i < N_CASE; i++)
         same &= is_as_before("tiny", &m, &CASES[i], CASES[i].tiny);
-    }
     end_model(&m);
     assert_true(same);
 }
@@ -264,9 +258,8 @@ static void af2_initial_records_what_it_did(void **state) {
     m.config.n_extra_block = 2;
     bool same = true;
     begin_model(&m);
-    for (int i = 0; i < N_CASE; i++) {
+    for (int i = 0; i < N_CASE; i++)
         same &= is_as_before("af2-initial", &m, &CASES[i], CASES[i].af2);
-    }
     end_model(&m);
     assert_true(same);
 }

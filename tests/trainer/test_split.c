@@ -44,9 +44,8 @@ static void assert_close(double a, double b) {
 static void assert_same_result(const fm_sample_result *a, const fm_sample_result *b) {
     assert_close(a->loss, b->loss);
     assert_close(a->gradient_norm, b->gradient_norm);
-    for (int i = 0; i < FM_LOSS_TERMS; i++) {
+    for (int i = 0; i < FM_LOSS_TERMS; i++)
         assert_close(a->term[i], b->term[i]);
-    }
 }
 
 static void assert_all_memory_used(const fm_trainer *trainer) {
@@ -142,7 +141,7 @@ static void what_cannot_be_split_is_refused(void **state) {
     expect_refusal(&options, (fm_layout){9, 2, 1}, "18 ranks");
 }
 
-/* ---- ranks of several samples ---------------------------------------------------------------- */
+/* -- ranks of several samples */
 
 enum { MAX_RANK = 8 };
 
@@ -164,12 +163,10 @@ static void *run_rank(void *argument) {
 
 static void run_all(runner *ranks, int32_t n) {
     pthread_t threads[MAX_RANK];
-    for (int32_t r = 0; r < n; r++) {
+    for (int32_t r = 0; r < n; r++)
         assert_int_equal(pthread_create(&threads[r], NULL, run_rank, &ranks[r]), 0);
-    }
-    for (int32_t r = 0; r < n; r++) {
+    for (int32_t r = 0; r < n; r++)
         pthread_join(threads[r], NULL);
-    }
 }
 
 /* dap x bp x dp = 2 x 2 x 2: two samples side by side compared with the same two one after the
@@ -205,14 +202,13 @@ static void dp_takes_the_mean_over_groups(void **state) {
                     SAME);
         assert_true(rank->optimizer.samples == 2 && rank->optimizer.step == 1);
     }
-    for (int32_t r = 0; r < MAX_RANK; r++) {
+    for (int32_t r = 0; r < MAX_RANK; r++)
         fm_trainer_destroy(ranks[r].trainer);
-    }
     fm_local_groups_destroy(groups);
     fm_trainer_destroy(one);
 }
 
-/* ---- what is sent ---------------------------------------------------------------------------- */
+/* -- what is sent */
 
 /* A communicator that counts the exchanges that its rank begins, by kind. */
 typedef struct counter {
@@ -270,9 +266,8 @@ static counter sent(fm_block_order order, fm_recompute_policy recompute, fm_layo
         ranks[r] = (runner){.trainer = create(&options), .features = &s.features};
     }
     run_all(ranks, n);
-    for (int32_t r = 0; r < n; r++) {
+    for (int32_t r = 0; r < n; r++)
         fm_trainer_destroy(ranks[r].trainer);
-    }
     fm_local_groups_destroy(all);
     return counted;
 }
@@ -318,9 +313,8 @@ static void branches_meet_once_a_block(void **state) {
     for (int order = FM_ORDER_OUTER_FIRST; order <= FM_ORDER_PARALLEL; order++) {
         counter s =
             sent_by_block((fm_block_order)order, FM_RECOMPUTE_NONE, (fm_layout){1, 2, 1}, true);
-        for (int i = 0; i <= FM_EXCHANGE_BROADCAST; i++) {
+        for (int i = 0; i <= FM_EXCHANGE_BROADCAST; i++)
             assert_int_equal(s.messages[i], i == FM_EXCHANGE_ALL_REDUCE ? 2 : 0);
-        }
         assert_int_equal(s.elements[FM_EXCHANGE_ALL_REDUCE], 2 * c.n_res * c.n_res * c.c_z);
     }
 }
@@ -336,9 +330,8 @@ static int count_overlapped(const fm_tape *tape) {
         bool work = false;
         for (int32_t n = b + 1; tape->node[n].n_input == 0 || !tape->node[n].begins_backward ||
                                 tape->node[n].input[0] != tape->node[b].output[0];
-             n++) {
+             n++)
             work |= tape->node[n].n_param > 0;
-        }
         count += work;
     }
     return count;

@@ -195,15 +195,13 @@ static void clipping_is_by_sample_or_by_batch(void **state) {
             s.features.n_cycle = 1 + slot;
             norm = take(trainer, &s.features).gradient_norm;
             double scale = clip == FM_CLIP_SAMPLE ? fmin(1, 0.1 / (norm + 1e-6)) : 1;
-            for (size_t i = 0; i < n; i++) {
+            for (size_t i = 0; i < n; i++)
                 mean[i] += scale / 2 * ((const double *)trainer->params.gradient)[i];
-            }
         }
         assert_true(norm > 1);
         norm = 0;
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < n; i++)
             norm += mean[i] * mean[i];
-        }
         double scale = clip == FM_CLIP_BATCH ? 0.1 / (sqrt(norm) + 1e-6) : 1;
         fm_trainer_update(trainer);
         for (size_t i = 0; i < n; i++) {
@@ -304,13 +302,11 @@ static void the_whole_gradient_matches_a_difference(void **state) {
         assert(n > 0);
         double *old = calloc((size_t)n, sizeof *old), slope = 0, loss[2];
         memcpy(old, w, (size_t)n * sizeof *old);
-        for (int64_t i = 0; i < n; i++) {
+        for (int64_t i = 0; i < n; i++)
             slope += g[i] * direction[i];
-        }
         for (int side = 0; side < 2; side++) {
-            for (int64_t i = 0; i < n; i++) {
+            for (int64_t i = 0; i < n; i++)
                 w[i] = old[i] + (side ? STEP : -STEP) * direction[i];
-            }
             loss[side] = take(trainer, &s.features).loss;
         }
         double difference = (loss[1] - loss[0]) / (2 * STEP);
@@ -331,9 +327,8 @@ static void heads_of_confidence_want_a_resolution(void **state) {
         fm_trainer *trainer = create(&options);
         s.features.resolution = known ? 2 : 0;
         fm_sample_result result = take(trainer, &s.features);
-        for (int i = 0; i < FM_LOSS_TERMS; i++) {
+        for (int i = 0; i < FM_LOSS_TERMS; i++)
             assert_true(isfinite(result.term[i]) && result.term[i] > 0);
-        }
         const char *const heads[] = {"plddt.logits.bias", "experimentally_resolved.bias",
                                      "aligned_error.bias"};
         for (int i = 0; i < 3; i++) {

@@ -7,7 +7,7 @@
 
 #include "proto/chem/residue.h"
 
-/* ---- layers ---------------------------------------------------------------------------------- */
+/* -- layers */
 
 typedef struct layers {
     int which;
@@ -65,7 +65,7 @@ static void layers_match_differences(void **state) {
     }
 }
 
-/* ---- frames and atoms ------------------------------------------------------------------------ */
+/* -- frames and atoms */
 
 typedef struct frames {
     int64_t n;
@@ -138,15 +138,14 @@ static void atoms_match_differences(void **state) {
         fm_structure_declare_tables(&bench.state, &f.tables);
         op_finish(&bench, build_atoms, &f);
         fm_structure_upload_tables(&bench.state, &f.tables);
-        for (int64_t k = 0; k < f.n; k++) { /* every residue type, X among them */
+        for (int64_t k = 0; k < f.n; k++) /* every residue type, X among them */
             ((uint8_t *)op_input_data(&bench, 2))[k] = (uint8_t)(f.n == 1 ? 1 : k);
-        }
         op_check_gradients(&bench);
         op_end(&bench);
     }
 }
 
-/* ---- losses ---------------------------------------------------------------------------------- */
+/* -- losses */
 
 enum { BACKBONE, SIDE_CHAIN, TORSION, RESOLVED, VIOLATION, N_LOSS };
 
@@ -165,9 +164,8 @@ static fm_tensor_ref build_loss(fm_tape *tape, const fm_tensor_ref *in, const vo
     const losses *l = context;
     const fm_fape_options options = {10, 10, 1e-4, 10};
     fm_tensor_ref f[10];
-    for (int i = 0; i < F32_COUNT[l->which]; i++) {
+    for (int i = 0; i < F32_COUNT[l->which]; i++)
         f[i] = fm_tape_state(tape, l->f32[i], false);
-    }
     fm_tensor_ref aatype = fm_tape_state(tape, l->aatype, false);
     fm_tensor_ref index = fm_tape_state(tape, l->index, false);
     switch (l->which) {
@@ -257,7 +255,7 @@ static void losses_match_differences(void **state) {
     }
 }
 
-/* ---- losses over classes --------------------------------------------------------------------- */
+/* -- losses over classes */
 
 typedef struct binned {
     bool pairs; /* aligned error; else pLDDT */
@@ -288,12 +286,10 @@ static void check_binned(binned *b) {
         bool shift = !b->pairs || k % 4 == 3;
         to[k] = diagonal ? 1 : shift ? (float)(4 * op_uniform(71, k)) : 0;
     }
-    for (int64_t k = 0; k < b->n; k++) {
+    for (int64_t k = 0; k < b->n; k++)
         ((float *)op_input_data(&bench, 3))[k] = k == 0 || op_uniform(72, k) > -0.5;
-    }
-    for (int64_t k = 0; k < op_input_count(&bench, 1); k++) {
+    for (int64_t k = 0; k < op_input_count(&bench, 1); k++)
         op_set(&bench, op_input_data(&bench, 1), k, 4 * op_uniform(73, k));
-    }
     op_check_gradients(&bench);
     op_end(&bench);
 }
@@ -307,7 +303,7 @@ static void binned_losses_match_differences(void **state) {
     }
 }
 
-/* ---- naming ---------------------------------------------------------------------------------- */
+/* -- naming */
 
 /* A prediction that matches the alternative naming has no error except the smoothing of A28. */
 static void the_better_naming_is_taken(void **state) {
@@ -316,15 +312,12 @@ static void the_better_naming_is_taken(void **state) {
     float positions[RES * 42], other[RES * 42], exists[RES * 14], ambiguous[RES * 14] = {0};
     float truth[FRAME_FLOATS], turned[FRAME_FLOATS], chosen[FRAME_FLOATS];
     float ret_positions[RES * 42], ret_exists[RES * 14];
-    for (int k = 0; k < RES * 42; k++) {
+    for (int k = 0; k < RES * 42; k++)
         positions[k] = other[k] = (float)(9 * op_uniform(3, k));
-    }
-    for (int k = 0; k < RES * 14; k++) {
+    for (int k = 0; k < RES * 14; k++)
         exists[k] = 1;
-    }
-    for (int k = 0; k < FRAME_FLOATS; k++) {
+    for (int k = 0; k < FRAME_FLOATS; k++)
         truth[k] = (float)k, turned[k] = -(float)k;
-    }
     ambiguous[14 + 6] = ambiguous[14 + 7] = 1; /* of the second residue */
     for (int axis = 0; axis < 3; axis++) {
         other[(14 + 6) * 3 + axis] = positions[(14 + 7) * 3 + axis];

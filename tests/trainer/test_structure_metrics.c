@@ -25,7 +25,7 @@ static fm_arena arena;
 
 static int set_up(void **state) {
     (void)state;
-    return fm_arena_init(&arena, (size_t)1 << 26, NULL) == FM_OK ? 0 : -1;
+    return fm_arena_init(&arena, (size_t)1 << 26, NULL) ? -1 : 0;
 }
 
 static int tear_down(void **state) {

@@ -108,9 +108,8 @@ static void used_bytes_equal_planned_bytes(void **state) {
 static fm_tensor_ref build_upper(fm_tape *tape, const fm_tensor_ref *input, const void *context) {
     const chain *s = context;
     fm_tensor_ref x = input[0];
-    for (int i = DEPTH / 2; i < DEPTH; i++) {
+    for (int i = DEPTH / 2; i < DEPTH; i++)
         x = fm_op_transition(tape, "link", x, &s->weights[i], true, FM_KEEP);
-    }
     return x;
 }
 

@@ -171,7 +171,7 @@ static void add_weights(op_bench *bench, run_state *s) {
     }
 }
 
-/* ---- the file -------------------------------------------------------------------------------- */
+/* -- the file */
 
 static fm_arena file_arena;
 static fm_npz units;
@@ -195,17 +195,15 @@ static int add_input(op_bench *bench, const fm_npy *array, int rank, bool differ
         return -1;
     }
     int64_t shape[3] = {0};
-    for (int i = 0; i < rank; i++) {
+    for (int i = 0; i < rank; i++)
         shape[i] = (int64_t)array->shape[array->rank - (size_t)rank + (size_t)i];
-    }
     return op_input(bench, rank, shape, differentiable);
 }
 
 static void set_all(const op_bench *bench, void *data, const fm_npy *array) {
     assert_non_null(array);
-    for (uint64_t i = 0; i < array->count; i++) {
+    for (uint64_t i = 0; i < array->count; i++)
         op_set(bench, data, (int64_t)i, (double)((const float *)array->data)[i]);
-    }
 }
 
 /* ||a - b|| / ||b||. The true value of one gradient is zero, with noise in the file (a softmax
@@ -331,9 +329,8 @@ static void units_match_the_reference(void **state) {
     if (!units.n_array) {
         open_file();
     }
-    for (size_t i = 0; i < sizeof UNITS / sizeof UNITS[0]; i++) {
+    for (size_t i = 0; i < sizeof UNITS / sizeof UNITS[0]; i++)
         check_unit(&UNITS[i], element);
-    }
 }
 
 int main(void) {

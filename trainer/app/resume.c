@@ -24,8 +24,9 @@ fm_status fm_resume_lock(const char *folder, int *ret_fd, fm_error *reterr) {
     char path[PATH_MAX];
     fm_status status = fm_dir_make(folder, reterr);
     if (status) return status;
-    if (snprintf(path, sizeof path, "%s/lock", folder) >= (int)sizeof path)
+    if (snprintf(path, sizeof path, "%s/lock", folder) >= (int)sizeof path) {
         return fm_fail_in(reterr, FM_ERR_LIMIT, folder, "the path is too long");
+    }
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0) return fm_fail_in(reterr, FM_ERR_IO, path, "cannot open: %s", strerror(errno));
     if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
@@ -151,8 +152,9 @@ fm_status fm_resume_load(const fm_resume_options *options, fm_trainer *trainer, 
         fm_error error;
         status = fm_checkpoint_find(options->folder, step, &step, &error);
         if (!status) status = fm_checkpoint_path(options->folder, step, path, &error);
-        if (!status)
+        if (!status) {
             status = load_one(options, path, trainer, &arena, ret_token, &snapshot, &error);
+        }
         if (status == FM_ERR_CORRUPT || status == FM_ERR_FORMAT) {
             log_damaged(path, &error);
             continue;

@@ -192,8 +192,9 @@ static int parse(settings *set, int argc, char **argv) {
     fm_error error;
     int n_positional;
     fm_status status = fm_options_parse(&command, argc, argv, &n_positional, &error);
-    if (!status && !set->data && !set->show_config && !set->help_config)
+    if (!status && !set->data && !set->show_config && !set->help_config) {
         status = fm_fail(&error, FM_ERR_USAGE, "--data URL is required");
+    }
     if (status == FM_ERR_CANCELLED) return EXIT_OK;
     return status ? report(&error) : -1;
 }
@@ -318,8 +319,9 @@ static fm_status save_last(train_run *run, fm_status status, fm_error *reterr) {
     fm_error error;
     fm_status saved = FM_OK;
     if (run->set->checkpoint_every && run->n_step > run->first_step &&
-        run->saved_step != run->n_step)
+        run->saved_step != run->n_step) {
         saved = save(run, &error);
+    }
     if (!status) {
         if (saved) *reterr = error;
         return saved;
@@ -465,7 +467,7 @@ static fm_status queue_sample(train_run *run, bool is_first, bool is_last, fm_er
     flight *f = &run->flight[run->n_queued % FM_MOST_QUEUED];
     uint64_t asked_ns = fm_clock_ns();
     fm_status status = next_sample(run, &f->loaded, reterr);
-    run->data_ended = status != FM_OK;
+    run->data_ended = status;
     if (status) return status;
     f->wait_s = (double)(fm_clock_ns() - asked_ns) * 1e-9;
     f->is_first = is_first;
@@ -513,8 +515,9 @@ static size_t progress_columns(bool terminal) {
 static void say(const train_run *run, const fm_metrics_step *step) {
     bool last = step->step == run->set->steps;
     if (run->set->quiet ||
-        (!run->terminal && step->step != 1 && step->step % QUIET_STEPS != 0 && !last))
+        (!run->terminal && step->step != 1 && step->step % QUIET_STEPS != 0 && !last)) {
         return;
+    }
     char text[512]; /* a line that wraps could not be erased */
     fm_metrics_format(step, run->set->steps, progress_columns(run->terminal), text, sizeof text);
     fprintf(stderr,
@@ -639,8 +642,9 @@ static fm_status queue_step(train_run *run, fm_error *reterr) {
     }
     if (status) return status;
     run->queued_step++;
-    if (!run->set->checkpoint_every || run->queued_step % run->set->checkpoint_every != 0)
+    if (!run->set->checkpoint_every || run->queued_step % run->set->checkpoint_every != 0) {
         return FM_OK;
+    }
     status = drain(run, 0, reterr); /* so that parameters and results are of the same step */
     return status ? status : save(run, reterr);
 }
@@ -691,9 +695,10 @@ static fm_status begin(train_run *run, fm_error *reterr) {
     if (!status) run->snapshot = fm_loader_get_server(run->loader)->snapshot;
     if (!status) status = fm_resume_lock(set->out, &run->lock, reterr);
     if (!status) status = fm_metrics_truncate(path, run->n_step, reterr);
-    if (!status && set->tensorboard)
+    if (!status && set->tensorboard) {
         status = fm_event_file_open(set->tensorboard, set->resume, run->n_step, wall_s(),
                                     &run->events, reterr);
+    }
     return status ? status : fm_metrics_open(path, &run->metrics, reterr);
 }
 

@@ -150,9 +150,8 @@ static void plan_dropped_together(fm_tape *tape) {
     for (int32_t n = 0; n < tape->n_node; n++) {
         const fm_node *node = &tape->node[n];
         bool dropped = output_is_dropped(tape, node);
-        for (int i = 0; i < node->n_output; i++) {
+        for (int i = 0; i < node->n_output; i++)
             tape->buffer[tape->tensor[node->output[i]].buffer].dropped = dropped;
-        }
     }
 }
 
@@ -206,18 +205,16 @@ static void schedule_recompute(fm_tape *tape, int32_t n) {
         return;
     }
     bool needed = false;
-    for (int i = 0; i < node->n_saved; i++) {
+    for (int i = 0; i < node->n_saved; i++)
         needed |= node->keep[i] == FM_RECOMPUTE;
-    }
     if (needed && node->has_backward) {
         add_step(tape, n, FM_PHASE_RECOMPUTE, false);
     }
 }
 
 static void plan_schedule(fm_tape *tape) {
-    for (int32_t n = 0; n < tape->n_node; n++) {
+    for (int32_t n = 0; n < tape->n_node; n++)
         add_step(tape, n, FM_PHASE_FORWARD, true);
-    }
     tape->n_forward = tape->n_step;
     for (int32_t n = tape->n_node - 1; n >= 0 && tape->with_gradient; n--) {
         schedule_recompute(tape, n);
@@ -264,12 +261,10 @@ static void touch_backward(fm_tape *tape, const fm_node *node, int32_t step) {
 }
 
 static void touch_forward(fm_tape *tape, const fm_node *node, const fm_step *step, int32_t at) {
-    for (int i = 0; i < node->n_input; i++) {
+    for (int i = 0; i < node->n_input; i++)
         touch(tape, node->input[i], at);
-    }
-    for (int i = 0; i < node->n_output && step->wants_output; i++) {
+    for (int i = 0; i < node->n_output && step->wants_output; i++)
         touch(tape, node->output[i], at);
-    }
 }
 
 /* A buffer that another stream touches is ordered against stream 0 only at tickets. It keeps its
@@ -298,9 +293,8 @@ static void plan_lives(fm_tape *tape) {
         } else {
             touch_forward(tape, node, step, at);
         }
-        for (int i = 0; i < node->n_saved; i++) {
+        for (int i = 0; i < node->n_saved; i++)
             touch(tape, node->saved[i], at);
-        }
     }
     for (int32_t n = 0; n < tape->n_node; n++) {
         if (tape->node[n].stream != 0) {

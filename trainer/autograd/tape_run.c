@@ -192,9 +192,8 @@ static int64_t used_at(const fm_tape *tape, int32_t at) {
 
 int64_t fm_tape_used_bytes(const fm_tape *tape) {
     int64_t used = 0;
-    for (int32_t at = 0; at < tape->n_step; at++) {
+    for (int32_t at = 0; at < tape->n_step; at++)
         used = most(used, used_at(tape, at));
-    }
     return used;
 }
 

@@ -29,8 +29,7 @@ void fm_backend_fall_back(fm_fallback_kind kind, const char *format, ...) {
 
 void fm_backend_fallbacks(fm_fallback ret_fallbacks[FM_FALLBACK_KINDS]) {
     pthread_mutex_lock(&lock);
-    for (int i = 0; i < FM_FALLBACK_KINDS; i++) {
+    for (int i = 0; i < FM_FALLBACK_KINDS; i++)
         ret_fallbacks[i] = counters[i];
-    }
     pthread_mutex_unlock(&lock);
 }

@@ -5,7 +5,7 @@
 
 #include "trainer/backend/element.h"
 
-/* ---- invariant point attention (A22) --------------------------------------------------------- */
+/* -- invariant point attention (A22) */
 
 /* A frame has seven numbers: a quaternion (w, x, y, z) and a translation. A matrix frame has
  * twelve: a rotation, row by row, and a translation. */
@@ -48,7 +48,7 @@ typedef struct fm_ipa_grad {
     fm_out dhead_weights; /* acc [n_head] */
 } fm_ipa_grad;
 
-/* ---- frames and atoms (A23-A25) -------------------------------------------------------------- */
+/* -- frames and atoms (A23-A25) */
 
 /* Makes the frames of all eight rigid groups and the positions of all atoms from a backbone frame
  * and seven torsion angles, given as sine and cosine. The frame of a group is its ideal frame,
@@ -68,7 +68,7 @@ typedef struct fm_residue_atoms {
     void *atoms;                 /* act [n, 14, 3] Å; forward only */
 } fm_residue_atoms;
 
-/* ---- losses on structures -------------------------------------------------------------------- */
+/* -- losses on structures */
 
 /* A28. Positions in Å; target frames are homogeneous matrices as the features have them.
  *     error[f, p] = sqrt(|T_f^-1 x_p - T*_f^-1 x*_p|^2 + eps)

@@ -44,7 +44,7 @@ static fm_out out_at(fm_out out, int64_t elements, fm_element element) {
     return (fm_out){at_element(out.data, elements, element), out.beta};
 }
 
-/* ---- the parts ------------------------------------------------------------------------------- */
+/* -- the parts */
 
 static fm_layernorm norm(walk *w, int64_t c, const void *x, const void *weights) {
     fm_layernorm args = {.rows = w->rows,
@@ -187,7 +187,7 @@ static fm_gate gate_of(const walk *w, const void *z_projected, const void *x, vo
                      .y = y};
 }
 
-/* ---- forward --------------------------------------------------------------------------------- */
+/* -- forward */
 
 size_t fm_triangle_block_composed_kept(const fm_triangle_block *args) {
     return (size_t)(args->n * args->n * (5 * args->c + args->c_z));
@@ -240,7 +240,7 @@ void fm_triangle_block_composed(const fm_kernels *k, fm_stream *stream,
     forward(&w);
 }
 
-/* ---- backward -------------------------------------------------------------------------------- */
+/* -- backward */
 
 /* Back through dropout, gate, output projection and its LayerNorm: makes dg and dx. */
 static void out_backward(walk *w, const fm_triangle_block_grad *grad, void *dz_projected,

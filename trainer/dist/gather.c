@@ -30,9 +30,8 @@ static const fm_op SLICE = {"slice", slice_forward, NULL};
 /* Elements before and after an axis of the local part. */
 static void count_around(const fm_tensor *x, int axis, int64_t *ret_outer, int64_t *ret_inner) {
     *ret_outer = *ret_inner = 1;
-    for (int i = 0; i < x->rank; i++) {
+    for (int i = 0; i < x->rank; i++)
         *(i < axis ? ret_outer : ret_inner) *= i == axis ? 1 : x->local[i];
-    }
 }
 
 fm_tensor_ref fm_dap_slice(fm_tape *tape, const char *name, fm_part part, fm_tensor_ref x,

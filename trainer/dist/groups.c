@@ -49,9 +49,8 @@ struct fm_local_groups {
 static fm_status create(fm_comm_group **groups, int32_t count, int32_t size,
                         const fm_kernels *kernels, fm_error *reterr) {
     fm_status status = FM_OK;
-    for (int32_t i = 0; i < count && size > 1 && !status; i++) {
+    for (int32_t i = 0; i < count && size > 1 && !status; i++)
         status = fm_comm_group_create(size, kernels, &groups[i], reterr);
-    }
     return status;
 }
 

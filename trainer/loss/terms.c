@@ -17,9 +17,8 @@ static bool model_has(const fm_loss_term *term, const fm_loss_inputs *in) {
 /* Returns the row of the term that is recorded at that turn. */
 static int find_turn(int turn) {
     int i = 0;
-    while (i < FM_LOSS_TERMS && fm_loss_terms[i].turn != turn) {
+    while (i < FM_LOSS_TERMS && fm_loss_terms[i].turn != turn)
         i++;
-    }
     assert(i < FM_LOSS_TERMS && "turns count from 0 without a gap");
     return i;
 }

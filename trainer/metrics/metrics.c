@@ -146,11 +146,12 @@ FM_PRINTF(3, 4) static void add_field(fields *f, size_t closing, const char *for
 void fm_metrics_format(const fm_metrics_step *step, uint64_t n_step, size_t columns, char *out,
                        size_t out_bytes) {
     fields f = {.columns = columns};
-    if (n_step)
+    if (n_step) {
         add_field(&f, 0, "step %llu/%llu", (unsigned long long)step->step,
                   (unsigned long long)n_step);
-    else
+    } else {
         add_field(&f, 0, "step %llu", (unsigned long long)step->step);
+    }
     add_field(&f, 0, "  loss %.3f", step->loss);
     if (step->n_score) add_field(&f, 0, "  %s %.3f", step->score[0].name, step->score[0].value);
     add_field(&f, 0, "  %.3f s/step", step->step_s);

@@ -25,14 +25,13 @@ typedef struct block {
 /* The split axes after the last block of a stack. */
 static const int EXIT_AXIS[FM_N_REPRESENTATION] = {[FM_MSA] = 1, [FM_PAIR] = 0};
 
-/* ---- what follows from the list -------------------------------------------------------------- */
+/* -- what follows from the list */
 
 /* The first sublayer from `from` on that touches the representation; n_sublayer when none does. */
 static int find_touching(const fm_block_list *list, int from, fm_representation of) {
     int i = from;
-    while (i < list->n_sublayer && list->sublayer[i]->axis[of] == FM_UNTOUCHED) {
+    while (i < list->n_sublayer && list->sublayer[i]->axis[of] == FM_UNTOUCHED)
         i++;
-    }
     return i;
 }
 
@@ -43,9 +42,8 @@ int fm_block_entry_axis(const fm_block_list *list, fm_representation of) {
 
 static uint32_t draws_before(const fm_block_list *list, int end) {
     uint32_t n = 0;
-    for (int i = 0; i < end; i++) {
+    for (int i = 0; i < end; i++)
         n += fm_sublayer_draws(list->sublayer[i]);
-    }
     return n;
 }
 
@@ -75,7 +73,7 @@ static fm_param_ref norm_after(const block *b, int i) {
                            : FM_PARAM_NONE;
 }
 
-/* ---- changes of the split axis --------------------------------------------------------------- */
+/* -- changes of the split axis */
 
 static void arrive(block *b, fm_representation of) {
     if (b->under_way[of]) {
@@ -96,7 +94,7 @@ static void leave(block *b, int i, fm_representation of) {
     b->axis[of] = axis;
 }
 
-/* ---- sublayers ------------------------------------------------------------------------------- */
+/* -- sublayers */
 
 /* A value that was normalised for this reader is consumed: later readers normalise for themselves.
  */
@@ -151,15 +149,14 @@ static void record_outer(block *b, int i) {
     b->value[FM_PAIR].x = fm_split_join(b->r->tape, b->r->config, "branches", b->value[FM_PAIR].x);
 }
 
-/* ---- runs of sublayers between outer product means ------------------------------------------- */
+/* -- runs of sublayers between outer product means */
 
 /* Returns the position of the next sublayer in [from, end) that updates the representation; end
  * when there is none. */
 static int find_updating(const fm_block_list *list, int from, int end, fm_representation of) {
     int i = from;
-    while (i < end && list->sublayer[i]->updates != of) {
+    while (i < end && list->sublayer[i]->updates != of)
         i++;
-    }
     return i;
 }
 
@@ -221,9 +218,8 @@ fm_block_values fm_block_record(const fm_recorder *r, const fm_block_list *list,
     }
     for (int i = 0, end; i < list->n_sublayer; i = end) {
         end = i;
-        while (end < list->n_sublayer && list->sublayer[end]->kind != FM_SUBLAYER_OUTER) {
+        while (end < list->n_sublayer && list->sublayer[end]->kind != FM_SUBLAYER_OUTER)
             end++;
-        }
         record_run(&b, i, end);
         if (end < list->n_sublayer) {
             record_outer(&b, end++);

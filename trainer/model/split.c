@@ -42,7 +42,7 @@ fm_model_config fm_split_pad(const fm_model_config *config) {
     return padded;
 }
 
-/* ---- changes of the split axis --------------------------------------------------------------- */
+/* -- changes of the split axis */
 
 fm_tensor_ref fm_split_slice(fm_tape *tape, const fm_model_config *config, const char *name,
                              fm_tensor_ref x, int axis) {
@@ -83,7 +83,7 @@ fm_tensor_ref fm_split_gather(fm_tape *tape, const fm_model_config *config, cons
     return fm_dap_gather_finish(tape, &gather);
 }
 
-/* ---- branches -------------------------------------------------------------------------------- */
+/* -- branches */
 
 fm_tensor_ref fm_split_join(fm_tape *tape, const fm_model_config *config, const char *name,
                             fm_tensor_ref x) {

@@ -144,9 +144,8 @@ fm_tensor_ref fm_op_angles(fm_tape *tape, fm_tensor_ref s, fm_tensor_ref initial
     fm_node_input(tape, node, initial, false);
     const fm_param_ref params[] = {w->in,          w->in_bias, w->hidden,
                                    w->hidden_bias, w->out,     w->out_bias};
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; i++)
         fm_node_param(tape, node, params[i]);
-    }
     fm_node_save(tape, node, FM_KEEP, x->element, 3, (int64_t[]){2, at->n, at->c_s});
     fm_node_save(tape, node, FM_KEEP, x->element, 3,
                  (int64_t[]){2 * at->n_block + 1, at->n, at->c});

@@ -17,7 +17,7 @@ enum { IN_X, IN_MASK, IN_Z };
 enum { P_NORM, P_QKVG, P_Q_BIAS, P_GATE_BIAS, P_OUT, P_OUT_BIAS, P_BIAS, P_NORM_Z, N_PARAM };
 enum { S_QKVG, S_OUT, S_LSE, S_BIAS };
 
-/* ---- parts ----------------------------------------------------------------------------------- */
+/* -- parts */
 
 static bool along_second_axis(fm_axial axial) {
     return axial == FM_AXIAL_ROW || axial == FM_AXIAL_STARTING;
@@ -145,7 +145,7 @@ fm_linear fm_attention_out(const fm_attention_shape *at, const void *o, const vo
                        .bias = bias};
 }
 
-/* ---- the op ---------------------------------------------------------------------------------- */
+/* -- the op */
 
 static bool has_bias(const fm_attention_shape *at) {
     return at->axial != FM_AXIAL_COLUMN;
@@ -329,9 +329,8 @@ fm_tensor_ref fm_op_attention(fm_tape *tape, const char *name, fm_axial axial, f
                                           weights->bias,      weights->norm_z};
     assert(weights->norm_z == FM_PARAM_NONE || axial == FM_AXIAL_ROW);
     assert((weights->bias != FM_PARAM_NONE) == has_bias(shape));
-    for (int i = 0; i < N_PARAM; i++) {
+    for (int i = 0; i < N_PARAM; i++)
         fm_node_param(tape, node, params[i]);
-    }
     if (axial == FM_AXIAL_ROW) {
         const fm_tensor *pair = fm_tape_tensor(tape, z);
         at->c_z = pair->local[2];

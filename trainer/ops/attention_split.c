@@ -7,7 +7,7 @@
 
 #include <assert.h>
 
-/* ---- bias ------------------------------------------------------------------------------------ */
+/* -- bias */
 
 typedef struct bias_attributes {
     int64_t n0, n1, c, n_head;
@@ -86,7 +86,7 @@ fm_tensor_ref fm_op_attention_bias(fm_tape *tape, const char *name, fm_axial axi
     return fm_node_output_described(tape, node, &out);
 }
 
-/* ---- q k v g --------------------------------------------------------------------------------- */
+/* -- q k v g */
 
 enum { PP_NORM, PP_QKVG, PP_Q_BIAS, PP_GATE_BIAS };
 
@@ -141,7 +141,7 @@ fm_tensor_ref fm_op_attention_project(fm_tape *tape, const char *name, fm_tensor
     return fm_node_output_described(tape, node, &out);
 }
 
-/* ---- core ------------------------------------------------------------------------------------ */
+/* -- core */
 
 enum { IN_X, IN_QKVG, IN_MASK, IN_BIAS };
 enum { P_OUT, P_OUT_BIAS };

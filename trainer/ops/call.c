@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-/* ---- layer normalisation --------------------------------------------------------------------- */
+/* -- layer normalisation */
 
 fm_norm fm_call_norm(fm_run *run, int64_t rows, int64_t c, const void *x, const void *weights) {
     if (!weights) {
@@ -65,7 +65,7 @@ void fm_call_norm_grad(fm_run *run, const fm_norm *norm, const void *dy, fm_out 
     fm_run_release(run, mark);
 }
 
-/* ---- linear layers --------------------------------------------------------------------------- */
+/* -- linear layers */
 
 void fm_call_gemm(fm_run *run, const fm_gemm *args) {
     int64_t mark = fm_run_mark(run);
@@ -159,7 +159,7 @@ void fm_call_linear_grad(fm_run *run, const fm_linear *linear, const void *dy, f
     linear_input_grad(run, linear, dy, dx);
 }
 
-/* ---- updates --------------------------------------------------------------------------------- */
+/* -- updates */
 
 fm_update fm_update_of(const fm_tensor *x, double rate, fm_shared_axis shared) {
     assert(x->rank == 3);
@@ -292,7 +292,7 @@ void fm_call_transpose(fm_run *run, int64_t a, int64_t b, int64_t c, const void 
                                             .y = {y, FM_WRITE}});
 }
 
-/* ---- elements -------------------------------------------------------------------------------- */
+/* -- elements */
 
 void fm_call_copy(fm_run *run, int64_t count, const void *x, void *y) {
     if (!run->dry && x != y) {
@@ -355,7 +355,7 @@ void fm_call_sum(fm_run *run, int64_t n_a, int64_t n_r, int64_t n_c, int64_t str
     fm_run_release(run, mark);
 }
 
-/* ---- embeddings ------------------------------------------------------------------------------ */
+/* -- embeddings */
 
 void fm_call_lookup(fm_run *run, const fm_lookup *args, int64_t rows, const uint8_t *ids,
                     fm_out y) {
@@ -409,9 +409,10 @@ void fm_call_masked_mean_grad(fm_run *run, const fm_masked_mean *args, const voi
     }
 }
 
-/* ---- cores -----------------------------------------------------------------------------------
- * FLOPs are those of the products that the algorithm has: twice as many backward as forward, what a
- * kernel computes again is not counted. */
+/* -- cores */
+
+/* FLOPs count the products of the algorithm, twice as many backward as forward. Products that a
+ * kernel computes again do not count. */
 static double attention_flops(const fm_attention *a) {
     return 4.0 * (double)(a->n_group * a->n_batch * a->n_head) * (double)(a->n_query * a->n_key) *
            (double)a->c_head;
@@ -429,8 +430,6 @@ static double triangle_block_flops(const fm_triangle_block *a) {
     return 2.0 * (double)(a->n * a->n) *
            (double)(a->c_z * (4 * a->c + a->c_z) + a->n * a->c + a->c * a->c_z);
 }
-
-/* ---------------------------------------------------------------------------------------------- */
 
 void fm_call_attention(fm_run *run, const fm_attention *args) {
     int64_t mark = fm_run_mark(run);

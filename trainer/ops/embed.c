@@ -7,7 +7,7 @@
 
 enum { N_RESTYPE = 21 };
 
-/* ---- features -------------------------------------------------------------------------------- */
+/* -- features */
 
 enum { F_MSA, F_DELETION, F_PROFILE, F_DELETION_SUM, F_CLUSTER_SIZE };
 
@@ -35,9 +35,8 @@ fm_tensor_ref fm_op_msa_features(fm_tape *tape, const fm_feature_inputs *inputs)
     fm_node *node = fm_tape_add(tape, &FEATURES, "msa features", 1, &memory);
     const fm_tensor_ref refs[] = {inputs->msa, inputs->deletion, inputs->profile,
                                   inputs->deletion_sum, inputs->cluster_size};
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++)
         fm_node_input(tape, node, refs[i], false);
-    }
     const fm_tensor *msa = fm_tape_tensor(tape, inputs->msa);
     int64_t width =
         inputs->profile == FM_TENSOR_NONE ? FM_EXTRA_MSA_FEATURES : FM_MSA_FEATURES; /* A3:5 A18 */
@@ -45,7 +44,7 @@ fm_tensor_ref fm_op_msa_features(fm_tape *tape, const fm_feature_inputs *inputs)
                           (int64_t[]){msa->local[0], msa->local[1], width});
 }
 
-/* ---- MSA ------------------------------------------------------------------------------------- */
+/* -- MSA */
 
 typedef struct msa_attributes {
     int64_t n_seq, n_res, c_m;
@@ -148,14 +147,13 @@ fm_tensor_ref fm_op_input_msa(fm_tape *tape, fm_tensor_ref features, fm_tensor_r
     fm_node_input(tape, node, aatype, true);
     const fm_param_ref params[] = {weights->msa, weights->msa_bias, weights->target,
                                    weights->target_bias};
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         fm_node_param(tape, node, params[i]);
-    }
     fm_tensor out = fm_tensor_of_width(x, "input msa", at->c_m);
     return fm_node_output_described(tape, node, &out);
 }
 
-/* ---- pair ------------------------------------------------------------------------------------ */
+/* -- pair */
 
 typedef struct pair_attributes {
     int64_t first, n_i, n_j; /* pairs (first + 0 .. n_i - 1, 0 .. n_j - 1) */
@@ -236,8 +234,7 @@ fm_tensor_ref fm_op_input_pair(fm_tape *tape, fm_tensor_ref aatype, fm_tensor_re
     fm_node_input(tape, node, residue_index, true);
     const fm_param_ref params[] = {weights->target, weights->target_bias, weights->relpos,
                                    weights->relpos_bias};
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         fm_node_param(tape, node, params[i]);
-    }
     return fm_node_output_described(tape, node, &out);
 }

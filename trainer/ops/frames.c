@@ -5,7 +5,7 @@
 
 #include <assert.h>
 
-/* ---- identity -------------------------------------------------------------------------------- */
+/* -- identity */
 
 /* Writes zeros, then ones to the first column, broadcast from one element. */
 static void identity_forward(fm_run *run, const fm_node *node) {
@@ -34,7 +34,7 @@ fm_tensor_ref fm_op_identity_frames(fm_tape *tape, int64_t n_res) {
     return fm_node_output(tape, node, tape->kernels->act, 2, (int64_t[]){n_res, FM_FRAME});
 }
 
-/* ---- update ---------------------------------------------------------------------------------- */
+/* -- update */
 
 static void update_forward(fm_run *run, const fm_node *node) {
     const int64_t *n = node->attributes;
@@ -66,7 +66,7 @@ fm_tensor_ref fm_op_frame_update(fm_tape *tape, fm_tensor_ref frames, fm_tensor_
     return fm_node_output_described(tape, node, x);
 }
 
-/* ---- stop rotation --------------------------------------------------------------------------- */
+/* -- stop rotation */
 
 static void stop_forward(fm_run *run, const fm_node *node) {
     const int64_t *n = node->attributes;
@@ -106,7 +106,7 @@ fm_tensor_ref fm_op_stop_rotation(fm_tape *tape, fm_tensor_ref frames) {
     return fm_node_output_described(tape, node, x);
 }
 
-/* ---- atoms ----------------------------------------------------------------------------------- */
+/* -- atoms */
 
 enum { IN_FRAMES, IN_ANGLES, IN_AATYPE, IN_GROUP_FRAMES, IN_ATOM_POSITIONS, IN_ATOM_GROUP };
 
@@ -163,9 +163,8 @@ fm_atoms fm_op_atoms(fm_tape *tape, fm_tensor_ref frames, fm_tensor_ref angles,
     assert(fm_tape_tensor(tape, angles)->local[0] == at->n);
     const fm_tensor_ref inputs[] = {
         frames, angles, aatype, tables->group_frames, tables->atom_positions, tables->atom_group};
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; i++)
         fm_node_input(tape, node, inputs[i], true);
-    }
     fm_element act = tape->kernels->act;
     fm_atoms out;
     out.groups =
@@ -174,7 +173,7 @@ fm_atoms fm_op_atoms(fm_tape *tape, fm_tensor_ref frames, fm_tensor_ref angles,
     return out;
 }
 
-/* ---- stack ----------------------------------------------------------------------------------- */
+/* -- stack */
 
 static void stack_forward(fm_run *run, const fm_node *node) {
     const int64_t *count = node->attributes;
@@ -207,9 +206,8 @@ fm_tensor_ref fm_op_stack(fm_tape *tape, const fm_tensor_ref *parts, int n_part)
     const fm_tensor *first = fm_tape_tensor(tape, parts[0]);
     int64_t shape[FM_TENSOR_RANK] = {n_part};
     assert(n_part >= 1 && first->rank < FM_TENSOR_RANK);
-    for (int i = 0; i < first->rank; i++) {
+    for (int i = 0; i < first->rank; i++)
         shape[i + 1] = first->local[i];
-    }
     *(int64_t *)memory = fm_tensor_local_count(first);
     for (int i = 0; i < n_part; i++) {
         assert(fm_tensor_local_count(fm_tape_tensor(tape, parts[i])) == *(int64_t *)memory);
@@ -218,7 +216,7 @@ fm_tensor_ref fm_op_stack(fm_tape *tape, const fm_tensor_ref *parts, int n_part)
     return fm_node_output(tape, node, first->element, first->rank + 1, shape);
 }
 
-/* ---- pseudo-beta ----------------------------------------------------------------------------- */
+/* -- pseudo-beta */
 
 static void pseudo_beta_forward(fm_run *run, const fm_node *node) {
     const int64_t *n = node->attributes;

@@ -239,9 +239,8 @@ fm_tensor_ref fm_op_global_attention(fm_tape *tape, const char *name, fm_tensor_
     fm_node_input(tape, node, mask, true);
     const fm_param_ref params[] = {weights->norm,      weights->q,   weights->kvg,
                                    weights->gate_bias, weights->out, weights->out_bias};
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; i++)
         fm_node_param(tape, node, params[i]);
-    }
     fm_element act = tape->kernels->act, acc = tape->kernels->acc;
     fm_node_save(tape, node, FM_KEEP, act, 2, (int64_t[]){at->n_seq * at->n_res, at->kvg});
     fm_node_save(tape, node, FM_KEEP, act, 2, (int64_t[]){at->n_res, at->width});

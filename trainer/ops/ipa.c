@@ -139,15 +139,13 @@ fm_tensor_ref fm_op_ipa(fm_tape *tape, const char *name, fm_tensor_ref s, fm_ten
     at->n_projection = w->n_head * 3 * (w->c + 2 * w->n_qk + w->n_v);
     at->n_out = w->n_head * (w->c + 4 * w->n_v + at->c_z);
     const fm_tensor_ref inputs[] = {s, z, frames, mask};
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         fm_node_input(tape, node, inputs[i], true);
-    }
     const fm_param_ref params[] = {w->projections, w->projections_bias, w->bias,
                                    w->bias_bias,   w->head_weights,     w->out,
                                    w->out_bias};
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 7; i++)
         fm_node_param(tape, node, params[i]);
-    }
     fm_node_save(tape, node, FM_KEEP, x->element, 2, (int64_t[]){at->n, at->n_out});
     fm_node_save(tape, node, FM_KEEP, tape->kernels->acc, 3, (int64_t[]){at->n, at->n_head, 2});
     return residual ? fm_node_residual(tape, node, IN_S) : fm_node_output_described(tape, node, x);

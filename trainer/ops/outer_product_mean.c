@@ -13,7 +13,7 @@
 
 static const double OUTER_EPS = 1e-3;
 
-/* ---- the projection to a and b --------------------------------------------------------------- */
+/* -- the projection to a and b */
 
 typedef struct projection_shape {
     int64_t n_seq, n_res, c_m, c;
@@ -58,7 +58,7 @@ static void project(fm_run *run, const fm_node *node, const projection_shape *at
     fm_call_linear(run, &linear, false, ab); /* A10:2 */
 }
 
-/* ---- one node -------------------------------------------------------------------------------- */
+/* -- one node */
 
 typedef struct attributes {
     projection_shape shape;
@@ -147,7 +147,7 @@ fm_tensor_ref fm_op_outer_product_mean(fm_tape *tape, const char *name, fm_tenso
     return fm_node_output(tape, node, x->element, 3, (int64_t[]){n_res, n_res, at->c_z});
 }
 
-/* ---- operands, on split arrays --------------------------------------------------------------- */
+/* -- operands, on split arrays */
 
 /* Half 0 of ab [n_seq, n_res, 2c] is a [n_seq, n_res, c], half 1 is b [n_res, n_seq, c]. */
 static fm_strided half_of(const fm_run *run, const projection_shape *at, int half, const void *ab) {
@@ -223,7 +223,7 @@ fm_outer_operands fm_op_outer_operands(fm_tape *tape, const char *name, fm_tenso
     return (fm_outer_operands){first, fm_node_output_described(tape, node, &b)};
 }
 
-/* ---- core, on split arrays ------------------------------------------------------------------- */
+/* -- core, on split arrays */
 
 typedef struct core_attributes {
     int64_t n_seq, n_i, n_j, c, c_z;

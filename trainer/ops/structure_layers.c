@@ -7,7 +7,7 @@
 
 static const double UNIT_EPS = 1e-8;
 
-/* ---- LayerNorm after dropout ----------------------------------------------------------------- */
+/* -- LayerNorm after dropout */
 
 typedef struct norm_attributes {
     int64_t rows, c;
@@ -85,7 +85,7 @@ fm_tensor_ref fm_op_norm(fm_tape *tape, const char *name, fm_tensor_ref x, fm_pa
     return fm_node_output_described(tape, node, tensor);
 }
 
-/* ---- transition (A20:8) ---------------------------------------------------------------------- */
+/* -- transition (A20:8) */
 
 typedef struct transition_attributes {
     int64_t rows, c;
@@ -161,7 +161,7 @@ fm_tensor_ref fm_op_structure_transition(fm_tape *tape, fm_tensor_ref s,
     return fm_node_residual(tape, node, 0);
 }
 
-/* ---- unit pairs ------------------------------------------------------------------------------ */
+/* -- unit pairs */
 
 static void unit_forward(fm_run *run, const fm_node *node) {
     if (fm_run_wants_output(run)) {

@@ -170,9 +170,8 @@ static void backward(fm_run *run, const fm_node *node) {
     fm_linear query = query_projection(run, node);
     fm_call_linear_grad(run, &query, dq, fm_run_gradient(run, node, IN_Z),
                         fm_run_param_gradient(run, node, P_Q), (fm_out){0});
-    for (int64_t t = 0; t < at->n_templ; t++) {
+    for (int64_t t = 0; t < at->n_templ; t++)
         template_backward(run, node, t, fm_run_at(dkv, t * one, act));
-    }
 }
 
 static const fm_op TEMPLATE_ATTENTION = {"template attention", forward, backward};
@@ -212,9 +211,8 @@ fm_tensor_ref fm_op_template_attention(fm_tape *tape, fm_tensor_ref z, const fm_
     }
     const fm_param_ref params[] = {weights->norm, weights->q, weights->kv, weights->out,
                                    weights->out_bias};
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++)
         fm_node_param(tape, node, params[i]);
-    }
     save_tensors(tape, node, at);
     const fm_tensor *shape = fm_tape_tensor(tape, z);
     return residual ? fm_node_residual(tape, node, IN_Z)

@@ -91,9 +91,8 @@ fm_tensor_ref fm_op_template_rows(fm_tape *tape, fm_tensor_ref m, fm_tensor_ref 
     fm_node_input(tape, node, m, false);
     fm_node_input(tape, node, features, true);
     const fm_param_ref params[] = {weights->w1, weights->b1, weights->w2, weights->b2};
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         fm_node_param(tape, node, params[i]);
-    }
     fm_node_save(tape, node, FM_KEEP, tape->kernels->act, 2, (int64_t[]){at->rows, at->c});
     return fm_node_output_described(tape, node, &out);
 }

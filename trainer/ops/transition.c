@@ -86,9 +86,8 @@ fm_tensor_ref fm_op_transition(fm_tape *tape, const char *name, fm_tensor_ref x,
     fm_node_input(tape, node, x, true);
     const fm_param_ref params[] = {weights->norm, weights->w1, weights->b1, weights->w2,
                                    weights->b2};
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++)
         fm_node_param(tape, node, params[i]);
-    }
     fm_node_save(tape, node, keep_hidden, tensor->element, 2, (int64_t[]){at->rows, at->hidden});
     return residual ? fm_node_residual(tape, node, IN_X)
                     : fm_node_output_described(tape, node, tensor);

@@ -6,7 +6,7 @@
 
 #include <assert.h>
 
-/* ---- operands -------------------------------------------------------------------------------- */
+/* -- operands */
 
 typedef struct operand_attributes {
     int64_t n0, n1, c_z, c;
@@ -138,7 +138,7 @@ fm_triangle_operands fm_op_triangle_operands(fm_tape *tape, const char *name, bo
     return (fm_triangle_operands){a, fm_node_output_described(tape, node, &out)};
 }
 
-/* ---- gate ------------------------------------------------------------------------------------ */
+/* -- gate */
 
 typedef struct gate_attributes {
     int64_t rows, c_z;
@@ -209,7 +209,7 @@ fm_tensor_ref fm_op_triangle_gate(fm_tape *tape, const char *name, fm_tensor_ref
     return fm_node_output_described(tape, node, x);
 }
 
-/* ---- core ------------------------------------------------------------------------------------ */
+/* -- core */
 
 typedef struct core_attributes {
     int64_t n_i, n_j, n_k, c_z, c;

@@ -21,7 +21,7 @@ fm_trainer_options fm_trainer_options_tiny(void) {
                                            [FM_TERM_PLDDT] = 0.01}};
 }
 
-/* ---- building -------------------------------------------------------------------------------- */
+/* -- building */
 
 static void declare_state(fm_trainer *t, const fm_kernels *kernels) {
     const fm_model_config *c = &t->options.model;
@@ -189,7 +189,7 @@ static fm_status bind_arena(fm_trainer *t, const fm_kernels *kernels, fm_error *
     return t->host ? FM_OK : fm_arena_full(&t->arena, reterr);
 }
 
-/* ---- queues ---------------------------------------------------------------------------------- */
+/* -- queues */
 
 void fm_trainer_take_packet(fm_trainer *t, fm_stream *stream) {
     const fm_take take = {.ring = t->ring.memory,
@@ -266,9 +266,8 @@ static fm_status build_queues(fm_trainer *t, fm_error *reterr) {
     t->cycle_pass.queue = queue_cycle;
     t->last_pass.queue = queue_last;
     bool made = device->stream_create(&t->stream);
-    for (int i = 0; i < FM_MOST_QUEUED; i++) {
+    for (int i = 0; i < FM_MOST_QUEUED; i++)
         made = made && device->event_create(&t->flight[i].done);
-    }
     t->record = device->host_alloc(FM_MOST_QUEUED * sizeof *t->record);
     t->n_made = kernels->alloc(sizeof *t->n_made);
     if (!made || !t->record || !t->n_made) {
@@ -290,9 +289,8 @@ static void release_queues(fm_trainer *t) {
     kernels->release(t->stamp);
     kernels->release(t->n_made);
     device->host_release(t->record);
-    for (int i = 0; i < FM_MOST_QUEUED; i++) {
+    for (int i = 0; i < FM_MOST_QUEUED; i++)
         device->event_destroy(t->flight[i].done);
-    }
     device->stream_destroy(t->stream);
 }
 
@@ -314,7 +312,7 @@ fm_status fm_trainer_stamp(fm_trainer *t, fm_error *reterr) {
     return FM_OK;
 }
 
-/* ---- creating -------------------------------------------------------------------------------- */
+/* -- creating */
 
 static fm_status build(fm_trainer *t, fm_error *reterr) {
     const fm_kernels *kernels =

@@ -53,7 +53,7 @@ fm_status fm_trainer_queue(fm_trainer *t, const fm_features *f, bool is_last, fm
     return FM_OK;
 }
 
-/* ---- what is not finite ---------------------------------------------------------------------- */
+/* -- what is not finite */
 
 /* Runs the sample again, checking what every step of each cycle writes, backward included. */
 static fm_status name_nonfinite(fm_trainer *t, const fm_flight *flight, fm_error *reterr) {
@@ -93,7 +93,7 @@ static fm_status stop(fm_trainer *t, const fm_flight *flight, fm_error *reterr) 
     return status;
 }
 
-/* ---- results --------------------------------------------------------------------------------- */
+/* -- results */
 
 fm_status fm_trainer_collect(fm_trainer *t, fm_sample_result *ret_result, fm_error *reterr) {
     assert(fm_trainer_n_queued(t) > 0);

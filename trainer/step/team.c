@@ -68,9 +68,8 @@ fm_status fm_team_create(const fm_trainer_options *options, const fm_layout *lay
 }
 
 void fm_team_destroy(fm_team *team) {
-    for (int32_t r = 0; team && r < team->n_rank; r++) {
+    for (int32_t r = 0; team && r < team->n_rank; r++)
         fm_trainer_destroy(team->rank[r].trainer);
-    }
     if (team) {
         fm_local_groups_destroy(team->groups);
     }
@@ -104,9 +103,9 @@ static fm_status work_on_all(fm_team *team, const fm_features *features, bool is
     const member *first = &team->rank[0];
     for (int32_t r = 1; r < team->n_rank; r++) {
         pthread_join(threads[r], NULL);
-        assert((team->rank[r].status == FM_OK) == (first->status == FM_OK));
+        assert(!team->rank[r].status == !first->status);
     }
-    if (first->status != FM_OK) {
+    if (first->status) {
         *reterr = first->error;
     }
     return first->status;
@@ -119,7 +118,7 @@ fm_status fm_team_queue(fm_team *team, const fm_features *features, bool is_last
 
 fm_status fm_team_collect(fm_team *team, fm_sample_result *ret_result, fm_error *reterr) {
     fm_status status = work_on_all(team, NULL, false, reterr);
-    if (status == FM_OK) {
+    if (!status) {
         *ret_result = team->rank[0].result;
     }
     return status;

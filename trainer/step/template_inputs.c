@@ -44,9 +44,8 @@ bool fm_template_make(const fm_features *f, uint32_t index, fm_arena *arena,
     if (!values || !mask) {
         return false;
     }
-    for (size_t k = 0; k < n * FM_N_ATOM37; k++) {
+    for (size_t k = 0; k < n * FM_N_ATOM37; k++)
         mask[k] = f->template_all_atom_mask[first + k / FM_N_ATOM37] >> k % FM_N_ATOM37 & 1;
-    }
     const fm_atom37 chain = {n, f->template_aatype + first,
                              f->template_all_atom_positions + first * (size_t)(FM_N_ATOM37 * 3),
                              mask};

@@ -11,9 +11,8 @@ enum { MOST_RESIDUE_INDEX = 1 << 24 };
 /* Returns the position of the first of `count` bytes that is above `most`, or count. */
 static size_t first_above(const uint8_t *bytes, size_t count, uint8_t most) {
     size_t i = 0;
-    while (i < count && bytes[i] <= most) {
+    while (i < count && bytes[i] <= most)
         i++;
-    }
     return i;
 }
 

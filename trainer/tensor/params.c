@@ -25,9 +25,8 @@ fm_param_ref fm_params_add_block(fm_params *params) {
 
 int64_t fm_param_count(const fm_param *param) {
     int64_t count = 1;
-    for (int axis = 0; axis < param->rank; axis++) {
+    for (int axis = 0; axis < param->rank; axis++)
         count *= param->shape[axis];
-    }
     return count;
 }
 
@@ -82,9 +81,8 @@ fm_status fm_params_allocate(fm_params *params, const fm_kernels *kernels, fm_er
     }
     void **flat[N_FLAT] = {&params->master, &params->gradient, &params->moment1, &params->moment2,
                            &params->ema};
-    for (int i = 0; i < N_FLAT; i++) {
+    for (int i = 0; i < N_FLAT; i++)
         *flat[i] = (char *)params->memory + i * flat_bytes;
-    }
     params->copy = narrow ? (char *)params->memory + N_FLAT * flat_bytes : NULL;
     int64_t act_bytes = (int64_t)fm_element_bytes(kernels->act);
     kernels->fill(NULL, params->memory_bytes / act_bytes, 0.0, params->memory);
@@ -101,9 +99,8 @@ void fm_params_release(fm_params *params) {
 /* FNV-1a. A parameter's draws depend on its name, not on its place in the table. */
 static uint32_t name_hash(const char *name) {
     uint32_t hash = 2166136261u;
-    for (const char *at = name ? name : ""; *at; at++) {
+    for (const char *at = name ? name : ""; *at; at++)
         hash = (hash ^ (uint8_t)*at) * 16777619u;
-    }
     return hash;
 }
 

@@ -69,9 +69,8 @@ fm_status fm_plan_place(fm_plan_request *request, int32_t count, fm_arena *scrat
     size_t mark = fm_arena_mark(scratch);
     fm_plan_request **order = fm_arena_alloc_array(scratch, (size_t)count, sizeof(*order));
     live_list end[2] = {{0}};
-    for (int side = 0; side < 2; side++) {
+    for (int side = 0; side < 2; side++)
         end[side].item = fm_arena_alloc_array(scratch, (size_t)count + 1, sizeof(*order));
-    }
     if (!order || !end[0].item || !end[1].item) {
         return fm_arena_full(scratch, reterr);
     }

@@ -58,9 +58,8 @@ fm_tensor fm_tensor_of_width(const fm_tensor *tensor, const char *name, int64_t 
     if (tensor->shard_axis >= 0) {
         fm_tensor_shard(&other, tensor->shard_axis, tensor->shard_rank, tensor->shard_count);
     }
-    for (int axis = 0; axis + 1 < tensor->rank; axis++) {
+    for (int axis = 0; axis + 1 < tensor->rank; axis++)
         other.valid[axis] = tensor->valid[axis];
-    }
     return other;
 }
 
@@ -80,9 +79,8 @@ int64_t fm_tensor_first(const fm_tensor *tensor, int axis) {
 
 int64_t fm_tensor_local_count(const fm_tensor *tensor) {
     int64_t count = 1;
-    for (int axis = 0; axis < tensor->rank; axis++) {
+    for (int axis = 0; axis < tensor->rank; axis++)
         count *= tensor->local[axis];
-    }
     return count;
 }
 

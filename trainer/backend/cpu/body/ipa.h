@@ -198,7 +198,7 @@ static void ipa(fm_stream *stream, const fm_ipa *a, void *workspace) {
     }
 }
 
-/* ---- backward -------------------------------------------------------------------------------- */
+/* -- backward */
 
 /* Gradients of query i's frame and value points; adds <gradient, value> to dlogit for each key. */
 static void ipa_points_backward(const fm_ipa *a, const ipa_space *s, const real *dy, int64_t i,

@@ -47,8 +47,9 @@ __device__ inline place<T> place_of(const fm_attention &a, const uint8_t *valid,
                                     int64_t batch, int64_t head) {
     place<T> p = {group, batch, head, a.n_kv_head == 1 ? 0 : head, NULL, NULL};
     if (a.bias) p.bias = (const T *)a.bias + group * a.bias_stride[0] + head * a.bias_stride[1];
-    if (a.mask && valid[group * a.n_batch + batch])
+    if (a.mask && valid[group * a.n_batch + batch]) {
         p.mask = (const T *)a.mask + group * a.mask_stride[0] + batch * a.mask_stride[1];
+    }
     return p;
 }
 
@@ -148,8 +149,9 @@ __global__ void __launch_bounds__(128)
         float gate = a.g ? sigmoid(get(((const T *)a.g)[at_g + c])) : 1.0f;
         d[c] *= gate;
         delta += d[c] * o[c];
-        if (a.g && grad.dg.data)
+        if (a.g && grad.dg.data) {
             put((T *)grad.dg.data + at_g + c, grad.dg.beta, d[c] * o[c] * (1.0f - gate));
+        }
         ((float *)space.dout)[i * a.c_head + c] = d[c];
     }
     space.delta[i] = delta;

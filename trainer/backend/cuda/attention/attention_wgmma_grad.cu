@@ -16,7 +16,7 @@
 
 namespace fm_cuda {
 
-/* ---- pairs ---- */
+/* -- pairs */
 
 /* Shared memory of a block of `keys` keys, two threads per key, and `queries` queries, both
  * multiples of 64. k has two copies: one item's is read while the next one's arrives. `turn`, the
@@ -264,9 +264,10 @@ __global__ void __launch_bounds__(2 * MAX_BLOCK_ROWS, 1)
         tiles_publish();
         bool is_valid = __syncthreads_or(mask != 0);
         barrier_wait(memory.barrier(), turn);
-        if (call.space.dbias && p.head == 0 && threadIdx.x < memory.keys)
+        if (call.space.dbias && p.head == 0 && threadIdx.x < memory.keys) {
             call.space.terms[(p.group * call.n_batch + p.batch) * memory.keys + threadIdx.x] =
                 is_valid ? call.mask_factor * (low_half(mask) - 1.0f) : 0;
+        }
         walk_keys<C> keys;
         walk_item<C, BIASED>(call, memory, keys, bias, turn, is_valid);
         tiles_publish();
@@ -293,9 +294,10 @@ __global__ void __launch_bounds__(2 * MAX_BLOCK_ROWS, 1)
         thread = read_thread();
 #pragma unroll
         for (int i = 0; i < 2; i++)
-            if (thread + i * blockDim.x < parts)
+            if (thread + i * blockDim.x < parts) {
                 gate_backward<C>(call, p, memory.gates(), part[i], next_item,
                                  thread + i * blockDim.x);
+            }
 #pragma unroll 1
         for (int i = thread + 2 * blockDim.x; i < parts; i += blockDim.x)
             gate_backward<C>(call, p, memory.gates(), load_gate_inputs<C>(call, p, i), next_item,
@@ -303,7 +305,7 @@ __global__ void __launch_bounds__(2 * MAX_BLOCK_ROWS, 1)
     }
 }
 
-/* ---- launches ---- */
+/* -- launches */
 
 static grad_tensor tensor_of(const void *data, const fm_attention_stride &s, fm_beta beta) {
     return {(bf16 *)data, (int)s.group, (int)s.batch, (int)s.row, (int)s.head, beta == FM_ADD};

@@ -219,8 +219,9 @@ __device__ inline void gate_backward(const grad_call &call, const item_place &p,
     }
     uint4 gated = pack_eight(d);
     *(uint4 *)(to.d + tile_at<C>(query, chunk)) = gated;
-    if (is_inside && call.dg.data)
+    if (is_inside && call.dg.data) {
         put_pack<bf16, 8>(row_at(call.dg, p, query) + c, call.dg.adds ? FM_ADD : FM_WRITE, g);
+    }
     if (C == 32) delta += __shfl_xor_sync(0xffffffffu, delta, 2);
     delta += __shfl_xor_sync(0xffffffffu, delta, 1);
     /* Of two neighbouring queries the first stores the shifts of both, the second their deltas. */
@@ -334,8 +335,9 @@ inline void make_tiles(const fm_attention *a, grad_call *call, int queries, int 
     call->q_box = attention_boxes(a, a->q, a->q_stride, a->n_query, C, queries);
     call->k_box = attention_boxes(a, a->k, a->k_stride, a->n_key, C, keys);
     call->v_box = attention_boxes(a, a->v, a->v_stride, a->n_key, C, keys);
-    if (call->space.dbias)
+    if (call->space.dbias) {
         call->d_box = attention_boxes(a, call->space.dout, d, a->n_query, C, queries);
+    }
 }
 
 /* attention_wgmma_long.cu: dq, dk, dv and dg of more than 256 queries or keys. */

@@ -150,10 +150,11 @@ __device__ inline void gate_prefetch_start(const grad_call &call, const item_pla
         int at = thread + i * (int)blockDim.x;
         o.part[i] = load_gate_inputs<C>(call, p, at);
         o.mask[i] = 0;
-        if (call.mask && at < call.n_key)
+        if (call.mask && at < call.n_key) {
             o.mask[i] = ((const uint16_t *)
                              call.mask)[p.group * call.mask_stride[0] +
                                         p.batch * call.mask_stride[1] + at * call.mask_stride[2]];
+        }
     }
 }
 
@@ -166,8 +167,9 @@ __device__ inline bool gate_finish(const grad_call &call, unsigned items,
     int thread = read_thread(), step = (int)blockDim.x, parts = memory.queries * (C / 8);
 #pragma unroll
     for (int i = 0; i < 2; i++)
-        if (thread + i * step < (int)call.space.ld_bias)
+        if (thread + i * step < (int)call.space.ld_bias) {
             ((uint16_t *)memory.mask())[thread + i * step] = o.mask[i];
+        }
 #pragma unroll 1
     for (int at = thread; at < parts; at += 2 * step) {
         /* Load the next two parts while these two are computed. */
@@ -177,8 +179,9 @@ __device__ inline bool gate_finish(const grad_call &call, unsigned items,
             next[i] = load_gate_inputs<C>(call, p, at + (2 + i) * step);
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            if (at + i * step < parts)
+            if (at + i * step < parts) {
                 gate_backward<C>(call, p, memory.gates(), o.part[i], item, at + i * step);
+            }
             o.part[i] = next[i];
         }
     }
@@ -365,8 +368,9 @@ __device__ inline void walk_pass(const grad_call &call, const pass_memory<C> &me
             products_wait<0>(keys.dk);
             products_pin(keys.dv);
         }
-        if (tile > 0 && (count - 1) % groups == group)
+        if (tile > 0 && (count - 1) % groups == group) {
             finish_tile<C, BIASED>(call, memory, w, tile - 1, count - 1);
+        }
     }
 }
 
@@ -469,7 +473,7 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
     }
 }
 
-/* ---- launches ---- */
+/* -- launches */
 
 /* How a call is split into passes and blocks. */
 struct pass_shape {

@@ -28,13 +28,15 @@ static gemm_path path_of_shape(const fm_gemm *g) {
     if (is_simple && g->epilogue == FM_EPILOGUE_NONE && !g->addend && g->m >= SKINNY_ROWS) {
         if (g->n == SKINNY && g->trans_b && g->beta == 0 && is_line_depth) return GEMM_HEADS;
         if (g->k == SKINNY && !g->trans_b && g->n % 8 == 0 && g->n <= 1024 &&
-            (g->beta == 0 || g->beta == 1))
+            (g->beta == 0 || g->beta == 1)) {
             return GEMM_SPREAD;
+        }
     }
     if (is_simple && g->epilogue == FM_EPILOGUE_RELU_GRAD && !g->trans_b && g->beta == 0 &&
         is_line_depth && g->m >= LINE_MANY_ROWS && g->m <= INT32_MAX && g->m % LINE_ROWS == 0 &&
-        g->n % LINE_COLUMNS == 0 && g->n <= LINE_MOST_COLUMNS)
+        g->n % LINE_COLUMNS == 0 && g->n <= LINE_MOST_COLUMNS) {
         return GEMM_LINEAR;
+    }
     return GEMM_LIBRARY;
 }
 
@@ -64,8 +66,9 @@ static size_t most_bytes(size_t a, size_t b) {
 /* Enough for the path of the shape and for the library, which may take its place. */
 size_t gemm_workspace(const fm_gemm *g) {
     size_t bytes = library_workspace(g);
-    if (g->epilogue == FM_EPILOGUE_RELU_GRAD)
+    if (g->epilogue == FM_EPILOGUE_RELU_GRAD) {
         bytes = most_bytes(bytes, sum_workspace(1, g->m, g->n));
+    }
     if (path_of_shape(g) == GEMM_LINEAR) bytes = most_bytes(bytes, linear_workspace(g));
     return bytes;
 }

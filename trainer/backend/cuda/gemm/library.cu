@@ -23,8 +23,9 @@ namespace fm_cuda {
 enum { GEMM_WORKSPACE = 32 << 20, GEMM_CHOICES = 4096, GEMM_CANDIDATES = 8 };
 
 static void check_library(cublasStatus_t status, const char *call, int line) {
-    if (status != CUBLAS_STATUS_SUCCESS)
+    if (status != CUBLAS_STATUS_SUCCESS) {
         call_failed(call, cublasLtGetStatusString(status), __FILE__, line);
+    }
 }
 
 /* Aborts with a message unless the call succeeds. */
@@ -74,7 +75,7 @@ size_t library_workspace(const fm_gemm *g) {
     return g->m * g->n * g->k * g->batch >= 1 << 22 ? (size_t)GEMM_WORKSPACE : 0;
 }
 
-/* ---- descriptions of a product ---- */
+/* -- descriptions of a product */
 
 struct gemm_layouts {
     cublasLtMatmulDescOpaque_t product;

@@ -55,8 +55,9 @@ template <typename T> void plain_gemm(fm_stream *stream, const fm_gemm *g) {
         part.a = (const T *)g->a + first * g->stride_a;
         part.b = (const T *)g->b + first * g->stride_b;
         part.c = (char *)g->c + (size_t)(first * g->stride_c) * c_bytes;
-        if (g->addend)
+        if (g->addend) {
             part.addend = (const char *)g->addend + (size_t)(first * g->stride_c) * c_bytes;
+        }
         grid.z = (unsigned)min_size(65535, g->batch - first);
         if (g->c_is_acc) {
             plain_kernel<T, float><<<grid, 256, 0, queue(stream)>>>(part);

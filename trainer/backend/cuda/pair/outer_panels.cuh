@@ -77,8 +77,9 @@ __device__ inline void panels_put(bf16 *to_row, int64_t eight_rows, const bool i
         for (int k = 0; k < 4; k++)
             x[k] = pack_two(d[q * 4 + k][half * 2] * factor, d[q * 4 + k][half * 2 + 1] * factor);
         transpose_four(x);
-        if (is_inside[half])
+        if (is_inside[half]) {
             *(uint4 *)(to_row + half * eight_rows) = make_uint4(x[0], x[1], x[2], x[3]);
+        }
     }
 }
 

@@ -69,9 +69,10 @@ template <typename K> inline void allow_shared(K kernel, size_t bytes) {
 template <int C>
 __device__ inline void rows_prefetch(const void *first, int rows, int64_t ld, int thread) {
     constexpr int LINES = C / 64;
-    if (thread < rows * LINES)
+    if (thread < rows * LINES) {
         asm volatile("prefetch.global.L2 [%0];" ::"l"((const bf16 *)first + thread / LINES * ld +
                                                       thread % LINES * 64));
+    }
 }
 
 /* Copies N numbers of act to floats in shared memory, by a block of THREADS, in two steps: other
@@ -196,7 +197,7 @@ __device__ inline void rows_normalise(uint32_t (&word)[R][C / 8], const float *w
     }
 }
 
-/* ---- weights as operands of a warp group ----------------------------------------------------- */
+/* -- weights as operands of a warp group */
 
 /* The row of a weight [rows, C] in its tiles of 64 rows and 64 columns, which serve both products
  * of a warp group: z W^T sums over the columns, d W over the rows. Rows are interleaved within 32.
@@ -283,7 +284,7 @@ __device__ inline void group_barrier(void) {
                  : "memory");
 }
 
-/* ---- 64 rows of x, channel-major: a tile of C lines of 64 ------------------------------------ */
+/* -- 64 rows of x, channel-major: a tile of C lines of 64 */
 
 /* Starts loading rows [at, at + 64) of x. Called by a warp group. */
 template <int C> __device__ inline void x_load(bf16 *to, const bf16 *x, int64_t rows, int64_t at) {

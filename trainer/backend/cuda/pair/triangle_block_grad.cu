@@ -43,7 +43,7 @@ __device__ inline void load_chunk(uint32_t (&word)[4], const bf16 *from) {
     word[0] = chunk.x, word[1] = chunk.y, word[2] = chunk.z, word[3] = chunk.w;
 }
 
-/* ---- back ------------------------------------------------------------------------------------ */
+/* -- back */
 
 struct back_grad_args {
     const bf16 *dy, *x, *gate; /* [rows, C], [C, rows], [rows, C] */
@@ -277,7 +277,7 @@ __global__ void __launch_bounds__(GRAD_THREADS, 1)
     }
 }
 
-/* ---- front ----------------------------------------------------------------------------------- */
+/* -- front */
 
 enum { UNIT = 64 }; /* channels of da or db that a warp takes at a time */
 
@@ -351,8 +351,9 @@ __device__ inline void front_norm(const front_grad_args &f, float (&acc)[C / 8][
         asm volatile("" ::: "memory"); /* do not load for both halves at once */
         const uint32_t(&word)[C / 8] = z[half];
         uint32_t before[C / 8] = {};
-        if (f.dz.beta == FM_ADD)
+        if (f.dz.beta == FM_ADD) {
             row_load<C>(before, (const bf16 *)f.dz.data + (row + 8 * half) * C);
+        }
         float sum = 0, dot = 0, mean = statistics[half].x, rstd = statistics[half].y;
 #pragma unroll
         for (int i = 0; i < C / 8; i++) {
@@ -551,12 +552,11 @@ __global__ void __launch_bounds__(GRAD_THREADS, 1)
         copies_commit();
     }
     __syncthreads();
-    for (; at < f.rows; at += step) {
+    for (; at < f.rows; at += step)
         front_grad_rows<C>(f, space, at, at + step);
-    }
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* -- the whole */
 
 struct grad_space {
     bf16 *dprojected, *u, *dp, *dx, *dpacked;

@@ -31,7 +31,7 @@ namespace fm_cuda {
  * because triangle_parameters keeps that many numbers in registers; larger devices use no more. */
 enum { JOBS = 6, MAX_SHARES = 22, STAGES = 6, TILE_ELEMENTS = 64 * 64 };
 
-/* ---- product --------------------------------------------------------------------------------- */
+/* -- product */
 
 struct product_args {
     box_map dprojected, u, dp, x; /* 64 rows by 64 channels; x: 64 rows of all its channels */
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(2 * C + 32, 1)
     }
 }
 
-/* ---- parameters ------------------------------------------------------------------------------ */
+/* -- parameters */
 
 struct weights_args {
     const float *sums; /* [shares, 6 C, C + EXTRA_COLUMNS] */
@@ -246,7 +246,7 @@ __global__ void __launch_bounds__(NORM_COLUMNS *NORM_SLICES) triangle_norms(cons
     put_float(is_out ? w.grad.dnorm_out : w.grad.dnorm_in, column, total);
 }
 
-/* ---- both ------------------------------------------------------------------------------------ */
+/* -- both */
 
 size_t block_weights_sums(int64_t c) {
     return JOBS * (size_t)c * (size_t)(MAX_SHARES * (c + EXTRA_COLUMNS) + 2 * c / LINES);
