@@ -7,7 +7,7 @@
  *   4. encode_rows        turns letters into HHblits ids in place and counts the profile
  *   5. write_species, write_sources
  *
- * Errors found after step 2 still name a line and column: each row remembers where its text begins,
+ * Errors found after step 2 still name a line and column. Each row keeps the offset of its text,
  * and the parser walks the row again to find the place of a match column. */
 #include "featurizer/msa.h"
 

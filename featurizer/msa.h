@@ -29,8 +29,8 @@ typedef enum fm_msa_format {
 } fm_msa_format;
 
 /* Returns the format that a file's name implies, ignoring ".gz" at its end: A3M for ".a3m",
- * Stockholm for ".sto" except "uniprot_hits.sto" and "hmm_output.sto", which are not part of the
- * chain's MSA. Every other name gives FM_MSA_NONE. */
+ * Stockholm for ".sto". Every other name gives FM_MSA_NONE, and so do "uniprot_hits.sto" and
+ * "hmm_output.sto", which are not part of the chain's MSA. */
 fm_msa_format fm_msa_format_of_name(const char *name);
 
 /* One alignment file. name and content are borrowed; the part's source names are copies. */
@@ -72,9 +72,9 @@ typedef struct fm_msa_report {
  *
  * All rows of all files must have the query's length. Parse errors are FM_ERR_FORMAT, FM_ERR_LIMIT
  * and FM_ERR_UNSUPPORTED with the file's name, line and column; a byte that is no residue is
- * FM_ERR_FORMAT. FM_ERR_DATA is returned when there is neither an alignment nor a query, when the
- * query has a byte that is no residue, and (except with compat_openfold) when the first row of a
- * file is not the query, where an X on either side matches any letter.
+ * FM_ERR_FORMAT. The function returns FM_ERR_DATA when there is neither an alignment nor a query,
+ * and when the query has a byte that is no residue. Except with compat_openfold it is also returned
+ * when the first row of a file is not the query, where an X on either side matches any letter.
  *
  * An A3M file may hold several NUL-terminated alignments. The first one whose query is the chain's
  * is used, or else the first. On failure the arena is as before the call. */

@@ -1,9 +1,9 @@
 /* nonensembled.h: the features of a chain after every transform of the reference that draws no
  * random numbers.
  *
- * These are the outputs of the reference's non-ensembled transforms: ids in restype order, masks,
- * the profile of the whole alignment, and atom14, rigid groups, torsions and pseudo-beta of the
- * structure and of the templates. Samples do not store them: they carry coordinates, and proto/chem
+ * These are the outputs of the reference's non-ensembled transforms: ids in restype order, masks
+ * and the profile of the whole alignment. Structure and templates add atom14, rigid groups,
+ * torsions and pseudo-beta. Samples do not store them: they carry coordinates, and proto/chem
  * computes the rest. This module serves to export a chain to other programs and to compare with
  * them.
  *

@@ -88,8 +88,8 @@ static void add(fm_structure_array *arrays, size_t *n, const char *key, const ch
         array->shape[i] = shape[i];
 }
 
-/* Copies in the type that the reference uses for what the part holds by value or in another type:
- * masks and scalars become float. */
+/* Copies in the reference's type of arrays that the part holds by value or in another type: masks
+ * and scalars become float. */
 typedef struct structure_copies {
     float *mask; /* [N_res, 37] */
     float scalars[2];

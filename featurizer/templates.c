@@ -299,7 +299,7 @@ static fm_status run_aligner(mapper *m, fm_bytes chain, fm_template_alignment *r
 }
 
 /* Aligns the hit's letters with the chain that its name gives. Returns false when the two are not
- * similar enough or there is no such chain. The default takes a file's only chain whatever its
+ * similar enough or there is no such chain. The default takes a file's only chain under any
  * name. */
 static bool realign(mapper *m) {
     fm_template_alignment alignment;

@@ -224,7 +224,7 @@ fm_status fm_address_connect(const fm_address *address, uint32_t timeout_ms, int
 /* Removes the file of a unix socket that no server listens on; leaves any other file alone. */
 static fm_status clear_stale(const fm_address *address, fm_error *reterr) {
     struct stat info;
-    if (lstat(address->path, &info) < 0) return FM_OK; /* bind reports what is wrong, if anything */
+    if (lstat(address->path, &info) < 0) return FM_OK; /* bind reports any error */
     if (!S_ISSOCK(info.st_mode)) {
         return fm_fail(reterr, FM_ERR_EXISTS,
                        "%s exists and is not a socket; a server makes its own", address->path);

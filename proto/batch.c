@@ -1,9 +1,9 @@
 /* batch.c: encodes and decodes samples; see batch.h. Byte tables: docs/reference/wire.md, "A sample".
  *
  * Encoder and decoder check each tensor against the schema by the same function, check_tensor(), so
- * whatever can be written can be read. The schema gives shapes as words such as "N_clust N_res 23".
- * The first tensor of a cycle that contains a word binds its size, and all later ones must
- * agree. */
+ * everything that can be written can be read. The schema gives shapes as words such as "N_clust
+ * N_res 23". The first tensor of a cycle that contains a word binds its size, and all later ones
+ * must agree. */
 #include "proto/batch.h"
 
 #include "proto/base/hash.h"
@@ -22,7 +22,7 @@ enum {
     ALIGNMENT = 64,
 };
 
-/* The sizes that the words of a shape stand for. N_clust and N_extra may differ between cycles; the
+/* The sizes that the words of a shape denote. N_clust and N_extra may differ between cycles; the
  * first tensor of a cycle that has them binds them. */
 typedef struct size_words {
     uint32_t n_res;

@@ -1,16 +1,16 @@
 /* client.c: see client.h.
  *
- * The socket is non-blocking, and every wait is a poll with a limit, so no call can hang: connecting,
- * HELLO and OPEN have a deadline; a stream has none, but the client sends PING while the server is
- * silent and gives up after silence_ms.
+ * The socket is non-blocking, and every wait is a poll with a limit, so no call can hang.
+ * Connecting, HELLO and OPEN have a deadline. A stream has none, but the client sends PING while
+ * the server is silent and stops waiting after silence_ms.
  *
  * Two threads may send: the receiver (PONG, PING, CREDIT) and the one that calls fm_client_release
  * (CREDIT). send_lock makes each frame one piece and orders the frame numbers. Only the receiver
  * reads.
  *
- * Credit that the caller releases is held back until it is worth a frame: half the first credit, or
- * any amount when the server may send nothing more (room_items is 0), since the stream would stand
- * still otherwise. */
+ * Credit that the caller releases is held back until it is worth a frame: half the first credit.
+ * Any amount is sent when the server may send nothing (room_items is 0), since the stream would
+ * stop otherwise. */
 #include "proto/client.h"
 
 #include "proto/address.h"

@@ -8,9 +8,9 @@
  * The client itself is one allocation of about 40 KiB. Every length that a server declares is checked
  * against limits before it is used.
  *
- * Credit. The first credit, in fm_wire_open, says how many samples and bytes the server may send
- * ahead: usually the number of slabs and their bytes. fm_client_release grants credit again when a
- * slab is free. One client is one connection with one stream.
+ * Credit. The first credit, in fm_wire_open, is the number of samples and bytes that the server may
+ * send ahead: usually the number of slabs and their bytes. A call of fm_client_release grants
+ * credit again when a slab is free. One client is one connection with one stream.
  *
  * Threads. fm_client_next belongs to one thread. Any other thread may call fm_client_release and
  * fm_client_interrupt. The protocol is described in docs/reference/wire.md. */

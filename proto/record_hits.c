@@ -61,8 +61,7 @@ static const char *check_letters(const char *letters, uint64_t n) {
     return NULL;
 }
 
-/* Returns what is wrong with the hit, or NULL. *ret_n_letter is the number of letters in its
- * runs. */
+/* Returns the hit's error in words, or NULL. *ret_n_letter is the number of letters in its runs. */
 static const char *check_hit(const fm_template_hit *hit, uint32_t n_res, uint64_t *ret_n_letter) {
     static const fm_sha256 none = {{0}};
     size_t name_bytes = strlen(hit->name);

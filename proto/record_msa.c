@@ -1,10 +1,10 @@
 /* record_msa.c: encodes and decodes the msa part (docs/reference/record.md, "msa").
  *
  * Rows are stored as they are used, one byte per cell, and are borrowed when decoded. Deletions are
- * rare (below 2 % of the cells of real alignments), so they are stored as a list: for each non-zero
- * cell in row-major order, the number of zero cells before it (its gap) and its count. The list is
- * split into three byte planes for the compressor: low bytes of the gaps, high bytes of the gaps,
- * and counts. A run of more than 65,534 zeros takes filler entries, and a count above 254 an
+ * rare (below 2 % of the cells of real alignments), so they are stored as a list. Each non-zero
+ * cell, in row-major order, has the number of zero cells before it (its gap) and its count. The
+ * list is split into three byte planes for the compressor: low bytes of the gaps, high bytes of the
+ * gaps, and counts. A run of more than 65,534 zeros takes filler entries, and a count above 254 an
  * escape. Decoding clears the dense matrix once and scatters the counts. */
 #include "proto/record_part.h"
 

@@ -2,11 +2,11 @@
  *
  * Coordinates in PDB files are decimals with three places. A present atom's coordinate is therefore
  * stored as its thousandths: the integer k for which (float)(k / 1000.0) equals it bit for bit.
- * What is written is the difference from the previous present atom's k of the same axis (modulo
- * 2^32), zigzag-coded so that small differences of either sign are small numbers, and split into
- * four byte planes. Neighbouring atoms are Ångströms apart, so the upper planes are zeros and
- * compress well. A coordinate that is not such a decimal repeats the previous k, and its float bits
- * go into a list of escapes. */
+ * The file has the difference from the previous present atom's k of the same axis (modulo 2^32). It
+ * is zigzag-coded, so that small differences of either sign are small numbers, and split into four
+ * byte planes. Neighbouring atoms are Ångströms apart, so the upper planes are zeros and compress
+ * well. A coordinate that is not such a decimal repeats the previous k, and its float bits go into
+ * a list of escapes. */
 #include "proto/record_part.h"
 
 #include "proto/limits.h"

@@ -29,7 +29,7 @@ typedef struct fm_server_options {
     uint32_t hello_ms;                          /* time for HELLO to arrive; 0 = 5,000 */
     uint32_t heartbeat_ms;                      /* silence before a PING; 0 = 5,000 */
     uint32_t stall_ms;   /* a write without progress for so long ends a connection; 0 = 300,000 */
-    uint32_t goodbye_ms; /* time for an ending connection to read what is queued; 0 = 2,000 */
+    uint32_t goodbye_ms; /* time for an ending connection to read queued data; 0 = 2,000 */
     bool watch_signals;  /* SIGINT and SIGTERM stop the server */
 } fm_server_options;
 

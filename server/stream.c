@@ -5,9 +5,9 @@
  *     EMPTY --next_job--> MAKING --finish_job--> READY --pick--> SENDING --release--> SENT or EMPTY
  *
  * pick moves `head` over every position that is being sent or was sent. A block that is released
- * behind `head` empties its slot at once; one that is released before `head` got there (it was sent
- * out of order) leaves SENT, and `head` empties the slot when it passes. A new job needs an EMPTY
- * slot, so a position never meets an older one in its slot.
+ * behind `head` empties its slot at once. One that is released before `head` reaches it (it was
+ * sent out of order) leaves SENT, and `head` empties the slot when it passes. A new job needs an
+ * EMPTY slot, so a position never meets an older one in its slot.
  *
  * `index` is a sample's number in the whole run, and `position` its number in this stream. They
  * differ, since the stream covers one group of each step and skips the samples of its token. */
@@ -111,7 +111,7 @@ static void set_range(fm_server_stream *stream) {
 /* -- memory */
 
 /* Limits the blocks beyond a stream's first to a quarter of the budget for one stream and three
- * quarters for all, so that clients that do not read leave memory for new streams. */
+ * quarters for all. Clients that do not read thus leave memory for new streams. */
 static bool may_take_more(const fm_server_stream *stream) {
     const fm_budget *budget = stream->budget;
     return (stream->n_work + 1) * stream->block_bytes <= budget->max_bytes / 4 &&

@@ -22,8 +22,8 @@
  * to it; while it is sent, only the socket reads it. It is free again after
  * fm_server_stream_release. The stream takes its first block from the budget when it is created, so
  * the sample at `head` can always be made. It takes more blocks while it has less than a quarter of
- * the budget and all streams have less than three quarters, and gives free blocks back when memory
- * gets short.
+ * the budget and all streams have less than three quarters. It returns free blocks when memory gets
+ * short.
  *
  * All functions are called on one thread, that of the loop. */
 #ifndef FM_SERVER_STREAM_H

@@ -1,5 +1,5 @@
-/* build.c: the build job from start to end: what the cache has already, the threads, and the new
- * generation. See build.h and docs/reference/store.md. */
+/* build.c: runs a build job from start to end: reads the existing cache, runs the threads, and
+ * publishes the new generation. See build.h and docs/reference/store.md. */
 #include "cache/build/build_hits.h"
 
 #include "cache/store/lock.h"

@@ -4,9 +4,9 @@
  *                   -> queue -> one writer: shard -> sealed shards -> generation -> CURRENT
  *
  * Each part has a key, SHA-256(stage, stage version, options, hashes of the input bytes). When a
- * worker has made the part, it writes a note (key -> content hashes of what was made) into the
- * shard beside it. A run after a kill, or over a dataset that grew, reads the notes of all sealed
- * shards and makes only what is missing; a dead process loses its unsealed shard. Paths and dates
+ * worker has made the part, it writes a note (key -> content hashes of the parts) into the shard
+ * beside it. A run after a kill, or over a dataset that grew, reads the notes of all sealed shards
+ * and makes only the missing parts. A process that dies loses its unsealed shard. Paths and dates
  * of files do not count. The result depends neither on the number of workers nor on the order of a
  * folder.
  *
@@ -73,7 +73,8 @@ typedef struct fm_build_report {
 /* Builds. FM_OK also when chains were refused. FM_ERR_CANCELLED when stopped: finished work is
  * sealed, nothing is published. FM_ERR_DATA when no chain could be made. FM_ERR_EXISTS when another
  * build holds the cache. After FM_ERR_IO and other errors the previous generation stays in force.
- * The report is filled in, as far as it goes, for FM_OK, FM_ERR_CANCELLED and FM_ERR_DATA. */
+ * The report is valid for FM_OK, FM_ERR_CANCELLED and FM_ERR_DATA and covers the work done until
+ * then. */
 FM_MUST_USE fm_status fm_build_run(const fm_source *source, const fm_build_options *options,
                                    fm_arena *arena, fm_build_report *ret_report, fm_error *reterr);
 

@@ -1,9 +1,9 @@
 /* build_hits.c: see build_hits.h.
  *
  * All workers share one table with a slot for each structure that a hit has named. A worker takes a
- * slot for itself (take_slot), so that only one reads the file, and gives it back filled; others
- * that need the same structure wait meanwhile. A slot is filled in stages, each at its first use:
- * the hash of the file (for the key of a hits part), the entry (what mapping needs), and the
+ * slot exclusively (take_slot), so that only one reads the file, and returns it filled. Others that
+ * need the same structure wait meanwhile. A slot is filled in three stages, each at its first use:
+ * the hash of the file (for the key of a hits part), the entry (for the mapping), and the
  * identities of structure parts, one per chain. */
 #include "cache/build/build_hits.h"
 
@@ -190,8 +190,8 @@ static fm_status fill_entry(fm_build_reader *reader, slot *taken, const char *id
     if (!status) status = fm_template_entry_of(&reader->mmcif, &reader->arena, &entry, reterr);
     if (!status && !keep_entry(reader->templates, &entry, taken)) return no_memory(reterr);
     if (status == FM_ERR_NOMEM || status == FM_ERR_CANCELLED) return status;
-    /* The file exists, so the error is in its content: the job goes on, and the hit is not "no
-     * file". */
+    /* The file exists, so the error is in its content. The job continues, and the hit's reason is
+     * not "no file". */
     taken->status = status == FM_ERR_IO || status == FM_ERR_NOT_FOUND ? FM_ERR_DATA : status;
     taken->has_entry = true;
     return FM_OK;

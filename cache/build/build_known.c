@@ -1,4 +1,4 @@
-/* build_known.c: reads what a cache has already: its generation, and sealed shards that no
+/* build_known.c: reads the existing content of a cache: its generation, and sealed shards that no
  * generation names. See build_state.h. */
 #include "cache/build/build_state.h"
 

@@ -5,9 +5,9 @@
  *
  * Workers take tasks and push packets, blobs and notes, into the queue. The writer takes packets
  * from the queue and puts them into the current shard. A blob is known as soon as a worker claims
- * it (fm_build_claim_blob): the worker that claims it first must push it, and others that make the
- * same part only refer to it. Its place is FM_BUILD_PENDING until the writer seals the shard. The
- * queue has a limit of bytes; workers wait in fm_build_push while it is full. */
+ * it (fm_build_claim_blob). The worker that claims it first must push it; others that make the same
+ * part only refer to it. Its place is FM_BUILD_PENDING until the writer seals the shard. The queue
+ * has a limit of bytes; workers wait in fm_build_push while it is full. */
 #ifndef FM_CACHE_BUILD_STATE_H
 #define FM_CACHE_BUILD_STATE_H
 
@@ -56,9 +56,10 @@ typedef struct fm_build_task {
  * without the lock. */
 typedef struct fm_build_feed {
     void *context;
-    /* Waits for a task; false when there are no more. Its pointers are valid until `done`. */
+    /* Waits for a task; false after the last one. Its pointers are valid until `done`. */
     bool (*next)(void *context, fm_build_task *ret_task);
-    /* All results of the task are recorded, and what they name has been pushed; or the job ends. */
+    /* All results of the task are recorded and all blobs that they name are pushed; or the job
+     * ends. */
     void (*done)(void *context, const fm_build_task *task);
     /* The writer has put a note into shard `shard`, which it is sealing. */
     void (*note_sealed)(void *context, const fm_sha256 *key, uint32_t shard);
@@ -177,9 +178,9 @@ void fm_build_state_fini(fm_build_state *state);
 FM_MUST_USE fm_status fm_build_path(const char *cache, const char *name, char out[PATH_MAX],
                                     fm_error *reterr);
 
-/* Fills blobs, notes and shards with what the cache has: the current generation, into the arena
- * (number 0: there is none), and sealed shards that it does not name. The latter are hashed first;
- * a damaged one is ignored. Call it while no thread runs. */
+/* Fills blobs, notes and shards from the cache: the current generation, which is read into the
+ * arena (number 0: there is none), and sealed shards that it does not name. The latter are hashed
+ * first; a damaged one is ignored. Call it while no thread runs. */
 FM_MUST_USE fm_status fm_build_take_known(fm_build_state *state, fm_arena *arena,
                                           fm_generation *ret_base, fm_error *reterr);
 

@@ -2,10 +2,10 @@
  *
  * The writer is the only thread that touches LMDB. It takes packets from the queue in order, and a
  * worker pushes its blobs before the note that names them. A note may still be sealed without a
- * blob that another worker was about to push, so a later run uses a note only if it knows all its
- * blobs (names_known_blobs). The writer seals the current shard when that reaches its size or age,
- * when the talking thread of a shared build asks for it (`flush`), and at the end. Sealing sets the
- * place of each blob (place_blob), and then appends the shard to the list of shards.
+ * blob that another worker was about to push. A later run therefore uses a note only if it knows
+ * all its blobs (names_known_blobs). The writer seals the current shard when that reaches its size
+ * or age, when the talking thread of a shared build asks for it (`flush`), and at the end. Sealing
+ * sets the place of each blob (place_blob), and then appends the shard to the list of shards.
  *
  * On an error the writer keeps emptying the queue without writing, so that no worker waits for
  * ever. */

@@ -134,7 +134,7 @@ typedef struct walk {
     const fm_generation *known;
     bool single_sequence;
     fm_arena *arena;
-    uint32_t every; /* measure one of so many new chains; 0 = only count */
+    uint32_t every; /* measure every n-th new chain; 0 = only count */
     uint32_t n_chain, n_new, n_measured;
     sizes sum;
 } walk;

@@ -5,8 +5,8 @@
  *     sweep   remove the manifests of the others, sync; their other files, sync; the shards whose
  *             hash is not in the list, sync
  *
- * The mark phase reads everything it needs before the first file is removed, and any error ends it:
- * a manifest that cannot be read could name shards that would be removed. The sweep removes a
+ * The mark phase reads everything it needs before the first file is removed. Any error ends it,
+ * because an unreadable manifest could name shards that would be removed. The sweep removes a
  * manifest before its shards, and syncs in between. A crash can therefore leave shards that nothing
  * names, which the next run removes, but never a manifest without its shards. */
 #include "cache/snapshot/gc.h"

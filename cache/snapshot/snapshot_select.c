@@ -1,9 +1,10 @@
 /* snapshot_select.c: one pass over the chains in the order of names, so the lines come out sorted.
  * See snapshot_select.h.
  *
- * Cheap rules come first: names, dataset and length need only the index. Rules about the content
- * ask the table of facts, and the parts only where a chain has no facts (check_content). "Apart"
- * marks the clusters of the other snapshot once, then looks up each chain's cluster (touched). */
+ * Cheap rules are applied first: names, dataset and length need only the index. Rules about the
+ * content ask the table of facts, and the parts only where a chain has no facts (check_content).
+ * "Apart" marks the clusters of the other snapshot once, then looks up each chain's cluster
+ * (touched). */
 #include "cache/snapshot/snapshot_select.h"
 
 #include "cache/snapshot/snapshot.h"

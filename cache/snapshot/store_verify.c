@@ -66,7 +66,7 @@ static fm_status check_hits(const fm_store *store, const fm_part_hits *hits, fm_
     return FM_OK;
 }
 
-/* A row must say what the parts say. It may know more only where they say nothing. */
+/* A row of facts must agree with the parts. It may know more only where they say nothing. */
 static fm_status check_facts(const fm_record *record, const fm_chain_facts *facts,
                              fm_error *reterr) {
     if (!facts || !(facts->flags & FM_FACTS_KNOWN)) return FM_OK;

@@ -78,7 +78,7 @@ static fm_names sort_names(const char **name, uint32_t n) {
     return (fm_names){kept, name};
 }
 
-/* Strings of an array, or keys of an object; what is deeper is passed over. */
+/* Strings of an array, or keys of an object; deeper values are skipped. */
 static fm_status read_json(fm_bytes text, fm_arena *arena, const char **name, char *pool,
                            uint32_t n_max, uint32_t *ret_n, fm_error *reterr) {
     fm_json_bytes bytes = {text.data, text.size, 0};

@@ -127,7 +127,7 @@ static fm_status read_list(list_parse *parse) {
     }
 }
 
-/* Of equal names, the later one in the list comes first, as JSON readers keep the last. */
+/* Of equal names, the later one in the list is sorted first, as JSON readers keep the last. */
 static int compare_listed(const void *left, const void *right) {
     const fm_listed *a = left, *b = right;
     int order = strcmp(a->name, b->name);
@@ -155,7 +155,7 @@ static fm_status fail_file(fm_error *reterr, const char *path) {
 fm_status fm_source_parse_listing(fm_json_input input, uint64_t input_bytes, bool is_ids,
                                   fm_arena *arena, fm_listing *ret_listing, fm_error *reterr) {
     fm_error local;
-    /* Room for the most that so many bytes can hold; untouched pages cost nothing. */
+    /* Room for the most entries that a text of this size can have; untouched pages cost nothing. */
     list_parse parse = {.is_ids = is_ids,
                         .reterr = reterr ? reterr : &local,
                         .max = input_bytes / ENTRY_BYTES_MIN + 1,

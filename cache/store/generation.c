@@ -3,7 +3,7 @@
  *
  * Publishing is safe against a crash at any instant. The new generation has a new number, so its
  * files replace nothing. Each file is written to a temporary name, synced and renamed
- * (fm_file_write_atomic); the manifest, which has the hashes of the others, comes after them.
+ * (fm_file_write_atomic); the manifest, which has the hashes of the others, is written last.
  * CURRENT is renamed last, and that rename is the only step that readers can see: before it they
  * read the old generation, after it the new one. A crash before it leaves files that no CURRENT
  * names; the next build writes over them. Shards are sealed and synced before any of this begins.

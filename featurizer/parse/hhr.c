@@ -29,7 +29,7 @@ typedef struct parser {
     char *query_pool, *hit_pool;
     int32_t *query_index_pool, *hit_index_pool;
     size_t n_query, n_hit_column;
-    uint32_t block_columns; /* letters of the last Q line; its T line must have as many */
+    uint32_t block_columns; /* letters of the last Q line; its T line must have the same number */
 } parser;
 
 static fm_status fail(const parser *p, size_t column, const char *message) {

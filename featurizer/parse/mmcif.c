@@ -503,8 +503,8 @@ static fm_status read_block(fm_mmcif_scan *scan) {
     }
 }
 
-/* The reference's reading: the first token, whatever it is, opens the block. Between loops, tokens
- * are names and values in turn. */
+/* The reference's reading: the first token of any kind opens the block. Between loops, tokens are
+ * names and values in turn. */
 static fm_status read_block_openfold(fm_mmcif_scan *scan) {
     fm_cif_kind kind;
     fm_cif_view view, name = {0, 0};

@@ -1,9 +1,9 @@
 /* mmcif_openfold.c: puts chains together as the reference does; see mmcif_internal.h.
  *
- * The reference (Biopython's parser) first builds a structure of models, chains (author ids),
- * residues (hetero flag, author number, insertion code) and atoms from ALL rows, and refuses the
- * whole file when that fails. Then it looks up the residues of each sequence in the first model.
- * Its rules, in the order in which they act here:
+ * The reference (Biopython's parser) first builds a structure from ALL rows: models, chains (author
+ * ids), residues (hetero flag, author number, insertion code) and atoms. It refuses the whole file
+ * when that fails. Then it looks up the residues of each sequence in the first model. Its rules, in
+ * the order in which they act here:
  *
  *   residue   A row opens a residue when its flag, number, code or component differs from the row
  *             before. An ATOM residue that exists already is continued. Under another component it

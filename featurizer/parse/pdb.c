@@ -1,6 +1,6 @@
 /* pdb.c: see pdb.h.
  *
- * The file is read line by line. A residue is open while its records follow each other; its atoms
+ * The file is read line by line. A residue is open while its records follow each other. Its atoms
  * go directly into row table.n of the residue table, and closing it advances table.n if it has any
  * atom. After the last line, check_places() sorts the residues by key to find residues that occur
  * twice, and gather() copies the residues so that each chain is contiguous. */

@@ -3,7 +3,7 @@
  * An id has 5 bits. Bit b of 64 columns forms one word, a bit plane. Two rows differ in the columns
  * where the OR of the five XORs of their planes has a 1, so the number of shared columns is the
  * popcount of the complement. Ids that must never count become NEVER_IN_ROW in rows and
- * NEVER_IN_CENTRE in centres, and so do the columns that fill up the last word and the centres that
+ * NEVER_IN_CENTRE in centres. So do the columns that fill up the last word and the centres that
  * fill up the last group.
  *
  * Layout: centres are [group of 8][word][plane][8], so that one vector holds one plane of eight

@@ -13,7 +13,7 @@
 #include "proto/batch.h"
 #include "proto/record.h"
 
-/* Where the structures of a record's template hits come from. `structure` may allocate in the arena
+/* The source of the structures of a record's template hits. `structure` may allocate in the arena
  * in which the sample is made. */
 typedef struct fm_sample_templates {
     fm_template_structure_fn *structure;

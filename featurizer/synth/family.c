@@ -1,9 +1,9 @@
 /* family.c: makes families and their chains; see family.h.
  *
- * A fold is built piece by piece: a loop and the rigid helix or strand behind it. fold_unit() draws
- * the loop's torsions several times and keeps the draw with the fewest clashes and the most compact
- * result. When a clash remains, fold() starts again with fewer draws per loop, which packs less
- * tightly. Sites in contact in the finished fold become partners. */
+ * A fold is built piece by piece: a loop and the rigid helix or strand behind it. For each piece,
+ * fold_unit() draws the loop's torsions several times and keeps the draw with the fewest clashes
+ * and the most compact result. When a clash remains, fold() starts again with fewer draws per loop,
+ * which packs less tightly. Sites in contact in the finished fold become partners. */
 #include "featurizer/synth/family.h"
 
 #include "proto/chem/residue.h"
@@ -185,8 +185,8 @@ static uint32_t end_of_run(const fm_synth_family *family, uint32_t from, bool lo
     return from;
 }
 
-/* Attempts the whole fold, one loop and the piece behind it at a time. Returns false when it gave
- * up at a clash; with `to_the_end` it never gives up. */
+/* Attempts the whole fold, one loop and the piece behind it at a time. Returns false when it
+ * stopped at a clash; with `to_the_end` it never stops. */
 static bool fold_once(fm_synth_family *family, uint64_t seed, uint32_t attempt, uint32_t tries,
                       bool to_the_end, fm_synth_backbone *backbone) {
     enum { MAX_UNITS = 1 << 16 };
@@ -207,7 +207,7 @@ static bool fold_once(fm_synth_family *family, uint64_t seed, uint32_t attempt, 
 }
 
 /* Tries compact folds first; a chain that keeps running into itself is packed less and less
- * tightly. The last attempt is kept whatever its clashes. */
+ * tightly. The last attempt is kept even with clashes. */
 static void fold(fm_synth_family *family, uint64_t seed, fm_synth_backbone *backbone) {
     static const uint8_t tries[] = {24, 24, 24, 12, 12, 6, 6, 4, 4, 3, 2, 1};
     for (uint32_t attempt = 0; attempt < sizeof tries; attempt++) {

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* Draws the number of changes between a row and its parent: mostly up to some tenths of the sites,
- * sometimes next to none, so that close relatives and exact copies occur. */
+/* Draws the number of changes between a row and its parent. It is mostly up to some tenths of the
+ * sites and sometimes nearly zero, so that close relatives and exact copies occur. */
 static uint32_t draw_changes(fm_synth_draws *draws, uint32_t n_site) {
     static const uint16_t weight[3] = {2, 3, 5};
     switch (fm_synth_draw_weighted(draws, weight, 3)) {

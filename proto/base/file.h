@@ -15,7 +15,7 @@
 FM_MUST_USE fm_status fm_file_read(fm_arena *arena, const char *path, size_t max_bytes,
                                    fm_bytes *ret_content, fm_error *reterr);
 
-/* As fm_file_read; content that is gzip, xz or zstd (by its first bytes, whatever the name) is
+/* As fm_file_read. Content that is gzip, xz or zstd, by its first bytes and not its name, is
  * unpacked to at most max_bytes. FM_ERR_CORRUPT when it is broken. */
 FM_MUST_USE fm_status fm_file_read_text(fm_arena *arena, const char *path, size_t max_bytes,
                                         fm_bytes *ret_content, fm_error *reterr);

@@ -182,8 +182,8 @@ void fm_options_print_help(const fm_command *command, FILE *out) {
 
 /* -- suggestions */
 
-/* How many letters must be changed, added, left out or exchanged with their neighbour to make `a`
- * of `b`. `a` has n bytes; both have at most WORD_MAX. */
+/* The number of letters to change, add, remove or exchange with their neighbour to turn `b` into
+ * `a`. `a` has n bytes; both have at most WORD_MAX. */
 static size_t count_edits(const char *a, size_t n, const char *b) {
     size_t row[3][WORD_MAX + 1], m = strlen(b);
     size_t *before = row[0], *last = row[1], *now = row[2];
@@ -215,7 +215,7 @@ const char *fm_options_nearest(const char *word, const char *const *words, size_
     for (size_t i = 0; i < bytes; i++)
         typed[i] = (char)tolower((unsigned char)word[i]);
     const char *nearest = NULL;
-    size_t fewest = bytes < 7 ? 2 : (bytes + 1) / 4 + 1; /* as many edits are too many */
+    size_t fewest = bytes < 7 ? 2 : (bytes + 1) / 4 + 1; /* this many are too many */
     for (size_t i = 0; i < n; i++) {
         if (strlen(words[i]) > WORD_MAX) continue;
         bool is_part = bytes >= 3 && strstr(words[i], typed);
@@ -354,7 +354,7 @@ static const fm_option *find_missing(const fm_option *options, uint64_t given) {
     return NULL;
 }
 
-/* Are there as many arguments as the command takes, and every option it needs? */
+/* Checks the number of arguments, and that every required option is given. */
 static fm_status check_given(const fm_command *command, char *const *argv, int positional,
                              uint64_t given, fm_error *reterr) {
     const fm_option *missing = find_missing(command->options, given);

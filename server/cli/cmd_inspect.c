@@ -1,4 +1,4 @@
-/* cmd_inspect.c: foldmill inspect: shows what a cache, or one chain of it, holds. */
+/* cmd_inspect.c: foldmill inspect: shows the content of a cache or of one chain. */
 #include "featurizer/templates.h"
 #include "server/cli/commands.h"
 #include "server/cli/inspect_json.h"

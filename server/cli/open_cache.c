@@ -2,7 +2,7 @@
  *
  * Names are compared by their keys: the name with the letters of its id in lower case. The id is
  * what comes before the last '_'; what follows it, the chain, keeps its case. A list of names is
- * matched by a sorted table of its keys, in which every chain of the store is looked up twice: with
+ * matched by a sorted table of its keys. Every chain of the store is looked up in it twice: with
  * the name of its dataset and without. */
 #include "server/cli/open_cache.h"
 
