@@ -110,8 +110,7 @@ static bool in_recomputed_segment(const fm_tape *tape, int32_t segment) {
 }
 
 /* Marks the buffers that are dropped after forward: saved tensors marked FM_RECOMPUTE, all saved
- * tensors of a recomputed segment, and those of its outputs that no node outside the segment
- * reads. */
+ * tensors of a recomputed segment, and its outputs that no node outside the segment reads. */
 static void plan_dropped(fm_tape *tape) {
     for (int32_t n = 0; n < tape->n_node; n++) {
         const fm_node *node = &tape->node[n];
@@ -172,8 +171,8 @@ static bool is_wanted_again(const fm_tape *tape, const fm_node *node) {
     return wanted;
 }
 
-/* Finds the nodes of recomputed segments that run again. A node runs again if backward needs what
- * it saves or if a later reader needs its dropped outputs; results that nobody reads are not
+/* Finds the nodes of recomputed segments that run again. A node runs again if backward needs its
+ * saved tensors or if a later reader needs its dropped outputs. Results without a reader are not
  * computed and not sent to other ranks. An exchange that all ranks share always runs again, because
  * another rank may need it even if this one does not. */
 static void plan_runs_again(fm_tape *tape) {

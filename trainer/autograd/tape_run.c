@@ -2,10 +2,10 @@
  *
  * A step names a node and a phase; fm_tape_run_step calls the op's forward or backward function
  * with an fm_run that carries the step number. The op asks for pointers by position (input 0,
- * output 0, ...), and fm_tape_place turns a tensor into an address: state memory plus offset, or
- * the step arena plus the offset of the buffer's life at that step. A dropped buffer uses its
- * second life from the first backward step on. In a dry run every pointer is a dummy that must not
- * be read, and only the workspace requests count. */
+ * output 0, ...). fm_tape_place turns a tensor into an address: state memory plus offset, or the
+ * step arena plus the offset of the buffer's life at that step. A dropped buffer uses its second
+ * life from the first backward step on. In a dry run every pointer is a dummy that must not be
+ * read, and only the workspace requests count. */
 #include "trainer/autograd/tape_internal.h"
 #include "trainer/backend/where.h"
 

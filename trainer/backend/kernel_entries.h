@@ -3,8 +3,8 @@
  *     FM_KERNEL(kind, result, name, parameters...)
  *
  * The includer defines FM_KERNEL and includes this file; the file undefines the macro at its end.
- * The list makes the function pointers of struct fm_kernels (kernels.h), the initialisers of the
- * CPU's tables (cpu/body/table.h), and the declarations and tables of the CUDA backend
+ * The list makes the function pointers of struct fm_kernels (kernels.h) and the initialisers of the
+ * CPU's tables (cpu/body/table.h). It also makes the declarations and tables of the CUDA backend
  * (cuda/core/families.cuh, table.cu). To add an entry, add a row here and one function of that name
  * to each backend. A backend that lacks the function does not compile or does not link.
  *
@@ -240,9 +240,9 @@ FM_KERNEL(ACT, void, cross_entropy_grad, fm_stream *stream, const fm_cross_entro
 /* -- optimiser: n elements of class acc */
 
 /* Writes state->norm_squared, the sum of squares (f64, one fixed order), and state->clip_scale,
- * which follows from it and from max_norm. is_sum says that grad is the sum over a batch whose mean
- * is meant: the limit is then max_norm * (state->pending + 1). Sets state->nonfinite when the norm
- * is not finite, and never clears it. */
+ * which follows from it and from max_norm. With is_sum, grad is the sum over a batch and the limit
+ * applies to the mean: it is then max_norm * (state->pending + 1). Sets state->nonfinite when the
+ * norm is not finite, and never clears it. */
 FM_KERNEL(ANY, size_t, grad_norm_workspace, int64_t n)
 FM_KERNEL(ANY, void, grad_norm, fm_stream *stream, int64_t n, const void *grad, double max_norm,
           bool is_sum, fm_step_state *state, void *workspace)

@@ -206,9 +206,9 @@ typedef struct fm_attention_grad {
  *              + residual[i, j, :]
  *
  * The index of vec is (channel of a) * c + (channel of b). In the formula a[s,i,:] is mask_a[s,i]
- * times the stored value, and b likewise; da and db are gradients of the stored values. The
- * [n_i, n_j, c, c] tensor is never stored as a whole: its pieces pass through the workspace. i is
- * the split axis under DAP, so n_i may be smaller than n_j. */
+ * times the stored value, and b is the same with mask_b; da and db are gradients of the stored
+ * values. The [n_i, n_j, c, c] tensor is never stored as a whole: its pieces pass through the
+ * workspace. i is the split axis under DAP, so n_i may be smaller than n_j. */
 typedef struct fm_outer {
     int64_t n_seq, n_i, n_j, c, c_z;
     double eps;        /* 1e-3 */

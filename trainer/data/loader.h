@@ -5,7 +5,7 @@
  *                               +---- free slabs <---- fm_loader_release <---------+
  *
  * The whole memory is n_slab slabs. Each holds one encoded sample as it came off the wire, and the
- * views into it. Credits limit what the server sends to what fits the free slabs. Samples come in
+ * views into it. Credits limit the server to the samples that fit the free slabs. Samples arrive in
  * the order of the stream (strict or bounded:W). Only one thread may call next and release. */
 #ifndef FM_TRAINER_LOADER_H
 #define FM_TRAINER_LOADER_H

@@ -2,8 +2,8 @@
  *
  * An all-to-all sends part r of a contiguous buffer to rank r and stores what arrives by sender. A
  * tensor split along axis 1 is [n0, n1/D, c] with the target axis outermost, so its parts are
- * contiguous and it is sent as it is; what arrives is [D, n0/D, n1/D, c] and is packed into [n0/D,
- * n1, c]. In the other direction the tensor is packed before it is sent, and what arrives is
+ * contiguous and it is sent as it is. The received tensor is [D, n0/D, n1/D, c] and is packed into
+ * [n0/D, n1, c]. In the other direction the tensor is packed before it is sent, and what arrives is
  * already in order. */
 #include "trainer/dist/dap.h"
 

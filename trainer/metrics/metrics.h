@@ -1,7 +1,7 @@
 /* metrics.h: reports each training step: one JSON object per line in metrics.jsonl, and a progress
  * line for people.
  *
- * A JSON line is written with one write(2), so a reader who follows the file never sees half a
+ * A JSON line is written with one write(2), so a program that follows the file never sees half a
  * line. Numbers that are not finite are written as null. */
 #ifndef FM_TRAINER_METRICS_H
 #define FM_TRAINER_METRICS_H
@@ -50,8 +50,8 @@ FM_MUST_USE fm_status fm_metrics_write(fm_metrics *metrics, const fm_metrics_ste
 
 /* Writes the progress line to `out`, for example "step 12/200  loss 8.213  0.084 s/step  ETA 0:00:16
  * data wait 0.2 ms  (distogram 3.100  masked_msa 2.500)". If there are scores, the first one follows
- * the loss. The most important numbers come first: the line has as many whole fields as fit into
- * `columns` (0 = no limit). n_step 0 = a run without end. */
+ * the loss. The most important numbers are first, and only whole fields that fit into `columns` are
+ * printed (0 = no limit). n_step 0 = a run without end. */
 void fm_metrics_format(const fm_metrics_step *step, uint64_t n_step, size_t columns, char *out,
                        size_t out_bytes);
 

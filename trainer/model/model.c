@@ -1,6 +1,6 @@
 /* model.c: see model.h. The parts of a cycle are recorded in the order of Algorithm 2: embedders,
  * template stack, extra MSA stack, Evoformer, structure module. Under Branch Parallelism the rank
- * of the MSA branch leaves out what makes z, and the rank of the pair branch what makes m
+ * of the MSA branch omits the nodes that make z, and the rank of the pair branch those that make m
  * (split.h). */
 #include "trainer/model/model.h"
 

@@ -7,7 +7,7 @@
  *     z  [N_res, N_res, c_z]   along rows (axis 0) for outgoing edges and starting nodes, along
  *                              columns (axis 1) for incoming edges and ending nodes
  *
- * and gathers what a sublayer needs from other ranks. BP (config->groups->bp, 2 ranks) runs the MSA
+ * and gathers a sublayer's inputs from other ranks. BP (config->groups->bp, 2 ranks) runs the MSA
  * half of a block on rank 0 and the pair half on rank 1. On one rank the functions here record
  * nothing. docs/reference/parallelism.md has the whole table. */
 #ifndef FM_TRAINER_MODEL_SPLIT_H

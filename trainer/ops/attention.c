@@ -1,5 +1,5 @@
 /* attention.c: attention in one node (attention.h), and the parts that it shares with the split
- * form (attention_parts.h). q k v g of a position are stored side by side, [n0, n1, 4 width]; the
+ * form (attention_parts.h). A position's q k v g are stored side by side, [n0, n1, 4 width]. The
  * kernel reads them as four strided views, so rows and columns need no transposition. */
 #include "trainer/ops/attention_parts.h"
 
@@ -238,7 +238,7 @@ static void bias_backward(fm_run *run, const fm_node *node, const void *normed, 
                         (fm_out){0});
 }
 
-/* Passes the gradient of q k v g, and that of the bias where it is made from x, back to x. */
+/* Passes the gradient of q k v g, and that of the bias where it is a projection of x, back to x. */
 static void project_backward(fm_run *run, const fm_node *node, const void *dqkvg,
                              const void *dbias) {
     const fm_attention_shape *at = &((const attributes *)node->attributes)->shape;

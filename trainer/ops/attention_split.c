@@ -1,6 +1,6 @@
 /* attention_split.c: see attention_split.h. The bias is made in the order of z and, for ending
- * nodes, transposed so that queries come first: the parts of all ranks then follow each other by
- * query. */
+ * nodes, transposed so that the queries are the first axis: the parts of all ranks then follow each
+ * other by query. */
 #include "trainer/ops/attention_split.h"
 
 #include "trainer/ops/attention_parts.h"

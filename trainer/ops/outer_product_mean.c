@@ -2,9 +2,9 @@
  * it is two, and both forms share the projection to a and b.
  *
  * a and b are made side by side, ab [n_seq, n_res, 2c]. The one node keeps ab and hands both halves
- * to the kernel as strided views. The split form copies them apart, since b is gathered over ranks:
- * a stays [n_seq, n_res, c], b becomes [n_res, n_seq, c], so that the parts of all ranks lie one
- * after the other. */
+ * to the kernel as strided views. The split form copies them apart, since b is gathered over ranks.
+ * a stays [n_seq, n_res, c]; b becomes [n_res, n_seq, c], so that the parts of all ranks are
+ * consecutive. */
 #include "trainer/ops/outer_product_mean.h"
 
 #include "trainer/ops/call.h"

@@ -1,5 +1,5 @@
 /* triangle_split.c: see triangle_split.h. The fused weight [4c + c_z, c_z] belongs to two nodes,
- * operands and gate; each writes the gradient of its own rows only. */
+ * operands and gate; each writes only the gradient of its rows. */
 #include "trainer/ops/triangle_split.h"
 
 #include "trainer/ops/call.h"

@@ -25,8 +25,8 @@ static void forward(fm_run *run, const fm_node *node) {
                         fm_run_output(run, node, OUT_N));
 }
 
-/* Prepares the gradient of x: where it has a buffer of its own and no earlier writer, it starts at
- * 0, and the tape adds the residual's gradient to it. */
+/* Prepares the gradient of x: where it has a separate buffer and no earlier writer, it starts at 0,
+ * and the tape adds the residual's gradient to it. */
 static void begin_residual(fm_run *run, const fm_node *node, const void *dy) {
     const fm_update *at = &((const attributes *)node->attributes)->update;
     fm_out dx = fm_run_gradient(run, node, IN_X);

@@ -9,8 +9,8 @@
 
 typedef struct fm_team fm_team;
 
-/* layout->dp must be 1; options->groups is ignored. FM_ERR_USAGE naming what the layout or the
- * model does not allow, else the errors of fm_trainer_create. */
+/* layout->dp must be 1; options->groups is ignored. FM_ERR_USAGE naming the setting that the layout
+ * or the model does not allow, else the errors of fm_trainer_create. */
 FM_MUST_USE fm_status fm_team_create(const fm_trainer_options *options, const fm_layout *layout,
                                      fm_team **ret_team, fm_error *reterr);
 void fm_team_destroy(fm_team *team);

@@ -1,8 +1,8 @@
 /* plan.c: first-fit placement; see plan.h.
  *
  * Requests are visited in the order of their first step. A live list for each end holds the placed
- * requests that are still alive, sorted by offset. For each request, the lists first drop what has
- * expired; then a scan over the list of its end finds the first gap that is large enough. A gap
+ * requests that are still alive, sorted by offset. For each request, the lists first drop expired
+ * entries; then a scan over the list of its end finds the first gap that is large enough. A gap
  * that is free now stays free for the request's whole life, because later requests are placed
  * around it. */
 #include "trainer/tensor/plan.h"

@@ -94,8 +94,8 @@ template <typename T> static attention_path path_of_shape(const fm_attention *a,
     return is_one_query_shape<T>(a) ? ATTENTION_ONE_QUERY : ATTENTION_PLAIN;
 }
 
-/* The path of a call; grad NULL: forward. PLAIN takes what has an address that is
- * not a multiple of 16 bytes. */
+/* The path of a call; grad NULL: forward. PLAIN handles operands whose address is not a multiple of
+ * 16 bytes. */
 template <typename T>
 static attention_path path_of(const fm_attention *a, const fm_attention_grad *grad) {
     attention_path path = path_of_shape<T>(a, grad != NULL);

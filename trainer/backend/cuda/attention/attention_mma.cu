@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(TILE_THREADS, 5)
     store_output<C>(a, p, units.slope, o, largest, total);
 }
 
-/* Where a lane's eight values of the bias come from: part `part` of the tile of 16 rows and 64
+/* The source of a lane's eight values of the bias: part `part` of the tile of 16 rows and 64
  * columns. */
 struct bias_place {
     int64_t row, column; /* of the first value */

@@ -18,11 +18,11 @@
  *     dbias   a block takes 64 x 64 of (query, key) and recomputes dS there for a chunk of the
  *             batches, summed in registers; the chunks' sums are then added in order.
  *
- * delta is made from o, which is rounded to bf16, so it carries an error that has the same sign for
- * all keys of a query. dbias sums over batches, and the weight gradient of the bias over queries
- * and keys too, so the error would add up. But each row of dS sums to zero exactly, except for the
- * error in delta: the row's sum of dS is that error. The pairs kernel forms it by a product with
- * ones and adds it to delta before dbias reads it. */
+ * The sum delta is computed from o, which is rounded to bf16, so it carries an error that has the
+ * same sign for all keys of a query. This error would add up, since dbias sums over batches, and
+ * the weight gradient of the bias over queries and keys too. But each row of dS sums to zero
+ * exactly, except for the error in delta: the row's sum of dS is that error. The pairs kernel forms
+ * it by a product with ones and adds it to delta before dbias reads it. */
 #include "trainer/backend/cuda/attention/attention_mma.cuh"
 
 namespace fm_cuda {
@@ -298,8 +298,8 @@ __device__ inline void walk_pairs(const fm_attention &a, const fm_attention_grad
     __syncthreads();
 }
 
-/* More keys than threads are walked in several rounds; each but the first adds to dq in memory, so
- * dq is rounded to bf16 between them. delta is then left uncorrected. */
+/* More keys than threads are walked in several rounds. Each but the first adds to dq in memory, so
+ * dq is rounded to bf16 between them, and delta is then not corrected. */
 template <int C, bool BIASED, int WARPS, int BLOCKS>
 __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     mma_pairs(fm_attention a, fm_attention_grad grad, attention_space space) {

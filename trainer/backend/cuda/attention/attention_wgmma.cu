@@ -21,9 +21,9 @@
  *
  * The ring. k and v each have STAGES stages of shared memory. A stage has two barriers: `has`, on
  * which the copy engine reports the bytes, and `free`, at which every warp arrives when it has read
- * the stage. Step i uses stage i % STAGES. A barrier alternates between two phases and a wait names
- * the parity of the phase: the n-th filling of a stage (from 0) completes the phase of parity n % 2
- * of `has`, and may start when the phase of parity (n - 1) % 2 of `free` is complete.
+ * the stage. Step i uses stage i % STAGES. A barrier alternates between two phases, and a wait
+ * names the parity of the phase. The n-th filling of a stage (from 0) completes the phase of parity
+ * n % 2 of `has`. It may start when the phase of parity (n - 1) % 2 of `free` is complete.
  *
  * Each warp's 16 queries, gate and output (which takes the gate's place) come and go independently
  * of the other warps. A masked key's logit is MASKED: its exponential is 0 as with the finite

@@ -1,5 +1,6 @@
-/* attention_wgmma_grad.cu: gated attention of the bf16 table by warp-group products, backward: dq,
- * dk, dv and dg of up to 256 queries and keys, and the launches for longer ones and dbias.
+/* attention_wgmma_grad.cu: gated attention of the bf16 table by warp-group products, backward. It
+ * computes dq, dk, dv and dg of up to 256 queries and keys, and has the launches for longer ones
+ * and dbias.
  *
  * A block walks over items (group, batch, head), one at a time. A warp group owns 64 of the item's
  * keys, K and V in registers as operands. For each tile of 32 queries it recomputes the logits,
@@ -8,10 +9,10 @@
  * keys. While that happens, the next item's rows arrive, and the gate's backward makes its dout',
  * dg and delta = <dout', o / sigmoid(g)> = <dout, o> from the gated output o.
  *
- * o is rounded to bf16, so delta has an error of one sign for all keys of a query, which the sums
- * in dbias and in the weight gradient of the bias would show. A row of dS sums to zero except for
- * that error. So the product for dq has 8 further columns, of ones: its result is the sum of the
- * row of dS, and the delta that attention_wgmma_dbias.cu reads is corrected by it. */
+ * Since o is rounded to bf16, delta has an error of one sign for all keys of a query. The sums in
+ * dbias and in the weight gradient of the bias would show it. A row of dS sums to zero except for
+ * that error. So the product for dq has 8 further columns, of ones. Their result is the sum of the
+ * row of dS, and it corrects the delta that attention_wgmma_dbias.cu reads. */
 #include "trainer/backend/cuda/attention/attention_wgmma_grad.cuh"
 
 namespace fm_cuda {

@@ -1,5 +1,5 @@
-/* attention_wgmma_grad.cuh: what the kernels of the backward of gated attention by warp-group
- * products share: their argument, the gate's backward, and the steps from logits to dS.
+/* attention_wgmma_grad.cuh: the code that the kernels of the backward of gated attention by
+ * warp-group products share: their argument, the gate's backward, and the steps from logits to dS.
  *
  * Rows are keys and columns are queries, as in attention_mma_grad.cu: a warp group owns 64 keys, 16
  * per warp, with K and V in registers as left operands, and takes STEP = 32 queries at a time:
@@ -12,7 +12,7 @@
  *     dk += dS^T q              dS^T, packed to bf16, is the left operand
  *
  * So the bias, the log-sum-exp and delta enter through the accumulators' initial values, in units
- * of the unscaled product, and the mask, which belongs to a row, enters with the exponential. The
+ * of the unscaled product. The mask, which belongs to a row, enters with the exponential. The
  * gate's backward leaves the two terms of each query in shared memory in the layout of an
  * accumulator's columns (gate_outputs). */
 #ifndef FM_BACKEND_CUDA_ATTENTION_WGMMA_GRAD_CUH
@@ -40,7 +40,7 @@ struct grad_call {
     const bf16 *mask;
     int mask_stride[3];
     const float *lse;
-    attention_space space; /* its dbias is NULL if the caller wants no dbias */
+    attention_space space; /* its dbias is NULL if the caller needs none */
     int n_batch, n_query, n_key, n_head, c_head, items;
     int passes;           /* WGMMA_LONG: passes over the keys of an item */
     float scale, inverse; /* and 1 / scale */
@@ -188,18 +188,18 @@ __device__ inline float fast_sigmoid(float x) {
     return y;
 }
 
-/* Where the gate's backward stores its results in shared memory: dout' [queries, C], and what
- * accumulators' columns start from, [2][queries / 2][4]: first -lse / scale of two queries, twice
- * (for rows g and g + 8), then -delta likewise. */
+/* The place in shared memory for the results of the gate's backward: dout' [queries, C], and the
+ * initial values of the accumulators' columns, [2][queries / 2][4]. The first of these are -lse /
+ * scale of two queries, twice (for rows g and g + 8); -delta follows in the same form. */
 struct gate_outputs {
     bf16 *d;
     float *shift;
     int queries;
 };
 
-/* The gate's backward of part i: dout' = dout sigmoid(g) to shared memory and, if dbias is wanted,
- * to the workspace; dg; and from delta = <dout, o>, summed over the lanes of the query, the
- * columns' terms. */
+/* The gate's backward of part i. It writes dout' = dout sigmoid(g) to shared memory and, if the
+ * caller needs dbias, to the workspace. It writes dg, and the columns' terms from delta = <dout,
+ * o>, summed over the lanes of the query. */
 template <int C>
 __device__ inline void gate_backward(const grad_call &call, const item_place &p,
                                      const gate_outputs &to, const gate_inputs &part, int item,

@@ -65,7 +65,7 @@ __device__ inline void write_row(T *row, int64_t c, const lane_row<T, S> &x) {
         if (is_inside<S>(p * S::V, c)) write_raw<T, S::V>(row + channel_of<S>(p * S::V), x.part[p]);
 }
 
-/* The sum over the lanes of a row, in each of them. */
+/* The sum over the lanes of a row; every lane gets it. */
 template <typename S> __device__ inline float row_sum(float x) {
 #pragma unroll
     for (int step = S::LANES / 2; step > 0; step /= 2)
@@ -403,7 +403,7 @@ template <typename S> static unsigned grad_blocks_of(const keep_runs &k) {
     return (unsigned)min_size(wanted, n_multiprocessor());
 }
 
-/* The partial sums of as many blocks as there can be, for every path. */
+/* The partial sums of the largest possible number of blocks, for every path. */
 size_t layernorm_grad_workspace(int64_t rows, int64_t c) {
     (void)rows;
     return (size_t)(n_multiprocessor() * 2 * c) * sizeof(float);

@@ -1,13 +1,13 @@
 /* outer.cu: outer product mean (A10): which kernels run a call, and the path for any shape.
  *
- * PIECES works as the CPU does, on a few residues i at a time: one product over the sequences gives
+ * PIECES works as the CPU does, on a few residues i at a time. One product over the sequences gives
  * the outer products P[(i, a), (j, b)] of a piece; reordered to [(i, j), (a, b)] they are
- * multiplied by W. Backward computes the piece again for dW and goes the same way back: dz / norm
- * times W is the gradient of P, which, reordered, gives da and db by one product each. A piece has
- * up to OUTER_PIECE_BYTES: long products gain more than pieces that stay in the L2 cache would. The
- * norm and the masks' products are f32.
+ * multiplied by W. Backward computes the piece again for dW and takes the same steps in reverse. dz
+ * / norm times W is the gradient of P, which, reordered, gives da and db by one product each. A
+ * piece has up to OUTER_PIECE_BYTES: long products gain more than pieces that stay in the L2 cache
+ * would. The norm and the masks' products are f32.
  *
- * PANELS differs in two steps of backward: kernels of outer_wgmma.cu write P / norm and the
+ * PANELS differs in two steps of backward. Kernels of outer_wgmma.cu write P / norm and the
  * gradient of P in the order in which the next product reads them, so nothing is reordered. */
 #include "trainer/backend/cuda/pair/outer.cuh"
 
@@ -34,8 +34,8 @@ template <typename T> static outer_path outer_path_of_shape(const fm_outer *o, b
     return o->n_seq <= OUTER_MAX_GRAD_SEQ ? OUTER_CHAIN : OUTER_PANELS;
 }
 
-/* The path of a call; grad NULL: forward. PIECES takes what has an address or a
- * stride that is not a multiple of 16 bytes. */
+/* The path of a call; grad NULL: forward. PIECES handles operands with an address or a stride that
+ * is not a multiple of 16 bytes. */
 template <typename T>
 static outer_path outer_path_of(const fm_outer *o, const fm_outer_grad *grad) {
     bool is_wide = o->a_stride[0] % 8 == 0 && o->a_stride[1] % 8 == 0 && o->b_stride[0] % 8 == 0 &&

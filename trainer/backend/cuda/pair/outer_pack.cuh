@@ -1,9 +1,9 @@
 /* outer_pack.cuh: puts the operands of outer_wgmma.cu into the order in which products read them,
  * and the gradients of a and b back.
  *
- * A tile is 64 rows of 64 columns as wgmma.cuh wants it, 8 KB in one piece, so that one bulk copy
- * brings it. Operands are matrices [(residue, channel), s] or [(a, b), z], in one of two orders of
- * such tiles:
+ * A tile is 64 rows of 64 columns in the layout of wgmma.cuh, 8 KB in one piece, so that one bulk
+ * copy brings it. Operands are matrices [(residue, channel), s] or [(a, b), z], in one of two
+ * orders of such tiles:
  *
  *     PANELS    [two residues][columns / 64]; a row of the tile is (residue % 2, channel). The 32
  *               rows of a residue are together, so a tile holds whole residues.

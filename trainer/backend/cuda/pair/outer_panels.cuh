@@ -7,9 +7,9 @@
  *                 to[i, a, j, b] = sum_z dz[i, j, z] W[z, (a, b)]
  *
  * Each is a product of 64-row tiles of a left operand (`a`) with groups of 32 Q rows of a right
- * one (`b`). A block keeps its 32 Q rows of b in shared memory for the whole launch; its two
- * warp groups take turns at the tiles of a, which come through a ring, 128 columns of the sum
- * at a time. */
+ * one (`b`). A block keeps its 32 Q rows of b in shared memory for the whole launch. Its two warp
+ * groups take turns at the tiles of a, which arrive through a ring, 128 columns of the sum at a
+ * time. */
 #ifndef FM_BACKEND_CUDA_OUTER_PANELS_CUH
 #define FM_BACKEND_CUDA_OUTER_PANELS_CUH
 

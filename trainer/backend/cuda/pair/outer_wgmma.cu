@@ -15,9 +15,9 @@
  * two warp groups has two values of m; the producer keeps a ring of X and V full (outer_ring.cuh).
  * The price of storing nothing is that the gradient of P is computed twice, for da and for db.
  *
- * dW = sum over pairs of dz^T P / norm needs P itself. mma_panels (outer_panels.cuh) writes a piece
- * of it, ordered [(i, j), (a, b)] and divided by the norm; the piece stays in the L2 cache for one
- * plain product with dz.
+ * dW = sum over pairs of dz^T P / norm needs P itself. The kernel mma_panels (outer_panels.cuh)
+ * writes a piece of it, ordered [(i, j), (a, b)] and divided by the norm. The piece stays in the L2
+ * cache for one plain product with dz.
  *
  * With more sequences than fit, backward works in pieces (outer.cu), and this file only provides P
  * and its gradient from packed panels. */

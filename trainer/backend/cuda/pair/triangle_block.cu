@@ -59,9 +59,9 @@ template <int C> struct front_space {
 };
 
 /* Loads the weights of a and b. The 64 rows of a tile are 32 channels of an operand: eight rows of
- * p, the same eight of its gate, and so on, so the accumulators of a channel and of its gate belong
- * to the same lane. A thread takes one chunk of every 32nd (C = 64: 64th) of the tiles' rows, which
- * is every 16th (32nd) channel. */
+ * p, the same eight of its gate, and so on. The accumulators of a channel and of its gate thus
+ * belong to the same lane. A thread takes one chunk of every 32nd (C = 64: 64th) of the tiles'
+ * rows, which is every 16th (32nd) channel. */
 template <int C> __device__ inline void paired_load(bf16 *to, const bf16 *w) {
     constexpr int CHUNKS = C / 8, STEP = FRONT_THREADS / CHUNKS;
     int chunk = threadIdx.x % CHUNKS, line = threadIdx.x / CHUNKS;

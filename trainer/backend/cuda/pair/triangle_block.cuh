@@ -1,5 +1,5 @@
-/* triangle_block.cuh: what the kernels of the whole sublayer of triangle multiplication share,
- * forward (triangle_block.cu) and backward (triangle_block_grad.cu, triangle_weights.cu).
+/* triangle_block.cuh: the code that the kernels of the whole sublayer of triangle multiplication
+ * share, forward (triangle_block.cu) and backward (triangle_block_grad.cu, triangle_weights.cu).
  *
  * They take bf16, c_z = c = 64 or 128 and n a multiple of 16, and keep a, b and x channel-major,
  * [3, c, rows]. All products are of a warp group, which multiplies 64 whole rows at a time. Its
@@ -199,10 +199,10 @@ __device__ inline void rows_normalise(uint32_t (&word)[R][C / 8], const float *w
 
 /* -- weights as operands of a warp group */
 
-/* The row of a weight [rows, C] in its tiles of 64 rows and 64 columns, which serve both products
- * of a warp group: z W^T sums over the columns, d W over the rows. Rows are interleaved within 32.
- * Of the five projections of z (kinds p_a g_a p_b g_b g), 32 rows of a p are followed by the same
- * 32 of its gate; those of the output's gate g come last. */
+/* The row of a weight [rows, C] in its tiles of 64 rows and 64 columns. The tiles serve both
+ * products of a warp group: z W^T sums over the columns, d W over the rows. Rows are interleaved
+ * within 32. Of the five projections of z (kinds p_a g_a p_b g_b g), 32 rows of a p are followed by
+ * the same 32 of its gate; the rows of the output's gate g are last. */
 template <int C> __device__ inline int tiled_row(int row) {
     int channel = row % C, c = channel % 32, kind = row / C;
     int line = (c >> 1 & 3) * 8 + (c >> 3) * 2 + (c & 1);

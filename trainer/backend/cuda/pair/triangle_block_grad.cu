@@ -12,10 +12,10 @@
  *               (triangle_weights.cu)
  *
  * Both kernels walk 64 rows per warp group at a time, each of three groups at its own pace, and 32
- * channels at a time within them: a product recomputes the projection of the channels, the gate's
- * backward follows in registers, and its result is the left operand of a product that adds to the
- * gradient of the normalised row. The LayerNorm's backward ends the rows. With h = the gradient of
- * the LayerNorm's result times gamma, and x^ = (x - mean) / deviation:
+ * channels at a time within them. A product recomputes the projection of the channels, and the
+ * gate's backward follows in registers. Its result is the left operand of a product that adds to
+ * the gradient of the normalised row. The LayerNorm's backward ends the rows. With h = the gradient
+ * of the LayerNorm's result times gamma, and x^ = (x - mean) / deviation:
  *
  *     dx = (h - mean(h) - x^ mean(h x^)) / deviation */
 #include "trainer/backend/cuda/core/bulk.cuh"
@@ -463,8 +463,9 @@ __device__ inline void front_prefetch(const front_grad_args &f, front_grad_space
     copies_commit();
 }
 
-/* A group of channels, given its projections in d: the gradients of p and gate to dprojected, and
- * the start of the products that add them, and 16 channels of the output's gate, to acc. */
+/* Handles a group of channels, given its projections in d. It writes the gradients of p and gate to
+ * dprojected, and starts the products that add them, and 16 channels of the output's gate, to
+ * acc. */
 template <int C>
 __device__ inline void front_group(const front_grad_args &f, const front_grad_space<C> *space,
                                    int group, const float (&mask)[2], bf16 *to, float (&d)[8][4],

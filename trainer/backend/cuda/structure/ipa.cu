@@ -1,8 +1,8 @@
 /* ipa.cu: invariant point attention forward (A22) in two launches.
  *
  * The first makes the logits by tiles (ipa.cuh says what else it leaves in the workspace). The
- * second has two kinds of blocks side by side: one for sixteen queries of a head, which averages
- * the values, and one for a query, which averages the pair representation over all heads. */
+ * second has two kinds of blocks side by side. One, for sixteen queries of a head, averages the
+ * values; the other, for a query, averages the pair representation over all heads. */
 #include "trainer/backend/cuda/structure/ipa.cuh"
 
 namespace fm_cuda {

@@ -10,7 +10,7 @@
 namespace fm_cuda {
 
 constexpr double BOND_EPS = 1e-6, CLASH_EPS = 1e-10;
-/* Distances up to so many Å above the bound are computed in f64. */
+/* Distances up to this many Å above the bound are computed in f64. */
 constexpr float SCREEN_MARGIN = 0.01f;
 
 enum { ATOM_N = 0, ATOM_CA = 1, ATOM_C = 2, ATOM_SG = 5, PROLINE = 14 };
