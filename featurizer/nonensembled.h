@@ -7,7 +7,8 @@
  * computes the rest. This module serves to export a chain to other programs and to compare with
  * them.
  *
- * Source: docs/reference/inputs.md, "Non-ensembled features", which lists keys, dtypes and shapes. */
+ * Source: docs/reference/inputs.md, "Non-ensembled features", which lists keys, dtypes and
+ * shapes. */
 #ifndef FM_NONENSEMBLED_H
 #define FM_NONENSEMBLED_H
 

@@ -241,8 +241,8 @@ static fm_status clear_stale(const fm_address *address, fm_error *reterr) {
     return FM_OK;
 }
 
-/* Binds and listens under a temporary name. The link to the final name makes the socket appear, when
- * it already takes connections; it fails if another server was faster. */
+/* Binds and listens under a temporary name. The link to the final name makes the socket appear,
+ * when it already takes connections; it fails if another server was faster. */
 static int listen_unix_as(int fd, const fm_address *address) {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     snprintf(name.sun_path, sizeof name.sun_path, "%s.%d", address->path, (int)getpid());

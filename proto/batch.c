@@ -1,4 +1,5 @@
-/* batch.c: encodes and decodes samples; see batch.h. Byte tables: docs/reference/wire.md, "A sample".
+/* batch.c: encodes and decodes samples; see batch.h. Byte tables: docs/reference/wire.md, "A
+ * sample".
  *
  * Encoder and decoder check each tensor against the schema by the same function, check_tensor(), so
  * everything that can be written can be read. The schema gives shapes as words such as "N_clust

@@ -1,4 +1,5 @@
-/* record_structure.c: encodes and decodes the structure part (docs/reference/record.md, "structure").
+/* record_structure.c: encodes and decodes the structure part (docs/reference/record.md,
+ * "structure").
  *
  * Coordinates in PDB files are decimals with three places. A present atom's coordinate is therefore
  * stored as its thousandths: the integer k for which (float)(k / 1000.0) equals it bit for bit.

@@ -5,8 +5,8 @@
  *       '----------------------'             |
  *     from any state, when the socket breaks '
  *
- * Life. A connection begins in HELLO and must send that message within hello_ms. After WELCOME it is
- * READY: it may open streams, grant credit and receive samples. A breach of the protocol is
+ * Life. A connection begins in HELLO and must send that message within hello_ms. After WELCOME it
+ * is READY: it may open streams, grant credit and receive samples. A breach of the protocol is
  * answered with an ERROR. Then, as after CLOSE and when the server stops, the connection is
  * DRAINING: it sends all queued data, ignores input, and ends within goodbye_ms. CLOSED waits for
  * the loop to release the socket, and then frees the connection.

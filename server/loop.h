@@ -1,7 +1,7 @@
 /* loop.h: the event loop of the server, with its timer, signals and sockets.
  *
- * One thread runs the loop. All functions here belong to that thread, except fm_loop_wake. loop_uv.c
- * implements the loop with libuv and is the only file that includes it.
+ * One thread runs the loop. All functions here belong to that thread, except fm_loop_wake.
+ * loop_uv.c implements the loop with libuv and is the only file that includes it.
  *
  * Events. The owner of the loop gets wake, tick and signal. The owner of a socket gets these calls,
  * in any order and number: room (where should bytes go?) followed by received (they arrived),
@@ -32,8 +32,8 @@ typedef struct fm_loop_events {
     void (*signal)(void *owner, int number);    /* SIGINT or SIGTERM, when watched */
 } fm_loop_events;
 
-/* Also makes the process ignore SIGPIPE, so that writing to a closed connection is an error and does
- * not end the server. `events` must outlive the loop. FM_ERR_NOMEM, FM_ERR_IO. */
+/* Also makes the process ignore SIGPIPE, so that writing to a closed connection is an error and
+ * does not end the server. `events` must outlive the loop. FM_ERR_NOMEM, FM_ERR_IO. */
 FM_MUST_USE fm_status fm_loop_create(const fm_loop_events *events, void *owner, uint32_t tick_ms,
                                      bool watch_signals, fm_loop **ret_loop, fm_error *reterr);
 

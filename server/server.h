@@ -48,8 +48,8 @@ FM_MUST_USE fm_status fm_server_create(const fm_server_options *options,
                                        fm_error *reterr);
 /* Serves until a signal or fm_server_stop. Every connection is closed when it returns. */
 void fm_server_run(fm_server *server);
-/* Makes fm_server_run end every stream with END (reason shutdown) and return. Any thread may call it,
- * at least once. */
+/* Makes fm_server_run end every stream with END (reason shutdown) and return. Any thread may call
+ * it, at least once. */
 void fm_server_stop(fm_server *server);
 /* Frees the server. It must not be running. */
 void fm_server_destroy(fm_server *server);

@@ -77,8 +77,9 @@ static uint64_t group_count(const fm_server_stream *stream, uint64_t index) {
     return index / batch * per_step + slots_below(index % batch, g, stream->params.n_group);
 }
 
-/* The number of samples that the stream will deliver: those of the group in its steps, without those
- * of the token. The bits of the token are checked one by one; below its watermark, all are. */
+/* The number of samples that the stream will deliver: those of the group in its steps, without
+ * those of the token. The bits of the token are checked one by one; below its watermark, all
+ * are. */
 static uint64_t count_samples(const fm_server_stream *stream) {
     if (stream->params.n_step == 0) return UINT64_MAX;
     const fm_token *token = &stream->params.token;

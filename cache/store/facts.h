@@ -33,7 +33,8 @@ typedef struct fm_chain_facts {
 /* The facts of a chain's parts; structure may be NULL. cluster_size is 0 and nothing is listed. */
 fm_chain_facts fm_facts_of(const fm_part_sequence *sequence, const fm_part_structure *structure);
 
-/* The key of the note in which a build keeps the facts of two parts: docs/reference/store.md, "Keys".
+/* The key of the note in which a build keeps the facts of two parts: docs/reference/store.md,
+ * "Keys".
  */
 fm_sha256 fm_facts_key(const fm_sha256 *sequence, const fm_sha256 *structure);
 

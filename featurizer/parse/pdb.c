@@ -248,9 +248,9 @@ static uint8_t atom37_of(const reader *r) {
 }
 
 /* Decides whether this row replaces the atom's earlier one. Compat follows Biopython: a row without
- * an alternative location, or with its name in other columns, never replaces one. The first row with
- * an alternative location replaces a row without one, unless its occupancy is lower. Later rows must
- * have a higher occupancy. */
+ * an alternative location, or with its name in other columns, never replaces one. The first row
+ * with an alternative location replaces a row without one, unless its occupancy is lower. Later
+ * rows must have a higher occupancy. */
 static fm_status is_better(const reader *r, uint8_t atom, double occupancy, bool *ret_better) {
     bool is_alternative = column(r, 17) != ' ';
     const char *raw = r->current.atom[atom].raw;

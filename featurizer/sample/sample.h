@@ -1,9 +1,10 @@
 /* sample.h: makes one crop-ready sample from a record and (plan, seed, index). These are the
  * train-time transforms of AlphaFold2.
  *
- * Order of the transforms (supplement 1.2, docs/reference/sampling.md): block deletion, distillation cap,
- * choice of cluster centres and extra rows, masking, clustering, cluster profiles, crop. Draws are
- * named by purpose and cycle, so no transform can shift another's draws. */
+ * Order of the transforms (supplement 1.2, docs/reference/sampling.md): block deletion,
+ * distillation cap, choice of cluster centres and extra rows, masking, clustering, cluster
+ * profiles, crop. Draws are named by purpose and cycle, so no transform can shift another's
+ * draws. */
 #ifndef FM_SAMPLE_SAMPLE_H
 #define FM_SAMPLE_SAMPLE_H
 

@@ -12,8 +12,8 @@
 
 typedef enum fm_log_level { FM_LOG_ERROR, FM_LOG_WARN, FM_LOG_INFO, FM_LOG_DEBUG } fm_log_level;
 
-/* Drops events below this level from now on. The initial level is FM_LOG_INFO. It is the only mutable
- * global of the project. */
+/* Drops events below this level from now on. The initial level is FM_LOG_INFO. It is the only
+ * mutable global of the project. */
 void fm_log_set_level(fm_log_level level);
 
 /* `event` is a fixed word; `format` gives the `key=value` pairs, quoted where needed, or is "". */

@@ -309,8 +309,8 @@ static fm_status set(const fm_option *option, const char *value, fm_error *reter
     return FM_ERR_USAGE;
 }
 
-/* Handles argv[*at], which starts with '-', moves *at past a value it takes, and sets the bit of the
- * option's row in *given. */
+/* Handles argv[*at], which starts with '-', moves *at past a value it takes, and sets the bit of
+ * the option's row in *given. */
 static fm_status parse_one(const fm_command *command, int argc, char **argv, int *at,
                            uint64_t *given, fm_error *reterr) {
     const char *word = argv[*at];

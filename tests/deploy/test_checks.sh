@@ -74,6 +74,7 @@ expect_form ruler_below 'a.c:2: a section comment has the form' <<'EOF'
 /* -- names
  * ------------------------------------------------------------------------ */
 EOF
+printf '/* %0101d */\n' 0 | expect_form wide_comment 'a.c:1: a comment of 107 columns, at most 100'
 expect_form compared_with_ok 'a.c:1: test a status bare, not against FM_OK' <<'EOF'
     if (fm_call(a) != FM_OK) return;
 EOF

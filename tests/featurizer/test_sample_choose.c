@@ -1,6 +1,6 @@
 /* test_sample_choose.c: the choices that a sample makes once: crop starts and templates, by default
- * as in the paper and with compat_openfold as OpenFold makes them (docs/reference/sampling.md, section 10);
- * and what expansion refuses. */
+ * as in the paper and with compat_openfold as OpenFold makes them (docs/reference/sampling.md,
+ * section 10); and what expansion refuses. */
 #include "featurizer/sample/choose.h"
 #include "featurizer/sample/expand.h"
 #include "featurizer/sample/sample.h"

@@ -1,6 +1,6 @@
-/* test_sample_reference.c: the sampler against the second implementation of docs/reference/sampling.md
- * (sampling_reference.py). It writes its results for synthetic chains, one line per case and one
- * per tensor, and the reference recomputes every line. */
+/* test_sample_reference.c: the sampler against the second implementation of
+ * docs/reference/sampling.md (sampling_reference.py). It writes its results for synthetic chains,
+ * one line per case and one per tensor, and the reference recomputes every line. */
 #include "featurizer/sample/sample.h"
 #include "proto/base/compress.h"
 #include "tests/featurizer/synthetic_record.h"

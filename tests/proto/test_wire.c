@@ -1,5 +1,5 @@
-/* Frames: each kind survives encoding and decoding, every truncation and every flipped bit is refused,
- * and ranges are checked. */
+/* Frames: each kind survives encoding and decoding, every truncation and every flipped bit is
+ * refused, and ranges are checked. */
 #include "proto/address.h"
 #include "proto/base/histogram.h"
 #include "proto/wire.h"

@@ -1,5 +1,5 @@
-/* server_fixture.h: a server that runs in its own thread with a generated source and listens on a unix
- * socket and on TCP, and clients for it that assert. Only test programs include it. */
+/* server_fixture.h: a server that runs in its own thread with a generated source and listens on a
+ * unix socket and on TCP, and clients for it that assert. Only test programs include it. */
 #ifndef FM_TESTS_SERVER_FIXTURE_H
 #define FM_TESTS_SERVER_FIXTURE_H
 

@@ -1,5 +1,6 @@
-/* Clients that vanish, stall, break the protocol or send garbage, beside a good one. The good one must
- * receive every sample of its stream exactly, and afterwards nothing of the others may remain. */
+/* Clients that vanish, stall, break the protocol or send garbage, beside a good one. The good one
+ * must receive every sample of its stream exactly, and afterwards nothing of the others may
+ * remain. */
 #include "tests/server/server_fixture.h"
 
 #include "proto/base/rng.h"

@@ -1,5 +1,5 @@
-/* The logic of a stream without sockets or threads: which samples, in which order, with how much credit
- * and memory. The tests finish jobs by hand, in any order. */
+/* The logic of a stream without sockets or threads: which samples, in which order, with how much
+ * credit and memory. The tests finish jobs by hand, in any order. */
 #include "proto/base/rng.h"
 #include "server/stream.h"
 #include "tests/testing/source.h"

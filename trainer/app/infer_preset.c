@@ -3,7 +3,8 @@
  * Names tell which parts a model has: stacks of blocks, templates, a structure module, a head. With
  * DeepMind's naming the number of blocks is the leading axis of a stacked array; with the others it
  * is the largest block number in a name, plus 1. These sizes replace those of each preset in turn.
- * The remaining sizes (channels, heads) decide the comparison, array by array, which preset fits. */
+ * The remaining sizes (channels, heads) decide the comparison, array by array, which preset
+ * fits. */
 #include "trainer/app/infer_preset.h"
 
 #include "trainer/app/presets.h"

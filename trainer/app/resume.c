@@ -1,8 +1,8 @@
 /* resume.c: see resume.h.
  *
- * Loading tries the checkpoints of the folder from the newest to the oldest. A damaged one is logged
- * and the next one is tried; any other error ends the search. Seed and settings are compared before
- * the parameters are loaded, so a run with other settings never changes the trainer. */
+ * Loading tries the checkpoints of the folder from the newest to the oldest. A damaged one is
+ * logged and the next one is tried; any other error ends the search. Seed and settings are compared
+ * before the parameters are loaded, so a run with other settings never changes the trainer. */
 #include "trainer/app/resume.h"
 
 #include "proto/base/file.h"

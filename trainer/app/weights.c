@@ -90,7 +90,8 @@ static fm_status save(const import_settings *set, const fm_train_config *config,
     return fm_checkpoint_save(set->out, params, &state, reterr);
 }
 
-/* The settings of the model: those of --preset and --config, or of the preset that fits the file. */
+/* The settings of the model: those of --preset and --config, or of the preset that fits the
+ * file. */
 static fm_status choose_config(const import_settings *set, const fm_weights_file *file,
                                fm_arena *arena, fm_train_config *ret_config, fm_error *reterr) {
     if (set->preset) return fm_train_config_load(set->preset, set->config, ret_config, reterr);

@@ -191,7 +191,8 @@ template <typename T> size_t attention_grad_workspace(const fm_attention *a) {
 
 /* -- launches */
 
-/* Counts a call that PLAIN runs although it is large enough for tensor cores. f32 has no other path. */
+/* Counts a call that PLAIN runs although it is large enough for tensor cores. f32 has no other
+ * path. */
 template <typename T> static void count_plain(const fm_attention *a) {
     if (sizeof(T) == 4 || a->n_query < 8 || a->n_query * a->n_key < 256) return;
     fm_backend_fall_back(FM_FALLBACK_ATTENTION,
