@@ -21,7 +21,7 @@
 typedef struct fm_nonensembled_input {
     const fm_part_sequence *sequence;
     const fm_part_msa *msa;                /* NULL: the arrays that need it are omitted */
-    const fm_part_structure *structure;    /* NULL: likewise */
+    const fm_part_structure *structure;    /* NULL: the same */
     const fm_template_features *templates; /* NULL: none, and arrays with N_templ = 0 */
 } fm_nonensembled_input;
 

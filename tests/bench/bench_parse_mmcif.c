@@ -9,9 +9,8 @@
  * features). Times are medians of CPU time over warm memory.
  *
  * If the gemmi program is installed, the table also has two of its commands, each in its own
- * process and less the time of a start (`gemmi --version`): `gemmi validate --fast`, which only
- * reads and checks CIF syntax, and `gemmi contents`, which reads the structure and prints a page
- * about it. */
+ * process and less the time of a start (`gemmi --version`). `gemmi validate --fast` only reads and
+ * checks CIF syntax; `gemmi contents` reads the structure and prints a page about it. */
 #include "featurizer/structure.h"
 #include "proto/base/file.h"
 #include "proto/limits.h"
@@ -118,7 +117,7 @@ static fm_bytes make_text(char *out) {
     return (fm_bytes){(const uint8_t *)out, (size_t)(p - out)};
 }
 
-/* -- what is measured */
+/* -- measurements */
 
 /* Makes parts of all chains of the text; returns the atom rows, 0 on failure. */
 static uint64_t run(bench_state *bench, bool compat) {

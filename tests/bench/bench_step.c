@@ -1,6 +1,6 @@
 /* bench_step.c: measures whole training steps without a server: mean time over 1 to 4 cycles,
- * memory, kernels and graphs, FLOPs of matrix products, and with --table the time of each module by
- * the device's own clock, from one replay.
+ * memory, kernels and graphs, FLOPs of matrix products. With --table it also prints the time of
+ * each module by the device's own clock, from one replay.
  *
  *     bench_step                                                   tiny, on the CPU
  *     bench_step --device cuda --dtype bf16 --preset af2-initial --table
@@ -9,8 +9,8 @@
  * Without --batch, samples are synthetic and have the preset's full shape: a random walk with the
  * first five atoms of every residue, random ids, all masks full. A step is one sample with its
  * update. Each number of cycles runs --warm-up steps (the first queues kernels one by one, the
- * second captures), then --rounds rounds of --steps steps; the next step is queued while one runs.
- * --digest prints a hash of parameters and averages at the end. It is the same for the same
+ * second captures), then --rounds rounds of --steps steps. The next step is queued while one runs.
+ * With --digest it prints a hash of parameters and averages at the end. It is the same for the same
  * settings, with and without --direct or --spoil. */
 #include "proto/base/file.h"
 #include "proto/base/hash.h"

@@ -376,7 +376,7 @@ static void test_which_chain(void **state) {
 
 /* Each kind of damage refuses the structure's chain and no other; a file that is no archive ends
  * the job. */
-static void test_archives_that_lie(void **state) {
+static void test_archives_with_false_sizes(void **state) {
     (void)state;
     static const struct {
         const char *how, *reason;
@@ -430,9 +430,12 @@ static void test_archives_that_lie(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_predictions),       cmocka_unit_test(test_several),
-        cmocka_unit_test(test_change_of_kind),    cmocka_unit_test(test_archives),
-        cmocka_unit_test(test_archives_that_lie), cmocka_unit_test(test_openproteinset),
+        cmocka_unit_test(test_predictions),
+        cmocka_unit_test(test_several),
+        cmocka_unit_test(test_change_of_kind),
+        cmocka_unit_test(test_archives),
+        cmocka_unit_test(test_archives_with_false_sizes),
+        cmocka_unit_test(test_openproteinset),
         cmocka_unit_test(test_which_chain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -109,7 +109,7 @@ static void test_as_the_parts(void **state) {
 }
 
 /* Also without the notes: the structures are parsed again. */
-static void test_made_anew(void **state) {
+static void test_facts_are_rebuilt(void **state) {
     (void)state;
     cache_case test;
     fm_generation generation;
@@ -269,7 +269,7 @@ static void test_datasets(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_as_the_parts), cmocka_unit_test(test_made_anew),
+        cmocka_unit_test(test_as_the_parts), cmocka_unit_test(test_facts_are_rebuilt),
         cmocka_unit_test(test_damage),       cmocka_unit_test(test_rows),
         cmocka_unit_test(test_datasets),
     };

@@ -1,11 +1,11 @@
 /* test_faults.c: builds on a disk that fails. The n-th call to the system or to LMDB returns an
  * error, writes half, or is the last that the process makes, for each n until a build succeeds.
  *
- * The functions below replace those of the C library and LMDB, for the program and for LMDB itself
- * (a program's symbols come first), so the tested code is the product as it is. They count the
- * calls that touch the cache's folder: opening, reading, writing, syncing, making folders,
- * renaming; and LMDB's puts, commits and syncs. A build has one writer, so with one worker the n-th
- * call is always the same. */
+ * The functions below replace those of the C library and LMDB, for the program and for LMDB itself,
+ * because the linker prefers a program's symbols. The tested code is thus the unchanged product.
+ * They count the calls that touch the cache's folder: opening, reading, writing, syncing, making
+ * folders, renaming; and LMDB's puts, commits and syncs. A build has one writer, so with one worker
+ * the n-th call is always the same. */
 #include "tests/cache/cache_case.h"
 
 #include <dirent.h>
@@ -242,7 +242,7 @@ int mkdir(const char *path, mode_t mode) {
     return code;
 }
 
-/* -- LMDB's; only what a call's failure needs to know of their types */
+/* -- LMDB's functions, with as much of their types as a failure needs */
 
 int mdb_put(void *txn, unsigned database, void *key, void *value, unsigned flags);
 int mdb_txn_commit(void *txn);

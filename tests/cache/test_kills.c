@@ -30,7 +30,7 @@ static double now_seconds(void) {
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* -- a build in a process of its own */
+/* -- a build in a separate process */
 
 static int build_and_exit(const char *data, const char *cache) {
     fm_arena arena;

@@ -132,7 +132,7 @@ static void test_compressed_ranges(void **state) {
     }
 }
 
-static void test_what_is_found(void **state) {
+static void test_layouts_are_found(void **state) {
     (void)state;
     cache_case test;
     fm_source source;
@@ -282,7 +282,7 @@ static void test_lies_of_both_kinds(void **state) {
 
 /* Inputs that do not fit together are reported, and the rest is built: alignments without a
  * structure, a structure without alignments, an empty folder, a missing template. */
-static void test_what_does_not_fit(void **state) {
+static void test_inputs_that_do_not_fit(void **state) {
     (void)state;
     cache_case test;
     fm_build_report report;
@@ -389,11 +389,11 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_layout_gives_the_same),
         cmocka_unit_test(test_compressed_ranges),
-        cmocka_unit_test(test_what_is_found),
+        cmocka_unit_test(test_layouts_are_found),
         cmocka_unit_test(test_duplicates),
         cmocka_unit_test(test_lying_index),
         cmocka_unit_test(test_lies_of_both_kinds),
-        cmocka_unit_test(test_what_does_not_fit),
+        cmocka_unit_test(test_inputs_that_do_not_fit),
         cmocka_unit_test(test_single_sequence_without_protein),
         cmocka_unit_test(test_golden_databases),
     };

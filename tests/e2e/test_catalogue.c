@@ -102,7 +102,7 @@ static void options_that_make_no_sense(void **state) {
                      0);
 }
 
-/* The catalogue records what a worker refuses, with the reason, and the merged cache has the same
+/* The catalogue records the refusals of a worker, with reasons. The merged cache has the same
  * refusals as one that was built alone. */
 static void refusals(void **state) {
     (void)state;
@@ -129,7 +129,8 @@ static void refusals(void **state) {
     assert_int_equal(run("$FOLDMILL merge --catalogue c --cache merged > out"), 3);
     assert_int_equal(
         run("cmp one/generations/00000001.refused merged/generations/00000001.refused"), 0);
-    /* Mended, with the list as it was: only --again looks at what was refused or done. */
+    /* The input is mended and the list unchanged: only --again builds refused or finished chains
+     * again. */
     assert_int_equal(run("cd data/alignments && set -- * && cp $1/mgnify_hits.a3m kept && "
                          "sed -n 1,2p $2/bfd*.a3m > $2/mgnify_hits.a3m && rm kept"),
                      0);
@@ -156,7 +157,7 @@ static void single_sequences(void **state) {
 }
 
 /* Sealed shards elsewhere; the worker's own disk is gone. Then the catalogue, too. */
-static void published_and_made_anew(void **state) {
+static void published_and_rebuilt(void **state) {
     (void)state;
     assert_int_equal(run("$FOLDMILL build data --cache a -q --publish pub --catalogue c > out && "
                          "rm -r a && $FOLDMILL merge --catalogue c --cache m > out"),
@@ -199,7 +200,7 @@ static void a_worker_that_is_asked_to_stop(void **state) {
                    "$pid || break; "
                    "sleep 0.05; done; kill -TERM $pid 2> /dev/null; wait $pid");
     assert_true(code == 1 || code == 0);
-    /* It gave back what it had not done: others need not wait for its leases. */
+    /* It returned its unfinished items: others need not wait for its leases. */
     if (code == 1) {
         assert_int_equal(
             run("grep -q 'stopped' err && $FOLDMILL catalogue status --catalogue c > st "
@@ -277,7 +278,7 @@ static void workers_die_stop_and_are_cut_off(void **state) {
     for (uint32_t i = 0; i < N_KILL; i++) {
         fm_philox_counter draw = fm_philox(4, (fm_philox_counter){{i, 0, 0, 0}});
         sleep_ms(i ? 30 + draw.word[0] % 250 : 60);
-        if (i == 3) kill(worker[0], SIGSTOP); /* past its lease: goes on below */
+        if (i == 3) kill(worker[0], SIGSTOP); /* past its lease: continues below */
         if (i == 6) {
             fm_test_postgresql_stop(&server, draw.word[2] % 2);
             sleep_ms(200);
@@ -310,7 +311,7 @@ static void workers_die_stop_and_are_cut_off(void **state) {
                          url),
                      0);
     assert_same_as_plain("merged");
-    /* And the catalogue is not missed: it can be made of what the workers left. */
+    /* The catalogue can be rebuilt from the shards of the workers. */
     assert_int_equal(
         run("$FOLDMILL catalogue rebuild --catalogue '%s' --job build --from w0 --from w1 "
             "--from w2 --from w3 > out && grep -q '^done         100' out && "
@@ -340,7 +341,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(options_that_make_no_sense, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(refusals, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(single_sequences, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(published_and_made_anew, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(published_and_rebuilt, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(a_worker_that_is_asked_to_stop, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(workers_die_stop_and_are_cut_off, start_server,
                                         stop_server),

@@ -80,7 +80,7 @@ typedef struct refusal {
     const char *message;
 } refusal;
 
-static void what_is_refused_has_its_place(void **state) {
+static void refusals_name_their_place(void **state) {
     (void)state;
     static const refusal refusals[] = {
         {"data_x\n_a 'open\n", 2, 4, 10, "the quote ' is not closed on its line"},
@@ -200,7 +200,7 @@ int main(void) {
         cmocka_unit_test(quotes_close_before_white_space_only),
         cmocka_unit_test(comments_start_where_a_token_could),
         cmocka_unit_test(text_blocks_run_to_the_closing_line),
-        cmocka_unit_test(what_is_refused_has_its_place),
+        cmocka_unit_test(refusals_name_their_place),
         cmocka_unit_test(bytes_that_are_no_text_are_refused),
         cmocka_unit_test(files_past_the_limit_are_refused),
         cmocka_unit_test(rows_end_where_the_loop_does),

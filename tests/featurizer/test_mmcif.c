@@ -111,7 +111,7 @@ static void order_and_form_of_categories_are_free(void **state) {
     }
 }
 
-static void selenium_and_arginine_are_put_right(void **state) {
+static void selenium_and_arginine_are_corrected(void **state) {
     (void)state;
     static const char text[] = ENTRY ROW("HETATM", "SE", ".", "MSE", "2", "4.5", "1.00")
         ROW("HETATM", "CA", ".", "MSE", "2", "5.5", "1.00") ATOM("SE", "ALA", "1", "3.5")
@@ -233,7 +233,7 @@ static void the_first_model_is_read(void **state) {
     "loop_\n_atom_site.label_atom_id\n_atom_site.label_comp_id\n_atom_site.label_asym_id\n"        \
     "_atom_site.label_seq_id\n_atom_site.CARTN_X\n_atom_site.Cartn_y\n_atom_site.cartn_z\n"
 
-static void what_is_not_needed_may_be_missing(void **state) {
+static void unneeded_items_may_be_missing(void **state) {
     (void)state;
     static const char text[] = HEAD ASYMS THREE FEW "CA ALA A 1 1.5(3) 2 3\nCB ALA A 1 2.5 2 3\n";
     fm_mmcif mmcif = read_text(text, false);
@@ -255,7 +255,7 @@ static void what_is_not_needed_may_be_missing(void **state) {
     assert_true(x_of(&mmcif.chains[0], 0, "CA") == 2.0f);
 }
 
-static void blocks_and_save_frames_are_told_apart(void **state) {
+static void blocks_and_save_frames_are_distinguished(void **state) {
     (void)state;
     fm_mmcif mmcif = read_text(
         "data_first\n_exptl.method other\n" ENTRY ATOM(
@@ -429,14 +429,14 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_entry_has_header_and_chain),
         cmocka_unit_test(order_and_form_of_categories_are_free),
-        cmocka_unit_test(selenium_and_arginine_are_put_right),
+        cmocka_unit_test(selenium_and_arginine_are_corrected),
         cmocka_unit_test(the_highest_occupancy_is_taken),
         cmocka_unit_test(resolution_is_the_first_that_is_a_number),
         cmocka_unit_test(only_protein_chains_are_listed_in_order),
         cmocka_unit_test(microheterogeneity_is_one_residue_or_shifts),
         cmocka_unit_test(the_first_model_is_read),
-        cmocka_unit_test(what_is_not_needed_may_be_missing),
-        cmocka_unit_test(blocks_and_save_frames_are_told_apart),
+        cmocka_unit_test(unneeded_items_may_be_missing),
+        cmocka_unit_test(blocks_and_save_frames_are_distinguished),
         cmocka_unit_test(contradictions_are_refused),
         cmocka_unit_test(broken_values_are_refused),
         cmocka_unit_test(broken_cif_is_refused),

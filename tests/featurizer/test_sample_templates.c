@@ -1,6 +1,6 @@
-/* test_sample_templates.c: templates of samples: which hits are used and how often how many, that
- * their columns are the crop's, and that nothing else in a sample depends on them
- * (docs/reference/sampling.md, section 9). */
+/* test_sample_templates.c: tests the templates of samples: the choice of hits and the distribution
+ * of their number (docs/reference/sampling.md, section 9). Their columns are the crop's, and
+ * nothing else in a sample depends on them. */
 #include "featurizer/sample/sample.h"
 #include "tests/featurizer/synthetic_record.h"
 
@@ -264,7 +264,7 @@ static void the_rest_is_as_without_hits(void **state) {
     }
 }
 
-static void encoded_samples_fit_and_come_back(void **state) {
+static void encoded_samples_fit_and_decode_to_the_same(void **state) {
     fixture *f = *state;
     for (uint64_t i = 0; i < 20; i++) {
         fm_sample sample = make(f, "tiny", i, true), again;
@@ -328,7 +328,7 @@ int main(void) {
         cmocka_unit_test(later_templates_are_not_used),
         cmocka_unit_test(openfold_reads_four),
         cmocka_unit_test(the_rest_is_as_without_hits),
-        cmocka_unit_test(encoded_samples_fit_and_come_back),
+        cmocka_unit_test(encoded_samples_fit_and_decode_to_the_same),
         cmocka_unit_test(failures_are_reported),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -97,7 +97,7 @@ static void a_prediction_has_confidence(void **state) {
     assert_true(error.line > 1 && error.column == 40);
 }
 
-static void the_reference_wants_a_release_date(void **state) {
+static void the_reference_needs_a_release_date(void **state) {
     (void)state;
     fm_part_sequence sequence;
     fm_part_structure structure;
@@ -198,7 +198,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_chain_becomes_its_parts),
         cmocka_unit_test(a_prediction_has_confidence),
-        cmocka_unit_test(the_reference_wants_a_release_date),
+        cmocka_unit_test(the_reference_needs_a_release_date),
         cmocka_unit_test(a_chain_with_a_fault_is_refused_alone),
         cmocka_unit_test(arrays_have_the_reference_s_names_and_shapes),
         cmocka_unit_test(sequence_features_follow_the_letters),

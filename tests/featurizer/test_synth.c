@@ -1,5 +1,5 @@
-/* test_synth.c: the synthetic dataset: the same bytes every time, structures with bonds and without
- * clashes, and files from which our own parsers read back the chain they were made for. */
+/* test_synth.c: tests the synthetic dataset: the same bytes every time, and structures with bonds
+ * and without clashes. Our parsers read back from the files the chain that they were made for. */
 #include "featurizer/msa.h"
 #include "featurizer/parse/a3m.h"
 #include "featurizer/parse/hhr.h"
@@ -168,8 +168,8 @@ static void structures_bond_and_do_not_clash(void **state) {
     assert_true(selenium > 0 && inserted > 0);
 }
 
-/* A structure file gives back what was put into it: the sequence, the missing residues, the number
- * of atoms, and CA coordinates to the last digit. */
+/* A structure file reads back to its chain: the sequence, the missing residues, the number of
+ * atoms, and CA coordinates to the last digit. */
 static void check_structure(const fm_mmcif_chain *chain, const fm_synth_model *model,
                             uint32_t slot) {
     const fm_synth_chain *made = &model->chains[slot];
@@ -194,7 +194,7 @@ static void check_structure(const fm_mmcif_chain *chain, const fm_synth_model *m
     }
 }
 
-static void structures_come_back_from_the_parser(void **state) {
+static void the_parser_reads_back_structures(void **state) {
     fm_arena *arena = *state;
     fm_synth_options options = small_options(1);
     for (uint32_t k = 0; k < 2 * N_ENTRY; k++) {
@@ -446,7 +446,7 @@ int main(void) {
         cmocka_unit_test(the_bytes_are_the_ones_we_know),
         cmocka_unit_test(ids_are_unique_and_start_with_a_digit),
         cmocka_unit_test(structures_bond_and_do_not_clash),
-        cmocka_unit_test(structures_come_back_from_the_parser),
+        cmocka_unit_test(the_parser_reads_back_structures),
         cmocka_unit_test(alignments_have_the_chains_columns),
         cmocka_unit_test(stockholm_and_a3m_say_the_same),
         cmocka_unit_test(msa_features_have_work_to_do),

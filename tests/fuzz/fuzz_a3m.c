@@ -1,7 +1,7 @@
 /* fuzz_a3m.c: arbitrary bytes as an A3M text, in both modes.
  *
  * Refused input has a place and a message. Accepted input gives the same value with both inner
- * loops, every cell's place in the text holds its letter, and printing it as A3M and reading it
+ * loops, and every cell's place in the text holds its letter. Printing it as A3M and reading it
  * again gives the same value. Where every letter has an id, its features are the same with both
  * encoders and have a profile that counts every row. */
 #include "featurizer/msa.h"

@@ -1,7 +1,7 @@
 /* fuzz_stockholm.c: arbitrary bytes as a Stockholm text, in both modes.
  *
  * Refused input has a place and a message. Accepted input gives the same value with both inner
- * loops, every cell's place in the text holds its letter, and printing it as Stockholm and reading
+ * loops, and every cell's place in the text holds its letter. Printing it as Stockholm and reading
  * it again gives the same value. */
 #include "featurizer/msa.h"
 #include "featurizer/parse/stockholm.h"

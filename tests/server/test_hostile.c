@@ -264,7 +264,7 @@ static void gives_up_with_an_error(server_fixture *f, const char *url) {
     close(fd);
 }
 
-/* A stream that cannot be is refused, and the connection goes on. */
+/* An impossible stream is refused, and the connection continues. */
 static void asks_for_what_cannot_be(server_fixture *f, const char *url) {
     (void)f;
     int fd = raw_connect(url);
@@ -336,7 +336,7 @@ static void *be_good(void *argument) {
     return NULL;
 }
 
-static void the_good_client_goes_on(void **state) {
+static void the_good_client_is_undisturbed(void **state) {
     (void)state;
     static good_client good;
     server_fixture f;
@@ -372,7 +372,7 @@ static void the_good_client_goes_on(void **state) {
 }
 
 /* One client holds credit for nothing, another all it can: the one that reads is served. */
-static void a_stalled_client_holds_nobody_up(void **state) {
+static void a_stalled_client_delays_no_other(void **state) {
     (void)state;
     server_fixture f;
     server_prepare(&f);
@@ -437,7 +437,7 @@ static void an_idle_client_is_asked_once(void **state) {
     server_finish(&f);
 }
 
-/* CLOSE ends one stream, the other goes on; the number can be used again. */
+/* CLOSE ends one stream, the other continues; the number can be used again. */
 static void streams_of_a_connection_end_alone(void **state) {
     (void)state;
     static fm_wire_message message;
@@ -466,7 +466,7 @@ static void streams_of_a_connection_end_alone(void **state) {
     server_finish(&f);
 }
 
-/* At the end of a server, a client that does not read gets its time, no more. */
+/* At the end of a server, a client that does not read gets its time and not more. */
 static void a_deaf_client_does_not_keep_a_server(void **state) {
     (void)state;
     server_fixture f;
@@ -611,8 +611,8 @@ static void babble_breaks_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(babble_breaks_nothing),
-        cmocka_unit_test(the_good_client_goes_on),
-        cmocka_unit_test(a_stalled_client_holds_nobody_up),
+        cmocka_unit_test(the_good_client_is_undisturbed),
+        cmocka_unit_test(a_stalled_client_delays_no_other),
         cmocka_unit_test(an_idle_client_is_asked_once),
         cmocka_unit_test(streams_of_a_connection_end_alone),
         cmocka_unit_test(a_deaf_client_does_not_keep_a_server),

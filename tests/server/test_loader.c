@@ -19,7 +19,7 @@ static fm_loader *open_loader(server_fixture *f, uint64_t n_step, uint32_t n_sla
     return loader;
 }
 
-static void every_sample_comes_once_and_in_order(void **state) {
+static void every_sample_arrives_once_and_in_order(void **state) {
     (void)state;
     static const uint32_t n_slab[] = {2, 3, 8};
     for (size_t k = 0; k < 3; k++) {
@@ -48,7 +48,7 @@ static void every_sample_comes_once_and_in_order(void **state) {
 }
 
 /* Samples that are held keep their bytes while others arrive. */
-static void held_samples_are_left_alone(void **state) {
+static void held_samples_stay_unchanged(void **state) {
     (void)state;
     server_fixture f;
     server_prepare(&f);
@@ -102,7 +102,7 @@ static void a_failing_sample_is_reported_by_the_servers_words(void **state) {
     server_finish(&f);
 }
 
-/* A server of one connection that says WELCOME and OPENED, whatever it hears. */
+/* A server of one connection that sends WELCOME and OPENED in answer to anything. */
 typedef struct liar {
     int listening;
     fm_wire_opened opened;
@@ -193,8 +193,8 @@ static void a_vanished_server_ends_the_stream(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_sample_comes_once_and_in_order),
-        cmocka_unit_test(held_samples_are_left_alone),
+        cmocka_unit_test(every_sample_arrives_once_and_in_order),
+        cmocka_unit_test(held_samples_stay_unchanged),
         cmocka_unit_test(a_failing_sample_is_reported_by_the_servers_words),
         cmocka_unit_test(a_server_that_announces_nothing_is_refused),
         cmocka_unit_test(closing_never_waits_for_the_server),

@@ -4,9 +4,9 @@
  *     full_size_step [N_RES N_CLUST N_EXTRA]
  *
  * It prints the number of parameters, the planned memory, seconds, and the peak memory of the
- * process. It fails unless the count is that of the published model, memory is what was planned to
- * the byte, losses and gradient are finite, and every parameter that has a gradient has moved.
- * Defaults: 16 residues, 8 clusters, 16 extra rows; 2 cycles, 4 templates. */
+ * process. It fails unless the count is that of the published model and memory is the planned size
+ * to the byte. Losses and gradient must be finite, and every parameter that has a gradient must
+ * have moved. Defaults: 16 residues, 8 clusters, 16 extra rows; 2 cycles, 4 templates. */
 #include "trainer/app/train_config.h"
 #include "trainer/step/step.h"
 

@@ -1,5 +1,5 @@
-/* mixed_table.h: a kernel table for tests that relates to f32 and f64 as a GPU's bf16 table relates
- * to bf16 and f32: act is f32, acc is f64, and the f64 table is there for islands.
+/* mixed_table.h: a kernel table for tests. It relates to f32 and f64 as a GPU's bf16 table relates
+ * to bf16 and f32: act is f32, acc is f64, and islands use the f64 table.
  *
  * Every entry is the f32 table's or, if it uses acc operands only, the f64 table's. An entry that
  * reads or writes both types converts its acc operands through a temporary array. Kernels that run

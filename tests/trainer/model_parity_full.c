@@ -12,11 +12,11 @@
  *
  * --blocks N (1 to 47) runs the embedders, templates, extra MSA and the first N Evoformer blocks of
  * the cycle without gradient. All 48 blocks, the default, are one training step: a cycle without
- * gradient, one with all losses, backward, clipping, Adam and the moving average. --inject-bins
- * starts the second cycle from the positions that the reference predicted, so that distances near
- * the edge of a bin do not matter; without it the positions are our own. --dap D (1, 2 or 4, on the
- * CPU) splits the model over D ranks, threads of this process; the program puts split arrays
- * together to compare them.
+ * gradient, one with all losses, backward, clipping, Adam and the moving average. With
+ * --inject-bins the second cycle starts from the positions that the reference predicted, so that
+ * distances near the edge of a bin do not matter; without it the positions are our own. The option
+ * --dap D (1, 2 or 4, on the CPU) splits the model over D ranks, threads of this process. The
+ * program puts split arrays together to compare them.
  *
  * In bf16 the error of an activation or a gradient is given in units of the error that the
  * reference's own bf16 run has in that array. Activations must stay within 2 of these units;

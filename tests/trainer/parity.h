@@ -75,8 +75,7 @@ static inline void *data_of(const parity *b, int32_t tensor) {
     return b->host ? b->host + b->state.offset[tensor] : fm_state_data(&b->state, tensor);
 }
 
-/* Uploads what was put, if the state is on a device: all tensors except those that cycles pass
- * on. */
+/* Uploads the stored tensors, if the state is on a device: all except those that cycles pass on. */
 static inline void send_inputs(const parity *b) {
     for (int32_t t = 0; b->host && t < b->state.n_tensor; t++) {
         bool handed_on = t == b->inputs.previous_m || t == b->inputs.previous_z ||
@@ -216,7 +215,7 @@ static inline void load_trunk(const parity *b, int c) {
     load_templates(b, c);
 }
 
-/* Declares the model's inputs, with features in place of ids. */
+/* Declares the model's inputs, with features instead of ids. */
 static inline void declare_trunk(parity *b, const fm_kernels *kernels) {
     const fm_model_config *c = &b->config;
     const int64_t feat[] = {c->n_seq, c->n_res, FM_MSA_FEATURES};

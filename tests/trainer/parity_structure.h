@@ -10,9 +10,9 @@
 #include "trainer/loss/terms.h"
 #include "trainer/step/structure_truth.h"
 
-/* The arrays of the file for the tensors of fm_structure_list_truth, in its order: how many
- * elements per residue are used, from which one on, and of how many. 0: one value for all
- * residues. */
+/* The arrays of the file for the tensors of fm_structure_list_truth, in its order. Each row has the
+ * number of elements per residue that are used, the first of them, and the total. 0: one value for
+ * all residues. */
 static const struct {
     const char *name;
     int64_t row, first, all;

@@ -68,7 +68,7 @@ static void save(fixture *f, uint64_t step) {
     snprintf(f->path, sizeof f->path, "%s", path);
 }
 
-static void what_is_saved_is_loaded(void **state) {
+static void loading_restores_a_checkpoint(void **state) {
     (void)state;
     fixture f;
     set_up(&f);
@@ -204,7 +204,7 @@ static void the_newest_and_the_milestones_are_kept(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_saved_is_loaded),
+        cmocka_unit_test(loading_restores_a_checkpoint),
         cmocka_unit_test(python_reads_it_by_the_formats_words),
         cmocka_unit_test(damage_is_refused),
         cmocka_unit_test(another_models_file_is_refused),

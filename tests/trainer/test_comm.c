@@ -65,7 +65,7 @@ static void *run_rank(void *argument) {
     return NULL;
 }
 
-static void exchanges_give_what_their_names_say(void **state) {
+static void exchanges_match_their_names(void **state) {
     (void)state;
     for (int32_t size = 1; size <= MOST; size++) {
         fm_comm_group *group;
@@ -89,7 +89,7 @@ static void exchanges_give_what_their_names_say(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exchanges_give_what_their_names_say),
+        cmocka_unit_test(exchanges_match_their_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -150,7 +150,7 @@ static void an_island_reads_the_master(void **state) {
     op_end(&bench);
 }
 
-static void where_there_is_one_table_nothing_is_cast(void **state) {
+static void with_one_table_nothing_is_cast(void **state) {
     (void)state;
     const fm_kernels *kernels = fm_kernels_cpu(FM_ELEMENT_F64);
     chain plain = {0}, s = {.island = true};
@@ -324,7 +324,7 @@ int main(void) {
         cmocka_unit_test(an_island_is_within_the_rounding_of_the_wide_table),
         cmocka_unit_test(recomputing_an_island_changes_no_bit),
         cmocka_unit_test(an_island_reads_the_master),
-        cmocka_unit_test(where_there_is_one_table_nothing_is_cast),
+        cmocka_unit_test(with_one_table_nothing_is_cast),
         cmocka_unit_test(a_step_is_within_the_rounding_of_the_pure_ones),
         cmocka_unit_test(planned_bytes_are_used_and_policies_change_no_bit),
         cmocka_unit_test(ranks_of_a_sample_have_the_numbers_of_one),

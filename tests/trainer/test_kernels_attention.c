@@ -177,7 +177,7 @@ static void column_and_ending_node_are_strides(void **state) {
     check("gbm", make(1, 6, 6, 6, 2, 4, 12, true));
 }
 
-static void groups_have_biases_of_their_own(void **state) {
+static void each_group_has_a_separate_bias(void **state) {
     (void)state;
     check("gbm", make(2, 3, 4, 4, 2, 3, 6, false));
 }
@@ -226,7 +226,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(row_attention_with_pair_bias),
         cmocka_unit_test(column_and_ending_node_are_strides),
-        cmocka_unit_test(groups_have_biases_of_their_own),
+        cmocka_unit_test(each_group_has_a_separate_bias),
         cmocka_unit_test(plain_and_rectangular),
         cmocka_unit_test(sizes_of_one),
         cmocka_unit_test(more_queries_than_a_block),

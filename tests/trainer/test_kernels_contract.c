@@ -1,4 +1,4 @@
-/* test_kernels_contract.c: what a backend promises beside its numbers: whole tables, named ops,
+/* test_kernels_contract.c: tests a backend's promises beside its numbers: whole tables, named ops,
  * counted slow paths, and an assertion where a mask is neither 0 nor 1. */
 #include "tests/trainer/kernel_check.h"
 #include "trainer/backend/fallback.h"

@@ -1,8 +1,8 @@
 /* test_kernels_reference.c: the cores inside their sublayers against OpenFold's tensors
- * (model/af2_units.npz of the reference data). This checks what only another program can tell, such
- * as which axis of z is the query of the ending node, or the order of the channel pair in the outer
- * product. Outputs must agree within 1e-5 and gradients of weights that depend on the core within
- * 1e-4, in float and in double (the file itself is float). */
+ * (model/af2_units.npz of the reference data). This checks facts that only another program can
+ * tell, such as the axis of z that is the query of the ending node, or the order of the channel
+ * pair in the outer product. Outputs must agree within 1e-5 and gradients of weights that depend on
+ * the core within 1e-4, in float and in double (the file itself is float). */
 #include "proto/base/file.h"
 #include "proto/npz.h"
 #include "tests/testing/testing.h"

@@ -1,7 +1,7 @@
-/* test_recording.c: what the model records, without running it: the nodes of a cycle in order,
- * their tensors, draws and segments, and the bytes of the memory plan, for every block order, split
- * over ranks and recompute policy. A digest stands for each case, so a change of the recording code
- * that should change nothing is seen at once.
+/* test_recording.c: tests the recording of the model, without running it: the nodes of a cycle in
+ * order, their tensors, draws and segments, and the bytes of the memory plan. The cases are every
+ * block order, split over ranks and recompute policy. Each case has a digest, so a change of the
+ * recording code that should change nothing shows at once.
  *
  * A case covers all recompute policies, all ranks, and both tapes of a step (the cycle without
  * gradient and the last one). When a digest differs on purpose, run the test with
@@ -235,7 +235,7 @@ static bool is_as_before(const char *size, model *m, const recording_case *c, ui
     return digest == expected;
 }
 
-static void tiny_records_what_it_did(void **state) {
+static void tiny_records_the_same(void **state) {
     (void)state;
     static model m;
     m.config = fm_model_config_tiny();
@@ -250,7 +250,7 @@ static void tiny_records_what_it_did(void **state) {
 }
 
 /* AlphaFold2's sizes with fewer blocks: those between the first and the last are alike. */
-static void af2_initial_records_what_it_did(void **state) {
+static void af2_initial_records_the_same(void **state) {
     (void)state;
     static model m;
     m.config = fm_model_config_af2_initial();
@@ -266,8 +266,8 @@ static void af2_initial_records_what_it_did(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tiny_records_what_it_did),
-        cmocka_unit_test(af2_initial_records_what_it_did),
+        cmocka_unit_test(tiny_records_the_same),
+        cmocka_unit_test(af2_initial_records_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -118,7 +118,7 @@ static fm_tensor_ref build_recycle(fm_tape *tape, const fm_tensor_ref *in, const
     return fm_op_recycle_msa(tape, in[0], in[2], &s->w.recycle);
 }
 
-/* A32:1 in the reference's f32: bin k when d^2 lies between its edge and the next. */
+/* A32:1 in the reference's f32: bin k when d^2 is between its edge and the next. */
 static void put_bins(uint8_t *bins, const fm_npy *x) {
     const float *p = x->data;
     for (int i = 0; i < N_RES; i++) {

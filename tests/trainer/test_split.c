@@ -1,5 +1,6 @@
-/* test_split.c: whole steps on several ranks compared with one rank: DAP, BP and DP, all block
- * orders, with dropout, recycling and sizes that do not divide; what a block sends; planned memory.
+/* test_split.c: compares whole steps on several ranks with one rank: DAP, BP and DP, all block
+ * orders, with dropout, recycling and sizes that do not divide. Also the bytes that a block sends
+ * and the planned memory.
  */
 #include "tests/trainer/step_sample.h"
 
@@ -97,7 +98,7 @@ static void bp_gives_the_same_numbers(void **state) {
 
 /* Every rank stops and none waits for another. After the cause is removed the next sample is right.
  */
-static void what_is_not_finite_stops_all_ranks(void **state) {
+static void a_nonfinite_value_stops_all_ranks(void **state) {
     (void)state;
     static sample s;
     make_sample(&s);
@@ -129,7 +130,7 @@ static void expect_refusal(const fm_trainer_options *options, fm_layout layout, 
     assert_non_null(strstr(error.message, words));
 }
 
-static void what_cannot_be_split_is_refused(void **state) {
+static void sizes_that_cannot_be_split_are_refused(void **state) {
     (void)state;
     fm_trainer_options options = small_options();
     expect_refusal(&options, (fm_layout){1, 2, 1}, "order = opm_first or parallel");
@@ -208,7 +209,7 @@ static void dp_takes_the_mean_over_groups(void **state) {
     fm_trainer_destroy(one);
 }
 
-/* -- what is sent */
+/* -- sent bytes */
 
 /* A communicator that counts the exchanges that its rank begins, by kind. */
 typedef struct counter {
@@ -238,8 +239,8 @@ static fm_comm *count(counter *c, fm_comm *inner) {
     return &c->comm;
 }
 
-/* Counts what the first rank sends in one step of one cycle, forward and backward, of a model of
- * n_block Evoformer blocks; `bp`: what it sends to the other branch. */
+/* Counts the bytes that the first rank sends in one step of one cycle, forward and backward, of a
+ * model of n_block Evoformer blocks; `bp`: what it sends to the other branch. */
 static counter sent(fm_block_order order, fm_recompute_policy recompute, fm_layout layout,
                     int32_t n_block, bool bp) {
     static sample s;
@@ -357,7 +358,7 @@ static void exchanges_run_under_work(void **state) {
 
 /* An exchange is not sent again when its result leaves the recomputed block, or when no node in the
  * block reads it again. */
-static void recomputed_blocks_send_again_what_they_need(void **state) {
+static void recomputed_blocks_repeat_their_exchanges(void **state) {
     (void)state;
     for (int order = 0; order < 3; order++) {
         bool outer_first = order == FM_ORDER_OUTER_FIRST;
@@ -397,13 +398,13 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dap_gives_the_same_numbers),
         cmocka_unit_test(bp_gives_the_same_numbers),
-        cmocka_unit_test(what_is_not_finite_stops_all_ranks),
-        cmocka_unit_test(what_cannot_be_split_is_refused),
+        cmocka_unit_test(a_nonfinite_value_stops_all_ranks),
+        cmocka_unit_test(sizes_that_cannot_be_split_are_refused),
         cmocka_unit_test(dp_takes_the_mean_over_groups),
         cmocka_unit_test(a_block_sends_what_the_page_says),
         cmocka_unit_test(branches_meet_once_a_block),
         cmocka_unit_test(exchanges_run_under_work),
-        cmocka_unit_test(recomputed_blocks_send_again_what_they_need),
+        cmocka_unit_test(recomputed_blocks_repeat_their_exchanges),
         cmocka_unit_test(places_follow_from_the_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

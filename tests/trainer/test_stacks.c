@@ -1,6 +1,6 @@
-/* test_stacks.c: the modules that update the pair array before the Evoformer: templates and the
- * extra MSA. Ops are compared with central differences, whole stacks with the reference's run of a
- * tiny model. */
+/* test_stacks.c: tests the modules that update the pair array before the Evoformer: templates and
+ * the extra MSA. Ops are compared with central differences. Whole stacks are compared with the
+ * reference's run of a tiny model. */
 #include "tests/trainer/golden.h"
 
 #include "trainer/model/model.h"
@@ -460,7 +460,7 @@ static void load_template_gradients(op_bench *bench, const golden *g) {
 }
 
 /* Compares the update of z, which is the sum less z; values at masked pairs depend on the precision
- * and are left out. */
+ * and are skipped. */
 static void expect_template_outputs(op_bench *bench, const template_model *t, const golden *g) {
     const void *z = fm_tape_data(&bench->tape, bench->output_tensor);
     const fm_npy *expected = golden_find(g, "act/", "template_embedder@0.template_pair_embedding");

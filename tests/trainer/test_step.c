@@ -76,7 +76,7 @@ static void recomputing_changes_no_bit(void **state) {
     fm_trainer_destroy(keep);
 }
 
-/* All memory holds NaN before its first use, so an op that reads what no op has written shows. */
+/* All memory holds NaN before its first use, so an op that reads unwritten memory shows. */
 static void spoiled_memory_changes_no_bit(void **state) {
     (void)state;
     static sample s;
@@ -97,7 +97,7 @@ static void spoiled_memory_changes_no_bit(void **state) {
 
 /* A budget chooses the least recomputation that it allows: none, hidden layers, some blocks, all
  * blocks. */
-static void a_memory_budget_chooses_what_is_recomputed(void **state) {
+static void a_memory_budget_chooses_recomputation(void **state) {
     (void)state;
     static sample s;
     make_sample(&s);
@@ -153,7 +153,7 @@ static size_t few_free_bytes(void) {
 }
 
 /* Without a budget the free memory of the device is the budget. */
-static void without_a_budget_the_device_says_how_much_there_is(void **state) {
+static void without_a_budget_the_device_reports_its_memory(void **state) {
     (void)state;
     fm_device device = *fm_kernels_cpu(FM_ELEMENT_F32)->device;
     fm_kernels kernels = *fm_kernels_cpu(FM_ELEMENT_F32);
@@ -318,7 +318,7 @@ static void the_whole_gradient_matches_a_difference(void **state) {
 }
 
 /* Terms that need a known resolution give no gradient for a sample without one. */
-static void heads_of_confidence_want_a_resolution(void **state) {
+static void confidence_heads_need_a_resolution(void **state) {
     (void)state;
     static sample s;
     make_sample(&s);
@@ -443,7 +443,7 @@ static void queueing_ahead_changes_no_bit(void **state) {
 
 /* A sample that is queued behind one that is not finite changes nothing, whether it ends a step or
  * not; the trainer continues from where it was. */
-static void nothing_follows_what_is_not_finite(void **state) {
+static void nothing_runs_after_a_nonfinite_value(void **state) {
     (void)state;
     static sample s;
     make_sample(&s);
@@ -490,19 +490,19 @@ int main(void) {
         cmocka_unit_test(the_same_seed_gives_the_same_bits),
         cmocka_unit_test(recomputing_changes_no_bit),
         cmocka_unit_test(spoiled_memory_changes_no_bit),
-        cmocka_unit_test(a_memory_budget_chooses_what_is_recomputed),
+        cmocka_unit_test(a_memory_budget_chooses_recomputation),
         cmocka_unit_test(a_budget_that_is_too_small_is_refused),
-        cmocka_unit_test(without_a_budget_the_device_says_how_much_there_is),
+        cmocka_unit_test(without_a_budget_the_device_reports_its_memory),
         cmocka_unit_test(clipping_is_by_sample_or_by_batch),
         cmocka_unit_test(padding_changes_nothing),
         cmocka_unit_test(templates_are_read),
         cmocka_unit_test(more_cycles_recycle),
         cmocka_unit_test(the_whole_gradient_matches_a_difference),
-        cmocka_unit_test(heads_of_confidence_want_a_resolution),
+        cmocka_unit_test(confidence_heads_need_a_resolution),
         cmocka_unit_test(the_loss_falls_on_one_sample),
         cmocka_unit_test(bad_samples_are_refused_by_name),
         cmocka_unit_test(queueing_ahead_changes_no_bit),
-        cmocka_unit_test(nothing_follows_what_is_not_finite),
+        cmocka_unit_test(nothing_runs_after_a_nonfinite_value),
         cmocka_unit_test(rates_follow_samples),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -147,7 +147,7 @@ static void a_wanted_gradient_is_not_handed_down(void **state) {
 }
 
 /* The first of several tensors is named: an output; if all are finite, a gradient; then a gap. */
-static void what_is_not_finite_is_named(void **state) {
+static void the_first_nonfinite_tensor_is_named(void **state) {
     (void)state;
     chain s = {0};
     op_bench bench;
@@ -272,7 +272,7 @@ int main(void) {
         cmocka_unit_test(recomputing_blocks_changes_no_bit_and_saves_memory),
         cmocka_unit_test(used_bytes_equal_planned_bytes),
         cmocka_unit_test(a_wanted_gradient_is_not_handed_down),
-        cmocka_unit_test(what_is_not_finite_is_named),
+        cmocka_unit_test(the_first_nonfinite_tensor_is_named),
         cmocka_unit_test(a_tape_without_gradient_updates_in_place),
         cmocka_unit_test(other_streams_keep_their_places),
         cmocka_unit_test(using_a_destroyed_input_asserts),

@@ -95,7 +95,7 @@ static void inputs_are_the_references(void **state) {
     assert_true(n_templ > 4);
 }
 
-static void a_full_arena_is_said(void **state) {
+static void a_full_arena_is_reported(void **state) {
     (void)state;
     enum { N = 9 };
     const uint8_t aatype[N] = {FM_TEMPLATE_CLASSES - 1};
@@ -118,7 +118,7 @@ static void a_full_arena_is_said(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(inputs_are_the_references),
-        cmocka_unit_test(a_full_arena_is_said),
+        cmocka_unit_test(a_full_arena_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

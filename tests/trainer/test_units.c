@@ -206,8 +206,8 @@ static void set_all(const op_bench *bench, void *data, const fm_npy *array) {
         op_set(bench, data, (int64_t)i, (double)((const float *)array->data)[i]);
 }
 
-/* ||a - b|| / ||b||. The true value of one gradient is zero, with noise in the file (a softmax
- * ignores a bias that is the same for all keys); it is compared absolutely. */
+/* ||a - b|| / ||b||. One gradient has the true value zero and noise in the file, since a softmax
+ * ignores a bias that is the same for all keys. It is compared absolutely. */
 static void expect_close(const op_bench *bench, const unit *u, const char *what, const void *data,
                          const fm_npy *array, double tolerance) {
     assert_non_null(array);

@@ -53,7 +53,7 @@ fm_status fm_trainer_queue(fm_trainer *t, const fm_features *f, bool is_last, fm
     return FM_OK;
 }
 
-/* -- what is not finite */
+/* -- values that are not finite */
 
 /* Runs the sample again, checking what every step of each cycle writes, backward included. */
 static fm_status name_nonfinite(fm_trainer *t, const fm_flight *flight, fm_error *reterr) {
