@@ -135,9 +135,7 @@ fm_status fm_structure_list_arrays(const fm_part_sequence *sequence,
     add(out, &n, "all_atom_positions", "<f4", 3, atoms, structure->all_atom_positions);
     add(out, &n, "all_atom_mask", "<f4", 2, atoms, copies->mask);
     add(out, &n, "resolution", "<f4", 1, &one, &copies->scalars[0]);
-    if (date_bytes) {
-        add(out, &n, "release_date", "|u1", 1, &date_bytes, copies->release_date);
-    }
+    if (date_bytes) add(out, &n, "release_date", "|u1", 1, &date_bytes, copies->release_date);
     add(out, &n, "is_distillation", "<f4", 0, NULL, &copies->scalars[1]);
     *ret_n = n;
     return FM_OK;

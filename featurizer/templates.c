@@ -283,9 +283,7 @@ static fm_status run_aligner(mapper *m, fm_bytes chain, fm_template_alignment *r
     const fm_template_source *source = m->source;
     const char *hit_row, *chain_row;
     size_t n_column;
-    if (!m->compat) {
-        return fm_template_align(m->letters, chain, m->arena, ret_alignment, NULL);
-    }
+    if (!m->compat) return fm_template_align(m->letters, chain, m->arena, ret_alignment, NULL);
     if (!source->align || m->letters.size < LEAST_PROGRAM_LETTERS ||
         chain.size < LEAST_PROGRAM_LETTERS) {
         return FM_ERR_UNSUPPORTED;

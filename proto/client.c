@@ -56,9 +56,7 @@ struct fm_client {
 /* -- bytes out */
 
 static fm_status fail_gone(const fm_client *client, const char *why, fm_error *reterr) {
-    if (atomic_load(&client->interrupted)) {
-        return fm_fail(reterr, FM_ERR_CANCELLED, "interrupted");
-    }
+    if (atomic_load(&client->interrupted)) return fm_fail(reterr, FM_ERR_CANCELLED, "interrupted");
     return fm_fail(reterr, FM_ERR_CLOSED, "the server at %s %s", client->url, why);
 }
 
@@ -132,9 +130,7 @@ static fm_status wait_readable(fm_client *client, patience *wait, fm_error *rete
         fm_status status = send_locked(client, &ping, reterr);
         if (status) return status;
     }
-    if (wait->deadline_ns && wait->deadline_ns - now < slice_ns) {
-        slice_ns = wait->deadline_ns - now;
-    }
+    if (wait->deadline_ns && wait->deadline_ns - now < slice_ns) slice_ns = wait->deadline_ns - now;
     struct pollfd poll_for = {.fd = client->fd, .events = POLLIN};
     int ready = poll(&poll_for, 1, (int)(slice_ns / 1000000u) + 1);
     if (ready < 0 && errno != EINTR) return fail_gone(client, strerror(errno), reterr);

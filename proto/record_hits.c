@@ -2,7 +2,7 @@
  *
  * The sections are: one entry of fixed size per hit, then the runs of all hits as three arrays of
  * u16 (query, template, size), then all letters, then all names. Runs and letters are borrowed when
- * decoded. Encoding and decoding check a hit by the same function, so whatever decodes is
+ * decoded. Encoding and decoding check a hit by the same function, so every hit that decodes is
  * canonical. */
 #include "proto/record_part.h"
 

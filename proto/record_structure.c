@@ -127,9 +127,7 @@ static fm_status measure_atom(const float *xyz, bool present, size_t cell, struc
 static fm_status measure(const fm_part_structure *part, structure_sizes *ret_sizes,
                          fm_error *reterr) {
     fm_status status = fm_part_check_n_res(part->n_res, KIND, FM_ERR_LIMIT, reterr);
-    if (!status) {
-        status = check_scalars(part->resolution, part->release_date, FM_ERR_DATA, reterr);
-    }
+    if (!status) status = check_scalars(part->resolution, part->release_date, FM_ERR_DATA, reterr);
     if (!status) status = check_confidence(part->confidence, part->n_res, FM_ERR_DATA, reterr);
     if (status) return status;
     structure_sizes sizes = {.n_res = part->n_res, .confidence = part->confidence != NULL};

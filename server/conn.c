@@ -62,7 +62,7 @@ struct fm_conn {
 
 static void flush(fm_conn *conn);
 
-/* -- ends */
+/* -- ending streams and connections */
 
 static void drop_stream(fm_conn *conn, uint32_t at) {
     fm_server_stream *stream = conn->streams[at].stream;
@@ -523,7 +523,7 @@ static void on_closed(void *owner) {
     free(conn);
 }
 
-/* -- life */
+/* -- opening and closing */
 
 static const fm_socket_events socket_events = {.room = on_room,
                                                .received = on_received,

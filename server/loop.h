@@ -3,8 +3,8 @@
  * One thread runs the loop. All functions here belong to that thread, except fm_loop_wake.
  * loop_uv.c implements the loop with libuv and is the only file that includes it.
  *
- * Events. The owner of the loop gets wake, tick and signal. The owner of a socket gets these calls,
- * in any order and number: room (where should bytes go?) followed by received (they arrived),
+ * Events. The owner of the loop gets wake, tick and signal. The owner of a socket gets calls in any
+ * order and number. They are room (where should bytes go?) followed by received (they arrived),
  * written (the write has ended) and gone (the peer closed, or the connection broke). The last call
  * is closed, once.
  *

@@ -51,7 +51,7 @@ struct fm_server_stream {
     slot slot[]; /* [n_slot] that of a position is slot[position % n_slot] */
 };
 
-/* -- which samples */
+/* -- sample numbers */
 
 static bool is_wanted(const fm_server_stream *stream, uint64_t index) {
     uint32_t in_step = (uint32_t)(index % stream->opened.global_batch);
@@ -154,7 +154,7 @@ static bool is_memory_short(const fm_budget *budget) {
     return budget->max_bytes - budget->used_bytes < budget->max_bytes / 4;
 }
 
-/* -- life */
+/* -- opening and closing */
 
 static fm_status check_against_plan(const fm_wire_open *params, const fm_source_facts *facts,
                                     fm_error *reterr) {

@@ -2,9 +2,9 @@
  *
  * All workers share one table with a slot for each structure that a hit has named. A worker takes a
  * slot exclusively (take_slot), so that only one reads the file, and returns it filled. Others that
- * need the same structure wait meanwhile. A slot is filled in three stages, each at its first use:
- * the hash of the file (for the key of a hits part), the entry (for the mapping), and the
- * identities of structure parts, one per chain. */
+ * need the same structure wait meanwhile. A slot is filled in three stages, each at its first use.
+ * The stages are the hash of the file (for the key of a hits part), the entry (for the mapping),
+ * and the identities of structure parts, one per chain. */
 #include "cache/build/build_hits.h"
 
 #include "cache/store/blob.h"
@@ -145,9 +145,7 @@ static fm_status parse_file(fm_build_reader *reader, slot *taken, const char *id
     fm_bytes text;
     if (strcmp(reader->id, id) == 0) return FM_OK;
     fm_status status = read_file(reader, taken, &text, reterr);
-    if (!status) {
-        status = fm_mmcif_parse(text, &options, &reader->arena, &reader->mmcif, reterr);
-    }
+    if (!status) status = fm_mmcif_parse(text, &options, &reader->arena, &reader->mmcif, reterr);
     if (status) return status;
     snprintf(reader->id, sizeof reader->id, "%s", id);
     return FM_OK;

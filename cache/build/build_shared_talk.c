@@ -342,7 +342,7 @@ static fm_status claim(fm_shared_build *self, fm_error *reterr) {
 
 /* -- rounds */
 
-/* The findings of one look at the state, under the lock. */
+/* A reading of the state, taken under the lock. */
 typedef struct outlook {
     bool wants_more, gone;
     uint32_t n_open;

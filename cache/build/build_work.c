@@ -280,9 +280,7 @@ static fm_status do_msa(worker *work, chain_job *job, fm_error *reterr) {
             return FM_OK;
         }
         status = make_msa(work, job, inputs, n_input, reterr);
-        if (!status) {
-            fm_build_make_note(work->state, &key, (fm_bytes){value->bytes, sizeof *value});
-        }
+        if (!status) fm_build_make_note(work->state, &key, (fm_bytes){value->bytes, sizeof *value});
     }
     if (status) name_folder(job, reterr);
     return status;

@@ -37,7 +37,7 @@ bool fm_build_grow(void **list, uint32_t n, uint32_t *max, size_t size) {
     return true;
 }
 
-/* -- endings */
+/* -- ending a build */
 
 static void fail_locked(fm_build_state *state, const fm_error *error) {
     if (!state->failed) {

@@ -119,9 +119,7 @@ fm_status fm_kalign_align(const char *program, fm_bytes hit, fm_bytes chain, fm_
     if (status) return status;
     status = write_input(&f, hit, chain, arena, reterr);
     if (!status) status = run_program(program, &f, reterr);
-    if (!status) {
-        status = read_output(&f, arena, ret_hit_row, ret_chain_row, ret_n_column, reterr);
-    }
+    if (!status) status = read_output(&f, arena, ret_hit_row, ret_chain_row, ret_n_column, reterr);
     drop_folder(&f);
     return status;
 }

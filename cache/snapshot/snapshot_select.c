@@ -168,9 +168,7 @@ static fm_status check_content(selecting *job, uint32_t chain, fm_select_reason 
     fm_chain_facts facts = {0};
     fm_status status = FM_OK;
     if (job->facts) facts = job->facts[chain];
-    if (!(facts.flags & FM_FACTS_KNOWN)) {
-        status = read_facts(job, chain, structure, &facts, reterr);
-    }
+    if (!(facts.flags & FM_FACTS_KNOWN)) status = read_facts(job, chain, structure, &facts, reterr);
     if (!status) *reason = check_facts(rules, &facts);
     return status;
 }

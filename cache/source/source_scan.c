@@ -132,9 +132,7 @@ static fm_status find_alignments(fm_source_scanning *scan, const fm_source_optio
     }
     if (!n && !status) status = take_database(scan, options->dataset, &n, reterr);
     /* The folders of the structures have the alignments, too. */
-    if (!n && !status && is_tree) {
-        status = fm_source_take_tree(scan, options->dataset, &n, reterr);
-    }
+    if (!n && !status && is_tree) status = fm_source_take_tree(scan, options->dataset, &n, reterr);
     return status;
 }
 

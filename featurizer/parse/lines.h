@@ -2,9 +2,9 @@
  *
  * Plain mode: a line ends at \n, \r\n or \r; blanks are space, tab, \v and \f. Python mode gives
  * the reference's results. Lines end where str.splitlines() ends them in a file read as UTF-8 text
- * (also at \v \f \x1c \x1d \x1e U+0085 U+2028 U+2029), and blanks are the characters that
- * str.strip() strips. Nothing is copied or allocated, and every byte is read once or twice. A text
- * without unusual line ends costs one memchr per line. */
+ * (also at \v \f \x1c \x1d \x1e U+0085 U+2028 U+2029). Blanks are the characters that str.strip()
+ * strips. Nothing is copied or allocated, and every byte is read once or twice. A text without
+ * unusual line ends costs one memchr per line. */
 #ifndef FM_PARSE_LINES_H
 #define FM_PARSE_LINES_H
 

@@ -80,9 +80,7 @@ static void avx2_a3m(fm_match_row *row, const uint8_t *text, size_t size, size_t
                                             _mm256_cmpgt_epi8(_mm256_set1_epi8('z' + 1), v));
         uint32_t valid = first_bits(size - i), count = mask_of(is_lower) & valid;
         uint32_t keep = valid & ~count;
-        if (padding) {
-            keep &= ~mask_of(_mm256_cmpeq_epi8(v, _mm256_set1_epi8((char)padding)));
-        }
+        if (padding) keep &= ~mask_of(_mm256_cmpeq_epi8(v, _mm256_set1_epi8((char)padding)));
         if (row->at + (unsigned)__builtin_popcount(keep) > row->n_col) break;
         take(row, p, keep, count, false);
     }

@@ -10,11 +10,11 @@
  * be missing, and contradictions are refused with their place. With compat_openfold the result is
  * the reference's (OpenFold ce0029e on Biopython 1.80), including its refusals.
  *
- * Everything is in the caller's arena, which grows in steps of 4096 elements: 40 bytes per atom
- * with a place in atom37, 84 bytes per residue of the file and 500 bytes per residue of a protein
- * chain. Large real files take less than their own size; files of the shortest valid rows take at
- * most about ten times their size. The reference's checks take about 100 bytes more per atom. Ids
- * are copied, so the input may be freed. */
+ * Everything is in the caller's arena, in steps of 4096 elements. It takes 40 bytes per atom with a
+ * place in atom37, 84 bytes per residue of the file and 500 bytes per residue of a protein chain.
+ * Large real files take less than their own size; files of the shortest valid rows take at most
+ * about ten times their size. The reference's checks take about 100 bytes more per atom. Ids are
+ * copied, so the input may be freed. */
 #ifndef FM_PARSE_MMCIF_H
 #define FM_PARSE_MMCIF_H
 

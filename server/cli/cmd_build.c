@@ -260,9 +260,7 @@ static int parse(int argc, char **argv, build_arguments *arguments, fm_arena *ar
     }
     if (!status) status = check(arguments, &error);
     if (!status) status = fm_build_share_read(&arguments->sharing, &arguments->share, &error);
-    if (!status) {
-        status = read_datasets(arguments, n_positional ? argv[0] : NULL, arena, &error);
-    }
+    if (!status) status = read_datasets(arguments, n_positional ? argv[0] : NULL, arena, &error);
     return status ? fm_cli_report(command.program, &error) : -1;
 }
 
@@ -421,9 +419,7 @@ int fm_cmd_build(int argc, char **argv) {
     build_arguments arguments = {0};
     fm_arena arena;
     fm_error error;
-    if (fm_arena_init(&arena, ARENA_BYTES, &error)) {
-        return fm_cli_report("foldmill build", &error);
-    }
+    if (fm_arena_init(&arena, ARENA_BYTES, &error)) return fm_cli_report("foldmill build", &error);
     int code = parse(argc, argv, &arguments, &arena);
     if (code < 0) {
         catch_signals();

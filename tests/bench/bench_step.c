@@ -367,7 +367,7 @@ static void print_digest(bench *b) {
     free(host);
 }
 
-/* -- the whole */
+/* -- whole steps */
 
 static fm_status create(bench *b, fm_error *reterr) {
     const fm_kernels *kernels;

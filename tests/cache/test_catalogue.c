@@ -114,7 +114,7 @@ static bool beat(fm_catalogue *catalogue, const fm_catalogue_claim *claimed) {
     return held;
 }
 
-/* -- both */
+/* -- tests of both catalogues */
 
 static void adding_is_idempotent(void **state) {
     (void)state;

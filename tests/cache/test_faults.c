@@ -283,7 +283,7 @@ int mdb_txn_begin(void *env, void *parent, unsigned flags, void **ret_txn) {
     return fails(false) ? errno : real(env, parent, flags, ret_txn);
 }
 
-/* -- what must hold */
+/* -- invariants */
 
 typedef struct fault_case {
     cache_case test;

@@ -82,6 +82,11 @@ expect_form if_over_two_lines 'a.c:1: braces for an if or else' <<'EOF'
     if (status)
         return status;
 EOF
+expect_form short_if_with_braces 'a.c:1: one line and no braces' <<'EOF'
+    if (status) {
+        return status;
+    }
+EOF
 expect_form else_without_braces 'a.c:3: braces for an if or else' <<'EOF'
     if (status) {
         return status;

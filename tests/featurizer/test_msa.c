@@ -224,7 +224,7 @@ static void looks_through_many_alignments(void **state) {
     free(text);
 }
 
-/* A file cut anywhere is read or refused, and whatever is read has whole rows only. */
+/* A file cut anywhere is read or refused, and an alignment that is read has whole rows only. */
 static void reads_or_refuses_every_prefix(void **state) {
     fixture *f = *state;
     static const char a3m[] = "#3\n>q one\nAC\nDE\n>r\nA-xx\r\nDE\n>sp|P12345|A_HUMAN\n--DE\n";

@@ -174,7 +174,7 @@ static void contradictions_are_refused(void **state) {
                         "chain 1syn_A: the structure has 29 residues, but the sequence has 30");
 }
 
-/* Whatever the memory allowed, the result is a sample or FM_ERR_LIMIT. */
+/* With any amount of memory, the result is a sample or FM_ERR_LIMIT. */
 static void small_arenas_are_reported(void **state) {
     fm_arena *arena = *state;
     fm_arena_reset(arena);

@@ -25,9 +25,7 @@ static int replay_file(const char *path) {
     fm_bytes content;
     fm_error error;
     fm_status status = fm_arena_init(&arena, FM_LIMIT_INPUT_BYTES, &error);
-    if (!status) {
-        status = fm_file_read(&arena, path, FM_LIMIT_INPUT_BYTES - 64, &content, &error);
-    }
+    if (!status) status = fm_file_read(&arena, path, FM_LIMIT_INPUT_BYTES - 64, &content, &error);
     /* The target gets a block of the exact size, so that a sanitizer sees reads past it. */
     uint8_t *copy = status ? NULL : malloc(content.size ? content.size : 1);
     if (!copy) {

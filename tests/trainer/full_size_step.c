@@ -144,17 +144,13 @@ static bool step(fm_trainer *t, const fm_features *features, fm_error *error) {
     memcpy(before, t->params.master, bytes);
     fm_sample_result result;
     double start = now();
-    if (fm_trainer_add_sample(t, features, &result, error)) {
-        return false;
-    }
+    if (fm_trainer_add_sample(t, features, &result, error)) return false;
     fm_trainer_update(t);
     printf("step of %d cycles: %.1f s, loss %.3f, gradient norm %.3f\n", N_CYCLE, now() - start,
            result.loss, result.gradient_norm);
     bool planned = fm_tape_used_bytes(&t->last) == t->last.size.arena_bytes &&
                    fm_tape_used_bytes(&t->cycle) == t->cycle.size.arena_bytes;
-    if (!planned) {
-        printf("memory used is not what was planned\n");
-    }
+    if (!planned) printf("memory used is not what was planned\n");
     return have_moved(t, before) && planned && isfinite(result.loss) &&
            isfinite(result.gradient_norm);
 }
@@ -165,9 +161,7 @@ static bool run(fm_train_config *config, fm_error *error) {
     fm_trainer *trainer = NULL;
     options.optimizer.warmup_samples = 0;
     double start = now();
-    if (fm_trainer_create(&options, &trainer, error)) {
-        return false;
-    }
+    if (fm_trainer_create(&options, &trainer, error)) return false;
     char text[256];
     fm_trainer_describe(trainer, text, sizeof text);
     printf("%s\n%lld parameters, published %d\n", text, (long long)trainer->params.n_value,
@@ -194,8 +188,6 @@ int main(int argc, char **argv) {
     config.model.n_extra = argc > 1 ? atoi(argv[3]) : 16;
     bool sizes = config.model.n_res > 0 && config.model.n_seq > 0 && config.model.n_extra > 0;
     bool good = !status && sizes && run(&config, &error);
-    if (!good) {
-        fprintf(stderr, "full_size_step: %s\n", error.message[0] ? error.message : "failed");
-    }
+    if (!good) fprintf(stderr, "full_size_step: %s\n", error.message[0] ? error.message : "failed");
     return good ? 0 : 1;
 }

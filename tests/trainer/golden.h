@@ -39,9 +39,7 @@ static inline const fm_npy *golden_find(const golden *g, const char *prefix, con
     char key[256];
     snprintf(key, sizeof key, "%s%s", prefix, name);
     const fm_npy *array = fm_npz_find(&g->npz, key);
-    if (!array) {
-        fail_msg("no array %s", key);
-    }
+    if (!array) fail_msg("no array %s", key);
     return array;
 }
 

@@ -40,9 +40,7 @@ static inline void mixed_sum(fm_stream *stream, int64_t n_a, int64_t n_r, int64_
     float *sum = y_is_acc ? mixed_take(NULL, n_a * n_c) : y.data;
     fm_out to = {sum, y_is_acc ? FM_WRITE : y.beta};
     mixed_f32()->sum(stream, n_a, n_r, n_c, stride, x, to, y_is_acc, workspace);
-    if (y_is_acc) {
-        mixed_give(sum, n_a * n_c, y);
-    }
+    if (y_is_acc) mixed_give(sum, n_a * n_c, y);
 }
 
 static inline void mixed_gemm(fm_stream *stream, const fm_gemm *args, void *workspace) {
@@ -51,9 +49,7 @@ static inline void mixed_gemm(fm_stream *stream, const fm_gemm *args, void *work
         float *sum = g.sum.data ? mixed_take(NULL, g.n) : NULL;
         g.sum = (fm_out){sum, FM_WRITE};
         mixed_f32()->gemm(stream, &g, workspace);
-        if (sum) {
-            mixed_give(sum, g.n, args->sum);
-        }
+        if (sum) mixed_give(sum, g.n, args->sum);
         return;
     }
     assert(g.batch == 1 && g.epilogue == FM_EPILOGUE_NONE && !g.addend);
@@ -178,9 +174,7 @@ static inline void mixed_adam(fm_stream *stream, const fm_adam *args) {
     fm_adam a = *args;
     a.copy = NULL;
     fm_kernels_cpu(FM_ELEMENT_F64)->adam(stream, &a);
-    if (args->copy) {
-        mixed_f32()->cast(stream, a.n, FM_ELEMENT_F64, a.param, args->copy);
-    }
+    if (args->copy) mixed_f32()->cast(stream, a.n, FM_ELEMENT_F64, a.param, args->copy);
 }
 
 static inline void mixed_forget_island_entries(fm_kernels *k) {

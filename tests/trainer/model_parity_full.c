@@ -123,9 +123,7 @@ static void compare_line(full *f, group_id id, const char *key, int64_t at, cons
 /* Compares an array of the reference, where the file has it. */
 static void compare(full *f, group_id id, const char *key, const layout *ours) {
     int64_t at = line_of(golden(&f->golden, "act_names"), key);
-    if (at >= 0) {
-        compare_line(f, id, key, at, ours);
-    }
+    if (at >= 0) compare_line(f, id, key, at, ours);
     for (int p = 0; p < ours->n_part; p++)
         free(ours->part[p]);
 }
@@ -407,9 +405,7 @@ static void run_on_all(full *f, void *(*work)(void *)) {
 static void *run_forward(void *argument) {
     full *f = argument;
     load_trunk(&f->in, f->cycle);
-    if (is_whole(f)) {
-        load_truth(&f->in, &f->sm, f->cycle);
-    }
+    if (is_whole(f)) load_truth(&f->in, &f->sm, f->cycle);
     send_inputs(&f->in);
     fm_tape_forward(f->cycle ? &f->last.tape : &f->first.tape, NULL);
     f->kernels->synchronize(NULL);
@@ -435,9 +431,7 @@ static void forward(full *f, pass *p, int cycle) {
     run_on_all(f, run_forward);
     printf("cycle %d: %.1f s\n", cycle, now() - start);
     compare_trunk(f, &p->tape, cycle);
-    if (is_whole(f)) {
-        compare_structure(f, p, cycle);
-    }
+    if (is_whole(f)) compare_structure(f, p, cycle);
 }
 
 static void load_parameters(full *f) {
@@ -454,9 +448,7 @@ static void load_parameters(full *f) {
 static void run(full *f) {
     load_parameters(f);
     forward(f, &f->first, 0);
-    if (!is_whole(f)) {
-        return;
-    }
+    if (!is_whole(f)) return;
     for (int r = 0; r < f->arguments->dap && f->arguments->inject_bins; r++)
         inject_previous(f->rank[r]);
     forward(f, &f->last, 1);
@@ -472,9 +464,7 @@ static void run(full *f) {
 
 static fm_status prepare(full *f, const fm_groups *groups, char paths[3][1024], fm_error *error) {
     memcpy(f->group, GROUPS, sizeof f->group);
-    if (is_bf16(f)) {
-        allow_noise(f->group);
-    }
+    if (is_bf16(f)) allow_noise(f->group);
     f->in.prefix = "";
     f->in.n_cycle = 2;
     f->in.config = fm_model_config_af2_initial();
@@ -485,13 +475,9 @@ static fm_status prepare(full *f, const fm_groups *groups, char paths[3][1024], 
     fm_test_json *json = fm_test_json_open(paths[2]);
     read_structure_config(json, &f->in, &f->sm);
     fm_test_json_close(json);
-    if (!is_whole(f)) {
-        f->in.config.structure.n_iteration = 0;
-    }
+    if (!is_whole(f)) f->in.config.structure.n_iteration = 0;
     fm_status status = open_npz(&f->inputs_arena, paths[0], &f->in.file, error);
-    if (!status) {
-        status = open_npz(&f->golden_arena, paths[1], &f->golden, error);
-    }
+    if (!status) status = open_npz(&f->golden_arena, paths[1], &f->golden, error);
     return status ? status : build(f, error);
 }
 
@@ -552,9 +538,7 @@ int main(int argc, char **argv) {
     }
     for (int i = 0; i < 3; i++) {
         snprintf(relative_path, sizeof relative_path, "%s/%s", set.folder, names[i]);
-        if (!locate(relative_path, path[i], sizeof path[i])) {
-            return FM_TEST_SKIPPED;
-        }
+        if (!locate(relative_path, path[i], sizeof path[i])) return FM_TEST_SKIPPED;
     }
     full *f = calloc(1, sizeof *f);
     assert(f);
@@ -564,12 +548,8 @@ int main(int argc, char **argv) {
     int code = status == FM_ERR_UNSUPPORTED ? FM_TEST_SKIPPED : 1;
     const fm_layout split = {set.dap, 1, 1};
     fm_local_groups *groups = NULL;
-    if (!status) {
-        status = fm_local_groups_create(&split, f->kernels, &groups, &error);
-    }
-    if (!status) {
-        status = prepare_ranks(f, groups, path, &error);
-    }
+    if (!status) status = fm_local_groups_create(&split, f->kernels, &groups, &error);
+    if (!status) status = prepare_ranks(f, groups, path, &error);
     if (status) {
         fprintf(stderr, "model_parity_full: %s\n", error.message);
     } else {

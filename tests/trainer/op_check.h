@@ -157,9 +157,7 @@ static inline void op_finish(op_bench *bench, op_builder build, const void *cont
             fm_tape_seed_gradient(tape, *bench->second_output, bench->second_gradient);
         }
         for (int i = 0; i < bench->n_input; i++) {
-            if (bench->differentiable[i]) {
-                fm_tape_want_gradient(tape, bench->input_tensor[i]);
-            }
+            if (bench->differentiable[i]) fm_tape_want_gradient(tape, bench->input_tensor[i]);
         }
     }
     assert_int_equal(fm_params_allocate(&bench->params, bench->kernels, NULL), FM_OK);
@@ -223,9 +221,7 @@ static inline void op_check_gradients(op_bench *bench) {
     double *dparam = calloc((size_t)n_param, sizeof(double));
     memcpy(dparam, bench->params.gradient, (size_t)n_param * sizeof(double));
     for (int i = 0; i < bench->n_input; i++) {
-        if (!bench->differentiable[i]) {
-            continue;
-        }
+        if (!bench->differentiable[i]) continue;
         int64_t count = op_input_count(bench, i);
         double *dx = calloc((size_t)count, sizeof(double));
         memcpy(dx, fm_tape_gradient(&bench->tape, bench->input_tensor[i]),

@@ -44,9 +44,7 @@ static inline const fm_npy *need(const parity *b, const char *prefix, const char
 
 static inline double value(const fm_npy *array, int64_t i) {
     assert(i >= 0 && (uint64_t)i < array->count);
-    if (!strcmp(array->dtype, "<i8")) {
-        return (double)((const int64_t *)array->data)[i];
-    }
+    if (!strcmp(array->dtype, "<i8")) return (double)((const int64_t *)array->data)[i];
     return !strcmp(array->dtype, "<f8") ? ((const double *)array->data)[i]
                                         : (double)((const float *)array->data)[i];
 }
@@ -246,9 +244,7 @@ static inline void put_part(const fm_tensor *t, const float *part, float *whole)
 /* Finds the file as given or in the reference data; false if it is in neither. */
 static inline bool locate(const char *given, char *out, size_t out_bytes) {
     snprintf(out, out_bytes, "%s", given);
-    if (access(out, R_OK) == 0) {
-        return true;
-    }
+    if (access(out, R_OK) == 0) return true;
     if (!fm_test_reference()) {
         fprintf(stderr, "model_parity: no file %s, and FM_REFERENCE_DATA is not set\n", given);
         return false;
@@ -261,9 +257,7 @@ static inline fm_status open_npz(fm_arena *arena, const char *path, fm_npz *ret_
                                  fm_error *error) {
     fm_bytes content;
     fm_status status = fm_arena_init(arena, (size_t)2 << 30, error);
-    if (!status) {
-        status = fm_file_read(arena, path, (size_t)256 << 20, &content, error);
-    }
+    if (!status) status = fm_file_read(arena, path, (size_t)256 << 20, &content, error);
     return status ? status : fm_npz_parse(arena, content, ret_npz, error);
 }
 

@@ -66,9 +66,7 @@ static inline void note_in(group *g, const char *key, double error, bool verbose
         snprintf(g->key, sizeof g->key, "%s", key);
     }
     g->count++;
-    if (verbose) {
-        printf("%-64s %.2e\n", key, error);
-    }
+    if (verbose) printf("%-64s %.2e\n", key, error);
 }
 
 /* Prints one line per group. Returns whether all are within their limits. */

@@ -90,9 +90,7 @@ static void every_key_is_documented(void **state) {
     char section[32] = "", *rest = NULL;
     for (char *line = strtok_r(shown, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         char name[64], value[64], expected[256];
-        if (sscanf(line, "[%31[a-z]]", section) == 1) {
-            continue;
-        }
+        if (sscanf(line, "[%31[a-z]]", section) == 1) continue;
         assert_int_equal(sscanf(line, "%63s = %63s", name, value), 2);
         snprintf(expected, sizeof expected, "| `[%s]` | `%s` |", section, name);
         const char *row = strstr(table, expected);

@@ -100,9 +100,7 @@ static void attend(const fm_kernels *k, float mask_of_second) {
     void *space = check_workspace(k->attention_workspace(&a));
     k->attention(NULL, &a, space);
     free(space);
-    if (mask_of_second == 0) {
-        assert_float_equal(o[0], 5, 0);
-    }
+    if (mask_of_second == 0) assert_float_equal(o[0], 5, 0);
 }
 
 static void a_mask_between_0_and_1_asserts(void **state) {

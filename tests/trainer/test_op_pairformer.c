@@ -217,18 +217,10 @@ static fm_attention_weights attention_weights(op_bench *bench, const attention *
                               .norm_z = FM_PARAM_NONE,
                               .n_head = s->n_head,
                               .c_head = s->c_head};
-    if (s->gate_bias) {
-        w.gate_bias = op_block_after_zeros(bench, 3 * width, width, 0);
-    }
-    if (s->q_bias) {
-        w.q_bias = op_block(bench, width, 0);
-    }
-    if (s->out_bias) {
-        w.out_bias = op_block(bench, s->c, 0);
-    }
-    if (s->axial == FM_AXIAL_ROW) {
-        w.norm_z = op_block(bench, 2, s->c_z);
-    }
+    if (s->gate_bias) w.gate_bias = op_block_after_zeros(bench, 3 * width, width, 0);
+    if (s->q_bias) w.q_bias = op_block(bench, width, 0);
+    if (s->out_bias) w.out_bias = op_block(bench, s->c, 0);
+    if (s->axial == FM_AXIAL_ROW) w.norm_z = op_block(bench, 2, s->c_z);
     return w;
 }
 
@@ -236,9 +228,7 @@ static void begin_attention(op_bench *bench, attention *s, fm_element element) {
     op_begin(bench, element);
     op_input(bench, 3, (int64_t[]){s->n0, s->n1, s->c}, true);
     op_input(bench, 2, (int64_t[]){s->n0, s->n1}, false);
-    if (s->axial == FM_AXIAL_ROW) {
-        op_input(bench, 3, (int64_t[]){s->n1, s->n1, s->c_z}, true);
-    }
+    if (s->axial == FM_AXIAL_ROW) op_input(bench, 3, (int64_t[]){s->n1, s->n1, s->c_z}, true);
     s->weights = attention_weights(bench, s);
     op_finish(bench, build_attention, s);
     op_fill_mask(bench, 1, 31);
@@ -330,9 +320,7 @@ static void attention_in_all_forms(void **state) {
             begin_attention(&single, &s, FM_ELEMENT_F32);
             assert_single_is_near(&single, &bench);
             op_end(&single);
-            if (biases < 2) {
-                op_check_gradients(&bench);
-            }
+            if (biases < 2) op_check_gradients(&bench);
             op_end(&bench);
         }
     }

@@ -46,9 +46,7 @@ __attribute__((format(printf, 2, 3))) static void put(writer *w, const char *for
 static void end_line(writer *w) {
     put(w, "\n");
     fm_xxh3_update(w->hash, w->line, w->used);
-    if (w->file) {
-        fputs(w->line, w->file);
-    }
+    if (w->file) fputs(w->line, w->file);
     w->used = 0;
 }
 
@@ -159,9 +157,7 @@ static void record_tapes(writer *w, model *m, const fm_model_config *config) {
 static FILE *open_dump(const char *name) {
     const char *folder = getenv("FM_RECORDING_DUMP");
     char path[512];
-    if (!folder) {
-        return NULL;
-    }
+    if (!folder) return NULL;
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *file = fopen(path, "w");
     assert_non_null(file);
@@ -191,9 +187,7 @@ static uint64_t digest_of(const char *name, model *m, fm_block_order order, fm_l
     fm_local_groups_destroy(groups);
     uint64_t digest = fm_xxh3_digest(w.hash);
     fm_xxh3_destroy(w.hash);
-    if (w.file) {
-        fclose(w.file);
-    }
+    if (w.file) fclose(w.file);
     return digest;
 }
 

@@ -15,9 +15,7 @@ static fm_team *create_team(const fm_trainer_options *options, int32_t dap, int3
     fm_team *team = NULL;
     fm_error error = {0};
     const fm_layout layout = {dap, bp, 1};
-    if (fm_team_create(options, &layout, &team, &error)) {
-        fail_msg("%s", error.message);
-    }
+    if (fm_team_create(options, &layout, &team, &error)) fail_msg("%s", error.message);
     return team;
 }
 
@@ -156,9 +154,7 @@ typedef struct runner {
 static void *run_rank(void *argument) {
     runner *r = argument;
     r->result = take(r->trainer, r->features);
-    if (r->update) {
-        fm_trainer_update(r->trainer);
-    }
+    if (r->update) fm_trainer_update(r->trainer);
     return NULL;
 }
 
@@ -325,9 +321,7 @@ static void branches_meet_once_a_block(void **state) {
 static int count_overlapped(const fm_tape *tape) {
     int count = 0;
     for (int32_t b = 0; b < tape->n_node; b++) {
-        if (!tape->node[b].begins_forward) {
-            continue;
-        }
+        if (!tape->node[b].begins_forward) continue;
         bool work = false;
         for (int32_t n = b + 1; tape->node[n].n_input == 0 || !tape->node[n].begins_backward ||
                                 tape->node[n].input[0] != tape->node[b].output[0];

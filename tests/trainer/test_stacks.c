@@ -106,9 +106,7 @@ static fm_tensor_ref build_template(fm_tape *tape, const fm_tensor_ref *in, cons
         const fm_template_pair_inputs inputs = {in[0], in[1], in[2], in[3]};
         return fm_op_template_pair(tape, &inputs, s->n_templ - 1, &s->pair, (fm_part){0, 1});
     }
-    if (s->part == PART_ROWS) {
-        return fm_op_template_rows(tape, in[0], in[1], &s->rows);
-    }
+    if (s->part == PART_ROWS) return fm_op_template_rows(tape, in[0], in[1], &s->rows);
     return fm_op_template_attention(tape, in[0], in + 3, (int)s->n_templ, in[1], in[2],
                                     &s->attention, s->residual);
 }

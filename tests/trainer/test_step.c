@@ -417,9 +417,7 @@ static void queueing_ahead_changes_no_bit(void **state) {
         fm_sample_result result = take(alone, features[i % 2]);
         loss[i] = result.loss;
         norm[i] = result.gradient_norm;
-        if (i % 2) {
-            fm_trainer_update(alone);
-        }
+        if (i % 2) fm_trainer_update(alone);
     }
     int collected = 0;
     for (int i = 0; i <= SAMPLES; i++) {

@@ -301,9 +301,7 @@ static void load_module(op_bench *bench, const module *m, const golden *g) {
 
 static void expect_scalar(double value, double expected, const char *what) {
     double error = fabs(value - expected) / fmax(1e-3, fabs(expected));
-    if (!(error < 1e-5)) {
-        print_error("%s: %.9g, the reference has %.9g\n", what, value, expected);
-    }
+    if (!(error < 1e-5)) print_error("%s: %.9g, the reference has %.9g\n", what, value, expected);
     assert_true(error < 1e-5);
 }
 

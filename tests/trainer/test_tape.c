@@ -56,9 +56,7 @@ static void begin(op_bench *bench, chain *s, bool without_gradient, op_builder b
 
 static void run(op_bench *bench) {
     fm_tape_forward(&bench->tape, NULL);
-    if (!bench->without_gradient) {
-        fm_tape_backward(&bench->tape, NULL);
-    }
+    if (!bench->without_gradient) fm_tape_backward(&bench->tape, NULL);
 }
 
 static void shared_parameters_and_late_readers_add_gradients(void **state) {

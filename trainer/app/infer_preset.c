@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* -- what the names say */
+/* -- sizes from the names */
 
 enum { MAX_ALIGNED_ERROR_BIN = 256, N_TEMPLATE = 4, N_ITERATION = 8 };
 

@@ -18,7 +18,8 @@ typedef struct fm_resume_options {
 } fm_resume_options;
 
 /* Creates the run's folder and locks it for this process until *ret_fd is closed. FM_ERR_EXISTS if
- * another process trains into it. On a file system without locks, nobody is kept out. FM_ERR_IO. */
+ * another process trains into it. On a file system without locks, no other process is kept out.
+ * FM_ERR_IO. */
 FM_MUST_USE fm_status fm_resume_lock(const char *folder, int *ret_fd, fm_error *reterr);
 
 /* Saves the state after update `step` and removes checkpoints that need not be kept. Samples of an

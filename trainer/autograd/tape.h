@@ -314,7 +314,7 @@ bool fm_tape_name_nonfinite(fm_tape *tape, fm_stream *stream, uint32_t *flag, ch
 void *fm_tape_data(const fm_tape *tape, fm_tensor_ref tensor);
 void *fm_tape_gradient(const fm_tape *tape, fm_tensor_ref tensor);
 
-/* -- for ops */
+/* -- functions for ops */
 
 /* Returns `bytes` of the step's workspace, aligned to FM_PLAN_ALIGN_BYTES; NULL if bytes is 0. The
  * memory is released at the end of the step, or by going back to a mark. */

@@ -20,9 +20,7 @@ void fm_backend_fall_back(fm_fallback_kind kind, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     pthread_mutex_lock(&lock);
-    if (counter->count++ == 0) {
-        vsnprintf(counter->text, sizeof counter->text, format, arguments);
-    }
+    if (counter->count++ == 0) vsnprintf(counter->text, sizeof counter->text, format, arguments);
     pthread_mutex_unlock(&lock);
     va_end(arguments);
 }

@@ -208,7 +208,7 @@ typedef struct fm_attention_grad {
  * The index of vec is (channel of a) * c + (channel of b). In the formula a[s,i,:] is mask_a[s,i]
  * times the stored value, and b is the same with mask_b; da and db are gradients of the stored
  * values. The [n_i, n_j, c, c] tensor is never stored as a whole: its pieces pass through the
- * workspace. i is the split axis under DAP, so n_i may be smaller than n_j. */
+ * workspace. The split axis under DAP is i, so n_i may be smaller than n_j. */
 typedef struct fm_outer {
     int64_t n_seq, n_i, n_j, c, c_z;
     double eps;        /* 1e-3 */
@@ -376,11 +376,11 @@ typedef struct fm_step_state {
     uint32_t reserved;
 } fm_step_state;
 
-/* One pass over flat buffers of n elements: g = grad * grad_scale / (pending + 1), times clip_scale
- * if `clip`; then Adam without weight decay, the moving average (EMA), and the act copy of the
- * parameters. Nothing is done when state->nonfinite or state->holds is set. When the sample is the
- * only one of its batch (pending 0) and `only` is given, the gradient is `only` times clip_scale,
- * and grad is not read. */
+/* One pass over flat buffers of n elements. It computes g = grad * grad_scale / (pending + 1),
+ * times clip_scale if `clip`. Adam without weight decay, the moving average (EMA), and the act copy
+ * of the parameters follow. Nothing is done when state->nonfinite or state->holds is set. When the
+ * sample is the only one of its batch (pending 0) and `only` is given, the gradient is `only` times
+ * clip_scale, and grad is not read. */
 typedef struct fm_adam {
     int64_t n;
     double beta1, beta2, eps, ema_decay; /* AlphaFold: 0.9 0.999 1e-6 0.999 */

@@ -24,8 +24,7 @@ enum { FM_FRAME = 7, FM_MATRIX_FRAME = 12 };
  *                        sum_p |T_i q_p - T_j k_p|^2 + mask_value (mask_i mask_j - 1)
  *
  * The logits of a masked query omit the last term: it is the same for all keys and changes no
- * weight. lse holds for each query and head the largest logit, and 1 over the sum of
- * exponentials. */
+ * weight. Each query and head has in lse the largest logit, and 1 over the sum of exponentials. */
 typedef struct fm_ipa {
     int64_t n, n_head, c, n_qk, n_v, c_z;
     int64_t ld;               /* of projections */

@@ -103,9 +103,7 @@ static fm_status write_file(const char *path, const text *header, const fm_safet
     if (status) return status;
     uint64_t length = header->size;
     status = fm_file_writer_append(writer, &length, LENGTH_BYTES, reterr);
-    if (!status) {
-        status = fm_file_writer_append(writer, header->data, header->size, reterr);
-    }
+    if (!status) status = fm_file_writer_append(writer, header->data, header->size, reterr);
     for (size_t i = 0; !status && i < n_tensor; i++)
         status = fm_file_writer_append(writer, tensor[i].data, tensor[i].bytes, reterr);
     if (!status) return fm_file_writer_commit(writer, reterr);

@@ -35,9 +35,7 @@ struct fm_comm_group {
  * one for gradients of parameters. */
 static const fm_kernels *table_of(const fm_comm *comm, fm_element element) {
     const fm_kernels *kernels = comm->kernels;
-    if (element != kernels->act) {
-        kernels = kernels->wide;
-    }
+    if (element != kernels->act) kernels = kernels->wide;
     assert(kernels && kernels->act == element);
     return kernels;
 }

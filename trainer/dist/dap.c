@@ -84,9 +84,7 @@ fm_switch fm_dap_switch_begin(fm_tape *tape, const char *name, fm_comm *comm, fm
 
 fm_tensor_ref fm_dap_switch_finish(fm_tape *tape, const fm_switch *change) {
     fm_tensor_ref received = fm_exchange_finish(tape, change->pending);
-    if (change->to_axis == 1) {
-        return received;
-    }
+    if (change->to_axis == 1) return received;
     return pack(tape, change->result.name, received, change->ranks, change->n0_local,
                 &change->result);
 }

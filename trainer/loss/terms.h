@@ -1,7 +1,7 @@
 /* terms.h: the terms of the loss, as one table. A row is the only place that names a term. It has
- * the term's key in section [loss] of a configuration, which is also its name in the metrics; its
- * needs; and the function, in the term's own file, that records it. Configuration, weights, totals,
- * metrics and the printed line follow the table.
+ * the term's key in section [loss] of a configuration, which is also its name in the metrics. Its
+ * needs follow, and the function that records it, which is in a separate file. Configuration,
+ * weights, totals, metrics and the printed line follow the table.
  *
  * To add a term: write its file with fm_loss_NAME, add a row below, give the key a value in
  * presets/af2-initial.ini, and add its inputs to fm_loss_inputs. */

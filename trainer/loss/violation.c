@@ -56,9 +56,7 @@ fm_tensor_ref fm_op_violation_loss(fm_tape *tape, fm_tensor_ref atoms,
     fm_element acc = tape->kernels->acc;
     fm_tensor_ref loss = fm_node_output(tape, node, acc, 1, (int64_t[]){1});
     fm_tensor_ref terms = fm_node_output(tape, node, acc, 1, (int64_t[]){4});
-    if (ret_terms) {
-        *ret_terms = terms;
-    }
+    if (ret_terms) *ret_terms = terms;
     return loss;
 }
 

@@ -76,9 +76,7 @@ fm_status fm_metrics_truncate(const char *path, uint64_t last, fm_error *reterr)
     fm_status status = fm_arena_init(&arena, MAX_FILE_BYTES + ((size_t)1 << 20), reterr);
     if (status) return status;
     status = fm_file_read(&arena, path, MAX_FILE_BYTES, &text, reterr);
-    if (!status) {
-        status = fm_file_write_atomic(path, text.data, bytes_through(text, last), reterr);
-    }
+    if (!status) status = fm_file_write_atomic(path, text.data, bytes_through(text, last), reterr);
     fm_arena_fini(&arena);
     return status == FM_ERR_NOT_FOUND ? FM_OK : status;
 }

@@ -25,9 +25,7 @@ typedef struct row {
 } row;
 
 static const char *join(fm_arena *arena, const char *prefix, const char *rest) {
-    if (!prefix || !rest) {
-        return NULL;
-    }
+    if (!prefix || !rest) return NULL;
     size_t bytes = strlen(prefix) + strlen(rest) + 1;
     char *text = fm_arena_alloc(arena, bytes);
     assert(text);
@@ -529,9 +527,7 @@ static const row TEMPLATE_ROWS[] = {
 };
 
 static void add_templates(const fm_scope *root, const fm_model_config *c, fm_model_weights *w) {
-    if (c->n_template == 0) {
-        return;
-    }
+    if (c->n_template == 0) return;
     assert(c->n_template <= FM_MAX_TEMPLATE && c->n_template_block <= FM_MAX_TEMPLATE_BLOCK);
     int64_t width = c->n_head_pointwise * c->c_head_pointwise;
     const int64_t dims[] = {
@@ -556,9 +552,7 @@ static void add_templates(const fm_scope *root, const fm_model_config *c, fm_mod
 }
 
 static void add_extra_msa(const fm_scope *root, const fm_model_config *c, fm_model_weights *w) {
-    if (c->n_extra_block == 0) {
-        return;
-    }
+    if (c->n_extra_block == 0) return;
     assert(c->n_extra_block <= FM_MAX_EXTRA_BLOCK);
     fm_scope embedder = fm_scope_enter(root, "extra_msa_embedder", "extra_msa_embedder.linear",
                                        "evoformer/extra_msa_activations");

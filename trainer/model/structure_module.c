@@ -83,9 +83,7 @@ fm_structure_outputs fm_structure_record(fm_tape *tape, const fm_structure_confi
         frames[i] = fm_op_frame_update(tape, now, update);               /* A20:10 */
         raw[i] = fm_op_angles(tape, s, initial, &w->angles);             /* A20:11-14 */
         angles[i] = fm_op_unit_pairs(tape, raw[i]);
-        if (i < last) {
-            now = fm_op_stop_rotation(tape, frames[i]); /* A20:19-20 */
-        }
+        if (i < last) now = fm_op_stop_rotation(tape, frames[i]); /* A20:19-20 */
     }
     fm_atom_tables atoms = {fm_tape_state(tape, tables->group_frames, false),
                             fm_tape_state(tape, tables->atom_positions, false),

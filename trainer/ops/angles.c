@@ -105,9 +105,7 @@ static void in_backward(fm_run *run, const fm_node *node, int i, const void *da)
     fm_call_linear_grad(run, &in, da, (fm_out){dx.data ? drelu : NULL, FM_WRITE},
                         fm_out_at(fm_run_param_gradient(run, node, P_IN), i * at->c * at->c_s, acc),
                         fm_out_at(fm_run_param_gradient(run, node, P_IN_BIAS), i * at->c, acc));
-    if (dx.data) {
-        fm_call_relu_grad(run, count, in.x, drelu, dx);
-    }
+    if (dx.data) fm_call_relu_grad(run, count, in.x, drelu, dx);
     fm_run_release(run, mark);
 }
 

@@ -214,9 +214,7 @@ static void forward(fm_run *run, const fm_node *node) {
     fm_run_release(run, mark);
     fm_attention core = core_of(run, node);
     fm_call_attention(run, &core); /* A7:5-6 A8:4-5 A13:5-6 A14:5-6 AF3-24:10 */
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     const void *residual = node->residual < 0 ? NULL : fm_run_input(run, node, IN_X);
     void *y = fm_run_output(run, node, 0);
     fm_linear out = out_projection(run, node);
@@ -269,9 +267,7 @@ static void backward(fm_run *run, const fm_node *node) {
     fm_element act = run->kernels->act;
     void *dqkvg = fm_run_workspace_act(run, rows * 4 * at->width);
     void *dbias = NULL;
-    if (has_bias(at)) {
-        dbias = fm_run_workspace_act(run, at->n_query * at->n_query * at->n_head);
-    }
+    if (has_bias(at)) dbias = fm_run_workspace_act(run, at->n_query * at->n_query * at->n_head);
     int64_t mark = fm_run_mark(run);
     void *dcore = fm_run_workspace_act(run, rows * at->width);
     const void *dupdate =
@@ -291,9 +287,7 @@ static void backward(fm_run *run, const fm_node *node) {
     fm_run_release(run, mark);
     project_backward(run, node, dqkvg, dbias);
     fm_run_release(run, mark);
-    if (at->axial == FM_AXIAL_ROW) {
-        pair_backward(run, node, dbias);
-    }
+    if (at->axial == FM_AXIAL_ROW) pair_backward(run, node, dbias);
 }
 
 static const fm_op ATTENTION = {"attention", forward, backward};

@@ -71,9 +71,7 @@ static fm_lookup target_lookup(int64_t c, const void *w, fm_element act) {
  * gradient is 0. */
 static void target_lookup_grad(fm_run *run, const fm_lookup *lookup, int64_t n, const uint8_t *type,
                                const void *dy, fm_out dw) {
-    if (dw.beta == FM_WRITE) {
-        fm_call_fill_acc(run, lookup->c * FM_TARGET_FEATURES, 0.0, dw.data);
-    }
+    if (dw.beta == FM_WRITE) fm_call_fill_acc(run, lookup->c * FM_TARGET_FEATURES, 0.0, dw.data);
     fm_call_lookup_grad(run, lookup, n, type, dy, fm_out_at(dw, 1, run->kernels->acc));
 }
 
@@ -91,9 +89,7 @@ static fm_linear msa_linear(const fm_run *run, const fm_node *node) {
 
 static void msa_forward(fm_run *run, const fm_node *node) {
     const msa_attributes *at = node->attributes;
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     void *m = fm_run_output(run, node, 0);
     void *target = fm_run_workspace_act(run, at->n_res * at->c_m);
     fm_linear linear = msa_linear(run, node);
@@ -174,9 +170,7 @@ static fm_lookup relpos_lookup(const fm_run *run, const fm_node *node) {
 
 static void pair_forward(fm_run *run, const fm_node *node) {
     const pair_attributes *at = node->attributes;
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     fm_element act = run->kernels->act;
     void *z = fm_run_output(run, node, 0);
     void *both = fm_run_workspace_act(run, at->n_j * 2 * at->c_z);

@@ -9,9 +9,7 @@
 
 /* Writes zeros, then ones to the first column, broadcast from one element. */
 static void identity_forward(fm_run *run, const fm_node *node) {
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     const int64_t *n = node->attributes;
     void *y = fm_run_output(run, node, 0), *one = fm_run_workspace_act(run, 1);
     fm_call_fill(run, *n * FM_FRAME, 0, y);
@@ -80,12 +78,8 @@ static void stop_backward(fm_run *run, const fm_node *node) {
     fm_element act = run->kernels->act;
     fm_out dx = fm_run_gradient(run, node, 0);
     const void *dy = fm_run_output_gradient(run, node, 0);
-    if (!dx.data) {
-        return;
-    }
-    if (dx.beta == FM_WRITE) {
-        fm_call_fill(run, *n * FM_FRAME, 0, dx.data);
-    }
+    if (!dx.data) return;
+    if (dx.beta == FM_WRITE) fm_call_fill(run, *n * FM_FRAME, 0, dx.data);
     fm_call_copy_strided(run, &(fm_strided){.rank = 2,
                                             .shape = {*n, 3},
                                             .x_stride = {FM_FRAME, 1},
@@ -128,9 +122,7 @@ static fm_residue_atoms atoms_of(const fm_run *run, const fm_node *node) {
 }
 
 static void atoms_forward(fm_run *run, const fm_node *node) {
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     fm_residue_atoms args = atoms_of(run, node);
     args.groups = fm_run_output(run, node, 0);
     args.atoms = fm_run_output(run, node, 1);
@@ -177,9 +169,7 @@ fm_atoms fm_op_atoms(fm_tape *tape, fm_tensor_ref frames, fm_tensor_ref angles,
 
 static void stack_forward(fm_run *run, const fm_node *node) {
     const int64_t *count = node->attributes;
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     void *y = fm_run_output(run, node, 0);
     for (int i = 0; i < node->n_input; i++) {
         fm_call_copy(run, *count, fm_run_input(run, node, i),

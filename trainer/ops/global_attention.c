@@ -142,17 +142,13 @@ static void forward(fm_run *run, const fm_node *node) {
     fm_run_release(run, mark);
     fm_attention core = core_of(run, node);
     fm_call_attention(run, &core); /* A19:5-6 */
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     void *gated = fm_run_workspace_act(run, rows * at->width);
     spread(run, at, fm_run_saved(run, node, S_O), gated);
     fm_gate gate = gate_of(run, node, gated, gated);
     fm_call_gate(run, &gate);
     fm_linear out = out_projection(run, node, gated);
-    if (node->residual >= 0) {
-        out.residual = fm_run_input(run, node, IN_M);
-    }
+    if (node->residual >= 0) out.residual = fm_run_input(run, node, IN_M);
     fm_call_linear(run, &out, false, fm_run_output(run, node, 0)); /* A19:7 */
 }
 

@@ -83,9 +83,7 @@ static fm_ipa core_of(fm_run *run, const fm_node *node) {
 static void forward(fm_run *run, const fm_node *node) {
     fm_ipa core = core_of(run, node);
     fm_call_ipa(run, &core); /* A22:7-10 */
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     fm_linear out = out_of(run, node);
     out.residual = node->residual < 0 ? NULL : fm_run_input(run, node, IN_S);
     fm_call_linear(run, &out, false, fm_run_output(run, node, 0)); /* A22:11 */

@@ -27,9 +27,7 @@ static fm_update whole_update(const norm_attributes *at) {
 static const void *dropped(fm_run *run, const fm_node *node) {
     const norm_attributes *at = node->attributes;
     const void *x = fm_run_input(run, node, 0);
-    if (!(at->rate > 0)) {
-        return x;
-    }
+    if (!(at->rate > 0)) return x;
     void *kept = fm_run_workspace_act(run, at->rows * at->c);
     fm_update update = whole_update(at);
     fm_call_update(run, node, &update, NULL, x, kept);
@@ -38,9 +36,7 @@ static const void *dropped(fm_run *run, const fm_node *node) {
 
 static void norm_forward(fm_run *run, const fm_node *node) {
     const norm_attributes *at = node->attributes;
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     const void *x = dropped(run, node);
     fm_norm norm = fm_call_norm(run, at->rows, at->c, x, fm_run_param(run, node, 0));
     fm_call_copy(run, at->rows * at->c, norm.y, fm_run_output(run, node, 0));
@@ -79,9 +75,7 @@ fm_tensor_ref fm_op_norm(fm_tape *tape, const char *name, fm_tensor_ref x, fm_pa
            !(rate > 0)); /* draws are numbered by element of the whole array */
     fm_node_input(tape, node, x, true);
     fm_node_param(tape, node, weights);
-    if (rate > 0) {
-        fm_node_draws(tape, node);
-    }
+    if (rate > 0) fm_node_draws(tape, node);
     return fm_node_output_described(tape, node, tensor);
 }
 
@@ -114,9 +108,7 @@ static void transition_forward(fm_run *run, const fm_node *node) {
     fm_call_linear(run, &layer, true, first);
     layer = transition_layer(run, node, 1, first);
     fm_call_linear(run, &layer, true, second);
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     layer = transition_layer(run, node, 2, second);
     layer.residual = x;
     fm_call_linear(run, &layer, false, fm_run_output(run, node, 0));

@@ -8,9 +8,9 @@
  * A template is a slice of tensors [N_templ, ...] of the state, and has its own pair representation
  * [N_res, N_res, c_t]. The 88 features of a pair (supplement 1.7.1) are never stored. They are 39
  * bins of the distance of the pseudo-beta atoms (lower edges 3.25 .. 50.75 Å), one flag for two
- * known pseudo-beta atoms, 22 for the type of j, 22 for the type of i, 3 of a unit vector, which
- * the reference sets to 0, and one flag for two known backbones (N, CA, C). The last flag
- * multiplies all others. */
+ * known pseudo-beta atoms, 22 for the type of j, and 22 for the type of i. Then follow 3 of a unit
+ * vector, which the reference sets to 0, and one flag for two known backbones (N, CA, C). The last
+ * flag multiplies all others. */
 #ifndef FM_TRAINER_TEMPLATE_H
 #define FM_TRAINER_TEMPLATE_H
 

@@ -116,9 +116,7 @@ static void forward(fm_run *run, const fm_node *node) {
     fm_call_linear(run, &query, false, fm_run_saved(run, node, S_Q)); /* A17:1 */
     fm_attention core = core_of(run, node);
     fm_call_attention(run, &core); /* A17:3-4 */
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     void *update = fm_run_workspace_act(run, at->pairs * at->c_z);
     void *y = fm_run_output(run, node, 0);
     fm_linear out = out_projection(run, node);

@@ -93,9 +93,7 @@ static void add_column(fm_run *run, const fm_node *node, int64_t column, const v
 
 static void forward(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     int64_t pairs = at->n_i * at->n;
     void *z = fm_run_output(run, node, 0);
     pair_features f = make_features(run, node);

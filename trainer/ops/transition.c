@@ -42,9 +42,7 @@ static void forward(fm_run *run, const fm_node *node) {
         fm_call_norm(run, at->rows, at->c, x, fm_run_param(run, node, P_NORM)); /* A9:1 A15:1 */
     fm_linear first = first_linear(run, node, norm.y);
     fm_call_linear(run, &first, true, hidden); /* A9:2 A15:2 */
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     fm_linear second = second_linear(run, node, hidden);
     second.residual = node->residual < 0 ? NULL : x;
     fm_call_linear(run, &second, false, fm_run_output(run, node, 0)); /* A9:3 A15:3 */

@@ -68,9 +68,7 @@ fm_normed fm_op_update_norm(fm_tape *tape, const char *name, fm_tensor_ref x, fm
     node->rng = maker->rng;
     fm_node_input(tape, node, x, false);
     fm_node_input(tape, node, update, false);
-    if (dropout == 0) {
-        fm_node_shares(node, IN_UPDATE);
-    }
+    if (dropout == 0) fm_node_shares(node, IN_UPDATE);
     if (norm == FM_PARAM_NONE) {
         return (fm_normed){fm_node_residual(tape, node, IN_X), FM_TENSOR_NONE};
     }

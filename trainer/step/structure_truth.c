@@ -120,9 +120,7 @@ bool fm_structure_put_truth(const fm_state *state, const fm_structure_truth *t,
     size_t mark = fm_arena_mark(scratch);
     float *space = fm_arena_alloc_array(scratch, (size_t)f->n_res * 35, sizeof *space);
     uint8_t *bytes = fm_arena_alloc_array(scratch, (size_t)f->n_res, 2 * FM_N_ATOM37 + FM_N_ATOM14);
-    if (!space || !bytes) {
-        return false;
-    }
+    if (!space || !bytes) return false;
     uint8_t *mask = bytes + (size_t)f->n_res * (FM_N_ATOM37 + FM_N_ATOM14);
     for (size_t k = 0; k < (size_t)f->n_res * FM_N_ATOM37; k++)
         mask[k] = f->all_atom_mask[k / FM_N_ATOM37] >> k % FM_N_ATOM37 & 1;

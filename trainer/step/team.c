@@ -42,13 +42,9 @@ static fm_status check(const fm_trainer_options *options, const fm_layout *layou
 fm_status fm_team_create(const fm_trainer_options *options, const fm_layout *layout,
                          fm_team **ret_team, fm_error *reterr) {
     fm_status status = check(options, layout, reterr);
-    if (status) {
-        return status;
-    }
+    if (status) return status;
     fm_team *team = calloc(1, sizeof *team);
-    if (!team) {
-        return fm_fail(reterr, FM_ERR_NOMEM, "the trainer's own memory was refused");
-    }
+    if (!team) return fm_fail(reterr, FM_ERR_NOMEM, "the trainer's own memory was refused");
     const fm_kernels *kernels =
         options->kernels ? options->kernels : fm_kernels_cpu(options->element);
     status = fm_local_groups_create(layout, kernels, &team->groups, reterr);
@@ -70,9 +66,7 @@ fm_status fm_team_create(const fm_trainer_options *options, const fm_layout *lay
 void fm_team_destroy(fm_team *team) {
     for (int32_t r = 0; team && r < team->n_rank; r++)
         fm_trainer_destroy(team->rank[r].trainer);
-    if (team) {
-        fm_local_groups_destroy(team->groups);
-    }
+    if (team) fm_local_groups_destroy(team->groups);
     free(team);
 }
 
@@ -105,9 +99,7 @@ static fm_status work_on_all(fm_team *team, const fm_features *features, bool is
         pthread_join(threads[r], NULL);
         assert(!team->rank[r].status == !first->status);
     }
-    if (first->status) {
-        *reterr = first->error;
-    }
+    if (first->status) *reterr = first->error;
     return first->status;
 }
 
@@ -118,9 +110,7 @@ fm_status fm_team_queue(fm_team *team, const fm_features *features, bool is_last
 
 fm_status fm_team_collect(fm_team *team, fm_sample_result *ret_result, fm_error *reterr) {
     fm_status status = work_on_all(team, NULL, false, reterr);
-    if (!status) {
-        *ret_result = team->rank[0].result;
-    }
+    if (!status) *ret_result = team->rank[0].result;
     return status;
 }
 

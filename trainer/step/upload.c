@@ -80,7 +80,7 @@ static void send_values(const packer *p, int32_t tensor, extent e, fm_element el
     }
 }
 
-/* -- what all cycles share */
+/* -- tensors that all cycles share */
 
 /* The position of C-beta, or of C-alpha in glycine; zeros where it is not resolved. */
 static void put_pseudo_beta(fm_trainer *trainer, const fm_features *f) {
@@ -196,12 +196,8 @@ static void send_sample(const packer *p, const fm_features *f) {
     send_bytes(p, trainer->pseudo_beta);
     send_bytes(p, trainer->pseudo_beta_mask);
     send_bytes(p, trainer->factors);
-    if (config->structure.n_iteration > 0) {
-        send_structure(p, f);
-    }
-    if (config->n_template > 0) {
-        send_templates(p, f);
-    }
+    if (config->structure.n_iteration > 0) send_structure(p, f);
+    if (config->n_template > 0) send_templates(p, f);
 }
 
 /* -- a cycle */
@@ -237,13 +233,9 @@ static void send_extra_msa(const packer *p, const fm_features *f, const fm_cycle
 void fm_upload_pack(fm_trainer *trainer, const fm_features *f, uint32_t cycle, uint64_t step,
                     fm_packet *packet) {
     const packer p = {trainer, packet};
-    if (cycle == 0) {
-        send_sample(&p, f);
-    }
+    if (cycle == 0) send_sample(&p, f);
     send_clusters(&p, f, &f->cycle[cycle]);
-    if (trainer->options.model.n_extra_block > 0) {
-        send_extra_msa(&p, f, &f->cycle[cycle]);
-    }
+    if (trainer->options.model.n_extra_block > 0) send_extra_msa(&p, f, &f->cycle[cycle]);
     packet->clock[FM_CLOCK_STEP] = (uint32_t)step;
     packet->clock[FM_CLOCK_SLOT] = f->slot;
     packet->clock[FM_CLOCK_CYCLE] = cycle;

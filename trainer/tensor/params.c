@@ -45,9 +45,7 @@ void fm_params_add(fm_params *params, const fm_param *row) {
 
 const fm_param *fm_params_find(const fm_params *params, const char *name) {
     for (int32_t i = 0; i < params->n_param; i++) {
-        if (params->param[i].name && !strcmp(params->param[i].name, name)) {
-            return &params->param[i];
-        }
+        if (params->param[i].name && !strcmp(params->param[i].name, name)) return &params->param[i];
     }
     return NULL;
 }
@@ -70,9 +68,7 @@ fm_status fm_params_allocate(fm_params *params, const fm_kernels *kernels, fm_er
     int64_t flat_bytes = params->n_element * (int64_t)fm_element_bytes(params->element);
     bool narrow = kernels->act != kernels->acc;
     params->memory_bytes = N_FLAT * flat_bytes;
-    if (narrow) {
-        params->memory_bytes += params->n_element * (int64_t)fm_element_bytes(kernels->act);
-    }
+    if (narrow) params->memory_bytes += params->n_element * (int64_t)fm_element_bytes(kernels->act);
     params->memory = kernels->alloc((size_t)params->memory_bytes);
     if (!params->memory) {
         return fm_fail(reterr, FM_ERR_NOMEM,
@@ -90,9 +86,7 @@ fm_status fm_params_allocate(fm_params *params, const fm_kernels *kernels, fm_er
 }
 
 void fm_params_release(fm_params *params) {
-    if (params->kernels) {
-        params->kernels->release(params->memory);
-    }
+    if (params->kernels) params->kernels->release(params->memory);
     params->memory = NULL;
 }
 

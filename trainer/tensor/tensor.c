@@ -67,9 +67,7 @@ fm_tensor fm_tensor_rows_of(fm_element element, int64_t n, int64_t c, fm_part pa
     fm_tensor pair;
     fm_tensor_init(&pair, "pair", element, 3, (int64_t[]){n, n, c});
     assert(part.count >= 1 && n % part.count == 0);
-    if (part.count > 1) {
-        fm_tensor_shard(&pair, 0, part.rank, part.count);
-    }
+    if (part.count > 1) fm_tensor_shard(&pair, 0, part.rank, part.count);
     return pair;
 }
 

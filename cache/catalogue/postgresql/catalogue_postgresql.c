@@ -279,7 +279,7 @@ static void free_leases(lease_arrays *arrays) {
 }
 
 /* Locks the rows of those leases l (id, attempt, ..., n) that worker $2 of job $1 holds. Each row
- * is looked up by its id, whatever the planner assumes about tables that were just filled: another
+ * is looked up by its id, because the planner may misjudge tables that were just filled: another
  * join could compare each of a thousand leases with each item. */
 #define HELD(list, columns, condition)                                                             \
     "WITH held AS MATERIALIZED (SELECT l.*, x.item FROM unnest(" list ") WITH ORDINALITY "         \

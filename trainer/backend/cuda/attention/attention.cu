@@ -11,7 +11,7 @@
 
 namespace fm_cuda {
 
-/* -- which shapes go where */
+/* -- choice of a path */
 
 static bool is_stride_of_chunks(const fm_attention_stride &s) {
     return s.group % 8 == 0 && s.batch % 8 == 0 && s.row % 8 == 0 && s.head % 8 == 0;

@@ -1,7 +1,7 @@
 /* attention_wgmma_grad.cuh: the code that the kernels of the backward of gated attention by
  * warp-group products share: their argument, the gate's backward, and the steps from logits to dS.
  *
- * Rows are keys and columns are queries, as in attention_mma_grad.cu: a warp group owns 64 keys, 16
+ * Rows are keys and columns are queries, as in attention_mma_grad.cu. A warp group owns 64 keys, 16
  * per warp, with K and V in registers as left operands, and takes STEP = 32 queries at a time:
  *
  *     S^T = k q^T               s starts as bias / scale - lse / scale of its query

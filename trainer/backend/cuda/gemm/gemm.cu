@@ -1,9 +1,9 @@
 /* gemm.cu: chooses the kernel of a matrix product and the workspace that it needs.
  *
  * Most products go to cuBLASLt (library.cu), and to a plain kernel (plain.cu) where it has no
- * algorithm. Three shapes of the model, in bf16, are as long as their memory traffic and have
- * kernels of this backend: projections to the four heads of pair attention and back (skinny.cu),
- * and the gradient of a linear layer through the ReLU before it (linear.cu).
+ * algorithm. Three shapes of the model, in bf16, take as long as their memory traffic and have
+ * kernels of this backend. They are projections to the four heads of pair attention and back
+ * (skinny.cu), and the gradient of a linear layer through the ReLU before it (linear.cu).
  *
  * A workspace is queried before there are addresses, and by one query for both tables. So the
  * choice has two parts: path_of_shape, which the query uses too, and the addresses and strides. */

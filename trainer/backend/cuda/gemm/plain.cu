@@ -1,9 +1,9 @@
 /* plain.cu: any matrix product, for the shapes for which cuBLASLt has no algorithm.
  *
- * A block of 256 threads makes a tile of 32 x 32 of C. It walks over k in steps of 32: it stores a
- * tile of A and one of B in shared memory as f32, one column of padding against bank conflicts, and
- * each thread adds 32 products to each of its four elements. blockIdx.z is the matrix of a batch;
- * batches beyond the largest grid take several launches. */
+ * A block of 256 threads makes a tile of 32 x 32 of C. It walks over k in steps of 32. In each it
+ * stores a tile of A and one of B in shared memory as f32, with one column of padding against bank
+ * conflicts. Each thread then adds 32 products to each of its four elements. The matrix of a batch
+ * is blockIdx.z; batches beyond the largest grid take several launches. */
 #include "trainer/backend/cuda/gemm/gemm.cuh"
 
 namespace fm_cuda {

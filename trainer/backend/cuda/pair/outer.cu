@@ -2,8 +2,8 @@
  *
  * PIECES works as the CPU does, on a few residues i at a time. One product over the sequences gives
  * the outer products P[(i, a), (j, b)] of a piece; reordered to [(i, j), (a, b)] they are
- * multiplied by W. Backward computes the piece again for dW and takes the same steps in reverse. dz
- * / norm times W is the gradient of P, which, reordered, gives da and db by one product each. A
+ * multiplied by W. Backward computes the piece again for dW and takes the same steps in reverse.
+ * The gradient of P is dz / norm times W; reordered, it gives da and db by one product each. A
  * piece has up to OUTER_PIECE_BYTES: long products gain more than pieces that stay in the L2 cache
  * would. The norm and the masks' products are f32.
  *
@@ -15,7 +15,7 @@ namespace fm_cuda {
 
 enum { OUTER_PIECE_BYTES = 1 << 28 };
 
-/* -- which shapes go where */
+/* -- choice of a path */
 
 /* The path of a call whose addresses are multiples of 16 bytes. The first row that fits is taken.
  *

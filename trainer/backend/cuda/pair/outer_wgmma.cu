@@ -490,7 +490,7 @@ void outer_chain_grad(fm_stream *stream, const fm_outer *o, const fm_outer_grad 
     if (grad->da.data || grad->db.data) gradients_of_operands(stream, o, grad, &space);
 }
 
-/* -- for backward in pieces */
+/* -- kernels for backward in pieces */
 
 size_t outer_panels_layout(const fm_outer *o, void *base, outer_panels *ret) {
     carver carve = {(char *)base, 0};

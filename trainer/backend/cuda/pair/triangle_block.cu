@@ -340,7 +340,7 @@ __global__ void __launch_bounds__(BACK_THREADS, 1) wgmma_triangle_back(const bac
     }
 }
 
-/* -- the whole */
+/* -- the whole sublayer */
 
 /* Bytes of what forward keeps (block_kept). */
 static size_t kept_bytes(const fm_triangle_block *t) {

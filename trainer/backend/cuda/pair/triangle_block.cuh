@@ -28,9 +28,9 @@ namespace fm_cuda {
 /* Columns beyond the c channels in the products for weights: ones, or statistics of x. */
 enum { EXTRA_COLUMNS = 8 };
 
-/* What forward keeps: a, b (packed) and x channel-major, x with EXTRA_COLUMNS further channels of
- * statistics (store_x_statistics); the gate's argument [rows, c]; mean and 1 / deviation of each
- * row of z; and a bit of the dropout mask per column and channel, [n, c / 8]. */
+/* Forward keeps a, b (packed) and x channel-major, x with EXTRA_COLUMNS further channels of
+ * statistics (store_x_statistics). It also keeps the gate's argument [rows, c], mean and 1 /
+ * deviation of each row of z, and a bit of the dropout mask per column and channel, [n, c / 8]. */
 struct block_kept {
     bf16 *packed, *x, *gate;
     float2 *statistics;

@@ -557,7 +557,7 @@ __global__ void __launch_bounds__(GRAD_THREADS, 1)
         front_grad_rows<C>(f, space, at, at + step);
 }
 
-/* -- the whole */
+/* -- the whole sublayer */
 
 struct grad_space {
     bf16 *dprojected, *u, *dp, *dx, *dpacked;

@@ -246,7 +246,7 @@ __global__ void __launch_bounds__(NORM_COLUMNS *NORM_SLICES) triangle_norms(cons
     put_float(is_out ? w.grad.dnorm_out : w.grad.dnorm_in, column, total);
 }
 
-/* -- both */
+/* -- launches */
 
 size_t block_weights_sums(int64_t c) {
     return JOBS * (size_t)c * (size_t)(MAX_SHARES * (c + EXTRA_COLUMNS) + 2 * c / LINES);
