@@ -39,7 +39,7 @@ enum {
 static const size_t SAMPLE_BYTES = (size_t)1 << 30;
 
 typedef struct settings {
-    const char *device, *dtype, *preset, *config, *batch, *save;
+    const char *device, *dtype, *preset, *config, *batch, *save, *schedule, *tune, *crops;
     uint64_t steps, rounds, warm_up, cycles, seed;
     bool table, direct, digest, spoil;
 } settings;
@@ -51,6 +51,7 @@ typedef struct bench {
     fm_trainer *trainer;
     fm_features features;
     double last_loss;
+    uint64_t crop; /* in place of the preset's; 0 = the preset's */
 } bench;
 
 static double now(void) {
@@ -293,6 +294,29 @@ static void add_tape(table *rows, const fm_tape *tape, const uint64_t *ns) {
     }
 }
 
+/* One line per step of the schedule, in order: tape, phase, module. deploy/gpu/trace joins these
+ * with the kernels that ran between two stamps. */
+static fm_status write_schedule(const bench *b, const char *path, fm_error *reterr) {
+    static const char *const phases[] = {"forward", "again", "backward"};
+    const fm_tape *tapes[] = {&b->trainer->cycle, &b->trainer->last};
+    const char *names[] = {"cycle", "last"};
+    FILE *file = fopen(path, "w");
+    if (!file) return fm_fail_in(reterr, FM_ERR_IO, path, "cannot be written");
+    for (int i = 0; i < 2; i++) {
+        for (int32_t s = 0; s < tapes[i]->n_step; s++) {
+            char name[NAME_BYTES];
+            const fm_step *step = &tapes[i]->step[s];
+            name_of(tapes[i], &tapes[i]->node[step->node], name);
+            fprintf(file, "%s\t%s\t%s\n", names[i], phases[step->phase], name);
+        }
+    }
+    bool failed = ferror(file) != 0;
+    if (fclose(file) != 0 || failed) {
+        return fm_fail_in(reterr, FM_ERR_IO, path, "cannot be written");
+    }
+    return FM_OK;
+}
+
 static int by_time(const void *a, const void *b) {
     const row *x = a, *y = b;
     double dx = x->ms[0] + x->ms[1] + x->ms[2], dy = y->ms[0] + y->ms[1] + y->ms[2];
@@ -332,6 +356,7 @@ static fm_status print_tables(bench *b, fm_error *reterr) {
     double unused;
     uint64_t count = t->params.kernels->device->is_asynchronous ? 3 : 1; /* captured, replayed */
     if (!status) status = run_steps(b, count, &unused, reterr);
+    if (!status && b->set->schedule) status = write_schedule(b, b->set->schedule, reterr);
     if (status) return status;
     const uint64_t *around = download(b, t->stamp, FM_STAMPS);
     const uint64_t *in_cycle = download(b, t->cycle.stamp, (size_t)t->cycle.n_step + 1);
@@ -375,6 +400,7 @@ static fm_status create(bench *b, fm_error *reterr) {
     if (!status) status = fm_device_find(b->set->device, b->set->dtype, &kernels, reterr);
     if (status) return status;
     size_t before = kernels->device->used_bytes();
+    if (b->crop) b->config.data.crop_size = b->config.model.n_res = (int64_t)b->crop;
     fm_trainer_options options = fm_trainer_options_of(&b->config, kernels, b->set->seed);
     options.direct = b->set->direct;
     options.spoils = b->set->spoil;
@@ -389,6 +415,56 @@ static fm_status create(bench *b, fm_error *reterr) {
     return b->set->batch ? read_batch(b, reterr) : make_up(b, reterr);
 }
 
+/* Milliseconds of a step of `cycles` cycles at a crop, with a trainer of its own. */
+static fm_status time_crop(bench *b, uint64_t crop, double *ret_ms, fm_error *reterr) {
+    double seconds = 0;
+    b->crop = crop;
+    fm_status status = create(b, reterr);
+    if (!status) status = time_cycles(b, (uint32_t)b->set->cycles, &seconds, reterr);
+    fm_trainer_destroy(b->trainer);
+    b->trainer = NULL;
+    fm_arena_reset(&b->arena);
+    *ret_ms = 1e3 * seconds;
+    return status;
+}
+
+/* Every crop of --crops beside the next multiple of 16, whose time it should have. */
+static fm_status run_crops(bench *b, fm_error *reterr) {
+    enum { MOST_CROPS = 64, MULTIPLE = 16 };
+    double ms[MOST_CROPS], even_ms[MOST_CROPS], worst = 0;
+    uint64_t crop[MOST_CROPS], even = 0;
+    int n = 0;
+    for (const char *at = b->set->crops; *at && n < MOST_CROPS; at += *at == ',', n++) {
+        char *end;
+        crop[n] = strtoull(at, &end, 10);
+        if (end == at || crop[n] < 1) {
+            return fm_fail(reterr, FM_ERR_USAGE, "--crops takes numbers, as 250,256,257");
+        }
+        at = end;
+    }
+    for (int i = 0; i < n; i++) {
+        uint64_t next = (crop[i] + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
+        fm_status status = FM_OK;
+        if (next == even) {
+            even_ms[i] = even_ms[i - 1];
+        } else {
+            status = time_crop(b, next, &even_ms[i], reterr);
+        }
+        even = next;
+        if (!status) status = time_crop(b, crop[i], &ms[i], reterr);
+        if (status) return status;
+    }
+    printf("%6s  %9s  %9s  %6s\n", "crop", "ms", "even ms", "ratio");
+    for (int i = 0; i < n; i++) {
+        double ratio = ms[i] / even_ms[i];
+        worst = ratio > worst ? ratio : worst;
+        printf("%6llu  %9.3f  %9.3f  %6.3f\n", (unsigned long long)crop[i], ms[i], even_ms[i],
+               ratio);
+    }
+    printf("worst crop %.3f of the next multiple of %d\n", worst, MULTIPLE);
+    return FM_OK;
+}
+
 static void print_slow_paths(void) {
     fm_fallback fallbacks[FM_FALLBACK_KINDS];
     fm_backend_fallbacks(fallbacks);
@@ -401,6 +477,7 @@ static void print_slow_paths(void) {
 }
 
 static fm_status run(bench *b, fm_error *reterr) {
+    if (b->set->crops) return run_crops(b, reterr);
     fm_status status = create(b, reterr);
     if (status) return status;
     double mean = 0, seconds;
@@ -418,6 +495,7 @@ static fm_status run(bench *b, fm_error *reterr) {
     describe_graphs(b);
     print_slow_paths();
     if (b->set->digest) print_digest(b);
+    if (b->set->tune) return fm_device_tune(b->set->tune, reterr);
     return b->set->table ? print_tables(b, reterr) : FM_OK;
 }
 
@@ -447,6 +525,12 @@ int main(int argc, char **argv) {
          .min = 1, .max = MOST_CYCLES},
         {"seed", FM_OPTION_U64, &set.seed, "S", .help = "of parameters, dropout and samples (0)"},
         {"table", FM_OPTION_FLAG, &set.table, NULL, .help = "time of each module"},
+        {"schedule", FM_OPTION_STRING, &set.schedule, "FILE",
+         .help = "with --table: write the steps of both tapes, for deploy/gpu/trace"},
+        {"crops", FM_OPTION_STRING, &set.crops, "LIST",
+         .help = "time these crops, as 250,257, each beside the next multiple of 16"},
+        {"tune", FM_OPTION_STRING, &set.tune, "FILE",
+         .help = "measure the matrix products of these steps, write the table of the fastest"},
         {"direct", FM_OPTION_FLAG, &set.direct, NULL, .help = "capture nothing"},
         {"spoil", FM_OPTION_FLAG, &set.spoil, NULL,
          .help = "NaN into memory before its first use: nothing but the time may change"},

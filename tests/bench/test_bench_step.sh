@@ -4,13 +4,13 @@
 set -u
 bench=$1
 file=$2
-trap 'rm -f "$file"' EXIT
+trap 'rm -f "$file" "$file.schedule"' EXIT
 
 short="--cycles 1 --rounds 1 --steps 1 --warm-up 1 --digest"
 # shellcheck disable=SC2086 # words
 made=$("$bench" $short --save "$file") || exit 1
 # shellcheck disable=SC2086
-read=$("$bench" $short --batch "$file" --table) || exit 1
+read=$("$bench" $short --batch "$file" --table --schedule "$file.schedule") || exit 1
 for part in '^mean step [0-9.]* ms' '^graph ' '^digest ' 'msa row attention' 'Adam and average'; do
     printf '%s\n' "$read" | grep -q "$part" || { echo "no line with '$part'"; exit 1; }
 done
@@ -18,3 +18,9 @@ done
     echo "other parameters from the file"
     exit 1
 }
+grep -q "^last	backward	msa row attention" "$file.schedule" || {
+    echo "the schedule has no line for the row attention's backward"
+    exit 1
+}
+# shellcheck disable=SC2086
+"$bench" $short --crops 15,16 | grep -q '^worst crop' || { echo "no report of crops"; exit 1; }

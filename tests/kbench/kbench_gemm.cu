@@ -1,6 +1,8 @@
 /* kbench_gemm.cu: matrix products of the trunk's linear layers, y = x W^T, and their gradients. */
 #include "tests/kbench/kbench.cuh"
 
+#include <stdio.h>
+
 namespace kbench {
 namespace {
 
@@ -33,6 +35,33 @@ void add_gemm(const char *name, double other, int64_t m, int64_t n, int64_t dept
         name, {0, other}, {}, [=](bench &b) { gemm(b, m, n, depth, batch, what); }, paths);
 }
 
+/* dW [m, n] = dy^T x over `rows`, and with a bias the sums of dy's columns from sum_first on. The
+ * path "library" is chosen by an alpha, which it takes at no cost. */
+void weights(bench &b, int64_t rows, int64_t m, int64_t n, bool has_bias, int64_t sum_first) {
+    const fm_kernels *k = b.k;
+    fm_gemm g = {};
+    g.m = m, g.n = n, g.k = rows, g.batch = 1, g.trans_a = true, g.c_is_acc = true;
+    g.alpha = b.is("library") ? 0.5 : 1;
+    g.lda = m, g.ldb = n, g.ldc = n;
+    g.a = b.act(rows * m), g.b = b.act(rows * n, 0.1);
+    g.c = b.grad("dw", m * n, true).data;
+    if (has_bias) g.sum = b.grad("dbias", m - sum_first, true), g.sum_first = sum_first;
+    void *space = b.scratch(k->gemm_workspace(&g));
+    b.part("bwd", 2.0 * (double)(m * n) * (double)rows, b.size((double)(rows * (m + n))),
+           [=](fm_stream *q) { k->gemm(q, &g, space); });
+}
+
+/* Both with and without a bias. */
+void add_weights(int64_t rows, int64_t m, int64_t n, int64_t sum_first) {
+    for (bool has_bias : {false, true}) {
+        char name[64];
+        snprintf(name, sizeof name, "weights %lldx%lldx%lld%s", (long long)rows, (long long)m,
+                 (long long)n, has_bias ? " bias" : "");
+        add(name, {0, 0}, {}, [=](bench &b) { weights(b, rows, m, n, has_bias, sum_first); },
+            {{"library", NULL}});
+    }
+}
+
 } // namespace
 
 void add_gemm_cases(void) {
@@ -52,6 +81,21 @@ void add_gemm_cases(void) {
     add_gemm("gemm 256x1024x32768 weight gradient", 0, 256, 1024, 32768, 1, WEIGHT_GRADIENT);
     add_gemm("gemm 128x512x65536 weight gradient", 0, 128, 512, 65536, 1, WEIGHT_GRADIENT);
     add_gemm("gemm 128x128x65536 weight gradient", 0, 128, 128, 65536, 1, WEIGHT_GRADIENT);
+    add_weights(65536, 128, 128, 0);
+    add_weights(65536, 512, 128, 384);
+    add_weights(65536, 128, 512, 0);
+    add_weights(32768, 1024, 256, 768);
+    add_weights(32768, 256, 1024, 0);
+    add_weights(32768, 256, 256, 0);
+    add_weights(32768, 64, 256, 0);
+    add_weights(262144, 256, 64, 192);
+    add_weights(262144, 64, 256, 0);
+    add_weights(262144, 64, 64, 0);
+    add_weights(262144, 128, 64, 0);
+    add_weights(262144, 64, 128, 0);
+    add_weights(65536, 128, 1024, 0);
+    add_weights(8192, 256, 256, 0); /* a quarter of the rows, as where the arrays are split */
+    add_weights(16384, 512, 128, 384);
     add_gemm("ft gemm 196608x256x1024", 0, 196608, 256, 1024, 1, LINEAR);
     add_gemm("ft gemm 147456x512x128", 0, 147456, 512, 128, 1, LINEAR);
 }

@@ -67,8 +67,15 @@ static void gemm(fm_stream *stream, const fm_gemm *g, void *) {
     dim3 grid((unsigned)fm_cuda::divide_up(g->m, TILE), (unsigned)fm_cuda::divide_up(g->n, TILE),
               (unsigned)g->batch);
     gemm_kernel<<<grid, TILE * TILE, 0, (cudaStream_t)stream>>>(*g);
-    const int64_t stride[2] = {0, g->ldc};
-    if (g->sum.data) sum(stream, 1, g->m, g->n, stride, g->c, g->sum, true, NULL);
+    if (!g->sum.data) return;
+    bool is_weight = g->epilogue != FM_EPILOGUE_RELU_GRAD;
+    const int64_t stride[2] = {0, is_weight ? g->lda : g->ldc};
+    if (is_weight) {
+        sum(stream, 1, g->k, g->m - g->sum_first, stride, (const float *)g->a + g->sum_first,
+            g->sum, true, NULL);
+    } else {
+        sum(stream, 1, g->m, g->n, stride, g->c, g->sum, true, NULL);
+    }
 }
 
 /* -- rows */

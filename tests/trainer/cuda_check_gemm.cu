@@ -56,6 +56,48 @@ void check_relu_grad(const char *name, int64_t m, int64_t n, int64_t k, int64_t 
     });
 }
 
+/* A weight gradient dW [m, n] over k rows, with the sums of dy's columns from sum_first on, or (m)
+ * without sums. */
+void check_weights(const char *name, int64_t m, int64_t n, int64_t k, int64_t gap,
+                   int64_t sum_first, fm_beta beta) {
+    check(name, 1, [=](work_bench &b) {
+        fm_gemm g = {};
+        g.m = m, g.n = n, g.k = k, g.batch = 1, g.trans_a = true, g.alpha = 1, g.c_is_acc = true;
+        g.lda = m + gap, g.ldb = n + gap, g.ldc = n + gap, g.beta = beta == FM_ADD ? 1 : 0;
+        g.a = b.act(k * g.lda), g.b = b.act(k * g.ldb);
+        g.c = b.grad(m * g.ldc, beta, true).data;
+        if (sum_first < m) {
+            g.sum = b.grad(m - sum_first, beta, true);
+            g.sum_first = sum_first;
+        }
+        b.k->gemm(NULL, &g, b.space(b.k->gemm_workspace(&g)));
+    });
+}
+
+void check_all_weights(void) {
+    check_weights("gemm weights 128 x 128", 128, 128, 16384, 0, 0, FM_WRITE);
+    check_weights("gemm weights 512 x 128, last sums", 512, 128, 9000, 0, 384, FM_ADD);
+    check_weights("gemm weights 512 x 128, odd part of the sums", 512, 128, 4097, 8, 333, FM_WRITE);
+    check_weights("gemm weights 128 x 512", 128, 512, 8192, 0, 0, FM_ADD);
+    check_weights("gemm weights 1024 x 256", 1024, 256, 4160, 0, 768, FM_WRITE);
+    check_weights("gemm weights 256 x 1024", 256, 1024, 4096, 16, 0, FM_WRITE);
+    check_weights("gemm weights 256 x 256", 256, 256, 8191, 0, 0, FM_ADD);
+    check_weights("gemm weights 64 x 128", 64, 128, 5000, 0, 0, FM_WRITE);
+    check_weights("gemm weights 64 x 256", 64, 256, 20001, 0, 0, FM_WRITE);
+    check_weights("gemm weights 256 x 64", 256, 64, 8200, 24, 0, FM_ADD);
+    check_weights("gemm weights 512 x 64", 512, 64, 8200, 0, 0, FM_WRITE);
+    check_weights("gemm weights 64 x 64, without sums", 64, 64, 131073, 8, 64, FM_ADD);
+    check_weights("gemm weights 128 x 64", 128, 64, 2048, 0, 0, FM_WRITE);
+    check_weights("gemm weights 192 x 320", 192, 320, 3001, 0, 0, FM_ADD);
+    check_weights("gemm weights 128 x 1024", 128, 1024, 8200, 0, 0, FM_WRITE);
+    check_weights("gemm weights of the library, without sums", 256, 256, 8200, 0, 256, FM_ADD);
+    check_weights("gemm weights 640 x 128", 640, 128, 6400, 0, 0, FM_WRITE);
+    check_weights("gemm weights of the library, few rows", 128, 128, 1000, 0, 64, FM_ADD);
+    check_weights("gemm weights of the library, distances of 4", 64, 64, 4096, 4, 0, FM_WRITE);
+    check_weights("gemm weights of four heads", 4, 128, 4133, 0, 0, FM_ADD);
+    check_weights("gemm weights odd", 37, 19, 2301, 3, 5, FM_WRITE);
+}
+
 } // namespace
 
 void check_gemms(void) {
@@ -86,6 +128,7 @@ void check_gemms(void) {
     check_gemm("gemm bias relu", 4096, 1024, 256, 1, 2, FM_EPILOGUE_BIAS_RELU, false, false, 0);
     check_gemm("gemm weight gradient", 256, 128, 32768, 1, 1, FM_EPILOGUE_NONE, true, true, 0);
     check_gemm("gemm add", 512, 128, 512, 1, 0, FM_EPILOGUE_NONE, true, false, 0);
+    check_all_weights();
     check_gemm("gemm odd", 37, 19, 23, 1, 0, FM_EPILOGUE_BIAS, false, false, 3);
     check_gemm("gemm odd transposed", 37, 19, 23, 3, 3, FM_EPILOGUE_NONE, true, false, 1);
     check_gemm("gemm odd acc", 9, 5, 1001, 1, 1, FM_EPILOGUE_NONE, false, true, 0);

@@ -57,7 +57,11 @@ static inline void mixed_gemm(fm_stream *stream, const fm_gemm *args, void *work
     g.c = product;
     g.ldc = g.n;
     g.beta = 0;
+    int64_t sums = g.m - g.sum_first;
+    float *sum = g.sum.data ? mixed_take(NULL, sums) : NULL;
+    g.sum = (fm_out){sum, FM_WRITE};
     mixed_f32()->gemm(stream, &g, workspace);
+    if (sum) mixed_give(sum, sums, args->sum);
     for (int64_t i = 0; i < g.m * g.n; i++) {
         double *to = (double *)args->c + i / g.n * args->ldc + i % g.n;
         *to = (args->beta != 0 ? args->beta * *to : 0) + (double)product[i];

@@ -286,8 +286,54 @@ static void epilogues_are_their_composition(void **state) {
     }
 }
 
+/* The sums of a weight gradient have the bits of a call of `sum`, and do not change C. */
+static void weight_gradients_have_sums(void **state) {
+    (void)state;
+    enum { M = 9, N = 5, K = 301, LD = 11, FIRST = 4, SUMS = M - FIRST };
+    const fm_kernels *k = fm_kernels_cpu(FM_ELEMENT_F32);
+    float a[K * LD], b[K * N], c[M * N], alone[M * N], sum[SUMS], expected[SUMS];
+    for (int i = 0; i < K * LD; i++)
+        a[i] = (float)cos(3 * i);
+    for (int i = 0; i < K * N; i++)
+        b[i] = (float)sin(i);
+    for (int beta = FM_WRITE; beta <= FM_ADD; beta++) {
+        for (int i = 0; i < M * N; i++)
+            c[i] = alone[i] = beta == FM_ADD ? (float)i : NAN;
+        for (int i = 0; i < SUMS; i++)
+            sum[i] = expected[i] = beta == FM_ADD ? (float)-i : NAN;
+        fm_gemm g = {.m = M,
+                     .n = N,
+                     .k = K,
+                     .batch = 1,
+                     .trans_a = true,
+                     .alpha = 2,
+                     .beta = beta,
+                     .a = a,
+                     .b = b,
+                     .c = alone,
+                     .c_is_acc = true,
+                     .lda = LD,
+                     .ldb = N,
+                     .ldc = N};
+        k->gemm(NULL, &g, NULL);
+        g.c = c, g.sum = (fm_out){sum, (fm_beta)beta}, g.sum_first = FIRST;
+        k->gemm(NULL, &g, NULL);
+        k->sum(NULL, 1, K, SUMS, (int64_t[]){0, LD}, a + FIRST, (fm_out){expected, (fm_beta)beta},
+               true, NULL);
+        assert_memory_equal(c, alone, sizeof c);
+        assert_memory_equal(sum, expected, sizeof sum);
+        for (int i = 0; i < SUMS; i++) {
+            double total = beta == FM_ADD ? -i : 0;
+            for (int r = 0; r < K; r++)
+                total += (double)a[r * LD + FIRST + i];
+            assert_true(fabs((double)sum[i] - total) < 1e-4);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weight_gradients_have_sums),
         cmocka_unit_test(epilogues_are_their_composition),
         cmocka_unit_test(the_table_is_whole),
         cmocka_unit_test(device_memory),

@@ -388,6 +388,35 @@ static void places_follow_from_the_rank(void **state) {
     }
 }
 
+/* Sizes that are rounded up for a device are masked: on the CPU, whose multiple is 1, a table that
+ * asks for 16 gives the same losses and norms of the gradient. */
+static void a_devices_multiple_changes_no_result(void **state) {
+    (void)state;
+    fm_model_config odd = small_options().model;
+    odd.n_res = 21, odd.n_seq = 5, odd.n_template = 2, odd.n_extra = 17, odd.axis_multiple = 16;
+    fm_model_config padded = fm_split_pad(&odd);
+    assert_int_equal(padded.n_res, 32);
+    assert_int_equal(padded.n_seq + padded.n_template, 16);
+    assert_int_equal(padded.n_extra, 32);
+    odd.axis_multiple = 0;
+    assert_int_equal(fm_split_pad(&odd).n_res, 21);
+
+    static sample s;
+    fm_kernels wide = *fm_kernels_cpu(FM_ELEMENT_F64);
+    wide.axis_multiple = 16;
+    fm_trainer_options options = exact_options(FM_ORDER_ORIGINAL, FM_RECOMPUTE_NONE);
+    fm_sample_result result[2];
+    make_sample(&s);
+    for (int i = 0; i < 2; i++) {
+        options.kernels = i ? &wide : fm_kernels_cpu(FM_ELEMENT_F64);
+        fm_trainer *trainer = create(&options);
+        assert_int_equal(trainer->options.model.n_res, i ? 16 : N_RES);
+        result[i] = take(trainer, &s.features);
+        fm_trainer_destroy(trainer);
+    }
+    assert_same_result(&result[0], &result[1]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dap_gives_the_same_numbers),
@@ -400,6 +429,7 @@ int main(void) {
         cmocka_unit_test(exchanges_run_under_work),
         cmocka_unit_test(recomputed_blocks_repeat_their_exchanges),
         cmocka_unit_test(places_follow_from_the_rank),
+        cmocka_unit_test(a_devices_multiple_changes_no_result),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,3 +6,13 @@ const fm_kernels *fm_device_cuda(fm_element act, const char **ret_why) {
     *ret_why = fm_kernels_cuda_refusal();
     return fm_kernels_cuda(act);
 }
+
+fm_status fm_device_tune(const char *path, fm_error *reterr) {
+    FILE *file = fopen(path, "w");
+    if (!file) return fm_fail_in(reterr, FM_ERR_IO, path, "cannot be written");
+    bool measured = fm_cuda_tune(file);
+    bool written = !ferror(file);
+    written = fclose(file) == 0 && written;
+    if (!measured) return fm_fail(reterr, FM_ERR_NOMEM, "the device has too little memory to tune");
+    return written ? FM_OK : fm_fail_in(reterr, FM_ERR_IO, path, "cannot be written");
+}

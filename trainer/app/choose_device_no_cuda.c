@@ -6,3 +6,8 @@ const fm_kernels *fm_device_cuda(fm_element act, const char **ret_why) {
     *ret_why = "this program is built without CUDA; ./run build cuda builds it with CUDA";
     return NULL;
 }
+
+fm_status fm_device_tune(const char *path, fm_error *reterr) {
+    (void)path;
+    return fm_fail(reterr, FM_ERR_UNSUPPORTED, "this program was built without CUDA");
+}

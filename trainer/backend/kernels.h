@@ -77,7 +77,11 @@ typedef enum fm_epilogue {
  *
  * RELU_GRAD needs batch 1 and beta 0. `relu` is the ReLU's output; C becomes the gradient of its
  * input. `sum` is the bias gradient of the layer before the ReLU: sum[i] = the sum of C[:, i] after
- * the epilogue. */
+ * the epilogue.
+ *
+ * A weight gradient dW = dy^T x (trans_a and c_is_acc, batch 1, no epilogue) may also have a `sum`,
+ * which is the gradient of the layer's bias: sum[i] = the sum over the rows r of A as it is stored
+ * of A[r, sum_first + i]. alpha and beta apply to C alone. */
 typedef struct fm_gemm {
     int64_t m, n, k, batch;
     bool trans_a, trans_b;
@@ -90,7 +94,8 @@ typedef struct fm_gemm {
     const void *bias;   /* act [n], for BIAS and BIAS_RELU */
     const void *addend; /* like C, or NULL */
     const void *relu;   /* like C, for RELU_GRAD */
-    fm_out sum;         /* acc [n], for RELU_GRAD */
+    fm_out sum;         /* acc [n] for RELU_GRAD; [m - sum_first] for a weight gradient */
+    int64_t sum_first;  /* for a weight gradient: A's first column that is summed */
 } fm_gemm;
 
 /* -- layer normalisation */
@@ -481,6 +486,9 @@ typedef struct fm_kernels {
     /* The table of the same backend whose act is this table's acc. Work that needs more digits than
      * act has runs on it (fm_tape_enter_island). NULL where act is acc. */
     const struct fm_kernels *wide;
+    /* N_res, N_extra and the number of MSA rows that are multiples of this take the fast kernels;
+     * others take plain ones, many times slower. 1 when every size is alike. */
+    int64_t axis_multiple;
 
     /* One function pointer for each row of the list; none is NULL. */
 #define FM_KERNEL(kind, result, name, ...) result (*name)(__VA_ARGS__);

@@ -65,6 +65,8 @@ typedef struct fm_model_config {
     /* The ranks that share a sample (trainer/dist/groups.h); NULL: one rank. The sizes above are
      * then multiples of the number of parts that they are split into (fm_split_pad). */
     const struct fm_groups *groups;
+    /* Of the device (fm_kernels.axis_multiple); 0 counts as 1. fm_split_pad rounds up to it too. */
+    int64_t axis_multiple;
 } fm_model_config;
 
 /* The structure module's sizes, with the channels of its inputs filled in. */

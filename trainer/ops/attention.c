@@ -110,21 +110,15 @@ void fm_attention_project(fm_run *run, const fm_attention_shape *at, const void 
     fm_call_linear(run, &rest, false, fm_run_at(qkvg, at->width, act)); /* AF3-24:7 AF3-24:9 */
 }
 
-static void part_bias_grad(fm_run *run, const fm_attention_shape *at, const void *dqkvg,
-                           int64_t part, fm_out dbias) {
-    if (dbias.data) {
-        fm_call_sum(run, 1, at->n0 * at->n1, at->width, 0, 4 * at->width,
-                    fm_run_at(dqkvg, part * at->width, run->kernels->act), dbias, true);
-    }
-}
-
 void fm_attention_project_grad(fm_run *run, const fm_attention_shape *at, const void *normed,
                                const void *w, const void *dqkvg, fm_out dnormed, fm_out dw,
                                fm_out dq_bias, fm_out dgate_bias) {
     fm_linear all = projection(run, at, normed, w, 0, 4);
-    fm_call_linear_grad(run, &all, dqkvg, dnormed, dw, (fm_out){0});
-    part_bias_grad(run, at, dqkvg, 0, dq_bias);
-    part_bias_grad(run, at, dqkvg, 3, dgate_bias);
+    all.bias_first = 3 * at->width;
+    fm_call_linear_grad(run, &all, dqkvg, dnormed, dw, dgate_bias);
+    if (dq_bias.data) {
+        fm_call_sum(run, 1, at->n0 * at->n1, at->width, 0, 4 * at->width, dqkvg, dq_bias, true);
+    }
 }
 
 fm_linear fm_attention_bias(int64_t rows, int64_t c, int64_t n_head, const void *normed,

@@ -112,9 +112,12 @@ static void linear_weight_grad(fm_run *run, const fm_linear *linear, const void 
                     .c_is_acc = true,
                     .lda = linear->ldy,
                     .ldb = linear->ldx,
-                    .ldc = linear->c_in};
-    if (dw.data) fm_call_gemm(run, &args);
-    if (dbias.data) {
+                    .ldc = linear->c_in,
+                    .sum = dbias,
+                    .sum_first = linear->bias_first};
+    if (dw.data) {
+        fm_call_gemm(run, &args);
+    } else if (dbias.data) {
         fm_call_sum(run, 1, linear->rows, linear->c_out - linear->bias_first, 0, linear->ldy,
                     fm_run_at(dy, linear->bias_first, run->kernels->act), dbias, true);
     }

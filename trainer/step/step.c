@@ -334,6 +334,7 @@ fm_status fm_trainer_create(const fm_trainer_options *options, fm_trainer **ret_
     if (!trainer) return fm_fail(reterr, FM_ERR_NOMEM, "the trainer's own memory was refused");
     trainer->options = *options;
     trainer->options.model.groups = options->groups;
+    trainer->options.model.axis_multiple = options->kernels ? options->kernels->axis_multiple : 1;
     trainer->options.model = fm_split_pad(&trainer->options.model);
     fm_status status = build(trainer, reterr);
     if (status) {

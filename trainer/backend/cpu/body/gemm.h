@@ -35,7 +35,9 @@ static void gemm_add(const fm_gemm *g, const real *addend, const real *product, 
 static void gemm(fm_stream *stream, const fm_gemm *g, void *workspace) {
     bool is_grad = g->epilogue == FM_EPILOGUE_RELU_GRAD;
     assert(!is_grad || (g->batch == 1 && g->beta == 0 && g->relu));
-    assert((is_grad || !g->sum.data) && (!g->addend || g->epilogue != FM_EPILOGUE_BIAS_RELU));
+    bool is_weight_sum = g->sum.data && !is_grad;
+    assert(!is_weight_sum || (g->batch == 1 && g->trans_a && g->c_is_acc));
+    assert(!g->addend || g->epilogue != FM_EPILOGUE_BIAS_RELU);
     for (int64_t b = 0; b < g->batch; b++) {
         real *c = (real *)g->c + b * g->stride_c, *product = g->addend ? workspace : c;
         REAL_GEMM(g->trans_a, g->trans_b, g->m, g->n, g->k, (real)g->alpha,
@@ -45,7 +47,11 @@ static void gemm(fm_stream *stream, const fm_gemm *g, void *workspace) {
         if (g->epilogue != FM_EPILOGUE_NONE) gemm_epilogue(g, product);
         if (g->addend) gemm_add(g, (const real *)g->addend + b * g->stride_c, product, c);
     }
-    if (g->sum.data) {
+    if (is_weight_sum) {
+        int64_t stride[2] = {0, g->lda};
+        sum(stream, 1, g->k, g->m - g->sum_first, stride, (const real *)g->a + g->sum_first, g->sum,
+            true, workspace);
+    } else if (is_grad && g->sum.data) {
         int64_t stride[2] = {0, g->ldc};
         sum(stream, 1, g->m, g->n, stride, g->c, g->sum, true, workspace);
     }

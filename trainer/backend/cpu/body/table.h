@@ -8,6 +8,7 @@
 
 const fm_kernels REAL_TABLE = {
     .name = REAL_NAME,
+    .axis_multiple = 1,
     .act = REAL_ELEMENT,
     .acc = REAL_ELEMENT,
     .device = &fm_cpu_device,

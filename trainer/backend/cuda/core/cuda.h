@@ -22,6 +22,8 @@ extern "C" {
 
 #include "trainer/backend/kernels.h"
 
+#include <stdio.h>
+
 /* The table for f32 or bf16 on the current device. NULL for other types, and when
  * fm_kernels_cuda_refusal gives a reason. It is never freed. */
 const fm_kernels *fm_kernels_cuda(fm_element act);
@@ -30,6 +32,11 @@ const fm_kernels *fm_kernels_cuda(fm_element act);
  * or its compute capability is not 9.0, or cuBLASLt does not start. NULL when it can. The first
  * call finds out, later calls repeat the answer. Thread-safe. */
 const char *fm_kernels_cuda_refusal(void);
+
+/* Measures the library's algorithms for every matrix product that this process has done so far and
+ * writes the rows of gemm/tuned_*.inc. False when the device has too little memory. Takes minutes;
+ * nothing else may use the device. */
+bool fm_cuda_tune(FILE *out);
 
 #ifdef __cplusplus
 }

@@ -13,6 +13,7 @@ template <typename T>
 static fm_kernels make_table(const char *name, fm_element act, const fm_kernels *wide) {
     fm_kernels k = {};
     k.name = name, k.act = act, k.acc = FM_ELEMENT_F32, k.wide = wide;
+    k.axis_multiple = 16; /* rows of a warp-group tile, and 16-byte rows of every element type */
     k.device = device_table();
 #define FM_ENTRY_HOST(name) k.name = name;
 #define FM_ENTRY_ANY(name) k.name = name;

@@ -1,9 +1,10 @@
 /* gemm.cu: chooses the kernel of a matrix product and the workspace that it needs.
  *
  * Most products go to cuBLASLt (library.cu), and to a plain kernel (plain.cu) where it has no
- * algorithm. Three shapes of the model, in bf16, take as long as their memory traffic and have
+ * algorithm. Some shapes of the model, in bf16, take as long as their memory traffic and have
  * kernels of this backend. They are projections to the four heads of pair attention and back
- * (skinny.cu), and the gradient of a linear layer through the ReLU before it (linear.cu).
+ * (skinny.cu), the gradient of a linear layer through the ReLU before it (linear.cu), and the
+ * gradients of a linear layer's weight and bias (weights.cu).
  *
  * A workspace is queried before there are addresses, and by one query for both tables. So the
  * choice has two parts: path_of_shape, which the query uses too, and the addresses and strides. */
@@ -15,10 +16,11 @@
 namespace fm_cuda {
 
 enum gemm_path {
-    GEMM_LIBRARY, /* cuBLASLt, else the plain kernel; then a pass for RELU_GRAD */
+    GEMM_LIBRARY, /* cuBLASLt, else the plain kernel; then a pass for RELU_GRAD or the sum */
     GEMM_HEADS,   /* C[m, 4] = A[m, k] B[4, k]^T */
     GEMM_SPREAD,  /* C[m, n] (+)= A[m, 4] B[4, n] */
     GEMM_LINEAR,  /* RELU_GRAD, many rows, at most 256 channels to sum over */
+    GEMM_WEIGHTS, /* C[m, n] (+)= A[k, m]^T B[k, n] in f32, many rows k, and A's sums */
 };
 
 static gemm_path path_of_shape(const fm_gemm *g) {
@@ -37,7 +39,7 @@ static gemm_path path_of_shape(const fm_gemm *g) {
         g->n % LINE_COLUMNS == 0 && g->n <= LINE_MOST_COLUMNS) {
         return GEMM_LINEAR;
     }
-    return GEMM_LIBRARY;
+    return weights_takes(g) ? GEMM_WEIGHTS : GEMM_LIBRARY;
 }
 
 /* Whether the addresses and strides allow the wide accesses of a path. */
@@ -49,18 +51,24 @@ static bool is_even(const fm_gemm *g, gemm_path path) {
     case GEMM_HEADS: return wide_a && wide_b;
     case GEMM_SPREAD: return (uintptr_t)g->a % 8 == 0 && g->lda % SKINNY == 0 && wide_b && wide_c;
     case GEMM_LINEAR: return wide_a && wide_b && wide_c && is_aligned(g->relu);
+    case GEMM_WEIGHTS: return wide_a && wide_b && is_aligned(g->c) && is_whole<float>(g->ldc);
     default: return true;
     }
 }
 
 template <typename T> static gemm_path choose_gemm(const fm_gemm *g, const void *workspace) {
     gemm_path path = path_of_shape(g);
-    bool has_space = path != GEMM_LINEAR || workspace || !g->sum.data;
+    bool has_space = workspace || (path == GEMM_LINEAR ? !g->sum.data : path != GEMM_WEIGHTS);
     return sizeof(T) == 2 && has_space && is_even(g, path) ? path : GEMM_LIBRARY;
 }
 
 static size_t most_bytes(size_t a, size_t b) {
     return a > b ? a : b;
+}
+
+/* Whether the product has the sums of A's columns beside it. */
+static bool is_weight_sum(const fm_gemm *g) {
+    return g->sum.data && g->epilogue != FM_EPILOGUE_RELU_GRAD;
 }
 
 /* Enough for the path of the shape and for the library, which may take its place. */
@@ -69,7 +77,10 @@ size_t gemm_workspace(const fm_gemm *g) {
     if (g->epilogue == FM_EPILOGUE_RELU_GRAD) {
         bytes = most_bytes(bytes, sum_workspace(1, g->m, g->n));
     }
-    if (path_of_shape(g) == GEMM_LINEAR) bytes = most_bytes(bytes, linear_workspace(g));
+    if (is_weight_sum(g)) bytes = most_bytes(bytes, sum_workspace(1, g->k, g->m - g->sum_first));
+    gemm_path path = path_of_shape(g);
+    if (path == GEMM_LINEAR) bytes = most_bytes(bytes, linear_workspace(g));
+    if (path == GEMM_WEIGHTS) bytes = most_bytes(bytes, weights_workspace(g));
     return bytes;
 }
 
@@ -87,16 +98,22 @@ static void multiply_and_finish(fm_stream *stream, const fm_gemm *g, void *works
         plain_gemm<T>(stream, &product);
     }
     if (is_grad) sum_after_relu<T>(stream, g->m, g->n, g->ldc, g->relu, g->c, g->sum, workspace);
+    const int64_t stride[2] = {0, g->lda};
+    if (is_weight_sum(g)) {
+        sum<T>(stream, 1, g->k, g->m - g->sum_first, stride, (const T *)g->a + g->sum_first, g->sum,
+               true, workspace);
+    }
 }
 
 template <typename T> void gemm(fm_stream *stream, const fm_gemm *g, void *workspace) {
     bool is_grad = g->epilogue == FM_EPILOGUE_RELU_GRAD;
-    assert(is_grad || !g->sum.data);
+    assert(!is_weight_sum(g) || (g->batch == 1 && g->trans_a && g->c_is_acc));
     assert(!is_grad || (g->batch == 1 && g->beta == 0 && !g->c_is_acc && g->relu));
     switch (choose_gemm<T>(g, workspace)) {
     case GEMM_HEADS: skinny_heads(stream, g); return;
     case GEMM_SPREAD: skinny_spread(stream, g); return;
     case GEMM_LINEAR: linear(stream, g, workspace); return;
+    case GEMM_WEIGHTS: weights(stream, g, workspace); return;
     default: multiply_and_finish<T>(stream, g, workspace);
     }
 }

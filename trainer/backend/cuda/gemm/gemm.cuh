@@ -24,6 +24,12 @@ enum { LINE_ROWS = 128, LINE_COLUMNS = 128 };
 size_t linear_workspace(const fm_gemm *g);
 void linear(fm_stream *stream, const fm_gemm *g, void *workspace);
 
+/* weights.cu, bf16: the gradients of a linear layer's weight and bias over many rows. Whether it
+ * takes a product of this shape; the workspace is always needed. */
+bool weights_takes(const fm_gemm *g);
+size_t weights_workspace(const fm_gemm *g);
+void weights(fm_stream *stream, const fm_gemm *g, void *workspace);
+
 /* skinny.cu, bf16: products to and from SKINNY numbers per row. No workspace. */
 enum { SKINNY = 4 };
 void skinny_heads(fm_stream *stream, const fm_gemm *g);

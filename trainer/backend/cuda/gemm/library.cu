@@ -1,54 +1,47 @@
-/* library.cu: matrix products through cuBLASLt; the only file that includes it.
+/* library.cu: matrix products through cuBLASLt.
  *
  * The library is column-major. A row-major C = op(A) op(B) is, column-major,
  * C^T = op(B)^T op(A)^T, so B is the library's first operand and A its second. Sums are f32 for
  * both tables (TF32 is off). Split-K is allowed only with a reduction in the workspace, never in
  * place, so that a sum has one order.
  *
- * The algorithm is a function of shapes, strides, types and 16-byte alignment alone: the same
- * product always gives the same bits. Asking the library costs more host time than a small product
- * takes, so the answers are kept in a hash table.
+ * The algorithm is a function of shapes, strides, types, 16-byte alignment and the kind of device
+ * (tuned.cu): the same product always gives the same bits. Asking the library costs more host time
+ * than a small product takes, so the answers are kept in a hash table.
+ *
+ * Many kernels of the library hand out their tiles by a counter in the workspace. The library sets
+ * the counter to zero before each call, which in a graph is a node of its own, with gaps around it.
+ * Without a workspace the same kernels divide their tiles evenly: on an H200 that takes 1 to 2.4 us
+ * less per product. So a workspace is passed to split-K products only.
  *
  * The library's own epilogues for the gradient of a ReLU and for bias gradients are not used. On an
  * H200, DRELU turns a product of 31 us into one of 223 us, and BGRADB one of 27 us into one of
  * 65 us. A pass over the result does both (sum_after_relu). */
-#include "trainer/backend/cuda/gemm/gemm.cuh"
+#include "trainer/backend/cuda/gemm/library.cuh"
 
-#include <cublasLt.h>
 #include <pthread.h>
 #include <string.h>
 
 namespace fm_cuda {
 
-enum { GEMM_WORKSPACE = 32 << 20, GEMM_CHOICES = 4096, GEMM_CANDIDATES = 8 };
+enum { GEMM_CHOICES = 4096, GEMM_CANDIDATES = 8 };
 
-static void check_library(cublasStatus_t status, const char *call, int line) {
+void check_library(cublasStatus_t status, const char *call, const char *file, int line) {
     if (status != CUBLAS_STATUS_SUCCESS) {
-        call_failed(call, cublasLtGetStatusString(status), __FILE__, line);
+        call_failed(call, cublasLtGetStatusString(status), file, line);
     }
 }
 
-/* Aborts with a message unless the call succeeds. */
-#define FM_CUBLAS(call) check_library((call), #call, __LINE__)
-
 /* Whether the library says that it cannot do a product, as opposed to failing at it. */
-static bool is_refusal(cublasStatus_t status) {
+bool is_refusal(cublasStatus_t status) {
     return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
 }
-
-/* Everything the choice of an algorithm depends on. Keys are compared byte by byte, so that they
- * are written over zeros. */
-struct gemm_key {
-    int64_t m, n, k, batch, lda, ldb, ldc, stride_a, stride_b, stride_c;
-    uint8_t trans_a, trans_b, add, epilogue, is_bf16, c_is_f32;
-    uint8_t align_a, align_b, align_c, align_d, used;
-};
 
 struct gemm_choice {
     gemm_key key;
     cublasLtMatmulAlgo_t algo;
-    size_t workspace;
-    bool found; /* false: the library has no algorithm */
+    size_t workspace; /* bytes; 0: the call passes none */
+    bool found;       /* false: the library has no algorithm */
 };
 
 /* Made once by gemm_prepare and kept for the life of the process. */
@@ -71,16 +64,15 @@ bool gemm_prepare(void) {
     return s->choices && cublasLtCreate(&s->handle) == CUBLAS_STATUS_SUCCESS;
 }
 
+cublasLtHandle_t library_handle(void) {
+    return state()->handle;
+}
+
 size_t library_workspace(const fm_gemm *g) {
     return g->m * g->n * g->k * g->batch >= 1 << 22 ? (size_t)GEMM_WORKSPACE : 0;
 }
 
 /* -- descriptions of a product */
-
-struct gemm_layouts {
-    cublasLtMatmulDescOpaque_t product;
-    cublasLtMatrixLayoutOpaque_t first, second, result;
-};
 
 static void layout(cublasLtMatrixLayoutOpaque_t *l, cudaDataType_t type, bool trans, int64_t rows,
                    int64_t cols, int64_t ld, int64_t batch, int64_t stride) {
@@ -94,7 +86,7 @@ static void layout(cublasLtMatrixLayoutOpaque_t *l, cudaDataType_t type, bool tr
                                                &stride, sizeof stride));
 }
 
-template <typename T> static void describe(const fm_gemm *g, gemm_layouts *l) {
+template <typename T> void describe(const fm_gemm *g, gemm_layouts *l) {
     cudaDataType_t type = sizeof(T) == 2 ? CUDA_R_16BF : CUDA_R_32F;
     cudaDataType_t c_type = g->c_is_acc ? CUDA_R_32F : type;
     cublasOperation_t op_first = g->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -146,8 +138,7 @@ template <typename T> static gemm_key key_of(const fm_gemm *g) {
     return key;
 }
 
-static void set_preference(cublasLtMatmulPreferenceOpaque_t *p, const gemm_key *key,
-                           uint64_t bytes) {
+void set_preference(cublasLtMatmulPreferenceOpaque_t *p, const gemm_key *key, uint64_t bytes) {
     FM_CUBLAS(cublasLtMatmulPreferenceInit(p));
     uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     uint32_t first = key->align_b, second = key->align_a, addend = key->align_c,
@@ -206,31 +197,63 @@ best_of(const gemm_key *key, const cublasLtMatmulHeuristicResult_t *result, int 
     return result;
 }
 
+int propose(const gemm_key *key, gemm_layouts *l, uint64_t bytes,
+            cublasLtMatmulHeuristicResult_t *result, int most) {
+    cublasLtMatmulPreferenceOpaque_t preference;
+    int found = 0;
+    set_preference(&preference, key, bytes);
+    cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(library_handle(), &l->product, &l->first, &l->second,
+                                       &l->result, &l->result, &preference, most, result, &found);
+    if (!is_refusal(status)) {
+        check_library(status, "cublasLtMatmulAlgoGetHeuristic", __FILE__, __LINE__);
+    }
+    return status == CUBLAS_STATUS_SUCCESS ? found : 0;
+}
+
+bool default_algorithm(const gemm_key *key, gemm_layouts *l, uint64_t bytes,
+                       cublasLtMatmulAlgo_t *ret_algo, size_t *ret_workspace) {
+    cublasLtMatmulHeuristicResult_t result[GEMM_CANDIDATES];
+    int found = propose(key, l, bytes, result, GEMM_CANDIDATES);
+    if (found == 0) return false;
+    const cublasLtMatmulHeuristicResult_t *best = best_of(key, result, found);
+    *ret_algo = best->algo;
+    *ret_workspace = best->workspaceSize;
+    if (best->workspaceSize > COUNTER_BYTES) return true;
+    found = propose(key, l, 0, result, GEMM_CANDIDATES);
+    if (found > 0) *ret_algo = best_of(key, result, found)->algo, *ret_workspace = 0;
+    return true;
+}
+
+/* Fills a new place: the tuned algorithm of this kind of device, else the default. */
+static void fill_place(gemm_choice *place, const gemm_key *key, gemm_layouts *l, uint64_t bytes) {
+    place->key = *key;
+    place->found = tuned_algorithm(key, l, bytes, &place->algo, &place->workspace) ||
+                   default_algorithm(key, l, bytes, &place->algo, &place->workspace);
+}
+
 static gemm_choice choose(const gemm_key *key, gemm_layouts *l, uint64_t bytes) {
     gemm_state *s = state();
     pthread_mutex_lock(&s->lock);
     gemm_choice *place = place_of(s, key);
     if (!place->key.used) {
-        cublasLtMatmulPreferenceOpaque_t preference;
-        cublasLtMatmulHeuristicResult_t result[GEMM_CANDIDATES];
-        int found = 0;
-        set_preference(&preference, key, bytes);
-        cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-            s->handle, &l->product, &l->first, &l->second, &l->result, &l->result, &preference,
-            GEMM_CANDIDATES, result, &found);
-        place->key = *key;
-        if (!is_refusal(status)) check_library(status, "cublasLtMatmulAlgoGetHeuristic", __LINE__);
-        place->found = status == CUBLAS_STATUS_SUCCESS && found > 0;
-        if (place->found) {
-            const cublasLtMatmulHeuristicResult_t *best = best_of(key, result, found);
-            place->algo = best->algo;
-            place->workspace = best->workspaceSize;
-        }
+        fill_place(place, key, l, bytes);
         s->count++;
     }
     gemm_choice choice = *place;
     pthread_mutex_unlock(&s->lock);
     return choice;
+}
+
+int known_products(gemm_key *keys, int most) {
+    gemm_state *s = state();
+    int n = 0;
+    pthread_mutex_lock(&s->lock);
+    for (int i = 0; i < GEMM_CHOICES && n < most; i++) {
+        if (s->choices[i].key.used && s->choices[i].found) keys[n++] = s->choices[i].key;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return n;
 }
 
 template <typename T>
@@ -240,16 +263,21 @@ bool library_gemm(fm_stream *stream, const fm_gemm *g, void *workspace, size_t b
     gemm_key key = key_of<T>(g);
     gemm_choice choice = choose(&key, &l, bytes);
     if (!choice.found || choice.workspace > bytes) return false;
-    float alpha = (float)g->alpha, beta = (float)g->beta;
-    cublasStatus_t status =
-        cublasLtMatmul(state()->handle, &l.product, &alpha, g->b, &l.first, g->a, &l.second, &beta,
-                       g->addend ? g->addend : g->c, &l.result, g->c, &l.result, &choice.algo,
-                       workspace, bytes, queue(stream));
+    auto multiply = [&](void *space, size_t space_bytes) {
+        float alpha = (float)g->alpha, beta = (float)g->beta;
+        return cublasLtMatmul(state()->handle, &l.product, &alpha, g->b, &l.first, g->a, &l.second,
+                              &beta, g->addend ? g->addend : g->c, &l.result, g->c, &l.result,
+                              &choice.algo, space, space_bytes, queue(stream));
+    };
+    cublasStatus_t status = choice.workspace ? multiply(workspace, bytes) : multiply(NULL, 0);
+    if (is_refusal(status) && !choice.workspace && bytes) status = multiply(workspace, bytes);
     if (is_refusal(status)) return false;
-    check_library(status, "cublasLtMatmul", __LINE__);
+    check_library(status, "cublasLtMatmul", __FILE__, __LINE__);
     return true;
 }
 
+template void describe<float>(const fm_gemm *, gemm_layouts *);
+template void describe<bf16>(const fm_gemm *, gemm_layouts *);
 template bool library_gemm<float>(fm_stream *, const fm_gemm *, void *, size_t);
 template bool library_gemm<bf16>(fm_stream *, const fm_gemm *, void *, size_t);
 

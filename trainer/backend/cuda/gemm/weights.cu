@@ -1,0 +1,301 @@
+/* weights.cu: the gradients of a linear layer's weight and bias, in bf16 on warp groups:
+ *
+ *     C[m, n] = sum over k rows r of A[r, m] B[r, n] + beta C     A = dy, B = x, C = dW (f32)
+ *     sum[i] (+)= sum over k rows r of A[r, sum_first + i]        the gradient of the bias
+ *
+ * for many rows and few columns. Such a product takes as long as it takes to read A and B once, so
+ * the sums are made in the same pass.
+ *
+ *     product     A block sums one tile of C over a share of the rows, fed by the copy engine, in
+ *                 registers. There are about as many blocks as multiprocessors.
+ *     finish      adds up the shares in order, and writes C and sum
+ *
+ * Both operands of the products are tiles of 64 rows by 64 columns whose rows are summed over
+ * (MN_MAJOR). The sums of A's columns are one more product, with a matrix of ones; only the blocks
+ * of the first tile of columns of C make them. */
+#include "trainer/backend/cuda/core/bulk.cuh"
+#include "trainer/backend/cuda/core/wgmma.cuh"
+#include "trainer/backend/cuda/gemm/gemm.cuh"
+
+namespace fm_cuda {
+
+enum { STEP_ROWS = 64, TILE_ELEMENTS = STEP_ROWS * 64, ONES_COLUMNS = 8 };
+
+/* -- shapes */
+
+/* The tiles of C are of groups * 64 rows by `columns`. */
+struct weights_shape {
+    int groups, columns, row_tiles, column_tiles, shares;
+    int tiles() const {
+        return row_tiles * column_tiles;
+    }
+};
+
+/* Each block writes a tile of partial sums, so small tiles make the finish short. Large tiles read
+ * A and B seldom, which matters where C has many tiles. The sizes at which larger tiles pay were
+ * measured (docs/notes/cuda-versions.md). */
+static weights_shape shape_of(const fm_gemm *g) {
+    enum { SMALL = 128 * 128, LARGE = 1024 * 256 };
+    int64_t size = g->m * g->n;
+    weights_shape s;
+    s.columns = g->n % 128 == 0 && size > SMALL ? 128 : 64;
+    s.groups = g->m % 128 == 0 && s.columns == 128 && size >= LARGE ? 2 : 1;
+    s.row_tiles = (int)(g->m / (s.groups * 64)), s.column_tiles = (int)(g->n / s.columns);
+    s.shares = (int)min_size(n_multiprocessor() / s.tiles(), divide_up(g->k, STEP_ROWS));
+    return s;
+}
+
+/* -- product */
+
+struct weights_call {
+    box_map a, b;   /* 64 rows by 64 columns */
+    float *partial; /* [shares]: the tiles of C (weights_put), then the sums of A's columns [m] */
+    int64_t share_size;
+    int m, n, row_tiles, tiles, shares, steps; /* steps of 64 rows */
+    int sum_first;                             /* the first column that is summed; m: none */
+};
+
+template <int GROUPS, int N> struct weights_space {
+    static constexpr int STAGES = GROUPS + N / 64 <= 3 ? 8 : 6;
+    struct {
+        bf16 a[GROUPS * TILE_ELEMENTS], b[N / 64 * TILE_ELEMENTS];
+    } stage[STAGES];
+    bf16 ones[ONES_COLUMNS * 64];
+    uint64_t full[STAGES], empty[STAGES];
+};
+
+/* The fetching thread. A share is every `shares`-th step of 64 rows, from the last step down: what
+ * was written last is read first, while the L2 cache holds it. Slot and phase follow the ring. */
+template <int GROUPS, int N>
+__device__ inline void weights_fetch(const weights_call &w, weights_space<GROUPS, N> *s) {
+    constexpr uint32_t BYTES = sizeof s->stage[0];
+    int tile = blockIdx.x % w.tiles, share = blockIdx.x / w.tiles;
+    int row0 = tile % w.row_tiles * GROUPS * 64, column0 = tile / w.row_tiles * N;
+    for (int step = w.steps - 1 - share, slot = 0, phase = 1; step >= 0; step -= w.shares) {
+        uint32_t full = shared_address(&s->full[slot]);
+        barrier_wait(shared_address(&s->empty[slot]), (uint32_t)phase);
+        barrier_expect(full, BYTES);
+        box_place at = {step * STEP_ROWS, 0, 0, 0, row0};
+        for (int i = 0; i < GROUPS; i++, at.column += 64)
+            box_load(shared_address(s->stage[slot].a + i * TILE_ELEMENTS), w.a, at, full);
+        at.column = column0;
+        for (int i = 0; i < N / 64; i++, at.column += 64)
+            box_load(shared_address(s->stage[slot].b + i * TILE_ELEMENTS), w.b, at, full);
+        if (++slot == s->STAGES) slot = 0, phase ^= 1;
+    }
+}
+
+/* A computing warp: the sum of its share, then its store. */
+template <int GROUPS, int N, bool HAS_SUM>
+__device__ inline void weights_sum(const weights_call &w, weights_space<GROUPS, N> *s) {
+    int tile = blockIdx.x % w.tiles, share = blockIdx.x / w.tiles, lane = threadIdx.x % 32;
+    int group = threadIdx.x / GROUP_THREADS;
+    float acc[N / 8][4] = {}, sum[1][4] = {};
+    uint64_t ones = tile_operand<64, K_MAJOR>(s->ones);
+#pragma unroll 1
+    for (int step = w.steps - 1 - share, slot = 0, before = -1, phase = 0; step >= 0;
+         step -= w.shares) {
+        barrier_wait(shared_address(&s->full[slot]), (uint32_t)phase);
+        uint64_t a = tile_operand<64, MN_MAJOR>(s->stage[slot].a + group * TILE_ELEMENTS);
+        uint64_t b = tile_operand<64, MN_MAJOR>(s->stage[slot].b, TILE_ELEMENTS);
+        products_begin();
+#pragma unroll
+        for (int i = 0; i < STEP_ROWS / 16; i++) {
+            uint64_t rows = operand_after(a, i * 16 * 64);
+            wgmma<MN_MAJOR, MN_MAJOR>(acc, rows, operand_after(b, i * 16 * 64), true);
+            if (HAS_SUM) wgmma<MN_MAJOR, K_MAJOR>(sum, rows, operand_after(ones, i * 16), true);
+        }
+        products_commit();
+        products_wait<1>();
+        if (before >= 0 && lane == 0) barrier_arrive(shared_address(&s->empty[before]));
+        before = slot;
+        if (++slot == s->STAGES) slot = 0, phase ^= 1;
+    }
+    products_wait<0>(acc);
+    if (HAS_SUM) products_pin(sum);
+    float *share_at = w.partial + share * w.share_size;
+    float4 *to = (float4 *)(share_at + (int64_t)tile * (GROUPS * 64 * N));
+    to += threadIdx.x / 32 * (N / 8) * 32 + lane;
+#pragma unroll
+    for (int n = 0; n < N / 8; n++)
+        to[n * 32] = make_float4(acc[n][0], acc[n][1], acc[n][2], acc[n][3]);
+    if (!HAS_SUM || lane % 4 > 0) return;
+    float *sums = share_at + (int64_t)w.m * w.n + tile % w.row_tiles * GROUPS * 64;
+    sums += threadIdx.x / 32 * 16 + lane / 4;
+    sums[0] = sum[0][0], sums[8] = sum[0][2];
+}
+
+/* GROUPS warp groups, and a warp whose first thread fetches. */
+template <int GROUPS, int N>
+__global__ void __launch_bounds__(GROUPS *GROUP_THREADS + 32, 1)
+    wgmma_weights(const __grid_constant__ weights_call w) {
+    extern __shared__ __align__(TILE_ALIGN) char shared[];
+    typedef weights_space<GROUPS, N> layout;
+    constexpr int THREADS = GROUPS * GROUP_THREADS;
+    layout *space = (layout *)shared;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < layout::STAGES; i++) {
+            barrier_init(shared_address(&space->full[i]), 1);
+            barrier_init(shared_address(&space->empty[i]), THREADS / 32);
+        }
+        barriers_publish();
+    }
+    for (int i = threadIdx.x; i < ONES_COLUMNS * 64; i += THREADS + 32)
+        space->ones[i] = __float2bfloat16_rn(i < 64); /* one line, which looks the same swizzled */
+    tiles_publish();
+    __syncthreads();
+    let_next_begin();
+    wait_for_previous();
+    int tile = blockIdx.x % w.tiles, end = (tile % w.row_tiles + 1) * GROUPS * 64;
+    if (threadIdx.x >= THREADS) {
+        if (threadIdx.x == THREADS) weights_fetch<GROUPS, N>(w, space);
+    } else if (tile < w.row_tiles && end > w.sum_first) {
+        weights_sum<GROUPS, N, true>(w, space);
+    } else {
+        weights_sum<GROUPS, N, false>(w, space);
+    }
+}
+
+/* -- finish */
+
+/* Threads of a block, the loads that each has in flight, and the most slices of the shares. */
+enum { FINISH_THREADS = 256, FINISH_LOADS = 9, FINISH_SLICES = 16 };
+
+struct weights_end {
+    const float *partial;
+    int64_t share_size, c_size, ldc;
+    int shares, slices, row_tiles, tile_rows, tile_columns;
+    float *c, beta;
+    fm_out sum;
+    int sum_first;
+};
+
+/* Stores four numbers of the sum of all shares, from element `at` of a share on. Within a tile of
+ * C, a share has the accumulators of the warps in order, each as 4 numbers per lane. */
+__device__ inline void weights_put(const weights_end &w, int64_t at, const float (&value)[4]) {
+    if (at >= w.c_size) {
+        float *sum = (float *)w.sum.data;
+        for (int i = 0; i < 4; i++) {
+            int64_t column = at - w.c_size + i - w.sum_first;
+            if (column >= 0) put(sum + column, w.sum.beta, value[i]);
+        }
+        return;
+    }
+    uint32_t place = (uint32_t)at / 4, lane = place % 32, eights = w.tile_columns / 8;
+    uint32_t eight = place / 32 % eights, warp = place / 32 / eights, warps = w.tile_rows / 16;
+    uint32_t tile = warp / warps;
+    int64_t row = tile % w.row_tiles * w.tile_rows + warp % warps * 16 + lane / 4;
+    int64_t column = tile / w.row_tiles * w.tile_columns + eight * 8 + lane % 4 * 2;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float2 *c = (float2 *)(w.c + (row + half * 8) * w.ldc + column);
+        float2 old = w.beta != 0 ? *c : make_float2(0, 0);
+        *c = make_float2(value[2 * half] + w.beta * old.x, value[2 * half + 1] + w.beta * old.y);
+    }
+}
+
+/* A thread adds four numbers over every slices-th share; then the slices are added in order. */
+__global__ void __launch_bounds__(FINISH_THREADS) weights_finish(const weights_end w) {
+    __shared__ float4 parts[FINISH_THREADS];
+    int width = FINISH_THREADS / w.slices, slice = threadIdx.x / width;
+    int64_t at = (blockIdx.x * (int64_t)width + threadIdx.x % width) * 4;
+    bool is_there = at < w.share_size;
+    float4 total = make_float4(0, 0, 0, 0);
+    wait_for_previous();
+    let_next_begin();
+    for (int first = slice; is_there && first < w.shares; first += w.slices * FINISH_LOADS) {
+        float4 x[FINISH_LOADS];
+#pragma unroll
+        for (int i = 0; i < FINISH_LOADS; i++) {
+            int share = first + i * w.slices;
+            x[i] = share < w.shares ? *(const float4 *)(w.partial + share * w.share_size + at)
+                                    : make_float4(0, 0, 0, 0);
+        }
+#pragma unroll
+        for (int i = 0; i < FINISH_LOADS; i++)
+            total.x += x[i].x, total.y += x[i].y, total.z += x[i].z, total.w += x[i].w;
+    }
+    parts[threadIdx.x] = total;
+    __syncthreads();
+    if (slice > 0 || !is_there) return;
+    for (int i = 1; i < w.slices; i++) {
+        float4 x = parts[i * width + threadIdx.x];
+        total.x += x.x, total.y += x.y, total.z += x.z, total.w += x.w;
+    }
+    const float value[4] = {total.x, total.y, total.z, total.w};
+    weights_put(w, at, value);
+}
+
+/* -- calls */
+
+bool weights_takes(const fm_gemm *g) {
+    enum { FEWEST_ROWS = 2048, MOST_ELEMENTS = 1024 * 256 };
+    /* Without sums the library is faster, but for the smallest C over very many rows. */
+    enum { ALONE_ROWS = 131072, ALONE_ELEMENTS = 128 * 128 };
+    bool is_simple = g->batch == 1 && g->alpha == 1 && g->trans_a && !g->trans_b && g->c_is_acc &&
+                     !g->addend && g->epilogue == FM_EPILOGUE_NONE;
+    bool has_tiles = g->m % 64 == 0 && g->n % 64 == 0 && shape_of(g).tiles() <= n_multiprocessor();
+    if (!is_simple || !has_tiles || g->k > INT32_MAX - STEP_ROWS) return false;
+    return g->sum.data ? g->k >= FEWEST_ROWS && g->m * g->n <= MOST_ELEMENTS
+                       : g->k >= ALONE_ROWS && g->m * g->n <= ALONE_ELEMENTS;
+}
+
+static int64_t share_size(const fm_gemm *g) {
+    return g->m * g->n + (g->sum.data ? g->m : 0);
+}
+
+size_t weights_workspace(const fm_gemm *g) {
+    return (size_t)(shape_of(g).shares * share_size(g)) * sizeof(float);
+}
+
+static box_map boxes_of(const void *base, int64_t columns, int64_t rows, int64_t ld) {
+    const int64_t extent[5] = {columns, rows, 1, 1, 1}, stride[4] = {ld, 0, 0, 0};
+    return make_boxes(base, extent, stride, 64, STEP_ROWS);
+}
+
+template <int GROUPS, int N>
+static void product_as(fm_stream *stream, const weights_call &w, const weights_shape &s) {
+    constexpr int BYTES = (int)sizeof(weights_space<GROUPS, N>);
+    FM_CUDA(cudaFuncSetAttribute(wgmma_weights<GROUPS, N>,
+                                 cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
+    launch_after(stream, wgmma_weights<GROUPS, N>, (unsigned)(s.tiles() * s.shares),
+                 GROUPS * GROUP_THREADS + 32, BYTES, true, w);
+    FM_LAUNCHED();
+}
+
+static void finish(fm_stream *stream, const fm_gemm *g, const weights_call &w,
+                   const weights_shape &s) {
+    weights_end e;
+    e.partial = w.partial, e.share_size = w.share_size, e.c_size = g->m * g->n, e.ldc = g->ldc;
+    e.shares = w.shares, e.row_tiles = s.row_tiles;
+    e.tile_rows = s.groups * 64, e.tile_columns = s.columns;
+    e.c = (float *)g->c, e.beta = (float)g->beta;
+    e.sum = g->sum, e.sum_first = w.sum_first;
+    e.slices = 1;
+    while (e.slices < FINISH_SLICES && e.slices * FINISH_LOADS < e.shares)
+        e.slices *= 2;
+    int64_t width = FINISH_THREADS / e.slices;
+    launch_after(stream, weights_finish, (unsigned)divide_up(w.share_size / 4, width),
+                 FINISH_THREADS, 0, true, e);
+    FM_LAUNCHED();
+}
+
+void weights(fm_stream *stream, const fm_gemm *g, void *workspace) {
+    weights_shape s = shape_of(g);
+    weights_call w;
+    w.a = boxes_of(g->a, g->m, g->k, g->lda), w.b = boxes_of(g->b, g->n, g->k, g->ldb);
+    w.partial = (float *)workspace, w.share_size = share_size(g);
+    w.m = (int)g->m, w.n = (int)g->n, w.row_tiles = s.row_tiles, w.tiles = s.tiles();
+    w.shares = s.shares, w.steps = (int)divide_up(g->k, STEP_ROWS);
+    w.sum_first = (int)(g->sum.data ? g->sum_first : g->m);
+    if (s.columns == 64) {
+        product_as<1, 64>(stream, w, s);
+    } else if (s.groups == 1) {
+        product_as<1, 128>(stream, w, s);
+    } else {
+        product_as<2, 128>(stream, w, s);
+    }
+    finish(stream, g, w, s);
+}
+
+} // namespace fm_cuda
