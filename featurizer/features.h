@@ -70,9 +70,9 @@ FM_MUST_USE fm_status fm_structure_file_features(const fm_structure_file *file,
  * msa is the sequence alone.
  *
  * The first row of each file must be the chain's sequence: same length and same letters, where an X
- * on either side matches any letter. compat_openfold takes alignments as they are and skips the
- * comparison of letters. Otherwise returns FM_ERR_DATA, or FM_ERR_FORMAT with the place in the
- * file. */
+ * on either side matches any letter. The reading compat_openfold takes alignments as they are and
+ * skips the comparison of letters. Otherwise returns FM_ERR_DATA, or FM_ERR_FORMAT with the place
+ * in the file. */
 FM_MUST_USE fm_status fm_features_msa(const fm_part_sequence *sequence, const fm_msa_input *inputs,
                                       size_t n_input, const fm_features_options *options,
                                       fm_arena *arena, fm_part_msa *ret_msa, fm_error *reterr);

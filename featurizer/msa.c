@@ -7,7 +7,7 @@
  *   4. encode_rows        turns letters into HHblits ids in place and counts the profile
  *   5. write_species, write_sources
  *
- * Errors found after step 2 still name a line and column: each row remembers where its text begins,
+ * Errors found after step 2 still name a line and column. Each row keeps the offset of its text,
  * and the parser walks the row again to find the place of a match column. */
 #include "featurizer/msa.h"
 
@@ -237,9 +237,8 @@ static fm_status read_files(msa_builder *builder, fm_error *reterr) {
         status = fm_fail_at(reterr, FM_ERR_FORMAT, 1, 1, 0, "the query (row 0) has no residues");
         return name_source(reterr, &builder->files[0], status);
     }
-    for (size_t i = 0; i < builder->n_file; i++) {
+    for (size_t i = 0; i < builder->n_file; i++)
         max_rows += fm_alignment_max_rows(builder->files[i].input->content.size, n_col);
-    }
     status = fm_alignment_init(&builder->rows, builder->arena, n_col, max_rows, reterr);
     for (size_t i = 0; !status && i < builder->n_file; i++) {
         status = append_file(builder, &builder->files[i], reterr);
@@ -421,9 +420,8 @@ static fm_bytes match_uniprot(fm_bytes word) {
 
 fm_bytes fm_msa_species(fm_bytes description, bool compat_openfold) {
     size_t begin = 0, end, blank;
-    while ((blank = fm_blank_at(description, begin, description.size, compat_openfold))) {
+    while ((blank = fm_blank_at(description, begin, description.size, compat_openfold)))
         begin += blank;
-    }
     for (end = begin; end < description.size && description.data[end] != '/'; end++) {
         uint8_t c = description.data[end];
         bool plain = c > ' ' && c < 0x80;

@@ -1,13 +1,14 @@
 /* nonensembled.h: the features of a chain after every transform of the reference that draws no
  * random numbers.
  *
- * These are the outputs of the reference's non-ensembled transforms: ids in restype order, masks,
- * the profile of the whole alignment, and atom14, rigid groups, torsions and pseudo-beta of the
- * structure and of the templates. Samples do not store them: they carry coordinates, and proto/chem
+ * These are the outputs of the reference's non-ensembled transforms: ids in restype order, masks
+ * and the profile of the whole alignment. Structure and templates add atom14, rigid groups,
+ * torsions and pseudo-beta. Samples do not store them: they carry coordinates, and proto/chem
  * computes the rest. This module serves to export a chain to other programs and to compare with
  * them.
  *
- * Source: docs/reference/inputs.md, "Non-ensembled features", which lists keys, dtypes and shapes. */
+ * Source: docs/reference/inputs.md, "Non-ensembled features", which lists keys, dtypes and
+ * shapes. */
 #ifndef FM_NONENSEMBLED_H
 #define FM_NONENSEMBLED_H
 
@@ -20,7 +21,7 @@
 typedef struct fm_nonensembled_input {
     const fm_part_sequence *sequence;
     const fm_part_msa *msa;                /* NULL: the arrays that need it are omitted */
-    const fm_part_structure *structure;    /* NULL: likewise */
+    const fm_part_structure *structure;    /* NULL: the same */
     const fm_template_features *templates; /* NULL: none, and arrays with N_templ = 0 */
 } fm_nonensembled_input;
 

@@ -88,8 +88,8 @@ static void add(fm_structure_array *arrays, size_t *n, const char *key, const ch
         array->shape[i] = shape[i];
 }
 
-/* Copies in the type that the reference uses for what the part holds by value or in another type:
- * masks and scalars become float. */
+/* Copies in the reference's type of arrays that the part holds by value or in another type: masks
+ * and scalars become float. */
 typedef struct structure_copies {
     float *mask; /* [N_res, 37] */
     float scalars[2];
@@ -135,9 +135,7 @@ fm_status fm_structure_list_arrays(const fm_part_sequence *sequence,
     add(out, &n, "all_atom_positions", "<f4", 3, atoms, structure->all_atom_positions);
     add(out, &n, "all_atom_mask", "<f4", 2, atoms, copies->mask);
     add(out, &n, "resolution", "<f4", 1, &one, &copies->scalars[0]);
-    if (date_bytes) {
-        add(out, &n, "release_date", "|u1", 1, &date_bytes, copies->release_date);
-    }
+    if (date_bytes) add(out, &n, "release_date", "|u1", 1, &date_bytes, copies->release_date);
     add(out, &n, "is_distillation", "<f4", 0, NULL, &copies->scalars[1]);
     *ret_n = n;
     return FM_OK;

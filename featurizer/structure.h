@@ -12,8 +12,8 @@
 
 /* Returns the parts of the chain whose author id (auth_asym_id) is author_id. FM_ERR_NOT_FOUND's
  * message lists the file's chains. A chain for which the parser stored a reason of refusal gives
- * FM_ERR_DATA. With compat_openfold, FM_ERR_DATA is returned also for a file without a release
- * date, from which the reference makes no features. Both outputs borrow from `mmcif`'s arena. */
+ * FM_ERR_DATA. With compat_openfold, so does a file without a release date, from which the
+ * reference makes no features. Both outputs borrow from `mmcif`'s arena. */
 FM_MUST_USE fm_status fm_structure_from_mmcif(const fm_mmcif *mmcif,
                                               const fm_mmcif_options *options,
                                               const char *author_id, fm_part_sequence *ret_sequence,
@@ -57,9 +57,9 @@ enum { FM_STRUCTURE_N_ARRAY = 11 };
 /* Lists the sequence and structure features of a chain with the reference's names and shapes:
  * aatype, between_segment_residues, domain_name, residue_index, seq_length, sequence,
  * all_atom_positions, all_atom_mask, resolution, release_date (omitted when not known) and
- * is_distillation. domain_name is "<file id>_<chain>". It and the parts are borrowed; everything
- * else is in the arena. Returns FM_ERR_FORMAT for a sequence byte that is not A-Z and FM_ERR_LIMIT
- * when the arena is full. */
+ * is_distillation. The value of domain_name is "<file id>_<chain>". It and the parts are borrowed;
+ * everything else is in the arena. Returns FM_ERR_FORMAT for a sequence byte that is not A-Z and
+ * FM_ERR_LIMIT when the arena is full. */
 FM_MUST_USE fm_status fm_structure_list_arrays(const fm_part_sequence *sequence,
                                                const fm_part_structure *structure,
                                                const char *domain_name, fm_arena *arena,

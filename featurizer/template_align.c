@@ -1,12 +1,11 @@
 /* template_align.c: see template_align.h.
  *
  * Gotoh's algorithm. Row i of the matrix compares letter i-1 of the hit with every residue of the
- * chain. For each cell three scores compete: the pair of letters (from the diagonal), a gap in the
- * hit (`horizontal`, from the left) and a gap in the chain (`vertical`, from above). Scores are
- * kept for one row only. For every cell one byte records which of the three won and whether either
- * gap opens there, which is enough for trace() to walk back from the best end. Row 0 and column 0
- * score 0 and the alignment may end in the last row or the last column, so gaps at the ends are
- * free. */
+ * chain. Three scores compete in each cell: the pair of letters (from the diagonal), a gap in the
+ * hit (`horizontal`, from the left), a gap in the chain (`vertical`, from above). Scores are kept
+ * for one row only. For every cell one byte records which of the three won and whether either gap
+ * opens there, which is enough for trace() to walk back from the best end. Row 0 and column 0 score
+ * 0 and the alignment may end in the last row or the last column, so gaps at the ends are free. */
 #include "featurizer/template_align.h"
 
 #include "proto/chem/residue.h"

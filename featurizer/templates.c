@@ -58,9 +58,8 @@ static bool is_far_apart(const fm_mmcif_chain *chain) {
 static uint8_t *count_atoms(const fm_mmcif_chain *chain, fm_arena *arena) {
     uint8_t *n_atom = fm_arena_calloc(arena, chain->n_res, 1);
     for (size_t i = 0; n_atom && i < chain->n_res; i++) {
-        for (size_t atom = 0; atom < FM_N_ATOM37; atom++) {
+        for (size_t atom = 0; atom < FM_N_ATOM37; atom++)
             n_atom[i] = (uint8_t)(n_atom[i] + chain->all_atom_mask[i * FM_N_ATOM37 + atom]);
-        }
     }
     return n_atom;
 }
@@ -284,9 +283,7 @@ static fm_status run_aligner(mapper *m, fm_bytes chain, fm_template_alignment *r
     const fm_template_source *source = m->source;
     const char *hit_row, *chain_row;
     size_t n_column;
-    if (!m->compat) {
-        return fm_template_align(m->letters, chain, m->arena, ret_alignment, NULL);
-    }
+    if (!m->compat) return fm_template_align(m->letters, chain, m->arena, ret_alignment, NULL);
     if (!source->align || m->letters.size < LEAST_PROGRAM_LETTERS ||
         chain.size < LEAST_PROGRAM_LETTERS) {
         return FM_ERR_UNSUPPORTED;
@@ -300,7 +297,7 @@ static fm_status run_aligner(mapper *m, fm_bytes chain, fm_template_alignment *r
 }
 
 /* Aligns the hit's letters with the chain that its name gives. Returns false when the two are not
- * similar enough or there is no such chain. The default takes a file's only chain whatever its
+ * similar enough or there is no such chain. The default takes a file's only chain under any
  * name. */
 static bool realign(mapper *m) {
     fm_template_alignment alignment;
@@ -477,10 +474,11 @@ static fm_status find_entry(mapper *m, fm_hit_fault *ret_fault) {
         return FM_OK;
     }
     if (status) return status;
-    if (m->compat && !m->entry->release_date[0])
+    if (m->compat && !m->entry->release_date[0]) {
         *ret_fault = FM_HIT_NO_DATE;
-    else if (m->entry->n_chain == 0)
+    } else if (m->entry->n_chain == 0) {
         *ret_fault = FM_HIT_BAD_FILE;
+    }
     return FM_OK;
 }
 

@@ -8,9 +8,9 @@
  *
  * For each hit, mapping finds the structure of its id, the chain that contains the hit's letters,
  * and the chain's residue for each residue of the query. No hit is dropped: a hit that cannot be
- * mapped is stored with the reason, its fault. All cut-offs (dates, coverage, duplicates, the number of
- * templates) act in the second half, so that the caller can shuffle the first hits of the order.
- * Source: AlphaFold 2, supplementary 1.2.3; docs/reference/inputs.md, "Templates".
+ * mapped is stored with the reason, called its fault. All cut-offs (dates, coverage, duplicates,
+ * the number of templates) act in the second half, so that the caller can shuffle the first hits of
+ * the order. Source: AlphaFold 2, supplementary 1.2.3; docs/reference/inputs.md, "Templates".
  *
  * Pure: structures come through callbacks, and results are in the caller's arena. */
 #ifndef FM_TEMPLATES_H
@@ -46,9 +46,9 @@ typedef struct fm_template_entry {
 FM_MUST_USE fm_status fm_template_entry_of(const fm_mmcif *mmcif, fm_arena *arena,
                                            fm_template_entry *ret_entry, fm_error *reterr);
 
-/* Where structures come from. Ids are in lower case. `entry` and `structure` must be set; the
- * others may be NULL. The callbacks must not keep anything in the mapping's arena, which is rewound
- * after each hit. */
+/* The source of structures. Ids are in lower case. `entry` and `structure` must be set; the others
+ * may be NULL. The callbacks must not keep anything in the mapping's arena, which is rewound after
+ * each hit. */
 typedef struct fm_template_source {
     void *context;
     /* Gives the structure of an id, borrowed until the next call. FM_ERR_NOT_FOUND means that there
@@ -97,10 +97,10 @@ typedef struct fm_template_options {
 
 /* Lists the hits that pass the filters, best first: by sum_probs, then in their order. A hit passes
  * when more than a tenth of the query is aligned, it has at least 10 letters, it is not the query
- * itself (its letters occur in the query and cover more than 95 % of it), and it was released by
- * max_date. The default also skips hits with a fault, and with a max_date those without a known
- * date. compat_openfold looks only at listed dates here. A caller that samples shuffles the first
- * 20 of the result. */
+ * itself, and it was released by max_date. It is the query itself when its letters occur in the
+ * query and cover more than 95 % of it. The default also skips hits with a fault, and with a
+ * max_date those without a known date. compat_openfold looks only at listed dates here. A caller
+ * that samples shuffles the first 20 of the result. */
 FM_MUST_USE fm_status fm_templates_rank(const fm_part_hits *hits,
                                         const fm_template_options *options, fm_arena *arena,
                                         uint32_t **ret_order, uint32_t *ret_n, fm_error *reterr);

@@ -40,8 +40,9 @@ static bool parse_tcp(const char *rest, fm_address *address) {
     unsigned long port =
         colon && colon[1] >= '0' && colon[1] <= '9' ? strtoul(colon + 1, &end, 10) : 65536;
     size_t host_bytes = colon ? (size_t)(host_end - host) : 0;
-    if (!end || *end || port > 65535 || host_bytes == 0 || host_bytes >= FM_ADDRESS_HOST_BYTES)
+    if (!end || *end || port > 65535 || host_bytes == 0 || host_bytes >= FM_ADDRESS_HOST_BYTES) {
         return false;
+    }
     address->kind = FM_ADDRESS_TCP;
     memcpy(address->host, host, host_bytes);
     address->host[host_bytes] = '\0';
@@ -223,14 +224,14 @@ fm_status fm_address_connect(const fm_address *address, uint32_t timeout_ms, int
 /* Removes the file of a unix socket that no server listens on; leaves any other file alone. */
 static fm_status clear_stale(const fm_address *address, fm_error *reterr) {
     struct stat info;
-    if (lstat(address->path, &info) < 0) return FM_OK; /* bind reports what is wrong, if anything */
+    if (lstat(address->path, &info) < 0) return FM_OK; /* bind reports any error */
     if (!S_ISSOCK(info.st_mode)) {
         return fm_fail(reterr, FM_ERR_EXISTS,
                        "%s exists and is not a socket; a server makes its own", address->path);
     }
     int fd = -1;
     fm_error ignored;
-    if (fm_address_connect(address, 1000, &fd, &ignored) == FM_OK) {
+    if (!fm_address_connect(address, 1000, &fd, &ignored)) {
         close(fd);
         return fm_fail(reterr, FM_ERR_EXISTS, "another server listens on unix:%s", address->path);
     }
@@ -240,8 +241,8 @@ static fm_status clear_stale(const fm_address *address, fm_error *reterr) {
     return FM_OK;
 }
 
-/* Binds and listens under a temporary name. The link to the final name makes the socket appear, when
- * it already takes connections; it fails if another server was faster. */
+/* Binds and listens under a temporary name. The link to the final name makes the socket appear,
+ * when it already takes connections; it fails if another server was faster. */
 static int listen_unix_as(int fd, const fm_address *address) {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     snprintf(name.sun_path, sizeof name.sun_path, "%s.%d", address->path, (int)getpid());

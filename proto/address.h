@@ -19,7 +19,8 @@ typedef struct fm_address {
     uint16_t port;                    /* tcp; 0 = any, for a listener only */
 } fm_address;
 
-/* Reads an address. FM_ERR_USAGE names what was expected, and what the user probably meant. */
+/* Reads an address. FM_ERR_USAGE names the expected form and the address that the user probably
+ * meant. */
 FM_MUST_USE fm_status fm_address_parse(const char *text, fm_address *ret_address, fm_error *reterr);
 
 /* Writes the address as fm_address_parse reads it, always terminated. Returns out. */

@@ -1,9 +1,10 @@
-/* batch.c: encodes and decodes samples; see batch.h. Byte tables: docs/reference/wire.md, "A sample".
+/* batch.c: encodes and decodes samples; see batch.h. Byte tables: docs/reference/wire.md, "A
+ * sample".
  *
  * Encoder and decoder check each tensor against the schema by the same function, check_tensor(), so
- * whatever can be written can be read. The schema gives shapes as words such as "N_clust N_res 23".
- * The first tensor of a cycle that contains a word binds its size, and all later ones must
- * agree. */
+ * everything that can be written can be read. The schema gives shapes as words such as "N_clust
+ * N_res 23". The first tensor of a cycle that contains a word binds its size, and all later ones
+ * must agree. */
 #include "proto/batch.h"
 
 #include "proto/base/hash.h"
@@ -22,7 +23,7 @@ enum {
     ALIGNMENT = 64,
 };
 
-/* The sizes that the words of a shape stand for. N_clust and N_extra may differ between cycles; the
+/* The sizes that the words of a shape denote. N_clust and N_extra may differ between cycles; the
  * first tensor of a cycle that has them binds them. */
 typedef struct size_words {
     uint32_t n_res;
@@ -205,9 +206,8 @@ static size_t table_end(const fm_sample *sample) {
 
 size_t fm_sample_encoded_bytes(const fm_sample *sample) {
     size_t end = table_end(sample);
-    for (uint32_t i = 0; i < sample->n_tensor; i++) {
+    for (uint32_t i = 0; i < sample->n_tensor; i++)
         end = align_up(end, ALIGNMENT) + sample->tensor[i].bytes;
-    }
     return end;
 }
 
@@ -250,14 +250,14 @@ size_t fm_sample_max_bytes(uint32_t n_res, uint32_t n_clust, uint32_t n_extra, u
 }
 
 static void assert_valid(const fm_sample *sample) {
-    assert(check_head(sample, NULL) == FM_OK);
+    assert(!check_head(sample, NULL));
     assert(sample->n_tensor <= FM_LIMIT_N_SEGMENT);
     size_words sizes = {.n_res = sample->n_res};
     for (uint32_t i = 0; i < sample->n_tensor; i++) {
         fm_error why = {0};
         fm_status status = check_tensor(&sample->tensor[i], i ? &sample->tensor[i - 1] : NULL,
                                         sample->n_cycle, &sizes, i, &why);
-        assert(status == FM_OK);
+        assert(!status);
         (void)status;
     }
 }
@@ -357,9 +357,8 @@ static fm_status read_name(fm_reader *reader, fm_sample *sample, fm_error *reter
     const uint8_t *name = fm_read_borrow(reader, name_bytes);
     fm_read_align(reader, 8);
     bool plain = name && zero == 0 && !reader->failed;
-    for (size_t i = 0; plain && i < name_bytes; i++) {
+    for (size_t i = 0; plain && i < name_bytes; i++)
         plain = name[i] >= 0x20 && name[i] != 0x7f;
-    }
     if (!plain) {
         return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, FIXED_BYTES,
                           "the chain's name is cut, padded with other than zeros, or has control "

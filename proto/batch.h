@@ -70,7 +70,7 @@ void fm_sample_encode(const fm_sample *sample, uint8_t *out);
 /* Decodes a sample and fills *ret_sample with views that borrow `bytes` (64-byte aligned) and the
  * arena. It checks bounds, schema, dtypes and that shapes agree with each other, and with
  * verify_checksums also the checksums. It does NOT check the values' ranges. FM_ERR_CORRUPT's
- * message names the offset and what was expected. */
+ * message names the offset and the expected value. */
 FM_MUST_USE fm_status fm_sample_decode(fm_bytes bytes, bool verify_checksums, fm_arena *arena,
                                        fm_sample *ret_sample, fm_error *reterr);
 

@@ -1,9 +1,9 @@
 /* client.c: see client.h.
  *
- * The socket is non-blocking, and every wait is a poll with a limit, so no call can hang: connecting,
- * HELLO and OPEN have a deadline. In a stream the client sends PING while the server is silent and
- * gives up after silence_ms. event_ms limits the wait for each event, which a PONG does not
- * prolong.
+ * The socket is non-blocking, and every wait is a poll with a limit, so no call can hang:
+ * connecting, HELLO and OPEN have a deadline. In a stream the client sends PING while the server
+ * is silent and gives up after silence_ms. event_ms limits the wait for each event, which a PONG
+ * does not prolong.
  *
  * Two threads may send: the receiver (PONG, PING, CREDIT) and the one that calls fm_client_release
  * (CREDIT). send_lock makes each frame one piece and orders the frame numbers. Only the receiver
@@ -57,9 +57,7 @@ struct fm_client {
 /* -- bytes out */
 
 static fm_status fail_gone(const fm_client *client, const char *why, fm_error *reterr) {
-    if (atomic_load(&client->interrupted)) {
-        return fm_fail(reterr, FM_ERR_CANCELLED, "interrupted");
-    }
+    if (atomic_load(&client->interrupted)) return fm_fail(reterr, FM_ERR_CANCELLED, "interrupted");
     return fm_fail(reterr, FM_ERR_CLOSED, "the server at %s %s", client->url, why);
 }
 
@@ -120,8 +118,9 @@ static patience patience_of(uint32_t deadline_ms) {
 static fm_status wait_readable(fm_client *client, patience *wait, fm_error *reterr) {
     if (atomic_load(&client->interrupted)) return fail_gone(client, "", reterr);
     uint64_t now = fm_clock_ns(), silence_ns = (uint64_t)client->silence_ms * 1000000u;
-    if (client->is_open && now - wait->heard_ns > silence_ns)
+    if (client->is_open && now - wait->heard_ns > silence_ns) {
         return fail_gone(client, "is silent", reterr);
+    }
     if (wait->deadline_ns && now > wait->deadline_ns) {
         return fail_gone(
             client, client->is_open ? "sent no sample in time" : "did not answer in time", reterr);
@@ -133,9 +132,7 @@ static fm_status wait_readable(fm_client *client, patience *wait, fm_error *rete
         fm_status status = send_locked(client, &ping, reterr);
         if (status) return status;
     }
-    if (wait->deadline_ns && wait->deadline_ns - now < slice_ns) {
-        slice_ns = wait->deadline_ns - now;
-    }
+    if (wait->deadline_ns && wait->deadline_ns - now < slice_ns) slice_ns = wait->deadline_ns - now;
     struct pollfd poll_for = {.fd = client->fd, .events = POLLIN};
     int ready = poll(&poll_for, 1, (int)(slice_ns / 1000000u) + 1);
     if (ready < 0 && errno != EINTR) return fail_gone(client, strerror(errno), reterr);
@@ -253,7 +250,7 @@ static fm_status connect_with_retry(const fm_address *address, const fm_client_o
     uint64_t give_up = fm_clock_ns() + (uint64_t)options->retry_ms * 1000000u;
     for (;;) {
         fm_status status = fm_address_connect(address, connect_ms, ret_fd, reterr);
-        if (status == FM_OK || fm_clock_ns() >= give_up) return status;
+        if (!status || fm_clock_ns() >= give_up) return status;
         struct timespec pause = {.tv_nsec = RETRY_PAUSE_MS * 1000000L};
         nanosleep(&pause, NULL);
     }

@@ -5,12 +5,12 @@
  *
  * Memory. Samples are received directly into slabs of the caller: 64-byte aligned (pinned, if the
  * caller likes), at least fm_wire_opened.max_sample_bytes. fm_sample_decode decodes them in place.
- * The client itself is one allocation of about 40 KiB. Every length that a server declares is checked
- * against limits before it is used.
+ * The client itself is one allocation of about 40 KiB. Every length that a server declares is
+ * checked against limits before it is used.
  *
- * Credit. The first credit, in fm_wire_open, says how many samples and bytes the server may send
- * ahead: usually the number of slabs and their bytes. fm_client_release grants credit again when a
- * slab is free. One client is one connection with one stream.
+ * Credit. The first credit, in fm_wire_open, is the number of samples and bytes that the server may
+ * send ahead: usually the number of slabs and their bytes. A call of fm_client_release grants
+ * credit again when a slab is free. One client is one connection with one stream.
  *
  * Threads. fm_client_next belongs to one thread. Any other thread may call fm_client_release and
  * fm_client_interrupt. The protocol is described in docs/reference/wire.md. */
@@ -77,8 +77,8 @@ typedef struct fm_client_event {
 FM_MUST_USE fm_status fm_client_next(fm_client *client, void *slab, size_t capacity,
                                      fm_client_event *ret_event, fm_error *reterr);
 
-/* Grants the credit of `items` samples with `bytes` bytes in all again; call it once their slabs are
- * free. Small grants are collected and sent together. Any thread may call it. */
+/* Grants the credit of `items` samples with `bytes` bytes in all again; call it once their slabs
+ * are free. Small grants are collected and sent together. Any thread may call it. */
 FM_MUST_USE fm_status fm_client_release(fm_client *client, uint32_t items, uint64_t bytes,
                                         fm_error *reterr);
 

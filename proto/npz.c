@@ -31,9 +31,8 @@ size_t fm_npz_item_bytes(const char *dtype) {
     }
     if (strncmp(dtype, "|S", 2) != 0) return 0;
     size_t bytes = 0, at = 2;
-    for (; dtype[at] >= '0' && dtype[at] <= '9' && bytes <= STRING_ITEM_MAX; at++) {
+    for (; dtype[at] >= '0' && dtype[at] <= '9' && bytes <= STRING_ITEM_MAX; at++)
         bytes = bytes * 10 + (size_t)(dtype[at] - '0');
-    }
     return dtype[at] == '\0' && bytes <= STRING_ITEM_MAX ? bytes : 0;
 }
 
@@ -100,8 +99,9 @@ static fm_status parse_dimension(header_text *in, uint64_t *ret_value, fm_error 
     if (digit < '0' || digit > '9') return fail_text(in, reterr, "a dimension");
     for (; digit >= '0' && digit <= '9'; digit = in->at < in->size ? in->text[in->at] : '\0') {
         if (__builtin_mul_overflow(value, 10, &value) ||
-            __builtin_add_overflow(value, (uint64_t)(digit - '0'), &value))
+            __builtin_add_overflow(value, (uint64_t)(digit - '0'), &value)) {
             return fail_text(in, reterr, "a dimension below 2^64");
+        }
         in->at++;
     }
     *ret_value = value;
@@ -135,8 +135,9 @@ static fm_status parse_pair(header_text *in, fm_npy *array, unsigned *seen, fm_e
     if (!accept_quoted(in, &word, &bytes)) return fail_text(in, reterr, "a key in quotes");
     while (key < 3 && (strlen(keys[key]) != bytes || memcmp(keys[key], word, bytes) != 0))
         key++;
-    if (key == 3 || (*seen & 1u << key))
+    if (key == 3 || (*seen & 1u << key)) {
         return fail_text(in, reterr, "descr, fortran_order and shape, each once");
+    }
     *seen |= 1u << key;
     if (!accept(in, ":")) return fail_text(in, reterr, "':'");
     fm_status status = key == 0   ? parse_descr(in, array, reterr)
@@ -162,9 +163,8 @@ static fm_status parse_dictionary(header_text *in, fm_npy *array, fm_error *rete
 static fm_status check_size(fm_npy *array, size_t data_bytes, size_t place, fm_error *reterr) {
     uint64_t count = 1, bytes;
     bool overflows = false;
-    for (size_t i = 0; i < array->rank; i++) {
+    for (size_t i = 0; i < array->rank; i++)
         overflows |= __builtin_mul_overflow(count, array->shape[i], &count);
-    }
     overflows |= __builtin_mul_overflow(count, (uint64_t)array->item_bytes, &bytes);
     if (overflows || bytes != data_bytes) {
         return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, place,
@@ -181,8 +181,9 @@ static fm_status parse_npy_in_place(uint8_t *npy, size_t size, size_t place, fm_
                                     fm_error *reterr) {
     fm_reader reader = fm_reader_of(npy, size);
     const uint8_t *magic = fm_read_borrow(&reader, 6);
-    if (!magic || memcmp(magic, NPY_MAGIC, 6) != 0)
+    if (!magic || memcmp(magic, NPY_MAGIC, 6) != 0) {
         return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, place, "found no npy magic");
+    }
     uint8_t major = fm_read_u8(&reader), minor = fm_read_u8(&reader);
     if (major < 1 || major > 3 || minor != 0) {
         return fm_fail_at(reterr, FM_ERR_UNSUPPORTED, 0, 0, place,
@@ -300,9 +301,10 @@ static fm_status read_directory(fm_bytes archive, zip_directory *ret_directory, 
     directory.n_entry = fm_read_u16(&end);
     directory.bytes = fm_read_u32(&end);
     directory.offset = fm_read_u32(&end);
-    if (disk != directory_disk)
+    if (disk != directory_disk) {
         return fm_fail_at(reterr, FM_ERR_UNSUPPORTED, 0, 0, end_at,
                           "the zip is spread over several disks");
+    }
     status = read_end64(archive, end_at, &directory, reterr);
     if (status) return status;
     if (directory.offset > end_at || directory.bytes > end_at - directory.offset ||
@@ -385,9 +387,10 @@ static fm_status borrow_packed(fm_bytes archive, const zip_member *member,
 }
 
 static fm_status check_method(const zip_member *member, fm_error *reterr) {
-    if (member->flags & 1)
+    if (member->flags & 1) {
         return fm_fail_at(reterr, FM_ERR_UNSUPPORTED, 0, 0, member->at,
                           "the zip member is encrypted");
+    }
     if (member->method != ZIP_STORED && member->method != ZIP_DEFLATED) {
         return fm_fail_at(reterr, FM_ERR_UNSUPPORTED, 0, 0, member->at,
                           "the zip compression method is %u, expected stored (0) or deflated (8)",

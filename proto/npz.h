@@ -1,14 +1,14 @@
 /* npz.h: reads and writes NumPy .npz archives: a zip of .npy members, one array each.
  *
  * A .npy member is the magic "\x93NUMPY", a version, a length, a Python dictionary of descr,
- * fortran_order and shape, padded so that the data starts at a multiple of 64, and then the data in
- * C order (numpy.lib.format, versions 1.0 to 3.0). The zip follows PKWARE's APPNOTE 6.3: members
- * are stored or deflated, and sizes past 2^32 are in the zip64 extra field.
+ * fortran_order and shape, and then the data in C order. The dictionary is padded so that the data
+ * starts at a multiple of 64 (numpy.lib.format, versions 1.0 to 3.0). The zip follows PKWARE's
+ * APPNOTE 6.3: members are stored or deflated, and sizes past 2^32 are in the zip64 extra field.
  *
- * Archives written here are stored, version 1.0 and dated 1980-01-01, with zip64 only where a size,
- * an offset or the number of members requires it, so the same arrays give the same bytes. Archives
- * read here come from outside: every size and offset is checked against the available bytes before
- * it is used, and memory is the caller's arena. */
+ * Archives written here are stored, version 1.0 and dated 1980-01-01, so the same arrays give the
+ * same bytes. They use zip64 only where a size, an offset or the number of members requires it.
+ * Archives read here come from outside: every size and offset is checked against the available
+ * bytes before it is used, and memory is the caller's arena. */
 #ifndef FM_PROTO_NPZ_H
 #define FM_PROTO_NPZ_H
 

@@ -107,7 +107,7 @@ typedef enum fm_hit_fault {
  * (dates, coverage, whether it is the query itself) are stored as facts, and the cut-offs act when
  * a sample is made.
  *
- * The mapping is a list of runs without gaps, in ascending order and of maximal length: residues
+ * The mapping is a list of runs without gaps, in ascending order and of maximal length. Residues
  * query .. query+size-1 of the chain correspond to residues template .. template+size-1 of the
  * template chain, which has the coordinates. */
 typedef struct fm_template_hit {
@@ -144,7 +144,7 @@ typedef struct fm_record {
 } fm_record;
 
 /* Encodes a part into the arena, which afterwards holds only the bytes (64-byte aligned). Returns
- * FM_ERR_LIMIT when they do not fit the arena or a limit, and FM_ERR_DATA when a value is not
+ * FM_ERR_LIMIT when they do not fit the arena or a limit. Returns FM_ERR_DATA when a value is not
  * allowed in the part, such as a letter other than the 20 and X. */
 FM_MUST_USE fm_status fm_part_sequence_encode(const fm_part_sequence *part, fm_arena *arena,
                                               fm_bytes *ret_bytes, fm_error *reterr);

@@ -2,7 +2,7 @@
  *
  * The sections are: one entry of fixed size per hit, then the runs of all hits as three arrays of
  * u16 (query, template, size), then all letters, then all names. Runs and letters are borrowed when
- * decoded. Encoding and decoding check a hit by the same function, so whatever decodes is
+ * decoded. Encoding and decoding check a hit by the same function, so every hit that decodes is
  * canonical. */
 #include "proto/record_part.h"
 
@@ -61,15 +61,15 @@ static const char *check_letters(const char *letters, uint64_t n) {
     return NULL;
 }
 
-/* Returns what is wrong with the hit, or NULL. *ret_n_letter is the number of letters in its
- * runs. */
+/* Returns the hit's error in words, or NULL. *ret_n_letter is the number of letters in its runs. */
 static const char *check_hit(const fm_template_hit *hit, uint32_t n_res, uint64_t *ret_n_letter) {
     static const fm_sha256 none = {{0}};
     size_t name_bytes = strlen(hit->name);
     bool is_none = memcmp(&hit->structure, &none, sizeof none) == 0;
     *ret_n_letter = 0;
-    if (name_bytes < 1 || name_bytes > FM_LIMIT_NAME_BYTES)
+    if (name_bytes < 1 || name_bytes > FM_LIMIT_NAME_BYTES) {
         return "a name that is empty or too long";
+    }
     if ((int)hit->fault < 0 || hit->fault > FM_HIT_FAULT_MAX) return "an unknown fault";
     if (!fm_part_is_date(hit->release_date) || !fm_part_is_date(hit->listed_date)) {
         return "a date that is not YYYY-MM-DD";
@@ -192,9 +192,8 @@ static fm_status read_pools(fm_reader *reader, const hits_sizes *sizes, hits_poo
     hits_pools pools = {.n_run = sizes->n_run, .n_letter = sizes->n_letter};
     uint64_t entry_bytes = (uint64_t)sizes->n_hit * ENTRY_BYTES;
     const uint8_t *entries = fm_part_section(reader, entry_bytes);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         pools.run[i] = (const uint16_t *)(const void *)fm_part_section(reader, sizes->n_run * 2);
-    }
     pools.letters = (const char *)fm_part_section(reader, sizes->n_letter);
     const uint8_t *names = fm_part_section(reader, sizes->name_bytes);
     fm_status status = fm_part_finish(reader, KIND, reterr);

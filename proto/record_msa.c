@@ -1,10 +1,10 @@
 /* record_msa.c: encodes and decodes the msa part (docs/reference/record.md, "msa").
  *
  * Rows are stored as they are used, one byte per cell, and are borrowed when decoded. Deletions are
- * rare (below 2 % of the cells of real alignments), so they are stored as a list: for each non-zero
- * cell in row-major order, the number of zero cells before it (its gap) and its count. The list is
- * split into three byte planes for the compressor: low bytes of the gaps, high bytes of the gaps,
- * and counts. A run of more than 65,534 zeros takes filler entries, and a count above 254 an
+ * rare (below 2 % of the cells of real alignments), so they are stored as a list. Each non-zero
+ * cell, in row-major order, has the number of zero cells before it (its gap) and its count. The
+ * list is split into three byte planes for the compressor: low bytes of the gaps, high bytes of the
+ * gaps, and counts. A run of more than 65,534 zeros takes filler entries, and a count above 254 an
  * escape. Decoding clears the dense matrix once and scatters the counts. */
 #include "proto/record_part.h"
 
@@ -203,9 +203,8 @@ static void write_sources(fm_writer *writer, const fm_part_msa *part) {
     for (uint32_t i = 0; i < part->n_source; i++)
         fm_write_u32(writer, part->source[i].n_row);
     fm_write_align(writer, FM_PART_ALIGN);
-    for (uint32_t i = 0; i < part->n_source; i++) {
+    for (uint32_t i = 0; i < part->n_source; i++)
         fm_write_bytes(writer, part->source[i].name, strlen(part->source[i].name) + 1);
-    }
 }
 
 fm_status fm_part_msa_encode(const fm_part_msa *part, fm_arena *arena, fm_bytes *ret_bytes,
@@ -227,9 +226,8 @@ fm_status fm_part_msa_encode(const fm_part_msa *part, fm_arena *arena, fm_bytes 
     fm_write_align(&writer, FM_PART_ALIGN);
     fm_write_bytes(&writer, part->profile, (size_t)sizes.n_res * FM_N_HHBLITS * 4);
     uint8_t *species_length = fm_part_reserve(&writer, sizes.n_seq);
-    for (uint32_t row = 0, start = 0; row < sizes.n_seq; start = part->species_end[row++]) {
+    for (uint32_t row = 0, start = 0; row < sizes.n_seq; start = part->species_end[row++])
         species_length[row] = (uint8_t)(part->species_end[row] - start);
-    }
     fm_write_align(&writer, FM_PART_ALIGN);
     fm_write_bytes(&writer, part->species, sizes.species_bytes);
     write_sources(&writer, part);

@@ -1,12 +1,13 @@
-/* record_structure.c: encodes and decodes the structure part (docs/reference/record.md, "structure").
+/* record_structure.c: encodes and decodes the structure part (docs/reference/record.md,
+ * "structure").
  *
  * Coordinates in PDB files are decimals with three places. A present atom's coordinate is therefore
  * stored as its thousandths: the integer k for which (float)(k / 1000.0) equals it bit for bit.
- * What is written is the difference from the previous present atom's k of the same axis (modulo
- * 2^32), zigzag-coded so that small differences of either sign are small numbers, and split into
- * four byte planes. Neighbouring atoms are Ångströms apart, so the upper planes are zeros and
- * compress well. A coordinate that is not such a decimal repeats the previous k, and its float bits
- * go into a list of escapes. */
+ * The file has the difference from the previous present atom's k of the same axis (modulo 2^32). It
+ * is zigzag-coded, so that small differences of either sign are small numbers, and split into four
+ * byte planes. Neighbouring atoms are Ångströms apart, so the upper planes are zeros and compress
+ * well. A coordinate that is not such a decimal repeats the previous k, and its float bits go into
+ * a list of escapes. */
 #include "proto/record_part.h"
 
 #include "proto/limits.h"
@@ -73,9 +74,8 @@ static uint64_t encoded_bytes(const structure_sizes *sizes) {
     uint64_t at = FM_PART_HEADER_BYTES;
     at = fm_part_padded(at + FM_PART_DATE_BYTES);
     at = fm_part_padded(at + (uint64_t)sizes->n_res * MASK_BYTES);
-    for (int plane = 0; plane < 4; plane++) {
+    for (int plane = 0; plane < 4; plane++)
         at = fm_part_padded(at + (uint64_t)sizes->n_atom * N_AXIS);
-    }
     at = fm_part_padded(at + (uint64_t)sizes->n_escape * 4);
     at = fm_part_padded(at + (uint64_t)sizes->n_escape * 4);
     return at + (sizes->confidence ? (uint64_t)sizes->n_res * 4 : 0);
@@ -127,9 +127,7 @@ static fm_status measure_atom(const float *xyz, bool present, size_t cell, struc
 static fm_status measure(const fm_part_structure *part, structure_sizes *ret_sizes,
                          fm_error *reterr) {
     fm_status status = fm_part_check_n_res(part->n_res, KIND, FM_ERR_LIMIT, reterr);
-    if (!status) {
-        status = check_scalars(part->resolution, part->release_date, FM_ERR_DATA, reterr);
-    }
+    if (!status) status = check_scalars(part->resolution, part->release_date, FM_ERR_DATA, reterr);
     if (!status) status = check_confidence(part->confidence, part->n_res, FM_ERR_DATA, reterr);
     if (status) return status;
     structure_sizes sizes = {.n_res = part->n_res, .confidence = part->confidence != NULL};
@@ -226,9 +224,8 @@ static fm_status read_sections(fm_reader *reader, const structure_sizes *sizes,
     structure_sections sections = {0};
     sections.date = (const char *)fm_part_section(reader, FM_PART_DATE_BYTES);
     sections.mask = fm_part_section(reader, (uint64_t)sizes->n_res * MASK_BYTES);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         sections.plane[i] = fm_part_section(reader, (uint64_t)sizes->n_atom * N_AXIS);
-    }
     uint64_t escape_bytes = (uint64_t)sizes->n_escape * 4;
     sections.escape_index = (const uint32_t *)(const void *)fm_part_section(reader, escape_bytes);
     sections.escape_bits = (const uint32_t *)(const void *)fm_part_section(reader, escape_bytes);
@@ -285,9 +282,8 @@ static fm_status read_coordinates(const structure_sizes *sizes, const structure_
     coordinate_reader reader = {.sections = sections, .n_escape = sizes->n_escape};
     bool good = true;
     for (size_t cell = 0; cell < (size_t)sizes->n_res * FM_N_ATOM37 && good; cell++) {
-        for (int axis = 0; mask[cell] && axis < N_AXIS; axis++) {
+        for (int axis = 0; mask[cell] && axis < N_AXIS; axis++)
             good &= next_coordinate(&reader, axis, positions + cell * N_AXIS + axis);
-        }
     }
     if (good && reader.escape == reader.n_escape) return FM_OK;
     return fm_fail(reterr, FM_ERR_CORRUPT, "the structure part's coordinates are not canonical");
@@ -313,8 +309,9 @@ fm_status fm_part_structure_decode(fm_bytes bytes, fm_arena *arena, fm_part_stru
     if (status) return status;
     float resolution = float_of_bits(word[WORD_RESOLUTION]);
     status = check_scalars(resolution, sections.date, FM_ERR_CORRUPT, reterr);
-    if (!status)
+    if (!status) {
         status = check_confidence(sections.confidence, sizes.n_res, FM_ERR_CORRUPT, reterr);
+    }
     if (status) return status;
     size_t n_cell = (size_t)sizes.n_res * FM_N_ATOM37;
     uint8_t *mask = fm_arena_alloc(arena, n_cell);

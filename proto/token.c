@@ -57,9 +57,8 @@ fm_status fm_token_deliver(fm_token *token, uint64_t index, fm_error *reterr) {
 void fm_token_format(const fm_token *token, char out[FM_TOKEN_TEXT_BYTES]) {
     int n = snprintf(out, FM_TOKEN_TEXT_BYTES, "%u %llu %s", token->epoch,
                      (unsigned long long)token->watermark, token->bitmap_bytes ? "" : "-");
-    for (uint32_t i = 0; i < token->bitmap_bytes; i++) {
+    for (uint32_t i = 0; i < token->bitmap_bytes; i++)
         n += snprintf(out + n, (size_t)(FM_TOKEN_TEXT_BYTES - n), "%02x", token->bitmap[i]);
-    }
 }
 
 static int hex_digit(char c) {
@@ -89,8 +88,9 @@ fm_status fm_token_parse(const char *text, fm_token *ret_token, fm_error *reterr
         sscanf(text, "%10u %20llu %n", &token.epoch, &watermark, &bitmap_at) == 2 && bitmap_at > 0;
     token.watermark = lawful ? watermark : 0;
     lawful = lawful && parse_bitmap(text + bitmap_at, &token) && fm_token_is_canonical(&token);
-    if (!lawful)
+    if (!lawful) {
         return fm_fail(reterr, FM_ERR_FORMAT, "'%.40s' is not the text of a resume token", text);
+    }
     *ret_token = token;
     return FM_OK;
 }

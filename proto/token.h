@@ -3,10 +3,10 @@
  *     delivered: every index < watermark, and watermark + k for every set bit k
  *
  * A trainer keeps the token in its checkpoint and sends it in OPEN; servers keep nothing.
- * "Delivered" means covered by a checkpoint, not merely received. Indices are those of the whole run
- * (step * global_batch + slot). The tokens of all groups of a run are therefore merged into one, and
- * a run can continue with a different number of groups. The canonical form has bit 0 clear and a
- * last byte that is not zero. */
+ * "Delivered" means covered by a checkpoint, not merely received. Indices are those of the whole
+ * run (step * global_batch + slot). The tokens of all groups of a run are therefore merged into
+ * one, and a run can continue with a different number of groups. The canonical form has bit 0 clear
+ * and a last byte that is not zero. */
 #ifndef FM_TOKEN_H
 #define FM_TOKEN_H
 
@@ -26,8 +26,8 @@ typedef struct fm_token {
 /* True when sample `index` was delivered. */
 bool fm_token_has(const fm_token *token, uint64_t index);
 
-/* Records that `index` was delivered, and moves the watermark over all delivered samples that follow
- * it. FM_ERR_LIMIT when the index is too far beyond the watermark; FM_ERR_EXISTS when it was
+/* Records that `index` was delivered, and moves the watermark over all delivered samples that
+ * follow it. FM_ERR_LIMIT when the index is too far beyond the watermark; FM_ERR_EXISTS when it was
  * delivered before. */
 FM_MUST_USE fm_status fm_token_deliver(fm_token *token, uint64_t index, fm_error *reterr);
 

@@ -286,7 +286,7 @@ static fm_status read_error(fm_reader *reader, fm_wire_message *message, fm_erro
     read_zero(reader, 5);
     message->error.index = fm_read_u64(reader);
     read_text(reader, message->error.text, sizeof message->error.text);
-    if (message->error.status == FM_OK || message->error.scope < FM_WIRE_SCOPE_SAMPLE ||
+    if (!message->error.status || message->error.scope < FM_WIRE_SCOPE_SAMPLE ||
         message->error.scope > FM_WIRE_SCOPE_CONNECTION) {
         return fm_fail(reterr, FM_ERR_PROTOCOL, "ERROR with status %u and scope %u",
                        message->error.status, message->error.scope);

@@ -39,7 +39,7 @@ typedef enum fm_wire_kind {
     FM_WIRE_PING = 7,    /* both ways: asks for a PONG */
     FM_WIRE_PONG = 8,    /* both ways: the answer, with the number of the PING */
     FM_WIRE_END = 9,     /* server -> client: the stream is over, and why */
-    FM_WIRE_ERROR = 10,  /* both ways: what went wrong, and what it ends */
+    FM_WIRE_ERROR = 10,  /* both ways: the error, and what it ends */
     FM_WIRE_CLOSE = 11,  /* client -> server: ends this stream; on stream 0, the connection */
     FM_WIRE_N_KIND       /* one more than the last kind */
 } fm_wire_kind;

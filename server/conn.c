@@ -1,4 +1,4 @@
-/* conn.c: see conn.h for the life of a connection and who owns what.
+/* conn.c: see conn.h for the life of a connection and the ownership of its memory.
  *
  * Two events drive the file. on_received takes frames from the input buffer; their handlers change
  * streams and queue answers. on_written releases the blocks of the finished write. Both end in
@@ -6,7 +6,7 @@
  * the next write (flush). The server calls fm_conn_pump, too, when a worker has finished a sample.
  *
  * A handler may end the connection (close_now, drain) or a stream (drop_stream), so code that runs
- * after one checks the state again before it goes on. */
+ * after one checks the state again before it continues. */
 #include "server/conn.h"
 
 #include "proto/base/log.h"
@@ -62,7 +62,7 @@ struct fm_conn {
 
 static void flush(fm_conn *conn);
 
-/* -- ends */
+/* -- ending streams and connections */
 
 static void drop_stream(fm_conn *conn, uint32_t at) {
     fm_server_stream *stream = conn->streams[at].stream;
@@ -86,7 +86,7 @@ static void close_now(fm_conn *conn, const char *why) {
     drop_streams(conn);
 }
 
-/* Ends the connection after what is queued was sent. */
+/* Ends the connection after all queued data is sent. */
 static void drain(fm_conn *conn) {
     if (conn->state >= CONN_DRAINING) return;
     conn->state = CONN_DRAINING;
@@ -201,9 +201,8 @@ static void send_samples(fm_conn *conn) {
     bool any = true;
     while (any && conn->state == CONN_READY) {
         any = false;
-        for (uint32_t i = 0; i < FM_LIMIT_N_STREAM && conn->state == CONN_READY; i++) {
+        for (uint32_t i = 0; i < FM_LIMIT_N_STREAM && conn->state == CONN_READY; i++)
             any = send_one(conn, (conn->turn + i) % FM_LIMIT_N_STREAM) || any;
-        }
         conn->turn++;
     }
 }
@@ -524,7 +523,7 @@ static void on_closed(void *owner) {
     free(conn);
 }
 
-/* -- life */
+/* -- opening and closing */
 
 static const fm_socket_events socket_events = {.room = on_room,
                                                .received = on_received,

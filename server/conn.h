@@ -5,11 +5,11 @@
  *       '----------------------'             |
  *     from any state, when the socket breaks '
  *
- * Life. A connection begins in HELLO and must send that message within hello_ms. After WELCOME it is
- * READY: it may open streams, grant credit and receive samples. A breach of the protocol is answered
- * with an ERROR; then, as after CLOSE and when the server stops, the connection is DRAINING: it
- * sends what is queued, ignores what comes in, and ends within goodbye_ms. CLOSED waits for the loop
- * to release the socket, and then frees the connection.
+ * Life. A connection begins in HELLO and must send that message within hello_ms. After WELCOME it
+ * is READY: it may open streams, grant credit and receive samples. A breach of the protocol is
+ * answered with an ERROR. Then, as after CLOSE and when the server stops, the connection is
+ * DRAINING: it sends all queued data, ignores input, and ends within goodbye_ms. CLOSED waits for
+ * the loop to release the socket, and then frees the connection.
  *
  * Input. Bytes are received into one fixed buffer, as large as the largest control frame. Whole
  * frames are taken from its front and dispatched through a table by kind and state.

@@ -1,17 +1,19 @@
 /* loop.h: the event loop of the server, with its timer, signals and sockets.
  *
- * One thread runs the loop. All functions here belong to that thread, except fm_loop_wake. loop_uv.c
- * implements the loop with libuv and is the only file that includes it.
+ * One thread runs the loop. All functions here belong to that thread, except fm_loop_wake.
+ * loop_uv.c implements the loop with libuv and is the only file that includes it.
  *
- * Events. The owner of the loop gets wake, tick and signal. The owner of a socket gets, in any order
- * and number: room (where should bytes go?) followed by received (they came), written (the write
- * has ended) and gone (the peer closed, or the connection broke); and at the very end closed, once.
+ * Events. The owner of the loop gets wake, tick and signal. The owner of a socket gets calls in any
+ * order and number. They are room (where should bytes go?) followed by received (they arrived),
+ * written (the write has ended) and gone (the peer closed, or the connection broke). The last call
+ * is closed, once.
  *
- * Writes. A socket has at most one write at a time, with all runs of bytes that are ready: libuv
- * 1.44 finishes one write request per turn of the loop, and its queue of requests is unbounded.
+ * Writes. A socket has at most one write at a time, with all runs of bytes that are ready. The
+ * reason is libuv 1.44: it finishes one write request per turn of the loop, and its queue of
+ * requests is unbounded.
  *
- * Memory. The runs of a write must stay valid until `written`, or `closed` if that comes first. The
- * loop frees a socket after its `closed` event, and a listener after fm_listener_close. */
+ * Memory. The runs of a write must stay valid until the first of `written` and `closed`. The loop
+ * frees a socket after its `closed` event, and a listener after fm_listener_close. */
 #ifndef FM_SERVER_LOOP_H
 #define FM_SERVER_LOOP_H
 
@@ -30,8 +32,8 @@ typedef struct fm_loop_events {
     void (*signal)(void *owner, int number);    /* SIGINT or SIGTERM, when watched */
 } fm_loop_events;
 
-/* Also makes the process ignore SIGPIPE, so that writing to a closed connection is an error and does
- * not end the server. `events` must outlive the loop. FM_ERR_NOMEM, FM_ERR_IO. */
+/* Also makes the process ignore SIGPIPE, so that writing to a closed connection is an error and
+ * does not end the server. `events` must outlive the loop. FM_ERR_NOMEM, FM_ERR_IO. */
 FM_MUST_USE fm_status fm_loop_create(const fm_loop_events *events, void *owner, uint32_t tick_ms,
                                      bool watch_signals, fm_loop **ret_loop, fm_error *reterr);
 

@@ -259,9 +259,8 @@ static void on_written(uv_write_t *write, int failed) {
 bool fm_socket_write(fm_socket *socket, const fm_bytes *runs, size_t n) {
     uv_buf_t buffers[N_RUN_MAX];
     assert(n <= N_RUN_MAX);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         buffers[i] = uv_buf_init((char *)(uintptr_t)runs[i].data, (unsigned)runs[i].size);
-    }
     socket->write.data = socket;
     return uv_write(&socket->write, &socket->handle.stream, buffers, (unsigned)n, on_written) == 0;
 }

@@ -201,7 +201,7 @@ static void wake_loop(void *context) {
     fm_loop_wake(server->loop);
 }
 
-/* -- life */
+/* -- creation and run */
 
 static const fm_loop_events loop_events = {.wake = on_wake, .tick = on_tick, .signal = on_signal};
 

@@ -29,7 +29,7 @@ typedef struct fm_server_options {
     uint32_t hello_ms;                          /* time for HELLO to arrive; 0 = 5,000 */
     uint32_t heartbeat_ms;                      /* silence before a PING; 0 = 5,000 */
     uint32_t stall_ms;   /* a write without progress for so long ends a connection; 0 = 300,000 */
-    uint32_t goodbye_ms; /* time for an ending connection to read what is queued; 0 = 2,000 */
+    uint32_t goodbye_ms; /* time for an ending connection to read queued data; 0 = 2,000 */
     bool watch_signals;  /* SIGINT and SIGTERM stop the server */
 } fm_server_options;
 
@@ -48,8 +48,8 @@ FM_MUST_USE fm_status fm_server_create(const fm_server_options *options,
                                        fm_error *reterr);
 /* Serves until a signal or fm_server_stop. Every connection is closed when it returns. */
 void fm_server_run(fm_server *server);
-/* Makes fm_server_run end every stream with END (reason shutdown) and return. Any thread may call it,
- * at least once. */
+/* Makes fm_server_run end every stream with END (reason shutdown) and return. Any thread may call
+ * it, at least once. */
 void fm_server_stop(fm_server *server);
 /* Frees the server. It must not be running. */
 void fm_server_destroy(fm_server *server);

@@ -1,7 +1,7 @@
-/* source.h: where the samples of a server come from: a cache, or a generator in tests.
+/* source.h: the source of a server's samples: a cache, or a generator in tests.
  *
- * The loop's thread calls `open` and `close`. Between them, any number of worker threads call `make`
- * at the same time. */
+ * The loop's thread calls `open` and `close`. Between them, any number of worker threads call
+ * `make` at the same time. */
 #ifndef FM_SERVER_SOURCE_H
 #define FM_SERVER_SOURCE_H
 

@@ -140,7 +140,7 @@ static fm_status make(const void *plan, uint64_t index, fm_arena *scratch, uint8
     return FM_OK;
 }
 
-/* -- life */
+/* -- opening and closing */
 
 static fm_status open_snapshot(fm_cache_source *cache, const char *path, const char *name,
                                fm_error *reterr) {

@@ -1,5 +1,5 @@
-/* source_cache.h: samples from a cache: loads the chain that the plan chooses, samples it and encodes
- * the result. */
+/* source_cache.h: samples from a cache: loads the chain that the plan chooses, samples it and
+ * encodes the result. */
 #ifndef FM_SERVER_SOURCE_CACHE_H
 #define FM_SERVER_SOURCE_CACHE_H
 

@@ -5,9 +5,9 @@
  *     EMPTY --next_job--> MAKING --finish_job--> READY --pick--> SENDING --release--> SENT or EMPTY
  *
  * pick moves `head` over every position that is being sent or was sent. A block that is released
- * behind `head` empties its slot at once; one that is released before `head` got there (it was sent
- * out of order) leaves SENT, and `head` empties the slot when it passes. A new job needs an EMPTY
- * slot, so a position never meets an older one in its slot.
+ * behind `head` empties its slot at once. One that is released before `head` reaches it (it was
+ * sent out of order) leaves SENT, and `head` empties the slot when it passes. A new job needs an
+ * EMPTY slot, so a position never meets an older one in its slot.
  *
  * `index` is a sample's number in the whole run, and `position` its number in this stream. They
  * differ, since the stream covers one group of each step and skips the samples of its token. */
@@ -51,7 +51,7 @@ struct fm_server_stream {
     slot slot[]; /* [n_slot] that of a position is slot[position % n_slot] */
 };
 
-/* -- which samples */
+/* -- sample numbers */
 
 static bool is_wanted(const fm_server_stream *stream, uint64_t index) {
     uint32_t in_step = (uint32_t)(index % stream->opened.global_batch);
@@ -77,8 +77,9 @@ static uint64_t group_count(const fm_server_stream *stream, uint64_t index) {
     return index / batch * per_step + slots_below(index % batch, g, stream->params.n_group);
 }
 
-/* The number of samples that the stream will deliver: those of the group in its steps, without those
- * of the token. The bits of the token are checked one by one; below its watermark, all are. */
+/* The number of samples that the stream will deliver: those of the group in its steps, without
+ * those of the token. The bits of the token are checked one by one; below its watermark, all
+ * are. */
 static uint64_t count_samples(const fm_server_stream *stream) {
     if (stream->params.n_step == 0) return UINT64_MAX;
     const fm_token *token = &stream->params.token;
@@ -111,7 +112,7 @@ static void set_range(fm_server_stream *stream) {
 /* -- memory */
 
 /* Limits the blocks beyond a stream's first to a quarter of the budget for one stream and three
- * quarters for all, so that clients that do not read leave memory for new streams. */
+ * quarters for all. Clients that do not read thus leave memory for new streams. */
 static bool may_take_more(const fm_server_stream *stream) {
     const fm_budget *budget = stream->budget;
     return (stream->n_work + 1) * stream->block_bytes <= budget->max_bytes / 4 &&
@@ -153,7 +154,7 @@ static bool is_memory_short(const fm_budget *budget) {
     return budget->max_bytes - budget->used_bytes < budget->max_bytes / 4;
 }
 
-/* -- life */
+/* -- opening and closing */
 
 static fm_status check_against_plan(const fm_wire_open *params, const fm_source_facts *facts,
                                     fm_error *reterr) {

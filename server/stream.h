@@ -11,19 +11,19 @@
  * `head` may be sent. With order bounded:W, the first ready position up to head + W may be sent, so
  * at most W later samples overtake a sample: this is the out-of-order window.
  *
- * Credits. The client grants credit in items and bytes: the free slabs that it has. Sending a sample
- * takes one item and the sample's bytes; the client grants them again when the slab is free. A
- * sample may be sent while any bytes are left, so that the byte credit can become negative by less
- * than one sample. Jobs begin up to two samples ahead of the item credit, and at least W + 1 while
- * there is any credit, so that the window can be filled.
+ * Credits. The client grants credit in items and bytes: the free slabs that it has. Sending a
+ * sample takes one item and the sample's bytes; the client grants them again when the slab is free.
+ * A sample may be sent while any bytes are left, so that the byte credit can become negative by
+ * less than one sample. Jobs begin up to two samples ahead of the item credit, and at least W + 1
+ * while there is any credit, so that the window can be filled.
  *
  * Memory. A sample is made in a block that is as large as the largest sample of the plan. A block
  * belongs to the stream for as long as the stream exists. While a job runs, only the worker writes
  * to it; while it is sent, only the socket reads it. It is free again after
  * fm_server_stream_release. The stream takes its first block from the budget when it is created, so
  * the sample at `head` can always be made. It takes more blocks while it has less than a quarter of
- * the budget and all streams have less than three quarters, and gives free blocks back when memory
- * gets short.
+ * the budget and all streams have less than three quarters. It returns free blocks when memory gets
+ * short.
  *
  * All functions are called on one thread, that of the loop. */
 #ifndef FM_SERVER_STREAM_H

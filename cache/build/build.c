@@ -1,5 +1,5 @@
-/* build.c: the build job from start to end: what the cache has already, the threads, and the new
- * generation. See build.h and docs/reference/store.md. */
+/* build.c: runs a build job from start to end: reads the existing cache, runs the threads, and
+ * publishes the new generation. See build.h and docs/reference/store.md. */
 #include "cache/build/build_hits.h"
 
 #include "cache/store/lock.h"
@@ -241,9 +241,10 @@ static fm_status run_locked(fm_build_state *state, fm_arena *arena, fm_build_rep
     if (!status) status = remove_leftovers(cache, "generations", "0123456789", arena, reterr);
     if (!status) status = remove_leftovers(cache, ".", "CURENT", arena, reterr);
     if (!status) status = fm_build_take_known(state, arena, &base, reterr);
-    if (!status)
+    if (!status) {
         status =
             fm_build_check_others(state->source, state->options, &base, arena, &others, reterr);
+    }
     if (!status) status = fm_build_templates_create(state, &state->templates, reterr);
     if (status) return status;
     report.is_inferred = others.is_inferred;
@@ -257,8 +258,9 @@ static fm_status run_locked(fm_build_state *state, fm_arena *arena, fm_build_rep
         report.n_chain = base.n_chain;
     } else {
         status = fm_build_keep_others(state, &others, &base, arena, reterr);
-        if (!status)
+        if (!status) {
             status = fm_build_publish(state, &base, arena, &generation, &report.published, reterr);
+        }
         if (!status) fm_build_report_generation(&generation, &report);
         if (!status) fm_build_count_change(&base, &generation, &report);
     }

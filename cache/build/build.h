@@ -86,16 +86,17 @@ typedef struct fm_build_report {
 } fm_build_report;
 
 /* Builds. FM_OK also when chains were refused. FM_ERR_CANCELLED when stopped: finished work is
- * sealed, nothing is published. FM_ERR_DATA when no chain could be made. FM_ERR_EXISTS when another
- * build holds the cache, or the cache was built from another dataset and options->others does not say
- * what becomes of its chains. After FM_ERR_IO and other errors the previous generation stays in force.
- * The report is filled in, as far as it goes, for FM_OK, FM_ERR_CANCELLED and FM_ERR_DATA. */
+ * sealed, nothing is published. FM_ERR_DATA when no chain could be made. FM_ERR_EXISTS when
+ * another build holds the cache, or the cache was built from another dataset and
+ * options->others does not say what becomes of its chains. After FM_ERR_IO and other errors the
+ * previous generation stays in force. The report is filled in, as far as it goes, for FM_OK,
+ * FM_ERR_CANCELLED and FM_ERR_DATA. */
 FM_MUST_USE fm_status fm_build_run(const fm_source *source, const fm_build_options *options,
                                    fm_arena *arena, fm_build_report *ret_report, fm_error *reterr);
 
-/* Tells whether such a build over the cache would be refused because of the dataset that the cache was
- * built from: FM_ERR_EXISTS with the reason, else FM_OK. A cache that cannot be read gives FM_OK: the
- * build reports it. */
+/* Tells whether such a build over the cache would be refused because of the dataset that the
+ * cache was built from: FM_ERR_EXISTS with the reason, else FM_OK. A cache that cannot be read
+ * gives FM_OK: the build reports it. */
 FM_MUST_USE fm_status fm_build_check_datasets(const fm_source *source,
                                               const fm_build_options *options, fm_arena *arena,
                                               fm_error *reterr);

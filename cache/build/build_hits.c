@@ -102,9 +102,8 @@ static slot *take_slot(fm_build_templates *templates, const char *id) {
     pthread_mutex_lock(&templates->lock);
     uint32_t *at = fm_hash_map_find(&templates->slot_of, &key);
     slot *taken = at ? templates->slots[*at] : add_slot(templates, &key, id);
-    while (taken && taken->busy) {
+    while (taken && taken->busy)
         pthread_cond_wait(&templates->changed, &templates->lock);
-    }
     if (taken) taken->busy = true;
     pthread_mutex_unlock(&templates->lock);
     return taken;
@@ -146,9 +145,7 @@ static fm_status parse_file(fm_build_reader *reader, slot *taken, const char *id
     fm_bytes text;
     if (strcmp(reader->id, id) == 0) return FM_OK;
     fm_status status = read_file(reader, taken, &text, reterr);
-    if (!status) {
-        status = fm_mmcif_parse(text, &options, &reader->arena, &reader->mmcif, reterr);
-    }
+    if (!status) status = fm_mmcif_parse(text, &options, &reader->arena, &reader->mmcif, reterr);
     if (status) return status;
     snprintf(reader->id, sizeof reader->id, "%s", id);
     return FM_OK;

@@ -1,5 +1,5 @@
-/* build_hits.h: makes the hits part of a chain in a build: reads its template search files and the
- * structures that they name, and says which structure parts the hits part needs.
+/* build_hits.h: makes the hits part of a chain in a build. It reads the chain's template search
+ * files and the structures that they name, and lists the structure parts that the hits part needs.
  *
  * Many chains find the same structure. What mapping needs of it (sequences, numbers of atoms,
  * dates) is therefore read once per build and kept for all workers: about two bytes per residue.

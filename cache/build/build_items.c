@@ -127,10 +127,11 @@ uint32_t fm_build_find_item(const fm_build_items *items, const char *name) {
         uint32_t middle = low + (high - low) / 2;
         int order = strcmp(items->listing.entry[middle].name, name);
         if (order == 0) return middle;
-        if (order < 0)
+        if (order < 0) {
             low = middle + 1;
-        else
+        } else {
             high = middle;
+        }
     }
     return UINT32_MAX;
 }

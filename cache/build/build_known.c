@@ -39,15 +39,15 @@ static fm_status take_generation(fm_build_state *state, const fm_generation *bas
     if (!there) return fm_arena_full(arena, reterr);
     for (uint32_t i = 0; i < base->n_shard && !status; i++) {
         status = add_shard(state, &base->shard[i], reterr);
-        if (!status)
+        if (!status) {
             status = look_for_shard(state->options->cache, &base->shard[i], &there[i], reterr);
+        }
     }
     for (uint32_t i = 0; i < base->n_blob && !status; i++) {
         if (there[base->blob[i].shard]) fm_build_add_blob(state, &base->blob[i]);
     }
-    for (uint32_t i = 0; i < base->n_note && !status; i++) {
+    for (uint32_t i = 0; i < base->n_note && !status; i++)
         fm_build_add_note(state, &base->note[i].key, base->note[i].value, false);
-    }
     return status;
 }
 
@@ -107,10 +107,9 @@ static fm_status take_other_shards(fm_build_state *state, fm_arena *arena, fm_er
         const fm_shard_visitor visitor = {state, take_blob, take_note};
         const char *name = names.name[i];
         if (strlen(name) == FM_SHA256_HEX - 1 + strlen(".lmdb") &&
-            fm_sha256_parse(name, FM_SHA256_HEX - 1, &hash) == FM_OK &&
-            !is_known_shard(state, &hash) &&
+            !fm_sha256_parse(name, FM_SHA256_HEX - 1, &hash) && !is_known_shard(state, &hash) &&
             fm_shard_path(state->options->cache, &hash, path, sizeof path) &&
-            fm_shard_walk(path, &hash, &visitor, &info, NULL) == FM_OK) {
+            !fm_shard_walk(path, &hash, &visitor, &info, NULL)) {
             status = add_shard(state, &info, reterr);
         }
     }

@@ -1,11 +1,11 @@
 /* build_others.c: keeps what a cache holds beside the dataset of a build. See build_state.h and
  * docs/reference/store.md, "Several datasets in one cache".
  *
- * A build makes a whole new generation, so a chain that no result names would be gone. Which chains
- * stay depends on the dataset that they came from: a generation records the name and the path of
- * each in a note of its own. The decision (fm_build_check_others) falls before any work is done, and
- * the chains join the results (fm_build_keep_others) after it, with the notes that a later build of
- * their own dataset needs, so that it makes nothing again. */
+ * A build makes a whole new generation, so a chain that no result names would be gone. Which
+ * chains stay depends on the dataset that they came from: a generation records the name and the
+ * path of each in a note of its own. The decision (fm_build_check_others) falls before any work
+ * is done, and the chains join the results (fm_build_keep_others) after it, with the notes that
+ * a later build of their own dataset needs, so that it makes nothing again. */
 #include "cache/build/build_state.h"
 
 #include "cache/source/names.h"
@@ -60,8 +60,9 @@ static const char *find_record(const fm_generation *base, const char **ret_end) 
         const fm_note_entry *note = &base->note[i];
         if (memcmp(&note->key, &key, sizeof key) != 0) continue;
         const char *text = (const char *)note->value.data;
-        if (note->value.size < sizeof TITLE - 1 || memcmp(text, TITLE, sizeof TITLE - 1) != 0)
+        if (note->value.size < sizeof TITLE - 1 || memcmp(text, TITLE, sizeof TITLE - 1) != 0) {
             return NULL;
+        }
         *ret_end = text + note->value.size;
         return text + sizeof TITLE - 1;
     }
@@ -179,8 +180,9 @@ fm_status fm_build_check_others(const fm_source *source, const fm_build_options 
         bool is_same = is_whole || (found.same_path && found.n_common);
         bool is_near = found.n_common && 2 * (uint64_t)found.n_common >= found.n_cached;
         bool is_inferred = !found.n_path && found.n_common && (is_same || is_near);
-        if (!is_same && !is_inferred && options->others == FM_BUILD_OTHERS_CHECK)
+        if (!is_same && !is_inferred && options->others == FM_BUILD_OTHERS_CHECK) {
             status = refuse(dataset, &found, base, reterr);
+        }
         ret_others->is_inferred |= is_inferred && options->others == FM_BUILD_OTHERS_CHECK;
         /* Chains of two datasets without a name cannot be told apart: none is left out. */
         bool is_mixed = found.n_path > 1 && options->others == FM_BUILD_OTHERS_CHECK;
@@ -212,10 +214,11 @@ static const fm_blob_entry *find_blob(const fm_generation *base, const uint8_t *
         uint32_t middle = low + (high - low) / 2;
         int order = memcmp(base->blob[middle].hash.bytes, hash, FM_SHA256_BYTES);
         if (order == 0) return &base->blob[middle];
-        if (order < 0)
+        if (order < 0) {
             low = middle + 1;
-        else
+        } else {
             high = middle;
+        }
     }
     return NULL;
 }
@@ -229,10 +232,12 @@ static const fm_blob_entry *first_blob(const fm_generation *base, const fm_note_
 static fm_status map_lists(keeping *self, fm_error *reterr) {
     for (uint32_t i = 0; i < self->base->n_note; i++) {
         const fm_blob_entry *blob = first_blob(self->base, &self->base->note[i]);
-        if (!blob || blob->kind != FM_PART_HITS || fm_hash_map_find(&self->list_of, &blob->hash))
+        if (!blob || blob->kind != FM_PART_HITS || fm_hash_map_find(&self->list_of, &blob->hash)) {
             continue;
-        if (!fm_hash_map_add(&self->list_of, &blob->hash, i))
+        }
+        if (!fm_hash_map_add(&self->list_of, &blob->hash, i)) {
             return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a list of notes");
+        }
     }
     return FM_OK;
 }
@@ -292,15 +297,17 @@ static fm_status keep_chain(keeping *self, uint32_t index, fm_error *reterr) {
         result.part[k] = base->blob[chain->part[k]].hash;
         status = mark_used(self, name, &result.part[k], reterr);
     }
-    if (!status && result.has[FM_PART_HITS - 1])
+    if (!status && result.has[FM_PART_HITS - 1]) {
         status = list_named(self, index, &result.part[FM_PART_HITS - 1], &result, reterr);
+    }
     for (uint32_t i = 0; i < result.n_named && !status; i++)
         status = mark_used(self, name, &result.named[i], reterr);
     result.facts = self->facts ? &self->facts[index] : NULL;
-    if (status)
+    if (status) {
         free(result.named);
-    else
+    } else {
         fm_build_add_result(self->state, name, &result, NULL);
+    }
     return status;
 }
 
@@ -339,8 +346,10 @@ static fm_status keep_all(keeping *self, const fm_build_others *others, fm_error
     }
     for (uint32_t i = 0; i < base->n_refused && !status; i++) {
         const fm_refusal *refusal = &base->refused[i];
-        if (has_result(names, n, refusal->chain) || !is_kept(state->source, others, refusal->chain))
+        if (has_result(names, n, refusal->chain) ||
+            !is_kept(state->source, others, refusal->chain)) {
             continue;
+        }
         char *reason = (char *)(uintptr_t)refusal->reason; /* copied by the call */
         const fm_build_result result = {
             .item = FM_BUILD_NO_ITEM, .is_kept = true, .reason = reason, .status = FM_ERR_DATA};
@@ -380,8 +389,9 @@ static fm_status list_lines(const fm_source *source, const fm_generation *base,
         bool is_other = true;
         for (uint32_t i = 0; i < source->n_dataset; i++)
             is_other &= !is_text(line.name, line.name_bytes, source->dataset[i].name);
-        if (others->keep_all || (others->keep_named && is_other))
+        if (others->keep_all || (others->keep_named && is_other)) {
             lines[n++] = make_line(arena, line.name, line.name_bytes, line.path, line.path_bytes);
+        }
     }
     for (uint32_t i = 0; i < n; i++) {
         if (!lines[i]) return fm_arena_full(arena, reterr);
@@ -414,8 +424,8 @@ static fm_status record_datasets(fm_build_state *state, const fm_generation *bas
     }
     state->record_key = record_key();
     state->record = (fm_bytes){(const uint8_t *)text, size};
-    /* A changed record makes a new generation. A first one does not: a cache of an older foldmill, or
-     * a merged one, gets it with the next generation. */
+    /* A changed record makes a new generation. A first one does not: a cache of an older
+     * foldmill, or a merged one, gets it with the next generation. */
     if (find_record(base, &end)) {
         pthread_mutex_lock(&state->lock);
         fm_build_put_note(state, &state->record_key, state->record);

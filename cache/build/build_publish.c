@@ -142,7 +142,7 @@ static fm_status gather_chains(const fm_build_state *state, fm_arena *arena,
     return FM_OK;
 }
 
-/* Adds what a list of the dataset knows and the chain's parts do not. */
+/* Adds the facts that a list of the dataset has and the chain's parts lack. */
 static void add_listed(const fm_listed *listed, fm_chain_facts *facts) {
     facts->cluster_size = listed->cluster_size;
     if (!facts->release_date[0] && listed->release_date[0]) {

@@ -7,9 +7,9 @@
  *                                     workers: read, parse, encode --> writer: shards
  *
  * An item is done once everything it names is in sealed shards that the catalogue knows, together
- * with a note of its results (item_note.h). A worker that dies loses what it had not sealed; its
- * leases run out, and others claim its items. While the catalogue cannot be reached, work goes on
- * with the items already claimed, and the thread tries to connect with growing pauses. Nothing is
+ * with a note of its results (item_note.h). A worker that dies loses its unsealed work; its leases
+ * expire, and others claim its items. While the catalogue cannot be reached, work continues with
+ * the items already claimed, and the thread tries to connect with growing pauses. Nothing is
  * published here: fm_merge_run (merge.h) makes the generation. */
 #ifndef FM_CACHE_BUILD_SHARED_H
 #define FM_CACHE_BUILD_SHARED_H
@@ -38,7 +38,7 @@ typedef struct fm_build_share_report {
 } fm_build_share_report;
 
 /* Works until no item of the job is left, neither its own nor others'. As fm_build_run, but the
- * report has no generation. FM_ERR_CANCELLED when stopped (unfinished items are given back);
+ * report has no generation. FM_ERR_CANCELLED when stopped (unfinished items are returned);
  * FM_ERR_EXISTS when the job has another list. */
 FM_MUST_USE fm_status fm_build_run_shared(const fm_source *source, const fm_build_options *options,
                                           const fm_build_share *share, fm_arena *arena,

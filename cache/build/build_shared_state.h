@@ -1,7 +1,7 @@
-/* build_shared_state.h: what the threads of a shared build share in addition to build_state.h,
- * whose lock guards it.
+/* build_shared_state.h: the state that the threads of a shared build share in addition to
+ * build_state.h, whose lock guards it.
  *
- * The stages of an item: a claim makes it HELD; a worker takes it (WORKING) and leaves it MADE,
+ * The stages of an item. A claim makes it HELD. A worker takes it (WORKING) and leaves it MADE,
  * FAILED or UNDONE. The talking thread then reports it to the catalogue and leaves it DONE, REFUSED
  * or VOID. An item is open until then, and its lease is extended. */
 #ifndef FM_CACHE_BUILD_SHARED_STATE_H
@@ -18,10 +18,10 @@ typedef enum fm_shared_stage {
     FM_SHARED_WORKING, /* a worker has it */
     FM_SHARED_MADE,    /* its parts and its note are on the way into a shard */
     FM_SHARED_FAILED,  /* refused, or not readable this time; the catalogue must be told */
-    FM_SHARED_UNDONE,  /* the job ended before it was done; must be given back */
+    FM_SHARED_UNDONE,  /* the job ended before it was done; must be returned */
     FM_SHARED_DONE,    /* the catalogue has taken it */
     FM_SHARED_REFUSED, /* the catalogue has taken its final failure */
-    FM_SHARED_VOID,    /* given back, failed for now, or claimed by another worker */
+    FM_SHARED_VOID,    /* returned, failed for now, or claimed by another worker */
 } fm_shared_stage;
 
 /* One claim of this worker. Positions stay valid; an item that is claimed again gets a new one. */
@@ -61,7 +61,7 @@ typedef struct fm_shared_build {
     fm_shared_task *first;        /* queue to the workers */
     fm_shared_task *working;      /* tasks that workers have */
     uint32_t n_queued, n_working; /* counted in items */
-    bool finished;                /* no more tasks will come */
+    bool finished;                /* no further tasks */
     bool workers_gone;
 
     /* Used by the talking thread alone: */

@@ -19,8 +19,8 @@
  *
  * Items that failed twice are suspects: they may kill their worker. A suspect is claimed alone and
  * kept aside until all other items are reported, then done and sealed alone, so a crash loses no
- * other item. When the workers have ended, the thread reports what is left and gives the other
- * leases back. */
+ * other item. When the workers have ended, the thread reports the remaining items and returns the
+ * other leases. */
 #include "cache/build/build_shared_state.h"
 
 #include "cache/store/shard_copy.h"
@@ -300,7 +300,7 @@ static fm_status keep_claims(fm_shared_build *self, const fm_catalogue_claim *cl
     return fm_shared_enqueue(self, first) ? FM_OK : no_memory(reterr);
 }
 
-/* Asks what is left, for the progress and, when nothing was due, to see whether the job is
+/* Queries the open items, for the progress and, when nothing was due, to see whether the job is
  * finished. */
 static fm_status look_what_is_left(fm_shared_build *self, bool is_dry, fm_error *reterr) {
     uint32_t n;
@@ -342,14 +342,14 @@ static fm_status claim(fm_shared_build *self, fm_error *reterr) {
 
 /* -- rounds */
 
-/* What one look at the state, under the lock, found. */
+/* A reading of the state, taken under the lock. */
 typedef struct outlook {
     bool wants_more, gone;
     uint32_t n_open;
 } outlook;
 
 /* Looks at the state. It also asks the writer to seal when no worker is busy and items wait for
- * that, and it queues the suspect when no other open item can be lost with it. */
+ * that. It queues the suspect when no other open item can be lost with it. */
 static outlook look(fm_shared_build *self) {
     fm_build_state *state = &self->state;
     outlook seen = {false, false, 0};
@@ -370,8 +370,9 @@ static outlook look(fm_shared_build *self) {
         pthread_cond_broadcast(&state->changed);
     } else if (idle && has_suspect && seen.n_open == 1 &&
                self->item[self->suspect].stage == FM_SHARED_HELD) {
-        if (!fm_shared_enqueue(self, self->suspect))
+        if (!fm_shared_enqueue(self, self->suspect)) {
             self->item[self->suspect].stage = FM_SHARED_UNDONE;
+        }
     }
     seen.wants_more = !has_suspect && !self->finished && !state->ending &&
                       self->n_queued < fm_shared_low_water(self);
@@ -429,16 +430,17 @@ void *fm_shared_talk(void *context) {
         fm_status status = FM_OK;
         if (now_ms() >= self->retry_at_ms || seen.gone) {
             status = say_all(self, seen.wants_more, &error);
-            if (status)
+            if (status) {
                 take_failure(self, &error);
-            else
+            } else {
                 self->retry_pause_ms = 0;
+            }
         }
         ended = seen.gone;
         if (ended && !status) (void)!give_back(self, &error);
         if (!ended) wait_a_round(self);
     }
-    /* Leases that could not be given back end by their time. */
+    /* Leases that could not be returned expire. */
     (void)!fm_catalogue_count(self->catalogue, &self->report.job, &error);
     return NULL;
 }

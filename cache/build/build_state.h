@@ -5,9 +5,9 @@
  *
  * Workers take tasks and push packets, blobs and notes, into the queue. The writer takes packets
  * from the queue and puts them into the current shard. A blob is known as soon as a worker claims
- * it (fm_build_claim_blob): the worker that claims it first must push it, and others that make the
- * same part only refer to it. Its place is FM_BUILD_PENDING until the writer seals the shard. The
- * queue has a limit of bytes; workers wait in fm_build_push while it is full. */
+ * it (fm_build_claim_blob). The worker that claims it first must push it; others that make the same
+ * part only refer to it. Its place is FM_BUILD_PENDING until the writer seals the shard. The queue
+ * has a limit of bytes; workers wait in fm_build_push while it is full. */
 #ifndef FM_CACHE_BUILD_STATE_H
 #define FM_CACHE_BUILD_STATE_H
 
@@ -57,9 +57,10 @@ typedef struct fm_build_task {
  * without the lock. */
 typedef struct fm_build_feed {
     void *context;
-    /* Waits for a task; false when there are no more. Its pointers are valid until `done`. */
+    /* Waits for a task; false after the last one. Its pointers are valid until `done`. */
     bool (*next)(void *context, fm_build_task *ret_task);
-    /* All results of the task are recorded, and what they name has been pushed; or the job ends. */
+    /* All results of the task are recorded and all blobs that they name are pushed; or the job
+     * ends. */
     void (*done)(void *context, const fm_build_task *task);
     /* The writer has put a note into shard `shard`, which it is sealing. */
     void (*note_sealed)(void *context, const fm_sha256 *key, uint32_t shard);
@@ -192,9 +193,9 @@ void fm_build_state_fini(fm_build_state *state);
 FM_MUST_USE fm_status fm_build_path(const char *cache, const char *name, char out[PATH_MAX],
                                     fm_error *reterr);
 
-/* Fills blobs, notes and shards with what the cache has: the current generation, into the arena
- * (number 0: there is none), and sealed shards that it does not name. The latter are hashed first;
- * a damaged one is ignored. Call it while no thread runs. */
+/* Fills blobs, notes and shards from the cache: the current generation, which is read into the
+ * arena (number 0: there is none), and sealed shards that it does not name. The latter are hashed
+ * first; a damaged one is ignored. Call it while no thread runs. */
 FM_MUST_USE fm_status fm_build_take_known(fm_build_state *state, fm_arena *arena,
                                           fm_generation *ret_base, fm_error *reterr);
 
@@ -217,9 +218,9 @@ FM_MUST_USE fm_status fm_build_check_others(const fm_source *source,
                                             const fm_generation *base, fm_arena *arena,
                                             fm_build_others *ret_others, fm_error *reterr);
 
-/* Adds results for the kept chains and refusals of the base, marks their notes as used, and prepares
- * the record of the datasets. FM_ERR_CORRUPT when a part of a kept chain is missing. Call it while no thread
- * runs. */
+/* Adds results for the kept chains and refusals of the base, marks their notes as used, and
+ * prepares the record of the datasets. FM_ERR_CORRUPT when a part of a kept chain is missing.
+ * Call it while no thread runs. */
 FM_MUST_USE fm_status fm_build_keep_others(fm_build_state *state, const fm_build_others *others,
                                            const fm_generation *base, fm_arena *arena,
                                            fm_error *reterr);
@@ -233,8 +234,8 @@ void fm_build_count_change(const fm_generation *base, const fm_generation *gener
 void fm_build_sort_results(fm_build_state *state);
 
 /* Makes the generation after `base` from the results, whose blobs are all known and sealed, and
- * publishes it unless it is the same; a first record of datasets alone is no reason to. FM_ERR_DATA when there is no chain. Call it while no thread
- * runs. */
+ * publishes it unless it is the same; a first record of datasets alone is no reason to.
+ * FM_ERR_DATA when there is no chain. Call it while no thread runs. */
 FM_MUST_USE fm_status fm_build_publish(fm_build_state *state, const fm_generation *base,
                                        fm_arena *arena, fm_generation *ret_generation,
                                        bool *ret_published, fm_error *reterr);

@@ -281,9 +281,7 @@ static fm_status do_msa(worker *work, chain_job *job, fm_error *reterr) {
             return FM_OK;
         }
         status = make_msa(work, job, inputs, n_input, reterr);
-        if (!status) {
-            fm_build_make_note(work->state, &key, (fm_bytes){value->bytes, sizeof *value});
-        }
+        if (!status) fm_build_make_note(work->state, &key, (fm_bytes){value->bytes, sizeof *value});
     }
     if (status) name_folder(job, reterr);
     return status;
@@ -506,10 +504,11 @@ static void do_single_sequences(worker *work) {
         /* Each chain with alignments has been refused already, by its name. */
         if (work->source->n_chain) return;
         /* A file of nucleic acids alone is valid. */
-        if (status == FM_ERR_NOT_FOUND)
+        if (status == FM_ERR_NOT_FOUND) {
             count_no_protein(work);
-        else
+        } else {
             refuse_structure(work, &error);
+        }
         return;
     }
     text = (const char *)ids.data;
@@ -563,9 +562,8 @@ static void do_task(worker *work) {
     }
     work->text_hash = fm_sha256_of(work->text.data, work->text.size);
     count_input(work, work->text.size);
-    for (uint32_t i = 0; i < work->task.n_chain; i++) {
+    for (uint32_t i = 0; i < work->task.n_chain; i++)
         do_chain(work, &work->task.chain[i], item_of(work, i), NULL);
-    }
     if (work->task.singles) do_single_sequences(work);
 }
 

@@ -2,10 +2,10 @@
  *
  * The writer is the only thread that touches LMDB. It takes packets from the queue in order, and a
  * worker pushes its blobs before the note that names them. A note may still be sealed without a
- * blob that another worker was about to push, so a later run uses a note only if it knows all its
- * blobs (names_known_blobs). The writer seals the current shard when that reaches its size or age,
- * when the talking thread of a shared build asks for it (`flush`), and at the end. Sealing sets the
- * place of each blob (place_blob), and then appends the shard to the list of shards.
+ * blob that another worker was about to push. A later run therefore uses a note only if it knows
+ * all its blobs (names_known_blobs). The writer seals the current shard when that reaches its size
+ * or age, when the talking thread of a shared build asks for it (`flush`), and at the end. Sealing
+ * sets the place of each blob (place_blob), and then appends the shard to the list of shards.
  *
  * On an error the writer keeps emptying the queue without writing, so that no worker waits for
  * ever. */
@@ -37,7 +37,7 @@ bool fm_build_grow(void **list, uint32_t n, uint32_t *max, size_t size) {
     return true;
 }
 
-/* -- endings */
+/* -- ending a build */
 
 static void fail_locked(fm_build_state *state, const fm_error *error) {
     if (!state->failed) {
@@ -202,10 +202,11 @@ void fm_build_make_note(fm_build_state *state, const fm_sha256 *key, fm_bytes va
      * is replaced. */
     bool stale = at && (state->note[*at].value_bytes != value.size ||
                         memcmp(state->note[*at].value, value.data, value.size) != 0);
-    if (stale)
+    if (stale) {
         fm_build_put_note(state, key, value);
-    else
+    } else {
         fm_build_add_note(state, key, value, true);
+    }
     pthread_mutex_unlock(&state->lock);
     if (!at || stale) fm_build_push(state, true, key, value);
 }
@@ -255,9 +256,8 @@ void fm_build_push(fm_build_state *state, bool is_note, const fm_sha256 *hash, f
     } else {
         *packet = (fm_build_packet){NULL, is_note, *hash, bytes.size};
         memcpy(packet->data, bytes.data, bytes.size);
-        while (state->queued_bytes > QUEUE_BYTES_MAX && !state->failed) {
+        while (state->queued_bytes > QUEUE_BYTES_MAX && !state->failed)
             pthread_cond_wait(&state->changed, &state->lock);
-        }
         *state->last = packet;
         state->last = &packet->next;
         state->queued_bytes += bytes.size;
@@ -274,9 +274,8 @@ static fm_build_packet *pop(fm_build_state *state, bool *ret_end, bool *ret_flus
     until.tv_sec++;
     pthread_mutex_lock(&state->lock);
     int code = 0;
-    while (!state->first && !state->no_more && !state->flush && !code) {
+    while (!state->first && !state->no_more && !state->flush && !code)
         code = pthread_cond_timedwait(&state->changed, &state->lock, &until);
-    }
     fm_build_packet *packet = state->first;
     if (packet) {
         state->first = packet->next;

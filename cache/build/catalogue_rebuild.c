@@ -49,7 +49,7 @@ static fm_status see_note(void *context, const fm_sha256 *key, fm_bytes value, f
     rebuilding *self = context;
     found_item found = {.shard = self->at};
     size_t mark = fm_arena_mark(self->arena);
-    bool good = fm_item_note_decode(value, self->arena, &found.note, NULL) == FM_OK &&
+    bool good = !fm_item_note_decode(value, self->arena, &found.note, NULL) &&
                 strcmp(found.note.job, self->catalogue->options.job) == 0;
     if (good) {
         fm_sha256 expected = fm_item_note_key(found.note.job, found.note.item, found.note.attempt);

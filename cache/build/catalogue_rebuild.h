@@ -13,7 +13,7 @@ typedef struct fm_rebuild_report {
                          again */
 } fm_rebuild_report;
 
-/* Reads the shards of the cache folders, each hashed first, and records what they have of the
+/* Reads the shards of the cache folders, each hashed first, and records their notes of the
  * catalogue's job: the newest attempt of each item. Chains that the current generations refused
  * become refused items. Existing items of the catalogue stay. FM_ERR_NOT_FOUND when no shard has an
  * item of the job. Let the job's workers end first. */

@@ -59,9 +59,8 @@ static fm_status run_program(const char *program, folder *f, fm_error *reterr) {
     int code, status;
     if (!name) return fm_fail(reterr, FM_ERR_NOMEM, "no memory to run %s", program);
     posix_spawn_file_actions_init(&actions);
-    for (int fd = 0; fd < 3; fd++) {
+    for (int fd = 0; fd < 3; fd++)
         posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", fd ? O_WRONLY : O_RDONLY, 0);
-    }
     code = posix_spawnp(&pid, program, &actions, NULL, arguments, environ);
     posix_spawn_file_actions_destroy(&actions);
     free(name);
@@ -120,9 +119,7 @@ fm_status fm_kalign_align(const char *program, fm_bytes hit, fm_bytes chain, fm_
     if (status) return status;
     status = write_input(&f, hit, chain, arena, reterr);
     if (!status) status = run_program(program, &f, reterr);
-    if (!status) {
-        status = read_output(&f, arena, ret_hit_row, ret_chain_row, ret_n_column, reterr);
-    }
+    if (!status) status = read_output(&f, arena, ret_hit_row, ret_chain_row, ret_n_column, reterr);
     drop_folder(&f);
     return status;
 }

@@ -127,8 +127,8 @@ static fm_status bring_shard(merging *self, const merge_shard *shard, fm_error *
     return status;
 }
 
-/* Brings and reads all shards of the job, because only reading them says what is in them. Each is
- * hashed first. */
+/* Copies and reads all shards of the job, because only their notes tell which items they contain.
+ * Each is hashed first. */
 static fm_status take_shards(merging *self, fm_error *reterr) {
     const fm_merge_options *options = self->options;
     fm_status status = FM_OK;
@@ -220,8 +220,8 @@ static fm_status add_item(merging *self, const merge_item *item, fm_error *reter
     bool good = at != NULL;
     if (good) {
         const fm_build_note *found = &state->note[*at];
-        good = fm_item_note_decode((fm_bytes){found->value, found->value_bytes}, self->arena, &note,
-                                   NULL) == FM_OK &&
+        good = !fm_item_note_decode((fm_bytes){found->value, found->value_bytes}, self->arena,
+                                    &note, NULL) &&
                strcmp(note.job, job) == 0 && strcmp(note.item, item->name) == 0 &&
                note.attempt == item->attempt;
     }

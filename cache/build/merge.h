@@ -1,4 +1,4 @@
-/* merge.h: makes one generation of a cache from what the workers of a shared job made.
+/* merge.h: makes one generation of a cache from the shards of a shared job's workers.
  *
  *     catalogue: items that are done -> shard and attempt        caches of the workers
  *                     |                                                 |
@@ -33,9 +33,9 @@ typedef struct fm_merge_report {
 } fm_merge_report;
 
 /* Merges. FM_ERR_EXISTS when items are not done (and not `partial`), or a build holds the cache;
- * FM_ERR_NOT_FOUND when a shard is nowhere; FM_ERR_CORRUPT when a shard or note is not what the
- * catalogue says; FM_ERR_DATA when there is no chain. After an error the previous generation stays
- * in force. Lists are in the arena. */
+ * FM_ERR_NOT_FOUND when a shard is nowhere; FM_ERR_CORRUPT when a shard or note differs from the
+ * catalogue's record; FM_ERR_DATA when there is no chain. After an error the previous generation
+ * stays in force. Lists are in the arena. */
 FM_MUST_USE fm_status fm_merge_run(const fm_merge_options *options, fm_arena *arena,
                                    fm_merge_report *ret_report, fm_error *reterr);
 

@@ -109,7 +109,7 @@ static void add_chain(sizes *sum, const fm_source_chain *chain, fm_arena *arena)
     const fm_source_file *file;
     uint32_t n;
     sum->need += CHAIN_BYTES;
-    if (!chain->refusal && fm_source_files(chain, arena, &n, &file, NULL) == FM_OK) {
+    if (!chain->refusal && !fm_source_files(chain, arena, &n, &file, NULL)) {
         for (uint32_t i = 0; i < n; i++)
             add_file(sum, &file[i]);
     }
@@ -124,10 +124,11 @@ static bool has_chain(const fm_generation *generation, const char *name) {
         uint32_t middle = low + (high - low) / 2;
         int order = strcmp(generation->names + generation->chain[middle].name_at, name);
         if (order == 0) return true;
-        if (order < 0)
+        if (order < 0) {
             low = middle + 1;
-        else
+        } else {
             high = middle;
+        }
     }
     return false;
 }
@@ -138,7 +139,7 @@ typedef struct walk {
     const fm_generation *known;
     bool single_sequence;
     fm_arena *arena;
-    uint32_t every; /* measure one of so many new chains; 0 = only count */
+    uint32_t every; /* measure every n-th new chain; 0 = only count */
     uint32_t n_chain, n_new, n_measured;
     sizes sum;
 } walk;

@@ -1,10 +1,10 @@
-/* space.h: estimates, before a build starts, what it will write, and compares that with the free
- * space of the cache's file system.
+/* space.h: estimates, before a build starts, how many bytes it will write, and compares that with
+ * the free space of the cache's file system.
  *
- * The estimate uses only file sizes: at most 400 chains, evenly spread, stand for all of them,
- * times shares that were measured and rounded up (docs/reference/store.md, "Room"). Chains of the
- * current generation count as done. The estimate is high: inputs that compress well need a third of
- * it. */
+ * The estimate uses only file sizes. At most 400 chains, evenly spread, represent all of them;
+ * measured shares, rounded up, convert input bytes to stored bytes (docs/reference/store.md,
+ * "Room"). Chains of the current generation count as done. The estimate is high: inputs that
+ * compress well need a third of it. */
 #ifndef FM_CACHE_SPACE_H
 #define FM_CACHE_SPACE_H
 

@@ -179,9 +179,8 @@ bool fm_catalogue_is_postgresql(const char *where);
 
 /* Opens the catalogue at `where`: the address of a PostgreSQL database, or the path of a file,
  * which is made if needed. FM_ERR_CLOSED when the server cannot be reached; FM_ERR_UNSUPPORTED when
- * the database schema is not the newest known one (the message says what to do), the file is on a
- * network file system, or foldmill was built without libpq; FM_ERR_USAGE, FM_ERR_NOT_FOUND,
- * FM_ERR_IO. */
+ * the database schema is not the newest known (the message names the remedy), the file is on a
+ * network file system, or foldmill lacks libpq; FM_ERR_USAGE, FM_ERR_NOT_FOUND, FM_ERR_IO. */
 FM_MUST_USE fm_status fm_catalogue_open(const char *where, const fm_catalogue_options *options,
                                         fm_catalogue **ret_catalogue, fm_error *reterr);
 /* NULL is fine. Leases that are still held end by their time. */

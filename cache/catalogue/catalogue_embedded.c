@@ -9,8 +9,8 @@
  *     w JOB 0 WORKER              a worker: its cache, when it was seen
  *
  * Everything is in one ordered table (table.h), and each call is one transaction on it; one process
- * changes it at a time. The first letter of a key says what it is, so a scan of a prefix lists one
- * kind. Numbers in keys are big-endian, so that keys sort by them; those in values are
+ * changes it at a time. The first letter of a key names the kind of row, so a scan of a prefix
+ * lists one kind. Numbers in keys are big-endian, so that keys sort by them; those in values are
  * little-endian. Times are milliseconds of the machine's clock.
  *
  * The "q" entries are the queue. Their keys sort by the time at which an item can be claimed: now

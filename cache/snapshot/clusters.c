@@ -54,10 +54,11 @@ static uint32_t find_member(const fm_clusters *clusters, const char *name) {
     uint32_t low = 0, high = clusters->n_member, found = FM_NO_CLUSTER;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (compare_folded(clusters->member[middle].name, name) < 0)
+        if (compare_folded(clusters->member[middle].name, name) < 0) {
             low = middle + 1;
-        else
+        } else {
             high = middle;
+        }
     }
     for (; low < clusters->n_member; low++) {
         const fm_cluster_member *member = &clusters->member[low];

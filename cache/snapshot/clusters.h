@@ -1,5 +1,6 @@
-/* clusters.h: which chains belong to one cluster: a text with one cluster per line, its members
- * separated by blanks, as the PDB and OpenFold publish it (docs/reference/inputs.md, section 14).
+/* clusters.h: reads which chains belong to one cluster. The text has one cluster per line, its
+ * members separated by blanks, as the PDB and OpenFold publish it (docs/reference/inputs.md,
+ * section 14).
  *
  * A name is looked up as it is, then without regard to the case of ASCII letters, because such
  * files are often in upper case. A chain in two clusters belongs to the first. */

@@ -207,7 +207,7 @@ static fm_status remove_shards(collecting *gc) {
         const char *name = list.name[i];
         if (strlen(name) != FM_SHA256_HEX - 1 + strlen(".lmdb") ||
             strcmp(name + FM_SHA256_HEX - 1, ".lmdb") != 0 ||
-            fm_sha256_parse(name, FM_SHA256_HEX - 1, &hash) != FM_OK) {
+            fm_sha256_parse(name, FM_SHA256_HEX - 1, &hash)) {
             continue;
         }
         fm_shard_path(gc->cache, &hash, path, sizeof path);

@@ -59,8 +59,9 @@ fm_status fm_snapshot_write(const fm_store *store, const char *name, const fm_sn
     return write_file(store->path, "snapshots", name, bytes, reterr);
 }
 
-/* Lists the names of snapshots or pins in a folder of the cache; none when there is no folder. A pin
- * that cannot be looked at is in the list, so that reading it fails: gc must not miss one. */
+/* Lists the names of snapshots or pins in a folder of the cache; none when there is no folder.
+ * A pin that cannot be looked at is in the list, so that reading it fails: gc must not miss
+ * one. */
 static fm_status list_names(const char *cache, const char *folder, fm_arena *arena,
                             fm_name_list *list, fm_error *reterr) {
     char path[PATH_MAX];
@@ -118,7 +119,7 @@ fm_status fm_pin_write(const fm_store *store, const char *name, fm_error *reterr
     fm_status status = fm_arena_init(&arena, (size_t)16 << 30, reterr);
     if (status) return status;
     status = fm_snapshot_open(store, name, &arena, &snapshot, reterr);
-    if (!status && read_pin(store->path, name, &arena, &pinned, NULL) == FM_OK && pinned != here) {
+    if (!status && !read_pin(store->path, name, &arena, &pinned, NULL) && pinned != here) {
         status = fm_fail(reterr, FM_ERR_EXISTS,
                          "snapshot %s is pinned to generation %" PRIu64 "; unpin it first", name,
                          pinned);

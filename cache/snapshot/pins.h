@@ -26,9 +26,9 @@ FM_MUST_USE fm_status fm_pin_write(const fm_store *store, const char *name, fm_e
 /* Removes a pin. FM_ERR_NOT_FOUND when there is none. */
 FM_MUST_USE fm_status fm_pin_remove(const fm_store *store, const char *name, fm_error *reterr);
 
-/* Opens the generation to which snapshot `name` is pinned, or the current one without a pin. A
- * pinned snapshot therefore means the same chains, in the same bytes, whatever was built since.
- * Errors of fm_store_open; FM_ERR_CORRUPT for a pin that cannot be read. */
+/* Opens the generation to which snapshot `name` is pinned, or the current one without a pin. Later
+ * builds therefore change neither the chains of a pinned snapshot nor their bytes. Errors of
+ * fm_store_open; FM_ERR_CORRUPT for a pin that cannot be read. */
 FM_MUST_USE fm_status fm_store_open_for(const char *cache, const char *name, fm_store **ret_store,
                                         fm_error *reterr);
 

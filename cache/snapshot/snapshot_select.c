@@ -1,9 +1,10 @@
 /* snapshot_select.c: one pass over the chains in the order of names, so the lines come out sorted.
  * See snapshot_select.h.
  *
- * Cheap rules come first: names, dataset and length need only the index. Rules about the content
- * ask the table of facts, and the parts only where a chain has no facts (check_content). "Apart"
- * marks the clusters of the other snapshot once, then looks up each chain's cluster (touched). */
+ * Cheap rules are applied first: names, dataset and length need only the index. Rules about the
+ * content ask the table of facts, and the parts only where a chain has no facts (check_content).
+ * "Apart" marks the clusters of the other snapshot once, then looks up each chain's cluster
+ * (touched). */
 #include "cache/snapshot/snapshot_select.h"
 
 #include "cache/snapshot/snapshot.h"
@@ -68,10 +69,11 @@ static bool has_line(const fm_snapshot_text *text, const char *name) {
         uint32_t middle = low + (high - low) / 2;
         int order = strcmp(text->line[middle].name, name);
         if (order == 0) return true;
-        if (order < 0)
+        if (order < 0) {
             low = middle + 1;
-        else
+        } else {
             high = middle;
+        }
     }
     return false;
 }
@@ -166,9 +168,7 @@ static fm_status check_content(selecting *job, uint32_t chain, fm_select_reason 
     fm_chain_facts facts = {0};
     fm_status status = FM_OK;
     if (job->facts) facts = job->facts[chain];
-    if (!(facts.flags & FM_FACTS_KNOWN)) {
-        status = read_facts(job, chain, structure, &facts, reterr);
-    }
+    if (!(facts.flags & FM_FACTS_KNOWN)) status = read_facts(job, chain, structure, &facts, reterr);
     if (!status) *reason = check_facts(rules, &facts);
     return status;
 }
@@ -199,20 +199,21 @@ static fm_status check_chain(selecting *job, uint32_t chain, uint32_t cluster,
     uint32_t n_res = length_of(job->store, chain);
     fm_select_reason reason = FM_SELECT_TAKEN;
     fm_status status = FM_OK;
-    if (rules->only && !is_listed(rules->only, name))
+    if (rules->only && !is_listed(rules->only, name)) {
         reason = FM_SELECT_NOT_LISTED;
-    else if (rules->exclude && is_listed(rules->exclude, name))
+    } else if (rules->exclude && is_listed(rules->exclude, name)) {
         reason = FM_SELECT_EXCLUDED;
-    else if (!is_of_dataset(rules, name))
+    } else if (!is_of_dataset(rules, name)) {
         reason = FM_SELECT_DATASET;
-    else if (n_res < rules->min_length || (rules->max_length && n_res > rules->max_length))
+    } else if (n_res < rules->min_length || (rules->max_length && n_res > rules->max_length)) {
         reason = FM_SELECT_LENGTH;
-    else if (rules->only_clustered && cluster == FM_NO_CLUSTER)
+    } else if (rules->only_clustered && cluster == FM_NO_CLUSTER) {
         reason = FM_SELECT_NO_CLUSTER;
-    else if (rules->apart && is_touched(&job->apart, name))
+    } else if (rules->apart && is_touched(&job->apart, name)) {
         reason = FM_SELECT_SHARED;
-    else
+    } else {
         status = check_content(job, chain, &reason, reterr);
+    }
     *ret_reason = reason;
     return status;
 }
@@ -269,8 +270,9 @@ fm_status fm_snapshot_select(const fm_store *store, const fm_select_rules *rules
                        "the weights af2 need sizes of clusters, and the cache knows none: name a "
                        "file of clusters, or build with a chain_data_cache.json");
     }
-    if (!status && rules->apart)
+    if (!status && rules->apart) {
         status = touch(rules->apart, rules->clusters, arena, &job.apart, reterr);
+    }
     for (uint32_t chain = 0; chain < n_chain && !status; chain++) {
         const char *name = fm_store_chain_name(store, chain);
         uint32_t cluster =

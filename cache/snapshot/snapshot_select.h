@@ -3,8 +3,9 @@
  * A chain is taken unless a rule excludes it. The rules apply in the order of fm_select_reason, and
  * the first one that excludes a chain is counted. The length comes from the store's index; letters,
  * resolution, date and cluster size come from its table of facts. A cache that an older foldmill
- * built has no facts: then the parts of those chains that a rule needs are read, and what only a
- * list of the dataset knows (facts.h) is unknown. docs/reference/store.md, "Snapshots". */
+ * built has no facts. The selection then reads the parts of the chains that a rule needs, and facts
+ * that only a list of the dataset has (facts.h) are unknown. docs/reference/store.md,
+ * "Snapshots". */
 #ifndef FM_CACHE_SNAPSHOT_SELECT_H
 #define FM_CACHE_SNAPSHOT_SELECT_H
 

@@ -14,9 +14,8 @@ enum { WEIGHT_DIGITS = 10, HEAD_BYTES = 64 };
 static char *parse_u32(char *text, const char *end, char stop, uint32_t *ret_value) {
     uint64_t value = 0;
     char *at = text;
-    for (; at < end && *at >= '0' && *at <= '9' && at - text <= WEIGHT_DIGITS; at++) {
+    for (; at < end && *at >= '0' && *at <= '9' && at - text <= WEIGHT_DIGITS; at++)
         value = value * 10 + (uint64_t)(*at - '0');
-    }
     if (at == text || at == end || *at != stop || value > UINT32_MAX) return NULL;
     if (*text == '0' && at != text + 1) return NULL;
     *ret_value = (uint32_t)value;
@@ -29,8 +28,7 @@ static char *parse_line(char *text, char *end, fm_snapshot_line *ret_line) {
     if (!newline) return NULL;
     char *at = parse_u32(text, newline, ' ', &ret_line->weight);
     if (!at || newline - at <= FM_SHA256_HEX ||
-        fm_sha256_parse(at, FM_SHA256_HEX - 1, &ret_line->parts) != FM_OK ||
-        at[FM_SHA256_HEX - 1] != ' ') {
+        fm_sha256_parse(at, FM_SHA256_HEX - 1, &ret_line->parts) || at[FM_SHA256_HEX - 1] != ' ') {
         return NULL;
     }
     at += FM_SHA256_HEX;

@@ -21,9 +21,8 @@ static fm_status check_entry(void *context, const fm_sha256 *hash, uint64_t offs
     fm_status status = fm_blob_open(packed, &blob, reterr);
     if (status) return status;
     uint32_t at;
-    if (!fm_store_find_blob(check->store, hash, &at))
-        return FM_OK; /* a blob of another
-                                                                       generation */
+    /* A blob that the index lacks belongs to another generation. */
+    if (!fm_store_find_blob(check->store, hash, &at)) return FM_OK;
     const fm_blob_entry *entry = &check->store->generation.blob[at];
     if (entry->shard != check->shard) return FM_OK;
     check->n_named++;
@@ -67,7 +66,7 @@ static fm_status check_hits(const fm_store *store, const fm_part_hits *hits, fm_
     return FM_OK;
 }
 
-/* A row must say what the parts say. It may know more only where they say nothing. */
+/* A row of facts must agree with the parts. It may know more only where they say nothing. */
 static fm_status check_facts(const fm_record *record, const fm_chain_facts *facts,
                              fm_error *reterr) {
     if (!facts || !(facts->flags & FM_FACTS_KNOWN)) return FM_OK;

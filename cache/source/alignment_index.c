@@ -2,10 +2,10 @@
  * alignment_index.h.
  *
  * The number of entries, files and name bytes that an index can hold follows from its length. The
- * parser therefore reserves address space for the worst case in the arena at once, and fills three
- * arrays without ever moving them: entries, files (those of one entry are consecutive) and names.
- * Names of files and databases recur in each entry and are stored once (intern). An entry that
- * breaks the form is read to its end and refused; the parser then continues with the next one.
+ * parser therefore reserves address space for the worst case in the arena at once. It fills three
+ * arrays without ever moving them: entries, files (consecutive for one entry) and names. Names of
+ * files and databases recur in each entry and are stored once (intern). An entry that breaks the
+ * form is read to its end and refused; the parser then continues with the next one.
  *
  * The check sorts all ranges by database and offset. Two ranges of one database may be equal or
  * disjoint. Each range is compared with the one before it that reaches furthest, so one pass finds
@@ -285,7 +285,7 @@ fm_status fm_alignment_index_parse(fm_json_input input, uint64_t input_bytes, co
                            .max_entry = input_bytes / ENTRY_BYTES_MIN + 1,
                            .max_file = input_bytes / FILE_BYTES_MIN + 1,
                            .name_max = input_bytes + strlen(own_db) + 2};
-    /* Room for the most that so many bytes can hold; untouched pages cost nothing. */
+    /* Room for the most entries that a text of this size can have; untouched pages cost nothing. */
     parse->index.entry = fm_arena_alloc_array(arena, parse->max_entry, sizeof *parse->index.entry);
     parse->file = fm_arena_alloc_array(arena, parse->max_file, sizeof *parse->file);
     parse->names = fm_arena_alloc(arena, parse->name_max);

@@ -6,8 +6,8 @@
  *
  * An index may mix the two forms, because it is read entry by entry. Memory is about 3 times the
  * size of usual indices, and at most about 8 times. Several chains may name the same bytes. No
- * value is trusted: an invalid entry is refused with a reason, and with it its chain and no other;
- * a text that is not JSON is refused whole. docs/reference/inputs.md. */
+ * value is trusted. An invalid entry is refused with a reason, and so is its chain, but no other. A
+ * text that is not JSON is refused as a whole. docs/reference/inputs.md. */
 #ifndef FM_CACHE_ALIGNMENT_INDEX_H
 #define FM_CACHE_ALIGNMENT_INDEX_H
 
@@ -43,7 +43,8 @@ FM_MUST_USE fm_status fm_alignment_index_parse(fm_json_input input, uint64_t inp
                                                fm_alignment_index *ret_index, fm_error *reterr);
 
 /* Refuses each entry whose ranges pass the end of their file, or overlap other ranges without being
- * equal to them. db_bytes[n_db]: sizes of the files, UINT64_MAX for a missing file. FM_ERR_NOMEM.
+ * equal to them. db_bytes[n_db] has the sizes of the files, UINT64_MAX for a missing file.
+ * FM_ERR_NOMEM.
  */
 FM_MUST_USE fm_status fm_alignment_index_check(fm_alignment_index *index, const uint64_t *db_bytes,
                                                fm_arena *arena, fm_error *reterr);

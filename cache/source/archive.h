@@ -39,7 +39,7 @@ void fm_archive_sizes(fm_archive *archive, uint64_t entry, uint64_t *ret_stored_
 
 /* Reads the entry's content into the arena. FM_ERR_LIMIT when it declares more than max_bytes;
  * FM_ERR_UNSUPPORTED when it is encrypted or has another method; FM_ERR_CORRUPT when it does not
- * unpack to what it declares, or its CRC is wrong; FM_ERR_IO. Errors name the archive and the
+ * unpack to its declared size, or its CRC is wrong; FM_ERR_IO. Errors name the archive and the
  * entry. */
 FM_MUST_USE fm_status fm_archive_read(fm_archive *archive, uint64_t entry, size_t max_bytes,
                                       fm_arena *arena, fm_bytes *ret_content, fm_error *reterr);

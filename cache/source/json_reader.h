@@ -57,9 +57,9 @@ typedef struct fm_json_reader {
 void fm_json_init(fm_json_reader *reader, fm_json_input input);
 
 /* Reads the next token. FM_ERR_FORMAT with the place; FM_ERR_LIMIT for nesting deeper than
- * FM_JSON_DEPTH, or a key or number longer than `text` (a longer string is cut: text_cut is set and
- * text_bytes is its full length); errors of the input. After FM_JSON_END it returns FM_JSON_END
- * again. */
+ * FM_JSON_DEPTH, or a key or number longer than `text`; errors of the input. A longer string is no
+ * error but cut: text_cut is set and text_bytes is its full length. After FM_JSON_END it returns
+ * FM_JSON_END again. */
 FM_MUST_USE fm_status fm_json_next(fm_json_reader *reader, fm_json_token *ret_token,
                                    fm_error *reterr);
 

@@ -35,9 +35,8 @@ static bool is_blank(char c) {
 }
 
 fm_status fm_name_words_next(fm_name_words *words, const char **ret_name, fm_error *reterr) {
-    while (words->at < words->size && is_blank(words->text[words->at])) {
+    while (words->at < words->size && is_blank(words->text[words->at]))
         words->next_line += words->text[words->at++] == '\n';
-    }
     words->line = words->next_line;
     size_t begin = words->at;
     while (words->at < words->size && !is_blank(words->text[words->at]))
@@ -79,7 +78,7 @@ static fm_names sort_names(const char **name, uint32_t n) {
     return (fm_names){kept, name};
 }
 
-/* Strings of an array, or keys of an object; what is deeper is passed over. */
+/* Strings of an array, or keys of an object; deeper values are skipped. */
 static fm_status read_json(fm_bytes text, fm_arena *arena, const char **name, char *pool,
                            uint32_t n_max, uint32_t *ret_n, fm_error *reterr) {
     fm_json_bytes bytes = {text.data, text.size, 0};

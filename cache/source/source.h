@@ -5,9 +5,10 @@
  * chain with its alignment files. Structures are sorted by key and chains by name, so the order of
  * a directory never matters. A scan does not list the folders of single chains (fm_source_files
  * does), so that a dataset of hundreds of thousands of folders is scanned quickly. Symbolic links
- * are followed. An entry that a chain needs and that is no file refuses that chain; one that the scan
- * itself needs (a folder of the layout, a list) ends the scan. Memory is the caller's arena, except for open archives (fm_source_close). Inputs
- * that do not fit together are refused with a reason, and the scan continues.
+ * are followed. An entry that a chain needs and that is no file refuses that chain; one that the
+ * scan itself needs (a folder of the layout, a list) ends the scan. Memory is the caller's arena,
+ * except for open archives (fm_source_close). Inputs that do not fit together are refused with a
+ * reason, and the scan continues.
  *
  * fm_source_scan recognises the layout of a dataset (docs/reference/inputs.md, section 11).
  * Structures, alignments, hits and text lists may be compressed: .gz, .xz or .zst.
@@ -198,8 +199,8 @@ FM_MUST_USE fm_status fm_source_files(const fm_source_chain *chain, fm_arena *ar
  * (AlphaFold), pdb_hits.sto (AlphaFold-Multimer, AlphaPulldown). */
 bool fm_source_is_search(const char *name);
 
-/* True for the name of a file that a chain is built from, compressed or not: an alignment, or a list
- * of template hits. */
+/* True for the name of a file that a chain is built from, compressed or not: an alignment, or a
+ * list of template hits. */
 bool fm_source_is_wanted(const char *name);
 
 /* Reads a file, unpacked, into the arena; at most max_bytes. Errors have its path as their source.

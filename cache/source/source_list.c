@@ -183,10 +183,11 @@ static fm_source_structure *find_key(const fm_source_scanning *scan, const char 
         int order = strncmp(found, key, length);
         if (order == 0 && found[length] != '\0') order = 1;
         if (order == 0) return &scan->structure[middle];
-        if (order < 0)
+        if (order < 0) {
             low = middle + 1;
-        else
+        } else {
             high = middle;
+        }
     }
     return NULL;
 }

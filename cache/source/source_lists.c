@@ -124,7 +124,7 @@ static fm_status read_list(list_parse *parse) {
     }
 }
 
-/* Of equal names, the later one in the list comes first, as JSON readers keep the last. */
+/* Of equal names, the later one in the list is sorted first, as JSON readers keep the last. */
 static int compare_listed(const void *left, const void *right) {
     const fm_listed *a = left, *b = right;
     int order = strcmp(a->name, b->name);
@@ -144,7 +144,7 @@ static uint32_t sort_listed(fm_listed *listed, uint64_t n) {
 fm_status fm_source_parse_listing(fm_json_input input, uint64_t input_bytes, bool is_ids,
                                   fm_arena *arena, fm_listing *ret_listing, fm_error *reterr) {
     fm_error local;
-    /* Room for the most that so many bytes can hold; untouched pages cost nothing. */
+    /* Room for the most entries that a text of this size can have; untouched pages cost nothing. */
     list_parse parse = {.is_ids = is_ids,
                         .reterr = reterr ? reterr : &local,
                         .max = input_bytes / ENTRY_BYTES_MIN + 1,
@@ -265,8 +265,8 @@ fm_status fm_source_parse_obsolete(fm_bytes text, fm_arena *arena, fm_obsolete_l
 
 static const char *const FOLDERS[] = {"", "data_caches/", "pdb_mmcif/"};
 
-/* *ret_path = the given path, or the first DATASET/<folder>name that exists; NULL = none. A path that
- * cannot be looked at is an error: the list may be there. */
+/* *ret_path = the given path, or the first DATASET/<folder>name that exists; NULL = none. A
+ * path that cannot be looked at is an error: the list may be there. */
 static fm_status find_list(fm_source_scanning *scan, const char *dataset, const char *given,
                            const char *name, const char **ret_path, fm_error *reterr) {
     *ret_path = given;
@@ -290,14 +290,18 @@ fm_status fm_source_take_lists(fm_source_scanning *scan, const fm_source_options
     fm_bytes text;
     fm_status status =
         find_list(scan, folder, options->chain_data, "chain_data_cache.json", &chains, reterr);
-    if (!status)
+    if (!status) {
         status = find_list(scan, folder, options->mmcif_cache, "mmcif_cache.json", &dates, reterr);
-    if (!status)
+    }
+    if (!status) {
         status = find_list(scan, folder, options->obsolete, "obsolete.dat", &obsolete, reterr);
-    if (!status && chains)
+    }
+    if (!status && chains) {
         status = fm_source_read_listing(chains, false, arena, &dataset->chain_data, reterr);
-    if (!status && dates)
+    }
+    if (!status && dates) {
         status = fm_source_read_listing(dates, true, arena, &dataset->dates, reterr);
+    }
     if (!status && obsolete) {
         status = fm_file_read_text(arena, obsolete, FM_LIMIT_INPUT_BYTES, &text, reterr);
         if (!status) status = fm_source_parse_obsolete(text, arena, &dataset->obsolete, reterr);
@@ -329,8 +333,9 @@ static const fm_listed *find_chain(const fm_source_dataset *dataset, const char 
     char other[FM_LIMIT_NAME_BYTES + 1];
     const fm_listed *found = fm_listing_find(&dataset->chain_data, name);
     for (int upper = 0; upper < 2 && !found && !dataset->is_predicted; upper++) {
-        if (fm_source_spell_id(name, upper, other))
+        if (fm_source_spell_id(name, upper, other)) {
             found = fm_listing_find(&dataset->chain_data, other);
+        }
     }
     return found;
 }

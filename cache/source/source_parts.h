@@ -1,4 +1,4 @@
-/* source_parts.h: what the sources of a scan share.
+/* source_parts.h: the declarations that the files of a scan share.
  *
  * A dataset is scanned in three steps: list the structures (id, path), list the alignment sets
  * (name, place), and join the two by name. Datasets are scanned one after the other. Each has its

@@ -136,9 +136,7 @@ static fm_status find_alignments(fm_source_scanning *scan, const fm_source_optio
     }
     if (!n && !status) status = take_database(scan, options->dataset, &n, reterr);
     /* The folders of the structures have the alignments, too. */
-    if (!n && !status && is_tree) {
-        status = fm_source_take_tree(scan, options->dataset, &n, reterr);
-    }
+    if (!n && !status && is_tree) status = fm_source_take_tree(scan, options->dataset, &n, reterr);
     return status;
 }
 
@@ -330,8 +328,9 @@ static fm_status scan_dataset(gathering *all, const fm_source_options *options, 
         .is_predicted = options->is_predicted,
         .first_structure = all->n_structure,
     };
-    if (!dataset.name || !dataset.prefix || !dataset.path)
+    if (!dataset.name || !dataset.prefix || !dataset.path) {
         return fm_arena_full(scan->arena, reterr);
+    }
     scan->prefix = dataset.prefix;
     scan->is_predicted = options->is_predicted;
     scan->structures_found = scan->alignments_found = NULL;
@@ -461,10 +460,11 @@ static const fm_source_structure *find_key(const fm_source *source,
         uint32_t middle = low + (high - low) / 2;
         int order = strcmp(structure[middle].key, key);
         if (order == 0) return &structure[middle];
-        if (order < 0)
+        if (order < 0) {
             low = middle + 1;
-        else
+        } else {
             high = middle;
+        }
     }
     return NULL;
 }
@@ -485,14 +485,16 @@ bool fm_source_has_structure(const fm_source *source, const char *chain) {
     char id[FM_LIMIT_NAME_BYTES + 1];
     for (uint32_t i = 0; i < source->n_dataset; i++) {
         const fm_source_dataset *dataset = &source->dataset[i];
-        if (strlen(dataset->prefix) != prefix || memcmp(chain, dataset->prefix, prefix) != 0)
+        if (strlen(dataset->prefix) != prefix || memcmp(chain, dataset->prefix, prefix) != 0) {
             continue;
+        }
         if (find_key(source, dataset, bare)) return true;
         if (!length || length > FM_LIMIT_NAME_BYTES) continue;
         memcpy(id, bare, length);
         id[length] = '\0';
-        if (!dataset->is_predicted && fm_source_is_pdb_id(id, length))
+        if (!dataset->is_predicted && fm_source_is_pdb_id(id, length)) {
             fm_source_lower(bare, length, id);
+        }
         if (find_key(source, dataset, id)) return true;
     }
     return false;

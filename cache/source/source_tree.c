@@ -95,8 +95,9 @@ fm_status fm_source_take_archive(fm_source_scanning *scan, const char *path, uin
 static fm_status take_entry(fm_source_scanning *scan, const fm_entry *entry, const char *path,
                             uint32_t *n, uint32_t *n_packed, fm_error *reterr) {
     bool is_pdb;
-    if (id_length(entry->name, &is_pdb))
+    if (id_length(entry->name, &is_pdb)) {
         return take_file(scan, entry->name, path, NULL, 0, n, reterr);
+    }
     if (entry->kind == FM_PATH_FOLDER) return FM_OK;
     if (has_ending(entry->name, strlen(entry->name), ".zip")) {
         uint32_t packed = 0;
@@ -279,8 +280,9 @@ static const char *name_layout(fm_source_scanning *scan, const char *folder,
     for (size_t i = 0; i < names->n && i < 8; i++) {
         const char *path = fm_source_join(scan->arena, folder, names->name[i]);
         fm_name_list inside;
-        if (!path || fm_directory_list(path, true, FM_LIMIT_N_CHAIN, scan->arena, &inside, NULL))
+        if (!path || fm_directory_list(path, true, FM_LIMIT_N_CHAIN, scan->arena, &inside, NULL)) {
             continue;
+        }
         bool nested = false;
         for (size_t k = 0; k < inside.n; k++)
             nested |= strcmp(inside.name[k], "a3m") == 0 || strcmp(inside.name[k], "hhr") == 0;
@@ -367,8 +369,8 @@ static fm_status take_flat(fm_source_scanning *scan, const char *folder,
     return status;
 }
 
-/* Adds the folders of chains. An entry that is no folder and cannot be a file may be one: it becomes
- * a refused set, so that its chain is refused with the reason. */
+/* Adds the folders of chains. An entry that is no folder and cannot be a file may be one: it
+ * becomes a refused set, so that its chain is refused with the reason. */
 static fm_status take_folders(fm_source_scanning *scan, const char *folder,
                               const fm_entry_list *entries, fm_name_list *folders,
                               fm_error *reterr) {

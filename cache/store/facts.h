@@ -1,10 +1,10 @@
-/* facts.h: what a selection of chains asks before it loads them: one row for each chain, beside the
- * index.
+/* facts.h: the facts by which chains are selected before they are loaded: one row per chain, beside
+ * the index.
  *
  * A snapshot by resolution, date, length or unknown residues reads this table and no part: 36 bytes
  * per chain instead of its coordinates. The facts of a chain's parts are a pure function of the
  * parts; a build keeps them as a note under the parts' hashes. When a generation is published, the
- * dataset's lists add what the files do not say: cluster sizes, dates and resolutions. Facts are no
+ * dataset's lists add facts that the files lack: cluster sizes, dates and resolutions. Facts are no
  * content: the digest of a cache is that of its parts. docs/reference/store.md, "Facts". */
 #ifndef FM_CACHE_FACTS_H
 #define FM_CACHE_FACTS_H
@@ -33,7 +33,8 @@ typedef struct fm_chain_facts {
 /* The facts of a chain's parts; structure may be NULL. cluster_size is 0 and nothing is listed. */
 fm_chain_facts fm_facts_of(const fm_part_sequence *sequence, const fm_part_structure *structure);
 
-/* The key of the note in which a build keeps the facts of two parts: docs/reference/store.md, "Keys".
+/* The key of the note in which a build keeps the facts of two parts: docs/reference/store.md,
+ * "Keys".
  */
 fm_sha256 fm_facts_key(const fm_sha256 *sequence, const fm_sha256 *structure);
 

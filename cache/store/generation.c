@@ -3,10 +3,11 @@
  *
  * Publishing is safe against a crash at any instant. The new generation has a new number, so its
  * files replace nothing. Each file is written to a temporary name, synced and renamed
- * (fm_file_write_atomic); the manifest, which has the hashes of the others, comes after them.
+ * (fm_file_write_atomic); the manifest, which has the hashes of the others, is written last.
  * CURRENT is renamed last, and that rename is the only step that readers can see: before it they
  * read the old generation, after it the new one. A crash before it leaves files that no CURRENT
- * names; the next build takes a higher number, and gc removes them. Shards are sealed and synced before any of this begins.
+ * names; the next build takes a higher number, and gc removes them. Shards are sealed and synced
+ * before any of this begins.
  */
 #include "cache/store/generation_files.h"
 
@@ -109,8 +110,10 @@ static fm_status read_current(const char *cache, fm_arena *arena, uint64_t *ret_
 uint64_t fm_generation_number_of(const char *name, const char *suffix) {
     size_t digits = strspn(name, "0123456789");
     uint64_t number = 0;
-    if (digits < 8 || digits > 18 || name[digits] != '.' || strcmp(name + digits + 1, suffix) != 0)
+    if (digits < 8 || digits > 18 || name[digits] != '.' ||
+        strcmp(name + digits + 1, suffix) != 0) {
         return 0;
+    }
     for (size_t i = 0; i < digits; i++)
         number = number * 10 + (uint64_t)(name[i] - '0');
     return number;
@@ -189,8 +192,9 @@ fm_status fm_generation_read_at(const char *cache, uint64_t number, fm_generatio
     fm_status status = fm_generation_path(cache, number, "manifest", path, sizeof path, reterr);
     if (status) return status;
     status = read_file(cache, number, "manifest", NULL, MANIFEST_BYTES_MAX, arena, &bytes, reterr);
-    if (!status)
+    if (!status) {
         status = fm_manifest_decode(bytes, number, arena, &generation, &index_hash, reterr);
+    }
     if (!status) {
         status =
             read_file(cache, number, "index", &index_hash, INDEX_BYTES_MAX, arena, &bytes, reterr);
@@ -264,7 +268,7 @@ static fm_status sync_new_folders(const char *cache, uint64_t number, fm_error *
     char above[PATH_MAX];
     if (number != 1) return FM_OK;
     int n = snprintf(above, sizeof above, "%s/..", cache);
-    bool synced = n > 0 && (size_t)n < sizeof above && fm_dir_sync(above, NULL) == FM_OK;
+    bool synced = n > 0 && (size_t)n < sizeof above && !fm_dir_sync(above, NULL);
     (void)synced;
     return fm_dir_sync(cache, reterr);
 }

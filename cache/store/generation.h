@@ -74,8 +74,9 @@ typedef enum fm_generation_what {
 } fm_generation_what;
 
 /* The content digest: two caches with the same digest hold the same chains with the same parts.
- * SHA-256 of "foldmill content 1\n", then for each chain in the order of names: the name, a zero
- * byte, the number of parts u8, and for each part in the order of kinds: kind u8, hash u8[32]. */
+ * SHA-256 of "foldmill content 1\n" and then the chains in the order of names. Each chain gives its
+ * name, a zero byte and the number of parts u8; each part, in the order of kinds, gives kind u8 and
+ * hash u8[32]. */
 fm_sha256 fm_generation_digest(const fm_generation *generation);
 
 /* The hash of one chain's parts: SHA-256 of the number of parts u8, then for each part kind u8 and

@@ -179,9 +179,8 @@ fm_status fm_notes_decode(fm_bytes bytes, fm_arena *arena, fm_generation *genera
 fm_status fm_refusals_encode(const fm_generation *generation, fm_arena *arena, fm_bytes *ret_bytes,
                              fm_error *reterr) {
     size_t total = 0;
-    for (uint32_t i = 0; i < generation->n_refused; i++) {
+    for (uint32_t i = 0; i < generation->n_refused; i++)
         total += strlen(generation->refused[i].chain) + strlen(generation->refused[i].reason) + 2;
-    }
     uint8_t *data = fm_arena_alloc(arena, total);
     if (!data) return fm_arena_full(arena, reterr);
     fm_writer writer = fm_writer_of(data, total);

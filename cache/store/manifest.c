@@ -92,9 +92,8 @@ static const char *read_decimal(line_reader *reader, const char *text, char stop
                                 uint64_t *ret_value) {
     uint64_t value = 0;
     const char *digit = text;
-    for (; *digit >= '0' && *digit <= '9' && digit < text + 19; digit++) {
+    for (; *digit >= '0' && *digit <= '9' && digit < text + 19; digit++)
         value = value * 10 + (uint64_t)(*digit - '0');
-    }
     bool zero_led = text[0] == '0' && digit != text + 1;
     if (digit == text || *digit != stop || zero_led) reader->failed = true;
     *ret_value = reader->failed ? 0 : value;
@@ -112,7 +111,7 @@ static uint64_t read_number(line_reader *reader, const char *word, uint64_t max)
 static const char *read_hex(line_reader *reader, const char *text, char stop, fm_sha256 *ret_hash) {
     const char *newline = memchr(text, '\n', LINE_BYTES);
     size_t size = newline ? (size_t)(newline - text) : 0;
-    if (size < FM_SHA256_HEX - 1 || fm_sha256_parse(text, FM_SHA256_HEX - 1, ret_hash) != FM_OK ||
+    if (size < FM_SHA256_HEX - 1 || fm_sha256_parse(text, FM_SHA256_HEX - 1, ret_hash) ||
         text[FM_SHA256_HEX - 1] != stop) {
         reader->failed = true;
         return "\n";

@@ -5,8 +5,8 @@
  *     DIR/shards/<sha256 of the file>.lmdb  sealed: synced, checked, hashed whole, renamed
  *
  * A shard has two databases: "blobs" maps content hashes to blobs (blob.h), and "notes" maps cache
- * keys to what was made under them (build.h). Sealed shards alone therefore say what a build need
- * not make again.
+ * keys to the parts that were made under them (build.h). Sealed shards alone therefore tell a build
+ * which parts it need not make again.
  *
  * LMDB trusts its pages, so it opens a file only right after the file's hash was checked. Readers
  * bypass LMDB: the index of a generation stores the offset of each blob (generation.h), and pread
@@ -58,7 +58,7 @@ FM_MUST_USE fm_status fm_shard_writer_note(fm_shard_writer *writer, const fm_sha
 uint64_t fm_shard_writer_bytes(const fm_shard_writer *writer);
 
 /* Syncs the file, hashes it, checks the checksum and place of each blob, visits the entries and
- * renames the file into DIR/shards. The visits come before the rename; on failure nothing is
+ * renames the file into DIR/shards. All visits happen before the rename; on failure nothing is
  * sealed. The writer is freed in both cases. */
 FM_MUST_USE fm_status fm_shard_writer_seal(fm_shard_writer *writer, const fm_shard_visitor *visitor,
                                            fm_shard_info *ret_info, fm_error *reterr);

@@ -19,8 +19,7 @@ bool fm_shard_is_there(const char *cache, const fm_sha256 *hash, uint64_t bytes)
     fm_path_kind kind;
     uint64_t found;
     return fm_shard_path(cache, hash, path, sizeof path) &&
-           fm_path_size(path, &kind, &found, NULL) == FM_OK && kind == FM_PATH_FILE &&
-           found == bytes;
+           !fm_path_size(path, &kind, &found, NULL) && kind == FM_PATH_FILE && found == bytes;
 }
 
 static fm_status copy_blocks(int in, const char *path, fm_file_writer *out,
@@ -57,10 +56,11 @@ static fm_status copy(const char *source, const char *goal, const fm_sha256 *has
             status = fm_fail_in(reterr, FM_ERR_CORRUPT, source,
                                 "the shard's SHA-256 is not the one it is named by");
         }
-        if (!status)
+        if (!status) {
             status = fm_file_writer_commit(out, reterr);
-        else
+        } else {
             fm_file_writer_discard(out);
+        }
     }
     close(in);
     return status;

@@ -58,12 +58,10 @@ static void sum_up(fm_store *store) {
                           .n_refused = generation->n_refused,
                           .n_shard = generation->n_shard,
                           .content = generation->content};
-    for (uint32_t i = 0; i < generation->n_shard; i++) {
+    for (uint32_t i = 0; i < generation->n_shard; i++)
         info.stored_bytes += generation->shard[i].bytes;
-    }
-    for (uint32_t i = 0; i < generation->n_blob; i++) {
+    for (uint32_t i = 0; i < generation->n_blob; i++)
         info.decoded_bytes += generation->blob[i].decoded_bytes;
-    }
     store->info = info;
 }
 
@@ -126,10 +124,11 @@ fm_status fm_store_find(const fm_store *store, const char *name, uint32_t *ret_c
             *ret_chain = middle;
             return FM_OK;
         }
-        if (order < 0)
+        if (order < 0) {
             low = middle + 1;
-        else
+        } else {
             high = middle;
+        }
     }
     return fm_fail(reterr, FM_ERR_NOT_FOUND, "the cache has no chain '%s'", name);
 }
@@ -252,10 +251,11 @@ bool fm_store_find_blob(const fm_store *store, const fm_sha256 *identity, uint32
             *ret_blob = middle;
             return true;
         }
-        if (order < 0)
+        if (order < 0) {
             low = middle + 1;
-        else
+        } else {
             high = middle;
+        }
     }
     return false;
 }

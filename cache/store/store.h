@@ -54,8 +54,8 @@ FM_MUST_USE fm_status fm_store_find(const fm_store *store, const char *name, uin
 FM_MUST_USE fm_status fm_store_load(const fm_store *store, uint32_t chain, fm_arena *arena,
                                     fm_record *ret_record, fm_error *reterr);
 
-/* Loads only the template hits of a chain; *ret_hits = NULL when it has no such part. Errors as those
- * of fm_store_load. */
+/* Loads only the template hits of a chain; *ret_hits = NULL when it has no such part. Errors as
+ * those of fm_store_load. */
 FM_MUST_USE fm_status fm_store_load_hits(const fm_store *store, uint32_t chain, fm_arena *arena,
                                          const fm_part_hits **ret_hits, fm_error *reterr);
 
@@ -65,7 +65,7 @@ FM_MUST_USE fm_status fm_store_load_structure(const fm_store *store, const fm_sh
                                               fm_arena *arena, fm_part_structure *ret_structure,
                                               fm_error *reterr);
 
-/* What the index knows about one part of a chain. */
+/* The index's row for one part of a chain. */
 typedef struct fm_store_part {
     fm_sha256 hash;
     uint32_t blob;                        /* the same number for parts with the same content */
@@ -99,10 +99,10 @@ typedef struct fm_store_watch {
 } fm_store_watch;
 
 /* Checks everything in an open store: the file of each shard against its name, each entry of it,
- * each blob of the index decoded as its part, the parts of each chain against each other and
- * against its facts, the profile of each MSA, notes, refusals, and the snapshot "all". It stops at
- * the first damage: FM_ERR_CORRUPT says what and where. The arena holds one chain at a time.
- * `watch` may be NULL. */
+ * and each blob of the index, decoded as its part. The parts of each chain must agree with each
+ * other and with its facts, and each profile with its MSA. Notes, refusals and the snapshot "all"
+ * are checked too. It stops at the first damage: FM_ERR_CORRUPT says what and where. The arena
+ * holds one chain at a time. `watch` may be NULL. */
 FM_MUST_USE fm_status fm_store_verify(const fm_store *store, const fm_store_watch *watch,
                                       fm_arena *arena, fm_store_check *ret_check, fm_error *reterr);
 

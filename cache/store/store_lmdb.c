@@ -2,8 +2,8 @@
  *
  * A writer puts blobs and notes into shard.tmp in transactions of about 32 MiB, without syncs. To
  * seal, it syncs the file, closes LMDB and hashes the whole file. It then opens the file read-only
- * and walks all entries: each blob's checksum must hold, and the bytes at the offset that the index
- * will store must be those that LMDB returns. The walk hands each entry and its offset to the
+ * and walks all entries. Each blob's checksum must hold, and the file's bytes at the offset for the
+ * index must equal the bytes that LMDB returns. The walk hands each entry and its offset to the
  * visitor, which is how a build learns the places of its blobs. Only then is the file renamed to
  * its hash, and the folder synced. A crash at any step leaves either shard.tmp, which the next
  * build deletes, or a complete sealed shard. */
@@ -176,7 +176,7 @@ static fm_status put(fm_shard_writer *writer, MDB_dbi database, const fm_sha256 
     MDB_val data = {value.size, (void *)(uintptr_t)value.data};
     if (!code) code = mdb_put(writer->txn, database, &key, &data, MDB_NOOVERWRITE);
     if (code == MDB_KEYEXIST) return FM_OK;
-    /* Values of half a page or more get pages of their own. Each value has an entry in a leaf. */
+    /* Values of half a page or more get separate pages. Each value has an entry in a leaf. */
     uint64_t bytes = value.size < PAGE_BYTES / 2 ? value.size : value.size + PAGE_BYTES;
     writer->bytes += bytes + 64;
     writer->batch_bytes += bytes + 64;
@@ -197,8 +197,8 @@ fm_status fm_shard_writer_note(fm_shard_writer *writer, const fm_sha256 *key, fm
 /* -- walking */
 
 /* The offset of a value in the file. Each page begins with its number (LMDB's data version 1), and
- * a value with pages of its own begins in the first of them, so the page that holds the value's
- * first byte tells where it is. */
+ * a value with separate pages begins in the first of them. The page that holds the value's first
+ * byte therefore gives its offset. */
 static uint64_t offset_of(const void *value) {
     uintptr_t within = (uintptr_t)value % PAGE_BYTES;
     uint64_t page;
@@ -319,7 +319,7 @@ typedef struct seal_check {
     uint8_t head[FM_BLOB_HEADER_BYTES];
 } seal_check;
 
-/* The bytes at the offset that the index will store must be those that LMDB returns. */
+/* The file's bytes at the offset for the index must equal the bytes that LMDB returns. */
 static fm_status check_blob(void *context, const fm_sha256 *hash, uint64_t offset, fm_bytes packed,
                             fm_error *reterr) {
     seal_check *check = context;

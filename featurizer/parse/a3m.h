@@ -8,16 +8,16 @@
  *                        lower-case letters are deletions, counted before the column that follows
  *                        and dropped at the end of a row
  *
- * docs/reference/inputs.md has the whole grammar and every deviation. The default also accepts: blank
- * lines; CRLF and CR; '.' as the padding of A2M; ';' comments before the first record; the
+ * docs/reference/inputs.md has the whole grammar and every deviation. The default also accepts:
+ * blank lines; CRLF and CR; '.' as the padding of A2M; ';' comments before the first record; the
  * annotation records of hh-suite (ss_pred, ss_conf, ss_dssp, sa_pred, sa_dssp), which are skipped;
  * and alignments terminated by NUL bytes, as ColabFold's search server sends them. With
  * compat_openfold the text is read exactly as OpenFold's parse_a3m reads it, and text on which that
  * fails is refused.
  *
- * One pass, no recursion; only the rows are allocated. A text is at most FM_LIMIT_INPUT_BYTES. All
- * functions return FM_ERR_FORMAT with line, column and a message for text that breaks the rules,
- * and FM_ERR_LIMIT for input that exceeds proto/limits.h or the arena. */
+ * One pass, no recursion; only the rows are allocated. A text has at most FM_LIMIT_INPUT_BYTES. All
+ * functions return FM_ERR_FORMAT with line, column and a message for text that breaks the rules.
+ * They return FM_ERR_LIMIT for input that exceeds proto/limits.h or the arena. */
 #ifndef FM_PARSE_A3M_H
 #define FM_PARSE_A3M_H
 
@@ -40,9 +40,9 @@ bool fm_a3m_next(fm_bytes text, bool compat_openfold, size_t begin, size_t *ret_
 FM_MUST_USE fm_status fm_a3m_measure(fm_bytes text, const fm_a3m_options *options,
                                      size_t *ret_n_col, fm_error *reterr);
 
-/* Appends the text's rows to an alignment, which must have as many columns. On failure the
- * alignment holds the rows before the bad one. Returns FM_ERR_LIMIT also when the alignment has no
- * room left. */
+/* Appends the text's rows to an alignment, which must have the same number of columns. On failure
+ * the alignment holds the rows before the bad one. Returns FM_ERR_LIMIT also when the alignment has
+ * no room left. */
 FM_MUST_USE fm_status fm_a3m_append(fm_bytes text, const fm_a3m_options *options,
                                     fm_alignment *alignment, fm_error *reterr);
 

@@ -3,7 +3,7 @@
  * fm_cif_next() is the plain token reader. fm_cif_next_row() has a fast path for the rows of
  * _atom_site, which make up most of a file. It reduces each block of 64 bytes to a 64-bit mask with
  * a 1 for every byte above 0x20 (`solid`). A token starts at a 1 that follows a 0 and ends at a 0
- * that follows a 1; shifting the mask by one bit finds all starts and ends of a block at once. When
+ * that follows a 1. Shifting the mask by one bit finds all starts and ends of a block at once. When
  * enough ends are known, all_bare() checks the first bytes of the row's tokens. A quote, comment,
  * text block or possible keyword sends the row to the token reader, and so do the next SLOW_ROWS
  * rows, which most likely are of the same kind. */
@@ -274,9 +274,8 @@ static bool read_row_fast(fm_cif *cif, uint32_t n_column, fm_cif_row *row) {
         uint64_t shifted = solid << 1 | before;
         uint64_t starts = solid & ~shifted, ends = ~solid & shifted;
         before = solid >> 63;
-        for (; starts; starts &= starts - 1) {
+        for (; starts; starts &= starts - 1)
             row->start[n_start++] = at + (uint32_t)__builtin_ctzll(starts);
-        }
         for (; ends; ends &= ends - 1)
             row->end[n_end++] = at + (uint32_t)__builtin_ctzll(ends);
         if (n_end < n_column) continue;

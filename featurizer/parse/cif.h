@@ -48,8 +48,8 @@ typedef struct fm_cif {
     uint8_t n_slow; /* rows to read token by token before the fast way is tried again */
 } fm_cif;
 
-/* The values of one row. Entries behind the row's columns are scratch space, except the last one:
- * it is never written, and fm_cif_row_init makes it an empty view, which represents a column that
+/* The values of one row. Entries behind the row's columns are scratch space, except the last one.
+ * That one is never written; fm_cif_row_init makes it an empty view, which represents a column that
  * the loop does not have. */
 enum { FM_CIF_ABSENT = FM_LIMIT_CIF_COLUMN + 64 };
 typedef struct fm_cif_row {

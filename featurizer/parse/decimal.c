@@ -59,9 +59,8 @@ bool fm_decimal_parse(const uint8_t *text, size_t size, bool specials, double *r
     size_t n_digit = (size_t)(at - whole), n_behind = 0;
     if (at < end && *at == '.') {
         const uint8_t *point = ++at;
-        while (at < end && (unsigned)(*at - '0') < 10) {
+        while (at < end && (unsigned)(*at - '0') < 10)
             digits = digits * 10 + (unsigned)(*at++ - '0');
-        }
         n_behind = (size_t)(at - point);
     }
     if (at != end || n_digit + n_behind == 0 || digits > (UINT64_C(1) << 53)) {

@@ -1,7 +1,7 @@
 /* decimal.h: converts decimal text to the nearest double, exactly like a correctly rounding strtod.
  *
- * Fast path: when the digits of a plain decimal form an integer of at most 2^53 and at most 22 of
- * them follow the point, the value is the quotient of two exact doubles, and one IEEE division
+ * The fast path needs a plain decimal whose digits form an integer of at most 2^53, with at most 22
+ * of them after the point. Its value is the quotient of two exact doubles, and one IEEE division
  * rounds it correctly (Clinger 1990). Everything else goes to strtod, which glibc rounds correctly.
  * foldmill's programs never leave the C locale. */
 #ifndef FM_PARSE_DECIMAL_H

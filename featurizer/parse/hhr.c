@@ -29,7 +29,7 @@ typedef struct parser {
     char *query_pool, *hit_pool;
     int32_t *query_index_pool, *hit_index_pool;
     size_t n_query, n_hit_column;
-    uint32_t block_columns; /* letters of the last Q line; its T line must have as many */
+    uint32_t block_columns; /* letters of the last Q line; its T line must have the same number */
 } parser;
 
 static fm_status fail(const parser *p, size_t column, const char *message) {
@@ -103,9 +103,8 @@ static fm_status parse_summary(parser *p, fm_hit *hit) {
 static int64_t read_number(line l, size_t *at) {
     int64_t value = 0;
     size_t start = *at;
-    while (*at < l.size && l.at[*at] >= '0' && l.at[*at] <= '9' && value < INT32_MAX) {
+    while (*at < l.size && l.at[*at] >= '0' && l.at[*at] <= '9' && value < INT32_MAX)
         value = value * 10 + (l.at[(*at)++] - '0');
-    }
     return *at > start && value <= INT32_MAX ? value : -1;
 }
 
@@ -127,8 +126,9 @@ static fm_status parse_segment(parser *p, segment *ret_segment) {
     skip_blanks(l, &at);
     segment s = {.first = read_number(l, &at)};
     if (s.first < 0) return fail(p, at, "expected the first position of the line");
-    if (at >= l.size || l.at[at] != ' ')
+    if (at >= l.size || l.at[at] != ' ') {
         return fail(p, at, "expected a space after the first position");
+    }
     size_t start = ++at;
     while (at < l.size && ((l.at[at] >= 'A' && l.at[at] <= 'Z') || l.at[at] == '-'))
         at++;
@@ -136,8 +136,9 @@ static fm_status parse_segment(parser *p, segment *ret_segment) {
     s.n = (uint32_t)(at - start);
     skip_blanks(l, &at);
     s.last = read_number(l, &at);
-    if (s.last < 0)
+    if (s.last < 0) {
         return fail(p, at, "expected letters A-Z and '-', then the last position of the line");
+    }
     if (l.size - at < 4 || l.at[at] != ' ' || l.at[at + 1] != '(') {
         return fail(p, at, "expected ' (length)' after the last position");
     }
@@ -228,21 +229,22 @@ static fm_status parse_number_line(parser *p, fm_hit *hit) {
 static fm_status parse_hit(parser *p, fm_hit *hit, bool *ret_more) {
     fm_status status = parse_number_line(p, hit);
     if (status) return status;
-    if (!next_line(p))
+    if (!next_line(p)) {
         return fail(p, p->line.size, "the file ends after a hit's number, expected its name");
+    }
     size_t marker_bytes = p->line.size && (p->compat_openfold || p->line.at[0] == '>') ? 1 : 0;
     hit->name = (fm_bytes){(const uint8_t *)p->line.at + marker_bytes, p->line.size - marker_bytes};
-    if (!next_line(p))
+    if (!next_line(p)) {
         return fail(p, p->line.size, "the file ends after a hit's name, expected its summary line");
+    }
     status = parse_summary(p, hit);
     hit->query = p->query_pool + p->n_query;
     hit->indices_query = p->query_index_pool + p->n_query;
     hit->hit = p->hit_pool + p->n_hit_column;
     hit->indices_hit = p->hit_index_pool + p->n_hit_column;
     p->block_columns = 0;
-    while (!status && (*ret_more = next_line(p)) && !starts_with(p->line, "No ")) {
+    while (!status && (*ret_more = next_line(p)) && !starts_with(p->line, "No "))
         status = parse_block_line(p, hit);
-    }
     return status;
 }
 
@@ -263,8 +265,9 @@ static fm_status find_first_hit(parser *p, bool *ret_more) {
     while ((*ret_more = next_line(p)) && !starts_with(p->line, "No ")) {
         if (first.number == 0 && p->line.size > 0) first = *p;
     }
-    if (*ret_more || p->compat_openfold || first.number == 0 || starts_with(first.line, "Query"))
+    if (*ret_more || p->compat_openfold || first.number == 0 || starts_with(first.line, "Query")) {
         return FM_OK;
+    }
     return fail(&first, 0,
                 "the file has no hit and is no result of HHsearch or HHblits, expected a first "
                 "line that begins with 'Query'");

@@ -1,4 +1,4 @@
-/* hits.h: template hits: what a search of a structure database found for a chain. The HHR and
+/* hits.h: template hits: the results of a search of a structure database for a chain. The HHR and
  * hmmsearch parsers return the same type. */
 #ifndef FM_PARSE_HITS_H
 #define FM_PARSE_HITS_H

@@ -203,9 +203,8 @@ static fm_status make_hit(parser *p, size_t row, fm_hit *hit, bool *ret_is_hit) 
         return fail_row(p, &entry->place, "its positions exceed 2147483647");
     }
     for (uint32_t at = entry->first; at != FM_STOCKHOLM_NONE && !status;
-         at = p->rows.links[at].next) {
+         at = p->rows.links[at].next)
         status = append_piece(p, &entry->place, &p->rows.links[at], &made, &position);
-    }
     if (!status) *hit = made;
     return status;
 }

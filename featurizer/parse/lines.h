@@ -1,9 +1,9 @@
 /* lines.h: splits a text into stripped lines with their places.
  *
- * Plain mode: a line ends at \n, \r\n or \r; blanks are space, tab, \v and \f. Python mode: lines
- * end where str.splitlines() ends them in a file read as UTF-8 text (also at \v \f \x1c \x1d \x1e
- * U+0085 U+2028 U+2029), and blanks are what str.strip() strips, so that results equal the
- * reference's. Nothing is copied or allocated, and every byte is read once or twice. A text without
+ * Plain mode: a line ends at \n, \r\n or \r; blanks are space, tab, \v and \f. Python mode gives
+ * the reference's results. Lines end where str.splitlines() ends them in a file read as UTF-8 text
+ * (also at \v \f \x1c \x1d \x1e U+0085 U+2028 U+2029). Blanks are the characters that str.strip()
+ * strips. Nothing is copied or allocated, and every byte is read once or twice. A text without
  * unusual line ends costs one memchr per line. */
 #ifndef FM_PARSE_LINES_H
 #define FM_PARSE_LINES_H
@@ -33,8 +33,8 @@ fm_lines fm_lines_of(fm_bytes text, bool python, size_t at, uint64_t number);
 /* Returns the next line; false after the last. */
 bool fm_lines_next(fm_lines *lines, fm_line *ret_line);
 
-/* Returns the number of bytes of the blank that starts at `at` or, for _before, that ends there; 0
- * when there is no blank. */
+/* Returns the number of bytes of the blank that starts at `at` or, for _before, ends at it; 0 when
+ * there is no blank. */
 size_t fm_blank_at(fm_bytes text, size_t at, size_t end, bool python);
 size_t fm_blank_before(fm_bytes text, size_t begin, size_t at, bool python);
 

@@ -1,15 +1,15 @@
 /* match_avx2.c: the alignment parsers' inner loops, 32 bytes at a time. match.c defines the result;
  * see match.h.
  *
- * Vector compares turn a chunk of 32 bytes into two 32-bit masks: `keep` marks bytes that are match
- * columns, `count` marks bytes that are deletions. take() then walks over the runs of set bits in
- * `keep`. For each run it first adds the deletions in front of it (a popcount), then copies the run
- * with a single unaligned 32-byte store. Bytes stored past the run's end are overwritten by the
- * next run or fall into the slack. Insertions come in stretches, so runs are long and few.
+ * Vector compares turn a chunk of 32 bytes into two 32-bit masks: `keep` marks match columns,
+ * `count` marks deletions. The function take() then walks over the runs of set bits in `keep`. For
+ * each run it first adds the deletions in front of it (a popcount), then copies the run with a
+ * single unaligned 32-byte store. Bytes stored past the run's end are overwritten by the next run
+ * or fall into the slack. Insertions are adjacent, so runs are long and few.
  *
  * A store from the middle of a chunk reads up to 32 bytes past the chunk. Near the text's end the
  * chunk is therefore copied into a zeroed buffer first. As soon as a chunk could overflow the row's
- * n_col columns, the scalar loop takes over for the rest. */
+ * n_col columns, the scalar loop does the rest. */
 #include "featurizer/parse/match.h"
 
 #include <immintrin.h>
@@ -80,9 +80,7 @@ static void avx2_a3m(fm_match_row *row, const uint8_t *text, size_t size, size_t
                                             _mm256_cmpgt_epi8(_mm256_set1_epi8('z' + 1), v));
         uint32_t valid = first_bits(size - i), count = mask_of(is_lower) & valid;
         uint32_t keep = valid & ~count;
-        if (padding) {
-            keep &= ~mask_of(_mm256_cmpeq_epi8(v, _mm256_set1_epi8((char)padding)));
-        }
+        if (padding) keep &= ~mask_of(_mm256_cmpeq_epi8(v, _mm256_set1_epi8((char)padding)));
         if (row->at + (unsigned)__builtin_popcount(keep) > row->n_col) break;
         take(row, p, keep, count, false);
     }

@@ -503,8 +503,8 @@ static fm_status read_block(fm_mmcif_scan *scan) {
     }
 }
 
-/* The reference's reading: the first token, whatever it is, opens the block. Between loops, tokens
- * are names and values in turn. */
+/* The reference's reading: the first token of any kind opens the block. Between loops, tokens are
+ * names and values in turn. */
 static fm_status read_block_openfold(fm_mmcif_scan *scan) {
     fm_cif_kind kind;
     fm_cif_view view, name = {0, 0};
@@ -544,9 +544,8 @@ static fm_status read_method(fm_mmcif_scan *scan, const char **ret_method) {
     for (uint32_t i = 0; i < methods->n; i++) {
         if (i > 0) *at++ = ',';
         const uint8_t *text = fm_cif_text(&scan->cif, methods->views[i]);
-        for (size_t k = 0; k < fm_cif_size(methods->views[i]); k++) {
+        for (size_t k = 0; k < fm_cif_size(methods->views[i]); k++)
             *at++ = (char)(text[k] >= 'A' && text[k] <= 'Z' ? text[k] | 0x20 : text[k]);
-        }
     }
     *at = '\0';
     *ret_method = out;

@@ -1,18 +1,17 @@
 /* mmcif.h: reads the protein chains of a PDBx/mmCIF file, with atom37 coordinates.
  *
- * One pass over the tokens (cif.h) keeps the columns named in docs/reference/inputs.md and, for each
- * run of atom rows of the same residue, its place and its atoms. Everything else is skipped. At the
- * end of the file the chains are put together: which entities are protein, what their sequences
- * are, which atoms belong to which residue, and which alternative location is used.
+ * One pass over the tokens (cif.h) keeps the columns named in docs/reference/inputs.md. For each
+ * run of atom rows of the same residue it keeps its place and its atoms. Everything else is
+ * skipped. At the end of the file the chains are assembled: the protein entities and their
+ * sequences, the atoms of each residue, and the alternative location that is used.
  *
- * There are two readings. The default reads what the file says: atoms are placed by label_asym_id
- * and label_seq_id, a position has one residue even where _entity_poly_seq lists alternatives,
- * unneeded items may be missing, and contradictions are refused with their place. compat_openfold
- * reproduces the reference's result (OpenFold ce0029e on Biopython 1.80), including what it
- * refuses.
+ * There are two readings. The default follows the file: label_asym_id and label_seq_id place atoms,
+ * and a position has one residue even where _entity_poly_seq lists alternatives. Unneeded items may
+ * be missing, and contradictions are refused with their place. With compat_openfold the result is
+ * the reference's (OpenFold ce0029e on Biopython 1.80), including its refusals.
  *
- * Everything is in the caller's arena: 40 bytes per atom that has a place in atom37, 84 bytes per
- * residue of the file and 500 bytes per residue of a protein chain, in steps of 4096 elements.
+ * Everything is in the caller's arena, in steps of 4096 elements. It takes 40 bytes per atom with a
+ * place in atom37, 84 bytes per residue of the file and 500 bytes per residue of a protein chain.
  * Large real files take less than their own size; files of the shortest valid rows take at most
  * about ten times their size. The reference's checks take about 100 bytes more per atom. Ids are
  * copied, so the input may be freed. */
@@ -61,9 +60,9 @@ typedef struct fm_mmcif {
 } fm_mmcif;
 
 /* Parses a whole file. Returns FM_ERR_FORMAT when it is not valid mmCIF or a value is invalid,
- * FM_ERR_DATA when its categories contradict each other, FM_ERR_NOT_FOUND when it has no protein
- * chain with atoms, and FM_ERR_LIMIT when there are more atoms, residues or memory than allowed.
- * Errors carry line and column where there is one. */
+ * FM_ERR_DATA when its categories contradict each other, and FM_ERR_NOT_FOUND when it has no
+ * protein chain with atoms. Returns FM_ERR_LIMIT when it needs more atoms, residues or memory than
+ * allowed. Errors carry line and column where there is one. */
 FM_MUST_USE fm_status fm_mmcif_parse(fm_bytes bytes, const fm_mmcif_options *options,
                                      fm_arena *arena, fm_mmcif *ret_mmcif, fm_error *reterr);
 

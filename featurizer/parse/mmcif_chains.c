@@ -141,9 +141,7 @@ static fm_status place_atom(fm_mmcif_scan *scan, const fm_mmcif_atom *atom, uint
                            atom->slot == SLOT_SE ? "SE" : fm_atom37_names[atom->slot],
                            work->nums[res]);
     }
-    if (work->state[at] != SLOT_EMPTY && !(atom->occupancy > work->occupancy[at])) {
-        return FM_OK;
-    }
+    if (work->state[at] != SLOT_EMPTY && !(atom->occupancy > work->occupancy[at])) return FM_OK;
     if (chain->confidence && atom->confidence > chain->confidence[res]) {
         ((float *)chain->confidence)[res] = atom->confidence;
     }

@@ -1,9 +1,9 @@
 /* mmcif_openfold.c: puts chains together as the reference does; see mmcif_internal.h.
  *
- * The reference (Biopython's parser) first builds a structure of models, chains (author ids),
- * residues (hetero flag, author number, insertion code) and atoms from ALL rows, and refuses the
- * whole file when that fails. Then it looks up the residues of each sequence in the first model.
- * Its rules, in the order in which they act here:
+ * The reference (Biopython's parser) first builds a structure from ALL rows: models, chains (author
+ * ids), residues (hetero flag, author number, insertion code) and atoms. It refuses the whole file
+ * when that fails. Then it looks up the residues of each sequence in the first model. Its rules, in
+ * the order in which they act here:
  *
  *   residue   A row opens a residue when its flag, number, code or component differs from the row
  *             before. An ATOM residue that exists already is continued. Under another component it
@@ -120,9 +120,8 @@ static uint32_t *residue_bucket(const ref_model *model, const residue_id *id) {
 
 static uint32_t find_residue(const ref_model *model, const fm_cif *cif, const residue_id *id) {
     uint32_t i = *residue_bucket(model, id);
-    while (i != MMCIF_NONE && !same_id(cif, &model->residues[i].id, id)) {
+    while (i != MMCIF_NONE && !same_id(cif, &model->residues[i].id, id))
         i = model->residues[i].next;
-    }
     return i;
 }
 
@@ -193,10 +192,8 @@ static uint32_t *atom_bucket(const ref_model *model, uint32_t variant, uint64_t 
 
 static named_atom *find_atom(const ref_model *model, uint32_t variant, uint64_t name) {
     uint32_t i = *atom_bucket(model, variant, name);
-    while (i != MMCIF_NONE &&
-           (model->atoms[i].variant != variant || model->atoms[i].name != name)) {
+    while (i != MMCIF_NONE && (model->atoms[i].variant != variant || model->atoms[i].name != name))
         i = model->atoms[i].next;
-    }
     return i == MMCIF_NONE ? NULL : &model->atoms[i];
 }
 
@@ -308,9 +305,8 @@ static fm_status build_model(fm_mmcif_scan *scan, uint32_t first, ref_model *mod
         n_atom += run->n_atom;
     }
     fm_status status = model_init(model, scan, end - first, n_atom);
-    for (uint32_t i = first; i < end && !status; i++) {
+    for (uint32_t i = first; i < end && !status; i++)
         status = take_run(model, scan, fm_mmcif_array_at(&scan->runs, i));
-    }
     *ret_end = end;
     return status;
 }

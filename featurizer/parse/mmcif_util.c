@@ -57,9 +57,8 @@ fm_status fm_mmcif_map_init(fm_mmcif_map *map, const fm_cif *cif, fm_arena *aren
 
 static uint32_t find(const fm_mmcif_map *map, fm_cif_view key) {
     uint32_t i = (uint32_t)fm_xxh3(fm_cif_text(map->cif, key), fm_cif_size(key)) & map->mask;
-    while (map->values[i] != MMCIF_NONE && !fm_mmcif_same(map->cif, map->keys[i], key)) {
+    while (map->values[i] != MMCIF_NONE && !fm_mmcif_same(map->cif, map->keys[i], key))
         i = (i + 1) & map->mask;
-    }
     return i;
 }
 

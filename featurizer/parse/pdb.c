@@ -1,6 +1,6 @@
 /* pdb.c: see pdb.h.
  *
- * The file is read line by line. A residue is open while its records follow each other; its atoms
+ * The file is read line by line. A residue is open while its records follow each other. Its atoms
  * go directly into row table.n of the residue table, and closing it advances table.n if it has any
  * atom. After the last line, check_places() sorts the residues by key to find residues that occur
  * twice, and gather() copies the residues so that each chain is contiguous. */
@@ -248,9 +248,9 @@ static uint8_t atom37_of(const reader *r) {
 }
 
 /* Decides whether this row replaces the atom's earlier one. Compat follows Biopython: a row without
- * an alternative location, or with its name in other columns, never replaces one. The first row with
- * an alternative location replaces a row without one, unless its occupancy is lower. Later rows must
- * have a higher occupancy. */
+ * an alternative location, or with its name in other columns, never replaces one. The first row
+ * with an alternative location replaces a row without one, unless its occupancy is lower. Later
+ * rows must have a higher occupancy. */
 static fm_status is_better(const reader *r, uint8_t atom, double occupancy, bool *ret_better) {
     bool is_alternative = column(r, 17) != ' ';
     const char *raw = r->current.atom[atom].raw;

@@ -15,7 +15,7 @@
  * equals.
  *
  * The default reads the first model and amino acids only (also modified ones, in HETATM records),
- * with insertion codes and any chain id. compat_openfold reproduces the reference's result: one
+ * with insertion codes and any chain id. With compat_openfold the result is the reference's: one
  * model, all HETATM residues that have an atom of a known name (water included), no insertion
  * codes, and chains A-Z. Both refuse a residue that occurs in two places.
  *
@@ -53,8 +53,8 @@ typedef struct fm_pdb {
 } fm_pdb;
 
 /* Parses a whole file. Returns FM_ERR_FORMAT for a record that cannot be read; FM_ERR_DATA when
- * there are no residues, when a residue occurs in two places, and for what only compat_openfold
- * refuses; and FM_ERR_LIMIT. The first two carry line and column where there is one. */
+ * there are no residues, when a residue occurs in two places, and for the refusals of
+ * compat_openfold; and FM_ERR_LIMIT. The first two carry line and column where there is one. */
 FM_MUST_USE fm_status fm_pdb_parse(fm_bytes bytes, const fm_pdb_options *options, fm_arena *arena,
                                    fm_pdb *ret_pdb, fm_error *reterr);
 

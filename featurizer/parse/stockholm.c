@@ -53,9 +53,8 @@ fm_status fm_stockholm_measure(fm_bytes text, const fm_stockholm_options *option
         if (!any) first = next;
         any = true;
         if (!fm_stockholm_same_name(text, &next, first.name, first.name_bytes)) continue;
-        for (size_t i = 0; i < next.size; i++) {
+        for (size_t i = 0; i < next.size; i++)
             n_col += !is_gap(text.data[next.begin + i], reader.compat);
-        }
     }
     if (status) return status;
     if (!any) {
@@ -206,8 +205,9 @@ fm_text_place fm_stockholm_locate(fm_bytes text, const fm_stockholm_options *opt
     fm_stockholm_piece next;
     bool found;
     while (!fm_stockholm_pieces_next(&reader, &next, &found, NULL) && found) {
-        if (!fm_stockholm_same_name(text, &next, row->description, row->description_bytes))
+        if (!fm_stockholm_same_name(text, &next, row->description, row->description_bytes)) {
             continue;
+        }
         if (wanted < at + next.size) {
             size_t offset = next.begin + (wanted - at);
             return (fm_text_place){next.line, offset - next.start + 1, offset};

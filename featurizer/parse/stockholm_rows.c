@@ -65,9 +65,8 @@ static fm_status init_rows(fm_stockholm_rows *rows, fm_bytes text, bool compat, 
     fm_lines lines = fm_lines_of(text, compat, 0, 1);
     fm_line line;
     size_t n = 1;
-    while (fm_lines_next(&lines, &line)) {
+    while (fm_lines_next(&lines, &line))
         n += line.begin < line.end && text.data[line.begin] != '#';
-    }
     size_t n_slot = 16;
     while (n_slot < 2 * n)
         n_slot *= 2;

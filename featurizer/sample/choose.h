@@ -16,8 +16,8 @@ uint32_t fm_choose_crop_start(const fm_plan *plan, const fm_draws *draws, uint32
  * into ret_index [n_template] and returns their number, at most max_templates. By default, the
  * number is uniform between 0 and min(n_template, template_pool) and then capped; that many of the
  * pool are drawn without replacement (supplement 1.2.8). With compat_openfold the templates are
- * permuted and those from a uniform start in 0 .. n_template on are kept. template_pool then acts
- * on hits before they are read, so it is not used here. */
+ * permuted and those from a uniform start in 0 .. n_template on are kept. The setting template_pool
+ * then acts on hits before they are read, so it is not used here. */
 uint32_t fm_choose_templates(const fm_plan *plan, const fm_draws *draws, uint32_t n_template,
                              uint32_t *ret_index);
 

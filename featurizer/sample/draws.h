@@ -2,8 +2,8 @@
  *
  * The transforms (choose.h, msa.h) ask for a choice and name its purpose; a table of functions
  * answers. In production the answers are Philox draws named by purpose, cycle and number
- * (docs/reference/sampling.md), so no answer depends on the order of the questions. A test can answer with
- * the draws of another implementation. */
+ * (docs/reference/sampling.md), so no answer depends on the order of the questions. A test can
+ * answer with the draws of another implementation. */
 #ifndef FM_SAMPLE_DRAWS_H
 #define FM_SAMPLE_DRAWS_H
 

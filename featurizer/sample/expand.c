@@ -222,8 +222,9 @@ static fm_status check(const fm_sample *sample, const fm_expand_sizes *sizes, fm
         for (uint32_t id = FM_T_MSA; id <= FM_T_EXTRA_DELETION_MATRIX; id++)
             is_complete = is_complete && fm_sample_find(sample, (fm_tensor_id)id, c);
     }
-    if (!is_complete)
+    if (!is_complete) {
         return fm_fail(reterr, FM_ERR_DATA, "the sample lacks a tensor that expanding needs");
+    }
     bool fits = sample->n_res <= sizes->n_res;
     for (uint32_t c = 0; c < sample->n_cycle; c++) {
         fits = fits && fm_sample_find(sample, FM_T_MSA, c)->shape[0] <= sizes->n_clust &&

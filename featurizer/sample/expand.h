@@ -1,11 +1,11 @@
 /* expand.h: expands a sample into the tensors of OpenFold's data loader.
  *
- * A sample is compact: it holds ids, counts and bits of the crop only. The expanded form is what
- * the reference's data pipeline hands to its model: one-hot forms, divisions and arctangents are
- * computed, arrays are padded with zeros to fixed sizes, and the cycles are stacked on a last axis,
- * including what they share. Types are float32 and int64. This is some 20 times larger, so it
- * belongs at the consumer's end, never in a cache or on the wire. Names and shapes are the
- * reference's; docs/reference/sampling.md, section 10, has the formulas. */
+ * A sample is compact: it holds ids, counts and bits of the crop only. The expanded form is the
+ * output of the reference's data pipeline to its model. One-hot forms, divisions and arctangents
+ * are computed, and arrays are padded with zeros to fixed sizes. The cycles, including the arrays
+ * that they share, are stacked on a last axis. Types are float32 and int64. This is some 20 times
+ * larger, so it belongs at the consumer's end, never in a cache or on the wire. Names and shapes
+ * are the reference's; docs/reference/sampling.md, section 10, has the formulas. */
 #ifndef FM_SAMPLE_EXPAND_H
 #define FM_SAMPLE_EXPAND_H
 

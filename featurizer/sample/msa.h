@@ -1,7 +1,7 @@
 /* msa.h: the MSA transforms of one recycling cycle: choice of rows, masking, clustering, sums.
  *
- * See docs/reference/sampling.md, sections 5 to 8. All randomness comes from fm_draws. All arrays are in the
- * caller's arena, and every function returns FM_ERR_LIMIT when that is too small. */
+ * See docs/reference/sampling.md, sections 5 to 8. All draws are made by fm_draws. All arrays are
+ * in the caller's arena, and every function returns FM_ERR_LIMIT when that is too small. */
 #ifndef FM_SAMPLE_MSA_H
 #define FM_SAMPLE_MSA_H
 

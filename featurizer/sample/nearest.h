@@ -7,7 +7,7 @@
  * Three variants give the same result; fm_nearest_best chooses one for this processor. The portable
  * one compares byte by byte. AVX2 compares 32 columns at once against padded copies of the centres.
  * AVX-512 turns ids into bit planes with 64 columns per word and compares with eight centres per
- * vector: five three-operand logic instructions find the columns that differ, and one instruction
+ * vector. Five three-operand logic instructions find the columns that differ, and one instruction
  * counts them. */
 #ifndef FM_SAMPLE_NEAREST_H
 #define FM_SAMPLE_NEAREST_H

@@ -77,8 +77,9 @@ void fm_nearest_avx2(const fm_nearest_task *task, uint32_t *best) {
                     centres + c * stride);
     for (size_t r = 0; r < task->n_row; r++) {
         copy_padded(task->msa + task->row[r] * n_res, n_res, NEVER_IN_ROW, stride, row);
-        if (r + AHEAD < task->n_row)
+        if (r + AHEAD < task->n_row) {
             fm_row_prefetch(task->msa + task->row[r + AHEAD] * n_res, n_res);
+        }
         uint64_t most = 0, shared[CENTRES_AT_ONCE];
         uint32_t index = 0;
         for (size_t c = 0; c < task->n_centre; c += CENTRES_AT_ONCE) {

@@ -3,7 +3,7 @@
  * An id has 5 bits. Bit b of 64 columns forms one word, a bit plane. Two rows differ in the columns
  * where the OR of the five XORs of their planes has a 1, so the number of shared columns is the
  * popcount of the complement. Ids that must never count become NEVER_IN_ROW in rows and
- * NEVER_IN_CENTRE in centres, and so do the columns that fill up the last word and the centres that
+ * NEVER_IN_CENTRE in centres. So do the columns that fill up the last word and the centres that
  * fill up the last group.
  *
  * Layout: centres are [group of 8][word][plane][8], so that one vector holds one plane of eight
@@ -103,9 +103,10 @@ void fm_nearest_avx512(const fm_nearest_task *task, uint32_t *best) {
         size_t n = task->n_row - first < ROWS_AT_ONCE ? task->n_row - first : ROWS_AT_ONCE;
         for (size_t r = 0; r < ROWS_AT_ONCE; r++) {
             uint32_t row = task->row[first + (r < n ? r : 0)]; /* the last block repeats a row */
-            if (first + r + AHEAD < task->n_row)
+            if (first + r + AHEAD < task->n_row) {
                 fm_row_prefetch(task->msa + task->row[first + r + AHEAD] * task->n_res,
                                 task->n_res);
+            }
             encode_row(task->msa + row * task->n_res, task->n_res, NEVER_IN_ROW,
                        rows + r * words * N_PLANE, N_PLANE, 1);
             most[r] = group[r] = _mm512_setzero_si512();

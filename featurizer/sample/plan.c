@@ -198,7 +198,7 @@ static uint32_t choose_weighted(const fm_chooser *chooser, uint64_t seed, uint64
 }
 
 /* A permutation of [0, 2^(2 half_bits)) for each pass: six Feistel rounds with Philox as the round
- * function. Each round is invertible whatever that function returns, so the result is a
+ * function. Each round is invertible for any result of that function, so the whole is a
  * permutation. */
 static uint32_t feistel(const fm_chooser *chooser, uint64_t seed, uint64_t pass, uint32_t value) {
     enum { N_ROUND = 6 };

@@ -1,8 +1,8 @@
 /* plan.h: a sampling plan, and the draws that decide which chain is sample i and how many cycles a
  * step has.
  *
- * docs/reference/sampling.md is the standard, and this is its first implementation. Everything here is a pure
- * function of (plan, snapshot's sizes and weights, seed, index). */
+ * docs/reference/sampling.md is the standard, and this is its first implementation. Everything here
+ * is a pure function of (plan, snapshot's sizes and weights, seed, index). */
 #ifndef FM_SAMPLE_PLAN_H
 #define FM_SAMPLE_PLAN_H
 

@@ -1,10 +1,10 @@
 /* sample.c: assembles one sample; see sample.h.
  *
- * The tensors that all cycles share come first: sequence, structure and templates of the crop. Then
- * for each cycle transform() chooses, masks, clusters and sums over the whole chain's rows, and the
- * results are cropped to [crop_start, crop_start + n_res) while they are copied into tensors. The
- * table of tensors ends up in the canonical order of proto/schema.h, so equal samples encode to
- * equal bytes. */
+ * The tensors that all cycles share are made first: sequence, structure and templates of the crop.
+ * Then for each cycle transform() chooses, masks, clusters and sums over the whole chain's rows,
+ * and the results are cropped to [crop_start, crop_start + n_res) while they are copied into
+ * tensors. The table of tensors ends up in the canonical order of proto/schema.h, so equal samples
+ * encode to equal bytes. */
 #include "featurizer/sample/sample.h"
 
 #include "featurizer/structure.h"
@@ -255,8 +255,7 @@ static fm_status transform(builder *b, uint32_t cycle, cycle_msa *ret_msa) {
     return status;
 }
 
-/* Sorts a cycle's nine tensors into the canonical order by insertion, whatever order they were made
- * in. */
+/* Sorts a cycle's nine tensors, made in any order, into the canonical order by insertion. */
 static void sort_by_id(fm_tensor_view *tensor, uint32_t n) {
     for (uint32_t i = 1; i < n; i++) {
         fm_tensor_view moving = tensor[i];
@@ -384,9 +383,8 @@ fm_status fm_sample_make_drawn(const fm_plan *plan, const fm_record *record,
     status = add_sequence(&b);
     if (!status) status = add_structure(&b);
     if (!status) status = add_templates(&b);
-    for (uint32_t cycle = 0; !status && cycle < n_cycle; cycle++) {
+    for (uint32_t cycle = 0; !status && cycle < n_cycle; cycle++)
         status = add_cycle(&b, cycle);
-    }
     if (!status) fill_header(&b, seed, index, chain, n_cycle, ret_sample);
     return status;
 }

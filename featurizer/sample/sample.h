@@ -1,9 +1,10 @@
 /* sample.h: makes one crop-ready sample from a record and (plan, seed, index). These are the
  * train-time transforms of AlphaFold2.
  *
- * Order of the transforms (supplement 1.2, docs/reference/sampling.md): block deletion, distillation cap,
- * choice of cluster centres and extra rows, masking, clustering, cluster profiles, crop. Draws are
- * named by purpose and cycle, so no transform can shift another's draws. */
+ * Order of the transforms (supplement 1.2, docs/reference/sampling.md): block deletion,
+ * distillation cap, choice of cluster centres and extra rows, masking, clustering, cluster
+ * profiles, crop. Draws are named by purpose and cycle, so no transform can shift another's
+ * draws. */
 #ifndef FM_SAMPLE_SAMPLE_H
 #define FM_SAMPLE_SAMPLE_H
 
@@ -13,7 +14,7 @@
 #include "proto/batch.h"
 #include "proto/record.h"
 
-/* Where the structures of a record's template hits come from. `structure` may allocate in the arena
+/* The source of the structures of a record's template hits. `structure` may allocate in the arena
  * in which the sample is made. */
 typedef struct fm_sample_templates {
     fm_template_structure_fn *structure;

@@ -171,8 +171,9 @@ fm_status fm_msa_summarize(const fm_part_msa *part, const fm_msa_choice *choice,
         s.n_large += size[c] > RUN;
     s.large = fm_arena_alloc_array(arena, s.n_large, sizeof *s.large);
     s.wide = fm_arena_calloc(arena, s.n_large * n_count, sizeof *s.wide);
-    if (!s.deletion_sum || !s.count || !s.types || !s.large || !s.wide)
+    if (!s.deletion_sum || !s.count || !s.types || !s.large || !s.wide) {
         return fm_arena_full(arena, reterr);
+    }
     add_clusters(&s);
     ret_profile->deletion_sum = s.deletion_sum;
     ret_profile->size = size;

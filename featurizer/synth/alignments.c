@@ -31,9 +31,8 @@ static void put_inserts(fm_synth_text *text, uint64_t seed, uint32_t family,
         if (row->inserts[i].before != site) continue;
         fm_synth_draws draws =
             fm_synth_draws_of(seed, FM_SYNTH_DRAW_INSERT, family, row->inserts[i].number);
-        for (uint32_t k = 0; k < row->inserts[i].length; k++) {
+        for (uint32_t k = 0; k < row->inserts[i].length; k++)
             fm_synth_text_char(text, small(fm_synth_draw_insertion(&draws)));
-        }
     }
 }
 
@@ -64,9 +63,8 @@ static uint32_t put_row(fm_synth_text *text, uint64_t seed, const fm_synth_chain
 
 static uint32_t count_letters(fm_bytes text) {
     uint32_t n = 0;
-    for (size_t i = 0; i < text.size; i++) {
+    for (size_t i = 0; i < text.size; i++)
         n += text.data[i] != '-';
-    }
     return n;
 }
 
@@ -93,9 +91,8 @@ static fm_status align_rows(fm_arena *arena, uint64_t seed, const fm_synth_chain
 }
 
 static void put_query(fm_synth_text *text, const fm_synth_chain *chain) {
-    for (uint32_t i = 0; i < chain->n_res; i++) {
+    for (uint32_t i = 0; i < chain->n_res; i++)
         fm_synth_text_char(text, fm_synth_letter(chain->residues[i].aatype));
-    }
 }
 
 enum { HEADER_BYTES = FM_SYNTH_NAME_BYTES + FM_SYNTH_DESCRIPTION_BYTES + 16 };
@@ -152,9 +149,8 @@ static void put_spread(fm_synth_text *text, fm_bytes a3m, const uint32_t *widths
     size_t at = 0;
     for (uint32_t column = 0; column <= n_res; column++) {
         uint32_t run = 0;
-        for (; at < a3m.size && is_small(a3m.data[at]); at++, run++) {
+        for (; at < a3m.size && is_small(a3m.data[at]); at++, run++)
             fm_synth_text_char(text, (char)(a3m.data[at] - 'a' + 'A'));
-        }
         fm_synth_text_fill(text, '-', widths[column] - run);
         if (column < n_res) fm_synth_text_char(text, (char)a3m.data[at++]);
     }
@@ -185,12 +181,10 @@ static fm_status write_stockholm(fm_arena *arena, uint64_t seed, const fm_synth_
     if (!widths || !letters) return fm_arena_full(arena, reterr);
     measure_inserts(aligned, rows, database, widths);
     size_t columns = chain->n_res;
-    for (uint32_t i = 0; i <= chain->n_res; i++) {
+    for (uint32_t i = 0; i <= chain->n_res; i++)
         columns += widths[i];
-    }
-    for (uint32_t i = 0; i < chain->n_res; i++) {
+    for (uint32_t i = 0; i < chain->n_res; i++)
         letters[i] = (uint8_t)fm_synth_letter(chain->residues[i].aatype);
-    }
     fm_synth_text text;
     fm_status status = fm_synth_text_begin(
         &text, arena, (size_t)(aligned->n + 2) * (columns + 2 * HEADER_BYTES), reterr);

@@ -73,13 +73,11 @@ static inline double fm_synth_draw_spread(fm_synth_draws *draws, double width) {
 static inline uint32_t fm_synth_draw_weighted(fm_synth_draws *draws, const uint16_t *weight,
                                               uint32_t n) {
     uint32_t sum = 0, i = 0;
-    for (uint32_t k = 0; k < n; k++) {
+    for (uint32_t k = 0; k < n; k++)
         sum += weight[k];
-    }
     uint32_t at = fm_synth_draw_below(draws, sum);
-    while (i + 1 < n && at >= weight[i]) {
+    while (i + 1 < n && at >= weight[i])
         at -= weight[i++];
-    }
     return i;
 }
 

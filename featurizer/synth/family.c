@@ -1,9 +1,9 @@
 /* family.c: makes families and their chains; see family.h.
  *
- * A fold is built piece by piece: a loop and the rigid helix or strand behind it. fold_unit() draws
- * the loop's torsions several times and keeps the draw with the fewest clashes and the most compact
- * result. When a clash remains, fold() starts again with fewer draws per loop, which packs less
- * tightly. Sites in contact in the finished fold become partners. */
+ * A fold is built piece by piece: a loop and the rigid helix or strand behind it. For each piece,
+ * fold_unit() draws the loop's torsions several times and keeps the draw with the fewest clashes
+ * and the most compact result. When a clash remains, fold() starts again with fewer draws per loop,
+ * which packs less tightly. Sites in contact in the finished fold become partners. */
 #include "featurizer/synth/family.h"
 
 #include "proto/chem/residue.h"
@@ -163,9 +163,8 @@ static uint32_t fold_unit(fm_synth_family *family, fm_synth_draws *draws,
     double closest = 0;
     assert(loop_end - from <= MAX_LOOP);
     for (uint32_t i = 0; i < MORE_TRIES && (i < tries || fewest > 0); i++) {
-        for (uint32_t k = from; k < loop_end; k++) {
+        for (uint32_t k = from; k < loop_end; k++)
             family->torsions[k] = fm_synth_draw_loop_torsions(draws, family->sites[k].ancestor);
-        }
         fm_synth_backbone_extend(backbone, family->torsions, from, to);
         uint32_t clashes = fm_synth_backbone_clashes(backbone, from, to);
         double spread = spread_around(backbone, from, to, center);
@@ -181,14 +180,13 @@ static uint32_t fold_unit(fm_synth_family *family, fm_synth_draws *draws,
 }
 
 static uint32_t end_of_run(const fm_synth_family *family, uint32_t from, bool loop) {
-    while (from < family->n_site && (family->sites[from].ss == FM_SYNTH_LOOP) == loop) {
+    while (from < family->n_site && (family->sites[from].ss == FM_SYNTH_LOOP) == loop)
         from++;
-    }
     return from;
 }
 
-/* Attempts the whole fold, one loop and the piece behind it at a time. Returns false when it gave
- * up at a clash; with `to_the_end` it never gives up. */
+/* Attempts the whole fold, one loop and the piece behind it at a time. Returns false when it
+ * stopped at a clash; with `to_the_end` it never stops. */
 static bool fold_once(fm_synth_family *family, uint64_t seed, uint32_t attempt, uint32_t tries,
                       bool to_the_end, fm_synth_backbone *backbone) {
     enum { MAX_UNITS = 1 << 16 };
@@ -202,15 +200,14 @@ static bool fold_once(fm_synth_family *family, uint64_t seed, uint32_t attempt, 
         fm_vec3 center = fm_vec3_scale(sum, at ? 1.0 / at : 0);
         uint32_t left = fold_unit(family, &draws, backbone, at, loop_end, to, center, tries);
         if (left > 0 && !to_the_end) return false;
-        for (; at < to; at++) {
+        for (; at < to; at++)
             sum = fm_vec3_add(sum, backbone[at].ca);
-        }
     }
     return true;
 }
 
 /* Tries compact folds first; a chain that keeps running into itself is packed less and less
- * tightly. The last attempt is kept whatever its clashes. */
+ * tightly. The last attempt is kept even with clashes. */
 static void fold(fm_synth_family *family, uint64_t seed, fm_synth_backbone *backbone) {
     static const uint8_t tries[] = {24, 24, 24, 12, 12, 6, 6, 4, 4, 3, 2, 1};
     for (uint32_t attempt = 0; attempt < sizeof tries; attempt++) {
@@ -250,9 +247,8 @@ static void pair_contacts(fm_synth_family *family, const fm_synth_backbone *back
  * and few deep ones. */
 static uint32_t draw_depth(fm_synth_draws *draws, uint32_t max_depth) {
     uint32_t low = max_depth < 20 ? max_depth : 20, doublings = 1;
-    while ((uint64_t)low << doublings < max_depth) {
+    while ((uint64_t)low << doublings < max_depth)
         doublings++;
-    }
     low <<= fm_synth_draw_below(draws, doublings);
     uint32_t high = low < max_depth / 2 ? 2 * low : max_depth;
     return fm_synth_draw_between(draws, low, high);
@@ -377,13 +373,11 @@ fm_status fm_synth_chain_make(fm_arena *arena, const fm_synth_options *options,
     if (!chain.residues || !chain.torsions || !chain.backbone || !states) {
         return fm_arena_full(arena, reterr);
     }
-    for (uint32_t i = 0; i < family->n_site; i++) {
+    for (uint32_t i = 0; i < family->n_site; i++)
         states[i] = family->sites[i].ancestor;
-    }
     uint32_t n_change = fm_synth_draw_below(&draws, family->n_site * 3 / 10 + 1);
-    for (uint32_t i = 0; i < n_change; i++) {
+    for (uint32_t i = 0; i < n_change; i++)
         fm_synth_family_mutate(family, &draws, states);
-    }
     uint32_t first = fm_synth_draw_below(&draws, 4);
     uint32_t last = family->n_site - fm_synth_draw_below(&draws, 4);
     if (last - first < options->min_length) first = 0, last = family->n_site;

@@ -1,10 +1,10 @@
 /* family.h: families and their chains.
  *
  * A family is a row of sites. Each site has an ancestral residue, a place in a helix, strand or
- * loop, a rate class (how often it changes; four classes, the discrete-gamma idea of Yang 1994),
- * backbone torsions, and possibly a partner: the site it touches in the fold, with which its
- * changes are coupled. A chain is a descendant: its residues are on sites of the family or are its
- * own insertions. */
+ * loop, backbone torsions, and a rate class (how often it changes). There are four classes, the
+ * discrete-gamma idea of Yang 1994. A site may have a partner: the site that it touches in the
+ * fold, with which its changes are coupled. A chain is a descendant: its residues are on sites of
+ * the family or are its own insertions. */
 #ifndef FM_SYNTH_FAMILY_H
 #define FM_SYNTH_FAMILY_H
 

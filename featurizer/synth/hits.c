@@ -100,9 +100,8 @@ static void align_strangers(template_hit *hit, fm_synth_draws *draws, const fm_s
     uint32_t length = fm_synth_draw_between(draws, 8, shorter < 24 ? shorter : 24);
     hit->query_start = fm_synth_draw_below(draws, query->n_res - length + 1);
     hit->target_start = fm_synth_draw_below(draws, target->n_res - length + 1);
-    for (uint32_t k = 0; k < length; k++) {
+    for (uint32_t k = 0; k < length; k++)
         put_column(hit, query, hit->query_start + k, target, hit->target_start + k);
-    }
 }
 
 /* In tenths. */
@@ -124,8 +123,9 @@ static fm_status find_relatives(fm_arena *arena, const fm_synth_options *options
         fm_synth_chain target;
         fm_status status =
             fm_synth_chain_make(arena, options, &other, first, query->family, &target, reterr);
-        if (!status)
+        if (!status) {
             status = begin_hit(arena, &other, first, query, &target, &hits[*n_hit], reterr);
+        }
         if (status) return status;
         align_relatives(&hits[*n_hit], query, &target);
         *n_hit += hits[*n_hit].n_aligned > 0;
@@ -147,8 +147,9 @@ static fm_status find_strangers(fm_arena *arena, const fm_synth_options *options
         fm_synth_family family;
         fm_synth_chain target;
         fm_status status = fm_synth_family_make(arena, options, other.family[0], &family, reterr);
-        if (!status)
+        if (!status) {
             status = fm_synth_chain_make(arena, options, &other, 0, &family, &target, reterr);
+        }
         if (!status) status = begin_hit(arena, &other, 0, query, &target, &hits[*n_hit], reterr);
         if (status) return status;
         align_strangers(&hits[*n_hit], &draws, query, &target);
@@ -162,18 +163,16 @@ static void sort_hits(template_hit *hits, uint32_t n_hit) {
     for (uint32_t i = 1; i < n_hit; i++) {
         template_hit moving = hits[i];
         uint32_t k = i;
-        for (; k > 0 && sum_probs(&hits[k - 1]) < sum_probs(&moving); k--) {
+        for (; k > 0 && sum_probs(&hits[k - 1]) < sum_probs(&moving); k--)
             hits[k] = hits[k - 1];
-        }
         hits[k] = moving;
     }
 }
 
 static uint32_t count_residues(const uint8_t *letters, uint32_t from, uint32_t to) {
     uint32_t n = 0;
-    for (uint32_t i = from; i < to; i++) {
+    for (uint32_t i = from; i < to; i++)
         n += letters[i] != '-';
-    }
     return n;
 }
 
@@ -250,9 +249,8 @@ static void put_hit(fm_synth_text *text, uint32_t number, const template_hit *hi
                          hit->related ? "99.80" : "3.61", values[0], score / 100, score % 100,
                          hit->n_aligned, identity, identity / 64, identity % 64 * 15, probs / 10,
                          probs % 10, hit->related ? "8.100" : "1.200");
-    for (uint32_t at = 0; at < hit->length; at += BLOCK) {
+    for (uint32_t at = 0; at < hit->length; at += BLOCK)
         put_block(text, hit, at, at + BLOCK < hit->length ? at + BLOCK : hit->length);
-    }
     fm_synth_text_char(text, '\n');
 }
 
@@ -266,9 +264,8 @@ fm_status fm_synth_hhr(fm_arena *arena, const fm_synth_options *options,
     if (status) return status;
     sort_hits(hits, n_hit);
     size_t most = 4096;
-    for (uint32_t i = 0; i < n_hit; i++) {
+    for (uint32_t i = 0; i < n_hit; i++)
         most += 1024 + (size_t)(hits[i].length / BLOCK + 1) * 6 * (BLOCK + 64);
-    }
     fm_synth_text text;
     status = fm_synth_text_begin(&text, arena, most, reterr);
     if (status) return status;
@@ -280,13 +277,11 @@ fm_status fm_synth_hhr(fm_arena *arena, const fm_synth_options *options,
                          "Cols Query HMM  Template HMM\n",
                          chain->n_res, chain->family->n_row, chain->family->n_row,
                          entry->index + 1);
-    for (uint32_t i = 0; i < n_hit; i++) {
+    for (uint32_t i = 0; i < n_hit; i++)
         put_summary(&text, i + 1, &hits[i]);
-    }
     fm_synth_text_char(&text, '\n');
-    for (uint32_t i = 0; i < n_hit; i++) {
+    for (uint32_t i = 0; i < n_hit; i++)
         put_hit(&text, i + 1, &hits[i]);
-    }
     *ret_content = fm_synth_text_end(&text);
     return FM_OK;
 }

@@ -203,9 +203,8 @@ static void put_label_chains(const cif_writer *cif) {
                                "_struct_asym.pdbx_blank_PDB_chainid_flag \n"
                                "_struct_asym.pdbx_modified \n_struct_asym.entity_id \n"
                                "_struct_asym.details \n");
-    for (uint32_t slot = 0; slot < cif->entry->n_chain; slot++) {
+    for (uint32_t slot = 0; slot < cif->entry->n_chain; slot++)
         fm_synth_text_format(text, "%c N N %u ? \n", label_of(chain++), entity_of(cif, slot));
-    }
     if (cif->model->sulfate) {
         fm_synth_text_format(text, "%c N N %u ? \n", label_of(chain++), ++entity);
     }
@@ -382,9 +381,8 @@ fm_status fm_synth_mmcif(fm_arena *arena, const fm_synth_options *options,
     status = fm_synth_text_begin(&text, arena, most, reterr);
     if (status) return status;
     cif_writer cif = {.entry = entry, .model = &model, .text = &text};
-    for (unsigned i = 0; i < sizeof cif.id; i++) {
+    for (unsigned i = 0; i < sizeof cif.id; i++)
         cif.id[i] = (char)toupper((unsigned char)entry->id[i]);
-    }
     cif.n_entity = entry->same ? 1 : entry->n_chain;
     put_header(&cif);
     put_entities(&cif);

@@ -49,9 +49,8 @@ static void draw_missing(fm_synth_draws *draws, fm_synth_placed *residues, uint3
         gap_length = fm_synth_draw_between(draws, 1, 5);
         gap = fm_synth_draw_between(draws, 8, n - 16);
     }
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         residues[i].missing = i < head || i + tail >= n || (i >= gap && i < gap + gap_length);
-    }
 }
 
 /* Places the residue's atoms. Chi angles are drawn by the family's site, so relatives keep their
@@ -168,9 +167,8 @@ static void draw_solvent(fm_synth_draws *draws, fm_synth_model *model) {
     const fm_synth_placed *residues = model->residues[0];
     assert(residues && chain->n_res > 0);
     fm_vec3 middle = {0, 0, 0};
-    for (uint32_t i = 0; i < chain->n_res; i++) {
+    for (uint32_t i = 0; i < chain->n_res; i++)
         middle = fm_vec3_add(middle, residues[i].atoms[1]);
-    }
     middle = fm_vec3_scale(middle, 1.0 / chain->n_res);
     for (uint32_t i = 0; i <= model->n_water; i++) {
         fm_vec3 ca = residues[fm_synth_draw_below(draws, chain->n_res)].atoms[1];
@@ -192,9 +190,10 @@ fm_status fm_synth_model_make(fm_arena *arena, const fm_synth_options *options,
         if (!family) return fm_arena_full(arena, reterr);
         fm_status status =
             fm_synth_family_make(arena, options, entry->family[slot], family, reterr);
-        if (!status)
+        if (!status) {
             status = fm_synth_chain_make(arena, options, entry, slot, family, &model.chains[slot],
                                          reterr);
+        }
         if (status) return status;
         model.residues[slot] =
             fm_arena_calloc(arena, model.chains[slot].n_res, sizeof *model.residues[slot]);
@@ -203,9 +202,8 @@ fm_status fm_synth_model_make(fm_arena *arena, const fm_synth_options *options,
     }
     if (entry->n_chain == 2) dock_second(&model);
     rigid_motion motion = draw_motion(&draws);
-    for (uint32_t slot = 0; slot < entry->n_chain; slot++) {
+    for (uint32_t slot = 0; slot < entry->n_chain; slot++)
         move_chain(&motion, model.residues[slot], model.chains[slot].n_res);
-    }
     model.n_water = model.method == FM_SYNTH_XRAY ? model.chains[0].n_res / 8 : 0;
     model.solvent = fm_arena_calloc(arena, (size_t)model.n_water + 1, sizeof *model.solvent);
     if (!model.solvent) return fm_arena_full(arena, reterr);

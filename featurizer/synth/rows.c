@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* Draws the number of changes between a row and its parent: mostly up to some tenths of the sites,
- * sometimes next to none, so that close relatives and exact copies occur. */
+/* Draws the number of changes between a row and its parent. It is mostly up to some tenths of the
+ * sites and sometimes nearly zero, so that close relatives and exact copies occur. */
 static uint32_t draw_changes(fm_synth_draws *draws, uint32_t n_site) {
     static const uint16_t weight[3] = {2, 3, 5};
     switch (fm_synth_draw_weighted(draws, weight, 3)) {
@@ -19,9 +19,8 @@ static void draw_deletion(const fm_synth_family *family, fm_synth_draws *draws, 
     uint32_t length = fm_synth_draw_between(draws, 1, 6);
     /* Loops lose residues easily, helices and strands rarely. */
     if (family->sites[at].ss != FM_SYNTH_LOOP && !fm_synth_draw_chance(draws, 1, 5)) return;
-    for (uint32_t i = at; i < family->n_site && i < at + length; i++) {
+    for (uint32_t i = at; i < family->n_site && i < at + length; i++)
         row->states[i] = FM_SYNTH_GAP;
-    }
 }
 
 static void draw_insertion(const fm_synth_family *family, fm_synth_draws *draws, uint32_t number,
@@ -58,9 +57,8 @@ static void draw_coverage(const fm_synth_family *family, fm_synth_draws *draws, 
 static void evolve(const fm_synth_family *family, fm_synth_draws *draws, uint32_t number,
                    fm_synth_row *row) {
     uint32_t n_change = draw_changes(draws, family->n_site);
-    for (uint32_t i = 0; i < n_change; i++) {
+    for (uint32_t i = 0; i < n_change; i++)
         fm_synth_family_mutate(family, draws, row->states);
-    }
     if (fm_synth_draw_chance(draws, 1, 5)) draw_deletion(family, draws, row);
     if (fm_synth_draw_chance(draws, 1, 4)) draw_insertion(family, draws, number, row);
     draw_coverage(family, draws, row);
@@ -83,9 +81,8 @@ fm_status fm_synth_rows_make(fm_arena *arena, const fm_synth_options *options,
         uint32_t parent = fm_synth_draw_below(&draws, r + 1); /* 0: ancestor; p: row p - 1 */
         uint8_t *mine = states + (size_t)r * n_site;
         if (parent == 0) {
-            for (uint32_t i = 0; i < n_site; i++) {
+            for (uint32_t i = 0; i < n_site; i++)
                 mine[i] = family->sites[i].ancestor;
-            }
         } else {
             rows[r] = rows[parent - 1];
             memcpy(mine, rows[parent - 1].states, n_site);

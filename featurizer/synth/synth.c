@@ -62,9 +62,8 @@ fm_status fm_synth_sequence(fm_arena *arena, const fm_synth_options *options,
     if (status) return status;
     uint8_t *letters = fm_arena_alloc(arena, chain.n_res);
     if (!letters) return fm_arena_full(arena, reterr);
-    for (uint32_t i = 0; i < chain.n_res; i++) {
+    for (uint32_t i = 0; i < chain.n_res; i++)
         letters[i] = (uint8_t)fm_synth_letter(chain.residues[i].aatype);
-    }
     *ret_letters = (fm_bytes){letters, chain.n_res};
     return FM_OK;
 }

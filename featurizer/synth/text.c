@@ -54,9 +54,8 @@ void fm_synth_text_fixed3(fm_synth_text *text, int64_t thousandths, unsigned wid
         if (n == 3) digits[n++] = '.';
     } while (size > 0 || n < 5);
     if (thousandths < 0) digits[n++] = '-';
-    for (unsigned i = n; i-- > 0;) {
+    for (unsigned i = n; i-- > 0;)
         fm_synth_text_char(text, digits[i]);
-    }
     if (n < width) fm_synth_text_fill(text, ' ', width - n);
 }
 

@@ -47,8 +47,9 @@ fm_status fm_zstd_decompress(void *out, size_t size, const void *data, size_t da
     ZSTD_DCtx_setParameter(context, ZSTD_d_windowLogMax, ZSTD_WINDOW_LOG_MAX_ALLOWED);
     size_t got = ZSTD_decompressDCtx(context, out, size, data, data_bytes);
     ZSTD_freeDCtx(context);
-    if (ZSTD_isError(got))
+    if (ZSTD_isError(got)) {
         return fm_fail(reterr, FM_ERR_CORRUPT, "zstd: %s", ZSTD_getErrorName(got));
+    }
     if (got != size) {
         return fm_fail(reterr, FM_ERR_CORRUPT, "zstd frame gave %zu bytes, expected %zu", got,
                        size);

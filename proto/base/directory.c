@@ -42,8 +42,9 @@ fm_status fm_path_size(const char *path, fm_path_kind *ret_kind, uint64_t *ret_b
         return FM_OK;
     }
     int code = errno;
-    if (!is_absence(code))
+    if (!is_absence(code)) {
         return fm_fail_in(reterr, FM_ERR_IO, path, "cannot look at it: %s", strerror(code));
+    }
     if (lstat(path, &info) == 0) return fm_fail_in(reterr, FM_ERR_IO, path, "%s", dangling);
     if (is_absence(errno)) return FM_OK;
     return fm_fail_in(reterr, FM_ERR_IO, path, "cannot look at it: %s", strerror(errno));
@@ -187,8 +188,9 @@ fm_status fm_directory_list(const char *path, bool folders, size_t max, fm_arena
     if (!name) status = fm_fail(reterr, FM_ERR_NOMEM, "out of memory");
     *list = (fm_name_list){.name = name, .max = entries.n};
     for (size_t i = 0; i < entries.n && !status; i++) {
-        if ((entries.entry[i].kind == FM_PATH_FOLDER) == folders)
+        if ((entries.entry[i].kind == FM_PATH_FOLDER) == folders) {
             list->name[list->n++] = entries.entry[i].name;
+        }
     }
     free(entries.entry);
     return status;

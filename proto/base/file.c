@@ -41,8 +41,9 @@ static fm_status read_whole(int fd, uint8_t *out, size_t size, const char *path,
 static fm_status check_open(int fd, const char *path, uint64_t *ret_bytes, fm_error *reterr) {
     struct stat info;
     if (fstat(fd, &info) != 0) return fail_errno(reterr, path, "cannot stat");
-    if (!S_ISREG(info.st_mode))
+    if (!S_ISREG(info.st_mode)) {
         return fm_fail_in(reterr, FM_ERR_IO, path, "%s", fm_path_refusal(FM_PATH_OTHER, 0));
+    }
     *ret_bytes = (uint64_t)info.st_size;
     return FM_OK;
 }
@@ -51,16 +52,18 @@ fm_status fm_file_open(const char *path, int *ret_fd, uint64_t *ret_bytes, fm_er
     fm_path_kind kind;
     fm_status status = fm_path_look(path, &kind, reterr);
     if (status) return status;
-    if (kind != FM_PATH_FILE && kind != FM_PATH_ABSENT)
+    if (kind != FM_PATH_FILE && kind != FM_PATH_ABSENT) {
         return fm_fail_in(reterr, FM_ERR_IO, path, "%s", fm_path_refusal(kind, 0));
+    }
     /* O_NONBLOCK: a pipe that has taken the file's place since must not hang us. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return fail_errno(reterr, path, "cannot open");
     status = check_open(fd, path, ret_bytes, reterr);
-    if (status)
+    if (status) {
         close(fd);
-    else
+    } else {
         *ret_fd = fd;
+    }
     return status;
 }
 
@@ -129,8 +132,9 @@ static fm_status find_goal(const char *path, char out[PATH_MAX], fm_error *reter
     if (!fm_path_is_link(path) || !realpath(path, out)) snprintf(out, PATH_MAX, "%s", path);
     /* A path that cannot be looked at fails when its temporary file is made, or is a link that
      * leads nowhere, which the file replaces. */
-    if (fm_path_look(path, &kind, NULL) || kind == FM_PATH_FILE || kind == FM_PATH_ABSENT)
+    if (fm_path_look(path, &kind, NULL) || kind == FM_PATH_FILE || kind == FM_PATH_ABSENT) {
         return FM_OK;
+    }
     return fm_fail_in(reterr, FM_ERR_IO, path, "cannot create: %s is here, expected a file or none",
                       kind == FM_PATH_FOLDER ? "a folder" : "a device or a pipe");
 }
@@ -173,8 +177,9 @@ static fm_status put_in_place(fm_file_writer *writer, fm_error *reterr) {
     int fd = writer->fd;
     writer->fd = -1;
     if (close(fd) != 0) return fail_errno(reterr, writer->temporary, "cannot close");
-    if (rename(writer->temporary, writer->path) != 0)
+    if (rename(writer->temporary, writer->path) != 0) {
         return fail_errno(reterr, writer->path, "cannot rename into place");
+    }
     return FM_OK;
 }
 
@@ -228,8 +233,9 @@ fm_status fm_dir_make(const char *path, fm_error *reterr) {
         if (*p != '/' && *p != '\0') continue;
         char kept = *p;
         *p = '\0';
-        if (mkdir(partial, 0777) != 0 && errno != EEXIST)
+        if (mkdir(partial, 0777) != 0 && errno != EEXIST) {
             return fail_errno(reterr, partial, "cannot make folder");
+        }
         if (kept == '\0') break;
         *p = kept;
     }

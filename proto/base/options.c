@@ -29,8 +29,9 @@ int fm_options_columns(FILE *out) {
     struct winsize size;
     int fd = fileno(out);
     if (said && *end) columns = 0;
-    if (columns <= 0 && fd >= 0 && isatty(fd) && ioctl(fd, TIOCGWINSZ, &size) == 0)
+    if (columns <= 0 && fd >= 0 && isatty(fd) && ioctl(fd, TIOCGWINSZ, &size) == 0) {
         columns = size.ws_col;
+    }
     if (columns <= 0 || columns > INT16_MAX) columns = COLUMNS;
     return columns < COLUMNS_MIN ? COLUMNS_MIN : (int)columns;
 }
@@ -77,10 +78,11 @@ static void put_words(fill *to, const char *text, size_t bytes) {
             n++;
         if (n == 0) return;
         if (to->has_word && to->column + 1 + count_columns(text, n) > to->width) end_line(to);
-        if (to->has_word)
+        if (to->has_word) {
             put_as_it_is(to, " ", 1);
-        else
+        } else {
             move_to(to, to->indent);
+        }
         put_as_it_is(to, text, n);
         to->has_word = true;
         text += n;
@@ -125,12 +127,13 @@ static void put_description(fill *to, const char *text) {
         size_t bytes = strcspn(text, "\n");
         bool is_flat = bytes && *text != ' ';
         if (!is_flat && to->has_word) end_line(to);
-        if (is_flat)
+        if (is_flat) {
             put_words(to, text, bytes);
-        else if (bytes)
+        } else if (bytes) {
             put_preformatted(to, text, bytes);
-        else
+        } else {
             end_line(to);
+        }
         text += bytes + (text[bytes] == '\n');
     }
     if (to->has_word) end_line(to);
@@ -179,8 +182,8 @@ void fm_options_print_help(const fm_command *command, FILE *out) {
 
 /* -- suggestions */
 
-/* How many letters must be changed, added, left out or exchanged with their neighbour to make `a`
- * of `b`. `a` has n bytes; both have at most WORD_MAX. */
+/* The number of letters to change, add, remove or exchange with their neighbour to turn `b` into
+ * `a`. `a` has n bytes; both have at most WORD_MAX. */
 static size_t count_edits(const char *a, size_t n, const char *b) {
     size_t row[3][WORD_MAX + 1], m = strlen(b);
     size_t *before = row[0], *last = row[1], *now = row[2];
@@ -212,7 +215,7 @@ const char *fm_options_nearest(const char *word, const char *const *words, size_
     for (size_t i = 0; i < bytes; i++)
         typed[i] = (char)tolower((unsigned char)word[i]);
     const char *nearest = NULL;
-    size_t fewest = bytes < 7 ? 2 : (bytes + 1) / 4 + 1; /* as many edits are too many */
+    size_t fewest = bytes < 7 ? 2 : (bytes + 1) / 4 + 1; /* this many are too many */
     for (size_t i = 0; i < n; i++) {
         if (strlen(words[i]) > WORD_MAX) continue;
         bool is_part = bytes >= 3 && strstr(words[i], typed);
@@ -244,8 +247,9 @@ static fm_status fail_unknown(const fm_command *command, const char *word, fm_er
 
 static const fm_option *find_long(const fm_option *options, const char *name, size_t name_bytes) {
     for (; options->name; options++) {
-        if (strlen(options->name) == name_bytes && memcmp(options->name, name, name_bytes) == 0)
+        if (strlen(options->name) == name_bytes && memcmp(options->name, name, name_bytes) == 0) {
             return options;
+        }
     }
     return NULL;
 }
@@ -305,8 +309,8 @@ static fm_status set(const fm_option *option, const char *value, fm_error *reter
     return FM_ERR_USAGE;
 }
 
-/* Handles argv[*at], which starts with '-', moves *at past a value it takes, and sets the bit of the
- * option's row in *given. */
+/* Handles argv[*at], which starts with '-', moves *at past a value it takes, and sets the bit of
+ * the option's row in *given. */
 static fm_status parse_one(const fm_command *command, int argc, char **argv, int *at,
                            uint64_t *given, fm_error *reterr) {
     const char *word = argv[*at];
@@ -350,7 +354,7 @@ static const fm_option *find_missing(const fm_option *options, uint64_t given) {
     return NULL;
 }
 
-/* Are there as many arguments as the command takes, and every option it needs? */
+/* Checks the number of arguments, and that every required option is given. */
 static fm_status check_given(const fm_command *command, char *const *argv, int positional,
                              uint64_t given, fm_error *reterr) {
     const fm_option *missing = find_missing(command->options, given);

@@ -1,9 +1,9 @@
 /* rng.h: counter-based random numbers: Philox4x32-10 (Salmon et al. 2011) and integers drawn from
  * it.
  *
- * A draw is a pure function of (key, counter), with no state and no order. docs/reference/sampling.md defines
- * how samples use the counter's words; trainer/backend defines the trainer's use. Header-only, so
- * that CUDA code can compile the same lines. */
+ * A draw is a pure function of (key, counter), with no state and no order. The page
+ * docs/reference/sampling.md defines how samples use the counter's words; trainer/backend defines
+ * the trainer's use. Header-only, so that CUDA code can compile the same lines. */
 #ifndef FM_BASE_RNG_H
 #define FM_BASE_RNG_H
 

@@ -1,7 +1,7 @@
 /* status.h: the error reporting of every fallible function.
  *
- * What the user or the world did wrong is reported as a fm_status and, for callers that want words,
- * a fm_error: one sentence that says where, what was found and what was expected. Our own mistakes
+ * An error of the user or the world is reported as a fm_status and, for callers that want words, a
+ * fm_error. Its one sentence names the place, the finding and the expectation. Our own mistakes
  * assert. Library code never exits and never prints.
  *
  * Conventions: outputs (`ret_x`) are written on success only. `reterr` is the last parameter, may

@@ -11,7 +11,7 @@
 size_t fm_utf8_size(const uint8_t *at, size_t left);
 
 /* Replaces every control character (U+0000 to U+001F, U+007F to U+009F) and every byte that is not
- * part of a character by '?', including a last character that is cut short. */
+ * part of a character by '?'. A last character that is cut short is replaced too. */
 void fm_utf8_make_plain(char *text);
 
 #endif

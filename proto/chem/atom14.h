@@ -2,7 +2,7 @@
  *
  * A residue type has at most 14 heavy atoms (tryptophan). The atom14 order is N CA C O CB and then
  * outwards along the side chain; places that a type does not use are empty. Some names are only a
- * convention: turning the last chi angle of Asp, Glu, Phe or Tyr by 180 degrees gives the same
+ * convention. Turning the last chi angle of Asp, Glu, Phe or Tyr by 180 degrees gives the same
  * molecule with two (or two pairs of) names swapped. The alternative ground truth has these names
  * swapped, so that a loss can use the better of the two. Pseudo-beta is CB, or CA for glycine.
  *

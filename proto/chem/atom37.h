@@ -3,9 +3,9 @@
  * The functions of atom14.h, frames.h and torsions.h take a chain (or a crop of one) in atom37
  * order and fill the caller's arrays. They are pure and allocate nothing. They use float additions,
  * multiplications, divisions and square roots in a fixed order, so their bits are the same on every
- * machine (the project builds with -ffp-contract=off) and equal those of the reference, OpenFold's
- * data transforms in float32. For this reason a term that is multiplied by zero is kept: it decides
- * the sign of a zero. */
+ * machine (the project builds with -ffp-contract=off). They equal the bits of the reference,
+ * OpenFold's data transforms in float32. For this reason a term that is multiplied by zero is kept:
+ * it decides the sign of a zero. */
 #ifndef FM_CHEM_ATOM37_H
 #define FM_CHEM_ATOM37_H
 

@@ -2,7 +2,7 @@
  *
  * A frame is a rotation and a translation from its own coordinates to those of the structure. Three
  * points define it by Gram-Schmidt: the second is the origin, the first is on the negative x axis,
- * and the third is in the xy plane with y > 0. 1e-8 is added to squared lengths under the root, so
+ * and the third is in the xy plane with y > 0. Squared lengths get 1e-8 added under the root, so
  * that coinciding points give a defined, if meaningless, frame.
  *
  * A residue has eight groups of atoms that move as one:
@@ -50,7 +50,7 @@ typedef struct fm_rigid_groups {
 } fm_rigid_groups;
 
 /* Fills the caller's arrays. Groups that do not exist and atoms without coordinates give
- * meaningless frames, computed like the reference's from whatever coordinates are stored. */
+ * meaningless frames, computed from the stored coordinates as in the reference. */
 void fm_rigid_list_groups(const fm_atom37 *chain, const fm_rigid_groups *ret_groups);
 
 /* Fills group 0 alone: backbone_rigid_tensor [N_res, 4, 4] and backbone_rigid_mask [N_res]. */

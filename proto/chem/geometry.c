@@ -15,9 +15,8 @@ static double sine_near_zero(double x) {
         -1.0 / 6,        1.0 / 120,          -1.0 / 5040,           1.0 / 362880,
         -1.0 / 39916800, 1.0 / 6227020800.0, -1.0 / 1307674368000.0};
     double square = x * x, sum = 0;
-    for (int i = 6; i >= 0; i--) {
+    for (int i = 6; i >= 0; i--)
         sum = (sum + factor[i]) * square;
-    }
     return x + x * sum;
 }
 
@@ -26,9 +25,8 @@ static double cosine_near_zero(double x) {
         -1.0 / 2,       1.0 / 24,          -1.0 / 720,           1.0 / 40320,
         -1.0 / 3628800, 1.0 / 479001600.0, -1.0 / 87178291200.0, 1.0 / 20922789888000.0};
     double square = x * x, sum = 0;
-    for (int i = 7; i >= 0; i--) {
+    for (int i = 7; i >= 0; i--)
         sum = (sum + factor[i]) * square;
-    }
     return 1.0 + sum;
 }
 

@@ -1,10 +1,10 @@
 /* geometry.h: points in space, and the placing of an atom from internal coordinates.
  *
- * An atom is placed by a bond length, an angle and a dihedral relative to three atoms that are
- * placed already (the natural extension reference frame, NeRF, of Parsons et al. 2005).
+ * A bond length, an angle and a dihedral place an atom relative to three placed atoms. This is the
+ * natural extension reference frame (NeRF) of Parsons et al. 2005.
  *
- * Everything here uses additions, multiplications, divisions and square roots of doubles, which
- * IEEE 754 rounds in exactly one way (the project builds with -ffp-contract=off), so every machine
+ * Everything here uses additions, multiplications, divisions and square roots of doubles. IEEE 754
+ * rounds these in exactly one way (the project builds with -ffp-contract=off), so every machine
  * computes the same bits. For the same reason sine and cosine are computed here: those of the C
  * library differ in the last bit between versions. */
 #ifndef FM_CHEM_GEOMETRY_H

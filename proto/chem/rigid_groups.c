@@ -298,8 +298,9 @@ static const bond *bond_of(unsigned restype, int i, int j) {
     for (size_t b = 0; b < sizeof BONDS / sizeof BONDS[0]; b++) {
         const bond *at = &BONDS[b];
         if (at->restype == restype &&
-            ((at->atom[0] == i && at->atom[1] == j) || (at->atom[0] == j && at->atom[1] == i)))
+            ((at->atom[0] == i && at->atom[1] == j) || (at->atom[0] == j && at->atom[1] == i))) {
             return at;
+        }
     }
     return NULL;
 }

@@ -1,16 +1,16 @@
 /* rigid_groups.h: ideal residues as rigid groups, and bounds on the distances inside them.
  *
  * A residue is built from eight groups (frames.h). Each has an ideal frame relative to its parent
- * (the backbone for groups 1 to 4, the group before for chi2 to chi4), which a torsion angle turns
- * about its x axis, and atoms at ideal positions in that frame. The positions are those published
- * with AlphaFold2 (supplementary 1.8.4, table 2). A group's frame follows from the positions of the
- * atoms that define its angle.
+ * (the backbone for groups 1 to 4, the group before for chi2 to chi4) and atoms at ideal positions
+ * in that frame. A torsion angle turns the frame about its x axis. The positions are those
+ * published with AlphaFold2 (supplementary 1.8.4, table 2). A group's frame follows from the
+ * positions of the atoms that define its angle.
  *
- * Bounds on the distance of two atoms of a residue: where the two are bonded or have a common
- * neighbour, the mean in crystal structures plus and minus a number of standard deviations (Engh &
- * Huber 2001; across an angle by the law of cosines, with the squares of the uncertainties added).
- * Other pairs are at least the sum of their van der Waals radii minus a tolerance apart. Source:
- * supplementary 1.9.11.
+ * Bounds on the distance of two atoms of a residue. Where the two are bonded or have a common
+ * neighbour, they are the mean in crystal structures plus and minus a number of standard deviations
+ * (Engh & Huber 2001). Across an angle the law of cosines gives the mean, and the squares of the
+ * uncertainties add up. Other pairs are at least the sum of their van der Waals radii minus a
+ * tolerance apart. Source: supplementary 1.9.11.
  *
  * Atoms are in atom14 order (atom14.h). Everything here is constant or a pure function. */
 #ifndef FM_CHEM_RIGID_GROUPS_H
@@ -37,8 +37,8 @@ void fm_rigid_ideal_frames(float *ret_frames);
 void fm_rigid_radii(float *ret_radii);
 
 /* Fills bounds [21, 14, 14, 2] with the lowest and highest distance (Å); both are 0 where an atom
- * is missing or the two are the same. deviations is the number of standard deviations allowed (12),
- * overlap the tolerance on the radii (1.5 Å). */
+ * is missing or the two are the same. The argument deviations is the number of standard deviations
+ * allowed (12), overlap the tolerance on the radii (1.5 Å). */
 void fm_rigid_distance_bounds(double deviations, double overlap, float *ret_bounds);
 
 #endif

@@ -64,10 +64,11 @@ static void show_files(dry_run *run, const fm_source_file *file, uint32_t n) {
         has_alignment |= fm_msa_format_of_name(file[i].name) != FM_MSA_NONE;
         run->bytes += bytes;
     }
-    if (run->json)
+    if (run->json) {
         fm_json_close(run->json);
-    else if (!has_alignment)
+    } else if (!has_alignment) {
         printf("%sno alignment: a single sequence", n ? "; " : "");
+    }
     run->n_file += n;
     run->n_without_hits += !has_hits;
     run->n_empty += !has_alignment;
@@ -75,10 +76,11 @@ static void show_files(dry_run *run, const fm_source_file *file, uint32_t n) {
 
 static void show_refused(dry_run *run, const char *reason) {
     run->n_refused++;
-    if (run->json)
+    if (run->json) {
         fm_json_put_string(run->json, "refused", reason);
-    else
+    } else {
         printf("refused: %s", reason);
+    }
 }
 
 static void begin_chain(dry_run *run, const char *name, const char *structure) {
@@ -108,10 +110,11 @@ static void show_chain(dry_run *run, const fm_source_structure *structure,
     } else {
         show_files(run, file, n);
     }
-    if (run->json)
+    if (run->json) {
         fm_json_close(run->json);
-    else
+    } else {
         printf("\n");
+    }
     fm_arena_rewind(arena, mark);
 }
 
@@ -136,8 +139,9 @@ void fm_build_print_room(FILE *out, const fm_space *space, const char *cache) {
     fprintf(out, "space about %s for %u of %u chains, from about %s of files",
             format_bytes(space->need_bytes, need), space->n_new, space->n_chain,
             format_bytes(space->input_bytes, input));
-    if (cache)
+    if (cache) {
         fprintf(out, "; %s are free in %s", format_bytes(space->free_bytes, free_space), cache);
+    }
     fprintf(out, "\n");
 }
 
@@ -220,8 +224,9 @@ static void json_plan(dry_run *run, const fm_source *source, const fm_space *spa
     fm_json_put_u64(json, "files", run->n_file);
     fm_json_put_u64(json, "file_bytes", run->bytes);
     if (space) fm_json_put_u64(json, "need_bytes", space->need_bytes);
-    if (space && space->free_bytes != UINT64_MAX)
+    if (space && space->free_bytes != UINT64_MAX) {
         fm_json_put_u64(json, "free_bytes", space->free_bytes);
+    }
     fm_json_end(json);
 }
 
@@ -229,9 +234,10 @@ int fm_build_dry_run(const fm_source *source, const fm_space *space, const char 
                      fm_arena *arena) {
     fm_json_writer writer;
     dry_run run = {.json = json ? &writer : NULL};
-    if (json)
+    if (json) {
         json_plan(&run, source, space, arena);
-    else
+    } else {
         print_plan(&run, source, space, cache, arena);
+    }
     return run.n_chain > run.n_refused ? FM_EXIT_OK : FM_EXIT_FAILED;
 }

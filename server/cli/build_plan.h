@@ -1,4 +1,5 @@
-/* build_plan.h: foldmill build --dry-run: what a build would read, and what it would refuse. */
+/* build_plan.h: foldmill build --dry-run: lists the inputs that a build would read and those it
+ * would refuse. */
 #ifndef FM_CLI_BUILD_PLAN_H
 #define FM_CLI_BUILD_PLAN_H
 
@@ -10,11 +11,11 @@
 /* Prints the disk space that a build needs, on one line. `cache` may be NULL. */
 void fm_build_print_room(FILE *out, const fm_space *space, const char *cache);
 
-/* Prints what was recognised, a line for each chain ("chain NAME <tab> structure <tab> files with
- * their bytes, or why it is refused"), a line for each refused input, the totals, and the space
- * that is needed (`space`, NULL when it is not known). With `json`, prints one object instead;
- * `foldmill build --help` lists its members. Lists every folder but opens no file. Returns the exit code: 0 even where inputs are
- * refused, 1 when there is nothing to build. */
+/* Prints the recognised layout, a line for each chain ("chain NAME <tab> structure <tab> files with
+ * their bytes, or why it is refused") and a line for each refused input. The totals and the needed
+ * space (`space`, NULL when it is not known) follow. With `json`, prints one object instead;
+ * `foldmill build --help` lists its members. Lists every folder but opens no file. Returns the exit
+ * code: 0 even where inputs are refused, 1 when there is nothing to build. */
 int fm_build_dry_run(const fm_source *source, const fm_space *space, const char *cache, bool json,
                      fm_arena *arena);
 

@@ -187,8 +187,9 @@ static void print_refused(fm_json_writer *json, const fm_build_report *report) {
     fm_json_put_u64(json, "refused", report->n_refused);
     fm_json_open_object(json, "refused_by_reason");
     for (int i = 0; i < FM_N_STATUS; i++) {
-        if (report->refused[i])
+        if (report->refused[i]) {
             fm_json_put_u64(json, fm_status_name((fm_status)i), report->refused[i]);
+        }
     }
     fm_json_close(json);
     fm_json_open_array(json, "refusals");

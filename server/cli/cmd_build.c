@@ -164,10 +164,11 @@ static fm_status read_datasets(build_arguments *arguments, const char *positiona
 static fm_status check_report(const char *path, fm_error *reterr) {
     char folder[PATH_MAX];
     const char *slash = strrchr(path, '/');
-    if (slash)
+    if (slash) {
         snprintf(folder, sizeof folder, "%.*s/", (int)(slash - path), path);
-    else
+    } else {
         snprintf(folder, sizeof folder, ".");
+    }
     if (fm_path_is_writable(folder)) return FM_OK;
     return fm_fail_in(reterr, FM_ERR_IO, path, "cannot write the report here: %s", strerror(errno));
 }
@@ -273,9 +274,7 @@ static int parse(int argc, char **argv, build_arguments *arguments, fm_arena *ar
     }
     if (!status) status = check(arguments, &error);
     if (!status) status = fm_build_share_read(&arguments->sharing, &arguments->share, &error);
-    if (!status) {
-        status = read_datasets(arguments, n_positional ? argv[0] : NULL, arena, &error);
-    }
+    if (!status) status = read_datasets(arguments, n_positional ? argv[0] : NULL, arena, &error);
     return status ? fm_cli_report(command.program, &error) : -1;
 }
 
@@ -287,18 +286,21 @@ static int finish(const build_arguments *arguments, fm_build_summary *summary, f
                        : status                   ? "none"
                        : report->n_refused        ? "some"
                                                   : "all";
-    if (arguments->json)
+    if (arguments->json) {
         fm_build_print_json(stdout, summary);
-    else
+    } else {
         fm_build_print_report(stdout, arguments->cache, report);
+    }
     if (summary->templates && !arguments->json) fm_template_print(stdout, summary->templates);
-    if (summary->share && !arguments->json)
+    if (summary->share && !arguments->json) {
         fm_build_share_print(stdout, summary->share, summary->shared);
+    }
     fflush(stdout);
     if (arguments->report) {
         fm_error write_error;
-        if (fm_build_write_json(arguments->report, summary, &write_error))
+        if (fm_build_write_json(arguments->report, summary, &write_error)) {
             return fm_cli_report("foldmill build", &write_error);
+        }
     }
     if (status == FM_ERR_CANCELLED && stop_asked) {
         (void)fm_cli_report("foldmill build", error);
@@ -332,8 +334,9 @@ static void print_found(const fm_source *source, uint32_t n_job) {
         }
         fprintf(stderr, "structures: %s: %u\nalignments: %s: %u chains", dataset->structures_found,
                 dataset->n_structure, dataset->alignments_found, dataset->n_chain);
-        if (dataset->n_duplicate)
+        if (dataset->n_duplicate) {
             fprintf(stderr, " (%u share the alignments of another)", dataset->n_duplicate);
+        }
         fprintf(stderr, "\n");
         fm_build_print_lists(stderr, dataset);
     }
@@ -364,8 +367,8 @@ static fm_build_others_policy others_of(const build_arguments *arguments) {
                                 : FM_BUILD_OTHERS_CHECK;
 }
 
-/* Counts the template hits of the generation in force. The build is done; if they cannot be read, it
- * says so, and foldmill verify finds out more. */
+/* Counts the template hits of the generation in force. The build is done; if they cannot be
+ * read, it says so, and foldmill verify finds out more. */
 static bool count_templates(const build_arguments *arguments, fm_arena *arena,
                             fm_template_counts *ret_counts) {
     fm_store *store;
@@ -417,8 +420,9 @@ static int build(const build_arguments *arguments, const fm_source *source, fm_a
                                 .share = share,
                                 .shared = &shared};
     fm_template_counts templates;
-    if (!status && !share && count_templates(arguments, arena, &templates))
+    if (!status && !share && count_templates(arguments, arena, &templates)) {
         summary.templates = &templates;
+    }
     return finish(arguments, &summary, status, &error);
 }
 
@@ -431,14 +435,16 @@ static int plan(const build_arguments *arguments, const fm_source *source, fm_ar
     int code =
         fm_build_dry_run(source, status ? NULL : &space, arguments->cache, arguments->json, arena);
     fflush(stdout);
-    if (!status && !arguments->no_space_check)
+    if (!status && !arguments->no_space_check) {
         status = fm_space_check(&space, arguments->cache, &error);
+    }
     const fm_build_options options = {.cache = arguments->cache,
                                       .n_job = 1,
                                       .single_sequence = arguments->single_sequence,
                                       .others = others_of(arguments)};
-    if (!status && arguments->cache && !arguments->share.where)
+    if (!status && arguments->cache && !arguments->share.where) {
         status = fm_build_check_datasets(source, &options, arena, &error);
+    }
     return status ? fm_cli_report("foldmill build", &error) : code;
 }
 
@@ -464,8 +470,9 @@ static int run(const build_arguments *arguments, fm_arena *arena) {
     for (uint32_t i = 0; i < arguments->n_dataset && !status; i++) {
         const char *dataset = arguments->dataset[i].dataset;
         status = fm_cli_check_dataset(dataset, &error);
-        if (!status && arguments->cache)
+        if (!status && arguments->cache) {
             status = fm_cli_check_target(arguments->cache, dataset, &error);
+        }
     }
     if (!status) {
         status =
@@ -473,12 +480,13 @@ static int run(const build_arguments *arguments, fm_arena *arena) {
     }
     if (status) return fm_cli_report("foldmill build", &error);
     int code;
-    if (arguments->dry_run)
+    if (arguments->dry_run) {
         code = plan(arguments, &source, arena);
-    else if (check_room(arguments, &source, arena, &error))
+    } else if (check_room(arguments, &source, arena, &error)) {
         code = fm_cli_report("foldmill build", &error);
-    else
+    } else {
         code = build(arguments, &source, arena);
+    }
     fm_source_close(&source);
     return code;
 }
@@ -487,9 +495,7 @@ int fm_cmd_build(int argc, char **argv) {
     build_arguments arguments = {0};
     fm_arena arena;
     fm_error error;
-    if (fm_arena_init(&arena, ARENA_BYTES, &error)) {
-        return fm_cli_report("foldmill build", &error);
-    }
+    if (fm_arena_init(&arena, ARENA_BYTES, &error)) return fm_cli_report("foldmill build", &error);
     int code = parse(argc, argv, &arguments, &arena);
     if (code < 0) {
         catch_signals();

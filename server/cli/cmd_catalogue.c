@@ -34,10 +34,11 @@ static int migrate(const catalogue_arguments *arguments) {
         fm_json_put_u64(&json, "schema", n_known);
         fm_json_put_u64(&json, "applied", n_applied);
         fm_json_end(&json);
-    } else if (n_applied)
+    } else if (n_applied) {
         printf("schema %u: %u migrations applied\n", n_known, n_applied);
-    else
+    } else {
         printf("schema %u: nothing to do\n", n_known);
+    }
     return FM_EXIT_OK;
 }
 

@@ -244,8 +244,9 @@ static void print_report(fetch_run *run) {
     printf("wait ms   p50 %.3f  p90 %.3f  p99 %.3f  max %.3f\n", wait_ms(run, 500),
            wait_ms(run, 900), wait_ms(run, 990), (double)run->waits.max * 1e-6);
     if (run->set->digest) print_digest(run);
-    if (run->reason == FM_WIRE_SHUTDOWN)
+    if (run->reason == FM_WIRE_SHUTDOWN) {
         printf("the server stopped before the end of the stream\n");
+    }
 }
 
 static void write_json(fetch_run *run) {

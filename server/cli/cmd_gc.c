@@ -1,4 +1,4 @@
-/* cmd_gc.c: foldmill gc: removes what no remaining generation refers to. */
+/* cmd_gc.c: foldmill gc: removes the files that no remaining generation refers to. */
 #include "cache/snapshot/gc.h"
 #include "server/cli/commands.h"
 #include "server/cli/json_text.h"

@@ -1,4 +1,4 @@
-/* cmd_inspect.c: foldmill inspect: shows what a cache, or one chain of it, holds. */
+/* cmd_inspect.c: foldmill inspect: shows the content of a cache or of one chain. */
 #include "featurizer/templates.h"
 #include "server/cli/commands.h"
 #include "server/cli/inspect_json.h"
@@ -46,9 +46,8 @@ static fm_status print_cache(const char *path, const fm_store *store, fm_arena *
     print_totals(store);
     fm_status status = fm_refusals_read(path, arena, &refusals, reterr);
     if (status) return status;
-    for (uint32_t i = 0; i < refusals.n && i < N_REFUSAL_SHOWN; i++) {
+    for (uint32_t i = 0; i < refusals.n && i < N_REFUSAL_SHOWN; i++)
         printf("refused     %s  %s\n", refusals.refusal[i].chain, refusals.refusal[i].reason);
-    }
     if (refusals.n > N_REFUSAL_SHOWN) printf("and %u more\n", refusals.n - N_REFUSAL_SHOWN);
     return FM_OK;
 }
@@ -59,24 +58,21 @@ static void print_msa(const fm_part_msa *msa) {
         n_deletion += msa->deletion_matrix[i] > 0;
         if (msa->deletion_matrix[i] > max) max = msa->deletion_matrix[i];
     }
-    for (uint32_t i = 0; i < msa->n_seq; i++) {
+    for (uint32_t i = 0; i < msa->n_seq; i++)
         n_species += msa->species_end[i] > (i ? msa->species_end[i - 1] : 0);
-    }
     printf("msa         %u rows, %llu with a species; deletions at %llu places, at most %llu\n",
            msa->n_seq, (unsigned long long)n_species, (unsigned long long)n_deletion,
            (unsigned long long)max);
-    for (uint32_t i = 0; i < msa->n_source; i++) {
+    for (uint32_t i = 0; i < msa->n_source; i++)
         printf("            %u from %s\n", msa->source[i].n_row, msa->source[i].name);
-    }
 }
 
 static void print_structure(const fm_part_structure *structure) {
     uint32_t n_atom = 0, n_present = 0;
     for (uint32_t i = 0; i < structure->n_res; i++) {
         uint32_t here = 0;
-        for (int atom = 0; atom < FM_N_ATOM37; atom++) {
+        for (int atom = 0; atom < FM_N_ATOM37; atom++)
             here += structure->all_atom_mask[(size_t)i * FM_N_ATOM37 + (size_t)atom];
-        }
         n_atom += here;
         n_present += here > 0;
     }
@@ -133,11 +129,12 @@ static fm_status inspect(const char *path, const char *chain, bool json, fm_erro
     fm_status status = fm_cli_open_store(path, &store, reterr);
     if (status) return status;
     status = fm_arena_init(&arena, ARENA_BYTES, reterr);
-    if (!status && chain)
+    if (!status && chain) {
         status = inspect_chain(path, store, chain, json, &arena, reterr);
-    else if (!status)
+    } else if (!status) {
         status = json ? fm_inspect_cache_json(path, store, &arena, reterr)
                       : print_cache(path, store, &arena, reterr);
+    }
     fm_arena_fini(&arena);
     fm_store_close(store);
     return status;

@@ -18,8 +18,9 @@ static void print_report(const fm_merge_options *options, const fm_merge_report 
            report->n_shard, (double)report->shard_bytes / 1e6,
            report->n_shard - report->n_linked - report->n_copied, report->n_linked,
            report->n_copied, (double)report->copied_bytes / 1e6);
-    if (report->n_left)
+    if (report->n_left) {
         printf("not done  %u items, which are not part of the cache\n", report->n_left);
+    }
     fm_build_print_generation(stdout, options->cache, &report->build);
 }
 

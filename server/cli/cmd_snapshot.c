@@ -191,8 +191,9 @@ static void write_selection(const char *name, const fm_snapshot_text *text,
     fm_json_put_u64(&json, "weights", sum_weights(text));
     fm_json_open_object(&json, "excluded");
     for (int i = FM_SELECT_TAKEN + 1; i < FM_N_SELECT; i++) {
-        if (report->n[i])
+        if (report->n[i]) {
             fm_json_put_u64(&json, fm_select_reason_text((fm_select_reason)i), report->n[i]);
+        }
     }
     fm_json_close(&json);
     fm_inspect_json_refusals(&json, lists->refused.refusal, lists->refused.n);
@@ -254,8 +255,9 @@ static fm_status create(snapshot_job *job, char **names, fm_error *reterr) {
         status = read_snapshot(job, arguments->apart, &apart, reterr);
         rules.apart = &apart;
     }
-    if (!status)
+    if (!status) {
         status = fm_snapshot_select(job->store, &rules, &job->arena, &text, &report, reterr);
+    }
     if (!status) status = check_disjoint(job, &text, rules.clusters, reterr);
     if (!status) {
         status = fm_snapshot_write(job->store, names[0], &text, &job->arena, &hash, reterr);
@@ -329,10 +331,11 @@ static void list_one(snapshot_job *job, const char *name, uint64_t pinned, fm_js
     }
     for (uint32_t k = 0; k < row.snapshot.n_chain && !status; k++)
         row.weights += row.snapshot.weight[k];
-    if (json)
+    if (json) {
         write_row(json, &row);
-    else
+    } else {
         print_row(&row);
+    }
     fm_arena_rewind(&job->arena, mark);
 }
 
@@ -344,9 +347,7 @@ static fm_status list(snapshot_job *job, char **names, fm_error *reterr) {
     fm_json_writer json;
     bool is_json = job->arguments->json;
     fm_status status = fm_snapshot_names(job->store, &job->arena, &n, &name, reterr);
-    if (!status) {
-        status = fm_pins_read(job->arguments->cache, &job->arena, &n_pin, &pins, reterr);
-    }
+    if (!status) status = fm_pins_read(job->arguments->cache, &job->arena, &n_pin, &pins, reterr);
     if (status) return status;
     if (is_json) {
         fm_json_begin(&json, stdout);
@@ -413,12 +414,13 @@ static void print_change(const fm_snapshot_line *a, const fm_snapshot_line *b, u
     const char *name = a ? a->name : b->name;
     ++*n;
     if (quiet || *n > N_SHOWN) return;
-    if (!a || !b)
+    if (!a || !b) {
         printf("%c %s\n", a ? '-' : '+', name);
-    else if (memcmp(&a->parts, &b->parts, sizeof a->parts) != 0)
+    } else if (memcmp(&a->parts, &b->parts, sizeof a->parts) != 0) {
         printf("~ %s  other parts\n", name);
-    else
+    } else {
         printf("~ %s  weight %u, now %u\n", name, a->weight, b->weight);
+    }
 }
 
 /* Prints the differences unless `quiet`, the first N_SHOWN of each kind, and counts them. */
@@ -465,8 +467,9 @@ static fm_status diff(snapshot_job *job, char **names, fm_error *reterr) {
     fm_status status = read_snapshot(job, names[0], &a, reterr);
     if (!status) status = read_snapshot(job, names[1], &b, reterr);
     if (!status) status = read_clusters(job, &storage, &clusters, reterr);
-    if (!status && clusters)
+    if (!status && clusters) {
         status = fm_snapshot_shared(&a, &b, clusters, &job->arena, &n, &first, reterr);
+    }
     if (status) return status;
     difference found = compare(&a, &b, json);
     if (json) {

@@ -71,8 +71,9 @@ static void count_parts(const fm_store *store, stats *all) {
             all->stored[k - 1] += part.stored_bytes;
             all->decoded[k - 1] += part.decoded_bytes;
             sum += part.stored_bytes;
-            if (k == FM_PART_SEQUENCE)
+            if (k == FM_PART_SEQUENCE) {
                 fm_stats_add(&all->histogram[LENGTHS], part.decoded_bytes - SEQUENCE_HEADER_BYTES);
+            }
         }
         fm_stats_add(&all->histogram[BYTES], sum);
     }
@@ -147,10 +148,11 @@ static fm_status count_refusals(const char *cache, stats *all, fm_arena *arena, 
     uint32_t kept = 0;
     if (refusals.n) qsort(reason, refusals.n, sizeof *reason, compare_texts);
     for (uint32_t i = 0; i < refusals.n; i++) {
-        if (kept && strcmp(reason[i].text, reason[kept - 1].text) == 0)
+        if (kept && strcmp(reason[i].text, reason[kept - 1].text) == 0) {
             reason[kept - 1].n++;
-        else
+        } else {
             reason[kept++] = reason[i];
+        }
     }
     if (kept) qsort(reason, kept, sizeof *reason, compare_counts);
     all->n_refused = refusals.n;

@@ -98,7 +98,7 @@ static fm_status write_entry(synth_run *run, uint32_t index, fm_error *reterr) {
     for (uint32_t slot = 0; !status && slot < entry.n_chain; slot++) {
         if (run->n_done == run->n_chain) break;
         status = write_chain(run, &entry, slot, reterr);
-        run->n_done += status == FM_OK;
+        run->n_done += !status;
     }
     run->n_entry++;
     return status;

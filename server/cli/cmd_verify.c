@@ -114,11 +114,12 @@ int fm_cmd_verify(int argc, char **argv) {
         fm_path_kind kind;
         bool is_absent =
             is_shard && !fm_path_look(error.source, &kind, NULL) && kind == FM_PATH_ABSENT;
-        if (is_absent)
+        if (is_absent) {
             fprintf(stderr, "%s: to mend it, run foldmill build again\n", command.program);
-        else
+        } else {
             fprintf(stderr, "%s: to mend it, remove %s%s and run foldmill build again\n",
                     command.program, is_shard ? error.source : cache, is_shard ? "" : "/CURRENT");
+        }
     }
     return code;
 }

@@ -1,8 +1,9 @@
 /* commands.h: the commands of the `foldmill` program, each in its own file cmd_<name>.c.
  *
- * A command receives its own argv; argv[0] is its name. It prints results to stdout, and messages
- * and progress to stderr. It returns the exit code: 0 all done, 1 failed, 2 bad usage, 3 done in
- * part (some inputs were refused), 128 + N cut short by signal N. main.c checks that stdout could be written. */
+ * A command receives its own argv; argv[0] is its name. It prints results to stdout, and
+ * messages and progress to stderr. It returns the exit code: 0 all done, 1 failed, 2 bad usage,
+ * 3 done in part (some inputs were refused), 128 + N cut short by signal N. main.c checks that
+ * stdout could be written. */
 #ifndef FM_CLI_COMMANDS_H
 #define FM_CLI_COMMANDS_H
 

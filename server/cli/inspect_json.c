@@ -92,10 +92,12 @@ static void print_structure(fm_json_writer *json, const fm_part_structure *struc
         n_atom += structure->all_atom_mask[i];
     fm_json_open_object(json, "structure");
     fm_json_put_u64(json, "atoms", n_atom);
-    if (structure->resolution > 0)
+    if (structure->resolution > 0) {
         fm_json_put_f64(json, "resolution", (double)structure->resolution, 3);
-    if (structure->release_date[0])
+    }
+    if (structure->release_date[0]) {
         fm_json_put_string(json, "release_date", structure->release_date);
+    }
     fm_json_put_bool(json, "predicted", structure->is_distillation);
     fm_json_close(json);
 }

@@ -11,14 +11,15 @@ static void print_string(FILE *out, const uint8_t *at, size_t left) {
     fputc('"', out);
     while (left) {
         size_t size = fm_utf8_size(at, left);
-        if (size == 0)
+        if (size == 0) {
             fputs("\\ufffd", out);
-        else if (*at == '"' || *at == '\\')
+        } else if (*at == '"' || *at == '\\') {
             fprintf(out, "\\%c", *at);
-        else if (*at < 0x20 || *at == 0x7f)
+        } else if (*at < 0x20 || *at == 0x7f) {
             fprintf(out, "\\u%04x", *at);
-        else
+        } else {
             fwrite(at, 1, size, out);
+        }
         size = size ? size : 1;
         at += size;
         left -= size;
@@ -35,10 +36,11 @@ static void begin_value(fm_json_writer *json, const char *key, bool is_container
     assert(is_array == !key);
     json->level[json->depth - 1].has_member = true;
     if (!is_first) fputc(',', json->out);
-    if (takes_line && !json->is_line)
+    if (takes_line && !json->is_line) {
         fprintf(json->out, "\n%*s", 2 * json->depth, "");
-    else if (!is_first)
+    } else if (!is_first) {
         fputc(' ', json->out);
+    }
     if (!key) return;
     print_string(json->out, (const uint8_t *)key, strlen(key));
     fputs(": ", json->out);
@@ -86,10 +88,11 @@ void fm_json_close(fm_json_writer *json) {
 
 void fm_json_put_string(fm_json_writer *json, const char *key, const char *text) {
     begin_value(json, key, false);
-    if (text)
+    if (text) {
         print_string(json->out, (const uint8_t *)text, strlen(text));
-    else
+    } else {
         fputs("null", json->out);
+    }
 }
 
 void fm_json_put_text(fm_json_writer *json, const char *key, const void *text, size_t bytes) {
@@ -109,10 +112,11 @@ void fm_json_put_i64(fm_json_writer *json, const char *key, int64_t value) {
 
 void fm_json_put_f64(fm_json_writer *json, const char *key, double value, int digits) {
     begin_value(json, key, false);
-    if (isfinite(value))
+    if (isfinite(value)) {
         fprintf(json->out, "%.*f", digits, value);
-    else
+    } else {
         fputs("null", json->out);
+    }
 }
 
 void fm_json_put_bool(fm_json_writer *json, const char *key, bool value) {

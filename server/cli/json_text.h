@@ -50,7 +50,7 @@ void fm_json_put_string(fm_json_writer *json, const char *key, const char *text)
 void fm_json_put_text(fm_json_writer *json, const char *key, const void *text, size_t bytes);
 void fm_json_put_u64(fm_json_writer *json, const char *key, uint64_t value);
 void fm_json_put_i64(fm_json_writer *json, const char *key, int64_t value);
-/* With `digits` decimals; what is not finite gives null. */
+/* With `digits` decimals; a value that is not finite gives null. */
 void fm_json_put_f64(fm_json_writer *json, const char *key, double value, int digits);
 void fm_json_put_bool(fm_json_writer *json, const char *key, bool value);
 /* 64 hex digits. */

@@ -124,7 +124,7 @@ static int run(int argc, char **argv) {
     return entry->run(argc - 1, argv + 1);
 }
 
-/* Results that could not be written are a failure, whatever the command made of them: a full disk
+/* Results that could not be written are a failure even if the command returns success: a full disk
  * behind a redirection must not look like success. */
 static int close_stdout(int code) {
     errno = 0;

@@ -2,7 +2,7 @@
  *
  * Names are compared by their keys: the name with the letters of its id in lower case. The id is
  * what comes before the last '_'; what follows it, the chain, keeps its case. A list of names is
- * matched by a sorted table of its keys, in which every chain of the store is looked up twice: with
+ * matched by a sorted table of its keys. Every chain of the store is looked up in it twice: with
  * the name of its dataset and without. */
 #include "server/cli/open_cache.h"
 
@@ -50,7 +50,7 @@ static bool is_dataset(const char *path) {
 
 fm_status fm_cli_explain_cache(const char *path, fm_status status, fm_error *reterr) {
     fm_path_kind kind = FM_PATH_ABSENT;
-    bool is_there = fm_path_look(path, &kind, NULL) != FM_OK || kind != FM_PATH_ABSENT;
+    bool is_there = fm_path_look(path, &kind, NULL) || kind != FM_PATH_ABSENT;
     bool is_file = kind == FM_PATH_FILE || kind == FM_PATH_OTHER;
     if (status != FM_ERR_NOT_FOUND && !(status == FM_ERR_IO && is_file)) return status;
     if (has_current(path)) return status;
@@ -254,7 +254,7 @@ fm_status fm_cli_find_chain(const char *path, const fm_store *store, const char 
                             fm_arena *arena, uint32_t *ret_chain, fm_error *reterr) {
     name_key key;
     uint32_t n_chain = fm_store_get_info(store)->n_chain, found = n_chain;
-    if (fm_store_find(store, name, ret_chain, NULL) == FM_OK) return FM_OK;
+    if (!fm_store_find(store, name, ret_chain, NULL)) return FM_OK;
     make_key(name, key);
     for (uint32_t i = 0; i < n_chain; i++) {
         if (!fits(key, fm_store_chain_name(store, i))) continue;

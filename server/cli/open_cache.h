@@ -10,8 +10,8 @@
 FM_MUST_USE fm_status fm_cli_open_store(const char *path, fm_store **ret_store, fm_error *reterr);
 
 /* `status` is what opening the cache in folder `path` failed with. Where it means that there is no
- * cache, replaces the message by one that says what the path is (nothing, a file, a dataset, a
- * cache that is not finished) and what to do. Returns status. */
+ * cache, replaces the message. The new one names what the path is (nothing, a file, a dataset, an
+ * unfinished cache) and the remedy. Returns status. */
 FM_MUST_USE fm_status fm_cli_explain_cache(const char *path, fm_status status, fm_error *reterr);
 
 /* FM_ERR_USAGE when `path`, which should be the folder of a dataset, is a cache or a file. */
@@ -22,16 +22,16 @@ FM_MUST_USE fm_status fm_cli_check_dataset(const char *path, fm_error *reterr);
 FM_MUST_USE fm_status fm_cli_check_target(const char *cache, const char *dataset, fm_error *reterr);
 
 /* The chain that a user calls `name`. The id is compared without regard to case, the letters after
- * its last '_' (the chain) with it; the dataset may be left out when one chain fits. An exact name
+ * its last '_' (the chain) with it; the dataset may be omitted when one chain fits. An exact name
  * goes first. FM_ERR_NOT_FOUND says why the build refused the chain, if it did, or else which
  * chains the entry has; FM_ERR_USAGE when several chains fit. The refusals are read into the arena
  * when they are needed; `path` is the cache's folder. */
 FM_MUST_USE fm_status fm_cli_find_chain(const char *path, const fm_store *store, const char *name,
                                         fm_arena *arena, uint32_t *ret_chain, fm_error *reterr);
 
-/* Replaces the names of a list by those that the store has for them, compared as fm_cli_find_chain
- * does; a name without a dataset stands for the chains of all datasets. *ret_missing are the names
- * that no chain of the store has; they stay in *ret_names, too. Memory is the arena's. */
+/* Replaces the names of a list by the store's spelling of them, compared as fm_cli_find_chain does.
+ * A name without a dataset selects the chains of all datasets. *ret_missing are the names that no
+ * chain of the store has; they stay in *ret_names, too. Memory is the arena's. */
 FM_MUST_USE fm_status fm_cli_resolve_names(const fm_store *store, const fm_names *names,
                                            fm_arena *arena, fm_names *ret_names,
                                            fm_names *ret_missing, fm_error *reterr);

@@ -116,8 +116,9 @@ static fm_status show_alignment(const fm_parse_request *request, const char *kin
     }
     printf("%s: %s, %u rows of %u match columns\n", request->path, kind, alignment->n_seq,
            alignment->n_col);
-    if (n_section > 1)
+    if (n_section > 1) {
         printf("  alignments  %zu, separated by NUL bytes; this is the first\n", n_section);
+    }
     printf("  gaps        %.1f %% of %zu cells\n", 100.0 * share_of(n_gap, n), n);
     print_deletions(&deletions);
     return FM_OK;
@@ -189,9 +190,8 @@ static void print_msa(const fm_parse_request *request, const char *kind, const f
                       const fm_msa_report *report) {
     size_t n = (size_t)part->n_seq * part->n_res, n_species = 0;
     uint64_t n_gap = 0;
-    for (uint32_t i = 0; i < part->n_res; i++) {
+    for (uint32_t i = 0; i < part->n_res; i++)
         n_gap += part->profile[(size_t)i * FM_N_HHBLITS + FM_RESTYPE_GAP];
-    }
     for (uint32_t i = 0; i < part->n_seq; i++)
         n_species += species_of(part, i).size > 0;
     deletion_counts deletions = count_deletions(part->deletion_matrix, n);
@@ -229,9 +229,8 @@ static fm_msa_format format_of(const fm_parse_request *request) {
     (void)fm_compression_of_name(request->path, &n);
     bool stockholm = request->text.size >= sizeof magic - 1 &&
                      memcmp(request->text.data, magic, sizeof magic - 1) == 0;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         stockholm |= ends_with(request->path, n, names[i]);
-    }
     if (stockholm) return FM_MSA_STOCKHOLM;
     fm_msa_format by_name = fm_msa_format_of_name(request->path);
     return by_name ? by_name : FM_MSA_A3M;

@@ -196,9 +196,8 @@ static fm_status append_file(fm_npz_writer *writer, const fm_parse_request *requ
         status = fm_npz_writer_append(writer, "release_date", "|u1", 1, &date, mmcif->release_date,
                                       reterr);
     }
-    for (uint32_t i = 0; i < mmcif->n_chain && !status; i++) {
+    for (uint32_t i = 0; i < mmcif->n_chain && !status; i++)
         status = write_missing(writer, &mmcif->chains[i], request->arena, reterr);
-    }
     return status;
 }
 

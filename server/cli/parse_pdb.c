@@ -61,10 +61,11 @@ static void show(const fm_parse_request *request, const fm_pdb *pdb) {
     }
     for (uint32_t i = 0; i < pdb->n_chain; i++) {
         if (request->chain && pdb->chains[i].id[0] != request->chain[0]) continue;
-        if (request->json)
+        if (request->json) {
             write_chain(&json, pdb, &pdb->chains[i]);
-        else
+        } else {
             print_chain(pdb, &pdb->chains[i]);
+        }
     }
     if (request->json) {
         fm_json_close(&json);

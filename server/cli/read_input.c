@@ -44,8 +44,9 @@ static fm_status read_stdin(uint8_t **text, size_t *ret_bytes, fm_error *reterr)
 
 static fm_status keep(const uint8_t *text, size_t bytes, fm_arena *arena, fm_bytes *ret_text,
                       fm_error *reterr) {
-    if (fm_compression_of_content(text, bytes) != FM_COMPRESSION_NONE)
+    if (fm_compression_of_content(text, bytes) != FM_COMPRESSION_NONE) {
         return fm_unpack(arena, (fm_bytes){text, bytes}, FM_LIMIT_INPUT_BYTES, ret_text, reterr);
+    }
     uint8_t *kept = fm_arena_alloc(arena, bytes + 1);
     if (!kept) return fm_arena_full(arena, reterr);
     memcpy(kept, text, bytes);
@@ -55,8 +56,9 @@ static fm_status keep(const uint8_t *text, size_t bytes, fm_arena *arena, fm_byt
 
 fm_status fm_cli_read_input(const char *path, fm_arena *arena, fm_bytes *ret_text,
                             fm_error *reterr) {
-    if (!fm_cli_is_stdin(path))
+    if (!fm_cli_is_stdin(path)) {
         return fm_file_read_text(arena, path, FM_LIMIT_INPUT_BYTES, ret_text, reterr);
+    }
     uint8_t *text = NULL;
     size_t bytes = 0;
     fm_status status = read_stdin(&text, &bytes, reterr);

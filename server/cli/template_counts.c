@@ -15,10 +15,11 @@ static fm_status count_chain(const fm_part_hits *hits, fm_arena *arena, fm_templ
         counts->fault[hits->hit[i].fault]++;
     counts->n_hit += hits->n_hit;
     fm_status status = fm_templates_rank(hits, &options, arena, &order, &n, reterr);
-    if (hits->n_hit)
+    if (hits->n_hit) {
         counts->n_no_template += n == 0;
-    else
+    } else {
         counts->n_no_hit++;
+    }
     return status;
 }
 
@@ -49,10 +50,12 @@ void fm_template_print(FILE *out, const fm_template_counts *counts) {
         fprintf(out, "          %u chains with hits, none of which can be a template\n",
                 counts->n_no_template);
     }
-    if (counts->n_no_hit)
+    if (counts->n_no_hit) {
         fprintf(out, "          %u chains whose files list no hit\n", counts->n_no_hit);
-    if (counts->n_no_list)
+    }
+    if (counts->n_no_list) {
         fprintf(out, "          %u chains without a file of template hits\n", counts->n_no_list);
+    }
 }
 
 void fm_template_json(fm_json_writer *json, const fm_template_counts *counts) {
@@ -64,8 +67,9 @@ void fm_template_json(fm_json_writer *json, const fm_template_counts *counts) {
     fm_json_put_u64(json, "mapped", counts->fault[FM_HIT_MAPPED]);
     fm_json_open_object(json, "unmapped");
     for (int f = FM_HIT_MAPPED + 1; f <= FM_HIT_FAULT_MAX; f++) {
-        if (counts->fault[f])
+        if (counts->fault[f]) {
             fm_json_put_u64(json, fm_template_fault_text((fm_hit_fault)f), counts->fault[f]);
+        }
     }
     fm_json_close(json);
     fm_json_close(json);

@@ -1,5 +1,5 @@
-/* template_counts.h: counts what became of the template hits of a cache, for the reports of foldmill
- * build and foldmill stats. */
+/* template_counts.h: counts what became of the template hits of a cache, for the reports of
+ * foldmill build and foldmill stats. */
 #ifndef FM_CLI_TEMPLATE_COUNTS_H
 #define FM_CLI_TEMPLATE_COUNTS_H
 

@@ -140,10 +140,11 @@ static cost run_apart(bench_state *bench, uint32_t n_job, depth how) {
     pid_t child = fork();
     if (child == 0) {
         keep_to_cores(n_job ? n_job : 1);
-        if (n_job)
+        if (n_job) {
             run_build(bench, n_job);
-        else
+        } else {
             do_inputs(bench, how);
+        }
         _exit(0);
     }
     int status = 1;

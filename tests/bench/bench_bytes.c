@@ -8,7 +8,7 @@
  * most four templates, and the compact one clips deletions at 255.
  *
  * Then N (16) chains of the synthetic set of bench_set.h, beside the 3.1 MB that MegaFold stores
- * per complex (395 GB for 127,234), and the size of that set's alignments at other levels of zstd.
+ * per complex (395 GB for 127,234). Last the size of that set's alignments at other levels of zstd.
  *
  * "Templates" are all structure parts that the chain's hits name, as if no other chain named them.
  * A cache stores each once for all chains. */

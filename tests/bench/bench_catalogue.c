@@ -95,10 +95,11 @@ int main(void) {
     printf("%u items; claims of %u, completions of %u\n", list.n, CLAIM, COMPLETE);
     measure("embedded", file, &list);
     if (fm_test_postgresql_create(&server)) {
-        if (!fm_catalogue_migrate(server.url, 0, &n, &n, &error))
+        if (!fm_catalogue_migrate(server.url, 0, &n, &n, &error)) {
             measure("PostgreSQL", server.url, &list);
-        else
+        } else {
             printf("%s\n", error.message);
+        }
         fm_test_postgresql_destroy(&server);
     }
     fm_test_remove_tree(folder);

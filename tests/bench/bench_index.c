@@ -3,8 +3,8 @@
  *
  *     bench_index [--chains N] [--rounds N]
  *
- * The index is sharded. It has N (600,000) chains with four files each, three chains per id, and is
- * written for this purpose beside databases of the right length (without content) and a folder of
+ * The index is sharded. It has N (600,000) chains with four files each, three chains per id. It is
+ * written for this purpose, beside databases of the right length (without content) and a folder of
  * empty structure files. Every round runs in its own process; the system reports the peak of its
  * resident memory. Times are processor time, because other jobs share the machine. The rows are
  * reading the bytes of the index (the bound), reading and checking it, scanning the whole dataset,
@@ -90,7 +90,7 @@ static void make_dataset(bench_state *bench) {
     make_structures(bench);
 }
 
-/* -- what is measured */
+/* -- measurements */
 
 static void read_bytes(const bench_state *bench) {
     static char block[1 << 16];

@@ -109,7 +109,7 @@ static fm_bytes make_text(char *out) {
     return (fm_bytes){(const uint8_t *)out, (size_t)(p - out)};
 }
 
-/* -- what is measured; each returns the rows, 0 on failure */
+/* -- measurements; each returns the rows, 0 on failure */
 
 static bool is_stockholm(const bench_state *bench) {
     size_t n = strlen(bench->name);

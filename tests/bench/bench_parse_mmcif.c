@@ -9,9 +9,8 @@
  * features). Times are medians of CPU time over warm memory.
  *
  * If the gemmi program is installed, the table also has two of its commands, each in its own
- * process and less the time of a start (`gemmi --version`): `gemmi validate --fast`, which only
- * reads and checks CIF syntax, and `gemmi contents`, which reads the structure and prints a page
- * about it. */
+ * process and less the time of a start (`gemmi --version`). `gemmi validate --fast` only reads and
+ * checks CIF syntax; `gemmi contents` reads the structure and prints a page about it. */
 #include "featurizer/structure.h"
 #include "proto/base/file.h"
 #include "proto/limits.h"
@@ -103,25 +102,22 @@ static fm_bytes make_text(char *out) {
     char *p = write_header(out), seq[12];
     int serial = 0;
     p += sprintf(p, "#\nloop_\n");
-    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
         p += sprintf(p, "_atom_site.%s\n", columns[i]);
-    }
     for (int chain = 0; chain < N_CHAIN; chain++) {
         for (int res = 1; res <= N_RES; res++) {
             snprintf(seq, sizeof seq, "%d", res);
-            for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+            for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
                 p = write_atom(p, &serial, "ATOM", names[i], "LEU", (char)('A' + chain), seq, res);
-            }
         }
     }
-    for (int i = 1; i <= N_WATER; i++) {
+    for (int i = 1; i <= N_WATER; i++)
         p = write_atom(p, &serial, "HETATM", "O", "HOH", 'W', ".", i);
-    }
     p += sprintf(p, "#\n");
     return (fm_bytes){(const uint8_t *)out, (size_t)(p - out)};
 }
 
-/* -- what is measured */
+/* -- measurements */
 
 /* Makes parts of all chains of the text; returns the atom rows, 0 on failure. */
 static uint64_t run(bench_state *bench, bool compat) {

@@ -67,9 +67,8 @@ static fm_part_structure make_structure(fm_arena *arena) {
     for (uint32_t i = 0; i < N_RES * 8; i++) {
         uint32_t cell = i / 8 * FM_N_ATOM37 + i % 8;
         mask[cell] = 1;
-        for (uint32_t axis = 0; axis < 3; axis++) {
+        for (uint32_t axis = 0; axis < 3; axis++)
             positions[3 * cell + axis] = (float)(draw(3 * cell + axis, 100000) / 1000.0);
-        }
     }
     return (fm_part_structure){N_RES, positions, mask, 1.5f, "2001-02-03", 0, NULL};
 }

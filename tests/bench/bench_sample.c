@@ -102,8 +102,10 @@ static void measure(const bench_case *c, fm_arena *arena) {
         uint64_t index = run ? run - 1 : 0;
         fm_arena_rewind(arena, mark);
         double start = now_ms();
-        if (fm_sample_make(&plan, &chain.record, NULL, 1, index, 0, N_CYCLE, arena, &sample, NULL))
+        if (fm_sample_make(&plan, &chain.record, NULL, 1, index, 0, N_CYCLE, arena, &sample,
+                           NULL)) {
             abort();
+        }
         double took = now_ms() - start;
         if (run == 0) continue;
         make_ms[index] = took;

@@ -4,7 +4,7 @@
  *
  * Serving alone: the source copies one synthetic sample of the size in the table. This measures
  * queueing, framing, the socket and the client. The bound is measured in the same run, between two
- * rounds: one thread sends buffers of the same size over the same kind of socket, and another
+ * rounds. One thread sends buffers of the same size over the same kind of socket, and another
  * receives them into a slab. With --cache it also measures samples made from a cache (tiny and
  * af2-initial), where making them is the cost. Figures are medians over rounds of S seconds; waits
  * are those of all rounds. */

@@ -2,8 +2,8 @@
  *
  *     bench_split
  *
- * It records and plans the last cycle of AlphaFold2's trunk at the shapes of both training stages:
- * embedders, templates, extra MSA, 48 blocks, distogram and masked MSA losses, without the
+ * It records and plans the last cycle of AlphaFold2's trunk at the shapes of both training stages.
+ * The trunk has embedders, templates, extra MSA, 48 blocks, distogram and masked MSA losses, and no
  * structure module. It prints the step arena of each branch's rank in GiB, for f32 of the CPU's
  * table. Nothing is computed: planned bytes are used bytes (tests/trainer/test_split.c). */
 #include "trainer/dist/groups.h"
@@ -98,9 +98,8 @@ int main(void) {
                                         {8, 1, 1}, {1, 2, 1}, {4, 2, 1}};
     for (size_t s = 0; s < sizeof stages / sizeof stages[0]; s++) {
         for (int block = 0; block < 2; block++) {
-            for (size_t l = 0; l < sizeof layouts / sizeof layouts[0]; l++) {
+            for (size_t l = 0; l < sizeof layouts / sizeof layouts[0]; l++)
                 print_case(&stages[s], block ? FM_RECOMPUTE_BLOCK : FM_RECOMPUTE_NONE, layouts[l]);
-            }
         }
     }
     return 0;

@@ -1,6 +1,6 @@
 /* bench_step.c: measures whole training steps without a server: mean time over 1 to 4 cycles,
- * memory, kernels and graphs, FLOPs of matrix products, and with --table the time of each module by
- * the device's own clock, from one replay.
+ * memory, kernels and graphs, FLOPs of matrix products. With --table it also prints the time of
+ * each module by the device's own clock, from one replay.
  *
  *     bench_step                                                   tiny, on the CPU
  *     bench_step --device cuda --dtype bf16 --preset af2-initial --table
@@ -9,8 +9,8 @@
  * Without --batch, samples are synthetic and have the preset's full shape: a random walk with the
  * first five atoms of every residue, random ids, all masks full. A step is one sample with its
  * update. Each number of cycles runs --warm-up steps (the first queues kernels one by one, the
- * second captures), then --rounds rounds of --steps steps; the next step is queued while one runs.
- * --digest prints a hash of parameters and averages at the end. It is the same for the same
+ * second captures), then --rounds rounds of --steps steps. The next step is queued while one runs.
+ * With --digest it prints a hash of parameters and averages at the end. It is the same for the same
  * settings, with and without --direct or --spoil. */
 #include "proto/base/file.h"
 #include "proto/base/hash.h"
@@ -311,8 +311,9 @@ static fm_status write_schedule(const bench *b, const char *path, fm_error *rete
         }
     }
     bool failed = ferror(file) != 0;
-    if (fclose(file) != 0 || failed)
+    if (fclose(file) != 0 || failed) {
         return fm_fail_in(reterr, FM_ERR_IO, path, "cannot be written");
+    }
     return FM_OK;
 }
 
@@ -391,7 +392,7 @@ static void print_digest(bench *b) {
     free(host);
 }
 
-/* -- the whole */
+/* -- whole steps */
 
 static fm_status create(bench *b, fm_error *reterr) {
     const fm_kernels *kernels;
@@ -436,8 +437,9 @@ static fm_status run_crops(bench *b, fm_error *reterr) {
     for (const char *at = b->set->crops; *at && n < MOST_CROPS; at += *at == ',', n++) {
         char *end;
         crop[n] = strtoull(at, &end, 10);
-        if (end == at || crop[n] < 1)
+        if (end == at || crop[n] < 1) {
             return fm_fail(reterr, FM_ERR_USAGE, "--crops takes numbers, as 250,256,257");
+        }
         at = end;
     }
     for (int i = 0; i < n; i++) {
@@ -467,9 +469,10 @@ static void print_slow_paths(void) {
     fm_fallback fallbacks[FM_FALLBACK_KINDS];
     fm_backend_fallbacks(fallbacks);
     for (int i = 0; i < FM_FALLBACK_KINDS; i++) {
-        if (fallbacks[i].count > 0)
+        if (fallbacks[i].count > 0) {
             printf("slow path %s, %llu calls: %s\n", fallbacks[i].name,
                    (unsigned long long)fallbacks[i].count, fallbacks[i].text);
+        }
     }
 }
 

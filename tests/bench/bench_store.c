@@ -3,9 +3,9 @@
  *
  *     bench_store [--mib N] [--reads N] [--folder DIR]
  *
- * For each size it makes a cache with one sealed shard of N MiB (192) of blobs of that size, on the
- * disk of DIR ($TMPDIR, else /tmp; on a memory-backed disk nothing is cold). All rows read the same
- * file:
+ * For each size it makes a cache with one sealed shard of N MiB (192) of blobs of that size. The
+ * cache is on the disk of DIR ($TMPDIR, else /tmp; on a memory-backed disk nothing is cold). All
+ * rows read the same file:
  *
  *     pread            the blob's bytes, at the offset that the index has: the bound
  *     store, checked   the store's read of a blob: index, read, header and XXH3 checked
@@ -17,8 +17,9 @@
  * evicted by posix_fadvise(POSIX_FADV_DONTNEED); only the read is timed. The rows alternate, and
  * each read uses a random blob.
  *
- * Warm: the same without evicting, from 16 blobs that were just read, beside memcpy of as many
- * bytes. Times are processor time, because nothing waits and other jobs may share the machine.
+ * Warm: the same without evicting, from 16 blobs that were just read, beside memcpy of the same
+ * number of bytes. Times are processor time, because nothing waits and other jobs may share the
+ * machine.
  *
  * Figures are medians; ratios are to pread. What the host of a virtual disk keeps in its memory
  * counts as cold here and may still be fast. */

@@ -2,11 +2,11 @@
  *
  *     bench_structure_metrics [N_res]
  *
- * For chains of 64, 128, 256, 384 and 1024 residues (or the given length) it prints the processor
- * time of lDDT-CA, all-atom lDDT with 8 atoms per residue, TM with GDT, and all scores together;
- * medians of 5. The prediction is a helix with noise and a hinge, of which about half superposes.
- * Peer: Zhang's TMscore (Debian tm-align) on the same CA atoms, if it is installed: wall time of
- * its whole process. */
+ * It prints processor times, medians of 5, for chains of 64, 128, 256, 384 and 1024 residues (or
+ * the given length): of lDDT-CA, all-atom lDDT with 8 atoms per residue, TM with GDT, and all
+ * scores together. The prediction is a helix with noise and a hinge, of which about half
+ * superposes. Peer: Zhang's TMscore (Debian tm-align) on the same CA atoms, if it is installed:
+ * wall time of its whole process. */
 #include "tests/bench/bench_set.h"
 #include "trainer/metrics/structure_metrics.h"
 

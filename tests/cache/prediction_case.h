@@ -41,8 +41,8 @@ static inline void write_pdb(const fm_record *record, const char *path) {
 }
 
 /* Makes FOLDER/predicted with data/P<i>.pdb and alignments/P<i>/ for each chain of test->cache,
- * which must be built, and the same as FOLDER/nested/uniclust30/P<i>/{a3m,pdb}/. Returns the number
- * of chains. */
+ * which must be built. Makes the same as FOLDER/nested/uniclust30/P<i>/{a3m,pdb}/. Returns the
+ * number of chains. */
 static inline uint32_t make_predictions(cache_case *test) {
     fm_store *store;
     fm_arena arena;

@@ -188,7 +188,7 @@ static void test_query_of_other_letters(void **state) {
     teardown_case(&test);
 }
 
-static void test_stop_and_go_on(void **state) {
+static void test_stop_and_continue(void **state) {
     (void)state;
     cache_case test;
     fm_build_report fresh, stopped;
@@ -336,7 +336,7 @@ int main(void) {
         cmocka_unit_test(test_gzip_is_the_same),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_query_of_other_letters),
-        cmocka_unit_test(test_stop_and_go_on),
+        cmocka_unit_test(test_stop_and_continue),
         cmocka_unit_test(test_orphans),
         cmocka_unit_test(test_single_sequences),
         cmocka_unit_test(test_parts_shared_by_content),

@@ -114,7 +114,7 @@ static bool beat(fm_catalogue *catalogue, const fm_catalogue_claim *claimed) {
     return held;
 }
 
-/* -- both */
+/* -- tests of both catalogues */
 
 static void adding_is_idempotent(void **state) {
     (void)state;
@@ -351,7 +351,7 @@ static void lost_workers_count(void **state) {
     fm_catalogue_close(mortal);
 }
 
-static void what_is_given_back_is_due_at_once(void **state) {
+static void returned_items_are_due_at_once(void **state) {
     (void)state;
     fm_catalogue *catalogue = open_as("one", (fm_catalogue_options){.job = new_job()});
     fm_catalogue_claim claimed[3];
@@ -396,7 +396,7 @@ static fm_status count_row(void *context, const fm_catalogue_row *row, fm_error 
     return *n == 3 ? fm_fail(reterr, FM_ERR_CANCELLED, "enough") : FM_OK;
 }
 
-static void what_is_there_can_be_listed(void **state) {
+static void items_shards_and_workers_can_be_listed(void **state) {
     (void)state;
     fm_catalogue *catalogue = open_as("one", (fm_catalogue_options){.job = new_job()});
     fm_catalogue_claim claimed[2];
@@ -426,7 +426,7 @@ static void what_is_there_can_be_listed(void **state) {
     fm_catalogue_close(catalogue);
 }
 
-static void what_shards_know_is_put_down(void **state) {
+static void items_of_shards_are_recorded(void **state) {
     (void)state;
     const char *job = new_job();
     fm_catalogue *catalogue = open_as("rebuild", (fm_catalogue_options){.job = job});
@@ -609,7 +609,7 @@ static fm_status ignore_row(void *context, const fm_catalogue_row *row, fm_error
     return FM_OK;
 }
 
-static void roles_have_what_they_need(void **state) {
+static void roles_have_the_needed_rights(void **state) {
     (void)state;
     char url[192];
     fm_error error;
@@ -664,7 +664,7 @@ static void an_owner_without_all_rights(void **state) {
 
 /* A refused connection and a lost one are different errors: trying again helps only with the
  * latter. */
-static void who_may_not_connect(void **state) {
+static void refused_and_lost_connections_differ(void **state) {
     (void)state;
     char url[192];
     fm_error error;
@@ -677,7 +677,7 @@ static void who_may_not_connect(void **state) {
     assert_int_equal(fm_catalogue_open(url, &options, &catalogue, &error), FM_ERR_IO);
 }
 
-static void connections_come_back(void **state) {
+static void lost_connections_are_reopened(void **state) {
     (void)state;
     fm_error error;
     fm_catalogue_claim claimed[2];
@@ -701,8 +701,8 @@ static void connections_come_back(void **state) {
     fm_catalogue_close(catalogue);
 }
 
-/* A server that accepts connections but does not answer is given up in time. */
-static void a_silent_server_is_left(void **state) {
+/* Calls to a server that accepts connections but does not answer end in time. */
+static void calls_to_a_silent_server_time_out(void **state) {
     (void)state;
     fm_error error;
     fm_catalogue_counts counts;
@@ -721,7 +721,7 @@ static void a_silent_server_is_left(void **state) {
     fm_catalogue_close(catalogue);
 }
 
-static void passwords_are_not_told(void **state) {
+static void errors_hide_passwords(void **state) {
     (void)state;
     fm_catalogue *catalogue;
     fm_error error;
@@ -740,7 +740,7 @@ static void passwords_are_not_told(void **state) {
     }
 }
 
-/* -- */
+/* -- the lists of tests */
 
 static int use_file(void **state) {
     (void)state;
@@ -759,9 +759,9 @@ static int use_server(void **state) {
         cmocka_unit_test(a_stale_worker_is_fenced_off), cmocka_unit_test(late_but_alone),          \
         cmocka_unit_test(failures_wait_and_end_as_refused),                                        \
         cmocka_unit_test(a_final_failure_is_not_tried_again),                                      \
-        cmocka_unit_test(lost_workers_count), cmocka_unit_test(what_is_given_back_is_due_at_once), \
-        cmocka_unit_test(what_is_there_can_be_listed),                                             \
-        cmocka_unit_test(what_shards_know_is_put_down), cmocka_unit_test(strange_names),           \
+        cmocka_unit_test(lost_workers_count), cmocka_unit_test(returned_items_are_due_at_once),    \
+        cmocka_unit_test(items_shards_and_workers_can_be_listed),                                  \
+        cmocka_unit_test(items_of_shards_are_recorded), cmocka_unit_test(strange_names),           \
         cmocka_unit_test(reasons_of_any_bytes)
 
 /* False when foldmill was built without libpq. */
@@ -778,12 +778,12 @@ int main(void) {
         COMMON,
         cmocka_unit_test(older_rows_are_renamed),
         cmocka_unit_test(schemas_that_do_not_fit),
-        cmocka_unit_test(roles_have_what_they_need),
+        cmocka_unit_test(roles_have_the_needed_rights),
         cmocka_unit_test(an_owner_without_all_rights),
-        cmocka_unit_test(who_may_not_connect),
-        cmocka_unit_test(connections_come_back),
-        cmocka_unit_test(a_silent_server_is_left),
-        cmocka_unit_test(passwords_are_not_told),
+        cmocka_unit_test(refused_and_lost_connections_differ),
+        cmocka_unit_test(lost_connections_are_reopened),
+        cmocka_unit_test(calls_to_a_silent_server_time_out),
+        cmocka_unit_test(errors_hide_passwords),
     };
     fm_test_make_folder(folder, sizeof folder);
     snprintf(file, sizeof file, "%s/new/catalogue", folder);

@@ -1,6 +1,6 @@
-/* test_command_faults.c: each call of a command fails once (fault_shim.c): build, gc, merge, snapshot
- * and export. After it the cache is whole, the exit code says whether the work was done, and the same
- * command run again brings the same result as one that was never disturbed.
+/* test_command_faults.c: each call of a command fails once (fault_shim.c): build, gc, merge,
+ * snapshot and export. After it the cache is whole, the exit code says whether the work was done,
+ * and the same command run again brings the same result as one that was never disturbed.
  *
  * A share of the calls is tried; FM_TEST_FAULTS=all tries each. */
 #include "tests/cache/cache_case.h"

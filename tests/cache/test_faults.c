@@ -1,11 +1,11 @@
 /* test_faults.c: builds on a disk that fails. The n-th call to the system or to LMDB returns an
  * error, writes half, or is the last that the process makes, for each n until a build succeeds.
  *
- * The functions below replace those of the C library and LMDB, for the program and for LMDB itself
- * (a program's symbols come first), so the tested code is the product as it is. They count the
- * calls that touch the cache's folder: opening, reading, writing, syncing, making folders,
- * renaming; and LMDB's puts, commits and syncs. A build has one writer, so with one worker the n-th
- * call is always the same. */
+ * The functions below replace those of the C library and LMDB, for the program and for LMDB itself,
+ * because the linker prefers a program's symbols. The tested code is thus the unchanged product.
+ * They count the calls that touch the cache's folder: opening, reading, writing, syncing, making
+ * folders, renaming; and LMDB's puts, commits and syncs. A build has one writer, so with one worker
+ * the n-th call is always the same. */
 #include "tests/cache/cache_case.h"
 
 #include <dirent.h>
@@ -242,7 +242,7 @@ int mkdir(const char *path, mode_t mode) {
     return code;
 }
 
-/* -- LMDB's; only what a call's failure needs to know of their types */
+/* -- LMDB's functions, with as much of their types as a failure needs */
 
 int mdb_put(void *txn, unsigned database, void *key, void *value, unsigned flags);
 int mdb_txn_commit(void *txn);
@@ -283,7 +283,7 @@ int mdb_txn_begin(void *env, void *parent, unsigned flags, void **ret_txn) {
     return fails(false) ? errno : real(env, parent, flags, ret_txn);
 }
 
-/* -- what must hold */
+/* -- invariants */
 
 typedef struct fault_case {
     cache_case test;
@@ -335,8 +335,9 @@ static void check_names(const char *cache, const char *folder, const char *lette
     for (struct dirent *entry = dir ? readdir(dir) : NULL; entry; entry = readdir(dir)) {
         if (entry->d_name[0] == '.' || strcmp(entry->d_name, "lock") == 0) continue;
         size_t stem = strspn(entry->d_name, letters);
-        if (stem < 8 || strstr(entry->d_name, ".tmp"))
+        if (stem < 8 || strstr(entry->d_name, ".tmp")) {
             fail_msg("%s/%s is half written", folder, entry->d_name);
+        }
     }
     if (dir) closedir(dir);
 }
@@ -395,7 +396,7 @@ static bool fail_at(fault_case *fc, fault_kind kind, int code, unsigned n, bool 
         assert_int_equal(status, FM_OK);
         return false;
     }
-    if (status == FM_OK) {
+    if (!status) {
         if (atomic_load(&fault.must_fail)) fail_msg("call %u failed and was not seen", n);
         assert_true(is_content(fc, &fc->whole));
         fc->n_harmless++;
@@ -461,7 +462,7 @@ static bool kill_at(fault_case *fc, unsigned n) {
         fm_status status = fm_source_scan(&(fm_source_options){.dataset = test->data}, &test->arena,
                                           &source, &test->error);
         if (!status) status = fm_build_run(&source, &options, &test->arena, &report, &test->error);
-        _exit(status == FM_OK ? 0 : 9);
+        _exit(status ? 9 : 0);
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);

@@ -66,8 +66,7 @@ static fm_hits keep_known(template_case *test, const fm_hits *hits) {
         snprintf(path, sizeof path, "%s/%.4s.cif", test->folder,
                  (const char *)hits->hit[i].name.data);
         size_t mark = fm_arena_mark(&test->work);
-        if (fm_file_read(&test->work, path, 1 << 28, &text, NULL) == FM_OK)
-            kept[n++] = hits->hit[i];
+        if (!fm_file_read(&test->work, path, 1 << 28, &text, NULL)) kept[n++] = hits->hit[i];
         fm_arena_rewind(&test->work, mark);
     }
     return (fm_hits){n, kept};

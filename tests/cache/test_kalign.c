@@ -42,7 +42,7 @@ static void aligns_two_sequences(void **state) {
     fm_arena_fini(&arena);
 }
 
-static void says_when_it_is_not_there(void **state) {
+static void a_missing_program_is_reported(void **state) {
     (void)state;
     fm_arena arena;
     const char *a, *b;
@@ -72,8 +72,9 @@ static void make_versions(uint32_t seed, size_t n_gap, char *chain, size_t n_cha
     chain[n_chain] = hit[n_hit] = 0;
 }
 
-/* The default alignment differs from kalign's as docs/reference/inputs.md says: not at all where
- * letters are only replaced, and at the ends of the gap where residues are missing. */
+/* The default alignment differs from kalign's as docs/reference/inputs.md states. It does not
+ * differ where letters are only replaced, and differs at the ends of the gap where residues are
+ * missing. */
 static void agrees_with_our_alignment(void **state) {
     (void)state;
     if (system("command -v kalign >/dev/null 2>&1") != 0) {
@@ -113,7 +114,7 @@ static void agrees_with_our_alignment(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(aligns_two_sequences),
-        cmocka_unit_test(says_when_it_is_not_there),
+        cmocka_unit_test(a_missing_program_is_reported),
         cmocka_unit_test(agrees_with_our_alignment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,7 +30,7 @@ static double now_seconds(void) {
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* -- a build in a process of its own */
+/* -- a build in a separate process */
 
 static int build_and_exit(const char *data, const char *cache) {
     fm_arena arena;
@@ -173,8 +173,9 @@ static void kill_round(kills_case *kc, bool fresh) {
     }
     atomic_store(&reads.stop, true);
     if (!fresh) assert_int_equal(pthread_join(thread, NULL), 0);
-    if (atomic_load(&reads.bad))
+    if (atomic_load(&reads.bad)) {
         fail_msg("a reader: %s: %s", reads.error.source, reads.error.message);
+    }
     kc->n_read += reads.n_read;
     check_is_whole(kc);
 }

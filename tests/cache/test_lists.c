@@ -235,7 +235,7 @@ static void test_chain_data(void **state) {
                      FM_OK);
     assert_int_equal(text.line[1].weight * 4, text.line[0].weight);
     assert_int_equal(text.line[2].weight, text.line[0].weight);
-    /* The file's values win; the list fills what the file does not say. */
+    /* The file's values win; the list fills values that the file lacks. */
     const fm_chain_facts *facts;
     fm_record record;
     assert_int_equal(fm_store_read_facts(store, &test.arena, &facts, &test.error), FM_OK);

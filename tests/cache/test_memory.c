@@ -74,7 +74,7 @@ static uint64_t build_apart(cache_case *test) {
         fm_build_report report;
         const fm_build_options options = {.n_job = 1, .worker_bytes = (uint64_t)2 << 30};
         fm_status built = build_with(test, test->data, test->cache, options, &report);
-        /* The report says what the system counted. */
+        /* The report has the system's count. */
         _exit(built || report.n_built != 1 || report.peak_bytes < (uint64_t)n_row() * N_RES);
     }
     assert_int_equal(wait4(child, &status, 0, &usage), child);

@@ -30,9 +30,8 @@ static void test_names(void **state) {
         assert_true(fm_names_has(&names, "b_A"));
         assert_false(fm_names_has(&names, "b_a"));
     }
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(fm_names_parse(bytes_of(bad[i]), &arena, &names, &error), FM_ERR_FORMAT);
-    }
     assert_int_equal(fm_names_parse(bytes_of(""), &arena, &names, &error), FM_OK);
     assert_int_equal(names.n, 0);
     fm_arena_fini(&arena);
@@ -143,7 +142,7 @@ static void test_rules(void **state) {
 }
 
 /* A training set that shares no cluster with an evaluation set. */
-static void test_apart(void **state) {
+static void test_disjoint_clusters(void **state) {
     (void)state;
     cache_case test;
     fm_select_report report;
@@ -249,7 +248,7 @@ static void test_pins_and_gc(void **state) {
     char old[200];
     snprintf(old, sizeof old, "%s/old", test.folder);
     assert_int_equal(verify(&test, old), FM_OK);
-    /* A pinned snapshot is served from its generation, whatever is current. */
+    /* A pinned snapshot is served from its generation even when a newer one is current. */
     fm_store *pinned;
     assert_int_equal(fm_store_open_for(test.cache, "all", &pinned, &test.error), FM_OK);
     assert_int_equal(fm_store_get_info(pinned)->generation, 1);
@@ -308,9 +307,12 @@ static void test_gc_refuses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),      cmocka_unit_test(test_clusters),
-        cmocka_unit_test(test_weights),    cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_apart),      cmocka_unit_test(test_pins_and_gc),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_clusters),
+        cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_disjoint_clusters),
+        cmocka_unit_test(test_pins_and_gc),
         cmocka_unit_test(test_gc_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,10 +21,11 @@ static void write_databases(cache_case *test) {
         snprintf(path, sizeof path, "%s/%s", test->folder, names[i]);
         FILE *file = fopen(path, "w");
         assert_non_null(file);
-        if (i < 3)
+        if (i < 3) {
             db[i] = file;
-        else
+        } else {
             index[i - 3] = file;
+        }
     }
     uint32_t n = 0;
     for (uint32_t s = 0; s < source.n_structure; s++) {
@@ -131,7 +132,7 @@ static void test_compressed_ranges(void **state) {
     }
 }
 
-static void test_what_is_found(void **state) {
+static void test_layouts_are_found(void **state) {
     (void)state;
     cache_case test;
     fm_source source;
@@ -206,9 +207,8 @@ static void test_lying_index(void **state) {
     assert_int_equal(report.n_chain, 4);
     assert_int_equal(report.n_refusal, 2);
     char all[4096] = "";
-    for (uint32_t i = 0; i < report.n_refusal; i++) {
+    for (uint32_t i = 0; i < report.n_refusal; i++)
         strncat(all, report.refusal[i], sizeof all - strlen(all) - 1);
-    }
     assert_non_null(strstr(all, "cannot be the name of a database"));
     assert_non_null(strstr(all, "passes the end"));
     assert_non_null(strstr(all, "alignment_db.index:1: "));
@@ -271,8 +271,10 @@ static void test_lies_of_both_kinds(void **state) {
             snprintf(expected, sizeof expected, ".index:1: %.*s: ", (int)text.size,
                      (const char *)text.data);
             assert_int_equal(report.n_refused, 1);
-            if (!strstr(report.refusal[0], expected) || !strstr(report.refusal[0], lies[i].reason))
+            if (!strstr(report.refusal[0], expected) ||
+                !strstr(report.refusal[0], lies[i].reason)) {
                 fail_msg("%s %s: %s", kinds[kind][0], lies[i].how, report.refusal[0]);
+            }
         }
     }
     teardown_case(&test);
@@ -280,7 +282,7 @@ static void test_lies_of_both_kinds(void **state) {
 
 /* Inputs that do not fit together are reported, and the rest is built: alignments without a
  * structure, a structure without alignments, an empty folder, a missing template. */
-static void test_what_does_not_fit(void **state) {
+static void test_inputs_that_do_not_fit(void **state) {
     (void)state;
     cache_case test;
     fm_build_report report;
@@ -387,11 +389,11 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_layout_gives_the_same),
         cmocka_unit_test(test_compressed_ranges),
-        cmocka_unit_test(test_what_is_found),
+        cmocka_unit_test(test_layouts_are_found),
         cmocka_unit_test(test_duplicates),
         cmocka_unit_test(test_lying_index),
         cmocka_unit_test(test_lies_of_both_kinds),
-        cmocka_unit_test(test_what_does_not_fit),
+        cmocka_unit_test(test_inputs_that_do_not_fit),
         cmocka_unit_test(test_single_sequence_without_protein),
         cmocka_unit_test(test_golden_databases),
     };

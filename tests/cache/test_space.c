@@ -97,7 +97,7 @@ static void test_estimate(void **state) {
     teardown_case(&test);
 }
 
-/* A sample stands for all chains: the estimate for 500 is near the sum of each. */
+/* A sample of the chains represents all: the estimate for 500 is near the sum of each. */
 static void test_sample(void **state) {
     (void)state;
     cache_case test;

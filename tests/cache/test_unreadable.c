@@ -1,6 +1,6 @@
-/* test_unreadable.c: entries of a dataset that cannot be read stop the one thing that needs them: a
- * chain is refused with the reason, a list or a folder of the layout ends the build, and what nobody
- * needs is reported. Nothing counts as "not there", and no pipe is opened. */
+/* test_unreadable.c: entries of a dataset that cannot be read stop the one thing that needs
+ * them: a chain is refused with the reason, a list or a folder of the layout ends the build,
+ * and what nobody needs is reported. Nothing counts as "not there", and no pipe is opened. */
 #include "tests/cache/cache_case.h"
 
 #include "cache/snapshot/gc.h"
@@ -21,7 +21,8 @@ static void setup(cache_case *test) {
     snprintf(first, sizeof first, "%.*s", (int)text.size - 1, (const char *)text.data);
 }
 
-/* Builds; the first chain alone is refused, for a reason with this text. --dry-run counts it, too. */
+/* Builds; the first chain alone is refused, for a reason with this text. --dry-run counts it,
+ * too. */
 static void expect_one_refused(cache_case *test, const char *reason) {
     fm_build_report report = build(test);
     assert_int_equal(report.n_refused, 1);
@@ -129,8 +130,9 @@ static void what_the_scan_needs(void **state) {
         cache_case test;
         fm_source source;
         setup(&test);
-        if (strcmp(names[i], "pdb_mmcif") == 0)
+        if (strcmp(names[i], "pdb_mmcif") == 0) {
             assert_int_equal(run_shell("mv %s/mmcifs %s/elsewhere", test.data, test.data), 0);
+        }
         assert_int_equal(
             run_shell("cd %s && rm -rf %s && ln -s gone %s", test.data, names[i], names[i]), 0);
         fm_status status = fm_source_scan(&(fm_source_options){.dataset = test.data}, &test.arena,

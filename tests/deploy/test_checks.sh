@@ -1,6 +1,6 @@
 #!/bin/sh
-# test_checks.sh: the banned, sizes and algorithms checks on small sources: a valid one passes, each
-# other one fails. Run in the repository's root.
+# test_checks.sh: the banned, sizes, dialect and algorithms checks on small sources. Valid sources
+# pass, and each of the others fails. Run in the repository's root.
 set -u
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -47,6 +47,61 @@ expect too_long 1 'a.c:1: function of 72 lines, at most 70' sizes
 expect methods 0 '' sizes
 yes '/* line */' | head -n 801 >"$folder/a.c"
 expect file_too_long 1 'a.c: 801 lines, at most 800' sizes
+
+cat >"$folder/a.c" <<'EOF'
+/* a.c: every form that the dialect check accepts.
+ *
+ * --steps N is an option and no ruler. */
+/* -- names */
+    if (status || !other) return status;
+    if (status == FM_ERR_DATA) {
+        fm_log("for (;;) {"); /* status, see fm.h */
+    } else {
+        other();
+    }
+    for (int i = 0; i < call(n,
+                             m); i++)
+        sum += i;
+    while (more()) {
+        if (status) break;
+    }
+EOF
+expect accepted_forms 0 '' dialect
+expect_form() { # NAME TEXT: reads the source from standard input
+    cat >"$folder/a.c"
+    expect "$1" 1 "$2" dialect
+}
+expect_form ruler 'a.c:1: a section comment has the form /* -- name */' <<'EOF'
+/* ---- names ------------------------------------------------------------- */
+EOF
+expect_form ruler_below 'a.c:2: a section comment has the form' <<'EOF'
+/* -- names
+ * ------------------------------------------------------------------------ */
+EOF
+printf '/* %0101d */\n' 0 | expect_form wide_comment 'a.c:1: a comment of 107 columns, at most 100'
+expect_form compared_with_ok 'a.c:1: test a status bare, not against FM_OK' <<'EOF'
+    if (fm_call(a) != FM_OK) return;
+EOF
+expect_form if_over_two_lines 'a.c:1: braces for an if or else' <<'EOF'
+    if (status)
+        return status;
+EOF
+expect_form short_if_with_braces 'a.c:1: one line and no braces' <<'EOF'
+    if (status) {
+        return status;
+    }
+EOF
+expect_form else_without_braces 'a.c:3: braces for an if or else' <<'EOF'
+    if (status) {
+        return status;
+    } else
+        other();
+EOF
+expect_form loop_with_braces 'a.c:1: no braces for a loop' <<'EOF'
+    for (int i = 0; i < n; i++) {
+        sum += i;
+    }
+EOF
 
 # The algorithms check, in a repository of one file that has line 1 of every algorithm.
 check=$PWD/deploy/checks/algorithms

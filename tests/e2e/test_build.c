@@ -71,7 +71,8 @@ static void lost_shards_are_mended(void **state) {
                      0);
 }
 
-/* Damage of any file of a cache is found, also where no load reads it, and verify says how to mend it. */
+/* Damage of any file of a cache is found, also where no load reads it, and verify says how to
+ * mend it. */
 static void damage_is_found_and_mended(void **state) {
     (void)state;
     const char *const files[] = {"generations/*.notes", "generations/*.refused", "shards/*"};

@@ -1,5 +1,6 @@
-/* Several workers build one dataset as users run them, over a file and over a real PostgreSQL; workers
- * are killed, stopped and disconnected. The shards are merged, and the catalogue is rebuilt. */
+/* Several workers build one dataset as users run them, over a file and over a real PostgreSQL;
+ * workers are killed, stopped and disconnected. The shards are merged, and the catalogue is
+ * rebuilt. */
 #include "tests/testing/postgresql.h"
 #include "tests/testing/testing.h"
 

@@ -14,8 +14,8 @@ static char folder[256];
 
 #define run(...) fm_test_shell_format(folder, __VA_ARGS__)
 
-/* data: 8 chains, of which the build of cache c refuses one; $CHAIN is a chain of c, `refused` holds
- * the name of the one that is not. */
+/* data: 8 chains, of which the build of cache c refuses one; $CHAIN is a chain of c, `refused`
+ * holds the name of the one that is not. */
 static int make_folder(void **state) {
     (void)state;
     fm_test_make_folder(folder, sizeof folder);
@@ -188,13 +188,15 @@ static void full_outputs_fail(void **state) {
         "synth --chains 1 --force -o few",
     };
     for (size_t i = 0; i < sizeof arguments / sizeof arguments[0]; i++) {
-        if (run("$FOLDMILL %s > /dev/full 2> err", arguments[i]) != 1)
+        if (run("$FOLDMILL %s > /dev/full 2> err", arguments[i]) != 1) {
             fail_msg("'foldmill %s' does not fail on a full output", arguments[i]);
+        }
         assert_int_equal(run("test $(wc -l < err) = 1 && grep -q 'cannot write the results to "
                              "standard output' err"),
                          0);
     }
-    /* Also where some inputs were refused; and a closed output is no failure of what prints nothing. */
+    /* Also where some inputs were refused; and a closed output is no failure of what prints
+     * nothing. */
     assert_int_equal(run("$FOLDMILL build data --cache c -q > /dev/full 2> err"), 1);
     assert_int_equal(run("$FOLDMILL export --cache c --chain $(cat chain) -o x.npz >&-"), 0);
 }

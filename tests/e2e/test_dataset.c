@@ -143,8 +143,8 @@ static void clean_and_count(void **state) {
     assert_int_equal(run("$FOLDMILL gc --cache nowhere 2> /dev/null"), 1);
 }
 
-/* Hits without a structure are counted with the reason, and a search of AlphaFold-Multimer's name is
- * read as one. */
+/* Hits without a structure are counted with the reason, and a search of AlphaFold-Multimer's
+ * name is read as one. */
 static void template_trouble_is_counted(void **state) {
     (void)state;
     assert_int_equal(

@@ -65,7 +65,7 @@ static void several(void **state) {
                      0);
 }
 
-/* What a build would need is said, and asked for before anything is written. */
+/* A dry run reports the needed space, and a build checks it before it writes anything. */
 static void room(void **state) {
     (void)state;
     assert_int_equal(

@@ -1,6 +1,7 @@
-/* test_endure.c: what a training run survives, as a user meets it: signals and kills at any instant,
- * a server that comes and goes, bytes damaged on the way or on disk, samples that cannot be used, a
- * full disk, and changed settings. A run that goes on ends with the bytes of an undisturbed one.
+/* test_endure.c: what a training run survives, as a user meets it: signals and kills at any
+ * instant, a server that comes and goes, bytes damaged on the way or on disk, samples that cannot
+ * be used, a full disk, and changed settings. A run that goes on ends with the bytes of an
+ * undisturbed one.
  *
  * FM_TEST_INSTANTS sets the number of random instants (10). */
 #include "tests/testing/testing.h"
@@ -185,7 +186,8 @@ static void random_instants_cost_no_bit(void **state) {
     assert_int_equal(fm_test_shell_format(folder, "sh lives.sh %ld 2>lives.err", n), 0);
 }
 
-/* A byte of a sample is changed on its way: the trainer connects again, and the bits are the same. */
+/* A byte of a sample is changed on its way: the trainer connects again, and the bits are the
+ * same. */
 static void a_damaged_byte_in_the_stream_costs_nothing(void **state) {
     (void)state;
     char path[600];

@@ -1,5 +1,6 @@
-/* test_endure_silent.c: a server that answers every PING and sends no sample: the client's limit for
- * an event ends the wait, and the trainer says what it waits for, reconnects once and gives up. */
+/* test_endure_silent.c: a server that answers every PING and sends no sample: the client's
+ * limit for an event ends the wait, and the trainer says what it waits for, reconnects once and
+ * gives up. */
 #include "proto/client.h"
 #include "proto/schema.h"
 #include "tests/testing/testing.h"
@@ -59,8 +60,9 @@ static void serve_one(silent *s, int fd) {
     for (;;) {
         fm_wire_header header;
         if (!receive(fd, head, sizeof head) || fm_wire_header_decode(head, &header, NULL) ||
-            header.body_bytes > sizeof body || !receive(fd, body, header.body_bytes))
+            header.body_bytes > sizeof body || !receive(fd, body, header.body_bytes)) {
             return;
+        }
         if (header.kind == FM_WIRE_HELLO) {
             fm_wire_message message = welcome;
             message.welcome.schema_hash = fm_schema_hash();

@@ -1,5 +1,5 @@
-/* test_overfit.c: a short version of the overfitting run of docs/notes/overfit.md: a small model with a
- * structure module learns one chain by heart; the loss falls and lDDT-CA rises. The chain is real
+/* test_overfit.c: a short version of the overfitting run of docs/notes/overfit.md: a small model
+ * with a structure module overfits one chain. The loss falls and lDDT-CA rises. The chain is real
  * if there is reference data, else synthetic. Its TensorBoard events must agree with
  * metrics.jsonl. */
 #include "tests/testing/testing.h"

@@ -117,7 +117,7 @@ static void reads_predicted_structures(void **state) {
            "foldmill parse: b.pdb:1:61: the B factor is 190, expected a confidence of 0 to 100\n");
 }
 
-static void says_what_is_wrong(void **state) {
+static void errors_name_the_cause(void **state) {
     (void)state;
     write_file("t.a3m", ">q\nABC\n>r\nAB\n");
     expect("a3m t.a3m", 1,
@@ -199,7 +199,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(prints_summaries, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(reads_predicted_structures, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(says_what_is_wrong, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(errors_name_the_cause, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(writes_the_references_arrays, make_folder, drop_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
-/* `foldmill serve` and `foldmill fetch` as a user runs them, on a synthetic dataset: the same
- * samples whatever the order, the threads, the socket and the number of groups, and clean ends. */
+/* `foldmill serve` and `foldmill fetch` as a user runs them, on a synthetic dataset. The samples
+ * are the same for every order, number of threads, socket and number of groups, and both programs
+ * end cleanly. */
 #include "proto/base/hash.h"
 #include "proto/batch.h"
 #include "proto/client.h"
@@ -140,8 +141,9 @@ static uint32_t take_group(const char *url, uint32_t g, uint32_t n_group, uint64
     for (;;) {
         fm_client_event event;
         fm_sample sample;
-        if (fm_client_next(client, slab, opened.max_sample_bytes, &event, &error))
+        if (fm_client_next(client, slab, opened.max_sample_bytes, &event, &error)) {
             fail_msg("%s", error.message);
+        }
         if (event.kind == FM_CLIENT_END) break;
         assert_int_equal(fm_sample_decode(event.sample, true, &arena, &sample, NULL), FM_OK);
         assert_true(sample.index < 16 && sample.slot % n_group == g && sample.seed == 7);
@@ -172,7 +174,7 @@ static void groups_share_the_same_samples(void **state) {
     stop();
 }
 
-static void mistakes_are_said(void **state) {
+static void mistakes_are_reported(void **state) {
     (void)state;
     assert_int_equal(run("\"$FM_BIN\"/foldmill serve --help | grep -q -- --listen"), 0);
     assert_int_equal(run("\"$FM_BIN\"/foldmill fetch --help | grep -q -- --digest"), 0);
@@ -237,7 +239,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_digest_depends_on_the_samples_alone),
         cmocka_unit_test(groups_share_the_same_samples),
-        cmocka_unit_test(mistakes_are_said),
+        cmocka_unit_test(mistakes_are_reported),
         cmocka_unit_test(a_pinned_snapshot_is_served_as_it_was),
     };
     return cmocka_run_group_tests(tests, make_cache, drop_folder);

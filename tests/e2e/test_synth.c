@@ -42,7 +42,7 @@ static int run(const char *command) {
     return WEXITSTATUS(status);
 }
 
-static void wrong_usage_is_said_and_exits_with_2(void **state) {
+static void wrong_usage_is_reported_with_exit_code_2(void **state) {
     (void)state;
     assert_int_equal(run("\"$FM_BIN\"/foldmill synth --help | grep -q -- --chains"), 0);
     assert_int_equal(run("\"$FM_BIN\"/foldmill synth 2>/dev/null"), 2);
@@ -63,8 +63,8 @@ static void a_folder_with_files_is_left_alone_unless_forced(void **state) {
     assert_int_equal(run("test -d %s/full/mmcifs && grep -q mine %s/full/mine"), 0);
 }
 
-/* A limit on the size of files stands for a full disk. */
-static void a_file_that_cannot_be_written_whole_is_not_there(void **state) {
+/* A limit on the size of files simulates a full disk. */
+static void a_partly_written_file_is_removed(void **state) {
     (void)state;
     assert_int_equal(run("\"$FM_BIN\"/foldmill synth --seed 6 --chains 4 -o %s/whole >/dev/null"),
                      0);
@@ -97,7 +97,7 @@ static void a_larger_dataset_holds_the_smaller_one(void **state) {
                      0);
 }
 
-static void stockholm_files_come_when_asked_for(void **state) {
+static void stockholm_files_are_written_on_request(void **state) {
     (void)state;
     assert_int_equal(run("\"$FM_BIN\"/foldmill synth --chains 2 --stockholm --depth 30 -o %s/sto"),
                      0);
@@ -128,15 +128,14 @@ static void gemmi_reads_the_structures(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(wrong_usage_is_said_and_exits_with_2, make_folder,
+        cmocka_unit_test_setup_teardown(wrong_usage_is_reported_with_exit_code_2, make_folder,
                                         drop_folder),
         cmocka_unit_test_setup_teardown(a_folder_with_files_is_left_alone_unless_forced,
                                         make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(a_file_that_cannot_be_written_whole_is_not_there,
-                                        make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(a_partly_written_file_is_removed, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(a_larger_dataset_holds_the_smaller_one, make_folder,
                                         drop_folder),
-        cmocka_unit_test_setup_teardown(stockholm_files_come_when_asked_for, make_folder,
+        cmocka_unit_test_setup_teardown(stockholm_files_are_written_on_request, make_folder,
                                         drop_folder),
         cmocka_unit_test_setup_teardown(gemmi_reads_the_structures, make_folder, drop_folder),
     };

@@ -1,5 +1,5 @@
-/* test_train.c: tests `foldmill train`, `import` and `export-weights` as a user runs them: a
- * dataset, a cache, a server, a run whose loss falls, the same run again to the bit, and the
+/* test_train.c: tests `foldmill train`, `import` and `export-weights` as a user runs them. There
+ * are a dataset, a cache, a server, a run whose loss falls, the same run again to the bit, and the
  * messages for mistakes. */
 #include "tests/testing/testing.h"
 
@@ -93,7 +93,7 @@ static void ranks_of_a_sample_train_the_same(void **state) {
 }
 
 /* A run that is killed and resumed twice ends with the same bits as one that is not. */
-static void a_killed_run_goes_on_to_the_same_bits(void **state) {
+static void a_killed_run_resumes_to_the_same_bits(void **state) {
     (void)state;
     assert_int_equal(run(small), 0);
     const char *train = "foldmill train --data unix:socket --config small.ini --steps 30 --seed 9 "
@@ -146,7 +146,7 @@ static void a_killed_run_goes_on_to_the_same_bits(void **state) {
 }
 
 /* A run's weights are exported, imported again, and start another run. */
-static void weights_go_out_and_come_back(void **state) {
+static void exported_weights_import_to_the_same(void **state) {
     (void)state;
     assert_int_equal(run(small), 0);
     assert_int_equal(run("foldmill train --data unix:socket --config small.ini --steps 20 --seed 5 "
@@ -198,8 +198,8 @@ static void weights_go_out_and_come_back(void **state) {
     assert_int_equal(run("grep -q 'found .pt., expected npz or safetensors' err"), 0);
 }
 
-/* The server of a run with two samples per step is killed. The samples seen until then are kept, and
- * the resumed run ends with the same bits as an undisturbed one. */
+/* The server of a run with two samples per step is killed. The samples seen until then are
+ * kept, and the resumed run ends with the same bits as an undisturbed one. */
 static void a_lost_server_costs_no_step(void **state) {
     (void)state;
     const char *serve = "rm -f lost; foldmill serve --cache cache --listen unix:lost -q & "
@@ -237,9 +237,9 @@ static void a_lost_server_costs_no_step(void **state) {
                      0);
 }
 
-/* The run continues with a server that comes back, also in the middle of a step, unless it has
+/* The run continues when the server restarts, also in the middle of a step, unless the server has
  * other data. */
-static void a_server_that_comes_back_is_gone_on_with(void **state) {
+static void the_run_continues_after_a_server_restart(void **state) {
     (void)state;
     const char *serve = "foldmill serve --cache cache --listen unix:back -q";
     const char *wait_for = "until [ $(cat %s/metrics.jsonl 2>/dev/null | wc -l) -ge 3 ]; do sleep "
@@ -364,7 +364,7 @@ static void an_import_finds_its_preset(void **state) {
 }
 
 /* Progress lines of a run on a terminal of 50 columns, then with $COLUMNS = 30, then on a terminal
- * of unknown width: no line reaches the last column, and the wider ones have more fields. */
+ * of unknown width. No line reaches the last column, and the wider ones have more fields. */
 static void progress_fits_the_terminal(void **state) {
     (void)state;
     assert_int_equal(run(small), 0);
@@ -439,7 +439,7 @@ static void versions_and_full_disks(void **state) {
     assert_int_equal(run("grep -q \"unknown command 'fly'\" err"), 0);
 }
 
-static void mistakes_are_said(void **state) {
+static void mistakes_are_reported(void **state) {
     (void)state;
     assert_int_equal(run("foldmill train --help | grep -q -- --preset"), 0);
     assert_int_equal(run("foldmill train --show-config >shown.ini && "
@@ -475,15 +475,15 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_loss_falls_and_the_run_repeats_to_the_bit),
         cmocka_unit_test(ranks_of_a_sample_train_the_same),
-        cmocka_unit_test(a_killed_run_goes_on_to_the_same_bits),
-        cmocka_unit_test(weights_go_out_and_come_back),
+        cmocka_unit_test(a_killed_run_resumes_to_the_same_bits),
+        cmocka_unit_test(exported_weights_import_to_the_same),
         cmocka_unit_test(an_import_finds_its_preset),
         cmocka_unit_test(progress_fits_the_terminal),
         cmocka_unit_test(versions_and_full_disks),
         cmocka_unit_test(a_lost_server_costs_no_step),
-        cmocka_unit_test(a_server_that_comes_back_is_gone_on_with),
+        cmocka_unit_test(the_run_continues_after_a_server_restart),
         cmocka_unit_test(two_processes_never_train_into_one_folder),
-        cmocka_unit_test(mistakes_are_said),
+        cmocka_unit_test(mistakes_are_reported),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -40,9 +40,9 @@ static inline void template_case_init(template_case *test, const char *folder, b
     snprintf(test->folder, sizeof test->folder, "%s", folder);
     test->compat = compat;
     fm_status status = fm_arena_init(&test->arena, (size_t)8 << 30, NULL);
-    assert(status == FM_OK);
+    assert(!status);
     status = fm_arena_init(&test->work, (size_t)8 << 30, NULL);
-    assert(status == FM_OK);
+    assert(!status);
     (void)status;
 }
 

@@ -121,7 +121,7 @@ static void reads_every_line_end(void **state) {
                 &compat, "ACDE/ACDE", "0000/0000");
 }
 
-static void reads_what_others_write(void **state) {
+static void reads_files_of_other_programs(void **state) {
     fixture *f = *state;
     expect_rows(f, text_of("; made by hand\n>q\nA.C\n>r\n.A..C.\n"), NULL, "AC/AC", "00/00");
     expect_rows(f, text_of(">ss_pred PSIPRED\nHE\n>q\nAC\n>ss_conf\n99\n>r\nA-\n>ss_dssp\nCC"),
@@ -296,7 +296,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(reads_match_columns_and_deletions, set_up, tear_down),
         cmocka_unit_test_setup_teardown(keeps_descriptions_and_places, set_up, tear_down),
         cmocka_unit_test_setup_teardown(reads_every_line_end, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(reads_what_others_write, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(reads_files_of_other_programs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(reads_nul_ended_alignments, set_up, tear_down),
         cmocka_unit_test_setup_teardown(refuses_with_place_and_reason, set_up, tear_down),
         cmocka_unit_test_setup_teardown(holds_its_limits, set_up, tear_down),

@@ -80,7 +80,7 @@ typedef struct refusal {
     const char *message;
 } refusal;
 
-static void what_is_refused_has_its_place(void **state) {
+static void refusals_name_their_place(void **state) {
     (void)state;
     static const refusal refusals[] = {
         {"data_x\n_a 'open\n", 2, 4, 10, "the quote ' is not closed on its line"},
@@ -127,9 +127,8 @@ static void bytes_that_are_no_text_are_refused(void **state) {
     static const char *const bad[] = {
         "\xc0\x80",         "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80",
         "\xf0\x80\x80\x80", "\xff",         "\xc3",         "\xe2\x82"};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(fm_cif_init(&cif, bytes_of(bad[i]), true, &error), FM_ERR_FORMAT);
-    }
     static const char good[] = "\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80 \xf4\x8f\xbf\xbf";
     assert_int_equal(fm_cif_init(&cif, bytes_of(good), true, &error), FM_OK);
 }
@@ -201,7 +200,7 @@ int main(void) {
         cmocka_unit_test(quotes_close_before_white_space_only),
         cmocka_unit_test(comments_start_where_a_token_could),
         cmocka_unit_test(text_blocks_run_to_the_closing_line),
-        cmocka_unit_test(what_is_refused_has_its_place),
+        cmocka_unit_test(refusals_name_their_place),
         cmocka_unit_test(bytes_that_are_no_text_are_refused),
         cmocka_unit_test(files_past_the_limit_are_refused),
         cmocka_unit_test(rows_end_where_the_loop_does),

@@ -54,7 +54,7 @@ static void decimals_are_rounded_as_strtod_does(void **state) {
     }
 }
 
-static void what_is_no_decimal_is_refused(void **state) {
+static void malformed_decimals_are_refused(void **state) {
     (void)state;
     static const char *const texts[] = {
         "",
@@ -105,15 +105,14 @@ static void integers_are_whole_and_fit(void **state) {
     assert_int_equal(value, INT32_MAX);
     static const char *const texts[] = {"",   "-", "1.0", "2147483648", "99999999999999999999",
                                         " 1", "a"};
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         assert_false(parse_integer(texts[i], &value));
-    }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decimals_are_rounded_as_strtod_does),
-        cmocka_unit_test(what_is_no_decimal_is_refused),
+        cmocka_unit_test(malformed_decimals_are_refused),
         cmocka_unit_test(integers_are_whole_and_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
-/* test_nearest.c: the vector variants of the sampler's inner loops against the portable ones:
- * nearest cluster centres for every kind of size and tie, many draws at once, and the operations on
- * rows. */
+/* test_nearest.c: tests the vector variants of the sampler's inner loops against the portable ones.
+ * It covers nearest cluster centres for every kind of size and tie, many draws at once, and the
+ * operations on rows. */
 #include "featurizer/sample/sample_draw.h"
 #include "featurizer/sample/nearest.h"
 #include "featurizer/sample/rows.h"

@@ -15,7 +15,7 @@ static fm_error error;
 
 static int set_up(void **state) {
     (void)state;
-    return fm_arena_init(&arena, (size_t)64 << 20, NULL) == FM_OK ? 0 : -1;
+    return fm_arena_init(&arena, (size_t)64 << 20, NULL) ? -1 : 0;
 }
 
 static int tear_down(void **state) {
@@ -88,7 +88,7 @@ static void a_chain_with_confidence(void **state) {
     assert_int_equal(mask[FM_N_ATOM37 + FM_ATOM37_CA], 0); /* 50 is not above 50 */
 }
 
-static void chains_are_told_apart(void **state) {
+static void chains_are_distinguished(void **state) {
     (void)state;
     fm_pdb pdb;
     fm_part_sequence sequence;
@@ -115,7 +115,7 @@ static void chains_are_told_apart(void **state) {
     assert_string_equal(error.message, "no chain 'C'; the file has A, B");
 }
 
-static void what_is_no_amino_acid(void **state) {
+static void components_that_are_no_amino_acids(void **state) {
     (void)state;
     fm_pdb pdb;
     reads(C_A1 WATER, false, "G");
@@ -149,7 +149,7 @@ static void of_alternatives_the_highest_occupancy(void **state) {
     refuses(C_A1 C_A1, false, FM_ERR_DATA, 2, 13, "atom CA of residue 1 occurs twice");
 }
 
-static void what_is_refused_has_its_place(void **state) {
+static void refusals_name_their_place(void **state) {
     (void)state;
     static const char *const inserted =
         C_A1 "ATOM      2  CA  GLY A   1B      1.000   0.000   0.000  0.40 60.00\n";
@@ -195,10 +195,10 @@ static void lines_end_in_any_way(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_chain_with_confidence),
-        cmocka_unit_test(chains_are_told_apart),
-        cmocka_unit_test(what_is_no_amino_acid),
+        cmocka_unit_test(chains_are_distinguished),
+        cmocka_unit_test(components_that_are_no_amino_acids),
         cmocka_unit_test(of_alternatives_the_highest_occupancy),
-        cmocka_unit_test(what_is_refused_has_its_place),
+        cmocka_unit_test(refusals_name_their_place),
         cmocka_unit_test(lines_end_in_any_way),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

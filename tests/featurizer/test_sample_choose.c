@@ -1,6 +1,6 @@
-/* test_sample_choose.c: the choices that a sample makes once: crop starts and templates, by default
- * as in the paper and with compat_openfold as OpenFold makes them (docs/reference/sampling.md, section 10);
- * and what expansion refuses. */
+/* test_sample_choose.c: tests the choices that a sample makes once, crop starts and templates: by
+ * default as in the paper, with compat_openfold as in OpenFold (docs/reference/sampling.md, section
+ * 10). Also the refusals of expansion. */
 #include "featurizer/sample/choose.h"
 #include "featurizer/sample/expand.h"
 #include "featurizer/sample/sample.h"
@@ -112,7 +112,7 @@ static void room_for_templates(void **state) {
     assert_false(plan_of("af2-initial").compat_openfold);
 }
 
-static void expansion_refuses_what_does_not_fit(void **state) {
+static void expansion_refuses_wrong_sizes(void **state) {
     (void)state;
     fm_arena arena;
     assert_int_equal(fm_arena_init(&arena, (size_t)64 << 20, NULL), FM_OK);
@@ -147,7 +147,7 @@ int main(void) {
         cmocka_unit_test(crops),
         cmocka_unit_test(templates),
         cmocka_unit_test(room_for_templates),
-        cmocka_unit_test(expansion_refuses_what_does_not_fit),
+        cmocka_unit_test(expansion_refuses_wrong_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* test_sample_reference.c: the sampler against the second implementation of docs/reference/sampling.md
- * (sampling_reference.py). It writes its results for synthetic chains, one line per case and one
- * per tensor, and the reference recomputes every line. */
+/* test_sample_reference.c: the sampler against the second implementation of
+ * docs/reference/sampling.md (sampling_reference.py). It writes its results for synthetic chains,
+ * one line per case and one per tensor, and the reference recomputes every line. */
 #include "featurizer/sample/sample.h"
 #include "proto/base/compress.h"
 #include "tests/featurizer/synthetic_record.h"
@@ -14,7 +14,7 @@
 static void write_plan_draws(FILE *out) {
     const uint64_t seed = 0x123456789abcdef0;
     fm_plan plan;
-    if (fm_plan_find("af2-initial", &plan, NULL) != FM_OK) abort();
+    if (fm_plan_find("af2-initial", &plan, NULL)) abort();
     for (uint64_t step = 0; step < 40; step++) {
         fprintf(out, "cycles %llu %llu 4 %u\n", (unsigned long long)seed, (unsigned long long)step,
                 fm_plan_cycles(&plan, seed, step));
@@ -27,7 +27,7 @@ static void write_plan_draws(FILE *out) {
         for (int order = FM_ORDER_WEIGHTED; order <= FM_ORDER_SHUFFLED; order++) {
             plan.order = (fm_plan_order)order;
             fm_chooser *chooser;
-            if (fm_chooser_create(&plan, sizes[s], weights, &chooser, NULL) != FM_OK) abort();
+            if (fm_chooser_create(&plan, sizes[s], weights, &chooser, NULL)) abort();
             for (uint64_t i = 0; i < 40; i++) {
                 uint64_t index = i < 30 ? i : (i << 33) + i;
                 fprintf(out, "%s %llu %llu %u %u\n",
@@ -53,7 +53,7 @@ static void write_sample(FILE *out, const sample_case *c, fm_arena *arena) {
     fm_synthetic_record chain;
     fm_synthetic_record_make(&chain, c->n_seq, c->n_res, c->is_distillation, arena);
     fm_plan plan;
-    if (fm_plan_find("tiny", &plan, NULL) != FM_OK) abort();
+    if (fm_plan_find("tiny", &plan, NULL)) abort();
     plan.crop_size = c->crop_size;
     plan.max_msa_clusters = c->clusters;
     plan.max_extra_msa = c->extra;
@@ -62,7 +62,7 @@ static void write_sample(FILE *out, const sample_case *c, fm_arena *arena) {
     fm_sample sample;
     fm_error error;
     if (fm_sample_make(&plan, &chain.record, NULL, seed, c->index, 0, c->n_cycle, arena, &sample,
-                       &error) != FM_OK) {
+                       &error)) {
         fprintf(stderr, "%s\n", error.message);
         abort();
     }
@@ -96,7 +96,7 @@ int main(void) {
     snprintf(path, sizeof path, "%s/samples.txt", folder);
     FILE *out = fopen(path, "w");
     fm_arena arena;
-    if (!out || fm_arena_init(&arena, (size_t)1 << 30, NULL) != FM_OK) abort();
+    if (!out || fm_arena_init(&arena, (size_t)1 << 30, NULL)) abort();
     write_plan_draws(out);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         write_sample(out, &cases[i], &arena);

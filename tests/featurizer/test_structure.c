@@ -14,7 +14,7 @@ static fm_arena arena;
 
 static int set_up(void **state) {
     (void)state;
-    return fm_arena_init(&arena, (size_t)64 << 20, NULL) == FM_OK ? 0 : -1;
+    return fm_arena_init(&arena, (size_t)64 << 20, NULL) ? -1 : 0;
 }
 
 static int tear_down(void **state) {
@@ -97,7 +97,7 @@ static void a_prediction_has_confidence(void **state) {
     assert_true(error.line > 1 && error.column == 40);
 }
 
-static void the_reference_wants_a_release_date(void **state) {
+static void the_reference_needs_a_release_date(void **state) {
     (void)state;
     fm_part_sequence sequence;
     fm_part_structure structure;
@@ -181,9 +181,8 @@ static void sequence_features_follow_the_letters(void **state) {
     assert_int_equal(fm_sequence_featurize(&sequence, &arena, &features, &error), FM_OK);
     for (int res = 0; res < 4; res++) {
         static const int restypes[] = {0, 19, 20, 20};
-        for (int type = 0; type < FM_N_AATYPE; type++) {
+        for (int type = 0; type < FM_N_AATYPE; type++)
             assert_int_equal(features.aatype[res * FM_N_AATYPE + type], type == restypes[res]);
-        }
         assert_int_equal(features.residue_index[res], res);
         assert_int_equal(features.seq_length[res], 4);
         assert_int_equal(features.between_segment_residues[res], 0);
@@ -199,7 +198,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_chain_becomes_its_parts),
         cmocka_unit_test(a_prediction_has_confidence),
-        cmocka_unit_test(the_reference_wants_a_release_date),
+        cmocka_unit_test(the_reference_needs_a_release_date),
         cmocka_unit_test(a_chain_with_a_fault_is_refused_alone),
         cmocka_unit_test(arrays_have_the_reference_s_names_and_shapes),
         cmocka_unit_test(sequence_features_follow_the_letters),

@@ -1,5 +1,5 @@
-/* test_synth.c: the synthetic dataset: the same bytes every time, structures with bonds and without
- * clashes, and files from which our own parsers read back the chain they were made for. */
+/* test_synth.c: tests the synthetic dataset: the same bytes every time, and structures with bonds
+ * and without clashes. Our parsers read back from the files the chain that they were made for. */
 #include "featurizer/msa.h"
 #include "featurizer/parse/a3m.h"
 #include "featurizer/parse/hhr.h"
@@ -33,7 +33,7 @@ static fm_synth_options small_options(uint64_t seed) {
 static int make_arena(void **state) {
     static fm_arena arena;
     *state = &arena;
-    return fm_arena_init(&arena, (size_t)1 << 30, NULL) != FM_OK;
+    return fm_arena_init(&arena, (size_t)1 << 30, NULL);
 }
 
 static int drop_arena(void **state) {
@@ -133,9 +133,8 @@ static void check_bonds(const fm_synth_placed *residues, uint32_t n) {
 static uint32_t count_close_pairs(const fm_synth_placed *residues, uint32_t n) {
     uint32_t close = 0;
     for (uint32_t i = 2; i < n; i++) {
-        for (uint32_t j = 0; j + 2 <= i; j++) {
+        for (uint32_t j = 0; j + 2 <= i; j++)
             close += fm_geometry_distance(residues[i].atoms[1], residues[j].atoms[1]) < 3.8;
-        }
     }
     return close;
 }
@@ -169,8 +168,8 @@ static void structures_bond_and_do_not_clash(void **state) {
     assert_true(selenium > 0 && inserted > 0);
 }
 
-/* A structure file gives back what was put into it: the sequence, the missing residues, the number
- * of atoms, and CA coordinates to the last digit. */
+/* A structure file reads back to its chain: the sequence, the missing residues, the number of
+ * atoms, and CA coordinates to the last digit. */
 static void check_structure(const fm_mmcif_chain *chain, const fm_synth_model *model,
                             uint32_t slot) {
     const fm_synth_chain *made = &model->chains[slot];
@@ -184,9 +183,8 @@ static void check_structure(const fm_mmcif_chain *chain, const fm_synth_model *m
                             : placed->stub && placed->n_atom > 5 ? 5
                                                                  : placed->n_atom;
         uint32_t found = 0;
-        for (uint32_t k = 0; k < FM_N_ATOM37; k++) {
+        for (uint32_t k = 0; k < FM_N_ATOM37; k++)
             found += chain->all_atom_mask[i * FM_N_ATOM37 + k];
-        }
         assert_int_equal(found, expected);
         if (placed->missing || model->n_model > 1) continue;
         const float *ca = chain->all_atom_positions + ((size_t)i * FM_N_ATOM37 + FM_ATOM37_CA) * 3;
@@ -196,7 +194,7 @@ static void check_structure(const fm_mmcif_chain *chain, const fm_synth_model *m
     }
 }
 
-static void structures_come_back_from_the_parser(void **state) {
+static void the_parser_reads_back_structures(void **state) {
     fm_arena *arena = *state;
     fm_synth_options options = small_options(1);
     for (uint32_t k = 0; k < 2 * N_ENTRY; k++) {
@@ -244,9 +242,8 @@ static void check_alignments(fm_arena *arena, const fm_synth_file *files, uint32
         assert_memory_equal(alignment.letters, letters.data, letters.size);
         for (uint32_t r = 1; r < alignment.n_seq; r++) {
             const uint8_t *row = alignment.letters + (size_t)r * alignment.n_col;
-            for (uint32_t k = 0; k < alignment.n_col; k++) {
+            for (uint32_t k = 0; k < alignment.n_col; k++)
                 *same_as_query += row[k] == letters.data[k];
-            }
         }
         *rows += (alignment.n_seq - 1) * alignment.n_col;
     }
@@ -297,9 +294,8 @@ static void stockholm_and_a3m_say_the_same(void **state) {
             size_t cells = (size_t)one.n_seq * one.n_col;
             assert_memory_equal(one.letters, two.letters, cells);
             assert_memory_equal(one.deletion, two.deletion, cells * sizeof one.deletion[0]);
-            for (size_t k = 0; k < cells; k++) {
+            for (size_t k = 0; k < cells; k++)
                 deleted += one.deletion[k];
-            }
         }
     }
     assert_true(deleted > 100);
@@ -324,18 +320,16 @@ static void msa_features_have_work_to_do(void **state) {
         assert_int_equal(fm_synth_sequence(arena, &options, &entry, 0, &letters, NULL), FM_OK);
         assert_int_equal(fm_synth_alignments(arena, &options, &entry, 0, files, &n_file, NULL),
                          FM_OK);
-        for (uint32_t i = 0; i < n_file; i++) {
+        for (uint32_t i = 0; i < n_file; i++)
             inputs[i] = (fm_msa_input){.name = files[i].name, .content = files[i].content};
-        }
         if (fm_msa_build(inputs, n_file, letters, NULL, arena, &part, &report, &error)) {
             fail_msg("%s:%llu: %s", error.source, (unsigned long long)error.line, error.message);
         }
         assert_int_equal(report.n_file, 3);
         before += report.n_row;
         after += part.n_seq;
-        for (uint32_t r = 0; r < part.n_seq; r++) {
+        for (uint32_t r = 0; r < part.n_seq; r++)
             species += part.species_end[r] > (r ? part.species_end[r - 1] : 0);
-        }
     }
     assert_true(after < before - before / 10 && after > before / 4);
     assert_true(species > after / 10 && species < after);
@@ -347,9 +341,8 @@ static fm_synth_entry find_entry(const fm_synth_options *options, fm_bytes name,
     for (uint32_t e = 0; e <= newest; e++) {
         fm_synth_entry entry = fm_synth_entry_of(options, e);
         bool same = true;
-        for (uint32_t i = 0; i < 4; i++) {
+        for (uint32_t i = 0; i < 4; i++)
             same = same && tolower(name.data[i]) == entry.id[i];
-        }
         for (uint32_t slot = 0; same && slot < entry.n_chain; slot++) {
             *ret_slot = slot;
             if ((uint8_t)entry.auth_chain[slot] == name.data[5]) return entry;
@@ -396,9 +389,8 @@ static void hits_name_earlier_entries_and_their_residues(void **state) {
                              FM_OK);
             check_columns(hit->query, hit->indices_query, hit->n_query, letters);
             check_columns(hit->hit, hit->indices_hit, hit->n_hit, other);
-            for (uint32_t k = 0; k < hit->n_query; k++) {
+            for (uint32_t k = 0; k < hit->n_query; k++)
                 pairs += hit->indices_query[k] >= 0 && hit->indices_hit[k] >= 0;
-            }
             assert_int_equal(pairs, hit->aligned_cols);
             assert_true(i == 0 || hit->sum_probs <= hits.hit[i - 1].sum_probs);
             relatives += target.family[target_slot] == entry.family[slot];
@@ -454,7 +446,7 @@ int main(void) {
         cmocka_unit_test(the_bytes_are_the_ones_we_know),
         cmocka_unit_test(ids_are_unique_and_start_with_a_digit),
         cmocka_unit_test(structures_bond_and_do_not_clash),
-        cmocka_unit_test(structures_come_back_from_the_parser),
+        cmocka_unit_test(the_parser_reads_back_structures),
         cmocka_unit_test(alignments_have_the_chains_columns),
         cmocka_unit_test(stockholm_and_a3m_say_the_same),
         cmocka_unit_test(msa_features_have_work_to_do),

@@ -22,7 +22,7 @@ static void check_entry(fm_archive *archive, uint64_t entry) {
     if (!name || fm_arena_init(&arena, (size_t)4 << 20, NULL)) return;
     if (fm_archive_is_good_name(name)) assert(name[0] != '/' && strncmp(name, "../", 3) != 0);
     fm_archive_sizes(archive, entry, &stored, &declared);
-    if (fm_archive_read(archive, entry, MAX_ENTRY_BYTES, &arena, &content, &error) == FM_OK) {
+    if (!fm_archive_read(archive, entry, MAX_ENTRY_BYTES, &arena, &content, &error)) {
         assert(content.size == declared && content.size <= MAX_ENTRY_BYTES);
     } else {
         assert(error.message[0]);
@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     assert(fd >= 0);
     assert(write(fd, data, size) == (ssize_t)size);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    if (fm_archive_open(path, &archive, &error) == FM_OK) {
+    if (!fm_archive_open(path, &archive, &error)) {
         uint64_t n = fm_archive_n_entry(archive);
         for (uint64_t i = 0; i < n && i < MAX_ENTRIES; i++)
             check_entry(archive, i);

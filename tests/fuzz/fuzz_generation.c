@@ -78,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         fm_bytes bytes = {copy, size - 1}, again;
         memcpy(copy, data + 1, size - 1);
         if (data[0] % 5 == 0) mend_manifest(copy, size - 1);
-        if (recode(data[0], bytes, &arena, &again) == FM_OK) {
+        if (!recode(data[0], bytes, &arena, &again)) {
             assert(again.size == bytes.size && memcmp(again.data, copy, bytes.size) == 0);
         }
     }

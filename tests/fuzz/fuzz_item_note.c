@@ -14,9 +14,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fm_bytes again;
     fm_error error;
     if (fm_arena_init(&arena, (size_t)1 << 28, &error)) return 0;
-    if (fm_item_note_decode((fm_bytes){data, size}, &arena, &note, &error) == FM_OK) {
+    if (!fm_item_note_decode((fm_bytes){data, size}, &arena, &note, &error)) {
         fm_status status = fm_item_note_encode(&note, &again, &error);
-        assert(status == FM_OK);
+        assert(!status);
         assert(again.size == size && memcmp(again.data, data, size) == 0);
         free((void *)(uintptr_t)again.data);
     }

@@ -50,10 +50,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fm_arena arena;
     if (size == 0 || fm_arena_init(&arena, (size_t)256 << 20, NULL)) return 0;
     const fm_bytes text = {data + 1, size - 1};
-    if (data[0] % 3 == 2)
+    if (data[0] % 3 == 2) {
         check_obsolete(text, &arena);
-    else
+    } else {
         check_listing(text, data[0] % 3 == 1, &arena);
+    }
     fm_arena_fini(&arena);
     return 0;
 }

@@ -56,7 +56,7 @@ static void check_chain(const fm_mmcif *mmcif, const fm_mmcif_chain *chain, bool
     }
     if (strlen(chain->author_id) == 0) return;
     fm_status status = fm_mmcif_find_chain(mmcif, chain->author_id, &found, NULL);
-    assert(status == FM_OK && strcmp(found->author_id, chain->author_id) == 0);
+    assert(!status && strcmp(found->author_id, chain->author_id) == 0);
     (void)status;
 }
 
@@ -66,7 +66,7 @@ static void check_parse(fm_bytes bytes, bool compat, bool is_predicted) {
     fm_error error = {0};
     fm_mmcif mmcif;
     fm_status status = fm_arena_init(&arena, (size_t)64 << 20, NULL);
-    assert(status == FM_OK);
+    assert(!status);
     status = fm_mmcif_parse(bytes, &options, &arena, &mmcif, &error);
     if (status) {
         assert(error.status == status && error.message[0]);

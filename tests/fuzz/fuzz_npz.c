@@ -23,15 +23,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fm_error error;
     fm_npz npz;
     fm_npy npy;
-    if (fm_arena_init(&arena, (size_t)16 << 20, NULL) != FM_OK) return 0;
+    if (fm_arena_init(&arena, (size_t)16 << 20, NULL)) return 0;
     fm_bytes bytes = {data, size};
-    if (fm_npz_parse(&arena, bytes, &npz, &error) == FM_OK) {
+    if (!fm_npz_parse(&arena, bytes, &npz, &error)) {
         for (size_t i = 0; i < npz.n_array; i++)
             check(&npz.arrays[i]);
     } else {
         assert(error.message[0] != '\0');
     }
-    if (fm_npy_parse(&arena, bytes, &npy, &error) == FM_OK) check(&npy);
+    if (!fm_npy_parse(&arena, bytes, &npy, &error)) check(&npy);
     fm_arena_fini(&arena);
     return 0;
 }

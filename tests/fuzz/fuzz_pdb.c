@@ -71,7 +71,7 @@ static void check_again(const fm_pdb *pdb, const fm_pdb_options *options, fm_are
     fm_pdb again;
     if (n == 0) return;
     fm_status status = fm_pdb_parse((fm_bytes){(uint8_t *)text, n}, options, arena, &again, NULL);
-    assert(status == FM_OK && again.n_res == n_res && again.n_chain == 1);
+    assert(!status && again.n_res == n_res && again.n_chain == 1);
     assert(memcmp(again.sequence, pdb->sequence, n_res) == 0);
     assert(memcmp(again.all_atom_mask, pdb->all_atom_mask, n_res * FM_N_ATOM37) == 0);
     for (size_t i = 0; i < n_res * FM_N_ATOM37 * 3; i++)
@@ -85,7 +85,7 @@ static void check_parse(fm_bytes bytes, bool compat) {
     fm_error error = {0};
     fm_pdb pdb;
     fm_status status = fm_arena_init(&arena, (size_t)64 << 20, NULL);
-    assert(status == FM_OK);
+    assert(!status);
     status = fm_pdb_parse(bytes, &options, &arena, &pdb, &error);
     if (status) {
         assert(error.status == status && error.message[0]);

@@ -15,7 +15,7 @@ static void check_snapshot(fm_bytes bytes, fm_arena *arena) {
     fm_bytes again;
     fm_error error;
     if (fm_snapshot_decode(bytes, arena, &text, &error)) return;
-    assert(fm_snapshot_encode(&text, arena, &again, &error) == FM_OK);
+    assert(!fm_snapshot_encode(&text, arena, &again, &error));
     assert(again.size == bytes.size && memcmp(again.data, bytes.data, bytes.size) == 0);
 }
 
@@ -47,12 +47,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fm_arena arena;
     if (size == 0 || fm_arena_init(&arena, (size_t)256 << 20, NULL)) return 0;
     fm_bytes bytes = {data + 1, size - 1};
-    if (data[0] % 3 == 0)
+    if (data[0] % 3 == 0) {
         check_snapshot(bytes, &arena);
-    else if (data[0] % 3 == 1)
+    } else if (data[0] % 3 == 1) {
         check_names(bytes, &arena);
-    else
+    } else {
         check_clusters(bytes, &arena);
+    }
     fm_arena_fini(&arena);
     return 0;
 }

@@ -25,13 +25,12 @@ static int replay_file(const char *path) {
     fm_bytes content;
     fm_error error;
     fm_status status = fm_arena_init(&arena, FM_LIMIT_INPUT_BYTES, &error);
-    if (status == FM_OK)
-        status = fm_file_read(&arena, path, FM_LIMIT_INPUT_BYTES - 64, &content, &error);
+    if (!status) status = fm_file_read(&arena, path, FM_LIMIT_INPUT_BYTES - 64, &content, &error);
     /* The target gets a block of the exact size, so that a sanitizer sees reads past it. */
-    uint8_t *copy = status == FM_OK ? malloc(content.size ? content.size : 1) : NULL;
+    uint8_t *copy = status ? NULL : malloc(content.size ? content.size : 1);
     if (!copy) {
-        fprintf(stderr, "%s: %s\n", path, status == FM_OK ? "no memory" : error.message);
-        if (status == FM_OK) fm_arena_fini(&arena);
+        fprintf(stderr, "%s: %s\n", path, status ? error.message : "no memory");
+        if (!status) fm_arena_fini(&arena);
         return -1;
     }
     memcpy(copy, content.data, content.size);

@@ -40,7 +40,7 @@ typedef struct kbench {
     result results[MOST_CASES];
 } kbench;
 
-/* ---- numbers ---- */
+/* -- numbers */
 
 static double floor_ms(const timing *t) {
     return 1e3 * fmax(t->flops / PEAK_FLOPS, t->bytes / PEAK_BYTES);
@@ -71,7 +71,7 @@ static const timing *whole(const result *r) {
     return r->n_part > 0 ? &r->part[r->n_part - 1] : NULL;
 }
 
-/* ---- JSON ---- */
+/* -- JSON */
 
 static void put_number(FILE *f, const char *name, double value) {
     if (isfinite(value)) {
@@ -160,7 +160,7 @@ static void write_json(kbench *k, int i) {
     end_json(k);
 }
 
-/* ---- lines ---- */
+/* -- lines */
 
 static void print_head(void) {
     printf("%-46s %-8s %9s %9s %8s %8s %8s %6s %6s\n", "case", "part", "warm ms", "cold ms",
@@ -178,7 +178,7 @@ static void copy_text(char *out, size_t size, const char *text) {
     snprintf(out, size, "%s", text);
 }
 
-/* ---- the watchdog's calls ---- */
+/* -- the watchdog's calls */
 
 static int prepare(void *context, int fd) {
     (void)context;
@@ -223,8 +223,9 @@ static void hear(void *context, int item, const char *line) {
     int n = 0;
     for (; n < 8 && at; n++)
         field[n] = strsep(&at, "\t");
-    if (n == 4 && strcmp(field[0], "device") == 0)
+    if (n == 4 && strcmp(field[0], "device") == 0) {
         hear_device(k, field[1], (int)strtol(field[2], NULL, 10), strtod(field[3], NULL));
+    }
     if (item < 0) return;
     finish(k, item);
     result *r = &k->results[item];
@@ -232,9 +233,10 @@ static void hear(void *context, int item, const char *line) {
         r->error = strtod(field[1], NULL), r->tolerance = strtod(field[2], NULL);
         copy_text(r->worst, sizeof r->worst, field[3]);
         copy_text(r->oracle, sizeof r->oracle, field[4]);
-        if (is_wrong(r))
+        if (is_wrong(r)) {
             printf("%-46s WRONG: %s differs by %.2e, allowed %.1e\n", kbench_name(item), r->worst,
                    r->error, r->tolerance);
+        }
     } else if (n == 7 && strcmp(field[0], "part") == 0 && r->n_part < MOST_PARTS) {
         timing *t = &r->part[r->n_part++];
         copy_text(t->name, sizeof t->name, field[1]);
@@ -260,7 +262,7 @@ static void lost(void *context, int item, const char *why) {
     fflush(stdout);
 }
 
-/* ---- the end ---- */
+/* -- the end */
 
 static int print_table(const kbench *k) {
     int n_good = 0, n_bad = 0, n_left = 0;

@@ -37,14 +37,14 @@ struct timed {
  * of the run. */
 struct bench {
     const fm_kernels *k; /* whose entries are called */
-    bool is_oracle;      /* k is the oracle's: compute the reference, whatever the path */
+    bool is_oracle;      /* k is the oracle's: compute the reference for any path */
     const char *path;    /* as registered; "" for the table as it is */
     fm_kernels patched;  /* what k points to where the path changes entries */
     uint32_t drawn = 0;
     std::vector<output> outputs;
     std::vector<void *> others;
     std::vector<timed> parts;
-    std::vector<std::function<void()>> ends; /* run when memory is given back */
+    std::vector<std::function<void()>> ends; /* run when memory is freed */
 
     bool is(const char *name) const; /* whether this run is the path of that name */
 
@@ -78,8 +78,8 @@ struct bench {
     double size(double n) const;
 
     /* A part: matrix product FLOPs, ideal bytes (every operand once), and the call. Parts run in
-     * order; where there is more than one, the whole is timed too, as "all". reset, where given, is
-     * run before each call and not timed: of a call that changes what it reads. */
+     * order; where there is more than one, the whole is timed too, as "all". A call that changes
+     * its operands has a reset, which runs before each call and is not timed. */
     void part(const char *name, double flops, double bytes, work run, work reset = NULL);
 
     bench(const fm_kernels *table, const char *path, void (*patch)(fm_kernels *), bool is_oracle);
@@ -133,7 +133,7 @@ struct test_case {
 void add(const char *name, peer other, options how, const make &body,
          const std::vector<path> &paths = {});
 
-/* kbench_oracle*.cu: the f32 table with naive kernels, one thread per element of the output, for
+/* kbench_oracle*.cu: the f32 table with naive kernels, one thread per element of the output. It has
  * products, layer norm, gates, sums, attention, outer product mean, triangle multiplication,
  * dropout and the optimiser. The other entries are those of the f32 table. */
 const fm_kernels *oracle_table(void);

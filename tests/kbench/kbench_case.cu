@@ -28,7 +28,7 @@ const fm_kernels *f32_table(void) {
     return fm_kernels_cuda(FM_ELEMENT_F32);
 }
 
-/* ---- the registry ---- */
+/* -- the registry */
 
 void add(const char *name, peer other, options how, const make &body,
          const std::vector<path> &paths) {
@@ -48,7 +48,7 @@ static bool is_chosen(const kbench_options *o, const std::string &name) {
     return found;
 }
 
-/* ---- operands ---- */
+/* -- operands */
 
 bench::bench(const fm_kernels *table, const char *path_name, void (*patch)(fm_kernels *),
              bool oracle)
@@ -256,7 +256,7 @@ static void run_parts(const bench &b) {
     b.k->synchronize(NULL);
 }
 
-/* ---- comparison ---- */
+/* -- comparison */
 
 __device__ static float value_of(const void *p, bool is_bf16, int64_t i) {
     return is_bf16 ? __bfloat162float(((const __nv_bfloat16 *)p)[i]) : ((const float *)p)[i];
@@ -323,7 +323,7 @@ static difference compare(const output &found, const output &expected, int stage
     return d;
 }
 
-/* ---- the same bits ---- */
+/* -- the same bits */
 
 __global__ static void __launch_bounds__(256)
     count_kernel(int64_t n, const uint16_t *x, const uint16_t *y, unsigned long long *count) {
@@ -344,8 +344,9 @@ static std::string repeat(const bench &b, int times) {
     for (const output &o : b.outputs) {
         size_t bytes = (size_t)o.n * fm_element_bytes(o.element);
         void *copy = NULL;
-        if (cudaMalloc(&copy, bytes) == cudaSuccess)
+        if (cudaMalloc(&copy, bytes) == cudaSuccess) {
             cudaMemcpy(copy, o.memory, bytes, cudaMemcpyDeviceToDevice);
+        }
         first.push_back(copy);
     }
     for (int i = 0; i < times && other.empty(); i++) {
@@ -357,9 +358,10 @@ static std::string repeat(const bench &b, int times) {
                                               (const uint16_t *)first[at],
                                               (const uint16_t *)o.memory, count);
             cudaDeviceSynchronize();
-            if (*count > 0)
+            if (*count > 0) {
                 other = o.name + ", " + std::to_string(*count) + " halves of words in run " +
                         std::to_string(i + 2);
+            }
         }
     }
     for (void *copy : first)
@@ -368,7 +370,7 @@ static std::string repeat(const bench &b, int times) {
     return other;
 }
 
-/* ---- times ---- */
+/* -- times */
 
 enum { FLUSH_BYTES = 256 << 20 };
 
@@ -445,8 +447,9 @@ static void time_part(int fd, const timed &p, double other, cudaStream_t stream,
     cudaEventDestroy(clocks.begin);
     cudaEventDestroy(clocks.end);
     cudaError_t error = cudaGetLastError();
-    if (error != cudaSuccess || isnan(cold) || isnan(warm))
+    if (error != cudaSuccess || isnan(cold) || isnan(warm)) {
         fm_watchdog_say(fd, "failed\t%s: %s", p.name, cudaGetErrorString(error));
+    }
     fm_watchdog_say(fd, "part\t%s\t%.9g\t%.9g\t%.9g\t%.9g\t%.9g", p.name, warm, cold, p.flops,
                     p.bytes, other);
 }
@@ -479,7 +482,7 @@ static void time_all(int fd, const bench &b, const peer &other) {
     time_part(fd, all, other.all, stream, flush);
 }
 
-/* ---- one case ---- */
+/* -- one case */
 
 /* Only the oracle's results are kept. */
 static void run_oracle(bench &oracle, const test_case &c) {

@@ -149,8 +149,9 @@ static void add_inputs(kbench_module *m) {
     m->x = fm_state_add(&m->state, "x", act, 3, (int64_t[]){s->n0, s->n1, s->c});
     m->mask = fm_state_add(&m->state, "mask", act, 2, (int64_t[]){s->n0, s->n1});
     m->z = -1;
-    if (s->kind == KBENCH_ROW || s->kind == KBENCH_OUTER)
+    if (s->kind == KBENCH_ROW || s->kind == KBENCH_OUTER) {
         m->z = fm_state_add(&m->state, "z", act, 3, (int64_t[]){s->n1, s->n1, s->c_z});
+    }
     m->x_ref = fm_tape_state(&m->tape, m->x, true);
     m->mask_ref = fm_tape_state(&m->tape, m->mask, false);
     m->z_ref = m->z < 0 ? FM_TENSOR_NONE : fm_tape_state(&m->tape, m->z, true);

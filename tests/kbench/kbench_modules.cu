@@ -1,6 +1,6 @@
 /* kbench_modules.cu: whole sublayers as the model runs them (kbench_module.h): layer norm,
- * projections, core, gate, output projection, dropout, residual. Bytes: x read and y written, and
- * backward x, dy read and dx written, and so for z; what lies between could stay on the chip.
+ * projections, core, gate, output projection, dropout, residual. Bytes: x read and y written;
+ * backward x, dy read and dx written; z in the same way. Values in between could stay on the chip.
  *
  * They follow the ops of trainer/ops, fused or not, and are compared with the same ops over the
  * oracle's table. */

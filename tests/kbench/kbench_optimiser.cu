@@ -17,7 +17,7 @@ fm_step_state *state_of(bench &b) {
     return (fm_step_state *)state;
 }
 
-/* Compared through what the clip makes of a vector. */
+/* Compared through the clipped vector. */
 void norm(bench &b, int64_t n) {
     const fm_kernels *k = b.k;
     fm_step_state *state = state_of(b);

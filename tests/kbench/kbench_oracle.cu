@@ -13,7 +13,7 @@ static size_t no_workspace(int64_t, int64_t) {
     return 0;
 }
 
-/* ---- products ---- */
+/* -- products */
 
 static size_t gemm_workspace(const fm_gemm *) {
     return 0;
@@ -78,7 +78,7 @@ static void gemm(fm_stream *stream, const fm_gemm *g, void *) {
     }
 }
 
-/* ---- rows ---- */
+/* -- rows */
 
 static void layernorm(fm_stream *stream, const fm_layernorm *args) {
     fm_layernorm a = *args;
@@ -137,10 +137,12 @@ static void layernorm_grad(fm_stream *stream, const fm_layernorm_grad *args, voi
                                      }
                                      dgamma = fm_cuda::warp_sum(dgamma),
                                      dbeta = fm_cuda::warp_sum(dbeta);
-                                     if (i % 32 == 0 && g.dgamma.data)
+                                     if (i % 32 == 0 && g.dgamma.data) {
                                          put(g.dgamma.data, c, g.dgamma.beta, dgamma);
-                                     if (i % 32 == 0 && g.dbeta.data)
+                                     }
+                                     if (i % 32 == 0 && g.dbeta.data) {
                                          put(g.dbeta.data, c, g.dbeta.beta, dbeta);
+                                     }
          });
 }
 
@@ -209,7 +211,7 @@ static void sum(fm_stream *stream, int64_t n_a, int64_t n_r, int64_t n_c, const 
     });
 }
 
-/* ---- dropout ---- */
+/* -- dropout */
 
 static void dropout_any(fm_stream *stream, const fm_dropout *args, const float *residual,
                         const float *x, fm_out y) {
@@ -234,7 +236,7 @@ static void dropout_grad(fm_stream *stream, const fm_dropout *d, const void *dy,
     dropout_any(stream, d, NULL, (const float *)dy, dx);
 }
 
-/* ---- optimiser ---- */
+/* -- optimiser */
 
 /* One block: slow, and the only naive kernel without one thread per element. */
 __global__ static void __launch_bounds__(1024)

@@ -9,7 +9,7 @@ namespace kbench {
 using fm_cuda::carver;
 using fm_cuda::each;
 
-/* ---- attention ---- */
+/* -- attention */
 
 /* The tensors of a call: [group, batch, head, query, key], and rows of it. */
 struct space {
@@ -85,11 +85,12 @@ static void find_probabilities(fm_stream *stream, const fm_attention &a, const s
             sum += (double)q[c] * k[c];
         sum *= a.scale;
         if (a.bias) sum += ((const float *)a.bias)[bias_of(a, p, key)];
-        if (a.mask && s.valid[p.group * a.n_batch + p.batch] != 0)
+        if (a.mask && s.valid[p.group * a.n_batch + p.batch] != 0) {
             sum += a.mask_value *
                    (((const float *)a.mask)[p.group * a.mask_stride[0] +
                                             p.batch * a.mask_stride[1] + key * a.mask_stride[2]] -
                     1.0);
+        }
         s.p[i] = (float)sum;
     });
     each(stream, rows, [=] __device__(int64_t row) {
@@ -124,8 +125,9 @@ static void attention(fm_stream *stream, const fm_attention *args, void *workspa
              int64_t c = i % a.c_head;
              place p = place_of(a, i / a.c_head);
              double o = s.o[i];
-             if (a.g)
+             if (a.g) {
                  o *= sigmoid(((const float *)a.g)[row_of(a.g_stride, p, p.query, p.head) + c]);
+             }
              ((float *)a.o)[row_of(a.o_stride, p, p.query, p.head) + c] = act_of(o);
          });
 }
@@ -175,11 +177,13 @@ static void find_key_gradients(fm_stream *stream, const fm_attention &a, const f
                      dv += (double)s.p[row * a.n_key + key] * s.dout[row * a.c_head + c];
                  }
              }
-             if (g.dk.data)
+             if (g.dk.data) {
                  put_act(g.dk.data, row_of(a.k_stride, p, key, p.kv_head) + c, g.dk.beta,
                          a.scale * dk);
-             if (g.dv.data)
+             }
+             if (g.dv.data) {
                  put_act(g.dv.data, row_of(a.v_stride, p, key, p.kv_head) + c, g.dv.beta, dv);
+             }
          });
 }
 
@@ -193,7 +197,7 @@ static void attention_grad(fm_stream *stream, const fm_attention *args,
     find_logit_gradients(stream, a, g, s);
     find_key_gradients(stream, a, g, s);
     int64_t rows = a.n_group * a.n_batch * a.n_head * a.n_query;
-    if (g.dq.data)
+    if (g.dq.data) {
         each(stream, rows * a.c_head, [=] __device__(int64_t i) {
             int64_t row = i / a.c_head, c = i % a.c_head;
             place p = place_of(a, row);
@@ -204,8 +208,9 @@ static void attention_grad(fm_stream *stream, const fm_attention *args,
             put_act(g.dq.data, row_of(a.q_stride, p, p.query, p.head) + c, g.dq.beta,
                     a.scale * sum);
         });
+    }
     int64_t pairs = a.n_head * a.n_query * a.n_key;
-    if (g.dbias.data)
+    if (g.dbias.data) {
         each(stream, a.n_group * pairs, [=] __device__(int64_t i) {
             int64_t group = i / pairs, key = i % a.n_key;
             double sum = 0;
@@ -214,9 +219,10 @@ static void attention_grad(fm_stream *stream, const fm_attention *args,
             place p = place_of(a, group * a.n_batch * a.n_head * a.n_query + i % pairs / a.n_key);
             put_act(g.dbias.data, bias_of(a, p, key), g.dbias.beta, sum);
         });
+    }
 }
 
-/* ---- outer product mean ---- */
+/* -- outer product mean */
 
 /* Parts of the workspace. */
 struct outer_space {
@@ -301,7 +307,7 @@ static void find_product_gradients(fm_stream *stream, const fm_outer &o, const o
 static void find_weight_gradients(fm_stream *stream, const fm_outer &o, const fm_outer_grad &g,
                                   const outer_space &space) {
     int64_t square = o.c * o.c, pairs = o.n_i * o.n_j;
-    if (g.dw.data)
+    if (g.dw.data) {
         each(stream, o.c_z * square, [=] __device__(int64_t at) {
             double sum = 0;
             for (int64_t pair = 0; pair < pairs; pair++)
@@ -309,7 +315,8 @@ static void find_weight_gradients(fm_stream *stream, const fm_outer &o, const fm
                        space.t[pair * square + at % square];
             put(g.dw.data, at, g.dw.beta, sum);
         });
-    if (g.dbias.data)
+    }
+    if (g.dbias.data) {
         each(stream, o.c_z * 32, [=] __device__(int64_t at) {
             double sum = 0;
             for (int64_t pair = at % 32; pair < pairs; pair += 32)
@@ -317,6 +324,7 @@ static void find_weight_gradients(fm_stream *stream, const fm_outer &o, const fm
             sum = fm_cuda::warp_sum(sum);
             if (at % 32 == 0) put(g.dbias.data, at / 32, g.dbias.beta, sum);
         });
+    }
 }
 
 static void outer_grad(fm_stream *stream, const fm_outer *args, const fm_outer_grad *grads,
@@ -332,7 +340,7 @@ static void outer_grad(fm_stream *stream, const fm_outer *args, const fm_outer_g
     });
     find_weight_gradients(stream, o, g, space);
     find_product_gradients(stream, o, space, true);
-    if (g.da.data)
+    if (g.da.data) {
         each(stream, o.n_seq * o.n_i * o.c, [=] __device__(int64_t at) {
             int64_t ca = at % o.c, i = at / o.c % o.n_i, s = at / o.c / o.n_i;
             double sum = 0;
@@ -344,8 +352,9 @@ static void outer_grad(fm_stream *stream, const fm_outer *args, const fm_outer_g
             sum *= ((const float *)o.mask_a)[s * o.n_i + i];
             put_act(g.da.data, s * o.a_stride[0] + i * o.a_stride[1] + ca, g.da.beta, sum);
         });
+    }
     find_product_gradients(stream, o, space, false);
-    if (g.db.data)
+    if (g.db.data) {
         each(stream, o.n_seq * o.n_j * o.c, [=] __device__(int64_t at) {
             int64_t cb = at % o.c, j = at / o.c % o.n_j, s = at / o.c / o.n_j;
             double sum = 0;
@@ -357,9 +366,10 @@ static void outer_grad(fm_stream *stream, const fm_outer *args, const fm_outer_g
             sum *= ((const float *)o.mask_b)[s * o.n_j + j];
             put_act(g.db.data, s * o.b_stride[0] + j * o.b_stride[1] + cb, g.db.beta, sum);
         });
+    }
 }
 
-/* ---- triangle multiplication ---- */
+/* -- triangle multiplication */
 
 /* a and b after their gates, contiguous; their gradients. */
 static size_t triangle_workspace(const fm_triangle *t) {
@@ -445,7 +455,7 @@ static void triangle_grad(fm_stream *stream, const fm_triangle *args, const fm_t
     put_operand(stream, t.n_j * t.n_k, t.c, t.ldb, t.pb, t.gb, t.mask_b, db, g.dpb, g.dgb);
 }
 
-/* ---- the whole sublayer of triangle multiplication, of the oracle's other entries ---- */
+/* -- the whole sublayer of triangle multiplication, of the oracle's other entries */
 
 static size_t block_workspace(const fm_triangle_block *args) {
     return fm_triangle_block_composed_workspace(oracle_table(), args);

@@ -50,10 +50,11 @@ static void bad_addresses(void **state) {
         assert_int_equal(fm_address_parse(cases[i].text, &address, &error), FM_ERR_USAGE);
         snprintf(words, sizeof words, "did you mean %s?", cases[i].meant ? cases[i].meant : "");
         const char *found = strstr(error.message, "did you mean");
-        if (!cases[i].meant)
+        if (!cases[i].meant) {
             assert_null(found);
-        else
+        } else {
             assert_string_equal(found, words);
+        }
     }
     char path[FM_ADDRESS_PATH_BYTES + 8];
     memset(path, 'x', sizeof path - 1);

@@ -45,7 +45,7 @@ static void seal(fixture *f) {
     memcpy(f->copy + 16, &check, 8);
 }
 
-static void there_and_back(void **state) {
+static void samples_survive_a_round_trip(void **state) {
     (void)state;
     fixture f;
     setup(&f, (fm_test_shape){.n_res = 13, .n_clust = 5, .n_extra = 3, .n_cycle = 2, .n_templ = 3});
@@ -101,7 +101,7 @@ static void the_bound_holds(void **state) {
     }
 }
 
-static void a_full_arena_is_said(void **state) {
+static void a_full_arena_is_reported(void **state) {
     (void)state;
     fixture f;
     setup(&f, (fm_test_shape){.n_res = 2, .n_clust = 1, .n_extra = 1, .n_cycle = 1});
@@ -146,7 +146,7 @@ static void every_flipped_bit_is_refused(void **state) {
 
 /* Each field in turn, with corrected checksums. The name is "test_567", so the table starts at
  * 96. */
-static void lies_are_refused_with_a_reason(void **state) {
+static void false_declarations_are_refused_with_a_reason(void **state) {
     (void)state;
     static const struct {
         size_t at;
@@ -212,7 +212,7 @@ static void order_and_shape_are_checked_across_tensors(void **state) {
 
 /* Without templates there are no template tensors, and those present agree on the number of
  * templates. */
-static void templates_are_there_or_left_out(void **state) {
+static void template_tensors_are_all_present_or_absent(void **state) {
     (void)state;
     fixture f;
     setup(&f, (fm_test_shape){.n_res = 4, .n_clust = 2, .n_extra = 2, .n_cycle = 1, .n_templ = 2});
@@ -252,15 +252,15 @@ static void the_schema_is_in_order_and_known_by_hash(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(there_and_back),
+        cmocka_unit_test(samples_survive_a_round_trip),
         cmocka_unit_test(empty_extra_rows_are_lawful),
         cmocka_unit_test(the_bound_holds),
-        cmocka_unit_test(a_full_arena_is_said),
+        cmocka_unit_test(a_full_arena_is_reported),
         cmocka_unit_test(every_cut_is_refused),
         cmocka_unit_test(every_flipped_bit_is_refused),
-        cmocka_unit_test(lies_are_refused_with_a_reason),
+        cmocka_unit_test(false_declarations_are_refused_with_a_reason),
         cmocka_unit_test(order_and_shape_are_checked_across_tensors),
-        cmocka_unit_test(templates_are_there_or_left_out),
+        cmocka_unit_test(template_tensors_are_all_present_or_absent),
         cmocka_unit_test(the_schema_is_in_order_and_known_by_hash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

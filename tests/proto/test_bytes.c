@@ -29,7 +29,7 @@ static void writes_little_endian(void **state) {
     assert_memory_equal(out, expected, 24);
 }
 
-static void reads_what_was_written(void **state) {
+static void reads_its_own_files(void **state) {
     (void)state;
     fm_reader reader = fm_reader_of(expected, sizeof expected);
     assert_int_equal(fm_read_u8(&reader), 1);
@@ -104,7 +104,7 @@ static void measuring(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(writes_little_endian), cmocka_unit_test(reads_what_was_written),
+        cmocka_unit_test(writes_little_endian), cmocka_unit_test(reads_its_own_files),
         cmocka_unit_test(reading_past_the_end), cmocka_unit_test(padding_must_be_zero),
         cmocka_unit_test(writing_past_the_end), cmocka_unit_test(measuring),
     };

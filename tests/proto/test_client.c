@@ -32,7 +32,7 @@ typedef struct fake_server {
     int listening;
     const script *script;
     pthread_t thread;
-    uint8_t heard[SCRIPT_BYTES]; /* what the client said */
+    uint8_t heard[SCRIPT_BYTES]; /* the client's frames */
     size_t n_heard;
 } fake_server;
 
@@ -127,7 +127,7 @@ static void expect(const script *s, fm_status status, const char *words) {
     if (!strstr(error.message, words)) fail_msg("'%s', expected '%s'", error.message, words);
 }
 
-static void greetings_that_are_none(void **state) {
+static void broken_greetings_are_errors(void **state) {
     (void)state;
     script s = {0};
     expect(&s, FM_ERR_CLOSED, "closed the connection");
@@ -172,7 +172,7 @@ static void greetings_that_are_none(void **state) {
     expect(&s, FM_ERR_CLOSED, "did not answer in time");
 }
 
-static void streams_that_are_none(void **state) {
+static void refused_streams_are_errors(void **state) {
     (void)state;
     script s = {0};
     say(&s, welcome());
@@ -247,8 +247,8 @@ static void pings_are_answered_and_the_event_arrives(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(greetings_that_are_none),
-        cmocka_unit_test(streams_that_are_none),
+        cmocka_unit_test(broken_greetings_are_errors),
+        cmocka_unit_test(refused_streams_are_errors),
         cmocka_unit_test(pings_are_answered_and_the_event_arrives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-static void days_are_told_from_other_numbers(void **state) {
+static void days_are_recognised(void **state) {
     (void)state;
     static const uint32_t days[] = {10101, 20180430, 20240229, 20000229, 99991231};
     static const uint32_t others[] = {0,        1,        20180431, 20230229, 19000229,
@@ -18,7 +18,7 @@ static void days_are_told_from_other_numbers(void **state) {
         assert_false(fm_date_is(others[i]));
 }
 
-static void texts_there_and_back(void **state) {
+static void texts_survive_a_round_trip(void **state) {
     (void)state;
     static const char *const wrong[] = {"",           "2018",        "2018-4-30",  "20180430",
                                         "2018/04/30", "2018-04-300", "2018-04-31", "2O18-04-30",
@@ -34,8 +34,8 @@ static void texts_there_and_back(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(days_are_told_from_other_numbers),
-        cmocka_unit_test(texts_there_and_back),
+        cmocka_unit_test(days_are_recognised),
+        cmocka_unit_test(texts_survive_a_round_trip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

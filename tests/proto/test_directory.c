@@ -1,5 +1,5 @@
-/* test_directory.c: what is at a path and in a folder, and that a failure is never absence. readdir,
- * stat and fstatat below replace those of the C library, so that they can fail. */
+/* test_directory.c: what is at a path and in a folder, and that a failure is never absence.
+ * readdir, stat and fstatat below replace those of the C library, so that they can fail. */
 #include "proto/base/directory.h"
 #include "proto/base/file.h"
 #include "tests/testing/testing.h"

@@ -93,7 +93,7 @@ static void refused(fixture *f, const char *path, size_t max_bytes, fm_status st
     assert_int_equal(fm_file_read(&f->arena, path, max_bytes, &content, NULL), status);
 }
 
-static void what_is_not_read(void **state) {
+static void unreadable_files_are_errors(void **state) {
     fixture *f = *state;
     refused(f, f->path, 100, FM_ERR_NOT_FOUND, "No such file");
     refused(f, f->folder, SIZE_MAX, FM_ERR_IO, "not a regular file");
@@ -109,7 +109,7 @@ static void what_is_not_read(void **state) {
 
 static void compressed_text(void **state) {
     fixture *f = *state;
-    /* What gzip, xz -0 --check=none and zstd make of "hello". */
+    /* "hello" as gzip, xz -0 --check=none and zstd compress it. */
     static const uint8_t gz[] = {0x1f, 0x8b, 8,    0,    0,    0,    0,    0, 0,
                                  3,    0xcb, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0, 0x86,
                                  0xa6, 0x10, 0x36, 5,    0,    0,    0};
@@ -139,7 +139,7 @@ static void compressed_text(void **state) {
     assert_memory_equal(content.data, "plain", 5);
 }
 
-static void what_cannot_be_written(void **state) {
+static void unwritable_paths_are_errors(void **state) {
     fixture *f = *state;
     fm_error error;
     char path[PATH_MAX + 16], *longest = malloc(PATH_MAX + 10);
@@ -208,9 +208,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(write_then_read, setup, teardown),
         cmocka_unit_test_setup_teardown(writing_in_pieces, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_not_read, setup, teardown),
+        cmocka_unit_test_setup_teardown(unreadable_files_are_errors, setup, teardown),
         cmocka_unit_test_setup_teardown(compressed_text, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_cannot_be_written, setup, teardown),
+        cmocka_unit_test_setup_teardown(unwritable_paths_are_errors, setup, teardown),
         cmocka_unit_test_setup_teardown(devices_and_links_stay, setup, teardown),
         cmocka_unit_test_setup_teardown(folders, setup, teardown),
     };

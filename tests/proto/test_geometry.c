@@ -41,7 +41,7 @@ static void sine_and_cosine_agree_with_the_c_library(void **state) {
     assert_true(sine == -1.0 && cosine == 0.0);
 }
 
-static void placed_atoms_have_what_was_asked_for(void **state) {
+static void placed_atoms_have_the_requested_geometry(void **state) {
     (void)state;
     fm_vec3 a = {1.0, -2.0, 0.5}, b = {0.25, 0.5, -1.0}, c = {1.5, 1.25, 0.0};
     for (double angle = 60; angle < 175; angle += 13) {
@@ -104,7 +104,7 @@ static void rings_close(void **state) {
 
 /* (N - CA) x (C - CA) . (CB - CA) is positive for L residues. The second centres of isoleucine and
  * threonine, and the names of valine's and leucine's ends, follow from their chi differences. */
-static void hands_are_right(void **state) {
+static void residues_have_the_l_configuration(void **state) {
     (void)state;
     for (unsigned aatype = 0; aatype < FM_IDEAL_N_RESIDUE; aatype++) {
         built residue = build(aatype);
@@ -138,9 +138,9 @@ static void hands_are_right(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sine_and_cosine_agree_with_the_c_library),
-        cmocka_unit_test(placed_atoms_have_what_was_asked_for),
+        cmocka_unit_test(placed_atoms_have_the_requested_geometry),
         cmocka_unit_test(rings_close),
-        cmocka_unit_test(hands_are_right),
+        cmocka_unit_test(residues_have_the_l_configuration),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

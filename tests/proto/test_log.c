@@ -1,4 +1,4 @@
-/* Log lines: one event is one line, whatever its values hold. */
+/* Log lines: one event is one line for any values. */
 #include "proto/base/log.h"
 
 #include <setjmp.h>
@@ -32,7 +32,7 @@ static void quoting(void **state) {
     }
 }
 
-/* Whatever the size, the result is terminated, inside its room, and closed by its quote. */
+/* For every size the result is terminated, inside its room, and closed by its quote. */
 static void quoting_cuts(void **state) {
     (void)state;
     char out[64];

@@ -81,9 +81,8 @@ static void round_trip(void **state) {
     assert_int_equal(fm_npz_find(&npz, "name")->item_bytes, 5);
     assert_memory_equal(fm_npz_find(&npz, "name")->data, "1abc_2\0\0\0\0", 10);
     assert_null(fm_npz_find(&npz, "positions.npy"));
-    for (size_t i = 0; i < npz.n_array; i++) {
+    for (size_t i = 0; i < npz.n_array; i++)
         assert_int_equal((uintptr_t)npz.arrays[i].data % 64, 0);
-    }
 }
 
 static void same_arrays_same_bytes(void **state) {

@@ -126,8 +126,9 @@ static void mistakes(void **state) {
         char room[128];
         parsed p = parse(cases[i].line, room, sizeof room);
         assert_int_equal(p.status, FM_ERR_USAGE);
-        if (!strstr(p.error.message, cases[i].words))
+        if (!strstr(p.error.message, cases[i].words)) {
             fail_msg("'%s' gave '%s'", cases[i].line, p.error.message);
+        }
     }
 }
 
@@ -185,10 +186,11 @@ static void nearest_words(void **state) {
                  {"=", NULL}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *found = fm_options_nearest(cases[i].typed, words, 5);
-        if (!cases[i].nearest)
+        if (!cases[i].nearest) {
             assert_null(found);
-        else
+        } else {
             assert_string_equal(found, cases[i].nearest);
+        }
     }
 }
 

@@ -356,7 +356,7 @@ static void check_damage(fixture *fixed, fm_bytes bytes) {
     for (size_t bit = 0; bit < bytes.size * 8; bit++) {
         copy[bit / 8] ^= (uint8_t)(1u << bit % 8);
         fm_bytes again;
-        if (recode((fm_bytes){copy, bytes.size}, &fixed->arena, &again) == FM_OK) {
+        if (!recode((fm_bytes){copy, bytes.size}, &fixed->arena, &again)) {
             assert_int_equal(again.size, bytes.size);
             assert_memory_equal(again.data, copy, bytes.size);
         }

@@ -14,9 +14,8 @@
 
 static size_t count_kind(const fm_test_manifest *manifest, const char *kind) {
     size_t count = 0;
-    for (size_t i = 0; i < fm_test_manifest_count(manifest); i++) {
+    for (size_t i = 0; i < fm_test_manifest_count(manifest); i++)
         count += strcmp(fm_test_manifest_item(manifest, i)->kind, kind) == 0;
-    }
     return count;
 }
 

@@ -19,9 +19,8 @@ static void orders_are_each_others_inverse(void **state) {
 
 static void letters_have_their_hhblits_ids(void **state) {
     (void)state;
-    for (int id = 0; id < FM_N_HHBLITS; id++) {
+    for (int id = 0; id < FM_N_HHBLITS; id++)
         assert_int_equal(fm_hhblits_from_letter[(uint8_t)fm_hhblits_letters[id]], id);
-    }
     assert_int_equal(fm_hhblits_from_letter['B'], 2);
     assert_int_equal(fm_hhblits_from_letter['Z'], 3);
     assert_int_equal(fm_hhblits_from_letter['U'], 1);
@@ -35,9 +34,8 @@ static void letters_have_their_hhblits_ids(void **state) {
 
 static void letters_have_their_restypes(void **state) {
     (void)state;
-    for (int restype = 0; restype <= FM_RESTYPE_X; restype++) {
+    for (int restype = 0; restype <= FM_RESTYPE_X; restype++)
         assert_int_equal(fm_restype_from_letter(fm_restype_letters[restype]), restype);
-    }
     assert_int_equal(fm_restype_from_letter('B'), FM_RESTYPE_X);
     assert_int_equal(fm_restype_from_letter('U'), FM_RESTYPE_X);
     assert_int_equal(fm_restype_from_letter('a'), FM_HHBLITS_NONE);
@@ -47,9 +45,8 @@ static void letters_have_their_restypes(void **state) {
 
 static void component_ids_have_their_letters(void **state) {
     (void)state;
-    for (int i = 1; i < FM_N_RESIDUE_NAME; i++) {
+    for (int i = 1; i < FM_N_RESIDUE_NAME; i++)
         assert_true(strcmp(fm_residue_names[i - 1].id, fm_residue_names[i].id) < 0);
-    }
     for (int i = 0; i < FM_N_RESIDUE_NAME; i++) {
         assert_int_equal(fm_residue_letter(fm_residue_names[i].id, 3), fm_residue_names[i].letter);
         assert_true(fm_restype_from_letter(fm_residue_names[i].letter) < FM_N_RESTYPE);
@@ -62,9 +59,8 @@ static void component_ids_have_their_letters(void **state) {
     assert_int_equal(fm_residue_letter("SEP", 3), 'S');
     static const char *const unknown[] = {"SEC", "PYL", "UNK",  "ASX", "GLX",
                                           "A",   "",    "ALAX", "ala"};
-    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++)
         assert_int_equal(fm_residue_letter(unknown[i], strlen(unknown[i])), 'X');
-    }
 }
 
 static void atom_names_have_their_places(void **state) {
@@ -74,9 +70,8 @@ static void atom_names_have_their_places(void **state) {
                          atom);
     }
     static const char *const other[] = {"", "H", "P", "SE", "ca", "CA1", "OXT1", "HB2"};
-    for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {
+    for (size_t i = 0; i < sizeof other / sizeof other[0]; i++)
         assert_int_equal(fm_atom37_from_name(other[i], strlen(other[i])), FM_ATOM37_NONE);
-    }
 }
 
 static void residues_have_their_atoms(void **state) {

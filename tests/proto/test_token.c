@@ -16,8 +16,9 @@ static void texts_come_back(void **state) {
     assert_string_equal(text, "0 0 -");
     for (uint64_t i = 0; i < 3000; i++) {
         uint64_t index = i % 7 == 3 ? i + 40 : i; /* delivered out of order */
-        if (!fm_token_has(&token, index))
+        if (!fm_token_has(&token, index)) {
             assert_int_equal(fm_token_deliver(&token, index, NULL), FM_OK);
+        }
         if (i % 100) continue;
         token.epoch = (uint32_t)(i / 1000);
         fm_token_format(&token, text);

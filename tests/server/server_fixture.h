@@ -1,5 +1,5 @@
-/* server_fixture.h: a server that runs in its own thread with a generated source and listens on a unix
- * socket and on TCP, and clients for it that assert. Only test programs include it. */
+/* server_fixture.h: a server that runs in its own thread with a generated source and listens on a
+ * unix socket and on TCP, and clients for it that assert. Only test programs include it. */
 #ifndef FM_TESTS_SERVER_FIXTURE_H
 #define FM_TESTS_SERVER_FIXTURE_H
 
@@ -58,8 +58,9 @@ static void *server_thread(void *argument) {
 static inline void server_start(server_fixture *f) {
     fm_error error = {0};
     fm_test_source_init(&f->test, &f->source);
-    if (fm_server_create(&f->options, &f->source, &f->server, &error))
+    if (fm_server_create(&f->options, &f->source, &f->server, &error)) {
         fail_msg("%s", error.message);
+    }
     f->tcp_url = fm_server_get_address(f->server, 1);
     assert_int_equal(pthread_create(&f->thread, NULL, server_thread, f->server), 0);
 }
@@ -126,8 +127,9 @@ typedef struct slab {
 static inline fm_client_event next_on(fm_client *client, slab *into) {
     fm_client_event event = {0};
     fm_error error = {0};
-    if (fm_client_next(client, into->bytes, sizeof into->bytes, &event, &error))
+    if (fm_client_next(client, into->bytes, sizeof into->bytes, &event, &error)) {
         fail_msg("%s", error.message);
+    }
     return event;
 }
 
@@ -157,8 +159,9 @@ static inline uint64_t index_of(const fm_client_event *event) {
     fm_error error = {0};
     assert_int_equal(event->kind, FM_CLIENT_SAMPLE);
     assert_int_equal(fm_arena_init(&arena, 1 << 20, NULL), FM_OK);
-    if (fm_sample_decode(event->sample, true, &arena, &sample, &error))
+    if (fm_sample_decode(event->sample, true, &arena, &sample, &error)) {
         fail_msg("%s", error.message);
+    }
     uint64_t index = sample.index;
     fm_arena_fini(&arena);
     return index;

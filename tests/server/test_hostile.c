@@ -1,5 +1,6 @@
-/* Clients that vanish, stall, break the protocol or send garbage, beside a good one. The good one must
- * receive every sample of its stream exactly, and afterwards nothing of the others may remain. */
+/* Clients that vanish, stall, break the protocol or send garbage, beside a good one. The good one
+ * must receive every sample of its stream exactly, and afterwards nothing of the others may
+ * remain. */
 #include "tests/server/server_fixture.h"
 
 #include "proto/base/rng.h"
@@ -263,7 +264,7 @@ static void gives_up_with_an_error(server_fixture *f, const char *url) {
     close(fd);
 }
 
-/* A stream that cannot be is refused, and the connection goes on. */
+/* An impossible stream is refused, and the connection continues. */
 static void asks_for_what_cannot_be(server_fixture *f, const char *url) {
     (void)f;
     int fd = raw_connect(url);
@@ -335,7 +336,7 @@ static void *be_good(void *argument) {
     return NULL;
 }
 
-static void the_good_client_goes_on(void **state) {
+static void the_good_client_is_undisturbed(void **state) {
     (void)state;
     static good_client good;
     server_fixture f;
@@ -371,7 +372,7 @@ static void the_good_client_goes_on(void **state) {
 }
 
 /* One client holds credit for nothing, another all it can: the one that reads is served. */
-static void a_stalled_client_holds_nobody_up(void **state) {
+static void a_stalled_client_delays_no_other(void **state) {
     (void)state;
     server_fixture f;
     server_prepare(&f);
@@ -436,7 +437,7 @@ static void an_idle_client_is_asked_once(void **state) {
     server_finish(&f);
 }
 
-/* CLOSE ends one stream, the other goes on; the number can be used again. */
+/* CLOSE ends one stream, the other continues; the number can be used again. */
 static void streams_of_a_connection_end_alone(void **state) {
     (void)state;
     static fm_wire_message message;
@@ -465,7 +466,7 @@ static void streams_of_a_connection_end_alone(void **state) {
     server_finish(&f);
 }
 
-/* At the end of a server, a client that does not read gets its time, no more. */
+/* At the end of a server, a client that does not read gets its time and not more. */
 static void a_deaf_client_does_not_keep_a_server(void **state) {
     (void)state;
     server_fixture f;
@@ -610,8 +611,8 @@ static void babble_breaks_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(babble_breaks_nothing),
-        cmocka_unit_test(the_good_client_goes_on),
-        cmocka_unit_test(a_stalled_client_holds_nobody_up),
+        cmocka_unit_test(the_good_client_is_undisturbed),
+        cmocka_unit_test(a_stalled_client_delays_no_other),
         cmocka_unit_test(an_idle_client_is_asked_once),
         cmocka_unit_test(streams_of_a_connection_end_alone),
         cmocka_unit_test(a_deaf_client_does_not_keep_a_server),

@@ -19,7 +19,7 @@ static fm_loader *open_loader(server_fixture *f, uint64_t n_step, uint32_t n_sla
     return loader;
 }
 
-static void every_sample_comes_once_and_in_order(void **state) {
+static void every_sample_arrives_once_and_in_order(void **state) {
     (void)state;
     static const uint32_t n_slab[] = {2, 3, 8};
     for (size_t k = 0; k < 3; k++) {
@@ -48,7 +48,7 @@ static void every_sample_comes_once_and_in_order(void **state) {
 }
 
 /* Samples that are held keep their bytes while others arrive. */
-static void held_samples_are_left_alone(void **state) {
+static void held_samples_stay_unchanged(void **state) {
     (void)state;
     server_fixture f;
     server_prepare(&f);
@@ -91,7 +91,7 @@ static void a_failing_sample_is_reported_by_the_servers_words(void **state) {
     fm_loaded loaded;
     fm_status status = FM_OK;
     uint64_t n = 0;
-    while ((status = fm_loader_next(loader, &loaded, &error)) == FM_OK) {
+    while (!(status = fm_loader_next(loader, &loaded, &error))) {
         n++;
         fm_loader_release(loader, &loaded);
     }
@@ -102,7 +102,7 @@ static void a_failing_sample_is_reported_by_the_servers_words(void **state) {
     server_finish(&f);
 }
 
-/* A server of one connection that says WELCOME and OPENED, whatever it hears. */
+/* A server of one connection that sends WELCOME and OPENED in answer to anything. */
 typedef struct liar {
     int listening;
     fm_wire_opened opened;
@@ -185,17 +185,16 @@ static void a_vanished_server_ends_the_stream(void **state) {
     fm_loader_release(loader, &loaded);
     server_finish(&f);
     fm_status status;
-    for (int i = 0; (status = fm_loader_next(loader, &loaded, NULL)) == FM_OK && i < 100; i++) {
+    for (int i = 0; !(status = fm_loader_next(loader, &loaded, NULL)) && i < 100; i++)
         fm_loader_release(loader, &loaded);
-    }
     assert_int_equal(status, FM_ERR_CLOSED);
     fm_loader_close(loader);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_sample_comes_once_and_in_order),
-        cmocka_unit_test(held_samples_are_left_alone),
+        cmocka_unit_test(every_sample_arrives_once_and_in_order),
+        cmocka_unit_test(held_samples_stay_unchanged),
         cmocka_unit_test(a_failing_sample_is_reported_by_the_servers_words),
         cmocka_unit_test(a_server_that_announces_nothing_is_refused),
         cmocka_unit_test(closing_never_waits_for_the_server),

@@ -112,7 +112,7 @@ static void groups_get_the_same_samples_as_one(void **state) {
     server_finish(&f);
 }
 
-static void a_token_goes_on_exactly(void **state) {
+static void a_token_resumes_exactly(void **state) {
     (void)state;
     server_fixture f;
     server_prepare(&f);
@@ -166,7 +166,7 @@ static void plan_changes_are_in_effect(void **state) {
     server_finish(&f);
 }
 
-static void a_bad_sample_is_loud_by_policy(void **state) {
+static void a_bad_sample_is_reported_by_policy(void **state) {
     (void)state;
     server_fixture f;
     server_prepare(&f);
@@ -242,7 +242,7 @@ static void refusals_say_why(void **state) {
     server_finish(&f);
 }
 
-static void what_does_not_fit_memory_is_not_admitted(void **state) {
+static void items_larger_than_memory_are_not_admitted(void **state) {
     (void)state;
     server_fixture f;
     server_prepare(&f);
@@ -280,7 +280,7 @@ static void what_does_not_fit_memory_is_not_admitted(void **state) {
     server_finish(&f);
 }
 
-static void a_sample_larger_than_the_slab_is_said(void **state) {
+static void a_sample_larger_than_the_slab_is_reported(void **state) {
     (void)state;
     server_fixture f;
     server_prepare(&f);
@@ -319,7 +319,7 @@ static void a_waiting_client_can_be_interrupted(void **state) {
     server_finish(&f);
 }
 
-/* The client asks by PING while it waits; a server that is there answers, and the wait goes on. */
+/* The client sends PING while it waits; a live server answers, and the wait continues. */
 static void a_slow_sample_is_waited_for(void **state) {
     (void)state;
     server_fixture f;
@@ -346,7 +346,7 @@ static void *accept_and_be_silent(void *argument) {
     return NULL;
 }
 
-static void a_silent_server_is_given_up(void **state) {
+static void calls_to_a_silent_server_end(void **state) {
     (void)state;
     char folder[200], url[256];
     fm_test_make_folder(folder, sizeof folder);
@@ -459,15 +459,15 @@ int main(void) {
         cmocka_unit_test(strict_order_is_exact_on_both_sockets_with_any_threads),
         cmocka_unit_test(bounded_order_overtakes_within_its_bound),
         cmocka_unit_test(groups_get_the_same_samples_as_one),
-        cmocka_unit_test(a_token_goes_on_exactly),
+        cmocka_unit_test(a_token_resumes_exactly),
         cmocka_unit_test(plan_changes_are_in_effect),
-        cmocka_unit_test(a_bad_sample_is_loud_by_policy),
+        cmocka_unit_test(a_bad_sample_is_reported_by_policy),
         cmocka_unit_test(refusals_say_why),
-        cmocka_unit_test(what_does_not_fit_memory_is_not_admitted),
-        cmocka_unit_test(a_sample_larger_than_the_slab_is_said),
+        cmocka_unit_test(items_larger_than_memory_are_not_admitted),
+        cmocka_unit_test(a_sample_larger_than_the_slab_is_reported),
         cmocka_unit_test(a_waiting_client_can_be_interrupted),
         cmocka_unit_test(a_slow_sample_is_waited_for),
-        cmocka_unit_test(a_silent_server_is_given_up),
+        cmocka_unit_test(calls_to_a_silent_server_end),
         cmocka_unit_test(stopping_ends_every_stream),
         cmocka_unit_test(a_stale_socket_is_replaced_a_live_one_refused),
     };

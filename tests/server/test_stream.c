@@ -1,5 +1,5 @@
-/* The logic of a stream without sockets or threads: which samples, in which order, with how much credit
- * and memory. The tests finish jobs by hand, in any order. */
+/* The logic of a stream without sockets or threads: which samples, in which order, with how much
+ * credit and memory. The tests finish jobs by hand, in any order. */
 #include "proto/base/rng.h"
 #include "server/stream.h"
 #include "tests/testing/source.h"
@@ -109,7 +109,7 @@ static void groups_share_every_step(void **state) {
         assert_int_equal(seen[i], 1);
 }
 
-static void what_the_token_has_is_left_out(void **state) {
+static void delivered_samples_are_skipped(void **state) {
     (void)state;
     fixture f;
     fm_wire_open params = params_of(5);
@@ -130,7 +130,7 @@ static void what_the_token_has_is_left_out(void **state) {
     close_stream(&f);
 }
 
-static void nothing_left_is_delivered_at_once(void **state) {
+static void a_complete_token_ends_the_stream(void **state) {
     (void)state;
     fixture f;
     fm_wire_open params = params_of(2);
@@ -234,7 +234,7 @@ static void the_head_always_has_memory(void **state) {
 }
 
 /* A stream that begins and never sends takes a quarter; some such streams leave a quarter. */
-static void greed_leaves_room_for_others(void **state) {
+static void a_greedy_stream_leaves_room_for_others(void **state) {
     (void)state;
     fixture f;
     fm_wire_open params = params_of(0);
@@ -245,8 +245,9 @@ static void greed_leaves_room_for_others(void **state) {
     fm_job *jobs[5][8];
     for (size_t s = 0; s < 5; s++) {
         fm_error error;
-        if (s && fm_server_stream_create(&f.source, &params, &f.budget, &f, &greedy[s], &error))
+        if (s && fm_server_stream_create(&f.source, &params, &f.budget, &f, &greedy[s], &error)) {
             fail_msg("%s", error.message);
+        }
         size_t n = 0;
         while ((jobs[s][n] = fm_server_stream_next_job(greedy[s])) != NULL)
             n++;
@@ -263,8 +264,8 @@ static void greed_leaves_room_for_others(void **state) {
     close_stream(&f);
 }
 
-/* Jobs finish in a random order, writes take a random time: whatever happens, no sample comes
- * more than W places late or early, all come, and strict is strict. */
+/* Jobs finish in a random order and writes take a random time. In every case all samples arrive,
+ * none more than W places late or early, and strict is strict. */
 static void order_is_bounded(uint32_t window) {
     fixture f;
     fm_wire_open params = params_of(50);
@@ -295,8 +296,9 @@ static void order_is_bounded(uint32_t window) {
             fm_server_stream_release(f.stream, sending[0]);
             memmove(sending, sending + 1, --n_sending * sizeof sending[0]);
         }
-        if (fm_server_stream_get_n_sent(f.stream) % 16 == 0)
+        if (fm_server_stream_get_n_sent(f.stream) % 16 == 0) {
             (void)!fm_server_stream_grant(f.stream, 16, 16000, NULL);
+        }
     }
     assert_int_equal(ordinal, 400);
     assert_true(window ? n_overtaken > 0 : n_overtaken == 0);
@@ -338,13 +340,13 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stream_is_its_steps),
         cmocka_unit_test(groups_share_every_step),
-        cmocka_unit_test(what_the_token_has_is_left_out),
-        cmocka_unit_test(nothing_left_is_delivered_at_once),
+        cmocka_unit_test(delivered_samples_are_skipped),
+        cmocka_unit_test(a_complete_token_ends_the_stream),
         cmocka_unit_test(misfits_are_refused),
         cmocka_unit_test(without_credit_nothing_is_sent),
         cmocka_unit_test(one_item_is_always_admitted),
         cmocka_unit_test(the_head_always_has_memory),
-        cmocka_unit_test(greed_leaves_room_for_others),
+        cmocka_unit_test(a_greedy_stream_leaves_room_for_others),
         cmocka_unit_test(no_order_breaks_its_bound),
         cmocka_unit_test(an_abandoned_stream_waits_for_its_jobs),
     };

@@ -24,9 +24,8 @@ static void *take(size_t count, size_t size) {
 static void read_shape(fm_test_array *array, const json_t *shape) {
     array->rank = json_array_size(shape);
     assert(array->rank <= FM_TEST_RANK);
-    for (size_t i = 0; i < array->rank; i++) {
+    for (size_t i = 0; i < array->rank; i++)
         array->shape[i] = (size_t)json_integer_value(json_array_get(shape, i));
-    }
 }
 
 static fm_test_array read_array(const json_t *key) {
@@ -52,9 +51,8 @@ static void read_item(fm_test_item *item, const json_t *from) {
     const json_t *files = json_object_get(from, "files"), *keys = json_object_get(from, "keys");
     item->n_file = json_array_size(files);
     const char **names = take(item->n_file, sizeof *names);
-    for (size_t i = 0; i < item->n_file; i++) {
+    for (size_t i = 0; i < item->n_file; i++)
         names[i] = json_string_value(json_array_get(files, i));
-    }
     item->files = names;
     item->n_array = json_array_size(keys);
     fm_test_array *array = take(item->n_array, sizeof *array);
@@ -75,9 +73,8 @@ fm_test_manifest *fm_test_manifest_open(void) {
     manifest->n_item = json_array_size(manifest->items);
     assert(manifest->n_item > 0);
     manifest->item = take(manifest->n_item, sizeof *manifest->item);
-    for (size_t i = 0; i < manifest->n_item; i++) {
+    for (size_t i = 0; i < manifest->n_item; i++)
         read_item(&manifest->item[i], json_array_get(manifest->items, i));
-    }
     return manifest;
 }
 
@@ -140,9 +137,8 @@ bool fm_test_array_agrees(const fm_test_array *array, const size_t *shape, size_
     for (size_t i = 0; i < rank; i++)
         fprintf(stderr, "%s%zu", i ? "," : "", shape[i]);
     fprintf(stderr, "] sha256 %.12s..., expected [", found);
-    for (size_t i = 0; i < array->rank; i++) {
+    for (size_t i = 0; i < array->rank; i++)
         fprintf(stderr, "%s%zu", i ? "," : "", array->shape[i]);
-    }
     fprintf(stderr, "] %.12s...\n", array->sha256);
     return false;
 }

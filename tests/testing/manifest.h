@@ -1,6 +1,6 @@
-/* manifest.h: reads the reference data's two tables of contents: golden/manifest.json (results of
- * the reference's pipeline, item by item) and dev/digests.tsv (hashes of its parsers' results for
- * real files).
+/* manifest.h: reads the reference data's two tables of contents. golden/manifest.json lists results
+ * of the reference's pipeline, item by item; dev/digests.tsv has hashes of its parsers' results for
+ * real files.
  *
  *     fm_test_manifest *manifest = fm_test_manifest_open();            NULL = no reference data
  *     for (size_t i = 0; i < fm_test_manifest_count(manifest); i++) {

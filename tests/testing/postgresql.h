@@ -1,6 +1,6 @@
-/* postgresql.h: runs a real PostgreSQL server for one test: in a temporary folder, on a Unix socket
- * only, as user nobody when the test is run by root (the server refuses to run as root). It ends
- * with the test, however the test ends. */
+/* postgresql.h: runs a real PostgreSQL server for one test, in a temporary folder and on a Unix
+ * socket only. When root runs the test, the server's user is nobody, since the server refuses to
+ * run as root. It ends with the test, however the test ends. */
 #ifndef FM_TESTS_POSTGRESQL_H
 #define FM_TESTS_POSTGRESQL_H
 

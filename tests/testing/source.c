@@ -76,7 +76,7 @@ static fm_status make(const void *context, uint64_t index, fm_arena *scratch, ui
 
 void fm_test_source_init(fm_test_source *test, fm_sample_source *ret_source) {
     fm_status status = fm_arena_init(&test->arena, ARENA_BYTES, NULL);
-    assert(status == FM_OK);
+    assert(!status);
     (void)status;
     fm_sample sample;
     fm_test_sample(&test->shape, 0, 0, test->global_batch, &test->arena, &sample);

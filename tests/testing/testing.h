@@ -24,8 +24,8 @@ const char *fm_test_reference_path(char *out, size_t out_bytes, const char *rela
 void fm_test_make_folder(char *out, size_t out_bytes);
 void fm_test_remove_tree(const char *path);
 
-/* In a forked child: it is killed when the test ends, however the test ends. A failed assertion would
- * otherwise leave a server that keeps the test's output open, for which ctest waits. */
+/* In a forked child: it is killed when the test ends, however the test ends. A failed assertion
+ * would otherwise leave a server that keeps the test's output open, for which ctest waits. */
 void fm_test_die_with_parent(void);
 
 /* Runs a shell command in a folder and returns its exit code. $FM_BIN is first on its PATH, and

@@ -30,8 +30,8 @@ typedef struct fm_watchdog {
 void fm_watchdog_say(int fd, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Runs all items in order. Returns 0, or the exit status of a first child that ended in prepare, in
- * which case nothing was run. Later children that end there lose the remaining items. The caller
- * must have no threads and nothing that does not survive a fork (CUDA). */
+ * which case nothing was run. Later children that end at that place lose the remaining items. The
+ * caller must have no threads and nothing that does not survive a fork (CUDA). */
 int fm_watchdog_run(const fm_watchdog *dog);
 
 #endif

@@ -13,9 +13,9 @@
  * 1.
  *
  * The tolerance is 1e-5 for f32. For bf16 it is twice the error of a plain bf16 composition, which
- * is taken as sqrt(stages) * u. u is the distance of the f64 result from itself rounded to bf16, at
- * least 1.6e-3, the value for uniform mantissas. `stages` is the number of tensors that the
- * composed path rounds on the way to that output. */
+ * is taken as sqrt(stages) * u. Here u is the distance of the f64 result from itself rounded to
+ * bf16, at least 1.6e-3, the value for uniform mantissas. `stages` is the number of tensors that
+ * the composed path rounds on the way to that output. */
 #include "tests/trainer/cuda_check.cuh"
 
 #include <cuda_bf16.h>

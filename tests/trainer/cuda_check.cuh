@@ -1,8 +1,8 @@
 /* cuda_check.cuh: the operands of a case of cuda_check, and how a case is run.
  *
- * A case is one function that makes its operands through a `work_bench` and calls the table.
- * check() runs it on the CPU (f64) and twice on the GPU, with the same inputs, which are drawn as
- * bf16 numbers so that every table sees the same values. */
+ * A case is one function that makes its operands through a `work_bench` and calls the table. The
+ * function check() runs it on the CPU (f64) and twice on the GPU, with the same inputs. Inputs are
+ * drawn as bf16 numbers so that every table sees the same values. */
 #ifndef FM_TESTS_TRAINER_CUDA_CHECK_CUH
 #define FM_TESTS_TRAINER_CUDA_CHECK_CUH
 

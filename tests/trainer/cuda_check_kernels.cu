@@ -8,7 +8,7 @@
 namespace cuda_check {
 namespace {
 
-/* ---- memory ---- */
+/* -- memory */
 
 void check_memory(int64_t n) {
     check("fill", 1, [=](work_bench &b) { b.k->fill(NULL, n, 0.75, b.out(n)); });
@@ -67,7 +67,7 @@ void check_sum(const char *name, int64_t n_a, int64_t n_r, int64_t n_c, int64_t 
     });
 }
 
-/* ---- rows ---- */
+/* -- rows */
 
 void check_layernorm(const char *name, int64_t rows, int64_t c, int64_t gap, fm_beta beta) {
     check(name, 2, [=](work_bench &b) {
@@ -159,7 +159,7 @@ void check_rows(int64_t rows, int64_t c) {
     });
 }
 
-/* ---- attention ---- */
+/* -- attention */
 
 struct attention_shape {
     int64_t group, batch, query, key, head, c, ld;
@@ -192,9 +192,10 @@ void check_attention(const char *name, attention_shape s) {
         if (s.gated) a.g = b.act(n_q, 3);
         if (s.biased) a.bias = b.act(n_bias, 2);
         int64_t n_mask = s.group * s.batch * s.key;
-        if (s.masked)
+        if (s.masked) {
             a.mask = s.period > 0 ? b.mask(n_mask, s.period)
                                   : b.input(std::vector<double>((size_t)n_mask, 0), b.k->act);
+        }
         a.o = b.out(n_q);
         a.lse = b.out_acc(s.group * s.batch * s.head * s.query);
         b.k->attention(NULL, &a, b.space(b.k->attention_workspace(&a)));
@@ -293,7 +294,7 @@ void check_attentions(void) {
                     {4, 128, 128, 128, 4, 16, 64, true, true, true, true, false, 50, W});
 }
 
-/* ---- outer product mean, triangle multiplication ---- */
+/* -- outer product mean, triangle multiplication */
 
 void check_outer(const char *name, int64_t n_seq, int64_t n_i, int64_t n_j, int64_t c, int64_t c_z,
                  fm_beta beta, bool residual = false) {
@@ -446,7 +447,7 @@ void check_cores(void) {
                          FM_WRITE, true);
 }
 
-/* ---- dropout, embeddings, losses, optimiser ---- */
+/* -- dropout, embeddings, losses, optimiser */
 
 void check_dropout(const char *name, fm_shared_axis shared, int64_t c, double rate) {
     check(name, 1, [=](work_bench &b) {

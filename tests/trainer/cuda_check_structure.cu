@@ -9,7 +9,7 @@ namespace {
 
 const int64_t FRAME = FM_FRAME, MATRIX = FM_MATRIX_FRAME;
 
-/* ---- operands -------------------------------------------------------------------------------- */
+/* -- operands */
 
 /* f32 on every table. */
 float *floats(work_bench &b, const std::vector<double> &x) {
@@ -60,7 +60,7 @@ float *target_frames(work_bench &b, int64_t n, double far) {
     return floats(b, x);
 }
 
-/* ---- the structure module -------------------------------------------------------------------- */
+/* -- the structure module */
 
 struct ipa_shape {
     int64_t n, n_head, c, n_qk, n_v, c_z, gap, period;
@@ -149,7 +149,7 @@ void check_residue_atoms(int64_t n, fm_beta beta) {
     });
 }
 
-/* ---- losses ---------------------------------------------------------------------------------- */
+/* -- losses */
 
 /* n_point 0: the points are the translations of the frames. */
 void check_fape(const char *name, int64_t n_batch, int64_t n_frame, int64_t n_point, double clamp,

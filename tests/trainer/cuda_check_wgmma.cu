@@ -1,6 +1,7 @@
-/* cuda_check_wgmma.cu: compares every form of a warp group's product (wgmma.cuh) with a plain one:
- * all widths, operands from registers and from tiles of every width, K_MAJOR and MN_MAJOR. These
- * are not entries of a table: on the CPU a case is a loop, on the GPU a kernel of one block. */
+/* cuda_check_wgmma.cu: compares every form of a warp group's product (wgmma.cuh) with a plain one.
+ * It covers all widths, operands from registers and from tiles of every width, K_MAJOR and
+ * MN_MAJOR. These are not entries of a table: on the CPU a case is a loop, on the GPU a kernel of
+ * one block. */
 #include "tests/trainer/cuda_check.cuh"
 
 #include "trainer/backend/cuda/core/wgmma.cuh"
@@ -59,10 +60,11 @@ __global__ void __launch_bounds__(GROUP_THREADS)
 #pragma unroll
     for (int k = 0; k < DEPTH / 16; k++) {
         bool add = k > 0 || start;
-        if constexpr (CA == 0)
+        if constexpr (CA == 0) {
             wgmma<MB>(d, rows[k], right::step(bs, k), add);
-        else
+        } else {
             wgmma<MA, MB>(d, left::step(as, k), right::step(bs, k), add);
+        }
     }
     products_commit();
     products_wait<0>(d);

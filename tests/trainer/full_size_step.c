@@ -4,9 +4,9 @@
  *     full_size_step [N_RES N_CLUST N_EXTRA]
  *
  * It prints the number of parameters, the planned memory, seconds, and the peak memory of the
- * process. It fails unless the count is that of the published model, memory is what was planned to
- * the byte, losses and gradient are finite, and every parameter that has a gradient has moved.
- * Defaults: 16 residues, 8 clusters, 16 extra rows; 2 cycles, 4 templates. */
+ * process. It fails unless the count is that of the published model and memory is the planned size
+ * to the byte. Losses and gradient must be finite, and every parameter that has a gradient must
+ * have moved. Defaults: 16 residues, 8 clusters, 16 extra rows; 2 cycles, 4 templates. */
 #include "trainer/app/train_config.h"
 #include "trainer/step/step.h"
 
@@ -25,7 +25,7 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- a made-up sample ------------------------------------------------------------------------ */
+/* -- a made-up sample */
 
 static void *take(size_t count, size_t size) {
     void *memory = calloc(count, size); /* lives as long as the process */
@@ -45,9 +45,8 @@ static uint32_t below(uint32_t n) {
 
 static uint8_t *ids(size_t count, uint32_t n) {
     uint8_t *out = take(count, 1);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         out[i] = (uint8_t)below(n);
-    }
     return out;
 }
 
@@ -57,18 +56,16 @@ static float *positions(size_t n_res) {
     for (size_t k = 0; k < n_res * N_ATOM37; k++) {
         double turn = 1.7 * (double)(k / N_ATOM37);
         const double place[3] = {2.3 * cos(turn), 2.3 * sin(turn), 0.88 * turn};
-        for (int axis = 0; axis < 3; axis++) {
+        for (int axis = 0; axis < 3; axis++)
             x[3 * k + (size_t)axis] = (float)(place[axis] + 1e-3 * (double)below(2000));
-        }
     }
     return x;
 }
 
 static uint64_t *atoms(size_t count) {
     uint64_t *mask = take(count, sizeof *mask);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         mask[i] = 31; /* N, CA, C, CB, O */
-    }
     return mask;
 }
 
@@ -85,9 +82,8 @@ static fm_cycle_features make_cycle(const fm_model_config *c) {
                            .extra_msa = ids(n_extra, 22),
                            .extra_deletion_matrix = take(n_extra, sizeof(uint16_t))};
     uint32_t *size = take((size_t)c->n_seq, sizeof *size);
-    for (int64_t s = 0; s < c->n_seq; s++) {
+    for (int64_t s = 0; s < c->n_seq; s++)
         size[s] = N_CLASS;
-    }
     f.cluster_size = size;
     f.true_msa = f.msa;
     return f;
@@ -96,9 +92,8 @@ static fm_cycle_features make_cycle(const fm_model_config *c) {
 static fm_features make_sample(const fm_model_config *c) {
     size_t n = (size_t)c->n_res;
     int32_t *index = take(n, sizeof *index);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         index[i] = (int32_t)i;
-    }
     fm_features f = {.n_res = (uint32_t)n,
                      .aatype = ids(n, 20),
                      .residue_index = index,
@@ -110,13 +105,12 @@ static fm_features make_sample(const fm_model_config *c) {
                      .template_all_atom_positions = positions(N_TEMPL * n),
                      .template_all_atom_mask = atoms(N_TEMPL * n),
                      .n_cycle = N_CYCLE};
-    for (int i = 0; i < N_CYCLE; i++) {
+    for (int i = 0; i < N_CYCLE; i++)
         f.cycle[i] = make_cycle(c);
-    }
     return f;
 }
 
-/* ---- the step -------------------------------------------------------------------------------- */
+/* -- the step */
 
 static fm_trainer_options options_of(const fm_train_config *config) {
     return (fm_trainer_options){.model = config->model,
@@ -150,17 +144,13 @@ static bool step(fm_trainer *t, const fm_features *features, fm_error *error) {
     memcpy(before, t->params.master, bytes);
     fm_sample_result result;
     double start = now();
-    if (fm_trainer_add_sample(t, features, &result, error)) {
-        return false;
-    }
+    if (fm_trainer_add_sample(t, features, &result, error)) return false;
     fm_trainer_update(t);
     printf("step of %d cycles: %.1f s, loss %.3f, gradient norm %.3f\n", N_CYCLE, now() - start,
            result.loss, result.gradient_norm);
     bool planned = fm_tape_used_bytes(&t->last) == t->last.size.arena_bytes &&
                    fm_tape_used_bytes(&t->cycle) == t->cycle.size.arena_bytes;
-    if (!planned) {
-        printf("memory used is not what was planned\n");
-    }
+    if (!planned) printf("memory used is not what was planned\n");
     return have_moved(t, before) && planned && isfinite(result.loss) &&
            isfinite(result.gradient_norm);
 }
@@ -171,9 +161,7 @@ static bool run(fm_train_config *config, fm_error *error) {
     fm_trainer *trainer = NULL;
     options.optimizer.warmup_samples = 0;
     double start = now();
-    if (fm_trainer_create(&options, &trainer, error)) {
-        return false;
-    }
+    if (fm_trainer_create(&options, &trainer, error)) return false;
     char text[256];
     fm_trainer_describe(trainer, text, sizeof text);
     printf("%s\n%lld parameters, published %d\n", text, (long long)trainer->params.n_value,
@@ -200,8 +188,6 @@ int main(int argc, char **argv) {
     config.model.n_extra = argc > 1 ? atoi(argv[3]) : 16;
     bool sizes = config.model.n_res > 0 && config.model.n_seq > 0 && config.model.n_extra > 0;
     bool good = !status && sizes && run(&config, &error);
-    if (!good) {
-        fprintf(stderr, "full_size_step: %s\n", error.message[0] ? error.message : "failed");
-    }
+    if (!good) fprintf(stderr, "full_size_step: %s\n", error.message[0] ? error.message : "failed");
     return good ? 0 : 1;
 }

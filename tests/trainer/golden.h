@@ -39,9 +39,7 @@ static inline const fm_npy *golden_find(const golden *g, const char *prefix, con
     char key[256];
     snprintf(key, sizeof key, "%s%s", prefix, name);
     const fm_npy *array = fm_npz_find(&g->npz, key);
-    if (!array) {
-        fail_msg("no array %s", key);
-    }
+    if (!array) fail_msg("no array %s", key);
     return array;
 }
 
@@ -52,9 +50,8 @@ static inline double golden_value(const fm_npy *array, uint64_t i) {
 
 /* Copies the array to data, in the bench's type. */
 static inline void golden_load(const op_bench *bench, void *data, const fm_npy *array) {
-    for (uint64_t i = 0; i < array->count; i++) {
+    for (uint64_t i = 0; i < array->count; i++)
         op_set(bench, data, (int64_t)i, golden_value(array, i));
-    }
 }
 
 /* Asserts ||data - scale * array|| / ||scale * array|| < tolerance; `floor` bounds the divisor from

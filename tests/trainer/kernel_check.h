@@ -154,9 +154,10 @@ static inline void check_differences(const kernel_case *c, const check_run *run,
         gaps += isnan(grad[i]);
         if (!isnan(grad[i])) size = fmax(size, fabs(grad[i]));
     }
-    if (gaps != c->gap[which])
+    if (gaps != c->gap[which]) {
         fail_msg("%s: input %d: %ld elements untouched, expected %ld", c->name, which, (long)gaps,
                  (long)c->gap[which]);
+    }
     for (int64_t i = 0; i < n; i += stride) {
         double kept = in[which][i];
         in[which][i] = kept + h;
@@ -182,8 +183,9 @@ static inline void check_betas(const kernel_case *c, const check_run *run) {
         fm_out din[CHECK_INPUTS] = {{0}};
         din[which] = (fm_out){alone, FM_WRITE};
         c->backward(k, c->ctx, (void **)run->in, run->dout, din);
-        if (memcmp(alone, run->grad[which], bytes) != 0)
+        if (memcmp(alone, run->grad[which], bytes) != 0) {
             fail_msg("%s: gradient %d alone differs", c->name, which);
+        }
         k->fill(NULL, n, 3, alone);
         din[which].beta = FM_ADD;
         c->backward(k, c->ctx, (void **)run->in, run->dout, din);

@@ -1,5 +1,5 @@
-/* mixed_table.h: a kernel table for tests that relates to f32 and f64 as a GPU's bf16 table relates
- * to bf16 and f32: act is f32, acc is f64, and the f64 table is there for islands.
+/* mixed_table.h: a kernel table for tests. It relates to f32 and f64 as a GPU's bf16 table relates
+ * to bf16 and f32: act is f32, acc is f64, and islands use the f64 table.
  *
  * Every entry is the f32 table's or, if it uses acc operands only, the f64 table's. An entry that
  * reads or writes both types converts its acc operands through a temporary array. Kernels that run
@@ -21,9 +21,8 @@ static inline const fm_kernels *mixed_f32(void) {
 static inline float *mixed_take(const void *x, int64_t n) {
     float *to = calloc((size_t)n, sizeof *to);
     assert(to);
-    for (int64_t i = 0; x && i < n; i++) {
+    for (int64_t i = 0; x && i < n; i++)
         to[i] = (float)((const double *)x)[i];
-    }
     return to;
 }
 
@@ -41,9 +40,7 @@ static inline void mixed_sum(fm_stream *stream, int64_t n_a, int64_t n_r, int64_
     float *sum = y_is_acc ? mixed_take(NULL, n_a * n_c) : y.data;
     fm_out to = {sum, y_is_acc ? FM_WRITE : y.beta};
     mixed_f32()->sum(stream, n_a, n_r, n_c, stride, x, to, y_is_acc, workspace);
-    if (y_is_acc) {
-        mixed_give(sum, n_a * n_c, y);
-    }
+    if (y_is_acc) mixed_give(sum, n_a * n_c, y);
 }
 
 static inline void mixed_gemm(fm_stream *stream, const fm_gemm *args, void *workspace) {
@@ -52,9 +49,7 @@ static inline void mixed_gemm(fm_stream *stream, const fm_gemm *args, void *work
         float *sum = g.sum.data ? mixed_take(NULL, g.n) : NULL;
         g.sum = (fm_out){sum, FM_WRITE};
         mixed_f32()->gemm(stream, &g, workspace);
-        if (sum) {
-            mixed_give(sum, g.n, args->sum);
-        }
+        if (sum) mixed_give(sum, g.n, args->sum);
         return;
     }
     assert(g.batch == 1 && g.epilogue == FM_EPILOGUE_NONE && !g.addend);
@@ -66,9 +61,7 @@ static inline void mixed_gemm(fm_stream *stream, const fm_gemm *args, void *work
     float *sum = g.sum.data ? mixed_take(NULL, sums) : NULL;
     g.sum = (fm_out){sum, FM_WRITE};
     mixed_f32()->gemm(stream, &g, workspace);
-    if (sum) {
-        mixed_give(sum, sums, args->sum);
-    }
+    if (sum) mixed_give(sum, sums, args->sum);
     for (int64_t i = 0; i < g.m * g.n; i++) {
         double *to = (double *)args->c + i / g.n * args->ldc + i % g.n;
         *to = (args->beta != 0 ? args->beta * *to : 0) + (double)product[i];
@@ -185,9 +178,7 @@ static inline void mixed_adam(fm_stream *stream, const fm_adam *args) {
     fm_adam a = *args;
     a.copy = NULL;
     fm_kernels_cpu(FM_ELEMENT_F64)->adam(stream, &a);
-    if (args->copy) {
-        mixed_f32()->cast(stream, a.n, FM_ELEMENT_F64, a.param, args->copy);
-    }
+    if (args->copy) mixed_f32()->cast(stream, a.n, FM_ELEMENT_F64, a.param, args->copy);
 }
 
 static inline void mixed_forget_island_entries(fm_kernels *k) {

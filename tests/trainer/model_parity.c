@@ -56,7 +56,7 @@ typedef struct bench {
     bool failed;
 } bench;
 
-/* ---- building -------------------------------------------------------------------------------- */
+/* -- building */
 
 static void read_extra_sizes(const fm_test_json *json, fm_model_config *c) {
     c->n_extra_block = (int32_t)size_at(json, "model.extra_msa.extra_msa_stack.no_blocks");
@@ -122,19 +122,14 @@ static bool ends_half_a_block(const bench *b, const char *node) {
 static fm_status record(bench *b, fm_error *error) {
     fm_tape *tape = &b->last;
     fm_status status = fm_tape_init(&b->cycle, b->kernels, &b->params, &b->in.state, false, error);
-    if (!status) {
-        status = fm_tape_init(tape, b->kernels, &b->params, &b->in.state, true, error);
-    }
-    if (status) {
-        return status;
-    }
+    if (!status) status = fm_tape_init(tape, b->kernels, &b->params, &b->in.state, true, error);
+    if (status) return status;
     fm_model_record_cycle(&b->cycle, &b->in.config, &b->weights, &b->in.inputs, true);
     b->out = fm_model_record_cycle(tape, &b->in.config, &b->weights, &b->in.inputs, false);
     record_losses(tape, &b->in, &b->sm, &b->out, &b->weights);
     for (int32_t n = 0; n < tape->n_node; n++) { /* every output is compared */
-        for (int i = 0; i < tape->node[n].n_output; i++) {
+        for (int i = 0; i < tape->node[n].n_output; i++)
             fm_tape_keep(tape, tape->node[n].output[i]);
-        }
         if (ends_half_a_block(b, tape->node[n].name)) {
             fm_tape_want_gradient(tape, tape->node[n].output[0]);
         }
@@ -145,9 +140,7 @@ static fm_status record(bench *b, fm_error *error) {
 
 /* Makes the host's copy of a device's state, with the tables that it already has. */
 static void mirror_state(bench *b) {
-    if (b->kernels == fm_kernels_cpu(FM_ELEMENT_F32)) {
-        return;
-    }
+    if (b->kernels == fm_kernels_cpu(FM_ELEMENT_F32)) return;
     b->in.host = malloc((size_t)b->in.state.bytes);
     assert(b->in.host);
     b->kernels->download(NULL, b->in.host, b->in.state.memory, (size_t)b->in.state.bytes);
@@ -156,9 +149,7 @@ static void mirror_state(bench *b) {
 
 static fm_status build(bench *b, fm_error *error) {
     fm_status status = fm_arena_init(&b->arena, (size_t)1 << 28, error);
-    if (!status) {
-        status = fm_params_init(&b->params, FM_MAX_PARAM, &b->arena, error);
-    }
+    if (!status) status = fm_params_init(&b->params, FM_MAX_PARAM, &b->arena, error);
     if (!status) {
         fm_model_add_parameters(&b->params, &b->arena, &b->in.config, &b->weights);
         status = fm_params_allocate(&b->params, b->kernels, error);
@@ -168,9 +159,7 @@ static fm_status build(bench *b, fm_error *error) {
         declare_losses(&b->in, &b->sm, b->kernels);
         status = fm_state_allocate(&b->in.state, b->kernels, error);
     }
-    if (!status) {
-        status = record(b, error);
-    }
+    if (!status) status = record(b, error);
     const fm_optimizer_options options = {.rate = 1e-3,
                                           .beta1 = 0.9,
                                           .beta2 = 0.999,
@@ -178,9 +167,7 @@ static fm_status build(bench *b, fm_error *error) {
                                           .ema_decay = 0.999,
                                           .clip_norm = 0.1,
                                           .decay_factor = 1};
-    if (!status) {
-        status = fm_optimizer_init(&b->optimizer, &b->params, &options, error);
-    }
+    if (!status) status = fm_optimizer_init(&b->optimizer, &b->params, &options, error);
     if (!status) {
         fm_structure_upload_tables(&b->in.state, &b->in.inputs.tables);
         mirror_state(b);
@@ -197,9 +184,7 @@ static void close_bench(bench *b) {
     fm_optimizer_fini(&b->optimizer);
     fm_tape_fini(&b->last);
     fm_tape_fini(&b->cycle);
-    if (b->kernels) {
-        b->kernels->release(b->memory);
-    }
+    if (b->kernels) b->kernels->release(b->memory);
     fm_state_release(&b->in.state);
     fm_params_release(&b->params);
     fm_arena_fini(&b->arena);
@@ -207,7 +192,7 @@ static void close_bench(bench *b) {
     free(b->copy);
 }
 
-/* ---- inputs ---------------------------------------------------------------------------------- */
+/* -- inputs */
 
 /* Loads every parameter of the table, by its OpenFold name. */
 static void load_parameters(bench *b) {
@@ -218,9 +203,8 @@ static void load_parameters(bench *b) {
         const fm_param *row = &b->params.param[p];
         const fm_npy *array = need(&b->in, "w/", row->openfold);
         assert((int64_t)array->count == fm_param_count(row));
-        for (int64_t i = 0; i < (int64_t)array->count; i++) {
+        for (int64_t i = 0; i < (int64_t)array->count; i++)
             master[row->offset + i] = (float)value(array, i);
-        }
     }
     b->kernels->upload(NULL, b->params.master, master, bytes);
     b->kernels->copy(NULL, b->params.n_element, b->params.master, b->params.ema);
@@ -228,7 +212,7 @@ static void load_parameters(bench *b) {
     free(master);
 }
 
-/* ---- comparing ------------------------------------------------------------------------------- */
+/* -- comparing */
 
 /* The leading axes of an array [.., c], and with them the mask of its positions. */
 typedef enum weight { ALL, MSA, EXTRA, PAIR, TEMPLATE_ROWS } weight;
@@ -250,18 +234,14 @@ static int32_t mask_of(const bench *b, weight kind) {
  * are the clusters before the template rows. */
 static int64_t recorded_position(const bench *b, weight kind, int64_t p) {
     int64_t row = p / b->n_res, pad = b->in.config.n_seq - b->n_seq;
-    if (kind == ALL) {
-        return p;
-    }
+    if (kind == ALL) return p;
     row += kind == MSA && row >= b->n_seq ? pad : 0;
     return row * b->in.config.n_res + p % b->n_res;
 }
 
 /* `count` numbers of the device's memory, valid until the next call. */
 static const float *fetch(bench *b, const void *device, int64_t count) {
-    if (!b->in.host) {
-        return device;
-    }
+    if (!b->in.host) return device;
     b->copy = realloc(b->copy, (size_t)count * sizeof *b->copy);
     assert(b->copy);
     b->kernels->download(NULL, b->copy, device, (size_t)count * sizeof *b->copy);
@@ -320,9 +300,7 @@ static void report(bench *b, const char *group, const worst *w, double gate) {
 /* Returns the output of the `nth` node of that name on the last cycle's tape, or FM_TENSOR_NONE. */
 static fm_tensor_ref find_output(const bench *b, const char *node, int nth) {
     for (int32_t n = 0; n < b->last.n_node; n++) {
-        if (!strcmp(b->last.node[n].name, node) && nth-- == 0) {
-            return b->last.node[n].output[0];
-        }
+        if (!strcmp(b->last.node[n].name, node) && nth-- == 0) return b->last.node[n].output[0];
     }
     return FM_TENSOR_NONE;
 }
@@ -334,13 +312,9 @@ static const float *probe(bench *b, const char *node, int nth) {
     for (int r = 0; r < b->n_rank; r++) {
         const bench *rank = b->rank[r];
         fm_tensor_ref ref = find_output(rank, node, nth);
-        if (ref == FM_TENSOR_NONE) {
-            continue;
-        }
+        if (ref == FM_TENSOR_NONE) continue;
         const fm_tensor *t = fm_tape_tensor(&rank->last, ref);
-        if (t->shard_axis < 0) {
-            return fm_tape_data(&rank->last, ref);
-        }
+        if (t->shard_axis < 0) return fm_tape_data(&rank->last, ref);
         int64_t count = fm_tensor_local_count(t) * t->shard_count;
         whole = whole ? whole : fm_arena_alloc_array(&b->arena, (size_t)count, sizeof *whole);
         assert(whole);
@@ -357,9 +331,7 @@ static const float *probe(bench *b, const char *node, int nth) {
 static void compare_activation(bench *b, worst *w, const char *key, const char *node, int nth,
                                int64_t skip, weight kind) {
     const fm_npy *array = fm_npz_find(&b->in.file, key);
-    if (array) {
-        compare(b, w, key, probe(b, node, nth) + skip, array, kind, 1e-3);
-    }
+    if (array) compare(b, w, key, probe(b, node, nth) + skip, array, kind, 1e-3);
 }
 
 static void compare_blocks(bench *b, worst *w, const char *stack, int32_t count, int32_t first,
@@ -511,9 +483,8 @@ static void compare_gradients(bench *b) {
 static bool same_on_all_ranks(const bench *b) {
     size_t bytes = (size_t)b->params.n_element * sizeof(float);
     bool same = true;
-    for (int r = 1; r < b->n_rank; r++) {
+    for (int r = 1; r < b->n_rank; r++)
         same &= !memcmp(b->rank[r]->params.master, b->params.master, bytes);
-    }
     return same;
 }
 
@@ -562,15 +533,14 @@ static void compare_memory(bench *b) {
 /* The table has all parameters of the file, and no others. */
 static void compare_names(bench *b) {
     int32_t in_file = 0;
-    for (size_t i = 0; i < b->in.file.n_array; i++) {
+    for (size_t i = 0; i < b->in.file.n_array; i++)
         in_file += !strncmp(b->in.file.arrays[i].name, "w/", 2);
-    }
     printf("parameters of the table %d, of the file %d %s\n", (int)b->params.n_param, (int)in_file,
            in_file == b->params.n_param ? "ok" : "FAIL");
     b->failed |= in_file != b->params.n_param;
 }
 
-/* ---- running --------------------------------------------------------------------------------- */
+/* -- running */
 
 static void *run_forward(void *argument) {
     bench *b = argument;
@@ -601,9 +571,7 @@ static void *run_backward(void *argument) {
 static void *run_step(void *argument) {
     bench *b = argument;
     b->finite = fm_optimizer_add_sample(&b->optimizer, NULL);
-    if (b->finite) {
-        fm_optimizer_step(&b->optimizer, NULL);
-    }
+    if (b->finite) fm_optimizer_step(&b->optimizer, NULL);
     return NULL;
 }
 
@@ -615,9 +583,8 @@ static void run_on_all(bench *b, void *(*work)(void *)) {
         assert(!failed);
         (void)failed;
     }
-    for (int r = 0; r < b->n_rank; r++) {
+    for (int r = 0; r < b->n_rank; r++)
         pthread_join(threads[r], NULL);
-    }
 }
 
 static void run(bench *b) {
@@ -634,7 +601,7 @@ static void run(bench *b) {
     compare_memory(b);
 }
 
-/* ---- the program ----------------------------------------------------------------------------- */
+/* -- the program */
 
 static void usage(FILE *out) {
     fprintf(out,
@@ -692,9 +659,7 @@ int main(int argc, char **argv) {
     const char *device;
     fm_layout layout;
     int at = parse_options(argc, argv, &layout, &device);
-    if (!at) {
-        return 2;
-    }
+    if (!at) return 2;
     if (!locate(argv[at], config, sizeof config) || !locate(argv[at + 1], file, sizeof file)) {
         return FM_TEST_SKIPPED;
     }
@@ -711,12 +676,8 @@ int main(int argc, char **argv) {
         return status == FM_ERR_UNSUPPORTED ? FM_TEST_SKIPPED : 2;
     }
     status = fm_local_groups_create(&layout, fm_kernels_cpu(FM_ELEMENT_F32), &groups, &error);
-    if (!status) {
-        status = open_npz(&file_arena, file, &npz, &error);
-    }
-    if (!status) {
-        status = build_ranks(b, &npz, config, groups, fm_layout_ranks(&layout), &error);
-    }
+    if (!status) status = open_npz(&file_arena, file, &npz, &error);
+    if (!status) status = build_ranks(b, &npz, config, groups, fm_layout_ranks(&layout), &error);
     if (status) {
         fprintf(stderr, "model_parity: %s: %s\n", file, error.message);
     } else {
@@ -725,9 +686,7 @@ int main(int argc, char **argv) {
     }
     bool good = !status && !b->failed;
     for (int r = b->n_rank - 1; r >= 0; r--) {
-        if (b->rank[r]) {
-            close_bench(b->rank[r]);
-        }
+        if (b->rank[r]) close_bench(b->rank[r]);
         free(r ? b->rank[r] : NULL);
     }
     free(b);

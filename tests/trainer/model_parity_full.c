@@ -12,11 +12,11 @@
  *
  * --blocks N (1 to 47) runs the embedders, templates, extra MSA and the first N Evoformer blocks of
  * the cycle without gradient. All 48 blocks, the default, are one training step: a cycle without
- * gradient, one with all losses, backward, clipping, Adam and the moving average. --inject-bins
- * starts the second cycle from the positions that the reference predicted, so that distances near
- * the edge of a bin do not matter; without it the positions are our own. --dap D (1, 2 or 4, on the
- * CPU) splits the model over D ranks, threads of this process; the program puts split arrays
- * together to compare them.
+ * gradient, one with all losses, backward, clipping, Adam and the moving average. With
+ * --inject-bins the second cycle starts from the positions that the reference predicted, so that
+ * distances near the edge of a bin do not matter; without it the positions are our own. The option
+ * --dap D (1, 2 or 4, on the CPU) splits the model over D ranks, threads of this process. The
+ * program puts split arrays together to compare them.
  *
  * In bf16 the error of an activation or a gradient is given in units of the error that the
  * reference's own bf16 run has in that array. Activations must stay within 2 of these units;
@@ -32,7 +32,7 @@
 
 #include <time.h>
 
-/* ---- comparing ------------------------------------------------------------------------------- */
+/* -- comparing */
 
 static bool is_bf16(const full *f) {
     return f->kernels->act == FM_ELEMENT_BF16;
@@ -58,9 +58,8 @@ static float *fetch(const full *f, fm_element element, const void *device, uint6
     f->kernels->download(NULL, narrow ? (void *)narrow : copy, device,
                          (size_t)count * fm_element_bytes(element));
     f->kernels->synchronize(NULL);
-    for (uint64_t i = 0; narrow && i < count; i++) {
+    for (uint64_t i = 0; narrow && i < count; i++)
         copy[i] = from_bf16(narrow[i]);
-    }
     free(narrow);
     return copy;
 }
@@ -105,9 +104,8 @@ static void compare_line(full *f, group_id id, const char *key, int64_t at, cons
     const fm_npy *samples = golden(&f->golden, "act_samples_f64");
     unsigned axes = ((const uint8_t *)golden(&f->golden, "act_res_axes")->data)[at];
     uint64_t count = 1, hash = fnv1a(key);
-    for (int d = 0; d < 8; d++) {
+    for (int d = 0; d < 8; d++)
         count *= shape[d] ? (uint64_t)shape[d] : 1;
-    }
     uint64_t each = count / (uint64_t)ours->n_part;
     distance sum = {0};
     for (int64_t j = 0; j < N_ACT_SAMPLE; j++) {
@@ -125,12 +123,9 @@ static void compare_line(full *f, group_id id, const char *key, int64_t at, cons
 /* Compares an array of the reference, where the file has it. */
 static void compare(full *f, group_id id, const char *key, const layout *ours) {
     int64_t at = line_of(golden(&f->golden, "act_names"), key);
-    if (at >= 0) {
-        compare_line(f, id, key, at, ours);
-    }
-    for (int p = 0; p < ours->n_part; p++) {
+    if (at >= 0) compare_line(f, id, key, at, ours);
+    for (int p = 0; p < ours->n_part; p++)
         free(ours->part[p]);
-    }
 }
 
 static void compare_node(full *f, group_id id, const char *key, const fm_tape *tape,
@@ -244,9 +239,8 @@ static void compare_heads_and_losses(full *f) {
     compare_node(f, G_HEADS, "out/experimentally_resolved_logits", tape, "experimentally resolved",
                  0);
     compare_node(f, G_HEADS, "out/tm_logits", tape, "aligned error", 0);
-    for (int i = 0; i < FM_LOSS_TERMS; i++) {
+    for (int i = 0; i < FM_LOSS_TERMS; i++)
         t[i] = scalar(f, f->sm.term[i]);
-    }
     const struct {
         const char *name;
         double got;
@@ -350,7 +344,7 @@ static void compare_step(full *f) {
     }
 }
 
-/* ---- the program ----------------------------------------------------------------------------- */
+/* -- the program */
 
 /* C-beta, or C-alpha of glycine, of the positions that the reference predicted in cycle 0. */
 static void inject_previous(const full *f) {
@@ -361,9 +355,8 @@ static void inject_previous(const full *f) {
     assert(x);
     for (int64_t i = 0; i < n; i++) {
         int64_t atom = aatype[i] == GLYCINE ? ATOM37_CA : ATOM37_CB;
-        for (int64_t a = 0; a < 3; a++) {
+        for (int64_t a = 0; a < 3; a++)
             x[3 * i + a] = (float)value(positions, (i * N_ATOM37 + atom) * 3 + a);
-        }
     }
     f->kernels->upload(NULL, fm_state_data(&f->in.state, f->in.inputs.previous_pseudo_beta), x,
                        (size_t)n * 3 * sizeof *x);
@@ -408,17 +401,14 @@ static void run_on_all(full *f, void *(*work)(void *)) {
         (void)failed;
     }
     work(f);
-    for (int r = 1; r < f->arguments->dap; r++) {
+    for (int r = 1; r < f->arguments->dap; r++)
         pthread_join(threads[r], NULL);
-    }
 }
 
 static void *run_forward(void *argument) {
     full *f = argument;
     load_trunk(&f->in, f->cycle);
-    if (is_whole(f)) {
-        load_truth(&f->in, &f->sm, f->cycle);
-    }
+    if (is_whole(f)) load_truth(&f->in, &f->sm, f->cycle);
     send_inputs(&f->in);
     fm_tape_forward(f->cycle ? &f->last.tape : &f->first.tape, NULL);
     f->kernels->synchronize(NULL);
@@ -439,15 +429,12 @@ static void *run_backward(void *argument) {
 
 static void forward(full *f, pass *p, int cycle) {
     double start = now();
-    for (int r = 0; r < f->arguments->dap; r++) {
+    for (int r = 0; r < f->arguments->dap; r++)
         f->rank[r]->cycle = cycle;
-    }
     run_on_all(f, run_forward);
     printf("cycle %d: %.1f s\n", cycle, now() - start);
     compare_trunk(f, &p->tape, cycle);
-    if (is_whole(f)) {
-        compare_structure(f, p, cycle);
-    }
+    if (is_whole(f)) compare_structure(f, p, cycle);
 }
 
 static void load_parameters(full *f) {
@@ -464,12 +451,9 @@ static void load_parameters(full *f) {
 static void run(full *f) {
     load_parameters(f);
     forward(f, &f->first, 0);
-    if (!is_whole(f)) {
-        return;
-    }
-    for (int r = 0; r < f->arguments->dap && f->arguments->inject_bins; r++) {
+    if (!is_whole(f)) return;
+    for (int r = 0; r < f->arguments->dap && f->arguments->inject_bins; r++)
         inject_previous(f->rank[r]);
-    }
     forward(f, &f->last, 1);
     count_bins(f);
     compare_heads_and_losses(f);
@@ -483,9 +467,7 @@ static void run(full *f) {
 
 static fm_status prepare(full *f, const fm_groups *groups, char paths[3][1024], fm_error *error) {
     memcpy(f->group, GROUPS, sizeof f->group);
-    if (is_bf16(f)) {
-        allow_noise(f->group);
-    }
+    if (is_bf16(f)) allow_noise(f->group);
     f->in.prefix = "";
     f->in.n_cycle = 2;
     f->in.config = fm_model_config_af2_initial();
@@ -496,13 +478,9 @@ static fm_status prepare(full *f, const fm_groups *groups, char paths[3][1024], 
     fm_test_json *json = fm_test_json_open(paths[2]);
     read_structure_config(json, &f->in, &f->sm);
     fm_test_json_close(json);
-    if (!is_whole(f)) {
-        f->in.config.structure.n_iteration = 0;
-    }
+    if (!is_whole(f)) f->in.config.structure.n_iteration = 0;
     fm_status status = open_npz(&f->inputs_arena, paths[0], &f->in.file, error);
-    if (!status) {
-        status = open_npz(&f->golden_arena, paths[1], &f->golden, error);
-    }
+    if (!status) status = open_npz(&f->golden_arena, paths[1], &f->golden, error);
     return status ? status : build(f, error);
 }
 
@@ -563,9 +541,7 @@ int main(int argc, char **argv) {
     }
     for (int i = 0; i < 3; i++) {
         snprintf(relative_path, sizeof relative_path, "%s/%s", set.folder, names[i]);
-        if (!locate(relative_path, path[i], sizeof path[i])) {
-            return FM_TEST_SKIPPED;
-        }
+        if (!locate(relative_path, path[i], sizeof path[i])) return FM_TEST_SKIPPED;
     }
     full *f = calloc(1, sizeof *f);
     assert(f);
@@ -575,12 +551,8 @@ int main(int argc, char **argv) {
     int code = status == FM_ERR_UNSUPPORTED ? FM_TEST_SKIPPED : 1;
     const fm_layout split = {set.dap, 1, 1};
     fm_local_groups *groups = NULL;
-    if (!status) {
-        status = fm_local_groups_create(&split, f->kernels, &groups, &error);
-    }
-    if (!status) {
-        status = prepare_ranks(f, groups, path, &error);
-    }
+    if (!status) status = fm_local_groups_create(&split, f->kernels, &groups, &error);
+    if (!status) status = prepare_ranks(f, groups, path, &error);
     if (status) {
         fprintf(stderr, "model_parity_full: %s\n", error.message);
     } else {

@@ -116,28 +116,24 @@ static inline void *op_input_data(const op_bench *bench, int i) {
 static inline void op_fill(op_bench *bench) {
     for (int i = 0; i < bench->n_input; i++) {
         if (bench->state.tensor[bench->input[i]].element == bench->kernels->act) {
-            for (int64_t k = 0; k < op_input_count(bench, i); k++) {
+            for (int64_t k = 0; k < op_input_count(bench, i); k++)
                 op_set(bench, op_input_data(bench, i), k, op_uniform((uint32_t)i + 1, k));
-            }
         }
     }
     for (int32_t b = 0; b < bench->params.n_block; b++) {
         const fm_param_block *block = &bench->params.block[b];
-        for (int64_t k = block->offset; k < block->offset + block->count; k++) {
+        for (int64_t k = block->offset; k < block->offset + block->count; k++)
             op_set(bench, bench->params.master, k, op_uniform(77, k));
-        }
     }
     const fm_tensor *gradient = &bench->state.tensor[bench->output_gradient];
-    for (int64_t k = 0; k < fm_tensor_local_count(gradient); k++) {
+    for (int64_t k = 0; k < fm_tensor_local_count(gradient); k++)
         op_set(bench, fm_state_data(&bench->state, bench->output_gradient), k, op_uniform(88, k));
-    }
 }
 
 /* Fills a mask input with 1 and about one 0 in four; the first element is always 1. */
 static inline void op_fill_mask(op_bench *bench, int i, uint32_t stream) {
-    for (int64_t k = 0; k < op_input_count(bench, i); k++) {
+    for (int64_t k = 0; k < op_input_count(bench, i); k++)
         op_set(bench, op_input_data(bench, i), k, k == 0 || op_uniform(stream, k) > -0.5);
-    }
 }
 
 static inline void op_finish(op_bench *bench, op_builder build, const void *context) {
@@ -146,9 +142,8 @@ static inline void op_finish(op_bench *bench, op_builder build, const void *cont
                                   !bench->without_gradient, NULL),
                      FM_OK);
     tape->seed = 4711;
-    for (int i = 0; i < bench->n_input; i++) {
+    for (int i = 0; i < bench->n_input; i++)
         bench->input_tensor[i] = fm_tape_state(tape, bench->input[i], bench->differentiable[i]);
-    }
     bench->output_tensor = build(tape, bench->input_tensor, context);
     fm_tape_keep(tape, bench->output_tensor);
     const fm_tensor *out = fm_tape_tensor(tape, bench->output_tensor);
@@ -162,9 +157,7 @@ static inline void op_finish(op_bench *bench, op_builder build, const void *cont
             fm_tape_seed_gradient(tape, *bench->second_output, bench->second_gradient);
         }
         for (int i = 0; i < bench->n_input; i++) {
-            if (bench->differentiable[i]) {
-                fm_tape_want_gradient(tape, bench->input_tensor[i]);
-            }
+            if (bench->differentiable[i]) fm_tape_want_gradient(tape, bench->input_tensor[i]);
         }
     }
     assert_int_equal(fm_params_allocate(&bench->params, bench->kernels, NULL), FM_OK);
@@ -191,9 +184,8 @@ static inline double op_loss(op_bench *bench, const double *g) {
     const void *out = fm_tape_data(&bench->tape, bench->output_tensor);
     int64_t count = fm_tensor_local_count(fm_tape_tensor(&bench->tape, bench->output_tensor));
     double loss = 0;
-    for (int64_t k = 0; k < count; k++) {
+    for (int64_t k = 0; k < count; k++)
         loss += g[k] * op_get(bench, out, k);
-    }
     return loss;
 }
 
@@ -221,25 +213,21 @@ static inline int64_t op_run(op_bench *bench, double **ret_values) {
     int64_t n = 0,
             n_out = fm_tensor_local_count(fm_tape_tensor(&bench->tape, bench->output_tensor));
     int64_t count = n_out + bench->params.n_element;
-    for (int i = 0; i < bench->n_input; i++) {
+    for (int i = 0; i < bench->n_input; i++)
         count += op_input_count(bench, i);
-    }
     double *to = calloc((size_t)count, sizeof(double));
     fm_tape_forward(&bench->tape, NULL);
-    for (int64_t k = 0; k < n_out; k++) {
+    for (int64_t k = 0; k < n_out; k++)
         to[n++] = op_get(bench, fm_tape_data(&bench->tape, bench->output_tensor), k);
-    }
     fm_tape_backward(&bench->tape, NULL);
     for (int i = 0; i < bench->n_input; i++) {
-        for (int64_t k = 0; k < op_input_count(bench, i) && bench->differentiable[i]; k++) {
+        for (int64_t k = 0; k < op_input_count(bench, i) && bench->differentiable[i]; k++)
             to[n++] = op_get(bench, fm_tape_gradient(&bench->tape, bench->input_tensor[i]), k);
-        }
     }
     for (int32_t b = 0; b < bench->params.n_block; b++) {
         const fm_param_block *block = &bench->params.block[b];
-        for (int64_t k = block->offset; k < block->offset + block->count; k++) {
+        for (int64_t k = block->offset; k < block->offset + block->count; k++)
             to[n++] = op_get(bench, bench->params.gradient, k);
-        }
     }
     *ret_values = to;
     return n;
@@ -248,9 +236,8 @@ static inline int64_t op_run(op_bench *bench, double **ret_values) {
 /* Expects two results of op_run in f64 to be the same to rounding, and frees them. */
 static inline void op_expect_same(int64_t n_a, double *a, int64_t n_b, double *b) {
     assert_int_equal(n_a, n_b);
-    for (int64_t k = 0; k < n_a; k++) {
+    for (int64_t k = 0; k < n_a; k++)
         assert_true(fabs(a[k] - b[k]) <= 1e-11 * (1 + fabs(a[k])));
-    }
     free(a);
     free(b);
 }
@@ -269,9 +256,7 @@ static inline void op_check_gradients(op_bench *bench) {
     double *dparam = calloc((size_t)n_param, sizeof(double));
     memcpy(dparam, bench->params.gradient, (size_t)n_param * sizeof(double));
     for (int i = 0; i < bench->n_input; i++) {
-        if (!bench->differentiable[i]) {
-            continue;
-        }
+        if (!bench->differentiable[i]) continue;
         int64_t count = op_input_count(bench, i);
         double *dx = calloc((size_t)count, sizeof(double));
         memcpy(dx, fm_tape_gradient(&bench->tape, bench->input_tensor[i]),

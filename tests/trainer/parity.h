@@ -44,9 +44,7 @@ static inline const fm_npy *need(const parity *b, const char *prefix, const char
 
 static inline double value(const fm_npy *array, int64_t i) {
     assert(i >= 0 && (uint64_t)i < array->count);
-    if (!strcmp(array->dtype, "<i8")) {
-        return (double)((const int64_t *)array->data)[i];
-    }
+    if (!strcmp(array->dtype, "<i8")) return (double)((const int64_t *)array->data)[i];
     return !strcmp(array->dtype, "<f8") ? ((const double *)array->data)[i]
                                         : (double)((const float *)array->data)[i];
 }
@@ -75,8 +73,7 @@ static inline void *data_of(const parity *b, int32_t tensor) {
     return b->host ? b->host + b->state.offset[tensor] : fm_state_data(&b->state, tensor);
 }
 
-/* Uploads what was put, if the state is on a device: all tensors except those that cycles pass
- * on. */
+/* Uploads the stored tensors, if the state is on a device: all except those that cycles pass on. */
 static inline void send_inputs(const parity *b) {
     for (int32_t t = 0; b->host && t < b->state.n_tensor; t++) {
         bool handed_on = t == b->inputs.previous_m || t == b->inputs.previous_z ||
@@ -144,9 +141,8 @@ static inline void load_extra(const parity *b, int c) {
     const fm_npy *deletion = need(b, b->prefix, "extra_deletion_value");
     for (int64_t k = 0; k < (int64_t)msa->shape[1] * file_residues(b); k++) {
         int64_t row = padded_position(b, k) * FM_EXTRA_MSA_FEATURES;
-        for (int64_t i = 0; i < FM_MSA_CLASSES; i++) {
+        for (int64_t i = 0; i < FM_MSA_CLASSES; i++)
             put(b, b->inputs.extra_feat, row + i, (double)i == input(b, msa, k, c));
-        }
         put(b, b->inputs.extra_feat, row + 23, input(b, has, k, c));
         put(b, b->inputs.extra_feat, row + 24, input(b, deletion, k, c));
     }
@@ -164,9 +160,8 @@ static inline void load_torsions(const parity *b, int c) {
     const fm_npy *aatype = need(b, b->prefix, "template_aatype");
     for (int64_t k = 0; k < b->config.n_template * file_residues(b); k++) {
         int64_t row = padded_position(b, k) * FM_TEMPLATE_ROW_FEATURES;
-        for (int64_t i = 0; i < FM_TEMPLATE_CLASSES; i++) {
+        for (int64_t i = 0; i < FM_TEMPLATE_CLASSES; i++)
             put(b, b->inputs.template_rows, row + i, (double)i == input(b, aatype, k, c));
-        }
         for (int p = 0; p < 3; p++) {
             const fm_npy *part = need(b, b->prefix, parts[p].name);
             for (int64_t i = 0; i < parts[p].count; i++) {
@@ -191,9 +186,8 @@ static inline void load_templates(const parity *b, int c) {
     double any = 0;
     for (int64_t k = 0; k < b->config.n_template * n_res; k++) {
         double backbone = 1;
-        for (int64_t atom = 0; atom < 3; atom++) { /* N, CA, C */
+        for (int64_t atom = 0; atom < 3; atom++) /* N, CA, C */
             backbone *= input(b, atoms, k * N_ATOM37 + atom, c);
-        }
         int64_t at = padded_position(b, k);
         put(b, b->inputs.template_backbone_mask, at, backbone);
         put(b, b->inputs.msa_mask, b->config.n_seq * b->config.n_res + at,
@@ -219,7 +213,7 @@ static inline void load_trunk(const parity *b, int c) {
     load_templates(b, c);
 }
 
-/* Declares the model's inputs, with features in place of ids. */
+/* Declares the model's inputs, with features instead of ids. */
 static inline void declare_trunk(parity *b, const fm_kernels *kernels) {
     const fm_model_config *c = &b->config;
     const int64_t feat[] = {c->n_seq, c->n_res, FM_MSA_FEATURES};
@@ -250,9 +244,7 @@ static inline void put_part(const fm_tensor *t, const float *part, float *whole)
 /* Finds the file as given or in the reference data; false if it is in neither. */
 static inline bool locate(const char *given, char *out, size_t out_bytes) {
     snprintf(out, out_bytes, "%s", given);
-    if (access(out, R_OK) == 0) {
-        return true;
-    }
+    if (access(out, R_OK) == 0) return true;
     if (!fm_test_reference()) {
         fprintf(stderr, "model_parity: no file %s, and FM_REFERENCE_DATA is not set\n", given);
         return false;
@@ -265,9 +257,7 @@ static inline fm_status open_npz(fm_arena *arena, const char *path, fm_npz *ret_
                                  fm_error *error) {
     fm_bytes content;
     fm_status status = fm_arena_init(arena, (size_t)2 << 30, error);
-    if (!status) {
-        status = fm_file_read(arena, path, (size_t)256 << 20, &content, error);
-    }
+    if (!status) status = fm_file_read(arena, path, (size_t)256 << 20, &content, error);
     return status ? status : fm_npz_parse(arena, content, ret_npz, error);
 }
 

@@ -74,9 +74,7 @@ static inline void keep_outputs(fm_tape *tape) {
                                         NULL};
     for (int32_t n = 0; n < tape->n_node; n++) {
         for (int i = 0; names[i]; i++) {
-            if (!strcmp(tape->node[n].name, names[i])) {
-                fm_tape_keep(tape, tape->node[n].output[0]);
-            }
+            if (!strcmp(tape->node[n].name, names[i])) fm_tape_keep(tape, tape->node[n].output[0]);
         }
     }
 }
@@ -84,9 +82,7 @@ static inline void keep_outputs(fm_tape *tape) {
 /* Output of the `nth` node with that name. */
 static inline fm_tensor_ref find(const fm_tape *tape, const char *node, int nth) {
     for (int32_t n = 0; n < tape->n_node; n++) {
-        if (!strcmp(tape->node[n].name, node) && nth-- == 0) {
-            return tape->node[n].output[0];
-        }
+        if (!strcmp(tape->node[n].name, node) && nth-- == 0) return tape->node[n].output[0];
     }
     fprintf(stderr, "model_parity_full: no node %s on the tape\n", node);
     exit(1);
@@ -100,9 +96,7 @@ static inline fm_tensor_ref block_input(const full *f, const fm_tape *tape, bool
     if (block == 0 && which == 'm') {
         return find(tape, extra ? "extra msa embedder" : "template torsion rows", 0);
     }
-    if (block == 0 && extra) {
-        return find(tape, "template pointwise attention", 0);
-    }
+    if (block == 0 && extra) return find(tape, "template pointwise attention", 0);
     return which == 'm' ? FM_TENSOR_NONE
                         : find(tape, "pair transition",
                                block - 1 + (extra ? 0 : (int)f->in.config.n_extra_block));
@@ -135,27 +129,20 @@ static inline fm_status record(full *f, fm_error *error) {
     for (int i = 0; i < (is_whole(f) ? 2 : 1); i++) {
         fm_tape *tape = &passes[i]->tape;
         fm_status status = fm_tape_init(tape, f->kernels, &f->params, &f->in.state, true, error);
-        if (status) {
-            return status;
-        }
+        if (status) return status;
         passes[i]->out =
             fm_model_record_cycle(tape, &f->in.config, &f->weights, &f->in.inputs, i == 0);
         if (i == 1) {
             record_losses(tape, &f->in, &f->sm, &passes[i]->out, &f->weights);
-            for (int k = 0; k < FM_LOSS_TERMS; k++) {
+            for (int k = 0; k < FM_LOSS_TERMS; k++)
                 fm_tape_keep(tape, f->sm.term[k]);
-            }
             fm_tape_keep(tape, f->sm.total);
             want_gradients(f);
         }
         keep_outputs(tape);
-        if (is_whole(f)) {
-            fm_tape_keep(tape, passes[i]->out.structure.atoms.atoms);
-        }
+        if (is_whole(f)) fm_tape_keep(tape, passes[i]->out.structure.atoms.atoms);
         status = fm_tape_plan(tape, error);
-        if (status) {
-            return status;
-        }
+        if (status) return status;
     }
     return FM_OK;
 }
@@ -165,30 +152,20 @@ static inline fm_status bind(full *f) {
     int64_t bytes = one > other ? one : other;
     f->memory = f->kernels->alloc((size_t)bytes);
     f->values = malloc((size_t)f->params.n_element * sizeof *f->values);
-    if (!f->memory || !f->values) {
-        return FM_ERR_NOMEM;
-    }
+    if (!f->memory || !f->values) return FM_ERR_NOMEM;
     printf("%lld parameters, step arena %.2f GiB\n", (long long)f->params.n_value,
            (double)bytes / (1 << 30));
     fm_tape_bind(&f->first.tape, f->memory);
-    if (is_whole(f)) {
-        fm_tape_bind(&f->last.tape, f->memory);
-    }
+    if (is_whole(f)) fm_tape_bind(&f->last.tape, f->memory);
     return FM_OK;
 }
 
 /* Makes the host's copy of a device's state, with the tables that are already in it. */
 static inline fm_status mirror_state(full *f) {
-    if (is_whole(f)) {
-        fm_structure_upload_tables(&f->in.state, &f->in.inputs.tables);
-    }
-    if (!strcmp(f->arguments->device, "cpu")) {
-        return FM_OK;
-    }
+    if (is_whole(f)) fm_structure_upload_tables(&f->in.state, &f->in.inputs.tables);
+    if (!strcmp(f->arguments->device, "cpu")) return FM_OK;
     f->in.host = malloc((size_t)f->in.state.bytes);
-    if (!f->in.host) {
-        return FM_ERR_NOMEM;
-    }
+    if (!f->in.host) return FM_ERR_NOMEM;
     f->kernels->download(NULL, f->in.host, f->in.state.memory, (size_t)f->in.state.bytes);
     f->kernels->synchronize(NULL);
     return FM_OK;
@@ -203,29 +180,19 @@ static inline fm_status build(full *f, fm_error *error) {
                                           .clip_norm = 0.1,
                                           .decay_factor = 1};
     fm_status status = fm_arena_init(&f->arena, (size_t)1 << 28, error);
-    if (!status) {
-        status = fm_params_init(&f->params, FM_MAX_PARAM, &f->arena, error);
-    }
+    if (!status) status = fm_params_init(&f->params, FM_MAX_PARAM, &f->arena, error);
     if (!status) {
         fm_model_add_parameters(&f->params, &f->arena, &f->in.config, &f->weights);
         status = fm_params_allocate(&f->params, f->kernels, error);
     }
     if (!status) {
         declare_trunk(&f->in, f->kernels);
-        if (is_whole(f)) {
-            declare_losses(&f->in, &f->sm, f->kernels);
-        }
+        if (is_whole(f)) declare_losses(&f->in, &f->sm, f->kernels);
         status = fm_state_allocate(&f->in.state, f->kernels, error);
     }
-    if (!status) {
-        status = mirror_state(f);
-    }
-    if (!status) {
-        status = record(f, error);
-    }
-    if (!status) {
-        status = fm_optimizer_init(&f->optimizer, &f->params, &options, error);
-    }
+    if (!status) status = mirror_state(f);
+    if (!status) status = record(f, error);
+    if (!status) status = fm_optimizer_init(&f->optimizer, &f->params, &options, error);
     return status ? status : bind(f);
 }
 
@@ -233,9 +200,7 @@ static inline void close_full(full *f) {
     fm_optimizer_fini(&f->optimizer);
     fm_tape_fini(&f->last.tape);
     fm_tape_fini(&f->first.tape);
-    if (f->kernels) {
-        f->kernels->release(f->memory);
-    }
+    if (f->kernels) f->kernels->release(f->memory);
     fm_state_release(&f->in.state);
     fm_params_release(&f->params);
     fm_arena_fini(&f->arena);

@@ -14,9 +14,8 @@ enum {
 
 static inline uint64_t fnv1a(const char *text) {
     uint64_t h = 14695981039346656037u;
-    for (; *text; text++) {
+    for (; *text; text++)
         h = (h ^ (uint8_t)*text) * 1099511628211u;
-    }
     return h;
 }
 
@@ -41,9 +40,7 @@ static inline void formula_of(const fm_param *row, float *ret_base, float *ret_s
     *ret_scale = 0.1f;
     if (row->rank == 2) {
         *ret_scale = (float)(1.0 / sqrt((double)row->shape[1]));
-        if (strstr(name, "bb_update")) {
-            *ret_scale = *ret_scale * 0.1f;
-        }
+        if (strstr(name, "bb_update")) *ret_scale = *ret_scale * 0.1f;
     } else if (strstr(name, "layer_norm") && ends_with(name, "weight")) {
         *ret_base = 1;
     } else if (strstr(name, "head_weights")) {
@@ -86,9 +83,7 @@ static inline int64_t line_of(const fm_npy *names, const char *key) {
     for (int64_t line = 0; at < end; line++) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         stop = stop ? stop : end;
-        if ((size_t)(stop - at) == n && !memcmp(at, key, n)) {
-            return line;
-        }
+        if ((size_t)(stop - at) == n && !memcmp(at, key, n)) return line;
         at = stop + 1;
     }
     return -1;
@@ -99,9 +94,7 @@ static inline int64_t line_of(const fm_npy *names, const char *key) {
 static inline bool is_real(const int32_t *shape, unsigned axes, uint64_t flat) {
     bool real = true;
     for (int d = 7; d >= 0; d--) {
-        if (shape[d] == 0) {
-            continue;
-        }
+        if (shape[d] == 0) continue;
         int64_t index = (int64_t)(flat % (uint64_t)shape[d]);
         flat /= (uint64_t)shape[d];
         real &= !(axes >> d & 1 && index >= N_REAL);

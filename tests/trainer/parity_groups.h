@@ -55,9 +55,8 @@ static const group GROUPS[N_GROUP] = {
 /* For errors in units of the errors of the reference's bf16 run: 2 of them for activations, 3 % of
  * each loss, and no limit for what follows the losses. */
 static inline void allow_noise(group *groups) {
-    for (int g = 0; g < N_GROUP; g++) {
+    for (int g = 0; g < N_GROUP; g++)
         groups[g].gate = g < G_LOSSES ? 2 : g == G_LOSSES ? 3e-2 : INFINITY;
-    }
 }
 
 /* `verbose`: prints every array. */
@@ -67,9 +66,7 @@ static inline void note_in(group *g, const char *key, double error, bool verbose
         snprintf(g->key, sizeof g->key, "%s", key);
     }
     g->count++;
-    if (verbose) {
-        printf("%-64s %.2e\n", key, error);
-    }
+    if (verbose) printf("%-64s %.2e\n", key, error);
 }
 
 /* Prints one line per group. Returns whether all are within their limits. */

@@ -10,9 +10,9 @@
 #include "trainer/loss/terms.h"
 #include "trainer/step/structure_truth.h"
 
-/* The arrays of the file for the tensors of fm_structure_list_truth, in its order: how many
- * elements per residue are used, from which one on, and of how many. 0: one value for all
- * residues. */
+/* The arrays of the file for the tensors of fm_structure_list_truth, in its order. Each row has the
+ * number of elements per residue that are used, the first of them, and the total. 0: one value for
+ * all residues. */
 static const struct {
     const char *name;
     int64_t row, first, all;
@@ -72,9 +72,8 @@ static inline void read_structure_config(const fm_test_json *json, parity *in, s
         [FM_TERM_DISTOGRAM] = "loss.distogram.weight",
         [FM_TERM_MASKED_MSA] = "loss.masked_msa.weight",
     };
-    for (int i = 0; i < FM_LOSS_TERMS; i++) {
+    for (int i = 0; i < FM_LOSS_TERMS; i++)
         s->weight[i] = fm_test_json_number(json, weights[i]);
-    }
 }
 
 static inline void declare_losses(parity *in, structure_part *s, const fm_kernels *kernels) {
@@ -123,12 +122,10 @@ static inline void load_truth(const parity *in, const structure_part *s, int c) 
     put_input(in, s->bert_mask, "bert_mask", c);
     put_input(in, s->pseudo_beta, "pseudo_beta", c);
     put_input(in, s->pseudo_beta_mask, "pseudo_beta_mask", c);
-    for (int64_t i = 0; i < file_residues(in); i++) {
+    for (int64_t i = 0; i < file_residues(in); i++)
         length += input(in, need(in, in->prefix, "seq_mask"), i, c);
-    }
-    for (int i = 0; i < FM_LOSS_TERMS; i++) {
+    for (int i = 0; i < FM_LOSS_TERMS; i++)
         ((double *)data_of(in, s->factors))[i] = s->weight[i] * sqrt(length);
-    }
     put(in, s->seed, 0, 1.0 / fm_groups_sample_ranks(in->config.groups));
 }
 

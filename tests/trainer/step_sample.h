@@ -97,9 +97,8 @@ static inline void make_sample(sample *s) {
             s->positions[i][a][2] = (float)(4 * op_uniform(3, i * 37 + a));
         }
     }
-    for (int c = 0; c < N_CYCLE; c++) {
+    for (int c = 0; c < N_CYCLE; c++)
         make_cycle(s, c);
-    }
     make_templates(s);
     s->features.n_res = N_RES;
     s->features.n_templ = 1; /* the model has room for two */
@@ -130,9 +129,7 @@ static inline fm_trainer_options small_options(void) {
                                                     .dropout = 0.1,
                                                     .position_scale = 10};
     for (int i = 0; i < FM_LOSS_TERMS; i++) {
-        if (fm_loss_terms[i].needs & FM_LOSS_STRUCTURE) {
-            options.weight[i] = 0.1;
-        }
+        if (fm_loss_terms[i].needs & FM_LOSS_STRUCTURE) options.weight[i] = 0.1;
     }
     options.seed = 7;
     options.optimizer.warmup_samples = 0;
@@ -142,18 +139,14 @@ static inline fm_trainer_options small_options(void) {
 static inline fm_trainer *create(const fm_trainer_options *options) {
     fm_trainer *trainer = NULL;
     fm_error error = {0};
-    if (fm_trainer_create(options, &trainer, &error)) {
-        fail_msg("%s", error.message);
-    }
+    if (fm_trainer_create(options, &trainer, &error)) fail_msg("%s", error.message);
     return trainer;
 }
 
 static inline fm_sample_result take(fm_trainer *trainer, const fm_features *features) {
     fm_sample_result result = {0};
     fm_error error = {0};
-    if (fm_trainer_add_sample(trainer, features, &result, &error)) {
-        fail_msg("%s", error.message);
-    }
+    if (fm_trainer_add_sample(trainer, features, &result, &error)) fail_msg("%s", error.message);
     return result;
 }
 

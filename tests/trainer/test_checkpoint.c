@@ -37,9 +37,8 @@ static void make_params(fm_params *params, fm_arena *arena, int64_t rows) {
     float *sets[] = {params->master, params->moment1, params->moment2, params->ema};
     for (int set = 0; set < 4; set++) {
         for (int p = 0; p < params->n_param; p++) {
-            for (int64_t i = 0; i < fm_param_count(&params->param[p]); i++) {
+            for (int64_t i = 0; i < fm_param_count(&params->param[p]); i++)
                 sets[set][params->param[p].offset + i] = (float)(1000 * set + 100 * p + i) + 0.5f;
-            }
         }
     }
 }
@@ -70,7 +69,7 @@ static void save(fixture *f, uint64_t step) {
     snprintf(f->path, sizeof f->path, "%s", path);
 }
 
-static void what_is_saved_is_loaded(void **state) {
+static void loading_restores_a_checkpoint(void **state) {
     (void)state;
     fixture f;
     set_up(&f);
@@ -152,7 +151,7 @@ static void damage_is_refused(void **state) {
         if (!status) status = fm_checkpoint_load(f.path, &f.params, &got, &error);
         fm_arena_rewind(&f.arena, mark);
         n_tried++;
-        n_refused += status != FM_OK;
+        if (status) n_refused++;
         if (status) assert_true(error.message[0] != '\0');
         assert_memory_equal(f.params.master, before, bytes);
     }
@@ -314,7 +313,7 @@ static void a_batch_in_hand_is_saved_and_loaded(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_saved_is_loaded),
+        cmocka_unit_test(loading_restores_a_checkpoint),
         cmocka_unit_test(python_reads_it_by_the_formats_words),
         cmocka_unit_test(damage_is_refused),
         cmocka_unit_test(another_models_file_is_refused),

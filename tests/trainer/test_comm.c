@@ -21,9 +21,8 @@ static bool round_is_right(rank_state *s, int round) {
     fm_comm *comm = s->comm;
     float send[MOST * PART], turned[MOST * PART], back[MOST * PART], all[MOST * PART];
     float scattered[PART], sum[PART], root[PART];
-    for (int k = 0; k < comm->size * PART; k++) {
+    for (int k = 0; k < comm->size * PART; k++)
         send[k] = value(comm->rank, round, k / PART, k % PART);
-    }
     fm_message to_all = {FM_EXCHANGE_ALL_TO_ALL, FM_ELEMENT_F32, PART, 0, send, turned};
     fm_message gather = {FM_EXCHANGE_ALL_GATHER, FM_ELEMENT_F32, PART, 0, send, all};
     fm_message scatter = {FM_EXCHANGE_REDUCE_SCATTER, FM_ELEMENT_F32, PART, 0, send, scattered};
@@ -61,13 +60,12 @@ static bool round_is_right(rank_state *s, int round) {
 static void *run_rank(void *argument) {
     rank_state *s = argument;
     s->ok = true;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < ROUNDS; round++)
         s->ok &= round_is_right(s, round);
-    }
     return NULL;
 }
 
-static void exchanges_give_what_their_names_say(void **state) {
+static void exchanges_match_their_names(void **state) {
     (void)state;
     for (int32_t size = 1; size <= MOST; size++) {
         fm_comm_group *group;
@@ -79,9 +77,8 @@ static void exchanges_give_what_their_names_say(void **state) {
             ranks[r].comm = fm_comm_group_get_rank(group, r);
             assert_int_equal(pthread_create(&threads[r], NULL, run_rank, &ranks[r]), 0);
         }
-        for (int32_t r = 0; r < size; r++) {
+        for (int32_t r = 0; r < size; r++)
             pthread_join(threads[r], NULL);
-        }
         for (int32_t r = 0; r < size; r++) {
             assert_true(ranks[r].ok);
             assert_memory_equal(ranks[r].sum, ranks[0].sum, sizeof ranks[0].sum);
@@ -92,7 +89,7 @@ static void exchanges_give_what_their_names_say(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exchanges_give_what_their_names_say),
+        cmocka_unit_test(exchanges_match_their_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

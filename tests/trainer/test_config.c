@@ -85,15 +85,12 @@ static void every_key_is_documented(void **state) {
     fm_train_config_document(&config, table);
     fm_train_config_format_all(&config, shown);
     int n_key = 0, n_row = -2; /* the table's head */
-    for (const char *c = table; *c; c++) {
+    for (const char *c = table; *c; c++)
         n_row += *c == '\n';
-    }
     char section[32] = "", *rest = NULL;
     for (char *line = strtok_r(shown, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         char name[64], value[64], expected[256];
-        if (sscanf(line, "[%31[a-z]]", section) == 1) {
-            continue;
-        }
+        if (sscanf(line, "[%31[a-z]]", section) == 1) continue;
         assert_int_equal(sscanf(line, "%63s = %63s", name, value), 2);
         snprintf(expected, sizeof expected, "| `[%s]` | `%s` |", section, name);
         const char *row = strstr(table, expected);
@@ -108,7 +105,7 @@ static void every_key_is_documented(void **state) {
 }
 
 /* A key that changes no number is not part of a run's identity. */
-static void recomputation_is_left_out_of_checkpoints(void **state) {
+static void checkpoints_omit_recomputation(void **state) {
     (void)state;
     static char plain[FM_TRAIN_CONFIG_TEXT_BYTES], other[FM_TRAIN_CONFIG_TEXT_BYTES];
     fm_train_config config;
@@ -129,7 +126,7 @@ static void recomputation_is_left_out_of_checkpoints(void **state) {
     assert_non_null(strstr(other, "\nclip = batch\n"));
 }
 
-static void what_is_shown_is_read_back(void **state) {
+static void printed_settings_parse_to_the_same(void **state) {
     (void)state;
     static char text[FM_TRAIN_CONFIG_TEXT_BYTES], again[FM_TRAIN_CONFIG_TEXT_BYTES];
     fm_train_config config, other;
@@ -158,7 +155,7 @@ static void the_whole_model_has_93_million_parameters(void **state) {
     fm_arena_fini(&arena);
 }
 
-static void a_file_changes_what_it_names(void **state) {
+static void a_file_changes_only_the_keys_it_names(void **state) {
     (void)state;
     fm_train_config config;
     assert_int_equal(fm_train_config_preset("tiny", &config, NULL), FM_OK);
@@ -242,10 +239,10 @@ int main(void) {
         cmocka_unit_test(finetuning_is_the_papers_second_stage),
         cmocka_unit_test(presets_inherit),
         cmocka_unit_test(every_key_is_documented),
-        cmocka_unit_test(recomputation_is_left_out_of_checkpoints),
-        cmocka_unit_test(what_is_shown_is_read_back),
+        cmocka_unit_test(checkpoints_omit_recomputation),
+        cmocka_unit_test(printed_settings_parse_to_the_same),
         cmocka_unit_test(the_whole_model_has_93_million_parameters),
-        cmocka_unit_test(a_file_changes_what_it_names),
+        cmocka_unit_test(a_file_changes_only_the_keys_it_names),
         cmocka_unit_test(mistakes_are_refused_with_their_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -122,14 +122,12 @@ static int64_t run(int32_t size, bool recompute, bool without_gradient, double *
                                 .dx = dx};
         assert_int_equal(pthread_create(&threads[r], NULL, run_rank, &ranks[r]), 0);
     }
-    for (int32_t r = 0; r < size; r++) {
+    for (int32_t r = 0; r < size; r++)
         pthread_join(threads[r], NULL);
-    }
     int64_t n_dw = ranks[0].n_dw;
     for (int32_t r = 0; r < size; r++) {
-        for (int64_t k = 0; k < n_dw; k++) {
+        for (int64_t k = 0; k < n_dw; k++)
             dw[k] = (r ? dw[k] : 0) + ranks[r].dw[k];
-        }
         free(ranks[r].dw);
     }
     fm_comm_group_destroy(group);
@@ -137,9 +135,8 @@ static int64_t run(int32_t size, bool recompute, bool without_gradient, double *
 }
 
 static void expect_close(const double *a, const double *b, int64_t count) {
-    for (int64_t k = 0; k < count; k++) {
+    for (int64_t k = 0; k < count; k++)
         assert_true(fabs(a[k] - b[k]) < 1e-11 * fmax(1, fabs(b[k])));
-    }
 }
 
 static void ranks_agree_with_one(void **state) {

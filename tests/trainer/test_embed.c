@@ -70,9 +70,7 @@ static void add_embedder(op_bench *bench, setup *s) {
         bool msa = s->kind == RECYCLE_MSA;
         op_input(bench, 3, msa ? m : z, true);
         op_input(bench, msa ? 2 : 3, msa ? (int64_t[]){s->n_res, s->c} : z, true);
-        if (s->kind == RECYCLE_PAIR) {
-            op_input_of(bench, FM_ELEMENT_U8, 2, pair, false);
-        }
+        if (s->kind == RECYCLE_PAIR) op_input_of(bench, FM_ELEMENT_U8, 2, pair, false);
         s->recycle.norm_m = op_block(bench, 2, s->c);
         s->recycle.norm_z = op_block(bench, 2, s->c);
         s->recycle.distance = op_block(bench, s->c, N_BIN);
@@ -118,9 +116,7 @@ static void fill_integers(op_bench *bench, const setup *s) {
             }
         }
     }
-    if (s->kind == MASKED_MSA) {
-        op_fill_mask(bench, 2, 33);
-    }
+    if (s->kind == MASKED_MSA) op_fill_mask(bench, 2, 33);
 }
 
 static void gradients_match_differences(void **state) {

@@ -77,7 +77,7 @@ static void the_crc_is_castagnolis(void **state) {
     assert_int_equal(fm_crc32c("", 0), 0);
 }
 
-static void another_reader_sees_what_was_written(void **state) {
+static void another_reader_reads_our_files(void **state) {
     (void)state;
     fm_event_file *file;
     assert_int_equal(fm_event_file_open(path_of("a"), false, 0, 1000, &file, NULL), FM_OK);
@@ -131,7 +131,7 @@ static void a_resumed_run_has_each_step_once(void **state) {
     }
 }
 
-static void what_is_there_is_not_overwritten(void **state) {
+static void existing_files_are_not_overwritten(void **state) {
     (void)state;
     fm_event_file *file;
     fm_error error;
@@ -152,9 +152,9 @@ static void what_is_there_is_not_overwritten(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_crc_is_castagnolis),
-        cmocka_unit_test(another_reader_sees_what_was_written),
+        cmocka_unit_test(another_reader_reads_our_files),
         cmocka_unit_test(a_resumed_run_has_each_step_once),
-        cmocka_unit_test(what_is_there_is_not_overwritten),
+        cmocka_unit_test(existing_files_are_not_overwritten),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,6 +1,6 @@
-/* test_foreign.c: tests weights of other programs: the names and shapes of DeepMind's files,
- * layouts element by element, round trips through every naming and format, and the reports about
- * files that do not fit. */
+/* test_foreign.c: tests weights of other programs: the names and shapes of DeepMind's files, and
+ * layouts element by element. Also round trips through every naming and format, and the reports
+ * about files that do not fit. */
 #include "trainer/checkpoint/foreign.h"
 
 #include "proto/base/file.h"
@@ -26,7 +26,7 @@ static fm_arena arena;
 static int set_up(void **state) {
     (void)state;
     fm_test_make_folder(folder, sizeof folder);
-    return fm_arena_init(&arena, (size_t)1 << 32, NULL) == FM_OK ? 0 : -1;
+    return fm_arena_init(&arena, (size_t)1 << 32, NULL) ? -1 : 0;
 }
 
 static int tear_down(void **state) {
@@ -236,7 +236,7 @@ static void assert_same(const fm_params *params, const void *got, const void *wa
     assert_memory_equal(got, want, (size_t)params->n_element * sizeof(float));
 }
 
-static void every_naming_and_format_gives_back_what_it_got(void **state) {
+static void every_naming_and_format_round_trips(void **state) {
     (void)state;
     fm_params params, other;
     fm_model_config config = narrow_config();
@@ -251,9 +251,10 @@ static void every_naming_and_format_gives_back_what_it_got(void **state) {
                                                (fm_weight_names)naming, &params, params.master,
                                                &arena, NULL),
                              FM_OK);
-            if (fm_foreign_import(path, &other, &strict, &arena, &report, &error))
+            if (fm_foreign_import(path, &other, &strict, &arena, &report, &error)) {
                 fail_msg("%s %d: %s", fm_weight_names_word((fm_weight_names)naming), format,
                          error.message);
+            }
             assert_int_equal(report.naming, naming);
             assert_string_equal(report.prefix, "");
             assert_string_equal(report.text, "");
@@ -299,7 +300,7 @@ static size_t index_of(const fm_weights_out *array, size_t n, const char *name) 
     return i;
 }
 
-static void everything_that_is_wrong_is_said_at_once(void **state) {
+static void all_errors_are_reported_at_once(void **state) {
     (void)state;
     fm_params params;
     fm_model_config config = small_config();
@@ -497,8 +498,8 @@ int main(void) {
         cmocka_unit_test(the_full_model_has_the_names_and_shapes_of_deepmind),
         cmocka_unit_test(openfold_has_a_name_for_every_parameter),
         cmocka_unit_test(layouts_are_deepminds_element_by_element),
-        cmocka_unit_test(every_naming_and_format_gives_back_what_it_got),
-        cmocka_unit_test(everything_that_is_wrong_is_said_at_once),
+        cmocka_unit_test(every_naming_and_format_round_trips),
+        cmocka_unit_test(all_errors_are_reported_at_once),
         cmocka_unit_test(missing_and_extra_arrays_may_be_allowed),
         cmocka_unit_test(a_prefix_is_found_out),
         cmocka_unit_test(halves_and_doubles_are_read_as_floats),

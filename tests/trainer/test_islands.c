@@ -20,7 +20,7 @@ static double distance(const double *a, const double *b, int64_t n) {
     return sqrt(difference / norm);
 }
 
-/* ---- a chain --------------------------------------------------------------------------------- */
+/* -- a chain */
 
 typedef struct chain {
     fm_transition_weights weights[N_LINK];
@@ -68,9 +68,8 @@ static void begin(op_bench *bench, chain *s, const fm_kernels *kernels) {
         s->weights[i].b2 = op_block(bench, C, 0);
     }
     op_finish(bench, build_chain, s);
-    for (int64_t k = 0; k < bench->params.n_element; k++) { /* f64 in both tables */
+    for (int64_t k = 0; k < bench->params.n_element; k++) /* f64 in both tables */
         ((double *)bench->params.master)[k] = op_uniform(77, k);
-    }
     fm_params_refresh_copy(&bench->params);
 }
 
@@ -83,12 +82,10 @@ static void run(op_bench *bench) {
 /* Reads the output and the gradient of the input as f64. */
 static void read_results(const op_bench *bench, double out[2 * ROWS * C], double dx[ROWS * C]) {
     const fm_tape *tape = &bench->tape;
-    for (int i = 0; i < 2 * ROWS * C; i++) {
+    for (int i = 0; i < 2 * ROWS * C; i++)
         out[i] = op_get(bench, fm_tape_data(tape, bench->output_tensor), i);
-    }
-    for (int i = 0; i < ROWS * C; i++) {
+    for (int i = 0; i < ROWS * C; i++)
         dx[i] = op_get(bench, fm_tape_gradient(tape, bench->input_tensor[0]), i);
-    }
 }
 
 static void an_island_is_within_the_rounding_of_the_wide_table(void **state) {
@@ -153,7 +150,7 @@ static void an_island_reads_the_master(void **state) {
     op_end(&bench);
 }
 
-static void where_there_is_one_table_nothing_is_cast(void **state) {
+static void with_one_table_nothing_is_cast(void **state) {
     (void)state;
     const fm_kernels *kernels = fm_kernels_cpu(FM_ELEMENT_F64);
     chain plain = {0}, s = {.island = true};
@@ -169,7 +166,7 @@ static void where_there_is_one_table_nothing_is_cast(void **state) {
     op_end(&b);
 }
 
-/* ---- whole steps ----------------------------------------------------------------------------- */
+/* -- whole steps */
 
 static fm_trainer_options options_of(const fm_kernels *kernels) {
     fm_trainer_options options = small_options();
@@ -275,7 +272,7 @@ static void ranks_of_a_sample_have_the_numbers_of_one(void **state) {
     fm_trainer_destroy(one);
 }
 
-/* ---- bf16, recorded only --------------------------------------------------------------------- */
+/* -- bf16, recorded only */
 
 static void fill_bf16(fm_stream *stream, int64_t n, double value, void *y) {
     (void)stream;
@@ -291,9 +288,8 @@ static void copy_bf16(fm_stream *stream, int64_t n, const void *x, void *y) {
 static void cast_bf16(fm_stream *stream, int64_t n, fm_element from, const void *x, void *y) {
     (void)stream;
     assert(from == FM_ELEMENT_F32);
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++)
         memcpy((uint16_t *)y + i, (const uint16_t *)x + 2 * i + 1, 2); /* truncated to bf16 */
-    }
 }
 
 /* A whole step over a table that has bf16's sizes. Recording asserts that the casts are the only
@@ -328,7 +324,7 @@ int main(void) {
         cmocka_unit_test(an_island_is_within_the_rounding_of_the_wide_table),
         cmocka_unit_test(recomputing_an_island_changes_no_bit),
         cmocka_unit_test(an_island_reads_the_master),
-        cmocka_unit_test(where_there_is_one_table_nothing_is_cast),
+        cmocka_unit_test(with_one_table_nothing_is_cast),
         cmocka_unit_test(a_step_is_within_the_rounding_of_the_pure_ones),
         cmocka_unit_test(planned_bytes_are_used_and_policies_change_no_bit),
         cmocka_unit_test(ranks_of_a_sample_have_the_numbers_of_one),

@@ -67,14 +67,16 @@ static void formula_row(const layout *l, double **in, double *out, const int64_t
             logit += in[Q][place(a->q_stride, g, b, row, h) + c] *
                      in[K][place(a->k_stride, g, b, key, kv) + c];
         logit *= a->scale;
-        if (l->biased)
+        if (l->biased) {
             logit += in[BIAS][g * a->bias_stride[0] + h * a->bias_stride[1] +
                               row * a->bias_stride[2] + key * a->bias_stride[3]];
-        if (l->masked && !l->no_valid_key)
+        }
+        if (l->masked && !l->no_valid_key) {
             logit +=
                 a->mask_value *
                 (in[MASK][g * a->mask_stride[0] + b * a->mask_stride[1] + key * a->mask_stride[2]] -
                  1);
+        }
         p[key] = logit;
         largest = fmax(largest, logit);
     }
@@ -175,7 +177,7 @@ static void column_and_ending_node_are_strides(void **state) {
     check("gbm", make(1, 6, 6, 6, 2, 4, 12, true));
 }
 
-static void groups_have_biases_of_their_own(void **state) {
+static void each_group_has_a_separate_bias(void **state) {
     (void)state;
     check("gbm", make(2, 3, 4, 4, 2, 3, 6, false));
 }
@@ -224,7 +226,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(row_attention_with_pair_bias),
         cmocka_unit_test(column_and_ending_node_are_strides),
-        cmocka_unit_test(groups_have_biases_of_their_own),
+        cmocka_unit_test(each_group_has_a_separate_bias),
         cmocka_unit_test(plain_and_rectangular),
         cmocka_unit_test(sizes_of_one),
         cmocka_unit_test(more_queries_than_a_block),

@@ -1,4 +1,4 @@
-/* test_kernels_contract.c: what a backend promises beside its numbers: whole tables, named ops,
+/* test_kernels_contract.c: tests a backend's promises beside its numbers: whole tables, named ops,
  * counted slow paths, and an assertion where a mask is neither 0 nor 1. */
 #include "tests/trainer/kernel_check.h"
 #include "trainer/backend/fallback.h"
@@ -100,9 +100,7 @@ static void attend(const fm_kernels *k, float mask_of_second) {
     void *space = check_workspace(k->attention_workspace(&a));
     k->attention(NULL, &a, space);
     free(space);
-    if (mask_of_second == 0) {
-        assert_float_equal(o[0], 5, 0);
-    }
+    if (mask_of_second == 0) assert_float_equal(o[0], 5, 0);
 }
 
 static void a_mask_between_0_and_1_asserts(void **state) {

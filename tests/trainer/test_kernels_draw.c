@@ -1,4 +1,4 @@
-/* test_kernels_draw.c: tests random draws: a slice of a tensor gets the words of its global
+/* test_kernels_draw.c: tests random draws. A slice of a tensor gets the words of its global
  * elements, every part of the counter has an effect, and the dropout index follows the shared
  * axis. */
 #include "trainer/backend/kernels.h"

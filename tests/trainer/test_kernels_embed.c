@@ -1,7 +1,7 @@
 /* test_kernels_embed.c: lookups, relative positions, outer sums, and the MSA features. */
 #include "tests/trainer/kernel_check.h"
 
-/* ---- lookup of a one-hot linear layer; both layouts of the table ---- */
+/* -- lookup of a one-hot linear layer; both layouts of the table */
 
 typedef struct table_case {
     fm_lookup lookup;
@@ -58,7 +58,7 @@ static void lookups(void **state) {
     }
 }
 
-/* ---- relative positions, added to an outer sum as in A3 ---- */
+/* -- relative positions, added to an outer sum as in A3 */
 
 typedef struct pair_case {
     int64_t n_i, n_j, c, ld;
@@ -121,7 +121,7 @@ static void pair_embedding(void **state) {
     }
 }
 
-/* ---- MSA features ---- */
+/* -- MSA features */
 
 enum { S = 2, N = 3 };
 

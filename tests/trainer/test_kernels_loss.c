@@ -5,7 +5,7 @@
 #include "trainer/backend/cpu/cpu.h"
 #include "trainer/backend/cpu/exp.h"
 
-/* ---- cross-entropy ---- */
+/* -- cross-entropy */
 
 typedef struct classes {
     int64_t rows, n_class, ld;
@@ -137,7 +137,7 @@ static void distance_ids_of_recycling(void **state) {
     assert_int_equal(ids[6], 255); /* 400 Å */
 }
 
-/* ---- optimiser ---- */
+/* -- optimiser */
 
 static void gradient_norm_and_clip(void **state) {
     (void)state;
@@ -219,7 +219,7 @@ static void adam_with_ema(void **state) {
     }
 }
 
-/* ---- initial parameters ---- */
+/* -- initial parameters */
 
 static void initial_distributions(void **state) {
     (void)state;
@@ -269,7 +269,7 @@ static void truncated_normal_inverts(void **state) {
     }
 }
 
-/* ---- the exponential ---- */
+/* -- the exponential */
 
 static void exponentials(void **state) {
     (void)state;

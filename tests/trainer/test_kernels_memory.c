@@ -149,7 +149,7 @@ static void sums_over_a_middle_axis(void **state) {
     }
 }
 
-/* ---- matrix products, as a case with gradients, which are matrix products too ---- */
+/* -- matrix products, as a case with gradients, which are matrix products too */
 
 typedef struct product {
     int64_t m, n, k, batch;

@@ -3,7 +3,7 @@
  */
 #include "tests/trainer/kernel_check.h"
 
-/* ---- outer product mean ---- */
+/* -- outer product mean */
 
 enum { OA, OB, OW, OBIAS, OMASK_A, OMASK_B };
 
@@ -165,7 +165,7 @@ static void outer_product_mean_in_pieces(void **state) {
     free(z), free(dz);
 }
 
-/* ---- triangle multiplication ---- */
+/* -- triangle multiplication */
 
 enum { TPA, TGA, TPB, TGB, TMASK_A, TMASK_B };
 
@@ -277,9 +277,8 @@ static void plain_formula(const void *ctx, double **in, double *out) {
         const double *b = in[1] + p % t->n_j * t->n_k * t->ldb;
         for (int64_t c = 0; c < t->c; c++) {
             double total = 0;
-            for (int64_t k = 0; k < t->n_k; k++) {
+            for (int64_t k = 0; k < t->n_k; k++)
                 total += a[k * t->lda + c] * b[k * t->ldb + c];
-            }
             out[p * t->c + c] = total;
         }
     }
@@ -316,7 +315,7 @@ static void triangle_multiplication(void **state) {
     }
 }
 
-/* ---- the whole sublayer ---- */
+/* -- the whole sublayer */
 
 enum { BZ, BNORM_IN, BPROJECTIONS, BPROJECTIONS_BIAS, BNORM_OUT, BOUT, BOUT_BIAS, BMASK };
 
@@ -460,8 +459,9 @@ static void triangle_block_in_place(void **state) {
     for (int i = 0; i < ROWS * CZ; i++) {
         bool is_dropped = z[i] == before[i];
         dropped[i % KEPT] += is_dropped;
-        if (!is_dropped)
+        if (!is_dropped) {
             check_below(fabs(z[i] - before[i] - update[i] / 0.75), 1e-14, "in place: element");
+        }
     }
     int columns = 0;
     for (int i = 0; i < KEPT; i++) {

@@ -1,8 +1,8 @@
 /* test_kernels_reference.c: the cores inside their sublayers against OpenFold's tensors
- * (model/af2_units.npz of the reference data). This checks what only another program can tell, such
- * as which axis of z is the query of the ending node, or the order of the channel pair in the outer
- * product. Outputs must agree within 1e-5 and gradients of weights that depend on the core within
- * 1e-4, in float and in double (the file itself is float). */
+ * (model/af2_units.npz of the reference data). This checks facts that only another program can
+ * tell, such as the axis of z that is the query of the ending node, or the order of the channel
+ * pair in the outer product. Outputs must agree within 1e-5 and gradients of weights that depend on
+ * the core within 1e-4, in float and in double (the file itself is float). */
 #include "proto/base/file.h"
 #include "proto/npz.h"
 #include "tests/testing/testing.h"
@@ -111,7 +111,7 @@ static void *normalise(const unit *u, const void *x, const char *gamma, const ch
     return a.y;
 }
 
-/* ---- attention ---- */
+/* -- attention */
 
 /* [N_RES, N_RES, c], with its first two axes exchanged on request. The reference passes z and its
  * mask transposed to the ending node and runs it as a starting node; this backend passes z itself.
@@ -244,7 +244,7 @@ static void check_attention(const unit *u, const attention_unit *t) {
     check_attention_grad(u, t, &a, x, z);
 }
 
-/* ---- outer product mean ---- */
+/* -- outer product mean */
 
 static void check_outer_unit(const unit *u) {
     enum { C = 6, LD = 2 * C, ROWS = N_SEQ * N_RES };
@@ -284,7 +284,7 @@ static void check_outer_unit(const unit *u) {
     compare_weight(u, "gw.linear_2.weight", at(u, d, C), LD, C, x, C_M, ROWS);
 }
 
-/* ---- triangle multiplication ---- */
+/* -- triangle multiplication */
 
 enum { C_MUL = 12, LD_MUL = 4 * C_MUL, PAIRS = N_RES * N_RES };
 
@@ -386,7 +386,7 @@ static void check_triangle_unit(const unit *u, bool incoming) {
     check_triangle_grad(u, &t, &norm, &g, x);
 }
 
-/* ---- the run ---- */
+/* -- the run */
 
 static const attention_unit row = {"mha.", "layer_norm_m", "linear_z", false, false,
                                    N_SEQ,  N_RES,          C_M,        4};

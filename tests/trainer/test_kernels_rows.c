@@ -7,7 +7,7 @@ typedef struct rows {
     bool masked;
 } rows;
 
-/* ---- layer normalisation ---- */
+/* -- layer normalisation */
 
 enum { LX, LGAMMA, LBETA };
 
@@ -99,7 +99,7 @@ static void layernorm_of_an_offset(void **state) {
         assert_true(fabsf(y[i] - (i % 2 ? 1 : -1)) < 1e-4f);
 }
 
-/* ---- gate ---- */
+/* -- gate */
 
 enum { GG, GX, GMASK };
 
@@ -164,9 +164,8 @@ static void gates_share_rows(void **state) {
     const fm_kernels *k = fm_kernels_cpu(FM_ELEMENT_F64);
     double g[ROWS * WIDTH], x[ROWS * WIDTH], dy[ROWS * WIDTH];
     double y[2][ROWS * WIDTH], dg[2][ROWS * WIDTH], dx[2][ROWS * WIDTH];
-    for (int i = 0; i < ROWS * WIDTH; i++) {
+    for (int i = 0; i < ROWS * WIDTH; i++)
         g[i] = sin(i), x[i] = cos(i % (X_ROWS * WIDTH)), dy[i] = sin(3 * i);
-    }
     for (int shared = 0; shared < 2; shared++) {
         fm_gate a = {ROWS, WIDTH, WIDTH, WIDTH, WIDTH, g, x, NULL, y[shared], shared ? X_ROWS : 0};
         k->gate(NULL, &a);
@@ -181,7 +180,7 @@ static void gates_share_rows(void **state) {
     }
 }
 
-/* ---- swish(a) * b; the rows of the projection are ld apart ---- */
+/* -- swish(a) * b; the rows of the projection are ld apart */
 
 static fm_swiglu bind_swiglu(const rows *r, void **in, void *y) {
     return (fm_swiglu){r->n, r->c, r->ld, r->c, in[0], y};
@@ -244,7 +243,7 @@ static void swiglus(void **state) {
     }
 }
 
-/* ---- relu(x + bias), masks over rows: the backward of each is what the ops use ---- */
+/* -- relu(x + bias), masks over rows: the backward of each is what the ops use */
 
 static void relu_forward(const fm_kernels *k, const void *ctx, void **in, void *out) {
     const rows *r = ctx;
@@ -318,7 +317,7 @@ static void relu_does_not_hide_nan(void **state) {
     assert_true(isnan(x[1]));
 }
 
-/* ---- masked mean ---- */
+/* -- masked mean */
 
 static fm_masked_mean bind_mean(const rows *r, void **in) {
     return (fm_masked_mean){r->n, r->ld, r->c, 1e-3, in[0], in[1]}; /* ld: n_r */
@@ -375,7 +374,7 @@ static void masked_means(void **state) {
     }
 }
 
-/* ---- dropout ---- */
+/* -- dropout */
 
 static void dropout_forward(const fm_kernels *k, const void *ctx, void **in, void *out) {
     k->dropout(NULL, ctx, in[0], in[1], out);

@@ -1,5 +1,5 @@
-/* test_kernels_threads.c: ranks may be threads of one process: kernels that four threads call at
- * the same time, each on its own memory, give the bits that one thread gives alone. */
+/* test_kernels_threads.c: ranks may be threads of one process. Kernels that four threads call at
+ * the same time, each on its own memory, give the bits of a single thread. */
 #include "tests/trainer/kernel_check.h"
 
 #include <pthread.h>

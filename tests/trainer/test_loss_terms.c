@@ -1,4 +1,4 @@
-/* test_loss_terms.c: the table of the loss terms: every row can be recorded, is a key of the
+/* test_loss_terms.c: tests the table of the loss terms. Every row can be recorded, is a key of the
  * configuration with a weight in every preset, and counts for the samples that it is defined for.
  */
 #include "trainer/app/train_config.h"
@@ -34,9 +34,8 @@ static void names_are_keys_of_the_configuration(void **state) {
         config = before;
         fm_bytes bytes = {(const uint8_t *)text, (size_t)n};
         assert_int_equal(fm_train_config_parse(bytes, &config, NULL), FM_OK);
-        for (int k = 0; k < FM_LOSS_TERMS; k++) {
+        for (int k = 0; k < FM_LOSS_TERMS; k++)
             assert_true(config.loss[k] == (k == i ? 100 + i : before.loss[k]));
-        }
     }
 }
 

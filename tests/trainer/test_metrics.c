@@ -21,7 +21,7 @@ static int set_up(void **state) {
     (void)state;
     fm_test_make_folder(folder, sizeof folder);
     snprintf(path, sizeof path, "%s/metrics.jsonl", folder);
-    return fm_arena_init(&arena, (size_t)1 << 20, NULL) == FM_OK ? 0 : -1;
+    return fm_arena_init(&arena, (size_t)1 << 20, NULL) ? -1 : 0;
 }
 
 static int tear_down(void **state) {

@@ -70,9 +70,7 @@ static void iterations_share_the_pair_bias(void **state) {
         begin(&bench, &s, FM_ELEMENT_F64, 4);
         op_fill_mask(&bench, IN_MASK, 5);
         n[shared] = op_run(&bench, &value[shared]);
-        if (shared) {
-            op_check_gradients(&bench);
-        }
+        if (shared) op_check_gradients(&bench);
         op_end(&bench);
     }
     op_expect_same(n[0], value[0], n[1], value[1]);
@@ -108,9 +106,8 @@ static void a_rigid_motion_changes_nothing(void **state) {
     }
     fm_tape_forward(&bench.tape, NULL);
     const double *after = fm_tape_data(&bench.tape, bench.output_tensor);
-    for (int i = 0; i < 4 * 7; i++) {
+    for (int i = 0; i < 4 * 7; i++)
         assert_true(fabs(after[i] - before[i]) < 1e-11);
-    }
     op_end(&bench);
 }
 

@@ -7,7 +7,7 @@
 #include "trainer/ops/attention_split.h"
 #include "trainer/ops/swiglu_transition.h"
 
-/* ---- the algorithms written out -------------------------------------------------------------- */
+/* -- the algorithms written out */
 
 static const double *param(const op_bench *bench, fm_param_ref ref) {
     return ref == FM_PARAM_NONE
@@ -26,12 +26,10 @@ static double *normalised(const double *x, int64_t rows, int64_t c, const double
     double *y = numbers(rows * c);
     for (int64_t r = 0; r < rows; r++) {
         double mean = 0, variance = 0;
-        for (int64_t i = 0; i < c; i++) {
+        for (int64_t i = 0; i < c; i++)
             mean += x[r * c + i] / (double)c;
-        }
-        for (int64_t i = 0; i < c; i++) {
+        for (int64_t i = 0; i < c; i++)
             variance += pow(x[r * c + i] - mean, 2) / (double)c;
-        }
         for (int64_t i = 0; i < c; i++) {
             y[r * c + i] =
                 (x[r * c + i] - mean) / sqrt(variance + 1e-5) * weights[i] + weights[c + i];
@@ -47,9 +45,8 @@ static double *projected(const double *x, int64_t rows, int64_t c_in, int64_t c_
     for (int64_t at = 0; at < rows * c_out; at++) {
         int64_t r = at / c_out, o = at % c_out;
         y[at] = bias ? bias[o] : 0;
-        for (int64_t i = 0; i < c_in; i++) {
+        for (int64_t i = 0; i < c_in; i++)
             y[at] += x[r * c_in + i] * w[o * c_in + i];
-        }
     }
     return y;
 }
@@ -59,9 +56,8 @@ static double sigmoid(double x) {
 }
 
 static void assert_near(const double *found, const double *expected, int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++)
         assert_true(fabs(found[i] - expected[i]) < 1e-10 * (1 + fabs(expected[i])));
-    }
 }
 
 /* The largest distance, relative to its tensor, of any gradient or the output of two runs. */
@@ -101,7 +97,7 @@ static void assert_same_gradients(const op_bench *a, const op_bench *b) {
                         (size_t)op_input_count(a, 0) * sizeof(double));
 }
 
-/* ---- transition ------------------------------------------------------------------------------ */
+/* -- transition */
 
 typedef struct transition {
     int64_t n0, n1, c;
@@ -136,13 +132,11 @@ static void transition_is_the_algorithm(op_bench *bench, const transition *t) {
     double *normed = normalised(x, rows, c, param(bench, t->weights.norm));
     double *a = projected(normed, rows, c, hidden, w1, NULL);
     double *b = projected(normed, rows, c, hidden, w1 + hidden * c, NULL);
-    for (int64_t i = 0; i < rows * hidden; i++) {
+    for (int64_t i = 0; i < rows * hidden; i++)
         a[i] *= sigmoid(a[i]) * b[i];
-    }
     double *y = projected(a, rows, hidden, c, param(bench, t->weights.w2), NULL);
-    for (int64_t i = 0; t->residual && i < rows * c; i++) {
+    for (int64_t i = 0; t->residual && i < rows * c; i++)
         y[i] += x[i];
-    }
     fm_tape_forward(&bench->tape, NULL);
     assert_near(fm_tape_data(&bench->tape, bench->output_tensor), y, rows * c);
     free(normed), free(a), free(b), free(y);
@@ -183,7 +177,7 @@ static void recomputing_the_projection_changes_no_bit(void **state) {
     op_end(&b);
 }
 
-/* ---- attention ------------------------------------------------------------------------------- */
+/* -- attention */
 
 typedef struct attention {
     fm_axial axial;
@@ -223,18 +217,10 @@ static fm_attention_weights attention_weights(op_bench *bench, const attention *
                               .norm_z = FM_PARAM_NONE,
                               .n_head = s->n_head,
                               .c_head = s->c_head};
-    if (s->gate_bias) {
-        w.gate_bias = op_block_after_zeros(bench, 3 * width, width, 0);
-    }
-    if (s->q_bias) {
-        w.q_bias = op_block(bench, width, 0);
-    }
-    if (s->out_bias) {
-        w.out_bias = op_block(bench, s->c, 0);
-    }
-    if (s->axial == FM_AXIAL_ROW) {
-        w.norm_z = op_block(bench, 2, s->c_z);
-    }
+    if (s->gate_bias) w.gate_bias = op_block_after_zeros(bench, 3 * width, width, 0);
+    if (s->q_bias) w.q_bias = op_block(bench, width, 0);
+    if (s->out_bias) w.out_bias = op_block(bench, s->c, 0);
+    if (s->axial == FM_AXIAL_ROW) w.norm_z = op_block(bench, 2, s->c_z);
     return w;
 }
 
@@ -242,9 +228,7 @@ static void begin_attention(op_bench *bench, attention *s, fm_element element) {
     op_begin(bench, element);
     op_input(bench, 3, (int64_t[]){s->n0, s->n1, s->c}, true);
     op_input(bench, 2, (int64_t[]){s->n0, s->n1}, false);
-    if (s->axial == FM_AXIAL_ROW) {
-        op_input(bench, 3, (int64_t[]){s->n1, s->n1, s->c_z}, true);
-    }
+    if (s->axial == FM_AXIAL_ROW) op_input(bench, 3, (int64_t[]){s->n1, s->n1, s->c_z}, true);
     s->weights = attention_weights(bench, s);
     op_finish(bench, build_attention, s);
     op_fill_mask(bench, 1, 31);
@@ -268,9 +252,8 @@ static void attend(const attention *s, const double *qkvg, const double *bias, c
         weight[key] += mask[at] > 0 ? 0 : -1e9;
         top = fmax(top, weight[key]);
     }
-    for (int64_t key = 0; key < n; key++) {
+    for (int64_t key = 0; key < n; key++)
         total += weight[key] = exp(weight[key] - top);
-    }
     for (int64_t i = 0; i < s->c_head; i++) {
         o[i] = 0;
         for (int64_t key = 0; key < n; key++) {
@@ -306,9 +289,8 @@ static void attention_is_the_algorithm(op_bench *bench, const attention *s) {
         attend(s, qkvg, bias, mask, batch, query, head, o + row * width + head * s->c_head);
     }
     double *y = projected(o, rows, width, s->c, param(bench, w->out), param(bench, w->out_bias));
-    for (int64_t i = 0; i < rows * s->c; i++) {
+    for (int64_t i = 0; i < rows * s->c; i++)
         y[i] += x[i];
-    }
     fm_tape_forward(&bench->tape, NULL);
     assert_near(fm_tape_data(&bench->tape, bench->output_tensor), y, rows * s->c);
     free(all_bias), free(o), free(normed), free(pair), free(qkvg), free(bias), free(y);
@@ -338,9 +320,7 @@ static void attention_in_all_forms(void **state) {
             begin_attention(&single, &s, FM_ELEMENT_F32);
             assert_single_is_near(&single, &bench);
             op_end(&single);
-            if (biases < 2) {
-                op_check_gradients(&bench);
-            }
+            if (biases < 2) op_check_gradients(&bench);
             op_end(&bench);
         }
     }
@@ -372,7 +352,7 @@ static void split_and_recomputed_attention_have_the_same_bits(void **state) {
     }
 }
 
-/* ---- a block --------------------------------------------------------------------------------- */
+/* -- a block */
 
 enum { N = 5, C_S = 6, C_Z = 8 };
 

@@ -6,7 +6,7 @@
 #include "trainer/ops/transition.h"
 #include "trainer/ops/update_norm.h"
 
-/* ---- the op ---------------------------------------------------------------------------------- */
+/* -- the op */
 
 typedef struct setup {
     fm_transition_weights first, second;
@@ -82,7 +82,7 @@ static void recomputing_changes_no_bit(void **state) {
     op_end(&b);
 }
 
-/* ---- stacks ---------------------------------------------------------------------------------- */
+/* -- stacks */
 
 enum { N_RES = 7, N_SEQ = 5, C_M = 12, C_Z = 8, N_BLOCK = 3 };
 
@@ -140,9 +140,8 @@ static void run_stack(op_bench *bench, stack *s) {
     op_fill_mask(bench, 2, 5);
     op_fill_mask(bench, 3, 6);
     void *dz = fm_state_data(&bench->state, bench->second_gradient);
-    for (int64_t k = 0; k < N_RES * N_RES * C_Z; k++) {
+    for (int64_t k = 0; k < N_RES * N_RES * C_Z; k++)
         op_set(bench, dz, k, op_uniform(89, k));
-    }
     fm_tape_forward(&bench->tape, NULL);
     fm_tape_backward(&bench->tape, NULL);
     assert_int_equal(fm_tape_used_bytes(&bench->tape), bench->tape.size.arena_bytes);

@@ -196,18 +196,16 @@ static void masked_positions_do_not_leak(void **state) {
         begin(&bench, &s);
         double *mask = op_input_data(&bench, 1), *x = op_input_data(&bench, 0);
         int64_t n0 = is_pair_op(s.kind) ? s.n_res : s.n_seq, c = is_pair_op(s.kind) ? s.c_z : s.c_m;
-        for (int64_t i = 0; i < n0 * s.n_res; i++) {
+        for (int64_t i = 0; i < n0 * s.n_res; i++)
             mask[i] = i / s.n_res != n0 - 1 && i % s.n_res != s.n_res - 1;
-        }
         int64_t count = fm_tensor_local_count(fm_tape_tensor(&bench.tape, bench.output_tensor));
         double *first = malloc((size_t)count * sizeof(double));
         fm_tape_forward(&bench.tape, NULL);
         memcpy(first, fm_tape_data(&bench.tape, bench.output_tensor),
                (size_t)count * sizeof(double));
         for (int64_t i = 0; i < n0 * s.n_res; i++) {
-            for (int64_t j = 0; j < c && mask[i] == 0; j++) {
+            for (int64_t j = 0; j < c && mask[i] == 0; j++)
                 x[i * c + j] = -3 * x[i * c + j];
-            }
         }
         fm_tape_forward(&bench.tape, NULL);
         const double *second = fm_tape_data(&bench.tape, bench.output_tensor);

@@ -1,7 +1,7 @@
-/* test_recording.c: what the model records, without running it: the nodes of a cycle in order,
- * their tensors, draws and segments, and the bytes of the memory plan, for every block order, split
- * over ranks and recompute policy. A digest stands for each case, so a change of the recording code
- * that should change nothing is seen at once.
+/* test_recording.c: tests the recording of the model, without running it: the nodes of a cycle in
+ * order, their tensors, draws and segments, and the bytes of the memory plan. The cases are every
+ * block order, split over ranks and recompute policy. Each case has a digest, so a change of the
+ * recording code that should change nothing shows at once.
  *
  * A case covers all recompute policies, all ranks, and both tapes of a step (the cycle without
  * gradient and the last one). When a digest differs on purpose, run the test with
@@ -25,7 +25,7 @@ enum { N_RECOMPUTE = 3, MAX_LINE = 2048 };
 static const char *const ORDER_NAMES[] = {"original", "opm_first", "parallel"};
 static const char *const RECOMPUTE_NAMES[N_RECOMPUTE] = {"none", "hidden", "block"};
 
-/* ---- a tape as text -------------------------------------------------------------------------- */
+/* -- a tape as text */
 
 typedef struct writer {
     fm_xxh3_state *hash;
@@ -46,25 +46,21 @@ __attribute__((format(printf, 2, 3))) static void put(writer *w, const char *for
 static void end_line(writer *w) {
     put(w, "\n");
     fm_xxh3_update(w->hash, w->line, w->used);
-    if (w->file) {
-        fputs(w->line, w->file);
-    }
+    if (w->file) fputs(w->line, w->file);
     w->used = 0;
 }
 
 static void put_list(writer *w, const char *what, const int32_t *values, int32_t n) {
     put(w, " %s", what);
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = 0; i < n; i++)
         put(w, "%c%d", i ? ',' : ' ', (int)values[i]);
-    }
 }
 
 static void put_node(writer *w, const fm_tape *tape, int32_t i) {
     const fm_node *node = &tape->node[i];
     int32_t keep[FM_NODE_SAVED];
-    for (int32_t k = 0; k < node->n_saved; k++) {
+    for (int32_t k = 0; k < node->n_saved; k++)
         keep[k] = (int32_t)node->keep[k];
-    }
     put(w, "node %d %s (%s)", (int)i, node->op->name, node->name);
     put_list(w, "in", node->input, node->n_input);
     put_list(w, "out", node->output, node->n_output);
@@ -83,21 +79,18 @@ static void put_node(writer *w, const fm_tape *tape, int32_t i) {
 static void put_tensor(writer *w, const fm_tape *tape, int32_t i) {
     const fm_tensor *tensor = &tape->tensor[i];
     put(w, "tensor %d %s %d [", (int)i, tensor->name ? tensor->name : "-", (int)tensor->element);
-    for (int axis = 0; axis < tensor->rank; axis++) {
+    for (int axis = 0; axis < tensor->rank; axis++)
         put(w, " %lld/%lld", (long long)tensor->local[axis], (long long)tensor->shape[axis]);
-    }
     put(w, " ] split %d version %d gradient %d", (int)tensor->shard_axis, (int)tensor->version,
         (int)tensor->gradient);
     end_line(w);
 }
 
 static void put_tape(writer *w, const fm_tape *tape) {
-    for (int32_t i = 0; i < tape->n_node; i++) {
+    for (int32_t i = 0; i < tape->n_node; i++)
         put_node(w, tape, i);
-    }
-    for (int32_t i = 0; i < tape->n_tensor; i++) {
+    for (int32_t i = 0; i < tape->n_tensor; i++)
         put_tensor(w, tape, i);
-    }
     for (int32_t i = 0; i < tape->n_segment; i++) {
         const fm_segment *segment = &tape->segment[i];
         put(w, "segment %d %d..%d %d", (int)i, (int)segment->first, (int)segment->end,
@@ -110,7 +103,7 @@ static void put_tape(writer *w, const fm_tape *tape) {
     end_line(w);
 }
 
-/* ---- recording ------------------------------------------------------------------------------- */
+/* -- recording */
 
 /* Parameters and their weights, which depend on the sizes alone: the same for all cases of a size.
  */
@@ -164,9 +157,7 @@ static void record_tapes(writer *w, model *m, const fm_model_config *config) {
 static FILE *open_dump(const char *name) {
     const char *folder = getenv("FM_RECORDING_DUMP");
     char path[512];
-    if (!folder) {
-        return NULL;
-    }
+    if (!folder) return NULL;
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *file = fopen(path, "w");
     assert_non_null(file);
@@ -196,13 +187,11 @@ static uint64_t digest_of(const char *name, model *m, fm_block_order order, fm_l
     fm_local_groups_destroy(groups);
     uint64_t digest = fm_xxh3_digest(w.hash);
     fm_xxh3_destroy(w.hash);
-    if (w.file) {
-        fclose(w.file);
-    }
+    if (w.file) fclose(w.file);
     return digest;
 }
 
-/* ---- cases ----------------------------------------------------------------------------------- */
+/* -- cases */
 
 typedef struct recording_case {
     fm_block_order order;
@@ -240,7 +229,7 @@ static bool is_as_before(const char *size, model *m, const recording_case *c, ui
     return digest == expected;
 }
 
-static void tiny_records_what_it_did(void **state) {
+static void tiny_records_the_same(void **state) {
     (void)state;
     static model m;
     m.config = fm_model_config_tiny();
@@ -248,15 +237,14 @@ static void tiny_records_what_it_did(void **state) {
     m.config.n_extra_block = 2;
     bool same = true;
     begin_model(&m);
-    for (int i = 0; i < N_CASE; i++) {
+    for (int i = 0; i < N_CASE; i++)
         same &= is_as_before("tiny", &m, &CASES[i], CASES[i].tiny);
-    }
     end_model(&m);
     assert_true(same);
 }
 
 /* AlphaFold2's sizes with fewer blocks: those between the first and the last are alike. */
-static void af2_initial_records_what_it_did(void **state) {
+static void af2_initial_records_the_same(void **state) {
     (void)state;
     static model m;
     m.config = fm_model_config_af2_initial();
@@ -264,17 +252,16 @@ static void af2_initial_records_what_it_did(void **state) {
     m.config.n_extra_block = 2;
     bool same = true;
     begin_model(&m);
-    for (int i = 0; i < N_CASE; i++) {
+    for (int i = 0; i < N_CASE; i++)
         same &= is_as_before("af2-initial", &m, &CASES[i], CASES[i].af2);
-    }
     end_model(&m);
     assert_true(same);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tiny_records_what_it_did),
-        cmocka_unit_test(af2_initial_records_what_it_did),
+        cmocka_unit_test(tiny_records_the_same),
+        cmocka_unit_test(af2_initial_records_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,7 +67,7 @@ static void expect_gradients(const op_bench *bench, const golden *g, const char 
     assert_true(compared > 0);
 }
 
-/* ---- embedders ------------------------------------------------------------------------------- */
+/* -- embedders */
 
 static fm_tensor_ref build_input(fm_tape *tape, const fm_tensor_ref *in, const void *data) {
     context *s = (context *)(uintptr_t)data;
@@ -118,15 +118,14 @@ static fm_tensor_ref build_recycle(fm_tape *tape, const fm_tensor_ref *in, const
     return fm_op_recycle_msa(tape, in[0], in[2], &s->w.recycle);
 }
 
-/* A32:1 in the reference's f32: bin k when d^2 lies between its edge and the next. */
+/* A32:1 in the reference's f32: bin k when d^2 is between its edge and the next. */
 static void put_bins(uint8_t *bins, const fm_npy *x) {
     const float *p = x->data;
     for (int i = 0; i < N_RES; i++) {
         for (int j = 0; j < N_RES; j++) {
             float d2 = 0;
-            for (int a = 0; a < 3; a++) {
+            for (int a = 0; a < 3; a++)
                 d2 += (p[3 * i + a] - p[3 * j + a]) * (p[3 * i + a] - p[3 * j + a]);
-            }
             int bin = -1;
             for (int k = 0; k < 15; k++) {
                 float edge = 3.25f + 1.25f * (float)k;
@@ -193,7 +192,7 @@ static void the_recycling_embedder_matches(void **state) {
     golden_close(&g);
 }
 
-/* ---- heads and losses ------------------------------------------------------------------------ */
+/* -- heads and losses */
 
 static fm_tensor_ref build_losses(fm_tape *tape, const fm_tensor_ref *in, const void *data) {
     context *s = (context *)(uintptr_t)data;
@@ -222,9 +221,8 @@ static void masked_msa_head_its_loss_and_single_match(void **state) {
         golden_load_parameters(&bench, &g, "w/");
         golden_load(&bench, op_input_data(&bench, 0), golden_find(&g, "act/", "evoformer@0.0"));
         golden_load(&bench, op_input_data(&bench, 2), golden_find(&g, "in/", "bert_mask"));
-        for (uint64_t i = 0; i < N_CLUST * N_RES; i++) {
+        for (uint64_t i = 0; i < N_CLUST * N_RES; i++)
             ((int32_t *)op_input_data(&bench, 1))[i] = (int32_t)golden_value(truth, i);
-        }
         op_set(&bench, fm_state_data(&bench.state, bench.output_gradient), 0, 2.0 * 4.0);
         golden_load(&bench, fm_state_data(&bench.state, bench.second_gradient),
                     golden_find(&g, "dact/", "evoformer@0.2"));
@@ -268,7 +266,7 @@ static void distogram_head_and_loss_match(void **state) {
     golden_close(&g);
 }
 
-/* ---- the stack ------------------------------------------------------------------------------- */
+/* -- the stack */
 
 static fm_tensor_ref build_stack(fm_tape *tape, const fm_tensor_ref *in, const void *data) {
     context *s = (context *)(uintptr_t)data;
@@ -319,7 +317,7 @@ static void the_evoformer_stack_matches(void **state) {
     golden_close(&g);
 }
 
-/* ---- optimiser ------------------------------------------------------------------------------- */
+/* -- optimiser */
 
 /* Compares one update over all 431 arrays of the file: norm, clip, Adam, moving average. */
 static void the_optimizer_matches(void **state) {
@@ -371,7 +369,7 @@ static void the_optimizer_matches(void **state) {
     golden_close(&g);
 }
 
-/* ---- names ----------------------------------------------------------------------------------- */
+/* -- names */
 
 /* The table has every array of the modules that we have, with its shape, and no other array. */
 static void the_parameter_table_names_the_references_arrays(void **state) {
@@ -394,9 +392,8 @@ static void the_parameter_table_names_the_references_arrays(void **state) {
                 const fm_param *row = fm_params_find_openfold(&bench.params, array->name + 2);
                 assert_non_null(row);
                 assert_int_equal(row->rank, array->rank);
-                for (size_t axis = 0; axis < array->rank; axis++) {
+                for (size_t axis = 0; axis < array->rank; axis++)
                     assert_int_equal(row->shape[axis], array->shape[axis]);
-                }
                 found++;
             }
         }

@@ -1,5 +1,5 @@
-/* test_run.c: what a run remembers and judges: the list of skipped samples, the results of a batch in
- * hand, the identity of a run and changes to it, and the watch for divergence. */
+/* test_run.c: what a run remembers and judges: the list of skipped samples, the results of a
+ * batch in hand, the identity of a run and changes to it, and the watch for divergence. */
 #include "trainer/app/batch_sums.h"
 #include "trainer/app/divergence.h"
 #include "trainer/app/identity.h"

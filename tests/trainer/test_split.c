@@ -1,5 +1,6 @@
-/* test_split.c: whole steps on several ranks compared with one rank: DAP, BP and DP, all block
- * orders, with dropout, recycling and sizes that do not divide; what a block sends; planned memory.
+/* test_split.c: compares whole steps on several ranks with one rank: DAP, BP and DP, all block
+ * orders, with dropout, recycling and sizes that do not divide. Also the bytes that a block sends
+ * and the planned memory.
  */
 #include "tests/trainer/step_sample.h"
 
@@ -14,9 +15,7 @@ static fm_team *create_team(const fm_trainer_options *options, int32_t dap, int3
     fm_team *team = NULL;
     fm_error error = {0};
     const fm_layout layout = {dap, bp, 1};
-    if (fm_team_create(options, &layout, &team, &error)) {
-        fail_msg("%s", error.message);
-    }
+    if (fm_team_create(options, &layout, &team, &error)) fail_msg("%s", error.message);
     return team;
 }
 
@@ -44,9 +43,8 @@ static void assert_close(double a, double b) {
 static void assert_same_result(const fm_sample_result *a, const fm_sample_result *b) {
     assert_close(a->loss, b->loss);
     assert_close(a->gradient_norm, b->gradient_norm);
-    for (int i = 0; i < FM_LOSS_TERMS; i++) {
+    for (int i = 0; i < FM_LOSS_TERMS; i++)
         assert_close(a->term[i], b->term[i]);
-    }
 }
 
 static void assert_all_memory_used(const fm_trainer *trainer) {
@@ -98,7 +96,7 @@ static void bp_gives_the_same_numbers(void **state) {
 
 /* Every rank stops and none waits for another. After the cause is removed the next sample is right.
  */
-static void what_is_not_finite_stops_all_ranks(void **state) {
+static void a_nonfinite_value_stops_all_ranks(void **state) {
     (void)state;
     static sample s;
     make_sample(&s);
@@ -130,7 +128,7 @@ static void expect_refusal(const fm_trainer_options *options, fm_layout layout, 
     assert_non_null(strstr(error.message, words));
 }
 
-static void what_cannot_be_split_is_refused(void **state) {
+static void sizes_that_cannot_be_split_are_refused(void **state) {
     (void)state;
     fm_trainer_options options = small_options();
     expect_refusal(&options, (fm_layout){1, 2, 1}, "order = opm_first or parallel");
@@ -142,7 +140,7 @@ static void what_cannot_be_split_is_refused(void **state) {
     expect_refusal(&options, (fm_layout){9, 2, 1}, "18 ranks");
 }
 
-/* ---- ranks of several samples ---------------------------------------------------------------- */
+/* -- ranks of several samples */
 
 enum { MAX_RANK = 8 };
 
@@ -156,20 +154,16 @@ typedef struct runner {
 static void *run_rank(void *argument) {
     runner *r = argument;
     r->result = take(r->trainer, r->features);
-    if (r->update) {
-        fm_trainer_update(r->trainer);
-    }
+    if (r->update) fm_trainer_update(r->trainer);
     return NULL;
 }
 
 static void run_all(runner *ranks, int32_t n) {
     pthread_t threads[MAX_RANK];
-    for (int32_t r = 0; r < n; r++) {
+    for (int32_t r = 0; r < n; r++)
         assert_int_equal(pthread_create(&threads[r], NULL, run_rank, &ranks[r]), 0);
-    }
-    for (int32_t r = 0; r < n; r++) {
+    for (int32_t r = 0; r < n; r++)
         pthread_join(threads[r], NULL);
-    }
 }
 
 /* dap x bp x dp = 2 x 2 x 2: two samples side by side compared with the same two one after the
@@ -205,14 +199,13 @@ static void dp_takes_the_mean_over_groups(void **state) {
                     SAME);
         assert_true(rank->optimizer.samples == 2 && rank->optimizer.step == 1);
     }
-    for (int32_t r = 0; r < MAX_RANK; r++) {
+    for (int32_t r = 0; r < MAX_RANK; r++)
         fm_trainer_destroy(ranks[r].trainer);
-    }
     fm_local_groups_destroy(groups);
     fm_trainer_destroy(one);
 }
 
-/* ---- what is sent ---------------------------------------------------------------------------- */
+/* -- sent bytes */
 
 /* A communicator that counts the exchanges that its rank begins, by kind. */
 typedef struct counter {
@@ -242,8 +235,8 @@ static fm_comm *count(counter *c, fm_comm *inner) {
     return &c->comm;
 }
 
-/* Counts what the first rank sends in one step of one cycle, forward and backward, of a model of
- * n_block Evoformer blocks; `bp`: what it sends to the other branch. */
+/* Counts the bytes that the first rank sends in one step of one cycle, forward and backward, of a
+ * model of n_block Evoformer blocks; `bp`: what it sends to the other branch. */
 static counter sent(fm_block_order order, fm_recompute_policy recompute, fm_layout layout,
                     int32_t n_block, bool bp) {
     static sample s;
@@ -270,9 +263,8 @@ static counter sent(fm_block_order order, fm_recompute_policy recompute, fm_layo
         ranks[r] = (runner){.trainer = create(&options), .features = &s.features};
     }
     run_all(ranks, n);
-    for (int32_t r = 0; r < n; r++) {
+    for (int32_t r = 0; r < n; r++)
         fm_trainer_destroy(ranks[r].trainer);
-    }
     fm_local_groups_destroy(all);
     return counted;
 }
@@ -318,9 +310,8 @@ static void branches_meet_once_a_block(void **state) {
     for (int order = FM_ORDER_OUTER_FIRST; order <= FM_ORDER_PARALLEL; order++) {
         counter s =
             sent_by_block((fm_block_order)order, FM_RECOMPUTE_NONE, (fm_layout){1, 2, 1}, true);
-        for (int i = 0; i <= FM_EXCHANGE_BROADCAST; i++) {
+        for (int i = 0; i <= FM_EXCHANGE_BROADCAST; i++)
             assert_int_equal(s.messages[i], i == FM_EXCHANGE_ALL_REDUCE ? 2 : 0);
-        }
         assert_int_equal(s.elements[FM_EXCHANGE_ALL_REDUCE], 2 * c.n_res * c.n_res * c.c_z);
     }
 }
@@ -330,15 +321,12 @@ static void branches_meet_once_a_block(void **state) {
 static int count_overlapped(const fm_tape *tape) {
     int count = 0;
     for (int32_t b = 0; b < tape->n_node; b++) {
-        if (!tape->node[b].begins_forward) {
-            continue;
-        }
+        if (!tape->node[b].begins_forward) continue;
         bool work = false;
         for (int32_t n = b + 1; tape->node[n].n_input == 0 || !tape->node[n].begins_backward ||
                                 tape->node[n].input[0] != tape->node[b].output[0];
-             n++) {
+             n++)
             work |= tape->node[n].n_param > 0;
-        }
         count += work;
     }
     return count;
@@ -364,7 +352,7 @@ static void exchanges_run_under_work(void **state) {
 
 /* An exchange is not sent again when its result leaves the recomputed block, or when no node in the
  * block reads it again. */
-static void recomputed_blocks_send_again_what_they_need(void **state) {
+static void recomputed_blocks_repeat_their_exchanges(void **state) {
     (void)state;
     for (int order = 0; order < 3; order++) {
         bool outer_first = order == FM_ORDER_OUTER_FIRST;
@@ -433,13 +421,13 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dap_gives_the_same_numbers),
         cmocka_unit_test(bp_gives_the_same_numbers),
-        cmocka_unit_test(what_is_not_finite_stops_all_ranks),
-        cmocka_unit_test(what_cannot_be_split_is_refused),
+        cmocka_unit_test(a_nonfinite_value_stops_all_ranks),
+        cmocka_unit_test(sizes_that_cannot_be_split_are_refused),
         cmocka_unit_test(dp_takes_the_mean_over_groups),
         cmocka_unit_test(a_block_sends_what_the_page_says),
         cmocka_unit_test(branches_meet_once_a_block),
         cmocka_unit_test(exchanges_run_under_work),
-        cmocka_unit_test(recomputed_blocks_send_again_what_they_need),
+        cmocka_unit_test(recomputed_blocks_repeat_their_exchanges),
         cmocka_unit_test(places_follow_from_the_rank),
         cmocka_unit_test(a_devices_multiple_changes_no_result),
     };

@@ -5,7 +5,7 @@
 
 #include "trainer/model/model.h"
 
-/* ---- global column attention ----------------------------------------------------------------- */
+/* -- global column attention */
 
 typedef struct setup {
     fm_global_attention_weights w;
@@ -61,13 +61,11 @@ static void masked_rows_do_not_leak(void **state) {
     begin_global(&bench, &s, (int64_t[]){N_SEQ, N_RES, C}, 2, 3);
     op_finish(&bench, build_global, &s);
     double seen[2][(N_SEQ - 1) * N_RES * C];
-    for (int64_t k = 0; k < N_SEQ * N_RES; k++) {
+    for (int64_t k = 0; k < N_SEQ * N_RES; k++)
         op_set(&bench, op_input_data(&bench, 1), k, k < (N_SEQ - 1) * N_RES);
-    }
     for (int pass = 0; pass < 2; pass++) {
-        for (int64_t k = (N_SEQ - 1) * N_RES * C; pass && k < N_SEQ * N_RES * C; k++) {
+        for (int64_t k = (N_SEQ - 1) * N_RES * C; pass && k < N_SEQ * N_RES * C; k++)
             op_set(&bench, op_input_data(&bench, 0), k, 3 * op_uniform(31, k));
-        }
         fm_tape_forward(&bench.tape, NULL);
         memcpy(seen[pass], fm_tape_data(&bench.tape, bench.output_tensor), sizeof seen[pass]);
     }
@@ -75,7 +73,7 @@ static void masked_rows_do_not_leak(void **state) {
     op_end(&bench);
 }
 
-/* ---- template ops ---------------------------------------------------------------------------- */
+/* -- template ops */
 
 typedef enum template_part { PART_PAIR, PART_PAIRS, PART_ATTENTION, PART_ROWS } template_part;
 
@@ -107,14 +105,10 @@ static fm_tensor_ref build_template(fm_tape *tape, const fm_tensor_ref *in, cons
     const template_setup *s = data;
     if (s->part == PART_PAIR || s->part == PART_PAIRS) {
         const fm_template_pair_inputs inputs = {in[0], in[1], in[2], in[3]};
-        if (s->part == PART_PAIRS) {
-            return fm_op_template_pairs(tape, &inputs, &s->pair);
-        }
+        if (s->part == PART_PAIRS) return fm_op_template_pairs(tape, &inputs, &s->pair);
         return fm_op_template_pair(tape, &inputs, s->n_templ - 1, &s->pair, (fm_part){0, 1});
     }
-    if (s->part == PART_ROWS) {
-        return fm_op_template_rows(tape, in[0], in[1], &s->rows);
-    }
+    if (s->part == PART_ROWS) return fm_op_template_rows(tape, in[0], in[1], &s->rows);
     return fm_op_template_attention(tape, in[0], in + 3, s->stacked ? 1 : (int)s->n_templ, in[1],
                                     in[2], &s->attention, s->residual);
 }
@@ -157,12 +151,9 @@ static void begin_template_attention(op_bench *bench, template_setup *s) {
     op_input(bench, 3, (int64_t[]){s->n, s->n, s->c_z}, true);
     op_input(bench, 1, (int64_t[]){s->n_templ}, false);
     op_input(bench, 1, (int64_t[]){1}, false);
-    for (int t = 0; t < s->n_templ && !s->stacked; t++) {
+    for (int t = 0; t < s->n_templ && !s->stacked; t++)
         op_input(bench, 3, (int64_t[]){s->n, s->n, s->c_t}, true);
-    }
-    if (s->stacked) {
-        op_input(bench, 4, (int64_t[]){s->n_templ, s->n, s->n, s->c_t}, true);
-    }
+    if (s->stacked) op_input(bench, 4, (int64_t[]){s->n_templ, s->n, s->n, s->c_t}, true);
     s->attention = (fm_template_attention_weights){.norm = op_block(bench, 2, s->c_t),
                                                    .q = op_block(bench, width, s->c_z),
                                                    .kv = op_block(bench, 2 * width, s->c_t),
@@ -181,9 +172,8 @@ static void template_attention_gradients_match_differences(void **state) {
         s.residual = i % 2;
         s.stacked = i / 2 % 2;
         begin_template_attention(&bench, &s);
-        for (int t = 0; t < s.n_templ; t++) {
+        for (int t = 0; t < s.n_templ; t++)
             op_set(&bench, op_input_data(&bench, 1), t, t != 1);
-        }
         op_set(&bench, op_input_data(&bench, 2), 0, 1);
         op_check_gradients(&bench);
         op_end(&bench);
@@ -203,9 +193,8 @@ static void no_template_is_no_update(void **state) {
     assert_memory_equal(fm_tape_data(&bench.tape, bench.output_tensor), op_input_data(&bench, 0),
                         (size_t)(s.n * s.n * s.c_z) * sizeof(double));
     fm_tape_backward(&bench.tape, NULL);
-    for (int64_t k = 0; k < bench.params.n_element; k++) {
+    for (int64_t k = 0; k < bench.params.n_element; k++)
         assert_true(((const double *)bench.params.gradient)[k] == 0);
-    }
     op_end(&bench);
 }
 
@@ -226,7 +215,7 @@ static void template_row_gradients_match_differences(void **state) {
     }
 }
 
-/* ---- against the reference ------------------------------------------------------------------- */
+/* -- against the reference */
 
 enum { N_RES = 16, N_CLUST = 8, N_EXTRA = 12, N_TEMPL = 2, C_M = 32, C_Z = 16 };
 
@@ -294,9 +283,8 @@ static void load_features(const op_bench *bench, void *data, const golden *g) {
     const fm_npy *value = golden_find(g, "in/", "extra_deletion_value");
     for (uint64_t k = 0; k < N_EXTRA * N_RES; k++) {
         int64_t row = (int64_t)k * FM_EXTRA_MSA_FEATURES;
-        for (int64_t i = 0; i < FM_MSA_CLASSES; i++) {
+        for (int64_t i = 0; i < FM_MSA_CLASSES; i++)
             op_set(bench, data, row + i, (double)i == golden_value(msa, k));
-        }
         op_set(bench, data, row + 23, golden_value(has, k));
         op_set(bench, data, row + 24, golden_value(value, k));
     }
@@ -429,9 +417,8 @@ static void load_torsions(const op_bench *bench, void *data, const golden *g) {
     const fm_npy *aatype = golden_find(g, "in/", "template_aatype");
     for (int64_t k = 0; k < N_TEMPL * N_RES; k++) {
         int64_t row = k * FM_TEMPLATE_ROW_FEATURES;
-        for (int64_t i = 0; i < FM_TEMPLATE_CLASSES; i++) {
+        for (int64_t i = 0; i < FM_TEMPLATE_CLASSES; i++)
             op_set(bench, data, row + i, (double)i == golden_value(aatype, (uint64_t)k));
-        }
         for (int p = 0; p < 3; p++) {
             const fm_npy *part = golden_find(g, "in/", parts[p].name);
             for (int64_t i = 0; i < parts[p].count; i++) {
@@ -452,9 +439,8 @@ static void load_template_inputs(op_bench *bench, const template_model *t, const
     for (uint64_t k = 0; k < N_TEMPL * N_RES; k++) {
         ((uint8_t *)op_input_data(bench, T_IN_AATYPE))[k] = (uint8_t)golden_value(aatype, k);
         double backbone = 1;
-        for (uint64_t atom = 0; atom < 3; atom++) { /* N, CA, C */
+        for (uint64_t atom = 0; atom < 3; atom++) /* N, CA, C */
             backbone *= golden_value(atoms, k * 37 + atom);
-        }
         op_set(bench, op_input_data(bench, T_IN_BACKBONE), (int64_t)k, backbone);
     }
     memcpy(op_input_data(bench, T_IN_BETA), golden_find(g, "in/", "template_pseudo_beta")->data,
@@ -471,12 +457,10 @@ static void load_template_gradients(op_bench *bench, const golden *g) {
     void *rows = fm_state_data(&bench->state, bench->second_gradient);
     golden_load(bench, fm_state_data(&bench->state, bench->output_gradient),
                 golden_find(g, "dact/", "template_embedder@0.0"));
-    for (int64_t i = 0; i < N_CLUST * N_RES * C_M; i++) {
+    for (int64_t i = 0; i < N_CLUST * N_RES * C_M; i++)
         op_set(bench, rows, i, 0);
-    }
-    for (uint64_t i = 0; i < drows->count; i++) {
+    for (uint64_t i = 0; i < drows->count; i++)
         op_set(bench, rows, N_CLUST * N_RES * C_M + (int64_t)i, golden_value(drows, i));
-    }
 }
 
 /* Compares the update of z, which is the sum less z; values at masked pairs depend on the precision
@@ -563,9 +547,8 @@ static void templates_together_are_those_alone(void **state) {
         op_finish(&bench, build_templates, &t);
         load_template_inputs(&bench, &t, &g);
         load_template_gradients(&bench, &g);
-        for (int64_t k = 0; k < N_TEMPL; k++) {
+        for (int64_t k = 0; k < N_TEMPL; k++)
             op_set(&bench, op_input_data(&bench, T_IN_MASK_AND_ANY), k, 1);
-        }
         n_draw[i] = bench.tape.n_draw;
         n[i] = op_run(&bench, &value[i]);
         op_end(&bench);

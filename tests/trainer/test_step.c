@@ -76,7 +76,7 @@ static void recomputing_changes_no_bit(void **state) {
     fm_trainer_destroy(keep);
 }
 
-/* All memory holds NaN before its first use, so an op that reads what no op has written shows. */
+/* All memory holds NaN before its first use, so an op that reads unwritten memory shows. */
 static void spoiled_memory_changes_no_bit(void **state) {
     (void)state;
     static sample s;
@@ -97,7 +97,7 @@ static void spoiled_memory_changes_no_bit(void **state) {
 
 /* A budget chooses the least recomputation that it allows: none, hidden layers, some blocks, all
  * blocks. */
-static void a_memory_budget_chooses_what_is_recomputed(void **state) {
+static void a_memory_budget_chooses_recomputation(void **state) {
     (void)state;
     static sample s;
     make_sample(&s);
@@ -153,7 +153,7 @@ static size_t few_free_bytes(void) {
 }
 
 /* Without a budget the free memory of the device is the budget. */
-static void without_a_budget_the_device_says_how_much_there_is(void **state) {
+static void without_a_budget_the_device_reports_its_memory(void **state) {
     (void)state;
     fm_device device = *fm_kernels_cpu(FM_ELEMENT_F32)->device;
     fm_kernels kernels = *fm_kernels_cpu(FM_ELEMENT_F32);
@@ -195,15 +195,13 @@ static void clipping_is_by_sample_or_by_batch(void **state) {
             s.features.n_cycle = 1 + slot;
             norm = take(trainer, &s.features).gradient_norm;
             double scale = clip == FM_CLIP_SAMPLE ? fmin(1, 0.1 / (norm + 1e-6)) : 1;
-            for (size_t i = 0; i < n; i++) {
+            for (size_t i = 0; i < n; i++)
                 mean[i] += scale / 2 * ((const double *)trainer->params.gradient)[i];
-            }
         }
         assert_true(norm > 1);
         norm = 0;
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < n; i++)
             norm += mean[i] * mean[i];
-        }
         double scale = clip == FM_CLIP_BATCH ? 0.1 / (sqrt(norm) + 1e-6) : 1;
         fm_trainer_update(trainer);
         for (size_t i = 0; i < n; i++) {
@@ -304,13 +302,11 @@ static void the_whole_gradient_matches_a_difference(void **state) {
         assert(n > 0);
         double *old = calloc((size_t)n, sizeof *old), slope = 0, loss[2];
         memcpy(old, w, (size_t)n * sizeof *old);
-        for (int64_t i = 0; i < n; i++) {
+        for (int64_t i = 0; i < n; i++)
             slope += g[i] * direction[i];
-        }
         for (int side = 0; side < 2; side++) {
-            for (int64_t i = 0; i < n; i++) {
+            for (int64_t i = 0; i < n; i++)
                 w[i] = old[i] + (side ? STEP : -STEP) * direction[i];
-            }
             loss[side] = take(trainer, &s.features).loss;
         }
         double difference = (loss[1] - loss[0]) / (2 * STEP);
@@ -322,7 +318,7 @@ static void the_whole_gradient_matches_a_difference(void **state) {
 }
 
 /* Terms that need a known resolution give no gradient for a sample without one. */
-static void heads_of_confidence_want_a_resolution(void **state) {
+static void confidence_heads_need_a_resolution(void **state) {
     (void)state;
     static sample s;
     make_sample(&s);
@@ -331,9 +327,8 @@ static void heads_of_confidence_want_a_resolution(void **state) {
         fm_trainer *trainer = create(&options);
         s.features.resolution = known ? 2 : 0;
         fm_sample_result result = take(trainer, &s.features);
-        for (int i = 0; i < FM_LOSS_TERMS; i++) {
+        for (int i = 0; i < FM_LOSS_TERMS; i++)
             assert_true(isfinite(result.term[i]) && result.term[i] > 0);
-        }
         const char *const heads[] = {"plddt.logits.bias", "experimentally_resolved.bias",
                                      "aligned_error.bias"};
         for (int i = 0; i < 3; i++) {
@@ -422,9 +417,7 @@ static void queueing_ahead_changes_no_bit(void **state) {
         fm_sample_result result = take(alone, features[i % 2]);
         loss[i] = result.loss;
         norm[i] = result.gradient_norm;
-        if (i % 2) {
-            fm_trainer_update(alone);
-        }
+        if (i % 2) fm_trainer_update(alone);
     }
     int collected = 0;
     for (int i = 0; i <= SAMPLES; i++) {
@@ -448,7 +441,7 @@ static void queueing_ahead_changes_no_bit(void **state) {
 
 /* A sample that is queued behind one that is not finite changes nothing, whether it ends a step or
  * not; the trainer continues from where it was. */
-static void nothing_follows_what_is_not_finite(void **state) {
+static void nothing_runs_after_a_nonfinite_value(void **state) {
     (void)state;
     static sample s;
     make_sample(&s);
@@ -495,19 +488,19 @@ int main(void) {
         cmocka_unit_test(the_same_seed_gives_the_same_bits),
         cmocka_unit_test(recomputing_changes_no_bit),
         cmocka_unit_test(spoiled_memory_changes_no_bit),
-        cmocka_unit_test(a_memory_budget_chooses_what_is_recomputed),
+        cmocka_unit_test(a_memory_budget_chooses_recomputation),
         cmocka_unit_test(a_budget_that_is_too_small_is_refused),
-        cmocka_unit_test(without_a_budget_the_device_says_how_much_there_is),
+        cmocka_unit_test(without_a_budget_the_device_reports_its_memory),
         cmocka_unit_test(clipping_is_by_sample_or_by_batch),
         cmocka_unit_test(padding_changes_nothing),
         cmocka_unit_test(templates_are_read),
         cmocka_unit_test(more_cycles_recycle),
         cmocka_unit_test(the_whole_gradient_matches_a_difference),
-        cmocka_unit_test(heads_of_confidence_want_a_resolution),
+        cmocka_unit_test(confidence_heads_need_a_resolution),
         cmocka_unit_test(the_loss_falls_on_one_sample),
         cmocka_unit_test(bad_samples_are_refused_by_name),
         cmocka_unit_test(queueing_ahead_changes_no_bit),
-        cmocka_unit_test(nothing_follows_what_is_not_finite),
+        cmocka_unit_test(nothing_runs_after_a_nonfinite_value),
         cmocka_unit_test(rates_follow_samples),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

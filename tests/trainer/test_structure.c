@@ -23,7 +23,7 @@ static const fm_structure_config CONFIG = {.n_iteration = 2,
                                            .n_aligned_error_bin = 64,
                                            .position_scale = 10};
 
-/* ---- units ----------------------------------------------------------------------------------- */
+/* -- units */
 
 typedef enum kind { TRANSITION, UPDATE, ANGLES, PLDDT, RESOLVED, ALIGNED_ERROR, N_KIND } kind;
 
@@ -91,9 +91,8 @@ static void check_unit(const golden *g, kind which, fm_element element) {
     }
     add_unit_weights(&bench, &u);
     op_finish(&bench, build_unit, &u);
-    for (int i = 0; i < bench.n_input; i++) {
+    for (int i = 0; i < bench.n_input; i++)
         golden_load(&bench, op_input_data(&bench, i), golden_find(g, name, i ? "in.a1" : "in.a0"));
-    }
     golden_load_parameters(&bench, g, weights);
     /* The reference's angle network returns the unnormalised pairs first. */
     golden_load(&bench, fm_state_data(&bench.state, bench.output_gradient),
@@ -125,7 +124,7 @@ static void units_match(void **state) {
     golden_close(&g);
 }
 
-/* ---- the module with its losses -------------------------------------------------------------- */
+/* -- the module with its losses */
 
 enum { SINGLE, PAIR, MASK, AATYPE, INDEX, FIRST_FEATURE };
 
@@ -230,19 +229,16 @@ static fm_tensor_ref build_module(fm_tape *tape, const fm_tensor_ref *in, const 
     m->out = fm_structure_record(tape, &CONFIG, &m->weights, &m->tables, in[SINGLE], in[PAIR],
                                  in[AATYPE], in[MASK], false);
     fm_tensor_ref features[N_FEATURE];
-    for (int i = 0; i < N_FEATURE; i++) {
+    for (int i = 0; i < N_FEATURE; i++)
         features[i] = fm_tape_state(tape, m->feature[i], false);
-    }
     record_losses(tape, m, in, features);
     const fm_tensor_ref kept[] = {m->out.frames,       m->out.angles,      m->out.unnormalised,
                                   m->out.atoms.groups, m->out.atoms.atoms, m->out.s,
                                   m->violation_terms};
-    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
         fm_tape_keep(tape, kept[i]);
-    }
-    for (int i = 0; i < N_TERM; i++) {
+    for (int i = 0; i < N_TERM; i++)
         fm_tape_keep(tape, m->term[i]);
-    }
     return fm_op_total_loss(tape, m->term, N_TERM, fm_tape_state(tape, m->factors, false));
 }
 
@@ -301,20 +297,16 @@ static void load_module(op_bench *bench, const module *m, const golden *g) {
         }
     }
     double *factors = fm_state_data(&bench->state, m->factors), length = 0;
-    for (uint64_t i = 0; i < N; i++) {
+    for (uint64_t i = 0; i < N; i++)
         length += feature_value(golden_find(g, "in/", "seq_mask"), i);
-    }
-    for (int i = 0; i < N_TERM; i++) {
+    for (int i = 0; i < N_TERM; i++)
         factors[i] = WEIGHT[i] * sqrt(length);
-    }
     op_set(bench, fm_state_data(&bench->state, bench->output_gradient), 0, 1);
 }
 
 static void expect_scalar(double value, double expected, const char *what) {
     double error = fabs(value - expected) / fmax(1e-3, fabs(expected));
-    if (!(error < 1e-5)) {
-        print_error("%s: %.9g, the reference has %.9g\n", what, value, expected);
-    }
+    if (!(error < 1e-5)) print_error("%s: %.9g, the reference has %.9g\n", what, value, expected);
     assert_true(error < 1e-5);
 }
 
@@ -420,14 +412,12 @@ static void the_module_without_gradient_is_the_same(void **state) {
         op_bench bench = {0};
         module m = {0};
         begin_module_on(&bench, &m, FM_ELEMENT_F64, without);
-        for (int i = 0; i < N; i++) {
+        for (int i = 0; i < N; i++)
             ((uint8_t *)op_input_data(&bench, AATYPE))[i] = (uint8_t)i;
-        }
         fm_tape_forward(&bench.tape, NULL);
         const fm_tensor_ref both[] = {m.out.angles, m.out.unnormalised};
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < 2; i++)
             memcpy(value[without][i], fm_tape_data(&bench.tape, both[i]), sizeof value[0][0]);
-        }
         op_end(&bench);
     }
     assert_true(value[0][0][0] != value[0][0][COUNT / 2]); /* the iterations differ */

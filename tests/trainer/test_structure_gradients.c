@@ -7,7 +7,7 @@
 
 #include "proto/chem/residue.h"
 
-/* ---- layers ---------------------------------------------------------------------------------- */
+/* -- layers */
 
 typedef struct layers {
     int which;
@@ -76,16 +76,14 @@ typedef struct iterations {
 static fm_tensor_ref build_angles(fm_tape *tape, const fm_tensor_ref *in, const void *context) {
     const iterations *it = context;
     fm_tensor_ref parts[N_ITERATION], initial = in[N_ITERATION];
-    if (it->together) {
-        return fm_op_angles(tape, in, N_ITERATION, initial, &it->angles);
-    }
-    for (int i = 0; i < N_ITERATION; i++) {
+    if (it->together) return fm_op_angles(tape, in, N_ITERATION, initial, &it->angles);
+    for (int i = 0; i < N_ITERATION; i++)
         parts[i] = fm_op_angles(tape, &in[i], 1, initial, &it->angles);
-    }
     return fm_op_stack(tape, parts, N_ITERATION);
 }
 
-/* The angles of all iterations in one node are those of a node for each, with the same gradients. */
+/* The angles of all iterations in one node are those of a node for each, with the same
+ * gradients. */
 static void angles_of_iterations_together(void **state) {
     (void)state;
     const fm_structure_config config = {.c_s = 7, .c_angle = 6, .n_angle_block = 2};
@@ -95,9 +93,8 @@ static void angles_of_iterations_together(void **state) {
         iterations it = {.together = together};
         op_bench bench;
         op_begin(&bench, FM_ELEMENT_F64);
-        for (int i = 0; i <= N_ITERATION; i++) {
+        for (int i = 0; i <= N_ITERATION; i++)
             op_input(&bench, 2, (int64_t[]){5, config.c_s}, true);
-        }
         fm_scope scope = {&bench.params, &bench.arena, "", "", "", -1, 0};
         it.angles = fm_scope_angles(&scope, &config);
         op_finish(&bench, build_angles, &it);
@@ -112,7 +109,7 @@ static void angles_of_iterations_together(void **state) {
     op_expect_same(n[0], value[0], n[1], value[1]);
 }
 
-/* ---- frames and atoms ------------------------------------------------------------------------ */
+/* -- frames and atoms */
 
 typedef struct frames {
     int64_t n;
@@ -197,9 +194,8 @@ static void the_backbone_needs_no_angles(void **state) {
         fm_structure_declare_tables(&bench.state, &f.tables);
         op_finish(&bench, with ? build_atoms : build_backbone, &f);
         fm_structure_upload_tables(&bench.state, &f.tables);
-        for (int k = 0; k < RES; k++) {
+        for (int k = 0; k < RES; k++)
             ((uint8_t *)op_input_data(&bench, 2))[k] = (uint8_t)k;
-        }
         value[with] = calloc(RES * 42, sizeof(double));
         fm_tape_forward(&bench.tape, NULL);
         memcpy(value[with], fm_tape_data(&bench.tape, bench.output_tensor),
@@ -209,9 +205,8 @@ static void the_backbone_needs_no_angles(void **state) {
     for (int i = 0; i < RES * 5; i++) { /* N CA C O CB */
         int at = i / 5 * 42 + i % 5 * 3;
         bool same = true;
-        for (int axis = 0; axis < 3; axis++) {
+        for (int axis = 0; axis < 3; axis++)
             same &= value[0][at + axis] == value[1][at + axis];
-        }
         assert_true(same || i % 5 == ATOM_O);
         assert_true(!same || i % 5 != ATOM_O || i / 5 == RES - 1); /* X has no O */
     }
@@ -232,9 +227,8 @@ static void atoms_read_the_last_angles(void **state) {
     fm_structure_declare_tables(&bench.state, &f.tables);
     op_finish(&bench, build_atoms, &f);
     fm_structure_upload_tables(&bench.state, &f.tables);
-    for (int k = 0; k < RES; k++) {
+    for (int k = 0; k < RES; k++)
         ((uint8_t *)op_input_data(&bench, 2))[k] = (uint8_t)(5 * k);
-    }
     op_check_gradients(&bench);
     const double *dangles = fm_tape_gradient(&bench.tape, bench.input_tensor[1]);
     bool any = false;
@@ -258,15 +252,14 @@ static void atoms_match_differences(void **state) {
         fm_structure_declare_tables(&bench.state, &f.tables);
         op_finish(&bench, build_atoms, &f);
         fm_structure_upload_tables(&bench.state, &f.tables);
-        for (int64_t k = 0; k < f.n; k++) { /* every residue type, X among them */
+        for (int64_t k = 0; k < f.n; k++) /* every residue type, X among them */
             ((uint8_t *)op_input_data(&bench, 2))[k] = (uint8_t)(f.n == 1 ? 1 : k);
-        }
         op_check_gradients(&bench);
         op_end(&bench);
     }
 }
 
-/* ---- losses ---------------------------------------------------------------------------------- */
+/* -- losses */
 
 enum { BACKBONE, SIDE_CHAIN, TORSION, RESOLVED, VIOLATION, N_LOSS };
 
@@ -285,9 +278,8 @@ static fm_tensor_ref build_loss(fm_tape *tape, const fm_tensor_ref *in, const vo
     const losses *l = context;
     const fm_fape_options options = {10, 10, 1e-4, 10};
     fm_tensor_ref f[10];
-    for (int i = 0; i < F32_COUNT[l->which]; i++) {
+    for (int i = 0; i < F32_COUNT[l->which]; i++)
         f[i] = fm_tape_state(tape, l->f32[i], false);
-    }
     fm_tensor_ref aatype = fm_tape_state(tape, l->aatype, false);
     fm_tensor_ref index = fm_tape_state(tape, l->index, false);
     switch (l->which) {
@@ -377,7 +369,7 @@ static void losses_match_differences(void **state) {
     }
 }
 
-/* ---- losses over classes --------------------------------------------------------------------- */
+/* -- losses over classes */
 
 typedef struct binned {
     bool pairs; /* aligned error; else pLDDT */
@@ -408,12 +400,10 @@ static void check_binned(binned *b) {
         bool shift = !b->pairs || k % 4 == 3;
         to[k] = diagonal ? 1 : shift ? (float)(4 * op_uniform(71, k)) : 0;
     }
-    for (int64_t k = 0; k < b->n; k++) {
+    for (int64_t k = 0; k < b->n; k++)
         ((float *)op_input_data(&bench, 3))[k] = k == 0 || op_uniform(72, k) > -0.5;
-    }
-    for (int64_t k = 0; k < op_input_count(&bench, 1); k++) {
+    for (int64_t k = 0; k < op_input_count(&bench, 1); k++)
         op_set(&bench, op_input_data(&bench, 1), k, 4 * op_uniform(73, k));
-    }
     op_check_gradients(&bench);
     op_end(&bench);
 }
@@ -427,7 +417,7 @@ static void binned_losses_match_differences(void **state) {
     }
 }
 
-/* ---- naming ---------------------------------------------------------------------------------- */
+/* -- naming */
 
 /* A prediction that matches the alternative naming has no error except the smoothing of A28. */
 static void the_better_naming_is_taken(void **state) {
@@ -436,15 +426,12 @@ static void the_better_naming_is_taken(void **state) {
     float positions[RES * 42], other[RES * 42], exists[RES * 14], ambiguous[RES * 14] = {0};
     float truth[FRAME_FLOATS], turned[FRAME_FLOATS], chosen[FRAME_FLOATS];
     float ret_positions[RES * 42], ret_exists[RES * 14];
-    for (int k = 0; k < RES * 42; k++) {
+    for (int k = 0; k < RES * 42; k++)
         positions[k] = other[k] = (float)(9 * op_uniform(3, k));
-    }
-    for (int k = 0; k < RES * 14; k++) {
+    for (int k = 0; k < RES * 14; k++)
         exists[k] = 1;
-    }
-    for (int k = 0; k < FRAME_FLOATS; k++) {
+    for (int k = 0; k < FRAME_FLOATS; k++)
         truth[k] = (float)k, turned[k] = -(float)k;
-    }
     ambiguous[14 + 6] = ambiguous[14 + 7] = 1; /* of the second residue */
     for (int axis = 0; axis < 3; axis++) {
         other[(14 + 6) * 3 + axis] = positions[(14 + 7) * 3 + axis];

@@ -56,9 +56,7 @@ static void begin(op_bench *bench, chain *s, bool without_gradient, op_builder b
 
 static void run(op_bench *bench) {
     fm_tape_forward(&bench->tape, NULL);
-    if (!bench->without_gradient) {
-        fm_tape_backward(&bench->tape, NULL);
-    }
+    if (!bench->without_gradient) fm_tape_backward(&bench->tape, NULL);
 }
 
 static void shared_parameters_and_late_readers_add_gradients(void **state) {
@@ -108,9 +106,8 @@ static void used_bytes_equal_planned_bytes(void **state) {
 static fm_tensor_ref build_upper(fm_tape *tape, const fm_tensor_ref *input, const void *context) {
     const chain *s = context;
     fm_tensor_ref x = input[0];
-    for (int i = DEPTH / 2; i < DEPTH; i++) {
+    for (int i = DEPTH / 2; i < DEPTH; i++)
         x = fm_op_transition(tape, "link", x, &s->weights[i], true, FM_KEEP);
-    }
     return x;
 }
 
@@ -148,7 +145,7 @@ static void a_wanted_gradient_is_not_handed_down(void **state) {
 }
 
 /* The first of several tensors is named: an output; if all are finite, a gradient; then a gap. */
-static void what_is_not_finite_is_named(void **state) {
+static void the_first_nonfinite_tensor_is_named(void **state) {
     (void)state;
     chain s = {0};
     op_bench bench;
@@ -273,7 +270,7 @@ int main(void) {
         cmocka_unit_test(recomputing_blocks_changes_no_bit_and_saves_memory),
         cmocka_unit_test(used_bytes_equal_planned_bytes),
         cmocka_unit_test(a_wanted_gradient_is_not_handed_down),
-        cmocka_unit_test(what_is_not_finite_is_named),
+        cmocka_unit_test(the_first_nonfinite_tensor_is_named),
         cmocka_unit_test(a_tape_without_gradient_updates_in_place),
         cmocka_unit_test(other_streams_keep_their_places),
         cmocka_unit_test(using_a_destroyed_input_asserts),

@@ -1,4 +1,5 @@
-/* test_tape_where.c: the tape names the op and its module while it runs it, forward and backward. */
+/* test_tape_where.c: the tape names the op and its module while it runs it, forward and
+ * backward. */
 #include "tests/trainer/op_check.h"
 
 #include "trainer/backend/where.h"

@@ -29,9 +29,8 @@ static fm_features read_templates(golden *g) {
     uint64_t *mask = take(g, ids->count, sizeof *mask);
     for (uint64_t k = 0; k < ids->count; k++) {
         aatype[k] = (uint8_t)golden_value(ids, k);
-        for (uint64_t atom = 0; atom < N_ATOM37; atom++) {
+        for (uint64_t atom = 0; atom < N_ATOM37; atom++)
             mask[k] |= (uint64_t)(present[k * N_ATOM37 + atom] != 0) << atom;
-        }
     }
     return (fm_features){.n_res = (uint32_t)ids->shape[1],
                          .n_templ = (uint32_t)ids->shape[0],
@@ -66,9 +65,8 @@ static void check_template(const golden *g, const fm_features *f, uint32_t t, fm
     check(f, t, "masks", made.rows + 50, ROW, masks, N_TORSION);
     for (size_t i = 0; i < f->n_res; i++) {
         size_t k = t * f->n_res + i;
-        for (int id = 0; id < FM_TEMPLATE_CLASSES; id++) {
+        for (int id = 0; id < FM_TEMPLATE_CLASSES; id++)
             assert_true(made.rows[i * ROW + (size_t)id] == (id == f->template_aatype[k]));
-        }
         assert_true(made.psi_mask[i] == masks[k * N_TORSION + PSI]);
         const float *a = atoms + k * N_ATOM37;
         assert_true(made.backbone_mask[i] == a[0] * a[1] * a[2]);
@@ -87,9 +85,8 @@ static void inputs_are_the_references(void **state) {
         golden_open(&g, name);
         assert_int_equal(fm_arena_init(&arena, (size_t)64 << 20, NULL), FM_OK);
         fm_features f = read_templates(&g);
-        for (uint32_t t = 0; t < f.n_templ; t++) {
+        for (uint32_t t = 0; t < f.n_templ; t++)
             check_template(&g, &f, t, &arena);
-        }
         n_templ += f.n_templ;
         fm_arena_fini(&arena);
         golden_close(&g);
@@ -98,7 +95,7 @@ static void inputs_are_the_references(void **state) {
     assert_true(n_templ > 4);
 }
 
-static void a_full_arena_is_said(void **state) {
+static void a_full_arena_is_reported(void **state) {
     (void)state;
     enum { N = 9 };
     const uint8_t aatype[N] = {FM_TEMPLATE_CLASSES - 1};
@@ -121,7 +118,7 @@ static void a_full_arena_is_said(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(inputs_are_the_references),
-        cmocka_unit_test(a_full_arena_is_said),
+        cmocka_unit_test(a_full_arena_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -171,7 +171,7 @@ static void add_weights(op_bench *bench, run_state *s) {
     }
 }
 
-/* ---- the file -------------------------------------------------------------------------------- */
+/* -- the file */
 
 static fm_arena file_arena;
 static fm_npz units;
@@ -191,25 +191,21 @@ static const fm_npy *find_weight(const unit *u, const char *part, const char *na
 
 /* Makes the last `rank` axes of an array an input; returns its position, or -1 without an array. */
 static int add_input(op_bench *bench, const fm_npy *array, int rank, bool differentiable) {
-    if (!array) {
-        return -1;
-    }
+    if (!array) return -1;
     int64_t shape[3] = {0};
-    for (int i = 0; i < rank; i++) {
+    for (int i = 0; i < rank; i++)
         shape[i] = (int64_t)array->shape[array->rank - (size_t)rank + (size_t)i];
-    }
     return op_input(bench, rank, shape, differentiable);
 }
 
 static void set_all(const op_bench *bench, void *data, const fm_npy *array) {
     assert_non_null(array);
-    for (uint64_t i = 0; i < array->count; i++) {
+    for (uint64_t i = 0; i < array->count; i++)
         op_set(bench, data, (int64_t)i, (double)((const float *)array->data)[i]);
-    }
 }
 
-/* ||a - b|| / ||b||. The true value of one gradient is zero, with noise in the file (a softmax
- * ignores a bias that is the same for all keys); it is compared absolutely. */
+/* ||a - b|| / ||b||. One gradient has the true value zero and noise in the file, since a softmax
+ * ignores a bias that is the same for all keys. It is compared absolutely. */
 static void expect_close(const op_bench *bench, const unit *u, const char *what, const void *data,
                          const fm_npy *array, double tolerance) {
     assert_non_null(array);
@@ -246,9 +242,7 @@ static void load(op_bench *bench, const unit *u) {
     const fm_npy *x = find(u, "in.", "a0"), *mask = find(u, "in.", "mask");
     mask = mask ? mask : find(u, "in.", u->kind == PAIR_STACK ? "pair_mask" : "msa_mask");
     set_all(bench, op_input_data(bench, 0), x ? x : find(u, "in.", "z"));
-    if (mask) {
-        set_all(bench, op_input_data(bench, 1), mask);
-    }
+    if (mask) set_all(bench, op_input_data(bench, 1), mask);
     if (u->kind == ROW || u->kind == BLOCK) {
         set_all(bench, op_input_data(bench, 2), find(u, "in.", u->kind == ROW ? "z" : "a1"));
     }
@@ -302,9 +296,7 @@ static void check_unit(const unit *u, fm_element element) {
     op_begin(&bench, element);
     add_inputs(&bench, u);
     add_weights(&bench, &s);
-    if (u->kind == BLOCK) {
-        bench.second_output = &s.second;
-    }
+    if (u->kind == BLOCK) bench.second_output = &s.second;
     op_finish(&bench, build, &s);
     load(&bench, u);
     fm_tape_forward(&bench.tape, NULL);
@@ -328,12 +320,9 @@ static void units_match_the_reference(void **state) {
         print_message("FM_REFERENCE_DATA is not set: skipped\n");
         skip();
     }
-    if (!units.n_array) {
-        open_file();
-    }
-    for (size_t i = 0; i < sizeof UNITS / sizeof UNITS[0]; i++) {
+    if (!units.n_array) open_file();
+    for (size_t i = 0; i < sizeof UNITS / sizeof UNITS[0]; i++)
         check_unit(&UNITS[i], element);
-    }
 }
 
 int main(void) {

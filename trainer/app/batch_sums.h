@@ -23,8 +23,8 @@ typedef struct fm_batch_sums {
 
 /* Writes the sums as one line of text; numbers keep their bits. */
 void fm_batch_sums_format(const fm_batch_sums *sums, char out[FM_BATCH_SUMS_TEXT_BYTES]);
-/* Reads what fm_batch_sums_format writes; FM_ERR_FORMAT for anything else, and for another number of
- * loss terms or scores than this program has. */
+/* Reads what fm_batch_sums_format writes; FM_ERR_FORMAT for anything else, and for another
+ * number of loss terms or scores than this program has. */
 FM_MUST_USE fm_status fm_batch_sums_parse(const char *text, fm_batch_sums *ret_sums,
                                           fm_error *reterr);
 

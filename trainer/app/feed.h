@@ -15,8 +15,8 @@ typedef struct fm_feed {
     uint64_t retried_at;     /* n_taken + 1 at the last reconnect; 0 = none yet */
 } fm_feed;
 
-/* Connects and opens the stream at the token; tries until wait_ms have passed. FM_ERR_CANCELLED when
- * the run was asked to stop; else the errors of fm_loader_open. */
+/* Connects and opens the stream at the token; tries until wait_ms have passed. FM_ERR_CANCELLED
+ * when the run was asked to stop; else the errors of fm_loader_open. */
 FM_MUST_USE fm_status fm_feed_open(fm_feed *feed, const fm_token *token, fm_error *reterr);
 void fm_feed_close(fm_feed *feed);
 

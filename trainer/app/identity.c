@@ -115,8 +115,9 @@ static bool is_allowed(const comparison *c, const char *key, const char *value) 
     for (uint32_t i = 0; i < c->n_change; i++) {
         const char *change = c->change[i];
         if (strncmp(change, key, n) == 0 && change[n] == '=' &&
-            is_same_value(change + n + 1, value))
+            is_same_value(change + n + 1, value)) {
             return true;
+        }
     }
     return false;
 }
@@ -147,8 +148,9 @@ static void compare_now(comparison *c, const char *text) {
     setting now, saved;
     while (next_setting(&w, &now)) {
         bool there = find(c->saved, now.key, &saved);
-        if (!there || strcmp(saved.value, now.value) != 0)
+        if (!there || strcmp(saved.value, now.value) != 0) {
             on_difference(c, there ? &saved : NULL, &now);
+        }
     }
 }
 
@@ -160,7 +162,8 @@ static void compare_saved(comparison *c, const char *text) {
     }
 }
 
-/* Every change must state what this run has; else it is a slip, or another setting was forgotten. */
+/* Every change must state what this run has; else it is a slip, or another setting was
+ * forgotten. */
 static fm_status check_changes(const comparison *c, fm_error *reterr) {
     for (uint32_t i = 0; i < c->n_change; i++) {
         const char *change = c->change[i], *equal = strchr(change, '=');
@@ -199,8 +202,9 @@ fm_status fm_identity_check(const fm_identity_texts *saved, const fm_identity_te
         compare_now(&c, now->identity);
         compare_saved(&c, saved->identity);
     }
-    if (c.full)
+    if (c.full) {
         return fm_fail(reterr, FM_ERR_LIMIT, "the run's history has no room for more changes");
+    }
     if (!c.first[0]) return FM_OK;
     return fm_fail(reterr, FM_ERR_USAGE,
                    "%.220s; resume with the same settings, or change them on purpose:%s", c.first,

@@ -3,7 +3,8 @@
  * Names tell which parts a model has: stacks of blocks, templates, a structure module, a head. With
  * DeepMind's naming the number of blocks is the leading axis of a stacked array; with the others it
  * is the largest block number in a name, plus 1. These sizes replace those of each preset in turn.
- * The remaining sizes (channels, heads) decide the comparison, array by array, which preset fits. */
+ * The remaining sizes (channels, heads) decide the comparison, array by array, which preset
+ * fits. */
 #include "trainer/app/infer_preset.h"
 
 #include "trainer/app/presets.h"
@@ -15,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* -- what the names say */
+/* -- sizes from the names */
 
 enum { MAX_ALIGNED_ERROR_BIN = 256, N_TEMPLATE = 4, N_ITERATION = 8 };
 
@@ -52,8 +53,9 @@ static void count_blocks(const fm_weights_array *array, const stack_names *names
     int32_t n = count_numbered(array->name, names->foldmill);
     if (!n) n = count_numbered(array->name, names->openfold);
     if (!n && strstr(array->name, names->deepmind) && array->rank > 0 &&
-        array->shape[0] <= (uint64_t)names->most)
+        array->shape[0] <= (uint64_t)names->most) {
         n = (int32_t)array->shape[0];
+    }
     if (n > *count && n <= names->most) *count = n;
 }
 
@@ -75,8 +77,9 @@ static found_sizes find_sizes(const fm_weights_file *file) {
         found.has_structure |= strstr(array->name, "structure") != NULL;
         for (size_t k = 0; k < sizeof aligned_error / sizeof aligned_error[0]; k++) {
             if (ends_with(array->name, aligned_error[k]) && array->rank == 1 &&
-                array->shape[0] <= MAX_ALIGNED_ERROR_BIN)
+                array->shape[0] <= MAX_ALIGNED_ERROR_BIN) {
                 found.n_aligned_error_bin = (int64_t)array->shape[0];
+            }
         }
     }
     return found;
@@ -107,8 +110,9 @@ static void apply_sizes(const found_sizes *found, candidate *c) {
     if (!found->has_template) model->n_template = 0;
     if (found->has_template && !model->n_template) model->n_template = N_TEMPLATE;
     if (!found->has_structure) model->structure.n_iteration = 0;
-    if (found->has_structure && !model->structure.n_iteration)
+    if (found->has_structure && !model->structure.n_iteration) {
         model->structure.n_iteration = N_ITERATION;
+    }
     model->structure.n_aligned_error_bin = found->n_aligned_error_bin;
     note_change(c, "n_block", before.n_block, model->n_block);
     note_change(c, "n_extra_block", before.n_extra_block, model->n_extra_block);
@@ -144,8 +148,9 @@ static fm_status count_differences(const fm_weights_file *file, fm_arena *arena,
 }
 
 static bool is_better(const candidate *a, const candidate *b) {
-    if (a->preset.n_difference != b->preset.n_difference)
+    if (a->preset.n_difference != b->preset.n_difference) {
         return a->preset.n_difference < b->preset.n_difference;
+    }
     return a->n_change < b->n_change;
 }
 

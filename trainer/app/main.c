@@ -1,5 +1,5 @@
-/* main.c: the `foldmill-train` program: finds the command, runs it, and checks that its results could
- * be written. It has the commands that need the model. */
+/* main.c: the `foldmill-train` program: finds the command, runs it, and checks that its results
+ * could be written. It has the commands that need the model. */
 #include "proto/base/machine.h"
 #include "trainer/app/train.h"
 #include "trainer/app/weights.h"

@@ -27,8 +27,9 @@ fm_progress fm_progress_of(uint64_t n_step, bool quiet) {
 
 void fm_progress_say(const fm_progress *p, const fm_metrics_step *step) {
     bool last = step->step == p->n_step;
-    if (p->quiet || (!p->terminal && step->step != 1 && step->step % QUIET_STEPS != 0 && !last))
+    if (p->quiet || (!p->terminal && step->step != 1 && step->step % QUIET_STEPS != 0 && !last)) {
         return;
+    }
     char text[512]; /* a line that wraps could not be erased */
     fm_metrics_format(step, p->n_step, progress_columns(p->terminal), text, sizeof text);
     fprintf(stderr,

@@ -1,8 +1,9 @@
 /* resume.c: see resume.h.
  *
- * Loading tries the checkpoints of the folder from the newest to the oldest. A damaged one is logged
- * and the next one is tried; any other error ends the search. Seed and settings are compared before
- * the parameters are loaded, so a run with other settings never changes the trainer. */
+ * Loading tries the checkpoints of the folder from the newest to the oldest. A damaged one is
+ * logged and the next one is tried; any other error ends the search. Seed and settings are
+ * compared before the parameters are loaded, so a run with other settings never changes the
+ * trainer. */
 #include "trainer/app/resume.h"
 
 #include "proto/base/file.h"
@@ -24,8 +25,9 @@ fm_status fm_resume_lock(const char *folder, int *ret_fd, fm_error *reterr) {
     char path[PATH_MAX];
     fm_status status = fm_dir_make(folder, reterr);
     if (status) return status;
-    if (snprintf(path, sizeof path, "%s/lock", folder) >= (int)sizeof path)
+    if (snprintf(path, sizeof path, "%s/lock", folder) >= (int)sizeof path) {
         return fm_fail_in(reterr, FM_ERR_LIMIT, folder, "the path is too long");
+    }
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0) return fm_fail_in(reterr, FM_ERR_IO, path, "cannot open: %s", strerror(errno));
     if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
@@ -147,10 +149,12 @@ static fm_status read_texts(const fm_checkpoint_state *state, fm_run_state *run,
     if (!status && state->skipped) status = fm_skipped_parse(state->skipped, &run->skipped, reterr);
     if (!status && state->batch) status = fm_batch_sums_parse(state->batch, &run->sums, reterr);
     if (!status &&
-        (!state->batch != !run->place.n_sample || state->n_pending != run->sums.n_counted))
+        (!state->batch != !run->place.n_sample || state->n_pending != run->sums.n_counted)) {
         status = fm_fail(reterr, FM_ERR_CORRUPT, "the batch in hand has another number of samples");
-    if (!status && state->history)
+    }
+    if (!status && state->history) {
         snprintf(run->history, sizeof run->history, "%s", state->history);
+    }
     return status;
 }
 

@@ -34,7 +34,8 @@ typedef struct fm_resume_options {
 } fm_resume_options;
 
 /* Creates the run's folder and locks it for this process until *ret_fd is closed. FM_ERR_EXISTS if
- * another process trains into it. On a file system without locks, nobody is kept out. FM_ERR_IO. */
+ * another process trains into it. On a file system without locks, no other process is kept out.
+ * FM_ERR_IO. */
 FM_MUST_USE fm_status fm_resume_lock(const char *folder, int *ret_fd, fm_error *reterr);
 
 /* Saves the state and removes checkpoints that need not be kept, which are never removed before the
@@ -47,10 +48,10 @@ FM_MUST_USE fm_status fm_resume_save(const fm_resume_options *options, const fm_
  * FM_ERR_CORRUPT, FM_ERR_NOT_FOUND, FM_ERR_IO. */
 FM_MUST_USE fm_status fm_resume_begin_from(const char *path, fm_trainer *trainer, fm_error *reterr);
 
-/* Loads the newest whole checkpoint of the folder into the trainer and *state, which is unchanged on
- * failure. A damaged checkpoint is logged and skipped. FM_ERR_NOT_FOUND if there is none, and only
- * then. FM_ERR_CORRUPT if all are damaged. FM_ERR_USAGE if the run has another seed, or differs in
- * what fm_identity_check compares. */
+/* Loads the newest whole checkpoint of the folder into the trainer and *state, which is
+ * unchanged on failure. A damaged checkpoint is logged and skipped. FM_ERR_NOT_FOUND if there
+ * is none, and only then. FM_ERR_CORRUPT if all are damaged. FM_ERR_USAGE if the run has
+ * another seed, or differs in what fm_identity_check compares. */
 FM_MUST_USE fm_status fm_resume_load(const fm_resume_options *options, fm_trainer *trainer,
                                      fm_run_state *state, fm_error *reterr);
 

@@ -51,8 +51,9 @@ fm_status fm_skipped_parse(const char *text, fm_skipped *ret_skipped, fm_error *
         errno = 0;
         uint64_t index = strtoull(text, &end, 10);
         bool bad = strncmp(end, " bad\n", 5) == 0, hand = strncmp(end, " hand\n", 6) == 0;
-        if (errno || end == text || (!bad && !hand))
+        if (errno || end == text || (!bad && !hand)) {
             return fm_fail(reterr, FM_ERR_FORMAT, "the list of skipped samples is not one");
+        }
         fm_status status = fm_skipped_add(ret_skipped, index, hand, reterr);
         if (status) return status;
         text = end + (bad ? 5 : 6);

@@ -8,10 +8,10 @@
  *     queue 1 | queue 2 | collect 1 | queue 3 | collect 2 | ...
  *
  * A step is a batch of samples_per_step samples; the last one also makes the update. When the last
- * sample of a step is collected, fm_run_finish_step reports the step. fm_run_drain() collects until a given
- * number of samples is left in flight. It collects everything before a checkpoint, before a
- * reconnect, at the end, and after each sample where overlap is impossible: on the CPU, and when
- * the sample's structure is scored from the step's memory.
+ * sample of a step is collected, fm_run_finish_step reports the step. fm_run_drain() collects
+ * until a given number of samples is left in flight. It collects everything before a checkpoint,
+ * before a reconnect, at the end, and after each sample where overlap is impossible: on the CPU,
+ * and when the sample's structure is scored from the step's memory.
  *
  * run->state is the state at the last collected sample. It is whole between any two samples: the
  * sum of gradients of the batch in hand is in the trainer, and a checkpoint stores both. So a
@@ -425,18 +425,21 @@ static fm_status advance(fm_train_run *run, fm_error *reterr) {
     if (status) return status;
     double wait_s = fm_run_seconds_since(asked_ns);
     fm_error error = {.message = ""};
-    if (fm_skipped_by_hand(&run->state.skipped, loaded.index))
+    if (fm_skipped_by_hand(&run->state.skipped, loaded.index)) {
         return leave_out(run, &loaded, NULL, reterr);
+    }
     if (!loaded.sample) {
         error = *loaded.why; /* the slab is given back before the error is used */
         return leave_out(run, &loaded, &error, reterr);
     }
-    /* A scored structure is still in the step's memory, so nothing may be queued behind it. On the
-     * CPU a sample is computed while it is queued; collecting at once ends its step's time there. */
+    /* A scored structure is still in the step's memory, so nothing may be queued behind it. On
+     * the CPU a sample is computed while it is queued; collecting at once ends its step's time
+     * there. */
     bool at_once = is_scored(run) || strcmp(run->set->device, "cpu") == 0;
     status = queue_sample(run, &loaded, wait_s, &error);
-    if (status == FM_ERR_DATA || status == FM_ERR_LIMIT)
+    if (status == FM_ERR_DATA || status == FM_ERR_LIMIT) {
         return leave_out(run, &loaded, &error, reterr);
+    }
     if (status) {
         *reterr = error;
         return status;
@@ -497,9 +500,10 @@ static fm_status begin(fm_train_run *run, fm_error *reterr) {
     if (!status) status = fm_resume_lock(set->out, &run->lock, reterr);
     uint64_t n_step = run->state.place.step;
     if (!status) status = fm_metrics_truncate(path, n_step, reterr);
-    if (!status && set->tensorboard)
+    if (!status && set->tensorboard) {
         status = fm_event_file_open(set->tensorboard, set->resume, n_step, fm_run_wall_s(),
                                     &run->events, reterr);
+    }
     return status ? status : fm_metrics_open(path, &run->metrics, reterr);
 }
 
@@ -566,8 +570,9 @@ int fm_train_main(int argc, char **argv) {
     if (run->lock >= 0) close(run->lock);
     int code = status ? report(&error) : EXIT_OK;
     if (status && run->advice[0]) fprintf(stderr, "%s: %s\n", fm_train_program, run->advice);
-    if (!status && fm_stop_signal() && run->state.place.step < set.steps)
+    if (!status && fm_stop_signal() && run->state.place.step < set.steps) {
         code = 128 + fm_stop_signal();
+    }
     free(run);
     return code;
 }

@@ -289,8 +289,9 @@ static const char *set_value(const key *k, const char *value, fm_train_config *c
                              char room[128]) {
     char *field = (char *)config + k->offset;
     if (k->kind == KEY_PLAN) {
-        if (strlen(value) == 0 || strlen(value) >= FM_PLAN_NAME_BYTES)
+        if (strlen(value) == 0 || strlen(value) >= FM_PLAN_NAME_BYTES) {
             return "the name of a sampling plan";
+        }
         snprintf(field, FM_PLAN_NAME_BYTES, "%s", value);
         return NULL;
     }
@@ -353,8 +354,9 @@ static void say_unknown(const char *section, const char *name, char *out, size_t
     for (size_t i = 0; i < N_KEY; i++) {
         bool first = i == 0 || strcmp(keys[i].section, keys[i - 1].section) != 0;
         size_t at = strlen(sections);
-        if (first)
+        if (first) {
             snprintf(sections + at, sizeof sections - at, "%s%s", at ? ", " : "", keys[i].section);
+        }
         bool here = strcmp(keys[i].section, section) == 0;
         known |= here;
         size_t d = nearest && (here || strcmp(keys[i].name, name) == 0)
@@ -372,9 +374,10 @@ static void say_unknown(const char *section, const char *name, char *out, size_t
         return;
     }
     int n = snprintf(out, out_bytes, "there is no key '%.64s' in section [%s]", name, section);
-    if (meant)
+    if (meant) {
         snprintf(out + n, out_bytes - (size_t)n, "; the nearest is '%s' in [%s]", meant->name,
                  meant->section);
+    }
 }
 
 static fm_status read_preset(const char *name, reading *r, fm_error *reterr);
@@ -400,7 +403,7 @@ static int on_base(reading *r, const char *name, const char *value) {
         base.depth < MAX_DEPTH
             ? read_preset(value, &base, &error)
             : fm_fail(&error, FM_ERR_USAGE, "more than %d presets in a chain", (int)MAX_DEPTH);
-    if (status != FM_OK) {
+    if (status) {
         snprintf(r->message, sizeof r->message, "base = %.64s: %.400s", value, error.message);
         return 0;
     }
@@ -464,7 +467,7 @@ fm_status fm_train_config_parse(fm_bytes text, fm_train_config *config, fm_error
     reading r = {.config = *config};
     fm_status status = parse(terminated, &r, reterr);
     free(terminated);
-    if (status == FM_OK) *config = r.config;
+    if (!status) *config = r.config;
     return status;
 }
 
@@ -479,7 +482,7 @@ static fm_status read_preset(const char *name, reading *r, fm_error *reterr) {
             continue;
         }
         fm_status status = parse(fm_presets[i].text, r, reterr);
-        for (size_t k = 0; status == FM_OK && k < N_KEY; k++) {
+        for (size_t k = 0; !status && k < N_KEY; k++) {
             if (!r->given[k]) {
                 status = fm_fail(reterr, FM_ERR_USAGE, "preset %s has no '%s'", name, keys[k].name);
             }
@@ -492,7 +495,7 @@ static fm_status read_preset(const char *name, reading *r, fm_error *reterr) {
 fm_status fm_train_config_preset(const char *name, fm_train_config *ret_config, fm_error *reterr) {
     reading r = {.is_preset = true};
     fm_status status = read_preset(name, &r, reterr);
-    if (status == FM_OK) *ret_config = r.config;
+    if (!status) *ret_config = r.config;
     return status;
 }
 
@@ -520,17 +523,17 @@ fm_status fm_train_config_load(const char *preset, const char *path, fm_train_co
                                fm_error *reterr) {
     fm_train_config config;
     fm_status status = fm_train_config_preset(preset, &config, reterr);
-    if (status == FM_OK && path) {
+    if (!status && path) {
         fm_arena arena;
         fm_bytes text;
         status = fm_arena_init(&arena, (size_t)2 * MAX_TEXT_BYTES, reterr);
-        if (status != FM_OK) return status;
+        if (status) return status;
         status = fm_file_read(&arena, path, MAX_TEXT_BYTES, &text, reterr);
-        if (status == FM_OK) status = fm_train_config_parse(text, &config, reterr);
-        if (status != FM_OK && reterr) fm_error_in(reterr, path);
+        if (!status) status = fm_train_config_parse(text, &config, reterr);
+        if (status && reterr) fm_error_in(reterr, path);
         fm_arena_fini(&arena);
     }
-    if (status == FM_OK) *ret_config = config;
+    if (!status) *ret_config = config;
     return status;
 }
 

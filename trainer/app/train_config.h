@@ -3,9 +3,9 @@
  *
  * The text form is INI: [section], key = value, comments after ';'. A preset gives every key a
  * value, itself or through the preset that it names as its base ([preset] base = NAME, before all
- * other keys). A file given with --config starts from a preset and states what it changes; it has
- * no [preset] section. Unknown sections and keys are refused with their line. The presets are the
- * files of trainer/presets/, embedded in the program. */
+ * other keys). A file given with --config starts from a preset and has only the changed keys; it
+ * has no [preset] section. Unknown sections and keys are refused with their line. The presets are
+ * the files of trainer/presets/, embedded in the program. */
 #ifndef FM_TRAINER_TRAIN_CONFIG_H
 #define FM_TRAINER_TRAIN_CONFIG_H
 

@@ -114,15 +114,17 @@ fm_status fm_train_options_index(const char *text, uint64_t *ret_index, fm_error
 }
 
 static fm_status check(fm_train_options *set, fm_error *reterr) {
-    if (!set->data && !set->show_config && !set->help_config)
+    if (!set->data && !set->show_config && !set->help_config) {
         return fm_fail(reterr, FM_ERR_USAGE, "--data URL is required");
+    }
     set->skips_bad = strcmp(set->bad_samples, "skip") == 0;
     if (!set->skips_bad && strcmp(set->bad_samples, "stop") != 0) {
         return fm_fail(reterr, FM_ERR_USAGE, "--bad-samples: found '%.32s', expected stop or skip",
                        set->bad_samples);
     }
-    if (!(set->checkpoint_minutes >= 0 && set->checkpoint_minutes <= 1e6))
+    if (!(set->checkpoint_minutes >= 0 && set->checkpoint_minutes <= 1e6)) {
         return fm_fail(reterr, FM_ERR_USAGE, "--checkpoint-minutes: expected 0 to 1000000");
+    }
     fm_status status = FM_OK;
     uint64_t index;
     for (uint32_t i = 0; !status && i < set->skip_sample.n; i++)

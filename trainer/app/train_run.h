@@ -1,5 +1,6 @@
-/* train_run.h: a run of `foldmill train` in progress, shared by the files that make it: train.c (the
- * loop over samples; start there), train_save.c (checkpoints), train_step.c (the end of a step). */
+/* train_run.h: a run of `foldmill train` in progress, shared by the files that make it: train.c
+ * (the loop over samples; start there), train_save.c (checkpoints), train_step.c (the end of a
+ * step). */
 #ifndef FM_TRAINER_TRAIN_RUN_H
 #define FM_TRAINER_TRAIN_RUN_H
 
@@ -82,8 +83,8 @@ fm_resume_options fm_run_resume_options(const fm_train_run *run);
  * again later; the older ones stay. */
 FM_MUST_USE fm_status fm_run_save_if_due(fm_train_run *run, fm_error *reterr);
 
-/* Writes the last checkpoint of a run, whatever ended it: `status`, with its error in *reterr, which
- * then says how far the run came and what to do. */
+/* Writes the last checkpoint of a run, whatever ended it: `status`, with its error in *reterr,
+ * which then says how far the run came and what to do. */
 FM_MUST_USE fm_status fm_run_save_last(fm_train_run *run, fm_status status, fm_error *reterr);
 
 /* Writes the end of a sentence about where the run is: "after step 12 of 40 and 3 samples". */

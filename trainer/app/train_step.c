@@ -60,7 +60,7 @@ static void write_metrics(fm_train_run *run, const fm_metrics_step *step) {
     } else if (!status && run->is_disk_full) {
         fm_log(FM_LOG_INFO, "metrics_written", "step=%llu", (unsigned long long)step->step);
     }
-    run->is_disk_full = status != FM_OK;
+    run->is_disk_full = status;
 }
 
 fm_status fm_run_flush_metrics(fm_train_run *run, fm_error *reterr) {

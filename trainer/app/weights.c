@@ -90,7 +90,8 @@ static fm_status save(const import_settings *set, const fm_train_config *config,
     return fm_checkpoint_save(set->out, params, &state, reterr);
 }
 
-/* The settings of the model: those of --preset and --config, or of the preset that fits the file. */
+/* The settings of the model: those of --preset and --config, or of the preset that fits the
+ * file. */
 static fm_status choose_config(const import_settings *set, const fm_weights_file *file,
                                fm_arena *arena, fm_train_config *ret_config, fm_error *reterr) {
     if (set->preset) return fm_train_config_load(set->preset, set->config, ret_config, reterr);
@@ -115,8 +116,9 @@ static void print_import(const import_settings *set, const char *path, const fm_
     printf("read      %s: %zu arrays with %s names%s%s%s\n", path, what->n_array,
            fm_weight_names_word(what->naming), *what->prefix ? " after the prefix '" : "",
            what->prefix, *what->prefix ? "'" : "");
-    if (what->n_missing)
+    if (what->n_missing) {
         printf("missing   %zu arrays keep their initial values\n", what->n_missing);
+    }
     if (what->n_extra) printf("extra     %zu arrays of the file are ignored\n", what->n_extra);
     printf("wrote     %s: %lld parameters\n", set->out, (long long)params->n_value);
 }
@@ -200,8 +202,9 @@ static fm_status parse_words(const export_settings *set, fm_weights_format *ret_
                        set->format);
     }
     bool average = strcmp(set->set, "ema") == 0;
-    if (!average && strcmp(set->set, "model") != 0)
+    if (!average && strcmp(set->set, "model") != 0) {
         return fm_fail(reterr, FM_ERR_USAGE, "--set: found '%s', expected ema or model", set->set);
+    }
     const char *names = set->names ? set->names : npz ? "deepmind" : "openfold";
     int n = 0;
     while (n < FM_N_NAMING && strcmp(names, fm_weight_names_word((fm_weight_names)n)) != 0)

@@ -24,9 +24,7 @@ fm_status fm_tape_init(fm_tape *tape, const fm_kernels *kernels, fm_params *para
                       .in_place = !with_gradient,
                       .open_segment = -1};
     fm_status status = fm_arena_init(&tape->tables, TABLE_BYTES, reterr);
-    if (status) {
-        return status;
-    }
+    if (status) return status;
     size_t n_block = (size_t)params->n_block + 1;
     tape->node = fm_arena_alloc_array(&tape->tables, MAX_NODE, sizeof(fm_node));
     tape->tensor = fm_arena_alloc_array(&tape->tables, MAX_TENSOR, sizeof(fm_tensor));

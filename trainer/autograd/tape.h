@@ -308,10 +308,10 @@ int64_t fm_tape_used_bytes(const fm_tape *tape);
 
 /* Runs the whole schedule again, backward included, and checks what each step writes. It runs to
  * the end even after a find, because other ranks wait for this one. On true, `out` names the first
- * tensor with a value that is not finite, by node and op: "element 7 of output 0 [12, 32] of msa
- * transition (op transition, node 12)" or "the gradient of evoformer.1.msa_transition.2.weight in
- * msa transition (...)". Gaps between parameters are checked last. `flag` is one word of device
- * memory. Slow, and allocates host memory. */
+ * tensor with a value that is not finite, by node and op. Examples are "element 7 of output 0 [12,
+ * 32] of msa transition (op transition, node 12)" and "the gradient of
+ * evoformer.1.msa_transition.2.weight in msa transition (...)". Gaps between parameters are checked
+ * last. `flag` is one word of device memory. Slow, and allocates host memory. */
 bool fm_tape_name_nonfinite(fm_tape *tape, fm_stream *stream, uint32_t *flag, char *out,
                             size_t out_bytes);
 
@@ -319,7 +319,7 @@ bool fm_tape_name_nonfinite(fm_tape *tape, fm_stream *stream, uint32_t *flag, ch
 void *fm_tape_data(const fm_tape *tape, fm_tensor_ref tensor);
 void *fm_tape_gradient(const fm_tape *tape, fm_tensor_ref tensor);
 
-/* -- for ops */
+/* -- functions for ops */
 
 /* Returns `bytes` of the step's workspace, aligned to FM_PLAN_ALIGN_BYTES; NULL if bytes is 0. The
  * memory is released at the end of the step, or by going back to a mark. */

@@ -27,9 +27,7 @@ static int64_t find_in(const void *data, fm_element element, int64_t count) {
         case FM_ELEMENT_BF16: finite = (((const uint16_t *)data)[i] & 0x7f80) != 0x7f80; break;
         default: break;
         }
-        if (!finite) {
-            return i;
-        }
+        if (!finite) return i;
     }
     return -1;
 }
@@ -38,9 +36,7 @@ static int64_t find_in(const void *data, fm_element element, int64_t count) {
  * is copied to the host to find its position. */
 static int64_t find(const search *s, const void *data, fm_element element, int64_t count) {
     const fm_kernels *kernels = s->tape->kernels;
-    if (kernels->wide && element == kernels->wide->act) {
-        kernels = kernels->wide;
-    }
+    if (kernels->wide && element == kernels->wide->act) kernels = kernels->wide;
     size_t bytes = (size_t)count * fm_element_bytes(element);
     if (element == kernels->act) {
         uint32_t found = 0;
@@ -48,14 +44,10 @@ static int64_t find(const search *s, const void *data, fm_element element, int64
         kernels->find_nonfinite(s->stream, count, data, s->flag);
         kernels->download(s->stream, &found, s->flag, sizeof found);
         kernels->synchronize(s->stream);
-        if (!found) {
-            return -1;
-        }
+        if (!found) return -1;
     }
     void *copy = malloc(bytes);
-    if (!copy) { /* report it without its position */
-        return element == kernels->act ? 0 : -1;
-    }
+    if (!copy) return element == kernels->act ? 0 : -1; /* report it without its position */
     kernels->download(s->stream, copy, data, bytes);
     kernels->synchronize(s->stream);
     int64_t at = find_in(copy, element, count);
@@ -90,9 +82,7 @@ static bool look_at_outputs(const search *s, const fm_node *node, int32_t step) 
 static const char *parameter_at(const fm_params *params, int64_t element) {
     for (int32_t p = 0; p < params->n_param; p++) {
         const fm_param *row = &params->param[p];
-        if (element >= row->offset && element < row->offset + fm_param_count(row)) {
-            return row->name;
-        }
+        if (element >= row->offset && element < row->offset + fm_param_count(row)) return row->name;
     }
     return "a gap between parameters";
 }
@@ -102,9 +92,7 @@ static bool look_at_gradients(const search *s, const fm_node *node, int32_t step
     const fm_params *params = tape->params;
     char what[192] = "";
     for (int i = 0; i < node->n_input && !what[0]; i++) {
-        if (node->input[i] == FM_TENSOR_NONE || !(node->input_written >> i & 1)) {
-            continue;
-        }
+        if (node->input[i] == FM_TENSOR_NONE || !(node->input_written >> i & 1)) continue;
         fm_tensor_ref gradient = tape->tensor[node->input[i]].gradient;
         const fm_tensor *tensor = &tape->tensor[gradient];
         if (find(s, fm_tape_place(tape, gradient, step), tensor->element,
@@ -113,15 +101,11 @@ static bool look_at_gradients(const search *s, const fm_node *node, int32_t step
         }
     }
     for (int j = 0; j < node->n_param && !what[0]; j++) {
-        if (node->param[j] == FM_PARAM_NONE) {
-            continue;
-        }
+        if (node->param[j] == FM_PARAM_NONE) continue;
         const fm_param_block *block = &params->block[node->param[j]];
         int64_t at = find(s, fm_params_at(params, params->gradient, block->offset), params->element,
                           block->count);
-        if (at >= 0) {
-            snprintf(what, sizeof what, "%s", parameter_at(params, block->offset + at));
-        }
+        if (at >= 0) snprintf(what, sizeof what, "%s", parameter_at(params, block->offset + at));
     }
     if (what[0]) {
         snprintf(s->out, s->out_bytes, "the gradient of %s in %s (op %s, node %d)", what,
@@ -149,14 +133,10 @@ bool fm_tape_name_nonfinite(fm_tape *tape, fm_stream *stream, uint32_t *flag, ch
     for (int32_t at = 0; at < tape->n_step; at++) {
         const fm_step *step = &tape->step[at];
         const fm_node *node = &tape->node[step->node];
-        if (tape->spoils) {
-            fm_tape_spoil(tape, at, stream);
-        }
+        if (tape->spoils) fm_tape_spoil(tape, at, stream);
         fm_tape_run_step(tape, at, stream, false);
         has_backward |= step->phase == FM_PHASE_BACKWARD;
-        if (found) {
-            continue;
-        }
+        if (found) continue;
         if (step->phase == FM_PHASE_BACKWARD) {
             found = !node->begins_backward && look_at_gradients(&s, node, at);
         } else if (step->wants_output) {

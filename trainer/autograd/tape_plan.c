@@ -25,9 +25,7 @@
 
 static bool output_has_gradient(const fm_tape *tape, const fm_node *node) {
     for (int i = 0; i < node->n_output; i++) {
-        if (tape->tensor[node->output[i]].gradient != FM_TENSOR_NONE) {
-            return true;
-        }
+        if (tape->tensor[node->output[i]].gradient != FM_TENSOR_NONE) return true;
     }
     return false;
 }
@@ -48,12 +46,8 @@ static void plan_input_gradient(fm_tape *tape, fm_node *node, int i) {
         fm_tensor_ref gradient = passes ? above : fm_tape_add_gradient(tape, input);
         tape->tensor[input].gradient = gradient;
     }
-    if (passes || present != FM_TENSOR_NONE) {
-        node->input_beta |= bit;
-    }
-    if (i == node->residual) {
-        node->residual_adds = tape->tensor[input].gradient != above;
-    }
+    if (passes || present != FM_TENSOR_NONE) node->input_beta |= bit;
+    if (i == node->residual) node->residual_adds = tape->tensor[input].gradient != above;
     if (tape->tensor[input].wants_gradient) {
         tape->buffer[tape->tensor[tape->tensor[input].gradient].buffer].kept = true;
     }
@@ -71,17 +65,13 @@ static void plan_zero_gradient(fm_tape *tape, fm_node *node) {
 static void plan_gradients(fm_tape *tape) {
     for (int32_t n = tape->n_node - 1; n >= 0 && tape->with_gradient; n--) {
         fm_node *node = &tape->node[n];
-        if (node->on_all_ranks && !output_has_gradient(tape, node)) {
-            plan_zero_gradient(tape, node);
-        }
+        if (node->on_all_ranks && !output_has_gradient(tape, node)) plan_zero_gradient(tape, node);
         node->has_backward = node->op->backward && output_has_gradient(tape, node);
         if (node->has_backward && node->completes &&
             tape->tensor[node->output[0]].gradient == FM_TENSOR_NONE) {
             plan_zero_gradient(tape, node);
         }
-        if (!node->has_backward) {
-            continue;
-        }
+        if (!node->has_backward) continue;
         for (int i = 0; i < node->n_input; i++) {
             bool takes = node->input[i] != FM_TENSOR_NONE && !(node->without_gradient >> i & 1);
             if (takes && tape->tensor[node->input[i]].needs_gradient) {
@@ -89,9 +79,7 @@ static void plan_gradients(fm_tape *tape) {
             }
         }
         for (int j = 0; j < node->n_param; j++) {
-            if (node->param[j] == FM_PARAM_NONE) {
-                continue;
-            }
+            if (node->param[j] == FM_PARAM_NONE) continue;
             node->param_beta |= (uint32_t)tape->param_written[node->param[j]] << j;
             tape->param_written[node->param[j]] = true;
         }
@@ -110,8 +98,7 @@ static bool in_recomputed_segment(const fm_tape *tape, int32_t segment) {
 }
 
 /* Marks the buffers that are dropped after forward: saved tensors marked FM_RECOMPUTE, all saved
- * tensors of a recomputed segment, and those of its outputs that no node outside the segment
- * reads. */
+ * tensors of a recomputed segment, and its outputs that no node outside the segment reads. */
 static void plan_dropped(fm_tape *tape) {
     for (int32_t n = 0; n < tape->n_node; n++) {
         const fm_node *node = &tape->node[n];
@@ -138,9 +125,7 @@ static void plan_dropped(fm_tape *tape) {
 
 static bool output_is_dropped(const fm_tape *tape, const fm_node *node) {
     for (int i = 0; i < node->n_output; i++) {
-        if (!tape->buffer[tape->tensor[node->output[i]].buffer].dropped) {
-            return false;
-        }
+        if (!tape->buffer[tape->tensor[node->output[i]].buffer].dropped) return false;
     }
     return true;
 }
@@ -150,9 +135,8 @@ static void plan_dropped_together(fm_tape *tape) {
     for (int32_t n = 0; n < tape->n_node; n++) {
         const fm_node *node = &tape->node[n];
         bool dropped = output_is_dropped(tape, node);
-        for (int i = 0; i < node->n_output; i++) {
+        for (int i = 0; i < node->n_output; i++)
             tape->buffer[tape->tensor[node->output[i]].buffer].dropped = dropped;
-        }
     }
 }
 
@@ -173,16 +157,14 @@ static bool is_wanted_again(const fm_tape *tape, const fm_node *node) {
     return wanted;
 }
 
-/* Finds the nodes of recomputed segments that run again. A node runs again if backward needs what
- * it saves or if a later reader needs its dropped outputs; results that nobody reads are not
+/* Finds the nodes of recomputed segments that run again. A node runs again if backward needs its
+ * saved tensors or if a later reader needs its dropped outputs. Results without a reader are not
  * computed and not sent to other ranks. An exchange that all ranks share always runs again, because
  * another rank may need it even if this one does not. */
 static void plan_runs_again(fm_tape *tape) {
     for (int32_t n = tape->n_node - 1; n >= 0; n--) {
         fm_node *node = &tape->node[n];
-        if (!in_recomputed_segment(tape, node->segment)) {
-            continue;
-        }
+        if (!in_recomputed_segment(tape, node->segment)) continue;
         for (int i = 0; i < node->n_output && node->has_backward; i++) {
             tape->buffer[tape->tensor[node->output[i]].buffer].wanted_again |=
                 node->output_read_again >> i & 1;
@@ -206,38 +188,28 @@ static void schedule_recompute(fm_tape *tape, int32_t n) {
         return;
     }
     bool needed = false;
-    for (int i = 0; i < node->n_saved; i++) {
+    for (int i = 0; i < node->n_saved; i++)
         needed |= node->keep[i] == FM_RECOMPUTE;
-    }
-    if (needed && node->has_backward) {
-        add_step(tape, n, FM_PHASE_RECOMPUTE, false);
-    }
+    if (needed && node->has_backward) add_step(tape, n, FM_PHASE_RECOMPUTE, false);
 }
 
 static void plan_schedule(fm_tape *tape) {
-    for (int32_t n = 0; n < tape->n_node; n++) {
+    for (int32_t n = 0; n < tape->n_node; n++)
         add_step(tape, n, FM_PHASE_FORWARD, true);
-    }
     tape->n_forward = tape->n_step;
     for (int32_t n = tape->n_node - 1; n >= 0 && tape->with_gradient; n--) {
         schedule_recompute(tape, n);
-        if (tape->node[n].has_backward) {
-            add_step(tape, n, FM_PHASE_BACKWARD, false);
-        }
+        if (tape->node[n].has_backward) add_step(tape, n, FM_PHASE_BACKWARD, false);
     }
 }
 
-/* -- lives */
+/* -- lives of buffers */
 
 static void touch(fm_tape *tape, fm_tensor_ref tensor, int32_t step) {
-    if (tensor == FM_TENSOR_NONE) {
-        return;
-    }
+    if (tensor == FM_TENSOR_NONE) return;
     fm_buffer *buffer = &tape->buffer[tape->tensor[tensor].buffer];
     int life = buffer->dropped && step >= tape->n_forward;
-    if (buffer->life[life].first < 0) {
-        buffer->life[life].first = step;
-    }
+    if (buffer->life[life].first < 0) buffer->life[life].first = step;
     buffer->life[life].last = buffer->kept ? tape->n_step - 1 : step;
 }
 
@@ -248,15 +220,11 @@ static void touch_backward(fm_tape *tape, const fm_node *node, int32_t step) {
             assert(node->input_version[i] == tape->tensor[node->input[i]].version &&
                    "an input that backward reads was overwritten in place");
         }
-        if (node->input_written >> i & 1) {
-            touch(tape, tape->tensor[node->input[i]].gradient, step);
-        }
+        if (node->input_written >> i & 1) touch(tape, tape->tensor[node->input[i]].gradient, step);
     }
     for (int i = 0; i < node->n_output; i++) {
         touch(tape, tape->tensor[node->output[i]].gradient, step);
-        if (node->output_read_again >> i & 1) {
-            touch(tape, node->output[i], step);
-        }
+        if (node->output_read_again >> i & 1) touch(tape, node->output[i], step);
     }
     if (node->holds_gradient_of != FM_TENSOR_NONE) {
         touch(tape, tape->tensor[node->holds_gradient_of].gradient, step);
@@ -264,12 +232,10 @@ static void touch_backward(fm_tape *tape, const fm_node *node, int32_t step) {
 }
 
 static void touch_forward(fm_tape *tape, const fm_node *node, const fm_step *step, int32_t at) {
-    for (int i = 0; i < node->n_input; i++) {
+    for (int i = 0; i < node->n_input; i++)
         touch(tape, node->input[i], at);
-    }
-    for (int i = 0; i < node->n_output && step->wants_output; i++) {
+    for (int i = 0; i < node->n_output && step->wants_output; i++)
         touch(tape, node->output[i], at);
-    }
 }
 
 /* A buffer that another stream touches is ordered against stream 0 only at tickets. It keeps its
@@ -298,18 +264,15 @@ static void plan_lives(fm_tape *tape) {
         } else {
             touch_forward(tape, node, step, at);
         }
-        for (int i = 0; i < node->n_saved; i++) {
+        for (int i = 0; i < node->n_saved; i++)
             touch(tape, node->saved[i], at);
-        }
     }
     for (int32_t n = 0; n < tape->n_node; n++) {
-        if (tape->node[n].stream != 0) {
-            pin_other_streams(tape, &tape->node[n]);
-        }
+        if (tape->node[n].stream != 0) pin_other_streams(tape, &tape->node[n]);
     }
 }
 
-/* -- places */
+/* -- memory plan */
 
 static void dry_walk(fm_tape *tape) {
     for (int32_t at = 0; at < tape->n_step; at++) {
@@ -386,15 +349,11 @@ fm_status fm_tape_plan(fm_tape *tape, fm_error *reterr) {
     size_t mark = fm_arena_mark(&tape->tables);
     size_t most = (size_t)tape->n_buffer * 2 + (size_t)tape->n_step;
     fm_plan_request *request = fm_arena_alloc_array(&tape->tables, most, sizeof(*request));
-    if (!request) {
-        return fm_arena_full(&tape->tables, reterr);
-    }
+    if (!request) return fm_arena_full(&tape->tables, reterr);
     fm_plan_size size;
     int32_t count = list_requests(tape, request);
     fm_status status = fm_plan_place(request, count, &tape->tables, &size, reterr);
-    if (status) {
-        return status;
-    }
+    if (status) return status;
     tape->size = (fm_tape_size){.arena_bytes = size.arena_bytes,
                                 .saved_bytes = size.low_bytes,
                                 .transient_bytes = size.high_bytes,

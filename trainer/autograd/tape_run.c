@@ -2,10 +2,10 @@
  *
  * A step names a node and a phase; fm_tape_run_step calls the op's forward or backward function
  * with an fm_run that carries the step number. The op asks for pointers by position (input 0,
- * output 0, ...), and fm_tape_place turns a tensor into an address: state memory plus offset, or
- * the step arena plus the offset of the buffer's life at that step. A dropped buffer uses its
- * second life from the first backward step on. In a dry run every pointer is a dummy that must not
- * be read, and only the workspace requests count. */
+ * output 0, ...). fm_tape_place turns a tensor into an address: state memory plus offset, or the
+ * step arena plus the offset of the buffer's life at that step. A dropped buffer uses its second
+ * life from the first backward step on. In a dry run every pointer is a dummy that must not be
+ * read, and only the workspace requests count. */
 #include "trainer/autograd/tape_internal.h"
 #include "trainer/backend/where.h"
 
@@ -39,9 +39,7 @@ int64_t fm_tape_run_step(fm_tape *tape, int32_t at, fm_stream *stream, bool dry)
         node->op->forward(&run, node);
     } else {
         node->op->backward(&run, node);
-        if (node->residual_adds && !dry) {
-            add_residual_gradient(&run, node);
-        }
+        if (node->residual_adds && !dry) add_residual_gradient(&run, node);
     }
     fm_backend_name_op(NULL, NULL);
     step->flops = run.flops;
@@ -49,9 +47,7 @@ int64_t fm_tape_run_step(fm_tape *tape, int32_t at, fm_stream *stream, bool dry)
 }
 
 static void stamp(const fm_tape *tape, int32_t at, fm_stream *stream) {
-    if (tape->stamp) {
-        tape->kernels->device->stamp(stream, &tape->stamp[at]);
-    }
+    if (tape->stamp) tape->kernels->device->stamp(stream, &tape->stamp[at]);
 }
 
 /* -- memory that nothing has written */
@@ -87,22 +83,16 @@ void fm_tape_spoil(const fm_tape *tape, int32_t at, fm_stream *stream) {
     const fm_step *step = &tape->step[at];
     spoil(tape, (char *)tape->memory + step->workspace_at, fm_plan_round(step->workspace_bytes),
           stream);
-    if (at == tape->n_forward) {
-        spoil_parameter_gradients(tape, stream);
-    }
+    if (at == tape->n_forward) spoil_parameter_gradients(tape, stream);
 }
 
-/* -- walks */
+/* -- walks over the steps */
 
 static void walk(fm_tape *tape, int32_t first, int32_t end, fm_stream *stream) {
     assert(tape->memory || tape->size.arena_bytes == 0);
-    if (first == 0) {
-        stamp(tape, 0, stream);
-    }
+    if (first == 0) stamp(tape, 0, stream);
     for (int32_t at = first; at < end; at++) {
-        if (tape->spoils) {
-            fm_tape_spoil(tape, at, stream);
-        }
+        if (tape->spoils) fm_tape_spoil(tape, at, stream);
         int64_t used = fm_tape_run_step(tape, at, stream, false);
         tape->step[at].touched = used > 0;
         assert(used == tape->step[at].workspace_bytes && "the dry run asked for another workspace");
@@ -137,12 +127,10 @@ static void *dry_place(void) {
     return (void *)(uintptr_t)FM_PLAN_ALIGN_BYTES;
 }
 
-/* -- places */
+/* -- addresses of tensors */
 
 void *fm_tape_place(const fm_tape *tape, fm_tensor_ref ref, int32_t step) {
-    if (ref == FM_TENSOR_NONE) {
-        return NULL;
-    }
+    if (ref == FM_TENSOR_NONE) return NULL;
     const fm_tensor *tensor = &tape->tensor[ref];
     fm_buffer *buffer = &tape->buffer[tensor->buffer];
     if (buffer->state_offset >= 0) {
@@ -184,40 +172,31 @@ static int64_t used_at(const fm_tape *tape, int32_t at) {
             }
         }
     }
-    if (tape->step[at].touched) {
-        high = most(high, arena_bytes - tape->step[at].workspace_at);
-    }
+    if (tape->step[at].touched) high = most(high, arena_bytes - tape->step[at].workspace_at);
     return low + high;
 }
 
 int64_t fm_tape_used_bytes(const fm_tape *tape) {
     int64_t used = 0;
-    for (int32_t at = 0; at < tape->n_step; at++) {
+    for (int32_t at = 0; at < tape->n_step; at++)
         used = most(used, used_at(tape, at));
-    }
     return used;
 }
 
 static void *run_place(const fm_run *run, fm_tensor_ref ref) {
-    if (run->dry) {
-        return ref == FM_TENSOR_NONE ? NULL : dry_place();
-    }
+    if (run->dry) return ref == FM_TENSOR_NONE ? NULL : dry_place();
     return fm_tape_place(run->tape, ref, run->step);
 }
 
-/* -- for ops */
+/* -- functions for ops */
 
 void *fm_run_workspace(fm_run *run, int64_t bytes) {
-    if (bytes == 0) {
-        return NULL;
-    }
+    if (bytes == 0) return NULL;
     const fm_step *step = &run->tape->step[run->step];
     int64_t at = run->workspace_used_bytes;
     run->workspace_used_bytes += fm_plan_round(bytes);
     run->workspace_peak_bytes = most(run->workspace_peak_bytes, run->workspace_used_bytes);
-    if (run->dry) {
-        return dry_place();
-    }
+    if (run->dry) return dry_place();
     assert(run->workspace_used_bytes <= step->workspace_bytes);
     return (char *)run->tape->memory + step->workspace_at + at;
 }
@@ -251,9 +230,7 @@ void *fm_run_saved(const fm_run *run, const fm_node *node, int i) {
 void *fm_run_param(const fm_run *run, const fm_node *node, int j) {
     const fm_params *params = run->tape->params;
     assert(j < node->n_param);
-    if (node->param[j] == FM_PARAM_NONE) {
-        return NULL;
-    }
+    if (node->param[j] == FM_PARAM_NONE) return NULL;
     int64_t offset = params->block[node->param[j]].offset;
     bool narrow = params->copy && run->kernels->act != params->element;
     const void *flat = narrow ? params->copy : params->master;
@@ -265,9 +242,7 @@ void *fm_run_output_gradient(const fm_run *run, const fm_node *node, int i) {
 }
 
 fm_out fm_run_gradient(const fm_run *run, const fm_node *node, int i) {
-    if (!(node->input_written >> i & 1)) {
-        return (fm_out){0};
-    }
+    if (!(node->input_written >> i & 1)) return (fm_out){0};
     return (fm_out){.data = run_place(run, run->tape->tensor[node->input[i]].gradient),
                     .beta = node->input_beta >> i & 1 ? FM_ADD : FM_WRITE};
 }
@@ -281,9 +256,7 @@ fm_out fm_run_completed_gradient(const fm_run *run, const fm_node *node) {
 fm_out fm_run_param_gradient(const fm_run *run, const fm_node *node, int j) {
     const fm_params *params = run->tape->params;
     assert(j < node->n_param);
-    if (node->param[j] == FM_PARAM_NONE) {
-        return (fm_out){0};
-    }
+    if (node->param[j] == FM_PARAM_NONE) return (fm_out){0};
     return (fm_out){.data = run->dry ? dry_place()
                                      : fm_params_at(params, params->gradient,
                                                     params->block[node->param[j]].offset),

@@ -2,7 +2,7 @@
  * graphs of work that is captured once and replayed.
  *
  * On the CPU, streams and events are NULL, every call is finished when it returns, and nothing can
- * be captured: callers then run the work directly each time (trainer/step/pass.h). On a GPU,
+ * be captured. Callers then run the work directly each time (trainer/step/pass.h). On a GPU,
  * streams, events and graphs are those of CUDA. A failing call ends the process with a message,
  * except where the result reports a refusal. */
 #ifndef FM_BACKEND_DEVICE_H
@@ -43,10 +43,10 @@ typedef struct fm_device {
     void *(*host_alloc)(size_t bytes);
     void (*host_release)(void *memory);
 
-    /* Work that this thread queues on the stream between begin and end is recorded and not run.
-     * begin returns false when the device cannot capture; end returns NULL when the work cannot
-     * become a graph. The kernels must have run once before, so that their code is loaded and their
-     * algorithms are chosen. */
+    /* Work that this thread queues on the stream between begin and end is recorded and not run. The
+     * call of begin returns false when the device cannot capture; end returns NULL when the work
+     * cannot become a graph. The kernels must have run once before, so that their code is loaded
+     * and their algorithms are chosen. */
     bool (*capture_begin)(fm_stream *stream);
     fm_graph *(*capture_end)(fm_stream *stream);
     void (*graph_launch)(fm_graph *graph, fm_stream *stream);

@@ -9,10 +9,10 @@
  *     2  layer
  *     3  purpose << 24 | cycle << 16 | slot
  *
- * and the key is the seed. step, slot and cycle change between replays of a captured graph, so they
- * are read from device memory ("the clock"); layer and purpose are constants of the call. All
- * arithmetic is on integers, so every device makes the same words. docs/reference/numerics.md
- * describes the scheme for other implementations. */
+ * and the key is the seed. The values step, slot and cycle change between replays of a captured
+ * graph, so they are read from device memory ("the clock"); layer and purpose are constants of the
+ * call. All arithmetic is on integers, so every device makes the same words.
+ * docs/reference/numerics.md describes the scheme for other implementations. */
 #ifndef FM_BACKEND_DRAW_H
 #define FM_BACKEND_DRAW_H
 

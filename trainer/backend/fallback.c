@@ -20,17 +20,14 @@ void fm_backend_fall_back(fm_fallback_kind kind, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     pthread_mutex_lock(&lock);
-    if (counter->count++ == 0) {
-        vsnprintf(counter->text, sizeof counter->text, format, arguments);
-    }
+    if (counter->count++ == 0) vsnprintf(counter->text, sizeof counter->text, format, arguments);
     pthread_mutex_unlock(&lock);
     va_end(arguments);
 }
 
 void fm_backend_fallbacks(fm_fallback ret_fallbacks[FM_FALLBACK_KINDS]) {
     pthread_mutex_lock(&lock);
-    for (int i = 0; i < FM_FALLBACK_KINDS; i++) {
+    for (int i = 0; i < FM_FALLBACK_KINDS; i++)
         ret_fallbacks[i] = counters[i];
-    }
     pthread_mutex_unlock(&lock);
 }

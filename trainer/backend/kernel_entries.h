@@ -3,8 +3,8 @@
  *     FM_KERNEL(kind, result, name, parameters...)
  *
  * The includer defines FM_KERNEL and includes this file; the file undefines the macro at its end.
- * The list makes the function pointers of struct fm_kernels (kernels.h), the initialisers of the
- * CPU's tables (cpu/body/table.h), and the declarations and tables of the CUDA backend
+ * The list makes the function pointers of struct fm_kernels (kernels.h) and the initialisers of the
+ * CPU's tables (cpu/body/table.h). It also makes the declarations and tables of the CUDA backend
  * (cuda/core/families.cuh, table.cu). To add an entry, add a row here and one function of that name
  * to each backend. A backend that lacks the function does not compile or does not link.
  *
@@ -21,7 +21,7 @@
 #define FM_KERNEL(kind, result, name, ...)
 #endif
 
-/* ---- device memory and copies ---------------------------------------------------------------- */
+/* -- device memory and copies */
 
 /* alloc returns memory that is aligned to 64 bytes (256 on a GPU), or NULL when there is not
  * enough. release accepts NULL. */
@@ -33,7 +33,7 @@ FM_KERNEL(HOST, void, upload, fm_stream *stream, void *device, const void *host,
 FM_KERNEL(HOST, void, download, fm_stream *stream, void *host, const void *device, size_t bytes)
 FM_KERNEL(HOST, void, synchronize, fm_stream *stream)
 
-/* ---- memory: n elements of class act --------------------------------------------------------- */
+/* -- memory: n elements of class act */
 
 FM_KERNEL(ACT, void, fill, fm_stream *stream, int64_t n, double value, void *y)
 FM_KERNEL(ACT, void, copy, fm_stream *stream, int64_t n, const void *x, void *y)
@@ -57,12 +57,12 @@ FM_KERNEL(ANY, size_t, sum_workspace, int64_t n_a, int64_t n_r, int64_t n_c)
 FM_KERNEL(ACT, void, sum, fm_stream *stream, int64_t n_a, int64_t n_r, int64_t n_c,
           const int64_t stride[2], const void *x, fm_out y, bool y_is_acc, void *workspace)
 
-/* ---- matrix products ------------------------------------------------------------------------- */
+/* -- matrix products */
 
 FM_KERNEL(ANY, size_t, gemm_workspace, const fm_gemm *args)
 FM_KERNEL(ACT, void, gemm, fm_stream *stream, const fm_gemm *args, void *workspace)
 
-/* ---- rows and elements. Backward entries take the gradient of y. ----------------------------- */
+/* -- rows and elements. Backward entries take the gradient of y. */
 
 FM_KERNEL(ACT, void, layernorm, fm_stream *stream, const fm_layernorm *args)
 FM_KERNEL(ANY, size_t, layernorm_grad_workspace, int64_t rows, int64_t c)
@@ -92,7 +92,7 @@ FM_KERNEL(ACT, void, masked_mean, fm_stream *stream, const fm_masked_mean *args,
 FM_KERNEL(ACT, void, masked_mean_grad, fm_stream *stream, const fm_masked_mean *args,
           const void *dy, fm_out dx)
 
-/* ---- attention, outer product mean, triangle multiplication ---------------------------------- */
+/* -- attention, outer product mean, triangle multiplication */
 
 FM_KERNEL(ACT, size_t, attention_workspace, const fm_attention *args)
 FM_KERNEL(ACT, void, attention, fm_stream *stream, const fm_attention *args, void *workspace)
@@ -119,7 +119,7 @@ FM_KERNEL(ACT, size_t, triangle_block_grad_workspace, const fm_triangle_block *a
 FM_KERNEL(ACT, void, triangle_block_grad, fm_stream *stream, const fm_triangle_block *args,
           const fm_triangle_block_grad *grad, void *workspace)
 
-/* ---- the end of a sublayer ------------------------------------------------------------------- */
+/* -- the end of a sublayer */
 
 /* y = residual + keep * x, or y = keep * x when residual is NULL. All are [n0, n1, c]. y may be
  * residual. */
@@ -135,7 +135,7 @@ FM_KERNEL(ANY, size_t, update_norm_grad_workspace, int64_t rows, int64_t c)
 FM_KERNEL(ACT, void, update_norm_grad, fm_stream *stream, const fm_update_norm *args,
           const fm_update_norm_grad *grad, void *workspace)
 
-/* ---- embeddings. An id that is not below n_class gives a row of zeros and no gradient. ------- */
+/* -- embeddings. An id that is not below n_class gives a row of zeros and no gradient. */
 
 /* y[r, :] = w[ids[r]] (+ y). */
 FM_KERNEL(ACT, void, lookup, fm_stream *stream, const fm_lookup *args, int64_t rows,
@@ -169,7 +169,7 @@ FM_KERNEL(ACT, void, outer_sum_grad, fm_stream *stream, int64_t n_i, int64_t n_j
           int64_t lda, int64_t ldb, const void *dz, fm_out da, fm_out db)
 FM_KERNEL(ACT, void, msa_features, fm_stream *stream, const fm_msa_features *args)
 
-/* ---- the structure module -------------------------------------------------------------------- */
+/* -- the structure module */
 
 FM_KERNEL(ANY, size_t, ipa_workspace, const fm_ipa *args)
 FM_KERNEL(ACT, void, ipa, fm_stream *stream, const fm_ipa *args, void *workspace)
@@ -199,7 +199,7 @@ FM_KERNEL(ACT, void, residue_atoms_grad, fm_stream *stream, const fm_residue_ato
 FM_KERNEL(ACT, void, pseudo_beta, fm_stream *stream, int64_t n, const void *atoms,
           const uint8_t *aatype, float *y)
 
-/* ---- losses on structures. A dloss is acc [1] in device memory. ------------------------------ */
+/* -- losses on structures. A dloss is acc [1] in device memory. */
 
 FM_KERNEL(ANY, size_t, fape_workspace, const fm_fape *args)
 FM_KERNEL(ACT, void, fape, fm_stream *stream, const fm_fape *args, void *workspace)
@@ -219,7 +219,7 @@ FM_KERNEL(ACT, void, violation, fm_stream *stream, const fm_violation *args, voi
 FM_KERNEL(ACT, void, violation_grad, fm_stream *stream, const fm_violation *args, const void *dloss,
           fm_out datoms)
 
-/* ---- losses ---------------------------------------------------------------------------------- */
+/* -- losses */
 
 /* The class of each distance and its weight. There are n_bin - 1 boundaries, evenly spaced from
  * first to last (Å); target[i, j] is the number of boundaries below |x_i - x_j|, and
@@ -237,12 +237,12 @@ FM_KERNEL(ACT, void, cross_entropy, fm_stream *stream, const fm_cross_entropy *a
 FM_KERNEL(ACT, void, cross_entropy_grad, fm_stream *stream, const fm_cross_entropy *args,
           const void *dloss, fm_out dx)
 
-/* ---- optimiser: n elements of class acc ------------------------------------------------------ */
+/* -- optimiser: n elements of class acc */
 
 /* Writes state->norm_squared, the sum of squares (f64, one fixed order), and state->clip_scale,
- * which follows from it and from max_norm. is_sum says that grad is the sum over a batch whose mean
- * is meant: the limit is then max_norm * (state->pending + 1). Sets state->nonfinite when the norm
- * is not finite, and never clears it. */
+ * which follows from it and from max_norm. With is_sum, grad is the sum over a batch and the limit
+ * applies to the mean: it is then max_norm * (state->pending + 1). Sets state->nonfinite when the
+ * norm is not finite, and never clears it. */
 FM_KERNEL(ANY, size_t, grad_norm_workspace, int64_t n)
 FM_KERNEL(ANY, void, grad_norm, fm_stream *stream, int64_t n, const void *grad, double max_norm,
           bool is_sum, fm_step_state *state, void *workspace)
@@ -255,12 +255,12 @@ FM_KERNEL(ANY, void, accumulate, fm_stream *stream, int64_t n, const fm_step_sta
           bool always, const void *grad, void *sum)
 FM_KERNEL(ACT, void, adam, fm_stream *stream, const fm_adam *args)
 
-/* ---- packets from the host and records for it ------------------------------------------------ */
+/* -- packets from the host and records for it */
 
 FM_KERNEL(ANY, void, take_packet, fm_stream *stream, const fm_take *args)
 FM_KERNEL(ANY, void, report, fm_stream *stream, const fm_report *args)
 
-/* ---- initial parameters ---------------------------------------------------------------------- */
+/* -- initial parameters */
 
 /* Writes the n acc elements y[i], whose draws are those of element first + i of the parameter. */
 FM_KERNEL(ANY, void, init, fm_stream *stream, fm_init_kind kind, int64_t n, uint64_t first,

@@ -44,7 +44,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- memory ---------------------------------------------------------------------------------- */
+/* -- memory */
 
 enum { FM_STRIDED_RANK = 5 };
 
@@ -59,7 +59,7 @@ typedef struct fm_strided {
     fm_out y;      /* act */
 } fm_strided;
 
-/* ---- matrix products ------------------------------------------------------------------------- */
+/* -- matrix products */
 
 typedef enum fm_epilogue {
     FM_EPILOGUE_NONE = 0,
@@ -98,7 +98,7 @@ typedef struct fm_gemm {
     int64_t sum_first;  /* for a weight gradient: A's first column that is summed */
 } fm_gemm;
 
-/* ---- layer normalisation --------------------------------------------------------------------- */
+/* -- layer normalisation */
 
 /* y = (x - mean) * rstd * gamma + beta over the last axis, where rstd = 1/sqrt(var + eps) and var
  * is the mean of squared deviations. AlphaFold's eps is 1e-5. There may be gaps between rows (ld >=
@@ -119,7 +119,7 @@ typedef struct fm_layernorm_grad {
     fm_out dgamma, dbeta;       /* acc [c] */
 } fm_layernorm_grad;
 
-/* ---- gates ----------------------------------------------------------------------------------- */
+/* -- gates */
 
 /* y[r, :] = mask[r] * sigmoid(g[r, :]) * x[r, :]. A mask of NULL means ones. Backward recomputes
  * the sigmoid from g. With x_rows, x is [x_rows, c] and row r reads x[r % x_rows, :]. */
@@ -145,7 +145,7 @@ typedef struct fm_swiglu {
     void *y;       /* act [rows, c] */
 } fm_swiglu;
 
-/* ---- masked mean ---- */
+/* -- masked mean */
 
 /* y[r, :] = sum_s mask[s, r] x[s, r, :] / (eps + sum_s mask[s, r]): the mean query of global column
  * attention (A19:2), eps 1e-10. x [n_s, n_r, c] and mask [n_s, n_r] are contiguous. */
@@ -156,7 +156,7 @@ typedef struct fm_masked_mean {
     const void *mask; /* act */
 } fm_masked_mean;
 
-/* ---- attention ------------------------------------------------------------------------------- */
+/* -- attention */
 
 /* Element (group, batch, row, head, channel) is at group*stride.group + batch*stride.batch +
  * row*stride.row + head*stride.head + channel. So row, column and both triangle attentions read the
@@ -206,15 +206,15 @@ typedef struct fm_attention_grad {
     fm_out dbias;          /* act, strides of bias */
 } fm_attention_grad;
 
-/* ---- outer product mean (A10) ---------------------------------------------------------------- */
+/* -- outer product mean (A10) */
 
 /* z[i, j, :] = (W vec(sum_s a[s,i,:] (x) b[s,j,:]) + bias) / (eps + sum_s mask_a[s,i] mask_b[s,j])
  *              + residual[i, j, :]
  *
  * The index of vec is (channel of a) * c + (channel of b). In the formula a[s,i,:] is mask_a[s,i]
- * times the stored value, and b likewise; da and db are gradients of the stored values. The
- * [n_i, n_j, c, c] tensor is never stored as a whole: its pieces pass through the workspace. i is
- * the split axis under DAP, so n_i may be smaller than n_j. */
+ * times the stored value, and b is the same with mask_b; da and db are gradients of the stored
+ * values. The [n_i, n_j, c, c] tensor is never stored as a whole: its pieces pass through the
+ * workspace. The split axis under DAP is i, so n_i may be smaller than n_j. */
 typedef struct fm_outer {
     int64_t n_seq, n_i, n_j, c, c_z;
     double eps;        /* 1e-3 */
@@ -232,7 +232,7 @@ typedef struct fm_outer_grad {
     fm_out dw, dbias; /* acc [c_z, c*c], [c_z] */
 } fm_outer_grad;
 
-/* ---- triangle multiplication (A11, A12) ------------------------------------------------------ */
+/* -- triangle multiplication (A11, A12) */
 
 /* a = mask * sigmoid(ga) * pa and b likewise, then for each channel
  *     outgoing: x[i, j] = sum_k a[i, k] b[j, k]     a [n_i, n_k], b [n_j, n_k]
@@ -255,7 +255,7 @@ typedef struct fm_triangle_grad {
     fm_out dpa, dga, dpb, dgb; /* act, with lda and ldb */
 } fm_triangle_grad;
 
-/* ---- dropout --------------------------------------------------------------------------------- */
+/* -- dropout */
 
 /* Shared-axis dropout of an update [n0, n1, c], which is the slice from (offset0, offset1) on of a
  * global [.., global_n1, c]. keep(i, j, k) is 0 or 1/(1-rate), drawn by global index (draw.h). A
@@ -267,7 +267,7 @@ typedef struct fm_dropout {
     fm_draw draw;
 } fm_dropout;
 
-/* ---- triangle multiplication, the whole sublayer (A11, A12) ---------------------------------- */
+/* -- triangle multiplication, the whole sublayer (A11, A12) */
 
 /* On n x n pairs:
  *
@@ -322,7 +322,7 @@ typedef struct fm_update_norm_grad {
     fm_out dgamma, dbeta; /* acc [c] */
 } fm_update_norm_grad;
 
-/* ---- embeddings ------------------------------------------------------------------------------ */
+/* -- embeddings */
 
 /* A table with a row for each class. Element (class, channel) is at class*class_stride +
  * channel*channel_stride. The strides are {c, 1} for a table [n_class, c], and {1, n_class} for a
@@ -332,7 +332,7 @@ typedef struct fm_lookup {
     const void *w; /* act; forward only */
 } fm_lookup;
 
-/* ---- MSA features ---------------------------------------------------------------------------- */
+/* -- MSA features */
 
 /* Makes the features of A3:5 and A18 from the integers that the wire carries. A row of `y` has the
  * 25 columns
@@ -351,7 +351,7 @@ typedef struct fm_msa_features {
 } fm_msa_features;
 enum { FM_MSA_CLASSES = 23, FM_MSA_FEATURES = 49, FM_EXTRA_MSA_FEATURES = 25 };
 
-/* ---- losses ---------------------------------------------------------------------------------- */
+/* -- losses */
 
 /* loss = sum_r w[r] * (logsumexp(x[r,:]) - x[r, target[r]]) / (eps + sum_r w[r]). A row whose
  * target is not in 0 .. n_class-1 has weight 0. Forward writes loss, lse and weight_sum; backward
@@ -367,7 +367,7 @@ typedef struct fm_cross_entropy {
     void *loss;            /* acc [1]; forward only */
 } fm_cross_entropy;
 
-/* ---- optimiser ------------------------------------------------------------------------------- */
+/* -- optimiser */
 
 /* The scalars of a step, in device memory. The host writes step and lr before a step; kernels write
  * the rest. */
@@ -382,11 +382,11 @@ typedef struct fm_step_state {
     uint32_t reserved;
 } fm_step_state;
 
-/* One pass over flat buffers of n elements: g = grad * grad_scale / (pending + 1), times clip_scale
- * if `clip`; then Adam without weight decay, the moving average (EMA), and the act copy of the
- * parameters. Nothing is done when state->nonfinite or state->holds is set. When the sample is the
- * only one of its batch (pending 0) and `only` is given, the gradient is `only` times clip_scale,
- * and grad is not read. */
+/* One pass over flat buffers of n elements. It computes g = grad * grad_scale / (pending + 1),
+ * times clip_scale if `clip`. Adam without weight decay, the moving average (EMA), and the act copy
+ * of the parameters follow. Nothing is done when state->nonfinite or state->holds is set. When the
+ * sample is the only one of its batch (pending 0) and `only` is given, the gradient is `only` times
+ * clip_scale, and grad is not read. */
 typedef struct fm_adam {
     int64_t n;
     double beta1, beta2, eps, ema_decay; /* AlphaFold: 0.9 0.999 1e-6 0.999 */
@@ -400,7 +400,7 @@ typedef struct fm_adam {
     void *copy;                          /* act [n], written; NULL: none */
 } fm_adam;
 
-/* ---- packets --------------------------------------------------------------------------------- */
+/* -- packets */
 
 /* The host sends one packet for each cycle: the scalars of the step, and a list of items that say
  * where the data behind the header goes in the state. The sizes of a sample are at most the
@@ -468,7 +468,7 @@ typedef struct fm_report {
     fm_step_record *record; /* host memory that the device writes to (fm_device.host_alloc) */
 } fm_report;
 
-/* ---- initial parameters ---------------------------------------------------------------------- */
+/* -- initial parameters */
 
 typedef enum fm_init_kind {
     FM_INIT_CONSTANT = 0, /* scale */
@@ -478,7 +478,7 @@ typedef enum fm_init_kind {
     FM_INIT_UNIFORM = 2, /* [-scale, scale]. Glorot: scale = sqrt(6/(fan_in+fan_out)) */
 } fm_init_kind;
 
-/* ---- the table ------------------------------------------------------------------------------- */
+/* -- the table */
 
 typedef struct fm_kernels {
     const char *name; /* "cpu-f32", ... */

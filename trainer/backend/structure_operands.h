@@ -5,7 +5,7 @@
 
 #include "trainer/backend/element.h"
 
-/* ---- invariant point attention (A22) --------------------------------------------------------- */
+/* -- invariant point attention (A22) */
 
 /* A frame has seven numbers: a quaternion (w, x, y, z) and a translation. A matrix frame has
  * twelve: a rotation, row by row, and a translation. */
@@ -24,8 +24,7 @@ enum { FM_FRAME = 7, FM_MATRIX_FRAME = 12 };
  *                        sum_p |T_i q_p - T_j k_p|^2 + mask_value (mask_i mask_j - 1)
  *
  * The logits of a masked query omit the last term: it is the same for all keys and changes no
- * weight. lse holds for each query and head the largest logit, and 1 over the sum of
- * exponentials. */
+ * weight. Each query and head has in lse the largest logit, and 1 over the sum of exponentials. */
 typedef struct fm_ipa {
     int64_t n, n_head, c, n_qk, n_v, c_z;
     int64_t ld;               /* of projections */
@@ -48,7 +47,7 @@ typedef struct fm_ipa_grad {
     fm_out dhead_weights; /* acc [n_head] */
 } fm_ipa_grad;
 
-/* ---- frames and atoms (A23-A25) -------------------------------------------------------------- */
+/* -- frames and atoms (A23-A25) */
 
 /* Makes the frames of all eight rigid groups and the positions of all atoms from a backbone frame
  * and seven torsion angles, given as sine and cosine. The frame of a group is its ideal frame,
@@ -68,7 +67,7 @@ typedef struct fm_residue_atoms {
     void *atoms;                 /* act [n, 14, 3] Å; forward only */
 } fm_residue_atoms;
 
-/* ---- losses on structures -------------------------------------------------------------------- */
+/* -- losses on structures */
 
 /* A28. Positions in Å; target frames are homogeneous matrices as the features have them.
  *     error[f, p] = sqrt(|T_f^-1 x_p - T*_f^-1 x*_p|^2 + eps)

@@ -44,7 +44,7 @@ static fm_out out_at(fm_out out, int64_t elements, fm_element element) {
     return (fm_out){at_element(out.data, elements, element), out.beta};
 }
 
-/* ---- the parts ------------------------------------------------------------------------------- */
+/* -- the parts */
 
 static fm_layernorm norm(walk *w, int64_t c, const void *x, const void *weights) {
     fm_layernorm args = {.rows = w->rows,
@@ -58,9 +58,7 @@ static fm_layernorm norm(walk *w, int64_t c, const void *x, const void *weights)
                          .y = take(w, w->rows * c, w->k->act),
                          .mean = take(w, w->rows, w->k->acc),
                          .rstd = take(w, w->rows, w->k->acc)};
-    if (w->base) {
-        w->k->layernorm(w->stream, &args);
-    }
+    if (w->base) w->k->layernorm(w->stream, &args);
     return args;
 }
 
@@ -81,18 +79,14 @@ static void norm_grad(walk *w, const fm_layernorm *args, const void *dy, fm_out 
                               .dx = dx,
                               .dgamma = dweights,
                               .dbeta = out_at(dweights, args->c, w->k->acc)};
-    if (w->base) {
-        w->k->layernorm_grad(w->stream, &grad, workspace);
-    }
+    if (w->base) w->k->layernorm_grad(w->stream, &grad, workspace);
     w->used = mark;
 }
 
 static void product(walk *w, const fm_gemm *args) {
     size_t mark = w->used;
     void *workspace = take_bytes(w, w->k->gemm_workspace(args));
-    if (w->base) {
-        w->k->gemm(w->stream, args, workspace);
-    }
+    if (w->base) w->k->gemm(w->stream, args, workspace);
     w->used = mark;
 }
 
@@ -187,7 +181,7 @@ static fm_gate gate_of(const walk *w, const void *z_projected, const void *x, vo
                      .y = y};
 }
 
-/* ---- forward --------------------------------------------------------------------------------- */
+/* -- forward */
 
 size_t fm_triangle_block_composed_kept(const fm_triangle_block *args) {
     return (size_t)(args->n * args->n * (5 * args->c + args->c_z));
@@ -210,13 +204,9 @@ static void forward(walk *w) {
     w->used = mark;
     fm_triangle core = core_of(w, z_projected, x);
     void *workspace = take_bytes(w, w->k->triangle_workspace(&core));
-    if (w->base) {
-        w->k->triangle(w->stream, &core, workspace);
-    }
+    if (w->base) w->k->triangle(w->stream, &core, workspace);
     w->used = mark;
-    if (w->base && !at->y) {
-        return;
-    }
+    if (w->base && !at->y) return;
     void *update = take(w, w->rows * at->c_z, act);
     fm_layernorm inner = norm(w, at->c, x, at->norm_out);
     linear(w, at->c, at->c_z, inner.y, at->out, at->out_bias, update);
@@ -240,7 +230,7 @@ void fm_triangle_block_composed(const fm_kernels *k, fm_stream *stream,
     forward(&w);
 }
 
-/* ---- backward -------------------------------------------------------------------------------- */
+/* -- backward */
 
 /* Back through dropout, gate, output projection and its LayerNorm: makes dg and dx. */
 static void out_backward(walk *w, const fm_triangle_block_grad *grad, void *dz_projected,
@@ -264,9 +254,7 @@ static void out_backward(walk *w, const fm_triangle_block_grad *grad, void *dz_p
     fm_gate_grad gate_grad = {.dy = dupdate,
                               .dg = {at_element(dz_projected, 4 * at->c, act), FM_WRITE},
                               .dx = {dprojected, FM_WRITE}};
-    if (w->base) {
-        w->k->gate_grad(w->stream, &gate, &gate_grad);
-    }
+    if (w->base) w->k->gate_grad(w->stream, &gate, &gate_grad);
     void *dinner = take(w, w->rows * at->c, act);
     linear_grad(w, at->c, at->c_z, inner.y, at->out, dprojected, dinner, grad->dout,
                 grad->dout_bias);
@@ -285,9 +273,7 @@ static void core_backward(walk *w, void *dz_projected, const void *dx) {
                              .dpb = {at_element(dz_projected, 2 * at->c, act), FM_WRITE},
                              .dgb = {at_element(dz_projected, 3 * at->c, act), FM_WRITE}};
     void *workspace = take_bytes(w, w->k->triangle_grad_workspace(&core));
-    if (w->base) {
-        w->k->triangle_grad(w->stream, &core, &grad, workspace);
-    }
+    if (w->base) w->k->triangle_grad(w->stream, &core, &grad, workspace);
     w->used = mark;
 }
 

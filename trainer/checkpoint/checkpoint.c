@@ -159,8 +159,9 @@ static fm_status remove_leftovers(const char *folder, const fm_name_list *list, 
         char path[FM_CHECKPOINT_PATH_BYTES];
         fm_checkpoint_place place;
         if (!place_of_name(list->name[i], ".tmp.", &place)) continue;
-        if (snprintf(path, sizeof path, "%s/%s", folder, list->name[i]) < (int)sizeof path)
+        if (snprintf(path, sizeof path, "%s/%s", folder, list->name[i]) < (int)sizeof path) {
             status = remove_file(path, reterr);
+        }
     }
     return status;
 }
@@ -361,8 +362,9 @@ static const char *copy_note(const fm_safetensors *file, const char *key, fm_are
 static fm_status read_state(const fm_safetensors *file, const char *path, fm_arena *arena,
                             fm_checkpoint_state *state, fm_error *reterr) {
     uint64_t format;
-    if (!read_number(file, "format", &format))
+    if (!read_number(file, "format", &format)) {
         return damaged(path, reterr, "this is not a foldmill checkpoint", NULL);
+    }
     if (format != FM_CHECKPOINT_FORMAT) {
         return fm_fail_in(reterr, FM_ERR_UNSUPPORTED, path,
                           "the checkpoint has format %" PRIu64 "; this program reads format %d",
@@ -420,11 +422,12 @@ static fm_status read_tensors(const fm_safetensors *file, const char *path, bund
         const fm_safetensor *want = &b->tensor[i], *got = fm_safetensors_find(file, want->name);
         bool same = got && strcmp(got->dtype, want->dtype) == 0 && got->rank == want->rank &&
                     memcmp(got->shape, want->shape, sizeof want->shape) == 0;
-        if (!same)
+        if (!same) {
             return damaged(
                 path, reterr,
                 "the checkpoint lacks a parameter of this model or has it in another shape",
                 want->name);
+        }
         status = fm_safetensors_read(file, got, (void *)(uintptr_t)want->data, reterr);
     }
     if (status) return status;

@@ -60,8 +60,8 @@ FM_MUST_USE fm_status fm_checkpoint_path(const char *folder, fm_checkpoint_place
 FM_MUST_USE fm_status fm_checkpoint_save(const char *path, const fm_params *params,
                                          const fm_checkpoint_state *state, fm_error *reterr);
 
-/* Reads what a file stores beside the parameters; the texts are allocated in the arena.
- * FM_ERR_CORRUPT; FM_ERR_UNSUPPORTED for another format. */
+/* Reads a file's data beside the parameters; the texts are allocated in the arena. FM_ERR_CORRUPT;
+ * FM_ERR_UNSUPPORTED for another format. */
 FM_MUST_USE fm_status fm_checkpoint_peek(const char *path, fm_arena *arena,
                                          fm_checkpoint_state *ret_state, fm_error *reterr);
 

@@ -34,7 +34,7 @@ static const fm_weights_array *find(const fm_weights_file *file, const char *pre
     return fm_weights_file_find(file, text);
 }
 
-/* -- which naming */
+/* -- choice of a naming */
 
 typedef struct guess {
     fm_weight_names naming;

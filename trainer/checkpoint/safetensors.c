@@ -109,12 +109,9 @@ static fm_status write_file(const char *path, const text *header, const fm_safet
     if (status) return status;
     uint64_t length = header->size;
     status = fm_file_writer_append(writer, &length, LENGTH_BYTES, reterr);
-    if (!status) {
-        status = fm_file_writer_append(writer, header->data, header->size, reterr);
-    }
-    for (size_t i = 0; !status && i < n_tensor; i++) {
+    if (!status) status = fm_file_writer_append(writer, header->data, header->size, reterr);
+    for (size_t i = 0; !status && i < n_tensor; i++)
         status = fm_file_writer_append(writer, tensor[i].data, tensor[i].bytes, reterr);
-    }
     if (!status) return fm_file_writer_commit(writer, reterr);
     fm_file_writer_discard(writer);
     return status;
@@ -160,8 +157,9 @@ static fm_status read_at(const fm_safetensors *file, void *out, uint64_t bytes, 
         ssize_t n = pread(file->fd, to, bytes > INT_MAX ? INT_MAX : (size_t)bytes, (off_t)at);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return fail_errno(reterr, file->path, "cannot read");
-        if (n == 0)
+        if (n == 0) {
             return fail_corrupt(file, reterr, "the file ends too early; it is cut off", NULL);
+        }
         to += n;
         at += (uint64_t)n;
         bytes -= (uint64_t)n;
@@ -189,8 +187,9 @@ static bool parse_entry(const fm_safetensors *file, const char *name, json_t *en
     const char *dtype = json_string_value(json_object_get(entry, "dtype"));
     json_t *shape = json_object_get(entry, "shape"),
            *range = json_object_get(entry, "data_offsets");
-    if (!dtype || !json_is_array(shape) || json_array_size(shape) > FM_SAFETENSORS_RANK)
+    if (!dtype || !json_is_array(shape) || json_array_size(shape) > FM_SAFETENSORS_RANK) {
         return false;
+    }
     if (!json_is_array(range) || json_array_size(range) != 2) return false;
     *tensor = (fm_safetensor){.name = name, .dtype = dtype, .rank = (int)json_array_size(shape)};
     uint64_t bytes = element_bytes(dtype);
@@ -231,11 +230,12 @@ static fm_status parse_entries(fm_safetensors *file, fm_error *reterr) {
 
 static fm_status parse_header(fm_safetensors *file, uint64_t file_bytes, fm_error *reterr) {
     uint64_t length = 0;
-    if (file_bytes < LENGTH_BYTES)
+    if (file_bytes < LENGTH_BYTES) {
         return fail_corrupt(file, reterr,
                             "this is not a safetensors file, or it is cut off: it is shorter than "
                             "the length of a header",
                             NULL);
+    }
     fm_status status = read_at(file, &length, LENGTH_BYTES, 0, reterr);
     if (status) return status;
     if (length > FM_SAFETENSORS_HEADER_BYTES || length > file_bytes - LENGTH_BYTES) {
@@ -249,10 +249,11 @@ static fm_status parse_header(fm_safetensors *file, uint64_t file_bytes, fm_erro
     status = read_at(file, header, length, LENGTH_BYTES, reterr);
     if (!status) {
         file->json = json_loadb(header, length, JSON_REJECT_DUPLICATES, NULL);
-        if (!json_is_object(file->json))
+        if (!json_is_object(file->json)) {
             status = fail_corrupt(file, reterr,
                                   "this is not a safetensors file: the header is not a JSON object",
                                   NULL);
+        }
     }
     free(header);
     file->data_at = LENGTH_BYTES + length;

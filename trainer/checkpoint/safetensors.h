@@ -5,8 +5,8 @@
  *     | n u64  | JSON, n bytes   | data |
  *
  * The JSON object has one member per tensor,
- * {"dtype":"F32","shape":[..],"data_offsets":[begin,end]}, where offsets are in bytes from the
- * start of the data, and "__metadata__", an object of strings. Everything is little-endian and in C
+ * {"dtype":"F32","shape":[..],"data_offsets":[begin,end]}, and "__metadata__", an object of
+ * strings. Offsets are in bytes from the start of the data. Everything is little-endian and in C
  * order; the data has no gaps and the order of the table. Source: the format's own description
  * (huggingface/safetensors, README, "Format"). Only safetensors.c includes jansson, apart from
  * tests. */

@@ -1,5 +1,5 @@
-/* weights_file.h: reads and writes files of named weights alike, whether NumPy's .npz (proto/npz.h)
- * or safetensors (safetensors.h).
+/* weights_file.h: reads and writes files of named weights through one interface, in NumPy's .npz
+ * (proto/npz.h) or safetensors (safetensors.h).
  *
  * A file's kind is detected by its first bytes, not by its name. A file that PyTorch saved is a
  * pickle, which can run code when it is loaded; it is refused with a message that says how to

@@ -35,9 +35,7 @@ struct fm_comm_group {
  * one for gradients of parameters. */
 static const fm_kernels *table_of(const fm_comm *comm, fm_element element) {
     const fm_kernels *kernels = comm->kernels;
-    if (element != kernels->act) {
-        kernels = kernels->wide;
-    }
+    if (element != kernels->act) kernels = kernels->wide;
     assert(kernels && kernels->act == element);
     return kernels;
 }
@@ -50,9 +48,8 @@ static fm_ticket begin(fm_comm *comm, const fm_message *message, fm_stream *stre
     uint32_t number = self->begun++;
     slot *at = &group->slots[number % FM_COMM_LOCAL_SLOTS];
     pthread_mutex_lock(&group->mutex);
-    while (at->cycle != number / FM_COMM_LOCAL_SLOTS) {
+    while (at->cycle != number / FM_COMM_LOCAL_SLOTS)
         pthread_cond_wait(&group->changed, &group->mutex);
-    }
     at->message[comm->rank] = *message;
     at->begun++;
     pthread_cond_broadcast(&group->changed);
@@ -106,17 +103,15 @@ static void finish(fm_comm *comm, fm_ticket ticket, fm_stream *stream) {
     assert(ticket >= 1 && ticket <= self->begun);
     slot *at = &group->slots[(ticket - 1) % FM_COMM_LOCAL_SLOTS];
     pthread_mutex_lock(&group->mutex);
-    while (at->begun < group->size) {
+    while (at->begun < group->size)
         pthread_cond_wait(&group->changed, &group->mutex);
-    }
     pthread_mutex_unlock(&group->mutex);
     receive(comm, at);
     pthread_mutex_lock(&group->mutex);
     at->read++;
     pthread_cond_broadcast(&group->changed);
-    while (at->read < group->size) {
+    while (at->read < group->size)
         pthread_cond_wait(&group->changed, &group->mutex);
-    }
     if (++at->left == group->size) {
         at->begun = at->read = at->left = 0;
         at->cycle++;

@@ -2,8 +2,8 @@
  *
  * An all-to-all sends part r of a contiguous buffer to rank r and stores what arrives by sender. A
  * tensor split along axis 1 is [n0, n1/D, c] with the target axis outermost, so its parts are
- * contiguous and it is sent as it is; what arrives is [D, n0/D, n1/D, c] and is packed into [n0/D,
- * n1, c]. In the other direction the tensor is packed before it is sent, and what arrives is
+ * contiguous and it is sent as it is. The received tensor is [D, n0/D, n1/D, c] and is packed into
+ * [n0/D, n1, c]. In the other direction the tensor is packed before it is sent, and what arrives is
  * already in order. */
 #include "trainer/dist/dap.h"
 
@@ -84,9 +84,7 @@ fm_switch fm_dap_switch_begin(fm_tape *tape, const char *name, fm_comm *comm, fm
 
 fm_tensor_ref fm_dap_switch_finish(fm_tape *tape, const fm_switch *change) {
     fm_tensor_ref received = fm_exchange_finish(tape, change->pending);
-    if (change->to_axis == 1) {
-        return received;
-    }
+    if (change->to_axis == 1) return received;
     return pack(tape, change->result.name, received, change->ranks, change->n0_local,
                 &change->result);
 }

@@ -58,9 +58,7 @@ static void begin_forward(fm_run *run, const fm_node *node) {
 }
 
 static void finish_forward(fm_run *run, const fm_node *node) {
-    if (!run->dry && fm_run_wants_output(run)) {
-        settle(run, pending_of(node));
-    }
+    if (!run->dry && fm_run_wants_output(run)) settle(run, pending_of(node));
 }
 
 static void finish_backward(fm_run *run, const fm_node *node) {
@@ -79,9 +77,7 @@ static void finish_backward(fm_run *run, const fm_node *node) {
 
 static void begin_backward(fm_run *run, const fm_node *node) {
     fm_pending *pending = pending_of(node);
-    if (run->dry) {
-        return;
-    }
+    if (run->dry) return;
     settle(run, pending);
     if (pending->sent != FM_TENSOR_NONE && fm_run_gradient(run, node, 0).data) {
         run->kernels->axpy(run->stream,
@@ -110,9 +106,7 @@ static void add_begin(fm_tape *tape, const char *name, fm_pending *pending, bool
     ((attributes *)memory)->pending = pending;
     node->on_all_ranks = on_all;
     node->begins_forward = true;
-    if (pending->sent != FM_TENSOR_NONE) {
-        fm_node_input(tape, node, pending->sent, false);
-    }
+    if (pending->sent != FM_TENSOR_NONE) fm_node_input(tape, node, pending->sent, false);
     pending->received = fm_node_output_described(tape, node, received);
     pending->begin = node;
 }
@@ -153,9 +147,7 @@ fm_tensor_ref fm_exchange_finish(fm_tape *tape, fm_pending *pending) {
     node->on_all_ranks = pending->begin->on_all_ranks;
     node->begins_backward = true;
     int at = fm_node_input(tape, node, pending->received, false);
-    if (pending->sent != FM_TENSOR_NONE) {
-        fm_node_holds(tape, node, pending->sent);
-    }
+    if (pending->sent != FM_TENSOR_NONE) fm_node_holds(tape, node, pending->sent);
     fm_tensor_ref valid = fm_node_view(tape, node, at);
     pending->begin->holds_gradient_of = valid;
     return valid;

@@ -5,7 +5,7 @@
  *     finish   waits for the exchange and makes the received tensor valid: a view of that buffer
  *
  * Backward runs the other way. The backward of finish queues the opposite exchange of the gradient,
- * the work in between overlaps again, and the backward of begin waits for it and adds the result to
+ * and the work in between overlaps again. The backward of begin waits for it and adds the result to
  * x's gradient. The gradient is received in a separate buffer. x, and the gradient that is sent,
  * stay alive until the exchange has finished. All ranks record the same exchanges in the same
  * order.

@@ -11,9 +11,7 @@ typedef struct slice_attributes {
 
 static void slice_forward(fm_run *run, const fm_node *node) {
     const slice_attributes *at = node->attributes;
-    if (run->dry || !fm_run_wants_output(run)) {
-        return;
-    }
+    if (run->dry || !fm_run_wants_output(run)) return;
     const void *x = fm_run_input(run, node, 0);
     run->kernels->copy_strided(
         run->stream, &(fm_strided){.rank = 2,
@@ -30,9 +28,8 @@ static const fm_op SLICE = {"slice", slice_forward, NULL};
 /* Elements before and after an axis of the local part. */
 static void count_around(const fm_tensor *x, int axis, int64_t *ret_outer, int64_t *ret_inner) {
     *ret_outer = *ret_inner = 1;
-    for (int i = 0; i < x->rank; i++) {
+    for (int i = 0; i < x->rank; i++)
         *(i < axis ? ret_outer : ret_inner) *= i == axis ? 1 : x->local[i];
-    }
 }
 
 fm_tensor_ref fm_dap_slice(fm_tape *tape, const char *name, fm_part part, fm_tensor_ref x,
@@ -104,9 +101,7 @@ fm_gather fm_dap_gather_begin(fm_tape *tape, const char *name, fm_comm *comm, fm
 
 fm_tensor_ref fm_dap_gather_finish(fm_tape *tape, const fm_gather *gather) {
     fm_tensor_ref received = fm_exchange_finish(tape, gather->pending);
-    if (gather->axis == 0) {
-        return received;
-    }
+    if (gather->axis == 0) return received;
     void *memory;
     fm_node *node =
         fm_tape_add(tape, &ORDER, gather->result.name, sizeof(order_attributes), &memory);

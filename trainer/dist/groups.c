@@ -49,9 +49,8 @@ struct fm_local_groups {
 static fm_status create(fm_comm_group **groups, int32_t count, int32_t size,
                         const fm_kernels *kernels, fm_error *reterr) {
     fm_status status = FM_OK;
-    for (int32_t i = 0; i < count && size > 1 && !status; i++) {
+    for (int32_t i = 0; i < count && size > 1 && !status; i++)
         status = fm_comm_group_create(size, kernels, &groups[i], reterr);
-    }
     return status;
 }
 
@@ -62,25 +61,15 @@ static fm_comm *rank_of(fm_comm_group *group, int32_t rank) {
 fm_status fm_local_groups_create(const fm_layout *layout, const fm_kernels *kernels,
                                  fm_local_groups **ret_groups, fm_error *reterr) {
     fm_status status = fm_layout_check(layout, reterr);
-    if (status) {
-        return status;
-    }
+    if (status) return status;
     fm_local_groups *all = calloc(1, sizeof *all);
-    if (!all) {
-        return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the groups of ranks");
-    }
+    if (!all) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the groups of ranks");
     all->layout = *layout;
     int32_t ranks = fm_layout_ranks(layout), of_sample = layout->dap * layout->bp;
     status = create(all->dap, ranks / layout->dap, layout->dap, kernels, reterr);
-    if (!status) {
-        status = create(all->bp, ranks / layout->bp, layout->bp, kernels, reterr);
-    }
-    if (!status) {
-        status = create(all->sample, layout->dp, of_sample, kernels, reterr);
-    }
-    if (!status) {
-        status = create(all->dp, of_sample, layout->dp, kernels, reterr);
-    }
+    if (!status) status = create(all->bp, ranks / layout->bp, layout->bp, kernels, reterr);
+    if (!status) status = create(all->sample, layout->dp, of_sample, kernels, reterr);
+    if (!status) status = create(all->dp, of_sample, layout->dp, kernels, reterr);
     if (status) {
         fm_local_groups_destroy(all);
         return status;

@@ -5,9 +5,7 @@
 
 void fm_comm_sum(fm_comm *comm, int64_t count, void *x, void *scratch, int64_t scratch_count,
                  fm_stream *stream) {
-    if (!comm) {
-        return;
-    }
+    if (!comm) return;
     fm_element acc = comm->kernels->acc;
     assert(scratch_count > 0);
     for (int64_t at = 0; at < count; at += scratch_count) {

@@ -12,7 +12,7 @@ typedef struct attributes {
     fm_fape_options options;
 } attributes;
 
-/* ---- backbone -------------------------------------------------------------------------------- */
+/* -- backbone */
 
 enum { B_FRAMES, B_TARGET, B_MASK, B_CLAMPED };
 
@@ -69,13 +69,12 @@ fm_tensor_ref fm_op_backbone_fape(fm_tape *tape, fm_tensor_ref frames, fm_tensor
     assert(x->rank == 3 && x->local[2] == FM_FRAME);
     *at = (attributes){.n_batch = x->local[0], .n = x->local[1], .options = *options};
     const fm_tensor_ref inputs[] = {frames, target_frames, mask, clamped};
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         fm_node_input(tape, node, inputs[i], true);
-    }
     return fm_node_output(tape, node, tape->kernels->acc, 1, (int64_t[]){1});
 }
 
-/* ---- side chains ----------------------------------------------------------------------------- */
+/* -- side chains */
 
 enum {
     C_GROUPS,
@@ -160,9 +159,8 @@ fm_tensor_ref fm_op_side_chain_fape(fm_tape *tape, fm_tensor_ref groups, fm_tens
                                     truth->frames,
                                     truth->alt_frames,
                                     truth->frames_exist};
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < 10; i++)
         fm_node_input(tape, node, inputs[i], true);
-    }
     int64_t n = at->n;
     fm_node_save(tape, node, FM_KEEP, FM_ELEMENT_F32, 3, (int64_t[]){n, FM_N_ATOM, 3});
     fm_node_save(tape, node, FM_KEEP, FM_ELEMENT_F32, 2, (int64_t[]){n, FM_N_ATOM});
@@ -170,7 +168,7 @@ fm_tensor_ref fm_op_side_chain_fape(fm_tape *tape, fm_tensor_ref groups, fm_tens
     return fm_node_output(tape, node, tape->kernels->acc, 1, (int64_t[]){1});
 }
 
-/* ---- terms ----------------------------------------------------------------------------------- */
+/* -- terms */
 
 static const fm_fape_options OPTIONS = {
     .clamp = 10, .length_scale = 10, .eps = 1e-4, .position_scale = 10};

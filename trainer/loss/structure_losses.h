@@ -11,7 +11,8 @@
  *
  * The ground truth is tensors of the state in f32, as the features have them (proto/chem), with
  * positions in Å. Losses are acc [1]. pLDDT, resolved and aligned error count only for structures
- * of 0.1 to 3 Å: terms.h sets their factors in the total to 0, and the ops here do not check it. */
+ * of 0.1 to 3 Å. For others terms.h sets their factors in the total to 0; the ops here do not check
+ * it. */
 #ifndef FM_TRAINER_STRUCTURE_LOSSES_H
 #define FM_TRAINER_STRUCTURE_LOSSES_H
 

@@ -17,9 +17,8 @@ static bool model_has(const fm_loss_term *term, const fm_loss_inputs *in) {
 /* Returns the row of the term that is recorded at that turn. */
 static int find_turn(int turn) {
     int i = 0;
-    while (i < FM_LOSS_TERMS && fm_loss_terms[i].turn != turn) {
+    while (i < FM_LOSS_TERMS && fm_loss_terms[i].turn != turn)
         i++;
-    }
     assert(i < FM_LOSS_TERMS && "turns count from 0 without a gap");
     return i;
 }
@@ -34,9 +33,7 @@ fm_tensor_ref fm_loss_record(fm_tape *tape, const fm_loss_inputs *in, fm_tensor_
     fm_tensor_ref there[FM_LOSS_TERMS];
     int n = 0;
     for (int i = 0; i < FM_LOSS_TERMS; i++) {
-        if (ret_terms[i] != FM_TENSOR_NONE) {
-            there[n++] = ret_terms[i];
-        }
+        if (ret_terms[i] != FM_TENSOR_NONE) there[n++] = ret_terms[i];
     }
     return fm_op_total_loss(tape, there, n, factors);
 }
@@ -48,8 +45,6 @@ void fm_loss_put_factors(const fm_tensor_ref terms[FM_LOSS_TERMS],
     int n = 0;
     for (int i = 0; i < FM_LOSS_TERMS; i++) {
         bool counts = known || !(fm_loss_terms[i].needs & FM_LOSS_RESOLUTION);
-        if (terms[i] != FM_TENSOR_NONE) {
-            factors[n++] = counts ? weights[i] * scale : 0;
-        }
+        if (terms[i] != FM_TENSOR_NONE) factors[n++] = counts ? weights[i] * scale : 0;
     }
 }

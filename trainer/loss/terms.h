@@ -1,10 +1,10 @@
-/* terms.h: the terms of the loss, as one table. A row is all that names a term: its key in section
- * [loss] of a configuration, which is also its name in the metrics; what it needs; and the
- * function, in the term's own file, that records it. Configuration, weights, totals, metrics and
- * the printed line follow the table.
+/* terms.h: the terms of the loss, as one table. A row is the only place that names a term. It has
+ * the term's key in section [loss] of a configuration, which is also its name in the metrics. Its
+ * needs follow, and the function that records it, which is in a separate file. Configuration,
+ * weights, totals, metrics and the printed line follow the table.
  *
  * To add a term: write its file with fm_loss_NAME, add a row below, give the key a value in
- * presets/af2-initial.ini, and add to fm_loss_inputs what it reads. */
+ * presets/af2-initial.ini, and add its inputs to fm_loss_inputs. */
 #ifndef FM_TRAINER_LOSS_TERMS_H
 #define FM_TRAINER_LOSS_TERMS_H
 
@@ -88,9 +88,10 @@ typedef struct fm_loss_term {
 
 extern const fm_loss_term fm_loss_terms[FM_LOSS_TERMS];
 
-/* Records all terms that the model has and their weighted sum, and returns the sum: acc [1].
- * factors f64 [FM_LOSS_TERMS] in device memory, one for each term that the model has, in the order
- * of the rows. ret_terms[FM_TERM_...] is FM_TENSOR_NONE for a term that the model does not have. */
+/* Records all terms that the model has and their weighted sum, and returns the sum: acc [1]. The
+ * array factors, f64 [FM_LOSS_TERMS] in device memory, has one entry for each term that the model
+ * has, in the order of the rows. The entry ret_terms[FM_TERM_...] is FM_TENSOR_NONE for a term that
+ * the model does not have. */
 fm_tensor_ref fm_loss_record(fm_tape *tape, const fm_loss_inputs *in, fm_tensor_ref factors,
                              fm_tensor_ref ret_terms[FM_LOSS_TERMS]);
 

@@ -59,9 +59,8 @@ fm_tensor_ref fm_op_torsion_loss(fm_tape *tape, fm_tensor_ref angles, fm_tensor_
     const fm_tensor_ref inputs[] = {
         angles,          unnormalised,  truth->chi,        truth->chi_mask,
         truth->seq_mask, truth->aatype, truth->pi_periodic};
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 7; i++)
         fm_node_input(tape, node, inputs[i], true);
-    }
     return fm_node_output(tape, node, tape->kernels->acc, 1, (int64_t[]){1});
 }
 

@@ -24,9 +24,8 @@ static void backward(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
     const double *factors = fm_run_input(run, node, 0);
     const void *dtotal = fm_run_output_gradient(run, node, 0);
-    for (int i = 0; i < at->n_term; i++) {
+    for (int i = 0; i < at->n_term; i++)
         fm_call_axpy_device(run, 1, factors + i, dtotal, fm_run_gradient(run, node, i + 1));
-    }
 }
 
 static const fm_op TOTAL = {"total loss", forward, backward};
@@ -39,8 +38,7 @@ fm_tensor_ref fm_op_total_loss(fm_tape *tape, const fm_tensor_ref *terms, int n_
     attributes *at = memory;
     at->n_term = n_term;
     fm_node_input(tape, node, factors, true);
-    for (int i = 0; i < n_term; i++) {
+    for (int i = 0; i < n_term; i++)
         fm_node_input(tape, node, terms[i], false);
-    }
     return fm_node_output(tape, node, tape->kernels->acc, 1, (int64_t[]){1});
 }

@@ -51,15 +51,12 @@ fm_tensor_ref fm_op_violation_loss(fm_tape *tape, fm_tensor_ref atoms,
     *(int64_t *)memory = x->local[0];
     const fm_tensor_ref inputs[] = {atoms,      in->exists, in->residue_index,
                                     in->aatype, in->radii,  in->bounds};
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; i++)
         fm_node_input(tape, node, inputs[i], true);
-    }
     fm_element acc = tape->kernels->acc;
     fm_tensor_ref loss = fm_node_output(tape, node, acc, 1, (int64_t[]){1});
     fm_tensor_ref terms = fm_node_output(tape, node, acc, 1, (int64_t[]){4});
-    if (ret_terms) {
-        *ret_terms = terms;
-    }
+    if (ret_terms) *ret_terms = terms;
     return loss;
 }
 

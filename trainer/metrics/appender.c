@@ -67,8 +67,9 @@ static fm_status write_whole(const fm_appender *appender, const void *data, size
     ssize_t written = write(appender->fd, data, bytes);
     if (written == (ssize_t)bytes) return FM_OK;
     const char *why = written < 0 ? strerror(errno) : "the disk is full";
-    if (written > 0 && end >= 0 && ftruncate(appender->fd, end) != 0)
+    if (written > 0 && end >= 0 && ftruncate(appender->fd, end) != 0) {
         why = "the disk is full, and the last record is cut off";
+    }
     return fm_fail_in(reterr, FM_ERR_IO, appender->path, "cannot write: %s", why);
 }
 
@@ -83,11 +84,13 @@ fm_status fm_appender_add(fm_appender *appender, const void *record, size_t byte
                           fm_error *reterr) {
     if (appender->n_held == 0) {
         fm_status status = write_whole(appender, record, bytes, reterr);
-        if (status && !hold(appender, record, bytes))
+        if (status && !hold(appender, record, bytes)) {
             return fm_fail(reterr, FM_ERR_NOMEM, "no memory for what cannot be written");
+        }
         return status;
     }
-    if (!hold(appender, record, bytes))
+    if (!hold(appender, record, bytes)) {
         return fm_fail(reterr, FM_ERR_NOMEM, "no memory for what cannot be written");
+    }
     return fm_appender_flush(appender, reterr);
 }

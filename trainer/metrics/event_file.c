@@ -159,8 +159,9 @@ static const uint8_t *next_record(fm_reader *reader, size_t *ret_size) {
     const uint8_t *head = reader->data + reader->at;
     uint64_t size = fm_read_u64(reader);
     uint32_t crc = fm_read_u32(reader);
-    if (reader->failed || crc != masked(head, sizeof size) || size > fm_reader_left(reader))
+    if (reader->failed || crc != masked(head, sizeof size) || size > fm_reader_left(reader)) {
         return NULL;
+    }
     const uint8_t *data = fm_read_borrow(reader, (size_t)size);
     crc = fm_read_u32(reader);
     if (reader->failed || crc != masked(data, (size_t)size)) return NULL;

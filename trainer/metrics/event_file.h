@@ -35,9 +35,10 @@ FM_MUST_USE fm_status fm_event_file_open(const char *folder, bool resume, uint64
                                          double wall_s, fm_event_file **ret_file, fm_error *reterr);
 void fm_event_file_close(fm_event_file *file);
 
-/* Appends one record with the tags loss/total, loss/<term>, structure/<score>, optimizer/grad_norm,
- * optimizer/learning_rate, time/step_s and time/data_wait_s. FM_ERR_IO: the disk did not take it; the
- * record waits in memory and is written with a later one. FM_ERR_NOMEM: it is lost. */
+/* Appends one record with the tags loss/total, loss/<term>, structure/<score>,
+ * optimizer/grad_norm, optimizer/learning_rate, time/step_s and time/data_wait_s. FM_ERR_IO:
+ * the disk did not take it; the record waits in memory and is written with a later one.
+ * FM_ERR_NOMEM: it is lost. */
 FM_MUST_USE fm_status fm_event_file_write(fm_event_file *file, const fm_metrics_step *step,
                                           double wall_s, fm_error *reterr);
 

@@ -73,9 +73,7 @@ fm_status fm_metrics_truncate(const char *path, uint64_t last, fm_error *reterr)
     fm_status status = fm_arena_init(&arena, MAX_FILE_BYTES + ((size_t)1 << 20), reterr);
     if (status) return status;
     status = fm_file_read(&arena, path, MAX_FILE_BYTES, &text, reterr);
-    if (!status) {
-        status = fm_file_write_atomic(path, text.data, bytes_through(text, last), reterr);
-    }
+    if (!status) status = fm_file_write_atomic(path, text.data, bytes_through(text, last), reterr);
     fm_arena_fini(&arena);
     return status == FM_ERR_NOT_FOUND ? FM_OK : status;
 }
@@ -142,11 +140,12 @@ FM_PRINTF(3, 4) static void add_field(fields *f, size_t closing, const char *for
 void fm_metrics_format(const fm_metrics_step *step, uint64_t n_step, size_t columns, char *out,
                        size_t out_bytes) {
     fields f = {.columns = columns};
-    if (n_step)
+    if (n_step) {
         add_field(&f, 0, "step %llu/%llu", (unsigned long long)step->step,
                   (unsigned long long)n_step);
-    else
+    } else {
         add_field(&f, 0, "step %llu", (unsigned long long)step->step);
+    }
     add_field(&f, 0, "  loss %.3f", step->loss);
     if (step->n_score) add_field(&f, 0, "  %s %.3f", step->score[0].name, step->score[0].value);
     add_field(&f, 0, "  %.3f s/step", step->step_s);

@@ -109,14 +109,16 @@ static fm_status list_atoms(const fm_structure_pair *pair, fm_arena *scratch, at
                         .renamed = fm_arena_alloc_array(scratch, most, 3 * sizeof(double)),
                         .residue = fm_arena_alloc_array(scratch, most, sizeof(uint32_t)),
                         .ambiguous = fm_arena_alloc_array(scratch, most, 1)};
-    if (!list->truth || !list->as_named || !list->renamed || !list->residue || !list->ambiguous)
+    if (!list->truth || !list->as_named || !list->renamed || !list->residue || !list->ambiguous) {
         return fm_arena_full(scratch, reterr);
+    }
     for (size_t i = 0; i < pair->n_res; i++) {
         uint8_t restype = pair->aatype[i] < FM_N_RESTYPE ? pair->aatype[i] : (uint8_t)FM_RESTYPE_X;
         for (size_t place = 0; place < FM_N_ATOM14; place++) {
             size_t from = i * FM_N_ATOM14 + place, other = other_name(restype, place);
-            if (!pair->mask[from] || fm_atom14_to_atom37[restype][place] == FM_ATOM37_NONE)
+            if (!pair->mask[from] || fm_atom14_to_atom37[restype][place] == FM_ATOM37_NONE) {
                 continue;
+            }
             set_point(list->truth, list->n, pair->truth + 3 * from);
             set_point(list->as_named, list->n, pair->predicted + 3 * from);
             set_point(list->renamed, list->n, pair->predicted + 3 * (i * FM_N_ATOM14 + other));
@@ -159,8 +161,9 @@ fm_status fm_lddt_all_atom(const fm_structure_pair *pair, fm_arena *scratch, dou
         for (size_t i = 0; i < a.n; i++) {
             for (size_t j = 0; j < i; j++) {
                 double d = distance(a.truth + 3 * i, a.truth + 3 * j);
-                if (d < INCLUSION && a.residue[i] != a.residue[j])
+                if (d < INCLUSION && a.residue[i] != a.residue[j]) {
                     count(&total, a.as_named + 3 * i, a.as_named + 3 * j, d);
+                }
             }
         }
         *ret_lddt = share(&total);

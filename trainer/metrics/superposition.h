@@ -1,9 +1,8 @@
 /* superposition.h: finds the rigid motion that brings one set of points closest to another.
  *
- * Horn's method (Horn 1987, J. Opt. Soc. Am. A 4:629): a symmetric 4x4 matrix is made from the
- * correlation of the two sets. The unit eigenvector of its largest eigenvalue, read as a
- * quaternion, is the best rotation. It is never a reflection. The result is that of Kabsch's
- * algorithm. */
+ * Horn's method (Horn 1987, J. Opt. Soc. Am. A 4:629): the correlation of the two sets gives a
+ * symmetric 4x4 matrix. The unit eigenvector of its largest eigenvalue, read as a quaternion, is
+ * the best rotation. It is never a reflection. The result is that of Kabsch's algorithm. */
 #ifndef FM_TRAINER_SUPERPOSITION_H
 #define FM_TRAINER_SUPERPOSITION_H
 

@@ -25,14 +25,13 @@ typedef struct block {
 /* The split axes after the last block of a stack. */
 static const int EXIT_AXIS[FM_N_REPRESENTATION] = {[FM_MSA] = 1, [FM_PAIR] = 0};
 
-/* ---- what follows from the list -------------------------------------------------------------- */
+/* -- facts derived from the list */
 
 /* The first sublayer from `from` on that touches the representation; n_sublayer when none does. */
 static int find_touching(const fm_block_list *list, int from, fm_representation of) {
     int i = from;
-    while (i < list->n_sublayer && list->sublayer[i]->axis[of] == FM_UNTOUCHED) {
+    while (i < list->n_sublayer && list->sublayer[i]->axis[of] == FM_UNTOUCHED)
         i++;
-    }
     return i;
 }
 
@@ -43,9 +42,8 @@ int fm_block_entry_axis(const fm_block_list *list, fm_representation of) {
 
 static uint32_t draws_before(const fm_block_list *list, int end) {
     uint32_t n = 0;
-    for (int i = 0; i < end; i++) {
+    for (int i = 0; i < end; i++)
         n += fm_sublayer_draws(list->sublayer[i]);
-    }
     return n;
 }
 
@@ -56,9 +54,7 @@ uint32_t fm_block_draws(const fm_block_list *list) {
 /* Returns the axis that the next sublayer after i needs. */
 static int axis_after(const block *b, int i, fm_representation of) {
     int next = find_touching(b->list, i + 1, of);
-    if (next < b->list->n_sublayer) {
-        return b->list->sublayer[next]->axis[of];
-    }
+    if (next < b->list->n_sublayer) return b->list->sublayer[next]->axis[of];
     return b->is_last ? EXIT_AXIS[of] : fm_block_entry_axis(b->list, of);
 }
 
@@ -75,7 +71,7 @@ static fm_param_ref norm_after(const block *b, int i) {
                            : FM_PARAM_NONE;
 }
 
-/* ---- changes of the split axis --------------------------------------------------------------- */
+/* -- changes of the split axis */
 
 static void arrive(block *b, fm_representation of) {
     if (b->under_way[of]) {
@@ -87,16 +83,14 @@ static void arrive(block *b, fm_representation of) {
 /* Call it after sublayer i, the last one that needs the present axis. */
 static void leave(block *b, int i, fm_representation of) {
     int axis = axis_after(b, i, of);
-    if (axis == b->axis[of] || !fm_split_is_split(b->r->config)) {
-        return;
-    }
+    if (axis == b->axis[of] || !fm_split_is_split(b->r->config)) return;
     b->change[of] = fm_split_change_begin(b->r->tape, b->r->config, b->list->change_name[of][axis],
                                           b->value[of].x, axis);
     b->under_way[of] = true;
     b->axis[of] = axis;
 }
 
-/* ---- sublayers ------------------------------------------------------------------------------- */
+/* -- sublayers */
 
 /* A value that was normalised for this reader is consumed: later readers normalise for themselves.
  */
@@ -104,9 +98,7 @@ static fm_begun begin(block *b, int i) {
     const fm_sublayer *s = b->list->sublayer[i];
     fm_representation from = fm_sublayer_reads(s);
     fm_begun begun = fm_recorder_begin(b->r, s, b->weights, b->value[from]);
-    if (from != s->updates) {
-        b->value[from].n = FM_TENSOR_NONE;
-    }
+    if (from != s->updates) b->value[from].n = FM_TENSOR_NONE;
     return begun;
 }
 
@@ -135,31 +127,24 @@ static void record_outer(block *b, int i) {
     if (b->here[FM_MSA]) {
         arrive(b, FM_MSA);
         fm_begun begun = begin(b, i);
-        if (!hidden_later) {
-            leave(b, i, FM_MSA);
-        }
+        if (!hidden_later) leave(b, i, FM_MSA);
         arrive(b, FM_PAIR);
         finish(b, i, &begun);
-        if (hidden_later) {
-            leave(b, i, FM_MSA);
-        }
+        if (hidden_later) leave(b, i, FM_MSA);
     }
     arrive(b, FM_PAIR);
-    if (ends) {
-        arrive(b, FM_MSA);
-    }
+    if (ends) arrive(b, FM_MSA);
     b->value[FM_PAIR].x = fm_split_join(b->r->tape, b->r->config, "branches", b->value[FM_PAIR].x);
 }
 
-/* ---- runs of sublayers between outer product means ------------------------------------------- */
+/* -- runs of sublayers between outer product means */
 
 /* Returns the position of the next sublayer in [from, end) that updates the representation; end
  * when there is none. */
 static int find_updating(const fm_block_list *list, int from, int end, fm_representation of) {
     int i = from;
-    while (i < end && list->sublayer[i]->updates != of) {
+    while (i < end && list->sublayer[i]->updates != of)
         i++;
-    }
     return i;
 }
 
@@ -221,13 +206,10 @@ fm_block_values fm_block_record(const fm_recorder *r, const fm_block_list *list,
     }
     for (int i = 0, end; i < list->n_sublayer; i = end) {
         end = i;
-        while (end < list->n_sublayer && list->sublayer[end]->kind != FM_SUBLAYER_OUTER) {
+        while (end < list->n_sublayer && list->sublayer[end]->kind != FM_SUBLAYER_OUTER)
             end++;
-        }
         record_run(&b, i, end);
-        if (end < list->n_sublayer) {
-            record_outer(&b, end++);
-        }
+        if (end < list->n_sublayer) record_outer(&b, end++);
     }
     arrive(&b, FM_PAIR);
     arrive(&b, FM_MSA);

@@ -17,8 +17,8 @@
  *        Row attention reads the pairs before `outgoing` updates them, so its bias is made first.
  *
  * Between blocks z is split along axis 0, and m along the axis of the first sublayer that touches
- * it. After the last block m is split along axis 1. Under BP (split.h) each rank records the
- * sublayers of its own branch; after the outer product mean both ranks have the sum. */
+ * it. After the last block m is split along axis 1. Under BP (split.h) each rank records its
+ * branch's sublayers only; after the outer product mean both ranks have the sum. */
 #ifndef FM_TRAINER_MODEL_BLOCK_H
 #define FM_TRAINER_MODEL_BLOCK_H
 

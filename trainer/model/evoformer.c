@@ -8,11 +8,11 @@
 
 #include <assert.h>
 
-/* ---- sublayers ------------------------------------------------------------------------------- */
+/* -- sublayers */
 
-/* m is split along axis 0 (sequences) for row attention, along axis 1 (residues) for all else; z
- * along axis 0 for outgoing edges and starting nodes, along axis 1 for incoming edges and ending
- * nodes. */
+/* m is split along axis 0 (sequences) for row attention and along axis 1 (residues) for all else. z
+ * is split along axis 0 for outgoing edges and starting nodes, along axis 1 for incoming edges and
+ * ending nodes. */
 #define NAMES(module) .name = (module), .update_name = module " update"
 #define WEIGHTS(member) .weights = offsetof(fm_evoformer_weights, member)
 #define MSA_AXIS(msa) .axis = {[FM_MSA] = (msa), [FM_PAIR] = FM_UNTOUCHED}
@@ -114,7 +114,7 @@ static const fm_sublayer TEMPLATE_TRANSITION = {.kind = FM_SUBLAYER_TRANSITION,
                                                 TEMPLATE_WEIGHTS(transition),
                                                 PAIR_AXIS(1)}; /* A16:6 */
 
-/* ---- orders ---------------------------------------------------------------------------------- */
+/* -- orders */
 
 #define MSA_STACK(column) &ROW, &(column), &MSA_TRANSITION
 #define PAIR_STACK &OUTGOING, &INCOMING, &STARTING, &ENDING, &PAIR_TRANSITION
@@ -148,7 +148,7 @@ static fm_block_list template_list(void) {
         .change_name = {[FM_PAIR] = {"template to rows", "template to columns"}}};
 }
 
-/* ---- stacks ---------------------------------------------------------------------------------- */
+/* -- stacks */
 
 /* The recorder of block `index` of all stacks; *ret_config is its config. */
 static fm_recorder recorder_of_block(const fm_recorder *stack, int32_t index,

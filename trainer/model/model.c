@@ -1,6 +1,6 @@
 /* model.c: see model.h. The parts of a cycle are recorded in the order of Algorithm 2: embedders,
  * template stack, extra MSA stack, Evoformer, structure module. Under Branch Parallelism the rank
- * of the MSA branch leaves out what makes z, and the rank of the pair branch what makes m
+ * of the MSA branch omits the nodes that make z, and the rank of the pair branch those that make m
  * (split.h). */
 #include "trainer/model/model.h"
 
@@ -49,9 +49,7 @@ void fm_model_declare_inputs(fm_state *state, const fm_model_config *c, const fm
     fm_tensor m, z = fm_tensor_rows_of(act, c->n_res, c->c_z, part);
     z.name = "previous z";
     fm_tensor_init(&m, "previous m", act, 2, (int64_t[]){c->n_res, c->c_m});
-    if (part.count > 1) {
-        fm_tensor_shard(&m, 0, part.rank, part.count);
-    }
+    if (part.count > 1) fm_tensor_shard(&m, 0, part.rank, part.count);
     *ret_inputs = (fm_model_inputs){
         .aatype = fm_state_add(state, "aatype", FM_ELEMENT_U8, 1, residues),
         .residue_index = fm_state_add(state, "residue_index", FM_ELEMENT_I32, 1, residues),
@@ -92,9 +90,7 @@ static fm_tensor_ref embed_msa(fm_tape *tape, const fm_model_config *config,
     fm_tensor_ref m = fm_op_input_msa(tape, msa_feat, aatype, &weights->input_msa); /* A2:5 */
     m = fm_op_recycle_msa(tape, m, fm_tape_state(tape, inputs->previous_m, false),
                           &weights->recycle); /* A2:6 */
-    if (config->n_template == 0) {
-        return m;
-    }
+    if (config->n_template == 0) return m;
     fm_tensor_ref torsions = fm_split_slice(tape, config, "template torsions",
                                             fm_tape_state(tape, inputs->template_rows, false), 1);
     return fm_op_template_rows(tape, m, torsions, &weights->template_rows); /* A2:7-8 */
@@ -177,9 +173,7 @@ fm_tensor_ref fm_model_template_pairs(fm_tape *tape, const fm_model_config *conf
 static fm_tensor_ref template_pairs(fm_tape *tape, const fm_model_config *config,
                                     const fm_model_weights *weights, const fm_model_inputs *inputs,
                                     fm_tensor_ref z, const fm_split_mask *pair_mask) {
-    if (config->n_template == 0) {
-        return z;
-    }
+    if (config->n_template == 0) return z;
     if (!fm_split_has_pair(config)) {
         fm_tape_skip_draws(tape, (uint32_t)config->n_template * template_draws(config));
         return FM_TENSOR_NONE;
@@ -195,9 +189,7 @@ static fm_representations stack(fm_tape *tape, const fm_model_config *config,
                                 fm_representations x, fm_tensor_ref msa_mask,
                                 const fm_split_mask *pair_mask) {
     fm_split_mask mask = {0};
-    if (fm_split_has_msa(config)) {
-        mask = fm_split_mask_of(tape, config, msa_mask);
-    }
+    if (fm_split_has_msa(config)) mask = fm_split_mask_of(tape, config, msa_mask);
     fm_recorder recorder = fm_recorder_of(tape, config, &mask, pair_mask);
     return fm_evoformer_stack(&recorder, weights, first, n_block, x);
 }
@@ -221,9 +213,7 @@ fm_tensor_ref fm_model_extra_msa(fm_tape *tape, const fm_model_config *config,
 static fm_tensor_ref extra_msa(fm_tape *tape, const fm_model_config *config,
                                const fm_model_weights *weights, const fm_model_inputs *inputs,
                                fm_tensor_ref z, const fm_split_mask *pair_mask) {
-    if (config->n_extra_block == 0) {
-        return z;
-    }
+    if (config->n_extra_block == 0) return z;
     fm_feature_inputs ids = {.msa = fm_tape_state(tape, inputs->extra_msa, false),
                              .deletion = fm_tape_state(tape, inputs->extra_deletion, false),
                              .profile = FM_TENSOR_NONE,
@@ -245,9 +235,7 @@ static void describe_representations(const fm_model_config *config, fm_element a
     fm_part part = fm_groups_part(config->groups);
     fm_tensor_init(ret_m, "m", act, 3,
                    (int64_t[]){fm_model_config_rows(config), config->n_res, config->c_m});
-    if (part.count > 1) {
-        fm_tensor_shard(ret_m, 1, part.rank, part.count);
-    }
+    if (part.count > 1) fm_tensor_shard(ret_m, 1, part.rank, part.count);
     *ret_z = fm_tensor_rows_of(act, config->n_res, config->c_z, part);
 }
 
@@ -259,9 +247,7 @@ static fm_representations record_trunk(fm_tape *tape, const fm_model_config *con
     fm_tensor m, z;
     describe_representations(config, tape->kernels->act, &m, &z);
     fm_split_mask pair_mask = {0};
-    if (fm_split_has_msa(config)) {
-        x.m = embed_msa(tape, config, weights, inputs);
-    }
+    if (fm_split_has_msa(config)) x.m = embed_msa(tape, config, weights, inputs);
     if (fm_split_has_pair(config)) {
         x.z = embed_pair(tape, config, weights, inputs);
         pair_mask = fm_split_mask_of(tape, config, fm_tape_state(tape, inputs->pair_mask, false));
@@ -280,8 +266,8 @@ static fm_representations record_trunk(fm_tape *tape, const fm_model_config *con
     return x;
 }
 
-/* A2:18. With `store` the pseudo-beta positions of the predicted atoms go to the next cycle; without
- * gradient nothing else of such a cycle is read. */
+/* A2:18. With `store` the pseudo-beta positions of the predicted atoms go to the next cycle;
+ * without gradient nothing else of such a cycle is read. */
 static void record_structure(fm_tape *tape, const fm_model_config *config,
                              const fm_model_weights *weights, const fm_model_inputs *inputs,
                              bool store, fm_model_outputs *out) {
@@ -312,25 +298,15 @@ fm_model_outputs fm_model_record_cycle(fm_tape *tape, const fm_model_config *con
     fm_model_outputs out = {.single = fm_split_gather(tape, config, "single", single),
                             .m = FM_TENSOR_NONE,
                             .z = FM_TENSOR_NONE};
-    if (!store || !fm_split_is_split(config)) {
-        out.m = fm_split_gather(tape, config, "msa", x.m);
-    }
+    if (!store || !fm_split_is_split(config)) out.m = fm_split_gather(tape, config, "msa", x.m);
     if (!store || structure || !fm_split_is_split(config)) {
         out.z = fm_split_gather(tape, config, "pair", x.z);
     }
     fm_tape_enter_island(tape);
-    if (structure) {
-        out.single = fm_op_cast(tape, "single", out.single);
-    }
-    if (structure || !store) {
-        out.z = fm_op_cast(tape, "pair", out.z);
-    }
-    if (!store) {
-        out.m = fm_op_cast(tape, "msa", out.m);
-    }
-    if (structure) {
-        record_structure(tape, config, weights, inputs, store, &out);
-    }
+    if (structure) out.single = fm_op_cast(tape, "single", out.single);
+    if (structure || !store) out.z = fm_op_cast(tape, "pair", out.z);
+    if (!store) out.m = fm_op_cast(tape, "msa", out.m);
+    if (structure) record_structure(tape, config, weights, inputs, store, &out);
     fm_tape_leave_island(tape);
     return out;
 }

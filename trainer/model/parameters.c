@@ -25,9 +25,7 @@ typedef struct row {
 } row;
 
 static const char *join(fm_arena *arena, const char *prefix, const char *rest) {
-    if (!prefix || !rest) {
-        return NULL;
-    }
+    if (!prefix || !rest) return NULL;
     size_t bytes = strlen(prefix) + strlen(rest) + 1;
     char *text = fm_arena_alloc(arena, bytes);
     assert(text);
@@ -104,7 +102,7 @@ static void add_rows(const fm_scope *scope, const row *rows, int n_row, const in
 
 #define N_ROW(table) ((int)(sizeof(table) / sizeof((table)[0])))
 
-/* ---- attention ------------------------------------------------------------------------------- */
+/* -- attention */
 
 enum { A_NONE, A_C, A_WIDTH, A_HEADS, A_Z };
 
@@ -228,7 +226,7 @@ fm_global_attention_weights fm_scope_global_attention(const fm_scope *scope, int
     return (fm_global_attention_weights){b[0], b[1], b[2], b[3], b[4], b[5], n_head, c_head};
 }
 
-/* ---- the other sublayers --------------------------------------------------------------------- */
+/* -- the other sublayers */
 
 enum { D_NONE, D_C, D_HIDDEN, D_OUT, D_SQUARE };
 
@@ -359,7 +357,7 @@ fm_linear_weights fm_scope_linear(const fm_scope *scope, int64_t c_in, int64_t c
     return (fm_linear_weights){block[0], block[1], c_out};
 }
 
-/* ---- the block ------------------------------------------------------------------------------- */
+/* -- the block */
 
 fm_evoformer_weights fm_scope_evoformer(const fm_scope *scope, const fm_model_config *c) {
     fm_scope row_scope = fm_scope_enter(scope, "msa_row_attention.", "msa_att_row.",
@@ -423,7 +421,7 @@ fm_template_block_weights fm_scope_template_block(const fm_scope *scope, const f
     return w;
 }
 
-/* ---- embedders ------------------------------------------------------------------------------- */
+/* -- embedders */
 
 enum { E_NONE, E_M, E_Z, E_MSA, E_TARGET, E_RELPOS, E_BIN };
 
@@ -529,9 +527,7 @@ static const row TEMPLATE_ROWS[] = {
 };
 
 static void add_templates(const fm_scope *root, const fm_model_config *c, fm_model_weights *w) {
-    if (c->n_template == 0) {
-        return;
-    }
+    if (c->n_template == 0) return;
     assert(c->n_template <= FM_MAX_TEMPLATE && c->n_template_block <= FM_MAX_TEMPLATE_BLOCK);
     int64_t width = c->n_head_pointwise * c->c_head_pointwise;
     const int64_t dims[] = {
@@ -556,9 +552,7 @@ static void add_templates(const fm_scope *root, const fm_model_config *c, fm_mod
 }
 
 static void add_extra_msa(const fm_scope *root, const fm_model_config *c, fm_model_weights *w) {
-    if (c->n_extra_block == 0) {
-        return;
-    }
+    if (c->n_extra_block == 0) return;
     assert(c->n_extra_block <= FM_MAX_EXTRA_BLOCK);
     fm_scope embedder = fm_scope_enter(root, "extra_msa_embedder", "extra_msa_embedder.linear",
                                        "evoformer/extra_msa_activations");

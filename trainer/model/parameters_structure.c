@@ -137,13 +137,11 @@ fm_angle_weights fm_scope_angles(const fm_scope *scope, const fm_structure_confi
     fm_angle_weights w = {.c = c->c_angle, .n_block = c->n_angle_block};
     add_layers(scope, in, 2, c->c_s, &w.in, &w.in_bias);
     w.hidden = fm_params_add_block(scope->params);
-    for (int i = 0; i < c->n_angle_block; i++) {
+    for (int i = 0; i < c->n_angle_block; i++)
         add_angle_block(scope, c, i, false);
-    }
     w.hidden_bias = fm_params_add_block(scope->params);
-    for (int i = 0; i < c->n_angle_block; i++) {
+    for (int i = 0; i < c->n_angle_block; i++)
         add_angle_block(scope, c, i, true);
-    }
     add_layers(scope, out, 1, c->c_angle, &w.out, &w.out_bias);
     return w;
 }

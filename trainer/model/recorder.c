@@ -45,7 +45,7 @@ static fm_param_ref unless_normed(fm_normed x, fm_param_ref norm) {
     return x.n == FM_TENSOR_NONE ? norm : FM_PARAM_NONE;
 }
 
-/* ---- attention ------------------------------------------------------------------------------- */
+/* -- attention */
 
 static bool has_bias(const fm_sublayer *s) {
     return s->axial != FM_AXIAL_COLUMN;
@@ -77,9 +77,7 @@ static fm_tensor_ref attention_split(const fm_recorder *r, const fm_sublayer *s,
 static fm_normed attention(const fm_recorder *r, const fm_sublayer *s,
                            const fm_attention_weights *w, const fm_begun *begun, fm_normed x,
                            fm_param_ref next) {
-    if (r->fuses) {
-        return attention_fused(r, s, w, begun->from, x, next);
-    }
+    if (r->fuses) return attention_fused(r, s, w, begun->from, x, next);
     if (dap_of(r) && has_bias(s)) {
         return fm_not_normed(attention_split(r, s, w, &begun->gather, x.x));
     }
@@ -88,7 +86,7 @@ static fm_normed attention(const fm_recorder *r, const fm_sublayer *s,
         fm_op_attention(r->tape, s->name, s->axial, x.x, mask_of(r, s), z, w, true, rate_of(r, s)));
 }
 
-/* ---- triangle multiplication ----------------------------------------------------------------- */
+/* -- triangle multiplication */
 
 /* One operand is gathered while the output's gate is made. */
 static fm_tensor_ref triangle_split(const fm_recorder *r, const fm_sublayer *s,
@@ -106,14 +104,12 @@ static fm_tensor_ref triangle_split(const fm_recorder *r, const fm_sublayer *s,
  * with its neighbours. */
 static fm_normed triangle(const fm_recorder *r, const fm_sublayer *s, const fm_triangle_weights *w,
                           fm_normed z) {
-    if (dap_of(r)) {
-        return fm_not_normed(triangle_split(r, s, w, z.x));
-    }
+    if (dap_of(r)) return fm_not_normed(triangle_split(r, s, w, z.x));
     return fm_not_normed(fm_op_triangle_multiplication(r->tape, s->name, s->incoming, z.x,
                                                        mask_of(r, s), w, true, rate_of(r, s)));
 }
 
-/* ---- transition ------------------------------------------------------------------------------ */
+/* -- transition */
 
 static fm_normed transition(const fm_recorder *r, const fm_sublayer *s,
                             const fm_transition_weights *weights, fm_normed x, fm_param_ref next) {
@@ -128,7 +124,7 @@ static fm_normed transition(const fm_recorder *r, const fm_sublayer *s,
     return fm_op_update_norm(r->tape, s->name, x.x, update, 0, FM_SHARED_NONE, next);
 }
 
-/* ---- outer product mean ---------------------------------------------------------------------- */
+/* -- outer product mean */
 
 /* The op adds its update to z. */
 static fm_normed outer(const fm_recorder *r, const fm_sublayer *s, const fm_outer_weights *weights,
@@ -147,14 +143,12 @@ static fm_normed outer(const fm_recorder *r, const fm_sublayer *s, const fm_oute
                                                   mask->whole, z.x, &w));
 }
 
-/* ---- all kinds ------------------------------------------------------------------------------- */
+/* -- all kinds */
 
 fm_begun fm_recorder_begin(const fm_recorder *r, const fm_sublayer *s, const void *weights,
                            fm_normed from) {
     fm_begun begun = {.from = from};
-    if (!dap_of(r)) {
-        return begun;
-    }
+    if (!dap_of(r)) return begun;
     assert(!r->fuses && from.n == FM_TENSOR_NONE);
     if (s->kind == FM_SUBLAYER_ATTENTION && has_bias(s)) {
         fm_tensor_ref bias =

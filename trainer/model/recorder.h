@@ -1,6 +1,6 @@
 /* recorder.h: how a sublayer is recorded on a tape.
  *
- * The list of a block says what is computed; the recorder decides which nodes compute it:
+ * The list of a block defines the computation; the recorder decides which nodes perform it:
  *
  *     plain   one node per sublayer, from LayerNorm to residual
  *     fused   two nodes for an attention or a transition: one makes the update; the other adds it
@@ -13,8 +13,8 @@
  * All forms draw the same dropout masks and give the same numbers, to rounding. `begin` reads,
  * `finish` updates; nodes that are recorded between the two run while the exchange is under way.
  *
- * Whether a recorder fuses and whether arrays are split are separate choices, but the split ops do
- * not offer their bare update yet, so that begin asserts that only one of the two is made. */
+ * Fusing and splitting arrays are separate choices, but the split ops do not offer their bare
+ * update. So begin asserts that at most one of the two is made. */
 #ifndef FM_TRAINER_MODEL_RECORDER_H
 #define FM_TRAINER_MODEL_RECORDER_H
 
@@ -45,7 +45,7 @@ typedef struct fm_begun {
     fm_outer_operands operands;
 } fm_begun;
 
-/* Records what the sublayer reads. `weights`: those of the block; from: the representation of
+/* Records the sublayer's inputs. `weights`: those of the block; from: the representation of
  * fm_sublayer_reads. */
 fm_begun fm_recorder_begin(const fm_recorder *recorder, const fm_sublayer *sublayer,
                            const void *weights, fm_normed from);

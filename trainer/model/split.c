@@ -54,7 +54,7 @@ fm_model_config fm_split_pad(const fm_model_config *config) {
     return padded;
 }
 
-/* ---- changes of the split axis --------------------------------------------------------------- */
+/* -- changes of the split axis */
 
 fm_tensor_ref fm_split_slice(fm_tape *tape, const fm_model_config *config, const char *name,
                              fm_tensor_ref x, int axis) {
@@ -69,9 +69,7 @@ fm_split_mask fm_split_mask_of(fm_tape *tape, const fm_model_config *config, fm_
 
 fm_axis_change fm_split_change_begin(fm_tape *tape, const fm_model_config *config, const char *name,
                                      fm_tensor_ref x, int axis) {
-    if (!dap_of(config)) {
-        return (fm_axis_change){.x = x};
-    }
+    if (!dap_of(config)) return (fm_axis_change){.x = x};
     return (fm_axis_change){FM_TENSOR_NONE,
                             fm_dap_switch_begin(tape, name, dap_of(config), x, axis)};
 }
@@ -88,29 +86,23 @@ fm_tensor_ref fm_split_change(fm_tape *tape, const fm_model_config *config, cons
 
 fm_tensor_ref fm_split_gather(fm_tape *tape, const fm_model_config *config, const char *name,
                               fm_tensor_ref x) {
-    if (!dap_of(config)) {
-        return x;
-    }
+    if (!dap_of(config)) return x;
     fm_gather gather = fm_dap_gather_begin(tape, name, dap_of(config), x);
     return fm_dap_gather_finish(tape, &gather);
 }
 
-/* ---- branches -------------------------------------------------------------------------------- */
+/* -- branches */
 
 fm_tensor_ref fm_split_join(fm_tape *tape, const fm_model_config *config, const char *name,
                             fm_tensor_ref x) {
-    if (!bp_of(config)) {
-        return x;
-    }
+    if (!bp_of(config)) return x;
     fm_pending *sum = fm_bp_join_begin(tape, name, bp_of(config), x);
     return fm_exchange_finish(tape, sum);
 }
 
 fm_tensor_ref fm_split_share(fm_tape *tape, const fm_model_config *config, const char *name,
                              int32_t root, fm_tensor_ref x, const fm_tensor *like) {
-    if (!bp_of(config)) {
-        return x;
-    }
+    if (!bp_of(config)) return x;
     fm_pending *sent = fm_bp_share_begin(tape, name, bp_of(config), root, x, like);
     return fm_exchange_finish(tape, sent);
 }

@@ -7,7 +7,7 @@
  *     z  [N_res, N_res, c_z]   along rows (axis 0) for outgoing edges and starting nodes, along
  *                              columns (axis 1) for incoming edges and ending nodes
  *
- * and gathers what a sublayer needs from other ranks. BP (config->groups->bp, 2 ranks) runs the MSA
+ * and gathers a sublayer's inputs from other ranks. BP (config->groups->bp, 2 ranks) runs the MSA
  * half of a block on rank 0 and the pair half on rank 1. On one rank the functions here record
  * nothing. docs/reference/parallelism.md has the whole table. */
 #ifndef FM_TRAINER_MODEL_SPLIT_H
@@ -40,7 +40,7 @@ bool fm_split_is_whole(const fm_model_config *config);
 bool fm_split_has_msa(const fm_model_config *config);
 bool fm_split_has_pair(const fm_model_config *config);
 
-/* ---- changes of the split axis --------------------------------------------------------------- */
+/* -- changes of the split axis */
 
 /* A change of the split axis between begin and finish; on one rank the tensor itself. */
 typedef struct fm_axis_change {
@@ -62,7 +62,7 @@ fm_tensor_ref fm_split_gather(fm_tape *tape, const fm_model_config *config, cons
 fm_tensor_ref fm_split_slice(fm_tape *tape, const fm_model_config *config, const char *name,
                              fm_tensor_ref x, int axis);
 
-/* ---- branches -------------------------------------------------------------------------------- */
+/* -- branches */
 
 /* Returns, on both ranks, the sum of x of both branches; on one rank x. */
 fm_tensor_ref fm_split_join(fm_tape *tape, const fm_model_config *config, const char *name,

@@ -41,13 +41,11 @@ void fm_structure_upload_tables(const fm_state *state, const fm_structure_tables
     for (int i = 0; i < N_TYPE * FM_N_ATOM; i++) {
         const fm_rigid_atom *atom = &fm_rigid_atoms[i / FM_N_ATOM][i % FM_N_ATOM];
         group[i] = atom->group;
-        for (int axis = 0; axis < 3; axis++) {
+        for (int axis = 0; axis < 3; axis++)
             positions[3 * i + axis] = atom->position[axis];
-        }
     }
-    for (int i = 0; i < N_TYPE; i++) {
+    for (int i = 0; i < N_TYPE; i++)
         periodic[i] = fm_residue_chi[i].pi_periodic;
-    }
     upload(state, tables->group_frames, frames);
     upload(state, tables->atom_positions, positions);
     upload(state, tables->atom_group, group);
@@ -99,9 +97,7 @@ fm_structure_outputs fm_structure_record(fm_tape *tape, const fm_structure_confi
         frames[i] = now;
         /* Without gradient the next iteration updates s in place. */
         of[i] = tape->in_place && i < last && !backbone_only ? fm_op_stack(tape, &s, 1) : s;
-        if (i < last) {
-            now = fm_op_stop_rotation(tape, now); /* A20:19-20 */
-        }
+        if (i < last) now = fm_op_stop_rotation(tape, now); /* A20:19-20 */
     }
     fm_structure_outputs out = {.frames = FM_TENSOR_NONE,
                                 .last_frames = frames[last],

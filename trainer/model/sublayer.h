@@ -3,8 +3,8 @@
  * A block updates two representations: that of the MSA, m [N_seq, N_res, c_m], and that of the
  * pairs, z [N_res, N_res, c_z]. Each sublayer adds an update to one of them. MSA row attention also
  * reads the pairs, for its bias, and the outer product mean reads the MSA. Facts that follow from
- * the list are derived from it (block.c) and stated nowhere else: which LayerNorm reads a value
- * next, when an array changes its split axis, and the numbers of the random draws. */
+ * the list are derived from it (block.c) and stated nowhere else. They are the LayerNorm that reads
+ * a value next, the changes of an array's split axis, and the numbers of the random draws. */
 #ifndef FM_TRAINER_MODEL_SUBLAYER_H
 #define FM_TRAINER_MODEL_SUBLAYER_H
 
@@ -45,8 +45,8 @@ typedef struct fm_sublayer {
 
 enum { FM_UNTOUCHED = -1 };
 
-/* Returns the representation that the sublayer reads before it can update anything: the pairs for
- * MSA row attention, the MSA for the outer product mean, else the one that it updates. */
+/* Returns the representation that the sublayer must read first: the pairs for MSA row attention,
+ * the MSA for the outer product mean, else the one that it updates. */
 static inline fm_representation fm_sublayer_reads(const fm_sublayer *s) {
     fm_representation other = s->updates == FM_MSA ? FM_PAIR : FM_MSA;
     return s->axis[other] == FM_UNTOUCHED ? s->updates : other;

@@ -90,9 +90,8 @@ static void spread(fm_run *run, const attributes *at, const void *x, void *y) {
 /* Makes the first layer a [n_part n, c] (A20:11). The part of the initial s is made once. */
 static void first_layer(fm_run *run, const fm_node *node, void *a) {
     const attributes *at = node->attributes;
-    for (int i = 0; i < node->n_input; i++) {
+    for (int i = 0; i < node->n_input; i++)
         fm_call_relu(run, at->n * at->c_s, fm_run_input(run, node, i), saved_input(run, node, i));
-    }
     fm_linear initial = in_of(run, node, LAYER_INITIAL), s = in_of(run, node, LAYER_S);
     if (at->n_part == 1) {
         fm_call_linear(run, &initial, false, a);
@@ -161,9 +160,8 @@ static void in_backward(fm_run *run, const fm_node *node, int layer, int first, 
     fm_linear in = in_of(run, node, layer);
     void *drelu = fm_run_workspace_act(run, count * one);
     bool wanted = false;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++)
         wanted |= fm_run_gradient(run, node, first + i).data != NULL;
-    }
     fm_call_linear_grad(
         run, &in, da, (fm_out){wanted ? drelu : NULL, FM_WRITE},
         fm_out_at(fm_run_param_gradient(run, node, P_IN), layer * at->c * at->c_s, acc),
@@ -222,9 +220,8 @@ fm_tensor_ref fm_op_angles(fm_tape *tape, const fm_tensor_ref *s, int n_part, fm
     }
     const fm_param_ref params[] = {w->in,          w->in_bias, w->hidden,
                                    w->hidden_bias, w->out,     w->out_bias};
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; i++)
         fm_node_param(tape, node, params[i]);
-    }
     fm_node_save(tape, node, FM_KEEP, x->element, 3, (int64_t[]){1 + n_part, at->n, at->c_s});
     fm_node_save(tape, node, FM_KEEP, x->element, 3,
                  (int64_t[]){2 * at->n_block + 1, rows_of(at), at->c});

@@ -17,7 +17,7 @@ enum { IN_X, IN_MASK, IN_Z };
 enum { P_NORM, P_QKVG, P_Q_BIAS, P_GATE_BIAS, P_OUT, P_OUT_BIAS, P_BIAS, P_NORM_Z, N_PARAM };
 enum { S_QKVG, S_OUT, S_LSE, S_BIAS };
 
-/* ---- parts ----------------------------------------------------------------------------------- */
+/* -- parts */
 
 static bool along_second_axis(fm_axial axial) {
     return axial == FM_AXIAL_ROW || axial == FM_AXIAL_STARTING;
@@ -144,7 +144,7 @@ fm_linear fm_attention_out(const fm_attention_shape *at, const void *o, const vo
                        .bias = bias};
 }
 
-/* ---- the op ---------------------------------------------------------------------------------- */
+/* -- the op */
 
 static bool has_bias(const fm_attention_shape *at) {
     return at->axial != FM_AXIAL_COLUMN;
@@ -219,9 +219,7 @@ static void forward(fm_run *run, const fm_node *node) {
     fm_run_release(run, mark);
     fm_attention core = core_of(run, node);
     fm_call_attention(run, &core); /* A7:5-6 A8:4-5 A13:5-6 A14:5-6 AF3-24:10 */
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     const void *residual = node->residual < 0 ? NULL : fm_run_input(run, node, IN_X);
     void *y = fm_run_output(run, node, 0);
     fm_linear out = out_projection(run, node);
@@ -274,9 +272,7 @@ static void backward(fm_run *run, const fm_node *node) {
     fm_element act = run->kernels->act;
     void *dqkvg = fm_run_workspace_act(run, rows * 4 * at->width);
     void *dbias = NULL;
-    if (has_bias(at)) {
-        dbias = fm_run_workspace_act(run, bias_rows(at) * at->n_head);
-    }
+    if (has_bias(at)) dbias = fm_run_workspace_act(run, bias_rows(at) * at->n_head);
     int64_t mark = fm_run_mark(run);
     void *dcore = fm_run_workspace_act(run, rows * at->width);
     const void *dupdate =
@@ -296,9 +292,7 @@ static void backward(fm_run *run, const fm_node *node) {
     fm_run_release(run, mark);
     project_backward(run, node, dqkvg, dbias);
     fm_run_release(run, mark);
-    if (at->axial == FM_AXIAL_ROW) {
-        pair_backward(run, node, dbias);
-    }
+    if (at->axial == FM_AXIAL_ROW) pair_backward(run, node, dbias);
 }
 
 static const fm_op ATTENTION = {"attention", forward, backward};
@@ -336,9 +330,8 @@ fm_tensor_ref fm_op_attention(fm_tape *tape, const char *name, fm_axial axial, f
                                           weights->bias,      weights->norm_z};
     assert(weights->norm_z == FM_PARAM_NONE || axial == FM_AXIAL_ROW);
     assert((weights->bias != FM_PARAM_NONE) == has_bias(shape));
-    for (int i = 0; i < N_PARAM; i++) {
+    for (int i = 0; i < N_PARAM; i++)
         fm_node_param(tape, node, params[i]);
-    }
     if (axial == FM_AXIAL_ROW) {
         const fm_tensor *pair = fm_tape_tensor(tape, z);
         at->c_z = pair->local[2];

@@ -12,13 +12,13 @@
  * in LayerNorm(x) for the triangles. Masked keys get -1e9. Dropout shares its mask over axis 0
  * (row, starting) or axis 1 (ending); columns have none.
  *
- * In the Pairformer, `row` is attention with pair bias without conditioning (AF3-24): x is the
- * single representation as the only row of [1, N, c_s], q has a bias, and the gate and the output
- * have none. `starting` and `ending` (AF3's 14 and 15) have no biases.
+ * In the Pairformer, `row` is attention with pair bias without conditioning (AF3-24). There x is
+ * the single representation as the only row of [1, N, c_s], q has a bias, and the gate and the
+ * output have none. `starting` and `ending` (AF3's 14 and 15) have no biases.
  *
- * x [n0, n1, c]: [N_seq, N_res, c_m] or [N_res, N_res, c_z]; mask [n0, n1]; z [N_res, N_res, c_z].
- * `starting` and `ending` also take several pair arrays with one mask, [n_group, N_res, N_res, c_z].
- * Saved: q k v g, the gated output, the log-sum-exp of the rows, the bias. */
+ * x [n0, n1, c]: [N_seq, N_res, c_m] or [N_res, N_res, c_z]; mask [n0, n1]; z [N_res, N_res,
+ * c_z]. `starting` and `ending` also take several pair arrays with one mask, [n_group, N_res,
+ * N_res, c_z]. Saved: q k v g, the gated output, the log-sum-exp of the rows, the bias. */
 #ifndef FM_TRAINER_ATTENTION_H
 #define FM_TRAINER_ATTENTION_H
 
@@ -34,7 +34,7 @@ typedef enum fm_axial {
 typedef struct fm_attention_weights {
     fm_param_ref norm; /* [2, c]; FM_PARAM_NONE: x is normalised already */
     fm_param_ref qkvg; /* [4 * N_head * c_head, c] */
-    /* [N_head * c_head], preceded by three times as many zeros, or FM_PARAM_NONE. */
+    /* [N_head * c_head] behind 3 * N_head * c_head zeros, or FM_PARAM_NONE. */
     fm_param_ref gate_bias;
     fm_param_ref q_bias;        /* [N_head * c_head] or FM_PARAM_NONE; the Evoformer has none */
     fm_param_ref out, out_bias; /* [c, N_head * c_head], [c] or FM_PARAM_NONE */

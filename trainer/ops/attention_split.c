@@ -1,13 +1,13 @@
 /* attention_split.c: see attention_split.h. The bias is made in the order of z and, for ending
- * nodes, transposed so that queries come first: the parts of all ranks then follow each other by
- * query. */
+ * nodes, transposed so that the queries are the first axis. The parts of all ranks then follow each
+ * other by query. */
 #include "trainer/ops/attention_split.h"
 
 #include "trainer/ops/attention_parts.h"
 
 #include <assert.h>
 
-/* ---- bias ------------------------------------------------------------------------------------ */
+/* -- bias */
 
 typedef struct bias_attributes {
     int64_t n0, n1, c, n_head;
@@ -30,17 +30,13 @@ static fm_linear bias_linear(const fm_run *run, const fm_node *node, const void 
 
 static void bias_forward(fm_run *run, const fm_node *node) {
     const bias_attributes *at = node->attributes;
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     void *out = fm_run_output(run, node, 0);
     void *bias = at->transposed ? fm_run_workspace_act(run, at->n0 * at->n1 * at->n_head) : out;
     fm_norm normed = bias_norm(run, node); /* A7:3 A13:1 A14:1 */
     fm_linear linear = bias_linear(run, node, normed.y);
     fm_call_linear(run, &linear, false, bias); /* A7:3 A13:3 A14:3 */
-    if (at->transposed) {
-        fm_call_transpose(run, at->n0, at->n1, at->n_head, bias, out);
-    }
+    if (at->transposed) fm_call_transpose(run, at->n0, at->n1, at->n_head, bias, out);
 }
 
 static void bias_backward(fm_run *run, const fm_node *node) {
@@ -80,13 +76,11 @@ fm_tensor_ref fm_op_attention_bias(fm_tape *tape, const char *name, fm_axial axi
     fm_node_param(tape, node, weights->bias);
     fm_tensor out;
     fm_tensor_init(&out, name, x.element, 3, (int64_t[]){x.shape[0], x.shape[1], weights->n_head});
-    if (x.shard_axis >= 0) {
-        fm_tensor_shard(&out, 0, x.shard_rank, x.shard_count);
-    }
+    if (x.shard_axis >= 0) fm_tensor_shard(&out, 0, x.shard_rank, x.shard_count);
     return fm_node_output_described(tape, node, &out);
 }
 
-/* ---- q k v g --------------------------------------------------------------------------------- */
+/* -- q k v g */
 
 enum { PP_NORM, PP_QKVG, PP_Q_BIAS, PP_GATE_BIAS };
 
@@ -97,9 +91,7 @@ static fm_norm project_norm(fm_run *run, const fm_node *node) {
 }
 
 static void project_forward(fm_run *run, const fm_node *node) {
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     fm_norm normed = project_norm(run, node);
     fm_attention_project(run, node->attributes, normed.y, fm_run_param(run, node, PP_QKVG),
                          fm_run_param(run, node, PP_Q_BIAS), fm_run_param(run, node, PP_GATE_BIAS),
@@ -143,7 +135,7 @@ fm_tensor_ref fm_op_attention_project(fm_tape *tape, const char *name, fm_tensor
     return fm_node_output_described(tape, node, &out);
 }
 
-/* ---- core ------------------------------------------------------------------------------------ */
+/* -- core */
 
 enum { IN_X, IN_QKVG, IN_MASK, IN_BIAS };
 enum { P_OUT, P_OUT_BIAS };
@@ -171,9 +163,7 @@ static void core_forward(fm_run *run, const fm_node *node) {
     const fm_attention_shape *at = node->attributes;
     fm_attention core = core_of(run, node);
     fm_call_attention(run, &core); /* A7:5-6 A13:5-6 A14:5-6 */
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     void *update = fm_run_workspace_act(run, at->n0 * at->n1 * at->c);
     fm_linear out = out_projection(run, node);
     fm_call_linear(run, &out, false, update); /* A7:7 A13:7 A14:7 */

@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-/* ---- layer normalisation --------------------------------------------------------------------- */
+/* -- layer normalisation */
 
 void fm_call_layernorm(fm_run *run, int64_t rows, int64_t c, const void *x, const void *weights,
                        void *y, void *mean, void *rstd) {
@@ -24,9 +24,7 @@ void fm_call_layernorm(fm_run *run, int64_t rows, int64_t c, const void *x, cons
 }
 
 fm_norm fm_call_norm(fm_run *run, int64_t rows, int64_t c, const void *x, const void *weights) {
-    if (!weights) {
-        return (fm_norm){.rows = rows, .c = c, .x = x, .y = (void *)x};
-    }
+    if (!weights) return (fm_norm){.rows = rows, .c = c, .x = x, .y = (void *)x};
     fm_norm norm = {.rows = rows,
                     .c = c,
                     .x = x,
@@ -45,9 +43,7 @@ fm_out fm_call_norm_gradient(fm_run *run, const fm_norm *norm, fm_out dx) {
 
 void fm_call_norm_grad(fm_run *run, const fm_norm *norm, const void *dy, fm_out dx,
                        fm_out dweights) {
-    if (!norm->gamma) {
-        return;
-    }
+    if (!norm->gamma) return;
     int64_t mark = fm_run_mark(run), c = norm->c;
     void *workspace =
         fm_run_workspace(run, (int64_t)run->kernels->layernorm_grad_workspace(norm->rows, c));
@@ -70,15 +66,13 @@ void fm_call_norm_grad(fm_run *run, const fm_norm *norm, const void *dy, fm_out 
     fm_run_release(run, mark);
 }
 
-/* ---- linear layers --------------------------------------------------------------------------- */
+/* -- linear layers */
 
 void fm_call_gemm(fm_run *run, const fm_gemm *args) {
     int64_t mark = fm_run_mark(run);
     void *workspace = fm_run_workspace(run, (int64_t)run->kernels->gemm_workspace(args));
     run->flops += 2.0 * (double)args->m * (double)args->n * (double)args->k * (double)args->batch;
-    if (!run->dry) {
-        run->kernels->gemm(run->stream, args, workspace);
-    }
+    if (!run->dry) run->kernels->gemm(run->stream, args, workspace);
     fm_run_release(run, mark);
 }
 
@@ -88,9 +82,7 @@ void fm_call_linear(fm_run *run, const fm_linear *linear, bool relu, void *y) {
                                          : FM_EPILOGUE_BIAS;
     assert(!relu || (linear->bias && !linear->residual));
     const void *bias = linear->bias;
-    if (bias && !run->dry) {
-        bias = fm_run_at(bias, -linear->bias_first, run->kernels->act);
-    }
+    if (bias && !run->dry) bias = fm_run_at(bias, -linear->bias_first, run->kernels->act);
     fm_call_gemm(run, &(fm_gemm){.m = linear->rows,
                                  .n = linear->c_out,
                                  .k = linear->c_in,
@@ -154,9 +146,7 @@ static void linear_input_grad(fm_run *run, const fm_linear *linear, const void *
                     .relu = linear->x_is_relu ? linear->x : NULL,
                     .sum = linear->x_dbias};
     assert(!linear->x_is_relu || (dx.data && dx.beta == FM_WRITE));
-    if (dx.data) {
-        fm_call_gemm(run, &args);
-    }
+    if (dx.data) fm_call_gemm(run, &args);
 }
 
 void fm_call_linear_grad(fm_run *run, const fm_linear *linear, const void *dy, fm_out dx, fm_out dw,
@@ -165,7 +155,7 @@ void fm_call_linear_grad(fm_run *run, const fm_linear *linear, const void *dy, f
     linear_input_grad(run, linear, dy, dx);
 }
 
-/* ---- updates --------------------------------------------------------------------------------- */
+/* -- updates */
 
 fm_update fm_update_of(const fm_tensor *x, double rate, fm_shared_axis shared) {
     int axis = x->rank - 3;
@@ -222,9 +212,7 @@ void fm_call_update(fm_run *run, const fm_node *node, const fm_update *args, con
 
 const void *fm_call_update_grad(fm_run *run, const fm_node *node, const fm_update *args,
                                 const void *dy) {
-    if (args->rate == 0) {
-        return dy;
-    }
+    if (args->rate == 0) return dy;
     void *dupdate = fm_run_workspace_act(run, fm_update_count(args));
     fm_call_dropout_grad(run, node, args, dy, (fm_out){dupdate, FM_WRITE});
     return dupdate;
@@ -284,40 +272,28 @@ void fm_call_update_norm_grad(fm_run *run, const fm_node *node, const fm_update 
 }
 
 void fm_call_gate(fm_run *run, const fm_gate *args) {
-    if (!run->dry) {
-        run->kernels->gate(run->stream, args);
-    }
+    if (!run->dry) run->kernels->gate(run->stream, args);
 }
 
 void fm_call_gate_grad(fm_run *run, const fm_gate *args, const fm_gate_grad *grad) {
-    if (!run->dry) {
-        run->kernels->gate_grad(run->stream, args, grad);
-    }
+    if (!run->dry) run->kernels->gate_grad(run->stream, args, grad);
 }
 
 void fm_call_swiglu(fm_run *run, const fm_swiglu *args) {
-    if (!run->dry) {
-        run->kernels->swiglu(run->stream, args);
-    }
+    if (!run->dry) run->kernels->swiglu(run->stream, args);
 }
 
 void fm_call_swiglu_grad(fm_run *run, const fm_swiglu *args, const void *dy, fm_out dx) {
-    if (!run->dry) {
-        run->kernels->swiglu_grad(run->stream, args, dy, dx);
-    }
+    if (!run->dry) run->kernels->swiglu_grad(run->stream, args, dy, dx);
 }
 
 void fm_call_scale_rows(fm_run *run, int64_t rows, int64_t c, const void *scale, const void *x,
                         fm_out y) {
-    if (!run->dry) {
-        run->kernels->scale_rows(run->stream, rows, c, c, c, scale, x, y);
-    }
+    if (!run->dry) run->kernels->scale_rows(run->stream, rows, c, c, c, scale, x, y);
 }
 
 void fm_call_copy_strided(fm_run *run, const fm_strided *args) {
-    if (!run->dry && args->y.data) {
-        run->kernels->copy_strided(run->stream, args);
-    }
+    if (!run->dry && args->y.data) run->kernels->copy_strided(run->stream, args);
 }
 
 void fm_call_transpose(fm_run *run, int64_t a, int64_t b, int64_t c, const void *x, void *y) {
@@ -330,18 +306,14 @@ void fm_call_transpose(fm_run *run, int64_t a, int64_t b, int64_t c, const void 
                                             .y = {y, FM_WRITE}});
 }
 
-/* ---- elements -------------------------------------------------------------------------------- */
+/* -- elements */
 
 void fm_call_copy(fm_run *run, int64_t count, const void *x, void *y) {
-    if (!run->dry && x != y) {
-        run->kernels->copy(run->stream, count, x, y);
-    }
+    if (!run->dry && x != y) run->kernels->copy(run->stream, count, x, y);
 }
 
 void fm_call_fill(fm_run *run, int64_t count, double value, void *y) {
-    if (!run->dry) {
-        run->kernels->fill(run->stream, count, value, y);
-    }
+    if (!run->dry) run->kernels->fill(run->stream, count, value, y);
 }
 
 /* The table's fill writes act elements. An acc element of 0 has the same bytes as act elements of
@@ -359,16 +331,12 @@ void fm_call_clear_rest(fm_run *run, int64_t written, int64_t count, fm_out dx) 
 }
 
 fm_out fm_call_part_of(fm_run *run, int64_t count, fm_out dw) {
-    if (dw.data && dw.beta == FM_WRITE) {
-        fm_call_fill_acc(run, count, 0.0, dw.data);
-    }
+    if (dw.data && dw.beta == FM_WRITE) fm_call_fill_acc(run, count, 0.0, dw.data);
     return (fm_out){dw.data, FM_ADD};
 }
 
 void fm_call_axpy(fm_run *run, int64_t count, double alpha, const void *x, fm_out y) {
-    if (!run->dry && y.data) {
-        run->kernels->axpy(run->stream, count, alpha, x, y);
-    }
+    if (!run->dry && y.data) run->kernels->axpy(run->stream, count, alpha, x, y);
 }
 
 void fm_call_add(fm_run *run, int64_t count, const void *x, const void *update, void *y) {
@@ -377,9 +345,7 @@ void fm_call_add(fm_run *run, int64_t count, const void *x, const void *update, 
 }
 
 void fm_call_relu_grad(fm_run *run, int64_t count, const void *y, const void *dy, fm_out dx) {
-    if (!run->dry) {
-        run->kernels->relu_grad(run->stream, count, y, dy, dx);
-    }
+    if (!run->dry) run->kernels->relu_grad(run->stream, count, y, dy, dx);
 }
 
 void fm_call_sum(fm_run *run, int64_t n_a, int64_t n_r, int64_t n_c, int64_t stride_a,
@@ -393,63 +359,48 @@ void fm_call_sum(fm_run *run, int64_t n_a, int64_t n_r, int64_t n_c, int64_t str
     fm_run_release(run, mark);
 }
 
-/* ---- embeddings ------------------------------------------------------------------------------ */
+/* -- embeddings */
 
 void fm_call_lookup(fm_run *run, const fm_lookup *args, int64_t rows, const uint8_t *ids,
                     fm_out y) {
-    if (!run->dry) {
-        run->kernels->lookup(run->stream, args, rows, ids, y);
-    }
+    if (!run->dry) run->kernels->lookup(run->stream, args, rows, ids, y);
 }
 
 void fm_call_bias_add(fm_run *run, int64_t rows, int64_t c, const void *bias, void *x) {
-    if (!run->dry) {
-        run->kernels->bias_add(run->stream, rows, c, x, bias, x);
-    }
+    if (!run->dry) run->kernels->bias_add(run->stream, rows, c, x, bias, x);
 }
 
 void fm_call_outer_sum(fm_run *run, int64_t n_i, int64_t n_j, int64_t c, int64_t ld, const void *a,
                        const void *b, fm_out z) {
-    if (!run->dry) {
-        run->kernels->outer_sum(run->stream, n_i, n_j, c, ld, ld, a, b, z);
-    }
+    if (!run->dry) run->kernels->outer_sum(run->stream, n_i, n_j, c, ld, ld, a, b, z);
 }
 
 void fm_call_outer_sum_grad(fm_run *run, int64_t n_i, int64_t n_j, int64_t c, int64_t ld,
                             const void *dz, fm_out da, fm_out db) {
-    if (!run->dry) {
-        run->kernels->outer_sum_grad(run->stream, n_i, n_j, c, ld, ld, dz, da, db);
-    }
+    if (!run->dry) run->kernels->outer_sum_grad(run->stream, n_i, n_j, c, ld, ld, dz, da, db);
 }
 
 void fm_call_relpos(fm_run *run, const fm_lookup *args, int64_t first, int64_t n_i, int64_t n_j,
                     const int32_t *index, fm_out z) {
-    if (!run->dry) {
-        run->kernels->relpos(run->stream, args, n_i, n_j, index + first, index, z);
-    }
+    if (!run->dry) run->kernels->relpos(run->stream, args, n_i, n_j, index + first, index, z);
 }
 
 void fm_call_msa_features(fm_run *run, const fm_msa_features *args) {
-    if (!run->dry) {
-        run->kernels->msa_features(run->stream, args);
-    }
+    if (!run->dry) run->kernels->msa_features(run->stream, args);
 }
 
 void fm_call_masked_mean(fm_run *run, const fm_masked_mean *args, void *y) {
-    if (!run->dry) {
-        run->kernels->masked_mean(run->stream, args, y);
-    }
+    if (!run->dry) run->kernels->masked_mean(run->stream, args, y);
 }
 
 void fm_call_masked_mean_grad(fm_run *run, const fm_masked_mean *args, const void *dy, fm_out dx) {
-    if (!run->dry && dx.data) {
-        run->kernels->masked_mean_grad(run->stream, args, dy, dx);
-    }
+    if (!run->dry && dx.data) run->kernels->masked_mean_grad(run->stream, args, dy, dx);
 }
 
-/* ---- cores -----------------------------------------------------------------------------------
- * FLOPs are those of the products that the algorithm has: twice as many backward as forward, what a
- * kernel computes again is not counted. */
+/* -- cores */
+
+/* FLOPs are those of the products in the algorithm: twice as many backward as forward. Products
+ * that a kernel computes again are not counted. */
 static double attention_flops(const fm_attention *a) {
     return 4.0 * (double)(a->n_group * a->n_batch * a->n_head) * (double)(a->n_query * a->n_key) *
            (double)a->c_head;
@@ -468,15 +419,11 @@ static double triangle_block_flops(const fm_triangle_block *a) {
            (double)(a->c_z * (4 * a->c + a->c_z) + a->n * a->c + a->c * a->c_z);
 }
 
-/* ---------------------------------------------------------------------------------------------- */
-
 void fm_call_attention(fm_run *run, const fm_attention *args) {
     int64_t mark = fm_run_mark(run);
     void *workspace = fm_run_workspace(run, (int64_t)run->kernels->attention_workspace(args));
     run->flops += attention_flops(args);
-    if (!run->dry) {
-        run->kernels->attention(run->stream, args, workspace);
-    }
+    if (!run->dry) run->kernels->attention(run->stream, args, workspace);
     fm_run_release(run, mark);
 }
 
@@ -484,9 +431,7 @@ void fm_call_attention_grad(fm_run *run, const fm_attention *args, const fm_atte
     int64_t mark = fm_run_mark(run);
     void *workspace = fm_run_workspace(run, (int64_t)run->kernels->attention_grad_workspace(args));
     run->flops += 2 * attention_flops(args);
-    if (!run->dry) {
-        run->kernels->attention_grad(run->stream, args, grad, workspace);
-    }
+    if (!run->dry) run->kernels->attention_grad(run->stream, args, grad, workspace);
     fm_run_release(run, mark);
 }
 
@@ -494,9 +439,7 @@ void fm_call_outer(fm_run *run, const fm_outer *args) {
     int64_t mark = fm_run_mark(run);
     void *workspace = fm_run_workspace(run, (int64_t)run->kernels->outer_workspace(args));
     run->flops += outer_flops(args);
-    if (!run->dry) {
-        run->kernels->outer(run->stream, args, workspace);
-    }
+    if (!run->dry) run->kernels->outer(run->stream, args, workspace);
     fm_run_release(run, mark);
 }
 
@@ -504,9 +447,7 @@ void fm_call_outer_grad(fm_run *run, const fm_outer *args, const fm_outer_grad *
     int64_t mark = fm_run_mark(run);
     void *workspace = fm_run_workspace(run, (int64_t)run->kernels->outer_grad_workspace(args));
     run->flops += 2 * outer_flops(args);
-    if (!run->dry) {
-        run->kernels->outer_grad(run->stream, args, grad, workspace);
-    }
+    if (!run->dry) run->kernels->outer_grad(run->stream, args, grad, workspace);
     fm_run_release(run, mark);
 }
 
@@ -514,9 +455,7 @@ void fm_call_triangle(fm_run *run, const fm_triangle *args) {
     int64_t mark = fm_run_mark(run);
     void *workspace = fm_run_workspace(run, (int64_t)run->kernels->triangle_workspace(args));
     run->flops += triangle_flops(args);
-    if (!run->dry) {
-        run->kernels->triangle(run->stream, args, workspace);
-    }
+    if (!run->dry) run->kernels->triangle(run->stream, args, workspace);
     fm_run_release(run, mark);
 }
 
@@ -524,9 +463,7 @@ void fm_call_triangle_grad(fm_run *run, const fm_triangle *args, const fm_triang
     int64_t mark = fm_run_mark(run);
     void *workspace = fm_run_workspace(run, (int64_t)run->kernels->triangle_grad_workspace(args));
     run->flops += 2 * triangle_flops(args);
-    if (!run->dry) {
-        run->kernels->triangle_grad(run->stream, args, grad, workspace);
-    }
+    if (!run->dry) run->kernels->triangle_grad(run->stream, args, grad, workspace);
     fm_run_release(run, mark);
 }
 
@@ -534,9 +471,7 @@ void fm_call_triangle_block(fm_run *run, const fm_triangle_block *args) {
     int64_t mark = fm_run_mark(run);
     void *workspace = fm_run_workspace(run, (int64_t)run->kernels->triangle_block_workspace(args));
     run->flops += triangle_block_flops(args);
-    if (!run->dry) {
-        run->kernels->triangle_block(run->stream, args, workspace);
-    }
+    if (!run->dry) run->kernels->triangle_block(run->stream, args, workspace);
     fm_run_release(run, mark);
 }
 
@@ -546,9 +481,7 @@ void fm_call_triangle_block_grad(fm_run *run, const fm_triangle_block *args,
     void *workspace =
         fm_run_workspace(run, (int64_t)run->kernels->triangle_block_grad_workspace(args));
     run->flops += 2 * triangle_block_flops(args);
-    if (!run->dry) {
-        run->kernels->triangle_block_grad(run->stream, args, grad, workspace);
-    }
+    if (!run->dry) run->kernels->triangle_block_grad(run->stream, args, grad, workspace);
     fm_run_release(run, mark);
 }
 
@@ -579,17 +512,13 @@ void fm_call_cross_entropy(fm_run *run, const fm_cross_entropy *args) {
     int64_t mark = fm_run_mark(run);
     void *workspace =
         fm_run_workspace(run, (int64_t)run->kernels->cross_entropy_workspace(args->rows));
-    if (!run->dry) {
-        run->kernels->cross_entropy(run->stream, args, workspace);
-    }
+    if (!run->dry) run->kernels->cross_entropy(run->stream, args, workspace);
     fm_run_release(run, mark);
 }
 
 void fm_call_cross_entropy_grad(fm_run *run, const fm_cross_entropy *args, const void *dloss,
                                 fm_out dx) {
-    if (!run->dry) {
-        run->kernels->cross_entropy_grad(run->stream, args, dloss, dx);
-    }
+    if (!run->dry) run->kernels->cross_entropy_grad(run->stream, args, dloss, dx);
 }
 
 void fm_call_distance_bins(fm_run *run, int64_t n, const float *x, const float *mask, int32_t n_bin,
@@ -609,7 +538,5 @@ void fm_call_distance_ids(fm_run *run, int64_t at, int64_t n_i, int64_t n_j, con
 }
 
 void fm_call_axpy_device(fm_run *run, int64_t count, const double *alpha, const void *x, fm_out y) {
-    if (!run->dry && y.data) {
-        run->kernels->axpy_device(run->stream, count, alpha, x, y);
-    }
+    if (!run->dry && y.data) run->kernels->axpy_device(run->stream, count, alpha, x, y);
 }

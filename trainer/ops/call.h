@@ -1,8 +1,8 @@
 /* call.h: how ops reach kernels: one wrapper for each entry of the kernel table that an op uses.
  *
- * A wrapper asks the table how much workspace the kernel needs, takes it from the workspace of the
- * step, calls the kernel unless the run is dry, and gives the workspace back. So the forward and
- * backward of an op are straight lists of calls, and the dry run executes the same code.
+ * A wrapper asks the table for the size of the kernel's workspace and takes it from the workspace
+ * of the step. It calls the kernel unless the run is dry, and returns the workspace. So the forward
+ * and backward of an op are straight lists of calls, and the dry run executes the same code.
  *
  * The linear layer, which every sublayer is made of, is here as well, forward and backward. Shapes
  * are given at each declaration. Pointers are device memory and must not be read in a dry run. */
@@ -70,7 +70,8 @@ typedef struct fm_update {
     fm_shared_axis shared;
 } fm_update;
 
-/* Describes an update of the shape of x [n0, n1, c], or [n_group, n0, n1, c], which is not split. */
+/* Describes an update of the shape of x [n0, n1, c], or [n_group, n0, n1, c], which is not
+ * split. */
 fm_update fm_update_of(const fm_tensor *x, double rate, fm_shared_axis shared);
 /* Elements of an update, and of one group. */
 int64_t fm_update_count(const fm_update *args);

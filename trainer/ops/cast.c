@@ -19,21 +19,15 @@ static void forward(fm_run *run, const fm_node *node) {
 static void backward(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
     fm_out dx = fm_run_gradient(run, node, 0);
-    if (!dx.data) {
-        return;
-    }
+    if (!dx.data) return;
     void *part = dx.data;
     if (dx.beta == FM_ADD) {
         part = fm_run_workspace(run, at->count * (int64_t)fm_element_bytes(at->source->act));
     }
-    if (run->dry) {
-        return;
-    }
+    if (run->dry) return;
     at->source->cast(run->stream, at->count, run->kernels->act,
                      fm_run_output_gradient(run, node, 0), part);
-    if (dx.beta == FM_ADD) {
-        at->source->axpy(run->stream, at->count, 1.0, part, dx);
-    }
+    if (dx.beta == FM_ADD) at->source->axpy(run->stream, at->count, 1.0, part, dx);
 }
 
 static const fm_op CAST = {"cast", forward, backward};
@@ -45,9 +39,7 @@ static const fm_kernels *other_table(const fm_tape *tape) {
 }
 
 fm_tensor_ref fm_op_cast(fm_tape *tape, const char *name, fm_tensor_ref x) {
-    if (x == FM_TENSOR_NONE || fm_tape_tensor(tape, x)->element == tape->kernels->act) {
-        return x;
-    }
+    if (x == FM_TENSOR_NONE || fm_tape_tensor(tape, x)->element == tape->kernels->act) return x;
     const fm_tensor *from = fm_tape_tensor(tape, x);
     const fm_kernels *source = other_table(tape);
     assert(source && from->element == source->act);

@@ -7,7 +7,7 @@
 
 enum { N_RESTYPE = 21 };
 
-/* ---- features -------------------------------------------------------------------------------- */
+/* -- features */
 
 enum { F_MSA, F_DELETION, F_PROFILE, F_DELETION_SUM, F_CLUSTER_SIZE };
 
@@ -35,9 +35,8 @@ fm_tensor_ref fm_op_msa_features(fm_tape *tape, const fm_feature_inputs *inputs)
     fm_node *node = fm_tape_add(tape, &FEATURES, "msa features", 1, &memory);
     const fm_tensor_ref refs[] = {inputs->msa, inputs->deletion, inputs->profile,
                                   inputs->deletion_sum, inputs->cluster_size};
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++)
         fm_node_input(tape, node, refs[i], false);
-    }
     const fm_tensor *msa = fm_tape_tensor(tape, inputs->msa);
     int64_t width =
         inputs->profile == FM_TENSOR_NONE ? FM_EXTRA_MSA_FEATURES : FM_MSA_FEATURES; /* A3:5 A18 */
@@ -45,7 +44,7 @@ fm_tensor_ref fm_op_msa_features(fm_tape *tape, const fm_feature_inputs *inputs)
                           (int64_t[]){msa->local[0], msa->local[1], width});
 }
 
-/* ---- MSA ------------------------------------------------------------------------------------- */
+/* -- MSA */
 
 typedef struct msa_attributes {
     int64_t n_seq, n_res, c_m;
@@ -72,9 +71,7 @@ static fm_lookup target_lookup(int64_t c, const void *w, fm_element act) {
  * gradient is 0. */
 static void target_lookup_grad(fm_run *run, const fm_lookup *lookup, int64_t n, const uint8_t *type,
                                const void *dy, fm_out dw) {
-    if (dw.beta == FM_WRITE) {
-        fm_call_fill_acc(run, lookup->c * FM_TARGET_FEATURES, 0.0, dw.data);
-    }
+    if (dw.beta == FM_WRITE) fm_call_fill_acc(run, lookup->c * FM_TARGET_FEATURES, 0.0, dw.data);
     fm_call_lookup_grad(run, lookup, n, type, dy, fm_out_at(dw, 1, run->kernels->acc));
 }
 
@@ -92,9 +89,7 @@ static fm_linear msa_linear(const fm_run *run, const fm_node *node) {
 
 static void msa_forward(fm_run *run, const fm_node *node) {
     const msa_attributes *at = node->attributes;
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     void *m = fm_run_output(run, node, 0);
     void *target = fm_run_workspace_act(run, at->n_res * at->c_m);
     fm_linear linear = msa_linear(run, node);
@@ -148,14 +143,13 @@ fm_tensor_ref fm_op_input_msa(fm_tape *tape, fm_tensor_ref features, fm_tensor_r
     fm_node_input(tape, node, aatype, true);
     const fm_param_ref params[] = {weights->msa, weights->msa_bias, weights->target,
                                    weights->target_bias};
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         fm_node_param(tape, node, params[i]);
-    }
     fm_tensor out = fm_tensor_of_width(x, "input msa", at->c_m);
     return fm_node_output_described(tape, node, &out);
 }
 
-/* ---- pair ------------------------------------------------------------------------------------ */
+/* -- pair */
 
 typedef struct pair_attributes {
     int64_t first, n_i, n_j; /* pairs (first + 0 .. n_i - 1, 0 .. n_j - 1) */
@@ -176,9 +170,7 @@ static fm_lookup relpos_lookup(const fm_run *run, const fm_node *node) {
 
 static void pair_forward(fm_run *run, const fm_node *node) {
     const pair_attributes *at = node->attributes;
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     fm_element act = run->kernels->act;
     void *z = fm_run_output(run, node, 0);
     void *both = fm_run_workspace_act(run, at->n_j * 2 * at->c_z);
@@ -236,8 +228,7 @@ fm_tensor_ref fm_op_input_pair(fm_tape *tape, fm_tensor_ref aatype, fm_tensor_re
     fm_node_input(tape, node, residue_index, true);
     const fm_param_ref params[] = {weights->target, weights->target_bias, weights->relpos,
                                    weights->relpos_bias};
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         fm_node_param(tape, node, params[i]);
-    }
     return fm_node_output_described(tape, node, &out);
 }

@@ -5,13 +5,11 @@
 
 #include <assert.h>
 
-/* ---- identity -------------------------------------------------------------------------------- */
+/* -- identity */
 
 /* Writes zeros, then ones to the first column, broadcast from one element. */
 static void identity_forward(fm_run *run, const fm_node *node) {
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     const int64_t *n = node->attributes;
     void *y = fm_run_output(run, node, 0), *one = fm_run_workspace_act(run, 1);
     fm_call_fill(run, *n * FM_FRAME, 0, y);
@@ -34,7 +32,7 @@ fm_tensor_ref fm_op_identity_frames(fm_tape *tape, int64_t n_res) {
     return fm_node_output(tape, node, tape->kernels->act, 2, (int64_t[]){n_res, FM_FRAME});
 }
 
-/* ---- update ---------------------------------------------------------------------------------- */
+/* -- update */
 
 static void update_forward(fm_run *run, const fm_node *node) {
     const int64_t *n = node->attributes;
@@ -66,7 +64,7 @@ fm_tensor_ref fm_op_frame_update(fm_tape *tape, fm_tensor_ref frames, fm_tensor_
     return fm_node_output_described(tape, node, x);
 }
 
-/* ---- stop rotation --------------------------------------------------------------------------- */
+/* -- stop rotation */
 
 /* The output is the input's buffer. */
 static void stop_forward(fm_run *run, const fm_node *node) {
@@ -78,12 +76,8 @@ static void stop_backward(fm_run *run, const fm_node *node) {
     fm_element act = run->kernels->act;
     fm_out dx = fm_run_gradient(run, node, 0);
     const void *dy = fm_run_output_gradient(run, node, 0);
-    if (!dx.data) {
-        return;
-    }
-    if (dx.beta == FM_WRITE) {
-        fm_call_fill(run, *n * FM_FRAME, 0, dx.data);
-    }
+    if (!dx.data) return;
+    if (dx.beta == FM_WRITE) fm_call_fill(run, *n * FM_FRAME, 0, dx.data);
     fm_call_copy_strided(run, &(fm_strided){.rank = 2,
                                             .shape = {*n, 3},
                                             .x_stride = {FM_FRAME, 1},
@@ -104,7 +98,7 @@ fm_tensor_ref fm_op_stop_rotation(fm_tape *tape, fm_tensor_ref frames) {
     return fm_node_view(tape, node, 0);
 }
 
-/* ---- atoms ----------------------------------------------------------------------------------- */
+/* -- atoms */
 
 enum { IN_FRAMES, IN_ANGLES, IN_AATYPE, IN_GROUP_FRAMES, IN_ATOM_POSITIONS, IN_ATOM_GROUP };
 
@@ -128,9 +122,7 @@ static fm_residue_atoms atoms_of(const fm_run *run, const fm_node *node) {
 }
 
 static void atoms_forward(fm_run *run, const fm_node *node) {
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     fm_residue_atoms args = atoms_of(run, node);
     args.groups = fm_run_output(run, node, 0);
     args.atoms = fm_run_output(run, node, 1);
@@ -174,9 +166,8 @@ fm_atoms fm_op_atoms(fm_tape *tape, fm_tensor_ref frames, fm_tensor_ref angles,
     }
     const fm_tensor_ref inputs[] = {
         frames, angles, aatype, tables->group_frames, tables->atom_positions, tables->atom_group};
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; i++)
         fm_node_input(tape, node, inputs[i], true);
-    }
     fm_element act = tape->kernels->act;
     fm_atoms out;
     out.groups =
@@ -185,13 +176,11 @@ fm_atoms fm_op_atoms(fm_tape *tape, fm_tensor_ref frames, fm_tensor_ref angles,
     return out;
 }
 
-/* ---- stack ----------------------------------------------------------------------------------- */
+/* -- stack */
 
 static void stack_forward(fm_run *run, const fm_node *node) {
     const int64_t *count = node->attributes;
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     void *y = fm_run_output(run, node, 0);
     for (int i = 0; i < node->n_input; i++) {
         fm_call_copy(run, *count, fm_run_input(run, node, i),
@@ -218,9 +207,8 @@ fm_tensor_ref fm_op_stack(fm_tape *tape, const fm_tensor_ref *parts, int n_part)
     const fm_tensor *first = fm_tape_tensor(tape, parts[0]);
     int64_t shape[FM_TENSOR_RANK] = {n_part};
     assert(n_part >= 1 && first->rank < FM_TENSOR_RANK);
-    for (int i = 0; i < first->rank; i++) {
+    for (int i = 0; i < first->rank; i++)
         shape[i + 1] = first->local[i];
-    }
     *(int64_t *)memory = fm_tensor_local_count(first);
     for (int i = 0; i < n_part; i++) {
         assert(fm_tensor_local_count(fm_tape_tensor(tape, parts[i])) == *(int64_t *)memory);
@@ -229,7 +217,7 @@ fm_tensor_ref fm_op_stack(fm_tape *tape, const fm_tensor_ref *parts, int n_part)
     return fm_node_output(tape, node, first->element, first->rank + 1, shape);
 }
 
-/* ---- pseudo-beta ----------------------------------------------------------------------------- */
+/* -- pseudo-beta */
 
 static void pseudo_beta_forward(fm_run *run, const fm_node *node) {
     const int64_t *n = node->attributes;

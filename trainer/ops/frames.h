@@ -2,7 +2,7 @@
  * groups and atoms that are built on them.
  *
  *     identity        the frames of the first iteration                                   A20:4
- *     update          frames rotated and moved by six numbers per residue                A20:10, A23
+ *     update          frames rotated and moved by six numbers per residue               A20:10, A23
  *     stop rotation   passes frames on without a gradient of the rotation                 A20:19
  *     atoms           rigid groups and atoms from backbone and torsion angles   A20:24-25, A24, A25
  *     stack           the tensors of all iterations under one leading axis, for the losses

@@ -132,16 +132,12 @@ static void forward(fm_run *run, const fm_node *node) {
     fm_run_release(run, mark);
     fm_attention core = core_of(run, node);
     fm_call_attention(run, &core); /* A19:5-6 */
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     void *gated = fm_run_workspace_act(run, rows * at->width);
     fm_gate gate = gate_of(run, node, gated);
     fm_call_gate(run, &gate);
     fm_linear out = out_projection(run, node, gated);
-    if (node->residual >= 0) {
-        out.residual = fm_run_input(run, node, IN_M);
-    }
+    if (node->residual >= 0) out.residual = fm_run_input(run, node, IN_M);
     fm_call_linear(run, &out, false, fm_run_output(run, node, 0)); /* A19:7 */
 }
 
@@ -226,9 +222,8 @@ fm_tensor_ref fm_op_global_attention(fm_tape *tape, const char *name, fm_tensor_
     fm_node_input(tape, node, mask, true);
     const fm_param_ref params[] = {weights->norm,      weights->q,   weights->kvg,
                                    weights->gate_bias, weights->out, weights->out_bias};
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; i++)
         fm_node_param(tape, node, params[i]);
-    }
     fm_element act = tape->kernels->act, acc = tape->kernels->acc;
     fm_node_save(tape, node, FM_KEEP, act, 2, (int64_t[]){at->n_seq * at->n_res, at->kvg});
     fm_node_save(tape, node, FM_KEEP, act, 2, (int64_t[]){at->n_res, at->width});

@@ -67,9 +67,7 @@ static void forward(fm_run *run, const fm_node *node) {
     fm_call_linear(run, &projection, false, fm_run_saved(run, node, S_PROJECTIONS)); /* A22:1-3 */
     fm_ipa core = core_of(run, node);
     fm_call_ipa(run, &core); /* A22:7-10 */
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     fm_linear out = out_of(run, node);
     out.residual = node->residual < 0 ? NULL : fm_run_input(run, node, IN_S);
     fm_call_linear(run, &out, false, fm_run_output(run, node, 0)); /* A22:11 */
@@ -124,14 +122,12 @@ fm_tensor_ref fm_op_ipa(fm_tape *tape, const char *name, fm_tensor_ref s, fm_ten
     at->n_out = w->n_head * (w->c + 4 * w->n_v + at->c_z);
     assert(fm_tensor_local_count(fm_tape_tensor(tape, bias)) == at->n * at->n * at->n_head);
     const fm_tensor_ref inputs[N_INPUT] = {s, z, bias, frames, mask};
-    for (int i = 0; i < N_INPUT; i++) {
+    for (int i = 0; i < N_INPUT; i++)
         fm_node_input(tape, node, inputs[i], true);
-    }
     const fm_param_ref params[N_PARAM] = {w->projections, w->projections_bias, w->head_weights,
                                           w->out, w->out_bias};
-    for (int i = 0; i < N_PARAM; i++) {
+    for (int i = 0; i < N_PARAM; i++)
         fm_node_param(tape, node, params[i]);
-    }
     fm_node_save(tape, node, FM_KEEP, x->element, 2, (int64_t[]){at->n, at->n_projection});
     fm_node_save(tape, node, FM_KEEP, x->element, 2, (int64_t[]){at->n, at->n_out});
     fm_node_save(tape, node, FM_KEEP, tape->kernels->acc, 3, (int64_t[]){at->n, at->n_head, 2});

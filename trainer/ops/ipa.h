@@ -5,7 +5,8 @@
  * Residues attend to each other by scalar products, by the distances of points that each residue
  * places in its own frame, and by the pair representation. Frames are quaternion and translation;
  * as in all of the structure module, translations are in units of 10 Å. Gradients flow to s, z and
- * the frames. Saved: the projections, the concatenated output and two numbers of the softmax per row.
+ * the frames. Saved: the projections, the concatenated output and two numbers of the softmax per
+ * row.
  *
  * The pair bias depends on z and the weights alone, so the iterations of the structure module share
  * one. Its gradient is the sum over all of them. */

@@ -23,9 +23,7 @@ static fm_linear linear_of(const fm_run *run, const fm_node *node) {
 
 static void forward(fm_run *run, const fm_node *node) {
     fm_linear linear = linear_of(run, node);
-    if (fm_run_wants_output(run)) {
-        fm_call_linear(run, &linear, false, fm_run_output(run, node, 0));
-    }
+    if (fm_run_wants_output(run)) fm_call_linear(run, &linear, false, fm_run_output(run, node, 0));
 }
 
 static void backward(fm_run *run, const fm_node *node) {

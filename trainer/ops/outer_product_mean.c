@@ -2,9 +2,9 @@
  * it is two, and both forms share the projection to a and b.
  *
  * a and b are made side by side, ab [n_seq, n_res, 2c]. The one node keeps ab and hands both halves
- * to the kernel as strided views. The split form copies them apart, since b is gathered over ranks:
- * a stays [n_seq, n_res, c], b becomes [n_res, n_seq, c], so that the parts of all ranks lie one
- * after the other. */
+ * to the kernel as strided views. The split form copies them apart, since b is gathered over ranks.
+ * a stays [n_seq, n_res, c]; b becomes [n_res, n_seq, c], so that the parts of all ranks are
+ * consecutive. */
 #include "trainer/ops/outer_product_mean.h"
 
 #include "trainer/ops/call.h"
@@ -13,7 +13,7 @@
 
 static const double OUTER_EPS = 1e-3;
 
-/* ---- the projection to a and b --------------------------------------------------------------- */
+/* -- the projection to a and b */
 
 typedef struct projection_shape {
     int64_t n_seq, n_res, c_m, c;
@@ -58,7 +58,7 @@ static void project(fm_run *run, const fm_node *node, const projection_shape *at
     fm_call_linear(run, &linear, false, ab); /* A10:2 */
 }
 
-/* ---- one node -------------------------------------------------------------------------------- */
+/* -- one node */
 
 typedef struct attributes {
     projection_shape shape;
@@ -93,14 +93,10 @@ static void forward(fm_run *run, const fm_node *node) {
     int64_t mark = fm_run_mark(run);
     project(run, node, &at->shape, fm_run_saved(run, node, 0));
     fm_run_release(run, mark);
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     fm_outer core = core_of(run, node);
     core.z = (fm_out){fm_run_output(run, node, 0), FM_WRITE};
-    if (node->residual >= 0) {
-        core.residual = fm_run_input(run, node, IN_Z);
-    }
+    if (node->residual >= 0) core.residual = fm_run_input(run, node, IN_Z);
     fm_call_outer(run, &core); /* A10:3-4 */
 }
 
@@ -141,13 +137,11 @@ fm_tensor_ref fm_op_outer_product_mean(fm_tape *tape, const char *name, fm_tenso
     fm_node_param(tape, node, weights->out);
     fm_node_param(tape, node, weights->out_bias);
     fm_node_save(tape, node, FM_KEEP, x->element, 3, (int64_t[]){n_seq, n_res, 2 * at->shape.c});
-    if (z != FM_TENSOR_NONE) {
-        return fm_node_residual(tape, node, IN_Z);
-    }
+    if (z != FM_TENSOR_NONE) return fm_node_residual(tape, node, IN_Z);
     return fm_node_output(tape, node, x->element, 3, (int64_t[]){n_res, n_res, at->c_z});
 }
 
-/* ---- operands, on split arrays --------------------------------------------------------------- */
+/* -- operands, on split arrays */
 
 /* Half 0 of ab [n_seq, n_res, 2c] is a [n_seq, n_res, c], half 1 is b [n_res, n_seq, c]. */
 static fm_strided half_of(const fm_run *run, const projection_shape *at, int half, const void *ab) {
@@ -166,9 +160,7 @@ static fm_strided half_of(const fm_run *run, const projection_shape *at, int hal
 
 static void operands_forward(fm_run *run, const fm_node *node) {
     const projection_shape *at = node->attributes;
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     void *ab = fm_run_workspace_act(run, at->n_seq * at->n_res * 2 * at->c);
     project(run, node, at, ab);
     for (int half = 0; half < 2; half++) {
@@ -216,14 +208,12 @@ fm_outer_operands fm_op_outer_operands(fm_tape *tape, const char *name, fm_tenso
     add_projection_params(tape, node, weights);
     fm_tensor a = fm_tensor_of_width(&x, name, weights->c), b;
     fm_tensor_init(&b, name, x.element, 3, (int64_t[]){x.shape[1], x.shape[0], weights->c});
-    if (x.shard_axis >= 0) {
-        fm_tensor_shard(&b, 0, x.shard_rank, x.shard_count);
-    }
+    if (x.shard_axis >= 0) fm_tensor_shard(&b, 0, x.shard_rank, x.shard_count);
     fm_tensor_ref first = fm_node_output_described(tape, node, &a);
     return (fm_outer_operands){first, fm_node_output_described(tape, node, &b)};
 }
 
-/* ---- core, on split arrays ------------------------------------------------------------------- */
+/* -- core, on split arrays */
 
 typedef struct core_attributes {
     int64_t n_seq, n_i, n_j, c, c_z;
@@ -251,14 +241,10 @@ static fm_outer split_core_of(const fm_run *run, const fm_node *node) {
 }
 
 static void core_forward(fm_run *run, const fm_node *node) {
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     fm_outer core = split_core_of(run, node);
     core.z = (fm_out){fm_run_output(run, node, 0), FM_WRITE};
-    if (node->residual >= 0) {
-        core.residual = fm_run_input(run, node, CORE_Z);
-    }
+    if (node->residual >= 0) core.residual = fm_run_input(run, node, CORE_Z);
     fm_call_outer(run, &core); /* A10:3-4 */
 }
 
@@ -301,9 +287,7 @@ fm_tensor_ref fm_op_outer_core(fm_tape *tape, const char *name, const fm_outer_o
     }
     fm_tensor out;
     fm_tensor_init(&out, name, a->element, 3, (int64_t[]){at->n_j, at->n_j, at->c_z});
-    if (part.count > 1) {
-        fm_tensor_shard(&out, 0, part.rank, part.count);
-    }
+    if (part.count > 1) fm_tensor_shard(&out, 0, part.rank, part.count);
     assert(out.local[0] == at->n_i);
     return fm_node_output_described(tape, node, &out);
 }

@@ -71,9 +71,8 @@ fm_tensor_ref fm_op_plddt_logits(fm_tape *tape, fm_tensor_ref s, const fm_plddt_
     *at = (attributes){x->local[0], x->local[1], w->c, w->n_bin};
     fm_node_input(tape, node, s, true);
     const fm_param_ref params[] = {w->norm, w->w1, w->b1, w->w2, w->b2, w->w3, w->b3};
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 7; i++)
         fm_node_param(tape, node, params[i]);
-    }
     fm_node_save(tape, node, FM_KEEP, x->element, 2, (int64_t[]){at->rows, at->c});
     fm_node_save(tape, node, FM_KEEP, x->element, 2, (int64_t[]){at->rows, at->c});
     return fm_node_output(tape, node, x->element, 2, (int64_t[]){at->rows, at->n_bin});

@@ -31,9 +31,7 @@ static fm_norm norm_previous(fm_run *run, const fm_node *node) {
 
 static void forward(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     void *y = fm_run_output(run, node, 0);
     fm_norm normed = norm_previous(run, node); /* A32:4 m, A32:3 z */
     if (at->n_bin) {

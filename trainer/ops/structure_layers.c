@@ -7,7 +7,7 @@
 
 static const double UNIT_EPS = 1e-8;
 
-/* ---- LayerNorm after dropout ----------------------------------------------------------------- */
+/* -- LayerNorm after dropout */
 
 typedef struct norm_attributes {
     int64_t rows, c;
@@ -28,9 +28,7 @@ static fm_update whole_update(const norm_attributes *at) {
 static const void *dropped(fm_run *run, const fm_node *node) {
     const norm_attributes *at = node->attributes;
     const void *x = fm_run_input(run, node, 0);
-    if (!(at->rate > 0)) {
-        return x;
-    }
+    if (!(at->rate > 0)) return x;
     void *kept = fm_run_workspace_act(run, at->rows * at->c);
     fm_update update = whole_update(at);
     fm_call_update(run, node, &update, NULL, x, kept);
@@ -87,14 +85,12 @@ fm_tensor_ref fm_op_norm(fm_tape *tape, const char *name, fm_tensor_ref x, fm_pa
            !(rate > 0)); /* draws are numbered by element of the whole array */
     fm_node_input(tape, node, x, true);
     fm_node_param(tape, node, weights);
-    if (rate > 0) {
-        fm_node_draws(tape, node);
-    }
+    if (rate > 0) fm_node_draws(tape, node);
     fm_node_save(tape, node, FM_KEEP, tape->kernels->acc, 2, (int64_t[]){2, at->rows});
     return fm_node_output_described(tape, node, tensor);
 }
 
-/* ---- transition (A20:8) ---------------------------------------------------------------------- */
+/* -- transition (A20:8) */
 
 typedef struct transition_attributes {
     int64_t rows, c;
@@ -123,9 +119,7 @@ static void transition_forward(fm_run *run, const fm_node *node) {
     fm_call_linear(run, &layer, true, first);
     layer = transition_layer(run, node, 1, first);
     fm_call_linear(run, &layer, true, second);
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     layer = transition_layer(run, node, 2, second);
     layer.residual = x;
     fm_call_linear(run, &layer, false, fm_run_output(run, node, 0));
@@ -170,7 +164,7 @@ fm_tensor_ref fm_op_structure_transition(fm_tape *tape, fm_tensor_ref s,
     return fm_node_residual(tape, node, 0);
 }
 
-/* ---- unit pairs ------------------------------------------------------------------------------ */
+/* -- unit pairs */
 
 static void unit_forward(fm_run *run, const fm_node *node) {
     if (fm_run_wants_output(run)) {

@@ -56,9 +56,7 @@ static void forward(fm_run *run, const fm_node *node) {
     fm_linear first = first_linear(run, node, norm.y);
     fm_call_linear(run, &first, false, fm_run_saved(run, node, S_PROJECTION)); /* AF3-11:2-3 */
     fm_run_release(run, mark);
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     void *product = fm_run_workspace_act(run, at->rows * at->hidden);
     fm_swiglu swiglu = swiglu_of(run, node, product);
     fm_call_swiglu(run, &swiglu);

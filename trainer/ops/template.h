@@ -5,13 +5,13 @@
  *                                                                              A16:7, A17
  *     rows       m = [m; Linear(relu(Linear(torsion features)))]: one row per template  A2:7-8
  *
- * A template is a slice of tensors [N_templ, ...] of the state, and has its own pair representation
- * [N_res, N_res, c_t]. Where one rank has everything, those of all templates are one tensor
- * [N_templ, N_res, N_res, c_t]. The 88 features of a pair (supplement 1.7.1) are never stored: 39 bins of
- * the distance of the pseudo-beta atoms (lower edges 3.25 .. 50.75 Å), one that says that both
- * pseudo-beta atoms are known, 22 for the type of j, 22 for the type of i, 3 of a unit vector,
- * which the reference sets to 0, and one that says that both backbones (N, CA, C) are known, which
- * multiplies all others. */
+ * A template is a slice of tensors [N_templ, ...] of the state, and has its own pair
+ * representation [N_res, N_res, c_t]. Where one rank has everything, those of all templates are
+ * one tensor [N_templ, N_res, N_res, c_t]. The 88 features of a pair (supplement 1.7.1) are
+ * never stored: 39 bins of the distance of the pseudo-beta atoms (lower edges 3.25 .. 50.75 Å),
+ * one that says that both pseudo-beta atoms are known, 22 for the type of j, 22 for the type of
+ * i, 3 of a unit vector, which the reference sets to 0, and one that says that both backbones
+ * (N, CA, C) are known, which multiplies all others. */
 #ifndef FM_TRAINER_TEMPLATE_H
 #define FM_TRAINER_TEMPLATE_H
 
@@ -55,10 +55,10 @@ typedef struct fm_template_attention_weights {
     int64_t n_head, c_head;
 } fm_template_attention_weights;
 
-/* t[0..n_part-1], n_part <= FM_MAX_TEMPLATE: either one [N_res, N_res, c_t] per template, or one
- * [N_templ, N_res, N_res, c_t] of all; mask act [N_templ]; any act [1]: 1 when there is a template,
- * else the update is 0. z [N_res, N_res, c_z]. Returns the new z, or the bare update when !residual.
- * Saved: q, k v, o, log-sum-exp. */
+/* t[0..n_part-1], n_part <= FM_MAX_TEMPLATE: either one [N_res, N_res, c_t] per template, or
+ * one [N_templ, N_res, N_res, c_t] of all; mask act [N_templ]; any act [1]: 1 when there is a
+ * template, else the update is 0. z [N_res, N_res, c_z]. Returns the new z, or the bare update
+ * when !residual. Saved: q, k v, o, log-sum-exp. */
 fm_tensor_ref fm_op_template_attention(fm_tape *tape, fm_tensor_ref z, const fm_tensor_ref *t,
                                        int n_part, fm_tensor_ref mask, fm_tensor_ref any,
                                        const fm_template_attention_weights *weights, bool residual);

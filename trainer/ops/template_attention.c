@@ -107,9 +107,7 @@ static void forward(fm_run *run, const fm_node *node) {
     fm_call_linear(run, &query, false, fm_run_saved(run, node, S_Q)); /* A17:1 */
     fm_attention core = core_of(run, node);
     fm_call_attention(run, &core); /* A17:3-4 */
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     void *update = fm_run_workspace_act(run, at->pairs * at->c_z);
     void *y = fm_run_output(run, node, 0);
     fm_linear out = out_projection(run, node);
@@ -160,9 +158,8 @@ static void backward(fm_run *run, const fm_node *node) {
     fm_linear query = query_projection(run, node);
     fm_call_linear_grad(run, &query, dq, fm_run_gradient(run, node, IN_Z),
                         fm_run_param_gradient(run, node, P_Q), (fm_out){0});
-    for (int64_t part = 0; part < at->n_part; part++) {
+    for (int64_t part = 0; part < at->n_part; part++)
         part_backward(run, node, part, fm_run_at(dkv, part * one, act));
-    }
 }
 
 static const fm_op TEMPLATE_ATTENTION = {"template attention", forward, backward};
@@ -205,9 +202,8 @@ fm_tensor_ref fm_op_template_attention(fm_tape *tape, fm_tensor_ref z, const fm_
     }
     const fm_param_ref params[] = {weights->norm, weights->q, weights->kv, weights->out,
                                    weights->out_bias};
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++)
         fm_node_param(tape, node, params[i]);
-    }
     save_tensors(tape, node, at);
     const fm_tensor *shape = fm_tape_tensor(tape, z);
     return residual ? fm_node_residual(tape, node, IN_Z)

@@ -103,9 +103,7 @@ static void add_column(fm_run *run, const fm_node *node, int64_t column, const v
 
 static void forward(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     int64_t pairs = pairs_of(at), rows_i = at->count * at->n_i, rows_j = at->count * at->n;
     fm_element act = run->kernels->act;
     void *z = fm_run_output(run, node, 0);

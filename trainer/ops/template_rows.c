@@ -43,9 +43,7 @@ static void forward(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
     fm_linear first = first_layer(run, node), second = second_layer(run, node);
     fm_call_linear(run, &first, true, fm_run_saved(run, node, S_HIDDEN)); /* A2:7 */
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     void *y = fm_run_output(run, node, 0);
     fm_call_copy(run, at->m_elements, fm_run_input(run, node, IN_M), y); /* A2:8 */
     fm_call_linear(run, &second, false, fm_run_at(y, at->m_elements, run->kernels->act));
@@ -85,15 +83,12 @@ fm_tensor_ref fm_op_template_rows(fm_tape *tape, fm_tensor_ref m, fm_tensor_ref 
     fm_tensor out;
     fm_tensor_init(&out, "template torsion rows", tape->kernels->act, 3,
                    (int64_t[]){msa->shape[0] + from->shape[0], msa->shape[1], at->c});
-    if (msa->shard_axis == 1) {
-        fm_tensor_shard(&out, 1, msa->shard_rank, msa->shard_count);
-    }
+    if (msa->shard_axis == 1) fm_tensor_shard(&out, 1, msa->shard_rank, msa->shard_count);
     fm_node_input(tape, node, m, false);
     fm_node_input(tape, node, features, true);
     const fm_param_ref params[] = {weights->w1, weights->b1, weights->w2, weights->b2};
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         fm_node_param(tape, node, params[i]);
-    }
     fm_node_save(tape, node, FM_KEEP, tape->kernels->act, 2, (int64_t[]){at->rows, at->c});
     return fm_node_output_described(tape, node, &out);
 }

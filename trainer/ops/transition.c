@@ -42,9 +42,7 @@ static void forward(fm_run *run, const fm_node *node) {
         fm_call_norm(run, at->rows, at->c, x, fm_run_param(run, node, P_NORM)); /* A9:1 A15:1 */
     fm_linear first = first_linear(run, node, norm.y);
     fm_call_linear(run, &first, true, hidden); /* A9:2 A15:2 */
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     fm_linear second = second_linear(run, node, hidden);
     second.residual = node->residual < 0 ? NULL : x;
     fm_call_linear(run, &second, false, fm_run_output(run, node, 0)); /* A9:3 A15:3 */
@@ -86,9 +84,8 @@ fm_tensor_ref fm_op_transition(fm_tape *tape, const char *name, fm_tensor_ref x,
     fm_node_input(tape, node, x, true);
     const fm_param_ref params[] = {weights->norm, weights->w1, weights->b1, weights->w2,
                                    weights->b2};
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++)
         fm_node_param(tape, node, params[i]);
-    }
     fm_node_save(tape, node, keep_hidden, tensor->element, 2, (int64_t[]){at->rows, at->hidden});
     return residual ? fm_node_residual(tape, node, IN_X)
                     : fm_node_output_described(tape, node, tensor);

@@ -111,9 +111,8 @@ fm_tensor_ref fm_op_triangle_multiplication(fm_tape *tape, const char *name, boo
     const fm_param_ref params[] = {
         weights->norm_in,  weights->projections, weights->projections_bias,
         weights->norm_out, weights->out,         weights->out_bias};
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; i++)
         fm_node_param(tape, node, params[i]);
-    }
     if (at->keeps) {
         fm_triangle_block shape = shape_of(at);
         at->kept = (int64_t)node->kernels->triangle_block_kept(&shape);

@@ -6,8 +6,8 @@
  *
  * with a = mask * sigmoid(a_g) * a_p, and b likewise. a_p, a_g, b_p, b_g and g are linear in
  * LayerNorm(z), made by one fused projection. z [N_res, N_res, c_z], or several with one mask,
- * [n_group, N_res, N_res, c_z]; mask [N_res, N_res]. Dropout shares its mask over axis 0. Saved: the
- * fused projection and x. */
+ * [n_group, N_res, N_res, c_z]; mask [N_res, N_res]. Dropout shares its mask over axis 0.
+ * Saved: the fused projection and x. */
 #ifndef FM_TRAINER_TRIANGLE_MULTIPLICATION_H
 #define FM_TRAINER_TRIANGLE_MULTIPLICATION_H
 

@@ -1,12 +1,12 @@
 /* triangle_split.c: see triangle_split.h. The fused weight [4c + c_z, c_z] belongs to two nodes,
- * operands and gate; each writes the gradient of its own rows only. */
+ * operands and gate; each writes only the gradient of its rows. */
 #include "trainer/ops/triangle_split.h"
 
 #include "trainer/ops/call.h"
 
 #include <assert.h>
 
-/* ---- operands -------------------------------------------------------------------------------- */
+/* -- operands */
 
 typedef struct operand_attributes {
     int64_t n0, n1, c_z, c;
@@ -58,18 +58,14 @@ static void operands_forward(fm_run *run, const fm_node *node) {
     fm_linear four = four_of(run, node, normed.y);
     fm_call_linear(run, &four, false, fm_run_saved(run, node, 0)); /* A11:2 A12:2 */
     fm_run_release(run, mark);
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     for (int i = 0; i < 2; i++) {
         void *out = fm_run_output(run, node, i);
         mark = fm_run_mark(run);
         void *gated = at->incoming ? fm_run_workspace_act(run, at->n0 * at->n1 * at->c) : out;
         fm_gate gate = operand_gate(run, node, i, gated);
         fm_call_gate(run, &gate);
-        if (at->incoming) {
-            fm_call_transpose(run, at->n0, at->n1, at->c, gated, out);
-        }
+        if (at->incoming) fm_call_transpose(run, at->n0, at->n1, at->c, gated, out);
         fm_run_release(run, mark);
     }
 }
@@ -131,14 +127,12 @@ fm_triangle_operands fm_op_triangle_operands(fm_tape *tape, const char *name, bo
                  (int64_t[]){x.local[0] * x.local[1], 4 * weights->c});
     fm_tensor out;
     fm_tensor_init(&out, name, x.element, 3, (int64_t[]){x.shape[0], x.shape[1], weights->c});
-    if (x.shard_axis >= 0) {
-        fm_tensor_shard(&out, 0, x.shard_rank, x.shard_count);
-    }
+    if (x.shard_axis >= 0) fm_tensor_shard(&out, 0, x.shard_rank, x.shard_count);
     fm_tensor_ref a = fm_node_output_described(tape, node, &out);
     return (fm_triangle_operands){a, fm_node_output_described(tape, node, &out)};
 }
 
-/* ---- gate ------------------------------------------------------------------------------------ */
+/* -- gate */
 
 typedef struct gate_attributes {
     int64_t rows, c_z;
@@ -166,9 +160,7 @@ static fm_linear gate_linear(const fm_run *run, const fm_node *node, const void 
 }
 
 static void gate_forward(fm_run *run, const fm_node *node) {
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     fm_norm normed = gate_norm(run, node);
     fm_linear linear = gate_linear(run, node, normed.y);
     fm_call_linear(run, &linear, false, fm_run_output(run, node, 0)); /* A11:3 A12:3 */
@@ -209,7 +201,7 @@ fm_tensor_ref fm_op_triangle_gate(fm_tape *tape, const char *name, fm_tensor_ref
     return fm_node_output_described(tape, node, x);
 }
 
-/* ---- core ------------------------------------------------------------------------------------ */
+/* -- core */
 
 typedef struct core_attributes {
     int64_t n_i, n_j, n_k, c_z, c;
@@ -267,9 +259,7 @@ static void core_forward(fm_run *run, const fm_node *node) {
     const core_attributes *at = node->attributes;
     fm_triangle product = product_of(run, node);
     fm_call_triangle(run, &product);
-    if (!fm_run_wants_output(run)) {
-        return;
-    }
+    if (!fm_run_wants_output(run)) return;
     void *update = fm_run_workspace_act(run, at->n_i * at->n_j * at->c_z);
     fm_norm inner = norm_out(run, node);
     fm_linear out = out_of(run, node, inner.y);

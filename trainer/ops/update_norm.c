@@ -25,8 +25,8 @@ static void forward(fm_run *run, const fm_node *node) {
                         fm_run_output(run, node, OUT_N));
 }
 
-/* Prepares the gradient of x: where it has a buffer of its own and no earlier writer, it starts at
- * 0, and the tape adds the residual's gradient to it. */
+/* Prepares the gradient of x: where it has a separate buffer and no earlier writer, it starts at 0,
+ * and the tape adds the residual's gradient to it. */
 static void begin_residual(fm_run *run, const fm_node *node, const void *dy) {
     const fm_update *at = &((const attributes *)node->attributes)->update;
     fm_out dx = fm_run_gradient(run, node, IN_X);
@@ -68,9 +68,7 @@ fm_normed fm_op_update_norm(fm_tape *tape, const char *name, fm_tensor_ref x, fm
     node->rng_step = maker->rng_step;
     fm_node_input(tape, node, x, false);
     fm_node_input(tape, node, update, false);
-    if (dropout == 0) {
-        fm_node_shares(node, IN_UPDATE);
-    }
+    if (dropout == 0) fm_node_shares(node, IN_UPDATE);
     if (norm == FM_PARAM_NONE) {
         return (fm_normed){fm_node_residual(tape, node, IN_X), FM_TENSOR_NONE};
     }

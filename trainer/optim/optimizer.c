@@ -59,9 +59,7 @@ fm_status fm_optimizer_init(fm_optimizer *optimizer, fm_params *params,
 }
 
 void fm_optimizer_fini(fm_optimizer *optimizer) {
-    if (optimizer->kernels) {
-        optimizer->kernels->release(optimizer->memory);
-    }
+    if (optimizer->kernels) optimizer->kernels->release(optimizer->memory);
     *optimizer = (fm_optimizer){0};
 }
 

@@ -28,9 +28,7 @@ fm_status fm_ring_create(fm_ring *ring, const fm_kernels *kernels, int64_t data_
                       .n_slot = device->is_asynchronous ? FM_RING_SLOTS : 1,
                       .slot_bytes = round_to(header_bytes + data_bytes, SLOT_ALIGN)};
     fm_status status = create_events(ring, reterr);
-    if (status) {
-        return status;
-    }
+    if (status) return status;
     size_t bytes = (size_t)(ring->n_slot * ring->slot_bytes);
     ring->host = device->host_alloc(bytes);
     ring->memory = device->is_asynchronous ? kernels->alloc(bytes) : ring->host;
@@ -46,18 +44,14 @@ fm_status fm_ring_create(fm_ring *ring, const fm_kernels *kernels, int64_t data_
 }
 
 void fm_ring_destroy(fm_ring *ring) {
-    if (!ring->kernels) {
-        return;
-    }
+    if (!ring->kernels) return;
     const fm_device *device = ring->kernels->device;
     for (int i = 0; i < ring->n_slot; i++) {
         device->event_destroy(ring->sent[i]);
         device->event_destroy(ring->taken[i]);
     }
     ring->kernels->release(ring->n_taken);
-    if (ring->memory != ring->host) {
-        ring->kernels->release(ring->memory);
-    }
+    if (ring->memory != ring->host) ring->kernels->release(ring->memory);
     device->host_release(ring->host);
     device->stream_destroy(ring->copy);
     *ring = (fm_ring){0};

@@ -44,7 +44,7 @@ fm_status fm_trainer_score(fm_trainer *t, const fm_features *f, fm_structure_sco
     float *atoms = NULL;
     fm_status status =
         mask ? download_atoms(t, f->n_res, &atoms, reterr) : fm_arena_full(&t->arena, reterr);
-    if (status == FM_OK) {
+    if (!status) {
         for (size_t i = 0; i < n_atom; i++)
             mask[i] = exists[i] > 0;
         const fm_structure_pair pair = {f->n_res, f->aatype, atoms, truth, mask};

@@ -21,7 +21,7 @@ fm_trainer_options fm_trainer_options_tiny(void) {
                                            [FM_TERM_PLDDT] = 0.01}};
 }
 
-/* ---- building -------------------------------------------------------------------------------- */
+/* -- building */
 
 static void declare_state(fm_trainer *t, const fm_kernels *kernels) {
     const fm_model_config *c = &t->options.model;
@@ -33,9 +33,7 @@ static void declare_state(fm_trainer *t, const fm_kernels *kernels) {
     t->bert_mask = fm_state_add(s, "bert_mask", kernels->act, 2, msa);
     t->pseudo_beta = fm_state_add(s, "pseudo_beta", FM_ELEMENT_F32, 2, points);
     t->pseudo_beta_mask = fm_state_add(s, "pseudo_beta_mask", FM_ELEMENT_F32, 1, n_res);
-    if (c->structure.n_iteration > 0) {
-        fm_structure_declare_truth(s, c->n_res, &t->truth);
-    }
+    if (c->structure.n_iteration > 0) fm_structure_declare_truth(s, c->n_res, &t->truth);
     t->factors = fm_state_add(s, "loss factors", FM_ELEMENT_F64, 1, terms);
     t->seed_gradient = fm_state_add(s, "gradient of the loss", kernels->acc, 1, one);
     t->clock = fm_state_add(s, "clock", FM_ELEMENT_U32, 1, clock);
@@ -63,9 +61,7 @@ static void record_last_cycle(fm_trainer *t) {
     fm_tape_seed_gradient(tape, t->total, t->seed_gradient);
     fm_tape_keep(tape, t->total);
     for (int i = 0; i < FM_LOSS_TERMS; i++) {
-        if (t->term[i] != FM_TENSOR_NONE) {
-            fm_tape_keep(tape, t->term[i]);
-        }
+        if (t->term[i] != FM_TENSOR_NONE) fm_tape_keep(tape, t->term[i]);
     }
 }
 
@@ -73,9 +69,7 @@ static fm_status record(fm_trainer *t, const fm_kernels *kernels, fm_error *rete
     fm_tape *tapes[] = {&t->cycle, &t->last};
     for (int i = 0; i < 2; i++) {
         fm_status status = fm_tape_init(tapes[i], kernels, &t->params, &t->state, i == 1, reterr);
-        if (status) {
-            return status;
-        }
+        if (status) return status;
         tapes[i]->seed = t->options.seed;
         tapes[i]->spoils = t->options.spoils;
         tapes[i]->clock = fm_state_data(&t->state, t->clock);
@@ -137,9 +131,7 @@ static int64_t own_budget(const fm_trainer *t, const fm_kernels *kernels) {
 /* Chooses the least recomputation that fits: nothing, then all hidden layers, then those and as few
  * whole blocks as possible. Where no budget is known, all blocks are recomputed. */
 static fm_status record_within_budget(fm_trainer *t, const fm_kernels *kernels, fm_error *reterr) {
-    if (t->options.model.recompute != FM_RECOMPUTE_AUTO) {
-        return record(t, kernels, reterr);
-    }
+    if (t->options.model.recompute != FM_RECOMPUTE_AUTO) return record(t, kernels, reterr);
     if (t->options.memory_budget_bytes == 0) {
         t->options.memory_budget_bytes = own_budget(t, kernels);
     }
@@ -147,9 +139,7 @@ static fm_status record_within_budget(fm_trainer *t, const fm_kernels *kernels, 
         return record_as(t, kernels, FM_RECOMPUTE_BLOCK, 0, reterr);
     }
     fm_status status = record_as(t, kernels, FM_RECOMPUTE_NONE, 0, reterr);
-    if (status || fits(t)) {
-        return status;
-    }
+    if (status || fits(t)) return status;
     int32_t low = 0, high = fm_model_config_blocks(&t->options.model), last = -1;
     while (!status && low < high) { /* `high` blocks fit, or no number of blocks does */
         last = low + (high - low) / 2;
@@ -165,9 +155,7 @@ static fm_status record_within_budget(fm_trainer *t, const fm_kernels *kernels, 
 
 static fm_status plan_memory(fm_trainer *t, const fm_kernels *kernels, fm_error *reterr) {
     fm_status status = record_within_budget(t, kernels, reterr);
-    if (status || fits(t)) {
-        return status;
-    }
+    if (status || fits(t)) return status;
     const double gib = 1 << 30;
     return fm_fail(reterr, FM_ERR_LIMIT, "a step needs %.3f GiB, the memory budget is %.3f GiB",
                    (double)fm_trainer_memory_bytes(t) / gib,
@@ -176,9 +164,7 @@ static fm_status plan_memory(fm_trainer *t, const fm_kernels *kernels, fm_error 
 
 static fm_status bind_arena(fm_trainer *t, const fm_kernels *kernels, fm_error *reterr) {
     t->memory = kernels->alloc((size_t)arena_bytes(t));
-    if (t->memory && t->options.groups) {
-        t->scratch = kernels->alloc((size_t)scratch_bytes(t));
-    }
+    if (t->memory && t->options.groups) t->scratch = kernels->alloc((size_t)scratch_bytes(t));
     if (!t->memory || (t->options.groups && !t->scratch)) {
         return fm_fail(reterr, FM_ERR_NOMEM, "a step arena of %.1f MiB was refused",
                        (double)arena_bytes(t) / (1 << 20));
@@ -189,7 +175,7 @@ static fm_status bind_arena(fm_trainer *t, const fm_kernels *kernels, fm_error *
     return t->host ? FM_OK : fm_arena_full(&t->arena, reterr);
 }
 
-/* ---- queues ---------------------------------------------------------------------------------- */
+/* -- queues */
 
 void fm_trainer_take_packet(fm_trainer *t, fm_stream *stream) {
     const fm_take take = {.ring = t->ring.memory,
@@ -203,9 +189,7 @@ void fm_trainer_take_packet(fm_trainer *t, fm_stream *stream) {
 }
 
 static void stamp(const fm_trainer *t, int at, fm_stream *stream) {
-    if (t->stamp) {
-        t->params.kernels->device->stamp(stream, &t->stamp[at]);
-    }
+    if (t->stamp) t->params.kernels->device->stamp(stream, &t->stamp[at]);
 }
 
 static void queue_cycle(void *context, fm_stream *stream) {
@@ -234,9 +218,7 @@ static void queue_report(fm_trainer *t, fm_stream *stream) {
 /* Computes the gradient of the sample; on ranks that share it, the sum over them. */
 static void queue_backward(fm_trainer *t, fm_stream *stream) {
     const fm_groups *groups = t->options.groups;
-    if (groups) {
-        fm_tape_clear_unwritten(&t->last, stream);
-    }
+    if (groups) fm_tape_clear_unwritten(&t->last, stream);
     fm_tape_backward(&t->last, stream);
     if (groups) {
         fm_comm_sum(groups->sample, t->params.n_element, t->params.gradient, t->scratch,
@@ -266,9 +248,8 @@ static fm_status build_queues(fm_trainer *t, fm_error *reterr) {
     t->cycle_pass.queue = queue_cycle;
     t->last_pass.queue = queue_last;
     bool made = device->stream_create(&t->stream);
-    for (int i = 0; i < FM_MOST_QUEUED; i++) {
+    for (int i = 0; i < FM_MOST_QUEUED; i++)
         made = made && device->event_create(&t->flight[i].done);
-    }
     t->record = device->host_alloc(FM_MOST_QUEUED * sizeof *t->record);
     t->n_made = kernels->alloc(sizeof *t->n_made);
     if (!made || !t->record || !t->n_made) {
@@ -290,9 +271,8 @@ static void release_queues(fm_trainer *t) {
     kernels->release(t->stamp);
     kernels->release(t->n_made);
     device->host_release(t->record);
-    for (int i = 0; i < FM_MOST_QUEUED; i++) {
+    for (int i = 0; i < FM_MOST_QUEUED; i++)
         device->event_destroy(t->flight[i].done);
-    }
     device->stream_destroy(t->stream);
 }
 
@@ -302,9 +282,7 @@ fm_status fm_trainer_stamp(fm_trainer *t, fm_error *reterr) {
     size_t n_cycle = (size_t)t->cycle.n_step + 1, n_last = (size_t)t->last.n_step + 1;
     uint64_t *memory =
         t->stamp ? t->stamp : kernels->alloc((FM_STAMPS + n_cycle + n_last) * sizeof *t->stamp);
-    if (!memory) {
-        return fm_fail(reterr, FM_ERR_NOMEM, "device memory for time stamps was refused");
-    }
+    if (!memory) return fm_fail(reterr, FM_ERR_NOMEM, "device memory for time stamps was refused");
     t->stamp = memory;
     t->cycle.stamp = memory + FM_STAMPS;
     t->last.stamp = t->cycle.stamp + n_cycle;
@@ -314,14 +292,12 @@ fm_status fm_trainer_stamp(fm_trainer *t, fm_error *reterr) {
     return FM_OK;
 }
 
-/* ---- creating -------------------------------------------------------------------------------- */
+/* -- creating */
 
 static fm_status build(fm_trainer *t, fm_error *reterr) {
     const fm_kernels *kernels =
         t->options.kernels ? t->options.kernels : fm_kernels_cpu(t->options.element);
-    if (!kernels) {
-        return fm_fail(reterr, FM_ERR_UNSUPPORTED, "the CPU computes in f32 or f64");
-    }
+    if (!kernels) return fm_fail(reterr, FM_ERR_UNSUPPORTED, "the CPU computes in f32 or f64");
     const fm_kernels *island = kernels->wide ? kernels->wide : kernels;
     if (t->options.model.structure.n_iteration > 0 && !island->ipa) {
         return fm_fail(reterr, FM_ERR_UNSUPPORTED,
@@ -331,9 +307,7 @@ static fm_status build(fm_trainer *t, fm_error *reterr) {
     }
     const size_t tables_bytes = (size_t)1 << 32; /* address space */
     fm_status status = fm_arena_init(&t->arena, tables_bytes, reterr);
-    if (!status) {
-        status = fm_params_init(&t->params, FM_MAX_PARAM, &t->arena, reterr);
-    }
+    if (!status) status = fm_params_init(&t->params, FM_MAX_PARAM, &t->arena, reterr);
     if (!status) {
         fm_model_add_parameters(&t->params, &t->arena, &t->options.model, &t->weights);
         status = fm_params_allocate(&t->params, kernels, reterr);
@@ -349,21 +323,15 @@ static fm_status build(fm_trainer *t, fm_error *reterr) {
     if (!status) {
         status = fm_optimizer_init(&t->optimizer, &t->params, &t->options.optimizer, reterr);
     }
-    if (!status) {
-        status = plan_memory(t, kernels, reterr);
-    }
-    if (!status) {
-        status = bind_arena(t, kernels, reterr);
-    }
+    if (!status) status = plan_memory(t, kernels, reterr);
+    if (!status) status = bind_arena(t, kernels, reterr);
     return status ? status : build_queues(t, reterr);
 }
 
 fm_status fm_trainer_create(const fm_trainer_options *options, fm_trainer **ret_trainer,
                             fm_error *reterr) {
     fm_trainer *trainer = calloc(1, sizeof *trainer);
-    if (!trainer) {
-        return fm_fail(reterr, FM_ERR_NOMEM, "the trainer's own memory was refused");
-    }
+    if (!trainer) return fm_fail(reterr, FM_ERR_NOMEM, "the trainer's own memory was refused");
     trainer->options = *options;
     trainer->options.model.groups = options->groups;
     trainer->options.model.axis_multiple = options->kernels ? options->kernels->axis_multiple : 1;
@@ -378,9 +346,7 @@ fm_status fm_trainer_create(const fm_trainer_options *options, fm_trainer **ret_
 }
 
 void fm_trainer_destroy(fm_trainer *trainer) {
-    if (!trainer) {
-        return;
-    }
+    if (!trainer) return;
     if (trainer->params.kernels) {
         release_queues(trainer);
         trainer->params.kernels->release(trainer->scratch);

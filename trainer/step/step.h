@@ -9,10 +9,9 @@
  * Two tapes share one arena: the cycle without gradient, run n_cycle - 1 times, and the last cycle
  * with losses and backward. Each is a pass (pass.h): on a GPU one graph, which is replayed. A pass
  * begins by taking its packet (ring.h, upload.h). The last pass ends with the update and a record
- * of the sample's results. So a sample takes as many launches as it has cycles, the copy of the
- * next sample runs beside it, and the host waits for nothing but a record. Samples smaller than the
- * recorded shape are padded and masked. Results are a function of (options, samples): same seed,
- * same bits. */
+ * of the sample's results. So a sample takes one launch per cycle, the copy of the next sample runs
+ * beside it, and the host waits only for a record. Samples smaller than the recorded shape are
+ * padded and masked. Results are a function of (options, samples): same seed, same bits. */
 #ifndef FM_TRAINER_STEP_H
 #define FM_TRAINER_STEP_H
 
@@ -98,9 +97,8 @@ typedef struct fm_sample_result {
 } fm_sample_result;
 
 /* Creates a trainer. With FM_RECOMPUTE_AUTO it repeats the dry run to find the least recomputation
- * that stays within the budget; the model's config then states what it chose. FM_ERR_LIMIT when no
- * policy fits, FM_ERR_NOMEM, FM_ERR_UNSUPPORTED when the device lacks a type or the structure
- * module. */
+ * that stays within the budget; the model's config then has its choice. FM_ERR_LIMIT when no policy
+ * fits, FM_ERR_NOMEM, FM_ERR_UNSUPPORTED when the device lacks a type or the structure module. */
 FM_MUST_USE fm_status fm_trainer_create(const fm_trainer_options *options, fm_trainer **ret_trainer,
                                         fm_error *reterr);
 void fm_trainer_destroy(fm_trainer *trainer);
@@ -127,8 +125,8 @@ FM_MUST_USE fm_status fm_trainer_queue(fm_trainer *trainer, const fm_features *f
                                        bool is_last, fm_error *reterr);
 
 /* Waits for the oldest queued sample and returns its results. FM_ERR_DATA, naming the first tensor,
- * when a value of it was not finite: then neither it nor the samples behind it have changed the
- * batch or the parameters, and no sample is queued any more. */
+ * when a value of it was not finite. Then neither it nor the samples behind it have changed the
+ * batch or the parameters, and no further sample is queued. */
 FM_MUST_USE fm_status fm_trainer_collect(fm_trainer *trainer, fm_sample_result *ret_result,
                                          fm_error *reterr);
 
@@ -143,9 +141,9 @@ double fm_trainer_rate(const fm_trainer *trainer);
 FM_MUST_USE fm_status fm_trainer_add_sample(fm_trainer *trainer, const fm_features *features,
                                             fm_sample_result *ret_result, fm_error *reterr);
 
-/* Makes an update with the mean over the samples added since the last one, over those of all DP
- * groups (each must have added as many), and waits for it. No sample may be queued. Returns the
- * learning rate used. */
+/* Makes an update with the mean over the samples of all DP groups since the last one, and waits for
+ * it. All groups must have added the same number. No sample may be queued. Returns the learning
+ * rate used. */
 double fm_trainer_update(fm_trainer *trainer);
 
 /* Makes passes leave time stamps (trainer->stamp and those of the tapes). They are captured again

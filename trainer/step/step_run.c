@@ -33,9 +33,7 @@ fm_status fm_trainer_queue(fm_trainer *t, const fm_features *f, bool is_last, fm
     assert(fm_trainer_n_queued(t) < FM_MOST_QUEUED);
     assert(!is_last || !t->options.groups || !t->options.groups->dp);
     fm_status status = fm_upload_check(t, f, reterr);
-    if (status) {
-        return status;
-    }
+    if (status) return status;
     fm_flight *flight = flight_of(t, t->n_queued);
     flight->features = f;
     flight->step = t->optimizer.step;
@@ -53,7 +51,7 @@ fm_status fm_trainer_queue(fm_trainer *t, const fm_features *f, bool is_last, fm
     return FM_OK;
 }
 
-/* ---- what is not finite ---------------------------------------------------------------------- */
+/* -- values that are not finite */
 
 /* Runs the sample again, checking what every step of each cycle writes, backward included. */
 static fm_status name_nonfinite(fm_trainer *t, const fm_flight *flight, fm_error *reterr) {
@@ -70,9 +68,7 @@ static fm_status name_nonfinite(fm_trainer *t, const fm_flight *flight, fm_error
         fm_trainer_take_packet(t, t->stream);
         bool is_here = fm_tape_name_nonfinite(tape, t->stream, flag, here, sizeof here);
         cycle = found ? cycle : c;
-        if (is_here && !found) {
-            memcpy(what, here, sizeof what);
-        }
+        if (is_here && !found) memcpy(what, here, sizeof what);
         found |= is_here;
         fm_ring_taken(&t->ring, t->stream);
     }
@@ -93,24 +89,20 @@ static fm_status stop(fm_trainer *t, const fm_flight *flight, fm_error *reterr) 
     return status;
 }
 
-/* ---- results --------------------------------------------------------------------------------- */
+/* -- results */
 
 fm_status fm_trainer_collect(fm_trainer *t, fm_sample_result *ret_result, fm_error *reterr) {
     assert(fm_trainer_n_queued(t) > 0);
     const fm_flight *flight = flight_of(t, t->n_collected);
     t->params.kernels->device->event_wait(flight->done);
     const fm_step_record *record = &t->record[t->n_collected % FM_MOST_QUEUED];
-    if (record->nonfinite) {
-        return stop(t, flight, reterr);
-    }
+    if (record->nonfinite) return stop(t, flight, reterr);
     *ret_result = (fm_sample_result){.loss = record->term[0],
                                      .gradient_norm = sqrt(record->norm_squared),
                                      .done_ns = record->done_ns};
     int at = 1;
     for (int i = 0; i < FM_LOSS_TERMS; i++) {
-        if (t->term[i] != FM_TENSOR_NONE) {
-            ret_result->term[i] = record->term[at++];
-        }
+        if (t->term[i] != FM_TENSOR_NONE) ret_result->term[i] = record->term[at++];
     }
     t->n_collected++;
     return FM_OK;

@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* ---- state ----------------------------------------------------------------------------------- */
+/* -- state */
 
 void fm_structure_declare_truth(fm_state *state, int64_t n, fm_structure_truth *ret_truth) {
     const fm_element f32 = FM_ELEMENT_F32;
@@ -47,7 +47,7 @@ int fm_structure_list_truth(const fm_structure_truth *t, int32_t *ret_tensors) {
     return FM_STRUCTURE_TRUTHS;
 }
 
-/* ---- from coordinates ------------------------------------------------------------------------ */
+/* -- from coordinates */
 
 typedef struct writer {
     const fm_state *state;
@@ -97,9 +97,8 @@ static void put_atoms(const writer *w, const fm_structure_truth *t, const fm_ato
     fm_atom14_list_masks(chain, &masks);
     for (int64_t i = 0; i < w->n; i++) {
         const uint8_t *mask = chain->mask + i * FM_N_ATOM37;
-        for (int64_t a = 0; a < FM_N_ATOM37; a++) {
+        for (int64_t a = 0; a < FM_N_ATOM37; a++)
             place(w, t->resolved)[i * FM_N_ATOM37 + a] = mask[a];
-        }
         place(w, t->seq_mask)[i] = 1;
         place(w, t->ca_mask)[i] = mask[FM_ATOM37_CA];
         memcpy(place(w, t->ca_positions) + 3 * i,
@@ -121,13 +120,10 @@ bool fm_structure_put_truth(const fm_state *state, const fm_structure_truth *t,
     size_t mark = fm_arena_mark(scratch);
     float *space = fm_arena_alloc_array(scratch, (size_t)f->n_res * 35, sizeof *space);
     uint8_t *bytes = fm_arena_alloc_array(scratch, (size_t)f->n_res, 2 * FM_N_ATOM37 + FM_N_ATOM14);
-    if (!space || !bytes) {
-        return false;
-    }
+    if (!space || !bytes) return false;
     uint8_t *mask = bytes + (size_t)f->n_res * (FM_N_ATOM37 + FM_N_ATOM14);
-    for (size_t k = 0; k < (size_t)f->n_res * FM_N_ATOM37; k++) {
+    for (size_t k = 0; k < (size_t)f->n_res * FM_N_ATOM37; k++)
         mask[k] = f->all_atom_mask[k / FM_N_ATOM37] >> k % FM_N_ATOM37 & 1;
-    }
     fm_atom37 chain = {f->n_res, f->aatype, f->all_atom_positions, mask};
     put_groups(&w, t, &chain, space);
     put_torsions(&w, t, &chain, space);
@@ -137,9 +133,9 @@ bool fm_structure_put_truth(const fm_state *state, const fm_structure_truth *t,
     return true;
 }
 
-/* ---- recording ------------------------------------------------------------------------------- */
+/* -- recording */
 
-/* ---- on the tape ----------------------------------------------------------------------------- */
+/* -- on the tape */
 
 static fm_tensor_ref on(fm_tape *tape, int32_t state_tensor) {
     return fm_tape_state(tape, state_tensor, false);

@@ -42,13 +42,9 @@ static fm_status check(const fm_trainer_options *options, const fm_layout *layou
 fm_status fm_team_create(const fm_trainer_options *options, const fm_layout *layout,
                          fm_team **ret_team, fm_error *reterr) {
     fm_status status = check(options, layout, reterr);
-    if (status) {
-        return status;
-    }
+    if (status) return status;
     fm_team *team = calloc(1, sizeof *team);
-    if (!team) {
-        return fm_fail(reterr, FM_ERR_NOMEM, "the trainer's own memory was refused");
-    }
+    if (!team) return fm_fail(reterr, FM_ERR_NOMEM, "the trainer's own memory was refused");
     const fm_kernels *kernels =
         options->kernels ? options->kernels : fm_kernels_cpu(options->element);
     status = fm_local_groups_create(layout, kernels, &team->groups, reterr);
@@ -68,12 +64,9 @@ fm_status fm_team_create(const fm_trainer_options *options, const fm_layout *lay
 }
 
 void fm_team_destroy(fm_team *team) {
-    for (int32_t r = 0; team && r < team->n_rank; r++) {
+    for (int32_t r = 0; team && r < team->n_rank; r++)
         fm_trainer_destroy(team->rank[r].trainer);
-    }
-    if (team) {
-        fm_local_groups_destroy(team->groups);
-    }
+    if (team) fm_local_groups_destroy(team->groups);
     free(team);
 }
 
@@ -104,11 +97,9 @@ static fm_status work_on_all(fm_team *team, const fm_features *features, bool is
     const member *first = &team->rank[0];
     for (int32_t r = 1; r < team->n_rank; r++) {
         pthread_join(threads[r], NULL);
-        assert((team->rank[r].status == FM_OK) == (first->status == FM_OK));
+        assert(!team->rank[r].status == !first->status);
     }
-    if (first->status != FM_OK) {
-        *reterr = first->error;
-    }
+    if (first->status) *reterr = first->error;
     return first->status;
 }
 
@@ -119,17 +110,14 @@ fm_status fm_team_queue(fm_team *team, const fm_features *features, bool is_last
 
 fm_status fm_team_collect(fm_team *team, fm_sample_result *ret_result, fm_error *reterr) {
     fm_status status = work_on_all(team, NULL, false, reterr);
-    if (status == FM_OK) {
-        *ret_result = team->rank[0].result;
-    }
+    if (!status) *ret_result = team->rank[0].result;
     return status;
 }
 
 /* The ranks have equal sums, and dp is 1, so no rank waits for another. */
 void fm_team_update(fm_team *team) {
-    for (int32_t r = 0; r < team->n_rank; r++) {
+    for (int32_t r = 0; r < team->n_rank; r++)
         fm_trainer_update(team->rank[r].trainer);
-    }
 }
 
 void fm_team_copy_first(fm_team *team) {

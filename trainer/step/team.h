@@ -9,8 +9,8 @@
 
 typedef struct fm_team fm_team;
 
-/* layout->dp must be 1; options->groups is ignored. FM_ERR_USAGE naming what the layout or the
- * model does not allow, else the errors of fm_trainer_create. */
+/* layout->dp must be 1; options->groups is ignored. FM_ERR_USAGE naming the setting that the layout
+ * or the model does not allow, else the errors of fm_trainer_create. */
 FM_MUST_USE fm_status fm_team_create(const fm_trainer_options *options, const fm_layout *layout,
                                      fm_team **ret_team, fm_error *reterr);
 void fm_team_destroy(fm_team *team);
@@ -23,8 +23,8 @@ FM_MUST_USE fm_status fm_team_queue(fm_team *team, const fm_features *features, 
 FM_MUST_USE fm_status fm_team_collect(fm_team *team, fm_sample_result *ret_result,
                                       fm_error *reterr);
 
-/* fm_trainer_update on all ranks: for a step whose last sample was skipped. At least one sample must
- * have been added. */
+/* fm_trainer_update on all ranks: for a step whose last sample was skipped. At least one sample
+ * must have been added. */
 void fm_team_update(fm_team *team);
 
 /* Copies the first rank's parameters, moments, average, sum of gradients and counts to the other

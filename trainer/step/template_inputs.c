@@ -41,12 +41,9 @@ bool fm_template_make(const fm_features *f, uint32_t index, fm_arena *arena,
     size_t n = f->n_res, first = (size_t)index * n;
     float *values = fm_arena_calloc(arena, n * (PER_RESIDUE + ANGLES), sizeof *values);
     uint8_t *mask = fm_arena_alloc_array(arena, n, FM_N_ATOM37);
-    if (!values || !mask) {
-        return false;
-    }
-    for (size_t k = 0; k < n * FM_N_ATOM37; k++) {
+    if (!values || !mask) return false;
+    for (size_t k = 0; k < n * FM_N_ATOM37; k++)
         mask[k] = f->template_all_atom_mask[first + k / FM_N_ATOM37] >> k % FM_N_ATOM37 & 1;
-    }
     const fm_atom37 chain = {n, f->template_aatype + first,
                              f->template_all_atom_positions + first * (size_t)(FM_N_ATOM37 * 3),
                              mask};

@@ -11,7 +11,7 @@
 
 enum { ATOM_CA = 1, ATOM_CB = 3, N_ATOM37 = 37, GLYCINE = 7, UNKNOWN_RESIDUE = 20, GAP = 21 };
 
-/* ---- items ----------------------------------------------------------------------------------- */
+/* -- items */
 
 typedef struct packer {
     fm_trainer *trainer;
@@ -80,7 +80,7 @@ static void send_values(const packer *p, int32_t tensor, extent e, fm_element el
     }
 }
 
-/* ---- what all cycles share ------------------------------------------------------------------- */
+/* -- tensors that all cycles share */
 
 /* The position of C-beta, or of C-alpha in glycine; zeros where it is not resolved. */
 static void put_pseudo_beta(fm_trainer *trainer, const fm_features *f) {
@@ -119,9 +119,8 @@ static void send_structure(const packer *p, const fm_features *f) {
     assert(fits); /* the arena has room for any sample of the recorded shape */
     (void)fits;
     add_expanded(p, FM_ITEM_INSIDE, trainer->inputs.seq_mask, (extent){1, n, 1, 1, f->n_res}, 0);
-    for (int i = 0; i < fm_structure_list_truth(&trainer->truth, tensors); i++) {
+    for (int i = 0; i < fm_structure_list_truth(&trainer->truth, tensors); i++)
         send_bytes(p, tensors[i]);
-    }
 }
 
 /* Where the f32 inputs of one template go in the packet. */
@@ -184,9 +183,8 @@ static void send_sample(const packer *p, const fm_features *f) {
     extent residues = {1, config->n_res, 1, 1, f->n_res};
     extent pairs = {config->n_res, config->n_res, 1, f->n_res, f->n_res};
     const int32_t cleared[] = {in->previous_m, in->previous_z, in->previous_pseudo_beta};
-    for (size_t i = 0; i < sizeof cleared / sizeof cleared[0]; i++) {
+    for (size_t i = 0; i < sizeof cleared / sizeof cleared[0]; i++)
         send_zeros(p, cleared[i]);
-    }
     send_values(p, in->aatype, residues, FM_ELEMENT_U8, f->aatype, UNKNOWN_RESIDUE);
     send_values(p, in->residue_index, residues, FM_ELEMENT_I32, f->residue_index, 0);
     add_expanded(p, FM_ITEM_INSIDE, in->pair_mask, pairs, 0);
@@ -198,15 +196,11 @@ static void send_sample(const packer *p, const fm_features *f) {
     send_bytes(p, trainer->pseudo_beta);
     send_bytes(p, trainer->pseudo_beta_mask);
     send_bytes(p, trainer->factors);
-    if (config->structure.n_iteration > 0) {
-        send_structure(p, f);
-    }
-    if (config->n_template > 0) {
-        send_templates(p, f);
-    }
+    if (config->structure.n_iteration > 0) send_structure(p, f);
+    if (config->n_template > 0) send_templates(p, f);
 }
 
-/* ---- a cycle --------------------------------------------------------------------------------- */
+/* -- a cycle */
 
 static void send_clusters(const packer *p, const fm_features *f, const fm_cycle_features *c) {
     fm_trainer *trainer = p->trainer;
@@ -239,13 +233,9 @@ static void send_extra_msa(const packer *p, const fm_features *f, const fm_cycle
 void fm_upload_pack(fm_trainer *trainer, const fm_features *f, uint32_t cycle, uint64_t step,
                     fm_packet *packet) {
     const packer p = {trainer, packet};
-    if (cycle == 0) {
-        send_sample(&p, f);
-    }
+    if (cycle == 0) send_sample(&p, f);
     send_clusters(&p, f, &f->cycle[cycle]);
-    if (trainer->options.model.n_extra_block > 0) {
-        send_extra_msa(&p, f, &f->cycle[cycle]);
-    }
+    if (trainer->options.model.n_extra_block > 0) send_extra_msa(&p, f, &f->cycle[cycle]);
     packet->clock[FM_CLOCK_STEP] = (uint32_t)step;
     packet->clock[FM_CLOCK_SLOT] = f->slot;
     packet->clock[FM_CLOCK_CYCLE] = cycle;
@@ -263,9 +253,8 @@ int64_t fm_upload_most_bytes(const fm_trainer *trainer) {
     bytes += c->n_template * c->n_res * PER_TEMPLATE;
     if (c->structure.n_iteration > 0) {
         int32_t tensors[FM_STRUCTURE_TRUTHS];
-        for (int i = 0; i < fm_structure_list_truth(&trainer->truth, tensors); i++) {
+        for (int i = 0; i < fm_structure_list_truth(&trainer->truth, tensors); i++)
             bytes += fm_tensor_local_bytes(&trainer->state.tensor[tensors[i]]);
-        }
     }
     return bytes;
 }

@@ -9,8 +9,8 @@
 
 #include "trainer/step/step.h"
 
-/* Checks a sample, which comes from outside: FM_ERR_LIMIT when it is larger than the recorded
- * shape, FM_ERR_DATA when an id, an index or the size of a cluster is out of its range. */
+/* Checks a sample, which is outside input. FM_ERR_LIMIT when it is larger than the recorded shape,
+ * FM_ERR_DATA when an id, an index or the size of a cluster is out of its range. */
 FM_MUST_USE fm_status fm_upload_check(const fm_trainer *trainer, const fm_features *features,
                                       fm_error *reterr);
 

@@ -11,18 +11,15 @@ enum { MOST_RESIDUE_INDEX = 1 << 24 };
 /* Returns the position of the first of `count` bytes that is above `most`, or count. */
 static size_t first_above(const uint8_t *bytes, size_t count, uint8_t most) {
     size_t i = 0;
-    while (i < count && bytes[i] <= most) {
+    while (i < count && bytes[i] <= most)
         i++;
-    }
     return i;
 }
 
 static fm_status check_ids(const char *name, const uint8_t *ids, size_t count, uint8_t most,
                            fm_error *reterr) {
     size_t bad = first_above(ids, count, most);
-    if (bad == count) {
-        return FM_OK;
-    }
+    if (bad == count) return FM_OK;
     return fm_fail(reterr, FM_ERR_DATA, "element %zu of %s is %u, expected 0 to %u", bad, name,
                    ids[bad], most);
 }
@@ -50,9 +47,7 @@ static fm_status check_cycle(const fm_features *f, const fm_cycle_features *c, f
         }
     }
     fm_status status = check_ids("msa", c->msa, count, FM_MSA_CLASSES - 1, reterr);
-    if (!status) {
-        status = check_ids("true_msa", c->true_msa, count, FM_MSA_CLASSES - 1, reterr);
-    }
+    if (!status) status = check_ids("true_msa", c->true_msa, count, FM_MSA_CLASSES - 1, reterr);
     return status ? status
                   : check_ids("extra_msa", c->extra_msa, (size_t)c->n_extra * f->n_res,
                               FM_MSA_CLASSES - 1, reterr);
@@ -87,9 +82,7 @@ fm_status fm_upload_check(const fm_trainer *trainer, const fm_features *features
     fm_status status = check_residues(features, reterr);
     for (uint32_t c = 0; c < features->n_cycle && !status; c++) {
         status = check_rows(config, &features->cycle[c], c, reterr);
-        if (!status) {
-            status = check_cycle(features, &features->cycle[c], reterr);
-        }
+        if (!status) status = check_cycle(features, &features->cycle[c], reterr);
     }
     return status;
 }

@@ -25,9 +25,8 @@ fm_param_ref fm_params_add_block(fm_params *params) {
 
 int64_t fm_param_count(const fm_param *param) {
     int64_t count = 1;
-    for (int axis = 0; axis < param->rank; axis++) {
+    for (int axis = 0; axis < param->rank; axis++)
         count *= param->shape[axis];
-    }
     return count;
 }
 
@@ -46,9 +45,7 @@ void fm_params_add(fm_params *params, const fm_param *row) {
 
 const fm_param *fm_params_find(const fm_params *params, const char *name) {
     for (int32_t i = 0; i < params->n_param; i++) {
-        if (params->param[i].name && !strcmp(params->param[i].name, name)) {
-            return &params->param[i];
-        }
+        if (params->param[i].name && !strcmp(params->param[i].name, name)) return &params->param[i];
     }
     return NULL;
 }
@@ -71,9 +68,7 @@ fm_status fm_params_allocate(fm_params *params, const fm_kernels *kernels, fm_er
     int64_t flat_bytes = params->n_element * (int64_t)fm_element_bytes(params->element);
     bool narrow = kernels->act != kernels->acc;
     params->memory_bytes = N_FLAT * flat_bytes;
-    if (narrow) {
-        params->memory_bytes += params->n_element * (int64_t)fm_element_bytes(kernels->act);
-    }
+    if (narrow) params->memory_bytes += params->n_element * (int64_t)fm_element_bytes(kernels->act);
     params->memory = kernels->alloc((size_t)params->memory_bytes);
     if (!params->memory) {
         return fm_fail(reterr, FM_ERR_NOMEM,
@@ -82,9 +77,8 @@ fm_status fm_params_allocate(fm_params *params, const fm_kernels *kernels, fm_er
     }
     void **flat[N_FLAT] = {&params->master, &params->gradient, &params->moment1, &params->moment2,
                            &params->ema};
-    for (int i = 0; i < N_FLAT; i++) {
+    for (int i = 0; i < N_FLAT; i++)
         *flat[i] = (char *)params->memory + i * flat_bytes;
-    }
     params->copy = narrow ? (char *)params->memory + N_FLAT * flat_bytes : NULL;
     int64_t act_bytes = (int64_t)fm_element_bytes(kernels->act);
     kernels->fill(NULL, params->memory_bytes / act_bytes, 0.0, params->memory);
@@ -92,18 +86,15 @@ fm_status fm_params_allocate(fm_params *params, const fm_kernels *kernels, fm_er
 }
 
 void fm_params_release(fm_params *params) {
-    if (params->kernels) {
-        params->kernels->release(params->memory);
-    }
+    if (params->kernels) params->kernels->release(params->memory);
     params->memory = NULL;
 }
 
 /* FNV-1a. A parameter's draws depend on its name, not on its place in the table. */
 static uint32_t name_hash(const char *name) {
     uint32_t hash = 2166136261u;
-    for (const char *at = name ? name : ""; *at; at++) {
+    for (const char *at = name ? name : ""; *at; at++)
         hash = (hash ^ (uint8_t)*at) * 16777619u;
-    }
     return hash;
 }
 

@@ -53,7 +53,7 @@ typedef struct fm_param {
 typedef struct fm_param_block {
     int64_t offset; /* elements, a multiple of FM_PARAMS_ALIGN */
     int64_t count;  /* elements */
-    int64_t zeros;  /* at least so many elements before it belong to no block and are 0 */
+    int64_t zeros;  /* at least this many elements before it belong to no block and are 0 */
 } fm_param_block;
 
 /* Position of a block in the table; ops refer to blocks by it. */

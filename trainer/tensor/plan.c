@@ -1,8 +1,8 @@
 /* plan.c: first-fit placement; see plan.h.
  *
  * Requests are visited in the order of their first step. A live list for each end holds the placed
- * requests that are still alive, sorted by offset. For each request, the lists first drop what has
- * expired; then a scan over the list of its end finds the first gap that is large enough. A gap
+ * requests that are still alive, sorted by offset. For each request, the lists first drop expired
+ * entries; then a scan over the list of its end finds the first gap that is large enough. A gap
  * that is free now stays free for the request's whole life, because later requests are placed
  * around it. */
 #include "trainer/tensor/plan.h"
@@ -20,9 +20,7 @@ typedef struct live_list {
 static int by_first_step(const void *left, const void *right) {
     const fm_plan_request *a = *(fm_plan_request *const *)left;
     const fm_plan_request *b = *(fm_plan_request *const *)right;
-    if (a->first != b->first) {
-        return a->first < b->first ? -1 : 1;
-    }
+    if (a->first != b->first) return a->first < b->first ? -1 : 1;
     /* ties keep the order of the requests, so every run gives the same places */
     return a < b ? -1 : 1;
 }
@@ -30,9 +28,7 @@ static int by_first_step(const void *left, const void *right) {
 static void drop_expired(live_list *list, int32_t step) {
     int32_t kept = 0;
     for (int32_t i = 0; i < list->count; i++) {
-        if (list->item[i]->last >= step) {
-            list->item[kept++] = list->item[i];
-        }
+        if (list->item[i]->last >= step) list->item[kept++] = list->item[i];
     }
     list->count = kept;
 }
@@ -53,9 +49,7 @@ static void insert(live_list *list, fm_plan_request *request) {
 }
 
 static int64_t reach(const live_list *list) {
-    if (!list->count) {
-        return 0;
-    }
+    if (!list->count) return 0;
     const fm_plan_request *top = list->item[list->count - 1];
     return top->offset_bytes + fm_plan_round(top->bytes);
 }
@@ -69,12 +63,9 @@ fm_status fm_plan_place(fm_plan_request *request, int32_t count, fm_arena *scrat
     size_t mark = fm_arena_mark(scratch);
     fm_plan_request **order = fm_arena_alloc_array(scratch, (size_t)count, sizeof(*order));
     live_list end[2] = {{0}};
-    for (int side = 0; side < 2; side++) {
+    for (int side = 0; side < 2; side++)
         end[side].item = fm_arena_alloc_array(scratch, (size_t)count + 1, sizeof(*order));
-    }
-    if (!order || !end[0].item || !end[1].item) {
-        return fm_arena_full(scratch, reterr);
-    }
+    if (!order || !end[0].item || !end[1].item) return fm_arena_full(scratch, reterr);
     for (int32_t i = 0; i < count; i++) {
         assert(request[i].bytes > 0 && request[i].first <= request[i].last);
         order[i] = &request[i];

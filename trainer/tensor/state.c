@@ -38,9 +38,7 @@ fm_status fm_state_allocate(fm_state *state, const fm_kernels *kernels, fm_error
 }
 
 void fm_state_release(fm_state *state) {
-    if (state->kernels) {
-        state->kernels->release(state->memory);
-    }
+    if (state->kernels) state->kernels->release(state->memory);
     state->memory = NULL;
 }
 

@@ -58,9 +58,8 @@ fm_tensor fm_tensor_of_width(const fm_tensor *tensor, const char *name, int64_t 
     if (tensor->shard_axis >= 0) {
         fm_tensor_shard(&other, tensor->shard_axis, tensor->shard_rank, tensor->shard_count);
     }
-    for (int axis = 0; axis + 1 < tensor->rank; axis++) {
+    for (int axis = 0; axis + 1 < tensor->rank; axis++)
         other.valid[axis] = tensor->valid[axis];
-    }
     return other;
 }
 
@@ -68,9 +67,7 @@ fm_tensor fm_tensor_rows_of(fm_element element, int64_t n, int64_t c, fm_part pa
     fm_tensor pair;
     fm_tensor_init(&pair, "pair", element, 3, (int64_t[]){n, n, c});
     assert(part.count >= 1 && n % part.count == 0);
-    if (part.count > 1) {
-        fm_tensor_shard(&pair, 0, part.rank, part.count);
-    }
+    if (part.count > 1) fm_tensor_shard(&pair, 0, part.rank, part.count);
     return pair;
 }
 
@@ -80,9 +77,8 @@ int64_t fm_tensor_first(const fm_tensor *tensor, int axis) {
 
 int64_t fm_tensor_local_count(const fm_tensor *tensor) {
     int64_t count = 1;
-    for (int axis = 0; axis < tensor->rank; axis++) {
+    for (int axis = 0; axis < tensor->rank; axis++)
         count *= tensor->local[axis];
-    }
     return count;
 }
 

@@ -245,9 +245,8 @@ static fm_status claim(fm_catalogue *catalogue, uint32_t max, fm_catalogue_claim
     fm_status status = FM_OK;
     for (int suspects = 0; suspects < 2 && !n && !status; suspects++) {
         bool more = true;
-        while (more && !n && !status) {
+        while (more && !n && !status)
             status = claim_some(self, suspects ? 1 : max, suspects, ret_claim, &n, &more, reterr);
-        }
     }
     if (!status && !n) status = check_job(self, reterr);
     if (!status) *ret_n = n;
@@ -280,7 +279,7 @@ static void free_leases(lease_arrays *arrays) {
 }
 
 /* Locks the rows of those leases l (id, attempt, ..., n) that worker $2 of job $1 holds. Each row
- * is looked up by its id, whatever the planner assumes about tables that were just filled: another
+ * is looked up by its id, because the planner may misjudge tables that were just filled: another
  * join could compare each of a thousand leases with each item. */
 #define HELD(list, columns, condition)                                                             \
     "WITH held AS MATERIALIZED (SELECT l.*, x.item FROM unnest(" list ") WITH ORDINALITY "         \
@@ -314,10 +313,11 @@ static fm_status change_leases(remote *self, const char *sql, uint32_t n,
     if (!status) status = fm_pq_exec(self->pq, sql, with_time ? 5 : 4, param, &result, reterr);
     free_leases(&arrays);
     if (status) return status;
-    if (ret_held)
+    if (ret_held) {
         mark_rows(result, n, ret_held);
-    else
+    } else {
         fm_pq_clear(result);
+    }
     return FM_OK;
 }
 
@@ -532,8 +532,9 @@ static fm_status each_row(fm_catalogue *catalogue, unsigned states, fm_catalogue
     fm_pq_array wanted = {0};
     fm_pq_result *result;
     for (int i = 0; i < FM_N_CATALOGUE_STATE; i++) {
-        if (states >> i & 1)
+        if (states >> i & 1) {
             fm_pq_array_add(&wanted, fm_catalogue_state_name((fm_catalogue_state)i));
+        }
     }
     const char *const param[] = {catalogue->options.job, fm_pq_array_end(&wanted)};
     fm_status status =

@@ -45,10 +45,11 @@ static void hide_password(const char *url, char out[WHERE_BYTES]) {
     const char *user = strstr(url, "://");
     const char *at = user ? strrchr(user + 3, '@') : NULL;
     const char *colon = at ? memchr(user + 3, ':', (size_t)(at - user - 3)) : NULL;
-    if (colon)
+    if (colon) {
         snprintf(out, WHERE_BYTES, "%.*s%s", (int)(colon - url), url, at);
-    else
+    } else {
         snprintf(out, WHERE_BYTES, "%s", url);
+    }
     for (char *password = out; (password = strstr(password, "password=")) != NULL;) {
         password += strlen("password=");
         size_t bytes = strcspn(password, "&");
@@ -140,8 +141,9 @@ static fm_status connect_now(fm_pq *pq, int64_t deadline, fm_error *reterr) {
                              .events = state == PGRES_POLLING_WRITING ? POLLOUT : POLLIN};
         int64_t left = deadline - now_ms();
         int ready = left > 0 ? poll(&one, 1, (int)left) : 0;
-        if (ready == 0 || (ready < 0 && errno != EINTR))
+        if (ready == 0 || (ready < 0 && errno != EINTR)) {
             return lose(pq, "cannot connect", NULL, reterr);
+        }
         if (ready > 0) state = PQconnectPoll(pq->connection);
     }
     PQsetNoticeProcessor(pq->connection, keep_quiet, NULL);
@@ -247,10 +249,11 @@ fm_status fm_pq_exec(fm_pq *pq, const char *sql, int n, const char *const *param
     assert(n >= 0 && n <= FM_PQ_PARAM_MAX);
     fm_status status = run(pq, sql, n, param, &result, reterr);
     if (status) return status;
-    if (ret_result)
+    if (ret_result) {
         *ret_result = (fm_pq_result *)result;
-    else
+    } else {
         PQclear(result);
+    }
     return FM_OK;
 }
 
@@ -284,7 +287,7 @@ int64_t fm_pq_number(const fm_pq_result *result, int row, int column) {
 
 bool fm_pq_hash(const fm_pq_result *result, int row, int column, fm_sha256 *ret_hash) {
     const char *text = fm_pq_text(result, row, column);
-    return fm_sha256_parse(text, strlen(text), ret_hash) == FM_OK;
+    return !fm_sha256_parse(text, strlen(text), ret_hash);
 }
 
 void fm_pq_clear(fm_pq_result *result) {

@@ -45,8 +45,9 @@ fm_status fm_archive_open(const char *path, fm_archive **ret_archive, fm_error *
     fm_path_kind kind;
     fm_status status = fm_path_look(path, &kind, reterr);
     if (status) return status;
-    if (kind == FM_PATH_OTHER)
+    if (kind == FM_PATH_OTHER) {
         return fm_fail_in(reterr, FM_ERR_IO, path, "%s", fm_path_refusal(kind, 0));
+    }
     zip_t *zip = zip_open(path, ZIP_RDONLY, &code);
     if (!zip) return fail_open(reterr, path, code);
     zip_int64_t n = zip_get_num_entries(zip, 0);

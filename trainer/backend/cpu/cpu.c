@@ -9,8 +9,9 @@
 const fm_kernels *fm_kernels_cpu(fm_element act) {
     fm_blas_init();
     if (act == FM_ELEMENT_F64) return &fm_cpu_f64;
-    if (act == FM_ELEMENT_F32)
+    if (act == FM_ELEMENT_F32) {
         return __builtin_cpu_supports("avx2") ? &fm_cpu_f32_avx2 : &fm_cpu_f32;
+    }
     return NULL;
 }
 

@@ -262,17 +262,20 @@ static void backward_block(const fm_attention *a, const attention_block *at,
             row[i] = real_exp(row[i] - shift);
     }
     block_gate_grad(a, at, space, grad);
-    if (grad->dv.data)
+    if (grad->dv.data) {
         REAL_GEMM(true, false, n_key, c, n, 1, space->logits, n_key, space->dout, c, beta_v,
                   (real *)grad->dv.data + at_v, ldv);
+    }
     REAL_GEMM(false, true, n, n_key, c, 1, space->dout, c, v, ldv, 0, space->dlogits, n_key);
     block_softmax_grad(a, at, space, a->bias && grad->dbias.data);
-    if (grad->dq.data)
+    if (grad->dq.data) {
         REAL_GEMM(false, false, n, c, n_key, (real)a->scale, space->dlogits, n_key, k, ldk,
                   grad->dq.beta == FM_ADD, (real *)grad->dq.data + at_q, ldq);
-    if (grad->dk.data)
+    }
+    if (grad->dk.data) {
         REAL_GEMM(true, false, n_key, c, n, (real)a->scale, space->dlogits, n_key, q, ldq, beta_k,
                   (real *)grad->dk.data + at_k, ldk);
+    }
 }
 
 static void attention_grad(fm_stream *stream, const fm_attention *args,

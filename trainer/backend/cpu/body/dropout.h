@@ -106,7 +106,5 @@ static void update_norm_grad(fm_stream *stream, const fm_update_norm *args,
                               .dgamma = grad->dgamma,
                               .dbeta = grad->dbeta};
     layernorm_grad(stream, &norm, workspace);
-    if (grad->dupdate) {
-        dropout_grad(stream, d, grad->dy.data, (fm_out){grad->dupdate, FM_WRITE});
-    }
+    if (grad->dupdate) dropout_grad(stream, d, grad->dy.data, (fm_out){grad->dupdate, FM_WRITE});
 }

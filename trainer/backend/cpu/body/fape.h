@@ -109,16 +109,18 @@ static void fape_grad(fm_stream *stream, const fm_fape *a, const void *dloss, fm
     assert(dframes.data);
     if (dframes.beta == FM_WRITE) fill(NULL, a->n_batch * a->n_frame * MATRIX, 0, dframes.data);
     real *to_points = a->points ? dpoints.data : (real *)dframes.data + 9;
-    if (a->points && dpoints.data && dpoints.beta == FM_WRITE)
+    if (a->points && dpoints.data && dpoints.beta == FM_WRITE) {
         fill(NULL, a->n_batch * a->n_point * 3, 0, dpoints.data);
+    }
     for (int64_t b = 0; b < a->n_batch; b++)
         for (int64_t f = 0; f < a->n_frame; f++)
-            if (a->frame_mask[f] != 0)
+            if (a->frame_mask[f] != 0) {
                 fape_frame_grad(a, b, f, scale * (double)a->frame_mask[f],
                                 (real *)dframes.data + (b * a->n_frame + f) * MATRIX, to_points);
+            }
 }
 
-/* ---- naming ---------------------------------------------------------------------------------- */
+/* -- naming */
 
 static double distance_of(const float *x, const float *y) {
     double square = 1e-10;

@@ -120,7 +120,7 @@ static void unit_pairs_grad(fm_stream *stream, int64_t n, double eps, const void
     }
 }
 
-/* ---- atoms ----------------------------------------------------------------------------------- */
+/* -- atoms */
 
 enum { GROUPS = 8, ATOMS = 14, FIRST_CHAINED = 5 };
 
@@ -232,9 +232,10 @@ static void residue_atoms_grad(fm_stream *stream, const fm_residue_atoms *a, con
         }
         if (dangles.data) put_row((real *)dangles.data + 14 * i, dangles.beta, dangle[0], 14);
         fm_out dframe = {(real *)dframes.data + FRAME * i, dframes.beta};
-        if (dframes.data)
+        if (dframes.data) {
             matrix_frames_grad(NULL, 1, a->position_scale, (const real *)a->frames + FRAME * i, d,
                                dframe);
+        }
     }
 }
 

@@ -18,9 +18,10 @@ static void gemm_epilogue(const fm_gemm *g, real *c) {
         }
         for (int64_t i = 0; i < g->n; i++)
             line[i] += bias[i];
-        if (g->epilogue == FM_EPILOGUE_BIAS_RELU)
+        if (g->epilogue == FM_EPILOGUE_BIAS_RELU) {
             for (int64_t i = 0; i < g->n; i++)
                 line[i] = line[i] < 0 ? 0 : line[i];
+        }
     }
 }
 

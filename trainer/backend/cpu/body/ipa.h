@@ -198,7 +198,7 @@ static void ipa(fm_stream *stream, const fm_ipa *a, void *workspace) {
     }
 }
 
-/* ---- backward -------------------------------------------------------------------------------- */
+/* -- backward */
 
 /* Gradients of query i's frame and value points; adds <gradient, value> to dlogit for each key. */
 static void ipa_points_backward(const fm_ipa *a, const ipa_space *s, const real *dy, int64_t i,
@@ -266,9 +266,10 @@ static double ipa_logits_backward(const fm_ipa *a, const ipa_space *s, const fm_
         int64_t key = 3 * (j * a->n_head + h) * (a->n_qk + a->n_v);
         const real *k = (const real *)a->projections + at;
         real *dk = (real *)grad->dprojections + at, d = s->dlogit[j];
-        if (grad->dbias.data)
+        if (grad->dbias.data) {
             put((real *)grad->dbias.data + (i * a->n + j) * a->n_head + h, grad->dbias.beta,
                 third * d);
+        }
         for (int64_t c = 0; c < a->c; c++) {
             dq[c] += scale * d * k[c];
             dk[c] += scale * d * q[c];

@@ -71,10 +71,12 @@ static void init(fm_stream *stream, fm_init_kind kind, int64_t n, uint64_t first
     real *out = y;
     for (int64_t i = 0; i < n; i++) {
         double value = scale;
-        if (kind == FM_INIT_UNIFORM)
+        if (kind == FM_INIT_UNIFORM) {
             value *= fm_uniform_two_sided(fm_draw_word(draw, first + (uint64_t)i));
-        if (kind == FM_INIT_TRUNCATED_NORMAL)
+        }
+        if (kind == FM_INIT_TRUNCATED_NORMAL) {
             value *= fm_truncated_normal(fm_draw_word(draw, first + (uint64_t)i)) / 0.87962566;
+        }
         out[i] = (real)value;
     }
 }

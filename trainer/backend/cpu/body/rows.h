@@ -149,9 +149,10 @@ static void gate_grad(fm_stream *stream, const fm_gate *a, const fm_gate_grad *g
                 put(&dg[i], grad->dg.beta, factor * dy[i] * x[i] * s * ((real)1 - s));
             }
         }
-        if (grad->dx.data)
+        if (grad->dx.data) {
             for (int64_t i = 0; i < a->c; i++)
                 put(&dx[i], grad->dx.beta, factor * dy[i] * sigmoid(g[i]));
+        }
     }
 }
 

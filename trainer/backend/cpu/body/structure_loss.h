@@ -81,12 +81,13 @@ static void torsion_loss_grad(fm_stream *stream, const fm_torsion_loss *a, const
             draw[2 * k + 1] = slope * raw[1];
         }
         if (dangles.data) put_row((real *)dangles.data + at, dangles.beta, d, 2 * ANGLES);
-        if (dunnormalised.data)
+        if (dunnormalised.data) {
             put_row((real *)dunnormalised.data + at, dunnormalised.beta, draw, 2 * ANGLES);
+        }
     }
 }
 
-/* ---- bins, in f32 on every device ------------------------------------------------------------ */
+/* -- bins, in f32 on every device */
 
 static float rooted_distance(const float *x, const float *y, float eps) {
     return sqrtf(eps + square_distance(x, y));
@@ -144,7 +145,7 @@ static void aligned_error_bins(fm_stream *stream, const fm_aligned_error_bins *a
     }
 }
 
-/* ---- binary cross-entropy -------------------------------------------------------------------- */
+/* -- binary cross-entropy */
 
 static void binary_entropy(fm_stream *stream, const fm_binary_entropy *a) {
     (void)stream;

@@ -11,7 +11,7 @@
 
 namespace fm_cuda {
 
-/* ---- which shapes go where ------------------------------------------------------------------- */
+/* -- choice of a path */
 
 static bool is_stride_of_chunks(const fm_attention_stride &s) {
     return s.group % 8 == 0 && s.batch % 8 == 0 && s.row % 8 == 0 && s.head % 8 == 0;
@@ -94,15 +94,16 @@ template <typename T> static attention_path path_of_shape(const fm_attention *a,
     return is_one_query_shape<T>(a) ? ATTENTION_ONE_QUERY : ATTENTION_PLAIN;
 }
 
-/* The path of a call; grad NULL: forward. PLAIN takes what has an address that is
- * not a multiple of 16 bytes. */
+/* The path of a call; grad NULL: forward. PLAIN handles operands whose address is not a multiple of
+ * 16 bytes. */
 template <typename T>
 static attention_path path_of(const fm_attention *a, const fm_attention_grad *grad) {
     attention_path path = path_of_shape<T>(a, grad != NULL);
     bool is_wide = is_aligned(a->q) && is_aligned(a->k) && is_aligned(a->v);
-    if (grad)
+    if (grad) {
         is_wide = is_wide && is_aligned(grad->dout) && is_aligned(grad->dk.data) &&
                   is_aligned(grad->dv.data);
+    }
     if (path != ATTENTION_ONE_QUERY) {
         is_wide = is_wide && is_aligned(a->g);
         is_wide = is_wide && (grad ? is_aligned(grad->dq.data) && is_aligned(grad->dg.data)
@@ -111,7 +112,7 @@ static attention_path path_of(const fm_attention *a, const fm_attention_grad *gr
     return is_wide ? path : ATTENTION_PLAIN;
 }
 
-/* ---- workspace ------------------------------------------------------------------------------- */
+/* -- workspace */
 
 static size_t plain_layout(const fm_attention *a, bool backward, void *base, attention_space *ret) {
     carver carve = {(char *)base, 0};
@@ -188,9 +189,10 @@ template <typename T> size_t attention_grad_workspace(const fm_attention *a) {
     return enough_workspace<T>(a, true);
 }
 
-/* ---- launches -------------------------------------------------------------------------------- */
+/* -- launches */
 
-/* Counts a call that PLAIN runs although it is large enough for tensor cores. f32 has no other path. */
+/* Counts a call that PLAIN runs although it is large enough for tensor cores. f32 has no other
+ * path. */
 template <typename T> static void count_plain(const fm_attention *a) {
     if (sizeof(T) == 4 || a->n_query < 8 || a->n_query * a->n_key < 256) return;
     fm_backend_fall_back(FM_FALLBACK_ATTENTION,

@@ -1,5 +1,5 @@
-/* attention.cuh: what the attention files share: the paths, index maps, and the workspace's
- * parts. */
+/* attention.cuh: the declarations that the attention files share: the paths, index maps, and the
+ * workspace's parts. */
 #ifndef FM_BACKEND_CUDA_ATTENTION_CUH
 #define FM_BACKEND_CUDA_ATTENTION_CUH
 

@@ -89,8 +89,9 @@ __global__ void __launch_bounds__(TILE_THREADS, 5)
     int warp = threadIdx.x / 32, tiles = (int)(space.ld_bias / TILE);
     const bf16 *q = (const bf16 *)a.q + offset_of(a.q_stride, p.group, p.batch, 0, p.head);
     const uint4 *bias = NULL;
-    if (a.bias)
+    if (a.bias) {
         bias = bias_at(space.bias, p.plane, space.ld_bias_t / 16, p.first / 16 + warp, tiles, 0);
+    }
     logit_units units = units_of(a);
     uint32_t qa[C / 16][4];
     float o[C / 8][4] = {}, largest[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
@@ -120,7 +121,7 @@ __global__ void __launch_bounds__(TILE_THREADS, 5)
     store_output<C>(a, p, units.slope, o, largest, total);
 }
 
-/* Where a lane's eight values of the bias come from: part `part` of the tile of 16 rows and 64
+/* The source of a lane's eight values of the bias: part `part` of the tile of 16 rows and 64
  * columns. */
 struct bias_place {
     int64_t row, column; /* of the first value */

@@ -1,5 +1,5 @@
-/* attention_mma.cuh: what the forward and the backward of gated attention on tensor cores share:
- * where a block is, how logits start, and how key tiles arrive.
+/* attention_mma.cuh: the code that the forward and the backward of gated attention on tensor cores
+ * share: the place of a block, the start of logits, and the arrival of key tiles.
  *
  * Fragments. A warp multiplies 16 rows by 8 columns at a time. With g = lane / 4 and t = lane % 4,
  * a lane holds four values of each such 16 x 8 accumulator (mma.cuh):
@@ -9,10 +9,10 @@
  *     row g + 8    x[n][2], x[n][3]
  *
  * So a sum over a row is a sum over the lane's own values and then over four neighbouring lanes
- * (row_sum), and an accumulator of logits, packed to bf16, is the left operand of the next product.
+ * (row_sum). An accumulator of logits, packed to bf16, is the left operand of the next product.
  *
  * Bias. A linear layer leaves the bias with the head fastest. attention_pack_bias first gathers it,
- * padded with zeros to whole tiles, in the order of a warp's accumulators: 16 rows x 64 columns are
+ * padded with zeros to whole tiles, in the order of a warp's accumulators. 16 rows x 64 columns are
  * 4 parts x 32 lanes x 8 values, so a warp reads its tile by four coalesced 16-byte loads.
  *
  * Units. The instructions between the products bound these kernels, so terms enter through the

@@ -18,11 +18,11 @@
  *     dbias   a block takes 64 x 64 of (query, key) and recomputes dS there for a chunk of the
  *             batches, summed in registers; the chunks' sums are then added in order.
  *
- * delta is made from o, which is rounded to bf16, so it carries an error that has the same sign for
- * all keys of a query. dbias sums over batches, and the weight gradient of the bias over queries
- * and keys too, so the error would add up. But each row of dS sums to zero exactly, except for the
- * error in delta: the row's sum of dS is that error. The pairs kernel forms it by a product with
- * ones and adds it to delta before dbias reads it. */
+ * The sum delta is computed from o, which is rounded to bf16, so it carries an error that has the
+ * same sign for all keys of a query. This error would add up, since dbias sums over batches, and
+ * the weight gradient of the bias over queries and keys too. But each row of dS sums to zero
+ * exactly, except for the error in delta: the row's sum of dS is that error. The pairs kernel forms
+ * it by a product with ones and adds it to delta before dbias reads it. */
 #include "trainer/backend/cuda/attention/attention_mma.cuh"
 
 namespace fm_cuda {
@@ -67,8 +67,9 @@ static void gate_gradient(fm_stream *stream, const fm_attention *args,
                 d[j] *= gate;
                 g[j] = product * (1.0f - gate);
             }
-            if (a.g && grad.dg.data)
+            if (a.g && grad.dg.data) {
                 put_pack<bf16, 8>((bf16 *)grad.dg.data + at_g, grad.dg.beta, g);
+            }
             store<bf16, 8>((bf16 *)space.dout + row * a.c_head + c, d);
         }
         delta = row_sum(delta);
@@ -101,7 +102,7 @@ __device__ inline void fetch_queries(const fm_attention &a, const attention_spac
     }
 }
 
-/* ---- pairs ---- */
+/* -- pairs */
 
 /* The most warps of a block: one block of 12 fills a multiprocessor with 168 registers per thread,
  * two blocks of 8 fill it with 128. PAIR_LD pads the rows of dS^T against bank conflicts. */
@@ -231,9 +232,10 @@ __device__ inline void store_kv(const fm_attention &a, const tile_place &p, int6
             (bf16 *)out.data + offset_of(stride, p.group, p.batch, key + 8 * half, p.head);
 #pragma unroll
         for (int n = 0; n < C / 8; n++)
-            if (n * 8 + 2 * t < a.c_head)
+            if (n * 8 + 2 * t < a.c_head) {
                 put_two(to_row + n * 8 + 2 * t, out.beta, x[n][2 * half] * scale,
                         x[n][2 * half + 1] * scale);
+            }
     }
 }
 
@@ -254,8 +256,9 @@ __device__ inline void walk_pairs(const fm_attention &a, const fm_attention_grad
     }
     const uint4 *bias = NULL; /* of strip 0; if both strips are past the last key, of any strip */
     int64_t strips = space.ld_bias / 16, at_strip = (first_key + strip[0].row) / 16;
-    if (BIASED)
+    if (BIASED) {
         bias = bias_at(space.bias_t, p.plane, strips, min_size(at_strip, strips - 2), tiles, 0);
+    }
     tile_load<C>(memory.k(), (int)blockDim.x,
                  (const bf16 *)a.k + offset_of(a.k_stride, p.group, p.batch, 0, p.head),
                  a.k_stride.row, first_key, a.n_key, (int)a.c_head);
@@ -265,8 +268,9 @@ __device__ inline void walk_pairs(const fm_attention &a, const fm_attention_grad
     fetch_queries<C>(a, space, p, memory.queries, 0, 0);
     copies_commit();
     for (int tile = 0; tile < tiles; tile++) {
-        if (tile + 1 < tiles)
+        if (tile + 1 < tiles) {
             fetch_queries<C>(a, space, p, memory.queries, (tile + 1) & 1, (tile + 1) * TILE);
+        }
         copies_commit();
         copies_wait<1>();
         __syncthreads();
@@ -294,8 +298,8 @@ __device__ inline void walk_pairs(const fm_attention &a, const fm_attention_grad
     __syncthreads();
 }
 
-/* More keys than threads are walked in several rounds; each but the first adds to dq in memory, so
- * dq is rounded to bf16 between them. delta is then left uncorrected. */
+/* More keys than threads are walked in several rounds. Each but the first adds to dq in memory, so
+ * dq is rounded to bf16 between them, and delta is then not corrected. */
 template <int C, bool BIASED, int WARPS, int BLOCKS>
 __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     mma_pairs(fm_attention a, fm_attention_grad grad, attention_space space) {
@@ -303,8 +307,9 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     pair_memory<C> &memory = *(pair_memory<C> *)shared;
     tile_place p = place_of_block(a, 1);
     bool is_valid = find_valid(a, p);
-    if (a.mask && p.head == 0 && threadIdx.x == 0)
+    if (a.mask && p.head == 0 && threadIdx.x == 0) {
         space.valid[p.group * a.n_batch + p.batch] = is_valid;
+    }
     for (int64_t first_key = 0; first_key < a.n_key; first_key += blockDim.x)
         walk_pairs<C, BIASED>(a, grad, space, p, memory, is_valid, first_key);
 }
@@ -321,7 +326,7 @@ static void launch_pairs(fm_stream *stream, const fm_attention *a, const fm_atte
     FM_LAUNCHED();
 }
 
-/* ---- dbias ---- */
+/* -- dbias */
 
 /* s = 2^(s * slope - shift of the row): logits become weights. */
 template <int N>

@@ -1,10 +1,10 @@
 /* attention_one.cu: attention of one query over many keys that all heads share, without bias and
  * gate: the core of global column attention (A19). One block per batch (a column of the MSA).
  *
- * Forward and dq: one warp per head; each lane takes every 32nd key and keeps its own online
- * softmax, and a tree over the warp joins the lanes' maxima and sums. dk and dv: one thread per
- * key, which sums over the heads in order; dq's pass leaves each head's q, dout, log-sum-exp and
- * delta in shared memory for it.
+ * Forward and dq use one warp per head. Each lane takes every 32nd key and keeps its own online
+ * softmax, and a tree over the warp joins the lanes' maxima and sums. The pass for dk and dv has
+ * one thread per key, which sums over the heads in order. The pass for dq leaves each head's q,
+ * dout, log-sum-exp and delta in shared memory for it.
  *
  * Keys and values are read from memory once; the other heads find them in the caches. Those bytes
  * bound the kernels. */

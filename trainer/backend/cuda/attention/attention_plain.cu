@@ -1,9 +1,10 @@
 /* attention_plain.cu: gated attention for any shape up to c_head 64, in f32 arithmetic.
  *
- * Forward and dq: one thread per output row, which walks the keys. dk and dv: one thread per key,
- * which walks the queries. dbias: one thread per bias element, which walks the batches. The threads
- * of a warp are neighbours along the row axis of one (batch, head), so all of them read the same
- * address of the axis that they walk, and the L1 cache serves it.
+ * Forward and dq have one thread per output row, which walks the keys. The pass for dk and dv has
+ * one thread per key, which walks the queries. The pass for dbias has one thread per bias element,
+ * which walks the batches. The threads of a warp are neighbours along the row axis of one (batch,
+ * head). All of them thus read the same address of the axis that they walk, and the L1 cache serves
+ * it.
  *
  * Forward is the online softmax: the thread keeps the largest logit so far, the sum of the weights
  * exp(logit - largest) and the weighted sum of the values. When a larger logit comes, it multiplies
@@ -36,7 +37,7 @@ static void find_valid(fm_stream *stream, const fm_attention &args, uint8_t *val
     });
 }
 
-/* One (group, batch, head): what a thread needs to compute logits. */
+/* One (group, batch, head), with all that a thread needs to compute logits. */
 template <typename T> struct place {
     int64_t group, batch, head, kv_head;
     const T *bias, *mask; /* at (group, head) and (group, batch), or NULL */
@@ -47,8 +48,9 @@ __device__ inline place<T> place_of(const fm_attention &a, const uint8_t *valid,
                                     int64_t batch, int64_t head) {
     place<T> p = {group, batch, head, a.n_kv_head == 1 ? 0 : head, NULL, NULL};
     if (a.bias) p.bias = (const T *)a.bias + group * a.bias_stride[0] + head * a.bias_stride[1];
-    if (a.mask && valid[group * a.n_batch + batch])
+    if (a.mask && valid[group * a.n_batch + batch]) {
         p.mask = (const T *)a.mask + group * a.mask_stride[0] + batch * a.mask_stride[1];
+    }
     return p;
 }
 
@@ -148,8 +150,9 @@ __global__ void __launch_bounds__(128)
         float gate = a.g ? sigmoid(get(((const T *)a.g)[at_g + c])) : 1.0f;
         d[c] *= gate;
         delta += d[c] * o[c];
-        if (a.g && grad.dg.data)
+        if (a.g && grad.dg.data) {
             put((T *)grad.dg.data + at_g + c, grad.dg.beta, d[c] * o[c] * (1.0f - gate));
+        }
         ((float *)space.dout)[i * a.c_head + c] = d[c];
     }
     space.delta[i] = delta;

@@ -21,9 +21,9 @@
  *
  * The ring. k and v each have STAGES stages of shared memory. A stage has two barriers: `has`, on
  * which the copy engine reports the bytes, and `free`, at which every warp arrives when it has read
- * the stage. Step i uses stage i % STAGES. A barrier alternates between two phases and a wait names
- * the parity of the phase: the n-th filling of a stage (from 0) completes the phase of parity n % 2
- * of `has`, and may start when the phase of parity (n - 1) % 2 of `free` is complete.
+ * the stage. Step i uses stage i % STAGES. A barrier alternates between two phases, and a wait
+ * names the parity of the phase. The n-th filling of a stage (from 0) completes the phase of parity
+ * n % 2 of `has`. It may start when the phase of parity (n - 1) % 2 of `free` is complete.
  *
  * Each warp's 16 queries, gate and output (which takes the gate's place) come and go independently
  * of the other warps. A masked key's logit is MASKED: its exponential is 0 as with the finite
@@ -145,15 +145,17 @@ __device__ inline void find_bits(const forward_call &a, const forward_place &p,
                 for (int i = 0; i < 8; i++) {
                     int key = (first + i) * 32 + lane;
                     is_valid[i] = key < a.n_key;
-                    if (is_valid[i] && !is_again)
+                    if (is_valid[i] && !is_again) {
                         is_valid[i] = get(mask[key * a.mask_stride[2]]) != 0;
+                    }
                 }
 #pragma unroll
                 for (int i = 0; i < 8; i++) {
                     uint32_t word = __ballot_sync(0xffffffffu, is_valid[i]);
                     any |= word;
-                    if (lane == 0 && first + i < words)
+                    if (lane == 0 && first + i < words) {
                         ((uint32_t *)space.bits(step + (unsigned)(first + i) / 4))[i % 4] = word;
+                    }
                 }
             }
         }
@@ -441,8 +443,9 @@ __device__ inline void finish_batch(const forward_call &a, const forward_place &
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         int line = row + g + 8 * half;
-        if (t == 0 && line < a.n_query)
+        if (t == 0 && line < a.n_query) {
             a.lse[plane * a.n_query + line] = (shift[half] + logarithm(o[C / 8][2 * half])) * LN2;
+        }
     }
 }
 
@@ -472,8 +475,9 @@ __device__ inline void forward_begin(const forward_call &a, const forward_place 
         fetch_queries(a, p, space, p.first);
     }
     __syncwarp();
-    if (threadIdx.x < 16 * 8)
+    if (threadIdx.x < 16 * 8) {
         space.ones[tile_at<C>(threadIdx.x / 8, 0) + threadIdx.x % 8] = to<bf16>(1.0f);
+    }
     find_bits(a, p, space);
     tiles_publish();
     __syncthreads();
@@ -529,8 +533,9 @@ __global__ void __launch_bounds__(FORWARD_THREADS, 2)
             add_values<C, 2>(o, s, 0, a.slope, shift, is_first, values);
             add_values<C, 2>(o, s, 1, a.slope, shift, is_first, values);
             if (warp < 4 || step + 1 < steps) give_turn(warp / 4);
-            if (threadIdx.x == FETCHER * 32)
+            if (threadIdx.x == FETCHER * 32) {
                 fetch_keys(a, p, space, at.next(a.tiles).next(a.tiles));
+            }
             __syncwarp();
             products_wait<0>(o);
             if (lane == 0) barrier_arrive(space.free_v(stage));

@@ -2,10 +2,10 @@
  * products: dbias = sum over batches of dS.
  *
  * A block takes 128 x 128 of (query, key), a warp group 64 x 64 of it in registers, and walks a
- * chunk of the batches. For each batch it recomputes dS^T as attention_wgmma_grad.cuh describes,
- * from q, k, v, and from dout' and the columns' terms that the walk left in the workspace, and adds
- * it up. The deltas are corrected by then (attention_mma_grad.cu says why). The chunks' sums are
- * added in order by a second kernel.
+ * chunk of the batches. For each batch it recomputes dS^T as attention_wgmma_grad.cuh describes and
+ * adds it up. The operands are q, k, v, and dout' and the columns' terms, which the walk left in
+ * the workspace. The deltas are corrected by then (attention_mma_grad.cu says why). The chunks'
+ * sums are added in order by a second kernel.
  *
  * The tiles of a batch are one stage of a ring of STAGES; one thread starts the copies two batches
  * ahead. `full` of a stage completes when its bytes are there, `empty` when every warp has read it;
@@ -90,7 +90,7 @@ __device__ inline void store_sums(const grad_call &c, float *plane, int first, i
 }
 
 /* Loads the bias of the warp's 16 keys x 64 queries. Past the last key or query its value does not
- * matter, so it comes from the last tile. */
+ * matter, so the last tile supplies it. */
 __device__ inline void strip_bias(const grad_call &c, int plane, int first, int first_key,
                                   bias_tile<4> (&b)[2]) {
     int strips = (int)c.space.ld_bias / 16, tiles = (int)c.space.ld_bias_t / TILE;
@@ -204,8 +204,8 @@ static void finish_dbias(fm_stream *stream, const fm_attention *a, const attenti
 }
 
 /* The number of chunks that should end soonest. The cost is in units of a block's time for one
- * batch: rounds of blocks, each of its batches and about two more to start, plus `sum` for writing
- * and reading one chunk's sums. */
+ * batch. It counts rounds of blocks, each of its batches and about two more to start, plus `sum`
+ * for writing and reading one chunk's sums. */
 int64_t attention_wgmma_dbias_chunks(const fm_attention *a) {
     int64_t planes = a->n_group * a->n_head, best = 1;
     int64_t blocks = planes * divide_up(a->n_query, SIDE) * divide_up(a->n_key, SIDE);

@@ -1,5 +1,6 @@
-/* attention_wgmma_grad.cu: gated attention of the bf16 table by warp-group products, backward: dq,
- * dk, dv and dg of up to 256 queries and keys, and the launches for longer ones and dbias.
+/* attention_wgmma_grad.cu: gated attention of the bf16 table by warp-group products, backward. It
+ * computes dq, dk, dv and dg of up to 256 queries and keys, and has the launches for longer ones
+ * and dbias.
  *
  * A block walks over items (group, batch, head), one at a time. A warp group owns 64 of the item's
  * keys, K and V in registers as operands. For each tile of 32 queries it recomputes the logits,
@@ -8,15 +9,15 @@
  * keys. While that happens, the next item's rows arrive, and the gate's backward makes its dout',
  * dg and delta = <dout', o / sigmoid(g)> = <dout, o> from the gated output o.
  *
- * o is rounded to bf16, so delta has an error of one sign for all keys of a query, which the sums
- * in dbias and in the weight gradient of the bias would show. A row of dS sums to zero except for
- * that error. So the product for dq has 8 further columns, of ones: its result is the sum of the
- * row of dS, and the delta that attention_wgmma_dbias.cu reads is corrected by it. */
+ * Since o is rounded to bf16, delta has an error of one sign for all keys of a query. The sums in
+ * dbias and in the weight gradient of the bias would show it. A row of dS sums to zero except for
+ * that error. So the product for dq has 8 further columns, of ones. Their result is the sum of the
+ * row of dS, and it corrects the delta that attention_wgmma_dbias.cu reads. */
 #include "trainer/backend/cuda/attention/attention_wgmma_grad.cuh"
 
 namespace fm_cuda {
 
-/* ---- pairs ---- */
+/* -- pairs */
 
 /* Shared memory of a block of `keys` keys, two threads per key, and `queries` queries, both
  * multiples of 64. k has two copies: one item's is read while the next one's arrives. `turn`, the
@@ -264,9 +265,10 @@ __global__ void __launch_bounds__(2 * MAX_BLOCK_ROWS, 1)
         tiles_publish();
         bool is_valid = __syncthreads_or(mask != 0);
         barrier_wait(memory.barrier(), turn);
-        if (call.space.dbias && p.head == 0 && threadIdx.x < memory.keys)
+        if (call.space.dbias && p.head == 0 && threadIdx.x < memory.keys) {
             call.space.terms[(p.group * call.n_batch + p.batch) * memory.keys + threadIdx.x] =
                 is_valid ? call.mask_factor * (low_half(mask) - 1.0f) : 0;
+        }
         walk_keys<C> keys;
         walk_item<C, BIASED>(call, memory, keys, bias, turn, is_valid);
         tiles_publish();
@@ -293,9 +295,10 @@ __global__ void __launch_bounds__(2 * MAX_BLOCK_ROWS, 1)
         thread = read_thread();
 #pragma unroll
         for (int i = 0; i < 2; i++)
-            if (thread + i * blockDim.x < parts)
+            if (thread + i * blockDim.x < parts) {
                 gate_backward<C>(call, p, memory.gates(), part[i], next_item,
                                  thread + i * blockDim.x);
+            }
 #pragma unroll 1
         for (int i = thread + 2 * blockDim.x; i < parts; i += blockDim.x)
             gate_backward<C>(call, p, memory.gates(), load_gate_inputs<C>(call, p, i), next_item,
@@ -303,7 +306,7 @@ __global__ void __launch_bounds__(2 * MAX_BLOCK_ROWS, 1)
     }
 }
 
-/* ---- launches ---- */
+/* -- launches */
 
 static grad_tensor tensor_of(const void *data, const fm_attention_stride &s, fm_beta beta) {
     return {(bf16 *)data, (int)s.group, (int)s.batch, (int)s.row, (int)s.head, beta == FM_ADD};

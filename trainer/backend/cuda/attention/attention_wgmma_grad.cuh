@@ -1,7 +1,7 @@
-/* attention_wgmma_grad.cuh: what the kernels of the backward of gated attention by warp-group
- * products share: their argument, the gate's backward, and the steps from logits to dS.
+/* attention_wgmma_grad.cuh: the code that the kernels of the backward of gated attention by
+ * warp-group products share: their argument, the gate's backward, and the steps from logits to dS.
  *
- * Rows are keys and columns are queries, as in attention_mma_grad.cu: a warp group owns 64 keys, 16
+ * Rows are keys and columns are queries, as in attention_mma_grad.cu. A warp group owns 64 keys, 16
  * per warp, with K and V in registers as left operands, and takes STEP = 32 queries at a time:
  *
  *     S^T = k q^T               s starts as bias / scale - lse / scale of its query
@@ -12,7 +12,7 @@
  *     dk += dS^T q              dS^T, packed to bf16, is the left operand
  *
  * So the bias, the log-sum-exp and delta enter through the accumulators' initial values, in units
- * of the unscaled product, and the mask, which belongs to a row, enters with the exponential. The
+ * of the unscaled product. The mask, which belongs to a row, enters with the exponential. The
  * gate's backward leaves the two terms of each query in shared memory in the layout of an
  * accumulator's columns (gate_outputs). */
 #ifndef FM_BACKEND_CUDA_ATTENTION_WGMMA_GRAD_CUH
@@ -40,7 +40,7 @@ struct grad_call {
     const bf16 *mask;
     int mask_stride[3];
     const float *lse;
-    attention_space space; /* its dbias is NULL if the caller wants no dbias */
+    attention_space space; /* its dbias is NULL if the caller needs none */
     int n_batch, n_query, n_key, n_head, c_head, items;
     int passes;           /* WGMMA_LONG: passes over the keys of an item */
     float scale, inverse; /* and 1 / scale */
@@ -188,18 +188,18 @@ __device__ inline float fast_sigmoid(float x) {
     return y;
 }
 
-/* Where the gate's backward stores its results in shared memory: dout' [queries, C], and what
- * accumulators' columns start from, [2][queries / 2][4]: first -lse / scale of two queries, twice
- * (for rows g and g + 8), then -delta likewise. */
+/* The place in shared memory for the results of the gate's backward: dout' [queries, C], and the
+ * initial values of the accumulators' columns, [2][queries / 2][4]. The first of these are -lse /
+ * scale of two queries, twice (for rows g and g + 8); -delta follows in the same form. */
 struct gate_outputs {
     bf16 *d;
     float *shift;
     int queries;
 };
 
-/* The gate's backward of part i: dout' = dout sigmoid(g) to shared memory and, if dbias is wanted,
- * to the workspace; dg; and from delta = <dout, o>, summed over the lanes of the query, the
- * columns' terms. */
+/* The gate's backward of part i. It writes dout' = dout sigmoid(g) to shared memory and, if the
+ * caller needs dbias, to the workspace. It writes dg, and the columns' terms from delta = <dout,
+ * o>, summed over the lanes of the query. */
 template <int C>
 __device__ inline void gate_backward(const grad_call &call, const item_place &p,
                                      const gate_outputs &to, const gate_inputs &part, int item,
@@ -219,8 +219,9 @@ __device__ inline void gate_backward(const grad_call &call, const item_place &p,
     }
     uint4 gated = pack_eight(d);
     *(uint4 *)(to.d + tile_at<C>(query, chunk)) = gated;
-    if (is_inside && call.dg.data)
+    if (is_inside && call.dg.data) {
         put_pack<bf16, 8>(row_at(call.dg, p, query) + c, call.dg.adds ? FM_ADD : FM_WRITE, g);
+    }
     if (C == 32) delta += __shfl_xor_sync(0xffffffffu, delta, 2);
     delta += __shfl_xor_sync(0xffffffffu, delta, 1);
     /* Of two neighbouring queries the first stores the shifts of both, the second their deltas. */
@@ -334,8 +335,9 @@ inline void make_tiles(const fm_attention *a, grad_call *call, int queries, int 
     call->q_box = attention_boxes(a, a->q, a->q_stride, a->n_query, C, queries);
     call->k_box = attention_boxes(a, a->k, a->k_stride, a->n_key, C, keys);
     call->v_box = attention_boxes(a, a->v, a->v_stride, a->n_key, C, keys);
-    if (call->space.dbias)
+    if (call->space.dbias) {
         call->d_box = attention_boxes(a, call->space.dout, d, a->n_query, C, queries);
+    }
 }
 
 /* attention_wgmma_long.cu: dq, dk, dv and dg of more than 256 queries or keys. */

@@ -9,7 +9,7 @@
  * f32.
  *
  * Slots and barriers. Tile number `count` (over all passes of the block) uses slot count % SLOTS.
- * FULL of the slot completes when every warp has stored dS^T, EMPTY when the group that makes dq
+ * The slot's FULL completes when every warp has stored dS^T, its EMPTY when the group that makes dq
  * has read it. The n-th use of a slot waits for phase n % 2 of FULL to read, and for phase (n - 1)
  * % 2 of EMPTY to write. A barrier shows only the parity of its phase, so a waiter must have seen
  * the phase before; walk_pass says why that holds.
@@ -43,8 +43,8 @@ enum { MAX_THREADS = 512, SLOTS = 2, MAX_BOX_ROWS = 256 };
 enum { FULL_Q, FULL_KV, FULL, EMPTY = FULL + SLOTS, BARRIERS = EMPTY + SLOTS };
 
 /* Shared memory of a block that passes over `keys` keys at a time, two threads per key, and
- * `queries` queries, both multiples of 64. k has two copies, of which `turn` (passes so far modulo
- * 2) names one: one pass's is read while the next one's arrives. */
+ * `queries` queries, both multiples of 64. The tile of k has two copies, of which `turn` (passes so
+ * far modulo 2) names one: one pass's is read while the next one's arrives. */
 template <int C> struct pass_memory {
     uint8_t *base;
     int keys, queries;
@@ -150,10 +150,11 @@ __device__ inline void gate_prefetch_start(const grad_call &call, const item_pla
         int at = thread + i * (int)blockDim.x;
         o.part[i] = load_gate_inputs<C>(call, p, at);
         o.mask[i] = 0;
-        if (call.mask && at < call.n_key)
+        if (call.mask && at < call.n_key) {
             o.mask[i] = ((const uint16_t *)
                              call.mask)[p.group * call.mask_stride[0] +
                                         p.batch * call.mask_stride[1] + at * call.mask_stride[2]];
+        }
     }
 }
 
@@ -166,8 +167,9 @@ __device__ inline bool gate_finish(const grad_call &call, unsigned items,
     int thread = read_thread(), step = (int)blockDim.x, parts = memory.queries * (C / 8);
 #pragma unroll
     for (int i = 0; i < 2; i++)
-        if (thread + i * step < (int)call.space.ld_bias)
+        if (thread + i * step < (int)call.space.ld_bias) {
             ((uint16_t *)memory.mask())[thread + i * step] = o.mask[i];
+        }
 #pragma unroll 1
     for (int at = thread; at < parts; at += 2 * step) {
         /* Load the next two parts while these two are computed. */
@@ -177,8 +179,9 @@ __device__ inline bool gate_finish(const grad_call &call, unsigned items,
             next[i] = load_gate_inputs<C>(call, p, at + (2 + i) * step);
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            if (at + i * step < parts)
+            if (at + i * step < parts) {
                 gate_backward<C>(call, p, memory.gates(), o.part[i], item, at + i * step);
+            }
             o.part[i] = next[i];
         }
     }
@@ -272,10 +275,10 @@ __device__ inline void start_pass_bias(const grad_call &call, const item_place &
     bias_stream(&bias.half[1], bias.at + 64);
 }
 
-/* dq of a tile of queries: the sums over the keys of this pass and of the passes before, which the
- * block keeps in call.space.sums; after the last pass dq is stored. With a bias, 8 further columns
- * are the sums of the rows of dS, which correct the deltas for dbias. `count`: the tile's number
- * among all that the block walks. */
+/* Adds this pass's sums over keys to dq of a tile of queries. The block keeps the sums of the
+ * passes before in call.space.sums, and stores dq after the last pass. With a bias, 8 further
+ * columns are the sums of the rows of dS, which correct the deltas for dbias. `count`: the tile's
+ * number among all that the block walks. */
 template <int C, bool BIASED>
 __device__ inline void finish_tile(const grad_call &call, const pass_memory<C> &memory,
                                    const walk_position &w, int tile, unsigned count) {
@@ -335,8 +338,8 @@ __device__ inline void finish_tile(const grad_call &call, const pass_memory<C> &
 
 /* One pass over an item: all tiles of queries. One warp group, in rotation, finishes each tile's dq
  * one tile later, when the others have most likely stored their dS^T. A group that waits for FULL
- * of a slot has stored dS^T there itself, and before that waited for EMPTY, so it has seen the
- * phase before. */
+ * of a slot has stored dS^T there itself. Before that it waited for EMPTY, so it has seen the phase
+ * before. */
 template <int C, bool BIASED>
 __device__ inline void walk_pass(const grad_call &call, const pass_memory<C> &memory,
                                  walk_keys<C> &keys, walk_bias &bias, const walk_position &w) {
@@ -365,8 +368,9 @@ __device__ inline void walk_pass(const grad_call &call, const pass_memory<C> &me
             products_wait<0>(keys.dk);
             products_pin(keys.dv);
         }
-        if (tile > 0 && (count - 1) % groups == group)
+        if (tile > 0 && (count - 1) % groups == group) {
             finish_tile<C, BIASED>(call, memory, w, tile - 1, count - 1);
+        }
     }
 }
 
@@ -469,7 +473,7 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
     }
 }
 
-/* ---- launches ---- */
+/* -- launches */
 
 /* How a call is split into passes and blocks. */
 struct pass_shape {

@@ -11,8 +11,9 @@ static PFN_cuTensorMapEncodeTiled_v12000 encoder(void) {
     cudaDriverEntryPointQueryResult answer;
     FM_CUDA(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000,
                                              cudaEnableDefault, &answer));
-    if (answer != cudaDriverEntryPointSuccess)
+    if (answer != cudaDriverEntryPointSuccess) {
         call_failed("cuTensorMapEncodeTiled", "the driver does not have it", __FILE__, __LINE__);
+    }
     return (PFN_cuTensorMapEncodeTiled_v12000)found;
 }
 
@@ -34,8 +35,9 @@ box_map make_boxes(const void *base, const int64_t extent[5], const int64_t stri
         encoder()(&boxes.map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 5, (void *)base, size, distance,
                   box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
                   CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    if (status != CUDA_SUCCESS)
+    if (status != CUDA_SUCCESS) {
         call_failed("cuTensorMapEncodeTiled", "the driver refused a tensor", __FILE__, __LINE__);
+    }
     return boxes;
 }
 

@@ -101,8 +101,8 @@ __device__ inline void stores_wait() {
 }
 
 /* A warp group returns registers, or takes more, so that it has N per thread. For kernels of
- * __launch_bounds__(threads, 1) in which each group's role is a branch of its own: the group that
- * only copies gives registers to those that compute. */
+ * __launch_bounds__(threads, 1) in which each group's role is a separate branch: the group that
+ * only copies gives registers to the groups that compute. */
 template <int N> __device__ inline void registers_give() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
 }
@@ -112,8 +112,8 @@ template <int N> __device__ inline void registers_take() {
 
 /* Launches that overlap. When all blocks of a kernel have called let_next_begin or ended, the next
  * kernel in the stream may start, provided that it is launched by launch_after with `early`. That
- * kernel calls wait_for_previous before it reads what the kernel before it writes. Results of older
- * kernels are complete when it starts. */
+ * kernel calls wait_for_previous before it reads the output of the kernel before it. Results of
+ * older kernels are complete when it starts. */
 __device__ inline void let_next_begin() {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }

@@ -1,10 +1,10 @@
 /* check.cuh: every call of the CUDA runtime and of cuBLASLt is checked, and a failure has a name.
  *
  * A failing call is a mistake of ours or a dying device; neither can be handled inside a step. So
- * the check prints one line that says which call failed, why, and which op and training step the
- * thread had in hand (where.h), and aborts. Kernels run asynchronously: the error may come from a
- * kernel that was queued earlier. Refusals that callers handle (no memory, nothing to capture) are
- * not checked with these macros. */
+ * the check prints one line with the failed call, the reason, and the thread's current op and
+ * training step (where.h), and aborts. Kernels run asynchronously, so an earlier kernel may have
+ * caused the error. Refusals that callers handle (no memory, nothing to capture) are not checked
+ * with these macros. */
 #ifndef FM_BACKEND_CUDA_CHECK_CUH
 #define FM_BACKEND_CUDA_CHECK_CUH
 

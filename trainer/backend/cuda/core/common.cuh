@@ -103,7 +103,7 @@ template <typename T> inline bool is_whole(int64_t elements) {
 }
 
 /* Calls f(i) for each i in [0, n), one thread per index. With more indices than threads each thread
- * takes every so many-th (a grid-stride loop). */
+ * takes several, one grid apart (a grid-stride loop). */
 enum { EACH_THREADS = 256, EACH_BLOCKS = 16 /* per multiprocessor */ };
 template <typename F> __global__ void __launch_bounds__(EACH_THREADS) each_kernel(int64_t n, F f) {
     for (int64_t i = blockIdx.x * (int64_t)EACH_THREADS + threadIdx.x; i < n;

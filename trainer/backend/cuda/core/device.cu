@@ -59,8 +59,9 @@ static double event_elapsed_ms(fm_event *from, fm_event *to) {
 
 static void *host_alloc(size_t bytes) {
     void *memory = NULL;
-    if (cudaHostAlloc(&memory, bytes, cudaHostAllocPortable) == cudaSuccess)
+    if (cudaHostAlloc(&memory, bytes, cudaHostAllocPortable) == cudaSuccess) {
         return memset(memory, 0, bytes);
+    }
     (void)cudaGetLastError();
     return NULL;
 }

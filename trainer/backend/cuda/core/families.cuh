@@ -1,7 +1,7 @@
 /* families.cuh: declares the functions behind the CUDA tables, made of the list of entries.
  *
  * kernel_entries.h says what each entry does. An ACT entry is a template over T, the act type
- * (float or bf16), defined and instantiated for both in the .cu file of its family; an ANY or HOST
+ * (float or bf16). The .cu file of its family defines it and instantiates both. An ANY or HOST
  * entry is a plain function. Functions that families share but that are no entries are declared in
  * the header of the family that defines them (core/sums.cuh, gemm/gemm.cuh, ...). */
 #ifndef FM_BACKEND_CUDA_FAMILIES_CUH

@@ -1,5 +1,5 @@
 /* keep.cuh: shared-axis dropout for kernels on rows (dropout.cu, norm.cu): the mask is drawn where
- * it is used, and rows that share a mask are taken together, so that one draw serves them all.
+ * it is used. A thread handles rows that share a mask together, so that one draw serves them all.
  * Also elements in registers in the form in which memory has them. */
 #ifndef FM_BACKEND_CUDA_KEEP_CUH
 #define FM_BACKEND_CUDA_KEEP_CUH

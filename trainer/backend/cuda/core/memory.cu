@@ -115,9 +115,9 @@ void axpy_device(fm_stream *stream, int64_t n, const double *alpha, const void *
     each(stream, n, [=] __device__(int64_t i) { put(out + i, y.beta, (float)*alpha * in[i]); });
 }
 
-/* ---- sums over the middle axis ----
- *
- * A thread takes a pack of columns of every lanes-th row, SUM_BATCH rows in flight, and the block
+/* -- sums over the middle axis */
+
+/* A thread takes a pack of columns of every lanes-th row, SUM_BATCH rows in flight, and the block
  * adds its lanes in order through shared memory. Large sums divide the rows into chunks; the
  * chunks' sums are partial vectors in the workspace and are then added in order. How rows are
  * divided depends on the shape alone. */
@@ -192,8 +192,9 @@ __global__ void __launch_bounds__(SUM_THREADS)
             pack<T, V> v[SUM_BATCH];
 #pragma unroll
             for (int b = 0; b < SUM_BATCH; b++)
-                if (r + b * lanes < end)
+                if (r + b * lanes < end) {
                     v[b] = *(const pack<T, V> *)(in + (r + b * lanes) * s.stride_r);
+                }
 #pragma unroll
             for (int b = 0; b < SUM_BATCH; b++) {
                 if (r + b * lanes >= end) continue;

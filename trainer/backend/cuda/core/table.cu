@@ -20,8 +20,9 @@ static fm_kernels make_table(const char *name, fm_element act, const fm_kernels 
 #define FM_ENTRY_ACT(name) k.name = name<T>;
 #define FM_KERNEL(kind, result, name, ...) FM_ENTRY_##kind(name)
 #include "trainer/backend/kernel_entries.h"
-    if (getenv("FM_CHECK_MASKS"))
+    if (getenv("FM_CHECK_MASKS")) {
         k.attention = checked_attention<T>, k.attention_grad = checked_attention_grad<T>;
+    }
     return k;
 }
 

@@ -14,9 +14,9 @@
  *     MN_MAJOR    its rows are summed over, and its columns are the rows of A or the columns of B,
  *                 as in p v with v [keys, C]
  *
- * A product takes a 64-bit descriptor for 16 of what is summed over; tile_operand makes it from the
- * address where these 16 begin. An operand wider than C continues in further tiles, each `next`
- * elements after the one before. The next 16 of the sum, and the columns beyond C, are at
+ * A product takes a 64-bit descriptor for 16 steps of the sum; tile_operand makes it from the
+ * address of the first. An operand wider than C continues in further tiles, each `next` elements
+ * after the one before. The next 16 of the sum, and the columns beyond C, are at
  *
  *     K_MAJOR     next 16: tile + 16 inside a row, then the next tile. For C = 8 the 16 are two
  *                 tiles of 8 columns, `next` apart

@@ -1,10 +1,10 @@
 /* gemm.cu: chooses the kernel of a matrix product and the workspace that it needs.
  *
  * Most products go to cuBLASLt (library.cu), and to a plain kernel (plain.cu) where it has no
- * algorithm. Some shapes of the model, in bf16, are as long as their memory traffic and have
- * kernels of this backend: projections to the four heads of pair attention and back (skinny.cu),
- * the gradient of a linear layer through the ReLU before it (linear.cu), and the gradients of a
- * linear layer's weight and bias (weights.cu).
+ * algorithm. Some shapes of the model, in bf16, take as long as their memory traffic and have
+ * kernels of this backend. They are projections to the four heads of pair attention and back
+ * (skinny.cu), the gradient of a linear layer through the ReLU before it (linear.cu), and the
+ * gradients of a linear layer's weight and bias (weights.cu).
  *
  * A workspace is queried before there are addresses, and by one query for both tables. So the
  * choice has two parts: path_of_shape, which the query uses too, and the addresses and strides. */
@@ -30,13 +30,15 @@ static gemm_path path_of_shape(const fm_gemm *g) {
     if (is_simple && g->epilogue == FM_EPILOGUE_NONE && !g->addend && g->m >= SKINNY_ROWS) {
         if (g->n == SKINNY && g->trans_b && g->beta == 0 && is_line_depth) return GEMM_HEADS;
         if (g->k == SKINNY && !g->trans_b && g->n % 8 == 0 && g->n <= 1024 &&
-            (g->beta == 0 || g->beta == 1))
+            (g->beta == 0 || g->beta == 1)) {
             return GEMM_SPREAD;
+        }
     }
     if (is_simple && g->epilogue == FM_EPILOGUE_RELU_GRAD && !g->trans_b && g->beta == 0 &&
         is_line_depth && g->m >= LINE_MANY_ROWS && g->m <= INT32_MAX && g->m % LINE_ROWS == 0 &&
-        g->n % LINE_COLUMNS == 0 && g->n <= LINE_MOST_COLUMNS)
+        g->n % LINE_COLUMNS == 0 && g->n <= LINE_MOST_COLUMNS) {
         return GEMM_LINEAR;
+    }
     return weights_takes(g) ? GEMM_WEIGHTS : GEMM_LIBRARY;
 }
 
@@ -72,8 +74,9 @@ static bool is_weight_sum(const fm_gemm *g) {
 /* Enough for the path of the shape and for the library, which may take its place. */
 size_t gemm_workspace(const fm_gemm *g) {
     size_t bytes = library_workspace(g);
-    if (g->epilogue == FM_EPILOGUE_RELU_GRAD)
+    if (g->epilogue == FM_EPILOGUE_RELU_GRAD) {
         bytes = most_bytes(bytes, sum_workspace(1, g->m, g->n));
+    }
     if (is_weight_sum(g)) bytes = most_bytes(bytes, sum_workspace(1, g->k, g->m - g->sum_first));
     gemm_path path = path_of_shape(g);
     if (path == GEMM_LINEAR) bytes = most_bytes(bytes, linear_workspace(g));
@@ -96,9 +99,10 @@ static void multiply_and_finish(fm_stream *stream, const fm_gemm *g, void *works
     }
     if (is_grad) sum_after_relu<T>(stream, g->m, g->n, g->ldc, g->relu, g->c, g->sum, workspace);
     const int64_t stride[2] = {0, g->lda};
-    if (is_weight_sum(g))
+    if (is_weight_sum(g)) {
         sum<T>(stream, 1, g->k, g->m - g->sum_first, stride, (const T *)g->a + g->sum_first, g->sum,
                true, workspace);
+    }
 }
 
 template <typename T> void gemm(fm_stream *stream, const fm_gemm *g, void *workspace) {

@@ -6,8 +6,8 @@
  * place, so that a sum has one order.
  *
  * The algorithm is a function of shapes, strides, types, 16-byte alignment and the kind of device
- * (tuned.cu): the same product always gives the same bits. Asking the library costs more host time than a small product
- * takes, so the answers are kept in a hash table.
+ * (tuned.cu): the same product always gives the same bits. Asking the library costs more host time
+ * than a small product takes, so the answers are kept in a hash table.
  *
  * Many kernels of the library hand out their tiles by a counter in the workspace. The library sets
  * the counter to zero before each call, which in a graph is a node of its own, with gaps around it.
@@ -27,8 +27,9 @@ namespace fm_cuda {
 enum { GEMM_CHOICES = 4096, GEMM_CANDIDATES = 8 };
 
 void check_library(cublasStatus_t status, const char *call, const char *file, int line) {
-    if (status != CUBLAS_STATUS_SUCCESS)
+    if (status != CUBLAS_STATUS_SUCCESS) {
         call_failed(call, cublasLtGetStatusString(status), file, line);
+    }
 }
 
 /* Whether the library says that it cannot do a product, as opposed to failing at it. */
@@ -71,7 +72,7 @@ size_t library_workspace(const fm_gemm *g) {
     return g->m * g->n * g->k * g->batch >= 1 << 22 ? (size_t)GEMM_WORKSPACE : 0;
 }
 
-/* ---- descriptions of a product ---- */
+/* -- descriptions of a product */
 
 static void layout(cublasLtMatrixLayoutOpaque_t *l, cudaDataType_t type, bool trans, int64_t rows,
                    int64_t cols, int64_t ld, int64_t batch, int64_t stride) {
@@ -204,8 +205,9 @@ int propose(const gemm_key *key, gemm_layouts *l, uint64_t bytes,
     cublasStatus_t status =
         cublasLtMatmulAlgoGetHeuristic(library_handle(), &l->product, &l->first, &l->second,
                                        &l->result, &l->result, &preference, most, result, &found);
-    if (!is_refusal(status))
+    if (!is_refusal(status)) {
         check_library(status, "cublasLtMatmulAlgoGetHeuristic", __FILE__, __LINE__);
+    }
     return status == CUBLAS_STATUS_SUCCESS ? found : 0;
 }
 

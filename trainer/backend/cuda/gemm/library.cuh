@@ -23,7 +23,8 @@ void check_library(cublasStatus_t status, const char *call, const char *file, in
 bool is_refusal(cublasStatus_t status);
 
 /* Everything the choice of an algorithm depends on. Keys are compared byte by byte, so that they
- * are written over zeros. align_x is the largest power of two, at most 16, that divides the address. */
+ * are written over zeros. align_x is the largest power of two, at most 16, that divides the
+ * address. */
 struct gemm_key {
     int64_t m, n, k, batch, lda, ldb, ldc, stride_a, stride_b, stride_c;
     uint8_t trans_a, trans_b, add, epilogue, is_bf16, c_is_f32;
@@ -51,7 +52,8 @@ int propose(const gemm_key *key, gemm_layouts *l, uint64_t bytes,
 bool default_algorithm(const gemm_key *key, gemm_layouts *l, uint64_t bytes,
                        cublasLtMatmulAlgo_t *ret_algo, size_t *ret_workspace);
 
-/* The keys of at most `most` products that the library has done in this process. Returns how many. */
+/* The keys of at most `most` products that the library has done in this process. Returns how
+ * many. */
 int known_products(gemm_key *keys, int most);
 
 /* An algorithm of the library in numbers that its attributes take back. */

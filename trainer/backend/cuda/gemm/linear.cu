@@ -39,7 +39,7 @@ struct line_call {
     float *partial; /* [blocks / column_tiles, n]; NULL: no sums */
 };
 
-/* ---- operands ---- */
+/* -- operands */
 
 /* Loads 128 columns of W, from column0 on, as two tiles of 64. */
 template <int K>
@@ -67,7 +67,7 @@ __device__ inline void line_products(float (&d)[LINE_COLUMNS / 8][4], const line
     products_commit();
 }
 
-/* ---- the end of a tile ---- */
+/* -- the end of a tile */
 
 __device__ inline void line_load_relu(uint4 (&above)[4], const bf16 *relu, int64_t ldc) {
 #pragma unroll
@@ -130,7 +130,7 @@ __device__ inline void line_finish_sums(float (&sum)[2][8], float *space, float 
     partial[threadIdx.x] = total;
 }
 
-/* ---- the kernel ---- */
+/* -- the kernel */
 
 template <int K> __global__ void __launch_bounds__(LINE_THREADS, 2) line_kernel(line_call call) {
     extern __shared__ __align__(TILE_ALIGN) char memory[];
@@ -144,10 +144,11 @@ template <int K> __global__ void __launch_bounds__(LINE_THREADS, 2) line_kernel(
         return (group + (int64_t)(step / layout::CHUNKS) * groups) * LINE_ROWS;
     };
     auto fetch = [&](int step) {
-        if (step < steps)
+        if (step < steps) {
             tile_load<64>(space->ring[step % layout::STAGES], LINE_ROWS,
                           call.a + step % layout::CHUNKS * 64, call.lda, row_of(step),
                           row_of(step) + LINE_ROWS, 64);
+        }
         copies_commit();
     };
     line_load_weights<K>(space, call, column0);
@@ -179,7 +180,7 @@ template <int K> __global__ void __launch_bounds__(LINE_THREADS, 2) line_kernel(
     line_finish_sums(sum, (float *)space->ring, partial);
 }
 
-/* ---- calls ---- */
+/* -- calls */
 
 /* Groups of blocks that share the tiles of rows; a group has one block per tile of columns. Two
  * blocks fit on a multiprocessor. */
@@ -220,8 +221,9 @@ void linear(fm_stream *stream, const fm_gemm *g, void *workspace) {
     } else {
         line_as<256>(stream, &call, blocks);
     }
-    if (partial)
+    if (partial) {
         finish_partials(stream, partial, groups, g->n, g->n, (float *)g->sum.data, g->sum.beta);
+    }
 }
 
 } // namespace fm_cuda

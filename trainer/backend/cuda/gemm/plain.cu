@@ -1,9 +1,9 @@
 /* plain.cu: any matrix product, for the shapes for which cuBLASLt has no algorithm.
  *
- * A block of 256 threads makes a tile of 32 x 32 of C. It walks over k in steps of 32: it stores a
- * tile of A and one of B in shared memory as f32, one column of padding against bank conflicts, and
- * each thread adds 32 products to each of its four elements. blockIdx.z is the matrix of a batch;
- * batches beyond the largest grid take several launches. */
+ * A block of 256 threads makes a tile of 32 x 32 of C. It walks over k in steps of 32. In each it
+ * stores a tile of A and one of B in shared memory as f32, with one column of padding against bank
+ * conflicts. Each thread then adds 32 products to each of its four elements. The matrix of a batch
+ * is blockIdx.z; batches beyond the largest grid take several launches. */
 #include "trainer/backend/cuda/gemm/gemm.cuh"
 
 namespace fm_cuda {
@@ -55,8 +55,9 @@ template <typename T> void plain_gemm(fm_stream *stream, const fm_gemm *g) {
         part.a = (const T *)g->a + first * g->stride_a;
         part.b = (const T *)g->b + first * g->stride_b;
         part.c = (char *)g->c + (size_t)(first * g->stride_c) * c_bytes;
-        if (g->addend)
+        if (g->addend) {
             part.addend = (const char *)g->addend + (size_t)(first * g->stride_c) * c_bytes;
+        }
         grid.z = (unsigned)min_size(65535, g->batch - first);
         if (g->c_is_acc) {
             plain_kernel<T, float><<<grid, 256, 0, queue(stream)>>>(part);

@@ -12,7 +12,7 @@ namespace fm_cuda {
 
 enum { SKINNY_THREADS = 256, SKINNY_BATCH = 4 };
 
-/* ---- to four heads ---- */
+/* -- to four heads */
 
 /* Sums four values over the lanes of a group. Each of its first four lanes gets one of the sums:
  * lane l has that of value (l & 1) * 2 + (l >> 1 & 1). */
@@ -56,13 +56,14 @@ template <int LANES> __global__ void __launch_bounds__(SKINNY_THREADS) heads_ker
                     sum[h] += get(x[b].at[i]) * w[h][i];
             float total = sum_four<LANES>(sum, lane);
             int64_t at = row + b * step;
-            if (lane < SKINNY && at < g.m)
+            if (lane < SKINNY && at < g.m) {
                 ((bf16 *)g.c)[at * g.ldc + (lane & 1) * 2 + (lane >> 1)] = to<bf16>(total);
+            }
         }
     }
 }
 
-/* ---- from four heads ---- */
+/* -- from four heads */
 
 __global__ void __launch_bounds__(SKINNY_THREADS) spread_kernel(fm_gemm g, int lanes) {
     int at = threadIdx.x % lanes * 8, rows = SKINNY_THREADS / lanes;
@@ -86,7 +87,7 @@ __global__ void __launch_bounds__(SKINNY_THREADS) spread_kernel(fm_gemm g, int l
     }
 }
 
-/* ---- calls ---- */
+/* -- calls */
 
 void skinny_heads(fm_stream *stream, const fm_gemm *g) {
     int64_t rows = SKINNY_THREADS / (g->k / 8);

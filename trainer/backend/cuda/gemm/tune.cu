@@ -4,8 +4,8 @@
  * For each product: operands of random numbers, every algorithm that the library proposes with and
  * without a workspace, each timed in a captured graph, as the model runs it, so that nodes that the
  * library adds (a counter set to zero, a reduction) count. A product whose sums run over many rows,
- * a weight gradient, reads operands that are not in the L2 cache: a fill of other memory precedes it
- * in the graph, and the time of the fills alone is subtracted. The others read what the kernel
+ * a weight gradient, reads operands that are not in the L2 cache: a fill of other memory precedes
+ * it in the graph, and the time of the fills alone is subtracted. The others read what the kernel
  * before them wrote: they run back to back.
  *
  * A row is written when the best algorithm saves at least a twentieth of the default's time. */
@@ -188,8 +188,9 @@ static void tune_product(tuning *t, FILE *out) {
     if (chosen < 0 || best > 0.95f * first) return;
     gemm_config config = config_of(&result[chosen].algo);
     cublasLtMatmulAlgo_t again;
-    if (algorithm_of(&config, &t->key, &t->layouts, &again, &space) && space <= bytes)
+    if (algorithm_of(&config, &t->key, &t->layouts, &again, &space) && space <= bytes) {
         write_row(out, &t->key, &config, first, best);
+    }
 }
 
 static int by_shape(const void *a, const void *b) {
@@ -207,8 +208,9 @@ bool fm_cuda_tune(FILE *out) {
     FM_CUDA(cudaEventCreate(&t.before));
     FM_CUDA(cudaEventCreate(&t.after));
     if (cudaMalloc(&t.workspace, GEMM_WORKSPACE) != cudaSuccess ||
-        cudaMalloc((void **)&t.flush, TUNE_FLUSH) != cudaSuccess)
+        cudaMalloc((void **)&t.flush, TUNE_FLUSH) != cudaSuccess) {
         return false;
+    }
     qsort(keys, (size_t)n, sizeof *keys, by_shape);
     for (int i = 0; i < n; i++) {
         t.key = keys[i];

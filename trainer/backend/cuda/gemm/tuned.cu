@@ -1,9 +1,10 @@
 /* tuned.cu: the algorithms of cuBLASLt that were measured to be the fastest.
  *
  * The library's own proposal is good but not the best for products that are as long as their memory
- * traffic. tune.cu measured, for each product of the model's steps, every algorithm that the library
- * proposes; the tables below hold the winners that are clearly faster than the default choice. They are part of the source, so the choice, and
- * with it every bit of a result, does not depend on a measurement at run time. */
+ * traffic. tune.cu measured, for each product of the model's steps, every algorithm that the
+ * library proposes; the tables below hold the winners that are clearly faster than the default
+ * choice. They are part of the source, so the choice, and with it every bit of a result, does not
+ * depend on a measurement at run time. */
 #include "trainer/backend/cuda/gemm/library.cuh"
 
 #include <string.h>
@@ -73,20 +74,23 @@ bool algorithm_of(const gemm_config *config, const gemm_key *key, const gemm_lay
     cudaDataType_t c_type = key->c_is_f32 ? CUDA_R_32F : type;
     const int32_t *number = &config->algorithm;
     if (cublasLtMatmulAlgoInit(library_handle(), CUBLAS_COMPUTE_32F, CUDA_R_32F, type, type, c_type,
-                               c_type, config->algorithm, ret_algo) != CUBLAS_STATUS_SUCCESS)
+                               c_type, config->algorithm, ret_algo) != CUBLAS_STATUS_SUCCESS) {
         return false;
+    }
     for (int i = 1; i < CONFIG_NUMBERS; i++) {
         uint32_t value = (uint32_t)number[i];
         if (cublasLtMatmulAlgoConfigSetAttribute(ret_algo, attributes[i], &value,
-                                                 attribute_bytes(i)) != CUBLAS_STATUS_SUCCESS)
+                                                 attribute_bytes(i)) != CUBLAS_STATUS_SUCCESS) {
             return false;
+        }
     }
     cublasLtMatmulHeuristicResult_t result;
     if (cublasLtMatmulAlgoCheck(
             library_handle(), (cublasLtMatmulDesc_t)&l->product, (cublasLtMatrixLayout_t)&l->first,
             (cublasLtMatrixLayout_t)&l->second, (cublasLtMatrixLayout_t)&l->result,
-            (cublasLtMatrixLayout_t)&l->result, ret_algo, &result) != CUBLAS_STATUS_SUCCESS)
+            (cublasLtMatrixLayout_t)&l->result, ret_algo, &result) != CUBLAS_STATUS_SUCCESS) {
         return false;
+    }
     *ret_workspace = result.workspaceSize;
     return true;
 }

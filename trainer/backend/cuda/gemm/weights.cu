@@ -21,7 +21,7 @@ namespace fm_cuda {
 
 enum { STEP_ROWS = 64, TILE_ELEMENTS = STEP_ROWS * 64, ONES_COLUMNS = 8 };
 
-/* ---- shapes ---------------------------------------------------------------------------------- */
+/* -- shapes */
 
 /* The tiles of C are of groups * 64 rows by `columns`. */
 struct weights_shape {
@@ -45,7 +45,7 @@ static weights_shape shape_of(const fm_gemm *g) {
     return s;
 }
 
-/* ---- product --------------------------------------------------------------------------------- */
+/* -- product */
 
 struct weights_call {
     box_map a, b;   /* 64 rows by 64 columns */
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(GROUPS *GROUP_THREADS + 32, 1)
     }
 }
 
-/* ---- finish ---------------------------------------------------------------------------------- */
+/* -- finish */
 
 /* Threads of a block, the loads that each has in flight, and the most slices of the shares. */
 enum { FINISH_THREADS = 256, FINISH_LOADS = 9, FINISH_SLICES = 16 };
@@ -226,7 +226,7 @@ __global__ void __launch_bounds__(FINISH_THREADS) weights_finish(const weights_e
     weights_put(w, at, value);
 }
 
-/* ---- calls ----------------------------------------------------------------------------------- */
+/* -- calls */
 
 bool weights_takes(const fm_gemm *g) {
     enum { FEWEST_ROWS = 2048, MOST_ELEMENTS = 1024 * 256 };

@@ -28,8 +28,9 @@ __global__ void __launch_bounds__(KEEP_THREADS)
     if (k.is_shared) bits = keep_bits<V>(d, k, keep_draw(d, k, run, run.row) + pack_at);
 #pragma unroll
     for (int t = 0; t < KEEP_ROWS; t++) {
-        if (k.is_drawn && !k.is_shared)
+        if (k.is_drawn && !k.is_shared) {
             bits = keep_bits<V>(d, k, keep_draw(d, k, run, run.row + t * run.step) + pack_at);
+        }
         float v[V];
 #pragma unroll
         for (int n = 0; n < V; n++)

@@ -135,7 +135,7 @@ template <typename T>
 void outer_sum_grad(fm_stream *stream, int64_t n_i, int64_t n_j, int64_t c, int64_t lda,
                     int64_t ldb, const void *dz, fm_out da, fm_out db) {
     const T *up = (const T *)dz;
-    if (da.data)
+    if (da.data) {
         each(stream, n_i * c, [=] __device__(int64_t at) {
             int64_t i = at / c, k = at % c;
             double total = 0;
@@ -143,7 +143,8 @@ void outer_sum_grad(fm_stream *stream, int64_t n_i, int64_t n_j, int64_t c, int6
                 total += (double)get(up[(i * n_j + j) * c + k]);
             put((T *)da.data + i * lda + k, da.beta, (float)total);
         });
-    if (db.data)
+    }
+    if (db.data) {
         each(stream, n_j * c, [=] __device__(int64_t at) {
             int64_t j = at / c, k = at % c;
             double total = 0;
@@ -151,6 +152,7 @@ void outer_sum_grad(fm_stream *stream, int64_t n_i, int64_t n_j, int64_t c, int6
                 total += (double)get(up[(i * n_j + j) * c + k]);
             put((T *)db.data + j * ldb + k, db.beta, (float)total);
         });
+    }
 }
 
 __device__ inline float squash_deletion(float count) {

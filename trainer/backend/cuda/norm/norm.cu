@@ -65,7 +65,7 @@ __device__ inline void write_row(T *row, int64_t c, const lane_row<T, S> &x) {
         if (is_inside<S>(p * S::V, c)) write_raw<T, S::V>(row + channel_of<S>(p * S::V), x.part[p]);
 }
 
-/* The sum over the lanes of a row, in each of them. */
+/* The sum over the lanes of a row; every lane gets it. */
 template <typename S> __device__ inline float row_sum(float x) {
 #pragma unroll
     for (int step = S::LANES / 2; step > 0; step /= 2)
@@ -109,7 +109,7 @@ template <typename S> __device__ inline uint32_t first_group(uint32_t warps) {
     return warp * S::GROUPS + threadIdx.x % 32 / S::LANES;
 }
 
-/* ---- forward ---- */
+/* -- forward */
 
 template <typename T, typename S>
 __global__ void __launch_bounds__(NORM_THREADS) layernorm_kernel(fm_layernorm a, keep_runs k) {
@@ -142,8 +142,9 @@ __device__ inline uint32_t lane_bits(const fm_dropout &d, const keep_runs &k, co
     uint64_t draw = keep_draw(d, k, run, row);
 #pragma unroll
     for (int p = 0; p < S::PARTS; p++)
-        if (is_inside<S>(p * S::V, d.c))
+        if (is_inside<S>(p * S::V, d.c)) {
             bits |= keep_bits<S::V>(d, k, draw + channel_of<S>(p * S::V)) << (p * S::V);
+        }
     return bits;
 }
 
@@ -181,7 +182,7 @@ __global__ void __launch_bounds__(NORM_THREADS)
     }
 }
 
-/* ---- backward ---- */
+/* -- backward */
 
 /* A lane's sums of dgamma and dbeta. */
 template <typename S> struct lane_sums { float gamma[S::N], beta[S::N]; };
@@ -263,8 +264,9 @@ __device__ inline grad_rows<T, S> fetch(const fm_layernorm_grad &a, const keep_r
         if (t >= rows.run.count) continue;
         rows.x[t] = read_row<T, S>((const T *)a.x + r * a.ldx, a.c);
         rows.dy[t] = read_row<T, S>((const T *)a.dy + r * a.lddy, a.c);
-        if (a.dx.data && a.dx.beta == FM_ADD)
+        if (a.dx.data && a.dx.beta == FM_ADD) {
             rows.old[t] = read_row<T, S>((const T *)a.dx.data + r * a.lddx, a.c);
+        }
         if (a.mean) rows.of[t] = {((const float *)a.mean)[r], ((const float *)a.rstd)[r]};
     }
     return rows;
@@ -295,8 +297,9 @@ __global__ void __launch_bounds__(S::GRAD_WARPS * 32, 1)
             int64_t r = rows.run.row + t * rows.run.step;
             float dx[S::N];
             norm_grad_row<T, S>(rows.x[t], rows.dy[t], gamma, rows.of[t], a.c, sums, dx);
-            if (t < rows.run.count && a.dx.data)
+            if (t < rows.run.count && a.dx.data) {
                 write_row<T, S>((T *)a.dx.data + r * a.lddx, a.c, add_old<T, S>(rows, t, dx));
+            }
         }
         rows = S::IS_ANY ? fetch<T, S>(a, k, group) : next;
     }
@@ -364,7 +367,7 @@ __global__ void __launch_bounds__(32 * FINISH_SLICES)
     if (out.data) put((float *)out.data + i % c, out.beta, (float)total);
 }
 
-/* ---- launches ---- */
+/* -- launches */
 
 /* Which shape of kernel takes a row: by its width in packs of 16 bytes when all operands are even
  * (aligned, whole packs), else ANY by single elements, at most 1024. */
@@ -400,7 +403,7 @@ template <typename S> static unsigned grad_blocks_of(const keep_runs &k) {
     return (unsigned)min_size(wanted, n_multiprocessor());
 }
 
-/* The partial sums of as many blocks as there can be, for every path. */
+/* The partial sums of the largest possible number of blocks, for every path. */
 size_t layernorm_grad_workspace(int64_t rows, int64_t c) {
     (void)rows;
     return (size_t)(n_multiprocessor() * 2 * c) * sizeof(float);

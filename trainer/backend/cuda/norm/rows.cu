@@ -204,9 +204,9 @@ void scale_rows(fm_stream *stream, int64_t rows, int64_t c, int64_t ldx, int64_t
     }
 }
 
-/* ---- masked mean ----
- *
- * A block makes 32 channels of one r. It sums over s in 16 slices and adds the slices in order. */
+/* -- masked mean */
+
+/* A block makes 32 channels of one r. It sums over s in 16 slices and adds the slices in order. */
 
 enum { MEAN_LANES = 32, MEAN_SLICES = 16, MEAN_CHUNKS = 8 };
 

@@ -1,13 +1,13 @@
 /* outer.cu: outer product mean (A10): which kernels run a call, and the path for any shape.
  *
- * PIECES works as the CPU does, on a few residues i at a time: one product over the sequences gives
+ * PIECES works as the CPU does, on a few residues i at a time. One product over the sequences gives
  * the outer products P[(i, a), (j, b)] of a piece; reordered to [(i, j), (a, b)] they are
- * multiplied by W. Backward computes the piece again for dW and goes the same way back: dz / norm
- * times W is the gradient of P, which, reordered, gives da and db by one product each. A piece has
- * up to OUTER_PIECE_BYTES: long products gain more than pieces that stay in the L2 cache would. The
- * norm and the masks' products are f32.
+ * multiplied by W. Backward computes the piece again for dW and takes the same steps in reverse.
+ * The gradient of P is dz / norm times W; reordered, it gives da and db by one product each. A
+ * piece has up to OUTER_PIECE_BYTES: long products gain more than pieces that stay in the L2 cache
+ * would. The norm and the masks' products are f32.
  *
- * PANELS differs in two steps of backward: kernels of outer_wgmma.cu write P / norm and the
+ * PANELS differs in two steps of backward. Kernels of outer_wgmma.cu write P / norm and the
  * gradient of P in the order in which the next product reads them, so nothing is reordered. */
 #include "trainer/backend/cuda/pair/outer.cuh"
 
@@ -15,7 +15,7 @@ namespace fm_cuda {
 
 enum { OUTER_PIECE_BYTES = 1 << 28 };
 
-/* ---- which shapes go where ------------------------------------------------------------------- */
+/* -- choice of a path */
 
 /* The path of a call whose addresses are multiples of 16 bytes. The first row that fits is taken.
  *
@@ -34,8 +34,8 @@ template <typename T> static outer_path outer_path_of_shape(const fm_outer *o, b
     return o->n_seq <= OUTER_MAX_GRAD_SEQ ? OUTER_CHAIN : OUTER_PANELS;
 }
 
-/* The path of a call; grad NULL: forward. PIECES takes what has an address or a
- * stride that is not a multiple of 16 bytes. */
+/* The path of a call; grad NULL: forward. PIECES handles operands with an address or a stride that
+ * is not a multiple of 16 bytes. */
 template <typename T>
 static outer_path outer_path_of(const fm_outer *o, const fm_outer_grad *grad) {
     bool is_wide = o->a_stride[0] % 8 == 0 && o->a_stride[1] % 8 == 0 && o->b_stride[0] % 8 == 0 &&
@@ -46,7 +46,7 @@ static outer_path outer_path_of(const fm_outer *o, const fm_outer_grad *grad) {
     return is_wide ? outer_path_of_shape<T>(o, grad != NULL) : OUTER_PIECES;
 }
 
-/* ---- workspace of PIECES and PANELS ---------------------------------------------------------- */
+/* -- workspace of PIECES and PANELS */
 
 /* Residues i of a piece; an even number unless it is all of them. */
 template <typename T> static int64_t outer_rows(const fm_outer *o) {
@@ -85,8 +85,9 @@ static size_t outer_layout(const fm_outer *o, outer_path path, bool backward, vo
     }
     bool has_panels = path == OUTER_PANELS;
     ret->dz = carve.take((size_t)((has_panels ? o->n_i * o->n_j : pairs) * o->c_z) * sizeof(T));
-    if (has_panels)
+    if (has_panels) {
         carve.take(outer_panels_layout(o, base ? carve.base + carve.used : NULL, &ret->panels));
+    }
     ret->da = (float *)carve.take(size_a * sizeof(float));
     ret->db = (float *)carve.take(size_b * sizeof(float));
     ret->sums = carve.take(sum_workspace(1, pairs, o->c_z));
@@ -116,7 +117,7 @@ template <typename T> size_t outer_grad_workspace(const fm_outer *o) {
     return enough_workspace<T>(o, true);
 }
 
-/* ---- operands -------------------------------------------------------------------------------- */
+/* -- operands */
 
 /* Calls f(row, channel) for all rows (s, i) of n residues, V channels at a time. */
 template <int V, typename F>
@@ -349,10 +350,12 @@ void outer_grad(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
     for (int64_t first = 0; first < o->n_i; first += step)
         outer_grad_piece<T>(stream, o, grad, &space, has_panels, first,
                             min_size(step, o->n_i - first));
-    if (grad->da.data)
+    if (grad->da.data) {
         outer_unpack<T>(stream, o, space.da, o->a_stride, o->mask_a, o->n_i, grad->da);
-    if (grad->db.data)
+    }
+    if (grad->db.data) {
         outer_unpack<T>(stream, o, space.db, o->b_stride, o->mask_b, o->n_j, grad->db);
+    }
 }
 
 #define INSTANTIATE(T)                                                                             \

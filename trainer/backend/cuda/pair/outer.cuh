@@ -1,5 +1,5 @@
-/* outer.cuh: what the files of the outer product mean share: the paths, and the functions that
- * outer_wgmma.cu provides to outer.cu. */
+/* outer.cuh: the declarations that the files of the outer product mean share: the paths, and the
+ * functions that outer_wgmma.cu provides to outer.cu. */
 #ifndef FM_BACKEND_CUDA_OUTER_CUH
 #define FM_BACKEND_CUDA_OUTER_CUH
 

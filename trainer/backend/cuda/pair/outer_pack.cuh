@@ -1,9 +1,9 @@
 /* outer_pack.cuh: puts the operands of outer_wgmma.cu into the order in which products read them,
  * and the gradients of a and b back.
  *
- * A tile is 64 rows of 64 columns as wgmma.cuh wants it, 8 KB in one piece, so that one bulk copy
- * brings it. Operands are matrices [(residue, channel), s] or [(a, b), z], in one of two orders of
- * such tiles:
+ * A tile is 64 rows of 64 columns in the layout of wgmma.cuh, 8 KB in one piece, so that one bulk
+ * copy brings it. Operands are matrices [(residue, channel), s] or [(a, b), z], in one of two
+ * orders of such tiles:
  *
  *     PANELS    [two residues][columns / 64]; a row of the tile is (residue % 2, channel). The 32
  *               rows of a residue are together, so a tile holds whole residues.
@@ -60,8 +60,9 @@ __device__ inline void pack_read(bf16 *tile, const pack_job &job, int pair, int 
         for (int item = threadIdx.x; item < PANEL * PANEL / 8; item += PACK_THREADS) {
             int chunk = item % 8, s = item / 8, residue = pair * 2 + chunk / 4;
             uint4 line = {};
-            if (residue < job.residues && first + s < job.columns)
+            if (residue < job.residues && first + s < job.columns) {
                 line = pack_masked(job, first + s, residue, chunk % 4 * 8);
+            }
             *(uint4 *)(tile + pack_at(s, chunk * 8)) = line;
         }
         return;
@@ -119,7 +120,7 @@ inline void outer_pack_run(fm_stream *stream, pack_jobs *jobs) {
     FM_LAUNCHED();
 }
 
-/* ---- dz ---- */
+/* -- dz */
 
 /* dz / norm in two orders of tiles whose columns are the channels z: by_i [i][n_j / 64][2] with
  * rows j, and by_j [j][n_i / 64][2] with rows i. Also each block's sums over its pairs, which
@@ -153,8 +154,9 @@ __device__ inline void dz_store(const dz_pack &p, int i, int block_j, int row, i
     int64_t tile_j = ((int64_t)j * blocks_i + i / PANEL) * 2 + chunk / 8;
     if (p.plain) store<bf16, 8>(p.plain + ((int64_t)i * p.n_j + j) * DZ_C + chunk * 8, x);
     store<bf16, 8>(p.by_i + tile_i * PANEL_TILE + tile_at<PANEL>(row, chunk % 8), x);
-    if (p.by_j)
+    if (p.by_j) {
         store<bf16, 8>(p.by_j + tile_j * PANEL_TILE + tile_at<PANEL>(i % PANEL, chunk % 8), x);
+    }
 }
 
 static __global__ void __launch_bounds__(PACK_THREADS) outer_pack_dz(dz_pack p) {
@@ -177,8 +179,9 @@ static __global__ void __launch_bounds__(PACK_THREADS) outer_pack_dz(dz_pack p) 
 #pragma unroll
         for (int k = 0; k < DZ_AT_ONCE; k++) {
             int i = i0 + (first + k) / 4, row = row0 + (first + k) % 4 * 16;
-            if (i < p.n_i && block_j * PANEL + row < p.n_j)
+            if (i < p.n_i && block_j * PANEL + row < p.n_j) {
                 dz_store(p, i, block_j, row, chunk, 1.0f / (norm[k] + p.eps), x[k], total);
+            }
         }
     }
 #pragma unroll
@@ -192,7 +195,7 @@ static __global__ void __launch_bounds__(PACK_THREADS) outer_pack_dz(dz_pack p) 
     p.sums[(int64_t)blockIdx.x * DZ_C + threadIdx.x] = sum;
 }
 
-/* ---- gradients of a and b ---- */
+/* -- gradients of a and b */
 
 /* y[s, i, channel] (+)= mask * sum over splits, in order, of partial
  * [split][channel][rows][columns], where rows are residues and columns are sequences. */

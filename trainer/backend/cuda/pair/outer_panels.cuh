@@ -7,9 +7,9 @@
  *                 to[i, a, j, b] = sum_z dz[i, j, z] W[z, (a, b)]
  *
  * Each is a product of 64-row tiles of a left operand (`a`) with groups of 32 Q rows of a right
- * one (`b`). A block keeps its 32 Q rows of b in shared memory for the whole launch; its two
- * warp groups take turns at the tiles of a, which come through a ring, 128 columns of the sum
- * at a time. */
+ * one (`b`). A block keeps its 32 Q rows of b in shared memory for the whole launch. Its two warp
+ * groups take turns at the tiles of a, which arrive through a ring, 128 columns of the sum at a
+ * time. */
 #ifndef FM_BACKEND_CUDA_OUTER_PANELS_CUH
 #define FM_BACKEND_CUDA_OUTER_PANELS_CUH
 
@@ -77,8 +77,9 @@ __device__ inline void panels_put(bf16 *to_row, int64_t eight_rows, const bool i
         for (int k = 0; k < 4; k++)
             x[k] = pack_two(d[q * 4 + k][half * 2] * factor, d[q * 4 + k][half * 2 + 1] * factor);
         transpose_four(x);
-        if (is_inside[half])
+        if (is_inside[half]) {
             *(uint4 *)(to_row + half * eight_rows) = make_uint4(x[0], x[1], x[2], x[3]);
+        }
     }
 }
 

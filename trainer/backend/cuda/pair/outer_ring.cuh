@@ -1,18 +1,18 @@
-/* outer_ring.cuh: what the two kernels of the outer product mean on warp-group products share: the
- * shape of a block, the ring of shared-memory slots, and stores of 16 bytes per lane.
+/* outer_ring.cuh: the code that both kernels of the outer product mean on warp-group products
+ * share: the shape of a block, the ring of shared-memory slots, and stores of 16 bytes per lane.
  *
  * A block has two warp groups that compute (consumers) and a third that only feeds them (the
- * producer): it gives its registers to the others, and one of its threads keeps the ring full by
- * bulk copies. Use n of the ring takes slot n % COUNT. A slot has two barriers:
+ * producer). The producer gives its registers to the others, and one of its threads keeps the ring
+ * full by bulk copies. Use n of the ring takes slot n % COUNT. A slot has two barriers:
  *
  *     full     the producer announces the bytes; it completes when they have arrived
  *     empty    it completes when every reading warp has arrived, after its products are done
  *
  * A barrier alternates between phases of parity 0 and 1, and a wait names a parity. Turn n / COUNT
  * of a slot waits on `full` for parity turn % 2 to read, and on `empty` for parity (turn - 1) % 2
- * to write, from turn 1 on. A parity alone does not tell phase p from p + 2: a warp that waits for
- * a slot's use must have seen the use before it, so two groups that may drift apart need slots of
- * their own. */
+ * to write, from turn 1 on. A parity alone does not tell phase p from p + 2. A warp that waits for
+ * a slot's use must have seen the use before it, so two groups that may drift apart need separate
+ * slots. */
 #ifndef FM_BACKEND_CUDA_OUTER_RING_CUH
 #define FM_BACKEND_CUDA_OUTER_RING_CUH
 

@@ -15,9 +15,9 @@
  * two warp groups has two values of m; the producer keeps a ring of X and V full (outer_ring.cuh).
  * The price of storing nothing is that the gradient of P is computed twice, for da and for db.
  *
- * dW = sum over pairs of dz^T P / norm needs P itself. mma_panels (outer_panels.cuh) writes a piece
- * of it, ordered [(i, j), (a, b)] and divided by the norm; the piece stays in the L2 cache for one
- * plain product with dz.
+ * dW = sum over pairs of dz^T P / norm needs P itself. The kernel mma_panels (outer_panels.cuh)
+ * writes a piece of it, ordered [(i, j), (a, b)] and divided by the norm. The piece stays in the L2
+ * cache for one plain product with dz.
  *
  * With more sequences than fit, backward works in pieces (outer.cu), and this file only provides P
  * and its gradient from packed panels. */
@@ -30,7 +30,7 @@ namespace fm_cuda {
  * of P that is written at once for dW. */
 enum { SLOT = SLOT_X + OUTER_C * OUTER_Z, SLOTS = 4, PIECE_ELEMENTS = 1 << 26 };
 
-/* ---- the chain ---- */
+/* -- the chain */
 
 /* One sum: which operands, and how blocks share it. */
 struct chain_problem {
@@ -126,8 +126,9 @@ __device__ inline void chain_consume(const chain_place &at, int steps, const cha
             }
             products_commit();
             products_wait<1>(); /* the products of the slot before are done */
-            if (n > 0 && threadIdx.x % 32 == 0)
+            if (n > 0 && threadIdx.x % 32 == 0) {
                 barrier_arrive(s.barriers.empty + (n - 1) % SLOTS * 8);
+            }
         }
         products_wait<0>(t);
 #pragma unroll
@@ -175,9 +176,10 @@ __device__ inline void chain_store_z(const chain_args &args, const float *bias, 
                                 before.y + (o[n][half * 2 + 1] + b.y) * factor);
             }
             transpose_four(x);
-            if (is_inside)
+            if (is_inside) {
                 *(uint4 *)((bf16 *)args.z.data + pair * OUTER_Z + q * 32 + t * 8) =
                     make_uint4(x[0], x[1], x[2], x[3]);
+            }
         }
     }
 }
@@ -243,7 +245,7 @@ template <bool FORWARD> static void chain_run(fm_stream *stream, const chain_arg
     FM_LAUNCHED();
 }
 
-/* ---- workspaces ---- */
+/* -- workspaces */
 
 struct chain_space {
     bf16 *a, *b;            /* forward: a by channels, b in panels; backward: both in panels */
@@ -277,8 +279,9 @@ static int splits_of(const fm_outer *o) {
     for (int splits = 1; splits <= 8; splits++) {
         int rounds = (int)divide_up(blocks * splits, n_multiprocessor());
         int cost = rounds * 1000 / splits + 20 * splits;
-        if (splits > 1 && (cost >= best_cost || o->n_i / splits < 16 || o->n_j / splits < 16))
+        if (splits > 1 && (cost >= best_cost || o->n_i / splits < 16 || o->n_j / splits < 16)) {
             continue;
+        }
         best = splits, best_cost = cost;
     }
     return best;
@@ -330,7 +333,7 @@ static void *aligned(void *workspace) {
     return (void *)(((uintptr_t)workspace + TILE_ALIGN - 1) / TILE_ALIGN * TILE_ALIGN);
 }
 
-/* ---- the work ---- */
+/* -- the work */
 
 /* Packs a or b times its mask. */
 static pack_job pack_of(const fm_outer *o, bool is_a, bool by_channel, bf16 *to) {
@@ -463,9 +466,10 @@ static void pack_dz(fm_stream *stream, const fm_outer *o, const fm_outer_grad *g
     int blocks = dz_pack_blocks(o->n_i, o->n_j);
     outer_pack_dz<<<(unsigned)blocks, PACK_THREADS, 0, queue(stream)>>>(dz);
     FM_LAUNCHED();
-    if (grad->dbias.data)
+    if (grad->dbias.data) {
         finish_partials<float>(stream, dz.sums, blocks, DZ_C, DZ_C, (float *)grad->dbias.data,
                                grad->dbias.beta);
+    }
 }
 
 void outer_chain_grad(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
@@ -486,7 +490,7 @@ void outer_chain_grad(fm_stream *stream, const fm_outer *o, const fm_outer_grad 
     if (grad->da.data || grad->db.data) gradients_of_operands(stream, o, grad, &space);
 }
 
-/* ---- for backward in pieces ---- */
+/* -- kernels for backward in pieces */
 
 size_t outer_panels_layout(const fm_outer *o, void *base, outer_panels *ret) {
     carver carve = {(char *)base, 0};

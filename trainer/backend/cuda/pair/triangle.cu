@@ -72,8 +72,9 @@ template <int V, typename F> __device__ inline void along_channels(const square_
 #pragma unroll
     for (int i = threadIdx.x; i < SQUARE * PACKS; i += SQUARE_THREADS) {
         int row = i / PACKS, channel = i % PACKS * V;
-        if (at.row0 + row < at.rows && at.c0 + channel < at.c)
+        if (at.row0 + row < at.rows && at.c0 + channel < at.c) {
             f(at.row0 + row, at.c0 + channel, row, channel);
+        }
     }
 }
 
@@ -83,8 +84,9 @@ template <int V, typename F> __device__ inline void along_rows(const square_plac
 #pragma unroll
     for (int i = threadIdx.x; i < SQUARE * PACKS; i += SQUARE_THREADS) {
         int channel = i / PACKS, row = i % PACKS * V;
-        if (at.row0 + row < at.rows && at.c0 + channel < at.c)
+        if (at.row0 + row < at.rows && at.c0 + channel < at.c) {
             f(at.row0 + row, at.c0 + channel, row, channel);
+        }
     }
 }
 

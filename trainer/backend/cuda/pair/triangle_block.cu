@@ -21,7 +21,7 @@ enum { FRONT_THREADS = 512, FRONT_ROWS = FRONT_THREADS / GROUP_THREADS * GROUP_R
 
 static const size_t GEMM_SPACE = (size_t)32 << 20; /* for the product, first in the workspace */
 
-/* ---- front ----------------------------------------------------------------------------------- */
+/* -- front */
 
 struct front_args {
     const bf16 *z, *mask, *norm, *projections, *bias;
@@ -59,9 +59,9 @@ template <int C> struct front_space {
 };
 
 /* Loads the weights of a and b. The 64 rows of a tile are 32 channels of an operand: eight rows of
- * p, the same eight of its gate, and so on, so the accumulators of a channel and of its gate belong
- * to the same lane. A thread takes one chunk of every 32nd (C = 64: 64th) of the tiles' rows, which
- * is every 16th (32nd) channel. */
+ * p, the same eight of its gate, and so on. The accumulators of a channel and of its gate thus
+ * belong to the same lane. A thread takes one chunk of every 32nd (C = 64: 64th) of the tiles'
+ * rows, which is every 16th (32nd) channel. */
 template <int C> __device__ inline void paired_load(bf16 *to, const bf16 *w) {
     constexpr int CHUNKS = C / 8, STEP = FRONT_THREADS / CHUNKS;
     int chunk = threadIdx.x % CHUNKS, line = threadIdx.x / CHUNKS;
@@ -93,8 +93,9 @@ __device__ inline void front_operand(const front_args &f, const float *norm, int
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         row_statistics(z[half], f.eps, &mean[half], &rstd[half]);
-        if (t == 0)
+        if (t == 0) {
             f.statistics[first + warp * 16 + half * 8 + g] = make_float2(mean[half], rstd[half]);
+        }
     }
     rows_normalise<C>(z, norm, mean, rstd);
 #pragma unroll
@@ -183,7 +184,7 @@ __global__ void __launch_bounds__(FRONT_THREADS, 1) wgmma_triangle_front(const f
     }
 }
 
-/* ---- back ------------------------------------------------------------------------------------ */
+/* -- back */
 
 enum { BACK_GROUPS = 4, BACK_THREADS = BACK_GROUPS * GROUP_THREADS, KEEP_BYTES = 16384 };
 
@@ -272,8 +273,9 @@ __device__ inline void back_rows(const back_args &k, const back_space<C> *space,
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         x_statistics<C>(x, half, k.eps, &mean[half], &rstd[half]);
-        if (k.kept_gate)
+        if (k.kept_gate) {
             store_x_statistics(k.x + C * k.rows, k.rows, row + 8 * half, mean[half], rstd[half]);
+        }
     }
     x_normalise<C>(x, space->norm_out, mean, rstd);
     int64_t at = row * C + t * 8;
@@ -319,8 +321,9 @@ __global__ void __launch_bounds__(BACK_THREADS, 1) wgmma_triangle_back(const bac
         rows_prefetch<C>(k.z + at * C, GROUP_ROWS, C, thread);
     }
     for (int i = threadIdx.x; k.keep && i < k.n * (C / 8) / 16; i += BACK_THREADS)
-        if (i < KEEP_BYTES / 16)
+        if (i < KEEP_BYTES / 16) {
             copy_async((bf16 *)&space->keep[i], (const bf16 *)k.keep + i * 8, true);
+        }
     copies_commit();
     copies_wait<0>();
     tiles_publish();
@@ -337,7 +340,7 @@ __global__ void __launch_bounds__(BACK_THREADS, 1) wgmma_triangle_back(const bac
     }
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* -- the whole sublayer */
 
 /* Bytes of what forward keeps (block_kept). */
 static size_t kept_bytes(const fm_triangle_block *t) {
@@ -441,8 +444,9 @@ template <typename T> size_t triangle_block_kept(const fm_triangle_block *t) {
 }
 
 template <typename T> size_t triangle_block_workspace(const fm_triangle_block *t) {
-    if (path_of<T>(t) == TRIANGLE_COMPOSED)
+    if (path_of<T>(t) == TRIANGLE_COMPOSED) {
         return fm_triangle_block_composed_workspace(table_of<T>(), t);
+    }
     return GEMM_SPACE + (t->keeps ? 0 : kept_bytes(t));
 }
 

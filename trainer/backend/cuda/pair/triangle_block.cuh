@@ -1,5 +1,5 @@
-/* triangle_block.cuh: what the kernels of the whole sublayer of triangle multiplication share,
- * forward (triangle_block.cu) and backward (triangle_block_grad.cu, triangle_weights.cu).
+/* triangle_block.cuh: the code that the kernels of the whole sublayer of triangle multiplication
+ * share, forward (triangle_block.cu) and backward (triangle_block_grad.cu, triangle_weights.cu).
  *
  * They take bf16, c_z = c = 64 or 128 and n a multiple of 16, and keep a, b and x channel-major,
  * [3, c, rows]. All products are of a warp group, which multiplies 64 whole rows at a time. Its
@@ -28,9 +28,9 @@ namespace fm_cuda {
 /* Columns beyond the c channels in the products for weights: ones, or statistics of x. */
 enum { EXTRA_COLUMNS = 8 };
 
-/* What forward keeps: a, b (packed) and x channel-major, x with EXTRA_COLUMNS further channels of
- * statistics (store_x_statistics); the gate's argument [rows, c]; mean and 1 / deviation of each
- * row of z; and a bit of the dropout mask per column and channel, [n, c / 8]. */
+/* Forward keeps a, b (packed) and x channel-major, x with EXTRA_COLUMNS further channels of
+ * statistics (store_x_statistics). It also keeps the gate's argument [rows, c], mean and 1 /
+ * deviation of each row of z, and a bit of the dropout mask per column and channel, [n, c / 8]. */
 struct block_kept {
     bf16 *packed, *x, *gate;
     float2 *statistics;
@@ -69,9 +69,10 @@ template <typename K> inline void allow_shared(K kernel, size_t bytes) {
 template <int C>
 __device__ inline void rows_prefetch(const void *first, int rows, int64_t ld, int thread) {
     constexpr int LINES = C / 64;
-    if (thread < rows * LINES)
+    if (thread < rows * LINES) {
         asm volatile("prefetch.global.L2 [%0];" ::"l"((const bf16 *)first + thread / LINES * ld +
                                                       thread % LINES * 64));
+    }
 }
 
 /* Copies N numbers of act to floats in shared memory, by a block of THREADS, in two steps: other
@@ -196,12 +197,12 @@ __device__ inline void rows_normalise(uint32_t (&word)[R][C / 8], const float *w
     }
 }
 
-/* ---- weights as operands of a warp group ----------------------------------------------------- */
+/* -- weights as operands of a warp group */
 
-/* The row of a weight [rows, C] in its tiles of 64 rows and 64 columns, which serve both products
- * of a warp group: z W^T sums over the columns, d W over the rows. Rows are interleaved within 32.
- * Of the five projections of z (kinds p_a g_a p_b g_b g), 32 rows of a p are followed by the same
- * 32 of its gate; those of the output's gate g come last. */
+/* The row of a weight [rows, C] in its tiles of 64 rows and 64 columns. The tiles serve both
+ * products of a warp group: z W^T sums over the columns, d W over the rows. Rows are interleaved
+ * within 32. Of the five projections of z (kinds p_a g_a p_b g_b g), 32 rows of a p are followed by
+ * the same 32 of its gate; the rows of the output's gate g are last. */
 template <int C> __device__ inline int tiled_row(int row) {
     int channel = row % C, c = channel % 32, kind = row / C;
     int line = (c >> 1 & 3) * 8 + (c >> 3) * 2 + (c & 1);
@@ -283,7 +284,7 @@ __device__ inline void group_barrier(void) {
                  : "memory");
 }
 
-/* ---- 64 rows of x, channel-major: a tile of C lines of 64 ------------------------------------ */
+/* -- 64 rows of x, channel-major: a tile of C lines of 64 */
 
 /* Starts loading rows [at, at + 64) of x. Called by a warp group. */
 template <int C> __device__ inline void x_load(bf16 *to, const bf16 *x, int64_t rows, int64_t at) {

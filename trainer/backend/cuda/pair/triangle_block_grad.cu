@@ -12,10 +12,10 @@
  *               (triangle_weights.cu)
  *
  * Both kernels walk 64 rows per warp group at a time, each of three groups at its own pace, and 32
- * channels at a time within them: a product recomputes the projection of the channels, the gate's
- * backward follows in registers, and its result is the left operand of a product that adds to the
- * gradient of the normalised row. The LayerNorm's backward ends the rows. With h = the gradient of
- * the LayerNorm's result times gamma, and x^ = (x - mean) / deviation:
+ * channels at a time within them. A product recomputes the projection of the channels, and the
+ * gate's backward follows in registers. Its result is the left operand of a product that adds to
+ * the gradient of the normalised row. The LayerNorm's backward ends the rows. With h = the gradient
+ * of the LayerNorm's result times gamma, and x^ = (x - mean) / deviation:
  *
  *     dx = (h - mean(h) - x^ mean(h x^)) / deviation */
 #include "trainer/backend/cuda/core/bulk.cuh"
@@ -43,7 +43,7 @@ __device__ inline void load_chunk(uint32_t (&word)[4], const bf16 *from) {
     word[0] = chunk.x, word[1] = chunk.y, word[2] = chunk.z, word[3] = chunk.w;
 }
 
-/* ---- back ------------------------------------------------------------------------------------ */
+/* -- back */
 
 struct back_grad_args {
     const bf16 *dy, *x, *gate; /* [rows, C], [C, rows], [rows, C] */
@@ -277,7 +277,7 @@ __global__ void __launch_bounds__(GRAD_THREADS, 1)
     }
 }
 
-/* ---- front ----------------------------------------------------------------------------------- */
+/* -- front */
 
 enum { UNIT = 64 }; /* channels of da or db that a warp takes at a time */
 
@@ -351,8 +351,9 @@ __device__ inline void front_norm(const front_grad_args &f, float (&acc)[C / 8][
         asm volatile("" ::: "memory"); /* do not load for both halves at once */
         const uint32_t(&word)[C / 8] = z[half];
         uint32_t before[C / 8] = {};
-        if (f.dz.beta == FM_ADD)
+        if (f.dz.beta == FM_ADD) {
             row_load<C>(before, (const bf16 *)f.dz.data + (row + 8 * half) * C);
+        }
         float sum = 0, dot = 0, mean = statistics[half].x, rstd = statistics[half].y;
 #pragma unroll
         for (int i = 0; i < C / 8; i++) {
@@ -462,8 +463,9 @@ __device__ inline void front_prefetch(const front_grad_args &f, front_grad_space
     copies_commit();
 }
 
-/* A group of channels, given its projections in d: the gradients of p and gate to dprojected, and
- * the start of the products that add them, and 16 channels of the output's gate, to acc. */
+/* Handles a group of channels, given its projections in d. It writes the gradients of p and gate to
+ * dprojected, and starts the products that add them, and 16 channels of the output's gate, to
+ * acc. */
 template <int C>
 __device__ inline void front_group(const front_grad_args &f, const front_grad_space<C> *space,
                                    int group, const float (&mask)[2], bf16 *to, float (&d)[8][4],
@@ -551,12 +553,11 @@ __global__ void __launch_bounds__(GRAD_THREADS, 1)
         copies_commit();
     }
     __syncthreads();
-    for (; at < f.rows; at += step) {
+    for (; at < f.rows; at += step)
         front_grad_rows<C>(f, space, at, at + step);
-    }
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* -- the whole sublayer */
 
 struct grad_space {
     bf16 *dprojected, *u, *dp, *dx, *dpacked;

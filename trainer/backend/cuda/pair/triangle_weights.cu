@@ -1,6 +1,6 @@
 /* triangle_weights.cu: the whole sublayer of triangle multiplication (A11, A12), backward: the
- * gradients of weights, biases and LayerNorms, from what the kernels of triangle_block_grad.cu
- * left.
+ * gradients of weights, biases and LayerNorms, from the outputs of the kernels of
+ * triangle_block_grad.cu.
  *
  *     product     G = dprojected^T u (five jobs of c rows) and G = dp'^T x (the sixth). A block
  *                 sums one job over a share of the rows, fed by the copy engine, in registers.
@@ -31,7 +31,7 @@ namespace fm_cuda {
  * because triangle_parameters keeps that many numbers in registers; larger devices use no more. */
 enum { JOBS = 6, MAX_SHARES = 22, STAGES = 6, TILE_ELEMENTS = 64 * 64 };
 
-/* ---- product --------------------------------------------------------------------------------- */
+/* -- product */
 
 struct product_args {
     box_map dprojected, u, dp, x; /* 64 rows by 64 channels; x: 64 rows of all its channels */
@@ -45,9 +45,9 @@ template <int C> struct product_space {
     uint64_t full[STAGES], empty[STAGES];
 };
 
-/* The fetching thread. A share is every `shares`-th step of 64 rows, from the last step down: what
- * was written last is read first, by all shares, while the L2 cache holds it. Slot and phase follow
- * the ring of STAGES: a slot is filled when all warps have left it. */
+/* The fetching thread. A share is every `shares`-th step of 64 rows, from the last step down. All
+ * shares thus read the newest data first, while the L2 cache holds it. Slot and phase follow the
+ * ring of STAGES: a slot is filled when all warps have left it. */
 template <int C> __device__ inline void product_fetch(const product_args &p, product_space<C> *s) {
     int job = blockIdx.x % JOBS, step = p.steps - 1 - blockIdx.x / JOBS;
     bool is_out = job == 5;
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(2 * C + 32, 1)
     }
 }
 
-/* ---- parameters ------------------------------------------------------------------------------ */
+/* -- parameters */
 
 struct weights_args {
     const float *sums; /* [shares, 6 C, C + EXTRA_COLUMNS] */
@@ -174,7 +174,7 @@ __device__ inline void put_float(fm_out out, int64_t at, float value) {
 enum { LINES = 4, PACK = 4, PARTS = 2, PART = MAX_SHARES / PARTS };
 template <int C> constexpr int PACKS = LINES *(C + EXTRA_COLUMNS) / PACK;
 
-/* One block takes LINES rows of the fused projection's weight or of the output's: it adds up the
+/* One block takes LINES rows of the fused projection's weight or of the output's. It adds up the
  * shares, stores the gradients of weight and bias, and stores these rows' part of dgamma and dbeta
  * in w.norms. */
 template <int C>
@@ -246,7 +246,7 @@ __global__ void __launch_bounds__(NORM_COLUMNS *NORM_SLICES) triangle_norms(cons
     put_float(is_out ? w.grad.dnorm_out : w.grad.dnorm_in, column, total);
 }
 
-/* ---- both ------------------------------------------------------------------------------------ */
+/* -- launches */
 
 size_t block_weights_sums(int64_t c) {
     return JOBS * (size_t)c * (size_t)(MAX_SHARES * (c + EXTRA_COLUMNS) + 2 * c / LINES);

@@ -5,7 +5,7 @@
 
 namespace fm_cuda {
 
-/* ---- one error ------------------------------------------------------------------------------- */
+/* -- one error */
 
 /* The target frame f in a thread's registers: a rotation and a translation. */
 __device__ inline void read_target(const float *frame, float *out) {
@@ -73,7 +73,7 @@ __device__ inline float clamped_share(const fm_fape &a) {
     return a.clamped ? *a.clamped : 1;
 }
 
-/* ---- forward --------------------------------------------------------------------------------- */
+/* -- forward */
 
 /* One warp per frame. */
 constexpr int FAPE_WARPS = 8, FAPE_THREADS = 32 * FAPE_WARPS;
@@ -129,7 +129,7 @@ template <typename T> void fape(fm_stream *stream, const fm_fape *a, void *works
     FM_LAUNCHED();
 }
 
-/* ---- backward -------------------------------------------------------------------------------- */
+/* -- backward */
 
 /* The gradient of frame `row` as the frame of all points: rotation and translation, a lane's
  * share. */
@@ -223,7 +223,7 @@ void fape_grad(fm_stream *stream, const fm_fape *a, const void *dloss, fm_out df
     FM_LAUNCHED();
 }
 
-/* ---- naming ---------------------------------------------------------------------------------- */
+/* -- naming */
 
 __device__ inline double distance_of(const float *x, const float *y) {
     double square = 1e-10;

@@ -154,8 +154,9 @@ void unit_pairs_grad(fm_stream *stream, int64_t n, double eps, const void *x, co
     });
 }
 
-/* ---- atoms: 16 lanes per residue; a lane has a rigid group, then an atom ----------------------
- */
+/* -- atoms */
+
+/* 16 lanes work on a residue. A lane handles a rigid group first, then an atom. */
 
 enum { FIRST_CHAINED = 5, SLOTS = 16, RESIDUES = 8 };
 
@@ -307,12 +308,14 @@ __global__ void __launch_bounds__(SLOTS *RESIDUES)
         if (works && turn) {
             int parent = slot < FIRST_CHAINED ? 0 : slot - 1;
             group_grad<T>(a, i, slot, frames[mine][parent], grads[mine][slot], dparent, dangle);
-            if (dangles.data)
+            if (dangles.data) {
                 put_row<2>((T *)dangles.data + 14 * i + 2 * (slot - 1), dangles.beta, dangle);
-            if (parent > 0)
+            }
+            if (parent > 0) {
                 put_row<MATRIX>(grads[mine][parent], FM_ADD, dparent);
-            else
+            } else {
                 put_row<MATRIX>(grads[mine][slot], FM_WRITE, dparent);
+            }
         }
         __syncthreads();
     }

@@ -1,13 +1,13 @@
 /* ipa.cu: invariant point attention forward (A22) in two launches.
  *
  * The first makes the logits by tiles (ipa.cuh says what else it leaves in the workspace). The
- * second has two kinds of blocks side by side: one for sixteen queries of a head, which averages
- * the values, and one for a query, which averages the pair representation over all heads. */
+ * second has two kinds of blocks side by side. One, for sixteen queries of a head, averages the
+ * values; the other, for a query, averages the pair representation over all heads. */
 #include "trainer/backend/cuda/structure/ipa.cuh"
 
 namespace fm_cuda {
 
-/* ---- queries, keys, values and logits -------------------------------------------------------- */
+/* -- queries, keys, values and logits */
 
 /* Queries and keys of a tile of logits. A thread has two queries and four keys. */
 constexpr int LOGIT_QUERIES = 32, LOGIT_KEYS = 64, LOGIT_ROWS = 2, LOGIT_COLUMNS = 4;
@@ -112,8 +112,9 @@ __global__ void __launch_bounds__(IPA_THREADS)
                  blockIdx.x == 0 ? s.q + h * a.n * l.f : NULL);
     make_rows<T>(a, of_key, key, LOGIT_KEYS, keys, pitch,
                  blockIdx.y == 0 ? s.k + h * a.n * l.f : NULL);
-    if (blockIdx.x == 0) /* the values of the residues that are the tile's queries */
+    if (blockIdx.x == 0) { /* the values of the residues that are the tile's queries */
         make_rows<T>(a, of_value, query, LOGIT_QUERIES, NULL, 0, s.v + h * a.n * l.g);
+    }
     __syncthreads();
     float sum[LOGIT_ROWS][LOGIT_COLUMNS] = {{0}};
     float factor = l.point_factor * ipa_softplus(get(((const T *)a.head_weights)[h]));
@@ -138,14 +139,15 @@ template <typename T> void ipa_logits(fm_stream *stream, const fm_ipa *a, const 
                (unsigned)a->n_head);
     ipa_layout l = ipa_layout_of(a);
     int bytes = (LOGIT_QUERIES + LOGIT_KEYS) * (int)(l.f | 1) * (int)sizeof(float);
-    if (bytes > 48 * 1024) /* more must be asked for */
+    if (bytes > 48 * 1024) { /* more must be asked for */
         FM_CUDA(cudaFuncSetAttribute(ipa_logit_kernel<T>,
                                      cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    }
     ipa_logit_kernel<T><<<tiles, IPA_THREADS, (size_t)bytes, queue(stream)>>>(*a, l, *s);
     FM_LAUNCHED();
 }
 
-/* ---- softmax, values and pair representation ------------------------------------------------- */
+/* -- softmax, values and pair representation */
 
 /* The largest of a row of logits, and 1 over the sum of exponentials, by a warp. */
 __device__ inline void softmax_row(const float *logits, int64_t n, float *lse) {
@@ -170,8 +172,9 @@ __device__ inline void ipa_values(const fm_ipa &a, const ipa_layout &l, const ip
         int64_t i = query + r;
         if (i >= a.n) continue;
         softmax_row(s.weight + (h * a.n + i) * a.n, a.n, lse[r]);
-        if (threadIdx.x % 32 < 2)
+        if (threadIdx.x % 32 < 2) {
             ((float *)a.lse)[2 * (i * a.n_head + h) + threadIdx.x % 32] = lse[r][threadIdx.x % 32];
+        }
     }
     ipa_average(a, l, s, query, h, 0, lse, false, &tiles);
     for (int64_t at = threadIdx.x; at < IPA_ROWS * (a.c + a.n_v); at += IPA_THREADS) {
@@ -244,10 +247,11 @@ __device__ inline void ipa_pair(const fm_ipa &a, const ipa_layout &l, const ipa_
                 __syncthreads();
                 make_weights(a, l, s, i, key, lse, weight);
                 __syncthreads();
-                if (channel < a.c_z)
+                if (channel < a.c_z) {
                     add_pairs((const T *)a.z + (i * a.n + key) * a.c_z + channel, (int)a.c_z,
                               (int)min_size(a.n - key, PAIR_KEYS), weight + head, (int)l.packed,
                               total);
+                }
             }
             for (int m = 0; m < PAIR_HEADS && second; m++)
                 other[m][column] = total[m];
@@ -255,9 +259,10 @@ __device__ inline void ipa_pair(const fm_ipa &a, const ipa_layout &l, const ipa_
             if (second || channel >= a.c_z) continue;
 #pragma unroll
             for (int m = 0; m < PAIR_HEADS; m++)
-                if (head + m < a.n_head)
+                if (head + m < a.n_head) {
                     ((T *)a.y)[l.ld * i + l.o_pair + (head + m) * a.c_z + channel] =
                         to<T>(total[m] + other[m][column]);
+                }
         }
 }
 

@@ -167,8 +167,9 @@ __device__ inline void ipa_average(const fm_ipa &a, const ipa_layout &l, const i
         }
 #pragma unroll
         for (int m = 0; m < IPA_SHARE; m++)
-            if (row < rows && from + column + 16 * m < g)
+            if (row < rows && from + column + 16 * m < g) {
                 average[from + column + 16 * m] = total[m];
+            }
     }
     __syncthreads();
 }

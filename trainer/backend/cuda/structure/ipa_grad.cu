@@ -10,7 +10,7 @@
 
 namespace fm_cuda {
 
-/* ---- values ---------------------------------------------------------------------------------- */
+/* -- values */
 
 /* Gradients of the averaged values of sixteen queries, [G] each: of the channels, and of the points
  * back through the query's frame. The frame's gradient goes to dframe. Sixteen lanes per query. */
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(IPA_THREADS)
     ipa_value_products(a, l, s, query, h, &tiles.product);
 }
 
-/* ---- pair representation and softmax --------------------------------------------------------- */
+/* -- pair representation and softmax */
 
 /* The channels that a warp keeps in registers, for a pack of heads, while it walks over its keys.
  */
@@ -153,8 +153,9 @@ __device__ inline void ipa_pair_key(const fm_ipa &a, const float (*dpair)[PAIR_L
         }
     float total = warp_sum_16(product);
     int64_t h = lane / 2;
-    if (lane % 2 == 0 && h < PAIR_HEADS && first_head + h < a.n_head)
+    if (lane % 2 == 0 && h < PAIR_HEADS && first_head + h < a.n_head) {
         dweight[first_head + h] += total;
+    }
     if (!dz) return;
 #pragma unroll
     for (int m = 0; m < PAIR_LANE; m++) {
@@ -266,7 +267,7 @@ __global__ void __launch_bounds__(IPA_THREADS)
     }
 }
 
-/* ---- sums over keys and over queries --------------------------------------------------------- */
+/* -- sums over keys and over queries */
 
 struct ipa_sum_tiles {
     float weight[IPA_ROWS][IPA_TILE + 1], other[IPA_TILE][IPA_WIDTH];
@@ -339,10 +340,11 @@ __device__ inline void ipa_query_sums(const fm_ipa &a, const ipa_layout &l, cons
         for (int m = 0; m < IPA_SHARE; m++) {
             int64_t f = from + threadIdx.x % 16 + 16 * m;
             if (i >= a.n || f >= l.f) continue;
-            if (f < a.c)
+            if (f < a.c) {
                 dprojections[a.ld * i + h * a.c + f] = to<T>(l.scale * total[m]);
-            else
+            } else {
                 s.dq[(h * a.n + i) * 3 * a.n_qk + f - a.c] = slope * total[m];
+            }
         }
     }
 #pragma unroll
@@ -365,10 +367,11 @@ __device__ inline void ipa_key_sums(const fm_ipa &a, const ipa_sum &x, int64_t f
         for (int m = 0; m < IPA_SHARE; m++) {
             int64_t f = from + threadIdx.x % 16 + 16 * m;
             if (first + r >= a.n || f >= x.ld) continue;
-            if (f < a.c)
+            if (f < a.c) {
                 row[a.ld * r + f] = to<T>(scale * total[m]);
-            else
+            } else {
                 points[point_ld * r + f - a.c] = point_scale * total[m];
+            }
         }
     }
 }
@@ -395,7 +398,7 @@ __global__ void __launch_bounds__(IPA_THREADS)
     }
 }
 
-/* ---- points and frames ----------------------------------------------------------------------- */
+/* -- points and frames */
 
 constexpr int FINISH_THREADS = 128;
 
@@ -408,8 +411,9 @@ __device__ inline void ipa_head_grads(const fm_ipa &a, const float *dhead, fm_ou
             total += (double)dhead[h * a.n + i];
         total = warp_sum(total);
         float slope = sigmoid(get(((const T *)a.head_weights)[h]));
-        if (threadIdx.x % 32 == 0)
+        if (threadIdx.x % 32 == 0) {
             put((float *)out.data + h, out.beta, (float)(total * (double)slope));
+        }
     }
 }
 

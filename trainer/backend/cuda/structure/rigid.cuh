@@ -81,7 +81,7 @@ __device__ inline void add3(float *y, const float *x) {
         y[a] += x[a];
 }
 
-/* N sums over a warp, each of them in every lane. */
+/* N sums over a warp; every lane gets all of them. */
 template <int N> __device__ inline void warp_sums(float *x) {
 #pragma unroll
     for (int i = 0; i < N; i++)

@@ -7,7 +7,7 @@ namespace fm_cuda {
 
 enum { ANGLES = 7, CHIS = 4, FIRST_CHI = ANGLES - CHIS };
 
-/* ---- torsion angles -------------------------------------------------------------------------- */
+/* -- torsion angles */
 
 /* Added to the sums of masks, as in the mean of the reference. */
 constexpr double TORSION_MASK_EPS = 1e-4;
@@ -106,7 +106,7 @@ void torsion_loss_grad(fm_stream *stream, const fm_torsion_loss *a, const void *
     FM_LAUNCHED();
 }
 
-/* ---- bins ------------------------------------------------------------------------------------ */
+/* -- bins */
 
 __device__ inline float rooted_distance(const float *x, const float *y, float eps) {
     return __fsqrt_rn(__fadd_rn(eps, square_distance(x, y)));
@@ -178,7 +178,7 @@ void aligned_error_bins(fm_stream *stream, const fm_aligned_error_bins *args) {
     });
 }
 
-/* ---- binary cross-entropy -------------------------------------------------------------------- */
+/* -- binary cross-entropy */
 
 template <typename T> __global__ void __launch_bounds__(1024) entropy_kernel(fm_binary_entropy a) {
     __shared__ double space[33];

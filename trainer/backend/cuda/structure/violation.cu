@@ -10,14 +10,14 @@
 namespace fm_cuda {
 
 constexpr double BOND_EPS = 1e-6, CLASH_EPS = 1e-10;
-/* Distances up to so many Å above the bound are computed in f64. */
+/* Distances up to this many Å above the bound are computed in f64. */
 constexpr float SCREEN_MARGIN = 0.01f;
 
 enum { ATOM_N = 0, ATOM_CA = 1, ATOM_C = 2, ATOM_SG = 5, PROLINE = 14 };
 enum { KINDS = 3, SIDES = 2, BACKBONE_ATOMS = 3, TERMS = 4 };
 constexpr int VIOLATION_THREADS = 32 * ATOMS;
 
-/* ---- bonds and their angles ------------------------------------------------------------------ */
+/* -- bonds and their angles */
 
 /* Mean and standard deviation of the peptide bond (Å; the second pair is for proline) and of the
  * cosines of its angles. The angle at C uses the deviation of the bond, as the training of the
@@ -99,7 +99,7 @@ __device__ inline double connection_term(const fm_violation &a, int kind, int64_
     return value;
 }
 
-/* ---- clashes --------------------------------------------------------------------------------- */
+/* -- clashes */
 
 /* An atom in a warp's registers. */
 struct clashing_atom {
@@ -174,7 +174,7 @@ __device__ inline double clashes(const fm_violation &a, int64_t i, int k, bool b
     return clashes_within<T>(a, mine, both, d) + clashes_between<T>(a, mine, both, d);
 }
 
-/* ---- the loss -------------------------------------------------------------------------------- */
+/* -- the loss */
 
 /* 1 / the divisor of each term's sum, in every thread. */
 __device__ inline void violation_scales(const fm_violation &a, double *space, double *scale) {
@@ -203,9 +203,10 @@ __global__ void __launch_bounds__(VIOLATION_THREADS)
     double sum = clashes<T>(a, i, threadIdx.x / 32, false, d[0]);
     sum = block_sum(sum, space);
     int kind = threadIdx.x;
-    if (kind < KINDS)
+    if (kind < KINDS) {
         partial[i * TERMS + kind] =
             has_connection(a, kind, i) ? connection_term<T>(a, kind, i, d) : 0;
+    }
     if (threadIdx.x == 0) partial[i * TERMS + KINDS] = sum;
 }
 
@@ -232,7 +233,7 @@ template <typename T> void violation(fm_stream *stream, const fm_violation *a, v
     FM_LAUNCHED();
 }
 
-/* ---- backward -------------------------------------------------------------------------------- */
+/* -- backward */
 
 /* The gradients of N, CA and C of residue i from the bonds after and before it. Six threads, one
  * per term, write to share [2, 3, 3 atoms, 3]. */
