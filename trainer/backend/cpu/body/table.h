@@ -3,8 +3,8 @@
 
 /* HOST entries are shared by all types (cpu.h); the others are the bodies' static functions. */
 #define ENTRY_HOST(name) .name = fm_cpu_##name,
-#define ENTRY_ACT(name) .name = name,
-#define ENTRY_ANY(name) .name = name,
+#define ENTRY_ACT(name) .name = (name),
+#define ENTRY_ANY(name) .name = (name),
 
 const fm_kernels REAL_TABLE = {
     .name = REAL_NAME,
