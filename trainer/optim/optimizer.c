@@ -77,10 +77,9 @@ void fm_optimizer_clear_nonfinite(fm_optimizer *optimizer, fm_stream *stream) {
 
 void fm_optimizer_queue_norm(fm_optimizer *optimizer, fm_stream *stream) {
     bool each = optimizer->options.clip == FM_CLIP_SAMPLE;
-    optimizer->kernels->grad_norm(
-        stream, optimizer->params->n_element, optimizer->params->gradient,
-        each ? optimizer->options.clip_norm : (double)INFINITY, false, optimizer->state,
-        optimizer->workspace);
+    optimizer->kernels->grad_norm(stream, optimizer->params->n_element, optimizer->params->gradient,
+                                  each ? optimizer->options.clip_norm : (double)INFINITY, false,
+                                  optimizer->state, optimizer->workspace);
 }
 
 void fm_optimizer_queue_sum(fm_optimizer *optimizer, fm_stream *stream) {
