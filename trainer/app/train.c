@@ -328,10 +328,6 @@ static fm_status collect_sample(fm_train_run *run, fm_error *reterr) {
         fm_loader_release(run->feed.loader, &f.loaded);
         return status;
     }
-    if (!isfinite(result.loss)) { /* its gradient is finite, and counts */
-        fm_log(FM_LOG_WARN, "loss_not_finite", "sample=%llu chain=%s",
-               (unsigned long long)f.loaded.index, f.loaded.sample->name);
-    }
     add_result(&run->state.sums, &f, &result);
     run->state.place.n_sample = f.slot + 1;
     status = note_delivered(run, f.loaded.index, reterr);
