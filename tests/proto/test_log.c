@@ -102,8 +102,8 @@ static void lines(void **state) {
     assert_ptr_equal(strchr(line, '\n'), line + bytes - 1);
 }
 
-/* Standard error as a full pipe that nobody reads: no call waits, and what was lost is reported once
- * there is room. Runs in a child, since dropping cannot be switched off again. */
+/* Standard error as a full pipe that nobody reads: no call waits, and what was lost is reported
+ * once there is room. Runs in a child, since dropping cannot be switched off again. */
 static void nobody_reads(void) {
     int ends[2];
     char got[8192];
