@@ -655,7 +655,7 @@ fm_conn *fm_conn_create(const fm_conn_host *host, fm_socket *socket, fm_account 
     conn->is_turned_away = !is_admitted;
     conn->number = number;
     conn->consumer[0] = '-';
-    conn->now_ms = conn->heard_ms = conn->accepted_ms = now_ms;
+    conn->now_ms = conn->heard_ms = conn->accepted_ms = conn->progress_ms = now_ms;
     conn->deadline_ms = now_ms + host->hello_ms;
     return conn;
 }
