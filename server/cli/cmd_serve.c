@@ -1,5 +1,6 @@
 /* cmd_serve.c: foldmill serve: runs the feature server. */
 #include "proto/base/log.h"
+#include "proto/base/machine.h"
 #include "server/cli/commands.h"
 #include "server/cli/open_cache.h"
 #include "server/server.h"
@@ -9,8 +10,11 @@
 
 enum {
     MIB_SHIFT = 20,
-    LOG_BURST = 1000, /* lines of one event at once, and per second later: a job of some hundred */
-    LOG_PER_S = 50,   /* ranks can begin, and an attacker cannot fill the disk */
+    MAX_MEMORY_MIB = 2048, /* defaults, where the machine has the memory */
+    WORKER_MEMORY_MIB = 4096,
+    LEAST_MEMORY_MIB = 256,
+    LOG_BURST = 1000, /* lines of one event at once: a job of some hundred ranks can begin */
+    LOG_PER_S = 50,   /* and per second later: an attacker cannot fill the disk */
 };
 
 static const char description[] =
@@ -48,9 +52,13 @@ static int parse(serve_settings *set, int argc, char **argv) {
         {"jobs", FM_OPTION_U64, &set->jobs, "N", .help = "worker threads (2)", .letter = 'j',
          .min = 1, .max = 512},
         {"max-memory", FM_OPTION_U64, &set->max_memory_mib, "MIB",
-         .help = "memory for samples that are made or sent (2048)", .min = 16, .max = 1 << 24},
+         .help = "memory for samples that are made or sent (2048, at most a quarter of the "
+                 "machine's)",
+         .min = 16, .max = 1 << 24},
         {"worker-memory", FM_OPTION_U64, &set->worker_memory_mib, "MIB",
-         .help = "memory limit of each worker thread (4096)", .min = 16, .max = 1 << 24},
+         .help = "memory limit of each worker thread (4096, at most three fifths of the machine's "
+                 "for all)",
+         .min = 16, .max = 1 << 24},
         {"max-connections", FM_OPTION_U64, &set->max_connections, "N",
          .help = "limit on connections (256); a sixteenth is kept for Unix sockets", .min = 1,
          .max = 4096},
@@ -87,6 +95,25 @@ static int parse(serve_settings *set, int argc, char **argv) {
     int n_positional;
     int code = fm_cli_parse(&command, argc, argv, &n_positional);
     return code;
+}
+
+/* Fills in the limits that were not given, and says so when the machine is too small for the usual
+ * ones, or for those that were given. */
+static void choose_memory(serve_settings *set) {
+    uint64_t machine = fm_machine_memory() >> MIB_SHIFT;
+    uint64_t samples = fm_machine_fit(MAX_MEMORY_MIB, machine, 0.25, LEAST_MEMORY_MIB);
+    uint64_t worker =
+        fm_machine_fit(WORKER_MEMORY_MIB, machine, 0.6 / (double)set->jobs, LEAST_MEMORY_MIB);
+    bool is_lowered = (!set->max_memory_mib && samples < MAX_MEMORY_MIB) ||
+                      (!set->worker_memory_mib && worker < WORKER_MEMORY_MIB);
+    if (!set->max_memory_mib) set->max_memory_mib = samples;
+    if (!set->worker_memory_mib) set->worker_memory_mib = worker;
+    bool is_exceeded = set->max_memory_mib + set->jobs * set->worker_memory_mib > machine;
+    if (!is_lowered && !is_exceeded) return;
+    fm_log(FM_LOG_WARN, is_exceeded ? "memory_exceeded" : "memory_lowered",
+           "max_memory_mib=%llu worker_memory_mib=%llu jobs=%llu machine_mib=%llu",
+           (unsigned long long)set->max_memory_mib, (unsigned long long)set->worker_memory_mib,
+           (unsigned long long)set->jobs, (unsigned long long)machine);
 }
 
 static void log_start(const fm_server *server, const fm_sample_source *source, uint64_t generation,
@@ -145,8 +172,6 @@ static fm_status serve(const serve_settings *set, const fm_sample_source *source
 int fm_cmd_serve(int argc, char **argv) {
     serve_settings set = {.snapshot = "all",
                           .jobs = 2,
-                          .max_memory_mib = 2048,
-                          .worker_memory_mib = 4096,
                           .max_connections = 256,
                           .hello_ms = 5000,
                           .stall_s = 300,
@@ -157,6 +182,7 @@ int fm_cmd_serve(int argc, char **argv) {
     if (set.quiet) fm_log_set_level(FM_LOG_WARN);
     if (set.verbose) fm_log_set_level(FM_LOG_DEBUG);
     fm_log_start_dropping((fm_log_rate){.burst = LOG_BURST, .per_s = LOG_PER_S});
+    choose_memory(&set);
     fm_error error;
     fm_cache_source *cache;
     fm_sample_source source;
