@@ -198,7 +198,7 @@ static fm_status receive_frame(fm_client *client, patience *wait, void *slab, si
 /* Turns an ERROR of the server into an error with its status and text. */
 static fm_status fail_as_reported(const fm_client *client, fm_error *reterr) {
     const fm_wire_error *told = &client->message.error;
-    fm_status status = told->status <= FM_ERR_DATA ? (fm_status)told->status : FM_ERR_PROTOCOL;
+    fm_status status = told->status <= FM_ERR_DENIED ? (fm_status)told->status : FM_ERR_PROTOCOL;
     fm_fail(reterr, status, "%s", told->text);
     if (reterr) (void)fm_error_in(reterr, client->url);
     return status;

@@ -22,9 +22,19 @@ enum {
     WRITE_BYTES = 4 << 20, /* a write takes entries until it has so many bytes */
 };
 
-typedef enum conn_state { CONN_HELLO, CONN_READY, CONN_DRAINING, CONN_CLOSED } conn_state;
+_Static_assert(2 * N_OUT <= FM_CHANNEL_N_RUN, "a write takes all entries of the ring");
 
-static const char *const state_names[] = {"hello", "ready", "draining", "closed"};
+typedef enum conn_state {
+    CONN_HANDSHAKE,
+    CONN_AUTH,
+    CONN_HELLO,
+    CONN_READY,
+    CONN_DRAINING,
+    CONN_CLOSED
+} conn_state;
+
+static const char *const state_names[] = {"handshake", "auth",     "hello",
+                                          "ready",     "draining", "closed"};
 
 /* An entry of the ring. */
 typedef struct out_frame {
@@ -35,16 +45,20 @@ typedef struct out_frame {
 
 struct fm_conn {
     const fm_conn_host *host;
-    fm_socket *socket;
+    fm_channel *channel;
     fm_conn *next;
     uint64_t number; /* for the log */
     conn_state state;
-    bool is_finished;     /* nothing more will be written */
-    uint64_t now_ms;      /* of the last tick */
-    uint64_t heard_ms;    /* when bytes came in last */
-    uint64_t moved_ms;    /* when the write made progress last */
-    uint64_t deadline_ms; /* for HELLO or for draining; 0 = none */
-    size_t unsent_before; /* bytes of the write that were unsent at the last tick */
+    bool has_turn;                /* its handshake is one of those that run */
+    fm_access_tokens *tokens;     /* retained, with `token`; NULL without AUTH */
+    const fm_access_token *token; /* what the peer may use; NULL allows everything */
+    bool has_auth;                /* AUTH came */
+    bool is_finished;             /* nothing more will be written */
+    uint64_t now_ms;              /* of the last tick */
+    uint64_t heard_ms;            /* when bytes came in last */
+    uint64_t moved_ms;            /* when the write made progress last */
+    uint64_t deadline_ms;         /* for HELLO or for draining; 0 = none */
+    size_t unsent_before;         /* bytes of the write that were unsent at the last tick */
     bool is_ping_open;
     uint64_t n_received, n_sent; /* frames */
     struct {
@@ -77,12 +91,24 @@ static void drop_streams(fm_conn *conn) {
     }
 }
 
+/* Gives the turn for a handshake back. */
+static void leave_handshake(fm_conn *conn) {
+    if (!conn->has_turn) return;
+    conn->has_turn = false;
+    fm_access_leave_handshake(conn->host->access, fm_channel_get_peer(conn->channel));
+    conn->host->turn_free(conn->host->server);
+}
+
 static void close_now(fm_conn *conn, const char *why) {
     if (conn->state == CONN_CLOSED) return;
-    fm_log(FM_LOG_INFO, "closed", "connection=%llu state=%s why=\"%s\"",
-           (unsigned long long)conn->number, state_names[conn->state], why);
+    char quoted[700];
+    fm_log(FM_LOG_INFO, "closed", "connection=%llu state=%s why=%s",
+           (unsigned long long)conn->number, state_names[conn->state],
+           fm_log_quote(quoted, sizeof quoted, why));
+    if (conn->state == CONN_HANDSHAKE) conn->host->peer_denied(conn->host->server, true);
+    leave_handshake(conn);
     conn->state = CONN_CLOSED;
-    fm_socket_close(conn->socket);
+    fm_channel_close(conn->channel);
     drop_streams(conn);
 }
 
@@ -132,6 +158,10 @@ static void send_end(fm_conn *conn, uint32_t at, fm_wire_reason reason) {
 
 static void refuse(fm_conn *conn, fm_status status, const char *text) {
     if (conn->state >= CONN_DRAINING) return;
+    if (conn->state == CONN_HANDSHAKE) {
+        close_now(conn, text); /* nothing can be said yet */
+        return;
+    }
     char quoted[600];
     fm_log(FM_LOG_WARN, "refused", "connection=%llu state=%s why=%s",
            (unsigned long long)conn->number, state_names[conn->state],
@@ -210,7 +240,7 @@ static void send_samples(fm_conn *conn) {
 /* Starts a write of the entries in the ring, unless one is under way. */
 static void flush(fm_conn *conn) {
     if (conn->state == CONN_CLOSED || conn->out_writing || conn->is_finished) return;
-    fm_bytes runs[2 * N_OUT];
+    fm_bytes runs[FM_CHANNEL_N_RUN];
     size_t n_run = 0, bytes = 0;
     uint32_t n = 0;
     for (; n < conn->out_count && bytes < WRITE_BYTES; n++) {
@@ -222,13 +252,13 @@ static void flush(fm_conn *conn) {
     if (n == 0) {
         if (conn->state == CONN_DRAINING) {
             conn->is_finished = true;
-            fm_socket_finish(conn->socket);
+            fm_channel_finish(conn->channel);
         }
         return;
     }
     conn->out_writing = n;
     conn->moved_ms = conn->now_ms;
-    if (!fm_socket_write(conn->socket, runs, n_run)) {
+    if (!fm_channel_write(conn->channel, runs, n_run)) {
         conn->out_writing = 0;
         close_now(conn, "cannot write");
     }
@@ -264,6 +294,39 @@ static void on_written(void *owner, bool failed) {
 
 /* -- messages in */
 
+/* Answers a HELLO that came in the place of AUTH; nothing of the server is told. */
+static void on_hello_too_early(fm_conn *conn) {
+    conn->host->peer_denied(conn->host->server, false);
+    refuse(
+        conn, FM_ERR_DENIED,
+        "the server wants an access token; give one by --token-file or " FM_CREDENTIALS_VARIABLE);
+}
+
+static void on_auth(fm_conn *conn) {
+    fm_wire_auth *auth = &conn->message.auth;
+    if (fm_channel_get_peer(conn->channel)->kind == FM_ADDRESS_TCP) {
+        refuse(conn, FM_ERR_PROTOCOL, "AUTH cannot come over tcp://, where others can read it");
+        return;
+    }
+    if (conn->has_auth) {
+        refuse(conn, FM_ERR_PROTOCOL, "AUTH came twice");
+        return;
+    }
+    fm_error error;
+    fm_status status = fm_access_check_token(conn->host->access, auth->secret, &conn->tokens,
+                                             &conn->token, &error);
+    memset(auth, 0, sizeof *auth);
+    if (status) {
+        conn->host->peer_denied(conn->host->server, false);
+        refuse(conn, status, error.message);
+        return;
+    }
+    fm_log(FM_LOG_INFO, "auth", "connection=%llu token=%s", (unsigned long long)conn->number,
+           conn->token ? conn->token->name : "\"\"");
+    conn->has_auth = true;
+    conn->state = CONN_HELLO;
+}
+
 static bool is_zero_hash(const fm_sha256 *hash) {
     static const fm_sha256 zero;
     return memcmp(hash, &zero, sizeof zero) == 0;
@@ -273,7 +336,10 @@ static bool is_zero_hash(const fm_sha256 *hash) {
 static bool is_acceptable(fm_conn *conn, const fm_wire_hello *hello) {
     const fm_sample_source *source = conn->host->source;
     fm_error error;
-    if (hello->version_max < FM_WIRE_VERSION_MIN || hello->version_min > FM_WIRE_VERSION_MAX) {
+    if (conn->token && !fm_access_allows(conn->token->snapshots, source->snapshot_name)) {
+        fm_fail(&error, FM_ERR_DENIED, "this access token is not for the server's snapshot");
+    } else if (hello->version_max < FM_WIRE_VERSION_MIN ||
+               hello->version_min > FM_WIRE_VERSION_MAX) {
         fm_fail(&error, FM_ERR_UNSUPPORTED,
                 "the client speaks protocol %u to %u, this server %u to %u", hello->version_min,
                 hello->version_max, FM_WIRE_VERSION_MIN, FM_WIRE_VERSION_MAX);
@@ -308,9 +374,12 @@ static void on_hello(fm_conn *conn) {
     const fm_wire_hello *hello = &conn->message.hello;
     if (!is_acceptable(conn, hello)) return;
     const fm_sample_source *source = conn->host->source;
-    char agent[300];
-    fm_log(FM_LOG_INFO, "hello", "connection=%llu agent=%s", (unsigned long long)conn->number,
-           fm_log_quote(agent, sizeof agent, hello->agent));
+    char agent[300], peer[80], name[FM_TLS_NAME_BYTES], certificate[300];
+    fm_log(
+        FM_LOG_INFO, "hello", "connection=%llu agent=%s peer=%s certificate=%s",
+        (unsigned long long)conn->number, fm_log_quote(agent, sizeof agent, hello->agent),
+        fm_log_quote(peer, sizeof peer, fm_channel_get_peer(conn->channel)->text),
+        fm_log_quote(certificate, sizeof certificate, fm_channel_peer_name(conn->channel, name)));
     fm_wire_message answer = {.kind = FM_WIRE_WELCOME};
     answer.welcome = (fm_wire_welcome){.version = FM_WIRE_VERSION_MAX,
                                        .schema_hash = fm_schema_hash(),
@@ -355,6 +424,11 @@ static void on_open(fm_conn *conn) {
     fm_error error;
     if (find_stream(conn, id) >= 0) {
         refuse(conn, FM_ERR_PROTOCOL, "OPEN of a stream that is open already");
+        return;
+    }
+    if (conn->token && !fm_access_allows(conn->token->plans, params->plan)) {
+        fm_fail(&error, FM_ERR_DENIED, "this access token is not for the plan %s", params->plan);
+        refuse_stream(conn, id, &error);
         return;
     }
     int32_t at = find_free(conn);
@@ -424,23 +498,29 @@ static void on_close(fm_conn *conn) {
 typedef void frame_handler(fm_conn *conn);
 
 static const struct {
-    frame_handler *by_state[2]; /* CONN_HELLO, CONN_READY; a later state receives nothing */
+    frame_handler *by_state[3]; /* from CONN_AUTH to CONN_READY; no other receives frames */
 } handlers[] = {
-    [FM_WIRE_HELLO] = {{on_hello, NULL}},     [FM_WIRE_WELCOME] = {{NULL, NULL}},
-    [FM_WIRE_OPEN] = {{NULL, on_open}},       [FM_WIRE_OPENED] = {{NULL, NULL}},
-    [FM_WIRE_CREDIT] = {{NULL, on_credit}},   [FM_WIRE_SAMPLE] = {{NULL, NULL}},
-    [FM_WIRE_PING] = {{NULL, on_ping}},       [FM_WIRE_PONG] = {{NULL, on_pong}},
-    [FM_WIRE_END] = {{NULL, NULL}},           [FM_WIRE_ERROR] = {{on_error, on_error}},
-    [FM_WIRE_CLOSE] = {{on_close, on_close}},
+    [FM_WIRE_HELLO] = {{on_hello_too_early, on_hello, NULL}},
+    [FM_WIRE_WELCOME] = {{NULL, NULL, NULL}},
+    [FM_WIRE_OPEN] = {{NULL, NULL, on_open}},
+    [FM_WIRE_OPENED] = {{NULL, NULL, NULL}},
+    [FM_WIRE_CREDIT] = {{NULL, NULL, on_credit}},
+    [FM_WIRE_SAMPLE] = {{NULL, NULL, NULL}},
+    [FM_WIRE_PING] = {{NULL, NULL, on_ping}},
+    [FM_WIRE_PONG] = {{NULL, NULL, on_pong}},
+    [FM_WIRE_END] = {{NULL, NULL, NULL}},
+    [FM_WIRE_ERROR] = {{on_error, on_error, on_error}},
+    [FM_WIRE_CLOSE] = {{on_close, on_close, on_close}},
+    [FM_WIRE_AUTH] = {{on_auth, on_auth, NULL}},
 };
 
-_Static_assert(CONN_HELLO == 0 && CONN_READY == 1, "the columns of handlers");
+_Static_assert(CONN_HELLO == CONN_AUTH + 1 && CONN_READY == CONN_AUTH + 2, "the columns");
 _Static_assert(sizeof handlers / sizeof handlers[0] == FM_WIRE_N_KIND,
                "every kind of message needs a row in handlers");
 
 static frame_handler *find_handler(const fm_conn *conn, uint8_t kind) {
-    assert(conn->state <= CONN_READY && kind < FM_WIRE_N_KIND);
-    return handlers[kind].by_state[conn->state];
+    assert(conn->state >= CONN_AUTH && conn->state <= CONN_READY && kind < FM_WIRE_N_KIND);
+    return handlers[kind].by_state[conn->state - CONN_AUTH];
 }
 
 static void handle_frame(fm_conn *conn, const fm_wire_header *header, const uint8_t *body) {
@@ -512,24 +592,50 @@ static void on_received(void *owner, size_t bytes) {
     fm_conn_pump(conn);
 }
 
-static void on_gone(void *owner) {
-    close_now(owner, "the peer closed");
+static void on_gone(void *owner, const char *why) {
+    close_now(owner, why);
 }
 
 static void on_closed(void *owner) {
     fm_conn *conn = owner;
     pop_out(conn, conn->out_count);
+    fm_access_tokens_release(conn->tokens);
     conn->host->conn_closed(conn->host->server, conn);
     free(conn);
 }
 
 /* -- opening and closing */
 
-static const fm_socket_events socket_events = {.room = on_room,
-                                               .received = on_received,
-                                               .gone = on_gone,
-                                               .written = on_written,
-                                               .closed = on_closed};
+/* The peer is on the line: it shows its token where one is demanded. */
+static void expect_frames(fm_conn *conn) {
+    fm_address_kind kind = fm_channel_get_peer(conn->channel)->kind;
+    conn->state = fm_access_wants_token(conn->host->access, kind) ? CONN_AUTH : CONN_HELLO;
+}
+
+static void on_secured(void *owner) {
+    fm_conn *conn = owner;
+    leave_handshake(conn);
+    expect_frames(conn);
+}
+
+static const fm_channel_events channel_events = {.secured = on_secured,
+                                                 .room = on_room,
+                                                 .received = on_received,
+                                                 .gone = on_gone,
+                                                 .written = on_written,
+                                                 .closed = on_closed};
+
+bool fm_conn_is_waiting(const fm_conn *conn) {
+    return conn->state == CONN_HANDSHAKE && !conn->has_turn;
+}
+
+bool fm_conn_begin(fm_conn *conn) {
+    fm_access *access = conn->host->access;
+    if (!fm_access_enter_handshake(access, fm_channel_get_peer(conn->channel))) return false;
+    conn->has_turn = true;
+    if (!fm_channel_start(conn->channel, fm_access_get_tls(access))) close_now(conn, "cannot read");
+    return true;
+}
 
 fm_conn *fm_conn_create(const fm_conn_host *host, fm_socket *socket, uint64_t number,
                         uint64_t now_ms) {
@@ -538,12 +644,21 @@ fm_conn *fm_conn_create(const fm_conn_host *host, fm_socket *socket, uint64_t nu
         fm_socket_close(socket);
         return NULL;
     }
+    conn->channel = fm_channel_create(socket, &channel_events, conn);
+    if (!conn->channel) {
+        free(conn);
+        return NULL;
+    }
     conn->host = host;
-    conn->socket = socket;
     conn->number = number;
     conn->now_ms = conn->heard_ms = conn->moved_ms = now_ms;
     conn->deadline_ms = now_ms + host->hello_ms;
-    if (!fm_socket_start(socket, &socket_events, conn)) close_now(conn, "cannot read");
+    if (fm_channel_get_peer(conn->channel)->kind == FM_ADDRESS_TLS) {
+        (void)fm_conn_begin(conn); /* or it waits */
+        return conn;
+    }
+    expect_frames(conn);
+    if (!fm_channel_start(conn->channel, NULL)) close_now(conn, "cannot read");
     return conn;
 }
 
@@ -559,12 +674,15 @@ static void tick_ready(fm_conn *conn, uint64_t now_ms) {
 void fm_conn_tick(fm_conn *conn, uint64_t now_ms) {
     if (conn->state == CONN_CLOSED) return;
     conn->now_ms = now_ms;
-    size_t unsent = fm_socket_unsent_bytes(conn->socket);
+    size_t unsent = fm_channel_unsent_bytes(conn->channel);
     if (!conn->out_writing || unsent != conn->unsent_before) conn->moved_ms = now_ms;
     conn->unsent_before = unsent;
     if (conn->deadline_ms && now_ms > conn->deadline_ms) {
         if (conn->state == CONN_DRAINING) {
             close_now(conn, "goodbye took too long");
+        } else if (conn->state == CONN_HANDSHAKE) {
+            close_now(conn, conn->has_turn ? "the TLS handshake took too long"
+                                           : "too many handshakes at a time");
         } else {
             fm_conn_refuse(conn, FM_ERR_PROTOCOL, "no HELLO came in time");
         }
@@ -576,6 +694,10 @@ void fm_conn_tick(fm_conn *conn, uint64_t now_ms) {
 }
 
 void fm_conn_end(fm_conn *conn) {
+    if (conn->state == CONN_HANDSHAKE) {
+        close_now(conn, "the server stops");
+        return;
+    }
     for (uint32_t i = 0; i < FM_LIMIT_N_STREAM; i++) {
         if (conn->streams[i].stream) send_end(conn, i, FM_WIRE_SHUTDOWN);
     }

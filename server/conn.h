@@ -1,12 +1,14 @@
 /* conn.h: one connection of the server as a flat state machine.
  *
- *     HELLO ---> READY ---> DRAINING ---> CLOSED
- *       |                      ^             ^
- *       '----------------------'             |
- *     from any state, when the socket breaks '
+ *     HANDSHAKE ---> AUTH ---> HELLO ---> READY ---> DRAINING ---> CLOSED
+ *                     |          |                      ^             ^
+ *                     '----------'----------------------'             |
+ *                     from any state, when the socket breaks ---------'
  *
- * Life. A connection begins in HELLO and must send that message within hello_ms. After WELCOME it
- * is READY: it may open streams, grant credit and receive samples. A breach of the protocol is
+ * Life. A connection of tls:// begins in HANDSHAKE, and first waits for a turn (access.h). Then it
+ * is in AUTH, where a token is demanded, else in HELLO; so is any other connection from the start.
+ * It must send HELLO within hello_ms of its begin. After WELCOME it is READY: it may open streams,
+ * grant credit and receive samples. A breach of the protocol is
  * answered with an ERROR. Then, as after CLOSE and when the server stops, the connection is
  * DRAINING: it sends all queued data, ignores input, and ends within goodbye_ms. CLOSED waits for
  * the loop to release the socket, and then frees the connection.
@@ -25,7 +27,8 @@
 #ifndef FM_SERVER_CONN_H
 #define FM_SERVER_CONN_H
 
-#include "server/loop.h"
+#include "server/access.h"
+#include "server/channel.h"
 #include "server/stream.h"
 
 typedef struct fm_conn fm_conn;
@@ -34,6 +37,7 @@ typedef struct fm_conn fm_conn;
 typedef struct fm_conn_host {
     const fm_sample_source *source;
     fm_budget *budget;
+    fm_access *access;
     uint32_t hello_ms, heartbeat_ms, stall_ms, goodbye_ms;
     void *server;
     /* A stream may be able to begin a job. */
@@ -44,6 +48,10 @@ typedef struct fm_conn_host {
     void (*stream_dropped)(void *server, fm_server_stream *stream);
     /* A sample with a body of `bytes` was queued, or could not be made (bytes 0, failed). */
     void (*sample_sent)(void *server, size_t bytes, bool failed);
+    /* A handshake is over, so that another connection may begin its own (fm_conn_begin). */
+    void (*turn_free)(void *server);
+    /* A peer was turned away before HELLO: in its handshake, or for its token. */
+    void (*peer_denied)(void *server, bool in_handshake);
     /* The connection is over; it is freed when this returns. */
     void (*conn_closed)(void *server, fm_conn *conn);
 } fm_conn_host;
@@ -52,6 +60,11 @@ typedef struct fm_conn_host {
  * `host` must outlive the connection. */
 fm_conn *fm_conn_create(const fm_conn_host *host, fm_socket *socket, uint64_t number,
                         uint64_t now_ms);
+
+/* True while the connection waits for the turn to begin its handshake. */
+bool fm_conn_is_waiting(const fm_conn *conn);
+/* Begins the handshake of a waiting connection if it is its turn; false otherwise. */
+bool fm_conn_begin(fm_conn *conn);
 
 /* Sends what can be sent; called when a job of one of its streams is done. */
 void fm_conn_pump(fm_conn *conn);

@@ -12,9 +12,8 @@
 #ifndef FM_SERVER_SERVER_H
 #define FM_SERVER_SERVER_H
 
+#include "proto/credentials.h"
 #include "server/source.h"
-
-#include <stdbool.h>
 
 typedef struct fm_server fm_server;
 
@@ -30,7 +29,9 @@ typedef struct fm_server_options {
     uint32_t heartbeat_ms;                      /* silence before a PING; 0 = 5,000 */
     uint32_t stall_ms;   /* a write without progress for so long ends a connection; 0 = 300,000 */
     uint32_t goodbye_ms; /* time for an ending connection to read queued data; 0 = 2,000 */
-    bool watch_signals;  /* SIGINT and SIGTERM stop the server */
+    bool watch_signals;  /* SIGINT and SIGTERM stop the server, SIGHUP is fm_server_reload */
+    fm_credentials credentials; /* of tls:// addresses; the texts must outlive the server */
+    const char *unix_group;     /* its members may connect, too; NULL = the server's user only */
 } fm_server_options;
 
 /* Counters of the server; any thread may read them. */
@@ -38,11 +39,13 @@ typedef struct fm_server_stats {
     uint64_t n_connection, n_stream;                  /* at present */
     uint64_t n_accepted, n_sample_sent, n_bytes_sent; /* in all; bytes of samples */
     uint64_t n_sample_failed;                         /* in all */
-    uint64_t memory_bytes;                            /* blocks of samples at present */
+    uint64_t n_handshake_refused; /* peers that did not get through the TLS handshake, in all */
+    uint64_t n_token_refused;     /* peers without the token that is demanded, in all */
+    uint64_t memory_bytes;        /* blocks of samples at present */
 } fm_server_stats;
 
 /* Binds the addresses and starts the workers. `source` must outlive the server. FM_ERR_USAGE for an
- * address, FM_ERR_EXISTS when another server listens on it, FM_ERR_IO, FM_ERR_NOMEM. */
+ * address and for credentials that do not fit it; the errors of reading their files (access.h); FM_ERR_EXISTS when another server listens on it, FM_ERR_IO, FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_server_create(const fm_server_options *options,
                                        const fm_sample_source *source, fm_server **ret_server,
                                        fm_error *reterr);
@@ -51,6 +54,9 @@ void fm_server_run(fm_server *server);
 /* Makes fm_server_run end every stream with END (reason shutdown) and return. Any thread may call
  * it, at least once. */
 void fm_server_stop(fm_server *server);
+/* Reads certificates and tokens again, soon. Streams go on; bad files change nothing and are
+ * logged. Any thread may call it. */
+void fm_server_reload(fm_server *server);
 /* Frees the server. It must not be running. */
 void fm_server_destroy(fm_server *server);
 
