@@ -25,6 +25,10 @@ typedef struct fm_credentials {
             .help = "allow tcp:// beyond this machine, without encryption"                         \
     }
 
+/* What --token-file means to a client. */
+#define FM_CREDENTIALS_TOKEN_HELP                                                                  \
+    "file with the access token, for tls:// and unix: ($" FM_CREDENTIALS_VARIABLE ")"
+
 /* The environment variable that holds a client's token when there is no token file. */
 #define FM_CREDENTIALS_VARIABLE "FOLDMILL_TOKEN"
 

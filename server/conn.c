@@ -101,9 +101,10 @@ static void leave_handshake(fm_conn *conn) {
 
 static void close_now(fm_conn *conn, const char *why) {
     if (conn->state == CONN_CLOSED) return;
-    char quoted[700];
-    fm_log(FM_LOG_INFO, "closed", "connection=%llu state=%s why=%s",
+    char quoted[700], peer[80];
+    fm_log(FM_LOG_INFO, "closed", "connection=%llu state=%s peer=%s why=%s",
            (unsigned long long)conn->number, state_names[conn->state],
+           fm_log_quote(peer, sizeof peer, fm_channel_get_peer(conn->channel)->text),
            fm_log_quote(quoted, sizeof quoted, why));
     if (conn->state == CONN_HANDSHAKE) conn->host->peer_denied(conn->host->server, true);
     leave_handshake(conn);
