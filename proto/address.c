@@ -80,8 +80,9 @@ static bool guess_address(const char *text, char out[FM_ADDRESS_TEXT_BYTES]) {
         return true;
     }
     bool has_port = memchr(rest, ':', host_bytes) != NULL;
+    bool is_tls = strncmp(text, "tls://", 6) == 0 || strncmp(text, "https://", 8) == 0;
     bool is_plain =
-        strncmp(text, "tcp://", 6) == 0 || (!scheme && is_loopback_name(rest, strcspn(rest, ":/")));
+        strncmp(text, "tcp://", 6) == 0 || (!is_tls && is_loopback_name(rest, strcspn(rest, ":/")));
     snprintf(out, FM_ADDRESS_TEXT_BYTES, "%s%.*s%s", is_plain ? "tcp://" : "tls://",
              (int)host_bytes, rest, has_port ? "" : ":7420");
     return !is_number && strcmp(out, text) != 0 && parse_host(out + 6, FM_ADDRESS_TLS, &ignored);
