@@ -338,6 +338,7 @@ static bool is_acceptable(fm_conn *conn, const fm_wire_hello *hello) {
     const fm_sample_source *source = conn->host->source;
     fm_error error;
     if (conn->token && !fm_access_allows(conn->token->snapshots, source->snapshot_name)) {
+        conn->host->peer_denied(conn->host->server, false);
         fm_fail(&error, FM_ERR_DENIED, "this access token is not for the server's snapshot");
     } else if (hello->version_max < FM_WIRE_VERSION_MIN ||
                hello->version_min > FM_WIRE_VERSION_MAX) {
