@@ -29,10 +29,19 @@ enum {
 };
 
 _Static_assert(N_OUT - N_OUT_ANSWER >= FM_LIMIT_N_STREAM + 2, "room for the last frames");
+_Static_assert(2 * N_WRITE <= FM_CHANNEL_N_RUN, "a write takes that many entries of the ring");
 
-typedef enum conn_state { CONN_HELLO, CONN_READY, CONN_DRAINING, CONN_CLOSED } conn_state;
+typedef enum conn_state {
+    CONN_HANDSHAKE,
+    CONN_AUTH,
+    CONN_HELLO,
+    CONN_READY,
+    CONN_DRAINING,
+    CONN_CLOSED
+} conn_state;
 
-static const char *const state_names[] = {"hello", "ready", "draining", "closed"};
+static const char *const state_names[] = {"handshake", "auth",     "hello",
+                                          "ready",     "draining", "closed"};
 
 /* An entry of the ring. */
 typedef struct out_frame {
@@ -43,23 +52,27 @@ typedef struct out_frame {
 
 struct fm_conn {
     const fm_conn_host *host;
-    fm_socket *socket;
+    fm_channel *channel;
     fm_account *account, *payer; /* of the address; for streams, memory and requests */
     fm_conn *next;
     uint64_t number;                        /* for the log */
     char consumer[FM_WIRE_AGENT_BYTES * 4]; /* the client's name of itself, as the log quotes it */
     conn_state state;
     bool is_turned_away;
-    bool is_finished;        /* nothing more will be written */
-    uint64_t now_ms;         /* of the last tick */
-    uint64_t accepted_ms;    /* when the connection began */
-    uint64_t heard_ms;       /* when bytes came in last */
-    uint64_t idle_ms;        /* since when it has no stream */
-    uint64_t deadline_ms;    /* for HELLO or for draining; 0 = none */
-    uint64_t progress_ms;    /* when the peer had last taken enough bytes, */
-    uint64_t progress_bytes; /* and how many it had taken then */
-    uint64_t written_bytes;  /* of writes that have ended */
-    size_t writing_bytes;    /* of the write under way */
+    bool has_turn;                /* its handshake is one of those that run */
+    fm_access_tokens *tokens;     /* retained, with `token`; NULL without AUTH */
+    const fm_access_token *token; /* what the peer may use; NULL allows everything */
+    bool has_auth;                /* AUTH came */
+    bool is_finished;             /* nothing more will be written */
+    uint64_t now_ms;              /* of the last tick */
+    uint64_t accepted_ms;         /* when the connection began */
+    uint64_t heard_ms;            /* when bytes came in last */
+    uint64_t idle_ms;             /* since when it has no stream */
+    uint64_t deadline_ms;         /* for HELLO or for draining; 0 = none */
+    uint64_t progress_ms;         /* when the peer had last taken enough bytes, */
+    uint64_t progress_bytes;      /* and how many it had taken then */
+    uint64_t written_bytes;       /* of writes that have ended */
+    size_t writing_bytes;         /* of the write under way */
     bool is_ping_open;
     uint64_t n_received, n_sent; /* frames */
     struct {
@@ -117,16 +130,28 @@ static void drop_streams(fm_conn *conn, const char *why) {
 }
 
 static void set_state(fm_conn *conn, conn_state state) {
-    bool was_greeting = conn->state == CONN_HELLO && !conn->is_turned_away;
+    bool ends_greeting = conn->state < CONN_READY && state >= CONN_READY && !conn->is_turned_away;
     conn->state = state;
-    if (was_greeting) conn->host->greeted(conn->host->server, conn);
+    if (ends_greeting) conn->host->greeted(conn->host->server, conn);
+}
+
+/* Gives the turn for a handshake back. */
+static void leave_handshake(fm_conn *conn) {
+    if (!conn->has_turn) return;
+    conn->has_turn = false;
+    fm_access_leave_handshake(conn->host->access, fm_channel_get_peer(conn->channel));
+    conn->host->turn_free(conn->host->server);
 }
 
 static void close_now(fm_conn *conn, const char *why) {
     if (conn->state == CONN_CLOSED) return;
-    log_conn(conn, FM_LOG_INFO, "closed", "state=%s why=\"%s\"", state_names[conn->state], why);
+    char quoted[700];
+    log_conn(conn, FM_LOG_INFO, "closed", "state=%s why=%s", state_names[conn->state],
+             fm_log_quote(quoted, sizeof quoted, why));
+    if (conn->state == CONN_HANDSHAKE) count(conn, FM_COUNT_HANDSHAKES_REFUSED);
+    leave_handshake(conn);
     set_state(conn, CONN_CLOSED);
-    fm_socket_close(conn->socket);
+    fm_channel_close(conn->channel);
     drop_streams(conn, why);
 }
 
@@ -175,6 +200,10 @@ static void send_end(fm_conn *conn, uint32_t at, fm_wire_reason reason) {
 /* Sends an ERROR that ends the connection; `which` counts the reason. */
 static void refuse(fm_conn *conn, fm_counter which, fm_status status, const char *text) {
     if (conn->state >= CONN_DRAINING) return;
+    if (conn->state == CONN_HANDSHAKE) {
+        close_now(conn, text); /* nothing can be said yet */
+        return;
+    }
     char quoted[600];
     count(conn, which);
     log_conn(conn, FM_LOG_WARN, "refused", "state=%s why=%s", state_names[conn->state],
@@ -280,13 +309,13 @@ static void flush(fm_conn *conn) {
         if (conn->state == CONN_DRAINING) {
             conn->is_finished = true;
             conn->progress_ms = conn->now_ms;
-            fm_socket_finish(conn->socket);
+            fm_channel_finish(conn->channel);
         }
         return;
     }
     conn->out_writing = n;
     conn->writing_bytes = bytes;
-    if (!fm_socket_write(conn->socket, runs, n_run)) {
+    if (!fm_channel_write(conn->channel, runs, n_run)) {
         conn->out_writing = 0;
         close_now(conn, "cannot write");
     }
@@ -324,6 +353,54 @@ static void on_written(void *owner, bool failed) {
 
 /* -- messages in */
 
+/* Answers a HELLO that came in the place of AUTH; nothing of the server is told. */
+static void on_hello_too_early(fm_conn *conn) {
+    refuse(
+        conn, FM_COUNT_TOKENS_REFUSED, FM_ERR_DENIED,
+        "the server wants an access token; give one by --token-file or " FM_CREDENTIALS_VARIABLE);
+}
+
+/* From now on the holder of the token pays, wherever it connects from. False without memory. */
+static bool charge_token(fm_conn *conn) {
+    if (!conn->token) return true;
+    char peer[FM_PEER_BYTES];
+    snprintf(peer, sizeof peer, "token:%s", conn->token->name);
+    fm_limits limits = conn->account->limits;
+    if (conn->token->max_stream) limits.n_stream = conn->token->max_stream;
+    if (conn->token->max_bytes) limits.memory_bytes = conn->token->max_bytes;
+    fm_account *payer = fm_accounts_use(conn->host->accounts, peer, &limits, conn->now_ms);
+    if (payer) conn->payer = payer;
+    return payer;
+}
+
+static void on_auth(fm_conn *conn) {
+    fm_wire_auth *auth = &conn->message.auth;
+    if (fm_channel_get_peer(conn->channel)->kind == FM_ADDRESS_TCP) {
+        refuse_protocol(conn, FM_ERR_PROTOCOL,
+                        "AUTH cannot come over plain TCP, where others can read it");
+        return;
+    }
+    if (conn->has_auth) {
+        refuse_protocol(conn, FM_ERR_PROTOCOL, "AUTH came twice");
+        return;
+    }
+    fm_error error;
+    fm_status status = fm_access_check_token(conn->host->access, auth->secret, &conn->tokens,
+                                             &conn->token, &error);
+    memset(auth, 0, sizeof *auth);
+    if (status) {
+        refuse(conn, FM_COUNT_TOKENS_REFUSED, status, error.message);
+        return;
+    }
+    if (!charge_token(conn)) {
+        refuse(conn, FM_COUNT_TOKENS_REFUSED, FM_ERR_LIMIT, "the server has too many accounts");
+        return;
+    }
+    log_conn(conn, FM_LOG_INFO, "auth", "address=%s", conn->account->peer);
+    conn->has_auth = true;
+    set_state(conn, CONN_HELLO);
+}
+
 static bool is_zero_hash(const fm_sha256 *hash) {
     static const fm_sha256 zero;
     return memcmp(hash, &zero, sizeof zero) == 0;
@@ -333,7 +410,11 @@ static bool is_zero_hash(const fm_sha256 *hash) {
 static bool is_acceptable(fm_conn *conn, const fm_wire_hello *hello) {
     const fm_sample_source *source = conn->host->source;
     fm_error error;
-    if (hello->version_max < FM_WIRE_VERSION_MIN || hello->version_min > FM_WIRE_VERSION_MAX) {
+    if (conn->token && !fm_access_allows(conn->token->snapshots, source->snapshot_name)) {
+        count(conn, FM_COUNT_TOKENS_REFUSED);
+        fm_fail(&error, FM_ERR_DENIED, "this access token is not for the server's snapshot");
+    } else if (hello->version_max < FM_WIRE_VERSION_MIN ||
+               hello->version_min > FM_WIRE_VERSION_MAX) {
         fm_fail(&error, FM_ERR_UNSUPPORTED,
                 "the client speaks protocol %u to %u, this server %u to %u", hello->version_min,
                 hello->version_max, FM_WIRE_VERSION_MIN, FM_WIRE_VERSION_MAX);
@@ -368,8 +449,11 @@ static void on_hello(fm_conn *conn) {
     const fm_wire_hello *hello = &conn->message.hello;
     if (!is_acceptable(conn, hello)) return;
     const fm_sample_source *source = conn->host->source;
+    char name[FM_TLS_NAME_BYTES], certificate[300];
     fm_log_quote(conn->consumer, sizeof conn->consumer, hello->agent);
-    log_conn(conn, FM_LOG_INFO, "hello", "version=%u", FM_WIRE_VERSION_MAX);
+    log_conn(
+        conn, FM_LOG_INFO, "hello", "version=%u certificate=%s", FM_WIRE_VERSION_MAX,
+        fm_log_quote(certificate, sizeof certificate, fm_channel_peer_name(conn->channel, name)));
     fm_wire_message answer = {.kind = FM_WIRE_WELCOME};
     answer.welcome = (fm_wire_welcome){.version = FM_WIRE_VERSION_MAX,
                                        .schema_hash = fm_schema_hash(),
@@ -446,6 +530,11 @@ static void on_open(fm_conn *conn) {
         refuse_protocol(conn, FM_ERR_PROTOCOL, "OPEN of a stream that is open already");
         return;
     }
+    if (conn->token && !fm_access_allows(conn->token->plans, params->plan)) {
+        fm_fail(&error, FM_ERR_DENIED, "this access token is not for the plan %s", params->plan);
+        refuse_stream(conn, id, &error);
+        return;
+    }
     if (create_stream(conn, params, &stream, &error)) {
         refuse_stream(conn, id, &error);
         return;
@@ -518,23 +607,29 @@ static void on_close(fm_conn *conn) {
 typedef void frame_handler(fm_conn *conn);
 
 static const struct {
-    frame_handler *by_state[2]; /* CONN_HELLO, CONN_READY; a later state receives nothing */
+    frame_handler *by_state[3]; /* from CONN_AUTH to CONN_READY; no other receives frames */
 } handlers[] = {
-    [FM_WIRE_HELLO] = {{on_hello, NULL}},     [FM_WIRE_WELCOME] = {{NULL, NULL}},
-    [FM_WIRE_OPEN] = {{NULL, on_open}},       [FM_WIRE_OPENED] = {{NULL, NULL}},
-    [FM_WIRE_CREDIT] = {{NULL, on_credit}},   [FM_WIRE_SAMPLE] = {{NULL, NULL}},
-    [FM_WIRE_PING] = {{NULL, on_ping}},       [FM_WIRE_PONG] = {{NULL, on_pong}},
-    [FM_WIRE_END] = {{NULL, NULL}},           [FM_WIRE_ERROR] = {{on_error, on_error}},
-    [FM_WIRE_CLOSE] = {{on_close, on_close}},
+    [FM_WIRE_HELLO] = {{on_hello_too_early, on_hello, NULL}},
+    [FM_WIRE_WELCOME] = {{NULL, NULL, NULL}},
+    [FM_WIRE_OPEN] = {{NULL, NULL, on_open}},
+    [FM_WIRE_OPENED] = {{NULL, NULL, NULL}},
+    [FM_WIRE_CREDIT] = {{NULL, NULL, on_credit}},
+    [FM_WIRE_SAMPLE] = {{NULL, NULL, NULL}},
+    [FM_WIRE_PING] = {{NULL, NULL, on_ping}},
+    [FM_WIRE_PONG] = {{NULL, NULL, on_pong}},
+    [FM_WIRE_END] = {{NULL, NULL, NULL}},
+    [FM_WIRE_ERROR] = {{on_error, on_error, on_error}},
+    [FM_WIRE_CLOSE] = {{on_close, on_close, on_close}},
+    [FM_WIRE_AUTH] = {{on_auth, on_auth, NULL}},
 };
 
-_Static_assert(CONN_HELLO == 0 && CONN_READY == 1, "the columns of handlers");
+_Static_assert(CONN_HELLO == CONN_AUTH + 1 && CONN_READY == CONN_AUTH + 2, "the columns");
 _Static_assert(sizeof handlers / sizeof handlers[0] == FM_WIRE_N_KIND,
                "every kind of message needs a row in handlers");
 
 static frame_handler *find_handler(const fm_conn *conn, uint8_t kind) {
-    assert(conn->state <= CONN_READY && kind < FM_WIRE_N_KIND);
-    return handlers[kind].by_state[conn->state];
+    assert(conn->state >= CONN_AUTH && conn->state <= CONN_READY && kind < FM_WIRE_N_KIND);
+    return handlers[kind].by_state[conn->state - CONN_AUTH];
 }
 
 /* Does the server answer a frame of this kind? */
@@ -620,13 +715,14 @@ static void on_received(void *owner, size_t bytes) {
     fm_conn_pump(conn);
 }
 
-static void on_gone(void *owner) {
-    close_now(owner, "the peer closed");
+static void on_gone(void *owner, const char *why) {
+    close_now(owner, why);
 }
 
 static void on_closed(void *owner) {
     fm_conn *conn = owner;
     pop_out(conn, conn->out_count);
+    fm_access_tokens_release(conn->tokens);
     conn->host->conn_closed(conn->host->server, conn);
     if (conn->payer != conn->account) fm_accounts_leave(conn->payer, conn->now_ms);
     fm_accounts_leave(conn->account, conn->now_ms);
@@ -635,11 +731,36 @@ static void on_closed(void *owner) {
 
 /* -- opening and closing */
 
-static const fm_socket_events socket_events = {.room = on_room,
-                                               .received = on_received,
-                                               .gone = on_gone,
-                                               .written = on_written,
-                                               .closed = on_closed};
+/* The peer is on the line: it shows its token where one is demanded. */
+static void expect_frames(fm_conn *conn) {
+    fm_address_kind kind = fm_channel_get_peer(conn->channel)->kind;
+    conn->state = fm_access_wants_token(conn->host->access, kind) ? CONN_AUTH : CONN_HELLO;
+}
+
+static void on_secured(void *owner) {
+    fm_conn *conn = owner;
+    leave_handshake(conn);
+    expect_frames(conn);
+}
+
+static const fm_channel_events channel_events = {.secured = on_secured,
+                                                 .room = on_room,
+                                                 .received = on_received,
+                                                 .gone = on_gone,
+                                                 .written = on_written,
+                                                 .closed = on_closed};
+
+bool fm_conn_is_waiting(const fm_conn *conn) {
+    return conn->state == CONN_HANDSHAKE && !conn->has_turn;
+}
+
+bool fm_conn_begin(fm_conn *conn) {
+    fm_access *access = conn->host->access;
+    if (!fm_access_enter_handshake(access, fm_channel_get_peer(conn->channel))) return false;
+    conn->has_turn = true;
+    if (!fm_channel_start(conn->channel, fm_access_get_tls(access))) close_now(conn, "cannot read");
+    return true;
+}
 
 fm_conn *fm_conn_create(const fm_conn_host *host, fm_socket *socket, fm_account *account,
                         bool is_admitted, uint64_t number, uint64_t now_ms) {
@@ -649,8 +770,12 @@ fm_conn *fm_conn_create(const fm_conn_host *host, fm_socket *socket, fm_account 
         fm_accounts_leave(account, now_ms);
         return NULL;
     }
+    conn->channel = fm_channel_create(socket, &channel_events, conn);
+    if (!conn->channel) {
+        free(conn);
+        return NULL;
+    }
     conn->host = host;
-    conn->socket = socket;
     conn->account = conn->payer = account;
     conn->is_turned_away = !is_admitted;
     conn->number = number;
@@ -661,7 +786,12 @@ fm_conn *fm_conn_create(const fm_conn_host *host, fm_socket *socket, fm_account 
 }
 
 void fm_conn_start(fm_conn *conn) {
-    if (!fm_socket_start(conn->socket, &socket_events, conn)) close_now(conn, "cannot read");
+    if (fm_channel_get_peer(conn->channel)->kind == FM_ADDRESS_TLS) {
+        (void)fm_conn_begin(conn); /* or it waits */
+        return;
+    }
+    expect_frames(conn);
+    if (!fm_channel_start(conn->channel, NULL)) close_now(conn, "cannot read");
 }
 
 void fm_conn_turn_away(fm_conn *conn, fm_counter which, const char *text) {
@@ -679,9 +809,9 @@ void fm_conn_evict(fm_conn *conn) {
 /* Bytes that have reached the peer, as far as the system says. */
 static uint64_t count_delivered(const fm_conn *conn) {
     uint64_t taken = conn->written_bytes;
-    size_t unsent = conn->out_writing ? fm_socket_unsent_bytes(conn->socket) : 0;
+    size_t unsent = conn->out_writing ? fm_channel_unsent_bytes(conn->channel) : 0;
     if (unsent < conn->writing_bytes) taken += conn->writing_bytes - unsent;
-    uint64_t on_the_way = fm_socket_undelivered_bytes(conn->socket);
+    uint64_t on_the_way = fm_channel_undelivered_bytes(conn->channel);
     return on_the_way < taken ? taken - on_the_way : 0;
 }
 
@@ -695,6 +825,12 @@ static bool is_stuck(fm_conn *conn, uint32_t window_ms) {
         conn->progress_bytes = delivered;
     }
     return conn->now_ms - conn->progress_ms > window_ms;
+}
+
+static void tick_handshake(fm_conn *conn) {
+    if (conn->now_ms <= conn->deadline_ms) return;
+    close_now(conn,
+              conn->has_turn ? "the TLS handshake took too long" : "too many handshakes at a time");
 }
 
 static void tick_hello(fm_conn *conn) {
@@ -733,6 +869,8 @@ static void tick_draining(fm_conn *conn) {
 void fm_conn_tick(fm_conn *conn, uint64_t now_ms) {
     conn->now_ms = now_ms;
     switch (conn->state) {
+    case CONN_HANDSHAKE: tick_handshake(conn); break;
+    case CONN_AUTH:
     case CONN_HELLO: tick_hello(conn); break;
     case CONN_READY: tick_ready(conn); break;
     case CONN_DRAINING: tick_draining(conn); break;
@@ -741,6 +879,10 @@ void fm_conn_tick(fm_conn *conn, uint64_t now_ms) {
 }
 
 void fm_conn_end(fm_conn *conn) {
+    if (conn->state == CONN_HANDSHAKE) {
+        close_now(conn, "the server stops");
+        return;
+    }
     for (uint32_t i = 0; i < FM_LIMIT_N_STREAM; i++) {
         if (conn->streams[i].stream) send_end(conn, i, FM_WIRE_SHUTDOWN);
     }

@@ -27,6 +27,12 @@ typedef enum fm_counter_kind {
       "Connections refused because too many others had not said HELLO.")                           \
     X(REFUSED_FLOOD, COUNTS, "connections_refused_flood_total",                                    \
       "Connections closed without an answer, because their peer opens too many too quickly.")      \
+    X(USERS_REFUSED, COUNTS, "users_refused_total",                                                \
+      "Connections to a Unix socket by users who may not use it (--unix-group).")                  \
+    X(HANDSHAKES_REFUSED, COUNTS, "handshakes_refused_total",                                      \
+      "TLS handshakes that failed, took too long, or never had their turn.")                       \
+    X(TOKENS_REFUSED, COUNTS, "tokens_refused_total",                                              \
+      "Peers without an access token that allows what they asked for.")                            \
     X(HELLO_LATE, COUNTS, "hello_timeouts_total",                                                  \
       "Connections closed because no HELLO came in time.")                                         \
     X(HELLO_EVICTED, COUNTS, "hello_evicted_total",                                                \

@@ -12,6 +12,7 @@
 #include "server/turns.h"
 
 #include <assert.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,7 @@ struct fm_server {
     fm_accounts *accounts;
     fm_turns *turns;
     fm_conn_host host;
+    fm_access *access;
     fm_budget budget;
     fm_limits peer_limits;
     size_t n_listen;
@@ -51,7 +53,8 @@ struct fm_server {
     uint32_t n_admitted, n_turned_away, n_greeting; /* of conns */
     uint64_t number;                                /* of the newest connection, for the log */
     bool is_ending;
-    _Atomic bool is_stop_wanted;
+    bool is_turn_free; /* for a waiting connection's handshake */
+    _Atomic bool is_stop_wanted, is_reload_wanted;
     rates rates;
     fm_counters counters;
 };
@@ -205,8 +208,29 @@ static void admit(fm_server *server, fm_socket *socket, fm_account *account) {
     if (!is_admitted) fm_conn_turn_away(conn, why.which, why.text);
 }
 
+static void on_turn_free(void *owner) {
+    fm_server *server = owner;
+    server->is_turn_free = true;
+    fm_loop_wake(server->loop); /* not here: the caller is in the middle of another connection */
+}
+
+/* Begins handshakes of waiting connections. The newest come first: in a flood the oldest are those
+ * whose peers have probably left. */
+static void begin_waiting(fm_server *server) {
+    server->is_turn_free = false;
+    for (fm_conn *conn = server->conns; conn; conn = fm_conn_get_next(conn)) {
+        if (fm_conn_is_waiting(conn)) (void)fm_conn_begin(conn);
+    }
+}
+
 static void on_accepted(void *owner, fm_socket *socket) {
     fm_server *server = owner;
+    if (!fm_access_admits(server->access, socket)) {
+        fm_count(&server->counters, FM_COUNT_USERS_REFUSED, 1);
+        fm_log(FM_LOG_WARN, "user_refused", "peer=\"%s\"", fm_socket_get_peer(socket)->text);
+        fm_socket_close(socket);
+        return;
+    }
     char peer[FM_PEER_BYTES];
     uint64_t now_ms = fm_loop_now_ms(server->loop);
     fm_account *account =
@@ -284,6 +308,19 @@ static void finish_end(fm_server *server) {
     if (server->is_ending && is_over) fm_loop_stop(server->loop);
 }
 
+static void reload(fm_server *server) {
+    fm_error error;
+    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64], quoted[900];
+    if (!fm_access_reload(server->access, &error)) {
+        fm_log(FM_LOG_INFO, "reloaded", "connections=%llu",
+               (unsigned long long)fm_counter_read(&server->counters, FM_COUNT_CONNECTIONS));
+        return;
+    }
+    fm_error_format(&error, text, sizeof text);
+    fm_log(FM_LOG_ERROR, "reload_failed", "kept=\"what was read before\" why=%s",
+           fm_log_quote(quoted, sizeof quoted, text));
+}
+
 static void on_wake(void *owner) {
     fm_server *server = owner;
     for (fm_job *job = fm_worker_pool_collect(server->pool), *next; job; job = next) {
@@ -294,6 +331,8 @@ static void on_wake(void *owner) {
         if (conn) fm_conn_pump(conn);
     }
     dispatch(server);
+    if (server->is_turn_free) begin_waiting(server);
+    if (atomic_exchange(&server->is_reload_wanted, false)) reload(server);
     if (atomic_load(&server->is_stop_wanted)) begin_end(server);
     finish_end(server);
 }
@@ -315,6 +354,10 @@ static void on_tick(void *owner, uint64_t now_ms) {
 static void on_signal(void *owner, int number) {
     fm_server *server = owner;
     fm_log(FM_LOG_INFO, "signal", "number=%d", number);
+    if (number == SIGHUP) {
+        reload(server);
+        return;
+    }
     begin_end(server);
     finish_end(server);
 }
@@ -328,21 +371,47 @@ static void wake_loop(void *context) {
 
 static const fm_loop_events loop_events = {.wake = on_wake, .tick = on_tick, .signal = on_signal};
 
-static fm_status listen_one(fm_server *server, const char *text, fm_error *reterr) {
+static fm_status listen_one(fm_server *server, const char *text, bool is_insecure,
+                            fm_error *reterr) {
     fm_address asked, bound;
     fm_status status = fm_address_parse(text, &asked, reterr);
     if (status) return status;
+    asked.is_insecure = is_insecure;
     int listening;
     status = fm_address_listen(&asked, &listening, &bound, reterr);
     if (status) return status;
     size_t i = server->n_listen;
-    status = fm_loop_listen(server->loop, listening, bound.kind == FM_ADDRESS_TCP, on_accepted,
-                            server, &server->listeners[i], reterr);
+    status = fm_loop_listen(server->loop, listening, bound.kind, on_accepted, server,
+                            &server->listeners[i], reterr);
     if (status) return status;
     server->addresses[i] = bound;
+    uint32_t gid;
+    if (bound.kind == FM_ADDRESS_UNIX && fm_access_get_group(server->access, &gid)) {
+        status = fm_address_open_to_group(&bound, gid, reterr);
+    }
     fm_address_format(&bound, server->address_texts[i]);
     server->n_listen++;
-    return FM_OK;
+    return status;
+}
+
+/* Reads what the addresses need. */
+static fm_status open_access(fm_server *server, const fm_server_options *options,
+                             fm_error *reterr) {
+    bool has_tls = false;
+    for (size_t i = 0; i < FM_SERVER_N_LISTEN_MAX && options->listen[i]; i++) {
+        fm_address address;
+        fm_status status = fm_address_parse(options->listen[i], &address, reterr);
+        if (status) return status;
+        has_tls = has_tls || address.kind == FM_ADDRESS_TLS;
+        if (address.kind == FM_ADDRESS_TCP && options->credentials.token_file) {
+            return fm_fail(reterr, FM_ERR_USAGE,
+                           "tokens (--token-file) are not taken over %.200s, where others can read "
+                           "them: use a tls:// address",
+                           options->listen[i]);
+        }
+    }
+    return fm_access_create(&options->credentials, has_tls, options->unix_group, &server->access,
+                            reterr);
 }
 
 static uint32_t or_default(uint32_t value, uint32_t fallback) {
@@ -391,14 +460,20 @@ static void set_options(fm_server *server, const fm_server_options *options,
                                   .stream_dropped = on_stream_dropped,
                                   .sample_sent = on_sample_sent,
                                   .greeted = on_greeted,
+                                  .turn_free = on_turn_free,
                                   .conn_closed = on_conn_closed};
 }
 
 static fm_status start(fm_server *server, const fm_server_options *options, fm_error *reterr) {
-    fm_status status = fm_loop_create(&loop_events, server, TICK_MS, options->watch_signals,
-                                      &server->loop, reterr);
+    fm_status status = open_access(server, options, reterr);
+    if (!status) {
+        status = fm_loop_create(&loop_events, server, TICK_MS, options->watch_signals,
+                                &server->loop, reterr);
+    }
     if (!status) status = fm_accounts_create(&server->accounts, reterr);
     if (!status) status = fm_turns_create(&server->counters, &server->turns, reterr);
+    server->host.access = server->access;
+    server->host.accounts = server->accounts;
     if (status) return status;
     begin_rates(server, fm_loop_now_ms(server->loop));
     size_t scratch_bytes =
@@ -406,7 +481,7 @@ static fm_status start(fm_server *server, const fm_server_options *options, fm_e
     status = fm_worker_pool_create(or_default(options->n_job, 1), scratch_bytes, wake_loop, server,
                                    &server->pool, reterr);
     for (size_t i = 0; !status && i < FM_SERVER_N_LISTEN_MAX && options->listen[i]; i++)
-        status = listen_one(server, options->listen[i], reterr);
+        status = listen_one(server, options->listen[i], options->credentials.is_insecure, reterr);
     return status;
 }
 
@@ -433,6 +508,11 @@ void fm_server_stop(fm_server *server) {
     fm_loop_wake(server->loop);
 }
 
+void fm_server_reload(fm_server *server) {
+    atomic_store(&server->is_reload_wanted, true);
+    fm_loop_wake(server->loop);
+}
+
 void fm_server_destroy(fm_server *server) {
     assert(!server->conns);
     if (server->pool) fm_worker_pool_destroy(server->pool);
@@ -443,6 +523,7 @@ void fm_server_destroy(fm_server *server) {
     if (server->loop) fm_loop_destroy(server->loop);
     fm_turns_destroy(server->turns);
     fm_accounts_destroy(server->accounts);
+    fm_access_destroy(server->access);
     free(server);
 }
 
@@ -460,6 +541,8 @@ void fm_server_get_stats(const fm_server *server, fm_server_stats *ret_stats) {
         .n_sample_sent = fm_counter_read(now, FM_COUNT_SAMPLES_SENT),
         .n_bytes_sent = fm_counter_read(now, FM_COUNT_SAMPLE_BYTES),
         .n_sample_failed = fm_counter_read(now, FM_COUNT_SAMPLES_FAILED),
+        .n_handshake_refused = fm_counter_read(now, FM_COUNT_HANDSHAKES_REFUSED),
+        .n_token_refused = fm_counter_read(now, FM_COUNT_TOKENS_REFUSED),
         .memory_bytes = fm_counter_read(now, FM_COUNT_MEMORY),
     };
 }

@@ -29,10 +29,12 @@ static const char description[] =
     "ended the stream early; stopped by a signal: 143 SIGTERM, 130 SIGINT, 129 SIGHUP.\n\n"
     "Examples:\n"
     "  foldmill fetch --data unix:/run/foldmill.sock --steps 100\n"
-    "  foldmill fetch --data tcp://host:7420 --steps 50 --plan af2-initial --digest";
+    "  foldmill fetch --data tls://host:7420 --tls-ca ca.crt --token-file token --steps 50\n"
+    "      --plan af2-initial --digest";
 
 typedef struct fetch_settings {
     const char *data, *plan, *group, *order, *snapshot, *max_template_date;
+    fm_credentials credentials;
     uint64_t steps, first_step, seed, batch, crop, cycles, credit, wait_ms;
     bool digest, skip, json;
 } fetch_settings;
@@ -58,7 +60,7 @@ typedef struct fetch_run {
 static int parse(fetch_settings *set, int argc, char **argv) {
     const fm_option options[] = {
         {"data", FM_OPTION_STRING, &set->data, "URL",
-         .help = "the server: unix:PATH or tcp://HOST:PORT", .is_required = true},
+         .help = "the server: unix:PATH, tls://HOST:PORT or tcp://HOST:PORT", .is_required = true},
         {"steps", FM_OPTION_U64, &set->steps, "N", .help = "the number of steps", .letter = 'n',
          .min = 1, .max = FM_LIMIT_STEP, .is_required = true},
         {"plan", FM_OPTION_STRING, &set->plan, "NAME", .help = "the sampling plan (tiny)"},
@@ -82,6 +84,7 @@ static int parse(fetch_settings *set, int argc, char **argv) {
          .help = "samples that the server may send ahead (8)", .min = 1, .max = 4096},
         {"wait", FM_OPTION_U64, &set->wait_ms, "MS",
          .help = "keep trying to connect for so long (0)", .min = 0, .max = 3600000},
+        FM_CREDENTIALS_OPTIONS(&set->credentials, FM_CREDENTIALS_TOKEN_HELP),
         {"skip", FM_OPTION_FLAG, &set->skip, NULL,
          .help = "continue after unreadable samples, and name each"},
         {"digest", FM_OPTION_FLAG, &set->digest, NULL, .help = "print the hash of all samples"},
@@ -213,6 +216,7 @@ static fm_status fetch(fetch_run *run, fm_error *reterr) {
     fm_status status = make_params(run->set, &params, reterr);
     if (status) return status;
     const fm_client_options options = {.url = run->set->data,
+                                       .credentials = run->set->credentials,
                                        .agent = "foldmill fetch",
                                        .snapshot_name = run->set->snapshot,
                                        .retry_ms = (uint32_t)run->set->wait_ms};
@@ -311,6 +315,10 @@ int fm_cmd_fetch(int argc, char **argv) {
     int code = parse(&set, argc, argv);
     if (code >= 0) return code;
     fetch_run run = {.set = &set};
+    const char *exposed = fm_credentials_exposed(&set.credentials);
+    if (exposed) {
+        fprintf(stderr, "foldmill fetch: warning: every user can read %s; chmod 600\n", exposed);
+    }
     fm_cli_catch_signals(end_by_signal);
     fm_error error;
     fm_status status = fetch(&run, &error);
