@@ -25,11 +25,11 @@ typedef struct arrival {
 
 struct fm_meeting {
     int32_t rank, size;
-    uint32_t number;      /* gathers so far */
-    bool is_over;         /* one has failed */
-    fm_peer *peer;        /* [size] of rank 0, else [1]: rank 0 */
-    arrival *arrival;     /* [size] of rank 0 */
-    struct pollfd *polls; /* [size] of rank 0 */
+    uint32_t number;       /* gathers so far */
+    bool is_over;          /* one has failed */
+    fm_meeting_peer *peer; /* [size] of rank 0, else [1]: rank 0 */
+    arrival *arrival;      /* [size] of rank 0 */
+    struct pollfd *polls;  /* [size] of rank 0 */
 };
 
 static void end(fm_meeting *meeting) {
@@ -181,7 +181,7 @@ static fm_status gather_as_host(fm_meeting *meeting, size_t bytes, uint8_t *all,
 
 static fm_status gather_as_guest(fm_meeting *meeting, const void *mine, size_t bytes, uint8_t *all,
                                  double seconds, fm_error *reterr) {
-    const fm_peer *host = &meeting->peer[0];
+    const fm_meeting_peer *host = &meeting->peer[0];
     const fm_frame give = {FM_FRAME_GIVE, meeting->number, (uint32_t)bytes};
     const fm_frame frame = {FM_FRAME_ALL, meeting->number,
                             (uint32_t)(bytes * (size_t)meeting->size)};
