@@ -275,6 +275,10 @@ size_t fm_channel_unsent_bytes(const fm_channel *channel) {
            (channel->secure ? channel->secure->plain_bytes : 0);
 }
 
+size_t fm_channel_undelivered_bytes(const fm_channel *channel) {
+    return fm_socket_undelivered_bytes(channel->socket);
+}
+
 void fm_channel_finish(fm_channel *channel) {
     secure_part *secure = channel->secure;
     if (!secure) {

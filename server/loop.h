@@ -79,6 +79,9 @@ FM_MUST_USE bool fm_socket_start(fm_socket *socket);
 FM_MUST_USE bool fm_socket_write(fm_socket *socket, const fm_bytes *runs, size_t n);
 /* Bytes of the current write that the kernel has not taken. */
 size_t fm_socket_unsent_bytes(const fm_socket *socket);
+/* Bytes that the kernel has taken and the peer has not: unread on a unix socket, not acknowledged
+ * on TCP. 0 when the system does not say. */
+size_t fm_socket_undelivered_bytes(const fm_socket *socket);
 /* Closes the sending side, so that the peer reads an end; receiving continues. */
 void fm_socket_finish(fm_socket *socket);
 /* Closes the socket; call it once. `closed` follows. */

@@ -3,11 +3,13 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <uv.h>
@@ -288,6 +290,13 @@ bool fm_socket_write(fm_socket *socket, const fm_bytes *runs, size_t n) {
 
 size_t fm_socket_unsent_bytes(const fm_socket *socket) {
     return uv_stream_get_write_queue_size(&socket->handle.stream);
+}
+
+size_t fm_socket_undelivered_bytes(const fm_socket *socket) {
+    uv_os_fd_t fd;
+    int bytes = 0;
+    if (uv_fileno((const uv_handle_t *)&socket->handle, &fd)) return 0;
+    return ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0 ? (size_t)bytes : 0;
 }
 
 static void on_shutdown(uv_shutdown_t *shutdown, int failed) {
