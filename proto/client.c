@@ -15,7 +15,7 @@
 #include "proto/client.h"
 
 #include "proto/base/histogram.h"
-#include "proto/link.h"
+#include "proto/client_link.h"
 #include "proto/schema.h"
 
 #include <assert.h>
@@ -38,7 +38,7 @@ enum {
 };
 
 struct fm_client {
-    fm_link *link;
+    fm_client_link *link;
     char url[FM_ADDRESS_TEXT_BYTES];
     uint32_t silence_ms, connect_ms, event_ms;
     fm_wire_welcome welcome;
@@ -62,7 +62,7 @@ static fm_status fail_gone(const fm_client *client, const char *why, fm_error *r
 }
 
 static fm_status wait_writable(fm_client *client, fm_error *reterr) {
-    struct pollfd wait = {.fd = fm_link_get_fd(client->link), .events = POLLOUT};
+    struct pollfd wait = {.fd = fm_client_link_get_fd(client->link), .events = POLLOUT};
     int ready = poll(&wait, 1, (int)client->silence_ms);
     if (ready > 0 || (ready < 0 && errno == EINTR)) return FM_OK;
     return fail_gone(client, ready == 0 ? "does not read" : strerror(errno), reterr);
@@ -78,14 +78,14 @@ static fm_status fail_link(const fm_client *client, fm_status status, const fm_e
 }
 
 static fm_status send_all(fm_client *client, const uint8_t *data, size_t bytes, fm_error *reterr) {
-    while (bytes || fm_link_has_unsent(client->link)) {
+    while (bytes || fm_client_link_has_unsent(client->link)) {
         size_t sent;
         fm_error error;
-        fm_status status = fm_link_send(client->link, data, bytes, &sent, &error);
+        fm_status status = fm_client_link_send(client->link, data, bytes, &sent, &error);
         if (status) return fail_link(client, status, &error, reterr);
         data += sent;
         bytes -= sent;
-        if (sent || !(bytes || fm_link_has_unsent(client->link))) continue;
+        if (sent || !(bytes || fm_client_link_has_unsent(client->link))) continue;
         status = wait_writable(client, reterr);
         if (status) return status;
     }
@@ -141,7 +141,7 @@ static fm_status wait_readable(fm_client *client, patience *wait, fm_error *rete
         if (status) return status;
     }
     if (wait->deadline_ns && wait->deadline_ns - now < slice_ns) slice_ns = wait->deadline_ns - now;
-    struct pollfd poll_for = {.fd = fm_link_get_fd(client->link), .events = POLLIN};
+    struct pollfd poll_for = {.fd = fm_client_link_get_fd(client->link), .events = POLLIN};
     int ready = poll(&poll_for, 1, (int)(slice_ns / 1000000u) + 1);
     if (ready < 0 && errno != EINTR) return fail_gone(client, strerror(errno), reterr);
     return FM_OK;
@@ -153,7 +153,7 @@ static fm_status receive_all(fm_client *client, patience *wait, void *out, size_
     while (bytes) {
         size_t got;
         fm_error error;
-        fm_status status = fm_link_receive(client->link, at, bytes, &got, &error);
+        fm_status status = fm_client_link_receive(client->link, at, bytes, &got, &error);
         if (status) return fail_link(client, status, &error, reterr);
         at += got;
         bytes -= got;
@@ -261,11 +261,12 @@ static bool may_come(fm_status status) {
 }
 
 static fm_status connect_with_retry(const fm_address *address, const fm_client_options *options,
-                                    uint32_t connect_ms, fm_link **ret_link, fm_error *reterr) {
+                                    uint32_t connect_ms, fm_client_link **ret_link,
+                                    fm_error *reterr) {
     uint64_t give_up = fm_clock_ns() + (uint64_t)options->retry_ms * 1000000u;
     for (;;) {
         fm_status status =
-            fm_link_open(address, &options->credentials, connect_ms, ret_link, reterr);
+            fm_client_link_open(address, &options->credentials, connect_ms, ret_link, reterr);
         if (!status || !may_come(status) || fm_clock_ns() >= give_up) return status;
         struct timespec pause = {.tv_nsec = RETRY_PAUSE_MS * 1000000L};
         nanosleep(&pause, NULL);
@@ -326,12 +327,12 @@ fm_status fm_client_connect(const fm_client_options *options, fm_client **ret_cl
     fm_status status = fm_address_parse(options->url, &address, reterr);
     if (status) return status;
     uint32_t connect_ms = options->connect_ms ? options->connect_ms : DEFAULT_CONNECT_MS;
-    fm_link *link;
+    fm_client_link *link;
     status = connect_with_retry(&address, options, connect_ms, &link, reterr);
     if (status) return status;
     fm_client *client = calloc(1, sizeof *client);
     if (!client) {
-        fm_link_close(link);
+        fm_client_link_close(link);
         return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a client");
     }
     client->link = link;
@@ -352,7 +353,7 @@ fm_status fm_client_connect(const fm_client_options *options, fm_client **ret_cl
 
 void fm_client_close(fm_client *client) {
     if (!client) return;
-    fm_link_close(client->link);
+    fm_client_link_close(client->link);
     pthread_mutex_destroy(&client->send_lock);
     free(client);
 }
@@ -461,5 +462,5 @@ fm_status fm_client_release(fm_client *client, uint32_t items, uint64_t bytes, f
 
 void fm_client_interrupt(fm_client *client) {
     atomic_store(&client->interrupted, true);
-    shutdown(fm_link_get_fd(client->link), SHUT_RDWR);
+    shutdown(fm_client_link_get_fd(client->link), SHUT_RDWR);
 }

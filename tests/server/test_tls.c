@@ -3,7 +3,7 @@
 #include "tests/server/server_fixture.h"
 
 #include "proto/base/file.h"
-#include "proto/link.h"
+#include "proto/client_link.h"
 #include "proto/schema.h"
 #include "server/access.h"
 #include "tests/testing/certificates.h"
@@ -216,19 +216,20 @@ static void tokens_open_what_they_name(void **state) {
 }
 
 /* Sends frames over a link and returns the text of the ERROR that comes back. */
-static void talk(fm_link *link, const fm_wire_message *messages, size_t n, fm_wire_error *out) {
+static void talk(fm_client_link *link, const fm_wire_message *messages, size_t n,
+                 fm_wire_error *out) {
     uint8_t bytes[FM_WIRE_CONTROL_BYTES], frame[FM_WIRE_CONTROL_BYTES];
     size_t used = 0, sent;
     for (size_t i = 0; i < n; i++) {
         size_t size = fm_wire_encode(&messages[i], i, frame, sizeof frame);
-        assert_int_equal(fm_link_send(link, frame, size, &sent, NULL), FM_OK);
+        assert_int_equal(fm_client_link_send(link, frame, size, &sent, NULL), FM_OK);
         assert_int_equal(sent, size);
     }
     for (;;) {
         size_t got = 0;
-        struct pollfd wait = {.fd = fm_link_get_fd(link), .events = POLLIN};
+        struct pollfd wait = {.fd = fm_client_link_get_fd(link), .events = POLLIN};
         assert_true(poll(&wait, 1, 10000) > 0);
-        if (fm_link_receive(link, bytes + used, sizeof bytes - used, &got, NULL)) break;
+        if (fm_client_link_receive(link, bytes + used, sizeof bytes - used, &got, NULL)) break;
         used += got;
     }
     fm_wire_header header;
@@ -242,24 +243,25 @@ static void talk(fm_link *link, const fm_wire_message *messages, size_t n, fm_wi
     *out = message.error;
 }
 
-static fm_link *link_to(const char *url, const fm_credentials *credentials) {
+static fm_client_link *link_to(const char *url, const fm_credentials *credentials) {
     fm_address address;
-    fm_link *link = NULL;
+    fm_client_link *link = NULL;
     fm_error error;
     assert_int_equal(fm_address_parse(url, &address, NULL), FM_OK);
-    if (fm_link_open(&address, credentials, 20000, &link, &error)) fail_msg("%s", error.message);
+    if (fm_client_link_open(&address, credentials, 20000, &link, &error))
+        fail_msg("%s", error.message);
     return link;
 }
 
 static void expect_talk(const char *url, const fm_wire_message *messages, size_t n,
                         fm_status status, const char *text) {
     fm_credentials credentials = fm_test_client(&made.ca, NULL);
-    fm_link *link = link_to(url, &credentials);
+    fm_client_link *link = link_to(url, &credentials);
     fm_wire_error error;
     talk(link, messages, n, &error);
     assert_string_equal(error.text, text);
     assert_int_equal(error.status, status);
-    fm_link_close(link);
+    fm_client_link_close(link);
 }
 
 static void auth_has_its_place(void **state) {
@@ -503,15 +505,15 @@ static void a_cut_is_told_from_an_end(void **state) {
         assert_true(child >= 0);
         if (child == 0) { /* the client; its exit status is the verdict */
             fm_credentials credentials = fm_test_client(&made.ca, NULL);
-            fm_link *link;
+            fm_client_link *link;
             fm_error error = {0};
             uint8_t byte;
             size_t got = 0;
-            fm_status status = fm_link_open(&bound, &credentials, 20000, &link, &error);
+            fm_status status = fm_client_link_open(&bound, &credentials, 20000, &link, &error);
             while (!status) {
-                struct pollfd wait = {.fd = fm_link_get_fd(link), .events = POLLIN};
+                struct pollfd wait = {.fd = fm_client_link_get_fd(link), .events = POLLIN};
                 (void)poll(&wait, 1, 10000);
-                status = fm_link_receive(link, &byte, 1, &got, &error);
+                status = fm_client_link_receive(link, &byte, 1, &got, &error);
             }
             const char *words = is_cut ? "was cut off" : "closed the connection";
             _exit(status == FM_ERR_CLOSED && strstr(error.message, words) ? 0 : 1);
