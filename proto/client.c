@@ -19,8 +19,8 @@
  * still otherwise. */
 #include "proto/client.h"
 
-#include "proto/address.h"
 #include "proto/base/histogram.h"
+#include "proto/client_link.h"
 #include "proto/schema.h"
 
 #include <assert.h>
@@ -44,7 +44,7 @@ enum {
 };
 
 struct fm_client {
-    int fd;
+    fm_client_link *link;
     char url[FM_ADDRESS_TEXT_BYTES];
     uint32_t silence_ms, connect_ms, event_ms;
     fm_wire_welcome welcome;
@@ -55,7 +55,7 @@ struct fm_client {
     uint64_t n_sample, n_skipped; /* that came */
     uint64_t n_ping;              /* PINGs without an answer; used by the receiver alone */
     _Atomic bool interrupted;
-    pthread_mutex_t send_lock;         /* guards writes to fd and the counters that follow */
+    pthread_mutex_t send_lock;         /* guards sending and the counters that follow */
     bool is_deaf;                      /* the server reads no more */
     uint64_t n_sent;                   /* frames */
     uint32_t window_items, held_items; /* the first credit; released and not granted yet */
@@ -73,24 +73,32 @@ static fm_status fail_gone(const fm_client *client, const char *why, fm_error *r
 }
 
 static fm_status wait_writable(fm_client *client, fm_error *reterr) {
-    struct pollfd wait = {.fd = client->fd, .events = POLLOUT};
+    struct pollfd wait = {.fd = fm_client_link_get_fd(client->link), .events = POLLOUT};
     int ready = poll(&wait, 1, (int)client->silence_ms);
     if (ready > 0 || (ready < 0 && errno == EINTR)) return FM_OK;
     return fail_gone(client, ready == 0 ? "does not read" : strerror(errno), reterr);
 }
 
+/* Says what happened to the link, or returns its error when it is not about the server's leaving. */
+static fm_status fail_link(const fm_client *client, fm_status status, const fm_error *error,
+                           fm_error *reterr) {
+    if (status == FM_ERR_CLOSED) return fail_gone(client, error->message, reterr);
+    fm_fail(reterr, status, "%s", error->message);
+    if (reterr) (void)fm_error_in(reterr, client->url);
+    return status;
+}
+
 static fm_status send_all(fm_client *client, const uint8_t *data, size_t bytes, fm_error *reterr) {
-    while (bytes) {
-        ssize_t sent = send(client->fd, data, bytes, MSG_NOSIGNAL);
-        if (sent >= 0) {
-            data += sent;
-            bytes -= (size_t)sent;
-        } else if (errno == EAGAIN) {
-            fm_status status = wait_writable(client, reterr);
-            if (status) return status;
-        } else if (errno != EINTR) {
-            return fail_gone(client, "closed the connection", reterr);
-        }
+    while (bytes || fm_client_link_has_unsent(client->link)) {
+        size_t sent;
+        fm_error error;
+        fm_status status = fm_client_link_send(client->link, data, bytes, &sent, &error);
+        if (status) return fail_link(client, status, &error, reterr);
+        data += sent;
+        bytes -= sent;
+        if (sent || !(bytes || fm_client_link_has_unsent(client->link))) continue;
+        status = wait_writable(client, reterr);
+        if (status) return status;
     }
     return FM_OK;
 }
@@ -170,7 +178,7 @@ static fm_status wait_readable(fm_client *client, patience *wait, bool is_in_fra
     if (wait->deadline_ns && wait->deadline_ns < now + slice_ns) {
         slice_ns = wait->deadline_ns > now ? wait->deadline_ns - now : 0;
     }
-    struct pollfd poll_for = {.fd = client->fd, .events = POLLIN};
+    struct pollfd poll_for = {.fd = fm_client_link_get_fd(client->link), .events = POLLIN};
     int ready = poll(&poll_for, 1, (int)(slice_ns / 1000000u) + 1);
     if (ready < 0 && errno != EINTR) return fail_gone(client, strerror(errno), reterr);
     uint64_t waited_ns = fm_clock_ns() - now;
@@ -183,21 +191,20 @@ static fm_status receive_all(fm_client *client, patience *wait, bool is_in_frame
                              size_t bytes, fm_error *reterr) {
     uint8_t *at = out;
     while (bytes) {
-        ssize_t got = recv(client->fd, at, bytes, 0);
-        if (got > 0) {
-            at += got;
-            bytes -= (size_t)got;
+        size_t got;
+        fm_error error;
+        fm_status status = fm_client_link_receive(client->link, at, bytes, &got, &error);
+        if (status) return fail_link(client, status, &error, reterr);
+        at += got;
+        bytes -= got;
+        if (got) {
             wait->heard_ns = fm_clock_ns();
-            wait->frame_bytes += (size_t)got;
+            wait->frame_bytes += got;
             if (!is_in_frame) wait->frame_waited_ns = 0;
             is_in_frame = true;
-        } else if (got == 0) {
-            return fail_gone(client, "closed the connection", reterr);
-        } else if (errno == EAGAIN) {
-            fm_status status = wait_readable(client, wait, is_in_frame, reterr);
+        } else {
+            status = wait_readable(client, wait, is_in_frame, reterr);
             if (status) return status;
-        } else if (errno != EINTR) {
-            return fail_gone(client, "broke the connection", reterr);
         }
     }
     return FM_OK;
@@ -208,10 +215,9 @@ static fm_status receive_frame(fm_client *client, patience *wait, void *slab, si
                                fm_wire_header *ret_header, fm_error *reterr) {
     uint8_t head[FM_WIRE_HEADER_BYTES];
     wait->frame_bytes = 0;
-    fm_status status = receive_all(client, wait, false, head, sizeof head, reterr);
-    if (status) return status;
     fm_wire_header header;
-    status = fm_wire_header_decode(head, &header, reterr);
+    fm_status status = receive_all(client, wait, false, head, sizeof head, reterr);
+    if (!status) status = fm_wire_header_decode(head, &header, reterr);
     if (status) return status;
     if (header.sequence != client->n_received) {
         return fm_fail(reterr, FM_ERR_PROTOCOL, "received frame %llu, expected frame %llu",
@@ -243,7 +249,7 @@ static fm_status receive_frame(fm_client *client, patience *wait, void *slab, si
 /* Turns an ERROR of the server into an error with its status and text, and its sample, if any. */
 static fm_status fail_as_reported(const fm_client *client, fm_error *reterr) {
     const fm_wire_error *told = &client->message.error;
-    fm_status status = told->status <= FM_ERR_DATA ? (fm_status)told->status : FM_ERR_PROTOCOL;
+    fm_status status = told->status <= FM_ERR_DENIED ? (fm_status)told->status : FM_ERR_PROTOCOL;
     if (told->index == FM_WIRE_NO_INDEX) {
         fm_fail(reterr, status, "%s", told->text);
     } else {
@@ -300,15 +306,38 @@ static fm_status expect(fm_client *client, fm_wire_kind kind, fm_error *reterr) 
 
 /* -- connecting */
 
+/* A server that is not there yet may come; one that refuses us stays the same. */
+static bool may_come(fm_status status) {
+    return status == FM_ERR_IO || status == FM_ERR_CLOSED || status == FM_ERR_NOT_FOUND;
+}
+
 static fm_status connect_with_retry(const fm_address *address, const fm_client_options *options,
-                                    uint32_t connect_ms, int *ret_fd, fm_error *reterr) {
+                                    uint32_t connect_ms, fm_client_link **ret_link,
+                                    fm_error *reterr) {
     uint64_t give_up = fm_clock_ns() + (uint64_t)options->retry_ms * 1000000u;
     for (;;) {
-        fm_status status = fm_address_connect(address, connect_ms, ret_fd, reterr);
-        if (!status || fm_clock_ns() >= give_up) return status;
+        fm_status status =
+            fm_client_link_open(address, &options->credentials, connect_ms, ret_link, reterr);
+        if (!status || !may_come(status) || fm_clock_ns() >= give_up) return status;
         struct timespec pause = {.tv_nsec = RETRY_PAUSE_MS * 1000000L};
         nanosleep(&pause, NULL);
     }
+}
+
+/* Shows the token, if there is one. Plain TCP never carries it. */
+static fm_status show_token(fm_client *client, fm_address_kind kind,
+                            const fm_credentials *credentials, fm_error *reterr) {
+    if (kind == FM_ADDRESS_TCP) {
+        if (!credentials->token_file) return FM_OK;
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "a token (--token-file) is not sent over %s, where others can read it: use "
+                       "tls://",
+                       client->url);
+    }
+    fm_wire_message message = {.kind = FM_WIRE_AUTH};
+    fm_status status = fm_credentials_read_token(credentials, message.auth.secret, reterr);
+    if (!status && message.auth.secret[0]) status = send_locked(client, &message, reterr);
+    return status;
 }
 
 static fm_status say_hello(fm_client *client, const fm_client_options *options, fm_error *reterr) {
@@ -322,8 +351,15 @@ static fm_status say_hello(fm_client *client, const fm_client_options *options, 
     fm_wire_text(message.hello.agent, sizeof message.hello.agent,
                  options->agent ? options->agent : "foldmill");
     fm_status status = send_locked(client, &message, reterr);
-    if (status) return status;
-    status = expect(client, FM_WIRE_WELCOME, reterr);
+    if (status && status != FM_ERR_CLOSED) return status;
+    status = expect(client, FM_WIRE_WELCOME, reterr); /* or why the server closed */
+    bool may_be_tls = strncmp(client->url, "tcp://", 6) == 0 && client->n_received == 0;
+    if (status == FM_ERR_CLOSED && may_be_tls) {
+        return fm_fail(reterr, status,
+                       "the server at %s closed the connection without an answer; if it speaks "
+                       "TLS, use a tls:// address",
+                       client->url);
+    }
     if (status) return status;
     client->welcome = client->message.welcome;
     if (client->welcome.version < FM_WIRE_VERSION_MIN ||
@@ -342,21 +378,22 @@ fm_status fm_client_connect(const fm_client_options *options, fm_client **ret_cl
     fm_status status = fm_address_parse(options->url, &address, reterr);
     if (status) return status;
     uint32_t connect_ms = options->connect_ms ? options->connect_ms : DEFAULT_CONNECT_MS;
-    int fd;
-    status = connect_with_retry(&address, options, connect_ms, &fd, reterr);
+    fm_client_link *link;
+    status = connect_with_retry(&address, options, connect_ms, &link, reterr);
     if (status) return status;
     fm_client *client = calloc(1, sizeof *client);
     if (!client) {
-        close(fd);
+        fm_client_link_close(link);
         return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a client");
     }
-    client->fd = fd;
+    client->link = link;
     client->connect_ms = connect_ms;
     client->event_ms = options->event_ms;
     client->silence_ms = options->silence_ms ? options->silence_ms : DEFAULT_SILENCE_MS;
     fm_address_format(&address, client->url);
     pthread_mutex_init(&client->send_lock, NULL);
-    status = say_hello(client, options, reterr);
+    status = show_token(client, address.kind, &options->credentials, reterr);
+    if (!status) status = say_hello(client, options, reterr);
     if (status) {
         fm_client_close(client);
         return status;
@@ -367,7 +404,7 @@ fm_status fm_client_connect(const fm_client_options *options, fm_client **ret_cl
 
 void fm_client_close(fm_client *client) {
     if (!client) return;
-    close(client->fd);
+    fm_client_link_close(client->link);
     pthread_mutex_destroy(&client->send_lock);
     free(client);
 }
@@ -520,5 +557,5 @@ fm_status fm_client_release(fm_client *client, uint32_t items, uint64_t bytes, f
 
 void fm_client_interrupt(fm_client *client) {
     atomic_store(&client->interrupted, true);
-    shutdown(client->fd, SHUT_RDWR);
+    shutdown(fm_client_link_get_fd(client->link), SHUT_RDWR);
 }

@@ -24,6 +24,7 @@ enum {
     FM_WIRE_VERSION_MAX = 1,
     FM_WIRE_PLAN_BYTES = 31,       /* a plan's name */
     FM_WIRE_AGENT_BYTES = 63,      /* the name of a peer's program */
+    FM_WIRE_SECRET_BYTES = 255,    /* an access token */
     FM_WIRE_TEXT_BYTES = 511,      /* an error's sentence */
     FM_WIRE_SMALL_BYTES = 1024,    /* holds any frame but OPEN and SAMPLE, with its header */
     FM_WIRE_CONTROL_BYTES = 16384, /* holds any frame but SAMPLE, with its header */
@@ -43,6 +44,7 @@ typedef enum fm_wire_kind {
     FM_WIRE_END = 9,     /* server -> client: the stream is over, and why */
     FM_WIRE_ERROR = 10,  /* both ways: the error, and what it ends */
     FM_WIRE_CLOSE = 11,  /* client -> server: ends this stream; on stream 0, the connection */
+    FM_WIRE_AUTH = 12,   /* client -> server, before HELLO: an access token */
     FM_WIRE_N_KIND       /* one more than the last kind */
 } fm_wire_kind;
 
@@ -151,6 +153,10 @@ typedef struct fm_wire_error {
     char text[FM_WIRE_TEXT_BYTES + 1];
 } fm_wire_error;
 
+typedef struct fm_wire_auth {
+    char secret[FM_WIRE_SECRET_BYTES + 1];
+} fm_wire_auth;
+
 typedef struct fm_wire_message {
     uint8_t kind; /* fm_wire_kind, not FM_WIRE_SAMPLE */
     uint32_t stream;
@@ -163,6 +169,7 @@ typedef struct fm_wire_message {
         uint64_t ping; /* PING: any number; PONG: that of the PING */
         fm_wire_end end;
         fm_wire_error error;
+        fm_wire_auth auth;
     };
 } fm_wire_message;
 

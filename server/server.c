@@ -12,6 +12,7 @@
 #include "server/turns.h"
 
 #include <assert.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,7 @@ struct fm_server {
     const fm_sample_source *source;
     fm_loop *loop;
     fm_worker_pool *pool;
+    fm_access *access;
     fm_accounts *accounts;
     fm_turns *turns;
     fm_conn_host host;
@@ -52,7 +54,8 @@ struct fm_server {
     uint32_t n_admitted, n_turned_away, n_greeting; /* of conns */
     uint64_t number;                                /* of the newest connection, for the log */
     bool is_ending;
-    _Atomic bool is_stop_wanted;
+    bool is_turn_free; /* for the handshake of a waiting connection */
+    _Atomic bool is_stop_wanted, is_reload_wanted;
     rates rates;
     fm_counters counters;
 };
@@ -114,6 +117,21 @@ static void on_greeted(void *owner, fm_conn *conn) {
     server->n_greeting--;
     fm_conn_get_account(conn)->n_greeting--;
     fm_gauge(&server->counters, FM_COUNT_GREETINGS, server->n_greeting);
+}
+
+static void on_turn_free(void *owner) {
+    fm_server *server = owner;
+    server->is_turn_free = true;
+    fm_loop_wake(server->loop); /* not here: the caller is in the middle of another connection */
+}
+
+/* Begins handshakes of waiting connections. The newest come first: in a flood the oldest are those
+ * whose peers have probably left. */
+static void begin_waiting(fm_server *server) {
+    server->is_turn_free = false;
+    for (fm_conn *conn = server->conns; conn; conn = fm_conn_get_next(conn)) {
+        if (fm_conn_is_waiting(conn)) fm_conn_begin(conn);
+    }
 }
 
 static void count_connections(fm_server *server) {
@@ -223,6 +241,12 @@ static void meet(fm_server *server, fm_socket *socket, fm_account *account, bool
 
 static void on_accepted(void *owner, fm_socket *socket) {
     fm_server *server = owner;
+    if (!fm_access_admits(server->access, socket)) {
+        fm_log(FM_LOG_WARN, "user_refused", "peer=\"%s\"", fm_socket_get_peer(socket)->text);
+        fm_count(&server->counters, FM_COUNT_USERS_REFUSED, 1);
+        fm_socket_close(socket);
+        return;
+    }
     char peer[FM_PEER_BYTES];
     refusal why;
     uint64_t now_ms = fm_loop_now_ms(server->loop);
@@ -302,6 +326,18 @@ static void finish_end(fm_server *server) {
     if (server->is_ending && is_over) fm_loop_stop(server->loop);
 }
 
+static void reload(fm_server *server) {
+    fm_error error;
+    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64], quoted[900];
+    if (!fm_access_reload(server->access, &error)) {
+        fm_log(FM_LOG_INFO, "reloaded", "connections=%u", server->n_admitted);
+        return;
+    }
+    fm_error_format(&error, text, sizeof text);
+    fm_log(FM_LOG_ERROR, "reload_failed", "kept=\"what was read before\" why=%s",
+           fm_log_quote(quoted, sizeof quoted, text));
+}
+
 static void on_wake(void *owner) {
     fm_server *server = owner;
     for (fm_job *job = fm_worker_pool_collect(server->pool), *next; job; job = next) {
@@ -312,6 +348,8 @@ static void on_wake(void *owner) {
         if (conn) fm_conn_pump(conn);
     }
     dispatch(server);
+    if (server->is_turn_free) begin_waiting(server);
+    if (atomic_exchange(&server->is_reload_wanted, false)) reload(server);
     if (atomic_load(&server->is_stop_wanted)) begin_end(server);
     finish_end(server);
 }
@@ -333,6 +371,10 @@ static void on_tick(void *owner, uint64_t now_ms) {
 static void on_signal(void *owner, int number) {
     fm_server *server = owner;
     fm_log(FM_LOG_INFO, "signal", "number=%d", number);
+    if (number == SIGHUP) {
+        reload(server);
+        return;
+    }
     begin_end(server);
     finish_end(server);
 }
@@ -346,21 +388,45 @@ static void wake_loop(void *context) {
 
 static const fm_loop_events loop_events = {.wake = on_wake, .tick = on_tick, .signal = on_signal};
 
-static fm_status listen_one(fm_server *server, const char *text, fm_error *reterr) {
+static fm_status listen_one(fm_server *server, const char *text, bool is_insecure,
+                            fm_error *reterr) {
     fm_address asked, bound;
     fm_status status = fm_address_parse(text, &asked, reterr);
     if (status) return status;
+    asked.is_insecure = is_insecure;
     int listening;
     status = fm_address_listen(&asked, &listening, &bound, reterr);
     if (status) return status;
     size_t i = server->n_listen;
-    status = fm_loop_listen(server->loop, listening, bound.kind == FM_ADDRESS_TCP, on_accepted,
-                            server, &server->listeners[i], reterr);
+    status = fm_loop_listen(server->loop, listening, bound.kind, on_accepted, server,
+                            &server->listeners[i], reterr);
     if (status) return status;
     server->addresses[i] = bound;
     fm_address_format(&bound, server->address_texts[i]);
     server->n_listen++;
-    return FM_OK;
+    uint32_t gid;
+    bool has_group = bound.kind == FM_ADDRESS_UNIX && fm_access_get_group(server->access, &gid);
+    return has_group ? fm_address_open_to_group(&bound, gid, reterr) : FM_OK;
+}
+
+/* Reads the credentials, as far as the addresses need them. */
+static fm_status open_access(fm_server *server, const fm_server_options *options,
+                             fm_error *reterr) {
+    bool has_tls = false;
+    for (size_t i = 0; i < FM_SERVER_N_LISTEN_MAX && options->listen[i]; i++) {
+        fm_address address;
+        fm_status status = fm_address_parse(options->listen[i], &address, reterr);
+        if (status) return status;
+        has_tls = has_tls || address.kind == FM_ADDRESS_TLS;
+        if (address.kind == FM_ADDRESS_TCP && options->credentials.token_file) {
+            return fm_fail(reterr, FM_ERR_USAGE,
+                           "tokens (--token-file) are not taken over %.200s, where others can read "
+                           "them: use a tls:// address",
+                           options->listen[i]);
+        }
+    }
+    return fm_access_create(&options->credentials, has_tls, options->unix_group, &server->access,
+                            reterr);
 }
 
 static uint32_t or_default(uint32_t value, uint32_t fallback) {
@@ -408,6 +474,7 @@ static void set_options(fm_server *server, const fm_server_options *options,
                                   .stream_opened = on_stream_opened,
                                   .stream_dropped = on_stream_dropped,
                                   .sample_sent = on_sample_sent,
+                                  .turn_free = on_turn_free,
                                   .greeted = on_greeted,
                                   .conn_closed = on_conn_closed};
 }
@@ -417,14 +484,18 @@ static fm_status start(fm_server *server, const fm_server_options *options, fm_e
                                       &server->loop, reterr);
     if (!status) status = fm_accounts_create(&server->accounts, reterr);
     if (!status) status = fm_turns_create(&server->counters, &server->turns, reterr);
+    if (!status) status = open_access(server, options, reterr);
     if (status) return status;
+    server->host.access = server->access;
+    server->host.accounts = server->accounts;
+    server->host.peer_limits = &server->peer_limits;
     begin_rates(server, fm_loop_now_ms(server->loop));
     size_t scratch_bytes =
         options->worker_memory_bytes ? options->worker_memory_bytes : (size_t)1 << 30;
     status = fm_worker_pool_create(or_default(options->n_job, 1), scratch_bytes, wake_loop, server,
                                    &server->pool, reterr);
     for (size_t i = 0; !status && i < FM_SERVER_N_LISTEN_MAX && options->listen[i]; i++)
-        status = listen_one(server, options->listen[i], reterr);
+        status = listen_one(server, options->listen[i], options->credentials.is_insecure, reterr);
     return status;
 }
 
@@ -451,6 +522,11 @@ void fm_server_stop(fm_server *server) {
     fm_loop_wake(server->loop);
 }
 
+void fm_server_reload(fm_server *server) {
+    atomic_store(&server->is_reload_wanted, true);
+    fm_loop_wake(server->loop);
+}
+
 void fm_server_destroy(fm_server *server) {
     assert(!server->conns);
     if (server->pool) fm_worker_pool_destroy(server->pool);
@@ -461,6 +537,7 @@ void fm_server_destroy(fm_server *server) {
     if (server->loop) fm_loop_destroy(server->loop);
     fm_turns_destroy(server->turns);
     fm_accounts_destroy(server->accounts);
+    fm_access_destroy(server->access);
     free(server);
 }
 

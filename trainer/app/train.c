@@ -82,7 +82,10 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
     const fm_train_options *set = run->set;
     const fm_train_config *config = &run->config;
     fm_loader_options options = {
-        .client = {.url = set->data, .agent = fm_train_program, .snapshot = run->state.snapshot},
+        .client = {.url = set->data,
+                   .credentials = set->credentials,
+                   .agent = fm_train_program,
+                   .snapshot = run->state.snapshot},
         .stream = {.global_batch = (uint32_t)config->data.global_batch,
                    .crop_size = (uint32_t)config->data.crop_size,
                    .max_msa_clusters = (uint32_t)config->data.max_msa_clusters,
@@ -99,6 +102,12 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
     fm_status status =
         fm_wire_order_parse(set->order, &options.stream.order, &options.stream.window, reterr);
     if (status) return status;
+    const char *exposed = fm_credentials_exposed(&set->credentials);
+    if (exposed) {
+        char quoted[300];
+        fm_log(FM_LOG_WARN, "secret_exposed", "file=%s why=\"every user can read it; chmod 600\"",
+               fm_log_quote(quoted, sizeof quoted, exposed));
+    }
     run->feed = (fm_feed){.options = options,
                           .wait_ms = (uint32_t)set->wait_ms,
                           .timeout_ms = set->data_timeout_s * 1000};
