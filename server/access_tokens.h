@@ -24,7 +24,7 @@ typedef struct fm_access_token {
     fm_sha256 secret;
     const char *snapshots, *plans; /* names between commas; NULL allows all */
     uint32_t max_stream;           /* open at a time on all connections; 0 = no limit */
-    uint64_t max_bytes;            /* of samples held for them at a time; 0 = no limit */
+    uint64_t max_bytes;            /* of samples sent to its holders (limits.h); 0 = no limit */
 } fm_access_token;
 
 /* The tokens of one file. A connection retains them, so that a file that is read again leaves its

@@ -43,7 +43,7 @@ FM_MUST_USE bool fm_channel_write(fm_channel *channel, const fm_bytes *runs, siz
 /* Bytes of the current write that the kernel has not taken, plain and encrypted together. */
 size_t fm_channel_unsent_bytes(const fm_channel *channel);
 
-/* Bytes that the kernel has taken and the peer has not, encrypted on a channel with TLS. */
+/* fm_socket_undelivered_bytes: as they are on the wire, with what TLS adds to them. */
 size_t fm_channel_undelivered_bytes(const fm_channel *channel);
 
 /* Tells the peer that nothing more comes (with TLS by close_notify, too); receiving continues. No

@@ -27,18 +27,18 @@ typedef enum fm_counter_kind {
       "Connections refused because too many others had not said HELLO.")                           \
     X(REFUSED_FLOOD, COUNTS, "connections_refused_flood_total",                                    \
       "Connections closed without an answer, because their peer opens too many too quickly.")      \
-    X(USERS_REFUSED, COUNTS, "users_refused_total",                                                \
-      "Connections to a Unix socket by users who may not use it (--unix-group).")                  \
-    X(HANDSHAKES_REFUSED, COUNTS, "handshakes_refused_total",                                      \
-      "TLS handshakes that failed, took too long, or never had their turn.")                       \
-    X(TOKENS_REFUSED, COUNTS, "tokens_refused_total",                                              \
-      "Peers without an access token that allows what they asked for.")                            \
     X(HELLO_LATE, COUNTS, "hello_timeouts_total",                                                  \
       "Connections closed because no HELLO came in time.")                                         \
     X(HELLO_EVICTED, COUNTS, "hello_evicted_total",                                                \
       "Connections closed before their HELLO to make room for newer ones.")                        \
     X(HELLO_REFUSED, COUNTS, "hello_refused_total",                                                \
       "HELLOs refused: another version, schema, snapshot or no authorisation.")                    \
+    X(HANDSHAKES_REFUSED, COUNTS, "handshakes_refused_total",                                      \
+      "Connections that did not get through their TLS handshake.")                                 \
+    X(TOKENS_REFUSED, COUNTS, "tokens_refused_total",                                              \
+      "Connections refused because they had no access token, or a wrong one.")                     \
+    X(USERS_REFUSED, COUNTS, "users_refused_total",                                                \
+      "Connections to a Unix socket of users who may not use it (--unix-group).")                  \
     X(IDLE_CLOSED, COUNTS, "connections_idle_closed_total",                                        \
       "Connections closed because they had no stream for too long (--idle-timeout).")              \
     X(STALLED_CLOSED, COUNTS, "connections_stalled_closed_total",                                  \

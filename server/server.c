@@ -24,6 +24,7 @@ enum {
     TICK_MS = 100,
     N_TURNED_AWAY = 64,      /* connections that are told that there is no room, at a time */
     GREETING_GRACE_MS = 250, /* a connection that owes its HELLO for longer makes room for others */
+    GREEDY_GREETINGS = 16,   /* a peer with so many of them makes room at once */
     PEER_CONNECTIONS_MIN = 16,
 };
 
@@ -38,10 +39,10 @@ struct fm_server {
     const fm_sample_source *source;
     fm_loop *loop;
     fm_worker_pool *pool;
+    fm_access *access;
     fm_accounts *accounts;
     fm_turns *turns;
     fm_conn_host host;
-    fm_access *access;
     fm_budget budget;
     fm_limits peer_limits;
     size_t n_listen;
@@ -53,7 +54,7 @@ struct fm_server {
     uint32_t n_admitted, n_turned_away, n_greeting; /* of conns */
     uint64_t number;                                /* of the newest connection, for the log */
     bool is_ending;
-    bool is_turn_free; /* for a waiting connection's handshake */
+    bool is_turn_free; /* for the handshake of a waiting connection */
     _Atomic bool is_stop_wanted, is_reload_wanted;
     rates rates;
     fm_counters counters;
@@ -118,6 +119,21 @@ static void on_greeted(void *owner, fm_conn *conn) {
     fm_gauge(&server->counters, FM_COUNT_GREETINGS, server->n_greeting);
 }
 
+static void on_turn_free(void *owner) {
+    fm_server *server = owner;
+    server->is_turn_free = true;
+    fm_loop_wake(server->loop); /* not here: the caller is in the middle of another connection */
+}
+
+/* Begins handshakes of waiting connections. The newest come first: in a flood the oldest are those
+ * whose peers have probably left. */
+static void begin_waiting(fm_server *server) {
+    server->is_turn_free = false;
+    for (fm_conn *conn = server->conns; conn; conn = fm_conn_get_next(conn)) {
+        if (fm_conn_is_waiting(conn)) fm_conn_begin(conn);
+    }
+}
+
 static void count_connections(fm_server *server) {
     fm_gauge(&server->counters, FM_COUNT_GREETINGS, server->n_greeting);
     fm_gauge(&server->counters, FM_COUNT_CONNECTIONS, server->n_admitted + server->n_turned_away);
@@ -145,18 +161,35 @@ static void on_conn_closed(void *owner, fm_conn *conn) {
     dispatch(server); /* blocks became free */
 }
 
-/* Ends the connection that owes its HELLO for longest, if it had some time; false: there is none.
- * */
-static bool evict_greeting(fm_server *server, const fm_account *only) {
-    fm_conn *oldest = NULL;
+/* Which connection makes room for a new one of the account, all of which owe their HELLO? The one
+ * that owes it for longest, if it had some time; if none had, the oldest of the peer that has most,
+ * if these are many. NULL: none. `is_own`: only one of the same account. */
+static fm_conn *find_evictable(fm_server *server, const fm_account *account, bool is_own) {
+    fm_conn *oldest = NULL, *of_greedy = NULL;
+    uint32_t most = account->n_greeting > GREEDY_GREETINGS ? account->n_greeting : GREEDY_GREETINGS;
     uint64_t now_ms = fm_loop_now_ms(server->loop);
     for (fm_conn *conn = server->conns; conn; conn = fm_conn_get_next(conn)) {
-        bool is_one = fm_conn_greeting_ms(conn, now_ms) > GREETING_GRACE_MS &&
-                      (!only || fm_conn_get_account(conn) == only);
-        if (is_one && !fm_conn_was_turned_away(conn)) oldest = conn;
+        const fm_account *other = fm_conn_get_account(conn);
+        uint64_t waited_ms = fm_conn_greeting_ms(conn, now_ms);
+        if (!waited_ms || fm_conn_was_turned_away(conn) || (is_own && other != account)) continue;
+        if (waited_ms > GREETING_GRACE_MS) oldest = conn;
+        if (other->n_greeting < most) continue;
+        most = other->n_greeting;
+        of_greedy = other == account ? of_greedy : conn;
     }
-    if (oldest) fm_conn_evict(oldest);
-    return oldest != NULL;
+    return oldest ? oldest : of_greedy;
+}
+
+/* Ends a connection that owes its HELLO; false: there is none that may be ended. */
+static bool evict_greeting(fm_server *server, const fm_account *account, bool is_own) {
+    fm_conn *conn = find_evictable(server, account, is_own);
+    if (!conn) return false;
+    on_greeted(server, conn);
+    server->n_admitted--;
+    fm_conn_get_account(conn)->n_connection--;
+    server->n_turned_away++;
+    fm_conn_evict(conn, server->n_turned_away <= N_TURNED_AWAY);
+    return true;
 }
 
 typedef struct refusal {
@@ -179,19 +212,17 @@ static bool has_room(fm_server *server, const fm_account *account, bool is_unix,
         return false;
     }
     bool is_within_peer = fm_is_within(account->n_greeting, account->limits.n_greeting);
-    if (is_within_peer && server->n_greeting < server->max_greeting) return true;
+    if (is_within_peer && (is_unix || server->n_greeting < server->max_greeting)) return true;
     *ret_why = (refusal){FM_COUNT_REFUSED_GREETING,
                          "too many connections wait for their HELLO; try again"};
-    return evict_greeting(server, is_within_peer ? NULL : account);
+    return evict_greeting(server, account, !is_within_peer);
 }
 
-static void admit(fm_server *server, fm_socket *socket, fm_account *account) {
-    refusal why;
-    uint64_t now_ms = fm_loop_now_ms(server->loop);
-    bool is_unix = fm_socket_get_peer(socket)->kind == FM_ADDRESS_UNIX;
-    bool is_admitted = has_room(server, account, is_unix, &why);
-    fm_conn *conn =
-        fm_conn_create(&server->host, socket, account, is_admitted, ++server->number, now_ms);
+/* Makes the connection; `why` is set when it is not admitted. */
+static void meet(fm_server *server, fm_socket *socket, fm_account *account, bool is_admitted,
+                 const refusal *why) {
+    fm_conn *conn = fm_conn_create(&server->host, socket, account, is_admitted, ++server->number,
+                                   fm_loop_now_ms(server->loop));
     if (!conn) return;
     fm_conn_set_next(conn, server->conns);
     server->conns = conn;
@@ -205,44 +236,31 @@ static void admit(fm_server *server, fm_socket *socket, fm_account *account) {
     }
     count_connections(server);
     fm_conn_start(conn);
-    if (!is_admitted) fm_conn_turn_away(conn, why.which, why.text);
-}
-
-static void on_turn_free(void *owner) {
-    fm_server *server = owner;
-    server->is_turn_free = true;
-    fm_loop_wake(server->loop); /* not here: the caller is in the middle of another connection */
-}
-
-/* Begins handshakes of waiting connections. The newest come first: in a flood the oldest are those
- * whose peers have probably left. */
-static void begin_waiting(fm_server *server) {
-    server->is_turn_free = false;
-    for (fm_conn *conn = server->conns; conn; conn = fm_conn_get_next(conn)) {
-        if (fm_conn_is_waiting(conn)) (void)fm_conn_begin(conn);
-    }
+    if (!is_admitted) fm_conn_turn_away(conn, why->which, why->text);
 }
 
 static void on_accepted(void *owner, fm_socket *socket) {
     fm_server *server = owner;
     if (!fm_access_admits(server->access, socket)) {
-        fm_count(&server->counters, FM_COUNT_USERS_REFUSED, 1);
         fm_log(FM_LOG_WARN, "user_refused", "peer=\"%s\"", fm_socket_get_peer(socket)->text);
+        fm_count(&server->counters, FM_COUNT_USERS_REFUSED, 1);
         fm_socket_close(socket);
         return;
     }
     char peer[FM_PEER_BYTES];
+    refusal why;
     uint64_t now_ms = fm_loop_now_ms(server->loop);
+    const fm_peer *who = fm_socket_get_peer(socket);
     fm_account *account =
-        fm_accounts_use(server->accounts, fm_peer_name(fm_socket_get_peer(socket), peer),
-                        &server->peer_limits, now_ms);
-    bool is_flood = server->n_turned_away >= N_TURNED_AWAY || !account ||
-                    !fm_account_take_request(account, now_ms);
-    fm_count(&server->counters, is_flood ? FM_COUNT_REFUSED_FLOOD : FM_COUNT_ACCEPTED, 1);
-    if (!is_flood) {
-        admit(server, socket, account);
+        fm_accounts_use(server->accounts, fm_peer_name(who, peer), &server->peer_limits, now_ms);
+    bool is_calm = account && fm_account_take_request(account, now_ms);
+    bool is_admitted = is_calm && has_room(server, account, who->kind == FM_ADDRESS_UNIX, &why);
+    if (is_admitted || (is_calm && server->n_turned_away < N_TURNED_AWAY)) {
+        fm_count(&server->counters, FM_COUNT_ACCEPTED, 1);
+        meet(server, socket, account, is_admitted, &why);
         return;
     }
+    fm_count(&server->counters, FM_COUNT_REFUSED_FLOOD, 1);
     if (account) fm_accounts_leave(account, now_ms);
     fm_socket_close(socket);
 }
@@ -312,8 +330,7 @@ static void reload(fm_server *server) {
     fm_error error;
     char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64], quoted[900];
     if (!fm_access_reload(server->access, &error)) {
-        fm_log(FM_LOG_INFO, "reloaded", "connections=%llu",
-               (unsigned long long)fm_counter_read(&server->counters, FM_COUNT_CONNECTIONS));
+        fm_log(FM_LOG_INFO, "reloaded", "connections=%u", server->n_admitted);
         return;
     }
     fm_error_format(&error, text, sizeof text);
@@ -385,16 +402,14 @@ static fm_status listen_one(fm_server *server, const char *text, bool is_insecur
                             &server->listeners[i], reterr);
     if (status) return status;
     server->addresses[i] = bound;
-    uint32_t gid;
-    if (bound.kind == FM_ADDRESS_UNIX && fm_access_get_group(server->access, &gid)) {
-        status = fm_address_open_to_group(&bound, gid, reterr);
-    }
     fm_address_format(&bound, server->address_texts[i]);
     server->n_listen++;
-    return status;
+    uint32_t gid;
+    bool has_group = bound.kind == FM_ADDRESS_UNIX && fm_access_get_group(server->access, &gid);
+    return has_group ? fm_address_open_to_group(&bound, gid, reterr) : FM_OK;
 }
 
-/* Reads what the addresses need. */
+/* Reads the credentials, as far as the addresses need them. */
 static fm_status open_access(fm_server *server, const fm_server_options *options,
                              fm_error *reterr) {
     bool has_tls = false;
@@ -459,22 +474,21 @@ static void set_options(fm_server *server, const fm_server_options *options,
                                   .stream_opened = on_stream_opened,
                                   .stream_dropped = on_stream_dropped,
                                   .sample_sent = on_sample_sent,
-                                  .greeted = on_greeted,
                                   .turn_free = on_turn_free,
+                                  .greeted = on_greeted,
                                   .conn_closed = on_conn_closed};
 }
 
 static fm_status start(fm_server *server, const fm_server_options *options, fm_error *reterr) {
-    fm_status status = open_access(server, options, reterr);
-    if (!status) {
-        status = fm_loop_create(&loop_events, server, TICK_MS, options->watch_signals,
-                                &server->loop, reterr);
-    }
+    fm_status status = fm_loop_create(&loop_events, server, TICK_MS, options->watch_signals,
+                                      &server->loop, reterr);
     if (!status) status = fm_accounts_create(&server->accounts, reterr);
     if (!status) status = fm_turns_create(&server->counters, &server->turns, reterr);
+    if (!status) status = open_access(server, options, reterr);
+    if (status) return status;
     server->host.access = server->access;
     server->host.accounts = server->accounts;
-    if (status) return status;
+    server->host.peer_limits = &server->peer_limits;
     begin_rates(server, fm_loop_now_ms(server->loop));
     size_t scratch_bytes =
         options->worker_memory_bytes ? options->worker_memory_bytes : (size_t)1 << 30;
@@ -541,8 +555,6 @@ void fm_server_get_stats(const fm_server *server, fm_server_stats *ret_stats) {
         .n_sample_sent = fm_counter_read(now, FM_COUNT_SAMPLES_SENT),
         .n_bytes_sent = fm_counter_read(now, FM_COUNT_SAMPLE_BYTES),
         .n_sample_failed = fm_counter_read(now, FM_COUNT_SAMPLES_FAILED),
-        .n_handshake_refused = fm_counter_read(now, FM_COUNT_HANDSHAKES_REFUSED),
-        .n_token_refused = fm_counter_read(now, FM_COUNT_TOKENS_REFUSED),
         .memory_bytes = fm_counter_read(now, FM_COUNT_MEMORY),
     };
 }

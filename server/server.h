@@ -18,6 +18,8 @@
 #include "server/limits.h"
 #include "server/source.h"
 
+#include <stdbool.h>
+
 typedef struct fm_server fm_server;
 
 enum { FM_SERVER_N_LISTEN_MAX = 8 };
@@ -53,9 +55,7 @@ typedef struct fm_server_stats {
     uint64_t n_connection, n_stream;                  /* at present */
     uint64_t n_accepted, n_sample_sent, n_bytes_sent; /* in all; bytes of samples */
     uint64_t n_sample_failed;                         /* in all */
-    uint64_t n_handshake_refused; /* peers that did not get through the TLS handshake, in all */
-    uint64_t n_token_refused;     /* peers without the token that is demanded, in all */
-    uint64_t memory_bytes;        /* blocks of samples at present */
+    uint64_t memory_bytes;                            /* blocks of samples at present */
 } fm_server_stats;
 
 /* Binds the addresses and starts the workers. `source` must outlive the server. FM_ERR_USAGE for an

@@ -3,7 +3,7 @@
 #include "tests/server/server_fixture.h"
 
 #include "proto/base/file.h"
-#include "proto/link.h"
+#include "proto/client_link.h"
 #include "proto/schema.h"
 #include "server/access.h"
 #include "tests/testing/certificates.h"
@@ -31,6 +31,10 @@ static void prepare_tls(server_fixture *f, const fm_test_pair *ca) {
     server_prepare(f);
     f->options.listen[1] = "tls://127.0.0.1:0";
     f->options.credentials = fm_test_server(&made.server, ca);
+}
+
+static uint64_t counted(const server_fixture *f, fm_counter which) {
+    return fm_counter_read(fm_server_get_counters(f->server), which);
 }
 
 static fm_status try_connect(const char *url, const fm_credentials *credentials,
@@ -149,9 +153,7 @@ static void strangers_are_refused(void **state) {
     snprintf(plain, sizeof plain, "tcp://%s", f.tcp_url + strlen("tls://"));
     expect_failure(plain, &good, FM_ERR_CLOSED, "if it speaks TLS, use a tls:// address");
     await_connections(&f, 0);
-    fm_server_stats stats;
-    fm_server_get_stats(f.server, &stats);
-    assert_int_equal(stats.n_handshake_refused, 5);
+    assert_int_equal(counted(&f, FM_COUNT_HANDSHAKES_REFUSED), 5);
     fm_client *client = connect_with(f.tcp_url, &good);
     receive_all_of(&f, client, 2);
     fm_client_close(client);
@@ -190,9 +192,7 @@ static void tokens_open_what_they_name(void **state) {
     expect_failure(f.tcp_url, &credentials, FM_ERR_DENIED, "does not know this access token");
     assert_int_equal(setenv("FOLDMILL_TOKEN", "elsewhere-elsewhere", 1), 0);
     expect_failure(f.tcp_url, &credentials, FM_ERR_DENIED, "is not for the server's snapshot");
-    fm_server_stats stats;
-    fm_server_get_stats(f.server, &stats);
-    assert_int_equal(stats.n_token_refused, 3);
+    assert_int_equal(counted(&f, FM_COUNT_TOKENS_REFUSED), 3);
     assert_int_equal(setenv("FOLDMILL_TOKEN", "narrow-narrow-narrow", 1), 0);
     fm_client *client = connect_with(f.tcp_url, &credentials);
     fm_wire_open params = stream_of(1);
@@ -216,19 +216,20 @@ static void tokens_open_what_they_name(void **state) {
 }
 
 /* Sends frames over a link and returns the text of the ERROR that comes back. */
-static void talk(fm_link *link, const fm_wire_message *messages, size_t n, fm_wire_error *out) {
+static void talk(fm_client_link *link, const fm_wire_message *messages, size_t n,
+                 fm_wire_error *out) {
     uint8_t bytes[FM_WIRE_CONTROL_BYTES], frame[FM_WIRE_CONTROL_BYTES];
     size_t used = 0, sent;
     for (size_t i = 0; i < n; i++) {
         size_t size = fm_wire_encode(&messages[i], i, frame, sizeof frame);
-        assert_int_equal(fm_link_send(link, frame, size, &sent, NULL), FM_OK);
+        assert_int_equal(fm_client_link_send(link, frame, size, &sent, NULL), FM_OK);
         assert_int_equal(sent, size);
     }
     for (;;) {
         size_t got = 0;
-        struct pollfd wait = {.fd = fm_link_get_fd(link), .events = POLLIN};
+        struct pollfd wait = {.fd = fm_client_link_get_fd(link), .events = POLLIN};
         assert_true(poll(&wait, 1, 10000) > 0);
-        if (fm_link_receive(link, bytes + used, sizeof bytes - used, &got, NULL)) break;
+        if (fm_client_link_receive(link, bytes + used, sizeof bytes - used, &got, NULL)) break;
         used += got;
     }
     fm_wire_header header;
@@ -242,24 +243,25 @@ static void talk(fm_link *link, const fm_wire_message *messages, size_t n, fm_wi
     *out = message.error;
 }
 
-static fm_link *link_to(const char *url, const fm_credentials *credentials) {
+static fm_client_link *link_to(const char *url, const fm_credentials *credentials) {
     fm_address address;
-    fm_link *link = NULL;
+    fm_client_link *link = NULL;
     fm_error error;
     assert_int_equal(fm_address_parse(url, &address, NULL), FM_OK);
-    if (fm_link_open(&address, credentials, 20000, &link, &error)) fail_msg("%s", error.message);
+    if (fm_client_link_open(&address, credentials, 20000, &link, &error))
+        fail_msg("%s", error.message);
     return link;
 }
 
 static void expect_talk(const char *url, const fm_wire_message *messages, size_t n,
                         fm_status status, const char *text) {
     fm_credentials credentials = fm_test_client(&made.ca, NULL);
-    fm_link *link = link_to(url, &credentials);
+    fm_client_link *link = link_to(url, &credentials);
     fm_wire_error error;
     talk(link, messages, n, &error);
     assert_string_equal(error.text, text);
     assert_int_equal(error.status, status);
-    fm_link_close(link);
+    fm_client_link_close(link);
 }
 
 static void auth_has_its_place(void **state) {
@@ -413,8 +415,9 @@ static void handshakes_are_left(void **state) {
     server_fixture f;
     prepare_tls(&f, NULL);
     f.options.hello_ms = 2000;
-    f.options.max_connection = 2 * N; /* the newest have their turn first, so that old ones pile up */
-    f.options.n_greeting = f.options.peer.n_greeting = f.options.peer.n_connection = 2 * N;
+    f.options.max_connection =
+        2 * N; /* the newest have their turn first, so that old ones pile up */
+    f.options.n_greeting = f.options.peer.n_greeting = 2 * N;
     server_start(&f);
     uint8_t hello[4096];
     size_t hello_bytes = client_hello(hello, sizeof hello);
@@ -435,9 +438,7 @@ static void handshakes_are_left(void **state) {
     }
     await_connections(&f, 0);
     assert_int_equal(open_descriptors(), before);
-    fm_server_stats stats;
-    fm_server_get_stats(f.server, &stats);
-    assert_int_equal(stats.n_handshake_refused, N);
+    assert_int_equal(counted(&f, FM_COUNT_HANDSHAKES_REFUSED), N);
     server_finish(&f);
 }
 
@@ -458,9 +459,7 @@ static void silent_peers_lose_their_turn(void **state) {
     fm_credentials credentials = fm_test_client(&made.ca, NULL);
     fm_client *client = connect_with(f.tcp_url, &credentials);
     receive_all_of(&f, client, 1);
-    fm_server_stats stats;
-    fm_server_get_stats(f.server, &stats);
-    assert_int_equal(stats.n_handshake_refused, N);
+    assert_int_equal(counted(&f, FM_COUNT_HANDSHAKES_REFUSED), N);
     fm_client_close(client);
     for (size_t i = 0; i < N; i++)
         close(fds[i]);
@@ -507,15 +506,15 @@ static void a_cut_is_told_from_an_end(void **state) {
         assert_true(child >= 0);
         if (child == 0) { /* the client; its exit status is the verdict */
             fm_credentials credentials = fm_test_client(&made.ca, NULL);
-            fm_link *link;
+            fm_client_link *link;
             fm_error error = {0};
             uint8_t byte;
             size_t got = 0;
-            fm_status status = fm_link_open(&bound, &credentials, 20000, &link, &error);
+            fm_status status = fm_client_link_open(&bound, &credentials, 20000, &link, &error);
             while (!status) {
-                struct pollfd wait = {.fd = fm_link_get_fd(link), .events = POLLIN};
+                struct pollfd wait = {.fd = fm_client_link_get_fd(link), .events = POLLIN};
                 (void)poll(&wait, 1, 10000);
-                status = fm_link_receive(link, &byte, 1, &got, &error);
+                status = fm_client_link_receive(link, &byte, 1, &got, &error);
             }
             const char *words = is_cut ? "was cut off" : "closed the connection";
             _exit(status == FM_ERR_CLOSED && strstr(error.message, words) ? 0 : 1);

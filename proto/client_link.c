@@ -1,9 +1,9 @@
-/* link.c: see link.h.
+/* client_link.c: see client_link.h.
  *
  * A session of TLS is one state for both directions, and two threads use it: `lock` is held while
  * OpenSSL works, never while anything waits. Encrypted bytes leave in the order in which they were
  * put out, because only the one sender gives them to the socket. */
-#include "proto/link.h"
+#include "proto/client_link.h"
 
 #include "proto/base/histogram.h"
 
@@ -18,20 +18,20 @@
 
 enum { IN_BYTES = 128 << 10 }; /* received at once from a TLS server */
 
-struct fm_link {
+struct fm_client_link {
     int fd;
     fm_tls *tls;          /* NULL: plain */
     pthread_mutex_t lock; /* guards tls */
     uint8_t *in;          /* [IN_BYTES], with TLS; used by the receiver alone */
 };
 
-int fm_link_get_fd(const fm_link *link) {
+int fm_client_link_get_fd(const fm_client_link *link) {
     return link->fd;
 }
 
 /* -- the socket: 0 bytes when it would have to wait */
 
-static fm_status send_plain(fm_link *link, const void *data, size_t bytes, size_t *ret_bytes,
+static fm_status send_plain(fm_client_link *link, const void *data, size_t bytes, size_t *ret_bytes,
                             fm_error *reterr) {
     *ret_bytes = 0;
     ssize_t sent = send(link->fd, data, bytes, MSG_NOSIGNAL);
@@ -42,7 +42,7 @@ static fm_status send_plain(fm_link *link, const void *data, size_t bytes, size_
     return FM_OK;
 }
 
-static fm_status receive_plain(fm_link *link, void *out, size_t capacity, size_t *ret_bytes,
+static fm_status receive_plain(fm_client_link *link, void *out, size_t capacity, size_t *ret_bytes,
                                bool *ret_is_end, fm_error *reterr) {
     *ret_bytes = 0;
     ssize_t got = recv(link->fd, out, capacity, 0);
@@ -57,7 +57,7 @@ static fm_status receive_plain(fm_link *link, void *out, size_t capacity, size_t
 /* -- TLS */
 
 /* Gives the socket what the session has put out, as far as it takes it. */
-static fm_status flush(fm_link *link, fm_error *reterr) {
+static fm_status flush(fm_client_link *link, fm_error *reterr) {
     for (;;) {
         fm_bytes out = fm_tls_out(link->tls);
         if (out.size == 0) return FM_OK;
@@ -68,7 +68,8 @@ static fm_status flush(fm_link *link, fm_error *reterr) {
     }
 }
 
-static fm_status send_secure(fm_link *link, fm_bytes plain, size_t *ret_bytes, fm_error *reterr) {
+static fm_status send_secure(fm_client_link *link, fm_bytes plain, size_t *ret_bytes,
+                             fm_error *reterr) {
     *ret_bytes = 0;
     fm_status status = flush(link, reterr);
     if (status || fm_tls_out(link->tls).size) return status; /* it has to wait */
@@ -76,7 +77,7 @@ static fm_status send_secure(fm_link *link, fm_bytes plain, size_t *ret_bytes, f
     return status ? status : flush(link, reterr);
 }
 
-static fm_status read_locked(fm_link *link, void *out, size_t capacity, size_t *ret_bytes,
+static fm_status read_locked(fm_client_link *link, void *out, size_t capacity, size_t *ret_bytes,
                              fm_error *reterr) {
     pthread_mutex_lock(&link->lock);
     fm_status status = fm_tls_read(link->tls, out, capacity, ret_bytes, reterr);
@@ -86,7 +87,7 @@ static fm_status read_locked(fm_link *link, void *out, size_t capacity, size_t *
 }
 
 /* Feeds the session with what the socket has; *ret_bytes says how much. */
-static fm_status feed(fm_link *link, size_t *ret_bytes, fm_error *reterr) {
+static fm_status feed(fm_client_link *link, size_t *ret_bytes, fm_error *reterr) {
     bool is_end;
     fm_status status = receive_plain(link, link->in, IN_BYTES, ret_bytes, &is_end, reterr);
     if (status) return status;
@@ -100,7 +101,7 @@ static fm_status feed(fm_link *link, size_t *ret_bytes, fm_error *reterr) {
     return FM_OK;
 }
 
-static fm_status receive_secure(fm_link *link, void *out, size_t capacity, size_t *ret_bytes,
+static fm_status receive_secure(fm_client_link *link, void *out, size_t capacity, size_t *ret_bytes,
                                 fm_error *reterr) {
     for (;;) {
         fm_status status = read_locked(link, out, capacity, ret_bytes, reterr);
@@ -116,7 +117,8 @@ static fm_status receive_secure(fm_link *link, void *out, size_t capacity, size_
 
 /* -- connecting */
 
-static fm_status wait_for(fm_link *link, bool for_writing, uint64_t deadline_ns, fm_error *reterr) {
+static fm_status wait_for(fm_client_link *link, bool for_writing, uint64_t deadline_ns,
+                          fm_error *reterr) {
     uint64_t now = fm_clock_ns();
     if (now >= deadline_ns) {
         return fm_fail(reterr, FM_ERR_CLOSED, "did not complete the TLS handshake in time");
@@ -129,7 +131,7 @@ static fm_status wait_for(fm_link *link, bool for_writing, uint64_t deadline_ns,
     return FM_OK;
 }
 
-static fm_status shake_hands(fm_link *link, uint64_t deadline_ns, fm_error *reterr) {
+static fm_status shake_hands(fm_client_link *link, uint64_t deadline_ns, fm_error *reterr) {
     for (;;) {
         bool is_ready;
         fm_status status = fm_tls_handshake(link->tls, &is_ready, reterr);
@@ -144,8 +146,8 @@ static fm_status shake_hands(fm_link *link, uint64_t deadline_ns, fm_error *rete
     }
 }
 
-static fm_status secure(fm_link *link, const fm_address *address, const fm_credentials *credentials,
-                        uint32_t timeout_ms, fm_error *reterr) {
+static fm_status secure(fm_client_link *link, const fm_address *address,
+                        const fm_credentials *credentials, uint32_t timeout_ms, fm_error *reterr) {
     const fm_tls_options options = {.side = FM_TLS_CLIENT,
                                     .cert = credentials->tls_cert,
                                     .key = credentials->tls_key,
@@ -167,9 +169,9 @@ static fm_status secure(fm_link *link, const fm_address *address, const fm_crede
                    fm_address_format(address, text), reterr ? why : "");
 }
 
-fm_status fm_link_open(const fm_address *address, const fm_credentials *credentials,
-                       uint32_t timeout_ms, fm_link **ret_link, fm_error *reterr) {
-    fm_link *link = calloc(1, sizeof *link);
+fm_status fm_client_link_open(const fm_address *address, const fm_credentials *credentials,
+                              uint32_t timeout_ms, fm_client_link **ret_link, fm_error *reterr) {
+    fm_client_link *link = calloc(1, sizeof *link);
     if (!link) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a client");
     link->fd = -1;
     pthread_mutex_init(&link->lock, NULL);
@@ -180,14 +182,14 @@ fm_status fm_link_open(const fm_address *address, const fm_credentials *credenti
         status = secure(link, address, credentials, timeout_ms, reterr);
     }
     if (status) {
-        fm_link_close(link);
+        fm_client_link_close(link);
         return status;
     }
     *ret_link = link;
     return FM_OK;
 }
 
-void fm_link_close(fm_link *link) {
+void fm_client_link_close(fm_client_link *link) {
     if (!link) return;
     if (link->tls) {
         fm_tls_finish(link->tls);
@@ -202,8 +204,8 @@ void fm_link_close(fm_link *link) {
 
 /* -- bytes */
 
-fm_status fm_link_send(fm_link *link, const void *data, size_t bytes, size_t *ret_bytes,
-                       fm_error *reterr) {
+fm_status fm_client_link_send(fm_client_link *link, const void *data, size_t bytes,
+                              size_t *ret_bytes, fm_error *reterr) {
     if (!link->tls) return send_plain(link, data, bytes, ret_bytes, reterr);
     pthread_mutex_lock(&link->lock);
     fm_status status = send_secure(link, (fm_bytes){data, bytes}, ret_bytes, reterr);
@@ -211,7 +213,7 @@ fm_status fm_link_send(fm_link *link, const void *data, size_t bytes, size_t *re
     return status;
 }
 
-bool fm_link_has_unsent(fm_link *link) {
+bool fm_client_link_has_unsent(fm_client_link *link) {
     if (!link->tls) return false;
     pthread_mutex_lock(&link->lock);
     bool has = fm_tls_out(link->tls).size != 0;
@@ -219,8 +221,8 @@ bool fm_link_has_unsent(fm_link *link) {
     return has;
 }
 
-fm_status fm_link_receive(fm_link *link, void *out, size_t capacity, size_t *ret_bytes,
-                          fm_error *reterr) {
+fm_status fm_client_link_receive(fm_client_link *link, void *out, size_t capacity,
+                                 size_t *ret_bytes, fm_error *reterr) {
     if (link->tls) return receive_secure(link, out, capacity, ret_bytes, reterr);
     bool is_end;
     fm_status status = receive_plain(link, out, capacity, ret_bytes, &is_end, reterr);
