@@ -248,8 +248,8 @@ static fm_client_link *link_to(const char *url, const fm_credentials *credential
     fm_client_link *link = NULL;
     fm_error error;
     assert_int_equal(fm_address_parse(url, &address, NULL), FM_OK);
-    if (fm_client_link_open(&address, credentials, 20000, &link, &error))
-        fail_msg("%s", error.message);
+    fm_status status = fm_client_link_open(&address, credentials, 20000, &link, &error);
+    if (status) fail_msg("%s", error.message);
     return link;
 }
 
