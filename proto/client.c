@@ -79,7 +79,7 @@ static fm_status wait_writable(fm_client *client, fm_error *reterr) {
     return fail_gone(client, ready == 0 ? "does not read" : strerror(errno), reterr);
 }
 
-/* Says what happened to the link, or returns its error when it is not about the server's leaving. */
+/* Says what happened to the link; an error of TLS stays as it is. */
 static fm_status fail_link(const fm_client *client, fm_status status, const fm_error *error,
                            fm_error *reterr) {
     if (status == FM_ERR_CLOSED) return fail_gone(client, error->message, reterr);

@@ -5,8 +5,8 @@
  *
  * Memory. Samples are received directly into slabs of the caller: 64-byte aligned (pinned, if the
  * caller likes), at least fm_wire_opened.max_sample_bytes. fm_sample_decode decodes them in place.
- * The client itself takes about 40 KiB, and 200 KiB more with TLS. Every length that a server declares is
- * checked against limits before it is used.
+ * The client itself takes about 40 KiB, and 200 KiB more with TLS. Every length that a server
+ * declares is checked against limits before it is used.
  *
  * Credit. The first credit, in fm_wire_open, is the number of samples and bytes that the server may
  * send ahead: usually the number of slabs and their bytes. A call of fm_client_release grants

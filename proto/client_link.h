@@ -23,7 +23,8 @@ void fm_client_link_close(fm_client_link *link);
 int fm_client_link_get_fd(const fm_client_link *link);
 
 /* Sends some of the bytes; *ret_bytes is how many were taken. With TLS, taken bytes may wait to be
- * sent: call it, with no bytes at the end, until fm_client_link_has_unsent is false. FM_ERR_CLOSED. */
+ * sent: call it, with no bytes at the end, until fm_client_link_has_unsent is false.
+ * FM_ERR_CLOSED. */
 FM_MUST_USE fm_status fm_client_link_send(fm_client_link *link, const void *data, size_t bytes,
                                           size_t *ret_bytes, fm_error *reterr);
 bool fm_client_link_has_unsent(fm_client_link *link);

@@ -3,9 +3,11 @@
 
 #include "proto/base/file.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { TOKEN_MIN_BYTES = 16 };
 
@@ -56,11 +58,19 @@ fm_status fm_credentials_read_token(const fm_credentials *credentials,
     return FM_OK;
 }
 
+/* A file that cannot be looked at is not exposed; reading it says why. */
+static bool is_exposed(const char *path) {
+    int fd = open(path, O_PATH | O_CLOEXEC);
+    struct stat info;
+    bool is = fd >= 0 && fstat(fd, &info) == 0 && (info.st_mode & S_IRWXO) != 0;
+    if (fd >= 0) close(fd);
+    return is;
+}
+
 const char *fm_credentials_exposed(const fm_credentials *credentials) {
-    const char *const paths[] = {credentials->tls_key, credentials->token_file};
-    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
-        struct stat info;
-        if (paths[i] && stat(paths[i], &info) == 0 && (info.st_mode & S_IRWXO)) return paths[i];
+    if (credentials->tls_key && is_exposed(credentials->tls_key)) return credentials->tls_key;
+    if (credentials->token_file && is_exposed(credentials->token_file)) {
+        return credentials->token_file;
     }
     return NULL;
 }

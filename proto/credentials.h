@@ -32,8 +32,9 @@ typedef struct fm_credentials {
 /* The environment variable that holds a client's token when there is no token file. */
 #define FM_CREDENTIALS_VARIABLE "FOLDMILL_TOKEN"
 
-/* Reads a client's token: the only line of the token file, else the variable, else "". FM_ERR_FORMAT
- * unless it is 16 to 255 printable characters without blanks; and the errors of reading the file. */
+/* Reads a client's token: the only line of the token file, else the variable, else "".
+ * FM_ERR_FORMAT unless it is 16 to 255 printable characters without blanks; and the errors of
+ * reading the file. */
 FM_MUST_USE fm_status fm_credentials_read_token(const fm_credentials *credentials,
                                                 char out[FM_WIRE_SECRET_BYTES + 1],
                                                 fm_error *reterr);

@@ -26,8 +26,8 @@ enum {
 
 typedef struct fm_access fm_access;
 
-/* Reads the files. The options are those of the server and must outlive it: they are read again. TLS
- * needs certificate and key only if `has_tls`. `unix_group` is a name or a number, or NULL.
+/* Reads the files. The options are those of the server and must outlive it: they are read again.
+ * TLS needs certificate and key only if `has_tls`. `unix_group` is a name or a number, or NULL.
  * FM_ERR_NOT_FOUND for an unknown group; errors of the files (base/tls.h, access_tokens.h). */
 FM_MUST_USE fm_status fm_access_create(const fm_credentials *credentials, bool has_tls,
                                        const char *unix_group, fm_access **ret_access,

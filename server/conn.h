@@ -5,13 +5,13 @@
  *                     '----------'----------------------'             |
  *                     from any state, when the socket breaks ---------'
  *
- * Life. A connection of tls:// begins in HANDSHAKE, and may have to wait for a turn (access.h). Then
- * it is in AUTH, where a token is demanded, else in HELLO; so is any other connection from the
- * start. It must send HELLO within hello_ms of its beginning. After WELCOME it
- * is READY: it may open streams, grant credit and receive samples. A breach of the protocol is
- * answered with an ERROR. Then, as after CLOSE and when the server stops, the connection is
- * DRAINING: it sends all queued data, ignores input, and ends when the peer closes. CLOSED waits
- * for the loop to release the socket, and then frees the connection.
+ * Life. A connection of tls:// begins in HANDSHAKE, and may have to wait for a turn (access.h).
+ * Then it is in AUTH, where a token is demanded, else in HELLO; so is any other connection from the
+ * start. It must send HELLO within hello_ms of its beginning. After WELCOME it is READY: it may
+ * open streams, grant credit and receive samples. A breach of the protocol is answered with an
+ * ERROR. Then, as after CLOSE and when the server stops, the connection is DRAINING: it sends all
+ * queued data, ignores input, and ends when the peer closes. CLOSED waits for the loop to release
+ * the socket, and then frees the connection.
  *
  * Patience. While something is queued, the peer must take min_bytes_per_s on average over each
  * stall_ms (READY) or goodbye_ms (DRAINING), or the connection is closed. DRAINING ends after 30

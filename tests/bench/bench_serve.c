@@ -6,10 +6,10 @@
  * queueing, framing, the socket and the client. The bound is measured in the same run, between two
  * rounds. One thread sends buffers of the same size over the same kind of socket, and another
  * receives them into a slab. The bound of TLS is AES-128-GCM by OpenSSL's EVP: one thread encrypts
- * buffers of the same size in pieces as large as TLS's records. With --cache it also measures samples made from a cache (tiny and
- * af2-initial), where making them is the cost. Figures are medians over rounds of S seconds; waits
- * are those of all rounds. Processor time per GB, of the server's loop and of the client, says what
- * a busy machine would give when it is idle. */
+ * buffers of the same size in pieces as large as TLS's records. With --cache it also measures
+ * samples made from a cache (tiny and af2-initial), where making them is the cost. Figures are
+ * medians over rounds of S seconds; waits are those of all rounds. Processor time per GB, of the
+ * server's loop and of the client, says what a busy machine would give when it is idle. */
 #include "proto/address.h"
 #include "proto/base/certificates.h"
 #include "proto/base/histogram.h"

@@ -184,7 +184,8 @@ static void mistakes_are_reported(void **state) {
         run("\"$FM_BIN\"/foldmill serve --cache %s/none --listen unix:%s/s 2>/dev/null"), 1);
     assert_int_equal(run("\"$FM_BIN\"/foldmill serve --cache %s/cache --listen http://x 2>%s/err"),
                      2);
-    assert_int_equal(run("grep -q 'expected unix:PATH, tls://HOST:PORT or tcp://HOST:PORT' %s/err"), 0);
+    assert_int_equal(run("grep -q 'expected unix:PATH, tls://HOST:PORT or tcp://HOST:PORT' %s/err"),
+                     0);
     assert_int_equal(run("\"$FM_BIN\"/foldmill fetch --data tcp://host:65536 --steps 1 2>%s/err"),
                      2);
     assert_int_equal(run("grep -q 'HOST:PORT, the port a number to 65535' %s/err"), 0);

@@ -14,9 +14,9 @@
 
 static void good_addresses(void **state) {
     (void)state;
-    static const char *const texts[] = {"unix:/run/foldmill.sock", "unix:s", "tcp://host:7420",
-                                        "tcp://127.0.0.1:0", "tcp://[::1]:65535",
-                                        "tls://host:7420", "tls://[::1]:0"};
+    static const char *const texts[] = {
+        "unix:/run/foldmill.sock", "unix:s",          "tcp://host:7420", "tcp://127.0.0.1:0",
+        "tcp://[::1]:65535",       "tls://host:7420", "tls://[::1]:0"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         fm_address address;
         char text[FM_ADDRESS_TEXT_BYTES];
@@ -141,10 +141,8 @@ static void peers_have_names(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_addresses),
-        cmocka_unit_test(bad_addresses),
-        cmocka_unit_test(advice),
-        cmocka_unit_test(plain_tcp_stays_here),
+        cmocka_unit_test(good_addresses),   cmocka_unit_test(bad_addresses),
+        cmocka_unit_test(advice),           cmocka_unit_test(plain_tcp_stays_here),
         cmocka_unit_test(peers_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -271,8 +271,9 @@ static void tokens_follow_any_order(void **state) {
 
 static void addresses_parse_and_print(void **state) {
     (void)state;
-    static const char *const good[] = {"unix:/tmp/x.sock", "tcp://localhost:7420", "tcp://[::1]:0",
-                                       "tcp://10.0.0.1:65535", "tls://h:7420", "tls://[::1]:1"};
+    static const char *const good[] = {"unix:/tmp/x.sock", "tcp://localhost:7420",
+                                       "tcp://[::1]:0",    "tcp://10.0.0.1:65535",
+                                       "tls://h:7420",     "tls://[::1]:1"};
     static const char *const bad[] = {"",           "/tmp/x",      "unix:",      "tcp://",
                                       "tcp://h",    "tcp://:1",    "tcp://h:",   "tcp://h:65536",
                                       "tcp://h:1x", "tcp://::1:5", "tcp://[]:1", "http://h:1"};

@@ -215,6 +215,46 @@ static void tokens_open_what_they_name(void **state) {
     server_finish(&f);
 }
 
+/* The streams and bytes of a token are those of all its holders together. */
+static void tokens_have_limits(void **state) {
+    (void)state;
+    server_fixture f;
+    char tokens[256];
+    prepare_tls(&f, NULL);
+    write_tokens(&f,
+                 "one one-one-one-one-one streams=1\n"
+                 "few few-few-few-few-few bytes=1K\n",
+                 tokens);
+    f.options.credentials.token_file = tokens;
+    server_start(&f);
+    fm_credentials credentials = fm_test_client(&made.ca, NULL);
+    fm_wire_open params = stream_of(1);
+    fm_wire_opened opened;
+    fm_error error;
+    assert_int_equal(setenv("FOLDMILL_TOKEN", "one-one-one-one-one", 1), 0);
+    fm_client *first = connect_with(f.tcp_url, &credentials);
+    fm_client *second = connect_with(f.tcp_url, &credentials);
+    (void)open_on(first, &params);
+    assert_int_equal(fm_client_open(second, &params, &opened, &error), FM_ERR_LIMIT);
+    assert_non_null(strstr(error.message, "token:one has 1 streams"));
+    fm_client_close(first);
+    fm_client_close(second);
+    assert_int_equal(setenv("FOLDMILL_TOKEN", "few-few-few-few-few", 1), 0);
+    first = connect_with(f.tcp_url, &credentials);
+    opened = open_on(first, &params);
+    assert_true(opened.n_sample > 1 && opened.max_sample_bytes > 1024);
+    fm_client_event event = next_on(first, &into);
+    assert_sample(&f.test, &event, params.seed, 0, f.test.global_batch);
+    fm_status status = FM_OK;
+    while (!status)
+        status = fm_client_next(first, into.bytes, sizeof into.bytes, &event, &error);
+    assert_int_equal(status, FM_ERR_LIMIT);
+    assert_non_null(strstr(error.message, "the 1024 bytes that this token allows were sent"));
+    fm_client_close(first);
+    assert_int_equal(unsetenv("FOLDMILL_TOKEN"), 0);
+    server_finish(&f);
+}
+
 /* Sends frames over a link and returns the text of the ERROR that comes back. */
 static void talk(fm_client_link *link, const fm_wire_message *messages, size_t n,
                  fm_wire_error *out) {
@@ -248,8 +288,8 @@ static fm_client_link *link_to(const char *url, const fm_credentials *credential
     fm_client_link *link = NULL;
     fm_error error;
     assert_int_equal(fm_address_parse(url, &address, NULL), FM_OK);
-    if (fm_client_link_open(&address, credentials, 20000, &link, &error))
-        fail_msg("%s", error.message);
+    fm_status status = fm_client_link_open(&address, credentials, 20000, &link, &error);
+    if (status) fail_msg("%s", error.message);
     return link;
 }
 
@@ -553,6 +593,7 @@ int main(void) {
         cmocka_unit_test(strangers_are_refused),
         cmocka_unit_test(a_plain_server_is_named),
         cmocka_unit_test(tokens_open_what_they_name),
+        cmocka_unit_test(tokens_have_limits),
         cmocka_unit_test(auth_has_its_place),
         cmocka_unit_test(servers_refuse_what_does_not_fit),
         cmocka_unit_test(files_are_read_again),
