@@ -142,10 +142,11 @@ static fm_status find_metrics_path(const fm_train_run *run, char path[PATH_MAX],
 /* Loads the newest checkpoint if --resume is given and there is one. Otherwise begins with the
  * checkpoint of --from or with drawn parameters. */
 static fm_status resume(fm_train_run *run, fm_error *reterr) {
-    const bool on_cpu = strcmp(run->set->device, "cpu") == 0;
+    const fm_device *device = run->trainer->params.kernels->device;
     const fm_identity identity = {.program = FM_VERSION,
                                   .device = run->set->device,
-                                  .processor = on_cpu ? fm_kernels_cpu_processor() : "",
+                                  .processor = device->processor(),
+                                  .library = device->library(),
                                   .dtype = run->set->dtype,
                                   .order = run->set->order};
     fm_identity_format(&identity, run->identity);
