@@ -2,6 +2,7 @@
 #include "server/cli/template_counts.h"
 
 #include "featurizer/templates.h"
+#include "proto/base/plural.h"
 
 static fm_status count_chain(const fm_part_hits *hits, fm_arena *arena, fm_template_counts *counts,
                              fm_error *reterr) {
@@ -54,7 +55,8 @@ void fm_template_print(FILE *out, const fm_template_counts *counts) {
         fprintf(out, "          %u chains whose files list no hit\n", counts->n_no_hit);
     }
     if (counts->n_no_list) {
-        fprintf(out, "          %u chains without a file of template hits\n", counts->n_no_list);
+        fprintf(out, "          %u chain%s without a file of template hits\n", counts->n_no_list,
+                fm_plural(counts->n_no_list));
     }
 }
 

@@ -136,7 +136,7 @@ static void clean_and_count(void **state) {
                      0);
     assert_int_equal(run("$FOLDMILL stats --cache c --svg nowhere/a.svg > a 2> err"), 1);
     assert_int_equal(run("$FOLDMILL stats --cache c > out && grep -q '^lengths: 9 chains' out && "
-                         "grep -q '^depths: 9 chains' out && grep -q '^refused: 1 chains' out && "
+                         "grep -q '^depths: 9 chains' out && grep -q '^refused: 1 chain$' out && "
                          "grep -q '^msa  *9 ' out"),
                      0);
     assert_int_equal(run("$FOLDMILL gc 2> /dev/null"), 2);
