@@ -1,4 +1,4 @@
-/* identity.h: what decides a run's bits: the program's version, the device and its library of matrix
+/* identity.h: what decides a run's bits: the program's version, the device, its library of matrix
  * products, the numbers' type, the order of samples, and the settings. A resumed run must have the
  * same, except for changes that the command line names; those are recorded in the run's history. */
 #ifndef FM_TRAINER_IDENTITY_H
