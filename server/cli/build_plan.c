@@ -5,7 +5,7 @@
 #include "proto/base/directory.h"
 #include "proto/base/plural.h"
 #include "server/cli/commands.h"
-#include "server/cli/json_text.h"
+#include "proto/base/json_text.h"
 
 typedef struct dry_run {
     fm_json_writer *json; /* NULL: lines for people */

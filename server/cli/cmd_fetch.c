@@ -6,7 +6,7 @@
 #include "proto/batch.h"
 #include "proto/client.h"
 #include "server/cli/commands.h"
-#include "server/cli/json_text.h"
+#include "proto/base/json_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -24,6 +24,7 @@
  * no sample counted makes none. */
 #include "trainer/app/train.h"
 
+#include "proto/base/directory.h"
 #include "proto/base/log.h"
 #include "proto/base/plural.h"
 #include "trainer/app/choose_device.h"
@@ -135,7 +136,10 @@ static fm_status find_metrics_path(const fm_train_run *run, char path[PATH_MAX],
     if (snprintf(path, PATH_MAX, "%s/metrics.jsonl", run->set->out) >= PATH_MAX) {
         return fm_fail(reterr, FM_ERR_USAGE, "--out: the path is too long");
     }
-    if (run->set->resume || access(path, F_OK) != 0) return FM_OK;
+    if (run->set->resume) return FM_OK;
+    fm_path_kind kind;
+    fm_status status = fm_path_look(path, &kind, reterr);
+    if (status || kind == FM_PATH_ABSENT) return status;
     return fm_fail_in(reterr, FM_ERR_EXISTS, path,
                       "the folder has a run already; give --resume or another --out");
 }
@@ -542,7 +546,9 @@ static fm_status train(fm_train_run *run, fm_error *reterr) {
     run->start_ns = run->saved_ns = fm_clock_ns();
     status = make_steps(run, reterr);
     status = fm_run_save_last(run, status, reterr);
-    if (!status) status = fm_run_flush_metrics(run, reterr);
+    /* The first error is the one to report; the log has the other one. */
+    fm_status rows = fm_run_sync_metrics(run, status ? NULL : reterr);
+    if (!status) status = rows;
     fm_progress_end(&run->progress, run->state.place.step);
     summarize(run);
     if (!status && fm_stop_signal() && run->state.place.step < run->set->steps) say_stopped(run);
