@@ -168,7 +168,7 @@ static void template_trouble_is_counted(void **state) {
                          "of template' && "
                          "c=$(ls t/alignments | head -1) && "
                          "printf '# STOCKHOLM 1.0\\n//\\n' > t/alignments/$c/pdb_hits.sto && "
-                         "$FOLDMILL build t --cache nc -q > out; grep -q '1 chains whose files "
+                         "$FOLDMILL build t --cache nc -q > out; grep -q '1 chain whose files "
                          "list no hit' out"),
                      0);
 }
