@@ -130,6 +130,12 @@ static void a_run_is_resumed_as_it_was_or_with_named_changes(void **state) {
     assert_int_equal(check(old_config, longer, old_identity, none, history, &error), FM_OK);
     assert_int_equal(check(old_config, other, longer, none, history, &error), FM_ERR_USAGE);
     assert_non_null(strstr(error.message, " --change 'library=OpenBLAS 0.4'"));
+    /* Another build is recorded and allowed. */
+    static char rebuilt[FM_HISTORY_BYTES];
+    assert_int_equal(check(old_config, "program = 1.0\nbuild = 12ab\n",
+                           "program = 1.0\nbuild = 34cd\n", none, rebuilt, &error),
+                     FM_OK);
+    assert_string_equal(rebuilt, "step 40: build: 34cd -> 12ab\n");
     /* A change that was made already is no change; one that this run does not have is a slip. */
     history[0] = '\0';
     static const char *const same[] = {"device=cpu", NULL}, *const slip[] = {"device=cuda", NULL},
@@ -171,11 +177,12 @@ static void many_differences_are_counted(void **state) {
 static void an_identity_has_a_line_for_each_field(void **state) {
     (void)state;
     char text[FM_IDENTITY_BYTES];
-    const fm_identity identity = {"1.2",  "cuda",  "NVIDIA H200", "cuBLASLt 13.1.0",
+    const fm_identity identity = {"1.2",  "12ab",  "cuda", "NVIDIA H200", "cuBLASLt 13.1.0",
                                   "bf16", "strict"};
     fm_identity_format(&identity, text);
-    assert_string_equal(text, "program = 1.2\ndevice = cuda\nprocessor = NVIDIA H200\n"
-                              "library = cuBLASLt 13.1.0\ndtype = bf16\norder = strict\n");
+    assert_string_equal(text,
+                        "program = 1.2\nbuild = 12ab\ndevice = cuda\nprocessor = NVIDIA H200\n"
+                        "library = cuBLASLt 13.1.0\ndtype = bf16\norder = strict\n");
 }
 
 /* A number from 0 to 1 that looks random. */

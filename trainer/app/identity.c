@@ -14,9 +14,10 @@ enum { KEY_BYTES = 96, VALUE_BYTES = 256, ALLOW_BYTES = 224 };
 void fm_identity_format(const fm_identity *identity, char out[FM_IDENTITY_BYTES]) {
     const struct {
         const char *key, *value;
-    } all[] = {{"program", identity->program},     {"device", identity->device},
-               {"processor", identity->processor}, {"library", identity->library},
-               {"dtype", identity->dtype},         {"order", identity->order}};
+    } all[] = {{"program", identity->program}, {"build", identity->build},
+               {"device", identity->device},   {"processor", identity->processor},
+               {"library", identity->library}, {"dtype", identity->dtype},
+               {"order", identity->order}};
     size_t at = 0;
     out[0] = '\0';
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -109,8 +110,11 @@ static const char *shorten(const char *value, char out[VALUE_BYTES]) {
     return out;
 }
 
+/* Any change of the sources gives another build, and few change a bit of a run: it is recorded, and
+ * the version of the program is what must be changed on purpose. */
 static bool is_allowed(const comparison *c, const char *key, const char *value) {
     size_t n = strlen(key);
+    if (strcmp(key, "build") == 0) return true;
     for (uint32_t i = 0; i < c->n_change; i++) {
         const char *change = c->change[i];
         if (strncmp(change, key, n) == 0 && change[n] == '=' &&

@@ -26,6 +26,7 @@
 
 #include "proto/base/directory.h"
 #include "proto/base/log.h"
+#include "proto/base/machine.h"
 #include "proto/base/plural.h"
 #include "trainer/app/choose_device.h"
 #include "trainer/app/sample_features.h"
@@ -148,7 +149,10 @@ static fm_status find_metrics_path(const fm_train_run *run, char path[PATH_MAX],
  * checkpoint of --from or with drawn parameters. */
 static fm_status resume(fm_train_run *run, fm_error *reterr) {
     const fm_device *device = run->trainer->params.kernels->device;
+    char build[FM_MACHINE_BUILD_BYTES];
+    fm_machine_build(build);
     const fm_identity identity = {.program = FM_VERSION,
+                                  .build = build,
                                   .device = run->set->device,
                                   .processor = device->processor(),
                                   .library = device->library(),
