@@ -2,6 +2,7 @@
 #include "proto/base/date.h"
 #include "proto/base/hash.h"
 #include "proto/base/histogram.h"
+#include "proto/base/plural.h"
 #include "proto/batch.h"
 #include "proto/client.h"
 #include "server/cli/commands.h"
@@ -262,7 +263,8 @@ static void print_report(fetch_run *run) {
     double n = (double)run->n_sample, mb = (double)run->n_byte * 1e-6;
     char hash[FM_SHA256_HEX];
     fm_sha256_format(&welcome->snapshot, hash);
-    printf("snapshot  %s %.16s %u chains\n", welcome->snapshot_name, hash, welcome->n_chain);
+    printf("snapshot  %s %.16s %u chain%s\n", welcome->snapshot_name, hash, welcome->n_chain,
+           fm_plural(welcome->n_chain));
     printf("samples   %llu, %llu skipped, %.3f MB each\n", (unsigned long long)run->n_sample,
            (unsigned long long)run->n_skipped, n > 0 ? mb / n : 0);
     if (seconds > 0) {

@@ -1,6 +1,6 @@
 /* test_command_faults.c: each call of a command fails once (fault_shim.c): build, gc, merge,
- * snapshot and export. After it the cache is whole, the exit code says whether the work was done,
- * and the same command run again brings the same result as one that was never disturbed.
+ * snapshot and export. After the failure the cache is whole, and the exit code says whether the
+ * work was done. The same command, run again, gives the same result as an undisturbed run.
  *
  * A share of the calls is tried; FM_TEST_FAULTS=all tries each. */
 #include "tests/cache/cache_case.h"
@@ -10,13 +10,13 @@
 
 enum { STEP = 6, CALLS_MAX = 5000 };
 
-/* One command; the texts are of the shell, in the folder of the case. Each case works on w/. */
+/* One command. The texts are shell commands that run in the folder of the case and work on w/. */
 typedef struct command_case {
-    const char *prepare; /* makes w/cache and w/..., without faults */
-    const char *command; /* what is disturbed */
-    const char *check;   /* after any exit: nothing that was there is lost */
-    const char *result;  /* prints what the command makes; the same after a success, always */
-    bool may_be_partial; /* 3 is a right exit: an input that fails is refused */
+    const char *prepare; /* makes w/cache and the other inputs; no call fails */
+    const char *command; /* the command whose calls fail */
+    const char *check;   /* succeeds after any exit: nothing that existed before is lost */
+    const char *result;  /* prints what the command made, which is the same after each success */
+    bool may_be_partial; /* exit code 3 is accepted: an input that fails is refused */
 } command_case;
 
 static char folder[160];

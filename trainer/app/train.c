@@ -26,6 +26,8 @@
 
 #include "proto/base/directory.h"
 #include "proto/base/log.h"
+#include "proto/base/machine.h"
+#include "proto/base/plural.h"
 #include "trainer/app/choose_device.h"
 #include "trainer/app/sample_features.h"
 #include "trainer/app/setup.h"
@@ -155,10 +157,14 @@ static fm_status find_metrics_path(const fm_train_run *run, char path[PATH_MAX],
 /* Loads the newest checkpoint if --resume is given and there is one. Otherwise begins with the
  * checkpoint of --from or with drawn parameters. */
 static fm_status resume(fm_train_run *run, fm_error *reterr) {
-    const bool on_cpu = strcmp(run->set->device, "cpu") == 0;
+    const fm_device *device = run->trainer->params.kernels->device;
+    char build[FM_MACHINE_BUILD_BYTES];
+    fm_machine_build(build);
     const fm_identity identity = {.program = FM_VERSION,
+                                  .build = build,
                                   .device = run->set->device,
-                                  .processor = on_cpu ? fm_kernels_cpu_processor() : "",
+                                  .processor = device->processor(),
+                                  .library = device->library(),
                                   .dtype = run->set->dtype,
                                   .order = run->set->order};
     fm_identity_format(&identity, run->identity);
@@ -188,9 +194,10 @@ static void announce(const fm_train_run *run) {
     fm_trainer_describe(run->trainer, text, sizeof text);
     const fm_wire_welcome *server = fm_loader_get_server(run->feed.loader);
     fprintf(stderr, "model     preset %s: %s\n", run->set->preset, text);
-    fprintf(stderr, "data      %s: snapshot %s, %u chains, plan %s, %u samples per step\n",
-            run->set->data, server->snapshot_name, server->n_chain, run->config.data.plan,
-            fm_loader_get_stream(run->feed.loader)->samples_per_step);
+    fprintf(stderr, "data      %s: snapshot %s, %u chain%s, plan %s, %u sample%s per step\n",
+            run->set->data, server->snapshot_name, server->n_chain, fm_plural(server->n_chain),
+            run->config.data.plan, fm_loader_get_stream(run->feed.loader)->samples_per_step,
+            fm_plural(fm_loader_get_stream(run->feed.loader)->samples_per_step));
     if (run->state.place.n_sample) {
         fprintf(stderr, "batch     %u samples of step %llu are done already\n",
                 run->state.place.n_sample, (unsigned long long)run->state.place.step + 1);
@@ -476,21 +483,23 @@ static void summarize(const fm_train_run *run) {
     printf("samples   %llu received, %.1f MB\n", (unsigned long long)stats.n_sample,
            (double)stats.bytes / 1e6);
     if (run->state.skipped.n) {
-        printf("skipped   %u samples, %u of them bad\n", run->state.skipped.n,
-               fm_skipped_bad(&run->state.skipped));
+        printf("skipped   %u sample%s, %u of them bad\n", run->state.skipped.n,
+               fm_plural(run->state.skipped.n), fm_skipped_bad(&run->state.skipped));
     }
     printf("wait ms   p50 %.3f  p90 %.3f  p99 %.3f  max %.3f\n",
            percentile_ms(&stats.ready_wait_ns, 500), percentile_ms(&stats.ready_wait_ns, 900),
            percentile_ms(&stats.ready_wait_ns, 990), percentile_ms(&stats.ready_wait_ns, 1000));
     if (window > 0) {
-        printf("loss      %.4f mean of the first %llu steps, %.4f of the last\n",
-               run->first_sum / (double)window, (unsigned long long)window,
+        printf("loss      %.4f mean of the first %llu step%s, %.4f of the last\n",
+               run->first_sum / (double)window, (unsigned long long)window, fm_plural(window),
                last_sum / (double)window);
     }
     printf("outputs   %s/metrics.jsonl", run->set->out);
     if (run->is_saved) {
         printf(", checkpoint of step %llu", (unsigned long long)run->saved.step);
-        if (run->saved.n_sample) printf(" and %u samples", run->saved.n_sample);
+        if (run->saved.n_sample) {
+            printf(" and %u sample%s", run->saved.n_sample, fm_plural(run->saved.n_sample));
+        }
     }
     printf("\n");
 }

@@ -118,6 +118,10 @@ static fm_status check(fm_train_options *set, fm_error *reterr) {
     if (!set->data && !set->show_config && !set->help_config) {
         return fm_fail(reterr, FM_ERR_USAGE, "--data URL is required");
     }
+    if (set->change.n && !set->resume) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--change is for --resume; a new run takes its settings as they are");
+    }
     set->skips_bad = strcmp(set->bad_samples, "skip") == 0;
     if (!set->skips_bad && strcmp(set->bad_samples, "stop") != 0) {
         return fm_fail(reterr, FM_ERR_USAGE, "--bad-samples: found '%.32s', expected stop or skip",
