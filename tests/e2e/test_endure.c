@@ -92,10 +92,14 @@ static void a_batch_in_hand_is_kept(void **state) {
                          "grep -qE 'after step 0 of 2 and [0-9]+ samples' half.log"),
                      0);
     assert_int_equal(run(". ./lib; n=$(ls half | sed -n 's/.*+\\([0-9]*\\).safetensors/\\1/p'); "
+                         "export COLUMNS=400; "
                          "$train --config big.ini --steps 1 --out half --resume >half.log 2>&1 && "
                          "grep -q \"^batch     $n samples of step 1 are done already\" half.log && "
                          "grep -q \"^samples   $((60 - n)) received\" half.log && "
-                         "$train --config big.ini --steps 1 --out one -q >one.log 2>&1 && "
+                         "$train --config big.ini --steps 1 --out one >one.log 2>&1 && "
+                         "for r in half one; do grep '^step 1' $r.log | "
+                         "sed 's/  [0-9.]* s.step.*ms//' >$r.line; done && "
+                         "grep -q 'violation ' one.line && cmp half.line one.line && "
                          "same half one 1"),
                      0);
 }

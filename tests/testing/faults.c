@@ -46,6 +46,10 @@ static bool tries_all(void) {
     return getenv("FM_TEST_FAULTS") != NULL;
 }
 
+static bool tries_all_codes(void) {
+    return tries_all() && strcmp(getenv("FM_TEST_FAULTS"), "codes") == 0;
+}
+
 /* Runs a shell command of the case, with assignments for its environment. */
 static int run(const sweep *s, const char *environment, const char *command, const char *end) {
     return fm_test_shell_format(s->folder,
@@ -188,7 +192,7 @@ static void disturb(sweep *s, unsigned n, int code) {
 /* The error numbers to try on call i, from its turn on; -1 ends the list. */
 static void list_codes(const sweep *s, unsigned turn, unsigned i, int out[N_CODE + 2]) {
     bool is_write = strcmp(s->call[i].name, "write") == 0 || strcmp(s->call[i].name, "pwrite") == 0;
-    unsigned n = is_write ? N_CODE + 1 : N_CODE, n_out = tries_all() ? n : 1;
+    unsigned n = is_write ? N_CODE + 1 : N_CODE, n_out = tries_all_codes() ? n : 1;
     for (unsigned k = 0; k < n_out; k++) {
         unsigned at = (turn + k) % n;
         out[k] = at < N_CODE ? codes[at] : SHORT_WRITE;

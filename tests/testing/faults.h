@@ -4,8 +4,10 @@
  * A first, undisturbed run of the command shows which calls it makes below the folder w. Then the
  * command is run again and again, and each time another call fails: one of every pair of call and
  * file, as far as n_try allows, and others at even distances, so that the same ones are tried each
- * time. The error numbers EIO, ENOSPC and EACCES take turns; a write is also cut
- * short. FM_TEST_FAULTS=all tries every call with every error number. */
+ * time. The error numbers EIO, ENOSPC and EACCES take turns; a write is also cut short.
+ *
+ * FM_TEST_FAULTS=all tries every call, and FM_TEST_FAULTS=codes every call with every error
+ * number. FM_TEST_ONLY=NAME runs one case of a test program. */
 #ifndef FM_TESTS_FAULTS_H
 #define FM_TESTS_FAULTS_H
 
