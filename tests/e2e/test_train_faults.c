@@ -1,6 +1,6 @@
-/* test_train_faults.c: calls of import, export-weights, train and a resumed train to the system fail
- * one at a time (tests/testing/faults.h). After each the checkpoints that are there are whole, and
- * --resume ends with the bytes of a run that was never disturbed. */
+/* test_train_faults.c: calls of import, export-weights, train and a resumed train to the system
+ * fail one at a time (tests/testing/faults.h). After each the checkpoints that are there are whole,
+ * and --resume ends with the bytes of a run that was never disturbed. */
 #include "tests/testing/faults.h"
 #include "tests/testing/testing.h"
 

@@ -1,5 +1,5 @@
-/* test_processes.c: the shell commands and programs that tests start (tests/testing/testing.h) leave
- * no process behind. */
+/* test_processes.c: the shell commands and programs that tests start (tests/testing/testing.h)
+ * leave no process behind. */
 #include "tests/testing/testing.h"
 
 #include <setjmp.h>

@@ -1,13 +1,15 @@
 /* fault_shim.c: a library to preload into a program: one of its calls to the system fails.
  *
  * It counts the calls below whose path begins with $FM_FAULT_ROOT, in each process; "socket:" is
- * the path of every socket. Call number $FM_FAULT_AT (or each of several, as in 5,30) fails with the
- * error number $FM_FAULT_CODE.
- * Two codes are special: with 0 a write puts down half of its bytes and says so, as the last write
- * before a disk is full does; with -1 the process stops itself (SIGSTOP) before the call, and goes
- * on with it after SIGCONT. The name of the call, the code and the path are then written into the
- * file $FM_FAULT_LOG. With $FM_FAULT_TRACE, every counted call adds a line to that file: its
- * number, its name and its path. */
+ * the path of every socket. Call number $FM_FAULT_AT (or each of several, as in 5,30) fails with
+ * the error number $FM_FAULT_CODE. Two codes are special:
+ *
+ *      0   a write puts down half of its bytes and says so, as the last one before a disk is full
+ *     -1   the process stops itself (SIGSTOP) before the call, and makes it after SIGCONT
+ *
+ * The name of the call, the code and the path are then written into the file $FM_FAULT_LOG. With
+ * $FM_FAULT_TRACE, every counted call adds a line to that file: its number, its name and its path.
+ */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>

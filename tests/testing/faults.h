@@ -1,5 +1,5 @@
-/* faults.h: lets single calls to the system of a command fail (fault_shim.c) and checks what is left
- * after it.
+/* faults.h: lets single calls to the system of a command fail (fault_shim.c) and checks what is
+ * left after it.
  *
  * A first, undisturbed run of the command shows which calls it makes below the folder w. Then the
  * command is run again and again, and each time another call fails: one of every pair of call and
