@@ -228,7 +228,14 @@ fm_status fm_dir_sync(const char *path, fm_error *reterr) {
 }
 
 fm_status fm_dir_make(const char *path, fm_error *reterr) {
+    size_t ignored;
+    return fm_dir_make_noting(path, &ignored, reterr);
+}
+
+fm_status fm_dir_make_noting(const char *path, size_t *ret_existed, fm_error *reterr) {
     char partial[PATH_MAX];
+    bool made = false;
+    *ret_existed = 0;
     int length = snprintf(partial, sizeof partial, "%s", path);
     if (length <= 0 || (size_t)length >= sizeof partial) {
         errno = ENAMETOOLONG;
@@ -238,9 +245,12 @@ fm_status fm_dir_make(const char *path, fm_error *reterr) {
         if (*p != '/' && *p != '\0') continue;
         char kept = *p;
         *p = '\0';
-        if (mkdir(partial, 0777) != 0 && errno != EEXIST) {
+        if (mkdir(partial, 0777) == 0) {
+            made = true;
+        } else if (errno != EEXIST) {
             return fail_errno(reterr, partial, "cannot make folder");
         }
+        if (!made) *ret_existed = (size_t)(p - partial);
         if (kept == '\0') break;
         *p = kept;
     }
@@ -249,4 +259,20 @@ fm_status fm_dir_make(const char *path, fm_error *reterr) {
     if (status || kind == FM_PATH_FOLDER) return status;
     errno = ENOTDIR;
     return fail_errno(reterr, path, "cannot make folder");
+}
+
+void fm_dir_unmake(const char *path, size_t existed) {
+    char partial[PATH_MAX];
+    size_t length = strlen(path);
+    if (length >= sizeof partial) return;
+    memcpy(partial, path, length + 1);
+    while (length > existed) {
+        partial[length] = '\0';
+        /* "a/" and "a" are one folder, which may be gone by now. */
+        if (rmdir(partial) != 0 && errno != ENOENT) return;
+        while (length > existed && partial[length - 1] != '/')
+            length--;
+        while (length > existed && partial[length - 1] == '/')
+            length--;
+    }
 }

@@ -241,8 +241,8 @@ static fm_status skip(fm_train_run *run, uint64_t index, const fm_sample *sample
     if (!status) status = note_delivered(run, index, reterr);
     if (status) return status;
     char quoted[FM_ERROR_MESSAGE_BYTES];
-    fm_log(FM_LOG_WARN, "sample_skipped", "sample=%llu chain=%s why=%s", (unsigned long long)index,
-           sample ? sample->name : "unknown",
+    fm_log(FM_LOG_WARN, "sample_skipped", "sample=%llu%s%s why=%s", (unsigned long long)index,
+           sample ? " chain=" : "", sample ? sample->name : "",
            fm_log_quote(quoted, sizeof quoted, why ? why->message : "named on the command line"));
     if (run->state.sums.n_counted == 0) run->state.sums.index = index;
     run->slot++;
@@ -333,10 +333,6 @@ static fm_status collect_sample(fm_train_run *run, fm_error *reterr) {
         status = drop_bad(run, &f, status, reterr);
         fm_loader_release(run->feed.loader, &f.loaded);
         return status;
-    }
-    if (!isfinite(result.loss)) { /* its gradient is finite, and counts */
-        fm_log(FM_LOG_WARN, "loss_not_finite", "sample=%llu chain=%s",
-               (unsigned long long)f.loaded.index, f.loaded.sample->name);
     }
     add_result(&run->state.sums, &f, &result);
     run->state.place.n_sample = f.slot + 1;

@@ -86,8 +86,8 @@ static int64_t arena_bytes(const fm_trainer *t) {
 }
 
 int64_t fm_trainer_scratch_count(const fm_trainer *t) {
-    enum { PIECE = 1 << 20 }; /* elements of a sum over ranks at a time: 4 MiB in f32 */
-    int64_t n = t->params.n_element;
+    enum { PIECE = 1 << 24 }; /* elements that a rank sums at a time: 64 MiB in f32 */
+    int64_t n = t->params.n_element + FM_COMM_SUM_ALIGN;
     return !t->options.groups ? 0 : n < PIECE ? n : PIECE;
 }
 
@@ -232,9 +232,11 @@ static void queue_last(void *context, fm_stream *stream) {
     fm_trainer_take_packet(t, stream);
     fm_tape_forward(&t->last, stream);
     queue_backward(t, stream);
-    fm_optimizer_queue_sample(&t->optimizer, stream);
-    queue_report(t,
-                 stream); /* before the update, which may overwrite the norm with that of the sum */
+    fm_optimizer_queue_norm(&t->optimizer, stream);
+    /* Before the sum and the update: it marks a loss that is not finite, and then both do nothing.
+     * The update may also overwrite the norm with that of the sum. */
+    queue_report(t, stream);
+    fm_optimizer_queue_sum(&t->optimizer, stream);
     stamp(t, FM_STAMP_SUMMED, stream);
     fm_optimizer_queue_update(&t->optimizer, stream, true);
     stamp(t, FM_STAMP_UPDATED, stream);

@@ -1,0 +1,321 @@
+/* test_meeting.c: ranks that are processes meet and exchange bytes; strangers, lost and late ranks
+ * are refused or named. */
+#include "tests/testing/testing.h"
+
+#include "proto/address.h"
+#include "trainer/dist/meeting.h"
+#include "trainer/dist/meeting_link.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { MOST = 5, ROUNDS = 50, LONG_BYTES = 300000 };
+
+static const double generous_s = 60;
+
+/* What one rank does, in a process; it returns its exit status. */
+typedef int (*rank_work)(const char *address, int32_t rank, int32_t size);
+
+static pid_t start(rank_work work, const char *address, int32_t rank, int32_t size) {
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child > 0) return child;
+    fm_test_die_with_parent();
+    _exit(work(address, rank, size));
+}
+
+/* Runs all ranks and expects the exit status `expected[r]`; NULL: 0 of every rank. -1: killed. */
+static void run_ranks(rank_work work, const char *address, int32_t size, const int *expected) {
+    pid_t child[MOST];
+    for (int32_t r = size; r-- > 0;) /* rank 0 last: the others wait for it */
+        child[r] = start(work, address, r, size);
+    for (int32_t r = 0; r < size; r++) {
+        int state;
+        assert_int_equal(waitpid(child[r], &state, 0), child[r]);
+        int code = WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+        assert_int_equal(code, expected ? expected[r] : 0);
+    }
+}
+
+static void fill(uint8_t *out, size_t bytes, int32_t rank, int round) {
+    for (size_t i = 0; i < bytes; i++)
+        out[i] = (uint8_t)(i * 7 + (size_t)rank * 31 + (size_t)round);
+}
+
+/* -- gathers */
+
+static int gather_much(const char *address, int32_t rank, int32_t size) {
+    fm_meeting *meeting;
+    fm_error error;
+    if (fm_meeting_open(&meeting, address, rank, size, generous_s, &error)) {
+        fprintf(stderr, "rank %d: %s\n", (int)rank, error.message);
+        return 1;
+    }
+    uint8_t *all = malloc((size_t)size * LONG_BYTES), *mine = malloc(LONG_BYTES);
+    bool ok = all && mine && fm_meeting_rank(meeting) == rank && fm_meeting_size(meeting) == size;
+    for (int round = 0; ok && round < ROUNDS; round++) {
+        size_t bytes = round == 17 ? LONG_BYTES : (size_t)round % 3 * 40;
+        fill(mine, bytes, rank, round);
+        ok = !fm_meeting_gather(meeting, mine, bytes, all, generous_s, &error);
+        for (int32_t r = 0; ok && r < size; r++) {
+            fill(mine, bytes, r, round);
+            ok = memcmp(mine, all + (size_t)r * bytes, bytes) == 0;
+        }
+    }
+    free(all);
+    free(mine);
+    fm_meeting_close(meeting);
+    return ok ? 0 : 2;
+}
+
+/* Finds a port that is free now. */
+static void free_port(char out[FM_MEETING_ADDRESS_BYTES]) {
+    fm_address any = {.kind = FM_ADDRESS_TCP, .host = "127.0.0.1"}, bound;
+    int fd;
+    assert_int_equal(fm_address_listen(&any, &fd, &bound, NULL), FM_OK);
+    close(fd);
+    snprintf(out, FM_MEETING_ADDRESS_BYTES, "tcp://localhost:%u#run-7", bound.port);
+}
+
+static void ranks_meet_and_gather(void **state) {
+    (void)state;
+    char folder[256], address[FM_MEETING_ADDRESS_BYTES], path[300];
+    fm_test_make_folder(folder, sizeof folder);
+    for (int32_t size = 1; size <= MOST; size++) {
+        snprintf(address, sizeof address, "unix:%s/socket", folder);
+        run_ranks(gather_much, address, size, NULL);
+        snprintf(address, sizeof address, "file:%s/meeting#a", folder);
+        run_ranks(gather_much, address, size, NULL);
+        free_port(address);
+        run_ranks(gather_much, address, size, NULL);
+    }
+    /* What a meeting made on disk is gone. */
+    assert_true(snprintf(path, sizeof path, "%s", folder) > 0 && rmdir(path) == 0);
+}
+
+static void an_old_file_is_not_used(void **state) {
+    (void)state;
+    char folder[256], path[300], address[FM_MEETING_ADDRESS_BYTES];
+    fm_test_make_folder(folder, sizeof folder);
+    snprintf(path, sizeof path, "%s/meeting", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("run 0123456789abcdef\ntcp://localhost:1\ntcp://127.0.0.1:1\n", file);
+    fclose(file);
+    snprintf(address, sizeof address, "file:%s", path);
+    run_ranks(gather_much, address, 3, NULL);
+    fm_test_remove_tree(folder);
+}
+
+/* -- ranks that are lost */
+
+/* Gathers until it fails; 0: the error names `name` and is `expected`. */
+static int gather_until(const char *address, int32_t rank, int32_t size, double seconds,
+                        const char *name, fm_status expected) {
+    fm_meeting *meeting;
+    fm_error error;
+    if (fm_meeting_open(&meeting, address, rank, size, generous_s, &error)) return 1;
+    fm_status status = FM_OK;
+    int32_t all[MOST];
+    while (!status)
+        status = fm_meeting_gather(meeting, &rank, sizeof rank, all, seconds, &error);
+    bool is_named = strncmp(error.message, name, strlen(name)) == 0;
+    if (!is_named || status != expected) {
+        fprintf(stderr, "rank %d: %d %s\n", (int)rank, (int)status, error.message);
+    }
+    status = fm_meeting_gather(meeting, &rank, sizeof rank, all, seconds, &error);
+    fm_meeting_close(meeting);
+    return is_named && status == FM_ERR_CLOSED ? 0 : 2;
+}
+
+static int lose_rank_two(const char *address, int32_t rank, int32_t size) {
+    if (rank != 2) {
+        return gather_until(address, rank, size, generous_s, "rank 2 (process", FM_ERR_CLOSED);
+    }
+    fm_meeting *meeting;
+    int32_t all[MOST];
+    if (fm_meeting_open(&meeting, address, rank, size, generous_s, NULL)) return 1;
+    fm_status status = fm_meeting_gather(meeting, &rank, sizeof rank, all, generous_s, NULL);
+    return status ? 1 : raise(SIGKILL);
+}
+
+static int lose_rank_zero(const char *address, int32_t rank, int32_t size) {
+    if (rank != 0) {
+        return gather_until(address, rank, size, generous_s, "rank 0 (at unix:", FM_ERR_CLOSED);
+    }
+    fm_meeting *meeting;
+    if (fm_meeting_open(&meeting, address, rank, size, generous_s, NULL)) return 1;
+    return raise(SIGKILL);
+}
+
+/* Rank 1 comes to no gather, but its connection stays. */
+static int stop_rank_one(const char *address, int32_t rank, int32_t size) {
+    if (rank != 1) return gather_until(address, rank, size, 0.2, "rank 1 (process", FM_ERR_CLOSED);
+    fm_meeting *meeting;
+    if (fm_meeting_open(&meeting, address, rank, size, generous_s, NULL)) return 1;
+    uint8_t nothing;
+    /* Waits for the end: rank 0 closes the connection after its failure. */
+    fm_status status = FM_OK;
+    usleep(600000);
+    status = fm_meeting_gather(meeting, "", 0, &nothing, generous_s, NULL);
+    fm_meeting_close(meeting);
+    return status ? 0 : 1;
+}
+
+static int give_other_lengths(const char *address, int32_t rank, int32_t size) {
+    fm_meeting *meeting;
+    fm_error error;
+    uint8_t all[MOST * 8];
+    if (fm_meeting_open(&meeting, address, rank, size, generous_s, &error)) return 1;
+    fm_status status = fm_meeting_gather(meeting, all, rank == 1 ? 8 : 4, all, generous_s, &error);
+    fm_meeting_close(meeting);
+    return status == FM_ERR_PROTOCOL && strstr(error.message, "gives 8 bytes to gather 0") ? 0 : 1;
+}
+
+static void lost_ranks_are_named(void **state) {
+    (void)state;
+    char folder[256], address[FM_MEETING_ADDRESS_BYTES];
+    fm_test_make_folder(folder, sizeof folder);
+    snprintf(address, sizeof address, "unix:%s/socket", folder);
+    run_ranks(lose_rank_two, address, 4, (int[]){0, 0, -1, 0});
+    run_ranks(lose_rank_zero, address, 3, (int[]){-1, 0, 0});
+    run_ranks(stop_rank_one, address, 3, NULL);
+    run_ranks(give_other_lengths, address, 3, NULL);
+    fm_test_remove_tree(folder);
+}
+
+static int miss_ranks(const char *address, int32_t rank, int32_t size) {
+    fm_meeting *meeting;
+    fm_error error;
+    if (rank == 1 || rank == 3) return 0;
+    fm_status status =
+        fm_meeting_open(&meeting, address, rank, size, rank ? generous_s : 0.5, &error);
+    const char expected[] = "2 of 5 ranks did not come to the meeting: rank 1, 3";
+    return status == FM_ERR_CLOSED && strstr(error.message, expected) ? 0 : 1;
+}
+
+static void missing_ranks_are_named(void **state) {
+    (void)state;
+    char folder[256], address[FM_MEETING_ADDRESS_BYTES];
+    fm_test_make_folder(folder, sizeof folder);
+    snprintf(address, sizeof address, "unix:%s/socket", folder);
+    run_ranks(miss_ranks, address, 5, NULL);
+    fm_test_remove_tree(folder);
+}
+
+/* -- strangers */
+
+static int refused(const char *address, int32_t rank, int32_t size, const char *why) {
+    fm_meeting *meeting;
+    fm_error error;
+    fm_status status = fm_meeting_open(&meeting, address, rank, size, 0.5, &error);
+    bool ok = status && strstr(error.message, why);
+    if (!ok) fprintf(stderr, "found '%s', expected '%s'\n", status ? error.message : "", why);
+    return ok ? 0 : 1;
+}
+
+/* Connects and says something that is no hello. */
+static int babble(const char *address, const uint8_t *bytes, size_t n_bytes) {
+    fm_address at;
+    int fd = -1;
+    char text[FM_ADDRESS_TEXT_BYTES];
+    snprintf(text, sizeof text, "%.*s", (int)strcspn(address, "#"), address);
+    fm_status status = fm_address_parse(text, &at, NULL);
+    for (int tries = 0; !status && fd < 0 && tries < 600; tries++) {
+        status = fm_address_connect(&at, 1000, &fd, NULL) ? FM_OK : status;
+        if (fd < 0) usleep(100000);
+    }
+    if (fd < 0) return 1;
+    return fm_link_send_some(fd, bytes, n_bytes) == (long)n_bytes ? 0 : 1;
+}
+
+/* Rank 1 is the last to come; before that, strangers try everything. Their connections stay open
+ * until this process ends. */
+static int meet_among_strangers(const char *address, int32_t rank, int32_t size) {
+    static const uint8_t http[] =
+        "GET / HTTP/1.1\r\nHost: example\r\n\r\n............................"
+        "..........................................................";
+    uint8_t wrong[FM_FRAME_BYTES + 84] = {0};
+    char other[FM_MEETING_ADDRESS_BYTES];
+    if (rank != 1) return gather_much(address, rank, size);
+    int failed = babble(address, http, sizeof http) + babble(address, http, 5);
+    fm_frame_encode(&(fm_frame){FM_FRAME_HELLO, 0, 0xffffffffu}, wrong);
+    failed += babble(address, wrong, sizeof wrong);
+    fm_frame_encode(&(fm_frame){FM_FRAME_GIVE, 0, 84}, wrong);
+    failed += babble(address, wrong, sizeof wrong);
+    for (int i = 0; i < 100; i++)
+        failed += babble(address, http, 1);
+    snprintf(other, sizeof other, "%.*s#other", (int)strcspn(address, "#"), address);
+    failed += refused(other, rank, size, "rank 0 belongs to another run");
+    failed += refused(address, rank, size + 1, "rank 0 expects 3 ranks, not 4");
+    return failed ? 100 : gather_much(address, rank, size);
+}
+
+static void strangers_are_refused(void **state) {
+    (void)state;
+    char folder[256], address[FM_MEETING_ADDRESS_BYTES];
+    fm_test_make_folder(folder, sizeof folder);
+    snprintf(address, sizeof address, "unix:%s/socket#mine", folder);
+    run_ranks(meet_among_strangers, address, 3, NULL);
+    fm_test_remove_tree(folder);
+}
+
+/* The process of rank 2 says that it is rank 1, too. */
+static int claim_rank_one(const char *address, int32_t rank, int32_t size) {
+    fm_meeting *meeting;
+    fm_error error;
+    fm_status status =
+        fm_meeting_open(&meeting, address, rank ? 1 : 0, size, rank ? generous_s : 1, &error);
+    bool is_there = status == FM_ERR_PROTOCOL && strstr(error.message, "is there already");
+    bool is_missing = status == FM_ERR_CLOSED && strstr(error.message, "did not come");
+    return is_there ? 10 : is_missing ? 20 : 1;
+}
+
+static void one_of_two_equal_ranks_is_refused(void **state) {
+    (void)state;
+    char folder[256], address[FM_MEETING_ADDRESS_BYTES];
+    fm_test_make_folder(folder, sizeof folder);
+    snprintf(address, sizeof address, "unix:%s/socket", folder);
+    int sum = 0, one;
+    for (int32_t r = 0; r < 3; r++)
+        start(claim_rank_one, address, r, 3);
+    for (int32_t r = 0; r < 3; r++) {
+        assert_true(wait(&one) > 0 && WIFEXITED(one));
+        sum += WEXITSTATUS(one);
+    }
+    assert_int_equal(sum, 20 + 20 + 10);
+    fm_test_remove_tree(folder);
+}
+
+static void bad_addresses_are_refused(void **state) {
+    (void)state;
+    static const char *const bad[] = {"", "file:", "host:7", "tcp://host", "#run", "unix:"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        for (int32_t rank = 0; rank < 2; rank++) {
+            fm_meeting *meeting;
+            assert_int_equal(fm_meeting_open(&meeting, bad[i], rank, 2, 1, NULL), FM_ERR_USAGE);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_meet_and_gather),
+        cmocka_unit_test(an_old_file_is_not_used),
+        cmocka_unit_test(lost_ranks_are_named),
+        cmocka_unit_test(missing_ranks_are_named),
+        cmocka_unit_test(strangers_are_refused),
+        cmocka_unit_test(one_of_two_equal_ranks_is_refused),
+        cmocka_unit_test(bad_addresses_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

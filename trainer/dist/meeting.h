@@ -1,0 +1,47 @@
+/* meeting.h: where the ranks of a run meet to exchange small blobs of bytes, such as the names of
+ * shared memory, the handles of device memory and what they agree on before a step.
+ *
+ * Rank 0 listens at an address; the others connect and say which run they belong to. A gather sends
+ * every rank's bytes to rank 0, which sends all of them back. Connections stay open, so the end of
+ * a process is noticed at once. Frames have a protocol word, a number and a bounded length, and
+ * what does not match is refused; but nothing is encrypted, so networks must be trusted.
+ *
+ * An address is one of these, with "#RUN" behind it where several runs might meet by mistake:
+ *
+ *     tcp://HOST:PORT    rank 0 listens there
+ *     unix:PATH          the same between processes of one host
+ *     file:PATH          rank 0 listens anywhere and writes to this file of a shared file system
+ *                        where that is; the file is removed when all ranks are there */
+#ifndef FM_TRAINER_MEETING_H
+#define FM_TRAINER_MEETING_H
+
+#include "proto/base/status.h"
+
+enum {
+    FM_MEETING_RANKS = 4096,            /* at most */
+    FM_MEETING_GATHER_BYTES = 64 << 20, /* size * bytes of a gather, at most */
+    FM_MEETING_ADDRESS_BYTES = 1024,    /* text of an address, at most */
+};
+
+typedef struct fm_meeting fm_meeting;
+
+/* Opens the meeting of `size` ranks; waits up to `seconds` for all of them. A meeting of one rank
+ * uses no address. FM_ERR_USAGE for an address of another form, FM_ERR_CLOSED naming the ranks that
+ * are missing, FM_ERR_PROTOCOL when rank 0 refuses this rank, FM_ERR_IO, FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_meeting_open(fm_meeting **ret_meeting, const char *address, int32_t rank,
+                                      int32_t size, double seconds, fm_error *reterr);
+
+/* Collective: every rank gives `bytes` bytes, the same number; `all` [size * bytes] receives them
+ * in rank order. FM_ERR_CLOSED, naming the rank and its host, when a rank is gone or does not come
+ * within `seconds`; FM_ERR_PROTOCOL when ranks give different numbers of bytes. After a failure the
+ * meeting can only be closed, and so it is for all other ranks. */
+FM_MUST_USE fm_status fm_meeting_gather(fm_meeting *meeting, const void *mine, size_t bytes,
+                                        void *all, double seconds, fm_error *reterr);
+
+int32_t fm_meeting_rank(const fm_meeting *meeting);
+int32_t fm_meeting_size(const fm_meeting *meeting);
+
+/* Leaves; the other ranks notice at their next gather. NULL is allowed. */
+void fm_meeting_close(fm_meeting *meeting);
+
+#endif

@@ -1,0 +1,422 @@
+/* meeting_open.c: see meeting_open.h.
+ *
+ * A rank that connects sends one HELLO: its rank, the size and the run. Rank 0 reads the hellos of
+ * all connections at the same time, in a table of bounded size, so that a stranger that connects
+ * and says nothing holds up nobody. When all ranks are there, it sends each a WELCOME.
+ *
+ * With file:PATH, rank 0 listens on any port of its host and writes a word for this run and the
+ * addresses of its host to the file. The others try these in turn; the word keeps a rank from
+ * meeting a stranger at an address of an earlier run. They read the file again for every try. */
+#include "trainer/dist/meeting_open.h"
+
+#include "proto/address.h"
+#include "proto/base/bytes.h"
+#include "proto/base/file.h"
+#include "proto/base/hash.h"
+#include "proto/base/histogram.h"
+#include "trainer/dist/meeting.h"
+#include "trainer/dist/meeting_link.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <inttypes.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    HOST_BYTES = 64,
+    HELLO_BYTES = 4 + 4 + 4 + 8 + HOST_BYTES,
+    MOST_WAITING = 64,   /* connections that have not said hello, at most */
+    MOST_ADDRESSES = 16, /* in the file */
+    FILE_BYTES = 8192,   /* at most */
+    TRY_MS = 2000,       /* to connect to one address */
+    AGAIN_MS = 50,       /* between tries */
+};
+
+/* -- addresses */
+
+/* Where a meeting is. */
+typedef struct place {
+    bool is_file;
+    char path[FM_MEETING_ADDRESS_BYTES]; /* of the file */
+    fm_address address;
+    uint64_t run; /* the hash of what follows '#' */
+} place;
+
+static fm_status parse_place(const char *text, place *ret_place, fm_error *reterr) {
+    char address[FM_MEETING_ADDRESS_BYTES];
+    size_t bytes = strnlen(text, sizeof address);
+    if (bytes == sizeof address) {
+        return fm_fail(reterr, FM_ERR_USAGE, "the address of the meeting has more than %zu bytes",
+                       sizeof address - 1);
+    }
+    memcpy(address, text, bytes + 1);
+    char *run = strchr(address, '#');
+    if (run) *run++ = '\0';
+    *ret_place = (place){.run = run ? fm_xxh3(run, strlen(run)) : 0};
+    ret_place->is_file = strncmp(address, "file:", 5) == 0 && address[5];
+    if (!ret_place->is_file) return fm_address_parse(address, &ret_place->address, reterr);
+    memcpy(ret_place->path, address + 5, strlen(address + 5) + 1);
+    return FM_OK;
+}
+
+static void add_address(const char *host, uint16_t port, int *n, char *text, size_t *at) {
+    if (*n >= MOST_ADDRESSES || *at >= FILE_BYTES / 2) return;
+    fm_address address = {.kind = FM_ADDRESS_TCP, .port = port};
+    char line[FM_ADDRESS_TEXT_BYTES];
+    snprintf(address.host, sizeof address.host, "%s", host);
+    *at +=
+        (size_t)snprintf(text + *at, FILE_BYTES - *at, "%s\n", fm_address_format(&address, line));
+    ++*n;
+}
+
+/* Adds the numeric addresses of this host that are, or are not, its loopback. */
+static void add_own(const struct ifaddrs *all, bool is_loopback, uint16_t port, int *n, char *text,
+                    size_t *at) {
+    char host[NI_MAXHOST];
+    for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
+        if (!one->ifa_addr || one->ifa_addr->sa_family != AF_INET) continue;
+        if (!(one->ifa_flags & IFF_LOOPBACK) == is_loopback) continue;
+        if (getnameinfo(one->ifa_addr, sizeof(struct sockaddr_in), host, sizeof host, NULL, 0,
+                        NI_NUMERICHOST) == 0) {
+            add_address(host, port, n, text, at);
+        }
+    }
+}
+
+/* Writes the file: the word of this run, the addresses of the host, and its name. */
+static fm_status write_file(const char *path, uint64_t run, uint16_t port, fm_error *reterr) {
+    char text[FILE_BYTES], host[HOST_BYTES] = "";
+    int n = 0;
+    size_t at = (size_t)snprintf(text, sizeof text, "run %016" PRIx64 "\n", run);
+    struct ifaddrs *all = NULL;
+    if (getifaddrs(&all) < 0) all = NULL; /* the host's name is left */
+    add_own(all, false, port, &n, text, &at);
+    if (gethostname(host, sizeof host - 1) == 0) add_address(host, port, &n, text, &at);
+    add_own(all, true, port, &n, text, &at);
+    if (all) freeifaddrs(all);
+    return fm_file_write_atomic(path, text, at, reterr);
+}
+
+/* Reads the file; returns the number of addresses, 0 when there is no file yet or another one. */
+static int read_file(const char *path, uint64_t *ret_run, fm_address address[MOST_ADDRESSES]) {
+    fm_arena arena;
+    fm_bytes bytes;
+    char text[FILE_BYTES + 1];
+    fm_status status = fm_arena_init(&arena, 4 * FILE_BYTES, NULL);
+    if (status) return 0;
+    status = fm_file_read(&arena, path, FILE_BYTES, &bytes, NULL);
+    size_t n_text = status ? 0 : bytes.size;
+    if (n_text) memcpy(text, bytes.data, n_text);
+    text[n_text] = '\0';
+    fm_arena_fini(&arena);
+    int n = 0;
+    char *line = strchr(text, '\n'), *end;
+    if (!line || strncmp(text, "run ", 4) != 0) return 0;
+    *ret_run = strtoull(text + 4, &end, 16);
+    if (end != line) return 0;
+    while (n < MOST_ADDRESSES && (end = strchr(line + 1, '\n'))) {
+        *end = '\0';
+        status = fm_address_parse(line + 1, &address[n], NULL);
+        n += !status;
+        line = end;
+    }
+    return n;
+}
+
+/* -- the hello */
+
+typedef struct hello {
+    int32_t rank, size;
+    uint32_t process;
+    uint64_t run;
+    char host[HOST_BYTES]; /* terminated */
+} hello;
+
+static void encode_hello(const hello *h, uint8_t out[HELLO_BYTES]) {
+    fm_writer w = fm_writer_of(out, HELLO_BYTES);
+    fm_write_u32(&w, (uint32_t)h->rank);
+    fm_write_u32(&w, (uint32_t)h->size);
+    fm_write_u32(&w, h->process);
+    fm_write_u64(&w, h->run);
+    fm_write_bytes(&w, h->host, sizeof h->host);
+}
+
+static hello decode_hello(const uint8_t in[HELLO_BYTES]) {
+    hello h;
+    fm_reader r = fm_reader_of(in, HELLO_BYTES);
+    h.rank = (int32_t)fm_read_u32(&r);
+    h.size = (int32_t)fm_read_u32(&r);
+    h.process = fm_read_u32(&r);
+    h.run = fm_read_u64(&r);
+    memcpy(h.host, fm_read_borrow(&r, HOST_BYTES), HOST_BYTES);
+    h.host[HOST_BYTES - 1] = '\0';
+    for (char *c = h.host; *c; c++)
+        *c = *c <= ' ' || *c > '~' ? '?' : *c;
+    return h;
+}
+
+static hello make_hello(int32_t rank, int32_t size, uint64_t run) {
+    hello h = {.rank = rank, .size = size, .process = (uint32_t)getpid(), .run = run};
+    if (gethostname(h.host, sizeof h.host - 1) < 0) snprintf(h.host, sizeof h.host, "unknown");
+    return h;
+}
+
+static void name_peer(const hello *h, fm_attendee *peer) {
+    snprintf(peer->name, sizeof peer->name, "rank %d (process %u on %s)", (int)h->rank, h->process,
+             h->host);
+}
+
+fm_status fm_attendee_fail(const fm_attendee *peer, fm_status status, fm_error *error) {
+    char what[FM_ERROR_MESSAGE_BYTES];
+    snprintf(what, sizeof what, "%s", error->message);
+    return fm_fail(error, status, "%s %.380s", peer->name, what);
+}
+
+/* -- rank 0 */
+
+/* A connection that has not said hello yet. */
+typedef struct caller {
+    int fd;
+    size_t done;
+    uint8_t message[FM_FRAME_BYTES + HELLO_BYTES];
+} caller;
+
+typedef struct hall {
+    place place;
+    uint64_t run;
+    int32_t size, n_here;
+    int listener;
+    fm_attendee *peer;
+    uint32_t n_waiting;
+    caller waiting[MOST_WAITING];
+} hall;
+
+static void forget(hall *h, uint32_t i) {
+    close(h->waiting[i].fd);
+    memmove(&h->waiting[i], &h->waiting[i + 1], (h->n_waiting - i - 1) * sizeof h->waiting[0]);
+    h->n_waiting--;
+}
+
+/* Accepts one connection. A full table loses its oldest one, which comes again if it is a rank. */
+static void accept_one(hall *h) {
+    int fd = accept4(h->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) return;
+    if (h->n_waiting == MOST_WAITING) forget(h, 0);
+    h->waiting[h->n_waiting++] = (caller){.fd = fd};
+}
+
+/* Judges a whole hello. A rank of this run takes its place; others are sent the reason. */
+static void judge(hall *h, caller *c) {
+    fm_frame frame;
+    bool is_hello = fm_frame_decode(c->message, &frame) && frame.kind == FM_FRAME_HELLO &&
+                    frame.number == 0 && frame.bytes == HELLO_BYTES;
+    if (!is_hello) return;
+    hello said = decode_hello(c->message + FM_FRAME_BYTES);
+    fm_error why = {.message = ""};
+    if (said.run != h->run) {
+        fm_fail(&why, FM_ERR_NOT_FOUND, "rank 0 belongs to another run");
+    } else if (said.size != h->size) {
+        fm_fail(&why, FM_ERR_PROTOCOL, "rank 0 expects %d ranks, not %d", (int)h->size,
+                (int)said.size);
+    } else if (said.rank < 1 || said.rank >= h->size) {
+        fm_fail(&why, FM_ERR_PROTOCOL, "found rank %d, expected 1 to %d", (int)said.rank,
+                (int)h->size - 1);
+    } else if (h->peer[said.rank].fd >= 0) {
+        fm_fail(&why, FM_ERR_PROTOCOL, "%s is there already", h->peer[said.rank].name);
+    }
+    if (why.message[0]) {
+        fm_link_send_reason(c->fd, &why);
+        return;
+    }
+    h->peer[said.rank].fd = c->fd;
+    name_peer(&said, &h->peer[said.rank]);
+    h->n_here++;
+    c->fd = -1;
+}
+
+/* Reads from a connection of the table, and removes it when it is done with. */
+static void hear(hall *h, uint32_t i) {
+    caller *c = &h->waiting[i];
+    long n = fm_link_receive_some(c->fd, c->message + c->done, sizeof c->message - c->done);
+    if (n > 0) c->done += (size_t)n;
+    bool is_whole = c->done == sizeof c->message;
+    if (is_whole) judge(h, c);
+    if (is_whole || n < 0) forget(h, i);
+}
+
+static fm_status fail_missing(const hall *h, fm_error *reterr) {
+    char names[200] = "";
+    for (int32_t r = 1; r < h->size; r++) {
+        size_t at = strlen(names);
+        if (h->peer[r].fd >= 0) continue;
+        if (at > sizeof names - 24) {
+            snprintf(names + at, sizeof names - at, " ...");
+            break;
+        }
+        snprintf(names + at, sizeof names - at, "%s%d", at ? ", " : "", (int)r);
+    }
+    return fm_fail(reterr, FM_ERR_CLOSED, "%d of %d ranks did not come to the meeting: rank %s",
+                   (int)(h->size - 1 - h->n_here), (int)h->size, names);
+}
+
+static fm_status receive_hellos(hall *h, uint64_t deadline_ns, fm_error *reterr) {
+    while (h->n_here < h->size - 1) {
+        struct pollfd polls[MOST_WAITING + 1] = {{.fd = h->listener, .events = POLLIN}};
+        uint32_t n = h->n_waiting;
+        for (uint32_t i = 0; i < n; i++)
+            polls[i + 1] = (struct pollfd){.fd = h->waiting[i].fd, .events = POLLIN};
+        int ready = poll(polls, n + 1, fm_link_left_ms(deadline_ns));
+        if (ready == 0) return fail_missing(h, reterr);
+        if (ready < 0 && errno != EINTR) {
+            return fm_fail(reterr, FM_ERR_IO, "cannot wait for the ranks: %s", strerror(errno));
+        }
+        /* From the last, because an entry that is done with is removed. */
+        for (uint32_t i = n; i-- > 0 && ready > 0;)
+            if (polls[i + 1].revents) hear(h, i);
+        if (ready > 0 && polls[0].revents) accept_one(h);
+    }
+    return FM_OK;
+}
+
+/* Lets this process have a connection for every rank. */
+static void allow_files(int32_t size) {
+    struct rlimit limit;
+    rlim_t wanted = (rlim_t)size + 256;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= wanted) return;
+    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* A name may mean another address on this host than on the others, so rank 0 listens on all of its
+ * addresses unless a numeric one is given. */
+static fm_status listen_at(hall *h, fm_error *reterr) {
+    fm_address at = h->place.address, bound;
+    uint8_t numeric[sizeof(struct in6_addr)];
+    if (h->place.is_file) at = (fm_address){.kind = FM_ADDRESS_TCP};
+    bool is_number = inet_pton(AF_INET, at.host, numeric) || inet_pton(AF_INET6, at.host, numeric);
+    if (at.kind == FM_ADDRESS_TCP && !is_number) snprintf(at.host, sizeof at.host, "0.0.0.0");
+    fm_status status = fm_address_listen(&at, &h->listener, &bound, reterr);
+    if (status || !h->place.is_file) return status;
+    uint64_t word;
+    if (getrandom(&word, sizeof word, 0) != sizeof word) {
+        return fm_fail(reterr, FM_ERR_IO, "the system gives no random bytes");
+    }
+    h->run ^= word;
+    return write_file(h->place.path, word, bound.port, reterr);
+}
+
+fm_status fm_meeting_host(const char *address, int32_t size, uint64_t deadline_ns,
+                          fm_attendee *peer, fm_error *reterr) {
+    hall *h = calloc(1, sizeof *h);
+    if (!h) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a meeting of ranks");
+    h->size = size;
+    h->peer = peer;
+    h->listener = -1;
+    fm_status status = parse_place(address, &h->place, reterr);
+    h->run = h->place.run;
+    allow_files(size);
+    if (!status) status = listen_at(h, reterr);
+    bool is_listening = !status;
+    if (!status) status = receive_hellos(h, deadline_ns, reterr);
+    while (h->n_waiting)
+        forget(h, 0);
+    if (h->listener >= 0) close(h->listener);
+    const bool is_unix = h->place.address.kind == FM_ADDRESS_UNIX;
+    if (is_listening && h->place.is_file) unlink(h->place.path);
+    if (is_listening && is_unix) unlink(h->place.address.path);
+    const fm_frame welcome = {.kind = FM_FRAME_WELCOME};
+    for (int32_t r = 1; r < size && !status; r++) {
+        status = fm_link_send(peer[r].fd, &welcome, NULL, deadline_ns, reterr);
+        if (status) status = fm_attendee_fail(&peer[r], status, reterr);
+    }
+    for (int32_t r = 1; r < size && status; r++)
+        if (peer[r].fd >= 0) fm_link_send_reason(peer[r].fd, reterr);
+    free(h);
+    return status;
+}
+
+/* -- the others */
+
+/* Connects to one address and waits there for the welcome. *ret_is_reason: rank 0 has given the
+ * reason for the failure. */
+static fm_status try_address(const fm_address *address, const hello *said, uint64_t deadline_ns,
+                             int *ret_fd, bool *ret_is_reason, fm_error *reterr) {
+    int left_ms = fm_link_left_ms(deadline_ns), fd;
+    *ret_is_reason = false;
+    fm_status status =
+        fm_address_connect(address, (uint32_t)(left_ms < TRY_MS ? left_ms : TRY_MS), &fd, reterr);
+    if (status) return status;
+    uint8_t message[HELLO_BYTES];
+    encode_hello(said, message);
+    const fm_frame give = {.kind = FM_FRAME_HELLO, .bytes = HELLO_BYTES};
+    const fm_frame welcome = {.kind = FM_FRAME_WELCOME};
+    status = fm_link_send(fd, &give, message, deadline_ns, reterr);
+    if (!status) {
+        status = fm_link_receive_frame(fd, &welcome, NULL, deadline_ns, ret_is_reason, reterr);
+    }
+    if (status) {
+        close(fd);
+    } else {
+        *ret_fd = fd;
+    }
+    return status;
+}
+
+static void wait_a_moment(void) {
+    const struct timespec moment = {.tv_nsec = AGAIN_MS * 1000000L};
+    nanosleep(&moment, NULL);
+}
+
+/* Tries all addresses of the meeting once. *ret_is_final: trying again is of no use. An earlier run
+ * may still hold an address of this one, so that is no such reason. */
+static fm_status try_all(const place *at, int32_t rank, int32_t size, uint64_t deadline_ns,
+                         int *ret_fd, bool *ret_is_final, fm_error *why) {
+    fm_address addresses[MOST_ADDRESSES] = {at->address};
+    uint64_t word = 0;
+    int n = at->is_file ? read_file(at->path, &word, addresses) : 1;
+    const hello said = make_hello(rank, size, at->run ^ word);
+    fm_status status = FM_ERR_CLOSED;
+    *ret_is_final = false;
+    for (int i = 0; i < n && status && !*ret_is_final; i++) {
+        bool is_reason;
+        fm_error error;
+        status = try_address(&addresses[i], &said, deadline_ns, ret_fd, &is_reason, &error);
+        *ret_is_final = is_reason && status != FM_ERR_NOT_FOUND;
+        /* A reason says more than a later failure to connect. */
+        if (status && (is_reason || why->status != FM_ERR_NOT_FOUND)) *why = error;
+    }
+    return status;
+}
+
+fm_status fm_meeting_join(const char *address, int32_t rank, int32_t size, uint64_t deadline_ns,
+                          fm_attendee *ret_peer, fm_error *reterr) {
+    place at;
+    fm_error why = {.message = "the file is not there"};
+    const uint64_t begin_ns = fm_clock_ns();
+    fm_status status = parse_place(address, &at, reterr);
+    if (status) return status;
+    snprintf(ret_peer->name, sizeof ret_peer->name, "rank 0 (at %.90s)", address);
+    while (fm_link_left_ms(deadline_ns) > 0) {
+        bool is_final;
+        status = try_all(&at, rank, size, deadline_ns, &ret_peer->fd, &is_final, &why);
+        if (!status) return FM_OK;
+        if (is_final) {
+            return fm_fail(reterr, status, "rank %d was refused by the meeting at %.200s: %.250s",
+                           (int)rank, address, why.message);
+        }
+        wait_a_moment();
+    }
+    return fm_fail(reterr, FM_ERR_CLOSED, "rank %d found no meeting at %.200s in %.0f s: %.250s",
+                   (int)rank, address, (double)(fm_clock_ns() - begin_ns) * 1e-9, why.message);
+}
