@@ -53,8 +53,10 @@ static void a_batch_in_hand_keeps_its_bits(void **state) {
                           .norm = HUGE_VAL,
                           .wait_s = -0.0,
                           .n_scored = 2};
-    for (int i = 0; i < FM_LOSS_TERMS; i++)
+    for (int i = 0; i < FM_LOSS_TERMS; i++) {
         sums.term[i] = -1e-300 / (i + 1);
+        sums.part[i] = 1e-200 / (i + 3);
+    }
     for (int i = 0; i < FM_METRICS_SCORES; i++)
         sums.score[i] = -1e300 / (i + 7);
     char text[FM_BATCH_SUMS_TEXT_BYTES], cut[FM_BATCH_SUMS_TEXT_BYTES];
@@ -64,6 +66,7 @@ static void a_batch_in_hand_keeps_its_bits(void **state) {
     assert_memory_equal(&again.loss, &sums.loss, sizeof again.loss);
     assert_memory_equal(&again.wait_s, &sums.wait_s, sizeof again.wait_s);
     assert_memory_equal(again.term, sums.term, sizeof again.term);
+    assert_memory_equal(again.part, sums.part, sizeof again.part);
     assert_memory_equal(again.score, sums.score, sizeof again.score);
     assert_true(isinf(again.norm) && again.index == sums.index && again.n_counted == 3 &&
                 again.n_cycle == 4 && again.n_scored == 2);
@@ -78,6 +81,25 @@ static void a_batch_in_hand_keeps_its_bits(void **state) {
     fm_batch_sums_format(&sums, text);
     assert_int_equal(fm_batch_sums_parse(text, &again, NULL), FM_OK);
     assert_string_equal(again.name, sums.name);
+}
+
+/* The text of a program that stored no parts. */
+static void an_older_batch_in_hand_is_read(void **state) {
+    (void)state;
+    char text[FM_BATCH_SUMS_TEXT_BYTES];
+    int n = snprintf(text, sizeof text, "2 7 1 0 0x1p+3 0x1p-1 0x0p+0 %d", (int)FM_LOSS_TERMS);
+    for (int i = 0; i < FM_LOSS_TERMS; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, " 0x1p+%d", i);
+    n += snprintf(text + n, sizeof text - (size_t)n, " %d", (int)FM_METRICS_SCORES);
+    for (int i = 0; i < FM_METRICS_SCORES; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, " 0x0p+0");
+    snprintf(text + n, sizeof text - (size_t)n, " 1abc_A");
+    fm_batch_sums sums;
+    assert_int_equal(fm_batch_sums_parse(text, &sums, NULL), FM_OK);
+    assert_true(sums.n_counted == 2 && sums.index == 7 && sums.loss == 8);
+    assert_string_equal(sums.name, "1abc_A");
+    for (int i = 0; i < FM_LOSS_TERMS; i++)
+        assert_true(sums.term[i] == ldexp(1, i) && sums.part[i] == 0);
 }
 
 static const char old_config[] =
@@ -223,6 +245,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(skipped_samples_are_written_and_read),
         cmocka_unit_test(a_batch_in_hand_keeps_its_bits),
+        cmocka_unit_test(an_older_batch_in_hand_is_read),
         cmocka_unit_test(a_run_is_resumed_as_it_was_or_with_named_changes),
         cmocka_unit_test(many_differences_are_counted),
         cmocka_unit_test(an_identity_has_a_line_for_each_field),

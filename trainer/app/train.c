@@ -335,8 +335,10 @@ static void add_result(fm_batch_sums *sums, const fm_run_flight *f,
     sums->loss += result->loss;
     sums->norm += result->gradient_norm;
     sums->done_ns = result->done_ns;
-    for (int i = 0; i < FM_LOSS_TERMS; i++)
+    for (int i = 0; i < FM_LOSS_TERMS; i++) {
         sums->term[i] += result->term[i];
+        sums->part[i] += result->part[i];
+    }
 }
 
 static fm_status collect_sample(fm_train_run *run, fm_error *reterr) {

@@ -88,12 +88,13 @@ struct fm_trainer {
 };
 
 /* The results of one sample. The terms are unweighted; `loss` is the value that is differentiated,
- * the sum of weight * term, times sqrt(n_res). */
+ * the sum of weight * term, times sqrt(n_res). A part is what a term adds to the loss. */
 typedef struct fm_sample_result {
     double loss;
     double term[FM_LOSS_TERMS]; /* 0 where there is no such term */
-    double gradient_norm;       /* before clipping */
-    uint64_t done_ns;           /* the device's clock at its end */
+    double part[FM_LOSS_TERMS];
+    double gradient_norm; /* before clipping */
+    uint64_t done_ns;     /* the device's clock at its end */
 } fm_sample_result;
 
 /* Creates a trainer. With FM_RECOMPUTE_AUTO it repeats the dry run to find the least recomputation

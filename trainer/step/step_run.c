@@ -100,9 +100,14 @@ fm_status fm_trainer_collect(fm_trainer *t, fm_sample_result *ret_result, fm_err
     *ret_result = (fm_sample_result){.loss = record->term[0],
                                      .gradient_norm = sqrt(record->norm_squared),
                                      .done_ns = record->done_ns};
-    int at = 1;
+    double factor[FM_LOSS_TERMS]; /* of the terms that the model has, one after the other */
+    fm_upload_put_factors(t, flight->features, factor);
+    int at = 0;
     for (int i = 0; i < FM_LOSS_TERMS; i++) {
-        if (t->term[i] != FM_TENSOR_NONE) ret_result->term[i] = record->term[at++];
+        if (t->term[i] == FM_TENSOR_NONE) continue;
+        ret_result->term[i] = record->term[1 + at];
+        ret_result->part[i] = factor[at] * record->term[1 + at];
+        at++;
     }
     t->n_collected++;
     return FM_OK;
