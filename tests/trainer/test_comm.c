@@ -233,7 +233,7 @@ static int lose_a_rank(const char *address, int32_t rank, const fm_layout *layou
         int32_t place = fm_board_find(p.board, 1);
         char text[200];
         while (kill(fm_board_entry(p.board, place)->process, 0) == 0 &&
-               fm_meeting_gather(p.meeting, "", 0, text, generous_s, NULL) == FM_OK) {
+               !fm_meeting_gather(p.meeting, "", 0, text, generous_s, NULL)) {
         }
         fm_board_describe(p.board, place, text, sizeof text);
         ok &= fm_board_end(p.board, text) && !fm_board_end(p.board, "later");

@@ -144,7 +144,7 @@ static void a_run_is_resumed_as_it_was_or_with_named_changes(void **state) {
 static void an_identity_has_a_line_for_each_field(void **state) {
     (void)state;
     char text[FM_IDENTITY_BYTES];
-    const fm_identity identity = {"1.2", "cuda", "", "bf16", "bounded:4"};
+    const fm_identity identity = {"1.2", "cuda", "", "bf16", "bounded:4", ""};
     fm_identity_format(&identity, text);
     assert_string_equal(text, "program = 1.2\ndevice = cuda\ndtype = bf16\norder = bounded:4\n");
 }

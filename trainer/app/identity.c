@@ -14,11 +14,9 @@ enum { KEY_BYTES = 96, VALUE_BYTES = 96, ALLOW_BYTES = 256 };
 void fm_identity_format(const fm_identity *identity, char out[FM_IDENTITY_BYTES]) {
     const struct {
         const char *key, *value;
-    } all[] = {{"program", identity->program},
-               {"device", identity->device},
-               {"processor", identity->processor},
-               {"dtype", identity->dtype},
-               {"order", identity->order}};
+    } all[] = {{"program", identity->program},     {"device", identity->device},
+               {"processor", identity->processor}, {"dtype", identity->dtype},
+               {"order", identity->order},         {"dp", identity->dp}};
     size_t at = 0;
     out[0] = '\0';
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {

@@ -45,6 +45,7 @@ static void say_slow_paths(fm_train_run *run) {
 /* Writes the step's metrics. What the disk does not take waits in memory. */
 static void write_metrics(fm_train_run *run, const fm_metrics_step *step) {
     fm_error error;
+    if (!fm_run_is_first(run)) return;
     fm_status status = fm_metrics_write(run->metrics, step, &error);
     if (!status && run->events) {
         status = fm_event_file_write(run->events, step, fm_run_wall_s(), &error);
