@@ -299,7 +299,7 @@ fm_status fm_build_run(const fm_source *source, const fm_build_options *options,
         fm_build_state_init(&state, source, options);
         status = run_locked(&state, arena, ret_report, &error);
         fm_build_state_fini(&state);
-        fm_cache_unlock(&lock, status != FM_OK);
+        fm_cache_unlock(&lock, status);
     }
     if (status == FM_ERR_IO) advise(&error);
     if (status && reterr) *reterr = error;

@@ -184,7 +184,7 @@ fm_status fm_build_run_shared(const fm_source *source, const fm_build_options *o
     if (!status) {
         own.slot = lock.slot;
         status = run_locked(source, &own, share, arena, ret_report, ret_shared, &error);
-        fm_cache_unlock(&lock, status != FM_OK);
+        fm_cache_unlock(&lock, status);
     }
     if (status && reterr) *reterr = error;
     return status;

@@ -314,7 +314,7 @@ fm_status fm_merge_run(const fm_merge_options *options, fm_arena *arena,
     fm_status status = fm_cache_lock_alone(options->cache, &lock, &error);
     if (!status) {
         status = run_locked(options, arena, ret_report, &error);
-        fm_cache_unlock(&lock, status != FM_OK);
+        fm_cache_unlock(&lock, status);
     }
     if (status && reterr) *reterr = error;
     return status;

@@ -254,7 +254,7 @@ fm_status fm_gc_run(const char *cache, const fm_gc_options *options, fm_arena *a
     status = fm_cache_lock_alone(cache, &lock, gc.reterr);
     if (status) return status;
     status = collect(&gc);
-    fm_cache_unlock(&lock, status != FM_OK);
+    fm_cache_unlock(&lock, status);
     if (!status) *ret_report = gc.report;
     return status;
 }

@@ -129,12 +129,17 @@ struct fm_file_writer {
  * and folders are refused, because a rename would put a file in their place. */
 static fm_status find_goal(const char *path, char out[PATH_MAX], fm_error *reterr) {
     fm_path_kind kind;
-    if (!fm_path_is_link(path) || !realpath(path, out)) snprintf(out, PATH_MAX, "%s", path);
-    /* A path that cannot be looked at fails when its temporary file is made, or is a link that
-     * leads nowhere, which the file replaces. */
-    if (fm_path_look(path, &kind, NULL) || kind == FM_PATH_FILE || kind == FM_PATH_ABSENT) {
-        return FM_OK;
+    bool is_link;
+    fm_status status = fm_path_is_link(path, &is_link, reterr);
+    if (status) return status;
+    bool leads = is_link && realpath(path, out);
+    if (is_link && !leads && errno != ENOENT) {
+        return fail_errno(reterr, path, "cannot follow the symbolic link");
     }
+    if (!leads) snprintf(out, PATH_MAX, "%s", path);
+    if (is_link && !leads) return FM_OK; /* it leads nowhere, and the file replaces it */
+    status = fm_path_look(out, &kind, reterr);
+    if (status || kind == FM_PATH_FILE || kind == FM_PATH_ABSENT) return status;
     return fm_fail_in(reterr, FM_ERR_IO, path, "cannot create: %s is here, expected a file or none",
                       kind == FM_PATH_FOLDER ? "a folder" : "a device or a pipe");
 }

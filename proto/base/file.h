@@ -41,7 +41,7 @@ FM_MUST_USE fm_status fm_file_writer_open(const char *path, fm_file_writer **ret
 FM_MUST_USE fm_status fm_file_writer_append(fm_file_writer *writer, const void *data, size_t size,
                                             fm_error *reterr);
 /* Syncs, renames to the path, syncs the folder. On failure the previous file stays, and nothing
- * else. */
+ * else; only when the folder cannot be synced, the new file is in place already. */
 FM_MUST_USE fm_status fm_file_writer_commit(fm_file_writer *writer, fm_error *reterr);
 /* Removes the temporary file; NULL is fine. */
 void fm_file_writer_discard(fm_file_writer *writer);

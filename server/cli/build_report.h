@@ -4,7 +4,7 @@
 
 #include "cache/build/build.h"
 #include "server/cli/build_share.h"
-#include "server/cli/json_text.h"
+#include "proto/base/json_text.h"
 #include "server/cli/template_counts.h"
 
 #include <stdio.h>

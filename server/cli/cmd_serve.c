@@ -1,5 +1,6 @@
 /* cmd_serve.c: foldmill serve: runs the feature server. */
 #include "proto/base/log.h"
+#include "proto/base/machine.h"
 #include "server/cli/commands.h"
 #include "server/cli/open_cache.h"
 #include "server/server.h"
@@ -7,7 +8,14 @@
 
 #include <string.h>
 
-enum { MIB_SHIFT = 20 };
+enum {
+    MIB_SHIFT = 20,
+    MAX_MEMORY_MIB = 2048, /* defaults, where the machine has the memory */
+    WORKER_MEMORY_MIB = 4096,
+    LEAST_MEMORY_MIB = 256,
+    LOG_BURST = 1000, /* lines of one event at once: a job of some hundred ranks can begin */
+    LOG_PER_S = 50,   /* and per second later: an attacker cannot fill the disk */
+};
 
 static const char description[] =
     "Serves crop-ready samples from a cache to any number of trainers. A sample is a pure\n"
@@ -27,7 +35,8 @@ static const char description[] =
 
 typedef struct serve_settings {
     const char *cache, *listen, *also_listen, *snapshot;
-    uint64_t jobs, max_memory_mib, worker_memory_mib, max_connections, hello_ms, stall_s;
+    uint64_t jobs, max_memory_mib, worker_memory_mib, max_connections, hello_ms, stall_s, idle_s;
+    uint64_t min_rate_kib, peer_connections, peer_streams, peer_memory_mib, peer_requests;
     bool quiet, verbose;
 } serve_settings;
 
@@ -43,16 +52,35 @@ static int parse(serve_settings *set, int argc, char **argv) {
         {"jobs", FM_OPTION_U64, &set->jobs, "N", .help = "worker threads (2)", .letter = 'j',
          .min = 1, .max = 512},
         {"max-memory", FM_OPTION_U64, &set->max_memory_mib, "MIB",
-         .help = "memory for samples that are made or sent (2048)", .min = 16, .max = 1 << 24},
+         .help = "memory for samples that are made or sent (2048, at most a quarter of the "
+                 "machine's)",
+         .min = 16, .max = 1 << 24},
         {"worker-memory", FM_OPTION_U64, &set->worker_memory_mib, "MIB",
-         .help = "memory limit of each worker thread (4096)", .min = 16, .max = 1 << 24},
+         .help = "memory limit of each worker thread (4096, at most three fifths of the machine's "
+                 "for all)",
+         .min = 16, .max = 1 << 24},
         {"max-connections", FM_OPTION_U64, &set->max_connections, "N",
-         .help = "limit on connections (256)", .min = 1, .max = 4096},
+         .help = "limit on connections (256); a sixteenth is kept for Unix sockets", .min = 1,
+         .max = 4096},
+        {"peer-connections", FM_OPTION_U64, &set->peer_connections, "N",
+         .help = "of them, for one address or user (half)", .min = 1, .max = 4096},
+        {"peer-streams", FM_OPTION_U64, &set->peer_streams, "N",
+         .help = "limit on the streams of one address or user (256)", .min = 1, .max = 65536},
+        {"peer-memory", FM_OPTION_U64, &set->peer_memory_mib, "MIB",
+         .help = "of --max-memory, for one address or user (half)", .min = 1, .max = 1 << 24},
+        {"peer-requests", FM_OPTION_U64, &set->peer_requests, "N",
+         .help = "limit on the requests of one address or user per second (1000)", .min = 1,
+         .max = 1000000},
         {"hello-timeout", FM_OPTION_U64, &set->hello_ms, "MS",
          .help = "time that a new connection has to send HELLO (5000)", .min = 10, .max = 600000},
         {"stall-timeout", FM_OPTION_U64, &set->stall_s, "S",
-         .help = "time that a client may grant credit without reading (300)", .min = 1,
+         .help = "time that a client may grant credit and read too slowly (300)", .min = 1,
          .max = 86400},
+        {"min-rate", FM_OPTION_U64, &set->min_rate_kib, "KIB",
+         .help = "a client that reads less per second reads too slowly (64)", .min = 1,
+         .max = 1 << 20},
+        {"idle-timeout", FM_OPTION_U64, &set->idle_s, "S",
+         .help = "time that a connection may have no stream (60)", .min = 1, .max = 86400},
         {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "log warnings and errors only",
          .letter = 'q'},
         {"verbose", FM_OPTION_FLAG, &set->verbose, NULL, .help = "log more"},
@@ -67,6 +95,25 @@ static int parse(serve_settings *set, int argc, char **argv) {
     int n_positional;
     int code = fm_cli_parse(&command, argc, argv, &n_positional);
     return code;
+}
+
+/* Fills in the limits that were not given, and says so when the machine is too small for the usual
+ * ones, or for those that were given. */
+static void choose_memory(serve_settings *set) {
+    uint64_t machine = fm_machine_memory() >> MIB_SHIFT;
+    uint64_t samples = fm_machine_fit(MAX_MEMORY_MIB, machine, 0.25, LEAST_MEMORY_MIB);
+    uint64_t worker =
+        fm_machine_fit(WORKER_MEMORY_MIB, machine, 0.6 / (double)set->jobs, LEAST_MEMORY_MIB);
+    bool is_lowered = (!set->max_memory_mib && samples < MAX_MEMORY_MIB) ||
+                      (!set->worker_memory_mib && worker < WORKER_MEMORY_MIB);
+    if (!set->max_memory_mib) set->max_memory_mib = samples;
+    if (!set->worker_memory_mib) set->worker_memory_mib = worker;
+    bool is_exceeded = set->max_memory_mib + set->jobs * set->worker_memory_mib > machine;
+    if (!is_lowered && !is_exceeded) return;
+    fm_log(FM_LOG_WARN, is_exceeded ? "memory_exceeded" : "memory_lowered",
+           "max_memory_mib=%llu worker_memory_mib=%llu jobs=%llu machine_mib=%llu",
+           (unsigned long long)set->max_memory_mib, (unsigned long long)set->worker_memory_mib,
+           (unsigned long long)set->jobs, (unsigned long long)machine);
 }
 
 static void log_start(const fm_server *server, const fm_sample_source *source, uint64_t generation,
@@ -87,9 +134,11 @@ static void log_start(const fm_server *server, const fm_sample_source *source, u
 static void log_end(const fm_server *server) {
     fm_server_stats stats;
     fm_server_get_stats(server, &stats);
-    fm_log(FM_LOG_INFO, "stopped", "accepted=%llu samples=%llu bytes=%llu failed=%llu",
+    fm_log(FM_LOG_INFO, "stopped",
+           "accepted=%llu samples=%llu bytes=%llu failed=%llu log_dropped=%llu",
            (unsigned long long)stats.n_accepted, (unsigned long long)stats.n_sample_sent,
-           (unsigned long long)stats.n_bytes_sent, (unsigned long long)stats.n_sample_failed);
+           (unsigned long long)stats.n_bytes_sent, (unsigned long long)stats.n_sample_failed,
+           (unsigned long long)fm_log_get_losses().n_dropped);
 }
 
 static fm_status serve(const serve_settings *set, const fm_sample_source *source,
@@ -102,6 +151,12 @@ static fm_status serve(const serve_settings *set, const fm_sample_source *source
         .max_connection = (uint32_t)set->max_connections,
         .hello_ms = (uint32_t)set->hello_ms,
         .stall_ms = (uint32_t)set->stall_s * 1000,
+        .idle_ms = (uint32_t)set->idle_s * 1000,
+        .min_bytes_per_s = set->min_rate_kib << 10,
+        .peer = {.n_connection = (uint32_t)set->peer_connections,
+                 .n_stream = (uint32_t)set->peer_streams,
+                 .requests_per_s = (uint32_t)set->peer_requests,
+                 .memory_bytes = (size_t)set->peer_memory_mib << MIB_SHIFT},
         .watch_signals = true,
     };
     fm_server *server;
@@ -117,15 +172,17 @@ static fm_status serve(const serve_settings *set, const fm_sample_source *source
 int fm_cmd_serve(int argc, char **argv) {
     serve_settings set = {.snapshot = "all",
                           .jobs = 2,
-                          .max_memory_mib = 2048,
-                          .worker_memory_mib = 4096,
                           .max_connections = 256,
                           .hello_ms = 5000,
-                          .stall_s = 300};
+                          .stall_s = 300,
+                          .idle_s = 60,
+                          .min_rate_kib = 64};
     int code = parse(&set, argc, argv);
     if (code >= 0) return code;
     if (set.quiet) fm_log_set_level(FM_LOG_WARN);
     if (set.verbose) fm_log_set_level(FM_LOG_DEBUG);
+    fm_log_start_dropping((fm_log_rate){.burst = LOG_BURST, .per_s = LOG_PER_S});
+    choose_memory(&set);
     fm_error error;
     fm_cache_source *cache;
     fm_sample_source source;

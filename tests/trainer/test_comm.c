@@ -29,20 +29,24 @@ static bool round_is_right(rank_state *s, int round) {
     float scattered[PART], sum[PART], root[PART];
     for (int k = 0; k < comm->size * PART; k++)
         send[k] = value(comm->rank, round, k / PART, k % PART);
-    fm_message to_all = {FM_EXCHANGE_ALL_TO_ALL, FM_ELEMENT_F32, PART, 0, send, turned};
-    fm_message gather = {FM_EXCHANGE_ALL_GATHER, FM_ELEMENT_F32, PART, 0, send, all};
-    fm_message scatter = {FM_EXCHANGE_REDUCE_SCATTER, FM_ELEMENT_F32, PART, 0, send, scattered};
-    fm_message reduce = {FM_EXCHANGE_ALL_REDUCE, FM_ELEMENT_F32, PART, 0, send, sum};
+    fm_message to_all =
+        fm_message_plain(FM_EXCHANGE_ALL_TO_ALL, FM_ELEMENT_F32, PART, send, turned);
+    fm_message gather = fm_message_plain(FM_EXCHANGE_ALL_GATHER, FM_ELEMENT_F32, PART, send, all);
+    fm_message scatter =
+        fm_message_plain(FM_EXCHANGE_REDUCE_SCATTER, FM_ELEMENT_F32, PART, send, scattered);
+    fm_message reduce = fm_message_plain(FM_EXCHANGE_ALL_REDUCE, FM_ELEMENT_F32, PART, send, sum);
     int32_t last = comm->size - 1;
-    fm_message spread = {FM_EXCHANGE_BROADCAST, FM_ELEMENT_F32, PART, last, send, root};
+    fm_message spread = fm_message_plain(FM_EXCHANGE_BROADCAST, FM_ELEMENT_F32, PART, send, root);
+    spread.root = last;
     /* Several exchanges begin before the first one finishes, and finish in another order. */
-    fm_ticket a = comm->begin(comm, &to_all, NULL), b = comm->begin(comm, &gather, NULL);
-    fm_ticket c = comm->begin(comm, &scatter, NULL), d = comm->begin(comm, &reduce, NULL);
-    fm_ticket e = comm->begin(comm, &spread, NULL);
+    fm_ticket a = comm->begin(comm, &to_all, 1, NULL), b = comm->begin(comm, &gather, 1, NULL);
+    fm_ticket c = comm->begin(comm, &scatter, 1, NULL), d = comm->begin(comm, &reduce, 1, NULL);
+    fm_ticket e = comm->begin(comm, &spread, 1, NULL);
     comm->finish(comm, b, NULL);
     comm->finish(comm, a, NULL);
-    fm_message to_all_back = {FM_EXCHANGE_ALL_TO_ALL, FM_ELEMENT_F32, PART, 0, turned, back};
-    fm_ticket f = comm->begin(comm, &to_all_back, NULL);
+    fm_message to_all_back =
+        fm_message_plain(FM_EXCHANGE_ALL_TO_ALL, FM_ELEMENT_F32, PART, turned, back);
+    fm_ticket f = comm->begin(comm, &to_all_back, 1, NULL);
     comm->finish(comm, e, NULL);
     comm->finish(comm, d, NULL);
     comm->finish(comm, c, NULL);
@@ -63,11 +67,47 @@ static bool round_is_right(rank_state *s, int round) {
     return ok;
 }
 
+/* Two messages of one exchange: columns [ROWS, D, RUN] become rows and are added to what is there;
+ * rows [D, ROWS, RUN] of all ranks are summed into columns. */
+static bool strided_parts_arrive_in_place(const rank_state *s, int round) {
+    enum { ROWS = 3, RUN = 2, COUNT = ROWS * RUN };
+    fm_comm *comm = s->comm;
+    int size = comm->size;
+    float columns[MOST * COUNT], rows[MOST * COUNT], sum[2 * COUNT] = {0};
+    for (int k = 0; k < size * COUNT; k++) {
+        columns[k] = value(comm->rank, round, 0, k);
+        rows[k] = 1;
+    }
+    const fm_parts in_columns = {RUN, size * RUN}, in_rows = {COUNT, RUN};
+    fm_message messages[2] = {
+        fm_message_plain(FM_EXCHANGE_ALL_TO_ALL, FM_ELEMENT_F32, RUN, columns, rows),
+        fm_message_plain(FM_EXCHANGE_REDUCE_SCATTER, FM_ELEMENT_F32, RUN, columns, sum)};
+    for (int i = 0; i < 2; i++) {
+        messages[i].rows = ROWS;
+        messages[i].sent = in_columns;
+    }
+    messages[0].received = in_rows;
+    messages[0].receive.beta = FM_ADD;
+    messages[1].received = (fm_parts){0, 2 * RUN};
+    comm->finish(comm, comm->begin(comm, messages, 2, NULL), NULL);
+    bool ok = true;
+    for (int k = 0; k < COUNT; k++) {
+        int row = k / RUN, at = (row * size + comm->rank) * RUN + k % RUN;
+        float total = 0;
+        for (int r = 0; r < size; r++) {
+            ok &= rows[r * COUNT + k] == 1 + value(r, round, 0, at);
+            total = r ? total + value(r, round, 0, at) : value(r, round, 0, at);
+        }
+        ok &= sum[row * 2 * RUN + k % RUN] == total && sum[row * 2 * RUN + RUN + k % RUN] == 0;
+    }
+    return ok;
+}
+
 static void *run_rank(void *argument) {
     rank_state *s = argument;
     s->ok = true;
     for (int round = 0; round < ROUNDS; round++)
-        s->ok &= round_is_right(s, round);
+        s->ok &= round_is_right(s, round) && strided_parts_arrive_in_place(s, round);
     return NULL;
 }
 
@@ -194,12 +234,10 @@ static int fill_the_slots(const char *address, int32_t rank, const fm_layout *la
         for (int i = 0; i < FM_BOARD_SLOTS; i++) {
             for (int k = 0; k < COUNT; k++)
                 send[k] = (float)(i + round);
-            const fm_message m = {.exchange = FM_EXCHANGE_ALL_REDUCE,
-                                  .element = FM_ELEMENT_F32,
-                                  .part_count = 1 + i * (COUNT - 1) / FM_BOARD_SLOTS,
-                                  .send = send,
-                                  .receive = receive};
-            ticket[i] = comm->begin(comm, &m, NULL);
+            const fm_message m =
+                fm_message_plain(FM_EXCHANGE_ALL_REDUCE, FM_ELEMENT_F32,
+                                 1 + i * (COUNT - 1) / FM_BOARD_SLOTS, send, receive);
+            ticket[i] = comm->begin(comm, &m, 1, NULL);
         }
         for (int i = FM_BOARD_SLOTS; i-- > 0;) {
             comm->finish(comm, ticket[i], NULL);
@@ -225,8 +263,9 @@ static int lose_a_rank(const char *address, int32_t rank, const fm_layout *layou
     float send = 1, receive = 0;
     if (!open_process(&p, address, rank, layout, options)) return 1;
     fm_comm *comm = fm_shm_groups_get(p.groups)->dap;
-    const fm_message m = {FM_EXCHANGE_ALL_REDUCE, FM_ELEMENT_F32, 1, 0, &send, &receive};
-    comm->finish(comm, comm->begin(comm, &m, NULL), NULL);
+    const fm_message m =
+        fm_message_plain(FM_EXCHANGE_ALL_REDUCE, FM_ELEMENT_F32, 1, &send, &receive);
+    comm->finish(comm, comm->begin(comm, &m, 1, NULL), NULL);
     bool ok = receive == 3;
     if (rank == 1) raise(SIGKILL);
     if (rank == 0) {
@@ -239,7 +278,7 @@ static int lose_a_rank(const char *address, int32_t rank, const fm_layout *layou
         ok &= fm_board_end(p.board, text) && !fm_board_end(p.board, "later");
     }
     while (receive == 3) /* rank 2 is inside an exchange when the run ends, or after that */
-        comm->finish(comm, comm->begin(comm, &m, NULL), NULL);
+        comm->finish(comm, comm->begin(comm, &m, 1, NULL), NULL);
     ok &= receive != receive && strncmp(fm_board_reason(p.board), "rank 1 (process ", 16) == 0;
     close_process(&p);
     return ok ? 0 : 2;

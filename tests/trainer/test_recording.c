@@ -202,18 +202,18 @@ typedef struct recording_case {
 /* The original order has no two branches, so no BP. */
 static const recording_case CASES[] = {
     {FM_ORDER_ORIGINAL, {1, 1, 1}, 0x93c26e3136eb7962, 0x412c3636790c3dc9},
-    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0xd1d904fb2d5b7e9d, 0x718f19f8f43bbe73},
-    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0xc957f0ba983a3ea5, 0xcaefc73270211f45},
+    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0x20b7611653096351, 0xb584c0b95051bcf1},
+    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0xe2cfc1600ed91b5b, 0x695a461ea6b0a8b2},
     {FM_ORDER_OUTER_FIRST, {1, 1, 1}, 0x0f9006b8b693f038, 0x4efdf6c47f0a3b19},
-    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0x5fbf12e4adf8807f, 0x61eb8c28103e9537},
-    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0xc536992646b9b720, 0x4f275ea3ab06ba69},
-    {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0x70b9f04e48d6655c, 0xd0eeac506957c9c2},
-    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0xbd6cdf66053f5783, 0x0d3890b60ba5746c},
+    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0x123f123dbfcf28df, 0x8f0657569cd44e8b},
+    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0x4464d01b8ce15887, 0x62c9a87d91e03b0e},
+    {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0x1fdaa57267932a05, 0x5053ed51c954526f},
+    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0xbc2ab9dcc1c5e298, 0xdbf1153b427b3cba},
     {FM_ORDER_PARALLEL, {1, 1, 1}, 0xcfc57f6fae54a54b, 0xfb681b46450bd92c},
-    {FM_ORDER_PARALLEL, {2, 1, 1}, 0x648547d2b42e009b, 0xdf4e8c22b6df7ec1},
-    {FM_ORDER_PARALLEL, {4, 1, 1}, 0x9ae603e049a4ce1a, 0x9031226e4fa747fc},
-    {FM_ORDER_PARALLEL, {1, 2, 1}, 0xf2d87ac49ffd6233, 0x2543eaac6764e73d},
-    {FM_ORDER_PARALLEL, {2, 2, 1}, 0x79abd5555c53d510, 0x399a9973905c6c14},
+    {FM_ORDER_PARALLEL, {2, 1, 1}, 0x13062602f53f3218, 0xb7e2bf5dfe79bbbc},
+    {FM_ORDER_PARALLEL, {4, 1, 1}, 0xf3303069b6352f8b, 0x160277f12250c740},
+    {FM_ORDER_PARALLEL, {1, 2, 1}, 0xf4633dd4ee53efd1, 0xf4f0dcdbd4969b19},
+    {FM_ORDER_PARALLEL, {2, 2, 1}, 0x0100331928a6f27f, 0xa52b7a5750506e2a},
 };
 enum { N_CASE = sizeof CASES / sizeof CASES[0] };
 

@@ -215,11 +215,14 @@ typedef struct counter {
     int64_t elements[FM_EXCHANGE_BROADCAST + 1]; /* sent to other ranks */
 } counter;
 
-static fm_ticket count_begin(fm_comm *comm, const fm_message *message, fm_stream *stream) {
+static fm_ticket count_begin(fm_comm *comm, const fm_message *messages, int32_t n,
+                             fm_stream *stream) {
     counter *c = comm->context;
-    c->messages[message->exchange]++;
-    c->elements[message->exchange] += message->part_count * (comm->size - 1);
-    return c->inner->begin(c->inner, message, stream);
+    for (int32_t i = 0; i < n; i++) {
+        c->messages[messages[i].exchange]++;
+        c->elements[messages[i].exchange] += messages[i].rows * messages[i].run * (comm->size - 1);
+    }
+    return c->inner->begin(c->inner, messages, n, stream);
 }
 
 static void count_finish(fm_comm *comm, fm_ticket ticket, fm_stream *stream) {

@@ -259,8 +259,8 @@ static void a_group_of_one_copies(void **state) {
     fm_comm comm;
     fm_comm_alone(&comm, fm_kernels_cpu(FM_ELEMENT_F32));
     float send[3] = {1, 2, 3}, receive[3] = {0};
-    fm_message message = {FM_EXCHANGE_ALL_TO_ALL, FM_ELEMENT_F32, 3, 0, send, receive};
-    comm.finish(&comm, comm.begin(&comm, &message, NULL), NULL);
+    fm_message message = fm_message_plain(FM_EXCHANGE_ALL_TO_ALL, FM_ELEMENT_F32, 3, send, receive);
+    comm.finish(&comm, comm.begin(&comm, &message, 1, NULL), NULL);
     assert_memory_equal(send, receive, sizeof send);
 }
 

@@ -50,11 +50,20 @@ static void log_wait(const fm_feed *feed, uint64_t waited_ms) {
            (double)feed->timeout_ms * 1e-3);
 }
 
+/* The next connection is told which sample came damaged on this one. */
+static void note_damaged(fm_feed *feed) {
+    uint64_t index;
+    if (!fm_loader_is_damaged(feed->loader, &index)) return;
+    feed->options.has_damaged = true;
+    feed->options.damaged = index;
+}
+
 fm_status fm_feed_next_within(fm_feed *feed, uint32_t wait_ms, bool *ret_ready,
                               fm_loaded *ret_loaded, fm_error *reterr) {
     *ret_ready = false;
     fm_status status = fm_loader_next_within(feed->loader, wait_ms, ret_ready, ret_loaded, reterr);
     feed->n_taken += *ret_ready;
+    if (status) note_damaged(feed);
     return status;
 }
 

@@ -33,6 +33,8 @@ static const fm_run_state *whole_state(const fm_train_run *run) {
 /* Nothing may be in flight. */
 static fm_status save(fm_train_run *run, fm_error *reterr) {
     assert(run->n_queued == run->n_collected);
+    fm_status rows = fm_run_sync_metrics(run, NULL);
+    (void)rows; /* a checkpoint is worth more than its rows, whose trouble is in the log */
     fm_resume_options options = fm_run_resume_options(run);
     const fm_run_state *state = whole_state(run);
     fm_status status = fm_resume_save(&options, run->trainer, state, reterr);

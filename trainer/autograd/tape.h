@@ -108,7 +108,11 @@ struct fm_node {
     bool begins_forward, begins_backward;
     int32_t residual; /* position of the input added to output 0, -1 = none */
     int32_t shares;   /* position of the input that shares output 0's gradient, -1 = none */
-    bool completes;   /* backward adds to output 0's gradient before it passes it on */
+    /* Position of the input that shares output 0's gradient where no other node has written one
+     * before in backward; -1 = none. */
+    int32_t passes_if_first;
+    fm_tensor_ref gradient_like; /* the shape of input 0's gradient where it is not input 0's own */
+    bool completes;              /* backward adds to output 0's gradient before it passes it on */
     int32_t stream;
     uint32_t rng;
     uint32_t rng_step; /* group g of the node's arrays draws with the number rng + g * rng_step */
@@ -245,6 +249,9 @@ void fm_node_completes(fm_node *node);
 /* Declares that the gradient of `input` is output 0's gradient as backward leaves it. No other node
  * may read `input`. */
 void fm_node_shares(fm_node *node, int input);
+/* Declares that the gradient of `input` is output 0's gradient if this node is the first in
+ * backward that gives it one. Else backward adds to a gradient that is there. */
+void fm_node_passes_if_first(fm_node *node, int input);
 /* Gives the node the next random-number id. Nodes that do not draw have none, so adding
  * communication nodes does not change the draws of other nodes. */
 void fm_node_draws(fm_tape *tape, fm_node *node);

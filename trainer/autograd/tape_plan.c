@@ -39,11 +39,12 @@ static void plan_input_gradient(fm_tape *tape, fm_node *node, int i) {
     fm_tensor_ref present = tape->tensor[input].gradient;
     assert((i != node->shares || present == FM_TENSOR_NONE) && "shared, and read by others");
     /* A gradient that the caller reads after backward must not be added to. */
-    bool passes =
-        i == node->shares || (i == node->residual && !tape->tensor[node->output[0]].wants_gradient);
+    bool passes = i == node->shares || (i == node->passes_if_first && present == FM_TENSOR_NONE) ||
+                  (i == node->residual && !tape->tensor[node->output[0]].wants_gradient);
     fm_tensor_ref above = tape->tensor[node->output[0]].gradient;
     if (present == FM_TENSOR_NONE) {
-        fm_tensor_ref gradient = passes ? above : fm_tape_add_gradient(tape, input);
+        fm_tensor_ref like = node->gradient_like != FM_TENSOR_NONE ? node->gradient_like : input;
+        fm_tensor_ref gradient = passes ? above : fm_tape_add_gradient(tape, like);
         tape->tensor[input].gradient = gradient;
     }
     if (passes || present != FM_TENSOR_NONE) node->input_beta |= bit;

@@ -460,8 +460,8 @@ typedef struct fm_step_record {
     uint32_t nonfinite, reserved;
 } fm_step_record;
 
-/* Judges the sample and records it: sets step->nonfinite when a term is not finite, writes the terms
- * and the step's scalars to record[*n_made % n_record], and increments *n_made. */
+/* Judges the sample and records it: sets step->nonfinite when a term is not finite, writes the
+ * terms and the step's scalars to record[*n_made % n_record], and increments *n_made. */
 typedef struct fm_report {
     int32_t n_term, n_record;
     const void *term[FM_STEP_RECORD_TERMS]; /* acc [1] each */

@@ -3,9 +3,20 @@
 
 #include <assert.h>
 
-static fm_ticket begin(fm_comm *comm, const fm_message *message, fm_stream *stream) {
-    assert(message->element == comm->kernels->act);
-    comm->kernels->copy(stream, message->part_count, message->send, message->receive);
+static fm_ticket begin(fm_comm *comm, const fm_message *messages, int32_t count,
+                       fm_stream *stream) {
+    assert(count >= 1 && count <= FM_COMM_MESSAGES);
+    for (int32_t i = 0; i < count; i++) {
+        const fm_message *m = &messages[i];
+        assert(m->element == comm->kernels->act);
+        comm->kernels->copy_strided(stream, &(fm_strided){.rank = 2,
+                                                          .shape = {m->rows, m->run},
+                                                          .x_stride = {m->sent.row, 1},
+                                                          .y_stride = {m->received.row, 1},
+                                                          .alpha = 1,
+                                                          .x = m->send,
+                                                          .y = m->receive});
+    }
     return 1;
 }
 

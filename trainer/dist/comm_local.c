@@ -5,14 +5,18 @@
  * rank that is a whole ring ahead waits in `begin` until the slot's cycle is the one it needs. */
 #include "trainer/dist/comm_local.h"
 
+#include "trainer/dist/combine.h"
+
 #include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* One exchange of the group. `cycle` counts how often the slot was used, so that a fast rank does
  * not fill it again before the slow ranks have left. */
 typedef struct slot {
-    fm_message message[FM_COMM_LOCAL_RANKS];
+    fm_message message[FM_COMM_LOCAL_RANKS][FM_COMM_MESSAGES];
+    int32_t count[FM_COMM_LOCAL_RANKS];
     int32_t begun, read, left;
     uint32_t cycle;
 } slot;
@@ -31,68 +35,36 @@ struct fm_comm_group {
     member member[FM_COMM_LOCAL_RANKS];
 };
 
-/* The kernel table whose act type is the message's element type: that of activations, or the wide
- * one for gradients of parameters. */
-static const fm_kernels *table_of(const fm_comm *comm, fm_element element) {
-    const fm_kernels *kernels = comm->kernels;
-    if (element != kernels->act) kernels = kernels->wide;
-    assert(kernels && kernels->act == element);
-    return kernels;
-}
-
-static fm_ticket begin(fm_comm *comm, const fm_message *message, fm_stream *stream) {
+static fm_ticket begin(fm_comm *comm, const fm_message *messages, int32_t count,
+                       fm_stream *stream) {
     (void)stream;
     member *self = comm->context;
     fm_comm_group *group = self->group;
-    assert(message->part_count > 0);
+    assert(count >= 1 && count <= FM_COMM_MESSAGES);
     uint32_t number = self->begun++;
     slot *at = &group->slots[number % FM_COMM_LOCAL_SLOTS];
     pthread_mutex_lock(&group->mutex);
     while (at->cycle != number / FM_COMM_LOCAL_SLOTS)
         pthread_cond_wait(&group->changed, &group->mutex);
-    at->message[comm->rank] = *message;
+    memcpy(at->message[comm->rank], messages, (size_t)count * sizeof *messages);
+    at->count[comm->rank] = count;
     at->begun++;
     pthread_cond_broadcast(&group->changed);
     pthread_mutex_unlock(&group->mutex);
     return number + 1;
 }
 
-/* Part `part` of the data that rank `from` sends. */
-static const void *part_of(const slot *at, int32_t from, int32_t part) {
-    const fm_message *message = &at->message[from];
-    size_t part_bytes = (size_t)message->part_count * fm_element_bytes(message->element);
-    return (const char *)message->send + (size_t)part * part_bytes;
-}
-
 static void receive(const fm_comm *comm, const slot *at) {
-    const fm_message *own = &at->message[comm->rank];
-    size_t part_bytes = (size_t)own->part_count * fm_element_bytes(own->element);
-    const fm_kernels *kernels = table_of(comm, own->element);
-    /* rank order, so that sums have one order */
-    for (int32_t from = 0; from < comm->size; from++) {
-        assert(at->message[from].exchange == own->exchange &&
-               at->message[from].part_count == own->part_count);
-        void *to = (char *)own->receive + (size_t)from * part_bytes;
-        switch (own->exchange) {
-        case FM_EXCHANGE_ALL_TO_ALL:
-            kernels->copy(NULL, own->part_count, part_of(at, from, comm->rank), to);
-            break;
-        case FM_EXCHANGE_ALL_GATHER:
-            kernels->copy(NULL, own->part_count, part_of(at, from, 0), to);
-            break;
-        case FM_EXCHANGE_REDUCE_SCATTER:
-        case FM_EXCHANGE_ALL_REDUCE: {
-            int32_t part = own->exchange == FM_EXCHANGE_ALL_REDUCE ? 0 : comm->rank;
-            kernels->axpy(NULL, own->part_count, 1.0, part_of(at, from, part),
-                          (fm_out){own->receive, from ? FM_ADD : FM_WRITE});
-            break;
+    for (int32_t i = 0; i < at->count[comm->rank]; i++) {
+        const fm_message *own = &at->message[comm->rank][i];
+        const void *source[FM_COMM_LOCAL_RANKS];
+        for (int32_t from = 0; from < comm->size; from++) {
+            const fm_message *theirs = &at->message[from][i];
+            assert(at->count[from] == at->count[comm->rank] && theirs->rows == own->rows &&
+                   theirs->exchange == own->exchange && theirs->run == own->run);
+            source[from] = theirs->send;
         }
-        case FM_EXCHANGE_BROADCAST:
-            if (from == own->root) {
-                kernels->copy(NULL, own->part_count, part_of(at, from, 0), own->receive);
-            }
-            break;
-        }
+        fm_comm_combine(own, comm->rank, comm->size, source);
     }
 }
 

@@ -5,7 +5,7 @@
  *     split along 1   rank r holds x[:, r*n1/D .. , :]      column attention, ...
  *
  * Both extents must be multiples of D: the recorded shape is padded, and masks switch the padding
- * off. The exchange has two halves (exchange.h). Packing is a separate node. */
+ * off. The exchange has two halves (exchange.h). It transposes, so there is no packing. */
 #ifndef FM_TRAINER_DAP_H
 #define FM_TRAINER_DAP_H
 
@@ -13,9 +13,6 @@
 
 typedef struct fm_switch {
     fm_pending *pending;
-    int to_axis;
-    fm_tensor result; /* describes what finish returns */
-    int64_t n0_local, n1_local, ranks, c;
 } fm_switch;
 
 /* Begins the change of x, which is split along axis 1 - to_axis, to a split along to_axis; finish

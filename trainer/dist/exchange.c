@@ -4,10 +4,11 @@
  * queues the exchange into its output's buffer and finish waits for it. Finish's output is a view
  * of the same buffer with a separate gradient, so the gradient that arrives and the gradient that
  * is sent have different buffers. Backward, finish queues the opposite exchange from its output's
- * gradient into its input's gradient, and begin waits for it and adds what arrived to x's gradient.
+ * gradient into its input's gradient, which has the shape of x. Begin waits for it. If no other
+ * node has written x's gradient by then, the two are one buffer; else begin adds what arrived.
  *
  *     forward    x --begin--> buffer              buffer --finish--> view
- *     backward   dx += dbuffer <--begin           dbuffer <--opposite exchange-- dview
+ *     backward   dx (+)= dbuffer <--begin         dbuffer <--opposite exchange-- dview
  *
  * The tape must not reuse a buffer while an exchange uses it. Forward, finish therefore holds x;
  * backward, begin holds the gradient of the view (holds_gradient_of). */
@@ -30,13 +31,19 @@ static fm_exchange opposite(fm_exchange exchange) {
 
 static void queue(const fm_run *run, fm_pending *pending, fm_exchange exchange, const void *send,
                   void *receive) {
+    const fm_exchange_shape *shape = &pending->shape;
+    bool back = run->tape->step[run->step].phase == FM_PHASE_BACKWARD;
     fm_message message = {.exchange = exchange,
                           .element = run->kernels->act,
-                          .part_count = pending->part_count,
+                          .name = pending->begin->name,
+                          .rows = shape->rows,
+                          .run = shape->run,
+                          .sent = back ? shape->received : shape->sent,
+                          .received = back ? shape->sent : shape->received,
                           .root = pending->root,
                           .send = send,
-                          .receive = receive};
-    pending->ticket = pending->comm->begin(pending->comm, &message, run->stream);
+                          .receive = {receive, FM_WRITE}};
+    pending->ticket = pending->comm->begin(pending->comm, &message, 1, run->stream);
 }
 
 static void settle(const fm_run *run, fm_pending *pending) {
@@ -79,10 +86,12 @@ static void begin_backward(fm_run *run, const fm_node *node) {
     fm_pending *pending = pending_of(node);
     if (run->dry) return;
     settle(run, pending);
-    if (pending->sent != FM_TENSOR_NONE && fm_run_gradient(run, node, 0).data) {
-        run->kernels->axpy(run->stream,
-                           fm_tensor_local_count(fm_tape_tensor(run->tape, pending->sent)), 1.0,
-                           fm_run_output_gradient(run, node, 0), fm_run_gradient(run, node, 0));
+    if (pending->sent == FM_TENSOR_NONE) return;
+    const void *arrived = fm_run_output_gradient(run, node, 0);
+    fm_out dx = fm_run_gradient(run, node, 0);
+    if (dx.data && dx.data != arrived) {
+        int64_t count = fm_tensor_local_count(fm_tape_tensor(run->tape, pending->sent));
+        run->kernels->axpy(run->stream, count, 1.0, arrived, dx);
     }
 }
 
@@ -90,11 +99,10 @@ static const fm_op BEGIN = {"begin exchange", begin_forward, begin_backward};
 static const fm_op FINISH = {"finish exchange", finish_forward, finish_backward};
 
 static fm_pending *add_pending(fm_tape *tape, fm_comm *comm, fm_exchange exchange, fm_tensor_ref x,
-                               int64_t part_count) {
+                               const fm_exchange_shape *shape) {
     fm_pending *pending = fm_arena_calloc(&tape->tables, 1, sizeof *pending);
     assert(pending);
-    *pending =
-        (fm_pending){.comm = comm, .exchange = exchange, .part_count = part_count, .sent = x};
+    *pending = (fm_pending){.comm = comm, .exchange = exchange, .shape = *shape, .sent = x};
     return pending;
 }
 
@@ -106,21 +114,24 @@ static void add_begin(fm_tape *tape, const char *name, fm_pending *pending, bool
     ((attributes *)memory)->pending = pending;
     node->on_all_ranks = on_all;
     node->begins_forward = true;
-    if (pending->sent != FM_TENSOR_NONE) fm_node_input(tape, node, pending->sent, false);
+    if (pending->sent != FM_TENSOR_NONE) {
+        fm_node_passes_if_first(node, fm_node_input(tape, node, pending->sent, false));
+    }
     pending->received = fm_node_output_described(tape, node, received);
     pending->begin = node;
 }
 
 fm_pending *fm_exchange_begin(fm_tape *tape, const char *name, fm_comm *comm, fm_exchange exchange,
-                              fm_tensor_ref x, const fm_tensor *received) {
-    int64_t sent_count = fm_tensor_local_count(fm_tape_tensor(tape, x));
-    int64_t part_count = exchange == FM_EXCHANGE_ALL_GATHER ? sent_count : sent_count / comm->size;
-    int64_t received_count =
-        exchange == FM_EXCHANGE_REDUCE_SCATTER ? part_count : part_count * comm->size;
+                              const fm_exchange_shape *shape, fm_tensor_ref x,
+                              const fm_tensor *received) {
+    int64_t part_count = shape->rows * shape->run;
     assert(exchange <= FM_EXCHANGE_REDUCE_SCATTER);
-    assert(received_count == fm_tensor_local_count(received));
-    (void)received_count;
-    fm_pending *pending = add_pending(tape, comm, exchange, x, part_count);
+    assert(fm_tensor_local_count(fm_tape_tensor(tape, x)) ==
+           part_count * fm_exchange_parts_sent(exchange, comm->size));
+    assert(fm_tensor_local_count(received) ==
+           part_count * fm_exchange_parts_received(exchange, comm->size));
+    (void)part_count;
+    fm_pending *pending = add_pending(tape, comm, exchange, x, shape);
     add_begin(tape, name, pending, false, received);
     return pending;
 }
@@ -129,9 +140,10 @@ fm_pending *fm_exchange_begin_on_all(fm_tape *tape, const char *name, fm_comm *c
                                      fm_exchange exchange, int32_t root, fm_tensor_ref x,
                                      const fm_tensor *received) {
     assert(exchange == FM_EXCHANGE_ALL_REDUCE || exchange == FM_EXCHANGE_BROADCAST);
-    int64_t part_count = fm_tensor_local_count(received);
-    assert(x == FM_TENSOR_NONE || fm_tensor_local_count(fm_tape_tensor(tape, x)) == part_count);
-    fm_pending *pending = add_pending(tape, comm, exchange, x, part_count);
+    int64_t count = fm_tensor_local_count(received);
+    assert(x == FM_TENSOR_NONE || fm_tensor_local_count(fm_tape_tensor(tape, x)) == count);
+    const fm_exchange_shape whole = {1, count, {count, count}, {count, count}};
+    fm_pending *pending = add_pending(tape, comm, exchange, x, &whole);
     pending->root = root;
     add_begin(tape, name, pending, true, received);
     return pending;
@@ -147,7 +159,10 @@ fm_tensor_ref fm_exchange_finish(fm_tape *tape, fm_pending *pending) {
     node->on_all_ranks = pending->begin->on_all_ranks;
     node->begins_backward = true;
     int at = fm_node_input(tape, node, pending->received, false);
-    if (pending->sent != FM_TENSOR_NONE) fm_node_holds(tape, node, pending->sent);
+    if (pending->sent != FM_TENSOR_NONE) {
+        fm_node_holds(tape, node, pending->sent);
+        node->gradient_like = pending->sent;
+    }
     fm_tensor_ref valid = fm_node_view(tape, node, at);
     pending->begin->holds_gradient_of = valid;
     return valid;

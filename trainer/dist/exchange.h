@@ -5,10 +5,11 @@
  *     finish   waits for the exchange and makes the received tensor valid: a view of that buffer
  *
  * Backward runs the other way. The backward of finish queues the opposite exchange of the gradient,
- * and the work in between overlaps again. The backward of begin waits for it and adds the result to
- * x's gradient. The gradient is received in a separate buffer. x, and the gradient that is sent,
- * stay alive until the exchange has finished. All ranks record the same exchanges in the same
- * order.
+ * and the work in between overlaps again. The backward of begin waits for it. Where x has no other
+ * reader that ran backward before, the gradient is received in the buffer of x's gradient; else it
+ * is received in a separate buffer, which the backward of begin adds to x's gradient. x, and the
+ * gradient that is sent, stay alive until the exchange has finished. All ranks record the same
+ * exchanges in the same order.
  *
  *     exchange         its opposite in backward
  *     all-to-all       all-to-all
@@ -22,11 +23,17 @@
 #include "trainer/autograd/tape.h"
 #include "trainer/dist/comm.h"
 
+/* The parts of a message: see fm_message. Backward has the two sides the other way round. */
+typedef struct fm_exchange_shape {
+    int64_t rows, run;
+    fm_parts sent, received;
+} fm_exchange_shape;
+
 /* An exchange between its two nodes; stored in the tape's arena. */
 typedef struct fm_pending {
     fm_comm *comm;
     fm_exchange exchange;
-    int64_t part_count;
+    fm_exchange_shape shape;
     int32_t root; /* of a broadcast */
     fm_ticket ticket;
     fm_node *begin;
@@ -36,7 +43,8 @@ typedef struct fm_pending {
 /* Begins an all-to-all, all-gather or reduce-scatter of the local part of x (act type). `received`
  * describes what this rank receives. */
 fm_pending *fm_exchange_begin(fm_tape *tape, const char *name, fm_comm *comm, fm_exchange exchange,
-                              fm_tensor_ref x, const fm_tensor *received);
+                              const fm_exchange_shape *shape, fm_tensor_ref x,
+                              const fm_tensor *received);
 
 /* Begins an all-reduce or a broadcast between ranks that record different nodes. In a broadcast, x
  * is FM_TENSOR_NONE on all ranks but the root. Every rank runs the backward; a rank whose received

@@ -50,64 +50,23 @@ fm_tensor_ref fm_dap_slice(fm_tape *tape, const char *name, fm_part part, fm_ten
     return fm_node_output_described(tape, node, &out);
 }
 
-/* -- gather: parts [rank, outer, local, inner] to [outer, rank, local, inner] */
-
-typedef struct order_attributes {
-    int64_t ranks, outer, row; /* row = local * inner */
-} order_attributes;
-
-static void reorder(const fm_run *run, int64_t a, int64_t b, int64_t row, const void *x, fm_out y) {
-    if (!run->dry && y.data) {
-        run->kernels->copy_strided(run->stream, &(fm_strided){.rank = 3,
-                                                              .shape = {a, b, row},
-                                                              .x_stride = {b * row, row, 1},
-                                                              .y_stride = {row, a * row, 1},
-                                                              .alpha = 1,
-                                                              .x = x,
-                                                              .y = y});
-    }
-}
-
-static void order_forward(fm_run *run, const fm_node *node) {
-    const order_attributes *at = node->attributes;
-    if (fm_run_wants_output(run)) {
-        reorder(run, at->ranks, at->outer, at->row, fm_run_input(run, node, 0),
-                (fm_out){fm_run_output(run, node, 0), FM_WRITE});
-    }
-}
-
-static void order_backward(fm_run *run, const fm_node *node) {
-    const order_attributes *at = node->attributes;
-    reorder(run, at->outer, at->ranks, at->row, fm_run_output_gradient(run, node, 0),
-            fm_run_gradient(run, node, 0));
-}
-
-static const fm_op ORDER = {"order", order_forward, order_backward};
+/* -- gather */
 
 fm_gather fm_dap_gather_begin(fm_tape *tape, const char *name, fm_comm *comm, fm_tensor_ref x) {
-    fm_tensor from = *fm_tape_tensor(tape, x);
-    assert(from.shard_axis >= 0 && from.shard_axis <= 1 && from.shard_count == comm->size);
-    assert(from.shape[from.shard_axis] % comm->size == 0);
-    fm_gather gather = {.axis = from.shard_axis, .local = from.local[from.shard_axis]};
-    count_around(&from, gather.axis, &gather.outer, &gather.inner);
-    fm_tensor_init(&gather.result, name, from.element, from.rank, from.shape);
-    fm_tensor parts;
-    const int64_t shape[] = {comm->size, gather.outer, gather.local * gather.inner};
-    fm_tensor_init(&parts, name, from.element, 3, shape);
-    gather.pending = fm_exchange_begin(tape, name, comm, FM_EXCHANGE_ALL_GATHER, x,
-                                       gather.axis == 0 ? &gather.result : &parts);
-    return gather;
+    fm_tensor from = *fm_tape_tensor(tape, x), whole;
+    int axis = from.shard_axis;
+    assert(axis >= 0 && axis <= 1 && from.shard_count == comm->size);
+    assert(from.shape[axis] % comm->size == 0);
+    int64_t outer, inner;
+    count_around(&from, axis, &outer, &inner);
+    int64_t run = from.local[axis] * inner;
+    const fm_exchange_shape shape = {
+        .rows = outer, .run = run, .sent = {outer * run, run}, .received = {run, comm->size * run}};
+    fm_tensor_init(&whole, name, from.element, from.rank, from.shape);
+    return (fm_gather){
+        fm_exchange_begin(tape, name, comm, FM_EXCHANGE_ALL_GATHER, &shape, x, &whole)};
 }
 
 fm_tensor_ref fm_dap_gather_finish(fm_tape *tape, const fm_gather *gather) {
-    fm_tensor_ref received = fm_exchange_finish(tape, gather->pending);
-    if (gather->axis == 0) return received;
-    void *memory;
-    fm_node *node =
-        fm_tape_add(tape, &ORDER, gather->result.name, sizeof(order_attributes), &memory);
-    *(order_attributes *)memory = (order_attributes){.ranks = gather->pending->comm->size,
-                                                     .outer = gather->outer,
-                                                     .row = gather->local * gather->inner};
-    fm_node_input(tape, node, received, false);
-    return fm_node_output_described(tape, node, &gather->result);
+    return fm_exchange_finish(tape, gather->pending);
 }

@@ -5,7 +5,7 @@
  *     gather    the parts of all ranks, in rank order, on every rank. Its backward is a
  *               reduce-scatter: the gradient of a part is the sum of all ranks' gradients of it
  *
- * A gather along axis 0 needs no packing, because the parts arrive in the right order. */
+ * The exchange puts the parts into their places along the axis, so there is no packing. */
 #ifndef FM_TRAINER_GATHER_H
 #define FM_TRAINER_GATHER_H
 
@@ -18,9 +18,6 @@ fm_tensor_ref fm_dap_slice(fm_tape *tape, const char *name, fm_part part, fm_ten
 
 typedef struct fm_gather {
     fm_pending *pending;
-    fm_tensor result;
-    int axis;
-    int64_t outer, local, inner; /* a part is [outer, local, inner]; `local` is along the axis */
 } fm_gather;
 
 /* Begins the gather of x, which is split along axis 0 or 1; finish returns the whole tensor. */

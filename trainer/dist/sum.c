@@ -1,25 +1,48 @@
-/* sum.c: see sum.h. */
+/* sum.c: see sum.h. A piece is a reduce-scatter into the scratch memory and an all-gather back. What
+ * is left over, less than a part of FM_COMM_SUM_ALIGN elements for each rank, is summed by each rank
+ * for itself. */
 #include "trainer/dist/sum.h"
 
 #include <assert.h>
 
+static void run(fm_comm *comm, const fm_message *message, fm_stream *stream) {
+    comm->finish(comm, comm->begin(comm, message, 1, stream), stream);
+}
+
+/* Sums x [comm->size * part_count] through scratch [part_count]. */
+static void sum_parts(fm_comm *comm, int64_t part_count, void *x, void *scratch,
+                      fm_stream *stream) {
+    fm_element acc = comm->kernels->acc;
+    fm_message scatter = fm_message_plain(FM_EXCHANGE_REDUCE_SCATTER, acc, part_count, x, scratch);
+    fm_message gather = fm_message_plain(FM_EXCHANGE_ALL_GATHER, acc, part_count, scratch, x);
+    scatter.name = gather.name = "gradients";
+    run(comm, &scatter, stream);
+    run(comm, &gather, stream);
+}
+
+static void sum_rest(fm_comm *comm, int64_t count, void *x, void *scratch, fm_stream *stream) {
+    fm_message reduce =
+        fm_message_plain(FM_EXCHANGE_ALL_REDUCE, comm->kernels->acc, count, x, scratch);
+    reduce.name = "gradients";
+    run(comm, &reduce, stream); /* all ranks have read x now */
+    size_t ratio = fm_element_bytes(comm->kernels->acc) / fm_element_bytes(comm->kernels->act);
+    comm->kernels->copy(stream, count * (int64_t)ratio, scratch, x);
+}
+
 void fm_comm_sum(fm_comm *comm, int64_t count, void *x, void *scratch, int64_t scratch_count,
                  fm_stream *stream) {
     if (!comm) return;
-    fm_element acc = comm->kernels->acc;
-    assert(scratch_count > 0);
-    for (int64_t at = 0; at < count; at += scratch_count) {
-        int64_t n = count - at < scratch_count ? count - at : scratch_count;
-        void *part = (char *)x + at * (int64_t)fm_element_bytes(acc);
-        fm_ticket ticket = comm->begin(comm,
-                                       &(fm_message){.exchange = FM_EXCHANGE_ALL_REDUCE,
-                                                     .element = acc,
-                                                     .part_count = n,
-                                                     .send = part,
-                                                     .receive = scratch},
-                                       stream);
-        comm->finish(comm, ticket, stream); /* all ranks have read x now */
-        size_t ratio = fm_element_bytes(acc) / fm_element_bytes(comm->kernels->act);
-        comm->kernels->copy(stream, n * (int64_t)ratio, scratch, part);
+    int64_t most = scratch_count / FM_COMM_SUM_ALIGN * FM_COMM_SUM_ALIGN, at = 0;
+    size_t bytes = fm_element_bytes(comm->kernels->acc);
+    assert(most > 0);
+    while (count - at >= comm->size * FM_COMM_SUM_ALIGN) {
+        int64_t part = (count - at) / comm->size / FM_COMM_SUM_ALIGN * FM_COMM_SUM_ALIGN;
+        part = part < most ? part : most;
+        sum_parts(comm, part, (char *)x + (size_t)at * bytes, scratch, stream);
+        at += comm->size * part;
+    }
+    for (; at < count; at += most) {
+        int64_t n = count - at < most ? count - at : most;
+        sum_rest(comm, n, (char *)x + (size_t)at * bytes, scratch, stream);
     }
 }

@@ -5,8 +5,10 @@
 #include "trainer/dist/comm.h"
 
 /* Replaces x [count] (acc type) by its sum over the ranks, in rank order, so all ranks get the same
- * bits. `scratch` has room for scratch_count elements; the sum is made in pieces of that size. comm
- * NULL: does nothing. */
+ * bits. Each rank sums one part and all gather the sums. `scratch` has room for scratch_count
+ * elements, at least FM_COMM_SUM_ALIGN; a piece of x with scratch_count elements for each rank is
+ * summed at a time. comm NULL: does nothing. */
+enum { FM_COMM_SUM_ALIGN = 64 };
 void fm_comm_sum(fm_comm *comm, int64_t count, void *x, void *scratch, int64_t scratch_count,
                  fm_stream *stream);
 

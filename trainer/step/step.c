@@ -86,8 +86,8 @@ static int64_t arena_bytes(const fm_trainer *t) {
 }
 
 int64_t fm_trainer_scratch_count(const fm_trainer *t) {
-    enum { PIECE = 1 << 20 }; /* elements of a sum over ranks at a time: 4 MiB in f32 */
-    int64_t n = t->params.n_element;
+    enum { PIECE = 1 << 24 }; /* elements that a rank sums at a time: 64 MiB in f32 */
+    int64_t n = t->params.n_element + FM_COMM_SUM_ALIGN;
     return !t->options.groups ? 0 : n < PIECE ? n : PIECE;
 }
 

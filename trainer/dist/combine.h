@@ -1,0 +1,14 @@
+/* combine.h: what a rank receives in an exchange, computed on host memory. Communicators whose
+ * ranks share the memory of one host use it, so they give the same bits; a check of other
+ * communicators compares with it. */
+#ifndef FM_TRAINER_COMBINE_H
+#define FM_TRAINER_COMBINE_H
+
+#include "trainer/dist/comm.h"
+
+/* Reads source[r], the `send` of rank r as this rank can address it, and writes message->receive.
+ * The element type is f32 or f64. source[r] is not read where rank r sends nothing. */
+void fm_comm_combine(const fm_message *message, int32_t rank, int32_t size,
+                     const void *const *source);
+
+#endif
