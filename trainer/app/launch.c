@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 enum { LOOK_MS = 50, N_VARIABLE = 4, VARIABLE_BYTES = 256 };
-static const double grace_s = 10; /* for the other ranks to end when one has failed */
+static const double grace_s = 5; /* for the other ranks to end when one has failed */
 
 extern char **environ;
 

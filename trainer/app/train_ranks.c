@@ -437,9 +437,10 @@ static fm_status add_group(fm_train_run *run, const fm_run_word *word, int32_t g
                            fm_error *reterr) {
     const fm_run_outcome *o = &run->outcomes[g * ranks_per_group(run)];
     fm_status status = check_group(run, g, reterr);
+    if (!status && o->status) status = skip(run, word, (fm_status)o->status, o->why, reterr);
     if (status) return status;
     run->state.place.n_sample++;
-    if (o->status) return skip(run, word, (fm_status)o->status, o->why, reterr);
+    if (o->status) return FM_OK;
     fm_batch_sums *sums = &run->state.sums;
     fm_sample_result result = {.loss = o->loss, .gradient_norm = o->norm, .done_ns = o->done_ns};
     memcpy(result.term, o->term, sizeof result.term);
