@@ -1,6 +1,6 @@
-/* test_ranks.c: `foldmill train` on several ranks that are processes, as a user meets it: the losses
- * of one rank, ranks that are killed or stopped, signals, other numbers of ranks, ranks that do not
- * belong together, and the environments of other launchers.
+/* test_ranks.c: `foldmill train` on several ranks that are processes, as a user meets it: the
+ * losses of one rank, ranks that are killed or stopped, signals, other numbers of ranks, ranks that
+ * do not belong together, and the environments of other launchers.
  *
  * FM_TEST_KILLS sets the number of random instants at which a rank is killed (3). */
 #include "tests/testing/testing.h"
@@ -200,7 +200,7 @@ static void a_stopped_rank_is_named(void **state) {
 
 /* -- stopping and resuming */
 
-/* A signal to any rank stops all, and a run goes on with other ranks where the change is allowed. */
+/* A signal to any rank stops all of them, with one checkpoint. */
 static void signals_reach_all_ranks(void **state) {
     (void)state;
     assert_int_equal(run("begin --ranks 4 --dap 2 --steps 1000000 --out term >term.log 2>&1; "

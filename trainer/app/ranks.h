@@ -8,7 +8,7 @@
 
 #include "trainer/app/world.h"
 #include "trainer/dist/groups.h"
-#include "trainer/step/step.h"
+#include "trainer/tensor/params.h"
 
 typedef struct fm_ranks fm_ranks;
 
@@ -58,10 +58,6 @@ FM_MUST_USE fm_status fm_ranks_compare(fm_ranks *ranks, const fm_papers *own, fm
 uint64_t fm_paper_of_program(void);
 /* The hash of the parameters, moments and average. */
 uint64_t fm_paper_of_parameters(const fm_params *params);
-/* The hash of the exchanges of both tapes in the order in which they run. joint: only those that
- * all branches make. */
-uint64_t fm_paper_of_schedule(const fm_trainer *trainer, bool joint);
-
 /* Waits until all ranks have come here, then takes leave. */
 void fm_ranks_leave(fm_ranks *ranks);
 

@@ -20,6 +20,7 @@
 #include "proto/base/log.h"
 #include "trainer/app/sample_features.h"
 #include "trainer/app/stop.h"
+#include "trainer/step/schedule.h"
 #include "trainer/step/upload.h"
 
 #include <assert.h>
@@ -108,8 +109,8 @@ fm_status fm_run_compare(fm_train_run *run, fm_status status, fm_error *reterr) 
                                             run->state.place.step * 65537 +
                                             run->state.place.n_sample;
         papers.paper[FM_PAPER_DATA] = fm_xxh3(&run->state.snapshot, sizeof run->state.snapshot);
-        papers.paper[FM_PAPER_BRANCHES] = fm_paper_of_schedule(run->trainer, true);
-        papers.paper[FM_PAPER_SCHEDULE] = fm_paper_of_schedule(run->trainer, false);
+        papers.paper[FM_PAPER_BRANCHES] = fm_schedule_digest(run->trainer, true);
+        papers.paper[FM_PAPER_SCHEDULE] = fm_schedule_digest(run->trainer, false);
     }
     return compare(run, &papers, status, reterr);
 }
