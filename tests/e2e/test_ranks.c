@@ -315,6 +315,16 @@ static void ranks_that_differ_are_refused(void **state) {
     assert_int_equal(run("grep -q 'has another program file than rank 0' zero.err"), 0);
 }
 
+/* More ranks than cores and than a host has devices. */
+static void many_ranks_train(void **state) {
+    (void)state;
+    assert_int_equal(run("sed 's/^global_batch.*/global_batch = 18/' batch.ini >wide.ini && "
+                         "$train --config wide.ini --steps 1 --out wide >log 2>&1 && "
+                         "$train --config wide.ini --steps 1 --ranks 18 --out wide.18 >log 2>&1 && "
+                         "close_to wide wide.18"),
+                     0);
+}
+
 static void impossible_numbers_are_refused(void **state) {
     (void)state;
     static const struct {
@@ -369,6 +379,7 @@ int main(void) {
         cmocka_unit_test(another_number_of_ranks_continues),
         cmocka_unit_test(ranks_are_found_in_the_environment),
         cmocka_unit_test(ranks_that_differ_are_refused),
+        cmocka_unit_test(many_ranks_train),
         cmocka_unit_test(impossible_numbers_are_refused),
         cmocka_unit_test(a_lost_server_costs_no_step),
     };
