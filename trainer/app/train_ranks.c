@@ -413,6 +413,12 @@ static fm_status make_outcome(fm_train_run *run, const fm_run_flight *f, fm_run_
     return status;
 }
 
+static uint64_t bits_of(double x) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
 /* All ranks of a group must have found the same. */
 static fm_status check_group(fm_train_run *run, int32_t g, fm_error *reterr) {
     const int32_t first = g * ranks_per_group(run);
@@ -420,8 +426,8 @@ static fm_status check_group(fm_train_run *run, int32_t g, fm_error *reterr) {
     for (int32_t r = first; r < first + ranks_per_group(run); r++) {
         fm_run_outcome *b = &run->outcomes[r];
         b->why[WHY_BYTES - 1] = '\0';
-        bool is_same = a->status == b->status && memcmp(&a->loss, &b->loss, sizeof a->loss) == 0 &&
-                       memcmp(&a->norm, &b->norm, sizeof a->norm) == 0;
+        bool is_same = a->status == b->status && bits_of(a->loss) == bits_of(b->loss) &&
+                       bits_of(a->norm) == bits_of(b->norm);
         if (is_same) continue;
         run->is_torn = true;
         fm_fail(reterr, FM_ERR_DATA,
