@@ -59,14 +59,17 @@ enum { FM_COMM_MESSAGES = 4 };
 /* A message whose parts are contiguous and follow each other on both sides. */
 static inline fm_message fm_message_plain(fm_exchange exchange, fm_element element,
                                           int64_t part_count, const void *send, void *receive) {
-    return (fm_message){.exchange = exchange,
-                        .element = element,
-                        .rows = 1,
-                        .run = part_count,
-                        .sent = {part_count, part_count},
-                        .received = {part_count, part_count},
-                        .send = send,
-                        .receive = {receive, FM_WRITE}};
+    fm_message message = {.exchange = exchange,
+                          .element = element,
+                          .name = NULL,
+                          .rows = 1,
+                          .run = part_count,
+                          .sent = {part_count, part_count},
+                          .received = {part_count, part_count},
+                          .root = 0,
+                          .send = send,
+                          .receive = {receive, FM_WRITE}};
+    return message;
 }
 
 /* Whether the exchange adds the ranks' parts up. */
