@@ -474,3 +474,9 @@ fm_status fm_sample_decode(fm_bytes bytes, bool verify_checksums, fm_arena *aren
     *ret_sample = sample;
     return FM_OK;
 }
+
+fm_status fm_sample_decode_head(fm_bytes bytes, fm_sample *ret_sample, fm_error *reterr) {
+    fm_reader reader = fm_reader_of(bytes.data, bytes.size);
+    *ret_sample = (fm_sample){0};
+    return read_head(&reader, ret_sample, reterr);
+}

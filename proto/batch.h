@@ -74,4 +74,9 @@ void fm_sample_encode(const fm_sample *sample, uint8_t *out);
 FM_MUST_USE fm_status fm_sample_decode(fm_bytes bytes, bool verify_checksums, fm_arena *arena,
                                        fm_sample *ret_sample, fm_error *reterr);
 
+/* Decodes only what is before the tensors and covered by the header's checksum: which sample this
+ * is, and of which chain. It tells whose tensors are damaged. ret_sample->tensor is NULL. */
+FM_MUST_USE fm_status fm_sample_decode_head(fm_bytes bytes, fm_sample *ret_sample,
+                                            fm_error *reterr);
+
 #endif

@@ -195,11 +195,15 @@ static fm_status receive_frame(fm_client *client, patience *wait, void *slab, si
     return FM_OK;
 }
 
-/* Turns an ERROR of the server into an error with its status and text. */
+/* Turns an ERROR of the server into an error with its status and text, and its sample, if any. */
 static fm_status fail_as_reported(const fm_client *client, fm_error *reterr) {
     const fm_wire_error *told = &client->message.error;
     fm_status status = told->status <= FM_ERR_DATA ? (fm_status)told->status : FM_ERR_PROTOCOL;
-    fm_fail(reterr, status, "%s", told->text);
+    if (told->index == FM_WIRE_NO_INDEX) {
+        fm_fail(reterr, status, "%s", told->text);
+    } else {
+        fm_fail(reterr, status, "sample %llu: %s", (unsigned long long)told->index, told->text);
+    }
     if (reterr) (void)fm_error_in(reterr, client->url);
     return status;
 }

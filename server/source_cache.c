@@ -122,17 +122,24 @@ static fm_status make_sample(const cache_plan *from, uint64_t index, uint32_t ch
                           scratch, ret_sample, reterr);
 }
 
+/* Puts the chain in front of an error, which often names only a file. */
+static fm_status name_chain(const fm_cache_source *cache, uint32_t chain, fm_status status,
+                            fm_error *reterr) {
+    if (!reterr) return status;
+    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+    fm_error_format(reterr, text, sizeof text);
+    return fm_fail(reterr, status, "chain %s: %s",
+                   fm_store_chain_name(cache->store, cache->snapshot.chain[chain]), text);
+}
+
 static fm_status make(const void *plan, uint64_t index, fm_arena *scratch, uint8_t *out,
                       size_t capacity, size_t *ret_bytes, fm_error *reterr) {
     const cache_plan *from = plan;
+    const fm_cache_source *cache = from->cache;
     uint32_t chain = fm_chooser_chain(from->chooser, from->seed, index);
     fm_sample sample;
     fm_status status = make_sample(from, index, chain, scratch, &sample, reterr);
-    if (status) {
-        if (!reterr) return status;
-        uint32_t in_store = from->cache->snapshot.chain[chain];
-        return fm_error_in(reterr, fm_store_chain_name(from->cache->store, in_store));
-    }
+    if (status) return name_chain(cache, chain, status, reterr);
     size_t bytes = fm_sample_encoded_bytes(&sample);
     assert(bytes <= capacity);
     fm_sample_encode(&sample, out);

@@ -292,14 +292,14 @@ fm_status fm_build_run(const fm_source *source, const fm_build_options *options,
                        fm_build_report *ret_report, fm_error *reterr) {
     assert(options->n_job >= 1);
     fm_error error;
-    int lock = -1;
-    fm_status status = fm_cache_lock(options->cache, &lock, &error);
+    fm_cache_lock lock;
+    fm_status status = fm_cache_lock_alone(options->cache, &lock, &error);
     if (!status) {
         fm_build_state state;
         fm_build_state_init(&state, source, options);
         status = run_locked(&state, arena, ret_report, &error);
         fm_build_state_fini(&state);
-        close(lock);
+        fm_cache_unlock(&lock, status);
     }
     if (status == FM_ERR_IO) advise(&error);
     if (status && reterr) *reterr = error;

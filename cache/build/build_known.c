@@ -31,20 +31,33 @@ static fm_status add_shard(fm_build_state *state, const fm_shard_info *shard, fm
     return FM_OK;
 }
 
-/* Blobs of missing shards are not added, so their parts are made again. */
-static fm_status take_generation(fm_build_state *state, const fm_generation *base, fm_arena *arena,
-                                 fm_error *reterr) {
+/* The position of a shard in the state's list; n_shard = it is not known. */
+static uint32_t find_shard(const fm_build_state *state, const fm_sha256 *hash) {
+    uint32_t at = 0;
+    while (at < state->n_shard && memcmp(&state->shard[at].hash, hash, sizeof *hash) != 0)
+        at++;
+    return at;
+}
+
+/* Parts whose blobs are not added are made again. */
+fm_status fm_build_take_generation(fm_build_state *state, const fm_generation *base,
+                                   fm_arena *arena, fm_error *reterr) {
     fm_status status = FM_OK;
     bool *there = fm_arena_calloc(arena, base->n_shard, sizeof *there);
-    if (!there) return fm_arena_full(arena, reterr);
+    uint32_t *place = fm_arena_calloc(arena, base->n_shard, sizeof *place);
+    if (!there || !place) return fm_arena_full(arena, reterr);
     for (uint32_t i = 0; i < base->n_shard && !status; i++) {
-        status = add_shard(state, &base->shard[i], reterr);
+        place[i] = find_shard(state, &base->shard[i].hash);
+        if (place[i] == state->n_shard) status = add_shard(state, &base->shard[i], reterr);
         if (!status) {
             status = look_for_shard(state->options->cache, &base->shard[i], &there[i], reterr);
         }
     }
     for (uint32_t i = 0; i < base->n_blob && !status; i++) {
-        if (there[base->blob[i].shard]) fm_build_add_blob(state, &base->blob[i]);
+        fm_blob_entry blob = base->blob[i];
+        if (!there[blob.shard]) continue;
+        blob.shard = place[blob.shard];
+        fm_build_add_blob(state, &blob);
     }
     for (uint32_t i = 0; i < base->n_note && !status; i++)
         fm_build_add_note(state, &base->note[i].key, base->note[i].value, false);
@@ -75,13 +88,6 @@ static fm_status take_note(void *context, const fm_sha256 *key, fm_bytes value, 
     return FM_OK;
 }
 
-static bool is_known_shard(const fm_build_state *state, const fm_sha256 *hash) {
-    for (uint32_t i = 0; i < state->n_shard; i++) {
-        if (memcmp(&state->shard[i].hash, hash, sizeof *hash) == 0) return true;
-    }
-    return false;
-}
-
 fm_status fm_build_take_shard(fm_build_state *state, const fm_sha256 *hash, fm_error *reterr) {
     char path[PATH_MAX];
     fm_shard_info info;
@@ -107,7 +113,8 @@ static fm_status take_other_shards(fm_build_state *state, fm_arena *arena, fm_er
         const fm_shard_visitor visitor = {state, take_blob, take_note};
         const char *name = names.name[i];
         if (strlen(name) == FM_SHA256_HEX - 1 + strlen(".lmdb") &&
-            !fm_sha256_parse(name, FM_SHA256_HEX - 1, &hash) && !is_known_shard(state, &hash) &&
+            !fm_sha256_parse(name, FM_SHA256_HEX - 1, &hash) &&
+            find_shard(state, &hash) == state->n_shard &&
             fm_shard_path(state->options->cache, &hash, path, sizeof path) &&
             !fm_shard_walk(path, &hash, &visitor, &info, NULL)) {
             status = add_shard(state, &info, reterr);
@@ -124,8 +131,7 @@ fm_status fm_build_take_known(fm_build_state *state, fm_arena *arena, fm_generat
         fm_generation_read(state->options->cache, FM_GENERATION_ALL, arena, &base, reterr);
     if (status == FM_ERR_NOT_FOUND) status = FM_OK;
     if (status) return status;
-    status = take_generation(state, &base, arena, reterr);
-    state->n_base_shard = state->n_shard;
+    status = fm_build_take_generation(state, &base, arena, reterr);
     if (!status) status = take_other_shards(state, arena, reterr);
     if (!status && state->failed) {
         *reterr = state->error;

@@ -131,7 +131,7 @@ static overlap measure(const fm_source *source, const char *dataset, const char 
     while (at && next_line(&at, end, &line)) {
         if (!is_text(line.name, line.name_bytes, dataset)) continue;
         found.n_path++;
-        found.same_path |= is_text(line.path, line.path_bytes, path);
+        found.same_path |= path && is_text(line.path, line.path_bytes, path);
     }
     return found;
 }
@@ -158,7 +158,7 @@ static fm_status refuse(const fm_source_dataset *dataset, const overlap *found,
         "the cache has %u chains of %.160s, and %u of them are not in %.160s; --add keeps "
         "them beside the new ones, --replace leaves them out, and nothing is done without "
         "one of the two",
-        n, recorded, n - found->n_common, dataset->path);
+        n, recorded, n - found->n_common, dataset->path ? dataset->path : "this job");
 }
 
 fm_status fm_build_check_others(const fm_source *source, const fm_build_options *options,
@@ -179,7 +179,8 @@ fm_status fm_build_check_others(const fm_source *source, const fm_build_options 
         is_whole |= i > 0 && is_unnamed(source) && !found.n_cached;
         bool is_same = is_whole || (found.same_path && found.n_common);
         bool is_near = found.n_common && 2 * (uint64_t)found.n_common >= found.n_cached;
-        bool is_inferred = !found.n_path && found.n_common && (is_same || is_near);
+        bool has_paths = found.n_path && dataset->path;
+        bool is_inferred = !has_paths && found.n_common && (is_same || is_near);
         if (!is_same && !is_inferred && options->others == FM_BUILD_OTHERS_CHECK) {
             status = refuse(dataset, &found, base, reterr);
         }
@@ -369,10 +370,12 @@ static char *make_line(fm_arena *arena, const char *name, size_t name_bytes, con
 }
 
 /* Lines of the base's record whose chains may be kept, and those of the source; sorted, each once.
- */
+ * A dataset whose path is not known was told by its chains, and keeps its line. */
 static fm_status list_lines(const fm_source *source, const fm_generation *base,
-                            const fm_build_others *others, fm_arena *arena, const char ***ret_lines,
-                            uint32_t *ret_n, fm_error *reterr) {
+                            const fm_build_options *options, const fm_build_others *others,
+                            fm_arena *arena, const char ***ret_lines, uint32_t *ret_n,
+                            fm_error *reterr) {
+    bool has_paths = source->n_dataset && source->dataset[0].path;
     const char *end = NULL, *at = find_record(base, &end), *start = at;
     record_line line;
     uint32_t n = 0, n_max = source->n_dataset, kept = 0;
@@ -380,7 +383,7 @@ static fm_status list_lines(const fm_source *source, const fm_generation *base,
         n_max++;
     const char **lines = fm_arena_alloc_array(arena, n_max, sizeof *lines);
     if (!lines) return fm_arena_full(arena, reterr);
-    for (uint32_t i = 0; i < source->n_dataset; i++) {
+    for (uint32_t i = 0; i < source->n_dataset && has_paths; i++) {
         const fm_source_dataset *dataset = &source->dataset[i];
         lines[n++] = make_line(arena, dataset->name, strlen(dataset->name), dataset->path,
                                strlen(dataset->path));
@@ -389,7 +392,8 @@ static fm_status list_lines(const fm_source *source, const fm_generation *base,
         bool is_other = true;
         for (uint32_t i = 0; i < source->n_dataset; i++)
             is_other &= !is_text(line.name, line.name_bytes, source->dataset[i].name);
-        if (others->keep_all || (others->keep_named && is_other)) {
+        bool is_told = !has_paths && options->others != FM_BUILD_OTHERS_REPLACE;
+        if (others->keep_all || is_told || (others->keep_named && is_other)) {
             lines[n++] = make_line(arena, line.name, line.name_bytes, line.path, line.path_bytes);
         }
     }
@@ -410,8 +414,9 @@ static fm_status record_datasets(fm_build_state *state, const fm_generation *bas
                                  const fm_build_others *others, fm_arena *arena, fm_error *reterr) {
     const char **lines, *end;
     uint32_t n;
-    fm_status status = list_lines(state->source, base, others, arena, &lines, &n, reterr);
-    if (status) return status;
+    fm_status status =
+        list_lines(state->source, base, state->options, others, arena, &lines, &n, reterr);
+    if (status || (!n && !find_record(base, &end))) return status;
     size_t size = sizeof TITLE - 1, at = size;
     for (uint32_t i = 0; i < n; i++)
         size += strlen(lines[i]);

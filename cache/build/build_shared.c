@@ -30,9 +30,11 @@ static void name_worker(char out[256]) {
     snprintf(out, 256, "%s:%ld:%08x", host, (long)getpid(), random);
 }
 
-/* The folder's absolute path, as other processes can use it. */
-static fm_status name_folder(const char *folder, char out[PATH_MAX], fm_error *reterr) {
-    fm_status status = fm_dir_make(folder, reterr);
+/* Makes the folder, as fm_dir_make_noting, and names its absolute path, which other processes can
+ * use. */
+static fm_status name_folder(const char *folder, char out[PATH_MAX], size_t *ret_existed,
+                             fm_error *reterr) {
+    fm_status status = fm_dir_make_noting(folder, ret_existed, reterr);
     if (status) return status;
     if (realpath(folder, out)) return FM_OK;
     return fm_fail_in(reterr, FM_ERR_IO, folder, "cannot name the folder: %s", strerror(errno));
@@ -159,11 +161,13 @@ static fm_status run_locked(const fm_source *source, const fm_build_options *opt
     fm_catalogue_options opened = share->catalogue;
     opened.worker = self.report.worker;
     opened.cache = folder;
-    fm_status status =
-        name_folder(share->publish ? share->publish : options->cache, folder, reterr);
+    const char *place = share->publish ? share->publish : options->cache;
+    size_t existed;
+    fm_status status = name_folder(place, folder, &existed, reterr);
     if (!status) status = fm_build_list_items(source, options, arena, &self.items, reterr);
     if (!status) status = open_catalogue(&self, &opened, reterr);
     if (!status) status = run_opened(&self, arena, ret_report, reterr);
+    if (status) fm_dir_unmake(place, existed);
     *ret_shared = self.report;
     fini(&self);
     return status;
@@ -174,13 +178,13 @@ fm_status fm_build_run_shared(const fm_source *source, const fm_build_options *o
                               fm_build_report *ret_report, fm_build_share_report *ret_shared,
                               fm_error *reterr) {
     fm_build_options own = *options;
-    int lock[2];
+    fm_cache_lock lock;
     fm_error error;
-    fm_status status = fm_cache_lock_shared(options->cache, &own.slot, lock, &error);
+    fm_status status = fm_cache_lock_shared(options->cache, &lock, &error);
     if (!status) {
+        own.slot = lock.slot;
         status = run_locked(source, &own, share, arena, ret_report, ret_shared, &error);
-        close(lock[0]);
-        close(lock[1]);
+        fm_cache_unlock(&lock, status);
     }
     if (status && reterr) *reterr = error;
     return status;

@@ -101,7 +101,7 @@ typedef struct fm_build_state {
     fm_build_note *note;
     uint32_t n_note, max_note;
     fm_shard_info *shard;
-    uint32_t n_shard, max_shard, n_base_shard; /* n_base_shard: those of the previous generation */
+    uint32_t n_shard, max_shard;
 
     fm_build_packet *first, **last; /* queue to the writer */
     size_t queued_bytes;
@@ -198,6 +198,11 @@ FM_MUST_USE fm_status fm_build_path(const char *cache, const char *name, char ou
  * first; a damaged one is ignored. Call it while no thread runs. */
 FM_MUST_USE fm_status fm_build_take_known(fm_build_state *state, fm_arena *arena,
                                           fm_generation *ret_base, fm_error *reterr);
+
+/* Adds the blobs, notes and shards of a generation of the cache that are not known yet. Blobs of
+ * missing shards are left out. FM_ERR_IO, FM_ERR_NOMEM. Call it while no thread runs. */
+FM_MUST_USE fm_status fm_build_take_generation(fm_build_state *state, const fm_generation *base,
+                                               fm_arena *arena, fm_error *reterr);
 
 /* Adds the entries of a sealed shard of the cache, after checking its hash. FM_ERR_CORRUPT,
  * FM_ERR_IO. Call it while no thread runs. */

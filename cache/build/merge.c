@@ -11,10 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* An item of the catalogue: done, or refused with its reason. */
+/* An item of the catalogue: done, refused with its reason, or left. */
 typedef struct merge_item {
     char *name;
-    char *reason; /* in the arena; NULL = done */
+    char *reason; /* in the arena; NULL = not refused */
+    bool is_left; /* not done */
     uint32_t attempt;
     fm_sha256 shard;
 } merge_item;
@@ -54,10 +55,8 @@ static fm_status no_memory(fm_error *reterr) {
 static fm_status take_row(void *context, const fm_catalogue_row *row, fm_error *reterr) {
     merging *self = context;
     merge_item item = {.attempt = row->attempt, .shard = row->shard};
-    if (row->state == FM_CATALOGUE_PENDING || row->state == FM_CATALOGUE_LEASED) {
-        self->report.n_left++;
-        return FM_OK;
-    }
+    item.is_left = row->state == FM_CATALOGUE_PENDING || row->state == FM_CATALOGUE_LEASED;
+    self->report.n_left += item.is_left;
     if (!fm_build_grow((void **)&self->item, self->n_item, &self->max_item, sizeof item)) {
         return no_memory(reterr);
     }
@@ -88,7 +87,7 @@ static fm_status read_catalogue(merging *self, fm_error *reterr) {
     if (!status) status = fm_catalogue_each_shard(self->catalogue, take_shard_row, self, reterr);
     if (status) return status;
     const char *job = self->catalogue->options.job;
-    if (self->n_item + self->report.n_left == 0) {
+    if (self->n_item == 0) {
         return fm_fail_in(reterr, FM_ERR_NOT_FOUND, self->catalogue->where,
                           "there is nothing in job '%s'", job);
     }
@@ -211,6 +210,7 @@ static fm_status add_refused(merging *self, const merge_item *item, fm_error *re
 
 static fm_status add_item(merging *self, const merge_item *item, fm_error *reterr) {
     fm_build_state *state = &self->state;
+    if (item->is_left) return FM_OK;
     if (item->reason) return add_refused(self, item, reterr);
     const char *job = self->catalogue->options.job;
     fm_sha256 key = fm_item_note_key(job, item->name, item->attempt);
@@ -240,54 +240,81 @@ static fm_status add_item(merging *self, const merge_item *item, fm_error *reter
 
 /* -- the generation */
 
-static fm_status publish(merging *self, fm_error *reterr) {
+/* Describes the job as the source of a build. *ret_singles: it has items that are whole structures,
+ * whose chains only the notes name. */
+static fm_status describe_job(const merging *self, fm_source *ret_source, bool *ret_singles,
+                              fm_error *reterr) {
+    const char **names = fm_arena_alloc_array(self->arena, self->n_item, sizeof *names);
+    if (!names) return fm_arena_full(self->arena, reterr);
+    for (uint32_t i = 0; i < self->n_item; i++) {
+        names[i] = self->item[i].name;
+        *ret_singles |= names[i][strlen(names[i]) - 1] == '/';
+    }
+    return fm_source_of_items(names, self->n_item, self->arena, ret_source, reterr);
+}
+
+static fm_status publish(merging *self, const fm_build_others *others, const fm_generation *base,
+                         fm_error *reterr) {
     fm_build_state *state = &self->state;
     fm_build_report *report = &self->report.build;
-    fm_generation base = {0}, generation = {0};
-    fm_status status =
-        fm_generation_read(self->options->cache, FM_GENERATION_ALL, self->arena, &base, reterr);
-    if (status == FM_ERR_NOT_FOUND) status = FM_OK;
+    fm_generation generation = {0};
+    fm_status status = FM_OK;
     for (uint32_t i = 0; i < self->n_item && !status; i++)
         status = add_item(self, &self->item[i], reterr);
-    if (!status && state->failed) {
-        *reterr = state->error;
-        status = state->failed;
-    }
+    if (!status) status = fm_build_take_generation(state, base, self->arena, reterr);
+    if (!status) status = fm_build_keep_others(state, others, base, self->arena, reterr);
     if (!status) {
         status =
-            fm_build_publish(state, &base, self->arena, &generation, &report->published, reterr);
+            fm_build_publish(state, base, self->arena, &generation, &report->published, reterr);
     }
     if (!status) status = fm_build_report_results(state, self->arena, report, reterr);
-    if (!status) fm_build_report_generation(&generation, report);
+    if (status) return status;
+    fm_build_report_generation(&generation, report);
+    fm_build_count_change(base, &generation, report);
     report->seconds = fm_build_seconds(state);
+    return FM_OK;
+}
+
+/* Decides about the chains that the cache has already, then takes the shards and publishes. */
+static fm_status merge_items(merging *self, fm_error *reterr) {
+    const fm_merge_options *options = self->options;
+    fm_build_options build = {.cache = options->cache, .n_job = 1, .others = options->others};
+    fm_source source;
+    fm_generation base = {0};
+    fm_build_others others;
+    fm_status status = describe_job(self, &source, &build.single_sequence, reterr);
+    if (status) return status;
+    status = fm_generation_read(options->cache, FM_GENERATION_ALL, self->arena, &base, reterr);
+    if (status && status != FM_ERR_NOT_FOUND) return status;
+    status = fm_build_check_others(&source, &build, &base, self->arena, &others, reterr);
+    if (status) return status;
+    fm_build_state_init(&self->state, &source, &build);
+    status = take_shards(self, reterr);
+    if (!status) status = publish(self, &others, &base, reterr);
+    fm_build_state_fini(&self->state);
     return status;
 }
 
 static fm_status run_locked(const fm_merge_options *options, fm_arena *arena,
                             fm_merge_report *ret_report, fm_error *reterr) {
-    static const fm_source nothing;
-    const fm_build_options build = {.cache = options->cache, .n_job = 1};
     merging self = {.options = options, .arena = arena};
-    fm_build_state_init(&self.state, &nothing, &build);
     fm_status status = read_catalogue(&self, reterr);
-    if (!status) status = take_shards(&self, reterr);
-    if (!status) status = publish(&self, reterr);
+    if (!status) status = merge_items(&self, reterr);
     if (!status) *ret_report = self.report;
     fm_catalogue_close(self.catalogue);
     free(self.item);
     free(self.shard);
-    fm_build_state_fini(&self.state);
     return status;
 }
 
 fm_status fm_merge_run(const fm_merge_options *options, fm_arena *arena,
                        fm_merge_report *ret_report, fm_error *reterr) {
-    int lock;
+    fm_cache_lock lock;
     fm_error error;
-    fm_status status = fm_cache_lock(options->cache, &lock, &error);
+    fm_status status = fm_cache_lock_alone(options->cache, &lock, &error);
     if (!status) {
         status = run_locked(options, arena, ret_report, &error);
-        close(lock);
+        fm_cache_unlock(&lock, status);
     }
     if (status && reterr) *reterr = error;
     return status;

@@ -7,7 +7,9 @@
  *     each hashed whole before LMDB opens it -> blobs, notes -> index -> CURRENT
  *
  * Parts are never copied between shards: the generation refers to the workers' shards. Its content
- * digest is that of a build of the same dataset by one process. */
+ * digest is that of a build of the same dataset by one process. Chains that the cache has of other
+ * datasets stay or leave by the rules of a build (build.h). A catalogue does not record the path of
+ * a dataset, so these rules compare names of datasets and of chains only. */
 #ifndef FM_CACHE_MERGE_H
 #define FM_CACHE_MERGE_H
 
@@ -20,7 +22,8 @@ typedef struct fm_merge_options {
     const char *const *from; /* [n_from] cache folders to search for shards before those that the
                                 catalogue names */
     uint32_t n_from;
-    bool partial; /* merge without the items that are not done */
+    bool partial;                  /* merge without the items that are not done */
+    fm_build_others_policy others; /* what becomes of the cache's chains of other datasets */
     void (*progress)(void *context, uint32_t done, uint32_t n); /* counts shards; may be NULL */
     void *progress_context;
 } fm_merge_options;
@@ -32,7 +35,8 @@ typedef struct fm_merge_report {
     uint32_t n_left; /* items not done, with `partial` */
 } fm_merge_report;
 
-/* Merges. FM_ERR_EXISTS when items are not done (and not `partial`), or a build holds the cache;
+/* Merges. FM_ERR_EXISTS when items are not done (and not `partial`), a build holds the cache, or
+ * the cache has chains of another dataset and options->others does not say what becomes of them;
  * FM_ERR_NOT_FOUND when a shard is nowhere; FM_ERR_CORRUPT when a shard or note differs from the
  * catalogue's record; FM_ERR_DATA when there is no chain. After an error the previous generation
  * stays in force. Lists are in the arena. */

@@ -242,7 +242,7 @@ fm_status fm_gc_run(const char *cache, const fm_gc_options *options, fm_arena *a
     collecting gc = {
         .cache = cache, .options = options, .arena = arena, .reterr = reterr ? reterr : &local};
     char path[PATH_MAX];
-    int lock;
+    fm_cache_lock lock;
     snprintf(path, sizeof path, "%s/CURRENT", cache);
     fm_path_kind kind;
     fm_status status = fm_path_look(path, &kind, gc.reterr);
@@ -251,10 +251,10 @@ fm_status fm_gc_run(const char *cache, const fm_gc_options *options, fm_arena *a
         fm_fail(gc.reterr, FM_ERR_NOT_FOUND, "no cache here: there is no CURRENT");
         return fm_error_in(gc.reterr, cache);
     }
-    status = fm_cache_lock(cache, &lock, gc.reterr);
+    status = fm_cache_lock_alone(cache, &lock, gc.reterr);
     if (status) return status;
     status = collect(&gc);
-    close(lock);
+    fm_cache_unlock(&lock, status);
     if (!status) *ret_report = gc.report;
     return status;
 }

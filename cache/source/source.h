@@ -109,8 +109,9 @@ typedef struct fm_obsolete_list {
 typedef struct fm_source_dataset {
     const char *name;   /* "" = none; chain names then have no prefix */
     const char *prefix; /* of the chains' names: "" or "<name>:" */
-    const char *path; /* of its folder, without symbolic links where it can be resolved; one line */
-    bool is_predicted; /* its structures are predictions */
+    const char *path;   /* of its folder, without symbolic links where it can be resolved; one line;
+                           NULL = not known (fm_source_of_items) */
+    bool is_predicted;  /* its structures are predictions */
     uint32_t first_structure, n_structure, n_chain;
     uint32_t n_duplicate;         /* chains that use the alignments of another */
     const char *structures_found; /* the layout that was recognised, in words, with the path */
@@ -154,6 +155,12 @@ FM_MUST_USE fm_status fm_source_scan(const fm_source_options *options, fm_arena 
  * name that is not 1 to 32 of A-Z a-z 0-9 . _ - */
 FM_MUST_USE fm_status fm_source_scan_all(const fm_source_options *options, size_t n,
                                          fm_arena *arena, fm_source *ret_source, fm_error *reterr);
+
+/* The source of a shared job, of which only the names of its items are known: "<chain>", or "<id>/"
+ * for all chains of a structure. It tells which datasets, chains and structures there are; nothing
+ * of it can be read. Names are borrowed. FM_ERR_LIMIT. */
+FM_MUST_USE fm_status fm_source_of_items(const char *const *item, uint32_t n_item, fm_arena *arena,
+                                         fm_source *ret_source, fm_error *reterr);
 
 /* Closes the archives; the arena's memory stays valid. */
 void fm_source_close(fm_source *source);

@@ -10,58 +10,104 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { SLOT_MAX = 4096 };
 
-/* Opens CACHE/build/<name> and locks it; FM_ERR_EXISTS when another process has locked it. */
+static fm_status name_file(const char *cache, const char *name, char path[PATH_MAX],
+                           fm_error *reterr) {
+    int n = snprintf(path, PATH_MAX, "%s/build%s%s", cache, name[0] ? "/" : "", name);
+    if (n > 0 && n < PATH_MAX) return FM_OK;
+    return fm_fail(reterr, FM_ERR_LIMIT, "the cache's path is too long");
+}
+
+static void name_slot(uint32_t slot, char name[32]) {
+    snprintf(name, 32, "slot-%u.lock", slot);
+}
+
+/* Opens CACHE/build/<name> and locks it; FM_ERR_EXISTS when another process has locked it. A file
+ * that its holder removed in the meantime is not the one that others would lock. */
 static fm_status lock_file(const char *cache, const char *name, int how, int *ret_fd,
                            fm_error *reterr) {
     char path[PATH_MAX];
-    fm_status status = FM_OK;
-    int n = snprintf(path, sizeof path, "%s/build/%s", cache, name);
-    if (n <= 0 || n >= PATH_MAX) {
-        return fm_fail(reterr, FM_ERR_LIMIT, "the cache's path is too long");
+    struct stat found = {.st_nlink = 0};
+    fm_status status = name_file(cache, name, path, reterr);
+    if (status) return status;
+    while (!status && !found.st_nlink) {
+        int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        if (fd < 0) {
+            status = fm_fail(reterr, FM_ERR_IO, "cannot open: %s", strerror(errno));
+        } else if (flock(fd, how | LOCK_NB) != 0) {
+            status = fm_fail(reterr, FM_ERR_EXISTS, "another build is at work in this cache");
+        } else if (fstat(fd, &found) != 0) {
+            status = fm_fail(reterr, FM_ERR_IO, "cannot look at: %s", strerror(errno));
+        }
+        *ret_fd = fd;
+        if (fd >= 0 && (status || !found.st_nlink)) close(fd);
     }
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0) {
-        status = fm_fail(reterr, FM_ERR_IO, "cannot open: %s", strerror(errno));
-    } else if (flock(fd, how | LOCK_NB) != 0) {
-        status = fm_fail(reterr, FM_ERR_EXISTS, "another build is at work in this cache");
-        close(fd);
-    }
-    if (status) return reterr ? fm_error_in(reterr, path) : status;
-    *ret_fd = fd;
-    return FM_OK;
+    if (!status) return FM_OK;
+    *ret_fd = -1;
+    return reterr ? fm_error_in(reterr, path) : status;
 }
 
-static fm_status make_folder(const char *cache, fm_error *reterr) {
+static fm_status make_folder(const char *cache, fm_cache_lock *lock, fm_error *reterr) {
     char folder[PATH_MAX];
-    int n = snprintf(folder, sizeof folder, "%s/build", cache);
-    if (n <= 0 || n >= PATH_MAX) {
-        return fm_fail(reterr, FM_ERR_LIMIT, "the cache's path is too long");
-    }
-    fm_status status = fm_dir_make(folder, reterr);
+    *lock = (fm_cache_lock){.cache = cache, .fd = -1, .slot_fd = -1};
+    fm_status status = name_file(cache, "", folder, reterr);
+    if (!status) status = fm_dir_make_noting(folder, &lock->existed, reterr);
     return status ? status : fm_shard_check_disk(folder, reterr);
 }
 
-fm_status fm_cache_lock(const char *cache, int *ret_fd, fm_error *reterr) {
-    fm_status status = make_folder(cache, reterr);
-    return status ? status : lock_file(cache, "lock", LOCK_EX, ret_fd, reterr);
+static void remove_file(const char *cache, const char *name) {
+    char path[PATH_MAX];
+    if (!name_file(cache, name, path, NULL)) unlink(path);
 }
 
-fm_status fm_cache_lock_shared(const char *cache, uint32_t *ret_slot, int ret_fd[2],
-                               fm_error *reterr) {
-    fm_status status = make_folder(cache, reterr);
-    if (!status) status = lock_file(cache, "lock", LOCK_SH, &ret_fd[0], reterr);
-    if (status) return status;
-    status = FM_ERR_EXISTS;
-    for (uint32_t slot = 1; slot <= SLOT_MAX && status == FM_ERR_EXISTS; slot++) {
-        char name[32];
-        snprintf(name, sizeof name, "slot-%u.lock", slot);
-        status = lock_file(cache, name, LOCK_EX, &ret_fd[1], reterr);
-        if (!status) *ret_slot = slot;
+/* Removes what locking made. Nobody else may hold the lock: only an exclusive holder removes its
+ * file. */
+static void remove_made(const fm_cache_lock *lock) {
+    char path[PATH_MAX], slot[32];
+    if (name_file(lock->cache, "", path, NULL) || lock->existed == strlen(path)) return;
+    if (lock->fd >= 0 && flock(lock->fd, LOCK_EX | LOCK_NB) != 0) return;
+    name_slot(lock->slot, slot);
+    if (lock->slot_fd >= 0) remove_file(lock->cache, slot);
+    if (lock->fd >= 0) remove_file(lock->cache, "lock");
+    static const char *const emptied[] = {"shards", "generations"};
+    for (size_t i = 0; i < sizeof emptied / sizeof emptied[0]; i++) {
+        char folder[PATH_MAX];
+        int n = snprintf(folder, sizeof folder, "%s/%s", lock->cache, emptied[i]);
+        if (n > 0 && n < PATH_MAX) rmdir(folder);
     }
-    if (status) close(ret_fd[0]);
+    fm_dir_unmake(path, lock->existed);
+}
+
+void fm_cache_unlock(fm_cache_lock *lock, bool failed) {
+    if (failed) remove_made(lock);
+    if (lock->slot_fd >= 0) close(lock->slot_fd);
+    if (lock->fd >= 0) close(lock->fd);
+    lock->fd = lock->slot_fd = -1;
+}
+
+fm_status fm_cache_lock_alone(const char *cache, fm_cache_lock *ret_lock, fm_error *reterr) {
+    fm_status status = make_folder(cache, ret_lock, reterr);
+    if (!status) status = lock_file(cache, "lock", LOCK_EX, &ret_lock->fd, reterr);
+    if (status) fm_cache_unlock(ret_lock, true);
+    return status;
+}
+
+fm_status fm_cache_lock_shared(const char *cache, fm_cache_lock *ret_lock, fm_error *reterr) {
+    fm_status status = make_folder(cache, ret_lock, reterr);
+    if (!status) status = lock_file(cache, "lock", LOCK_SH, &ret_lock->fd, reterr);
+    bool found = false;
+    for (uint32_t slot = 1; slot <= SLOT_MAX && !status && !found; slot++) {
+        char name[32];
+        name_slot(slot, name);
+        status = lock_file(cache, name, LOCK_EX, &ret_lock->slot_fd, reterr);
+        found = !status;
+        if (found) ret_lock->slot = slot;
+        if (status == FM_ERR_EXISTS && slot < SLOT_MAX) status = FM_OK;
+    }
+    if (status) fm_cache_unlock(ret_lock, true);
     return status;
 }

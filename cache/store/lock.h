@@ -5,15 +5,30 @@
 
 #include "proto/base/status.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct fm_cache_lock {
+    const char *cache; /* borrowed */
+    int fd, slot_fd;   /* slot_fd: -1 for an exclusive lock */
+    uint32_t slot;     /* >= 1: number of the worker, which names its unsealed shard; else 0 */
+    size_t existed;    /* length of the part of "CACHE/build" that existed before */
+} fm_cache_lock;
+
 /* Makes CACHE/build, refuses network file systems (FM_ERR_UNSUPPORTED), and takes the exclusive
- * lock. The lock ends when the caller closes *ret_fd or the process ends. FM_ERR_EXISTS when
- * another process holds a lock; FM_ERR_IO. */
-FM_MUST_USE fm_status fm_cache_lock(const char *cache, int *ret_fd, fm_error *reterr);
+ * lock, which ends with fm_cache_unlock or the process. FM_ERR_EXISTS when another process holds a
+ * lock; FM_ERR_IO. After an error the folders that it made are removed again. */
+FM_MUST_USE fm_status fm_cache_lock_alone(const char *cache, fm_cache_lock *ret_lock,
+                                          fm_error *reterr);
 
 /* The same for one of several workers that write shards into one cache at the same time. Workers
- * exclude an exclusive holder, and the other way round. *ret_slot >= 1 numbers the worker and names
- * its unsealed shard. The caller closes both descriptors. */
-FM_MUST_USE fm_status fm_cache_lock_shared(const char *cache, uint32_t *ret_slot, int ret_fd[2],
+ * exclude an exclusive holder, and the other way round. */
+FM_MUST_USE fm_status fm_cache_lock_shared(const char *cache, fm_cache_lock *ret_lock,
                                            fm_error *reterr);
+
+/* Ends the lock. After a failure it also removes the folders that locking made, as far as nothing
+ * else is in them, so that a command that did nothing leaves nothing. */
+void fm_cache_unlock(fm_cache_lock *lock, bool failed);
 
 #endif

@@ -15,17 +15,21 @@ pkg_check_modules(BLAS REQUIRED IMPORTED_TARGET openblas)
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 
 # FM_STATIC: programs that need nothing but libc and, on a GPU, the CUDA runtime, cuBLASLt and NCCL. Debian has no
-# archives of libzip and of what libpq stands on, so these two are left out.
+# archives of libzip and of what libpq and libmicrohttpd need, so these three are left out.
 if(FM_STATIC)
     include(FoldmillStatic)
 else()
     pkg_check_modules(ZIP QUIET IMPORTED_TARGET libzip)
     pkg_check_modules(PQ QUIET IMPORTED_TARGET libpq)
+    pkg_check_modules(MHD QUIET IMPORTED_TARGET libmicrohttpd)
 endif()
 if(PQ_FOUND)
     message(STATUS "foldmill: PostgreSQL client found (${PQ_VERSION})")
 else()
     message(STATUS "foldmill: PostgreSQL client not used: builds are coordinated by the embedded catalogue only")
+endif()
+if(NOT MHD_FOUND)
+    message(STATUS "foldmill: libmicrohttpd not used: serve --http is refused")
 endif()
 if(NOT ZIP_FOUND)
     message(STATUS "foldmill: libzip not used: zip archives of structures are refused")

@@ -21,33 +21,43 @@ static bool is_absence(int code) {
     return code == ENOENT || code == ENOTDIR;
 }
 
-bool fm_path_is_same(const char *a, const char *b) {
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+static fm_status fail_look(fm_error *reterr, const char *path, int code) {
+    return fm_fail_in(reterr, FM_ERR_IO, path, "cannot look at it: %s", strerror(code));
 }
 
-bool fm_path_is_link(const char *path) {
-    struct stat info;
-    return lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
+/* Looks at a path with links followed; *ret_there is false when nothing is there. */
+static fm_status look(const char *path, struct stat *info, bool *ret_there, fm_error *reterr) {
+    *ret_there = stat(path, info) == 0;
+    if (*ret_there) return FM_OK;
+    if (!is_absence(errno)) return fail_look(reterr, path, errno);
+    if (lstat(path, info) == 0) return fm_fail_in(reterr, FM_ERR_IO, path, "%s", dangling);
+    return is_absence(errno) ? FM_OK : fail_look(reterr, path, errno);
 }
 
 fm_status fm_path_size(const char *path, fm_path_kind *ret_kind, uint64_t *ret_bytes,
                        fm_error *reterr) {
     struct stat info;
-    *ret_kind = FM_PATH_ABSENT;
-    *ret_bytes = 0;
-    if (stat(path, &info) == 0) {
-        *ret_kind = kind_of(&info);
-        if (*ret_kind == FM_PATH_FILE) *ret_bytes = (uint64_t)info.st_size;
-        return FM_OK;
-    }
-    int code = errno;
-    if (!is_absence(code)) {
-        return fm_fail_in(reterr, FM_ERR_IO, path, "cannot look at it: %s", strerror(code));
-    }
-    if (lstat(path, &info) == 0) return fm_fail_in(reterr, FM_ERR_IO, path, "%s", dangling);
-    if (is_absence(errno)) return FM_OK;
-    return fm_fail_in(reterr, FM_ERR_IO, path, "cannot look at it: %s", strerror(errno));
+    bool there;
+    fm_status status = look(path, &info, &there, reterr);
+    *ret_kind = !status && there ? kind_of(&info) : FM_PATH_ABSENT;
+    *ret_bytes = *ret_kind == FM_PATH_FILE ? (uint64_t)info.st_size : 0;
+    return status;
+}
+
+fm_status fm_path_is_same(const char *a, const char *b, bool *ret_same, fm_error *reterr) {
+    struct stat x, y;
+    bool a_there, b_there = false;
+    fm_status status = look(a, &x, &a_there, reterr);
+    if (!status) status = look(b, &y, &b_there, reterr);
+    *ret_same = !status && a_there && b_there && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    return status;
+}
+
+fm_status fm_path_is_link(const char *path, bool *ret_link, fm_error *reterr) {
+    struct stat info;
+    bool there = lstat(path, &info) == 0;
+    *ret_link = there && S_ISLNK(info.st_mode);
+    return there || is_absence(errno) ? FM_OK : fail_look(reterr, path, errno);
 }
 
 fm_status fm_path_look(const char *path, fm_path_kind *ret_kind, fm_error *reterr) {

@@ -32,11 +32,13 @@ FM_MUST_USE fm_status fm_path_look(const char *path, fm_path_kind *ret_kind, fm_
 FM_MUST_USE fm_status fm_path_size(const char *path, fm_path_kind *ret_kind, uint64_t *ret_bytes,
                                    fm_error *reterr);
 
-/* True when both paths can be looked at and are one file or folder. */
-bool fm_path_is_same(const char *a, const char *b);
+/* Whether both paths are one file or folder. An absent path is the same as no other. FM_ERR_IO when
+ * one of them cannot be looked at. */
+FM_MUST_USE fm_status fm_path_is_same(const char *a, const char *b, bool *ret_same,
+                                      fm_error *reterr);
 
-/* True when the path itself is a symbolic link. */
-bool fm_path_is_link(const char *path);
+/* Whether the path itself is a symbolic link. FM_ERR_IO when it cannot be looked at. */
+FM_MUST_USE fm_status fm_path_is_link(const char *path, bool *ret_link, fm_error *reterr);
 
 /* True when this process may make files in the folder; otherwise errno has the reason. */
 bool fm_path_is_writable(const char *folder);

@@ -129,12 +129,17 @@ struct fm_file_writer {
  * and folders are refused, because a rename would put a file in their place. */
 static fm_status find_goal(const char *path, char out[PATH_MAX], fm_error *reterr) {
     fm_path_kind kind;
-    if (!fm_path_is_link(path) || !realpath(path, out)) snprintf(out, PATH_MAX, "%s", path);
-    /* A path that cannot be looked at fails when its temporary file is made, or is a link that
-     * leads nowhere, which the file replaces. */
-    if (fm_path_look(path, &kind, NULL) || kind == FM_PATH_FILE || kind == FM_PATH_ABSENT) {
-        return FM_OK;
+    bool is_link;
+    fm_status status = fm_path_is_link(path, &is_link, reterr);
+    if (status) return status;
+    bool leads = is_link && realpath(path, out);
+    if (is_link && !leads && errno != ENOENT) {
+        return fail_errno(reterr, path, "cannot follow the symbolic link");
     }
+    if (!leads) snprintf(out, PATH_MAX, "%s", path);
+    if (is_link && !leads) return FM_OK; /* it leads nowhere, and the file replaces it */
+    status = fm_path_look(out, &kind, reterr);
+    if (status || kind == FM_PATH_FILE || kind == FM_PATH_ABSENT) return status;
     return fm_fail_in(reterr, FM_ERR_IO, path, "cannot create: %s is here, expected a file or none",
                       kind == FM_PATH_FOLDER ? "a folder" : "a device or a pipe");
 }
@@ -223,7 +228,14 @@ fm_status fm_dir_sync(const char *path, fm_error *reterr) {
 }
 
 fm_status fm_dir_make(const char *path, fm_error *reterr) {
+    size_t ignored;
+    return fm_dir_make_noting(path, &ignored, reterr);
+}
+
+fm_status fm_dir_make_noting(const char *path, size_t *ret_existed, fm_error *reterr) {
     char partial[PATH_MAX];
+    bool made = false;
+    *ret_existed = 0;
     int length = snprintf(partial, sizeof partial, "%s", path);
     if (length <= 0 || (size_t)length >= sizeof partial) {
         errno = ENAMETOOLONG;
@@ -233,9 +245,12 @@ fm_status fm_dir_make(const char *path, fm_error *reterr) {
         if (*p != '/' && *p != '\0') continue;
         char kept = *p;
         *p = '\0';
-        if (mkdir(partial, 0777) != 0 && errno != EEXIST) {
+        if (mkdir(partial, 0777) == 0) {
+            made = true;
+        } else if (errno != EEXIST) {
             return fail_errno(reterr, partial, "cannot make folder");
         }
+        if (!made) *ret_existed = (size_t)(p - partial);
         if (kept == '\0') break;
         *p = kept;
     }
@@ -244,4 +259,20 @@ fm_status fm_dir_make(const char *path, fm_error *reterr) {
     if (status || kind == FM_PATH_FOLDER) return status;
     errno = ENOTDIR;
     return fail_errno(reterr, path, "cannot make folder");
+}
+
+void fm_dir_unmake(const char *path, size_t existed) {
+    char partial[PATH_MAX];
+    size_t length = strlen(path);
+    if (length >= sizeof partial) return;
+    memcpy(partial, path, length + 1);
+    while (length > existed) {
+        partial[length] = '\0';
+        /* "a/" and "a" are one folder, which may be gone by now. */
+        if (rmdir(partial) != 0 && errno != ENOENT) return;
+        while (length > existed && partial[length - 1] != '/')
+            length--;
+        while (length > existed && partial[length - 1] == '/')
+            length--;
+    }
 }

@@ -41,7 +41,7 @@ FM_MUST_USE fm_status fm_file_writer_open(const char *path, fm_file_writer **ret
 FM_MUST_USE fm_status fm_file_writer_append(fm_file_writer *writer, const void *data, size_t size,
                                             fm_error *reterr);
 /* Syncs, renames to the path, syncs the folder. On failure the previous file stays, and nothing
- * else. */
+ * else; only when the folder cannot be synced, the new file is in place already. */
 FM_MUST_USE fm_status fm_file_writer_commit(fm_file_writer *writer, fm_error *reterr);
 /* Removes the temporary file; NULL is fine. */
 void fm_file_writer_discard(fm_file_writer *writer);
@@ -51,5 +51,11 @@ FM_MUST_USE fm_status fm_dir_sync(const char *path, fm_error *reterr);
 
 /* Makes `path` and its missing parents. An existing folder is fine. FM_ERR_IO, FM_ERR_NOT_FOUND. */
 FM_MUST_USE fm_status fm_dir_make(const char *path, fm_error *reterr);
+
+/* The same. *ret_existed, which is set on failure too, is the length of the part of the path that
+ * existed before. fm_dir_unmake removes the folders after it again, from the deepest one, as far as
+ * they are empty. */
+FM_MUST_USE fm_status fm_dir_make_noting(const char *path, size_t *ret_existed, fm_error *reterr);
+void fm_dir_unmake(const char *path, size_t existed);
 
 #endif

@@ -46,6 +46,13 @@ uint64_t fm_histogram_percentile(const fm_histogram *histogram, uint32_t per_mil
     return 0;
 }
 
+uint64_t fm_histogram_count_below(const fm_histogram *histogram, uint64_t bound) {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < FM_HISTOGRAM_BUCKETS && bucket_end(i) <= bound; i++)
+        n += histogram->bucket[i];
+    return n;
+}
+
 uint64_t fm_clock_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);

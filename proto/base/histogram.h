@@ -27,6 +27,10 @@ void fm_histogram_merge(fm_histogram *histogram, const fm_histogram *other);
  * never more than max; 0 when empty. per_mille 500 is the median, 1000 the maximum. */
 uint64_t fm_histogram_percentile(const fm_histogram *histogram, uint32_t per_mille);
 
+/* Returns how many values are at most `bound`. Values in the bucket that holds `bound` count only
+ * when it ends there, so the result may be up to 6.25 % of `bound` too strict, never too lax. */
+uint64_t fm_histogram_count_below(const fm_histogram *histogram, uint64_t bound);
+
 /* Returns the monotonic time in nanoseconds, for measuring durations. */
 uint64_t fm_clock_ns(void);
 

@@ -3,8 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 void fm_machine_open_standard(void) {
@@ -29,15 +32,57 @@ static uint64_t read_limit(const char *path) {
     return n == 1 && value ? value : UINT64_MAX;
 }
 
+/* The least limit of a group and of those above it, up to `root`. `file`: its name in a group. */
+static uint64_t read_limits(const char *root, const char *group, const char *file) {
+    char path[PATH_MAX];
+    uint64_t least = UINT64_MAX;
+    size_t length = strlen(group);
+    for (;;) {
+        int n = snprintf(path, sizeof path, "%s%.*s/%s", root, (int)length, group, file);
+        uint64_t limit = n > 0 && n < PATH_MAX ? read_limit(path) : UINT64_MAX;
+        if (limit < least) least = limit;
+        if (!length) return least;
+        while (length && group[--length] != '/') {
+        }
+    }
+}
+
+/* Lines are "ID:CONTROLLERS:GROUP". Version 2 has one hierarchy, without controllers; version 1 has
+ * one for "memory", in a folder of that name. In a container the groups are often not visible by
+ * the names in the list, and the root is the process's own. */
+uint64_t fm_machine_group_limit(const char *list, const char *root) {
+    char line[PATH_MAX], memory[PATH_MAX];
+    snprintf(memory, sizeof memory, "%s/memory", root);
+    uint64_t least = read_limits(root, "", "memory.max");
+    uint64_t old = read_limits(memory, "", "memory.limit_in_bytes");
+    if (old < least) least = old;
+    FILE *file = fopen(list, "r");
+    while (file && fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = '\0';
+        char *controllers = strchr(line, ':'),
+             *group = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!group) continue;
+        *group++ = '\0';
+        bool is_new = !controllers[1], is_old = strcmp(controllers + 1, "memory") == 0;
+        uint64_t limit = is_new   ? read_limits(root, group, "memory.max")
+                         : is_old ? read_limits(memory, group, "memory.limit_in_bytes")
+                                  : UINT64_MAX;
+        if (limit < least) least = limit;
+    }
+    if (file) fclose(file);
+    return least;
+}
+
 uint64_t fm_machine_memory(void) {
-    static const char *const limits[] = {"/sys/fs/cgroup/memory.max",
-                                         "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
     long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     uint64_t bytes =
         pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : UINT64_MAX;
-    for (int i = 0; i < 2; i++) {
-        uint64_t limit = read_limit(limits[i]);
-        if (limit < bytes) bytes = limit;
-    }
-    return bytes;
+    uint64_t limit = fm_machine_group_limit("/proc/self/cgroup", "/sys/fs/cgroup");
+    return limit < bytes ? limit : bytes;
+}
+
+uint64_t fm_machine_fit(uint64_t wanted, uint64_t machine, double share, uint64_t least) {
+    double part = (double)machine * share;
+    uint64_t bytes = part < (double)wanted ? (uint64_t)part : wanted;
+    return bytes < least ? least : bytes;
 }

@@ -10,8 +10,16 @@
  * is written to a closed standard error is dropped. Call it first in main. */
 void fm_machine_open_standard(void);
 
-/* Bytes of memory that this process may use: that of the machine, or less where its control group
- * has a limit. UINT64_MAX when the system does not say. */
+/* Bytes of memory that this process may use: that of the machine, or less where its control group,
+ * or one above it, has a limit. UINT64_MAX when the system does not say. */
 uint64_t fm_machine_memory(void);
+
+/* The least memory limit of the groups that the list of a process names, and of those above them;
+ * UINT64_MAX = none. `list` is /proc/self/cgroup and `root` /sys/fs/cgroup; tests have others. */
+uint64_t fm_machine_group_limit(const char *list, const char *root);
+
+/* A default that fits the machine: `wanted` bytes, or `share` (0..1) of the memory of `machine`
+ * bytes where that is less, but at least `least`. */
+uint64_t fm_machine_fit(uint64_t wanted, uint64_t machine, double share, uint64_t least);
 
 #endif

@@ -4,7 +4,7 @@
 #include "featurizer/msa.h"
 #include "proto/base/directory.h"
 #include "server/cli/commands.h"
-#include "server/cli/json_text.h"
+#include "proto/base/json_text.h"
 
 typedef struct dry_run {
     fm_json_writer *json; /* NULL: lines for people */

@@ -151,17 +151,19 @@ static void print_place(FILE *out, const char *cache, const fm_build_report *rep
             report->published ? "" : ", as before");
 }
 
+void fm_build_print_change(FILE *out, const fm_build_report *report, const char *what) {
+    if (report->n_kept + report->n_left == 0) return;
+    fprintf(out,
+            "changed   %u chains added, %u of other datasets kept, %u left that the %s does not "
+            "have\n",
+            report->n_added, report->n_kept, report->n_left, what);
+}
+
 void fm_build_print_report(FILE *out, const char *cache, const fm_build_report *report) {
     uint32_t n_done = report->n_built + report->n_reused;
     double seconds = report->seconds > 0 ? report->seconds : 1e-9;
     fprintf(out, "chains    %u built, %u reused\n", report->n_built, report->n_reused);
-    if (report->generation && report->n_kept + report->n_left) {
-        fprintf(
-            out,
-            "changed   %u chains added, %u of other datasets kept, %u left that the dataset does "
-            "not have\n",
-            report->n_added, report->n_kept, report->n_left);
-    }
+    if (report->generation) fm_build_print_change(out, report, "dataset");
     if (report->is_inferred) {
         fprintf(out, "noted     the cache does not record the dataset that it was built from; its "
                      "chains say that it is this one\n");
@@ -224,6 +226,9 @@ void fm_build_json_generation(fm_json_writer *json, const char *cache,
     print_refused(json, report);
     fm_json_put_u64(json, "stored_bytes", report->stored_bytes);
     fm_json_put_u64(json, "decoded_bytes", report->decoded_bytes);
+    fm_json_put_u64(json, "added", report->n_added);
+    fm_json_put_u64(json, "kept", report->n_kept);
+    fm_json_put_u64(json, "left", report->n_left);
 }
 
 void fm_build_print_json(FILE *out, const fm_build_summary *summary) {
@@ -234,9 +239,6 @@ void fm_build_print_json(FILE *out, const fm_build_summary *summary) {
     fm_json_put_string(&json, "outcome", summary->outcome);
     fm_json_put_string(&json, "dataset", summary->dataset);
     fm_build_json_generation(&json, summary->cache, report);
-    fm_json_put_u64(&json, "added", report->n_added);
-    fm_json_put_u64(&json, "kept", report->n_kept);
-    fm_json_put_u64(&json, "left", report->n_left);
     fm_json_put_bool(&json, "dataset_inferred", report->is_inferred);
     fm_json_put_u64(&json, "built", report->n_built);
     fm_json_put_u64(&json, "reused", report->n_reused);

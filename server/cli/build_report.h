@@ -4,7 +4,7 @@
 
 #include "cache/build/build.h"
 #include "server/cli/build_share.h"
-#include "server/cli/json_text.h"
+#include "proto/base/json_text.h"
 #include "server/cli/template_counts.h"
 
 #include <stdio.h>
@@ -24,6 +24,9 @@ void fm_build_display_end(fm_build_display *display);
 
 /* The report for people. */
 void fm_build_print_report(FILE *out, const char *cache, const fm_build_report *report);
+/* Only the line about chains that came, stayed and went, if any stayed or went. `what`: what is
+ * built, as the line calls it: "dataset" or "job". */
+void fm_build_print_change(FILE *out, const fm_build_report *report, const char *what);
 /* Only the lines about the generation: refusals, sizes, content digest, folder. */
 void fm_build_print_generation(FILE *out, const char *cache, const fm_build_report *report);
 
@@ -45,7 +48,7 @@ FM_MUST_USE fm_status fm_build_write_json(const char *path, const fm_build_summa
 
 /* Members of the open object that describe the generation: "cache", "generation", "published",
  * "content", "chains", "refused", "refused_by_reason", "refusals", "stored_bytes",
- * "decoded_bytes". */
+ * "decoded_bytes", "added", "kept", "left". */
 void fm_build_json_generation(fm_json_writer *json, const char *cache,
                               const fm_build_report *report);
 

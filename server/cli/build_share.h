@@ -5,7 +5,7 @@
 
 #include "cache/build/build_shared.h"
 #include "proto/base/options.h"
-#include "server/cli/json_text.h"
+#include "proto/base/json_text.h"
 
 #include <stdio.h>
 

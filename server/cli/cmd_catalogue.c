@@ -1,7 +1,7 @@
 /* cmd_catalogue.c: foldmill catalogue: migrates, shows or rebuilds the catalogue of shared jobs. */
 #include "cache/build/catalogue_rebuild.h"
 #include "server/cli/commands.h"
-#include "server/cli/json_text.h"
+#include "proto/base/json_text.h"
 
 #include "proto/base/utf8.h"
 

@@ -5,7 +5,7 @@
 #include "proto/batch.h"
 #include "proto/client.h"
 #include "server/cli/commands.h"
-#include "server/cli/json_text.h"
+#include "proto/base/json_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,11 +150,33 @@ static fm_status note_row(fetch_run *run, uint64_t index, fm_bytes sample, fm_er
     return FM_OK;
 }
 
+static void say_skipped(fetch_run *run, uint64_t index, const char *why) {
+    run->n_skipped++;
+    fprintf(stderr, "foldmill fetch: sample %llu skipped: %s\n", (unsigned long long)index, why);
+}
+
+/* A sample that came, but cannot be decoded: --skip leaves it out if its header says which it is.
+ */
+static fm_status take_damaged(fetch_run *run, const fm_client_event *event, fm_status status,
+                              fm_error *reterr) {
+    fm_sample head;
+    if (fm_sample_decode_head(event->sample, &head, NULL)) return status;
+    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+    char why[sizeof text + FM_LIMIT_NAME_BYTES + 32];
+    fm_error_format(reterr, text, sizeof text);
+    snprintf(why, sizeof why, "chain %s: received damaged: %s", head.name, text);
+    if (!run->set->skip) {
+        return fm_fail(reterr, status, "sample %llu: %s", (unsigned long long)head.index, why);
+    }
+    say_skipped(run, head.index, why);
+    return fm_client_release(run->client, 1, event->sample.size, reterr);
+}
+
 static fm_status take_sample(fetch_run *run, const fm_client_event *event, fm_error *reterr) {
     fm_sample sample;
     fm_arena_reset(&run->arena);
     fm_status status = fm_sample_decode(event->sample, true, &run->arena, &sample, reterr);
-    if (status) return status;
+    if (status) return take_damaged(run, event, status, reterr);
     run->n_sample++;
     run->n_byte += event->sample.size;
     if (run->set->digest) status = note_row(run, sample.index, event->sample, reterr);
@@ -175,9 +197,7 @@ static fm_status take_stream(fetch_run *run, fm_error *reterr) {
             status = take_sample(run, &event, reterr);
             break;
         case FM_CLIENT_SKIPPED:
-            run->n_skipped++;
-            fprintf(stderr, "foldmill fetch: sample %llu skipped: %s\n",
-                    (unsigned long long)event.index, event.text);
+            say_skipped(run, event.index, event.text);
             status = fm_client_release(run->client, 1, 0, reterr);
             break;
         case FM_CLIENT_END: run->reason = event.reason; break;

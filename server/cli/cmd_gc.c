@@ -1,7 +1,7 @@
 /* cmd_gc.c: foldmill gc: removes the files that no remaining generation refers to. */
 #include "cache/snapshot/gc.h"
 #include "server/cli/commands.h"
-#include "server/cli/json_text.h"
+#include "proto/base/json_text.h"
 #include "server/cli/open_cache.h"
 
 #include <stdio.h>

@@ -21,6 +21,7 @@ static void print_report(const fm_merge_options *options, const fm_merge_report 
     if (report->n_left) {
         printf("not done  %u items, which are not part of the cache\n", report->n_left);
     }
+    fm_build_print_change(stdout, &report->build, "job");
     fm_build_print_generation(stdout, options->cache, &report->build);
 }
 
@@ -57,7 +58,7 @@ static int merge(const fm_merge_options *options, bool json) {
 int fm_cmd_merge(int argc, char **argv) {
     fm_merge_options options = {.cache = NULL};
     fm_option_list from = {.n = 0};
-    bool quiet = false, json = false;
+    bool quiet = false, json = false, add = false, replace = false;
     const fm_option table[] = {
         {"catalogue", FM_OPTION_STRING, &options.where, "WHERE",
          "the catalogue: postgresql://..., or a file", .is_required = true},
@@ -70,6 +71,10 @@ int fm_cmd_merge(int argc, char **argv) {
          .letter = 0},
         {"partial", FM_OPTION_FLAG, &options.partial, NULL,
          "merge although some chains are not done", .letter = 0},
+        {"add", FM_OPTION_FLAG, &add, NULL,
+         "keep the cache's chains of another dataset beside those of the job", .letter = 0},
+        {"replace", FM_OPTION_FLAG, &replace, NULL,
+         "leave the cache's chains of another dataset out", .letter = 0},
         {"json", FM_OPTION_FLAG, &json, NULL, "print one JSON object", .letter = 0},
         {"quiet", FM_OPTION_FLAG, &quiet, NULL, "no progress", .letter = 'q'},
         {0}};
@@ -85,9 +90,13 @@ int fm_cmd_merge(int argc, char **argv) {
             "Every shard is hashed before it is used. The content digest equals that of a build\n"
             "by one process. The previous generation stays in force until the new one is\n"
             "complete, and when the command fails.\n\n"
+            "DIR may have chains already. Those of datasets with other names stay. A job whose\n"
+            "chains are of another dataset than DIR's of the same name, or without a name, is\n"
+            "refused: --add keeps DIR's chains, --replace leaves them out.\n\n"
             "--json prints one object: cache, generation, published, content, chains, refused,\n"
             "refused_by_reason {REASON: n}, refusals [{chain, reason}], stored_bytes,\n"
-            "decoded_bytes, shards, shard_bytes, linked, copied, copied_bytes, not_done.\n\n"
+            "decoded_bytes, added, kept, left, shards, shard_bytes, linked, copied, copied_bytes, "
+            "not_done.\n\n"
             "Exit codes: 0 all chains merged, 3 some are refused or, with --partial, not done, 1\n"
             "failed, 2 bad usage.\n\n"
             "Example:\n"
@@ -98,6 +107,14 @@ int fm_cmd_merge(int argc, char **argv) {
     int n_positional;
     int code = fm_cli_parse(&command, argc, argv, &n_positional);
     if (code >= 0) return code;
+    if (add && replace) {
+        fm_error error;
+        fm_fail(&error, FM_ERR_USAGE, "give either --add or --replace, not both");
+        return fm_cli_report(command.program, &error);
+    }
+    options.others = add       ? FM_BUILD_OTHERS_ADD
+                     : replace ? FM_BUILD_OTHERS_REPLACE
+                               : FM_BUILD_OTHERS_CHECK;
     options.from = from.value;
     options.n_from = from.n;
     if (!quiet && fm_progress_has_terminal()) options.progress = show_progress;

@@ -1,5 +1,6 @@
 /* cmd_serve.c: foldmill serve: runs the feature server. */
 #include "proto/base/log.h"
+#include "proto/base/machine.h"
 #include "server/cli/commands.h"
 #include "server/cli/open_cache.h"
 #include "server/server.h"
@@ -7,7 +8,12 @@
 
 #include <string.h>
 
-enum { MIB_SHIFT = 20 };
+enum {
+    MIB_SHIFT = 20,
+    MAX_MEMORY_MIB = 2048, /* defaults, where the machine has the memory */
+    WORKER_MEMORY_MIB = 4096,
+    LEAST_MEMORY_MIB = 256,
+};
 
 static const char description[] =
     "Serves crop-ready samples from a cache to any number of trainers. A sample is a pure\n"
@@ -43,9 +49,13 @@ static int parse(serve_settings *set, int argc, char **argv) {
         {"jobs", FM_OPTION_U64, &set->jobs, "N", .help = "worker threads (2)", .letter = 'j',
          .min = 1, .max = 512},
         {"max-memory", FM_OPTION_U64, &set->max_memory_mib, "MIB",
-         .help = "memory for samples that are made or sent (2048)", .min = 16, .max = 1 << 24},
+         .help = "memory for samples that are made or sent (2048, at most a quarter of the "
+                 "machine's)",
+         .min = 16, .max = 1 << 24},
         {"worker-memory", FM_OPTION_U64, &set->worker_memory_mib, "MIB",
-         .help = "memory limit of each worker thread (4096)", .min = 16, .max = 1 << 24},
+         .help = "memory limit of each worker thread (4096, at most three fifths of the machine's "
+                 "for all)",
+         .min = 16, .max = 1 << 24},
         {"max-connections", FM_OPTION_U64, &set->max_connections, "N",
          .help = "limit on connections (256)", .min = 1, .max = 4096},
         {"hello-timeout", FM_OPTION_U64, &set->hello_ms, "MS",
@@ -67,6 +77,25 @@ static int parse(serve_settings *set, int argc, char **argv) {
     int n_positional;
     int code = fm_cli_parse(&command, argc, argv, &n_positional);
     return code;
+}
+
+/* Fills in the limits that were not given, and says so when the machine is too small for the usual
+ * ones, or for those that were given. */
+static void choose_memory(serve_settings *set) {
+    uint64_t machine = fm_machine_memory() >> MIB_SHIFT;
+    uint64_t samples = fm_machine_fit(MAX_MEMORY_MIB, machine, 0.25, LEAST_MEMORY_MIB);
+    uint64_t worker =
+        fm_machine_fit(WORKER_MEMORY_MIB, machine, 0.6 / (double)set->jobs, LEAST_MEMORY_MIB);
+    bool is_lowered = (!set->max_memory_mib && samples < MAX_MEMORY_MIB) ||
+                      (!set->worker_memory_mib && worker < WORKER_MEMORY_MIB);
+    if (!set->max_memory_mib) set->max_memory_mib = samples;
+    if (!set->worker_memory_mib) set->worker_memory_mib = worker;
+    bool is_exceeded = set->max_memory_mib + set->jobs * set->worker_memory_mib > machine;
+    if (!is_lowered && !is_exceeded) return;
+    fm_log(FM_LOG_WARN, is_exceeded ? "memory_exceeded" : "memory_lowered",
+           "max_memory_mib=%llu worker_memory_mib=%llu jobs=%llu machine_mib=%llu",
+           (unsigned long long)set->max_memory_mib, (unsigned long long)set->worker_memory_mib,
+           (unsigned long long)set->jobs, (unsigned long long)machine);
 }
 
 static void log_start(const fm_server *server, const fm_sample_source *source, uint64_t generation,
@@ -115,17 +144,13 @@ static fm_status serve(const serve_settings *set, const fm_sample_source *source
 }
 
 int fm_cmd_serve(int argc, char **argv) {
-    serve_settings set = {.snapshot = "all",
-                          .jobs = 2,
-                          .max_memory_mib = 2048,
-                          .worker_memory_mib = 4096,
-                          .max_connections = 256,
-                          .hello_ms = 5000,
-                          .stall_s = 300};
+    serve_settings set = {
+        .snapshot = "all", .jobs = 2, .max_connections = 256, .hello_ms = 5000, .stall_s = 300};
     int code = parse(&set, argc, argv);
     if (code >= 0) return code;
     if (set.quiet) fm_log_set_level(FM_LOG_WARN);
     if (set.verbose) fm_log_set_level(FM_LOG_DEBUG);
+    choose_memory(&set);
     fm_error error;
     fm_cache_source *cache;
     fm_sample_source source;

@@ -7,7 +7,7 @@
 #include "proto/base/directory.h"
 #include "proto/base/file.h"
 #include "server/cli/commands.h"
-#include "server/cli/json_text.h"
+#include "proto/base/json_text.h"
 #include "server/cli/progress.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 #include "proto/base/directory.h"
 #include "proto/base/histogram.h"
 #include "server/cli/commands.h"
-#include "server/cli/json_text.h"
+#include "proto/base/json_text.h"
 #include "server/cli/open_cache.h"
 #include "server/cli/progress.h"
 

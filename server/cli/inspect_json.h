@@ -4,7 +4,7 @@
 
 #include "cache/store/refusals.h"
 #include "cache/store/store.h"
-#include "server/cli/json_text.h"
+#include "proto/base/json_text.h"
 
 /* {"generation", "content", "chains", "refused", "shards", "shard_bytes",
  *  "parts": {NAME: {"chains", "stored_bytes", "decoded_bytes"}},

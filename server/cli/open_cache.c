@@ -110,7 +110,9 @@ fm_status fm_cli_check_target(const char *cache, const char *dataset, fm_error *
         return fm_fail(reterr, FM_ERR_USAGE,
                        "--cache: %.200s is a file, and a foldmill cache is a folder", cache);
     }
-    if (!fm_path_is_same(cache, dataset)) return FM_OK;
+    bool same;
+    status = fm_path_is_same(cache, dataset, &same, reterr);
+    if (status || !same) return status;
     return fm_fail(reterr, FM_ERR_USAGE,
                    "--cache: %.200s is the dataset itself; expected another folder, which may be "
                    "new",

@@ -8,7 +8,7 @@
 #include "proto/base/bytes.h"
 #include "proto/npz.h"
 #include "proto/record.h"
-#include "server/cli/json_text.h"
+#include "proto/base/json_text.h"
 
 #include <stdbool.h>
 

@@ -4,7 +4,7 @@
 #define FM_CLI_TEMPLATE_COUNTS_H
 
 #include "cache/store/store.h"
-#include "server/cli/json_text.h"
+#include "proto/base/json_text.h"
 
 #include <stdio.h>
 

@@ -1,4 +1,5 @@
-/* test_others.c: a build into a cache that holds other chains never drops them silently. */
+/* test_others.c: a build or merge into a cache that holds other chains never drops them
+ * silently. */
 #include "tests/cache/cache_case.h"
 
 /* Two datasets in one folder: data (from setup_case) and other, without a chain in common. */
@@ -182,6 +183,79 @@ static void the_command_says_it(void **state) {
     teardown_case(&test);
 }
 
+/* A merge has the rules of a build. The job of every case is made of data, or of a part of it. */
+static void a_merge_drops_nothing_silently(void **state) {
+    (void)state;
+    cache_case test;
+    char other[180];
+    setup(&test, other);
+    const char *const jobs = "cd %s && F=\"$FM_BIN/foldmill\" && C=\"--catalogue jobs\" && ";
+    char begin[400];
+    snprintf(begin, sizeof begin, jobs, test.folder);
+    /* Of another dataset without a name: refused before a shard is taken. */
+    assert_int_equal(
+        run_shell("%s $F build data --cache w -q $C > /dev/null && "
+                  "$F build other --cache m -q > /dev/null && ls m/shards > before && "
+                  "{ $F merge $C --cache m 2> err; test $? = 1; } && "
+                  "grep -q '3 chains of .*/other, and 3 of them are not in this job; --add' err && "
+                  "grep -q -- '--replace leaves them out' err && ls m/shards | cmp - before && "
+                  "{ $F merge $C --cache m --add --replace 2> /dev/null; test $? = 2; }",
+                  begin),
+        0);
+    assert_int_equal(
+        run_shell("%s cp -r m r && $F merge $C --cache m --add > out && "
+                  "grep -q '4 chains added, 3 of other datasets kept, 0 left' out && "
+                  "$F verify --cache m > /dev/null && $F merge $C --cache m --add > out && "
+                  "grep -q 'as before' out && $F build other --cache m --add -q > out && "
+                  "grep -q '0 built, 3 reused' out && grep -q 'generation 2 with 7' out && "
+                  "$F merge $C --cache r --replace --json > out && "
+                  "grep -q '\"added\": *4' out && grep -q '\"left\": *3' out",
+                  begin),
+        0);
+    /* Datasets with names stand beside each other. */
+    assert_int_equal(
+        run_shell("%s $F build --dataset b=other --cache n -q > /dev/null && "
+                  "$F build --dataset a=data --cache v -q $C --job named > /dev/null && "
+                  "$F merge $C --job named --cache n > out && "
+                  "grep -q '4 chains added, 3 of other datasets kept, 0 left' out && "
+                  "$F verify --cache n > /dev/null && "
+                  "$F build --dataset b=other --cache n -q > out && "
+                  "grep -q '0 built, 3 reused' out && grep -q 'generation 2 with 7' out",
+                  begin),
+        0);
+    /* The dataset that the cache was built from, and of which a chain has left. */
+    assert_int_equal(
+        run_shell("%s $F build data --cache s -q > /dev/null && cp -r data less && "
+                  "(cd less/alignments && rm -r $(ls | head -1)) && "
+                  "$F build less --cache u -q $C --job less > /dev/null && "
+                  "$F merge $C --job less --cache s > out && "
+                  "grep -q '0 chains added, 0 of other datasets kept, 1 left that the job' out && "
+                  "$F build data --cache s -q > out && grep -q 'with 4 chains' out",
+                  begin),
+        0);
+    teardown_case(&test);
+}
+
+/* Items that are whole structures: their chains are known by the structure's name. */
+static void a_merge_knows_the_chains_of_structures(void **state) {
+    (void)state;
+    cache_case test;
+    char other[180];
+    setup(&test, other);
+    assert_int_equal(
+        run_shell("cd %s && F=\"$FM_BIN/foldmill\" && C=\"--catalogue jobs\" && "
+                  "rm -r data/alignments/* && "
+                  "$F build data --cache w -q --single-sequence $C > /dev/null && "
+                  "$F build data --cache m -q --single-sequence > /dev/null && "
+                  "$F merge $C --cache m > out && grep -q 'generation 2 with 4 ' out && "
+                  "(cd other/mmcifs && for f in *; do mv $f 8${f#?}; done) && "
+                  "$F build other --cache r -q --single-sequence > /dev/null && "
+                  "{ $F merge $C --cache r 2> err; test $? = 1; } && grep -q -- --add err",
+                  test.folder),
+        0);
+    teardown_case(&test);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(named_datasets_stand_beside_each_other),
@@ -189,6 +263,8 @@ int main(void) {
         cmocka_unit_test(with_and_without_names),
         cmocka_unit_test(refusals_stay),
         cmocka_unit_test(the_command_says_it),
+        cmocka_unit_test(a_merge_drops_nothing_silently),
+        cmocka_unit_test(a_merge_knows_the_chains_of_structures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,6 +102,34 @@ static void options_that_make_no_sense(void **state) {
                      0);
 }
 
+/* What a failed command made for a cache is removed again, and nothing else is. */
+static void failures_leave_nothing(void **state) {
+    (void)state;
+    assert_int_equal(run("$FOLDMILL merge --cache new/a/b --catalogue c/none 2> /dev/null; "
+                         "test $? = 1 && ! test -e new"),
+                     0);
+    assert_int_equal(run("$FOLDMILL merge --cache new/a --catalogue "
+                         "'postgresql://127.0.0.1:1/nothing' 2> /dev/null; "
+                         "test $? = 1 && ! test -e new"),
+                     0);
+    assert_int_equal(run("mkdir -p folder && $FOLDMILL build data --cache new/a -q "
+                         "--publish new/b/c --catalogue folder 2> /dev/null; "
+                         "test $? = 1 && ! test -e new"),
+                     0);
+    /* Not one chain can be made. */
+    assert_int_equal(run("mkdir -p bare && cp -r data/mmcifs bare/ && "
+                         "$FOLDMILL build bare --cache new/a -q > /dev/null 2>&1; "
+                         "test $? = 1 && ! test -e new"),
+                     0);
+    /* Folders that were there, and files of others, stay. */
+    assert_int_equal(run("mkdir -p old && $FOLDMILL merge --cache old --catalogue c/none "
+                         "2> /dev/null; test -d old && ! test -e old/build && "
+                         "mkdir -p old/build && touch old/build/mine && "
+                         "$FOLDMILL merge --cache old --catalogue c/none 2> /dev/null; "
+                         "test -e old/build/mine && test -e old/build/lock"),
+                     0);
+}
+
 /* The catalogue records what a worker refuses, with the reason, and the merged cache has the same
  * refusals as one that was built alone. */
 static void refusals(void **state) {
@@ -341,6 +369,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(workers_share_a_file, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(options_that_make_no_sense, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(failures_leave_nothing, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(refusals, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(single_sequences, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(published_and_made_anew, make_folder, drop_folder),

@@ -7,6 +7,7 @@
 #include "tests/testing/testing.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include <cmocka.h>
 
 static char folder[512];
+static pid_t server;
 
 /* Runs a shell command in the test's folder with the programs on PATH. */
 static int run(const char *command) {
@@ -46,19 +48,16 @@ static int set_up(void **state) {
             "foldmill build data --cache cache --quiet >build.log && "
             "printf '[model]\\nn_block = 1\\nn_structure_iteration = 1\\n[data]\\ncrop_size = 32\\n"
             "max_msa_clusters = 12\\nglobal_batch = 3\\n' >batch.ini");
-    failed |=
-        run("foldmill serve --cache cache --listen unix:socket >serve.log 2>&1 & echo $! >pid");
-    for (int i = 0; i < 200 && !failed && run("test -S socket") != 0; i++)
-        usleep(50000);
-    failed |= run(". ./lib; $train --steps 30 --out whole -q >whole.log 2>&1");
-    return failed;
+    if (failed) return failed;
+    server = fm_test_serve(folder, "socket", "--cache cache");
+    return run(". ./lib; $train --steps 30 --out whole -q >whole.log 2>&1");
 }
 
 static int tear_down(void **state) {
     (void)state;
-    run("kill $(cat pid); while kill -0 $(cat pid) 2>/dev/null; do sleep 0.05; done");
+    int code = server ? fm_test_stop(server, SIGTERM) : 0;
     fm_test_remove_tree(folder);
-    return 0;
+    return code;
 }
 
 /* Every stopping signal leaves a checkpoint, has its own exit code, and costs nothing. */

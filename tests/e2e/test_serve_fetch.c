@@ -235,11 +235,23 @@ static void a_pinned_snapshot_is_served_as_it_was(void **state) {
     stop();
 }
 
+/* 512 workers with the usual memory would need 2 TiB. One line tells what they have instead. */
+static void memory_fits_the_machine(void **state) {
+    (void)state;
+    start("512");
+    stop();
+    assert_int_equal(run("test $(grep -c 'warn memory_[a-z]* max_memory_mib=[0-9]* "
+                         "worker_memory_mib=[0-9]* jobs=512 machine_mib=[0-9]*$' %s/log) = 1 && "
+                         "! grep -q 'worker_memory_mib=4096' %s/log"),
+                     0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_digest_depends_on_the_samples_alone),
         cmocka_unit_test(groups_share_the_same_samples),
         cmocka_unit_test(mistakes_are_reported),
+        cmocka_unit_test(memory_fits_the_machine),
         cmocka_unit_test(a_pinned_snapshot_is_served_as_it_was),
     };
     return cmocka_run_group_tests(tests, make_cache, drop_folder);

@@ -4,15 +4,16 @@
 #include "tests/testing/testing.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 static char folder[512];
+static pid_t server;
 
 /* Runs a shell command in the test's folder with the programs on PATH. */
 static int run(const char *command) {
@@ -25,18 +26,16 @@ static int set_up(void **state) {
     int failed =
         run("foldmill synth --chains 3 --seed 5 --max-length 60 --depth 100 -o data --quiet");
     failed |= run("foldmill build data --cache cache --quiet >build.log");
-    failed |=
-        run("foldmill serve --cache cache --listen unix:socket >serve.log 2>&1 & echo $! >pid");
-    for (int i = 0; i < 200 && !failed && run("test -S socket") != 0; i++)
-        usleep(50000);
-    return failed;
+    if (failed) return failed;
+    server = fm_test_serve(folder, "socket", "--cache cache");
+    return 0;
 }
 
 static int tear_down(void **state) {
     (void)state;
-    run("kill $(cat pid); while kill -0 $(cat pid) 2>/dev/null; do sleep 0.05; done");
+    int code = server ? fm_test_stop(server, SIGTERM) : 0;
     fm_test_remove_tree(folder);
-    return 0;
+    return code;
 }
 
 static const char *const small =

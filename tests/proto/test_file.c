@@ -192,10 +192,18 @@ static void folders(void **state) {
     struct stat info;
     fm_error error;
     snprintf(path, sizeof path, "%s/a/b//c/", f->folder);
+    size_t existed;
+    assert_int_equal(fm_dir_make_noting(path, &existed, NULL), FM_OK);
+    assert_int_equal(existed, strlen(f->folder));
+    fm_dir_unmake(path, existed);
+    assert_int_equal(count_files(f->folder), 0);
     assert_int_equal(fm_dir_make(path, NULL), FM_OK);
-    assert_int_equal(fm_dir_make(path, NULL), FM_OK);
+    assert_int_equal(fm_dir_make_noting(path, &existed, NULL), FM_OK);
+    assert_int_equal(existed, strlen(path));
+    fm_dir_unmake(path, existed);
     assert_true(stat(path, &info) == 0 && S_ISDIR(info.st_mode));
     assert_int_equal(fm_dir_sync(path, NULL), FM_OK);
+    fm_dir_unmake(f->folder, 0); /* it is not empty */
     assert_int_equal(fm_file_write_atomic(f->path, "x", 1, NULL), FM_OK);
     assert_int_equal(fm_dir_make(f->path, &error), FM_ERR_IO);
     snprintf(path, sizeof path, "%s/below", f->path);

@@ -204,7 +204,7 @@ static void a_bad_sample_is_reported_by_policy(void **state) {
     fm_client_event event;
     fm_error error = {0};
     assert_int_equal(fm_client_next(client, into.bytes, SLAB_BYTES, &event, &error), FM_ERR_DATA);
-    assert_string_equal(error.message, "sample 10 is made to fail");
+    assert_string_equal(error.message, "sample 10: sample 10 is made to fail");
     assert_string_equal(error.source, f.unix_url);
     fm_client_close(client);
     server_finish(&f);

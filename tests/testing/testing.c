@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,17 +53,73 @@ void fm_test_die_with_parent(void) {
     if (getppid() == 1) _exit(97); /* the parent has ended already */
 }
 
-int fm_test_shell(const char *folder, const char *command) {
+/* Starts a shell with the command in a process group of its own. */
+static pid_t start_shell(const char *folder, const char *begin, const char *command,
+                         const char *end) {
     char text[8192];
     int n = snprintf(text, sizeof text,
-                     "cd '%s' && export PATH=\"$FM_BIN:$PATH\" FOLDMILL=foldmill && "
-                     "{\n%s\n}",
-                     folder, command);
+                     "cd '%s' && export PATH=\"$FM_BIN:$PATH\" FOLDMILL=foldmill && %s%s%s", folder,
+                     begin, command, end);
     assert(n > 0 && (size_t)n < sizeof text);
     (void)n;
-    int status = system(text);
-    assert(WIFEXITED(status));
-    return WEXITSTATUS(status);
+    fflush(NULL);
+    pid_t pid = fork();
+    assert(pid >= 0);
+    if (pid == 0) {
+        fm_test_die_with_parent();
+        setpgid(0, 0);
+        execl("/bin/sh", "sh", "-c", text, (char *)NULL);
+        _exit(98);
+    }
+    setpgid(pid, pid); /* whichever of the two comes first */
+    return pid;
+}
+
+static int wait_for(pid_t pid) {
+    int status;
+    pid_t ended = waitpid(pid, &status, 0);
+    assert(ended == pid);
+    (void)ended;
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+int fm_test_shell(const char *folder, const char *command) {
+    pid_t pid = start_shell(folder, "{\n", command, "\n}");
+    siginfo_t info;
+    int failed = waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT);
+    assert(!failed);
+    (void)failed;
+    kill(-pid, SIGKILL); /* the group's number stays ours until the shell is waited for */
+    int code = wait_for(pid);
+    assert(code <= 128 || info.si_code == CLD_EXITED);
+    return code;
+}
+
+pid_t fm_test_start(const char *folder, const char *command) {
+    return start_shell(folder, "exec ", command, "");
+}
+
+pid_t fm_test_serve(const char *folder, const char *socket, const char *arguments) {
+    char command[2048], path[1024];
+    struct stat info;
+    int n = snprintf(path, sizeof path, "%s/%s", folder, socket);
+    assert(n > 0 && (size_t)n < sizeof path);
+    unlink(path);
+    n = snprintf(command, sizeof command, "foldmill serve %s --listen unix:%s >%s.log 2>&1",
+                 arguments, socket, socket);
+    assert(n > 0 && (size_t)n < sizeof command);
+    (void)n;
+    pid_t pid = fm_test_start(folder, command);
+    int left = 6000; /* a minute: a server with sanitizers starts slowly */
+    while (stat(path, &info) != 0 && left-- > 0 && waitpid(pid, NULL, WNOHANG) == 0)
+        usleep(10000);
+    assert(stat(path, &info) == 0);
+    return pid;
+}
+
+int fm_test_stop(pid_t pid, int signal_number) {
+    kill(pid, signal_number);
+    return wait_for(pid);
 }
 
 int fm_test_shell_format(const char *folder, const char *format, ...) {

@@ -8,6 +8,7 @@
 #include "proto/base/status.h"
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 /* The exit code with which a test program reports "skipped" to ctest. */
 enum { FM_TEST_SKIPPED = 77 };
@@ -29,8 +30,21 @@ void fm_test_remove_tree(const char *path);
 void fm_test_die_with_parent(void);
 
 /* Runs a shell command in a folder and returns its exit code. $FM_BIN is first on its PATH, and
- * $FOLDMILL is the program there. The second form formats the command as printf does. */
+ * $FOLDMILL is the program there. What it has left in the background is killed when it ends. The
+ * second form formats the command as printf does. */
 int fm_test_shell(const char *folder, const char *command);
 int fm_test_shell_format(const char *folder, const char *format, ...) FM_PRINTF(2, 3);
+
+/* Starts one program (a simple command of the shell, as above) and returns its process. It runs
+ * beside the test until fm_test_stop, and is killed when the test ends, however the test ends. */
+pid_t fm_test_start(const char *folder, const char *command);
+
+/* Starts `foldmill serve ARGUMENTS --listen unix:SOCKET`, whose log is SOCKET.log, and returns when
+ * it listens; asserts that it does. */
+pid_t fm_test_serve(const char *folder, const char *socket, const char *arguments);
+
+/* Sends the signal to a started program and waits for its end. Returns its exit code, or 128 + the
+ * signal that ended it. */
+int fm_test_stop(pid_t pid, int signal_number);
 
 #endif

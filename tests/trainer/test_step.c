@@ -474,6 +474,43 @@ static void nothing_runs_after_a_nonfinite_value(void **state) {
     }
 }
 
+/* The term of pLDDT counts only for samples of a known resolution. With such a weight the loss of
+ * those overflows, but no gradient does. */
+static void a_loss_that_is_not_finite_changes_nothing(void **state) {
+    (void)state;
+    static sample s;
+    make_sample(&s);
+    fm_features bad = s.features, good = s.features;
+    good.resolution = 0;
+    good.slot = 1;
+    fm_trainer_options options = small_options();
+    options.weight[FM_TERM_PLDDT] = 4e37;
+    for (int is_last = 0; is_last < 2; is_last++) {
+        fm_trainer *met = create(&options), *spared = create(&options);
+        fm_sample_result result;
+        fm_error error = {0};
+        take(met, &good);
+        assert_int_equal(fm_trainer_queue(met, &bad, is_last, NULL), FM_OK);
+        assert_int_equal(fm_trainer_queue(met, &good, true, NULL), FM_OK);
+        assert_int_equal(fm_trainer_collect(met, &result, &error), FM_ERR_DATA);
+        assert_non_null(
+            strstr(error.message, "step 0, sample 0, cycle 2: element 0 of output 0 [1] of "));
+        const float *gradient = met->params.gradient;
+        for (int64_t i = 0; i < met->params.n_element; i++)
+            assert_true(isfinite(gradient[i]));
+        assert_int_equal(met->optimizer.step, 0);
+        assert_int_equal(met->optimizer.pending, 1);
+        take(met, &good);
+        fm_trainer_update(met);
+        take(spared, &good);
+        take(spared, &good);
+        fm_trainer_update(spared);
+        assert_same_parameters(met, spared);
+        fm_trainer_destroy(met);
+        fm_trainer_destroy(spared);
+    }
+}
+
 static void rates_follow_samples(void **state) {
     (void)state;
     fm_optimizer_options options = fm_optimizer_defaults();
@@ -501,6 +538,7 @@ int main(void) {
         cmocka_unit_test(bad_samples_are_refused_by_name),
         cmocka_unit_test(queueing_ahead_changes_no_bit),
         cmocka_unit_test(nothing_runs_after_a_nonfinite_value),
+        cmocka_unit_test(a_loss_that_is_not_finite_changes_nothing),
         cmocka_unit_test(rates_follow_samples),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,6 +50,14 @@ static void log_wait(const fm_feed *feed, uint64_t waited_ms) {
            (double)feed->timeout_ms * 1e-3);
 }
 
+/* The next connection is told which sample came damaged on this one. */
+static void note_damaged(fm_feed *feed) {
+    uint64_t index;
+    if (!fm_loader_is_damaged(feed->loader, &index)) return;
+    feed->options.has_damaged = true;
+    feed->options.damaged = index;
+}
+
 fm_status fm_feed_next(fm_feed *feed, fm_loaded *ret_loaded, fm_error *reterr) {
     uint64_t begin_ns = fm_clock_ns();
     uint64_t every_ms = feed->timeout_ms / 2 < notice_ms ? feed->timeout_ms / 2 : notice_ms;
@@ -59,6 +67,7 @@ fm_status fm_feed_next(fm_feed *feed, fm_loaded *ret_loaded, fm_error *reterr) {
         fm_status status =
             fm_loader_next_within(feed->loader, SLICE_MS, &ready, ret_loaded, reterr);
         feed->n_taken += ready;
+        if (status) note_damaged(feed);
         if (status || ready) return status;
         if (fm_stop_signal()) return fail_cancelled(reterr);
         uint64_t waited_ms = (fm_clock_ns() - begin_ns) / 1000000u;

@@ -24,6 +24,7 @@
  * no sample counted makes none. */
 #include "trainer/app/train.h"
 
+#include "proto/base/directory.h"
 #include "proto/base/log.h"
 #include "trainer/app/choose_device.h"
 #include "trainer/app/sample_features.h"
@@ -134,7 +135,10 @@ static fm_status find_metrics_path(const fm_train_run *run, char path[PATH_MAX],
     if (snprintf(path, PATH_MAX, "%s/metrics.jsonl", run->set->out) >= PATH_MAX) {
         return fm_fail(reterr, FM_ERR_USAGE, "--out: the path is too long");
     }
-    if (run->set->resume || access(path, F_OK) != 0) return FM_OK;
+    if (run->set->resume) return FM_OK;
+    fm_path_kind kind;
+    fm_status status = fm_path_look(path, &kind, reterr);
+    if (status || kind == FM_PATH_ABSENT) return status;
     return fm_fail_in(reterr, FM_ERR_EXISTS, path,
                       "the folder has a run already; give --resume or another --out");
 }
@@ -237,8 +241,8 @@ static fm_status skip(fm_train_run *run, uint64_t index, const fm_sample *sample
     if (!status) status = note_delivered(run, index, reterr);
     if (status) return status;
     char quoted[FM_ERROR_MESSAGE_BYTES];
-    fm_log(FM_LOG_WARN, "sample_skipped", "sample=%llu chain=%s why=%s", (unsigned long long)index,
-           sample ? sample->name : "unknown",
+    fm_log(FM_LOG_WARN, "sample_skipped", "sample=%llu%s%s why=%s", (unsigned long long)index,
+           sample ? " chain=" : "", sample ? sample->name : "",
            fm_log_quote(quoted, sizeof quoted, why ? why->message : "named on the command line"));
     if (run->state.sums.n_counted == 0) run->state.sums.index = index;
     run->slot++;
@@ -327,10 +331,6 @@ static fm_status collect_sample(fm_train_run *run, fm_error *reterr) {
         status = drop_bad(run, &f, status, reterr);
         fm_loader_release(run->feed.loader, &f.loaded);
         return status;
-    }
-    if (!isfinite(result.loss)) { /* its gradient is finite, and counts */
-        fm_log(FM_LOG_WARN, "loss_not_finite", "sample=%llu chain=%s",
-               (unsigned long long)f.loaded.index, f.loaded.sample->name);
     }
     add_result(&run->state.sums, &f, &result);
     run->state.place.n_sample = f.slot + 1;
@@ -541,7 +541,9 @@ static fm_status train(fm_train_run *run, fm_error *reterr) {
     run->start_ns = run->saved_ns = fm_clock_ns();
     status = make_steps(run, reterr);
     status = fm_run_save_last(run, status, reterr);
-    if (!status) status = fm_run_flush_metrics(run, reterr);
+    /* The first error is the one to report; the log has the other one. */
+    fm_status rows = fm_run_sync_metrics(run, status ? NULL : reterr);
+    if (!status) status = rows;
     fm_progress_end(&run->progress, run->state.place.step);
     summarize(run);
     if (!status && fm_stop_signal() && run->state.place.step < run->set->steps) say_stopped(run);

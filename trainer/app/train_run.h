@@ -94,8 +94,9 @@ void fm_run_describe_place(const fm_train_run *run, char *out, size_t out_bytes)
  * (train_step.c, as the next two) */
 FM_MUST_USE fm_status fm_run_finish_step(fm_train_run *run, double rate, fm_error *reterr);
 
-/* Writes metrics that still wait in memory, at the end of the run. FM_ERR_IO. */
-FM_MUST_USE fm_status fm_run_flush_metrics(fm_train_run *run, fm_error *reterr);
+/* Writes metrics that still wait in memory, and syncs their files. A checkpoint is written after
+ * it: a resumed run begins behind the checkpoint, so the rows before must be on disk. FM_ERR_IO. */
+FM_MUST_USE fm_status fm_run_sync_metrics(fm_train_run *run, fm_error *reterr);
 
 /* Seconds since 1970. */
 double fm_run_wall_s(void);

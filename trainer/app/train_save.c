@@ -28,6 +28,8 @@ static bool is_same_place(fm_checkpoint_place a, fm_checkpoint_place b) {
 /* Nothing may be in flight. */
 static fm_status save(fm_train_run *run, fm_error *reterr) {
     assert(run->n_queued == run->n_collected);
+    fm_status rows = fm_run_sync_metrics(run, NULL);
+    (void)rows; /* a checkpoint is worth more than its rows, whose trouble is in the log */
     fm_resume_options options = fm_run_resume_options(run);
     fm_status status = fm_resume_save(&options, run->trainer, &run->state, reterr);
     run->saved_ns = fm_clock_ns();

@@ -42,30 +42,36 @@ static void say_slow_paths(fm_train_run *run) {
     }
 }
 
-/* Writes the step's metrics. What the disk does not take waits in memory. */
-static void write_metrics(fm_train_run *run, const fm_metrics_step *step) {
-    fm_error error;
-    fm_status status = fm_metrics_write(run->metrics, step, &error);
-    if (!status && run->events) {
-        status = fm_event_file_write(run->events, step, fm_run_wall_s(), &error);
-    } else if (run->events) {
-        fm_status ignored = fm_event_file_write(run->events, step, fm_run_wall_s(), NULL);
-        (void)ignored; /* metrics.jsonl has failed already */
-    }
+/* Logs when the disk stops to take metrics, and when it takes them again. */
+static void note_disk(fm_train_run *run, fm_status status, uint64_t step, const fm_error *error) {
     if (status && (!run->is_disk_full || status == FM_ERR_NOMEM)) {
         char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64], quoted[sizeof text];
-        fm_error_format(&error, text, sizeof text);
-        fm_log(FM_LOG_WARN, "metrics_wait", "step=%llu why=%s", (unsigned long long)step->step,
+        fm_error_format(error, text, sizeof text);
+        fm_log(FM_LOG_WARN, "metrics_wait", "step=%llu why=%s", (unsigned long long)step,
                fm_log_quote(quoted, sizeof quoted, text));
     } else if (!status && run->is_disk_full) {
-        fm_log(FM_LOG_INFO, "metrics_written", "step=%llu", (unsigned long long)step->step);
+        fm_log(FM_LOG_INFO, "metrics_written", "step=%llu", (unsigned long long)step);
     }
     run->is_disk_full = status;
 }
 
-fm_status fm_run_flush_metrics(fm_train_run *run, fm_error *reterr) {
-    fm_status status = run->metrics ? fm_metrics_flush(run->metrics, reterr) : FM_OK;
-    if (!status && run->events) status = fm_event_file_flush(run->events, reterr);
+/* Writes the step's metrics. What the disk does not take waits in memory. */
+static void write_metrics(fm_train_run *run, const fm_metrics_step *step) {
+    fm_error error;
+    fm_status status = fm_metrics_write(run->metrics, step, &error), events = FM_OK;
+    if (run->events) {
+        events = fm_event_file_write(run->events, step, fm_run_wall_s(), status ? NULL : &error);
+    }
+    note_disk(run, status ? status : events, step->step, &error);
+}
+
+fm_status fm_run_sync_metrics(fm_train_run *run, fm_error *reterr) {
+    fm_error error;
+    fm_status status = fm_metrics_sync(run->metrics, &error), events = FM_OK;
+    if (run->events) events = fm_event_file_sync(run->events, status ? NULL : &error);
+    if (!status) status = events;
+    note_disk(run, status, run->state.place.step, &error);
+    if (status && reterr) *reterr = error;
     return status;
 }
 
@@ -73,7 +79,7 @@ fm_status fm_run_flush_metrics(fm_train_run *run, fm_error *reterr) {
  * checkpoint from before. */
 static fm_status watch_divergence(fm_train_run *run, const fm_metrics_step *step,
                                   fm_error *reterr) {
-    char why[256], quoted[320], good[FM_CHECKPOINT_PATH_BYTES] = "none";
+    char why[256], quoted[FM_ERROR_MESSAGE_BYTES], good[FM_CHECKPOINT_PATH_BYTES] = "none";
     bool was_diverging = run->is_diverging;
     run->is_diverging =
         fm_divergence_add(&run->divergence, step->loss, step->grad_norm, why, sizeof why);
@@ -81,9 +87,13 @@ static fm_status watch_divergence(fm_train_run *run, const fm_metrics_step *step
     uint64_t since = step->step > FM_DIVERGENCE_NEWEST ? step->step - FM_DIVERGENCE_NEWEST : 0;
     const fm_checkpoint_place before = {since + 1, 0};
     fm_checkpoint_place place;
-    if (!fm_checkpoint_find(run->set->out, before, &place, NULL)) {
-        fm_status fits = fm_checkpoint_path(run->set->out, place, good, NULL);
-        (void)fits;
+    fm_error error;
+    fm_status status = fm_checkpoint_find(run->set->out, before, &place, &error);
+    if (!status) status = fm_checkpoint_path(run->set->out, place, good, &error);
+    if (status && status != FM_ERR_NOT_FOUND) {
+        snprintf(good, sizeof good, "unknown");
+        fm_log(FM_LOG_WARN, "checkpoints_not_listed", "folder=%s why=%s", run->set->out,
+               fm_log_quote(quoted, sizeof quoted, error.message));
     }
     fm_log(FM_LOG_WARN, "diverging", "step=%llu why=%s last_good_checkpoint=%s",
            (unsigned long long)step->step, fm_log_quote(quoted, sizeof quoted, why), good);

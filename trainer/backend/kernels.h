@@ -376,7 +376,8 @@ typedef struct fm_step_state {
     double clip_scale;   /* min(1, max_norm / (norm + 1e-6)); 0 when not finite */
     double lr;
     uint64_t step;      /* 1, 2, ...: the exponent of Adam's bias corrections */
-    uint32_t nonfinite; /* not 0: a gradient was not finite; accumulate and adam do nothing */
+    uint32_t nonfinite; /* not 0: a gradient or a loss was not finite; accumulate and adam do
+                           nothing */
     uint32_t pending;   /* samples of the batch that are already in its gradient sum */
     uint32_t holds;     /* not 0: more samples of this step follow; adam does nothing */
     uint32_t reserved;
@@ -459,11 +460,12 @@ typedef struct fm_step_record {
     uint32_t nonfinite, reserved;
 } fm_step_record;
 
-/* Writes the terms and the step's scalars to record[*n_made % n_record] and increments *n_made. */
+/* Judges the sample and records it: sets step->nonfinite when a term is not finite, writes the
+ * terms and the step's scalars to record[*n_made % n_record], and increments *n_made. */
 typedef struct fm_report {
     int32_t n_term, n_record;
     const void *term[FM_STEP_RECORD_TERMS]; /* acc [1] each */
-    const fm_step_state *step;
+    fm_step_state *step;
     uint64_t *n_made;       /* device memory */
     fm_step_record *record; /* host memory that the device writes to (fm_device.host_alloc) */
 } fm_report;

@@ -1,17 +1,17 @@
 /* safetensors.c: see safetensors.h.
  *
  * The writer formats the JSON header twice: once to measure it, once into memory of that size. The
- * reader parses the header with jansson, whose tree owns all names and notes, and keeps the entries
+ * reader parses the header as JSON, whose tree owns all names and notes, and keeps the entries
  * in a table sorted by name. Tensor data is read with pread when it is asked for. */
 #include "trainer/checkpoint/safetensors.h"
 
 #include "proto/base/file.h"
+#include "proto/base/json_tree.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -138,7 +138,7 @@ fm_status fm_safetensors_write(const char *path, fm_safetensor *tensor, size_t n
 struct fm_safetensors {
     int fd;
     char *path;
-    json_t *json; /* owns names and notes */
+    fm_json *json; /* owns names and notes */
     uint64_t data_at, data_bytes;
     fm_safetensor *tensor; /* [n_tensor] sorted by name */
     size_t n_tensor;
@@ -180,31 +180,38 @@ static uint64_t element_bytes(const char *dtype) {
     return 0;
 }
 
+/* Parses the shape of an entry; *ret_bytes is that of its elements. */
+static bool parse_shape(const fm_json *shape, fm_safetensor *tensor, uint64_t *ret_bytes) {
+    if (!fm_json_is_array(shape) || fm_json_count(shape) > FM_SAFETENSORS_RANK) return false;
+    tensor->rank = (int)fm_json_count(shape);
+    uint64_t bytes = element_bytes(tensor->dtype);
+    bool lawful = bytes > 0;
+    for (int axis = 0; lawful && axis < tensor->rank; axis++) {
+        int64_t extent;
+        lawful = fm_json_get_integer(fm_json_get_element(shape, (size_t)axis), &extent) &&
+                 extent >= 0 && !__builtin_mul_overflow(bytes, (uint64_t)extent, &bytes);
+        if (lawful) tensor->shape[axis] = extent;
+    }
+    *ret_bytes = bytes;
+    return lawful;
+}
+
 /* Parses one member of the header. Its range must hold exactly the elements and be inside the
  * data. */
-static bool parse_entry(const fm_safetensors *file, const char *name, json_t *entry,
+static bool parse_entry(const fm_safetensors *file, const fm_json_member *entry,
                         fm_safetensor *tensor) {
-    const char *dtype = json_string_value(json_object_get(entry, "dtype"));
-    json_t *shape = json_object_get(entry, "shape"),
-           *range = json_object_get(entry, "data_offsets");
-    if (!dtype || !json_is_array(shape) || json_array_size(shape) > FM_SAFETENSORS_RANK) {
+    *tensor = (fm_safetensor){.name = entry->name,
+                              .dtype = fm_json_get_text(fm_json_get_member(entry->value, "dtype"))};
+    const fm_json *range = fm_json_get_member(entry->value, "data_offsets");
+    int64_t begin, end;
+    if (!tensor->dtype ||
+        !parse_shape(fm_json_get_member(entry->value, "shape"), tensor, &tensor->bytes) ||
+        fm_json_count(range) != 2 || !fm_json_get_integer(fm_json_get_element(range, 0), &begin) ||
+        !fm_json_get_integer(fm_json_get_element(range, 1), &end)) {
         return false;
     }
-    if (!json_is_array(range) || json_array_size(range) != 2) return false;
-    *tensor = (fm_safetensor){.name = name, .dtype = dtype, .rank = (int)json_array_size(shape)};
-    uint64_t bytes = element_bytes(dtype);
-    bool lawful = bytes > 0;
-    for (int axis = 0; axis < tensor->rank; axis++) {
-        json_t *extent = json_array_get(shape, (size_t)axis);
-        tensor->shape[axis] = json_integer_value(extent);
-        lawful = lawful && json_is_integer(extent) && tensor->shape[axis] >= 0 &&
-                 !__builtin_mul_overflow(bytes, (uint64_t)tensor->shape[axis], &bytes);
-    }
-    int64_t begin = json_integer_value(json_array_get(range, 0)),
-            end = json_integer_value(json_array_get(range, 1));
     tensor->offset = (uint64_t)begin;
-    tensor->bytes = bytes;
-    return lawful && begin >= 0 && end >= begin && (uint64_t)(end - begin) == bytes &&
+    return begin >= 0 && end >= begin && (uint64_t)(end - begin) == tensor->bytes &&
            (uint64_t)end <= file->data_bytes;
 }
 
@@ -213,14 +220,15 @@ static int by_name(const void *a, const void *b) {
 }
 
 static fm_status parse_entries(fm_safetensors *file, fm_error *reterr) {
-    file->tensor = calloc(json_object_size(file->json) + 1, sizeof *file->tensor);
+    file->tensor = calloc(fm_json_count(file->json) + 1, sizeof *file->tensor);
     if (!file->tensor) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a checkpoint's table");
-    const char *name;
-    json_t *entry;
-    json_object_foreach(file->json, name, entry) {
-        if (strcmp(name, "__metadata__") == 0) continue;
-        if (!parse_entry(file, name, entry, &file->tensor[file->n_tensor])) {
-            return fail_corrupt(file, reterr, "dtype, shape and data_offsets do not agree", name);
+    fm_json_member entry;
+    for (bool any = fm_json_first_member(file->json, &entry); any;
+         any = fm_json_next_member(file->json, &entry)) {
+        if (strcmp(entry.name, "__metadata__") == 0) continue;
+        if (!parse_entry(file, &entry, &file->tensor[file->n_tensor])) {
+            return fail_corrupt(file, reterr, "dtype, shape and data_offsets do not agree",
+                                entry.name);
         }
         file->n_tensor++;
     }
@@ -248,8 +256,8 @@ static fm_status parse_header(fm_safetensors *file, uint64_t file_bytes, fm_erro
     if (!header) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a checkpoint's header");
     status = read_at(file, header, length, LENGTH_BYTES, reterr);
     if (!status) {
-        file->json = json_loadb(header, length, JSON_REJECT_DUPLICATES, NULL);
-        if (!json_is_object(file->json)) {
+        file->json = fm_json_parse(header, length);
+        if (!fm_json_is_object(file->json)) {
             status = fail_corrupt(file, reterr,
                                   "this is not a safetensors file: the header is not a JSON object",
                                   NULL);
@@ -288,14 +296,15 @@ fm_status fm_safetensors_open(const char *path, fm_safetensors **ret_file, fm_er
 void fm_safetensors_close(fm_safetensors *file) {
     if (!file) return;
     if (file->fd >= 0) close(file->fd);
-    json_decref(file->json);
+    fm_json_free(file->json);
     free(file->tensor);
     free(file->path);
     free(file);
 }
 
 const char *fm_safetensors_note_of(const fm_safetensors *file, const char *key) {
-    return json_string_value(json_object_get(json_object_get(file->json, "__metadata__"), key));
+    return fm_json_get_text(
+        fm_json_get_member(fm_json_get_member(file->json, "__metadata__"), key));
 }
 
 const fm_safetensor *fm_safetensors_find(const fm_safetensors *file, const char *name) {

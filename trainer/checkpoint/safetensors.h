@@ -8,8 +8,7 @@
  * {"dtype":"F32","shape":[..],"data_offsets":[begin,end]}, and "__metadata__", an object of
  * strings. Offsets are in bytes from the start of the data. Everything is little-endian and in C
  * order; the data has no gaps and the order of the table. Source: the format's own description
- * (huggingface/safetensors, README, "Format"). Only safetensors.c includes jansson, apart from
- * tests. */
+ * (huggingface/safetensors, README, "Format"). */
 #ifndef FM_TRAINER_SAFETENSORS_H
 #define FM_TRAINER_SAFETENSORS_H
 

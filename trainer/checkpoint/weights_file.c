@@ -109,8 +109,10 @@ static fm_status detect_kind(const char *path, file_kind *ret_kind, fm_error *re
                           "cannot open: %s", strerror(errno));
     }
     ssize_t n = read(fd, head, sizeof head);
+    int code = errno;
     close(fd);
-    *ret_kind = kind_of_head(head, n > 0 ? (size_t)n : 0);
+    if (n < 0) return fm_fail_in(reterr, FM_ERR_IO, path, "cannot read: %s", strerror(code));
+    *ret_kind = kind_of_head(head, (size_t)n);
     if (*ret_kind != PYTORCH) return FM_OK;
     return fm_fail_in(
         reterr, FM_ERR_UNSUPPORTED, path,

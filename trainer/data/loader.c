@@ -18,9 +18,10 @@ typedef struct slab {
     uint8_t *data;  /* [slab_bytes] */
     fm_arena views; /* views of the decoded sample */
     fm_sample sample;
-    size_t bytes;   /* size of the encoded sample; 0 = the server could not make it */
+    bool is_readable;
+    size_t bytes;   /* of the encoded sample; 0 = the server could not make it */
     uint64_t index; /* of the sample */
-    fm_error why;   /* of a sample that could not be made */
+    fm_error why;   /* of an unreadable sample */
 } slab;
 
 /* A ring of slab numbers; it never holds more than n_slab. */
@@ -33,6 +34,8 @@ struct fm_loader {
     fm_client *client;
     fm_wire_opened stream;
     uint32_t n_slab;
+    bool has_damaged; /* of the options; later set by the receiver, before it ends */
+    uint64_t damaged;
     size_t slab_bytes;
     slab *slab; /* [n_slab] */
 
@@ -74,6 +77,27 @@ static bool wait_for_slab(fm_loader *loader, uint32_t *ret_slab) {
     return go_on;
 }
 
+/* The sample in the slab cannot be decoded: ends the stream with *reterr, or makes it an unreadable
+ * sample if an earlier stream has ended with it. */
+static fm_status receive_damaged(fm_loader *loader, slab *s, fm_status status, fm_error *reterr) {
+    fm_sample head;
+    bool known = status == FM_ERR_CORRUPT &&
+                 !fm_sample_decode_head((fm_bytes){s->data, s->bytes}, &head, NULL);
+    bool again = known && loader->has_damaged && loader->damaged == head.index;
+    loader->has_damaged = known;
+    if (!known) return status;
+    loader->damaged = head.index;
+    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+    fm_error_format(reterr, text, sizeof text);
+    if (!again) {
+        return fm_fail(reterr, status, "sample %llu: chain %s: received damaged: %s",
+                       (unsigned long long)head.index, head.name, text);
+    }
+    s->index = head.index;
+    fm_fail(&s->why, status, "chain %s: received damaged twice: %s", head.name, text);
+    return FM_OK;
+}
+
 /* Receives one sample, or the report that there is none in its place, into the slab. */
 static fm_status receive(fm_loader *loader, slab *s, fm_error *reterr) {
     fm_client_event event;
@@ -83,14 +107,17 @@ static fm_status receive(fm_loader *loader, slab *s, fm_error *reterr) {
     if (event.kind == FM_CLIENT_SKIPPED) {
         fm_fail(&s->why, event.status ? event.status : FM_ERR_DATA, "%s", event.text);
         s->bytes = 0;
+        s->is_readable = false;
         s->index = event.index;
         return FM_OK;
     }
     fm_arena_reset(&s->views);
     s->bytes = event.sample.size;
     status = fm_sample_decode(event.sample, true, &s->views, &s->sample, reterr);
-    if (!status) s->index = s->sample.index;
-    return status;
+    s->is_readable = !status;
+    if (status) return receive_damaged(loader, s, status, reterr);
+    s->index = s->sample.index;
+    return FM_OK;
 }
 
 static void *receive_all(void *argument) {
@@ -102,9 +129,9 @@ static void *receive_all(void *argument) {
         status = receive(loader, &loader->slab[number], &error);
         pthread_mutex_lock(&loader->mutex);
         if (!status) {
-            bool made = loader->slab[number].bytes > 0;
-            loader->stats.n_sample += made;
-            loader->stats.n_skipped += !made;
+            bool is_readable = loader->slab[number].is_readable;
+            loader->stats.n_sample += is_readable;
+            loader->stats.n_skipped += !is_readable;
             loader->stats.bytes += loader->slab[number].bytes;
         }
         put(loader, !status ? &loader->ready : &loader->free, number);
@@ -187,6 +214,8 @@ fm_status fm_loader_open(const fm_loader_options *options, fm_loader **ret_loade
     fm_loader *loader = calloc(1, sizeof *loader);
     if (!loader) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a loader");
     loader->n_slab = options->n_slab;
+    loader->has_damaged = options->has_damaged;
+    loader->damaged = options->damaged;
     pthread_condattr_t attributes; /* waits with a limit must not depend on the wall clock */
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -244,8 +273,8 @@ static fm_status take_ready(fm_loader *loader, uint64_t start_ns, fm_loaded *ret
     }
     uint32_t number = take(loader, &loader->ready);
     const slab *s = &loader->slab[number];
-    *ret_loaded = (fm_loaded){.sample = s->bytes ? &s->sample : NULL,
-                              .why = s->bytes ? NULL : &s->why,
+    *ret_loaded = (fm_loaded){.sample = s->is_readable ? &s->sample : NULL,
+                              .why = s->is_readable ? NULL : &s->why,
                               .index = s->index,
                               .slab = number,
                               .bytes = s->bytes};
@@ -283,6 +312,15 @@ fm_status fm_loader_next_within(fm_loader *loader, uint32_t wait_ms, bool *ret_r
         *ret_ready || loader->finished ? take_ready(loader, start_ns, ret_loaded, reterr) : FM_OK;
     pthread_mutex_unlock(&loader->mutex);
     return status;
+}
+
+bool fm_loader_is_damaged(fm_loader *loader, uint64_t *ret_index) {
+    pthread_mutex_lock(&loader->mutex);
+    assert(loader->finished);
+    bool is_damaged = loader->has_damaged && loader->end.status == FM_ERR_CORRUPT;
+    *ret_index = loader->damaged;
+    pthread_mutex_unlock(&loader->mutex);
+    return is_damaged;
 }
 
 void fm_loader_release(fm_loader *loader, const fm_loaded *loaded) {

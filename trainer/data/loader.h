@@ -7,7 +7,9 @@
  * The whole memory is n_slab slabs. Each holds one encoded sample as it came off the wire, and the
  * views into it. Credits limit what the server sends to what fits the free slabs. Samples come in
  * the order of the stream (strict or bounded:W). With policy skip, a sample that the server could
- * not make comes in its place, without content. Only one thread may call next and release. */
+ * not make comes in its place, without content. A sample that arrives damaged ends the stream,
+ * because a new connection usually brings it whole; the caller names it to the next loader, where
+ * it comes without content if it is damaged again. Only one thread may call next and release. */
 #ifndef FM_TRAINER_LOADER_H
 #define FM_TRAINER_LOADER_H
 
@@ -21,19 +23,21 @@ typedef struct fm_loader_options {
     fm_client_options client;
     fm_wire_open stream; /* the loader fills in the credit fields */
     uint32_t n_slab;     /* samples received ahead or in use; 2 .. 1024 */
+    bool has_damaged;    /* `damaged`: the sample that ended an earlier stream */
+    uint64_t damaged;
 } fm_loader_options;
 
 /* One sample; the caller owns it until fm_loader_release. */
 typedef struct fm_loaded {
-    const fm_sample *sample; /* views borrow the slab; NULL: the server could not make it */
-    const fm_error *why;     /* of a sample without content: its status and the server's words */
+    const fm_sample *sample; /* views borrow the slab; NULL: it is unreadable */
+    const fm_error *why;     /* of an unreadable sample: its status and the reason */
     uint64_t index;
     uint32_t slab;
     size_t bytes; /* of the encoded sample */
 } fm_loaded;
 
 typedef struct fm_loader_stats {
-    uint64_t n_sample, n_skipped, bytes; /* skipped: could not be made; not among n_sample */
+    uint64_t n_sample, n_skipped, bytes; /* skipped: unreadable; not among n_sample */
     fm_histogram ready_wait_ns;          /* how long each fm_loader_next waited */
 } fm_loader_stats;
 
@@ -56,6 +60,10 @@ FM_MUST_USE fm_status fm_loader_next(fm_loader *loader, fm_loaded *ret_loaded, f
 /* As fm_loader_next, and waits for at most wait_ms; *ret_ready says whether there is a sample. */
 FM_MUST_USE fm_status fm_loader_next_within(fm_loader *loader, uint32_t wait_ms, bool *ret_ready,
                                             fm_loaded *ret_loaded, fm_error *reterr);
+
+/* After an error of next: whether a damaged sample was the reason, and its index. False when its
+ * header is damaged, too. */
+bool fm_loader_is_damaged(fm_loader *loader, uint64_t *ret_index);
 
 /* Returns the sample's slab to the receiver and its credit to the server. */
 void fm_loader_release(fm_loader *loader, const fm_loaded *loaded);

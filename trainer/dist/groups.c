@@ -7,19 +7,18 @@
 #include <stdlib.h>
 
 fm_status fm_layout_check(const fm_layout *layout, fm_error *reterr) {
-    if (layout->dap < 1 || layout->dap > FM_COMM_LOCAL_RANKS) {
+    if (layout->dap < 1 || layout->dap > FM_LAYOUT_DAP) {
         return fm_fail(reterr, FM_ERR_USAGE, "dap = %d, expected 1 to %d", (int)layout->dap,
-                       FM_COMM_LOCAL_RANKS);
+                       FM_LAYOUT_DAP);
     }
     if (layout->bp < 1 || layout->bp > 2) {
         return fm_fail(reterr, FM_ERR_USAGE, "bp = %d: a block has two branches, expected 1 or 2",
                        (int)layout->bp);
     }
-    if (layout->dp < 1 || fm_layout_ranks(layout) > FM_COMM_LOCAL_RANKS) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "dap %d, bp %d and dp %d make %d ranks, expected 1 to %d", (int)layout->dap,
-                       (int)layout->bp, (int)layout->dp, (int)fm_layout_ranks(layout),
-                       FM_COMM_LOCAL_RANKS);
+    if (layout->dp < 1 || layout->dp > FM_LAYOUT_RANKS / (layout->dap * layout->bp)) {
+        return fm_fail(reterr, FM_ERR_USAGE, "dp = %d with dap %d and bp %d, expected 1 to %d",
+                       (int)layout->dp, (int)layout->dap, (int)layout->bp,
+                       FM_LAYOUT_RANKS / (int)(layout->dap * layout->bp));
     }
     return FM_OK;
 }
@@ -62,6 +61,7 @@ fm_status fm_local_groups_create(const fm_layout *layout, const fm_kernels *kern
                                  fm_local_groups **ret_groups, fm_error *reterr) {
     fm_status status = fm_layout_check(layout, reterr);
     if (status) return status;
+    assert(fm_layout_ranks(layout) <= FM_COMM_LOCAL_RANKS);
     fm_local_groups *all = calloc(1, sizeof *all);
     if (!all) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the groups of ranks");
     all->layout = *layout;

@@ -16,6 +16,8 @@ struct fm_appender {
     char path[PATH_BYTES];
     char *held; /* [held_max] */
     size_t n_held, held_max;
+    bool is_torn; /* a record was written in part, from torn_at on, and is not cut off yet */
+    off_t torn_at;
 };
 
 fm_status fm_appender_open(const char *path, fm_appender **ret_appender, fm_error *reterr) {
@@ -60,23 +62,49 @@ static bool hold(fm_appender *appender, const void *record, size_t bytes) {
     return true;
 }
 
-/* Writes the bytes with one call, or leaves the file as it is. */
-static fm_status write_whole(const fm_appender *appender, const void *data, size_t bytes,
-                             fm_error *reterr) {
-    off_t end = lseek(appender->fd, 0, SEEK_END);
-    ssize_t written = write(appender->fd, data, bytes);
-    if (written == (ssize_t)bytes) return FM_OK;
-    const char *why = written < 0 ? strerror(errno) : "the disk is full";
-    if (written > 0 && end >= 0 && ftruncate(appender->fd, end) != 0) {
-        why = "the disk is full, and the last record is cut off";
-    }
-    return fm_fail_in(reterr, FM_ERR_IO, appender->path, "cannot write: %s", why);
+static fm_status fail_errno(const fm_appender *appender, const char *what, fm_error *reterr) {
+    return fm_fail_in(reterr, FM_ERR_IO, appender->path, "%s: %s", what, strerror(errno));
 }
 
-fm_status fm_appender_flush(fm_appender *appender, fm_error *reterr) {
-    if (appender->n_held == 0) return FM_OK;
+static fm_status cut_torn(fm_appender *appender, fm_error *reterr) {
+    if (!appender->is_torn) return FM_OK;
+    if (ftruncate(appender->fd, appender->torn_at) != 0) {
+        return fail_errno(appender, "cannot cut off a record that was written in part", reterr);
+    }
+    appender->is_torn = false;
+    return FM_OK;
+}
+
+/* Writes the bytes with one call, or leaves the file as it is. A part that cannot be cut off now is
+ * cut off before the next write. */
+static fm_status write_whole(fm_appender *appender, const void *data, size_t bytes,
+                             fm_error *reterr) {
+    fm_status status = cut_torn(appender, reterr);
+    if (status) return status;
+    off_t end = lseek(appender->fd, 0, SEEK_END);
+    if (end < 0) return fail_errno(appender, "cannot seek", reterr);
+    ssize_t written = write(appender->fd, data, bytes);
+    if (written == (ssize_t)bytes) return FM_OK;
+    if (written < 0) return fail_errno(appender, "cannot write", reterr);
+    appender->is_torn = written > 0;
+    appender->torn_at = end;
+    status = cut_torn(appender, reterr);
+    if (status) return status;
+    return fm_fail_in(reterr, FM_ERR_IO, appender->path, "cannot write: the disk is full");
+}
+
+static fm_status flush(fm_appender *appender, fm_error *reterr) {
+    if (appender->n_held == 0) return cut_torn(appender, reterr);
     fm_status status = write_whole(appender, appender->held, appender->n_held, reterr);
     if (!status) appender->n_held = 0;
+    return status;
+}
+
+fm_status fm_appender_sync(fm_appender *appender, fm_error *reterr) {
+    fm_status status = flush(appender, reterr);
+    if (!status && fdatasync(appender->fd) != 0) {
+        status = fail_errno(appender, "cannot sync", reterr);
+    }
     return status;
 }
 
@@ -92,5 +120,5 @@ fm_status fm_appender_add(fm_appender *appender, const void *record, size_t byte
     if (!hold(appender, record, bytes)) {
         return fm_fail(reterr, FM_ERR_NOMEM, "no memory for what cannot be written");
     }
-    return fm_appender_flush(appender, reterr);
+    return flush(appender, reterr);
 }

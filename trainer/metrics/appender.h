@@ -3,7 +3,7 @@
  * A record is written with one write(2), so a reader who follows the file never sees a part of one.
  * If that fails (full disk, quota, read-only file system), the record and all later ones stay in
  * memory, in their order. Every later call tries again. A record that was written in part is cut
- * off the file first. */
+ * off the file before anything else is written. */
 #ifndef FM_TRAINER_APPENDER_H
 #define FM_TRAINER_APPENDER_H
 
@@ -25,8 +25,8 @@ void fm_appender_close(fm_appender *appender);
 FM_MUST_USE fm_status fm_appender_add(fm_appender *appender, const void *record, size_t bytes,
                                       fm_error *reterr);
 
-/* Tries again to write what is in memory. FM_ERR_IO. */
-FM_MUST_USE fm_status fm_appender_flush(fm_appender *appender, fm_error *reterr);
+/* Tries again to write what is in memory, and syncs the file. FM_ERR_IO. */
+FM_MUST_USE fm_status fm_appender_sync(fm_appender *appender, fm_error *reterr);
 
 /* True if the file is empty. */
 bool fm_appender_is_empty(const fm_appender *appender);

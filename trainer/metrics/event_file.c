@@ -11,6 +11,7 @@
 #include "trainer/metrics/event_file.h"
 
 #include "proto/base/bytes.h"
+#include "proto/base/directory.h"
 #include "proto/base/file.h"
 #include "trainer/metrics/appender.h"
 
@@ -19,7 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
     VALUE_BYTES = 64, /* of one value, at most: tags are short */
@@ -124,8 +124,8 @@ static fm_status write_record(const fm_event_file *file, const void *data, size_
     return fm_appender_add(file->file, record, w.at, reterr);
 }
 
-fm_status fm_event_file_flush(fm_event_file *file, fm_error *reterr) {
-    return fm_appender_flush(file->file, reterr);
+fm_status fm_event_file_sync(fm_event_file *file, fm_error *reterr) {
+    return fm_appender_sync(file->file, reterr);
 }
 
 fm_status fm_event_file_write(fm_event_file *file, const fm_metrics_step *step, double wall_s,
@@ -219,13 +219,15 @@ static fm_status cut_behind(const char *path, uint64_t last, fm_error *reterr) {
 /* -- opening */
 
 static fm_status prepare(fm_event_file *file, bool resume, uint64_t last, fm_error *reterr) {
-    bool is_there = access(file->path, F_OK) == 0;
-    if (is_there && !resume) {
+    fm_path_kind kind;
+    fm_status status = fm_path_look(file->path, &kind, reterr);
+    if (status) return status;
+    if (kind != FM_PATH_ABSENT && !resume) {
         return fm_fail_in(
             reterr, FM_ERR_EXISTS, file->path,
             "this folder has the events of another run; resume that run or choose another folder");
     }
-    fm_status status = is_there ? cut_behind(file->path, last, reterr) : FM_OK;
+    if (kind != FM_PATH_ABSENT) status = cut_behind(file->path, last, reterr);
     return status ? status : fm_appender_open(file->path, &file->file, reterr);
 }
 

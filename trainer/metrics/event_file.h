@@ -42,7 +42,7 @@ void fm_event_file_close(fm_event_file *file);
 FM_MUST_USE fm_status fm_event_file_write(fm_event_file *file, const fm_metrics_step *step,
                                           double wall_s, fm_error *reterr);
 
-/* Writes the records that wait in memory. FM_ERR_IO. */
-FM_MUST_USE fm_status fm_event_file_flush(fm_event_file *file, fm_error *reterr);
+/* Writes the records that wait in memory, and syncs the file. FM_ERR_IO. */
+FM_MUST_USE fm_status fm_event_file_sync(fm_event_file *file, fm_error *reterr);
 
 #endif

@@ -96,8 +96,8 @@ void fm_metrics_close(fm_metrics *metrics) {
     free(metrics);
 }
 
-fm_status fm_metrics_flush(fm_metrics *metrics, fm_error *reterr) {
-    return fm_appender_flush(metrics->file, reterr);
+fm_status fm_metrics_sync(fm_metrics *metrics, fm_error *reterr) {
+    return fm_appender_sync(metrics->file, reterr);
 }
 
 fm_status fm_metrics_write(fm_metrics *metrics, const fm_metrics_step *step, fm_error *reterr) {

@@ -49,12 +49,12 @@ FM_MUST_USE fm_status fm_metrics_truncate(const char *path, uint64_t last, fm_er
 void fm_metrics_close(fm_metrics *metrics);
 
 /* Appends the step's line. FM_ERR_IO: the disk did not take it; the line waits in memory and is
- * written with a later one or with fm_metrics_flush. FM_ERR_NOMEM: it is lost. */
+ * written with a later one or with fm_metrics_sync. FM_ERR_NOMEM: it is lost. */
 FM_MUST_USE fm_status fm_metrics_write(fm_metrics *metrics, const fm_metrics_step *step,
                                        fm_error *reterr);
 
-/* Writes the lines that wait in memory. FM_ERR_IO. */
-FM_MUST_USE fm_status fm_metrics_flush(fm_metrics *metrics, fm_error *reterr);
+/* Writes the lines that wait in memory, and syncs the file. FM_ERR_IO. */
+FM_MUST_USE fm_status fm_metrics_sync(fm_metrics *metrics, fm_error *reterr);
 
 /* Writes the progress line to `out`, for example "step 12/200  loss 8.213  0.084 s/step  ETA
  * 0:00:16 data wait 0.2 ms  (distogram 3.100  masked_msa 2.500)". If there are scores, the

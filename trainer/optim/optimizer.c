@@ -1,7 +1,7 @@
 /* optimizer.c: see optimizer.h.
  *
  * All numbers that change from step to step (rate, step, pending samples, norm, the mark for a
- * gradient that is not finite) are in one fm_step_state on the device. The queue functions only
+ * value that is not finite) are in one fm_step_state on the device. The queue functions only
  * submit kernels that read it, so a captured CUDA graph can be replayed with other numbers. The
  * functions that wait write this state, queue the same kernels, and read it back. */
 #include "trainer/optim/optimizer.h"
@@ -75,15 +75,17 @@ void fm_optimizer_clear_nonfinite(fm_optimizer *optimizer, fm_stream *stream) {
     set_state(optimizer, stream, state);
 }
 
-void fm_optimizer_queue_sample(fm_optimizer *optimizer, fm_stream *stream) {
-    const fm_kernels *kernels = optimizer->kernels;
-    int64_t n = optimizer->params->n_element;
+void fm_optimizer_queue_norm(fm_optimizer *optimizer, fm_stream *stream) {
     bool each = optimizer->options.clip == FM_CLIP_SAMPLE;
-    kernels->grad_norm(stream, n, optimizer->params->gradient,
-                       each ? optimizer->options.clip_norm : (double)INFINITY, false,
-                       optimizer->state, optimizer->workspace);
-    kernels->accumulate(stream, n, optimizer->state, !each, optimizer->params->gradient,
-                        optimizer->sum);
+    optimizer->kernels->grad_norm(stream, optimizer->params->n_element, optimizer->params->gradient,
+                                  each ? optimizer->options.clip_norm : (double)INFINITY, false,
+                                  optimizer->state, optimizer->workspace);
+}
+
+void fm_optimizer_queue_sum(fm_optimizer *optimizer, fm_stream *stream) {
+    bool whole = optimizer->options.clip == FM_CLIP_BATCH;
+    optimizer->kernels->accumulate(stream, optimizer->params->n_element, optimizer->state, whole,
+                                   optimizer->params->gradient, optimizer->sum);
 }
 
 void fm_optimizer_queue_update(fm_optimizer *optimizer, fm_stream *stream, bool only) {
@@ -116,7 +118,8 @@ bool fm_optimizer_add_sample(fm_optimizer *optimizer, fm_stream *stream) {
     state.pending = optimizer->pending;
     state.holds = 1;
     set_state(optimizer, stream, state);
-    fm_optimizer_queue_sample(optimizer, stream);
+    fm_optimizer_queue_norm(optimizer, stream);
+    fm_optimizer_queue_sum(optimizer, stream);
     if (fm_optimizer_get_state(optimizer, stream).nonfinite) {
         fm_optimizer_clear_nonfinite(optimizer, stream);
         return false;

@@ -58,12 +58,13 @@ void fm_optimizer_fini(fm_optimizer *optimizer);
 /* The kernels that a captured pass queues. The caller has put step, rate, pending and holds into
  * the device's scalars by the time they run.
  *
- * queue_sample measures the flat gradient and adds it, clipped, to the batch's sum. queue_update
- * runs Adam and the moving average with the mean of the sum. If `only` is set and the sample is the
- * only one of its batch, it uses the flat gradient directly. Neither changes anything after a
- * gradient was not finite, and queue_update does nothing while samples of the step are still to
- * come. */
-void fm_optimizer_queue_sample(fm_optimizer *optimizer, fm_stream *stream);
+ * queue_norm measures the flat gradient, and queue_sum adds it, clipped, to the batch's sum.
+ * queue_update runs Adam and the moving average with the mean of the sum. If `only` is set and the
+ * sample is the only one of its batch, it uses the flat gradient directly. queue_sum and
+ * queue_update change nothing while the scalars say that a value was not finite, and queue_update
+ * does nothing while samples of the step are still to come. */
+void fm_optimizer_queue_norm(fm_optimizer *optimizer, fm_stream *stream);
+void fm_optimizer_queue_sum(fm_optimizer *optimizer, fm_stream *stream);
 void fm_optimizer_queue_update(fm_optimizer *optimizer, fm_stream *stream, bool only);
 
 /* Adds the flat gradient of one sample to the batch's sum and waits for the device. Returns false

@@ -262,9 +262,11 @@ static void queue_last(void *context, fm_stream *stream) {
     fm_trainer_take_packet(t, stream);
     fm_tape_forward(&t->last, stream);
     queue_backward(t, stream);
-    fm_optimizer_queue_sample(&t->optimizer, stream);
-    queue_report(t,
-                 stream); /* before the update, which may overwrite the norm with that of the sum */
+    fm_optimizer_queue_norm(&t->optimizer, stream);
+    /* Before the sum and the update: it marks a loss that is not finite, and then both do nothing.
+     * The update may also overwrite the norm with that of the sum. */
+    queue_report(t, stream);
+    fm_optimizer_queue_sum(&t->optimizer, stream);
     stamp(t, FM_STAMP_SUMMED, stream);
     fm_optimizer_queue_update(&t->optimizer, stream, true);
     stamp(t, FM_STAMP_UPDATED, stream);

@@ -65,8 +65,10 @@ static void take_packet(fm_stream *stream, const fm_take *args) {
 static void report(fm_stream *stream, const fm_report *args) {
     (void)stream;
     fm_step_record *record = &args->record[*args->n_made % (uint64_t)args->n_record];
-    for (int32_t i = 0; i < args->n_term; i++)
+    for (int32_t i = 0; i < args->n_term; i++) {
         record->term[i] = (double)*(const real *)args->term[i];
+        if (!isfinite(record->term[i])) args->step->nonfinite = 1;
+    }
     record->norm_squared = args->step->norm_squared;
     record->nonfinite = args->step->nonfinite;
     fm_cpu_device.stamp(NULL, &record->done_ns);

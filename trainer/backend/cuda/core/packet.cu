@@ -91,9 +91,15 @@ void take_packet(fm_stream *stream, const fm_take *args) {
 
 __global__ void report_kernel(fm_report a) {
     fm_step_record *record = &a.record[*a.n_made % (uint64_t)a.n_record];
+    bool finite = true;
 #pragma unroll
-    for (int i = 0; i < FM_STEP_RECORD_TERMS; i++)
-        if (i < a.n_term) record->term[i] = (double)*(const float *)a.term[i];
+    for (int i = 0; i < FM_STEP_RECORD_TERMS; i++) {
+        if (i >= a.n_term) break;
+        float term = *(const float *)a.term[i];
+        finite = finite && isfinite(term);
+        record->term[i] = (double)term;
+    }
+    if (!finite) a.step->nonfinite = 1;
     record->norm_squared = a.step->norm_squared;
     record->nonfinite = a.step->nonfinite;
     record->done_ns = device_clock_ns();

@@ -1,4 +1,4 @@
-/* json_text.h: writes one JSON object to a stream, as every command with --json prints it.
+/* json_text.h: writes one JSON object to a stream, as commands with --json print it.
  *
  *     fm_json_writer json;
  *     fm_json_begin(&json, stdout);
@@ -13,8 +13,8 @@
  * Each member of the outermost object takes a line, and so does each object in an array that is
  * such a member. Deeper values stay on the line of their parent. Inside an array, `key` is NULL.
  * Errors of the stream are the caller's to check. */
-#ifndef FM_CLI_JSON_TEXT_H
-#define FM_CLI_JSON_TEXT_H
+#ifndef FM_BASE_JSON_TEXT_H
+#define FM_BASE_JSON_TEXT_H
 
 #include "proto/base/hash.h"
 

@@ -1,5 +1,5 @@
 /* json_text.c: see json_text.h. */
-#include "server/cli/json_text.h"
+#include "proto/base/json_text.h"
 
 #include "proto/base/utf8.h"
 

@@ -1,0 +1,226 @@
+/* top_run.c: see top_run.h. Only the end of the file is read, so a run of a million steps costs no
+ * more than a short one. Rates are medians over the last steps: a step that waited for a checkpoint
+ * would spoil a mean. */
+#include "server/cli/top_run.h"
+
+#include "proto/base/json_text.h"
+#include "proto/base/json_tree.h"
+#include "proto/base/utf8.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { N_STEP = 200, TAIL_BYTES = 1 << 20, LINE_BYTES = 512 };
+
+/* The last steps of a run, the oldest first, and what is computed from them. */
+typedef struct run_tail {
+    fm_json *step[N_STEP]; /* [n_step], each one line of the file */
+    size_t n_step;
+    double age_s; /* since the file was written last */
+    double step_s, data_wait_s, longest_wait_s, loss, loss_before;
+} run_tail;
+
+/* -- reading */
+
+static fm_status fail_errno(fm_error *reterr, const char *path, const char *what) {
+    return fm_fail_in(reterr, errno == ENOENT ? FM_ERR_NOT_FOUND : FM_ERR_IO, path, "%s: %s", what,
+                      strerror(errno));
+}
+
+/* Reads the last bytes of the file; *ret_text is terminated and belongs to the caller. */
+static fm_status read_tail(const char *path, char **ret_text, size_t *ret_bytes, bool *ret_is_whole,
+                           double *ret_age_s, fm_error *reterr) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return fail_errno(reterr, path, "cannot open");
+    struct stat info;
+    char *text = malloc(TAIL_BYTES + 1);
+    fm_status status = FM_OK;
+    if (!text) {
+        status = fm_fail(reterr, FM_ERR_NOMEM, "no memory for metrics");
+    } else if (fstat(fd, &info) != 0) {
+        status = fail_errno(reterr, path, "cannot read");
+    } else {
+        off_t at = info.st_size > TAIL_BYTES ? info.st_size - TAIL_BYTES : 0;
+        ssize_t n = pread(fd, text, TAIL_BYTES, at);
+        if (n < 0) status = fail_errno(reterr, path, "cannot read");
+        *ret_bytes = n < 0 ? 0 : (size_t)n;
+        *ret_is_whole = at == 0;
+        *ret_age_s = difftime(time(NULL), info.st_mtime);
+    }
+    close(fd);
+    if (status) {
+        free(text);
+        return status;
+    }
+    text[*ret_bytes] = 0;
+    *ret_text = text;
+    return FM_OK;
+}
+
+/* Parses the last lines. The first line is skipped when the text does not begin with the file: it
+ * may be cut; so is a last line without an end, which is being written. */
+static fm_status parse_steps(const char *path, const char *text, size_t bytes, bool is_whole,
+                             run_tail *tail, fm_error *reterr) {
+    const char *end = memrchr(text, '\n', bytes);
+    while (end && tail->n_step < N_STEP) {
+        const char *before = memrchr(text, '\n', (size_t)(end - text));
+        if (!before && !is_whole) break;
+        const char *line = before ? before + 1 : text;
+        fm_json *step = fm_json_parse(line, (size_t)(end - line));
+        int64_t number;
+        if (!fm_json_get_integer(fm_json_get_member(step, "step"), &number)) {
+            fm_json_free(step);
+            return fm_fail_in(reterr, FM_ERR_CORRUPT, path,
+                              "a line is no step of a training run: '%.60s'", line);
+        }
+        tail->step[tail->n_step++] = step;
+        end = before;
+    }
+    if (tail->n_step == 0) {
+        return fm_fail_in(reterr, FM_ERR_NOT_FOUND, path, "the run has no finished step yet");
+    }
+    for (size_t i = 0; i < tail->n_step / 2; i++) {
+        fm_json *other = tail->step[tail->n_step - 1 - i];
+        tail->step[tail->n_step - 1 - i] = tail->step[i];
+        tail->step[i] = other;
+    }
+    return FM_OK;
+}
+
+/* -- summary */
+
+static double number(const fm_json *step, const char *name) {
+    return fm_json_get_number(fm_json_get_member(step, name), NAN);
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median of a field over the steps first .. last - 1 that have it; NAN if none has. */
+static double median(const run_tail *tail, const char *name, size_t first, size_t last) {
+    double value[N_STEP];
+    size_t n = 0;
+    for (size_t i = first; i < last; i++) {
+        double one = number(tail->step[i], name);
+        if (!isnan(one)) value[n++] = one;
+    }
+    qsort(value, n, sizeof value[0], by_value);
+    return n ? value[n / 2] : NAN;
+}
+
+static void summarise(run_tail *tail) {
+    size_t n = tail->n_step;
+    tail->step_s = median(tail, "step_s", 0, n);
+    tail->data_wait_s = median(tail, "data_wait_s", 0, n);
+    tail->longest_wait_s = 0;
+    for (size_t i = 0; i < n; i++)
+        tail->longest_wait_s = fmax(tail->longest_wait_s, number(tail->step[i], "data_wait_s"));
+    tail->loss = median(tail, "loss", n - (n + 1) / 2, n);
+    tail->loss_before = n > 1 ? median(tail, "loss", 0, n / 2) : NAN;
+}
+
+FM_PRINTF(3, 4) static void draw(FILE *out, size_t columns, const char *format, ...) {
+    char line[LINE_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    fm_utf8_make_plain(line);
+    fprintf(out, "%.*s\n", columns ? (int)columns : LINE_BYTES, line);
+}
+
+/* Fields of a step that have a place of their own; all others are terms and scores. */
+static bool is_named(const char *name) {
+    static const char *const names[] = {"step",          "index",  "cycles",
+                                        "sample",        "loss",   "grad_norm",
+                                        "learning_rate", "step_s", "data_wait_s"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(name, names[i]) == 0) return true;
+    }
+    return false;
+}
+
+static void draw_text(const run_tail *tail, const char *folder, size_t columns, FILE *out) {
+    const fm_json *last = tail->step[tail->n_step - 1];
+    const char *sample = fm_json_get_text(fm_json_get_member(last, "sample"));
+    draw(out, columns, "%s  step %.0f  written %.0f s ago", folder, number(last, "step"),
+         tail->age_s);
+    draw(out, columns, "loss      %10.4f  median of the newer half of %zu steps, before %.4f",
+         tail->loss, tail->n_step, tail->loss_before);
+    draw(out, columns, "rate      %10.3f  steps/s, %.3f s a step in the median", 1 / tail->step_s,
+         tail->step_s);
+    draw(out, columns, "data wait %10.3f  ms in the median, at most %.3f", tail->data_wait_s * 1000,
+         tail->longest_wait_s * 1000);
+    draw(out, columns, "last step %10.4f  loss, norm of the gradient %.3g, rate %.3g, sample %s",
+         number(last, "loss"), number(last, "grad_norm"), number(last, "learning_rate"),
+         sample ? sample : "?");
+    fm_json_member member;
+    for (bool any = fm_json_first_member(last, &member); any;
+         any = fm_json_next_member(last, &member)) {
+        if (is_named(member.name)) continue;
+        draw(out, columns, "  %-24s %10.4f", member.name, fm_json_get_number(member.value, NAN));
+    }
+}
+
+static void draw_json(const run_tail *tail, const char *folder, FILE *out) {
+    const fm_json *last = tail->step[tail->n_step - 1];
+    fm_json_writer json;
+    fm_json_begin(&json, out);
+    fm_json_put_string(&json, "run", folder);
+    fm_json_put_u64(&json, "step", (uint64_t)number(last, "step"));
+    fm_json_put_f64(&json, "age_s", tail->age_s, 0);
+    fm_json_put_u64(&json, "steps_seen", tail->n_step);
+    fm_json_put_f64(&json, "loss", tail->loss, 6);
+    fm_json_put_f64(&json, "loss_before", tail->loss_before, 6);
+    fm_json_put_f64(&json, "step_s", tail->step_s, 6);
+    fm_json_put_f64(&json, "data_wait_s", tail->data_wait_s, 9);
+    fm_json_open_object(&json, "last");
+    fm_json_member member;
+    for (bool any = fm_json_first_member(last, &member); any;
+         any = fm_json_next_member(last, &member)) {
+        const char *text = fm_json_get_text(member.value);
+        if (text) {
+            fm_json_put_string(&json, member.name, text);
+        } else {
+            fm_json_put_f64(&json, member.name, fm_json_get_number(member.value, NAN), 6);
+        }
+    }
+    fm_json_close(&json);
+    fm_json_end(&json);
+}
+
+fm_status fm_top_draw_run(const char *folder, bool json, size_t columns, FILE *out,
+                          fm_error *reterr) {
+    char path[4200];
+    if (snprintf(path, sizeof path, "%s/metrics.jsonl", folder) >= (int)sizeof path) {
+        return fm_fail(reterr, FM_ERR_USAGE, "the folder's name is too long");
+    }
+    char *text;
+    size_t bytes = 0;
+    bool is_whole = false;
+    run_tail tail = {0};
+    fm_status status = read_tail(path, &text, &bytes, &is_whole, &tail.age_s, reterr);
+    if (status) return status;
+    status = parse_steps(path, text, bytes, is_whole, &tail, reterr);
+    free(text);
+    if (!status) {
+        summarise(&tail);
+        if (json) {
+            draw_json(&tail, folder, out);
+        } else {
+            draw_text(&tail, folder, columns, out);
+        }
+    }
+    for (size_t i = 0; i < tail.n_step; i++)
+        fm_json_free(tail.step[i]);
+    return status;
+}

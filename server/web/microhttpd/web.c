@@ -1,0 +1,279 @@
+/* web.c: web.h on libmicrohttpd; the only file that includes it. */
+#include "server/web/web.h"
+
+#include "proto/address.h"
+#include "server/web/page_files.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+enum {
+    N_CONNECTION = 32,
+    N_CONNECTION_OF_PEER = 16,
+    TIMEOUT_S = 5,               /* an idle or slow client is disconnected */
+    REQUEST_BYTES = 16 << 10,    /* a request line and its headers */
+    REPORT_BYTES_MAX = 64 << 20, /* a report of more streams than this is cut off with 500 */
+};
+
+struct fm_web {
+    fm_web_site site;
+    struct MHD_Daemon *daemon;
+    bool is_loopback;
+    char url[FM_ADDRESS_TEXT_BYTES + 16];
+};
+
+typedef enum MHD_Result (*page_handler)(fm_web *web, struct MHD_Connection *connection);
+
+/* -- answers */
+
+/* Headers that every answer has: nothing may run, load or embed but what this listener serves. */
+static const struct {
+    const char *name, *value;
+} common_headers[] = {
+    {"Content-Security-Policy",
+     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
+    {"X-Content-Type-Options", "nosniff"},
+    {"Referrer-Policy", "no-referrer"},
+    {"Cross-Origin-Resource-Policy", "same-origin"},
+    {"Cache-Control", "no-store"},
+};
+
+/* Sends `text`, which `mode` says who frees. */
+static enum MHD_Result answer(struct MHD_Connection *connection, unsigned status, const char *type,
+                              char *text, size_t bytes, enum MHD_ResponseMemoryMode mode) {
+    struct MHD_Response *response = MHD_create_response_from_buffer(bytes, text, mode);
+    if (!response) {
+        if (mode == MHD_RESPMEM_MUST_FREE) free(text);
+        return MHD_NO;
+    }
+    bool is_complete = MHD_add_response_header(response, "Content-Type", type) == MHD_YES;
+    for (size_t i = 0; i < sizeof common_headers / sizeof common_headers[0]; i++) {
+        is_complete = MHD_add_response_header(response, common_headers[i].name,
+                                              common_headers[i].value) == MHD_YES &&
+                      is_complete;
+    }
+    if (status == MHD_HTTP_METHOD_NOT_ALLOWED) {
+        is_complete =
+            MHD_add_response_header(response, "Allow", "GET, HEAD") == MHD_YES && is_complete;
+    }
+    enum MHD_Result result =
+        is_complete ? MHD_queue_response(connection, status, response) : MHD_NO;
+    MHD_destroy_response(response);
+    return result;
+}
+
+static enum MHD_Result answer_line(struct MHD_Connection *connection, unsigned status,
+                                   const char *line) {
+    return answer(connection, status, "text/plain; charset=utf-8", (char *)(uintptr_t)line,
+                  strlen(line), MHD_RESPMEM_PERSISTENT);
+}
+
+static enum MHD_Result answer_busy(struct MHD_Connection *connection) {
+    return answer_line(connection, MHD_HTTP_SERVICE_UNAVAILABLE,
+                       "the server did not answer in time\n");
+}
+
+/* -- pages */
+
+static enum MHD_Result answer_report(fm_web *web, struct MHD_Connection *connection,
+                                     const char *type,
+                                     void (*write)(const fm_web_report *report, FILE *out)) {
+    fm_web_report *report = web->site.report(web->site.context);
+    if (!report) return answer_busy(connection);
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    bool failed = !out;
+    if (out) {
+        write(report, out);
+        failed = ferror(out) != 0;
+        failed = fclose(out) != 0 || failed;
+    }
+    fm_report_free(report);
+    if (failed || bytes > REPORT_BYTES_MAX) {
+        free(text);
+        return answer_line(connection, MHD_HTTP_INTERNAL_SERVER_ERROR,
+                           "no memory for the report\n");
+    }
+    return answer(connection, MHD_HTTP_OK, type, text, bytes, MHD_RESPMEM_MUST_FREE);
+}
+
+static enum MHD_Result serve_json(fm_web *web, struct MHD_Connection *connection) {
+    return answer_report(web, connection, "application/json", fm_report_json);
+}
+
+static enum MHD_Result serve_metrics(fm_web *web, struct MHD_Connection *connection) {
+    return answer_report(web, connection, "text/plain; version=0.0.4; charset=utf-8",
+                         fm_report_metrics);
+}
+
+static enum MHD_Result serve_health(fm_web *web, struct MHD_Connection *connection) {
+    fm_web_report *report = web->site.report(web->site.context);
+    bool answers = report;
+    fm_report_free(report);
+    return answers ? answer_line(connection, MHD_HTTP_OK, "ok\n") : answer_busy(connection);
+}
+
+static enum MHD_Result serve_readiness(fm_web *web, struct MHD_Connection *connection) {
+    fm_web_report *report = web->site.report(web->site.context);
+    if (!report) return answer_busy(connection);
+    bool is_ending = report->is_ending;
+    fm_report_free(report);
+    return is_ending ? answer_line(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "stopping\n")
+                     : answer_line(connection, MHD_HTTP_OK, "ready\n");
+}
+
+/* A path of the page that is a file, and one that is made. */
+static const struct {
+    const char *path, *type, *file;
+    page_handler handler;
+} routes[] = {
+    {"/", "text/html; charset=utf-8", "page", NULL},
+    {"/style.css", "text/css; charset=utf-8", "style", NULL},
+    {"/script.js", "text/javascript; charset=utf-8", "script", NULL},
+    {"/icon.svg", "image/svg+xml", "icon", NULL},
+    {"/report.json", NULL, NULL, serve_json},
+    {"/metrics", NULL, NULL, serve_metrics},
+    {"/healthz", NULL, NULL, serve_health},
+    {"/readyz", NULL, NULL, serve_readiness},
+};
+
+static enum MHD_Result serve_file(struct MHD_Connection *connection, const char *type,
+                                  const char *name) {
+    const fm_page_file *file = fm_page_files;
+    while (file->name && strcmp(file->name, name) != 0)
+        file++;
+    assert(file->name);
+    return answer(connection, MHD_HTTP_OK, type, (char *)(uintptr_t)file->text, strlen(file->text),
+                  MHD_RESPMEM_PERSISTENT);
+}
+
+/* -- requests */
+
+/* True when the Host header names this host itself: a page of another site that had its name
+ * pointed at 127.0.0.1 sends that name. */
+static bool is_host_local(struct MHD_Connection *connection) {
+    const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
+    if (!host) return true; /* HTTP/1.0; browsers always send one */
+    static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        size_t size = strlen(names[i]);
+        if (strncasecmp(host, names[i], size) == 0 && (host[size] == 0 || host[size] == ':')) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum MHD_Result on_request(void *context, struct MHD_Connection *connection, const char *url,
+                                  const char *method, const char *version, const char *upload,
+                                  size_t *upload_bytes, void **state) {
+    (void)version;
+    (void)upload;
+    fm_web *web = context;
+    static char seen;
+    if (!*state) { /* the first call comes before the body of the request, if it has one */
+        *state = &seen;
+        return MHD_YES;
+    }
+    if (*upload_bytes) { /* a body has no use here */
+        *upload_bytes = 0;
+        return MHD_YES;
+    }
+    if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0) {
+        return answer_line(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET is served here\n");
+    }
+    if (web->is_loopback && !is_host_local(connection)) {
+        return answer_line(connection, MHD_HTTP_MISDIRECTED_REQUEST,
+                           "this page is served under the name localhost only\n");
+    }
+    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
+        if (strcmp(url, routes[i].path) != 0) continue;
+        return routes[i].handler ? routes[i].handler(web, connection)
+                                 : serve_file(connection, routes[i].type, routes[i].file);
+    }
+    return answer_line(connection, MHD_HTTP_NOT_FOUND,
+                       "not found; there are /, /report.json, /metrics, /healthz and /readyz\n");
+}
+
+/* -- starting and stopping */
+
+static bool is_loopback(int listening) {
+    struct sockaddr_storage address;
+    socklen_t bytes = sizeof address;
+    if (getsockname(listening, (struct sockaddr *)&address, &bytes)) return false;
+    if (address.ss_family == AF_INET6) {
+        return IN6_IS_ADDR_LOOPBACK(&((struct sockaddr_in6 *)&address)->sin6_addr);
+    }
+    return ntohl(((struct sockaddr_in *)&address)->sin_addr.s_addr) >> 24 == 127;
+}
+
+/* The library prints its own errors otherwise. */
+static void on_library_error(void *context, const char *format, va_list arguments) {
+    (void)context;
+    (void)format;
+    (void)arguments;
+}
+
+static fm_status start_daemon(fm_web *web, int listening, fm_error *reterr) {
+    web->daemon = MHD_start_daemon(
+        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_USE_ERROR_LOG, 0, NULL, NULL,
+        on_request, web, MHD_OPTION_EXTERNAL_LOGGER, on_library_error, NULL,
+        MHD_OPTION_LISTEN_SOCKET, listening, MHD_OPTION_CONNECTION_LIMIT, (unsigned)N_CONNECTION,
+        MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)N_CONNECTION_OF_PEER,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)REQUEST_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+    if (!web->daemon) {
+        close(listening);
+        return fm_fail(reterr, FM_ERR_IO, "cannot start the HTTP listener");
+    }
+    return FM_OK;
+}
+
+fm_status fm_web_start(const char *address, const fm_web_site *site, fm_web **ret_web,
+                       fm_error *reterr) {
+    char text[FM_ADDRESS_TEXT_BYTES];
+    int needed = snprintf(text, sizeof text, "tcp://%s", address);
+    fm_address asked, bound;
+    if (needed < 0 || (size_t)needed >= sizeof text || strstr(address, "://")) {
+        return fm_fail(reterr, FM_ERR_USAGE, "'%.100s' is no address of the form HOST:PORT",
+                       address);
+    }
+    int listening;
+    fm_status status = fm_address_parse(text, &asked, reterr);
+    if (!status) status = fm_address_listen(&asked, &listening, &bound, reterr);
+    if (status) return status;
+    fm_web *web = calloc(1, sizeof *web);
+    if (!web) {
+        close(listening);
+        return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the HTTP listener");
+    }
+    web->site = *site;
+    web->is_loopback = is_loopback(listening);
+    fm_address_format(&bound, text);
+    snprintf(web->url, sizeof web->url, "http%s", strstr(text, "://"));
+    status = start_daemon(web, listening, reterr);
+    if (status) {
+        free(web);
+        return status;
+    }
+    *ret_web = web;
+    return FM_OK;
+}
+
+void fm_web_stop(fm_web *web) {
+    if (!web) return;
+    MHD_stop_daemon(web->daemon);
+    free(web);
+}
+
+const char *fm_web_get_url(const fm_web *web) {
+    return web->url;
+}

@@ -1,0 +1,135 @@
+/* report_metrics.c: a report in the text format of Prometheus; see report.h.
+ *
+ * A label's value escapes backslash, quote and line feed, and nothing else; bytes that are not
+ * UTF-8 become U+FFFD, since a scraper refuses the whole page for one such byte. */
+#include "proto/base/utf8.h"
+#include "server/web/report.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static void put_label(FILE *out, const char *text) {
+    const uint8_t *at = (const uint8_t *)text;
+    size_t left = strlen(text);
+    while (left) {
+        size_t size = fm_utf8_size(at, left);
+        if (size == 0) {
+            fputs("\xef\xbf\xbd", out);
+            size = 1;
+        } else if (*at == '\\' || *at == '"') {
+            fprintf(out, "\\%c", *at);
+        } else if (*at == '\n') {
+            fputs("\\n", out);
+        } else {
+            fwrite(at, 1, size, out);
+        }
+        at += size;
+        left -= size;
+    }
+}
+
+static void put_head(FILE *out, const char *name, const char *kind, const char *help) {
+    fprintf(out, "# HELP foldmill_%s %s\n# TYPE foldmill_%s %s\n", name, help, name, kind);
+}
+
+static void put_values(FILE *out, const fm_web_report *report) {
+    put_head(out, "info", "gauge", "The server and what it serves; the value is always 1.");
+    fputs("foldmill_info{version=\"", out);
+    put_label(out, report->version);
+    fputs("\",snapshot=\"", out);
+    put_label(out, report->snapshot);
+    fputs("\",snapshot_hash=\"", out);
+    put_label(out, report->snapshot_hash);
+    fputs("\"} 1\n", out);
+    put_head(out, "uptime_seconds", "gauge", "Seconds since the server began.");
+    fprintf(out, "foldmill_uptime_seconds %.1f\n", report->uptime_s);
+    put_head(out, "chains", "gauge", "Chains of the snapshot that is served.");
+    fprintf(out, "foldmill_chains %u\n", report->n_chain);
+    put_head(out, "memory_limit_bytes", "gauge", "The budget for samples (--max-memory).");
+    fprintf(out, "foldmill_memory_limit_bytes %" PRIu64 "\n", report->memory_limit_bytes);
+    for (size_t i = 0; i < report->n_value; i++) {
+        const fm_report_value *value = &report->value[i];
+        put_head(out, value->name, value->is_gauge ? "gauge" : "counter", value->help);
+        fprintf(out, "foldmill_%s %" PRIu64 "\n", value->name, value->value);
+    }
+}
+
+/* The histogram's own buckets are finer than a scraper wants: each of these bounds takes all
+ * values that are certainly below it. */
+static void put_times(FILE *out, const char *name, const char *help, const fm_histogram *times) {
+    static const struct {
+        const char *text;
+        uint64_t ns;
+    } bounds[] = {
+        {"0.0001", 100000},  {"0.001", 1000000},  {"0.005", 5000000},  {"0.01", 10000000},
+        {"0.025", 25000000}, {"0.05", 50000000},  {"0.1", 100000000},  {"0.25", 250000000},
+        {"0.5", 500000000},  {"1", 1000000000},   {"2.5", 2500000000}, {"5", 5000000000},
+        {"10", 10000000000}, {"30", 30000000000}, {"60", 60000000000}, {"300", 300000000000}};
+    put_head(out, name, "histogram", help);
+    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
+        fprintf(out, "foldmill_%s_bucket{le=\"%s\"} %" PRIu64 "\n", name, bounds[i].text,
+                fm_histogram_count_below(times, bounds[i].ns));
+    }
+    fprintf(out, "foldmill_%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, times->n);
+    fprintf(out, "foldmill_%s_sum %.9f\n", name, (double)times->sum / 1e9);
+    fprintf(out, "foldmill_%s_count %" PRIu64 "\n", name, times->n);
+}
+
+static void put_stream_label(FILE *out, const char *name, const fm_report_stream *stream) {
+    fprintf(out, "foldmill_%s{connection=\"%" PRIu64 "\",stream=\"%u\",peer=\"", name,
+            stream->connection, stream->stream);
+    put_label(out, stream->peer);
+    fputs("\",plan=\"", out);
+    put_label(out, stream->plan);
+    fprintf(out, "\",group=\"%u\"} ", stream->group);
+}
+
+typedef uint64_t (*stream_field)(const fm_report_stream *stream);
+
+static uint64_t samples_of(const fm_report_stream *stream) {
+    return stream->n_sample;
+}
+static uint64_t bytes_of(const fm_report_stream *stream) {
+    return stream->n_byte;
+}
+static uint64_t failed_of(const fm_report_stream *stream) {
+    return stream->n_failed;
+}
+static uint64_t credit_of(const fm_report_stream *stream) {
+    return stream->credit_items;
+}
+static uint64_t pending_of(const fm_report_stream *stream) {
+    return stream->n_pending;
+}
+
+static void put_streams(FILE *out, const fm_web_report *report) {
+    static const struct {
+        const char *name, *kind, *help;
+        stream_field field;
+    } rows[] = {
+        {"stream_samples_total", "counter", "Samples sent to one consumer.", samples_of},
+        {"stream_bytes_total", "counter", "Bytes of samples sent to one consumer.", bytes_of},
+        {"stream_failed_total", "counter", "Samples of one consumer that could not be made.",
+         failed_of},
+        {"stream_credit_items", "gauge", "Samples that one consumer has room for.", credit_of},
+        {"stream_pending", "gauge", "Samples of one consumer that are made or ready.", pending_of},
+    };
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        put_head(out, rows[r].name, rows[r].kind, rows[r].help);
+        for (size_t i = 0; i < report->n_stream; i++) {
+            put_stream_label(out, rows[r].name, &report->stream[i]);
+            fprintf(out, "%" PRIu64 "\n", rows[r].field(&report->stream[i]));
+        }
+    }
+}
+
+void fm_report_metrics(const fm_web_report *report, FILE *out) {
+    put_values(out, report);
+    put_times(out, "prepare_seconds", "Time to make a sample, on a worker.",
+              &report->times.prepare);
+    put_times(out, "wait_seconds", "Time that a ready sample waits for order, credit and its turn.",
+              &report->times.wait);
+    put_times(out, "send_seconds", "Time from the start of a write of samples to its end.",
+              &report->times.send);
+    put_streams(out, report);
+}

@@ -1,0 +1,371 @@
+/* The HTTP listener with a made-up server behind it: documents, headers, methods, names, limits and
+ * hostile requests; the page in a real browser. */
+#include "proto/address.h"
+#include "server/web/web.h"
+#include "tests/testing/testing.h"
+
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+typedef struct fake_server {
+    _Atomic bool is_hung, is_ending;
+    _Atomic uint32_t n_asked;
+} fake_server;
+
+static fake_server server;
+static fm_web *web;
+static char folder[200];
+
+static void fill(fm_web_report *report) {
+    strcpy(report->version, "0.1.0");
+    strcpy(report->snapshot, "train");
+    report->n_chain = 22;
+    report->uptime_s = 3725;
+    report->memory_limit_bytes = (uint64_t)2 << 30;
+    for (uint32_t i = 0; i < 300; i++) {
+        report->second[i] = (fm_report_second){40 + i * 7 % 13, 40000000, 50000000 + i * 1000};
+        fm_histogram_add(&report->times.prepare, 9000000 + i * 100000);
+        fm_histogram_add(&report->times.wait, 200000 + i * 1000);
+    }
+    report->n_second = 300;
+    for (uint32_t i = 0; i < 2; i++) {
+        fm_report_stream *stream = &report->stream[i];
+        *stream = (fm_report_stream){.connection = 7 + i,
+                                     .stream = 1,
+                                     .group = i,
+                                     .n_group = 2,
+                                     .window = i * 8,
+                                     .n_sample = 1000 + i,
+                                     .n_total = UINT64_MAX,
+                                     .n_byte = 3000000000,
+                                     .credit_items = 4,
+                                     .n_pending = 2,
+                                     .wait_p50_ns = 150000,
+                                     .wait_p99_ns = 900000,
+                                     .age_s = 600};
+        strcpy(stream->peer, "192.0.2.7");
+        strcpy(stream->agent, "<img src=x onerror=alert(1)>");
+        strcpy(stream->plan, "af2-initial");
+    }
+    report->n_slow = 1;
+    report->slow[0] = (fm_report_slow){"1abc_A", 12, 81000000};
+    report->n_refused = 1;
+    report->refused[0] = (fm_report_refusal){"2xyz_B", "the hash is wrong", 99, 5};
+}
+
+static fm_web_report *make_report(void *context) {
+    static const fm_report_value values[] = {
+        {"connections", "Connections that are open.", true, 2},
+        {"samples_sent_total", "Samples that were sent.", false, 2001},
+        {"samples_failed_total", "Samples that could not be made.", false, 1},
+        {"sample_memory_bytes", "Memory of samples.", true, 50000000}};
+    fake_server *asked = context;
+    atomic_fetch_add(&asked->n_asked, 1);
+    if (atomic_load(&asked->is_hung)) return NULL;
+    fm_web_report *report = calloc(1, sizeof *report);
+    assert_non_null(report);
+    report->n_value = sizeof values / sizeof values[0];
+    report->value = malloc(sizeof values);
+    report->n_stream = 2;
+    report->stream = calloc(2, sizeof report->stream[0]);
+    assert_non_null(report->value);
+    assert_non_null(report->stream);
+    memcpy(report->value, values, sizeof values);
+    report->is_ending = atomic_load(&asked->is_ending);
+    fill(report);
+    return report;
+}
+
+/* -- requests */
+
+static int connect_to_it(void) {
+    fm_address address;
+    fm_error error;
+    char text[300];
+    snprintf(text, sizeof text, "tcp%s", strstr(fm_web_get_url(web), "://"));
+    assert_int_equal(fm_address_parse(text, &address, &error), FM_OK);
+    int socket;
+    assert_int_equal(fm_address_connect(&address, 5000, &socket, &error), FM_OK);
+    return socket;
+}
+
+/* Sends `request` and returns everything that comes back until the connection ends. */
+static const char *ask(const char *request) {
+    static char answer[1 << 18];
+    int socket = connect_to_it();
+    size_t size = strlen(request), got = 0;
+    assert_int_equal(send(socket, request, size, MSG_NOSIGNAL), size);
+    for (;;) {
+        struct pollfd at = {.fd = socket, .events = POLLIN};
+        assert_int_equal(poll(&at, 1, 20000), 1);
+        ssize_t n = recv(socket, answer + got, sizeof answer - 1 - got, 0);
+        if (n <= 0) break;
+        got += (size_t)n;
+    }
+    answer[got] = 0;
+    close(socket);
+    return answer;
+}
+
+static const char *get(const char *path) {
+    char request[300];
+    snprintf(request, sizeof request,
+             "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", path);
+    return ask(request);
+}
+
+static void assert_status(const char *answer, const char *status) {
+    if (strncmp(answer, "HTTP/1.1 ", 9) != 0 || strncmp(answer + 9, status, 3) != 0) {
+        fail_msg("expected %s, got '%.200s'", status, answer);
+    }
+}
+
+static void assert_has(const char *answer, const char *text) {
+    if (!strstr(answer, text)) fail_msg("no '%s' in '%.2000s'", text, answer);
+}
+
+static void documents_are_served(void **state) {
+    (void)state;
+    static const struct {
+        const char *path, *type, *text;
+    } documents[] = {{"/", "text/html", "<title>foldmill serve</title>"},
+                     {"/style.css", "text/css", "prefers-color-scheme"},
+                     {"/script.js", "text/javascript", "/report.json"},
+                     {"/icon.svg", "image/svg+xml", "<svg"},
+                     {"/report.json", "application/json", "\"snapshot\": \"train\""},
+                     {"/metrics", "version=0.0.4", "foldmill_samples_sent_total 2001"},
+                     {"/healthz", "text/plain", "ok\n"},
+                     {"/readyz", "text/plain", "ready\n"}};
+    for (size_t i = 0; i < sizeof documents / sizeof documents[0]; i++) {
+        const char *answer = get(documents[i].path);
+        assert_status(answer, "200");
+        assert_has(answer, documents[i].type);
+        assert_has(answer, documents[i].text);
+        assert_has(answer, "Content-Security-Policy: default-src 'none'; script-src 'self'");
+        assert_has(answer, "X-Content-Type-Options: nosniff");
+        assert_has(answer, "Cache-Control: no-store");
+    }
+    assert_status(get("/nothing"), "404");
+    assert_status(get("/../etc/passwd"), "404");
+    assert_status(get("/%2e%2e/"), "404");
+}
+
+static void only_get_is_served(void **state) {
+    (void)state;
+    static const char *const methods[] = {"POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH"};
+    for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++) {
+        char request[300];
+        snprintf(request, sizeof request,
+                 "%s / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nConnection: close\r\n"
+                 "\r\nhello",
+                 methods[i]);
+        const char *answer = ask(request);
+        assert_status(answer, "405");
+        assert_has(answer, "Allow: GET, HEAD");
+    }
+    const char *head =
+        ask("HEAD /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    assert_status(head, "200");
+    assert_null(strstr(head, "foldmill_samples"));
+}
+
+/* A page of another site whose name was pointed at 127.0.0.1 must not read anything. */
+static void foreign_names_are_refused(void **state) {
+    (void)state;
+    static const char *const foreign[] = {"evil.example", "localhost.evil.example",
+                                          "127.0.0.1.nip.io", "192.0.2.1"};
+    static const char *const local[] = {"localhost:7421", "LOCALHOST", "127.0.0.1:9", "[::1]:80"};
+    char request[300];
+    for (size_t i = 0; i < 4; i++) {
+        snprintf(request, sizeof request,
+                 "GET /report.json HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", foreign[i]);
+        assert_status(ask(request), "421");
+        snprintf(request, sizeof request,
+                 "GET /report.json HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", local[i]);
+        assert_status(ask(request), "200");
+    }
+}
+
+static void a_server_that_does_not_answer_is_not_healthy(void **state) {
+    (void)state;
+    atomic_store(&server.is_hung, true);
+    assert_status(get("/healthz"), "503");
+    assert_status(get("/readyz"), "503");
+    assert_status(get("/metrics"), "503");
+    assert_status(get("/"), "200");
+    atomic_store(&server.is_hung, false);
+    atomic_store(&server.is_ending, true);
+    assert_status(get("/healthz"), "200");
+    assert_status(get("/readyz"), "503");
+    atomic_store(&server.is_ending, false);
+    assert_status(get("/readyz"), "200");
+}
+
+static void hostile_requests_harm_nobody(void **state) {
+    (void)state;
+    static const char *const garbage[] = {"\r\n\r\n\r\n",
+                                          "GET\r\n\r\n",
+                                          "\x16\x03\x01\x02\x00\x01\x00",
+                                          "GET / HTTP/9.9\r\n\r\n",
+                                          "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+                                          "GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n"};
+    for (size_t i = 0; i < sizeof garbage / sizeof garbage[0]; i++) {
+        int socket = connect_to_it();
+        assert_true(send(socket, garbage[i], strlen(garbage[i]), MSG_NOSIGNAL) > 0);
+        close(socket);
+    }
+    char *large = malloc(100000); /* one header of 100 kB */
+    assert_non_null(large);
+    int n = snprintf(large, 100000, "GET / HTTP/1.1\r\nHost: localhost\r\nX: ");
+    memset(large + n, 'a', 99000);
+    strcpy(large + 99000, "\r\nConnection: close\r\n\r\n");
+    int socket = connect_to_it();
+    ssize_t sent = send(socket, large, strlen(large), MSG_NOSIGNAL);
+    assert_true(sent > 0);
+    close(socket);
+    free(large);
+    assert_status(get("/healthz"), "200");
+}
+
+/* Silent connections fill the limit for one address; they are closed when their time is up, and
+ * then others are served again. */
+static void silent_connections_are_bounded(void **state) {
+    (void)state;
+    int silent[40];
+    for (size_t i = 0; i < 40; i++)
+        silent[i] = connect_to_it();
+    const char *answer = "";
+    for (int i = 0; i < 200 && strncmp(answer, "HTTP/1.1 200", 12) != 0; i++) {
+        answer = get("/healthz");
+        usleep(100000);
+    }
+    assert_status(answer, "200");
+    for (size_t i = 0; i < 40; i++)
+        close(silent[i]);
+}
+
+static void bad_addresses_are_refused(void **state) {
+    (void)state;
+    static const char *const bad[] = {"", "7421", "http://127.0.0.1:1", "127.0.0.1:99999",
+                                      "nowhere.invalid:1"};
+    const fm_web_site site = {&server, make_report};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        fm_web *other;
+        fm_error error;
+        assert_int_not_equal(fm_web_start(bad[i], &site, &other, &error), FM_OK);
+        assert_true(error.message[0]);
+    }
+}
+
+/* -- other people's programs */
+
+static void prometheus_reads_the_metrics(void **state) {
+    (void)state;
+    if (fm_test_shell(folder, "/usr/bin/python3 -c 'import prometheus_client' 2>/dev/null") != 0) {
+        print_message("skipped: there is no python3-prometheus-client\n");
+        skip();
+    }
+    const char *answer = get("/metrics");
+    char path[300];
+    snprintf(path, sizeof path, "%s/metrics", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(strstr(answer, "\r\n\r\n") + 4, file);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(
+        fm_test_shell(folder,
+                      "/usr/bin/python3 -c '\n"
+                      "from prometheus_client.parser import text_string_to_metric_families\n"
+                      "seen = {f.name: f for f in "
+                      "text_string_to_metric_families(open(\"metrics\").read())}\n"
+                      "assert seen[\"foldmill_samples_sent\"].samples[0].value == 2001\n"
+                      "assert seen[\"foldmill_connections\"].type == \"gauge\"\n"
+                      "h = seen[\"foldmill_prepare_seconds\"]\n"
+                      "assert h.type == \"histogram\"\n"
+                      "b = [s.value for s in h.samples if s.name.endswith(\"_bucket\")]\n"
+                      "assert b == sorted(b) and b[-1] == 300, b\n"
+                      "s = seen[\"foldmill_stream_samples\"].samples\n"
+                      "assert [x.value for x in s] == [1000, 1001]\n"
+                      "'"),
+        0);
+}
+
+/* The page as a browser draws it: numbers, tables and charts are there, and a client that calls
+ * itself <img onerror> is text. */
+static void a_browser_draws_the_page(void **state) {
+    (void)state;
+    if (fm_test_shell(folder, "command -v chromium >/dev/null") != 0) {
+        print_message("skipped: there is no chromium\n");
+        skip();
+    }
+    assert_int_equal(
+        fm_test_shell_format(folder,
+                             "timeout 120 chromium --headless --no-sandbox --disable-gpu "
+                             "--user-data-dir=profile --virtual-time-budget=4000 "
+                             "--enable-logging=stderr --dump-dom %s/ >page.html 2>log",
+                             fm_web_get_url(web)),
+        0);
+    static const char *const parts[] = {
+        "snapshot train, 22 chains",
+        "role=\"status\" class=\"good\">serving",
+        "192.0.2.7 &lt;img src=x",
+        "bounded:8",
+        "1 of 2",
+        "<td class=\"long\">the hash is wrong",
+        "<td>1abc_A</td>",
+        "Samples per second: mean 46",
+        "<dd>62 min</dd>",
+        "samples failed total",
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (fm_test_shell_format(folder, "grep -qF -e '%s' page.html", parts[i]) != 0) {
+            fm_test_shell(folder, "cat page.html; grep CONSOLE log");
+            fail_msg("the page has no '%s'", parts[i]);
+        }
+    }
+    assert_int_not_equal(fm_test_shell(folder, "grep -q '<img' page.html"), 0);
+    assert_int_not_equal(fm_test_shell(folder, "grep -q ':CONSOLE' log"), 0);
+}
+
+static int setup(void **state) {
+    (void)state;
+    const fm_web_site site = {&server, make_report};
+    fm_error error;
+    fm_test_make_folder(folder, sizeof folder);
+    if (fm_web_start("127.0.0.1:0", &site, &web, &error)) {
+        if (error.status == FM_ERR_UNSUPPORTED) exit(FM_TEST_SKIPPED);
+        fail_msg("%s", error.message);
+    }
+    return 0;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    fm_web_stop(web);
+    fm_test_remove_tree(folder);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(documents_are_served),
+        cmocka_unit_test(only_get_is_served),
+        cmocka_unit_test(foreign_names_are_refused),
+        cmocka_unit_test(a_server_that_does_not_answer_is_not_healthy),
+        cmocka_unit_test(hostile_requests_harm_nobody),
+        cmocka_unit_test(silent_connections_are_bounded),
+        cmocka_unit_test(bad_addresses_are_refused),
+        cmocka_unit_test(prometheus_reads_the_metrics),
+        cmocka_unit_test(a_browser_draws_the_page),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

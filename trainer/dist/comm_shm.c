@@ -1,0 +1,398 @@
+/* comm_shm.c: see comm_shm.h.
+ *
+ * Exchange number n of a group, from 1, uses slot n % FM_BOARD_SLOTS of every member's board entry:
+ *
+ *     publish    the sender copies its parts into its outbox and stores n in slot.published
+ *     receive    the receiver waits for n in every member's slot.published, reads the outboxes in
+ *                rank order, and stores n in its own slot.taken
+ *
+ * Parts stay in the outbox until every member's slot.taken is n. A sender looks for that when it
+ * needs memory or the slot. The outbox is a sparse file, of which the lowest free range is used, so
+ * it takes only as much memory as is under way at once. */
+#include "trainer/dist/comm_shm.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { ALIGN = 64 };
+static const size_t outbox_bytes = (size_t)1 << 36; /* address space */
+
+/* A range of the outbox that is not free. */
+typedef struct range {
+    uint64_t at, bytes;
+    int32_t group;
+    uint32_t number;
+} range;
+
+/* One of this rank's groups. */
+typedef struct member {
+    fm_comm comm;
+    fm_shm_groups *groups;
+    int32_t number;         /* of the group: dap, bp, sample, dp */
+    fm_board_rank **entry;  /* [size] */
+    const uint8_t **outbox; /* [size] */
+    const void **source;    /* [size] scratch */
+    uint32_t begun;         /* exchanges */
+    fm_message message[FM_BOARD_SLOTS];
+    bool is_done[FM_BOARD_SLOTS]; /* received already, at begin */
+} member;
+
+struct fm_shm_groups {
+    fm_groups groups;
+    fm_board *board;
+    fm_shm_options options;
+    int fd;           /* of the outbox */
+    uint8_t **outbox; /* [ranks of the host]; NULL: not mapped */
+    range *live;      /* sorted by `at` */
+    int32_t n_live;
+    member member[FM_BOARD_GROUPS];
+};
+
+/* -- the outbox */
+
+static fm_board_slot *slot_of(const member *m, int32_t rank, uint32_t number) {
+    return &m->entry[rank]->slot[m->number][number % FM_BOARD_SLOTS];
+}
+
+static bool is_taken(const member *m, uint32_t number) {
+    for (int32_t r = 0; r < m->comm.size; r++) {
+        uint32_t taken = atomic_load(&slot_of(m, r, number)->taken);
+        if ((int32_t)(taken - number) < 0) return false;
+    }
+    return true;
+}
+
+/* Forgets the ranges that all receivers have read. */
+static void reclaim(fm_shm_groups *g) {
+    int32_t kept = 0;
+    for (int32_t i = 0; i < g->n_live; i++) {
+        const range *r = &g->live[i];
+        if (!is_taken(&g->member[r->group], r->number)) g->live[kept++] = *r;
+    }
+    g->n_live = kept;
+}
+
+/* Takes the lowest range that is free. */
+static uint64_t take_range(fm_shm_groups *g, const member *m, uint32_t number, size_t bytes) {
+    reclaim(g);
+    uint64_t at = 0, needed = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    int32_t i = 0;
+    while (i < g->n_live && g->live[i].at - at < needed) {
+        at = g->live[i].at + g->live[i].bytes;
+        i++;
+    }
+    assert(at + needed <= outbox_bytes && g->n_live < FM_BOARD_GROUPS * FM_BOARD_SLOTS);
+    memmove(&g->live[i + 1], &g->live[i], (size_t)(g->n_live - i) * sizeof g->live[0]);
+    g->live[i] = (range){at, needed, m->number, number};
+    g->n_live++;
+    return at;
+}
+
+/* -- one exchange */
+
+/* The kernel table whose act type is the message's element type: that of activations, or the wide
+ * one for gradients of parameters. */
+static const fm_kernels *table_of(const fm_comm *comm, fm_element element) {
+    const fm_kernels *kernels = comm->kernels;
+    if (element != kernels->act) kernels = kernels->wide;
+    assert(kernels && kernels->act == element);
+    return kernels;
+}
+
+static uint64_t digest_of(const fm_message *message) {
+    return (uint64_t)message->part_count * 64 + (uint64_t)message->exchange * 8 +
+           (uint64_t)message->element;
+}
+
+static bool is_over(const member *m) {
+    return fm_board_reason(m->groups->board) != NULL;
+}
+
+static bool has_parts(const fm_message *message, int32_t rank) {
+    return message->exchange != FM_EXCHANGE_BROADCAST || message->root == rank;
+}
+
+static void publish(member *m, uint32_t number, const fm_message *message) {
+    fm_shm_groups *g = m->groups;
+    fm_board_slot *slot = slot_of(m, m->comm.rank, number);
+    bool many = message->exchange == FM_EXCHANGE_ALL_TO_ALL ||
+                message->exchange == FM_EXCHANGE_REDUCE_SCATTER;
+    if (is_over(m)) return; /* nobody takes it, so its range would never be free again */
+    if (has_parts(message, m->comm.rank)) {
+        int64_t count = message->part_count * (many ? m->comm.size : 1);
+        size_t bytes = (size_t)count * fm_element_bytes(message->element);
+        slot->at = take_range(g, m, number, bytes);
+        uint8_t *to = g->outbox[fm_board_place(g->board)] + slot->at;
+        table_of(&m->comm, message->element)->copy(NULL, count, message->send, to);
+    }
+    slot->digest = digest_of(message);
+    fm_board_store(&slot->published, number);
+}
+
+/* Elements of the receive buffer. */
+static int64_t received_count(const member *m, const fm_message *message) {
+    bool many =
+        message->exchange == FM_EXCHANGE_ALL_TO_ALL || message->exchange == FM_EXCHANGE_ALL_GATHER;
+    return message->part_count * (many ? m->comm.size : 1);
+}
+
+static void spoil(const member *m, const fm_message *message) {
+    table_of(&m->comm, message->element)
+        ->fill(NULL, received_count(m, message), (double)NAN, message->receive);
+}
+
+/* Writes message->receive from source[r], the parts of rank r; in rank order, so that sums have one
+ * order. */
+static void combine(const member *m, const fm_message *message) {
+    const fm_kernels *kernels = table_of(&m->comm, message->element);
+    const int64_t count = message->part_count;
+    const size_t bytes = (size_t)count * fm_element_bytes(message->element);
+    for (int32_t from = 0; from < m->comm.size; from++) {
+        const char *source = m->source[from];
+        char *to = (char *)message->receive + (size_t)from * bytes;
+        const char *own = source + (size_t)m->comm.rank * bytes; /* where there is one for each */
+        switch (message->exchange) {
+        case FM_EXCHANGE_ALL_TO_ALL: kernels->copy(NULL, count, own, to); break;
+        case FM_EXCHANGE_ALL_GATHER: kernels->copy(NULL, count, source, to); break;
+        case FM_EXCHANGE_REDUCE_SCATTER:
+        case FM_EXCHANGE_ALL_REDUCE:
+            kernels->axpy(NULL, count, 1.0,
+                          message->exchange == FM_EXCHANGE_ALL_REDUCE ? source : own,
+                          (fm_out){message->receive, from ? FM_ADD : FM_WRITE});
+            break;
+        case FM_EXCHANGE_BROADCAST:
+            if (from == message->root) kernels->copy(NULL, count, source, message->receive);
+            break;
+        }
+    }
+}
+
+/* Waits for the parts of all members. Returns false when the run is over. */
+static bool wait_for_all(member *m, uint32_t number) {
+    for (int32_t r = 0; r < m->comm.size; r++) {
+        const fm_board_slot *slot = slot_of(m, r, number);
+        for (;;) {
+            uint32_t seen = atomic_load_explicit(&slot->published, memory_order_acquire);
+            if (seen == number) break;
+            if (is_over(m)) return false;
+            fm_board_wait(m->groups->board, &slot->published, seen);
+        }
+    }
+    return true;
+}
+
+static void receive(member *m, uint32_t number, const fm_message *message) {
+    fm_board_rank *own = m->entry[m->comm.rank];
+    atomic_store(&own->is_inside, 1);
+    if (wait_for_all(m, number)) {
+        for (int32_t r = 0; r < m->comm.size; r++) {
+            const fm_board_slot *slot = slot_of(m, r, number);
+            assert(slot->digest == digest_of(message) && "ranks exchange different things");
+            m->source[r] = m->outbox[r] + slot->at;
+        }
+        combine(m, message);
+    } else {
+        spoil(m, message);
+    }
+    atomic_store(&own->is_inside, 0);
+    fm_board_store(&slot_of(m, m->comm.rank, number)->taken, number);
+}
+
+static fm_ticket begin(fm_comm *comm, const fm_message *message, fm_stream *stream) {
+    (void)stream;
+    member *m = comm->context;
+    fm_shm_groups *g = m->groups;
+    fm_board_rank *own = m->entry[comm->rank];
+    uint32_t number = ++m->begun;
+    assert(message->part_count > 0);
+    atomic_store(&own->exchange, number);
+    atomic_store(&own->group, (uint32_t)m->number);
+    /* The slot is free when all have taken the exchange that used it before. */
+    while (number > FM_BOARD_SLOTS && !is_taken(m, number - FM_BOARD_SLOTS) && !is_over(m)) {
+        for (int32_t r = 0; r < comm->size; r++) {
+            const fm_board_slot *slot = slot_of(m, r, number);
+            uint32_t taken = atomic_load(&slot->taken);
+            if (taken != number - FM_BOARD_SLOTS) fm_board_wait(g->board, &slot->taken, taken);
+        }
+    }
+    m->message[number % FM_BOARD_SLOTS] = *message;
+    if (g->options.delivery != FM_DELIVERY_AT_FINISH) publish(m, number, message);
+    if (g->options.spoils) spoil(m, message);
+    if (g->options.delivery == FM_DELIVERY_AT_BEGIN) receive(m, number, message);
+    return number;
+}
+
+static void finish(fm_comm *comm, fm_ticket ticket, fm_stream *stream) {
+    (void)stream;
+    member *m = comm->context;
+    const fm_message *message = &m->message[ticket % FM_BOARD_SLOTS];
+    assert(ticket >= 1 && ticket <= m->begun);
+    if (m->groups->options.delivery == FM_DELIVERY_AT_FINISH) publish(m, ticket, message);
+    if (m->groups->options.delivery != FM_DELIVERY_AT_BEGIN) receive(m, ticket, message);
+}
+
+/* -- groups */
+
+static fm_status fail_outbox(int code, fm_error *reterr) {
+    return fm_fail(reterr, FM_ERR_IO, "the memory for exchanges between ranks cannot be made: %s",
+                   strerror(code));
+}
+
+/* Maps the outbox at that place of the board. */
+static fm_status map_outbox(fm_shm_groups *g, int32_t place, fm_error *reterr) {
+    bool is_own = place == fm_board_place(g->board);
+    const fm_board_rank *entry = fm_board_entry(g->board, place);
+    int fd = g->fd;
+    if (!is_own) {
+        char path[64];
+        snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)entry->process, (int)entry->outbox);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0) return fail_outbox(errno, reterr);
+    }
+    void *memory =
+        mmap(NULL, outbox_bytes, is_own ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+    int failed = memory == MAP_FAILED ? errno : 0;
+    if (!is_own) close(fd);
+    if (failed) return fail_outbox(failed, reterr);
+    g->outbox[place] = memory;
+    return FM_OK;
+}
+
+static fm_status make_outbox(fm_shm_groups *g, fm_error *reterr) {
+    g->fd = memfd_create("foldmill-outbox", MFD_CLOEXEC);
+    if (g->fd < 0 || ftruncate(g->fd, (off_t)outbox_bytes) < 0) return fail_outbox(errno, reterr);
+    fm_board_own(g->board)->outbox = g->fd;
+    return map_outbox(g, fm_board_place(g->board), reterr);
+}
+
+/* Makes the communicator of group `number` with the ranks first, first + stride, ...; NULL for a
+ * group of one. */
+static fm_status join(fm_shm_groups *g, int32_t number, const fm_kernels *kernels, int32_t rank,
+                      int32_t size, int32_t first, int32_t stride, fm_comm **ret_comm,
+                      fm_error *reterr) {
+    member *m = &g->member[number];
+    if (size == 1) return FM_OK;
+    m->groups = g;
+    m->number = number;
+    m->entry = calloc((size_t)size, sizeof(void *));
+    m->outbox = calloc((size_t)size, sizeof(void *));
+    m->source = calloc((size_t)size, sizeof(void *));
+    if (!m->entry || !m->outbox || !m->source) {
+        return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a group of %d ranks", (int)size);
+    }
+    for (int32_t r = 0; r < size; r++) {
+        int32_t place = fm_board_find(g->board, first + r * stride);
+        fm_status status = g->outbox[place] ? FM_OK : map_outbox(g, place, reterr);
+        if (status) return status;
+        m->entry[r] = fm_board_entry(g->board, place);
+        m->outbox[r] = g->outbox[place];
+    }
+    m->comm = (fm_comm){.rank = rank,
+                        .size = size,
+                        .context = m,
+                        .begin = begin,
+                        .finish = finish,
+                        .kernels = kernels};
+    *ret_comm = &m->comm;
+    return FM_OK;
+}
+
+static fm_status join_all(fm_shm_groups *g, const fm_kernels *kernels, fm_error *reterr) {
+    const fm_layout *layout = &g->groups.layout;
+    const fm_rank_place *place = &g->groups.place;
+    int32_t of_sample = layout->dap * layout->bp, first = place->dp * of_sample;
+    fm_status status = join(g, 0, kernels, place->dap, layout->dap, place->dap_group * layout->dap,
+                            1, &g->groups.dap, reterr);
+    if (!status) {
+        status = join(g, 1, kernels, place->bp, layout->bp, first + place->dap, layout->dap,
+                      &g->groups.bp, reterr);
+    }
+    if (!status) {
+        status = join(g, 2, kernels, place->sample, of_sample, first, 1, &g->groups.sample, reterr);
+    }
+    if (status) return status;
+    return join(g, 3, kernels, place->dp, layout->dp, place->sample, of_sample, &g->groups.dp,
+                reterr);
+}
+
+/* Says whether this rank has succeeded, and fails when another has not. */
+static fm_status agree(fm_meeting *meeting, fm_status status, double seconds, fm_error *reterr) {
+    uint8_t own = (uint8_t)status, all[FM_MEETING_RANKS];
+    fm_error ignored;
+    fm_status met = fm_meeting_gather(meeting, &own, 1, all, seconds, status ? &ignored : reterr);
+    if (status || met) return status ? status : met;
+    for (int32_t r = 0; r < fm_meeting_size(meeting); r++) {
+        if (!all[r]) continue;
+        return fm_fail(reterr, (fm_status)all[r], "rank %d has no memory for exchanges", (int)r);
+    }
+    return FM_OK;
+}
+
+static fm_status open_groups(fm_shm_groups *g, const fm_kernels *kernels, fm_meeting *meeting,
+                             double seconds, fm_error *reterr) {
+    int32_t size = fm_board_size(g->board);
+    fm_status status = FM_OK;
+    g->outbox = calloc((size_t)size, sizeof g->outbox[0]);
+    g->live = calloc(FM_BOARD_GROUPS * FM_BOARD_SLOTS, sizeof g->live[0]);
+    if (!g->outbox || !g->live) {
+        status = fm_fail(reterr, FM_ERR_NOMEM, "no memory for groups of ranks");
+    }
+    if (!status) status = make_outbox(g, reterr);
+    status = agree(meeting, status, seconds, reterr);
+    if (!status) status = join_all(g, kernels, reterr);
+    return agree(meeting, status, seconds, reterr);
+}
+
+fm_status fm_shm_groups_open(const fm_layout *layout, const fm_kernels *kernels,
+                             fm_meeting *meeting, fm_board *board, const fm_shm_options *options,
+                             double seconds, fm_shm_groups **ret_groups, fm_error *reterr) {
+    fm_status status = fm_layout_check(layout, reterr);
+    if (status) return status;
+    assert(fm_layout_ranks(layout) == fm_meeting_size(meeting));
+    if (fm_board_size(board) != fm_meeting_size(meeting)) {
+        return fm_fail(reterr, FM_ERR_UNSUPPORTED,
+                       "%d of %d ranks are on this host, but ranks that compute on CPUs share the "
+                       "memory of one host",
+                       (int)fm_board_size(board), (int)fm_meeting_size(meeting));
+    }
+    fm_shm_groups *g = calloc(1, sizeof *g);
+    if (!g) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for groups of ranks");
+    g->groups.layout = *layout;
+    g->groups.place = fm_layout_place(layout, fm_meeting_rank(meeting));
+    g->board = board;
+    g->fd = -1;
+    if (options) g->options = *options;
+    status = open_groups(g, kernels, meeting, seconds, reterr);
+    if (status) {
+        fm_shm_groups_close(g);
+        return status;
+    }
+    *ret_groups = g;
+    return FM_OK;
+}
+
+void fm_shm_groups_close(fm_shm_groups *groups) {
+    if (!groups) return;
+    for (int32_t i = 0; groups->outbox && i < fm_board_size(groups->board); i++)
+        if (groups->outbox[i]) munmap(groups->outbox[i], outbox_bytes);
+    for (int32_t i = 0; i < FM_BOARD_GROUPS; i++) {
+        free(groups->member[i].entry);
+        free(groups->member[i].outbox);
+        free(groups->member[i].source);
+    }
+    if (groups->fd >= 0) close(groups->fd);
+    free(groups->outbox);
+    free(groups->live);
+    free(groups);
+}
+
+const fm_groups *fm_shm_groups_get(const fm_shm_groups *groups) {
+    return &groups->groups;
+}
