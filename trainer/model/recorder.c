@@ -5,6 +5,7 @@
 #include "trainer/model/recorder.h"
 
 #include "trainer/dist/groups.h"
+#include "trainer/model/triangle_part.h"
 #include "trainer/ops/attention_split.h"
 #include "trainer/ops/triangle_split.h"
 
@@ -104,6 +105,11 @@ static fm_tensor_ref triangle_split(const fm_recorder *r, const fm_sublayer *s,
  * with its neighbours. */
 static fm_normed triangle(const fm_recorder *r, const fm_sublayer *s, const fm_triangle_weights *w,
                           fm_normed z) {
+    double rate = rate_of(r, s);
+    if (dap_of(r) && fm_triangle_part_exists(r->tape, dap_of(r), s->incoming, z.x, w, rate)) {
+        return fm_not_normed(fm_triangle_part_add(r->tape, s->name, dap_of(r), s->incoming, z.x,
+                                                  mask_of(r, s), w, rate));
+    }
     if (dap_of(r)) return fm_not_normed(triangle_split(r, s, w, z.x));
     return fm_not_normed(fm_op_triangle_multiplication(r->tape, s->name, s->incoming, z.x,
                                                        mask_of(r, s), w, true, rate_of(r, s)));
