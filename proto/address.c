@@ -1,13 +1,13 @@
 /* address.c: see address.h. */
 #include "proto/address.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -307,4 +307,39 @@ fm_status fm_address_listen(const fm_address *address, int *ret_socket, fm_addre
     if (address->kind == FM_ADDRESS_TCP) ret_bound->port = bound_port(fd);
     *ret_socket = fd;
     return FM_OK;
+}
+
+/* -- peers */
+
+static bool unix_peer(int fd, fm_peer *peer) {
+    struct ucred user;
+    socklen_t bytes = sizeof user;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &user, &bytes) < 0) return false;
+    peer->uid = user.uid;
+    peer->gid = user.gid;
+    snprintf(peer->text, sizeof peer->text, "uid %u", peer->uid);
+    return true;
+}
+
+static bool ip_peer(int fd, fm_peer *peer) {
+    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+    struct sockaddr_storage name = {0};
+    socklen_t bytes = sizeof name;
+    if (getpeername(fd, (struct sockaddr *)&name, &bytes) < 0) return false;
+    bool is_ipv4 = name.ss_family == AF_INET;
+    if (is_ipv4) {
+        memcpy(peer->ip, mapped, sizeof mapped);
+        memcpy(peer->ip + sizeof mapped, &((struct sockaddr_in *)(void *)&name)->sin_addr, 4);
+    } else {
+        memcpy(peer->ip, &((struct sockaddr_in6 *)(void *)&name)->sin6_addr, 16);
+    }
+    return inet_ntop(is_ipv4 ? AF_INET : AF_INET6, is_ipv4 ? peer->ip + 12 : peer->ip, peer->text,
+                     sizeof peer->text) != NULL;
+}
+
+bool fm_address_peer(int fd, fm_address_kind kind, fm_peer *ret_peer) {
+    fm_peer peer = {.kind = kind};
+    if (!(kind == FM_ADDRESS_UNIX ? unix_peer(fd, &peer) : ip_peer(fd, &peer))) return false;
+    *ret_peer = peer;
+    return true;
 }

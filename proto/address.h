@@ -7,6 +7,8 @@
 
 #include "proto/base/status.h"
 
+#include <stdbool.h>
+
 typedef enum fm_address_kind { FM_ADDRESS_UNIX = 1, FM_ADDRESS_TCP = 2 } fm_address_kind;
 
 /* A socket's path leaves room in the system's 108 bytes for the listener's temporary name. */
@@ -18,6 +20,14 @@ typedef struct fm_address {
     char host[FM_ADDRESS_HOST_BYTES]; /* tcp; without brackets */
     uint16_t port;                    /* tcp; 0 = any, for a listener only */
 } fm_address;
+
+/* Who is on the other side of a connection. */
+typedef struct fm_peer {
+    fm_address_kind kind;
+    uint32_t uid, gid; /* unix: the user who connected, and its group */
+    uint8_t ip[16];    /* tcp, tls: IPv6, or an IPv4 address mapped into it */
+    char text[56];     /* for the log: "192.0.2.1", "2001:db8::1", "uid 1000" */
+} fm_peer;
 
 /* Reads an address. FM_ERR_USAGE names the expected form and the address that the user probably
  * meant. */
@@ -37,5 +47,8 @@ FM_MUST_USE fm_status fm_address_connect(const fm_address *address, uint32_t tim
  * the system chose for port 0. */
 FM_MUST_USE fm_status fm_address_listen(const fm_address *address, int *ret_socket,
                                         fm_address *ret_bound, fm_error *reterr);
+
+/* Fills in the peer of a connected socket; false when the system does not say. */
+bool fm_address_peer(int fd, fm_address_kind kind, fm_peer *ret_peer);
 
 #endif

@@ -6,6 +6,7 @@
 #include "proto/wire.h"
 
 #include "proto/base/date.h"
+#include "proto/base/utf8.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -19,24 +20,26 @@ enum {
 
 /* -- texts */
 
+/* True for UTF-8 without control characters (U+0000 to U+001F, U+007F to U+009F). */
 static bool is_plain(const void *text, size_t bytes) {
     const uint8_t *at = text;
-    for (size_t i = 0; i < bytes; i++) {
-        if (at[i] < 0x20 || at[i] == 0x7f) return false;
+    for (size_t n; bytes; bytes -= n, at += n) {
+        n = fm_utf8_size(at, bytes);
+        if (n == 0 || at[0] < 0x20 || at[0] == 0x7f) return false;
+        if (at[0] == 0xc2 && at[1] < 0xa0) return false;
     }
     return true;
 }
 
 void fm_wire_text(char *out, size_t out_bytes, const char *text) {
     size_t n = 0;
-    for (; text[n] && n + 1 < out_bytes; n++) {
-        uint8_t c = (uint8_t)text[n];
-        out[n] = c < 0x20 || c == 0x7f ? '?' : text[n];
-    }
+    for (; text[n] && n + 1 < out_bytes; n++)
+        out[n] = text[n];
     memset(out + n, 0, out_bytes - n);
+    fm_utf8_make_plain(out);
 }
 
-/* A text is a u16 length and that many bytes, without control bytes and without terminator. */
+/* A text is a u16 length and that many bytes, UTF-8 without control characters or terminator. */
 static void write_text(fm_writer *writer, const char *text) {
     size_t bytes = strlen(text);
     assert(bytes <= UINT16_MAX && is_plain(text, bytes));
@@ -44,7 +47,7 @@ static void write_text(fm_writer *writer, const char *text) {
     fm_write_bytes(writer, text, bytes);
 }
 
-/* A text that does not fit, has control bytes or is truncated makes the reader fail. */
+/* A text that does not fit, is not plain or is truncated makes the reader fail. */
 static void read_text(fm_reader *reader, char *out, size_t out_bytes) {
     size_t bytes = fm_read_u16(reader);
     const uint8_t *text = bytes < out_bytes ? fm_read_borrow(reader, bytes) : NULL;

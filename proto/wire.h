@@ -186,7 +186,8 @@ size_t fm_wire_encode(const fm_wire_message *message, uint64_t sequence, uint8_t
 FM_MUST_USE fm_status fm_wire_decode(const fm_wire_header *header, fm_bytes body,
                                      fm_wire_message *ret_message, fm_error *reterr);
 
-/* Copies `text` into out[0..out_bytes-1] for a message: cut to fit, control bytes become '?'. */
+/* Copies `text` into out[0..out_bytes-1] for a message: cut to fit; control characters and bytes
+ * that are not UTF-8 become '?'. */
 void fm_wire_text(char *out, size_t out_bytes, const char *text);
 
 /* FM_ERR_USAGE names the first field of an OPEN that is out of range. */

@@ -11,16 +11,24 @@
 
 #include "proto/base/log.h"
 #include "proto/schema.h"
+#include "server/public_text.h"
 
 #include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    N_OUT = 64,            /* entries of the ring */
-    N_OUT_SPARE = 16,      /* of them, reserved for control frames */
+    N_OUT = 128,           /* entries of the ring */
+    N_OUT_SAMPLE = 48,     /* samples enter while fewer are in use, */
+    N_OUT_ANSWER = 110,    /* answers too; the rest is for an END of each stream and an ERROR */
+    N_WRITE = 64,          /* entries of one write */
     WRITE_BYTES = 4 << 20, /* a write takes entries until it has so many bytes */
+    GOODBYES = 30,         /* draining ends after so many goodbye_ms */
 };
+
+_Static_assert(N_OUT - N_OUT_ANSWER >= FM_LIMIT_N_STREAM + 2, "room for the last frames");
 
 typedef enum conn_state { CONN_HELLO, CONN_READY, CONN_DRAINING, CONN_CLOSED } conn_state;
 
@@ -36,15 +44,22 @@ typedef struct out_frame {
 struct fm_conn {
     const fm_conn_host *host;
     fm_socket *socket;
+    fm_account *account, *payer; /* of the address; for streams, memory and requests */
     fm_conn *next;
-    uint64_t number; /* for the log */
+    uint64_t number;                        /* for the log */
+    char consumer[FM_WIRE_AGENT_BYTES * 4]; /* the client's name of itself, as the log quotes it */
     conn_state state;
-    bool is_finished;     /* nothing more will be written */
-    uint64_t now_ms;      /* of the last tick */
-    uint64_t heard_ms;    /* when bytes came in last */
-    uint64_t moved_ms;    /* when the write made progress last */
-    uint64_t deadline_ms; /* for HELLO or for draining; 0 = none */
-    size_t unsent_before; /* bytes of the write that were unsent at the last tick */
+    bool is_turned_away;
+    bool is_finished;        /* nothing more will be written */
+    uint64_t now_ms;         /* of the last tick */
+    uint64_t accepted_ms;    /* when the connection began */
+    uint64_t heard_ms;       /* when bytes came in last */
+    uint64_t idle_ms;        /* since when it has no stream */
+    uint64_t deadline_ms;    /* for HELLO or for draining; 0 = none */
+    uint64_t progress_ms;    /* when the peer had last taken enough bytes, */
+    uint64_t progress_bytes; /* and how many it had taken then */
+    uint64_t written_bytes;  /* of writes that have ended */
+    size_t writing_bytes;    /* of the write under way */
     bool is_ping_open;
     uint64_t n_received, n_sent; /* frames */
     struct {
@@ -62,45 +77,72 @@ struct fm_conn {
 
 static void flush(fm_conn *conn);
 
-/* -- ending streams and connections */
-
-static void drop_stream(fm_conn *conn, uint32_t at) {
-    fm_server_stream *stream = conn->streams[at].stream;
-    conn->streams[at].stream = NULL;
-    fm_server_stream_abandon(stream);
-    conn->host->stream_dropped(conn->host->server, stream);
+static void count(const fm_conn *conn, fm_counter which) {
+    fm_count(conn->host->counters, which, 1);
 }
 
-static void drop_streams(fm_conn *conn) {
+static void log_conn(const fm_conn *conn, fm_log_level level, const char *event, const char *format,
+                     ...) FM_PRINTF(4, 5);
+
+/* Logs an event of the connection; every line says which one, whose, and what the client calls
+ * itself. */
+static void log_conn(const fm_conn *conn, fm_log_level level, const char *event, const char *format,
+                     ...) {
+    char pairs[1400];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(pairs, sizeof pairs, format, arguments);
+    va_end(arguments);
+    fm_log(level, event, "connection=%llu peer=%s consumer=%s %s", (unsigned long long)conn->number,
+           conn->payer->peer, conn->consumer, pairs);
+}
+
+/* -- ending streams and connections */
+
+static void drop_stream(fm_conn *conn, uint32_t at, const char *why) {
+    fm_server_stream *stream = conn->streams[at].stream;
+    conn->streams[at].stream = NULL;
+    log_conn(conn, FM_LOG_INFO, "stream_end", "stream=%u samples=%llu why=\"%s\"",
+             conn->streams[at].id, (unsigned long long)fm_server_stream_get_n_sent(stream), why);
+    fm_server_stream_abandon(stream);
+    conn->payer->n_stream--;
+    conn->idle_ms = conn->now_ms;
+    conn->host->stream_dropped(conn->host->server, conn->payer, stream);
+}
+
+static void drop_streams(fm_conn *conn, const char *why) {
     for (uint32_t i = 0; i < FM_LIMIT_N_STREAM; i++) {
-        if (conn->streams[i].stream) drop_stream(conn, i);
+        if (conn->streams[i].stream) drop_stream(conn, i, why);
     }
+}
+
+static void set_state(fm_conn *conn, conn_state state) {
+    bool was_greeting = conn->state == CONN_HELLO && !conn->is_turned_away;
+    conn->state = state;
+    if (was_greeting) conn->host->greeted(conn->host->server, conn);
 }
 
 static void close_now(fm_conn *conn, const char *why) {
     if (conn->state == CONN_CLOSED) return;
-    fm_log(FM_LOG_INFO, "closed", "connection=%llu state=%s why=\"%s\"",
-           (unsigned long long)conn->number, state_names[conn->state], why);
-    conn->state = CONN_CLOSED;
+    log_conn(conn, FM_LOG_INFO, "closed", "state=%s why=\"%s\"", state_names[conn->state], why);
+    set_state(conn, CONN_CLOSED);
     fm_socket_close(conn->socket);
-    drop_streams(conn);
+    drop_streams(conn, why);
 }
 
 /* Ends the connection after all queued data is sent. */
-static void drain(fm_conn *conn) {
+static void drain(fm_conn *conn, const char *why) {
     if (conn->state >= CONN_DRAINING) return;
-    conn->state = CONN_DRAINING;
-    conn->deadline_ms = conn->now_ms + conn->host->goodbye_ms;
-    drop_streams(conn);
+    set_state(conn, CONN_DRAINING);
+    conn->deadline_ms = conn->now_ms + (uint64_t)conn->host->goodbye_ms * GOODBYES;
+    conn->progress_ms = conn->now_ms;
+    drop_streams(conn, why);
 }
 
 /* -- frames out */
 
 static out_frame *push_out(fm_conn *conn) {
-    if (conn->out_count == N_OUT) {
-        close_now(conn, "does not read the answers to its requests");
-        return NULL;
-    }
+    assert(conn->out_count < N_OUT); /* N_OUT_ANSWER leaves room for the last frames */
     out_frame *out = &conn->out[(conn->out_first + conn->out_count++) % N_OUT];
     out->work = NULL;
     return out;
@@ -109,7 +151,6 @@ static out_frame *push_out(fm_conn *conn) {
 static void send_message(fm_conn *conn, const fm_wire_message *message) {
     if (conn->state == CONN_CLOSED) return;
     out_frame *out = push_out(conn);
-    if (!out) return;
     out->head_bytes = fm_wire_encode(message, conn->n_sent++, out->head, sizeof out->head);
 }
 
@@ -120,6 +161,7 @@ static void send_error(fm_conn *conn, uint32_t stream, fm_wire_scope scope, fm_s
     message.error.scope = (uint8_t)scope;
     message.error.index = index;
     fm_wire_text(message.error.text, sizeof message.error.text, text);
+    fm_public_text(message.error.text);
     send_message(conn, &message);
 }
 
@@ -130,26 +172,25 @@ static void send_end(fm_conn *conn, uint32_t at, fm_wire_reason reason) {
     send_message(conn, &message);
 }
 
-static void refuse(fm_conn *conn, fm_status status, const char *text) {
+/* Sends an ERROR that ends the connection; `which` counts the reason. */
+static void refuse(fm_conn *conn, fm_counter which, fm_status status, const char *text) {
     if (conn->state >= CONN_DRAINING) return;
     char quoted[600];
-    fm_log(FM_LOG_WARN, "refused", "connection=%llu state=%s why=%s",
-           (unsigned long long)conn->number, state_names[conn->state],
-           fm_log_quote(quoted, sizeof quoted, text));
+    count(conn, which);
+    log_conn(conn, FM_LOG_WARN, "refused", "state=%s why=%s", state_names[conn->state],
+             fm_log_quote(quoted, sizeof quoted, text));
     send_error(conn, 0, FM_WIRE_SCOPE_CONNECTION, status, FM_WIRE_NO_INDEX, text);
-    drain(conn);
+    drain(conn, "the connection was refused");
 }
 
-void fm_conn_refuse(fm_conn *conn, fm_status status, const char *text) {
-    refuse(conn, status, text);
-    flush(conn);
+static void refuse_protocol(fm_conn *conn, fm_status status, const char *text) {
+    refuse(conn, FM_COUNT_PROTOCOL_ERRORS, status, text);
 }
 
 /* -- samples out */
 
 static void push_sample(fm_conn *conn, uint32_t stream, fm_work *work) {
     out_frame *out = push_out(conn);
-    assert(out); /* send_one checked that there is a free entry */
     fm_wire_header header = {.kind = FM_WIRE_SAMPLE,
                              .stream = stream,
                              .body_bytes = (uint32_t)work->job.bytes,
@@ -157,7 +198,8 @@ static void push_sample(fm_conn *conn, uint32_t stream, fm_work *work) {
     fm_wire_header_encode(&header, out->head);
     out->head_bytes = FM_WIRE_HEADER_BYTES;
     out->work = work;
-    conn->host->sample_sent(conn->host->server, work->job.bytes, false);
+    conn->payer->n_byte += work->job.bytes;
+    conn->host->sample_sent(conn->host->server, work);
 }
 
 /* Reports a sample that could not be made, in its place in the order. */
@@ -167,25 +209,40 @@ static void report_failure(fm_conn *conn, uint32_t at, fm_work *work) {
     char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
     fm_error_format(&work->job.error, text, sizeof text);
     char quoted[700];
-    fm_log(FM_LOG_ERROR, "sample_failed", "connection=%llu stream=%u index=%llu why=%s",
-           (unsigned long long)conn->number, conn->streams[at].id,
-           (unsigned long long)work->job.index, fm_log_quote(quoted, sizeof quoted, text));
-    conn->host->sample_sent(conn->host->server, 0, true);
+    log_conn(conn, FM_LOG_ERROR, "sample_failed", "stream=%u index=%llu why=%s",
+             conn->streams[at].id, (unsigned long long)work->job.index,
+             fm_log_quote(quoted, sizeof quoted, text));
+    conn->host->sample_sent(conn->host->server, work);
     send_error(conn, conn->streams[at].id, stops ? FM_WIRE_SCOPE_STREAM : FM_WIRE_SCOPE_SAMPLE,
                work->job.status, work->job.index, text);
     fm_server_stream_release(stream, work);
-    if (stops && conn->streams[at].stream) drop_stream(conn, at);
+    if (stops) drop_stream(conn, at, "a sample could not be made");
+}
+
+/* Ends a stream whose peer has received all bytes that it may have. */
+static void end_allowance(fm_conn *conn, uint32_t at) {
+    fm_error error;
+    fm_fail(&error, FM_ERR_LIMIT, "the %llu bytes that this token allows were sent",
+            (unsigned long long)conn->payer->limits.n_byte);
+    count(conn, FM_COUNT_BYTES_EXHAUSTED);
+    send_error(conn, conn->streams[at].id, FM_WIRE_SCOPE_STREAM, error.status, FM_WIRE_NO_INDEX,
+               error.message);
+    drop_stream(conn, at, "the allowance of bytes is used up");
 }
 
 /* Queues one sample of a stream, or its END; false when it has nothing to send. */
 static bool send_one(fm_conn *conn, uint32_t at) {
     fm_server_stream *stream = conn->streams[at].stream;
-    if (!stream || conn->out_count >= N_OUT - N_OUT_SPARE) return false;
+    if (!stream || conn->out_count >= N_OUT_SAMPLE) return false;
+    if (!fm_is_within_bytes(conn->payer)) {
+        end_allowance(conn, at);
+        return true;
+    }
     fm_work *work = fm_server_stream_pick(stream);
     if (!work) {
         if (!fm_server_stream_is_delivered(stream)) return false;
         send_end(conn, at, FM_WIRE_DELIVERED);
-        if (conn->streams[at].stream) drop_stream(conn, at);
+        drop_stream(conn, at, "all samples were sent");
         return true;
     }
     if (work->job.status) {
@@ -210,10 +267,10 @@ static void send_samples(fm_conn *conn) {
 /* Starts a write of the entries in the ring, unless one is under way. */
 static void flush(fm_conn *conn) {
     if (conn->state == CONN_CLOSED || conn->out_writing || conn->is_finished) return;
-    fm_bytes runs[2 * N_OUT];
+    fm_bytes runs[2 * N_WRITE];
     size_t n_run = 0, bytes = 0;
     uint32_t n = 0;
-    for (; n < conn->out_count && bytes < WRITE_BYTES; n++) {
+    for (; n < conn->out_count && n < N_WRITE && bytes < WRITE_BYTES; n++) {
         out_frame *out = &conn->out[(conn->out_first + n) % N_OUT];
         runs[n_run++] = (fm_bytes){out->head, out->head_bytes};
         if (out->work) runs[n_run++] = (fm_bytes){out->work->job.out, out->work->job.bytes};
@@ -222,12 +279,13 @@ static void flush(fm_conn *conn) {
     if (n == 0) {
         if (conn->state == CONN_DRAINING) {
             conn->is_finished = true;
+            conn->progress_ms = conn->now_ms;
             fm_socket_finish(conn->socket);
         }
         return;
     }
     conn->out_writing = n;
-    conn->moved_ms = conn->now_ms;
+    conn->writing_bytes = bytes;
     if (!fm_socket_write(conn->socket, runs, n_run)) {
         conn->out_writing = 0;
         close_now(conn, "cannot write");
@@ -252,6 +310,8 @@ static void on_written(void *owner, bool failed) {
     fm_conn *conn = owner;
     uint32_t written = conn->out_writing;
     conn->out_writing = 0;
+    conn->written_bytes += conn->writing_bytes;
+    conn->writing_bytes = 0;
     pop_out(conn, written);
     if (conn->state == CONN_CLOSED) return;
     if (failed) {
@@ -300,7 +360,7 @@ static bool is_acceptable(fm_conn *conn, const fm_wire_hello *hello) {
     } else {
         return true;
     }
-    refuse(conn, error.status, error.message);
+    refuse(conn, FM_COUNT_HELLO_REFUSED, error.status, error.message);
     return false;
 }
 
@@ -308,9 +368,8 @@ static void on_hello(fm_conn *conn) {
     const fm_wire_hello *hello = &conn->message.hello;
     if (!is_acceptable(conn, hello)) return;
     const fm_sample_source *source = conn->host->source;
-    char agent[300];
-    fm_log(FM_LOG_INFO, "hello", "connection=%llu agent=%s", (unsigned long long)conn->number,
-           fm_log_quote(agent, sizeof agent, hello->agent));
+    fm_log_quote(conn->consumer, sizeof conn->consumer, hello->agent);
+    log_conn(conn, FM_LOG_INFO, "hello", "version=%u", FM_WIRE_VERSION_MAX);
     fm_wire_message answer = {.kind = FM_WIRE_WELCOME};
     answer.welcome = (fm_wire_welcome){.version = FM_WIRE_VERSION_MAX,
                                        .schema_hash = fm_schema_hash(),
@@ -322,8 +381,8 @@ static void on_hello(fm_conn *conn) {
     fm_wire_text(answer.welcome.snapshot_name, sizeof answer.welcome.snapshot_name,
                  source->snapshot_name);
     send_message(conn, &answer);
-    if (conn->state != CONN_HELLO) return;
-    conn->state = CONN_READY;
+    set_state(conn, CONN_READY);
+    conn->idle_ms = conn->now_ms;
     conn->deadline_ms = 0;
 }
 
@@ -343,52 +402,86 @@ static int32_t find_free(const fm_conn *conn) {
 
 static void refuse_stream(fm_conn *conn, uint32_t id, const fm_error *error) {
     char quoted[600];
-    fm_log(FM_LOG_WARN, "stream_refused", "connection=%llu stream=%u why=%s",
-           (unsigned long long)conn->number, id,
-           fm_log_quote(quoted, sizeof quoted, error->message));
+    count(conn, FM_COUNT_STREAMS_REFUSED);
+    log_conn(conn, FM_LOG_WARN, "stream_refused", "stream=%u why=%s", id,
+             fm_log_quote(quoted, sizeof quoted, error->message));
     send_error(conn, id, FM_WIRE_SCOPE_STREAM, error->status, FM_WIRE_NO_INDEX, error->message);
+}
+
+/* Opens the stream and hands it to the server. */
+static fm_status create_stream(fm_conn *conn, const fm_wire_open *params,
+                               fm_server_stream **ret_stream, fm_error *reterr) {
+    const fm_conn_host *host = conn->host;
+    if (find_free(conn) < 0) {
+        return fm_fail(reterr, FM_ERR_LIMIT, "a connection has at most %u streams",
+                       FM_LIMIT_N_STREAM);
+    }
+    if (!fm_is_within(conn->payer->n_stream, conn->payer->limits.n_stream)) {
+        count(conn, FM_COUNT_STREAMS_REFUSED_PEER);
+        return fm_fail(reterr, FM_ERR_LIMIT,
+                       "%s has %u streams, as many as the server allows it (--peer-streams)",
+                       conn->payer->peer, conn->payer->n_stream);
+    }
+    const fm_budgets budgets = {&conn->payer->memory, host->budget};
+    fm_server_stream *stream;
+    fm_status status =
+        fm_server_stream_create(host->source, params, budgets, conn, &stream, reterr);
+    if (status) return status;
+    status = host->stream_opened(host->server, conn->payer, stream, reterr);
+    if (status) {
+        fm_server_stream_destroy(stream);
+        return status;
+    }
+    conn->payer->n_stream++;
+    *ret_stream = stream;
+    return FM_OK;
 }
 
 static void on_open(fm_conn *conn) {
     uint32_t id = conn->message.stream;
     const fm_wire_open *params = &conn->message.open;
     fm_error error;
+    fm_server_stream *stream;
     if (find_stream(conn, id) >= 0) {
-        refuse(conn, FM_ERR_PROTOCOL, "OPEN of a stream that is open already");
+        refuse_protocol(conn, FM_ERR_PROTOCOL, "OPEN of a stream that is open already");
+        return;
+    }
+    if (create_stream(conn, params, &stream, &error)) {
+        refuse_stream(conn, id, &error);
         return;
     }
     int32_t at = find_free(conn);
-    if (at < 0) {
-        fm_fail(&error, FM_ERR_LIMIT, "a connection has at most %u streams", FM_LIMIT_N_STREAM);
-        refuse_stream(conn, id, &error);
-        return;
-    }
-    fm_server_stream *stream = NULL;
-    if (fm_server_stream_create(conn->host->source, params, conn->host->budget, conn, &stream,
-                                &error)) {
-        refuse_stream(conn, id, &error);
-        return;
-    }
     conn->streams[at].id = id;
     conn->streams[at].stream = stream;
-    conn->host->stream_opened(conn->host->server, stream);
+    count(conn, FM_COUNT_STREAMS_OPENED);
     char plan[64];
-    fm_log(FM_LOG_INFO, "stream",
-           "connection=%llu stream=%u plan=%s seed=%llu group=%u/%u window=%u",
-           (unsigned long long)conn->number, id, fm_log_quote(plan, sizeof plan, params->plan),
-           (unsigned long long)params->seed, params->group, params->n_group, params->window);
+    log_conn(conn, FM_LOG_INFO, "stream", "stream=%u plan=%s seed=%llu group=%u/%u window=%u", id,
+             fm_log_quote(plan, sizeof plan, params->plan), (unsigned long long)params->seed,
+             params->group, params->n_group, params->window);
     fm_wire_message answer = {
         .kind = FM_WIRE_OPENED, .stream = id, .opened = *fm_server_stream_get_opened(stream)};
     send_message(conn, &answer);
 }
 
+/* Charges a frame that makes work and moves nothing; false when the peer sends too many. */
+static bool take_request(fm_conn *conn) {
+    if (fm_account_take_request(conn->payer, conn->now_ms)) return true;
+    refuse(conn, FM_COUNT_REQUESTS_REFUSED, FM_ERR_LIMIT,
+           "too many requests a second from one peer (--peer-requests)");
+    return false;
+}
+
 static void on_credit(fm_conn *conn) {
     int32_t at = find_stream(conn, conn->message.stream);
-    if (at < 0) return; /* the END of the stream is on its way to the client */
+    if (conn->message.credit.items == 0 && !take_request(conn)) return;
+    if (at < 0) { /* the END of the stream is on its way to the client */
+        (void)take_request(conn);
+        return;
+    }
     fm_error error;
     if (fm_server_stream_grant(conn->streams[at].stream, conn->message.credit.items,
                                conn->message.credit.bytes, &error)) {
-        refuse(conn, error.status, error.message);
+        refuse_protocol(conn, error.status, error.message);
     }
 }
 
@@ -398,25 +491,26 @@ static void on_ping(fm_conn *conn) {
 }
 
 static void on_pong(fm_conn *conn) {
+    if (!conn->is_ping_open && !take_request(conn)) return;
     conn->is_ping_open = false;
 }
 
 static void on_error(fm_conn *conn) {
     char quoted[600];
-    fm_log(FM_LOG_WARN, "client_error", "connection=%llu why=%s", (unsigned long long)conn->number,
-           fm_log_quote(quoted, sizeof quoted, conn->message.error.text));
+    log_conn(conn, FM_LOG_WARN, "client_error", "why=%s",
+             fm_log_quote(quoted, sizeof quoted, conn->message.error.text));
     close_now(conn, "the client gave up");
 }
 
 static void on_close(fm_conn *conn) {
     if (conn->message.stream == 0) {
-        drain(conn);
+        drain(conn, "the client closed");
         return;
     }
     int32_t at = find_stream(conn, conn->message.stream);
     if (at < 0) return; /* the END of the stream is on its way to the client */
     send_end(conn, (uint32_t)at, FM_WIRE_CLOSED);
-    if (conn->streams[at].stream) drop_stream(conn, (uint32_t)at);
+    drop_stream(conn, (uint32_t)at, "the client closed it");
 }
 
 /* What the server does with a frame, by kind and by state. NULL: the frame breaks the protocol in
@@ -443,14 +537,28 @@ static frame_handler *find_handler(const fm_conn *conn, uint8_t kind) {
     return handlers[kind].by_state[conn->state];
 }
 
+/* Does the server answer a frame of this kind? */
+static bool is_request(uint8_t kind) {
+    return kind == FM_WIRE_OPEN || kind == FM_WIRE_PING || kind == FM_WIRE_CLOSE;
+}
+
 static void handle_frame(fm_conn *conn, const fm_wire_header *header, const uint8_t *body) {
     fm_error error;
+    if (is_request(header->kind)) {
+        if (!take_request(conn)) return;
+        if (conn->out_count >= N_OUT_ANSWER) {
+            refuse(conn, FM_COUNT_ANSWERS_UNREAD, FM_ERR_LIMIT,
+                   "too many requests before their answers were read");
+            return;
+        }
+    }
     fm_bytes bytes = {body, header->body_bytes};
     fm_status status = fm_wire_decode(header, bytes, &conn->message, &error);
-    if (status == FM_ERR_USAGE && conn->state == CONN_READY) {
+    bool is_of_stream = status == FM_ERR_USAGE && conn->state == CONN_READY;
+    if (is_of_stream && find_stream(conn, header->stream) < 0) {
         refuse_stream(conn, header->stream, &error);
     } else if (status) {
-        refuse(conn, status, error.message);
+        refuse_protocol(conn, status, error.message);
     } else {
         find_handler(conn, header->kind)(conn);
     }
@@ -462,17 +570,17 @@ static bool is_header_fine(fm_conn *conn, const uint8_t *at, fm_wire_header *ret
     fm_error error;
     fm_status status = fm_wire_header_decode(at, ret_header, &error);
     if (status) {
-        refuse(conn, status, error.message);
+        refuse_protocol(conn, status, error.message);
         return false;
     }
     if (ret_header->sequence != conn->n_received) {
-        refuse(conn, FM_ERR_PROTOCOL, "a frame is missing or came twice");
+        refuse_protocol(conn, FM_ERR_PROTOCOL, "a frame is missing or came twice");
         return false;
     }
     if (!find_handler(conn, ret_header->kind)) {
         fm_fail(&error, FM_ERR_PROTOCOL, "%s cannot come in state %s",
                 fm_wire_kind_name(ret_header->kind), state_names[conn->state]);
-        refuse(conn, error.status, error.message);
+        refuse_protocol(conn, error.status, error.message);
         return false;
     }
     return true;
@@ -520,6 +628,8 @@ static void on_closed(void *owner) {
     fm_conn *conn = owner;
     pop_out(conn, conn->out_count);
     conn->host->conn_closed(conn->host->server, conn);
+    if (conn->payer != conn->account) fm_accounts_leave(conn->payer, conn->now_ms);
+    fm_accounts_leave(conn->account, conn->now_ms);
     free(conn);
 }
 
@@ -531,47 +641,102 @@ static const fm_socket_events socket_events = {.room = on_room,
                                                .written = on_written,
                                                .closed = on_closed};
 
-fm_conn *fm_conn_create(const fm_conn_host *host, fm_socket *socket, uint64_t number,
-                        uint64_t now_ms) {
+fm_conn *fm_conn_create(const fm_conn_host *host, fm_socket *socket, fm_account *account,
+                        bool is_admitted, uint64_t number, uint64_t now_ms) {
     fm_conn *conn = calloc(1, sizeof *conn);
     if (!conn) {
         fm_socket_close(socket);
+        fm_accounts_leave(account, now_ms);
         return NULL;
     }
     conn->host = host;
     conn->socket = socket;
+    conn->account = conn->payer = account;
+    conn->is_turned_away = !is_admitted;
     conn->number = number;
-    conn->now_ms = conn->heard_ms = conn->moved_ms = now_ms;
+    conn->consumer[0] = '-';
+    conn->now_ms = conn->heard_ms = conn->accepted_ms = conn->progress_ms = now_ms;
     conn->deadline_ms = now_ms + host->hello_ms;
-    if (!fm_socket_start(socket, &socket_events, conn)) close_now(conn, "cannot read");
     return conn;
 }
 
-static void tick_ready(fm_conn *conn, uint64_t now_ms) {
-    if (conn->is_ping_open || now_ms - conn->heard_ms < conn->host->heartbeat_ms) return;
-    if (conn->out_count) return; /* what is queued shows whether the peer reads */
-    conn->is_ping_open = true;
-    fm_wire_message ping = {.kind = FM_WIRE_PING, .ping = now_ms};
-    send_message(conn, &ping);
+void fm_conn_start(fm_conn *conn) {
+    if (!fm_socket_start(conn->socket, &socket_events, conn)) close_now(conn, "cannot read");
+}
+
+void fm_conn_turn_away(fm_conn *conn, fm_counter which, const char *text) {
+    refuse(conn, which, FM_ERR_LIMIT, text);
     flush(conn);
 }
 
-void fm_conn_tick(fm_conn *conn, uint64_t now_ms) {
-    if (conn->state == CONN_CLOSED) return;
-    conn->now_ms = now_ms;
-    size_t unsent = fm_socket_unsent_bytes(conn->socket);
-    if (!conn->out_writing || unsent != conn->unsent_before) conn->moved_ms = now_ms;
-    conn->unsent_before = unsent;
-    if (conn->deadline_ms && now_ms > conn->deadline_ms) {
-        if (conn->state == CONN_DRAINING) {
-            close_now(conn, "goodbye took too long");
-        } else {
-            fm_conn_refuse(conn, FM_ERR_PROTOCOL, "no HELLO came in time");
-        }
-    } else if (now_ms - conn->moved_ms > conn->host->stall_ms) {
+void fm_conn_evict(fm_conn *conn) {
+    refuse(conn, FM_COUNT_HELLO_EVICTED, FM_ERR_LIMIT, "no HELLO came, and others wait to connect");
+    flush(conn);
+}
+
+/* -- time */
+
+/* Bytes that have reached the peer, as far as the system says. */
+static uint64_t count_delivered(const fm_conn *conn) {
+    uint64_t taken = conn->written_bytes;
+    size_t unsent = conn->out_writing ? fm_socket_unsent_bytes(conn->socket) : 0;
+    if (unsent < conn->writing_bytes) taken += conn->writing_bytes - unsent;
+    uint64_t on_the_way = fm_socket_undelivered_bytes(conn->socket);
+    return on_the_way < taken ? taken - on_the_way : 0;
+}
+
+/* True when the peer took less than min_bytes_per_s of what is queued for window_ms. */
+static bool is_stuck(fm_conn *conn, uint32_t window_ms) {
+    uint64_t delivered = count_delivered(conn);
+    uint64_t due = conn->host->min_bytes_per_s * window_ms / 1000;
+    bool is_idle = conn->out_count == 0 && !conn->is_finished;
+    if (is_idle || delivered >= conn->progress_bytes + due) {
+        conn->progress_ms = conn->now_ms;
+        conn->progress_bytes = delivered;
+    }
+    return conn->now_ms - conn->progress_ms > window_ms;
+}
+
+static void tick_hello(fm_conn *conn) {
+    if (conn->now_ms <= conn->deadline_ms) return;
+    refuse(conn, FM_COUNT_HELLO_LATE, FM_ERR_PROTOCOL, "no HELLO came in time");
+    flush(conn);
+}
+
+static void tick_ready(fm_conn *conn) {
+    const fm_conn_host *host = conn->host;
+    bool has_stream = false;
+    for (uint32_t i = 0; i < FM_LIMIT_N_STREAM; i++)
+        has_stream = has_stream || conn->streams[i].stream;
+    if (is_stuck(conn, host->stall_ms)) {
+        count(conn, FM_COUNT_STALLED_CLOSED);
         close_now(conn, "granted credit and does not read");
-    } else if (conn->state == CONN_READY) {
-        tick_ready(conn, now_ms);
+    } else if (!has_stream && conn->now_ms - conn->idle_ms > host->idle_ms) {
+        refuse(conn, FM_COUNT_IDLE_CLOSED, FM_ERR_LIMIT, "no stream was opened for too long");
+        flush(conn);
+    } else if (!conn->is_ping_open && conn->now_ms - conn->heard_ms >= host->heartbeat_ms &&
+               conn->out_count == 0) { /* what is queued shows whether the peer reads */
+        conn->is_ping_open = true;
+        fm_wire_message ping = {.kind = FM_WIRE_PING, .ping = conn->now_ms};
+        send_message(conn, &ping);
+        flush(conn);
+    }
+}
+
+static void tick_draining(fm_conn *conn) {
+    if (!is_stuck(conn, conn->host->goodbye_ms) && conn->now_ms <= conn->deadline_ms) return;
+    bool is_all_there = conn->is_finished && count_delivered(conn) >= conn->written_bytes;
+    if (!is_all_there) count(conn, FM_COUNT_GOODBYE_CUT);
+    close_now(conn, is_all_there ? "the peer has all and does not close" : "goodbye took too long");
+}
+
+void fm_conn_tick(fm_conn *conn, uint64_t now_ms) {
+    conn->now_ms = now_ms;
+    switch (conn->state) {
+    case CONN_HELLO: tick_hello(conn); break;
+    case CONN_READY: tick_ready(conn); break;
+    case CONN_DRAINING: tick_draining(conn); break;
+    case CONN_CLOSED: break;
     }
 }
 
@@ -579,8 +744,20 @@ void fm_conn_end(fm_conn *conn) {
     for (uint32_t i = 0; i < FM_LIMIT_N_STREAM; i++) {
         if (conn->streams[i].stream) send_end(conn, i, FM_WIRE_SHUTDOWN);
     }
-    drain(conn);
+    drain(conn, "the server stops");
     flush(conn);
+}
+
+fm_account *fm_conn_get_account(const fm_conn *conn) {
+    return conn->account;
+}
+
+bool fm_conn_was_turned_away(const fm_conn *conn) {
+    return conn->is_turned_away;
+}
+
+uint64_t fm_conn_greeting_ms(const fm_conn *conn, uint64_t now_ms) {
+    return conn->state == CONN_HELLO ? now_ms - conn->accepted_ms + 1 : 0;
 }
 
 fm_conn *fm_conn_get_next(const fm_conn *conn) {

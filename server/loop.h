@@ -17,10 +17,8 @@
 #ifndef FM_SERVER_LOOP_H
 #define FM_SERVER_LOOP_H
 
+#include "proto/address.h"
 #include "proto/base/bytes.h"
-#include "proto/base/status.h"
-
-#include <stdbool.h>
 
 typedef struct fm_loop fm_loop;
 typedef struct fm_listener fm_listener;
@@ -68,12 +66,17 @@ typedef struct fm_socket_events {
     void (*closed)(void *owner);
 } fm_socket_events;
 
+/* Who is on the other side of an accepted socket. */
+const fm_peer *fm_socket_get_peer(const fm_socket *socket);
 /* Begins to receive on an accepted socket. False when it cannot: close it. */
 FM_MUST_USE bool fm_socket_start(fm_socket *socket, const fm_socket_events *events, void *owner);
 /* One write of `n` runs; none may be under way. False when it failed at once: close the socket. */
 FM_MUST_USE bool fm_socket_write(fm_socket *socket, const fm_bytes *runs, size_t n);
 /* Bytes of the current write that the kernel has not taken. */
 size_t fm_socket_unsent_bytes(const fm_socket *socket);
+/* Bytes that the kernel has taken and the peer has not: unread on a unix socket, not acknowledged
+ * on TCP. 0 when the system does not say. */
+size_t fm_socket_undelivered_bytes(const fm_socket *socket);
 /* Closes the sending side, so that the peer reads an end; receiving continues. */
 void fm_socket_finish(fm_socket *socket);
 /* Closes the socket; call it once. `closed` follows. */

@@ -3,11 +3,13 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <uv.h>
@@ -47,6 +49,7 @@ struct fm_socket {
     stream_handle handle;
     uv_write_t write;
     uv_shutdown_t shutdown;
+    fm_peer peer;
     const fm_socket_events *events;
     void *owner;
 };
@@ -175,6 +178,13 @@ static void set_tcp_options(fm_socket *socket) {
     }
 }
 
+/* Learns who the peer is; false when the system does not say. */
+static bool meet_peer(fm_socket *socket, bool is_tcp) {
+    uv_os_fd_t fd;
+    if (uv_fileno((uv_handle_t *)&socket->handle, &fd)) return false;
+    return fm_address_peer(fd, is_tcp ? FM_ADDRESS_TCP : FM_ADDRESS_UNIX, &socket->peer);
+}
+
 static void on_connection(uv_stream_t *server, int failed) {
     fm_listener *listener = server->data;
     if (failed) return; /* only this connection is lost */
@@ -185,7 +195,7 @@ static void on_connection(uv_stream_t *server, int failed) {
         return;
     }
     socket->handle.stream.data = socket;
-    if (uv_accept(server, &socket->handle.stream)) {
+    if (uv_accept(server, &socket->handle.stream) || !meet_peer(socket, listener->is_tcp)) {
         uv_close((uv_handle_t *)&socket->handle, free_socket);
         return;
     }
@@ -267,6 +277,17 @@ bool fm_socket_write(fm_socket *socket, const fm_bytes *runs, size_t n) {
 
 size_t fm_socket_unsent_bytes(const fm_socket *socket) {
     return uv_stream_get_write_queue_size(&socket->handle.stream);
+}
+
+const fm_peer *fm_socket_get_peer(const fm_socket *socket) {
+    return &socket->peer;
+}
+
+size_t fm_socket_undelivered_bytes(const fm_socket *socket) {
+    uv_os_fd_t fd;
+    int bytes = 0;
+    if (uv_fileno((const uv_handle_t *)&socket->handle, &fd)) return 0;
+    return ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0 ? (size_t)bytes : 0;
 }
 
 static void on_shutdown(uv_shutdown_t *shutdown, int failed) {

@@ -1,6 +1,8 @@
 /* pool.c: see pool.h. One lock guards both lists; it is held only to move a few pointers. */
 #include "server/pool.h"
 
+#include "proto/base/histogram.h"
+
 #include <assert.h>
 #include <pthread.h>
 #include <signal.h>
@@ -67,7 +69,9 @@ static void *work(void *argument) {
         if (pool->is_stopping) break;
         fm_job *job = list_pop(&pool->waiting);
         pthread_mutex_unlock(&pool->lock);
+        job->begin_ns = fm_clock_ns();
         run_job(job, &scratch, pool->scratch_bytes);
+        job->end_ns = fm_clock_ns();
         pthread_mutex_lock(&pool->lock);
         list_push(&pool->done, job);
         pool->wake(pool->context);

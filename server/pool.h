@@ -24,6 +24,7 @@ typedef struct fm_job {
     size_t capacity;
     /* The result. */
     size_t bytes;
+    uint64_t begin_ns, end_ns; /* when a worker took it, and when it was done */
     fm_status status;
     fm_error error;
 } fm_job;

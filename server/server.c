@@ -1,13 +1,15 @@
 /* server.c: see server.h.
  *
- * The server keeps a list of all streams, of which each belongs to a connection. dispatch asks them
- * in turn for jobs while the pool has room. A stream that its connection dropped stays in the list
- * until it is idle, since workers or a write may still use its blocks; reap destroys it then. */
+ * The streams of all connections are in turns.h, which says whose job is begun next. A connection
+ * is admitted when the server and its peer have room, and when not too many others have still to
+ * say HELLO. One that is not admitted gets an ERROR; a flood of them gets no answer. */
 #include "server/server.h"
 
 #include "proto/address.h"
+#include "proto/base/histogram.h"
 #include "proto/base/log.h"
 #include "server/conn.h"
+#include "server/turns.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -15,102 +17,108 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TICK_MS = 100 };
+#define DEFAULT_MEMORY ((size_t)2 << 30)
 
-/* A stream; a dropped one waits to be idle. */
-typedef struct stream_entry {
-    fm_server_stream *stream;
-    bool is_dropped;
-} stream_entry;
+enum {
+    TICK_MS = 100,
+    N_TURNED_AWAY = 64,      /* connections that are told that there is no room, at a time */
+    GREETING_GRACE_MS = 250, /* a connection that owes its HELLO for longer makes room for others */
+    PEER_CONNECTIONS_MIN = 16,
+};
+
+/* What the line of rates tells of the time since the line before. */
+typedef struct rates {
+    uint64_t begun_ms;
+    uint64_t n_sample, n_byte, n_failed; /* counters at the beginning */
+    fm_histogram prepare_ns, ready_ns;   /* a worker's time; until credit and order let it go */
+} rates;
 
 struct fm_server {
     const fm_sample_source *source;
     fm_loop *loop;
     fm_worker_pool *pool;
+    fm_accounts *accounts;
+    fm_turns *turns;
     fm_conn_host host;
     fm_budget budget;
+    fm_limits peer_limits;
     size_t n_listen;
     fm_listener *listeners[FM_SERVER_N_LISTEN_MAX];
     fm_address addresses[FM_SERVER_N_LISTEN_MAX];
     char address_texts[FM_SERVER_N_LISTEN_MAX][FM_ADDRESS_TEXT_BYTES];
-    fm_conn *conns;
-    uint32_t max_connection;
-    uint64_t number; /* of the newest connection, for the log */
-    stream_entry *streams;
-    size_t n_stream, streams_capacity;
-    size_t turn; /* the stream that is asked for a job next */
+    fm_conn *conns; /* the newest first */
+    uint32_t max_connection, n_unix_slot, max_greeting, rates_ms;
+    uint32_t n_admitted, n_turned_away, n_greeting; /* of conns */
+    uint64_t number;                                /* of the newest connection, for the log */
     bool is_ending;
     _Atomic bool is_stop_wanted;
-    _Atomic uint64_t n_connection, n_live_stream, n_accepted, n_sample_sent, n_bytes_sent,
-        n_sample_failed, memory_bytes;
+    rates rates;
+    fm_counters counters;
 };
 
 /* -- streams and their jobs */
 
-/* Begins jobs while the pool has room. Streams take turns with one job each; the loop ends when all
- * were asked in a row and had none. */
-static void dispatch(fm_server *server) {
-    size_t idle_in_a_row = 0;
-    while (idle_in_a_row < server->n_stream && fm_worker_pool_has_room(server->pool)) {
-        stream_entry *entry = &server->streams[server->turn++ % server->n_stream];
-        fm_job *job = entry->is_dropped ? NULL : fm_server_stream_next_job(entry->stream);
-        if (job) fm_worker_pool_submit(server->pool, job);
-        idle_in_a_row = job ? 0 : idle_in_a_row + 1;
-    }
-    atomic_store(&server->memory_bytes, server->budget.used_bytes);
+static void update_gauges(fm_server *server) {
+    fm_gauge(&server->counters, FM_COUNT_STREAMS, fm_turns_get_n_stream(server->turns));
+    fm_gauge(&server->counters, FM_COUNT_MEMORY, server->budget.used_bytes);
+    fm_gauge(&server->counters, FM_COUNT_JOBS, fm_worker_pool_busy(server->pool));
 }
 
-/* Destroys dropped streams that are idle. */
-static void reap(fm_server *server) {
-    for (size_t i = 0; i < server->n_stream;) {
-        stream_entry *entry = &server->streams[i];
-        if (!entry->is_dropped || !fm_server_stream_is_idle(entry->stream)) {
-            i++;
-            continue;
-        }
-        fm_server_stream_destroy(entry->stream);
-        *entry = server->streams[--server->n_stream];
-        atomic_store(&server->n_live_stream, server->n_stream);
+/* Destroys dropped streams that are idle, and begins jobs while the pool has room. */
+static void dispatch(fm_server *server) {
+    fm_turns_reap(server->turns);
+    while (fm_worker_pool_has_room(server->pool)) {
+        fm_job *job = fm_turns_next_job(server->turns);
+        if (!job) break;
+        fm_worker_pool_submit(server->pool, job);
     }
-    atomic_store(&server->memory_bytes, server->budget.used_bytes);
+    update_gauges(server);
 }
 
 static void on_work_wanted(void *owner) {
-    fm_server *server = owner;
-    dispatch(server);
+    dispatch(owner);
 }
 
-static void on_stream_opened(void *owner, fm_server_stream *stream) {
+static fm_status on_stream_opened(void *owner, const fm_account *payer, fm_server_stream *stream,
+                                  fm_error *reterr) {
     fm_server *server = owner;
-    if (server->n_stream == server->streams_capacity) {
-        size_t capacity = server->streams_capacity * 2 + 16;
-        stream_entry *grown = realloc(server->streams, capacity * sizeof *grown);
-        assert(grown); /* 16 bytes per stream; the stream itself needed more just now */
-        server->streams = grown;
-        server->streams_capacity = capacity;
-    }
-    server->streams[server->n_stream++] = (stream_entry){stream, false};
-    atomic_store(&server->n_live_stream, server->n_stream);
+    fm_status status = fm_turns_add(server->turns, payer, stream, reterr);
+    update_gauges(server);
+    return status;
 }
 
-static void on_stream_dropped(void *owner, fm_server_stream *stream) {
+static void on_stream_dropped(void *owner, const fm_account *payer, fm_server_stream *stream) {
     fm_server *server = owner;
-    for (size_t i = 0; i < server->n_stream; i++) {
-        if (server->streams[i].stream == stream) server->streams[i].is_dropped = true;
-    }
+    fm_turns_drop(server->turns, payer, stream);
+    update_gauges(server);
 }
 
-static void on_sample_sent(void *owner, size_t bytes, bool failed) {
+static void on_sample_sent(void *owner, const fm_work *work) {
     fm_server *server = owner;
-    if (failed) {
-        atomic_fetch_add(&server->n_sample_failed, 1);
+    const fm_job *job = &work->job;
+    fm_histogram_add(&server->rates.prepare_ns, job->end_ns - job->begin_ns);
+    fm_histogram_add(&server->rates.ready_ns, fm_clock_ns() - work->ready_ns);
+    if (job->status) {
+        fm_count(&server->counters, FM_COUNT_SAMPLES_FAILED, 1);
         return;
     }
-    atomic_fetch_add(&server->n_sample_sent, 1);
-    atomic_fetch_add(&server->n_bytes_sent, bytes);
+    fm_count(&server->counters, FM_COUNT_SAMPLES_SENT, 1);
+    fm_count(&server->counters, FM_COUNT_SAMPLE_BYTES, job->bytes);
 }
 
 /* -- connections */
+
+static void on_greeted(void *owner, fm_conn *conn) {
+    fm_server *server = owner;
+    server->n_greeting--;
+    fm_conn_get_account(conn)->n_greeting--;
+    fm_gauge(&server->counters, FM_COUNT_GREETINGS, server->n_greeting);
+}
+
+static void count_connections(fm_server *server) {
+    fm_gauge(&server->counters, FM_COUNT_GREETINGS, server->n_greeting);
+    fm_gauge(&server->counters, FM_COUNT_CONNECTIONS, server->n_admitted + server->n_turned_away);
+}
 
 static void on_conn_closed(void *owner, fm_conn *conn) {
     fm_server *server = owner;
@@ -124,25 +132,136 @@ static void on_conn_closed(void *owner, fm_conn *conn) {
     } else {
         server->conns = fm_conn_get_next(conn);
     }
-    atomic_fetch_sub(&server->n_connection, 1);
+    if (fm_conn_was_turned_away(conn)) {
+        server->n_turned_away--;
+    } else {
+        server->n_admitted--;
+        fm_conn_get_account(conn)->n_connection--;
+    }
+    count_connections(server);
+    dispatch(server); /* blocks became free */
+}
+
+/* Ends the connection that owes its HELLO for longest, if it had some time; false: there is none.
+ * */
+static bool evict_greeting(fm_server *server, const fm_account *only) {
+    fm_conn *oldest = NULL;
+    uint64_t now_ms = fm_loop_now_ms(server->loop);
+    for (fm_conn *conn = server->conns; conn; conn = fm_conn_get_next(conn)) {
+        bool is_one = fm_conn_greeting_ms(conn, now_ms) > GREETING_GRACE_MS &&
+                      (!only || fm_conn_get_account(conn) == only);
+        if (is_one && !fm_conn_was_turned_away(conn)) oldest = conn;
+    }
+    if (oldest) fm_conn_evict(oldest);
+    return oldest != NULL;
+}
+
+typedef struct refusal {
+    fm_counter which;
+    const char *text;
+} refusal;
+
+/* Is there room for one more connection of the account? *ret_why is set when there is none. */
+static bool has_room(fm_server *server, const fm_account *account, bool is_unix, refusal *ret_why) {
+    uint32_t most = server->max_connection - (is_unix ? 0 : server->n_unix_slot);
+    if (server->n_admitted >= most) {
+        *ret_why = (refusal){FM_COUNT_REFUSED_FULL,
+                             "the server has reached its limit of connections (--max-connections)"};
+        return false;
+    }
+    if (!fm_is_within(account->n_connection, account->limits.n_connection)) {
+        *ret_why = (refusal){FM_COUNT_REFUSED_PEER,
+                             "the server has reached its limit of connections of one peer "
+                             "(--peer-connections)"};
+        return false;
+    }
+    bool is_within_peer = fm_is_within(account->n_greeting, account->limits.n_greeting);
+    if (is_within_peer && server->n_greeting < server->max_greeting) return true;
+    *ret_why = (refusal){FM_COUNT_REFUSED_GREETING,
+                         "too many connections wait for their HELLO; try again"};
+    return evict_greeting(server, is_within_peer ? NULL : account);
+}
+
+static void admit(fm_server *server, fm_socket *socket, fm_account *account) {
+    refusal why;
+    uint64_t now_ms = fm_loop_now_ms(server->loop);
+    bool is_unix = fm_socket_get_peer(socket)->kind == FM_ADDRESS_UNIX;
+    bool is_admitted = has_room(server, account, is_unix, &why);
+    fm_conn *conn =
+        fm_conn_create(&server->host, socket, account, is_admitted, ++server->number, now_ms);
+    if (!conn) return;
+    fm_conn_set_next(conn, server->conns);
+    server->conns = conn;
+    if (is_admitted) {
+        server->n_admitted++;
+        server->n_greeting++;
+        account->n_connection++;
+        account->n_greeting++;
+    } else {
+        server->n_turned_away++;
+    }
+    count_connections(server);
+    fm_conn_start(conn);
+    if (!is_admitted) fm_conn_turn_away(conn, why.which, why.text);
 }
 
 static void on_accepted(void *owner, fm_socket *socket) {
     fm_server *server = owner;
-    if (atomic_load(&server->n_connection) >= (uint64_t)server->max_connection * 2) {
-        fm_socket_close(socket); /* a flood of connections gets no answer */
+    char peer[FM_PEER_BYTES];
+    uint64_t now_ms = fm_loop_now_ms(server->loop);
+    fm_account *account =
+        fm_accounts_use(server->accounts, fm_peer_name(fm_socket_get_peer(socket), peer),
+                        &server->peer_limits, now_ms);
+    bool is_flood = server->n_turned_away >= N_TURNED_AWAY || !account ||
+                    !fm_account_take_request(account, now_ms);
+    fm_count(&server->counters, is_flood ? FM_COUNT_REFUSED_FLOOD : FM_COUNT_ACCEPTED, 1);
+    if (!is_flood) {
+        admit(server, socket, account);
         return;
     }
-    fm_conn *conn =
-        fm_conn_create(&server->host, socket, ++server->number, fm_loop_now_ms(server->loop));
-    if (!conn) return;
-    fm_conn_set_next(conn, server->conns);
-    server->conns = conn;
-    atomic_fetch_add(&server->n_accepted, 1);
-    if (atomic_fetch_add(&server->n_connection, 1) >= server->max_connection) {
-        fm_conn_refuse(conn, FM_ERR_LIMIT,
-                       "the server has reached its limit of connections (--max-connections)");
+    if (account) fm_accounts_leave(account, now_ms);
+    fm_socket_close(socket);
+}
+
+/* -- rates */
+
+static double per_second(uint64_t n, uint64_t before, double seconds) {
+    return (double)(n - before) / seconds;
+}
+
+static double ms_of(const fm_histogram *histogram, uint32_t per_mille) {
+    return (double)fm_histogram_percentile(histogram, per_mille) * 1e-6;
+}
+
+static void begin_rates(fm_server *server, uint64_t now_ms) {
+    const fm_counters *now = &server->counters;
+    server->rates = (rates){.begun_ms = now_ms,
+                            .n_sample = fm_counter_read(now, FM_COUNT_SAMPLES_SENT),
+                            .n_byte = fm_counter_read(now, FM_COUNT_SAMPLE_BYTES),
+                            .n_failed = fm_counter_read(now, FM_COUNT_SAMPLES_FAILED)};
+}
+
+/* Logs the rates of the time since the last line; nothing while nobody is connected. */
+static void log_rates(fm_server *server, uint64_t now_ms) {
+    const fm_counters *now = &server->counters;
+    const rates *since = &server->rates;
+    double seconds = (double)(now_ms - since->begun_ms) * 1e-3;
+    uint64_t n_failed = fm_counter_read(now, FM_COUNT_SAMPLES_FAILED) - since->n_failed;
+    if (server->n_admitted || since->prepare_ns.n) {
+        fm_log(FM_LOG_INFO, "rates",
+               "connections=%u streams=%zu samples_per_s=%.1f mb_per_s=%.3f failed=%llu "
+               "memory_mib=%zu jobs=%u prepare_ms_p50=%.3f prepare_ms_p99=%.3f ready_ms_p50=%.3f "
+               "ready_ms_p99=%.3f",
+               server->n_admitted, fm_turns_get_n_stream(server->turns),
+               per_second(fm_counter_read(now, FM_COUNT_SAMPLES_SENT), since->n_sample, seconds),
+               per_second(fm_counter_read(now, FM_COUNT_SAMPLE_BYTES), since->n_byte, seconds) *
+                   1e-6,
+               (unsigned long long)n_failed, server->budget.used_bytes >> 20,
+               fm_worker_pool_busy(server->pool), ms_of(&since->prepare_ns, 500),
+               ms_of(&since->prepare_ns, 990), ms_of(&since->ready_ns, 500),
+               ms_of(&since->ready_ns, 990));
     }
+    begin_rates(server, now_ms);
 }
 
 /* -- events of the loop */
@@ -150,8 +269,7 @@ static void on_accepted(void *owner, fm_socket *socket) {
 static void begin_end(fm_server *server) {
     if (server->is_ending) return;
     server->is_ending = true;
-    fm_log(FM_LOG_INFO, "stopping", "connections=%llu",
-           (unsigned long long)atomic_load(&server->n_connection));
+    fm_log(FM_LOG_INFO, "stopping", "connections=%u", server->n_admitted);
     for (size_t i = 0; i < server->n_listen; i++) {
         fm_listener_close(server->listeners[i]);
         if (server->addresses[i].kind == FM_ADDRESS_UNIX) unlink(server->addresses[i].path);
@@ -162,7 +280,8 @@ static void begin_end(fm_server *server) {
 }
 
 static void finish_end(fm_server *server) {
-    if (server->is_ending && !server->conns && server->n_stream == 0) fm_loop_stop(server->loop);
+    bool is_over = !server->conns && fm_turns_get_n_stream(server->turns) == 0;
+    if (server->is_ending && is_over) fm_loop_stop(server->loop);
 }
 
 static void on_wake(void *owner) {
@@ -174,7 +293,6 @@ static void on_wake(void *owner) {
         fm_server_stream_finish_job(work->stream, job);
         if (conn) fm_conn_pump(conn);
     }
-    reap(server);
     dispatch(server);
     if (atomic_load(&server->is_stop_wanted)) begin_end(server);
     finish_end(server);
@@ -184,8 +302,13 @@ static void on_tick(void *owner, uint64_t now_ms) {
     fm_server *server = owner;
     for (fm_conn *conn = server->conns; conn; conn = fm_conn_get_next(conn))
         fm_conn_tick(conn, now_ms);
-    reap(server);
+    fm_accounts_tick(server->accounts, now_ms);
+    fm_turns_reclaim(server->turns);
     dispatch(server);
+    fm_log_losses losses = fm_log_get_losses();
+    fm_gauge(&server->counters, FM_COUNT_LOG_DROPPED, losses.n_dropped);
+    fm_gauge(&server->counters, FM_COUNT_LOG_SUPPRESSED, losses.n_suppressed);
+    if (now_ms - server->rates.begun_ms >= server->rates_ms) log_rates(server, now_ms);
     finish_end(server);
 }
 
@@ -226,30 +349,58 @@ static uint32_t or_default(uint32_t value, uint32_t fallback) {
     return value ? value : fallback;
 }
 
+fm_limits fm_server_peer_limits(const fm_server_options *options) {
+    fm_limits limits = options->peer;
+    uint32_t n_connection = or_default(options->max_connection, 256) / 2;
+    if (n_connection < PEER_CONNECTIONS_MIN) n_connection = PEER_CONNECTIONS_MIN;
+    size_t memory_bytes = options->max_memory_bytes ? options->max_memory_bytes : DEFAULT_MEMORY;
+    limits.n_connection = or_default(limits.n_connection, n_connection);
+    limits.n_greeting = or_default(limits.n_greeting, (limits.n_connection + 1) / 2);
+    limits.n_stream = or_default(limits.n_stream, 256);
+    limits.requests_per_s = or_default(limits.requests_per_s, 1000);
+    if (!limits.memory_bytes) limits.memory_bytes = memory_bytes / 2;
+    return limits;
+}
+
 static void set_options(fm_server *server, const fm_server_options *options,
                         const fm_sample_source *source) {
     server->source = source;
     server->budget.max_bytes =
-        options->max_memory_bytes ? options->max_memory_bytes : (size_t)2 << 30;
+        options->max_memory_bytes ? options->max_memory_bytes : DEFAULT_MEMORY;
+    server->peer_limits = fm_server_peer_limits(options);
     server->max_connection = or_default(options->max_connection, 256);
+    server->n_unix_slot = or_default(options->n_unix_slot, server->max_connection / 16);
+    if (server->n_unix_slot >= server->max_connection) {
+        server->n_unix_slot = server->max_connection - 1;
+    }
+    server->max_greeting = or_default(options->n_greeting, (server->max_connection + 1) / 2);
+    server->rates_ms = or_default(options->rates_ms, 60000);
     server->host = (fm_conn_host){.source = source,
                                   .budget = &server->budget,
+                                  .counters = &server->counters,
                                   .hello_ms = or_default(options->hello_ms, 5000),
                                   .heartbeat_ms = or_default(options->heartbeat_ms, 5000),
                                   .stall_ms = or_default(options->stall_ms, 300000),
                                   .goodbye_ms = or_default(options->goodbye_ms, 2000),
+                                  .idle_ms = or_default(options->idle_ms, 60000),
+                                  .min_bytes_per_s =
+                                      options->min_bytes_per_s ? options->min_bytes_per_s : 65536,
                                   .server = server,
                                   .work_wanted = on_work_wanted,
                                   .stream_opened = on_stream_opened,
                                   .stream_dropped = on_stream_dropped,
                                   .sample_sent = on_sample_sent,
+                                  .greeted = on_greeted,
                                   .conn_closed = on_conn_closed};
 }
 
 static fm_status start(fm_server *server, const fm_server_options *options, fm_error *reterr) {
     fm_status status = fm_loop_create(&loop_events, server, TICK_MS, options->watch_signals,
                                       &server->loop, reterr);
+    if (!status) status = fm_accounts_create(&server->accounts, reterr);
+    if (!status) status = fm_turns_create(&server->counters, &server->turns, reterr);
     if (status) return status;
+    begin_rates(server, fm_loop_now_ms(server->loop));
     size_t scratch_bytes =
         options->worker_memory_bytes ? options->worker_memory_bytes : (size_t)1 << 30;
     status = fm_worker_pool_create(or_default(options->n_job, 1), scratch_bytes, wake_loop, server,
@@ -283,14 +434,15 @@ void fm_server_stop(fm_server *server) {
 }
 
 void fm_server_destroy(fm_server *server) {
-    assert(!server->conns && server->n_stream == 0);
+    assert(!server->conns);
     if (server->pool) fm_worker_pool_destroy(server->pool);
     for (size_t i = 0; i < server->n_listen; i++) {
         fm_listener_close(server->listeners[i]);
         if (server->addresses[i].kind == FM_ADDRESS_UNIX) unlink(server->addresses[i].path);
     }
     if (server->loop) fm_loop_destroy(server->loop);
-    free(server->streams);
+    fm_turns_destroy(server->turns);
+    fm_accounts_destroy(server->accounts);
     free(server);
 }
 
@@ -300,13 +452,18 @@ const char *fm_server_get_address(const fm_server *server, size_t i) {
 }
 
 void fm_server_get_stats(const fm_server *server, fm_server_stats *ret_stats) {
+    const fm_counters *now = &server->counters;
     *ret_stats = (fm_server_stats){
-        .n_connection = atomic_load(&server->n_connection),
-        .n_stream = atomic_load(&server->n_live_stream),
-        .n_accepted = atomic_load(&server->n_accepted),
-        .n_sample_sent = atomic_load(&server->n_sample_sent),
-        .n_bytes_sent = atomic_load(&server->n_bytes_sent),
-        .n_sample_failed = atomic_load(&server->n_sample_failed),
-        .memory_bytes = atomic_load(&server->memory_bytes),
+        .n_connection = fm_counter_read(now, FM_COUNT_CONNECTIONS),
+        .n_stream = fm_counter_read(now, FM_COUNT_STREAMS),
+        .n_accepted = fm_counter_read(now, FM_COUNT_ACCEPTED),
+        .n_sample_sent = fm_counter_read(now, FM_COUNT_SAMPLES_SENT),
+        .n_bytes_sent = fm_counter_read(now, FM_COUNT_SAMPLE_BYTES),
+        .n_sample_failed = fm_counter_read(now, FM_COUNT_SAMPLES_FAILED),
+        .memory_bytes = fm_counter_read(now, FM_COUNT_MEMORY),
     };
+}
+
+const fm_counters *fm_server_get_counters(const fm_server *server) {
+    return &server->counters;
 }

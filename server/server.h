@@ -5,13 +5,16 @@
  *                                                                            source (source.h)
  *
  * The thread of the loop owns everything except the making of samples, which the workers do. The
- * cost of a client is bounded: fixed buffers and a ring of frames per connection, a share of the
- * memory budget per stream. Samples wait for credit, and a stream always has memory for its next
- * sample, so no client can block another. No state outlives a connection. The protocol is described
- * in docs/reference/wire.md. */
+ * cost of a client is bounded: fixed buffers and a ring of frames per connection, and for each peer
+ * a maximum of connections, streams, memory and requests (limits.h). Samples wait for credit,
+ * memory goes to the stream that has none first, and the workers serve peers in turn (turns.h), so
+ * no client can block another. No state outlives a connection by more than a minute. The protocol
+ * is described in docs/reference/wire.md. */
 #ifndef FM_SERVER_SERVER_H
 #define FM_SERVER_SERVER_H
 
+#include "server/counters.h"
+#include "server/limits.h"
 #include "server/source.h"
 
 #include <stdbool.h>
@@ -28,12 +31,23 @@ typedef struct fm_server_options {
     uint32_t max_connection;                    /* 0 = 256, at most FM_LIMIT_N_CONNECTION */
     uint32_t hello_ms;                          /* time for HELLO to arrive; 0 = 5,000 */
     uint32_t heartbeat_ms;                      /* silence before a PING; 0 = 5,000 */
-    uint32_t stall_ms;   /* a write without progress for so long ends a connection; 0 = 300,000 */
-    uint32_t goodbye_ms; /* time for an ending connection to read queued data; 0 = 2,000 */
-    bool watch_signals;  /* SIGINT and SIGTERM stop the server */
+    uint32_t stall_ms;   /* a client that reads too slowly for so long is closed; 0 = 300,000 */
+    uint32_t goodbye_ms; /* the same for a connection that ends; 0 = 2,000 */
+    uint32_t idle_ms;    /* a connection without a stream is closed after so long; 0 = 60,000 */
+    uint32_t rates_ms;   /* a line of rates is logged so often; 0 = 60,000 */
+    uint64_t min_bytes_per_s; /* what reads slower reads too slowly; 0 = 65,536 */
+    uint32_t n_unix_slot;     /* of max_connection, kept for Unix sockets; 0 = a sixteenth */
+    uint32_t n_greeting;      /* connections without HELLO, in all; 0 = half of max_connection */
+    fm_limits peer;           /* of each address and user; 0 = see fm_server_peer_limits */
+    bool watch_signals;       /* SIGINT and SIGTERM stop the server */
 } fm_server_options;
 
-/* Counters of the server; any thread may read them. */
+/* The limits of a peer in effect: half of max_connection (at least 16), of these half may be
+ * without HELLO; 256 streams; half of max_memory_bytes; 1,000 requests per second; no limit of
+ * bytes. */
+fm_limits fm_server_peer_limits(const fm_server_options *options);
+
+/* A summary of the counters; any thread may read them. */
 typedef struct fm_server_stats {
     uint64_t n_connection, n_stream;                  /* at present */
     uint64_t n_accepted, n_sample_sent, n_bytes_sent; /* in all; bytes of samples */
@@ -58,5 +72,7 @@ void fm_server_destroy(fm_server *server);
  * server. */
 const char *fm_server_get_address(const fm_server *server, size_t i);
 void fm_server_get_stats(const fm_server *server, fm_server_stats *ret_stats);
+/* All counters, valid as long as the server. */
+const fm_counters *fm_server_get_counters(const fm_server *server);
 
 #endif

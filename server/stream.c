@@ -3,6 +3,8 @@
  * The positions from `head` on are kept in a ring of slots. A slot goes through these states:
  *
  *     EMPTY --next_job--> MAKING --finish_job--> READY --pick--> SENDING --release--> SENT or EMPTY
+ *                           ^                      |
+ *                           '------- EVICTED <-----' give_back: no credit, and others need memory
  *
  * pick moves `head` over every position that is being sent or was sent. A block that is released
  * behind `head` empties its slot at once. One that is released before `head` reaches it (it was
@@ -12,6 +14,8 @@
  * `index` is a sample's number in the whole run, and `position` its number in this stream. They
  * differ, since the stream covers one group of each step and skips the samples of its token. */
 #include "server/stream.h"
+
+#include "proto/base/histogram.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -23,16 +27,24 @@ enum {
     BLOCK_ALIGN = 4096,
 };
 
-typedef enum slot_state { SLOT_EMPTY, SLOT_MAKING, SLOT_READY, SLOT_SENDING, SLOT_SENT } slot_state;
+typedef enum slot_state {
+    SLOT_EMPTY,
+    SLOT_MAKING,
+    SLOT_READY,
+    SLOT_EVICTED,
+    SLOT_SENDING,
+    SLOT_SENT
+} slot_state;
 
 typedef struct slot {
     slot_state state;
     fm_work *work;
+    uint64_t index; /* of an evicted sample */
 } slot;
 
 struct fm_server_stream {
     const fm_sample_source *source;
-    fm_budget *budget;
+    fm_budgets budgets;
     void *owner;
     fm_wire_open params;
     fm_wire_opened opened;
@@ -42,11 +54,12 @@ struct fm_server_stream {
     uint32_t n_work;                /* blocks of this stream */
     uint32_t n_pending;             /* samples MAKING or READY */
     uint32_t n_under_way;           /* blocks that are not free */
+    uint32_t n_evicted;             /* samples to be made again */
     uint64_t next_index, end_index; /* of the next job; there is none when they are equal */
     uint64_t head, next_position, n_sent;
     uint64_t credit_items;
     int64_t credit_bytes;
-    bool is_abandoned;
+    bool is_abandoned, got_in_line;
     uint32_t n_slot;
     slot slot[]; /* [n_slot] that of a position is slot[position % n_slot] */
 };
@@ -111,25 +124,52 @@ static void set_range(fm_server_stream *stream) {
 
 /* -- memory */
 
-/* Limits the blocks beyond a stream's first to a quarter of the budget for one stream and three
- * quarters for all. Clients that do not read thus leave memory for new streams. */
-static bool may_take_more(const fm_server_stream *stream) {
-    const fm_budget *budget = stream->budget;
-    return (stream->n_work + 1) * stream->block_bytes <= budget->max_bytes / 4 &&
-           budget->used_bytes + stream->block_bytes <= budget->max_bytes / 4 * 3;
+static bool has_credit(const fm_server_stream *stream) {
+    return stream->credit_items > 0 && stream->credit_bytes > 0;
 }
 
-/* Takes one more block from the budget; false when there is none. */
-static bool take_block(fm_server_stream *stream) {
-    fm_budget *budget = stream->budget;
-    if (stream->block_bytes > budget->max_bytes - budget->used_bytes) return false;
+static bool leaves_a_quarter(const fm_budget *budget, size_t more_bytes) {
+    return budget->used_bytes + more_bytes <= budget->max_bytes / 4 * 3;
+}
+
+/* Limits the blocks beyond the one that a stream with credit always gets, so that clients that do
+ * not read leave memory for others. */
+static bool may_take_more(const fm_server_stream *stream) {
+    size_t block = stream->block_bytes;
+    return (stream->n_work + 1) * block <= stream->budgets.server->max_bytes / 4 &&
+           leaves_a_quarter(stream->budgets.server, block) &&
+           leaves_a_quarter(stream->budgets.peer, block);
+}
+
+/* The narrower budget comes first. A stream that waits for its peer's memory must not keep others
+ * from that of the server. NULL: both have room. */
+static fm_budget *find_lacking(const fm_server_stream *stream) {
+    fm_budget *const both[] = {stream->budgets.peer, stream->budgets.server};
+    for (size_t i = 0; i < 2; i++) {
+        bool is_turn = !both[i]->first_in_line || both[i]->first_in_line == stream;
+        if (!is_turn || both[i]->used_bytes + stream->block_bytes > both[i]->max_bytes) {
+            return both[i];
+        }
+    }
+    return NULL;
+}
+
+static void leave_line(const fm_server_stream *stream) {
+    fm_budget *const both[] = {stream->budgets.peer, stream->budgets.server};
+    for (size_t i = 0; i < 2; i++) {
+        if (both[i]->first_in_line == stream) both[i]->first_in_line = NULL;
+    }
+}
+
+static bool add_block(fm_server_stream *stream) {
     fm_work *work = calloc(1, sizeof *work);
     uint8_t *out = work ? aligned_alloc(BLOCK_ALIGN, stream->block_bytes) : NULL;
     if (!out) {
         free(work);
         return false;
     }
-    budget->used_bytes += stream->block_bytes;
+    stream->budgets.peer->used_bytes += stream->block_bytes;
+    stream->budgets.server->used_bytes += stream->block_bytes;
     work->job = (fm_job){.owner = work,
                          .make = stream->source->make,
                          .plan = stream->plan,
@@ -142,16 +182,49 @@ static bool take_block(fm_server_stream *stream) {
     return true;
 }
 
+/* Takes one more block from the budgets. Where there is none, a stream without any block gets in
+ * line. */
+static bool take_block(fm_server_stream *stream) {
+    fm_budget *lacking = find_lacking(stream);
+    if (!lacking) {
+        leave_line(stream);
+        return add_block(stream);
+    }
+    if (stream->n_work == 0 && lacking->first_in_line != stream) {
+        leave_line(stream);
+        stream->got_in_line = !lacking->first_in_line;
+        if (stream->got_in_line) lacking->first_in_line = stream;
+    }
+    return false;
+}
+
 static void give_block_back(fm_server_stream *stream, fm_work *work) {
-    stream->budget->used_bytes -= stream->block_bytes;
+    stream->budgets.peer->used_bytes -= stream->block_bytes;
+    stream->budgets.server->used_bytes -= stream->block_bytes;
     stream->n_work--;
     free(work->job.out);
     free(work);
 }
 
-/* True when less than a quarter is left; streams then give their free blocks back. */
-static bool is_memory_short(const fm_budget *budget) {
-    return budget->max_bytes - budget->used_bytes < budget->max_bytes / 4;
+/* Does another stream wait for memory that this one could give back? */
+static bool is_contended(const fm_server_stream *stream) {
+    return stream->budgets.peer->first_in_line || stream->budgets.server->first_in_line;
+}
+
+/* Should a block that is no longer used go back? A stream keeps its last one as long as nobody
+ * waits for memory. */
+static bool must_give_back(const fm_server_stream *stream) {
+    if (stream->is_abandoned || is_contended(stream)) return true;
+    return stream->n_work > 1 && !(leaves_a_quarter(stream->budgets.peer, 0) &&
+                                   leaves_a_quarter(stream->budgets.server, 0));
+}
+
+static void give_free_blocks_back(fm_server_stream *stream) {
+    while (stream->free_works) {
+        fm_work *work = stream->free_works;
+        stream->free_works = work->next;
+        give_block_back(stream, work);
+    }
 }
 
 /* -- opening and closing */
@@ -191,13 +264,13 @@ static fm_wire_opened opened_of(const fm_wire_open *params, const fm_source_fact
 }
 
 static fm_server_stream *make_stream(const fm_sample_source *source, const fm_wire_open *params,
-                                     fm_budget *budget, void *owner, void *plan,
+                                     fm_budgets budgets, void *owner, void *plan,
                                      const fm_source_facts *facts) {
     uint32_t n_slot = params->window + 1 > N_SLOT_MIN ? params->window + 1 : N_SLOT_MIN;
     fm_server_stream *stream = calloc(1, sizeof *stream + n_slot * sizeof stream->slot[0]);
     if (!stream) return NULL;
     stream->source = source;
-    stream->budget = budget;
+    stream->budgets = budgets;
     stream->owner = owner;
     stream->params = *params;
     stream->opened = opened_of(params, facts);
@@ -210,8 +283,19 @@ static fm_server_stream *make_stream(const fm_sample_source *source, const fm_wi
     return stream;
 }
 
+/* A stream that could never have a block is refused when it is opened. */
+static fm_status check_memory(const fm_server_stream *stream, fm_error *reterr) {
+    size_t most = stream->budgets.peer->max_bytes;
+    if (most > stream->budgets.server->max_bytes) most = stream->budgets.server->max_bytes;
+    if (stream->block_bytes <= most) return FM_OK;
+    return fm_fail(reterr, FM_ERR_LIMIT,
+                   "a sample of this plan takes up to %zu bytes, and the server has %zu for all "
+                   "samples of a peer",
+                   stream->block_bytes, most);
+}
+
 fm_status fm_server_stream_create(const fm_sample_source *source, const fm_wire_open *params,
-                                  fm_budget *budget, void *owner, fm_server_stream **ret_stream,
+                                  fm_budgets budgets, void *owner, fm_server_stream **ret_stream,
                                   fm_error *reterr) {
     void *plan;
     fm_source_facts facts;
@@ -222,14 +306,13 @@ fm_status fm_server_stream_create(const fm_sample_source *source, const fm_wire_
         source->close(plan);
         return status;
     }
-    fm_server_stream *stream = make_stream(source, params, budget, owner, plan, &facts);
-    if (!stream || !take_block(stream)) {
+    fm_server_stream *stream = make_stream(source, params, budgets, owner, plan, &facts);
+    status = stream ? check_memory(stream, reterr)
+                    : fm_fail(reterr, FM_ERR_NOMEM, "the server has no memory for a stream");
+    if (status) {
         free(stream);
         source->close(plan);
-        return fm_fail(reterr, FM_ERR_LIMIT,
-                       "the server has no memory left for a sample of %zu bytes: %zu of %zu are "
-                       "taken",
-                       facts.max_sample_bytes, budget->used_bytes, budget->max_bytes);
+        return status;
     }
     *ret_stream = stream;
     return FM_OK;
@@ -237,11 +320,8 @@ fm_status fm_server_stream_create(const fm_sample_source *source, const fm_wire_
 
 void fm_server_stream_destroy(fm_server_stream *stream) {
     assert(fm_server_stream_is_idle(stream));
-    while (stream->free_works) {
-        fm_work *work = stream->free_works;
-        stream->free_works = work->next;
-        give_block_back(stream, work);
-    }
+    leave_line(stream);
+    give_free_blocks_back(stream);
     assert(stream->n_work == 0);
     stream->source->close(stream->plan);
     free(stream);
@@ -269,35 +349,29 @@ static slot *slot_at(fm_server_stream *stream, uint64_t position) {
     return &stream->slot[position % stream->n_slot];
 }
 
-/* May a job begin? Credit limits the samples that are made but not sent; the ring of slots limits
- * how far they run ahead of head. */
+/* May a new sample begin? Credit limits the samples that are made but not sent; the ring of slots
+ * limits how far they run ahead of head. */
 static bool may_begin(fm_server_stream *stream) {
-    if (stream->is_abandoned || stream->next_index >= stream->end_index) return false;
+    if (stream->next_index >= stream->end_index) return false;
     uint64_t limit = stream->credit_items + AHEAD;
     if (stream->credit_items && limit < stream->params.window + 1) {
         limit = stream->params.window + 1;
     }
-    return stream->n_pending < limit &&
-           slot_at(stream, stream->next_position)->state == SLOT_EMPTY &&
-           (stream->free_works || (may_take_more(stream) && take_block(stream)));
+    return stream->n_pending < limit && slot_at(stream, stream->next_position)->state == SLOT_EMPTY;
 }
 
-fm_job *fm_server_stream_next_job(fm_server_stream *stream) {
-    if (!may_begin(stream)) return NULL;
-    fm_work *work = stream->free_works;
-    stream->free_works = work->next;
-    work->position = stream->next_position++;
-    work->job.index = stream->next_index++;
-    settle(stream);
-    *slot_at(stream, work->position) = (slot){SLOT_MAKING, work};
-    stream->n_pending++;
-    stream->n_under_way++;
-    return &work->job;
+/* The lowest position that must be made again; only when there is one. */
+static uint64_t first_evicted(fm_server_stream *stream) {
+    uint64_t p = stream->head;
+    while (slot_at(stream, p)->state != SLOT_EVICTED)
+        p++;
+    assert(p < stream->next_position);
+    return p;
 }
 
 static void free_work(fm_server_stream *stream, fm_work *work) {
     stream->n_under_way--;
-    if (stream->n_work > 1 && (stream->is_abandoned || is_memory_short(stream->budget))) {
+    if (must_give_back(stream)) {
         give_block_back(stream, work);
         return;
     }
@@ -305,10 +379,82 @@ static void free_work(fm_server_stream *stream, fm_work *work) {
     stream->free_works = work;
 }
 
+/* Frees the block of a ready sample for this stream; the sample is made again later. */
+static void evict(fm_server_stream *stream, slot *at) {
+    fm_work *work = at->work;
+    *at = (slot){.state = SLOT_EVICTED, .index = work->job.index};
+    stream->n_pending--;
+    stream->n_evicted++;
+    stream->n_under_way--;
+    work->next = stream->free_works;
+    stream->free_works = work;
+}
+
+/* Makes sure that there is a free block. A sample at head may have been evicted while later ones
+ * were made; it then takes the block of the last that is ready, since those wait for it. */
+static bool find_block(fm_server_stream *stream) {
+    if (stream->free_works) return true;
+    bool is_owed = stream->n_work == 0 && has_credit(stream);
+    if ((is_owed || may_take_more(stream)) && take_block(stream)) return true;
+    if (stream->n_evicted == 0 || first_evicted(stream) != stream->head || !has_credit(stream)) {
+        return false;
+    }
+    for (uint64_t p = stream->next_position - 1; p > stream->head; p--) {
+        if (slot_at(stream, p)->state != SLOT_READY) continue;
+        evict(stream, slot_at(stream, p));
+        return true;
+    }
+    return false;
+}
+
+static fm_job *begin(fm_server_stream *stream, uint64_t position, uint64_t index) {
+    fm_work *work = stream->free_works;
+    stream->free_works = work->next;
+    work->position = position;
+    work->job.index = index;
+    *slot_at(stream, position) = (slot){.state = SLOT_MAKING, .work = work};
+    stream->n_pending++;
+    stream->n_under_way++;
+    return &work->job;
+}
+
+fm_job *fm_server_stream_next_job(fm_server_stream *stream) {
+    if (stream->is_abandoned) return NULL;
+    if (stream->n_evicted) {
+        uint64_t position = first_evicted(stream);
+        bool is_due = position == stream->head || stream->n_pending < stream->credit_items;
+        if (!is_due || !has_credit(stream) || !find_block(stream)) return NULL;
+        stream->n_evicted--;
+        return begin(stream, position, slot_at(stream, position)->index);
+    }
+    if (!may_begin(stream) || !find_block(stream)) return NULL;
+    fm_job *job = begin(stream, stream->next_position++, stream->next_index++);
+    settle(stream);
+    return job;
+}
+
+bool fm_server_stream_got_in_line(fm_server_stream *stream) {
+    bool got = stream->got_in_line;
+    stream->got_in_line = false;
+    return got;
+}
+
+uint32_t fm_server_stream_give_back(fm_server_stream *stream) {
+    if (!is_contended(stream)) return 0;
+    uint32_t before = stream->n_evicted;
+    for (uint64_t p = stream->head; !has_credit(stream) && p < stream->next_position; p++) {
+        if (slot_at(stream, p)->state == SLOT_READY) evict(stream, slot_at(stream, p));
+    }
+    give_free_blocks_back(stream);
+    return stream->n_evicted - before;
+}
+
 void fm_server_stream_finish_job(fm_server_stream *stream, fm_job *job) {
     fm_work *work = job->owner;
-    assert(slot_at(stream, work->position)->state == SLOT_MAKING);
-    slot_at(stream, work->position)->state = SLOT_READY;
+    slot *at = slot_at(stream, work->position);
+    assert(at->state == SLOT_MAKING);
+    at->state = stream->is_abandoned ? SLOT_SENT : SLOT_READY;
+    work->ready_ns = fm_clock_ns();
     if (stream->is_abandoned) {
         stream->n_pending--;
         free_work(stream, work);
@@ -323,13 +469,13 @@ static void advance_head(fm_server_stream *stream) {
     while (stream->head < stream->next_position) {
         slot *at = slot_at(stream, stream->head);
         if (at->state != SLOT_SENDING && at->state != SLOT_SENT) return;
-        if (at->state == SLOT_SENT) *at = (slot){SLOT_EMPTY, NULL};
+        if (at->state == SLOT_SENT) *at = (slot){.state = SLOT_EMPTY};
         stream->head++;
     }
 }
 
 fm_work *fm_server_stream_pick(fm_server_stream *stream) {
-    if (stream->is_abandoned || stream->credit_items == 0 || stream->credit_bytes <= 0) return NULL;
+    if (stream->is_abandoned || !has_credit(stream)) return NULL;
     uint64_t last = stream->head + stream->params.window;
     for (uint64_t p = stream->head; p <= last && p < stream->next_position; p++) {
         slot *at = slot_at(stream, p);
@@ -352,7 +498,7 @@ fm_work *fm_server_stream_pick(fm_server_stream *stream) {
 void fm_server_stream_release(fm_server_stream *stream, fm_work *work) {
     slot *at = slot_at(stream, work->position);
     assert(at->state == SLOT_SENDING && at->work == work);
-    *at = (slot){work->position < stream->head ? SLOT_EMPTY : SLOT_SENT, NULL};
+    *at = (slot){.state = work->position < stream->head ? SLOT_EMPTY : SLOT_SENT};
     free_work(stream, work);
 }
 
@@ -376,6 +522,7 @@ bool fm_server_stream_is_delivered(const fm_server_stream *stream) {
 void fm_server_stream_abandon(fm_server_stream *stream) {
     stream->owner = NULL;
     stream->is_abandoned = true;
+    leave_line(stream);
     for (uint64_t p = stream->head; p < stream->next_position; p++) {
         slot *at = slot_at(stream, p);
         if (at->state != SLOT_READY) continue;
@@ -383,6 +530,7 @@ void fm_server_stream_abandon(fm_server_stream *stream) {
         stream->n_pending--;
         free_work(stream, at->work);
     }
+    give_free_blocks_back(stream);
 }
 
 bool fm_server_stream_is_idle(const fm_server_stream *stream) {

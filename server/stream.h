@@ -17,13 +17,15 @@
  * less than one sample. Jobs begin up to two samples ahead of the item credit, and at least W + 1
  * while there is any credit, so that the window can be filled.
  *
- * Memory. A sample is made in a block that is as large as the largest sample of the plan. A block
- * belongs to the stream for as long as the stream exists. While a job runs, only the worker writes
- * to it; while it is sent, only the socket reads it. It is free again after
- * fm_server_stream_release. The stream takes its first block from the budget when it is created, so
- * the sample at `head` can always be made. It takes more blocks while it has less than a quarter of
- * the budget and all streams have less than three quarters. It returns free blocks when memory gets
- * short.
+ * Memory. A sample is made in a block that is as large as the largest sample of the plan. While a
+ * job runs, only the worker writes to it; while it is sent, only the socket reads it. It is free
+ * again after fm_server_stream_release. Blocks are charged to two budgets, that of the peer and
+ * that of the server. A stream that has credit and no block is served before all others: it stands
+ * in line in the budget that lacks room, nobody else takes memory there, and free blocks go back.
+ * Further blocks, and blocks for samples that the client gave no credit for, are taken while a
+ * stream has less than a quarter of the server's budget and both budgets have a quarter left.
+ * fm_server_stream_give_back takes the memory of a stream that waits for credit; its samples are
+ * made again when credit comes. So a client that is silent cannot hold memory that others need.
  *
  * All functions are called on one thread, that of the loop. */
 #ifndef FM_SERVER_STREAM_H
@@ -31,26 +33,32 @@
 
 #include "server/pool.h"
 
-/* The memory for samples that the streams of a server share. */
+typedef struct fm_server_stream fm_server_stream;
+
+/* The memory for samples that the streams of a server, or of one peer, share. */
 typedef struct fm_budget {
     size_t max_bytes, used_bytes;
+    const fm_server_stream *first_in_line; /* waits for its only block; NULL = nobody */
 } fm_budget;
 
-typedef struct fm_server_stream fm_server_stream;
+typedef struct fm_budgets {
+    fm_budget *peer, *server;
+} fm_budgets;
 
 /* A block of memory, and the sample that is made in it or sent from it. */
 typedef struct fm_work {
     fm_job job; /* its owner is this fm_work; bytes, status and error are set when it is done */
     fm_server_stream *stream;
     uint64_t position;
+    uint64_t ready_ns;    /* when the job was taken back */
     struct fm_work *next; /* in the stream's list of free blocks */
 } fm_work;
 
-/* Opens the plan and takes the first block. Fails as source->open does; FM_ERR_USAGE for a token or
- * group that does not fit the plan; FM_ERR_LIMIT when the budget has no block left. `source` and
- * `budget` must outlive the stream. */
+/* Opens the plan; takes no block yet. Fails as source->open does; FM_ERR_USAGE for a token or group
+ * that does not fit the plan; FM_ERR_LIMIT when a block is larger than a budget. `source` and the
+ * budgets must outlive the stream. */
 FM_MUST_USE fm_status fm_server_stream_create(const fm_sample_source *source,
-                                              const fm_wire_open *params, fm_budget *budget,
+                                              const fm_wire_open *params, fm_budgets budgets,
                                               void *owner, fm_server_stream **ret_stream,
                                               fm_error *reterr);
 /* Frees all blocks. The stream must be idle. */
@@ -64,6 +72,12 @@ uint64_t fm_server_stream_get_n_sent(const fm_server_stream *stream);
 
 /* The next job to submit to the pool, or NULL while order, credit or memory allow none. */
 fm_job *fm_server_stream_next_job(fm_server_stream *stream);
+/* True once after next_job found no memory for the only block of a stream with credit. */
+bool fm_server_stream_got_in_line(fm_server_stream *stream);
+/* Where another stream waits for memory: gives back the blocks that are free, and while this stream
+ * has no credit also those of samples that are ready. Returns the number of samples to be made
+ * again. */
+uint32_t fm_server_stream_give_back(fm_server_stream *stream);
 /* Takes a job back from the pool. */
 void fm_server_stream_finish_job(fm_server_stream *stream, fm_job *job);
 /* Takes the credit for the next sample to send and returns it; NULL while order or credit allow
@@ -78,8 +92,9 @@ FM_MUST_USE fm_status fm_server_stream_grant(fm_server_stream *stream, uint32_t 
 
 /* True when every sample of the stream was picked. */
 bool fm_server_stream_is_delivered(const fm_server_stream *stream);
-/* Stops the stream: no further job begins and no further sample is picked. Jobs in the pool and
- * samples in a write still come back through finish_job and release. */
+/* Stops the stream: no further job begins, no further sample is picked, and blocks go back to the
+ * budgets at once. Jobs in the pool and samples in a write still come back through finish_job and
+ * release. */
 void fm_server_stream_abandon(fm_server_stream *stream);
 /* True when no job is in the pool and no picked sample is unreleased. */
 bool fm_server_stream_is_idle(const fm_server_stream *stream);

@@ -13,6 +13,8 @@ enum {
     MAX_MEMORY_MIB = 2048, /* defaults, where the machine has the memory */
     WORKER_MEMORY_MIB = 4096,
     LEAST_MEMORY_MIB = 256,
+    LOG_BURST = 1000, /* lines of one event at once: a job of some hundred ranks can begin */
+    LOG_PER_S = 50,   /* and per second later: an attacker cannot fill the disk */
 };
 
 static const char description[] =
@@ -33,7 +35,8 @@ static const char description[] =
 
 typedef struct serve_settings {
     const char *cache, *listen, *also_listen, *snapshot;
-    uint64_t jobs, max_memory_mib, worker_memory_mib, max_connections, hello_ms, stall_s;
+    uint64_t jobs, max_memory_mib, worker_memory_mib, max_connections, hello_ms, stall_s, idle_s;
+    uint64_t min_rate_kib, peer_connections, peer_streams, peer_memory_mib, peer_requests;
     bool quiet, verbose;
 } serve_settings;
 
@@ -57,12 +60,27 @@ static int parse(serve_settings *set, int argc, char **argv) {
                  "for all)",
          .min = 16, .max = 1 << 24},
         {"max-connections", FM_OPTION_U64, &set->max_connections, "N",
-         .help = "limit on connections (256)", .min = 1, .max = 4096},
+         .help = "limit on connections (256); a sixteenth is kept for Unix sockets", .min = 1,
+         .max = 4096},
+        {"peer-connections", FM_OPTION_U64, &set->peer_connections, "N",
+         .help = "of them, for one address or user (half)", .min = 1, .max = 4096},
+        {"peer-streams", FM_OPTION_U64, &set->peer_streams, "N",
+         .help = "limit on the streams of one address or user (256)", .min = 1, .max = 65536},
+        {"peer-memory", FM_OPTION_U64, &set->peer_memory_mib, "MIB",
+         .help = "of --max-memory, for one address or user (half)", .min = 1, .max = 1 << 24},
+        {"peer-requests", FM_OPTION_U64, &set->peer_requests, "N",
+         .help = "limit on the requests of one address or user per second (1000)", .min = 1,
+         .max = 1000000},
         {"hello-timeout", FM_OPTION_U64, &set->hello_ms, "MS",
          .help = "time that a new connection has to send HELLO (5000)", .min = 10, .max = 600000},
         {"stall-timeout", FM_OPTION_U64, &set->stall_s, "S",
-         .help = "time that a client may grant credit without reading (300)", .min = 1,
+         .help = "time that a client may grant credit and read too slowly (300)", .min = 1,
          .max = 86400},
+        {"min-rate", FM_OPTION_U64, &set->min_rate_kib, "KIB",
+         .help = "a client that reads less per second reads too slowly (64)", .min = 1,
+         .max = 1 << 20},
+        {"idle-timeout", FM_OPTION_U64, &set->idle_s, "S",
+         .help = "time that a connection may have no stream (60)", .min = 1, .max = 86400},
         {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "log warnings and errors only",
          .letter = 'q'},
         {"verbose", FM_OPTION_FLAG, &set->verbose, NULL, .help = "log more"},
@@ -116,9 +134,11 @@ static void log_start(const fm_server *server, const fm_sample_source *source, u
 static void log_end(const fm_server *server) {
     fm_server_stats stats;
     fm_server_get_stats(server, &stats);
-    fm_log(FM_LOG_INFO, "stopped", "accepted=%llu samples=%llu bytes=%llu failed=%llu",
+    fm_log(FM_LOG_INFO, "stopped",
+           "accepted=%llu samples=%llu bytes=%llu failed=%llu log_dropped=%llu",
            (unsigned long long)stats.n_accepted, (unsigned long long)stats.n_sample_sent,
-           (unsigned long long)stats.n_bytes_sent, (unsigned long long)stats.n_sample_failed);
+           (unsigned long long)stats.n_bytes_sent, (unsigned long long)stats.n_sample_failed,
+           (unsigned long long)fm_log_get_losses().n_dropped);
 }
 
 static fm_status serve(const serve_settings *set, const fm_sample_source *source,
@@ -131,6 +151,12 @@ static fm_status serve(const serve_settings *set, const fm_sample_source *source
         .max_connection = (uint32_t)set->max_connections,
         .hello_ms = (uint32_t)set->hello_ms,
         .stall_ms = (uint32_t)set->stall_s * 1000,
+        .idle_ms = (uint32_t)set->idle_s * 1000,
+        .min_bytes_per_s = set->min_rate_kib << 10,
+        .peer = {.n_connection = (uint32_t)set->peer_connections,
+                 .n_stream = (uint32_t)set->peer_streams,
+                 .requests_per_s = (uint32_t)set->peer_requests,
+                 .memory_bytes = (size_t)set->peer_memory_mib << MIB_SHIFT},
         .watch_signals = true,
     };
     fm_server *server;
@@ -144,12 +170,18 @@ static fm_status serve(const serve_settings *set, const fm_sample_source *source
 }
 
 int fm_cmd_serve(int argc, char **argv) {
-    serve_settings set = {
-        .snapshot = "all", .jobs = 2, .max_connections = 256, .hello_ms = 5000, .stall_s = 300};
+    serve_settings set = {.snapshot = "all",
+                          .jobs = 2,
+                          .max_connections = 256,
+                          .hello_ms = 5000,
+                          .stall_s = 300,
+                          .idle_s = 60,
+                          .min_rate_kib = 64};
     int code = parse(&set, argc, argv);
     if (code >= 0) return code;
     if (set.quiet) fm_log_set_level(FM_LOG_WARN);
     if (set.verbose) fm_log_set_level(FM_LOG_DEBUG);
+    fm_log_start_dropping((fm_log_rate){.burst = LOG_BURST, .per_s = LOG_PER_S});
     choose_memory(&set);
     fm_error error;
     fm_cache_source *cache;

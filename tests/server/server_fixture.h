@@ -15,6 +15,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -39,7 +40,7 @@ static inline void sleep_ms(uint32_t ms) {
 /* Defaults that a test may change before server_start. */
 static inline void server_prepare(server_fixture *f) {
     memset(f, 0, sizeof *f);
-    fm_log_set_level(FM_LOG_ERROR);
+    fm_log_set_level(getenv("FM_TEST_LOG") ? FM_LOG_INFO : FM_LOG_ERROR);
     fm_test_make_folder(f->folder, sizeof f->folder);
     snprintf(f->unix_url, sizeof f->unix_url, "unix:%s/socket", f->folder);
     f->test.shape = (fm_test_shape){.n_res = 16, .n_clust = 4, .n_extra = 4, .n_cycle = 1};

@@ -1,89 +1,17 @@
 /* Clients that vanish, stall, break the protocol or send garbage, beside a good one. The good one
  * must receive every sample of its stream exactly, and afterwards nothing of the others may
  * remain. */
-#include "tests/server/server_fixture.h"
+#include "tests/server/raw_client.h"
 
 #include "proto/base/rng.h"
-#include "proto/schema.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 static slab into;
 
-/* A raw, blocking connection. */
-static int raw_connect(const char *url) {
-    fm_address address;
-    int fd = -1;
-    assert_int_equal(fm_address_parse(url, &address, NULL), FM_OK);
-    assert_int_equal(fm_address_connect(&address, 5000, &fd, NULL), FM_OK);
-    assert_int_equal(fcntl(fd, F_SETFL, 0), 0);
-    return fd;
-}
-
-static void raw_send(int fd, const void *data, size_t bytes) {
-    assert_int_equal(send(fd, data, bytes, MSG_NOSIGNAL), (ssize_t)bytes);
-}
-
-static void raw_send_message(int fd, const fm_wire_message *message, uint64_t sequence) {
-    uint8_t frame[FM_WIRE_CONTROL_BYTES];
-    raw_send(fd, frame, fm_wire_encode(message, sequence, frame, sizeof frame));
-}
-
-static void raw_hello(int fd) {
-    fm_wire_message hello = {.kind = FM_WIRE_HELLO};
-    hello.hello = (fm_wire_hello){
-        .version_min = 1, .version_max = 1, .schema_hash = fm_schema_hash(), .agent = "raw"};
-    raw_send_message(fd, &hello, 0);
-}
-
-static void raw_open(int fd, uint32_t stream, uint64_t sequence, uint32_t credit_items) {
-    fm_wire_message open = {.kind = FM_WIRE_OPEN, .stream = stream, .open = stream_of(0)};
-    open.open.credit_items = credit_items;
-    open.open.credit_bytes = FM_LIMIT_CREDIT_BYTES;
-    raw_send_message(fd, &open, sequence);
-}
-
-/* True when the other side closes within five seconds; what it says before is the last ERROR's
- * text. */
-static bool is_closed(int fd, char *out_text, size_t out_bytes) {
-    static uint8_t buffer[1 << 20];
-    size_t used = 0;
-    bool closed = false;
-    while (!closed && used < sizeof buffer) {
-        struct pollfd wait = {.fd = fd, .events = POLLIN};
-        if (poll(&wait, 1, 5000) <= 0) return false;
-        ssize_t got = recv(fd, buffer + used, sizeof buffer - used, 0);
-        closed = got <= 0;
-        if (got > 0) used += (size_t)got;
-    }
-    size_t at = 0;
-    while (used - at >= FM_WIRE_HEADER_BYTES) {
-        fm_wire_header header;
-        static fm_wire_message message;
-        if (fm_wire_header_decode(buffer + at, &header, NULL)) break;
-        at += FM_WIRE_HEADER_BYTES;
-        if (used - at < header.body_bytes) break;
-        fm_bytes body = {buffer + at, header.body_bytes};
-        at += header.body_bytes;
-        if (header.kind != FM_WIRE_ERROR || fm_wire_decode(&header, body, &message, NULL)) continue;
-        snprintf(out_text, out_bytes, "%s", message.error.text);
-    }
-    return closed;
-}
-
 /* Each does its harm, is judged, and leaves. */
 typedef void (*villain)(server_fixture *f, const char *url);
-
-static void expect_refusal(int fd, const char *words) {
-    char text[600] = "";
-    assert_true(is_closed(fd, text, sizeof text));
-    if (!strstr(text, words)) fail_msg("'%s', expected '%s'", text, words);
-    close(fd);
-}
 
 static void vanishes_mid_sample(server_fixture *f, const char *url) {
     (void)f;
@@ -396,24 +324,6 @@ static void a_stalled_client_delays_no_other(void **state) {
     for (size_t i = 0; i < 6; i++)
         fm_client_close(stalled[i]);
     server_finish(&f);
-}
-
-/* Reads whole frames until one of `kind` came; false when the connection ends. */
-static bool hear(int fd, fm_wire_kind kind, fm_wire_message *ret_message) {
-    static uint8_t body[SLAB_BYTES];
-    for (;;) {
-        uint8_t head[FM_WIRE_HEADER_BYTES];
-        fm_wire_header header;
-        if (recv(fd, head, sizeof head, MSG_WAITALL) != sizeof head) return false;
-        assert_int_equal(fm_wire_header_decode(head, &header, NULL), FM_OK);
-        assert_true(header.body_bytes <= sizeof body);
-        ssize_t got = header.body_bytes ? recv(fd, body, header.body_bytes, MSG_WAITALL) : 0;
-        if (got != (ssize_t)header.body_bytes) return false;
-        if (header.kind != kind) continue;
-        fm_bytes bytes = {body, header.body_bytes};
-        assert_int_equal(fm_wire_decode(&header, bytes, ret_message, NULL), FM_OK);
-        return true;
-    }
 }
 
 static void an_idle_client_is_asked_once(void **state) {

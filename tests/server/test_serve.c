@@ -242,41 +242,54 @@ static void refusals_say_why(void **state) {
     server_finish(&f);
 }
 
+/* A sample that can never fit is refused when its stream is opened. */
 static void items_larger_than_memory_are_not_admitted(void **state) {
     (void)state;
     server_fixture f;
     server_prepare(&f);
-    f.options.max_memory_bytes = 40000; /* two blocks of 12 to 16 KiB */
+    f.options.max_memory_bytes = 20000; /* a peer has half, and a block is larger */
     server_start(&f);
-    fm_wire_open params = stream_of(2);
-    fm_client *clients[8];
-    size_t n = 0;
-    fm_error error = {0};
-    fm_wire_opened opened;
-    fm_status status = FM_OK;
-    while (n < 8 && !status) {
-        clients[n] = connect_to(f.unix_url);
-        params.credit_items = 0;
-        status = fm_client_open(clients[n++], &params, &opened, &error);
-    }
-    assert_int_equal(status, FM_ERR_LIMIT);
-    assert_in_range(n, 2, 7);
-    fm_server_stats stats;
-    fm_server_get_stats(f.server, &stats);
-    assert_true(stats.memory_bytes <= 40000);
-    for (size_t i = 0; i < n; i++)
-        fm_client_close(clients[i]);
-    await_connections(&f, 0);
-    sleep_ms(300); /* the reaper's turn */
     fm_client *client = connect_to(f.unix_url);
-    params = stream_of(2);
-    (void)open_on(client, &params);
-    for (uint64_t i = 0; i < 16; i++) {
-        fm_client_event event = next_on(client, &into);
-        assert_sample(&f.test, &event, 42, i, 8);
-        release_on(client, &event);
-    }
+    fm_wire_open params = stream_of(2);
+    fm_wire_opened opened;
+    fm_error error = {0};
+    assert_int_equal(fm_client_open(client, &params, &opened, &error), FM_ERR_LIMIT);
+    assert_non_null(strstr(error.message, "and the server has 10000 for all samples of a peer"));
     fm_client_close(client);
+    server_finish(&f);
+}
+
+/* Many streams share memory for two samples; each gets all of its own. */
+static void streams_share_what_memory_there_is(void **state) {
+    (void)state;
+    enum { N = 12 };
+    server_fixture f;
+    server_prepare(&f);
+    f.options.max_memory_bytes = 80000; /* each peer has room for two blocks of 12 to 16 KiB */
+    server_start(&f);
+    fm_client *clients[N];
+    fm_wire_open params = stream_of(2);
+    for (size_t i = 0; i < N; i++) {
+        clients[i] = connect_to(i % 2 ? f.tcp_url : f.unix_url);
+        params.credit_items = i % 3 ? 2 : 0; /* some stay silent for now */
+        (void)open_on(clients[i], &params);
+    }
+    fm_server_stats stats;
+    for (size_t silent = 2; silent-- > 0;) {
+        for (size_t i = 0; i < N; i++) {
+            if ((i % 3 == 0) != (silent == 0)) continue;
+            if (!silent) assert_int_equal(fm_client_release(clients[i], 16, 1 << 20, NULL), FM_OK);
+            for (uint64_t k = 0; k < 16; k++) {
+                fm_client_event event = next_on(clients[i], &into);
+                assert_sample(&f.test, &event, 42, k, 8);
+                if (silent) release_on(clients[i], &event);
+                fm_server_get_stats(f.server, &stats);
+                assert_true(stats.memory_bytes <= f.options.max_memory_bytes);
+            }
+        }
+    }
+    for (size_t i = 0; i < N; i++)
+        fm_client_close(clients[i]);
     server_finish(&f);
 }
 
@@ -464,6 +477,7 @@ int main(void) {
         cmocka_unit_test(a_bad_sample_is_reported_by_policy),
         cmocka_unit_test(refusals_say_why),
         cmocka_unit_test(items_larger_than_memory_are_not_admitted),
+        cmocka_unit_test(streams_share_what_memory_there_is),
         cmocka_unit_test(a_sample_larger_than_the_slab_is_reported),
         cmocka_unit_test(a_waiting_client_can_be_interrupted),
         cmocka_unit_test(a_slow_sample_is_waited_for),

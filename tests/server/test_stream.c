@@ -14,7 +14,7 @@
 typedef struct fixture {
     fm_test_source test;
     fm_sample_source source;
-    fm_budget budget;
+    fm_budget peer, budget;
     fm_server_stream *stream;
 } fixture;
 
@@ -28,15 +28,24 @@ static fm_wire_open params_of(uint64_t n_step) {
                           .credit_bytes = 1 << 30};
 }
 
+static fm_budgets budgets_of(fixture *f) {
+    return (fm_budgets){&f->peer, &f->budget};
+}
+
+/* The memory of one sample. */
+static size_t block_of(const fixture *f) {
+    return (fm_server_stream_get_opened(f->stream)->max_sample_bytes + 4095) / 4096 * 4096;
+}
+
 static void open_stream(fixture *f, const fm_wire_open *params) {
     memset(f, 0, sizeof *f);
     f->test.shape = (fm_test_shape){.n_res = 2, .n_clust = 1, .n_extra = 1, .n_cycle = 1};
     f->test.global_batch = 8;
     fm_test_source_init(&f->test, &f->source);
-    f->budget.max_bytes = (size_t)1 << 30;
+    f->peer.max_bytes = f->budget.max_bytes = (size_t)1 << 30;
     fm_error error;
-    assert_int_equal(fm_server_stream_create(&f->source, params, &f->budget, f, &f->stream, &error),
-                     FM_OK);
+    assert_int_equal(
+        fm_server_stream_create(&f->source, params, budgets_of(f), f, &f->stream, &error), FM_OK);
 }
 
 static void close_stream(fixture *f) {
@@ -44,6 +53,7 @@ static void close_stream(fixture *f) {
     assert_true(fm_server_stream_is_idle(f->stream));
     fm_server_stream_destroy(f->stream);
     assert_int_equal(f->budget.used_bytes, 0);
+    assert_int_equal(f->peer.used_bytes, 0);
     assert_int_equal(f->test.n_plan, 0);
     fm_test_source_fini(&f->test);
 }
@@ -151,20 +161,21 @@ static void misfits_are_refused(void **state) {
     fm_error error;
     fm_wire_open bad = params;
     bad.n_group = 9;
-    assert_int_equal(fm_server_stream_create(&f.source, &bad, &f.budget, NULL, &none, &error),
+    assert_int_equal(fm_server_stream_create(&f.source, &bad, budgets_of(&f), NULL, &none, &error),
                      FM_ERR_USAGE);
     assert_string_equal(error.message, "9 groups cannot share a global batch of 8");
     bad = params;
     bad.token.watermark = 2500;
     bad.token.epoch = 1; /* 1,000 samples an epoch */
-    assert_int_equal(fm_server_stream_create(&f.source, &bad, &f.budget, NULL, &none, &error),
+    assert_int_equal(fm_server_stream_create(&f.source, &bad, budgets_of(&f), NULL, &none, &error),
                      FM_ERR_USAGE);
     strcpy(bad.plan, "other");
-    assert_int_equal(fm_server_stream_create(&f.source, &bad, &f.budget, NULL, &none, &error),
+    assert_int_equal(fm_server_stream_create(&f.source, &bad, budgets_of(&f), NULL, &none, &error),
                      FM_ERR_NOT_FOUND);
-    f.budget.max_bytes = f.budget.used_bytes + 100;
-    assert_int_equal(fm_server_stream_create(&f.source, &params, &f.budget, NULL, &none, &error),
-                     FM_ERR_LIMIT);
+    f.peer.max_bytes = block_of(&f) - 1;
+    assert_int_equal(
+        fm_server_stream_create(&f.source, &params, budgets_of(&f), NULL, &none, &error),
+        FM_ERR_LIMIT);
     assert_int_equal(f.test.n_plan, 1);
     close_stream(&f);
 }
@@ -220,7 +231,7 @@ static void the_head_always_has_memory(void **state) {
     fixture f;
     fm_wire_open params = params_of(2);
     open_stream(&f, &params);
-    f.budget.max_bytes = f.budget.used_bytes;
+    f.budget.max_bytes = block_of(&f);
     fm_job *job = fm_server_stream_next_job(f.stream);
     assert_non_null(job);
     assert_null(fm_server_stream_next_job(f.stream));
@@ -239,13 +250,14 @@ static void a_greedy_stream_leaves_room_for_others(void **state) {
     fixture f;
     fm_wire_open params = params_of(0);
     open_stream(&f, &params);
-    size_t block = f.budget.used_bytes;
+    size_t block = block_of(&f);
     f.budget.max_bytes = 16 * block;
     fm_server_stream *greedy[5] = {f.stream};
     fm_job *jobs[5][8];
     for (size_t s = 0; s < 5; s++) {
         fm_error error;
-        if (s && fm_server_stream_create(&f.source, &params, &f.budget, &f, &greedy[s], &error)) {
+        if (s &&
+            fm_server_stream_create(&f.source, &params, budgets_of(&f), &f, &greedy[s], &error)) {
             fail_msg("%s", error.message);
         }
         size_t n = 0;
@@ -254,6 +266,7 @@ static void a_greedy_stream_leaves_room_for_others(void **state) {
         assert_int_equal(n, s < 3 ? 4 : 1);
     }
     assert_int_equal(f.budget.used_bytes, 14 * block);
+    assert_int_equal(f.peer.used_bytes, 14 * block);
     for (size_t s = 5; s-- > 0;) {
         f.stream = greedy[s];
         for (size_t n = 0; jobs[s][n]; n++)
@@ -261,6 +274,64 @@ static void a_greedy_stream_leaves_room_for_others(void **state) {
         fm_server_stream_abandon(greedy[s]);
         if (s) fm_server_stream_destroy(greedy[s]);
     }
+    close_stream(&f);
+}
+
+/* The blocks of a dropped stream are free at once, but for those that a worker or a write uses. */
+static void a_dropped_stream_holds_no_memory(void **state) {
+    (void)state;
+    fixture f;
+    fm_wire_open params = params_of(0);
+    open_stream(&f, &params);
+    fm_job *jobs[4];
+    for (size_t i = 0; i < 4; i++)
+        jobs[i] = fm_server_stream_next_job(f.stream);
+    for (size_t i = 0; i < 3; i++)
+        finish(&f, jobs[i]);
+    fm_work *sending = fm_server_stream_pick(f.stream);
+    fm_server_stream_release(f.stream, fm_server_stream_pick(f.stream));
+    assert_int_equal(f.budget.used_bytes, 4 * block_of(&f));
+    fm_server_stream_abandon(f.stream);
+    assert_int_equal(f.budget.used_bytes, 2 * block_of(&f));
+    fm_server_stream_release(f.stream, sending);
+    finish(&f, jobs[3]);
+    assert_int_equal(f.budget.used_bytes, 0);
+    close_stream(&f);
+}
+
+/* A client that opens and grants nothing holds samples only until another client needs memory; they
+ * come in order when it grants at last. */
+static void silence_holds_no_memory(void **state) {
+    (void)state;
+    fixture f;
+    fm_wire_open silent = params_of(2), busy = params_of(1);
+    silent.credit_items = 0;
+    open_stream(&f, &silent);
+    size_t block = block_of(&f);
+    f.budget.max_bytes = 8 * block; /* a quarter for each stream */
+    finish(&f, fm_server_stream_next_job(f.stream));
+    finish(&f, fm_server_stream_next_job(f.stream));
+    assert_null(fm_server_stream_next_job(f.stream));
+    f.budget.max_bytes = 2 * block;
+    fm_server_stream *other, *first = f.stream;
+    assert_int_equal(fm_server_stream_create(&f.source, &busy, budgets_of(&f), &f, &other, NULL),
+                     FM_OK);
+    assert_null(fm_server_stream_next_job(other));
+    assert_true(fm_server_stream_got_in_line(other));
+    assert_false(fm_server_stream_got_in_line(other));
+    assert_int_equal(fm_server_stream_give_back(first), 2);
+    assert_int_equal(f.budget.used_bytes, 0);
+    f.stream = other;
+    uint64_t got[20];
+    assert_int_equal(drain(&f, got, 20), 8);
+    fm_server_stream_abandon(other);
+    fm_server_stream_destroy(other);
+    f.stream = first;
+    assert_null(fm_server_stream_next_job(first)); /* made again only for credit */
+    assert_int_equal(fm_server_stream_grant(first, 20, 1 << 20, NULL), FM_OK);
+    assert_int_equal(drain(&f, got, 20), 16);
+    for (uint64_t i = 0; i < 16; i++)
+        assert_int_equal(got[i], i);
     close_stream(&f);
 }
 
@@ -347,6 +418,8 @@ int main(void) {
         cmocka_unit_test(one_item_is_always_admitted),
         cmocka_unit_test(the_head_always_has_memory),
         cmocka_unit_test(a_greedy_stream_leaves_room_for_others),
+        cmocka_unit_test(a_dropped_stream_holds_no_memory),
+        cmocka_unit_test(silence_holds_no_memory),
         cmocka_unit_test(no_order_breaks_its_bound),
         cmocka_unit_test(an_abandoned_stream_waits_for_its_jobs),
     };

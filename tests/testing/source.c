@@ -56,8 +56,8 @@ static fm_status make(const void *context, uint64_t index, fm_arena *scratch, ui
     atomic_fetch_add(&test->n_made, 1);
     if (test->slow_every && index % test->slow_every == 0) sleep_ms(test->slow_ms);
     if (test->fail_every && index % test->fail_every == 0) {
-        return fm_fail(reterr, FM_ERR_DATA, "sample %llu is made to fail",
-                       (unsigned long long)index);
+        return fm_fail_in(reterr, FM_ERR_DATA, test->fail_source, "sample %llu is made to fail",
+                          (unsigned long long)index);
     }
     if (test->copies) {
         assert(test->copied.size <= capacity);

@@ -9,10 +9,11 @@
 #include <stdbool.h>
 
 typedef struct fm_test_source {
-    fm_test_shape shape;   /* of every sample */
-    uint32_t global_batch; /* of the plan "test", unless the client changes it */
-    uint64_t fail_every;   /* indices that are multiples fail; 0 = none */
-    uint64_t slow_every;   /* multiples take slow_ms; 0 = none */
+    fm_test_shape shape;     /* of every sample */
+    uint32_t global_batch;   /* of the plan "test", unless the client changes it */
+    uint64_t fail_every;     /* indices that are multiples fail; 0 = none */
+    const char *fail_source; /* and name this as their source; NULL = none */
+    uint64_t slow_every;     /* multiples take slow_ms; 0 = none */
     uint32_t slow_ms;
     /* Every sample has the bytes of sample 0, which serves as fast as memory allows. */
     bool copies;

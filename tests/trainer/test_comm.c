@@ -234,12 +234,10 @@ static int fill_the_slots(const char *address, int32_t rank, const fm_layout *la
         for (int i = 0; i < FM_BOARD_SLOTS; i++) {
             for (int k = 0; k < COUNT; k++)
                 send[k] = (float)(i + round);
-            const fm_message m = {.exchange = FM_EXCHANGE_ALL_REDUCE,
-                                  .element = FM_ELEMENT_F32,
-                                  .part_count = 1 + i * (COUNT - 1) / FM_BOARD_SLOTS,
-                                  .send = send,
-                                  .receive = receive};
-            ticket[i] = comm->begin(comm, &m, NULL);
+            const fm_message m =
+                fm_message_plain(FM_EXCHANGE_ALL_REDUCE, FM_ELEMENT_F32,
+                                 1 + i * (COUNT - 1) / FM_BOARD_SLOTS, send, receive);
+            ticket[i] = comm->begin(comm, &m, 1, NULL);
         }
         for (int i = FM_BOARD_SLOTS; i-- > 0;) {
             comm->finish(comm, ticket[i], NULL);
@@ -265,8 +263,9 @@ static int lose_a_rank(const char *address, int32_t rank, const fm_layout *layou
     float send = 1, receive = 0;
     if (!open_process(&p, address, rank, layout, options)) return 1;
     fm_comm *comm = fm_shm_groups_get(p.groups)->dap;
-    const fm_message m = {FM_EXCHANGE_ALL_REDUCE, FM_ELEMENT_F32, 1, 0, &send, &receive};
-    comm->finish(comm, comm->begin(comm, &m, NULL), NULL);
+    const fm_message m =
+        fm_message_plain(FM_EXCHANGE_ALL_REDUCE, FM_ELEMENT_F32, 1, &send, &receive);
+    comm->finish(comm, comm->begin(comm, &m, 1, NULL), NULL);
     bool ok = receive == 3;
     if (rank == 1) raise(SIGKILL);
     if (rank == 0) {
@@ -279,7 +278,7 @@ static int lose_a_rank(const char *address, int32_t rank, const fm_layout *layou
         ok &= fm_board_end(p.board, text) && !fm_board_end(p.board, "later");
     }
     while (receive == 3) /* rank 2 is inside an exchange when the run ends, or after that */
-        comm->finish(comm, comm->begin(comm, &m, NULL), NULL);
+        comm->finish(comm, comm->begin(comm, &m, 1, NULL), NULL);
     ok &= receive != receive && strncmp(fm_board_reason(p.board), "rank 1 (process ", 16) == 0;
     close_process(&p);
     return ok ? 0 : 2;

@@ -11,6 +11,8 @@
  * it takes only as much memory as is under way at once. */
 #include "trainer/dist/comm_shm.h"
 
+#include "trainer/dist/combine.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -31,6 +33,12 @@ typedef struct range {
     uint32_t number;
 } range;
 
+/* The messages of one exchange. */
+typedef struct exchange {
+    fm_message message[FM_COMM_MESSAGES];
+    int32_t count;
+} exchange;
+
 /* One of this rank's groups. */
 typedef struct member {
     fm_comm comm;
@@ -40,7 +48,7 @@ typedef struct member {
     const uint8_t **outbox; /* [size] */
     const void **source;    /* [size] scratch */
     uint32_t begun;         /* exchanges */
-    fm_message message[FM_BOARD_SLOTS];
+    exchange exchange[FM_BOARD_SLOTS];
     bool is_done[FM_BOARD_SLOTS]; /* received already, at begin */
 } member;
 
@@ -106,9 +114,16 @@ static const fm_kernels *table_of(const fm_comm *comm, fm_element element) {
     return kernels;
 }
 
-static uint64_t digest_of(const fm_message *message) {
-    return (uint64_t)message->part_count * 64 + (uint64_t)message->exchange * 8 +
-           (uint64_t)message->element;
+static uint64_t digest_of(const exchange *e) {
+    uint64_t digest = 0;
+    for (int32_t i = 0; i < e->count; i++) {
+        const fm_message *message = &e->message[i];
+        const uint64_t words[] = {(uint64_t)message->rows, (uint64_t)message->run,
+                                  message->exchange, message->element};
+        for (size_t k = 0; k < sizeof words / sizeof words[0]; k++)
+            digest = (digest ^ words[k]) * 0x9e3779b97f4a7c15u;
+    }
+    return digest;
 }
 
 static bool is_over(const member *m) {
@@ -119,58 +134,67 @@ static bool has_parts(const fm_message *message, int32_t rank) {
     return message->exchange != FM_EXCHANGE_BROADCAST || message->root == rank;
 }
 
-static void publish(member *m, uint32_t number, const fm_message *message) {
+/* Elements from the first to the last that a rank sends, with what is between its rows. */
+static int64_t span_of(const fm_message *message, int32_t size) {
+    int32_t parts = fm_exchange_parts_sent(message->exchange, size);
+    return (parts - 1) * message->sent.part + (message->rows - 1) * message->sent.row +
+           message->run;
+}
+
+/* Bytes of a message in the outbox. */
+static size_t outbox_bytes_of(const fm_message *message, int32_t size) {
+    size_t bytes = (size_t)span_of(message, size) * fm_element_bytes(message->element);
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* Copies what this rank sends, in the layout that it has, message after message. */
+static void publish(member *m, uint32_t number, const exchange *e) {
     fm_shm_groups *g = m->groups;
+    const int32_t size = m->comm.size;
     fm_board_slot *slot = slot_of(m, m->comm.rank, number);
-    bool many = message->exchange == FM_EXCHANGE_ALL_TO_ALL ||
-                message->exchange == FM_EXCHANGE_REDUCE_SCATTER;
     if (is_over(m)) return; /* nobody takes it, so its range would never be free again */
-    if (has_parts(message, m->comm.rank)) {
-        int64_t count = message->part_count * (many ? m->comm.size : 1);
-        size_t bytes = (size_t)count * fm_element_bytes(message->element);
-        slot->at = take_range(g, m, number, bytes);
-        uint8_t *to = g->outbox[fm_board_place(g->board)] + slot->at;
-        table_of(&m->comm, message->element)->copy(NULL, count, message->send, to);
+    size_t bytes = 0;
+    for (int32_t i = 0; i < e->count; i++)
+        bytes += outbox_bytes_of(&e->message[i], size);
+    slot->at = take_range(g, m, number, bytes);
+    uint8_t *to = g->outbox[fm_board_place(g->board)] + slot->at;
+    for (int32_t i = 0; i < e->count; i++) {
+        const fm_message *message = &e->message[i];
+        if (has_parts(message, m->comm.rank)) {
+            table_of(&m->comm, message->element)
+                ->copy(NULL, span_of(message, size), message->send, to);
+        }
+        to += outbox_bytes_of(message, size);
     }
-    slot->digest = digest_of(message);
+    slot->digest = digest_of(e);
     fm_board_store(&slot->published, number);
 }
 
-/* Elements of the receive buffer. */
-static int64_t received_count(const member *m, const fm_message *message) {
-    bool many =
-        message->exchange == FM_EXCHANGE_ALL_TO_ALL || message->exchange == FM_EXCHANGE_ALL_GATHER;
-    return message->part_count * (many ? m->comm.size : 1);
-}
-
-static void spoil(const member *m, const fm_message *message) {
-    table_of(&m->comm, message->element)
-        ->fill(NULL, received_count(m, message), (double)NAN, message->receive);
-}
-
-/* Writes message->receive from source[r], the parts of rank r; in rank order, so that sums have one
- * order. */
-static void combine(const member *m, const fm_message *message) {
-    const fm_kernels *kernels = table_of(&m->comm, message->element);
-    const int64_t count = message->part_count;
-    const size_t bytes = (size_t)count * fm_element_bytes(message->element);
-    for (int32_t from = 0; from < m->comm.size; from++) {
-        const char *source = m->source[from];
-        char *to = (char *)message->receive + (size_t)from * bytes;
-        const char *own = source + (size_t)m->comm.rank * bytes; /* where there is one for each */
-        switch (message->exchange) {
-        case FM_EXCHANGE_ALL_TO_ALL: kernels->copy(NULL, count, own, to); break;
-        case FM_EXCHANGE_ALL_GATHER: kernels->copy(NULL, count, source, to); break;
-        case FM_EXCHANGE_REDUCE_SCATTER:
-        case FM_EXCHANGE_ALL_REDUCE:
-            kernels->axpy(NULL, count, 1.0,
-                          message->exchange == FM_EXCHANGE_ALL_REDUCE ? source : own,
-                          (fm_out){message->receive, from ? FM_ADD : FM_WRITE});
-            break;
-        case FM_EXCHANGE_BROADCAST:
-            if (from == message->root) kernels->copy(NULL, count, source, message->receive);
-            break;
+/* Fills the receive buffers with NaN. */
+static void spoil(const member *m, const exchange *e) {
+    for (int32_t i = 0; i < e->count; i++) {
+        const fm_message *message = &e->message[i];
+        const fm_kernels *kernels = table_of(&m->comm, message->element);
+        const size_t element = fm_element_bytes(message->element);
+        const int32_t parts = fm_exchange_parts_received(message->exchange, m->comm.size);
+        for (int32_t part = 0; part < parts; part++) {
+            for (int64_t row = 0; row < message->rows; row++) {
+                int64_t at = part * message->received.part + row * message->received.row;
+                uint8_t *to = (uint8_t *)message->receive.data + (size_t)at * element;
+                kernels->fill(NULL, message->run, (double)NAN, to);
+            }
         }
+    }
+}
+
+/* Reads the outboxes of all members. */
+static void combine(member *m, uint32_t number, const exchange *e) {
+    size_t offset = 0;
+    for (int32_t i = 0; i < e->count; i++) {
+        for (int32_t r = 0; r < m->comm.size; r++)
+            m->source[r] = m->outbox[r] + slot_of(m, r, number)->at + offset;
+        fm_comm_combine(&e->message[i], m->comm.rank, m->comm.size, m->source);
+        offset += outbox_bytes_of(&e->message[i], m->comm.size);
     }
 }
 
@@ -188,30 +212,29 @@ static bool wait_for_all(member *m, uint32_t number) {
     return true;
 }
 
-static void receive(member *m, uint32_t number, const fm_message *message) {
+static void receive(member *m, uint32_t number, const exchange *e) {
     fm_board_rank *own = m->entry[m->comm.rank];
     atomic_store(&own->is_inside, 1);
     if (wait_for_all(m, number)) {
-        for (int32_t r = 0; r < m->comm.size; r++) {
-            const fm_board_slot *slot = slot_of(m, r, number);
-            assert(slot->digest == digest_of(message) && "ranks exchange different things");
-            m->source[r] = m->outbox[r] + slot->at;
-        }
-        combine(m, message);
+        for (int32_t r = 0; r < m->comm.size; r++)
+            assert(slot_of(m, r, number)->digest == digest_of(e) &&
+                   "ranks exchange different things");
+        combine(m, number, e);
     } else {
-        spoil(m, message);
+        spoil(m, e);
     }
     atomic_store(&own->is_inside, 0);
     fm_board_store(&slot_of(m, m->comm.rank, number)->taken, number);
 }
 
-static fm_ticket begin(fm_comm *comm, const fm_message *message, fm_stream *stream) {
+static fm_ticket begin(fm_comm *comm, const fm_message *messages, int32_t count,
+                       fm_stream *stream) {
     (void)stream;
     member *m = comm->context;
     fm_shm_groups *g = m->groups;
     fm_board_rank *own = m->entry[comm->rank];
     uint32_t number = ++m->begun;
-    assert(message->part_count > 0);
+    assert(count >= 1 && count <= FM_COMM_MESSAGES);
     atomic_store(&own->exchange, number);
     atomic_store(&own->group, (uint32_t)m->number);
     /* The slot is free when all have taken the exchange that used it before. */
@@ -222,20 +245,22 @@ static fm_ticket begin(fm_comm *comm, const fm_message *message, fm_stream *stre
             if (taken != number - FM_BOARD_SLOTS) fm_board_wait(g->board, &slot->taken, taken);
         }
     }
-    m->message[number % FM_BOARD_SLOTS] = *message;
-    if (g->options.delivery != FM_DELIVERY_AT_FINISH) publish(m, number, message);
-    if (g->options.spoils) spoil(m, message);
-    if (g->options.delivery == FM_DELIVERY_AT_BEGIN) receive(m, number, message);
+    exchange *e = &m->exchange[number % FM_BOARD_SLOTS];
+    memcpy(e->message, messages, (size_t)count * sizeof *messages);
+    e->count = count;
+    if (g->options.delivery != FM_DELIVERY_AT_FINISH) publish(m, number, e);
+    if (g->options.spoils) spoil(m, e);
+    if (g->options.delivery == FM_DELIVERY_AT_BEGIN) receive(m, number, e);
     return number;
 }
 
 static void finish(fm_comm *comm, fm_ticket ticket, fm_stream *stream) {
     (void)stream;
     member *m = comm->context;
-    const fm_message *message = &m->message[ticket % FM_BOARD_SLOTS];
+    const exchange *e = &m->exchange[ticket % FM_BOARD_SLOTS];
     assert(ticket >= 1 && ticket <= m->begun);
-    if (m->groups->options.delivery == FM_DELIVERY_AT_FINISH) publish(m, ticket, message);
-    if (m->groups->options.delivery != FM_DELIVERY_AT_BEGIN) receive(m, ticket, message);
+    if (m->groups->options.delivery == FM_DELIVERY_AT_FINISH) publish(m, ticket, e);
+    if (m->groups->options.delivery != FM_DELIVERY_AT_BEGIN) receive(m, ticket, e);
 }
 
 /* -- groups */

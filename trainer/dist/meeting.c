@@ -27,7 +27,7 @@ struct fm_meeting {
     int32_t rank, size;
     uint32_t number;      /* gathers so far */
     bool is_over;         /* one has failed */
-    fm_peer *peer;        /* [size] of rank 0, else [1]: rank 0 */
+    fm_attendee *peer;    /* [size] of rank 0, else [1]: rank 0 */
     arrival *arrival;     /* [size] of rank 0 */
     struct pollfd *polls; /* [size] of rank 0 */
 };
@@ -170,7 +170,7 @@ static fm_status gather_as_host(fm_meeting *meeting, size_t bytes, uint8_t *all,
     const uint64_t deadline_ns = fm_link_deadline(seconds);
     for (int32_t r = 1; r < meeting->size && !status; r++) {
         status = fm_link_send(meeting->peer[r].fd, &frame, all, deadline_ns, reterr);
-        if (status) status = fm_peer_fail(&meeting->peer[r], status, reterr);
+        if (status) status = fm_attendee_fail(&meeting->peer[r], status, reterr);
     }
     for (int32_t r = 1; r < meeting->size && status; r++)
         fm_link_send_reason(meeting->peer[r].fd, reterr);
@@ -181,7 +181,7 @@ static fm_status gather_as_host(fm_meeting *meeting, size_t bytes, uint8_t *all,
 
 static fm_status gather_as_guest(fm_meeting *meeting, const void *mine, size_t bytes, uint8_t *all,
                                  double seconds, fm_error *reterr) {
-    const fm_peer *host = &meeting->peer[0];
+    const fm_attendee *host = &meeting->peer[0];
     const fm_frame give = {FM_FRAME_GIVE, meeting->number, (uint32_t)bytes};
     const fm_frame frame = {FM_FRAME_ALL, meeting->number,
                             (uint32_t)(bytes * (size_t)meeting->size)};
@@ -191,7 +191,7 @@ static fm_status gather_as_guest(fm_meeting *meeting, const void *mine, size_t b
     bool is_reason;
     fm_status status =
         fm_link_receive_frame(host->fd, &frame, all, deadline_ns, &is_reason, reterr);
-    if (status && !is_reason) return fm_peer_fail(host, status, reterr);
+    if (status && !is_reason) return fm_attendee_fail(host, status, reterr);
     return status ? status : sent;
 }
 

@@ -172,12 +172,12 @@ static hello make_hello(int32_t rank, int32_t size, uint64_t run) {
     return h;
 }
 
-static void name_peer(const hello *h, fm_peer *peer) {
+static void name_peer(const hello *h, fm_attendee *peer) {
     snprintf(peer->name, sizeof peer->name, "rank %d (process %u on %s)", (int)h->rank, h->process,
              h->host);
 }
 
-fm_status fm_peer_fail(const fm_peer *peer, fm_status status, fm_error *error) {
+fm_status fm_attendee_fail(const fm_attendee *peer, fm_status status, fm_error *error) {
     char what[FM_ERROR_MESSAGE_BYTES];
     snprintf(what, sizeof what, "%s", error->message);
     return fm_fail(error, status, "%s %.380s", peer->name, what);
@@ -197,7 +197,7 @@ typedef struct hall {
     uint64_t run;
     int32_t size, n_here;
     int listener;
-    fm_peer *peer;
+    fm_attendee *peer;
     uint32_t n_waiting;
     caller waiting[MOST_WAITING];
 } hall;
@@ -316,8 +316,8 @@ static fm_status listen_at(hall *h, fm_error *reterr) {
     return write_file(h->place.path, word, bound.port, reterr);
 }
 
-fm_status fm_meeting_host(const char *address, int32_t size, uint64_t deadline_ns, fm_peer *peer,
-                          fm_error *reterr) {
+fm_status fm_meeting_host(const char *address, int32_t size, uint64_t deadline_ns,
+                          fm_attendee *peer, fm_error *reterr) {
     hall *h = calloc(1, sizeof *h);
     if (!h) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a meeting of ranks");
     h->size = size;
@@ -338,7 +338,7 @@ fm_status fm_meeting_host(const char *address, int32_t size, uint64_t deadline_n
     const fm_frame welcome = {.kind = FM_FRAME_WELCOME};
     for (int32_t r = 1; r < size && !status; r++) {
         status = fm_link_send(peer[r].fd, &welcome, NULL, deadline_ns, reterr);
-        if (status) status = fm_peer_fail(&peer[r], status, reterr);
+        if (status) status = fm_attendee_fail(&peer[r], status, reterr);
     }
     for (int32_t r = 1; r < size && status; r++)
         if (peer[r].fd >= 0) fm_link_send_reason(peer[r].fd, reterr);
@@ -400,7 +400,7 @@ static fm_status try_all(const place *at, int32_t rank, int32_t size, uint64_t d
 }
 
 fm_status fm_meeting_join(const char *address, int32_t rank, int32_t size, uint64_t deadline_ns,
-                          fm_peer *ret_peer, fm_error *reterr) {
+                          fm_attendee *ret_peer, fm_error *reterr) {
     place at;
     fm_error why = {.message = "the file is not there"};
     const uint64_t begin_ns = fm_clock_ns();
