@@ -59,7 +59,7 @@ typedef struct bench {
     fm_meeting *meeting; /* of the ranks; NULL: one process */
     fm_device_groups groups;
     fm_features features;
-    double last_loss;
+    double last_loss, last_norm;
     uint64_t crop; /* in place of the preset's; 0 = the preset's */
 } bench;
 
@@ -187,6 +187,7 @@ static fm_status collect(bench *b, fm_error *reterr) {
     fm_sample_result result;
     fm_status status = fm_trainer_collect(b->trainer, &result, reterr);
     b->last_loss = result.loss;
+    b->last_norm = result.gradient_norm;
     return status;
 }
 
@@ -229,9 +230,9 @@ static fm_status time_cycles(bench *b, uint32_t n_cycle, double *ret_seconds, fm
     qsort(seconds, n, sizeof *seconds, ascending);
     double median = seconds[n / 2];
     double flops = flops_of(&b->trainer->last) + (n_cycle - 1) * flops_of(&b->trainer->cycle);
-    printf("%6u  %9.3f  %9.3f  %9.3f  %7.2f  %7.1f  %9.4f\n", n_cycle, 1e3 * median,
+    printf("%6u  %9.3f  %9.3f  %9.3f  %7.2f  %7.1f  %9.4f  %9.4f\n", n_cycle, 1e3 * median,
            1e3 * seconds[0], 1e3 * seconds[n - 1], 1e-12 * flops, 1e-12 * flops / median,
-           b->last_loss);
+           b->last_loss, b->last_norm);
     fflush(stdout);
     *ret_seconds = median;
     return FM_OK;
@@ -502,8 +503,8 @@ static fm_status run(bench *b, fm_error *reterr) {
     fm_status status = create(b, reterr);
     if (status) return status;
     double mean = 0, seconds;
-    printf("%6s  %9s  %9s  %9s  %7s  %7s  %9s\n", "cycles", "ms", "least", "most", "TFLOP",
-           "TFLOP/s", "loss");
+    printf("%6s  %9s  %9s  %9s  %7s  %7s  %9s  %9s\n", "cycles", "ms", "least", "most", "TFLOP",
+           "TFLOP/s", "loss", "norm");
     for (uint32_t c = 1; c <= b->set->cycles && !status; c++) {
         status = time_cycles(b, c, &seconds, reterr);
         mean += seconds / (double)b->set->cycles;

@@ -202,18 +202,18 @@ typedef struct recording_case {
 /* The original order has no two branches, so no BP. */
 static const recording_case CASES[] = {
     {FM_ORDER_ORIGINAL, {1, 1, 1}, 0x93c26e3136eb7962, 0x412c3636790c3dc9},
-    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0x20b7611653096351, 0xb584c0b95051bcf1},
-    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0xe2cfc1600ed91b5b, 0x695a461ea6b0a8b2},
+    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0x3f1dd73811e4cd12, 0xafd590d0e2c72ae9},
+    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0x5e8e33900062707e, 0xa04a2c471da45fe1},
     {FM_ORDER_OUTER_FIRST, {1, 1, 1}, 0x0f9006b8b693f038, 0x4efdf6c47f0a3b19},
-    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0x123f123dbfcf28df, 0x8f0657569cd44e8b},
-    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0x4464d01b8ce15887, 0x62c9a87d91e03b0e},
-    {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0x1fdaa57267932a05, 0x5053ed51c954526f},
-    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0xbc2ab9dcc1c5e298, 0xdbf1153b427b3cba},
+    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0x434d561b0cf1fb0d, 0x043fbee617ac9883},
+    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0xdf5ee902759eb4ec, 0x5008a61c827cd5be},
+    {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0x36b8642c777a9a15, 0x0f1fc83c5cfc69f7},
+    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0x6b7d660f389a86a9, 0xbdd9b273d96c1af2},
     {FM_ORDER_PARALLEL, {1, 1, 1}, 0xcfc57f6fae54a54b, 0xfb681b46450bd92c},
-    {FM_ORDER_PARALLEL, {2, 1, 1}, 0x13062602f53f3218, 0xb7e2bf5dfe79bbbc},
-    {FM_ORDER_PARALLEL, {4, 1, 1}, 0xf3303069b6352f8b, 0x160277f12250c740},
-    {FM_ORDER_PARALLEL, {1, 2, 1}, 0xf4633dd4ee53efd1, 0xf4f0dcdbd4969b19},
-    {FM_ORDER_PARALLEL, {2, 2, 1}, 0x0100331928a6f27f, 0xa52b7a5750506e2a},
+    {FM_ORDER_PARALLEL, {2, 1, 1}, 0x8ff7fb7753ee0f2f, 0xca1799932f8fa9aa},
+    {FM_ORDER_PARALLEL, {4, 1, 1}, 0x93d8dae1335e4ba7, 0xd46b5801f9c35e3b},
+    {FM_ORDER_PARALLEL, {1, 2, 1}, 0xff9a54a0c1002b46, 0xe17902069b216744},
+    {FM_ORDER_PARALLEL, {2, 2, 1}, 0xa5e449e3dc4c8ad2, 0xa9a5e43421188070},
 };
 enum { N_CASE = sizeof CASES / sizeof CASES[0] };
 

@@ -11,8 +11,8 @@
  * exchange. Nobody but this rank writes to its memory, except for flags, which have memory of their
  * own. The place of `send` travels with the ready flag, so memory plans of ranks may differ.
  *
- * Numbers. Every block counts the exchanges that it has finished in device memory, so a replayed
- * graph goes on counting. A rank waits for a flag to equal the number of the exchange: a peer cannot
+ * Numbers. The last block of an exchange counts it in device memory, so a replayed graph goes on
+ * counting. A rank waits for a flag to equal the number of the exchange: a peer cannot
  * be one further, because it needs this rank's done flag first. So numbers may wrap around.
  *
  * Waiting is bounded. A block that has waited for the link's limit sets `failed` and writes who did
@@ -27,7 +27,7 @@ namespace fm_dist {
 using fm_cuda::bf16;
 using fm_cuda::raw;
 
-enum { THREADS = 512, AT_ONCE = 4 /* loads of a thread in flight */ };
+enum { THREADS = 512, COPIES = 8, SUMS = 4 /* packs that a thread reads at once */ };
 enum { POLLS_BEFORE_CLOCK = 256 };
 enum { STAGE_READY, STAGE_DONE };
 
@@ -70,7 +70,7 @@ struct job {
     group_flags *flags;   /* of this rank */
     int64_t flags_offset; /* of the group in region 0 */
     link_memory *memory;
-    uint32_t *epoch;
+    uint32_t *epoch, *ended;
     trouble *host;
     uint64_t limit_ns;
     pull message[FM_COMM_MESSAGES];
@@ -175,19 +175,19 @@ __device__ inline void put_result(const pull &m, int64_t at, const float *x) {
 
 template <typename T, int V>
 __device__ inline void copy_parts(const job &j, const pull &m, const void *const *base) {
-    uint32_t stride = EXCHANGE_BLOCKS * THREADS;
-    for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < m.count; i += AT_ONCE * stride) {
-        raw<T, V> x[AT_ONCE];
-        int64_t to[AT_ONCE];
+    uint32_t stride = gridDim.x * THREADS;
+    for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < m.count; i += COPIES * stride) {
+        raw<T, V> x[COPIES];
+        int64_t to[COPIES];
 #pragma unroll
-        for (int u = 0; u < AT_ONCE; u++) {
+        for (int u = 0; u < COPIES; u++) {
             if (i + u * stride >= m.count) continue;
             place p = place_of(j, m, i + u * stride);
             x[u] = read_peer<T, V>((const T *)base[p.source] + p.from * V);
             to[u] = p.to;
         }
 #pragma unroll
-        for (int u = 0; u < AT_ONCE; u++) {
+        for (int u = 0; u < COPIES; u++) {
             if (i + u * stride >= m.count) continue;
             if (m.beta == FM_WRITE) {
                 fm_cuda::write_raw<T, V>((T *)m.receive + to[u] * V, x[u]);
@@ -204,26 +204,26 @@ __device__ inline void copy_parts(const job &j, const pull &m, const void *const
 
 template <typename T, int V>
 __device__ inline void sum_parts(const job &j, const pull &m, const void *const *base) {
-    uint32_t stride = EXCHANGE_BLOCKS * THREADS;
-    for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < m.count; i += AT_ONCE * stride) {
-        float sum[AT_ONCE][V];
-        place p[AT_ONCE];
+    uint32_t stride = gridDim.x * THREADS;
+    for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < m.count; i += SUMS * stride) {
+        float sum[SUMS][V];
+        place p[SUMS];
 #pragma unroll
-        for (int u = 0; u < AT_ONCE; u++)
+        for (int u = 0; u < SUMS; u++)
             p[u] = place_of(j, m, i + u * stride < m.count ? i + u * stride : i);
         for (int source = 0; source < j.size; source++) {
-            raw<T, V> x[AT_ONCE];
+            raw<T, V> x[SUMS];
 #pragma unroll
-            for (int u = 0; u < AT_ONCE; u++)
+            for (int u = 0; u < SUMS; u++)
                 x[u] = read_peer<T, V>((const T *)base[source] + p[u].from * V);
 #pragma unroll
-            for (int u = 0; u < AT_ONCE; u++)
+            for (int u = 0; u < SUMS; u++)
 #pragma unroll
                 for (int k = 0; k < V; k++)
                     sum[u][k] = source ? sum[u][k] + x[u].at(k) : x[u].at(k);
         }
 #pragma unroll
-        for (int u = 0; u < AT_ONCE; u++)
+        for (int u = 0; u < SUMS; u++)
             if (i + u * stride < m.count) put_result<T, V>(m, p[u].to, sum[u]);
     }
 }
@@ -233,7 +233,7 @@ __global__ void __launch_bounds__(THREADS) exchange_kernel(const __grid_constant
     __shared__ const void *base[FM_COMM_MESSAGES][FM_LINK_RANKS];
     __shared__ int n_missing;
     uint32_t mask = (1u << NUMBER_BITS) - 1;
-    uint32_t number = (j.epoch[blockIdx.x] + 1) & mask;
+    uint32_t number = (*(volatile uint32_t *)j.epoch + 1) & mask;
     int peer = threadIdx.x % FM_LINK_RANKS, m = threadIdx.x / FM_LINK_RANKS;
     bool talks = m < j.n_message && peer < j.size && peer != j.rank;
     if (threadIdx.x == 0) n_missing = *(volatile uint32_t *)&j.memory->failed;
@@ -274,7 +274,10 @@ __global__ void __launch_bounds__(THREADS) exchange_kernel(const __grid_constant
         uint32_t flag;
         if (!fails) wait_for(j, &j.flags->done[peer][blockIdx.x], number, peer, STAGE_DONE, &flag);
     }
-    if (threadIdx.x == 0) j.epoch[blockIdx.x] = number;
+    if (threadIdx.x == 0 && atomicAdd(j.ended, 1u) == gridDim.x - 1) {
+        *j.ended = 0;
+        *j.epoch = number;
+    }
 }
 
 /* -- the host's side */
@@ -320,11 +323,22 @@ static pull pull_of(const group *g, const fm_message *m, int64_t v) {
     return p;
 }
 
+/* Blocks, so that a thread has at least one full round of packs; the same number on all ranks. */
+static unsigned blocks_of(const job &j) {
+    int64_t count = 0;
+    for (int32_t i = 0; i < j.n_message; i++)
+        count = fm_cuda::max_size(count, j.message[i].count);
+    static const char *most = getenv("FM_EXCHANGE_BLOCKS");
+    int64_t blocks = fm_cuda::divide_up(count, THREADS * SUMS);
+    return (unsigned)fm_cuda::min_size(blocks, most ? atoi(most) : EXCHANGE_BLOCKS);
+}
+
 template <typename T> static void launch(const job &j, bool vector, cudaStream_t stream) {
+    unsigned blocks = blocks_of(j);
     if (vector) {
-        exchange_kernel<T, fm_cuda::vector_of<T>()><<<EXCHANGE_BLOCKS, THREADS, 0, stream>>>(j);
+        exchange_kernel<T, fm_cuda::vector_of<T>()><<<blocks, THREADS, 0, stream>>>(j);
     } else {
-        exchange_kernel<T, 1><<<EXCHANGE_BLOCKS, THREADS, 0, stream>>>(j);
+        exchange_kernel<T, 1><<<blocks, THREADS, 0, stream>>>(j);
     }
     FM_LAUNCHED();
 }
@@ -346,7 +360,8 @@ fm_ticket begin_peer(fm_comm *comm, const fm_message *messages, int32_t count, f
     j.flags = link->flags + g->index;
     j.flags_offset = (int64_t)(g->index * sizeof(group_flags));
     j.memory = link->memory;
-    j.epoch = link->memory->epoch[g->index];
+    j.epoch = &link->memory->epoch[g->index];
+    j.ended = &link->memory->ended[g->index];
     j.host = link->trouble;
     j.limit_ns = (uint64_t)(1e9 * link->options.wait_s);
     int64_t v = vector ? 16 / (int64_t)fm_element_bytes(element) : 1;

@@ -8,7 +8,7 @@
 namespace fm_dist {
 
 enum {
-    EXCHANGE_BLOCKS = 32, /* of every exchange; each has its own flag at each peer */
+    EXCHANGE_BLOCKS = 128, /* of an exchange, at most; each has its own flag at each peer */
     NAMES = 1024,
     TICKETS = 64, /* exchanges begun and not finished, at most */
 };
@@ -32,7 +32,8 @@ struct trouble {
 /* Device memory of a link. */
 struct link_memory {
     const void *base[FM_LINK_REGIONS][FM_LINK_RANKS]; /* of a region of a rank, in this process */
-    uint32_t epoch[FM_LINK_GROUPS][EXCHANGE_BLOCKS];  /* exchanges that a block has finished */
+    uint32_t epoch[FM_LINK_GROUPS];                   /* exchanges finished */
+    uint32_t ended[FM_LINK_GROUPS];                   /* blocks of the current one that ended */
     uint32_t failed;                                  /* not 0: nobody waits any more */
 };
 
