@@ -527,8 +527,8 @@ static int run_process(const settings *set, fm_meeting *meeting) {
     fm_error error = {0};
     fm_status status = fm_arena_init(&b.arena, SAMPLE_BYTES, &error);
     if (!status) status = run(&b, &error);
-    fm_device_groups_destroy(&b.groups);
     fm_trainer_destroy(b.trainer);
+    fm_device_groups_destroy(&b.groups);
     fm_arena_fini(&b.arena);
     if (!status) return 0;
     fprintf(stderr, "bench_step: %s: %s\n", error.source, error.message);

@@ -90,6 +90,7 @@ static void list_cases(check *c) {
                 m.sent = columns && kind != FM_EXCHANGE_ALL_GATHER ? in_columns : in_rows;
                 m.received = columns && kind == FM_EXCHANGE_ALL_GATHER ? in_columns : in_rows;
                 m.receive.beta = variant & 4 ? FM_ADD : FM_WRITE;
+                m.held = c->n_case % 3 != 0;
                 size_t bytes = fm_element_bytes(element);
                 sent += round_up((size_t)sent_extent(c, &m) * bytes);
                 received += round_up((size_t)received_extent(c, &m) * bytes);
@@ -97,6 +98,7 @@ static void list_cases(check *c) {
             }
         }
     }
+    c->cases[c->n_case - 1].held = false; /* nothing follows */
     if (sent > SIDE_BYTES || received > SIDE_BYTES || c->n_case > MOST_CASES) abort();
 }
 
@@ -275,7 +277,7 @@ static bool check_cases(check *c) {
 /* -- times */
 
 /* Microseconds of one exchange in a chain of them; the rank's own buffer has `bytes` bytes. */
-static double time_exchange(check *c, fm_exchange kind, int64_t bytes, bool columns) {
+static double time_exchange(check *c, fm_exchange kind, int64_t bytes, bool columns, bool held) {
     const fm_device *device = c->f32->device;
     int64_t count = bytes / 2 / fm_exchange_parts_sent(kind, c->size);
     fm_message m = fm_message_plain(kind, FM_ELEMENT_BF16, count, c->send, c->receive);
@@ -289,8 +291,10 @@ static double time_exchange(check *c, fm_exchange kind, int64_t bytes, bool colu
     fm_event *from, *to;
     if (!device->event_create(&from) || !device->event_create(&to)) abort();
     if (!device->capture_begin(c->stream)) abort();
-    for (int i = 0; i < CHAIN; i++)
+    for (int i = 0; i < CHAIN; i++) {
+        m.held = held && i + 1 < CHAIN;
         c->comm->finish(c->comm, c->comm->begin(c->comm, &m, 1, c->stream), c->stream);
+    }
     fm_graph *graph = device->capture_end(c->stream);
     double best = INFINITY;
     for (int i = 0; i < ROUNDS && graph; i++) {
@@ -320,12 +324,17 @@ static void print_times(check *c) {
         printf("\n");
     }
     for (int kind = 1; kind <= FM_EXCHANGE_ALL_REDUCE; kind++) {
-        for (int columns = 0; columns < 1 + (kind == FM_EXCHANGE_ALL_TO_ALL); columns++) {
+        for (int how = 0; how < 3; how++) {
+            bool columns = how == 2, held = how == 1;
+            if (columns && kind != FM_EXCHANGE_ALL_TO_ALL) continue;
             char name[32];
-            snprintf(name, sizeof name, "%s%s", NAMES[kind], columns ? ", columns" : "");
+            snprintf(name, sizeof name, "%s%s", NAMES[kind],
+                     columns ? ", columns"
+                     : held  ? ", held"
+                             : "");
             if (c->rank == 0) printf("%-26s", name);
             for (int i = 0; i < N_SIZE; i++) {
-                double us = time_exchange(c, (fm_exchange)kind, sizes[i], columns);
+                double us = time_exchange(c, (fm_exchange)kind, sizes[i], columns, held);
                 if (c->rank == 0) printf("%8.2f", us);
             }
             if (c->rank == 0) printf("\n");

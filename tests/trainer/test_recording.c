@@ -202,18 +202,18 @@ typedef struct recording_case {
 /* The original order has no two branches, so no BP. */
 static const recording_case CASES[] = {
     {FM_ORDER_ORIGINAL, {1, 1, 1}, 0x93c26e3136eb7962, 0x412c3636790c3dc9},
-    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0x3f1dd73811e4cd12, 0xafd590d0e2c72ae9},
-    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0x5e8e33900062707e, 0xa04a2c471da45fe1},
+    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0x017989032ae02527, 0xbbf6f35f347e499f},
+    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0x710db50d7f80fbff, 0x66f2e929aef499ee},
     {FM_ORDER_OUTER_FIRST, {1, 1, 1}, 0x0f9006b8b693f038, 0x4efdf6c47f0a3b19},
-    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0x434d561b0cf1fb0d, 0x043fbee617ac9883},
-    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0xdf5ee902759eb4ec, 0x5008a61c827cd5be},
-    {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0x36b8642c777a9a15, 0x0f1fc83c5cfc69f7},
-    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0x6b7d660f389a86a9, 0xbdd9b273d96c1af2},
+    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0xfcafee4c4afb202e, 0x4547fcb335ea0aad},
+    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0xbc0bc0e91210b913, 0xd6ad09973bd8e995},
+    {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0x6016b93b77bc0595, 0x047efbf95ee791a1},
+    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0xf76bc326a586c5bb, 0x64377f2f708c6516},
     {FM_ORDER_PARALLEL, {1, 1, 1}, 0xcfc57f6fae54a54b, 0xfb681b46450bd92c},
-    {FM_ORDER_PARALLEL, {2, 1, 1}, 0x8ff7fb7753ee0f2f, 0xca1799932f8fa9aa},
-    {FM_ORDER_PARALLEL, {4, 1, 1}, 0x93d8dae1335e4ba7, 0xd46b5801f9c35e3b},
-    {FM_ORDER_PARALLEL, {1, 2, 1}, 0xff9a54a0c1002b46, 0xe17902069b216744},
-    {FM_ORDER_PARALLEL, {2, 2, 1}, 0xa5e449e3dc4c8ad2, 0xa9a5e43421188070},
+    {FM_ORDER_PARALLEL, {2, 1, 1}, 0x8f516e58a68f6dcf, 0x16ba518a2c5af0c1},
+    {FM_ORDER_PARALLEL, {4, 1, 1}, 0xe7173bd94a5dc29c, 0x2d80e49a58b28f90},
+    {FM_ORDER_PARALLEL, {1, 2, 1}, 0xc172134f1846d748, 0xcd519792cd6a4d71},
+    {FM_ORDER_PARALLEL, {2, 2, 1}, 0xbc25bce39f2146f0, 0x8352935c32b748ae},
 };
 enum { N_CASE = sizeof CASES / sizeof CASES[0] };
 

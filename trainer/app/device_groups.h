@@ -20,7 +20,7 @@ FM_MUST_USE fm_status fm_device_groups_create(const fm_layout *layout, const fm_
                                               double wait_s, fm_device_groups *ret_groups,
                                               fm_error *reterr);
 
-/* Collective unless a rank has failed; call it before the trainer is destroyed. */
+/* Collective unless a rank has failed; call it after the trainer is destroyed. */
 void fm_device_groups_destroy(fm_device_groups *groups);
 
 #endif

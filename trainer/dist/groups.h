@@ -50,6 +50,9 @@ struct fm_groups {
     /* Collective: lets the other ranks read this device memory. Everything that an exchange sends
      * must be in memory that was shared. */
     fm_status (*share)(const fm_groups *groups, void *memory, size_t bytes, fm_error *reterr);
+    /* Collective, unless a rank has failed: ends what share began. Call it before the memory is
+     * released, and after captured exchanges have been. */
+    void (*unshare)(const fm_groups *groups);
     /* FM_ERR_CLOSED when an exchange has failed, naming it and the rank that did not come; results
      * since then are not valid. Does not wait. */
     fm_status (*check)(const fm_groups *groups, fm_error *reterr);

@@ -73,6 +73,7 @@ static void exchange(const fm_run *run, const attributes *at, bool back, const v
                                 .run = of_part.row,
                                 .sent = back ? of_whole : of_part,
                                 .received = back ? of_part : of_whole,
+                                .held = at->keeps && !back, /* until the backward of this node */
                                 .send = send,
                                 .receive = {receive, FM_WRITE}};
     if (run->dry) return;

@@ -385,6 +385,8 @@ void fm_trainer_destroy(fm_trainer *trainer) {
     if (!trainer) return;
     if (trainer->params.kernels) {
         release_queues(trainer);
+        const fm_groups *groups = trainer->options.groups;
+        if (groups && groups->unshare) groups->unshare(groups);
         trainer->params.kernels->release(trainer->scratch);
         trainer->params.kernels->release(trainer->memory);
     }

@@ -3,17 +3,21 @@
  *
  *     1. tell each peer that this rank's messages are ready, and where they are     (ready flags)
  *     2. wait until each peer's are; read them, combine in rank order, write
- *     3. tell each peer that its messages have been read, and wait for the same     (done flags)
+ *     3. tell each peer that its messages have been read, and wait for the same     (done flags);
+ *        left out where all messages are held
  *
  * Why reading is safe. A peer reads `send` after (1), which comes after all work that the compute
  * stream had queued before begin, and before (3), for which this rank's kernel waits; finish waits
  * for the kernel. So peers read `send` between begin and finish only, when it belongs to the
- * exchange. Nobody but this rank writes to its memory, except for flags, which have memory of their
+ * exchange. A message that is held belongs to it until a later exchange has finished. The kernel of
+ * that one waits for the peers' ready flags, which they write after their kernel of this one has
+ * ended. Nobody but this rank writes to its memory, except for flags, which have memory of their
  * own. The place of `send` travels with the ready flag, so memory plans of ranks may differ.
  *
  * Numbers. The last block of an exchange counts it in device memory, so a replayed graph goes on
- * counting. A rank waits for a flag to equal the number of the exchange: a peer cannot
- * be one further, because it needs this rank's done flag first. So numbers may wrap around.
+ * counting. A rank waits for a flag to equal the number of the exchange. A peer may be one exchange
+ * further, but not two, because the next one needs this rank's ready flag; so ready flags have two
+ * places, and numbers may wrap around.
  *
  * Waiting is bounded. A block that has waited for the link's limit sets `failed` and writes who did
  * not come to page-locked memory. From then on nobody waits and nothing is read: the queued work
@@ -65,6 +69,7 @@ struct pull {
 
 struct job {
     int32_t rank, size, n_message;
+    bool held; /* all messages */
     uint32_t name;
     int32_t member[FM_LINK_RANKS];
     group_flags *flags;   /* of this rank */
@@ -242,7 +247,7 @@ __global__ void __launch_bounds__(THREADS) exchange_kernel(const __grid_constant
         theirs = (group_flags *)((char *)j.memory->base[0][j.member[peer]] + j.flags_offset);
     }
     if (talks && blockIdx.x == 0) {
-        write_flag(&theirs->ready[j.rank][m],
+        write_flag(&theirs->ready[number & 1][j.rank][m],
                    (uint64_t)number << (64 - NUMBER_BITS) | j.message[m].offer);
     }
     __syncthreads();
@@ -250,7 +255,7 @@ __global__ void __launch_bounds__(THREADS) exchange_kernel(const __grid_constant
     __syncthreads();
     if (talks && !fails) {
         uint64_t flag;
-        if (wait_for(j, &j.flags->ready[peer][m], number, peer, STAGE_READY, &flag)) {
+        if (wait_for(j, &j.flags->ready[number & 1][peer][m], number, peer, STAGE_READY, &flag)) {
             uint32_t region = (uint32_t)(flag >> OFFSET_BITS) & 15;
             uint64_t units = flag & (((uint64_t)1 << OFFSET_BITS) - 1);
             base[m][peer] = (const char *)j.memory->base[region][j.member[peer]] + units * 16;
@@ -269,7 +274,7 @@ __global__ void __launch_bounds__(THREADS) exchange_kernel(const __grid_constant
         }
     }
     __syncthreads();
-    if (m == 0 && theirs) {
+    if (m == 0 && theirs && !j.held) {
         write_flag(&theirs->done[j.rank][blockIdx.x], number);
         uint32_t flag;
         if (!fails) wait_for(j, &j.flags->done[peer][blockIdx.x], number, peer, STAGE_DONE, &flag);
@@ -365,8 +370,11 @@ fm_ticket begin_peer(fm_comm *comm, const fm_message *messages, int32_t count, f
     j.host = link->trouble;
     j.limit_ns = (uint64_t)(1e9 * link->options.wait_s);
     int64_t v = vector ? 16 / (int64_t)fm_element_bytes(element) : 1;
-    for (int32_t i = 0; i < count; i++)
+    j.held = true;
+    for (int32_t i = 0; i < count; i++) {
         j.message[i] = pull_of(g, &messages[i], v);
+        j.held = j.held && messages[i].held;
+    }
     fm_ticket ticket = ask(g, stream);
     if (element == FM_ELEMENT_F32) {
         launch<float>(j, vector, link->stream);

@@ -13,6 +13,10 @@ static fm_status share(const fm_groups *groups, void *memory, size_t bytes, fm_e
     return fm_link_share(groups->link, memory, bytes, reterr);
 }
 
+static void unshare(const fm_groups *groups) {
+    fm_link_unshare(groups->link);
+}
+
 static fm_status check(const fm_groups *groups, fm_error *reterr) {
     return fm_link_check(groups->link, reterr);
 }
@@ -61,6 +65,7 @@ fm_status fm_gpu_groups_create(const fm_layout *layout, const fm_kernels *kernel
     g->place = place;
     g->link = all->link;
     g->share = share;
+    g->unshare = unshare;
     g->check = check;
     g->least = least;
     *ret_groups = all;

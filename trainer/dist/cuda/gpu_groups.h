@@ -13,8 +13,7 @@ FM_MUST_USE fm_status fm_gpu_groups_create(const fm_layout *layout, const fm_ker
                                            const fm_link_options *options,
                                            fm_gpu_groups **ret_groups, fm_error *reterr);
 
-/* Collective when no rank has failed; call it before a rank releases memory that it shared. NULL is
- * allowed. */
+/* As fm_link_destroy. NULL is allowed. */
 void fm_gpu_groups_destroy(fm_gpu_groups *groups);
 
 const fm_groups *fm_gpu_groups_get(const fm_gpu_groups *groups);

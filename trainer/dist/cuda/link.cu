@@ -148,13 +148,22 @@ static fm_status open_all(fm_link *link, int32_t number, const offered *all, fm_
     return FM_OK;
 }
 
-static void close_all(fm_link *link) {
-    for (int32_t number = 0; number < link->n_region; number++) {
+/* Closes the peers' regions from `first` on and waits until the others have done so. */
+static void close_from(fm_link *link, int32_t first) {
+    for (int32_t number = first; number < link->n_region; number++) {
         for (int32_t r = 0; r < link->size; r++) {
             void *opened = link->region[number].opened[r];
             if (opened && cudaIpcCloseMemHandle(opened) != cudaSuccess) (void)cudaGetLastError();
         }
+        link->region[number] = {};
     }
+    /* A rank that failed has no peers to wait for. */
+    if (link->n_region > first && !link->trouble->happened) {
+        char none = 0, all[FM_LINK_RANKS];
+        fm_status status = gather(link, &none, sizeof none, all, NULL);
+        (void)status;
+    }
+    link->n_region = fm_cuda::min_size(link->n_region, first);
 }
 
 /* -- creating */
@@ -225,13 +234,7 @@ void fm_link_destroy(fm_link *link) {
     if (link->stream) FM_CUDA(cudaStreamSynchronize(link->stream));
     for (int32_t i = 0; i < link->n_group; i++)
         destroy_group(link->group[i]);
-    close_all(link);
-    char none = 0, all[FM_LINK_RANKS];
-    /* A rank that failed has no peers to wait for. */
-    if (link->n_region > 0 && link->trouble && !link->trouble->happened) {
-        fm_status status = gather(link, &none, sizeof none, all, NULL);
-        (void)status;
-    }
+    close_from(link, 0);
     FM_CUDA(cudaFree(link->flags));
     FM_CUDA(cudaFree(link->memory));
     FM_CUDA(cudaFreeHost(link->trouble));
@@ -254,6 +257,11 @@ fm_status fm_link_share(fm_link *link, void *memory, size_t bytes, fm_error *ret
     fm_status status = gather(link, &own, sizeof own, all, reterr);
     if (!status) status = open_all(link, link->n_region++, all, reterr);
     return status;
+}
+
+void fm_link_unshare(fm_link *link) {
+    FM_CUDA(cudaStreamSynchronize(link->stream));
+    close_from(link, 1);
 }
 
 fm_status fm_link_add_group(fm_link *link, const int32_t *members, int32_t size,

@@ -36,8 +36,8 @@ typedef struct fm_link fm_link;
 FM_MUST_USE fm_status fm_link_create(const fm_link_options *options, fm_link **ret_link,
                                      fm_error *reterr);
 
-/* Collective when no rank has failed. Closes the peers' memory; call it before any rank releases
- * memory that it shared. NULL is allowed. */
+/* Collective when no rank has failed; unshares. Call it after captured exchanges have been released:
+ * NCCL waits for them. NULL is allowed. */
 void fm_link_destroy(fm_link *link);
 
 /* Makes a group's communicator. `members`: the ranks of the run that are in the group, by rank
@@ -50,6 +50,10 @@ FM_MUST_USE fm_status fm_link_add_group(fm_link *link, const int32_t *members, i
 /* Collective over all ranks of the run: lets them read this device memory. What an exchange sends
  * must be in memory that was shared. FM_ERR_LIMIT after FM_LINK_REGIONS regions. */
 FM_MUST_USE fm_status fm_link_share(fm_link *link, void *memory, size_t bytes, fm_error *reterr);
+
+/* Collective when no rank has failed: closes what the others shared, and returns when they have done
+ * so. Then shared memory may be released. */
+void fm_link_unshare(fm_link *link);
 
 /* Whether an exchange has failed: FM_ERR_CLOSED naming the rank that did not come and the exchange.
  * Results since then are not valid. Does not wait. */

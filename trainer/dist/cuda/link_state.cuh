@@ -15,10 +15,11 @@ enum {
 
 /* Flags that the peers of one group write, in this rank's memory.
  *
- *     ready[p][m]  rank p has its message m to be read: the exchange's number and where it is
- *     done[p][b]   block b of rank p has read all it needs of this rank's messages */
+ *     ready[e][p][m]  rank p has its message m to be read: the exchange's number, of which e is the
+ *                     lowest bit, and where it is
+ *     done[p][b]      block b of rank p has read all it needs of this rank's messages */
 struct group_flags {
-    uint64_t ready[FM_LINK_RANKS][FM_COMM_MESSAGES];
+    uint64_t ready[2][FM_LINK_RANKS][FM_COMM_MESSAGES];
     uint32_t done[FM_LINK_RANKS][EXCHANGE_BLOCKS];
 };
 
