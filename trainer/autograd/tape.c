@@ -83,7 +83,6 @@ fm_node *fm_tape_add(fm_tape *tape, const fm_op *op, const char *name, size_t at
                       .name = name,
                       .attributes = attributes,
                       .residual = -1,
-                      .shares = -1,
                       .holds_gradient_of = FM_TENSOR_NONE,
                       .segment = tape->open_segment};
     tape->n_node++;
@@ -115,10 +114,6 @@ void fm_node_reads_output(fm_node *node, int i) {
 
 void fm_node_completes(fm_node *node) {
     node->completes = true;
-}
-
-void fm_node_shares(fm_node *node, int input) {
-    node->shares = input;
 }
 
 void fm_node_draws(fm_tape *tape, fm_node *node) {

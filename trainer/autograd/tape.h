@@ -107,7 +107,6 @@ struct fm_node {
      * has run. */
     bool begins_forward, begins_backward;
     int32_t residual; /* position of the input added to output 0, -1 = none */
-    int32_t shares;   /* position of the input that shares output 0's gradient, -1 = none */
     bool completes;   /* backward adds to output 0's gradient before it passes it on */
     int32_t stream;
     uint32_t rng;
@@ -242,9 +241,6 @@ void fm_node_reads_output(fm_node *node, int i);
  * any node that receives this gradient reads it. For nodes with a second output that is a function
  * of output 0. */
 void fm_node_completes(fm_node *node);
-/* Declares that the gradient of `input` is output 0's gradient as backward leaves it. No other node
- * may read `input`. */
-void fm_node_shares(fm_node *node, int input);
 /* Gives the node the next random-number id. Nodes that do not draw have none, so adding
  * communication nodes does not change the draws of other nodes. */
 void fm_node_draws(fm_tape *tape, fm_node *node);

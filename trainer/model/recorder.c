@@ -55,13 +55,15 @@ static fm_normed attention_fused(const fm_recorder *r, const fm_sublayer *s,
                                  const fm_attention_weights *weights, fm_normed from, fm_normed x,
                                  fm_param_ref next) {
     fm_attention_weights w = *weights;
+    fm_linear_update_weights end = {w.out, w.out_bias, next};
+    w.out = w.out_bias = FM_PARAM_NONE;
     fm_normed z = s->axial == FM_AXIAL_ROW ? from : fm_not_normed(FM_TENSOR_NONE);
     w.norm = unless_normed(x, w.norm);
     w.norm_z = unless_normed(z, w.norm_z);
-    fm_tensor_ref update = fm_op_attention(r->tape, s->update_name, s->axial, fm_normed_input(&x),
-                                           mask_of(r, s), fm_normed_input(&z), &w, false, 0);
+    fm_tensor_ref o = fm_op_attention(r->tape, s->update_name, s->axial, fm_normed_input(&x),
+                                      mask_of(r, s), fm_normed_input(&z), &w, false, 0);
     fm_shared_axis shared = s->axial == FM_AXIAL_ENDING ? FM_SHARED_AXIS1 : FM_SHARED_AXIS0;
-    return fm_op_update_norm(r->tape, s->name, x.x, update, rate_of(r, s), shared, next);
+    return fm_op_linear_update(r->tape, s->name, x.x, o, &end, rate_of(r, s), shared);
 }
 
 /* The bias is gathered while q k v g are made. */
@@ -119,9 +121,7 @@ static fm_normed transition(const fm_recorder *r, const fm_sublayer *s,
     }
     fm_transition_weights w = *weights;
     w.norm = unless_normed(x, w.norm);
-    fm_tensor_ref update =
-        fm_op_transition(r->tape, s->update_name, fm_normed_input(&x), &w, false, hidden);
-    return fm_op_update_norm(r->tape, s->name, x.x, update, 0, FM_SHARED_NONE, next);
+    return fm_op_transition_update(r->tape, s->name, x, &w, hidden, next);
 }
 
 /* -- outer product mean */
