@@ -39,11 +39,6 @@ static void ranks_are_checked_before_the_server_is_asked(void **state) {
     assert_int_equal(run("grep -q 'bp = 2 needs a block with two branches' err && "
                          "! grep -q unix:none err && ! test -e none"),
                      0);
-    assert_int_equal(run("printf '[parallel]\\ndap = 9\\nbp = 2\\n[model]\\norder = parallel\\n"
-                         "recompute = none\\n' >bp.ini; "
-                         "foldmill train --data unix:none --config bp.ini --out none 2>err"),
-                     2);
-    assert_int_equal(run("grep -q 'dap 9, bp 2 and dp 1 make 18 ranks, expected 1 to 16' err"), 0);
     assert_int_equal(run("foldmill train --data unix:none --change dtype=bf16 --out none 2>err"),
                      2);
     assert_int_equal(run("grep -q -- '--change is for --resume' err"), 0);

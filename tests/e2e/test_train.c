@@ -409,6 +409,24 @@ static void progress_fits_the_terminal(void **state) {
                      0);
 }
 
+/* The terms on the progress lines of steps with two samples. */
+static void the_terms_add_up_to_the_loss(void **state) {
+    (void)state;
+    assert_int_equal(run(small), 0);
+    assert_int_equal(
+        run("sed 's/^.data.$/[data]\\nglobal_batch = 2/' small.ini >pairs.ini && COLUMNS=400 "
+            "foldmill train --data unix:socket --config pairs.ini --steps 10 --out sum >log "
+            "2>sum.err"
+            " && python3 -c \"import re; "
+            "found = re.findall(r'^step .*  loss ([0-9.]+) .*  \\((.*)\\)$', "
+            "open('sum.err').read(), re.M); "
+            "terms = [[float(t.split()[1]) for t in line.split('  ')] for _, line in found]; "
+            "print(found); "
+            "exit(not (len(found) == 2 and all(len(t) > 5 and abs(sum(t) - float(loss)) < 0.01 "
+            "for (loss, _), t in zip(found, terms))))\""),
+        0);
+}
+
 static void versions_and_full_disks(void **state) {
     (void)state;
     static const char *const versions[] = {"foldmill train --version", "foldmill train -V",
@@ -483,6 +501,7 @@ int main(void) {
         cmocka_unit_test(exported_weights_import_to_the_same),
         cmocka_unit_test(an_import_finds_its_preset),
         cmocka_unit_test(progress_fits_the_terminal),
+        cmocka_unit_test(the_terms_add_up_to_the_loss),
         cmocka_unit_test(versions_and_full_disks),
         cmocka_unit_test(a_lost_server_costs_no_step),
         cmocka_unit_test(the_run_continues_after_a_server_restart),

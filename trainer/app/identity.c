@@ -17,7 +17,7 @@ void fm_identity_format(const fm_identity *identity, char out[FM_IDENTITY_BYTES]
     } all[] = {{"program", identity->program}, {"build", identity->build},
                {"device", identity->device},   {"processor", identity->processor},
                {"library", identity->library}, {"dtype", identity->dtype},
-               {"order", identity->order}};
+               {"order", identity->order},     {"dp", identity->dp}};
     size_t at = 0;
     out[0] = '\0';
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {

@@ -62,10 +62,8 @@ fm_status fm_local_groups_create(const fm_layout *layout, const fm_kernels *kern
     fm_status status = fm_layout_check(layout, reterr);
     if (status) return status;
     if (fm_layout_ranks(layout) > FM_COMM_LOCAL_RANKS) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "dap %d, bp %d and dp %d make %d ranks, expected 1 to %d", (int)layout->dap,
-                       (int)layout->bp, (int)layout->dp, (int)fm_layout_ranks(layout),
-                       FM_COMM_LOCAL_RANKS);
+        return fm_fail(reterr, FM_ERR_USAGE, "%d ranks as threads, expected 1 to %d",
+                       (int)fm_layout_ranks(layout), FM_COMM_LOCAL_RANKS);
     }
     fm_local_groups *all = calloc(1, sizeof *all);
     if (!all) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the groups of ranks");
