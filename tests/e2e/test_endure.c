@@ -108,7 +108,8 @@ static void a_batch_in_hand_is_kept(void **state) {
 static void a_second_signal_ends_at_once(void **state) {
     (void)state;
     assert_int_equal(
-        run(". ./lib; printf '[model]\\nn_block = 48\\n[data]\\ncrop_size = 384\\n' >slow.ini; "
+        run(". ./lib; printf '[model]\\nn_block = 48\\nrecompute = block\\n[data]\\ncrop_size = "
+            "384\\n' >slow.ini; "
             "foldmill train --data unix:socket --config slow.ini --out slow >slow.log 2>&1 & "
             "pid=$!; await grep -q '^data' slow.log; kill -TERM $pid; "
             "await grep -q stopping slow.log; sleep 0.3; kill -INT $pid; wait $pid"),
