@@ -59,6 +59,7 @@ static void note_disk(fm_train_run *run, fm_status status, uint64_t step, const 
 /* Writes the step's metrics. What the disk does not take waits in memory. */
 static void write_metrics(fm_train_run *run, const fm_metrics_step *step) {
     fm_error error;
+    if (!fm_run_is_first(run)) return;
     fm_status status = fm_metrics_write(run->metrics, step, &error), events = FM_OK;
     if (run->events) {
         events = fm_event_file_write(run->events, step, fm_run_wall_s(), status ? NULL : &error);

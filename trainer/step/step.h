@@ -97,6 +97,11 @@ typedef struct fm_sample_result {
     uint64_t done_ns;     /* the device's clock at its end */
 } fm_sample_result;
 
+/* Checks that a model can be divided like that; dp does not matter. FM_ERR_USAGE names the setting
+ * that does not allow it. */
+FM_MUST_USE fm_status fm_trainer_check_layout(const fm_model_config *model, const fm_layout *layout,
+                                              fm_error *reterr);
+
 /* Creates a trainer. With FM_RECOMPUTE_AUTO it repeats the dry run to find the least recomputation
  * that stays within the budget; the model's config then has its choice. FM_ERR_LIMIT when no policy
  * fits, FM_ERR_NOMEM, FM_ERR_UNSUPPORTED when the device lacks a type or the structure module. */
@@ -127,7 +132,8 @@ FM_MUST_USE fm_status fm_trainer_queue(fm_trainer *trainer, const fm_features *f
 
 /* Waits for the oldest queued sample and returns its results. FM_ERR_DATA, naming the first tensor,
  * when a value of it was not finite. Then neither it nor the samples behind it have changed the
- * batch or the parameters, and no further sample is queued. */
+ * batch or the parameters, and no further sample is queued. FM_ERR_CLOSED when a rank did not come
+ * to an exchange; the trainer can then only be destroyed. */
 FM_MUST_USE fm_status fm_trainer_collect(fm_trainer *trainer, fm_sample_result *ret_result,
                                          fm_error *reterr);
 
@@ -146,6 +152,10 @@ FM_MUST_USE fm_status fm_trainer_add_sample(fm_trainer *trainer, const fm_featur
  * it. All groups must have added the same number. No sample may be queued. Returns the learning
  * rate used. */
 double fm_trainer_update(fm_trainer *trainer);
+
+/* The same where the groups have added different numbers of samples, `n_sample` in all, at least
+ * one. */
+double fm_trainer_update_with(fm_trainer *trainer, uint32_t n_sample);
 
 /* Makes passes leave time stamps (trainer->stamp and those of the tapes). They are captured again
  * and run a little slower. No sample may be queued. FM_ERR_NOMEM. */
