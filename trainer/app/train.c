@@ -516,9 +516,14 @@ static void summarize(const fm_train_run *run) {
 
 static fm_status open_outputs(fm_train_run *run, const char *metrics_path, fm_error *reterr) {
     const fm_train_options *set = run->set;
-    uint64_t n_step = run->state.place.step;
+    uint64_t n_step = run->state.place.step, n_row = 0;
     fm_status status = fm_resume_lock(set->out, &run->lock, reterr);
-    if (!status) status = fm_metrics_truncate(metrics_path, n_step, reterr);
+    if (!status) status = fm_metrics_truncate(metrics_path, n_step, &n_row, reterr);
+    if (!status && n_row != n_step) {
+        fm_log(FM_LOG_WARN, "metrics_incomplete",
+               "path=%s rows=%llu steps=%llu why=\"rows are damaged or were removed\"",
+               metrics_path, (unsigned long long)n_row, (unsigned long long)n_step);
+    }
     if (!status && set->tensorboard) {
         status = fm_event_file_open(set->tensorboard, set->resume, n_step, fm_run_wall_s(),
                                     &run->events, reterr);
