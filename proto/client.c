@@ -2,8 +2,13 @@
  *
  * The socket is non-blocking, and every wait is a poll with a limit, so no call can hang:
  * connecting, HELLO and OPEN have a deadline. In a stream the client sends PING while the server
- * is silent and gives up after silence_ms. event_ms limits the wait for each event, which a PONG
- * does not prolong.
+ * is silent and gives up after silence_ms. event_ms limits the wait for each event, which other
+ * frames do not prolong. A frame that has begun must go on at MIN_BYTES_PER_S, measured over
+ * silence_ms of waiting, so that bytes that trickle in are no sign of life.
+ *
+ * The server's frames are checked against what was asked and granted: OPENED, the credit, samples
+ * left out, the number of samples, and answers to PING. When sending fails because the server has
+ * closed, the client reads on: what it sent before, such as an END, is still to come.
  *
  * Two threads may send: the receiver (PONG, PING, CREDIT) and the one that calls fm_client_release
  * (CREDIT). send_lock makes each frame one piece and orders the frame numbers. Only the receiver
@@ -34,7 +39,8 @@ enum {
     DEFAULT_CONNECT_MS = 10000,
     DEFAULT_SILENCE_MS = 30000,
     RETRY_PAUSE_MS = 50,
-    STREAM = 1, /* the number of the only stream */
+    STREAM = 1,                /* the number of the only stream */
+    MIN_BYTES_PER_S = 4 << 10, /* of a frame that has begun */
 };
 
 struct fm_client {
@@ -42,10 +48,15 @@ struct fm_client {
     char url[FM_ADDRESS_TEXT_BYTES];
     uint32_t silence_ms, connect_ms, event_ms;
     fm_wire_welcome welcome;
+    fm_wire_open params;
+    fm_wire_opened opened;
     bool is_open, is_over;
-    uint64_t n_received; /* frames */
+    uint64_t n_received;          /* frames */
+    uint64_t n_sample, n_skipped; /* that came */
+    uint64_t n_ping;              /* PINGs without an answer; used by the receiver alone */
     _Atomic bool interrupted;
     pthread_mutex_t send_lock;         /* guards sending and the counters that follow */
+    bool is_deaf;                      /* the server reads no more */
     uint64_t n_sent;                   /* frames */
     uint32_t window_items, held_items; /* the first credit; released and not granted yet */
     uint32_t room_items;               /* items that the server may still send */
@@ -92,11 +103,15 @@ static fm_status send_all(fm_client *client, const uint8_t *data, size_t bytes, 
     return FM_OK;
 }
 
-/* The caller holds send_lock. */
+/* A server that has closed may have sent something before, so this is no error: the receiver learns
+ * when there is nothing more. The caller holds send_lock. */
 static fm_status send_message(fm_client *client, const fm_wire_message *message, fm_error *reterr) {
     uint8_t frame[FM_WIRE_CONTROL_BYTES];
+    if (client->is_deaf) return FM_OK;
     size_t bytes = fm_wire_encode(message, client->n_sent++, frame, sizeof frame);
-    return send_all(client, frame, bytes, reterr);
+    fm_status status = send_all(client, frame, bytes, reterr);
+    client->is_deaf = status == FM_ERR_CLOSED;
+    return client->is_deaf ? FM_OK : status;
 }
 
 static fm_status send_locked(fm_client *client, const fm_wire_message *message, fm_error *reterr) {
@@ -111,7 +126,8 @@ static fm_status send_locked(fm_client *client, const fm_wire_message *message, 
 /* The state of a wait: when the server was heard last, and when it was sent a PING last. */
 typedef struct patience {
     uint64_t heard_ns, asked_ns;
-    uint64_t deadline_ns; /* 0 = none */
+    uint64_t deadline_ns;                  /* 0 = none */
+    uint64_t frame_waited_ns, frame_bytes; /* in the middle of a frame, since the last judgement */
 } patience;
 
 static patience patience_of(uint32_t deadline_ms) {
@@ -121,34 +137,58 @@ static patience patience_of(uint32_t deadline_ms) {
                       .deadline_ns = deadline_ms ? now + (uint64_t)deadline_ms * 1000000u : 0};
 }
 
+static fm_status check_deadline(const fm_client *client, const patience *wait, fm_error *reterr) {
+    if (!wait->deadline_ns || fm_clock_ns() <= wait->deadline_ns) return FM_OK;
+    return fail_gone(client, client->is_open ? "sent no sample in time" : "did not answer in time",
+                     reterr);
+}
+
+/* Judges a frame that has begun by the bytes that came in silence_ms of waiting. Time in which this
+ * process did not wait, or did not run, is not counted. */
+static fm_status check_frame(const fm_client *client, patience *wait, fm_error *reterr) {
+    uint64_t silence_ns = (uint64_t)client->silence_ms * 1000000u;
+    if (wait->frame_waited_ns <= silence_ns) return FM_OK;
+    if (wait->frame_bytes < MIN_BYTES_PER_S * (uint64_t)client->silence_ms / 1000) {
+        return fail_gone(client, "sends too slowly", reterr);
+    }
+    wait->frame_waited_ns = wait->frame_bytes = 0;
+    return FM_OK;
+}
+
 /* Waits for bytes for at most a quarter of silence_ms. Sends a PING to a silent server, and fails
  * when it stays silent or the deadline has passed. */
-static fm_status wait_readable(fm_client *client, patience *wait, fm_error *reterr) {
+static fm_status wait_readable(fm_client *client, patience *wait, bool is_in_frame,
+                               fm_error *reterr) {
     if (atomic_load(&client->interrupted)) return fail_gone(client, "", reterr);
     uint64_t now = fm_clock_ns(), silence_ns = (uint64_t)client->silence_ms * 1000000u;
     if (client->is_open && now - wait->heard_ns > silence_ns) {
         return fail_gone(client, "is silent", reterr);
     }
-    if (wait->deadline_ns && now > wait->deadline_ns) {
-        return fail_gone(
-            client, client->is_open ? "sent no sample in time" : "did not answer in time", reterr);
-    }
+    fm_status status = check_deadline(client, wait, reterr);
+    if (!status && is_in_frame) status = check_frame(client, wait, reterr);
+    if (status) return status;
     uint64_t slice_ns = silence_ns / 4;
     if (client->is_open && now - wait->asked_ns > slice_ns) {
         wait->asked_ns = now;
         fm_wire_message ping = {.kind = FM_WIRE_PING, .ping = now};
-        fm_status status = send_locked(client, &ping, reterr);
+        client->n_ping++;
+        status = send_locked(client, &ping, reterr);
         if (status) return status;
     }
-    if (wait->deadline_ns && wait->deadline_ns - now < slice_ns) slice_ns = wait->deadline_ns - now;
+    if (wait->deadline_ns && wait->deadline_ns < now + slice_ns) {
+        slice_ns = wait->deadline_ns > now ? wait->deadline_ns - now : 0;
+    }
     struct pollfd poll_for = {.fd = fm_client_link_get_fd(client->link), .events = POLLIN};
     int ready = poll(&poll_for, 1, (int)(slice_ns / 1000000u) + 1);
     if (ready < 0 && errno != EINTR) return fail_gone(client, strerror(errno), reterr);
+    uint64_t waited_ns = fm_clock_ns() - now;
+    wait->frame_waited_ns += waited_ns < slice_ns ? waited_ns : slice_ns;
     return FM_OK;
 }
 
-static fm_status receive_all(fm_client *client, patience *wait, void *out, size_t bytes,
-                             fm_error *reterr) {
+/* Receives a part of a frame; is_in_frame: not its first byte. */
+static fm_status receive_all(fm_client *client, patience *wait, bool is_in_frame, void *out,
+                             size_t bytes, fm_error *reterr) {
     uint8_t *at = out;
     while (bytes) {
         size_t got;
@@ -159,8 +199,11 @@ static fm_status receive_all(fm_client *client, patience *wait, void *out, size_
         bytes -= got;
         if (got) {
             wait->heard_ns = fm_clock_ns();
+            wait->frame_bytes += got;
+            if (!is_in_frame) wait->frame_waited_ns = 0;
+            is_in_frame = true;
         } else {
-            status = wait_readable(client, wait, reterr);
+            status = wait_readable(client, wait, is_in_frame, reterr);
             if (status) return status;
         }
     }
@@ -171,8 +214,9 @@ static fm_status receive_all(fm_client *client, patience *wait, void *out, size_
 static fm_status receive_frame(fm_client *client, patience *wait, void *slab, size_t capacity,
                                fm_wire_header *ret_header, fm_error *reterr) {
     uint8_t head[FM_WIRE_HEADER_BYTES];
+    wait->frame_bytes = 0;
     fm_wire_header header;
-    fm_status status = receive_all(client, wait, head, sizeof head, reterr);
+    fm_status status = receive_all(client, wait, false, head, sizeof head, reterr);
     if (!status) status = fm_wire_header_decode(head, &header, reterr);
     if (status) return status;
     if (header.sequence != client->n_received) {
@@ -190,7 +234,8 @@ static fm_status receive_frame(fm_client *client, patience *wait, void *slab, si
                        header.body_bytes, capacity);
     }
     assert(is_sample || header.body_bytes <= sizeof client->body);
-    status = receive_all(client, wait, is_sample ? slab : client->body, header.body_bytes, reterr);
+    status =
+        receive_all(client, wait, true, is_sample ? slab : client->body, header.body_bytes, reterr);
     if (status) return status;
     if (!is_sample) {
         fm_bytes body = {client->body, header.body_bytes};
@@ -220,7 +265,12 @@ static fm_status handle_common(fm_client *client, const fm_wire_header *header, 
                                fm_error *reterr) {
     *ret_handled = true;
     switch (header->kind) {
-    case FM_WIRE_PONG: return FM_OK;
+    case FM_WIRE_PONG:
+        if (client->n_ping == 0) {
+            return fm_fail(reterr, FM_ERR_PROTOCOL, "received a PONG without a PING");
+        }
+        client->n_ping--;
+        return FM_OK;
     case FM_WIRE_PING: {
         fm_wire_message pong = {.kind = FM_WIRE_PONG, .ping = client->message.ping};
         return send_locked(client, &pong, reterr);
@@ -246,6 +296,7 @@ static fm_status expect(fm_client *client, fm_wire_kind kind, fm_error *reterr) 
         if (header.kind == kind) return FM_OK;
         bool handled;
         status = handle_common(client, &header, &handled, reterr);
+        if (!status && handled) status = check_deadline(client, &wait, reterr);
         if (status) return status;
         if (handled) continue;
         return fm_fail(reterr, FM_ERR_PROTOCOL, "received %s, expected %s",
@@ -376,9 +427,12 @@ fm_status fm_client_open(fm_client *client, const fm_wire_open *params, fm_wire_
     status = send_locked(client, &message, reterr);
     if (status) return status;
     status = expect(client, FM_WIRE_OPENED, reterr);
+    if (!status) status = fm_wire_opened_check(params, &client->message.opened, reterr);
     if (status) return status;
+    client->params = *params;
+    client->opened = client->message.opened;
     client->is_open = true;
-    *ret_opened = client->message.opened;
+    *ret_opened = client->opened;
     return FM_OK;
 }
 
@@ -393,6 +447,48 @@ static void event_of_message(fm_client *client, fm_client_event *event) {
     event->index = client->message.error.index;
     event->status = (fm_status)client->message.error.status;
     memcpy(event->text, client->message.error.text, sizeof event->text);
+}
+
+/* Checks the end of the stream against what was opened and what came. */
+static fm_status check_end(const fm_client *client, fm_error *reterr) {
+    const fm_wire_end *end = &client->message.end;
+    uint64_t n = client->n_sample + client->n_skipped, due = client->opened.n_sample;
+    if (end->reason == FM_WIRE_DELIVERED && n != due) {
+        return fm_fail(reterr, FM_ERR_PROTOCOL,
+                       "the server at %s ended the stream after %llu of %llu samples", client->url,
+                       (unsigned long long)n, (unsigned long long)due);
+    }
+    if (end->n_sent == client->n_sample) return FM_OK;
+    return fm_fail(reterr, FM_ERR_PROTOCOL,
+                   "the server at %s says that it sent %llu samples, and %llu came", client->url,
+                   (unsigned long long)end->n_sent, (unsigned long long)client->n_sample);
+}
+
+/* Checks a frame that is an event: what was neither asked nor granted is a breach. */
+static fm_status check_event(fm_client *client, const fm_wire_header *header, fm_error *reterr) {
+    if (header->kind == FM_WIRE_END) return check_end(client, reterr);
+    if (header->kind != FM_WIRE_SAMPLE && header->kind != FM_WIRE_ERROR) {
+        return fm_fail(reterr, FM_ERR_PROTOCOL, "%s came in the middle of a stream",
+                       fm_wire_kind_name(header->kind));
+    }
+    pthread_mutex_lock(&client->send_lock);
+    bool has_room = client->room_items > 0;
+    pthread_mutex_unlock(&client->send_lock);
+    if (!has_room || client->n_sample + client->n_skipped >= client->opened.n_sample) {
+        return fm_fail(reterr, FM_ERR_PROTOCOL, "the server at %s sent a sample too many",
+                       client->url);
+    }
+    if (header->kind == FM_WIRE_SAMPLE) {
+        client->n_sample++;
+        return FM_OK;
+    }
+    client->n_skipped++;
+    uint64_t index = client->message.error.index;
+    bool is_ours = fm_wire_open_wants(&client->params, client->opened.global_batch, index);
+    if (client->params.policy == FM_WIRE_SKIP && is_ours) return FM_OK;
+    return fm_fail(reterr, FM_ERR_PROTOCOL,
+                   "the server at %s left out sample %llu, which it must not", client->url,
+                   (unsigned long long)index);
 }
 
 /* Is the held credit worth a frame? See the top of the file. */
@@ -416,7 +512,7 @@ static fm_status send_credit(fm_client *client, fm_error *reterr) {
 /* Counts an item that the server sent. */
 static fm_status take_item(fm_client *client, fm_error *reterr) {
     pthread_mutex_lock(&client->send_lock);
-    if (client->room_items) client->room_items--;
+    client->room_items--; /* check_event found one */
     fm_status status = send_credit(client, reterr);
     pthread_mutex_unlock(&client->send_lock);
     return status;
@@ -434,16 +530,15 @@ fm_status fm_client_next(fm_client *client, void *slab, size_t capacity, fm_clie
         if (status) return status;
         bool handled;
         status = handle_common(client, &header, &handled, reterr);
+        if (!status && handled) status = check_deadline(client, &wait, reterr);
+        if (!status && !handled) status = check_event(client, &header, reterr);
         if (status) return status;
         if (handled) continue;
         if (header.kind == FM_WIRE_SAMPLE) {
             event.kind = FM_CLIENT_SAMPLE;
             event.sample = (fm_bytes){slab, header.body_bytes};
-        } else if (header.kind == FM_WIRE_END || header.kind == FM_WIRE_ERROR) {
-            event_of_message(client, &event);
         } else {
-            return fm_fail(reterr, FM_ERR_PROTOCOL, "%s came in the middle of a stream",
-                           fm_wire_kind_name(header.kind));
+            event_of_message(client, &event);
         }
     }
     event.wait_ns = fm_clock_ns() - start;

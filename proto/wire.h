@@ -16,6 +16,8 @@
 #include "proto/limits.h"
 #include "proto/token.h"
 
+#include <stdbool.h>
+
 enum {
     FM_WIRE_HEADER_BYTES = 32,
     FM_WIRE_VERSION_MIN = 1, /* protocol versions that this build speaks */
@@ -199,6 +201,21 @@ void fm_wire_text(char *out, size_t out_bytes, const char *text);
 
 /* FM_ERR_USAGE names the first field of an OPEN that is out of range. */
 FM_MUST_USE fm_status fm_wire_open_check(const fm_wire_open *params, fm_error *reterr);
+
+/* How many samples a stream of this OPEN delivers when the plan in effect has this global batch;
+ * UINT64_MAX when it has no end. n_group is at most global_batch. */
+uint64_t fm_wire_open_count(const fm_wire_open *params, uint32_t global_batch);
+
+/* How many samples of each step belong to the group of this OPEN. */
+uint32_t fm_wire_open_per_step(const fm_wire_open *params, uint32_t global_batch);
+
+/* Is sample `index` one of this OPEN: in its steps and its group, and not delivered before? */
+bool fm_wire_open_wants(const fm_wire_open *params, uint32_t global_batch, uint64_t index);
+
+/* What a server answers to an OPEN must be what was asked: FM_ERR_PROTOCOL names the first field of
+ * `opened` that does not fit `params`. */
+FM_MUST_USE fm_status fm_wire_opened_check(const fm_wire_open *params, const fm_wire_opened *opened,
+                                           fm_error *reterr);
 
 /* Reads "strict" or "bounded:W" as order and window of an OPEN. FM_ERR_USAGE. */
 FM_MUST_USE fm_status fm_wire_order_parse(const char *text, uint32_t *ret_order,

@@ -688,8 +688,10 @@ void fm_conn_turn_away(fm_conn *conn, fm_counter which, const char *text) {
     flush(conn);
 }
 
-void fm_conn_evict(fm_conn *conn) {
+void fm_conn_evict(fm_conn *conn, bool is_told) {
+    conn->is_turned_away = true;
     refuse(conn, FM_COUNT_HELLO_EVICTED, FM_ERR_LIMIT, "no HELLO came, and others wait to connect");
+    if (!is_told) close_now(conn, "others wait to connect");
     flush(conn);
 }
 

@@ -89,8 +89,9 @@ void fm_conn_pump(fm_conn *conn);
 void fm_conn_tick(fm_conn *conn, uint64_t now_ms);
 /* Sends an ERROR that ends a connection that was not admitted, and counts why. */
 void fm_conn_turn_away(fm_conn *conn, fm_counter which, const char *text);
-/* Ends a connection that has not said HELLO, to make room for another. */
-void fm_conn_evict(fm_conn *conn);
+/* Ends a connection that has not said HELLO, to make room for another: with an ERROR or without.
+ * From now on it counts as turned away. */
+void fm_conn_evict(fm_conn *conn, bool is_told);
 /* Sends END to every stream, then ends the connection; called when the server stops. */
 void fm_conn_end(fm_conn *conn);
 

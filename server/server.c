@@ -24,6 +24,7 @@ enum {
     TICK_MS = 100,
     N_TURNED_AWAY = 64,      /* connections that are told that there is no room, at a time */
     GREETING_GRACE_MS = 250, /* a connection that owes its HELLO for longer makes room for others */
+    GREEDY_GREETINGS = 16,   /* a peer with so many of them makes room at once */
     PEER_CONNECTIONS_MIN = 16,
 };
 
@@ -160,18 +161,35 @@ static void on_conn_closed(void *owner, fm_conn *conn) {
     dispatch(server); /* blocks became free */
 }
 
-/* Ends the connection that owes its HELLO for longest, if it had some time; false: there is none.
- * */
-static bool evict_greeting(fm_server *server, const fm_account *only) {
-    fm_conn *oldest = NULL;
+/* Which connection makes room for a new one of the account, all of which owe their HELLO? The one
+ * that owes it for longest, if it had some time; if none had, the oldest of the peer that has most,
+ * if these are many. NULL: none. `is_own`: only one of the same account. */
+static fm_conn *find_evictable(fm_server *server, const fm_account *account, bool is_own) {
+    fm_conn *oldest = NULL, *of_greedy = NULL;
+    uint32_t most = account->n_greeting > GREEDY_GREETINGS ? account->n_greeting : GREEDY_GREETINGS;
     uint64_t now_ms = fm_loop_now_ms(server->loop);
     for (fm_conn *conn = server->conns; conn; conn = fm_conn_get_next(conn)) {
-        bool is_one = fm_conn_greeting_ms(conn, now_ms) > GREETING_GRACE_MS &&
-                      (!only || fm_conn_get_account(conn) == only);
-        if (is_one && !fm_conn_was_turned_away(conn)) oldest = conn;
+        const fm_account *other = fm_conn_get_account(conn);
+        uint64_t waited_ms = fm_conn_greeting_ms(conn, now_ms);
+        if (!waited_ms || fm_conn_was_turned_away(conn) || (is_own && other != account)) continue;
+        if (waited_ms > GREETING_GRACE_MS) oldest = conn;
+        if (other->n_greeting < most) continue;
+        most = other->n_greeting;
+        of_greedy = other == account ? of_greedy : conn;
     }
-    if (oldest) fm_conn_evict(oldest);
-    return oldest != NULL;
+    return oldest ? oldest : of_greedy;
+}
+
+/* Ends a connection that owes its HELLO; false: there is none that may be ended. */
+static bool evict_greeting(fm_server *server, const fm_account *account, bool is_own) {
+    fm_conn *conn = find_evictable(server, account, is_own);
+    if (!conn) return false;
+    on_greeted(server, conn);
+    server->n_admitted--;
+    fm_conn_get_account(conn)->n_connection--;
+    server->n_turned_away++;
+    fm_conn_evict(conn, server->n_turned_away <= N_TURNED_AWAY);
+    return true;
 }
 
 typedef struct refusal {
@@ -194,19 +212,17 @@ static bool has_room(fm_server *server, const fm_account *account, bool is_unix,
         return false;
     }
     bool is_within_peer = fm_is_within(account->n_greeting, account->limits.n_greeting);
-    if (is_within_peer && server->n_greeting < server->max_greeting) return true;
+    if (is_within_peer && (is_unix || server->n_greeting < server->max_greeting)) return true;
     *ret_why = (refusal){FM_COUNT_REFUSED_GREETING,
                          "too many connections wait for their HELLO; try again"};
-    return evict_greeting(server, is_within_peer ? NULL : account);
+    return evict_greeting(server, account, !is_within_peer);
 }
 
-static void admit(fm_server *server, fm_socket *socket, fm_account *account) {
-    refusal why;
-    uint64_t now_ms = fm_loop_now_ms(server->loop);
-    bool is_unix = fm_socket_get_peer(socket)->kind == FM_ADDRESS_UNIX;
-    bool is_admitted = has_room(server, account, is_unix, &why);
-    fm_conn *conn =
-        fm_conn_create(&server->host, socket, account, is_admitted, ++server->number, now_ms);
+/* Makes the connection; `why` is set when it is not admitted. */
+static void meet(fm_server *server, fm_socket *socket, fm_account *account, bool is_admitted,
+                 const refusal *why) {
+    fm_conn *conn = fm_conn_create(&server->host, socket, account, is_admitted, ++server->number,
+                                   fm_loop_now_ms(server->loop));
     if (!conn) return;
     fm_conn_set_next(conn, server->conns);
     server->conns = conn;
@@ -220,7 +236,7 @@ static void admit(fm_server *server, fm_socket *socket, fm_account *account) {
     }
     count_connections(server);
     fm_conn_start(conn);
-    if (!is_admitted) fm_conn_turn_away(conn, why.which, why.text);
+    if (!is_admitted) fm_conn_turn_away(conn, why->which, why->text);
 }
 
 static void on_accepted(void *owner, fm_socket *socket) {
@@ -232,17 +248,19 @@ static void on_accepted(void *owner, fm_socket *socket) {
         return;
     }
     char peer[FM_PEER_BYTES];
+    refusal why;
     uint64_t now_ms = fm_loop_now_ms(server->loop);
+    const fm_peer *who = fm_socket_get_peer(socket);
     fm_account *account =
-        fm_accounts_use(server->accounts, fm_peer_name(fm_socket_get_peer(socket), peer),
-                        &server->peer_limits, now_ms);
-    bool is_flood = server->n_turned_away >= N_TURNED_AWAY || !account ||
-                    !fm_account_take_request(account, now_ms);
-    fm_count(&server->counters, is_flood ? FM_COUNT_REFUSED_FLOOD : FM_COUNT_ACCEPTED, 1);
-    if (!is_flood) {
-        admit(server, socket, account);
+        fm_accounts_use(server->accounts, fm_peer_name(who, peer), &server->peer_limits, now_ms);
+    bool is_calm = account && fm_account_take_request(account, now_ms);
+    bool is_admitted = is_calm && has_room(server, account, who->kind == FM_ADDRESS_UNIX, &why);
+    if (is_admitted || (is_calm && server->n_turned_away < N_TURNED_AWAY)) {
+        fm_count(&server->counters, FM_COUNT_ACCEPTED, 1);
+        meet(server, socket, account, is_admitted, &why);
         return;
     }
+    fm_count(&server->counters, FM_COUNT_REFUSED_FLOOD, 1);
     if (account) fm_accounts_leave(account, now_ms);
     fm_socket_close(socket);
 }

@@ -2,6 +2,7 @@
 #include "proto/base/date.h"
 #include "proto/base/hash.h"
 #include "proto/base/histogram.h"
+#include "proto/base/plural.h"
 #include "proto/batch.h"
 #include "proto/client.h"
 #include "server/cli/commands.h"
@@ -35,7 +36,7 @@ static const char description[] =
 typedef struct fetch_settings {
     const char *data, *plan, *group, *order, *snapshot, *max_template_date;
     fm_credentials credentials;
-    uint64_t steps, first_step, seed, batch, crop, cycles, credit, wait_ms;
+    uint64_t steps, first_step, seed, batch, crop, cycles, credit, wait_ms, timeout_s;
     bool digest, skip, json;
 } fetch_settings;
 
@@ -84,6 +85,8 @@ static int parse(fetch_settings *set, int argc, char **argv) {
          .help = "samples that the server may send ahead (8)", .min = 1, .max = 4096},
         {"wait", FM_OPTION_U64, &set->wait_ms, "MS",
          .help = "keep trying to connect for so long (0)", .min = 0, .max = 3600000},
+        {"data-timeout", FM_OPTION_U64, &set->timeout_s, "S",
+         .help = "give up when no sample comes for so long (600)", .min = 1, .max = 86400},
         FM_CREDENTIALS_OPTIONS(&set->credentials, FM_CREDENTIALS_TOKEN_HELP),
         {"skip", FM_OPTION_FLAG, &set->skip, NULL,
          .help = "continue after unreadable samples, and name each"},
@@ -219,7 +222,8 @@ static fm_status fetch(fetch_run *run, fm_error *reterr) {
                                        .credentials = run->set->credentials,
                                        .agent = "foldmill fetch",
                                        .snapshot_name = run->set->snapshot,
-                                       .retry_ms = (uint32_t)run->set->wait_ms};
+                                       .retry_ms = (uint32_t)run->set->wait_ms,
+                                       .event_ms = (uint32_t)run->set->timeout_s * 1000};
     status = fm_client_connect(&options, &run->client, reterr);
     if (!status) status = fm_client_open(run->client, &params, &run->opened, reterr);
     if (!status) status = fm_arena_init(&run->arena, DECODE_ARENA_BYTES, reterr);
@@ -259,7 +263,8 @@ static void print_report(fetch_run *run) {
     double n = (double)run->n_sample, mb = (double)run->n_byte * 1e-6;
     char hash[FM_SHA256_HEX];
     fm_sha256_format(&welcome->snapshot, hash);
-    printf("snapshot  %s %.16s %u chains\n", welcome->snapshot_name, hash, welcome->n_chain);
+    printf("snapshot  %s %.16s %u chain%s\n", welcome->snapshot_name, hash, welcome->n_chain,
+           fm_plural(welcome->n_chain));
     printf("samples   %llu, %llu skipped, %.3f MB each\n", (unsigned long long)run->n_sample,
            (unsigned long long)run->n_skipped, n > 0 ? mb / n : 0);
     if (seconds > 0) {
@@ -311,7 +316,8 @@ static void end_by_signal(int signal_number) {
 }
 
 int fm_cmd_fetch(int argc, char **argv) {
-    fetch_settings set = {.plan = "tiny", .group = "0/1", .order = "strict", .credit = 8};
+    fetch_settings set = {
+        .plan = "tiny", .group = "0/1", .order = "strict", .credit = 8, .timeout_s = 600};
     int code = parse(&set, argc, argv);
     if (code >= 0) return code;
     fetch_run run = {.set = &set};

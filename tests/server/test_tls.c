@@ -457,6 +457,7 @@ static void handshakes_are_left(void **state) {
     f.options.hello_ms = 2000;
     f.options.max_connection =
         2 * N; /* the newest have their turn first, so that old ones pile up */
+    f.options.n_greeting = f.options.peer.n_greeting = 2 * N;
     server_start(&f);
     uint8_t hello[4096];
     size_t hello_bytes = client_hello(hello, sizeof hello);

@@ -13,6 +13,8 @@ typedef struct fm_train_options {
     double checkpoint_minutes;                        /* 0 = never */
     uint64_t bad_sample_budget;
     fm_option_list skip_sample, change;
+    uint64_t ranks, gpus, dap, bp; /* 0: as the configuration says */
+    const char *meet;
     bool quiet, resume, show_config, help_config, stop_on_divergence;
     bool skips_bad; /* follows from bad_samples */
     /* The command line as it was given, for advice. */

@@ -45,6 +45,7 @@ struct fm_groups {
     fm_layout layout;
     fm_rank_place place;
     fm_comm *dap, *bp, *sample, *dp;
+    struct fm_board_rank *entry; /* where the rank says what it does (board.h); NULL: nowhere */
 };
 
 /* The part of split arrays that a rank holds. groups NULL: everything. */

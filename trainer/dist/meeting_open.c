@@ -23,6 +23,8 @@
 #include <inttypes.h>
 #include <net/if.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -217,6 +219,8 @@ static void forget(hall *h, uint32_t i) {
 static void accept_one(hall *h) {
     int fd = accept4(h->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) return;
+    int yes = 1; /* a frame's head must not wait for its payload; a Unix socket does not know it */
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     if (h->n_waiting == MOST_WAITING) forget(h, 0);
     h->waiting[h->n_waiting++] = (caller){.fd = fd};
 }
