@@ -8,7 +8,7 @@
 #include "server/access.h"
 #include "tests/testing/certificates.h"
 
-#include <dirent.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -75,12 +75,9 @@ static void receive_all_of(server_fixture *f, fm_client *client, uint64_t n_step
 }
 
 static size_t open_descriptors(void) {
-    DIR *folder = opendir("/proc/self/fd");
     size_t n = 0;
-    assert_non_null(folder);
-    while (readdir(folder))
-        n++;
-    closedir(folder);
+    for (int fd = 0; fd < 4096; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
     return n;
 }
 
