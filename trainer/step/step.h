@@ -132,7 +132,8 @@ FM_MUST_USE fm_status fm_trainer_queue(fm_trainer *trainer, const fm_features *f
 
 /* Waits for the oldest queued sample and returns its results. FM_ERR_DATA, naming the first tensor,
  * when a value of it was not finite. Then neither it nor the samples behind it have changed the
- * batch or the parameters, and no further sample is queued. */
+ * batch or the parameters, and no further sample is queued. FM_ERR_CLOSED when a rank did not come
+ * to an exchange; the trainer can then only be destroyed. */
 FM_MUST_USE fm_status fm_trainer_collect(fm_trainer *trainer, fm_sample_result *ret_result,
                                          fm_error *reterr);
 

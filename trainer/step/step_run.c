@@ -105,6 +105,9 @@ fm_status fm_trainer_collect(fm_trainer *t, fm_sample_result *ret_result, fm_err
     assert(fm_trainer_n_queued(t) > 0);
     const fm_flight *flight = flight_of(t, t->n_collected);
     t->params.kernels->device->event_wait(flight->done);
+    const fm_groups *groups = t->options.groups;
+    fm_status status = groups && groups->check ? groups->check(groups, reterr) : FM_OK;
+    if (status) return status;
     const fm_step_record *record = &t->record[t->n_collected % FM_MOST_QUEUED];
     if (record->nonfinite) return stop(t, flight, reterr);
     *ret_result = (fm_sample_result){.loss = record->term[0],
