@@ -424,6 +424,10 @@ static fm_status open_access(fm_server *server, const fm_server_options *options
                            options->listen[i]);
         }
     }
+    if (options->credentials.tls_cert && !has_tls) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--tls-cert has no use without a tls:// address to listen on");
+    }
     return fm_access_create(&options->credentials, has_tls, options->unix_group, &server->access,
                             reterr);
 }
