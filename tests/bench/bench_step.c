@@ -10,13 +10,18 @@
  * first five atoms of every residue, random ids, all masks full. A step is one sample with its
  * update. Each number of cycles runs --warm-up steps (the first queues kernels one by one, the
  * second captures), then --rounds rounds of --steps steps. The next step is queued while one runs.
+ * With --ranks N the step runs on N processes with a GPU each, split by --dap and --bp; they
+ * communicate as --backend says. Rank 0 prints.
+ *
  * With --digest it prints a hash of parameters and averages at the end. It is the same for the same
  * settings, with and without --direct or --spoil. */
 #include "proto/base/file.h"
 #include "proto/base/hash.h"
 #include "proto/base/options.h"
+#include "tests/testing/ranks.h"
 #include "tests/testing/sample.h"
 #include "trainer/app/choose_device.h"
+#include "trainer/app/device_groups.h"
 #include "trainer/app/sample_features.h"
 #include "trainer/app/setup.h"
 #include "trainer/backend/fallback.h"
@@ -34,13 +39,15 @@ enum {
     NAME_BYTES = 80,
     N_ATOM37 = 37,
     N_TYPE = 20,
+    RANKS_S = 600, /* that a run of several ranks may take */
+    WAIT_S = 20,   /* that an exchange waits for another rank */
 };
 
 static const size_t SAMPLE_BYTES = (size_t)1 << 30;
 
 typedef struct settings {
-    const char *device, *dtype, *preset, *config, *batch, *save, *schedule, *tune, *crops;
-    uint64_t steps, rounds, warm_up, cycles, seed;
+    const char *device, *dtype, *preset, *config, *batch, *save, *schedule, *tune, *crops, *backend;
+    uint64_t steps, rounds, warm_up, cycles, seed, ranks, dap, bp;
     bool table, direct, digest, spoil;
 } settings;
 
@@ -49,8 +56,10 @@ typedef struct bench {
     fm_arena arena;
     fm_train_config config;
     fm_trainer *trainer;
+    fm_meeting *meeting; /* of the ranks; NULL: one process */
+    fm_device_groups groups;
     fm_features features;
-    double last_loss;
+    double last_loss, last_norm;
     uint64_t crop; /* in place of the preset's; 0 = the preset's */
 } bench;
 
@@ -178,6 +187,7 @@ static fm_status collect(bench *b, fm_error *reterr) {
     fm_sample_result result;
     fm_status status = fm_trainer_collect(b->trainer, &result, reterr);
     b->last_loss = result.loss;
+    b->last_norm = result.gradient_norm;
     return status;
 }
 
@@ -220,9 +230,9 @@ static fm_status time_cycles(bench *b, uint32_t n_cycle, double *ret_seconds, fm
     qsort(seconds, n, sizeof *seconds, ascending);
     double median = seconds[n / 2];
     double flops = flops_of(&b->trainer->last) + (n_cycle - 1) * flops_of(&b->trainer->cycle);
-    printf("%6u  %9.3f  %9.3f  %9.3f  %7.2f  %7.1f  %9.4f\n", n_cycle, 1e3 * median,
+    printf("%6u  %9.3f  %9.3f  %9.3f  %7.2f  %7.1f  %9.4f  %9.4f\n", n_cycle, 1e3 * median,
            1e3 * seconds[0], 1e3 * seconds[n - 1], 1e-12 * flops, 1e-12 * flops / median,
-           b->last_loss);
+           b->last_loss, b->last_norm);
     fflush(stdout);
     *ret_seconds = median;
     return FM_OK;
@@ -385,9 +395,14 @@ static void print_digest(bench *b) {
         p->kernels->synchronize(b->trainer->stream);
         fm_xxh3_update(hash, host, bytes);
     }
+    uint64_t digest = fm_xxh3_digest(hash), all[FM_TEST_RANKS] = {digest};
     printf("digest    %016llx of parameters, moments and average after %llu steps\n",
-           (unsigned long long)fm_xxh3_digest(hash),
-           (unsigned long long)b->trainer->optimizer.step);
+           (unsigned long long)digest, (unsigned long long)b->trainer->optimizer.step);
+    bool same =
+        !b->meeting || !fm_meeting_gather(b->meeting, &digest, sizeof digest, all, RANKS_S, NULL);
+    for (uint64_t r = 0; r < b->set->ranks; r++)
+        same = same && all[r] == digest;
+    if (!same) printf("digest    NOT the same on all ranks\n");
     fm_xxh3_destroy(hash);
     free(host);
 }
@@ -404,6 +419,13 @@ static fm_status create(bench *b, fm_error *reterr) {
     fm_trainer_options options = fm_trainer_options_of(&b->config, kernels, b->set->seed);
     options.direct = b->set->direct;
     options.spoils = b->set->spoil;
+    if (b->meeting) {
+        const fm_layout layout = {(int32_t)b->set->dap, (int32_t)b->set->bp, 1};
+        status = fm_device_groups_create(&layout, kernels, b->meeting, b->set->backend, WAIT_S,
+                                         &b->groups, reterr);
+        if (status) return status;
+        options.groups = b->groups.groups;
+    }
     status = fm_trainer_create(&options, &b->trainer, reterr);
     if (status) return status;
     char text[512];
@@ -481,8 +503,8 @@ static fm_status run(bench *b, fm_error *reterr) {
     fm_status status = create(b, reterr);
     if (status) return status;
     double mean = 0, seconds;
-    printf("%6s  %9s  %9s  %9s  %7s  %7s  %9s\n", "cycles", "ms", "least", "most", "TFLOP",
-           "TFLOP/s", "loss");
+    printf("%6s  %9s  %9s  %9s  %7s  %7s  %9s  %9s\n", "cycles", "ms", "least", "most", "TFLOP",
+           "TFLOP/s", "loss", "norm");
     for (uint32_t c = 1; c <= b->set->cycles && !status; c++) {
         status = time_cycles(b, c, &seconds, reterr);
         mean += seconds / (double)b->set->cycles;
@@ -499,6 +521,34 @@ static fm_status run(bench *b, fm_error *reterr) {
     return b->set->table ? print_tables(b, reterr) : FM_OK;
 }
 
+/* One process: all of it, or a rank. */
+static int run_process(const settings *set, fm_meeting *meeting) {
+    bench b = {.set = set, .meeting = meeting};
+    fm_error error = {0};
+    fm_status status = fm_arena_init(&b.arena, SAMPLE_BYTES, &error);
+    if (!status) status = run(&b, &error);
+    fm_trainer_destroy(b.trainer);
+    fm_device_groups_destroy(&b.groups);
+    fm_arena_fini(&b.arena);
+    if (!status) return 0;
+    fprintf(stderr, "bench_step: %s: %s\n", error.source, error.message);
+    return status == FM_ERR_UNSUPPORTED ? 77 : 1;
+}
+
+static int run_rank(int32_t rank, const char *address, void *context) {
+    const settings *set = context;
+    fm_meeting *meeting = NULL;
+    fm_error error = {0};
+    if (rank > 0 && !freopen("/dev/null", "w", stdout)) return 1;
+    if (fm_meeting_open(&meeting, address, rank, (int32_t)set->ranks, RANKS_S, &error)) {
+        fprintf(stderr, "bench_step: %s\n", error.message);
+        return 1;
+    }
+    int result = run_process(set, meeting);
+    fm_meeting_close(meeting);
+    return result;
+}
+
 int main(int argc, char **argv) {
     settings set = {.device = "cpu",
                     .dtype = "fp32",
@@ -506,7 +556,11 @@ int main(int argc, char **argv) {
                     .steps = 3,
                     .rounds = 3,
                     .warm_up = 3,
-                    .cycles = MOST_CYCLES};
+                    .cycles = MOST_CYCLES,
+                    .backend = "peer",
+                    .ranks = 1,
+                    .dap = 1,
+                    .bp = 1};
     const fm_option options[] = {
         {"device", FM_OPTION_STRING, &set.device, "NAME", .help = "cpu or cuda (cpu)"},
         {"dtype", FM_OPTION_STRING, &set.dtype, "TYPE", .help = "fp32 or bf16 (fp32)"},
@@ -524,6 +578,13 @@ int main(int argc, char **argv) {
         {"cycles", FM_OPTION_U64, &set.cycles, "N", .help = "from 1 to so many cycles (4)",
          .min = 1, .max = MOST_CYCLES},
         {"seed", FM_OPTION_U64, &set.seed, "S", .help = "of parameters, dropout and samples (0)"},
+        {"ranks", FM_OPTION_U64, &set.ranks, "N", .help = "processes with a GPU each (1)", .min = 1,
+         .max = FM_TEST_RANKS},
+        {"dap", FM_OPTION_U64, &set.dap, "D", .help = "parts of a sample's arrays (1)", .min = 1,
+         .max = FM_TEST_RANKS},
+        {"bp", FM_OPTION_U64, &set.bp, "B", .help = "branches of a block (1)", .min = 1, .max = 2},
+        {"backend", FM_OPTION_STRING, &set.backend, "NAME",
+         .help = "how ranks communicate: peer or nccl (peer)"},
         {"table", FM_OPTION_FLAG, &set.table, NULL, .help = "time of each module"},
         {"schedule", FM_OPTION_STRING, &set.schedule, "FILE",
          .help = "with --table: write the steps of both tapes, for deploy/gpu/trace"},
@@ -541,18 +602,18 @@ int main(int argc, char **argv) {
                                 .summary = "training steps without a server",
                                 .description = "Times whole steps; the file's head says how.",
                                 .options = options};
-    bench b = {.set = &set};
     fm_error error = {0};
-    int n_positional;
+    int n_positional, exits[FM_TEST_RANKS];
     fm_status status = fm_options_parse(&command, argc, argv, &n_positional, &error);
     if (status == FM_ERR_CANCELLED) return 0;
-    if (!status) status = fm_arena_init(&b.arena, SAMPLE_BYTES, &error);
-    if (!status) status = run(&b, &error);
-    fm_trainer_destroy(b.trainer);
-    if (!status) fm_arena_fini(&b.arena);
+    if (!status && set.ranks > 1 && set.ranks != set.dap * set.bp) {
+        status = fm_fail(&error, FM_ERR_USAGE, "--ranks %llu: expected --dap times --bp",
+                         (unsigned long long)set.ranks);
+    }
     if (status) {
         fprintf(stderr, "bench_step: %s: %s\n", error.source, error.message);
-        return status == FM_ERR_UNSUPPORTED ? 77 : 1;
+        return 1;
     }
-    return 0;
+    return set.ranks == 1 ? run_process(&set, NULL)
+                          : fm_test_run_ranks((int32_t)set.ranks, run_rank, &set, RANKS_S, exits);
 }

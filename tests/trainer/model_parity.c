@@ -1,6 +1,6 @@
 /* model_parity.c: compares the model with one run of the reference.
  *
- *     model_parity [--device cpu|cuda] [--dap D] [--bp B] CONFIG.json FILE.npz
+ *     model_parity [--device cpu|cuda] [--dap D] [--bp B] [--backend NAME] CONFIG.json FILE.npz
  *
  * FILE.npz has a run's inputs, parameters, activations and gradients (keys in/ w/ act/ dact/ grad/
  * out/ loss/), CONFIG.json its sizes. A path that does not exist as given is looked for below
@@ -12,16 +12,20 @@
  * The last line is "parity: ok" or "parity: FAIL".
  *
  * --dap D splits the model over D ranks, --bp 2 runs the two branches of its blocks on two ranks.
- * Ranks are threads that communicate through trainer/dist/comm_local.h. The program puts split
- * arrays together again and takes whole arrays from the first rank; gradients are summed over the
- * ranks. All ranks must end with the same bits of norm and parameters, and must have used all
- * planned memory.
+ * On the CPU ranks are threads that communicate through trainer/dist/comm_local.h; with --device
+ * cuda and --dap they are processes with a GPU each, which communicate as --backend says (peer or
+ * nccl), and each compares everything. The program puts split arrays together again and takes whole
+ * arrays from the first rank; gradients are summed over the ranks. All ranks must end with the same
+ * bits of norm and parameters, and must have used all planned memory.
  *
  * Masked positions are not compared, since their values depend on the precision. Gradients whose
  * true value is zero are rounding noise in the file and compared absolutely. */
 #include "tests/trainer/parity_structure.h"
 
+#include "proto/base/hash.h"
+#include "tests/testing/ranks.h"
 #include "trainer/app/choose_device.h"
+#include "trainer/app/device_groups.h"
 #include "trainer/dist/groups.h"
 #include "trainer/dist/sum.h"
 #include "trainer/optim/optimizer.h"
@@ -34,7 +38,7 @@ static const double OUTPUT_GATE = 1e-5, GRADIENT_GATE = 1e-4;
  * zero. */
 static const double GRADIENT_FLOOR = 1e-6, ZERO_FLOOR = 1e-4;
 
-enum { MAX_RANK = 16 };
+enum { MAX_RANK = 16, RANKS_S = 120, WAIT_S = 20, SCRATCH = 1 << 14 };
 
 /* One rank. */
 typedef struct bench {
@@ -54,6 +58,8 @@ typedef struct bench {
     struct bench *rank[MAX_RANK]; /* of the first rank: all of them, by number */
     int n_rank;
     bool failed;
+    fm_meeting *meeting; /* of ranks that are processes; NULL for threads */
+    void *scratch;       /* for sums over ranks */
 } bench;
 
 /* -- building */
@@ -176,15 +182,36 @@ static fm_status build(bench *b, fm_error *error) {
         assert(b->memory);
         fm_tape_bind(&b->cycle, b->memory);
         fm_tape_bind(&b->last, b->memory);
+        b->scratch = b->kernels->alloc(SCRATCH * sizeof(float));
+        assert(b->scratch);
     }
     return status;
+}
+
+/* Lets the other ranks read what exchanges send. */
+static fm_status share_memory(bench *b, fm_error *error) {
+    const fm_groups *groups = b->in.config.groups;
+    if (!groups || !groups->share) return FM_OK;
+    int64_t one = b->cycle.size.arena_bytes, other = b->last.size.arena_bytes;
+    fm_status status =
+        groups->share(groups, b->params.memory, (size_t)b->params.memory_bytes, error);
+    if (!status) {
+        status = groups->share(groups, b->in.state.memory, (size_t)b->in.state.bytes, error);
+    }
+    if (!status) {
+        status = groups->share(groups, b->memory, (size_t)(one > other ? one : other), error);
+    }
+    return status ? status : groups->share(groups, b->scratch, SCRATCH * sizeof(float), error);
 }
 
 static void close_bench(bench *b) {
     fm_optimizer_fini(&b->optimizer);
     fm_tape_fini(&b->last);
     fm_tape_fini(&b->cycle);
-    if (b->kernels) b->kernels->release(b->memory);
+    if (b->kernels) {
+        b->kernels->release(b->memory);
+        b->kernels->release(b->scratch);
+    }
     fm_state_release(&b->in.state);
     fm_params_release(&b->params);
     fm_arena_fini(&b->arena);
@@ -305,6 +332,32 @@ static fm_tensor_ref find_output(const bench *b, const char *node, int nth) {
     return FM_TENSOR_NONE;
 }
 
+/* Gathers the parts of a split output from the ranks that are processes; returns the whole on the
+ * device. It is small, and lives as long as the process. */
+static const float *gather_parts(const bench *b, const fm_tensor *t, const void *data) {
+    size_t count = (size_t)fm_tensor_local_count(t), n = (size_t)t->shard_count;
+    float *own = calloc(count, sizeof *own), *all = calloc(count * n, sizeof *all);
+    float *whole = calloc(count * n, sizeof *whole);
+    float *device = b->kernels->alloc(count * n * sizeof *device);
+    assert(own && all && whole && device);
+    b->kernels->download(NULL, own, data, count * sizeof *own);
+    b->kernels->synchronize(NULL);
+    fm_status status = fm_meeting_gather(b->meeting, own, count * sizeof *own, all, RANKS_S, NULL);
+    assert(!status);
+    (void)status;
+    for (size_t r = 0; r < n; r++) {
+        fm_tensor part = *t;
+        part.shard_rank = (int32_t)r;
+        put_part(&part, all + r * count, whole);
+    }
+    b->kernels->upload(NULL, device, whole, count * n * sizeof *whole);
+    b->kernels->synchronize(NULL);
+    free(own);
+    free(all);
+    free(whole);
+    return device;
+}
+
 /* Returns the node's whole output, put together from the ranks of the branch that has it, in the
  * arena of the first rank. */
 static const float *probe(bench *b, const char *node, int nth) {
@@ -315,6 +368,7 @@ static const float *probe(bench *b, const char *node, int nth) {
         if (ref == FM_TENSOR_NONE) continue;
         const fm_tensor *t = fm_tape_tensor(&rank->last, ref);
         if (t->shard_axis < 0) return fm_tape_data(&rank->last, ref);
+        if (b->meeting) return gather_parts(b, t, fm_tape_data(&rank->last, ref));
         int64_t count = fm_tensor_local_count(t) * t->shard_count;
         whole = whole ? whole : fm_arena_alloc_array(&b->arena, (size_t)count, sizeof *whole);
         assert(whole);
@@ -357,7 +411,7 @@ static void compare_activations(bench *b) {
     for (int t = 0; t < c->n_template; t++) {
         snprintf(key, sizeof key, "act/template_embedder.template_pair_embedder@%d",
                  at * (int)c->n_template + t);
-        bool together = b->n_rank == 1; /* one node has all templates */
+        bool together = fm_split_is_whole(c); /* one node has all templates */
         compare_activation(b, &w, key, "template pair embedder", together ? 0 : t,
                            together ? t * c->n_res * c->n_res * c->c_t : 0, PAIR);
     }
@@ -485,6 +539,17 @@ static bool same_on_all_ranks(const bench *b) {
     bool same = true;
     for (int r = 1; r < b->n_rank; r++)
         same &= !memcmp(b->rank[r]->params.master, b->params.master, bytes);
+    if (b->meeting) {
+        float *own = malloc(bytes);
+        assert(own);
+        b->kernels->download(NULL, own, b->params.master, bytes);
+        b->kernels->synchronize(NULL);
+        uint64_t digest = fm_xxh3(own, bytes), all[MAX_RANK] = {0};
+        same = !fm_meeting_gather(b->meeting, &digest, sizeof digest, all, RANKS_S, NULL);
+        for (int r = 0; r < fm_meeting_size(b->meeting); r++)
+            same &= all[r] == digest;
+        free(own);
+    }
     return same;
 }
 
@@ -510,9 +575,10 @@ static void compare_step(bench *b) {
     report(b, "clip norm", &norm, OUTPUT_GATE);
     report(b, "parameters", &post, OUTPUT_GATE);
     report(b, "ema", &ema, OUTPUT_GATE);
-    if (b->n_rank > 1) {
+    if (b->n_rank > 1 || b->meeting) {
         bool same = same_on_all_ranks(b);
-        printf("parameters of all %d ranks: %s\n", b->n_rank,
+        printf("parameters of all %d ranks: %s\n",
+               b->meeting ? (int)fm_meeting_size(b->meeting) : b->n_rank,
                same ? "the same bits" : "not the same FAIL");
         b->failed |= !same;
     }
@@ -557,13 +623,11 @@ static void *run_forward(void *argument) {
 
 static void *run_backward(void *argument) {
     bench *b = argument;
-    enum { PIECE = 4096 };
-    float scratch[PIECE];
     fm_tape_clear_unwritten(&b->last, NULL);
     fm_tape_backward(&b->last, NULL);
     if (b->in.config.groups) {
-        fm_comm_sum(b->in.config.groups->sample, b->params.n_element, b->params.gradient, scratch,
-                    PIECE, NULL);
+        fm_comm_sum(b->in.config.groups->sample, b->params.n_element, b->params.gradient,
+                    b->scratch, SCRATCH, NULL);
     }
     return NULL;
 }
@@ -603,38 +667,44 @@ static void run(bench *b) {
 
 /* -- the program */
 
+typedef struct settings {
+    const char *device, *backend, *config, *file;
+    fm_layout layout;
+} settings;
+
 static void usage(FILE *out) {
-    fprintf(out,
-            "usage: model_parity [--device cpu|cuda] [--dap D] [--bp B] CONFIG.json FILE.npz\n");
+    fprintf(out, "usage: model_parity [--device cpu|cuda] [--dap D] [--bp B] [--backend peer|nccl] "
+                 "CONFIG.json FILE.npz\n");
 }
 
 /* Returns the index of the first positional argument, or 0 after printing the usage. */
-static int parse_options(int argc, char **argv, fm_layout *ret_layout, const char **ret_device) {
+static int parse_options(int argc, char **argv, settings *ret_set) {
     static const struct option options[] = {{"device", required_argument, NULL, 'd'},
                                             {"dap", required_argument, NULL, 'a'},
                                             {"bp", required_argument, NULL, 'b'},
+                                            {"backend", required_argument, NULL, 'c'},
                                             {0}};
-    *ret_layout = (fm_layout){1, 1, 1};
-    *ret_device = "cpu";
+    *ret_set = (settings){.device = "cpu", .backend = "peer", .layout = {1, 1, 1}};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
-        case 'a': ret_layout->dap = atoi(optarg); break;
-        case 'b': ret_layout->bp = atoi(optarg); break;
-        case 'd': *ret_device = optarg; break;
+        case 'a': ret_set->layout.dap = atoi(optarg); break;
+        case 'b': ret_set->layout.bp = atoi(optarg); break;
+        case 'c': ret_set->backend = optarg; break;
+        case 'd': ret_set->device = optarg; break;
         default: usage(stderr); return 0;
         }
     }
-    bool is_alone = ret_layout->dap == 1 && ret_layout->bp == 1;
-    if (argc - optind != 2 || (strcmp(*ret_device, "cpu") != 0 && !is_alone)) {
-        usage(stderr); /* ranks are threads of the CPU */
+    bool is_cpu = strcmp(ret_set->device, "cpu") == 0;
+    if (argc - optind != 2 || (!is_cpu && ret_set->layout.bp != 1)) {
+        usage(stderr); /* processes put the parts of DAP together, not those of branches */
         return 0;
     }
     return optind;
 }
 
-/* Builds all ranks on one file. */
+/* Builds all ranks of this process on one file. */
 static fm_status build_ranks(bench *first, const fm_npz *file, const char *config,
-                             const fm_local_groups *groups, int n_rank, fm_error *error) {
+                             const fm_groups *const *groups, int n_rank, fm_error *error) {
     fm_status status = FM_OK;
     first->n_rank = n_rank;
     for (int r = 0; r < n_rank && !status; r++) {
@@ -644,53 +714,99 @@ static fm_status build_ranks(bench *first, const fm_npz *file, const char *confi
         b->in.prefix = "in/";
         b->in.file = *file;
         b->kernels = first->kernels;
-        read_config(b, config, n_rank > 1 ? fm_local_groups_get(groups, r) : NULL);
+        read_config(b, config, groups[r]);
         status = b->in.config.order == FM_ORDER_ORIGINAL && !fm_split_has_pair(&b->in.config)
                      ? fm_fail(error, FM_ERR_USAGE,
                                "--bp 2: the original order of a block has no "
                                "two branches to run side by side")
                      : build(b, error);
+        if (!status) status = share_memory(b, error);
     }
     return status;
 }
 
-int main(int argc, char **argv) {
-    char config[1024], file[1024];
-    const char *device;
-    fm_layout layout;
-    int at = parse_options(argc, argv, &layout, &device);
-    if (!at) return 2;
-    if (!locate(argv[at], config, sizeof config) || !locate(argv[at + 1], file, sizeof file)) {
-        return FM_TEST_SKIPPED;
+/* The groups of the ranks of this process. */
+static fm_status make_groups(const bench *b, const settings *set, fm_local_groups **ret_local,
+                             fm_device_groups *ret_device, const fm_groups **ret_groups,
+                             int *ret_n_rank, fm_error *error) {
+    *ret_n_rank = b->meeting ? 1 : fm_layout_ranks(&set->layout);
+    if (b->meeting) {
+        fm_status status = fm_device_groups_create(&set->layout, b->kernels, b->meeting,
+                                                   set->backend, WAIT_S, ret_device, error);
+        ret_groups[0] = ret_device->groups;
+        return status;
     }
+    fm_status status =
+        fm_local_groups_create(&set->layout, fm_kernels_cpu(FM_ELEMENT_F32), ret_local, error);
+    for (int r = 0; r < *ret_n_rank && !status && *ret_n_rank > 1; r++)
+        ret_groups[r] = fm_local_groups_get(*ret_local, r);
+    return status;
+}
+
+static int run_process(const settings *set, fm_meeting *meeting) {
     bench *b = calloc(1, sizeof *b);
     assert(b);
+    b->meeting = meeting;
     fm_arena file_arena = {0};
     fm_npz npz;
-    fm_local_groups *groups = NULL;
+    fm_local_groups *local = NULL;
+    fm_device_groups device = {0};
+    const fm_groups *groups[MAX_RANK] = {0};
+    int n_rank = 0;
     fm_error error = {0};
-    fm_status status = fm_device_find(device, "fp32", &b->kernels, &error);
+    fm_status status = fm_device_find(set->device, "fp32", &b->kernels, &error);
     if (status) {
         fprintf(stderr, "model_parity: %s\n", error.message);
         free(b);
         return status == FM_ERR_UNSUPPORTED ? FM_TEST_SKIPPED : 2;
     }
-    status = fm_local_groups_create(&layout, fm_kernels_cpu(FM_ELEMENT_F32), &groups, &error);
-    if (!status) status = open_npz(&file_arena, file, &npz, &error);
-    if (!status) status = build_ranks(b, &npz, config, groups, fm_layout_ranks(&layout), &error);
-    if (status) {
-        fprintf(stderr, "model_parity: %s: %s\n", file, error.message);
-    } else {
+    status = make_groups(b, set, &local, &device, groups, &n_rank, &error);
+    if (!status) status = open_npz(&file_arena, set->file, &npz, &error);
+    if (!status) status = build_ranks(b, &npz, set->config, groups, n_rank, &error);
+    if (!status) {
         run(b);
-        printf("parity: %s\n", b->failed ? "FAIL" : "ok");
+        if (device.groups) status = device.groups->check(device.groups, &error);
+        printf("parity: %s\n", b->failed || status ? "FAIL" : "ok");
     }
+    if (status) fprintf(stderr, "model_parity: %s: %s\n", set->file, error.message);
     bool good = !status && !b->failed;
+    fm_device_groups_destroy(&device);
     for (int r = b->n_rank - 1; r >= 0; r--) {
         if (b->rank[r]) close_bench(b->rank[r]);
         free(r ? b->rank[r] : NULL);
     }
     free(b);
-    fm_local_groups_destroy(groups);
+    fm_local_groups_destroy(local);
     fm_arena_fini(&file_arena);
     return good ? 0 : 1;
+}
+
+/* A rank that is a process; the first one prints. */
+static int run_rank(int32_t rank, const char *address, void *context) {
+    const settings *set = context;
+    fm_meeting *meeting = NULL;
+    fm_error error = {0};
+    if (rank > 0 && !freopen("/dev/null", "w", stdout)) return 1;
+    if (fm_meeting_open(&meeting, address, rank, set->layout.dap, RANKS_S, &error)) {
+        fprintf(stderr, "model_parity: %s\n", error.message);
+        return 1;
+    }
+    int result = run_process(set, meeting);
+    fm_meeting_close(meeting);
+    return result;
+}
+
+int main(int argc, char **argv) {
+    char config[1024], file[1024];
+    settings set;
+    int at = parse_options(argc, argv, &set), exits[FM_TEST_RANKS];
+    if (!at) return 2;
+    if (!locate(argv[at], config, sizeof config) || !locate(argv[at + 1], file, sizeof file)) {
+        return FM_TEST_SKIPPED;
+    }
+    set.config = config;
+    set.file = file;
+    bool processes = strcmp(set.device, "cpu") != 0 && set.layout.dap > 1;
+    return processes ? fm_test_run_ranks(set.layout.dap, run_rank, &set, RANKS_S, exits)
+                     : run_process(&set, NULL);
 }

@@ -197,7 +197,8 @@ static fm_tensor_ref build_attention(fm_tape *tape, const fm_tensor_ref *in, con
         fm_tensor_ref from = s->axial == FM_AXIAL_ROW ? z : x;
         fm_tensor_ref bias = fm_op_attention_bias(tape, "bias", s->axial, from, w);
         fm_tensor_ref qkvg = fm_op_attention_project(tape, "project", x, w);
-        return fm_op_attention_core(tape, "core", s->axial, x, qkvg, mask, bias, w, s->dropout);
+        return fm_op_attention_core(tape, "core", s->axial, x, qkvg, mask, bias, w, true,
+                                    s->dropout);
     }
     fm_tape_begin_segment(tape, s->recompute);
     x = fm_op_attention(tape, "attention", s->axial, x, mask, z, w, true, s->dropout);

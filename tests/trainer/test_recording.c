@@ -202,18 +202,18 @@ typedef struct recording_case {
 /* The original order has no two branches, so no BP. */
 static const recording_case CASES[] = {
     {FM_ORDER_ORIGINAL, {1, 1, 1}, 0x93c26e3136eb7962, 0x412c3636790c3dc9},
-    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0x20b7611653096351, 0xb584c0b95051bcf1},
-    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0xe2cfc1600ed91b5b, 0x695a461ea6b0a8b2},
+    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0x017989032ae02527, 0xbbf6f35f347e499f},
+    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0x710db50d7f80fbff, 0x66f2e929aef499ee},
     {FM_ORDER_OUTER_FIRST, {1, 1, 1}, 0x0f9006b8b693f038, 0x4efdf6c47f0a3b19},
-    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0x123f123dbfcf28df, 0x8f0657569cd44e8b},
-    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0x4464d01b8ce15887, 0x62c9a87d91e03b0e},
-    {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0x1fdaa57267932a05, 0x5053ed51c954526f},
-    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0xbc2ab9dcc1c5e298, 0xdbf1153b427b3cba},
+    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0xfcafee4c4afb202e, 0x4547fcb335ea0aad},
+    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0xbc0bc0e91210b913, 0xd6ad09973bd8e995},
+    {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0x6016b93b77bc0595, 0x047efbf95ee791a1},
+    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0xf76bc326a586c5bb, 0x64377f2f708c6516},
     {FM_ORDER_PARALLEL, {1, 1, 1}, 0xcfc57f6fae54a54b, 0xfb681b46450bd92c},
-    {FM_ORDER_PARALLEL, {2, 1, 1}, 0x13062602f53f3218, 0xb7e2bf5dfe79bbbc},
-    {FM_ORDER_PARALLEL, {4, 1, 1}, 0xf3303069b6352f8b, 0x160277f12250c740},
-    {FM_ORDER_PARALLEL, {1, 2, 1}, 0xf4633dd4ee53efd1, 0xf4f0dcdbd4969b19},
-    {FM_ORDER_PARALLEL, {2, 2, 1}, 0x0100331928a6f27f, 0xa52b7a5750506e2a},
+    {FM_ORDER_PARALLEL, {2, 1, 1}, 0x8f516e58a68f6dcf, 0x16ba518a2c5af0c1},
+    {FM_ORDER_PARALLEL, {4, 1, 1}, 0xe7173bd94a5dc29c, 0x2d80e49a58b28f90},
+    {FM_ORDER_PARALLEL, {1, 2, 1}, 0xc172134f1846d748, 0xcd519792cd6a4d71},
+    {FM_ORDER_PARALLEL, {2, 2, 1}, 0xbc25bce39f2146f0, 0x8352935c32b748ae},
 };
 enum { N_CASE = sizeof CASES / sizeof CASES[0] };
 

@@ -54,8 +54,10 @@ static void a_batch_in_hand_keeps_its_bits(void **state) {
                           .norm = HUGE_VAL,
                           .wait_s = -0.0,
                           .n_scored = 2};
-    for (int i = 0; i < FM_LOSS_TERMS; i++)
+    for (int i = 0; i < FM_LOSS_TERMS; i++) {
         sums.term[i] = -1e-300 / (i + 1);
+        sums.part[i] = 1e-200 / (i + 3);
+    }
     for (int i = 0; i < FM_METRICS_SCORES; i++)
         sums.score[i] = -1e300 / (i + 7);
     char text[FM_BATCH_SUMS_TEXT_BYTES], cut[FM_BATCH_SUMS_TEXT_BYTES];
@@ -65,6 +67,7 @@ static void a_batch_in_hand_keeps_its_bits(void **state) {
     assert_memory_equal(&again.loss, &sums.loss, sizeof again.loss);
     assert_memory_equal(&again.wait_s, &sums.wait_s, sizeof again.wait_s);
     assert_memory_equal(again.term, sums.term, sizeof again.term);
+    assert_memory_equal(again.part, sums.part, sizeof again.part);
     assert_memory_equal(again.score, sums.score, sizeof again.score);
     assert_true(isinf(again.norm) && again.index == sums.index && again.n_counted == 3 &&
                 again.n_cycle == 4 && again.n_scored == 2);
@@ -79,6 +82,25 @@ static void a_batch_in_hand_keeps_its_bits(void **state) {
     fm_batch_sums_format(&sums, text);
     assert_int_equal(fm_batch_sums_parse(text, &again, NULL), FM_OK);
     assert_string_equal(again.name, sums.name);
+}
+
+/* The text of a program that stored no parts. */
+static void an_older_batch_in_hand_is_read(void **state) {
+    (void)state;
+    char text[FM_BATCH_SUMS_TEXT_BYTES];
+    int n = snprintf(text, sizeof text, "2 7 1 0 0x1p+3 0x1p-1 0x0p+0 %d", (int)FM_LOSS_TERMS);
+    for (int i = 0; i < FM_LOSS_TERMS; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, " 0x1p+%d", i);
+    n += snprintf(text + n, sizeof text - (size_t)n, " %d", (int)FM_METRICS_SCORES);
+    for (int i = 0; i < FM_METRICS_SCORES; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, " 0x0p+0");
+    snprintf(text + n, sizeof text - (size_t)n, " 1abc_A");
+    fm_batch_sums sums;
+    assert_int_equal(fm_batch_sums_parse(text, &sums, NULL), FM_OK);
+    assert_true(sums.n_counted == 2 && sums.index == 7 && sums.loss == 8);
+    assert_string_equal(sums.name, "1abc_A");
+    for (int i = 0; i < FM_LOSS_TERMS; i++)
+        assert_true(sums.term[i] == ldexp(1, i) && sums.part[i] == 0);
 }
 
 static const char old_config[] =
@@ -123,6 +145,20 @@ static void a_run_is_resumed_as_it_was_or_with_named_changes(void **state) {
                                  "step 40: processor: Haswell -> none\n");
     /* A file of an older program has no identity: only the settings are compared. */
     assert_int_equal(check(old_config, cuda, NULL, none, history, &error), FM_OK);
+    /* Or it has less of it. */
+    const char *longer =
+        "program = 1.0\ndevice = cpu\nprocessor = Haswell\nlibrary = OpenBLAS 0.3\n";
+    const char *other =
+        "program = 1.0\ndevice = cpu\nprocessor = Haswell\nlibrary = OpenBLAS 0.4\n";
+    assert_int_equal(check(old_config, longer, old_identity, none, history, &error), FM_OK);
+    assert_int_equal(check(old_config, other, longer, none, history, &error), FM_ERR_USAGE);
+    assert_non_null(strstr(error.message, " --change 'library=OpenBLAS 0.4'"));
+    /* Another build is recorded and allowed. */
+    static char rebuilt[FM_HISTORY_BYTES];
+    assert_int_equal(check(old_config, "program = 1.0\nbuild = 12ab\n",
+                           "program = 1.0\nbuild = 34cd\n", none, rebuilt, &error),
+                     FM_OK);
+    assert_string_equal(rebuilt, "step 40: build: 34cd -> 12ab\n");
     /* A change that was made already is no change; one that this run does not have is a slip. */
     history[0] = '\0';
     static const char *const same[] = {"device=cpu", NULL}, *const slip[] = {"device=cuda", NULL},
@@ -142,12 +178,34 @@ static void a_run_is_resumed_as_it_was_or_with_named_changes(void **state) {
     assert_int_equal(check(slow, old_identity, old_identity, rate, history, &error), FM_ERR_LIMIT);
 }
 
+/* The message has room for a few options; none is cut, and the others are counted. */
+static void many_differences_are_counted(void **state) {
+    (void)state;
+    static char history[FM_HISTORY_BYTES];
+    static const char *const none[] = {NULL};
+    char config[1024] = "[optimizer]\n";
+    for (int i = 0; i < 20; i++) {
+        size_t at = strlen(config);
+        snprintf(config + at, sizeof config - at, "setting_number_%02d = 1\n", i);
+    }
+    fm_error error;
+    assert_int_equal(check(config, old_identity, old_identity, none, history, &error),
+                     FM_ERR_USAGE);
+    const char *last = strrchr(error.message, '=');
+    assert_non_null(last);
+    assert_string_equal(last, "=1 and 17 more differences");
+    assert_string_equal(history, "");
+}
+
 static void an_identity_has_a_line_for_each_field(void **state) {
     (void)state;
     char text[FM_IDENTITY_BYTES];
-    const fm_identity identity = {"1.2", "cuda", "", "bf16", "bounded:4", ""};
+    const fm_identity identity = {"1.2",  "12ab",   "cuda", "NVIDIA H200", "cuBLASLt 13.1.0",
+                                  "bf16", "strict", ""};
     fm_identity_format(&identity, text);
-    assert_string_equal(text, "program = 1.2\ndevice = cuda\ndtype = bf16\norder = bounded:4\n");
+    assert_string_equal(text,
+                        "program = 1.2\nbuild = 12ab\ndevice = cuda\nprocessor = NVIDIA H200\n"
+                        "library = cuBLASLt 13.1.0\ndtype = bf16\norder = strict\n");
 }
 
 /* A number from 0 to 1 that looks random. */
@@ -289,7 +347,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(skipped_samples_are_written_and_read),
         cmocka_unit_test(a_batch_in_hand_keeps_its_bits),
+        cmocka_unit_test(an_older_batch_in_hand_is_read),
         cmocka_unit_test(a_run_is_resumed_as_it_was_or_with_named_changes),
+        cmocka_unit_test(many_differences_are_counted),
         cmocka_unit_test(an_identity_has_a_line_for_each_field),
         cmocka_unit_test(divergence_is_noticed_and_noise_is_not),
         cmocka_unit_test(a_rank_is_found_in_its_environment),

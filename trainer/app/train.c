@@ -28,6 +28,8 @@
 
 #include "proto/base/directory.h"
 #include "proto/base/log.h"
+#include "proto/base/machine.h"
+#include "proto/base/plural.h"
 #include "trainer/app/choose_device.h"
 #include "trainer/app/launch.h"
 #include "trainer/app/sample_features.h"
@@ -87,7 +89,10 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
     int32_t rank = run->ranks ? fm_ranks_rank(run->ranks) : 0;
     uint32_t group = (uint32_t)fm_layout_place(&run->layout, rank).dp;
     fm_loader_options options = {
-        .client = {.url = set->data, .agent = fm_train_program, .snapshot = run->state.snapshot},
+        .client = {.url = set->data,
+                   .credentials = set->credentials,
+                   .agent = fm_train_program,
+                   .snapshot = run->state.snapshot},
         .stream = {.global_batch = (uint32_t)config->data.global_batch,
                    .crop_size = (uint32_t)config->data.crop_size,
                    .max_msa_clusters = (uint32_t)config->data.max_msa_clusters,
@@ -105,6 +110,12 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
     fm_status status =
         fm_wire_order_parse(set->order, &options.stream.order, &options.stream.window, reterr);
     if (status) return status;
+    const char *exposed = fm_credentials_exposed(&set->credentials);
+    if (exposed) {
+        char quoted[300];
+        fm_log(FM_LOG_WARN, "secret_exposed", "file=%s why=\"every user can read it; chmod 600\"",
+               fm_log_quote(quoted, sizeof quoted, exposed));
+    }
     run->feed = (fm_feed){.options = options,
                           .wait_ms = (uint32_t)set->wait_ms,
                           .timeout_ms = set->data_timeout_s * 1000};
@@ -140,12 +151,16 @@ static fm_status find_metrics_path(const fm_train_run *run, char path[PATH_MAX],
 /* Loads the newest checkpoint if --resume is given and there is one. Otherwise begins with the
  * checkpoint of --from or with drawn parameters. */
 static fm_status resume(fm_train_run *run, fm_error *reterr) {
-    const bool on_cpu = strcmp(run->set->device, "cpu") == 0;
+    const fm_device *device = run->trainer->params.kernels->device;
+    char build[FM_MACHINE_BUILD_BYTES];
+    fm_machine_build(build);
     char dp[16] = ""; /* one group needs no line */
     if (run->layout.dp > 1) snprintf(dp, sizeof dp, "%d", (int)run->layout.dp);
     const fm_identity identity = {.program = FM_VERSION,
+                                  .build = build,
                                   .device = run->set->device,
-                                  .processor = on_cpu ? fm_kernels_cpu_processor() : "",
+                                  .processor = device->processor(),
+                                  .library = device->library(),
                                   .dtype = run->set->dtype,
                                   .order = run->set->order,
                                   .dp = dp};
@@ -180,9 +195,10 @@ static void announce(const fm_train_run *run) {
         fprintf(stderr, "ranks     %d: dap %d, bp %d, dp %d\n", (int)fm_layout_ranks(&run->layout),
                 (int)run->layout.dap, (int)run->layout.bp, (int)run->layout.dp);
     }
-    fprintf(stderr, "data      %s: snapshot %s, %u chains, plan %s, %u samples per step\n",
-            run->set->data, server->snapshot_name, server->n_chain, run->config.data.plan,
-            fm_loader_get_stream(run->feed.loader)->global_batch);
+    const uint32_t batch = fm_loader_get_stream(run->feed.loader)->global_batch;
+    fprintf(stderr, "data      %s: snapshot %s, %u chain%s, plan %s, %u sample%s per step\n",
+            run->set->data, server->snapshot_name, server->n_chain, fm_plural(server->n_chain),
+            run->config.data.plan, batch, fm_plural(batch));
     if (run->state.place.n_sample) {
         fprintf(stderr, "batch     %u samples of step %llu are done already\n",
                 run->state.place.n_sample, (unsigned long long)run->state.place.step + 1);
@@ -325,8 +341,10 @@ void fm_run_add_result(fm_batch_sums *sums, uint64_t index, uint32_t n_cycle, co
     sums->loss += result->loss;
     sums->norm += result->gradient_norm;
     sums->done_ns = result->done_ns;
-    for (int i = 0; i < FM_LOSS_TERMS; i++)
+    for (int i = 0; i < FM_LOSS_TERMS; i++) {
         sums->term[i] += result->term[i];
+        sums->part[i] += result->part[i];
+    }
 }
 
 static fm_status collect_sample(fm_train_run *run, fm_error *reterr) {
@@ -475,21 +493,23 @@ static void summarize(const fm_train_run *run) {
     printf("samples   %llu received, %.1f MB\n", (unsigned long long)stats.n_sample,
            (double)stats.bytes / 1e6);
     if (run->state.skipped.n) {
-        printf("skipped   %u samples, %u of them bad\n", run->state.skipped.n,
-               fm_skipped_bad(&run->state.skipped));
+        printf("skipped   %u sample%s, %u of them bad\n", run->state.skipped.n,
+               fm_plural(run->state.skipped.n), fm_skipped_bad(&run->state.skipped));
     }
     printf("wait ms   p50 %.3f  p90 %.3f  p99 %.3f  max %.3f\n",
            percentile_ms(&stats.ready_wait_ns, 500), percentile_ms(&stats.ready_wait_ns, 900),
            percentile_ms(&stats.ready_wait_ns, 990), percentile_ms(&stats.ready_wait_ns, 1000));
     if (window > 0) {
-        printf("loss      %.4f mean of the first %llu steps, %.4f of the last\n",
-               run->first_sum / (double)window, (unsigned long long)window,
+        printf("loss      %.4f mean of the first %llu step%s, %.4f of the last\n",
+               run->first_sum / (double)window, (unsigned long long)window, fm_plural(window),
                last_sum / (double)window);
     }
     printf("outputs   %s/metrics.jsonl", run->set->out);
     if (run->is_saved) {
         printf(", checkpoint of step %llu", (unsigned long long)run->saved.step);
-        if (run->saved.n_sample) printf(" and %u samples", run->saved.n_sample);
+        if (run->saved.n_sample) {
+            printf(" and %u sample%s", run->saved.n_sample, fm_plural(run->saved.n_sample));
+        }
     }
     printf("\n");
 }

@@ -44,7 +44,7 @@ static const char description[] =
     "Examples:\n"
     "  foldmill train --data unix:/run/foldmill.sock --preset tiny --steps 200\n"
     "  foldmill train --preset tiny --show-config >mine.ini\n"
-    "  foldmill train --data tcp://host:7420 --config mine.ini --steps 5000 --resume\n"
+    "  foldmill train --data tls://host:7420 --tls-ca ca.crt --config mine.ini --resume\n"
     "  foldmill train --data unix:/run/foldmill.sock --ranks 4 --dap 2\n\n"
     "Exit codes: 0 done, 1 failed, 2 bad usage, 129, 130 or 143 stopped by SIGHUP,\n"
     "SIGINT or SIGTERM";
@@ -52,7 +52,8 @@ static const char description[] =
 static fm_status read_options(fm_train_options *set, int argc, char **argv, fm_error *reterr) {
     const fm_option options[] = {
         {"data", FM_OPTION_STRING, &set->data, "URL",
-         .help = "server, unix:PATH or tcp://HOST:PORT (required)"},
+         .help = "server, unix:PATH, tls://HOST:PORT or tcp://HOST:PORT (required)"},
+        FM_CREDENTIALS_OPTIONS(&set->credentials, FM_CREDENTIALS_TOKEN_HELP),
         {"preset", FM_OPTION_STRING, &set->preset, "NAME",
          .help = "af2-initial, af2-finetuning, overfit, tiny (tiny)"},
         {"config", FM_OPTION_STRING, &set->config, "FILE",
@@ -131,6 +132,10 @@ fm_status fm_train_options_index(const char *text, uint64_t *ret_index, fm_error
 static fm_status check(fm_train_options *set, fm_error *reterr) {
     if (!set->data && !set->show_config && !set->help_config) {
         return fm_fail(reterr, FM_ERR_USAGE, "--data URL is required");
+    }
+    if (set->change.n && !set->resume) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--change is for --resume; a new run takes its settings as they are");
     }
     set->skips_bad = strcmp(set->bad_samples, "skip") == 0;
     if (!set->skips_bad && strcmp(set->bad_samples, "stop") != 0) {

@@ -3,6 +3,7 @@
 #include "trainer/app/train_run.h"
 
 #include "proto/base/log.h"
+#include "proto/base/plural.h"
 #include "trainer/app/stop.h"
 
 #include <assert.h>
@@ -92,7 +93,7 @@ void fm_run_describe_place(const fm_train_run *run, char *out, size_t out_bytes)
                      (unsigned long long)run->set->steps);
     if (place.n_sample && n > 0 && (size_t)n < out_bytes) {
         snprintf(out + n, out_bytes - (size_t)n, " and %u sample%s", place.n_sample,
-                 place.n_sample == 1 ? "" : "s");
+                 fm_plural(place.n_sample));
     }
 }
 

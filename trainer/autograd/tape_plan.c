@@ -256,6 +256,82 @@ static void pin_other_streams(fm_tape *tape, const fm_node *node) {
     }
 }
 
+/* -- lives of what is sent */
+
+enum { MOST_SENT = 64 };
+
+/* What exchanges have sent, from the step that begins one to the end of a later one. */
+typedef struct sent_list {
+    struct {
+        fm_tensor_ref tensor;
+        int32_t step;  /* that began the exchange */
+        bool finished; /* and waits for a later one */
+    } item[MOST_SENT];
+    int32_t count;
+} sent_list;
+
+/* Returns what the exchange that this step begins or finishes sends; FM_TENSOR_NONE: the step does
+ * neither, or this rank only receives. */
+static fm_tensor_ref sent_by(const fm_tape *tape, const fm_step *step, bool *ret_begins) {
+    const fm_node *node = &tape->node[step->node];
+    bool back = step->phase == FM_PHASE_BACKWARD;
+    *ret_begins = back ? node->begins_backward : node->begins_forward;
+    if (!node->begins_backward && !node->begins_forward) return FM_TENSOR_NONE;
+    if (!back) return node->n_input > 0 ? node->input[node->n_input - 1] : FM_TENSOR_NONE;
+    fm_tensor_ref view = node->begins_backward ? node->output[0] : node->holds_gradient_of;
+    return tape->tensor[view].gradient;
+}
+
+static int32_t find_sent(const sent_list *list, fm_tensor_ref tensor) {
+    int32_t i = list->count - 1;
+    while (i >= 0 && list->item[i].tensor != tensor)
+        i--;
+    return i;
+}
+
+/* Lets a tensor that lives at some step before `at` live until then. */
+static void extend(fm_tape *tape, fm_tensor_ref tensor, int32_t at) {
+    fm_buffer *buffer = &tape->buffer[tape->tensor[tensor].buffer];
+    int life = buffer->dropped && at >= tape->n_forward;
+    if (buffer->life[life].last < at) buffer->life[life].last = at;
+}
+
+/* An exchange has ended: those that began before it, and have ended, are held until here. */
+static void release_sent(fm_tape *tape, sent_list *list, int32_t ended, int32_t at) {
+    int32_t kept = 0, began = list->item[ended].step;
+    list->item[ended].finished = true;
+    for (int32_t i = 0; i < list->count; i++) {
+        if (list->item[i].finished && list->item[i].step < began) {
+            extend(tape, list->item[i].tensor, at);
+            tape->step[list->item[i].step].held = true;
+        } else {
+            list->item[kept++] = list->item[i];
+        }
+    }
+    list->count = kept;
+}
+
+/* Keeps what an exchange sends until a later one has ended, so that ranks need not wait for its
+ * readers. The last exchange before backward, and the last of all, have no later one. */
+static void plan_sent(fm_tape *tape) {
+    sent_list list = {.count = 0};
+    for (int32_t at = 0; at < tape->n_step; at++) {
+        bool begins;
+        fm_tensor_ref sent = sent_by(tape, &tape->step[at], &begins);
+        if (at == tape->n_forward) list.count = 0;
+        if (sent == FM_TENSOR_NONE) continue;
+        if (begins) {
+            assert(list.count < MOST_SENT);
+            list.item[list.count].tensor = sent;
+            list.item[list.count].finished = false;
+            list.item[list.count++].step = at;
+        } else {
+            int32_t ended = find_sent(&list, sent);
+            if (ended >= 0) release_sent(tape, &list, ended, at);
+        }
+    }
+}
+
 static void plan_lives(fm_tape *tape) {
     for (int32_t at = 0; at < tape->n_step; at++) {
         const fm_step *step = &tape->step[at];
@@ -268,6 +344,7 @@ static void plan_lives(fm_tape *tape) {
         for (int i = 0; i < node->n_saved; i++)
             touch(tape, node->saved[i], at);
     }
+    plan_sent(tape);
     for (int32_t n = 0; n < tape->n_node; n++) {
         if (tape->node[n].stream != 0) pin_other_streams(tape, &tape->node[n]);
     }

@@ -278,6 +278,7 @@ typedef struct fm_dropout {
  * `kept` holds what backward needs beside the operands, in a form of the backend's choice. */
 typedef struct fm_triangle_block {
     int64_t n, c_z, c;
+    int64_t n_part; /* 0: all pairs. Else those of a part, see fm_triangle_stage */
     bool incoming, residual;
     bool keeps; /* backward follows and `kept` is written; else `kept` is ignored */
     double eps;
@@ -299,6 +300,35 @@ typedef struct fm_triangle_block_grad {
     fm_out dprojections, dprojections_bias;
     fm_out dout, dout_bias;
 } fm_triangle_block_grad;
+
+/* The whole sublayer on a part of the pairs, in stages, for ranks that have n_part of the n rows i
+ * of z [n_part, n] (outgoing) or columns j of z [n, n_part] (incoming). mask, y, dropout and the
+ * gradients of z and y are of the part; rows = n * n_part. Between the stages the caller gathers one
+ * operand of all parts: b for outgoing, a for incoming edges.
+ *
+ *     FRONT         z to a and b, which are first in `kept`: [2, c, rows]. An operand is
+ *                   [c, n_part, n] for outgoing and [c, n, n_part] for incoming edges
+ *     BACK          with `whole` [c, n, n], the gathered operand, to y
+ *     BACK_GRAD     dy to da and db. They are first in the workspace, [2, c, rows]; that of the
+ *                   gathered operand is this rank's share, `dwhole` [c, n, n], and its place in the
+ *                   workspace is not written
+ *     FRONT_GRAD    with the sum over ranks in that place: to dz and the parameters' gradients
+ *
+ * The workspace keeps its content from BACK_GRAD to FRONT_GRAD, and block.kept, which is never NULL,
+ * from FRONT on. */
+typedef enum fm_triangle_stage {
+    FM_TRIANGLE_FRONT,
+    FM_TRIANGLE_BACK,
+    FM_TRIANGLE_BACK_GRAD,
+    FM_TRIANGLE_FRONT_GRAD
+} fm_triangle_stage;
+
+typedef struct fm_triangle_part {
+    fm_triangle_block block;
+    const void *whole;                  /* act */
+    void *dwhole;                       /* act */
+    const fm_triangle_block_grad *grad; /* dy: BACK_GRAD; the others: FRONT_GRAD */
+} fm_triangle_part;
 
 /* The end of a sublayer and the LayerNorm that the next one begins with, in one pass over rows
  * [n0 * n1, c]:
@@ -501,8 +531,5 @@ typedef struct fm_kernels {
 /* The CPU's table for f32 or f64; NULL for other types. It is never freed. Sets OpenBLAS to one
  * thread. */
 const fm_kernels *fm_kernels_cpu(fm_element act);
-
-/* The processor whose kernels OpenBLAS chose on this machine, such as "Haswell". */
-const char *fm_kernels_cpu_processor(void);
 
 #endif

@@ -49,8 +49,11 @@ typedef struct fm_message {
     int64_t rows, run;       /* a part has `rows` rows of `run` contiguous elements */
     fm_parts sent, received; /* `part` is not read on a side that has one part */
     int32_t root;            /* FM_EXCHANGE_BROADCAST */
-    const void *send;        /* device memory; NULL on ranks that only receive */
-    fm_out receive;          /* device memory, not overlapping send */
+    /* `send` stays as it is until this rank has finished a later exchange of the group, and not only
+     * until it has finished this one; it saves waiting for the readers. */
+    bool held;
+    const void *send; /* device memory; NULL on ranks that only receive */
+    fm_out receive;   /* device memory, not overlapping send */
 } fm_message;
 
 /* The largest number of messages of one exchange. */
@@ -59,14 +62,18 @@ enum { FM_COMM_MESSAGES = 4 };
 /* A message whose parts are contiguous and follow each other on both sides. */
 static inline fm_message fm_message_plain(fm_exchange exchange, fm_element element,
                                           int64_t part_count, const void *send, void *receive) {
-    return (fm_message){.exchange = exchange,
-                        .element = element,
-                        .rows = 1,
-                        .run = part_count,
-                        .sent = {part_count, part_count},
-                        .received = {part_count, part_count},
-                        .send = send,
-                        .receive = {receive, FM_WRITE}};
+    fm_message message = {.exchange = exchange,
+                          .element = element,
+                          .name = NULL,
+                          .rows = 1,
+                          .run = part_count,
+                          .sent = {part_count, part_count},
+                          .received = {part_count, part_count},
+                          .root = 0,
+                          .held = false,
+                          .send = send,
+                          .receive = {receive, FM_WRITE}};
+    return message;
 }
 
 /* Whether the exchange adds the ranks' parts up. */

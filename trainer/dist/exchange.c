@@ -11,7 +11,8 @@
  *     backward   dx (+)= dbuffer <--begin         dbuffer <--opposite exchange-- dview
  *
  * The tape must not reuse a buffer while an exchange uses it. Forward, finish therefore holds x;
- * backward, begin holds the gradient of the view (holds_gradient_of). */
+ * backward, begin holds the gradient of the view (holds_gradient_of). The plan keeps both until a
+ * later exchange has finished, where there is one (fm_step.held). */
 #include "trainer/dist/exchange.h"
 
 #include <assert.h>
@@ -41,6 +42,7 @@ static void queue(const fm_run *run, fm_pending *pending, fm_exchange exchange, 
                           .sent = back ? shape->received : shape->sent,
                           .received = back ? shape->sent : shape->received,
                           .root = pending->root,
+                          .held = run->tape->step[run->step].held,
                           .send = send,
                           .receive = {receive, FM_WRITE}};
     pending->ticket = pending->comm->begin(pending->comm, &message, 1, run->stream);

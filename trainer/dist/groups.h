@@ -46,6 +46,20 @@ struct fm_groups {
     fm_rank_place place;
     fm_comm *dap, *bp, *sample, *dp;
     struct fm_board_rank *entry; /* where the rank says what it does (board.h); NULL: nowhere */
+    /* What ranks that are processes have beside communicators; NULL for threads of one process. */
+    struct fm_gpu_link *link;
+    /* Collective: lets the other ranks read this device memory. Everything that an exchange sends
+     * must be in memory that was shared. */
+    fm_status (*share)(const fm_groups *groups, void *memory, size_t bytes, fm_error *reterr);
+    /* Collective, unless a rank has failed: ends what share began. Call it before the memory is
+     * released, and after captured exchanges have been. */
+    void (*unshare)(const fm_groups *groups);
+    /* FM_ERR_CLOSED when an exchange has failed, naming it and the rank that did not come; results
+     * since then are not valid. Does not wait. */
+    fm_status (*check)(const fm_groups *groups, fm_error *reterr);
+    /* Collective: the least of all ranks' values, for decisions that all ranks must make alike. A
+     * yes or no is 1 or 0. Returns 0 when the ranks have lost each other. */
+    int64_t (*least)(const fm_groups *groups, int64_t value);
 };
 
 /* The part of split arrays that a rank holds. groups NULL: everything. */

@@ -59,9 +59,12 @@ static int axis_after(const block *b, int i, fm_representation of) {
 }
 
 /* Returns the weights of the LayerNorm through which the result of sublayer i is read next, in this
- * block or the next one. */
+ * block or the next one. On split arrays the reader normalises for itself what changes its axis
+ * before. */
 static fm_param_ref norm_after(const block *b, int i) {
     fm_representation of = b->list->sublayer[i]->updates;
+    int axis = b->list->sublayer[i]->axis[of];
+    if (fm_split_is_split(b->r->config) && axis_after(b, i, of) != axis) return FM_PARAM_NONE;
     int next = find_touching(b->list, i + 1, of);
     if (next < b->list->n_sublayer) {
         return fm_recorder_norm(b->list->sublayer[next], b->weights, of);

@@ -5,14 +5,16 @@
 #include "trainer/model/recorder.h"
 
 #include "trainer/dist/groups.h"
+#include "trainer/model/triangle_part.h"
 #include "trainer/ops/attention_split.h"
+#include "trainer/ops/structure_layers.h"
 #include "trainer/ops/triangle_split.h"
 
 #include <assert.h>
 
 fm_recorder fm_recorder_of(fm_tape *tape, const fm_model_config *config,
                            const fm_split_mask *msa_mask, const fm_split_mask *pair_mask) {
-    fm_recorder recorder = {.tape = tape, .config = config, .fuses = fm_split_is_whole(config)};
+    fm_recorder recorder = {.tape = tape, .config = config, .fuses = true};
     recorder.mask[FM_MSA] = msa_mask ? *msa_mask : (fm_split_mask){0};
     recorder.mask[FM_PAIR] = pair_mask ? *pair_mask : (fm_split_mask){0};
     return recorder;
@@ -41,6 +43,12 @@ static fm_tensor_ref mask_of(const fm_recorder *r, const fm_sublayer *s) {
     return s->axis[s->updates] == 1 ? mask->columns : mask->rows;
 }
 
+/* Whether the update is made by one node and added by another. On split arrays that pays only if x
+ * is normalised already, or the sum is for its next reader: the next one may need another split. */
+static bool fuses(const fm_recorder *r, fm_normed x, fm_param_ref next) {
+    return r->fuses && (!dap_of(r) || next != FM_PARAM_NONE || x.n != FM_TENSOR_NONE);
+}
+
 static fm_param_ref unless_normed(fm_normed x, fm_param_ref norm) {
     return x.n == FM_TENSOR_NONE ? norm : FM_PARAM_NONE;
 }
@@ -49,6 +57,10 @@ static fm_param_ref unless_normed(fm_normed x, fm_param_ref norm) {
 
 static bool has_bias(const fm_sublayer *s) {
     return s->axial != FM_AXIAL_COLUMN;
+}
+
+static fm_shared_axis shared_axis(const fm_sublayer *s) {
+    return s->axial == FM_AXIAL_ENDING ? FM_SHARED_AXIS1 : FM_SHARED_AXIS0;
 }
 
 static fm_normed attention_fused(const fm_recorder *r, const fm_sublayer *s,
@@ -60,27 +72,32 @@ static fm_normed attention_fused(const fm_recorder *r, const fm_sublayer *s,
     w.norm_z = unless_normed(z, w.norm_z);
     fm_tensor_ref update = fm_op_attention(r->tape, s->update_name, s->axial, fm_normed_input(&x),
                                            mask_of(r, s), fm_normed_input(&z), &w, false, 0);
-    fm_shared_axis shared = s->axial == FM_AXIAL_ENDING ? FM_SHARED_AXIS1 : FM_SHARED_AXIS0;
-    return fm_op_update_norm(r->tape, s->name, x.x, update, rate_of(r, s), shared, next);
+    return fm_op_update_norm(r->tape, s->name, x.x, update, rate_of(r, s), shared_axis(s), next);
 }
 
 /* The bias is gathered while q k v g are made. */
-static fm_tensor_ref attention_split(const fm_recorder *r, const fm_sublayer *s,
-                                     const fm_attention_weights *w, const fm_gather *gather,
-                                     fm_tensor_ref x) {
-    fm_tensor_ref qkvg = fm_op_attention_project(r->tape, s->name, x, w);
-    fm_tensor_ref bias = fm_dap_gather_finish(r->tape, gather);
-    return fm_op_attention_core(r->tape, s->name, s->axial, x, qkvg, mask_of(r, s), bias, w,
-                                rate_of(r, s));
+static fm_normed attention_split(const fm_recorder *r, const fm_sublayer *s,
+                                 const fm_attention_weights *weights, const fm_begun *begun,
+                                 fm_normed x, fm_param_ref next) {
+    fm_attention_weights w = *weights;
+    if (s->axial != FM_AXIAL_ROW) x.n = begun->from.n;
+    w.norm = unless_normed(x, w.norm);
+    fm_tensor_ref qkvg = fm_op_attention_project(r->tape, s->name, fm_normed_input(&x), &w);
+    fm_tensor_ref bias = fm_dap_gather_finish(r->tape, &begun->gather), mask = mask_of(r, s);
+    if (!r->fuses || next == FM_PARAM_NONE) {
+        return fm_not_normed(fm_op_attention_core(r->tape, s->name, s->axial, x.x, qkvg, mask, bias,
+                                                  &w, true, rate_of(r, s)));
+    }
+    fm_tensor_ref update = fm_op_attention_core(r->tape, s->update_name, s->axial, x.x, qkvg, mask,
+                                                bias, &w, false, 0);
+    return fm_op_update_norm(r->tape, s->name, x.x, update, rate_of(r, s), shared_axis(s), next);
 }
 
 static fm_normed attention(const fm_recorder *r, const fm_sublayer *s,
                            const fm_attention_weights *w, const fm_begun *begun, fm_normed x,
                            fm_param_ref next) {
-    if (r->fuses) return attention_fused(r, s, w, begun->from, x, next);
-    if (dap_of(r) && has_bias(s)) {
-        return fm_not_normed(attention_split(r, s, w, &begun->gather, x.x));
-    }
+    if (dap_of(r) && has_bias(s)) return attention_split(r, s, w, begun, x, next);
+    if (fuses(r, x, next)) return attention_fused(r, s, w, begun->from, x, next);
     fm_tensor_ref z = s->axial == FM_AXIAL_ROW ? begun->from.x : FM_TENSOR_NONE;
     return fm_not_normed(
         fm_op_attention(r->tape, s->name, s->axial, x.x, mask_of(r, s), z, w, true, rate_of(r, s)));
@@ -104,6 +121,11 @@ static fm_tensor_ref triangle_split(const fm_recorder *r, const fm_sublayer *s,
  * with its neighbours. */
 static fm_normed triangle(const fm_recorder *r, const fm_sublayer *s, const fm_triangle_weights *w,
                           fm_normed z) {
+    double rate = rate_of(r, s);
+    if (dap_of(r) && fm_triangle_part_exists(r->tape, dap_of(r), s->incoming, z.x, w, rate)) {
+        return fm_not_normed(fm_triangle_part_add(r->tape, s->name, dap_of(r), s->incoming, z.x,
+                                                  mask_of(r, s), w, rate));
+    }
     if (dap_of(r)) return fm_not_normed(triangle_split(r, s, w, z.x));
     return fm_not_normed(fm_op_triangle_multiplication(r->tape, s->name, s->incoming, z.x,
                                                        mask_of(r, s), w, true, rate_of(r, s)));
@@ -114,7 +136,7 @@ static fm_normed triangle(const fm_recorder *r, const fm_sublayer *s, const fm_t
 static fm_normed transition(const fm_recorder *r, const fm_sublayer *s,
                             const fm_transition_weights *weights, fm_normed x, fm_param_ref next) {
     fm_keep hidden = r->config->recompute == FM_RECOMPUTE_HIDDEN ? FM_RECOMPUTE : FM_KEEP;
-    if (!r->fuses) {
+    if (!fuses(r, x, next)) {
         return fm_not_normed(fm_op_transition(r->tape, s->name, x.x, weights, true, hidden));
     }
     fm_transition_weights w = *weights;
@@ -145,17 +167,32 @@ static fm_normed outer(const fm_recorder *r, const fm_sublayer *s, const fm_oute
 
 /* -- all kinds */
 
+/* Begins the gather of an attention's bias. The LayerNorm of a triangle attention is a node, since
+ * bias and projections read it. */
+static void begin_bias(const fm_recorder *r, const fm_sublayer *s,
+                       const fm_attention_weights *weights, fm_begun *begun) {
+    fm_normed *from = &begun->from;
+    fm_attention_weights w = *weights;
+    if (r->fuses && s->axial != FM_AXIAL_ROW && from->n == FM_TENSOR_NONE) {
+        from->n = fm_op_norm(r->tape, s->name, from->x, w.norm, 0);
+    }
+    w.norm = unless_normed(*from, w.norm);
+    w.norm_z = unless_normed(*from, w.norm_z);
+    fm_tensor_ref bias =
+        fm_op_attention_bias(r->tape, s->name, s->axial, fm_normed_input(from), &w);
+    begun->gather = fm_dap_gather_begin(r->tape, s->name, dap_of(r), bias);
+}
+
 fm_begun fm_recorder_begin(const fm_recorder *r, const fm_sublayer *s, const void *weights,
                            fm_normed from) {
     fm_begun begun = {.from = from};
     if (!dap_of(r)) return begun;
-    assert(!r->fuses && from.n == FM_TENSOR_NONE);
     if (s->kind == FM_SUBLAYER_ATTENTION && has_bias(s)) {
-        fm_tensor_ref bias =
-            fm_op_attention_bias(r->tape, s->name, s->axial, from.x, weights_of(s, weights));
-        begun.gather = fm_dap_gather_begin(r->tape, s->name, dap_of(r), bias);
+        begin_bias(r, s, weights_of(s, weights), &begun);
     } else if (s->kind == FM_SUBLAYER_OUTER) {
-        begun.operands = fm_op_outer_operands(r->tape, s->name, from.x, weights_of(s, weights));
+        fm_outer_weights w = *(const fm_outer_weights *)weights_of(s, weights);
+        w.norm = unless_normed(from, w.norm);
+        begun.operands = fm_op_outer_operands(r->tape, s->name, fm_normed_input(&from), &w);
         begun.gather = fm_dap_gather_begin(r->tape, s->name, dap_of(r), begun.operands.b);
     }
     return begun;

@@ -5,16 +5,15 @@
  *     plain   one node per sublayer, from LayerNorm to residual
  *     fused   two nodes for an attention or a transition: one makes the update; the other adds it
  *             and applies the LayerNorm of the sublayer that reads the sum next
- *             (ops/update_norm.h), which saves a pass over memory. Used where one rank has
- *             everything
+ *             (ops/update_norm.h), which saves a pass over memory
  *     split   several nodes, for arrays that are split over ranks (DAP, split.h), with an exchange
  *             between ranks that runs between `begin` and `finish`
  *
  * All forms draw the same dropout masks and give the same numbers, to rounding. `begin` reads,
  * `finish` updates; nodes that are recorded between the two run while the exchange is under way.
  *
- * Fusing and splitting arrays are separate choices, but the split ops do not offer their bare
- * update. So begin asserts that at most one of the two is made. */
+ * Arrays that are whole are always fused. On split arrays a sublayer is fused with its reader where
+ * both need the same split. */
 #ifndef FM_TRAINER_MODEL_RECORDER_H
 #define FM_TRAINER_MODEL_RECORDER_H
 
@@ -30,11 +29,10 @@ typedef struct fm_recorder {
     const fm_model_config *config; /* of the block that is recorded */
     /* [N_seq, N_res] and [N_res, N_res]; zeros where this rank does not run the branch. */
     fm_split_mask mask[FM_N_REPRESENTATION];
-    bool fuses;
+    bool fuses; /* false: for comparisons */
 } fm_recorder;
 
-/* Makes a recorder for the ranks of config->groups, which fuses where one rank has everything. A
- * mask may be NULL where this rank does not run that branch or the blocks do not have it. */
+/* Makes a recorder for the ranks of config->groups. A mask may be NULL where this rank does not run that branch or the blocks do not have it. */
 fm_recorder fm_recorder_of(fm_tape *tape, const fm_model_config *config,
                            const fm_split_mask *msa_mask, const fm_split_mask *pair_mask);
 

@@ -33,21 +33,10 @@ static int64_t round_up(int64_t n, int64_t to) {
     return (n + to - 1) / to * to;
 }
 
-/* The least number that both divide. */
-static int64_t common_multiple(int64_t a, int64_t b) {
-    int64_t x = a, y = b;
-    while (y) {
-        int64_t rest = x % y;
-        x = y;
-        y = rest;
-    }
-    return a / x * b;
-}
-
 fm_model_config fm_split_pad(const fm_model_config *config) {
     fm_model_config padded = *config;
     int64_t ranks = fm_groups_part(config->groups).count;
-    int64_t to = common_multiple(ranks, config->axis_multiple > 0 ? config->axis_multiple : 1);
+    int64_t to = ranks * (config->axis_multiple > 0 ? config->axis_multiple : 1);
     padded.n_res = round_up(config->n_res, to);
     padded.n_seq = round_up(fm_model_config_rows(config), to) - config->n_template;
     padded.n_extra = round_up(config->n_extra, to);

@@ -48,12 +48,12 @@ static void bias_backward(fm_run *run, const fm_node *node) {
         dbias = back;
     }
     fm_norm normed = bias_norm(run, node);
-    void *dnormed = fm_run_workspace_act(run, at->n0 * at->n1 * at->c);
+    fm_out dz = fm_run_gradient(run, node, 0);
+    fm_out dnormed = fm_call_norm_gradient(run, &normed, dz);
     fm_linear linear = bias_linear(run, node, normed.y);
-    fm_call_linear_grad(run, &linear, dbias, (fm_out){dnormed, FM_WRITE},
-                        fm_run_param_gradient(run, node, PB_W), (fm_out){0});
-    fm_call_norm_grad(run, &normed, dnormed, fm_run_gradient(run, node, 0),
-                      fm_run_param_gradient(run, node, PB_NORM));
+    fm_call_linear_grad(run, &linear, dbias, dnormed, fm_run_param_gradient(run, node, PB_W),
+                        (fm_out){0});
+    fm_call_norm_grad(run, &normed, dnormed.data, dz, fm_run_param_gradient(run, node, PB_NORM));
 }
 
 static const fm_op BIAS = {"attention bias", bias_forward, bias_backward};
@@ -101,14 +101,14 @@ static void project_forward(fm_run *run, const fm_node *node) {
 static void project_backward(fm_run *run, const fm_node *node) {
     const fm_attention_shape *at = node->attributes;
     fm_norm normed = project_norm(run, node);
-    void *dnormed = fm_run_workspace_act(run, at->n0 * at->n1 * at->c);
+    fm_out dx = fm_run_gradient(run, node, 0);
+    fm_out dnormed = fm_call_norm_gradient(run, &normed, dx);
     fm_attention_project_grad(run, at, normed.y, fm_run_param(run, node, PP_QKVG),
-                              fm_run_output_gradient(run, node, 0), (fm_out){dnormed, FM_WRITE},
+                              fm_run_output_gradient(run, node, 0), dnormed,
                               fm_run_param_gradient(run, node, PP_QKVG),
                               fm_run_param_gradient(run, node, PP_Q_BIAS),
                               fm_run_param_gradient(run, node, PP_GATE_BIAS));
-    fm_call_norm_grad(run, &normed, dnormed, fm_run_gradient(run, node, 0),
-                      fm_run_param_gradient(run, node, PP_NORM));
+    fm_call_norm_grad(run, &normed, dnormed.data, dx, fm_run_param_gradient(run, node, PP_NORM));
 }
 
 static const fm_op PROJECT = {"attention projections", project_forward, project_backward};
@@ -164,9 +164,13 @@ static void core_forward(fm_run *run, const fm_node *node) {
     fm_attention core = core_of(run, node);
     fm_call_attention(run, &core); /* A7:5-6 A13:5-6 A14:5-6 */
     if (!fm_run_wants_output(run)) return;
-    void *update = fm_run_workspace_act(run, at->n0 * at->n1 * at->c);
     fm_linear out = out_projection(run, node);
-    fm_call_linear(run, &out, false, update); /* A7:7 A13:7 A14:7 */
+    if (node->residual < 0) {
+        fm_call_linear(run, &out, false, fm_run_output(run, node, 0)); /* A7:7 A13:7 A14:7 */
+        return;
+    }
+    void *update = fm_run_workspace_act(run, at->n0 * at->n1 * at->c);
+    fm_call_linear(run, &out, false, update);
     fm_call_update(run, node, &at->update, fm_run_input(run, node, IN_X), update,
                    fm_run_output(run, node, 0));
 }
@@ -199,7 +203,8 @@ static const fm_op CORE = {"attention core", core_forward, core_backward};
 
 fm_tensor_ref fm_op_attention_core(fm_tape *tape, const char *name, fm_axial axial, fm_tensor_ref x,
                                    fm_tensor_ref qkvg, fm_tensor_ref mask, fm_tensor_ref bias,
-                                   const fm_attention_weights *weights, double dropout) {
+                                   const fm_attention_weights *weights, bool residual,
+                                   double dropout) {
     void *memory;
     fm_node *node = fm_tape_add(tape, &CORE, name, sizeof(fm_attention_shape), &memory);
     fm_attention_shape *at = memory;
@@ -208,7 +213,8 @@ fm_tensor_ref fm_op_attention_core(fm_tape *tape, const char *name, fm_axial axi
     assert(b->local[0] == at->n_query && b->local[1] == at->n_query);
     assert(m->local[0] == at->n0 && m->local[1] == at->n1);
     fm_node_draws(tape, node);
-    fm_node_input(tape, node, x, false);
+    assert(residual || dropout == 0);
+    fm_node_input(tape, node, residual ? x : FM_TENSOR_NONE, false);
     fm_node_input(tape, node, qkvg, true);
     fm_node_input(tape, node, mask, true);
     fm_node_input(tape, node, bias, true);
@@ -217,5 +223,6 @@ fm_tensor_ref fm_op_attention_core(fm_tape *tape, const char *name, fm_axial axi
     fm_element act = tape->kernels->act, acc = tape->kernels->acc;
     fm_node_save(tape, node, FM_KEEP, act, 2, (int64_t[]){at->n0 * at->n1, at->width});
     fm_node_save(tape, node, FM_KEEP, acc, 3, (int64_t[]){at->n_batch, at->n_head, at->n_query});
-    return fm_node_residual(tape, node, IN_X);
+    return residual ? fm_node_residual(tape, node, IN_X)
+                    : fm_node_output_described(tape, node, fm_tape_tensor(tape, x));
 }

@@ -415,7 +415,7 @@ static double triangle_flops(const fm_triangle *a) {
 }
 
 static double triangle_block_flops(const fm_triangle_block *a) {
-    return 2.0 * (double)(a->n * a->n) *
+    return 2.0 * (double)(a->n * (a->n_part ? a->n_part : a->n)) *
            (double)(a->c_z * (4 * a->c + a->c_z) + a->n * a->c + a->c * a->c_z);
 }
 
@@ -483,6 +483,13 @@ void fm_call_triangle_block_grad(fm_run *run, const fm_triangle_block *args,
     run->flops += 2 * triangle_block_flops(args);
     if (!run->dry) run->kernels->triangle_block_grad(run->stream, args, grad, workspace);
     fm_run_release(run, mark);
+}
+
+void fm_call_triangle_part(fm_run *run, fm_triangle_stage stage, const fm_triangle_part *args,
+                           void *workspace) {
+    if (stage == FM_TRIANGLE_BACK) run->flops += triangle_block_flops(&args->block);
+    if (stage == FM_TRIANGLE_FRONT_GRAD) run->flops += 2 * triangle_block_flops(&args->block);
+    if (!run->dry) run->kernels->triangle_part(run->stream, stage, args, workspace);
 }
 
 void fm_call_lookup_grad(fm_run *run, const fm_lookup *args, int64_t rows, const uint8_t *ids,

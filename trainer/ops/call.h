@@ -134,6 +134,9 @@ void fm_call_outer_grad(fm_run *run, const fm_outer *args, const fm_outer_grad *
 void fm_call_triangle(fm_run *run, const fm_triangle *args);
 void fm_call_triangle_grad(fm_run *run, const fm_triangle *args, const fm_triangle_grad *grad);
 void fm_call_triangle_block(fm_run *run, const fm_triangle_block *args);
+/* One stage of the sublayer on a part; `workspace` is that of the stages of its direction. */
+void fm_call_triangle_part(fm_run *run, fm_triangle_stage stage, const fm_triangle_part *args,
+                           void *workspace);
 void fm_call_triangle_block_grad(fm_run *run, const fm_triangle_block *args,
                                  const fm_triangle_block_grad *grad);
 /* y [n_a, n_c] = sum over r of x[a*stride_a + r*stride_r + c], acc when y_is_acc, else act. */

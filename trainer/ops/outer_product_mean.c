@@ -58,6 +58,18 @@ static void project(fm_run *run, const fm_node *node, const projection_shape *at
     fm_call_linear(run, &linear, false, ab); /* A10:2 */
 }
 
+/* dab: the gradient of ab. */
+static void project_backward(fm_run *run, const fm_node *node, const projection_shape *at,
+                             const void *dab) {
+    fm_norm normed = norm_m(run, node, at);
+    fm_out dm = fm_run_gradient(run, node, IN_M);
+    fm_out dnormed = fm_call_norm_gradient(run, &normed, dm);
+    fm_linear linear = projection(run, node, at, normed.y);
+    fm_call_linear_grad(run, &linear, dab, dnormed, fm_run_param_gradient(run, node, P_AB),
+                        fm_run_param_gradient(run, node, P_AB_BIAS));
+    fm_call_norm_grad(run, &normed, dnormed.data, dm, fm_run_param_gradient(run, node, P_NORM));
+}
+
 /* -- one node */
 
 typedef struct attributes {
@@ -110,13 +122,7 @@ static void backward(fm_run *run, const fm_node *node) {
                           .dw = fm_run_param_gradient(run, node, P_OUT),
                           .dbias = fm_run_param_gradient(run, node, P_OUT_BIAS)};
     fm_call_outer_grad(run, &core, &grad);
-    fm_norm normed = norm_m(run, node, at);
-    fm_out dm = fm_run_gradient(run, node, IN_M);
-    fm_out dnormed = fm_call_norm_gradient(run, &normed, dm);
-    fm_linear linear = projection(run, node, at, normed.y);
-    fm_call_linear_grad(run, &linear, dab, dnormed, fm_run_param_gradient(run, node, P_AB),
-                        fm_run_param_gradient(run, node, P_AB_BIAS));
-    fm_call_norm_grad(run, &normed, dnormed.data, dm, fm_run_param_gradient(run, node, P_NORM));
+    project_backward(run, node, at, dab);
 }
 
 static const fm_op OUTER_PRODUCT_MEAN = {"outer product mean", forward, backward};
@@ -185,14 +191,7 @@ static void operands_backward(fm_run *run, const fm_node *node) {
         back.y = (fm_out){fm_run_at(dab, half * at->c, run->kernels->act), FM_WRITE};
         fm_call_copy_strided(run, &back);
     }
-    fm_norm normed = norm_m(run, node, at);
-    void *dnormed = fm_run_workspace_act(run, rows * at->c_m);
-    fm_linear linear = projection(run, node, at, normed.y);
-    fm_call_linear_grad(run, &linear, dab, (fm_out){dnormed, FM_WRITE},
-                        fm_run_param_gradient(run, node, P_AB),
-                        fm_run_param_gradient(run, node, P_AB_BIAS));
-    fm_call_norm_grad(run, &normed, dnormed, fm_run_gradient(run, node, IN_M),
-                      fm_run_param_gradient(run, node, P_NORM));
+    project_backward(run, node, at, dab);
 }
 
 static const fm_op OPERANDS = {"outer product operands", operands_forward, operands_backward};

@@ -3,9 +3,12 @@
 
 /* Returns whether the pass has a graph now. */
 static bool capture(fm_pass *pass, fm_stream *stream) {
-    if (pass->direct || !pass->is_warm || !pass->device->capture_begin(stream)) return false;
-    pass->queue(pass->context, stream);
-    pass->graph = pass->device->capture_end(stream);
+    if (pass->direct || !pass->is_warm) return false;
+    if (pass->device->capture_begin(stream)) {
+        pass->queue(pass->context, stream);
+        pass->graph = pass->device->capture_end(stream);
+    }
+    if (pass->agree && !pass->agree(pass->context, pass->graph != NULL)) fm_pass_forget(pass);
     pass->direct = !pass->graph; /* a capture that failed once is not tried again */
     return pass->graph != NULL;
 }

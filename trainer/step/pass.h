@@ -12,6 +12,9 @@
 
 typedef struct fm_pass {
     void (*queue)(void *context, fm_stream *stream);
+    /* Whether every rank has captured the pass, or NULL for a rank that works alone. Either all
+     * ranks replay graphs or none does. */
+    bool (*agree)(void *context, bool captured);
     void *context;
     const fm_device *device;
     bool direct;                 /* never captured */

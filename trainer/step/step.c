@@ -104,9 +104,15 @@ int64_t fm_trainer_memory_bytes(const fm_trainer *t) {
     return taken_bytes(t) + scratch_bytes(t) + arena_bytes(t);
 }
 
+/* What all ranks must decide alike: the least of their values. */
+static int64_t least(const fm_trainer *t, int64_t value) {
+    const fm_groups *groups = t->options.groups;
+    return groups && groups->least ? groups->least(groups, value) : value;
+}
+
 static bool fits(const fm_trainer *t) {
     int64_t budget = t->options.memory_budget_bytes;
-    return budget == 0 || fm_trainer_memory_bytes(t) <= budget;
+    return least(t, budget == 0 || fm_trainer_memory_bytes(t) <= budget);
 }
 
 /* Records and plans again with that policy. */
@@ -120,12 +126,14 @@ static fm_status record_as(fm_trainer *t, const fm_kernels *kernels, fm_recomput
 }
 
 /* The budget where none is given: what the trainer has taken so far plus what the device has left,
- * less a reserve for its graphs and libraries. 0 when it is not known. Ranks have none, since each
- * would find its own budget and then exchange other tensors than its neighbours. */
+ * less a reserve for its graphs and libraries; of ranks the least. 0 when it is not known. Threads
+ * that are ranks have none. */
 static int64_t own_budget(const fm_trainer *t, const fm_kernels *kernels) {
     const int64_t reserve = (int64_t)2 << 30;
     int64_t available = (int64_t)kernels->device->free_bytes() - reserve;
-    return available <= 0 || t->options.groups ? 0 : available + taken_bytes(t);
+    const fm_groups *groups = t->options.groups;
+    if (groups && !groups->least) return 0;
+    return least(t, available <= 0 ? 0 : available + taken_bytes(t));
 }
 
 /* Chooses the least recomputation that fits: nothing, then all hidden layers, then those and as few
@@ -175,7 +183,29 @@ static fm_status bind_arena(fm_trainer *t, const fm_kernels *kernels, fm_error *
     return t->host ? FM_OK : fm_arena_full(&t->arena, reterr);
 }
 
+/* Lets the other ranks read everything that exchanges may send. */
+static fm_status share_memory(fm_trainer *t, fm_error *reterr) {
+    const fm_groups *groups = t->options.groups;
+    if (!groups || !groups->share) return FM_OK;
+    const struct {
+        void *memory;
+        int64_t bytes;
+    } shared[] = {{t->params.memory, t->params.memory_bytes},
+                  {t->state.memory, t->state.bytes},
+                  {t->optimizer.memory, t->optimizer.memory_bytes},
+                  {t->memory, arena_bytes(t)},
+                  {t->scratch, scratch_bytes(t)}};
+    fm_status status = FM_OK;
+    for (size_t i = 0; i < sizeof shared / sizeof shared[0] && !status; i++)
+        status = groups->share(groups, shared[i].memory, (size_t)shared[i].bytes, reterr);
+    return status;
+}
+
 /* -- queues */
+
+static bool all_captured(void *context, bool captured) {
+    return least(context, captured);
+}
 
 void fm_trainer_take_packet(fm_trainer *t, fm_stream *stream) {
     const fm_take take = {.ring = t->ring.memory,
@@ -247,6 +277,9 @@ static fm_status build_queues(fm_trainer *t, fm_error *reterr) {
     const fm_device *device = kernels->device;
     const fm_pass pass = {.context = t, .device = device, .direct = t->options.direct};
     t->cycle_pass = t->last_pass = pass;
+    if (t->options.groups && t->options.groups->least) {
+        t->cycle_pass.agree = t->last_pass.agree = all_captured;
+    }
     t->cycle_pass.queue = queue_cycle;
     t->last_pass.queue = queue_last;
     bool made = device->stream_create(&t->stream);
@@ -327,6 +360,7 @@ static fm_status build(fm_trainer *t, fm_error *reterr) {
     }
     if (!status) status = plan_memory(t, kernels, reterr);
     if (!status) status = bind_arena(t, kernels, reterr);
+    if (!status) status = share_memory(t, reterr);
     return status ? status : build_queues(t, reterr);
 }
 
@@ -366,6 +400,8 @@ void fm_trainer_destroy(fm_trainer *trainer) {
     if (!trainer) return;
     if (trainer->params.kernels) {
         release_queues(trainer);
+        const fm_groups *groups = trainer->options.groups;
+        if (groups && groups->unshare) groups->unshare(groups);
         trainer->params.kernels->release(trainer->scratch);
         trainer->params.kernels->release(trainer->memory);
     }

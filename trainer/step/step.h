@@ -88,12 +88,13 @@ struct fm_trainer {
 };
 
 /* The results of one sample. The terms are unweighted; `loss` is the value that is differentiated,
- * the sum of weight * term, times sqrt(n_res). */
+ * the sum of weight * term, times sqrt(n_res). A part is what a term adds to the loss. */
 typedef struct fm_sample_result {
     double loss;
     double term[FM_LOSS_TERMS]; /* 0 where there is no such term */
-    double gradient_norm;       /* before clipping */
-    uint64_t done_ns;           /* the device's clock at its end */
+    double part[FM_LOSS_TERMS];
+    double gradient_norm; /* before clipping */
+    uint64_t done_ns;     /* the device's clock at its end */
 } fm_sample_result;
 
 /* Checks that a model can be divided like that; dp does not matter. FM_ERR_USAGE names the setting
@@ -131,7 +132,8 @@ FM_MUST_USE fm_status fm_trainer_queue(fm_trainer *trainer, const fm_features *f
 
 /* Waits for the oldest queued sample and returns its results. FM_ERR_DATA, naming the first tensor,
  * when a value of it was not finite. Then neither it nor the samples behind it have changed the
- * batch or the parameters, and no further sample is queued. */
+ * batch or the parameters, and no further sample is queued. FM_ERR_CLOSED when a rank did not come
+ * to an exchange; the trainer can then only be destroyed. */
 FM_MUST_USE fm_status fm_trainer_collect(fm_trainer *trainer, fm_sample_result *ret_result,
                                          fm_error *reterr);
 

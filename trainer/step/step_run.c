@@ -105,14 +105,22 @@ fm_status fm_trainer_collect(fm_trainer *t, fm_sample_result *ret_result, fm_err
     assert(fm_trainer_n_queued(t) > 0);
     const fm_flight *flight = flight_of(t, t->n_collected);
     t->params.kernels->device->event_wait(flight->done);
+    const fm_groups *groups = t->options.groups;
+    fm_status status = groups && groups->check ? groups->check(groups, reterr) : FM_OK;
+    if (status) return status;
     const fm_step_record *record = &t->record[t->n_collected % FM_MOST_QUEUED];
     if (record->nonfinite) return stop(t, flight, reterr);
     *ret_result = (fm_sample_result){.loss = record->term[0],
                                      .gradient_norm = sqrt(record->norm_squared),
                                      .done_ns = record->done_ns};
-    int at = 1;
+    double factor[FM_LOSS_TERMS]; /* of the terms that the model has, one after the other */
+    fm_upload_put_factors(t, flight->features, factor);
+    int at = 0;
     for (int i = 0; i < FM_LOSS_TERMS; i++) {
-        if (t->term[i] != FM_TENSOR_NONE) ret_result->term[i] = record->term[at++];
+        if (t->term[i] == FM_TENSOR_NONE) continue;
+        ret_result->term[i] = record->term[1 + at];
+        ret_result->part[i] = factor[at] * record->term[1 + at];
+        at++;
     }
     t->n_collected++;
     return FM_OK;

@@ -344,9 +344,9 @@ __global__ void __launch_bounds__(BACK_THREADS, 1) wgmma_triangle_back(const bac
 
 /* Bytes of what forward keeps (block_kept). */
 static size_t kept_bytes(const fm_triangle_block *t) {
-    int64_t rows = t->n * t->n;
+    int64_t rows = block_rows(t);
     return (size_t)(rows * (4 * t->c + EXTRA_COLUMNS)) * sizeof(bf16) +
-           (size_t)rows * sizeof(float2) + (size_t)(t->n * t->c / 8);
+           (size_t)rows * sizeof(float2) + (size_t)(block_columns(t) * t->c / 8);
 }
 
 enum triangle_path { TRIANGLE_FUSED, TRIANGLE_COMPOSED };
@@ -378,7 +378,7 @@ static void block_front(fm_stream *stream, const fm_triangle_block *t, const blo
     f.keep = t->dropout.rate != 0 ? space.keep : NULL;
     f.statistics = space.statistics;
     f.dropout = t->dropout;
-    f.rows = t->n * t->n, f.eps = (float)t->eps;
+    f.rows = block_rows(t), f.eps = (float)t->eps;
     int64_t blocks = min_size(f.rows / FRONT_ROWS, n_multiprocessor());
     allow_shared(wgmma_triangle_front<C>, sizeof(front_space<C>));
     launch_after(stream, wgmma_triangle_front<C>, (unsigned)blocks, FRONT_THREADS,
@@ -398,7 +398,7 @@ static void block_back(fm_stream *stream, const fm_triangle_block *t, const bloc
     k.gate = projections + 4 * C * C, k.gate_bias = bias + 4 * C;
     k.out = (const bf16 *)t->out, k.out_bias = (const bf16 *)t->out_bias;
     k.keep = t->dropout.rate != 0 ? space.keep : NULL;
-    k.rows = t->n * t->n, k.n = (int)t->n;
+    k.rows = block_rows(t), k.n = (int)block_columns(t);
     k.eps = (float)t->eps, k.keep_scale = (float)(1 / (1 - t->dropout.rate));
     k.residual = t->residual;
     int64_t blocks = min_size(k.rows / GROUP_ROWS, n_multiprocessor());
@@ -478,13 +478,58 @@ void triangle_block_grad(fm_stream *stream, const fm_triangle_block *t,
     }
 }
 
+/* -- parts */
+
+template <typename T> size_t triangle_part_kept(const fm_triangle_block *t) {
+    bool is_fused = path_of<T>(t) == TRIANGLE_FUSED && t->n_part > 0 && t->n_part % 16 == 0;
+    return is_fused ? kept_bytes(t) / sizeof(T) : 0;
+}
+
+template <typename T> size_t triangle_part_workspace(const fm_triangle_block *t, bool of_gradient) {
+    return of_gradient ? block_grad_workspace(t) : GEMM_SPACE;
+}
+
+template <int C>
+static void part_back(fm_stream *stream, const fm_triangle_part *p, void *workspace) {
+    const fm_triangle_block *t = &p->block;
+    block_kept space = block_kept_at(t, t->kept);
+    int64_t n = t->n, part = t->n_part, plane = n * part * C;
+    const bf16 *a = t->incoming ? (const bf16 *)p->whole : space.packed;
+    const bf16 *b = t->incoming ? space.packed + plane : (const bf16 *)p->whole;
+    triangle_multiply<bf16>(stream, workspace, C, t->incoming ? n : part, t->incoming ? part : n, n,
+                            t->incoming, !t->incoming, a, b, space.x);
+    block_back<C>(stream, t, space);
+}
+
+template <typename T>
+void triangle_part(fm_stream *stream, fm_triangle_stage stage, const fm_triangle_part *p,
+                   void *workspace) {
+    const fm_triangle_block *t = &p->block;
+    assert(triangle_part_kept<T>(t) > 0);
+    block_kept kept = block_kept_at(t, t->kept);
+    switch (stage) {
+    case FM_TRIANGLE_FRONT:
+        t->c == 64 ? block_front<64>(stream, t, kept) : block_front<128>(stream, t, kept);
+        break;
+    case FM_TRIANGLE_BACK:
+        t->c == 64 ? part_back<64>(stream, p, workspace) : part_back<128>(stream, p, workspace);
+        break;
+    case FM_TRIANGLE_BACK_GRAD: part_back_grad(stream, p, workspace); break;
+    case FM_TRIANGLE_FRONT_GRAD: part_front_grad(stream, p, workspace); break;
+    }
+}
+
 #define INSTANTIATE(T)                                                                             \
     template size_t triangle_block_kept<T>(const fm_triangle_block *);                             \
     template size_t triangle_block_workspace<T>(const fm_triangle_block *);                        \
     template void triangle_block<T>(fm_stream *, const fm_triangle_block *, void *);               \
     template size_t triangle_block_grad_workspace<T>(const fm_triangle_block *);                   \
     template void triangle_block_grad<T>(fm_stream *, const fm_triangle_block *,                   \
-                                         const fm_triangle_block_grad *, void *);
+                                         const fm_triangle_block_grad *, void *);                  \
+    template size_t triangle_part_kept<T>(const fm_triangle_block *);                              \
+    template size_t triangle_part_workspace<T>(const fm_triangle_block *, bool);                   \
+    template void triangle_part<T>(fm_stream *, fm_triangle_stage, const fm_triangle_part *,       \
+                                   void *);
 INSTANTIATE(float)
 INSTANTIATE(bf16)
 

@@ -37,8 +37,16 @@ struct block_kept {
     uint8_t *keep;
 };
 
+/* Pairs, and their columns, that a call has: all, or those of a part. */
+inline int64_t block_rows(const fm_triangle_block *t) {
+    return t->n * (t->n_part ? t->n_part : t->n);
+}
+inline int64_t block_columns(const fm_triangle_block *t) {
+    return t->n_part && t->incoming ? t->n_part : t->n;
+}
+
 inline block_kept block_kept_at(const fm_triangle_block *t, void *base) {
-    int64_t rows = t->n * t->n, plane = rows * t->c;
+    int64_t rows = block_rows(t), plane = rows * t->c;
     bf16 *at = (bf16 *)base;
     bf16 *gate = at + 3 * plane + EXTRA_COLUMNS * rows;
     float2 *statistics = (float2 *)(gate + plane);
@@ -49,6 +57,10 @@ inline block_kept block_kept_at(const fm_triangle_block *t, void *base) {
 size_t block_grad_workspace(const fm_triangle_block *t);
 void block_grad(fm_stream *stream, const fm_triangle_block *t, const fm_triangle_block_grad *grad,
                 void *workspace);
+
+/* The same for a part: the first half makes da, db and what the weights' gradients need. */
+void part_back_grad(fm_stream *stream, const fm_triangle_part *p, void *workspace);
+void part_front_grad(fm_stream *stream, const fm_triangle_part *p, void *workspace);
 
 /* triangle_weights.cu: the gradients of all parameters, from the gradient of the five projections
  * [rows, 5 c], u = z normalised without gamma and beta [rows, c], dp' [rows, c]

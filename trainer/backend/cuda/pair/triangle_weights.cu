@@ -261,7 +261,7 @@ template <int C>
 static void weights_of(fm_stream *stream, const fm_triangle_block *t,
                        const fm_triangle_block_grad *grad, const weights_inputs &from,
                        float *sums) {
-    int64_t rows = t->n * t->n;
+    int64_t rows = block_rows(t);
     product_args p;
     p.dprojected = boxes_of(from.dprojected, 5 * C, rows, 64), p.u = boxes_of(from.u, C, rows, 64);
     p.dp = boxes_of(from.dp, C, rows, 64);

@@ -1,0 +1,206 @@
+/* comm_nccl.cu: exchanges through NCCL, which is opened when it is first used. The way between
+ * hosts, and what comm_peer is compared with.
+ *
+ * A message is cut into pieces that fit into staging memory. Each piece is packed, sent from point
+ * to point, and combined in rank order by the rule of comm.h. NCCL never adds, so sums have the same
+ * bits as with other communicators. Everything runs on the communication stream and can be
+ * captured. */
+#include "trainer/dist/cuda/link_state.cuh"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+namespace fm_dist {
+
+using fm_cuda::bf16;
+
+enum { STAGE_BYTES = 64 << 20 /* of each side */ };
+
+/* -- the library */
+
+enum { ID_BYTES = 128, BYTES = 1 /* ncclUint8 */, OLDEST = 22000, NEXT_MAJOR = 30000 };
+
+struct unique_id {
+    char at[ID_BYTES];
+};
+
+/* The functions of NCCL 2 that are used; a result of 0 is success. */
+struct library {
+    int (*version)(int *);
+    int (*make_id)(unique_id *);
+    int (*join)(void **comm, int n, unique_id id, int rank);
+    int (*abort)(void *comm);
+    int (*async_error)(void *comm, int *ret_error);
+    int (*start)(void);
+    int (*end)(void);
+    int (*send)(const void *data, size_t n, int type, int peer, void *comm, cudaStream_t stream);
+    int (*receive)(void *data, size_t n, int type, int peer, void *comm, cudaStream_t stream);
+    const char *(*text)(int error);
+};
+
+static library nccl;
+
+static bool find(void *file, const char *name, void *ret_function) {
+    void *found = dlsym(file, name);
+    memcpy(ret_function, &found, sizeof found);
+    return found != NULL;
+}
+
+fm_status nccl_open(fm_error *reterr) {
+    if (nccl.text) return FM_OK;
+    const char *own = getenv("FM_NCCL"), *path = own && own[0] ? own : "libnccl.so.2";
+    void *file = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!file) {
+        return fm_fail(
+            reterr, FM_ERR_UNSUPPORTED,
+            "NCCL cannot be opened (%s); the environment variable FM_NCCL gives the path "
+            "of libnccl.so.2",
+            dlerror());
+    }
+    library l = {};
+    bool all = find(file, "ncclGetVersion", &l.version) &&
+               find(file, "ncclGetUniqueId", &l.make_id) &&
+               find(file, "ncclCommInitRank", &l.join) && find(file, "ncclCommAbort", &l.abort) &&
+               find(file, "ncclCommGetAsyncError", &l.async_error) &&
+               find(file, "ncclGroupStart", &l.start) && find(file, "ncclGroupEnd", &l.end) &&
+               find(file, "ncclSend", &l.send) && find(file, "ncclRecv", &l.receive) &&
+               find(file, "ncclGetErrorString", &l.text);
+    int version = 0;
+    if (!all || l.version(&version) != 0 || version < OLDEST || version >= NEXT_MAJOR) {
+        dlclose(file);
+        return fm_fail(reterr, FM_ERR_UNSUPPORTED,
+                       "%s is NCCL version %d, expected 2.20 or later of NCCL 2", path, version);
+    }
+    nccl = l;
+    return FM_OK;
+}
+
+#define FM_NCCL(call)                                                                              \
+    do {                                                                                           \
+        int error = nccl.call;                                                                     \
+        if (error) fm_cuda::call_failed("nccl " #call, nccl.text(error), __FILE__, __LINE__);      \
+    } while (0)
+
+/* All ranks of the run offer a name; the first rank's of the group counts. */
+fm_status nccl_join(fm_gpu_link *link, group *g, fm_error *reterr) {
+    unique_id own = {}, all[FM_LINK_RANKS];
+    int error = g->comm.rank == 0 ? nccl.make_id(&own) : 0;
+    fm_status status = fm_meeting_gather(link->options.meeting, &own, sizeof own, all,
+                                         link->options.seconds, reterr);
+    if (status) return status;
+    if (!error) error = nccl.join(&g->nccl, g->size, all[g->member[0]], g->comm.rank);
+    if (error) {
+        return fm_fail(reterr, FM_ERR_UNSUPPORTED, "NCCL does not start on rank %d: %s",
+                       (int)link->rank, nccl.text(error));
+    }
+    if (cudaMalloc((void **)&g->sends, STAGE_BYTES) != cudaSuccess ||
+        cudaMalloc((void **)&g->arrives, STAGE_BYTES) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return fm_fail(reterr, FM_ERR_NOMEM, "the GPU refused memory for exchanges");
+    }
+    return FM_OK;
+}
+
+void nccl_leave(group *g) {
+    if (g->nccl) nccl.abort(g->nccl);
+    g->nccl = NULL;
+}
+
+fm_status nccl_check(const group *g, fm_error *reterr) {
+    int error = 0;
+    if (!g->nccl || (nccl.async_error(g->nccl, &error) == 0 && !error)) return FM_OK;
+    return fm_fail(reterr, FM_ERR_CLOSED, "NCCL reports on rank %d: %s", (int)g->link->rank,
+                   nccl.text(error));
+}
+
+/* -- exchanges */
+
+/* Elements [first, first + n) of every part of a message. */
+struct piece {
+    const fm_message *message;
+    int64_t first, n;
+};
+
+/* stage[part][n] = the piece of each part that this rank sends. */
+template <typename T> static void pack(const group *g, const piece &p) {
+    const fm_message m = *p.message;
+    int64_t n = p.n, first = p.first;
+    T *stage = (T *)g->sends;
+    const T *x = (const T *)m.send;
+    fm_cuda::each((fm_stream *)g->link->stream, n * fm_exchange_parts_sent(m.exchange, g->size),
+                  [=] __device__(int64_t i) {
+                      int64_t part = i / n, at = first + i % n;
+                      stage[i] = x[part * m.sent.part + at / m.run * m.sent.row + at % m.run];
+                  });
+}
+
+/* Writes the result from stage[source][n]; a broadcast has one source. */
+template <typename T> static void combine(const group *g, const piece &p) {
+    const fm_message m = *p.message;
+    int64_t n = p.n, first = p.first;
+    const T *stage = (const T *)g->arrives;
+    T *y = (T *)m.receive.data;
+    int32_t n_part = fm_exchange_parts_received(m.exchange, g->size);
+    int32_t n_source = fm_exchange_sums(m.exchange) ? g->size : 1;
+    fm_cuda::each((fm_stream *)g->link->stream, n * n_part, [=] __device__(int64_t i) {
+        int64_t part = i / n, at = first + i % n;
+        T *to = y + part * m.received.part + at / m.run * m.received.row + at % m.run;
+        float sum = fm_cuda::get(stage[i]);
+        for (int32_t source = 1; source < n_source; source++)
+            sum += fm_cuda::get(stage[source * n + i]);
+        if (n_source == 1 && m.receive.beta == FM_WRITE) {
+            *to = stage[i];
+        } else {
+            fm_cuda::put(to, m.receive.beta, sum);
+        }
+    });
+}
+
+static void transfer(const group *g, const piece &p, size_t element_bytes) {
+    const fm_message *m = p.message;
+    size_t bytes = (size_t)p.n * element_bytes;
+    bool many = fm_exchange_parts_sent(m->exchange, g->size) > 1;
+    bool spreads = m->exchange == FM_EXCHANGE_BROADCAST;
+    FM_NCCL(start());
+    for (int32_t r = 0; r < g->size; r++) {
+        if (!spreads || g->comm.rank == m->root) {
+            FM_NCCL(send(g->sends + (many ? (size_t)r * bytes : 0), bytes, BYTES, r, g->nccl,
+                         g->link->stream));
+        }
+        if (!spreads || r == m->root) {
+            FM_NCCL(receive(g->arrives + (spreads ? 0 : (size_t)r * bytes), bytes, BYTES, r,
+                            g->nccl, g->link->stream));
+        }
+    }
+    FM_NCCL(end());
+}
+
+template <typename T> static void exchange(const group *g, const fm_message *m) {
+    int64_t count = m->rows * m->run;
+    int64_t most = STAGE_BYTES / g->size / (int64_t)sizeof(T);
+    for (int64_t first = 0; first < count; first += most) {
+        const piece p = {m, first, fm_cuda::min_size(most, count - first)};
+        if (m->send) pack<T>(g, p);
+        transfer(g, p, sizeof(T));
+        combine<T>(g, p);
+    }
+}
+
+fm_ticket begin_nccl(fm_comm *comm, const fm_message *messages, int32_t count, fm_stream *stream) {
+    group *g = (group *)comm->context;
+    assert(count >= 1 && count <= FM_COMM_MESSAGES);
+    fm_ticket ticket = ask(g, stream);
+    for (int32_t i = 0; i < count; i++) {
+        if (messages[i].element == FM_ELEMENT_F32) {
+            exchange<float>(g, &messages[i]);
+        } else {
+            assert(messages[i].element == FM_ELEMENT_BF16);
+            exchange<bf16>(g, &messages[i]);
+        }
+    }
+    queued(g, ticket);
+    return ticket;
+}
+
+} // namespace fm_dist

@@ -1,0 +1,389 @@
+/* comm_peer.cu: exchanges between the GPUs of one host. A kernel reads what it needs out of its
+ * peers' memory and writes the result where the message says, transposed, summed or added.
+ *
+ *     1. tell each peer that this rank's messages are ready, and where they are     (ready flags)
+ *     2. wait until each peer's are; read them, combine in rank order, write
+ *     3. tell each peer that its messages have been read, and wait for the same     (done flags);
+ *        left out where all messages are held
+ *
+ * Why reading is safe. A peer reads `send` after (1), which comes after all work that the compute
+ * stream had queued before begin, and before (3), for which this rank's kernel waits; finish waits
+ * for the kernel. So peers read `send` between begin and finish only, when it belongs to the
+ * exchange. A message that is held belongs to it until a later exchange has finished. The kernel of
+ * that one waits for the peers' ready flags, which they write after their kernel of this one has
+ * ended. Nobody but this rank writes to its memory, except for flags, which have memory of their
+ * own. The place of `send` travels with the ready flag, so memory plans of ranks may differ.
+ *
+ * Numbers. The last block of an exchange counts it in device memory, so a replayed graph goes on
+ * counting. A rank waits for a flag to equal the number of the exchange. A peer may be one exchange
+ * further, but not two, because the next one needs this rank's ready flag; so ready flags have two
+ * places, and numbers may wrap around.
+ *
+ * Waiting is bounded. A block that has waited for the link's limit sets `failed` and writes who did
+ * not come to page-locked memory. From then on nobody waits and nothing is read: the queued work
+ * runs to its end with wrong results, which the host finds in fm_gpu_link_check. */
+#include "trainer/backend/cuda/core/clock.cuh"
+#include "trainer/backend/cuda/core/keep.cuh"
+#include "trainer/dist/cuda/link_state.cuh"
+
+namespace fm_dist {
+
+using fm_cuda::bf16;
+using fm_cuda::raw;
+
+enum { THREADS = 512, COPIES = 8, SUMS = 4 /* packs that a thread reads at once */ };
+enum { POLLS_BEFORE_CLOCK = 256 };
+enum { STAGE_READY, STAGE_DONE };
+
+/* n / d by a multiplication, for n below 2^31. */
+struct divisor {
+    uint32_t d, factor, shift;
+};
+
+static divisor divisor_of(int64_t d) {
+    assert(d > 0 && d < (int64_t)1 << 31);
+    uint32_t shift = 0;
+    while (((int64_t)1 << shift) < d)
+        shift++;
+    uint64_t factor = (((uint64_t)1 << 32) * (((uint64_t)1 << shift) - (uint64_t)d)) / (uint64_t)d;
+    return {(uint32_t)d, (uint32_t)factor + 1, shift};
+}
+
+__device__ inline uint32_t divide(uint32_t n, divisor d) {
+    return (__umulhi(n, d.factor) + n) >> d.shift;
+}
+
+/* A message as the kernel sees it. Distances and counts are in packs of V elements. */
+struct pull {
+    const void *send;
+    void *receive;
+    uint64_t offer; /* where `send` is, as the ready flag says it */
+    fm_beta beta;
+    bool sums;
+    int32_t first_source, n_source; /* of copies: one part of each, from the first on */
+    int64_t sent_first, sent_row;   /* of this rank's part at the source */
+    int64_t received_part, received_row;
+    uint32_t count; /* of all parts that are copied, or of the sum */
+    divisor run, part;
+};
+
+struct job {
+    int32_t rank, size, n_message;
+    bool held; /* all messages */
+    uint32_t name;
+    int32_t member[FM_LINK_RANKS];
+    group_flags *flags;   /* of this rank */
+    int64_t flags_offset; /* of the group in region 0 */
+    link_memory *memory;
+    uint32_t *epoch, *ended;
+    trouble *host;
+    uint64_t limit_ns;
+    pull message[FM_COMM_MESSAGES];
+};
+
+/* -- flags */
+
+/* A ready flag has the number in its upper 24 bits, then 4 bits of region, then the offset in units
+ * of 16 bytes. */
+enum { NUMBER_BITS = 24, OFFSET_BITS = 36 };
+
+__device__ inline uint64_t read_flag(const uint64_t *p) {
+    uint64_t v;
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+    return v;
+}
+__device__ inline uint32_t read_flag(const uint32_t *p) {
+    uint32_t v;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+__device__ inline void write_flag(uint64_t *p, uint64_t v) {
+    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+__device__ inline void write_flag(uint32_t *p, uint32_t v) {
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+__device__ inline uint32_t number_in(uint64_t flag) {
+    return (uint32_t)(flag >> (64 - NUMBER_BITS));
+}
+__device__ inline uint32_t number_in(uint32_t flag) {
+    return flag;
+}
+
+/* Notes once for the whole link that `rank` did not come. */
+__device__ __noinline__ void give_up(const job &j, int rank, int stage) {
+    if (atomicExch(&j.memory->failed, 1u)) return;
+    j.host->name = j.name, j.host->rank = (uint32_t)j.member[rank], j.host->stage = stage;
+    __threadfence_system();
+    *(volatile uint32_t *)&j.host->happened = 1;
+}
+
+/* Waits for the flag of `rank`. False when the link has failed. */
+template <typename F>
+__device__ inline bool wait_for(const job &j, const F *flag, uint32_t number, int rank, int stage,
+                                F *ret_flag) {
+    uint64_t start = 0;
+    for (uint32_t polls = 1;; polls++) {
+        *ret_flag = read_flag(flag);
+        if (number_in(*ret_flag) == number) return true;
+        if (polls % POLLS_BEFORE_CLOCK) continue;
+        if (*(volatile uint32_t *)&j.memory->failed) return false;
+        uint64_t now = fm_cuda::device_clock_ns();
+        start = start ? start : now;
+        bool stops = polls % (64 * POLLS_BEFORE_CLOCK) == 0 && *(volatile uint32_t *)&j.host->stops;
+        if (now - start > j.limit_ns || stops) {
+            give_up(j, rank, stage);
+            return false;
+        }
+    }
+}
+
+/* -- data */
+
+/* Where a pack of the result is, and where it comes from. */
+struct place {
+    int64_t from, to;
+    int source;
+};
+
+/* Copies begin with the next rank's part, so that ranks do not all read from one. */
+__device__ inline place place_of(const job &j, const pull &m, uint32_t i) {
+    uint32_t part = divide(i, m.part), rest = i - part * m.part.d;
+    uint32_t row = divide(rest, m.run), column = rest - row * m.run.d;
+    int source = m.first_source;
+    if (m.n_source > 1) source = (j.rank + 1 + (int)part) % j.size;
+    return {m.sent_first + row * m.sent_row + column,
+            (m.n_source > 1 ? source * m.received_part : 0) + row * m.received_row + column,
+            source};
+}
+
+/* Memory of other GPUs is read past L1, which is not coherent with it. */
+template <typename T, int V> __device__ inline raw<T, V> read_peer(const T *p) {
+    if constexpr (V == 1) {
+        return {__ldcg(p)};
+    } else {
+        return {__ldcg((const decltype(raw<T, V>::word) *)p)};
+    }
+}
+
+template <typename T, int V>
+__device__ inline void put_result(const pull &m, int64_t at, const float *x) {
+    T *y = (T *)m.receive + at * V;
+    float sum[V];
+    raw<T, V> old;
+    if (m.beta == FM_ADD) old = fm_cuda::read_raw<T, V>(y);
+#pragma unroll
+    for (int k = 0; k < V; k++)
+        sum[k] = m.beta == FM_ADD ? old.at(k) + x[k] : x[k];
+    fm_cuda::write_raw<T, V>(y, raw<T, V>::of(sum));
+}
+
+template <typename T, int V>
+__device__ inline void copy_parts(const job &j, const pull &m, const void *const *base) {
+    uint32_t stride = gridDim.x * THREADS;
+    for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < m.count; i += COPIES * stride) {
+        raw<T, V> x[COPIES];
+        int64_t to[COPIES];
+#pragma unroll
+        for (int u = 0; u < COPIES; u++) {
+            if (i + u * stride >= m.count) continue;
+            place p = place_of(j, m, i + u * stride);
+            x[u] = read_peer<T, V>((const T *)base[p.source] + p.from * V);
+            to[u] = p.to;
+        }
+#pragma unroll
+        for (int u = 0; u < COPIES; u++) {
+            if (i + u * stride >= m.count) continue;
+            if (m.beta == FM_WRITE) {
+                fm_cuda::write_raw<T, V>((T *)m.receive + to[u] * V, x[u]);
+            } else {
+                float value[V];
+#pragma unroll
+                for (int k = 0; k < V; k++)
+                    value[k] = x[u].at(k);
+                put_result<T, V>(m, to[u], value);
+            }
+        }
+    }
+}
+
+template <typename T, int V>
+__device__ inline void sum_parts(const job &j, const pull &m, const void *const *base) {
+    uint32_t stride = gridDim.x * THREADS;
+    for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < m.count; i += SUMS * stride) {
+        float sum[SUMS][V];
+        place p[SUMS];
+#pragma unroll
+        for (int u = 0; u < SUMS; u++)
+            p[u] = place_of(j, m, i + u * stride < m.count ? i + u * stride : i);
+        for (int source = 0; source < j.size; source++) {
+            raw<T, V> x[SUMS];
+#pragma unroll
+            for (int u = 0; u < SUMS; u++)
+                x[u] = read_peer<T, V>((const T *)base[source] + p[u].from * V);
+#pragma unroll
+            for (int u = 0; u < SUMS; u++)
+#pragma unroll
+                for (int k = 0; k < V; k++)
+                    sum[u][k] = source ? sum[u][k] + x[u].at(k) : x[u].at(k);
+        }
+#pragma unroll
+        for (int u = 0; u < SUMS; u++)
+            if (i + u * stride < m.count) put_result<T, V>(m, p[u].to, sum[u]);
+    }
+}
+
+template <typename T, int V>
+__global__ void __launch_bounds__(THREADS) exchange_kernel(const __grid_constant__ job j) {
+    __shared__ const void *base[FM_COMM_MESSAGES][FM_LINK_RANKS];
+    __shared__ int n_missing;
+    uint32_t mask = (1u << NUMBER_BITS) - 1;
+    uint32_t number = (*(volatile uint32_t *)j.epoch + 1) & mask;
+    int peer = threadIdx.x % FM_LINK_RANKS, m = threadIdx.x / FM_LINK_RANKS;
+    bool talks = m < j.n_message && peer < j.size && peer != j.rank;
+    if (threadIdx.x == 0) n_missing = *(volatile uint32_t *)&j.memory->failed;
+    group_flags *theirs = NULL;
+    if (peer < j.size && peer != j.rank) {
+        theirs = (group_flags *)((char *)j.memory->base[0][j.member[peer]] + j.flags_offset);
+    }
+    if (talks && blockIdx.x == 0) {
+        write_flag(&theirs->ready[number & 1][j.rank][m],
+                   (uint64_t)number << (64 - NUMBER_BITS) | j.message[m].offer);
+    }
+    __syncthreads();
+    bool fails = n_missing != 0;
+    __syncthreads();
+    if (talks && !fails) {
+        uint64_t flag;
+        if (wait_for(j, &j.flags->ready[number & 1][peer][m], number, peer, STAGE_READY, &flag)) {
+            uint32_t region = (uint32_t)(flag >> OFFSET_BITS) & 15;
+            uint64_t units = flag & (((uint64_t)1 << OFFSET_BITS) - 1);
+            base[m][peer] = (const char *)j.memory->base[region][j.member[peer]] + units * 16;
+        } else {
+            atomicAdd(&n_missing, 1);
+        }
+    }
+    if (m < j.n_message && peer == j.rank) base[m][peer] = j.message[m].send;
+    __syncthreads();
+    fails = n_missing != 0;
+    for (int i = 0; i < j.n_message && !fails; i++) {
+        if (j.message[i].sums) {
+            sum_parts<T, V>(j, j.message[i], base[i]);
+        } else {
+            copy_parts<T, V>(j, j.message[i], base[i]);
+        }
+    }
+    __syncthreads();
+    if (m == 0 && theirs && !j.held) {
+        write_flag(&theirs->done[j.rank][blockIdx.x], number);
+        uint32_t flag;
+        if (!fails) wait_for(j, &j.flags->done[peer][blockIdx.x], number, peer, STAGE_DONE, &flag);
+    }
+    if (threadIdx.x == 0 && atomicAdd(j.ended, 1u) == gridDim.x - 1) {
+        *j.ended = 0;
+        *j.epoch = number;
+    }
+}
+
+/* -- the host's side */
+
+/* Where a message's `send` is, as a ready flag says it. */
+static uint64_t offer_of(const fm_gpu_link *link, const void *send) {
+    if (!send) return 0;
+    for (int32_t r = 1; r < link->n_region; r++) {
+        const region *at = &link->region[r];
+        if ((const char *)send >= at->memory && (const char *)send < at->memory + at->bytes) {
+            uint64_t offset = (uint64_t)((const char *)send - at->memory);
+            assert(offset % 16 == 0);
+            return (uint64_t)r << OFFSET_BITS | offset / 16;
+        }
+    }
+    assert(!"what is sent is in memory that was shared");
+    return 0;
+}
+
+static bool is_vector(const fm_message *m) {
+    int64_t v = 16 / (int64_t)fm_element_bytes(m->element);
+    return m->run % v == 0 && m->sent.part % v == 0 && m->sent.row % v == 0 &&
+           m->received.part % v == 0 && m->received.row % v == 0 && fm_cuda::is_aligned(m->send) &&
+           fm_cuda::is_aligned(m->receive.data);
+}
+
+static pull pull_of(const group *g, const fm_message *m, int64_t v) {
+    pull p = {};
+    int64_t rank = g->comm.rank, run = m->run / v;
+    bool own_part = fm_exchange_parts_sent(m->exchange, g->size) > 1;
+    p.send = m->send, p.receive = m->receive.data, p.beta = m->receive.beta;
+    p.offer = offer_of(g->link, m->send);
+    p.sums = fm_exchange_sums(m->exchange);
+    p.first_source = m->exchange == FM_EXCHANGE_BROADCAST ? m->root : 0;
+    p.n_source = fm_exchange_parts_received(m->exchange, g->size);
+    p.sent_first = own_part ? rank * m->sent.part / v : 0;
+    p.sent_row = m->sent.row / v;
+    p.received_part = m->received.part / v, p.received_row = m->received.row / v;
+    p.run = divisor_of(run), p.part = divisor_of(m->rows * run);
+    int64_t count = m->rows * run * p.n_source;
+    assert(count > 0 && count < (int64_t)1 << 31);
+    p.count = (uint32_t)count;
+    return p;
+}
+
+/* Blocks, so that a thread has at least one full round of packs; the same number on all ranks. */
+static unsigned blocks_of(const job &j) {
+    int64_t count = 0;
+    for (int32_t i = 0; i < j.n_message; i++)
+        count = fm_cuda::max_size(count, j.message[i].count);
+    static const char *most = getenv("FM_EXCHANGE_BLOCKS");
+    int64_t blocks = fm_cuda::divide_up(count, THREADS * SUMS);
+    return (unsigned)fm_cuda::min_size(blocks, most ? atoi(most) : EXCHANGE_BLOCKS);
+}
+
+template <typename T> static void launch(const job &j, bool vector, cudaStream_t stream) {
+    unsigned blocks = blocks_of(j);
+    if (vector) {
+        exchange_kernel<T, fm_cuda::vector_of<T>()><<<blocks, THREADS, 0, stream>>>(j);
+    } else {
+        exchange_kernel<T, 1><<<blocks, THREADS, 0, stream>>>(j);
+    }
+    FM_LAUNCHED();
+}
+
+fm_ticket begin_peer(fm_comm *comm, const fm_message *messages, int32_t count, fm_stream *stream) {
+    group *g = (group *)comm->context;
+    fm_gpu_link *link = g->link;
+    assert(count >= 1 && count <= FM_COMM_MESSAGES);
+    fm_element element = messages[0].element;
+    bool vector = true;
+    for (int32_t i = 0; i < count; i++) {
+        assert(messages[i].element == element);
+        vector = vector && is_vector(&messages[i]);
+    }
+    job j = {};
+    j.rank = comm->rank, j.size = comm->size, j.n_message = count;
+    j.name = name_of(link, messages[0].name);
+    memcpy(j.member, g->member, sizeof j.member);
+    j.flags = link->flags + g->index;
+    j.flags_offset = (int64_t)(g->index * sizeof(group_flags));
+    j.memory = link->memory;
+    j.epoch = &link->memory->epoch[g->index];
+    j.ended = &link->memory->ended[g->index];
+    j.host = link->trouble;
+    j.limit_ns = (uint64_t)(1e9 * link->options.wait_s);
+    int64_t v = vector ? 16 / (int64_t)fm_element_bytes(element) : 1;
+    j.held = true;
+    for (int32_t i = 0; i < count; i++) {
+        j.message[i] = pull_of(g, &messages[i], v);
+        j.held = j.held && messages[i].held;
+    }
+    fm_ticket ticket = ask(g, stream);
+    if (element == FM_ELEMENT_F32) {
+        launch<float>(j, vector, link->stream);
+    } else {
+        assert(element == FM_ELEMENT_BF16);
+        launch<bf16>(j, vector, link->stream);
+    }
+    queued(g, ticket);
+    return ticket;
+}
+
+} // namespace fm_dist

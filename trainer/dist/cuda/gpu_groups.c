@@ -1,0 +1,82 @@
+/* gpu_groups.c: see gpu_groups.h. */
+#include "trainer/dist/cuda/gpu_groups.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+struct fm_gpu_groups {
+    fm_gpu_link *link;
+    fm_groups groups;
+};
+
+static fm_status share(const fm_groups *groups, void *memory, size_t bytes, fm_error *reterr) {
+    return fm_gpu_link_share(groups->link, memory, bytes, reterr);
+}
+
+static void unshare(const fm_groups *groups) {
+    fm_gpu_link_unshare(groups->link);
+}
+
+static fm_status check(const fm_groups *groups, fm_error *reterr) {
+    return fm_gpu_link_check(groups->link, reterr);
+}
+
+static int64_t least(const fm_groups *groups, int64_t value) {
+    return fm_gpu_link_least(groups->link, value);
+}
+
+/* Makes the group of this rank's `size` ranks: first, first + step, ... None for one rank. */
+static fm_status add(fm_gpu_groups *all, int32_t first, int32_t step, int32_t size,
+                     const fm_kernels *kernels, fm_comm **ret_comm, fm_error *reterr) {
+    int32_t members[FM_LINK_RANKS];
+    if (size == 1) return FM_OK;
+    for (int32_t i = 0; i < size; i++)
+        members[i] = first + i * step;
+    return fm_gpu_link_add_group(all->link, members, size, kernels, ret_comm, reterr);
+}
+
+fm_status fm_gpu_groups_create(const fm_layout *layout, const fm_kernels *kernels,
+                               const fm_gpu_link_options *options, fm_gpu_groups **ret_groups,
+                               fm_error *reterr) {
+    fm_status status = fm_layout_check(layout, reterr);
+    if (status) return status;
+    assert(fm_layout_ranks(layout) == fm_meeting_size(options->meeting));
+    fm_gpu_groups *all = calloc(1, sizeof *all);
+    if (!all) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the groups of ranks");
+    status = fm_gpu_link_create(options, &all->link, reterr);
+    fm_rank_place place = fm_layout_place(layout, fm_meeting_rank(options->meeting));
+    int32_t d = layout->dap, b = layout->bp, of_sample = d * b, first = place.dp * of_sample;
+    fm_groups *g = &all->groups;
+    if (!status) status = add(all, first + place.bp * d, 1, d, kernels, &g->dap, reterr);
+    if (!status) status = add(all, first + place.dap, d, b, kernels, &g->bp, reterr);
+    /* With one of the two the ranks of a sample are those of that group. */
+    g->sample = d > 1 ? g->dap : g->bp;
+    if (!status && d > 1 && b > 1) {
+        status = add(all, first, 1, of_sample, kernels, &g->sample, reterr);
+    }
+    if (!status) {
+        status = add(all, place.sample, of_sample, layout->dp, kernels, &g->dp, reterr);
+    }
+    if (status) {
+        fm_gpu_groups_destroy(all);
+        return status;
+    }
+    g->layout = *layout;
+    g->place = place;
+    g->link = all->link;
+    g->share = share;
+    g->unshare = unshare;
+    g->check = check;
+    g->least = least;
+    *ret_groups = all;
+    return FM_OK;
+}
+
+void fm_gpu_groups_destroy(fm_gpu_groups *groups) {
+    if (groups) fm_gpu_link_destroy(groups->link);
+    free(groups);
+}
+
+const fm_groups *fm_gpu_groups_get(const fm_gpu_groups *groups) {
+    return &groups->groups;
+}

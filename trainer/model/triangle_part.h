@@ -1,0 +1,24 @@
+/* triangle_part.h: a triangle multiplication (ops/triangle_multiplication.h) as one node on a pair
+ * array that is split over ranks: along axis 0 for outgoing edges, along axis 1 for incoming ones.
+ *
+ * The node makes both operands of its part, gathers one of them from the other ranks, and goes on to
+ * the residual. Backward sums the gradient of the gathered operand over the ranks. Its exchanges are
+ * inside the node, where the operands are channel-major as the products read them; nothing overlaps
+ * with them. The numbers and the draws are those of the whole node. Where the device has no kernels
+ * for this, the sublayer is recorded as ops/triangle_split.h. */
+#ifndef FM_TRAINER_MODEL_TRIANGLE_PART_H
+#define FM_TRAINER_MODEL_TRIANGLE_PART_H
+
+#include "trainer/dist/exchange.h"
+#include "trainer/ops/triangle_multiplication.h"
+
+/* Whether the device has kernels for parts of z. */
+bool fm_triangle_part_exists(const fm_tape *tape, fm_comm *comm, bool incoming, fm_tensor_ref z,
+                             const fm_triangle_weights *weights, double dropout);
+
+/* Adds the node; returns the new z. z and mask are split as above. */
+fm_tensor_ref fm_triangle_part_add(fm_tape *tape, const char *name, fm_comm *comm, bool incoming,
+                                   fm_tensor_ref z, fm_tensor_ref mask,
+                                   const fm_triangle_weights *weights, double dropout);
+
+#endif
