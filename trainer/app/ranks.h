@@ -17,8 +17,8 @@ typedef struct fm_ranks fm_ranks;
 FM_MUST_USE fm_status fm_ranks_open(const fm_world *world, const fm_layout *layout,
                                     fm_ranks **ret_ranks, fm_error *reterr);
 
-/* Makes the communicators; the groups are valid as long as `ranks`. `device`: "cpu", or "cuda" for a
- * GPU of each rank. The errors of fm_shm_groups_open or fm_device_groups_create. */
+/* Makes the communicators; the groups are valid as long as `ranks`. `device`: "cpu", or "cuda" for
+ * a GPU of each rank. The errors of fm_shm_groups_open or fm_device_groups_create. */
 FM_MUST_USE fm_status fm_ranks_join(fm_ranks *ranks, const char *device, const fm_kernels *kernels,
                                     const fm_groups **ret_groups, fm_error *reterr);
 
