@@ -58,11 +58,12 @@ inline box_map row_end_boxes(const void *w, int64_t n, int64_t k, int rows_of_bo
 /* The kept channels of this lane's two rows, a bit each. They are drawn again only when a row has
  * another line of the mask than the row before it. */
 template <int N> struct row_keep {
-    uint32_t line[2], bits[2][(N / 32 + 3) / 4];
+    static constexpr int WORDS = (N / 32 + 3) / 4;
+    uint32_t line[2], bits[2][WORDS];
     __device__ inline row_keep() {
         line[0] = line[1] = ~0u;
 #pragma unroll
-        for (int i = 0; i < (N / 32 + 3) / 4; i++)
+        for (int i = 0; i < WORDS; i++)
             bits[0][i] = bits[1][i] = ~0u;
     }
     __device__ inline uint32_t at(int half, int g) const {
@@ -80,10 +81,16 @@ template <int N> struct row_keep {
         if (e.dropout.shared == FM_SHARED_AXIS1) now = row / n1;
         if (now == line[half]) return;
         line[half] = now;
+        if (half == 1 && now == line[0]) {
+#pragma unroll
+            for (int i = 0; i < WORDS; i++)
+                bits[1][i] = bits[0][i];
+            return;
+        }
         keep_run run = {now, row, 1, 1};
         uint64_t first = keep_draw(e.dropout, e.keep, run, row) + threadIdx.x % 4 * 8;
 #pragma unroll
-        for (int i = 0; i < (N / 32 + 3) / 4; i++) {
+        for (int i = 0; i < WORDS; i++) {
             uint32_t word = 0;
 #pragma unroll
             for (int g = 4 * i; g < 4 * i + 4 && g < N / 32; g++)
@@ -121,14 +128,18 @@ __device__ inline void load_residual(const row_end &e, int row, row_parts<N> &pa
  * keeps a row packed in registers. */
 __device__ inline void unpack(float (&x)[8], raw<bf16, 8> packed) {
     uint4 &w = packed.word;
-    asm("" : "+r"(w.x), "+r"(w.y), "+r"(w.z), "+r"(w.w));
+    asm volatile("" : "+r"(w.x), "+r"(w.y), "+r"(w.z), "+r"(w.w));
 #pragma unroll
     for (int i = 0; i < 8; i++)
         x[i] = packed.at(i);
 }
 
 __device__ inline raw<bf16, 8> row_weights(const bf16 *weights, int g) {
-    return {__ldg((const uint4 *)(weights + g * 32) + threadIdx.x % 4)};
+    uint4 w;
+    asm volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w)
+                 : "l"(weights + g * 32 + threadIdx.x % 4 * 8));
+    return {w};
 }
 
 /* Makes y of the residual and stores it; total = the sums of this lane's parts. A `keep` of NULL
