@@ -128,18 +128,14 @@ __device__ inline void load_residual(const row_end &e, int row, row_parts<N> &pa
  * keeps a row packed in registers. */
 __device__ inline void unpack(float (&x)[8], raw<bf16, 8> packed) {
     uint4 &w = packed.word;
-    asm volatile("" : "+r"(w.x), "+r"(w.y), "+r"(w.z), "+r"(w.w));
+    asm("" : "+r"(w.x), "+r"(w.y), "+r"(w.z), "+r"(w.w));
 #pragma unroll
     for (int i = 0; i < 8; i++)
         x[i] = packed.at(i);
 }
 
 __device__ inline raw<bf16, 8> row_weights(const bf16 *weights, int g) {
-    uint4 w;
-    asm volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w)
-                 : "l"(weights + g * 32 + threadIdx.x % 4 * 8));
-    return {w};
+    return {__ldg((const uint4 *)(weights + g * 32) + threadIdx.x % 4)};
 }
 
 /* Makes y of the residual and stores it; total = the sums of this lane's parts. A `keep` of NULL
