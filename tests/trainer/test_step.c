@@ -394,7 +394,7 @@ static void bad_samples_are_refused_by_name(void **state) {
     ((float *)trainer->params.master)[row->offset] = NAN;
     assert_int_equal(fm_trainer_add_sample(trainer, &s.features, &result, &error), FM_ERR_DATA);
     assert_non_null(strstr(error.message, "step 0, sample 0, cycle 0: element "));
-    assert_non_null(strstr(error.message, "] of msa transition update (op transition, node "));
+    assert_non_null(strstr(error.message, "] of msa transition (op transition, node "));
     assert_int_equal(trainer->optimizer.pending, 0);
     fm_trainer_destroy(trainer);
 }
