@@ -12,7 +12,13 @@ static int64_t rows_of(const fm_update_norm *end) {
     return end->dropout.n0 * end->dropout.n1;
 }
 
+/* Where nothing is dropped and no norm follows, the last product adds the residual itself. */
+static bool product_ends(const fm_update_norm *end) {
+    return !end->gamma && end->dropout.rate == 0;
+}
+
 static size_t update_bytes(const fm_kernels *k, const fm_update_norm *end) {
+    if (product_ends(end)) return 0;
     return aligned((size_t)(rows_of(end) * end->dropout.c) * fm_element_bytes(k->act));
 }
 
@@ -35,17 +41,27 @@ static fm_gemm linear(int64_t rows, int64_t c_in, int64_t c_out, const void *x, 
                      .bias = bias};
 }
 
+/* The last product of a sublayer: to `update`, or with the residual to y. */
+static fm_gemm last_product(fm_gemm product, const fm_update_norm *end, const void *residual,
+                            void *update, void *y) {
+    product.c = update;
+    if (product_ends(end)) product.beta = 1, product.addend = residual, product.c = y;
+    return product;
+}
+
 static void finish(const fm_kernels *k, fm_stream *stream, const fm_update_norm *end,
                    const void *residual, const void *update, void *y, void *n) {
     if (end->gamma) {
         k->update_norm(stream, end, residual, update, y, n);
-    } else {
+    } else if (!product_ends(end)) {
         k->dropout(stream, &end->dropout, residual, update, y);
     }
 }
 
 static fm_gemm update_product(const fm_linear_update *a, void *update) {
-    return linear(rows_of(&a->end), a->c_in, a->end.dropout.c, a->x, a->w, a->bias, update);
+    fm_gemm product =
+        linear(rows_of(&a->end), a->c_in, a->end.dropout.c, a->x, a->w, a->bias, NULL);
+    return last_product(product, &a->end, a->residual, update, a->y);
 }
 
 size_t fm_linear_update_composed_workspace(const fm_kernels *k, const fm_linear_update *args) {
@@ -68,7 +84,9 @@ static fm_gemm first_product(const fm_transition *a, void *hidden) {
 }
 
 static fm_gemm second_product(const fm_transition *a, const void *hidden, void *update) {
-    return linear(rows_of(&a->end), a->hidden, a->end.dropout.c, hidden, a->w2, a->b2, update);
+    fm_gemm product =
+        linear(rows_of(&a->end), a->hidden, a->end.dropout.c, hidden, a->w2, a->b2, NULL);
+    return last_product(product, &a->end, a->residual, update, a->y);
 }
 
 static size_t hidden_bytes(const fm_kernels *k, const fm_transition *a) {

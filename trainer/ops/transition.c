@@ -107,7 +107,7 @@ static void forward_update(fm_run *run, const fm_node *node) {
                           .residual = fm_run_input(run, node, IN_X),
                           .y = fm_run_output(run, node, 0),
                           .n = has_n ? fm_run_output(run, node, 1) : NULL};
-    fm_call_transition(run, &args); /* A9:2-3 A15:2-3 */
+    fm_call_transition(run, &args); /* A9:2 A15:2 A9:3 A15:3 */
 }
 
 static void backward_update(fm_run *run, const fm_node *node) {

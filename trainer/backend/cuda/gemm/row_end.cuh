@@ -58,11 +58,12 @@ inline box_map row_end_boxes(const void *w, int64_t n, int64_t k, int rows_of_bo
 /* The kept channels of this lane's two rows, a bit each. They are drawn again only when a row has
  * another line of the mask than the row before it. */
 template <int N> struct row_keep {
-    uint32_t line[2], bits[2][(N / 32 + 3) / 4];
+    static constexpr int WORDS = (N / 32 + 3) / 4;
+    uint32_t line[2], bits[2][WORDS];
     __device__ inline row_keep() {
         line[0] = line[1] = ~0u;
 #pragma unroll
-        for (int i = 0; i < (N / 32 + 3) / 4; i++)
+        for (int i = 0; i < WORDS; i++)
             bits[0][i] = bits[1][i] = ~0u;
     }
     __device__ inline uint32_t at(int half, int g) const {
@@ -80,10 +81,16 @@ template <int N> struct row_keep {
         if (e.dropout.shared == FM_SHARED_AXIS1) now = row / n1;
         if (now == line[half]) return;
         line[half] = now;
+        if (half == 1 && now == line[0]) {
+#pragma unroll
+            for (int i = 0; i < WORDS; i++)
+                bits[1][i] = bits[0][i];
+            return;
+        }
         keep_run run = {now, row, 1, 1};
         uint64_t first = keep_draw(e.dropout, e.keep, run, row) + threadIdx.x % 4 * 8;
 #pragma unroll
-        for (int i = 0; i < (N / 32 + 3) / 4; i++) {
+        for (int i = 0; i < WORDS; i++) {
             uint32_t word = 0;
 #pragma unroll
             for (int g = 4 * i; g < 4 * i + 4 && g < N / 32; g++)

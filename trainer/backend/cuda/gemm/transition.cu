@@ -14,8 +14,8 @@
  * every slot. While one group has its first sums in registers to make the operand, the other's
  * products run.
  *
- * The first product reads x from registers where there is room for it. From shared memory, 64
- * columns of W1 are too few for the tensor cores' rate, so C = 256 takes chunks of 128. */
+ * With x in shared memory, 64 columns of W1 are too few for the tensor cores' rate: each product
+ * reads as much of x as of W1. So x is in registers (C = 128), or a chunk has 128 columns (256). */
 #include "trainer/backend/cuda/gemm/gemm.cuh"
 #include "trainer/backend/cuda/gemm/row_end.cuh"
 
@@ -35,7 +35,10 @@ struct transition_call {
 };
 
 template <int C> struct transition_shape {
-    static constexpr bool IN_REGISTERS = C < 256; /* x */
+    static constexpr bool IN_REGISTERS = C == 128; /* x, where it pays and fits */
+    /* Whether the first product of a chunk begins while the second one before it is under way.
+     * With C = 256 there is no room for the sums of the one beside the operand of the other. */
+    static constexpr bool OVERLAPS = C < 256;
     static constexpr int CHUNK = C == 256 ? 128 : 64;
     /* Slots of W1, and of W2, for each chunk. A slot of W1 has CHUNK rows by KS columns, in boxes
      * of 64 columns; a slot of W2 has C rows by 64 columns. */
@@ -198,7 +201,7 @@ __device__ inline void first_products(float (&h)[N][4], const transition_rows<C>
     }
 }
 
-/* The products of one tile, from chunk `begin` on. With x in registers the last second product is
+/* The products of one tile, from chunk `begin` on. Where chunks overlap the last second product is
  * under way at the end. */
 template <int C, bool KEEPS>
 __device__ inline void multiply(const transition_call &t, transition_space<C, KEEPS> *s,
@@ -222,7 +225,7 @@ __device__ inline void multiply(const transition_call &t, transition_space<C, KE
 #pragma unroll
         for (int n = 0; n < N; n++)
             bias[n] = __ldg((const uint32_t *)(t.b1 + first + n * 8) + threadIdx.x % 4);
-        if constexpr (S::IN_REGISTERS) {
+        if constexpr (S::OVERLAPS) {
             products_wait<1>(d);
             if (turn > 0) free_slots<C>(s, before);
         }
@@ -244,7 +247,7 @@ __device__ inline void multiply(const transition_call &t, transition_space<C, KE
             wgmma<K_MAJOR>(d, p[k], operand_after(w2, k % 4 * 16), turn > 0 || k > 0);
         }
         products_commit();
-        if constexpr (!S::IN_REGISTERS) { /* no room for h beside p */
+        if constexpr (!S::OVERLAPS) {
             products_wait<0>(d);
             free_slots<C>(s, before);
         }
@@ -288,7 +291,7 @@ __device__ inline void transform(const transition_call &t, transition_space<C, K
         int row = tile * GROUP_ROWS + warp_row + threadIdx.x % 32 / 4;
         row_parts<C> parts;
         load_residual<C>(t.end, row, parts);
-        if constexpr (S::IN_REGISTERS) {
+        if constexpr (S::OVERLAPS) {
             products_wait<0>(d);
             free_slots<C>(s, {(at.slot + S::SLOTS - 1) % S::SLOTS});
         }
