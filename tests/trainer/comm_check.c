@@ -28,14 +28,14 @@ static const size_t ARENA_BYTES = (size_t)384 << 20, SIDE_BYTES = (size_t)192 <<
 
 typedef struct options {
     int32_t ranks;
-    fm_link_kind kind;
+    fm_gpu_link_kind kind;
     bool skips_times, kills;
 } options;
 
 typedef struct check {
     const options *set;
     int32_t rank, size;
-    fm_link *link;
+    fm_gpu_link *link;
     fm_comm *comm;
     const fm_kernels *f32, *bf16;
     fm_stream *stream;
@@ -354,7 +354,7 @@ static int lose_a_rank(check *c) {
     double before = now();
     queue_all(c);
     c->f32->synchronize(c->stream);
-    fm_status status = fm_link_check(c->link, &error);
+    fm_status status = fm_gpu_link_check(c->link, &error);
     char expected[32];
     snprintf(expected, sizeof expected, "rank %d did not arrive", (int)c->size - 1);
     bool good = status == FM_ERR_CLOSED && strstr(error.message, expected) &&
@@ -372,15 +372,15 @@ static int run(check *c, fm_error *error) {
     if (!memory || !c->f32->device->stream_create(&c->stream)) abort();
     c->send = memory;
     c->receive = memory + SIDE_BYTES;
-    fm_status status = fm_link_add_group(c->link, members, c->size, c->bf16, &c->comm, error);
-    if (!status) status = fm_link_share(c->link, memory, ARENA_BYTES, error);
+    fm_status status = fm_gpu_link_add_group(c->link, members, c->size, c->bf16, &c->comm, error);
+    if (!status) status = fm_gpu_link_share(c->link, memory, ARENA_BYTES, error);
     if (status) return 1;
     list_cases(c);
     c->delays = (uint64_t)c->rank * 77777u + 1;
     if (c->set->kills) return lose_a_rank(c);
     bool good = check_cases(c);
     if (!c->set->skips_times) print_times(c);
-    return fm_link_check(c->link, error) || !good;
+    return fm_gpu_link_check(c->link, error) || !good;
 }
 
 static int run_rank(int32_t rank, const char *address, void *context) {
@@ -397,11 +397,11 @@ static int run_rank(int32_t rank, const char *address, void *context) {
     c.f32 = c.bf16->wide;
     int result = 1;
     fm_status status = fm_meeting_open(&meeting, address, rank, set->ranks, LIMIT_S, &error);
-    const fm_link_options link = {set->kind, meeting, LIMIT_S, set->kills ? KILL_WAIT_S : 20};
-    if (!status) status = fm_link_create(&link, &c.link, &error);
+    const fm_gpu_link_options link = {set->kind, meeting, LIMIT_S, set->kills ? KILL_WAIT_S : 20};
+    if (!status) status = fm_gpu_link_create(&link, &c.link, &error);
     if (!status) result = run(&c, &error);
     if (error.message[0]) printf("comm_check: rank %d: %s\n", (int)rank, error.message);
-    fm_link_destroy(c.link);
+    fm_gpu_link_destroy(c.link);
     fm_meeting_close(meeting);
     return result;
 }

@@ -14,7 +14,7 @@ fm_status fm_device_groups_create(const fm_layout *layout, const fm_kernels *ker
         return fm_fail(reterr, FM_ERR_USAGE,
                        "a way to communicate: found '%.32s', expected peer or nccl", backend);
     }
-    const fm_link_options options = {.kind = peer ? FM_LINK_PEER : FM_LINK_NCCL,
+    const fm_gpu_link_options options = {.kind = peer ? FM_LINK_PEER : FM_LINK_NCCL,
                                      .meeting = meeting,
                                      .seconds = MEETING_S,
                                      .wait_s = wait_s};

@@ -46,7 +46,7 @@ struct fm_groups {
     fm_rank_place place;
     fm_comm *dap, *bp, *sample, *dp;
     /* What ranks that are processes have beside communicators; NULL for threads of one process. */
-    struct fm_link *link;
+    struct fm_gpu_link *link;
     /* Collective: lets the other ranks read this device memory. Everything that an exchange sends
      * must be in memory that was shared. */
     fm_status (*share)(const fm_groups *groups, void *memory, size_t bytes, fm_error *reterr);

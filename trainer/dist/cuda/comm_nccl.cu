@@ -83,7 +83,7 @@ fm_status nccl_open(fm_error *reterr) {
     } while (0)
 
 /* All ranks of the run offer a name; the first rank's of the group counts. */
-fm_status nccl_join(fm_link *link, group *g, fm_error *reterr) {
+fm_status nccl_join(fm_gpu_link *link, group *g, fm_error *reterr) {
     unique_id own = {}, all[FM_LINK_RANKS];
     int error = g->comm.rank == 0 ? nccl.make_id(&own) : 0;
     fm_status status = fm_meeting_gather(link->options.meeting, &own, sizeof own, all,

@@ -5,24 +5,24 @@
 #include <stdlib.h>
 
 struct fm_gpu_groups {
-    fm_link *link;
+    fm_gpu_link *link;
     fm_groups groups;
 };
 
 static fm_status share(const fm_groups *groups, void *memory, size_t bytes, fm_error *reterr) {
-    return fm_link_share(groups->link, memory, bytes, reterr);
+    return fm_gpu_link_share(groups->link, memory, bytes, reterr);
 }
 
 static void unshare(const fm_groups *groups) {
-    fm_link_unshare(groups->link);
+    fm_gpu_link_unshare(groups->link);
 }
 
 static fm_status check(const fm_groups *groups, fm_error *reterr) {
-    return fm_link_check(groups->link, reterr);
+    return fm_gpu_link_check(groups->link, reterr);
 }
 
 static int64_t least(const fm_groups *groups, int64_t value) {
-    return fm_link_least(groups->link, value);
+    return fm_gpu_link_least(groups->link, value);
 }
 
 /* Makes the group of this rank's `size` ranks: first, first + step, ... None for one rank. */
@@ -32,18 +32,18 @@ static fm_status add(fm_gpu_groups *all, int32_t first, int32_t step, int32_t si
     if (size == 1) return FM_OK;
     for (int32_t i = 0; i < size; i++)
         members[i] = first + i * step;
-    return fm_link_add_group(all->link, members, size, kernels, ret_comm, reterr);
+    return fm_gpu_link_add_group(all->link, members, size, kernels, ret_comm, reterr);
 }
 
 fm_status fm_gpu_groups_create(const fm_layout *layout, const fm_kernels *kernels,
-                               const fm_link_options *options, fm_gpu_groups **ret_groups,
+                               const fm_gpu_link_options *options, fm_gpu_groups **ret_groups,
                                fm_error *reterr) {
     fm_status status = fm_layout_check(layout, reterr);
     if (status) return status;
     assert(fm_layout_ranks(layout) == fm_meeting_size(options->meeting));
     fm_gpu_groups *all = calloc(1, sizeof *all);
     if (!all) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the groups of ranks");
-    status = fm_link_create(options, &all->link, reterr);
+    status = fm_gpu_link_create(options, &all->link, reterr);
     fm_rank_place place = fm_layout_place(layout, fm_meeting_rank(options->meeting));
     int32_t d = layout->dap, b = layout->bp, of_sample = d * b, first = place.dp * of_sample;
     fm_groups *g = &all->groups;
@@ -73,7 +73,7 @@ fm_status fm_gpu_groups_create(const fm_layout *layout, const fm_kernels *kernel
 }
 
 void fm_gpu_groups_destroy(fm_gpu_groups *groups) {
-    if (groups) fm_link_destroy(groups->link);
+    if (groups) fm_gpu_link_destroy(groups->link);
     free(groups);
 }
 

@@ -26,14 +26,14 @@ struct offered {
     int32_t reserved;
 };
 
-static fm_status gather(const fm_link *link, const void *own, size_t bytes, void *all,
+static fm_status gather(const fm_gpu_link *link, const void *own, size_t bytes, void *all,
                         fm_error *reterr) {
     return fm_meeting_gather(link->options.meeting, own, bytes, all, link->options.seconds, reterr);
 }
 
 /* -- hosts and GPUs */
 
-static void introduce(const fm_link *link, introduction *own) {
+static void introduce(const fm_gpu_link *link, introduction *own) {
     char boot[48] = "";
     *own = {};
     own->kind = link->options.kind;
@@ -52,7 +52,7 @@ static void introduce(const fm_link *link, introduction *own) {
 }
 
 /* Whether this rank's GPU can read the memory of rank r's. */
-static fm_status check_peer(const fm_link *link, const introduction *all, int32_t r,
+static fm_status check_peer(const fm_gpu_link *link, const introduction *all, int32_t r,
                             fm_error *reterr) {
     const introduction *own = &all[link->rank];
     int device = 0, other = 0, can = 0;
@@ -82,7 +82,7 @@ static fm_status check_peer(const fm_link *link, const introduction *all, int32_
     return FM_OK;
 }
 
-static fm_status meet(const fm_link *link, fm_error *reterr) {
+static fm_status meet(const fm_gpu_link *link, fm_error *reterr) {
     introduction own;
     introduce(link, &own);
     introduction *all = (introduction *)calloc((size_t)link->size, sizeof *all);
@@ -122,7 +122,7 @@ static offered offer(void *memory, size_t bytes) {
     return o;
 }
 
-static fm_status open_all(fm_link *link, int32_t number, const offered *all, fm_error *reterr) {
+static fm_status open_all(fm_gpu_link *link, int32_t number, const offered *all, fm_error *reterr) {
     region *at = &link->region[number];
     const void *base[FM_LINK_RANKS] = {};
     for (int32_t r = 0; r < link->size; r++) {
@@ -149,7 +149,7 @@ static fm_status open_all(fm_link *link, int32_t number, const offered *all, fm_
 }
 
 /* Closes the peers' regions from `first` on and waits until the others have done so. */
-static void close_from(fm_link *link, int32_t first) {
+static void close_from(fm_gpu_link *link, int32_t first) {
     for (int32_t number = first; number < link->n_region; number++) {
         for (int32_t r = 0; r < link->size; r++) {
             void *opened = link->region[number].opened[r];
@@ -168,7 +168,7 @@ static void close_from(fm_link *link, int32_t first) {
 
 /* -- creating */
 
-static fm_status allocate(fm_link *link, fm_error *reterr) {
+static fm_status allocate(fm_gpu_link *link, fm_error *reterr) {
     int low = 0, high = 0;
     FM_CUDA(cudaDeviceGetStreamPriorityRange(&low, &high));
     size_t flags_bytes = FM_LINK_GROUPS * sizeof *link->flags;
@@ -193,13 +193,14 @@ static fm_status allocate(fm_link *link, fm_error *reterr) {
 
 using namespace fm_dist;
 
-fm_status fm_link_create(const fm_link_options *options, fm_link **ret_link, fm_error *reterr) {
+fm_status fm_gpu_link_create(const fm_gpu_link_options *options, fm_gpu_link **ret_link,
+                             fm_error *reterr) {
     int32_t size = fm_meeting_size(options->meeting);
     if (size > FM_LINK_RANKS) {
         return fm_fail(reterr, FM_ERR_LIMIT, "a run of %d ranks, expected at most %d GPUs",
                        (int)size, FM_LINK_RANKS);
     }
-    fm_link *link = (fm_link *)calloc(1, sizeof *link);
+    fm_gpu_link *link = (fm_gpu_link *)calloc(1, sizeof *link);
     if (!link) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a link between ranks");
     link->options = *options;
     link->rank = fm_meeting_rank(options->meeting);
@@ -208,10 +209,10 @@ fm_status fm_link_create(const fm_link_options *options, fm_link **ret_link, fm_
     if (!status && options->kind == FM_LINK_NCCL) status = nccl_open(reterr);
     if (!status) status = allocate(link, reterr);
     if (!status) {
-        status = fm_link_share(link, link->flags, FM_LINK_GROUPS * sizeof *link->flags, reterr);
+        status = fm_gpu_link_share(link, link->flags, FM_LINK_GROUPS * sizeof *link->flags, reterr);
     }
     if (status) {
-        fm_link_destroy(link);
+        fm_gpu_link_destroy(link);
         return status;
     }
     *ret_link = link;
@@ -229,7 +230,7 @@ static void destroy_group(group *g) {
     free(g);
 }
 
-void fm_link_destroy(fm_link *link) {
+void fm_gpu_link_destroy(fm_gpu_link *link) {
     if (!link) return;
     if (link->stream) FM_CUDA(cudaStreamSynchronize(link->stream));
     for (int32_t i = 0; i < link->n_group; i++)
@@ -242,7 +243,7 @@ void fm_link_destroy(fm_link *link) {
     free(link);
 }
 
-fm_status fm_link_share(fm_link *link, void *memory, size_t bytes, fm_error *reterr) {
+fm_status fm_gpu_link_share(fm_gpu_link *link, void *memory, size_t bytes, fm_error *reterr) {
     if (link->n_region == FM_LINK_REGIONS) {
         return fm_fail(reterr, FM_ERR_LIMIT, "ranks share at most %d regions of GPU memory",
                        FM_LINK_REGIONS);
@@ -259,13 +260,13 @@ fm_status fm_link_share(fm_link *link, void *memory, size_t bytes, fm_error *ret
     return status;
 }
 
-void fm_link_unshare(fm_link *link) {
+void fm_gpu_link_unshare(fm_gpu_link *link) {
     FM_CUDA(cudaStreamSynchronize(link->stream));
     close_from(link, 1);
 }
 
-fm_status fm_link_add_group(fm_link *link, const int32_t *members, int32_t size,
-                            const fm_kernels *kernels, fm_comm **ret_comm, fm_error *reterr) {
+fm_status fm_gpu_link_add_group(fm_gpu_link *link, const int32_t *members, int32_t size,
+                                const fm_kernels *kernels, fm_comm **ret_comm, fm_error *reterr) {
     assert(size >= 1 && size <= FM_LINK_RANKS && link->n_group < FM_LINK_GROUPS);
     group *g = (group *)calloc(1, sizeof *g);
     if (!g) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a group of ranks");
@@ -292,7 +293,7 @@ fm_status fm_link_add_group(fm_link *link, const int32_t *members, int32_t size,
     return FM_OK;
 }
 
-fm_status fm_link_check(fm_link *link, fm_error *reterr) {
+fm_status fm_gpu_link_check(fm_gpu_link *link, fm_error *reterr) {
     const volatile trouble *t = link->trouble;
     for (int32_t i = 0; i < link->n_group; i++) {
         fm_status status = nccl_check(link->group[i], reterr);
@@ -305,7 +306,7 @@ fm_status fm_link_check(fm_link *link, fm_error *reterr) {
                    name);
 }
 
-int64_t fm_link_least(fm_link *link, int64_t value) {
+int64_t fm_gpu_link_least(fm_gpu_link *link, int64_t value) {
     int64_t all[FM_LINK_RANKS];
     if (gather(link, &value, sizeof value, all, NULL)) return 0;
     for (int32_t r = 0; r < link->size; r++)
@@ -318,7 +319,7 @@ namespace fm_dist {
 /* -- exchanges of both kinds */
 
 /* Names are text constants, so their addresses tell them apart. */
-uint32_t name_of(fm_link *link, const char *name) {
+uint32_t name_of(fm_gpu_link *link, const char *name) {
     for (int32_t i = 0; i < link->n_name; i++) {
         if (link->name[i] == name) return (uint32_t)i;
     }

@@ -13,7 +13,7 @@ extern "C" {
 #include "trainer/dist/comm.h"
 #include "trainer/dist/meeting.h"
 
-typedef enum fm_link_kind { FM_LINK_PEER, FM_LINK_NCCL } fm_link_kind;
+typedef enum fm_gpu_link_kind { FM_LINK_PEER, FM_LINK_NCCL } fm_gpu_link_kind;
 
 enum {
     FM_LINK_RANKS = 16, /* of a run that uses peer memory, at most: GPUs of one host */
@@ -21,46 +21,47 @@ enum {
     FM_LINK_REGIONS = 12,
 };
 
-typedef struct fm_link_options {
-    fm_link_kind kind;
+typedef struct fm_gpu_link_options {
+    fm_gpu_link_kind kind;
     fm_meeting *meeting; /* of all ranks of the run; outlives the link */
     double seconds;      /* that this rank waits for others when the host talks to them */
     double wait_s;       /* that an exchange waits for another rank before it gives up */
-} fm_link_options;
+} fm_gpu_link_options;
 
-typedef struct fm_link fm_link;
+typedef struct fm_gpu_link fm_gpu_link;
 
 /* Collective over all ranks of the run. FM_ERR_UNSUPPORTED when two ranks are on different hosts or
  * GPUs cannot read each other's memory (FM_LINK_PEER), or NCCL is missing or too old (FM_LINK_NCCL);
  * FM_ERR_LIMIT for more ranks than FM_LINK_RANKS; FM_ERR_NOMEM; the errors of fm_meeting_gather. */
-FM_MUST_USE fm_status fm_link_create(const fm_link_options *options, fm_link **ret_link,
-                                     fm_error *reterr);
+FM_MUST_USE fm_status fm_gpu_link_create(const fm_gpu_link_options *options, fm_gpu_link **ret_link,
+                                         fm_error *reterr);
 
 /* Collective when no rank has failed; unshares. Call it after captured exchanges have been released:
  * NCCL waits for them. NULL is allowed. */
-void fm_link_destroy(fm_link *link);
+void fm_gpu_link_destroy(fm_gpu_link *link);
 
 /* Makes a group's communicator. `members`: the ranks of the run that are in the group, by rank
  * within the group; this rank is one of them. All ranks make their groups in the same order.
- * Valid as long as the link. The errors of fm_link_create. */
-FM_MUST_USE fm_status fm_link_add_group(fm_link *link, const int32_t *members, int32_t size,
-                                        const fm_kernels *kernels, fm_comm **ret_comm,
-                                        fm_error *reterr);
+ * Valid as long as the link. The errors of fm_gpu_link_create. */
+FM_MUST_USE fm_status fm_gpu_link_add_group(fm_gpu_link *link, const int32_t *members, int32_t size,
+                                            const fm_kernels *kernels, fm_comm **ret_comm,
+                                            fm_error *reterr);
 
 /* Collective over all ranks of the run: lets them read this device memory. What an exchange sends
  * must be in memory that was shared. FM_ERR_LIMIT after FM_LINK_REGIONS regions. */
-FM_MUST_USE fm_status fm_link_share(fm_link *link, void *memory, size_t bytes, fm_error *reterr);
+FM_MUST_USE fm_status fm_gpu_link_share(fm_gpu_link *link, void *memory, size_t bytes,
+                                        fm_error *reterr);
 
 /* Collective when no rank has failed: closes what the others shared, and returns when they have done
  * so. Then shared memory may be released. */
-void fm_link_unshare(fm_link *link);
+void fm_gpu_link_unshare(fm_gpu_link *link);
 
 /* Whether an exchange has failed: FM_ERR_CLOSED naming the rank that did not come and the exchange.
  * Results since then are not valid. Does not wait. */
-FM_MUST_USE fm_status fm_link_check(fm_link *link, fm_error *reterr);
+FM_MUST_USE fm_status fm_gpu_link_check(fm_gpu_link *link, fm_error *reterr);
 
 /* Collective: the least of all ranks' values; 0 when the meeting fails. */
-int64_t fm_link_least(fm_link *link, int64_t value);
+int64_t fm_gpu_link_least(fm_gpu_link *link, int64_t value);
 
 #ifdef __cplusplus
 }

@@ -47,7 +47,7 @@ struct region {
 /* A group's communicator of either kind. */
 struct group {
     fm_comm comm;
-    fm_link *link;
+    fm_gpu_link *link;
     int32_t index, size;
     int32_t member[FM_LINK_RANKS];
     uint32_t begun;
@@ -58,8 +58,8 @@ struct group {
 
 } // namespace fm_dist
 
-struct fm_link {
-    fm_link_options options;
+struct fm_gpu_link {
+    fm_gpu_link_options options;
     int32_t rank, size;
     cudaStream_t stream;
     int32_t n_region, n_group;
@@ -75,7 +75,7 @@ struct fm_link {
 namespace fm_dist {
 
 /* The number of an exchange's name in link->name. */
-uint32_t name_of(fm_link *link, const char *name);
+uint32_t name_of(fm_gpu_link *link, const char *name);
 
 /* Makes the communication stream wait for `stream`, and gives the ticket of what is queued next.
  * `queued` ends the list; fm_comm.finish of both kinds is `wait_for_end`. */
@@ -89,7 +89,7 @@ fm_ticket begin_nccl(fm_comm *comm, const fm_message *messages, int32_t count, f
 
 /* comm_nccl.cu: opens the library; makes and ends a group's communicator. */
 fm_status nccl_open(fm_error *reterr);
-fm_status nccl_join(fm_link *link, group *g, fm_error *reterr);
+fm_status nccl_join(fm_gpu_link *link, group *g, fm_error *reterr);
 void nccl_leave(group *g);
 fm_status nccl_check(const group *g, fm_error *reterr);
 
