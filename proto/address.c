@@ -26,8 +26,16 @@ _Static_assert(sizeof((struct sockaddr_un){0}.sun_path) ==
 
 /* -- text */
 
+static const char *scheme_of(fm_address_kind kind) {
+    switch (kind) {
+    case FM_ADDRESS_UNIX: return "unix:";
+    case FM_ADDRESS_TLS: return "tls://";
+    default: return "tcp://";
+    }
+}
+
 /* Reads HOST:PORT; false when it is not that. */
-static bool parse_tcp(const char *rest, fm_address *address) {
+static bool parse_host(const char *rest, fm_address_kind kind, fm_address *address) {
     const char *colon = strrchr(rest, ':');
     const char *host = rest, *host_end = colon;
     if (colon && host[0] == '[' && colon > host + 1 && colon[-1] == ']') {
@@ -43,11 +51,19 @@ static bool parse_tcp(const char *rest, fm_address *address) {
     if (!end || *end || port > 65535 || host_bytes == 0 || host_bytes >= FM_ADDRESS_HOST_BYTES) {
         return false;
     }
-    address->kind = FM_ADDRESS_TCP;
+    address->kind = kind;
     memcpy(address->host, host, host_bytes);
     address->host[host_bytes] = '\0';
     address->port = (uint16_t)port;
     return true;
+}
+
+static bool is_loopback_name(const char *host, size_t bytes) {
+    static const char *const names[] = {"localhost", "127.0.0.1", "[::1]", "::1"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strlen(names[i]) == bytes && strncmp(host, names[i], bytes) == 0) return true;
+    }
+    return false;
 }
 
 /* Completes what a user probably meant by "host", "host:7420", "http://host:7420/" or "/a/path".
@@ -64,26 +80,31 @@ static bool guess_address(const char *text, char out[FM_ADDRESS_TEXT_BYTES]) {
         return true;
     }
     bool has_port = memchr(rest, ':', host_bytes) != NULL;
-    snprintf(out, FM_ADDRESS_TEXT_BYTES, "tcp://%.*s%s", (int)host_bytes, rest,
-             has_port ? "" : ":7420");
-    return !is_number && strcmp(out, text) != 0 && parse_tcp(out + 6, &ignored);
+    bool is_tls = strncmp(text, "tls://", 6) == 0 || strncmp(text, "https://", 8) == 0;
+    bool is_plain =
+        strncmp(text, "tcp://", 6) == 0 || (!is_tls && is_loopback_name(rest, strcspn(rest, ":/")));
+    snprintf(out, FM_ADDRESS_TEXT_BYTES, "%s%.*s%s", is_plain ? "tcp://" : "tls://",
+             (int)host_bytes, rest, has_port ? "" : ":7420");
+    return !is_number && strcmp(out, text) != 0 && parse_host(out + 6, FM_ADDRESS_TLS, &ignored);
 }
 
 static fm_status fail_address(const char *text, fm_error *reterr) {
     char guess[FM_ADDRESS_TEXT_BYTES] = "";
-    bool is_tcp = strncmp(text, "tcp://", 6) == 0, has_guess = guess_address(text, guess);
-    return fm_fail(reterr, FM_ERR_USAGE, "address '%.200s', expected %s%s%s%s", text,
-                   is_tcp ? "tcp://HOST:PORT, the port a number to 65535, an IPv6 address in "
-                            "brackets"
-                          : "unix:PATH or tcp://HOST:PORT",
+    bool has_guess = guess_address(text, guess);
+    bool has_scheme = strncmp(text, "tcp://", 6) == 0 || strncmp(text, "tls://", 6) == 0;
+    return fm_fail(reterr, FM_ERR_USAGE, "address '%.200s', expected %.6s%s%s%s%s", text,
+                   has_scheme ? text : "",
+                   has_scheme ? "HOST:PORT, the port a number to 65535, an IPv6 address in brackets"
+                              : "unix:PATH, tls://HOST:PORT or tcp://HOST:PORT",
                    has_guess ? "; did you mean " : "", has_guess ? guess : "",
                    has_guess ? "?" : "");
 }
 
 fm_status fm_address_parse(const char *text, fm_address *ret_address, fm_error *reterr) {
     fm_address address = {0};
-    if (strncmp(text, "tcp://", 6) == 0) {
-        if (!parse_tcp(text + 6, &address)) return fail_address(text, reterr);
+    for (fm_address_kind kind = FM_ADDRESS_TCP; kind <= FM_ADDRESS_TLS; kind++) {
+        if (strncmp(text, scheme_of(kind), 6) != 0) continue;
+        if (!parse_host(text + 6, kind, &address)) return fail_address(text, reterr);
         *ret_address = address;
         return FM_OK;
     }
@@ -101,12 +122,13 @@ fm_status fm_address_parse(const char *text, fm_address *ret_address, fm_error *
 }
 
 const char *fm_address_format(const fm_address *address, char out[FM_ADDRESS_TEXT_BYTES]) {
+    const char *scheme = scheme_of(address->kind);
     if (address->kind == FM_ADDRESS_UNIX) {
-        snprintf(out, FM_ADDRESS_TEXT_BYTES, "unix:%s", address->path);
-    } else if (strchr(address->host, ':')) {
-        snprintf(out, FM_ADDRESS_TEXT_BYTES, "tcp://[%s]:%u", address->host, address->port);
+        snprintf(out, FM_ADDRESS_TEXT_BYTES, "%s%s", scheme, address->path);
     } else {
-        snprintf(out, FM_ADDRESS_TEXT_BYTES, "tcp://%s:%u", address->host, address->port);
+        bool is_ipv6 = strchr(address->host, ':') != NULL;
+        snprintf(out, FM_ADDRESS_TEXT_BYTES, "%s%s%s%s:%u", scheme, is_ipv6 ? "[" : "",
+                 address->host, is_ipv6 ? "]" : "", address->port);
     }
     return out;
 }
@@ -117,7 +139,7 @@ static const char connecting[] = "connect to", listening[] = "listen on";
 
 /* What a user can do about errno's value `code`; "" where nothing is known. */
 static const char *advice_for(const fm_address *address, const char *what, int code) {
-    bool is_tcp = address->kind == FM_ADDRESS_TCP;
+    bool is_tcp = address->kind != FM_ADDRESS_UNIX;
     if (what == connecting) {
         bool is_absent = code == ECONNREFUSED || (code == ENOENT && !is_tcp);
         return is_absent ? "; is foldmill serve running there?" : "";
@@ -145,6 +167,39 @@ static struct sockaddr_un unix_name(const fm_address *address) {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     memcpy(name.sun_path, address->path, strlen(address->path) + 1);
     return name;
+}
+
+/* The address as IPv6, or as IPv4 mapped into it; false for another family. */
+static bool ip_of(const struct sockaddr *name, uint8_t ip[16]) {
+    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+    if (name->sa_family == AF_INET6) {
+        memcpy(ip, &((const struct sockaddr_in6 *)name)->sin6_addr, 16);
+        return true;
+    }
+    if (name->sa_family != AF_INET) return false;
+    memcpy(ip, mapped, sizeof mapped);
+    memcpy(ip + sizeof mapped, &((const struct sockaddr_in *)name)->sin_addr, 4);
+    return true;
+}
+
+static bool is_loopback(const struct sockaddr *name) {
+    struct in6_addr ip;
+    if (!ip_of(name, ip.s6_addr)) return false;
+    bool is_mapped = IN6_IS_ADDR_V4MAPPED(&ip);
+    return IN6_IS_ADDR_LOOPBACK(&ip) || (is_mapped && ip.s6_addr[12] == 127);
+}
+
+/* Plain TCP must not leave this machine by accident. */
+static fm_status check_plain(const fm_address *address, const struct sockaddr *name,
+                             fm_error *reterr) {
+    if (address->kind != FM_ADDRESS_TCP || address->is_insecure || is_loopback(name)) return FM_OK;
+    char text[FM_ADDRESS_TEXT_BYTES];
+    return fm_fail(
+        reterr, FM_ERR_USAGE,
+        "%s is plain TCP beyond this machine, which others can read and change: use "
+        "tls:// (foldmill certs makes certificates), or add --insecure on a network that "
+        "is trusted as a whole",
+        fm_address_format(address, text));
 }
 
 static fm_status resolve(const fm_address *address, int flags, struct addrinfo **ret_found,
@@ -189,6 +244,8 @@ static fm_status connect_tcp(const fm_address *address, uint32_t timeout_ms, int
     if (status) return status;
     int failed = EADDRNOTAVAIL, fd = -1;
     for (struct addrinfo *one = found; one && fd < 0; one = one->ai_next) {
+        status = check_plain(address, one->ai_addr, reterr);
+        if (status) break;
         fd = open_socket(one->ai_family);
         failed = fd < 0 ? errno : connect_within(fd, one->ai_addr, one->ai_addrlen, timeout_ms);
         if (fd >= 0 && failed) {
@@ -197,6 +254,7 @@ static fm_status connect_tcp(const fm_address *address, uint32_t timeout_ms, int
         }
     }
     freeaddrinfo(found);
+    if (status) return status;
     if (fd < 0) return fail_errno(address, connecting, failed, reterr);
     int yes = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
@@ -206,7 +264,7 @@ static fm_status connect_tcp(const fm_address *address, uint32_t timeout_ms, int
 
 fm_status fm_address_connect(const fm_address *address, uint32_t timeout_ms, int *ret_socket,
                              fm_error *reterr) {
-    if (address->kind == FM_ADDRESS_TCP) {
+    if (address->kind != FM_ADDRESS_UNIX) {
         return connect_tcp(address, timeout_ms, ret_socket, reterr);
     }
     int fd = open_socket(AF_UNIX);
@@ -282,6 +340,11 @@ static fm_status listen_tcp(const fm_address *address, int *ret_socket, fm_error
     struct addrinfo *found;
     fm_status status = resolve(address, AI_PASSIVE, &found, reterr);
     if (status) return status;
+    status = check_plain(address, found->ai_addr, reterr);
+    if (status) {
+        freeaddrinfo(found);
+        return status;
+    }
     int failed = 0, yes = 1;
     int fd = open_socket(found->ai_family);
     if (fd >= 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
@@ -304,9 +367,14 @@ fm_status fm_address_listen(const fm_address *address, int *ret_socket, fm_addre
                                                         : listen_tcp(address, &fd, reterr);
     if (status) return status;
     *ret_bound = *address;
-    if (address->kind == FM_ADDRESS_TCP) ret_bound->port = bound_port(fd);
+    if (address->kind != FM_ADDRESS_UNIX) ret_bound->port = bound_port(fd);
     *ret_socket = fd;
     return FM_OK;
+}
+
+fm_status fm_address_open_to_group(const fm_address *bound, uint32_t gid, fm_error *reterr) {
+    bool is_open = chown(bound->path, (uid_t)-1, gid) == 0 && chmod(bound->path, 0660) == 0;
+    return is_open ? FM_OK : fail_errno(bound, "give to a group", errno, reterr);
 }
 
 /* -- peers */
@@ -322,17 +390,11 @@ static bool unix_peer(int fd, fm_peer *peer) {
 }
 
 static bool ip_peer(int fd, fm_peer *peer) {
-    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
     struct sockaddr_storage name = {0};
     socklen_t bytes = sizeof name;
     if (getpeername(fd, (struct sockaddr *)&name, &bytes) < 0) return false;
-    bool is_ipv4 = name.ss_family == AF_INET;
-    if (is_ipv4) {
-        memcpy(peer->ip, mapped, sizeof mapped);
-        memcpy(peer->ip + sizeof mapped, &((struct sockaddr_in *)(void *)&name)->sin_addr, 4);
-    } else {
-        memcpy(peer->ip, &((struct sockaddr_in6 *)(void *)&name)->sin6_addr, 16);
-    }
+    if (!ip_of((const struct sockaddr *)&name, peer->ip)) return false;
+    bool is_ipv4 = IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)(const void *)peer->ip);
     return inet_ntop(is_ipv4 ? AF_INET : AF_INET6, is_ipv4 ? peer->ip + 12 : peer->ip, peer->text,
                      sizeof peer->text) != NULL;
 }
@@ -342,4 +404,15 @@ bool fm_address_peer(int fd, fm_address_kind kind, fm_peer *ret_peer) {
     if (!(kind == FM_ADDRESS_UNIX ? unix_peer(fd, &peer) : ip_peer(fd, &peer))) return false;
     *ret_peer = peer;
     return true;
+}
+
+bool fm_address_peer_is_in_group(int fd, const fm_peer *peer, uint32_t gid) {
+    if (peer->gid == gid) return true;
+    gid_t groups[4096]; /* a user with more groups than that is in none */
+    socklen_t bytes = sizeof groups;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &bytes) < 0) return false;
+    for (size_t i = 0; i < bytes / sizeof groups[0]; i++) {
+        if (groups[i] == gid) return true;
+    }
+    return false;
 }

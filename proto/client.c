@@ -2,8 +2,13 @@
  *
  * The socket is non-blocking, and every wait is a poll with a limit, so no call can hang:
  * connecting, HELLO and OPEN have a deadline. In a stream the client sends PING while the server
- * is silent and gives up after silence_ms. event_ms limits the wait for each event, which a PONG
- * does not prolong.
+ * is silent and gives up after silence_ms. event_ms limits the wait for each event, which other
+ * frames do not prolong. A frame that has begun must go on at MIN_BYTES_PER_S, measured over
+ * silence_ms of waiting, so that bytes that trickle in are no sign of life.
+ *
+ * The server's frames are checked against what was asked and granted: OPENED, the credit, samples
+ * left out, the number of samples, and answers to PING. When sending fails because the server has
+ * closed, the client reads on: what it sent before, such as an END, is still to come.
  *
  * Two threads may send: the receiver (PONG, PING, CREDIT) and the one that calls fm_client_release
  * (CREDIT). send_lock makes each frame one piece and orders the frame numbers. Only the receiver
@@ -14,8 +19,8 @@
  * still otherwise. */
 #include "proto/client.h"
 
-#include "proto/address.h"
 #include "proto/base/histogram.h"
+#include "proto/client_link.h"
 #include "proto/schema.h"
 
 #include <assert.h>
@@ -34,18 +39,24 @@ enum {
     DEFAULT_CONNECT_MS = 10000,
     DEFAULT_SILENCE_MS = 30000,
     RETRY_PAUSE_MS = 50,
-    STREAM = 1, /* the number of the only stream */
+    STREAM = 1,                /* the number of the only stream */
+    MIN_BYTES_PER_S = 4 << 10, /* of a frame that has begun */
 };
 
 struct fm_client {
-    int fd;
+    fm_client_link *link;
     char url[FM_ADDRESS_TEXT_BYTES];
     uint32_t silence_ms, connect_ms, event_ms;
     fm_wire_welcome welcome;
+    fm_wire_open params;
+    fm_wire_opened opened;
     bool is_open, is_over;
-    uint64_t n_received; /* frames */
+    uint64_t n_received;          /* frames */
+    uint64_t n_sample, n_skipped; /* that came */
+    uint64_t n_ping;              /* PINGs without an answer; used by the receiver alone */
     _Atomic bool interrupted;
-    pthread_mutex_t send_lock;         /* guards writes to fd and the counters that follow */
+    pthread_mutex_t send_lock;         /* guards sending and the counters that follow */
+    bool is_deaf;                      /* the server reads no more */
     uint64_t n_sent;                   /* frames */
     uint32_t window_items, held_items; /* the first credit; released and not granted yet */
     uint32_t room_items;               /* items that the server may still send */
@@ -62,33 +73,45 @@ static fm_status fail_gone(const fm_client *client, const char *why, fm_error *r
 }
 
 static fm_status wait_writable(fm_client *client, fm_error *reterr) {
-    struct pollfd wait = {.fd = client->fd, .events = POLLOUT};
+    struct pollfd wait = {.fd = fm_client_link_get_fd(client->link), .events = POLLOUT};
     int ready = poll(&wait, 1, (int)client->silence_ms);
     if (ready > 0 || (ready < 0 && errno == EINTR)) return FM_OK;
     return fail_gone(client, ready == 0 ? "does not read" : strerror(errno), reterr);
 }
 
+/* Says what happened to the link; an error of TLS stays as it is. */
+static fm_status fail_link(const fm_client *client, fm_status status, const fm_error *error,
+                           fm_error *reterr) {
+    if (status == FM_ERR_CLOSED) return fail_gone(client, error->message, reterr);
+    fm_fail(reterr, status, "%s", error->message);
+    if (reterr) (void)fm_error_in(reterr, client->url);
+    return status;
+}
+
 static fm_status send_all(fm_client *client, const uint8_t *data, size_t bytes, fm_error *reterr) {
-    while (bytes) {
-        ssize_t sent = send(client->fd, data, bytes, MSG_NOSIGNAL);
-        if (sent >= 0) {
-            data += sent;
-            bytes -= (size_t)sent;
-        } else if (errno == EAGAIN) {
-            fm_status status = wait_writable(client, reterr);
-            if (status) return status;
-        } else if (errno != EINTR) {
-            return fail_gone(client, "closed the connection", reterr);
-        }
+    while (bytes || fm_client_link_has_unsent(client->link)) {
+        size_t sent;
+        fm_error error;
+        fm_status status = fm_client_link_send(client->link, data, bytes, &sent, &error);
+        if (status) return fail_link(client, status, &error, reterr);
+        data += sent;
+        bytes -= sent;
+        if (sent || !(bytes || fm_client_link_has_unsent(client->link))) continue;
+        status = wait_writable(client, reterr);
+        if (status) return status;
     }
     return FM_OK;
 }
 
-/* The caller holds send_lock. */
+/* A server that has closed may have sent something before, so this is no error: the receiver learns
+ * when there is nothing more. The caller holds send_lock. */
 static fm_status send_message(fm_client *client, const fm_wire_message *message, fm_error *reterr) {
     uint8_t frame[FM_WIRE_CONTROL_BYTES];
+    if (client->is_deaf) return FM_OK;
     size_t bytes = fm_wire_encode(message, client->n_sent++, frame, sizeof frame);
-    return send_all(client, frame, bytes, reterr);
+    fm_status status = send_all(client, frame, bytes, reterr);
+    client->is_deaf = status == FM_ERR_CLOSED;
+    return client->is_deaf ? FM_OK : status;
 }
 
 static fm_status send_locked(fm_client *client, const fm_wire_message *message, fm_error *reterr) {
@@ -103,7 +126,8 @@ static fm_status send_locked(fm_client *client, const fm_wire_message *message, 
 /* The state of a wait: when the server was heard last, and when it was sent a PING last. */
 typedef struct patience {
     uint64_t heard_ns, asked_ns;
-    uint64_t deadline_ns; /* 0 = none */
+    uint64_t deadline_ns;                  /* 0 = none */
+    uint64_t frame_waited_ns, frame_bytes; /* in the middle of a frame, since the last judgement */
 } patience;
 
 static patience patience_of(uint32_t deadline_ms) {
@@ -113,48 +137,74 @@ static patience patience_of(uint32_t deadline_ms) {
                       .deadline_ns = deadline_ms ? now + (uint64_t)deadline_ms * 1000000u : 0};
 }
 
+static fm_status check_deadline(const fm_client *client, const patience *wait, fm_error *reterr) {
+    if (!wait->deadline_ns || fm_clock_ns() <= wait->deadline_ns) return FM_OK;
+    return fail_gone(client, client->is_open ? "sent no sample in time" : "did not answer in time",
+                     reterr);
+}
+
+/* Judges a frame that has begun by the bytes that came in silence_ms of waiting. Time in which this
+ * process did not wait, or did not run, is not counted. */
+static fm_status check_frame(const fm_client *client, patience *wait, fm_error *reterr) {
+    uint64_t silence_ns = (uint64_t)client->silence_ms * 1000000u;
+    if (wait->frame_waited_ns <= silence_ns) return FM_OK;
+    if (wait->frame_bytes < MIN_BYTES_PER_S * (uint64_t)client->silence_ms / 1000) {
+        return fail_gone(client, "sends too slowly", reterr);
+    }
+    wait->frame_waited_ns = wait->frame_bytes = 0;
+    return FM_OK;
+}
+
 /* Waits for bytes for at most a quarter of silence_ms. Sends a PING to a silent server, and fails
  * when it stays silent or the deadline has passed. */
-static fm_status wait_readable(fm_client *client, patience *wait, fm_error *reterr) {
+static fm_status wait_readable(fm_client *client, patience *wait, bool is_in_frame,
+                               fm_error *reterr) {
     if (atomic_load(&client->interrupted)) return fail_gone(client, "", reterr);
     uint64_t now = fm_clock_ns(), silence_ns = (uint64_t)client->silence_ms * 1000000u;
     if (client->is_open && now - wait->heard_ns > silence_ns) {
         return fail_gone(client, "is silent", reterr);
     }
-    if (wait->deadline_ns && now > wait->deadline_ns) {
-        return fail_gone(
-            client, client->is_open ? "sent no sample in time" : "did not answer in time", reterr);
-    }
+    fm_status status = check_deadline(client, wait, reterr);
+    if (!status && is_in_frame) status = check_frame(client, wait, reterr);
+    if (status) return status;
     uint64_t slice_ns = silence_ns / 4;
     if (client->is_open && now - wait->asked_ns > slice_ns) {
         wait->asked_ns = now;
         fm_wire_message ping = {.kind = FM_WIRE_PING, .ping = now};
-        fm_status status = send_locked(client, &ping, reterr);
+        client->n_ping++;
+        status = send_locked(client, &ping, reterr);
         if (status) return status;
     }
-    if (wait->deadline_ns && wait->deadline_ns - now < slice_ns) slice_ns = wait->deadline_ns - now;
-    struct pollfd poll_for = {.fd = client->fd, .events = POLLIN};
+    if (wait->deadline_ns && wait->deadline_ns < now + slice_ns) {
+        slice_ns = wait->deadline_ns > now ? wait->deadline_ns - now : 0;
+    }
+    struct pollfd poll_for = {.fd = fm_client_link_get_fd(client->link), .events = POLLIN};
     int ready = poll(&poll_for, 1, (int)(slice_ns / 1000000u) + 1);
     if (ready < 0 && errno != EINTR) return fail_gone(client, strerror(errno), reterr);
+    uint64_t waited_ns = fm_clock_ns() - now;
+    wait->frame_waited_ns += waited_ns < slice_ns ? waited_ns : slice_ns;
     return FM_OK;
 }
 
-static fm_status receive_all(fm_client *client, patience *wait, void *out, size_t bytes,
-                             fm_error *reterr) {
+/* Receives a part of a frame; is_in_frame: not its first byte. */
+static fm_status receive_all(fm_client *client, patience *wait, bool is_in_frame, void *out,
+                             size_t bytes, fm_error *reterr) {
     uint8_t *at = out;
     while (bytes) {
-        ssize_t got = recv(client->fd, at, bytes, 0);
-        if (got > 0) {
-            at += got;
-            bytes -= (size_t)got;
+        size_t got;
+        fm_error error;
+        fm_status status = fm_client_link_receive(client->link, at, bytes, &got, &error);
+        if (status) return fail_link(client, status, &error, reterr);
+        at += got;
+        bytes -= got;
+        if (got) {
             wait->heard_ns = fm_clock_ns();
-        } else if (got == 0) {
-            return fail_gone(client, "closed the connection", reterr);
-        } else if (errno == EAGAIN) {
-            fm_status status = wait_readable(client, wait, reterr);
+            wait->frame_bytes += got;
+            if (!is_in_frame) wait->frame_waited_ns = 0;
+            is_in_frame = true;
+        } else {
+            status = wait_readable(client, wait, is_in_frame, reterr);
             if (status) return status;
-        } else if (errno != EINTR) {
-            return fail_gone(client, "broke the connection", reterr);
         }
     }
     return FM_OK;
@@ -164,10 +214,10 @@ static fm_status receive_all(fm_client *client, patience *wait, void *out, size_
 static fm_status receive_frame(fm_client *client, patience *wait, void *slab, size_t capacity,
                                fm_wire_header *ret_header, fm_error *reterr) {
     uint8_t head[FM_WIRE_HEADER_BYTES];
-    fm_status status = receive_all(client, wait, head, sizeof head, reterr);
-    if (status) return status;
+    wait->frame_bytes = 0;
     fm_wire_header header;
-    status = fm_wire_header_decode(head, &header, reterr);
+    fm_status status = receive_all(client, wait, false, head, sizeof head, reterr);
+    if (!status) status = fm_wire_header_decode(head, &header, reterr);
     if (status) return status;
     if (header.sequence != client->n_received) {
         return fm_fail(reterr, FM_ERR_PROTOCOL, "received frame %llu, expected frame %llu",
@@ -184,7 +234,8 @@ static fm_status receive_frame(fm_client *client, patience *wait, void *slab, si
                        header.body_bytes, capacity);
     }
     assert(is_sample || header.body_bytes <= sizeof client->body);
-    status = receive_all(client, wait, is_sample ? slab : client->body, header.body_bytes, reterr);
+    status =
+        receive_all(client, wait, true, is_sample ? slab : client->body, header.body_bytes, reterr);
     if (status) return status;
     if (!is_sample) {
         fm_bytes body = {client->body, header.body_bytes};
@@ -198,7 +249,7 @@ static fm_status receive_frame(fm_client *client, patience *wait, void *slab, si
 /* Turns an ERROR of the server into an error with its status and text, and its sample, if any. */
 static fm_status fail_as_reported(const fm_client *client, fm_error *reterr) {
     const fm_wire_error *told = &client->message.error;
-    fm_status status = told->status <= FM_ERR_DATA ? (fm_status)told->status : FM_ERR_PROTOCOL;
+    fm_status status = told->status <= FM_ERR_DENIED ? (fm_status)told->status : FM_ERR_PROTOCOL;
     if (told->index == FM_WIRE_NO_INDEX) {
         fm_fail(reterr, status, "%s", told->text);
     } else {
@@ -214,7 +265,12 @@ static fm_status handle_common(fm_client *client, const fm_wire_header *header, 
                                fm_error *reterr) {
     *ret_handled = true;
     switch (header->kind) {
-    case FM_WIRE_PONG: return FM_OK;
+    case FM_WIRE_PONG:
+        if (client->n_ping == 0) {
+            return fm_fail(reterr, FM_ERR_PROTOCOL, "received a PONG without a PING");
+        }
+        client->n_ping--;
+        return FM_OK;
     case FM_WIRE_PING: {
         fm_wire_message pong = {.kind = FM_WIRE_PONG, .ping = client->message.ping};
         return send_locked(client, &pong, reterr);
@@ -240,6 +296,7 @@ static fm_status expect(fm_client *client, fm_wire_kind kind, fm_error *reterr) 
         if (header.kind == kind) return FM_OK;
         bool handled;
         status = handle_common(client, &header, &handled, reterr);
+        if (!status && handled) status = check_deadline(client, &wait, reterr);
         if (status) return status;
         if (handled) continue;
         return fm_fail(reterr, FM_ERR_PROTOCOL, "received %s, expected %s",
@@ -249,15 +306,38 @@ static fm_status expect(fm_client *client, fm_wire_kind kind, fm_error *reterr) 
 
 /* -- connecting */
 
+/* A server that is not there yet may come; one that refuses us stays the same. */
+static bool may_come(fm_status status) {
+    return status == FM_ERR_IO || status == FM_ERR_CLOSED || status == FM_ERR_NOT_FOUND;
+}
+
 static fm_status connect_with_retry(const fm_address *address, const fm_client_options *options,
-                                    uint32_t connect_ms, int *ret_fd, fm_error *reterr) {
+                                    uint32_t connect_ms, fm_client_link **ret_link,
+                                    fm_error *reterr) {
     uint64_t give_up = fm_clock_ns() + (uint64_t)options->retry_ms * 1000000u;
     for (;;) {
-        fm_status status = fm_address_connect(address, connect_ms, ret_fd, reterr);
-        if (!status || fm_clock_ns() >= give_up) return status;
+        fm_status status =
+            fm_client_link_open(address, &options->credentials, connect_ms, ret_link, reterr);
+        if (!status || !may_come(status) || fm_clock_ns() >= give_up) return status;
         struct timespec pause = {.tv_nsec = RETRY_PAUSE_MS * 1000000L};
         nanosleep(&pause, NULL);
     }
+}
+
+/* Shows the token, if there is one. Plain TCP never carries it. */
+static fm_status show_token(fm_client *client, fm_address_kind kind,
+                            const fm_credentials *credentials, fm_error *reterr) {
+    if (kind == FM_ADDRESS_TCP) {
+        if (!credentials->token_file) return FM_OK;
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "a token (--token-file) is not sent over %s, where others can read it: use "
+                       "tls://",
+                       client->url);
+    }
+    fm_wire_message message = {.kind = FM_WIRE_AUTH};
+    fm_status status = fm_credentials_read_token(credentials, message.auth.secret, reterr);
+    if (!status && message.auth.secret[0]) status = send_locked(client, &message, reterr);
+    return status;
 }
 
 static fm_status say_hello(fm_client *client, const fm_client_options *options, fm_error *reterr) {
@@ -271,8 +351,15 @@ static fm_status say_hello(fm_client *client, const fm_client_options *options, 
     fm_wire_text(message.hello.agent, sizeof message.hello.agent,
                  options->agent ? options->agent : "foldmill");
     fm_status status = send_locked(client, &message, reterr);
-    if (status) return status;
-    status = expect(client, FM_WIRE_WELCOME, reterr);
+    if (status && status != FM_ERR_CLOSED) return status;
+    status = expect(client, FM_WIRE_WELCOME, reterr); /* or why the server closed */
+    bool may_be_tls = strncmp(client->url, "tcp://", 6) == 0 && client->n_received == 0;
+    if (status == FM_ERR_CLOSED && may_be_tls) {
+        return fm_fail(reterr, status,
+                       "the server at %s closed the connection without an answer; if it speaks "
+                       "TLS, use a tls:// address",
+                       client->url);
+    }
     if (status) return status;
     client->welcome = client->message.welcome;
     if (client->welcome.version < FM_WIRE_VERSION_MIN ||
@@ -291,21 +378,22 @@ fm_status fm_client_connect(const fm_client_options *options, fm_client **ret_cl
     fm_status status = fm_address_parse(options->url, &address, reterr);
     if (status) return status;
     uint32_t connect_ms = options->connect_ms ? options->connect_ms : DEFAULT_CONNECT_MS;
-    int fd;
-    status = connect_with_retry(&address, options, connect_ms, &fd, reterr);
+    fm_client_link *link;
+    status = connect_with_retry(&address, options, connect_ms, &link, reterr);
     if (status) return status;
     fm_client *client = calloc(1, sizeof *client);
     if (!client) {
-        close(fd);
+        fm_client_link_close(link);
         return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a client");
     }
-    client->fd = fd;
+    client->link = link;
     client->connect_ms = connect_ms;
     client->event_ms = options->event_ms;
     client->silence_ms = options->silence_ms ? options->silence_ms : DEFAULT_SILENCE_MS;
     fm_address_format(&address, client->url);
     pthread_mutex_init(&client->send_lock, NULL);
-    status = say_hello(client, options, reterr);
+    status = show_token(client, address.kind, &options->credentials, reterr);
+    if (!status) status = say_hello(client, options, reterr);
     if (status) {
         fm_client_close(client);
         return status;
@@ -316,7 +404,7 @@ fm_status fm_client_connect(const fm_client_options *options, fm_client **ret_cl
 
 void fm_client_close(fm_client *client) {
     if (!client) return;
-    close(client->fd);
+    fm_client_link_close(client->link);
     pthread_mutex_destroy(&client->send_lock);
     free(client);
 }
@@ -339,9 +427,12 @@ fm_status fm_client_open(fm_client *client, const fm_wire_open *params, fm_wire_
     status = send_locked(client, &message, reterr);
     if (status) return status;
     status = expect(client, FM_WIRE_OPENED, reterr);
+    if (!status) status = fm_wire_opened_check(params, &client->message.opened, reterr);
     if (status) return status;
+    client->params = *params;
+    client->opened = client->message.opened;
     client->is_open = true;
-    *ret_opened = client->message.opened;
+    *ret_opened = client->opened;
     return FM_OK;
 }
 
@@ -356,6 +447,48 @@ static void event_of_message(fm_client *client, fm_client_event *event) {
     event->index = client->message.error.index;
     event->status = (fm_status)client->message.error.status;
     memcpy(event->text, client->message.error.text, sizeof event->text);
+}
+
+/* Checks the end of the stream against what was opened and what came. */
+static fm_status check_end(const fm_client *client, fm_error *reterr) {
+    const fm_wire_end *end = &client->message.end;
+    uint64_t n = client->n_sample + client->n_skipped, due = client->opened.n_sample;
+    if (end->reason == FM_WIRE_DELIVERED && n != due) {
+        return fm_fail(reterr, FM_ERR_PROTOCOL,
+                       "the server at %s ended the stream after %llu of %llu samples", client->url,
+                       (unsigned long long)n, (unsigned long long)due);
+    }
+    if (end->n_sent == client->n_sample) return FM_OK;
+    return fm_fail(reterr, FM_ERR_PROTOCOL,
+                   "the server at %s says that it sent %llu samples, and %llu came", client->url,
+                   (unsigned long long)end->n_sent, (unsigned long long)client->n_sample);
+}
+
+/* Checks a frame that is an event: what was neither asked nor granted is a breach. */
+static fm_status check_event(fm_client *client, const fm_wire_header *header, fm_error *reterr) {
+    if (header->kind == FM_WIRE_END) return check_end(client, reterr);
+    if (header->kind != FM_WIRE_SAMPLE && header->kind != FM_WIRE_ERROR) {
+        return fm_fail(reterr, FM_ERR_PROTOCOL, "%s came in the middle of a stream",
+                       fm_wire_kind_name(header->kind));
+    }
+    pthread_mutex_lock(&client->send_lock);
+    bool has_room = client->room_items > 0;
+    pthread_mutex_unlock(&client->send_lock);
+    if (!has_room || client->n_sample + client->n_skipped >= client->opened.n_sample) {
+        return fm_fail(reterr, FM_ERR_PROTOCOL, "the server at %s sent a sample too many",
+                       client->url);
+    }
+    if (header->kind == FM_WIRE_SAMPLE) {
+        client->n_sample++;
+        return FM_OK;
+    }
+    client->n_skipped++;
+    uint64_t index = client->message.error.index;
+    bool is_ours = fm_wire_open_wants(&client->params, client->opened.global_batch, index);
+    if (client->params.policy == FM_WIRE_SKIP && is_ours) return FM_OK;
+    return fm_fail(reterr, FM_ERR_PROTOCOL,
+                   "the server at %s left out sample %llu, which it must not", client->url,
+                   (unsigned long long)index);
 }
 
 /* Is the held credit worth a frame? See the top of the file. */
@@ -379,7 +512,7 @@ static fm_status send_credit(fm_client *client, fm_error *reterr) {
 /* Counts an item that the server sent. */
 static fm_status take_item(fm_client *client, fm_error *reterr) {
     pthread_mutex_lock(&client->send_lock);
-    if (client->room_items) client->room_items--;
+    client->room_items--; /* check_event found one */
     fm_status status = send_credit(client, reterr);
     pthread_mutex_unlock(&client->send_lock);
     return status;
@@ -397,16 +530,15 @@ fm_status fm_client_next(fm_client *client, void *slab, size_t capacity, fm_clie
         if (status) return status;
         bool handled;
         status = handle_common(client, &header, &handled, reterr);
+        if (!status && handled) status = check_deadline(client, &wait, reterr);
+        if (!status && !handled) status = check_event(client, &header, reterr);
         if (status) return status;
         if (handled) continue;
         if (header.kind == FM_WIRE_SAMPLE) {
             event.kind = FM_CLIENT_SAMPLE;
             event.sample = (fm_bytes){slab, header.body_bytes};
-        } else if (header.kind == FM_WIRE_END || header.kind == FM_WIRE_ERROR) {
-            event_of_message(client, &event);
         } else {
-            return fm_fail(reterr, FM_ERR_PROTOCOL, "%s came in the middle of a stream",
-                           fm_wire_kind_name(header.kind));
+            event_of_message(client, &event);
         }
     }
     event.wait_ns = fm_clock_ns() - start;
@@ -425,5 +557,5 @@ fm_status fm_client_release(fm_client *client, uint32_t items, uint64_t bytes, f
 
 void fm_client_interrupt(fm_client *client) {
     atomic_store(&client->interrupted, true);
-    shutdown(client->fd, SHUT_RDWR);
+    shutdown(fm_client_link_get_fd(client->link), SHUT_RDWR);
 }

@@ -5,8 +5,8 @@
  *
  * Memory. Samples are received directly into slabs of the caller: 64-byte aligned (pinned, if the
  * caller likes), at least fm_wire_opened.max_sample_bytes. fm_sample_decode decodes them in place.
- * The client itself is one allocation of about 40 KiB. Every length that a server declares is
- * checked against limits before it is used.
+ * The client itself takes about 40 KiB, and 200 KiB more with TLS. Every length that a server
+ * declares is checked against limits before it is used.
  *
  * Credit. The first credit, in fm_wire_open, is the number of samples and bytes that the server may
  * send ahead: usually the number of slabs and their bytes. A call of fm_client_release grants
@@ -18,27 +18,27 @@
 #define FM_CLIENT_H
 
 #include "proto/base/bytes.h"
-#include "proto/wire.h"
-
-#include <stdbool.h>
+#include "proto/credentials.h"
 
 typedef struct fm_client fm_client;
 
 typedef struct fm_client_options {
-    const char *url;           /* unix:PATH or tcp://HOST:PORT */
-    const char *agent;         /* a name for the server's log; NULL = "foldmill" */
-    const char *snapshot_name; /* the snapshot that must be served; NULL or "" = any */
-    fm_sha256 snapshot;        /* its hash; all zero = any */
-    uint32_t connect_ms;       /* limit for connecting and for HELLO; 0 = 10,000 */
-    uint32_t retry_ms;         /* keep trying to connect for so long; 0 = try once */
-    uint32_t silence_ms;       /* a server that is silent for so long, despite PINGs, is gone;
+    const char *url;            /* unix:PATH, tls://HOST:PORT or tcp://HOST:PORT */
+    fm_credentials credentials; /* of tls://; a token is shown over tls: and unix: */
+    const char *agent;          /* a name for the server's log; NULL = "foldmill" */
+    const char *snapshot_name;  /* the snapshot that must be served; NULL or "" = any */
+    fm_sha256 snapshot;         /* its hash; all zero = any */
+    uint32_t connect_ms;        /* limit for connecting and for HELLO; 0 = 10,000 */
+    uint32_t retry_ms;          /* keep trying to connect for so long; 0 = try once */
+    uint32_t silence_ms;        /* a server that is silent for so long, despite PINGs, is gone;
                                   0 = 30,000 */
-    uint32_t event_ms;         /* fm_client_next waits for so long at most, whatever PONGs come;
+    uint32_t event_ms;          /* fm_client_next waits for so long at most, whatever PONGs come;
                                   0 = for ever */
 } fm_client_options;
 
-/* Connects and exchanges HELLO and WELCOME. A refusal of the server is returned with the status and
- * the text that it sent. FM_ERR_USAGE for the address; as fm_address_connect; FM_ERR_CLOSED. */
+/* Connects, shows the token (AUTH) and exchanges HELLO and WELCOME. A refusal of the server is
+ * returned with the status and the text that it sent. FM_ERR_USAGE for the address, and for a token
+ * file with tcp://; as fm_client_link_open and fm_credentials_read_token; FM_ERR_CLOSED. */
 FM_MUST_USE fm_status fm_client_connect(const fm_client_options *options, fm_client **ret_client,
                                         fm_error *reterr);
 

@@ -309,6 +309,16 @@ static fm_status read_close(fm_reader *reader, fm_wire_message *message, fm_erro
     return FM_OK;
 }
 
+static void write_auth(fm_writer *writer, const fm_wire_message *message) {
+    write_text(writer, message->auth.secret);
+}
+
+static fm_status read_auth(fm_reader *reader, fm_wire_message *message, fm_error *reterr) {
+    (void)reterr;
+    read_text(reader, message->auth.secret, sizeof message->auth.secret);
+    return FM_OK;
+}
+
 /* -- the table of kinds */
 
 typedef enum stream_rule { ON_CONNECTION, ON_STREAM, ON_EITHER } stream_rule;
@@ -333,6 +343,7 @@ static const kind_rule kind_rules[] = {
     [FM_WIRE_END] = {"END", ON_STREAM, 16, write_end, read_end},
     [FM_WIRE_ERROR] = {"ERROR", ON_EITHER, 900, write_error, read_error},
     [FM_WIRE_CLOSE] = {"CLOSE", ON_EITHER, 0, write_close, read_close},
+    [FM_WIRE_AUTH] = {"AUTH", ON_CONNECTION, 2 + FM_WIRE_SECRET_BYTES, write_auth, read_auth},
 };
 
 _Static_assert(sizeof kind_rules / sizeof kind_rules[0] == FM_WIRE_N_KIND,

@@ -16,12 +16,15 @@
 #include "proto/limits.h"
 #include "proto/token.h"
 
+#include <stdbool.h>
+
 enum {
     FM_WIRE_HEADER_BYTES = 32,
     FM_WIRE_VERSION_MIN = 1, /* protocol versions that this build speaks */
     FM_WIRE_VERSION_MAX = 1,
     FM_WIRE_PLAN_BYTES = 31,       /* a plan's name */
     FM_WIRE_AGENT_BYTES = 63,      /* the name of a peer's program */
+    FM_WIRE_SECRET_BYTES = 255,    /* an access token */
     FM_WIRE_TEXT_BYTES = 511,      /* an error's sentence */
     FM_WIRE_SMALL_BYTES = 1024,    /* holds any frame but OPEN and SAMPLE, with its header */
     FM_WIRE_CONTROL_BYTES = 16384, /* holds any frame but SAMPLE, with its header */
@@ -41,6 +44,7 @@ typedef enum fm_wire_kind {
     FM_WIRE_END = 9,     /* server -> client: the stream is over, and why */
     FM_WIRE_ERROR = 10,  /* both ways: the error, and what it ends */
     FM_WIRE_CLOSE = 11,  /* client -> server: ends this stream; on stream 0, the connection */
+    FM_WIRE_AUTH = 12,   /* client -> server, before HELLO: an access token */
     FM_WIRE_N_KIND       /* one more than the last kind */
 } fm_wire_kind;
 
@@ -149,6 +153,10 @@ typedef struct fm_wire_error {
     char text[FM_WIRE_TEXT_BYTES + 1];
 } fm_wire_error;
 
+typedef struct fm_wire_auth {
+    char secret[FM_WIRE_SECRET_BYTES + 1];
+} fm_wire_auth;
+
 typedef struct fm_wire_message {
     uint8_t kind; /* fm_wire_kind, not FM_WIRE_SAMPLE */
     uint32_t stream;
@@ -161,6 +169,7 @@ typedef struct fm_wire_message {
         uint64_t ping; /* PING: any number; PONG: that of the PING */
         fm_wire_end end;
         fm_wire_error error;
+        fm_wire_auth auth;
     };
 } fm_wire_message;
 
@@ -192,6 +201,21 @@ void fm_wire_text(char *out, size_t out_bytes, const char *text);
 
 /* FM_ERR_USAGE names the first field of an OPEN that is out of range. */
 FM_MUST_USE fm_status fm_wire_open_check(const fm_wire_open *params, fm_error *reterr);
+
+/* How many samples a stream of this OPEN delivers when the plan in effect has this global batch;
+ * UINT64_MAX when it has no end. n_group is at most global_batch. */
+uint64_t fm_wire_open_count(const fm_wire_open *params, uint32_t global_batch);
+
+/* How many samples of each step belong to the group of this OPEN. */
+uint32_t fm_wire_open_per_step(const fm_wire_open *params, uint32_t global_batch);
+
+/* Is sample `index` one of this OPEN: in its steps and its group, and not delivered before? */
+bool fm_wire_open_wants(const fm_wire_open *params, uint32_t global_batch, uint64_t index);
+
+/* What a server answers to an OPEN must be what was asked: FM_ERR_PROTOCOL names the first field of
+ * `opened` that does not fit `params`. */
+FM_MUST_USE fm_status fm_wire_opened_check(const fm_wire_open *params, const fm_wire_opened *opened,
+                                           fm_error *reterr);
 
 /* Reads "strict" or "bounded:W" as order and window of an OPEN. FM_ERR_USAGE. */
 FM_MUST_USE fm_status fm_wire_order_parse(const char *text, uint32_t *ret_order,

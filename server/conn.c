@@ -10,7 +10,8 @@
 #include "server/conn.h"
 
 #include "proto/base/log.h"
-#include "proto/schema.h"
+#include "server/greeting.h"
+#include "server/out_ring.h"
 #include "server/public_text.h"
 
 #include <assert.h>
@@ -20,35 +21,37 @@
 #include <string.h>
 
 enum {
-    N_OUT = 128,           /* entries of the ring */
-    N_OUT_SAMPLE = 48,     /* samples enter while fewer are in use, */
-    N_OUT_ANSWER = 110,    /* answers too; the rest is for an END of each stream and an ERROR */
-    N_WRITE = 64,          /* entries of one write */
-    WRITE_BYTES = 4 << 20, /* a write takes entries until it has so many bytes */
-    GOODBYES = 30,         /* draining ends after so many goodbye_ms */
+    N_OUT_SAMPLE = 48,  /* samples enter the ring while fewer entries are in use, */
+    N_OUT_ANSWER = 110, /* answers too; the rest is for an END of each stream and an ERROR */
+    GOODBYES = 30,      /* draining ends after so many goodbye_ms */
 };
 
-_Static_assert(N_OUT - N_OUT_ANSWER >= FM_LIMIT_N_STREAM + 2, "room for the last frames");
+_Static_assert(FM_OUT_N - N_OUT_ANSWER >= FM_LIMIT_N_STREAM + 2, "room for the last frames");
 
-typedef enum conn_state { CONN_HELLO, CONN_READY, CONN_DRAINING, CONN_CLOSED } conn_state;
+typedef enum conn_state {
+    CONN_HANDSHAKE,
+    CONN_AUTH,
+    CONN_HELLO,
+    CONN_READY,
+    CONN_DRAINING,
+    CONN_CLOSED
+} conn_state;
 
-static const char *const state_names[] = {"hello", "ready", "draining", "closed"};
-
-/* An entry of the ring. */
-typedef struct out_frame {
-    uint8_t head[FM_WIRE_SMALL_BYTES]; /* a whole control frame, or a sample's header */
-    size_t head_bytes;
-    fm_work *work; /* the sample to release after the write; NULL for a control frame */
-} out_frame;
+static const char *const state_names[] = {"handshake", "auth",     "hello",
+                                          "ready",     "draining", "closed"};
 
 struct fm_conn {
     const fm_conn_host *host;
-    fm_socket *socket;
+    fm_channel *channel;
     fm_account *account, *payer; /* of the address; for streams, memory and requests */
     fm_conn *next;
     uint64_t number;                        /* for the log */
     char consumer[FM_WIRE_AGENT_BYTES * 4]; /* the client's name of itself, as the log quotes it */
     conn_state state;
+    bool has_turn;                /* its handshake is one of those that run */
+    bool has_auth;                /* AUTH came */
+    fm_access_tokens *tokens;     /* retained, with `token`; NULL without a token */
+    const fm_access_token *token; /* what the peer may use; NULL = everything */
     bool is_turned_away;
     bool is_finished;        /* nothing more will be written */
     uint64_t now_ms;         /* of the last tick */
@@ -59,17 +62,14 @@ struct fm_conn {
     uint64_t progress_ms;    /* when the peer had last taken enough bytes, */
     uint64_t progress_bytes; /* and how many it had taken then */
     uint64_t written_bytes;  /* of writes that have ended */
-    size_t writing_bytes;    /* of the write under way */
     bool is_ping_open;
     uint64_t n_received, n_sent; /* frames */
     struct {
         uint32_t id;
         fm_server_stream *stream;
-    } streams[FM_LIMIT_N_STREAM];  /* stream NULL = free */
-    uint32_t turn;                 /* the stream that sends first */
-    uint32_t out_first, out_count; /* entries out_first .. out_first + out_count - 1 are in use */
-    uint32_t out_writing;          /* the first so many are in the write; 0 = there is none */
-    out_frame out[N_OUT];
+    } streams[FM_LIMIT_N_STREAM]; /* stream NULL = free */
+    uint32_t turn;                /* the stream that sends first */
+    fm_out_ring out;
     size_t in_used;
     uint8_t in[FM_WIRE_CONTROL_BYTES];
     fm_wire_message message; /* the one being handled */
@@ -117,16 +117,28 @@ static void drop_streams(fm_conn *conn, const char *why) {
 }
 
 static void set_state(fm_conn *conn, conn_state state) {
-    bool was_greeting = conn->state == CONN_HELLO && !conn->is_turned_away;
+    bool was_greeting = conn->state <= CONN_HELLO && state > CONN_HELLO && !conn->is_turned_away;
     conn->state = state;
     if (was_greeting) conn->host->greeted(conn->host->server, conn);
 }
 
+/* Gives the turn for a handshake back. */
+static void leave_handshake(fm_conn *conn) {
+    if (!conn->has_turn) return;
+    conn->has_turn = false;
+    fm_access_leave_handshake(conn->host->access, fm_channel_get_peer(conn->channel));
+    conn->host->turn_free(conn->host->server);
+}
+
 static void close_now(fm_conn *conn, const char *why) {
     if (conn->state == CONN_CLOSED) return;
-    log_conn(conn, FM_LOG_INFO, "closed", "state=%s why=\"%s\"", state_names[conn->state], why);
+    char quoted[700];
+    log_conn(conn, FM_LOG_INFO, "closed", "state=%s why=%s", state_names[conn->state],
+             fm_log_quote(quoted, sizeof quoted, why));
+    if (conn->state == CONN_HANDSHAKE) count(conn, FM_COUNT_HANDSHAKES_REFUSED);
+    leave_handshake(conn);
     set_state(conn, CONN_CLOSED);
-    fm_socket_close(conn->socket);
+    fm_channel_close(conn->channel);
     drop_streams(conn, why);
 }
 
@@ -141,16 +153,9 @@ static void drain(fm_conn *conn, const char *why) {
 
 /* -- frames out */
 
-static out_frame *push_out(fm_conn *conn) {
-    assert(conn->out_count < N_OUT); /* N_OUT_ANSWER leaves room for the last frames */
-    out_frame *out = &conn->out[(conn->out_first + conn->out_count++) % N_OUT];
-    out->work = NULL;
-    return out;
-}
-
 static void send_message(fm_conn *conn, const fm_wire_message *message) {
     if (conn->state == CONN_CLOSED) return;
-    out_frame *out = push_out(conn);
+    fm_out_frame *out = fm_out_push(&conn->out); /* N_OUT_ANSWER left room for the last ones */
     out->head_bytes = fm_wire_encode(message, conn->n_sent++, out->head, sizeof out->head);
 }
 
@@ -177,6 +182,10 @@ static void refuse(fm_conn *conn, fm_counter which, fm_status status, const char
     if (conn->state >= CONN_DRAINING) return;
     char quoted[600];
     count(conn, which);
+    if (conn->state == CONN_HANDSHAKE) {
+        close_now(conn, text); /* nothing can be said yet */
+        return;
+    }
     log_conn(conn, FM_LOG_WARN, "refused", "state=%s why=%s", state_names[conn->state],
              fm_log_quote(quoted, sizeof quoted, text));
     send_error(conn, 0, FM_WIRE_SCOPE_CONNECTION, status, FM_WIRE_NO_INDEX, text);
@@ -190,7 +199,7 @@ static void refuse_protocol(fm_conn *conn, fm_status status, const char *text) {
 /* -- samples out */
 
 static void push_sample(fm_conn *conn, uint32_t stream, fm_work *work) {
-    out_frame *out = push_out(conn);
+    fm_out_frame *out = fm_out_push(&conn->out);
     fm_wire_header header = {.kind = FM_WIRE_SAMPLE,
                              .stream = stream,
                              .body_bytes = (uint32_t)work->job.bytes,
@@ -233,7 +242,7 @@ static void end_allowance(fm_conn *conn, uint32_t at) {
 /* Queues one sample of a stream, or its END; false when it has nothing to send. */
 static bool send_one(fm_conn *conn, uint32_t at) {
     fm_server_stream *stream = conn->streams[at].stream;
-    if (!stream || conn->out_count >= N_OUT_SAMPLE) return false;
+    if (!stream || conn->out.n >= N_OUT_SAMPLE) return false;
     if (!fm_is_within_bytes(conn->payer)) {
         end_allowance(conn, at);
         return true;
@@ -266,29 +275,15 @@ static void send_samples(fm_conn *conn) {
 
 /* Starts a write of the entries in the ring, unless one is under way. */
 static void flush(fm_conn *conn) {
-    if (conn->state == CONN_CLOSED || conn->out_writing || conn->is_finished) return;
-    fm_bytes runs[2 * N_WRITE];
-    size_t n_run = 0, bytes = 0;
-    uint32_t n = 0;
-    for (; n < conn->out_count && n < N_WRITE && bytes < WRITE_BYTES; n++) {
-        out_frame *out = &conn->out[(conn->out_first + n) % N_OUT];
-        runs[n_run++] = (fm_bytes){out->head, out->head_bytes};
-        if (out->work) runs[n_run++] = (fm_bytes){out->work->job.out, out->work->job.bytes};
-        bytes += out->head_bytes + (out->work ? out->work->job.bytes : 0);
-    }
-    if (n == 0) {
-        if (conn->state == CONN_DRAINING) {
-            conn->is_finished = true;
-            conn->progress_ms = conn->now_ms;
-            fm_socket_finish(conn->socket);
-        }
-        return;
-    }
-    conn->out_writing = n;
-    conn->writing_bytes = bytes;
-    if (!fm_socket_write(conn->socket, runs, n_run)) {
-        conn->out_writing = 0;
-        close_now(conn, "cannot write");
+    if (conn->state == CONN_CLOSED || conn->is_finished) return;
+    fm_bytes runs[FM_CHANNEL_N_RUN];
+    size_t n_run;
+    if (fm_out_begin(&conn->out, runs, &n_run)) {
+        if (!fm_channel_write(conn->channel, runs, n_run)) close_now(conn, "cannot write");
+    } else if (conn->out.n == 0 && conn->state == CONN_DRAINING) {
+        conn->is_finished = true;
+        conn->progress_ms = conn->now_ms;
+        fm_channel_finish(conn->channel);
     }
 }
 
@@ -297,22 +292,9 @@ void fm_conn_pump(fm_conn *conn) {
     flush(conn);
 }
 
-static void pop_out(fm_conn *conn, uint32_t n) {
-    for (; n; n--) {
-        out_frame *out = &conn->out[conn->out_first];
-        if (out->work) fm_server_stream_release(out->work->stream, out->work);
-        conn->out_first = (conn->out_first + 1) % N_OUT;
-        conn->out_count--;
-    }
-}
-
 static void on_written(void *owner, bool failed) {
     fm_conn *conn = owner;
-    uint32_t written = conn->out_writing;
-    conn->out_writing = 0;
-    conn->written_bytes += conn->writing_bytes;
-    conn->writing_bytes = 0;
-    pop_out(conn, written);
+    conn->written_bytes += fm_out_end(&conn->out);
     if (conn->state == CONN_CLOSED) return;
     if (failed) {
         close_now(conn, "the peer is gone");
@@ -324,62 +306,59 @@ static void on_written(void *owner, bool failed) {
 
 /* -- messages in */
 
-static bool is_zero_hash(const fm_sha256 *hash) {
-    static const fm_sha256 zero;
-    return memcmp(hash, &zero, sizeof zero) == 0;
+static void refuse_token(fm_conn *conn, const char *text) {
+    refuse(conn, FM_COUNT_TOKENS_REFUSED, FM_ERR_DENIED, text);
 }
 
-/* Checks versions, schema and snapshot of a HELLO; sends the ERROR if they do not fit. */
-static bool is_acceptable(fm_conn *conn, const fm_wire_hello *hello) {
-    const fm_sample_source *source = conn->host->source;
-    fm_error error;
-    if (hello->version_max < FM_WIRE_VERSION_MIN || hello->version_min > FM_WIRE_VERSION_MAX) {
-        fm_fail(&error, FM_ERR_UNSUPPORTED,
-                "the client speaks protocol %u to %u, this server %u to %u", hello->version_min,
-                hello->version_max, FM_WIRE_VERSION_MIN, FM_WIRE_VERSION_MAX);
-    } else if (hello->schema_hash != fm_schema_hash()) {
-        fm_fail(
-            &error, FM_ERR_UNSUPPORTED,
-            "the client's feature table is %016llx, this server's %016llx: use the same version "
-            "of foldmill for both",
-            (unsigned long long)hello->schema_hash, (unsigned long long)fm_schema_hash());
-    } else if (hello->features != 0) {
-        fm_fail(&error, FM_ERR_UNSUPPORTED, "the server does not know features %x",
-                hello->features);
-    } else if (hello->snapshot_name[0] &&
-               strcmp(hello->snapshot_name, source->snapshot_name) != 0) {
-        fm_fail(&error, FM_ERR_NOT_FOUND, "snapshot %s is not served, %s is", hello->snapshot_name,
-                source->snapshot_name);
-    } else if (!is_zero_hash(&hello->snapshot) &&
-               memcmp(&hello->snapshot, &source->snapshot, sizeof source->snapshot) != 0) {
-        char wanted[FM_SHA256_HEX], served[FM_SHA256_HEX];
-        fm_sha256_format(&hello->snapshot, wanted);
-        fm_sha256_format(&source->snapshot, served);
-        fm_fail(&error, FM_ERR_NOT_FOUND, "snapshot %.16s... is not served, %.16s... is", wanted,
-                served);
-    } else {
-        return true;
+/* Answers a HELLO that came in the place of AUTH; nothing of the server is told. */
+static void on_hello_too_early(fm_conn *conn) {
+    refuse_token(conn, "the server wants an access token; give one by --token-file "
+                       "or " FM_CREDENTIALS_VARIABLE);
+}
+
+static void on_auth(fm_conn *conn) {
+    fm_wire_auth *auth = &conn->message.auth;
+    bool is_plain = fm_channel_get_peer(conn->channel)->kind == FM_ADDRESS_TCP;
+    if (is_plain || conn->has_auth) {
+        refuse_protocol(conn, FM_ERR_PROTOCOL,
+                        is_plain ? "AUTH cannot come over plain TCP, where others can read it"
+                                 : "AUTH came twice");
+        return;
     }
-    refuse(conn, FM_COUNT_HELLO_REFUSED, error.status, error.message);
-    return false;
+    fm_error error;
+    fm_status status = fm_access_check_token(conn->host->access, auth->secret, &conn->tokens,
+                                             &conn->token, &error);
+    memset(auth, 0, sizeof *auth);
+    if (status) {
+        refuse_token(conn, error.message);
+        return;
+    }
+    conn->has_auth = true;
+    set_state(conn, CONN_HELLO);
+    if (!conn->token) return;
+    fm_account *payer = fm_accounts_use_token(conn->host->accounts, conn->token,
+                                              conn->host->peer_limits, conn->now_ms);
+    if (!payer) refuse_protocol(conn, FM_ERR_NOMEM, "the server has no memory for another peer");
+    if (payer) conn->payer = payer;
 }
 
 static void on_hello(fm_conn *conn) {
     const fm_wire_hello *hello = &conn->message.hello;
-    if (!is_acceptable(conn, hello)) return;
     const fm_sample_source *source = conn->host->source;
+    fm_error error;
+    fm_status status = fm_greeting_check(hello, source, conn->token, &error);
+    if (status) {
+        refuse(conn, status == FM_ERR_DENIED ? FM_COUNT_TOKENS_REFUSED : FM_COUNT_HELLO_REFUSED,
+               status, error.message);
+        return;
+    }
     fm_log_quote(conn->consumer, sizeof conn->consumer, hello->agent);
-    log_conn(conn, FM_LOG_INFO, "hello", "version=%u", FM_WIRE_VERSION_MAX);
-    fm_wire_message answer = {.kind = FM_WIRE_WELCOME};
-    answer.welcome = (fm_wire_welcome){.version = FM_WIRE_VERSION_MAX,
-                                       .schema_hash = fm_schema_hash(),
-                                       .snapshot = source->snapshot,
-                                       .n_chain = source->n_chain,
-                                       .heartbeat_ms = conn->host->heartbeat_ms,
-                                       .max_stream = FM_LIMIT_N_STREAM,
-                                       .agent = "foldmill serve"};
-    fm_wire_text(answer.welcome.snapshot_name, sizeof answer.welcome.snapshot_name,
-                 source->snapshot_name);
+    char name[FM_TLS_NAME_BYTES], certificate[300];
+    log_conn(
+        conn, FM_LOG_INFO, "hello", "version=%u from=%s certificate=%s", FM_WIRE_VERSION_MAX,
+        conn->account->peer,
+        fm_log_quote(certificate, sizeof certificate, fm_channel_peer_name(conn->channel, name)));
+    fm_wire_message answer = fm_greeting_welcome(source, conn->host->heartbeat_ms);
     send_message(conn, &answer);
     set_state(conn, CONN_READY);
     conn->idle_ms = conn->now_ms;
@@ -412,6 +391,10 @@ static void refuse_stream(fm_conn *conn, uint32_t id, const fm_error *error) {
 static fm_status create_stream(fm_conn *conn, const fm_wire_open *params,
                                fm_server_stream **ret_stream, fm_error *reterr) {
     const fm_conn_host *host = conn->host;
+    if (conn->token && !fm_access_allows(conn->token->plans, params->plan)) {
+        return fm_fail(reterr, FM_ERR_DENIED, "this access token is not for the plan %s",
+                       params->plan);
+    }
     if (find_free(conn) < 0) {
         return fm_fail(reterr, FM_ERR_LIMIT, "a connection has at most %u streams",
                        FM_LIMIT_N_STREAM);
@@ -518,23 +501,29 @@ static void on_close(fm_conn *conn) {
 typedef void frame_handler(fm_conn *conn);
 
 static const struct {
-    frame_handler *by_state[2]; /* CONN_HELLO, CONN_READY; a later state receives nothing */
+    frame_handler *by_state[3]; /* CONN_AUTH, CONN_HELLO, CONN_READY; others receive nothing */
 } handlers[] = {
-    [FM_WIRE_HELLO] = {{on_hello, NULL}},     [FM_WIRE_WELCOME] = {{NULL, NULL}},
-    [FM_WIRE_OPEN] = {{NULL, on_open}},       [FM_WIRE_OPENED] = {{NULL, NULL}},
-    [FM_WIRE_CREDIT] = {{NULL, on_credit}},   [FM_WIRE_SAMPLE] = {{NULL, NULL}},
-    [FM_WIRE_PING] = {{NULL, on_ping}},       [FM_WIRE_PONG] = {{NULL, on_pong}},
-    [FM_WIRE_END] = {{NULL, NULL}},           [FM_WIRE_ERROR] = {{on_error, on_error}},
-    [FM_WIRE_CLOSE] = {{on_close, on_close}},
+    [FM_WIRE_HELLO] = {{on_hello_too_early, on_hello, NULL}},
+    [FM_WIRE_WELCOME] = {{NULL, NULL, NULL}},
+    [FM_WIRE_OPEN] = {{NULL, NULL, on_open}},
+    [FM_WIRE_OPENED] = {{NULL, NULL, NULL}},
+    [FM_WIRE_CREDIT] = {{NULL, NULL, on_credit}},
+    [FM_WIRE_SAMPLE] = {{NULL, NULL, NULL}},
+    [FM_WIRE_PING] = {{NULL, NULL, on_ping}},
+    [FM_WIRE_PONG] = {{NULL, NULL, on_pong}},
+    [FM_WIRE_END] = {{NULL, NULL, NULL}},
+    [FM_WIRE_ERROR] = {{on_error, on_error, on_error}},
+    [FM_WIRE_CLOSE] = {{on_close, on_close, on_close}},
+    [FM_WIRE_AUTH] = {{on_auth, on_auth, NULL}},
 };
 
-_Static_assert(CONN_HELLO == 0 && CONN_READY == 1, "the columns of handlers");
+_Static_assert(CONN_HELLO == CONN_AUTH + 1 && CONN_READY == CONN_AUTH + 2, "the columns");
 _Static_assert(sizeof handlers / sizeof handlers[0] == FM_WIRE_N_KIND,
                "every kind of message needs a row in handlers");
 
 static frame_handler *find_handler(const fm_conn *conn, uint8_t kind) {
-    assert(conn->state <= CONN_READY && kind < FM_WIRE_N_KIND);
-    return handlers[kind].by_state[conn->state];
+    assert(conn->state >= CONN_AUTH && conn->state <= CONN_READY && kind < FM_WIRE_N_KIND);
+    return handlers[kind].by_state[conn->state - CONN_AUTH];
 }
 
 /* Does the server answer a frame of this kind? */
@@ -546,7 +535,7 @@ static void handle_frame(fm_conn *conn, const fm_wire_header *header, const uint
     fm_error error;
     if (is_request(header->kind)) {
         if (!take_request(conn)) return;
-        if (conn->out_count >= N_OUT_ANSWER) {
+        if (conn->out.n >= N_OUT_ANSWER) {
             refuse(conn, FM_COUNT_ANSWERS_UNREAD, FM_ERR_LIMIT,
                    "too many requests before their answers were read");
             return;
@@ -620,37 +609,51 @@ static void on_received(void *owner, size_t bytes) {
     fm_conn_pump(conn);
 }
 
-static void on_gone(void *owner) {
-    close_now(owner, "the peer closed");
+static void on_gone(void *owner, const char *why) {
+    close_now(owner, why);
 }
 
 static void on_closed(void *owner) {
     fm_conn *conn = owner;
-    pop_out(conn, conn->out_count);
+    fm_out_drop(&conn->out);
     conn->host->conn_closed(conn->host->server, conn);
     if (conn->payer != conn->account) fm_accounts_leave(conn->payer, conn->now_ms);
     fm_accounts_leave(conn->account, conn->now_ms);
+    fm_access_tokens_release(conn->tokens);
     free(conn);
 }
 
 /* -- opening and closing */
 
-static const fm_socket_events socket_events = {.room = on_room,
-                                               .received = on_received,
-                                               .gone = on_gone,
-                                               .written = on_written,
-                                               .closed = on_closed};
+/* The peer is on the line, and shows its token where one is demanded. */
+static void expect_frames(void *owner) {
+    fm_conn *conn = owner;
+    fm_address_kind kind = fm_channel_get_peer(conn->channel)->kind;
+    leave_handshake(conn);
+    set_state(conn, fm_access_wants_token(conn->host->access, kind) ? CONN_AUTH : CONN_HELLO);
+}
+
+static const fm_channel_events channel_events = {.secured = expect_frames,
+                                                 .room = on_room,
+                                                 .received = on_received,
+                                                 .gone = on_gone,
+                                                 .written = on_written,
+                                                 .closed = on_closed};
 
 fm_conn *fm_conn_create(const fm_conn_host *host, fm_socket *socket, fm_account *account,
                         bool is_admitted, uint64_t number, uint64_t now_ms) {
     fm_conn *conn = calloc(1, sizeof *conn);
-    if (!conn) {
+    if (conn) {
+        conn->channel = fm_channel_create(socket, &channel_events, conn);
+    } else {
         fm_socket_close(socket);
+    }
+    if (!conn || !conn->channel) {
+        free(conn);
         fm_accounts_leave(account, now_ms);
         return NULL;
     }
     conn->host = host;
-    conn->socket = socket;
     conn->account = conn->payer = account;
     conn->is_turned_away = !is_admitted;
     conn->number = number;
@@ -661,7 +664,23 @@ fm_conn *fm_conn_create(const fm_conn_host *host, fm_socket *socket, fm_account 
 }
 
 void fm_conn_start(fm_conn *conn) {
-    if (!fm_socket_start(conn->socket, &socket_events, conn)) close_now(conn, "cannot read");
+    if (fm_channel_get_peer(conn->channel)->kind == FM_ADDRESS_TLS) {
+        fm_conn_begin(conn);
+        return;
+    }
+    expect_frames(conn);
+    if (!fm_channel_start(conn->channel, NULL)) close_now(conn, "cannot read");
+}
+
+bool fm_conn_is_waiting(const fm_conn *conn) {
+    return conn->state == CONN_HANDSHAKE && !conn->has_turn;
+}
+
+void fm_conn_begin(fm_conn *conn) {
+    fm_access *access = conn->host->access;
+    if (!fm_access_enter_handshake(access, fm_channel_get_peer(conn->channel))) return;
+    conn->has_turn = true;
+    if (!fm_channel_start(conn->channel, fm_access_get_tls(access))) close_now(conn, "cannot read");
 }
 
 void fm_conn_turn_away(fm_conn *conn, fm_counter which, const char *text) {
@@ -669,8 +688,10 @@ void fm_conn_turn_away(fm_conn *conn, fm_counter which, const char *text) {
     flush(conn);
 }
 
-void fm_conn_evict(fm_conn *conn) {
+void fm_conn_evict(fm_conn *conn, bool is_told) {
+    conn->is_turned_away = true;
     refuse(conn, FM_COUNT_HELLO_EVICTED, FM_ERR_LIMIT, "no HELLO came, and others wait to connect");
+    if (!is_told) close_now(conn, "others wait to connect");
     flush(conn);
 }
 
@@ -679,9 +700,9 @@ void fm_conn_evict(fm_conn *conn) {
 /* Bytes that have reached the peer, as far as the system says. */
 static uint64_t count_delivered(const fm_conn *conn) {
     uint64_t taken = conn->written_bytes;
-    size_t unsent = conn->out_writing ? fm_socket_unsent_bytes(conn->socket) : 0;
-    if (unsent < conn->writing_bytes) taken += conn->writing_bytes - unsent;
-    uint64_t on_the_way = fm_socket_undelivered_bytes(conn->socket);
+    size_t unsent = conn->out.n_writing ? fm_channel_unsent_bytes(conn->channel) : 0;
+    if (unsent < conn->out.writing_bytes) taken += conn->out.writing_bytes - unsent;
+    uint64_t on_the_way = fm_channel_undelivered_bytes(conn->channel);
     return on_the_way < taken ? taken - on_the_way : 0;
 }
 
@@ -689,7 +710,7 @@ static uint64_t count_delivered(const fm_conn *conn) {
 static bool is_stuck(fm_conn *conn, uint32_t window_ms) {
     uint64_t delivered = count_delivered(conn);
     uint64_t due = conn->host->min_bytes_per_s * window_ms / 1000;
-    bool is_idle = conn->out_count == 0 && !conn->is_finished;
+    bool is_idle = conn->out.n == 0 && !conn->is_finished;
     if (is_idle || delivered >= conn->progress_bytes + due) {
         conn->progress_ms = conn->now_ms;
         conn->progress_bytes = delivered;
@@ -699,7 +720,10 @@ static bool is_stuck(fm_conn *conn, uint32_t window_ms) {
 
 static void tick_hello(fm_conn *conn) {
     if (conn->now_ms <= conn->deadline_ms) return;
-    refuse(conn, FM_COUNT_HELLO_LATE, FM_ERR_PROTOCOL, "no HELLO came in time");
+    refuse(conn, FM_COUNT_HELLO_LATE, FM_ERR_PROTOCOL,
+           fm_conn_is_waiting(conn)        ? "too many TLS handshakes at a time"
+           : conn->state == CONN_HANDSHAKE ? "the TLS handshake took too long"
+                                           : "no HELLO came in time");
     flush(conn);
 }
 
@@ -715,7 +739,7 @@ static void tick_ready(fm_conn *conn) {
         refuse(conn, FM_COUNT_IDLE_CLOSED, FM_ERR_LIMIT, "no stream was opened for too long");
         flush(conn);
     } else if (!conn->is_ping_open && conn->now_ms - conn->heard_ms >= host->heartbeat_ms &&
-               conn->out_count == 0) { /* what is queued shows whether the peer reads */
+               conn->out.n == 0) { /* what is queued shows whether the peer reads */
         conn->is_ping_open = true;
         fm_wire_message ping = {.kind = FM_WIRE_PING, .ping = conn->now_ms};
         send_message(conn, &ping);
@@ -733,6 +757,8 @@ static void tick_draining(fm_conn *conn) {
 void fm_conn_tick(fm_conn *conn, uint64_t now_ms) {
     conn->now_ms = now_ms;
     switch (conn->state) {
+    case CONN_HANDSHAKE:
+    case CONN_AUTH:
     case CONN_HELLO: tick_hello(conn); break;
     case CONN_READY: tick_ready(conn); break;
     case CONN_DRAINING: tick_draining(conn); break;
@@ -741,6 +767,10 @@ void fm_conn_tick(fm_conn *conn, uint64_t now_ms) {
 }
 
 void fm_conn_end(fm_conn *conn) {
+    if (conn->state == CONN_HANDSHAKE) {
+        close_now(conn, "the server stops");
+        return;
+    }
     for (uint32_t i = 0; i < FM_LIMIT_N_STREAM; i++) {
         if (conn->streams[i].stream) send_end(conn, i, FM_WIRE_SHUTDOWN);
     }
@@ -757,7 +787,7 @@ bool fm_conn_was_turned_away(const fm_conn *conn) {
 }
 
 uint64_t fm_conn_greeting_ms(const fm_conn *conn, uint64_t now_ms) {
-    return conn->state == CONN_HELLO ? now_ms - conn->accepted_ms + 1 : 0;
+    return conn->state <= CONN_HELLO ? now_ms - conn->accepted_ms + 1 : 0;
 }
 
 fm_conn *fm_conn_get_next(const fm_conn *conn) {

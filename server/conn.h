@@ -1,15 +1,17 @@
 /* conn.h: one connection of the server as a flat state machine.
  *
- *     HELLO ---> READY ---> DRAINING ---> CLOSED
- *       |                      ^             ^
- *       '----------------------'             |
- *     from any state, when the socket breaks '
+ *     HANDSHAKE ---> AUTH ---> HELLO ---> READY ---> DRAINING ---> CLOSED
+ *                     |          |                      ^             ^
+ *                     '----------'----------------------'             |
+ *                     from any state, when the socket breaks ---------'
  *
- * Life. A connection begins in HELLO and must send that message within hello_ms. After WELCOME it
- * is READY: it may open streams, grant credit and receive samples. A breach of the protocol is
- * answered with an ERROR. Then, as after CLOSE and when the server stops, the connection is
- * DRAINING: it sends all queued data, ignores input, and ends when the peer closes. CLOSED waits
- * for the loop to release the socket, and then frees the connection.
+ * Life. A connection of tls:// begins in HANDSHAKE, and may have to wait for a turn (access.h).
+ * Then it is in AUTH, where a token is demanded, else in HELLO; so is any other connection from the
+ * start. It must send HELLO within hello_ms of its beginning. After WELCOME it is READY: it may
+ * open streams, grant credit and receive samples. A breach of the protocol is answered with an
+ * ERROR. Then, as after CLOSE and when the server stops, the connection is DRAINING: it sends all
+ * queued data, ignores input, and ends when the peer closes. CLOSED waits for the loop to release
+ * the socket, and then frees the connection.
  *
  * Patience. While something is queued, the peer must take min_bytes_per_s on average over each
  * stall_ms (READY) or goodbye_ms (DRAINING), or the connection is closed. DRAINING ends after 30
@@ -33,9 +35,10 @@
 #ifndef FM_SERVER_CONN_H
 #define FM_SERVER_CONN_H
 
+#include "server/access.h"
+#include "server/channel.h"
 #include "server/counters.h"
 #include "server/limits.h"
-#include "server/loop.h"
 #include "server/stream.h"
 
 typedef struct fm_conn fm_conn;
@@ -45,6 +48,9 @@ typedef struct fm_conn_host {
     const fm_sample_source *source;
     fm_budget *budget; /* of the server; that of the peer is in its account */
     fm_counters *counters;
+    fm_access *access;
+    fm_accounts *accounts;
+    const fm_limits *peer_limits; /* of a token, where it has none of its own */
     uint32_t hello_ms, heartbeat_ms, stall_ms, goodbye_ms, idle_ms;
     uint64_t min_bytes_per_s;
     void *server;
@@ -57,7 +63,9 @@ typedef struct fm_conn_host {
     void (*stream_dropped)(void *server, const fm_account *payer, fm_server_stream *stream);
     /* A sample was queued, or its failure was reported (work->job.status). */
     void (*sample_sent)(void *server, const fm_work *work);
-    /* An admitted connection is not in HELLO any more; once. */
+    /* A handshake is over, so that a waiting connection may begin its own (fm_conn_begin). */
+    void (*turn_free)(void *server);
+    /* An admitted connection has said HELLO, or is over; once. */
     void (*greeted)(void *server, fm_conn *conn);
     /* The connection is over; it is freed when this returns. */
     void (*conn_closed)(void *server, fm_conn *conn);
@@ -70,6 +78,10 @@ fm_conn *fm_conn_create(const fm_conn_host *host, fm_socket *socket, fm_account 
                         bool is_admitted, uint64_t number, uint64_t now_ms);
 
 void fm_conn_start(fm_conn *conn);
+/* True while the connection waits for the turn to begin its handshake. */
+bool fm_conn_is_waiting(const fm_conn *conn);
+/* Begins the handshake of a waiting connection, if it is its turn. */
+void fm_conn_begin(fm_conn *conn);
 
 /* Sends what can be sent; called when a job of one of its streams is done. */
 void fm_conn_pump(fm_conn *conn);
@@ -77,8 +89,9 @@ void fm_conn_pump(fm_conn *conn);
 void fm_conn_tick(fm_conn *conn, uint64_t now_ms);
 /* Sends an ERROR that ends a connection that was not admitted, and counts why. */
 void fm_conn_turn_away(fm_conn *conn, fm_counter which, const char *text);
-/* Ends a connection that has not said HELLO, to make room for another. */
-void fm_conn_evict(fm_conn *conn);
+/* Ends a connection that has not said HELLO, to make room for another: with an ERROR or without.
+ * From now on it counts as turned away. */
+void fm_conn_evict(fm_conn *conn, bool is_told);
 /* Sends END to every stream, then ends the connection; called when the server stops. */
 void fm_conn_end(fm_conn *conn);
 

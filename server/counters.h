@@ -33,6 +33,12 @@ typedef enum fm_counter_kind {
       "Connections closed before their HELLO to make room for newer ones.")                        \
     X(HELLO_REFUSED, COUNTS, "hello_refused_total",                                                \
       "HELLOs refused: another version, schema, snapshot or no authorisation.")                    \
+    X(HANDSHAKES_REFUSED, COUNTS, "handshakes_refused_total",                                      \
+      "Connections that did not get through their TLS handshake.")                                 \
+    X(TOKENS_REFUSED, COUNTS, "tokens_refused_total",                                              \
+      "Connections refused because they had no access token, or a wrong one.")                     \
+    X(USERS_REFUSED, COUNTS, "users_refused_total",                                                \
+      "Connections to a Unix socket of users who may not use it (--unix-group).")                  \
     X(IDLE_CLOSED, COUNTS, "connections_idle_closed_total",                                        \
       "Connections closed because they had no stream for too long (--idle-timeout).")              \
     X(STALLED_CLOSED, COUNTS, "connections_stalled_closed_total",                                  \

@@ -105,6 +105,16 @@ fm_account *fm_accounts_use(fm_accounts *accounts, const char *peer, const fm_li
     return account;
 }
 
+fm_account *fm_accounts_use_token(fm_accounts *accounts, const fm_access_token *token,
+                                  const fm_limits *others, uint64_t now_ms) {
+    char peer[FM_PEER_BYTES];
+    fm_limits limits = *others;
+    if (token->max_stream) limits.n_stream = token->max_stream;
+    limits.n_byte = token->max_bytes;
+    snprintf(peer, sizeof peer, "token:%s", token->name);
+    return fm_accounts_use(accounts, peer, &limits, now_ms);
+}
+
 void fm_accounts_leave(fm_account *account, uint64_t now_ms) {
     account->n_user--;
     account->left_ms = now_ms;

@@ -11,6 +11,7 @@
 #define FM_SERVER_LIMITS_H
 
 #include "proto/address.h"
+#include "server/access_tokens.h"
 #include "server/stream.h"
 
 #include <stdbool.h>
@@ -54,6 +55,9 @@ void fm_accounts_destroy(fm_accounts *accounts);
  * an existing account too. NULL when there is no memory or there are too many accounts. */
 fm_account *fm_accounts_use(fm_accounts *accounts, const char *peer, const fm_limits *limits,
                             uint64_t now_ms);
+/* The same for the holder of a token, `token:NAME`; `others` are the limits of a peer without. */
+fm_account *fm_accounts_use_token(fm_accounts *accounts, const fm_access_token *token,
+                                  const fm_limits *others, uint64_t now_ms);
 /* Returns a reference. */
 void fm_accounts_leave(fm_account *account, uint64_t now_ms);
 /* Frees accounts that were not used for a minute. */

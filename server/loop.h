@@ -27,7 +27,7 @@ typedef struct fm_socket fm_socket;
 typedef struct fm_loop_events {
     void (*wake)(void *owner);                  /* fm_loop_wake was called, at least once */
     void (*tick)(void *owner, uint64_t now_ms); /* every tick_ms */
-    void (*signal)(void *owner, int number);    /* SIGINT or SIGTERM, when watched */
+    void (*signal)(void *owner, int number);    /* SIGINT, SIGTERM or SIGHUP, when watched */
 } fm_loop_events;
 
 /* Also makes the process ignore SIGPIPE, so that writing to a closed connection is an error and
@@ -49,7 +49,7 @@ uint64_t fm_loop_now_ms(const fm_loop *loop);
 
 /* Accepts connections on a listening socket. It owns the descriptor from now on, also on failure.
  * `accepted` gets each new socket, which is its to close. FM_ERR_NOMEM, FM_ERR_IO. */
-FM_MUST_USE fm_status fm_loop_listen(fm_loop *loop, int listening, bool is_tcp,
+FM_MUST_USE fm_status fm_loop_listen(fm_loop *loop, int listening, fm_address_kind kind,
                                      void (*accepted)(void *owner, fm_socket *socket), void *owner,
                                      fm_listener **ret_listener, fm_error *reterr);
 void fm_listener_close(fm_listener *listener);
@@ -68,8 +68,13 @@ typedef struct fm_socket_events {
 
 /* Who is on the other side of an accepted socket. */
 const fm_peer *fm_socket_get_peer(const fm_socket *socket);
-/* Begins to receive on an accepted socket. False when it cannot: close it. */
-FM_MUST_USE bool fm_socket_start(fm_socket *socket, const fm_socket_events *events, void *owner);
+/* True when the user on the other side of a unix socket belongs to the group. */
+bool fm_socket_is_in_group(const fm_socket *socket, uint32_t gid);
+
+/* Sets who gets the events of an accepted socket; once, before fm_socket_start. */
+void fm_socket_own(fm_socket *socket, const fm_socket_events *events, void *owner);
+/* Begins to receive. False when it cannot: close the socket. */
+FM_MUST_USE bool fm_socket_start(fm_socket *socket);
 /* One write of `n` runs; none may be under way. False when it failed at once: close the socket. */
 FM_MUST_USE bool fm_socket_write(fm_socket *socket, const fm_bytes *runs, size_t n);
 /* Bytes of the current write that the kernel has not taken. */

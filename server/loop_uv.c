@@ -25,7 +25,7 @@ struct fm_loop {
     uv_loop_t uv;
     uv_async_t async;
     uv_timer_t timer;
-    uv_signal_t signals[2];
+    uv_signal_t signals[3];
     size_t n_signal;
     bool is_stopped;
     const fm_loop_events *events;
@@ -40,7 +40,7 @@ typedef union stream_handle {
 
 struct fm_listener {
     stream_handle handle;
-    bool is_tcp;
+    fm_address_kind kind;
     void (*accepted)(void *owner, fm_socket *socket);
     void *owner;
 };
@@ -93,6 +93,7 @@ static int start_handles(fm_loop *loop, uint32_t tick_ms, bool watch_signals) {
     if (!failed) failed = uv_timer_start(&loop->timer, on_timer, tick_ms, tick_ms);
     if (!failed && watch_signals) failed = watch_signal(loop, SIGINT);
     if (!failed && watch_signals) failed = watch_signal(loop, SIGTERM);
+    if (!failed && watch_signals) failed = watch_signal(loop, SIGHUP);
     return failed;
 }
 
@@ -153,8 +154,9 @@ uint64_t fm_loop_now_ms(const fm_loop *loop) {
 
 /* -- listening */
 
-static int init_handle(uv_loop_t *loop, stream_handle *handle, bool is_tcp) {
-    return is_tcp ? uv_tcp_init(loop, &handle->tcp) : uv_pipe_init(loop, &handle->pipe, 0);
+static int init_handle(uv_loop_t *loop, stream_handle *handle, fm_address_kind kind) {
+    return kind == FM_ADDRESS_UNIX ? uv_pipe_init(loop, &handle->pipe, 0)
+                                   : uv_tcp_init(loop, &handle->tcp);
 }
 
 static void free_listener(uv_handle_t *handle) {
@@ -168,21 +170,20 @@ static void free_socket(uv_handle_t *handle) {
 }
 
 /* Sets options that detect a dead peer. The server also works where the system refuses them. */
-static void set_tcp_options(fm_socket *socket) {
+static void set_tcp_options(fm_socket *socket, int fd) {
     uv_tcp_nodelay(&socket->handle.tcp, 1);
     uv_tcp_keepalive(&socket->handle.tcp, 1, KEEPALIVE_S);
-    uv_os_fd_t fd;
-    if (uv_fileno((uv_handle_t *)&socket->handle, &fd) == 0) {
-        unsigned timeout_ms = TCP_USER_TIMEOUT_MS;
-        setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof timeout_ms);
-    }
+    unsigned timeout_ms = TCP_USER_TIMEOUT_MS;
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof timeout_ms);
 }
 
 /* Learns who the peer is; false when the system does not say. */
-static bool meet_peer(fm_socket *socket, bool is_tcp) {
+static bool meet_peer(fm_socket *socket, fm_address_kind kind) {
     uv_os_fd_t fd;
     if (uv_fileno((uv_handle_t *)&socket->handle, &fd)) return false;
-    return fm_address_peer(fd, is_tcp ? FM_ADDRESS_TCP : FM_ADDRESS_UNIX, &socket->peer);
+    if (!fm_address_peer(fd, kind, &socket->peer)) return false;
+    if (kind != FM_ADDRESS_UNIX) set_tcp_options(socket, fd);
+    return true;
 }
 
 static void on_connection(uv_stream_t *server, int failed) {
@@ -190,34 +191,33 @@ static void on_connection(uv_stream_t *server, int failed) {
     if (failed) return; /* only this connection is lost */
     fm_socket *socket = calloc(1, sizeof *socket);
     if (!socket) return;
-    if (init_handle(server->loop, &socket->handle, listener->is_tcp)) {
+    if (init_handle(server->loop, &socket->handle, listener->kind)) {
         free(socket);
         return;
     }
     socket->handle.stream.data = socket;
-    if (uv_accept(server, &socket->handle.stream) || !meet_peer(socket, listener->is_tcp)) {
+    if (uv_accept(server, &socket->handle.stream) || !meet_peer(socket, listener->kind)) {
         uv_close((uv_handle_t *)&socket->handle, free_socket);
         return;
     }
-    if (listener->is_tcp) set_tcp_options(socket);
     listener->accepted(listener->owner, socket);
 }
 
-fm_status fm_loop_listen(fm_loop *loop, int listening, bool is_tcp,
+fm_status fm_loop_listen(fm_loop *loop, int listening, fm_address_kind kind,
                          void (*accepted)(void *owner, fm_socket *socket), void *owner,
                          fm_listener **ret_listener, fm_error *reterr) {
     fm_listener *listener = calloc(1, sizeof *listener);
-    if (!listener || init_handle(&loop->uv, &listener->handle, is_tcp)) {
+    if (!listener || init_handle(&loop->uv, &listener->handle, kind)) {
         free(listener);
         close(listening);
         return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a listener");
     }
-    listener->is_tcp = is_tcp;
+    listener->kind = kind;
     listener->accepted = accepted;
     listener->owner = owner;
     listener->handle.stream.data = listener;
-    int failed = is_tcp ? uv_tcp_open(&listener->handle.tcp, listening)
-                        : uv_pipe_open(&listener->handle.pipe, listening);
+    int failed = kind == FM_ADDRESS_UNIX ? uv_pipe_open(&listener->handle.pipe, listening)
+                                         : uv_tcp_open(&listener->handle.tcp, listening);
     if (failed) close(listening);
     if (!failed) failed = uv_listen(&listener->handle.stream, BACKLOG, on_connection);
     if (failed) {
@@ -255,9 +255,22 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer) {
     }
 }
 
-bool fm_socket_start(fm_socket *socket, const fm_socket_events *events, void *owner) {
+const fm_peer *fm_socket_get_peer(const fm_socket *socket) {
+    return &socket->peer;
+}
+
+bool fm_socket_is_in_group(const fm_socket *socket, uint32_t gid) {
+    uv_os_fd_t fd;
+    return uv_fileno((const uv_handle_t *)&socket->handle, &fd) == 0 &&
+           fm_address_peer_is_in_group(fd, &socket->peer, gid);
+}
+
+void fm_socket_own(fm_socket *socket, const fm_socket_events *events, void *owner) {
     socket->events = events;
     socket->owner = owner;
+}
+
+bool fm_socket_start(fm_socket *socket) {
     return uv_read_start(&socket->handle.stream, on_room, on_read) == 0;
 }
 
@@ -277,10 +290,6 @@ bool fm_socket_write(fm_socket *socket, const fm_bytes *runs, size_t n) {
 
 size_t fm_socket_unsent_bytes(const fm_socket *socket) {
     return uv_stream_get_write_queue_size(&socket->handle.stream);
-}
-
-const fm_peer *fm_socket_get_peer(const fm_socket *socket) {
-    return &socket->peer;
 }
 
 size_t fm_socket_undelivered_bytes(const fm_socket *socket) {

@@ -12,6 +12,7 @@
 #include "server/turns.h"
 
 #include <assert.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,7 @@ enum {
     TICK_MS = 100,
     N_TURNED_AWAY = 64,      /* connections that are told that there is no room, at a time */
     GREETING_GRACE_MS = 250, /* a connection that owes its HELLO for longer makes room for others */
+    GREEDY_GREETINGS = 16,   /* a peer with so many of them makes room at once */
     PEER_CONNECTIONS_MIN = 16,
 };
 
@@ -37,6 +39,7 @@ struct fm_server {
     const fm_sample_source *source;
     fm_loop *loop;
     fm_worker_pool *pool;
+    fm_access *access;
     fm_accounts *accounts;
     fm_turns *turns;
     fm_conn_host host;
@@ -51,7 +54,8 @@ struct fm_server {
     uint32_t n_admitted, n_turned_away, n_greeting; /* of conns */
     uint64_t number;                                /* of the newest connection, for the log */
     bool is_ending;
-    _Atomic bool is_stop_wanted;
+    bool is_turn_free; /* for the handshake of a waiting connection */
+    _Atomic bool is_stop_wanted, is_reload_wanted;
     rates rates;
     fm_counters counters;
 };
@@ -115,6 +119,21 @@ static void on_greeted(void *owner, fm_conn *conn) {
     fm_gauge(&server->counters, FM_COUNT_GREETINGS, server->n_greeting);
 }
 
+static void on_turn_free(void *owner) {
+    fm_server *server = owner;
+    server->is_turn_free = true;
+    fm_loop_wake(server->loop); /* not here: the caller is in the middle of another connection */
+}
+
+/* Begins handshakes of waiting connections. The newest come first: in a flood the oldest are those
+ * whose peers have probably left. */
+static void begin_waiting(fm_server *server) {
+    server->is_turn_free = false;
+    for (fm_conn *conn = server->conns; conn; conn = fm_conn_get_next(conn)) {
+        if (fm_conn_is_waiting(conn)) fm_conn_begin(conn);
+    }
+}
+
 static void count_connections(fm_server *server) {
     fm_gauge(&server->counters, FM_COUNT_GREETINGS, server->n_greeting);
     fm_gauge(&server->counters, FM_COUNT_CONNECTIONS, server->n_admitted + server->n_turned_away);
@@ -142,18 +161,35 @@ static void on_conn_closed(void *owner, fm_conn *conn) {
     dispatch(server); /* blocks became free */
 }
 
-/* Ends the connection that owes its HELLO for longest, if it had some time; false: there is none.
- * */
-static bool evict_greeting(fm_server *server, const fm_account *only) {
-    fm_conn *oldest = NULL;
+/* Which connection makes room for a new one of the account, all of which owe their HELLO? The one
+ * that owes it for longest, if it had some time; if none had, the oldest of the peer that has most,
+ * if these are many. NULL: none. `is_own`: only one of the same account. */
+static fm_conn *find_evictable(fm_server *server, const fm_account *account, bool is_own) {
+    fm_conn *oldest = NULL, *of_greedy = NULL;
+    uint32_t most = account->n_greeting > GREEDY_GREETINGS ? account->n_greeting : GREEDY_GREETINGS;
     uint64_t now_ms = fm_loop_now_ms(server->loop);
     for (fm_conn *conn = server->conns; conn; conn = fm_conn_get_next(conn)) {
-        bool is_one = fm_conn_greeting_ms(conn, now_ms) > GREETING_GRACE_MS &&
-                      (!only || fm_conn_get_account(conn) == only);
-        if (is_one && !fm_conn_was_turned_away(conn)) oldest = conn;
+        const fm_account *other = fm_conn_get_account(conn);
+        uint64_t waited_ms = fm_conn_greeting_ms(conn, now_ms);
+        if (!waited_ms || fm_conn_was_turned_away(conn) || (is_own && other != account)) continue;
+        if (waited_ms > GREETING_GRACE_MS) oldest = conn;
+        if (other->n_greeting < most) continue;
+        most = other->n_greeting;
+        of_greedy = other == account ? of_greedy : conn;
     }
-    if (oldest) fm_conn_evict(oldest);
-    return oldest != NULL;
+    return oldest ? oldest : of_greedy;
+}
+
+/* Ends a connection that owes its HELLO; false: there is none that may be ended. */
+static bool evict_greeting(fm_server *server, const fm_account *account, bool is_own) {
+    fm_conn *conn = find_evictable(server, account, is_own);
+    if (!conn) return false;
+    on_greeted(server, conn);
+    server->n_admitted--;
+    fm_conn_get_account(conn)->n_connection--;
+    server->n_turned_away++;
+    fm_conn_evict(conn, server->n_turned_away <= N_TURNED_AWAY);
+    return true;
 }
 
 typedef struct refusal {
@@ -176,19 +212,17 @@ static bool has_room(fm_server *server, const fm_account *account, bool is_unix,
         return false;
     }
     bool is_within_peer = fm_is_within(account->n_greeting, account->limits.n_greeting);
-    if (is_within_peer && server->n_greeting < server->max_greeting) return true;
+    if (is_within_peer && (is_unix || server->n_greeting < server->max_greeting)) return true;
     *ret_why = (refusal){FM_COUNT_REFUSED_GREETING,
                          "too many connections wait for their HELLO; try again"};
-    return evict_greeting(server, is_within_peer ? NULL : account);
+    return evict_greeting(server, account, !is_within_peer);
 }
 
-static void admit(fm_server *server, fm_socket *socket, fm_account *account) {
-    refusal why;
-    uint64_t now_ms = fm_loop_now_ms(server->loop);
-    bool is_unix = fm_socket_get_peer(socket)->kind == FM_ADDRESS_UNIX;
-    bool is_admitted = has_room(server, account, is_unix, &why);
-    fm_conn *conn =
-        fm_conn_create(&server->host, socket, account, is_admitted, ++server->number, now_ms);
+/* Makes the connection; `why` is set when it is not admitted. */
+static void meet(fm_server *server, fm_socket *socket, fm_account *account, bool is_admitted,
+                 const refusal *why) {
+    fm_conn *conn = fm_conn_create(&server->host, socket, account, is_admitted, ++server->number,
+                                   fm_loop_now_ms(server->loop));
     if (!conn) return;
     fm_conn_set_next(conn, server->conns);
     server->conns = conn;
@@ -202,23 +236,31 @@ static void admit(fm_server *server, fm_socket *socket, fm_account *account) {
     }
     count_connections(server);
     fm_conn_start(conn);
-    if (!is_admitted) fm_conn_turn_away(conn, why.which, why.text);
+    if (!is_admitted) fm_conn_turn_away(conn, why->which, why->text);
 }
 
 static void on_accepted(void *owner, fm_socket *socket) {
     fm_server *server = owner;
-    char peer[FM_PEER_BYTES];
-    uint64_t now_ms = fm_loop_now_ms(server->loop);
-    fm_account *account =
-        fm_accounts_use(server->accounts, fm_peer_name(fm_socket_get_peer(socket), peer),
-                        &server->peer_limits, now_ms);
-    bool is_flood = server->n_turned_away >= N_TURNED_AWAY || !account ||
-                    !fm_account_take_request(account, now_ms);
-    fm_count(&server->counters, is_flood ? FM_COUNT_REFUSED_FLOOD : FM_COUNT_ACCEPTED, 1);
-    if (!is_flood) {
-        admit(server, socket, account);
+    if (!fm_access_admits(server->access, socket)) {
+        fm_log(FM_LOG_WARN, "user_refused", "peer=\"%s\"", fm_socket_get_peer(socket)->text);
+        fm_count(&server->counters, FM_COUNT_USERS_REFUSED, 1);
+        fm_socket_close(socket);
         return;
     }
+    char peer[FM_PEER_BYTES];
+    refusal why;
+    uint64_t now_ms = fm_loop_now_ms(server->loop);
+    const fm_peer *who = fm_socket_get_peer(socket);
+    fm_account *account =
+        fm_accounts_use(server->accounts, fm_peer_name(who, peer), &server->peer_limits, now_ms);
+    bool is_calm = account && fm_account_take_request(account, now_ms);
+    bool is_admitted = is_calm && has_room(server, account, who->kind == FM_ADDRESS_UNIX, &why);
+    if (is_admitted || (is_calm && server->n_turned_away < N_TURNED_AWAY)) {
+        fm_count(&server->counters, FM_COUNT_ACCEPTED, 1);
+        meet(server, socket, account, is_admitted, &why);
+        return;
+    }
+    fm_count(&server->counters, FM_COUNT_REFUSED_FLOOD, 1);
     if (account) fm_accounts_leave(account, now_ms);
     fm_socket_close(socket);
 }
@@ -284,6 +326,18 @@ static void finish_end(fm_server *server) {
     if (server->is_ending && is_over) fm_loop_stop(server->loop);
 }
 
+static void reload(fm_server *server) {
+    fm_error error;
+    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64], quoted[900];
+    if (!fm_access_reload(server->access, &error)) {
+        fm_log(FM_LOG_INFO, "reloaded", "connections=%u", server->n_admitted);
+        return;
+    }
+    fm_error_format(&error, text, sizeof text);
+    fm_log(FM_LOG_ERROR, "reload_failed", "kept=\"what was read before\" why=%s",
+           fm_log_quote(quoted, sizeof quoted, text));
+}
+
 static void on_wake(void *owner) {
     fm_server *server = owner;
     for (fm_job *job = fm_worker_pool_collect(server->pool), *next; job; job = next) {
@@ -294,6 +348,8 @@ static void on_wake(void *owner) {
         if (conn) fm_conn_pump(conn);
     }
     dispatch(server);
+    if (server->is_turn_free) begin_waiting(server);
+    if (atomic_exchange(&server->is_reload_wanted, false)) reload(server);
     if (atomic_load(&server->is_stop_wanted)) begin_end(server);
     finish_end(server);
 }
@@ -315,6 +371,10 @@ static void on_tick(void *owner, uint64_t now_ms) {
 static void on_signal(void *owner, int number) {
     fm_server *server = owner;
     fm_log(FM_LOG_INFO, "signal", "number=%d", number);
+    if (number == SIGHUP) {
+        reload(server);
+        return;
+    }
     begin_end(server);
     finish_end(server);
 }
@@ -328,21 +388,45 @@ static void wake_loop(void *context) {
 
 static const fm_loop_events loop_events = {.wake = on_wake, .tick = on_tick, .signal = on_signal};
 
-static fm_status listen_one(fm_server *server, const char *text, fm_error *reterr) {
+static fm_status listen_one(fm_server *server, const char *text, bool is_insecure,
+                            fm_error *reterr) {
     fm_address asked, bound;
     fm_status status = fm_address_parse(text, &asked, reterr);
     if (status) return status;
+    asked.is_insecure = is_insecure;
     int listening;
     status = fm_address_listen(&asked, &listening, &bound, reterr);
     if (status) return status;
     size_t i = server->n_listen;
-    status = fm_loop_listen(server->loop, listening, bound.kind == FM_ADDRESS_TCP, on_accepted,
-                            server, &server->listeners[i], reterr);
+    status = fm_loop_listen(server->loop, listening, bound.kind, on_accepted, server,
+                            &server->listeners[i], reterr);
     if (status) return status;
     server->addresses[i] = bound;
     fm_address_format(&bound, server->address_texts[i]);
     server->n_listen++;
-    return FM_OK;
+    uint32_t gid;
+    bool has_group = bound.kind == FM_ADDRESS_UNIX && fm_access_get_group(server->access, &gid);
+    return has_group ? fm_address_open_to_group(&bound, gid, reterr) : FM_OK;
+}
+
+/* Reads the credentials, as far as the addresses need them. */
+static fm_status open_access(fm_server *server, const fm_server_options *options,
+                             fm_error *reterr) {
+    bool has_tls = false;
+    for (size_t i = 0; i < FM_SERVER_N_LISTEN_MAX && options->listen[i]; i++) {
+        fm_address address;
+        fm_status status = fm_address_parse(options->listen[i], &address, reterr);
+        if (status) return status;
+        has_tls = has_tls || address.kind == FM_ADDRESS_TLS;
+        if (address.kind == FM_ADDRESS_TCP && options->credentials.token_file) {
+            return fm_fail(reterr, FM_ERR_USAGE,
+                           "tokens (--token-file) are not taken over %.200s, where others can read "
+                           "them: use a tls:// address",
+                           options->listen[i]);
+        }
+    }
+    return fm_access_create(&options->credentials, has_tls, options->unix_group, &server->access,
+                            reterr);
 }
 
 static uint32_t or_default(uint32_t value, uint32_t fallback) {
@@ -390,6 +474,7 @@ static void set_options(fm_server *server, const fm_server_options *options,
                                   .stream_opened = on_stream_opened,
                                   .stream_dropped = on_stream_dropped,
                                   .sample_sent = on_sample_sent,
+                                  .turn_free = on_turn_free,
                                   .greeted = on_greeted,
                                   .conn_closed = on_conn_closed};
 }
@@ -399,14 +484,18 @@ static fm_status start(fm_server *server, const fm_server_options *options, fm_e
                                       &server->loop, reterr);
     if (!status) status = fm_accounts_create(&server->accounts, reterr);
     if (!status) status = fm_turns_create(&server->counters, &server->turns, reterr);
+    if (!status) status = open_access(server, options, reterr);
     if (status) return status;
+    server->host.access = server->access;
+    server->host.accounts = server->accounts;
+    server->host.peer_limits = &server->peer_limits;
     begin_rates(server, fm_loop_now_ms(server->loop));
     size_t scratch_bytes =
         options->worker_memory_bytes ? options->worker_memory_bytes : (size_t)1 << 30;
     status = fm_worker_pool_create(or_default(options->n_job, 1), scratch_bytes, wake_loop, server,
                                    &server->pool, reterr);
     for (size_t i = 0; !status && i < FM_SERVER_N_LISTEN_MAX && options->listen[i]; i++)
-        status = listen_one(server, options->listen[i], reterr);
+        status = listen_one(server, options->listen[i], options->credentials.is_insecure, reterr);
     return status;
 }
 
@@ -433,6 +522,11 @@ void fm_server_stop(fm_server *server) {
     fm_loop_wake(server->loop);
 }
 
+void fm_server_reload(fm_server *server) {
+    atomic_store(&server->is_reload_wanted, true);
+    fm_loop_wake(server->loop);
+}
+
 void fm_server_destroy(fm_server *server) {
     assert(!server->conns);
     if (server->pool) fm_worker_pool_destroy(server->pool);
@@ -443,6 +537,7 @@ void fm_server_destroy(fm_server *server) {
     if (server->loop) fm_loop_destroy(server->loop);
     fm_turns_destroy(server->turns);
     fm_accounts_destroy(server->accounts);
+    fm_access_destroy(server->access);
     free(server);
 }
 

@@ -13,6 +13,7 @@
 #ifndef FM_SERVER_SERVER_H
 #define FM_SERVER_SERVER_H
 
+#include "proto/credentials.h"
 #include "server/counters.h"
 #include "server/limits.h"
 #include "server/source.h"
@@ -35,11 +36,13 @@ typedef struct fm_server_options {
     uint32_t goodbye_ms; /* the same for a connection that ends; 0 = 2,000 */
     uint32_t idle_ms;    /* a connection without a stream is closed after so long; 0 = 60,000 */
     uint32_t rates_ms;   /* a line of rates is logged so often; 0 = 60,000 */
-    uint64_t min_bytes_per_s; /* what reads slower reads too slowly; 0 = 65,536 */
-    uint32_t n_unix_slot;     /* of max_connection, kept for Unix sockets; 0 = a sixteenth */
-    uint32_t n_greeting;      /* connections without HELLO, in all; 0 = half of max_connection */
-    fm_limits peer;           /* of each address and user; 0 = see fm_server_peer_limits */
-    bool watch_signals;       /* SIGINT and SIGTERM stop the server */
+    uint64_t min_bytes_per_s;   /* what reads slower reads too slowly; 0 = 65,536 */
+    uint32_t n_unix_slot;       /* of max_connection, kept for Unix sockets; 0 = a sixteenth */
+    uint32_t n_greeting;        /* connections without HELLO, in all; 0 = half of max_connection */
+    fm_limits peer;             /* of each address and user; 0 = see fm_server_peer_limits */
+    bool watch_signals;         /* SIGINT and SIGTERM stop the server, SIGHUP is fm_server_reload */
+    fm_credentials credentials; /* of tls:// addresses; the texts must outlive the server */
+    const char *unix_group;     /* its members may connect, too; NULL = the server's user only */
 } fm_server_options;
 
 /* The limits of a peer in effect: half of max_connection (at least 16), of these half may be
@@ -56,7 +59,8 @@ typedef struct fm_server_stats {
 } fm_server_stats;
 
 /* Binds the addresses and starts the workers. `source` must outlive the server. FM_ERR_USAGE for an
- * address, FM_ERR_EXISTS when another server listens on it, FM_ERR_IO, FM_ERR_NOMEM. */
+ * address and for credentials that do not fit it; the errors of reading their files (access.h);
+ * FM_ERR_EXISTS when another server listens on it, FM_ERR_IO, FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_server_create(const fm_server_options *options,
                                        const fm_sample_source *source, fm_server **ret_server,
                                        fm_error *reterr);
@@ -65,6 +69,9 @@ void fm_server_run(fm_server *server);
 /* Makes fm_server_run end every stream with END (reason shutdown) and return. Any thread may call
  * it, at least once. */
 void fm_server_stop(fm_server *server);
+/* Reads certificates and tokens again, soon. Streams go on; bad files change nothing and are
+ * logged. Any thread may call it. */
+void fm_server_reload(fm_server *server);
 /* Frees the server. It must not be running. */
 void fm_server_destroy(fm_server *server);
 

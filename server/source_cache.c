@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     SNAPSHOT_ARENA_BYTES = 1 << 30
@@ -16,6 +17,7 @@ struct fm_cache_source {
     fm_store *store;
     fm_arena arena;
     fm_snapshot snapshot;
+    int held;                                    /* descriptor of fm_snapshot_hold, or -1 */
     fm_chooser *choosers[FM_ORDER_SHUFFLED + 1]; /* by the order of a plan; made at first use */
 };
 
@@ -153,8 +155,10 @@ static fm_status open_snapshot(fm_cache_source *cache, const char *path, const c
                                fm_error *reterr) {
     fm_status status = fm_arena_init(&cache->arena, SNAPSHOT_ARENA_BYTES, reterr);
     if (!status) status = fm_store_open_for(path, name, &cache->store, reterr);
-    if (status) return status;
-    return fm_snapshot_open(cache->store, name, &cache->arena, &cache->snapshot, reterr);
+    if (!status) {
+        status = fm_snapshot_open(cache->store, name, &cache->arena, &cache->snapshot, reterr);
+    }
+    return status ? status : fm_snapshot_hold(cache->store, name, &cache->held, reterr);
 }
 
 fm_status fm_cache_source_open(const char *path, const char *name, fm_cache_source **ret_cache,
@@ -165,6 +169,7 @@ fm_status fm_cache_source_open(const char *path, const char *name, fm_cache_sour
     }
     fm_cache_source *cache = calloc(1, sizeof *cache);
     if (!cache) return fm_fail(reterr, FM_ERR_NOMEM, "no memory to open a cache");
+    cache->held = -1;
     fm_status status = open_snapshot(cache, path, name, reterr);
     if (status) {
         fm_cache_source_close(cache);
@@ -186,6 +191,7 @@ void fm_cache_source_close(fm_cache_source *cache) {
     if (!cache) return;
     for (size_t i = 0; i <= FM_ORDER_SHUFFLED; i++)
         fm_chooser_destroy(cache->choosers[i]);
+    if (cache->held >= 0) close(cache->held);
     if (cache->store) fm_store_close(cache->store);
     fm_arena_fini(&cache->arena);
     free(cache);

@@ -66,47 +66,11 @@ struct fm_server_stream {
 
 /* -- sample numbers */
 
-static bool is_wanted(const fm_server_stream *stream, uint64_t index) {
-    uint32_t in_step = (uint32_t)(index % stream->opened.global_batch);
-    return in_step % stream->params.n_group == stream->params.group &&
-           !fm_token_has(&stream->params.token, index);
-}
-
 /* Moves next_index to the first wanted index at or after it. */
 static void settle(fm_server_stream *stream) {
-    while (stream->next_index < stream->end_index && !is_wanted(stream, stream->next_index))
+    while (stream->next_index < stream->end_index &&
+           !fm_wire_open_wants(&stream->params, stream->opened.global_batch, stream->next_index))
         stream->next_index++;
-}
-
-/* The number of slots s < in_step with s % n_group == group. */
-static uint64_t slots_below(uint64_t in_step, uint64_t group, uint64_t n_group) {
-    return in_step > group ? (in_step - group + n_group - 1) / n_group : 0;
-}
-
-/* The number of indices below `index` that belong to the group. */
-static uint64_t group_count(const fm_server_stream *stream, uint64_t index) {
-    uint64_t batch = stream->opened.global_batch, g = stream->params.group;
-    uint64_t per_step = slots_below(batch, g, stream->params.n_group);
-    return index / batch * per_step + slots_below(index % batch, g, stream->params.n_group);
-}
-
-/* The number of samples that the stream will deliver: those of the group in its steps, without
- * those of the token. The bits of the token are checked one by one; below its watermark, all
- * are. */
-static uint64_t count_samples(const fm_server_stream *stream) {
-    if (stream->params.n_step == 0) return UINT64_MAX;
-    const fm_token *token = &stream->params.token;
-    uint64_t start = stream->params.first_step * stream->opened.global_batch;
-    if (start < token->watermark) start = token->watermark;
-    if (start >= stream->end_index) return 0;
-    uint64_t n = group_count(stream, stream->end_index) - group_count(stream, start);
-    for (uint64_t k = 0; k < (uint64_t)token->bitmap_bytes * 8; k++) {
-        uint64_t index = token->watermark + k;
-        uint32_t in_step = (uint32_t)(index % stream->opened.global_batch);
-        bool ours = in_step % stream->params.n_group == stream->params.group;
-        if (index >= start && index < stream->end_index && ours && fm_token_has(token, index)) n--;
-    }
-    return n;
 }
 
 static void set_range(fm_server_stream *stream) {
@@ -114,7 +78,7 @@ static void set_range(fm_server_stream *stream) {
     uint64_t last_step = stream->params.n_step ? stream->params.first_step + stream->params.n_step
                                                : 2 * FM_LIMIT_STEP;
     stream->end_index = last_step * batch;
-    stream->opened.n_sample = count_samples(stream);
+    stream->opened.n_sample = fm_wire_open_count(&stream->params, stream->opened.global_batch);
     stream->next_index = stream->params.first_step * batch;
     if (stream->next_index < stream->params.token.watermark) {
         stream->next_index = stream->params.token.watermark;
@@ -258,8 +222,7 @@ static fm_wire_opened opened_of(const fm_wire_open *params, const fm_source_fact
         .max_cycle = facts->max_cycle,
         .epoch_samples = facts->epoch_samples,
         .max_template_date = facts->max_template_date,
-        .samples_per_step =
-            (uint32_t)slots_below(facts->global_batch, params->group, params->n_group),
+        .samples_per_step = fm_wire_open_per_step(params, facts->global_batch),
     };
 }
 

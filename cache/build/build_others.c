@@ -10,6 +10,7 @@
 
 #include "cache/source/names.h"
 #include "cache/store/store.h"
+#include "proto/base/plural.h"
 #include "proto/limits.h"
 
 #include <stdio.h>
@@ -155,10 +156,10 @@ static fm_status refuse(const fm_source_dataset *dataset, const overlap *found,
     name_recorded(base, dataset->name, recorded);
     return fm_fail(
         reterr, FM_ERR_EXISTS,
-        "the cache has %u chains of %.160s, and %u of them are not in %.160s; --add keeps "
+        "the cache has %u chain%s of %.160s, and %u of them are not in %.160s; --add keeps "
         "them beside the new ones, --replace leaves them out, and nothing is done without "
         "one of the two",
-        n, recorded, n - found->n_common, dataset->path ? dataset->path : "this job");
+        n, fm_plural(n), recorded, n - found->n_common, dataset->path ? dataset->path : "this job");
 }
 
 fm_status fm_build_check_others(const fm_source *source, const fm_build_options *options,

@@ -6,6 +6,7 @@
 #include "featurizer/msa.h"
 #include "proto/base/compress.h"
 #include "proto/base/directory.h"
+#include "proto/base/plural.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -214,9 +215,9 @@ fm_status fm_space_check(const fm_space *space, const char *cache, fm_error *ret
     const char *name = small ? "MB" : "GB";
     fm_status status =
         fm_fail(reterr, FM_ERR_LIMIT,
-                "building %u chains needs about %.1f %s here, and %.1f %s are free; make room, or "
+                "building %u chain%s needs about %.1f %s here, and %.1f %s are free; make room, or "
                 "give --no-space-check to try",
-                space->n_new, (double)space->need_bytes / unit, name,
+                space->n_new, fm_plural(space->n_new), (double)space->need_bytes / unit, name,
                 (double)space->free_bytes / unit, name);
     return reterr ? fm_error_in(reterr, cache) : status;
 }

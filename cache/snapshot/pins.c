@@ -8,11 +8,13 @@
 #include "proto/base/file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 enum { PIN_BYTES_MAX = 32, PIN_ARENA_BYTES = 1 << 16 };
@@ -142,6 +144,71 @@ fm_status fm_pin_remove(const fm_store *store, const char *name, fm_error *reter
     return fm_fail(reterr, errno == ENOENT ? FM_ERR_NOT_FOUND : FM_ERR_IO,
                    "snapshot %s: cannot unpin: %s", name,
                    errno == ENOENT ? "it is not pinned" : strerror(errno));
+}
+
+/* -- use and removal */
+
+fm_status fm_snapshot_hold(const fm_store *store, const char *name, int *ret_fd, fm_error *reterr) {
+    char path[PATH_MAX];
+    *ret_fd = -1;
+    if (strcmp(name, "all") == 0) return FM_OK;
+    fm_status status = path_in(store->path, "snapshots", name, path, reterr);
+    if (status) return status;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return fm_fail_in(reterr, FM_ERR_IO, path, "cannot open: %s", strerror(errno));
+    if (flock(fd, LOCK_SH | LOCK_NB) != 0) {
+        bool is_locked = errno == EWOULDBLOCK;
+        close(fd);
+        return is_locked
+                   ? fm_fail_in(reterr, FM_ERR_NOT_FOUND, path, "the snapshot is being deleted")
+                   : FM_OK;
+    }
+    *ret_fd = fd;
+    return FM_OK;
+}
+
+static fm_status check_unpinned(const fm_store *store, const char *name, fm_error *reterr) {
+    fm_arena arena;
+    uint64_t number = 0;
+    fm_status status = fm_arena_init(&arena, PIN_ARENA_BYTES, reterr);
+    if (status) return status;
+    status = read_pin(store->path, name, &arena, &number, reterr);
+    fm_arena_fini(&arena);
+    if (status == FM_ERR_NOT_FOUND) return FM_OK;
+    if (status) return status;
+    return fm_fail(reterr, FM_ERR_EXISTS,
+                   "snapshot %s is pinned to generation %" PRIu64
+                   "; foldmill snapshot unpin %s comes first",
+                   name, number, name);
+}
+
+fm_status fm_snapshot_delete(const fm_store *store, const char *name, fm_error *reterr) {
+    char path[PATH_MAX];
+    if (!fm_snapshot_is_name(name)) {
+        return fm_fail(reterr, FM_ERR_USAGE, "'%.64s' is no snapshot's name", name);
+    }
+    if (strcmp(name, "all") == 0) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "snapshot all is part of the generation and cannot be deleted");
+    }
+    fm_status status = check_unpinned(store, name, reterr);
+    if (!status) status = path_in(store->path, "snapshots", name, path, reterr);
+    if (status) return status;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) {
+        return fm_fail(reterr, FM_ERR_NOT_FOUND, "there is no snapshot '%.64s'", name);
+    }
+    if (fd < 0) {
+        status = fm_fail_in(reterr, FM_ERR_IO, path, "cannot open: %s", strerror(errno));
+    } else if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        status = fm_fail(reterr, FM_ERR_EXISTS,
+                         "snapshot %s is in use: foldmill serve serves it on this machine", name);
+    } else if (unlink(path) != 0) {
+        status = fm_fail_in(reterr, FM_ERR_IO, path, "cannot remove: %s", strerror(errno));
+    }
+    if (fd >= 0) close(fd);
+    if (!status) status = path_in(store->path, "snapshots", NULL, path, reterr);
+    return status ? status : fm_dir_sync(path, reterr);
 }
 
 fm_status fm_store_open_for(const char *cache, const char *name, fm_store **ret_store,

@@ -16,6 +16,16 @@ FM_MUST_USE fm_status fm_snapshot_write(const fm_store *store, const char *name,
                                         const fm_snapshot_text *text, fm_arena *arena,
                                         fm_sha256 *ret_hash, fm_error *reterr);
 
+/* Says that this process serves snapshot `name`, until *ret_fd is closed or the process ends.
+ * *ret_fd = -1 for "all", and where the file system has no locks. */
+FM_MUST_USE fm_status fm_snapshot_hold(const fm_store *store, const char *name, int *ret_fd,
+                                       fm_error *reterr);
+
+/* Removes snapshot `name`; fm_gc_run then removes what nothing else names. FM_ERR_EXISTS while it
+ * is pinned, or a process of this machine holds it; FM_ERR_USAGE for "all", which is part of the
+ * generation; FM_ERR_NOT_FOUND, FM_ERR_IO. */
+FM_MUST_USE fm_status fm_snapshot_delete(const fm_store *store, const char *name, fm_error *reterr);
+
 /* The names of all snapshots, in the arena: "all" first, then the others, sorted. */
 FM_MUST_USE fm_status fm_snapshot_names(const fm_store *store, fm_arena *arena, uint32_t *ret_n,
                                         const char *const **ret_names, fm_error *reterr);

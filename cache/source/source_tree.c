@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* The two texts in the arena; NULL when it is full, or `a` is NULL. */
 static char *glue(fm_arena *arena, const char *a, const char *b) {
@@ -24,12 +25,15 @@ static bool has_ending(const char *name, size_t length, const char *ending) {
     return length > size && memcmp(name + length - size, ending, size) == 0;
 }
 
-/* Length of the id in "<id>.cif" and "<id>.pdb", compressed or not; 0 for other names. */
+/* Length of the id in "<id>.cif" and "<id>.pdb", compressed or not; 0 for other names. Upper case
+ * is accepted, as file systems without a case, and old archives, write it: "1ABC.CIF". */
 static size_t id_length(const char *name, bool *ret_pdb) {
     size_t length;
     (void)fm_compression_of_name(name, &length);
-    *ret_pdb = has_ending(name, length, ".pdb");
-    return *ret_pdb || has_ending(name, length, ".cif") ? length - 4 : 0;
+    if (length <= 4) return 0;
+    const char *ending = name + length - 4;
+    *ret_pdb = strncasecmp(ending, ".pdb", 4) == 0;
+    return *ret_pdb || strncasecmp(ending, ".cif", 4) == 0 ? length - 4 : 0;
 }
 
 /* Adds the structure with that file name and path; ignores names of other files. */

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SLOT_MAX = 4096 };
+enum { SLOT_MAX = 4096, TRIES_MAX = 8 };
 
 static fm_status name_file(const char *cache, const char *name, char path[PATH_MAX],
                            fm_error *reterr) {
@@ -26,17 +26,21 @@ static void name_slot(uint32_t slot, char name[32]) {
     snprintf(name, 32, "slot-%u.lock", slot);
 }
 
-/* Opens CACHE/build/<name> and locks it; FM_ERR_EXISTS when another process has locked it. A file
- * that its holder removed in the meantime is not the one that others would lock. */
+/* Opens CACHE/build/<name> and locks it; FM_ERR_EXISTS when another process has locked it. A holder
+ * that failed may remove the file, and the folder, at any time: both are then made again, because
+ * a file without a name is not the one that others lock. */
 static fm_status lock_file(const char *cache, const char *name, int how, int *ret_fd,
                            fm_error *reterr) {
-    char path[PATH_MAX];
+    char path[PATH_MAX], folder[PATH_MAX];
     struct stat found = {.st_nlink = 0};
     fm_status status = name_file(cache, name, path, reterr);
+    if (!status) status = name_file(cache, "", folder, reterr);
     if (status) return status;
-    while (!status && !found.st_nlink) {
+    for (int tries = 0; !status && !found.st_nlink; tries++) {
         int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-        if (fd < 0) {
+        if (fd < 0 && errno == ENOENT && tries < TRIES_MAX) {
+            status = fm_dir_make(folder, reterr);
+        } else if (fd < 0) {
             status = fm_fail(reterr, FM_ERR_IO, "cannot open: %s", strerror(errno));
         } else if (flock(fd, how | LOCK_NB) != 0) {
             status = fm_fail(reterr, FM_ERR_EXISTS, "another build is at work in this cache");

@@ -207,16 +207,28 @@ void fm_file_writer_discard(fm_file_writer *writer) {
     free(writer);
 }
 
-fm_status fm_file_write_atomic(const char *path, const void *data, size_t size, fm_error *reterr) {
+static fm_status write_whole(const char *path, const void *data, size_t size, bool is_secret,
+                             fm_error *reterr) {
     fm_file_writer *writer;
     fm_status status = fm_file_writer_open(path, &writer, reterr);
     if (status) return status;
-    status = fm_file_writer_append(writer, data, size, reterr);
+    if (is_secret && fchmod(writer->fd, 0600) != 0) {
+        status = fail_errno(reterr, writer->temporary, "cannot keep others from reading");
+    }
+    if (!status) status = fm_file_writer_append(writer, data, size, reterr);
     if (status) {
         fm_file_writer_discard(writer);
         return status;
     }
     return fm_file_writer_commit(writer, reterr);
+}
+
+fm_status fm_file_write_atomic(const char *path, const void *data, size_t size, fm_error *reterr) {
+    return write_whole(path, data, size, false, reterr);
+}
+
+fm_status fm_file_write_secret(const char *path, const void *data, size_t size, fm_error *reterr) {
+    return write_whole(path, data, size, true, reterr);
 }
 
 fm_status fm_dir_sync(const char *path, fm_error *reterr) {

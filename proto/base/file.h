@@ -32,6 +32,10 @@ FM_MUST_USE fm_status fm_file_read_text(fm_arena *arena, const char *path, size_
 FM_MUST_USE fm_status fm_file_write_atomic(const char *path, const void *data, size_t size,
                                            fm_error *reterr);
 
+/* The same, and only the owner can read the file (mode 0600). */
+FM_MUST_USE fm_status fm_file_write_secret(const char *path, const void *data, size_t size,
+                                           fm_error *reterr);
+
 /* An output that is written in pieces and appears whole or not at all: a temporary file beside
  * `path` until the commit. Each opened writer must be committed or discarded, and either frees it.
  */

@@ -2,6 +2,7 @@
 #include "proto/base/hash.h"
 
 #include <assert.h>
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <xxhash.h>
 
@@ -61,6 +62,10 @@ fm_sha256 fm_sha256_digest(fm_sha256_state *state) {
 
 void fm_sha256_destroy(fm_sha256_state *state) {
     EVP_MD_CTX_free((EVP_MD_CTX *)state);
+}
+
+bool fm_sha256_is_equal_secret(const fm_sha256 *a, const fm_sha256 *b) {
+    return CRYPTO_memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
 }
 
 void fm_sha256_format(const fm_sha256 *hash, char out[FM_SHA256_HEX]) {

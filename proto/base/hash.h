@@ -5,6 +5,8 @@
 
 #include "proto/base/status.h"
 
+#include <stdbool.h>
+
 /* Returns the XXH3-64 of the bytes, with seed 0. */
 uint64_t fm_xxh3(const void *data, size_t size);
 
@@ -32,6 +34,9 @@ void fm_sha256_update(fm_sha256_state *state, const void *data, size_t size);
 /* Returns the digest. After this the state may only be destroyed. */
 fm_sha256 fm_sha256_digest(fm_sha256_state *state);
 void fm_sha256_destroy(fm_sha256_state *state);
+
+/* Compares in a time that does not depend on the bytes, for digests of secrets. */
+bool fm_sha256_is_equal_secret(const fm_sha256 *a, const fm_sha256 *b);
 
 /* Writes 64 lower-case hex digits and a terminator. */
 void fm_sha256_format(const fm_sha256 *hash, char out[FM_SHA256_HEX]);

@@ -1,9 +1,11 @@
 /* machine.c: see machine.h. */
 #include "proto/base/machine.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <link.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,4 +87,43 @@ uint64_t fm_machine_fit(uint64_t wanted, uint64_t machine, double share, uint64_
     double part = (double)machine * share;
     uint64_t bytes = part < (double)wanted ? (uint64_t)part : wanted;
     return bytes < least ? least : bytes;
+}
+
+/* Looks for the note "GNU" with the build ID in one segment of notes. */
+static bool find_build(const uint8_t *notes, size_t bytes, char *out) {
+    size_t at = 0;
+    while (bytes - at >= sizeof(ElfW(Nhdr))) {
+        ElfW(Nhdr) note;
+        memcpy(&note, notes + at, sizeof note);
+        size_t name = at + sizeof note, value = name + (((size_t)note.n_namesz + 3) & ~(size_t)3);
+        size_t end = value + (((size_t)note.n_descsz + 3) & ~(size_t)3);
+        if (end > bytes) return false;
+        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == sizeof "GNU" &&
+            memcmp(notes + name, "GNU", sizeof "GNU") == 0) {
+            size_t n = note.n_descsz < FM_MACHINE_BUILD_BYTES / 2 ? note.n_descsz
+                                                                  : FM_MACHINE_BUILD_BYTES / 2;
+            for (size_t i = 0; i < n; i++)
+                snprintf(out + 2 * i, 3, "%02x", notes[value + i]);
+            return true;
+        }
+        at = end;
+    }
+    return false;
+}
+
+/* The program itself is the first object; 1 ends the walk. */
+static int see_object(struct dl_phdr_info *info, size_t size, void *out) {
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        if (segment->p_type != PT_NOTE) continue;
+        const uint8_t *notes = (const uint8_t *)(uintptr_t)(info->dlpi_addr + segment->p_vaddr);
+        if (find_build(notes, segment->p_memsz, out)) break;
+    }
+    return 1;
+}
+
+void fm_machine_build(char out[FM_MACHINE_BUILD_BYTES]) {
+    out[0] = '\0';
+    (void)dl_iterate_phdr(see_object, out);
 }

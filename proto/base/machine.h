@@ -1,4 +1,5 @@
-/* machine.h: what a program finds when it starts: its standard descriptors and its memory. */
+/* machine.h: what a program finds when it starts: its standard descriptors, its memory, and the ID of
+ * its own build. */
 #ifndef FM_BASE_MACHINE_H
 #define FM_BASE_MACHINE_H
 
@@ -21,5 +22,10 @@ uint64_t fm_machine_group_limit(const char *list, const char *root);
 /* A default that fits the machine: `wanted` bytes, or `share` (0..1) of the memory of `machine`
  * bytes where that is less, but at least `least`. */
 uint64_t fm_machine_fit(uint64_t wanted, uint64_t machine, double share, uint64_t least);
+
+/* Writes the build ID that the linker gave this program, 40 hexadecimal digits: programs of other
+ * code have another one. "" = it has none. */
+enum { FM_MACHINE_BUILD_BYTES = 41 };
+void fm_machine_build(char out[FM_MACHINE_BUILD_BYTES]);
 
 #endif

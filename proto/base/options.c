@@ -1,6 +1,8 @@
 /* options.c: parsing, help and suggestions of options.h. */
 #include "proto/base/options.h"
 
+#include "proto/base/plural.h"
+
 #include <assert.h>
 #include <ctype.h>
 #include <errno.h>
@@ -370,7 +372,7 @@ static fm_status check_given(const fm_command *command, char *const *argv, int p
     }
     if (positional < command->min_positional) {
         return fm_fail(reterr, FM_ERR_USAGE, "found %d argument%s, expected %d; usage: %s %s",
-                       positional, positional == 1 ? "" : "s", command->min_positional,
+                       positional, fm_plural((uint64_t)positional), command->min_positional,
                        command->program, command->arguments);
     }
     if (missing) {

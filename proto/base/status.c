@@ -23,6 +23,7 @@ const char *fm_status_name(fm_status status) {
         [FM_ERR_USAGE] = "usage",
         [FM_ERR_EXISTS] = "exists",
         [FM_ERR_DATA] = "data",
+        [FM_ERR_DENIED] = "denied",
     };
     size_t i = (size_t)status;
     return i < sizeof names / sizeof names[0] ? names[i] : "unknown";

@@ -35,6 +35,7 @@ typedef enum fm_status {
     FM_ERR_EXISTS = 12,    /* would overwrite a file that must not be overwritten */
     /* Well-formed parts contradict each other (lengths, ids, sequences). */
     FM_ERR_DATA = 13,
+    FM_ERR_DENIED = 14, /* the peer may not, or is not who it must be */
 } fm_status;
 
 /* Returns the kind as lower-case words ("format", "io", ...), never NULL; "unknown" for other

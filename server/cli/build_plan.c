@@ -3,6 +3,7 @@
 
 #include "featurizer/msa.h"
 #include "proto/base/directory.h"
+#include "proto/base/plural.h"
 #include "server/cli/commands.h"
 #include "proto/base/json_text.h"
 
@@ -136,9 +137,9 @@ static const char *format_bytes(uint64_t bytes, char out[32]) {
 
 void fm_build_print_room(FILE *out, const fm_space *space, const char *cache) {
     char need[32], input[32], free_space[32];
-    fprintf(out, "space about %s for %u of %u chains, from about %s of files",
+    fprintf(out, "space about %s for %u of %u chain%s, from about %s of files",
             format_bytes(space->need_bytes, need), space->n_new, space->n_chain,
-            format_bytes(space->input_bytes, input));
+            fm_plural(space->n_chain), format_bytes(space->input_bytes, input));
     if (cache) {
         fprintf(out, "; %s are free in %s", format_bytes(space->free_bytes, free_space), cache);
     }
@@ -148,9 +149,15 @@ void fm_build_print_room(FILE *out, const fm_space *space, const char *cache) {
 void fm_build_print_lists(FILE *out, const fm_source_dataset *dataset) {
     const fm_listing *chains = &dataset->chain_data, *dates = &dataset->dates;
     const fm_obsolete_list *obsolete = &dataset->obsolete;
-    if (chains->path) fprintf(out, "chain data %s: %u chains\n", chains->path, chains->n);
-    if (dates->path) fprintf(out, "dates %s: %u ids\n", dates->path, dates->n);
-    if (obsolete->path) fprintf(out, "obsolete %s: %u ids\n", obsolete->path, obsolete->n);
+    if (chains->path) {
+        fprintf(out, "chain data %s: %u chain%s\n", chains->path, chains->n, fm_plural(chains->n));
+    }
+    if (dates->path) {
+        fprintf(out, "dates %s: %u id%s\n", dates->path, dates->n, fm_plural(dates->n));
+    }
+    if (obsolete->path) {
+        fprintf(out, "obsolete %s: %u id%s\n", obsolete->path, obsolete->n, fm_plural(obsolete->n));
+    }
 }
 
 static void print_datasets(const fm_source *source) {
@@ -161,7 +168,8 @@ static void print_datasets(const fm_source *source) {
                    dataset->is_predicted ? "predictions" : "experimental structures");
         }
         printf("structures %s: %u\n", dataset->structures_found, dataset->n_structure);
-        printf("alignments %s: %u chains\n", dataset->alignments_found, dataset->n_chain);
+        printf("alignments %s: %u chain%s\n", dataset->alignments_found, dataset->n_chain,
+               fm_plural(dataset->n_chain));
         fm_build_print_lists(stdout, dataset);
     }
 }
@@ -174,12 +182,14 @@ static void print_plan(dry_run *run, const fm_source *source, const fm_space *sp
         printf("refused %s\t%s\n", source->refusal[i].name,
                fm_source_reason_text(source->refusal[i].reason));
     }
-    printf("total %u chains, %u of them with the alignments of another; %llu files, %.1f MB\n",
-           run->n_chain, source->n_duplicate, (unsigned long long)run->n_file,
-           (double)run->bytes / 1e6);
-    printf("total %u chains and %u inputs refused, %u chains without alignments, %u without a "
+    printf("total %u chain%s, %u of them with the alignments of another; %llu file%s, %.1f MB\n",
+           run->n_chain, fm_plural(run->n_chain), source->n_duplicate,
+           (unsigned long long)run->n_file, fm_plural(run->n_file), (double)run->bytes / 1e6);
+    printf("total %u chain%s and %u input%s refused, %u chain%s without alignments, %u without a "
            "file of template hits\n",
-           run->n_refused, source->n_refusal, run->n_empty, run->n_without_hits);
+           run->n_refused, fm_plural(run->n_refused), source->n_refusal,
+           fm_plural(source->n_refusal), run->n_empty, fm_plural(run->n_empty),
+           run->n_without_hits);
     if (space) fm_build_print_room(stdout, space, cache);
 }
 

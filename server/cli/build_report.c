@@ -3,6 +3,7 @@
 
 #include "proto/base/file.h"
 #include "proto/base/options.h"
+#include "proto/base/plural.h"
 #include "server/cli/progress.h"
 
 #include <stdlib.h>
@@ -17,9 +18,10 @@ static void draw_bar(const fm_build_progress *progress, double chains_per_s, dou
     char bar[BAR_CELLS + 4] = "", eta[32], numbers[256], refused[32] = "";
     if (progress->n_refused) snprintf(refused, sizeof refused, "  %u refused", progress->n_refused);
     int length =
-        snprintf(numbers, sizeof numbers, "%3.0f %%  %u/%u chains  %.1f/s  %.1f MB/s  ETA %s%s",
-                 100.0 * progress->done, progress->chains_done, progress->n_chain, chains_per_s,
-                 mb_per_s, fm_progress_format_eta(progress->seconds, progress->done, eta), refused);
+        snprintf(numbers, sizeof numbers, "%3.0f %%  %u/%u chain%s  %.1f/s  %.1f MB/s  ETA %s%s",
+                 100.0 * progress->done, progress->chains_done, progress->n_chain,
+                 fm_plural(progress->n_chain), chains_per_s, mb_per_s,
+                 fm_progress_format_eta(progress->seconds, progress->done, eta), refused);
     int cells = fm_options_columns(stderr) - 1 - length - (int)strlen("[] ");
     if (cells > BAR_CELLS) cells = BAR_CELLS;
     if (cells >= BAR_CELLS_MIN) {
@@ -68,8 +70,9 @@ void fm_build_display_show(void *context, const fm_build_progress *progress) {
     } else if (progress->seconds - display->last_shown >= LINE_SECONDS) {
         char eta[32];
         display->last_shown = progress->seconds;
-        fprintf(stderr, "%u of %u chains, %.1f chains/s, %.1f MB/s, ETA %s, %u refused\n",
-                progress->chains_done, progress->n_chain, chains_per_s, mb_per_s,
+        fprintf(stderr, "%u of %u chain%s, %.1f chains/s, %.1f MB/s, ETA %s, %u refused\n",
+                progress->chains_done, progress->n_chain, fm_plural(progress->n_chain),
+                chains_per_s, mb_per_s,
                 fm_progress_format_eta(progress->seconds, progress->done, eta),
                 progress->n_refused);
     }
@@ -83,7 +86,7 @@ void fm_build_display_end(fm_build_display *display) {
 /* -- report for people */
 
 static void print_refusals(FILE *out, const fm_build_report *report) {
-    fprintf(out, "refused   %u chains", report->n_refused);
+    fprintf(out, "refused   %u chain%s", report->n_refused, fm_plural(report->n_refused));
     const char *between = " (";
     for (int i = 0; i < FM_N_STATUS; i++) {
         if (!report->refused[i]) continue;
@@ -121,11 +124,12 @@ static void print_problems(FILE *out, const fm_build_report *report) {
                 trouble == FM_SOURCE_NO_ALIGNMENTS ? "; --single-sequence builds them" : "");
     }
     if (report->n_no_protein) {
-        fprintf(out, "refused   %u structures without a protein chain\n", report->n_no_protein);
+        fprintf(out, "refused   %u structure%s without a protein chain\n", report->n_no_protein,
+                fm_plural(report->n_no_protein));
     }
     if (report->n_without_hits && !report->single_sequence) {
-        fprintf(out, "noted     %u chains without a file of template hits\n",
-                report->n_without_hits);
+        fprintf(out, "noted     %u chain%s without a file of template hits\n",
+                report->n_without_hits, fm_plural(report->n_without_hits));
     }
 }
 
@@ -146,17 +150,17 @@ static void print_place(FILE *out, const char *cache, const fm_build_report *rep
         fm_sha256_format(&report->content, hex);
         fprintf(out, "content   %s\n", hex);
     }
-    fprintf(out, "cache     %s, generation %llu with %u chains%s\n", cache,
-            (unsigned long long)report->generation, report->n_chain,
+    fprintf(out, "cache     %s, generation %llu with %u chain%s%s\n", cache,
+            (unsigned long long)report->generation, report->n_chain, fm_plural(report->n_chain),
             report->published ? "" : ", as before");
 }
 
 void fm_build_print_change(FILE *out, const fm_build_report *report, const char *what) {
     if (report->n_kept + report->n_left == 0) return;
     fprintf(out,
-            "changed   %u chains added, %u of other datasets kept, %u left that the %s does not "
+            "changed   %u chain%s added, %u of other datasets kept, %u left that the %s does not "
             "have\n",
-            report->n_added, report->n_kept, report->n_left, what);
+            report->n_added, fm_plural(report->n_added), report->n_kept, report->n_left, what);
 }
 
 void fm_build_print_report(FILE *out, const char *cache, const fm_build_report *report) {

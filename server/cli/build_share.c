@@ -1,4 +1,5 @@
 /* build_share.c: see build_share.h. */
+#include "proto/base/plural.h"
 #include "server/cli/build_share.h"
 
 #include <string.h>
@@ -91,9 +92,12 @@ fm_status fm_build_share_read(const fm_build_share_arguments *arguments, fm_buil
 void fm_build_share_print(FILE *out, const fm_build_share *share,
                           const fm_build_share_report *report) {
     const uint32_t *n = report->job.n;
-    fprintf(out, "worker    %s: %u items", report->worker, report->n_item);
+    fprintf(out, "worker    %s: %u item%s", report->worker, report->n_item,
+            fm_plural(report->n_item));
     if (report->n_lost) fprintf(out, ", %u lost to other workers", report->n_lost);
-    if (report->n_reconnect) fprintf(out, ", %u connections lost", report->n_reconnect);
+    if (report->n_reconnect) {
+        fprintf(out, ", %u connection%s lost", report->n_reconnect, fm_plural(report->n_reconnect));
+    }
     fprintf(out, "\njob       %s: %u done, %u refused, %u being built, %u waiting\n",
             share->catalogue.job ? share->catalogue.job : "build", n[FM_CATALOGUE_DONE],
             n[FM_CATALOGUE_REFUSED], n[FM_CATALOGUE_LEASED], n[FM_CATALOGUE_PENDING]);

@@ -2,6 +2,7 @@
 #include "cache/build/build.h"
 #include "proto/base/directory.h"
 #include "proto/base/machine.h"
+#include "proto/base/plural.h"
 #include "server/cli/build_plan.h"
 #include "server/cli/build_report.h"
 #include "server/cli/build_share.h"
@@ -332,8 +333,9 @@ static void print_found(const fm_source *source, uint32_t n_job) {
             fprintf(stderr, "dataset %s%s\n", dataset->name,
                     dataset->is_predicted ? ": predictions" : "");
         }
-        fprintf(stderr, "structures: %s: %u\nalignments: %s: %u chains", dataset->structures_found,
-                dataset->n_structure, dataset->alignments_found, dataset->n_chain);
+        fprintf(stderr, "structures: %s: %u\nalignments: %s: %u chain%s", dataset->structures_found,
+                dataset->n_structure, dataset->alignments_found, dataset->n_chain,
+                fm_plural(dataset->n_chain));
         if (dataset->n_duplicate) {
             fprintf(stderr, " (%u share the alignments of another)", dataset->n_duplicate);
         }

@@ -2,6 +2,7 @@
 #include "proto/base/date.h"
 #include "proto/base/hash.h"
 #include "proto/base/histogram.h"
+#include "proto/base/plural.h"
 #include "proto/batch.h"
 #include "proto/client.h"
 #include "server/cli/commands.h"
@@ -29,11 +30,13 @@ static const char description[] =
     "ended the stream early; stopped by a signal: 143 SIGTERM, 130 SIGINT, 129 SIGHUP.\n\n"
     "Examples:\n"
     "  foldmill fetch --data unix:/run/foldmill.sock --steps 100\n"
-    "  foldmill fetch --data tcp://host:7420 --steps 50 --plan af2-initial --digest";
+    "  foldmill fetch --data tls://host:7420 --tls-ca ca.crt --token-file token --steps 50\n"
+    "      --plan af2-initial --digest";
 
 typedef struct fetch_settings {
     const char *data, *plan, *group, *order, *snapshot, *max_template_date;
-    uint64_t steps, first_step, seed, batch, crop, cycles, credit, wait_ms;
+    fm_credentials credentials;
+    uint64_t steps, first_step, seed, batch, crop, cycles, credit, wait_ms, timeout_s;
     bool digest, skip, json;
 } fetch_settings;
 
@@ -58,7 +61,7 @@ typedef struct fetch_run {
 static int parse(fetch_settings *set, int argc, char **argv) {
     const fm_option options[] = {
         {"data", FM_OPTION_STRING, &set->data, "URL",
-         .help = "the server: unix:PATH or tcp://HOST:PORT", .is_required = true},
+         .help = "the server: unix:PATH, tls://HOST:PORT or tcp://HOST:PORT", .is_required = true},
         {"steps", FM_OPTION_U64, &set->steps, "N", .help = "the number of steps", .letter = 'n',
          .min = 1, .max = FM_LIMIT_STEP, .is_required = true},
         {"plan", FM_OPTION_STRING, &set->plan, "NAME", .help = "the sampling plan (tiny)"},
@@ -82,6 +85,9 @@ static int parse(fetch_settings *set, int argc, char **argv) {
          .help = "samples that the server may send ahead (8)", .min = 1, .max = 4096},
         {"wait", FM_OPTION_U64, &set->wait_ms, "MS",
          .help = "keep trying to connect for so long (0)", .min = 0, .max = 3600000},
+        {"data-timeout", FM_OPTION_U64, &set->timeout_s, "S",
+         .help = "give up when no sample comes for so long (600)", .min = 1, .max = 86400},
+        FM_CREDENTIALS_OPTIONS(&set->credentials, FM_CREDENTIALS_TOKEN_HELP),
         {"skip", FM_OPTION_FLAG, &set->skip, NULL,
          .help = "continue after unreadable samples, and name each"},
         {"digest", FM_OPTION_FLAG, &set->digest, NULL, .help = "print the hash of all samples"},
@@ -213,9 +219,11 @@ static fm_status fetch(fetch_run *run, fm_error *reterr) {
     fm_status status = make_params(run->set, &params, reterr);
     if (status) return status;
     const fm_client_options options = {.url = run->set->data,
+                                       .credentials = run->set->credentials,
                                        .agent = "foldmill fetch",
                                        .snapshot_name = run->set->snapshot,
-                                       .retry_ms = (uint32_t)run->set->wait_ms};
+                                       .retry_ms = (uint32_t)run->set->wait_ms,
+                                       .event_ms = (uint32_t)run->set->timeout_s * 1000};
     status = fm_client_connect(&options, &run->client, reterr);
     if (!status) status = fm_client_open(run->client, &params, &run->opened, reterr);
     if (!status) status = fm_arena_init(&run->arena, DECODE_ARENA_BYTES, reterr);
@@ -255,7 +263,8 @@ static void print_report(fetch_run *run) {
     double n = (double)run->n_sample, mb = (double)run->n_byte * 1e-6;
     char hash[FM_SHA256_HEX];
     fm_sha256_format(&welcome->snapshot, hash);
-    printf("snapshot  %s %.16s %u chains\n", welcome->snapshot_name, hash, welcome->n_chain);
+    printf("snapshot  %s %.16s %u chain%s\n", welcome->snapshot_name, hash, welcome->n_chain,
+           fm_plural(welcome->n_chain));
     printf("samples   %llu, %llu skipped, %.3f MB each\n", (unsigned long long)run->n_sample,
            (unsigned long long)run->n_skipped, n > 0 ? mb / n : 0);
     if (seconds > 0) {
@@ -307,10 +316,15 @@ static void end_by_signal(int signal_number) {
 }
 
 int fm_cmd_fetch(int argc, char **argv) {
-    fetch_settings set = {.plan = "tiny", .group = "0/1", .order = "strict", .credit = 8};
+    fetch_settings set = {
+        .plan = "tiny", .group = "0/1", .order = "strict", .credit = 8, .timeout_s = 600};
     int code = parse(&set, argc, argv);
     if (code >= 0) return code;
     fetch_run run = {.set = &set};
+    const char *exposed = fm_credentials_exposed(&set.credentials);
+    if (exposed) {
+        fprintf(stderr, "foldmill fetch: warning: every user can read %s; chmod 600\n", exposed);
+    }
     fm_cli_catch_signals(end_by_signal);
     fm_error error;
     fm_status status = fetch(&run, &error);

@@ -1,5 +1,6 @@
 /* cmd_inspect.c: foldmill inspect: shows the content of a cache or of one chain. */
 #include "featurizer/templates.h"
+#include "proto/base/plural.h"
 #include "server/cli/commands.h"
 #include "server/cli/inspect_json.h"
 #include "server/cli/open_cache.h"
@@ -30,8 +31,8 @@ static void print_totals(const fm_store *store) {
     printf("shards      %u, %.1f MB on disk\n", info->n_shard, (double)info->stored_bytes / 1e6);
     for (int k = 0; k < FM_N_PART; k++) {
         if (!n[k]) continue;
-        printf("%-10s  %u chains, %.0f bytes per chain stored, %.0f decoded\n",
-               fm_part_name((fm_part_kind)(k + 1)), n[k], (double)stored[k] / n[k],
+        printf("%-10s  %u chain%s, %.0f bytes per chain stored, %.0f decoded\n",
+               fm_part_name((fm_part_kind)(k + 1)), n[k], fm_plural(n[k]), (double)stored[k] / n[k],
                (double)decoded[k] / n[k]);
     }
     if (info->n_chain) {
@@ -60,9 +61,9 @@ static void print_msa(const fm_part_msa *msa) {
     }
     for (uint32_t i = 0; i < msa->n_seq; i++)
         n_species += msa->species_end[i] > (i ? msa->species_end[i - 1] : 0);
-    printf("msa         %u rows, %llu with a species; deletions at %llu places, at most %llu\n",
-           msa->n_seq, (unsigned long long)n_species, (unsigned long long)n_deletion,
-           (unsigned long long)max);
+    printf("msa         %u row%s, %llu with a species; deletions at %llu places, at most %llu\n",
+           msa->n_seq, fm_plural(msa->n_seq), (unsigned long long)n_species,
+           (unsigned long long)n_deletion, (unsigned long long)max);
     for (uint32_t i = 0; i < msa->n_source; i++)
         printf("            %u from %s\n", msa->source[i].n_row, msa->source[i].name);
 }

@@ -1,5 +1,6 @@
 /* cmd_merge.c: foldmill merge: makes one cache from the shards of a shared job. */
 #include "cache/build/merge.h"
+#include "proto/base/plural.h"
 #include "server/cli/build_report.h"
 #include "server/cli/commands.h"
 #include "server/cli/progress.h"
@@ -19,7 +20,8 @@ static void print_report(const fm_merge_options *options, const fm_merge_report 
            report->n_shard - report->n_linked - report->n_copied, report->n_linked,
            report->n_copied, (double)report->copied_bytes / 1e6);
     if (report->n_left) {
-        printf("not done  %u items, which are not part of the cache\n", report->n_left);
+        printf("not done  %u item%s, which are not part of the cache\n", report->n_left,
+               fm_plural(report->n_left));
     }
     fm_build_print_change(stdout, &report->build, "job");
     fm_build_print_generation(stdout, options->cache, &report->build);

@@ -22,19 +22,26 @@ static const char description[] =
     "function of the snapshot and the parameters that the client sends, so the server keeps no\n"
     "state: it can be stopped and started at any time, and several can serve one cache. A client\n"
     "that stalls, vanishes or sends garbage does not harm the others.\n\n"
-    "Addresses: unix:PATH for clients on the same host (only the owner of the socket may\n"
-    "connect), tcp://HOST:PORT for a trusted network: connections are neither encrypted nor\n"
-    "authenticated. Port 0 takes any free port, which the log line `listening` reports.\n\n"
+    "Addresses: unix:PATH for clients on the same host (its owner, root, and the members of\n"
+    "--unix-group may connect); tls://HOST:PORT for a network, with the certificate of --tls-cert\n"
+    "and --tls-key. --tls-ca demands a certificate of every client, --token-file an access token;\n"
+    "with neither, whoever reaches the port may use the server. tcp://HOST:PORT is plain TCP and\n"
+    "stays on this machine unless --insecure allows more. Port 0 takes any free port, which the\n"
+    "log line `listening` reports.\n\n"
+    "A token file has one token per line: a name, the token (16 to 255 characters), and limits:\n"
+    "snapshots=A,B plans=A,B streams=N bytes=N[K|M|G|T].\n\n"
     "SIGTERM and SIGINT stop the server: it takes no more connections, tells every stream, and\n"
-    "exits with 0, because no work is lost: clients go on with another server. SIGHUP ends it at\n"
-    "once.\n\n"
-    "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 bad usage, 129 SIGHUP.\n\n"
+    "exits with 0, because no work is lost: clients go on with another server. SIGHUP reads the\n"
+    "certificates and tokens again; streams go on, and bad files change nothing.\n\n"
+    "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 bad usage.\n\n"
     "Examples:\n"
     "  foldmill serve --cache cache --listen unix:/run/foldmill.sock\n"
-    "  foldmill serve --cache cache --listen tcp://0.0.0.0:7420 --jobs 16";
+    "  foldmill serve --cache cache --listen tls://0.0.0.0:7420 --jobs 16\n"
+    "      --tls-cert certs/server.crt --tls-key certs/server.key --token-file tokens";
 
 typedef struct serve_settings {
-    const char *cache, *listen, *also_listen, *snapshot;
+    const char *cache, *listen, *also_listen, *snapshot, *unix_group;
+    fm_credentials credentials;
     uint64_t jobs, max_memory_mib, worker_memory_mib, max_connections, hello_ms, stall_s, idle_s;
     uint64_t min_rate_kib, peer_connections, peer_streams, peer_memory_mib, peer_requests;
     bool quiet, verbose;
@@ -45,7 +52,7 @@ static int parse(serve_settings *set, int argc, char **argv) {
         {"cache", FM_OPTION_STRING, &set->cache, "DIR", .help = "the cache to serve",
          .is_required = true},
         {"listen", FM_OPTION_STRING, &set->listen, "ADDRESS",
-         .help = "unix:PATH or tcp://HOST:PORT", .is_required = true},
+         .help = "unix:PATH, tls://HOST:PORT or tcp://HOST:PORT", .is_required = true},
         {"also-listen", FM_OPTION_STRING, &set->also_listen, "ADDRESS", .help = "a second address"},
         {"snapshot", FM_OPTION_STRING, &set->snapshot, "NAME",
          .help = "the snapshot to serve (all); a pinned one is served from its generation"},
@@ -81,6 +88,9 @@ static int parse(serve_settings *set, int argc, char **argv) {
          .max = 1 << 20},
         {"idle-timeout", FM_OPTION_U64, &set->idle_s, "S",
          .help = "time that a connection may have no stream (60)", .min = 1, .max = 86400},
+        FM_CREDENTIALS_OPTIONS(&set->credentials, "file with the access tokens of the clients"),
+        {"unix-group", FM_OPTION_STRING, &set->unix_group, "GROUP",
+         .help = "members of this group may use unix: addresses"},
         {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "log warnings and errors only",
          .letter = 'q'},
         {"verbose", FM_OPTION_FLAG, &set->verbose, NULL, .help = "log more"},
@@ -158,6 +168,8 @@ static fm_status serve(const serve_settings *set, const fm_sample_source *source
                  .requests_per_s = (uint32_t)set->peer_requests,
                  .memory_bytes = (size_t)set->peer_memory_mib << MIB_SHIFT},
         .watch_signals = true,
+        .credentials = set->credentials,
+        .unix_group = set->unix_group,
     };
     fm_server *server;
     fm_status status = fm_server_create(&options, source, &server, reterr);

@@ -4,6 +4,7 @@
 #include "cache/snapshot/snapshot.h"
 #include "cache/snapshot/snapshot_select.h"
 #include "proto/base/date.h"
+#include "proto/base/plural.h"
 #include "server/cli/commands.h"
 #include "server/cli/inspect_json.h"
 #include "server/cli/open_cache.h"
@@ -154,11 +155,16 @@ static uint64_t sum_weights(const fm_snapshot_text *text) {
 /* Says of the chains of --chains that the cache lacks why that is. */
 static void print_missing(const chain_lists *lists) {
     const fm_refusals *refused = &lists->refused;
-    if (refused->n) printf("refused   %u chains of the list, by the build\n", refused->n);
+    if (refused->n) {
+        printf("refused   %u chain%s of the list, by the build\n", refused->n,
+               fm_plural(refused->n));
+    }
     for (uint32_t i = 0; i < refused->n && i < N_SHOWN; i++)
         printf("  %s  %s\n", refused->refusal[i].chain, refused->refusal[i].reason);
     if (refused->n > N_SHOWN) printf("  and %u more\n", refused->n - N_SHOWN);
-    if (lists->n_unknown) printf("unknown   %u chains of the list\n", lists->n_unknown);
+    if (lists->n_unknown) {
+        printf("unknown   %u chain%s of the list\n", lists->n_unknown, fm_plural(lists->n_unknown));
+    }
 }
 
 static void print_selection(const char *name, const fm_snapshot_text *text,
@@ -174,9 +180,9 @@ static void print_selection(const char *name, const fm_snapshot_text *text,
     }
     print_missing(lists);
     if (report->n_read) {
-        printf("noted     parts of %u chains were read, since the cache has no table of facts; "
+        printf("noted     parts of %u chain%s were read, since the cache has no table of facts; "
                "foldmill build adds it\n",
-               report->n_read);
+               report->n_read, fm_plural(report->n_read));
     }
 }
 
@@ -223,9 +229,10 @@ static fm_status explain_empty(const chain_lists *lists, fm_status status, fm_er
     if (status != FM_ERR_DATA || !lists->refused.n) return status;
     if (lists->missing.n < lists->only.n) return status;
     const fm_refusal *first = &lists->refused.refusal[0];
-    return fm_fail(reterr, status,
-                   "no chain is left: the build refused %u chains of the list, first %.64s: %.300s",
-                   lists->refused.n, first->chain, first->reason);
+    return fm_fail(
+        reterr, status,
+        "no chain is left: the build refused %u chain%s of the list, first %.64s: %.300s",
+        lists->refused.n, fm_plural(lists->refused.n), first->chain, first->reason);
 }
 
 static fm_status create(snapshot_job *job, char **names, fm_error *reterr) {
@@ -292,8 +299,8 @@ static void print_row(const list_row *row) {
         return;
     }
     fm_sha256_format(&row->snapshot.hash, hex);
-    printf("%-24s  %.16s  %u chains, sum of weights %llu", row->name, hex, row->snapshot.n_chain,
-           (unsigned long long)row->weights);
+    printf("%-24s  %.16s  %u chain%s, sum of weights %llu", row->name, hex, row->snapshot.n_chain,
+           fm_plural(row->snapshot.n_chain), (unsigned long long)row->weights);
     if (row->pinned) printf(", pinned to generation %llu", (unsigned long long)row->pinned);
     printf("\n");
 }
@@ -510,6 +517,17 @@ static fm_status unpin(snapshot_job *job, char **names, fm_error *reterr) {
     return FM_OK;
 }
 
+static fm_status delete (snapshot_job *job, char **names, fm_error *reterr) {
+    fm_status status = fm_snapshot_delete(job->store, names[0], reterr);
+    if (status || !job->arguments->json) return status;
+    fm_json_writer json;
+    fm_json_begin(&json, stdout);
+    fm_json_put_string(&json, "snapshot", names[0]);
+    fm_json_put_bool(&json, "deleted", true);
+    fm_json_end(&json);
+    return FM_OK;
+}
+
 /* -- the command */
 
 typedef struct snapshot_verb {
@@ -520,19 +538,15 @@ typedef struct snapshot_verb {
 
 static const snapshot_verb verbs[] = {{"create", "NAME", 1, create}, {"list", "", 0, list},
                                       {"show", "NAME", 1, show},     {"diff", "A B", 2, diff},
-                                      {"pin", "NAME", 1, pin},       {"unpin", "NAME", 1, unpin}};
+                                      {"pin", "NAME", 1, pin},       {"unpin", "NAME", 1, unpin},
+                                      {"delete", "NAME", 1, delete}};
 enum { N_VERB = sizeof verbs / sizeof verbs[0] };
 
-static fm_status find_verb(const char *word, int n_name, const snapshot_verb **ret_verb,
-                           fm_error *reterr) {
+static fm_status find_verb(const char *word, const snapshot_verb **ret_verb, fm_error *reterr) {
     const char *names[N_VERB];
     for (size_t i = 0; i < N_VERB; i++) {
         names[i] = verbs[i].name;
         if (strcmp(verbs[i].name, word) != 0) continue;
-        if (n_name != verbs[i].n_name) {
-            return fm_fail(reterr, FM_ERR_USAGE, "found %d name%s, expected: snapshot %s %s",
-                           n_name, n_name == 1 ? "" : "s", verbs[i].name, verbs[i].arguments);
-        }
         *ret_verb = &verbs[i];
         return FM_OK;
     }
@@ -540,16 +554,21 @@ static fm_status find_verb(const char *word, int n_name, const snapshot_verb **r
     if (nearest) {
         return fm_fail(reterr, FM_ERR_USAGE, "no action '%s'; did you mean '%s'?", word, nearest);
     }
-    return fm_fail(reterr, FM_ERR_USAGE,
-                   "no action '%s'; expected create NAME, list, show NAME, diff A B, pin NAME or "
-                   "unpin NAME",
-                   word);
+    return fm_fail(
+        reterr, FM_ERR_USAGE,
+        "no action '%s'; expected create NAME, list, show NAME, diff A B, pin NAME, unpin "
+        "NAME or delete NAME",
+        word);
 }
 
 static fm_status run(const snapshot_arguments *arguments, char **positional, int n,
                      fm_error *reterr) {
     const snapshot_verb *verb;
-    fm_status status = find_verb(positional[0], n - 1, &verb, reterr);
+    fm_status status = find_verb(positional[0], &verb, reterr);
+    if (!status && n - 1 != verb->n_name) {
+        status = fm_fail(reterr, FM_ERR_USAGE, "found %d name%s, expected: snapshot %s %s", n - 1,
+                         fm_plural((uint64_t)(n - 1)), verb->name, verb->arguments);
+    }
     if (status) return status;
     snapshot_job job = {.arguments = arguments};
     status = fm_arena_init(&job.arena, ARENA_BYTES, reterr);
@@ -566,7 +585,9 @@ static const char description[] =
     "  show NAME     show the chains of a snapshot with their weights\n"
     "  diff A B      show how two snapshots differ; with --clusters, also what they share\n"
     "  pin NAME      make foldmill gc keep what the snapshot refers to\n"
-    "  unpin NAME    undo pin\n\n"
+    "  unpin NAME    undo pin\n"
+    "  delete NAME   remove the snapshot, unless it is pinned or served on this machine;\n"
+    "                foldmill gc then removes what nothing else names\n\n"
     "Weights: 'uniform' is 1 for each chain. 'length' is the number of residues, at least 256\n"
     "and at most 512, as AlphaFold2 draws chains. 'af2' is floor(length * 2^22 / members of the\n"
     "chain's cluster), at least 1; it is the default with --clusters. Without --clusters, 'af2'\n"
@@ -580,7 +601,8 @@ static const char description[] =
     "{REASON: n}, refusals [{chain, reason}] and unknown (chains of --chains that the cache\n"
     "lacks). list: snapshots [{snapshot, hash, chains, weights, pinned or trouble}]. show:\n"
     "snapshot, hash, chains, weights, lines [{chain, weight}]. diff: only_in_first,\n"
-    "only_in_second, changed, same, in_shared_clusters. pin and unpin: snapshot, pinned.\n\n"
+    "only_in_second, changed, same, in_shared_clusters. pin and unpin: snapshot, pinned.\n"
+    "delete: snapshot, deleted.\n\n"
     "Exit codes: 0 done, 1 failed (also when no chain is left, or sets are not disjoint), 2 bad\n"
     "usage.\n\n"
     "Example:\n"
@@ -629,16 +651,21 @@ int fm_cmd_snapshot(int argc, char **argv) {
         {0}};
     const fm_command command = {
         .program = "foldmill snapshot",
-        .arguments = "create|list|show|diff|pin|unpin [NAME ...] --cache DIR [options]",
+        .arguments = "create|list|show|diff|pin|unpin|delete [NAME ...] --cache DIR [options]",
         .summary = "name sets of chains for training and evaluation",
         .description = description,
         .options = options,
         .min_positional = 1,
         .max_positional = 3};
+    fm_error error;
+    const snapshot_verb *ignored;
+    /* A misspelt action is said before missing options are. */
+    if (argc > 1 && argv[1][0] != '-' && find_verb(argv[1], &ignored, &error)) {
+        return fm_cli_report(command.program, &error);
+    }
     int n_positional;
     int code = fm_cli_parse(&command, argc, argv, &n_positional);
     if (code >= 0) return code;
-    fm_error error;
     fm_status status = run(&arguments, argv, n_positional, &error);
     return status ? fm_cli_report(command.program, &error) : FM_EXIT_OK;
 }

@@ -2,6 +2,7 @@
  * histograms, as one JSON object, or as a picture.
  *
  * The numbers are gathered first and then printed in one of these forms. */
+#include "proto/base/plural.h"
 #include "server/cli/commands.h"
 #include "server/cli/inspect_json.h"
 #include "server/cli/open_cache.h"
@@ -27,9 +28,9 @@ static void print_powers(const fm_stats_histogram *values) {
         if (values->n[b] > most) most = values->n[b];
     }
     if (!values->n_value) return;
-    printf("\n%s: %llu chains, %llu to %llu %s, mean %.1f\n", values->title,
-           (unsigned long long)values->n_value, (unsigned long long)values->min,
-           (unsigned long long)values->max, values->unit,
+    printf("\n%s: %llu chain%s, %llu to %llu %s, mean %.1f\n", values->title,
+           (unsigned long long)values->n_value, fm_plural(values->n_value),
+           (unsigned long long)values->min, (unsigned long long)values->max, values->unit,
            (double)values->sum / (double)values->n_value);
     for (int b = first; b <= last; b++) {
         unsigned long long low = b ? 1ull << (b - 1) : 0, high = b ? (1ull << b) - 1 : 0;
@@ -162,7 +163,7 @@ static fm_status count_refusals(const char *cache, stats *all, fm_arena *arena, 
 }
 
 static void print_refusals(const stats *all) {
-    printf("\nrefused: %u chains\n", all->n_refused);
+    printf("\nrefused: %u chain%s\n", all->n_refused, fm_plural(all->n_refused));
     for (uint32_t i = 0; i < all->n_reason && i < N_REASON; i++)
         printf("%10u  %s\n", all->reason[i].n, all->reason[i].text);
     if (all->n_reason > N_REASON) printf("and %u other reasons\n", all->n_reason - N_REASON);
@@ -171,8 +172,9 @@ static void print_refusals(const stats *all) {
 /* -- forms */
 
 static void print_text(const fm_store_info *info, const stats *all) {
-    printf("generation %llu: %u chains, %u refused; %u shards, %.1f MB on disk\n",
-           (unsigned long long)info->generation, info->n_chain, info->n_refused, info->n_shard,
+    printf("generation %llu: %u chain%s, %u refused; %u shard%s, %.1f MB on disk\n",
+           (unsigned long long)info->generation, info->n_chain, fm_plural(info->n_chain),
+           info->n_refused, info->n_shard, fm_plural(info->n_shard),
            (double)info->stored_bytes / 1e6);
     print_parts(all);
     print_powers(&all->histogram[LENGTHS]);
@@ -236,11 +238,11 @@ static fm_status write_picture(const char *path, const fm_store_info *info, cons
                                          (double)all->stored[k] / all->n_part[k]};
     }
     fm_sha256_format(&info->content, hex);
-    snprintf(title, sizeof title, "A cache of %u chains", info->n_chain);
+    snprintf(title, sizeof title, "A cache of %u chain%s", info->n_chain, fm_plural(info->n_chain));
     snprintf(subtitle, sizeof subtitle,
-             "generation %llu, content %.16s, %u chains refused, %.1f MB on disk in %u shard%s",
-             (unsigned long long)info->generation, hex, info->n_refused,
-             (double)info->stored_bytes / 1e6, info->n_shard, info->n_shard == 1 ? "" : "s");
+             "generation %llu, content %.16s, %u chain%s refused, %.1f MB on disk in %u shard%s",
+             (unsigned long long)info->generation, hex, info->n_refused, fm_plural(info->n_refused),
+             (double)info->stored_bytes / 1e6, info->n_shard, fm_plural(info->n_shard));
     const fm_stats_picture picture = {.title = title,
                                       .subtitle = subtitle,
                                       .histogram = all->histogram,

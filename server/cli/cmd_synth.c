@@ -6,6 +6,7 @@
 #include "featurizer/synth/synth.h"
 #include "proto/base/directory.h"
 #include "proto/base/file.h"
+#include "proto/base/plural.h"
 #include "server/cli/commands.h"
 #include "proto/base/json_text.h"
 #include "server/cli/progress.h"
@@ -145,8 +146,9 @@ static fm_status write_dataset(synth_run *run, fm_error *reterr) {
         status = write_entry(run, index, reterr);
         double now = seconds_now();
         if (terminal && now - shown > 0.1) {
-            fm_progress_draw("synth: %llu of %llu chains, %.1f MB", (unsigned long long)run->n_done,
-                             (unsigned long long)run->n_chain, (double)run->n_byte / 1e6);
+            fm_progress_draw("synth: %llu of %llu chain%s, %.1f MB",
+                             (unsigned long long)run->n_done, (unsigned long long)run->n_chain,
+                             fm_plural(run->n_chain), (double)run->n_byte / 1e6);
             shown = now;
         }
     }
@@ -156,10 +158,10 @@ static fm_status write_dataset(synth_run *run, fm_error *reterr) {
         write_json(run, seconds_now() - start);
         return FM_OK;
     }
-    printf("synth: %llu chains in %llu entries, %llu files, %.1f MB, %.2f s -> %s\n",
-           (unsigned long long)run->n_done, (unsigned long long)run->n_entry,
-           (unsigned long long)run->n_file, (double)run->n_byte / 1e6, seconds_now() - start,
-           run->out);
+    printf("synth: %llu chain%s in %llu entries, %llu file%s, %.1f MB, %.2f s -> %s\n",
+           (unsigned long long)run->n_done, fm_plural(run->n_done),
+           (unsigned long long)run->n_entry, (unsigned long long)run->n_file,
+           fm_plural(run->n_file), (double)run->n_byte / 1e6, seconds_now() - start, run->out);
     return FM_OK;
 }
 

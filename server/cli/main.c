@@ -27,6 +27,7 @@ static const command_entry commands[] = {
     {"parse", fm_cmd_parse, "read one input file and show or export what is in it"},
     {"serve", fm_cmd_serve, "serve samples from a cache to trainers"},
     {"fetch", fm_cmd_fetch, "receive a stream from a server and measure it"},
+    {"certs", fm_cmd_certs, "make a small authority and certificates for tls://"},
     {"top", fm_cmd_top, "show what a server or a training run does"},
     {"train", fm_cmd_train, "train on the samples of a server (foldmill-train)"},
     {"import", fm_cmd_train, "make a checkpoint from the weights of DeepMind or OpenFold"},

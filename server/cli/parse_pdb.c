@@ -1,5 +1,6 @@
 /* parse_pdb.c: the kind pdb of foldmill parse. */
 #include "featurizer/structure.h"
+#include "proto/base/plural.h"
 #include "server/cli/parse.h"
 
 #include <stdio.h>
@@ -56,8 +57,8 @@ static void show(const fm_parse_request *request, const fm_pdb *pdb) {
         fm_json_put_u64(&json, "atoms", pdb->n_atom);
         fm_json_open_array(&json, "chains");
     } else {
-        printf("%s: PDB, %u chains, %llu atom records\n", request->path, pdb->n_chain,
-               (unsigned long long)pdb->n_atom);
+        printf("%s: PDB, %u chain%s, %llu atom records\n", request->path, pdb->n_chain,
+               fm_plural(pdb->n_chain), (unsigned long long)pdb->n_atom);
     }
     for (uint32_t i = 0; i < pdb->n_chain; i++) {
         if (request->chain && pdb->chains[i].id[0] != request->chain[0]) continue;

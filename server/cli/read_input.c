@@ -2,6 +2,7 @@
 #include "server/cli/read_input.h"
 
 #include "proto/base/compress.h"
+#include "proto/base/directory.h"
 #include "proto/base/file.h"
 #include "proto/limits.h"
 
@@ -57,7 +58,11 @@ static fm_status keep(const uint8_t *text, size_t bytes, fm_arena *arena, fm_byt
 fm_status fm_cli_read_input(const char *path, fm_arena *arena, fm_bytes *ret_text,
                             fm_error *reterr) {
     if (!fm_cli_is_stdin(path)) {
-        return fm_file_read_text(arena, path, FM_LIMIT_INPUT_BYTES, ret_text, reterr);
+        fm_path_kind kind;
+        fm_status read = fm_file_read_text(arena, path, FM_LIMIT_INPUT_BYTES, ret_text, reterr);
+        if (!read || fm_path_look(path, &kind, NULL) || kind != FM_PATH_OTHER) return read;
+        return fm_fail_in(reterr, read, path, "%s; a pipe is read with '-', as standard input",
+                          fm_path_refusal(kind, 0));
     }
     uint8_t *text = NULL;
     size_t bytes = 0;

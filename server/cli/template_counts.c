@@ -2,6 +2,7 @@
 #include "server/cli/template_counts.h"
 
 #include "featurizer/templates.h"
+#include "proto/base/plural.h"
 
 static fm_status count_chain(const fm_part_hits *hits, fm_arena *arena, fm_template_counts *counts,
                              fm_error *reterr) {
@@ -47,14 +48,16 @@ void fm_template_print(FILE *out, const fm_template_counts *counts) {
                 fm_template_fault_text((fm_hit_fault)f));
     }
     if (counts->n_no_template) {
-        fprintf(out, "          %u chains with hits, none of which can be a template\n",
-                counts->n_no_template);
+        fprintf(out, "          %u chain%s with hits, none of which can be a template\n",
+                counts->n_no_template, fm_plural(counts->n_no_template));
     }
     if (counts->n_no_hit) {
-        fprintf(out, "          %u chains whose files list no hit\n", counts->n_no_hit);
+        fprintf(out, "          %u chain%s whose files list no hit\n", counts->n_no_hit,
+                fm_plural(counts->n_no_hit));
     }
     if (counts->n_no_list) {
-        fprintf(out, "          %u chains without a file of template hits\n", counts->n_no_list);
+        fprintf(out, "          %u chain%s without a file of template hits\n", counts->n_no_list,
+                fm_plural(counts->n_no_list));
     }
 }
 

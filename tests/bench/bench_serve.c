@@ -5,10 +5,13 @@
  * Serving alone: the source copies one synthetic sample of the size in the table. This measures
  * queueing, framing, the socket and the client. The bound is measured in the same run, between two
  * rounds. One thread sends buffers of the same size over the same kind of socket, and another
- * receives them into a slab. With --cache it also measures samples made from a cache (tiny and
- * af2-initial), where making them is the cost. Figures are medians over rounds of S seconds; waits
- * are those of all rounds. */
+ * receives them into a slab. The bound of TLS is AES-128-GCM by OpenSSL's EVP: one thread encrypts
+ * buffers of the same size in pieces as large as TLS's records. With --cache it also measures
+ * samples made from a cache (tiny and af2-initial), where making them is the cost. Figures are
+ * medians over rounds of S seconds; waits are those of all rounds. Processor time per GB, of the
+ * server's loop and of the client, says what a busy machine would give when it is idle. */
 #include "proto/address.h"
+#include "proto/base/certificates.h"
 #include "proto/base/histogram.h"
 #include "proto/base/log.h"
 #include "proto/base/options.h"
@@ -19,6 +22,7 @@
 #include "tests/testing/testing.h"
 
 #include <fcntl.h>
+#include <openssl/evp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -26,20 +30,28 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { ROUNDS_MAX = 101, N_CREDIT = 16 };
+
+/* Certificates for tls://127.0.0.1. */
+typedef struct bench_certificates {
+    char ca[256], ca_key[256], cert[256], key[256];
+} bench_certificates;
 
 typedef struct bench_settings {
     const char *cache;
     uint64_t jobs, rounds;
     double seconds;
+    bench_certificates certificates;
 } bench_settings;
 
 typedef struct bench_row {
     double samples_per_s, gb_per_s, bound_gb_per_s;
     double mb_per_sample;
-    fm_histogram waits; /* ns */
+    double server_s_per_gb, client_s_per_gb; /* processor time of the loop, and of the client */
+    fm_histogram waits;                      /* ns */
 } bench_row;
 
 static void die(const char *what, const fm_error *error) {
@@ -123,6 +135,57 @@ static double measure_bound(const char *url, size_t bytes, double seconds) {
     return rate;
 }
 
+/* -- the bound of TLS */
+
+/* GB/s. */
+static double measure_cipher(size_t bytes, double seconds) {
+    enum { RECORD = 16384, TAG = 16 };
+    static const uint8_t key[16] = {1}, nonce[12] = {2};
+    uint8_t *from = slab_of(bytes), out[RECORD + TAG];
+    EVP_CIPHER_CTX *cipher = EVP_CIPHER_CTX_new();
+    if (!cipher || EVP_EncryptInit_ex(cipher, EVP_aes_128_gcm(), NULL, key, nonce) != 1) {
+        die("no AES-128-GCM", NULL);
+    }
+    uint64_t total = 0, start = fm_clock_ns();
+    while (seconds_since(start) < seconds) {
+        for (size_t at = 0; at < bytes; at += RECORD) {
+            int n = bytes - at < RECORD ? (int)(bytes - at) : RECORD, put, rest;
+            bool done = EVP_EncryptInit_ex(cipher, NULL, NULL, NULL, nonce) == 1 &&
+                        EVP_EncryptUpdate(cipher, out, &put, from + at, n) == 1 &&
+                        EVP_EncryptFinal_ex(cipher, out + put, &rest) == 1 &&
+                        EVP_CIPHER_CTX_ctrl(cipher, EVP_CTRL_AEAD_GET_TAG, TAG, out + n) == 1;
+            if (!done) die("AES-128-GCM", NULL);
+        }
+        total += bytes;
+    }
+    double rate = (double)total * 1e-9 / seconds_since(start);
+    EVP_CIPHER_CTX_free(cipher);
+    free(from);
+    return rate;
+}
+
+static bench_certificates make_certificates(const char *folder) {
+    static const char *const hosts[] = {"127.0.0.1"};
+    bench_certificates made;
+    fm_error error;
+    snprintf(made.ca, sizeof made.ca, "%s/ca.crt", folder);
+    snprintf(made.ca_key, sizeof made.ca_key, "%s/ca.key", folder);
+    snprintf(made.cert, sizeof made.cert, "%s/server.crt", folder);
+    snprintf(made.key, sizeof made.key, "%s/server.key", folder);
+    int64_t now_s = (int64_t)time(NULL);
+    fm_certificate_request request = {.kind = FM_CERTIFICATE_AUTHORITY,
+                                      .name = "bench authority",
+                                      .from_s = now_s - 3600,
+                                      .until_s = now_s + 86400};
+    const fm_certificate_files ca = {made.ca, made.ca_key}, server = {made.cert, made.key};
+    if (fm_certificate_make(&request, NULL, &ca, &error)) die("certificates", &error);
+    request.kind = FM_CERTIFICATE_SERVER;
+    request.hosts = hosts;
+    request.n_host = 1;
+    if (fm_certificate_make(&request, &ca, &server, &error)) die("certificates", &error);
+    return made;
+}
+
 /* -- a server and its client */
 
 static void *run_server(void *server) {
@@ -130,10 +193,11 @@ static void *run_server(void *server) {
     return NULL;
 }
 
-static fm_client *open_client(const char *url, const char *plan, fm_wire_opened *opened) {
+static fm_client *open_client(const char *url, const char *ca, const char *plan,
+                              fm_wire_opened *opened) {
     fm_client *client;
     fm_error error;
-    const fm_client_options options = {.url = url, .agent = "bench"};
+    const fm_client_options options = {.url = url, .agent = "bench", .credentials = {.tls_ca = ca}};
     fm_wire_open params = {.n_group = 1,
                            .order = FM_WIRE_STRICT,
                            .policy = FM_WIRE_STOP,
@@ -143,6 +207,16 @@ static fm_client *open_client(const char *url, const char *plan, fm_wire_opened 
     if (fm_client_connect(&options, &client, &error)) die(url, &error);
     if (fm_client_open(client, &params, opened, &error)) die(plan, &error);
     return client;
+}
+
+/* Seconds of processor time that a thread has used. */
+static double thread_seconds(pthread_t thread) {
+    clockid_t clock;
+    struct timespec used = {0};
+    if (pthread_getcpuclockid(thread, &clock) || clock_gettime(clock, &used)) {
+        die("no clock of a thread", NULL);
+    }
+    return (double)used.tv_sec + (double)used.tv_nsec * 1e-9;
 }
 
 /* Receives samples for some seconds; returns how many per second. */
@@ -163,33 +237,52 @@ static double take(fm_client *client, uint8_t *slab, size_t capacity, double sec
     return (double)n / seconds_since(start);
 }
 
+/* GB/s: what the kind of address cannot exceed. */
+static double measure_address(const char *listen, size_t bytes, double seconds) {
+    if (strncmp(listen, "tls://", 6) == 0) return measure_cipher(bytes, seconds);
+    char url[FM_ADDRESS_TEXT_BYTES];
+    bool is_unix = strncmp(listen, "unix:", 5) == 0;
+    snprintf(url, sizeof url, "%s%s", listen, is_unix ? ".bound" : "");
+    return measure_bound(url, bytes, seconds);
+}
+
 static void measure(const bench_settings *set, const fm_sample_source *source, const char *listen,
                     const char *plan, bool with_bound, bench_row *row) {
+    const bench_certificates *certificates = &set->certificates;
     fm_server_options options = {
-        .listen = {listen}, .n_job = (uint32_t)set->jobs, .worker_memory_bytes = (size_t)4 << 30};
+        .listen = {listen},
+        .n_job = (uint32_t)set->jobs,
+        .worker_memory_bytes = (size_t)4 << 30,
+        .credentials = {.tls_cert = certificates->cert, .tls_key = certificates->key}};
     fm_server *server;
     fm_error error;
     if (fm_server_create(&options, source, &server, &error)) die(listen, &error);
     pthread_t thread;
     if (pthread_create(&thread, NULL, run_server, server)) die("cannot start a thread", NULL);
     fm_wire_opened opened;
-    fm_client *client = open_client(fm_server_get_address(server, 0), plan, &opened);
+    fm_client *client =
+        open_client(fm_server_get_address(server, 0), certificates->ca, plan, &opened);
     uint8_t *slab = slab_of(opened.max_sample_bytes);
     bench_row warm = {0};
     (void)take(client, slab, opened.max_sample_bytes, set->seconds / 2, &warm);
     double rates[ROUNDS_MAX], bounds[ROUNDS_MAX];
-    char bound_url[FM_ADDRESS_TEXT_BYTES];
-    snprintf(bound_url, sizeof bound_url, "%s%s", listen,
-             strncmp(listen, "unix:", 5) == 0 ? ".bound" : "");
+    double server_s = 0, client_s = 0, gb = 0;
     for (uint64_t r = 0; r < set->rounds; r++) {
+        double server_before = thread_seconds(thread),
+               client_before = thread_seconds(pthread_self());
+        uint64_t start = fm_clock_ns();
         rates[r] = take(client, slab, opened.max_sample_bytes, set->seconds, row);
-        bounds[r] = with_bound
-                        ? measure_bound(bound_url, (size_t)(row->mb_per_sample * 1e6), set->seconds)
-                        : 0;
+        gb += rates[r] * seconds_since(start) * row->mb_per_sample * 1e-3;
+        server_s += thread_seconds(thread) - server_before;
+        client_s += thread_seconds(pthread_self()) - client_before;
+        size_t bytes = (size_t)(row->mb_per_sample * 1e6);
+        bounds[r] = with_bound ? measure_address(listen, bytes, set->seconds) : 0;
     }
     row->samples_per_s = median(rates, set->rounds);
     row->gb_per_s = row->samples_per_s * row->mb_per_sample * 1e-3;
     row->bound_gb_per_s = median(bounds, set->rounds);
+    row->server_s_per_gb = server_s / gb;
+    row->client_s_per_gb = client_s / gb;
     fm_client_close(client);
     fm_server_stop(server);
     pthread_join(thread, NULL);
@@ -200,19 +293,21 @@ static void measure(const bench_settings *set, const fm_sample_source *source, c
 /* -- the table */
 
 static void print_head(void) {
-    printf("%-22s %-6s %10s %12s %9s %11s %7s %12s %12s\n", "samples", "socket", "MB each",
-           "samples/s", "GB/s", "bound GB/s", "ratio", "wait p50 us", "wait p99 us");
+    printf("%-22s %-6s %8s %10s %7s %10s %6s %11s %11s %11s %11s\n", "samples", "socket", "MB each",
+           "samples/s", "GB/s", "bound GB/s", "ratio", "server s/GB", "client s/GB", "wait p50 us",
+           "wait p99 us");
 }
 
 static void print_row(const char *name, const char *socket, const bench_row *row) {
-    printf("%-22s %-6s %10.3f %12.1f %9.3f ", name, socket, row->mb_per_sample, row->samples_per_s,
+    printf("%-22s %-6s %8.3f %10.1f %7.3f ", name, socket, row->mb_per_sample, row->samples_per_s,
            row->gb_per_s);
     if (row->bound_gb_per_s > 0) {
-        printf("%11.3f %7.2f ", row->bound_gb_per_s, row->gb_per_s / row->bound_gb_per_s);
+        printf("%10.3f %6.2f ", row->bound_gb_per_s, row->gb_per_s / row->bound_gb_per_s);
     } else {
-        printf("%11s %7s ", "-", "-");
+        printf("%10s %6s ", "-", "-");
     }
-    printf("%12.1f %12.1f\n", (double)fm_histogram_percentile(&row->waits, 500) * 1e-3,
+    printf("%11.3f %11.3f ", row->server_s_per_gb, row->client_s_per_gb);
+    printf("%11.1f %11.1f\n", (double)fm_histogram_percentile(&row->waits, 500) * 1e-3,
            (double)fm_histogram_percentile(&row->waits, 990) * 1e-3);
     fflush(stdout);
 }
@@ -226,15 +321,16 @@ static void bench_serving_alone(const bench_settings *set, const char *unix_url)
         {"copied, tiny", {.n_res = 64, .n_clust = 32, .n_extra = 64, .n_cycle = 2}},
         {"copied, af2-initial", {.n_res = 256, .n_clust = 124, .n_extra = 1024, .n_cycle = 4}},
     };
-    const char *const urls[] = {unix_url, "tcp://127.0.0.1:0"};
+    static const char *const names[] = {"unix", "tcp", "tls"};
+    const char *const urls[] = {unix_url, "tcp://127.0.0.1:0", "tls://127.0.0.1:0"};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         fm_test_source test = {.shape = sizes[i].shape, .global_batch = 8, .copies = true};
         fm_sample_source source;
         fm_test_source_init(&test, &source);
-        for (size_t u = 0; u < 2; u++) {
+        for (size_t u = 0; u < sizeof urls / sizeof urls[0]; u++) {
             bench_row row = {0};
             measure(set, &source, urls[u], "test", true, &row);
-            print_row(sizes[i].name, u ? "tcp" : "unix", &row);
+            print_row(sizes[i].name, names[u], &row);
         }
         fm_test_source_fini(&test);
     }
@@ -279,6 +375,7 @@ int main(int argc, char **argv) {
     fm_log_set_level(FM_LOG_ERROR);
     fm_test_make_folder(folder, sizeof folder);
     snprintf(unix_url, sizeof unix_url, "unix:%s/s", folder);
+    set.certificates = make_certificates(folder);
     print_head();
     bench_serving_alone(&set, unix_url);
     if (set.cache) bench_cache(&set, unix_url);

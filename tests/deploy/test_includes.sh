@@ -33,6 +33,8 @@ expect valid 0 '' "$(
         trainer/backend/kernels.h proto/base/status.h proto/base/rng.h
     unit trainer/backend/cpu/dropout.c trainer/backend/kernels.h proto/base/rng.h
     unit tests/cache/test_store.c cache/store/store.h server/server.h /usr/include/lmdb.h
+    unit proto/base/hash.c proto/base/hash.h /usr/include/openssl/evp.h
+    unit proto/base/tls.c proto/base/tls.h /usr/include/openssl/ssl.h /usr/include/openssl/evp.h
 )"
 
 # refuse NAME TEXT SOURCE HEADER...: one source that breaks a rule.
@@ -41,6 +43,8 @@ refuse() {
     shift 2
     expect "$name" 1 "$text" "$(unit "$@")"
 }
+refuse openssl_has_doors 'server/conn.c: includes OpenSSL; only proto/base/certificates.c, proto/base/hash.c' \
+    server/conn.c server/conn.h /usr/include/openssl/evp.h
 refuse arrow_up 'proto/record.c: includes featurizer/features.h; proto may include proto/base' \
     proto/record.c proto/record.h featurizer/features.h
 refuse base_is_lowest 'includes proto/limits.h; proto/base may include nothing of ours' \

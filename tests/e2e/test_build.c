@@ -1,5 +1,5 @@
-/* foldmill build, verify, inspect and export as a user runs them: exit codes, a signal to
- * stop, a disk that is full, and the features of the golden chains. */
+/* foldmill build, verify, inspect and export as a user runs them: exit codes, damage, a
+ * limit on the size of files, and the features of the golden chains. */
 #include "tests/testing/manifest.h"
 #include "tests/testing/testing.h"
 
@@ -89,23 +89,6 @@ static void damage_is_found_and_mended(void **state) {
                              "$FOLDMILL verify --cache w | grep content | cmp - a"),
                          0);
     }
-}
-
-static void stop_by_signal(void **state) {
-    (void)state;
-    /* Deep alignments, so that the build does not end before the signal comes. */
-    assert_int_equal(run("$FOLDMILL synth --chains 40 --seed 5 --depth 4000 --quiet -o deep > "
-                         "/dev/null && $FOLDMILL build deep --cache whole -q > /dev/null"),
-                     0);
-    int code =
-        run("$FOLDMILL build deep --cache s -q -j 1 > out 2> err & sleep 0.1; kill -TERM $!; "
-            "wait $!");
-    assert_true(code == 143 || code == 0);
-    if (code == 143) assert_int_equal(run("grep -q 'stopped' err && test ! -e s/CURRENT"), 0);
-    assert_int_equal(run("$FOLDMILL build deep --cache s -q > /dev/null && "
-                         "$FOLDMILL verify --cache s | grep content > a && "
-                         "$FOLDMILL verify --cache whole | grep content | cmp - a"),
-                     0);
 }
 
 /* A failed write is reported, and the previous generation stays in force. */
@@ -232,7 +215,6 @@ int main(void) {
         cmocka_unit_test_setup_teardown(exit_codes, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(damage_is_found_and_mended, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(lost_shards_are_mended, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(stop_by_signal, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(full_disk, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(golden_chains, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(golden_prediction, make_folder, drop_folder),

@@ -340,12 +340,12 @@ static void names_of_chains(void **state) {
     assert_int_equal(run("echo nobody_A > unknown && cat refused chain unknown > list && "
                          "$FOLDMILL snapshot create l --cache c --chains list > out && "
                          "grep -q '^chains    1,' out && "
-                         "grep -q '^refused   1 chains of the list' out && "
+                         "grep -q '^refused   1 chain of the list' out && "
                          "grep -q 'mgnify_hits.a3m:1' out && "
-                         "grep -q '^unknown   1 chains of the list' out"),
+                         "grep -q '^unknown   1 chain of the list' out"),
                      0);
     assert_int_equal(run("$FOLDMILL snapshot create l --cache c --chains refused 2> err"), 1);
-    assert_int_equal(run("grep -q 'no chain is left: the build refused 1 chains .*mgnify' err"), 0);
+    assert_int_equal(run("grep -q 'no chain is left: the build refused 1 chain .*mgnify' err"), 0);
     /* The dataset of a chain can be omitted. */
     assert_int_equal(run("$FOLDMILL build --dataset pdb=data --cache p -q > /dev/null; "
                          "$FOLDMILL inspect --cache p --chain $(cat chain) > out && "

@@ -92,9 +92,9 @@ static void lists(void **state) {
                          "echo '{\"9aaa_A\": {\"cluster_size\": 2}}' > chains.json && "
                          "echo 'OBSLTE    31-JUL-94 116L     216L' > a/obsolete.dat && "
                          "$FOLDMILL build a --dry-run --chain-data chains.json > out && "
-                         "grep -qx 'dates a/data_caches/mmcif_cache.json: 1 ids' out && "
-                         "grep -qx 'obsolete a/obsolete.dat: 1 ids' out && "
-                         "grep -qx 'chain data chains.json: 1 chains' out"),
+                         "grep -qx 'dates a/data_caches/mmcif_cache.json: 1 id' out && "
+                         "grep -qx 'obsolete a/obsolete.dat: 1 id' out && "
+                         "grep -qx 'chain data chains.json: 1 chain' out"),
                      0);
     assert_int_equal(run("echo '{\"a\": ' > chains.json && "
                          "$FOLDMILL build a --dry-run --chain-data chains.json > out 2> err"),

@@ -45,16 +45,26 @@ typedef struct connection {
     int fd;
 } connection;
 
+/* The answer to an OPEN, with all that it asks for. */
+static fm_wire_message opened_of(const fm_wire_open *open) {
+    uint32_t batch = open->global_batch ? open->global_batch : 1;
+    return (fm_wire_message){.kind = FM_WIRE_OPENED,
+                             .stream = 1,
+                             .opened = {.n_sample = fm_wire_open_count(open, batch),
+                                        .max_sample_bytes = 4096,
+                                        .global_batch = batch,
+                                        .crop_size = open->crop_size,
+                                        .max_msa_clusters = open->max_msa_clusters,
+                                        .max_extra_msa = open->max_extra_msa,
+                                        .max_cycle = open->max_cycle,
+                                        .epoch_samples = 8,
+                                        .samples_per_step = fm_wire_open_per_step(open, batch),
+                                        .max_template_date = open->max_template_date}};
+}
+
 static void serve_one(silent *s, int fd) {
     static const fm_wire_message welcome = {
         .kind = FM_WIRE_WELCOME, .welcome = {.version = 1, .heartbeat_ms = 1000, .max_stream = 1}};
-    static const fm_wire_message opened = {.kind = FM_WIRE_OPENED,
-                                           .stream = 1,
-                                           .opened = {.n_sample = 8,
-                                                      .max_sample_bytes = 4096,
-                                                      .global_batch = 1,
-                                                      .epoch_samples = 8,
-                                                      .samples_per_step = 1}};
     uint8_t head[FM_WIRE_HEADER_BYTES], body[FM_WIRE_CONTROL_BYTES];
     uint64_t sequence = 0;
     for (;;) {
@@ -68,6 +78,9 @@ static void serve_one(silent *s, int fd) {
             message.welcome.schema_hash = fm_schema_hash();
             answer(fd, &message, sequence++);
         } else if (header.kind == FM_WIRE_OPEN) {
+            fm_wire_message asked;
+            if (fm_wire_decode(&header, (fm_bytes){body, header.body_bytes}, &asked, NULL)) return;
+            fm_wire_message opened = opened_of(&asked.open);
             answer(fd, &opened, sequence++);
         } else if (header.kind == FM_WIRE_PING) {
             fm_wire_message pong = {.kind = FM_WIRE_PONG};

@@ -6,6 +6,7 @@
 #include "proto/client.h"
 #include "tests/testing/testing.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -183,7 +184,8 @@ static void mistakes_are_reported(void **state) {
         run("\"$FM_BIN\"/foldmill serve --cache %s/none --listen unix:%s/s 2>/dev/null"), 1);
     assert_int_equal(run("\"$FM_BIN\"/foldmill serve --cache %s/cache --listen http://x 2>%s/err"),
                      2);
-    assert_int_equal(run("grep -q 'expected unix:PATH or tcp://HOST:PORT' %s/err"), 0);
+    assert_int_equal(run("grep -q 'expected unix:PATH, tls://HOST:PORT or tcp://HOST:PORT' %s/err"),
+                     0);
     assert_int_equal(run("\"$FM_BIN\"/foldmill fetch --data tcp://host:65536 --steps 1 2>%s/err"),
                      2);
     assert_int_equal(run("grep -q 'HOST:PORT, the port a number to 65535' %s/err"), 0);
@@ -246,6 +248,58 @@ static void memory_fits_the_machine(void **state) {
                      0);
 }
 
+/* The server's log is a pipe that nobody reads. It serves on, and SIGTERM ends it. */
+static void a_log_that_nobody_reads_stops_nothing(void **state) {
+    (void)state;
+    char program[1024], cache[256], socket[256];
+    int ends[2], status;
+    snprintf(program, sizeof program, "%s/foldmill", getenv("FM_BIN"));
+    snprintf(cache, sizeof cache, "%s/cache", folder);
+    snprintf(socket, sizeof socket, "unix:%s/s", folder);
+    assert_int_equal(pipe(ends), 0);
+    assert_true(fcntl(ends[1], F_SETPIPE_SZ, 4096) >= 4096);
+    server = fork();
+    assert_true(server >= 0);
+    if (server == 0) {
+        fm_test_die_with_parent();
+        dup2(ends[1], STDERR_FILENO);
+        execl(program, program, "serve", "--cache", cache, "--listen", socket, (char *)NULL);
+        _exit(98);
+    }
+    close(ends[1]);
+    assert_int_equal(run("for i in $(seq 50); do \"$FM_BIN\"/foldmill fetch --data unix:%s/s "
+                         "--steps 1 --batch 4 --wait 20000 >/dev/null || exit 1; done"),
+                     0);
+    assert_int_equal(kill(server, SIGTERM), 0);
+    assert_int_equal(waitpid(server, &status, 0), server);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    close(ends[0]);
+}
+
+/* SIGTERM and SIGINT: a client in mid-stream is told, keeps what it has, and says so. */
+static void a_stopping_server_tells_its_clients(void **state) {
+    (void)state;
+    static const int signals[] = {SIGTERM, SIGINT};
+    for (size_t i = 0; i < 2; i++) {
+        int status;
+        start("2");
+        assert_int_equal(run("\"$FM_BIN\"/foldmill fetch --data unix:%s/s --steps 1000000000 "
+                             "--credit 2 >%s/fetched 2>%s/err & echo $! >%s/pid; "
+                             "until grep -q ' stream=1 ' %s/log; do sleep 0.05; done"),
+                         0);
+        assert_int_equal(kill(server, signals[i]), 0);
+        assert_int_equal(waitpid(server, &status, 0), server);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+        assert_int_equal(run("while kill -0 $(cat %s/pid) 2>/dev/null; do sleep 0.05; done; "
+                             "grep -q 'the server stopped before the end' %s/fetched && "
+                             "grep -q 'stream_end .*stream=1 .*why=.the server stops' %s/log && "
+                             "test ! -s %s/err"),
+                         0);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_digest_depends_on_the_samples_alone),
@@ -253,6 +307,8 @@ int main(void) {
         cmocka_unit_test(mistakes_are_reported),
         cmocka_unit_test(memory_fits_the_machine),
         cmocka_unit_test(a_pinned_snapshot_is_served_as_it_was),
+        cmocka_unit_test(a_log_that_nobody_reads_stops_nothing),
+        cmocka_unit_test(a_stopping_server_tells_its_clients),
     };
     return cmocka_run_group_tests(tests, make_cache, drop_folder);
 }

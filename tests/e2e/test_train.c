@@ -185,8 +185,13 @@ static void exported_weights_import_to_the_same(void **state) {
                          "--from in.safetensors --resume --out f --quiet >f.log 2>&1 && "
                          "grep -q 'resumed at step 4' f.log"),
                      0);
-    /* A model of other sizes: every array is listed. */
+    /* A model of other sizes: the first arrays are listed and the others counted, or all listed. */
     assert_int_equal(run("foldmill import out --preset tiny --out x.safetensors 2>err"), 1);
+    assert_int_equal(run("test $(grep -c '^missing  ' err) = 10 && test $(wc -l <err) -le 12 && "
+                         "grep -qE '^and [0-9]+ more arrays; --verbose lists all' err"),
+                     0);
+    assert_int_equal(run("foldmill import out --preset tiny --out x.safetensors --verbose 2>err"),
+                     1);
     assert_int_equal(
         run("grep -c '^missing  evoformer.1.' err | grep -qx 93 && test ! -e x.safetensors"), 0);
     assert_int_equal(run("foldmill train --data unix:socket --from in.safetensors --out x 2>err"),
@@ -404,6 +409,24 @@ static void progress_fits_the_terminal(void **state) {
                      0);
 }
 
+/* The terms on the progress lines of steps with two samples. */
+static void the_terms_add_up_to_the_loss(void **state) {
+    (void)state;
+    assert_int_equal(run(small), 0);
+    assert_int_equal(
+        run("sed 's/^.data.$/[data]\\nglobal_batch = 2/' small.ini >pairs.ini && COLUMNS=400 "
+            "foldmill train --data unix:socket --config pairs.ini --steps 10 --out sum >log "
+            "2>sum.err"
+            " && python3 -c \"import re; "
+            "found = re.findall(r'^step .*  loss ([0-9.]+) .*  \\((.*)\\)$', "
+            "open('sum.err').read(), re.M); "
+            "terms = [[float(t.split()[1]) for t in line.split('  ')] for _, line in found]; "
+            "print(found); "
+            "exit(not (len(found) == 2 and all(len(t) > 5 and abs(sum(t) - float(loss)) < 0.01 "
+            "for (loss, _), t in zip(found, terms))))\""),
+        0);
+}
+
 static void versions_and_full_disks(void **state) {
     (void)state;
     static const char *const versions[] = {"foldmill train --version", "foldmill train -V",
@@ -478,6 +501,7 @@ int main(void) {
         cmocka_unit_test(exported_weights_import_to_the_same),
         cmocka_unit_test(an_import_finds_its_preset),
         cmocka_unit_test(progress_fits_the_terminal),
+        cmocka_unit_test(the_terms_add_up_to_the_loss),
         cmocka_unit_test(versions_and_full_disks),
         cmocka_unit_test(a_lost_server_costs_no_step),
         cmocka_unit_test(the_run_continues_after_a_server_restart),

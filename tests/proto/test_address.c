@@ -7,14 +7,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 static void good_addresses(void **state) {
     (void)state;
-    static const char *const texts[] = {"unix:/run/foldmill.sock", "unix:s", "tcp://host:7420",
-                                        "tcp://127.0.0.1:0", "tcp://[::1]:65535"};
+    static const char *const texts[] = {
+        "unix:/run/foldmill.sock", "unix:s",          "tcp://host:7420", "tcp://127.0.0.1:0",
+        "tcp://[::1]:65535",       "tls://host:7420", "tls://[::1]:0"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         fm_address address;
         char text[FM_ADDRESS_TEXT_BYTES];
@@ -31,7 +33,9 @@ static void bad_addresses(void **state) {
         {"localhost:7420", "tcp://localhost:7420"},
         {"localhost", "tcp://localhost:7420"},
         {"tcp://localhost", "tcp://localhost:7420"},
-        {"http://host:80/x", "tcp://host:80"},
+        {"tls://localhost", "tls://localhost:7420"},
+        {"host", "tls://host:7420"},
+        {"http://host:80/x", "tls://host:80"},
         {"tcp://host:80/", "tcp://host:80"},
         {"/run/s", "unix:/run/s"},
         {"./s", "unix:./s"},
@@ -79,16 +83,67 @@ static void advice(void **state) {
     assert_int_equal(fm_address_parse("unix:nowhere/socket", &missing, NULL), FM_OK);
     assert_int_equal(fm_address_connect(&missing, 1000, &other, &error), FM_ERR_IO);
     assert_non_null(strstr(error.message, "is foldmill serve running there?"));
-    assert_int_equal(fm_address_parse("tcp://192.0.2.1:0", &any, NULL), FM_OK);
+    assert_int_equal(fm_address_parse("tls://192.0.2.1:0", &any, NULL), FM_OK);
     assert_int_equal(fm_address_listen(&any, &fd, &bound, &error), FM_ERR_IO);
     assert_non_null(strstr(error.message, "this machine does not have that address"));
 }
 
+/* Plain TCP stays on this machine unless it is allowed to leave it; TLS may. */
+static void plain_tcp_stays_here(void **state) {
+    (void)state;
+    static const char *const far[] = {"tcp://0.0.0.0:0", "tcp://[::]:0", "tcp://192.0.2.1:9",
+                                      "tcp://[::ffff:192.0.2.1]:9"};
+    for (size_t i = 0; i < sizeof far / sizeof far[0]; i++) {
+        fm_address address, bound;
+        fm_error error;
+        int fd;
+        assert_int_equal(fm_address_parse(far[i], &address, NULL), FM_OK);
+        assert_int_equal(fm_address_listen(&address, &fd, &bound, &error), FM_ERR_USAGE);
+        assert_non_null(strstr(error.message, "use tls:// (foldmill certs makes certificates), or "
+                                              "add --insecure"));
+        assert_int_equal(fm_address_connect(&address, 1, &fd, &error), FM_ERR_USAGE);
+    }
+    static const char *const allowed[] = {"tcp://0.0.0.0:0", "tls://0.0.0.0:0", "tcp://127.0.0.2:0",
+                                          "tcp://localhost:0"};
+    for (size_t i = 0; i < sizeof allowed / sizeof allowed[0]; i++) {
+        fm_address address, bound;
+        fm_error error;
+        int fd;
+        assert_int_equal(fm_address_parse(allowed[i], &address, NULL), FM_OK);
+        address.is_insecure = i == 0;
+        assert_int_equal(fm_address_listen(&address, &fd, &bound, &error), FM_OK);
+        close(fd);
+    }
+}
+
+static void peers_have_names(void **state) {
+    (void)state;
+    fm_address any, bound;
+    fm_peer peer;
+    int listening, fd;
+    assert_int_equal(fm_address_parse("tcp://127.0.0.1:0", &any, NULL), FM_OK);
+    assert_int_equal(fm_address_listen(&any, &listening, &bound, NULL), FM_OK);
+    assert_int_equal(fm_address_connect(&bound, 1000, &fd, NULL), FM_OK);
+    assert_true(fm_address_peer(fd, FM_ADDRESS_TCP, &peer));
+    assert_string_equal(peer.text, "127.0.0.1");
+    assert_int_equal(peer.ip[12], 127);
+    close(fd);
+    close(listening);
+    int pair[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    assert_true(fm_address_peer(pair[0], FM_ADDRESS_UNIX, &peer));
+    assert_int_equal(peer.uid, getuid());
+    assert_true(fm_address_peer_is_in_group(pair[0], &peer, getgid()));
+    assert_false(fm_address_peer_is_in_group(pair[0], &peer, 4000000000u));
+    close(pair[0]);
+    close(pair[1]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_addresses),
-        cmocka_unit_test(bad_addresses),
-        cmocka_unit_test(advice),
+        cmocka_unit_test(good_addresses),   cmocka_unit_test(bad_addresses),
+        cmocka_unit_test(advice),           cmocka_unit_test(plain_tcp_stays_here),
+        cmocka_unit_test(peers_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

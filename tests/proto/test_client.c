@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -43,7 +44,10 @@ static fm_wire_message welcome(void) {
 
 static fm_wire_message opened(void) {
     return (fm_wire_message){
-        .kind = FM_WIRE_OPENED, .stream = 1, .opened = {.n_sample = 1, .max_sample_bytes = 4096}};
+        .kind = FM_WIRE_OPENED,
+        .stream = 1,
+        .opened = {
+            .n_sample = 5, .max_sample_bytes = 4096, .global_batch = 1, .samples_per_step = 1}};
 }
 
 static void say(script *s, fm_wire_message message) {
@@ -87,6 +91,7 @@ static fm_status use(const char *url, fm_client_event *ret_event, fm_error *rete
     fm_client *client = NULL;
     fm_client_options options = {.url = url, .connect_ms = 2000, .silence_ms = 400};
     fm_wire_open params = {.plan = "tiny",
+                           .n_step = 5,
                            .n_group = 1,
                            .order = FM_WIRE_STRICT,
                            .policy = FM_WIRE_STOP,
@@ -216,6 +221,163 @@ static void refused_streams_are_errors(void **state) {
     expect(&s, FM_ERR_CLOSED, "is silent");
 }
 
+/* A server answers an OPEN with another stream than was asked. */
+static void other_streams_are_errors(void **state) {
+    (void)state;
+    static const struct {
+        fm_wire_opened opened;
+        const char *words;
+    } cases[] = {
+        {{.n_sample = 0, .global_batch = 1, .samples_per_step = 1},
+         "opened a stream with samples 0, expected 5"},
+        {{.n_sample = UINT64_MAX, .global_batch = 1, .samples_per_step = 1}, "expected 5"},
+        {{.n_sample = 10, .global_batch = 2, .samples_per_step = 1},
+         "samples per step 1, expected 2"},
+        {{.n_sample = 5, .global_batch = 0, .samples_per_step = 1},
+         "a global batch of 0, expected 1 to 65536"},
+        {{.n_sample = 5, .global_batch = 1u << 31, .samples_per_step = 1},
+         "a global batch of 2147483648"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        script s = {0};
+        say(&s, welcome());
+        say(&s, (fm_wire_message){.kind = FM_WIRE_OPENED, .stream = 1, .opened = cases[i].opened});
+        expect(&s, FM_ERR_PROTOCOL, cases[i].words);
+    }
+}
+
+static script opened_stream(void) {
+    script s = {0};
+    say(&s, welcome());
+    say(&s, opened());
+    return s;
+}
+
+/* What the server was not asked for, or not granted. */
+static void breaches_in_a_stream_are_errors(void **state) {
+    (void)state;
+    script s = opened_stream();
+    say(&s, (fm_wire_message){.kind = FM_WIRE_END, .stream = 1, .end = {FM_WIRE_DELIVERED, 0}});
+    expect(&s, FM_ERR_PROTOCOL, "ended the stream after 0 of 5 samples");
+
+    s = opened_stream();
+    say(&s, (fm_wire_message){.kind = FM_WIRE_END, .stream = 1, .end = {FM_WIRE_SHUTDOWN, 3}});
+    expect(&s, FM_ERR_PROTOCOL, "says that it sent 3 samples, and 0 came");
+
+    s = opened_stream();
+    say(&s, (fm_wire_message){.kind = FM_WIRE_PONG, .ping = 1});
+    expect(&s, FM_ERR_PROTOCOL, "received a PONG without a PING");
+
+    s = opened_stream(); /* with policy stop no sample is left out */
+    fm_wire_message left_out = {
+        .kind = FM_WIRE_ERROR, .stream = 1, .error = {.status = 13, .scope = 1, .text = "bad"}};
+    say(&s, left_out);
+    expect(&s, FM_ERR_PROTOCOL, "left out sample 0, which it must not");
+}
+
+/* -- servers that do not stop */
+
+/* Sends the script, then the same bytes again and again with a pause, until the client is gone. */
+typedef struct drip {
+    fake_server server;
+    script start;
+    uint8_t piece[64];
+    size_t piece_bytes;
+    uint32_t pause_ms;
+    bool is_frame; /* the piece is a frame, which gets the next number */
+    fm_wire_message frame;
+} drip;
+
+static void *play_drip(void *argument) {
+    drip *d = argument;
+    struct pollfd wait = {.fd = d->server.listening, .events = POLLIN};
+    if (poll(&wait, 1, 5000) <= 0) return NULL;
+    int fd = accept(d->server.listening, NULL, NULL);
+    ssize_t sent = send(fd, d->start.bytes, d->start.n, MSG_NOSIGNAL);
+    for (uint64_t sequence = d->start.sequence; sent >= 0; sequence++) {
+        if (d->is_frame) {
+            d->piece_bytes = fm_wire_encode(&d->frame, sequence, d->piece, sizeof d->piece);
+        }
+        sent = send(fd, d->piece, d->piece_bytes, MSG_NOSIGNAL);
+        struct timespec pause = {.tv_nsec = d->pause_ms * 1000000L};
+        if (d->pause_ms) nanosleep(&pause, NULL);
+    }
+    close(fd);
+    return NULL;
+}
+
+static void expect_from_drip(drip *d, fm_status expected, const char *words) {
+    static _Alignas(64) uint8_t slab[1 << 20];
+    fake_server *server = &d->server;
+    fm_test_make_folder(server->folder, sizeof server->folder);
+    snprintf(server->url, sizeof server->url, "unix:%s/s", server->folder);
+    fm_address address, bound;
+    assert_int_equal(fm_address_parse(server->url, &address, NULL), FM_OK);
+    assert_int_equal(fm_address_listen(&address, &server->listening, &bound, NULL), FM_OK);
+    assert_int_equal(pthread_create(&server->thread, NULL, play_drip, d), 0);
+    fm_client *client = NULL;
+    fm_error error = {0};
+    const fm_client_options options = {
+        .url = server->url, .connect_ms = 500, .silence_ms = 400, .event_ms = 700};
+    const fm_wire_open params = {.plan = "tiny",
+                                 .n_step = 5,
+                                 .n_group = 1,
+                                 .order = FM_WIRE_STRICT,
+                                 .policy = FM_WIRE_SKIP,
+                                 .credit_items = 2,
+                                 .credit_bytes = 1};
+    fm_wire_opened facts;
+    fm_client_event event;
+    fm_status status = fm_client_connect(&options, &client, &error);
+    if (!status) status = fm_client_open(client, &params, &facts, &error);
+    while (!status)
+        status = fm_client_next(client, slab, sizeof slab, &event, &error);
+    fm_client_close(client);
+    assert_int_equal(pthread_join(server->thread, NULL), 0);
+    close(server->listening);
+    fm_test_remove_tree(server->folder);
+    assert_int_equal(status, expected);
+    if (!strstr(error.message, words)) fail_msg("'%s', expected '%s'", error.message, words);
+}
+
+static void bytes_that_trickle_are_no_sign_of_life(void **state) {
+    (void)state;
+    static drip d;
+    d = (drip){.piece = "F", .piece_bytes = 1, .pause_ms = 30}; /* before WELCOME */
+    expect_from_drip(&d, FM_ERR_CLOSED, "sends too slowly");
+
+    d = (drip){.start = opened_stream(), .piece_bytes = 1, .pause_ms = 30};
+    say_sample(&d.start, 1 << 20, 100);
+    expect_from_drip(&d, FM_ERR_CLOSED, "sends too slowly");
+}
+
+static void floods_do_not_prolong_a_wait(void **state) {
+    (void)state;
+    static drip d;
+    d = (drip){.is_frame = true, .frame = {.kind = FM_WIRE_PING, .ping = 7}};
+    say(&d.start, welcome());
+    expect_from_drip(&d, FM_ERR_CLOSED, "did not answer in time");
+
+    d = (drip){
+        .start = opened_stream(), .is_frame = true, .frame = {.kind = FM_WIRE_PING, .ping = 7}};
+    expect_from_drip(&d, FM_ERR_CLOSED, "sent no sample in time");
+
+    d = (drip){
+        .start = opened_stream(), .is_frame = true, .frame = {.kind = FM_WIRE_PONG, .ping = 7}};
+    expect_from_drip(&d, FM_ERR_PROTOCOL, "received a PONG without a PING");
+
+    /* Two samples are granted, and nothing was given back. */
+    d = (drip){.start = opened_stream(), .is_frame = true};
+    d.frame = (fm_wire_message){
+        .kind = FM_WIRE_ERROR, .stream = 1, .error = {.status = 13, .scope = 1, .index = 3}};
+    expect_from_drip(&d, FM_ERR_PROTOCOL, "sent a sample too many");
+
+    d = (drip){.start = opened_stream(), .is_frame = true};
+    d.frame = (fm_wire_message){
+        .kind = FM_WIRE_ERROR, .stream = 1, .error = {.status = 13, .scope = 1, .index = 5}};
+    expect_from_drip(&d, FM_ERR_PROTOCOL, "left out sample 5, which it must not");
+}
+
 static void pings_are_answered_and_the_event_arrives(void **state) {
     (void)state;
     static fake_server server;
@@ -249,6 +411,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(broken_greetings_are_errors),
         cmocka_unit_test(refused_streams_are_errors),
+        cmocka_unit_test(other_streams_are_errors),
+        cmocka_unit_test(breaches_in_a_stream_are_errors),
+        cmocka_unit_test(bytes_that_trickle_are_no_sign_of_life),
+        cmocka_unit_test(floods_do_not_prolong_a_wait),
         cmocka_unit_test(pings_are_answered_and_the_event_arrives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -73,12 +75,29 @@ static void a_default_is_a_share_within_bounds(void **state) {
     assert_int_equal(fm_machine_fit(4096, UINT64_MAX, 0.001, 256), 4096);
 }
 
+/* As the linker wrote it; file(1) and readelf(1) read the same. */
+static void a_program_knows_its_build(void **state) {
+    (void)state;
+    char build[FM_MACHINE_BUILD_BYTES], path[512];
+    fm_machine_build(build);
+    assert_true(build[0] == '\0' || strlen(build) == FM_MACHINE_BUILD_BYTES - 1);
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    assert_true(n > 0);
+    path[n] = '\0';
+    if (run("command -v readelf > /dev/null") != 0) skip();
+    assert_int_equal(run("readelf -n '%s' | sed -n 's/.*Build ID: //p' > id && "
+                         "test \"$(cat id)\" = '%s'",
+                         path, build),
+                     0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_least_limit_of_all_groups_above_counts, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(the_old_groups_have_a_folder_for_memory, set_up, tear_down),
         cmocka_unit_test(a_default_is_a_share_within_bounds),
+        cmocka_unit_test_setup_teardown(a_program_knows_its_build, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

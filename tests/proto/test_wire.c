@@ -68,6 +68,7 @@ static size_t make_messages(fm_wire_message out[16]) {
         .stream = 9,
         .error = {.status = FM_ERR_CORRUPT, .scope = 1, .index = 5, .text = "a.sto:4:1: bad"}};
     out[n++] = (fm_wire_message){.kind = FM_WIRE_CLOSE, .stream = 9};
+    out[n++] = (fm_wire_message){.kind = FM_WIRE_AUTH, .auth = {.secret = "u6Fh3jsQ0pXw9ZkT"}};
     return n;
 }
 
@@ -270,8 +271,9 @@ static void tokens_follow_any_order(void **state) {
 
 static void addresses_parse_and_print(void **state) {
     (void)state;
-    static const char *const good[] = {"unix:/tmp/x.sock", "tcp://localhost:7420", "tcp://[::1]:0",
-                                       "tcp://10.0.0.1:65535"};
+    static const char *const good[] = {"unix:/tmp/x.sock", "tcp://localhost:7420",
+                                       "tcp://[::1]:0",    "tcp://10.0.0.1:65535",
+                                       "tls://h:7420",     "tls://[::1]:1"};
     static const char *const bad[] = {"",           "/tmp/x",      "unix:",      "tcp://",
                                       "tcp://h",    "tcp://:1",    "tcp://h:",   "tcp://h:65536",
                                       "tcp://h:1x", "tcp://::1:5", "tcp://[]:1", "http://h:1"};

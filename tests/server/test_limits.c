@@ -200,18 +200,52 @@ static void connections_without_hello_make_room(void **state) {
     await_counter(&f, FM_COUNT_GREETINGS, 8);
     expect_refusal(connect_from(&f, 3), "too many connections wait for their HELLO");
     assert_int_equal(counter(&f, FM_COUNT_REFUSED_GREETING), 1);
-    sleep_ms(400); /* the eight had their time */
-    assert_served(&f, f.unix_url);
+    assert_served(&f, f.unix_url); /* who has places of its own */
+    sleep_ms(400);                 /* the eight had their time */
+    close(greet_from(&f, 3));
     expect_refusal(silent[0], "no HELLO came, and others wait to connect");
-    silent[0] = connect_from(&f, 1); /* a peer with its maximum pushes out its own */
-    await_counter(&f, FM_COUNT_HELLO_EVICTED, 1);
-    silent[8] = connect_from(&f, 1);
-    await_counter(&f, FM_COUNT_HELLO_EVICTED, 2);
+    assert_int_equal(counter(&f, FM_COUNT_HELLO_EVICTED), 1);
+    silent[0] = connect_from(&f, 1);
+    silent[8] = connect_from(&f, 1); /* a peer with its maximum pushes out its own */
     expect_refusal(silent[1], "no HELLO came, and others wait to connect");
+    assert_int_equal(counter(&f, FM_COUNT_HELLO_EVICTED), 2);
     assert_true(counter(&f, FM_COUNT_GREETINGS) <= 8);
     for (size_t i = 2; i < 9; i++)
         close(silent[i]);
     close(silent[0]);
+    server_finish(&f);
+}
+
+/* A peer that has taken most places makes room at once, and holds no place while it is told. */
+static void a_greedy_peer_makes_room_first(void **state) {
+    (void)state;
+    server_fixture f;
+    server_prepare(&f);
+    f.options.max_connection = 45; /* one of them for Unix sockets */
+    f.options.n_unix_slot = 1;
+    f.options.n_greeting = 40;
+    f.options.peer.n_greeting = f.options.peer.n_connection = 30;
+    f.options.hello_ms = f.options.goodbye_ms = 60000;
+    server_start(&f);
+    int silent[40];
+    for (size_t i = 0; i < 40; i++)
+        silent[i] = connect_from(&f, i < 30 ? 1 : 2);
+    await_counter(&f, FM_COUNT_GREETINGS, 40);
+    int greeted = greet_from(&f, 3); /* it had its place for a moment only */
+    expect_refusal(silent[0], "no HELLO came, and others wait to connect");
+    int more[4];
+    for (size_t i = 0; i < 4; i++)
+        more[i] = connect_from(&f, 3);
+    await_counter(&f, FM_COUNT_HELLO_EVICTED, 4);
+    close(greet_from(&f, 4));
+    for (size_t i = 1; i < 5; i++)
+        expect_refusal(silent[i], "no HELLO came, and others wait to connect");
+    assert_int_equal(counter(&f, FM_COUNT_HELLO_EVICTED), 5);
+    for (size_t i = 5; i < 40; i++)
+        close(silent[i]);
+    for (size_t i = 0; i < 4; i++)
+        close(more[i]);
+    close(greeted);
     server_finish(&f);
 }
 
@@ -468,6 +502,7 @@ int main(void) {
         cmocka_unit_test(silent_connections_keep_nobody_out),
         cmocka_unit_test(a_stream_without_credit_is_not_idle),
         cmocka_unit_test(connections_without_hello_make_room),
+        cmocka_unit_test(a_greedy_peer_makes_room_first),
         cmocka_unit_test(many_requests_at_once_are_answered_or_refused),
         cmocka_unit_test(a_peer_has_a_rate_of_requests),
         cmocka_unit_test(an_ill_formed_open_leaves_no_stream_running),

@@ -148,11 +148,10 @@ static void a_server_that_announces_nothing_is_refused(void **state) {
     (void)state;
     fm_error error;
     fm_wire_opened opened = {
-        .n_sample = 4, .max_sample_bytes = 4096, .epoch_samples = 9, .samples_per_step = 0};
+        .n_sample = 4, .max_sample_bytes = 4096, .global_batch = 2, .epoch_samples = 9};
     meet_liar(&opened, &error);
-    assert_string_equal(
-        error.message,
-        "the server announces 0 samples per step and 9 per epoch, expected at least 1 of each");
+    assert_string_equal(error.message,
+                        "the server opened a stream with samples per step 0, expected 2");
     opened.samples_per_step = 2;
     opened.epoch_samples = 0;
     meet_liar(&opened, &error);

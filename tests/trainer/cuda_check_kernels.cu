@@ -630,6 +630,35 @@ void check_accumulate(int64_t n) {
     });
 }
 
+/* A term that is not finite marks the record and the step's scalars. */
+void check_report(void) {
+    check("report", 1, [=](work_bench &b) {
+        const double last[] = {3, INFINITY, NAN};
+        uint32_t *flags = (uint32_t *)b.keep(INTEGERS, FM_ELEMENT_U32, 6, 0);
+        double *kept = (double *)b.keep(DOUBLES, FM_ELEMENT_F64, 6, 0);
+        for (int i = 0; i < 3; i++) {
+            fm_step_record record = {};
+            fm_step_state state = {};
+            fm_report report = {};
+            report.n_term = 3, report.n_record = 1;
+            for (int t = 0; t < 3; t++)
+                report.term[t] = b.input({t < 2 ? 1.5 * t : last[i]}, b.k->acc);
+            report.step = b.raw(std::vector<fm_step_state>(1, state));
+            report.n_made = b.raw(std::vector<uint64_t>(1, 0));
+            report.record = b.raw(std::vector<fm_step_record>(1, record));
+            b.k->report(NULL, &report);
+            b.k->synchronize(NULL);
+            b.k->download(NULL, &record, report.record, sizeof record);
+            b.k->download(NULL, &state, report.step, sizeof state);
+            b.k->synchronize(NULL);
+            const uint32_t found[] = {record.nonfinite, state.nonfinite};
+            b.k->upload(NULL, flags + 2 * i, found, sizeof found);
+            b.k->upload(NULL, kept + 2 * i, record.term, 2 * sizeof *kept);
+            b.k->synchronize(NULL);
+        }
+    });
+}
+
 /* A packet with one item that becomes act elements. x is the data behind the header. */
 void take_item(work_bench &b, fm_item item, const std::vector<uint8_t> &x) {
     std::vector<uint8_t> bytes((sizeof(fm_packet) + 15) / 16 * 16, 0);
@@ -748,6 +777,7 @@ void check_kernels(void) {
     check_cross_entropy(1, 1);
     check_optimiser(100003, false);
     check_optimiser(100003, true);
+    check_report();
     check_accumulate(10007);
     check_packet();
     check_init();

@@ -1,15 +1,11 @@
 /* test_comm.c: tests exchanges between ranks that are threads or processes: values, overlap, order
  * of sums, and the end of a run. */
-#include "tests/testing/testing.h"
-#include "tests/trainer/op_check.h"
+#include "tests/trainer/processes.h"
 
 #include "trainer/dist/comm_local.h"
-#include "trainer/dist/comm_shm.h"
 
 #include <pthread.h>
 #include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum { PART = 5, ROUNDS = 200, MOST = 4 };
 
@@ -135,64 +131,9 @@ static void exchanges_match_their_names(void **state) {
 
 /* -- processes */
 
-static const double generous_s = 60;
-
-/* What a rank that is a process has of the others. */
-typedef struct process {
-    fm_meeting *meeting;
-    fm_board *board;
-    fm_shm_groups *groups;
-} process;
-
-static bool open_process(process *p, const char *address, int32_t rank, const fm_layout *layout,
-                         const fm_shm_options *options) {
-    fm_error error;
-    fm_status status =
-        fm_meeting_open(&p->meeting, address, rank, fm_layout_ranks(layout), generous_s, &error);
-    if (!status) status = fm_board_open(p->meeting, generous_s, &p->board, &error);
-    if (!status) {
-        status = fm_shm_groups_open(layout, fm_kernels_cpu(FM_ELEMENT_F32), p->meeting, p->board,
-                                    options, generous_s, &p->groups, &error);
-    }
-    if (status) fprintf(stderr, "rank %d: %s\n", (int)rank, error.message);
-    return !status;
-}
-
-static void close_process(process *p) {
-    fm_shm_groups_close(p->groups);
-    fm_board_close(p->board);
-    fm_meeting_close(p->meeting);
-}
-
-typedef int (*process_work)(const char *address, int32_t rank, const fm_layout *layout,
-                            const fm_shm_options *options);
-
-/* Runs every rank as a process and returns the number of those whose exit status is not 0. */
-static int run_processes(process_work work, const fm_layout *layout,
-                         const fm_shm_options *options) {
-    char folder[256], address[300];
-    fm_test_make_folder(folder, sizeof folder);
-    snprintf(address, sizeof address, "unix:%s/socket", folder);
-    int failed = 0, state;
-    for (int32_t r = 0; r < fm_layout_ranks(layout); r++) {
-        pid_t child = fork();
-        assert_true(child >= 0);
-        if (child > 0) continue;
-        fm_test_die_with_parent();
-        _exit(work(address, r, layout, options));
-    }
-    for (int32_t r = 0; r < fm_layout_ranks(layout); r++) {
-        assert_true(wait(&state) > 0);
-        failed += state != 0;
-    }
-    fm_test_remove_tree(folder);
-    return failed;
-}
-
-static int exchange_much(const char *address, int32_t rank, const fm_layout *layout,
-                         const fm_shm_options *options) {
+static int exchange_much(const process_task *task) {
     process p;
-    if (!open_process(&p, address, rank, layout, options)) return 1;
+    if (!open_process(&p, task)) return 1;
     const fm_groups *groups = fm_shm_groups_get(p.groups);
     fm_comm *const comms[] = {groups->dap, groups->bp, groups->sample, groups->dp};
     bool ok = true;
@@ -209,24 +150,22 @@ static int exchange_much(const char *address, int32_t rank, const fm_layout *lay
 static void processes_exchange_as_threads_do(void **state) {
     (void)state;
     static const fm_layout layouts[] = {{2, 1, 1}, {3, 1, 1}, {1, 2, 1}, {1, 1, 4}, {2, 2, 2}};
-    static const fm_shm_options options[] = {{FM_DELIVERY_USUAL, false},
-                                             {FM_DELIVERY_USUAL, true},
-                                             {FM_DELIVERY_AT_BEGIN, false},
-                                             {FM_DELIVERY_AT_FINISH, true}};
     for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
-        for (size_t k = 0; k < sizeof options / sizeof options[0]; k++)
-            assert_int_equal(run_processes(exchange_much, &layouts[i], &options[k]), 0);
+        for (size_t k = 0; k < N_PROCESS_OPTIONS; k++) {
+            const process_task task = {
+                .layout = layouts[i], .options = process_options[k], .element = FM_ELEMENT_F32};
+            assert_int_equal(run_processes(exchange_much, task), 0);
+        }
     }
 }
 
 /* More exchanges under way than there are slots would wait for each other; as many are fine, and
  * the outbox takes them all. */
-static int fill_the_slots(const char *address, int32_t rank, const fm_layout *layout,
-                          const fm_shm_options *options) {
+static int fill_the_slots(const process_task *task) {
     enum { COUNT = 20000 };
     process p;
     float *send = malloc(COUNT * sizeof *send), *receive = malloc(COUNT * sizeof *receive);
-    if (!send || !receive || !open_process(&p, address, rank, layout, options)) return 1;
+    if (!send || !receive || !open_process(&p, task)) return 1;
     fm_comm *comm = fm_shm_groups_get(p.groups)->dap;
     bool ok = true;
     for (int round = 0; round < 5; round++) {
@@ -252,27 +191,26 @@ static int fill_the_slots(const char *address, int32_t rank, const fm_layout *la
 
 static void all_slots_can_be_under_way(void **state) {
     (void)state;
-    const fm_layout layout = {3, 1, 1};
-    assert_int_equal(run_processes(fill_the_slots, &layout, NULL), 0);
+    const process_task task = {.layout = {3, 1, 1}, .element = FM_ELEMENT_F32};
+    assert_int_equal(run_processes(fill_the_slots, task), 0);
 }
 
 /* Rank 1 is killed; rank 0 ends the run, and rank 2 receives NaN in place of a sum. */
-static int lose_a_rank(const char *address, int32_t rank, const fm_layout *layout,
-                       const fm_shm_options *options) {
+static int lose_a_rank(const process_task *task) {
     process p;
     float send = 1, receive = 0;
-    if (!open_process(&p, address, rank, layout, options)) return 1;
+    if (!open_process(&p, task)) return 1;
     fm_comm *comm = fm_shm_groups_get(p.groups)->dap;
     const fm_message m =
         fm_message_plain(FM_EXCHANGE_ALL_REDUCE, FM_ELEMENT_F32, 1, &send, &receive);
     comm->finish(comm, comm->begin(comm, &m, 1, NULL), NULL);
     bool ok = receive == 3;
-    if (rank == 1) raise(SIGKILL);
-    if (rank == 0) {
+    if (task->rank == 1) raise(SIGKILL);
+    if (task->rank == 0) {
         int32_t place = fm_board_find(p.board, 1);
         char text[200];
         while (kill(fm_board_entry(p.board, place)->process, 0) == 0 &&
-               fm_meeting_gather(p.meeting, "", 0, text, generous_s, NULL) == FM_OK) {
+               !fm_meeting_gather(p.meeting, "", 0, text, task->wait_s, NULL)) {
         }
         fm_board_describe(p.board, place, text, sizeof text);
         ok &= fm_board_end(p.board, text) && !fm_board_end(p.board, "later");
@@ -286,8 +224,8 @@ static int lose_a_rank(const char *address, int32_t rank, const fm_layout *layou
 
 static void an_ended_run_gives_no_numbers(void **state) {
     (void)state;
-    const fm_layout layout = {3, 1, 1};
-    assert_int_equal(run_processes(lose_a_rank, &layout, NULL), 1);
+    const process_task task = {.layout = {3, 1, 1}, .element = FM_ELEMENT_F32};
+    assert_int_equal(run_processes(lose_a_rank, task), 1);
 }
 
 int main(void) {

@@ -38,7 +38,7 @@ static fm_metrics_step make_step(uint64_t number) {
                              .n_cycle = 2,
                              .loss = 12.5,
                              .n_term = 2,
-                             .term = {{"distogram", 0.1}, {"plddt", NAN}},
+                             .term = {{"distogram", 0.1, 0.3}, {"plddt", NAN, NAN}},
                              .n_score = number % 2 ? 2 : 0,
                              .score = {{"lddt_ca", 0.75}, {"rmsd_ca", INFINITY}},
                              .grad_norm = 1e-9,
@@ -105,7 +105,7 @@ static void people_see_the_loss_its_terms_and_the_first_score(void **state) {
     fm_metrics_step step = make_step(7);
     fm_metrics_format(&step, 10, 0, text, sizeof text);
     assert_string_equal(text, "step 7/10  loss 12.500  lddt_ca 0.750  0.250 s/step  ETA 2:00:05  "
-                              "data wait 62.5 ms  (distogram 0.100  plddt nan)");
+                              "data wait 62.5 ms  (distogram 0.300  plddt nan)");
     fm_metrics_format(&step, 10, 113, text, sizeof text); /* as long as the whole line */
     assert_int_equal(strlen(text), 113);
     static const struct {
@@ -113,7 +113,7 @@ static void people_see_the_loss_its_terms_and_the_first_score(void **state) {
         const char *line;
     } narrow[] = {
         {112, "step 7/10  loss 12.500  lddt_ca 0.750  0.250 s/step  ETA 2:00:05  "
-              "data wait 62.5 ms  (distogram 0.100)"},
+              "data wait 62.5 ms  (distogram 0.300)"},
         {101, "step 7/10  loss 12.500  lddt_ca 0.750  0.250 s/step  ETA 2:00:05  "
               "data wait 62.5 ms"},
         {82, "step 7/10  loss 12.500  lddt_ca 0.750  0.250 s/step  ETA 2:00:05"},

@@ -4,6 +4,7 @@
 #include "trainer/app/divergence.h"
 #include "trainer/app/identity.h"
 #include "trainer/app/skipped.h"
+#include "trainer/app/world.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -53,8 +54,10 @@ static void a_batch_in_hand_keeps_its_bits(void **state) {
                           .norm = HUGE_VAL,
                           .wait_s = -0.0,
                           .n_scored = 2};
-    for (int i = 0; i < FM_LOSS_TERMS; i++)
+    for (int i = 0; i < FM_LOSS_TERMS; i++) {
         sums.term[i] = -1e-300 / (i + 1);
+        sums.part[i] = 1e-200 / (i + 3);
+    }
     for (int i = 0; i < FM_METRICS_SCORES; i++)
         sums.score[i] = -1e300 / (i + 7);
     char text[FM_BATCH_SUMS_TEXT_BYTES], cut[FM_BATCH_SUMS_TEXT_BYTES];
@@ -64,6 +67,7 @@ static void a_batch_in_hand_keeps_its_bits(void **state) {
     assert_memory_equal(&again.loss, &sums.loss, sizeof again.loss);
     assert_memory_equal(&again.wait_s, &sums.wait_s, sizeof again.wait_s);
     assert_memory_equal(again.term, sums.term, sizeof again.term);
+    assert_memory_equal(again.part, sums.part, sizeof again.part);
     assert_memory_equal(again.score, sums.score, sizeof again.score);
     assert_true(isinf(again.norm) && again.index == sums.index && again.n_counted == 3 &&
                 again.n_cycle == 4 && again.n_scored == 2);
@@ -78,6 +82,25 @@ static void a_batch_in_hand_keeps_its_bits(void **state) {
     fm_batch_sums_format(&sums, text);
     assert_int_equal(fm_batch_sums_parse(text, &again, NULL), FM_OK);
     assert_string_equal(again.name, sums.name);
+}
+
+/* The text of a program that stored no parts. */
+static void an_older_batch_in_hand_is_read(void **state) {
+    (void)state;
+    char text[FM_BATCH_SUMS_TEXT_BYTES];
+    int n = snprintf(text, sizeof text, "2 7 1 0 0x1p+3 0x1p-1 0x0p+0 %d", (int)FM_LOSS_TERMS);
+    for (int i = 0; i < FM_LOSS_TERMS; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, " 0x1p+%d", i);
+    n += snprintf(text + n, sizeof text - (size_t)n, " %d", (int)FM_METRICS_SCORES);
+    for (int i = 0; i < FM_METRICS_SCORES; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, " 0x0p+0");
+    snprintf(text + n, sizeof text - (size_t)n, " 1abc_A");
+    fm_batch_sums sums;
+    assert_int_equal(fm_batch_sums_parse(text, &sums, NULL), FM_OK);
+    assert_true(sums.n_counted == 2 && sums.index == 7 && sums.loss == 8);
+    assert_string_equal(sums.name, "1abc_A");
+    for (int i = 0; i < FM_LOSS_TERMS; i++)
+        assert_true(sums.term[i] == ldexp(1, i) && sums.part[i] == 0);
 }
 
 static const char old_config[] =
@@ -122,6 +145,20 @@ static void a_run_is_resumed_as_it_was_or_with_named_changes(void **state) {
                                  "step 40: processor: Haswell -> none\n");
     /* A file of an older program has no identity: only the settings are compared. */
     assert_int_equal(check(old_config, cuda, NULL, none, history, &error), FM_OK);
+    /* Or it has less of it. */
+    const char *longer =
+        "program = 1.0\ndevice = cpu\nprocessor = Haswell\nlibrary = OpenBLAS 0.3\n";
+    const char *other =
+        "program = 1.0\ndevice = cpu\nprocessor = Haswell\nlibrary = OpenBLAS 0.4\n";
+    assert_int_equal(check(old_config, longer, old_identity, none, history, &error), FM_OK);
+    assert_int_equal(check(old_config, other, longer, none, history, &error), FM_ERR_USAGE);
+    assert_non_null(strstr(error.message, " --change 'library=OpenBLAS 0.4'"));
+    /* Another build is recorded and allowed. */
+    static char rebuilt[FM_HISTORY_BYTES];
+    assert_int_equal(check(old_config, "program = 1.0\nbuild = 12ab\n",
+                           "program = 1.0\nbuild = 34cd\n", none, rebuilt, &error),
+                     FM_OK);
+    assert_string_equal(rebuilt, "step 40: build: 34cd -> 12ab\n");
     /* A change that was made already is no change; one that this run does not have is a slip. */
     history[0] = '\0';
     static const char *const same[] = {"device=cpu", NULL}, *const slip[] = {"device=cuda", NULL},
@@ -141,12 +178,34 @@ static void a_run_is_resumed_as_it_was_or_with_named_changes(void **state) {
     assert_int_equal(check(slow, old_identity, old_identity, rate, history, &error), FM_ERR_LIMIT);
 }
 
+/* The message has room for a few options; none is cut, and the others are counted. */
+static void many_differences_are_counted(void **state) {
+    (void)state;
+    static char history[FM_HISTORY_BYTES];
+    static const char *const none[] = {NULL};
+    char config[1024] = "[optimizer]\n";
+    for (int i = 0; i < 20; i++) {
+        size_t at = strlen(config);
+        snprintf(config + at, sizeof config - at, "setting_number_%02d = 1\n", i);
+    }
+    fm_error error;
+    assert_int_equal(check(config, old_identity, old_identity, none, history, &error),
+                     FM_ERR_USAGE);
+    const char *last = strrchr(error.message, '=');
+    assert_non_null(last);
+    assert_string_equal(last, "=1 and 17 more differences");
+    assert_string_equal(history, "");
+}
+
 static void an_identity_has_a_line_for_each_field(void **state) {
     (void)state;
     char text[FM_IDENTITY_BYTES];
-    const fm_identity identity = {"1.2", "cuda", "", "bf16", "bounded:4"};
+    const fm_identity identity = {"1.2",  "12ab",   "cuda", "NVIDIA H200", "cuBLASLt 13.1.0",
+                                  "bf16", "strict", ""};
     fm_identity_format(&identity, text);
-    assert_string_equal(text, "program = 1.2\ndevice = cuda\ndtype = bf16\norder = bounded:4\n");
+    assert_string_equal(text,
+                        "program = 1.2\nbuild = 12ab\ndevice = cuda\nprocessor = NVIDIA H200\n"
+                        "library = cuBLASLt 13.1.0\ndtype = bf16\norder = strict\n");
 }
 
 /* A number from 0 to 1 that looks random. */
@@ -183,13 +242,117 @@ static void divergence_is_noticed_and_noise_is_not(void **state) {
         assert_false(fm_divergence_add(&d, (double)i, 1, why, sizeof why));
 }
 
+/* -- ranks */
+
+static void set_world(const char *const *variables) {
+    static const char *const all[] = {"FOLDMILL_RANK",
+                                      "FOLDMILL_RANKS",
+                                      "FOLDMILL_LOCAL_RANK",
+                                      "FOLDMILL_MEETING",
+                                      "RANK",
+                                      "WORLD_SIZE",
+                                      "LOCAL_RANK",
+                                      "MASTER_ADDR",
+                                      "MASTER_PORT",
+                                      "TORCHELASTIC_RUN_ID",
+                                      "TORCHELASTIC_USE_AGENT_STORE",
+                                      "SLURM_PROCID",
+                                      "SLURM_STEP_NUM_TASKS",
+                                      "SLURM_LOCALID",
+                                      "SLURM_STEP_NODELIST",
+                                      "SLURM_JOB_ID",
+                                      "SLURM_STEP_ID",
+                                      "PMI_RANK",
+                                      "PMI_SIZE",
+                                      "OMPI_COMM_WORLD_RANK",
+                                      "OMPI_COMM_WORLD_SIZE"};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        unsetenv(all[i]);
+    for (; variables[0]; variables += 2)
+        assert_int_equal(setenv(variables[0], variables[1], 1), 0);
+}
+
+static void a_rank_is_found_in_its_environment(void **state) {
+    (void)state;
+    static const struct {
+        const char *variables[13];
+        int32_t rank, size, local;
+        const char *meeting;
+    } cases[] = {
+        {{"FOLDMILL_RANK", "3", "FOLDMILL_RANKS", "4", "FOLDMILL_LOCAL_RANK", "3",
+          "FOLDMILL_MEETING", "unix:/tmp/x", "RANK", "0", "WORLD_SIZE", "2"},
+         3,
+         4,
+         3,
+         "unix:/tmp/x"},
+        {{"RANK", "5", "WORLD_SIZE", "16", "LOCAL_RANK", "1", "MASTER_ADDR", "node1", "MASTER_PORT",
+          "29500"},
+         5,
+         16,
+         1,
+         "tcp://node1:29500#"},
+        {{"RANK", "5", "WORLD_SIZE", "16", "MASTER_ADDR", "fe80::1", "MASTER_PORT", "29500",
+          "TORCHELASTIC_USE_AGENT_STORE", "True", "TORCHELASTIC_RUN_ID", "job"},
+         5,
+         16,
+         0,
+         "tcp://[fe80::1]:29501#job"},
+        {{"SLURM_PROCID", "17", "SLURM_STEP_NUM_TASKS", "2080", "SLURM_JOB_ID", "1234567",
+          "SLURM_STEP_ID", "0", "SLURM_STEP_NODELIST", "gpu[007-031,40],other"},
+         17,
+         2080,
+         0,
+         "tcp://gpu007:24567#1234567.0"},
+        {{"SLURM_PROCID", "1", "SLURM_STEP_NUM_TASKS", "2", "SLURM_LOCALID", "1", "SLURM_JOB_ID",
+          "8", "SLURM_STEP_NODELIST", "alone"},
+         1,
+         2,
+         1,
+         "tcp://alone:20008#8."},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bool is_found;
+        fm_world world;
+        set_world(cases[i].variables);
+        assert_int_equal(fm_world_find(NULL, &is_found, &world, NULL), FM_OK);
+        assert_true(is_found && world.rank == cases[i].rank && world.size == cases[i].size);
+        assert_int_equal(world.local_rank, cases[i].local);
+        assert_string_equal(world.meeting, cases[i].meeting);
+        assert_int_equal(fm_world_find("file:/x", &is_found, &world, NULL), FM_OK);
+        assert_string_equal(world.meeting, "file:/x");
+    }
+    static const char *const none[][7] = {
+        {"RANK", "0", "WORLD_SIZE", "1"}, {"SLURM_PROCID", "0", "SLURM_JOB_ID", "5"}, {NULL}};
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
+        bool is_found;
+        fm_world world;
+        set_world(none[i]);
+        assert_int_equal(fm_world_find(NULL, &is_found, &world, NULL), FM_OK);
+        assert_false(is_found);
+    }
+    static const char *const wrong[][7] = {
+        {"RANK", "2", "WORLD_SIZE", "2"},   {"RANK", "-1", "WORLD_SIZE", "2"},
+        {"RANK", "0", "WORLD_SIZE", "1e3"}, {"PMI_RANK", "0", "PMI_SIZE", "99999"},
+        {"PMI_RANK", "0", "PMI_SIZE", "2"}, /* nobody says where they meet */
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        bool is_found;
+        fm_world world;
+        set_world(wrong[i]);
+        assert_int_equal(fm_world_find(NULL, &is_found, &world, NULL), FM_ERR_USAGE);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(skipped_samples_are_written_and_read),
         cmocka_unit_test(a_batch_in_hand_keeps_its_bits),
+        cmocka_unit_test(an_older_batch_in_hand_is_read),
         cmocka_unit_test(a_run_is_resumed_as_it_was_or_with_named_changes),
+        cmocka_unit_test(many_differences_are_counted),
         cmocka_unit_test(an_identity_has_a_line_for_each_field),
         cmocka_unit_test(divergence_is_noticed_and_noise_is_not),
+        cmocka_unit_test(a_rank_is_found_in_its_environment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

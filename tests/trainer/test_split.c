@@ -4,6 +4,7 @@
  */
 #include "tests/trainer/step_sample.h"
 
+#include "trainer/step/schedule.h"
 #include "trainer/step/team.h"
 
 #include <assert.h>
@@ -119,6 +120,51 @@ static void a_nonfinite_value_stops_all_ranks(void **state) {
     assert_int_equal(fm_team_collect(team, &result, &error), FM_OK);
     assert_true(isfinite(result.loss));
     fm_team_destroy(team);
+}
+
+/* All ranks make the same exchanges in the same order, those of a branch and those between the
+ * branches. Returns the hash of the first rank's. */
+static uint64_t compare_schedules(const fm_trainer_options *options, fm_layout layout) {
+    fm_local_groups *groups;
+    assert_int_equal(fm_local_groups_create(&layout, fm_kernels_cpu(FM_ELEMENT_F32), &groups, NULL),
+                     FM_OK);
+    uint64_t all = 0, joint = 0, first = 0;
+    for (int32_t r = 0; r < fm_layout_ranks(&layout); r++) {
+        fm_trainer_options own = *options;
+        own.groups = fm_layout_ranks(&layout) > 1 ? fm_local_groups_get(groups, r) : NULL;
+        fm_trainer *trainer = create(&own);
+        bool is_first = r % layout.dap == 0; /* of its branch */
+        if (is_first) all = fm_schedule_digest(trainer, false);
+        if (r == 0) joint = fm_schedule_digest(trainer, true);
+        if (r == 0) first = all;
+        assert_true(fm_schedule_digest(trainer, false) == all);
+        assert_true(fm_schedule_digest(trainer, true) == joint);
+        fm_trainer_destroy(trainer);
+    }
+    fm_local_groups_destroy(groups);
+    return first;
+}
+
+static void all_ranks_have_one_schedule(void **state) {
+    (void)state;
+    static const fm_recompute_policy policies[] = {FM_RECOMPUTE_NONE, FM_RECOMPUTE_HIDDEN,
+                                                   FM_RECOMPUTE_BLOCK};
+    fm_trainer_options options = small_options();
+    options.model.n_block = 1;
+    for (fm_block_order order = FM_ORDER_ORIGINAL; order <= FM_ORDER_PARALLEL; order++) {
+        for (size_t policy = 0; policy < 3; policy++) {
+            uint64_t before = 0;
+            options.model.order = order;
+            options.model.recompute = policies[policy];
+            for (int32_t dap = 1; dap <= 8; dap++) {
+                uint64_t digest = compare_schedules(&options, (fm_layout){dap, 1, 1});
+                assert_true(digest != before); /* parts of another size */
+                before = digest;
+                if (order == FM_ORDER_ORIGINAL) continue;
+                assert_true(compare_schedules(&options, (fm_layout){dap, 2, 1}) != digest);
+            }
+        }
+    }
 }
 
 static void expect_refusal(const fm_trainer_options *options, fm_layout layout, const char *words) {
@@ -425,6 +471,7 @@ int main(void) {
         cmocka_unit_test(dap_gives_the_same_numbers),
         cmocka_unit_test(bp_gives_the_same_numbers),
         cmocka_unit_test(a_nonfinite_value_stops_all_ranks),
+        cmocka_unit_test(all_ranks_have_one_schedule),
         cmocka_unit_test(sizes_that_cannot_be_split_are_refused),
         cmocka_unit_test(dp_takes_the_mean_over_groups),
         cmocka_unit_test(a_block_sends_what_the_page_says),

@@ -474,6 +474,41 @@ static void nothing_runs_after_a_nonfinite_value(void **state) {
     }
 }
 
+/* The last sample of a step is left out: it is not queued, or it is not finite. The update is that
+ * of a step without it, whatever the clipping. */
+static void a_step_ends_without_its_last_sample(void **state) {
+    (void)state;
+    static sample s;
+    make_sample(&s);
+    fm_features bad = s.features;
+    static float positions[N_RES][37][3];
+    memcpy(positions, s.positions, sizeof positions);
+    positions[2][1][0] = INFINITY;
+    bad.all_atom_positions = &positions[0][0][0];
+    static const fm_clip_policy clips[] = {FM_CLIP_SAMPLE, FM_CLIP_BATCH};
+    for (int is_queued = 0; is_queued < 2; is_queued++) {
+        for (size_t k = 0; k < sizeof clips / sizeof clips[0]; k++) {
+            fm_trainer_options options = small_options();
+            options.optimizer.clip = clips[k];
+            fm_trainer *met = create(&options), *spared = create(&options);
+            fm_sample_result result;
+            assert_int_equal(fm_trainer_queue(met, &s.features, false, NULL), FM_OK);
+            if (is_queued) assert_int_equal(fm_trainer_queue(met, &bad, true, NULL), FM_OK);
+            assert_int_equal(fm_trainer_collect(met, &result, NULL), FM_OK);
+            if (is_queued) assert_int_equal(fm_trainer_collect(met, &result, NULL), FM_ERR_DATA);
+            assert_int_equal(met->optimizer.pending, 1);
+            fm_trainer_update(met);
+            train(met, &s.features, 1);
+            train(spared, &s.features, 2);
+            assert_int_equal(met->optimizer.step, 2);
+            assert_int_equal(met->optimizer.samples, 2);
+            assert_same_parameters(met, spared);
+            fm_trainer_destroy(met);
+            fm_trainer_destroy(spared);
+        }
+    }
+}
+
 /* The term of pLDDT counts only for samples of a known resolution. With such a weight the loss of
  * those overflows, but no gradient does. */
 static void a_loss_that_is_not_finite_changes_nothing(void **state) {
@@ -538,6 +573,7 @@ int main(void) {
         cmocka_unit_test(bad_samples_are_refused_by_name),
         cmocka_unit_test(queueing_ahead_changes_no_bit),
         cmocka_unit_test(nothing_runs_after_a_nonfinite_value),
+        cmocka_unit_test(a_step_ends_without_its_last_sample),
         cmocka_unit_test(a_loss_that_is_not_finite_changes_nothing),
         cmocka_unit_test(rates_follow_samples),
     };

@@ -1,7 +1,9 @@
 /* batch_sums.c: see batch_sums.h. The text is a sequence of numbers, hexadecimal where they are
  * fractions, and the name of the chain behind them:
  *
- *     n_counted index n_cycle n_scored loss norm wait_s n_term TERM... n_score SCORE... NAME */
+ *     n_counted index n_cycle n_scored loss norm wait_s n_term TERM... n_score SCORE... NAME
+ *
+ * The parts follow the terms and count in n_term. */
 #include "trainer/app/batch_sums.h"
 
 #include <errno.h>
@@ -28,9 +30,11 @@ void fm_batch_sums_format(const fm_batch_sums *sums, char out[FM_BATCH_SUMS_TEXT
     text t = {.out = out};
     put(&t, "%" PRIu32 " %" PRIu64 " %" PRIu32 " %" PRIu32 " %a %a %a %d", sums->n_counted,
         sums->index, sums->n_cycle, sums->n_scored, sums->loss, sums->norm, sums->wait_s,
-        (int)FM_LOSS_TERMS);
+        2 * (int)FM_LOSS_TERMS);
     for (int i = 0; i < FM_LOSS_TERMS; i++)
         put(&t, " %a", sums->term[i]);
+    for (int i = 0; i < FM_LOSS_TERMS; i++)
+        put(&t, " %a", sums->part[i]);
     put(&t, " %d", (int)FM_METRICS_SCORES);
     for (int i = 0; i < FM_METRICS_SCORES; i++)
         put(&t, " %a", sums->score[i]);
@@ -69,9 +73,12 @@ fm_status fm_batch_sums_parse(const char *source, fm_batch_sums *ret_sums, fm_er
     sums.loss = take_fraction(&r);
     sums.norm = take_fraction(&r);
     sums.wait_s = take_fraction(&r);
-    r.failed |= take_whole(&r, UINT32_MAX) != FM_LOSS_TERMS;
+    uint64_t n_term = take_whole(&r, UINT32_MAX);
+    r.failed |= n_term != FM_LOSS_TERMS && n_term != 2 * FM_LOSS_TERMS;
     for (int i = 0; i < FM_LOSS_TERMS; i++)
         sums.term[i] = take_fraction(&r);
+    for (int i = 0; i < FM_LOSS_TERMS && n_term == 2 * FM_LOSS_TERMS; i++)
+        sums.part[i] = take_fraction(&r);
     r.failed |= take_whole(&r, UINT32_MAX) != FM_METRICS_SCORES;
     for (int i = 0; i < FM_METRICS_SCORES; i++)
         sums.score[i] = take_fraction(&r);

@@ -15,7 +15,8 @@ typedef struct fm_batch_sums {
     uint32_t n_cycle;
     char name[FM_LIMIT_NAME_BYTES + 1]; /* its chain */
     double loss, norm, wait_s;
-    double term[FM_LOSS_TERMS];
+    double term[FM_LOSS_TERMS]; /* unweighted */
+    double part[FM_LOSS_TERMS]; /* what each adds to the loss */
     double score[FM_METRICS_SCORES];
     uint32_t n_scored; /* samples that have scores */
     uint64_t done_ns;  /* the device's clock after the last; not stored */
@@ -23,8 +24,9 @@ typedef struct fm_batch_sums {
 
 /* Writes the sums as one line of text; numbers keep their bits. */
 void fm_batch_sums_format(const fm_batch_sums *sums, char out[FM_BATCH_SUMS_TEXT_BYTES]);
-/* Reads what fm_batch_sums_format writes; FM_ERR_FORMAT for anything else, and for another
- * number of loss terms or scores than this program has. */
+/* Reads what fm_batch_sums_format writes, and what older programs did, which have no parts: they
+ * are 0 then. FM_ERR_FORMAT for anything else, and for another number of loss terms or scores than
+ * this program has. */
 FM_MUST_USE fm_status fm_batch_sums_parse(const char *text, fm_batch_sums *ret_sums,
                                           fm_error *reterr);
 

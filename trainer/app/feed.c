@@ -58,16 +58,22 @@ static void note_damaged(fm_feed *feed) {
     feed->options.damaged = index;
 }
 
+fm_status fm_feed_next_within(fm_feed *feed, uint32_t wait_ms, bool *ret_ready,
+                              fm_loaded *ret_loaded, fm_error *reterr) {
+    *ret_ready = false;
+    fm_status status = fm_loader_next_within(feed->loader, wait_ms, ret_ready, ret_loaded, reterr);
+    feed->n_taken += *ret_ready;
+    if (status) note_damaged(feed);
+    return status;
+}
+
 fm_status fm_feed_next(fm_feed *feed, fm_loaded *ret_loaded, fm_error *reterr) {
     uint64_t begin_ns = fm_clock_ns();
     uint64_t every_ms = feed->timeout_ms / 2 < notice_ms ? feed->timeout_ms / 2 : notice_ms;
     uint64_t said_ms = 0;
     for (;;) {
         bool ready;
-        fm_status status =
-            fm_loader_next_within(feed->loader, SLICE_MS, &ready, ret_loaded, reterr);
-        feed->n_taken += ready;
-        if (status) note_damaged(feed);
+        fm_status status = fm_feed_next_within(feed, SLICE_MS, &ready, ret_loaded, reterr);
         if (status || ready) return status;
         if (fm_stop_signal()) return fail_cancelled(reterr);
         uint64_t waited_ms = (fm_clock_ns() - begin_ns) / 1000000u;

@@ -24,6 +24,10 @@ void fm_feed_close(fm_feed *feed);
  * connection. */
 FM_MUST_USE fm_status fm_feed_next(fm_feed *feed, fm_loaded *ret_loaded, fm_error *reterr);
 
+/* As fm_feed_next, but waits for at most wait_ms and for no signal; *ret_ready: there is one. */
+FM_MUST_USE fm_status fm_feed_next_within(fm_feed *feed, uint32_t wait_ms, bool *ret_ready,
+                                          fm_loaded *ret_loaded, fm_error *reterr);
+
 /* Whether it is worth connecting again after that error: the connection was lost or broken, and a
  * sample has come since the last attempt. */
 bool fm_feed_may_reconnect(const fm_feed *feed, fm_status status);

@@ -9,22 +9,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_BYTES = 96, VALUE_BYTES = 96, ALLOW_BYTES = 256 };
+enum { KEY_BYTES = 96, VALUE_BYTES = 256, ALLOW_BYTES = 224 };
 
 void fm_identity_format(const fm_identity *identity, char out[FM_IDENTITY_BYTES]) {
     const struct {
         const char *key, *value;
-    } all[] = {{"program", identity->program},
-               {"device", identity->device},
-               {"processor", identity->processor},
-               {"dtype", identity->dtype},
-               {"order", identity->order}};
+    } all[] = {{"program", identity->program}, {"build", identity->build},
+               {"device", identity->device},   {"processor", identity->processor},
+               {"library", identity->library}, {"dtype", identity->dtype},
+               {"order", identity->order},     {"dp", identity->dp}};
     size_t at = 0;
     out[0] = '\0';
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (!all[i].value[0]) continue;
-        int n = snprintf(out + at, FM_IDENTITY_BYTES - at, "%s = %.*s\n", all[i].key,
-                         VALUE_BYTES - 1, all[i].value);
+        int n =
+            snprintf(out + at, FM_IDENTITY_BYTES - at, "%s = %.100s\n", all[i].key, all[i].value);
         at += (size_t)n;
         assert(at < FM_IDENTITY_BYTES);
     }
@@ -85,7 +84,8 @@ typedef struct comparison {
     uint64_t step;
     char *history;
     char first[FM_ERROR_MESSAGE_BYTES]; /* the first difference that no change allows; "" = none */
-    char allow[ALLOW_BYTES];            /* the options that would allow all of them */
+    char allow[ALLOW_BYTES];            /* the options that would allow them, as far as they fit */
+    uint32_t n_more;                    /* differences whose options do not fit */
     bool full;
 } comparison;
 
@@ -110,8 +110,11 @@ static const char *shorten(const char *value, char out[VALUE_BYTES]) {
     return out;
 }
 
+/* Any change of the sources gives another build, and few change a bit of a run: it is recorded, and
+ * the version of the program is what must be changed on purpose. */
 static bool is_allowed(const comparison *c, const char *key, const char *value) {
     size_t n = strlen(key);
+    if (strcmp(key, "build") == 0) return true;
     for (uint32_t i = 0; i < c->n_change; i++) {
         const char *change = c->change[i];
         if (strncmp(change, key, n) == 0 && change[n] == '=' &&
@@ -139,15 +142,22 @@ static void on_difference(comparison *c, const setting *saved, const setting *no
                  saved ? saved->n_line : 0, saved ? saved->line : "", now ? now->n_line : 0,
                  now ? now->line : "");
     }
-    size_t at = strlen(c->allow);
-    snprintf(c->allow + at, sizeof c->allow - at, " --change %s=%s", key, shorten(value, to));
+    size_t at = strlen(c->allow), room = sizeof c->allow - at;
+    const char *quote = strchr(value, ' ') ? "'" : "";
+    int n =
+        snprintf(c->allow + at, room, " --change %s%s=%s%s", quote, key, shorten(value, to), quote);
+    if ((size_t)n < room && !c->n_more) return;
+    c->allow[at] = '\0'; /* half an option is none */
+    c->n_more++;
 }
 
-static void compare_now(comparison *c, const char *text) {
+/* `is_identity`: a key that the checkpoint lacks is one that an older program did not know. */
+static void compare_now(comparison *c, const char *text, bool is_identity) {
     walk w = {.at = text};
     setting now, saved;
     while (next_setting(&w, &now)) {
         bool there = find(c->saved, now.key, &saved);
+        if (!there && is_identity) continue;
         if (!there || strcmp(saved.value, now.value) != 0) {
             on_difference(c, there ? &saved : NULL, &now);
         }
@@ -196,17 +206,19 @@ fm_status fm_identity_check(const fm_identity_texts *saved, const fm_identity_te
                     .history = history};
     fm_status status = check_changes(&c, reterr);
     if (status) return status;
-    compare_now(&c, now->config);
+    compare_now(&c, now->config, false);
     compare_saved(&c, saved->config);
     if (saved->identity) {
-        compare_now(&c, now->identity);
+        compare_now(&c, now->identity, true);
         compare_saved(&c, saved->identity);
     }
     if (c.full) {
         return fm_fail(reterr, FM_ERR_LIMIT, "the run's history has no room for more changes");
     }
     if (!c.first[0]) return FM_OK;
+    char more[64] = "";
+    if (c.n_more) snprintf(more, sizeof more, " and %u more differences", c.n_more);
     return fm_fail(reterr, FM_ERR_USAGE,
-                   "%.220s; resume with the same settings, or change them on purpose:%s", c.first,
-                   c.allow);
+                   "%.160s; resume with the same settings, or change them on purpose:%s%s", c.first,
+                   c.allow, more);
 }

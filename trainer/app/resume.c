@@ -58,9 +58,11 @@ static fm_status write_checkpoint(const fm_resume_options *options, const fm_tra
     fm_sha256_format(&run->snapshot, texts->snapshot);
     fm_batch_sums_format(&run->sums, texts->batch);
     fm_skipped_format(&run->skipped, texts->skipped);
-    uint32_t n_pending = trainer->optimizer.pending;
+    /* The state may be that of the last whole step, where the trainer is inside the next. */
+    uint64_t n_added = trainer->optimizer.pending;
+    uint32_t n_pending = run->place.n_sample ? trainer->optimizer.pending : 0;
     const fm_checkpoint_state state = {.step = trainer->optimizer.step,
-                                       .samples = trainer->optimizer.samples - (uint64_t)n_pending,
+                                       .samples = trainer->optimizer.samples - n_added,
                                        .seed = options->seed,
                                        .token = texts->token,
                                        .config = texts->config,

@@ -10,7 +10,7 @@
 /* Some senders (timeout, process groups) deliver one request twice within moments. */
 static const int64_t same_request_ns = 200000000;
 
-static volatile sig_atomic_t stop_signal, checkpoint_asked;
+static volatile sig_atomic_t stop_signal, checkpoint_asked, has_voice;
 static int64_t asked_ns; /* used by the handler alone, which blocks the other signals */
 
 static int64_t now_ns(void) {
@@ -26,9 +26,9 @@ static void on_stop(int signal_number) {
     if (!stop_signal) {
         stop_signal = signal_number;
         asked_ns = now;
-        ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
+        ssize_t ignored = has_voice ? write(STDERR_FILENO, text, sizeof text - 1) : 0;
         (void)ignored;
-    } else if (now - asked_ns > same_request_ns) {
+    } else if (has_voice && now - asked_ns > same_request_ns) {
         _exit(128 + signal_number);
     }
 }
@@ -38,9 +38,10 @@ static void on_checkpoint(int signal_number) {
     checkpoint_asked = 1;
 }
 
-void fm_stop_catch(void) {
+void fm_stop_catch(bool answers) {
     static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
     struct sigaction action = {.sa_flags = SA_RESTART};
+    has_voice = answers;
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
         sigaddset(&action.sa_mask, signals[i]);
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
@@ -51,6 +52,10 @@ void fm_stop_catch(void) {
         action.sa_handler = signals[i] == SIGUSR1 ? on_checkpoint : on_stop;
         sigaction(signals[i], &action, NULL);
     }
+}
+
+void fm_stop_request(int signal_number) {
+    if (!stop_signal) stop_signal = signal_number;
 }
 
 int fm_stop_signal(void) {

@@ -9,8 +9,13 @@
 
 #include <stdbool.h>
 
-/* Begins to catch the signals. A SIGHUP that is ignored, as under nohup(1), stays so. */
-void fm_stop_catch(void);
+/* Begins to catch the signals. A SIGHUP that is ignored, as under nohup(1), stays so. answers: this
+ * process tells the user that it stops, and a second signal ends it; one of several ranks leaves
+ * both to the command that has started it. */
+void fm_stop_catch(bool answers);
+
+/* Notes that another rank was asked to stop by that signal. */
+void fm_stop_request(int signal_number);
 
 /* The signal that asked the run to stop; 0 = none. */
 int fm_stop_signal(void);

@@ -7,6 +7,8 @@
  *
  *     queue 1 | queue 2 | collect 1 | queue 3 | collect 2 | ...
  *
+ * Several ranks do the same in rounds (train_ranks.c).
+ *
  * A step is a batch of samples_per_step samples; the last one also makes the update. When the last
  * sample of a step is collected, fm_run_finish_step reports the step. fm_run_drain() collects
  * until a given number of samples is left in flight. It collects everything before a checkpoint,
@@ -26,7 +28,10 @@
 
 #include "proto/base/directory.h"
 #include "proto/base/log.h"
+#include "proto/base/machine.h"
+#include "proto/base/plural.h"
 #include "trainer/app/choose_device.h"
+#include "trainer/app/launch.h"
 #include "trainer/app/sample_features.h"
 #include "trainer/app/setup.h"
 #include "trainer/app/stop.h"
@@ -81,8 +86,13 @@ static int help_config(void) {
 static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
     const fm_train_options *set = run->set;
     const fm_train_config *config = &run->config;
+    int32_t rank = run->ranks ? fm_ranks_rank(run->ranks) : 0;
+    uint32_t group = (uint32_t)fm_layout_place(&run->layout, rank).dp;
     fm_loader_options options = {
-        .client = {.url = set->data, .agent = fm_train_program, .snapshot = run->state.snapshot},
+        .client = {.url = set->data,
+                   .credentials = set->credentials,
+                   .agent = fm_train_program,
+                   .snapshot = run->state.snapshot},
         .stream = {.global_batch = (uint32_t)config->data.global_batch,
                    .crop_size = (uint32_t)config->data.crop_size,
                    .max_msa_clusters = (uint32_t)config->data.max_msa_clusters,
@@ -91,7 +101,8 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
                    .max_template_date = config->data.max_template_date,
                    .seed = set->seed,
                    .n_step = set->steps,
-                   .n_group = 1,
+                   .group = group,
+                   .n_group = (uint32_t)run->layout.dp,
                    .policy = FM_WIRE_SKIP}, /* the run decides what a bad sample means */
         .n_slab = (uint32_t)set->ahead,
     };
@@ -99,6 +110,12 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
     fm_status status =
         fm_wire_order_parse(set->order, &options.stream.order, &options.stream.window, reterr);
     if (status) return status;
+    const char *exposed = fm_credentials_exposed(&set->credentials);
+    if (exposed) {
+        char quoted[300];
+        fm_log(FM_LOG_WARN, "secret_exposed", "file=%s why=\"every user can read it; chmod 600\"",
+               fm_log_quote(quoted, sizeof quoted, exposed));
+    }
     run->feed = (fm_feed){.options = options,
                           .wait_ms = (uint32_t)set->wait_ms,
                           .timeout_ms = set->data_timeout_s * 1000};
@@ -110,23 +127,11 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
     return FM_OK;
 }
 
-static fm_status create_trainer(fm_train_run *run, fm_error *reterr) {
-    const fm_kernels *kernels;
-    fm_status status = fm_device_find(run->set->device, run->set->dtype, &kernels, reterr);
-    if (status) return status;
-    const fm_train_config *config = &run->config;
-    const fm_trainer_options options = fm_trainer_options_of(config, kernels, run->set->seed);
-    const fm_layout layout = {config->parallel.dap, config->parallel.bp, 1};
-    if (fm_layout_ranks(&layout) > 1 && strcmp(run->set->device, "cpu") != 0) {
-        return fm_fail(
-            reterr, FM_ERR_UNSUPPORTED,
-            "[parallel] dap = %d, bp = %d: ranks are CPU threads, but --device %s has one rank; "
-            "set dap and bp to 1 or use --device cpu",
-            (int)layout.dap, (int)layout.bp, run->set->device);
-    }
-    status = fm_team_create(&options, &layout, &run->team, reterr);
-    if (!status) run->trainer = fm_team_get_first(run->team);
-    return status;
+static fm_status create_trainer(fm_train_run *run, const fm_kernels *kernels, fm_error *reterr) {
+    fm_status status = FM_OK;
+    fm_trainer_options options = fm_trainer_options_of(&run->config, kernels, run->set->seed);
+    if (run->ranks) status = fm_ranks_join(run->ranks, kernels, &options.groups, reterr);
+    return status ? status : fm_trainer_create(&options, &run->trainer, reterr);
 }
 
 /* Finds the path of metrics.jsonl. Refuses a folder that has one already, so that two runs do not
@@ -146,12 +151,19 @@ static fm_status find_metrics_path(const fm_train_run *run, char path[PATH_MAX],
 /* Loads the newest checkpoint if --resume is given and there is one. Otherwise begins with the
  * checkpoint of --from or with drawn parameters. */
 static fm_status resume(fm_train_run *run, fm_error *reterr) {
-    const bool on_cpu = strcmp(run->set->device, "cpu") == 0;
+    const fm_device *device = run->trainer->params.kernels->device;
+    char build[FM_MACHINE_BUILD_BYTES];
+    fm_machine_build(build);
+    char dp[16] = ""; /* one group needs no line */
+    if (run->layout.dp > 1) snprintf(dp, sizeof dp, "%d", (int)run->layout.dp);
     const fm_identity identity = {.program = FM_VERSION,
+                                  .build = build,
                                   .device = run->set->device,
-                                  .processor = on_cpu ? fm_kernels_cpu_processor() : "",
+                                  .processor = device->processor(),
+                                  .library = device->library(),
                                   .dtype = run->set->dtype,
-                                  .order = run->set->order};
+                                  .order = run->set->order,
+                                  .dp = dp};
     fm_identity_format(&identity, run->identity);
     fm_status status = FM_ERR_NOT_FOUND;
     if (run->set->resume) {
@@ -179,9 +191,14 @@ static void announce(const fm_train_run *run) {
     fm_trainer_describe(run->trainer, text, sizeof text);
     const fm_wire_welcome *server = fm_loader_get_server(run->feed.loader);
     fprintf(stderr, "model     preset %s: %s\n", run->set->preset, text);
-    fprintf(stderr, "data      %s: snapshot %s, %u chains, plan %s, %u samples per step\n",
-            run->set->data, server->snapshot_name, server->n_chain, run->config.data.plan,
-            fm_loader_get_stream(run->feed.loader)->samples_per_step);
+    if (run->ranks) {
+        fprintf(stderr, "ranks     %d: dap %d, bp %d, dp %d\n", (int)fm_layout_ranks(&run->layout),
+                (int)run->layout.dap, (int)run->layout.bp, (int)run->layout.dp);
+    }
+    const uint32_t batch = fm_loader_get_stream(run->feed.loader)->global_batch;
+    fprintf(stderr, "data      %s: snapshot %s, %u chain%s, plan %s, %u sample%s per step\n",
+            run->set->data, server->snapshot_name, server->n_chain, fm_plural(server->n_chain),
+            run->config.data.plan, batch, fm_plural(batch));
     if (run->state.place.n_sample) {
         fprintf(stderr, "batch     %u samples of step %llu are done already\n",
                 run->state.place.n_sample, (unsigned long long)run->state.place.step + 1);
@@ -198,8 +215,7 @@ static uint32_t samples_per_step(const fm_train_run *run) {
     return fm_loader_get_stream(run->feed.loader)->samples_per_step;
 }
 
-/* Counts the sample as done with. */
-static fm_status note_delivered(fm_train_run *run, uint64_t index, fm_error *reterr) {
+fm_status fm_run_note_delivered(fm_train_run *run, uint64_t index, fm_error *reterr) {
     fm_token *token = &run->state.token;
     fm_status status = fm_token_deliver(token, index, reterr);
     run->is_torn = run->is_torn || status;
@@ -211,17 +227,22 @@ static fm_status note_delivered(fm_train_run *run, uint64_t index, fm_error *ret
 /* The last sample of a step was skipped: makes the update with the samples that counted, if any,
  * and finishes the step. */
 static fm_status close_step(fm_train_run *run, fm_error *reterr) {
-    if (run->trainer->optimizer.pending > 0) fm_team_update(run->team);
+    if (run->trainer->optimizer.pending > 0) fm_trainer_update(run->trainer);
     run->queued_step++;
     run->slot = 0;
     return fm_run_finish_step(run, fm_trainer_rate(run->trainer), reterr);
 }
 
-static void name_sample(uint64_t index, const fm_sample *sample, fm_error *reterr) {
+/* The chain of a sample, "" where the server could not make it. */
+static const char *name_of(const fm_sample *sample) {
+    return sample ? sample->name : "";
+}
+
+static void name_sample(uint64_t index, const char *name, fm_error *reterr) {
     char source[FM_ERROR_SOURCE_BYTES + 32];
     if (reterr->source[0] != '\0') return;
     snprintf(source, sizeof source, "sample %llu%s%s%s", (unsigned long long)index,
-             sample ? " (" : "", sample ? sample->name : "", sample ? ")" : "");
+             name[0] ? " (" : "", name, name[0] ? ")" : "");
     (void)fm_error_in(reterr, source);
 }
 
@@ -233,29 +254,35 @@ static void advise_to_skip(fm_train_run *run, uint64_t index) {
     snprintf(run->advice, sizeof run->advice, "to go on without it: %s", command);
 }
 
-/* Leaves out the sample at run->slot, which is not in flight, as nothing is. `why`: what is bad
- * about it; NULL: the command line names it. Whether that is allowed was asked before. */
-static fm_status skip(fm_train_run *run, uint64_t index, const fm_sample *sample,
-                      const fm_error *why, fm_error *reterr) {
+fm_status fm_run_note_skipped(fm_train_run *run, uint64_t index, const char *name,
+                              const fm_error *why, fm_error *reterr) {
     fm_status status = fm_skipped_add(&run->state.skipped, index, !why, reterr);
-    if (!status) status = note_delivered(run, index, reterr);
+    if (!status) status = fm_run_note_delivered(run, index, reterr);
     if (status) return status;
     char quoted[FM_ERROR_MESSAGE_BYTES];
     fm_log(FM_LOG_WARN, "sample_skipped", "sample=%llu%s%s why=%s", (unsigned long long)index,
-           sample ? " chain=" : "", sample ? sample->name : "",
+           name[0] ? " chain=" : "", name,
            fm_log_quote(quoted, sizeof quoted, why ? why->message : "named on the command line"));
     if (run->state.sums.n_counted == 0) run->state.sums.index = index;
+    return FM_OK;
+}
+
+/* Leaves out the sample at run->slot, which is not in flight, as nothing is. Whether that is
+ * allowed was asked before. */
+static fm_status skip(fm_train_run *run, uint64_t index, const fm_sample *sample,
+                      const fm_error *why, fm_error *reterr) {
+    fm_status status = fm_run_note_skipped(run, index, name_of(sample), why, reterr);
+    if (status) return status;
     run->slot++;
     run->state.place.n_sample = run->slot;
     return run->slot == samples_per_step(run) ? close_step(run, reterr) : FM_OK;
 }
 
-/* Decides about a bad sample: FM_OK to skip it, else the error in *reterr, with its sample. */
-static fm_status judge(fm_train_run *run, uint64_t index, const fm_sample *sample, fm_status status,
+fm_status fm_run_judge(fm_train_run *run, uint64_t index, const char *name, fm_status status,
                        fm_error *reterr) {
     uint32_t n_bad = fm_skipped_bad(&run->state.skipped);
     if (run->set->skips_bad && n_bad < run->set->bad_sample_budget) return FM_OK;
-    name_sample(index, sample, reterr);
+    name_sample(index, name, reterr);
     advise_to_skip(run, index);
     if (run->set->skips_bad) {
         char why[FM_ERROR_MESSAGE_BYTES];
@@ -278,22 +305,19 @@ static fm_status drop_bad(fm_train_run *run, const fm_run_flight *bad, fm_status
     run->slot = bad->slot;
     const fm_sample *sample = bad->loaded.sample;
     const fm_error why = *reterr;
-    status = judge(run, sample->index, sample, status, reterr);
+    status = fm_run_judge(run, sample->index, sample->name, status, reterr);
     return status ? status : skip(run, sample->index, sample, &why, reterr);
 }
 
 /* -- samples */
 
-/* Whether the samples of the step being queued are scored. */
-static bool is_scored(const fm_train_run *run) {
+bool fm_run_is_scored(const fm_train_run *run) {
     int64_t every = run->config.metrics.structure_every;
     return run->trainer->atoms != FM_TENSOR_NONE && every &&
            (run->queued_step + 1) % (uint64_t)every == 0;
 }
 
-/* Adds the sample's scores to the sums. A crop without known CA atoms has no scores and does not
- * count. */
-static fm_status add_scores(fm_train_run *run, const fm_features *features, fm_batch_sums *sums,
+fm_status fm_run_add_scores(fm_train_run *run, const fm_features *features, fm_batch_sums *sums,
                             fm_error *reterr) {
     fm_structure_scores s;
     fm_status status = fm_trainer_score(run->trainer, features, &s, reterr);
@@ -306,40 +330,42 @@ static fm_status add_scores(fm_train_run *run, const fm_features *features, fm_b
     return FM_OK;
 }
 
-/* Adds the results of a sample that counts. */
-static void add_result(fm_batch_sums *sums, const fm_run_flight *f,
-                       const fm_sample_result *result) {
-    const fm_sample *sample = f->loaded.sample;
+void fm_run_add_result(fm_batch_sums *sums, uint64_t index, uint32_t n_cycle, const char *name,
+                       double wait_s, const fm_sample_result *result) {
     if (sums->n_counted++ == 0) {
-        sums->index = sample->index;
-        sums->n_cycle = sample->n_cycle;
-        memcpy(sums->name, sample->name, sizeof sums->name);
+        sums->index = index;
+        sums->n_cycle = n_cycle;
+        snprintf(sums->name, sizeof sums->name, "%s", name);
     }
-    sums->wait_s += f->wait_s;
+    sums->wait_s += wait_s;
     sums->loss += result->loss;
     sums->norm += result->gradient_norm;
     sums->done_ns = result->done_ns;
-    for (int i = 0; i < FM_LOSS_TERMS; i++)
+    for (int i = 0; i < FM_LOSS_TERMS; i++) {
         sums->term[i] += result->term[i];
+        sums->part[i] += result->part[i];
+    }
 }
 
 static fm_status collect_sample(fm_train_run *run, fm_error *reterr) {
     const fm_run_flight f = run->flight[run->n_collected++ % FM_MOST_QUEUED];
     fm_sample_result result;
-    fm_status status = fm_team_collect(run->team, &result, reterr);
+    fm_status status = fm_trainer_collect(run->trainer, &result, reterr);
     if (status) {
         status = drop_bad(run, &f, status, reterr);
         fm_loader_release(run->feed.loader, &f.loaded);
         return status;
     }
-    add_result(&run->state.sums, &f, &result);
+    const fm_sample *sample = f.loaded.sample;
+    fm_run_add_result(&run->state.sums, sample->index, sample->n_cycle, sample->name, f.wait_s,
+                      &result);
     run->state.place.n_sample = f.slot + 1;
-    status = note_delivered(run, f.loaded.index, reterr);
+    status = fm_run_note_delivered(run, f.loaded.index, reterr);
     if (!status && f.is_scored) {
-        status = add_scores(run, &f.features, &run->state.sums, reterr);
+        status = fm_run_add_scores(run, &f.features, &run->state.sums, reterr);
         run->is_torn = run->is_torn || status;
     }
-    if (status) name_sample(f.loaded.index, f.loaded.sample, reterr);
+    if (status) name_sample(f.loaded.index, sample->name, reterr);
     fm_loader_release(run->feed.loader, &f.loaded);
     return !status && f.is_last ? fm_run_finish_step(run, f.rate, reterr) : status;
 }
@@ -347,7 +373,7 @@ static fm_status collect_sample(fm_train_run *run, fm_error *reterr) {
 fm_status fm_run_drain(fm_train_run *run, uint64_t left, fm_error *reterr) {
     fm_status status = FM_OK;
     while (!status && run->n_queued - run->n_collected > left)
-        status = collect_sample(run, reterr);
+        status = run->ranks ? fm_run_collect_round(run, reterr) : collect_sample(run, reterr);
     return status;
 }
 
@@ -386,7 +412,7 @@ static fm_status leave_out(fm_train_run *run, const fm_loaded *loaded, const fm_
     }
     if (!status && why) {
         *reterr = *why;
-        status = judge(run, loaded->index, loaded->sample, why->status, reterr);
+        status = fm_run_judge(run, loaded->index, name_of(loaded->sample), why->status, reterr);
     }
     if (!status) status = skip(run, loaded->index, loaded->sample, why, reterr);
     fm_loader_release(run->feed.loader, loaded);
@@ -401,14 +427,14 @@ static fm_status queue_sample(fm_train_run *run, const fm_loaded *loaded, double
                          .step = run->queued_step,
                          .slot = run->slot,
                          .is_last = run->slot + 1 == samples_per_step(run),
-                         .is_scored = is_scored(run),
+                         .is_scored = fm_run_is_scored(run),
                          .wait_s = wait_s};
     if (fm_token_has(&run->state.token, loaded->index)) {
         return fm_fail(reterr, FM_ERR_EXISTS, "the server sent sample %llu a second time",
                        (unsigned long long)loaded->index);
     }
     fm_status status = fm_features_of(loaded->sample, &f->features, reterr);
-    if (!status) status = fm_team_queue(run->team, &f->features, f->is_last, reterr);
+    if (!status) status = fm_trainer_queue(run->trainer, &f->features, f->is_last, reterr);
     if (status) return status;
     f->rate = fm_trainer_rate(run->trainer);
     run->n_queued++;
@@ -435,7 +461,7 @@ static fm_status advance(fm_train_run *run, fm_error *reterr) {
     /* A scored structure is still in the step's memory, so nothing may be queued behind it. On
      * the CPU a sample is computed while it is queued; collecting at once ends its step's time
      * there. */
-    bool at_once = is_scored(run) || strcmp(run->set->device, "cpu") == 0;
+    bool at_once = fm_run_is_scored(run) || strcmp(run->set->device, "cpu") == 0;
     status = queue_sample(run, &loaded, wait_s, &error);
     if (status == FM_ERR_DATA || status == FM_ERR_LIMIT) {
         return leave_out(run, &loaded, &error, reterr);
@@ -467,44 +493,56 @@ static void summarize(const fm_train_run *run) {
     printf("samples   %llu received, %.1f MB\n", (unsigned long long)stats.n_sample,
            (double)stats.bytes / 1e6);
     if (run->state.skipped.n) {
-        printf("skipped   %u samples, %u of them bad\n", run->state.skipped.n,
-               fm_skipped_bad(&run->state.skipped));
+        printf("skipped   %u sample%s, %u of them bad\n", run->state.skipped.n,
+               fm_plural(run->state.skipped.n), fm_skipped_bad(&run->state.skipped));
     }
     printf("wait ms   p50 %.3f  p90 %.3f  p99 %.3f  max %.3f\n",
            percentile_ms(&stats.ready_wait_ns, 500), percentile_ms(&stats.ready_wait_ns, 900),
            percentile_ms(&stats.ready_wait_ns, 990), percentile_ms(&stats.ready_wait_ns, 1000));
     if (window > 0) {
-        printf("loss      %.4f mean of the first %llu steps, %.4f of the last\n",
-               run->first_sum / (double)window, (unsigned long long)window,
+        printf("loss      %.4f mean of the first %llu step%s, %.4f of the last\n",
+               run->first_sum / (double)window, (unsigned long long)window, fm_plural(window),
                last_sum / (double)window);
     }
     printf("outputs   %s/metrics.jsonl", run->set->out);
     if (run->is_saved) {
         printf(", checkpoint of step %llu", (unsigned long long)run->saved.step);
-        if (run->saved.n_sample) printf(" and %u samples", run->saved.n_sample);
+        if (run->saved.n_sample) {
+            printf(" and %u sample%s", run->saved.n_sample, fm_plural(run->saved.n_sample));
+        }
     }
     printf("\n");
+}
+
+static fm_status open_outputs(fm_train_run *run, const char *metrics_path, fm_error *reterr) {
+    const fm_train_options *set = run->set;
+    uint64_t n_step = run->state.place.step;
+    fm_status status = fm_resume_lock(set->out, &run->lock, reterr);
+    if (!status) status = fm_metrics_truncate(metrics_path, n_step, reterr);
+    if (!status && set->tensorboard) {
+        status = fm_event_file_open(set->tensorboard, set->resume, n_step, fm_run_wall_s(),
+                                    &run->events, reterr);
+    }
+    return status ? status : fm_metrics_open(metrics_path, &run->metrics, reterr);
 }
 
 /* Prepares everything that can fail before the first step, in an order that leaves nothing on disk
  * of a run that never began. */
 static fm_status begin(fm_train_run *run, fm_error *reterr) {
     char path[PATH_MAX];
-    const fm_train_options *set = run->set;
-    fm_status status = find_metrics_path(run, path, reterr);
-    if (!status) status = fm_train_config_load(set->preset, set->config, &run->config, reterr);
-    if (!status) status = create_trainer(run, reterr);
+    const fm_kernels *kernels;
+    bool is_first = fm_run_is_first(run);
+    fm_status status = is_first ? find_metrics_path(run, path, reterr) : FM_OK;
+    if (!status) status = fm_device_find(run->set->device, run->set->dtype, &kernels, reterr);
+    if (run->ranks) status = fm_run_share(run, status, reterr);
+    if (status) return status;
+    status = create_trainer(run, kernels, reterr);
     if (!status) status = resume(run, reterr);
-    if (!status) fm_team_copy_first(run->team);
     if (!status) status = open_feed(run, reterr);
-    if (!status) status = fm_resume_lock(set->out, &run->lock, reterr);
-    uint64_t n_step = run->state.place.step;
-    if (!status) status = fm_metrics_truncate(path, n_step, reterr);
-    if (!status && set->tensorboard) {
-        status = fm_event_file_open(set->tensorboard, set->resume, n_step, fm_run_wall_s(),
-                                    &run->events, reterr);
-    }
-    return status ? status : fm_metrics_open(path, &run->metrics, reterr);
+    if (run->ranks) status = fm_run_compare(run, status, reterr);
+    if (!status && run->ranks) status = fm_run_prepare_ranks(run, reterr);
+    if (!status && is_first) status = open_outputs(run, path, reterr);
+    return run->ranks ? fm_run_share(run, status, reterr) : status;
 }
 
 /* Says that the run stopped because it was asked to. */
@@ -518,9 +556,10 @@ static void say_stopped(const fm_train_run *run) {
 /* Makes the steps that are left. */
 static fm_status make_steps(fm_train_run *run, fm_error *reterr) {
     fm_status status = FM_OK;
-    while (!status && run->queued_step < run->set->steps && !fm_stop_signal()) {
-        status = advance(run, reterr);
-        if (!status) status = fm_run_save_if_due(run, reterr);
+    while (!status && run->queued_step < run->set->steps) {
+        if (!run->ranks && fm_stop_signal()) break; /* several ranks agree on it */
+        status = run->ranks ? fm_run_advance_ranks(run, reterr) : advance(run, reterr);
+        if (!status && !run->ranks) status = fm_run_save_if_due(run, reterr);
         /* A sample that is skipped now may leave the last step open. */
         if (!status && run->queued_step >= run->set->steps) status = fm_run_drain(run, 0, reterr);
     }
@@ -533,13 +572,16 @@ static fm_status make_steps(fm_train_run *run, fm_error *reterr) {
 }
 
 static fm_status train(fm_train_run *run, fm_error *reterr) {
-    fm_stop_catch();
+    bool is_first = fm_run_is_first(run);
     fm_status status = begin(run, reterr);
     if (status) return status == FM_ERR_CANCELLED ? FM_OK : status;
-    announce(run);
-    run->progress = fm_progress_of(run->set->steps, run->set->quiet);
+    if (is_first) announce(run);
+    run->progress = fm_progress_of(run->set->steps, run->set->quiet || !is_first);
     run->start_ns = run->saved_ns = fm_clock_ns();
     status = make_steps(run, reterr);
+    if (!is_first) return status;
+    /* When ranks are lost, this one may hold a part of a sum. */
+    run->is_torn = run->is_torn || (status && run->ranks && !run->is_agreed);
     status = fm_run_save_last(run, status, reterr);
     /* The first error is the one to report; the log has the other one. */
     fm_status rows = fm_run_sync_metrics(run, status ? NULL : reterr);
@@ -548,6 +590,96 @@ static fm_status train(fm_train_run *run, fm_error *reterr) {
     summarize(run);
     if (!status && fm_stop_signal() && run->state.place.step < run->set->steps) say_stopped(run);
     return status;
+}
+
+/* -- ranks */
+
+/* Checks how the ranks are to share the work, as far as that can be said before they meet. */
+static fm_status check_layout(const fm_train_run *run, int32_t n_rank, fm_error *reterr) {
+    const fm_layout *layout = &run->layout;
+    const int32_t of_sample = layout->dap * layout->bp;
+    if (n_rank % of_sample != 0) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "%d ranks cannot be divided into groups of dap * bp = %d * %d", (int)n_rank,
+                       (int)layout->dap, (int)layout->bp);
+    }
+    if (layout->dp > run->config.data.global_batch) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "%d groups of ranks cannot share a step of %lld samples ([data] "
+                       "global_batch)",
+                       (int)layout->dp, (long long)run->config.data.global_batch);
+    }
+    fm_status status = fm_layout_check(layout, reterr);
+    if (!status) status = fm_trainer_check_layout(&run->config.model, layout, reterr);
+    if (status || n_rank == 1) return status;
+    if (strcmp(run->set->device, "cpu") != 0) {
+        return fm_fail(reterr, FM_ERR_UNSUPPORTED,
+                       "%d ranks, but --device %s takes one for now; give --gpus 1, and set dap "
+                       "and bp to 1, or use --ranks with --device cpu",
+                       (int)n_rank, run->set->device);
+    }
+    if (strcmp(run->set->order, "strict") != 0) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--order %.32s: several ranks need samples in strict order",
+                       run->set->order);
+    }
+    return FM_OK;
+}
+
+/* Finds how many ranks the run has, and how they share the work. */
+static fm_status find_layout(fm_train_run *run, int32_t n_world, int32_t *ret_n, fm_error *reterr) {
+    const fm_train_options *set = run->set;
+    fm_train_config *config = &run->config;
+    if (set->ranks && set->gpus) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--ranks is for CPUs and --gpus for GPUs: give one");
+    }
+    if (set->gpus && strcmp(set->device, "cpu") == 0) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--gpus needs --device cuda");
+    }
+    fm_status status = fm_train_config_load(set->preset, set->config, config, reterr);
+    if (status) return status;
+    if (set->dap) config->parallel.dap = (int32_t)set->dap;
+    if (set->bp) config->parallel.bp = (int32_t)set->bp;
+    const int32_t of_sample = config->parallel.dap * config->parallel.bp;
+    const int32_t given = (int32_t)(set->ranks ? set->ranks : set->gpus);
+    if (given && n_world > 1 && given != n_world) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--ranks %d, but %d processes were started",
+                       (int)given, (int)n_world);
+    }
+    int32_t n_rank = n_world > 1 ? n_world : given ? given : of_sample;
+    run->layout = (fm_layout){config->parallel.dap, config->parallel.bp, n_rank / of_sample};
+    *ret_n = n_rank;
+    return check_layout(run, n_rank, reterr);
+}
+
+/* Trains as the only process, as one of several, or starts several. */
+static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *reterr) {
+    const fm_train_options *set = run->set;
+    bool is_rank;
+    fm_world world = {.size = 1};
+    int32_t n_rank;
+    fm_status status = fm_world_find(set->meet, &is_rank, &world, reterr);
+    if (!status) status = find_layout(run, is_rank ? world.size : 1, &n_rank, reterr);
+    if (status) return status;
+    if (n_rank > 1 && !is_rank) return fm_launch(set->argc, set->argv, n_rank, ret_code, reterr);
+    fm_stop_catch(!is_rank);
+    if (is_rank) {
+        if (world.rank > 0) fm_log_set_level(FM_LOG_ERROR); /* the first rank speaks for all */
+        status = fm_ranks_open(&world, &run->layout, &run->ranks, reterr);
+        if (status) return status;
+    }
+    status = train(run, reterr);
+    if (!status && fm_stop_signal() && run->state.place.step < set->steps) {
+        *ret_code = 128 + fm_stop_signal();
+    }
+    return status;
+}
+
+/* Reports the error of one of several ranks: what all know, the first one says. */
+static int report_rank(fm_train_run *run, const fm_error *error) {
+    if (!run->is_agreed) fm_ranks_fail(run->ranks, error);
+    if (run->is_agreed && fm_run_is_first(run)) return report(error);
+    return error->status == FM_ERR_USAGE ? EXIT_USAGE : EXIT_FAILED;
 }
 
 int fm_train_main(int argc, char **argv) {
@@ -562,19 +694,22 @@ int fm_train_main(int argc, char **argv) {
         fm_fail(&error, FM_ERR_NOMEM, "no memory for a run");
         return report(&error);
     }
+    int code = EXIT_OK;
     run->set = &set;
     run->lock = -1;
-    status = train(run, &error);
+    status = train_in_place(run, &code, &error);
+    if (status) code = run->ranks ? report_rank(run, &error) : report(&error);
+    bool is_first = fm_run_is_first(run);
+    if (status && is_first && run->advice[0]) {
+        fprintf(stderr, "%s: %s\n", fm_train_program, run->advice);
+    }
+    if (run->ranks && (!status || run->is_agreed)) fm_ranks_leave(run->ranks);
     fm_feed_close(&run->feed);
-    fm_team_destroy(run->team);
+    fm_trainer_destroy(run->trainer);
     fm_metrics_close(run->metrics);
     fm_event_file_close(run->events);
     if (run->lock >= 0) close(run->lock);
-    int code = status ? report(&error) : EXIT_OK;
-    if (status && run->advice[0]) fprintf(stderr, "%s: %s\n", fm_train_program, run->advice);
-    if (!status && fm_stop_signal() && run->state.place.step < set.steps) {
-        code = 128 + fm_stop_signal();
-    }
+    fm_run_release_ranks(run);
     free(run);
     return code;
 }

@@ -2,6 +2,7 @@
 #include "trainer/app/train_options.h"
 
 #include "proto/limits.h"
+#include "trainer/dist/groups.h"
 
 #include <errno.h>
 #include <math.h>
@@ -9,15 +10,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_RANKS = FM_LAYOUT_RANKS };
+
 const char fm_train_program[] = "foldmill train";
 
 static const char description[] =
     "Trains on the samples of a feature server. Each step appends one JSON object\n"
     "to DIR/metrics.jsonl. Sizes, rates and the sampling plan come from a preset;\n"
     "--config FILE changes settings of it, in the form that --show-config prints.\n"
-    "The section [parallel] splits each sample over several ranks (dap, bp), which\n"
-    "are CPU threads. The same data, seed and settings give the same parameters,\n"
-    "bit for bit.\n\n"
+    "The same data, seed and settings give the same parameters, bit for bit.\n\n"
+    "Several ranks train together as processes: --ranks N starts them on this host,\n"
+    "each on its share of the cores. dap * bp of them share each sample, and the\n"
+    "samples of a step are divided over the others. Processes that torchrun, mpirun\n"
+    "or srun has started find their rank in the environment, and meet at rank 0, or\n"
+    "where --meet says: tcp://HOST:PORT, or file:PATH on a shared file system.\n"
+    "--dap and --bp stand for the settings of the section [parallel].\n"
+    "Rank 0 writes all outputs. When a rank is lost, all end, and --resume\n"
+    "continues from the last checkpoint.\n\n"
     "SIGTERM, SIGINT and SIGHUP stop the run after the sample in hand, also inside\n"
     "a batch; a second signal ends it at once. SIGUSR1 writes a checkpoint and the\n"
     "run goes on.\n\n"
@@ -35,14 +44,16 @@ static const char description[] =
     "Examples:\n"
     "  foldmill train --data unix:/run/foldmill.sock --preset tiny --steps 200\n"
     "  foldmill train --preset tiny --show-config >mine.ini\n"
-    "  foldmill train --data tcp://host:7420 --config mine.ini --steps 5000 --resume\n\n"
+    "  foldmill train --data tls://host:7420 --tls-ca ca.crt --config mine.ini --resume\n"
+    "  foldmill train --data unix:/run/foldmill.sock --ranks 4 --dap 2\n\n"
     "Exit codes: 0 done, 1 failed, 2 bad usage, 129, 130 or 143 stopped by SIGHUP,\n"
     "SIGINT or SIGTERM";
 
 static fm_status read_options(fm_train_options *set, int argc, char **argv, fm_error *reterr) {
     const fm_option options[] = {
         {"data", FM_OPTION_STRING, &set->data, "URL",
-         .help = "server, unix:PATH or tcp://HOST:PORT (required)"},
+         .help = "server, unix:PATH, tls://HOST:PORT or tcp://HOST:PORT (required)"},
+        FM_CREDENTIALS_OPTIONS(&set->credentials, FM_CREDENTIALS_TOKEN_HELP),
         {"preset", FM_OPTION_STRING, &set->preset, "NAME",
          .help = "af2-initial, af2-finetuning, overfit, tiny (tiny)"},
         {"config", FM_OPTION_STRING, &set->config, "FILE",
@@ -54,6 +65,11 @@ static fm_status read_options(fm_train_options *set, int argc, char **argv, fm_e
         {"device", FM_OPTION_STRING, &set->device, "NAME", .help = "cpu or cuda (cpu)"},
         {"dtype", FM_OPTION_STRING, &set->dtype, "TYPE",
          .help = "of activations: fp32, or bf16 on cuda (fp32)"},
+        {"ranks", FM_OPTION_U64, &set->ranks, "N", "CPU processes (dap * bp)", .max = MOST_RANKS},
+        {"gpus", FM_OPTION_U64, &set->gpus, "N", "processes with a GPU each", .max = MOST_RANKS},
+        {"dap", FM_OPTION_U64, &set->dap, "D", "ranks for a sample's parts", .max = FM_LAYOUT_DAP},
+        {"bp", FM_OPTION_U64, &set->bp, "B", "ranks for a block's branches", .max = 2},
+        {"meet", FM_OPTION_STRING, &set->meet, "ADDRESS", .help = "where rank 0 meets the others"},
         {"steps", FM_OPTION_U64, &set->steps, "N", .help = "updates in all (100)", .letter = 'n',
          .min = 1, .max = FM_LIMIT_STEP},
         {"seed", FM_OPTION_U64, &set->seed, "S",
@@ -116,6 +132,10 @@ fm_status fm_train_options_index(const char *text, uint64_t *ret_index, fm_error
 static fm_status check(fm_train_options *set, fm_error *reterr) {
     if (!set->data && !set->show_config && !set->help_config) {
         return fm_fail(reterr, FM_ERR_USAGE, "--data URL is required");
+    }
+    if (set->change.n && !set->resume) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--change is for --resume; a new run takes its settings as they are");
     }
     set->skips_bad = strcmp(set->bad_samples, "skip") == 0;
     if (!set->skips_bad && strcmp(set->bad_samples, "stop") != 0) {

@@ -2,16 +2,19 @@
 #ifndef FM_TRAINER_TRAIN_OPTIONS_H
 #define FM_TRAINER_TRAIN_OPTIONS_H
 
-#include "proto/base/options.h"
+#include "proto/credentials.h"
 
 typedef struct fm_train_options {
     const char *data, *preset, *config, *from, *out, *tensorboard, *order, *device, *dtype,
         *bad_samples;
+    fm_credentials credentials;
     uint64_t steps, seed, ahead, wait_ms, data_timeout_s;
     uint64_t checkpoint_every, keep_last, keep_every; /* steps, files, steps; 0 = never */
     double checkpoint_minutes;                        /* 0 = never */
     uint64_t bad_sample_budget;
     fm_option_list skip_sample, change;
+    uint64_t ranks, gpus, dap, bp; /* 0: as the configuration says */
+    const char *meet;
     bool quiet, resume, show_config, help_config, stop_on_divergence;
     bool skips_bad; /* follows from bad_samples */
     /* The command line as it was given, for advice. */

@@ -1,19 +1,19 @@
 /* train_run.h: a run of `foldmill train` in progress, shared by the files that make it: train.c
- * (the loop over samples; start there), train_save.c (checkpoints), train_step.c (the end of a
- * step). */
+ * (the loop over samples; start there), train_ranks.c (the same for several ranks), train_save.c
+ * (checkpoints), train_step.c (the end of a step). */
 #ifndef FM_TRAINER_TRAIN_RUN_H
 #define FM_TRAINER_TRAIN_RUN_H
 
 #include "trainer/app/divergence.h"
 #include "trainer/app/feed.h"
 #include "trainer/app/progress.h"
+#include "trainer/app/ranks.h"
 #include "trainer/app/resume.h"
 #include "trainer/app/train_config.h"
 #include "trainer/app/train_options.h"
 #include "trainer/backend/fallback.h"
 #include "trainer/metrics/event_file.h"
 #include "trainer/metrics/metrics.h"
-#include "trainer/step/team.h"
 
 enum {
     FM_RUN_WINDOW = 10, /* steps at each end of a run whose mean loss is reported */
@@ -29,16 +29,21 @@ typedef struct fm_run_flight {
     uint32_t slot; /* its position in the batch */
     bool is_last;  /* of its step */
     bool is_scored;
+    bool plays; /* of several ranks: this one's group has a sample in the round */
     double rate, wait_s;
 } fm_run_flight;
+
+typedef struct fm_run_word fm_run_word; /* train_ranks.c */
+typedef struct fm_run_outcome fm_run_outcome;
 
 /* A run in progress. */
 typedef struct fm_train_run {
     const fm_train_options *set;
     fm_train_config config;
     char identity[FM_IDENTITY_BYTES];
-    fm_team *team;
-    fm_trainer *trainer; /* the first trainer of the team */
+    fm_trainer *trainer;
+    fm_layout layout;
+    fm_ranks *ranks; /* NULL: this process is the only one */
     fm_feed feed;
     fm_metrics *metrics;
     fm_event_file *events; /* NULL without --tensorboard */
@@ -67,17 +72,71 @@ typedef struct fm_train_run {
     double first_sum,
         last[FM_RUN_WINDOW]; /* losses of the first and of the newest FM_RUN_WINDOW steps */
     char advice[FM_RUN_ADVICE_BYTES]; /* what to do about the error; "" = nothing known */
+    /* Of several ranks; train_ranks.c. */
+    fm_run_word *words;                 /* [ranks] of the round being agreed on */
+    fm_run_word *round[FM_MOST_QUEUED]; /* [groups] of the rounds in flight */
+    fm_run_outcome *outcomes;           /* [ranks] of the round being collected */
+    fm_run_state *boundary;             /* after the last whole step */
+    fm_loaded hand;                     /* this rank's next sample, where has_hand */
+    fm_features hand_features;
+    bool has_hand;
+    unsigned saves_now;   /* what all have agreed on, as fm_run_wants_checkpoint */
+    bool is_agreed;       /* the error is that of all ranks */
+    fm_error own_failure; /* of this rank, to be told to the others; status 0: none */
+    uint64_t cursor;      /* no sample of this rank's group before it is left */
 } fm_train_run;
+
+/* Whether this process writes the outputs. */
+static inline bool fm_run_is_first(const fm_train_run *run) {
+    return !run->ranks || fm_ranks_rank(run->ranks) == 0;
+}
 
 static inline double fm_run_seconds_since(uint64_t ns) {
     return (double)(fm_clock_ns() - ns) * 1e-9;
 }
 
-/* Collects until at most `left` samples are in flight. (train.c) */
+/* Collects until at most `left` samples are in flight. (train.c, as the next six) */
 FM_MUST_USE fm_status fm_run_drain(fm_train_run *run, uint64_t left, fm_error *reterr);
 
-/* The settings by which checkpoints are written and resumed. (train_save.c, as the next three) */
+/* Decides about a bad sample: FM_OK to skip it, else the error in *reterr, with its sample. `name`:
+ * its chain, "" where that is not known. */
+FM_MUST_USE fm_status fm_run_judge(fm_train_run *run, uint64_t index, const char *name,
+                                   fm_status status, fm_error *reterr);
+/* Notes that the sample is left out. `why`: what is bad about it; NULL: the command line names
+ * it. */
+FM_MUST_USE fm_status fm_run_note_skipped(fm_train_run *run, uint64_t index, const char *name,
+                                          const fm_error *why, fm_error *reterr);
+/* Counts the sample as done with. */
+FM_MUST_USE fm_status fm_run_note_delivered(fm_train_run *run, uint64_t index, fm_error *reterr);
+/* Whether the samples of the step being queued are scored. */
+bool fm_run_is_scored(const fm_train_run *run);
+/* Adds a sample's scores to the sums. A crop without known CA atoms has none and does not count. */
+FM_MUST_USE fm_status fm_run_add_scores(fm_train_run *run, const fm_features *features,
+                                        fm_batch_sums *sums, fm_error *reterr);
+/* Adds the results of a sample that counts. */
+void fm_run_add_result(fm_batch_sums *sums, uint64_t index, uint32_t n_cycle, const char *name,
+                       double wait_s, const fm_sample_result *result);
+
+/* Compares this rank with the others before the first step; `status` is what its preparations came
+ * to. (train_ranks.c, as the next five) */
+FM_MUST_USE fm_status fm_run_compare(fm_train_run *run, fm_status status, fm_error *reterr);
+/* Fails on all ranks when one has failed; `status` is this one's. */
+FM_MUST_USE fm_status fm_run_share(fm_train_run *run, fm_status status, fm_error *reterr);
+/* Takes the memory for rounds, once the state is loaded. FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_run_prepare_ranks(fm_train_run *run, fm_error *reterr);
+void fm_run_release_ranks(fm_train_run *run);
+/* Agrees on the next round, and queues or skips its samples. */
+FM_MUST_USE fm_status fm_run_advance_ranks(fm_train_run *run, fm_error *reterr);
+/* Collects the oldest round in flight. */
+FM_MUST_USE fm_status fm_run_collect_round(fm_train_run *run, fm_error *reterr);
+
+/* The settings by which checkpoints are written and resumed. (train_save.c, as the next four) */
 fm_resume_options fm_run_resume_options(const fm_train_run *run);
+
+/* FM_RUN_IS_DUE and FM_RUN_IS_ASKED, where a checkpoint is due or was asked for; several ranks
+ * agree on it. */
+enum { FM_RUN_IS_DUE = 1, FM_RUN_IS_ASKED = 2 };
+unsigned fm_run_wants_checkpoint(fm_train_run *run);
 
 /* Writes a checkpoint when one is due or asked for. One that cannot be written is logged and tried
  * again later; the older ones stay. */

@@ -3,6 +3,7 @@
 #include "trainer/app/train_run.h"
 
 #include "proto/base/log.h"
+#include "proto/base/plural.h"
 #include "trainer/app/stop.h"
 
 #include <assert.h>
@@ -25,17 +26,23 @@ static bool is_same_place(fm_checkpoint_place a, fm_checkpoint_place b) {
     return a.step == b.step && a.n_sample == b.n_sample;
 }
 
+/* What a checkpoint of now would hold: see train_ranks.c. */
+static const fm_run_state *whole_state(const fm_train_run *run) {
+    return run->layout.dp > 1 ? run->boundary : &run->state;
+}
+
 /* Nothing may be in flight. */
 static fm_status save(fm_train_run *run, fm_error *reterr) {
     assert(run->n_queued == run->n_collected);
     fm_status rows = fm_run_sync_metrics(run, NULL);
     (void)rows; /* a checkpoint is worth more than its rows, whose trouble is in the log */
     fm_resume_options options = fm_run_resume_options(run);
-    fm_status status = fm_resume_save(&options, run->trainer, &run->state, reterr);
+    const fm_run_state *state = whole_state(run);
+    fm_status status = fm_resume_save(&options, run->trainer, state, reterr);
     run->saved_ns = fm_clock_ns();
     run->failed_ns = status ? run->saved_ns : 0;
     if (!status) {
-        run->saved = run->state.place;
+        run->saved = state->place;
         run->is_saved = true;
     }
     return status;
@@ -44,6 +51,7 @@ static fm_status save(fm_train_run *run, fm_error *reterr) {
 static bool is_checkpoint_due(const fm_train_run *run) {
     const fm_train_options *set = run->set;
     fm_checkpoint_place place = {run->queued_step, run->slot};
+    if (run->layout.dp > 1) place = run->boundary->place;
     if (!set->checkpoint_every || (run->is_saved && is_same_place(place, run->saved))) return false;
     if (run->failed_ns) return fm_run_seconds_since(run->failed_ns) >= save_again_s;
     bool by_step = run->slot == 0 && run->queued_step > run->first.step &&
@@ -53,11 +61,18 @@ static bool is_checkpoint_due(const fm_train_run *run) {
     return by_step || by_time;
 }
 
+unsigned fm_run_wants_checkpoint(fm_train_run *run) {
+    bool is_due = fm_run_is_first(run) && is_checkpoint_due(run);
+    return (is_due ? FM_RUN_IS_DUE : 0) | (fm_stop_take_checkpoint() ? FM_RUN_IS_ASKED : 0);
+}
+
 fm_status fm_run_save_if_due(fm_train_run *run, fm_error *reterr) {
-    bool asked = fm_stop_take_checkpoint();
-    if (!asked && !is_checkpoint_due(run)) return FM_OK;
+    unsigned wants = run->ranks ? run->saves_now : fm_run_wants_checkpoint(run);
+    bool asked = wants & FM_RUN_IS_ASKED;
+    run->saves_now = 0;
+    if (!wants) return FM_OK;
     fm_status status = fm_run_drain(run, 0, reterr);
-    if (status) return status;
+    if (status || !fm_run_is_first(run)) return status;
     fm_error error;
     status = save(run, &error);
     char path[FM_CHECKPOINT_PATH_BYTES], text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64],
@@ -78,15 +93,16 @@ void fm_run_describe_place(const fm_train_run *run, char *out, size_t out_bytes)
                      (unsigned long long)run->set->steps);
     if (place.n_sample && n > 0 && (size_t)n < out_bytes) {
         snprintf(out + n, out_bytes - (size_t)n, " and %u sample%s", place.n_sample,
-                 place.n_sample == 1 ? "" : "s");
+                 fm_plural(place.n_sample));
     }
 }
 
 fm_status fm_run_save_last(fm_train_run *run, fm_status status, fm_error *reterr) {
     fm_error error;
     fm_status saved = FM_OK;
-    bool is_new = !is_same_place(run->state.place, run->first) &&
-                  !(run->is_saved && is_same_place(run->state.place, run->saved));
+    const fm_checkpoint_place whole = whole_state(run)->place;
+    bool is_new =
+        !is_same_place(whole, run->first) && !(run->is_saved && is_same_place(whole, run->saved));
     if (run->set->checkpoint_every && is_new && !run->is_torn) saved = save(run, &error);
     if (!status) {
         if (saved) *reterr = error;
@@ -97,8 +113,8 @@ fm_status fm_run_save_last(fm_train_run *run, fm_status status, fm_error *reterr
     snprintf(why, sizeof why, "%s", reterr->message);
     snprintf(source, sizeof source, "%s", reterr->source);
     fm_run_describe_place(run, place, sizeof place);
-    bool is_whole = (run->is_saved && is_same_place(run->state.place, run->saved)) ||
-                    is_same_place(run->state.place, run->first);
+    bool is_whole =
+        (run->is_saved && is_same_place(whole, run->saved)) || is_same_place(whole, run->first);
     bool has_begun = run->state.place.step || run->state.place.n_sample;
     if (saved) {
         snprintf(what, sizeof what, "; the checkpoint cannot be written: %.150s", error.message);

@@ -12,13 +12,14 @@ static const char *const score_names[FM_METRICS_SCORES] = {
     "lddt_ca", "lddt", "rmsd_ca", "drmsd_ca", "tm_score", "gdt_ts", "gdt_ha"};
 
 /* The loss terms that the model has. */
-static void add_terms(const fm_trainer *trainer, const double *sums, double n,
+static void add_terms(const fm_trainer *trainer, const fm_batch_sums *sums, double n,
                       fm_metrics_step *step) {
     static_assert((int)FM_LOSS_TERMS <= (int)FM_METRICS_TERMS, "a step has room for all terms");
     for (int i = 0; i < FM_LOSS_TERMS; i++) {
         if (trainer->term[i] == FM_TENSOR_NONE) continue;
         step->term[step->n_term].name = fm_loss_terms[i].name;
-        step->term[step->n_term++].value = sums[i] / n;
+        step->term[step->n_term].part = sums->part[i] / n;
+        step->term[step->n_term++].value = sums->term[i] / n;
     }
 }
 
@@ -58,6 +59,7 @@ static void note_disk(fm_train_run *run, fm_status status, uint64_t step, const 
 /* Writes the step's metrics. What the disk does not take waits in memory. */
 static void write_metrics(fm_train_run *run, const fm_metrics_step *step) {
     fm_error error;
+    if (!fm_run_is_first(run)) return;
     fm_status status = fm_metrics_write(run->metrics, step, &error), events = FM_OK;
     if (run->events) {
         events = fm_event_file_write(run->events, step, fm_run_wall_s(), status ? NULL : &error);
@@ -129,7 +131,7 @@ fm_status fm_run_finish_step(fm_train_run *run, double rate, fm_error *reterr) {
                   (double)n_here,
     };
     run->done_ns = sums->done_ns;
-    add_terms(run->trainer, sums->term, n, &step);
+    add_terms(run->trainer, sums, n, &step);
     for (uint32_t i = 0; sums->n_scored && i < FM_METRICS_SCORES; i++) {
         step.score[i].name = score_names[i];
         step.score[step.n_score++].value = sums->score[i] / sums->n_scored;

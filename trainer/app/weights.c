@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, N_SHOWN = 10 };
 
 static const size_t arena_bytes = (size_t)1 << 32; /* address space for tables and reports */
 
@@ -27,8 +27,8 @@ static const char import_description[] =
     "of blocks, templates, the structure module and the aligned error head are read\n"
     "from the file. Train with the same sizes: the command prints those that differ\n"
     "from the preset. If no preset fits, --preset and --config FILE give the sizes.\n\n"
-    "Every array that is missing, extra or of another shape is listed with what was\n"
-    "expected. In that case nothing is written.\n\n"
+    "The first arrays that are missing, extra or of another shape are listed with\n"
+    "what was expected, and the others counted. In that case nothing is written.\n\n"
     "Examples:\n"
     "  foldmill import params_model_1.npz --out model_1.safetensors\n"
     "  foldmill train --data URL --preset af2-finetuning --from model_1.safetensors\n\n"
@@ -73,11 +73,31 @@ static void free_model(host_model *model) {
     fm_arena_fini(&model->arena);
 }
 
+/* -- the commands */
+
+typedef fm_status run_command(const void *set, const char *path, fm_error *reterr);
+
+/* Parses the arguments of a command that reads one file and needs --out, and runs it. */
+static int parse_and_run(const fm_command *command, int argc, char **argv, const char *const *out,
+                         run_command *run, const void *set) {
+    fm_error error;
+    int n_positional;
+    fm_status status = fm_options_parse(command, argc, argv, &n_positional, &error);
+    if (status == FM_ERR_CANCELLED) return EXIT_OK;
+    if (!status && !*out) {
+        status = fm_fail(&error, FM_ERR_USAGE, "--out is required; usage: %s %s", command->program,
+                         command->arguments);
+    }
+    if (!status) status = run(set, argv[0], &error);
+    return status ? report(command->program, &error) : EXIT_OK;
+}
+
 /* -- import */
 
 typedef struct import_settings {
     const char *preset, *config, *out;
     uint64_t seed;
+    bool verbose;
     fm_import_options allow;
 } import_settings;
 
@@ -111,6 +131,24 @@ static fm_status choose_config(const import_settings *set, const fm_weights_file
     return FM_OK;
 }
 
+/* Prints the lines about arrays that differ: the first of them, and the number of the others. A
+ * model of other sizes differs in hundreds. */
+static void print_differences(const char *text, bool all) {
+    size_t n = 0, shown = 0;
+    for (const char *at = text; *at; n++) {
+        size_t length = strcspn(at, "\n");
+        if (all || n < N_SHOWN) {
+            fprintf(stderr, "%.*s\n", (int)length, at);
+            shown++;
+        }
+        at += length + (at[length] == '\n');
+    }
+    if (n > shown) {
+        fprintf(stderr, "and %zu more arrays; --verbose lists all. Is it the right --preset?\n",
+                n - shown);
+    }
+}
+
 static void print_import(const import_settings *set, const char *path, const fm_import_report *what,
                          const fm_params *params) {
     printf("read      %s: %zu arrays with %s names%s%s%s\n", path, what->n_array,
@@ -133,7 +171,7 @@ static fm_status import_open(const import_settings *set, const fm_weights_file *
     fm_params_draw(&model->params, set->seed); /* values of arrays that the file may lack */
     status =
         fm_foreign_import_file(file, &model->params, &set->allow, &model->arena, &what, reterr);
-    fputs(what.text, stderr);
+    print_differences(what.text, set->verbose);
     if (status) {
         fm_error_in(reterr, path);
         return status;
@@ -143,7 +181,8 @@ static fm_status import_open(const import_settings *set, const fm_weights_file *
     return status;
 }
 
-static fm_status import(const import_settings *set, const char *path, fm_error *reterr) {
+static fm_status import(const void *settings, const char *path, fm_error *reterr) {
+    const import_settings *set = settings;
     host_model model = {.params = {0}};
     fm_weights_file *file = NULL;
     fm_status status = fm_arena_init(&model.arena, arena_bytes, reterr);
@@ -167,6 +206,7 @@ int fm_import_main(int argc, char **argv) {
          .help = "arrays that FILE lacks keep initial values"},
         {"allow-extra", FM_OPTION_FLAG, &set.allow.allow_extra, NULL,
          .help = "arrays that the model lacks are ignored"},
+        {"verbose", FM_OPTION_FLAG, &set.verbose, NULL, .help = "list every array that differs"},
         {"seed", FM_OPTION_U64, &set.seed, "S", .help = "seed of the initial values (0)"},
         {0}};
     const fm_command command = {.program = "foldmill import",
@@ -177,13 +217,7 @@ int fm_import_main(int argc, char **argv) {
                                 .options = options,
                                 .min_positional = 1,
                                 .max_positional = 1};
-    fm_error error;
-    int n_positional;
-    fm_status status = fm_options_parse(&command, argc, argv, &n_positional, &error);
-    if (status == FM_ERR_CANCELLED) return EXIT_OK;
-    if (!status && !set.out) status = fm_fail(&error, FM_ERR_USAGE, "--out CHECKPOINT is required");
-    if (!status) status = import(&set, argv[0], &error);
-    return status ? report(command.program, &error) : EXIT_OK;
+    return parse_and_run(&command, argc, argv, &set.out, import, &set);
 }
 
 /* -- export */
@@ -236,7 +270,8 @@ static fm_status load_model(const char *path, host_model *model, fm_error *reter
     return status ? status : fm_checkpoint_load(path, &model->params, &state, reterr);
 }
 
-static fm_status export_weights(const export_settings *set, const char *path, fm_error *reterr) {
+static fm_status export_weights(const void *settings, const char *path, fm_error *reterr) {
+    const export_settings *set = settings;
     fm_weights_format format = FM_WEIGHTS_NPZ;
     fm_weight_names names = FM_NAMING_DEEPMIND;
     bool average = true;
@@ -274,11 +309,5 @@ int fm_export_weights_main(int argc, char **argv) {
                                 .options = options,
                                 .min_positional = 1,
                                 .max_positional = 1};
-    fm_error error;
-    int n_positional;
-    fm_status status = fm_options_parse(&command, argc, argv, &n_positional, &error);
-    if (status == FM_ERR_CANCELLED) return EXIT_OK;
-    if (!status && !set.out) status = fm_fail(&error, FM_ERR_USAGE, "--out FILE is required");
-    if (!status) status = export_weights(&set, argv[0], &error);
-    return status ? report(command.program, &error) : EXIT_OK;
+    return parse_and_run(&command, argc, argv, &set.out, export_weights, &set);
 }

@@ -59,6 +59,12 @@ typedef struct fm_device {
     size_t (*used_bytes)(void);
     /* Bytes of the device's memory that are free; 0 on the CPU, which does not know. */
     size_t (*free_bytes)(void);
+
+    /* What the bits of results depend on beside the program. The processor: of a CPU the one whose
+     * kernels OpenBLAS chose, such as "Haswell"; of a GPU its name. The library of matrix products
+     * with its version, such as "OpenBLAS 0.3.21". The strings last as long as the thread. */
+    const char *(*processor)(void);
+    const char *(*library)(void);
 } fm_device;
 
 #endif

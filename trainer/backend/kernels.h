@@ -532,7 +532,4 @@ typedef struct fm_kernels {
  * thread. */
 const fm_kernels *fm_kernels_cpu(fm_element act);
 
-/* The processor whose kernels OpenBLAS chose on this machine, such as "Haswell". */
-const char *fm_kernels_cpu_processor(void);
-
 #endif

@@ -133,13 +133,13 @@ static fm_status open_with(fm_board *board, fm_meeting *meeting, introduction *a
         fm_board_rank *entry = fm_board_own(board);
         *entry = (fm_board_rank){.rank = rank, .process = getpid(), .outbox = -1};
     }
-    uint8_t is_bad = status != FM_OK;
+    uint8_t is_bad = status ? 1 : 0;
     uint8_t *bad = (uint8_t *)all;
-    if (!met)
+    if (!met) {
         met = fm_meeting_gather(meeting, &is_bad, 1, bad, seconds, status ? &ignored : reterr);
-    for (int32_t r = 0; r < size && !status && !met; r++) {
-        if (bad[r]) status = fm_fail(reterr, FM_ERR_IO, "rank %d has no shared memory", (int)r);
     }
+    for (int32_t r = 0; r < size && !status && !met; r++)
+        if (bad[r]) status = fm_fail(reterr, FM_ERR_IO, "rank %d has no shared memory", (int)r);
     return status ? status : met;
 }
 
@@ -194,7 +194,10 @@ int32_t fm_board_find(const fm_board *board, int32_t rank) {
 void fm_board_describe(const fm_board *board, int32_t place, char *out, size_t out_bytes) {
     static const char *const groups[FM_BOARD_GROUPS] = {"dap", "bp", "sample", "dp"};
     const fm_board_rank *r = fm_board_entry(board, place);
-    int n = snprintf(out, out_bytes, "rank %d (process %d): ", (int)r->rank, (int)r->process);
+    char host[64] = "";
+    if (gethostname(host, sizeof host - 1) < 0) host[0] = '\0';
+    int n = snprintf(out, out_bytes, "rank %d (process %d on %s): ", (int)r->rank, (int)r->process,
+                     host);
     if (n < 0 || (size_t)n >= out_bytes) return;
     if (!r->step) {
         snprintf(out + n, out_bytes - (size_t)n, "before the first step");

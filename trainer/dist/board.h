@@ -60,7 +60,7 @@ static inline fm_board_rank *fm_board_own(const fm_board *board) {
 /* The place of a rank of the run; -1: it is on another host. */
 int32_t fm_board_find(const fm_board *board, int32_t rank);
 
-/* Writes "rank 2 (process 1234): step 7, cycle 0, in exchange 31 of the dap group" to out. */
+/* Writes "rank 2 (process 1234 on node7): step 7, cycle 0, in exchange 31 of the dap group". */
 void fm_board_describe(const fm_board *board, int32_t place, char *out, size_t out_bytes);
 
 /* Ends the run for all ranks of the host: every wait of comm_shm returns. Only the first reason is

@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum { PIECE = 512, MOST_SOURCES = 64 };
+enum { PIECE = 512 };
 
 #define DEFINE_COMBINE(type, name)                                                                 \
     static void name(int64_t count, int32_t n_source, const type *const *source, fm_beta beta,     \
@@ -30,9 +30,9 @@ DEFINE_COMBINE(double, combine_f64)
 static void combine_part(const fm_message *m, int32_t n_source, const void *const *source,
                          int32_t sent_part, int32_t received_part) {
     int64_t bytes = (int64_t)fm_element_bytes(m->element);
-    assert(n_source <= MOST_SOURCES);
+    assert(n_source >= 1 && n_source <= FM_COMBINE_RANKS);
     for (int64_t row = 0; row < m->rows; row++) {
-        const void *from[MOST_SOURCES];
+        const void *from[FM_COMBINE_RANKS];
         for (int32_t r = 0; r < n_source; r++)
             from[r] =
                 (const char *)source[r] + (sent_part * m->sent.part + row * m->sent.row) * bytes;

@@ -6,6 +6,8 @@
 
 #include "trainer/dist/comm.h"
 
+enum { FM_COMBINE_RANKS = 64 }; /* of a group, at most */
+
 /* Reads source[r], the `send` of rank r as this rank can address it, and writes message->receive.
  * The element type is f32 or f64. source[r] is not read where rank r sends nothing. */
 void fm_comm_combine(const fm_message *message, int32_t rank, int32_t size,

@@ -381,6 +381,13 @@ fm_status fm_shm_groups_open(const fm_layout *layout, const fm_kernels *kernels,
     fm_status status = fm_layout_check(layout, reterr);
     if (status) return status;
     assert(fm_layout_ranks(layout) == fm_meeting_size(meeting));
+    const int32_t of_sample = layout->dap * layout->bp;
+    if (layout->dp > FM_COMBINE_RANKS || of_sample > FM_COMBINE_RANKS) {
+        return fm_fail(reterr, FM_ERR_UNSUPPORTED,
+                       "groups of %d and %d ranks, but ranks that compute on CPUs work in groups "
+                       "of at most %d",
+                       (int)of_sample, (int)layout->dp, FM_COMBINE_RANKS);
+    }
     if (fm_board_size(board) != fm_meeting_size(meeting)) {
         return fm_fail(reterr, FM_ERR_UNSUPPORTED,
                        "%d of %d ranks are on this host, but ranks that compute on CPUs share the "
@@ -391,6 +398,7 @@ fm_status fm_shm_groups_open(const fm_layout *layout, const fm_kernels *kernels,
     if (!g) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for groups of ranks");
     g->groups.layout = *layout;
     g->groups.place = fm_layout_place(layout, fm_meeting_rank(meeting));
+    g->groups.entry = fm_board_own(board);
     g->board = board;
     g->fd = -1;
     if (options) g->options = *options;

@@ -26,8 +26,8 @@ typedef struct fm_shm_options {
 typedef struct fm_shm_groups fm_shm_groups;
 
 /* Collective over the meeting: makes the communicators of this rank. options NULL: the usual.
- * FM_ERR_USAGE as fm_layout_check; FM_ERR_UNSUPPORTED when ranks are on several hosts; FM_ERR_IO,
- * FM_ERR_NOMEM, and the errors of fm_meeting_gather. */
+ * FM_ERR_USAGE as fm_layout_check; FM_ERR_UNSUPPORTED when ranks are on several hosts or a group
+ * has more than FM_COMBINE_RANKS; FM_ERR_IO, FM_ERR_NOMEM, and the errors of fm_meeting_gather. */
 FM_MUST_USE fm_status fm_shm_groups_open(const fm_layout *layout, const fm_kernels *kernels,
                                          fm_meeting *meeting, fm_board *board,
                                          const fm_shm_options *options, double seconds,

@@ -61,7 +61,10 @@ fm_status fm_local_groups_create(const fm_layout *layout, const fm_kernels *kern
                                  fm_local_groups **ret_groups, fm_error *reterr) {
     fm_status status = fm_layout_check(layout, reterr);
     if (status) return status;
-    assert(fm_layout_ranks(layout) <= FM_COMM_LOCAL_RANKS);
+    if (fm_layout_ranks(layout) > FM_COMM_LOCAL_RANKS) {
+        return fm_fail(reterr, FM_ERR_USAGE, "%d ranks as threads, expected 1 to %d",
+                       (int)fm_layout_ranks(layout), FM_COMM_LOCAL_RANKS);
+    }
     fm_local_groups *all = calloc(1, sizeof *all);
     if (!all) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the groups of ranks");
     all->layout = *layout;

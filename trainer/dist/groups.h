@@ -45,6 +45,7 @@ struct fm_groups {
     fm_layout layout;
     fm_rank_place place;
     fm_comm *dap, *bp, *sample, *dp;
+    struct fm_board_rank *entry; /* where the rank says what it does (board.h); NULL: nowhere */
     /* What ranks that are processes have beside communicators; NULL for threads of one process. */
     struct fm_gpu_link *link;
     /* Collective: lets the other ranks read this device memory. Everything that an exchange sends

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static const double reason_s = 5; /* for the reason of rank 0 to arrive */
@@ -32,12 +33,15 @@ struct fm_meeting {
     struct pollfd *polls; /* [size] of rank 0 */
 };
 
-static void end(fm_meeting *meeting) {
+void fm_meeting_cancel(fm_meeting *meeting) {
     int32_t n = meeting->rank == 0 ? meeting->size : 1;
-    for (int32_t r = 0; meeting->peer && r < n; r++) {
-        if (meeting->peer[r].fd >= 0) close(meeting->peer[r].fd);
-        meeting->peer[r].fd = -1;
-    }
+    for (int32_t r = 0; meeting->peer && r < n; r++)
+        if (meeting->peer[r].fd >= 0) shutdown(meeting->peer[r].fd, SHUT_RDWR);
+}
+
+/* Ends all connections, and keeps their descriptors until the meeting is closed. */
+static void end(fm_meeting *meeting) {
+    fm_meeting_cancel(meeting);
     meeting->is_over = true;
 }
 
@@ -78,7 +82,9 @@ fm_status fm_meeting_open(fm_meeting **ret_meeting, const char *address, int32_t
 
 void fm_meeting_close(fm_meeting *meeting) {
     if (!meeting) return;
-    end(meeting);
+    int32_t n = meeting->rank == 0 ? meeting->size : 1;
+    for (int32_t r = 0; meeting->peer && r < n; r++)
+        if (meeting->peer[r].fd >= 0) close(meeting->peer[r].fd);
     free(meeting->peer);
     free(meeting->arrival);
     free(meeting->polls);

@@ -41,6 +41,9 @@ FM_MUST_USE fm_status fm_meeting_gather(fm_meeting *meeting, const void *mine, s
 int32_t fm_meeting_rank(const fm_meeting *meeting);
 int32_t fm_meeting_size(const fm_meeting *meeting);
 
+/* Makes the gather that is under way on another thread, and all later ones, fail. */
+void fm_meeting_cancel(fm_meeting *meeting);
+
 /* Leaves; the other ranks notice at their next gather. NULL is allowed. */
 void fm_meeting_close(fm_meeting *meeting);
 

@@ -23,6 +23,8 @@
 #include <inttypes.h>
 #include <net/if.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,7 +67,12 @@ static fm_status parse_place(const char *text, place *ret_place, fm_error *reter
     if (run) *run++ = '\0';
     *ret_place = (place){.run = run ? fm_xxh3(run, strlen(run)) : 0};
     ret_place->is_file = strncmp(address, "file:", 5) == 0 && address[5];
-    if (!ret_place->is_file) return fm_address_parse(address, &ret_place->address, reterr);
+    if (!ret_place->is_file) {
+        fm_status status = fm_address_parse(address, &ret_place->address, reterr);
+        if (status || ret_place->address.kind != FM_ADDRESS_TLS) return status;
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "a meeting cannot be at %.200s: ranks do not speak TLS", address);
+    }
     memcpy(ret_place->path, address + 5, strlen(address + 5) + 1);
     return FM_OK;
 }
@@ -212,6 +219,8 @@ static void forget(hall *h, uint32_t i) {
 static void accept_one(hall *h) {
     int fd = accept4(h->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) return;
+    int yes = 1; /* a frame's head must not wait for its payload; a Unix socket does not know it */
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     if (h->n_waiting == MOST_WAITING) forget(h, 0);
     h->waiting[h->n_waiting++] = (caller){.fd = fd};
 }
@@ -305,6 +314,7 @@ static fm_status listen_at(hall *h, fm_error *reterr) {
     uint8_t numeric[sizeof(struct in6_addr)];
     if (h->place.is_file) at = (fm_address){.kind = FM_ADDRESS_TCP};
     bool is_number = inet_pton(AF_INET, at.host, numeric) || inet_pton(AF_INET6, at.host, numeric);
+    at.is_insecure = true; /* networks of ranks are trusted (meeting.h) */
     if (at.kind == FM_ADDRESS_TCP && !is_number) snprintf(at.host, sizeof at.host, "0.0.0.0");
     fm_status status = fm_address_listen(&at, &h->listener, &bound, reterr);
     if (status || !h->place.is_file) return status;
@@ -354,8 +364,10 @@ static fm_status try_address(const fm_address *address, const hello *said, uint6
                              int *ret_fd, bool *ret_is_reason, fm_error *reterr) {
     int left_ms = fm_gpu_link_left_ms(deadline_ns), fd;
     *ret_is_reason = false;
+    fm_address at = *address;
+    at.is_insecure = true; /* networks of ranks are trusted (meeting.h) */
     fm_status status =
-        fm_address_connect(address, (uint32_t)(left_ms < TRY_MS ? left_ms : TRY_MS), &fd, reterr);
+        fm_address_connect(&at, (uint32_t)(left_ms < TRY_MS ? left_ms : TRY_MS), &fd, reterr);
     if (status) return status;
     uint8_t message[HELLO_BYTES];
     encode_hello(said, message);

@@ -156,7 +156,7 @@ void fm_metrics_format(const fm_metrics_step *step, uint64_t n_step, size_t colu
     add_field(&f, 0, "  data wait %.1f ms", step->data_wait_s * 1e3);
     size_t before = f.l.size;
     for (uint32_t t = 0; t < step->n_term; t++) /* with room for the parenthesis */
-        add_field(&f, 1, "%s%s %.3f", t ? "  " : "  (", step->term[t].name, step->term[t].value);
+        add_field(&f, 1, "%s%s %.3f", t ? "  " : "  (", step->term[t].name, step->term[t].part);
     if (f.l.size > before) add(&f.l, ")");
     snprintf(out, out_bytes, "%s", f.l.text);
 }

@@ -23,6 +23,7 @@ typedef struct fm_metrics_step {
     struct {
         const char *name;
         double value; /* unweighted */
+        double part;  /* what it adds to the loss: the parts add up to it */
     } term[FM_METRICS_TERMS];
     /* Scores of the predicted structures, mean over the step's samples; most steps have none. */
     uint32_t n_score;
@@ -57,9 +58,10 @@ FM_MUST_USE fm_status fm_metrics_write(fm_metrics *metrics, const fm_metrics_ste
 FM_MUST_USE fm_status fm_metrics_sync(fm_metrics *metrics, fm_error *reterr);
 
 /* Writes the progress line to `out`, for example "step 12/200  loss 8.213  0.084 s/step  ETA
- * 0:00:16 data wait 0.2 ms  (distogram 3.100  masked_msa 2.500)". If there are scores, the
- * first one follows the loss. The most important numbers come first: the line has as many whole
- * fields as fit into `columns` (0 = no limit). n_step 0 = a run without end. */
+ * 0:00:16  data wait 0.2 ms  (distogram 1.713  masked_msa 6.500)". The terms are shown with what
+ * they add to the loss. If there are scores, the first one follows the loss. The most important
+ * numbers come first: the line has as many whole fields as fit into `columns` (0 = no limit).
+ * n_step 0 = a run without end. */
 void fm_metrics_format(const fm_metrics_step *step, uint64_t n_step, size_t columns, char *out,
                        size_t out_bytes);
 

@@ -129,10 +129,19 @@ bool fm_optimizer_add_sample(fm_optimizer *optimizer, fm_stream *stream) {
     return true;
 }
 
-void fm_optimizer_count_others(fm_optimizer *optimizer, int32_t n) {
-    assert(n >= 1);
-    optimizer->samples += (uint64_t)optimizer->pending * (uint32_t)(n - 1);
-    optimizer->pending *= (uint32_t)n;
+void fm_optimizer_clear_sum(fm_optimizer *optimizer, fm_stream *stream) {
+    const fm_params *params = optimizer->params;
+    assert(optimizer->pending == 0);
+    /* `fill` counts elements of the act type */
+    int64_t n = params->n_element * (int64_t)(fm_element_bytes(params->element) /
+                                              fm_element_bytes(optimizer->kernels->act));
+    optimizer->kernels->fill(stream, n, 0.0, optimizer->sum);
+}
+
+void fm_optimizer_count_others(fm_optimizer *optimizer, uint32_t n) {
+    assert(n >= 1 && n >= optimizer->pending);
+    optimizer->samples += n - optimizer->pending;
+    optimizer->pending = n;
 }
 
 void fm_optimizer_step(fm_optimizer *optimizer, fm_stream *stream) {

@@ -71,9 +71,11 @@ void fm_optimizer_queue_update(fm_optimizer *optimizer, fm_stream *stream, bool 
  * and adds nothing if the gradient is not finite. */
 FM_MUST_USE bool fm_optimizer_add_sample(fm_optimizer *optimizer, fm_stream *stream);
 
-/* Tells the optimiser that its sum now covers `n` optimisers with the same number of samples
- * each. */
-void fm_optimizer_count_others(fm_optimizer *optimizer, int32_t n);
+/* Sets the sum of gradients to zero, where no sample is pending. */
+void fm_optimizer_clear_sum(fm_optimizer *optimizer, fm_stream *stream);
+
+/* Tells the optimiser that its sum now covers `n` samples, those of other optimisers included. */
+void fm_optimizer_count_others(fm_optimizer *optimizer, uint32_t n);
 
 /* Makes one Adam step with the mean over the samples added since the last step. Waits for the
  * device. */

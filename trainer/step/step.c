@@ -364,6 +364,21 @@ static fm_status build(fm_trainer *t, fm_error *reterr) {
     return status ? status : build_queues(t, reterr);
 }
 
+fm_status fm_trainer_check_layout(const fm_model_config *model, const fm_layout *layout,
+                                  fm_error *reterr) {
+    if (layout->bp > 1 && model->order == FM_ORDER_ORIGINAL) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "bp = 2 needs a block with two branches: order = opm_first or parallel, "
+                       "not original");
+    }
+    if (layout->bp > 1 && model->recompute == FM_RECOMPUTE_AUTO) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "bp = 2 needs both ranks to recompute the same blocks: recompute = none, "
+                       "hidden or block, not auto");
+    }
+    return FM_OK;
+}
+
 fm_status fm_trainer_create(const fm_trainer_options *options, fm_trainer **ret_trainer,
                             fm_error *reterr) {
     fm_trainer *trainer = calloc(1, sizeof *trainer);

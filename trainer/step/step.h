@@ -88,13 +88,19 @@ struct fm_trainer {
 };
 
 /* The results of one sample. The terms are unweighted; `loss` is the value that is differentiated,
- * the sum of weight * term, times sqrt(n_res). */
+ * the sum of weight * term, times sqrt(n_res). A part is what a term adds to the loss. */
 typedef struct fm_sample_result {
     double loss;
     double term[FM_LOSS_TERMS]; /* 0 where there is no such term */
-    double gradient_norm;       /* before clipping */
-    uint64_t done_ns;           /* the device's clock at its end */
+    double part[FM_LOSS_TERMS];
+    double gradient_norm; /* before clipping */
+    uint64_t done_ns;     /* the device's clock at its end */
 } fm_sample_result;
+
+/* Checks that a model can be divided like that; dp does not matter. FM_ERR_USAGE names the setting
+ * that does not allow it. */
+FM_MUST_USE fm_status fm_trainer_check_layout(const fm_model_config *model, const fm_layout *layout,
+                                              fm_error *reterr);
 
 /* Creates a trainer. With FM_RECOMPUTE_AUTO it repeats the dry run to find the least recomputation
  * that stays within the budget; the model's config then has its choice. FM_ERR_LIMIT when no policy
@@ -146,6 +152,10 @@ FM_MUST_USE fm_status fm_trainer_add_sample(fm_trainer *trainer, const fm_featur
  * it. All groups must have added the same number. No sample may be queued. Returns the learning
  * rate used. */
 double fm_trainer_update(fm_trainer *trainer);
+
+/* The same where the groups have added different numbers of samples, `n_sample` in all, at least
+ * one. */
+double fm_trainer_update_with(fm_trainer *trainer, uint32_t n_sample);
 
 /* Makes passes leave time stamps (trainer->stamp and those of the tapes). They are captured again
  * and run a little slower. No sample may be queued. FM_ERR_NOMEM. */

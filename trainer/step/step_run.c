@@ -1,5 +1,6 @@
 /* step_run.c: queues samples and collects their results; see step.h. */
 #include "trainer/backend/where.h"
+#include "trainer/dist/board.h"
 #include "trainer/dist/sum.h"
 #include "trainer/step/upload.h"
 
@@ -9,6 +10,14 @@
 
 static fm_flight *flight_of(fm_trainer *t, uint64_t number) {
     return &t->flight[number % FM_MOST_QUEUED];
+}
+
+/* Says what this rank is doing, for the ranks that watch it. */
+static void note(const fm_trainer *t, uint64_t step, uint32_t cycle) {
+    const fm_groups *groups = t->options.groups;
+    if (!groups || !groups->entry) return;
+    atomic_store(&groups->entry->step, step);
+    atomic_store(&groups->entry->cycle, cycle);
 }
 
 /* Sends the packet of a cycle. The caller runs the pass that takes it. */
@@ -41,6 +50,7 @@ fm_status fm_trainer_queue(fm_trainer *t, const fm_features *f, bool is_last, fm
     flight->pending = t->optimizer.pending;
     fm_backend_name_step(flight->step + 1);
     for (uint32_t c = 0; c < f->n_cycle; c++) { /* A31:3-4 */
+        note(t, flight->step + 1, c);
         send_cycle(t, flight, c, is_last);
         fm_pass_run(c + 1 < f->n_cycle ? &t->cycle_pass : &t->last_pass, t->stream);
         fm_ring_taken(&t->ring, t->stream);
@@ -103,9 +113,14 @@ fm_status fm_trainer_collect(fm_trainer *t, fm_sample_result *ret_result, fm_err
     *ret_result = (fm_sample_result){.loss = record->term[0],
                                      .gradient_norm = sqrt(record->norm_squared),
                                      .done_ns = record->done_ns};
-    int at = 1;
+    double factor[FM_LOSS_TERMS]; /* of the terms that the model has, one after the other */
+    fm_upload_put_factors(t, flight->features, factor);
+    int at = 0;
     for (int i = 0; i < FM_LOSS_TERMS; i++) {
-        if (t->term[i] != FM_TENSOR_NONE) ret_result->term[i] = record->term[at++];
+        if (t->term[i] == FM_TENSOR_NONE) continue;
+        ret_result->term[i] = record->term[1 + at];
+        ret_result->part[i] = factor[at] * record->term[1 + at];
+        at++;
     }
     t->n_collected++;
     return FM_OK;
@@ -122,12 +137,19 @@ fm_status fm_trainer_add_sample(fm_trainer *t, const fm_features *f, fm_sample_r
 }
 
 double fm_trainer_update(fm_trainer *t) {
+    const fm_groups *groups = t->options.groups;
+    uint32_t n_group = groups ? (uint32_t)groups->layout.dp : 1;
+    return fm_trainer_update_with(t, t->optimizer.pending * n_group);
+}
+
+double fm_trainer_update_with(fm_trainer *t, uint32_t n_sample) {
     assert(fm_trainer_n_queued(t) == 0);
     const fm_groups *groups = t->options.groups;
     if (groups && groups->dp) {
+        if (t->optimizer.pending == 0) fm_optimizer_clear_sum(&t->optimizer, t->stream);
         fm_comm_sum(groups->dp, t->params.n_element, t->optimizer.sum, t->scratch,
                     fm_trainer_scratch_count(t), t->stream);
-        fm_optimizer_count_others(&t->optimizer, groups->layout.dp);
+        fm_optimizer_count_others(&t->optimizer, n_sample);
     }
     fm_optimizer_step(&t->optimizer, t->stream);
     return fm_trainer_rate(t);

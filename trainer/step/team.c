@@ -23,25 +23,10 @@ struct fm_team {
     member rank[MAX_RANK];
 };
 
-static fm_status check(const fm_trainer_options *options, const fm_layout *layout,
-                       fm_error *reterr) {
-    assert(layout->dp == 1);
-    if (layout->bp > 1 && options->model.order == FM_ORDER_ORIGINAL) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "bp = 2 needs a block with two branches: order = opm_first or parallel, "
-                       "not original");
-    }
-    if (layout->bp > 1 && options->model.recompute == FM_RECOMPUTE_AUTO) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "bp = 2 needs both ranks to recompute the same blocks: recompute = none, "
-                       "hidden or block, not auto");
-    }
-    return FM_OK;
-}
-
 fm_status fm_team_create(const fm_trainer_options *options, const fm_layout *layout,
                          fm_team **ret_team, fm_error *reterr) {
-    fm_status status = check(options, layout, reterr);
+    assert(layout->dp == 1);
+    fm_status status = fm_trainer_check_layout(&options->model, layout, reterr);
     if (status) return status;
     fm_team *team = calloc(1, sizeof *team);
     if (!team) return fm_fail(reterr, FM_ERR_NOMEM, "the trainer's own memory was refused");

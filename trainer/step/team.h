@@ -1,7 +1,6 @@
-/* team.h: the ranks of one sample as threads of this process. Each rank has a trainer; all are
- * given every sample together and end every step with the same bits.
- *
- * The program scores, saves and describes the trainer of the first rank. */
+/* team.h: the ranks of one sample as threads of this process, for tests, which look into all of
+ * them. Each rank has a trainer; all are given every sample together and end every step with the
+ * same bits. */
 #ifndef FM_TRAINER_STEP_TEAM_H
 #define FM_TRAINER_STEP_TEAM_H
 

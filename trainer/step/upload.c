@@ -176,6 +176,11 @@ static void send_templates(const packer *p, const fm_features *f) {
     add_expanded(p, FM_ITEM_INSIDE, in->template_any, (extent){1, 1, 1, 1, there > 0}, 0);
 }
 
+void fm_upload_put_factors(const fm_trainer *trainer, const fm_features *f, double *factors) {
+    fm_loss_put_factors(trainer->term, trainer->options.weight, sqrt((double)f->n_res),
+                        f->resolution, factors);
+}
+
 static void send_sample(const packer *p, const fm_features *f) {
     fm_trainer *trainer = p->trainer;
     const fm_model_config *config = &trainer->options.model;
@@ -191,8 +196,7 @@ static void send_sample(const packer *p, const fm_features *f) {
     put_seed(trainer);
     send_bytes(p, trainer->seed_gradient);
     put_pseudo_beta(trainer, f);
-    fm_loss_put_factors(trainer->term, trainer->options.weight, sqrt((double)f->n_res),
-                        f->resolution, host_of(trainer, trainer->factors));
+    fm_upload_put_factors(trainer, f, host_of(trainer, trainer->factors));
     send_bytes(p, trainer->pseudo_beta);
     send_bytes(p, trainer->pseudo_beta_mask);
     send_bytes(p, trainer->factors);

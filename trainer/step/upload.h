@@ -24,6 +24,10 @@ int64_t fm_upload_most_bytes(const fm_trainer *trainer);
 void fm_upload_pack(fm_trainer *trainer, const fm_features *features, uint32_t cycle, uint64_t step,
                     fm_packet *packet);
 
+/* Writes what each term of the sample's loss is multiplied by, for the terms that the model has,
+ * one after the other: at most FM_LOSS_TERMS numbers. */
+void fm_upload_put_factors(const fm_trainer *trainer, const fm_features *features, double *factors);
+
 /* Queues the kernel that takes the next packet; every pass begins with it. */
 void fm_trainer_take_packet(fm_trainer *trainer, fm_stream *stream);
 

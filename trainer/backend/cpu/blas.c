@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <cblas.h>
 #include <limits.h>
+#include <stdio.h>
+#include <string.h>
 
 void fm_blas_init(void) {
     openblas_set_num_threads(1);
@@ -11,6 +13,17 @@ void fm_blas_init(void) {
 
 const char *fm_blas_processor(void) {
     return openblas_get_corename();
+}
+
+/* The configuration is "OpenBLAS 0.3.21 DYNAMIC_ARCH ... Haswell"; its first two words count. Every
+ * thread has its own copy of them. */
+const char *fm_blas_version(void) {
+    static _Thread_local char version[64];
+    const char *config = openblas_get_config();
+    size_t name = strcspn(config, " "),
+           number = strcspn(config + name + (config[name] == ' '), " ");
+    snprintf(version, sizeof version, "%.*s", (int)(name + 1 + number), config);
+    return version;
 }
 
 static blasint narrow(int64_t size) {

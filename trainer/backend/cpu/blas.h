@@ -14,6 +14,9 @@ void fm_blas_init(void);
  * choice. */
 const char *fm_blas_processor(void);
 
+/* "OpenBLAS 0.3.21". */
+const char *fm_blas_version(void);
+
 /* C[m, n] = alpha op(A)[m, k] op(B)[k, n] + beta C; with beta 0, C is not read. Sizes may be 0. */
 void fm_blas_gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
                       const float *a, int64_t lda, const float *b, int64_t ldb, float beta,

@@ -15,10 +15,6 @@ const fm_kernels *fm_kernels_cpu(fm_element act) {
     return NULL;
 }
 
-const char *fm_kernels_cpu_processor(void) {
-    return fm_blas_processor();
-}
-
 void *fm_cpu_alloc(size_t bytes) {
     return bytes > SIZE_MAX - 63 ? NULL : aligned_alloc(64, (bytes + 63) & ~(size_t)63);
 }

@@ -1,4 +1,5 @@
 /* device.c: the CPU as a device: calls do not queue, so there is nothing to wait for or capture. */
+#include "trainer/backend/cpu/blas.h"
 #include "trainer/backend/cpu/cpu.h"
 
 #include <stdlib.h>
@@ -98,4 +99,6 @@ const fm_device fm_cpu_device = {
     .stamp = stamp,
     .used_bytes = no_bytes,
     .free_bytes = no_bytes,
+    .processor = fm_blas_processor,
+    .library = fm_blas_version,
 };

@@ -3,6 +3,8 @@
 #include "trainer/backend/cuda/core/clock.cuh"
 #include "trainer/backend/cuda/core/families.cuh"
 
+#include <cublasLt.h>
+#include <stdio.h>
 #include <string.h>
 
 namespace fm_cuda {
@@ -150,6 +152,36 @@ static size_t free_bytes(void) {
     return available;
 }
 
+static cudaDeviceProp ask_properties(void) {
+    int device = 0;
+    cudaDeviceProp properties;
+    FM_CUDA(cudaGetDevice(&device));
+    FM_CUDA(cudaGetDeviceProperties(&properties, device));
+    return properties;
+}
+
+static const char *processor(void) {
+    static const cudaDeviceProp properties = ask_properties();
+    return properties.name;
+}
+
+struct library_name {
+    char text[32];
+};
+
+static library_name name_library(void) {
+    library_name name;
+    size_t version = cublasLtGetVersion();
+    snprintf(name.text, sizeof name.text, "cuBLASLt %zu.%zu.%zu", version / 10000,
+             version / 100 % 100, version % 100);
+    return name;
+}
+
+static const char *library(void) {
+    static const library_name name = name_library();
+    return name.text;
+}
+
 static fm_device make_device(void) {
     fm_device d = {};
     d.is_asynchronous = true;
@@ -163,6 +195,7 @@ static fm_device make_device(void) {
     d.graph_measure = graph_measure;
     d.stamp = stamp;
     d.used_bytes = used_bytes, d.free_bytes = free_bytes;
+    d.processor = processor, d.library = library;
     return d;
 }
 

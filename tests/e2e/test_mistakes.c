@@ -1,0 +1,136 @@
+/* test_mistakes.c: what users get wrong, and what the commands say: settings that cannot work,
+ * names that do not exist, pipes in place of files, endings in upper case, and snapshots that are
+ * still needed. */
+#include "tests/testing/testing.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static char folder[512];
+
+/* Runs a shell command in the test's folder with the programs on PATH. */
+static int run(const char *command) {
+    return fm_test_shell(folder, command);
+}
+
+static int set_up(void **state) {
+    (void)state;
+    fm_test_make_folder(folder, sizeof folder);
+    return run("foldmill synth --chains 4 --seed 5 --max-length 50 --depth 50 -o data --quiet && "
+               "foldmill build data --cache cache --quiet >build.log");
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    fm_test_remove_tree(folder);
+    return 0;
+}
+
+static void ranks_are_checked_before_the_server_is_asked(void **state) {
+    (void)state;
+    assert_int_equal(run("printf '[parallel]\\nbp = 2\\n' >bp.ini; "
+                         "foldmill train --data unix:none --config bp.ini --out none 2>err"),
+                     2);
+    assert_int_equal(run("grep -q 'bp = 2 needs a block with two branches' err && "
+                         "! grep -q unix:none err && ! test -e none"),
+                     0);
+    assert_int_equal(run("foldmill train --data unix:none --change dtype=bf16 --out none 2>err"),
+                     2);
+    assert_int_equal(run("grep -q -- '--change is for --resume' err"), 0);
+}
+
+static void steps_that_are_done_are_said(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("foldmill serve --cache cache --listen unix:s -q 2>serve.log & server=$!; "
+            "until [ -S s ]; do sleep 0.02; done; "
+            "printf '[model]\\nn_block = 1\\n' >small.ini; "
+            "train='foldmill train --data unix:s --config small.ini --out r -q'; "
+            "$train --steps 2 >log 2>err && $train --steps 2 --resume >log 2>same && "
+            "$train --steps 1 --resume >log 2>less; rc=$?; kill $server; wait $server; exit $rc"),
+        0);
+    assert_int_equal(run("grep -q '^steps     2 are done already; --steps 2 needs no more' same && "
+                         "grep -q '^steps     2 are done already; --steps 1 needs no more' less"),
+                     0);
+}
+
+static void a_misspelt_action_is_said_first(void **state) {
+    (void)state;
+    assert_int_equal(run("foldmill snapshot creat x 2>err"), 2);
+    assert_int_equal(run("grep -q \"no action 'creat'; did you mean 'create'\" err"), 0);
+    assert_int_equal(run("foldmill snapshot create x 2>err"), 2);
+    assert_int_equal(run("grep -q -- '--cache DIR is required' err"), 0);
+}
+
+static void a_list_may_be_a_pipe_by_its_name(void **state) {
+    (void)state;
+    assert_int_equal(run("mkfifo pipe && "
+                         "foldmill snapshot create x --cache cache --chains pipe 2>err"),
+                     1);
+    assert_int_equal(
+        run("grep -q \"pipe: not a regular file but a device, a pipe or a socket; a pipe is read "
+            "with '-', as standard input\" err"),
+        0);
+    assert_int_equal(run("ls data/alignments | head -1 | foldmill snapshot create one --cache "
+                         "cache --chains - >log && grep -q '^chains    1, sum' log && "
+                         "foldmill snapshot list --cache cache | grep -q '^one  .* 1 chain, sum'"),
+                     0);
+}
+
+static void an_ending_may_be_in_upper_case(void **state) {
+    (void)state;
+    assert_int_equal(run("cp -r data upper && (cd upper/mmcifs && for f in *; do "
+                         "mv $f $(echo $f | tr a-z A-Z); done) && "
+                         "foldmill build upper --cache upper.cache -q >log && "
+                         "for c in cache upper.cache; do foldmill verify --cache $c | "
+                         "grep content >$c.content; done && "
+                         "cmp cache.content upper.cache.content"),
+                     0);
+}
+
+/* A snapshot is deleted unless it is pinned or served; gc then removes what only it needed. */
+static void snapshots_are_deleted(void **state) {
+    (void)state;
+    assert_int_equal(run("foldmill snapshot create set --cache cache --max-length 49 >log && "
+                         "foldmill snapshot pin set --cache cache >log"),
+                     0);
+    assert_int_equal(run("foldmill snapshot delete set --cache cache 2>err"), 1);
+    assert_int_equal(run("grep -q 'set is pinned to generation 1; foldmill snapshot unpin' err && "
+                         "foldmill snapshot unpin set --cache cache"),
+                     0);
+    assert_int_equal(
+        run("foldmill serve --cache cache --snapshot set --listen unix:d -q 2>d.log & server=$!; "
+            "until [ -S d ]; do sleep 0.02; done; "
+            "foldmill snapshot delete set --cache cache 2>err; rc=$?; "
+            "kill $server; wait $server; exit $rc"),
+        1);
+    assert_int_equal(run("grep -q 'snapshot set is in use: foldmill serve' err && "
+                         "test -e cache/snapshots/set"),
+                     0);
+    assert_int_equal(run("foldmill snapshot delete set --cache cache --json | "
+                         "grep -q '\"deleted\": *true' && ! test -e cache/snapshots/set && "
+                         "foldmill gc --cache cache >log && foldmill verify --cache cache >log && "
+                         "foldmill snapshot create set --cache cache >log"),
+                     0);
+    assert_int_equal(run("foldmill snapshot delete none --cache cache 2>err"), 1);
+    assert_int_equal(run("grep -q \"there is no snapshot 'none'\" err"), 0);
+    assert_int_equal(run("foldmill snapshot delete all --cache cache 2>err"), 2);
+    assert_int_equal(run("foldmill snapshot delete ../CURRENT --cache cache 2>err"), 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_are_checked_before_the_server_is_asked),
+        cmocka_unit_test(steps_that_are_done_are_said),
+        cmocka_unit_test(a_misspelt_action_is_said_first),
+        cmocka_unit_test(a_list_may_be_a_pipe_by_its_name),
+        cmocka_unit_test(an_ending_may_be_in_upper_case),
+        cmocka_unit_test(snapshots_are_deleted),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,387 @@
+/* test_ranks.c: `foldmill train` on several ranks that are processes, as a user meets it: the
+ * losses of one rank, ranks that are killed or stopped, signals, other numbers of ranks, ranks that
+ * do not belong together, and the environments of other launchers.
+ *
+ * FM_TEST_KILLS sets the number of random instants at which a rank is killed (3). */
+#include "tests/testing/testing.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+static char folder[512];
+static pid_t server;
+
+/* Runs a shell command in the test's folder with the programs on PATH. */
+static int run(const char *command) {
+    return fm_test_shell_format(folder, ". ./lib; %s", command);
+}
+
+/* Shell functions of all tests.
+ *
+ *     begin ARGS        starts a run beside the shell, which ends with it; $run is its process
+ *     ranks_of PROCESS  the processes of its ranks
+ *     rank_of PROCESS R the process of one rank
+ *     until_step DIR N  waits until the metrics have N steps
+ *     all_gone PIDS     waits until none of the processes is left
+ *     close_to A B      the losses and samples of two runs are the same, apart from rounding
+ *     same A B N        their checkpoints after N steps have the same bytes, and their losses */
+static const char library[] =
+    "train='foldmill train --data unix:socket --seed 3 --config batch.ini -q'\n"
+    "begin() { $train \"$@\" & run=$!; trap 'kill -9 $run 2>/dev/null' EXIT; }\n"
+    "ranks_of() { cat /proc/$1/task/$1/children; }\n"
+    "rank_of() { for c in $(ranks_of $1); do tr '\\0' '\\n' </proc/$c/environ | "
+    "grep -qx FOLDMILL_RANK=$2 && echo $c; done; true; }\n"
+    "until_step() { n=0; until [ $(cat $1/metrics.jsonl 2>/dev/null | wc -l) -ge $2 ] || "
+    "[ $n -ge 3000 ]; do sleep 0.02; n=$((n + 1)); done; }\n"
+    "all_gone() { n=0; for p in $*; do while [ -e /proc/$p ] && [ $n -lt 3000 ]; do sleep 0.02; "
+    "n=$((n + 1)); done; [ ! -e /proc/$p ] || return 1; done; }\n"
+    "close_to() { python3 -c 'import json, sys; a, b = ([json.loads(l) for l in open(r + "
+    "\"/metrics.jsonl\")] for r in sys.argv[1:3]); worst = max(abs(x[\"loss\"] / y[\"loss\"] - 1) "
+    "for x, y in zip(a, b)); print(\"largest difference\", worst); exit(len(a) != len(b) or "
+    "worst > 1e-3 or [x[\"index\"] for x in a] != [x[\"index\"] for x in b])' $1 $2; }\n"
+    "losses() { sed 's/,\"step_s\".*//' $1/metrics.jsonl; }\n"
+    "same() { cmp $1/checkpoint-$3.safetensors $2/checkpoint-$3.safetensors && losses $1 >$1.l && "
+    "losses $2 >$2.l && cmp $1.l $2.l; }\n";
+
+static int set_up(void **state) {
+    (void)state;
+    fm_test_make_folder(folder, sizeof folder);
+    char path[600];
+    snprintf(path, sizeof path, "%s/lib", folder);
+    FILE *file = fopen(path, "w");
+    if (!file || fputs(library, file) < 0 || fclose(file) != 0) return 1;
+    int failed =
+        run("foldmill synth --chains 6 --seed 5 --max-length 60 --depth 100 -o data --quiet && "
+            "foldmill build data --cache cache --quiet >build.log && "
+            "printf '[model]\\nn_block = 1\\nn_structure_iteration = 1\\n[data]\\ncrop_size = 24\\n"
+            "max_msa_clusters = 8\\nglobal_batch = 4\\n[metrics]\\nstructure_every = 4\\n' "
+            ">batch.ini && sed 's/^n_block.*/&\\norder = opm_first/' batch.ini >branches.ini");
+    if (failed) return failed;
+    server = fm_test_serve(folder, "socket", "--cache cache");
+    return run("$train --steps 8 --out one >one.log 2>&1");
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    int code = server ? fm_test_stop(server, SIGTERM) : 0;
+    fm_test_remove_tree(folder);
+    return code;
+}
+
+/* -- the same losses */
+
+/* Data parallelism (with a batch that 3 does not divide, too), parts, both, and branches. */
+static void several_ranks_have_the_losses_of_one(void **state) {
+    (void)state;
+    static const char *const layouts[] = {"--ranks 2", "--ranks 3", "--dap 2", "--ranks 4 --dap 2"};
+    for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
+        assert_int_equal(fm_test_shell_format(folder,
+                                              ". ./lib; $train --steps 8 %s --out many.%zu "
+                                              ">many.log 2>&1 && close_to one many.%zu",
+                                              layouts[i], i, i),
+                         0);
+    }
+    assert_int_equal(run("grep -q '^ranks     4: dap 2, bp 1, dp 2$' many.log && "
+                         "grep -q lddt_ca many.3/metrics.jsonl"),
+                     0);
+    assert_int_equal(run("train=\"$train --config branches.ini --steps 4\"; "
+                         "$train --out trunk >log 2>&1 && $train --bp 2 --out branches >log 2>&1 "
+                         "&& close_to trunk branches"),
+                     0);
+    assert_int_equal(run("printf '[parallel]\\ndap = 2\\n' | cat batch.ini - >parts.ini && "
+                         "$train --config parts.ini --steps 8 --out parts >log 2>&1 && "
+                         "same parts many.2 000000000008"),
+                     0);
+}
+
+/* Samples that the command line names, and samples that are not finite, are skipped by all groups
+ * together. */
+static void bad_samples_are_skipped_by_all(void **state) {
+    (void)state;
+    assert_int_equal(run("skip='--steps 4 --skip-sample 2 --skip-sample 5 --skip-sample 12 "
+                         "--skip-sample 13 --skip-sample 14 --skip-sample 15'; "
+                         "$train $skip --out few >few.log 2>&1 && "
+                         "for n in 2 3; do $train $skip --ranks $n --out few.$n >few.$n.log 2>&1 "
+                         "&& grep -v ':nan\\|:null' few/metrics.jsonl >/dev/null && "
+                         "grep -q '^skipped   6 samples, 0 of them bad' few.$n.log && "
+                         "test $(grep -c sample_skipped few.$n.log) = 6 || exit 1; done"),
+                     0);
+    assert_int_equal(run("python3 -c 'import json; a, b = ([json.loads(l)[\"loss\"] for l in "
+                         "open(r + \"/metrics.jsonl\")][:3] for r in (\"few\", \"few.3\")); "
+                         "exit(max(abs(x / y - 1) for x, y in zip(a, b)) > 1e-3)'"),
+                     0);
+    assert_int_equal(run("(cat batch.ini; printf '[optimizer]\\nlearning_rate = 10\\nbeta2 = 0\\n"
+                         "eps = 1e-30\\nwarmup_samples = 0\\n') >wild.ini"),
+                     0);
+    for (int parts = 1; parts <= 2; parts++) {
+        assert_int_equal(fm_test_shell_format(folder,
+                                              ". ./lib; rm -rf wild; $train --config wild.ini "
+                                              "--steps 30 --ranks 2 --dap %d --out wild >wild.log "
+                                              "2>&1",
+                                              parts),
+                         1);
+        assert_int_equal(run("test $(grep -c '^foldmill train: sample [0-9]* (.*): step .* is not "
+                             "finite' wild.log) = 1 && grep -q -- '--resume --skip-sample' "
+                             "wild.log && ls wild | grep -q checkpoint"),
+                         0);
+        assert_int_equal(fm_test_shell_format(folder,
+                                              ". ./lib; $train --config wild.ini --steps 30 "
+                                              "--ranks 2 --dap %d --out wild --resume "
+                                              "--bad-samples skip --bad-sample-budget 4 >wild.log "
+                                              "2>&1",
+                                              parts),
+                         1);
+        assert_int_equal(run("test $(grep -c 'warn sample_skipped' wild.log) = 4 && "
+                             "grep -q '4 bad samples were skipped already' wild.log"),
+                         0);
+    }
+}
+
+/* -- lost ranks */
+
+/* A random rank is killed at random instants; the resumed runs end with the bytes of a run that was
+ * left alone. Neither a killed rank nor a killed command leaves a process behind. */
+static void killed_ranks_cost_no_bit(void **state) {
+    (void)state;
+    const char *set = getenv("FM_TEST_KILLS");
+    int n_kill = set ? (int)strtol(set, NULL, 10) : 3;
+    unsigned seed = (unsigned)time(NULL) % 100000;
+    fprintf(stderr, "instants from seed %u\n", seed);
+    assert_int_equal(run("$train --ranks 4 --dap 2 --steps 30 --checkpoint-every 3 --out whole "
+                         ">whole.log 2>&1"),
+                     0);
+    for (int i = 0; i < n_kill; i++) {
+        seed = seed * 1103515245u + 12345u;
+        unsigned rank = seed >> 16 & 3, wait_ms = seed >> 20 & 255;
+        assert_int_equal(
+            fm_test_shell_format(folder,
+                                 ". ./lib; begin --ranks 4 --dap 2 --steps 30 --checkpoint-every 3 "
+                                 "--resume --out killed >killed.log 2>&1; until_step killed %d; "
+                                 "sleep 0.%03u; all=$(ranks_of $run); kill -9 $(rank_of $run %u); "
+                                 "wait $run; test $? = 1 && all_gone $all && "
+                                 "grep -q 'rank %u .*process' killed.log",
+                                 6 * i + 4, wait_ms, rank, rank),
+            0);
+    }
+    assert_int_equal(run("begin --ranks 4 --dap 2 --steps 30 --checkpoint-every 3 --resume "
+                         "--out killed >killed.log 2>&1; until_step killed 22; "
+                         "all=$(ranks_of $run); kill -9 $run; wait $run; all_gone $all"),
+                     0);
+    assert_int_equal(run("$train --ranks 4 --dap 2 --steps 30 --checkpoint-every 3 --resume "
+                         "--out killed >killed.log 2>&1 && grep -q 'resumed at step' killed.log && "
+                         "same whole killed 000000000030"),
+                     0);
+}
+
+/* A rank that is stopped is named with what it did last, and the run ends within a minute; its last
+ * checkpoint is whole. */
+static void a_stopped_rank_is_named(void **state) {
+    (void)state;
+    assert_int_equal(run("begin --ranks 2 --dap 2 --steps 1000000 --checkpoint-every 2 "
+                         "--out stopped >stopped.log 2>&1; until_step stopped 3; "
+                         "all=$(ranks_of $run); kill -STOP $(rank_of $run 1); wait $run; "
+                         "test $? = 1 && all_gone $all"),
+                     0);
+    assert_int_equal(run("grep -qE '^foldmill train: rank 1 .process [0-9]+ on .*: step [0-9]+, "
+                         "cycle [0-9], (in|after) exchange [0-9]+ of the (dap|sample) group: it "
+                         "has not moved for 20 s; the other ranks stop' stopped.log && "
+                         "n=$(ls stopped | sed -n 's/checkpoint-0*\\([0-9]*\\)[.].*/\\1/p' | "
+                         "tail -1) && $train --dap 2 --steps $((n + 1)) --resume --out stopped "
+                         ">stopped.log 2>&1 && ! grep -q damaged stopped.log"),
+                     0);
+}
+
+/* -- stopping and resuming */
+
+/* A signal to any rank stops all of them, with one checkpoint. */
+static void signals_reach_all_ranks(void **state) {
+    (void)state;
+    assert_int_equal(run("begin --ranks 4 --dap 2 --steps 1000000 --out term >term.log 2>&1; "
+                         "until_step term 2; kill -USR1 $run; n=0; "
+                         "until grep -q 'info checkpoint asked_by=SIGUSR1' term.log || "
+                         "[ $n -ge 3000 ]; do sleep 0.02; n=$((n + 1)); done; "
+                         "kill -TERM $(rank_of $run 3); wait $run; test $? = 143 && "
+                         "test $(grep -c 'stopped by SIGTERM after step .*; --resume continues' "
+                         "term.log) = 1"),
+                     0);
+    assert_int_equal(run("begin --ranks 2 --steps 1000000 --out int >int.log 2>&1; "
+                         "until_step int 2; kill -INT $run; wait $run; test $? = 130"),
+                     0);
+}
+
+static void another_number_of_ranks_continues(void **state) {
+    (void)state;
+    assert_int_equal(run("$train --ranks 4 --dap 2 --steps 3 --out moved >moved.log 2>&1 && "
+                         "$train --steps 5 --resume --out moved 2>err"),
+                     2);
+    assert_int_equal(run("grep -q -- '--change parallel.dap=1 --change dp=none' err"), 0);
+    assert_int_equal(run("$train --steps 5 --resume --change parallel.dap=1 --change dp=none "
+                         "--out moved >moved.log 2>&1 && "
+                         "$train --ranks 3 --steps 8 --resume --change dp=3 --out moved "
+                         ">moved.log 2>&1 && grep -q 'resumed at step 5' moved.log && "
+                         "close_to one moved"),
+                     0);
+    /* One rank stops inside a batch; three go on there. */
+    assert_int_equal(run("begin --steps 8 --out inside >inside.log 2>&1; until_step inside 2; "
+                         "kill -TERM $run; wait $run; "
+                         "$train --ranks 3 --steps 8 --resume --change dp=3 --out inside "
+                         ">inside.log 2>&1 && close_to one inside"),
+                     0);
+}
+
+/* -- ranks of other launchers */
+
+/* Starts ranks 0 and 1 by their variables and expects both to end with `code`. */
+static int run_two(const char *variables, const char *zero, const char *one, int code) {
+    return fm_test_shell_format(
+        folder,
+        ". ./lib; rm -rf pair; %s; eval \"$(set_rank 0)\"; begin --steps 2 %s 2>zero.err "
+        ">zero.log; zero=$run; eval \"$(set_rank 1)\"; begin --steps 2 %s 2>one.err >one.log; "
+        "wait $run; a=$?; wait $zero; b=$?; test $a = %d && test $b = %d",
+        variables, zero, one, code, code);
+}
+
+static void ranks_are_found_in_the_environment(void **state) {
+    (void)state;
+    static const char *const environments[] = {
+        "export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$(free_port); "
+        "set_rank() { echo export RANK=$1 LOCAL_RANK=$1; }",
+        "export OMPI_COMM_WORLD_SIZE=2 FOLDMILL_MEETING=file:$PWD/meeting#a; "
+        "set_rank() { echo export OMPI_COMM_WORLD_RANK=$1; }",
+        "export PMI_SIZE=2; train=\"$train --meet file:$PWD/meeting\"; "
+        "set_rank() { echo export PMI_RANK=$1; }",
+        "export SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NODELIST=localhost SLURM_STEP_ID=0 "
+        "SLURM_JOB_ID=$$; set_rank() { echo export SLURM_PROCID=$1; }",
+    };
+    assert_int_equal(run("cat >>lib <<'END'\n"
+                         "free_port() { python3 -c 'import socket; s = socket.socket(); "
+                         "s.bind((\"127.0.0.1\", 0)); print(s.getsockname()[1])'; }\n"
+                         "END\n"),
+                     0);
+    for (size_t i = 0; i < sizeof environments / sizeof environments[0]; i++) {
+        assert_int_equal(run_two(environments[i], "--out pair", "--out pair", 0), 0);
+        assert_int_equal(run("grep -q '^ranks     2: dap 1, bp 1, dp 2$' zero.err && "
+                             "test ! -s one.log && test $(wc -l <pair/metrics.jsonl) = 2"),
+                         0);
+    }
+    assert_int_equal(run("OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 $train --steps 1 2>err"),
+                     2);
+    assert_int_equal(run("grep -q 'Open MPI has started rank 0 of 2, but not said' err"), 0);
+    assert_int_equal(run("RANK=two WORLD_SIZE=2 $train --steps 1 2>err"), 2);
+    /* A batch script is no rank. */
+    assert_int_equal(run("SLURM_PROCID=0 SLURM_NTASKS=2 $train --steps 1 --out script >log 2>&1"),
+                     0);
+}
+
+static void ranks_that_differ_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *one, *paper;
+    } cases[] = {
+        {"--seed 4 --out pair", "seed (--seed)"},
+        {"--config branches.ini --out pair", "configuration"},
+        {"--skip-sample 3 --out pair", "command line"},
+        {"--resume --change dp=2 --out one", "checkpoint"},
+        {"--from one/checkpoint-000000000008.safetensors --out pair", "checkpoint"},
+    };
+    static const char variables[] = "export FOLDMILL_RANKS=2 FOLDMILL_MEETING=unix:$PWD/meeting; "
+                                    "set_rank() { echo export FOLDMILL_RANK=$1; }";
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(run_two(variables, "--out pair", cases[i].one, 2), 0);
+        assert_int_equal(
+            fm_test_shell_format(folder,
+                                 "grep -qF 'has another %s than rank 0' zero.err && "
+                                 "grep -q '^foldmill train: rank 1 (process' zero.err && "
+                                 "test ! -s one.err && test ! -e pair",
+                                 cases[i].paper),
+            0);
+    }
+    /* Another program: the same with a byte behind its end. */
+    assert_int_equal(run("mkdir other && cp $FM_BIN/foldmill $FM_BIN/foldmill-train other && "
+                         "printf x >>other/foldmill-train"),
+                     0);
+    assert_int_equal(run_two("export FOLDMILL_RANKS=2 FOLDMILL_MEETING=unix:$PWD/meeting; "
+                             "set_rank() { echo \"export FOLDMILL_RANK=$1; [ $1 = 0 ] || "
+                             "export PATH=$PWD/other:$PATH\"; }",
+                             "--out pair", "--out pair", 2),
+                     0);
+    assert_int_equal(run("grep -q 'has another program file than rank 0' zero.err"), 0);
+}
+
+/* More ranks than cores and than a host has devices. */
+static void many_ranks_train(void **state) {
+    (void)state;
+    assert_int_equal(run("sed 's/^global_batch.*/global_batch = 18/' batch.ini >wide.ini && "
+                         "$train --config wide.ini --steps 1 --out wide >log 2>&1 && "
+                         "$train --config wide.ini --steps 1 --ranks 18 --out wide.18 >log 2>&1 && "
+                         "close_to wide wide.18"),
+                     0);
+}
+
+static void impossible_numbers_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *arguments, *message;
+        int code;
+    } cases[] = {
+        {"--ranks 3 --dap 2", "3 ranks cannot be divided into groups of dap . bp = 2 . 1", 2},
+        {"--ranks 5", "5 groups of ranks cannot share a step of 4 samples", 2},
+        {"--gpus 2", "gpus needs --device cuda", 2},
+        {"--gpus 2 --ranks 2", "give one", 2},
+        {"--bp 2", "order = opm_first or parallel, not original", 2},
+        {"--device cuda --gpus 2", "2 ranks, but --device cuda takes one for now", 1},
+        {"--ranks 2 --order bounded:2", "several ranks need samples in strict order", 2},
+        {"--dap 17", "dap", 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(
+            fm_test_shell_format(folder, ". ./lib; $train %s --out none 2>err", cases[i].arguments),
+            cases[i].code);
+        assert_int_equal(
+            fm_test_shell_format(folder, "grep -q -- '%s' err && test ! -e none", cases[i].message),
+            0);
+    }
+}
+
+/* -- the server */
+
+/* All ranks connect again when the server comes back, and the run ends with the same bytes. */
+static void a_lost_server_costs_no_step(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("serve() { rm -f back; foldmill serve --cache cache --listen unix:back -q & server=$!; "
+            "n=0; until [ -S back ] || [ $n -ge 3000 ]; do sleep 0.02; n=$((n + 1)); done; }; "
+            "serve; begin --data unix:back --wait 60000 --ahead 2 --ranks 3 --steps 12 --out "
+            "back.r "
+            "2>back.err >back.log; trap 'kill -9 $run $server 2>/dev/null' EXIT; "
+            "until_step back.r 3; kill -9 $server; wait $server; serve; wait $run; rc=$?; "
+            "kill $server; test $rc = 0"),
+        0);
+    assert_int_equal(run("$train --ranks 3 --steps 12 --out left.r >log 2>&1 && "
+                         "grep -q 'warn reconnected' back.err && same left.r back.r 000000000012"),
+                     0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(several_ranks_have_the_losses_of_one),
+        cmocka_unit_test(bad_samples_are_skipped_by_all),
+        cmocka_unit_test(killed_ranks_cost_no_bit),
+        cmocka_unit_test(a_stopped_rank_is_named),
+        cmocka_unit_test(signals_reach_all_ranks),
+        cmocka_unit_test(another_number_of_ranks_continues),
+        cmocka_unit_test(ranks_are_found_in_the_environment),
+        cmocka_unit_test(ranks_that_differ_are_refused),
+        cmocka_unit_test(many_ranks_train),
+        cmocka_unit_test(impossible_numbers_are_refused),
+        cmocka_unit_test(a_lost_server_costs_no_step),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

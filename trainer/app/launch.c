@@ -1,0 +1,176 @@
+/* launch.c: see launch.h. Children are started by fork and exec, since the linear algebra library
+ * has threads before main begins: between the two, a child calls nothing that could wait for a lock
+ * of theirs. */
+#include "trainer/app/launch.h"
+
+#include "proto/base/histogram.h"
+#include "proto/base/log.h"
+#include "trainer/app/stop.h"
+#include "trainer/app/train_options.h"
+#include "trainer/app/world.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LOOK_MS = 50, N_VARIABLE = 4, VARIABLE_BYTES = 256 };
+static const double grace_s = 5; /* for the other ranks to end when one has failed */
+
+extern char **environ;
+
+typedef struct launch {
+    int32_t n_rank, n_alive;
+    pid_t *child; /* [n_rank]; 0: it has ended */
+    int code;     /* of the run */
+    uint64_t failed_ns;
+    int passed_on; /* the signal that was passed on */
+    char folder[64];
+} launch;
+
+/* -- starting */
+
+/* Where a child's new process image begins. */
+typedef struct start {
+    char **argv, **environment;
+    const cpu_set_t *cores; /* NULL: as the command */
+    pid_t parent;
+} start;
+
+static void become(const start *s) {
+    if (s->cores) sched_setaffinity(0, sizeof *s->cores, s->cores);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() == s->parent) execve("/proc/self/exe", s->argv, s->environment);
+    _exit(1);
+}
+
+/* The cores of the child with that number; false where there are fewer cores than children. */
+static bool divide_cores(int32_t number, int32_t n, cpu_set_t *ret_part) {
+    cpu_set_t all;
+    CPU_ZERO(&all);
+    CPU_ZERO(ret_part);
+    if (sched_getaffinity(0, sizeof all, &all) < 0 || CPU_COUNT(&all) < n) return false;
+    int n_core = CPU_COUNT(&all), first = n_core * number / n, end = n_core * (number + 1) / n;
+    for (int core = 0, seen = 0; core < CPU_SETSIZE && seen < end; core++) {
+        if (!CPU_ISSET(core, &all)) continue;
+        if (seen++ >= first) CPU_SET(core, ret_part);
+    }
+    return true;
+}
+
+static fm_status start_rank(launch *l, char **argv, int32_t rank, fm_error *reterr) {
+    static char text[N_VARIABLE][VARIABLE_BYTES];
+    size_t n = 0, kept = 0;
+    while (environ[n])
+        n++;
+    char **environment = calloc(n + N_VARIABLE + 1, sizeof *environment);
+    if (!environment) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for rank %d", (int)rank);
+    snprintf(text[0], VARIABLE_BYTES, "%s=%d", fm_world_rank_name, (int)rank);
+    snprintf(text[1], VARIABLE_BYTES, "%s=%d", fm_world_size_name, (int)l->n_rank);
+    snprintf(text[2], VARIABLE_BYTES, "%s=%d", fm_world_local_name, (int)rank);
+    snprintf(text[3], VARIABLE_BYTES, "%s=unix:%s/meeting", fm_world_meeting_name, l->folder);
+    while (kept < N_VARIABLE) {
+        environment[kept] = text[kept];
+        kept++;
+    }
+    for (size_t i = 0; i < n; i++) /* the first of two variables with one name counts */
+        environment[kept++] = environ[i];
+    cpu_set_t cores;
+    const start s = {.argv = argv,
+                     .environment = environment,
+                     .cores = divide_cores(rank, l->n_rank, &cores) ? &cores : NULL,
+                     .parent = getpid()};
+    pid_t child = fork();
+    if (child == 0) become(&s);
+    free(environment);
+    if (child < 0) {
+        return fm_fail(reterr, FM_ERR_IO, "cannot start rank %d: %s", (int)rank, strerror(errno));
+    }
+    l->child[rank] = child;
+    l->n_alive++;
+    return FM_OK;
+}
+
+/* -- waiting */
+
+static void kill_all(const launch *l, int signal_number) {
+    for (int32_t r = 0; r < l->n_rank; r++)
+        if (l->child[r]) kill(l->child[r], signal_number);
+}
+
+/* Notes that a rank has ended. */
+static void note_end(launch *l, int32_t rank, int state) {
+    int code = WIFEXITED(state) ? WEXITSTATUS(state) : 1;
+    bool is_late = l->failed_ns != 0;
+    if (WIFSIGNALED(state) && !is_late) {
+        fprintf(stderr, "%s: rank %d (process %d) was killed by signal %d (%s)\n", fm_train_program,
+                (int)rank, (int)l->child[rank], WTERMSIG(state), strsignal(WTERMSIG(state)));
+    }
+    l->child[rank] = 0;
+    l->n_alive--;
+    if (!code || is_late) return;
+    l->code = code;
+    l->failed_ns = fm_clock_ns();
+}
+
+static void look(launch *l) {
+    int state;
+    for (int32_t r = 0; r < l->n_rank; r++)
+        if (l->child[r] && waitpid(l->child[r], &state, WNOHANG) > 0) note_end(l, r, state);
+    int asked = fm_stop_signal();
+    if (asked && !l->passed_on) {
+        l->passed_on = asked;
+        kill_all(l, asked);
+    }
+    if (fm_stop_take_checkpoint() && l->child[0]) kill(l->child[0], SIGUSR1);
+    if (l->failed_ns && (double)(fm_clock_ns() - l->failed_ns) * 1e-9 > grace_s) {
+        kill_all(l, SIGKILL);
+    }
+}
+
+static fm_status run(launch *l, char **argv, fm_error *reterr) {
+    const struct timespec moment = {.tv_nsec = LOOK_MS * 1000000L};
+    const char *base = getenv("TMPDIR");
+    snprintf(l->folder, sizeof l->folder, "%.40s/foldmill-XXXXXX", base ? base : "/tmp");
+    if (!mkdtemp(l->folder)) {
+        return fm_fail_in(reterr, FM_ERR_IO, l->folder, "cannot make the folder: %s",
+                          strerror(errno));
+    }
+    fm_status status = FM_OK;
+    for (int32_t r = 0; r < l->n_rank && !status; r++)
+        status = start_rank(l, argv, r, reterr);
+    if (status) kill_all(l, SIGKILL);
+    while (l->n_alive > 0) {
+        look(l);
+        if (l->n_alive > 0) nanosleep(&moment, NULL);
+    }
+    rmdir(l->folder);
+    return status;
+}
+
+fm_status fm_launch(int argc, char **argv, int32_t n_rank, int *ret_code, fm_error *reterr) {
+    assert(n_rank > 1);
+    static char program[] = "foldmill-train";
+    launch l = {.n_rank = n_rank, .child = calloc((size_t)n_rank, sizeof *l.child)};
+    char **handed = calloc((size_t)argc + 2, sizeof *handed);
+    fm_status status = FM_ERR_NOMEM;
+    if (l.child && handed) {
+        handed[0] = program;
+        memcpy(handed + 1, argv, (size_t)argc * sizeof *argv);
+        fm_stop_catch(true);
+        status = run(&l, handed, reterr);
+    } else {
+        fm_fail(reterr, FM_ERR_NOMEM, "no memory for %d ranks", (int)n_rank);
+    }
+    free(handed);
+    free(l.child);
+    *ret_code = l.code;
+    return status;
+}

@@ -1,0 +1,73 @@
+/* ranks.h: what a process has of the other ranks of its run: the meeting, the board of its host,
+ * the communicators, and the thread that watches the others.
+ *
+ * All functions but fm_ranks_fail and fm_ranks_close are collective: every rank calls them in the
+ * same order. */
+#ifndef FM_TRAINER_RANKS_H
+#define FM_TRAINER_RANKS_H
+
+#include "trainer/app/world.h"
+#include "trainer/dist/groups.h"
+#include "trainer/tensor/params.h"
+
+typedef struct fm_ranks fm_ranks;
+
+/* Waits for all ranks, and begins to watch those of this host. The errors of fm_meeting_open and
+ * fm_board_open. */
+FM_MUST_USE fm_status fm_ranks_open(const fm_world *world, const fm_layout *layout,
+                                    fm_ranks **ret_ranks, fm_error *reterr);
+
+/* Makes the communicators; the groups are valid as long as `ranks`. The errors of
+ * fm_shm_groups_open. */
+FM_MUST_USE fm_status fm_ranks_join(fm_ranks *ranks, const fm_kernels *kernels,
+                                    const fm_groups **ret_groups, fm_error *reterr);
+
+int32_t fm_ranks_rank(const fm_ranks *ranks);
+int32_t fm_ranks_size(const fm_ranks *ranks);
+
+/* fm_meeting_gather with a limit that no rank that works reaches. */
+FM_MUST_USE fm_status fm_ranks_gather(fm_ranks *ranks, const void *own, size_t bytes, void *all,
+                                      fm_error *reterr);
+
+/* What must be the same on all ranks before the first step, each as a hash. */
+typedef enum fm_paper {
+    FM_PAPER_PROGRAM,
+    FM_PAPER_CONFIGURATION,
+    FM_PAPER_SEED,
+    FM_PAPER_OPTIONS, /* of the command line, as far as steps depend on them */
+    FM_PAPER_DEVICE,
+    FM_PAPER_CHECKPOINT, /* the parameters and where the run goes on */
+    FM_PAPER_DATA,       /* the snapshot that its server has */
+    FM_PAPER_BRANCHES,   /* the exchanges between the branches of a block */
+    FM_PAPER_SCHEDULE,   /* all exchanges; compared between ranks of the same branch */
+    FM_PAPERS
+} fm_paper;
+
+typedef struct fm_papers {
+    uint64_t paper[FM_PAPERS];
+} fm_papers;
+
+/* Compares the papers of all ranks. `status`: what this rank's preparations came to, with its
+ * error in *reterr; the first rank's that failed is the result for all. FM_ERR_USAGE, naming the
+ * rank, its process and host, and the paper, where one differs. *ret_is_met: all ranks have come,
+ * so all return the same. */
+FM_MUST_USE fm_status fm_ranks_compare(fm_ranks *ranks, const fm_papers *own, fm_status status,
+                                       bool *ret_is_met, fm_error *reterr);
+
+/* The hash of this program's file; 0 when it cannot be read. */
+uint64_t fm_paper_of_program(void);
+/* The hash of the parameters, moments and average. */
+uint64_t fm_paper_of_parameters(const fm_params *params);
+/* Waits until all ranks have come here, then takes leave. */
+void fm_ranks_leave(fm_ranks *ranks);
+
+/* Ends the run for all ranks of this host, because this one has failed alone: prints the reason,
+ * unless another has ended the run already. */
+void fm_ranks_fail(fm_ranks *ranks, const fm_error *error);
+/* Whether the run was ended for this host's ranks, so that this process has only to go. */
+bool fm_ranks_is_over(const fm_ranks *ranks);
+
+/* NULL is allowed. */
+void fm_ranks_close(fm_ranks *ranks);
+
+#endif

@@ -1,0 +1,22 @@
+/* watch.h: a thread that watches the ranks of this host, so that none waits for one that is gone.
+ *
+ * A rank whose process has ended without leaving in order, and one that has not moved for a while
+ * (it was stopped, or the system does not let it run), end the run for all: exchanges and gathers
+ * that are under way fail, and the process is ended if it has not ended itself soon after. */
+#ifndef FM_TRAINER_WATCH_H
+#define FM_TRAINER_WATCH_H
+
+#include "trainer/dist/board.h"
+
+typedef struct fm_watch fm_watch;
+
+/* Starts the thread. FM_ERR_NOMEM. Board and meeting must outlive it. */
+FM_MUST_USE fm_status fm_watch_start(fm_board *board, fm_meeting *meeting, fm_watch **ret_watch,
+                                     fm_error *reterr);
+/* Ends the thread. NULL is allowed. */
+void fm_watch_stop(fm_watch *watch);
+
+/* Ends the run for all ranks of this host, and prints the reason if it is the first one. */
+void fm_watch_end(fm_board *board, const char *reason);
+
+#endif

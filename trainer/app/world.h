@@ -1,0 +1,34 @@
+/* world.h: finds which rank of a run this process is: a child of `foldmill train --ranks N`, or one
+ * that torchrun, MPI or Slurm has started.
+ *
+ *     foldmill    FOLDMILL_RANK, FOLDMILL_RANKS, FOLDMILL_LOCAL_RANK, FOLDMILL_MEETING
+ *     torchrun    RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT
+ *     Open MPI    OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK
+ *     other MPI   PMI_RANK, PMI_SIZE, MPI_LOCALRANKID
+ *     Slurm       SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID, SLURM_STEP_NODELIST
+ *
+ * The first of these that has a rank and a size counts. A size of 1 is a process like any other. */
+#ifndef FM_TRAINER_WORLD_H
+#define FM_TRAINER_WORLD_H
+
+#include "trainer/dist/meeting.h"
+
+#include <stdbool.h>
+
+typedef struct fm_world {
+    int32_t rank, size, local_rank; /* local: among the processes of this host */
+    const char *launcher;           /* "foldmill", "torchrun", ... */
+    char meeting[FM_MEETING_ADDRESS_BYTES];
+} fm_world;
+
+/* The variables that a launcher of ours sets. */
+extern const char fm_world_rank_name[], fm_world_size_name[], fm_world_local_name[],
+    fm_world_meeting_name[];
+
+/* *ret_found: this process is one of several ranks. `meet`: the address of the meeting that the
+ * command line gives, or NULL. FM_ERR_USAGE for a variable that is no number in its range, and
+ * where neither `meet` nor the environment says where the ranks meet. */
+FM_MUST_USE fm_status fm_world_find(const char *meet, bool *ret_found, fm_world *ret_world,
+                                    fm_error *reterr);
+
+#endif

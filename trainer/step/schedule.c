@@ -1,0 +1,29 @@
+/* schedule.c: see schedule.h. Both halves of an exchange count, since ranks must also finish their
+ * exchanges in one order. */
+#include "trainer/step/schedule.h"
+
+#include "proto/base/hash.h"
+
+#include <string.h>
+
+static void add_tape(fm_xxh3_state *hash, const fm_tape *tape, bool joint) {
+    for (int32_t i = 0; i < tape->n_step; i++) {
+        const fm_step *step = &tape->step[i];
+        const fm_node *node = &tape->node[step->node];
+        bool is_exchange = node->begins_forward || node->begins_backward;
+        if (!is_exchange || (joint && !node->on_all_ranks)) continue;
+        const int64_t facts[] = {step->phase,
+                                 fm_tensor_local_count(fm_tape_tensor(tape, node->output[0]))};
+        fm_xxh3_update(hash, facts, sizeof facts);
+        fm_xxh3_update(hash, node->op->name, strlen(node->op->name));
+    }
+}
+
+uint64_t fm_schedule_digest(const fm_trainer *trainer, bool joint) {
+    fm_xxh3_state *hash = fm_xxh3_create();
+    add_tape(hash, &trainer->cycle, joint);
+    add_tape(hash, &trainer->last, joint);
+    uint64_t digest = fm_xxh3_digest(hash);
+    fm_xxh3_destroy(hash);
+    return digest;
+}
