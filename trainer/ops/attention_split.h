@@ -5,8 +5,8 @@
  *     project   q k v g = Linear(LayerNorm(x)), while the gather is under way
  *     core      y = x + dropout(W_o (gate * attention(q, k, v, gathered bias)) + b_o)
  *
- * A norm that is FM_PARAM_NONE says that z or x is normalised already. The numbers and the draws are
- * those of the one node. */
+ * A norm that is FM_PARAM_NONE says that z or x is normalised already. The numbers and the
+ * draws are those of the one node. */
 #ifndef FM_TRAINER_ATTENTION_SPLIT_H
 #define FM_TRAINER_ATTENTION_SPLIT_H
 
@@ -22,8 +22,9 @@ fm_tensor_ref fm_op_attention_bias(fm_tape *tape, const char *name, fm_axial axi
 fm_tensor_ref fm_op_attention_project(fm_tape *tape, const char *name, fm_tensor_ref x,
                                       const fm_attention_weights *weights);
 
-/* bias [N_res, N_res, N_head] by query and key; the mask is split as x is. Returns the new x, or
- * the bare update when !residual, which has no dropout. Saved: the gated output and the log-sum-exp of the rows. */
+/* bias [N_res, N_res, N_head] by query and key; the mask is split as x is. Returns the new x,
+ * or the bare update when !residual, which has no dropout. Saved: the gated output and the
+ * log-sum-exp of the rows. */
 fm_tensor_ref fm_op_attention_core(fm_tape *tape, const char *name, fm_axial axial, fm_tensor_ref x,
                                    fm_tensor_ref qkvg, fm_tensor_ref mask, fm_tensor_ref bias,
                                    const fm_attention_weights *weights, bool residual,

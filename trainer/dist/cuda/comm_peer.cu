@@ -161,8 +161,8 @@ template <typename T, int V, bool ADD> __device__ inline void put_floats(T *y, f
     fm_cuda::write_raw<T, V>(y, raw<T, V>::of(x));
 }
 
-/* A thread's packs of one round: their positions on both sides. Beyond the end it has the last pack,
- * which it reads but does not write, so that all reads of a round are in flight together. */
+/* A thread's packs of one round: their positions on both sides. Beyond the end it has the last
+ * pack, which it reads but does not write, so that all reads of a round are in flight together. */
 template <int N> struct round_of {
     uint32_t from[N], to[N];
     __device__ inline round_of(const pull &m, uint32_t first, uint32_t stride) {
@@ -208,9 +208,8 @@ __device__ inline void copy_part(const pull &m, const T *from, T *to) {
 template <typename T, int V>
 __device__ inline void copy_parts(const job &j, const pull &m, const void *const *base) {
     for (int part = 0; part < m.n_source; part++) {
-        int source = m.first_source;
-        if (m.n_source > 1)
-            source = j.rank + 1 + part < j.size ? j.rank + 1 + part : j.rank + 1 + part - j.size;
+        int next = j.rank + 1 + part;
+        int source = m.n_source == 1 ? m.first_source : next < j.size ? next : next - j.size;
         const T *from = (const T *)base[source] + m.sent_first * V;
         T *to = (T *)m.receive + (m.n_source > 1 ? source * m.received_part : 0) * V;
         if (m.beta == FM_ADD) {
@@ -346,7 +345,8 @@ static pull pull_of(const group *g, const fm_message *m, int64_t v) {
     return p;
 }
 
-/* Blocks of an exchange at most; the environment variable FM_EXCHANGE_BLOCKS is for measurements. */
+/* Blocks of an exchange at most; the environment variable FM_EXCHANGE_BLOCKS is for
+ * measurements. */
 static int64_t most_blocks(void) {
     static const char *text = getenv("FM_EXCHANGE_BLOCKS");
     static const int64_t given = text ? strtol(text, NULL, 10) : 0;
