@@ -1,5 +1,5 @@
-/* comm_check.c: checks and times the communicators of GPUs (trainer/dist/cuda), one process for each
- * GPU.
+/* comm_check.c: checks and times the communicators of GPUs (trainer/dist/cuda), one process for
+ * each GPU.
  *
  *     comm_check [--ranks N] [--backend peer|nccl] [--skip-times] [--kill]
  *

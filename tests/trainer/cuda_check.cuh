@@ -68,6 +68,7 @@ void check(const char *name, int stages, const work &f);
 void check_kernels(void);
 void check_gemms(void);
 void check_structure(void);
+void check_parts(void);
 void check_wgmma(void);
 
 } // namespace cuda_check

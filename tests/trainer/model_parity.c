@@ -20,6 +20,7 @@
  *
  * Masked positions are not compared, since their values depend on the precision. Gradients whose
  * true value is zero are rounding noise in the file and compared absolutely. */
+#include "tests/trainer/parity_gather.h"
 #include "tests/trainer/parity_structure.h"
 
 #include "proto/base/hash.h"
@@ -332,32 +333,6 @@ static fm_tensor_ref find_output(const bench *b, const char *node, int nth) {
     return FM_TENSOR_NONE;
 }
 
-/* Gathers the parts of a split output from the ranks that are processes; returns the whole on the
- * device. It is small, and lives as long as the process. */
-static const float *gather_parts(const bench *b, const fm_tensor *t, const void *data) {
-    size_t count = (size_t)fm_tensor_local_count(t), n = (size_t)t->shard_count;
-    float *own = calloc(count, sizeof *own), *all = calloc(count * n, sizeof *all);
-    float *whole = calloc(count * n, sizeof *whole);
-    float *device = b->kernels->alloc(count * n * sizeof *device);
-    assert(own && all && whole && device);
-    b->kernels->download(NULL, own, data, count * sizeof *own);
-    b->kernels->synchronize(NULL);
-    fm_status status = fm_meeting_gather(b->meeting, own, count * sizeof *own, all, RANKS_S, NULL);
-    assert(!status);
-    (void)status;
-    for (size_t r = 0; r < n; r++) {
-        fm_tensor part = *t;
-        part.shard_rank = (int32_t)r;
-        put_part(&part, all + r * count, whole);
-    }
-    b->kernels->upload(NULL, device, whole, count * n * sizeof *whole);
-    b->kernels->synchronize(NULL);
-    free(own);
-    free(all);
-    free(whole);
-    return device;
-}
-
 /* Returns the node's whole output, put together from the ranks of the branch that has it, in the
  * arena of the first rank. */
 static const float *probe(bench *b, const char *node, int nth) {
@@ -367,12 +342,13 @@ static const float *probe(bench *b, const char *node, int nth) {
         fm_tensor_ref ref = find_output(rank, node, nth);
         if (ref == FM_TENSOR_NONE) continue;
         const fm_tensor *t = fm_tape_tensor(&rank->last, ref);
-        if (t->shard_axis < 0) return fm_tape_data(&rank->last, ref);
-        if (b->meeting) return gather_parts(b, t, fm_tape_data(&rank->last, ref));
+        const void *data = fm_tape_data(&rank->last, ref);
+        if (t->shard_axis < 0) return data;
+        if (b->meeting) return gather_parts(b->kernels, b->meeting, t, data);
         int64_t count = fm_tensor_local_count(t) * t->shard_count;
         whole = whole ? whole : fm_arena_alloc_array(&b->arena, (size_t)count, sizeof *whole);
         assert(whole);
-        put_part(t, fm_tape_data(&rank->last, ref), whole);
+        put_part(t, data, whole);
     }
     if (!whole) {
         fprintf(stderr, "model_parity: no node %s on the tape\n", node);

@@ -119,9 +119,9 @@ FM_KERNEL(ACT, size_t, triangle_block_grad_workspace, const fm_triangle_block *a
 FM_KERNEL(ACT, void, triangle_block_grad, fm_stream *stream, const fm_triangle_block *args,
           const fm_triangle_block_grad *grad, void *workspace)
 
-/* The stages of the sublayer on a part of the pairs. triangle_part_kept returns the number of act
- * elements of `kept`, 0 where the backend has no kernels for parts of this shape; no stage is called
- * then. The workspace is that of the gradient's stages, or of the other two. */
+/* The stages of the sublayer on a part of the pairs. triangle_part_kept returns the number of
+ * act elements of `kept`, 0 where the backend has no kernels for parts of this shape; no stage
+ * is called then. The workspace is that of the gradient's stages, or of the other two. */
 FM_KERNEL(ACT, size_t, triangle_part_kept, const fm_triangle_block *args)
 FM_KERNEL(ACT, size_t, triangle_part_workspace, const fm_triangle_block *args, bool of_gradient)
 FM_KERNEL(ACT, void, triangle_part, fm_stream *stream, fm_triangle_stage stage,

@@ -303,8 +303,8 @@ typedef struct fm_triangle_block_grad {
 
 /* The whole sublayer on a part of the pairs, in stages, for ranks that have n_part of the n rows i
  * of z [n_part, n] (outgoing) or columns j of z [n, n_part] (incoming). mask, y, dropout and the
- * gradients of z and y are of the part; rows = n * n_part. Between the stages the caller gathers one
- * operand of all parts: b for outgoing, a for incoming edges.
+ * gradients of z and y are of the part; rows = n * n_part. Between the stages the caller gathers
+ * one operand of all parts: b for outgoing, a for incoming edges.
  *
  *     FRONT         z to a and b, which are first in `kept`: [2, c, rows]. An operand is
  *                   [c, n_part, n] for outgoing and [c, n, n_part] for incoming edges
@@ -314,8 +314,8 @@ typedef struct fm_triangle_block_grad {
  *                   workspace is not written
  *     FRONT_GRAD    with the sum over ranks in that place: to dz and the parameters' gradients
  *
- * The workspace keeps its content from BACK_GRAD to FRONT_GRAD, and block.kept, which is never NULL,
- * from FRONT on. */
+ * The workspace keeps its content from BACK_GRAD to FRONT_GRAD, and block.kept, which is never
+ * NULL, from FRONT on. */
 typedef enum fm_triangle_stage {
     FM_TRIANGLE_FRONT,
     FM_TRIANGLE_BACK,

@@ -1,6 +1,6 @@
-/* sum.c: see sum.h. A piece is a reduce-scatter into the scratch memory and an all-gather back. What
- * is left over, less than a part of FM_COMM_SUM_ALIGN elements for each rank, is summed by each rank
- * for itself. */
+/* sum.c: see sum.h. A piece is a reduce-scatter into the scratch memory and an all-gather back.
+ * What is left over, less than a part of FM_COMM_SUM_ALIGN elements for each rank, is summed by
+ * each rank for itself. */
 #include "trainer/dist/sum.h"
 
 #include <assert.h>

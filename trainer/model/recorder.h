@@ -32,7 +32,8 @@ typedef struct fm_recorder {
     bool fuses; /* false: for comparisons */
 } fm_recorder;
 
-/* Makes a recorder for the ranks of config->groups. A mask may be NULL where this rank does not run that branch or the blocks do not have it. */
+/* Makes a recorder for the ranks of config->groups. A mask may be NULL where this rank does not
+ * run that branch or the blocks do not have it. */
 fm_recorder fm_recorder_of(fm_tape *tape, const fm_model_config *config,
                            const fm_split_mask *msa_mask, const fm_split_mask *pair_mask);
 

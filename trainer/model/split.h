@@ -27,8 +27,8 @@ typedef struct fm_split_mask {
 fm_split_mask fm_split_mask_of(fm_tape *tape, const fm_model_config *config, fm_tensor_ref mask);
 
 /* Returns the recorded sizes: N_res, N_extra and the number of rows of m are rounded up to
- * multiples of D times config->axis_multiple, so that a part has fast kernels, too. The masks of the
- * added elements are 0. */
+ * multiples of D times config->axis_multiple, so that a part has fast kernels, too. The masks
+ * of the added elements are 0. */
 fm_model_config fm_split_pad(const fm_model_config *config);
 
 /* Whether arrays are split (DAP). */

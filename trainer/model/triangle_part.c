@@ -1,4 +1,5 @@
-/* triangle_part.c: see triangle_part.h, and fm_triangle_stage for the stages and where operands are.
+/* triangle_part.c: see triangle_part.h, and fm_triangle_stage for the stages and where operands
+ * are.
  *
  * `kept` and the gathered operand are saved tensors, or workspace on a tape without gradients. */
 #include "trainer/model/triangle_part.h"

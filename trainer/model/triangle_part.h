@@ -1,11 +1,11 @@
 /* triangle_part.h: a triangle multiplication (ops/triangle_multiplication.h) as one node on a pair
  * array that is split over ranks: along axis 0 for outgoing edges, along axis 1 for incoming ones.
  *
- * The node makes both operands of its part, gathers one of them from the other ranks, and goes on to
- * the residual. Backward sums the gradient of the gathered operand over the ranks. Its exchanges are
- * inside the node, where the operands are channel-major as the products read them; nothing overlaps
- * with them. The numbers and the draws are those of the whole node. Where the device has no kernels
- * for this, the sublayer is recorded as ops/triangle_split.h. */
+ * The node makes both operands of its part, gathers one of them from the other ranks, and goes
+ * on to the residual. Backward sums the gradient of the gathered operand over the ranks. Its
+ * exchanges are inside the node, where the operands are channel-major as the products read
+ * them; nothing overlaps with them. The numbers and the draws are those of the whole node.
+ * Where the device has no kernels for this, the sublayer is recorded as ops/triangle_split.h. */
 #ifndef FM_TRAINER_MODEL_TRIANGLE_PART_H
 #define FM_TRAINER_MODEL_TRIANGLE_PART_H
 

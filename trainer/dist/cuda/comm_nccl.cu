@@ -1,10 +1,10 @@
 /* comm_nccl.cu: exchanges through NCCL, which is opened when it is first used. The way between
  * hosts, and what comm_peer is compared with.
  *
- * A message is cut into pieces that fit into staging memory. Each piece is packed, sent from point
- * to point, and combined in rank order by the rule of comm.h. NCCL never adds, so sums have the same
- * bits as with other communicators. Everything runs on the communication stream and can be
- * captured. */
+ * A message is cut into pieces that fit into staging memory. Each piece is packed, sent from
+ * point to point, and combined in rank order by the rule of comm.h. NCCL never adds, so sums
+ * have the same bits as with other communicators. Everything runs on the communication stream
+ * and can be captured. */
 #include "trainer/dist/cuda/link_state.cuh"
 
 #include <dlfcn.h>

@@ -31,7 +31,7 @@ namespace fm_dist {
 using fm_cuda::bf16;
 using fm_cuda::raw;
 
-enum { THREADS = 512, COPIES = 8, SUMS = 4 /* packs that a thread reads at once */ };
+enum { THREADS = 512, AT_ONCE = 4, SUMS = 4 /* packs that a thread reads at once */ };
 enum { POLLS_BEFORE_CLOCK = 256 };
 enum { STAGE_READY, STAGE_DONE };
 
@@ -61,10 +61,11 @@ struct pull {
     fm_beta beta;
     bool sums;
     int32_t first_source, n_source; /* of copies: one part of each, from the first on */
-    int64_t sent_first, sent_row;   /* of this rank's part at the source */
-    int64_t received_part, received_row;
-    uint32_t count; /* of all parts that are copied, or of the sum */
-    divisor run, part;
+    int64_t sent_first;             /* of this rank's part at the source */
+    int64_t received_part;
+    uint32_t sent_gap, received_gap; /* between the end of a row and the next row */
+    uint32_t count;                  /* of a part */
+    divisor run;
 };
 
 struct job {
@@ -140,23 +141,6 @@ __device__ inline bool wait_for(const job &j, const F *flag, uint32_t number, in
 
 /* -- data */
 
-/* Where a pack of the result is, and where it comes from. */
-struct place {
-    int64_t from, to;
-    int source;
-};
-
-/* Copies begin with the next rank's part, so that ranks do not all read from one. */
-__device__ inline place place_of(const job &j, const pull &m, uint32_t i) {
-    uint32_t part = divide(i, m.part), rest = i - part * m.part.d;
-    uint32_t row = divide(rest, m.run), column = rest - row * m.run.d;
-    int source = m.first_source;
-    if (m.n_source > 1) source = (j.rank + 1 + (int)part) % j.size;
-    return {m.sent_first + row * m.sent_row + column,
-            (m.n_source > 1 ? source * m.received_part : 0) + row * m.received_row + column,
-            source};
-}
-
 /* Memory of other GPUs is read past L1, which is not coherent with it. */
 template <typename T, int V> __device__ inline raw<T, V> read_peer(const T *p) {
     if constexpr (V == 1) {
@@ -166,61 +150,90 @@ template <typename T, int V> __device__ inline raw<T, V> read_peer(const T *p) {
     }
 }
 
-template <typename T, int V>
-__device__ inline void put_result(const pull &m, int64_t at, const float *x) {
-    T *y = (T *)m.receive + at * V;
-    float sum[V];
-    raw<T, V> old;
-    if (m.beta == FM_ADD) old = fm_cuda::read_raw<T, V>(y);
+/* y = x, or y += x, of V elements that are floats. */
+template <typename T, int V, bool ADD> __device__ inline void put_floats(T *y, float *x) {
+    if constexpr (ADD) {
+        raw<T, V> old = fm_cuda::read_raw<T, V>(y);
 #pragma unroll
-    for (int k = 0; k < V; k++)
-        sum[k] = m.beta == FM_ADD ? old.at(k) + x[k] : x[k];
-    fm_cuda::write_raw<T, V>(y, raw<T, V>::of(sum));
+        for (int k = 0; k < V; k++)
+            x[k] = old.at(k) + x[k];
+    }
+    fm_cuda::write_raw<T, V>(y, raw<T, V>::of(x));
 }
 
-template <typename T, int V>
-__device__ inline void copy_parts(const job &j, const pull &m, const void *const *base) {
-    uint32_t stride = gridDim.x * THREADS;
-    for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < m.count; i += COPIES * stride) {
-        raw<T, V> x[COPIES];
-        int64_t to[COPIES];
+/* A thread's packs of one round: their positions on both sides. Beyond the end it has the last
+ * pack, which it reads but does not write, so that all reads of a round are in flight together. */
+template <int N> struct round_of {
+    uint32_t from[N], to[N];
+    __device__ inline round_of(const pull &m, uint32_t first, uint32_t stride) {
+        const divisor run = m.run;
+        uint32_t last = m.count - 1, sent_gap = m.sent_gap, received_gap = m.received_gap;
 #pragma unroll
-        for (int u = 0; u < COPIES; u++) {
-            if (i + u * stride >= m.count) continue;
-            place p = place_of(j, m, i + u * stride);
-            x[u] = read_peer<T, V>((const T *)base[p.source] + p.from * V);
-            to[u] = p.to;
+        for (int u = 0; u < N; u++) {
+            uint32_t at = min(first + u * stride, last), row = divide(at, run);
+            from[u] = at + row * sent_gap, to[u] = at + row * received_gap;
         }
+    }
+};
+
+/* Copies or adds a part. */
+template <typename T, int V, bool ADD>
+__device__ inline void copy_part(const pull &m, const T *from, T *to) {
+    uint32_t stride = gridDim.x * THREADS, count = m.count;
+    for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < count; i += AT_ONCE * stride) {
+        const round_of<AT_ONCE> at(m, i, stride);
+        raw<T, V> x[AT_ONCE];
 #pragma unroll
-        for (int u = 0; u < COPIES; u++) {
-            if (i + u * stride >= m.count) continue;
-            if (m.beta == FM_WRITE) {
-                fm_cuda::write_raw<T, V>((T *)m.receive + to[u] * V, x[u]);
-            } else {
-                float value[V];
+        for (int u = 0; u < AT_ONCE; u++)
+            x[u] = read_peer<T, V>(from + (int64_t)at.from[u] * V);
 #pragma unroll
-                for (int k = 0; k < V; k++)
-                    value[k] = x[u].at(k);
-                put_result<T, V>(m, to[u], value);
+        for (int u = 0; u < AT_ONCE; u++) {
+            T *y = to + (int64_t)at.to[u] * V;
+            if (i + u * stride < count) {
+                if constexpr (ADD) {
+                    float value[V];
+#pragma unroll
+                    for (int k = 0; k < V; k++)
+                        value[k] = x[u].at(k);
+                    put_floats<T, V, true>(y, value);
+                } else {
+                    fm_cuda::write_raw<T, V>(y, x[u]);
+                }
             }
         }
     }
 }
 
+/* Copies begin with the next rank's part, so that ranks do not all read from one. */
 template <typename T, int V>
+__device__ inline void copy_parts(const job &j, const pull &m, const void *const *base) {
+    for (int part = 0; part < m.n_source; part++) {
+        int next = j.rank + 1 + part;
+        int source = m.n_source == 1 ? m.first_source : next < j.size ? next : next - j.size;
+        const T *from = (const T *)base[source] + m.sent_first * V;
+        T *to = (T *)m.receive + (m.n_source > 1 ? source * m.received_part : 0) * V;
+        if (m.beta == FM_ADD) {
+            copy_part<T, V, true>(m, from, to);
+        } else {
+            copy_part<T, V, false>(m, from, to);
+        }
+    }
+}
+
+template <typename T, int V, bool ADD>
 __device__ inline void sum_parts(const job &j, const pull &m, const void *const *base) {
-    uint32_t stride = gridDim.x * THREADS;
-    for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < m.count; i += SUMS * stride) {
+    uint32_t stride = gridDim.x * THREADS, count = m.count;
+    T *to = (T *)m.receive;
+    for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < count; i += SUMS * stride) {
+        const round_of<SUMS> at(m, i, stride);
         float sum[SUMS][V];
-        place p[SUMS];
-#pragma unroll
-        for (int u = 0; u < SUMS; u++)
-            p[u] = place_of(j, m, i + u * stride < m.count ? i + u * stride : i);
+#pragma unroll 1
         for (int source = 0; source < j.size; source++) {
+            const T *from = (const T *)base[source] + m.sent_first * V;
             raw<T, V> x[SUMS];
 #pragma unroll
             for (int u = 0; u < SUMS; u++)
-                x[u] = read_peer<T, V>((const T *)base[source] + p[u].from * V);
+                x[u] = read_peer<T, V>(from + (int64_t)at.from[u] * V);
 #pragma unroll
             for (int u = 0; u < SUMS; u++)
 #pragma unroll
@@ -229,7 +242,7 @@ __device__ inline void sum_parts(const job &j, const pull &m, const void *const 
         }
 #pragma unroll
         for (int u = 0; u < SUMS; u++)
-            if (i + u * stride < m.count) put_result<T, V>(m, p[u].to, sum[u]);
+            if (i + u * stride < count) put_floats<T, V, ADD>(to + (int64_t)at.to[u] * V, sum[u]);
     }
 }
 
@@ -267,8 +280,10 @@ __global__ void __launch_bounds__(THREADS) exchange_kernel(const __grid_constant
     __syncthreads();
     fails = n_missing != 0;
     for (int i = 0; i < j.n_message && !fails; i++) {
-        if (j.message[i].sums) {
-            sum_parts<T, V>(j, j.message[i], base[i]);
+        if (j.message[i].sums && j.message[i].beta == FM_ADD) {
+            sum_parts<T, V, true>(j, j.message[i], base[i]);
+        } else if (j.message[i].sums) {
+            sum_parts<T, V, false>(j, j.message[i], base[i]);
         } else {
             copy_parts<T, V>(j, j.message[i], base[i]);
         }
@@ -319,13 +334,23 @@ static pull pull_of(const group *g, const fm_message *m, int64_t v) {
     p.first_source = m->exchange == FM_EXCHANGE_BROADCAST ? m->root : 0;
     p.n_source = fm_exchange_parts_received(m->exchange, g->size);
     p.sent_first = own_part ? rank * m->sent.part / v : 0;
-    p.sent_row = m->sent.row / v;
-    p.received_part = m->received.part / v, p.received_row = m->received.row / v;
-    p.run = divisor_of(run), p.part = divisor_of(m->rows * run);
-    int64_t count = m->rows * run * p.n_source;
+    p.received_part = m->received.part / v;
+    if (m->rows > 1) {
+        p.sent_gap = (uint32_t)(m->sent.row / v - run);
+        p.received_gap = (uint32_t)(m->received.row / v - run);
+    }
+    int64_t count = m->rows * run;
     assert(count > 0 && count < (int64_t)1 << 31);
-    p.count = (uint32_t)count;
+    p.run = divisor_of(p.sent_gap || p.received_gap ? run : count), p.count = (uint32_t)count;
     return p;
+}
+
+/* Blocks of an exchange at most; the environment variable FM_EXCHANGE_BLOCKS is for
+ * measurements. */
+static int64_t most_blocks(void) {
+    static const char *text = getenv("FM_EXCHANGE_BLOCKS");
+    static const int64_t given = text ? strtol(text, NULL, 10) : 0;
+    return given > 0 ? fm_cuda::min_size(given, EXCHANGE_BLOCKS) : (int64_t)EXCHANGE_BLOCKS;
 }
 
 /* Blocks, so that a thread has at least one full round of packs; the same number on all ranks. */
@@ -333,9 +358,7 @@ static unsigned blocks_of(const job &j) {
     int64_t count = 0;
     for (int32_t i = 0; i < j.n_message; i++)
         count = fm_cuda::max_size(count, j.message[i].count);
-    static const char *most = getenv("FM_EXCHANGE_BLOCKS");
-    int64_t blocks = fm_cuda::divide_up(count, THREADS * SUMS);
-    return (unsigned)fm_cuda::min_size(blocks, most ? atoi(most) : EXCHANGE_BLOCKS);
+    return (unsigned)fm_cuda::min_size(fm_cuda::divide_up(count, THREADS * AT_ONCE), most_blocks());
 }
 
 template <typename T> static void launch(const job &j, bool vector, cudaStream_t stream) {

@@ -54,9 +54,7 @@ fm_status fm_gpu_groups_create(const fm_layout *layout, const fm_kernels *kernel
     if (!status && d > 1 && b > 1) {
         status = add(all, first, 1, of_sample, kernels, &g->sample, reterr);
     }
-    if (!status) {
-        status = add(all, place.sample, of_sample, layout->dp, kernels, &g->dp, reterr);
-    }
+    if (!status) status = add(all, place.sample, of_sample, layout->dp, kernels, &g->dp, reterr);
     if (status) {
         fm_gpu_groups_destroy(all);
         return status;

@@ -30,14 +30,15 @@ typedef struct fm_gpu_link_options {
 
 typedef struct fm_gpu_link fm_gpu_link;
 
-/* Collective over all ranks of the run. FM_ERR_UNSUPPORTED when two ranks are on different hosts or
- * GPUs cannot read each other's memory (FM_LINK_PEER), or NCCL is missing or too old (FM_LINK_NCCL);
- * FM_ERR_LIMIT for more ranks than FM_LINK_RANKS; FM_ERR_NOMEM; the errors of fm_meeting_gather. */
+/* Collective over all ranks of the run. FM_ERR_UNSUPPORTED when two ranks are on different
+ * hosts or GPUs cannot read each other's memory (FM_LINK_PEER), or NCCL is missing or too old
+ * (FM_LINK_NCCL); FM_ERR_LIMIT for more ranks than FM_LINK_RANKS; FM_ERR_NOMEM; the errors of
+ * fm_meeting_gather. */
 FM_MUST_USE fm_status fm_gpu_link_create(const fm_gpu_link_options *options, fm_gpu_link **ret_link,
                                          fm_error *reterr);
 
-/* Collective when no rank has failed; unshares. Call it after captured exchanges have been released:
- * NCCL waits for them. NULL is allowed. */
+/* Collective when no rank has failed; unshares. Call it after captured exchanges have been
+ * released: NCCL waits for them. NULL is allowed. */
 void fm_gpu_link_destroy(fm_gpu_link *link);
 
 /* Makes a group's communicator. `members`: the ranks of the run that are in the group, by rank
@@ -52,8 +53,8 @@ FM_MUST_USE fm_status fm_gpu_link_add_group(fm_gpu_link *link, const int32_t *me
 FM_MUST_USE fm_status fm_gpu_link_share(fm_gpu_link *link, void *memory, size_t bytes,
                                         fm_error *reterr);
 
-/* Collective when no rank has failed: closes what the others shared, and returns when they have done
- * so. Then shared memory may be released. */
+/* Collective when no rank has failed: closes what the others shared, and returns when they have
+ * done so. Then shared memory may be released. */
 void fm_gpu_link_unshare(fm_gpu_link *link);
 
 /* Whether an exchange has failed: FM_ERR_CLOSED naming the rank that did not come and the exchange.
