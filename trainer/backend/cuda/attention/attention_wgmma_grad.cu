@@ -103,7 +103,7 @@ __device__ inline void walk_step(walk_keys<C> &keys, const walk_place &at, int h
     float s[4][4], dp[4][4];
     uint32_t ds[2][4];
     uint64_t q = operand_after(at.q, half * STEP * C), d = operand_after(at.d, half * STEP * C);
-    start_products<BIASED>(s, dp, at, half, call.inverse, b);
+    start_products<BIASED>(s, dp, at, half, call.space.bias_factor, b);
     if (BIASED) bias_load<4>(&b, next_bias);
     products_pin(s);
     products_pin(dp);
