@@ -121,6 +121,7 @@ void add_attention_cases(void) {
     add_core("triangle attention 256 4x32", {0.604, 1.103}, {256, 256, 4, 32, BIASED});
     add_core("ending triangle attention 256 4x32", {0.604, 1.103},
              {256, 256, 4, 32, BIASED | TRANSPOSED});
+    add_core("triangle attention 272 4x32", {0, 0}, {272, 272, 4, 32, BIASED});
     add_core("column attention 256x128 8x32", {0.355, 0.671}, {256, 128, 8, 32, TRANSPOSED});
     add_core("extra row attention 1024x256 8x8", {0, 0}, {1024, 256, 8, 8, BIASED});
     add_core("template triangle attention 256 4x16", {0, 0}, {256, 256, 4, 16, BIASED});

@@ -166,6 +166,7 @@ struct attention_shape {
     bool transposed, gated, biased, masked, shared;
     int64_t period; /* of the mask; 0: no key is valid */
     fm_beta beta;
+    double all_bias = 0; /* of all keys, in place of a bias that is drawn */
 };
 
 void check_attention(const char *name, attention_shape s) {
@@ -191,6 +192,9 @@ void check_attention(const char *name, attention_shape s) {
         a.q = b.act(n_q, 2), a.k = b.act(n_k, 2), a.v = b.act(n_k);
         if (s.gated) a.g = b.act(n_q, 3);
         if (s.biased) a.bias = b.act(n_bias, 2);
+        if (s.all_bias != 0) {
+            a.bias = b.input(std::vector<double>((size_t)n_bias, s.all_bias), b.k->act);
+        }
         int64_t n_mask = s.group * s.batch * s.key;
         if (s.masked) {
             a.mask = s.period > 0 ? b.mask(n_mask, s.period)
@@ -256,6 +260,16 @@ void check_attentions(void) {
                     {1, 2, 300, 290, 2, 32, 64, false, true, true, true, false, 5, W});
     check_attention("attention row 256 8x32",
                     {1, 12, 256, 256, 8, 32, 256, false, true, true, true, false, 50, W});
+    /* A bias that is the same for all keys changes no weight, unless the backward scales it
+     * differently than the forward: 1 / scale rounded to bf16 moves these logits by 0.014. */
+    check_attention("attention bias of 128, 256 2x32",
+                    {1, 2, 256, 256, 2, 32, 64, false, true, true, true, false, 37, W, 128});
+    check_attention("attention bias of 128, long 300 2x32",
+                    {1, 2, 300, 300, 2, 32, 64, false, true, true, true, false, 37, W, 128});
+    check_attention("attention bias of 128, 600x70 2x8",
+                    {1, 2, 600, 70, 2, 8, 16, false, true, true, true, false, 37, W, 128});
+    check_attention("attention bias of 128, 50 2x32",
+                    {1, 2, 50, 50, 2, 32, 64, false, true, true, true, false, 37, W, 128});
     check_attention("attention column 128 8x32",
                     {1, 24, 128, 128, 8, 32, 256, true, true, false, true, false, 50, W});
     check_attention("attention triangle 256 4x32",

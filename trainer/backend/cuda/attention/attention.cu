@@ -37,6 +37,13 @@ static bool is_wgmma_forward(const fm_attention *a) {
            a->mask_value >= 1e4 && (!a->bias || is_round_scale(a->scale));
 }
 
+/* 1 / scale as the forward by tensor cores has it: attention_wgmma.cu rounds it to bf16, where it
+ * is the operand of a product. The backward must use the same, or its weights do not sum to 1. */
+static float bias_factor_of(const fm_attention *a) {
+    float exact = (float)(1 / a->scale);
+    return is_wgmma_forward(a) ? __bfloat162float(__float2bfloat16_rn(exact)) : exact;
+}
+
 /* Whether 32-bit offsets reach every element. */
 static bool is_short(int64_t group, int64_t batch, int64_t row, int64_t head) {
     return llabs(group) + llabs(batch) + llabs(row) + llabs(head) < 0x7fffffff;
@@ -139,6 +146,7 @@ static size_t tensor_core_layout(const fm_attention *a, attention_path path, boo
     int64_t planes = a->n_group * a->n_head;
     int64_t q_tiles = divide_up(a->n_query, TILE);
     int64_t k_tiles = divide_up(a->n_key, TILE);
+    ret->bias_factor = bias_factor_of(a);
     ret->ld_bias = k_tiles * TILE;
     ret->ld_bias_t = q_tiles * TILE;
     size_t plane = (size_t)(ret->ld_bias * ret->ld_bias_t) * (size_t)planes;
@@ -208,7 +216,7 @@ template <typename T> void attention(fm_stream *stream, const fm_attention *a, v
     attention_path path = path_of<T>(a, NULL);
     layout(a, path, false, workspace, &space);
     switch (path) {
-    case ATTENTION_WGMMA: attention_wgmma(stream, a, space.bias); break;
+    case ATTENTION_WGMMA: attention_wgmma(stream, a, space); break;
     case ATTENTION_MMA: attention_mma(stream, a, space); break;
     case ATTENTION_ONE_QUERY: attention_one<T>(stream, a, NULL); break;
     default: count_plain<T>(a), attention_plain<T>(stream, a, space);

@@ -47,6 +47,9 @@ struct attention_space {
     float *sums;         /* WGMMA_LONG: dq of the passes so far, [blocks, ...] */
     float *terms;        /* [group, batch, ld_bias]: mask terms in units of log2 */
     int64_t ld_bias, ld_bias_t, chunks; /* chunks: of the batches, for dbias */
+    float
+        bias_factor; /* what all paths multiply the bias with, before it is added to q k: 1 / scale
+                        * as the forward of this call has it */
 };
 
 /* Each runs one path on a workspace that attention.cu has laid out. */
@@ -61,8 +64,8 @@ void attention_one(fm_stream *, const fm_attention *, const fm_attention_grad *g
 void attention_mma(fm_stream *, const fm_attention *, const attention_space &);
 void attention_mma_grad(fm_stream *, const fm_attention *, const fm_attention_grad *,
                         const attention_space &);
-/* `planes`: attention_space's bias, used to store the bias by heads. */
-void attention_wgmma(fm_stream *, const fm_attention *, void *planes);
+/* attention_space's bias is used to store the bias by heads. */
+void attention_wgmma(fm_stream *, const fm_attention *, const attention_space &);
 /* `is_long`: WGMMA_LONG. */
 void attention_wgmma_grad(fm_stream *, const fm_attention *, const fm_attention_grad *,
                           const attention_space &, bool is_long);

@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(TILE_THREADS, 5)
     if (a.bias) {
         bias = bias_at(space.bias, p.plane, space.ld_bias_t / 16, p.first / 16 + warp, tiles, 0);
     }
-    logit_units units = units_of(a);
+    float slope = slope_of(a);
     uint32_t qa[C / 16][4];
     float o[C / 8][4] = {}, largest[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
     tile_load<C>(qs, TILE, q, a.q_stride.row, p.first, a.n_query, (int)a.c_head);
@@ -113,12 +113,12 @@ __global__ void __launch_bounds__(TILE_THREADS, 5)
         float s[8][4];
         set_columns<8>(s, is_masked ? keys.term[tile & 1] : NULL);
         times_tile_transposed<C, 8>(s, qa, keys.k[tile & 1]);
-        if (bias) bias_apply<8>(s, units.scale, b);
-        softmax_step<C>(s, units.slope, o, largest, total);
+        if (bias) bias_add<8>(s, space.bias_factor, b);
+        softmax_step<C>(s, slope, o, largest, total);
         times_tile<C, 8>(o, s, keys.v[tile & 1]);
         __syncthreads();
     }
-    store_output<C>(a, p, units.slope, o, largest, total);
+    store_output<C>(a, p, slope, o, largest, total);
 }
 
 /* The source of a lane's eight values of the bias: part `part` of the tile of 16 rows and 64

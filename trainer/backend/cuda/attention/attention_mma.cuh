@@ -17,8 +17,7 @@
  *
  * Units. The instructions between the products bound these kernels, so terms enter through the
  * accumulators' initial values where possible: the mask term (divided by the scale) and -delta.
- * Logits stay in units in which `slope` turns them into exponents of two: true logits with a bias,
- * unscaled products without one. */
+ * Logits stay in units of the unscaled product; `slope` turns them into exponents of two. */
 #ifndef FM_BACKEND_CUDA_ATTENTION_MMA_CUH
 #define FM_BACKEND_CUDA_ATTENTION_MMA_CUH
 
@@ -59,14 +58,9 @@ __device__ inline float exp2_fast(float x) {
     return y;
 }
 
-/* From product to weight: logit = product * scale (+ bias), weight = 2^(logit * slope - shift). */
-struct logit_units {
-    float scale, slope;
-};
-
-__device__ inline logit_units units_of(const fm_attention &a) {
-    if (a.bias) return {(float)a.scale, LOG2E};
-    return {1.0f, (float)a.scale * LOG2E};
+/* From product to weight: 2^(product * slope - shift). */
+__device__ inline float slope_of(const fm_attention &a) {
+    return (float)a.scale * LOG2E;
 }
 
 /* Whether the batch has a valid key; called by all threads of the block. Without a mask the answer
@@ -136,17 +130,17 @@ __device__ inline float high_half(uint32_t two) {
     return __uint_as_float(two & 0xffff0000u);
 }
 
-/* s = s * scale + bias. */
+/* s += bias * factor. */
 template <int N>
-__device__ inline void bias_apply(float s[N][4], float scale, const bias_tile<N> &b) {
+__device__ inline void bias_add(float s[N][4], float factor, const bias_tile<N> &b) {
 #pragma unroll
     for (int j = 0; j < N / 2; j++) {
         const uint32_t words[4] = {b.part[j].x, b.part[j].y, b.part[j].z, b.part[j].w};
 #pragma unroll
         for (int w = 0; w < 4; w++) {
             float *pair = &s[2 * j + w / 2][w % 2 * 2];
-            pair[0] = pair[0] * scale + low_half(words[w]);
-            pair[1] = pair[1] * scale + high_half(words[w]);
+            pair[0] += low_half(words[w]) * factor;
+            pair[1] += high_half(words[w]) * factor;
         }
     }
 }

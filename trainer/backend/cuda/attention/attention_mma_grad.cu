@@ -150,8 +150,8 @@ __device__ inline void weights_by_column(float s[N][4], float slope, const float
 /* A strip's 16 keys x 32 queries, from query 32 * half of tile copy `at`: adds to dk and dv, and
  * stores dS^T in shared memory. */
 template <int C, bool BIASED>
-__device__ inline void pair_step(pair_memory<C> &memory, const strip_place &strip,
-                                 logit_units units, const uint4 *bias, int at, int half,
+__device__ inline void pair_step(pair_memory<C> &memory, const strip_place &strip, float slope,
+                                 float bias_factor, const uint4 *bias, int at, int half,
                                  float dk[C / 8][4], float dv[C / 8][4]) {
     const int first = half * 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     const bf16 *q = memory.queries.q[at] + first * C;
@@ -163,8 +163,8 @@ __device__ inline void pair_step(pair_memory<C> &memory, const strip_place &stri
     tile_rows<C>(rows, memory.k(), strip.row);
     set_rows<4>(s, strip.upper, strip.lower);
     times_tile_transposed<C, 4>(s, rows, q);
-    if (BIASED) bias_apply<4>(s, units.scale, b);
-    weights_by_column<4>(s, units.slope, memory.queries.lse[at] + first);
+    if (BIASED) bias_add<4>(s, bias_factor, b);
+    weights_by_column<4>(s, slope, memory.queries.lse[at] + first);
     times_tile<C, 4>(dv, s, d);
     tile_rows<C>(rows, memory.v(), strip.row);
     set_columns<4>(dp, memory.queries.minus_delta[at] + first);
@@ -245,7 +245,7 @@ __device__ inline void walk_pairs(const fm_attention &a, const fm_attention_grad
                                   const attention_space &space, const tile_place &p,
                                   pair_memory<C> &memory, bool is_valid, int64_t first_key) {
     int g = threadIdx.x % 32 / 4, tiles = (int)(space.ld_bias_t / TILE);
-    logit_units units = units_of(a);
+    float slope = slope_of(a);
     strip_place strip[2];
     float dk[2][C / 8][4] = {}, dv[2][C / 8][4] = {};
 #pragma unroll
@@ -278,8 +278,8 @@ __device__ inline void walk_pairs(const fm_attention &a, const fm_attention_grad
         for (int i = 0; i < 2; i++)
 #pragma unroll 1
             for (int half = 0; half < 2; half++)
-                pair_step<C, BIASED>(memory, strip[i], units, bias + (i * tiles + tile) * 128,
-                                     tile & 1, half, dk[i], dv[i]);
+                pair_step<C, BIASED>(memory, strip[i], slope, space.bias_factor,
+                                     bias + (i * tiles + tile) * 128, tile & 1, half, dk[i], dv[i]);
         __syncthreads();
         if (grad.dq.data) {
             fm_out dq = grad.dq;
@@ -376,7 +376,7 @@ __global__ void __launch_bounds__(TILE_THREADS, 4)
     bias_tile<4> b[2];
     bias_load<4>(&b[0], bias);
     bias_load<4>(&b[1], bias + 64);
-    logit_units units = units_of(a);
+    float slope = slope_of(a);
     int row = warp * 16 + threadIdx.x % 32 / 4;
     float sum[8][4];
     set_rows<8>(sum, 0, 0);
@@ -400,8 +400,8 @@ __global__ void __launch_bounds__(TILE_THREADS, 4)
             float s[4][4], dp[4][4];
             set_columns<4>(s, is_masked ? keys.term[at] + half * 32 : NULL);
             times_tile_transposed<C, 4>(s, q, keys.k[at] + half * 32 * C);
-            bias_apply<4>(s, units.scale, b[half]);
-            weights_by_row<4>(s, units.slope, lse);
+            bias_add<4>(s, space.bias_factor, b[half]);
+            weights_by_row<4>(s, slope, lse);
             set_rows<4>(dp, queries.minus_delta[at][row], queries.minus_delta[at][row + 8]);
             times_tile_transposed<C, 4>(dp, d, keys.v[at] + half * 32 * C);
 #pragma unroll

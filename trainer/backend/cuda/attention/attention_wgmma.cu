@@ -11,13 +11,17 @@
  * the others. The instructions between the products bound the kernel, about seven per element, so
  * the products do what they can:
  *
- *     bias    is a term of the logits: a product of a diagonal of 1 / scale, in registers, with the
- *             bias in shared memory, accumulated with q k^T. In bf16, 1 / scale is exact for c_head
- *             16 and off by 1.07e-4 for 8 and 32; scales off by more than 2^-12 take another path
- *             (attention.cu). The bias of up to 256 keys is read once and stays for all batches;
- *             that of more keys comes with each tile.
+ *     bias    is a term of the logits: each warp multiplies a diagonal of 1 / scale with the bias
+ *             of its 16 queries in shared memory, and the product q k^T is added to that. In bf16,
+ *             1 / scale is exact for c_head 16 and off by 1.07e-4 for 8 and 32; the backward uses
+ *             the same number, and scales off by more than 2^-12 take another path (attention.cu).
+ *             The bias of up to 256 keys is read once and stays for all batches; that of more keys
+ *             comes with each tile.
  *     sums    of the weights: the product with v is 8 columns wider than v, and those columns are
  *             ones.
+ *
+ * A batch of two tiles (129 to 256 keys) has a kernel of its own, in which stages, operands and the
+ * first tile's special cases are known when it is compiled.
  *
  * The ring. k and v each have STAGES stages of shared memory. A stage has two barriers: `has`, on
  * which the copy engine reports the bytes, and `free`, at which every warp arrives when it has read
@@ -46,6 +50,7 @@ enum {
 };
 
 static const float MASKED = -1e9f;
+static const float MARGIN = 8; /* powers of two by which a weight may exceed 1 */
 
 /* The argument of a launch. */
 struct forward_call {
@@ -129,29 +134,30 @@ __device__ inline forward_place forward_place_of(const forward_call &a) {
 }
 
 /* Fills the bits of valid keys of the block's batches. A warp takes every WARPS-th batch, eight
- * words at a time. A batch without a valid key is gone over again as if it had no mask. */
+ * words at a time, whose loads it starts before it uses any. A batch without a valid key is gone
+ * over again as if it had no mask. */
 template <int C, bool BIASED>
 __device__ inline void find_bits(const forward_call &a, const forward_place &p,
                                  forward_space<C, BIASED> &space) {
     int lane = threadIdx.x % 32, words = a.tiles * (KEYS / 32);
     for (int batch = p.first + (int)threadIdx.x / 32; batch < p.end; batch += WARPS) {
-        const bf16 *mask = a.mask + p.group * a.mask_stride[0] + batch * a.mask_stride[1];
+        const uint16_t *mask =
+            (const uint16_t *)a.mask + p.group * a.mask_stride[0] + batch * a.mask_stride[1];
         unsigned step = (unsigned)((batch - p.first) * a.tiles);
         uint32_t any = 0;
         for (int is_again = a.mask == NULL; is_again < 2 && !any; is_again++) {
             for (int first = 0; first < words; first += 8) {
-                bool is_valid[8];
+                uint16_t raw[8];
 #pragma unroll
                 for (int i = 0; i < 8; i++) {
-                    int key = (first + i) * 32 + lane;
-                    is_valid[i] = key < a.n_key;
-                    if (is_valid[i] && !is_again) {
-                        is_valid[i] = get(mask[key * a.mask_stride[2]]) != 0;
-                    }
+                    int key = min((first + i) * 32 + lane, a.n_key - 1);
+                    raw[i] = is_again ? 1 : mask[key * a.mask_stride[2]];
                 }
 #pragma unroll
                 for (int i = 0; i < 8; i++) {
-                    uint32_t word = __ballot_sync(0xffffffffu, is_valid[i]);
+                    bool is_inside = (first + i) * 32 + lane < a.n_key;
+                    /* Twice the bits are 0 for a mask of 0 and of -0. */
+                    uint32_t word = __ballot_sync(0xffffffffu, is_inside && raw[i] * 2 % 65536);
                     any |= word;
                     if (lane == 0 && first + i < words) {
                         ((uint32_t *)space.bits(step + (unsigned)(first + i) / 4))[i % 4] = word;
@@ -162,35 +168,42 @@ __device__ inline void find_bits(const forward_call &a, const forward_place &p,
     }
 }
 
-/* One step of the block's walk: a tile of keys of a batch. */
-struct forward_step {
+/* One step of the block's walk: a tile of keys of a batch. TILES is the number of tiles of a batch
+ * if the kernel is compiled for one number, otherwise 0. With as many tiles as stages, tile i uses
+ * stage i. */
+template <int TILES> struct forward_step {
+    static_assert(TILES == 0 || TILES == (int)STAGES);
     unsigned step;
-    int batch, tile;
+    int round, batch, tile; /* round: batches of the block before this one */
 
     __device__ unsigned stage() const {
-        return step % STAGES;
+        return TILES > 0 ? (unsigned)tile : step % STAGES;
     }
     /* How often the stage was filled before, modulo 2: the parity to wait for. */
     __device__ uint32_t parity() const {
-        return step / STAGES & 1;
+        return TILES > 0 ? round & 1 : step / STAGES & 1;
     }
-    __device__ forward_step next(int tiles) const {
-        bool is_last = tile == tiles - 1;
-        return {step + 1, batch + is_last, is_last ? 0 : tile + 1};
+    __device__ bool is_refill() const {
+        return TILES > 0 ? round > 0 : step >= STAGES;
+    }
+    __device__ forward_step next(const forward_call &a) const {
+        bool is_last = tile == (TILES > 0 ? TILES : a.tiles) - 1;
+        return {step + 1, round + is_last, batch + is_last, is_last ? 0 : tile + 1};
     }
 };
 
 /* Starts the copies of a step's keys, and of its bias unless it is in shared memory already. Called
  * by one thread, as is fetch_values; both wait until all warps have read the stage's last use. */
-template <int C, bool BIASED>
+template <int C, bool BIASED, int TILES>
 __device__ inline void fetch_keys(const forward_call &a, const forward_place &p,
-                                  forward_space<C, BIASED> &space, const forward_step &at) {
+                                  forward_space<C, BIASED> &space, const forward_step<TILES> &at) {
     constexpr uint32_t BYTES = KEYS * C * sizeof(bf16), BIAS_BYTES = KEYS * QUERIES * sizeof(bf16);
     unsigned stage = at.stage();
     uint32_t barrier = space.has_k(stage);
     if (at.batch >= p.end) return;
-    if (at.step >= STAGES) barrier_wait(space.free_k(stage), at.parity() ^ 1);
-    bool with_bias = BIASED && (a.tiles > STAGES || at.step < (unsigned)a.tiles);
+    if (at.is_refill()) barrier_wait(space.free_k(stage), at.parity() ^ 1);
+    bool with_bias =
+        BIASED && (TILES > 0 ? at.round == 0 : a.tiles > STAGES || at.step < (unsigned)a.tiles);
     barrier_expect(barrier, BYTES + (with_bias ? BIAS_BYTES : 0));
     box_load(shared_address(space.k[stage]), a.k, {at.tile * KEYS, p.head, at.batch, p.group},
              barrier);
@@ -205,12 +218,13 @@ __device__ inline void fetch_keys(const forward_call &a, const forward_place &p,
     }
 }
 
-template <int C, bool BIASED>
+template <int C, bool BIASED, int TILES>
 __device__ inline void fetch_values(const forward_call &a, const forward_place &p,
-                                    forward_space<C, BIASED> &space, const forward_step &at) {
+                                    forward_space<C, BIASED> &space,
+                                    const forward_step<TILES> &at) {
     uint32_t barrier = space.has_v(at.stage());
     if (at.batch >= p.end) return;
-    if (at.step >= STAGES) barrier_wait(space.free_v(at.stage()), at.parity() ^ 1);
+    if (at.is_refill()) barrier_wait(space.free_v(at.stage()), at.parity() ^ 1);
     barrier_expect(barrier, KEYS * C * sizeof(bf16));
     box_load(shared_address(space.v[at.stage()]), a.v, {at.tile * KEYS, p.head, at.batch, p.group},
              barrier);
@@ -256,39 +270,57 @@ __device__ inline void read_queries(uint32_t (&a)[(C + 15) / 16][4], const bf16 
     }
 }
 
-/* s = diagonal times the bias of the group's 64 queries. The product sums over all 64 rows of the
- * bias, so each warp's diagonal is zero except in its own 16. */
-__device__ inline void start_with_bias(float (&s)[KEYS / 8][4], uint16_t diagonal, uint64_t bias) {
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, g = lane / 4, t = lane % 4;
-    uint32_t pair = g / 2 == t ? (uint32_t)diagonal << g % 2 * 16 : 0, rows[4][4];
-#pragma unroll
-    for (int k = 0; k < 4; k++) {
-        rows[k][0] = rows[k][3] = k == warp ? pair : 0;
-        rows[k][1] = rows[k][2] = 0;
-        pin_rows(rows[k]);
-    }
-    products_begin();
-#pragma unroll
-    for (int k = 0; k < 4; k++)
-        wgmma<MN_MAJOR>(s, rows[k], operand_after(bias, 16 * 64 * k), k > 0);
+/* d = a b. */
+__device__ inline void mma_first(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
+                 "{%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
+                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));
 }
 
-/* Starts s = the group's logits / scale. */
+/* The left operand of a product of single warps that is `element` on the diagonal and 0 elsewhere.
+ * The zeros come from masks of lanes, so that the assembler does not know them. What it knows, it
+ * copies for each product. */
+__device__ inline void make_diagonal(uint32_t (&a)[4], uint16_t element) {
+    uint32_t lower, upper;
+    asm volatile("mov.u32 %0, %%lanemask_lt;\nmov.u32 %1, %%lanemask_gt;"
+                 : "=r"(lower), "=r"(upper));
+    int lane = threadIdx.x % 32;
+    a[0] = lane / 8 == lane % 4 ? (uint32_t)element << lane / 4 % 2 * 16 : 0;
+    a[1] = lower >> 31;
+    a[2] = upper & 1;
+    a[3] = a[0] | (lower & upper);
+}
+
+/* s = 1 / scale times the bias of the warp's 16 queries, which begins at `bias`: the left operand
+ * is a diagonal of 1 / scale. */
+__device__ inline void start_with_bias(float (&s)[KEYS / 8][4], const forward_call &a,
+                                       const bf16 *bias) {
+    int lane = threadIdx.x % 32;
+    uint32_t rows[4];
+    make_diagonal(rows, a.diagonal);
+#pragma unroll
+    for (int n = 0; n < KEYS / 16; n++) {
+        uint32_t b[4];
+        const bf16 *part = bias + n / 4 * GROUP_ROWS * 64;
+        ldmatrix_trans(b, part + tile_at<64>(lane % 16, n % 4 * 2 + lane / 16));
+        mma_first(s[2 * n], rows, b[0], b[1]);
+        mma_first(s[2 * n + 1], rows, b[2], b[3]);
+    }
+}
+
+/* Starts s = the group's logits / scale. q: the warp's queries. */
 template <int C, bool BIASED>
 __device__ inline void start_logits(const forward_call &a, forward_space<C, BIASED> &space,
-                                    unsigned stage, float (&s)[KEYS / 8][4]) {
+                                    unsigned stage, const uint32_t (&q)[(C + 15) / 16][4],
+                                    float (&s)[KEYS / 8][4]) {
     int warp = threadIdx.x / 32;
-    uint32_t q[(C + 15) / 16][4];
     uint64_t keys = tile_operand<C, K_MAJOR>(space.k[stage]);
     if constexpr (BIASED) {
         const bf16 *bias = space.bias[a.tiles == 1 ? 0 : stage][warp / 4][0];
-        start_with_bias(s, a.diagonal, tile_operand<64, MN_MAJOR>(bias, GROUP_ROWS * 64));
-        if (C >= 16) { /* the queries need the diagonal's registers */
-            products_commit();
-            products_wait<0>(s);
-        }
+        start_with_bias(s, a, bias + warp % 4 * 16 * 64);
     }
-    read_queries<C>(q, space.q[warp]);
+    products_pin(s);
     products_begin();
 #pragma unroll
     for (int k = 0; k < (C + 15) / 16; k++)
@@ -311,27 +343,36 @@ __device__ inline void mask_keys(float (&s)[KEYS / 8][4], const uint4 &bits) {
     }
 }
 
-/* Raises the running maximum `shift` of each row, in units of log2, and scales o down to it. */
+/* Sets `shift` of each row, which is subtracted from its logits in units of log2. On the first tile
+ * it is the row's maximum. Afterwards it rises only where a logit exceeds it by more than MARGIN;
+ * then o is scaled down. */
 template <int N>
-__device__ inline void raise_maximum(const float (&s)[KEYS / 8][4], float slope, bool is_first,
-                                     float (&o)[N][4], float (&shift)[2]) {
+__device__ inline void raise_shift(const float (&s)[KEYS / 8][4], float slope, bool is_first,
+                                   float (&o)[N][4], float (&shift)[2]) {
+    float top[2];
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        float top = fmaxf(s[0][2 * half], s[0][2 * half + 1]);
+        top[half] = fmaxf(s[0][2 * half], s[0][2 * half + 1]);
 #pragma unroll
         for (int n = 1; n < KEYS / 8; n++)
-            top = fmaxf(top, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
-        top = row_max(top) * slope;
+            top[half] = fmaxf(top[half], fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+        top[half] *= slope;
+    }
+    bool is_high = is_first || top[0] > shift[0] + MARGIN || top[1] > shift[1] + MARGIN;
+    if (!is_first && !__any_sync(0xffffffffu, is_high)) return;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        top[half] = row_max(top[half]);
         if (!is_first) {
-            top = fmaxf(top, shift[half]);
-            float shrink = exp2_fast(shift[half] - top);
+            top[half] = fmaxf(top[half], shift[half]);
+            float shrink = exp2_fast(shift[half] - top[half]);
 #pragma unroll
             for (int n = 0; n < N; n++) {
                 o[n][2 * half] *= shrink;
                 o[n][2 * half + 1] *= shrink;
             }
         }
-        shift[half] = top;
+        shift[half] = top[half];
     }
 }
 
@@ -382,15 +423,14 @@ __device__ inline float logarithm(float x) {
     return y;
 }
 
-/* `factor` times the sigmoids of two gate values, by one division. Values below -40 count as -40,
- * where the sigmoid is 4e-18. */
-__device__ inline float2 scaled_sigmoids(uint32_t two, float factor) {
+/* A pair of outputs divided by `sum` and multiplied with the sigmoids of two gate values. Values
+ * below -40 count as -40, where the sigmoid is 4e-18. */
+__device__ inline void divide_and_gate(float *pair, uint32_t two, float sum) {
     __nv_bfloat162 least = __float2bfloat162_rn(-40.0f);
     __nv_bfloat162 bounded = __hmax2_nan(*(__nv_bfloat162 *)&two, least);
     float2 x = __bfloat1622float2(bounded);
-    float a = 1.0f + exp2_fast(x.x * -LOG2E), b = 1.0f + exp2_fast(x.y * -LOG2E);
-    float both = reciprocal(a * b) * factor;
-    return {both * b, both * a};
+    pair[0] *= reciprocal(exp2_fast(x.x * -LOG2E) * sum + sum);
+    pair[1] *= reciprocal(exp2_fast(x.y * -LOG2E) * sum + sum);
 }
 
 /* Two neighbouring elements of a tile in shared memory. */
@@ -412,7 +452,7 @@ __device__ inline void finish_batch(const forward_call &a, const forward_place &
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
     int row = p.first_query + warp * 16;
     int64_t plane = ((int64_t)p.group * a.n_batch + batch) * a.n_head + p.head;
-    const float inverse[2] = {reciprocal(o[C / 8][0]), reciprocal(o[C / 8][2])};
+    const float sum[2] = {o[C / 8][0], o[C / 8][2]};
     /* The swizzle exchanges chunks by xor: chunk n is at first ^ n * 16 bytes, also 8 rows on. */
     uint32_t first = shared_address(space.g[warp] + tile_at<C>(g, 0) + 2 * t);
     asm volatile("" : "+r"(first)); /* computed here rather than kept through the walk */
@@ -422,10 +462,10 @@ __device__ inline void finish_batch(const forward_call &a, const forward_place &
         for (int i = 0; i < C / 4; i++) {
             float *pair = &o[i / 2][i % 2 * 2];
             uint32_t gate = shared_load((first ^ i / 2 * 16) + i % 2 * 16 * C);
-            float2 factor = scaled_sigmoids(gate, inverse[i % 2]);
-            pair[0] *= factor.x, pair[1] *= factor.y;
+            divide_and_gate(pair, gate, sum[i % 2]);
         }
     } else {
+        const float inverse[2] = {reciprocal(sum[0]), reciprocal(sum[1])};
 #pragma unroll
         for (int n = 0; n < C / 8; n++)
 #pragma unroll
@@ -444,18 +484,18 @@ __device__ inline void finish_batch(const forward_call &a, const forward_place &
     for (int half = 0; half < 2; half++) {
         int line = row + g + 8 * half;
         if (t == 0 && line < a.n_query) {
-            a.lse[plane * a.n_query + line] = (shift[half] + logarithm(o[C / 8][2 * half])) * LN2;
+            a.lse[plane * a.n_query + line] = (shift[half] + logarithm(sum[half])) * LN2;
         }
     }
 }
 
 /* Sets up barriers, ones and bits, and starts the first copies. */
-template <int C, bool BIASED>
+template <int C, bool BIASED, int TILES>
 __device__ inline void forward_begin(const forward_call &a, const forward_place &p,
                                      forward_space<C, BIASED> &space) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     if (threadIdx.x == 0) {
-        forward_step first = {0, p.first, 0};
+        forward_step<TILES> first = {0, 0, p.first, 0};
         for (int i = 0; i < STAGES; i++) {
             barrier_init(space.has_k(i), 1);
             barrier_init(space.has_v(i), 1);
@@ -466,7 +506,7 @@ __device__ inline void forward_begin(const forward_call &a, const forward_place 
         fetch_values(a, p, space, first);
         if (BIASED) wait_for_previous(); /* split_heads may be the kernel before */
         fetch_keys(a, p, space, first);
-        fetch_keys(a, p, space, first.next(a.tiles));
+        fetch_keys(a, p, space, first.next(a));
     }
     if (lane == 0) {
         barrier_init(space.has_q(warp), 1);
@@ -493,54 +533,70 @@ __device__ inline void give_turn(int group) {
     asm volatile("bar.arrive %0, %1;" ::"r"(2 - group), "n"((int)FORWARD_THREADS) : "memory");
 }
 
-template <int C, bool BIASED>
+/* One step: the tile's logits, their weights, and o += weights times values. */
+template <int C, bool BIASED, int TILES>
+__device__ inline void forward_tile(const forward_call &a, const forward_place &p,
+                                    forward_space<C, BIASED> &space, const forward_step<TILES> &at,
+                                    bool is_last, const uint32_t (&q)[(C + 15) / 16][4],
+                                    float (&o)[C / 8 + 1][4], float (&shift)[2]) {
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    float s[KEYS / 8][4];
+    unsigned stage = at.stage();
+    bool is_first = at.tile == 0;
+    barrier_wait(space.has_k(stage), at.parity());
+    start_logits<C, BIASED>(a, space, stage, q, s);
+    if (lane == 0) {
+        if (is_first) fetch_gate(a, p, space, at.batch);
+        if (is_first) fetch_queries(a, p, space, at.batch + 1);
+        if (warp == FETCHER) fetch_values(a, p, space, at.next(a));
+    }
+    __syncwarp();
+    products_wait<0>(s);
+    if (lane == 0) barrier_arrive(space.free_k(stage));
+    uint4 bits = *space.bits(at.step);
+    if (!are_full(bits)) mask_keys(s, bits);
+    raise_shift(s, a.slope, is_first, o, shift);
+    uint64_t values = tile_operand<C, MN_MAJOR>(space.v[stage], (int)(space.ones - space.v[stage]));
+    barrier_wait(space.has_v(stage), at.parity());
+    take_turn(warp / 4);
+    products_pin(s);
+    products_pin(o);
+    add_values<C, 2>(o, s, 0, a.slope, shift, is_first, values);
+    add_values<C, 2>(o, s, 1, a.slope, shift, is_first, values);
+    if (warp < 4 || !is_last) give_turn(warp / 4);
+    if (threadIdx.x == FETCHER * 32) fetch_keys(a, p, space, at.next(a).next(a));
+    __syncwarp();
+    products_wait<0>(o);
+    if (lane == 0) barrier_arrive(space.free_v(stage));
+}
+
+template <int C, bool BIASED, int TILES>
 __global__ void __launch_bounds__(FORWARD_THREADS, 2)
     wgmma_forward(const __grid_constant__ forward_call a) {
     extern __shared__ __align__(TILE_ALIGN) char memory[];
     forward_space<C, BIASED> &space = *(forward_space<C, BIASED> *)memory;
     forward_place p = forward_place_of(a);
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    forward_begin(a, p, space);
-    unsigned step = 0, steps = (unsigned)((p.end - p.first) * a.tiles);
+    forward_begin<C, BIASED, TILES>(a, p, space);
+    forward_step<TILES> at = {0, 0, p.first, 0};
     if (warp >= 4) give_turn(1);
-    for (int batch = p.first; batch < p.end; batch++) {
+    for (; at.batch < p.end; at.round++, at.batch++) {
         float o[C / 8 + 1][4], shift[2];
-        barrier_wait(space.has_q(warp), (uint32_t)(batch - p.first) & 1);
-        for (int tile = 0; tile < a.tiles; tile++, step++) {
-            forward_step at = {step, batch, tile};
-            float s[KEYS / 8][4];
-            unsigned stage = at.stage();
-            bool is_first = tile == 0;
-            barrier_wait(space.has_k(stage), at.parity());
-            start_logits(a, space, stage, s);
-            if (lane == 0) {
-                if (tile == a.tiles - 1) fetch_queries(a, p, space, batch + 1);
-                if (is_first) fetch_gate(a, p, space, batch);
-                if (warp == FETCHER) fetch_values(a, p, space, at.next(a.tiles));
-            }
-            __syncwarp();
-            products_wait<0>(s);
-            if (lane == 0) barrier_arrive(space.free_k(stage));
-            uint4 bits = *space.bits(step);
-            if (!are_full(bits)) mask_keys(s, bits);
-            raise_maximum(s, a.slope, is_first, o, shift);
-            uint64_t values =
-                tile_operand<C, MN_MAJOR>(space.v[stage], (int)(space.ones - space.v[stage]));
-            barrier_wait(space.has_v(stage), at.parity());
-            take_turn(warp / 4);
-            products_pin(s);
-            products_pin(o);
-            add_values<C, 2>(o, s, 0, a.slope, shift, is_first, values);
-            add_values<C, 2>(o, s, 1, a.slope, shift, is_first, values);
-            if (warp < 4 || step + 1 < steps) give_turn(warp / 4);
-            if (threadIdx.x == FETCHER * 32) {
-                fetch_keys(a, p, space, at.next(a.tiles).next(a.tiles));
-            }
-            __syncwarp();
-            products_wait<0>(o);
-            if (lane == 0) barrier_arrive(space.free_v(stage));
+        uint32_t q[(C + 15) / 16][4];
+        barrier_wait(space.has_q(warp), (uint32_t)at.round & 1);
+        read_queries<C>(q, space.q[warp]);
+        __syncwarp();
+        if constexpr (TILES > 0) {
+#pragma unroll
+            for (at.tile = 0; at.tile < TILES; at.tile++, at.step++)
+                forward_tile<C, BIASED, TILES>(
+                    a, p, space, at, at.tile == TILES - 1 && at.batch == p.end - 1, q, o, shift);
+        } else {
+            for (at.tile = 0; at.tile < a.tiles; at.tile++, at.step++)
+                forward_tile<C, BIASED, TILES>(
+                    a, p, space, at, at.tile == a.tiles - 1 && at.batch == p.end - 1, q, o, shift);
         }
-        finish_batch(a, p, space, batch, o, shift);
+        finish_batch(a, p, space, at.batch, o, shift);
     }
     if (lane == 0) stores_wait();
 }
@@ -633,7 +689,7 @@ static bool prepare_bias(fm_stream *stream, const fm_attention *a, void *planes,
 }
 
 template <int C, bool BIASED>
-static void forward_run(fm_stream *stream, const fm_attention *a, void *planes) {
+static void forward_run(fm_stream *stream, const fm_attention *a, void *planes, float bias_factor) {
     typedef forward_space<C, BIASED> space;
     static_assert(sizeof(space) <= 113 << 10, "two blocks share a multiprocessor");
     static_assert(space::CELLS_USABLE - space::BITS >= (int)MAX_FORWARD_KEYS / KEYS);
@@ -651,12 +707,13 @@ static void forward_run(fm_stream *stream, const fm_attention *a, void *planes) 
     call.n_head = (int)a->n_head, call.n_batch = (int)a->n_batch;
     call.tiles = (int)divide_up(a->n_key, KEYS), call.blocks = (int)divide_up(a->n_query, QUERIES);
     call.slope = (float)a->scale * LOG2E;
-    call.diagonal = __bfloat16_as_ushort(__float2bfloat16_rn((float)(1 / a->scale)));
+    call.diagonal = __bfloat16_as_ushort(__float2bfloat16_rn(bias_factor));
     int64_t combinations = a->n_group * a->n_head * call.blocks;
     int64_t max_batches = (space::CELLS_USABLE - space::BITS) / call.tiles;
     call.shares = choose_shares(combinations, a->n_batch, max_batches);
     call.batches_per_block = (int)divide_up(a->n_batch, call.shares);
-    auto kernel = wgmma_forward<C, BIASED>;
+    auto kernel =
+        call.tiles == (int)STAGES ? wgmma_forward<C, BIASED, STAGES> : wgmma_forward<C, BIASED, 0>;
     FM_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  (int)sizeof(space)));
     bool early = BIASED && prepare_bias(stream, a, planes, &call.bias);
@@ -664,14 +721,11 @@ static void forward_run(fm_stream *stream, const fm_attention *a, void *planes) 
                  sizeof(space), early, call);
 }
 
-void attention_wgmma(fm_stream *stream, const fm_attention *a, void *planes) {
-    if (a->c_head <= 8) {
-        (a->bias ? forward_run<8, true> : forward_run<8, false>)(stream, a, planes);
-    } else if (a->c_head <= 16) {
-        (a->bias ? forward_run<16, true> : forward_run<16, false>)(stream, a, planes);
-    } else {
-        (a->bias ? forward_run<32, true> : forward_run<32, false>)(stream, a, planes);
-    }
+void attention_wgmma(fm_stream *stream, const fm_attention *a, const attention_space &space) {
+    auto run = a->c_head <= 8    ? (a->bias ? forward_run<8, true> : forward_run<8, false>)
+               : a->c_head <= 16 ? (a->bias ? forward_run<16, true> : forward_run<16, false>)
+                                 : (a->bias ? forward_run<32, true> : forward_run<32, false>);
+    run(stream, a, space.bias, space.bias_factor);
 }
 
 } // namespace fm_cuda

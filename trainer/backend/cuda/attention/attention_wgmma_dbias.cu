@@ -54,7 +54,7 @@ __device__ inline void dbias_step(const walk_keys<C> &keys, const walk_place &at
         asm volatile(""
                      : "+r"(b.part[j].x), "+r"(b.part[j].y), "+r"(b.part[j].z), "+r"(b.part[j].w));
     uint64_t q = operand_after(at.q, half * STEP * C), d = operand_after(at.d, half * STEP * C);
-    start_products<true>(s, dp, at, half, call.inverse, b);
+    start_products<true>(s, dp, at, half, call.space.bias_factor, b);
     products_pin(s);
     products_pin(dp);
     products_begin();

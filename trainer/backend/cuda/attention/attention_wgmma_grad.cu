@@ -75,6 +75,38 @@ template <int C> struct walk_memory {
     }
 };
 
+/* How many items the block has done. IN_SHARED: each thread keeps its copy in shared memory, for
+ * kernels that have no register left for it. What is spilled to local memory instead comes back
+ * behind all loads of the gate's backward. */
+template <bool IN_SHARED> struct walk_count {
+    int kept;
+
+    __device__ static uint32_t place() {
+        __shared__ int counts[2 * MAX_BLOCK_ROWS];
+        return shared_address(counts) + (uint32_t)read_thread() * 4;
+    }
+    __device__ void put(int count) {
+        if constexpr (IN_SHARED) {
+            asm volatile("st.shared.b32 [%0], %1;" ::"r"(place()), "r"(count) : "memory");
+        } else {
+            kept = count;
+        }
+    }
+    __device__ int get() const {
+        if constexpr (!IN_SHARED) return kept;
+        int count;
+        asm volatile("ld.shared.b32 %0, [%1];" : "=r"(count) : "r"(place()) : "memory");
+        return count;
+    }
+    /* The parity of the items' barrier and the copy of k. */
+    __device__ int turn() const {
+        return get() & 1;
+    }
+    __device__ int item() const {
+        return (int)blockIdx.x + get() * (int)gridDim.x;
+    }
+};
+
 /* Starts reading queries, keys and values of an item. Called by one thread. */
 template <int C>
 __device__ inline void fetch_item(const grad_call &c, const item_place &p,
@@ -103,7 +135,7 @@ __device__ inline void walk_step(walk_keys<C> &keys, const walk_place &at, int h
     float s[4][4], dp[4][4];
     uint32_t ds[2][4];
     uint64_t q = operand_after(at.q, half * STEP * C), d = operand_after(at.d, half * STEP * C);
-    start_products<BIASED>(s, dp, at, half, call.inverse, b);
+    start_products<BIASED>(s, dp, at, half, call.space.bias_factor, b);
     if (BIASED) bias_load<4>(&b, next_bias);
     products_pin(s);
     products_pin(dp);
@@ -243,8 +275,9 @@ __global__ void __launch_bounds__(2 * MAX_BLOCK_ROWS, 1)
     wgmma_pairs(const __grid_constant__ grad_call call) {
     extern __shared__ __align__(TILE_ALIGN) uint8_t shared[];
     const walk_memory<C> memory = {shared, (int)blockDim.x / 2, (int)call.space.ld_bias_t};
-    int item = (int)blockIdx.x, parts = memory.queries * (C / 8), turn = 0;
-    item_place p = place_of_item(call, item);
+    int parts = memory.queries * (C / 8);
+    walk_count<BIASED && C == 32> count;
+    item_place p = place_of_item(call, blockIdx.x);
     if (threadIdx.x == 0) {
         barrier_init(memory.barrier(), 1);
         barriers_publish();
@@ -252,18 +285,20 @@ __global__ void __launch_bounds__(2 * MAX_BLOCK_ROWS, 1)
     }
     for (int i = threadIdx.x; i < 16 * C; i += blockDim.x)
         memory.ones()[i] = to<bf16>(1);
+    count.put(0);
     uint16_t mask = fetch_mask(call, p);
 #pragma unroll 1
     for (int i = threadIdx.x; i < parts; i += blockDim.x)
-        gate_backward<C>(call, p, memory.gates(), load_gate_inputs<C>(call, p, i), item, i);
+        gate_backward<C>(call, p, memory.gates(), load_gate_inputs<C>(call, p, i), blockIdx.x, i);
 
 #pragma unroll 1
-    for (; item < call.items; item += gridDim.x, turn ^= 1) {
+    for (;;) {
         walk_bias bias;
         start_bias<BIASED>(call, p, bias);
         if (threadIdx.x < memory.keys) memory.mask()[threadIdx.x] = low_half(mask);
         tiles_publish();
         bool is_valid = __syncthreads_or(mask != 0);
+        int turn = count.turn();
         barrier_wait(memory.barrier(), turn);
         if (call.space.dbias && p.head == 0 && threadIdx.x < memory.keys) {
             call.space.terms[(p.group * call.n_batch + p.batch) * memory.keys + threadIdx.x] =
@@ -273,11 +308,13 @@ __global__ void __launch_bounds__(2 * MAX_BLOCK_ROWS, 1)
         walk_item<C, BIASED>(call, memory, keys, bias, turn, is_valid);
         tiles_publish();
         int thread = read_thread(), row = thread / 32 * 16 + thread % 32 / 4;
+        /* Made again rather than kept through the walk, where registers are short. */
+        if (BIASED && C == 32) p = place_of_item(call, count.item());
         store_rows<C>(call.dk, p, row, call.n_key, call.c_head, keys.dk, call.scale);
         store_rows<C>(call.dv, p, row, call.n_key, call.c_head, keys.dv, 1);
         int group = __shfl_sync(0xffffffffu, thread / GROUP_THREADS, 0);
         /* Start the loads of the next item's gate before waiting for the other groups. */
-        int next_item = item + gridDim.x;
+        int item = count.item(), next_item = item + gridDim.x;
         bool has_next = next_item < call.items;
         item_place next = place_of_item(call, has_next ? next_item : item);
         gate_inputs part[2];
@@ -286,13 +323,15 @@ __global__ void __launch_bounds__(2 * MAX_BLOCK_ROWS, 1)
             part[i] = load_gate_inputs<C>(call, next, thread + i * blockDim.x);
         __syncthreads();
         query_sums<C, BIASED> sum;
+        turn = count.turn();
         start_queries<C, BIASED>(memory, min(group, memory.queries / TILE - 1), turn, sum);
         if (has_next && read_thread() == 0) fetch_item<C>(call, next, memory, turn ^ 1);
-        finish_queries<C, BIASED>(call, p, item, memory, turn, sum);
+        finish_queries<C, BIASED>(call, p, count.item(), memory, turn, sum);
         if (!has_next) break;
+        count.put(count.get() + 1);
         p = next;
         mask = fetch_mask(call, p);
-        thread = read_thread();
+        thread = read_thread(), next_item = count.item();
 #pragma unroll
         for (int i = 0; i < 2; i++)
             if (thread + i * blockDim.x < parts) {

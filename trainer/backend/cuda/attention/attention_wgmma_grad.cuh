@@ -4,7 +4,7 @@
  * Rows are keys and columns are queries, as in attention_mma_grad.cu. A warp group owns 64 keys, 16
  * per warp, with K and V in registers as left operands, and takes STEP = 32 queries at a time:
  *
- *     S^T = k q^T               s starts as bias / scale - lse / scale of its query
+ *     S^T = k q^T               s starts as bias * bias_factor - lse / scale of its query
  *     P^T = 2^(S^T scale log2(e) + mask log2(e))
  *     dP^T = v dout'^T          dp starts as -delta of its query
  *     dv += P^T dout'           P^T, packed to bf16, is the left operand
@@ -61,20 +61,6 @@ template <int C> struct walk_keys {
     float upper, lower; /* mask terms of this lane's keys (rows g, g + 8), as exponents of two */
 };
 
-/* s += bias / scale. */
-__device__ inline void bias_add(float (&s)[4][4], float inverse, const bias_tile<4> &b) {
-#pragma unroll
-    for (int j = 0; j < 2; j++) {
-        const uint32_t word[4] = {b.part[j].x, b.part[j].y, b.part[j].z, b.part[j].w};
-#pragma unroll
-        for (int w = 0; w < 4; w++) {
-            float *pair = &s[2 * j + w / 2][w % 2 * 2];
-            pair[0] += low_half(word[w]) * inverse;
-            pair[1] += high_half(word[w]) * inverse;
-        }
-    }
-}
-
 /* The bias of the walk's next tile for this warp's strip of keys, and its address. Strips past the
  * last key use that of the last one. */
 struct walk_bias {
@@ -103,10 +89,10 @@ __device__ inline float2 load_shared_two(uint32_t address) {
     return x;
 }
 
-/* Sets s to bias / scale + shift of the column, and dp to -delta of the column. */
+/* Sets s to bias * factor + shift of the column, and dp to -delta of the column. */
 template <bool BIASED>
 __device__ inline void start_products(float (&s)[4][4], float (&dp)[4][4], const walk_place &at,
-                                      int half, float inverse, const bias_tile<4> &b) {
+                                      int half, float factor, const bias_tile<4> &b) {
 #pragma unroll
     for (int n = 0; n < 4; n++) {
         uint32_t address = at.columns + (half * 4 + n) * 64;
@@ -115,7 +101,7 @@ __device__ inline void start_products(float (&s)[4][4], float (&dp)[4][4], const
         s[n][1] = s[n][3] = shift.y;
         *(float4 *)dp[n] = load_shared(address + at.minus_delta);
     }
-    if (BIASED) bias_add(s, inverse, b);
+    if (BIASED) bias_add<4>(s, factor, b);
 }
 
 /* s = 2^(s * slope + mask term of the row): logits become weights. */

@@ -220,7 +220,7 @@ __device__ inline void pass_step(walk_keys<C> &keys, const pass_place &at, int h
     float s[4][4], dp[4][4];
     uint32_t ds[2][4];
     uint64_t q = operand_after(at.q, half * STEP * C), d = operand_after(at.d, half * STEP * C);
-    start_products<BIASED>(s, dp, at, half, call.inverse, b);
+    start_products<BIASED>(s, dp, at, half, call.space.bias_factor, b);
     if (BIASED) bias_stream(&b, next_bias);
     products_pin(s);
     products_pin(dp);
