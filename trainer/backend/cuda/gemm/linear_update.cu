@@ -112,7 +112,7 @@ static void update_as(fm_stream *stream, const fm_linear_update *a, const row_en
                                  cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
     const int64_t extent[5] = {K, end.rows, 1, 1, 1}, stride[4] = {K, 0, 0, 0};
     update_call u;
-    u.w = row_end_boxes(a->w, N, K, N), u.x = make_boxes(a->x, extent, stride, 64, GROUP_ROWS);
+    u.w = row_end_boxes(a->w, N, K), u.x = make_boxes(a->x, extent, stride, 64, GROUP_ROWS);
     u.end = end, u.tiles = (int)divide_up(end.rows, GROUP_ROWS);
     int64_t blocks = min_size(n_multiprocessor(), divide_up(u.tiles, S::GROUPS));
     launch_after(stream, wgmma_update<N, K, DRAWS>, (unsigned)blocks, S::THREADS, BYTES, true, u);

@@ -47,11 +47,10 @@ inline row_end row_end_of(const fm_update_norm *a, const void *bias, const void 
             (bf16 *)n};
 }
 
-/* Boxes of all n rows of w [n, k] in the order above, 64 columns wide: box_place has the column,
- * and at4 = g. */
-inline box_map row_end_boxes(const void *w, int64_t n, int64_t k, int rows_of_box) {
+/* Boxes of all rows of w [n, k] in the order above, 64 columns wide: box_place has the column. */
+inline box_map row_end_boxes(const void *w, int64_t n, int64_t k) {
     const int64_t extent[5] = {k, 2, 4, 4, n / 32}, stride[4] = {k, 8 * k, 2 * k, 32 * k};
-    const int box[5] = {64, 2, 4, 4, rows_of_box / 32};
+    const int box[5] = {64, 2, 4, 4, (int)n / 32};
     return make_long_boxes(w, extent, stride, box);
 }
 

@@ -347,7 +347,7 @@ template <int C, bool KEEPS> static void transition_as(fm_stream *stream, const 
     assert(is_aligned(a->x) && is_aligned(a->w1) && is_aligned(a->w2) && is_aligned(a->kept));
     t.x = rows_boxes(a->x, C, t.end.rows, GROUP_ROWS);
     t.w1 = rows_boxes(a->w1, C, a->hidden, S::CHUNK);
-    t.w2 = row_end_boxes(a->w2, C, a->hidden, C);
+    t.w2 = row_end_boxes(a->w2, C, a->hidden);
     t.kept = KEEPS ? rows_boxes(a->kept, a->hidden, t.end.rows, 16) : t.x;
     t.b1 = (const bf16 *)a->b1;
     t.chunks = (int)(a->hidden / S::CHUNK), t.tiles = (int)divide_up(t.end.rows, GROUP_ROWS);
