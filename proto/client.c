@@ -372,10 +372,22 @@ static fm_status say_hello(fm_client *client, const fm_client_options *options, 
     return FM_OK;
 }
 
+/* Options that promise what an address does not do are a mistake, not a wish. */
+static fm_status check_credentials(const fm_client_options *options, fm_address_kind kind,
+                                   fm_error *reterr) {
+    const fm_credentials *set = &options->credentials;
+    if (kind != FM_ADDRESS_TCP || !(set->tls_cert || set->tls_key || set->tls_ca)) return FM_OK;
+    return fm_fail(reterr, FM_ERR_USAGE,
+                   "--tls-ca, --tls-cert and --tls-key have no use with %s, which is not "
+                   "encrypted: use tls://",
+                   options->url);
+}
+
 fm_status fm_client_connect(const fm_client_options *options, fm_client **ret_client,
                             fm_error *reterr) {
     fm_address address;
     fm_status status = fm_address_parse(options->url, &address, reterr);
+    if (!status) status = check_credentials(options, address.kind, reterr);
     if (status) return status;
     uint32_t connect_ms = options->connect_ms ? options->connect_ms : DEFAULT_CONNECT_MS;
     fm_client_link *link;

@@ -37,8 +37,9 @@ typedef struct fm_client_options {
 } fm_client_options;
 
 /* Connects, shows the token (AUTH) and exchanges HELLO and WELCOME. A refusal of the server is
- * returned with the status and the text that it sent. FM_ERR_USAGE for the address, and for a token
- * file with tcp://; as fm_client_link_open and fm_credentials_read_token; FM_ERR_CLOSED. */
+ * returned with the status and the text that it sent. FM_ERR_USAGE for the address, and for files
+ * of TLS or a token file with tcp://; as fm_client_link_open and fm_credentials_read_token;
+ * FM_ERR_CLOSED. */
 FM_MUST_USE fm_status fm_client_connect(const fm_client_options *options, fm_client **ret_client,
                                         fm_error *reterr);
 

@@ -22,9 +22,8 @@
 
 enum {
     TICK_MS = 100,
-    N_TURNED_AWAY = 64,      /* connections that are told that there is no room, at a time */
-    GREETING_GRACE_MS = 250, /* a connection that owes its HELLO for longer makes room for others */
-    GREEDY_GREETINGS = 16,   /* a peer with so many of them makes room at once */
+    N_TURNED_AWAY = 64,    /* connections that are told that there is no room, at a time */
+    GREEDY_GREETINGS = 16, /* a peer with so many of them makes room at once */
     PEER_CONNECTIONS_MIN = 16,
 };
 
@@ -50,7 +49,7 @@ struct fm_server {
     fm_address addresses[FM_SERVER_N_LISTEN_MAX];
     char address_texts[FM_SERVER_N_LISTEN_MAX][FM_ADDRESS_TEXT_BYTES];
     fm_conn *conns; /* the newest first */
-    uint32_t max_connection, n_unix_slot, max_greeting, rates_ms;
+    uint32_t max_connection, n_unix_slot, max_greeting, grace_ms, rates_ms;
     uint32_t n_admitted, n_turned_away, n_greeting; /* of conns */
     uint64_t number;                                /* of the newest connection, for the log */
     bool is_ending;
@@ -172,7 +171,7 @@ static fm_conn *find_evictable(fm_server *server, const fm_account *account, boo
         const fm_account *other = fm_conn_get_account(conn);
         uint64_t waited_ms = fm_conn_greeting_ms(conn, now_ms);
         if (!waited_ms || fm_conn_was_turned_away(conn) || (is_own && other != account)) continue;
-        if (waited_ms > GREETING_GRACE_MS) oldest = conn;
+        if (waited_ms > server->grace_ms) oldest = conn;
         if (other->n_greeting < most) continue;
         most = other->n_greeting;
         of_greedy = other == account ? of_greedy : conn;
@@ -425,6 +424,10 @@ static fm_status open_access(fm_server *server, const fm_server_options *options
                            options->listen[i]);
         }
     }
+    if (options->credentials.tls_cert && !has_tls) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--tls-cert has no use without a tls:// address to listen on");
+    }
     return fm_access_create(&options->credentials, has_tls, options->unix_group, &server->access,
                             reterr);
 }
@@ -458,6 +461,7 @@ static void set_options(fm_server *server, const fm_server_options *options,
         server->n_unix_slot = server->max_connection - 1;
     }
     server->max_greeting = or_default(options->n_greeting, (server->max_connection + 1) / 2);
+    server->grace_ms = or_default(options->grace_ms, 250);
     server->rates_ms = or_default(options->rates_ms, 60000);
     server->host = (fm_conn_host){.source = source,
                                   .budget = &server->budget,

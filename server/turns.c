@@ -15,7 +15,7 @@ typedef struct peer_streams {
 
 struct fm_turns {
     fm_counters *counters;
-    peer_streams *peers; /* [peers_capacity]; each has at least one stream */
+    peer_streams *peers; /* [peers_capacity] */
     size_t n_peer, peers_capacity;
     size_t turn;                /* the peer that is asked next */
     fm_server_stream **dropped; /* [dropped_capacity] not idle yet */
@@ -34,6 +34,8 @@ fm_status fm_turns_create(fm_counters *counters, fm_turns **ret_turns, fm_error 
 void fm_turns_destroy(fm_turns *turns) {
     if (!turns) return;
     assert(turns->n_stream == 0);
+    for (size_t i = 0; i < turns->n_peer; i++) /* one without streams, for which memory ran out */
+        free(turns->peers[i].stream);
     free(turns->peers);
     free(turns->dropped);
     free(turns);
@@ -41,15 +43,23 @@ void fm_turns_destroy(fm_turns *turns) {
 
 /* -- adding and dropping */
 
-/* Makes room for one more element of `size` bytes in an array; false when there is no memory. */
-static bool grow(void *array, size_t size, size_t n, size_t *capacity) {
-    if (n < *capacity) return true;
-    void *old, *grown;
-    memcpy(&old, array, sizeof old);
-    grown = realloc(old, (*capacity * 2 + 4) * size);
-    if (!grown) return false;
-    memcpy(array, &grown, sizeof grown);
-    *capacity = *capacity * 2 + 4;
+/* The array with room for one more element of `size` bytes than n; NULL when there is no memory,
+ * and the array stays as it is. */
+static void *grow(void *array, size_t size, size_t n, size_t *capacity) {
+    if (n < *capacity) return array;
+    void *grown = realloc(array, (*capacity * 2 + 4) * size);
+    if (grown) *capacity = *capacity * 2 + 4;
+    return grown;
+}
+
+/* Makes room for one more stream of the peer, and for all streams among the dropped ones. */
+static bool make_room(fm_turns *turns, peer_streams *of) {
+    fm_server_stream **streams = grow(of->stream, sizeof *streams, of->n, &of->capacity);
+    if (!streams) return false;
+    of->stream = streams;
+    streams = grow(turns->dropped, sizeof *streams, turns->n_stream, &turns->dropped_capacity);
+    if (!streams) return false;
+    turns->dropped = streams;
     return true;
 }
 
@@ -60,21 +70,20 @@ static peer_streams *find_peer(fm_turns *turns, const void *peer) {
     return NULL;
 }
 
+/* Adds a peer without streams; NULL when there is no memory. */
+static peer_streams *add_peer(fm_turns *turns, const void *peer) {
+    peer_streams *peers = grow(turns->peers, sizeof *peers, turns->n_peer, &turns->peers_capacity);
+    if (!peers) return NULL;
+    turns->peers = peers;
+    peers[turns->n_peer] = (peer_streams){.peer = peer};
+    return &peers[turns->n_peer++];
+}
+
 fm_status fm_turns_add(fm_turns *turns, const void *peer, fm_server_stream *stream,
                        fm_error *reterr) {
     peer_streams *of = find_peer(turns, peer);
-    peer_streams fresh = {.peer = peer};
-    if (!of) of = &fresh;
-    bool has_room =
-        grow(&of->stream, sizeof of->stream[0], of->n, &of->capacity) &&
-        grow(&turns->dropped, sizeof turns->dropped[0], turns->n_stream, &turns->dropped_capacity);
-    if (has_room && of == &fresh) {
-        has_room =
-            grow(&turns->peers, sizeof turns->peers[0], turns->n_peer, &turns->peers_capacity);
-        if (has_room) of = memcpy(&turns->peers[turns->n_peer++], &fresh, sizeof fresh);
-    }
-    if (!has_room) {
-        if (of == &fresh) free(fresh.stream);
+    if (!of) of = add_peer(turns, peer);
+    if (!of || !make_room(turns, of)) {
         return fm_fail(reterr, FM_ERR_NOMEM, "the server has no memory for a stream");
     }
     of->stream[of->n++] = stream;

@@ -1,5 +1,5 @@
-/* machine.h: what a program finds when it starts: its standard descriptors, its memory, and the ID of
- * its own build. */
+/* machine.h: what a program finds when it starts: its standard descriptors, its memory, and the ID
+ * of its own build. */
 #ifndef FM_BASE_MACHINE_H
 #define FM_BASE_MACHINE_H
 

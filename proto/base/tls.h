@@ -13,7 +13,7 @@
  * demands a certificate of its clients. A session changes its sending key after rekey_bytes, long
  * before AES-GCM's limit of about 2^38 bytes of full records for one key.
  *
- * Memory. A session takes about 60 KB during the handshake and 20 KB later, and while it sends at
+ * Memory. A session takes about 60 KB during the handshake and 35 KB later, and while it sends at
  * most FM_TLS_PIECE_BYTES and the overhead of its records. Nothing a peer sends makes it grow.
  *
  * Threads. A session, and all contexts and sessions that belong together, need one thread at a

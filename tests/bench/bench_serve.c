@@ -248,20 +248,21 @@ static double measure_address(const char *listen, size_t bytes, double seconds) 
 
 static void measure(const bench_settings *set, const fm_sample_source *source, const char *listen,
                     const char *plan, bool with_bound, bench_row *row) {
-    const bench_certificates *certificates = &set->certificates;
+    bool is_tls = strncmp(listen, "tls://", 6) == 0;
     fm_server_options options = {
-        .listen = {listen},
-        .n_job = (uint32_t)set->jobs,
-        .worker_memory_bytes = (size_t)4 << 30,
-        .credentials = {.tls_cert = certificates->cert, .tls_key = certificates->key}};
+        .listen = {listen}, .n_job = (uint32_t)set->jobs, .worker_memory_bytes = (size_t)4 << 30};
+    if (is_tls) {
+        options.credentials.tls_cert = set->certificates.cert;
+        options.credentials.tls_key = set->certificates.key;
+    }
     fm_server *server;
     fm_error error;
     if (fm_server_create(&options, source, &server, &error)) die(listen, &error);
     pthread_t thread;
     if (pthread_create(&thread, NULL, run_server, server)) die("cannot start a thread", NULL);
     fm_wire_opened opened;
-    fm_client *client =
-        open_client(fm_server_get_address(server, 0), certificates->ca, plan, &opened);
+    fm_client *client = open_client(fm_server_get_address(server, 0),
+                                    is_tls ? set->certificates.ca : NULL, plan, &opened);
     uint8_t *slab = slab_of(opened.max_sample_bytes);
     bench_row warm = {0};
     (void)take(client, slab, opened.max_sample_bytes, set->seconds / 2, &warm);

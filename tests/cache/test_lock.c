@@ -1,5 +1,5 @@
-/* test_lock.c: the lock of a cache, and what a failed holder removes: the folders that locking made,
- * and nothing else. Holders exclude each other also while the lock's file comes and goes. */
+/* test_lock.c: the lock of a cache, and what a failed holder removes: the folders that locking
+ * made, and nothing else. Holders exclude each other also while the lock's file comes and goes. */
 #include "cache/store/lock.h"
 #include "proto/base/directory.h"
 #include "tests/testing/testing.h"

@@ -108,7 +108,8 @@ static void a_batch_in_hand_is_kept(void **state) {
 static void a_second_signal_ends_at_once(void **state) {
     (void)state;
     assert_int_equal(
-        run(". ./lib; printf '[model]\\nn_block = 48\\n[data]\\ncrop_size = 384\\n' >slow.ini; "
+        run(". ./lib; printf '[model]\\nn_block = 48\\nrecompute = block\\n[data]\\ncrop_size = "
+            "384\\n' >slow.ini; "
             "foldmill train --data unix:socket --config slow.ini --out slow >slow.log 2>&1 & "
             "pid=$!; await grep -q '^data' slow.log; kill -TERM $pid; "
             "await grep -q stopping slow.log; sleep 0.3; kill -INT $pid; wait $pid"),
@@ -295,6 +296,17 @@ static void a_full_disk_ends_no_run(void **state) {
                      0);
 }
 
+/* Rows that someone removed, or that a crash of the machine damaged, cost no others. */
+static void rows_that_are_missing_are_said(void **state) {
+    (void)state;
+    assert_int_equal(
+        run(". ./lib; cp -r whole rows && sed -i '5d; 7s/loss.*//' rows/metrics.jsonl && "
+            "$train --steps 31 --out rows --resume -q >rows.log 2>&1 && "
+            "grep -q 'warn metrics_incomplete path=rows/metrics.jsonl rows=28 steps=30' "
+            "rows.log && [ $(wc -l <rows/metrics.jsonl) = 29 ]"),
+        0);
+}
+
 /* A resumed run is what it was, but for changes that are named. */
 static void changes_are_made_on_purpose_and_recorded(void **state) {
     (void)state;
@@ -368,6 +380,7 @@ int main(void) {
         cmocka_unit_test(samples_are_left_out_by_hand),
         cmocka_unit_test(a_sample_that_is_not_finite_is_named),
         cmocka_unit_test(a_full_disk_ends_no_run),
+        cmocka_unit_test(rows_that_are_missing_are_said),
         cmocka_unit_test(changes_are_made_on_purpose_and_recorded),
         cmocka_unit_test(an_unreadable_folder_is_no_new_run),
         cmocka_unit_test(divergence_is_said_and_stops_on_request),

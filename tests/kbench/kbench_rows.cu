@@ -1,6 +1,8 @@
 /* kbench_rows.cu: layer norm, gates, SwiGLU, dropout and residual, the two with the next layer
  * norm, sums over rows. */
 #include "tests/kbench/kbench.cuh"
+#include "trainer/backend/cuda/core/cuda.h"
+#include "trainer/backend/row_end.h"
 
 namespace kbench {
 namespace {
@@ -110,6 +112,62 @@ void update_norm(bench &b, int64_t n0, int64_t n1, int64_t c, double rate) {
     });
 }
 
+fm_update_norm end_of(bench &b, int64_t n0, int64_t n1, int64_t c, double rate) {
+    return {
+        {n0, n1, c, 0, 0, n1, FM_SHARED_AXIS0, rate, {1, NULL, 2, 2}}, 1e-5, b.act(c), b.act(c)};
+}
+
+/* The last linear layer of a sublayer with the end of the sublayer, or one after the other. */
+void linear_update(bench &b, int64_t n0, int64_t n1, int64_t c, double rate) {
+    const fm_kernels *k = b.k;
+    int64_t rows = n0 * n1, n = rows * c;
+    fm_linear_update a = {end_of(b, n0, n1, c, rate),
+                          c,
+                          b.act(n),
+                          b.act(c * c, 0.1),
+                          b.act(c),
+                          b.act(n, 3),
+                          b.out("y", n),
+                          b.out("n", n)};
+    void *space = b.scratch(k->linear_update_workspace(&a));
+    b.part("fwd", 2.0 * (double)n * (double)c, b.size((double)(4 * n + c * c)),
+           [=](fm_stream *q) { k->linear_update(q, &a, space); });
+}
+
+/* A transition from its normalised input to the next layer norm, in one or in three kernels. */
+void transition(bench &b, int64_t n0, int64_t n1, int64_t c, int64_t hidden, bool keeps) {
+    const fm_kernels *k = b.k;
+    int64_t rows = n0 * n1, n = rows * c;
+    fm_transition a = {};
+    a.end = end_of(b, n0, n1, c, 0), a.hidden = hidden, a.x = b.act(n);
+    a.w1 = b.act(hidden * c, 0.1), a.b1 = b.act(hidden), a.w2 = b.act(hidden * c, 0.1);
+    a.b2 = b.act(c), a.residual = b.act(n, 3), a.y = b.out("y", n), a.n = b.out("n", n);
+    if (keeps) a.kept = b.out("kept", rows * hidden);
+    void *space = b.scratch(k->transition_workspace(&a));
+    b.part("fwd", 4.0 * (double)n * (double)hidden,
+           b.size((double)(4 * n + 2 * c * hidden + (keeps ? rows * hidden : 0))),
+           [=](fm_stream *q) { k->transition(q, &a, space); });
+}
+
+/* Composes both of other entries. */
+const fm_kernels *bf16_table(void) {
+    return fm_kernels_cuda(FM_ELEMENT_BF16);
+}
+void compose(fm_kernels *k) {
+    k->linear_update_workspace = [](const fm_linear_update *a) {
+        return fm_linear_update_composed_workspace(bf16_table(), a);
+    };
+    k->linear_update = [](fm_stream *q, const fm_linear_update *a, void *space) {
+        fm_linear_update_composed(bf16_table(), q, a, space);
+    };
+    k->transition_workspace = [](const fm_transition *a) {
+        return fm_transition_composed_workspace(bf16_table(), a);
+    };
+    k->transition = [](fm_stream *q, const fm_transition *a, void *space) {
+        fm_transition_composed(bf16_table(), q, a, space);
+    };
+}
+
 void sum(bench &b, int64_t rows, int64_t c) {
     const fm_kernels *k = b.k;
     const void *x = b.act(rows * c);
@@ -158,6 +216,26 @@ void add_row_cases(void) {
     add(
         "update and norm 128x256x256", {0, 0}, how,
         [](bench &b) { update_norm(b, 128, 256, 256, 0.15); }, composed);
+    const std::vector<path> in_parts = {{"composed", compose}};
+    add(
+        "linear update 256x256x128", {0, 0}, how,
+        [](bench &b) { linear_update(b, 256, 256, 128, 0.25); }, in_parts);
+    add(
+        "linear update 128x256x256", {0, 0}, how,
+        [](bench &b) { linear_update(b, 128, 256, 256, 0.15); }, in_parts);
+    add(
+        "linear update 1024x256x64", {0, 0}, how,
+        [](bench &b) { linear_update(b, 1024, 256, 64, 0.15); }, in_parts);
+    how.stages = 4;
+    for (bool keeps : {false, true}) {
+        std::string kept = keeps ? " kept" : "";
+        add(("transition 128x256x256x1024" + kept).c_str(), {0, 0}, how,
+            [=](bench &b) { transition(b, 128, 256, 256, 1024, keeps); }, in_parts);
+        add(("transition 256x256x128x512" + kept).c_str(), {0, 0}, how,
+            [=](bench &b) { transition(b, 256, 256, 128, 512, keeps); }, in_parts);
+        add(("transition 1024x256x64x256" + kept).c_str(), {0, 0}, how,
+            [=](bench &b) { transition(b, 1024, 256, 64, 256, keeps); }, in_parts);
+    }
     how.stages = 2;
     add("bias gradient 65536x128", {0, 0}, how, [](bench &b) { sum(b, 65536, 128); });
     add("bias gradient 32768x1024", {0, 0}, how, [](bench &b) { sum(b, 32768, 1024); });

@@ -244,6 +244,37 @@ static void texts_are_made_plain(void **state) {
     char out[6];
     fm_wire_text(out, sizeof out, "a\x1b[31m");
     assert_string_equal(out, "a?[31");
+    fm_wire_text(out, sizeof out,
+                 "a\xc2\x9b"
+                 "2J"); /* U+009B is as good as ESC [ */
+    assert_string_equal(out, "a??2J");
+    fm_wire_text(out, sizeof out, "\x9b-\xc3\x85\xc3\x85"); /* cut in the middle of a character */
+    assert_string_equal(out, "?-\xc3\x85?");
+}
+
+/* A peer's text with a control character, or that is not UTF-8, is refused. */
+static void texts_of_peers_are_plain(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        bool is_plain;
+    } cases[] = {{"abcd", true},     {"\xc3\x85xx", true}, {"\xc2\x9b[x", false},
+                 {"\x9bxxx", false}, {"xxx\xc3", false},   {"a\x1b[m", false},
+                 {"\x7fxxx", false}, {"\xc2\xa0xx", true}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        static fm_wire_message message, back;
+        uint8_t frame[FM_WIRE_SMALL_BYTES];
+        fm_wire_header header;
+        message = (fm_wire_message){.kind = FM_WIRE_ERROR,
+                                    .error = {.status = 1, .scope = 3, .text = "abcd"}};
+        size_t bytes = fm_wire_encode(&message, 0, frame, sizeof frame);
+        memcpy(frame + bytes - 4, cases[i].text, 4);
+        assert_int_equal(fm_wire_header_decode(frame, &header, NULL), FM_OK);
+        fm_bytes body = {frame + FM_WIRE_HEADER_BYTES, header.body_bytes};
+        header.body_check = (uint32_t)fm_xxh3(body.data, body.size);
+        fm_status status = fm_wire_decode(&header, body, &back, NULL);
+        assert_int_equal(status, cases[i].is_plain ? FM_OK : FM_ERR_PROTOCOL);
+    }
 }
 
 static void tokens_follow_any_order(void **state) {
@@ -320,6 +351,7 @@ int main(void) {
         cmocka_unit_test(streams_out_of_range_are_refused),
         cmocka_unit_test(orders_parse),
         cmocka_unit_test(texts_are_made_plain),
+        cmocka_unit_test(texts_of_peers_are_plain),
         cmocka_unit_test(tokens_follow_any_order),
         cmocka_unit_test(addresses_parse_and_print),
         cmocka_unit_test(percentiles_are_close_and_never_low),

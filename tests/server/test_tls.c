@@ -8,10 +8,12 @@
 #include "server/access.h"
 #include "tests/testing/certificates.h"
 
-#include <dirent.h>
+#include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -75,12 +77,9 @@ static void receive_all_of(server_fixture *f, fm_client *client, uint64_t n_step
 }
 
 static size_t open_descriptors(void) {
-    DIR *folder = opendir("/proc/self/fd");
     size_t n = 0;
-    assert_non_null(folder);
-    while (readdir(folder))
-        n++;
-    closedir(folder);
+    for (int fd = 0; fd < 4096; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
     return n;
 }
 
@@ -151,7 +150,9 @@ static void strangers_are_refused(void **state) {
     expect_failure(f.tcp_url, &wrong_ca, FM_ERR_DENIED, "--tls-ca must be the ca.crt");
     char plain[FM_ADDRESS_TEXT_BYTES];
     snprintf(plain, sizeof plain, "tcp://%s", f.tcp_url + strlen("tls://"));
-    expect_failure(plain, &good, FM_ERR_CLOSED, "if it speaks TLS, use a tls:// address");
+    expect_failure(plain, &good, FM_ERR_USAGE, "is not encrypted: use tls://");
+    fm_credentials none = {0};
+    expect_failure(plain, &none, FM_ERR_CLOSED, "if it speaks TLS, use a tls:// address");
     await_connections(&f, 0);
     assert_int_equal(counted(&f, FM_COUNT_HANDSHAKES_REFUSED), 5);
     fm_client *client = connect_with(f.tcp_url, &good);
@@ -352,10 +353,69 @@ static void servers_refuse_what_does_not_fit(void **state) {
     assert_int_equal(fm_server_create(&f.options, &f.source, &f.server, &error), FM_ERR_USAGE);
     assert_non_null(strstr(error.message, "or add --insecure on a network"));
     f.options.listen[1] = NULL;
+    f.options.credentials.tls_cert = made.server.cert;
+    assert_int_equal(fm_server_create(&f.options, &f.source, &f.server, &error), FM_ERR_USAGE);
+    assert_non_null(strstr(error.message, "--tls-cert has no use without a tls:// address"));
+    f.options.credentials.tls_cert = NULL;
     f.options.unix_group = "no-such-group";
     assert_int_equal(fm_server_create(&f.options, &f.source, &f.server, &error), FM_ERR_NOT_FOUND);
     fm_test_source_fini(&f.test);
     fm_test_remove_tree(f.folder);
+}
+
+static int raw_connect(const char *url) {
+    fm_address address;
+    int fd = -1;
+    assert_int_equal(fm_address_parse(url, &address, NULL), FM_OK);
+    assert_int_equal(fm_address_connect(&address, 5000, &fd, NULL), FM_OK);
+    return fd;
+}
+
+/* The members of a group may use the socket; the kernel's own check lets them reach it. */
+static void a_group_may_connect(void **state) {
+    (void)state;
+    server_fixture f;
+    char group[16];
+    struct stat info;
+    server_prepare(&f);
+    snprintf(group, sizeof group, "%u", (unsigned)getgid());
+    f.options.unix_group = group;
+    server_start(&f);
+    assert_int_equal(stat(f.unix_url + strlen("unix:"), &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0660);
+    assert_int_equal(info.st_gid, getgid());
+    fm_client *client = connect_to(f.unix_url);
+    receive_all_of(&f, client, 1);
+    fm_client_close(client);
+    assert_int_equal(counted(&f, FM_COUNT_USERS_REFUSED), 0);
+    server_finish(&f);
+}
+
+/* A user whom the file's mode lets through, and who is neither the server's user nor of its group,
+ * is closed without a word. Needs the right to become another user. */
+static void other_users_are_refused(void **state) {
+    (void)state;
+    if (geteuid() != 0) skip();
+    server_fixture f;
+    server_prepare(&f);
+    server_start(&f);
+    const char *path = f.unix_url + strlen("unix:");
+    assert_int_equal(chmod(f.folder, 0755), 0);
+    assert_int_equal(chmod(path, 0666), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) { /* its exit status is the verdict */
+        char byte;
+        if (setgroups(0, NULL) || setgid(65534) || setuid(65534)) _exit(2);
+        int fd = raw_connect(f.unix_url);
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+        _exit(poll(&wait, 1, 10000) == 1 && recv(fd, &byte, 1, 0) <= 0 ? 0 : 1);
+    }
+    int verdict = -1;
+    assert_true(waitpid(child, &verdict, 0) == child);
+    assert_int_equal(verdict, 0);
+    assert_int_equal(counted(&f, FM_COUNT_USERS_REFUSED), 1);
+    server_finish(&f);
 }
 
 /* -- reloading */
@@ -438,14 +498,6 @@ static size_t client_hello(uint8_t *out, size_t capacity) {
     fm_tls_close(tls);
     fm_tls_context_destroy(context);
     return size;
-}
-
-static int raw_connect(const char *url) {
-    fm_address address;
-    int fd = -1;
-    assert_int_equal(fm_address_parse(url, &address, NULL), FM_OK);
-    assert_int_equal(fm_address_connect(&address, 5000, &fd, NULL), FM_OK);
-    return fd;
 }
 
 /* A thousand begin and leave at different points; a good client comes in between. */
@@ -596,6 +648,8 @@ int main(void) {
         cmocka_unit_test(tokens_have_limits),
         cmocka_unit_test(auth_has_its_place),
         cmocka_unit_test(servers_refuse_what_does_not_fit),
+        cmocka_unit_test(a_group_may_connect),
+        cmocka_unit_test(other_users_are_refused),
         cmocka_unit_test(files_are_read_again),
         cmocka_unit_test(handshakes_are_left),
         cmocka_unit_test(silent_peers_lose_their_turn),

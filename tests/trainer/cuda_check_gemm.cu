@@ -98,6 +98,48 @@ void check_all_weights(void) {
     check_weights("gemm weights odd", 37, 19, 2301, 3, 5, FM_WRITE);
 }
 
+/* -- linear layers with the end of a sublayer */
+
+/* The last linear layer with the end of its sublayer, with and without the next norm. */
+void check_linear_update(const char *name, int64_t n0, int64_t n1, fm_shared_axis shared, int64_t c,
+                         int64_t c_in, double rate) {
+    check(name, 4, [=](work_bench &b) {
+        uint32_t *clock = b.raw(std::vector<uint32_t>{5, 1, 2, 0});
+        fm_dropout d = {n0, n1, c, 3, 4, n1 + 9, shared, rate, {77, clock, 8, FM_PURPOSE_DROPOUT}};
+        int64_t rows = n0 * n1;
+        fm_linear_update a = {{d, 1e-5, b.act(c), b.act(c)},
+                              c_in,
+                              b.act(rows * c_in),
+                              b.act(c * c_in, 0.1),
+                              b.act(c),
+                              b.act(rows * c, 3),
+                              b.out(rows * c),
+                              b.out(rows * c)};
+        b.k->linear_update(NULL, &a, b.space(b.k->linear_update_workspace(&a)));
+        a.end.gamma = a.end.beta = a.n = NULL, a.bias = NULL;
+        a.y = b.out(rows * c);
+        b.k->linear_update(NULL, &a, b.space(b.k->linear_update_workspace(&a)));
+    });
+}
+
+void check_transition(const char *name, int64_t n0, int64_t n1, int64_t c, int64_t hidden) {
+    check(name, 5, [=](work_bench &b) {
+        fm_dropout d = {n0, n1, c, 0, 0, n1, FM_SHARED_NONE, 0, {}};
+        int64_t rows = n0 * n1;
+        fm_transition a = {};
+        a.end = {d, 1e-5, b.act(c), b.act(c)}, a.hidden = hidden, a.x = b.act(rows * c);
+        a.w1 = b.act(hidden * c, 0.1), a.b1 = b.act(hidden), a.w2 = b.act(hidden * c, 0.1);
+        a.b2 = b.act(c), a.residual = b.act(rows * c, 3);
+        a.kept = b.out(rows * hidden), a.y = b.out(rows * c), a.n = b.out(rows * c);
+        b.k->transition(NULL, &a, b.space(b.k->transition_workspace(&a)));
+        a.kept = NULL, a.y = b.out(rows * c), a.n = b.out(rows * c);
+        b.k->transition(NULL, &a, b.space(b.k->transition_workspace(&a)));
+        a.end.gamma = a.end.beta = a.n = NULL;
+        a.y = b.out(rows * c);
+        b.k->transition(NULL, &a, b.space(b.k->transition_workspace(&a)));
+    });
+}
+
 } // namespace
 
 void check_gemms(void) {
@@ -135,6 +177,20 @@ void check_gemms(void) {
     check_gemm("gemm one", 1, 1, 1, 1, 2, FM_EPILOGUE_BIAS_RELU, false, false, 0);
     check_gemm("gemm head of 8", 65536, 8, 128, 1, 2, FM_EPILOGUE_NONE, false, false, 0);
     check_gemm("gemm batched", 256, 256, 256, 16, 2, FM_EPILOGUE_NONE, false, false, 0);
+    check_linear_update("linear update one", 1, 1, FM_SHARED_AXIS0, 1, 1, 0.25);
+    check_linear_update("linear update c 64", 33, 70, FM_SHARED_AXIS1, 64, 64, 0.25);
+    check_linear_update("linear update c 64 from 32", 33, 70, FM_SHARED_AXIS1, 64, 32, 0.25);
+    check_linear_update("linear update c 128", 63, 70, FM_SHARED_AXIS0, 128, 128, 0.25);
+    check_linear_update("linear update c 128 axis 1", 263, 271, FM_SHARED_AXIS1, 128, 128, 0.25);
+    check_linear_update("linear update c 128 alone", 63, 71, FM_SHARED_NONE, 128, 128, 0.1);
+    check_linear_update("linear update c 256", 127, 70, FM_SHARED_AXIS0, 256, 256, 0.15);
+    check_linear_update("linear update c 256 rate 0", 256, 260, FM_SHARED_AXIS1, 256, 256, 0);
+    check_transition("transition one", 1, 1, 1, 4);
+    check_transition("transition c 64, a tile", 8, 8, 64, 128);
+    check_transition("transition c 64", 33, 70, 64, 256);
+    check_transition("transition c 128", 63, 71, 128, 512);
+    check_transition("transition c 128, long", 263, 271, 128, 512);
+    check_transition("transition c 256", 127, 70, 256, 1024);
 }
 
 } // namespace cuda_check

@@ -235,7 +235,7 @@ static int babble(const char *address, const uint8_t *bytes, size_t n_bytes) {
         if (fd < 0) usleep(100000);
     }
     if (fd < 0) return 1;
-    return fm_gpu_link_send_some(fd, bytes, n_bytes) == (long)n_bytes ? 0 : 1;
+    return fm_link_send_some(fd, bytes, n_bytes) == (long)n_bytes ? 0 : 1;
 }
 
 /* Rank 1 is the last to come; before that, strangers try everything. Their connections stay open

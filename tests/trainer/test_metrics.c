@@ -83,7 +83,9 @@ static void a_line_is_one_json_object(void **state) {
 
 static void a_resumed_run_writes_each_step_once(void **state) {
     (void)state;
-    assert_int_equal(fm_metrics_truncate(path, 1, NULL), FM_OK);
+    uint64_t n;
+    assert_int_equal(fm_metrics_truncate(path, 1, &n, NULL), FM_OK);
+    assert_int_equal(n, 1);
     write_steps(2, 3);
     assert_string_equal(content(),
                         LINE("1", "4", SCORES) LINE("2", "8", "") LINE("3", "12", SCORES));
@@ -91,12 +93,29 @@ static void a_resumed_run_writes_each_step_once(void **state) {
     assert_non_null(file);
     assert_true(fputs("{\"step\":4,\"ind", file) >= 0); /* a line that is cut off */
     assert_int_equal(fclose(file), 0);
-    assert_int_equal(fm_metrics_truncate(path, 9, NULL), FM_OK);
+    assert_int_equal(fm_metrics_truncate(path, 9, &n, NULL), FM_OK);
+    assert_int_equal(n, 3);
     assert_string_equal(content(),
                         LINE("1", "4", SCORES) LINE("2", "8", "") LINE("3", "12", SCORES));
-    assert_int_equal(fm_metrics_truncate(path, 0, NULL), FM_OK);
+    assert_int_equal(fm_metrics_truncate(path, 0, &n, NULL), FM_OK);
     assert_string_equal(content(), "");
-    assert_int_equal(fm_metrics_truncate("/nowhere/metrics.jsonl", 3, NULL), FM_OK);
+    assert_int_equal(fm_metrics_truncate("/nowhere/metrics.jsonl", 3, &n, NULL), FM_OK);
+    assert_int_equal(n, 0);
+}
+
+/* A damaged line does not cost those behind it. */
+static void a_damaged_line_is_removed_alone(void **state) {
+    (void)state;
+    uint64_t n;
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs("{\"step\":1,\"a\":1}\n{\"step\":2,\"a\n\n{\"ste{\"step\":3}\n"
+                      "{\"step\":4,\"a\":4}\n{\"step\":5,\"a\":5}\n",
+                      file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(fm_metrics_truncate(path, 4, &n, NULL), FM_OK);
+    assert_int_equal(n, 2);
+    assert_string_equal(content(), "{\"step\":1,\"a\":1}\n{\"step\":4,\"a\":4}\n");
 }
 
 static void people_see_the_loss_its_terms_and_the_first_score(void **state) {
@@ -137,6 +156,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_line_is_one_json_object),
         cmocka_unit_test(a_resumed_run_writes_each_step_once),
+        cmocka_unit_test(a_damaged_line_is_removed_alone),
         cmocka_unit_test(people_see_the_loss_its_terms_and_the_first_score),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -5,6 +5,7 @@
 
 #include "trainer/ops/attention.h"
 #include "trainer/ops/attention_split.h"
+#include "trainer/ops/linear_update.h"
 #include "trainer/ops/swiglu_transition.h"
 
 /* -- the algorithms written out */
@@ -195,10 +196,12 @@ static fm_tensor_ref build_attention(fm_tape *tape, const fm_tensor_ref *in, con
     fm_tensor_ref x = in[0], mask = in[1], z = s->axial == FM_AXIAL_ROW ? in[2] : FM_TENSOR_NONE;
     if (s->split) {
         fm_tensor_ref from = s->axial == FM_AXIAL_ROW ? z : x;
+        fm_shared_axis shared = s->axial == FM_AXIAL_ENDING ? FM_SHARED_AXIS1 : FM_SHARED_AXIS0;
         fm_tensor_ref bias = fm_op_attention_bias(tape, "bias", s->axial, from, w);
         fm_tensor_ref qkvg = fm_op_attention_project(tape, "project", x, w);
-        return fm_op_attention_core(tape, "core", s->axial, x, qkvg, mask, bias, w, true,
-                                    s->dropout);
+        fm_tensor_ref o = fm_op_attention_core(tape, "core", s->axial, x, qkvg, mask, bias, w);
+        const fm_linear_update_weights end = {w->out, w->out_bias, FM_PARAM_NONE};
+        return fm_op_linear_update(tape, "update", x, o, &end, s->dropout, shared).x;
     }
     fm_tape_begin_segment(tape, s->recompute);
     x = fm_op_attention(tape, "attention", s->axial, x, mask, z, w, true, s->dropout);

@@ -343,6 +343,31 @@ static void a_rank_is_found_in_its_environment(void **state) {
     }
 }
 
+static void the_gpu_of_a_rank_comes_first(void **state) {
+    (void)state;
+    static const struct {
+        const char *given;
+        int32_t local;
+        const char *found;
+    } cases[] = {{"4,5,6,7", 0, "4,5,6,7"},
+                 {"4,5,6,7", 1, "5,4,6,7"},
+                 {"4,5,6,7", 3, "7,4,5,6"},
+                 {"GPU-1,GPU-2", 1, "GPU-2,GPU-1"},
+                 {"3", 0, "3"},
+                 {"3", 2, "3"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const fm_world world = {.local_rank = cases[i].local};
+        assert_int_equal(setenv("CUDA_VISIBLE_DEVICES", cases[i].given, 1), 0);
+        fm_world_put_gpu_first(&world);
+        assert_string_equal(getenv("CUDA_VISIBLE_DEVICES"), cases[i].found);
+    }
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    const fm_world world = {.local_rank = 2};
+    fm_world_put_gpu_first(&world);
+    assert_true(strncmp(getenv("CUDA_VISIBLE_DEVICES"), "2,0,1,3,4,", 10) == 0);
+    unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(skipped_samples_are_written_and_read),
@@ -353,6 +378,7 @@ int main(void) {
         cmocka_unit_test(an_identity_has_a_line_for_each_field),
         cmocka_unit_test(divergence_is_noticed_and_noise_is_not),
         cmocka_unit_test(a_rank_is_found_in_its_environment),
+        cmocka_unit_test(the_gpu_of_a_rank_comes_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

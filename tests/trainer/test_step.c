@@ -394,7 +394,7 @@ static void bad_samples_are_refused_by_name(void **state) {
     ((float *)trainer->params.master)[row->offset] = NAN;
     assert_int_equal(fm_trainer_add_sample(trainer, &s.features, &result, &error), FM_ERR_DATA);
     assert_non_null(strstr(error.message, "step 0, sample 0, cycle 0: element "));
-    assert_non_null(strstr(error.message, "] of msa transition update (op transition, node "));
+    assert_non_null(strstr(error.message, "] of msa transition (op transition, node "));
     assert_int_equal(trainer->optimizer.pending, 0);
     fm_trainer_destroy(trainer);
 }
@@ -474,78 +474,6 @@ static void nothing_runs_after_a_nonfinite_value(void **state) {
     }
 }
 
-/* The last sample of a step is left out: it is not queued, or it is not finite. The update is that
- * of a step without it, whatever the clipping. */
-static void a_step_ends_without_its_last_sample(void **state) {
-    (void)state;
-    static sample s;
-    make_sample(&s);
-    fm_features bad = s.features;
-    static float positions[N_RES][37][3];
-    memcpy(positions, s.positions, sizeof positions);
-    positions[2][1][0] = INFINITY;
-    bad.all_atom_positions = &positions[0][0][0];
-    static const fm_clip_policy clips[] = {FM_CLIP_SAMPLE, FM_CLIP_BATCH};
-    for (int is_queued = 0; is_queued < 2; is_queued++) {
-        for (size_t k = 0; k < sizeof clips / sizeof clips[0]; k++) {
-            fm_trainer_options options = small_options();
-            options.optimizer.clip = clips[k];
-            fm_trainer *met = create(&options), *spared = create(&options);
-            fm_sample_result result;
-            assert_int_equal(fm_trainer_queue(met, &s.features, false, NULL), FM_OK);
-            if (is_queued) assert_int_equal(fm_trainer_queue(met, &bad, true, NULL), FM_OK);
-            assert_int_equal(fm_trainer_collect(met, &result, NULL), FM_OK);
-            if (is_queued) assert_int_equal(fm_trainer_collect(met, &result, NULL), FM_ERR_DATA);
-            assert_int_equal(met->optimizer.pending, 1);
-            fm_trainer_update(met);
-            train(met, &s.features, 1);
-            train(spared, &s.features, 2);
-            assert_int_equal(met->optimizer.step, 2);
-            assert_int_equal(met->optimizer.samples, 2);
-            assert_same_parameters(met, spared);
-            fm_trainer_destroy(met);
-            fm_trainer_destroy(spared);
-        }
-    }
-}
-
-/* The term of pLDDT counts only for samples of a known resolution. With such a weight the loss of
- * those overflows, but no gradient does. */
-static void a_loss_that_is_not_finite_changes_nothing(void **state) {
-    (void)state;
-    static sample s;
-    make_sample(&s);
-    fm_features bad = s.features, good = s.features;
-    good.resolution = 0;
-    good.slot = 1;
-    fm_trainer_options options = small_options();
-    options.weight[FM_TERM_PLDDT] = 4e37;
-    for (int is_last = 0; is_last < 2; is_last++) {
-        fm_trainer *met = create(&options), *spared = create(&options);
-        fm_sample_result result;
-        fm_error error = {0};
-        take(met, &good);
-        assert_int_equal(fm_trainer_queue(met, &bad, is_last, NULL), FM_OK);
-        assert_int_equal(fm_trainer_queue(met, &good, true, NULL), FM_OK);
-        assert_int_equal(fm_trainer_collect(met, &result, &error), FM_ERR_DATA);
-        assert_non_null(
-            strstr(error.message, "step 0, sample 0, cycle 2: element 0 of output 0 [1] of "));
-        const float *gradient = met->params.gradient;
-        for (int64_t i = 0; i < met->params.n_element; i++)
-            assert_true(isfinite(gradient[i]));
-        assert_int_equal(met->optimizer.step, 0);
-        assert_int_equal(met->optimizer.pending, 1);
-        take(met, &good);
-        fm_trainer_update(met);
-        take(spared, &good);
-        take(spared, &good);
-        fm_trainer_update(spared);
-        assert_same_parameters(met, spared);
-        fm_trainer_destroy(met);
-        fm_trainer_destroy(spared);
-    }
-}
-
 static void rates_follow_samples(void **state) {
     (void)state;
     fm_optimizer_options options = fm_optimizer_defaults();
@@ -573,8 +501,6 @@ int main(void) {
         cmocka_unit_test(bad_samples_are_refused_by_name),
         cmocka_unit_test(queueing_ahead_changes_no_bit),
         cmocka_unit_test(nothing_runs_after_a_nonfinite_value),
-        cmocka_unit_test(a_step_ends_without_its_last_sample),
-        cmocka_unit_test(a_loss_that_is_not_finite_changes_nothing),
         cmocka_unit_test(rates_follow_samples),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

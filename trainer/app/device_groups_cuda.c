@@ -15,9 +15,9 @@ fm_status fm_device_groups_create(const fm_layout *layout, const fm_kernels *ker
                        "a way to communicate: found '%.32s', expected peer or nccl", backend);
     }
     const fm_gpu_link_options options = {.kind = peer ? FM_LINK_PEER : FM_LINK_NCCL,
-                                     .meeting = meeting,
-                                     .seconds = MEETING_S,
-                                     .wait_s = wait_s};
+                                         .meeting = meeting,
+                                         .seconds = MEETING_S,
+                                         .wait_s = wait_s};
     fm_gpu_groups *groups = NULL;
     fm_status status = fm_gpu_groups_create(layout, kernels, &options, &groups, reterr);
     if (!status) *ret_groups = (fm_device_groups){groups, fm_gpu_groups_get(groups)};

@@ -2,6 +2,7 @@
 #include "trainer/app/ranks.h"
 
 #include "proto/base/hash.h"
+#include "trainer/app/device_groups.h"
 #include "trainer/app/watch.h"
 #include "trainer/dist/comm_shm.h"
 
@@ -14,6 +15,7 @@
 
 enum { WHY_BYTES = 320, PIECE_BYTES = 1 << 20, REASON_TRIES = 20, REASON_US = 50000 };
 static const double meet_s = 120, /* for all ranks to come */
+    exchange_s = 60,              /* for a rank in an exchange on GPUs */
     gather_s = 3600; /* longer than a step or a checkpoint takes; lost ranks are noticed before */
 
 struct fm_ranks {
@@ -22,7 +24,9 @@ struct fm_ranks {
     fm_meeting *meeting;
     fm_board *board;
     fm_watch *watch;
-    fm_shm_groups *shm;
+    fm_shm_groups *shm;      /* of ranks on CPUs */
+    fm_device_groups device; /* of ranks with a GPU each */
+    fm_groups groups;
 };
 
 static fm_status open_all(fm_ranks *ranks, fm_error *reterr) {
@@ -49,12 +53,24 @@ fm_status fm_ranks_open(const fm_world *world, const fm_layout *layout, fm_ranks
     return FM_OK;
 }
 
-fm_status fm_ranks_join(fm_ranks *ranks, const fm_kernels *kernels, const fm_groups **ret_groups,
-                        fm_error *reterr) {
-    fm_status status = fm_shm_groups_open(&ranks->layout, kernels, ranks->meeting, ranks->board,
-                                          NULL, gather_s, &ranks->shm, reterr);
-    if (!status) *ret_groups = fm_shm_groups_get(ranks->shm);
-    return status;
+fm_status fm_ranks_join(fm_ranks *ranks, const char *device, const fm_kernels *kernels,
+                        const fm_groups **ret_groups, fm_error *reterr) {
+    fm_status status;
+    if (strcmp(device, "cpu") == 0) {
+        status = fm_shm_groups_open(&ranks->layout, kernels, ranks->meeting, ranks->board, NULL,
+                                    gather_s, &ranks->shm, reterr);
+        if (!status) ranks->groups = *fm_shm_groups_get(ranks->shm);
+    } else {
+        bool is_one_host = fm_board_size(ranks->board) == ranks->world.size;
+        status = fm_device_groups_create(&ranks->layout, kernels, ranks->meeting,
+                                         is_one_host ? "peer" : "nccl", exchange_s, &ranks->device,
+                                         reterr);
+        if (!status) ranks->groups = *ranks->device.groups;
+    }
+    if (status) return status;
+    ranks->groups.entry = fm_board_own(ranks->board);
+    *ret_groups = &ranks->groups;
+    return FM_OK;
 }
 
 int32_t fm_ranks_rank(const fm_ranks *ranks) {
@@ -203,6 +219,7 @@ bool fm_ranks_is_over(const fm_ranks *ranks) {
 
 void fm_ranks_close(fm_ranks *ranks) {
     if (!ranks) return;
+    if (ranks->device.context) fm_device_groups_destroy(&ranks->device);
     fm_watch_stop(ranks->watch);
     fm_shm_groups_close(ranks->shm);
     fm_board_close(ranks->board);

@@ -17,9 +17,9 @@ typedef struct fm_ranks fm_ranks;
 FM_MUST_USE fm_status fm_ranks_open(const fm_world *world, const fm_layout *layout,
                                     fm_ranks **ret_ranks, fm_error *reterr);
 
-/* Makes the communicators; the groups are valid as long as `ranks`. The errors of
- * fm_shm_groups_open. */
-FM_MUST_USE fm_status fm_ranks_join(fm_ranks *ranks, const fm_kernels *kernels,
+/* Makes the communicators; the groups are valid as long as `ranks`. `device`: "cpu", or "cuda" for
+ * a GPU of each rank. The errors of fm_shm_groups_open or fm_device_groups_create. */
+FM_MUST_USE fm_status fm_ranks_join(fm_ranks *ranks, const char *device, const fm_kernels *kernels,
                                     const fm_groups **ret_groups, fm_error *reterr);
 
 int32_t fm_ranks_rank(const fm_ranks *ranks);
@@ -67,7 +67,7 @@ void fm_ranks_fail(fm_ranks *ranks, const fm_error *error);
 /* Whether the run was ended for this host's ranks, so that this process has only to go. */
 bool fm_ranks_is_over(const fm_ranks *ranks);
 
-/* NULL is allowed. */
+/* Collective unless a rank has failed; call it after the trainer is destroyed. NULL is allowed. */
 void fm_ranks_close(fm_ranks *ranks);
 
 #endif

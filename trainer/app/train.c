@@ -130,7 +130,9 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
 static fm_status create_trainer(fm_train_run *run, const fm_kernels *kernels, fm_error *reterr) {
     fm_status status = FM_OK;
     fm_trainer_options options = fm_trainer_options_of(&run->config, kernels, run->set->seed);
-    if (run->ranks) status = fm_ranks_join(run->ranks, kernels, &options.groups, reterr);
+    if (run->ranks) {
+        status = fm_ranks_join(run->ranks, run->set->device, kernels, &options.groups, reterr);
+    }
     return status ? status : fm_trainer_create(&options, &run->trainer, reterr);
 }
 
@@ -516,9 +518,14 @@ static void summarize(const fm_train_run *run) {
 
 static fm_status open_outputs(fm_train_run *run, const char *metrics_path, fm_error *reterr) {
     const fm_train_options *set = run->set;
-    uint64_t n_step = run->state.place.step;
+    uint64_t n_step = run->state.place.step, n_row = 0;
     fm_status status = fm_resume_lock(set->out, &run->lock, reterr);
-    if (!status) status = fm_metrics_truncate(metrics_path, n_step, reterr);
+    if (!status) status = fm_metrics_truncate(metrics_path, n_step, &n_row, reterr);
+    if (!status && n_row != n_step) {
+        fm_log(FM_LOG_WARN, "metrics_incomplete",
+               "path=%s rows=%llu steps=%llu why=\"rows are damaged or were removed\"",
+               metrics_path, (unsigned long long)n_row, (unsigned long long)n_step);
+    }
     if (!status && set->tensorboard) {
         status = fm_event_file_open(set->tensorboard, set->resume, n_step, fm_run_wall_s(),
                                     &run->events, reterr);
@@ -612,11 +619,12 @@ static fm_status check_layout(const fm_train_run *run, int32_t n_rank, fm_error 
     fm_status status = fm_layout_check(layout, reterr);
     if (!status) status = fm_trainer_check_layout(&run->config.model, layout, reterr);
     if (status || n_rank == 1) return status;
-    if (strcmp(run->set->device, "cpu") != 0) {
-        return fm_fail(reterr, FM_ERR_UNSUPPORTED,
-                       "%d ranks, but --device %s takes one for now; give --gpus 1, and set dap "
-                       "and bp to 1, or use --ranks with --device cpu",
-                       (int)n_rank, run->set->device);
+    /* All ranks agree on capturing a pass when they run it, so all must run it as often. */
+    if (strcmp(run->set->device, "cpu") != 0 && run->config.data.global_batch % layout->dp != 0) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "%lld samples of a step ([data] global_batch) cannot be divided evenly over "
+                       "%d groups of GPUs",
+                       (long long)run->config.data.global_batch, (int)layout->dp);
     }
     if (strcmp(run->set->order, "strict") != 0) {
         return fm_fail(reterr, FM_ERR_USAGE,
@@ -664,6 +672,7 @@ static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *rete
     if (n_rank > 1 && !is_rank) return fm_launch(set->argc, set->argv, n_rank, ret_code, reterr);
     fm_stop_catch(!is_rank);
     if (is_rank) {
+        fm_world_put_gpu_first(&world);
         if (world.rank > 0) fm_log_set_level(FM_LOG_ERROR); /* the first rank speaks for all */
         status = fm_ranks_open(&world, &run->layout, &run->ranks, reterr);
         if (status) return status;

@@ -51,7 +51,7 @@ struct fm_run_word {
 /* What a rank says after a round. */
 struct fm_run_outcome {
     uint32_t status, is_scored;
-    double loss, norm, term[FM_LOSS_TERMS], score[FM_METRICS_SCORES], wait_s;
+    double loss, norm, term[FM_LOSS_TERMS], part[FM_LOSS_TERMS], score[FM_METRICS_SCORES], wait_s;
     uint64_t done_ns;
     char why[WHY_BYTES];
 };
@@ -394,19 +394,21 @@ static fm_status make_outcome(fm_train_run *run, const fm_run_flight *f, fm_run_
     *own = (fm_run_outcome){.wait_s = f->wait_s};
     if (!f->plays) return FM_OK;
     fm_sample_result result;
-    fm_error error;
-    own->status = fm_trainer_collect(run->trainer, &result, &error);
-    if (own->status) {
-        snprintf(own->why, sizeof own->why, "%s", error.message);
+    fm_status status = fm_trainer_collect(run->trainer, &result, reterr);
+    if (status == FM_ERR_DATA) {
+        own->status = status;
+        snprintf(own->why, sizeof own->why, "%s", reterr->message);
         return FM_OK;
     }
+    if (status) return status;
     own->loss = result.loss;
     own->norm = result.gradient_norm;
     own->done_ns = result.done_ns;
     memcpy(own->term, result.term, sizeof own->term);
+    memcpy(own->part, result.part, sizeof own->part);
     if (!f->is_scored) return FM_OK;
     fm_batch_sums sums = {.n_counted = 0};
-    fm_status status = fm_run_add_scores(run, &f->features, &sums, reterr);
+    status = fm_run_add_scores(run, &f->features, &sums, reterr);
     run->is_torn = run->is_torn || status; /* the sample is in the sum of gradients */
     own->is_scored = sums.n_scored;
     memcpy(own->score, sums.score, sizeof own->score);
@@ -451,6 +453,7 @@ static fm_status add_group(fm_train_run *run, const fm_run_word *word, int32_t g
     fm_batch_sums *sums = &run->state.sums;
     fm_sample_result result = {.loss = o->loss, .gradient_norm = o->norm, .done_ns = o->done_ns};
     memcpy(result.term, o->term, sizeof result.term);
+    memcpy(result.part, o->part, sizeof result.part);
     fm_run_add_result(sums, word->index, word->n_cycle, word->name, o->wait_s, &result);
     for (int i = 0; i < FM_METRICS_SCORES; i++)
         sums->score[i] += o->score[i];

@@ -12,6 +12,9 @@ const char fm_world_rank_name[] = "FOLDMILL_RANK", fm_world_size_name[] = "FOLDM
 /* torchrun's own store listens on MASTER_PORT, so ranks meet at the port behind it. */
 enum { TORCH_PORTS_ON = 1, SLURM_FIRST_PORT = 20000, SLURM_PORTS = 10000 };
 
+enum { MOST_GPUS = 64, LIST_BYTES = 1024, PART_BYTES = 64 };
+static const char visible[] = "CUDA_VISIBLE_DEVICES";
+
 static const struct launcher {
     const char *name, *rank, *size, *local;
 } launchers[] = {
@@ -99,4 +102,31 @@ fm_status fm_world_find(const char *meet, bool *ret_found, fm_world *ret_world, 
     }
     *ret_found = false;
     return FM_OK;
+}
+
+/* The part of a list "a,b,c" with that number; returns its length, 0 where there is none. */
+static size_t find_part(const char *list, int32_t number, const char **ret_part) {
+    for (; number > 0 && *list; number--) {
+        list += strcspn(list, ",");
+        list += *list == ',';
+    }
+    *ret_part = list;
+    return strcspn(list, ",");
+}
+
+void fm_world_put_gpu_first(const fm_world *world) {
+    char list[LIST_BYTES], first[LIST_BYTES + PART_BYTES];
+    const char *given = getenv(visible), *part;
+    size_t at = 0;
+    list[0] = '\0';
+    /* CUDA reads a list up to the first number that it does not have. */
+    for (int i = 0; !given && i < MOST_GPUS; i++)
+        at += (size_t)snprintf(list + at, sizeof list - at, "%s%d", i ? "," : "", i);
+    if (given) snprintf(list, sizeof list, "%s", given);
+    size_t n = find_part(list, world->local_rank, &part);
+    if (n == 0 || n >= PART_BYTES || part == list) return;
+    /* "a,b,c" with b in front: "b,a,c". */
+    snprintf(first, sizeof first, "%.*s,%.*s%s", (int)n, part, (int)(part - list - 1), list,
+             part + n);
+    setenv(visible, first, 1);
 }

@@ -25,6 +25,11 @@ typedef struct fm_world {
 extern const char fm_world_rank_name[], fm_world_size_name[], fm_world_local_name[],
     fm_world_meeting_name[];
 
+/* Makes the GPU of this rank the first that CUDA finds: that with the number of the rank on its
+ * host among those of $CUDA_VISIBLE_DEVICES, or among all. The other GPUs stay visible behind it,
+ * since ranks write to each other's memory. Call it before CUDA is used. */
+void fm_world_put_gpu_first(const fm_world *world);
+
 /* *ret_found: this process is one of several ranks. `meet`: the address of the meeting that the
  * command line gives, or NULL. FM_ERR_USAGE for a variable that is no number in its range, and
  * where neither `meet` nor the environment says where the ranks meet. */

@@ -83,9 +83,8 @@ fm_node *fm_tape_add(fm_tape *tape, const fm_op *op, const char *name, size_t at
                       .name = name,
                       .attributes = attributes,
                       .residual = -1,
-                      .shares = -1,
-                      .passes_if_first = -1,
-                      .gradient_like = FM_TENSOR_NONE,
+                       .passes_if_first = -1,
+                       .gradient_like = FM_TENSOR_NONE,
                       .holds_gradient_of = FM_TENSOR_NONE,
                       .segment = tape->open_segment};
     tape->n_node++;
@@ -117,10 +116,6 @@ void fm_node_reads_output(fm_node *node, int i) {
 
 void fm_node_completes(fm_node *node) {
     node->completes = true;
-}
-
-void fm_node_shares(fm_node *node, int input) {
-    node->shares = input;
 }
 
 void fm_node_passes_if_first(fm_node *node, int input) {

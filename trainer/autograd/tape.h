@@ -107,7 +107,6 @@ struct fm_node {
      * has run. */
     bool begins_forward, begins_backward;
     int32_t residual; /* position of the input added to output 0, -1 = none */
-    int32_t shares;   /* position of the input that shares output 0's gradient, -1 = none */
     /* Position of the input that shares output 0's gradient where no other node has written one
      * before in backward; -1 = none. */
     int32_t passes_if_first;
@@ -247,9 +246,6 @@ void fm_node_reads_output(fm_node *node, int i);
  * any node that receives this gradient reads it. For nodes with a second output that is a function
  * of output 0. */
 void fm_node_completes(fm_node *node);
-/* Declares that the gradient of `input` is output 0's gradient as backward leaves it. No other node
- * may read `input`. */
-void fm_node_shares(fm_node *node, int input);
 /* Declares that the gradient of `input` is output 0's gradient if this node is the first in
  * backward that gives it one. Else backward adds to a gradient that is there. */
 void fm_node_passes_if_first(fm_node *node, int input);

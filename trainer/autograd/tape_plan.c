@@ -37,9 +37,8 @@ static void plan_input_gradient(fm_tape *tape, fm_node *node, int i) {
     uint32_t bit = 1u << i;
     node->input_written |= bit;
     fm_tensor_ref present = tape->tensor[input].gradient;
-    assert((i != node->shares || present == FM_TENSOR_NONE) && "shared, and read by others");
     /* A gradient that the caller reads after backward must not be added to. */
-    bool passes = i == node->shares || (i == node->passes_if_first && present == FM_TENSOR_NONE) ||
+    bool passes = (i == node->passes_if_first && present == FM_TENSOR_NONE) ||
                   (i == node->residual && !tape->tensor[node->output[0]].wants_gradient);
     fm_tensor_ref above = tape->tensor[node->output[0]].gradient;
     if (present == FM_TENSOR_NONE) {

@@ -143,6 +143,13 @@ FM_KERNEL(ANY, size_t, update_norm_grad_workspace, int64_t rows, int64_t c)
 FM_KERNEL(ACT, void, update_norm_grad, fm_stream *stream, const fm_update_norm *args,
           const fm_update_norm_grad *grad, void *workspace)
 
+FM_KERNEL(ACT, size_t, linear_update_workspace, const fm_linear_update *args)
+FM_KERNEL(ACT, void, linear_update, fm_stream *stream, const fm_linear_update *args,
+          void *workspace)
+/* The workspace depends on whether `kept` is NULL. */
+FM_KERNEL(ACT, size_t, transition_workspace, const fm_transition *args)
+FM_KERNEL(ACT, void, transition, fm_stream *stream, const fm_transition *args, void *workspace)
+
 /* -- embeddings. An id that is not below n_class gives a row of zeros and no gradient. */
 
 /* y[r, :] = w[ids[r]] (+ y). */

@@ -352,6 +352,32 @@ typedef struct fm_update_norm_grad {
     fm_out dgamma, dbeta; /* acc [c] */
 } fm_update_norm_grad;
 
+/* The last linear layer of a sublayer, and update_norm of its result:
+ *
+ *     update = x w^T + bias,   y = residual + keep * update,   n = LayerNorm(y)
+ *
+ * Rows [n0 * n1] and c are those of end.dropout. A backend may leave update unrounded. */
+typedef struct fm_linear_update {
+    fm_update_norm end; /* gamma NULL: no n */
+    int64_t c_in;
+    const void *x, *w, *bias; /* act [rows, c_in], [c, c_in], [c]; bias NULL: none */
+    const void *residual;     /* act [rows, c] */
+    void *y, *n;              /* act [rows, c]; y may be residual */
+} fm_linear_update;
+
+/* A transition (A9, A15) behind its LayerNorm:
+ *
+ *     kept = max(x w1^T + b1, 0),   update = kept w2^T + b2,   y and n as above */
+typedef struct fm_transition {
+    fm_update_norm end; /* gamma NULL: no n */
+    int64_t hidden;
+    const void *x;                 /* act [rows, c], normalised */
+    const void *w1, *b1, *w2, *b2; /* act [hidden, c], [hidden], [c, hidden], [c] */
+    void *kept;                    /* act [rows, hidden], for backward; NULL: not kept */
+    const void *residual;          /* act [rows, c] */
+    void *y, *n;                   /* act [rows, c]; y may be residual */
+} fm_transition;
+
 /* -- embeddings */
 
 /* A table with a row for each class. Element (class, channel) is at class*class_stride +

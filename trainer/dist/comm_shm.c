@@ -398,7 +398,6 @@ fm_status fm_shm_groups_open(const fm_layout *layout, const fm_kernels *kernels,
     if (!g) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for groups of ranks");
     g->groups.layout = *layout;
     g->groups.place = fm_layout_place(layout, fm_meeting_rank(meeting));
-    g->groups.entry = fm_board_own(board);
     g->board = board;
     g->fd = -1;
     if (options) g->options = *options;

@@ -76,8 +76,8 @@ static inline int32_t fm_groups_sample_ranks(const fm_groups *groups) {
 /* All communicators of a layout whose ranks are threads (comm_local.h). */
 typedef struct fm_local_groups fm_local_groups;
 
-/* Creates the groups of at most FM_COMM_LOCAL_RANKS ranks. FM_ERR_USAGE as fm_layout_check;
- * FM_ERR_NOMEM. */
+/* Creates the groups of at most FM_COMM_LOCAL_RANKS ranks. FM_ERR_USAGE for more, and as
+ * fm_layout_check; FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_local_groups_create(const fm_layout *layout, const fm_kernels *kernels,
                                              fm_local_groups **ret_groups, fm_error *reterr);
 /* Call it after every rank's thread has ended. NULL is allowed. */

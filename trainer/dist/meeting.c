@@ -58,10 +58,10 @@ static fm_status enter(fm_meeting *meeting, const char *address, double seconds,
         meeting->peer[r].fd = -1;
     if (meeting->size == 1) return FM_OK;
     return meeting->rank == 0
-               ? fm_meeting_host(address, meeting->size, fm_gpu_link_deadline(seconds), meeting->peer,
+               ? fm_meeting_host(address, meeting->size, fm_link_deadline(seconds), meeting->peer,
                                  reterr)
                : fm_meeting_join(address, meeting->rank, meeting->size,
-                                 fm_gpu_link_deadline(seconds + reason_s), meeting->peer, reterr);
+                                 fm_link_deadline(seconds + reason_s), meeting->peer, reterr);
 }
 
 fm_status fm_meeting_open(fm_meeting **ret_meeting, const char *address, int32_t rank, int32_t size,
@@ -109,7 +109,7 @@ static fm_status take(fm_meeting *meeting, int32_t r, size_t bytes, uint8_t *all
     bool in_head = a->done < FM_FRAME_BYTES;
     size_t until = FM_FRAME_BYTES + (in_head ? 0 : bytes);
     uint8_t *to = in_head ? a->head + a->done : all + (size_t)r * bytes + a->done - FM_FRAME_BYTES;
-    long n = fm_gpu_link_receive_some(meeting->peer[r].fd, to, until - a->done);
+    long n = fm_link_receive_some(meeting->peer[r].fd, to, until - a->done);
     if (n < 0) return fm_fail(reterr, FM_ERR_CLOSED, "%s is gone: its connection has ended", name);
     a->done += (size_t)n;
     *ret_whole = a->done == FM_FRAME_BYTES + bytes;
@@ -143,14 +143,14 @@ static fm_status fail_late(const fm_meeting *meeting, size_t bytes, double secon
 
 static fm_status receive_all(fm_meeting *meeting, size_t bytes, uint8_t *all, double seconds,
                              fm_error *reterr) {
-    const uint64_t deadline_ns = fm_gpu_link_deadline(seconds);
+    const uint64_t deadline_ns = fm_link_deadline(seconds);
     int32_t n_left = meeting->size - 1;
     for (int32_t r = 0; r < meeting->size; r++) {
         meeting->arrival[r].done = 0;
         meeting->polls[r] = (struct pollfd){.fd = r ? meeting->peer[r].fd : -1, .events = POLLIN};
     }
     while (n_left > 0) {
-        int ready = poll(meeting->polls, (nfds_t)meeting->size, fm_gpu_link_left_ms(deadline_ns));
+        int ready = poll(meeting->polls, (nfds_t)meeting->size, fm_link_left_ms(deadline_ns));
         if (ready == 0) return fail_late(meeting, bytes, seconds, reterr);
         if (ready < 0 && errno != EINTR) {
             return fm_fail(reterr, FM_ERR_IO, "cannot wait for the ranks: %s", strerror(errno));
@@ -173,13 +173,13 @@ static fm_status gather_as_host(fm_meeting *meeting, size_t bytes, uint8_t *all,
     fm_status status = receive_all(meeting, bytes, all, seconds, reterr);
     const fm_frame frame = {FM_FRAME_ALL, meeting->number,
                             (uint32_t)(bytes * (size_t)meeting->size)};
-    const uint64_t deadline_ns = fm_gpu_link_deadline(seconds);
+    const uint64_t deadline_ns = fm_link_deadline(seconds);
     for (int32_t r = 1; r < meeting->size && !status; r++) {
-        status = fm_gpu_link_send(meeting->peer[r].fd, &frame, all, deadline_ns, reterr);
+        status = fm_link_send(meeting->peer[r].fd, &frame, all, deadline_ns, reterr);
         if (status) status = fm_attendee_fail(&meeting->peer[r], status, reterr);
     }
     for (int32_t r = 1; r < meeting->size && status; r++)
-        fm_gpu_link_send_reason(meeting->peer[r].fd, reterr);
+        fm_link_send_reason(meeting->peer[r].fd, reterr);
     return status;
 }
 
@@ -191,12 +191,12 @@ static fm_status gather_as_guest(fm_meeting *meeting, const void *mine, size_t b
     const fm_frame give = {FM_FRAME_GIVE, meeting->number, (uint32_t)bytes};
     const fm_frame frame = {FM_FRAME_ALL, meeting->number,
                             (uint32_t)(bytes * (size_t)meeting->size)};
-    const uint64_t deadline_ns = fm_gpu_link_deadline(seconds + reason_s);
+    const uint64_t deadline_ns = fm_link_deadline(seconds + reason_s);
     /* When rank 0 has closed the connection, its reason may still be there to read. */
-    fm_status sent = fm_gpu_link_send(host->fd, &give, mine, deadline_ns, reterr);
+    fm_status sent = fm_link_send(host->fd, &give, mine, deadline_ns, reterr);
     bool is_reason;
     fm_status status =
-        fm_gpu_link_receive_frame(host->fd, &frame, all, deadline_ns, &is_reason, reterr);
+        fm_link_receive_frame(host->fd, &frame, all, deadline_ns, &is_reason, reterr);
     if (status && !is_reason) return fm_attendee_fail(host, status, reterr);
     return status ? status : sent;
 }

@@ -28,13 +28,13 @@ bool fm_frame_decode(const uint8_t in[FM_FRAME_BYTES], fm_frame *ret_frame) {
     return true;
 }
 
-int fm_gpu_link_left_ms(uint64_t deadline_ns) {
+int fm_link_left_ms(uint64_t deadline_ns) {
     uint64_t now = fm_clock_ns(), left = deadline_ns > now ? deadline_ns - now : 0;
     uint64_t ms = (left + 999999) / 1000000;
     return ms > INT32_MAX ? INT32_MAX : (int)ms;
 }
 
-uint64_t fm_gpu_link_deadline(double seconds) {
+uint64_t fm_link_deadline(double seconds) {
     const double year = 365 * 86400.0;
     double bounded = seconds < 0 ? 0 : seconds < year ? seconds : year;
     return fm_clock_ns() + (uint64_t)(bounded * 1e9);
@@ -47,11 +47,11 @@ static long outcome(ssize_t n) {
     return is_later ? 0 : -1;
 }
 
-long fm_gpu_link_receive_some(int fd, void *data, size_t bytes) {
+long fm_link_receive_some(int fd, void *data, size_t bytes) {
     return outcome(recv(fd, data, bytes, MSG_DONTWAIT));
 }
 
-long fm_gpu_link_send_some(int fd, const void *data, size_t bytes) {
+long fm_link_send_some(int fd, const void *data, size_t bytes) {
     return outcome(send(fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL));
 }
 
@@ -60,7 +60,7 @@ static fm_status wait_for(int fd, short event, uint64_t deadline_ns, fm_error *r
     struct pollfd wait = {.fd = fd, .events = event};
     int ready, left;
     do {
-        left = fm_gpu_link_left_ms(deadline_ns);
+        left = fm_link_left_ms(deadline_ns);
         ready = poll(&wait, 1, left);
     } while (ready < 0 && errno == EINTR);
     if (ready > 0) return FM_OK;
@@ -72,8 +72,8 @@ static fm_status move(int fd, uint8_t *in, const uint8_t *out, size_t bytes, uin
                       fm_error *reterr) {
     size_t done = 0;
     while (done < bytes) {
-        long n = in ? fm_gpu_link_receive_some(fd, in + done, bytes - done)
-                    : fm_gpu_link_send_some(fd, out + done, bytes - done);
+        long n = in ? fm_link_receive_some(fd, in + done, bytes - done)
+                    : fm_link_send_some(fd, out + done, bytes - done);
         if (n < 0) return fm_fail(reterr, FM_ERR_CLOSED, "is gone: its connection has ended");
         done += (size_t)n;
         if (n > 0) continue;
@@ -83,7 +83,7 @@ static fm_status move(int fd, uint8_t *in, const uint8_t *out, size_t bytes, uin
     return FM_OK;
 }
 
-fm_status fm_gpu_link_send(int fd, const fm_frame *frame, const void *payload, uint64_t deadline_ns,
+fm_status fm_link_send(int fd, const fm_frame *frame, const void *payload, uint64_t deadline_ns,
                        fm_error *reterr) {
     uint8_t head[FM_FRAME_BYTES];
     fm_frame_encode(frame, head);
@@ -91,7 +91,7 @@ fm_status fm_gpu_link_send(int fd, const fm_frame *frame, const void *payload, u
     return status ? status : move(fd, NULL, payload, frame->bytes, deadline_ns, reterr);
 }
 
-fm_status fm_gpu_link_receive(int fd, void *data, size_t bytes, uint64_t deadline_ns,
+fm_status fm_link_receive(int fd, void *data, size_t bytes, uint64_t deadline_ns,
                           fm_error *reterr) {
     return move(fd, data, NULL, bytes, deadline_ns, reterr);
 }
@@ -103,7 +103,7 @@ static fm_status receive_reason(int fd, const fm_frame *frame, uint64_t deadline
     size_t kept = frame->bytes < FM_FRAME_TEXT_BYTES ? frame->bytes : FM_FRAME_TEXT_BYTES;
     bool is_known = frame->number == FM_ERR_CLOSED || frame->number == FM_ERR_NOT_FOUND;
     fm_status reason = is_known ? (fm_status)frame->number : FM_ERR_PROTOCOL;
-    fm_status status = fm_gpu_link_receive(fd, text, kept, deadline_ns, reterr);
+    fm_status status = fm_link_receive(fd, text, kept, deadline_ns, reterr);
     if (status) return status;
     for (size_t i = 0; i < kept; i++)
         text[i] = (unsigned char)text[i] < ' ' ? '?' : text[i];
@@ -111,12 +111,12 @@ static fm_status receive_reason(int fd, const fm_frame *frame, uint64_t deadline
     return fm_fail(reterr, reason, "%s", text);
 }
 
-fm_status fm_gpu_link_receive_frame(int fd, const fm_frame *expected, void *payload,
+fm_status fm_link_receive_frame(int fd, const fm_frame *expected, void *payload,
                                 uint64_t deadline_ns, bool *ret_is_reason, fm_error *reterr) {
     uint8_t head[FM_FRAME_BYTES];
     fm_frame found;
     *ret_is_reason = false;
-    fm_status status = fm_gpu_link_receive(fd, head, sizeof head, deadline_ns, reterr);
+    fm_status status = fm_link_receive(fd, head, sizeof head, deadline_ns, reterr);
     if (status) return status;
     if (!fm_frame_decode(head, &found)) {
         return fm_fail(reterr, FM_ERR_CORRUPT, "sent bytes that are no frame of a meeting");
@@ -130,14 +130,14 @@ fm_status fm_gpu_link_receive_frame(int fd, const fm_frame *expected, void *payl
                        (int)found.kind, found.bytes, found.number, (int)expected->kind,
                        expected->bytes, expected->number);
     }
-    return fm_gpu_link_receive(fd, payload, found.bytes, deadline_ns, reterr);
+    return fm_link_receive(fd, payload, found.bytes, deadline_ns, reterr);
 }
 
-void fm_gpu_link_send_reason(int fd, const fm_error *error) {
+void fm_link_send_reason(int fd, const fm_error *error) {
     uint8_t message[FM_FRAME_BYTES + FM_FRAME_TEXT_BYTES];
     size_t bytes = strnlen(error->message, FM_FRAME_TEXT_BYTES);
     const fm_frame frame = {FM_FRAME_FAIL, error->status, (uint32_t)bytes};
     fm_frame_encode(&frame, message);
     memcpy(message + FM_FRAME_BYTES, error->message, bytes);
-    (void)fm_gpu_link_send_some(fd, message, FM_FRAME_BYTES + bytes);
+    (void)fm_link_send_some(fd, message, FM_FRAME_BYTES + bytes);
 }

@@ -39,29 +39,29 @@ void fm_frame_encode(const fm_frame *frame, uint8_t out[FM_FRAME_BYTES]);
 bool fm_frame_decode(const uint8_t in[FM_FRAME_BYTES], fm_frame *ret_frame);
 
 /* Milliseconds from now to `deadline_ns` (fm_clock_ns), rounded up, at least 0. */
-int fm_gpu_link_left_ms(uint64_t deadline_ns);
+int fm_link_left_ms(uint64_t deadline_ns);
 /* fm_clock_ns at `seconds` from now; at most a year. */
-uint64_t fm_gpu_link_deadline(double seconds);
+uint64_t fm_link_deadline(double seconds);
 
 /* Receives or sends what does not block. Returns the number of bytes, 0 when nothing is ready, and
  * -1 when the connection is over. */
-long fm_gpu_link_receive_some(int fd, void *data, size_t bytes);
-long fm_gpu_link_send_some(int fd, const void *data, size_t bytes);
+long fm_link_receive_some(int fd, void *data, size_t bytes);
+long fm_link_send_some(int fd, const void *data, size_t bytes);
 
 /* Sends a frame with its payload. Receives exactly `bytes` bytes. FM_ERR_CLOSED, without naming the
  * other end, when it is gone or the deadline passes. */
-FM_MUST_USE fm_status fm_gpu_link_send(int fd, const fm_frame *frame, const void *payload,
-                                       uint64_t deadline_ns, fm_error *reterr);
-FM_MUST_USE fm_status fm_gpu_link_receive(int fd, void *data, size_t bytes, uint64_t deadline_ns,
-                                          fm_error *reterr);
+FM_MUST_USE fm_status fm_link_send(int fd, const fm_frame *frame, const void *payload,
+                                   uint64_t deadline_ns, fm_error *reterr);
+FM_MUST_USE fm_status fm_link_receive(int fd, void *data, size_t bytes, uint64_t deadline_ns,
+                                      fm_error *reterr);
 
 /* Receives the frame that `expected` describes into `payload`. Where FM_FRAME_FAIL arrives instead,
  * its status and reason are the error, and *ret_is_reason. FM_ERR_CORRUPT for any other frame. */
-FM_MUST_USE fm_status fm_gpu_link_receive_frame(int fd, const fm_frame *expected, void *payload,
-                                                uint64_t deadline_ns, bool *ret_is_reason,
-                                                fm_error *reterr);
+FM_MUST_USE fm_status fm_link_receive_frame(int fd, const fm_frame *expected, void *payload,
+                                            uint64_t deadline_ns, bool *ret_is_reason,
+                                            fm_error *reterr);
 
 /* Sends FM_FRAME_FAIL with the reason of *error, as far as the connection takes it at once. */
-void fm_gpu_link_send_reason(int fd, const fm_error *error);
+void fm_link_send_reason(int fd, const fm_error *error);
 
 #endif

@@ -245,7 +245,7 @@ static void judge(hall *h, caller *c) {
         fm_fail(&why, FM_ERR_PROTOCOL, "%s is there already", h->peer[said.rank].name);
     }
     if (why.message[0]) {
-        fm_gpu_link_send_reason(c->fd, &why);
+        fm_link_send_reason(c->fd, &why);
         return;
     }
     h->peer[said.rank].fd = c->fd;
@@ -257,7 +257,7 @@ static void judge(hall *h, caller *c) {
 /* Reads from a connection of the table, and removes it when it is done with. */
 static void hear(hall *h, uint32_t i) {
     caller *c = &h->waiting[i];
-    long n = fm_gpu_link_receive_some(c->fd, c->message + c->done, sizeof c->message - c->done);
+    long n = fm_link_receive_some(c->fd, c->message + c->done, sizeof c->message - c->done);
     if (n > 0) c->done += (size_t)n;
     bool is_whole = c->done == sizeof c->message;
     if (is_whole) judge(h, c);
@@ -285,7 +285,7 @@ static fm_status receive_hellos(hall *h, uint64_t deadline_ns, fm_error *reterr)
         uint32_t n = h->n_waiting;
         for (uint32_t i = 0; i < n; i++)
             polls[i + 1] = (struct pollfd){.fd = h->waiting[i].fd, .events = POLLIN};
-        int ready = poll(polls, n + 1, fm_gpu_link_left_ms(deadline_ns));
+        int ready = poll(polls, n + 1, fm_link_left_ms(deadline_ns));
         if (ready == 0) return fail_missing(h, reterr);
         if (ready < 0 && errno != EINTR) {
             return fm_fail(reterr, FM_ERR_IO, "cannot wait for the ranks: %s", strerror(errno));
@@ -347,11 +347,11 @@ fm_status fm_meeting_host(const char *address, int32_t size, uint64_t deadline_n
     if (is_listening && is_unix) unlink(h->place.address.path);
     const fm_frame welcome = {.kind = FM_FRAME_WELCOME};
     for (int32_t r = 1; r < size && !status; r++) {
-        status = fm_gpu_link_send(peer[r].fd, &welcome, NULL, deadline_ns, reterr);
+        status = fm_link_send(peer[r].fd, &welcome, NULL, deadline_ns, reterr);
         if (status) status = fm_attendee_fail(&peer[r], status, reterr);
     }
     for (int32_t r = 1; r < size && status; r++)
-        if (peer[r].fd >= 0) fm_gpu_link_send_reason(peer[r].fd, reterr);
+        if (peer[r].fd >= 0) fm_link_send_reason(peer[r].fd, reterr);
     free(h);
     return status;
 }
@@ -362,7 +362,7 @@ fm_status fm_meeting_host(const char *address, int32_t size, uint64_t deadline_n
  * reason for the failure. */
 static fm_status try_address(const fm_address *address, const hello *said, uint64_t deadline_ns,
                              int *ret_fd, bool *ret_is_reason, fm_error *reterr) {
-    int left_ms = fm_gpu_link_left_ms(deadline_ns), fd;
+    int left_ms = fm_link_left_ms(deadline_ns), fd;
     *ret_is_reason = false;
     fm_address at = *address;
     at.is_insecure = true; /* networks of ranks are trusted (meeting.h) */
@@ -373,9 +373,9 @@ static fm_status try_address(const fm_address *address, const hello *said, uint6
     encode_hello(said, message);
     const fm_frame give = {.kind = FM_FRAME_HELLO, .bytes = HELLO_BYTES};
     const fm_frame welcome = {.kind = FM_FRAME_WELCOME};
-    status = fm_gpu_link_send(fd, &give, message, deadline_ns, reterr);
+    status = fm_link_send(fd, &give, message, deadline_ns, reterr);
     if (!status) {
-        status = fm_gpu_link_receive_frame(fd, &welcome, NULL, deadline_ns, ret_is_reason, reterr);
+        status = fm_link_receive_frame(fd, &welcome, NULL, deadline_ns, ret_is_reason, reterr);
     }
     if (status) {
         close(fd);
@@ -419,7 +419,7 @@ fm_status fm_meeting_join(const char *address, int32_t rank, int32_t size, uint6
     fm_status status = parse_place(address, &at, reterr);
     if (status) return status;
     snprintf(ret_peer->name, sizeof ret_peer->name, "rank 0 (at %.90s)", address);
-    while (fm_gpu_link_left_ms(deadline_ns) > 0) {
+    while (fm_link_left_ms(deadline_ns) > 0) {
         bool is_final;
         status = try_all(&at, rank, size, deadline_ns, &ret_peer->fd, &is_final, &why);
         if (!status) return FM_OK;

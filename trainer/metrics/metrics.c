@@ -54,26 +54,47 @@ static void add_number(line *l, const char *key, double value) {
     }
 }
 
-/* Bytes of the lines up to and including step `last`; a line that is cut off does not count. */
-static size_t bytes_through(fm_bytes text, uint64_t last) {
-    size_t at = 0;
-    const char *data = (const char *)text.data;
-    while (at < text.size) {
-        const char *end = memchr(data + at, '\n', text.size - at);
-        unsigned long long step;
-        if (!end || sscanf(data + at, "{\"step\":%20llu,", &step) != 1 || step > last) break;
-        at = (size_t)(end + 1 - data);
-    }
-    return at;
+/* Reads the step of a line of `bytes` bytes, line feed included; false when it is damaged. */
+static bool read_step(const char *text, size_t bytes, uint64_t *ret_step) {
+    static const char begin[] = "{\"step\":";
+    size_t n = sizeof begin - 1;
+    bool is_row = bytes >= n + 4 && memcmp(text, begin, n) == 0;
+    if (!is_row || text[n] < '0' || text[n] > '9') return false;
+    char *end;
+    *ret_step = strtoull(text + n, &end, 10);
+    return *end == ',' && text[bytes - 2] == '}';
 }
 
-fm_status fm_metrics_truncate(const char *path, uint64_t last, fm_error *reterr) {
+/* Copies the whole lines of steps up to and including `last`, and returns their bytes. */
+static size_t copy_lines(fm_bytes text, uint64_t last, char *out, uint64_t *ret_n) {
+    const char *data = (const char *)text.data, *end;
+    size_t at = 0, kept = 0;
+    while (at < text.size && (end = memchr(data + at, '\n', text.size - at)) != NULL) {
+        size_t bytes = (size_t)(end + 1 - (data + at));
+        uint64_t step;
+        if (read_step(data + at, bytes, &step) && step <= last) {
+            memcpy(out + kept, data + at, bytes);
+            kept += bytes;
+            ++*ret_n;
+        }
+        at += bytes;
+    }
+    return kept;
+}
+
+fm_status fm_metrics_truncate(const char *path, uint64_t last, uint64_t *ret_n, fm_error *reterr) {
     fm_arena arena;
     fm_bytes text;
-    fm_status status = fm_arena_init(&arena, MAX_FILE_BYTES + ((size_t)1 << 20), reterr);
+    *ret_n = 0;
+    fm_status status = fm_arena_init(&arena, 2 * MAX_FILE_BYTES + ((size_t)1 << 20), reterr);
     if (status) return status;
     status = fm_file_read(&arena, path, MAX_FILE_BYTES, &text, reterr);
-    if (!status) status = fm_file_write_atomic(path, text.data, bytes_through(text, last), reterr);
+    char *kept = !status ? fm_arena_alloc(&arena, text.size + 1) : NULL;
+    if (!status && !kept) status = fm_arena_full(&arena, reterr);
+    if (!status) {
+        size_t bytes = copy_lines(text, last, kept, ret_n);
+        status = fm_file_write_atomic(path, kept, bytes, reterr);
+    }
     fm_arena_fini(&arena);
     return status == FM_ERR_NOT_FOUND ? FM_OK : status;
 }

@@ -38,7 +38,7 @@ static const fm_sublayer GLOBAL_COLUMN = {.kind = FM_SUBLAYER_GLOBAL_ATTENTION,
                                           MSA_AXIS(1)}; /* A18:3 */
 static const fm_sublayer MSA_TRANSITION = {.kind = FM_SUBLAYER_TRANSITION,
                                            .updates = FM_MSA,
-                                           NAMES("msa transition"),
+                                           .name = "msa transition",
                                            WEIGHTS(msa_transition),
                                            MSA_AXIS(1)}; /* A6:4 */
 static const fm_sublayer OUTER = {.kind = FM_SUBLAYER_OUTER,
@@ -75,7 +75,7 @@ static const fm_sublayer ENDING = {.kind = FM_SUBLAYER_ATTENTION,
                                    .dropout = FM_DROPOUT_PAIR}; /* A6:9 */
 static const fm_sublayer PAIR_TRANSITION = {.kind = FM_SUBLAYER_TRANSITION,
                                             .updates = FM_PAIR,
-                                            NAMES("pair transition"),
+                                            .name = "pair transition",
                                             WEIGHTS(pair_transition),
                                             PAIR_AXIS(1)}; /* A6:10 */
 
@@ -110,7 +110,7 @@ static const fm_sublayer TEMPLATE_INCOMING = {.kind = FM_SUBLAYER_TRIANGLE,
                                               .dropout = FM_DROPOUT_PAIR}; /* A16:5 */
 static const fm_sublayer TEMPLATE_TRANSITION = {.kind = FM_SUBLAYER_TRANSITION,
                                                 .updates = FM_PAIR,
-                                                NAMES("template transition"),
+                                                .name = "template transition",
                                                 TEMPLATE_WEIGHTS(transition),
                                                 PAIR_AXIS(1)}; /* A16:6 */
 

@@ -67,12 +67,14 @@ static fm_normed attention_fused(const fm_recorder *r, const fm_sublayer *s,
                                  const fm_attention_weights *weights, fm_normed from, fm_normed x,
                                  fm_param_ref next) {
     fm_attention_weights w = *weights;
+    fm_linear_update_weights end = {w.out, w.out_bias, next};
+    w.out = w.out_bias = FM_PARAM_NONE;
     fm_normed z = s->axial == FM_AXIAL_ROW ? from : fm_not_normed(FM_TENSOR_NONE);
     w.norm = unless_normed(x, w.norm);
     w.norm_z = unless_normed(z, w.norm_z);
-    fm_tensor_ref update = fm_op_attention(r->tape, s->update_name, s->axial, fm_normed_input(&x),
-                                           mask_of(r, s), fm_normed_input(&z), &w, false, 0);
-    return fm_op_update_norm(r->tape, s->name, x.x, update, rate_of(r, s), shared_axis(s), next);
+    fm_tensor_ref o = fm_op_attention(r->tape, s->update_name, s->axial, fm_normed_input(&x),
+                                      mask_of(r, s), fm_normed_input(&z), &w, false, 0);
+    return fm_op_linear_update(r->tape, s->name, x.x, o, &end, rate_of(r, s), shared_axis(s));
 }
 
 /* The bias is gathered while q k v g are made. */
@@ -83,14 +85,11 @@ static fm_normed attention_split(const fm_recorder *r, const fm_sublayer *s,
     if (s->axial != FM_AXIAL_ROW) x.n = begun->from.n;
     w.norm = unless_normed(x, w.norm);
     fm_tensor_ref qkvg = fm_op_attention_project(r->tape, s->name, fm_normed_input(&x), &w);
-    fm_tensor_ref bias = fm_dap_gather_finish(r->tape, &begun->gather), mask = mask_of(r, s);
-    if (!r->fuses || next == FM_PARAM_NONE) {
-        return fm_not_normed(fm_op_attention_core(r->tape, s->name, s->axial, x.x, qkvg, mask, bias,
-                                                  &w, true, rate_of(r, s)));
-    }
-    fm_tensor_ref update = fm_op_attention_core(r->tape, s->update_name, s->axial, x.x, qkvg, mask,
-                                                bias, &w, false, 0);
-    return fm_op_update_norm(r->tape, s->name, x.x, update, rate_of(r, s), shared_axis(s), next);
+    fm_tensor_ref bias = fm_dap_gather_finish(r->tape, &begun->gather);
+    fm_tensor_ref o =
+        fm_op_attention_core(r->tape, s->update_name, s->axial, x.x, qkvg, mask_of(r, s), bias, &w);
+    const fm_linear_update_weights end = {w.out, w.out_bias, r->fuses ? next : FM_PARAM_NONE};
+    return fm_op_linear_update(r->tape, s->name, x.x, o, &end, rate_of(r, s), shared_axis(s));
 }
 
 static fm_normed attention(const fm_recorder *r, const fm_sublayer *s,
@@ -141,9 +140,7 @@ static fm_normed transition(const fm_recorder *r, const fm_sublayer *s,
     }
     fm_transition_weights w = *weights;
     w.norm = unless_normed(x, w.norm);
-    fm_tensor_ref update =
-        fm_op_transition(r->tape, s->update_name, fm_normed_input(&x), &w, false, hidden);
-    return fm_op_update_norm(r->tape, s->name, x.x, update, 0, FM_SHARED_NONE, next);
+    return fm_op_transition_update(r->tape, s->name, x, &w, hidden, next);
 }
 
 /* -- outer product mean */

@@ -3,9 +3,9 @@
  * The list of a block defines the computation; the recorder decides which nodes perform it:
  *
  *     plain   one node per sublayer, from LayerNorm to residual
- *     fused   two nodes for an attention or a transition: one makes the update; the other adds it
- *             and applies the LayerNorm of the sublayer that reads the sum next
- *             (ops/update_norm.h), which saves a pass over memory
+ *     fused   an attention or a transition ends with the LayerNorm of the sublayer that reads its
+ *             result next, which saves passes over memory. An attention has a second node for its
+ *             end (ops/linear_update.h)
  *     split   several nodes, for arrays that are split over ranks (DAP, split.h), with an exchange
  *             between ranks that runs between `begin` and `finish`
  *
@@ -21,8 +21,8 @@
 #include "trainer/model/sublayer.h"
 #include "trainer/ops/global_attention.h"
 #include "trainer/ops/outer_product_mean.h"
+#include "trainer/ops/linear_update.h"
 #include "trainer/ops/transition.h"
-#include "trainer/ops/update_norm.h"
 
 typedef struct fm_recorder {
     fm_tape *tape;
@@ -61,9 +61,5 @@ fm_normed fm_recorder_finish(const fm_recorder *recorder, const fm_sublayer *sub
  * recorder can apply it earlier; FM_PARAM_NONE where the sublayer applies it itself or has none. */
 fm_param_ref fm_recorder_norm(const fm_sublayer *sublayer, const void *weights,
                               fm_representation of);
-
-static inline fm_normed fm_not_normed(fm_tensor_ref x) {
-    return (fm_normed){x, FM_TENSOR_NONE};
-}
 
 #endif

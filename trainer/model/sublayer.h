@@ -32,8 +32,8 @@ typedef struct fm_sublayer {
     fm_sublayer_kind kind;
     fm_representation updates;
     const char *name; /* of its node, for messages */
-    /* Of the node that makes the update, where the node `name` only adds it (recorder.h).
-     * Attentions and transitions have one. */
+    /* Of the first of two nodes, where the node `name` ends the sublayer (recorder.h). Attentions
+     * have one. */
     const char *update_name;
     size_t weights; /* offset in the weights of the block */
     /* Along which axis DAP splits each representation for it; FM_UNTOUCHED: it does not use it. */

@@ -15,7 +15,7 @@ static const double MASK_VALUE = 1e9;
 
 enum { IN_X, IN_MASK, IN_Z };
 enum { P_NORM, P_QKVG, P_Q_BIAS, P_GATE_BIAS, P_OUT, P_OUT_BIAS, P_BIAS, P_NORM_Z, N_PARAM };
-enum { S_QKVG, S_OUT, S_LSE, S_BIAS };
+enum { S_QKVG, S_LSE, S_BIAS };
 
 /* -- parts */
 
@@ -150,11 +150,22 @@ static bool has_bias(const fm_attention_shape *at) {
     return at->axial != FM_AXIAL_COLUMN;
 }
 
+/* Whether the node has its output projection. Without one its output is the gated core's, which is
+ * saved otherwise, as the last tensor. */
+static bool projects_out(const fm_node *node) {
+    return node->param[P_OUT] != FM_PARAM_NONE;
+}
+
+static void *gated(const fm_run *run, const fm_node *node) {
+    return projects_out(node) ? fm_run_saved(run, node, node->n_saved - 1)
+                              : fm_run_output(run, node, 0);
+}
+
 static fm_attention core_of(const fm_run *run, const fm_node *node) {
     const fm_attention_shape *at = &((const attributes *)node->attributes)->shape;
     fm_attention core = fm_attention_core(run, at, fm_run_saved(run, node, S_QKVG));
     core.mask = fm_run_input(run, node, IN_MASK);
-    core.o = fm_run_saved(run, node, S_OUT);
+    core.o = gated(run, node);
     core.lse = fm_run_saved(run, node, S_LSE);
     if (has_bias(at)) {
         /* A7:3: b_ij for query i, key j. A13:3: b_jk for query j, key k. A14:3: b_ki for query i,
@@ -182,8 +193,8 @@ static fm_linear bias_projection(const fm_run *run, const fm_node *node, const v
 
 static fm_linear out_projection(const fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
-    return fm_attention_out(&at->shape, fm_run_saved(run, node, S_OUT),
-                            fm_run_param(run, node, P_OUT), fm_run_param(run, node, P_OUT_BIAS));
+    return fm_attention_out(&at->shape, gated(run, node), fm_run_param(run, node, P_OUT),
+                            fm_run_param(run, node, P_OUT_BIAS));
 }
 
 static fm_norm norm_x(fm_run *run, const fm_node *node) {
@@ -219,7 +230,7 @@ static void forward(fm_run *run, const fm_node *node) {
     fm_run_release(run, mark);
     fm_attention core = core_of(run, node);
     fm_call_attention(run, &core); /* A7:5-6 A8:4-5 A13:5-6 A14:5-6 AF3-24:10 */
-    if (!fm_run_wants_output(run)) return;
+    if (!fm_run_wants_output(run) || !projects_out(node)) return;
     const void *residual = node->residual < 0 ? NULL : fm_run_input(run, node, IN_X);
     void *y = fm_run_output(run, node, 0);
     fm_linear out = out_projection(run, node);
@@ -266,6 +277,20 @@ static void pair_backward(fm_run *run, const fm_node *node, const void *dbias) {
     fm_call_norm_grad(run, &normed, dnormed.data, dz, fm_run_param_gradient(run, node, P_NORM_Z));
 }
 
+/* Returns the gradient of the gated core. */
+static const void *out_backward(fm_run *run, const fm_node *node) {
+    const fm_attention_shape *at = &((const attributes *)node->attributes)->shape;
+    const void *dy = fm_run_output_gradient(run, node, 0);
+    if (!projects_out(node)) return dy;
+    void *dcore = fm_run_workspace_act(run, at->rows * at->width);
+    const void *dupdate = fm_call_update_grad(run, node, &at->update, dy);
+    fm_linear out = out_projection(run, node);
+    fm_call_linear_grad(run, &out, dupdate, (fm_out){dcore, FM_WRITE},
+                        fm_run_param_gradient(run, node, P_OUT),
+                        fm_run_param_gradient(run, node, P_OUT_BIAS));
+    return dcore;
+}
+
 static void backward(fm_run *run, const fm_node *node) {
     const fm_attention_shape *at = &((const attributes *)node->attributes)->shape;
     int64_t rows = at->rows;
@@ -274,13 +299,7 @@ static void backward(fm_run *run, const fm_node *node) {
     void *dbias = NULL;
     if (has_bias(at)) dbias = fm_run_workspace_act(run, bias_rows(at) * at->n_head);
     int64_t mark = fm_run_mark(run);
-    void *dcore = fm_run_workspace_act(run, rows * at->width);
-    const void *dupdate =
-        fm_call_update_grad(run, node, &at->update, fm_run_output_gradient(run, node, 0));
-    fm_linear out = out_projection(run, node);
-    fm_call_linear_grad(run, &out, dupdate, (fm_out){dcore, FM_WRITE},
-                        fm_run_param_gradient(run, node, P_OUT),
-                        fm_run_param_gradient(run, node, P_OUT_BIAS));
+    const void *dcore = out_backward(run, node);
     fm_attention core = core_of(run, node);
     fm_attention_grad grad = {.dout = dcore,
                               .dq = {dqkvg, FM_WRITE},
@@ -301,13 +320,24 @@ static void save_tensors(fm_tape *tape, fm_node *node, const fm_attention_shape 
     fm_element act = tape->kernels->act, acc = tape->kernels->acc;
     int64_t rows = at->rows;
     fm_node_save(tape, node, FM_KEEP, act, 2, (int64_t[]){rows, 4 * at->width});
-    fm_node_save(tape, node, FM_KEEP, act, 2, (int64_t[]){rows, at->width});
     fm_node_save(tape, node, FM_KEEP, acc, 3,
                  (int64_t[]){at->n_group * at->n_batch, at->n_head, at->n_query});
     if (has_bias(at)) {
         fm_node_save(tape, node, FM_KEEP, act, 3,
                      (int64_t[]){at->n_group * at->n_query, at->n_query, at->n_head});
     }
+    if (projects_out(node)) fm_node_save(tape, node, FM_KEEP, act, 2, (int64_t[]){rows, at->width});
+}
+
+static fm_tensor_ref add_output(fm_tape *tape, fm_node *node, fm_tensor_ref x, int64_t width,
+                                bool residual) {
+    if (residual) return fm_node_residual(tape, node, IN_X);
+    fm_tensor like = *fm_tape_tensor(tape, x);
+    if (!projects_out(node)) {
+        like.shape[like.rank - 1] = like.local[like.rank - 1] = width;
+        fm_node_reads_output(node, 0);
+    }
+    return fm_node_output_described(tape, node, &like);
 }
 
 fm_tensor_ref fm_op_attention(fm_tape *tape, const char *name, fm_axial axial, fm_tensor_ref x,
@@ -341,6 +371,6 @@ fm_tensor_ref fm_op_attention(fm_tape *tape, const char *name, fm_axial axial, f
         assert(shape->n0 == shape->n1);
     }
     save_tensors(tape, node, shape);
-    return residual ? fm_node_residual(tape, node, IN_X)
-                    : fm_node_output_described(tape, node, fm_tape_tensor(tape, x));
+    assert(!residual || projects_out(node));
+    return add_output(tape, node, x, shape->width, residual);
 }

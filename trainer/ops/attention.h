@@ -37,14 +37,15 @@ typedef struct fm_attention_weights {
     /* [N_head * c_head] behind 3 * N_head * c_head zeros, or FM_PARAM_NONE. */
     fm_param_ref gate_bias;
     fm_param_ref q_bias;        /* [N_head * c_head] or FM_PARAM_NONE; the Evoformer has none */
-    fm_param_ref out, out_bias; /* [c, N_head * c_head], [c] or FM_PARAM_NONE */
+    fm_param_ref out, out_bias; /* [c, N_head * c_head], [c]; or FM_PARAM_NONE, see below */
     fm_param_ref bias;          /* [N_head, c_z]; FM_PARAM_NONE in columns */
     fm_param_ref norm_z;        /* [2, c_z]; row only; FM_PARAM_NONE: z is normalised already */
     int64_t n_head, c_head;
 } fm_attention_weights;
 
 /* Adds the node; z is FM_TENSOR_NONE except for rows. Returns y, or the bare update when !residual.
- */
+ * Without `out` it returns sigmoid(g) * softmax(..) v, [.., N_head * c_head], which
+ * fm_op_linear_update then projects. */
 fm_tensor_ref fm_op_attention(fm_tape *tape, const char *name, fm_axial axial, fm_tensor_ref x,
                               fm_tensor_ref mask, fm_tensor_ref z,
                               const fm_attention_weights *weights, bool residual, double dropout);

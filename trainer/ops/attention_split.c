@@ -137,9 +137,7 @@ fm_tensor_ref fm_op_attention_project(fm_tape *tape, const char *name, fm_tensor
 
 /* -- core */
 
-enum { IN_X, IN_QKVG, IN_MASK, IN_BIAS };
-enum { P_OUT, P_OUT_BIAS };
-enum { S_OUT, S_LSE };
+enum { IN_QKVG, IN_MASK, IN_BIAS };
 
 static fm_attention core_of(const fm_run *run, const fm_node *node) {
     const fm_attention_shape *at = node->attributes;
@@ -149,30 +147,15 @@ static fm_attention core_of(const fm_run *run, const fm_node *node) {
     core.bias_stride[1] = 1;
     core.bias_stride[2] = at->n_query * at->n_head;
     core.bias_stride[3] = at->n_head;
-    core.o = fm_run_saved(run, node, S_OUT);
-    core.lse = fm_run_saved(run, node, S_LSE);
+    core.o = fm_run_output(run, node, 0);
+    core.lse = fm_run_saved(run, node, 0);
     return core;
 }
 
-static fm_linear out_projection(const fm_run *run, const fm_node *node) {
-    return fm_attention_out(node->attributes, fm_run_saved(run, node, S_OUT),
-                            fm_run_param(run, node, P_OUT), fm_run_param(run, node, P_OUT_BIAS));
-}
-
+/* Runs also when only what is saved is wanted: the log-sum comes with the output. */
 static void core_forward(fm_run *run, const fm_node *node) {
-    const fm_attention_shape *at = node->attributes;
     fm_attention core = core_of(run, node);
     fm_call_attention(run, &core); /* A7:5-6 A13:5-6 A14:5-6 */
-    if (!fm_run_wants_output(run)) return;
-    fm_linear out = out_projection(run, node);
-    if (node->residual < 0) {
-        fm_call_linear(run, &out, false, fm_run_output(run, node, 0)); /* A7:7 A13:7 A14:7 */
-        return;
-    }
-    void *update = fm_run_workspace_act(run, at->n0 * at->n1 * at->c);
-    fm_call_linear(run, &out, false, update);
-    fm_call_update(run, node, &at->update, fm_run_input(run, node, IN_X), update,
-                   fm_run_output(run, node, 0));
 }
 
 static void core_backward(fm_run *run, const fm_node *node) {
@@ -180,17 +163,8 @@ static void core_backward(fm_run *run, const fm_node *node) {
     fm_element act = run->kernels->act;
     fm_out dqkvg = fm_run_gradient(run, node, IN_QKVG);
     assert(dqkvg.beta == FM_WRITE);
-    void *dcore = fm_run_workspace_act(run, at->n0 * at->n1 * at->width);
-    int64_t mark = fm_run_mark(run);
-    const void *dupdate =
-        fm_call_update_grad(run, node, &at->update, fm_run_output_gradient(run, node, 0));
-    fm_linear out = out_projection(run, node);
-    fm_call_linear_grad(run, &out, dupdate, (fm_out){dcore, FM_WRITE},
-                        fm_run_param_gradient(run, node, P_OUT),
-                        fm_run_param_gradient(run, node, P_OUT_BIAS));
-    fm_run_release(run, mark);
     fm_attention core = core_of(run, node);
-    fm_attention_grad grad = {.dout = dcore,
+    fm_attention_grad grad = {.dout = fm_run_output_gradient(run, node, 0),
                               .dq = dqkvg,
                               .dk = fm_out_at(dqkvg, at->width, act),
                               .dv = fm_out_at(dqkvg, 2 * at->width, act),
@@ -203,26 +177,21 @@ static const fm_op CORE = {"attention core", core_forward, core_backward};
 
 fm_tensor_ref fm_op_attention_core(fm_tape *tape, const char *name, fm_axial axial, fm_tensor_ref x,
                                    fm_tensor_ref qkvg, fm_tensor_ref mask, fm_tensor_ref bias,
-                                   const fm_attention_weights *weights, bool residual,
-                                   double dropout) {
+                                   const fm_attention_weights *weights) {
     void *memory;
     fm_node *node = fm_tape_add(tape, &CORE, name, sizeof(fm_attention_shape), &memory);
     fm_attention_shape *at = memory;
-    *at = fm_attention_shape_of(axial, fm_tape_tensor(tape, x), weights, dropout);
+    *at = fm_attention_shape_of(axial, fm_tape_tensor(tape, x), weights, 0);
     const fm_tensor *b = fm_tape_tensor(tape, bias), *m = fm_tape_tensor(tape, mask);
     assert(b->local[0] == at->n_query && b->local[1] == at->n_query);
     assert(m->local[0] == at->n0 && m->local[1] == at->n1);
     fm_node_draws(tape, node);
-    assert(residual || dropout == 0);
-    fm_node_input(tape, node, residual ? x : FM_TENSOR_NONE, false);
     fm_node_input(tape, node, qkvg, true);
     fm_node_input(tape, node, mask, true);
     fm_node_input(tape, node, bias, true);
-    fm_node_param(tape, node, weights->out);
-    fm_node_param(tape, node, weights->out_bias);
-    fm_element act = tape->kernels->act, acc = tape->kernels->acc;
-    fm_node_save(tape, node, FM_KEEP, act, 2, (int64_t[]){at->n0 * at->n1, at->width});
-    fm_node_save(tape, node, FM_KEEP, acc, 3, (int64_t[]){at->n_batch, at->n_head, at->n_query});
-    return residual ? fm_node_residual(tape, node, IN_X)
-                    : fm_node_output_described(tape, node, fm_tape_tensor(tape, x));
+    fm_node_reads_output(node, 0);
+    fm_node_save(tape, node, FM_KEEP, tape->kernels->acc, 3,
+                 (int64_t[]){at->n_batch, at->n_head, at->n_query});
+    fm_tensor out = fm_tensor_of_width(fm_tape_tensor(tape, x), name, at->width);
+    return fm_node_output_described(tape, node, &out);
 }

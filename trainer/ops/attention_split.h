@@ -1,9 +1,10 @@
-/* attention_split.h: an attention sublayer with bias (attention.h) in three nodes, for arrays that
+/* attention_split.h: an attention sublayer with bias (attention.h) in four nodes, for arrays that
  * are split over ranks along the axis that is not attended:
  *
  *     bias      b = Linear(LayerNorm(x)) of this rank's part, by query; the caller gathers it
  *     project   q k v g = Linear(LayerNorm(x)), while the gather is under way
- *     core      y = x + dropout(W_o (gate * attention(q, k, v, gathered bias)) + b_o)
+ *     core      o = sigmoid(g) * attention(q, k, v, gathered bias)
+ *     update    y = x + dropout(W_o o + b_o), by linear_update.h
  *
  * A norm that is FM_PARAM_NONE says that z or x is normalised already. The numbers and the
  * draws are those of the one node. */
@@ -22,12 +23,12 @@ fm_tensor_ref fm_op_attention_bias(fm_tape *tape, const char *name, fm_axial axi
 fm_tensor_ref fm_op_attention_project(fm_tape *tape, const char *name, fm_tensor_ref x,
                                       const fm_attention_weights *weights);
 
-/* bias [N_res, N_res, N_head] by query and key; the mask is split as x is. Returns the new x,
- * or the bare update when !residual, which has no dropout. Saved: the gated output and the
+/* bias [N_res, N_res, N_head] by query and key; the mask is split as x is. Returns
+ * sigmoid(g) * softmax(..) v, [n0, n1, N_head c_head], which fm_op_linear_update then projects and
+ * adds to x; x only gives the shape here. The node draws for the dropout of that update. Saved: the
  * log-sum-exp of the rows. */
 fm_tensor_ref fm_op_attention_core(fm_tape *tape, const char *name, fm_axial axial, fm_tensor_ref x,
                                    fm_tensor_ref qkvg, fm_tensor_ref mask, fm_tensor_ref bias,
-                                   const fm_attention_weights *weights, bool residual,
-                                   double dropout);
+                                   const fm_attention_weights *weights);
 
 #endif

@@ -237,16 +237,40 @@ static fm_update_norm update_norm_of(const fm_run *run, const fm_node *node, con
                             .beta = fm_run_at(norm, args->c, run->kernels->act)};
 }
 
-void fm_call_update_norm(fm_run *run, const fm_node *node, const fm_update *args, const void *norm,
-                         const void *residual, const void *update, void *y, void *n) {
+void fm_call_linear_update(fm_run *run, const fm_node *node, const fm_update *args,
+                           const fm_linear *linear, const void *norm, const void *residual, void *y,
+                           void *n) {
+    int64_t mark = fm_run_mark(run), calls = update_calls(args);
     fm_element act = run->kernels->act;
-    for (int64_t g = 0; g < update_calls(args) && !run->dry; g++) {
-        fm_update_norm one = update_norm_of(run, node, args, g, norm);
-        int64_t at = g * fm_update_group_count(args);
-        run->kernels->update_norm(run->stream, &one, fm_run_at(residual, at, act),
-                                  fm_run_at(update, at, act), fm_run_at(y, at, act),
-                                  fm_run_at(n, at, act));
+    assert(linear->ldx == linear->c_in && linear->ldy == linear->c_out);
+    for (int64_t g = 0; g < calls; g++) {
+        int64_t at = g * fm_update_group_count(args), rows = linear->rows / calls;
+        fm_linear_update one = {.end = update_norm_of(run, node, args, g, norm),
+                                .c_in = linear->c_in,
+                                .x = fm_run_at(linear->x, g * rows * linear->c_in, act),
+                                .w = linear->w,
+                                .bias = linear->bias,
+                                .residual = fm_run_at(residual, at, act),
+                                .y = fm_run_at(y, at, act),
+                                .n = fm_run_at(n, at, act)};
+        void *workspace =
+            fm_run_workspace(run, (int64_t)run->kernels->linear_update_workspace(&one));
+        run->flops += 2.0 * (double)rows * (double)linear->c_in * (double)linear->c_out;
+        if (!run->dry) run->kernels->linear_update(run->stream, &one, workspace);
+        fm_run_release(run, mark);
     }
+}
+
+void fm_call_transition(fm_run *run, const fm_transition *args) {
+    int64_t mark = fm_run_mark(run);
+    fm_transition one = *args;
+    const fm_dropout *d = &args->end.dropout;
+    one.end.eps = FM_LAYERNORM_EPS;
+    one.end.beta = fm_run_at(args->end.gamma, d->c, run->kernels->act);
+    void *workspace = fm_run_workspace(run, (int64_t)run->kernels->transition_workspace(&one));
+    run->flops += 4.0 * (double)(d->n0 * d->n1) * (double)d->c * (double)args->hidden;
+    if (!run->dry) run->kernels->transition(run->stream, &one, workspace);
+    fm_run_release(run, mark);
 }
 
 void fm_call_update_norm_grad(fm_run *run, const fm_node *node, const fm_update *args,

@@ -14,7 +14,7 @@
 static const double FM_LAYERNORM_EPS = 1e-5; /* AlphaFold's, for every LayerNorm */
 
 /* y = LayerNorm(x), x and y [rows, c]; mean and rstd acc [rows]; eps 1e-5. Without weights (gamma
- * NULL) x is normalised already (ops/update_norm.h); y is then x and must not be written. */
+ * NULL) x is normalised already (ops/linear_update.h); y is then x and must not be written. */
 typedef struct fm_norm {
     int64_t rows, c;
     const void *x, *gamma, *beta;
@@ -91,10 +91,16 @@ fm_dropout fm_update_dropout(const fm_run *run, const fm_node *node, const fm_up
 /* dupdate = keep * dy. */
 void fm_call_dropout_grad(fm_run *run, const fm_node *node, const fm_update *args, const void *dy,
                           fm_out dupdate);
-/* y = residual + keep * update and n = LayerNorm(y); norm [2, c]. y may be residual. In the
- * backward, dnorm is the gradient of the block; grad leaves its own weights' gradients empty. */
-void fm_call_update_norm(fm_run *run, const fm_node *node, const fm_update *args, const void *norm,
-                         const void *residual, const void *update, void *y, void *n);
+/* y = residual + keep * linear and n = LayerNorm(y); norm [2, c], NULL: no n. Rows of the linear
+ * layer have no gaps. y may be residual. */
+void fm_call_linear_update(fm_run *run, const fm_node *node, const fm_update *args,
+                           const fm_linear *linear, const void *norm, const void *residual, void *y,
+                           void *n);
+/* A transition behind its norm. The caller leaves end.eps and end.beta empty; end.gamma is the
+ * block [2, c] of the next norm, NULL: no n. */
+void fm_call_transition(fm_run *run, const fm_transition *args);
+/* The backward of y and n: dnorm is the gradient of the block of the norm; grad leaves its own
+ * weights' gradients empty. */
 void fm_call_update_norm_grad(fm_run *run, const fm_node *node, const fm_update *args,
                               const void *norm, const fm_update_norm_grad *grad, fm_out dnorm);
 

@@ -3,12 +3,15 @@
 
 #include "trainer/ops/call.h"
 
+#include <assert.h>
+
 typedef struct attributes {
     int64_t rows, c, hidden;
+    fm_update update; /* all rows as one line, nothing is dropped */
 } attributes;
 
-enum { IN_X };
-enum { P_NORM, P_W1, P_B1, P_W2, P_B2 };
+enum { IN_X, IN_N };
+enum { P_NORM, P_W1, P_B1, P_W2, P_B2, N_PARAM };
 
 static fm_linear first_linear(const fm_run *run, const fm_node *node, const void *normed) {
     const attributes *at = node->attributes;
@@ -36,57 +39,130 @@ static fm_linear second_linear(const fm_run *run, const fm_node *node, const voi
 
 static void forward(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
-    const void *x = fm_run_input(run, node, IN_X);
-    void *hidden = fm_run_saved(run, node, 0);
-    fm_norm norm =
-        fm_call_norm(run, at->rows, at->c, x, fm_run_param(run, node, P_NORM)); /* A9:1 A15:1 */
+    void *hidden = node->n_saved ? fm_run_saved(run, node, 0)
+                                 : fm_run_workspace_act(run, at->rows * at->hidden);
+    fm_norm norm = fm_call_norm(run, at->rows, at->c, fm_run_input(run, node, IN_X),
+                                fm_run_param(run, node, P_NORM)); /* A9:1 A15:1 */
     fm_linear first = first_linear(run, node, norm.y);
     fm_call_linear(run, &first, true, hidden); /* A9:2 A15:2 */
     if (!fm_run_wants_output(run)) return;
     fm_linear second = second_linear(run, node, hidden);
-    second.residual = node->residual < 0 ? NULL : x;
     fm_call_linear(run, &second, false, fm_run_output(run, node, 0)); /* A9:3 A15:3 */
 }
 
-static void backward(fm_run *run, const fm_node *node) {
+/* Passes the gradient of the update back to the input `in`: x, or what is normalised already. */
+static void pass_back(fm_run *run, const fm_node *node, const void *dupdate, int in) {
     const attributes *at = node->attributes;
-    const void *dy = fm_run_output_gradient(run, node, 0);
     void *hidden = fm_run_saved(run, node, 0);
-    fm_norm norm = fm_call_norm(run, at->rows, at->c, fm_run_input(run, node, IN_X),
+    fm_norm norm = fm_call_norm(run, at->rows, at->c, fm_run_input(run, node, in),
                                 fm_run_param(run, node, P_NORM));
     void *dhidden = fm_run_workspace_act(run, at->rows * at->hidden);
     fm_linear second = second_linear(run, node, hidden);
     second.x_is_relu = true;
     second.x_dbias = fm_run_param_gradient(run, node, P_B1);
-    fm_call_linear_grad(run, &second, dy, (fm_out){dhidden, FM_WRITE},
+    fm_call_linear_grad(run, &second, dupdate, (fm_out){dhidden, FM_WRITE},
                         fm_run_param_gradient(run, node, P_W2),
                         fm_run_param_gradient(run, node, P_B2));
     fm_linear first = first_linear(run, node, norm.y);
-    fm_out dx = fm_run_gradient(run, node, IN_X);
+    fm_out dx = fm_run_gradient(run, node, in);
     fm_out dnormed = fm_call_norm_gradient(run, &norm, dx);
     fm_call_linear_grad(run, &first, dhidden, dnormed, fm_run_param_gradient(run, node, P_W1),
                         (fm_out){0});
     fm_call_norm_grad(run, &norm, dnormed.data, dx, fm_run_param_gradient(run, node, P_NORM));
 }
 
+static void backward(fm_run *run, const fm_node *node) {
+    pass_back(run, node, fm_run_output_gradient(run, node, 0), IN_X);
+}
+
 static const fm_op TRANSITION = {"transition", forward, backward};
 
-fm_tensor_ref fm_op_transition(fm_tape *tape, const char *name, fm_tensor_ref x,
-                               const fm_transition_weights *weights, bool residual,
-                               fm_keep keep_hidden) {
+/* -- with the end of the sublayer */
+
+/* The input that is normalised, or normalised already. */
+static int input_of(const fm_node *node) {
+    return node->input[IN_N] == FM_TENSOR_NONE ? IN_X : IN_N;
+}
+
+static void forward_update(fm_run *run, const fm_node *node) {
+    const attributes *at = node->attributes;
+    fm_norm norm = fm_call_norm(run, at->rows, at->c, fm_run_input(run, node, input_of(node)),
+                                fm_run_param(run, node, P_NORM)); /* A9:1 A15:1 */
+    void *kept = node->n_saved ? fm_run_saved(run, node, 0) : NULL;
+    if (!fm_run_wants_output(run)) {
+        fm_linear first = first_linear(run, node, norm.y);
+        fm_call_linear(run, &first, true, kept);
+        return;
+    }
+    bool has_n = node->n_output == 2;
+    fm_transition args = {.end.dropout = fm_update_dropout(run, node, &at->update, 0),
+                          .end.gamma = has_n ? fm_run_param(run, node, N_PARAM) : NULL,
+                          .hidden = at->hidden,
+                          .x = norm.y,
+                          .w1 = fm_run_param(run, node, P_W1),
+                          .b1 = fm_run_param(run, node, P_B1),
+                          .w2 = fm_run_param(run, node, P_W2),
+                          .b2 = fm_run_param(run, node, P_B2),
+                          .kept = kept,
+                          .residual = fm_run_input(run, node, IN_X),
+                          .y = fm_run_output(run, node, 0),
+                          .n = has_n ? fm_run_output(run, node, 1) : NULL};
+    fm_call_transition(run, &args); /* A9:2 A15:2 A9:3 A15:3 */
+}
+
+static void backward_update(fm_run *run, const fm_node *node) {
+    const attributes *at = node->attributes;
+    const void *dupdate = fm_update_end_grad(run, node, &at->update);
+    pass_back(run, node, dupdate, input_of(node));
+    if (input_of(node) == IN_N) fm_update_end_begin_residual(run, node, &at->update);
+}
+
+static const fm_op TRANSITION_UPDATE = {"transition", forward_update, backward_update};
+
+/* -- recording */
+
+/* Adds the node without its outputs. n: the normalised x, FM_TENSOR_NONE: `norm` normalises x. */
+static fm_node *add_node(fm_tape *tape, const fm_op *op, const char *name, fm_tensor_ref x,
+                         fm_tensor_ref n, const fm_transition_weights *weights,
+                         fm_keep keep_hidden) {
     void *memory;
-    fm_node *node = fm_tape_add(tape, &TRANSITION, name, sizeof(attributes), &memory);
+    fm_node *node = fm_tape_add(tape, op, name, sizeof(attributes), &memory);
     attributes *at = memory;
     const fm_tensor *tensor = fm_tape_tensor(tape, x);
     at->c = tensor->local[tensor->rank - 1];
     at->rows = fm_tensor_local_count(tensor) / at->c;
     at->hidden = weights->hidden;
-    fm_node_input(tape, node, x, true);
-    const fm_param_ref params[] = {weights->norm, weights->w1, weights->b1, weights->w2,
-                                   weights->b2};
-    for (int i = 0; i < 5; i++)
+    at->update =
+        (fm_update){.n_group = 1, .n0 = 1, .n1 = at->rows, .c = at->c, .global_n1 = at->rows};
+    fm_node_input(tape, node, x, n == FM_TENSOR_NONE);
+    fm_node_input(tape, node, n, true);
+    const fm_param_ref params[N_PARAM] = {weights->norm, weights->w1, weights->b1, weights->w2,
+                                          weights->b2};
+    for (int i = 0; i < N_PARAM; i++)
         fm_node_param(tape, node, params[i]);
-    fm_node_save(tape, node, keep_hidden, tensor->element, 2, (int64_t[]){at->rows, at->hidden});
-    return residual ? fm_node_residual(tape, node, IN_X)
-                    : fm_node_output_described(tape, node, tensor);
+    if (tape->with_gradient) {
+        fm_node_save(tape, node, keep_hidden, tensor->element, 2,
+                     (int64_t[]){at->rows, at->hidden});
+    }
+    return node;
+}
+
+fm_tensor_ref fm_op_transition(fm_tape *tape, const char *name, fm_tensor_ref x,
+                               const fm_transition_weights *weights, bool residual,
+                               fm_keep keep_hidden) {
+    if (residual) {
+        return fm_op_transition_update(tape, name, fm_not_normed(x), weights, keep_hidden,
+                                       FM_PARAM_NONE)
+            .x;
+    }
+    fm_node *node = add_node(tape, &TRANSITION, name, x, FM_TENSOR_NONE, weights, keep_hidden);
+    return fm_node_output_described(tape, node, fm_tape_tensor(tape, x));
+}
+
+fm_normed fm_op_transition_update(fm_tape *tape, const char *name, fm_normed x,
+                                  const fm_transition_weights *weights, fm_keep keep_hidden,
+                                  fm_param_ref next) {
+    assert((weights->norm == FM_PARAM_NONE) == (x.n != FM_TENSOR_NONE));
+    fm_node *node = add_node(tape, &TRANSITION_UPDATE, name, x.x, x.n, weights, keep_hidden);
+    return fm_update_end_outputs(tape, node, next);
 }

@@ -4,11 +4,11 @@
  *
  * There is no mask and no dropout. Inputs [rows..., c]: [N_seq, N_res, c_m] or [N_res, N_res, c_z].
  * Saved: the hidden activations, kept or recomputed as the caller says, since they are `factor`
- * times the size of x. */
+ * times the size of x. A tape without gradients has none. */
 #ifndef FM_TRAINER_TRANSITION_H
 #define FM_TRAINER_TRANSITION_H
 
-#include "trainer/autograd/tape.h"
+#include "trainer/ops/linear_update.h"
 
 typedef struct fm_transition_weights {
     fm_param_ref norm;           /* [2, c]: gamma, beta; FM_PARAM_NONE: x is normalised already */
@@ -20,5 +20,12 @@ typedef struct fm_transition_weights {
 fm_tensor_ref fm_op_transition(fm_tape *tape, const char *name, fm_tensor_ref x,
                                const fm_transition_weights *weights, bool residual,
                                fm_keep keep_hidden);
+
+/* The same with the residual and the LayerNorm of the sublayer that reads y next, in one node. The
+ * transition reads x.n where there is one; weights->norm is then FM_PARAM_NONE. next [2, c];
+ * FM_PARAM_NONE: no n. */
+fm_normed fm_op_transition_update(fm_tape *tape, const char *name, fm_normed x,
+                                  const fm_transition_weights *weights, fm_keep keep_hidden,
+                                  fm_param_ref next);
 
 #endif

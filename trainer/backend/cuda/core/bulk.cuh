@@ -36,6 +36,10 @@ struct box_map {
  * in elements along axis i + 1. Base and strides are multiples of 16 bytes. Host code. */
 box_map make_boxes(const void *base, const int64_t extent[5], const int64_t stride[4], int c,
                    int rows);
+/* The same for boxes of any extent: box[0] channels, box[1] rows, and so on. The rows of the tile
+ * are the rows of the box, then those of its next place along the third axis, and so on. */
+box_map make_long_boxes(const void *base, const int64_t extent[5], const int64_t stride[4],
+                        const int box[5]);
 
 __device__ inline void barrier_init(uint32_t barrier, int arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals)
@@ -78,6 +82,11 @@ __device__ inline void box_load(uint32_t to_shared, const box_map &boxes, const 
                  : "memory");
 }
 
+/* Asks the L2 cache for bytes (a multiple of 16) that are read soon. */
+__device__ inline void bulk_prefetch(const void *from, uint32_t bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
+
 /* Both addresses are 16-byte aligned; bytes is a multiple of 16. */
 __device__ inline void bulk_load(uint32_t to_shared, const void *from, uint32_t bytes,
                                  uint32_t barrier) {
@@ -98,6 +107,10 @@ __device__ inline void box_store(const box_map &boxes, const box_place &p, uint3
 /* Waits until the shared memory that this thread's stores read may be written again. */
 __device__ inline void stores_wait() {
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+/* The same but for the last store. */
+__device__ inline void stores_wait_but_one() {
+    asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory");
 }
 
 /* A warp group returns registers, or takes more, so that it has N per thread. For kernels of

@@ -35,6 +35,13 @@ enum { SKINNY = 4 };
 void skinny_heads(fm_stream *stream, const fm_gemm *g);
 void skinny_spread(fm_stream *stream, const fm_gemm *g);
 
+/* linear_update.cu and transition.cu, bf16: the entries of these names in one kernel, for the
+ * shapes that they take. No workspace. */
+bool linear_update_takes(const fm_linear_update *a);
+void linear_update_wgmma(fm_stream *stream, const fm_linear_update *a);
+bool transition_takes(const fm_transition *a);
+void transition_wgmma(fm_stream *stream, const fm_transition *a);
+
 } // namespace fm_cuda
 
 #endif

@@ -1,37 +1,42 @@
-/* test_op_update_norm.c: the end of a sublayer and the next LayerNorm in one node: gradients, and
- * stacks that fuse them compared with plain ones, bit for bit. */
+/* test_op_linear_update.c: a sublayer's end and the next LayerNorm in one node with the linear
+ * layer or the transition before it: gradients, and stacks that fuse them compared with plain ones,
+ * bit for bit. */
 #include "tests/trainer/op_check.h"
 
 #include "trainer/model/model.h"
 #include "trainer/ops/transition.h"
-#include "trainer/ops/update_norm.h"
 
 /* -- the op */
 
 typedef struct setup {
-    fm_transition_weights first, second;
+    fm_transition_weights first, second, third;
+    fm_linear_update_weights linear;
     double rate;
-    bool bare;      /* only the next sublayer reads the last value */
+    bool bare;      /* only the next sublayer reads the first sum */
     bool recompute; /* all nodes in one segment */
 } setup;
 
-/* x -> y = x + dropout(transition(x)), n; y + dropout(transition(n)), or the second update alone.
- */
+/* x -> y = x + dropout(linear(transition(x))), n; then the second transition of n alone, or added
+ * to y, and after it the third one. */
 static fm_tensor_ref build(fm_tape *tape, const fm_tensor_ref *in, const void *context) {
     const setup *s = context;
-    fm_transition_weights normed = s->second;
-    normed.norm = FM_PARAM_NONE;
+    fm_transition_weights second = s->second, third = s->third;
+    second.norm = FM_PARAM_NONE, third.norm = FM_PARAM_NONE;
+    fm_linear_update_weights linear = s->linear;
+    linear.next = s->second.norm;
     fm_tape_begin_segment(tape, s->recompute);
-    fm_tensor_ref update = fm_op_transition(tape, "first", in[0], &s->first, false, FM_KEEP);
-    fm_normed y = fm_op_update_norm(tape, "first sum", in[0], update, s->rate, FM_SHARED_AXIS1,
-                                    s->second.norm);
-    update = fm_op_transition(tape, "second", fm_normed_input(&y), &normed, false, FM_KEEP);
-    if (!s->bare) {
-        y = fm_op_update_norm(tape, "second sum", y.x, update, s->rate, FM_SHARED_AXIS0,
-                              FM_PARAM_NONE);
+    fm_tensor_ref last = fm_op_transition(tape, "first", in[0], &s->first, false, FM_KEEP);
+    fm_normed y = fm_op_linear_update(tape, "sum", in[0], last, &linear, s->rate, FM_SHARED_AXIS1);
+    if (s->bare) {
+        last = fm_op_transition(tape, "second", y.n, &second, false, FM_KEEP);
+    } else {
+        y = fm_op_transition_update(tape, "second", y, &second, FM_KEEP, s->third.norm);
+        y = fm_op_transition_update(tape, "third", y, &third, FM_RECOMPUTE, FM_PARAM_NONE);
+        y = fm_op_transition_update(tape, "first again", y, &s->first, FM_KEEP, FM_PARAM_NONE);
+        last = y.x;
     }
     fm_tape_end_segment(tape);
-    return s->bare ? update : y.x;
+    return last;
 }
 
 static fm_transition_weights transition_of(op_bench *bench, int64_t c, int64_t hidden) {
@@ -49,6 +54,9 @@ static void begin(op_bench *bench, setup *s) {
     op_input(bench, 3, (int64_t[]){3, 5, 8}, true);
     s->first = transition_of(bench, 8, 16);
     s->second = transition_of(bench, 8, 12);
+    s->third = transition_of(bench, 8, 4);
+    s->linear.w = op_block(bench, 8, 8);
+    s->linear.bias = op_block(bench, 8, 0);
     op_finish(bench, build, s);
 }
 

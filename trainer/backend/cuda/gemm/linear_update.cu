@@ -1,0 +1,149 @@
+/* linear_update.cu: the last linear layer of a sublayer and the end of the sublayer in one pass, in
+ * bf16 on warp groups:
+ *
+ *     y = residual + keep * (x W^T + bias),   n = LayerNorm(y)
+ *
+ * for rows of N = 64, 128 or 256 channels and K = 64, 128 or 256 inputs, W of at most 128 KB. Such
+ * a product takes as long as its memory traffic, so the passes that followed it are what is saved.
+ *
+ * W stays in shared memory (row_end.cuh has its order). Each warp group of a block works for itself
+ * on tiles of 64 rows: the copy engine brings the tile's x, the next one while the group ends its
+ * rows. The groups are at different places of a tile, so that memory and tensor cores both have
+ * work. */
+#include "trainer/backend/cuda/gemm/gemm.cuh"
+#include "trainer/backend/cuda/gemm/row_end.cuh"
+
+namespace fm_cuda {
+
+template <int N, int K> struct update_shape {
+    static constexpr int GROUPS = N == 256 ? 2 : 4, BUFFERS = N == 256 ? 1 : 2;
+    static constexpr int THREADS = GROUPS * GROUP_THREADS;
+    static constexpr uint32_t ROW_BYTES = GROUP_ROWS * K * sizeof(bf16);
+};
+
+struct update_call {
+    box_map w, x; /* 64 columns by N rows, and by 64 */
+    row_end end;
+    int tiles;
+};
+
+template <int N, int K> struct update_space {
+    typedef update_shape<N, K> S;
+    bf16 w[N * K], x[S::GROUPS][S::BUFFERS][GROUP_ROWS * K];
+    uint64_t weights, full[S::GROUPS][S::BUFFERS];
+};
+
+/* One thread of a group: asks for the rows of a tile, if there is one. */
+template <int N, int K>
+__device__ inline void update_fetch(const update_call &u, update_space<N, K> *s, int group,
+                                    int buffer, int tile) {
+    typedef update_shape<N, K> S;
+    if (tile >= u.tiles) return;
+    uint32_t full = shared_address(&s->full[group][buffer]);
+    barrier_expect(full, S::ROW_BYTES);
+    box_place at = {tile * GROUP_ROWS, 0, 0, 0, 0};
+    for (int k = 0; k < K / 64; k++, at.column += 64)
+        box_load(shared_address(s->x[group][buffer] + k * GROUP_ROWS * 64), u.x, at, full);
+    int rows = u.end.rows - at.row < GROUP_ROWS ? u.end.rows - at.row : GROUP_ROWS;
+    bulk_prefetch(u.end.residual + (int64_t)at.row * N, (uint32_t)(rows * N * sizeof(bf16)));
+}
+
+template <int N, int K, bool DRAWS>
+__global__ void __launch_bounds__(update_shape<N, K>::THREADS, 1)
+    wgmma_update(const __grid_constant__ update_call u) {
+    extern __shared__ __align__(TILE_ALIGN) char memory[];
+    typedef update_shape<N, K> S;
+    update_space<N, K> *space = (update_space<N, K> *)memory;
+    int group = threadIdx.x / GROUP_THREADS;
+    bool first = threadIdx.x % GROUP_THREADS == 0;
+    int stride = gridDim.x * S::GROUPS;
+    if (threadIdx.x == 0) {
+        barrier_init(shared_address(&space->weights), 1);
+        for (int i = 0; i < S::GROUPS * S::BUFFERS; i++)
+            barrier_init(shared_address(&space->full[0][i]), 1);
+        barriers_publish();
+        uint32_t weights = shared_address(&space->weights);
+        barrier_expect(weights, sizeof space->w);
+        box_place at = {0, 0, 0, 0, 0};
+        for (int k = 0; k < K / 64; k++, at.column += 64)
+            box_load(shared_address(space->w + k * N * 64), u.w, at, weights);
+    }
+    __syncthreads();
+    let_next_begin();
+    wait_for_previous();
+    int tile = blockIdx.x + group * gridDim.x;
+    if (first) {
+        for (int i = 0; i < S::BUFFERS; i++)
+            update_fetch<N, K>(u, space, group, i, tile + i * stride);
+    }
+    barrier_wait(shared_address(&space->weights), 0);
+    row_keep<N> keep;
+    for (int buffer = 0, phase = 0; tile < u.tiles; tile += stride) {
+        int row = tile * GROUP_ROWS + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+        float d[N / 8][4];
+        if (DRAWS) keep.draw(u.end, row);
+        barrier_wait(shared_address(&space->full[group][buffer]), (uint32_t)phase);
+        products_begin();
+#pragma unroll
+        for (int k = 0; k < K / 16; k++) {
+            const bf16 *x = space->x[group][buffer] + k / 4 * GROUP_ROWS * 64;
+            const bf16 *w = space->w + k / 4 * N * 64;
+            wgmma<K_MAJOR, K_MAJOR>(d, operand_after(tile_operand<64, K_MAJOR>(x), k % 4 * 16),
+                                    operand_after(tile_operand<64, K_MAJOR>(w), k % 4 * 16), k > 0);
+        }
+        products_commit();
+        row_parts<N> parts;
+        load_residual<N>(u.end, row, parts);
+        products_wait<0>(d);
+        group_wait(group);
+        if (first) update_fetch<N, K>(u, space, group, buffer, tile + S::BUFFERS * stride);
+        if (++buffer == S::BUFFERS) buffer = 0, phase ^= 1;
+        finish_rows<N>(u.end, d, row, parts, DRAWS ? &keep : NULL);
+    }
+}
+
+/* -- calls */
+
+template <int N, int K, bool DRAWS>
+static void update_as(fm_stream *stream, const fm_linear_update *a, const row_end &end) {
+    typedef update_shape<N, K> S;
+    constexpr int BYTES = (int)sizeof(update_space<N, K>);
+    FM_CUDA(cudaFuncSetAttribute(wgmma_update<N, K, DRAWS>,
+                                 cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
+    const int64_t extent[5] = {K, end.rows, 1, 1, 1}, stride[4] = {K, 0, 0, 0};
+    update_call u;
+    u.w = row_end_boxes(a->w, N, K, N), u.x = make_boxes(a->x, extent, stride, 64, GROUP_ROWS);
+    u.end = end, u.tiles = (int)divide_up(end.rows, GROUP_ROWS);
+    int64_t blocks = min_size(n_multiprocessor(), divide_up(u.tiles, S::GROUPS));
+    launch_after(stream, wgmma_update<N, K, DRAWS>, (unsigned)blocks, S::THREADS, BYTES, true, u);
+    FM_LAUNCHED();
+}
+
+template <int C>
+static void update_of(fm_stream *stream, const fm_linear_update *a, const row_end &end) {
+    if (end.keep.is_drawn) {
+        update_as<C, C, true>(stream, a, end);
+    } else {
+        update_as<C, C, false>(stream, a, end);
+    }
+}
+
+bool linear_update_takes(const fm_linear_update *a) {
+    int64_t n = a->end.dropout.c, rows = a->end.dropout.n0 * a->end.dropout.n1;
+    return (n == 64 || n == 128 || n == 256) && a->c_in == n && rows >= GROUP_ROWS &&
+           rows < 1 << 30;
+}
+
+void linear_update_wgmma(fm_stream *stream, const fm_linear_update *a) {
+    row_end end = row_end_of(&a->end, a->bias, a->residual, a->y, a->n);
+    assert(is_aligned(a->x) && is_aligned(a->w));
+    if (a->c_in == 64) {
+        update_of<64>(stream, a, end);
+    } else if (a->c_in == 128) {
+        update_of<128>(stream, a, end);
+    } else {
+        update_of<256>(stream, a, end);
+    }
+}
+
+} // namespace fm_cuda

@@ -1,0 +1,386 @@
+/* transition.cu: a transition from its normalised input to the next LayerNorm in one kernel, in
+ * bf16 on warp groups:
+ *
+ *     hidden = max(x W1^T + b1, 0)
+ *     y      = residual + hidden W2^T + b2,   n = LayerNorm(y)
+ *
+ * for rows of C = 64, 128 or 256 channels and a hidden layer that is a multiple of 128. The hidden
+ * layer stays in registers: a chunk of its channels is the accumulators of the first product and
+ * then the operand of the second. It is written only where backward needs it.
+ *
+ * A warp group has 64 rows and all C sums of the second product; two groups form a block, and one
+ * block has a multiprocessor. One thread brings the weights through a ring: for each chunk the
+ * slots of W1 and then those of W2 (row_end.cuh has their order), over and over. Both groups use
+ * every slot. While one group has its first sums in registers to make the operand, the other's
+ * products run.
+ *
+ * With x in shared memory, 64 columns of W1 are too few for the tensor cores' rate: each product
+ * reads as much of x as of W1. So x is in registers (C = 128), or a chunk has 128 columns (256). */
+#include "trainer/backend/cuda/gemm/gemm.cuh"
+#include "trainer/backend/cuda/gemm/row_end.cuh"
+
+namespace fm_cuda {
+
+enum { RING_GROUPS = 2, RING_WARPS = 4 * RING_GROUPS };
+enum { RING_THREADS = (RING_GROUPS + 1) * GROUP_THREADS };
+/* A fetching thread needs few registers; the computing ones take what its group gives. */
+enum { FETCH_REGISTERS = 24, MULTIPLY_REGISTERS = 240 };
+
+struct transition_call {
+    box_map x, w1, w2, kept; /* a group's rows; one box of a slot each; a warp's rows */
+    const bf16 *b1;
+    row_end end;
+    int chunks, turns, tiles; /* of the hidden layer; tiles of a group; tiles of 64 rows */
+    int offset;               /* the chunk with which the second group begins a tile */
+};
+
+template <int C> struct transition_shape {
+    static constexpr bool IN_REGISTERS = C == 128; /* x, where it pays and fits */
+    /* Whether the first product of a chunk begins while the second one before it is under way.
+     * With C = 256 there is no room for the sums of the one beside the operand of the other. */
+    static constexpr bool OVERLAPS = C < 256;
+    static constexpr int CHUNK = C == 256 ? 128 : 64;
+    /* Slots of W1, and of W2, for each chunk. A slot of W1 has CHUNK rows by KS columns, in boxes
+     * of 64 columns; a slot of W2 has C rows by 64 columns. */
+    static constexpr int PARTS = CHUNK / 64, KS = C / PARTS;
+    static constexpr int SLOTS = C == 256 ? 4 : 8, SLOT = 64 * C;
+};
+
+template <int C, bool KEEPS> struct transition_space {
+    typedef transition_shape<C> S;
+    bf16 x[RING_GROUPS][GROUP_ROWS * C];
+    bf16 ring[S::SLOTS][S::SLOT];
+    bf16 stage[KEEPS ? RING_WARPS : 1][KEEPS ? 2 : 1][16 * 64];
+    uint64_t full[S::SLOTS], empty[S::SLOTS], rows[RING_GROUPS];
+};
+
+template <int SLOTS> struct ring_place {
+    int slot = 0;
+    uint32_t phase = 0;
+    __device__ inline void next() {
+        if (++slot == SLOTS) slot = 0, phase ^= 1;
+    }
+};
+
+/* The tile of a group's turn. */
+__device__ inline int tile_of(int group, int turn) {
+    return (turn * (int)gridDim.x + (int)blockIdx.x) * RING_GROUPS + group;
+}
+
+/* -- loads */
+
+/* The fetching thread. */
+template <int C, bool KEEPS>
+__device__ inline void fetch_weights(const transition_call &t, transition_space<C, KEEPS> *s) {
+    typedef transition_shape<C> S;
+    int steps = t.turns * t.chunks + t.offset;
+    ring_place<S::SLOTS> at = {0, 1};
+    for (int step = 0; step < steps; step++) {
+        int first = step % t.chunks * S::CHUNK;
+#pragma unroll
+        for (int part = 0; part < 2 * S::PARTS; part++) {
+            uint32_t full = shared_address(&s->full[at.slot]);
+            uint32_t slot = shared_address(s->ring[at.slot]);
+            barrier_wait(shared_address(&s->empty[at.slot]), at.phase);
+            barrier_expect(full, sizeof s->ring[0]);
+            if (part < S::PARTS) {
+                for (int k = 0; k < S::KS; k += 64)
+                    box_load(slot + k * S::CHUNK * (int)sizeof(bf16), t.w1,
+                             {first, 0, 0, 0, part * S::KS + k}, full);
+            } else {
+                box_load(slot, t.w2, {0, 0, 0, 0, first + (part - S::PARTS) * 64}, full);
+            }
+            at.next();
+        }
+    }
+}
+
+/* One thread of a group: asks for the rows of its turn. */
+template <int C, bool KEEPS>
+__device__ inline void fetch_rows(const transition_call &t, transition_space<C, KEEPS> *s,
+                                  int group, int turn) {
+    int tile = tile_of(group, turn);
+    if (turn >= t.turns || tile >= t.tiles) return;
+    uint32_t rows = shared_address(&s->rows[group]);
+    barrier_expect(rows, sizeof s->x[0]);
+    box_place at = {tile * GROUP_ROWS, 0, 0, 0, 0};
+    for (int k = 0; k < C / 64; k++, at.column += 64)
+        box_load(shared_address(s->x[group] + k * GROUP_ROWS * 64), t.x, at, rows);
+    int there = t.end.rows - at.row < GROUP_ROWS ? t.end.rows - at.row : GROUP_ROWS;
+    bulk_prefetch(t.end.residual + (int64_t)at.row * C, (uint32_t)(there * C * sizeof(bf16)));
+}
+
+/* -- products */
+
+/* Waits for the next slots, one for each part. */
+template <int C, bool KEEPS>
+__device__ inline void take_slots(transition_space<C, KEEPS> *s,
+                                  int (&slots)[transition_shape<C>::PARTS],
+                                  ring_place<transition_shape<C>::SLOTS> &at) {
+#pragma unroll
+    for (int part = 0; part < transition_shape<C>::PARTS; part++) {
+        barrier_wait(shared_address(&s->full[at.slot]), at.phase);
+        slots[part] = at.slot;
+        at.next();
+    }
+}
+
+/* Called by every warp when it has read the slots. */
+template <int C, bool KEEPS>
+__device__ inline void free_slots(transition_space<C, KEEPS> *s,
+                                  const int (&slots)[transition_shape<C>::PARTS]) {
+#pragma unroll
+    for (int part = 0; part < transition_shape<C>::PARTS; part++)
+        if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&s->empty[slots[part]]));
+}
+
+template <int C, bool KEEPS>
+__device__ inline void skip_chunks(transition_space<C, KEEPS> *s, int chunks,
+                                   ring_place<transition_shape<C>::SLOTS> &at) {
+    for (int i = 0; i < 2 * chunks; i++) {
+        int slots[transition_shape<C>::PARTS];
+        take_slots<C>(s, slots, at);
+        free_slots<C>(s, slots);
+    }
+}
+
+/* p = the bf16 of max(h + b1, 0) as the operand of the next product. */
+template <int N>
+__device__ inline void hidden_rows(uint32_t (&p)[N / 2][4], const float (&h)[N][4],
+                                   const uint32_t (&bias)[N]) {
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        float2 b = unpack_two(bias[n]);
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float low = h[n][2 * half] + b.x, high = h[n][2 * half + 1] + b.y;
+            asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;"
+                : "=r"(p[n / 2][n % 2 * 2 + half])
+                : "f"(high), "f"(low));
+        }
+    }
+}
+
+/* Writes 64 channels of the hidden layer, from `first` on, for the warp's 16 rows. */
+template <int C>
+__device__ inline void keep_hidden(const transition_call &t, transition_space<C, true> *s,
+                                   const uint32_t (*p)[4], int row, int first, int which) {
+    bf16 *stage = s->stage[threadIdx.x / 32][which];
+    if (threadIdx.x % 32 == 0) stores_wait_but_one();
+    __syncwarp();
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        tile_put<64>(stage, 0, 2 * k, p[k]);
+    tiles_publish();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) box_store(t.kept, {row, 0, 0, 0, first}, shared_address(stage));
+}
+
+/* x of a warp group: in registers, or where it is in shared memory. */
+template <int C> struct transition_rows {
+    uint32_t a[transition_shape<C>::IN_REGISTERS ? C / 16 : 1][4];
+    const bf16 *tile;
+};
+
+/* Starts h = x W1^T for 64 / PARTS columns of the hidden layer and the inputs of slot `part`. */
+template <int C, int N>
+__device__ inline void first_products(float (&h)[N][4], const transition_rows<C> &x,
+                                      const bf16 *slot, int part) {
+    typedef transition_shape<C> S;
+#pragma unroll
+    for (int k = 0; k < S::KS / 16; k++) {
+        uint64_t w =
+            operand_after(tile_operand<64, K_MAJOR>(slot + k / 4 * S::CHUNK * 64), k % 4 * 16);
+        int at = part * S::KS / 16 + k;
+        if constexpr (S::IN_REGISTERS) {
+            wgmma<K_MAJOR>(h, x.a[at], w, at > 0);
+        } else {
+            uint64_t rows = tile_operand<64, K_MAJOR>(x.tile + at / 4 * GROUP_ROWS * 64);
+            wgmma<K_MAJOR, K_MAJOR>(h, operand_after(rows, at % 4 * 16), w, at > 0);
+        }
+    }
+}
+
+/* The products of one tile, from chunk `begin` on. Where chunks overlap the last second product is
+ * under way at the end. */
+template <int C, bool KEEPS>
+__device__ inline void multiply(const transition_call &t, transition_space<C, KEEPS> *s,
+                                const transition_rows<C> &x, int row, int begin,
+                                ring_place<transition_shape<C>::SLOTS> &at, float (&d)[C / 8][4]) {
+    typedef transition_shape<C> S;
+    constexpr int N = S::CHUNK / 8;
+    int chunk = begin, before[S::PARTS];
+#pragma unroll 1
+    for (int turn = 0; turn < t.chunks; turn++) {
+        int first = chunk * S::CHUNK, slots[S::PARTS];
+        float h[N][4];
+        uint32_t p[N / 2][4], bias[N];
+        take_slots<C>(s, slots, at);
+        products_pin(h);
+        products_begin();
+#pragma unroll
+        for (int part = 0; part < S::PARTS; part++)
+            first_products<C>(h, x, s->ring[slots[part]], part);
+        products_commit();
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            bias[n] = __ldg((const uint32_t *)(t.b1 + first + n * 8) + threadIdx.x % 4);
+        if constexpr (S::OVERLAPS) {
+            products_wait<1>(d);
+            if (turn > 0) free_slots<C>(s, before);
+        }
+        products_wait<0>(h);
+        free_slots<C>(s, slots);
+        hidden_rows(p, h, bias);
+        if constexpr (KEEPS) {
+#pragma unroll
+            for (int part = 0; part < S::PARTS; part++)
+                keep_hidden<C>(t, s, p + part * 4, row, first + part * 64,
+                               S::PARTS == 2 ? part : turn % 2);
+        }
+        take_slots<C>(s, before, at);
+        products_pin(d);
+        products_begin();
+#pragma unroll
+        for (int k = 0; k < S::CHUNK / 16; k++) {
+            uint64_t w2 = tile_operand<64, K_MAJOR>(s->ring[before[k / 4]]);
+            wgmma<K_MAJOR>(d, p[k], operand_after(w2, k % 4 * 16), turn > 0 || k > 0);
+        }
+        products_commit();
+        if constexpr (!S::OVERLAPS) {
+            products_wait<0>(d);
+            free_slots<C>(s, before);
+        }
+        if (++chunk == t.chunks) chunk = 0;
+    }
+}
+
+/* -- the kernel */
+
+/* A computing group. */
+template <int C, bool KEEPS>
+__device__ inline void transform(const transition_call &t, transition_space<C, KEEPS> *s,
+                                 int group) {
+    typedef transition_shape<C> S;
+    bool is_first = threadIdx.x % GROUP_THREADS == 0;
+    int warp_row = threadIdx.x / 32 % 4 * 16, offset = group * t.offset;
+    ring_place<S::SLOTS> at = {0, 0};
+    skip_chunks(s, offset, at);
+    for (int turn = 0; turn < t.turns; turn++) {
+        int tile = tile_of(group, turn);
+        if (tile >= t.tiles) {
+            skip_chunks(s, t.chunks, at);
+            continue;
+        }
+        transition_rows<C> x;
+        x.tile = s->x[group];
+        barrier_wait(shared_address(&s->rows[group]), turn % 2);
+        if constexpr (S::IN_REGISTERS) {
+#pragma unroll
+            for (int k = 0; k < C / 16; k += 4)
+                tile_rows<64>(x.a + k, x.tile + k * 16 * GROUP_ROWS, warp_row);
+            group_wait(group);
+            if (is_first) fetch_rows(t, s, group, turn + 1);
+        }
+        float d[C / 8][4];
+        multiply<C, KEEPS>(t, s, x, tile * GROUP_ROWS + warp_row, offset, at, d);
+        if (!S::IN_REGISTERS) {
+            group_wait(group);
+            if (is_first) fetch_rows(t, s, group, turn + 1);
+        }
+        int row = tile * GROUP_ROWS + warp_row + threadIdx.x % 32 / 4;
+        row_parts<C> parts;
+        load_residual<C>(t.end, row, parts);
+        if constexpr (S::OVERLAPS) {
+            products_wait<0>(d);
+            free_slots<C>(s, {(at.slot + S::SLOTS - 1) % S::SLOTS});
+        }
+        finish_rows<C>(t.end, d, row, parts, NULL);
+    }
+    skip_chunks(s, t.offset - offset, at);
+    if (KEEPS && threadIdx.x % 32 == 0) stores_wait();
+}
+
+template <int C, bool KEEPS>
+__global__ void __launch_bounds__(RING_THREADS, 1)
+    wgmma_transition(const __grid_constant__ transition_call t) {
+    extern __shared__ __align__(TILE_ALIGN) char memory[];
+    typedef transition_space<C, KEEPS> layout;
+    layout *space = (layout *)memory;
+    int group = threadIdx.x / GROUP_THREADS;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < transition_shape<C>::SLOTS; i++) {
+            barrier_init(shared_address(&space->full[i]), 1);
+            barrier_init(shared_address(&space->empty[i]), RING_WARPS);
+        }
+        for (int i = 0; i < RING_GROUPS; i++)
+            barrier_init(shared_address(&space->rows[i]), 1);
+        barriers_publish();
+    }
+    __syncthreads();
+    let_next_begin();
+    wait_for_previous();
+    if (group == RING_GROUPS) {
+        registers_give<FETCH_REGISTERS>();
+        if (threadIdx.x % GROUP_THREADS == 0) fetch_weights<C, KEEPS>(t, space);
+    } else {
+        registers_take<MULTIPLY_REGISTERS>();
+        if (threadIdx.x % GROUP_THREADS == 0) fetch_rows<C, KEEPS>(t, space, group, 0);
+        transform<C, KEEPS>(t, space, group);
+    }
+}
+
+/* -- calls */
+
+static box_map rows_boxes(const void *base, int64_t columns, int64_t rows, int rows_of_box) {
+    const int64_t extent[5] = {columns, rows, 1, 1, 1}, stride[4] = {columns, 0, 0, 0};
+    return make_boxes(base, extent, stride, 64, rows_of_box);
+}
+
+template <int C, bool KEEPS> static void transition_as(fm_stream *stream, const fm_transition *a) {
+    constexpr int BYTES = (int)sizeof(transition_space<C, KEEPS>);
+    typedef transition_shape<C> S;
+    FM_CUDA(cudaFuncSetAttribute(wgmma_transition<C, KEEPS>,
+                                 cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
+    transition_call t;
+    t.end = row_end_of(&a->end, a->b2, a->residual, a->y, a->n);
+    assert(is_aligned(a->x) && is_aligned(a->w1) && is_aligned(a->w2) && is_aligned(a->kept));
+    t.x = rows_boxes(a->x, C, t.end.rows, GROUP_ROWS);
+    t.w1 = rows_boxes(a->w1, C, a->hidden, S::CHUNK);
+    t.w2 = row_end_boxes(a->w2, C, a->hidden, C);
+    t.kept = KEEPS ? rows_boxes(a->kept, a->hidden, t.end.rows, 16) : t.x;
+    t.b1 = (const bf16 *)a->b1;
+    t.chunks = (int)(a->hidden / S::CHUNK), t.tiles = (int)divide_up(t.end.rows, GROUP_ROWS);
+    int64_t blocks = min_size(n_multiprocessor(), divide_up(t.tiles, RING_GROUPS));
+    t.turns = (int)divide_up(t.tiles, RING_GROUPS * blocks);
+    t.offset = t.turns > 2 ? t.chunks / 2 : 0;
+    launch_after(stream, wgmma_transition<C, KEEPS>, (unsigned)blocks, RING_THREADS, BYTES, true,
+                 t);
+    FM_LAUNCHED();
+}
+
+bool transition_takes(const fm_transition *a) {
+    int64_t c = a->end.dropout.c, rows = a->end.dropout.n0 * a->end.dropout.n1;
+    return (c == 64 || c == 128 || c == 256) && a->hidden % 128 == 0 && a->end.dropout.rate == 0 &&
+           rows >= GROUP_ROWS && rows < 1 << 30;
+}
+
+template <int C> static void transition_of(fm_stream *stream, const fm_transition *a) {
+    if (a->kept) {
+        transition_as<C, true>(stream, a);
+    } else {
+        transition_as<C, false>(stream, a);
+    }
+}
+
+void transition_wgmma(fm_stream *stream, const fm_transition *a) {
+    if (a->end.dropout.c == 64) {
+        transition_of<64>(stream, a);
+    } else if (a->end.dropout.c == 128) {
+        transition_of<128>(stream, a);
+    } else {
+        transition_of<256>(stream, a);
+    }
+}
+
+} // namespace fm_cuda

@@ -1,0 +1,112 @@
+/* row_end.c: see row_end.h. The workspace has the update, a hidden layer that is not kept, and the
+ * workspace of one product at a time, in this order. */
+#include "trainer/backend/row_end.h"
+
+enum { ALIGN = 64 };
+
+static size_t aligned(size_t bytes) {
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static int64_t rows_of(const fm_update_norm *end) {
+    return end->dropout.n0 * end->dropout.n1;
+}
+
+/* Where nothing is dropped and no norm follows, the last product adds the residual itself. */
+static bool product_ends(const fm_update_norm *end) {
+    return !end->gamma && end->dropout.rate == 0;
+}
+
+static size_t update_bytes(const fm_kernels *k, const fm_update_norm *end) {
+    if (product_ends(end)) return 0;
+    return aligned((size_t)(rows_of(end) * end->dropout.c) * fm_element_bytes(k->act));
+}
+
+/* y [rows, c_out] = x [rows, c_in] w^T + bias */
+static fm_gemm linear(int64_t rows, int64_t c_in, int64_t c_out, const void *x, const void *w,
+                      const void *bias, void *y) {
+    return (fm_gemm){.m = rows,
+                     .n = c_out,
+                     .k = c_in,
+                     .batch = 1,
+                     .trans_b = true,
+                     .alpha = 1,
+                     .a = x,
+                     .b = w,
+                     .c = y,
+                     .lda = c_in,
+                     .ldb = c_in,
+                     .ldc = c_out,
+                     .epilogue = bias ? FM_EPILOGUE_BIAS : FM_EPILOGUE_NONE,
+                     .bias = bias};
+}
+
+/* The last product of a sublayer: to `update`, or with the residual to y. */
+static fm_gemm last_product(fm_gemm product, const fm_update_norm *end, const void *residual,
+                            void *update, void *y) {
+    product.c = update;
+    if (product_ends(end)) product.beta = 1, product.addend = residual, product.c = y;
+    return product;
+}
+
+static void finish(const fm_kernels *k, fm_stream *stream, const fm_update_norm *end,
+                   const void *residual, const void *update, void *y, void *n) {
+    if (end->gamma) {
+        k->update_norm(stream, end, residual, update, y, n);
+    } else if (!product_ends(end)) {
+        k->dropout(stream, &end->dropout, residual, update, y);
+    }
+}
+
+static fm_gemm update_product(const fm_linear_update *a, void *update) {
+    fm_gemm product =
+        linear(rows_of(&a->end), a->c_in, a->end.dropout.c, a->x, a->w, a->bias, NULL);
+    return last_product(product, &a->end, a->residual, update, a->y);
+}
+
+size_t fm_linear_update_composed_workspace(const fm_kernels *k, const fm_linear_update *args) {
+    fm_gemm product = update_product(args, NULL);
+    return update_bytes(k, &args->end) + k->gemm_workspace(&product);
+}
+
+void fm_linear_update_composed(const fm_kernels *k, fm_stream *stream, const fm_linear_update *args,
+                               void *workspace) {
+    fm_gemm product = update_product(args, workspace);
+    k->gemm(stream, &product, (char *)workspace + update_bytes(k, &args->end));
+    finish(k, stream, &args->end, args->residual, workspace, args->y, args->n);
+}
+
+static fm_gemm first_product(const fm_transition *a, void *hidden) {
+    fm_gemm product =
+        linear(rows_of(&a->end), a->end.dropout.c, a->hidden, a->x, a->w1, a->b1, hidden);
+    product.epilogue = FM_EPILOGUE_BIAS_RELU;
+    return product;
+}
+
+static fm_gemm second_product(const fm_transition *a, const void *hidden, void *update) {
+    fm_gemm product =
+        linear(rows_of(&a->end), a->hidden, a->end.dropout.c, hidden, a->w2, a->b2, NULL);
+    return last_product(product, &a->end, a->residual, update, a->y);
+}
+
+static size_t hidden_bytes(const fm_kernels *k, const fm_transition *a) {
+    if (a->kept) return 0;
+    return aligned((size_t)(rows_of(&a->end) * a->hidden) * fm_element_bytes(k->act));
+}
+
+size_t fm_transition_composed_workspace(const fm_kernels *k, const fm_transition *args) {
+    fm_gemm one = first_product(args, NULL), two = second_product(args, NULL, NULL);
+    size_t first = k->gemm_workspace(&one), second = k->gemm_workspace(&two);
+    return update_bytes(k, &args->end) + hidden_bytes(k, args) + (first > second ? first : second);
+}
+
+void fm_transition_composed(const fm_kernels *k, fm_stream *stream, const fm_transition *args,
+                            void *workspace) {
+    char *after = (char *)workspace + update_bytes(k, &args->end);
+    void *hidden = args->kept ? args->kept : after;
+    after += hidden_bytes(k, args);
+    fm_gemm one = first_product(args, hidden), two = second_product(args, hidden, workspace);
+    k->gemm(stream, &one, after);
+    k->gemm(stream, &two, after);
+    finish(k, stream, &args->end, args->residual, workspace, args->y, args->n);
+}
