@@ -4,7 +4,7 @@
 #
 # Without --programs it builds cuda_check and kbench here, with nothing but nvcc, gcc, OpenBLAS and cuBLASLt,
 # and runs them. DIR is the build folder of the preset static, or a folder with its programs cuda_check, kbench,
-# model_parity, model_parity_full and bench_step, copied from another machine; those that exist are run. They
+# comm_check, model_parity, model_parity_full and bench_step, copied from another machine; those that exist are run. They
 # need libc, the driver and cuBLASLt (LD_LIBRARY_PATH). Parity reads $FM_REFERENCE_DATA.
 #
 # A row is printed when a check ends. Full outputs, which grow as the checks run, and kbench.json go to OUT
@@ -130,9 +130,14 @@ check "cuda_check" '^cuda_check: ' cuda_check
 for run in af2 opm_first af2_rec3 af2_masks; do
     check "parity $run" '.' model_parity --device cuda "model/${run}_config.json" "model/$run.npz"
 done
+check "exchanges, 2 GPUs" '^comm_check: ' comm_check
+check "exchanges, NCCL" '^comm_check: ' comm_check --backend nccl --skip-times
+check "a rank is killed" '^comm_check: ' comm_check --kill
+check "parity af2, 2 GPUs" '.' model_parity --device cuda --dap 2 model/af2_config.json model/af2.npz
 check "parity full" '.' model_parity_full --device cuda
 check "parity full bf16" '.' model_parity_full --device cuda --dtype bf16
 check "step bf16" '^mean step' bench_step --device cuda --dtype bf16 --preset af2-initial --table
+check "step bf16, 2 GPUs" '^mean step' bench_step --device cuda --dtype bf16 --preset af2-initial --ranks 2 --dap 2
 same_bits
 # kbench gets most of the time that is left, so that the table is printed even if its last case hangs.
 rest=$(left)

@@ -1,5 +1,6 @@
-/* cuda_check_parts.cu: the stages of triangle multiplication on two parts of the pairs, put together
- * as ranks would, against the whole sublayer. A table without kernels for parts runs the whole. */
+/* cuda_check_parts.cu: the stages of triangle multiplication on two parts of the pairs, put
+ * together as ranks would, against the whole sublayer. A table without kernels for parts runs
+ * the whole. */
 #include "tests/trainer/cuda_check.cuh"
 
 namespace cuda_check {

@@ -83,8 +83,8 @@ fm_node *fm_tape_add(fm_tape *tape, const fm_op *op, const char *name, size_t at
                       .name = name,
                       .attributes = attributes,
                       .residual = -1,
-                       .passes_if_first = -1,
-                       .gradient_like = FM_TENSOR_NONE,
+                      .passes_if_first = -1,
+                      .gradient_like = FM_TENSOR_NONE,
                       .holds_gradient_of = FM_TENSOR_NONE,
                       .segment = tape->open_segment};
     tape->n_node++;
