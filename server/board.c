@@ -85,8 +85,8 @@ void fm_board_add_sent(fm_board *board, size_t bytes, uint64_t wait_ns) {
     board->now.n_byte += bytes;
 }
 
-void fm_board_add_write(fm_board *board, uint64_t send_ns) {
-    fm_histogram_add(&board->times.send, send_ns);
+fm_histogram *fm_board_get_send_times(fm_board *board) {
+    return &board->times.send;
 }
 
 static void close_second(fm_board *board, uint64_t memory_bytes) {

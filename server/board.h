@@ -22,8 +22,8 @@ void fm_board_add_refused(fm_board *board, const char *chain, uint64_t index, co
                           uint64_t now_ms);
 /* A sample of `bytes` was handed to its socket, `wait_ns` after it was ready. */
 void fm_board_add_sent(fm_board *board, size_t bytes, uint64_t wait_ns);
-/* A write that held samples ended after `send_ns`. */
-void fm_board_add_write(fm_board *board, uint64_t send_ns);
+/* Where streams add the time of each write of a sample. */
+fm_histogram *fm_board_get_send_times(fm_board *board);
 /* Closes every second that has passed; call it at least a few times a second. */
 void fm_board_tick(fm_board *board, uint64_t memory_bytes, uint64_t now_ms);
 

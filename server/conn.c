@@ -436,6 +436,7 @@ static void on_open(fm_conn *conn) {
     int32_t at = find_free(conn);
     conn->streams[at].id = id;
     conn->streams[at].stream = stream;
+    fm_server_stream_set_label(stream, conn->number, id, conn->payer->peer, conn->consumer);
     count(conn, FM_COUNT_STREAMS_OPENED);
     char plan[64];
     log_conn(conn, FM_LOG_INFO, "stream", "stream=%u plan=%s seed=%llu group=%u/%u window=%u", id,

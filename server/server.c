@@ -8,12 +8,16 @@
 #include "proto/address.h"
 #include "proto/base/histogram.h"
 #include "proto/base/log.h"
+#include "server/board.h"
 #include "server/conn.h"
+#include "server/inquiry.h"
 #include "server/turns.h"
+#include "server/web/web.h"
 
 #include <assert.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -25,6 +29,7 @@ enum {
     N_TURNED_AWAY = 64,    /* connections that are told that there is no room, at a time */
     GREEDY_GREETINGS = 16, /* a peer with so many of them makes room at once */
     PEER_CONNECTIONS_MIN = 16,
+    REPORT_MS = 2000, /* the loop must answer a question for a report within this time */
 };
 
 /* What the line of rates tells of the time since the line before. */
@@ -57,6 +62,12 @@ struct fm_server {
     _Atomic bool is_stop_wanted, is_reload_wanted;
     rates rates;
     fm_counters counters;
+    fm_board *board;
+    fm_inquiry *inquiry;
+    fm_web *web; /* NULL without --http */
+    const char *version;
+    uint64_t generation;
+    uint32_t n_job;
 };
 
 /* -- streams and their jobs */
@@ -85,6 +96,7 @@ static void on_work_wanted(void *owner) {
 static fm_status on_stream_opened(void *owner, const fm_account *payer, fm_server_stream *stream,
                                   fm_error *reterr) {
     fm_server *server = owner;
+    fm_server_stream_set_send_times(stream, fm_board_get_send_times(server->board));
     fm_status status = fm_turns_add(server->turns, payer, stream, reterr);
     update_gauges(server);
     return status;
@@ -100,11 +112,16 @@ static void on_sample_sent(void *owner, const fm_work *work) {
     fm_server *server = owner;
     const fm_job *job = &work->job;
     fm_histogram_add(&server->rates.prepare_ns, job->end_ns - job->begin_ns);
-    fm_histogram_add(&server->rates.ready_ns, fm_clock_ns() - work->ready_ns);
+    fm_histogram_add(&server->rates.ready_ns, work->picked_ns - work->ready_ns);
+    const char *chain = server->source->name ? server->source->name(job->plan, job->index) : "-";
+    fm_board_add_prepared(server->board, chain, job->index, job->end_ns - job->begin_ns);
     if (job->status) {
         fm_count(&server->counters, FM_COUNT_SAMPLES_FAILED, 1);
+        fm_board_add_refused(server->board, chain, job->index, job->error.message,
+                             fm_loop_now_ms(server->loop));
         return;
     }
+    fm_board_add_sent(server->board, job->bytes, work->picked_ns - work->ready_ns);
     fm_count(&server->counters, FM_COUNT_SAMPLES_SENT, 1);
     fm_count(&server->counters, FM_COUNT_SAMPLE_BYTES, job->bytes);
 }
@@ -305,6 +322,58 @@ static void log_rates(fm_server *server, uint64_t now_ms) {
     begin_rates(server, now_ms);
 }
 
+/* -- reports */
+
+static bool fill_values(const fm_server *server, fm_web_report *report) {
+    report->value = calloc(FM_N_COUNTER, sizeof report->value[0]);
+    if (!report->value) return false;
+    report->n_value = FM_N_COUNTER;
+    for (size_t i = 0; i < FM_N_COUNTER; i++) {
+        const fm_counter_row *row = &fm_counter_rows[i];
+        report->value[i] = (fm_report_value){row->name, row->help, row->kind == FM_GAUGES,
+                                             fm_counter_read(&server->counters, (fm_counter)i)};
+    }
+    return true;
+}
+
+static bool fill_streams(const fm_server *server, fm_web_report *report) {
+    size_t n = fm_turns_get_n_stream(server->turns);
+    report->stream = calloc(n + 1, sizeof report->stream[0]);
+    if (!report->stream) return false;
+    report->n_stream = fm_turns_describe(server->turns, report->stream, n);
+    return true;
+}
+
+/* Returns NULL when there is no memory. */
+static fm_web_report *make_report(const fm_server *server, uint64_t now_ms) {
+    fm_web_report *report = calloc(1, sizeof *report);
+    if (!report || !fill_values(server, report) || !fill_streams(server, report)) {
+        fm_report_free(report);
+        return NULL;
+    }
+    snprintf(report->version, sizeof report->version, "%s", server->version);
+    snprintf(report->snapshot, sizeof report->snapshot, "%s", server->source->snapshot_name);
+    fm_sha256_format(&server->source->snapshot, report->snapshot_hash);
+    report->generation = server->generation;
+    report->n_chain = server->source->n_chain;
+    report->n_job = server->n_job;
+    report->is_ending = server->is_ending;
+    report->memory_limit_bytes = server->budget.max_bytes;
+    fm_board_fill(server->board, now_ms, report);
+    return report;
+}
+
+static void wake_loop(void *context) {
+    fm_server *server = context;
+    fm_loop_wake(server->loop);
+}
+
+/* On the thread of the HTTP listener. */
+static fm_web_report *ask_for_report(void *context) {
+    fm_server *server = context;
+    return fm_inquiry_ask(server->inquiry, wake_loop, server, REPORT_MS);
+}
+
 /* -- events of the loop */
 
 static void begin_end(fm_server *server) {
@@ -350,6 +419,9 @@ static void on_wake(void *owner) {
     if (server->is_turn_free) begin_waiting(server);
     if (atomic_exchange(&server->is_reload_wanted, false)) reload(server);
     if (atomic_load(&server->is_stop_wanted)) begin_end(server);
+    if (fm_inquiry_is_open(server->inquiry)) {
+        fm_inquiry_answer(server->inquiry, make_report(server, fm_loop_now_ms(server->loop)));
+    }
     finish_end(server);
 }
 
@@ -364,6 +436,7 @@ static void on_tick(void *owner, uint64_t now_ms) {
     fm_gauge(&server->counters, FM_COUNT_LOG_DROPPED, losses.n_dropped);
     fm_gauge(&server->counters, FM_COUNT_LOG_SUPPRESSED, losses.n_suppressed);
     if (now_ms - server->rates.begun_ms >= server->rates_ms) log_rates(server, now_ms);
+    fm_board_tick(server->board, server->budget.used_bytes, now_ms);
     finish_end(server);
 }
 
@@ -376,11 +449,6 @@ static void on_signal(void *owner, int number) {
     }
     begin_end(server);
     finish_end(server);
-}
-
-static void wake_loop(void *context) {
-    fm_server *server = context;
-    fm_loop_wake(server->loop);
 }
 
 /* -- creation and run */
@@ -455,6 +523,9 @@ static void set_options(fm_server *server, const fm_server_options *options,
     server->budget.max_bytes =
         options->max_memory_bytes ? options->max_memory_bytes : DEFAULT_MEMORY;
     server->peer_limits = fm_server_peer_limits(options);
+    server->version = options->version ? options->version : "";
+    server->generation = options->generation;
+    server->n_job = or_default(options->n_job, 1);
     server->max_connection = or_default(options->max_connection, 256);
     server->n_unix_slot = or_default(options->n_unix_slot, server->max_connection / 16);
     if (server->n_unix_slot >= server->max_connection) {
@@ -483,11 +554,24 @@ static void set_options(fm_server *server, const fm_server_options *options,
                                   .conn_closed = on_conn_closed};
 }
 
+static fm_status start_board(fm_server *server, fm_error *reterr) {
+    server->board = fm_board_create(fm_loop_now_ms(server->loop));
+    server->inquiry = fm_inquiry_create();
+    if (server->board && server->inquiry) return FM_OK;
+    return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the reports of a server");
+}
+
+static fm_status start_web(fm_server *server, const char *http, fm_error *reterr) {
+    const fm_web_site site = {server, ask_for_report};
+    return http ? fm_web_start(http, &site, &server->web, reterr) : FM_OK;
+}
+
 static fm_status start(fm_server *server, const fm_server_options *options, fm_error *reterr) {
     fm_status status = fm_loop_create(&loop_events, server, TICK_MS, options->watch_signals,
                                       &server->loop, reterr);
     if (!status) status = fm_accounts_create(&server->accounts, reterr);
     if (!status) status = fm_turns_create(&server->counters, &server->turns, reterr);
+    if (!status) status = start_board(server, reterr);
     if (!status) status = open_access(server, options, reterr);
     if (status) return status;
     server->host.access = server->access;
@@ -500,6 +584,7 @@ static fm_status start(fm_server *server, const fm_server_options *options, fm_e
                                    &server->pool, reterr);
     for (size_t i = 0; !status && i < FM_SERVER_N_LISTEN_MAX && options->listen[i]; i++)
         status = listen_one(server, options->listen[i], options->credentials.is_insecure, reterr);
+    if (!status) status = start_web(server, options->http, reterr);
     return status;
 }
 
@@ -519,6 +604,7 @@ fm_status fm_server_create(const fm_server_options *options, const fm_sample_sou
 
 void fm_server_run(fm_server *server) {
     fm_loop_run(server->loop);
+    fm_inquiry_end(server->inquiry);
 }
 
 void fm_server_stop(fm_server *server) {
@@ -533,6 +619,7 @@ void fm_server_reload(fm_server *server) {
 
 void fm_server_destroy(fm_server *server) {
     assert(!server->conns);
+    fm_web_stop(server->web);
     if (server->pool) fm_worker_pool_destroy(server->pool);
     for (size_t i = 0; i < server->n_listen; i++) {
         fm_listener_close(server->listeners[i]);
@@ -542,12 +629,18 @@ void fm_server_destroy(fm_server *server) {
     fm_turns_destroy(server->turns);
     fm_accounts_destroy(server->accounts);
     fm_access_destroy(server->access);
+    fm_inquiry_destroy(server->inquiry);
+    fm_board_destroy(server->board);
     free(server);
 }
 
 const char *fm_server_get_address(const fm_server *server, size_t i) {
     return i < FM_SERVER_N_LISTEN_MAX && server->address_texts[i][0] ? server->address_texts[i]
                                                                      : NULL;
+}
+
+const char *fm_server_get_http_url(const fm_server *server) {
+    return server->web ? fm_web_get_url(server->web) : NULL;
 }
 
 void fm_server_get_stats(const fm_server *server, fm_server_stats *ret_stats) {

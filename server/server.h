@@ -41,6 +41,9 @@ typedef struct fm_server_options {
     uint32_t n_unix_slot;       /* of max_connection, kept for Unix sockets; 0 = a sixteenth */
     uint32_t n_greeting;        /* connections without HELLO, in all; 0 = half of max_connection */
     fm_limits peer;             /* of each address and user; 0 = see fm_server_peer_limits */
+    const char *http;           /* "HOST:PORT" of the pages for people and monitoring; NULL: none */
+    const char *version;        /* for these pages; NULL: "" */
+    uint64_t generation;        /* the same */
     bool watch_signals;         /* SIGINT and SIGTERM stop the server, SIGHUP is fm_server_reload */
     fm_credentials credentials; /* of tls:// addresses; the texts must outlive the server */
     const char *unix_group;     /* its members may connect, too; NULL = the server's user only */
@@ -79,6 +82,8 @@ void fm_server_destroy(fm_server *server);
 /* The i-th address, with the port that was bound; NULL beyond the last. The text belongs to the
  * server. */
 const char *fm_server_get_address(const fm_server *server, size_t i);
+/* "http://HOST:PORT" of the pages, with the port that was bound; NULL without them. */
+const char *fm_server_get_http_url(const fm_server *server);
 void fm_server_get_stats(const fm_server *server, fm_server_stats *ret_stats);
 /* All counters, valid as long as the server. */
 const fm_counters *fm_server_get_counters(const fm_server *server);

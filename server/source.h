@@ -31,6 +31,9 @@ typedef struct fm_sample_source {
     fm_status (*make)(const void *plan, uint64_t index, fm_arena *scratch, uint8_t *out,
                       size_t capacity, size_t *ret_bytes, fm_error *reterr);
     void (*close)(void *plan);
+    /* The chain of sample `index`, for people; it lives as long as the source. NULL: the source has
+     * no names. */
+    const char *(*name)(const void *plan, uint64_t index);
 } fm_sample_source;
 
 #endif

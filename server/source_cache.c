@@ -149,6 +149,12 @@ static fm_status make(const void *plan, uint64_t index, fm_arena *scratch, uint8
     return FM_OK;
 }
 
+static const char *name_of(const void *plan, uint64_t index) {
+    const cache_plan *from = plan;
+    uint32_t chain = fm_chooser_chain(from->chooser, from->seed, index);
+    return fm_store_chain_name(from->cache->store, from->cache->snapshot.chain[chain]);
+}
+
 /* -- opening and closing */
 
 static fm_status open_snapshot(fm_cache_source *cache, const char *path, const char *name,
@@ -180,7 +186,8 @@ fm_status fm_cache_source_open(const char *path, const char *name, fm_cache_sour
                                .n_chain = cache->snapshot.n_chain,
                                .open = open_plan,
                                .make = make,
-                               .close = close_plan};
+                               .close = close_plan,
+                               .name = name_of};
     fm_wire_text(source.snapshot_name, sizeof source.snapshot_name, name);
     *ret_cache = cache;
     *ret_source = source;

@@ -18,6 +18,7 @@
 #include "proto/base/histogram.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,6 +61,10 @@ struct fm_server_stream {
     uint64_t credit_items;
     int64_t credit_bytes;
     bool is_abandoned, got_in_line;
+    fm_report_stream label; /* what does not change of its row of a report */
+    uint64_t opened_ns, n_byte, n_failed;
+    fm_histogram wait_ns;  /* of its samples, from ready to picked */
+    fm_histogram *send_ns; /* of the server; NULL: not measured */
     uint32_t n_slot;
     slot slot[]; /* [n_slot] that of a position is slot[position % n_slot] */
 };
@@ -447,8 +452,13 @@ fm_work *fm_server_stream_pick(fm_server_stream *stream) {
         assert(work->position == p);
         at->state = SLOT_SENDING;
         stream->credit_items--;
-        if (!work->job.status) {
+        work->picked_ns = fm_clock_ns();
+        fm_histogram_add(&stream->wait_ns, work->picked_ns - work->ready_ns);
+        if (work->job.status) {
+            stream->n_failed++;
+        } else {
             stream->credit_bytes -= (int64_t)work->job.bytes;
+            stream->n_byte += work->job.bytes;
             stream->n_sent++;
         }
         stream->n_pending--;
@@ -462,6 +472,9 @@ void fm_server_stream_release(fm_server_stream *stream, fm_work *work) {
     slot *at = slot_at(stream, work->position);
     assert(at->state == SLOT_SENDING && at->work == work);
     *at = (slot){.state = work->position < stream->head ? SLOT_EMPTY : SLOT_SENT};
+    if (stream->send_ns && !work->job.status) {
+        fm_histogram_add(stream->send_ns, fm_clock_ns() - work->picked_ns);
+    }
     free_work(stream, work);
 }
 
@@ -498,4 +511,37 @@ void fm_server_stream_abandon(fm_server_stream *stream) {
 
 bool fm_server_stream_is_idle(const fm_server_stream *stream) {
     return stream->n_under_way == 0;
+}
+
+/* -- for reports */
+
+void fm_server_stream_set_label(fm_server_stream *stream, uint64_t connection, uint32_t id,
+                                const char *peer, const char *agent) {
+    fm_report_stream *label = &stream->label;
+    label->connection = connection;
+    label->stream = id;
+    snprintf(label->peer, sizeof label->peer, "%s", peer);
+    snprintf(label->agent, sizeof label->agent, "%s", agent);
+    snprintf(label->plan, sizeof label->plan, "%s", stream->params.plan);
+    label->group = stream->params.group;
+    label->n_group = stream->params.n_group;
+    label->window = stream->params.window;
+    label->n_total = stream->opened.n_sample;
+    stream->opened_ns = fm_clock_ns();
+}
+
+void fm_server_stream_set_send_times(fm_server_stream *stream, fm_histogram *send_ns) {
+    stream->send_ns = send_ns;
+}
+
+void fm_server_stream_describe(const fm_server_stream *stream, fm_report_stream *ret_row) {
+    *ret_row = stream->label;
+    ret_row->n_sample = stream->n_sent;
+    ret_row->n_byte = stream->n_byte;
+    ret_row->n_failed = stream->n_failed;
+    ret_row->credit_items = stream->credit_items;
+    ret_row->n_pending = stream->n_pending;
+    ret_row->wait_p50_ns = fm_histogram_percentile(&stream->wait_ns, 500);
+    ret_row->wait_p99_ns = fm_histogram_percentile(&stream->wait_ns, 990);
+    ret_row->age_s = (double)(fm_clock_ns() - stream->opened_ns) * 1e-9;
 }

@@ -32,6 +32,7 @@
 #define FM_SERVER_STREAM_H
 
 #include "server/pool.h"
+#include "server/web/report.h"
 
 typedef struct fm_server_stream fm_server_stream;
 
@@ -51,6 +52,7 @@ typedef struct fm_work {
     fm_server_stream *stream;
     uint64_t position;
     uint64_t ready_ns;    /* when the job was taken back */
+    uint64_t picked_ns;   /* when it was picked */
     struct fm_work *next; /* in the stream's list of free blocks */
 } fm_work;
 
@@ -69,6 +71,14 @@ void *fm_server_stream_get_owner(const fm_server_stream *stream);
 const fm_wire_opened *fm_server_stream_get_opened(const fm_server_stream *stream);
 fm_wire_policy fm_server_stream_get_policy(const fm_server_stream *stream);
 uint64_t fm_server_stream_get_n_sent(const fm_server_stream *stream);
+
+/* Says whose the stream is, for its row of a report. Texts are copied. */
+void fm_server_stream_set_label(fm_server_stream *stream, uint64_t connection, uint32_t id,
+                                const char *peer, const char *agent);
+/* Adds the time of each write of a sample to `send_ns`, which must outlive the stream. */
+void fm_server_stream_set_send_times(fm_server_stream *stream, fm_histogram *send_ns);
+/* Fills in the stream's row of a report. */
+void fm_server_stream_describe(const fm_server_stream *stream, fm_report_stream *ret_row);
 
 /* The next job to submit to the pool, or NULL while order, credit or memory allow none. */
 fm_job *fm_server_stream_next_job(fm_server_stream *stream);

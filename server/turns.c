@@ -164,3 +164,13 @@ fm_job *fm_turns_next_job(fm_turns *turns) {
     }
     return NULL;
 }
+
+size_t fm_turns_describe(const fm_turns *turns, fm_report_stream *rows, size_t capacity) {
+    size_t n = 0;
+    for (size_t p = 0; p < turns->n_peer; p++) {
+        const peer_streams *of = &turns->peers[p];
+        for (size_t i = 0; i < of->n && n < capacity; i++)
+            fm_server_stream_describe(of->stream[i], &rows[n++]);
+    }
+    return n;
+}

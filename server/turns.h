@@ -37,6 +37,9 @@ fm_job *fm_turns_next_job(fm_turns *turns);
  * from time to time, since a stream may have lost its credit in the meantime. */
 void fm_turns_reclaim(fm_turns *turns);
 
+/* Fills in the rows of at most `capacity` streams that were not dropped; returns how many. */
+size_t fm_turns_describe(const fm_turns *turns, fm_report_stream *rows, size_t capacity);
+
 /* Streams that were added and not destroyed. */
 size_t fm_turns_get_n_stream(const fm_turns *turns);
 

@@ -40,7 +40,7 @@ static const char description[] =
     "      --tls-cert certs/server.crt --tls-key certs/server.key --token-file tokens";
 
 typedef struct serve_settings {
-    const char *cache, *listen, *also_listen, *snapshot, *unix_group;
+    const char *cache, *listen, *also_listen, *snapshot, *unix_group, *http;
     fm_credentials credentials;
     uint64_t jobs, max_memory_mib, worker_memory_mib, max_connections, hello_ms, stall_s, idle_s;
     uint64_t min_rate_kib, peer_connections, peer_streams, peer_memory_mib, peer_requests;
@@ -89,6 +89,8 @@ static int parse(serve_settings *set, int argc, char **argv) {
         {"idle-timeout", FM_OPTION_U64, &set->idle_s, "S",
          .help = "time that a connection may have no stream (60)", .min = 1, .max = 86400},
         FM_CREDENTIALS_OPTIONS(&set->credentials, "file with the access tokens of the clients"),
+        {"http", FM_OPTION_STRING, &set->http, "HOST:PORT",
+         .help = "serve a status page, /metrics and /healthz there"},
         {"unix-group", FM_OPTION_STRING, &set->unix_group, "GROUP",
          .help = "members of this group may use unix: addresses"},
         {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "log warnings and errors only",
@@ -170,11 +172,16 @@ static fm_status serve(const serve_settings *set, const fm_sample_source *source
         .watch_signals = true,
         .credentials = set->credentials,
         .unix_group = set->unix_group,
+        .http = set->http,
+        .version = FM_VERSION,
+        .generation = generation,
     };
     fm_server *server;
     fm_status status = fm_server_create(&options, source, &server, reterr);
     if (status) return status;
     log_start(server, source, generation, set);
+    const char *http = fm_server_get_http_url(server);
+    if (http) fm_log(FM_LOG_INFO, "http", "url=%s", http);
     fm_server_run(server);
     log_end(server);
     fm_server_destroy(server);

@@ -97,7 +97,7 @@ typedef struct fm_web_report {
 void fm_report_free(fm_web_report *report);
 
 /* Writes the report as one JSON object, which the page and `foldmill top` read. The schema is in
- * docs/reference/observing.md. Errors of `out` are the caller's to check. */
+ * docs/reference/server.md. Errors of `out` are the caller's to check. */
 void fm_report_json(const fm_web_report *report, FILE *out);
 
 /* Writes the report in the text format of Prometheus, version 0.0.4. */

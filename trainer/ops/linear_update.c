@@ -65,6 +65,7 @@ static void forward(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
     fm_linear linear = linear_of(run, node);
     bool has_n = node->n_output == 2;
+    /* A7:7 A13:7 A14:7 */
     fm_call_linear_update(run, node, &at->update, &linear,
                           has_n ? fm_run_param(run, node, node->n_param - 1) : NULL,
                           fm_run_input(run, node, IN_X), fm_run_output(run, node, OUT_Y),

@@ -1,0 +1,86 @@
+/* A server's pages and `foldmill top` as an operator uses them: the numbers are those of what was
+ * fetched, and a training run's folder is summed up. */
+#include "tests/testing/testing.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+static char folder[200];
+
+static int make_cache(void **state) {
+    (void)state;
+    fm_test_make_folder(folder, sizeof folder);
+    return fm_test_shell(folder, "$FOLDMILL synth --seed 3 --chains 6 --depth 60 --max-length 120 "
+                                 "--min-length 60 -o data >/dev/null 2>&1 && "
+                                 "$FOLDMILL build data --cache cache --quiet >/dev/null 2>err");
+}
+
+static int drop_folder(void **state) {
+    (void)state;
+    fm_test_remove_tree(folder);
+    return 0;
+}
+
+static void must(const char *command) {
+    if (fm_test_shell(folder, command) != 0) {
+        fm_test_shell(folder, "cat s.log out err >&2");
+        fail_msg("failed: %s", command);
+    }
+}
+
+static void the_pages_count_what_was_fetched(void **state) {
+    (void)state;
+    pid_t server = fm_test_serve(folder, "s", "--cache cache --http 127.0.0.1:0");
+    must("sed -n 's/.* http url=//p' s.log >url && test -s url");
+    must("$FOLDMILL fetch --data unix:s --plan tiny --steps 40 >/dev/null 2>err");
+    must("$FOLDMILL top $(cat url) --once --json >out 2>err");
+    must("/usr/bin/python3 -c '\n"
+         "import json\n"
+         "r = json.load(open(\"out\"))\n"
+         "assert r[\"counters\"][\"samples_sent_total\"] == 40, r[\"counters\"]\n"
+         "assert r[\"times\"][\"prepare\"][\"n\"] >= 40\n"
+         "assert r[\"times\"][\"send\"][\"n\"] == 40\n"
+         "assert r[\"times\"][\"wait\"][\"n\"] == 40\n"
+         "assert r[\"chains\"] == 6 and not r[\"stopping\"]\n"
+         "names = [s[\"chain\"] for s in r[\"slowest\"]]\n"
+         "assert 1 <= len(names) <= 6 and len(set(names)) == len(names), names\n"
+         "' 2>err");
+    must("$FOLDMILL top $(cat url)/ --once >out 2>err && grep -q ' 40 samples in all, 0 refused' "
+         "out && grep -q 'nobody is connected' out");
+    assert_int_equal(fm_test_stop(server, SIGTERM), 0);
+    assert_int_equal(fm_test_shell(folder, "$FOLDMILL top $(cat url) --once >out 2>err"), 1);
+    must("grep -q 'foldmill top: .*7*.*refused' err");
+}
+
+static void a_run_is_summed_up(void **state) {
+    (void)state;
+    must("mkdir run && for i in 1 2 3 4; do printf "
+         "'{\"step\":%d,\"index\":%d,\"cycles\":1,\"sample\":\"1abc_A\",\"loss\":%d.5,"
+         "\"distogram\":3.25,\"grad_norm\":2,\"learning_rate\":0.001,\"step_s\":0.25,"
+         "\"data_wait_s\":0.001}\\n' $i $i $((10 - i)); done >run/metrics.jsonl && "
+         "printf '{\"step\":5' >>run/metrics.jsonl");
+    must("$FOLDMILL top run --once >out 2>err && grep -q 'step 4 ' out && "
+         "grep -q 'rate .* 4.000 ' out && grep -q 'distogram .* 3.2500' out");
+    must("$FOLDMILL top run --json | /usr/bin/python3 -c 'import json, sys; r = "
+         "json.load(sys.stdin); "
+         "assert r[\"step\"] == 4 and r[\"step_s\"] == 0.25 and r[\"last\"][\"loss\"] == 6.5'");
+    must("printf 'no json\\n' >>run/metrics.jsonl");
+    assert_int_equal(fm_test_shell(folder, "$FOLDMILL top run --once >out 2>err"), 1);
+    must("grep -q 'a line is no step of a training run' err");
+    assert_int_equal(fm_test_shell(folder, "$FOLDMILL top nowhere --once >out 2>err"), 1);
+    must("grep -q 'nowhere/metrics.jsonl: .*No such file' err");
+    assert_int_equal(fm_test_shell(folder, "$FOLDMILL top http://nohost --once >out 2>err"), 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_pages_count_what_was_fetched),
+        cmocka_unit_test(a_run_is_summed_up),
+    };
+    return cmocka_run_group_tests(tests, make_cache, drop_folder);
+}
