@@ -537,7 +537,7 @@ static fm_status open_outputs(fm_train_run *run, const char *metrics_path, fm_er
  * of a run that never began. */
 static fm_status begin(fm_train_run *run, fm_error *reterr) {
     char path[PATH_MAX];
-    const fm_kernels *kernels;
+    const fm_kernels *kernels = NULL;
     bool is_first = fm_run_is_first(run);
     fm_status status = is_first ? find_metrics_path(run, path, reterr) : FM_OK;
     if (!status) status = fm_device_find(run->set->device, run->set->dtype, &kernels, reterr);

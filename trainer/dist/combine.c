@@ -9,7 +9,7 @@ enum { PIECE = 512 };
 
 #define DEFINE_COMBINE(type, name)                                                                 \
     static void name(int64_t count, int32_t n_source, const type *const *source, fm_beta beta,     \
-                     type *y) {                                                                    \
+                     type y[]) {                                                                   \
         type sum[PIECE];                                                                           \
         for (int64_t at = 0; at < count; at += PIECE) {                                            \
             int64_t n = count - at < PIECE ? count - at : PIECE;                                   \

@@ -54,7 +54,7 @@ fm_tensor_ref fm_dap_slice(fm_tape *tape, const char *name, fm_part part, fm_ten
 
 fm_gather fm_dap_gather_begin(fm_tape *tape, const char *name, fm_comm *comm, fm_tensor_ref x) {
     fm_tensor from = *fm_tape_tensor(tape, x), whole;
-    int axis = from.shard_axis;
+    int axis = (int)from.shard_axis;
     assert(axis >= 0 && axis <= 1 && from.shard_count == comm->size);
     assert(from.shape[axis] % comm->size == 0);
     int64_t outer, inner;

@@ -206,7 +206,7 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
 /* -- starting and stopping */
 
 static bool is_loopback(int listening) {
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {0};
     socklen_t bytes = sizeof address;
     if (getsockname(listening, (struct sockaddr *)&address, &bytes)) return false;
     if (address.ss_family == AF_INET6) {
