@@ -321,8 +321,11 @@ static void good_clients_among_bad_ones(uint64_t seconds) {
     join_consumers(good, N_GOOD);
     await_connections(&f, 0);
     const fm_counters *counters = fm_server_get_counters(f.server);
-    static const fm_counter seen[] = {FM_COUNT_HELLO_EVICTED, FM_COUNT_PROTOCOL_ERRORS,
-                                      FM_COUNT_REFUSED_FLOOD, FM_COUNT_STREAMS_REFUSED};
+    static const fm_counter seen[] = {FM_COUNT_PROTOCOL_ERRORS, FM_COUNT_STREAMS_REFUSED,
+#ifndef __SANITIZE_THREAD__ /* which slows the floods down until they reach no limit */
+                                      FM_COUNT_HELLO_EVICTED, FM_COUNT_REFUSED_FLOOD
+#endif
+    };
     for (size_t i = 0; seconds >= 10 && i < sizeof seen / sizeof seen[0]; i++)
         assert_true(fm_counter_read(counters, seen[i]) > 0);
     assert_int_equal(fm_counter_read(counters, FM_COUNT_MEMORY), 0);

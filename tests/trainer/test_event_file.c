@@ -54,17 +54,18 @@ static const char *path_of(const char *name) {
 
 static void write_steps(fm_event_file *file, uint64_t first, uint64_t last) {
     for (uint64_t step = first; step <= last; step++) {
-        fm_metrics_step m = {.step = step,
-                             .sample = "1abc_A",
-                             .loss = 0.5 * (double)step,
-                             .n_term = 2,
-                             .term = {{"distogram", 4.25}, {"plddt", NAN}},
-                             .n_score = step % 2 ? 0 : 1,
-                             .score = {{"lddt_ca", 0.75}},
-                             .grad_norm = 1.5,
-                             .learning_rate = 0.0009765625,
-                             .step_s = 2,
-                             .data_wait_s = 0};
+        fm_metrics_step m = {
+            .step = step,
+            .sample = "1abc_A",
+            .loss = 0.5 * (double)step,
+            .n_term = 2,
+            .term = {{.name = "distogram", .value = 4.25}, {.name = "plddt", .value = NAN}},
+            .n_score = step % 2 ? 0 : 1,
+            .score = {{"lddt_ca", 0.75}},
+            .grad_norm = 1.5,
+            .learning_rate = 0.0009765625,
+            .step_s = 2,
+            .data_wait_s = 0};
         assert_int_equal(fm_event_file_write(file, &m, 1000.5 + (double)step, NULL), FM_OK);
     }
 }
