@@ -121,7 +121,7 @@ static void failures_leave_nothing(void **state) {
                          "$FOLDMILL build bare --cache new/a -q > /dev/null 2>&1; "
                          "test $? = 1 && ! test -e new"),
                      0);
-    /* Folders that were there, and files of others, stay. */
+    /* Existing folders and the files of others stay. */
     assert_int_equal(run("mkdir -p old && $FOLDMILL merge --cache old --catalogue c/none "
                          "2> /dev/null; test -d old && ! test -e old/build && "
                          "mkdir -p old/build && touch old/build/mine && "

@@ -296,6 +296,26 @@ static void a_full_disk_ends_no_run(void **state) {
                      0);
 }
 
+/* A read-only file system over the run's folder: checkpoints fail and are tried again, metrics go on
+ * into the open file, and after it is gone the run ends with all that an undisturbed one has. */
+static void a_read_only_folder_ends_no_run(void **state) {
+    (void)state;
+    if (run("mkdir -p probe && mount -t tmpfs -o ro none probe 2>mount.err && umount probe") != 0) {
+        print_message("no tmpfs can be mounted here; the read-only folder is not tested\n");
+        skip();
+    }
+    int failed = run(". ./lib; stop_at $PWD/only/metrics.jsonl 8,30 $train --steps 40 --out only "
+                     "--checkpoint-every 4 -q >only.log 2>&1 && mount -t tmpfs -o ro none only && "
+                     "{ kill -CONT $pid; await_stop; } && "
+                     "grep -q 'checkpoint_failed .*Read-only file system' only.log && "
+                     "umount only && kill -CONT $pid && wait $pid");
+    run("umount only 2>/dev/null");
+    assert_int_equal(failed, 0);
+    assert_int_equal(run(". ./lib; $train --steps 40 --out writable -q >writable.log 2>&1 && "
+                         "same writable only 40"),
+                     0);
+}
+
 /* Rows that someone removed, or that a crash of the machine damaged, cost no others. */
 static void rows_that_are_missing_are_said(void **state) {
     (void)state;
@@ -380,6 +400,7 @@ int main(void) {
         cmocka_unit_test(samples_are_left_out_by_hand),
         cmocka_unit_test(a_sample_that_is_not_finite_is_named),
         cmocka_unit_test(a_full_disk_ends_no_run),
+        cmocka_unit_test(a_read_only_folder_ends_no_run),
         cmocka_unit_test(rows_that_are_missing_are_said),
         cmocka_unit_test(changes_are_made_on_purpose_and_recorded),
         cmocka_unit_test(an_unreadable_folder_is_no_new_run),

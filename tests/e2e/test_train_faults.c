@@ -1,6 +1,6 @@
 /* test_train_faults.c: calls of import, export-weights, train and a resumed train to the system
- * fail one at a time (tests/testing/faults.h). After each the checkpoints that are there are whole,
- * and --resume ends with the bytes of a run that was never disturbed. */
+ * fail one at a time (tests/testing/faults.h). After each failure all checkpoints are whole, and
+ * --resume ends with the bytes of a run that was never disturbed. */
 #include "tests/testing/faults.h"
 #include "tests/testing/testing.h"
 
@@ -48,7 +48,7 @@ static int tear_down(void **state) {
     "$T train --data unix:socket --seed 3 --config $ROOT/train.ini --out $ROOT/run "               \
     "--tensorboard $ROOT/run/events --steps 4 --checkpoint-every 2 --keep 2 -q"
 
-/* A whole checkpoint can be exported; every one that is there is looked at. */
+/* A whole checkpoint can be exported; all checkpoints of the folder are tried. */
 #define WHOLE                                                                                      \
     "for c in w/run/checkpoint-*.safetensors; do test ! -e $c || "                                 \
     "$T export-weights $c --out whole.npz >log || exit 1; done"

@@ -19,7 +19,7 @@ typedef struct fm_fault_case {
     const char *prepare; /* makes w as it is before the command */
     const char *command; /* a simple command, which works on $ROOT */
     const char *again;   /* finishes the work after a failure; NULL: the command */
-    const char *check;   /* holds after any exit: nothing that was there is lost */
+    const char *check;   /* holds after any exit: nothing that existed before is lost */
     const char *result;  /* prints what the command makes: the same after any success */
     bool may_be_partial; /* exit code 3 is right, too: an input that fails is refused */
     unsigned n_try;      /* failures to try */

@@ -78,7 +78,7 @@ int fm_test_run_ranks(int32_t size, fm_test_rank work, void *context, unsigned s
     for (int32_t r = 0; r < size; r++) {
         exits[r] = -1;
         start(&child[r], r, size, address, work, context, seconds);
-        if (child[r] < 0) { /* the ranks that are there would wait for it */
+        if (child[r] < 0) { /* the ranks that have started would wait for it */
             for (int32_t i = 0; i < r; i++)
                 kill(child[i], SIGKILL);
             size = r;

@@ -8,7 +8,7 @@
 
 enum { STEPS = 2 };
 
-/* What a run of some steps comes to. */
+/* The result of a run of some steps. */
 typedef struct outcome {
     double loss[STEPS], norm[STEPS];
     uint64_t parameters;
