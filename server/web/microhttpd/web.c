@@ -206,13 +206,16 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
 /* -- starting and stopping */
 
 static bool is_loopback(int listening) {
-    struct sockaddr_storage address = {0};
+    struct sockaddr_storage address;
+    struct sockaddr_in ipv4;
+    struct sockaddr_in6 ipv6;
     socklen_t bytes = sizeof address;
+    memset(&address, 0, sizeof address);
     if (getsockname(listening, (struct sockaddr *)&address, &bytes)) return false;
-    if (address.ss_family == AF_INET6) {
-        return IN6_IS_ADDR_LOOPBACK(&((struct sockaddr_in6 *)&address)->sin6_addr);
-    }
-    return ntohl(((struct sockaddr_in *)&address)->sin_addr.s_addr) >> 24 == 127;
+    memcpy(&ipv4, &address, sizeof ipv4);
+    memcpy(&ipv6, &address, sizeof ipv6);
+    if (ipv6.sin6_family == AF_INET6) return IN6_IS_ADDR_LOOPBACK(&ipv6.sin6_addr);
+    return ntohl(ipv4.sin_addr.s_addr) >> 24 == 127;
 }
 
 /* The library prints its own errors otherwise. */
