@@ -296,8 +296,8 @@ static void a_full_disk_ends_no_run(void **state) {
                      0);
 }
 
-/* A read-only file system over the run's folder: checkpoints fail and are tried again, metrics go on
- * into the open file, and after it is gone the run ends with all that an undisturbed one has. */
+/* A read-only file system over the run's folder: checkpoints fail and are tried again, and metrics
+ * go on into the open file. After it is gone the run ends with all that an undisturbed one has. */
 static void a_read_only_folder_ends_no_run(void **state) {
     (void)state;
     if (run("mkdir -p probe && mount -t tmpfs -o ro none probe 2>mount.err && umount probe") != 0) {
