@@ -1,5 +1,5 @@
-/* progress.h: shows people how a run goes: a line on standard error that a terminal rewrites for
- * every step, or without a terminal a line every few steps. */
+/* progress.h: shows people how a run goes: one line on standard error that a terminal
+ * rewrites at each step. Without a terminal, a new line is written after every few steps. */
 #ifndef FM_TRAINER_PROGRESS_H
 #define FM_TRAINER_PROGRESS_H
 

@@ -247,7 +247,7 @@ void fm_node_reads_output(fm_node *node, int i);
  * of output 0. */
 void fm_node_completes(fm_node *node);
 /* Declares that the gradient of `input` is output 0's gradient if this node is the first in
- * backward that gives it one. Else backward adds to a gradient that is there. */
+ * backward that gives it one. Otherwise backward adds to the gradient that it already has. */
 void fm_node_passes_if_first(fm_node *node, int input);
 /* Gives the node the next random-number id. Nodes that do not draw have none, so adding
  * communication nodes does not change the draws of other nodes. */

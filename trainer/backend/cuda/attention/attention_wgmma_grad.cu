@@ -76,8 +76,8 @@ template <int C> struct walk_memory {
 };
 
 /* How many items the block has done. IN_SHARED: each thread keeps its copy in shared memory, for
- * kernels that have no register left for it. What is spilled to local memory instead comes back
- * behind all loads of the gate's backward. */
+ * kernels that have no free register for it. If the compiler spilled it to local memory, reloading
+ * it would wait behind all loads of the gate's backward. */
 template <bool IN_SHARED> struct walk_count {
     int kept;
 
