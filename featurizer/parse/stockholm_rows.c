@@ -38,7 +38,7 @@ static fm_status split_line(const fm_stockholm_pieces *pieces, const fm_line *li
 }
 
 /* Reads the next line in one pass when it has the form that every program writes: a name, spaces,
- * letters and a line feed, all in ASCII. Returns false, without having moved, for any other line. */
+ * letters and a line feed, all in ASCII. For any other line it returns false and does not move. */
 static bool read_common_line(fm_stockholm_pieces *pieces, fm_stockholm_piece *ret_piece) {
     fm_bytes text = pieces->text;
     const uint8_t *data = text.data;
