@@ -30,7 +30,7 @@ enum {
     FM_WIRE_CONTROL_BYTES = 16384, /* holds any frame but SAMPLE, with its header */
 };
 
-/* The tables of wire.c and server/conn.c have a row for each kind; a kind without one does not
+/* The tables of wire.c and server/conn_in.c have a row for each kind; a kind without one does not
  * compile. */
 typedef enum fm_wire_kind {
     FM_WIRE_HELLO = 1,   /* client -> server, first: agent, versions, schema, requested snapshot */
