@@ -6,11 +6,11 @@
 #include <assert.h>
 #include <string.h>
 
-uint32_t fm_choose_crop_start(const fm_plan *plan, const fm_draws *draws, uint32_t n_res_chain,
-                              uint32_t n_res) {
+uint32_t fm_choose_crop_start(const fm_plan *plan, const fm_draws *draws, bool is_clamped,
+                              uint32_t n_res_chain, uint32_t n_res) {
     assert(n_res >= 1 && n_res <= n_res_chain);
     uint32_t end = n_res_chain - n_res, number = 0;
-    if (plan->compat_openfold) {
+    if (!is_clamped || plan->compat_openfold) {
         end -= draws->below(draws->context, FM_SAMPLE_DRAW_CROP, 0, number++, end + 1);
     }
     return draws->below(draws->context, FM_SAMPLE_DRAW_CROP, 0, number, end + 1);

@@ -6,11 +6,11 @@
 #include "featurizer/sample/draws.h"
 #include "featurizer/templates.h"
 
-/* Draws the first residue of a crop of n_res (1 .. n_res_chain) residues. It is uniform, as in the
- * paper. With compat_openfold it is uniform between 0 and an end that is itself drawn uniformly, so
- * the chain's end is seen less often. */
-uint32_t fm_choose_crop_start(const fm_plan *plan, const fm_draws *draws, uint32_t n_res_chain,
-                              uint32_t n_res);
+/* Draws the first residue of a crop of n_res (1 .. n_res_chain) residues (supplement 1.2.8). With
+ * clamped FAPE it is uniform. With unclamped FAPE, and always with compat_openfold, it is uniform
+ * between 0 and an end that is itself drawn uniformly, so the chain's end is seen less often. */
+uint32_t fm_choose_crop_start(const fm_plan *plan, const fm_draws *draws, bool is_clamped,
+                              uint32_t n_res_chain, uint32_t n_res);
 
 /* Chooses which of n_template usable templates, best first, a sample carries. Writes their indices
  * into ret_index [n_template] and returns their number, at most max_templates. By default, the
