@@ -24,12 +24,14 @@ uint32_t fm_choose_templates(const fm_plan *plan, const fm_draws *draws, uint32_
 /* Chooses the hits that a sample carries as templates, as indices into hits->hit. The candidates
  * are the hits of fm_templates_rank with different aligned letters; fm_choose_templates keeps some
  * of them. Hits released after the plan's max_template_date are not used, nor, except with
- * compat_openfold, those with an unknown date. With compat_openfold the first template_pool ranked
- * hits are shuffled before max_templates of them are read, and a hit without a mapping is skipped.
- * The list is in the arena. Returns FM_ERR_LIMIT when it is full. */
+ * compat_openfold, those with an unknown date. `query` is the chain's own structure, NULL without
+ * one: under the rule FM_TEMPLATE_DATE_QUERY its release date is the bound. A predicted structure
+ * has none and may use any hit; any other chain without a date uses none. With compat_openfold the
+ * first template_pool ranked hits are shuffled before max_templates of them are read, and a hit
+ * without a mapping is skipped. The list is in the arena. Returns FM_ERR_LIMIT when it is full. */
 FM_MUST_USE fm_status fm_choose_hits(const fm_plan *plan, const fm_draws *draws,
-                                     const fm_part_hits *hits, fm_arena *arena,
-                                     uint32_t **ret_chosen, uint32_t *ret_n_templ,
+                                     const fm_part_hits *hits, const fm_part_structure *query,
+                                     fm_arena *arena, uint32_t **ret_chosen, uint32_t *ret_n_templ,
                                      fm_error *reterr);
 
 #endif

@@ -154,8 +154,8 @@ static fm_status add_templates(builder *b) {
     const fm_part_hits *hits = b->record->hits;
     uint32_t *chosen, n_templ;
     if (!b->templates || !hits) return FM_OK;
-    fm_status status =
-        fm_choose_hits(b->plan, b->draws, hits, b->arena, &chosen, &n_templ, b->reterr);
+    fm_status status = fm_choose_hits(b->plan, b->draws, hits, b->record->structure, b->arena,
+                                      &chosen, &n_templ, b->reterr);
     if (status || n_templ == 0) return status;
     template_tensors tensors;
     if (!add_template_tensors(b, n_templ, &tensors)) return fm_arena_full(b->arena, b->reterr);
