@@ -33,11 +33,10 @@ typedef struct fm_plan {
     uint32_t mask_same_q32;    /* left unchanged; the rest becomes the mask token */
     /* A distillation chain keeps at most this many rows after block deletion; 0 = all. */
     uint32_t max_distillation_msa;
-    uint32_t clamped_fape_q32; /* chance that FAPE is clamped */
-    uint32_t max_templates;    /* most templates that a sample carries */
-    uint32_t template_pool;    /* templates are drawn from this many of the best hits */
-    /* Templates released later are not used: YYYYMMDD (proto/base/date.h), 0 = any date. */
-    uint32_t max_template_date;
+    uint32_t clamped_fape_q32;  /* chance that FAPE is clamped */
+    uint32_t max_templates;     /* most templates that a sample carries */
+    uint32_t template_pool;     /* templates are drawn from this many of the best hits */
+    uint32_t max_template_date; /* rule of proto/template_date.h */
     /* Chooses crop, templates and the rows of distillation chains as OpenFold does, quirks
      * included: docs/reference/sampling.md, section 10. */
     bool compat_openfold;
