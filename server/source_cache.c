@@ -17,8 +17,8 @@ struct fm_cache_source {
     fm_store *store;
     fm_arena arena;
     fm_snapshot snapshot;
-    int held;                                    /* descriptor of fm_snapshot_hold, or -1 */
-    fm_chooser *choosers[FM_ORDER_SHUFFLED + 1]; /* by the order of a plan; made at first use */
+    int held;                              /* descriptor of fm_snapshot_hold, or -1 */
+    fm_chooser *choosers[FM_N_PLAN_ORDER]; /* by the order of a plan; made at first use */
 };
 
 typedef struct cache_plan {
@@ -196,7 +196,7 @@ fm_status fm_cache_source_open(const char *path, const char *name, fm_cache_sour
 
 void fm_cache_source_close(fm_cache_source *cache) {
     if (!cache) return;
-    for (size_t i = 0; i <= FM_ORDER_SHUFFLED; i++)
+    for (size_t i = 0; i < FM_N_PLAN_ORDER; i++)
         fm_chooser_destroy(cache->choosers[i]);
     if (cache->held >= 0) close(cache->held);
     if (cache->store) fm_store_close(cache->store);
