@@ -1,4 +1,4 @@
-/* plan.c: see plan.h and docs/reference/sampling.md, sections 3 and 4. */
+/* plan.c: see plan.h and docs/reference/sampling.md, section 4. */
 #include "featurizer/sample/plan.h"
 
 #include "featurizer/sample/sample_draw.h"
@@ -137,13 +137,6 @@ fm_status fm_plan_check(const fm_plan *plan, fm_error *reterr) {
             check_range(ranges[i].field, ranges[i].value, ranges[i].min, ranges[i].max, reterr);
     }
     return status;
-}
-
-/* A31:1 */
-uint32_t fm_plan_cycles(const fm_plan *plan, uint64_t seed, uint64_t step) {
-    const fm_sample_draw draw = {.seed = seed, .index = step};
-    if (plan->always_max_cycle) return plan->max_cycle;
-    return 1 + fm_sample_draw_below(&draw, FM_SAMPLE_DRAW_CYCLES, 0, plan->max_cycle);
 }
 
 struct fm_chooser {

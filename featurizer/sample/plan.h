@@ -1,5 +1,4 @@
-/* plan.h: a sampling plan, and the draws that decide which chain is sample i and how many cycles a
- * step has.
+/* plan.h: a sampling plan, and the draws that decide which chain is sample i.
  *
  * docs/reference/sampling.md is the standard, and this is its first implementation. Everything here
  * is a pure function of (plan, snapshot's sizes and weights, seed, index). */
@@ -53,9 +52,6 @@ FM_MUST_USE fm_status fm_plan_find(const char *name, fm_plan *ret_plan, fm_error
 
 /* Returns FM_ERR_USAGE naming the first field that is out of range. */
 FM_MUST_USE fm_status fm_plan_check(const fm_plan *plan, fm_error *reterr);
-
-/* Returns the number of recycling cycles of a step, 1 .. max_cycle, the same for all ranks. */
-uint32_t fm_plan_cycles(const fm_plan *plan, uint64_t seed, uint64_t step);
 
 /* Decides which chain of the snapshot is sample `index`. It is built once per (plan, snapshot), is
  * immutable and may be shared by threads. */

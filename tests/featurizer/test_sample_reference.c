@@ -3,6 +3,7 @@
  * one line per case and one per tensor, and the reference recomputes every line. */
 #include "featurizer/sample/sample.h"
 #include "proto/base/compress.h"
+#include "proto/step_cycles.h"
 #include "tests/featurizer/synthetic_record.h"
 #include "tests/testing/testing.h"
 
@@ -17,7 +18,7 @@ static void write_plan_draws(FILE *out) {
     if (fm_plan_find("af2-initial", &plan, NULL)) abort();
     for (uint64_t step = 0; step < 40; step++) {
         fprintf(out, "cycles %llu %llu 4 %u\n", (unsigned long long)seed, (unsigned long long)step,
-                fm_plan_cycles(&plan, seed, step));
+                fm_step_cycles(seed, step, plan.max_cycle));
     }
     uint32_t weights[300];
     for (uint32_t k = 0; k < 300; k++)
