@@ -30,7 +30,7 @@ enum {
     FM_WIRE_CONTROL_BYTES = 16384, /* holds any frame but SAMPLE, with its header */
 };
 
-/* The tables of wire.c and server/conn.c have a row for each kind; a kind without one does not
+/* The tables of wire.c and server/conn_in.c have a row for each kind; a kind without one does not
  * compile. */
 typedef enum fm_wire_kind {
     FM_WIRE_HELLO = 1,   /* client -> server, first: agent, versions, schema, requested snapshot */
@@ -110,7 +110,7 @@ typedef struct fm_wire_open {
     char plan[FM_WIRE_PLAN_BYTES + 1];
     /* Changes to the plan; 0 keeps the value of the plan. The server checks them against bounds. */
     uint32_t global_batch, crop_size, max_msa_clusters, max_extra_msa, max_cycle;
-    uint32_t max_template_date; /* YYYYMMDD, proto/base/date.h */
+    uint32_t max_template_date; /* a rule of proto/template_date.h */
     uint64_t seed;
     uint64_t first_step;
     uint64_t n_step;         /* 0 = endless */

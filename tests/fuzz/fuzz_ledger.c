@@ -1,4 +1,5 @@
-/* fuzz_ledger.c: reads any bytes as a line of a ledger. What can be read must be written the same. */
+/* fuzz_ledger.c: reads any bytes as a line of a ledger. What can be read must be written the
+ * same. */
 #include "trainer/app/ledger.h"
 
 #include <assert.h>

@@ -192,8 +192,8 @@ static void a_skipped_sample_is_skipped_again(void **state) {
     replay("spoiled", "");
 }
 
-/* Killed where no checkpoint is, and stopped inside a batch: the ledger goes on with the checkpoint,
- * and one replay gives the whole run. */
+/* Killed where no checkpoint is, and stopped inside a batch: the ledger goes on with the
+ * checkpoint, and one replay gives the whole run. */
 static void a_resumed_run_keeps_its_ledger(void **state) {
     (void)state;
     static const struct {

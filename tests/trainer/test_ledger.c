@@ -96,7 +96,8 @@ static fm_ledger *open_at(uint64_t step, uint32_t n_sample, uint32_t window, boo
     return ledger;
 }
 
-/* Steps first .. last of `batch` samples each, whose pairs are swapped; of the last one `n_last`. */
+/* Steps first .. last of `batch` samples each, whose pairs are swapped; of the last one
+ * `n_last`. */
 static void use_steps(fm_ledger *ledger, uint64_t first, uint64_t last, uint32_t batch,
                       uint32_t first_slot, uint32_t n_last) {
     for (uint64_t step = first; step <= last; step++) {

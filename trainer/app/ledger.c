@@ -3,10 +3,10 @@
  *     foldmill-ledger 1 seed SEED snapshot SHA256 groups G order ORDER CHECK
  *     STEP SLOT INDEX... CHECK
  *
- * The samples of the second form are those of slots SLOT, SLOT + 1, ... Of two or more that follow
- * each other FIRST-LAST is written, and INDEX! is a sample that was skipped. CHECK is the low half
- * of XXH3-64 over the text before it, in hex. There is one text for each line: what would be written
- * differently is refused. */
+ * The samples of the second form are those of slots SLOT, SLOT + 1, ... Of two or more that
+ * follow each other FIRST-LAST is written, and INDEX! is a sample that was skipped. CHECK is
+ * the low half of XXH3-64 over the text before it, in hex. There is one text for each line:
+ * what would be written differently is refused. */
 #include "trainer/app/ledger.h"
 
 #include "proto/base/file.h"
@@ -107,8 +107,10 @@ static void read_facts(reading *r, fm_ledger_line *line) {
     take_word(r, "seed ");
     facts->seed = take_number(r, UINT64_MAX);
     take_word(r, " snapshot ");
-    r->failed |= fm_sha256_parse(r->at, strlen(r->at), &facts->snapshot) != FM_OK;
-    if (r->failed) return;
+    if (r->failed || fm_sha256_parse(r->at, strlen(r->at), &facts->snapshot)) {
+        r->failed = true;
+        return;
+    }
     r->at += FM_SHA256_HEX - 1;
     take_word(r, " groups ");
     facts->n_group = (uint32_t)take_number(r, FM_LIMIT_N_GROUP);
@@ -265,9 +267,7 @@ static fm_status cut(const char *path, position end, kept *k, fm_error *reterr) 
     status = k->out ? FM_OK : fm_arena_full(&arena, reterr);
     if (!status) {
         keep_lines(content, end, k);
-        if (k->bytes != content.size) {
-            status = fm_file_write_atomic(path, k->out, k->bytes, reterr);
-        }
+        if (k->bytes != content.size) status = fm_file_write_atomic(path, k->out, k->bytes, reterr);
     }
     fm_arena_fini(&arena);
     return status;

@@ -1,9 +1,10 @@
 /* ledger.h: the file that says which sample a run used at which step and slot, so that a run whose
  * samples came out of order can be replayed bit for bit.
  *
- * The ledger is text, in lines that each end with a check (docs/reference/ledger.md). Lines are only
- * appended, each with one write(2), and wait in memory while the disk is full (appender.h). A
- * checkpoint is always at the end of a line, so a resumed run cuts the file there and goes on. */
+ * The ledger is text, in lines that each end with a check (docs/reference/ledger.md). Lines are
+ * only appended, each with one write(2), and wait in memory while the disk is full
+ * (appender.h). A checkpoint is always at the end of a line, so a resumed run cuts the file
+ * there and goes on. */
 #ifndef FM_TRAINER_LEDGER_H
 #define FM_TRAINER_LEDGER_H
 

@@ -1,9 +1,9 @@
 /* train_order.c: which sample a run uses at which step and slot; see train_run.h.
  *
- * Places. Place p is that of the p-th sample that the run uses, counted from its very first one. In
- * strict order it takes sample p. Out of order it takes the sample that comes next; that sample then
- * has the recycling cycles and the slot of the place, and not its own, so that all samples of a step
- * have the same number of cycles and no two of them share a dropout mask.
+ * Places. Place p is that of the p-th sample that the run uses, counted from its very first one.
+ * In strict order it takes sample p. Out of order it takes the sample that comes next; that sample
+ * then has the recycling cycles and the slot of the place, and not its own, so that all samples of
+ * a step have the same number of cycles and no two of them share a dropout mask.
  *
  * The ledger notes what each place took. A run that replays a ledger asks its feed for these
  * samples, by number. The feed then receives samples in strict order and holds those that are not

@@ -240,9 +240,7 @@ static void describe_hand(fm_train_run *run, fm_run_word *word) {
     }
     snprintf(word->name, sizeof word->name, "%s", loaded->sample->name);
     fm_status status = fm_features_of(loaded->sample, &run->hand_features, &error);
-    if (!status) {
-        status = fm_run_place_features(run, run->own_slot, &run->hand_features, &error);
-    }
+    if (!status) status = fm_run_place_features(run, run->own_slot, &run->hand_features, &error);
     word->n_cycle = run->hand_features.n_cycle;
     if (!status) status = fm_upload_check(run->trainer, &run->hand_features, &error);
     if (status) {

@@ -56,7 +56,8 @@ static void note_disk(fm_train_run *run, fm_status status, uint64_t step, const 
     run->is_disk_full = status;
 }
 
-/* Writes the step's metrics and its places in the ledger. What the disk does not take waits in memory. */
+/* Writes the step's metrics and its places in the ledger. What the disk does not take waits in
+ * memory. */
 static void write_metrics(fm_train_run *run, const fm_metrics_step *step) {
     fm_error error;
     if (!fm_run_is_first(run)) return;
