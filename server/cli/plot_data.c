@@ -44,8 +44,8 @@ static fm_status add_line(fm_plot_table *table, const char *line, size_t bytes, 
     double step = fm_json_get_number(fm_json_get_member(row, "step"), NAN);
     fm_status status = FM_OK;
     if (!(step >= 0)) {
-        status =
-            fm_fail(reterr, FM_ERR_CORRUPT, "found '%.40s', expected an object with a step", line);
+        status = fm_fail(reterr, FM_ERR_CORRUPT, "found '%.*s', expected an object with a step",
+                         bytes > 40 ? 40 : (int)bytes, line);
     }
     fm_json_member member;
     bool any = !status && fm_json_first_member(row, &member);
