@@ -492,6 +492,13 @@ static fm_status open_access(fm_server *server, const fm_server_options *options
                            options->listen[i]);
         }
     }
+    bool asks_clients = options->credentials.tls_ca || options->credentials.token_file;
+    if (has_tls && !asks_clients && !options->is_open_to_all) {
+        return fm_fail(
+            reterr, FM_ERR_USAGE,
+            "tls:// needs a way to tell who may connect: --token-file for tokens, --tls-ca "
+            "for certificates of clients, or --open-to-all for whoever reaches the port");
+    }
     if (options->credentials.tls_cert && !has_tls) {
         return fm_fail(reterr, FM_ERR_USAGE,
                        "--tls-cert has no use without a tls:// address to listen on");

@@ -47,6 +47,7 @@ typedef struct fm_server_options {
     bool watch_signals;         /* SIGINT and SIGTERM stop the server, SIGHUP is fm_server_reload */
     fm_credentials credentials; /* of tls:// addresses; the texts must outlive the server */
     const char *unix_group;     /* its members may connect, too; NULL = the server's user only */
+    bool is_open_to_all;        /* tls:// may do without certificates and tokens of clients */
 } fm_server_options;
 
 /* The limits of a peer in effect: half of max_connection (at least 16), of these half may be

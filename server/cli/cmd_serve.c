@@ -25,7 +25,8 @@ static const char description[] =
     "Addresses: unix:PATH for clients on the same host (its owner, root, and the members of\n"
     "--unix-group may connect); tls://HOST:PORT for a network, with the certificate of --tls-cert\n"
     "and --tls-key. --tls-ca demands a certificate of every client, --token-file an access token;\n"
-    "with neither, whoever reaches the port may use the server. tcp://HOST:PORT is plain TCP and\n"
+    "one of them is required, unless --open-to-all lets in whoever reaches the port. "
+    "tcp://HOST:PORT is plain TCP and\n"
     "stays on this machine unless --insecure allows more. Port 0 takes any free port, which the\n"
     "log line `listening` reports.\n\n"
     "A token file has one token per line: a name, the token (16 to 255 characters), and limits:\n"
@@ -44,7 +45,7 @@ typedef struct serve_settings {
     fm_credentials credentials;
     uint64_t jobs, max_memory_mib, worker_memory_mib, max_connections, hello_ms, stall_s, idle_s;
     uint64_t min_rate_kib, peer_connections, peer_streams, peer_memory_mib, peer_requests;
-    bool quiet, verbose;
+    bool open_to_all, quiet, verbose;
 } serve_settings;
 
 static int parse(serve_settings *set, int argc, char **argv) {
@@ -91,6 +92,8 @@ static int parse(serve_settings *set, int argc, char **argv) {
         FM_CREDENTIALS_OPTIONS(&set->credentials, "file with the access tokens of the clients"),
         {"http", FM_OPTION_STRING, &set->http, "HOST:PORT",
          .help = "serve a status page, /metrics and /healthz there"},
+        {"open-to-all", FM_OPTION_FLAG, &set->open_to_all, NULL,
+         .help = "serve tls:// to whoever reaches the port, without --tls-ca and --token-file"},
         {"unix-group", FM_OPTION_STRING, &set->unix_group, "GROUP",
          .help = "members of this group may use unix: addresses"},
         {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "log warnings and errors only",
@@ -172,6 +175,7 @@ static fm_status serve(const serve_settings *set, const fm_sample_source *source
         .watch_signals = true,
         .credentials = set->credentials,
         .unix_group = set->unix_group,
+        .is_open_to_all = set->open_to_all,
         .http = set->http,
         .version = FM_VERSION,
         .generation = generation,

@@ -32,7 +32,8 @@ static const char description[] =
     "run goes on.\n\n"
     "If the server disconnects, the run waits up to --wait for it or for another\n"
     "server of the same snapshot. A server that sends no sample for --data-timeout\n"
-    "counts as disconnected.\n\n"
+    "counts as disconnected. One that has no room for another connection or stream\n"
+    "is asked again for up to --full-wait.\n\n"
     "The state of the run is saved in DIR every --checkpoint-every steps, every\n"
     "--checkpoint-minutes, and at every end. --resume continues from the newest\n"
     "whole checkpoint, or starts the run if there is none. A run that was killed\n"
@@ -82,8 +83,8 @@ static fm_status read_options(fm_train_options *set, int argc, char **argv, fm_e
          .help = "of samples: strict or bounded:W (strict)"},
         {"ahead", FM_OPTION_U64, &set->ahead, "N",
          .help = "samples to receive ahead of the step (8)", .min = 2, .max = 1024},
-        {"wait", FM_OPTION_U64, &set->wait_ms, "MS",
-         .help = "how long to try to connect or reconnect (5000)", .max = 3600000},
+        {"wait", FM_OPTION_U64, &set->wait_ms, "MS", "wait for a server (5000)", .max = 3600000},
+        {"full-wait", FM_OPTION_U64, &set->full_wait_s, "S", "wait for room (300)", .max = 86400},
         {"data-timeout", FM_OPTION_U64, &set->data_timeout_s, "S",
          .help = "reconnect after so long without a sample (600)", .min = 1, .max = 604800},
         {"bad-samples", FM_OPTION_STRING, &set->bad_samples, "POLICY",
@@ -167,6 +168,7 @@ fm_status fm_train_options_parse(fm_train_options *set, int argc, char **argv, f
                               .bad_sample_budget = 100,
                               .ahead = 8,
                               .wait_ms = 5000,
+                              .full_wait_s = 300,
                               .data_timeout_s = 600,
                               .argc = argc,
                               .argv = argv};
