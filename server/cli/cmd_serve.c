@@ -31,6 +31,9 @@ static const char description[] =
     "log line `listening` reports.\n\n"
     "A token file has one token per line: a name, the token (16 to 255 characters), and limits:\n"
     "snapshots=A,B plans=A,B streams=N bytes=N[K|M|G|T].\n\n"
+    "Under systemd, sockets may be handed over: those called `data` are served like\n"
+    "--listen addresses (TCP is tls:// with --tls-cert, else tcp://), and one called\n"
+    "`http` like --http. Readiness, state and signs of life are reported to it.\n\n"
     "SIGTERM and SIGINT stop the server: it takes no more connections, tells every stream, and\n"
     "exits with 0, because no work is lost: clients go on with another server. SIGHUP reads the\n"
     "certificates and tokens again; streams go on, and bad files change nothing.\n\n"
@@ -53,7 +56,7 @@ static int parse(serve_settings *set, int argc, char **argv) {
         {"cache", FM_OPTION_STRING, &set->cache, "DIR", .help = "the cache to serve",
          .is_required = true},
         {"listen", FM_OPTION_STRING, &set->listen, "ADDRESS",
-         .help = "unix:PATH, tls://HOST:PORT or tcp://HOST:PORT", .is_required = true},
+         .help = "unix:PATH, tls://HOST:PORT or tcp://HOST:PORT"},
         {"also-listen", FM_OPTION_STRING, &set->also_listen, "ADDRESS", .help = "a second address"},
         {"snapshot", FM_OPTION_STRING, &set->snapshot, "NAME",
          .help = "the snapshot to serve (all); a pinned one is served from its generation"},
@@ -102,7 +105,7 @@ static int parse(serve_settings *set, int argc, char **argv) {
         {0}};
     const fm_command command = {
         .program = "foldmill serve",
-        .arguments = "--cache DIR --listen ADDRESS [options]",
+        .arguments = "--cache DIR [--listen ADDRESS] [options]",
         .summary = "serve samples from a cache to trainers",
         .description = description,
         .options = options,
@@ -131,6 +134,30 @@ static void choose_memory(serve_settings *set) {
            (unsigned long long)set->jobs, (unsigned long long)machine);
 }
 
+/* What a service manager has left in the environment. */
+typedef struct from_systemd {
+    fm_service_sockets sockets;
+    fm_service_manager *manager;
+} from_systemd;
+
+static fm_status find_systemd(const serve_settings *set, from_systemd *ret_systemd,
+                              fm_error *reterr) {
+    const fm_credentials *credentials = &set->credentials;
+    fm_status status = fm_service_take_sockets(credentials->tls_cert, credentials->is_insecure,
+                                               &ret_systemd->sockets, reterr);
+    if (status) return status;
+    if (set->http && ret_systemd->sockets.http.fd) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--http has no use where a service manager hands over the socket 'http'");
+    }
+    if (!set->listen && !set->also_listen && !ret_systemd->sockets.n_data) {
+        return fm_fail(
+            reterr, FM_ERR_USAGE,
+            "--listen ADDRESS is required, unless a service manager hands over a socket");
+    }
+    return fm_service_manager_create(&ret_systemd->manager, reterr);
+}
+
 static void log_start(const fm_server *server, const fm_sample_source *source, uint64_t generation,
                       const serve_settings *set) {
     char hash[FM_SHA256_HEX], name[300], address[400];
@@ -156,10 +183,13 @@ static void log_end(const fm_server *server) {
            (unsigned long long)fm_log_get_losses().n_dropped);
 }
 
-static fm_status serve(const serve_settings *set, const fm_sample_source *source,
-                       uint64_t generation, fm_error *reterr) {
+static fm_status serve(const serve_settings *set, const from_systemd *systemd,
+                       const fm_sample_source *source, uint64_t generation, fm_error *reterr) {
     const fm_server_options options = {
-        .listen = {set->listen, set->also_listen},
+        .listen = {set->listen ? set->listen : set->also_listen,
+                   set->listen ? set->also_listen : NULL},
+        .handed = &systemd->sockets,
+        .manager = systemd->manager,
         .n_job = (uint32_t)set->jobs,
         .max_memory_bytes = (size_t)set->max_memory_mib << MIB_SHIFT,
         .worker_memory_bytes = (size_t)set->worker_memory_mib << MIB_SHIFT,
@@ -192,6 +222,18 @@ static fm_status serve(const serve_settings *set, const fm_sample_source *source
     return FM_OK;
 }
 
+static fm_status serve_cache(const serve_settings *set, const from_systemd *systemd,
+                             fm_error *reterr) {
+    fm_cache_source *cache;
+    fm_sample_source source;
+    fm_status status = fm_cache_source_open(set->cache, set->snapshot, &cache, &source, reterr);
+    status = fm_cli_explain_cache(set->cache, status, reterr);
+    if (status) return status;
+    status = serve(set, systemd, &source, fm_cache_source_get_info(cache)->generation, reterr);
+    fm_cache_source_close(cache);
+    return status;
+}
+
 int fm_cmd_serve(int argc, char **argv) {
     serve_settings set = {.snapshot = "all",
                           .jobs = 2,
@@ -205,14 +247,13 @@ int fm_cmd_serve(int argc, char **argv) {
     if (set.quiet) fm_log_set_level(FM_LOG_WARN);
     if (set.verbose) fm_log_set_level(FM_LOG_DEBUG);
     fm_log_start_dropping((fm_log_rate){.burst = LOG_BURST, .per_s = LOG_PER_S});
-    choose_memory(&set);
     fm_error error;
-    fm_cache_source *cache;
-    fm_sample_source source;
-    fm_status status = fm_cache_source_open(set.cache, set.snapshot, &cache, &source, &error);
-    status = fm_cli_explain_cache(set.cache, status, &error);
-    if (status) return fm_cli_report("foldmill serve", &error);
-    status = serve(&set, &source, fm_cache_source_get_info(cache)->generation, &error);
-    fm_cache_source_close(cache);
+    from_systemd systemd = {0};
+    fm_status status = find_systemd(&set, &systemd, &error);
+    if (!status) {
+        choose_memory(&set);
+        status = serve_cache(&set, &systemd, &error);
+    }
+    fm_service_manager_destroy(systemd.manager);
     return status ? fm_cli_report("foldmill serve", &error) : FM_EXIT_OK;
 }
