@@ -32,7 +32,9 @@ if systemd-analyze security --offline=true --threshold=16 --no-pager \
 fi
 
 # Every group of the service is made by the file for systemd-sysusers.
-for group in $(sed -n 's/^SupplementaryGroups=//p' deploy/systemd/foldmill-serve.service); do
+sed -n 's/^SupplementaryGroups=//p' deploy/systemd/foldmill-serve.service | tr ' ' '\n' >"$folder/groups"
+[ -s "$folder/groups" ] || fail "the service has no groups"
+while read -r group; do
     grep -q "^g $group " deploy/systemd/foldmill.sysusers.conf || fail "nobody makes group $group"
-done
+done <"$folder/groups"
 echo "systemd: the unit files are fine"

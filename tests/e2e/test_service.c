@@ -1,6 +1,6 @@
-/* `foldmill serve` under a service manager: this test does what systemd does. It hands over sockets,
- * reads the reports and the signs of life, reloads and stops the server; and it runs the server
- * under the restrictions of the unit file. */
+/* `foldmill serve` under a service manager: this test does what systemd does. It hands over
+ * sockets, reads the reports and the signs of life, reloads and stops the server; and it runs the
+ * server under the restrictions of the unit file. */
 #include "tests/testing/testing.h"
 
 #include <netinet/in.h>
