@@ -352,7 +352,9 @@ static fm_status collect_sample(fm_train_run *run, fm_error *reterr) {
     fm_sample_result result;
     fm_status status = fm_trainer_collect(run->trainer, &result, reterr);
     if (status) {
-        status = drop_bad(run, &f, status, reterr);
+        /* An update was not made: its step may be reported already, so nothing may be saved. */
+        run->is_torn = run->is_torn || status == FM_ERR_LIMIT;
+        if (status != FM_ERR_LIMIT) status = drop_bad(run, &f, status, reterr);
         fm_loader_release(run->feed.loader, &f.loaded);
         return status;
     }
@@ -489,7 +491,7 @@ static double percentile_ms(const fm_histogram *histogram, uint32_t per_mille) {
 static void summarize(const fm_train_run *run) {
     fm_loader_stats stats = fm_feed_get_stats(&run->feed);
     uint64_t n_here = run->state.place.step - run->first.step,
-             window = n_here < FM_RUN_WINDOW ? n_here : FM_RUN_WINDOW;
+             window = run->n_loss < FM_RUN_WINDOW ? run->n_loss : FM_RUN_WINDOW;
     double seconds = fm_run_seconds_since(run->start_ns), last_sum = 0;
     for (uint64_t i = 0; i < window; i++)
         last_sum += run->last[i];

@@ -86,8 +86,9 @@ typedef struct fm_train_run {
     bool is_disk_full;                 /* metrics wait in memory */
     int lock;                          /* of the folder */
     bool said_slow[FM_FALLBACK_KINDS]; /* slow paths that have had their log line */
+    uint64_t n_loss;                   /* steps with a loss: those of which a sample counted */
     double first_sum,
-        last[FM_RUN_WINDOW]; /* losses of the first and of the newest FM_RUN_WINDOW steps */
+        last[FM_RUN_WINDOW]; /* losses of the first and of the newest FM_RUN_WINDOW of them */
     char advice[FM_RUN_ADVICE_BYTES]; /* what to do about the error; "" = nothing known */
     /* Of several ranks; train_ranks.c. */
     fm_run_word *words;                 /* [ranks] of the round being agreed on */

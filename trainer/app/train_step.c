@@ -141,8 +141,10 @@ fm_status fm_run_finish_step(fm_train_run *run, double rate, fm_error *reterr) {
         step.score[i].name = score_names[i];
         step.score[step.n_score++].value = sums->score[i] / sums->n_scored;
     }
-    if (n_here <= FM_RUN_WINDOW) run->first_sum += step.loss;
-    run->last[(n_here - 1) % FM_RUN_WINDOW] = step.loss;
+    if (sums->n_counted) {
+        if (run->n_loss < FM_RUN_WINDOW) run->first_sum += step.loss;
+        run->last[run->n_loss++ % FM_RUN_WINDOW] = step.loss;
+    }
     say_slow_paths(run);
     fm_progress_say(&run->progress, &step);
     write_metrics(run, &step);
