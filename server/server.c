@@ -572,7 +572,7 @@ static void set_options(fm_server *server, const fm_server_options *options,
     fm_sample_source *const *sources =
         options->library ? fm_library_get_list(options->library, &n_source) : &source;
     fm_offer_set(&server->offer, sources, n_source, 0);
-    server->linger_ms = or_default(options->linger_ms, 10000);
+    server->linger_ms = or_default(options->linger_ms, 5000);
     server->budget.max_bytes =
         options->max_memory_bytes ? options->max_memory_bytes : DEFAULT_MEMORY;
     server->peer_limits = fm_server_peer_limits(options);

@@ -47,8 +47,8 @@ typedef struct fm_server_options {
     fm_library *library;      /* caches to serve; NULL: the source given to fm_server_create */
     uint32_t follow_ms;       /* look for newer generations and snapshots so often; 0 = only when
                                    fm_server_reload asks for it */
-    uint32_t linger_ms; /* an older snapshot that nobody uses stays open so long; 0 = 10,000 */
-    bool watch_signals; /* SIGINT and SIGTERM stop the server, SIGHUP is fm_server_reload */
+    uint32_t linger_ms;       /* an older snapshot that nobody uses stays open so long; 0 = 5,000 */
+    bool watch_signals;       /* SIGINT and SIGTERM stop the server, SIGHUP is fm_server_reload */
     fm_credentials credentials; /* of tls:// addresses; the texts must outlive the server */
     const char *unix_group;     /* its members may connect, too; NULL = the server's user only */
 } fm_server_options;

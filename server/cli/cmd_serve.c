@@ -1,13 +1,20 @@
 /* cmd_serve.c: foldmill serve: runs the feature server. */
+#include "proto/address.h"
 #include "proto/base/log.h"
 #include "proto/base/machine.h"
 #include "server/cli/commands.h"
 #include "server/cli/open_cache.h"
 #include "server/server.h"
 
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
+    PRIVATE_GRACE_S = 10,
     MIB_SHIFT = 20,
     MAX_MEMORY_MIB = 2048, /* defaults, where the machine has the memory */
     WORKER_MEMORY_MIB = 4096,
@@ -55,7 +62,7 @@ typedef struct serve_settings {
     fm_credentials credentials;
     uint64_t jobs, max_memory_mib, worker_memory_mib, max_connections, hello_ms, stall_s, idle_s;
     uint64_t min_rate_kib, peer_connections, peer_streams, peer_memory_mib, peer_requests;
-    bool all_snapshots, follow, quiet, verbose;
+    bool all_snapshots, follow, quiet, verbose, is_private;
 } serve_settings;
 
 static int parse(serve_settings *set, int argc, char **argv) {
@@ -111,6 +118,8 @@ static int parse(serve_settings *set, int argc, char **argv) {
         {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "log warnings and errors only",
          .letter = 'q'},
         {"verbose", FM_OPTION_FLAG, &set->verbose, NULL, .help = "log more"},
+        {"private", FM_OPTION_FLAG, &set->is_private, NULL,
+         .help = "stop when standard input ends, and remove the folder of the socket"},
         {0}};
     const fm_command command = {
         .program = "foldmill serve",
@@ -221,6 +230,44 @@ static fm_status open_library(const serve_settings *set, fm_library_cache *cache
     return status;
 }
 
+/* -- the server of one run (trainer/app/private_server.h) */
+
+/* Waits for the end of standard input, which a parent holds open for as long as it lives. Then the
+ * server ends as on SIGTERM, or at once when it does not within a grace period. */
+static void *watch_parent(void *unused) {
+    char bytes[64];
+    ssize_t n;
+    (void)unused;
+    do {
+        n = read(STDIN_FILENO, bytes, sizeof bytes);
+    } while (n > 0 || (n < 0 && errno == EINTR));
+    kill(getpid(), SIGTERM);
+    sleep(PRIVATE_GRACE_S);
+    _exit(FM_EXIT_FAILED);
+}
+
+static fm_status start_watch(const serve_settings *set, fm_error *reterr) {
+    pthread_t thread;
+    if (strncmp(set->listen, "unix:", 5) != 0) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--private needs --listen unix:PATH");
+    }
+    if (pthread_create(&thread, NULL, watch_parent, NULL) != 0) {
+        return fm_fail(reterr, FM_ERR_NOMEM, "no thread for watching the parent");
+    }
+    pthread_detach(thread);
+    return FM_OK;
+}
+
+/* The parent may have been killed: nobody else removes the folder then. */
+static void remove_folder(const char *listen) {
+    char path[FM_ADDRESS_PATH_BYTES];
+    snprintf(path, sizeof path, "%s", listen + 5);
+    char *slash = strrchr(path, '/');
+    if (!slash || slash == path) return;
+    *slash = '\0';
+    rmdir(path); /* its parent may have done it */
+}
+
 int fm_cmd_serve(int argc, char **argv) {
     serve_settings set = {.jobs = 2,
                           .max_connections = 256,
@@ -237,10 +284,11 @@ int fm_cmd_serve(int argc, char **argv) {
     fm_error error;
     fm_library_cache caches[FM_LIBRARY_N_CACHE];
     fm_library *library;
-    fm_status status = open_library(&set, caches, &library, &error);
-    if (!status) {
-        status = serve(&set, library, &error);
-        fm_library_close(library);
-    }
+    fm_status status = set.is_private ? start_watch(&set, &error) : FM_OK;
+    if (!status) status = open_library(&set, caches, &library, &error);
+    if (status) return fm_cli_report("foldmill serve", &error);
+    status = serve(&set, library, &error);
+    fm_library_close(library);
+    if (set.is_private) remove_folder(set.listen);
     return status ? fm_cli_report("foldmill serve", &error) : FM_EXIT_OK;
 }
