@@ -8,6 +8,7 @@
 
 #include "cache/snapshot/pins.h"
 #include "cache/store/generation_use.h"
+#include "proto/base/directory.h"
 #include "proto/base/log.h"
 #include "server/source_cache.h"
 
@@ -17,16 +18,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { NAMES_ARENA_BYTES = 64 << 20, MANIFEST_ARENA_BYTES = 512 << 20 };
-
-/* What stat says of a file or folder; all zero when there is none. */
-typedef struct file_mark {
-    uint64_t device, inode, size;
-    int64_t modified_s, modified_ns;
-} file_mark;
 
 /* A generation that is open, shared by its snapshots. */
 typedef struct open_store {
@@ -39,7 +33,7 @@ typedef struct open_store {
 typedef struct open_snapshot {
     uint32_t cache;
     char name[FM_LIMIT_NAME_BYTES + 1]; /* in its cache */
-    file_mark file;                     /* of a snapshot other than "all" */
+    fm_path_mark file;                  /* of a snapshot other than "all" */
     open_store *store;
     fm_sample_source *source;
     bool is_offered;
@@ -50,8 +44,8 @@ enum { WATCH_CURRENT, WATCH_SNAPSHOTS, WATCH_PINS, N_WATCH };
 struct fm_library {
     fm_library_options options;
     fm_library_cache cache[FM_LIBRARY_N_CACHE];
-    file_mark watched[FM_LIBRARY_N_CACHE][N_WATCH]; /* when the last update began */
-    open_snapshot **open;                           /* [n_open], each on the heap */
+    fm_path_mark watched[FM_LIBRARY_N_CACHE][N_WATCH]; /* when the last update began */
+    open_snapshot **open;                              /* [n_open], each on the heap */
     size_t n_open, max_open;
     fm_sample_source **list; /* [n_list] */
     size_t n_list;
@@ -154,28 +148,21 @@ static fm_status want_of(const fm_library *library, uint32_t cache, wanted_list 
 
 /* -- files */
 
-static file_mark look_at(const char *cache, const char *name) {
+/* One that cannot be looked at has a mark that differs from all others, so that an update meets the
+ * error. */
+static fm_path_mark look_at(const char *cache, const char *name) {
     char path[PATH_MAX];
-    struct stat found;
+    fm_path_mark mark = {.modified_ns = -1};
     int n = snprintf(path, sizeof path, "%s/%s", cache, name);
-    if (n <= 0 || n >= PATH_MAX || stat(path, &found) != 0) return (file_mark){0};
-    return (file_mark){.device = found.st_dev,
-                       .inode = found.st_ino,
-                       .size = (uint64_t)found.st_size,
-                       .modified_s = found.st_mtim.tv_sec,
-                       .modified_ns = found.st_mtim.tv_nsec};
+    if (n <= 0 || n >= PATH_MAX) return mark;
+    return fm_path_mark_read(path, &mark, NULL) ? (fm_path_mark){.modified_ns = -1} : mark;
 }
 
-static file_mark look_at_snapshot(const char *cache, const char *name) {
+static fm_path_mark look_at_snapshot(const char *cache, const char *name) {
     char path[FM_LIMIT_NAME_BYTES + 16];
-    if (strcmp(name, "all") == 0) return (file_mark){0};
+    if (strcmp(name, "all") == 0) return (fm_path_mark){0};
     snprintf(path, sizeof path, "snapshots/%s", name);
     return look_at(cache, path);
-}
-
-static bool is_same_file(const file_mark *a, const file_mark *b) {
-    return a->device == b->device && a->inode == b->inode && a->size == b->size &&
-           a->modified_s == b->modified_s && a->modified_ns == b->modified_ns;
 }
 
 static const char *const watched_names[N_WATCH] = {"CURRENT", "snapshots", "pins"};
@@ -190,8 +177,8 @@ static void watch(fm_library *library) {
 bool fm_library_looks_changed(const fm_library *library) {
     for (uint32_t c = 0; c < library->options.n_cache; c++) {
         for (size_t w = 0; w < N_WATCH; w++) {
-            file_mark now = look_at(library->cache[c].path, watched_names[w]);
-            if (!is_same_file(&now, &library->watched[c][w])) return true;
+            fm_path_mark now = look_at(library->cache[c].path, watched_names[w]);
+            if (!fm_path_mark_is_same(&now, &library->watched[c][w])) return true;
         }
     }
     return false;
@@ -293,8 +280,9 @@ void fm_library_let_go(fm_library *library, fm_sample_source *source) {
 static open_snapshot *find_offered(const fm_library *library, const wanted_snapshot *wanted) {
     for (size_t i = 0; i < library->n_open; i++) {
         open_snapshot *one = library->open[i];
-        if (one->is_offered && one->cache == wanted->cache && strcmp(one->name, wanted->name) == 0)
-            return one;
+        bool is_it =
+            one->is_offered && one->cache == wanted->cache && strcmp(one->name, wanted->name) == 0;
+        if (is_it) return one;
     }
     return NULL;
 }
@@ -346,9 +334,9 @@ static void update_one(updating *update, const wanted_snapshot *wanted) {
     uint64_t number = 0;
     fm_error error;
     fm_status status = fm_store_number_for(path, wanted->name, &number, &error);
-    file_mark file = look_at_snapshot(path, wanted->name);
+    fm_path_mark file = look_at_snapshot(path, wanted->name);
     bool is_same = !status && before && before->source->generation == number &&
-                   is_same_file(&before->file, &file);
+                   fm_path_mark_is_same(&before->file, &file);
     bool is_known_bad =
         !status && update->failed_generation == number && update->failed_cache == wanted->cache;
     if (is_known_bad) {

@@ -43,8 +43,8 @@ typedef struct fm_library_options {
     bool takes_all; /* caches without one of `snapshot` offer all snapshots that they have */
 } fm_library_options;
 
-/* Opens everything that the options name. Their paths and snapshots must outlive the library. Errors of fm_store_open
- * and fm_snapshot_open; FM_ERR_USAGE for names that do not fit together. */
+/* Opens everything that the options name. Their paths and snapshots must outlive the library.
+ * Errors of fm_store_open and fm_snapshot_open; FM_ERR_USAGE for names that do not fit together. */
 FM_MUST_USE fm_status fm_library_open(const fm_library_options *options, fm_library **ret_library,
                                       fm_error *reterr);
 /* Closes every source. Their plans must be closed. NULL is fine. */

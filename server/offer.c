@@ -127,8 +127,9 @@ static fm_sample_source *find_in(fm_sample_source *list, const fm_wire_hello *he
                                  const fm_access_token *token) {
     for (fm_sample_source *at = list; at; at = at->next) {
         const char *name = hello->snapshot_name;
-        if (name[0] ? strcmp(name, at->snapshot_name) != 0 : !allows(token, at->snapshot_name))
-            continue;
+        bool fits =
+            name[0] ? strcmp(name, at->snapshot_name) == 0 : allows(token, at->snapshot_name);
+        if (!fits) continue;
         if (!fm_offer_is_by_hash(hello) || has_hash(at, &hello->snapshot)) return at;
     }
     return NULL;
@@ -140,9 +141,7 @@ fm_status fm_offer_find(const fm_offer *offer, const fm_wire_hello *hello,
     fm_status status = fm_offer_check_token(offer, hello, token, reterr);
     if (status) return status;
     *ret_source = find_in(offer->current, hello, token);
-    if (!*ret_source && fm_offer_is_by_hash(hello)) {
-        *ret_source = find_in(offer->old, hello, token);
-    }
+    if (!*ret_source && fm_offer_is_by_hash(hello)) *ret_source = find_in(offer->old, hello, token);
     return *ret_source ? FM_OK : fail_unknown(offer, hello, token, reterr);
 }
 

@@ -67,9 +67,9 @@ typedef struct fm_server_stats {
 } fm_server_stats;
 
 /* Binds the addresses and starts the workers. The server serves options->library, whose sources it
- * opens and closes from now on, or without one `source`. Both must outlive the server. FM_ERR_USAGE for an
- * address and for credentials that do not fit it; the errors of reading their files (access.h);
- * FM_ERR_EXISTS when another server listens on it, FM_ERR_IO, FM_ERR_NOMEM. */
+ * opens and closes from now on, or without one `source`. Both must outlive the server. FM_ERR_USAGE
+ * for an address and for credentials that do not fit it; the errors of reading their files
+ * (access.h); FM_ERR_EXISTS when another server listens on it, FM_ERR_IO, FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_server_create(const fm_server_options *options, fm_sample_source *source,
                                        fm_server **ret_server, fm_error *reterr);
 /* Serves until a signal or fm_server_stop. Every connection is closed when it returns. */

@@ -29,8 +29,8 @@ typedef struct fm_takeover_news {
 } fm_takeover_news;
 
 /* Starts the thread. It looks for changes every follow_ms (0: only when it is asked) and calls
- * `wake` when there are news. The library belongs to the thread until fm_takeover_stop. FM_ERR_NOMEM,
- * FM_ERR_IO. */
+ * `wake` when there are news. The library belongs to the thread until fm_takeover_stop.
+ * FM_ERR_NOMEM, FM_ERR_IO. */
 FM_MUST_USE fm_status fm_takeover_start(fm_library *library, uint32_t follow_ms,
                                         void (*wake)(void *context), void *context,
                                         fm_takeover **ret_takeover, fm_error *reterr);

@@ -37,7 +37,8 @@ FM_MUST_USE fm_status fm_pin_write(const fm_store *store, const char *name, fm_e
 FM_MUST_USE fm_status fm_pin_remove(const fm_store *store, const char *name, fm_error *reterr);
 
 /* The number of the generation to which snapshot `name` is pinned, or of the current one without a
- * pin. FM_ERR_NOT_FOUND without a cache; FM_ERR_CORRUPT for a pin or CURRENT that cannot be read. */
+ * pin. FM_ERR_NOT_FOUND without a cache; FM_ERR_CORRUPT for a pin or CURRENT that cannot be read.
+ * */
 FM_MUST_USE fm_status fm_store_number_for(const char *cache, const char *name, uint64_t *ret_number,
                                           fm_error *reterr);
 

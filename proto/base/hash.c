@@ -77,7 +77,8 @@ void fm_sha256_format(const fm_sha256 *hash, char out[FM_SHA256_HEX]) {
     out[FM_SHA256_HEX - 1] = '\0';
 }
 
-/* A table, because a large snapshot has hundreds of thousands of hashes: 1 + the digit, 0 = none. */
+/* A table, because a large snapshot has hundreds of thousands of hashes: 1 + the digit, 0 = none.
+ * */
 static int hex_value(char c) {
     static const uint8_t digits[256] = {
         ['0'] = 1,  ['1'] = 2,  ['2'] = 3,  ['3'] = 4,  ['4'] = 5,  ['5'] = 6,

@@ -59,7 +59,7 @@ static const char description[] =
         {"cache", FM_OPTION_STRING, &set->cache, "DIR",                                            \
          .help = "start a server of this cache for the run"},                                      \
         {"snapshot", FM_OPTION_STRING, &set->snapshot, "NAME",                                     \
-         .help = "the snapshot to train on (all, or the server's first)"},                                     \
+         .help = "the snapshot to train on (all, or the server's first)"},                         \
         {"jobs",                                                                                   \
          FM_OPTION_U64,                                                                            \
          &set->jobs,                                                                               \
