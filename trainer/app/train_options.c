@@ -35,6 +35,9 @@ static const char description[] =
     "If the server disconnects, the run waits up to --wait for it or for another\n"
     "server of the same snapshot. A server that sends no sample for --data-timeout\n"
     "counts as disconnected.\n\n"
+    "With --order bounded:W a slow sample does not stop the run: at most W later\n"
+    "ones are used before it. DIR/ledger says which sample was used at which step and\n"
+    "slot, and --replay LEDGER uses them in that order again and gives the same bits.\n\n"
     "The state of the run is saved in DIR every --checkpoint-every steps, every\n"
     "--checkpoint-minutes, and at every end. --resume continues from the newest\n"
     "whole checkpoint, or starts the run if there is none. A run that was killed\n"
@@ -71,6 +74,8 @@ static const char description[] =
         FM_CREDENTIALS_OPTIONS(&set->credentials, FM_CREDENTIALS_TOKEN_HELP),                      \
         {"order", FM_OPTION_STRING, &set->order, "ORDER",                                          \
          .help = "of samples: strict or bounded:W (strict)"},                                      \
+        {"replay", FM_OPTION_STRING, &set->replay, "LEDGER",                                       \
+         .help = "use the samples in the order of that run's ledger"},                             \
         {"ahead",                                                                                  \
          FM_OPTION_U64,                                                                            \
          &set->ahead,                                                                              \
@@ -197,6 +202,10 @@ static fm_status check(fm_train_options *set, fm_error *reterr) {
     if (set->change.n && !set->resume) {
         return fm_fail(reterr, FM_ERR_USAGE,
                        "--change is for --resume; a new run takes its settings as they are");
+    }
+    if (set->replay && strcmp(set->order, "strict") != 0) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--order and --replay: the ledger has the order; give one of the two");
     }
     set->skips_bad = strcmp(set->bad_samples, "skip") == 0;
     if (!set->skips_bad && strcmp(set->bad_samples, "stop") != 0) {
