@@ -79,6 +79,8 @@ typedef struct fm_train_run {
     fm_checkpoint_place first;  /* where this process began */
     fm_checkpoint_place saved;  /* the newest checkpoint, where is_saved */
     bool is_saved, is_torn;     /* torn: state and trainer differ; no checkpoint may be made */
+    uint64_t looked_ns; /* at the device's memory: */
+    size_t used_bytes, free_bytes;
     uint64_t saved_ns,
         failed_ns; /* when a checkpoint was made, or could not be; 0 = the last was */
     fm_divergence divergence;

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <time.h>
 
+enum { MEMORY_S = 5 };
+
 static const char *const score_names[FM_METRICS_SCORES] = {
     "lddt_ca", "lddt", "rmsd_ca", "drmsd_ca", "tm_score", "gdt_ts", "gdt_ha"};
 
@@ -112,6 +114,19 @@ static fm_status watch_divergence(fm_train_run *run, const fm_metrics_step *step
     return fm_fail(reterr, FM_ERR_DATA, "%s", why);
 }
 
+/* Asking the device takes longer than a short step may, so it is asked every few seconds. */
+static void add_memory(fm_train_run *run, fm_metrics_step *step) {
+    const fm_device *device = run->trainer->params.kernels->device;
+    if (!run->looked_ns || fm_run_seconds_since(run->looked_ns) > MEMORY_S) {
+        run->looked_ns = fm_clock_ns();
+        run->used_bytes = device->used_bytes();
+        run->free_bytes = device->free_bytes();
+    }
+    step->memory_bytes = (uint64_t)fm_trainer_memory_bytes(run->trainer);
+    step->device_used_bytes = run->used_bytes;
+    step->device_free_bytes = run->free_bytes;
+}
+
 fm_status fm_run_finish_step(fm_train_run *run, double rate, fm_error *reterr) {
     fm_run_state *state = &run->state;
     const fm_batch_sums *sums = &state->sums;
@@ -136,6 +151,7 @@ fm_status fm_run_finish_step(fm_train_run *run, double rate, fm_error *reterr) {
                   (double)n_here,
     };
     run->done_ns = sums->done_ns;
+    add_memory(run, &step);
     add_terms(run->trainer, sums, n, &step);
     for (uint32_t i = 0; sums->n_scored && i < FM_METRICS_SCORES; i++) {
         step.score[i].name = score_names[i];
