@@ -9,6 +9,7 @@
 
 #include "cache/snapshot/snapshot.h"
 #include "cache/store/store_open.h"
+#include "proto/limits.h"
 
 #include <string.h>
 
@@ -121,9 +122,11 @@ static fm_select_reason check_facts(const fm_select_rules *rules, const fm_chain
     if (rules->max_resolution > 0 && resolution > rules->max_resolution) {
         return FM_SELECT_RESOLUTION;
     }
+    if (facts->flags & FM_FACTS_PREDICTED) { /* was never released, so no date excludes it */
+        return rules->no_predicted ? FM_SELECT_PREDICTED : FM_SELECT_TAKEN;
+    }
     if (rules->from && strcmp(date, rules->from) < 0) return FM_SELECT_DATE;
     if (rules->until && (!date[0] || strcmp(date, rules->until) > 0)) return FM_SELECT_DATE;
-    if (rules->no_predicted && (facts->flags & FM_FACTS_PREDICTED)) return FM_SELECT_PREDICTED;
     return FM_SELECT_TAKEN;
 }
 
@@ -179,6 +182,7 @@ static bool is_listed(const fm_names *names, const char *name) {
 
 static bool is_of_dataset(const fm_select_rules *rules, const char *name) {
     size_t length = (size_t)(fm_name_in_dataset(name) - name);
+    if (rules->shares.n && fm_shares_find(&rules->shares, name) == FM_NO_SHARE) return false;
     for (uint32_t i = 0; i < rules->n_dataset; i++) {
         size_t size = strlen(rules->dataset[i]);
         if (length == size + 1 && memcmp(name, rules->dataset[i], size) == 0) return true;
@@ -255,6 +259,22 @@ static bool has_sizes(const selecting *job) {
     return false;
 }
 
+static fm_status check_shares(const fm_snapshot_text *text, fm_error *reterr) {
+    bool has_chain[FM_LIMIT_N_SHARE] = {false};
+    for (uint32_t i = 0; i < text->n_line && text->shares.n; i++)
+        has_chain[fm_shares_find(&text->shares, text->line[i].name)] = true;
+    for (uint32_t k = 0; k < text->shares.n; k++) {
+        if (has_chain[k]) continue;
+        const char *dataset = text->shares.share[k].dataset;
+        return fm_fail(
+            reterr, FM_ERR_DATA,
+            "no chain of dataset '%s' is left, so it cannot have a share; no snapshot is "
+            "made",
+            dataset);
+    }
+    return FM_OK;
+}
+
 fm_status fm_snapshot_select(const fm_store *store, const fm_select_rules *rules, fm_arena *arena,
                              fm_snapshot_text *ret_text, fm_select_report *ret_report,
                              fm_error *reterr) {
@@ -293,6 +313,6 @@ fm_status fm_snapshot_select(const fm_store *store, const fm_select_rules *rules
     report.n_read = job.n_read;
     *ret_report = report;
     if (!n) return fm_fail(reterr, FM_ERR_DATA, "no chain is left; no snapshot is made");
-    *ret_text = (fm_snapshot_text){n, line};
-    return FM_OK;
+    *ret_text = (fm_snapshot_text){n, line, rules->shares};
+    return check_shares(ret_text, reterr);
 }
