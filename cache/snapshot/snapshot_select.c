@@ -34,6 +34,34 @@ const char *fm_select_reason_text(fm_select_reason reason) {
     return "unknown";
 }
 
+const char *fm_select_weights_text(fm_select_weights weights) {
+    switch (weights) {
+    case FM_WEIGHTS_UNIFORM: return "uniform";
+    case FM_WEIGHTS_LENGTH: return "length";
+    case FM_WEIGHTS_AF2: return "af2";
+    }
+    return "unknown";
+}
+
+fm_select_rules fm_select_everything(void) {
+    return (fm_select_rules){.max_unknown = UINT32_MAX, .max_single_percent = 100};
+}
+
+/* The supplement accepts a chain with probability max(min(N_res, 512), 256) / 512, divided by the
+ * size of its cluster: the weights af2 are that, as whole numbers. Unknown residues count as a kind
+ * of residue in the rule of 80 %. Predicted structures have no resolution, so they pass. */
+fm_status fm_select_recipe(const char *name, fm_select_rules *rules, fm_error *reterr) {
+    if (strcmp(name, "af2-train") != 0) {
+        return fm_fail(reterr, FM_ERR_USAGE, "no recipe is called '%.64s'; there is: af2-train",
+                       name);
+    }
+    rules->recipe = "af2-train";
+    rules->max_resolution = 9.0;
+    rules->max_single_percent = 80;
+    rules->weights = FM_WEIGHTS_AF2;
+    return FM_OK;
+}
+
 uint32_t fm_select_weight(fm_select_weights weights, uint32_t n_res, uint32_t cluster_size) {
     if (weights == FM_WEIGHTS_UNIFORM) return 1;
     uint32_t length = fm_snapshot_weight(n_res);
@@ -286,9 +314,11 @@ fm_status fm_snapshot_select(const fm_store *store, const fm_select_rules *rules
     fm_status status = FM_OK;
     status = fm_store_read_facts(store, arena, &job.facts, reterr);
     if (!status && rules->weights == FM_WEIGHTS_AF2 && !rules->clusters && !has_sizes(&job)) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "the weights af2 need sizes of clusters, and the cache knows none: name a "
-                       "file of clusters, or build with a chain_data_cache.json");
+        return fm_fail(
+            reterr, FM_ERR_USAGE,
+            "the weights af2 need sizes of clusters, and the cache knows none: name a "
+            "file of clusters, build with a chain_data_cache.json, or choose the weights "
+            "length");
     }
     if (!status && rules->apart) {
         status = touch(rules->apart, rules->clusters, arena, &job.apart, reterr);

@@ -21,6 +21,7 @@ typedef enum fm_select_weights {
 } fm_select_weights;
 
 typedef struct fm_select_rules {
+    const char *recipe;              /* NULL, or the recipe that set some of the rules */
     const fm_names *only;            /* NULL, or only these chains */
     const fm_names *exclude;         /* NULL, or not these chains */
     const char *const *dataset;      /* [n_dataset] only chains called "<dataset>:..." */
@@ -41,6 +42,7 @@ typedef struct fm_select_rules {
     fm_select_weights weights;
     const fm_snapshot_text *apart; /* NULL, or a snapshot; chains that share a cluster or name with
                                       it are excluded */
+    const char *apart_name;        /* its name, for people */
 } fm_select_rules;
 
 typedef enum fm_select_reason {
@@ -58,6 +60,16 @@ typedef enum fm_select_reason {
     FM_SELECT_PREDICTED,
     FM_N_SELECT
 } fm_select_reason;
+
+/* The rules that take every chain, with uniform weights. */
+fm_select_rules fm_select_everything(void);
+
+/* Sets the rules and the weights of a recipe: "af2-train", AlphaFold2's filters of training chains
+ * (supplement 1.2.5). FM_ERR_USAGE, listing the recipes, when there is none of that name. */
+FM_MUST_USE fm_status fm_select_recipe(const char *name, fm_select_rules *rules, fm_error *reterr);
+
+/* "uniform", "length" or "af2" */
+const char *fm_select_weights_text(fm_select_weights weights);
 
 /* "taken", "not in the list", ... */
 const char *fm_select_reason_text(fm_select_reason reason);

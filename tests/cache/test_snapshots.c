@@ -4,6 +4,7 @@
 
 #include "cache/snapshot/gc.h"
 #include "cache/snapshot/pins.h"
+#include "cache/snapshot/selection.h"
 #include "cache/snapshot/snapshot.h"
 #include "cache/snapshot/snapshot_select.h"
 
@@ -313,6 +314,62 @@ static void test_share_files(void **state) {
     fm_arena_fini(&arena);
 }
 
+/* The record of a selection survives a round trip, and goes with its snapshot alone. */
+static void test_records(void **state) {
+    (void)state;
+    cache_case test;
+    fm_select_report report;
+    fm_snapshot_text text;
+    fm_selection record, again;
+    fm_sha256 hash, other = {{1}};
+    setup_case(&test, 4);
+    build(&test);
+    fm_store *store = open_store(&test);
+    fm_select_rules rules = fm_select_everything();
+    assert_int_equal(fm_select_recipe("af2", &rules, &test.error), FM_ERR_USAGE);
+    assert_int_equal(fm_select_recipe("af2-train", &rules, &test.error), FM_OK);
+    rules.weights = FM_WEIGHTS_LENGTH;
+    rules.min_length = 1;
+    rules.until = "1900-01-01";
+    assert_int_equal(fm_snapshot_select(store, &rules, &test.arena, &text, &report, &test.error),
+                     FM_ERR_DATA);
+    rules.until = "2900-01-01";
+    assert_int_equal(fm_snapshot_select(store, &rules, &test.arena, &text, &report, &test.error),
+                     FM_OK);
+    assert_int_equal(fm_snapshot_write(store, "mine", &text, &test.arena, &hash, &test.error),
+                     FM_OK);
+    assert_int_equal(fm_selection_read(store, "mine", &hash, &test.arena, &again, &test.error),
+                     FM_ERR_NOT_FOUND);
+    assert_int_equal(fm_selection_describe(&rules, &report, &test.arena, &record, &test.error),
+                     FM_OK);
+    record.snapshot = hash;
+    record.generation = 1;
+    assert_int_equal(fm_selection_write(store, "mine", &record, &test.arena, &test.error), FM_OK);
+    assert_int_equal(fm_selection_read(store, "mine", &other, &test.arena, &again, &test.error),
+                     FM_ERR_NOT_FOUND);
+    assert_int_equal(fm_selection_read(store, "mine", &hash, &test.arena, &again, &test.error),
+                     FM_OK);
+    static const char *const words[] = {
+        "at least 1 residues", "no kind of residue (X is one) above 80 %",
+        "resolution at most 9 Å, where there is one",
+        "released until 2900-01-01; predicted structures are exempt"};
+    assert_int_equal(again.n_rule, 4);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_string_equal(again.rule[i].words, words[i]);
+        assert_int_equal(again.rule[i].n_excluded, 0);
+    }
+    assert_string_equal(again.recipe, "af2-train");
+    assert_string_equal(again.weights, "length");
+    assert_int_equal(again.n_chain, fm_store_get_info(store)->n_chain);
+    assert_int_equal(run_shell("echo x >> %s/selections/mine", test.cache), 0);
+    assert_int_equal(fm_selection_read(store, "mine", &hash, &test.arena, &again, &test.error),
+                     FM_ERR_CORRUPT);
+    assert_int_equal(fm_snapshot_delete(store, "mine", &test.error), FM_OK);
+    assert_int_equal(run_shell("test ! -e %s/selections/mine", test.cache), 0);
+    fm_store_close(store);
+    teardown_case(&test);
+}
+
 /* Builds and removals keep what a pin names; the rest goes. */
 static void test_pins_and_gc(void **state) {
     (void)state;
@@ -415,6 +472,7 @@ int main(void) {
         cmocka_unit_test(test_disjoint_clusters),
         cmocka_unit_test(test_share_words),
         cmocka_unit_test(test_share_files),
+        cmocka_unit_test(test_records),
         cmocka_unit_test(test_pins_and_gc),
         cmocka_unit_test(test_gc_refuses),
     };
