@@ -17,8 +17,8 @@ struct fm_cache_source {
     fm_store *store;
     fm_arena arena;
     fm_snapshot snapshot;
-    int held;                                    /* descriptor of fm_snapshot_hold, or -1 */
-    fm_chooser *choosers[FM_ORDER_SHUFFLED + 1]; /* by the order of a plan; made at first use */
+    int held;                              /* descriptor of fm_snapshot_hold, or -1 */
+    fm_chooser *choosers[FM_N_PLAN_ORDER]; /* by the order of a plan; made at first use */
 };
 
 typedef struct cache_plan {
@@ -122,8 +122,11 @@ static fm_status make_sample(const cache_plan *from, uint64_t index, uint32_t ch
     fm_status status =
         fm_store_load(cache->store, cache->snapshot.chain[chain], scratch, &record, reterr);
     if (status) return status;
+    const fm_plan *plan = &from->plan;
     uint32_t n_cycle =
-        fm_wire_open_cycles(&from->params, from->plan.global_batch, from->plan.max_cycle, index);
+        plan->always_max_cycle
+            ? plan->max_cycle
+            : fm_wire_open_cycles(&from->params, plan->global_batch, plan->max_cycle, index);
     template_reader reader = {.store = cache->store, .arena = scratch};
     const fm_sample_templates templates = {load_template, &reader};
     return fm_sample_make(&from->plan, &record, &templates, from->params.seed, index, chain,
@@ -202,7 +205,7 @@ fm_status fm_cache_source_open(const char *path, const char *name, fm_cache_sour
 
 void fm_cache_source_close(fm_cache_source *cache) {
     if (!cache) return;
-    for (size_t i = 0; i <= FM_ORDER_SHUFFLED; i++)
+    for (size_t i = 0; i < FM_N_PLAN_ORDER; i++)
         fm_chooser_destroy(cache->choosers[i]);
     if (cache->held >= 0) close(cache->held);
     if (cache->store) fm_store_close(cache->store);

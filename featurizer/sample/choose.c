@@ -25,6 +25,7 @@ uint32_t fm_choose_templates(const fm_plan *plan, const fm_draws *draws, uint32_
     for (uint32_t t = 0; t < n_template; t++)
         ret_index[t] = t;
     if (n_template == 0) return 0;
+    if (plan->best_templates) return min_u32(n_template, plan->max_templates);
     if (plan->compat_openfold) {
         uint32_t start =
             draws->below(draws->context, FM_SAMPLE_DRAW_TEMPLATE_COUNT, 0, 0, n_template + 1);

@@ -75,6 +75,22 @@ static const fm_plan plans[] = {
      .max_template_date = FM_TEMPLATE_DATE_ANY,
      .compat_openfold = true,
      AF2_DRAWS},
+    /* Every chain once, whole (the client's crop_size is the longest that it takes), with all of
+     * its rows to choose from, no masking and the best templates. */
+    {.name = "eval",
+     .order = FM_ORDER_LISTED,
+     .global_batch = 1,
+     .epoch_samples = UINT32_MAX,
+     .crop_size = 1024,
+     .max_msa_clusters = 124,
+     .max_extra_msa = 1024,
+     .max_cycle = 4,
+     .always_max_cycle = true,
+     .clamped_fape_q32 = UINT32_MAX,
+     .max_templates = 4,
+     .template_pool = 20,
+     .best_templates = true,
+     .max_template_date = FM_TEMPLATE_DATE_QUERY},
 };
 
 fm_status fm_plan_find(const char *name, fm_plan *ret_plan, fm_error *reterr) {
@@ -86,7 +102,7 @@ fm_status fm_plan_find(const char *name, fm_plan *ret_plan, fm_error *reterr) {
     }
     return fm_fail(reterr, FM_ERR_NOT_FOUND,
                    "no plan is called '%.64s'; there are: tiny, af2-initial, af2-finetuning, "
-                   "openfold-initial, openfold-finetuning",
+                   "openfold-initial, openfold-finetuning, eval",
                    name);
 }
 
@@ -102,7 +118,7 @@ fm_status fm_plan_check(const fm_plan *plan, fm_error *reterr) {
         const char *field;
         uint64_t value, min, max;
     } ranges[] = {
-        {"order", plan->order, FM_ORDER_WEIGHTED, FM_ORDER_SHUFFLED},
+        {"order", plan->order, FM_ORDER_WEIGHTED, FM_N_PLAN_ORDER - 1},
         {"global_batch", plan->global_batch, 1, 65536},
         {"epoch_samples", plan->epoch_samples, 1, UINT32_MAX},
         {"crop_size", plan->crop_size, 1, FM_LIMIT_N_RES},
@@ -303,6 +319,9 @@ static uint32_t choose_shuffled(const fm_chooser *chooser, uint64_t seed, uint64
 }
 
 uint32_t fm_chooser_chain(const fm_chooser *chooser, uint64_t seed, uint64_t index) {
-    return chooser->order == FM_ORDER_WEIGHTED ? choose_weighted(chooser, seed, index)
-                                               : choose_shuffled(chooser, seed, index);
+    switch (chooser->order) {
+    case FM_ORDER_WEIGHTED: return choose_weighted(chooser, seed, index);
+    case FM_ORDER_LISTED: return (uint32_t)(index % chooser->n_chain);
+    default: return choose_shuffled(chooser, seed, index);
+    }
 }

@@ -13,6 +13,8 @@
 typedef enum fm_plan_order {
     FM_ORDER_WEIGHTED = 1, /* with replacement, by the snapshot's weights */
     FM_ORDER_SHUFFLED = 2, /* without replacement: a Feistel permutation per pass */
+    FM_ORDER_LISTED = 3,   /* in the order of the snapshot, again and again */
+    FM_N_PLAN_ORDER        /* one more than the last order */
 } fm_plan_order;
 
 /* Fractions are in units of 2^-32 ("q32"), so that every choice is made in integers. */
@@ -24,7 +26,8 @@ typedef struct fm_plan {
     uint32_t crop_size;     /* residues */
     uint32_t max_msa_clusters;
     uint32_t max_extra_msa;
-    uint32_t max_cycle;        /* recycling cycles are uniform in 1 .. max_cycle */
+    uint32_t max_cycle; /* recycling cycles are uniform in 1 .. max_cycle; or always that */
+    bool always_max_cycle;
     uint32_t n_delete_block;   /* block deletion: this many blocks ... */
     uint32_t delete_block_q32; /* ... each of this fraction of the rows; 0 = none */
     uint32_t masked_q32;       /* chance that a position is chosen for masking */
@@ -33,9 +36,10 @@ typedef struct fm_plan {
     uint32_t mask_same_q32;    /* left unchanged; the rest becomes the mask token */
     /* A distillation chain keeps at most this many rows after block deletion; 0 = all. */
     uint32_t max_distillation_msa;
-    uint32_t clamped_fape_q32;  /* chance that FAPE is clamped */
-    uint32_t max_templates;     /* most templates that a sample carries */
-    uint32_t template_pool;     /* templates are drawn from this many of the best hits */
+    uint32_t clamped_fape_q32; /* chance that FAPE is clamped */
+    uint32_t max_templates;    /* most templates that a sample carries */
+    uint32_t template_pool;    /* templates are drawn from this many of the best hits */
+    bool best_templates;       /* the best max_templates are taken, in their order; none is drawn */
     uint32_t max_template_date; /* rule of proto/template_date.h */
     /* Chooses crop, templates and the rows of distillation chains as OpenFold does, quirks
      * included: docs/reference/sampling.md, section 10. */

@@ -133,6 +133,12 @@ static void templates(void **state) {
     fm_sample_draw key = {.seed = 4};
     const fm_draws draws = fm_draws_philox(&key);
     assert_int_equal(fm_choose_templates(&plan, &draws, 0, none), 0);
+    uint32_t best[9]; /* the plan for scoring takes the first ones as they are */
+    plan = plan_of("eval");
+    assert_int_equal(fm_choose_templates(&plan, &draws, 9, best), 4);
+    for (uint32_t k = 0; k < 4; k++)
+        assert_int_equal(best[k], k);
+    assert_int_equal(fm_choose_templates(&plan, &draws, 2, best), 2);
 }
 
 /* Q8: OpenFold's presets keep 128 and 512 centres beside the templates; the paper's presets reserve
