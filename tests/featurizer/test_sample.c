@@ -219,7 +219,7 @@ static void eval_lists_whole_chains(void **state) {
     fm_chooser *chooser;
     assert_int_equal(fm_plan_find("eval", &plan, &error), FM_OK);
     assert_int_equal(fm_plan_check(&plan, &error), FM_OK);
-    assert_int_equal(fm_chooser_create(&plan, 7, NULL, &chooser, &error), FM_OK);
+    assert_int_equal(fm_chooser_create(&plan, 7, NULL, NULL, &chooser, &error), FM_OK);
     assert_true(plan.always_max_cycle);
     for (uint64_t i = 0; i < 21; i++)
         assert_int_equal(fm_chooser_chain(chooser, 5, i), i % 7);
