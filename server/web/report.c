@@ -8,5 +8,6 @@ void fm_report_free(fm_web_report *report) {
     free(report->value);
     free(report->stream);
     free(report->consumer);
+    free(report->snapshot);
     free(report);
 }

@@ -46,7 +46,7 @@ static void the_pages_count_what_was_fetched(void **state) {
          "assert r[\"times\"][\"prepare\"][\"n\"] >= 40\n"
          "assert r[\"times\"][\"send\"][\"n\"] == 40\n"
          "assert r[\"times\"][\"wait\"][\"n\"] == 40\n"
-         "assert r[\"chains\"] == 6 and not r[\"stopping\"]\n"
+         "assert r[\"snapshots\"][0][\"chains\"] == 6 and not r[\"stopping\"]\n"
          "c, = r[\"consumers\"]\n"
          "assert c[\"peer\"].startswith(\"uid:\") and \"foldmill fetch\" in c[\"agent\"], c\n"
          "assert c[\"streams\"] == 0 and c[\"samples\"] == 40 and c[\"failed\"] == 0, c\n"

@@ -5,6 +5,8 @@
 #include "proto/base/log.h"
 #include "trainer/app/stop.h"
 
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 enum {
@@ -77,12 +79,17 @@ static fm_status connect_with_room(fm_feed *feed, const fm_token *token, fm_load
 }
 
 fm_status fm_feed_open(fm_feed *feed, const fm_token *token, fm_error *reterr) {
+    feed->held = calloc((size_t)feed->most_held + 1, sizeof *feed->held);
+    if (!feed->held) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for samples that come early");
     return connect_with_room(feed, token, &feed->loader, reterr);
 }
 
 void fm_feed_close(fm_feed *feed) {
     fm_loader_close(feed->loader);
+    free(feed->held);
     feed->loader = NULL;
+    feed->held = NULL;
+    feed->n_held = 0;
 }
 
 static void log_wait(const fm_feed *feed, uint64_t waited_ms) {
@@ -101,22 +108,54 @@ static void note_damaged(fm_feed *feed) {
     feed->options.damaged = index;
 }
 
-fm_status fm_feed_next_within(fm_feed *feed, uint32_t wait_ms, bool *ret_ready,
-                              fm_loaded *ret_loaded, fm_error *reterr) {
-    *ret_ready = false;
-    fm_status status = fm_loader_next_within(feed->loader, wait_ms, ret_ready, ret_loaded, reterr);
-    feed->n_taken += *ret_ready;
-    if (status) note_damaged(feed);
-    return status;
+/* Takes the wanted sample, or the first of any, out of those that are held; false if there is
+ * none. */
+static bool take_held(fm_feed *feed, uint64_t wanted, fm_loaded *ret_loaded) {
+    for (uint32_t i = 0; i < feed->n_held; i++) {
+        if (wanted != FM_FEED_ANY && feed->held[i].index != wanted) continue;
+        *ret_loaded = feed->held[i];
+        feed->n_held--;
+        memmove(feed->held + i, feed->held + i + 1, (feed->n_held - i) * sizeof *feed->held);
+        return true;
+    }
+    return false;
 }
 
-fm_status fm_feed_next(fm_feed *feed, fm_loaded *ret_loaded, fm_error *reterr) {
+/* Holds a sample that came before the wanted one. */
+static fm_status hold(fm_feed *feed, uint64_t wanted, const fm_loaded *loaded, fm_error *reterr) {
+    if (feed->n_held == feed->most_held) {
+        return fm_fail(reterr, FM_ERR_PROTOCOL,
+                       "the server sent %u samples before sample %llu, more than its order allows",
+                       feed->n_held + 1, (unsigned long long)wanted);
+    }
+    feed->held[feed->n_held++] = *loaded;
+    return FM_OK;
+}
+
+fm_status fm_feed_next_within(fm_feed *feed, uint64_t wanted, uint32_t wait_ms, bool *ret_ready,
+                              fm_loaded *ret_loaded, fm_error *reterr) {
+    *ret_ready = take_held(feed, wanted, ret_loaded);
+    while (!*ret_ready) {
+        bool has_come = false;
+        fm_status status =
+            fm_loader_next_within(feed->loader, wait_ms, &has_come, ret_loaded, reterr);
+        if (status) note_damaged(feed);
+        if (status || !has_come) return status;
+        feed->n_taken++;
+        *ret_ready = wanted == FM_FEED_ANY || ret_loaded->index == wanted;
+        if (!*ret_ready) status = hold(feed, wanted, ret_loaded, reterr);
+        if (status) return status;
+    }
+    return FM_OK;
+}
+
+fm_status fm_feed_next(fm_feed *feed, uint64_t wanted, fm_loaded *ret_loaded, fm_error *reterr) {
     uint64_t begin_ns = fm_clock_ns();
     uint64_t every_ms = feed->timeout_ms / 2 < notice_ms ? feed->timeout_ms / 2 : notice_ms;
     uint64_t said_ms = 0;
     for (;;) {
         bool ready;
-        fm_status status = fm_feed_next_within(feed, SLICE_MS, &ready, ret_loaded, reterr);
+        fm_status status = fm_feed_next_within(feed, wanted, SLICE_MS, &ready, ret_loaded, reterr);
         if (status || ready) return status;
         if (fm_stop_signal()) return fail_cancelled(reterr);
         uint64_t waited_ms = (fm_clock_ns() - begin_ns) / 1000000u;
@@ -149,6 +188,7 @@ fm_status fm_feed_reconnect(fm_feed *feed, const fm_token *token, fm_error *rete
     uint64_t begin_ns = fm_clock_ns();
     fm_loader *loader = NULL;
     feed->retried_at = feed->n_taken + 1;
+    feed->n_held = 0; /* they belong to the old connection */
     fm_status status = connect_with_room(feed, token, &loader, reterr);
     if (status) return status;
     fm_loader_stats stats = fm_loader_get_stats(feed->loader);
