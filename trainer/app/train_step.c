@@ -127,6 +127,13 @@ static void add_memory(fm_train_run *run, fm_metrics_step *step) {
     step->device_free_bytes = run->free_bytes;
 }
 
+/* The time that is left when `n_step` steps are made, by the samples of them. */
+static double left_s(const fm_train_run *run, uint64_t n_step) {
+    uint64_t at = fm_run_place(run, n_step, 0), end = fm_run_place(run, run->set->steps, 0);
+    return fm_run_seconds_since(run->start_ns) * (double)(end - at) /
+           (double)(at - run->first_place);
+}
+
 fm_status fm_run_finish_step(fm_train_run *run, double rate, fm_error *reterr) {
     fm_run_state *state = &run->state;
     const fm_batch_sums *sums = &state->sums;
@@ -136,7 +143,7 @@ fm_status fm_run_finish_step(fm_train_run *run, double rate, fm_error *reterr) {
     uint64_t step_ns = run->done_ns && sums->done_ns ? sums->done_ns - run->done_ns
                                                      : fm_clock_ns() - run->start_ns;
     state->place = (fm_checkpoint_place){state->place.step + 1, 0};
-    uint64_t n_step = state->place.step, n_here = n_step - run->first.step;
+    uint64_t n_step = state->place.step;
     fm_metrics_step step = {
         .step = n_step,
         .index = sums->index,
@@ -147,8 +154,7 @@ fm_status fm_run_finish_step(fm_train_run *run, double rate, fm_error *reterr) {
         .learning_rate = rate,
         .step_s = (double)step_ns * 1e-9,
         .data_wait_s = sums->wait_s,
-        .left_s = fm_run_seconds_since(run->start_ns) * (double)(run->set->steps - n_step) /
-                  (double)n_here,
+        .left_s = left_s(run, n_step),
     };
     run->done_ns = sums->done_ns;
     add_memory(run, &step);
@@ -165,5 +171,6 @@ fm_status fm_run_finish_step(fm_train_run *run, double rate, fm_error *reterr) {
     fm_progress_say(&run->progress, &step);
     write_metrics(run, &step);
     state->sums = (fm_batch_sums){.n_counted = 0};
-    return watch_divergence(run, &step, reterr);
+    fm_status status = fm_run_look_at_scores(run, reterr);
+    return status ? status : watch_divergence(run, &step, reterr);
 }
