@@ -122,8 +122,11 @@ static void find_steps(plot *p) {
     double longest = 1;
     for (size_t i = 0; i < p->picture->n_run; i++) {
         const fm_plot_run *run = &p->picture->run[i];
-        const fm_plot_series *loss = fm_plot_find(&run->steps, "loss");
-        if (loss && loss->n) longest = fmax(longest, loss->step[loss->n - 1]);
+        const fm_plot_table *const tables[] = {&run->steps, &run->scores};
+        for (size_t t = 0; t < 2; t++) {
+            const fm_plot_series *loss = fm_plot_find(tables[t], "loss");
+            if (loss && loss->n) longest = fmax(longest, loss->step[loss->n - 1]);
+        }
     }
     p->last_step = longest;
     p->smooth = p->picture->smooth ? p->picture->smooth : (uint64_t)fmax(1, longest / 50);
@@ -391,7 +394,7 @@ static size_t choose_panels(const plot *p, panel_kind out[MOST_PANELS]) {
         }
     }
     for (size_t i = 0; i < sizeof last_kinds / sizeof last_kinds[0]; i++)
-        out[n++] = last_kinds[i];
+        if (has_series(p, last_kinds[i].key, false)) out[n++] = last_kinds[i];
     const fm_plot_table *steps = &p->picture->run[0].steps;
     for (size_t i = 0; p->picture->has_terms && i < steps->n && n < MOST_PANELS; i++) {
         const char *key = steps->series[i].name;
@@ -439,13 +442,17 @@ static double draw_legend(const plot *p, double top, bool is_drawn) {
 /* What the kinds of lines mean. */
 static void describe(const plot *p, char *out, size_t out_bytes) {
     char number[FM_SVG_NUMBER_BYTES];
-    bool is_held = false, is_seen = false;
+    bool is_held = false, is_seen = false, has_steps = false;
     for (size_t i = 0; i < p->picture->n_run; i++) {
         is_held |= p->picture->run[i].scores.n > 0;
+        has_steps |= p->picture->run[i].steps.n > 0;
         is_seen |= fm_plot_find(&p->picture->run[i].scores, "seen_loss") != NULL;
     }
     bool is_raw = p->picture->n_run <= MOST_RAW_RUNS && p->smooth > 1;
-    if (p->smooth > 1) {
+    if (!has_steps) {
+        snprintf(out, out_bytes, "Dots: held-out chains%s.",
+                 is_seen ? "; dotted: training chains scored in the same way" : "");
+    } else if (p->smooth > 1) {
         snprintf(out, out_bytes, "Lines: training, centred mean over %s steps%s%s%s.",
                  fm_svg_count(p->smooth, number), is_raw ? "; pale: single steps" : "",
                  is_held ? "; dots: held-out chains" : "",
