@@ -18,6 +18,9 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+/* Python's tables of slots hold functions as pointers to void. */
+#pragma GCC diagnostic ignored "-Wpedantic"
+
 #include "featurizer/arrays.h"
 #include "proto/base/arena.h"
 #include "proto/batch.h"

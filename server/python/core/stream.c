@@ -4,6 +4,8 @@
 #include "proto/base/date.h"
 #include "trainer/data/loader.h"
 
+#include <string.h>
+
 enum { SIGNAL_MS = 100 }; /* how often a waiting call looks for signals */
 
 typedef struct stream_object {
