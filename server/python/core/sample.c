@@ -2,6 +2,7 @@
 #include "server/python/core/core.h"
 
 #include "featurizer/sample/expand_geometry.h"
+#include "proto/base/hash.h"
 
 typedef struct sample_object {
     PyObject ob_base;
@@ -121,7 +122,26 @@ static PyObject *sample_expand(PyObject *self, PyObject *arguments) {
     return expand(((sample_object *)self)->sample, &sizes);
 }
 
+/* The hash that foldmill fetch --digest is made of. */
+static PyObject *sample_hash(PyObject *self, PyObject *ignored) {
+    (void)ignored;
+    const fm_sample *s = ((sample_object *)self)->sample;
+    size_t bytes = fm_sample_encoded_bytes(s);
+    fm_arena arena;
+    fm_error error;
+    if (fm_arena_init(&arena, bytes + 64, &error)) return fm_py_raise(&error);
+    uint8_t *encoded = fm_arena_alloc(&arena, bytes);
+    uint64_t hash;
+    Py_BEGIN_ALLOW_THREADS;
+    fm_sample_encode(s, encoded);
+    hash = fm_xxh3(encoded, bytes);
+    Py_END_ALLOW_THREADS;
+    fm_arena_fini(&arena);
+    return PyLong_FromUnsignedLongLong(hash);
+}
+
 static PyMethodDef sample_methods[] = {
+    {"hash", sample_hash, METH_NOARGS, "XXH3 of the sample's encoded bytes."},
     {"head", sample_head, METH_NOARGS, "Which sample this is, as a dict."},
     {"tensors", sample_tensors, METH_NOARGS,
      "The compact tensors: a list of (cycle or None, (key, dtype, shape, block))."},
