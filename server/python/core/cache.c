@@ -3,7 +3,6 @@
 
 #include "cache/export/chain_features.h"
 #include "cache/snapshot/snapshot.h"
-#include "cache/store/store_open.h"
 #include "featurizer/nonensembled.h"
 
 /* Address space for the features of a chain. */
