@@ -63,10 +63,10 @@ static fm_status list_names(const char *cache, const char *folder, fm_arena *are
     return status;
 }
 
-fm_status fm_snapshot_names(const fm_store *store, fm_arena *arena, uint32_t *ret_n,
+fm_status fm_snapshot_names(const char *cache, fm_arena *arena, uint32_t *ret_n,
                             const char *const **ret_names, fm_error *reterr) {
     fm_name_list list;
-    fm_status status = list_names(store->path, "snapshots", arena, &list, reterr);
+    fm_status status = list_names(cache, "snapshots", arena, &list, reterr);
     const char **names = status ? NULL : fm_arena_alloc_array(arena, list.n + 1, sizeof *names);
     if (names) {
         names[0] = "all";
@@ -195,16 +195,35 @@ fm_status fm_snapshot_delete(const fm_store *store, const char *name, fm_error *
     return status ? status : fm_dir_sync(path, reterr);
 }
 
+/* The number to which `name` is pinned; 0 = it is not pinned. */
+static fm_status find_pin(const char *cache, const char *name, fm_arena *arena,
+                          uint64_t *ret_number, fm_error *reterr) {
+    *ret_number = 0;
+    if (!fm_snapshot_is_name(name)) return FM_OK;
+    fm_status status = read_pin(cache, name, arena, ret_number, reterr);
+    return status == FM_ERR_NOT_FOUND ? FM_OK : status;
+}
+
+fm_status fm_store_number_for(const char *cache, const char *name, uint64_t *ret_number,
+                              fm_error *reterr) {
+    fm_arena arena;
+    fm_status status = fm_arena_init(&arena, PIN_ARENA_BYTES, reterr);
+    if (status) return status;
+    status = find_pin(cache, name, &arena, ret_number, reterr);
+    if (!status && !*ret_number) status = fm_generation_current(cache, &arena, ret_number, reterr);
+    fm_arena_fini(&arena);
+    return status;
+}
+
 fm_status fm_store_open_for(const char *cache, const char *name, fm_store **ret_store,
                             fm_error *reterr) {
     fm_arena arena;
-    uint64_t number = 0;
-    if (!fm_snapshot_is_name(name)) return fm_store_open(cache, ret_store, reterr);
+    uint64_t number;
     fm_status status = fm_arena_init(&arena, PIN_ARENA_BYTES, reterr);
     if (status) return status;
-    status = read_pin(cache, name, &arena, &number, reterr);
+    status = find_pin(cache, name, &arena, &number, reterr);
     fm_arena_fini(&arena);
-    if (status && status != FM_ERR_NOT_FOUND) return status;
+    if (status) return status;
     status = fm_store_open_generation(cache, number, ret_store, reterr);
     if (status == FM_ERR_NOT_FOUND && number && reterr) {
         (void)fm_fail(reterr, FM_ERR_NOT_FOUND,

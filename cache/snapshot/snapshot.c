@@ -37,6 +37,18 @@ fm_status fm_snapshot_encode_all(const fm_generation *generation, const uint32_t
 
 /* -- reading */
 
+/* The chain of that name. Lines and chains are both sorted, so it is mostly the one after `before`.
+ */
+static fm_status find_after(const fm_store *store, uint32_t before, const char *name,
+                            uint32_t *ret_chain, fm_error *reterr) {
+    uint32_t next = before + 1;
+    if (next < store->info.n_chain && strcmp(fm_store_chain_name(store, next), name) == 0) {
+        *ret_chain = next;
+        return FM_OK;
+    }
+    return fm_store_find(store, name, ret_chain, reterr);
+}
+
 static fm_status match(const fm_store *store, const fm_snapshot_text *text, fm_arena *arena,
                        fm_snapshot *ret_snapshot, fm_error *reterr) {
     uint32_t *chain = fm_arena_alloc_array(arena, text->n_line, sizeof *chain);
@@ -45,7 +57,8 @@ static fm_status match(const fm_store *store, const fm_snapshot_text *text, fm_a
     if (!chain || !weight || (text->shares.n && !share_of)) return fm_arena_full(arena, reterr);
     for (uint32_t i = 0; i < text->n_line; i++) {
         const fm_snapshot_line *line = &text->line[i];
-        fm_status status = fm_store_find(store, line->name, &chain[i], reterr);
+        uint32_t before = i ? chain[i - 1] : UINT32_MAX; /* + 1 = the first chain */
+        fm_status status = find_after(store, before, line->name, &chain[i], reterr);
         fm_sha256 hash = status ? line->parts : fm_store_chain_hash(store, chain[i]);
         if (status || memcmp(&hash, &line->parts, sizeof hash) != 0) {
             return fm_fail_at(reterr, FM_ERR_DATA, fm_snapshot_line_number(text, i), 0, 0,

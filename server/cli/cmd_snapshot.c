@@ -99,7 +99,7 @@ static fm_status list(fm_snapshot_job *job, char **names, fm_error *reterr) {
     const fm_pin *pins;
     fm_json_writer json;
     bool is_json = job->arguments->json;
-    fm_status status = fm_snapshot_names(job->store, &job->arena, &n, &name, reterr);
+    fm_status status = fm_snapshot_names(job->arguments->cache, &job->arena, &n, &name, reterr);
     if (!status) status = fm_pins_read(job->arguments->cache, &job->arena, &n_pin, &pins, reterr);
     if (status) return status;
     if (is_json) {
