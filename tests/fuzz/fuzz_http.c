@@ -2,10 +2,10 @@
  * all of server/web. The first byte of an input says how many of the next ones are a text from
  * outside: the names, agents and reasons of the report. The rest is what a client sends.
  *
- * The library's start function is replaced: its daemon then has no listener and no thread, takes one
- * end of a pair of sockets for each input, and runs step by step. Whatever comes, an answer of ours
- * has the headers that bind a browser, a report is well-formed JSON, and metrics are lines that a
- * scraper takes. */
+ * The library's start function is replaced. Its daemon then has no listener and no thread, takes
+ * one end of a pair of sockets for each input, and runs step by step. Whatever comes, an answer of
+ * ours has the headers that bind a browser, a report is well-formed JSON, and metrics are lines
+ * that a scraper takes. */
 #include "proto/base/json_tree.h"
 #include "proto/base/utf8.h"
 #include "server/web/web.h"
