@@ -461,7 +461,6 @@ static void finish_end(fm_server *server) {
 
 static void reload_files(fm_server *server) {
     fm_error error;
-    if (server->takeover) fm_takeover_ask(server->takeover);
     char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64], quoted[900];
     if (!fm_access_reload(server->access, &error)) {
         fm_log(FM_LOG_INFO, "reloaded", "connections=%u", server->n_admitted);
@@ -475,6 +474,7 @@ static void reload_files(fm_server *server) {
 static void reload(fm_server *server) {
     fm_service_reloading(server->manager);
     reload_files(server);
+    if (server->takeover) fm_takeover_ask(server->takeover);
     fm_service_ready(server->manager);
 }
 
