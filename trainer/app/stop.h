@@ -13,6 +13,8 @@
  * process tells the user that it stops, and a second signal ends it; one of several ranks leaves
  * both to the command that has started it. */
 void fm_stop_catch(bool answers);
+/* The same for a command that says `text` when it is asked to stop. */
+void fm_stop_catch_saying(const char *text);
 
 /* Notes that another rank was asked to stop by that signal. */
 void fm_stop_request(int signal_number);
