@@ -5,7 +5,7 @@
  * past the end, and fm_wire_decode asks once, after the last field. */
 #include "proto/wire.h"
 
-#include "proto/base/date.h"
+#include "proto/template_date.h"
 #include "proto/base/utf8.h"
 
 #include <assert.h>
@@ -519,8 +519,9 @@ fm_status fm_wire_open_check(const fm_wire_open *params, fm_error *reterr) {
     if (params->plan[0] == '\0') {
         return fm_fail(reterr, FM_ERR_USAGE, "a stream needs the name of a plan");
     }
-    if (params->max_template_date && !fm_date_is(params->max_template_date)) {
-        return fm_fail(reterr, FM_ERR_USAGE, "max_template_date is %u, expected YYYYMMDD",
+    if (params->max_template_date && !fm_template_date_is(params->max_template_date)) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "max_template_date is %u, expected YYYYMMDD, 1 (query) or 2 (any)",
                        params->max_template_date);
     }
     return check_order(params, reterr);

@@ -110,7 +110,7 @@ typedef struct fm_wire_open {
     char plan[FM_WIRE_PLAN_BYTES + 1];
     /* Changes to the plan; 0 keeps the value of the plan. The server checks them against bounds. */
     uint32_t global_batch, crop_size, max_msa_clusters, max_extra_msa, max_cycle;
-    uint32_t max_template_date; /* YYYYMMDD, proto/base/date.h */
+    uint32_t max_template_date; /* a rule of proto/template_date.h */
     uint64_t seed;
     uint64_t first_step;
     uint64_t n_step;         /* 0 = endless */

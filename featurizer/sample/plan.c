@@ -2,8 +2,8 @@
 #include "featurizer/sample/plan.h"
 
 #include "featurizer/sample/sample_draw.h"
-#include "proto/base/date.h"
 #include "proto/limits.h"
+#include "proto/template_date.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -31,6 +31,7 @@ static const fm_plan plans[] = {
      .max_msa_clusters = 32,
      .max_extra_msa = 64,
      .max_cycle = 2,
+     .max_template_date = FM_TEMPLATE_DATE_QUERY,
      AF2_DRAWS},
     {.name = "af2-initial",
      .order = FM_ORDER_WEIGHTED,
@@ -40,6 +41,7 @@ static const fm_plan plans[] = {
      .max_msa_clusters = 124,
      .max_extra_msa = 1024,
      .max_cycle = 4,
+     .max_template_date = FM_TEMPLATE_DATE_QUERY,
      AF2_DRAWS},
     {.name = "af2-finetuning",
      .order = FM_ORDER_WEIGHTED,
@@ -49,6 +51,7 @@ static const fm_plan plans[] = {
      .max_msa_clusters = 508,
      .max_extra_msa = 5120,
      .max_cycle = 4,
+     .max_template_date = FM_TEMPLATE_DATE_QUERY,
      AF2_DRAWS},
     {.name = "openfold-initial",
      .order = FM_ORDER_WEIGHTED,
@@ -58,6 +61,7 @@ static const fm_plan plans[] = {
      .max_msa_clusters = 128,
      .max_extra_msa = 1024,
      .max_cycle = 4,
+     .max_template_date = FM_TEMPLATE_DATE_ANY,
      .compat_openfold = true,
      AF2_DRAWS},
     {.name = "openfold-finetuning",
@@ -68,6 +72,7 @@ static const fm_plan plans[] = {
      .max_msa_clusters = 512,
      .max_extra_msa = 5120,
      .max_cycle = 4,
+     .max_template_date = FM_TEMPLATE_DATE_ANY,
      .compat_openfold = true,
      AF2_DRAWS},
     /* Every chain once, whole (the client's crop_size is the longest that it takes), with all of
@@ -84,7 +89,8 @@ static const fm_plan plans[] = {
      .clamped_fape_q32 = UINT32_MAX,
      .max_templates = 4,
      .template_pool = 20,
-     .best_templates = true},
+     .best_templates = true,
+     .max_template_date = FM_TEMPLATE_DATE_QUERY},
 };
 
 fm_status fm_plan_find(const char *name, fm_plan *ret_plan, fm_error *reterr) {
@@ -126,10 +132,11 @@ fm_status fm_plan_check(const fm_plan *plan, fm_error *reterr) {
          (uint64_t)plan->mask_uniform_q32 + plan->mask_profile_q32 + plan->mask_same_q32, 0,
          UINT32_MAX},
     };
-    if (plan->max_template_date && !fm_date_is(plan->max_template_date)) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "the plan's max_template_date is %u, expected YYYYMMDD",
-                       plan->max_template_date);
+    if (!fm_template_date_is(plan->max_template_date)) {
+        return fm_fail(
+            reterr, FM_ERR_USAGE,
+            "the plan's max_template_date is %u, expected YYYYMMDD, 1 (query) or 2 (any)",
+            plan->max_template_date);
     }
     fm_status status = FM_OK;
     for (size_t i = 0; !status && i < sizeof ranges / sizeof ranges[0]; i++) {

@@ -40,8 +40,7 @@ typedef struct fm_plan {
     uint32_t max_templates;    /* most templates that a sample carries */
     uint32_t template_pool;    /* templates are drawn from this many of the best hits */
     bool best_templates;       /* the best max_templates are taken, in their order; none is drawn */
-    /* Templates released later are not used: YYYYMMDD (proto/base/date.h), 0 = any date. */
-    uint32_t max_template_date;
+    uint32_t max_template_date; /* rule of proto/template_date.h */
     /* Chooses crop, templates and the rows of distillation chains as OpenFold does, quirks
      * included: docs/reference/sampling.md, section 10. */
     bool compat_openfold;

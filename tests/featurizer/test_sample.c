@@ -84,8 +84,8 @@ static void order_is_canonical(void **state) {
     }
 }
 
-/* In 200 samples, every crop start occurs about equally often, 15 % of positions are chosen and 10
- * % of FAPEs are unclamped. */
+/* In 200 samples, every crop start occurs, 15 % of positions are chosen and 10 % of FAPEs are
+ * unclamped. */
 static void fractions_are_the_plans(void **state) {
     fm_arena *arena = *state;
     fm_plan plan = tiny();

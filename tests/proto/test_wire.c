@@ -206,10 +206,13 @@ static void headers_are_refused_with_a_reason(void **state) {
 
 static void streams_out_of_range_are_refused(void **state) {
     (void)state;
-    fm_wire_open good = lawful_open(), bad[13];
+    fm_wire_open good = lawful_open(), bad[14];
     size_t n = 0;
     assert_int_equal(fm_wire_open_check(&good, NULL), FM_OK);
-    for (size_t i = 0; i < 13; i++)
+    for (good.max_template_date = 0; good.max_template_date <= 2; good.max_template_date++)
+        assert_int_equal(fm_wire_open_check(&good, NULL), FM_OK);
+    good = lawful_open();
+    for (size_t i = 0; i < 14; i++)
         bad[i] = good;
     bad[n++].n_group = 0;
     bad[n++].group = 4;
@@ -224,7 +227,8 @@ static void streams_out_of_range_are_refused(void **state) {
     bad[n++].token.bitmap[0] = 7;
     bad[n++].token.bitmap[1] = 0;
     bad[n++].plan[0] = '\0';
-    assert_int_equal(n, 13);
+    bad[n++].max_template_date = 3;
+    assert_int_equal(n, 14);
     for (size_t i = 0; i < n; i++)
         assert_int_equal(fm_wire_open_check(&bad[i], NULL), FM_ERR_USAGE);
 }
