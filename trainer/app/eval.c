@@ -6,7 +6,9 @@
 #include "proto/base/histogram.h"
 #include "proto/base/machine.h"
 #include "proto/base/plural.h"
+#include "trainer/app/eval_follow.h"
 #include "trainer/app/evaluation.h"
+#include "trainer/app/private_server.h"
 #include "trainer/app/stop.h"
 
 #include <math.h>
@@ -39,9 +41,11 @@ static const char description[] =
     "scored), 129, 130 or 143 stopped by SIGHUP, SIGINT or SIGTERM, without files";
 
 typedef struct eval_settings {
-    const char *checkpoint, *data, *snapshot, *out, *set, *device, *dtype, *against;
+    const char *checkpoint, *data, *cache, *snapshot, *out, *set, *device, *dtype, *against,
+        *follow;
     fm_credentials credentials;
-    uint64_t seed, cycles, max_length, wait_ms, data_timeout_s, memory_mib;
+    uint64_t seed, cycles, max_length, wait_ms, data_timeout_s, memory_mib, jobs;
+    double device_gib;
     bool quiet;
 } eval_settings;
 
@@ -54,17 +58,42 @@ static int report(const fm_error *error) {
 
 /* -- options */
 
+static fm_status check(const eval_settings *set, fm_error *reterr) {
+    if (!set->data == !set->cache) {
+        return fm_fail(reterr, FM_ERR_USAGE, "expected one of --data URL and --cache DIR");
+    }
+    if (set->follow && (set->checkpoint || set->out || set->against)) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--follow takes checkpoints from the run and writes into its folder: give "
+                       "no --checkpoint, --out or --against");
+    }
+    if (!set->follow && (!set->checkpoint || !set->out)) {
+        return fm_fail(reterr, FM_ERR_USAGE, "%s is required",
+                       set->checkpoint ? "--out DIR" : "--checkpoint FILE");
+    }
+    if (!(set->device_gib >= 0 && set->device_gib <= 1e6)) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--device-memory: expected 0 to 1000000");
+    }
+    return FM_OK;
+}
+
 static fm_status parse(eval_settings *set, int argc, char **argv, fm_error *reterr) {
     const fm_option options[] = {
-        {"checkpoint", FM_OPTION_STRING, &set->checkpoint, "FILE", .help = "what to evaluate",
-         .letter = 'c', .is_required = true},
+        {"checkpoint", FM_OPTION_STRING, &set->checkpoint, "FILE",
+         .help = "what to evaluate (required)", .letter = 'c'},
         {"data", FM_OPTION_STRING, &set->data, "URL",
-         .help = "server of the chains, unix:PATH, tls://HOST:PORT or tcp://HOST:PORT",
-         .is_required = true},
+         .help = "server, unix:PATH, tls://HOST:PORT or tcp://HOST:PORT (or --cache)"},
+        {"cache", FM_OPTION_STRING, &set->cache, "DIR",
+         .help = "start a server of this cache for the evaluation"},
         {"snapshot", FM_OPTION_STRING, &set->snapshot, "NAME",
-         .help = "the snapshot that it must serve (any)"},
-        {"out", FM_OPTION_STRING, &set->out, "DIR", .help = "folder of the results", .letter = 'o',
-         .is_required = true},
+         .help = "the chains: what --data must serve (any), or of --cache (all)"},
+        {"jobs", FM_OPTION_U64, &set->jobs, "N",
+         .help = "worker threads of the server of --cache (2)", .letter = 'j', .min = 1,
+         .max = 512},
+        {"out", FM_OPTION_STRING, &set->out, "DIR", .help = "folder of the results (required)",
+         .letter = 'o'},
+        {"follow", FM_OPTION_STRING, &set->follow, "RUN",
+         .help = "in place of --checkpoint and --out: evaluate what a run hands over"},
         {"set", FM_OPTION_STRING, &set->set, "SET",
          .help = "ema (the moving average) or model (ema)"},
         {"against", FM_OPTION_STRING, &set->against, "FILE",
@@ -81,6 +110,8 @@ static fm_status parse(eval_settings *set, int argc, char **argv, fm_error *rete
         {"memory", FM_OPTION_U64, &set->memory_mib, "MIB",
          .help = "host memory for chains; more of them run in pieces (1/4 of the machine's)",
          .min = 1, .max = (uint64_t)1 << 30},
+        {"device-memory", FM_OPTION_F64, &set->device_gib, "GIB",
+         .help = "of the device to take at most (what is free)"},
         FM_CREDENTIALS_OPTIONS(&set->credentials, FM_CREDENTIALS_TOKEN_HELP),
         {"wait", FM_OPTION_U64, &set->wait_ms, "MS",
          .help = "how long to try to connect or reconnect (5000)", .max = 3600000},
@@ -89,13 +120,15 @@ static fm_status parse(eval_settings *set, int argc, char **argv, fm_error *rete
         {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "print only the summary, no progress",
          .letter = 'q'},
         {0}};
-    const fm_command command = {.program = program,
-                                .arguments = "--checkpoint FILE --data URL --out DIR [options]",
-                                .summary = "score a checkpoint on the chains of a snapshot",
-                                .description = description,
-                                .options = options};
+    const fm_command command = {
+        .program = program,
+        .arguments = "--checkpoint FILE --data URL | --cache DIR --out DIR [options]",
+        .summary = "score a checkpoint on the chains of a snapshot",
+        .description = description,
+        .options = options};
     int n_positional;
     fm_status status = fm_options_parse(&command, argc, argv, &n_positional, reterr);
+    if (!status) status = check(set, reterr);
     if (!status && strcmp(set->set, "ema") != 0 && strcmp(set->set, "model") != 0) {
         status =
             fm_fail(reterr, FM_ERR_USAGE, "--set: found '%.32s', expected ema or model", set->set);
@@ -121,7 +154,8 @@ static fm_evaluation_options options_of(const eval_settings *set) {
                                    .max_length = (uint32_t)set->max_length,
                                    .wait_ms = set->wait_ms,
                                    .data_timeout_s = set->data_timeout_s,
-                                   .memory_bytes = memory};
+                                   .memory_bytes = memory,
+                                   .memory_budget_gib = set->device_gib};
 }
 
 /* -- lines for people */
@@ -233,14 +267,39 @@ static fm_status evaluate_open(const eval_settings *set, fm_evaluation *e, resul
     return status ? status : write_results(set, e, r, reterr);
 }
 
-static fm_status evaluate(const eval_settings *set, results *r, fm_error *reterr) {
-    const fm_evaluation_options options = options_of(set);
+static bool is_stopped(void) {
+    return fm_stop_signal() != 0;
+}
+
+/* Starts a server of the cache, where one is named. */
+static fm_status start_server(eval_settings *set, fm_private_server **ret_server,
+                              fm_error *reterr) {
+    if (!set->cache) return FM_OK;
+    const fm_private_server_options options = {.cache = set->cache,
+                                               .snapshot = set->snapshot,
+                                               .jobs = set->jobs,
+                                               .is_cancelled = is_stopped};
+    fm_status status = fm_private_server_start(&options, ret_server, reterr);
+    if (!status) set->data = fm_private_server_address(*ret_server);
+    return status;
+}
+
+static fm_status evaluate(eval_settings *set, results *r, fm_error *reterr) {
     fm_evaluation *e = NULL;
-    fm_status status = FM_OK;
-    if (set->against) status = fm_eval_read_summary(set->against, &r->arena, &r->then, reterr);
+    fm_private_server *server = NULL;
+    fm_status status = start_server(set, &server, reterr);
+    const fm_evaluation_options options = options_of(set);
+    if (!status && set->follow) {
+        status = fm_eval_follow(&options, set->follow, reterr);
+        fm_private_server_stop(server);
+        return status;
+    }
+    if (!status && set->against)
+        status = fm_eval_read_summary(set->against, &r->arena, &r->then, reterr);
     if (!status) status = fm_evaluation_open(&options, set->checkpoint, &e, reterr);
     if (!status) status = evaluate_open(set, e, r, reterr);
     fm_evaluation_close(e);
+    fm_private_server_stop(server);
     return status;
 }
 
@@ -251,13 +310,17 @@ int fm_eval_main(int argc, char **argv) {
     results r = {.step = 0};
     fm_status status = parse(&set, argc, argv, &error);
     if (status) return status == FM_ERR_CANCELLED ? EXIT_OK : report(&error);
-    fm_stop_catch_saying("\nfoldmill eval: stopping after the chain in hand; nothing will be "
-                         "written; a second signal ends the process at once\n");
+    if (set.follow) {
+        fm_stop_catch(false); /* the run speaks */
+    } else {
+        fm_stop_catch_saying("\nfoldmill eval: stopping after the chain in hand; nothing will be "
+                             "written; a second signal ends the process at once\n");
+    }
     status = fm_arena_init(&r.arena, (size_t)1 << 30, &error);
     if (!status) status = evaluate(&set, &r, &error);
     int code = EXIT_OK;
     if (status == FM_ERR_CANCELLED) {
-        code = 128 + fm_stop_signal();
+        code = set.follow ? EXIT_OK : 128 + fm_stop_signal();
     } else if (status) {
         code = report(&error);
     } else {
