@@ -294,8 +294,9 @@ static fm_status evaluate(eval_settings *set, results *r, fm_error *reterr) {
         fm_private_server_stop(server);
         return status;
     }
-    if (!status && set->against)
+    if (!status && set->against) {
         status = fm_eval_read_summary(set->against, &r->arena, &r->then, reterr);
+    }
     if (!status) status = fm_evaluation_open(&options, set->checkpoint, &e, reterr);
     if (!status) status = evaluate_open(set, e, r, reterr);
     fm_evaluation_close(e);

@@ -159,8 +159,9 @@ fm_status fm_evaluation_open(const fm_evaluation_options *options, const char *p
     if (!status) status = open_feed(e, reterr);
     if (!status) {
         e->chain = calloc(e->n_chain, sizeof *e->chain);
-        if (!e->chain)
+        if (!e->chain) {
             status = fm_fail(reterr, FM_ERR_NOMEM, "no memory for %u chains", e->n_chain);
+        }
     }
     if (status) {
         fm_evaluation_close(e);
@@ -370,8 +371,9 @@ static fm_status run_held(fm_evaluation *e, run_progress *p, const int *term, fm
         if (status) return status;
         done += work_of(held);
         p->n_done++;
-        if (p->report)
+        if (p->report) {
             p->report(p->context, row, p->n_done, e->n_chain, before + part * done / work);
+        }
     }
     return FM_OK;
 }

@@ -288,9 +288,7 @@ static fm_status prepare(fm_evaluator *e, fm_error *reterr) {
     if (e->options.target) status = parse_target(e->options.target, &e->target, reterr);
     if (!status) status = fm_dir_make(e->folder, reterr);
     if (!status) status = drop_later(e, reterr);
-    if (!status) {
-        status = fm_metrics_truncate(e->lines_path, e->options.last_step, &n_row, reterr);
-    }
+    if (!status) status = fm_metrics_truncate(e->lines_path, e->options.last_step, &n_row, reterr);
     if (!status) status = make_environment(e, reterr);
     return status ? status : make_arguments(e, reterr);
 }

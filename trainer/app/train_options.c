@@ -34,7 +34,11 @@ static const char description[] =
     "run goes on.\n\n"
     "If the server disconnects, the run waits up to --wait for it or for another\n"
     "server of the same snapshot. A server that sends no sample for --data-timeout\n"
-    "counts as disconnected.\n\n"
+    "counts as disconnected. One that has no room for another connection or stream\n"
+    "is asked again for up to --full-wait.\n\n"
+    "With --order bounded:W a slow sample does not stop the run: at most W later\n"
+    "ones are used before it. DIR/ledger says which sample was used at which step and\n"
+    "slot, and --replay LEDGER uses them in that order again and gives the same bits.\n\n"
     "The state of the run is saved in DIR every --checkpoint-every steps, every\n"
     "--checkpoint-minutes, and at every end. --resume continues from the newest\n"
     "whole checkpoint, or starts the run if there is none. A run that was killed\n"
@@ -77,6 +81,8 @@ static const char description[] =
         FM_CREDENTIALS_OPTIONS(&set->credentials, FM_CREDENTIALS_TOKEN_HELP),                      \
         {"order", FM_OPTION_STRING, &set->order, "ORDER",                                          \
          .help = "of samples: strict or bounded:W (strict)"},                                      \
+        {"replay", FM_OPTION_STRING, &set->replay, "LEDGER",                                       \
+         .help = "use the samples in the order of that run's ledger"},                             \
         {"ahead",                                                                                  \
          FM_OPTION_U64,                                                                            \
          &set->ahead,                                                                              \
@@ -90,6 +96,12 @@ static const char description[] =
          "MS",                                                                                     \
          .help = "how long to try to connect or reconnect (5000)",                                 \
          .max = 3600000},                                                                          \
+        {"full-wait",                                                                              \
+         FM_OPTION_U64,                                                                            \
+         &set->full_wait_s,                                                                        \
+         "S",                                                                                      \
+         .help = "how long to ask a server again that has no room (300)",                          \
+         .max = 86400},                                                                            \
         {"data-timeout",                                                                           \
          FM_OPTION_U64,                                                                            \
          &set->data_timeout_s,                                                                     \
@@ -235,6 +247,10 @@ static fm_status check(fm_train_options *set, fm_error *reterr) {
         return fm_fail(reterr, FM_ERR_USAGE,
                        "--change is for --resume; a new run takes its settings as they are");
     }
+    if (set->replay && strcmp(set->order, "strict") != 0) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--order and --replay: the ledger has the order; give one of the two");
+    }
     set->skips_bad = strcmp(set->bad_samples, "skip") == 0;
     if (!set->skips_bad && strcmp(set->bad_samples, "stop") != 0) {
         return fm_fail(reterr, FM_ERR_USAGE, "--bad-samples: found '%.32s', expected stop or skip",
@@ -265,6 +281,7 @@ fm_status fm_train_options_parse(fm_train_options *set, int argc, char **argv, f
                               .bad_sample_budget = 100,
                               .ahead = 8,
                               .wait_ms = 5000,
+                              .full_wait_s = 300,
                               .data_timeout_s = 600,
                               .eval_wait_s = 600,
                               .argc = argc,

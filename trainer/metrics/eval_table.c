@@ -20,7 +20,7 @@ void fm_eval_table_release(fm_eval_table *table) {
 }
 
 void fm_eval_refuse_chain(fm_eval_chain *chain, fm_status status, const char *why) {
-    assert(status != FM_OK);
+    assert(status);
     chain->status = status;
     snprintf(chain->why, sizeof chain->why, "%s", why);
 }
@@ -184,7 +184,7 @@ fm_status fm_eval_summarise(const fm_eval_table *table, fm_eval_summary *ret_sum
     for (uint32_t i = 0; i < table->n; i++) {
         const fm_eval_chain *c = &table->chain[i];
         s.n_chain += !c->status;
-        s.n_failed += c->status != FM_OK;
+        s.n_failed += c->status ? 1 : 0;
         if (c->status) continue;
         s.n_residue += c->n_res;
         add_confidence(&s.confidence, &c->confidence);
