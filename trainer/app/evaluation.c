@@ -18,6 +18,8 @@
 
 enum { SAMPLE_ALIGN = 64, N_SLAB = 3, NOTE_BYTES = 1 << 20 };
 
+static const uint64_t full_ms = 300000; /* to ask a server again that has no room */
+
 /* A chain in memory, or the reason why it could not be made. */
 typedef struct held_chain {
     uint64_t index;
@@ -112,6 +114,7 @@ static fm_status open_feed(fm_evaluation *e, fm_error *reterr) {
     e->token = (fm_token){.watermark = 0};
     e->feed = (fm_feed){.options = options,
                         .wait_ms = (uint32_t)set->wait_ms,
+                        .full_ms = full_ms,
                         .timeout_ms = set->data_timeout_s * 1000};
     fm_status status = fm_feed_open(&e->feed, &e->token, reterr);
     if (status) return status;
@@ -240,10 +243,10 @@ static fm_status hold(fm_evaluation *e, const fm_loaded *loaded, fm_error *reter
 }
 
 static fm_status next_loaded(fm_evaluation *e, fm_loaded *ret_loaded, fm_error *reterr) {
-    fm_status status = fm_feed_next(&e->feed, ret_loaded, reterr);
+    fm_status status = fm_feed_next(&e->feed, FM_FEED_ANY, ret_loaded, reterr);
     while (fm_feed_may_reconnect(&e->feed, status)) {
         status = fm_feed_reconnect(&e->feed, &e->token, reterr);
-        if (!status) status = fm_feed_next(&e->feed, ret_loaded, reterr);
+        if (!status) status = fm_feed_next(&e->feed, FM_FEED_ANY, ret_loaded, reterr);
     }
     return status;
 }

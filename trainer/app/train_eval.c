@@ -126,6 +126,7 @@ static fm_status find_chains(fm_train_run *run, const char **ret_url, fm_error *
     fm_client *client = NULL;
     if (!status) status = fm_client_connect(&options, &client, reterr);
     fm_client_close(client);
+    if (status == FM_ERR_LIMIT) status = FM_OK; /* it is full now; the evaluator asks again */
     if (status == FM_ERR_NOT_FOUND && !set->eval_data && !set->cache) {
         char text[FM_ERROR_MESSAGE_BYTES];
         snprintf(text, sizeof text, "%.300s", reterr->message);
