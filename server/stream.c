@@ -44,7 +44,7 @@ typedef struct slot {
 } slot;
 
 struct fm_server_stream {
-    const fm_sample_source *source;
+    fm_sample_source *source;
     fm_budgets budgets;
     void *owner;
     fm_wire_open params;
@@ -231,7 +231,7 @@ static fm_wire_opened opened_of(const fm_wire_open *params, const fm_source_fact
     };
 }
 
-static fm_server_stream *make_stream(const fm_sample_source *source, const fm_wire_open *params,
+static fm_server_stream *make_stream(fm_sample_source *source, const fm_wire_open *params,
                                      fm_budgets budgets, void *owner, void *plan,
                                      const fm_source_facts *facts) {
     uint32_t n_slot = params->window + 1 > N_SLOT_MIN ? params->window + 1 : N_SLOT_MIN;
@@ -262,7 +262,7 @@ static fm_status check_memory(const fm_server_stream *stream, fm_error *reterr) 
                    stream->block_bytes, most);
 }
 
-fm_status fm_server_stream_create(const fm_sample_source *source, const fm_wire_open *params,
+fm_status fm_server_stream_create(fm_sample_source *source, const fm_wire_open *params,
                                   fm_budgets budgets, void *owner, fm_server_stream **ret_stream,
                                   fm_error *reterr) {
     void *plan;
@@ -282,6 +282,7 @@ fm_status fm_server_stream_create(const fm_sample_source *source, const fm_wire_
         source->close(plan);
         return status;
     }
+    source->n_user++;
     *ret_stream = stream;
     return FM_OK;
 }
@@ -292,11 +293,16 @@ void fm_server_stream_destroy(fm_server_stream *stream) {
     give_free_blocks_back(stream);
     assert(stream->n_work == 0);
     stream->source->close(stream->plan);
+    stream->source->n_user--;
     free(stream);
 }
 
 void *fm_server_stream_get_owner(const fm_server_stream *stream) {
     return stream->owner;
+}
+
+const fm_sample_source *fm_server_stream_get_source(const fm_server_stream *stream) {
+    return stream->source;
 }
 
 const fm_wire_opened *fm_server_stream_get_opened(const fm_server_stream *stream) {
@@ -535,6 +541,8 @@ void fm_server_stream_set_label(fm_server_stream *stream, uint64_t connection, u
     snprintf(label->peer, sizeof label->peer, "%s", peer);
     snprintf(label->agent, sizeof label->agent, "%s", agent);
     snprintf(label->plan, sizeof label->plan, "%s", stream->params.plan);
+    snprintf(label->snapshot, sizeof label->snapshot, "%s", stream->source->snapshot_name);
+    label->generation = stream->source->generation;
     label->group = stream->params.group;
     label->n_group = stream->params.n_group;
     label->window = stream->params.window;

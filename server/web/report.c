@@ -7,5 +7,6 @@ void fm_report_free(fm_web_report *report) {
     if (!report) return;
     free(report->value);
     free(report->stream);
+    free(report->snapshot);
     free(report);
 }

@@ -33,18 +33,12 @@ static void put_head(FILE *out, const char *name, const char *kind, const char *
 }
 
 static void put_values(FILE *out, const fm_web_report *report) {
-    put_head(out, "info", "gauge", "The server and what it serves; the value is always 1.");
+    put_head(out, "info", "gauge", "The server; the value is always 1.");
     fputs("foldmill_info{version=\"", out);
     put_label(out, report->version);
-    fputs("\",snapshot=\"", out);
-    put_label(out, report->snapshot);
-    fputs("\",snapshot_hash=\"", out);
-    put_label(out, report->snapshot_hash);
     fputs("\"} 1\n", out);
     put_head(out, "uptime_seconds", "gauge", "Seconds since the server began.");
     fprintf(out, "foldmill_uptime_seconds %.1f\n", report->uptime_s);
-    put_head(out, "chains", "gauge", "Chains of the snapshot that is served.");
-    fprintf(out, "foldmill_chains %u\n", report->n_chain);
     put_head(out, "memory_limit_bytes", "gauge", "The budget for samples (--max-memory).");
     fprintf(out, "foldmill_memory_limit_bytes %" PRIu64 "\n", report->memory_limit_bytes);
     for (size_t i = 0; i < report->n_value; i++) {
@@ -75,12 +69,35 @@ static void put_times(FILE *out, const char *name, const char *help, const fm_hi
     fprintf(out, "foldmill_%s_count %" PRIu64 "\n", name, times->n);
 }
 
+static void put_snapshot_label(FILE *out, const char *name, const fm_report_snapshot *snapshot) {
+    fprintf(out, "foldmill_%s{snapshot=\"", name);
+    put_label(out, snapshot->name);
+    fprintf(out, "\",generation=\"%" PRIu64 "\",snapshot_hash=\"%s\",old=\"%d\"} ",
+            snapshot->generation, snapshot->hash, snapshot->is_old);
+}
+
+static void put_snapshots(FILE *out, const fm_web_report *report) {
+    put_head(out, "snapshot_chains", "gauge", "Chains of a snapshot that is offered.");
+    for (size_t i = 0; i < report->n_snapshot; i++) {
+        if (report->snapshot[i].is_old) continue;
+        put_snapshot_label(out, "snapshot_chains", &report->snapshot[i]);
+        fprintf(out, "%u\n", report->snapshot[i].n_chain);
+    }
+    put_head(out, "snapshot_users", "gauge", "Connections and streams that use a snapshot.");
+    for (size_t i = 0; i < report->n_snapshot; i++) {
+        put_snapshot_label(out, "snapshot_users", &report->snapshot[i]);
+        fprintf(out, "%u\n", report->snapshot[i].n_user);
+    }
+}
+
 static void put_stream_label(FILE *out, const char *name, const fm_report_stream *stream) {
     fprintf(out, "foldmill_%s{connection=\"%" PRIu64 "\",stream=\"%u\",peer=\"", name,
             stream->connection, stream->stream);
     put_label(out, stream->peer);
     fputs("\",plan=\"", out);
     put_label(out, stream->plan);
+    fputs("\",snapshot=\"", out);
+    put_label(out, stream->snapshot);
     fprintf(out, "\",group=\"%u\"} ", stream->group);
 }
 
@@ -125,6 +142,7 @@ static void put_streams(FILE *out, const fm_web_report *report) {
 
 void fm_report_metrics(const fm_web_report *report, FILE *out) {
     put_values(out, report);
+    put_snapshots(out, report);
     put_times(out, "prepare_seconds", "Time to make a sample, on a worker.",
               &report->times.prepare);
     put_times(out, "wait_seconds", "Time that a ready sample waits for order, credit and its turn.",

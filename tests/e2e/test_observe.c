@@ -46,7 +46,7 @@ static void the_pages_count_what_was_fetched(void **state) {
          "assert r[\"times\"][\"prepare\"][\"n\"] >= 40\n"
          "assert r[\"times\"][\"send\"][\"n\"] == 40\n"
          "assert r[\"times\"][\"wait\"][\"n\"] == 40\n"
-         "assert r[\"chains\"] == 6 and not r[\"stopping\"]\n"
+         "assert r[\"snapshots\"][0][\"chains\"] == 6 and not r[\"stopping\"]\n"
          "names = [s[\"chain\"] for s in r[\"slowest\"]]\n"
          "assert 1 <= len(names) <= 6 and len(set(names)) == len(names), names\n"
          "' 2>err");

@@ -27,8 +27,12 @@ static char folder[200];
 
 static void fill(fm_web_report *report) {
     strcpy(report->version, "0.1.0");
-    strcpy(report->snapshot, "train");
-    report->n_chain = 22;
+    static const fm_report_snapshot snapshots[] = {
+        {.name = "train", .generation = 3, .n_chain = 22},
+        {.name = "pdb/all", .generation = 1, .n_chain = 7},
+        {.name = "train", .generation = 2, .is_old = true}};
+    memcpy(report->snapshot, snapshots, sizeof snapshots);
+    report->n_snapshot = 3;
     report->uptime_s = 3725;
     report->memory_limit_bytes = (uint64_t)2 << 30;
     for (uint32_t i = 0; i < 300; i++) {
@@ -55,6 +59,7 @@ static void fill(fm_web_report *report) {
         strcpy(stream->peer, "192.0.2.7");
         strcpy(stream->agent, "<img src=x onerror=alert(1)>");
         strcpy(stream->plan, "af2-initial");
+        strcpy(stream->snapshot, "pdb/all");
     }
     report->n_slow = 1;
     report->slow[0] = (fm_report_slow){"1abc_A", 12, 81000000};
@@ -75,6 +80,8 @@ static fm_web_report *make_report(void *context) {
     assert_non_null(report);
     report->n_value = sizeof values / sizeof values[0];
     report->value = malloc(sizeof values);
+    report->snapshot = calloc(3, sizeof report->snapshot[0]);
+    assert_non_null(report->snapshot);
     report->n_stream = 2;
     report->stream = calloc(2, sizeof report->stream[0]);
     assert_non_null(report->value);
@@ -141,7 +148,7 @@ static void documents_are_served(void **state) {
                      {"/style.css", "text/css", "prefers-color-scheme"},
                      {"/script.js", "text/javascript", "/report.json"},
                      {"/icon.svg", "image/svg+xml", "<svg"},
-                     {"/report.json", "application/json", "\"snapshot\": \"train\""},
+                     {"/report.json", "application/json", "\"name\": \"pdb/all\""},
                      {"/metrics", "version=0.0.4", "foldmill_samples_sent_total 2001"},
                      {"/healthz", "text/plain", "ok\n"},
                      {"/readyz", "text/plain", "ready\n"}};
@@ -315,7 +322,8 @@ static void a_browser_draws_the_page(void **state) {
                              fm_web_get_url(web)),
         0);
     static const char *const parts[] = {
-        "snapshot train, 22 chains",
+        "snapshot train, 22 chains, generation 3 and 1 more",
+        "<td>until its streams end",
         "role=\"status\" class=\"good\">serving",
         "192.0.2.7 &lt;img src=x",
         "bounded:8",
