@@ -224,6 +224,15 @@ static fm_status take_stream(fetch_run *run, fm_error *reterr) {
     return FM_OK;
 }
 
+static fm_status parse_hash(const char *text, fm_sha256 *ret_hash, fm_error *reterr) {
+    *ret_hash = (fm_sha256){0};
+    bool is_hash = !text || (strlen(text) == FM_SHA256_HEX - 1 &&
+                             !fm_sha256_parse(text, FM_SHA256_HEX - 1, ret_hash));
+    if (is_hash) return FM_OK;
+    return fm_fail(reterr, FM_ERR_USAGE,
+                   "--snapshot-hash: found '%.80s', expected 64 hexadecimal digits", text);
+}
+
 /* Connects and opens the stream. A server that has no room is asked again for --full-wait. */
 static fm_status connect_with_room(fetch_run *run, const fm_client_options *options,
                                    const fm_wire_open *params, fm_error *reterr) {
@@ -245,15 +254,6 @@ static fm_status connect_with_room(fetch_run *run, const fm_client_options *opti
         struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
         nanosleep(&pause, NULL);
     }
-}
-
-static fm_status parse_hash(const char *text, fm_sha256 *ret_hash, fm_error *reterr) {
-    *ret_hash = (fm_sha256){0};
-    bool is_hash = !text || (strlen(text) == FM_SHA256_HEX - 1 &&
-                             !fm_sha256_parse(text, FM_SHA256_HEX - 1, ret_hash));
-    if (is_hash) return FM_OK;
-    return fm_fail(reterr, FM_ERR_USAGE,
-                   "--snapshot-hash: found '%.80s', expected 64 hexadecimal digits", text);
 }
 
 static fm_status fetch(fetch_run *run, fm_error *reterr) {

@@ -249,22 +249,6 @@ static fm_status serve(const serve_settings *set, const from_systemd *systemd, f
     return FM_OK;
 }
 
-/* Opens the caches and snapshots of the options, which must outlive the library. */
-static fm_status open_library(const serve_settings *set, fm_library_cache *caches,
-                              fm_library **ret_library, fm_error *reterr) {
-    for (uint32_t i = 0; i < set->caches.n; i++)
-        caches[i] = fm_library_cache_parse(set->caches.value[i]);
-    const fm_library_options options = {.cache = caches,
-                                        .n_cache = set->caches.n,
-                                        .snapshot = set->snapshots.value,
-                                        .n_snapshot = set->snapshots.n,
-                                        .takes_all = set->all_snapshots};
-    fm_status status = fm_library_open(&options, ret_library, reterr);
-    for (uint32_t i = 0; i < set->caches.n && status && status != FM_ERR_USAGE; i++)
-        status = fm_cli_explain_cache(caches[i].path, status, reterr);
-    return status;
-}
-
 /* -- the server of one run (trainer/app/private_server.h) */
 
 /* Waits for the end of standard input, which a parent holds open for as long as it lives. Then the
@@ -304,6 +288,22 @@ static void remove_folder(const char *listen) {
 }
 
 /* -- serving caches */
+
+/* Opens the caches and snapshots of the options, which must outlive the library. */
+static fm_status open_library(const serve_settings *set, fm_library_cache *caches,
+                              fm_library **ret_library, fm_error *reterr) {
+    for (uint32_t i = 0; i < set->caches.n; i++)
+        caches[i] = fm_library_cache_parse(set->caches.value[i]);
+    const fm_library_options options = {.cache = caches,
+                                        .n_cache = set->caches.n,
+                                        .snapshot = set->snapshots.value,
+                                        .n_snapshot = set->snapshots.n,
+                                        .takes_all = set->all_snapshots};
+    fm_status status = fm_library_open(&options, ret_library, reterr);
+    for (uint32_t i = 0; i < set->caches.n && status && status != FM_ERR_USAGE; i++)
+        status = fm_cli_explain_cache(caches[i].path, status, reterr);
+    return status;
+}
 
 static fm_status serve_caches(const serve_settings *set, const from_systemd *systemd,
                               fm_error *reterr) {
