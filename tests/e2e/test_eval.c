@@ -254,7 +254,7 @@ static void mistakes_are_refused(void **state) {
         {"foldmill eval -c nothing --data unix:socket -o x", "nothing: ", 1},
         {"foldmill eval -c small.ini --data unix:socket -o x", "small.ini: ", 1},
         {"foldmill eval -c " CHECKPOINT " --data unix:socket --snapshot held-out -o x",
-         "snapshot held-out is not served, all is", 1},
+         "snapshot held-out is not served, but: all", 1},
         {"foldmill eval -c " CHECKPOINT " --cache cache --snapshot held-out -o x", "held-out", 1},
         {"foldmill eval -c " CHECKPOINT " --data unix:socket --against small.ini -o x",
          "expected the summary.json of an evaluation", 1},
@@ -264,7 +264,7 @@ static void mistakes_are_refused(void **state) {
         {"foldmill train --data unix:socket --eval-every 5 --out x",
          "--eval-every needs --eval-snapshot NAME", 2},
         {"foldmill train --data unix:socket --eval-every 5 --eval-snapshot held-out --out x",
-         "a server serves one snapshot: --eval-data names", 1},
+         "or give the server that does, --eval-data", 1},
         {"foldmill train --data unix:socket --eval-every 5 --eval-snapshot all --stop-at rmsd=1 "
          "--out x",
          "found 'rmsd=1', expected SCORE=VALUE with one of lddt_ca", 2},

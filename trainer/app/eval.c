@@ -245,8 +245,9 @@ static void announce(const eval_settings *set, const fm_evaluation *e, uint64_t 
     fm_evaluation_describe(e, text, sizeof text);
     fprintf(stderr, "model     step %llu, %s: %s\n", (unsigned long long)step, set->set, text);
     uint32_t n = fm_evaluation_n_chain(e);
-    fprintf(stderr, "data      %s: snapshot %s, %u chain%s, %u cycles\n", set->data,
-            fm_evaluation_get_snapshot(e), n, fm_plural(n), fm_evaluation_n_cycle(e));
+    fprintf(stderr, "data      %s: snapshot %s, %u chain%s, %u cycles\n",
+            set->cache ? set->cache : set->data, fm_evaluation_get_snapshot(e), n, fm_plural(n),
+            fm_evaluation_n_cycle(e));
 }
 
 static fm_status evaluate_open(const eval_settings *set, fm_evaluation *e, results *r,

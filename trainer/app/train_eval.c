@@ -131,8 +131,8 @@ static fm_status find_chains(fm_train_run *run, const char **ret_url, fm_error *
         char text[FM_ERROR_MESSAGE_BYTES];
         snprintf(text, sizeof text, "%.300s", reterr->message);
         status = fm_fail(reterr, FM_ERR_NOT_FOUND,
-                         "%s; a server serves one snapshot: --eval-data names the server of the "
-                         "other one",
+                         "%s; serve it as well (foldmill serve --snapshot NAME), or give the "
+                         "server that does, --eval-data",
                          text);
     }
     return status;
