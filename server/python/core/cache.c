@@ -83,9 +83,7 @@ static fm_status load_arrays(const fm_store *store, uint32_t chain,
     fm_record record;
     fm_template_features templates;
     fm_status status = fm_store_load(store, chain, arena, &record, reterr);
-    if (!status) {
-        status = fm_chain_templates(store, &record, options, arena, &templates, reterr);
-    }
+    if (!status) status = fm_chain_templates(store, &record, options, arena, &templates, reterr);
     if (status) return status;
     const fm_nonensembled_input input = {record.sequence, record.msa, record.structure, &templates};
     return fm_nonensembled_list_arrays(&input, arena, arrays, ret_n, reterr);

@@ -271,8 +271,10 @@ class Stream:
         if worker.id >= parts:
             return False
         self.close()
-        self._group = (rank + world * worker.id, world * parts)
+        # The loader asks worker 0 first, so worker 0 takes the part with the next sample.
         batch = self._facts["global_batch"]
+        next_part = (self._own_index(self._watermark) % batch - rank) // world
+        self._group = (rank + world * ((next_part + worker.id) % parts), world * parts)
         self._delivered = {index for index in self._delivered
                            if index % batch % (world * parts) == self._group[0]}
         return True
