@@ -265,6 +265,7 @@ __global__ void __launch_bounds__(THREADS) exchange_kernel(const __grid_constant
     }
     __syncthreads();
     bool fails = n_missing != 0;
+    int64_t began = clock64();
     __syncthreads();
     if (talks && !fails) {
         uint64_t flag;
@@ -279,6 +280,7 @@ __global__ void __launch_bounds__(THREADS) exchange_kernel(const __grid_constant
     if (m < j.n_message && peer == j.rank) base[m][peer] = j.message[m].send;
     __syncthreads();
     fails = n_missing != 0;
+    if (threadIdx.x == 0 && blockIdx.x == 0) j.memory->waited += (uint64_t)(clock64() - began);
     for (int i = 0; i < j.n_message && !fails; i++) {
         if (j.message[i].sums && j.message[i].beta == FM_ADD) {
             sum_parts<T, V, true>(j, j.message[i], base[i]);
@@ -345,20 +347,13 @@ static pull pull_of(const group *g, const fm_message *m, int64_t v) {
     return p;
 }
 
-/* Blocks of an exchange at most; the environment variable FM_EXCHANGE_BLOCKS is for
- * measurements. */
-static int64_t most_blocks(void) {
-    static const char *text = getenv("FM_EXCHANGE_BLOCKS");
-    static const int64_t given = text ? strtol(text, NULL, 10) : 0;
-    return given > 0 ? fm_cuda::min_size(given, EXCHANGE_BLOCKS) : (int64_t)EXCHANGE_BLOCKS;
-}
-
 /* Blocks, so that a thread has at least one full round of packs; the same number on all ranks. */
 static unsigned blocks_of(const job &j) {
     int64_t count = 0;
     for (int32_t i = 0; i < j.n_message; i++)
         count = fm_cuda::max_size(count, j.message[i].count);
-    return (unsigned)fm_cuda::min_size(fm_cuda::divide_up(count, THREADS * AT_ONCE), most_blocks());
+    return (unsigned)fm_cuda::min_size(fm_cuda::divide_up(count, THREADS * AT_ONCE),
+                                       (int64_t)EXCHANGE_BLOCKS);
 }
 
 template <typename T> static void launch(const job &j, bool vector, cudaStream_t stream) {
