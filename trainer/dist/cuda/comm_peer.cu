@@ -204,19 +204,27 @@ __device__ inline void copy_part(const pull &m, const T *from, T *to) {
     }
 }
 
-/* Copies begin with the next rank's part, so that ranks do not all read from one. */
+/* Copies the part of one rank, whose `send` is `base`. */
 template <typename T, int V>
-__device__ inline void copy_parts(const job &j, const pull &m, const void *const *base) {
-    for (int part = 0; part < m.n_source; part++) {
-        int next = j.rank + 1 + part;
-        int source = m.n_source == 1 ? m.first_source : next < j.size ? next : next - j.size;
-        const T *from = (const T *)base[source] + m.sent_first * V;
-        T *to = (T *)m.receive + (m.n_source > 1 ? source * m.received_part : 0) * V;
-        if (m.beta == FM_ADD) {
-            copy_part<T, V, true>(m, from, to);
-        } else {
-            copy_part<T, V, false>(m, from, to);
-        }
+__device__ inline void copy_from(const pull &m, int source, const void *base) {
+    const T *from = (const T *)base + m.sent_first * V;
+    T *to = (T *)m.receive + (m.n_source > 1 ? source * m.received_part : 0) * V;
+    if (m.beta == FM_ADD) {
+        copy_part<T, V, true>(m, from, to);
+    } else {
+        copy_part<T, V, false>(m, from, to);
+    }
+}
+
+/* Copies the parts of this rank itself, or else those of the others. These begin with the next
+ * rank's, so that ranks do not all read from one. */
+template <typename T, int V>
+__device__ inline void copy_parts(const job &j, const pull &m, bool own, const void *const *base) {
+    int first = own ? 0 : 1, end = own ? 1 : j.size;
+    for (int i = first; i < end; i++) {
+        int source = j.rank + i < j.size ? j.rank + i : j.rank + i - j.size;
+        if (m.n_source == 1 && source != m.first_source) continue;
+        copy_from<T, V>(m, source, own ? m.send : base[source]);
     }
 }
 
@@ -246,6 +254,31 @@ __device__ inline void sum_parts(const job &j, const pull &m, const void *const 
     }
 }
 
+/* Waits for the messages of all ranks and fills in where they are. False when the link has failed.
+ * All threads of a block call it; `talks`: those that wait for a flag. */
+__device__ inline bool wait_for_all(const job &j, uint32_t number, bool talks,
+                                    const void *(*base)[FM_LINK_RANKS], int *n_missing) {
+    int peer = threadIdx.x % FM_LINK_RANKS, m = threadIdx.x / FM_LINK_RANKS;
+    int64_t began = clock64();
+    __syncthreads();
+    bool fails = *n_missing != 0;
+    __syncthreads();
+    if (talks && !fails) {
+        uint64_t flag;
+        if (wait_for(j, &j.flags->ready[number & 1][peer][m], number, peer, STAGE_READY, &flag)) {
+            uint32_t region = (uint32_t)(flag >> OFFSET_BITS) & 15;
+            uint64_t units = flag & (((uint64_t)1 << OFFSET_BITS) - 1);
+            base[m][peer] = (const char *)j.memory->base[region][j.member[peer]] + units * 16;
+        } else {
+            atomicAdd(n_missing, 1);
+        }
+    }
+    if (m < j.n_message && peer == j.rank) base[m][peer] = j.message[m].send;
+    __syncthreads();
+    if (threadIdx.x == 0 && blockIdx.x == 0) j.memory->waited += (uint64_t)(clock64() - began);
+    return *n_missing == 0;
+}
+
 template <typename T, int V>
 __global__ void __launch_bounds__(THREADS) exchange_kernel(const __grid_constant__ job j) {
     __shared__ const void *base[FM_COMM_MESSAGES][FM_LINK_RANKS];
@@ -263,31 +296,20 @@ __global__ void __launch_bounds__(THREADS) exchange_kernel(const __grid_constant
         write_flag(&theirs->ready[number & 1][j.rank][m],
                    (uint64_t)number << (64 - NUMBER_BITS) | j.message[m].offer);
     }
-    __syncthreads();
-    bool fails = n_missing != 0;
-    int64_t began = clock64();
-    __syncthreads();
-    if (talks && !fails) {
-        uint64_t flag;
-        if (wait_for(j, &j.flags->ready[number & 1][peer][m], number, peer, STAGE_READY, &flag)) {
-            uint32_t region = (uint32_t)(flag >> OFFSET_BITS) & 15;
-            uint64_t units = flag & (((uint64_t)1 << OFFSET_BITS) - 1);
-            base[m][peer] = (const char *)j.memory->base[region][j.member[peer]] + units * 16;
-        } else {
-            atomicAdd(&n_missing, 1);
-        }
-    }
-    if (m < j.n_message && peer == j.rank) base[m][peer] = j.message[m].send;
-    __syncthreads();
-    fails = n_missing != 0;
-    if (threadIdx.x == 0 && blockIdx.x == 0) j.memory->waited += (uint64_t)(clock64() - began);
-    for (int i = 0; i < j.n_message && !fails; i++) {
-        if (j.message[i].sums && j.message[i].beta == FM_ADD) {
-            sum_parts<T, V, true>(j, j.message[i], base[i]);
-        } else if (j.message[i].sums) {
-            sum_parts<T, V, false>(j, j.message[i], base[i]);
-        } else {
-            copy_parts<T, V>(j, j.message[i], base[i]);
+    bool fails = false;
+    /* First the parts of this rank, while the flags are under way, then those of the others. */
+#pragma unroll 1
+    for (int own = 1; own >= 0 && !fails; own--) {
+        if (!own) fails = !wait_for_all(j, number, talks, base, &n_missing);
+        for (int i = 0; i < j.n_message && !fails; i++) {
+            const pull &p = j.message[i];
+            if (!p.sums) {
+                copy_parts<T, V>(j, p, own, base[i]);
+            } else if (!own && p.beta == FM_ADD) {
+                sum_parts<T, V, true>(j, p, base[i]);
+            } else if (!own) {
+                sum_parts<T, V, false>(j, p, base[i]);
+            }
         }
     }
     __syncthreads();
