@@ -202,18 +202,18 @@ typedef struct recording_case {
 /* The original order has no two branches, so no BP. */
 static const recording_case CASES[] = {
     {FM_ORDER_ORIGINAL, {1, 1, 1}, 0xa70111d4d3ba1129, 0xdea27ee0a74787fc},
-    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0xc034ef9a037dd5b4, 0xdd1c478a191994c5},
-    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0x0cd9dc6f150a6d1d, 0xcb190b5ab64dd77a},
+    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0xe1033dcdc3fdbd59, 0xea76b8eed0ddcc19},
+    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0x0cd9dc6f150a6d1d, 0x75186f6658f51d1e},
     {FM_ORDER_OUTER_FIRST, {1, 1, 1}, 0xdc5145cd647d0206, 0x00d5a3728e69383e},
-    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0x9e9e5ebb83ab109a, 0x599e597f8e92b013},
-    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0x119d113caff0c8e1, 0xc314ed96689a1c5f},
-    {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0xd30b18ba1d383967, 0x02d8343744d6bd46},
-    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0x3715a20ed0166027, 0x90c993435aad4c3c},
+    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0x9e11209340a50e90, 0x4e40b6717651ef54},
+    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0x119d113caff0c8e1, 0x72d4257c337b29fc},
+    {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0x8a50751be9f32f46, 0x4d5ffb574f9087a0},
+    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0xdcc0447c869ae530, 0x7ef4f866fc2b5ec3},
     {FM_ORDER_PARALLEL, {1, 1, 1}, 0x49a5a1d47e85bac8, 0xfd2315777bdf2031},
-    {FM_ORDER_PARALLEL, {2, 1, 1}, 0x5f83b8a337ea5012, 0xa616091249eb3bac},
-    {FM_ORDER_PARALLEL, {4, 1, 1}, 0x2e294a9b3809cf88, 0xda19c8cb9c6fa8bf},
-    {FM_ORDER_PARALLEL, {1, 2, 1}, 0x5dc7b930fdfcfe35, 0xc489c8ccfc1c0814},
-    {FM_ORDER_PARALLEL, {2, 2, 1}, 0xf569dd62c4a25e2b, 0x9e63fc03b0961773},
+    {FM_ORDER_PARALLEL, {2, 1, 1}, 0x40d72a53e2f3c27a, 0xb60d2ce822a7fe30},
+    {FM_ORDER_PARALLEL, {4, 1, 1}, 0x2e294a9b3809cf88, 0x06bbf65e233de1fb},
+    {FM_ORDER_PARALLEL, {1, 2, 1}, 0xee01fd91965182da, 0xefacf6c33c473bb9},
+    {FM_ORDER_PARALLEL, {2, 2, 1}, 0x8effb2b5ba7e355d, 0x3e86304aaf320f78},
 };
 enum { N_CASE = sizeof CASES / sizeof CASES[0] };
 

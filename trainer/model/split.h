@@ -34,8 +34,9 @@ fm_model_config fm_split_pad(const fm_model_config *config);
 /* Whether arrays are split (DAP). */
 bool fm_split_is_split(const fm_model_config *config);
 
-/* Whether one rank has everything (neither DAP nor BP). */
-bool fm_split_is_whole(const fm_model_config *config);
+/* Whether each rank has whole templates in the template pair stack: all of them, or under DAP its
+ * share, where D divides their number. Else the array of each template is split. */
+bool fm_split_has_whole_templates(const fm_model_config *config);
 
 /* Whether this rank runs the branch. */
 bool fm_split_has_msa(const fm_model_config *config);
