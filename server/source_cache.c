@@ -17,15 +17,15 @@ struct fm_cache_source {
     fm_store *store;
     fm_arena arena;
     fm_snapshot snapshot;
-    int held;                                    /* descriptor of fm_snapshot_hold, or -1 */
-    fm_chooser *choosers[FM_ORDER_SHUFFLED + 1]; /* by the order of a plan; made at first use */
+    int held;                              /* descriptor of fm_snapshot_hold, or -1 */
+    fm_chooser *choosers[FM_N_PLAN_ORDER]; /* by the order of a plan; made at first use */
 };
 
 typedef struct cache_plan {
     const fm_cache_source *cache;
     const fm_chooser *chooser;
     fm_plan plan;
-    uint64_t seed;
+    fm_wire_open params;
 } cache_plan;
 
 /* -- plans */
@@ -76,7 +76,7 @@ static fm_status open_plan(void *context, const fm_wire_open *params, void **ret
     if (status) return status;
     cache_plan *made = malloc(sizeof *made);
     if (!made) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a plan");
-    *made = (cache_plan){cache, cache->choosers[plan.order], plan, params->seed};
+    *made = (cache_plan){cache, cache->choosers[plan.order], plan, *params};
     *ret_plan = made;
     *ret_facts = (fm_source_facts){.global_batch = plan.global_batch,
                                    .crop_size = plan.crop_size,
@@ -117,11 +117,15 @@ static fm_status make_sample(const cache_plan *from, uint64_t index, uint32_t ch
     fm_status status =
         fm_store_load(cache->store, cache->snapshot.chain[chain], scratch, &record, reterr);
     if (status) return status;
-    uint32_t n_cycle = fm_plan_cycles(&from->plan, from->seed, index / from->plan.global_batch);
+    const fm_plan *plan = &from->plan;
+    uint32_t n_cycle =
+        plan->always_max_cycle
+            ? plan->max_cycle
+            : fm_wire_open_cycles(&from->params, plan->global_batch, plan->max_cycle, index);
     template_reader reader = {.store = cache->store, .arena = scratch};
     const fm_sample_templates templates = {load_template, &reader};
-    return fm_sample_make(&from->plan, &record, &templates, from->seed, index, chain, n_cycle,
-                          scratch, ret_sample, reterr);
+    return fm_sample_make(&from->plan, &record, &templates, from->params.seed, index, chain,
+                          n_cycle, scratch, ret_sample, reterr);
 }
 
 /* Puts the chain in front of an error, which often names only a file. */
@@ -138,7 +142,7 @@ static fm_status make(const void *plan, uint64_t index, fm_arena *scratch, uint8
                       size_t capacity, size_t *ret_bytes, fm_error *reterr) {
     const cache_plan *from = plan;
     const fm_cache_source *cache = from->cache;
-    uint32_t chain = fm_chooser_chain(from->chooser, from->seed, index);
+    uint32_t chain = fm_chooser_chain(from->chooser, from->params.seed, index);
     fm_sample sample;
     fm_status status = make_sample(from, index, chain, scratch, &sample, reterr);
     if (status) return name_chain(cache, chain, status, reterr);
@@ -151,7 +155,7 @@ static fm_status make(const void *plan, uint64_t index, fm_arena *scratch, uint8
 
 static const char *name_of(const void *plan, uint64_t index) {
     const cache_plan *from = plan;
-    uint32_t chain = fm_chooser_chain(from->chooser, from->seed, index);
+    uint32_t chain = fm_chooser_chain(from->chooser, from->params.seed, index);
     return fm_store_chain_name(from->cache->store, from->cache->snapshot.chain[chain]);
 }
 
@@ -196,7 +200,7 @@ fm_status fm_cache_source_open(const char *path, const char *name, fm_cache_sour
 
 void fm_cache_source_close(fm_cache_source *cache) {
     if (!cache) return;
-    for (size_t i = 0; i <= FM_ORDER_SHUFFLED; i++)
+    for (size_t i = 0; i < FM_N_PLAN_ORDER; i++)
         fm_chooser_destroy(cache->choosers[i]);
     if (cache->held >= 0) close(cache->held);
     if (cache->store) fm_store_close(cache->store);

@@ -442,11 +442,23 @@ static void advance_head(fm_server_stream *stream) {
     }
 }
 
+/* The place of a position's sample in its group of the whole run. */
+static uint64_t place_at(fm_server_stream *stream, uint64_t position) {
+    const slot *at = slot_at(stream, position);
+    uint64_t index = at->state == SLOT_EVICTED ? at->index : at->work->job.index;
+    return fm_wire_open_place(&stream->params, stream->opened.global_batch, index);
+}
+
 fm_work *fm_server_stream_pick(fm_server_stream *stream) {
     if (stream->is_abandoned || !has_credit(stream)) return NULL;
-    uint64_t last = stream->head + stream->params.window;
-    for (uint64_t p = stream->head; p <= last && p < stream->next_position; p++) {
+    if (stream->head == stream->next_position) return NULL;
+    /* Samples that the token names were sent by an earlier stream and count, so that a sample which
+     * was overtaken before a restart is not overtaken by another window of samples after it. */
+    uint64_t last = place_at(stream, stream->head) + stream->params.window;
+    for (uint64_t p = stream->head; p < stream->next_position; p++) {
         slot *at = slot_at(stream, p);
+        if (at->state == SLOT_SENT || at->state == SLOT_SENDING) continue;
+        if (place_at(stream, p) > last) return NULL;
         if (at->state != SLOT_READY) continue;
         fm_work *work = at->work;
         assert(work->position == p);

@@ -1,9 +1,9 @@
-/* plan.c: see plan.h and docs/reference/sampling.md, sections 3 and 4. */
+/* plan.c: see plan.h and docs/reference/sampling.md, section 4. */
 #include "featurizer/sample/plan.h"
 
 #include "featurizer/sample/sample_draw.h"
-#include "proto/base/date.h"
 #include "proto/limits.h"
+#include "proto/template_date.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -31,6 +31,7 @@ static const fm_plan plans[] = {
      .max_msa_clusters = 32,
      .max_extra_msa = 64,
      .max_cycle = 2,
+     .max_template_date = FM_TEMPLATE_DATE_QUERY,
      AF2_DRAWS},
     {.name = "af2-initial",
      .order = FM_ORDER_WEIGHTED,
@@ -40,6 +41,7 @@ static const fm_plan plans[] = {
      .max_msa_clusters = 124,
      .max_extra_msa = 1024,
      .max_cycle = 4,
+     .max_template_date = FM_TEMPLATE_DATE_QUERY,
      AF2_DRAWS},
     {.name = "af2-finetuning",
      .order = FM_ORDER_WEIGHTED,
@@ -49,6 +51,7 @@ static const fm_plan plans[] = {
      .max_msa_clusters = 508,
      .max_extra_msa = 5120,
      .max_cycle = 4,
+     .max_template_date = FM_TEMPLATE_DATE_QUERY,
      AF2_DRAWS},
     {.name = "openfold-initial",
      .order = FM_ORDER_WEIGHTED,
@@ -58,6 +61,7 @@ static const fm_plan plans[] = {
      .max_msa_clusters = 128,
      .max_extra_msa = 1024,
      .max_cycle = 4,
+     .max_template_date = FM_TEMPLATE_DATE_ANY,
      .compat_openfold = true,
      AF2_DRAWS},
     {.name = "openfold-finetuning",
@@ -68,8 +72,25 @@ static const fm_plan plans[] = {
      .max_msa_clusters = 512,
      .max_extra_msa = 5120,
      .max_cycle = 4,
+     .max_template_date = FM_TEMPLATE_DATE_ANY,
      .compat_openfold = true,
      AF2_DRAWS},
+    /* Every chain once, whole (the client's crop_size is the longest that it takes), with all of
+     * its rows to choose from, no masking and the best templates. */
+    {.name = "eval",
+     .order = FM_ORDER_LISTED,
+     .global_batch = 1,
+     .epoch_samples = UINT32_MAX,
+     .crop_size = 1024,
+     .max_msa_clusters = 124,
+     .max_extra_msa = 1024,
+     .max_cycle = 4,
+     .always_max_cycle = true,
+     .clamped_fape_q32 = UINT32_MAX,
+     .max_templates = 4,
+     .template_pool = 20,
+     .best_templates = true,
+     .max_template_date = FM_TEMPLATE_DATE_QUERY},
 };
 
 fm_status fm_plan_find(const char *name, fm_plan *ret_plan, fm_error *reterr) {
@@ -81,7 +102,7 @@ fm_status fm_plan_find(const char *name, fm_plan *ret_plan, fm_error *reterr) {
     }
     return fm_fail(reterr, FM_ERR_NOT_FOUND,
                    "no plan is called '%.64s'; there are: tiny, af2-initial, af2-finetuning, "
-                   "openfold-initial, openfold-finetuning",
+                   "openfold-initial, openfold-finetuning, eval",
                    name);
 }
 
@@ -97,7 +118,7 @@ fm_status fm_plan_check(const fm_plan *plan, fm_error *reterr) {
         const char *field;
         uint64_t value, min, max;
     } ranges[] = {
-        {"order", plan->order, FM_ORDER_WEIGHTED, FM_ORDER_SHUFFLED},
+        {"order", plan->order, FM_ORDER_WEIGHTED, FM_N_PLAN_ORDER - 1},
         {"global_batch", plan->global_batch, 1, 65536},
         {"epoch_samples", plan->epoch_samples, 1, UINT32_MAX},
         {"crop_size", plan->crop_size, 1, FM_LIMIT_N_RES},
@@ -111,10 +132,11 @@ fm_status fm_plan_check(const fm_plan *plan, fm_error *reterr) {
          (uint64_t)plan->mask_uniform_q32 + plan->mask_profile_q32 + plan->mask_same_q32, 0,
          UINT32_MAX},
     };
-    if (plan->max_template_date && !fm_date_is(plan->max_template_date)) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "the plan's max_template_date is %u, expected YYYYMMDD",
-                       plan->max_template_date);
+    if (!fm_template_date_is(plan->max_template_date)) {
+        return fm_fail(
+            reterr, FM_ERR_USAGE,
+            "the plan's max_template_date is %u, expected YYYYMMDD, 1 (query) or 2 (any)",
+            plan->max_template_date);
     }
     fm_status status = FM_OK;
     for (size_t i = 0; !status && i < sizeof ranges / sizeof ranges[0]; i++) {
@@ -122,12 +144,6 @@ fm_status fm_plan_check(const fm_plan *plan, fm_error *reterr) {
             check_range(ranges[i].field, ranges[i].value, ranges[i].min, ranges[i].max, reterr);
     }
     return status;
-}
-
-/* A31:1 */
-uint32_t fm_plan_cycles(const fm_plan *plan, uint64_t seed, uint64_t step) {
-    const fm_sample_draw draw = {.seed = seed, .index = step};
-    return 1 + fm_sample_draw_below(&draw, FM_SAMPLE_DRAW_CYCLES, 0, plan->max_cycle);
 }
 
 struct fm_chooser {
@@ -228,6 +244,9 @@ static uint32_t choose_shuffled(const fm_chooser *chooser, uint64_t seed, uint64
 }
 
 uint32_t fm_chooser_chain(const fm_chooser *chooser, uint64_t seed, uint64_t index) {
-    return chooser->order == FM_ORDER_WEIGHTED ? choose_weighted(chooser, seed, index)
-                                               : choose_shuffled(chooser, seed, index);
+    switch (chooser->order) {
+    case FM_ORDER_WEIGHTED: return choose_weighted(chooser, seed, index);
+    case FM_ORDER_LISTED: return (uint32_t)(index % chooser->n_chain);
+    default: return choose_shuffled(chooser, seed, index);
+    }
 }

@@ -12,7 +12,7 @@
 typedef enum fm_sample_purpose {
     FM_SAMPLE_DRAW_CHAIN = 1,
     FM_SAMPLE_DRAW_SHUFFLE = 2,
-    FM_SAMPLE_DRAW_CYCLES = 3,
+    FM_SAMPLE_DRAW_CYCLES = 3, /* drawn in proto/step_cycles.c */
     FM_SAMPLE_DRAW_CROP = 4,
     FM_SAMPLE_DRAW_CLAMPED_FAPE = 5,
     FM_SAMPLE_DRAW_TEMPLATES = 6,

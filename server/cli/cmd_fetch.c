@@ -1,10 +1,10 @@
 /* cmd_fetch.c: foldmill fetch: receives a stream as a trainer would, and reports its speed. */
-#include "proto/base/date.h"
 #include "proto/base/hash.h"
 #include "proto/base/histogram.h"
 #include "proto/base/plural.h"
 #include "proto/batch.h"
 #include "proto/client.h"
+#include "proto/template_date.h"
 #include "server/cli/commands.h"
 #include "proto/base/json_text.h"
 
@@ -79,8 +79,9 @@ static int parse(fetch_settings *set, int argc, char **argv) {
          .min = 1, .max = FM_LIMIT_N_RES},
         {"cycles", FM_OPTION_U64, &set->cycles, "N",
          .help = "the most recycling cycles (from the plan)", .min = 1, .max = FM_LIMIT_N_CYCLE},
-        {"max-template-date", FM_OPTION_STRING, &set->max_template_date, "YYYY-MM-DD",
-         .help = "ignore templates released later (from the plan)"},
+        {"max-template-date", FM_OPTION_STRING, &set->max_template_date, "DATE",
+         .help = "ignore templates released after YYYY-MM-DD; query: after the chain's own "
+                 "structure; any: none (from the plan)"},
         {"credit", FM_OPTION_U64, &set->credit, "N",
          .help = "samples that the server may send ahead (8)", .min = 1, .max = 4096},
         {"wait", FM_OPTION_U64, &set->wait_ms, "MS",
@@ -118,20 +119,22 @@ static fm_status parse_group(const char *text, fm_wire_open *params, fm_error *r
 }
 
 static fm_status make_params(const fetch_settings *set, fm_wire_open *params, fm_error *reterr) {
-    *params = (fm_wire_open){.global_batch = (uint32_t)set->batch,
-                             .crop_size = (uint32_t)set->crop,
-                             .max_cycle = (uint32_t)set->cycles,
-                             .max_template_date =
-                                 set->max_template_date ? fm_date_parse(set->max_template_date) : 0,
-                             .seed = set->seed,
-                             .first_step = set->first_step,
-                             .n_step = set->steps,
-                             .policy = set->skip ? FM_WIRE_SKIP : FM_WIRE_STOP,
-                             .credit_items = (uint32_t)set->credit,
-                             .credit_bytes = FM_LIMIT_FRAME_BYTES};
+    *params = (fm_wire_open){
+        .global_batch = (uint32_t)set->batch,
+        .crop_size = (uint32_t)set->crop,
+        .max_cycle = (uint32_t)set->cycles,
+        .max_template_date =
+            set->max_template_date ? fm_template_date_parse(set->max_template_date) : 0,
+        .seed = set->seed,
+        .first_step = set->first_step,
+        .n_step = set->steps,
+        .policy = set->skip ? FM_WIRE_SKIP : FM_WIRE_STOP,
+        .credit_items = (uint32_t)set->credit,
+        .credit_bytes = FM_LIMIT_FRAME_BYTES};
     if (set->max_template_date && !params->max_template_date) {
         return fm_fail(reterr, FM_ERR_USAGE,
-                       "--max-template-date: found '%.32s', expected a day as YYYY-MM-DD",
+                       "--max-template-date: found '%.32s', expected a day as YYYY-MM-DD, query or "
+                       "any",
                        set->max_template_date);
     }
     if (strlen(set->plan) > FM_WIRE_PLAN_BYTES) {

@@ -1,4 +1,5 @@
 /* cmd_serve.c: foldmill serve: runs the feature server. */
+#include "proto/address.h"
 #include "proto/base/log.h"
 #include "proto/base/machine.h"
 #include "server/cli/commands.h"
@@ -6,9 +7,15 @@
 #include "server/server.h"
 #include "server/source_cache.h"
 
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
+    PRIVATE_GRACE_S = 10,
     MIB_SHIFT = 20,
     MAX_MEMORY_MIB = 2048, /* defaults, where the machine has the memory */
     WORKER_MEMORY_MIB = 4096,
@@ -44,7 +51,7 @@ typedef struct serve_settings {
     fm_credentials credentials;
     uint64_t jobs, max_memory_mib, worker_memory_mib, max_connections, hello_ms, stall_s, idle_s;
     uint64_t min_rate_kib, peer_connections, peer_streams, peer_memory_mib, peer_requests;
-    bool quiet, verbose;
+    bool quiet, verbose, is_private;
 } serve_settings;
 
 static int parse(serve_settings *set, int argc, char **argv) {
@@ -96,6 +103,8 @@ static int parse(serve_settings *set, int argc, char **argv) {
         {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "log warnings and errors only",
          .letter = 'q'},
         {"verbose", FM_OPTION_FLAG, &set->verbose, NULL, .help = "log more"},
+        {"private", FM_OPTION_FLAG, &set->is_private, NULL,
+         .help = "stop when standard input ends, and remove the folder of the socket"},
         {0}};
     const fm_command command = {
         .program = "foldmill serve",
@@ -188,6 +197,44 @@ static fm_status serve(const serve_settings *set, const fm_sample_source *source
     return FM_OK;
 }
 
+/* -- the server of one run (trainer/app/private_server.h) */
+
+/* Waits for the end of standard input, which a parent holds open for as long as it lives. Then the
+ * server ends as on SIGTERM, or at once when it does not within a grace period. */
+static void *watch_parent(void *unused) {
+    char bytes[64];
+    ssize_t n;
+    (void)unused;
+    do {
+        n = read(STDIN_FILENO, bytes, sizeof bytes);
+    } while (n > 0 || (n < 0 && errno == EINTR));
+    kill(getpid(), SIGTERM);
+    sleep(PRIVATE_GRACE_S);
+    _exit(FM_EXIT_FAILED);
+}
+
+static fm_status start_watch(const serve_settings *set, fm_error *reterr) {
+    pthread_t thread;
+    if (strncmp(set->listen, "unix:", 5) != 0) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--private needs --listen unix:PATH");
+    }
+    if (pthread_create(&thread, NULL, watch_parent, NULL) != 0) {
+        return fm_fail(reterr, FM_ERR_NOMEM, "no thread for watching the parent");
+    }
+    pthread_detach(thread);
+    return FM_OK;
+}
+
+/* The parent may have been killed: nobody else removes the folder then. */
+static void remove_folder(const char *listen) {
+    char path[FM_ADDRESS_PATH_BYTES];
+    snprintf(path, sizeof path, "%s", listen + 5);
+    char *slash = strrchr(path, '/');
+    if (!slash || slash == path) return;
+    *slash = '\0';
+    rmdir(path); /* its parent may have done it */
+}
+
 int fm_cmd_serve(int argc, char **argv) {
     serve_settings set = {.snapshot = "all",
                           .jobs = 2,
@@ -205,10 +252,13 @@ int fm_cmd_serve(int argc, char **argv) {
     fm_error error;
     fm_cache_source *cache;
     fm_sample_source source;
-    fm_status status = fm_cache_source_open(set.cache, set.snapshot, &cache, &source, &error);
+    fm_status status = set.is_private ? start_watch(&set, &error) : FM_OK;
+    if (status) return fm_cli_report("foldmill serve", &error);
+    status = fm_cache_source_open(set.cache, set.snapshot, &cache, &source, &error);
     status = fm_cli_explain_cache(set.cache, status, &error);
     if (status) return fm_cli_report("foldmill serve", &error);
     status = serve(&set, &source, fm_cache_source_get_info(cache)->generation, &error);
     fm_cache_source_close(cache);
+    if (set.is_private) remove_folder(set.listen);
     return status ? fm_cli_report("foldmill serve", &error) : FM_EXIT_OK;
 }

@@ -67,6 +67,17 @@ def chain_shuffled(seed, i, n):
             return v
 
 
+def is_clamped(seed, i):
+    return int((draw(seed, i, CLAMP, 0, 0) & M32) < q32(9, 10))
+
+
+def crop_start(seed, i, n, clamped):
+    if clamped:
+        return below(draw(seed, i, CROP, 0, 0), n + 1)
+    e = n - below(draw(seed, i, CROP, 0, 0), n + 1)
+    return below(draw(seed, i, CROP, 0, 1), e + 1)
+
+
 def shuffle(rows, picks, seed, i, purpose, cycle):
     for t in range(picks):
         if t + 1 >= len(rows):
@@ -169,8 +180,8 @@ def check_sample(words):
             "profile": q32(1, 10), "same": q32(1, 10), "clusters": clusters, "extra": extra,
             "cap": cap}
     want_n = min(length, crop_size)
-    want_start = below(draw(seed, i, CROP, 0, 0), length - want_n + 1)
-    want_clamped = int((draw(seed, i, CLAMP, 0, 0) & M32) < q32(9, 10))
+    want_clamped = is_clamped(seed, i)
+    want_start = crop_start(seed, i, length - want_n, want_clamped)
     assert (start, n_res, clamped) == (want_start, want_n, want_clamped), (words, want_start, want_n)
     msa, deletions = synthetic_msa(n, length)
     return [make_cycle(plan, msa, deletions, seed, i, c, start, n_res, distillation)
@@ -190,6 +201,9 @@ def check(path):
         elif kind == "shuffled":
             seed, i, n, got = map(int, words)
             assert chain_shuffled(seed, i, n) == got, line
+        elif kind == "crop":
+            seed, i, n, clamped, got = map(int, words)
+            assert is_clamped(seed, i) == clamped and crop_start(seed, i, n, clamped) == got, line
         elif kind == "sample":
             cycles = check_sample(words)
         elif kind == "tensor":

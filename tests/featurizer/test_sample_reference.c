@@ -1,8 +1,10 @@
 /* test_sample_reference.c: the sampler against the second implementation of
  * docs/reference/sampling.md (sampling_reference.py). It writes its results for synthetic chains,
  * one line per case and one per tensor, and the reference recomputes every line. */
+#include "featurizer/sample/choose.h"
 #include "featurizer/sample/sample.h"
 #include "proto/base/compress.h"
+#include "proto/step_cycles.h"
 #include "tests/featurizer/synthetic_record.h"
 #include "tests/testing/testing.h"
 
@@ -17,7 +19,7 @@ static void write_plan_draws(FILE *out) {
     if (fm_plan_find("af2-initial", &plan, NULL)) abort();
     for (uint64_t step = 0; step < 40; step++) {
         fprintf(out, "cycles %llu %llu 4 %u\n", (unsigned long long)seed, (unsigned long long)step,
-                fm_plan_cycles(&plan, seed, step));
+                fm_step_cycles(seed, step, plan.max_cycle));
     }
     uint32_t weights[300];
     for (uint32_t k = 0; k < 300; k++)
@@ -37,6 +39,23 @@ static void write_plan_draws(FILE *out) {
             }
             fm_chooser_destroy(chooser);
         }
+    }
+}
+
+/* Crop starts by the clamp of the sample; about one in ten is unclamped. */
+static void write_crops(FILE *out) {
+    const uint64_t seed = 20260720;
+    fm_plan plan;
+    if (fm_plan_find("af2-initial", &plan, NULL)) abort();
+    for (uint64_t i = 0; i < 200; i++) {
+        fm_sample_draw key = {.seed = seed, .index = i};
+        const fm_draws draws = fm_draws_philox(&key);
+        bool clamped =
+            draws.chance(draws.context, FM_SAMPLE_DRAW_CLAMPED_FAPE, plan.clamped_fape_q32);
+        uint32_t n_free = (uint32_t)i * 7, start;
+        start = fm_choose_crop_start(&plan, &draws, clamped, 256 + n_free, 256);
+        fprintf(out, "crop %llu %llu %u %d %u\n", (unsigned long long)seed, (unsigned long long)i,
+                n_free, clamped, start);
     }
 }
 
@@ -98,6 +117,7 @@ int main(void) {
     fm_arena arena;
     if (!out || fm_arena_init(&arena, (size_t)1 << 30, NULL)) abort();
     write_plan_draws(out);
+    write_crops(out);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         write_sample(out, &cases[i], &arena);
     fclose(out);

@@ -89,7 +89,7 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
     int32_t rank = run->ranks ? fm_ranks_rank(run->ranks) : 0;
     uint32_t group = (uint32_t)fm_layout_place(&run->layout, rank).dp;
     fm_loader_options options = {
-        .client = {.url = set->data,
+        .client = {.url = run->data,
                    .credentials = set->credentials,
                    .agent = fm_train_program,
                    .snapshot = run->state.snapshot},
@@ -199,8 +199,8 @@ static void announce(const fm_train_run *run) {
     }
     const uint32_t batch = fm_loader_get_stream(run->feed.loader)->global_batch;
     fprintf(stderr, "data      %s: snapshot %s, %u chain%s, plan %s, %u sample%s per step\n",
-            run->set->data, server->snapshot_name, server->n_chain, fm_plural(server->n_chain),
-            run->config.data.plan, batch, fm_plural(batch));
+            run->set->cache ? run->set->cache : run->data, server->snapshot_name, server->n_chain,
+            fm_plural(server->n_chain), run->config.data.plan, batch, fm_plural(batch));
     if (run->state.place.n_sample) {
         fprintf(stderr, "batch     %u samples of step %llu are done already\n",
                 run->state.place.n_sample, (unsigned long long)run->state.place.step + 1);
@@ -653,6 +653,33 @@ static fm_status find_layout(fm_train_run *run, int32_t n_world, int32_t *ret_n,
     return check_layout(run, n_rank, reterr);
 }
 
+static bool is_stopped(void) {
+    return fm_stop_signal() != 0;
+}
+
+/* Finds the server of samples. With --cache this process starts it, or the launcher of this rank
+ * has done so. */
+static fm_status find_data(fm_train_run *run, bool is_rank, fm_error *reterr) {
+    const fm_train_options *set = run->set;
+    run->data = set->data ? set->data : is_rank ? getenv(fm_private_server_name) : NULL;
+    if (run->data) return FM_OK;
+    if (is_rank) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--cache starts a server for the ranks of --ranks or --gpus; ranks of "
+                       "another launcher need a server and its address, --data");
+    }
+    fm_stop_catch(true);
+    const fm_private_server_options options = {.cache = set->cache,
+                                               .snapshot = set->snapshot,
+                                               .jobs = set->jobs,
+                                               .is_cancelled = is_stopped};
+    fm_status status = fm_private_server_start(&options, &run->server, reterr);
+    if (status) return status;
+    run->data = fm_private_server_address(run->server);
+    setenv(fm_private_server_name, run->data, 1);
+    return FM_OK;
+}
+
 /* Trains as the only process, as one of several, or starts several. */
 static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *reterr) {
     const fm_train_options *set = run->set;
@@ -662,6 +689,9 @@ static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *rete
     fm_status status = fm_world_find(set->meet, &is_rank, &world, reterr);
     if (!status) status = find_layout(run, is_rank ? world.size : 1, &n_rank, reterr);
     if (status) return status;
+    status = find_data(run, is_rank, reterr);
+    if (status == FM_ERR_CANCELLED) *ret_code = 128 + fm_stop_signal();
+    if (status) return status == FM_ERR_CANCELLED ? FM_OK : status;
     if (n_rank > 1 && !is_rank) return fm_launch(set->argc, set->argv, n_rank, ret_code, reterr);
     fm_stop_catch(!is_rank);
     if (is_rank) {
@@ -707,6 +737,7 @@ int fm_train_main(int argc, char **argv) {
     }
     if (run->ranks && (!status || run->is_agreed)) fm_ranks_leave(run->ranks);
     fm_feed_close(&run->feed);
+    fm_private_server_stop(run->server);
     fm_trainer_destroy(run->trainer);
     fm_metrics_close(run->metrics);
     fm_event_file_close(run->events);

@@ -6,6 +6,7 @@
 
 #include "trainer/app/divergence.h"
 #include "trainer/app/feed.h"
+#include "trainer/app/private_server.h"
 #include "trainer/app/progress.h"
 #include "trainer/app/ranks.h"
 #include "trainer/app/resume.h"
@@ -43,7 +44,9 @@ typedef struct fm_train_run {
     char identity[FM_IDENTITY_BYTES];
     fm_trainer *trainer;
     fm_layout layout;
-    fm_ranks *ranks; /* NULL: this process is the only one */
+    fm_ranks *ranks;           /* NULL: this process is the only one */
+    const char *data;          /* address of the server of samples */
+    fm_private_server *server; /* that this process has started; NULL = none */
     fm_feed feed;
     fm_metrics *metrics;
     fm_event_file *events; /* NULL without --tensorboard */
