@@ -297,6 +297,9 @@ static fm_status measure_serial(bench *b, fm_error *reterr) {
 static fm_status create(bench *b, const fm_groups *groups, fm_error *reterr) {
     const fm_layout *l = &b->task->layout;
     double before = now();
+    fm_model_config *model = &b->config.model;
+    /* Ranks of both branches must choose alike, which `auto` does not. */
+    if (l->bp > 1 && model->recompute == FM_RECOMPUTE_AUTO) model->recompute = FM_RECOMPUTE_NONE;
     fm_trainer_options options = fm_trainer_options_of(&b->config, b->kernels, 0);
     if (fm_layout_ranks(l) > 1) {
         watch_groups(b, groups);

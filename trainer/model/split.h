@@ -4,8 +4,8 @@
  *
  *     m  [N_seq, N_res, c_m]   along sequences (axis 0) for row attention, along residues (axis 1)
  *                              for column attention, transition, outer product mean, embedders
- *     z  [N_res, N_res, c_z]   along rows (axis 0) for outgoing edges and starting nodes, along
- *                              columns (axis 1) for incoming edges and ending nodes
+ *     z  [N_res, N_res, c_z]   along rows (axis 0) for both triangle multiplications and starting
+ *                              nodes, along columns (axis 1) for ending nodes and transition
  *
  * and gathers a sublayer's inputs from other ranks. BP (config->groups->bp, 2 ranks) runs the MSA
  * half of a block on rank 0 and the pair half on rank 1. On one rank the functions here record
