@@ -228,6 +228,8 @@ __device__ inline void copy_parts(const job &j, const pull &m, bool own, const v
     }
 }
 
+/* Sums a part over the ranks. The next rank's packs are read before the last one's are added, so
+ * that two reads are under way. */
 template <typename T, int V, bool ADD>
 __device__ inline void sum_parts(const job &j, const pull &m, const void *const *base) {
     uint32_t stride = gridDim.x * THREADS, count = m.count;
@@ -235,18 +237,24 @@ __device__ inline void sum_parts(const job &j, const pull &m, const void *const 
     for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < count; i += SUMS * stride) {
         const round_of<SUMS> at(m, i, stride);
         float sum[SUMS][V];
+        raw<T, V> x[SUMS], next[SUMS];
+        auto read = [&](int source, raw<T, V>(&out)[SUMS]) {
+            const T *from = (const T *)base[source] + m.sent_first * V;
+#pragma unroll
+            for (int u = 0; u < SUMS; u++)
+                out[u] = read_peer<T, V>(from + (int64_t)at.from[u] * V);
+        };
+        read(0, x);
 #pragma unroll 1
         for (int source = 0; source < j.size; source++) {
-            const T *from = (const T *)base[source] + m.sent_first * V;
-            raw<T, V> x[SUMS];
+            if (source + 1 < j.size) read(source + 1, next);
 #pragma unroll
-            for (int u = 0; u < SUMS; u++)
-                x[u] = read_peer<T, V>(from + (int64_t)at.from[u] * V);
-#pragma unroll
-            for (int u = 0; u < SUMS; u++)
+            for (int u = 0; u < SUMS; u++) {
 #pragma unroll
                 for (int k = 0; k < V; k++)
                     sum[u][k] = source ? sum[u][k] + x[u].at(k) : x[u].at(k);
+                x[u] = next[u];
+            }
         }
 #pragma unroll
         for (int u = 0; u < SUMS; u++)
