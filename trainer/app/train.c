@@ -92,6 +92,7 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
         .client = {.url = run->data,
                    .credentials = set->credentials,
                    .agent = fm_train_program,
+                   .snapshot_name = set->snapshot,
                    .snapshot = run->state.snapshot},
         .stream = {.global_batch = (uint32_t)config->data.global_batch,
                    .crop_size = (uint32_t)config->data.crop_size,
@@ -107,9 +108,6 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
         .n_slab = (uint32_t)set->ahead,
     };
     fm_wire_text(options.stream.plan, sizeof options.stream.plan, config->data.plan);
-    fm_status status =
-        fm_wire_order_parse(set->order, &options.stream.order, &options.stream.window, reterr);
-    if (status) return status;
     const char *exposed = fm_credentials_exposed(&set->credentials);
     if (exposed) {
         char quoted[300];
@@ -118,8 +116,10 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
     }
     run->feed = (fm_feed){.options = options,
                           .wait_ms = (uint32_t)set->wait_ms,
+                          .full_ms = set->full_wait_s * 1000,
                           .timeout_ms = set->data_timeout_s * 1000};
-    status = fm_feed_open(&run->feed, &run->state.token, reterr);
+    fm_run_ask_order(run, &run->feed);
+    fm_status status = fm_feed_open(&run->feed, &run->state.token, reterr);
     if (status) return status;
     /* A server that comes back must serve the same data. */
     run->state.snapshot = fm_loader_get_server(run->feed.loader)->snapshot;
@@ -164,7 +164,7 @@ static fm_status resume(fm_train_run *run, fm_error *reterr) {
                                   .processor = device->processor(),
                                   .library = device->library(),
                                   .dtype = run->set->dtype,
-                                  .order = run->set->order,
+                                  .order = run->order,
                                   .dp = dp};
     fm_identity_format(&identity, run->identity);
     fm_status status = FM_ERR_NOT_FOUND;
@@ -217,15 +217,6 @@ static uint32_t samples_per_step(const fm_train_run *run) {
     return fm_loader_get_stream(run->feed.loader)->samples_per_step;
 }
 
-fm_status fm_run_note_delivered(fm_train_run *run, uint64_t index, fm_error *reterr) {
-    fm_token *token = &run->state.token;
-    fm_status status = fm_token_deliver(token, index, reterr);
-    run->is_torn = run->is_torn || status;
-    token->epoch =
-        (uint32_t)(token->watermark / fm_loader_get_stream(run->feed.loader)->epoch_samples);
-    return status;
-}
-
 /* The last sample of a step was skipped: makes the update with the samples that counted, if any,
  * and finishes the step. */
 static fm_status close_step(fm_train_run *run, fm_error *reterr) {
@@ -256,10 +247,12 @@ static void advise_to_skip(fm_train_run *run, uint64_t index) {
     snprintf(run->advice, sizeof run->advice, "to go on without it: %s", command);
 }
 
-fm_status fm_run_note_skipped(fm_train_run *run, uint64_t index, const char *name,
-                              const fm_error *why, fm_error *reterr) {
+fm_status fm_run_note_skipped(fm_train_run *run, const fm_run_sample *sample, const fm_error *why,
+                              fm_error *reterr) {
+    const uint64_t index = sample->index;
+    const char *name = sample->name;
     fm_status status = fm_skipped_add(&run->state.skipped, index, !why, reterr);
-    if (!status) status = fm_run_note_delivered(run, index, reterr);
+    if (!status) status = fm_run_note_delivered(run, sample, true, reterr);
     if (status) return status;
     char quoted[FM_ERROR_MESSAGE_BYTES];
     fm_log(FM_LOG_WARN, "sample_skipped", "sample=%llu%s%s why=%s", (unsigned long long)index,
@@ -269,23 +262,29 @@ fm_status fm_run_note_skipped(fm_train_run *run, uint64_t index, const char *nam
     return FM_OK;
 }
 
+/* The sample that is next to be queued. */
+static fm_run_sample next_of(const fm_train_run *run, const fm_loaded *loaded) {
+    return (fm_run_sample){run->queued_step, run->slot, loaded->index, name_of(loaded->sample)};
+}
+
 /* Leaves out the sample at run->slot, which is not in flight, as nothing is. Whether that is
  * allowed was asked before. */
-static fm_status skip(fm_train_run *run, uint64_t index, const fm_sample *sample,
-                      const fm_error *why, fm_error *reterr) {
-    fm_status status = fm_run_note_skipped(run, index, name_of(sample), why, reterr);
+static fm_status skip(fm_train_run *run, const fm_run_sample *sample, const fm_error *why,
+                      fm_error *reterr) {
+    fm_status status = fm_run_note_skipped(run, sample, why, reterr);
     if (status) return status;
     run->slot++;
     run->state.place.n_sample = run->slot;
     return run->slot == samples_per_step(run) ? close_step(run, reterr) : FM_OK;
 }
 
-fm_status fm_run_judge(fm_train_run *run, uint64_t index, const char *name, fm_status status,
+fm_status fm_run_judge(fm_train_run *run, const fm_run_sample *sample, fm_status status,
                        fm_error *reterr) {
     uint32_t n_bad = fm_skipped_bad(&run->state.skipped);
+    if (fm_run_left_out(run, sample->step, sample->slot)) return FM_OK;
     if (run->set->skips_bad && n_bad < run->set->bad_sample_budget) return FM_OK;
-    name_sample(index, name, reterr);
-    advise_to_skip(run, index);
+    name_sample(sample->index, sample->name, reterr);
+    advise_to_skip(run, sample->index);
     if (run->set->skips_bad) {
         char why[FM_ERROR_MESSAGE_BYTES];
         snprintf(why, sizeof why, "%s", reterr->message);
@@ -305,10 +304,10 @@ static fm_status drop_bad(fm_train_run *run, const fm_run_flight *bad, fm_status
     }
     run->queued_step = bad->step;
     run->slot = bad->slot;
-    const fm_sample *sample = bad->loaded.sample;
+    const fm_run_sample sample = next_of(run, &bad->loaded);
     const fm_error why = *reterr;
-    status = fm_run_judge(run, sample->index, sample->name, status, reterr);
-    return status ? status : skip(run, sample->index, sample, &why, reterr);
+    status = fm_run_judge(run, &sample, status, reterr);
+    return status ? status : skip(run, &sample, &why, reterr);
 }
 
 /* -- samples */
@@ -358,16 +357,16 @@ static fm_status collect_sample(fm_train_run *run, fm_error *reterr) {
         fm_loader_release(run->feed.loader, &f.loaded);
         return status;
     }
-    const fm_sample *sample = f.loaded.sample;
-    fm_run_add_result(&run->state.sums, sample->index, sample->n_cycle, sample->name, f.wait_s,
+    const fm_run_sample sample = {f.step, f.slot, f.loaded.index, f.loaded.sample->name};
+    fm_run_add_result(&run->state.sums, sample.index, f.features.n_cycle, sample.name, f.wait_s,
                       &result);
     run->state.place.n_sample = f.slot + 1;
-    status = fm_run_note_delivered(run, f.loaded.index, reterr);
+    status = fm_run_note_delivered(run, &sample, false, reterr);
     if (!status && f.is_scored) {
         status = fm_run_add_scores(run, &f.features, &run->state.sums, reterr);
         run->is_torn = run->is_torn || status;
     }
-    if (status) name_sample(f.loaded.index, sample->name, reterr);
+    if (status) name_sample(sample.index, sample.name, reterr);
     fm_loader_release(run->feed.loader, &f.loaded);
     return !status && f.is_last ? fm_run_finish_step(run, f.rate, reterr) : status;
 }
@@ -387,7 +386,8 @@ static fm_status take_sample(fm_train_run *run, fm_loaded *ret_loaded, fm_error 
         memmove(run->backlog, run->backlog + 1, --run->n_backlog * sizeof run->backlog[0]);
         return FM_OK;
     }
-    fm_status status = fm_feed_next(&run->feed, ret_loaded, reterr);
+    const uint64_t wanted = fm_run_wanted(run, run->slot);
+    fm_status status = fm_feed_next(&run->feed, wanted, ret_loaded, reterr);
     while (fm_feed_may_reconnect(&run->feed, status)) {
         char quoted[FM_ERROR_MESSAGE_BYTES];
         fm_log(FM_LOG_WARN, "server_lost", "why=%s",
@@ -397,7 +397,7 @@ static fm_status take_sample(fm_train_run *run, fm_loaded *ret_loaded, fm_error 
         run->n_backlog = 0; /* they belong to the old connection */
         status = fm_feed_reconnect(&run->feed, &run->state.token, reterr);
         if (status) return status;
-        status = fm_feed_next(&run->feed, ret_loaded, reterr);
+        status = fm_feed_next(&run->feed, fm_run_wanted(run, run->slot), ret_loaded, reterr);
     }
     return status;
 }
@@ -412,11 +412,12 @@ static fm_status leave_out(fm_train_run *run, const fm_loaded *loaded, const fm_
         run->backlog[run->n_backlog++] = *loaded;
         return FM_OK;
     }
+    const fm_run_sample sample = next_of(run, loaded);
     if (!status && why) {
         *reterr = *why;
-        status = fm_run_judge(run, loaded->index, name_of(loaded->sample), why->status, reterr);
+        status = fm_run_judge(run, &sample, why->status, reterr);
     }
-    if (!status) status = skip(run, loaded->index, loaded->sample, why, reterr);
+    if (!status) status = skip(run, &sample, why, reterr);
     fm_loader_release(run->feed.loader, loaded);
     return status;
 }
@@ -436,6 +437,7 @@ static fm_status queue_sample(fm_train_run *run, const fm_loaded *loaded, double
                        (unsigned long long)loaded->index);
     }
     fm_status status = fm_features_of(loaded->sample, &f->features, reterr);
+    if (!status) status = fm_run_place_features(run, run->slot, &f->features, reterr);
     if (!status) status = fm_trainer_queue(run->trainer, &f->features, f->is_last, reterr);
     if (status) return status;
     f->rate = fm_trainer_rate(run->trainer);
@@ -458,6 +460,10 @@ static fm_status advance(fm_train_run *run, fm_error *reterr) {
     }
     if (!loaded.sample) {
         error = *loaded.why; /* the slab is given back before the error is used */
+        return leave_out(run, &loaded, &error, reterr);
+    }
+    if (fm_run_left_out(run, run->queued_step, run->slot)) {
+        fm_fail(&error, FM_ERR_DATA, "the run that is replayed left it out");
         return leave_out(run, &loaded, &error, reterr);
     }
     /* A scored structure is still in the step's memory, so nothing may be queued behind it. On
@@ -530,6 +536,7 @@ static fm_status open_outputs(fm_train_run *run, const char *metrics_path, fm_er
         status = fm_event_file_open(set->tensorboard, set->resume, n_step, fm_run_wall_s(),
                                     &run->events, reterr);
     }
+    if (!status) status = fm_run_open_ledger(run, reterr);
     return status ? status : fm_metrics_open(metrics_path, &run->metrics, reterr);
 }
 
@@ -540,12 +547,14 @@ static fm_status begin(fm_train_run *run, fm_error *reterr) {
     const fm_kernels *kernels = NULL;
     bool is_first = fm_run_is_first(run);
     fm_status status = is_first ? find_metrics_path(run, path, reterr) : FM_OK;
+    if (!status) status = fm_run_find_order(run, reterr);
     if (!status) status = fm_device_find(run->set->device, run->set->dtype, &kernels, reterr);
     if (run->ranks) status = fm_run_share(run, status, reterr);
     if (status) return status;
     status = create_trainer(run, kernels, reterr);
     if (!status) status = resume(run, reterr);
     if (!status) status = open_feed(run, reterr);
+    if (!status) status = fm_run_check_order(run, reterr);
     if (run->ranks) status = fm_run_compare(run, status, reterr);
     if (!status && run->ranks) status = fm_run_prepare_ranks(run, reterr);
     if (!status && is_first) status = open_outputs(run, path, reterr);
@@ -617,14 +626,7 @@ static fm_status check_layout(const fm_train_run *run, int32_t n_rank, fm_error 
                        (int)layout->dp, (long long)run->config.data.global_batch);
     }
     fm_status status = fm_layout_check(layout, reterr);
-    if (!status) status = fm_trainer_check_layout(&run->config.model, layout, reterr);
-    if (status || n_rank == 1) return status;
-    if (strcmp(run->set->order, "strict") != 0) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "--order %.32s: several ranks need samples in strict order",
-                       run->set->order);
-    }
-    return FM_OK;
+    return status ? status : fm_trainer_check_layout(&run->config.model, layout, reterr);
 }
 
 /* Finds how many ranks the run has, and how they share the work. */
@@ -741,6 +743,8 @@ int fm_train_main(int argc, char **argv) {
     fm_trainer_destroy(run->trainer);
     fm_metrics_close(run->metrics);
     fm_event_file_close(run->events);
+    fm_ledger_close(run->ledger);
+    fm_ledger_release(&run->replay);
     if (run->lock >= 0) close(run->lock);
     fm_run_release_ranks(run);
     free(run);

@@ -34,7 +34,11 @@ static const char description[] =
     "run goes on.\n\n"
     "If the server disconnects, the run waits up to --wait for it or for another\n"
     "server of the same snapshot. A server that sends no sample for --data-timeout\n"
-    "counts as disconnected.\n\n"
+    "counts as disconnected. One that has no room for another connection or stream\n"
+    "is asked again for up to --full-wait.\n\n"
+    "With --order bounded:W a slow sample does not stop the run: at most W later\n"
+    "ones are used before it. DIR/ledger says which sample was used at which step and\n"
+    "slot, and --replay LEDGER uses them in that order again and gives the same bits.\n\n"
     "The state of the run is saved in DIR every --checkpoint-every steps, every\n"
     "--checkpoint-minutes, and at every end. --resume continues from the newest\n"
     "whole checkpoint, or starts the run if there is none. A run that was killed\n"
@@ -59,7 +63,7 @@ static const char description[] =
         {"cache", FM_OPTION_STRING, &set->cache, "DIR",                                            \
          .help = "start a server of this cache for the run"},                                      \
         {"snapshot", FM_OPTION_STRING, &set->snapshot, "NAME",                                     \
-         .help = "the snapshot of --cache to train on (all)"},                                     \
+         .help = "the snapshot to train on (all, or the server's first)"},                         \
         {"jobs",                                                                                   \
          FM_OPTION_U64,                                                                            \
          &set->jobs,                                                                               \
@@ -71,6 +75,8 @@ static const char description[] =
         FM_CREDENTIALS_OPTIONS(&set->credentials, FM_CREDENTIALS_TOKEN_HELP),                      \
         {"order", FM_OPTION_STRING, &set->order, "ORDER",                                          \
          .help = "of samples: strict or bounded:W (strict)"},                                      \
+        {"replay", FM_OPTION_STRING, &set->replay, "LEDGER",                                       \
+         .help = "use the samples in the order of that run's ledger"},                             \
         {"ahead",                                                                                  \
          FM_OPTION_U64,                                                                            \
          &set->ahead,                                                                              \
@@ -84,6 +90,12 @@ static const char description[] =
          "MS",                                                                                     \
          .help = "how long to try to connect or reconnect (5000)",                                 \
          .max = 3600000},                                                                          \
+        {"full-wait",                                                                              \
+         FM_OPTION_U64,                                                                            \
+         &set->full_wait_s,                                                                        \
+         "S",                                                                                      \
+         .help = "how long to ask a server again that has no room (300)",                          \
+         .max = 86400},                                                                            \
         {"data-timeout",                                                                           \
          FM_OPTION_U64,                                                                            \
          &set->data_timeout_s,                                                                     \
@@ -190,14 +202,17 @@ static fm_status check(fm_train_options *set, fm_error *reterr) {
         return fm_fail(reterr, FM_ERR_USAGE,
                        "--data is the server of others and --cache starts one: give one of them");
     }
-    if (!set->cache && (set->snapshot || set->jobs)) {
+    if (!set->cache && set->jobs) {
         return fm_fail(reterr, FM_ERR_USAGE,
-                       "%s is for the server of --cache; the server of --data has its own",
-                       set->snapshot ? "--snapshot" : "--jobs");
+                       "--jobs is for the server of --cache; the server of --data has its own");
     }
     if (set->change.n && !set->resume) {
         return fm_fail(reterr, FM_ERR_USAGE,
                        "--change is for --resume; a new run takes its settings as they are");
+    }
+    if (set->replay && strcmp(set->order, "strict") != 0) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--order and --replay: the ledger has the order; give one of the two");
     }
     set->skips_bad = strcmp(set->bad_samples, "skip") == 0;
     if (!set->skips_bad && strcmp(set->bad_samples, "stop") != 0) {
@@ -229,6 +244,7 @@ fm_status fm_train_options_parse(fm_train_options *set, int argc, char **argv, f
                               .bad_sample_budget = 100,
                               .ahead = 8,
                               .wait_ms = 5000,
+                              .full_wait_s = 300,
                               .data_timeout_s = 600,
                               .argc = argc,
                               .argv = argv};
