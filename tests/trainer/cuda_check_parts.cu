@@ -33,8 +33,8 @@ static void move_operand(const halves &h, int64_t c, int part, bool to_whole, co
     h.k->copy_strided(NULL, &s);
 }
 
-/* What ranks exchange between two stages: every part of `place` goes to every `whole`, or the sum of
- * the shares in all `whole` to each part. */
+/* What ranks exchange between two stages: every part of `place` goes to every `whole`, or the sum
+ * of the shares in all `whole` to each part. */
 static void exchange(const halves &h, int64_t c, bool sums, void *const *place,
                      void *const *whole) {
     for (int to = 0; to < PARTS; to++) {

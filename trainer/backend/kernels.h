@@ -315,7 +315,7 @@ typedef struct fm_triangle_block_grad {
  *     BACK_GRAD     dy to dx and da, and to `dwhole`      dy to dx
  *                   [c, n, n], this part's share of db
  *                   sum of db over the ranks              gather of dx from all ranks
- *     FRONT_GRAD    to dz and the parameters' gradients   `dwhole`, all of dx, to da, db, and the same
+ *     FRONT_GRAD    to dz, parameters' gradients          `dwhole`, all of dx, to da, db; the same
  *
  * With incoming edges x_ij sums over the rows k of z, so each part has a share of all of x. The
  * workspace keeps its content from BACK_GRAD to FRONT_GRAD, and block.kept, which is never NULL,
