@@ -634,16 +634,7 @@ static fm_status check_layout(const fm_train_run *run, int32_t n_rank, fm_error 
                        (int)layout->dp, (long long)run->config.data.global_batch);
     }
     fm_status status = fm_layout_check(layout, reterr);
-    if (!status) status = fm_trainer_check_layout(&run->config.model, layout, reterr);
-    if (status || n_rank == 1) return status;
-    /* All ranks agree on capturing a pass when they run it, so all must run it as often. */
-    if (strcmp(run->set->device, "cpu") != 0 && run->config.data.global_batch % layout->dp != 0) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "%lld samples of a step ([data] global_batch) cannot be divided evenly over "
-                       "%d groups of GPUs",
-                       (long long)run->config.data.global_batch, (int)layout->dp);
-    }
-    return FM_OK;
+    return status ? status : fm_trainer_check_layout(&run->config.model, layout, reterr);
 }
 
 /* Finds how many ranks the run has, and how they share the work. */
