@@ -30,6 +30,7 @@ enum {
     GREEDY_GREETINGS = 16, /* a peer with so many of them makes room at once */
     PEER_CONNECTIONS_MIN = 16,
     REPORT_MS = 2000, /* the loop must answer a question for a report within this time */
+    N_ADDRESS = FM_SERVER_N_LISTEN_MAX + FM_SERVICE_N_SOCKET,
 };
 
 /* What the line of rates tells of the time since the line before. */
@@ -50,9 +51,11 @@ struct fm_server {
     fm_budget budget;
     fm_limits peer_limits;
     size_t n_listen;
-    fm_listener *listeners[FM_SERVER_N_LISTEN_MAX];
-    fm_address addresses[FM_SERVER_N_LISTEN_MAX];
-    char address_texts[FM_SERVER_N_LISTEN_MAX][FM_ADDRESS_TEXT_BYTES];
+    fm_listener *listeners[N_ADDRESS];
+    fm_address addresses[N_ADDRESS];
+    bool is_handed[N_ADDRESS]; /* the file of a unix socket belongs to whoever made it */
+    char address_texts[N_ADDRESS][FM_ADDRESS_TEXT_BYTES];
+    fm_service_manager *manager;
     fm_conn *conns; /* the newest first */
     uint32_t max_connection, n_unix_slot, max_greeting, grace_ms, rates_ms;
     uint32_t n_admitted, n_turned_away, n_greeting; /* of conns */
@@ -376,15 +379,21 @@ static fm_web_report *ask_for_report(void *context) {
 
 /* -- events of the loop */
 
+static void close_listeners(fm_server *server) {
+    for (size_t i = 0; i < server->n_listen; i++) {
+        const fm_address *address = &server->addresses[i];
+        fm_listener_close(server->listeners[i]);
+        if (address->kind == FM_ADDRESS_UNIX && !server->is_handed[i]) unlink(address->path);
+    }
+    server->n_listen = 0;
+}
+
 static void begin_end(fm_server *server) {
     if (server->is_ending) return;
     server->is_ending = true;
     fm_log(FM_LOG_INFO, "stopping", "connections=%u", server->n_admitted);
-    for (size_t i = 0; i < server->n_listen; i++) {
-        fm_listener_close(server->listeners[i]);
-        if (server->addresses[i].kind == FM_ADDRESS_UNIX) unlink(server->addresses[i].path);
-    }
-    server->n_listen = 0;
+    fm_service_stopping(server->manager);
+    close_listeners(server);
     for (fm_conn *conn = server->conns; conn; conn = fm_conn_get_next(conn))
         fm_conn_end(conn);
 }
@@ -394,7 +403,7 @@ static void finish_end(fm_server *server) {
     if (server->is_ending && is_over) fm_loop_stop(server->loop);
 }
 
-static void reload(fm_server *server) {
+static void reload_files(fm_server *server) {
     fm_error error;
     char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64], quoted[900];
     if (!fm_access_reload(server->access, &error)) {
@@ -404,6 +413,12 @@ static void reload(fm_server *server) {
     fm_error_format(&error, text, sizeof text);
     fm_log(FM_LOG_ERROR, "reload_failed", "kept=\"what was read before\" why=%s",
            fm_log_quote(quoted, sizeof quoted, text));
+}
+
+static void reload(fm_server *server) {
+    fm_service_reloading(server->manager);
+    reload_files(server);
+    fm_service_ready(server->manager);
 }
 
 static void on_wake(void *owner) {
@@ -437,6 +452,12 @@ static void on_tick(void *owner, uint64_t now_ms) {
     fm_gauge(&server->counters, FM_COUNT_LOG_SUPPRESSED, losses.n_suppressed);
     if (now_ms - server->rates.begun_ms >= server->rates_ms) log_rates(server, now_ms);
     fm_board_tick(server->board, server->budget.used_bytes, now_ms);
+    const fm_service_state state = {
+        .n_connection = server->n_admitted,
+        .n_stream = fm_turns_get_n_stream(server->turns),
+        .n_sample = fm_counter_read(&server->counters, FM_COUNT_SAMPLES_SENT),
+        .n_byte = fm_counter_read(&server->counters, FM_COUNT_SAMPLE_BYTES)};
+    fm_service_tick(server->manager, &state, now_ms);
     finish_end(server);
 }
 
@@ -455,6 +476,19 @@ static void on_signal(void *owner, int number) {
 
 static const fm_loop_events loop_events = {.wake = on_wake, .tick = on_tick, .signal = on_signal};
 
+static fm_status serve_on(fm_server *server, int listening, const fm_address *bound, bool is_handed,
+                          fm_error *reterr) {
+    size_t i = server->n_listen;
+    fm_status status = fm_loop_listen(server->loop, listening, bound->kind, on_accepted, server,
+                                      &server->listeners[i], reterr);
+    if (status) return status;
+    server->addresses[i] = *bound;
+    server->is_handed[i] = is_handed;
+    fm_address_format(bound, server->address_texts[i]);
+    server->n_listen++;
+    return FM_OK;
+}
+
 static fm_status listen_one(fm_server *server, const char *text, bool is_insecure,
                             fm_error *reterr) {
     fm_address asked, bound;
@@ -463,34 +497,47 @@ static fm_status listen_one(fm_server *server, const char *text, bool is_insecur
     asked.is_insecure = is_insecure;
     int listening;
     status = fm_address_listen(&asked, &listening, &bound, reterr);
+    if (!status) status = serve_on(server, listening, &bound, false, reterr);
     if (status) return status;
-    size_t i = server->n_listen;
-    status = fm_loop_listen(server->loop, listening, bound.kind, on_accepted, server,
-                            &server->listeners[i], reterr);
-    if (status) return status;
-    server->addresses[i] = bound;
-    fm_address_format(&bound, server->address_texts[i]);
-    server->n_listen++;
     uint32_t gid;
     bool has_group = bound.kind == FM_ADDRESS_UNIX && fm_access_get_group(server->access, &gid);
     return has_group ? fm_address_open_to_group(&bound, gid, reterr) : FM_OK;
+}
+
+static fm_status check_tokens(const fm_server_options *options, const fm_address *address,
+                              fm_error *reterr) {
+    if (address->kind != FM_ADDRESS_TCP || !options->credentials.token_file) return FM_OK;
+    char text[FM_ADDRESS_TEXT_BYTES];
+    return fm_fail(
+        reterr, FM_ERR_USAGE,
+        "tokens (--token-file) are not taken over %.200s, where others can read them: use "
+        "a tls:// address",
+        fm_address_format(address, text));
 }
 
 /* Reads the credentials, as far as the addresses need them. */
 static fm_status open_access(fm_server *server, const fm_server_options *options,
                              fm_error *reterr) {
     bool has_tls = false;
-    for (size_t i = 0; i < FM_SERVER_N_LISTEN_MAX && options->listen[i]; i++) {
+    fm_status status = FM_OK;
+    for (size_t i = 0; !status && i < FM_SERVER_N_LISTEN_MAX && options->listen[i]; i++) {
         fm_address address;
-        fm_status status = fm_address_parse(options->listen[i], &address, reterr);
-        if (status) return status;
+        status = fm_address_parse(options->listen[i], &address, reterr);
+        if (status) break;
         has_tls = has_tls || address.kind == FM_ADDRESS_TLS;
-        if (address.kind == FM_ADDRESS_TCP && options->credentials.token_file) {
-            return fm_fail(reterr, FM_ERR_USAGE,
-                           "tokens (--token-file) are not taken over %.200s, where others can read "
-                           "them: use a tls:// address",
-                           options->listen[i]);
-        }
+        status = check_tokens(options, &address, reterr);
+    }
+    for (size_t i = 0; !status && options->handed && i < options->handed->n_data; i++) {
+        has_tls = has_tls || options->handed->data[i].address.kind == FM_ADDRESS_TLS;
+        status = check_tokens(options, &options->handed->data[i].address, reterr);
+    }
+    if (status) return status;
+    bool asks_clients = options->credentials.tls_ca || options->credentials.token_file;
+    if (has_tls && !asks_clients && !options->is_open_to_all) {
+        return fm_fail(
+            reterr, FM_ERR_USAGE,
+            "tls:// needs a way to tell who may connect: --token-file for tokens, --tls-ca "
+            "for certificates of clients, or --open-to-all for whoever reaches the port");
     }
     if (options->credentials.tls_cert && !has_tls) {
         return fm_fail(reterr, FM_ERR_USAGE,
@@ -524,6 +571,7 @@ static void set_options(fm_server *server, const fm_server_options *options,
         options->max_memory_bytes ? options->max_memory_bytes : DEFAULT_MEMORY;
     server->peer_limits = fm_server_peer_limits(options);
     server->version = options->version ? options->version : "";
+    server->manager = options->manager;
     server->generation = options->generation;
     server->n_job = or_default(options->n_job, 1);
     server->max_connection = or_default(options->max_connection, 256);
@@ -561,9 +609,15 @@ static fm_status start_board(fm_server *server, fm_error *reterr) {
     return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the reports of a server");
 }
 
-static fm_status start_web(fm_server *server, const char *http, fm_error *reterr) {
+static fm_status start_web(fm_server *server, const fm_server_options *options, fm_error *reterr) {
     const fm_web_site site = {server, ask_for_report};
-    return http ? fm_web_start(http, &site, &server->web, reterr) : FM_OK;
+    const fm_service_socket *handed = options->handed ? &options->handed->http : NULL;
+    if (handed && handed->fd) {
+        return fm_web_start_on(handed->fd, &handed->address, &site, &server->web, reterr);
+    }
+    return options->http ? fm_web_start(options->http, options->credentials.is_insecure, &site,
+                                        &server->web, reterr)
+                         : FM_OK;
 }
 
 static fm_status start(fm_server *server, const fm_server_options *options, fm_error *reterr) {
@@ -584,7 +638,11 @@ static fm_status start(fm_server *server, const fm_server_options *options, fm_e
                                    &server->pool, reterr);
     for (size_t i = 0; !status && i < FM_SERVER_N_LISTEN_MAX && options->listen[i]; i++)
         status = listen_one(server, options->listen[i], options->credentials.is_insecure, reterr);
-    if (!status) status = start_web(server, options->http, reterr);
+    for (size_t i = 0; !status && options->handed && i < options->handed->n_data; i++) {
+        const fm_service_socket *one = &options->handed->data[i];
+        status = serve_on(server, one->fd, &one->address, true, reterr);
+    }
+    if (!status) status = start_web(server, options, reterr);
     return status;
 }
 
@@ -603,6 +661,7 @@ fm_status fm_server_create(const fm_server_options *options, const fm_sample_sou
 }
 
 void fm_server_run(fm_server *server) {
+    fm_service_ready(server->manager);
     fm_loop_run(server->loop);
     fm_inquiry_end(server->inquiry);
 }
@@ -621,10 +680,7 @@ void fm_server_destroy(fm_server *server) {
     assert(!server->conns);
     fm_web_stop(server->web);
     if (server->pool) fm_worker_pool_destroy(server->pool);
-    for (size_t i = 0; i < server->n_listen; i++) {
-        fm_listener_close(server->listeners[i]);
-        if (server->addresses[i].kind == FM_ADDRESS_UNIX) unlink(server->addresses[i].path);
-    }
+    close_listeners(server);
     if (server->loop) fm_loop_destroy(server->loop);
     fm_turns_destroy(server->turns);
     fm_accounts_destroy(server->accounts);
@@ -635,8 +691,7 @@ void fm_server_destroy(fm_server *server) {
 }
 
 const char *fm_server_get_address(const fm_server *server, size_t i) {
-    return i < FM_SERVER_N_LISTEN_MAX && server->address_texts[i][0] ? server->address_texts[i]
-                                                                     : NULL;
+    return i < N_ADDRESS && server->address_texts[i][0] ? server->address_texts[i] : NULL;
 }
 
 const char *fm_server_get_http_url(const fm_server *server) {

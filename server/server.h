@@ -16,6 +16,7 @@
 #include "proto/credentials.h"
 #include "server/counters.h"
 #include "server/limits.h"
+#include "server/service_manager.h"
 #include "server/source.h"
 
 #include <stdbool.h>
@@ -26,17 +27,20 @@ enum { FM_SERVER_N_LISTEN_MAX = 8 };
 
 typedef struct fm_server_options {
     const char *listen[FM_SERVER_N_LISTEN_MAX]; /* addresses, up to the first NULL */
-    uint32_t n_job;                             /* worker threads; 0 = 1 */
-    size_t max_memory_bytes;                    /* the budget for samples; 0 = 2 GiB */
-    size_t worker_memory_bytes;                 /* scratch memory of each worker; 0 = 1 GiB */
-    uint32_t max_connection;                    /* 0 = 256, at most FM_LIMIT_N_CONNECTION */
-    uint32_t grace_ms;     /* who owes HELLO for longer makes room for others; 0 = 250 */
-    uint32_t hello_ms;     /* time for HELLO to arrive; 0 = 5,000 */
-    uint32_t heartbeat_ms; /* silence before a PING; 0 = 5,000 */
-    uint32_t stall_ms;     /* a client that reads too slowly for so long is closed; 0 = 300,000 */
-    uint32_t goodbye_ms;   /* the same for a connection that ends; 0 = 2,000 */
-    uint32_t idle_ms;      /* a connection without a stream is closed after so long; 0 = 60,000 */
-    uint32_t rates_ms;     /* a line of rates is logged so often; 0 = 60,000 */
+    const fm_service_sockets
+        *handed;                 /* sockets in addition to them, owned by the server; NULL: none */
+    fm_service_manager *manager; /* where to report; must outlive the server; NULL: nowhere */
+    uint32_t n_job;              /* worker threads; 0 = 1 */
+    size_t max_memory_bytes;     /* the budget for samples; 0 = 2 GiB */
+    size_t worker_memory_bytes;  /* scratch memory of each worker; 0 = 1 GiB */
+    uint32_t max_connection;     /* 0 = 256, at most FM_LIMIT_N_CONNECTION */
+    uint32_t grace_ms;           /* who owes HELLO for longer makes room for others; 0 = 250 */
+    uint32_t hello_ms;           /* time for HELLO to arrive; 0 = 5,000 */
+    uint32_t heartbeat_ms;       /* silence before a PING; 0 = 5,000 */
+    uint32_t stall_ms;   /* a client that reads too slowly for so long is closed; 0 = 300,000 */
+    uint32_t goodbye_ms; /* the same for a connection that ends; 0 = 2,000 */
+    uint32_t idle_ms;    /* a connection without a stream is closed after so long; 0 = 60,000 */
+    uint32_t rates_ms;   /* a line of rates is logged so often; 0 = 60,000 */
     uint64_t min_bytes_per_s;   /* what reads slower reads too slowly; 0 = 65,536 */
     uint32_t n_unix_slot;       /* of max_connection, kept for Unix sockets; 0 = a sixteenth */
     uint32_t n_greeting;        /* connections without HELLO, in all; 0 = half of max_connection */
@@ -47,6 +51,7 @@ typedef struct fm_server_options {
     bool watch_signals;         /* SIGINT and SIGTERM stop the server, SIGHUP is fm_server_reload */
     fm_credentials credentials; /* of tls:// addresses; the texts must outlive the server */
     const char *unix_group;     /* its members may connect, too; NULL = the server's user only */
+    bool is_open_to_all;        /* tls:// may do without certificates and tokens of clients */
 } fm_server_options;
 
 /* The limits of a peer in effect: half of max_connection (at least 16), of these half may be

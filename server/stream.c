@@ -256,7 +256,7 @@ static fm_status check_memory(const fm_server_stream *stream, fm_error *reterr) 
     size_t most = stream->budgets.peer->max_bytes;
     if (most > stream->budgets.server->max_bytes) most = stream->budgets.server->max_bytes;
     if (stream->block_bytes <= most) return FM_OK;
-    return fm_fail(reterr, FM_ERR_LIMIT,
+    return fm_fail(reterr, FM_ERR_UNSUPPORTED,
                    "a sample of this plan takes up to %zu bytes, and the server has %zu for all "
                    "samples of a peer",
                    stream->block_bytes, most);

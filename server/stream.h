@@ -57,8 +57,8 @@ typedef struct fm_work {
 } fm_work;
 
 /* Opens the plan; takes no block yet. Fails as source->open does; FM_ERR_USAGE for a token or group
- * that does not fit the plan; FM_ERR_LIMIT when a block is larger than a budget. `source` and the
- * budgets must outlive the stream. */
+ * that does not fit the plan; FM_ERR_UNSUPPORTED when a block is larger than a budget. `source` and
+ * the budgets must outlive the stream. */
 FM_MUST_USE fm_status fm_server_stream_create(const fm_sample_source *source,
                                               const fm_wire_open *params, fm_budgets budgets,
                                               void *owner, fm_server_stream **ret_stream,

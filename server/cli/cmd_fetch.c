@@ -1,4 +1,5 @@
 /* cmd_fetch.c: foldmill fetch: receives a stream as a trainer would, and reports its speed. */
+#include "proto/backoff.h"
 #include "proto/base/hash.h"
 #include "proto/base/histogram.h"
 #include "proto/base/plural.h"
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -37,6 +39,7 @@ typedef struct fetch_settings {
     const char *data, *plan, *group, *order, *snapshot, *max_template_date;
     fm_credentials credentials;
     uint64_t steps, first_step, seed, batch, crop, cycles, credit, wait_ms, timeout_s;
+    uint64_t full_wait_s;
     bool digest, skip, json;
 } fetch_settings;
 
@@ -86,6 +89,8 @@ static int parse(fetch_settings *set, int argc, char **argv) {
          .help = "samples that the server may send ahead (8)", .min = 1, .max = 4096},
         {"wait", FM_OPTION_U64, &set->wait_ms, "MS",
          .help = "keep trying to connect for so long (0)", .min = 0, .max = 3600000},
+        {"full-wait", FM_OPTION_U64, &set->full_wait_s, "S",
+         .help = "keep asking a server that has no room for so long (0)", .min = 0, .max = 86400},
         {"data-timeout", FM_OPTION_U64, &set->timeout_s, "S",
          .help = "give up when no sample comes for so long (600)", .min = 1, .max = 86400},
         FM_CREDENTIALS_OPTIONS(&set->credentials, FM_CREDENTIALS_TOKEN_HELP),
@@ -217,6 +222,29 @@ static fm_status take_stream(fetch_run *run, fm_error *reterr) {
     return FM_OK;
 }
 
+/* Connects and opens the stream. A server that has no room is asked again for --full-wait. */
+static fm_status connect_with_room(fetch_run *run, const fm_client_options *options,
+                                   const fm_wire_open *params, fm_error *reterr) {
+    fm_backoff backoff = fm_backoff_begin(run->set->full_wait_s * 1000, fm_clock_ns());
+    for (;;) {
+        fm_error error;
+        fm_status status = fm_client_connect(options, &run->client, &error);
+        if (!status) status = fm_client_open(run->client, params, &run->opened, &error);
+        if (!status) return FM_OK;
+        uint32_t ms = status == FM_ERR_LIMIT ? fm_backoff_next(&backoff, fm_clock_ns()) : 0;
+        if (!ms) {
+            *reterr = error;
+            return status;
+        }
+        fm_client_close(run->client);
+        run->client = NULL;
+        fprintf(stderr, "foldmill fetch: the server has no room, asking again in %.1f s: %s\n",
+                ms * 1e-3, error.message);
+        struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+        nanosleep(&pause, NULL);
+    }
+}
+
 static fm_status fetch(fetch_run *run, fm_error *reterr) {
     fm_wire_open params;
     fm_status status = make_params(run->set, &params, reterr);
@@ -227,8 +255,7 @@ static fm_status fetch(fetch_run *run, fm_error *reterr) {
                                        .snapshot_name = run->set->snapshot,
                                        .retry_ms = (uint32_t)run->set->wait_ms,
                                        .event_ms = (uint32_t)run->set->timeout_s * 1000};
-    status = fm_client_connect(&options, &run->client, reterr);
-    if (!status) status = fm_client_open(run->client, &params, &run->opened, reterr);
+    status = connect_with_room(run, &options, &params, reterr);
     if (!status) status = fm_arena_init(&run->arena, DECODE_ARENA_BYTES, reterr);
     if (status) return status;
     size_t slab_bytes = (run->opened.max_sample_bytes / SLAB_ALIGN + 1) * SLAB_ALIGN;

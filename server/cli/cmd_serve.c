@@ -32,11 +32,15 @@ static const char description[] =
     "Addresses: unix:PATH for clients on the same host (its owner, root, and the members of\n"
     "--unix-group may connect); tls://HOST:PORT for a network, with the certificate of --tls-cert\n"
     "and --tls-key. --tls-ca demands a certificate of every client, --token-file an access token;\n"
-    "with neither, whoever reaches the port may use the server. tcp://HOST:PORT is plain TCP and\n"
+    "one of them is required, unless --open-to-all lets in whoever reaches the port. "
+    "tcp://HOST:PORT is plain TCP and\n"
     "stays on this machine unless --insecure allows more. Port 0 takes any free port, which the\n"
     "log line `listening` reports.\n\n"
     "A token file has one token per line: a name, the token (16 to 255 characters), and limits:\n"
     "snapshots=A,B plans=A,B streams=N bytes=N[K|M|G|T].\n\n"
+    "Under systemd, sockets may be handed over: those called `data` are served like\n"
+    "--listen addresses (TCP is tls:// with --tls-cert, else tcp://), and one called\n"
+    "`http` like --http. Readiness, state and signs of life are reported to it.\n\n"
     "SIGTERM and SIGINT stop the server: it takes no more connections, tells every stream, and\n"
     "exits with 0, because no work is lost: clients go on with another server. SIGHUP reads the\n"
     "certificates and tokens again; streams go on, and bad files change nothing.\n\n"
@@ -51,7 +55,7 @@ typedef struct serve_settings {
     fm_credentials credentials;
     uint64_t jobs, max_memory_mib, worker_memory_mib, max_connections, hello_ms, stall_s, idle_s;
     uint64_t min_rate_kib, peer_connections, peer_streams, peer_memory_mib, peer_requests;
-    bool quiet, verbose, is_private;
+    bool open_to_all, quiet, verbose, is_private;
 } serve_settings;
 
 static int parse(serve_settings *set, int argc, char **argv) {
@@ -59,7 +63,7 @@ static int parse(serve_settings *set, int argc, char **argv) {
         {"cache", FM_OPTION_STRING, &set->cache, "DIR", .help = "the cache to serve",
          .is_required = true},
         {"listen", FM_OPTION_STRING, &set->listen, "ADDRESS",
-         .help = "unix:PATH, tls://HOST:PORT or tcp://HOST:PORT", .is_required = true},
+         .help = "unix:PATH, tls://HOST:PORT or tcp://HOST:PORT"},
         {"also-listen", FM_OPTION_STRING, &set->also_listen, "ADDRESS", .help = "a second address"},
         {"snapshot", FM_OPTION_STRING, &set->snapshot, "NAME",
          .help = "the snapshot to serve (all); a pinned one is served from its generation"},
@@ -98,6 +102,8 @@ static int parse(serve_settings *set, int argc, char **argv) {
         FM_CREDENTIALS_OPTIONS(&set->credentials, "file with the access tokens of the clients"),
         {"http", FM_OPTION_STRING, &set->http, "HOST:PORT",
          .help = "serve a status page, /metrics and /healthz there"},
+        {"open-to-all", FM_OPTION_FLAG, &set->open_to_all, NULL,
+         .help = "serve tls:// to whoever reaches the port, without --tls-ca and --token-file"},
         {"unix-group", FM_OPTION_STRING, &set->unix_group, "GROUP",
          .help = "members of this group may use unix: addresses"},
         {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "log warnings and errors only",
@@ -108,7 +114,7 @@ static int parse(serve_settings *set, int argc, char **argv) {
         {0}};
     const fm_command command = {
         .program = "foldmill serve",
-        .arguments = "--cache DIR --listen ADDRESS [options]",
+        .arguments = "--cache DIR [--listen ADDRESS] [options]",
         .summary = "serve samples from a cache to trainers",
         .description = description,
         .options = options,
@@ -137,6 +143,30 @@ static void choose_memory(serve_settings *set) {
            (unsigned long long)set->jobs, (unsigned long long)machine);
 }
 
+/* What a service manager has left in the environment. */
+typedef struct from_systemd {
+    fm_service_sockets sockets;
+    fm_service_manager *manager;
+} from_systemd;
+
+static fm_status find_systemd(const serve_settings *set, from_systemd *ret_systemd,
+                              fm_error *reterr) {
+    const fm_credentials *credentials = &set->credentials;
+    fm_status status = fm_service_take_sockets(credentials->tls_cert, credentials->is_insecure,
+                                               &ret_systemd->sockets, reterr);
+    if (status) return status;
+    if (set->http && ret_systemd->sockets.http.fd) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--http has no use where a service manager hands over the socket 'http'");
+    }
+    if (!set->listen && !set->also_listen && !ret_systemd->sockets.n_data) {
+        return fm_fail(
+            reterr, FM_ERR_USAGE,
+            "--listen ADDRESS is required, unless a service manager hands over a socket");
+    }
+    return fm_service_manager_create(&ret_systemd->manager, reterr);
+}
+
 static void log_start(const fm_server *server, const fm_sample_source *source, uint64_t generation,
                       const serve_settings *set) {
     char hash[FM_SHA256_HEX], name[300], address[400];
@@ -162,10 +192,13 @@ static void log_end(const fm_server *server) {
            (unsigned long long)fm_log_get_losses().n_dropped);
 }
 
-static fm_status serve(const serve_settings *set, const fm_sample_source *source,
-                       uint64_t generation, fm_error *reterr) {
+static fm_status serve(const serve_settings *set, const from_systemd *systemd,
+                       const fm_sample_source *source, uint64_t generation, fm_error *reterr) {
     const fm_server_options options = {
-        .listen = {set->listen, set->also_listen},
+        .listen = {set->listen ? set->listen : set->also_listen,
+                   set->listen ? set->also_listen : NULL},
+        .handed = &systemd->sockets,
+        .manager = systemd->manager,
         .n_job = (uint32_t)set->jobs,
         .max_memory_bytes = (size_t)set->max_memory_mib << MIB_SHIFT,
         .worker_memory_bytes = (size_t)set->worker_memory_mib << MIB_SHIFT,
@@ -181,6 +214,7 @@ static fm_status serve(const serve_settings *set, const fm_sample_source *source
         .watch_signals = true,
         .credentials = set->credentials,
         .unix_group = set->unix_group,
+        .is_open_to_all = set->open_to_all,
         .http = set->http,
         .version = FM_VERSION,
         .generation = generation,
@@ -215,7 +249,7 @@ static void *watch_parent(void *unused) {
 
 static fm_status start_watch(const serve_settings *set, fm_error *reterr) {
     pthread_t thread;
-    if (strncmp(set->listen, "unix:", 5) != 0) {
+    if (!set->listen || strncmp(set->listen, "unix:", 5) != 0) {
         return fm_fail(reterr, FM_ERR_USAGE, "--private needs --listen unix:PATH");
     }
     if (pthread_create(&thread, NULL, watch_parent, NULL) != 0) {
@@ -235,6 +269,20 @@ static void remove_folder(const char *listen) {
     rmdir(path); /* its parent may have done it */
 }
 
+/* -- serving a cache */
+
+static fm_status serve_cache(const serve_settings *set, const from_systemd *systemd,
+                             fm_error *reterr) {
+    fm_cache_source *cache;
+    fm_sample_source source;
+    fm_status status = fm_cache_source_open(set->cache, set->snapshot, &cache, &source, reterr);
+    status = fm_cli_explain_cache(set->cache, status, reterr);
+    if (status) return status;
+    status = serve(set, systemd, &source, fm_cache_source_get_info(cache)->generation, reterr);
+    fm_cache_source_close(cache);
+    return status;
+}
+
 int fm_cmd_serve(int argc, char **argv) {
     serve_settings set = {.snapshot = "all",
                           .jobs = 2,
@@ -248,17 +296,15 @@ int fm_cmd_serve(int argc, char **argv) {
     if (set.quiet) fm_log_set_level(FM_LOG_WARN);
     if (set.verbose) fm_log_set_level(FM_LOG_DEBUG);
     fm_log_start_dropping((fm_log_rate){.burst = LOG_BURST, .per_s = LOG_PER_S});
-    choose_memory(&set);
     fm_error error;
-    fm_cache_source *cache;
-    fm_sample_source source;
-    fm_status status = set.is_private ? start_watch(&set, &error) : FM_OK;
-    if (status) return fm_cli_report("foldmill serve", &error);
-    status = fm_cache_source_open(set.cache, set.snapshot, &cache, &source, &error);
-    status = fm_cli_explain_cache(set.cache, status, &error);
-    if (status) return fm_cli_report("foldmill serve", &error);
-    status = serve(&set, &source, fm_cache_source_get_info(cache)->generation, &error);
-    fm_cache_source_close(cache);
-    if (set.is_private) remove_folder(set.listen);
+    from_systemd systemd = {0};
+    fm_status status =
+        set.is_private ? start_watch(&set, &error) : find_systemd(&set, &systemd, &error);
+    if (!status) {
+        choose_memory(&set);
+        status = serve_cache(&set, &systemd, &error);
+        if (set.is_private) remove_folder(set.listen);
+    }
+    fm_service_manager_destroy(systemd.manager);
     return status ? fm_cli_report("foldmill serve", &error) : FM_EXIT_OK;
 }

@@ -29,6 +29,7 @@ static const command_entry commands[] = {
     {"fetch", fm_cmd_fetch, "receive a stream from a server and measure it"},
     {"certs", fm_cmd_certs, "make a small authority and certificates for tls://"},
     {"top", fm_cmd_top, "show what a server or a training run does"},
+    {"plot", fm_cmd_plot, "draw the curves of training runs"},
     {"train", fm_cmd_train, "train on the samples of a server (foldmill-train)"},
     {"import", fm_cmd_train, "make a checkpoint from the weights of DeepMind or OpenFold"},
     {"export-weights", fm_cmd_train, "write the weights of a checkpoint for other programs"},

@@ -254,6 +254,7 @@ static void measure(const bench_settings *set, const fm_sample_source *source, c
     if (is_tls) {
         options.credentials.tls_cert = set->certificates.cert;
         options.credentials.tls_key = set->certificates.key;
+        options.is_open_to_all = true;
     }
     fm_server *server;
     fm_error error;

@@ -253,7 +253,7 @@ static void items_larger_than_memory_are_not_admitted(void **state) {
     fm_wire_open params = stream_of(2);
     fm_wire_opened opened;
     fm_error error = {0};
-    assert_int_equal(fm_client_open(client, &params, &opened, &error), FM_ERR_LIMIT);
+    assert_int_equal(fm_client_open(client, &params, &opened, &error), FM_ERR_UNSUPPORTED);
     assert_non_null(strstr(error.message, "and the server has 10000 for all samples of a peer"));
     fm_client_close(client);
     server_finish(&f);

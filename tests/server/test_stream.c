@@ -175,7 +175,7 @@ static void misfits_are_refused(void **state) {
     f.peer.max_bytes = block_of(&f) - 1;
     assert_int_equal(
         fm_server_stream_create(&f.source, &params, budgets_of(&f), NULL, &none, &error),
-        FM_ERR_LIMIT);
+        FM_ERR_UNSUPPORTED);
     assert_int_equal(f.test.n_plan, 1);
     close_stream(&f);
 }

@@ -33,6 +33,7 @@ static void prepare_tls(server_fixture *f, const fm_test_pair *ca) {
     server_prepare(f);
     f->options.listen[1] = "tls://127.0.0.1:0";
     f->options.credentials = fm_test_server(&made.server, ca);
+    f->options.is_open_to_all = !ca;
 }
 
 static uint64_t counted(const server_fixture *f, fm_counter which) {

@@ -255,13 +255,13 @@ static void silent_connections_are_bounded(void **state) {
 
 static void bad_addresses_are_refused(void **state) {
     (void)state;
-    static const char *const bad[] = {"", "7421", "http://127.0.0.1:1", "127.0.0.1:99999",
-                                      "nowhere.invalid:1"};
+    static const char *const bad[] = {
+        "", "7421", "http://127.0.0.1:1", "127.0.0.1:99999", "nowhere.invalid:1", "0.0.0.0:0"};
     const fm_web_site site = {&server, make_report};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         fm_web *other;
         fm_error error;
-        assert_int_not_equal(fm_web_start(bad[i], &site, &other, &error), FM_OK);
+        assert_int_not_equal(fm_web_start(bad[i], false, &site, &other, &error), FM_OK);
         assert_true(error.message[0]);
     }
 }
@@ -341,7 +341,7 @@ static int setup(void **state) {
     const fm_web_site site = {&server, make_report};
     fm_error error;
     fm_test_make_folder(folder, sizeof folder);
-    if (fm_web_start("127.0.0.1:0", &site, &web, &error)) {
+    if (fm_web_start("127.0.0.1:0", false, &site, &web, &error)) {
         if (error.status == FM_ERR_UNSUPPORTED) exit(FM_TEST_SKIPPED);
         fail_msg("%s", error.message);
     }

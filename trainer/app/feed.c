@@ -1,11 +1,13 @@
 /* feed.c: see feed.h. */
 #include "trainer/app/feed.h"
 
+#include "proto/backoff.h"
 #include "proto/base/log.h"
 #include "trainer/app/stop.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     SLICE_MS = 100,        /* of a wait for a sample */
@@ -36,10 +38,50 @@ static fm_status connect_now(fm_feed *feed, const fm_token *token, fm_loader **r
     return status;
 }
 
+/* Sleeps in slices; false when the run was asked to stop. */
+static bool sleep_for(uint32_t ms) {
+    for (uint32_t slept = 0; slept < ms && !fm_stop_signal(); slept += SLICE_MS) {
+        struct timespec pause = {.tv_nsec = SLICE_MS * 1000000L};
+        nanosleep(&pause, NULL);
+    }
+    return !fm_stop_signal();
+}
+
+static void log_full(const fm_feed *feed, const fm_backoff *backoff, uint32_t pause_ms,
+                     const fm_error *why) {
+    char quoted[FM_ERROR_MESSAGE_BYTES];
+    fm_log(FM_LOG_WARN, "server_full",
+           "server=%s attempt=%u again_in_s=%.1f waited_s=%.1f gives_up_after_s=%.0f why=%s",
+           feed->options.client.url, backoff->n_attempt, pause_ms * 1e-3,
+           (double)(fm_clock_ns() - backoff->begin_ns) * 1e-9, (double)feed->full_ms * 1e-3,
+           fm_log_quote(quoted, sizeof quoted, why->message));
+}
+
+/* Connects as connect_now does, and waits for room where the server has none: the connections of a
+ * run that was killed, for example, last a while longer than the run. */
+static fm_status connect_with_room(fm_feed *feed, const fm_token *token, fm_loader **ret_loader,
+                                   fm_error *reterr) {
+    fm_backoff backoff = fm_backoff_begin(feed->full_ms, fm_clock_ns());
+    for (;;) {
+        fm_error error;
+        fm_status status = connect_now(feed, token, ret_loader, &error);
+        if (status && reterr) *reterr = error;
+        if (status != FM_ERR_LIMIT) return status;
+        uint32_t pause_ms = fm_backoff_next(&backoff, fm_clock_ns());
+        if (!pause_ms) {
+            return fm_fail(reterr, status,
+                           "the server at %s had no room in %.0f s (--full-wait): %s",
+                           feed->options.client.url, (double)feed->full_ms * 1e-3, error.message);
+        }
+        log_full(feed, &backoff, pause_ms, &error);
+        if (!sleep_for(pause_ms)) return fail_cancelled(reterr);
+    }
+}
+
 fm_status fm_feed_open(fm_feed *feed, const fm_token *token, fm_error *reterr) {
     feed->held = calloc((size_t)feed->most_held + 1, sizeof *feed->held);
     if (!feed->held) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for samples that come early");
-    return connect_now(feed, token, &feed->loader, reterr);
+    return connect_with_room(feed, token, &feed->loader, reterr);
 }
 
 void fm_feed_close(fm_feed *feed) {
@@ -147,7 +189,7 @@ fm_status fm_feed_reconnect(fm_feed *feed, const fm_token *token, fm_error *rete
     fm_loader *loader = NULL;
     feed->retried_at = feed->n_taken + 1;
     feed->n_held = 0; /* they belong to the old connection */
-    fm_status status = connect_now(feed, token, &loader, reterr);
+    fm_status status = connect_with_room(feed, token, &loader, reterr);
     if (status) return status;
     fm_loader_stats stats = fm_loader_get_stats(feed->loader);
     add_stats(&feed->earlier, &stats);

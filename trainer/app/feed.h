@@ -11,6 +11,7 @@ typedef struct fm_feed {
     fm_loader_options options; /* of every connection; the feed fills in token and retry_ms */
     uint32_t most_held;        /* samples that may come before one that is asked for by number */
     uint32_t wait_ms;          /* how long to try to connect or reconnect */
+    uint64_t full_ms;          /* how long to ask a server again that has no room */
     uint64_t timeout_ms;       /* without a sample for so long, the connection is given up */
     fm_loader *loader;
     fm_loaded *held; /* [most_held] samples that came before the one that was asked for */
@@ -20,8 +21,9 @@ typedef struct fm_feed {
     uint64_t retried_at;     /* n_taken + 1 at the last reconnect; 0 = none yet */
 } fm_feed;
 
-/* Connects and opens the stream at the token; tries until wait_ms have passed. FM_ERR_CANCELLED
- * when the run was asked to stop; FM_ERR_NOMEM; else the errors of fm_loader_open. */
+/* Connects and opens the stream at the token; tries until wait_ms have passed. A server that
+ * refuses with FM_ERR_LIMIT is asked again, less and less often, until full_ms have passed.
+ * FM_ERR_CANCELLED when the run was asked to stop; FM_ERR_NOMEM; else the errors of fm_loader_open. */
 FM_MUST_USE fm_status fm_feed_open(fm_feed *feed, const fm_token *token, fm_error *reterr);
 void fm_feed_close(fm_feed *feed);
 

@@ -34,7 +34,8 @@ static const char description[] =
     "run goes on.\n\n"
     "If the server disconnects, the run waits up to --wait for it or for another\n"
     "server of the same snapshot. A server that sends no sample for --data-timeout\n"
-    "counts as disconnected.\n\n"
+    "counts as disconnected. One that has no room for another connection or stream\n"
+    "is asked again for up to --full-wait.\n\n"
     "With --order bounded:W a slow sample does not stop the run: at most W later\n"
     "ones are used before it. DIR/ledger says which sample was used at which step and\n"
     "slot, and --replay LEDGER uses them in that order again and gives the same bits.\n\n"
@@ -89,6 +90,12 @@ static const char description[] =
          "MS",                                                                                     \
          .help = "how long to try to connect or reconnect (5000)",                                 \
          .max = 3600000},                                                                          \
+        {"full-wait",                                                                              \
+         FM_OPTION_U64,                                                                            \
+         &set->full_wait_s,                                                                        \
+         "S",                                                                                      \
+         .help = "how long to ask a server again that has no room (300)",                          \
+         .max = 86400},                                                                            \
         {"data-timeout",                                                                           \
          FM_OPTION_U64,                                                                            \
          &set->data_timeout_s,                                                                     \
@@ -238,6 +245,7 @@ fm_status fm_train_options_parse(fm_train_options *set, int argc, char **argv, f
                               .bad_sample_budget = 100,
                               .ahead = 8,
                               .wait_ms = 5000,
+                              .full_wait_s = 300,
                               .data_timeout_s = 600,
                               .argc = argc,
                               .argv = argv};

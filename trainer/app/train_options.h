@@ -8,7 +8,7 @@ typedef struct fm_train_options {
     const char *data, *cache, *snapshot, *preset, *config, *from, *out, *tensorboard, *order,
         *device, *dtype, *bad_samples;
     fm_credentials credentials;
-    uint64_t steps, seed, ahead, wait_ms, data_timeout_s, jobs;
+    uint64_t steps, seed, ahead, wait_ms, full_wait_s, data_timeout_s, jobs;
     uint64_t checkpoint_every, keep_last, keep_every; /* steps, files, steps; 0 = never */
     double checkpoint_minutes;                        /* 0 = never */
     uint64_t bad_sample_budget;
