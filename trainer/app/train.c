@@ -30,6 +30,7 @@
 #include "proto/base/log.h"
 #include "proto/base/machine.h"
 #include "proto/base/plural.h"
+#include "trainer/app/begin_from.h"
 #include "trainer/app/choose_device.h"
 #include "trainer/app/launch.h"
 #include "trainer/app/sample_features.h"
@@ -172,7 +173,7 @@ static fm_status resume(fm_train_run *run, fm_error *reterr) {
         status = fm_resume_load(&options, run->trainer, &run->state, reterr);
     }
     if (status == FM_ERR_NOT_FOUND && run->set->from) {
-        status = fm_resume_begin_from(run->set->from, run->trainer, reterr);
+        status = fm_begin_from(run->set->from, run->trainer, reterr);
     } else if (status == FM_ERR_NOT_FOUND) {
         status = FM_OK;
     }

@@ -480,6 +480,17 @@ fm_status fm_train_config_parse(fm_bytes text, fm_train_config *config, fm_error
 
 /* Parses the preset of that name, its bases first. FM_ERR_USAGE when there is no such preset or
  * when it leaves a key without a value. */
+void fm_train_config_list_presets(char out[FM_TRAIN_CONFIG_PRESETS_BYTES]) {
+    size_t at = 0;
+    for (const fm_preset *p = fm_presets; p->name; p++) {
+        const char *line = p->text + strlen("; : ") + strlen(p->name);
+        int n = snprintf(out + at, FM_TRAIN_CONFIG_PRESETS_BYTES - at, "  %-20s %.*s\n", p->name,
+                         (int)strcspn(line, "\n"), line);
+        assert(n > 0 && (size_t)n < FM_TRAIN_CONFIG_PRESETS_BYTES - at);
+        at += (size_t)n;
+    }
+}
+
 static fm_status read_preset(const char *name, reading *r, fm_error *reterr) {
     char names[256] = "";
     for (size_t i = 0; fm_presets[i].name; i++) {

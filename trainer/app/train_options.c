@@ -2,6 +2,7 @@
 #include "trainer/app/train_options.h"
 
 #include "proto/limits.h"
+#include "trainer/app/train_config.h"
 #include "trainer/dist/groups.h"
 
 #include <errno.h>
@@ -147,7 +148,7 @@ static fm_status read_options(fm_train_options *set, int argc, char **argv, fm_e
     const fm_option options[] = {
         SAMPLE_OPTIONS(set),
         {"preset", FM_OPTION_STRING, &set->preset, "NAME",
-         .help = "af2-initial, af2-finetuning, overfit, tiny (tiny)"},
+         .help = "settings to begin with; the list is above (tiny)"},
         {"config", FM_OPTION_STRING, &set->config, "FILE",
          .help = "INI file with changes to the preset"},
         {"show-config", FM_OPTION_FLAG, &set->show_config, NULL,
@@ -176,10 +177,15 @@ static fm_status read_options(fm_train_options *set, int argc, char **argv, fm_e
         {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "print only the summary, no progress",
          .letter = 'q'},
         {0}};
+    static char text[sizeof description + FM_TRAIN_CONFIG_PRESETS_BYTES + 64];
+    char presets[FM_TRAIN_CONFIG_PRESETS_BYTES];
+    fm_train_config_list_presets(presets);
+    snprintf(text, sizeof text, "%s\n\nPresets:\n%.*s", description, (int)strlen(presets) - 1,
+             presets);
     const fm_command command = {.program = fm_train_program,
                                 .arguments = "--data URL | --cache DIR [options]",
                                 .summary = "train on the samples of a feature server",
-                                .description = description,
+                                .description = text,
                                 .options = options};
     int n_positional;
     return fm_options_parse(&command, argc, argv, &n_positional, reterr);
