@@ -13,7 +13,7 @@
 
 enum { GOODBYES = 30 }; /* draining ends after so many goodbye_ms */
 
-const char *const fm_conn_state_names[] = {"handshake", "auth",     "hello",
+const char *const fm_conn_state_names[] = {"handshake", "auth",     "hello", "looking",
                                            "ready",     "draining", "closed"};
 
 void fm_conn_count(const fm_conn *conn, fm_counter which) {
@@ -106,16 +106,30 @@ static void on_room(void *owner, uint8_t **ret_at, size_t *ret_bytes) {
     *ret_bytes = sizeof conn->in - conn->in_used;
 }
 
-static void on_received(void *owner, size_t bytes) {
-    fm_conn *conn = owner;
-    conn->heard_ms = conn->now_ms;
-    conn->in_used += bytes;
+static void take_input(fm_conn *conn) {
     size_t taken = fm_conn_take_frames(conn);
     conn->in_used -= taken;
     memmove(conn->in, conn->in + taken, conn->in_used);
     if (conn->state == CONN_CLOSED) return;
     conn->host->work_wanted(conn->host->server);
     fm_conn_pump(conn);
+}
+
+static void on_received(void *owner, size_t bytes) {
+    fm_conn *conn = owner;
+    conn->heard_ms = conn->now_ms;
+    conn->in_used += bytes;
+    if (conn->state == CONN_LOOKING && conn->in_used == sizeof conn->in) {
+        fm_conn_refuse(conn, FM_COUNT_PROTOCOL_ERRORS, FM_ERR_PROTOCOL,
+                       "too many frames before WELCOME");
+    }
+    take_input(conn);
+}
+
+void fm_conn_look_again(fm_conn *conn, uint64_t answered) {
+    if (conn->state != CONN_LOOKING || conn->question > answered) return;
+    fm_conn_greet(conn);
+    take_input(conn);
 }
 
 static void on_gone(void *owner, const char *why) {
@@ -126,6 +140,7 @@ static void on_closed(void *owner) {
     fm_conn *conn = owner;
     fm_out_drop(&conn->out);
     conn->host->conn_closed(conn->host->server, conn);
+    if (conn->source) conn->source->n_user--;
     if (conn->payer != conn->account) fm_accounts_leave(conn->payer, conn->now_ms);
     fm_accounts_leave(conn->account, conn->now_ms);
     fm_access_tokens_release(conn->tokens);
@@ -240,6 +255,13 @@ static void tick_hello(fm_conn *conn) {
     fm_conn_flush(conn);
 }
 
+static void tick_looking(fm_conn *conn) {
+    if (conn->now_ms <= conn->deadline_ms) return;
+    fm_conn_refuse(conn, FM_COUNT_HELLO_REFUSED, FM_ERR_LIMIT,
+                   "the snapshot took too long to open; try again");
+    fm_conn_flush(conn);
+}
+
 static void tick_ready(fm_conn *conn) {
     const fm_conn_host *host = conn->host;
     bool has_stream = false;
@@ -275,6 +297,7 @@ void fm_conn_tick(fm_conn *conn, uint64_t now_ms) {
     case CONN_HANDSHAKE:
     case CONN_AUTH:
     case CONN_HELLO: tick_hello(conn); break;
+    case CONN_LOOKING: tick_looking(conn); break;
     case CONN_READY: tick_ready(conn); break;
     case CONN_DRAINING: tick_draining(conn); break;
     case CONN_CLOSED: break;

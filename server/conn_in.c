@@ -10,6 +10,8 @@
 #include <assert.h>
 #include <string.h>
 
+enum { LOOKING_MS = 60000 }; /* to open a snapshot that a client asked for by its hash */
+
 /* -- messages in */
 
 static void refuse_protocol(fm_conn *conn, fm_status status, const char *text) {
@@ -52,28 +54,57 @@ static void on_auth(fm_conn *conn) {
     if (payer) conn->payer = payer;
 }
 
-static void on_hello(fm_conn *conn) {
-    const fm_wire_hello *hello = &conn->message.hello;
-    const fm_sample_source *source = conn->host->source;
-    fm_error error;
-    fm_status status = fm_greeting_check(hello, source, conn->token, &error);
-    if (status) {
-        fm_conn_refuse(conn,
-                       status == FM_ERR_DENIED ? FM_COUNT_TOKENS_REFUSED : FM_COUNT_HELLO_REFUSED,
-                       status, error.message);
-        return;
-    }
-    fm_log_quote(conn->consumer, sizeof conn->consumer, hello->agent);
-    char name[FM_TLS_NAME_BYTES], certificate[300];
+static void welcome(fm_conn *conn, fm_sample_source *source) {
+    conn->source = source;
+    source->n_user++;
+    fm_log_quote(conn->consumer, sizeof conn->consumer, conn->hello.agent);
+    char name[FM_TLS_NAME_BYTES], certificate[300], snapshot[300];
     fm_conn_log(
-        conn, FM_LOG_INFO, "hello", "version=%u from=%s certificate=%s", FM_WIRE_VERSION_MAX,
-        conn->account->peer,
-        fm_log_quote(certificate, sizeof certificate, fm_channel_peer_name(conn->channel, name)));
+        conn, FM_LOG_INFO, "hello", "version=%u from=%s certificate=%s snapshot=%s generation=%llu",
+        FM_WIRE_VERSION_MAX, conn->account->peer,
+        fm_log_quote(certificate, sizeof certificate, fm_channel_peer_name(conn->channel, name)),
+        fm_log_quote(snapshot, sizeof snapshot, source->snapshot_name),
+        (unsigned long long)source->generation);
     fm_wire_message answer = fm_greeting_welcome(source, conn->host->heartbeat_ms);
     fm_conn_send(conn, &answer);
     fm_conn_set_state(conn, CONN_READY);
     conn->idle_ms = conn->now_ms;
     conn->deadline_ms = 0;
+}
+
+/* Looks on disk for an older snapshot, once; false when it cannot be there. */
+static bool look_for(fm_conn *conn) {
+    const fm_conn_host *host = conn->host;
+    if (!host->look_for || conn->state == CONN_LOOKING || !fm_offer_is_by_hash(&conn->hello)) {
+        return false;
+    }
+    conn->question = host->look_for(host->server, &conn->hello);
+    if (!conn->question) return false;
+    conn->deadline_ms = conn->now_ms + LOOKING_MS;
+    fm_conn_set_state(conn, CONN_LOOKING);
+    return true;
+}
+
+void fm_conn_greet(fm_conn *conn) {
+    fm_error error;
+    fm_sample_source *source;
+    const fm_offer *offer = conn->host->offer;
+    fm_status status = fm_offer_check_token(offer, &conn->hello, conn->token, &error);
+    if (!status) status = fm_greeting_check(&conn->hello, &error);
+    if (!status) status = fm_offer_find(offer, &conn->hello, conn->token, &source, &error);
+    if (status == FM_ERR_NOT_FOUND && look_for(conn)) return;
+    if (status) {
+        bool is_denied = status == FM_ERR_DENIED;
+        fm_conn_refuse(conn, is_denied ? FM_COUNT_TOKENS_REFUSED : FM_COUNT_HELLO_REFUSED, status,
+                       error.message);
+    } else {
+        welcome(conn, source);
+    }
+}
+
+static void on_hello(fm_conn *conn) {
+    conn->hello = conn->message.hello;
+    fm_conn_greet(conn);
 }
 
 static int32_t find_stream(const fm_conn *conn, uint32_t id) {
@@ -120,8 +151,10 @@ static fm_status create_stream(fm_conn *conn, const fm_wire_open *params,
     const fm_budgets budgets = {&conn->payer->memory, host->budget};
     fm_server_stream *stream;
     fm_status status =
-        fm_server_stream_create(host->source, params, budgets, conn, &stream, reterr);
+        fm_server_stream_create(conn->source, params, budgets, conn, &stream, reterr);
     if (status) return status;
+    fm_server_stream_set_label(stream, conn->number, conn->message.stream, conn->payer->peer,
+                               conn->consumer);
     status = host->stream_opened(host->server, conn->payer, stream, reterr);
     if (status) {
         fm_server_stream_destroy(stream);
@@ -148,7 +181,6 @@ static void on_open(fm_conn *conn) {
     int32_t at = find_free(conn);
     conn->streams[at].id = id;
     conn->streams[at].stream = stream;
-    fm_server_stream_set_label(stream, conn->number, id, conn->payer->peer, conn->consumer);
     fm_conn_count(conn, FM_COUNT_STREAMS_OPENED);
     char plan[64];
     fm_conn_log(conn, FM_LOG_INFO, "stream", "stream=%u plan=%s seed=%llu group=%u/%u window=%u",
@@ -214,7 +246,7 @@ static void on_close(fm_conn *conn) {
 typedef void frame_handler(fm_conn *conn);
 
 static const struct {
-    frame_handler *by_state[3]; /* CONN_AUTH, CONN_HELLO, CONN_READY; others receive nothing */
+    frame_handler *by_state[3]; /* CONN_AUTH, CONN_HELLO, CONN_READY; others take no frame */
 } handlers[] = {
     [FM_WIRE_HELLO] = {{on_hello_too_early, on_hello, NULL}},
     [FM_WIRE_WELCOME] = {{NULL, NULL, NULL}},
@@ -230,13 +262,15 @@ static const struct {
     [FM_WIRE_AUTH] = {{on_auth, on_auth, NULL}},
 };
 
-_Static_assert(CONN_HELLO == CONN_AUTH + 1 && CONN_READY == CONN_AUTH + 2, "the columns");
 _Static_assert(sizeof handlers / sizeof handlers[0] == FM_WIRE_N_KIND,
                "every kind of message needs a row in handlers");
 
 static frame_handler *find_handler(const fm_conn *conn, uint8_t kind) {
-    assert(conn->state >= CONN_AUTH && conn->state <= CONN_READY && kind < FM_WIRE_N_KIND);
-    return handlers[kind].by_state[conn->state - CONN_AUTH];
+    assert(kind < FM_WIRE_N_KIND);
+    if (conn->state == CONN_AUTH) return handlers[kind].by_state[0];
+    if (conn->state == CONN_HELLO) return handlers[kind].by_state[1];
+    assert(conn->state == CONN_READY);
+    return handlers[kind].by_state[2];
 }
 
 /* Does the server answer a frame of this kind? */
@@ -290,7 +324,8 @@ static bool is_header_fine(fm_conn *conn, const uint8_t *at, fm_wire_header *ret
 
 size_t fm_conn_take_frames(fm_conn *conn) {
     size_t at = 0;
-    while (conn->state < CONN_DRAINING && conn->in_used - at >= FM_WIRE_HEADER_BYTES) {
+    while (conn->state < CONN_DRAINING && conn->state != CONN_LOOKING &&
+           conn->in_used - at >= FM_WIRE_HEADER_BYTES) {
         fm_wire_header header;
         if (!is_header_fine(conn, conn->in + at, &header)) break;
         size_t frame_bytes = FM_WIRE_HEADER_BYTES + header.body_bytes;

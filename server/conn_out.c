@@ -26,7 +26,9 @@ void fm_conn_send_error(fm_conn *conn, uint32_t stream, fm_wire_scope scope, fm_
     message.error.scope = (uint8_t)scope;
     message.error.index = index;
     fm_wire_text(message.error.text, sizeof message.error.text, text);
-    fm_public_text(message.error.text);
+    /* Texts about streams and samples come from the cache and may name files. Those about the
+     * connection are the server's own, and name snapshots such as "pdb/train". */
+    if (scope != FM_WIRE_SCOPE_CONNECTION) fm_public_text(message.error.text);
     fm_conn_send(conn, &message);
 }
 

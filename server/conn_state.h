@@ -14,6 +14,7 @@ typedef enum conn_state {
     CONN_HANDSHAKE,
     CONN_AUTH,
     CONN_HELLO,
+    CONN_LOOKING,
     CONN_READY,
     CONN_DRAINING,
     CONN_CLOSED
@@ -42,6 +43,9 @@ struct fm_conn {
     fm_access_tokens *tokens;     /* retained, with `token`; NULL without a token */
     const fm_access_token *token; /* what the peer may use; NULL = everything */
     bool is_turned_away;
+    fm_sample_source *source; /* that WELCOME named, in use; NULL before */
+    fm_wire_hello hello;      /* LOOKING: what it asks for, and the number of the question */
+    uint64_t question;
     bool is_finished;        /* nothing more will be written */
     uint64_t now_ms;         /* of the last tick */
     uint64_t accepted_ms;    /* when the connection began */
@@ -86,6 +90,9 @@ void fm_conn_refuse(fm_conn *conn, fm_counter which, fm_status status, const cha
 
 /* Handles the whole frames at the front of the input buffer; returns how many bytes they had. */
 size_t fm_conn_take_frames(fm_conn *conn);
+
+/* Answers the HELLO in conn->hello: WELCOME, or an ERROR, or the connection is LOOKING. */
+void fm_conn_greet(fm_conn *conn);
 
 /* -- conn_out.c */
 

@@ -10,7 +10,9 @@
 #include "proto/base/log.h"
 #include "server/board.h"
 #include "server/conn.h"
+#include "server/consumers.h"
 #include "server/inquiry.h"
+#include "server/takeover.h"
 #include "server/turns.h"
 #include "server/web/web.h"
 
@@ -41,7 +43,8 @@ typedef struct rates {
 } rates;
 
 struct fm_server {
-    const fm_sample_source *source;
+    fm_offer offer;
+    fm_takeover *takeover; /* NULL when the sources never change */
     fm_loop *loop;
     fm_worker_pool *pool;
     fm_access *access;
@@ -66,11 +69,11 @@ struct fm_server {
     rates rates;
     fm_counters counters;
     fm_board *board;
+    fm_consumers *consumers;
     fm_inquiry *inquiry;
     fm_web *web; /* NULL without --http */
     const char *version;
-    uint64_t generation;
-    uint32_t n_job;
+    uint32_t n_job, linger_ms;
 };
 
 /* -- streams and their jobs */
@@ -102,11 +105,18 @@ static fm_status on_stream_opened(void *owner, const fm_account *payer, fm_serve
     fm_server_stream_set_send_times(stream, fm_board_get_send_times(server->board));
     fm_status status = fm_turns_add(server->turns, payer, stream, reterr);
     update_gauges(server);
-    return status;
+    if (status) return status;
+    const fm_report_stream *label = fm_server_stream_get_label(stream);
+    fm_server_stream_set_consumer(stream,
+                                  fm_consumers_begin(server->consumers, label->peer, label->agent,
+                                                     fm_loop_now_ms(server->loop)));
+    return FM_OK;
 }
 
 static void on_stream_dropped(void *owner, const fm_account *payer, fm_server_stream *stream) {
     fm_server *server = owner;
+    fm_consumers_end(server->consumers, fm_server_stream_get_consumer(stream),
+                     fm_loop_now_ms(server->loop));
     fm_turns_drop(server->turns, payer, stream);
     update_gauges(server);
 }
@@ -114,9 +124,12 @@ static void on_stream_dropped(void *owner, const fm_account *payer, fm_server_st
 static void on_sample_sent(void *owner, const fm_work *work) {
     fm_server *server = owner;
     const fm_job *job = &work->job;
+    fm_consumer_add(fm_server_stream_get_consumer(work->stream), job,
+                    work->picked_ns - work->ready_ns);
     fm_histogram_add(&server->rates.prepare_ns, job->end_ns - job->begin_ns);
     fm_histogram_add(&server->rates.ready_ns, work->picked_ns - work->ready_ns);
-    const char *chain = server->source->name ? server->source->name(job->plan, job->index) : "-";
+    const fm_sample_source *source = fm_server_stream_get_source(work->stream);
+    const char *chain = source->name ? source->name(job->plan, job->index) : "-";
     fm_board_add_prepared(server->board, chain, job->index, job->end_ns - job->begin_ns);
     if (job->status) {
         fm_count(&server->counters, FM_COUNT_SAMPLES_FAILED, 1);
@@ -284,6 +297,44 @@ static void on_accepted(void *owner, fm_socket *socket) {
     fm_socket_close(socket);
 }
 
+/* -- snapshots */
+
+static void count_snapshots(fm_server *server) {
+    fm_gauge(&server->counters, FM_COUNT_SNAPSHOTS, server->offer.n_current);
+    fm_gauge(&server->counters, FM_COUNT_SNAPSHOTS_OLD, server->offer.n_old);
+}
+
+static uint64_t on_look_for(void *owner, const fm_wire_hello *hello) {
+    fm_server *server = owner;
+    if (!server->takeover) return 0;
+    return fm_takeover_find(server->takeover, hello->snapshot_name, &hello->snapshot);
+}
+
+/* Takes what the thread beside the loop has opened and found. */
+static void collect_news(fm_server *server) {
+    fm_takeover_news news;
+    if (!server->takeover || !fm_takeover_collect(server->takeover, &news)) return;
+    uint64_t now_ms = fm_loop_now_ms(server->loop);
+    if (news.has_list) fm_offer_set(&server->offer, news.list, news.n_list, now_ms);
+    for (size_t i = 0; i < news.n_found; i++)
+        fm_offer_add_old(&server->offer, news.found[i], now_ms);
+    fm_count(&server->counters, FM_COUNT_SNAPSHOTS_OPENED, news.change.n_opened);
+    fm_count(&server->counters, FM_COUNT_SNAPSHOTS_FAILED, news.change.n_failed);
+    count_snapshots(server);
+    for (fm_conn *conn = server->conns; conn; conn = fm_conn_get_next(conn))
+        fm_conn_look_again(conn, news.answered);
+}
+
+static void give_unused_back(fm_server *server) {
+    uint64_t now_ms = fm_loop_now_ms(server->loop);
+    for (;;) {
+        fm_sample_source *source = fm_offer_take_unused(&server->offer, now_ms, server->linger_ms);
+        if (!source) break;
+        fm_takeover_give_back(server->takeover, source);
+    }
+    count_snapshots(server);
+}
+
 /* -- rates */
 
 static double per_second(uint64_t n, uint64_t before, double seconds) {
@@ -347,18 +398,23 @@ static bool fill_streams(const fm_server *server, fm_web_report *report) {
     return true;
 }
 
+static bool fill_snapshots(const fm_server *server, fm_web_report *report) {
+    size_t n = server->offer.n_current + server->offer.n_old;
+    report->snapshot = calloc(n + 1, sizeof report->snapshot[0]);
+    if (!report->snapshot) return false;
+    report->n_snapshot = fm_offer_describe(&server->offer, report->snapshot, n);
+    return true;
+}
+
 /* Returns NULL when there is no memory. */
 static fm_web_report *make_report(const fm_server *server, uint64_t now_ms) {
     fm_web_report *report = calloc(1, sizeof *report);
-    if (!report || !fill_values(server, report) || !fill_streams(server, report)) {
+    if (!report || !fill_values(server, report) || !fill_streams(server, report) ||
+        !fm_consumers_describe(server->consumers, report) || !fill_snapshots(server, report)) {
         fm_report_free(report);
         return NULL;
     }
     snprintf(report->version, sizeof report->version, "%s", server->version);
-    snprintf(report->snapshot, sizeof report->snapshot, "%s", server->source->snapshot_name);
-    fm_sha256_format(&server->source->snapshot, report->snapshot_hash);
-    report->generation = server->generation;
-    report->n_chain = server->source->n_chain;
     report->n_job = server->n_job;
     report->is_ending = server->is_ending;
     report->memory_limit_bytes = server->budget.max_bytes;
@@ -418,6 +474,7 @@ static void reload_files(fm_server *server) {
 static void reload(fm_server *server) {
     fm_service_reloading(server->manager);
     reload_files(server);
+    if (server->takeover) fm_takeover_ask(server->takeover);
     fm_service_ready(server->manager);
 }
 
@@ -433,6 +490,7 @@ static void on_wake(void *owner) {
     dispatch(server);
     if (server->is_turn_free) begin_waiting(server);
     if (atomic_exchange(&server->is_reload_wanted, false)) reload(server);
+    collect_news(server);
     if (atomic_load(&server->is_stop_wanted)) begin_end(server);
     if (fm_inquiry_is_open(server->inquiry)) {
         fm_inquiry_answer(server->inquiry, make_report(server, fm_loop_now_ms(server->loop)));
@@ -447,6 +505,8 @@ static void on_tick(void *owner, uint64_t now_ms) {
     fm_accounts_tick(server->accounts, now_ms);
     fm_turns_reclaim(server->turns);
     dispatch(server);
+    collect_news(server);
+    give_unused_back(server);
     fm_log_losses losses = fm_log_get_losses();
     fm_gauge(&server->counters, FM_COUNT_LOG_DROPPED, losses.n_dropped);
     fm_gauge(&server->counters, FM_COUNT_LOG_SUPPRESSED, losses.n_suppressed);
@@ -565,14 +625,17 @@ fm_limits fm_server_peer_limits(const fm_server_options *options) {
 }
 
 static void set_options(fm_server *server, const fm_server_options *options,
-                        const fm_sample_source *source) {
-    server->source = source;
+                        fm_sample_source *source) {
+    size_t n_source = 1;
+    fm_sample_source *const *sources =
+        options->library ? fm_library_get_list(options->library, &n_source) : &source;
+    fm_offer_set(&server->offer, sources, n_source, 0);
+    server->linger_ms = or_default(options->linger_ms, 5000);
     server->budget.max_bytes =
         options->max_memory_bytes ? options->max_memory_bytes : DEFAULT_MEMORY;
     server->peer_limits = fm_server_peer_limits(options);
     server->version = options->version ? options->version : "";
     server->manager = options->manager;
-    server->generation = options->generation;
     server->n_job = or_default(options->n_job, 1);
     server->max_connection = or_default(options->max_connection, 256);
     server->n_unix_slot = or_default(options->n_unix_slot, server->max_connection / 16);
@@ -582,7 +645,7 @@ static void set_options(fm_server *server, const fm_server_options *options,
     server->max_greeting = or_default(options->n_greeting, (server->max_connection + 1) / 2);
     server->grace_ms = or_default(options->grace_ms, 250);
     server->rates_ms = or_default(options->rates_ms, 60000);
-    server->host = (fm_conn_host){.source = source,
+    server->host = (fm_conn_host){.offer = &server->offer,
                                   .budget = &server->budget,
                                   .counters = &server->counters,
                                   .hello_ms = or_default(options->hello_ms, 5000),
@@ -598,6 +661,7 @@ static void set_options(fm_server *server, const fm_server_options *options,
                                   .stream_dropped = on_stream_dropped,
                                   .sample_sent = on_sample_sent,
                                   .turn_free = on_turn_free,
+                                  .look_for = on_look_for,
                                   .greeted = on_greeted,
                                   .conn_closed = on_conn_closed};
 }
@@ -605,7 +669,8 @@ static void set_options(fm_server *server, const fm_server_options *options,
 static fm_status start_board(fm_server *server, fm_error *reterr) {
     server->board = fm_board_create(fm_loop_now_ms(server->loop));
     server->inquiry = fm_inquiry_create();
-    if (server->board && server->inquiry) return FM_OK;
+    server->consumers = fm_consumers_create();
+    if (server->board && server->inquiry && server->consumers) return FM_OK;
     return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the reports of a server");
 }
 
@@ -643,10 +708,15 @@ static fm_status start(fm_server *server, const fm_server_options *options, fm_e
         status = serve_on(server, one->fd, &one->address, true, reterr);
     }
     if (!status) status = start_web(server, options, reterr);
+    if (!status && options->library) {
+        status = fm_takeover_start(options->library, options->follow_ms, wake_loop, server,
+                                   &server->takeover, reterr);
+    }
+    count_snapshots(server);
     return status;
 }
 
-fm_status fm_server_create(const fm_server_options *options, const fm_sample_source *source,
+fm_status fm_server_create(const fm_server_options *options, fm_sample_source *source,
                            fm_server **ret_server, fm_error *reterr) {
     fm_server *server = calloc(1, sizeof *server);
     if (!server) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a server");
@@ -679,6 +749,7 @@ void fm_server_reload(fm_server *server) {
 void fm_server_destroy(fm_server *server) {
     assert(!server->conns);
     fm_web_stop(server->web);
+    fm_takeover_stop(server->takeover);
     if (server->pool) fm_worker_pool_destroy(server->pool);
     close_listeners(server);
     if (server->loop) fm_loop_destroy(server->loop);
@@ -687,6 +758,7 @@ void fm_server_destroy(fm_server *server) {
     fm_access_destroy(server->access);
     fm_inquiry_destroy(server->inquiry);
     fm_board_destroy(server->board);
+    fm_consumers_destroy(server->consumers);
     free(server);
 }
 

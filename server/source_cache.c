@@ -9,17 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    SNAPSHOT_ARENA_BYTES = 1 << 30
-}; /* address space for 8 bytes per chain and the text of the file */
+enum { SNAPSHOT_ARENA_BYTES = 1 << 30 }; /* address space while the file is read */
 
-struct fm_cache_source {
-    fm_store *store;
-    fm_arena arena;
-    fm_snapshot snapshot;
+typedef struct fm_cache_source {
+    fm_sample_source source;
+    const fm_store *store;
+    fm_snapshot snapshot;                  /* its arrays are owned */
     int held;                              /* descriptor of fm_snapshot_hold, or -1 */
     fm_chooser *choosers[FM_N_PLAN_ORDER]; /* by the order of a plan; made at first use */
-};
+} fm_cache_source;
 
 typedef struct cache_plan {
     const fm_cache_source *cache;
@@ -61,7 +59,12 @@ static fm_status find_plan(const fm_wire_open *params, fm_plan *ret_plan, size_t
 
 static fm_status find_chooser(fm_cache_source *cache, const fm_plan *plan, fm_error *reterr) {
     if (cache->choosers[plan->order]) return FM_OK;
-    return fm_chooser_create(plan, cache->snapshot.n_chain, cache->snapshot.weight,
+    const fm_snapshot *snapshot = &cache->snapshot;
+    uint32_t share[FM_LIMIT_N_SHARE];
+    for (uint32_t k = 0; k < snapshot->shares.n; k++)
+        share[k] = snapshot->shares.share[k].billionths;
+    const fm_chooser_shares shares = {snapshot->shares.n, share, snapshot->share_of};
+    return fm_chooser_create(plan, snapshot->n_chain, snapshot->weight, shares.n ? &shares : NULL,
                              &cache->choosers[plan->order], reterr);
 }
 
@@ -161,53 +164,66 @@ static const char *name_of(const void *plan, uint64_t index) {
 
 /* -- opening and closing */
 
-static fm_status open_snapshot(fm_cache_source *cache, const char *path, const char *name,
-                               fm_error *reterr) {
-    fm_status status = fm_arena_init(&cache->arena, SNAPSHOT_ARENA_BYTES, reterr);
-    if (!status) status = fm_store_open_for(path, name, &cache->store, reterr);
-    if (!status) {
-        status = fm_snapshot_open(cache->store, name, &cache->arena, &cache->snapshot, reterr);
-    }
+/* Copies what a source needs out of the arena, which has the text of the file as well. */
+static fm_status keep(fm_cache_source *cache, const fm_snapshot *read, fm_error *reterr) {
+    size_t bytes = (size_t)read->n_chain * sizeof *read->chain;
+    uint32_t *chain = malloc(bytes), *weight = malloc(bytes);
+    cache->snapshot = *read;
+    cache->snapshot.chain = chain;
+    cache->snapshot.weight = weight;
+    if (!chain || !weight) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a snapshot");
+    memcpy(chain, read->chain, bytes);
+    memcpy(weight, read->weight, bytes);
+    return FM_OK;
+}
+
+static fm_status read_snapshot(fm_cache_source *cache, const char *name, fm_error *reterr) {
+    fm_arena arena;
+    fm_snapshot read;
+    fm_status status = fm_arena_init(&arena, SNAPSHOT_ARENA_BYTES, reterr);
+    if (status) return status;
+    status = fm_snapshot_open(cache->store, name, &arena, &read, reterr);
+    if (!status) status = keep(cache, &read, reterr);
+    fm_arena_fini(&arena);
     return status ? status : fm_snapshot_hold(cache->store, name, &cache->held, reterr);
 }
 
-fm_status fm_cache_source_open(const char *path, const char *name, fm_cache_source **ret_cache,
-                               fm_sample_source *ret_source, fm_error *reterr) {
-    if (strlen(name) > FM_LIMIT_NAME_BYTES) {
+fm_status fm_cache_source_open(const fm_store *store, const char *name, const char *shown,
+                               fm_sample_source **ret_source, fm_error *reterr) {
+    if (strlen(shown) > FM_LIMIT_NAME_BYTES) {
         return fm_fail(reterr, FM_ERR_USAGE, "a snapshot's name has at most %u bytes",
                        FM_LIMIT_NAME_BYTES);
     }
     fm_cache_source *cache = calloc(1, sizeof *cache);
-    if (!cache) return fm_fail(reterr, FM_ERR_NOMEM, "no memory to open a cache");
+    if (!cache) return fm_fail(reterr, FM_ERR_NOMEM, "no memory to open a snapshot");
+    cache->store = store;
     cache->held = -1;
-    fm_status status = open_snapshot(cache, path, name, reterr);
+    cache->source.context = cache;
+    fm_status status = read_snapshot(cache, name, reterr);
     if (status) {
-        fm_cache_source_close(cache);
+        fm_cache_source_close(&cache->source);
         return status;
     }
-    fm_sample_source source = {.context = cache,
-                               .snapshot = cache->snapshot.hash,
-                               .n_chain = cache->snapshot.n_chain,
-                               .open = open_plan,
-                               .make = make,
-                               .close = close_plan,
-                               .name = name_of};
-    fm_wire_text(source.snapshot_name, sizeof source.snapshot_name, name);
-    *ret_cache = cache;
-    *ret_source = source;
+    cache->source = (fm_sample_source){.context = cache,
+                                       .snapshot = cache->snapshot.hash,
+                                       .n_chain = cache->snapshot.n_chain,
+                                       .generation = fm_store_get_info(store)->generation,
+                                       .open = open_plan,
+                                       .make = make,
+                                       .close = close_plan,
+                                       .name = name_of};
+    fm_wire_text(cache->source.snapshot_name, sizeof cache->source.snapshot_name, shown);
+    *ret_source = &cache->source;
     return FM_OK;
 }
 
-void fm_cache_source_close(fm_cache_source *cache) {
-    if (!cache) return;
+void fm_cache_source_close(fm_sample_source *source) {
+    if (!source) return;
+    fm_cache_source *cache = source->context;
     for (size_t i = 0; i < FM_N_PLAN_ORDER; i++)
         fm_chooser_destroy(cache->choosers[i]);
     if (cache->held >= 0) close(cache->held);
-    if (cache->store) fm_store_close(cache->store);
-    fm_arena_fini(&cache->arena);
+    free((void *)cache->snapshot.chain);
+    free((void *)cache->snapshot.weight);
     free(cache);
-}
-
-const fm_store_info *fm_cache_source_get_info(const fm_cache_source *cache) {
-    return fm_store_get_info(cache->store);
 }

@@ -36,7 +36,7 @@ static const char description[] =
     "      --plan af2-initial --digest";
 
 typedef struct fetch_settings {
-    const char *data, *plan, *group, *order, *snapshot, *max_template_date;
+    const char *data, *plan, *group, *order, *snapshot, *snapshot_hash, *max_template_date;
     fm_credentials credentials;
     uint64_t steps, first_step, seed, batch, crop, cycles, credit, wait_ms, timeout_s;
     uint64_t full_wait_s;
@@ -75,7 +75,9 @@ static int parse(fetch_settings *set, int argc, char **argv) {
          .help = "only the samples of group g of G (0/1)"},
         {"order", FM_OPTION_STRING, &set->order, "ORDER", .help = "strict or bounded:W (strict)"},
         {"snapshot", FM_OPTION_STRING, &set->snapshot, "NAME",
-         .help = "fail if the server serves another snapshot"},
+         .help = "the snapshot to ask for (the server's first)"},
+        {"snapshot-hash", FM_OPTION_STRING, &set->snapshot_hash, "SHA256",
+         .help = "ask for the snapshot with this hash, current or older"},
         {"batch", FM_OPTION_U64, &set->batch, "B", .help = "samples per step (from the plan)",
          .min = 1, .max = FM_LIMIT_GLOBAL_BATCH},
         {"crop", FM_OPTION_U64, &set->crop, "N_RES", .help = "residues of a crop (from the plan)",
@@ -222,6 +224,15 @@ static fm_status take_stream(fetch_run *run, fm_error *reterr) {
     return FM_OK;
 }
 
+static fm_status parse_hash(const char *text, fm_sha256 *ret_hash, fm_error *reterr) {
+    *ret_hash = (fm_sha256){0};
+    bool is_hash = !text || (strlen(text) == FM_SHA256_HEX - 1 &&
+                             !fm_sha256_parse(text, FM_SHA256_HEX - 1, ret_hash));
+    if (is_hash) return FM_OK;
+    return fm_fail(reterr, FM_ERR_USAGE,
+                   "--snapshot-hash: found '%.80s', expected 64 hexadecimal digits", text);
+}
+
 /* Connects and opens the stream. A server that has no room is asked again for --full-wait. */
 static fm_status connect_with_room(fetch_run *run, const fm_client_options *options,
                                    const fm_wire_open *params, fm_error *reterr) {
@@ -247,12 +258,15 @@ static fm_status connect_with_room(fetch_run *run, const fm_client_options *opti
 
 static fm_status fetch(fetch_run *run, fm_error *reterr) {
     fm_wire_open params;
+    fm_sha256 hash;
     fm_status status = make_params(run->set, &params, reterr);
+    if (!status) status = parse_hash(run->set->snapshot_hash, &hash, reterr);
     if (status) return status;
     const fm_client_options options = {.url = run->set->data,
                                        .credentials = run->set->credentials,
                                        .agent = "foldmill fetch",
                                        .snapshot_name = run->set->snapshot,
+                                       .snapshot = hash,
                                        .retry_ms = (uint32_t)run->set->wait_ms,
                                        .event_ms = (uint32_t)run->set->timeout_s * 1000};
     status = connect_with_room(run, &options, &params, reterr);

@@ -161,7 +161,6 @@ static void mistakes_are_named(void **state) {
         {"--cache small.ini", "--cache: small.ini is a file, and a foldmill cache is a folder", 1},
         {"--cache cache --snapshot odd", "there are: all, even", 1},
         {"--cache cache --data unix:socket", "give one of them", 2},
-        {"--data unix:socket --snapshot even", "--snapshot is for the server of --cache", 2},
         {"--data unix:socket --jobs 2", "--jobs is for the server of --cache", 2},
         {"", "--data URL or --cache DIR is required", 2},
     };

@@ -27,8 +27,8 @@
 enum { LATER = 5, EVERY = 7, NONE = 1 << 30 };
 
 static char folder[512], url[640];
-static fm_cache_source *cache;
-static fm_sample_source inner, source;
+static fm_store *store;
+static fm_sample_source *inner, source;
 static fm_server *server;
 static pthread_t thread;
 static _Atomic bool is_slow;          /* one sample of EVERY is held back */
@@ -49,7 +49,7 @@ static fm_status open_plan(void *context, const fm_wire_open *params, void **ret
     assert_non_null(plan);
     plan->later = (uint64_t)LATER * params->n_group;
     *ret_plan = plan;
-    fm_status status = inner.open(context, params, &plan->inner, ret_facts, reterr);
+    fm_status status = inner->open(context, params, &plan->inner, ret_facts, reterr);
     plan->end = status ? 0 : (params->first_step + params->n_step) * ret_facts->global_batch;
     if (status) free(plan);
     return status;
@@ -57,7 +57,7 @@ static fm_status open_plan(void *context, const fm_wire_open *params, void **ret
 
 static void close_plan(void *context) {
     slow_plan *plan = context;
-    inner.close(plan->inner);
+    inner->close(plan->inner);
     free(plan);
 }
 
@@ -81,7 +81,7 @@ static fm_status make(const void *context, uint64_t index, fm_arena *scratch, ui
         continue;
     hold(plan, index);
     if (index == bad) return fm_fail(reterr, FM_ERR_DATA, "the test spoils sample %d", (int)index);
-    return inner.make(plan->inner, index, scratch, out, capacity, ret_bytes, reterr);
+    return inner->make(plan->inner, index, scratch, out, capacity, ret_bytes, reterr);
 }
 
 static void *serve(void *argument) {
@@ -108,8 +108,9 @@ static int set_up(void **state) {
             "global_batch = 4\\n' >batch.ini");
     snprintf(url, sizeof url, "unix:%s/socket", folder);
     snprintf(path, sizeof path, "%s/cache", folder);
-    if (failed || fm_cache_source_open(path, "all", &cache, &inner, &error)) return 1;
-    source = inner;
+    if (failed || fm_store_open(path, &store, &error)) return 1;
+    if (fm_cache_source_open(store, "all", "all", &inner, &error)) return 1;
+    source = *inner;
     source.open = open_plan;
     source.make = make;
     source.close = close_plan;
@@ -127,7 +128,8 @@ static int tear_down(void **state) {
         pthread_join(thread, NULL);
         fm_server_destroy(server);
     }
-    fm_cache_source_close(cache);
+    fm_cache_source_close(inner);
+    fm_store_close(store);
     fm_test_remove_tree(folder);
     return 0;
 }

@@ -93,6 +93,7 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
         .client = {.url = run->data,
                    .credentials = set->credentials,
                    .agent = fm_train_program,
+                   .snapshot_name = set->snapshot,
                    .snapshot = run->state.snapshot},
         .stream = {.global_batch = (uint32_t)config->data.global_batch,
                    .crop_size = (uint32_t)config->data.crop_size,

@@ -64,7 +64,7 @@ static const char description[] =
         {"cache", FM_OPTION_STRING, &set->cache, "DIR",                                            \
          .help = "start a server of this cache for the run"},                                      \
         {"snapshot", FM_OPTION_STRING, &set->snapshot, "NAME",                                     \
-         .help = "the snapshot of --cache to train on (all)"},                                     \
+         .help = "the snapshot to train on (all, or the server's first)"},                         \
         {"jobs",                                                                                   \
          FM_OPTION_U64,                                                                            \
          &set->jobs,                                                                               \
@@ -208,10 +208,9 @@ static fm_status check(fm_train_options *set, fm_error *reterr) {
         return fm_fail(reterr, FM_ERR_USAGE,
                        "--data is the server of others and --cache starts one: give one of them");
     }
-    if (!set->cache && (set->snapshot || set->jobs)) {
+    if (!set->cache && set->jobs) {
         return fm_fail(reterr, FM_ERR_USAGE,
-                       "%s is for the server of --cache; the server of --data has its own",
-                       set->snapshot ? "--snapshot" : "--jobs");
+                       "--jobs is for the server of --cache; the server of --data has its own");
     }
     if (set->change.n && !set->resume) {
         return fm_fail(reterr, FM_ERR_USAGE,
