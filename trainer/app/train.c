@@ -119,8 +119,8 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
                           .wait_ms = (uint32_t)set->wait_ms,
                           .full_ms = set->full_wait_s * 1000,
                           .timeout_ms = set->data_timeout_s * 1000};
-    fm_run_ask_order(run, &run->feed);
-    fm_status status = fm_feed_open(&run->feed, &run->state.token, reterr);
+    fm_status status = fm_run_ask_order(run, &run->feed, reterr);
+    if (!status) status = fm_feed_open(&run->feed, &run->state.token, reterr);
     if (status) return status;
     /* A server that comes back must serve the same data. */
     run->state.snapshot = fm_loader_get_server(run->feed.loader)->snapshot;

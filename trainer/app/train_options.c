@@ -38,8 +38,9 @@ static const char description[] =
     "counts as disconnected. One that has no room for another connection or stream\n"
     "is asked again for up to --full-wait.\n\n"
     "With --order bounded:W a slow sample does not stop the run: at most W later\n"
-    "ones are used before it. DIR/ledger says which sample was used at which step and\n"
-    "slot, and --replay LEDGER uses them in that order again and gives the same bits.\n\n"
+    "ones are used before it, and any number with --order free. DIR/ledger says which\n"
+    "sample was used at which step and slot; --replay LEDGER uses them in that order\n"
+    "again and gives the same bits.\n\n"
     "The state of the run is saved in DIR every --checkpoint-every steps, every\n"
     "--checkpoint-minutes, and at every end. --resume continues from the newest\n"
     "whole checkpoint, or starts the run if there is none. A run that was killed\n"
@@ -75,7 +76,7 @@ static const char description[] =
          .max = 512},                                                                              \
         FM_CREDENTIALS_OPTIONS(&set->credentials, FM_CREDENTIALS_TOKEN_HELP),                      \
         {"order", FM_OPTION_STRING, &set->order, "ORDER",                                          \
-         .help = "of samples: strict or bounded:W (strict)"},                                      \
+         .help = "of samples: strict, bounded:W or free (strict)"},                                \
         {"replay", FM_OPTION_STRING, &set->replay, "LEDGER",                                       \
          .help = "use the samples in the order of that run's ledger"},                             \
         {"ahead",                                                                                  \
