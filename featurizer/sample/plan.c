@@ -22,46 +22,38 @@
     .mask_uniform_q32 = Q32(1, 10), .mask_profile_q32 = Q32(1, 10), .mask_same_q32 = Q32(1, 10),   \
     .max_distillation_msa = 1000, .clamped_fape_q32 = Q32(9, 10), .template_pool = 20
 
-/* A plan of AlphaFold2's training. Without templates, no cluster rows are left free for them. */
-#define AF2_PLAN(plan_name, crop, clusters, extra, templates)                                      \
-    {                                                                                              \
-        .name = plan_name, .order = FM_ORDER_WEIGHTED, .global_batch = 128,                        \
-        .epoch_samples = 10000, .crop_size = crop, .max_msa_clusters = clusters,                   \
-        .max_extra_msa = extra, .max_cycle = 4, .max_templates = templates,                        \
-        .max_template_date = FM_TEMPLATE_DATE_QUERY, AF2_DRAWS                                     \
-    }
-#define OPENFOLD_PLAN(plan_name, crop, clusters, extra)                                            \
-    {                                                                                              \
-        .name = plan_name, .order = FM_ORDER_WEIGHTED, .global_batch = 128,                        \
-        .epoch_samples = 10000, .crop_size = crop, .max_msa_clusters = clusters,                   \
-        .max_extra_msa = extra, .max_cycle = 4, .max_templates = 4,                                \
-        .max_template_date = FM_TEMPLATE_DATE_ANY, .compat_openfold = true, AF2_DRAWS              \
-    }
-#define SMALL_PLAN(plan_name, clusters, extra, cycles)                                             \
-    {                                                                                              \
-        .name = plan_name, .order = FM_ORDER_SHUFFLED, .global_batch = 1, .epoch_samples = 1000,   \
-        .crop_size = 64, .max_msa_clusters = clusters, .max_extra_msa = extra,                     \
-        .max_cycle = cycles, .max_templates = 4, .max_template_date = FM_TEMPLATE_DATE_QUERY,      \
-        AF2_DRAWS                                                                                  \
-    }
+/* The fields of a plan of AlphaFold2's training. Without templates, no cluster rows are left free
+ * for them. */
+#define TRAINING(crop, clusters, extra, templates, date)                                           \
+    .order = FM_ORDER_WEIGHTED, .global_batch = 128, .epoch_samples = 10000, .crop_size = (crop),  \
+    .max_msa_clusters = (clusters), .max_extra_msa = (extra), .max_cycle = 4,                      \
+    .max_templates = (templates), .max_template_date = (date), AF2_DRAWS
+#define AF2(crop, clusters, extra, templates)                                                      \
+    TRAINING(crop, clusters, extra, templates, FM_TEMPLATE_DATE_QUERY)
+#define OPENFOLD(crop, clusters, extra)                                                            \
+    TRAINING(crop, clusters, extra, 4, FM_TEMPLATE_DATE_ANY), .compat_openfold = true
+#define SMALL(clusters, extra, cycles)                                                             \
+    .order = FM_ORDER_SHUFFLED, .global_batch = 1, .epoch_samples = 1000, .crop_size = 64,         \
+    .max_msa_clusters = (clusters), .max_extra_msa = (extra), .max_cycle = (cycles),               \
+    .max_templates = 4, .max_template_date = FM_TEMPLATE_DATE_QUERY, AF2_DRAWS
 
 /* Every preset of the trainer has the plan of its name. */
 static const fm_plan plans[] = {
-    SMALL_PLAN("tiny", 32, 64, 2),
-    SMALL_PLAN("overfit", 16, 1, 1),
-    AF2_PLAN("af2-initial", 256, 124, 1024, 4),
-    AF2_PLAN("af2-finetuning", 384, 508, 5120, 4),
-    AF2_PLAN("af2-finetuning-ptm", 384, 508, 5120, 4),
-    AF2_PLAN("af2-model-1.1", 256, 508, 1024, 4),
-    AF2_PLAN("af2-model-1.1.2", 384, 508, 1024, 4),
-    AF2_PLAN("af2-model-1.1.2-ptm", 384, 508, 1024, 4),
-    AF2_PLAN("af2-model-1.2", 256, 512, 1024, 0),
-    AF2_PLAN("af2-model-1.2.1", 384, 512, 5120, 0),
-    AF2_PLAN("af2-model-1.2.1-ptm", 384, 512, 5120, 0),
-    AF2_PLAN("af2-model-1.2.3", 384, 512, 1024, 0),
-    AF2_PLAN("af2-model-1.2.3-ptm", 384, 512, 1024, 0),
-    OPENFOLD_PLAN("openfold-initial", 256, 128, 1024),
-    OPENFOLD_PLAN("openfold-finetuning", 384, 512, 5120),
+    {.name = "tiny", SMALL(32, 64, 2)},
+    {.name = "overfit", SMALL(16, 1, 1)},
+    {.name = "af2-initial", AF2(256, 124, 1024, 4)},
+    {.name = "af2-finetuning", AF2(384, 508, 5120, 4)},
+    {.name = "af2-finetuning-ptm", AF2(384, 508, 5120, 4)},
+    {.name = "af2-model-1.1", AF2(256, 508, 1024, 4)},
+    {.name = "af2-model-1.1.2", AF2(384, 508, 1024, 4)},
+    {.name = "af2-model-1.1.2-ptm", AF2(384, 508, 1024, 4)},
+    {.name = "af2-model-1.2", AF2(256, 512, 1024, 0)},
+    {.name = "af2-model-1.2.1", AF2(384, 512, 5120, 0)},
+    {.name = "af2-model-1.2.1-ptm", AF2(384, 512, 5120, 0)},
+    {.name = "af2-model-1.2.3", AF2(384, 512, 1024, 0)},
+    {.name = "af2-model-1.2.3-ptm", AF2(384, 512, 1024, 0)},
+    {.name = "openfold-initial", OPENFOLD(256, 128, 1024)},
+    {.name = "openfold-finetuning", OPENFOLD(384, 512, 5120)},
     /* Every chain once, whole (the client's crop_size is the longest that it takes), with all of
      * its rows to choose from, no masking and the best templates. */
     {.name = "eval",
