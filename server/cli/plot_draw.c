@@ -262,12 +262,12 @@ static void draw_value(const plot *p, double value, double step) {
 static void draw_values(const plot *p) {
     if (!p->is_log) {
         double step = fm_svg_tick_step(p->high - p->low, N_Y_TICK);
-        for (double v = ceil(p->low / step) * step; v <= p->high; v += step)
-            draw_value(p, v, step);
+        for (int64_t i = (int64_t)ceil(p->low / step); (double)i * step <= p->high; i++)
+            draw_value(p, (double)i * step, step);
         return;
     }
     bool is_short = p->high - p->low < 2.5;
-    for (double decade = floor(p->low); decade <= p->high; decade++) {
+    for (int decade = (int)floor(p->low); decade <= p->high; decade++) {
         static const double within[] = {1, 2, 5};
         for (size_t i = 0; i < (is_short ? 3 : 1); i++) {
             double v = within[i] * pow(10, decade);
@@ -280,7 +280,8 @@ static void draw_steps(const plot *p) {
     char text[FM_SVG_NUMBER_BYTES];
     double base = p->top + PLOT_HEIGHT, step = fmax(1, fm_svg_tick_step(p->last_step, N_X_TICK));
     fm_svg_line(p->out, p->left, base, x_of(p, p->last_step), base, FM_SVG_AXIS);
-    for (double s = 0; s <= p->last_step; s += step) {
+    for (int64_t i = 0; (double)i * step <= p->last_step; i++) {
+        double s = (double)i * step;
         fm_svg_line(p->out, x_of(p, s), base, x_of(p, s), base + 4, FM_SVG_AXIS);
         fm_svg_label(p->out, x_of(p, s), base + 18, "middle", 12, FM_SVG_QUIET,
                      fm_svg_tick(s, step, text));

@@ -35,9 +35,10 @@ static fm_status refuse(const reading *r, const char *at, const char *expected, 
 static fm_status read_whole(reading *r, uint64_t least, uint64_t most, const char *expected,
                             uint64_t *ret_value, fm_error *reterr) {
     char *end;
+    if (!isdigit((unsigned char)*r->at)) return refuse(r, r->at, expected, reterr);
     errno = 0;
-    *ret_value = isdigit((unsigned char)*r->at) ? strtoull(r->at, &end, 10) : 0;
-    if (!isdigit((unsigned char)*r->at) || errno || *ret_value < least || *ret_value > most) {
+    *ret_value = strtoull(r->at, &end, 10);
+    if (errno || *ret_value < least || *ret_value > most) {
         return refuse(r, r->at, expected, reterr);
     }
     r->at = end;
