@@ -38,7 +38,10 @@ static void the_pages_count_what_was_fetched(void **state) {
     pid_t server = fm_test_serve(folder, "s", "--cache cache --http 127.0.0.1:0");
     must("sed -n 's/.* http url=//p' s.log >url && test -s url");
     must("$FOLDMILL fetch --data unix:s --plan tiny --steps 40 >/dev/null 2>err");
-    must("$FOLDMILL top $(cat url) --once --json >out 2>err");
+    /* The client may have all samples before the server has seen the end of the last write. */
+    must("for i in $(seq 300); do $FOLDMILL top $(cat url) --once --json >out 2>err || exit 1; "
+         "/usr/bin/python3 -c 'import json, sys; r = json.load(open(\"out\")); "
+         "sys.exit(r[\"times\"][\"send\"][\"n\"] < 40)' && exit 0; sleep 0.1; done; exit 1");
     must("/usr/bin/python3 -c '\n"
          "import json\n"
          "r = json.load(open(\"out\"))\n"
@@ -74,6 +77,18 @@ static void a_run_is_summed_up(void **state) {
     must("$FOLDMILL top run --json | /usr/bin/python3 -c 'import json, sys; r = "
          "json.load(sys.stdin); "
          "assert r[\"step\"] == 4 and r[\"step_s\"] == 0.25 and r[\"last\"][\"loss\"] == 6.5'");
+    must("! grep -q 'ends in\\|memory\\|held out' out"); /* this run says nothing of them */
+    must("sed -i 's/}$/,\"left_s\":3905,\"memory_bytes\":3221225472,\"device_used_bytes\":"
+         "6442450944,\"device_free_bytes\":1073741824}/' run/metrics.jsonl && "
+         "printf '{\"step\":2,\"n_chain\":7,\"lddt_ca\":0.5,\"loss\":9.25}\\n"
+         "{\"step\":4,\"n_chain\":7,\"lddt_ca\":0.25,\"loss\":9.5}\\n{\"ste' >run/eval.jsonl");
+    must("$FOLDMILL top run --once >out 2>err && grep -q 'ends in   1 h 05 min' out && "
+         "grep -q '3.00  GiB of the trainer; of the device 6.00 GiB are used, 1.00 free' out && "
+         "grep -q '0.2500  lddt_ca of 7 chains after step 4; best 0.5000 after step 2' out && "
+         "grep -q 'held out loss  *9.5000' out && ! grep -q 'device_used' out");
+    must("$FOLDMILL top run --json | /usr/bin/python3 -c 'import json, sys; r = "
+         "json.load(sys.stdin); assert r[\"held_out\"][\"lddt_ca\"] == 0.25 and "
+         "r[\"last\"][\"left_s\"] == 3905'");
     must("printf 'no json\\n' >>run/metrics.jsonl");
     assert_int_equal(fm_test_shell(folder, "$FOLDMILL top run --once >out 2>err"), 1);
     must("grep -q 'a line is no step of a training run' err");
