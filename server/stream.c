@@ -334,11 +334,11 @@ static slot *slot_at(fm_server_stream *stream, uint64_t position) {
     return &stream->slot[position % stream->n_slot];
 }
 
-/* How many samples must be under way, so that one that takes as long as one in a hundred does is
+/* How many samples must be under way, so that one that takes as long as one in two hundred is
  * ready when the consumer has used those before it. */
 static void measure_look_ahead(fm_server_stream *stream) {
     if (stream->make_ns.n % MEASURE_EVERY != 0 || stream->interval_ns == 0) return;
-    uint64_t n = fm_histogram_percentile(&stream->make_ns, 990) / stream->interval_ns + 1;
+    uint64_t n = fm_histogram_percentile(&stream->make_ns, 995) / stream->interval_ns + 1;
     stream->look_ahead = n < stream->n_slot ? (uint32_t)n : stream->n_slot;
 }
 

@@ -322,7 +322,7 @@ static void silence_holds_no_memory(void **state) {
     assert_int_equal(fm_server_stream_give_back(first), 2);
     assert_int_equal(f.budget.used_bytes, 0);
     f.stream = other;
-    uint64_t got[20];
+    uint64_t got[20] = {0};
     assert_int_equal(drain(&f, got, 20), 8);
     fm_server_stream_abandon(other);
     fm_server_stream_destroy(other);
