@@ -26,7 +26,8 @@ enum {
     AHEAD = 2,       /* samples made ahead of credit */
     N_SLOT_MIN = 64, /* slots of a stream with a small window */
     BLOCK_ALIGN = 4096,
-    MOST_MAKING = 256, /* samples of a free stream that are being made */
+    MOST_MAKING = 256,  /* samples of a free stream that are being made */
+    MEASURE_EVERY = 16, /* samples between two measurements of the look-ahead */
 };
 
 typedef enum slot_state {
@@ -66,6 +67,10 @@ struct fm_server_stream {
     fm_report_stream label; /* what does not change of its row of a report */
     uint64_t opened_ns, n_byte, n_failed;
     fm_histogram wait_ns;         /* of its samples, from ready to picked */
+    fm_histogram make_ns;         /* of its samples, a worker's time */
+    uint64_t interval_ns;         /* running mean between two picks; 0: not known */
+    uint64_t picked_ns;           /* when the newest was picked; 0: none was */
+    uint32_t look_ahead;          /* samples to be under way, by these times */
     fm_histogram *send_ns;        /* of the server; NULL: not measured */
     fm_report_consumer *consumer; /* NULL: not measured */
     uint32_t window;              /* by how many others a sample may be overtaken */
@@ -329,6 +334,22 @@ static slot *slot_at(fm_server_stream *stream, uint64_t position) {
     return &stream->slot[position % stream->n_slot];
 }
 
+/* How many samples must be under way, so that one that takes as long as one in two hundred is
+ * ready when the consumer has used those before it. */
+static void measure_look_ahead(fm_server_stream *stream) {
+    if (stream->make_ns.n % MEASURE_EVERY != 0 || stream->interval_ns == 0) return;
+    uint64_t n = fm_histogram_percentile(&stream->make_ns, 995) / stream->interval_ns + 1;
+    stream->look_ahead = n < stream->n_slot ? (uint32_t)n : stream->n_slot;
+}
+
+static void note_pick(fm_server_stream *stream, uint64_t now_ns) {
+    if (stream->picked_ns) {
+        uint64_t gap = now_ns - stream->picked_ns, mean = stream->interval_ns;
+        stream->interval_ns = mean ? mean - mean / MEASURE_EVERY + gap / MEASURE_EVERY : gap + 1;
+    }
+    stream->picked_ns = now_ns;
+}
+
 /* May a new sample begin? Credit limits the samples that are made but not sent; the ring of slots
  * limits how far they run ahead of head. */
 static bool may_begin(fm_server_stream *stream) {
@@ -341,6 +362,7 @@ static bool may_begin(fm_server_stream *stream) {
                stream->n_pending - stream->n_making < limit;
     }
     if (stream->credit_items && limit < stream->window + 1) limit = stream->window + 1;
+    if (limit < stream->look_ahead) limit = stream->look_ahead;
     return stream->n_pending < limit;
 }
 
@@ -441,6 +463,8 @@ void fm_server_stream_finish_job(fm_server_stream *stream, fm_job *job) {
     at->state = stream->is_abandoned ? SLOT_SENT : SLOT_READY;
     stream->n_making--;
     work->ready_ns = fm_clock_ns();
+    fm_histogram_add(&stream->make_ns, job->end_ns - job->begin_ns);
+    measure_look_ahead(stream);
     if (stream->is_abandoned) {
         stream->n_pending--;
         free_work(stream, work);
@@ -483,6 +507,7 @@ fm_work *fm_server_stream_pick(fm_server_stream *stream) {
         at->state = SLOT_SENDING;
         stream->credit_items--;
         work->picked_ns = fm_clock_ns();
+        note_pick(stream, work->picked_ns);
         fm_histogram_add(&stream->wait_ns, work->picked_ns - work->ready_ns);
         if (work->job.status) {
             stream->n_failed++;

@@ -16,7 +16,9 @@
  * sample takes one item and the sample's bytes; the client grants them again when the slab is free.
  * A sample may be sent while any bytes are left, so that the byte credit can become negative by
  * less than one sample. Jobs begin up to two samples ahead of the item credit, and at least W + 1
- * while there is any credit, so that the window can be filled.
+ * while there is any credit, so that the window can be filled. The look-ahead goes further where
+ * samples take long: as many are under way as the consumer uses in the time that one sample in two
+ * hundred takes, up to 64 or the window. So a slow sample has begun early enough.
  *
  * Memory. A sample is made in a block that is as large as the largest sample of the plan. While a
  * job runs, only the worker writes to it; while it is sent, only the socket reads it. It is free
