@@ -153,6 +153,8 @@ static fm_status create_stream(fm_conn *conn, const fm_wire_open *params,
     fm_status status =
         fm_server_stream_create(conn->source, params, budgets, conn, &stream, reterr);
     if (status) return status;
+    fm_server_stream_set_label(stream, conn->number, conn->message.stream, conn->payer->peer,
+                               conn->consumer);
     status = host->stream_opened(host->server, conn->payer, stream, reterr);
     if (status) {
         fm_server_stream_destroy(stream);
@@ -179,7 +181,6 @@ static void on_open(fm_conn *conn) {
     int32_t at = find_free(conn);
     conn->streams[at].id = id;
     conn->streams[at].stream = stream;
-    fm_server_stream_set_label(stream, conn->number, id, conn->payer->peer, conn->consumer);
     fm_conn_count(conn, FM_COUNT_STREAMS_OPENED);
     char plan[64];
     fm_conn_log(conn, FM_LOG_INFO, "stream", "stream=%u plan=%s seed=%llu group=%u/%u window=%u",

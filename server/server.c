@@ -10,6 +10,7 @@
 #include "proto/base/log.h"
 #include "server/board.h"
 #include "server/conn.h"
+#include "server/consumers.h"
 #include "server/inquiry.h"
 #include "server/takeover.h"
 #include "server/turns.h"
@@ -68,6 +69,7 @@ struct fm_server {
     rates rates;
     fm_counters counters;
     fm_board *board;
+    fm_consumers *consumers;
     fm_inquiry *inquiry;
     fm_web *web; /* NULL without --http */
     const char *version;
@@ -103,11 +105,18 @@ static fm_status on_stream_opened(void *owner, const fm_account *payer, fm_serve
     fm_server_stream_set_send_times(stream, fm_board_get_send_times(server->board));
     fm_status status = fm_turns_add(server->turns, payer, stream, reterr);
     update_gauges(server);
-    return status;
+    if (status) return status;
+    const fm_report_stream *label = fm_server_stream_get_label(stream);
+    fm_server_stream_set_consumer(stream,
+                                  fm_consumers_begin(server->consumers, label->peer, label->agent,
+                                                     fm_loop_now_ms(server->loop)));
+    return FM_OK;
 }
 
 static void on_stream_dropped(void *owner, const fm_account *payer, fm_server_stream *stream) {
     fm_server *server = owner;
+    fm_consumers_end(server->consumers, fm_server_stream_get_consumer(stream),
+                     fm_loop_now_ms(server->loop));
     fm_turns_drop(server->turns, payer, stream);
     update_gauges(server);
 }
@@ -115,6 +124,8 @@ static void on_stream_dropped(void *owner, const fm_account *payer, fm_server_st
 static void on_sample_sent(void *owner, const fm_work *work) {
     fm_server *server = owner;
     const fm_job *job = &work->job;
+    fm_consumer_add(fm_server_stream_get_consumer(work->stream), job,
+                    work->picked_ns - work->ready_ns);
     fm_histogram_add(&server->rates.prepare_ns, job->end_ns - job->begin_ns);
     fm_histogram_add(&server->rates.ready_ns, work->picked_ns - work->ready_ns);
     const fm_sample_source *source = fm_server_stream_get_source(work->stream);
@@ -399,7 +410,7 @@ static bool fill_snapshots(const fm_server *server, fm_web_report *report) {
 static fm_web_report *make_report(const fm_server *server, uint64_t now_ms) {
     fm_web_report *report = calloc(1, sizeof *report);
     if (!report || !fill_values(server, report) || !fill_streams(server, report) ||
-        !fill_snapshots(server, report)) {
+        !fm_consumers_describe(server->consumers, report) || !fill_snapshots(server, report)) {
         fm_report_free(report);
         return NULL;
     }
@@ -658,7 +669,8 @@ static void set_options(fm_server *server, const fm_server_options *options,
 static fm_status start_board(fm_server *server, fm_error *reterr) {
     server->board = fm_board_create(fm_loop_now_ms(server->loop));
     server->inquiry = fm_inquiry_create();
-    if (server->board && server->inquiry) return FM_OK;
+    server->consumers = fm_consumers_create();
+    if (server->board && server->inquiry && server->consumers) return FM_OK;
     return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the reports of a server");
 }
 
@@ -746,6 +758,7 @@ void fm_server_destroy(fm_server *server) {
     fm_access_destroy(server->access);
     fm_inquiry_destroy(server->inquiry);
     fm_board_destroy(server->board);
+    fm_consumers_destroy(server->consumers);
     free(server);
 }
 

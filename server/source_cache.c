@@ -59,7 +59,12 @@ static fm_status find_plan(const fm_wire_open *params, fm_plan *ret_plan, size_t
 
 static fm_status find_chooser(fm_cache_source *cache, const fm_plan *plan, fm_error *reterr) {
     if (cache->choosers[plan->order]) return FM_OK;
-    return fm_chooser_create(plan, cache->snapshot.n_chain, cache->snapshot.weight,
+    const fm_snapshot *snapshot = &cache->snapshot;
+    uint32_t share[FM_LIMIT_N_SHARE];
+    for (uint32_t k = 0; k < snapshot->shares.n; k++)
+        share[k] = snapshot->shares.share[k].billionths;
+    const fm_chooser_shares shares = {snapshot->shares.n, share, snapshot->share_of};
+    return fm_chooser_create(plan, snapshot->n_chain, snapshot->weight, shares.n ? &shares : NULL,
                              &cache->choosers[plan->order], reterr);
 }
 

@@ -63,8 +63,9 @@ struct fm_server_stream {
     bool is_abandoned, got_in_line;
     fm_report_stream label; /* what does not change of its row of a report */
     uint64_t opened_ns, n_byte, n_failed;
-    fm_histogram wait_ns;  /* of its samples, from ready to picked */
-    fm_histogram *send_ns; /* of the server; NULL: not measured */
+    fm_histogram wait_ns;         /* of its samples, from ready to picked */
+    fm_histogram *send_ns;        /* of the server; NULL: not measured */
+    fm_report_consumer *consumer; /* NULL: not measured */
     uint32_t n_slot;
     slot slot[]; /* [n_slot] that of a position is slot[position % n_slot] */
 };
@@ -490,8 +491,10 @@ void fm_server_stream_release(fm_server_stream *stream, fm_work *work) {
     slot *at = slot_at(stream, work->position);
     assert(at->state == SLOT_SENDING && at->work == work);
     *at = (slot){.state = work->position < stream->head ? SLOT_EMPTY : SLOT_SENT};
-    if (stream->send_ns && !work->job.status) {
-        fm_histogram_add(stream->send_ns, fm_clock_ns() - work->picked_ns);
+    uint64_t send_ns = fm_clock_ns() - work->picked_ns;
+    if (stream->send_ns && !work->job.status) fm_histogram_add(stream->send_ns, send_ns);
+    if (stream->consumer && !work->job.status) {
+        fm_histogram_add(&stream->consumer->times.send, send_ns);
     }
     free_work(stream, work);
 }
@@ -552,6 +555,18 @@ void fm_server_stream_set_label(fm_server_stream *stream, uint64_t connection, u
 
 void fm_server_stream_set_send_times(fm_server_stream *stream, fm_histogram *send_ns) {
     stream->send_ns = send_ns;
+}
+
+void fm_server_stream_set_consumer(fm_server_stream *stream, fm_report_consumer *consumer) {
+    stream->consumer = consumer;
+}
+
+fm_report_consumer *fm_server_stream_get_consumer(const fm_server_stream *stream) {
+    return stream->consumer;
+}
+
+const fm_report_stream *fm_server_stream_get_label(const fm_server_stream *stream) {
+    return &stream->label;
 }
 
 void fm_server_stream_describe(const fm_server_stream *stream, fm_report_stream *ret_row) {

@@ -77,6 +77,11 @@ void fm_server_stream_set_label(fm_server_stream *stream, uint64_t connection, u
                                 const char *peer, const char *agent);
 /* Adds the time of each write of a sample to `send_ns`, which must outlive the stream. */
 void fm_server_stream_set_send_times(fm_server_stream *stream, fm_histogram *send_ns);
+/* The same for its consumer's row, which must outlive the stream. */
+void fm_server_stream_set_consumer(fm_server_stream *stream, fm_report_consumer *consumer);
+fm_report_consumer *fm_server_stream_get_consumer(const fm_server_stream *stream);
+/* The peer and the agent that the label has. */
+const fm_report_stream *fm_server_stream_get_label(const fm_server_stream *stream);
 /* Fills in the stream's row of a report. */
 void fm_server_stream_describe(const fm_server_stream *stream, fm_report_stream *ret_row);
 

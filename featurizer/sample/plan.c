@@ -149,24 +149,80 @@ fm_status fm_plan_check(const fm_plan *plan, fm_error *reterr) {
 struct fm_chooser {
     fm_plan_order order;
     uint32_t n_chain;
-    uint32_t half_bits;     /* shuffled: bits in one half of the Feistel block */
-    uint64_t *weight_below; /* weighted: [n_chain] sum of the weights of chains 0 .. i */
+    uint32_t half_bits; /* shuffled: bits in one half of the Feistel block */
+    /* weighted: the chains have places, which are the chains themselves without shares, and go
+     * dataset by dataset with them */
+    uint64_t *weight_below; /* [n_chain] sum of the weights at places 0 .. i */
+    uint32_t *chain_at;     /* [n_chain] the chain at each place; NULL: place i is chain i */
+    uint32_t n_share;       /* datasets; 0 without shares */
+    uint64_t share_below[FM_LIMIT_N_SHARE]; /* sum of the shares 0 .. k */
+    uint32_t place_end[FM_LIMIT_N_SHARE];   /* one more than the last place of dataset k */
 };
+
+/* The first place of dataset k. */
+static uint32_t first_place(const fm_chooser *chooser, uint32_t k) {
+    return k ? chooser->place_end[k - 1] : 0;
+}
+
+/* Gives the chains their places: sorted by dataset, in each in their order. */
+static fm_status place_chains(fm_chooser *chooser, const fm_chooser_shares *shares,
+                              fm_error *reterr) {
+    assert(shares->n >= 1 && shares->n <= FM_LIMIT_N_SHARE);
+    chooser->chain_at = malloc(chooser->n_chain * sizeof *chooser->chain_at);
+    if (!chooser->chain_at) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the chains");
+    chooser->n_share = shares->n;
+    uint32_t n_in[FM_LIMIT_N_SHARE] = {0}, next[FM_LIMIT_N_SHARE];
+    for (uint32_t i = 0; i < chooser->n_chain; i++)
+        n_in[shares->of_chain[i]]++;
+    uint64_t sum = 0;
+    uint32_t end = 0;
+    for (uint32_t k = 0; k < shares->n; k++) {
+        sum += shares->share[k];
+        next[k] = end;
+        end += n_in[k];
+        chooser->share_below[k] = sum;
+        chooser->place_end[k] = end;
+    }
+    for (uint32_t i = 0; i < chooser->n_chain; i++)
+        chooser->chain_at[next[shares->of_chain[i]]++] = i;
+    return FM_OK;
+}
+
+/* Sum of the weights at the places before `place`. */
+static uint64_t weight_before(const fm_chooser *chooser, uint32_t place) {
+    return place ? chooser->weight_below[place - 1] : 0;
+}
+
+static fm_status check_weights(const fm_chooser *chooser, fm_error *reterr) {
+    if (chooser->weight_below[chooser->n_chain - 1] == 0) {
+        return fm_fail(reterr, FM_ERR_DATA, "every chain of the snapshot has weight 0");
+    }
+    for (uint32_t k = 0; k < chooser->n_share; k++) {
+        uint32_t end = chooser->place_end[k];
+        uint64_t before = weight_before(chooser, first_place(chooser, k));
+        if (weight_before(chooser, end) > before) continue;
+        return fm_fail(reterr, FM_ERR_DATA,
+                       "no chain of dataset %u of the snapshot's %u has a weight", k + 1,
+                       chooser->n_share);
+    }
+    return FM_OK;
+}
 
 static fm_status sum_weights(fm_chooser *chooser, const uint32_t *weights, fm_error *reterr) {
     chooser->weight_below = malloc(chooser->n_chain * sizeof *chooser->weight_below);
     if (!chooser->weight_below) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the weights");
     uint64_t sum = 0;
     for (uint32_t i = 0; i < chooser->n_chain; i++) {
-        sum += weights ? weights[i] : 1;
+        uint32_t chain = chooser->chain_at ? chooser->chain_at[i] : i;
+        sum += weights ? weights[chain] : 1;
         chooser->weight_below[i] = sum;
     }
-    if (sum == 0) return fm_fail(reterr, FM_ERR_DATA, "every chain of the snapshot has weight 0");
-    return FM_OK;
+    return check_weights(chooser, reterr);
 }
 
 fm_status fm_chooser_create(const fm_plan *plan, uint32_t n_chain, const uint32_t *weights,
-                            fm_chooser **ret_chooser, fm_error *reterr) {
+                            const fm_chooser_shares *shares, fm_chooser **ret_chooser,
+                            fm_error *reterr) {
     assert(n_chain >= 1 && n_chain <= FM_LIMIT_N_CHAIN);
     fm_chooser *chooser = calloc(1, sizeof *chooser);
     if (!chooser) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the chain chooser");
@@ -176,7 +232,9 @@ fm_status fm_chooser_create(const fm_plan *plan, uint32_t n_chain, const uint32_
     while ((uint64_t)1 << (2 * chooser->half_bits) < n_chain)
         chooser->half_bits++;
     fm_status status = FM_OK;
-    if (plan->order == FM_ORDER_WEIGHTED) status = sum_weights(chooser, weights, reterr);
+    bool weighted = plan->order == FM_ORDER_WEIGHTED;
+    if (weighted && shares) status = place_chains(chooser, shares, reterr);
+    if (!status && weighted) status = sum_weights(chooser, weights, reterr);
     if (status) {
         fm_chooser_destroy(chooser);
         return status;
@@ -188,6 +246,7 @@ fm_status fm_chooser_create(const fm_plan *plan, uint32_t n_chain, const uint32_
 void fm_chooser_destroy(fm_chooser *chooser) {
     if (!chooser) return;
     free(chooser->weight_below);
+    free(chooser->chain_at);
     free(chooser);
 }
 
@@ -197,11 +256,27 @@ static uint64_t below_u64(uint64_t bits, uint64_t total) {
     return (uint64_t)((u128)bits * total >> 64);
 }
 
+/* The dataset of a sample: the first whose sum of shares is above the draw. */
+static uint32_t choose_dataset(const fm_chooser *chooser, const fm_sample_draw *draw) {
+    uint64_t total = chooser->share_below[chooser->n_share - 1];
+    uint64_t at = below_u64(fm_sample_draw_bits(draw, FM_SAMPLE_DRAW_DATASET, 0), total);
+    uint32_t k = 0;
+    while (chooser->share_below[k] <= at)
+        k++;
+    return k;
+}
+
 static uint32_t choose_weighted(const fm_chooser *chooser, uint64_t seed, uint64_t index) {
     const fm_sample_draw draw = {.seed = seed, .index = index};
-    uint64_t total = chooser->weight_below[chooser->n_chain - 1];
-    uint64_t at = below_u64(fm_sample_draw_bits(&draw, FM_SAMPLE_DRAW_CHAIN, 0), total);
-    uint32_t low = 0, high = chooser->n_chain - 1; /* the first chain whose sum is above `at` */
+    uint32_t low = 0, end = chooser->n_chain;
+    if (chooser->n_share) {
+        uint32_t k = choose_dataset(chooser, &draw);
+        low = first_place(chooser, k);
+        end = chooser->place_end[k];
+    }
+    uint64_t before = weight_before(chooser, low), total = weight_before(chooser, end) - before;
+    uint64_t at = before + below_u64(fm_sample_draw_bits(&draw, FM_SAMPLE_DRAW_CHAIN, 0), total);
+    uint32_t high = end - 1; /* the first place whose sum is above `at` */
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
         if (chooser->weight_below[middle] > at) {
@@ -210,7 +285,7 @@ static uint32_t choose_weighted(const fm_chooser *chooser, uint64_t seed, uint64
             low = middle + 1;
         }
     }
-    return low;
+    return chooser->chain_at ? chooser->chain_at[low] : low;
 }
 
 /* A permutation of [0, 2^(2 half_bits)) for each pass: six Feistel rounds with Philox as the round

@@ -56,12 +56,20 @@ FM_MUST_USE fm_status fm_plan_check(const fm_plan *plan, fm_error *reterr);
  * immutable and may be shared by threads. */
 typedef struct fm_chooser fm_chooser;
 
-/* weights: [n_chain], used for FM_ORDER_WEIGHTED only; NULL means all equal; at least one must be >
- * 0, else FM_ERR_DATA. The weights are copied. fm_chooser_chain returns the position in the
- * snapshot. */
+/* How often each dataset of a snapshot is drawn; its chains then share what it gets by their
+ * weights. */
+typedef struct fm_chooser_shares {
+    uint32_t n;              /* 1 .. FM_LIMIT_N_SHARE */
+    const uint32_t *share;   /* [n] each > 0, the sum below 2^32 */
+    const uint8_t *of_chain; /* [n_chain] the dataset of each chain, below n */
+} fm_chooser_shares;
+
+/* weights: [n_chain], NULL means all equal. shares: NULL for none. Both are used for
+ * FM_ORDER_WEIGHTED only, and copied. One weight must be > 0, with shares one of each dataset, else
+ * FM_ERR_DATA. fm_chooser_chain returns the position in the snapshot. */
 FM_MUST_USE fm_status fm_chooser_create(const fm_plan *plan, uint32_t n_chain,
-                                        const uint32_t *weights, fm_chooser **ret_chooser,
-                                        fm_error *reterr);
+                                        const uint32_t *weights, const fm_chooser_shares *shares,
+                                        fm_chooser **ret_chooser, fm_error *reterr);
 void fm_chooser_destroy(fm_chooser *chooser);
 uint32_t fm_chooser_chain(const fm_chooser *chooser, uint64_t seed, uint64_t index);
 

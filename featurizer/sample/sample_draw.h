@@ -18,6 +18,7 @@ typedef enum fm_sample_purpose {
     FM_SAMPLE_DRAW_TEMPLATES = 6,
     FM_SAMPLE_DRAW_TEMPLATE_COUNT = 7,
     FM_SAMPLE_DRAW_TEMPLATE_ORDER = 8, /* plans with compat_openfold only */
+    FM_SAMPLE_DRAW_DATASET = 9,        /* snapshots with shares only */
     FM_SAMPLE_DRAW_BLOCK_DELETION = 16,
     FM_SAMPLE_DRAW_DISTILLATION_CAP = 17,
     FM_SAMPLE_DRAW_MSA_ROWS = 18,

@@ -165,6 +165,25 @@ static void draw_streams(screen *on, const fm_json *report, const fm_json *earli
     if (fm_json_count(streams) == 0) draw(on, "%s", "nobody is connected");
 }
 
+/* Where the time of each consumer's samples goes. One that is slow to take shows in SEND. */
+static void draw_consumers(screen *on, const fm_json *report) {
+    const fm_json *consumers = fm_json_get_member(report, "consumers");
+    if (fm_json_count(consumers) == 0) return;
+    draw(on, "%s", "");
+    draw(on, "%7s %10s %10s %12s %10s %10s  %s", "STREAMS", "SAMPLES", "SENT", "PREPARE 99 %",
+         "WAIT 99 %", "SEND 99 %", "CONSUMER");
+    for (size_t i = 0; i < fm_json_count(consumers); i++) {
+        const fm_json *one = fm_json_get_element(consumers, i);
+        char sent[16], prepare[16], wait[16], send[16];
+        draw(on, "%7.0f %10.0f %10s %12s %10s %10s  %s %s", number(one, "streams"),
+             number(one, "samples"), format_bytes(number(one, "bytes"), sent),
+             format_ms(number(fm_json_get_member(one, "prepare"), "p99_ms"), prepare),
+             format_ms(number(fm_json_get_member(one, "wait"), "p99_ms"), wait),
+             format_ms(number(fm_json_get_member(one, "send"), "p99_ms"), send),
+             text_of(one, "peer"), text_of(one, "agent"));
+    }
+}
+
 static void draw_chains(screen *on, const fm_json *report) {
     const fm_json *slowest = fm_json_get_member(report, "slowest");
     const fm_json *refused = fm_json_get_member(report, "refused");
@@ -193,6 +212,7 @@ void fm_top_draw_server(const fm_json *report, const fm_json *earlier, double se
     draw_head(&on, report);
     draw_times(&on, report);
     draw_streams(&on, report, earlier, seconds);
+    draw_consumers(&on, report);
     draw_snapshots(&on, report);
     draw_chains(&on, report);
 }

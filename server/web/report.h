@@ -84,6 +84,14 @@ typedef struct fm_report_times {
     fm_histogram send;    /* from the start of a write to its end */
 } fm_report_times;
 
+/* All streams of one consumer, open and over. The last row may be "other" (consumers.h). */
+typedef struct fm_report_consumer {
+    char peer[FM_REPORT_NAME_BYTES], agent[FM_REPORT_NAME_BYTES];
+    uint32_t n_stream; /* open now */
+    uint64_t n_sample, n_byte, n_failed;
+    fm_report_times times;
+} fm_report_consumer;
+
 typedef struct fm_web_report {
     char version[32];
     uint32_t n_job;
@@ -99,6 +107,8 @@ typedef struct fm_web_report {
     fm_report_second second[FM_REPORT_N_SECOND]; /* the oldest first */
     size_t n_stream;
     fm_report_stream *stream; /* [n_stream] */
+    size_t n_consumer;
+    fm_report_consumer *consumer; /* [n_consumer] */
     uint32_t n_slow;
     fm_report_slow slow[FM_REPORT_N_SLOW]; /* the slowest first */
     uint32_t n_refused;

@@ -79,6 +79,20 @@ static void put_stream(fm_json_writer *json, const fm_report_stream *stream) {
     fm_json_close(json);
 }
 
+static void put_consumer(fm_json_writer *json, const fm_report_consumer *consumer) {
+    fm_json_open_object(json, NULL);
+    fm_json_put_string(json, "peer", consumer->peer);
+    fm_json_put_string(json, "agent", consumer->agent);
+    fm_json_put_u64(json, "streams", consumer->n_stream);
+    fm_json_put_u64(json, "samples", consumer->n_sample);
+    fm_json_put_u64(json, "bytes", consumer->n_byte);
+    fm_json_put_u64(json, "failed", consumer->n_failed);
+    put_times(json, "prepare", &consumer->times.prepare);
+    put_times(json, "wait", &consumer->times.wait);
+    put_times(json, "send", &consumer->times.send);
+    fm_json_close(json);
+}
+
 static void put_chains(fm_json_writer *json, const fm_web_report *report) {
     fm_json_open_array(json, "slowest");
     for (uint32_t i = 0; i < report->n_slow; i++) {
@@ -126,6 +140,10 @@ void fm_report_json(const fm_web_report *report, FILE *out) {
     fm_json_open_array(&json, "streams");
     for (size_t i = 0; i < report->n_stream; i++)
         put_stream(&json, &report->stream[i]);
+    fm_json_close(&json);
+    fm_json_open_array(&json, "consumers");
+    for (size_t i = 0; i < report->n_consumer; i++)
+        put_consumer(&json, &report->consumer[i]);
     fm_json_close(&json);
     put_chains(&json, report);
     fm_json_end(&json);

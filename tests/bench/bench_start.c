@@ -109,7 +109,8 @@ static void measure(bench_state *bench, double seconds[N_ROW]) {
     seconds[ROW_SNAPSHOT] = cpu_s() - at;
     check(fm_plan_find("af2-initial", &plan, &error), &error);
     at = cpu_s();
-    check(fm_chooser_create(&plan, snapshot.n_chain, snapshot.weight, &chooser, &error), &error);
+    check(fm_chooser_create(&plan, snapshot.n_chain, snapshot.weight, NULL, &chooser, &error),
+          &error);
     seconds[ROW_WEIGHTS] = cpu_s() - at;
     fm_chooser_destroy(chooser);
     fm_arena_fini(&arena);

@@ -47,11 +47,16 @@ static void the_pages_count_what_was_fetched(void **state) {
          "assert r[\"times\"][\"send\"][\"n\"] == 40\n"
          "assert r[\"times\"][\"wait\"][\"n\"] == 40\n"
          "assert r[\"snapshots\"][0][\"chains\"] == 6 and not r[\"stopping\"]\n"
+         "c, = r[\"consumers\"]\n"
+         "assert c[\"peer\"].startswith(\"uid:\") and \"foldmill fetch\" in c[\"agent\"], c\n"
+         "assert c[\"streams\"] == 0 and c[\"samples\"] == 40 and c[\"failed\"] == 0, c\n"
+         "assert c[\"bytes\"] == r[\"counters\"][\"sample_bytes_sent_total\"]\n"
+         "assert [c[k][\"n\"] for k in (\"prepare\", \"wait\", \"send\")] == [40, 40, 40], c\n"
          "names = [s[\"chain\"] for s in r[\"slowest\"]]\n"
          "assert 1 <= len(names) <= 6 and len(set(names)) == len(names), names\n"
          "' 2>err");
     must("$FOLDMILL top $(cat url)/ --once >out 2>err && grep -q ' 40 samples in all, 0 refused' "
-         "out && grep -q 'nobody is connected' out");
+         "out && grep -q 'nobody is connected' out && grep -q '  40 .* uid:.*foldmill fetch' out");
     assert_int_equal(fm_test_stop(server, SIGTERM), 0);
     assert_int_equal(fm_test_shell(folder, "$FOLDMILL top $(cat url) --once >out 2>err"), 1);
     must("grep -q 'foldmill top: .*7*.*refused' err");

@@ -11,7 +11,7 @@ import sys
 import zlib
 
 M32 = 0xFFFFFFFF
-CHAIN, SHUFFLE, CYCLES, CROP, CLAMP = 1, 2, 3, 4, 5
+CHAIN, SHUFFLE, CYCLES, CROP, CLAMP, DATASET = 1, 2, 3, 4, 5, 9
 BLOCKS, CAP, ROWS, MASK, REPLACE = 16, 17, 18, 19, 20
 HHBLITS, RESTYPE = "ACDEFGHIKLMNPQRSTVWYX-", "ARNDCQEGHILKMFPSTWYVX-"
 
@@ -43,13 +43,22 @@ def cycles_of_step(seed, step, max_cycle):
     return 1 + below(draw(seed, step, CYCLES, 0, 0), max_cycle)
 
 
-def chain_weighted(seed, i, weights):
-    at = below(draw(seed, i, CHAIN, 0, 0), sum(weights))
+def first_above(numbers, at):
     total = 0
-    for k, w in enumerate(weights):
-        total += w
+    for k, x in enumerate(numbers):
+        total += x
         if total > at:
             return k
+
+
+def chain_weighted(seed, i, weights):
+    return first_above(weights, below(draw(seed, i, CHAIN, 0, 0), sum(weights)))
+
+
+def chain_shared(seed, i, weights, of_chain, shares):
+    d = first_above(shares, below(draw(seed, i, DATASET, 0, 0), sum(shares)))
+    own = [w if of_chain[k] == d else 0 for k, w in enumerate(weights)]
+    return chain_weighted(seed, i, own)
 
 
 def chain_shuffled(seed, i, n):
@@ -84,6 +93,14 @@ def shuffle(rows, picks, seed, i, purpose, cycle):
             break
         o = 1 + t + below(draw(seed, i, purpose, cycle, t), len(rows) - 1 - t)
         rows[1 + t], rows[o] = rows[o], rows[1 + t]
+
+
+def synthetic_shares(n, n_share):
+    """The same formula as in the C test: weights, the dataset of each chain, shares."""
+    weights = [1 + k * k % 17 for k in range(n)]
+    of_chain = [k * 5 % 7 % n_share for k in range(n)]
+    shares = [250000000, 750000000] if n_share == 2 else [10 + 3 * d for d in range(n_share)]
+    return weights, of_chain, shares
 
 
 def synthetic_msa(n, length):
@@ -198,6 +215,14 @@ def check(path):
         elif kind == "weighted":
             seed, i, n, got = map(int, words)
             assert chain_weighted(seed, i, [k * k % 17 for k in range(n)]) == got, line
+        elif kind == "shared":
+            seed, i, n, n_share, got = map(int, words)
+            assert chain_shared(seed, i, *synthetic_shares(n, n_share)) == got, line
+        elif kind == "sequence":
+            seed, n, n_share, n_draw = map(int, words[:4])
+            case = synthetic_shares(n, n_share)
+            chains = bytes(chain_shared(seed, i, *case) for i in range(n_draw))
+            assert "%08x" % zlib.crc32(chains) == words[4], line
         elif kind == "shuffled":
             seed, i, n, got = map(int, words)
             assert chain_shuffled(seed, i, n) == got, line
@@ -227,6 +252,10 @@ def vectors():
           % " ".join(str(chain_shuffled(seed, i, 10)) for i in range(12)))
     print("| chains of samples 0..11, weights k*k mod 17, n = 10 | %s |"
           % " ".join(str(chain_weighted(seed, i, [k * k % 17 for k in range(10)])) for i in range(12)))
+    print("| chains of samples 0..11, shares 1/4 and 3/4 of the even and the odd of 10 chains, weights "
+          "1 + k*k mod 17 | %s |"
+          % " ".join(str(chain_shared(seed, i, [1 + k * k % 17 for k in range(10)],
+                                      [k % 2 for k in range(10)], [1, 3])) for i in range(12)))
     print("| draw (index 5, purpose 19, cycle 1, n = 0..3) | %s |"
           % " ".join("%016x" % draw(seed, 5, MASK, 1, n) for n in range(4)))
 

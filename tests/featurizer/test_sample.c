@@ -199,7 +199,7 @@ static void shuffled_passes_are_permutations(void **state) {
     fm_plan plan = tiny();
     for (uint32_t n = 1; n <= 70; n += 3) {
         fm_chooser *chooser;
-        assert_int_equal(fm_chooser_create(&plan, n, NULL, &chooser, NULL), FM_OK);
+        assert_int_equal(fm_chooser_create(&plan, n, NULL, NULL, &chooser, NULL), FM_OK);
         for (uint64_t pass = 0; pass < 3; pass++) {
             uint8_t seen[70] = {0};
             for (uint32_t k = 0; k < n; k++)
@@ -219,7 +219,7 @@ static void eval_lists_whole_chains(void **state) {
     fm_chooser *chooser;
     assert_int_equal(fm_plan_find("eval", &plan, &error), FM_OK);
     assert_int_equal(fm_plan_check(&plan, &error), FM_OK);
-    assert_int_equal(fm_chooser_create(&plan, 7, NULL, &chooser, &error), FM_OK);
+    assert_int_equal(fm_chooser_create(&plan, 7, NULL, NULL, &chooser, &error), FM_OK);
     assert_true(plan.always_max_cycle);
     for (uint64_t i = 0; i < 21; i++)
         assert_int_equal(fm_chooser_chain(chooser, 5, i), i % 7);
@@ -250,7 +250,7 @@ static void plans_are_checked(void **state) {
     const uint32_t nothing[2] = {0, 0};
     fm_chooser *chooser;
     assert_int_equal(fm_plan_find("af2-initial", &plan, &error), FM_OK);
-    assert_int_equal(fm_chooser_create(&plan, 2, nothing, &chooser, &error), FM_ERR_DATA);
+    assert_int_equal(fm_chooser_create(&plan, 2, nothing, NULL, &chooser, &error), FM_ERR_DATA);
 }
 
 int main(void) {

@@ -29,7 +29,7 @@ static void write_plan_draws(FILE *out) {
         for (int order = FM_ORDER_WEIGHTED; order <= FM_ORDER_SHUFFLED; order++) {
             plan.order = (fm_plan_order)order;
             fm_chooser *chooser;
-            if (fm_chooser_create(&plan, sizes[s], weights, &chooser, NULL)) abort();
+            if (fm_chooser_create(&plan, sizes[s], weights, NULL, &chooser, NULL)) abort();
             for (uint64_t i = 0; i < 40; i++) {
                 uint64_t index = i < 30 ? i : (i << 33) + i;
                 fprintf(out, "%s %llu %llu %u %u\n",
@@ -39,6 +39,43 @@ static void write_plan_draws(FILE *out) {
             }
             fm_chooser_destroy(chooser);
         }
+    }
+}
+
+/* Weights, datasets and shares by a formula that sampling_reference.py has, too. */
+static void write_shares(FILE *out) {
+    enum { N_MAX = 200, N_SHARE_MAX = 7, N_DRAW = 100000 };
+    const uint64_t seed = 0x123456789abcdef0;
+    static const uint32_t cases[][2] = {{10, 2}, {N_MAX, N_SHARE_MAX}, {7, 1}, {60, 3}};
+    static uint8_t drawn[N_DRAW];
+    uint32_t weights[N_MAX], share[N_SHARE_MAX];
+    uint8_t of_chain[N_MAX];
+    fm_plan plan;
+    if (fm_plan_find("af2-initial", &plan, NULL)) abort();
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        uint32_t n = cases[c][0], n_share = cases[c][1];
+        for (uint32_t k = 0; k < n; k++) {
+            weights[k] = 1 + k * k % 17;
+            of_chain[k] = (uint8_t)(k * 5 % 7 % n_share);
+        }
+        for (uint32_t d = 0; d < n_share; d++)
+            share[d] = n_share == 2 ? 250000000 + d * 500000000 : 10 + 3 * d;
+        const fm_chooser_shares shares = {n_share, share, of_chain};
+        fm_chooser *chooser;
+        if (fm_chooser_create(&plan, n, weights, &shares, &chooser, NULL)) abort();
+        for (uint64_t i = 0; i < 100; i++) {
+            uint64_t index = i < 80 ? i : (i << 33) + i;
+            fprintf(out, "shared %llu %llu %u %u %u\n", (unsigned long long)seed,
+                    (unsigned long long)index, n, n_share, fm_chooser_chain(chooser, seed, index));
+        }
+        /* Many draws in a row, by their checksum. */
+        for (uint64_t i = 0; i < N_DRAW && c == 0; i++)
+            drawn[i] = (uint8_t)fm_chooser_chain(chooser, seed, i);
+        if (c == 0) {
+            fprintf(out, "sequence %llu %u %u %d %08x\n", (unsigned long long)seed, n, n_share,
+                    N_DRAW, fm_crc32(0, drawn, N_DRAW));
+        }
+        fm_chooser_destroy(chooser);
     }
 }
 
@@ -117,6 +154,7 @@ int main(void) {
     fm_arena arena;
     if (!out || fm_arena_init(&arena, (size_t)1 << 30, NULL)) abort();
     write_plan_draws(out);
+    write_shares(out);
     write_crops(out);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         write_sample(out, &cases[i], &arena);

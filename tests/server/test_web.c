@@ -61,6 +61,15 @@ static void fill(fm_web_report *report) {
         strcpy(stream->plan, "af2-initial");
         strcpy(stream->snapshot, "pdb/all");
     }
+    for (uint32_t i = 0; i < 2; i++) {
+        fm_report_consumer *one = &report->consumer[i];
+        *one = (fm_report_consumer){
+            .n_stream = i, .n_sample = 300 + i, .n_byte = 5000000, .n_failed = i};
+        strcpy(one->peer, i ? "token:lab\"\\" : "192.0.2.7");
+        strcpy(one->agent, i ? "a\nb" : "<img src=x onerror=alert(1)>");
+        one->times = report->times;
+        fm_histogram_add(&one->times.send, 7000000);
+    }
     report->n_slow = 1;
     report->slow[0] = (fm_report_slow){"1abc_A", 12, 81000000};
     report->n_refused = 1;
@@ -80,6 +89,9 @@ static fm_web_report *make_report(void *context) {
     assert_non_null(report);
     report->n_value = sizeof values / sizeof values[0];
     report->value = malloc(sizeof values);
+    report->n_consumer = 2;
+    report->consumer = calloc(2, sizeof report->consumer[0]);
+    assert_non_null(report->consumer);
     report->snapshot = calloc(3, sizeof report->snapshot[0]);
     assert_non_null(report->snapshot);
     report->n_stream = 2;
@@ -289,20 +301,31 @@ static void prometheus_reads_the_metrics(void **state) {
     fputs(strstr(answer, "\r\n\r\n") + 4, file);
     assert_int_equal(fclose(file), 0);
     assert_int_equal(
-        fm_test_shell(folder,
-                      "/usr/bin/python3 -c '\n"
-                      "from prometheus_client.parser import text_string_to_metric_families\n"
-                      "seen = {f.name: f for f in "
-                      "text_string_to_metric_families(open(\"metrics\").read())}\n"
-                      "assert seen[\"foldmill_samples_sent\"].samples[0].value == 2001\n"
-                      "assert seen[\"foldmill_connections\"].type == \"gauge\"\n"
-                      "h = seen[\"foldmill_prepare_seconds\"]\n"
-                      "assert h.type == \"histogram\"\n"
-                      "b = [s.value for s in h.samples if s.name.endswith(\"_bucket\")]\n"
-                      "assert b == sorted(b) and b[-1] == 300, b\n"
-                      "s = seen[\"foldmill_stream_samples\"].samples\n"
-                      "assert [x.value for x in s] == [1000, 1001]\n"
-                      "'"),
+        fm_test_shell(
+            folder, "/usr/bin/python3 -c '\n"
+                    "from prometheus_client.parser import text_string_to_metric_families\n"
+                    "seen = {f.name: f for f in "
+                    "text_string_to_metric_families(open(\"metrics\").read())}\n"
+                    "assert seen[\"foldmill_samples_sent\"].samples[0].value == 2001\n"
+                    "assert seen[\"foldmill_connections\"].type == \"gauge\"\n"
+                    "h = seen[\"foldmill_prepare_seconds\"]\n"
+                    "assert h.type == \"histogram\"\n"
+                    "b = [s.value for s in h.samples if s.name.endswith(\"_bucket\")]\n"
+                    "assert b == sorted(b) and b[-1] == 300, b\n"
+                    "s = seen[\"foldmill_consumer_samples\"].samples\n"
+                    "assert [x.value for x in s] == [300, 301]\n"
+                    "assert [x.labels[\"consumer\"] for x in s][1] == \"a\" + chr(10) + \"b\"\n"
+                    "assert s[1].labels[\"peer\"] == \"token:lab\" + chr(34) + chr(92)\n"
+                    "for name, n in ((\"prepare\", 300), (\"wait\", 300), (\"send\", 1)):\n"
+                    "    h = seen[\"foldmill_consumer_\" + name + \"_seconds\"]\n"
+                    "    assert h.type == \"histogram\"\n"
+                    "    for peer in set(x.labels[\"peer\"] for x in h.samples):\n"
+                    "        one = [x for x in h.samples if x.labels[\"peer\"] == peer]\n"
+                    "        b = [x.value for x in one if x.name.endswith(\"_bucket\")]\n"
+                    "        assert len(b) == 17 and b == sorted(b) and b[-1] == n, (name, b)\n"
+                    "        assert [x.value for x in one if x.name.endswith(\"_count\")] == [n]\n"
+                    "    assert len(h.samples) == 2 * 19\n"
+                    "'"),
         0);
 }
 
@@ -329,6 +352,7 @@ static void a_browser_draws_the_page(void **state) {
         "bounded:8",
         "1 of 2",
         "<td class=\"long\">the hash is wrong",
+        "<td class=\"long\">token:lab",
         "<td>1abc_A</td>",
         "Samples per second: mean 46",
         "<dd>62 min</dd>",

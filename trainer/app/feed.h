@@ -23,7 +23,8 @@ typedef struct fm_feed {
 
 /* Connects and opens the stream at the token; tries until wait_ms have passed. A server that
  * refuses with FM_ERR_LIMIT is asked again, less and less often, until full_ms have passed.
- * FM_ERR_CANCELLED when the run was asked to stop; FM_ERR_NOMEM; else the errors of fm_loader_open. */
+ * FM_ERR_CANCELLED when the run was asked to stop; FM_ERR_NOMEM; else the errors of
+ * fm_loader_open. */
 FM_MUST_USE fm_status fm_feed_open(fm_feed *feed, const fm_token *token, fm_error *reterr);
 void fm_feed_close(fm_feed *feed);
 

@@ -205,6 +205,13 @@ function drawStreams(report, now) {
   before = { time: now, streams: samples };
 }
 
+function drawConsumers(report) {
+  fill("consumers", report.consumers.map((one) => [
+    [`${one.peer} ${one.agent}`, "long"], digits(one.streams, 0), digits(one.samples, 0),
+    bytes(one.bytes), digits(one.failed, 0), milliseconds(one.prepare.p99_ms),
+    milliseconds(one.wait.p99_ms), milliseconds(one.send.p99_ms)]), "Nobody was here yet.");
+}
+
 function drawChains(report) {
   fill("slow", report.slowest.map((slow) => [slow.chain, digits(slow.index, 0),
                                              milliseconds(slow.prepare_ms)]),
@@ -235,6 +242,7 @@ function draw(report, now) {
   for (const [key, chart] of Object.entries(charts)) chart.set(report.history[key]);
   drawTimes(report.times);
   drawStreams(report, now);
+  drawConsumers(report);
   drawSnapshots(report.snapshots);
   drawChains(report);
   fill("counters", Object.entries(report.counters).map(([name, value]) =>
