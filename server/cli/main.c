@@ -31,6 +31,7 @@ static const command_entry commands[] = {
     {"top", fm_cmd_top, "show what a server or a training run does"},
     {"plot", fm_cmd_plot, "draw the curves of training runs"},
     {"train", fm_cmd_train, "train on the samples of a server (foldmill-train)"},
+    {"eval", fm_cmd_train, "score a checkpoint on the chains of a snapshot"},
     {"import", fm_cmd_train, "make a checkpoint from the weights of DeepMind or OpenFold"},
     {"export-weights", fm_cmd_train, "write the weights of a checkpoint for other programs"},
     {"synth", fm_cmd_synth, "write a synthetic dataset"},

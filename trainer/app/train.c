@@ -558,7 +558,13 @@ static fm_status begin(fm_train_run *run, fm_error *reterr) {
     if (run->ranks) status = fm_run_compare(run, status, reterr);
     if (!status && run->ranks) status = fm_run_prepare_ranks(run, reterr);
     if (!status && is_first) status = open_outputs(run, path, reterr);
+    if (!status && is_first) status = fm_run_start_evaluator(run, reterr);
     return run->ranks ? fm_run_share(run, status, reterr) : status;
+}
+
+/* Whether a signal, and not the target, asked the run to stop. */
+static bool was_signalled(void) {
+    return fm_stop_signal() && fm_stop_signal() != FM_STOP_TARGET;
 }
 
 /* Says that the run stopped because it was asked to. */
@@ -573,6 +579,7 @@ static void say_stopped(const fm_train_run *run) {
 static fm_status make_steps(fm_train_run *run, fm_error *reterr) {
     fm_status status = FM_OK;
     while (!status && run->queued_step < run->set->steps) {
+        fm_run_look_at_evaluator(run);
         if (!run->ranks && fm_stop_signal()) break; /* several ranks agree on it */
         status = run->ranks ? fm_run_advance_ranks(run, reterr) : advance(run, reterr);
         if (!status && !run->ranks) status = fm_run_save_if_due(run, reterr);
@@ -604,7 +611,8 @@ static fm_status train(fm_train_run *run, fm_error *reterr) {
     if (!status) status = rows;
     fm_progress_end(&run->progress, run->state.place.step);
     summarize(run);
-    if (!status && fm_stop_signal() && run->state.place.step < run->set->steps) say_stopped(run);
+    fm_run_end_evaluator(run, status);
+    if (!status && was_signalled() && run->state.place.step < run->set->steps) say_stopped(run);
     return status;
 }
 
@@ -661,7 +669,8 @@ static fm_status find_layout(fm_train_run *run, int32_t n_world, int32_t *ret_n,
     int32_t n_rank = n_world > 1 ? n_world : given ? given : of_sample;
     run->layout = (fm_layout){config->parallel.dap, config->parallel.bp, n_rank / of_sample};
     *ret_n = n_rank;
-    return check_layout(run, n_rank, reterr);
+    status = check_layout(run, n_rank, reterr);
+    return status ? status : fm_run_check_evaluator(run, reterr);
 }
 
 static bool is_stopped(void) {
@@ -712,7 +721,7 @@ static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *rete
         if (status) return status;
     }
     status = train(run, reterr);
-    if (!status && fm_stop_signal() && run->state.place.step < set->steps) {
+    if (!status && was_signalled() && run->state.place.step < set->steps) {
         *ret_code = 128 + fm_stop_signal();
     }
     return status;
@@ -748,6 +757,8 @@ int fm_train_main(int argc, char **argv) {
     }
     if (run->ranks && (!status || run->is_agreed)) fm_ranks_leave(run->ranks);
     fm_feed_close(&run->feed);
+    fm_evaluator_stop(run->evaluator);
+    fm_private_server_stop(run->eval_server);
     fm_private_server_stop(run->server);
     fm_trainer_destroy(run->trainer);
     fm_metrics_close(run->metrics);

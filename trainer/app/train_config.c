@@ -254,6 +254,10 @@ static const key keys[] = {
      "Steps between scores of the predicted structures; 0 means never. Results do not depend on "
      "it.",
      KEY_INTEGER, AT(metrics.structure_every), .min = 0, .max = 1e9, .no_result = true},
+    {"metrics", "eval_every", "steps",
+     "Steps between evaluations on the chains of --eval-snapshot, in a process beside the run; 0 "
+     "means never. --eval-every stands for it.",
+     KEY_INTEGER, AT(metrics.eval_every), .min = 0, .max = 1e9, .no_result = true},
 };
 
 enum { N_KEY = sizeof keys / sizeof keys[0] };

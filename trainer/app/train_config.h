@@ -41,6 +41,7 @@ typedef struct fm_train_config {
     double loss[FM_LOSS_TERMS]; /* weights of the terms: loss/terms.h */
     struct {
         int64_t structure_every; /* steps between scores of predicted structures; 0 = never */
+        int64_t eval_every;      /* steps between evaluations on other chains; 0 = never */
     } metrics;
 } fm_train_config;
 

@@ -47,6 +47,12 @@ static const char description[] =
     "starts a new run with the parameters and the average of a checkpoint of\n"
     "another run or of `foldmill import`; steps, moments and the data stream start\n"
     "from 0.\n\n"
+    "--eval-every N scores the moving average of the parameters every N steps on the\n"
+    "whole chains of --eval-snapshot, in a process beside the run (foldmill eval):\n"
+    "on another GPU, on the CPU, or with --eval-share on this GPU between steps. The\n"
+    "scores go to DIR/eval.jsonl and, as TensorBoard events, to DIR/eval. The run\n"
+    "does not wait for it and goes on when it fails. --stop-at ends the run when a\n"
+    "score is reached, and prints the time that it took.\n\n"
     "Examples:\n"
     "  foldmill train --cache cache --snapshot train --preset tiny --steps 200\n"
     "  foldmill train --data unix:/run/foldmill.sock --preset tiny --steps 200\n"
@@ -143,6 +149,35 @@ static const char description[] =
             .help = "resume with another value of a setting; may be repeated"                      \
     }
 
+/* Scores on other chains while the run goes on. */
+#define EVAL_OPTIONS(set)                                                                          \
+    {"eval-every",                                                                                 \
+     FM_OPTION_U64,                                                                                \
+     &set->eval_every,                                                                             \
+     "N",                                                                                          \
+     .help = "score a checkpoint every N steps, beside the run (0: never)",                        \
+     .max = FM_LIMIT_STEP},                                                                        \
+        {"eval-snapshot", FM_OPTION_STRING, &set->eval_snapshot, "NAME",                           \
+         .help = "the chains to score"},                                                           \
+        {"eval-data", FM_OPTION_STRING, &set->eval_data, "URL",                                    \
+         .help = "their server (that of --data, or of --cache)"},                                  \
+        {"eval-device", FM_OPTION_STRING, &set->eval_device, "NAME",                               \
+         .help = "cpu, cuda or cuda:N to score on (cpu when training on it)"},                     \
+        {"eval-dtype", FM_OPTION_STRING, &set->eval_dtype, "TYPE",                                 \
+         .help = "fp32, or bf16 on cuda (as the run)"},                                            \
+        {"eval-share", FM_OPTION_FLAG, &set->eval_share, NULL,                                     \
+         .help = "score on the run's device; steps wait meanwhile"},                               \
+        {"eval-wait",                                                                              \
+         FM_OPTION_U64,                                                                            \
+         &set->eval_wait_s,                                                                        \
+         "S",                                                                                      \
+         .help = "wait for scores at the end, or with --eval-share (600)",                         \
+         .max = 604800},                                                                           \
+    {                                                                                              \
+        "stop-at", FM_OPTION_STRING, &set->stop_at, "SCORE=V",                                     \
+            .help = "end the run when a score reaches V, as lddt_ca=0.8"                           \
+    }
+
 static fm_status read_options(fm_train_options *set, int argc, char **argv, fm_error *reterr) {
     const fm_option options[] = {
         SAMPLE_OPTIONS(set),
@@ -173,6 +208,7 @@ static fm_status read_options(fm_train_options *set, int argc, char **argv, fm_e
         {"stop-on-divergence", FM_OPTION_FLAG, &set->stop_on_divergence, NULL,
          .help = "end the run when its loss or gradients diverge"},
         SAVE_OPTIONS(set),
+        EVAL_OPTIONS(set),
         {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "print only the summary, no progress",
          .letter = 'q'},
         {0}};
@@ -246,6 +282,7 @@ fm_status fm_train_options_parse(fm_train_options *set, int argc, char **argv, f
                               .wait_ms = 5000,
                               .full_wait_s = 300,
                               .data_timeout_s = 600,
+                              .eval_wait_s = 600,
                               .argc = argc,
                               .argv = argv};
     fm_status status = read_options(set, argc, argv, reterr);

@@ -12,6 +12,9 @@ typedef struct fm_train_options {
     uint64_t checkpoint_every, keep_last, keep_every; /* steps, files, steps; 0 = never */
     double checkpoint_minutes;                        /* 0 = never */
     uint64_t bad_sample_budget;
+    uint64_t eval_every, eval_wait_s; /* steps, 0: as the configuration says */
+    const char *eval_snapshot, *eval_data, *eval_device, *eval_dtype, *stop_at;
+    bool eval_share;
     fm_option_list skip_sample, change;
     uint64_t ranks, gpus, dap, bp; /* 0: as the configuration says */
     const char *meet, *replay;

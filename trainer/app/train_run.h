@@ -5,6 +5,7 @@
 #define FM_TRAINER_TRAIN_RUN_H
 
 #include "trainer/app/divergence.h"
+#include "trainer/app/evaluator.h"
 #include "trainer/app/feed.h"
 #include "trainer/app/ledger.h"
 #include "trainer/app/private_server.h"
@@ -80,7 +81,9 @@ typedef struct fm_train_run {
     fm_checkpoint_place saved;  /* the newest checkpoint, where is_saved */
     bool is_saved, is_torn;     /* torn: state and trainer differ; no checkpoint may be made */
     uint64_t saved_ns,
-        failed_ns; /* when a checkpoint was made, or could not be; 0 = the last was */
+        failed_ns;           /* when a checkpoint was made, or could not be; 0 = the last was */
+    fm_evaluator *evaluator; /* NULL without --eval-every, and on other ranks */
+    fm_private_server *eval_server; /* of its chains; NULL: another one's */
     fm_divergence divergence;
     bool is_diverging;
     bool is_disk_full;                 /* metrics wait in memory */
@@ -197,6 +200,22 @@ FM_MUST_USE fm_status fm_run_finish_step(fm_train_run *run, double rate, fm_erro
 /* Writes metrics that still wait in memory, and syncs their files. A checkpoint is written after
  * it: a resumed run begins behind the checkpoint, so the rows before must be on disk. FM_ERR_IO. */
 FM_MUST_USE fm_status fm_run_sync_metrics(fm_train_run *run, fm_error *reterr);
+
+/* Steps between evaluations; 0 = never. (train_eval.c, as the next six) */
+uint64_t fm_run_eval_every(const fm_train_run *run);
+/* Refuses settings of the evaluator that contradict each other. FM_ERR_USAGE. */
+FM_MUST_USE fm_status fm_run_check_evaluator(const fm_train_run *run, fm_error *reterr);
+/* Starts the evaluator, once the outputs are open. FM_ERR_NOT_FOUND when its server has other
+ * chains, and the errors of connecting and starting. */
+FM_MUST_USE fm_status fm_run_start_evaluator(fm_train_run *run, fm_error *reterr);
+/* Whether the checkpoint of that step is evaluated. */
+bool fm_run_is_evaluated(const fm_train_run *run, uint64_t step);
+/* Hands the newest checkpoint over, where it is to be evaluated. */
+void fm_run_offer_checkpoint(fm_train_run *run);
+/* Looks after the evaluator, and asks the run to stop at its target. */
+void fm_run_look_at_evaluator(fm_train_run *run);
+/* Waits for the last scores where the run ended well, reports the target and ends the evaluator. */
+void fm_run_end_evaluator(fm_train_run *run, fm_status status);
 
 /* Seconds since 1970. */
 double fm_run_wall_s(void);

@@ -215,7 +215,8 @@ static fm_status download(const fm_trainer *t, fm_tensor_ref ref, size_t count, 
     return FM_OK;
 }
 
-/* The mean of the classes' centres under the softmax of the logits, in hundredths (A29:4). */
+/* The mean of the classes' centres under the softmax of the logits, in hundredths: line 4 of
+ * Algorithm 29. */
 static float plddt_of(const float *logits, int64_t n_bin) {
     double most = logits[0], sum = 0, mean = 0;
     for (int64_t b = 1; b < n_bin; b++)

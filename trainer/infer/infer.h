@@ -49,7 +49,7 @@ typedef struct fm_infer_result {
     float *atoms;   /* [N_res, 14, 3] Å, predicted */
     float *truth;   /* [N_res, 14, 3] Å, of the sample's coordinates */
     uint8_t *known; /* [N_res, 14]; 1 = the true atom is known */
-    float *plddt;   /* [N_res] 0..100 (A29:4); NULL without FM_HEAD_PLDDT */
+    float *plddt;   /* [N_res] 0..100 (Algorithm 29); NULL without FM_HEAD_PLDDT */
 } fm_infer_result;
 
 /* Runs one chain. FM_ERR_LIMIT when its memory does not fit the budget or the device: the message
