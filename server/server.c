@@ -129,7 +129,7 @@ static void on_sample_sent(void *owner, const fm_work *work) {
                     work->picked_ns - work->ready_ns);
     fm_histogram_add(&server->rates.prepare_ns, job->end_ns - job->begin_ns);
     fm_histogram_add(&server->rates.ready_ns, work->picked_ns - work->ready_ns);
-    const fm_sample_source *source = fm_server_stream_get_source(work->stream);
+    fm_sample_source *source = fm_server_stream_get_source(work->stream);
     const char *chain = source->name ? source->name(job->plan, job->index) : "-";
     fm_board_add_prepared(server->board, chain, job->index, job->end_ns - job->begin_ns);
     if (job->status) {
@@ -139,6 +139,8 @@ static void on_sample_sent(void *owner, const fm_work *work) {
         return;
     }
     fm_board_add_sent(server->board, job->bytes, work->picked_ns - work->ready_ns);
+    source->n_sample++;
+    source->n_byte += job->bytes;
     fm_count(&server->counters, FM_COUNT_SAMPLES_SENT, 1);
     fm_count(&server->counters, FM_COUNT_SAMPLE_BYTES, job->bytes);
 }

@@ -312,7 +312,7 @@ void *fm_server_stream_get_owner(const fm_server_stream *stream) {
     return stream->owner;
 }
 
-const fm_sample_source *fm_server_stream_get_source(const fm_server_stream *stream) {
+fm_sample_source *fm_server_stream_get_source(const fm_server_stream *stream) {
     return stream->source;
 }
 

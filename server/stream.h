@@ -70,7 +70,7 @@ void fm_server_stream_destroy(fm_server_stream *stream);
 
 /* The `owner` given to create; NULL after fm_server_stream_abandon. */
 void *fm_server_stream_get_owner(const fm_server_stream *stream);
-const fm_sample_source *fm_server_stream_get_source(const fm_server_stream *stream);
+fm_sample_source *fm_server_stream_get_source(const fm_server_stream *stream);
 const fm_wire_opened *fm_server_stream_get_opened(const fm_server_stream *stream);
 fm_wire_policy fm_server_stream_get_policy(const fm_server_stream *stream);
 uint64_t fm_server_stream_get_n_sent(const fm_server_stream *stream);
