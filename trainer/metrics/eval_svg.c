@@ -68,7 +68,7 @@ static void draw_axes(const plot *p, const char *title, const char *below, const
 
 /* How many chains have which lDDT-CA, in twenty classes. */
 static void draw_lddt(FILE *out, const fm_eval_table *table, const fm_eval_summary *summary) {
-    uint32_t n[N_BIN] = {0}, most = 1;
+    uint32_t n[N_BIN] = {0}, most = 5; /* so that ticks are whole numbers */
     for (uint32_t i = 0; i < table->n; i++) {
         const fm_eval_chain *c = &table->chain[i];
         if (c->status) continue;
