@@ -14,7 +14,9 @@ enum { SNAPSHOT_ARENA_BYTES = 1 << 30 }; /* address space while the file is read
 typedef struct fm_cache_source {
     fm_sample_source source;
     const fm_store *store;
-    fm_snapshot snapshot;                  /* its arrays are owned */
+    fm_snapshot snapshot;                  /* its arrays are owned; without shares */
+    fm_chooser_shares shares;              /* n = 0: none; of_chain is owned */
+    uint32_t share[FM_LIMIT_N_SHARE];      /* its numbers */
     int held;                              /* descriptor of fm_snapshot_hold, or -1 */
     fm_chooser *choosers[FM_N_PLAN_ORDER]; /* by the order of a plan; made at first use */
 } fm_cache_source;
@@ -59,13 +61,9 @@ static fm_status find_plan(const fm_wire_open *params, fm_plan *ret_plan, size_t
 
 static fm_status find_chooser(fm_cache_source *cache, const fm_plan *plan, fm_error *reterr) {
     if (cache->choosers[plan->order]) return FM_OK;
-    const fm_snapshot *snapshot = &cache->snapshot;
-    uint32_t share[FM_LIMIT_N_SHARE];
-    for (uint32_t k = 0; k < snapshot->shares.n; k++)
-        share[k] = snapshot->shares.share[k].billionths;
-    const fm_chooser_shares shares = {snapshot->shares.n, share, snapshot->share_of};
-    return fm_chooser_create(plan, snapshot->n_chain, snapshot->weight, shares.n ? &shares : NULL,
-                             &cache->choosers[plan->order], reterr);
+    return fm_chooser_create(plan, cache->snapshot.n_chain, cache->snapshot.weight,
+                             cache->shares.n ? &cache->shares : NULL, &cache->choosers[plan->order],
+                             reterr);
 }
 
 static fm_status open_plan(void *context, const fm_wire_open *params, void **ret_plan,
@@ -166,14 +164,21 @@ static const char *name_of(const void *plan, uint64_t index) {
 
 /* Copies what a source needs out of the arena, which has the text of the file as well. */
 static fm_status keep(fm_cache_source *cache, const fm_snapshot *read, fm_error *reterr) {
+    uint32_t n_share = read->shares.n;
     size_t bytes = (size_t)read->n_chain * sizeof *read->chain;
     uint32_t *chain = malloc(bytes), *weight = malloc(bytes);
-    cache->snapshot = *read;
-    cache->snapshot.chain = chain;
-    cache->snapshot.weight = weight;
-    if (!chain || !weight) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a snapshot");
+    uint8_t *share_of = n_share ? malloc(read->n_chain) : NULL;
+    cache->snapshot = (fm_snapshot){
+        .hash = read->hash, .n_chain = read->n_chain, .chain = chain, .weight = weight};
+    cache->shares = (fm_chooser_shares){n_share, cache->share, share_of};
+    if (!chain || !weight || (n_share && !share_of)) {
+        return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a snapshot");
+    }
     memcpy(chain, read->chain, bytes);
     memcpy(weight, read->weight, bytes);
+    if (n_share) memcpy(share_of, read->share_of, read->n_chain);
+    for (uint32_t k = 0; k < n_share; k++)
+        cache->share[k] = read->shares.share[k].billionths;
     return FM_OK;
 }
 
@@ -225,5 +230,6 @@ void fm_cache_source_close(fm_sample_source *source) {
     if (cache->held >= 0) close(cache->held);
     free((void *)cache->snapshot.chain);
     free((void *)cache->snapshot.weight);
+    free((void *)cache->shares.of_chain);
     free(cache);
 }

@@ -190,7 +190,8 @@ static bool decode(lines *read, fm_selection *selection) {
     const char *format = take(read, "foldmill"), *hash = take(read, "snapshot");
     uint64_t chains, rules;
     if (!format || strcmp(format, "selection 1") != 0) return false;
-    if (!hash || fm_sha256_parse(hash, strlen(hash), &selection->snapshot)) return false;
+    if (!hash || strlen(hash) != FM_SHA256_HEX - 1) return false;
+    if (fm_sha256_parse(hash, FM_SHA256_HEX - 1, &selection->snapshot)) return false;
     if (!take_number(read, "generation", UINT64_MAX / 10 - 1, &selection->generation)) return false;
     if (!take_number(read, "chains", UINT32_MAX, &chains)) return false;
     selection->recipe = take(read, "recipe");

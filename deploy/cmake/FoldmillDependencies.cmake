@@ -14,6 +14,9 @@ pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(INIH REQUIRED IMPORTED_TARGET inih)
 pkg_check_modules(BLAS REQUIRED IMPORTED_TARGET openblas)
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
+if(FM_PYTHON)
+    pkg_check_modules(PYTHON REQUIRED IMPORTED_TARGET python3)
+endif()
 
 # FM_STATIC: programs that need nothing but libc and, on a GPU, the CUDA runtime, cuBLASLt and NCCL. Debian has no
 # archives of libzip and librsvg, and of what libpq and libmicrohttpd need, so these four are left out.

@@ -55,17 +55,19 @@ fm_status fm_snapshot_job_read(fm_snapshot_job *job, const char *name, fm_snapsh
     return status ? fm_error_in(reterr, name) : FM_OK;
 }
 
+/* Leaves the weights of a recipe as they are, unless an option names others. */
 static fm_status choose_weights(const fm_snapshot_arguments *arguments, fm_select_weights *weights,
                                 fm_error *reterr) {
     const char *name = arguments->weights;
-    if (!name && !arguments->recipe) {
+    if (!name && arguments->recipe) return FM_OK;
+    if (!name) {
         *weights = arguments->clusters ? FM_WEIGHTS_AF2 : FM_WEIGHTS_LENGTH;
+        return FM_OK;
     }
-    for (int i = FM_WEIGHTS_UNIFORM; name && i <= FM_WEIGHTS_AF2; i++) {
+    for (int i = FM_WEIGHTS_UNIFORM; i <= FM_WEIGHTS_AF2; i++) {
         *weights = (fm_select_weights)i;
         if (strcmp(name, fm_select_weights_text(*weights)) == 0) return FM_OK;
     }
-    if (!name) return FM_OK;
     return fm_fail(reterr, FM_ERR_USAGE, "--weights: found '%s', expected uniform, length or af2",
                    name);
 }

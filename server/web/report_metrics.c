@@ -41,6 +41,12 @@ static void put_values(FILE *out, const fm_web_report *report) {
     fprintf(out, "foldmill_uptime_seconds %.1f\n", report->uptime_s);
     put_head(out, "memory_limit_bytes", "gauge", "The budget for samples (--max-memory).");
     fprintf(out, "foldmill_memory_limit_bytes %" PRIu64 "\n", report->memory_limit_bytes);
+    uint64_t n_waiting = 0;
+    for (size_t i = 0; i < report->n_stream; i++)
+        n_waiting += report->stream[i].credit_items == 0 && report->stream[i].n_pending > 0;
+    put_head(out, "streams_waiting_for_credit", "gauge",
+             "Streams with samples that their clients have no room for.");
+    fprintf(out, "foldmill_streams_waiting_for_credit %" PRIu64 "\n", n_waiting);
     for (size_t i = 0; i < report->n_value; i++) {
         const fm_report_value *value = &report->value[i];
         put_head(out, value->name, value->is_gauge ? "gauge" : "counter", value->help);

@@ -201,11 +201,36 @@ static void served_in_shares(void **state) {
                      0);
 }
 
+/* Templates are no newer than the query by default; other rules can be asked for. */
+static void templates_by_date(void **state) {
+    (void)state;
+    static const char *const rules[] = {"", "--max-template-date query", "--max-template-date any",
+                                        "--max-template-date 1950-01-01"};
+    pid_t server = fm_test_serve(folder, "s", "--cache c --snapshot all");
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(fm_test_shell_format(folder,
+                                              "$FOLDMILL fetch --data unix:s --steps 10 --batch 4 "
+                                              "--cycles 1 --digest %s > out && "
+                                              "grep digest out > digest%d",
+                                              rules[i], i),
+                         0);
+    }
+    assert_int_equal(run("cmp digest0 digest1 && ! cmp -s digest1 digest2 && "
+                         "! cmp -s digest1 digest3 && ! cmp -s digest2 digest3"),
+                     0);
+    assert_int_equal(run("$FOLDMILL fetch --data unix:s --steps 1 --max-template-date never "
+                         "2> err"),
+                     2);
+    assert_int_equal(run("grep -q 'expected a day as YYYY-MM-DD, query or any' err"), 0);
+    assert_int_equal(fm_test_stop(server, SIGTERM), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_recipe_says_what_it_removed, make_cache, drop_folder),
         cmocka_unit_test_setup_teardown(mistakes_are_named, make_cache, drop_folder),
         cmocka_unit_test_setup_teardown(served_in_shares, make_cache, drop_folder),
+        cmocka_unit_test_setup_teardown(templates_by_date, make_cache, drop_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -124,6 +124,11 @@ static void one_digest_on_all_transports(void **state) {
                            "two"),
                      0);
     assert_int_equal(run("grep digest one >digest && grep -q -f digest two"), 0);
+    assert_int_equal(
+        run("$FOLDMILL train --data $(cat url) --tls-ca certs/ca.crt --tls-cert certs/client.crt "
+            "--tls-key certs/client.key --steps 1 --quiet --checkpoint-every 0 --out mutual "
+            ">/dev/null 2>err || { cat err >&2; exit 1; }"),
+        0);
     assert_int_equal(fetch("--data $(cat url) --tls-ca certs/ca.crt", "none"), 1);
     assert_int_equal(run("grep -q 'tls://127.0.0.1:[0-9]*: the server wants a client certificate' "
                          "err"),

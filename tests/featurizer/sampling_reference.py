@@ -11,7 +11,7 @@ import sys
 import zlib
 
 M32 = 0xFFFFFFFF
-CHAIN, SHUFFLE, CYCLES, CROP, CLAMP, DATASET = 1, 2, 3, 4, 5, 9
+CHAIN, SHUFFLE, CYCLES, CROP, CLAMP, TEMPLATES, N_TEMPLATE, DATASET = 1, 2, 3, 4, 5, 6, 7, 9
 BLOCKS, CAP, ROWS, MASK, REPLACE = 16, 17, 18, 19, 20
 HHBLITS, RESTYPE = "ACDEFGHIKLMNPQRSTVWYX-", "ARNDCQEGHILKMFPSTWYVX-"
 
@@ -85,6 +85,25 @@ def crop_start(seed, i, n, clamped):
         return below(draw(seed, i, CROP, 0, 0), n + 1)
     e = n - below(draw(seed, i, CROP, 0, 0), n + 1)
     return below(draw(seed, i, CROP, 0, 1), e + 1)
+
+
+def templates(seed, i, hits, rule, kind):
+    """hits: (score, date or 0). rule: 1 query, 2 any, else a day. kind of chain: 0 released on
+    2018-04-10, 1 experimental without a date, 2 predicted, 3 without a structure."""
+    if rule == 1:
+        if kind in (1, 3):
+            return []
+        rule = 20180410 if kind == 0 else 2
+    order = sorted(range(len(hits)), key=lambda h: (-hits[h][0], h))
+    usable = [h for h in order if rule == 2 or 0 < hits[h][1] <= rule]
+    if not usable:
+        return []
+    pool = usable[:20]
+    k = min(below(draw(seed, i, N_TEMPLATE, 0, 0), len(pool) + 1), 4)
+    for t in range(min(k, len(pool))):
+        o = t + below(draw(seed, i, TEMPLATES, 0, t), len(pool) - t)
+        pool[t], pool[o] = pool[o], pool[t]
+    return pool[:k]
 
 
 def shuffle(rows, picks, seed, i, purpose, cycle):
@@ -229,6 +248,10 @@ def check(path):
         elif kind == "crop":
             seed, i, n, clamped, got = map(int, words)
             assert is_clamped(seed, i) == clamped and crop_start(seed, i, n, clamped) == got, line
+        elif kind == "templates":
+            seed, i, n, rule, chain, *got = map(int, words)
+            hits = [(h * 7 % n, 0 if h % 6 == 5 else 20180401 + h * 5 % 28) for h in range(n)]
+            assert templates(seed, i, hits, rule, chain) == got, line
         elif kind == "sample":
             cycles = check_sample(words)
         elif kind == "tensor":

@@ -4,6 +4,7 @@
 #include "featurizer/sample/choose.h"
 #include "featurizer/sample/sample.h"
 #include "proto/base/compress.h"
+#include "proto/template_date.h"
 #include "proto/step_cycles.h"
 #include "tests/featurizer/synthetic_record.h"
 #include "tests/testing/testing.h"
@@ -96,6 +97,57 @@ static void write_crops(FILE *out) {
     }
 }
 
+enum { N_HIT = 25, N_LETTER = 50 };
+
+/* Hits with scores, letters and release dates by a formula; every sixth has no date. */
+static void make_hits(fm_template_hit hit[N_HIT], char letters[N_HIT][N_LETTER]) {
+    static const uint16_t run_query[] = {3}, run_template[] = {7}, run_size[] = {N_LETTER};
+    for (uint32_t h = 0; h < N_HIT; h++) {
+        memset(letters[h], 'A', N_LETTER);
+        letters[h][0] = fm_restype_letters[h % 20];
+        letters[h][1] = fm_restype_letters[h / 20];
+        hit[h] = (fm_template_hit){.name = "1tpl_A",
+                                   .sum_probs = h * 7 % N_HIT,
+                                   .aligned_cols = N_LETTER,
+                                   .n_letter = N_LETTER,
+                                   .n_run = 1,
+                                   .run_query = run_query,
+                                   .run_template = run_template,
+                                   .run_size = run_size,
+                                   .letters = letters[h]};
+        if (h % 6 == 5) continue;
+        snprintf(hit[h].release_date, FM_RELEASE_DATE, "2018-04-%02u", 1 + h * 5 % 28);
+    }
+}
+
+/* Which hits are templates, for each rule of dates and each kind of chain. */
+static void write_templates(FILE *out, fm_arena *arena) {
+    const uint64_t seed = 20260720;
+    static const uint32_t rules[] = {FM_TEMPLATE_DATE_QUERY, FM_TEMPLATE_DATE_ANY, 20180420};
+    static fm_template_hit hit[N_HIT];
+    static char letters[N_HIT][N_LETTER];
+    make_hits(hit, letters);
+    const fm_part_hits hits = {.n_res = 90, .n_hit = N_HIT, .hit = hit};
+    const fm_part_structure structures[] = {
+        {.release_date = "2018-04-10"}, {.release_date = ""}, {.is_distillation = 1}};
+    fm_plan plan;
+    if (fm_plan_find("af2-initial", &plan, NULL)) abort();
+    for (uint64_t i = 0; i < 240; i++) {
+        fm_sample_draw key = {.seed = seed, .index = i};
+        const fm_draws draws = fm_draws_philox(&key);
+        uint32_t rule = rules[i % 3], kind = (uint32_t)(i / 3 % 4), n, *chosen;
+        const fm_part_structure *query = kind < 3 ? &structures[kind] : NULL;
+        plan.max_template_date = rule;
+        fm_arena_reset(arena);
+        if (fm_choose_hits(&plan, &draws, &hits, query, arena, &chosen, &n, NULL)) abort();
+        fprintf(out, "templates %llu %llu %u %u %u", (unsigned long long)seed,
+                (unsigned long long)i, N_HIT, rule, kind);
+        for (uint32_t t = 0; t < n; t++)
+            fprintf(out, " %u", chosen[t]);
+        fprintf(out, "\n");
+    }
+}
+
 typedef struct sample_case {
     uint32_t n_seq, n_res;
     uint8_t is_distillation;
@@ -156,6 +208,7 @@ int main(void) {
     write_plan_draws(out);
     write_shares(out);
     write_crops(out);
+    write_templates(out, &arena);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         write_sample(out, &cases[i], &arena);
     fclose(out);

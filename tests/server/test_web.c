@@ -51,7 +51,7 @@ static void fill(fm_web_report *report) {
                                      .n_sample = 1000 + i,
                                      .n_total = UINT64_MAX,
                                      .n_byte = 3000000000,
-                                     .credit_items = 4,
+                                     .credit_items = i * 4,
                                      .n_pending = 2,
                                      .wait_p50_ns = 150000,
                                      .wait_p99_ns = 900000,
@@ -308,6 +308,8 @@ static void prometheus_reads_the_metrics(void **state) {
                     "text_string_to_metric_families(open(\"metrics\").read())}\n"
                     "assert seen[\"foldmill_samples_sent\"].samples[0].value == 2001\n"
                     "assert seen[\"foldmill_connections\"].type == \"gauge\"\n"
+                    "w = seen[\"foldmill_streams_waiting_for_credit\"].samples\n"
+                    "assert [x.value for x in w] == [1]\n"
                     "h = seen[\"foldmill_prepare_seconds\"]\n"
                     "assert h.type == \"histogram\"\n"
                     "b = [s.value for s in h.samples if s.name.endswith(\"_bucket\")]\n"

@@ -160,7 +160,7 @@ function drawTiles(report) {
   const tiles = [
     ["samples per second", digits(recent(report.history.samples), 1)],
     ["sent per second", bytes(recent(report.history.bytes))],
-    ["consumers", digits(report.streams.length, 0)],
+    ["open streams", digits(report.streams.length, 0)],
     ["connections", digits(counters.connections, 0)],
     ["samples in all", digits(counters.samples_sent_total, 0)],
     ["refused samples", digits(failed, 0), failed ? "bad" : ""],
