@@ -355,10 +355,25 @@ static bool has_series(const plot *p, const char *key, bool in_scores) {
 
 /* Keys of a step that are no loss terms. */
 static bool is_term(const char *key) {
-    static const char *const others[] = {
-        "loss",     "grad_norm", "learning_rate", "step_s", "data_wait_s", "index",
-        "cycles",   "batch",     "lddt_ca",       "lddt",   "rmsd_ca",     "drmsd_ca",
-        "tm_score", "gdt_ts",    "gdt_ha",        "eta_s",  "device_bytes"};
+    static const char *const others[] = {"loss",
+                                         "grad_norm",
+                                         "learning_rate",
+                                         "step_s",
+                                         "data_wait_s",
+                                         "index",
+                                         "cycles",
+                                         "batch",
+                                         "lddt_ca",
+                                         "lddt",
+                                         "rmsd_ca",
+                                         "drmsd_ca",
+                                         "tm_score",
+                                         "gdt_ts",
+                                         "gdt_ha",
+                                         "left_s",
+                                         "memory_bytes",
+                                         "device_used_bytes",
+                                         "device_free_bytes"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (strcmp(key, others[i]) == 0) return false;
     return true;

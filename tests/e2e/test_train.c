@@ -68,6 +68,21 @@ static void the_loss_falls_and_the_run_repeats_to_the_bit(void **state) {
         run("grep -q 'step 40/40' a.err && grep -q 'mean of the first 10 steps' a.log"), 0);
 }
 
+/* A step whose only sample is skipped has no loss, and takes no part in the closing summary. */
+static void a_skipped_step_spoils_no_summary(void **state) {
+    (void)state;
+    assert_int_equal(run(small), 0);
+    assert_int_equal(run("foldmill train --data unix:socket --config small.ini --steps 4 --seed 3 "
+                         "--skip-sample 0 --skip-sample 2 --out gap >gap.log 2>&1"),
+                     0);
+    assert_int_equal(
+        run("python3 -c 'import json; r = [json.loads(l)[\"loss\"] for l in "
+            "open(\"gap/metrics.jsonl\")]; m = (r[1] + r[3]) / 2; assert [r[0], r[2]] == "
+            "[None, None]; print(f\"loss      {m:.4f} mean of the first 2 steps, {m:.4f} of the "
+            "last\")' >loss && grep -qxFf loss gap.log"),
+        0);
+}
+
 /* Two ranks per sample, as threads, give the losses of one rank except for rounding; resumed as
  * well. */
 static void ranks_of_a_sample_train_the_same(void **state) {
@@ -495,6 +510,7 @@ static void mistakes_are_reported(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_loss_falls_and_the_run_repeats_to_the_bit),
+        cmocka_unit_test(a_skipped_step_spoils_no_summary),
         cmocka_unit_test(ranks_of_a_sample_train_the_same),
         cmocka_unit_test(a_killed_run_resumes_to_the_same_bits),
         cmocka_unit_test(exported_weights_import_to_the_same),

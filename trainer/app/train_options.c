@@ -2,6 +2,7 @@
 #include "trainer/app/train_options.h"
 
 #include "proto/limits.h"
+#include "trainer/app/batch_schedule.h"
 #include "trainer/dist/groups.h"
 
 #include <errno.h>
@@ -199,6 +200,8 @@ static fm_status read_options(fm_train_options *set, int argc, char **argv, fm_e
         {"meet", FM_OPTION_STRING, &set->meet, "ADDRESS", .help = "where rank 0 meets the others"},
         {"steps", FM_OPTION_U64, &set->steps, "N", .help = "updates in all (100)", .letter = 'n',
          .min = 1, .max = FM_LIMIT_STEP},
+        {"batch-schedule", FM_OPTION_STRING, &set->batch_schedule, "B@S,...",
+         .help = "samples per step from step S on; the last @lddt_ca>=X waits for that score"},
         {"seed", FM_OPTION_U64, &set->seed, "S",
          .help = "seed of parameters, dropout and stream (0)"},
         {"out", FM_OPTION_STRING, &set->out, "DIR", .help = "folder of the run (foldmill-run)",
@@ -258,7 +261,11 @@ static fm_status check(fm_train_options *set, fm_error *reterr) {
     if (!(set->checkpoint_minutes >= 0 && set->checkpoint_minutes <= 1e6)) {
         return fm_fail(reterr, FM_ERR_USAGE, "--checkpoint-minutes: expected 0 to 1000000");
     }
+    fm_batch_schedule schedule;
     fm_status status = FM_OK;
+    if (set->batch_schedule) {
+        status = fm_batch_schedule_parse(set->batch_schedule, &schedule, reterr);
+    }
     uint64_t index;
     for (uint32_t i = 0; !status && i < set->skip_sample.n; i++)
         status = fm_train_options_index(set->skip_sample.value[i], &index, reterr);

@@ -10,15 +10,20 @@
  * yet due: at most W of bounded:W, as no sample is used more than W places before its own. */
 #include "trainer/app/train_run.h"
 
+#include "proto/base/json_tree.h"
 #include "proto/base/log.h"
 #include "proto/step_cycles.h"
 #include "trainer/app/sample_features.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+/* Of the stream. */
 static uint64_t global_batch(const fm_train_run *run) {
     return (uint64_t)run->config.data.global_batch;
 }
@@ -28,8 +33,8 @@ static bool is_replay(const fm_train_run *run) {
 }
 
 uint64_t fm_run_place(const fm_train_run *run, uint64_t step, uint32_t slot) {
-    return run->first_place + (step - run->first.step) * global_batch(run) + slot -
-           run->first.n_sample;
+    return run->first_place + fm_batch_before(&run->batches, step) -
+           fm_batch_before(&run->batches, run->first.step) + slot - run->first.n_sample;
 }
 
 /* What the ledger that is replayed has at a place. */
@@ -37,6 +42,64 @@ static const fm_ledger_use *use_at(const fm_train_run *run, uint64_t step, uint3
     uint64_t place = fm_run_place(run, step, slot);
     assert(place < run->replay.n); /* fm_run_check_order */
     return &run->replay.use[place];
+}
+
+/* -- batches */
+
+fm_status fm_run_find_batches(fm_train_run *run, fm_error *reterr) {
+    const fm_checkpoint_place *place = &run->state.place;
+    uint64_t n_used = fm_token_count(&run->state.token) - place->n_sample;
+    return fm_batch_find_last(&run->batches, place->step, n_used, reterr);
+}
+
+uint64_t fm_run_stream_steps(const fm_train_run *run) {
+    fm_batch_schedule most = run->batches;
+    const uint64_t step = run->state.place.step, steps = run->set->steps;
+    bool is_open = fm_batch_is_waiting(&most) && most.stage[most.n - 2].step < steps;
+    if (is_open) {
+        uint64_t after = most.stage[most.n - 2].step + 1;
+        fm_batch_begin_last(&most, after > step ? after : step);
+    }
+    return (fm_batch_before(&most, steps) + global_batch(run) - 1) / global_batch(run);
+}
+
+/* Looks at one line of eval.jsonl. */
+static void look_at_score(fm_train_run *run, const char *line, size_t bytes) {
+    fm_batch_schedule *s = &run->batches;
+    fm_json *row = fm_json_parse(line, bytes);
+    double score = fm_json_get_number(fm_json_get_member(row, s->score), -INFINITY);
+    if (fm_batch_is_waiting(s) && score >= s->least) {
+        uint64_t begun = s->stage[s->n - 2].step + 1;
+        uint64_t next = run->queued_step + (run->slot > 0);
+        fm_batch_begin_last(s, next > begun ? next : begun);
+        fm_log(FM_LOG_INFO, "batch_grows", "samples=%u after_step=%llu %s=%.6g of_step=%.0f",
+               s->stage[s->n - 1].batch, (unsigned long long)s->stage[s->n - 1].step, s->score,
+               score, fm_json_get_number(fm_json_get_member(row, "step"), NAN));
+    }
+    fm_json_free(row);
+}
+
+fm_status fm_run_look_at_scores(fm_train_run *run, fm_error *reterr) {
+    char path[PATH_MAX], *line = NULL;
+    size_t room = 0;
+    if (!fm_batch_is_waiting(&run->batches)) return FM_OK;
+    snprintf(path, sizeof path, "%s/eval.jsonl", run->set->out);
+    FILE *file = fopen(path, "re");
+    if (!file && errno == ENOENT) return FM_OK;
+    if (!file || fseek(file, run->scores_at, SEEK_SET) != 0) {
+        fm_status status =
+            fm_fail_in(reterr, FM_ERR_IO, path, "cannot read the scores: %s", strerror(errno));
+        if (file) fclose(file);
+        return status;
+    }
+    ssize_t n;
+    while ((n = getline(&line, &room, file)) > 0 && line[n - 1] == '\n') {
+        run->scores_at += n;
+        look_at_score(run, line, (size_t)n);
+    }
+    free(line);
+    fclose(file);
+    return FM_OK;
 }
 
 /* -- preparing */
@@ -179,7 +242,7 @@ fm_status fm_run_place_features(const fm_train_run *run, uint32_t slot, fm_featu
     uint64_t place = fm_run_place(run, run->queued_step, slot);
     uint32_t n_cycle =
         fm_step_cycles(run->set->seed, place / stream->global_batch, stream->max_cycle);
-    return fm_features_use(features, (uint32_t)(place % stream->global_batch), n_cycle, reterr);
+    return fm_features_use(features, slot, n_cycle, reterr);
 }
 
 /* Compares what a place took with the ledger that is replayed. */

@@ -228,8 +228,11 @@ static fm_status share_memory(fm_trainer *t, fm_error *reterr) {
 
 /* -- queues */
 
+/* Only the ranks of a sample run a pass together: groups of DP have other samples, with other
+ * numbers of cycles, or none. */
 static bool all_captured(void *context, bool captured) {
-    return least(context, captured);
+    const fm_trainer *t = context;
+    return fm_comm_agree(t->options.groups->sample, captured, t->scratch, t->stream);
 }
 
 void fm_trainer_take_packet(fm_trainer *t, fm_stream *stream) {
@@ -306,7 +309,7 @@ static fm_status build_queues(fm_trainer *t, fm_error *reterr) {
     const fm_device *device = kernels->device;
     const fm_pass pass = {.context = t, .device = device, .direct = t->options.direct};
     t->cycle_pass = t->last_pass = pass;
-    if (t->options.groups && t->options.groups->least) {
+    if (t->options.groups && device->is_asynchronous) {
         t->cycle_pass.agree = t->last_pass.agree = all_captured;
     }
     t->cycle_pass.queue = queue_cycle;
