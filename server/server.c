@@ -64,6 +64,7 @@ struct fm_server {
     uint32_t n_admitted, n_turned_away, n_greeting; /* of conns */
     uint64_t number;                                /* of the newest connection, for the log */
     bool is_ending;
+    bool is_reloading;
     bool is_turn_free; /* for the handshake of a waiting connection */
     _Atomic bool is_stop_wanted, is_reload_wanted;
     rates rates;
@@ -316,6 +317,10 @@ static void collect_news(fm_server *server) {
     if (!server->takeover || !fm_takeover_collect(server->takeover, &news)) return;
     uint64_t now_ms = fm_loop_now_ms(server->loop);
     if (news.has_list) fm_offer_set(&server->offer, news.list, news.n_list, now_ms);
+    if (news.has_list && server->is_reloading) {
+        server->is_reloading = false;
+        fm_service_ready(server->manager);
+    }
     for (size_t i = 0; i < news.n_found; i++)
         fm_offer_add_old(&server->offer, news.found[i], now_ms);
     fm_count(&server->counters, FM_COUNT_SNAPSHOTS_OPENED, news.change.n_opened);
@@ -474,8 +479,9 @@ static void reload_files(fm_server *server) {
 static void reload(fm_server *server) {
     fm_service_reloading(server->manager);
     reload_files(server);
+    server->is_reloading = server->takeover != NULL; /* until its news come */
     if (server->takeover) fm_takeover_ask(server->takeover);
-    fm_service_ready(server->manager);
+    if (!server->is_reloading) fm_service_ready(server->manager);
 }
 
 static void on_wake(void *owner) {

@@ -9,7 +9,8 @@
  *
  * Jobs begin in the order of positions, but they finish in any order. With order strict, only
  * `head` may be sent. With order bounded:W, the first ready position up to head + W may be sent, so
- * at most W later samples overtake a sample: this is the out-of-order window.
+ * at most W later samples overtake a sample: this is the out-of-order window. Order free has the
+ * widest window, and samples that are still being made do not count as made ahead.
  *
  * Credits. The client grants credit in items and bytes: the free slabs that it has. Sending a
  * sample takes one item and the sample's bytes; the client grants them again when the slab is free.

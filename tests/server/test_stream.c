@@ -414,6 +414,48 @@ static void a_restart_does_not_widen_the_window(void **state) {
     close_stream(&f);
 }
 
+/* With order free hundreds of samples overtake one that does not get ready, with little credit. */
+static void a_free_stream_waits_for_no_sample(void **state) {
+    (void)state;
+    fm_wire_open params = params_of(100);
+    params.order = FM_WIRE_FREE;
+    params.credit_items = 2;
+    fixture f;
+    open_stream(&f, &params);
+    fm_job *slow = fm_server_stream_next_job(f.stream);
+    assert_int_equal(slow->index, 0);
+    for (uint64_t index = 1; index < 800; index++) {
+        fm_job *job = fm_server_stream_next_job(f.stream);
+        assert_non_null(job);
+        finish(&f, job);
+        fm_work *work = fm_server_stream_pick(f.stream);
+        assert_int_equal(work->job.index, index);
+        fm_server_stream_release(f.stream, work);
+        assert_int_equal(fm_server_stream_grant(f.stream, 1, 1000, NULL), FM_OK);
+    }
+    assert_null(fm_server_stream_next_job(f.stream));
+    finish(&f, slow);
+    fm_work *work = fm_server_stream_pick(f.stream);
+    assert_int_equal(work->job.index, 0);
+    fm_server_stream_release(f.stream, work);
+    assert_true(fm_server_stream_is_delivered(f.stream));
+    close_stream(&f);
+}
+
+/* Samples that are ready and not sent limit a free stream as they do any other. */
+static void a_free_stream_makes_little_ahead(void **state) {
+    (void)state;
+    fm_wire_open params = params_of(100);
+    params.order = FM_WIRE_FREE;
+    params.credit_items = 3;
+    fixture f;
+    open_stream(&f, &params);
+    for (int i = 0; i < 5; i++)
+        finish(&f, fm_server_stream_next_job(f.stream));
+    assert_null(fm_server_stream_next_job(f.stream));
+    close_stream(&f);
+}
+
 static void an_abandoned_stream_waits_for_its_jobs(void **state) {
     (void)state;
     fixture f;
@@ -453,6 +495,8 @@ int main(void) {
         cmocka_unit_test(silence_holds_no_memory),
         cmocka_unit_test(no_order_breaks_its_bound),
         cmocka_unit_test(a_restart_does_not_widen_the_window),
+        cmocka_unit_test(a_free_stream_waits_for_no_sample),
+        cmocka_unit_test(a_free_stream_makes_little_ahead),
         cmocka_unit_test(an_abandoned_stream_waits_for_its_jobs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

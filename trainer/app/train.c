@@ -30,6 +30,7 @@
 #include "proto/base/log.h"
 #include "proto/base/machine.h"
 #include "proto/base/plural.h"
+#include "trainer/app/begin_from.h"
 #include "trainer/app/choose_device.h"
 #include "trainer/app/launch.h"
 #include "trainer/app/sample_features.h"
@@ -118,8 +119,8 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
                           .wait_ms = (uint32_t)set->wait_ms,
                           .full_ms = set->full_wait_s * 1000,
                           .timeout_ms = set->data_timeout_s * 1000};
-    fm_run_ask_order(run, &run->feed);
-    fm_status status = fm_feed_open(&run->feed, &run->state.token, reterr);
+    fm_status status = fm_run_ask_order(run, &run->feed, reterr);
+    if (!status) status = fm_feed_open(&run->feed, &run->state.token, reterr);
     if (status) return status;
     /* A server that comes back must serve the same data. */
     run->state.snapshot = fm_loader_get_server(run->feed.loader)->snapshot;
@@ -175,7 +176,7 @@ static fm_status resume(fm_train_run *run, fm_error *reterr) {
         status = fm_resume_load(&options, run->trainer, &run->state, reterr);
     }
     if (status == FM_ERR_NOT_FOUND && run->set->from) {
-        status = fm_resume_begin_from(run->set->from, run->trainer, reterr);
+        status = fm_begin_from(run->set->from, run->trainer, reterr);
     } else if (status == FM_ERR_NOT_FOUND) {
         status = FM_OK;
     }

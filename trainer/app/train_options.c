@@ -3,6 +3,7 @@
 
 #include "proto/limits.h"
 #include "trainer/app/batch_schedule.h"
+#include "trainer/app/train_config.h"
 #include "trainer/dist/groups.h"
 
 #include <errno.h>
@@ -38,8 +39,9 @@ static const char description[] =
     "counts as disconnected. One that has no room for another connection or stream\n"
     "is asked again for up to --full-wait.\n\n"
     "With --order bounded:W a slow sample does not stop the run: at most W later\n"
-    "ones are used before it. DIR/ledger says which sample was used at which step and\n"
-    "slot, and --replay LEDGER uses them in that order again and gives the same bits.\n\n"
+    "ones are used before it, and any number with --order free. DIR/ledger says which\n"
+    "sample was used at which step and slot; --replay LEDGER uses them in that order\n"
+    "again and gives the same bits.\n\n"
     "The state of the run is saved in DIR every --checkpoint-every steps, every\n"
     "--checkpoint-minutes, and at every end. --resume continues from the newest\n"
     "whole checkpoint, or starts the run if there is none. A run that was killed\n"
@@ -81,7 +83,7 @@ static const char description[] =
          .max = 512},                                                                              \
         FM_CREDENTIALS_OPTIONS(&set->credentials, FM_CREDENTIALS_TOKEN_HELP),                      \
         {"order", FM_OPTION_STRING, &set->order, "ORDER",                                          \
-         .help = "of samples: strict or bounded:W (strict)"},                                      \
+         .help = "of samples: strict, bounded:W or free (strict)"},                                \
         {"replay", FM_OPTION_STRING, &set->replay, "LEDGER",                                       \
          .help = "use the samples in the order of that run's ledger"},                             \
         {"ahead",                                                                                  \
@@ -183,7 +185,7 @@ static fm_status read_options(fm_train_options *set, int argc, char **argv, fm_e
     const fm_option options[] = {
         SAMPLE_OPTIONS(set),
         {"preset", FM_OPTION_STRING, &set->preset, "NAME",
-         .help = "af2-initial, af2-finetuning, overfit, tiny (tiny)"},
+         .help = "settings to begin with; the list is above (tiny)"},
         {"config", FM_OPTION_STRING, &set->config, "FILE",
          .help = "INI file with changes to the preset"},
         {"show-config", FM_OPTION_FLAG, &set->show_config, NULL,
@@ -215,10 +217,15 @@ static fm_status read_options(fm_train_options *set, int argc, char **argv, fm_e
         {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "print only the summary, no progress",
          .letter = 'q'},
         {0}};
+    static char text[sizeof description + FM_TRAIN_CONFIG_PRESETS_BYTES + 64];
+    char presets[FM_TRAIN_CONFIG_PRESETS_BYTES];
+    fm_train_config_list_presets(presets);
+    snprintf(text, sizeof text, "%s\n\nPresets:\n%.*s", description, (int)strlen(presets) - 1,
+             presets);
     const fm_command command = {.program = fm_train_program,
                                 .arguments = "--data URL | --cache DIR [options]",
                                 .summary = "train on the samples of a feature server",
-                                .description = description,
+                                .description = text,
                                 .options = options};
     int n_positional;
     return fm_options_parse(&command, argc, argv, &n_positional, reterr);

@@ -7,7 +7,7 @@
  *
  * The ledger notes what each place took. A run that replays a ledger asks its feed for these
  * samples, by number. The feed then receives samples in strict order and holds those that are not
- * yet due: at most W of bounded:W, as no sample is used more than W places before its own. */
+ * yet due; the ledger says how many these are at most. */
 #include "trainer/app/train_run.h"
 
 #include "proto/base/json_tree.h"
@@ -104,37 +104,75 @@ fm_status fm_run_look_at_scores(fm_train_run *run, fm_error *reterr) {
 
 /* -- preparing */
 
-fm_status fm_run_find_order(fm_train_run *run, fm_error *reterr) {
-    const fm_train_options *set = run->set;
-    uint32_t order;
-    if (!is_replay(run)) {
-        snprintf(run->order, sizeof run->order, "%s", set->order);
-        return fm_wire_order_parse(set->order, &order, &run->window, reterr);
-    }
-    fm_status status = fm_ledger_read(set->replay, &run->replay, reterr);
-    if (status) return status;
-    run->window = run->replay.facts.window;
-    if (run->window) {
-        snprintf(run->order, sizeof run->order, "bounded:%u", run->window);
-    } else {
-        snprintf(run->order, sizeof run->order, "strict");
-    }
-    return FM_OK;
+/* The groups of ranks and their share of the samples, as the server counts them. */
+static fm_wire_open group_of(const fm_train_run *run) {
+    int32_t rank = run->ranks ? fm_ranks_rank(run->ranks) : 0;
+    return (fm_wire_open){.group = (uint32_t)fm_layout_place(&run->layout, rank).dp,
+                          .n_group = (uint32_t)run->layout.dp};
 }
 
-void fm_run_ask_order(const fm_train_run *run, fm_feed *feed) {
+fm_status fm_run_find_order(fm_train_run *run, fm_error *reterr) {
+    const fm_train_options *set = run->set;
+    fm_wire_open asked = group_of(run);
+    fm_status status = FM_OK;
+    snprintf(run->order, sizeof run->order, "%s", set->order);
+    if (is_replay(run)) {
+        status = fm_ledger_read(set->replay, &run->replay, reterr);
+        if (status) return status;
+        uint32_t window = run->replay.facts.window;
+        if (window == FM_LEDGER_FREE) {
+            snprintf(run->order, sizeof run->order, "free");
+        } else if (window > 0) {
+            snprintf(run->order, sizeof run->order, "bounded:%u", window);
+        }
+    }
+    status = fm_wire_order_parse(run->order, &asked.order, &asked.window, reterr);
+    run->is_free = asked.order == FM_WIRE_FREE;
+    run->window = fm_wire_open_window(&asked, (uint32_t)global_batch(run));
+    return status;
+}
+
+/* What a strict stream needs so that this rank's group can use its samples as the ledger says: the
+ * samples to hold, and the distance of places. */
+static void measure_replay(const fm_train_run *run, uint32_t *ret_held, uint32_t *ret_reach) {
+    const fm_wire_open group = group_of(run);
+    const uint32_t batch = (uint32_t)global_batch(run);
+    uint64_t received = 0, held = 0, reach = 0;
+    for (uint64_t place = 0; place < run->replay.n; place++) {
+        if (place % batch % group.n_group != group.group) continue;
+        uint64_t used = fm_wire_open_place(&group, batch, place);
+        uint64_t own = fm_wire_open_place(&group, batch, run->replay.use[place].index);
+        uint64_t far = used > own ? used - own : own - used;
+        if (own + 1 > received) received = own + 1;
+        if (received - used > held) held = received - used;
+        if (far > reach) reach = far;
+    }
+    *ret_held = held < FM_LIMIT_FREE_WINDOW ? (uint32_t)held : FM_LIMIT_FREE_WINDOW;
+    *ret_reach = reach < FM_LIMIT_FREE_WINDOW ? (uint32_t)reach : FM_LIMIT_FREE_WINDOW;
+}
+
+fm_status fm_run_ask_order(const fm_train_run *run, fm_feed *feed, fm_error *reterr) {
     fm_wire_open *stream = &feed->options.stream;
-    bool follows = run->ranks && run->layout.dap * run->layout.bp > 1;
-    bool is_strict = is_replay(run) || run->window == 0;
-    stream->order = is_strict ? FM_WIRE_STRICT : FM_WIRE_BOUNDED;
-    stream->window = is_strict ? 0 : run->window;
+    stream->order = FM_WIRE_STRICT;
     stream->reach = run->window;
-    /* The last steps of a ledger may use samples of later ones. */
-    if (is_replay(run)) stream->n_step += run->window;
+    if (is_replay(run)) {
+        measure_replay(run, &feed->most_held, &stream->reach);
+        stream->n_step += stream->reach; /* the last steps may use samples of later ones */
+    } else if (run->window) {
+        stream->order = run->is_free ? FM_WIRE_FREE : FM_WIRE_BOUNDED;
+        stream->window = run->is_free ? 0 : run->window;
+    }
     /* Of the ranks that share a sample, the first one takes what comes, at most W places before its
      * own, and the server may send W others to the rest before it. */
-    feed->most_held = is_replay(run) ? run->window : follows ? 2 * run->window : 0;
+    bool follows = run->ranks && run->layout.dap * run->layout.bp > 1 && !is_replay(run);
+    if (follows && run->is_free) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--order free: ranks that share a sample hold those that come early; give "
+                       "--order bounded:W");
+    }
+    if (follows) feed->most_held = 2 * run->window;
     feed->options.n_slab += feed->most_held;
+    return FM_OK;
 }
 
 /* Whether the samples used so far leave each group of ranks as many as its steps need. */
@@ -210,7 +248,7 @@ fm_status fm_run_open_ledger(fm_train_run *run, fm_error *reterr) {
     const fm_ledger_facts facts = {.seed = run->set->seed,
                                    .snapshot = run->state.snapshot,
                                    .n_group = (uint32_t)run->layout.dp,
-                                   .window = run->window};
+                                   .window = run->is_free ? FM_LEDGER_FREE : run->window};
     if (snprintf(path, sizeof path, "%s/ledger", run->set->out) >= (int)sizeof path) {
         return fm_fail(reterr, FM_ERR_USAGE, "--out: the path is too long");
     }

@@ -60,7 +60,8 @@ typedef struct fm_train_run {
     fm_private_server *server; /* that this process has started; NULL = none */
     fm_feed feed;
     char order[32];  /* of samples, as --order has it */
-    uint32_t window; /* W of bounded:W, 0: strict */
+    uint32_t window; /* the most places that a sample may be late or early; 0: strict */
+    bool is_free;    /* --order free */
     fm_batch_schedule batches;
     long scores_at;          /* bytes of eval.jsonl that were looked at */
     uint64_t first_place;    /* samples that the run had used before this process */
@@ -145,8 +146,9 @@ void fm_run_add_result(fm_batch_sums *sums, uint64_t index, uint32_t n_cycle, co
 /* Finds the order of samples: that of --order, or of the ledger that is replayed. The errors of
  * fm_ledger_read; FM_ERR_USAGE. (train_order.c, as the next nine) */
 FM_MUST_USE fm_status fm_run_find_order(fm_train_run *run, fm_error *reterr);
-/* Completes the feed's options with the order. */
-void fm_run_ask_order(const fm_train_run *run, fm_feed *feed);
+/* Completes the feed's options with the order. FM_ERR_USAGE when ranks that share a sample
+ * would have to hold more than they can. */
+FM_MUST_USE fm_status fm_run_ask_order(const fm_train_run *run, fm_feed *feed, fm_error *reterr);
 /* Once the state is loaded and the feed is open: whether the run can go on in this order.
  * FM_ERR_USAGE. */
 FM_MUST_USE fm_status fm_run_check_order(fm_train_run *run, fm_error *reterr);

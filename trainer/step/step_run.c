@@ -132,7 +132,8 @@ fm_status fm_trainer_collect(fm_trainer *t, fm_sample_result *ret_result, fm_err
     int at = 0;
     for (int i = 0; i < FM_LOSS_TERMS; i++) {
         if (t->term[i] == FM_TENSOR_NONE) continue;
-        ret_result->term[i] = record->term[1 + at];
+        bool counts = fm_loss_counts(i, flight->features->resolution);
+        ret_result->term[i] = counts ? record->term[1 + at] : 0;
         ret_result->part[i] = factor[at] * record->term[1 + at];
         at++;
     }
