@@ -207,6 +207,18 @@ static void log_end(const fm_server *server) {
            (unsigned long long)fm_log_get_losses().n_dropped);
 }
 
+/* Signals that stop the server reach it only while its loop runs. A second one that comes while it
+ * closes everything would otherwise end the process before it has removed its socket's folder.
+ * Threads inherit the mask, so this thread calls it before it starts any. */
+static void mask_signals(int how) {
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGHUP);
+    pthread_sigmask(how, &signals, NULL);
+}
+
 static fm_status serve(const serve_settings *set, const from_systemd *systemd, fm_library *library,
                        fm_error *reterr) {
     const fm_server_options options = {
@@ -243,7 +255,9 @@ static fm_status serve(const serve_settings *set, const from_systemd *systemd, f
     log_start(server, first, n_source, set);
     const char *http = fm_server_get_http_url(server);
     if (http) fm_log(FM_LOG_INFO, "http", "url=%s", http);
+    mask_signals(SIG_UNBLOCK);
     fm_server_run(server);
+    mask_signals(SIG_BLOCK);
     log_end(server);
     fm_server_destroy(server);
     return FM_OK;
@@ -327,6 +341,7 @@ int fm_cmd_serve(int argc, char **argv) {
     if (code >= 0) return code;
     if (set.quiet) fm_log_set_level(FM_LOG_WARN);
     if (set.verbose) fm_log_set_level(FM_LOG_DEBUG);
+    mask_signals(SIG_BLOCK);
     fm_log_start_dropping((fm_log_rate){.burst = LOG_BURST, .per_s = LOG_PER_S});
     fm_error error;
     from_systemd systemd = {0};
